@@ -1,0 +1,42 @@
+/* How every folder reports failure: one status, one optional text.
+ *
+ * Whoever detects the fault writes the facts with gw_fail(), each caller may prepend what it was trying to
+ * do with gw_wrap(), and one place prints. `err` may be NULL everywhere: then only the status remains.
+ * Nothing here allocates or locks; a gw_error belongs to one thread. */
+#ifndef GW_STATUS_H
+#define GW_STATUS_H
+
+#define GW_STATUSES(X)                                                                                                 \
+    X(OK, "success")                                                                                                   \
+    X(END, "nothing more to read")                                                                                     \
+    X(IO, "the system refused to open, read or write")                                                                 \
+    X(CORRUPT, "the data are damaged")                                                                                 \
+    X(VERSION, "the data were written by a newer version")                                                             \
+    X(UNSUPPORTED, "this build lacks the part that is needed")                                                         \
+    X(USAGE, "the request makes no sense")                                                                             \
+    X(NOMEM, "out of host memory")                                                                                     \
+    X(MISSING, "what was asked for does not exist")
+
+typedef enum gw_status {
+#define GW_X(name, text) GW_##name,
+    GW_STATUSES(GW_X)
+#undef GW_X
+        GW_STATUS_COUNT
+} gw_status;
+
+typedef struct gw_error {
+    char text[512]; /* "" until something failed; never longer than fits */
+} gw_error;
+
+#define GW_MUST_CHECK __attribute__((warn_unused_result))
+
+/* The status in words. Static; never NULL, also for values out of range. */
+const char *gw_status_text(gw_status status);
+
+/* Write the text and return `status`, so that `return gw_fail(...)` reads well. */
+__attribute__((format(printf, 3, 4))) gw_status gw_fail(gw_error *err, gw_status status, const char *format, ...);
+
+/* Prepend "<text>: ". */
+__attribute__((format(printf, 2, 3))) void gw_wrap(gw_error *err, const char *format, ...);
+
+#endif

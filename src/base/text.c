@@ -1,0 +1,120 @@
+#include "gw_text.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+void gw_text_free(gw_text *text)
+{
+    free(text->data);
+    *text = (gw_text){0};
+}
+
+void gw_text_clear(gw_text *text)
+{
+    text->bytes = 0;
+    if (text->data != NULL)
+        text->data[0] = '\0';
+}
+
+static bool reserve(gw_text *text, size_t more)
+{
+    if (text->failed)
+        return false;
+    if (text->capacity - text->bytes > more)
+        return true;
+    size_t capacity = text->capacity == 0 ? 128 : text->capacity;
+    while (capacity - text->bytes <= more)
+        capacity *= 2;
+    char *data = realloc(text->data, capacity);
+    if (data == NULL) {
+        text->failed = true;
+        return false;
+    }
+    text->data = data;
+    text->capacity = capacity;
+    return true;
+}
+
+void gw_text_add(gw_text *text, const char *data, size_t bytes)
+{
+    if (!reserve(text, bytes))
+        return;
+    memcpy(text->data + text->bytes, data, bytes);
+    text->bytes += bytes;
+    text->data[text->bytes] = '\0';
+}
+
+void gw_text_add_str(gw_text *text, const char *string)
+{
+    gw_text_add(text, string, strlen(string));
+}
+
+void gw_text_addf(gw_text *text, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    va_list again;
+    va_copy(again, args);
+    int wanted = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    if (wanted > 0 && reserve(text, (size_t)wanted)) {
+        vsnprintf(text->data + text->bytes, (size_t)wanted + 1, format, again);
+        text->bytes += (size_t)wanted;
+    }
+    va_end(again);
+}
+
+const char *gw_text_str(const gw_text *text)
+{
+    return text->data == NULL ? "" : text->data;
+}
+
+static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+
+char *gw_bytes_text(char out[GW_BYTES_TEXT_MAX], uint64_t bytes)
+{
+    double value = (double)bytes;
+    size_t unit = 0;
+    while (value >= 1023.995 && unit + 1 < sizeof units / sizeof units[0]) {
+        value /= 1024.0;
+        unit++;
+    }
+    snprintf(out, GW_BYTES_TEXT_MAX, unit == 0 ? "%.0f %s" : "%.2f %s", value, units[unit]);
+    return out;
+}
+
+static int unit_shift(const char *suffix)
+{
+    static const char letters[] = "KMGT";
+    if (suffix[0] == '\0' || strcasecmp(suffix, "B") == 0)
+        return 0;
+    const char *letter = strchr(letters, toupper((unsigned char)suffix[0]));
+    const char *rest = suffix + 1;
+    if (letter == NULL || (*rest != '\0' && strcasecmp(rest, "B") != 0 && strcasecmp(rest, "iB") != 0))
+        return -1;
+    return 10 * (int)(letter - letters + 1);
+}
+
+bool gw_bytes_parse(const char *text, uint64_t *ret_bytes)
+{
+    if (!isdigit((unsigned char)text[0]))
+        return false;
+    char *end = NULL;
+    errno = 0;
+    double value = strtod(text, &end);
+    while (*end == ' ')
+        end++;
+    int shift = unit_shift(end);
+    if (errno != 0 || shift < 0)
+        return false;
+    value = ldexp(value, shift);
+    if (!(value < 9.2e18))
+        return false;
+    *ret_bytes = (uint64_t)value;
+    return true;
+}

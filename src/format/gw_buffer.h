@@ -1,0 +1,157 @@
+/* The shared mapping between the hook (writer) and the supervisor (reader).
+ *
+ * One file a process, `<run folder>/<pid>-<start ticks in hex>.buf`, on a tmpfs, its space reserved
+ * before it is mapped, at most 4 MiB. Nobody locks anything. Whatever a reader finds at any instant,
+ * even in the middle of a killed process, is consistent: a thread publishes its events by one release
+ * store of its chunk's `used_bytes`.
+ *
+ *   header | slots | rings | chunks
+ *
+ * slot   one for each thread that called the driver: counters, ring position, current call.
+ * ring   the thread's last GW_RING_ENTRIES hot calls; overwritten for ever.
+ * chunk  a run of 64-byte records, owned by one slot from the moment it is taken until it was drained.
+ *
+ * Chunk states: FREE -> (a thread takes it by compare-and-swap) OWNED -> (its owner is done) FULL ->
+ * (the supervisor has drained it) FREE. The last GW_CHUNKS_FOR_FAILURES chunks are taken by failures
+ * alone. A thread that ends marks its slot ENDED and its chunk FULL; the supervisor frees the slot after
+ * the last drain. */
+#ifndef GW_BUFFER_H
+#define GW_BUFFER_H
+
+#include "gw_event.h"
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+enum {
+    GW_BUFFER_VERSION = 1,
+    GW_BUFFER_BYTES = 4 << 20,
+    GW_RING_ENTRIES = 2048,
+    GW_SLOT_COUNT = 128,
+    GW_RING_COUNT = 24, /* threads that launch; a further one has counters but no ring */
+    GW_CHUNK_BYTES = 16 << 10,
+    GW_CHUNKS_FOR_FAILURES = 8
+};
+
+#define GW_BUFFER_MAGIC "GWBUF\r\n\032"
+
+/* What a slot counts: one counter a hot kind, then results that are not written one by one. */
+typedef enum gw_counter {
+    GW_COUNT_LAUNCH,
+    GW_COUNT_GRAPH_LAUNCH,
+    GW_COUNT_HOST_FUNC,
+    GW_COUNT_COPY,
+    GW_COUNT_FILL,
+    GW_COUNT_PREFETCH,
+    GW_COUNT_EVENT_RECORD,
+    GW_COUNT_STREAM_WAIT,
+    GW_COUNT_QUERY,
+    GW_COUNT_SYNC,
+    GW_COUNT_COPY_BYTES,
+    GW_COUNT_NOT_READY,    /* result 600 */
+    GW_COUNT_PEER_ALREADY, /* results 704 and 705 */
+    GW_COUNT_NOT_FOUND,    /* result 500 from a resolver */
+    GW_COUNT_RARE,         /* events written */
+    GW_COUNT_LOST,         /* events lost because the buffer was full */
+    GW_COUNT_COUNT
+} gw_counter;
+
+/* One hot call. `what` is the first argument of its kind (function, event, exec, handle), for COPY, FILL and
+ * PREFETCH the bytes. stream_fn = stream << 16 | fn: user-space addresses fit 48 bits. */
+typedef struct gw_ring_entry {
+    uint64_t ticks;
+    uint64_t what;
+    uint64_t stream_fn;
+} gw_ring_entry;
+
+typedef struct gw_ring {
+    gw_ring_entry entry[GW_RING_ENTRIES];
+} gw_ring;
+
+enum { GW_SLOT_FREE = 0, GW_SLOT_LIVE = 1, GW_SLOT_ENDED = 2 };
+enum { GW_CHUNK_FREE = 0, GW_CHUNK_OWNED = 1, GW_CHUNK_FULL = 2 };
+
+/* 512 bytes, written by its thread alone except `state`. */
+typedef struct gw_slot {
+    _Atomic uint32_t state;
+    uint32_t tid;
+    _Atomic uint64_t calls;        /* driver calls seen, of any kind */
+    _Atomic uint64_t inside_since; /* ticks at entry of the call in progress */
+    _Atomic uint32_t inside_fn;    /* 1 + fn of the call in progress; 0: outside */
+    _Atomic int32_t ring_index;    /* -1: no ring */
+    _Atomic uint64_t ring_head;    /* entries ever written; newest is at (head - 1) % GW_RING_ENTRIES */
+    _Atomic uint64_t synced_at;    /* ticks of the last successful synchronisation */
+    _Atomic uint64_t synced_ring_head;
+    _Atomic uint32_t generation; /* counts the threads that used this slot */
+    uint32_t reserved32;
+    _Atomic uint64_t counter[GW_COUNT_COUNT];
+    char name[16]; /* the thread's name when it took the slot */
+    uint8_t reserved[304];
+} gw_slot;
+_Static_assert(sizeof(gw_slot) == 512, "slots are 512 bytes");
+
+typedef struct gw_chunk_head {
+    _Atomic uint32_t state;
+    _Atomic uint32_t used_bytes; /* of the records that follow; release-stored */
+    uint32_t slot_index;
+    uint32_t tid;
+    uint64_t sequence;   /* counts the chunks of the process: orders one thread's chunks */
+    uint32_t generation; /* of the slot when the chunk was taken */
+    uint32_t reserved32;
+    _Atomic uint32_t drained_bytes; /* the supervisor's own mark */
+    uint8_t reserved[28];
+} gw_chunk_head;
+_Static_assert(sizeof(gw_chunk_head) == 64, "a chunk head is as large as a record");
+
+enum { GW_CHUNK_RECORDS = (GW_CHUNK_BYTES - 64) / 64 };
+typedef struct gw_chunk {
+    gw_chunk_head head;
+    gw_raw_event record[GW_CHUNK_RECORDS];
+} gw_chunk;
+_Static_assert(sizeof(gw_chunk) == GW_CHUNK_BYTES, "chunks have no slack");
+
+enum { GW_CLOCK_MONOTONIC = 0, GW_CLOCK_TSC = 1, GW_CLOCK_CNTVCT = 2 };
+
+/* 4,096 bytes. Fields without _Atomic are written once, before `ready` becomes 1. */
+typedef struct gw_buffer_head {
+    char magic[8];
+    uint32_t version;
+    uint32_t bytes;
+    _Atomic uint32_t ready;
+    uint32_t clock; /* what `ticks` are */
+    uint32_t pid;
+    uint32_t parent_pid;
+    uint64_t start_ticks; /* a pair taken together: ticks and CLOCK_MONOTONIC ... */
+    uint64_t start_monotonic_ns;
+    uint64_t start_realtime_ns; /* ... and CLOCK_REALTIME */
+    uint32_t slot_offset, slot_count;
+    uint32_t ring_offset, ring_count;
+    uint32_t chunk_offset, chunk_count;
+    uint32_t fn_count; /* of the hook's table: guards against a mixed installation */
+    uint32_t fn_table_hash;
+    _Atomic uint32_t rings_taken;
+    _Atomic uint32_t captures_open;
+    _Atomic uint64_t chunk_sequence;
+    _Atomic uint64_t lost_events;
+    _Atomic uint64_t lost_failures;
+    _Atomic uint64_t threads_without_slot;
+    _Atomic uint32_t initialised;  /* cuInit answered 0 in this process */
+    _Atomic uint32_t failures;     /* failures written: lets the supervisor see one without draining */
+    _Atomic uint32_t sticky;       /* first sticky result; 0: none */
+    _Atomic uint32_t recorder_off; /* 1: the hook passes everything through (set from outside: bench) */
+    char driver_path[1024];
+    char driver_build_id[64]; /* hex; empty: none */
+    char exe[1024];
+    uint8_t reserved[1840];
+} gw_buffer_head;
+_Static_assert(sizeof(gw_buffer_head) == 4096, "the header is one page");
+
+enum {
+    GW_SLOTS_OFFSET = 4096,
+    GW_RINGS_OFFSET = GW_SLOTS_OFFSET + GW_SLOT_COUNT * 512,
+    GW_CHUNKS_OFFSET = GW_RINGS_OFFSET + GW_RING_COUNT * GW_RING_ENTRIES * 24,
+    GW_CHUNK_COUNT = (GW_BUFFER_BYTES - GW_CHUNKS_OFFSET) / GW_CHUNK_BYTES
+};
+_Static_assert(sizeof(gw_ring) == GW_RING_ENTRIES * 24, "rings have no slack");
+
+#endif

@@ -1,0 +1,216 @@
+/* The events that the hook writes and the model reads: the one meeting point of the two.
+ *
+ * An event is one completed driver call, or a fact the hook found out by itself. `kind` says what the
+ * call did, `fn` which entry point did it (an id of the hook's build; the recording carries the
+ * dictionary, so that ids never have to be stable). The four arguments mean what the table below says
+ * for the kind, whatever the entry point was called; they are canonical, so that the model needs to
+ * know kinds, not functions.
+ *
+ * For a failed call (`result` != 0) output arguments are zero: a driver does not fill them. Inputs
+ * (bytes wanted, pointer freed, function launched, ...) stand where they always stand. */
+#ifndef GW_EVENT_H
+#define GW_EVENT_H
+
+#include <stdint.h>
+
+/* X(name, price, arg0, arg1, arg2, arg3)
+ *
+ * price RARE: every call is written. HOT: a success is a count and a ring slot, a failure is written.
+ * FAILURE: only failures are written. FACT: not a call; written by the hook itself.
+ * "stream" arguments are the CUstream as passed (0, 1 and 2 are the default streams).
+ *
+ * CALL: `arg` holds the first four integer or pointer parameters as passed.
+ * LAUNCH: grid = x | y << 32 | z << 48 and block = x | y << 21 | z << 42, each part saturating;
+ *   `extra` is the dynamic shared memory in bytes. */
+#define GW_EVENT_KINDS(X)                                                                                              \
+    X(CALL, FAILURE, "p0", "p1", "p2", "p3")                                                                           \
+    X(INIT, RARE, "flags", "", "", "")                                                                                 \
+    X(CTX_CREATE, RARE, "context", "flags", "device", "context_kind")                                                  \
+    X(CTX_DESTROY, RARE, "context", "", "", "context_kind")                                                            \
+    X(CTX_RELEASE, RARE, "", "", "device", "")                                                                         \
+    X(CTX_RESET, RARE, "", "", "device", "")                                                                           \
+    X(ALLOC, RARE, "address", "bytes", "space", "detail")                                                              \
+    X(FREE, RARE, "address", "", "space", "")                                                                          \
+    X(ALLOC_ASYNC, RARE, "address", "bytes", "pool", "stream")                                                         \
+    X(FREE_ASYNC, RARE, "address", "", "", "stream")                                                                   \
+    X(HOST_ALLOC, RARE, "address", "bytes", "flags", "")                                                               \
+    X(HOST_FREE, RARE, "address", "", "", "")                                                                          \
+    X(HOST_REGISTER, RARE, "address", "bytes", "flags", "")                                                            \
+    X(HOST_UNREGISTER, RARE, "address", "", "", "")                                                                    \
+    X(POOL_CREATE, RARE, "pool", "bytes_max", "device", "")                                                            \
+    X(POOL_DESTROY, RARE, "pool", "", "", "")                                                                          \
+    X(POOL_TRIM, RARE, "pool", "bytes_kept", "", "")                                                                   \
+    X(POOL_SET, RARE, "pool", "attribute", "value", "")                                                                \
+    X(VMM_CREATE, RARE, "handle", "bytes", "device", "location_type")                                                  \
+    X(VMM_RELEASE, RARE, "handle", "", "", "")                                                                         \
+    X(VMM_RETAIN, RARE, "handle", "address", "", "")                                                                   \
+    X(VMM_MAP, RARE, "address", "bytes", "offset", "handle")                                                           \
+    X(VMM_UNMAP, RARE, "address", "bytes", "", "")                                                                     \
+    X(VMM_RESERVE, RARE, "address", "bytes", "", "")                                                                   \
+    X(VMM_UNRESERVE, RARE, "address", "bytes", "", "")                                                                 \
+    X(VMM_IMPORT, RARE, "handle", "", "", "")                                                                          \
+    X(IPC_EXPORT, RARE, "address", "", "", "")                                                                         \
+    X(IPC_OPEN, RARE, "address", "", "", "")                                                                           \
+    X(IPC_CLOSE, RARE, "address", "", "", "")                                                                          \
+    X(EXT_IMPORT, RARE, "external", "bytes", "", "")                                                                   \
+    X(EXT_MAP, RARE, "address", "bytes", "external", "")                                                               \
+    X(EXT_DESTROY, RARE, "external", "", "", "")                                                                       \
+    X(MODULE_LOAD, RARE, "module", "", "", "")                                                                         \
+    X(MODULE_UNLOAD, RARE, "module", "", "", "")                                                                       \
+    X(LIBRARY_LOAD, RARE, "library", "", "", "")                                                                       \
+    X(LIBRARY_UNLOAD, RARE, "library", "", "", "")                                                                     \
+    X(FUNCTION, RARE, "function", "owner", "owner_kind", "")                                                           \
+    X(STREAM_CREATE, RARE, "stream", "flags", "priority", "")                                                          \
+    X(STREAM_DESTROY, RARE, "stream", "", "", "")                                                                      \
+    X(EVENT_CREATE, RARE, "event", "flags", "", "")                                                                    \
+    X(EVENT_DESTROY, RARE, "event", "", "", "")                                                                        \
+    X(GRAPH_CREATE, RARE, "graph", "", "", "")                                                                         \
+    X(GRAPH_DESTROY, RARE, "graph", "", "", "")                                                                        \
+    X(GRAPH_NODE, RARE, "node", "graph", "node_kind", "object")                                                        \
+    X(GRAPH_EXEC_CREATE, RARE, "exec", "graph", "flags", "")                                                           \
+    X(GRAPH_EXEC_DESTROY, RARE, "exec", "", "", "")                                                                    \
+    X(CAPTURE_BEGIN, RARE, "", "mode", "", "stream")                                                                   \
+    X(CAPTURE_END, RARE, "graph", "", "", "stream")                                                                    \
+    X(LIMIT_SET, RARE, "limit", "value", "", "")                                                                       \
+    X(LAUNCH, HOT, "function", "grid", "block", "stream")                                                              \
+    X(GRAPH_LAUNCH, HOT, "exec", "", "", "stream")                                                                     \
+    X(HOST_FUNC, HOT, "function", "", "", "stream")                                                                    \
+    X(COPY, HOT, "destination", "source", "bytes", "stream")                                                           \
+    X(FILL, HOT, "destination", "value", "bytes", "stream")                                                            \
+    X(PREFETCH, HOT, "address", "bytes", "", "stream")                                                                 \
+    X(EVENT_RECORD, HOT, "event", "", "", "stream")                                                                    \
+    X(STREAM_WAIT, HOT, "event", "", "", "stream")                                                                     \
+    X(QUERY, HOT, "handle", "", "", "")                                                                                \
+    X(SYNC, HOT, "handle", "", "", "")                                                                                 \
+    X(TEXT, FACT, "", "", "", "")                                                                                      \
+    X(NOTE, FACT, "reason", "a", "b", "c")                                                                             \
+    X(DEVICE, FACT, "device", "bytes_total", "bytes_free", "")                                                         \
+    X(DEVICE_ATTRIBUTE, FACT, "device", "attribute", "value", "")                                                      \
+    X(DRIVER, FACT, "version", "exports", "", "")                                                                      \
+    X(MEMORY_INFO, FACT, "bytes_free", "bytes_total", "device", "after_result")                                        \
+    X(GUARD_REFUSED, FACT, "bytes_wanted", "bytes_limit", "bytes_used", "device")                                      \
+    X(DRIVER_LOG, FACT, "", "", "", "")                                                                                \
+    X(FORK, FACT, "parent_pid", "parent_initialised", "", "")                                                          \
+    X(ALLOCATOR_OOM, FACT, "bytes_wanted", "bytes_total", "bytes_free", "device")                                      \
+    X(ALLOCATOR_STATE, FACT, "field", "value", "device", "")                                                           \
+    X(ALLOCATOR_BLOCK, FACT, "address", "bytes", "t_alloc_ns", "state")                                                \
+    X(ALLOCATOR_HISTORY, FACT, "action", "address", "bytes", "t_ns")
+
+typedef enum gw_event_kind {
+#define GW_X(name, price, a0, a1, a2, a3) GW_EV_##name,
+    GW_EVENT_KINDS(GW_X)
+#undef GW_X
+        GW_EV_COUNT
+} gw_event_kind;
+
+typedef enum gw_price { GW_PRICE_FAILURE, GW_PRICE_RARE, GW_PRICE_HOT, GW_PRICE_FACT } gw_price;
+
+/* arg2 of ALLOC and FREE. */
+typedef enum gw_space {
+    GW_SPACE_DEVICE = 0,
+    GW_SPACE_PITCHED = 1,
+    GW_SPACE_MANAGED = 2,
+    GW_SPACE_ARRAY = 3,
+    GW_SPACE_MIPMAP = 4,
+    GW_SPACE_COUNT
+} gw_space;
+
+/* arg3 of CTX_CREATE. A retain of a primary context is a CTX_CREATE each time; the model counts. */
+typedef enum gw_context_kind {
+    GW_CONTEXT_PLAIN = 0,
+    GW_CONTEXT_PRIMARY = 1,
+    GW_CONTEXT_GREEN = 2,
+    GW_CONTEXT_FROM_GREEN = 3 /* arg1 then holds the green context */
+} gw_context_kind;
+
+/* arg2 of FUNCTION: what arg1 is. The name follows as text where the call names it. */
+typedef enum gw_owner_kind {
+    GW_OWNER_MODULE = 0,
+    GW_OWNER_LIBRARY = 1, /* arg0 is a CUkernel */
+    GW_OWNER_KERNEL = 2,  /* arg1 is the CUkernel that arg0 was made from */
+    GW_OWNER_GLOBAL = 3   /* a variable, not a function: arg0 address, arg3 bytes */
+} gw_owner_kind;
+
+/* arg0 of NOTE: why something was not recorded or not done. Text may follow. */
+#define GW_NOTES(X)                                                                                                    \
+    X(TEXT_ONLY, "see text")                                                                                           \
+    X(SLOTS_FULL, "more threads than slots: later threads are counted, not recorded")                                  \
+    X(BUFFER_FULL, "the buffer was full: events were lost")                                                            \
+    X(UNREACHED, "a wrapped function that no route leads to")                                                          \
+    X(SIGNATURE_UNKNOWN, "an entry point whose signature could not be decided: passed through")                        \
+    X(NAME_UNKNOWN, "an entry point that this build does not know: passed through")                                    \
+    X(OBSERVER_ATTACHED, "the framework's own evidence is attached")                                                   \
+    X(OBSERVER_REFUSED, "the framework's own evidence could not be attached")                                          \
+    X(EXPORT_TABLE, "the program asked the driver for a private table")                                                \
+    X(VIRTUAL_LACKS, "the virtual card lacks an entry point that was called")                                          \
+    X(DRIVER_MISSING, "the next driver could not be opened")                                                           \
+    X(CHILD_INHERITED, "a child process used the parent's driver state")
+
+typedef enum gw_note {
+#define GW_X(name, text) GW_NOTE_##name,
+    GW_NOTES(GW_X)
+#undef GW_X
+        GW_NOTE_COUNT
+} gw_note;
+
+/* arg0 of ALLOCATOR_STATE: what a framework's allocator said about itself, in bytes or counts. */
+#define GW_ALLOCATOR_FIELDS(X)                                                                                         \
+    X(ALLOCATED, "allocated_bytes")                                                                                    \
+    X(RESERVED, "reserved_bytes")                                                                                      \
+    X(ACTIVE, "active_bytes")                                                                                          \
+    X(INACTIVE_SPLIT, "inactive_split_bytes")                                                                          \
+    X(LARGEST_INACTIVE, "largest_inactive_block_bytes")                                                                \
+    X(SEGMENTS, "segment_count")                                                                                       \
+    X(ALLOCATED_PEAK, "allocated_peak_bytes")                                                                          \
+    X(RESERVED_PEAK, "reserved_peak_bytes")                                                                            \
+    X(RETRIES, "retry_count")                                                                                          \
+    X(OOMS, "out_of_memory_count")                                                                                     \
+    X(EXPANDABLE, "expandable_segments")                                                                               \
+    X(LIMIT, "limit_bytes")                                                                                            \
+    X(HISTORY_TOTAL, "history_entry_count")                                                                            \
+    X(WHEN, "when") /* 0 at an out-of-memory, 1 at the end, 2 on request */
+
+typedef enum gw_allocator_field {
+#define GW_X(name, text) GW_ALLOCATOR_##name,
+    GW_ALLOCATOR_FIELDS(GW_X)
+#undef GW_X
+        GW_ALLOCATOR_FIELD_COUNT
+} gw_allocator_field;
+
+/* Flags of an event. */
+enum {
+    GW_EVF_CAPTURING = 1 << 0,    /* a stream capture was open in the process */
+    GW_EVF_GUARD = 1 << 1,        /* our guard made the answer, not the driver */
+    GW_EVF_TEXT_FOLLOWS = 1 << 2, /* TEXT records of the same thread follow */
+    GW_EVF_PER_THREAD = 1 << 3    /* the entry point was a _ptsz or _ptds variant */
+};
+
+/* One event as it lies in the buffer. `ticks` is the buffer's clock after the call returned. */
+typedef struct gw_raw_event {
+    uint64_t ticks;
+    uint16_t fn;
+    uint8_t kind;
+    uint8_t flags;
+    uint16_t result;  /* CUresult; all are below 1,000 */
+    uint16_t took_us; /* duration of the call, saturating at 65,535 */
+    uint32_t site;    /* call site id; 0: not known */
+    uint32_t extra;   /* LAUNCH: dynamic shared memory in bytes */
+    uint64_t context; /* the context current at the call; 0: none or not asked */
+    uint64_t arg[4];
+} gw_raw_event;
+_Static_assert(sizeof(gw_raw_event) == 64, "an event is one cache line");
+
+/* Text that belongs to the event before it on the same thread. Long texts take several records. */
+enum { GW_RAW_TEXT_BYTES = 48, GW_TEXT_BYTES_MAX = 960 };
+typedef struct gw_raw_text {
+    uint64_t ticks;
+    uint16_t fn;
+    uint8_t kind;   /* GW_EV_TEXT */
+    uint8_t flags;  /* GW_EVF_TEXT_FOLLOWS: one more record follows */
+    uint16_t bytes; /* of `text`, no terminator */
+    uint16_t reserved;
+    char text[GW_RAW_TEXT_BYTES];
+} gw_raw_text;
+_Static_assert(sizeof(gw_raw_text) == 64, "text records are as large as events");
+
+#endif

@@ -1,0 +1,160 @@
+/* The recording: `.gpuwhy` files, how they are written, read and checked, and how live buffers are drained.
+ * docs/recording-format.md is the grammar. What was written stays readable for ever.
+ *
+ * Times are ns since the run began (CLOCK_MONOTONIC at the supervisor's start = 0); realtime is given once.
+ * One writer, one thread; one reader, one thread. */
+#ifndef GW_RECORDING_H
+#define GW_RECORDING_H
+
+#include "gw_buffer.h"
+#include "gw_event.h"
+#include "gw_status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* ---- what a recording holds, item by item ---- */
+
+typedef enum gw_item_kind {
+    GW_ITEM_META,       /* one key and value: "version", "argv", "cwd", "host", "option.memory", "env.X", ... */
+    GW_ITEM_PROCESS,    /* a process whose driver calls were recorded, when its buffer was first seen */
+    GW_ITEM_EVENT,      /* in order of time over all threads and processes */
+    GW_ITEM_COUNTERS,   /* a thread's counters at an instant: each supersedes the last of that thread */
+    GW_ITEM_RING,       /* a thread's ring at an instant: oldest first; each supersedes the last */
+    GW_ITEM_LOST,       /* events lost in a process so far */
+    GW_ITEM_STDERR,     /* bytes of stderr, in order; the tail is kept, the start may be missing */
+    GW_ITEM_EXIT,       /* a process ended (pid known), or the run itself (pid of the command) */
+    GW_ITEM_MAPS,       /* a mapped file of a process: path, build id or "" */
+    GW_ITEM_SUPERVISOR, /* facts the supervisor found: key, value (e.g. "unobserved.driver") */
+    GW_ITEM_TRUNCATED,  /* the recording ends here without its END block: machine or supervisor died */
+    GW_ITEM_COUNT
+} gw_item_kind;
+
+typedef struct gw_event {
+    uint64_t t_ns;
+    uint32_t pid;
+    uint32_t tid;
+    uint16_t fn;  /* index into the recording's own dictionary: gw_reader_fn_name() */
+    uint8_t kind; /* gw_event_kind; GW_EV_CALL for kinds newer than this build */
+    uint8_t flags;
+    uint16_t result;
+    uint16_t took_us;
+    uint32_t site;
+    uint32_t extra;
+    uint64_t context;
+    uint64_t arg[4];
+    const char *text; /* joined TEXT records; NULL: none. Borrowed from the reader until the next call */
+    uint32_t text_bytes;
+} gw_event;
+
+typedef struct gw_hot_call { /* one decoded ring entry */
+    uint64_t t_ns;
+    uint64_t what;
+    uint64_t stream;
+    uint16_t fn;
+} gw_hot_call;
+
+typedef struct gw_exit_fact {
+    uint32_t pid;
+    bool is_command;   /* the process that `run` started */
+    bool status_known; /* false: it ended, nobody could read how */
+    int exit_code;     /* -1 when it died of a signal */
+    int signal;        /* 0: none */
+    bool core_dumped;
+} gw_exit_fact;
+
+typedef struct gw_item {
+    gw_item_kind kind;
+    uint64_t t_ns;
+    uint32_t pid, tid;
+    union {
+        gw_event event;
+        struct {
+            const char *key, *value;
+        } pair; /* META, SUPERVISOR, MAPS (key = path) */
+        struct {
+            uint32_t parent_pid;
+            uint64_t start_realtime_ns;
+            const char *exe, *driver_path, *driver_build_id;
+        } process;
+        struct {
+            const uint64_t *counter;
+            uint64_t calls, synced_at_ns, inside_since_ns;
+            uint16_t inside_fn_plus_1;
+            const char *thread_name;
+        } counters;
+        struct {
+            const gw_hot_call *call;
+            uint32_t count;
+            uint64_t total;
+            uint64_t synced_total;
+        } ring;
+        struct {
+            uint64_t events, failures, threads;
+        } lost;
+        struct {
+            const char *bytes;
+            uint32_t count;
+        } stderr_part;
+        gw_exit_fact exit;
+    };
+} gw_item;
+
+/* ---- reading ---- */
+
+typedef struct gw_reader gw_reader;
+
+/* Open a recording, or, when `path` is a run folder whose supervisor died, the unpacked parts in it.
+ * GW_OK: *ret_reader is the caller's, closed by gw_reader_close(). GW_IO, GW_CORRUPT, GW_VERSION, GW_NOMEM,
+ * GW_UNSUPPORTED (compressed by a codec this build lacks): `err` names file, offset and reason. */
+GW_MUST_CHECK gw_status gw_reader_open(const char *path, gw_reader **ret_reader, gw_error *err);
+void gw_reader_close(gw_reader *reader); /* takes NULL */
+
+/* The next item. GW_OK; GW_END; GW_CORRUPT: the block at the named offset is damaged and was skipped: a
+ * further call goes on with the next good block, so that nothing good is lost. Unless GW_OK, *ret_item is
+ * untouched. The item and what it points to belong to the reader until the next call. */
+GW_MUST_CHECK gw_status gw_reader_next(gw_reader *reader, const gw_item **ret_item, gw_error *err);
+
+/* Name of a function of this recording's dictionary; "?" when out of range. Borrowed from the reader. */
+const char *gw_reader_fn_name(const gw_reader *reader, uint16_t fn);
+uint32_t gw_reader_fn_count(const gw_reader *reader);
+
+/* Read everything, judge nothing: GW_OK, or the first fault with its offset in `err`. */
+GW_MUST_CHECK gw_status gw_recording_check(const char *path, gw_error *err);
+
+/* ---- writing ---- */
+
+typedef struct gw_writer gw_writer;
+
+/* Create `path` (0600; it must not exist). `bytes_max` 0: no limit; else the oldest event blocks are dropped as the
+ * limit nears (what was dropped is said by a SUPERVISOR item "dropped.events"). `fn_names` is the hook's table. */
+GW_MUST_CHECK gw_status gw_writer_create(const char *path, uint64_t bytes_max, const char *const *fn_names,
+                                         uint32_t fn_count, gw_writer **ret_writer, gw_error *err);
+GW_MUST_CHECK gw_status gw_writer_put(gw_writer *writer, const gw_item *item, gw_error *err);
+/* Put what is pending into the file as whole blocks; `sync`: and onto the disk. */
+GW_MUST_CHECK gw_status gw_writer_flush(gw_writer *writer, bool sync, gw_error *err);
+/* Write END, close, free. A writer whose disk filled up still closes what it has. Takes NULL. */
+gw_status gw_writer_close(gw_writer *writer, gw_error *err);
+
+/* ---- draining ---- */
+
+typedef struct gw_drain gw_drain; /* all buffers of a run folder */
+
+/* `t0_monotonic_ns` is the run's zero. The folder is read again at each drain: new buffers join. */
+GW_MUST_CHECK gw_status gw_drain_open(const char *run_folder, uint64_t t0_monotonic_ns, gw_drain **ret_drain,
+                                      gw_error *err);
+void gw_drain_close(gw_drain *drain);
+
+typedef gw_status (*gw_item_sink)(void *user, const gw_item *item, gw_error *err);
+
+/* Hand every item that is complete to `sink`, in order of time: PROCESS once a process, events up to 2 ms ago
+ * (`last`: all of them), then LOST and COUNTERS that changed. Rings: after a drain that saw a failure that is not a
+ * mere out-of-memory, and for every process at `last` or once its process is gone. Chunks are freed as they are read.
+ */
+GW_MUST_CHECK gw_status gw_drain_run(gw_drain *drain, bool last, gw_item_sink sink, void *user, gw_error *err);
+
+/* How full the fullest buffer is, 0 to 1: the supervisor drains sooner when it nears 1. */
+double gw_drain_fill_ratio(const gw_drain *drain);
+
+#endif
