@@ -1,0 +1,88 @@
+/* The verdict on one run: what the model's facts prove, in words that out/ only has to render.
+ *
+ * gw_judge() never fails for lack of evidence: then the status is UNDETERMINED. All strings belong to the
+ * verdict and are freed with it. The model must live as long as gw_judge() runs, not longer. */
+#ifndef GW_VERDICT_H
+#define GW_VERDICT_H
+
+#include "gw_status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct gw_model gw_model;
+
+typedef enum gw_verdict_status { GW_VERDICT_FAULT, GW_VERDICT_CLEAN, GW_VERDICT_UNDETERMINED } gw_verdict_status;
+
+/* In rising order, so that they compare. */
+typedef enum gw_certainty { GW_CERTAINTY_NONE, GW_HYPOTHESIS, GW_SUPPORTED, GW_ESTABLISHED } gw_certainty;
+
+/* One line of evidence. `has_value` false: the line is text alone. */
+typedef struct gw_evidence {
+    uint64_t t_ns; /* since the run began */
+    bool has_time;
+    char *text;
+    bool has_value;
+    double value;
+    const char *unit;   /* static: "bytes", "count", "ms", "calls", "" */
+    const char *source; /* static: "driver", "ledger", "observer", "stderr", "exit", "driver log", "card", "host" */
+} gw_evidence;
+
+typedef struct gw_alternative {
+    const char *cause; /* static id */
+    gw_certainty certainty;
+} gw_alternative;
+
+typedef struct gw_string_list {
+    char **item; /* owned */
+    size_t count;
+} gw_string_list;
+
+typedef struct gw_verdict {
+    gw_verdict_status status;
+    const char *cause; /* static id; NULL when clean or undetermined */
+    gw_certainty certainty;
+    char *headline;
+    gw_evidence *evidence;
+    size_t evidence_count;
+    gw_alternative *alternatives;
+    size_t alternative_count;
+    gw_string_list ruled_out;    /* "other processes (0 B)" */
+    gw_string_list consequences; /* later errors that only echo the root */
+    gw_string_list next;         /* fixes, best first */
+    gw_string_list advice;       /* waste worth knowing on a healthy run, handled failures, ... */
+    char *where;                 /* NULL: not known, then where_reason says why */
+    char *where_reason;
+    /* the program, for the head line */
+    gw_string_list argv;
+    bool exit_known;
+    int exit_code; /* -1: died of a signal */
+    int signal;
+    double seconds;
+    struct gw_verdict_gpu {
+        char *name;
+        uint64_t bytes_total;
+        uint64_t bytes_limit; /* of the guard; 0: none */
+        bool is_virtual;
+    } * gpus;
+    size_t gpu_count;
+    char *recording; /* path; NULL: none */
+} gw_verdict;
+
+GW_MUST_CHECK gw_status gw_judge(const gw_model *model, gw_verdict **ret_verdict, gw_error *err);
+void gw_verdict_free(gw_verdict *verdict); /* takes NULL */
+
+const char *gw_certainty_text(gw_certainty certainty);        /* "established", ... */
+const char *gw_verdict_status_text(gw_verdict_status status); /* "fault", "clean", "undetermined" */
+
+/* The catalogue, for `gpuwhy causes`. Static. */
+typedef struct gw_cause_info {
+    const char *id;
+    const char *summary; /* one sentence */
+    const char *proof;   /* what evidence establishes it */
+    const char *fixes;   /* best first, separated by newlines */
+} gw_cause_info;
+const gw_cause_info *gw_causes(size_t *ret_count);
+
+#endif
