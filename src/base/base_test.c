@@ -1,0 +1,110 @@
+/* Status texts, quantities and the growing string, hostile input first. */
+#include "gw_status.h"
+#include "gw_text.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void sizes_that_are_none_are_refused(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"",        "GiB",   "-1",   "+1", " 1",  "1x",  "1GiBs",
+                                      "1 GiB x", "1e400", "9e30", "0x", "nan", "1K K"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        uint64_t bytes = 77;
+        assert_false(gw_bytes_parse(bad[i], &bytes));
+        assert_int_equal(bytes, 77);
+    }
+}
+
+static void sizes_are_binary(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        uint64_t bytes;
+    } good[] = {{"0", 0},
+                {"4096", 4096},
+                {"512B", 512},
+                {"1k", 1024},
+                {"512M", 512ull << 20},
+                {"16GiB", 16ull << 30},
+                {"16 GiB", 16ull << 30},
+                {"1.5g", 3ull << 29},
+                {"2TB", 2ull << 40}};
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        uint64_t bytes = 0;
+        assert_true(gw_bytes_parse(good[i].text, &bytes));
+        assert_int_equal(bytes, good[i].bytes);
+    }
+}
+
+static void bytes_read_well(void **state)
+{
+    (void)state;
+    char out[GW_BYTES_TEXT_MAX];
+    assert_string_equal(gw_bytes_text(out, 0), "0 B");
+    assert_string_equal(gw_bytes_text(out, 1023), "1023 B");
+    assert_string_equal(gw_bytes_text(out, 1024), "1.00 KiB");
+    assert_string_equal(gw_bytes_text(out, 16ull << 30), "16.00 GiB");
+    assert_string_equal(gw_bytes_text(out, (1ull << 20) - 1), "1.00 MiB");
+    assert_true(strlen(gw_bytes_text(out, UINT64_MAX)) < GW_BYTES_TEXT_MAX);
+}
+
+static void errors_never_outgrow_their_room(void **state)
+{
+    (void)state;
+    gw_error err = {""};
+    char longest[2000];
+    memset(longest, 'x', sizeof longest - 1);
+    longest[sizeof longest - 1] = '\0';
+    assert_int_equal(gw_fail(&err, GW_IO, "%s", longest), GW_IO);
+    gw_wrap(&err, "%s", longest);
+    assert_int_equal(strlen(err.text), sizeof err.text - 1);
+    assert_int_equal(gw_fail(NULL, GW_IO, "nobody listens"), GW_IO);
+    gw_wrap(NULL, "nobody listens");
+}
+
+static void wrapping_prepends(void **state)
+{
+    (void)state;
+    gw_error err = {""};
+    assert_int_equal(gw_fail(&err, GW_CORRUPT, "byte %d", 7), GW_CORRUPT);
+    gw_wrap(&err, "header of %s", "a.gpuwhy");
+    assert_string_equal(err.text, "header of a.gpuwhy: byte 7");
+    assert_string_equal(gw_status_text((gw_status)999), "unknown status");
+}
+
+static void texts_grow(void **state)
+{
+    (void)state;
+    gw_text text = {0};
+    assert_string_equal(gw_text_str(&text), "");
+    for (int i = 0; i < 1000; i++)
+        gw_text_addf(&text, "%d,", i % 10);
+    assert_int_equal(text.bytes, 2000);
+    assert_int_equal(strlen(gw_text_str(&text)), 2000);
+    gw_text_clear(&text);
+    gw_text_add(&text, "ab\0c", 4);
+    assert_int_equal(text.bytes, 4);
+    gw_text_free(&text);
+    assert_string_equal(gw_text_str(&text), "");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sizes_that_are_none_are_refused),
+        cmocka_unit_test(sizes_are_binary),
+        cmocka_unit_test(bytes_read_well),
+        cmocka_unit_test(errors_never_outgrow_their_room),
+        cmocka_unit_test(wrapping_prepends),
+        cmocka_unit_test(texts_grow),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
