@@ -93,8 +93,8 @@
     X(FORK, FACT, "parent_pid", "parent_initialised", "", "")                                                          \
     X(ALLOCATOR_OOM, FACT, "bytes_wanted", "bytes_total", "bytes_free", "device")                                      \
     X(ALLOCATOR_STATE, FACT, "field", "value", "device", "")                                                           \
-    X(ALLOCATOR_BLOCK, FACT, "address", "bytes", "t_alloc_ns", "state")                                                \
-    X(ALLOCATOR_HISTORY, FACT, "action", "address", "bytes", "t_ns")
+    X(ALLOCATOR_BLOCK, FACT, "address", "bytes", "age_ns", "state")                                                    \
+    X(ALLOCATOR_HISTORY, FACT, "action", "address", "bytes", "age_ns")
 
 typedef enum gw_event_kind {
 #define GW_X(name, price, a0, a1, a2, a3) GW_EV_##name,
@@ -176,6 +176,39 @@ typedef enum gw_allocator_field {
 #undef GW_X
         GW_ALLOCATOR_FIELD_COUNT
 } gw_allocator_field;
+
+/* arg3 of ALLOCATOR_BLOCK, a block that a framework's allocator holds. arg2 is how long before the event itself it was
+ * handed out; GW_AGE_UNKNOWN: before the oldest history entry, or there is no history. */
+#define GW_AGE_UNKNOWN UINT64_MAX
+typedef enum gw_block_state {
+    GW_BLOCK_LIVE = 0,     /* the program holds it */
+    GW_BLOCK_PENDING = 1,  /* freed, but a stream may still use it */
+    GW_BLOCK_INACTIVE = 2, /* cached: free inside the allocator */
+    GW_BLOCK_REST = 3      /* live blocks that are not listed one by one: arg0 is their count, arg1 their bytes */
+} gw_block_state;
+
+/* arg0 of ALLOCATOR_HISTORY. arg3 is how long before the event itself it happened. LIVE_PEAK and LIVE_LOW condense the
+ * whole history: the highest and lowest number of live bytes (arg2) within one of several hundred equal spans of time
+ * that ends at arg3. The others are single entries, the youngest ones only. */
+#define GW_ALLOCATOR_ACTIONS(X)                                                                                        \
+    X(ALLOC, "alloc")                                                                                                  \
+    X(FREE, "free_completed")                                                                                          \
+    X(FREE_REQUESTED, "free_requested")                                                                                \
+    X(SEGMENT_ALLOC, "segment_alloc")                                                                                  \
+    X(SEGMENT_FREE, "segment_free")                                                                                    \
+    X(SEGMENT_MAP, "segment_map")                                                                                      \
+    X(SEGMENT_UNMAP, "segment_unmap")                                                                                  \
+    X(OOM, "oom") /* arg1 is then 0, arg2 the bytes wanted */                                                          \
+    X(LIVE_PEAK, "live_peak")                                                                                          \
+    X(LIVE_LOW, "live_low")                                                                                            \
+    X(OTHER, "other")
+
+typedef enum gw_allocator_action {
+#define GW_X(name, text) GW_ACTION_##name,
+    GW_ALLOCATOR_ACTIONS(GW_X)
+#undef GW_X
+        GW_ACTION_COUNT
+} gw_allocator_action;
 
 /* Flags of an event. */
 enum {
