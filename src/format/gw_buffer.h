@@ -36,24 +36,29 @@ enum {
 #define GW_BUFFER_MAGIC "GWBUF\r\n\032"
 
 /* What a slot counts: one counter a hot kind, then results that are not written one by one. */
+#define GW_COUNTERS(X)                                                                                                 \
+    X(LAUNCH)                                                                                                          \
+    X(GRAPH_LAUNCH)                                                                                                    \
+    X(HOST_FUNC)                                                                                                       \
+    X(COPY)                                                                                                            \
+    X(FILL)                                                                                                            \
+    X(PREFETCH)                                                                                                        \
+    X(EVENT_RECORD)                                                                                                    \
+    X(STREAM_WAIT)                                                                                                     \
+    X(QUERY)                                                                                                           \
+    X(SYNC)                                                                                                            \
+    X(COPY_BYTES)                                                                                                      \
+    X(NOT_READY)    /* result 600 */                                                                                   \
+    X(PEER_ALREADY) /* results 704 and 705 */                                                                          \
+    X(NOT_FOUND)    /* result 500 from a resolver */                                                                   \
+    X(RARE)         /* events written */                                                                               \
+    X(LOST)         /* events lost because the buffer was full */
+
 typedef enum gw_counter {
-    GW_COUNT_LAUNCH,
-    GW_COUNT_GRAPH_LAUNCH,
-    GW_COUNT_HOST_FUNC,
-    GW_COUNT_COPY,
-    GW_COUNT_FILL,
-    GW_COUNT_PREFETCH,
-    GW_COUNT_EVENT_RECORD,
-    GW_COUNT_STREAM_WAIT,
-    GW_COUNT_QUERY,
-    GW_COUNT_SYNC,
-    GW_COUNT_COPY_BYTES,
-    GW_COUNT_NOT_READY,    /* result 600 */
-    GW_COUNT_PEER_ALREADY, /* results 704 and 705 */
-    GW_COUNT_NOT_FOUND,    /* result 500 from a resolver */
-    GW_COUNT_RARE,         /* events written */
-    GW_COUNT_LOST,         /* events lost because the buffer was full */
-    GW_COUNT_COUNT
+#define GW_X(name) GW_COUNT_##name,
+    GW_COUNTERS(GW_X)
+#undef GW_X
+        GW_COUNT_COUNT
 } gw_counter;
 
 /* One hot call. `what` is the first argument of its kind (function, event, exec, handle), for COPY, FILL and

@@ -28,6 +28,7 @@ typedef enum gw_item_kind {
     GW_ITEM_MAPS,       /* a mapped file of a process: path, build id or "" */
     GW_ITEM_SUPERVISOR, /* facts the supervisor found: key, value (e.g. "unobserved.driver") */
     GW_ITEM_TRUNCATED,  /* the recording ends here without its END block: machine or supervisor died */
+    GW_ITEM_DRAINED,    /* from the drain to the writer only: how far the buffers were read. Never read back */
     GW_ITEM_COUNT
 } gw_item_kind;
 
@@ -64,6 +65,11 @@ typedef struct gw_exit_fact {
     bool core_dumped;
 } gw_exit_fact;
 
+typedef struct gw_drained_mark { /* the records of this chunk up to here are with the writer */
+    uint64_t sequence;
+    uint32_t bytes;
+} gw_drained_mark;
+
 typedef struct gw_item {
     gw_item_kind kind;
     uint64_t t_ns;
@@ -98,6 +104,11 @@ typedef struct gw_item {
             uint32_t count;
         } stderr_part;
         gw_exit_fact exit;
+        struct {
+            uint64_t start_monotonic_ns; /* with the pid: which buffer */
+            const gw_drained_mark *mark;
+            uint32_t count;
+        } drained;
     };
 } gw_item;
 
@@ -105,7 +116,9 @@ typedef struct gw_item {
 
 typedef struct gw_reader gw_reader;
 
-/* Open a recording, or, when `path` is a run folder whose supervisor died, the unpacked parts in it.
+/* Open a recording, or, when `path` is a run folder, the recording its run.meta names followed by what its buffers
+ * still hold; nothing there is changed, the supervisor may be alive (then SUPERVISOR "run.state" = "alive" comes last,
+ * else "supervisor died" and TRUNCATED).
  * GW_OK: *ret_reader is the caller's, closed by gw_reader_close(). GW_IO, GW_CORRUPT, GW_VERSION, GW_NOMEM,
  * GW_UNSUPPORTED (compressed by a codec this build lacks): `err` names file, offset and reason. */
 GW_MUST_CHECK gw_status gw_reader_open(const char *path, gw_reader **ret_reader, gw_error *err);
@@ -137,6 +150,17 @@ GW_MUST_CHECK gw_status gw_writer_flush(gw_writer *writer, bool sync, gw_error *
 /* Write END, close, free. A writer whose disk filled up still closes what it has. Takes NULL. */
 gw_status gw_writer_close(gw_writer *writer, gw_error *err);
 
+/* Make `<run_folder>/run.meta`: a recording of its own that says where the run's recording is, so that a reader finds
+ * both when the supervisor is gone. It must not exist. */
+typedef struct gw_run_meta {
+    const char *recording; /* absolute path */
+    uint64_t t0_monotonic_ns;
+    uint32_t supervisor_pid;
+    const char *const *argv; /* NULL-terminated; NULL: not said */
+} gw_run_meta;
+GW_MUST_CHECK gw_status gw_run_meta_write(const char *run_folder, const gw_run_meta *meta, const char *const *fn_names,
+                                          uint32_t fn_count, gw_error *err);
+
 /* ---- draining ---- */
 
 typedef struct gw_drain gw_drain; /* all buffers of a run folder */
@@ -148,11 +172,24 @@ void gw_drain_close(gw_drain *drain);
 
 typedef gw_status (*gw_item_sink)(void *user, const gw_item *item, gw_error *err);
 
-/* Hand every item that is complete to `sink`, in order of time: PROCESS once a process, events up to 2 ms ago
- * (`last`: all of them), then LOST and COUNTERS that changed. Rings: after a drain that saw a failure that is not a
- * mere out-of-memory, and for every process at `last` or once its process is gone. Chunks are freed as they are read.
- */
+/* Refuse buffers of another build's hook (SUPERVISOR item "buffer.refused"): its function ids mean something else. */
+void gw_drain_expect(gw_drain *drain, uint32_t fn_count, uint32_t fn_table_hash);
+
+/* Hand every item that is complete to `sink`, in order of time: PROCESS once a buffer (a process that execs has
+ * several), events up to 2 ms ago (`last`: all of them), then LOST and COUNTERS that changed (at most once a second
+ * each while nothing fails). Rings: after a drain that saw a failure that is not a mere out-of-memory, when a thread
+ * ended, and for every process at `last` or once its process is gone. EXIT with status_known = false for a process that
+ * is gone and was not our child. A damaged buffer is a SUPERVISOR item "buffer.damaged" and never an error of the call.
+ * An event that a stalled thread publishes later than 2 ms after its stamp gets the time of the event handed out before
+ * it.
+ *
+ * The last item is DRAINED, for the writer: what was handed out stays in the buffers until gw_drain_commit() or the
+ * next call, so flush the writer before either: then the death of the supervisor loses nothing and doubles nothing. A
+ * status of `sink` other than GW_OK ends the call and is returned; events not handed out come with the next call. */
 GW_MUST_CHECK gw_status gw_drain_run(gw_drain *drain, bool last, gw_item_sink sink, void *user, gw_error *err);
+
+/* What was handed out is in the file: free the chunks, slots and buffers of processes that are gone. */
+void gw_drain_commit(gw_drain *drain);
 
 /* How full the fullest buffer is, 0 to 1: the supervisor drains sooner when it nears 1. */
 double gw_drain_fill_ratio(const gw_drain *drain);

@@ -1,0 +1,15 @@
+/* The tables of gw_event.h and gw_buffer.h as text. All strings are static; out of range: "?" (arguments: ""). */
+#ifndef GW_NAMES_H
+#define GW_NAMES_H
+
+#include "gw_buffer.h"
+#include "gw_event.h"
+
+const char *gw_event_kind_name(unsigned kind);                    /* "ALLOC_ASYNC" */
+const char *gw_event_arg_name(unsigned kind, unsigned arg_index); /* "bytes"; "": the kind does not use it */
+gw_price gw_event_kind_price(unsigned kind);
+const char *gw_counter_name(unsigned counter); /* "LAUNCH" */
+const char *gw_note_text(uint64_t note);
+const char *gw_allocator_field_name(uint64_t field);
+
+#endif

@@ -1,0 +1,63 @@
+#include "gw_names.h"
+
+static const struct {
+    const char *name;
+    gw_price price;
+    const char *arg[4];
+} kinds[] = {
+#define GW_X(name, price, a0, a1, a2, a3) {#name, GW_PRICE_##price, {a0, a1, a2, a3}},
+    GW_EVENT_KINDS(GW_X)
+#undef GW_X
+};
+_Static_assert(sizeof kinds / sizeof kinds[0] == GW_EV_COUNT, "one row a kind");
+
+static const char *const counters[] = {
+#define GW_X(name) #name,
+    GW_COUNTERS(GW_X)
+#undef GW_X
+};
+_Static_assert(sizeof counters / sizeof counters[0] == GW_COUNT_COUNT, "one name a counter");
+
+static const char *const notes[] = {
+#define GW_X(name, text) text,
+    GW_NOTES(GW_X)
+#undef GW_X
+};
+_Static_assert(sizeof notes / sizeof notes[0] == GW_NOTE_COUNT, "one text a note");
+
+static const char *const allocator_fields[] = {
+#define GW_X(name, text) text,
+    GW_ALLOCATOR_FIELDS(GW_X)
+#undef GW_X
+};
+_Static_assert(sizeof allocator_fields / sizeof allocator_fields[0] == GW_ALLOCATOR_FIELD_COUNT, "one name a field");
+
+const char *gw_event_kind_name(unsigned kind)
+{
+    return kind < GW_EV_COUNT ? kinds[kind].name : "?";
+}
+
+const char *gw_event_arg_name(unsigned kind, unsigned arg_index)
+{
+    return kind < GW_EV_COUNT && arg_index < 4 ? kinds[kind].arg[arg_index] : "";
+}
+
+gw_price gw_event_kind_price(unsigned kind)
+{
+    return kind < GW_EV_COUNT ? kinds[kind].price : GW_PRICE_FAILURE;
+}
+
+const char *gw_counter_name(unsigned counter)
+{
+    return counter < GW_COUNT_COUNT ? counters[counter] : "?";
+}
+
+const char *gw_note_text(uint64_t note)
+{
+    return note < GW_NOTE_COUNT ? notes[note] : "?";
+}
+
+const char *gw_allocator_field_name(uint64_t field)
+{
+    return field < GW_ALLOCATOR_FIELD_COUNT ? allocator_fields[field] : "?";
+}
