@@ -1,0 +1,53 @@
+/* S08: small blocks fragment the driver. 1 MiB blocks share 2 MiB pages: with every other one freed, nothing comes
+ * back to the card, and one large block finds no room. Repaired: the blocks are large, each has pages of its own. */
+#include "scenario.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { BLOCKS_MAX = 1 << 18 };
+static CUdeviceptr blocks[BLOCKS_MAX];
+
+static size_t fill(size_t block_bytes, size_t leave_bytes)
+{
+    size_t count = 0, bytes_free, bytes_total;
+    scenario_memory(&bytes_free, &bytes_total);
+    while (bytes_free >= leave_bytes && count < BLOCKS_MAX) {
+        CHECK(cuMemAlloc(&blocks[count++], block_bytes));
+        if (count % 16 == 0 || block_bytes > (1 << 20))
+            scenario_memory(&bytes_free, &bytes_total);
+    }
+    return count;
+}
+
+int main(int argc, char **argv)
+{
+    const char *truth_path = NULL;
+    int repaired = 0;
+    const struct option_row rows[] = {{"repaired", OPTION_FLAG, &repaired, "without the fault"},
+                                      {"truth", OPTION_TEXT, &truth_path, "file for what the program knows"},
+                                      {NULL, OPTION_FLAG, NULL, NULL}};
+    options_parse(argc, argv, rows, "Fragments the driver's memory with small blocks.");
+    truth_open(truth_path);
+    struct gpu gpu;
+    CUdeviceptr large;
+    gpu_open(&gpu, 0);
+    size_t block_bytes = (size_t)(repaired ? 64 : 1) << 20;
+    size_t count = fill(block_bytes, (size_t)1 << 30);
+    for (size_t index = 0; index < count; index += 2)
+        CHECK(cuMemFree(blocks[index]));
+    size_t kept = count / 2;
+    truth("kept_blocks", "%zu", kept);
+    truth("kept_bytes", "%zu", kept * block_bytes);
+    truth("held_bytes", "%zu", kept * ((size_t)2 << 20));
+    truth("wanted_bytes", "%zu", (size_t)2 << 30);
+    CUresult result = cuMemAlloc(&large, (size_t)2 << 30);
+    if (result != CUDA_SUCCESS)
+        scenario_fail("no room for 2 GiB although half of the blocks is free: %d", (int)result);
+    CHECK(cuMemFree(large));
+    for (size_t index = 1; index < count; index += 2)
+        CHECK(cuMemFree(blocks[index]));
+    gpu_close(&gpu);
+    printf("there was room\n");
+    return 0;
+}

@@ -1,0 +1,42 @@
+/* S15: a launch that no device can take: 4096 threads in a block, or too much shared memory. The launch itself is
+ * refused and nothing sticks: a good launch afterwards works. Repaired: 256 threads, no shared memory. */
+#include "scenario.h"
+
+#include <stdio.h>
+
+int main(int argc, char **argv)
+{
+    const char *truth_path = NULL;
+    int repaired = 0;
+    long long threads = 4096, shared_bytes = 0;
+    const struct option_row rows[] = {{"repaired", OPTION_FLAG, &repaired, "without the fault"},
+                                      {"truth", OPTION_TEXT, &truth_path, "file for what the program knows"},
+                                      {"threads", OPTION_NUMBER, &threads, "threads in a block"},
+                                      {"shared", OPTION_NUMBER, &shared_bytes, "dynamic shared memory in bytes"},
+                                      {NULL, OPTION_FLAG, NULL, NULL}};
+    options_parse(argc, argv, rows, "Launches a kernel with a configuration that no device takes.");
+    truth_open(truth_path);
+    if (repaired) {
+        threads = 256;
+        shared_bytes = 0;
+    }
+    struct gpu gpu;
+    CUdeviceptr block;
+    gpu_open(&gpu, 0);
+    CUfunction store = gpu_kernel(gpu_load(scenario_ptx), "store");
+    CHECK(cuMemAlloc(&block, 4096));
+    void *arguments[] = {&block};
+    CUresult result =
+        cuLaunchKernel(store, 1, 1, 1, (unsigned)threads, 1, 1, (unsigned)shared_bytes, NULL, arguments, NULL);
+    truth("threads", "%lld", threads);
+    truth("shared_bytes", "%lld", shared_bytes);
+    truth("launch_result", "%d", (int)result);
+    CHECK(scenario_store(store, block, NULL));
+    CHECK(cuCtxSynchronize());
+    CHECK(cuMemFree(block));
+    gpu_close(&gpu);
+    if (result != CUDA_SUCCESS)
+        scenario_fail("the launch was refused: %d", (int)result);
+    printf("launched\n");
+    return 0;
+}

@@ -1,0 +1,54 @@
+/* S28: a program that uses the GPU well and then ends for a reason that is none of the GPU's: a crash in its own code,
+ * an abort, an exit status of its own, a signal from outside. */
+#include "scenario.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void use_the_gpu(void)
+{
+    struct gpu gpu;
+    CUdeviceptr block;
+    gpu_open(&gpu, 0);
+    CUfunction store = gpu_kernel(gpu_load(scenario_ptx), "store");
+    CHECK(cuMemAlloc(&block, 1 << 20));
+    for (int step = 0; step < 100; step++)
+        CHECK(scenario_store(store, block, NULL));
+    CHECK(cuCtxSynchronize());
+    CHECK(cuMemFree(block));
+    gpu_close(&gpu);
+}
+
+/* Writes through a pointer that was never set. Volatile: the compiler must not see it. */
+static void crash(void)
+{
+    int *volatile never_set = (int *)16;
+    *never_set = 1;
+}
+
+int main(int argc, char **argv)
+{
+    const char *truth_path = NULL, *end = "return";
+    long long status = 3;
+    const struct option_row rows[] = {{"end", OPTION_TEXT, &end, "return, crash, abort, exit, wait (for a signal)"},
+                                      {"status", OPTION_NUMBER, &status, "exit status of --end exit (3)"},
+                                      {"truth", OPTION_TEXT, &truth_path, "file for what the program knows"},
+                                      {NULL, OPTION_FLAG, NULL, NULL}};
+    options_parse(argc, argv, rows, "Uses the GPU, then ends for a reason of its own.");
+    truth_open(truth_path);
+    use_the_gpu();
+    printf("the GPU is done\n");
+    fflush(stdout);
+    truth("pid", "%d", (int)getpid());
+    if (strcmp(end, "crash") == 0)
+        crash();
+    if (strcmp(end, "abort") == 0)
+        abort();
+    if (strcmp(end, "wait") == 0)
+        for (;;)
+            pause();
+    return strcmp(end, "exit") == 0 ? (int)status : 0;
+}

@@ -1,0 +1,60 @@
+#include "scenario.h"
+
+#include "kernel_ptx.h"
+
+#include <spawn.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+extern char **environ;
+
+const char scenario_ptx[] = PTX_HEAD PTX_FAULTS("store", "0") //
+    ".visible .entry store(.param .u64 p)\n{\n.reg .b64 %d0;\n.reg .b32 %r0;\n"
+    "ld.param.u64 %d0, [p];\nmov.u32 %r0, 1;\nst.global.u32 [%d0], %r0;\nret;\n}\n";
+
+CUresult scenario_store(CUfunction store, CUdeviceptr address, CUstream stream)
+{
+    void *arguments[] = {&address};
+    return cuLaunchKernel(store, 1, 1, 1, 32, 1, 1, 0, stream, arguments, NULL);
+}
+
+void scenario_fail(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fputc('\n', stderr);
+    exit(1);
+}
+
+void scenario_memory(size_t *ret_free, size_t *ret_total)
+{
+    CHECK(cuMemGetInfo(ret_free, ret_total));
+}
+
+int scenario_start(const char *program, const char *const *arguments)
+{
+    enum { ARGUMENTS_MAX = 16 };
+    char *argv[ARGUMENTS_MAX + 2] = {strdup(program)};
+    for (int index = 0; index < ARGUMENTS_MAX && arguments[index] != NULL; index++)
+        argv[index + 1] = strdup(arguments[index]);
+    pid_t pid;
+    int error = posix_spawn(&pid, program, NULL, NULL, argv, environ);
+    for (int index = 0; argv[index] != NULL; index++)
+        free(argv[index]);
+    if (error != 0)
+        scenario_fail("%s: %s", program, strerror(error));
+    return pid;
+}
+
+int scenario_wait(int pid)
+{
+    int status;
+    if (waitpid(pid, &status, 0) != pid)
+        scenario_fail("waitpid %d failed", pid);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
