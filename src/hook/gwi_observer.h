@@ -1,0 +1,45 @@
+/* PyTorch's own view of its memory, at the door it offers.
+ *
+ * A caching allocator hides lifetimes from the driver: its segments never come back. PyTorch tells more itself: it
+ * calls an observer when it is out of memory, and it has statistics, a map of its blocks and, when asked, a history of
+ * allocations. This module asks for them from inside a Python process, without Python's headers, without Python source
+ * and without importing anything: all functions are found by name in the process, and work waits for the interpreter's
+ * own pending-call queue, because the thread inside a driver call does not hold the interpreter's lock.
+ *
+ * Promises to the program: nothing is attached before torch is imported and has initialised CUDA by itself; a pending
+ * error of the interpreter is saved and restored; the pending call and the observer never raise; history that the
+ * program switched on itself is left alone. While the program's own snapshot of the history is taken it sees our
+ * entries too (without stacks): GPUWHY_HISTORY=0 avoids that.
+ *
+ * Environment: GPUWHY_ATTACH=0: nothing of this. GPUWHY_HISTORY=0: no history; =N: N entries. */
+#ifndef GWI_OBSERVER_H
+#define GWI_OBSERVER_H
+
+#include "gw_event.h"
+
+#include <stdint.h>
+
+enum { GWI_OBSERVER_HISTORY_ENTRIES = 100000, GWI_OBSERVER_BLOCKS_MAX = 4096 };
+
+/* What the observer needs of the hook. All members are set, and valid for the life of the process. Called on any
+ * thread, with the interpreter's lock held, never inside a driver call. */
+typedef struct gwi_observer_port {
+    /* Write one fact; `text` may be NULL and is borrowed for the call. */
+    void (*fact)(gw_event_kind kind, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, const char *text);
+    /* Driver calls of this thread between the two are our own and are not recorded. They nest. */
+    void (*guard_enter)(void);
+    void (*guard_leave)(void);
+} gwi_observer_port;
+
+/* Once, before the first poke. `port` is borrowed for ever. Looks at the environment, nothing else. */
+void gwi_observer_start(const gwi_observer_port *port);
+
+/* Tell the observer that a rare driver call has just returned to our wrapper. Any thread, with or without the
+ * interpreter's lock. Two loads when there is nothing to do; else a clock is read, and now and then a pending call is
+ * queued. Allocates nothing, waits for nothing, keeps errno. */
+void gwi_observer_poke(void);
+
+/* In the child of a fork, before its first poke: what was queued in the parent does not run here. */
+void gwi_observer_forked(void);
+
+#endif

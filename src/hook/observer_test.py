@@ -1,0 +1,500 @@
+"""The observer inside a real interpreter, with a torch made of Python objects in the place of PyTorch.
+
+usage: observer_test.py LIBRARY   (observer.c and observer_testlib.c as one shared library)
+
+Each test runs in a process of its own, because the observer attaches once a process.
+"""
+
+import atexit
+import ctypes
+import os
+import subprocess
+import sys
+import threading
+import time
+import types
+
+MIB = 1 << 20
+UNKNOWN = (1 << 64) - 1
+NOTE, OOM, STATE, BLOCK, HISTORY = "NOTE", "OOM", "STATE", "BLOCK", "HISTORY"
+
+
+class Fact(ctypes.Structure):
+    _fields_ = [("kind", ctypes.c_uint64), ("argument", ctypes.c_uint64 * 4), ("text", ctypes.c_char * 300)]
+
+
+class Library:
+    """Kinds, fields and actions are asked for by name: their numbers may change."""
+
+    def __init__(self, path):
+        self.lib = ctypes.CDLL(path)
+        self.lib.test_fact.restype = ctypes.POINTER(Fact)
+        self.kinds = {}
+        for name in ("NOTE", "ALLOCATOR_OOM", "ALLOCATOR_STATE", "ALLOCATOR_BLOCK", "ALLOCATOR_HISTORY"):
+            self.kinds[self.lib.test_kind(name.encode())] = name.replace("ALLOCATOR_", "")
+        self.fields = [self.text(self.lib.test_field_name, i) for i in range(self.lib.test_field_count())]
+        self.actions = [self.text(self.lib.test_action_name, i) for i in range(self.lib.test_action_count())]
+
+    @staticmethod
+    def text(function, index):
+        function.restype = ctypes.c_char_p
+        return function(index).decode()
+
+    def facts(self):
+        result = []
+        for i in range(self.lib.test_fact_count()):
+            fact = self.lib.test_fact(i).contents
+            result.append((self.kinds[fact.kind], tuple(fact.argument), fact.text.decode()))
+        return result
+
+    def states(self):
+        return {self.fields[a[0]]: a[1] for kind, a, _ in self.facts() if kind == STATE}
+
+    def notes(self):
+        return [text for kind, _, text in self.facts() if kind == NOTE]
+
+    def poke(self, times=1):
+        for _ in range(times):
+            self.lib.test_poke()
+            run_pending()
+
+
+def run_pending():
+    """Pending calls run between instructions of the main thread."""
+    for _ in range(200):
+        pass
+
+
+class FakeTorch:
+    def __init__(self, initialized=True, importing=False):
+        self.attached = []
+        self.history_calls = []
+        self.history_on = False
+        self.stats = {"num_ooms": 1, "num_alloc_retries": 2,
+                      "allocated_bytes": {"all": {"current": 30 * MIB, "peak": 50 * MIB}},
+                      "requested_bytes": {"all": {"current": 30 * MIB, "peak": 50 * MIB}},
+                      "reserved_bytes": {"all": {"current": 64 * MIB, "peak": 64 * MIB}},
+                      "active_bytes": {"all": {"current": 30 * MIB, "peak": 50 * MIB}},
+                      "inactive_split_bytes": {"all": {"current": 34 * MIB, "peak": 34 * MIB}}}
+        self.snapshot = {"segments": [], "device_traces": [[]]}
+        self.snapshot_arguments = []
+        torch, c, cuda = (types.ModuleType(n) for n in ("torch", "torch._C", "torch.cuda"))
+        for module in (torch, c, cuda):
+            module.__spec__ = types.SimpleNamespace(_initializing=importing)
+        torch.__version__ = "9.9.fake"
+        torch._C, torch.cuda = c, cuda
+        cuda._initialized = initialized
+        c._cuda_attach_out_of_memory_observer = self.attach
+        c._cuda_memoryStats = lambda device: self.stats
+        c._cuda_memorySnapshot = self.take_snapshot
+        c._cuda_isHistoryEnabled = lambda: self.history_on
+        c._cuda_record_memory_history = self.record
+        c._cuda_getDeviceCount = lambda: 1
+        c._cuda_getMemoryFraction = lambda device: 0.5
+        self.torch, self.c, self.cuda = torch, c, cuda
+        sys.modules.update({"torch": torch, "torch._C": c, "torch.cuda": cuda})
+
+    def attach(self, function):
+        self.attached.append(function)
+
+    def take_snapshot(self, argument):
+        self.snapshot_arguments.append(argument)
+        return self.snapshot
+
+    def record(self, *arguments):
+        if len(arguments) != 8:
+            raise TypeError("record(): incompatible function arguments")
+        self.history_calls.append(arguments)
+
+    def fill(self):
+        """Two live blocks, one pending, two cached; a history in which live bytes rise from one round to the next."""
+        base = 0x7F0000000000
+        blocks = [(20 * MIB, "active_allocated"), (10 * MIB, "inactive"), (10 * MIB, "active_allocated"),
+                  (22 * MIB, "inactive"), (2 * MIB, "active_pending_free")]
+        self.snapshot["segments"] = [
+            {"device": 0, "address": base, "is_expandable": False,
+             "blocks": [{"size": size, "state": state} for size, state in blocks]},
+            {"device": 1, "address": base * 2, "is_expandable": True, "blocks": [{"size": 1, "state": "inactive"}]}]
+        now = time.time_ns() // 1000
+        trace, kept = [], 0
+        for step in range(10):  # each round keeps one MiB and needs eight more for a while
+            t = now - (10 - step) * 1_000_000
+            trace += [{"action": "alloc", "addr": base + 100 * step, "size": 8 * MIB, "time_us": t},
+                      {"action": "free_requested", "addr": base + 100 * step, "size": 8 * MIB, "time_us": t + 5},
+                      {"action": "free_completed", "addr": base + 100 * step, "size": 8 * MIB, "time_us": t + 10},
+                      {"action": "alloc", "addr": base + 30 * MIB if step == 7 else 7, "size": 3 * MIB,
+                       "time_us": t + 400_000}]
+            kept += 3 * MIB
+        trace.append({"action": "oom", "device_free": 5, "size": 99 * MIB, "time_us": now - 10})
+        self.snapshot["device_traces"] = [trace]
+
+
+def check(condition, what):
+    if not condition:
+        raise AssertionError(what)
+
+
+# ---- tests: each gets the library ----
+
+def test_no_torch(lib):
+    lib.lib.test_start()
+    lib.poke(50)
+    check(lib.facts() == [], lib.facts())
+
+
+def test_torch_half_imported(lib):
+    fake = FakeTorch(importing=True)
+    lib.lib.test_start()
+    lib.poke(10)
+    check(fake.attached == [] and lib.facts() == [], "touched a half-imported torch")
+    for module in (fake.torch, fake.c, fake.cuda):
+        module.__spec__._initializing = False
+    lib.poke(1)
+    check(len(fake.attached) == 1, "not attached once the import was complete")
+
+
+def test_cuda_not_initialised(lib):
+    fake = FakeTorch(initialized=False)
+    lib.lib.test_start()
+    lib.poke(14)
+    check(fake.attached == [] and fake.history_calls == [] and fake.snapshot_arguments == [], "made torch start CUDA")
+    fake.cuda._initialized = True
+    lib.poke(1)
+    check(len(fake.attached) == 1, "not attached")
+
+
+def test_modules_are_strange(lib):
+    FakeTorch()
+    lib.lib.test_start()
+    for value in (None, 5, "text", object()):
+        sys.modules["torch"] = value
+        lib.poke(1)
+    FakeTorch()
+    sys.modules["torch._C"] = None
+    lib.poke(1)
+    check(lib.facts() == [], lib.facts())
+
+
+def test_switched_off(lib):
+    fake = FakeTorch()
+    os.environ["GPUWHY_ATTACH"] = "0"
+    ctypes.CDLL(None).setenv(b"GPUWHY_ATTACH", b"0", 1)
+    lib.lib.test_start()
+    lib.poke(20)
+    check(fake.attached == [] and lib.facts() == [], "attached although switched off")
+
+
+def test_refusal(lib):
+    fake = FakeTorch()
+    calls = []
+
+    def refuse(function):
+        calls.append(function)
+        raise RuntimeError("cudaMallocAsync does not yet support attachOutOfMemoryObserver.\nSecond line")
+
+    fake.c._cuda_attach_out_of_memory_observer = refuse
+    lib.lib.test_start()
+    lib.poke(10)
+    check(len(calls) == 3, f"{len(calls)} attempts")
+    check(lib.notes() == ["cudaMallocAsync does not yet support attachOutOfMemoryObserver."], lib.notes())
+    check(fake.history_calls == [], "history on although refused")
+
+
+def test_attach(lib):
+    fake = FakeTorch()
+    lib.lib.test_start()
+    lib.poke(20)
+    check(len(fake.attached) == 1, f"attached {len(fake.attached)} times")
+    check(fake.history_calls == [("all", None, "python", 100000, False, False, False, [])], fake.history_calls)
+    check(lib.notes() == ["PyTorch 9.9.fake; history of 100000 entries without stacks"], lib.notes())
+
+
+def test_old_signature(lib):
+    fake = FakeTorch()
+    calls = []
+
+    def record(enabled, context, stacks, max_entries):
+        calls.append((enabled, context, stacks, max_entries))
+
+    fake.c._cuda_record_memory_history = record
+    lib.lib.test_start()
+    lib.poke(1)
+    check(calls == [("all", None, "python", 100000)], calls)
+
+
+def test_history_fails(lib):
+    fake = FakeTorch()
+
+    def record(*arguments):
+        raise RuntimeError("not today")
+
+    fake.c._cuda_record_memory_history = record
+    lib.lib.test_start()
+    lib.poke(1)
+    check(lib.notes() == ["PyTorch 9.9.fake; no history: not today"], lib.notes())
+
+
+def test_own_history(lib):
+    fake = FakeTorch()
+    fake.history_on = True
+    lib.lib.test_start()
+    lib.poke(1)
+    check(fake.history_calls == [] and len(fake.attached) == 1, "touched the program's own history")
+
+
+def test_cannot_tell_history(lib):
+    fake = FakeTorch()
+    del fake.c._cuda_isHistoryEnabled
+    lib.lib.test_start()
+    lib.poke(1)
+    check(fake.history_calls == [] and len(fake.attached) == 1, "history on although it cannot tell whose it is")
+
+
+def test_oom(lib):
+    fake = FakeTorch()
+    fake.fill()
+    lib.lib.test_start()
+    lib.poke(1)
+    lib.lib.test_clear()
+    check(fake.attached[0](0, 99 * MIB, 64 * MIB, 5) is None, "the observer's result")
+    facts = lib.facts()
+    check(facts[0][:2] == (OOM, (99 * MIB, 64 * MIB, 5, 0)), facts[0])
+    states = lib.states()
+    wanted = {"when": 0, "allocated_bytes": 30 * MIB, "reserved_bytes": 64 * MIB, "inactive_split_bytes": 34 * MIB,
+              "largest_inactive_block_bytes": 22 * MIB, "segment_count": 1, "retry_count": 2, "expandable_segments": 0,
+              "out_of_memory_count": 1, "limit_bytes": 64 * MIB, "history_entry_count": 41,
+              "allocated_peak_bytes": 50 * MIB}
+    for name, value in wanted.items():
+        check(states.get(name) == value, f"{name}: {states.get(name)}, not {value}")
+    blocks = [a for kind, a, _ in facts if kind == BLOCK]
+    base = 0x7F0000000000
+    check([(b[0], b[1], b[3]) for b in blocks] ==
+          [(base, 20 * MIB, 0), (base + 30 * MIB, 10 * MIB, 0), (base + 62 * MIB, 2 * MIB, 1)], blocks)
+    # The first block's address is that of the temporary of round 0 alone: its youngest allocation is the one there is.
+    check(2.5e9 < blocks[1][2] < 3.5e9, f"age {blocks[1][2]}")
+    check(blocks[2][2] == UNKNOWN, "an age out of nothing")
+    spans = [(lib.actions[a[0]], a[2], a[3]) for kind, a, _ in facts if kind == HISTORY]
+    lows = [bytes_ for action, bytes_, _ in spans if action == "live_low"]
+    peaks = [bytes_ for action, bytes_, _ in spans if action == "live_peak"]
+    check(lows == sorted(lows) and lows[0] < lows[-1], f"the lows do not rise: {lows}")
+    check(max(peaks) == 35 * MIB, f"peak {max(peaks) / MIB}")
+    check(peaks[-1] == 30 * MIB, f"end {peaks[-1] / MIB}")
+    ages = [age for action, _, age in spans if action == "live_peak"]
+    check(ages == sorted(ages, reverse=True), "not in order of time")
+    singles = [action for action, _, _ in spans if not action.startswith("live_")]
+    check(singles.count("alloc") == 20 and singles[-1] == "oom", singles)
+
+
+def test_oom_again_is_short(lib):
+    fake = FakeTorch()
+    fake.fill()
+    lib.lib.test_start()
+    lib.poke(1)
+    fake.attached[0](0, 1, 2, 3)
+    lib.lib.test_clear()
+    fake.attached[0](0, 4, 5, 6)
+    check(not [1 for kind, _, _ in lib.facts() if kind == HISTORY], "history twice within two seconds")
+    check(fake.snapshot_arguments == [None, (0, 0, False)], fake.snapshot_arguments)
+    check(lib.states()["largest_inactive_block_bytes"] == 22 * MIB, "no block map")
+
+
+def test_many_blocks(lib):
+    fake = FakeTorch()
+    fake.snapshot["segments"] = [{"device": 0, "address": 4096, "is_expandable": True,
+                                  "blocks": [{"size": 512 + i, "state": "active_allocated"} for i in range(6000)]}]
+    lib.lib.test_start()
+    lib.poke(1)
+    lib.lib.test_clear()
+    fake.attached[0](0, 1, 2, 3)
+    blocks = [a for kind, a, _ in lib.facts() if kind == BLOCK]
+    check(len(blocks) == 4097, len(blocks))
+    check(blocks[0][1] == 512 + 5999 and blocks[-1] == (1904, sum(512 + i for i in range(1904)), UNKNOWN, 3),
+          blocks[-1])
+
+
+def test_long_history(lib):
+    fake = FakeTorch()
+    now = time.time_ns() // 1000
+    fake.snapshot["device_traces"] = [[
+        {"action": ("alloc", "free_completed")[i % 2], "addr": i // 2, "size": 1000, "time_us": now - 200_000 + i * 2}
+        for i in range(100_000)]]
+    lib.lib.test_start()
+    lib.poke(1)
+    lib.lib.test_clear()
+    begin = time.monotonic()
+    fake.attached[0](0, 1, 2, 3)
+    took_ms = (time.monotonic() - begin) * 1e3
+    history = [a for kind, a, _ in lib.facts() if kind == HISTORY]
+    check(len(history) <= 2 * 512 + 512, len(history))
+    print(f"      100,000 entries walked in {took_ms:.0f} ms")
+
+
+def test_hostile_answers(lib):
+    fake = FakeTorch()
+    lib.lib.test_start()
+    lib.poke(1)
+    observer = fake.attached[0]
+
+    class Nasty:
+        def __index__(self):
+            raise ValueError("nasty")
+
+        def __bool__(self):
+            raise ValueError("nasty")
+
+        def __str__(self):
+            raise ValueError("nasty")
+
+    def fail(*_):
+        raise ValueError(Nasty())
+
+    nasties = (None, 5, -1, 1.5, "text", [], {}, [None], [5], {"all": 3}, Nasty(), 1 << 80, [{"device": 0, "blocks": 7}],
+               [{"device": 0, "blocks": [None, 5, {"size": -1}, {"size": "x", "state": 4}]}], [[None, 5, {"action": 7}]],
+               [[{"action": "alloc", "addr": -5, "size": -1, "time_us": -1}] * 5], b"\xff", "\ud800")
+    for nasty in nasties:
+        fake.stats = nasty
+        fake.snapshot = nasty
+        fake.c._cuda_getMemoryFraction = lambda device: nasty
+        check(observer(0, 1, 2, 3) is None, "not None")
+        fake.stats = dict.fromkeys(("allocated_bytes", "num_ooms", "requested_bytes"), nasty)
+        fake.snapshot = {"segments": nasty, "device_traces": nasty}
+        check(observer(0, 1, 2, 3) is None, "not None")
+        check(observer(nasty, nasty, nasty, nasty) is None, "not None")
+    check(observer() is None and observer(1) is None and observer(*range(9)) is None, "odd counts")
+    fake.c._cuda_memoryStats = fake.c._cuda_memorySnapshot = fake.c._cuda_getMemoryFraction = fail
+    check(observer(0, 1, 2, 3) is None, "raised what torch raised")
+    del fake.c._cuda_memoryStats
+    del fake.c._cuda_memorySnapshot
+    check(observer(0, 1, 2, 3) is None, "raised")
+    check("this PyTorch has no torch._C._cuda_memorySnapshot" in lib.notes(), lib.notes())
+
+
+def test_hostile_first_history(lib):
+    """The same answers while the history is read, which happens once in two seconds: the first time."""
+    fake = FakeTorch()
+    trace = [None, 5, {"action": 7}, {"action": "alloc", "addr": -5, "size": -1, "time_us": -1}, {},
+             {"action": "alloc", "addr": "x", "size": None, "time_us": []},
+             {"action": "free_completed", "addr": 1 << 70, "size": 1 << 70, "time_us": 1 << 70}]
+    fake.snapshot["device_traces"] = [trace * 50]
+    lib.lib.test_start()
+    lib.poke(1)
+    check(fake.attached[0](0, 1, 2, 3) is None, "raised")
+
+
+def test_threads_attach_once(lib):
+    fake = FakeTorch()
+    lib.lib.test_start()
+    lib.lib.test_poke_from_threads(8)
+    run_pending()
+    lib.lib.test_poke_from_threads(8)
+    run_pending()
+    check(len(fake.attached) == 1, f"attached {len(fake.attached)} times")
+
+
+def test_oom_on_a_thread(lib):
+    fake = FakeTorch()
+    fake.fill()
+    lib.lib.test_start()
+    lib.poke(1)
+    lib.lib.test_clear()
+    thread = threading.Thread(target=fake.attached[0], args=(0, 1, 2, 3))
+    thread.start()
+    thread.join()
+    check(lib.facts()[0][0] == OOM, "nothing written")
+
+
+def test_error_in_flight_survives(lib):
+    fake = FakeTorch()
+    fake.fill()
+    lib.lib.test_start()
+    seen = []
+    try:
+        try:
+            {}["missing"]
+        except KeyError:
+            lib.poke(1)
+            fake.attached[0](0, 1, 2, 3)
+            raise
+    except KeyError as error:
+        seen.append(error.args)
+    check(seen == [("missing",)], seen)
+
+
+def test_forked_child_attaches(lib):
+    fake = FakeTorch(initialized=False)
+    lib.lib.test_start()
+    lib.lib.test_poke()
+    child = os.fork()
+    if child == 0:
+        lib.lib.test_forked()
+        fake.cuda._initialized = True
+        lib.poke(5)
+        os._exit(0 if len(fake.attached) == 1 else 1)
+    check(os.waitpid(child, 0)[1] == 0, "the child's observer was not attached once")
+
+
+def test_end_of_run(lib):
+    fake = FakeTorch()
+    fake.fill()
+    lib.lib.test_start()
+    lib.poke(1)
+    lib.lib.test_clear()
+    atexit._run_exitfuncs()
+    states = lib.states()
+    check(states.get("when") == 1 and states.get("allocated_bytes") == 30 * MIB, states)
+    check(not [1 for kind, _, _ in lib.facts() if kind == HISTORY], "history at the end")
+
+
+def test_no_leaked_references(lib):
+    fake = FakeTorch()
+    fake.fill()
+    lib.lib.test_start()
+    lib.poke(1)
+    observer = fake.attached[0]
+    objects = [fake.stats, fake.snapshot, fake.snapshot["segments"], fake.c.__dict__["_cuda_memoryStats"], MIB]
+    for _ in range(3):
+        observer(0, 1, 2, 3)
+    before = [sys.getrefcount(o) for o in objects]
+    fake.snapshot_arguments.clear()
+    for _ in range(100):
+        observer(0, 1, 2, 3)
+    fake.snapshot_arguments.clear()
+    after = [sys.getrefcount(o) for o in objects]
+    check(before == after, f"{before} became {after}")
+    none_before = sys.getrefcount(None)
+    for _ in range(1000):
+        observer(0, 1, 2, 3)
+    fake.snapshot_arguments.clear()
+    check(sys.getrefcount(None) - none_before < 100, "references to None grow")
+
+
+def run_one(name, path):
+    lib = Library(path)
+    globals()[name](lib)
+    check(lib.lib.test_guard_depth() == 0, "a guard was left open, or a fact written outside one")
+
+
+def main():
+    path = os.path.abspath(sys.argv[1])
+    if len(sys.argv) > 2:
+        run_one(sys.argv[2], path)
+        return 0
+    names = [name for name in globals() if name.startswith("test_")]
+    failed = 0
+    print(f"{sys.executable}: Python {sys.version.split()[0]}")
+    for name in names:
+        done = subprocess.run([sys.executable, os.path.abspath(__file__), path, name], capture_output=True, text=True,
+                              timeout=120)
+        good = done.returncode == 0 and "runtime error" not in done.stderr
+        failed += not good
+        print(f"  {'ok  ' if good else 'FAIL'} {name}")
+        if done.stdout:
+            print(done.stdout.rstrip())
+        if not good:
+            print(f"      exit {done.returncode}: {done.stderr.strip()[-600:]}")
+    print(f"{len(names) - failed} of {len(names)} passed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,156 @@
+/* The observer alone in a Python process: what observer_test.py loads with ctypes. Facts are kept instead of written.
+ */
+#include "gwi_observer.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { FACTS_MAX = 20000, TEXT_BYTES = 300 };
+
+typedef struct fact {
+    uint64_t kind;
+    uint64_t argument[4];
+    char text[TEXT_BYTES];
+} fact;
+
+uint32_t test_fact_count(void);
+const fact *test_fact(uint32_t index);
+int test_guard_depth(void);
+void test_start(void);
+void test_poke(void);
+void test_poke_from_threads(int threads);
+void test_forked(void);
+void test_clear(void);
+int test_kind(const char *name);
+int test_field_count(void);
+const char *test_field_name(int index);
+int test_action_count(void);
+const char *test_action_name(int index);
+
+static fact facts[FACTS_MAX];
+static uint32_t fact_count;
+static __thread int guard_depth;
+static int unguarded_facts;
+
+static void put_fact(gw_event_kind kind, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, const char *text)
+{
+    if (guard_depth <= 0)
+        unguarded_facts++;
+    if (fact_count == FACTS_MAX)
+        return;
+    fact *f = &facts[fact_count++];
+    *f = (fact){.kind = kind, .argument = {a0, a1, a2, a3}};
+    if (text != NULL)
+        snprintf(f->text, sizeof f->text, "%s", text);
+}
+
+static void enter(void)
+{
+    guard_depth++;
+}
+
+static void leave(void)
+{
+    guard_depth--;
+}
+
+static const gwi_observer_port port = {put_fact, enter, leave};
+
+uint32_t test_fact_count(void)
+{
+    return fact_count;
+}
+
+const fact *test_fact(uint32_t index)
+{
+    return &facts[index];
+}
+
+/* 0 when every guard was left again and no fact was written outside one. */
+int test_guard_depth(void)
+{
+    return guard_depth + unguarded_facts;
+}
+
+void test_start(void)
+{
+    gwi_observer_start(&port);
+}
+
+void test_poke(void)
+{
+    gwi_observer_poke();
+}
+
+static void *poke_often(void *unused)
+{
+    (void)unused;
+    for (int i = 0; i < 1000; i++)
+        gwi_observer_poke();
+    return NULL;
+}
+
+void test_poke_from_threads(int threads)
+{
+    pthread_t id[16];
+    int made = 0;
+    while (made < threads && made < 16 && pthread_create(&id[made], NULL, poke_often, NULL) == 0)
+        made++;
+    while (made > 0)
+        pthread_join(id[--made], NULL);
+}
+
+void test_forked(void)
+{
+    gwi_observer_forked();
+}
+
+void test_clear(void)
+{
+    fact_count = 0;
+}
+
+/* The kind of that name; -1: there is none. */
+int test_kind(const char *name)
+{
+    static const char *const names[GW_EV_COUNT] = {
+#define GW_X(kind, price, a0, a1, a2, a3) #kind,
+        GW_EVENT_KINDS(GW_X)
+#undef GW_X
+    };
+    for (int i = 0; i < GW_EV_COUNT; i++)
+        if (strcmp(name, names[i]) == 0)
+            return i;
+    return -1;
+}
+
+int test_field_count(void)
+{
+    return GW_ALLOCATOR_FIELD_COUNT;
+}
+
+const char *test_field_name(int index)
+{
+    static const char *const names[GW_ALLOCATOR_FIELD_COUNT] = {
+#define GW_X(name, text) text,
+        GW_ALLOCATOR_FIELDS(GW_X)
+#undef GW_X
+    };
+    return names[index];
+}
+
+int test_action_count(void)
+{
+    return GW_ACTION_COUNT;
+}
+
+const char *test_action_name(int index)
+{
+    static const char *const names[GW_ACTION_COUNT] = {
+#define GW_X(name, text) text,
+        GW_ALLOCATOR_ACTIONS(GW_X)
+#undef GW_X
+    };
+    return names[index];
+}
