@@ -70,7 +70,7 @@ def probe_oom():
                      "segments": len(snapshot["segments"]),
                      "trace": [len(t) for t in snapshot["device_traces"]],
                      "ooms_in_stats": stats.get("num_ooms"), "retries": stats.get("num_alloc_retries"),
-                     "allocated": stats.get("allocated_bytes.all.current")})
+                     "allocated": stats.get("allocated_bytes", {}).get("all", {}).get("current")})
 
     try:
         say("attach returned", torch._C._cuda_attach_out_of_memory_observer(observer))
@@ -141,8 +141,7 @@ def probe_exit():
             "def last():\n"
             "    import sys\n"
             "    t = sys.modules['torch']\n"
-            "    print('at exit:', t.cuda._initialized, t._C._cuda_memoryStats(0)['allocated_bytes.all.current']\n"
-            "          if False else len(t._C._cuda_memorySnapshot(None)['segments']))\n"
+            "    print('at exit:', t.cuda._initialized, len(t._C._cuda_memorySnapshot(None)['segments']))\n"
             "atexit.register(last)\n"
             "import torch\n"
             "x = torch.ones(1 << 20, device='cuda')\n")
