@@ -26,20 +26,21 @@ enum { GWI_OBSERVER_HISTORY_ENTRIES = 100000, GWI_OBSERVER_BLOCKS_MAX = 4096 };
 typedef struct gwi_observer_port {
     /* Write one fact; `text` may be NULL and is borrowed for the call. */
     void (*fact)(gw_event_kind kind, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, const char *text);
-    /* Driver calls of this thread between the two are our own and are not recorded. They nest. */
-    void (*guard_enter)(void);
-    void (*guard_leave)(void);
+    /* Driver calls of this thread between the two are our own and are not recorded. They nest: what the first returns
+     * goes into the second. */
+    uint32_t (*guard_enter)(void);
+    void (*guard_leave)(uint32_t before);
 } gwi_observer_port;
 
-/* Once, before the first poke. `port` is borrowed for ever. Looks at the environment, nothing else. */
+/* Once, before the first notice. `port` is borrowed for ever. Looks at the environment, nothing else. */
 void gwi_observer_start(const gwi_observer_port *port);
 
 /* Tell the observer that a rare driver call has just returned to our wrapper. Any thread, with or without the
  * interpreter's lock. Two loads when there is nothing to do; else a clock is read, and now and then a pending call is
  * queued. Allocates nothing, waits for nothing, keeps errno. */
-void gwi_observer_poke(void);
+void gwi_observer_notice(void);
 
-/* In the child of a fork, before its first poke: what was queued in the parent does not run here. */
+/* In the child of a fork, before its first notice: what was queued in the parent does not run here. */
 void gwi_observer_forked(void);
 
 #endif

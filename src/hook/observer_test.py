@@ -1,6 +1,6 @@
 """The observer inside a real interpreter, with a torch made of Python objects in the place of PyTorch.
 
-usage: observer_test.py LIBRARY   (observer.c and observer_testlib.c as one shared library)
+usage: observer_test.py LIBRARY   (observer_python.c and observer_testlib.c as one shared library)
 
 Each test runs in a process of its own, because the observer attaches once a process.
 """

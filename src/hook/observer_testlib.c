@@ -45,14 +45,16 @@ static void put_fact(gw_event_kind kind, uint64_t a0, uint64_t a1, uint64_t a2, 
         snprintf(f->text, sizeof f->text, "%s", text);
 }
 
-static void enter(void)
+static uint32_t enter(void)
 {
-    guard_depth++;
+    return (uint32_t)guard_depth++;
 }
 
-static void leave(void)
+static void leave(uint32_t before)
 {
     guard_depth--;
+    if ((uint32_t)guard_depth != before)
+        unguarded_facts++;
 }
 
 static const gwi_observer_port port = {put_fact, enter, leave};
@@ -80,14 +82,14 @@ void test_start(void)
 
 void test_poke(void)
 {
-    gwi_observer_poke();
+    gwi_observer_notice();
 }
 
 static void *poke_often(void *unused)
 {
     (void)unused;
     for (int i = 0; i < 1000; i++)
-        gwi_observer_poke();
+        gwi_observer_notice();
     return NULL;
 }
 
