@@ -1,0 +1,330 @@
+"""Bad input of every kind: each gets one clear line and the right exit status, nothing crashes, nothing good is lost, and
+a program under test never suffers from it.
+
+Prints a line a case. A case that this machine cannot show is printed as skipped; the test fails when one case fails.
+"""
+import os
+import random
+import shutil
+import stat
+import struct
+import subprocess
+
+from harness import (CNN, GPUWHY, SCENARIOS, Card, Failure, Workplace, base_environment, execute, expect, gpuwhy,
+                     main, new_folder, run_observed, run_plain)
+
+USAGE = 2  # bad usage or unreadable input
+
+
+class CaseSkipped(Exception):
+    pass
+
+
+def one_line(text, *patterns):
+    lines = [line for line in text.strip().splitlines() if line.strip()]
+    expect(1 <= len(lines) <= 2, f"expected one clear line, got {len(lines)}: {text!r}")
+    for pattern in patterns:
+        expect(pattern.lower() in text.lower(), f"{pattern!r} is not in {text!r}")
+
+
+# ---- gpuwhy explain --------------------------------------------------------------------------------------------------
+
+def recorded(place):
+    """A small recording of a run with a fault."""
+    run = run_observed([CNN, "--runs", "2", "--bad-address", "--truth", "{truth}"], Card("4GiB"),
+                       new_folder(place, "recorded"))
+    expect(run.recording.exists(), f"no recording: {run.stderr.decode(errors='replace')}")
+    return run.recording
+
+
+def explain_fails(place, path, *patterns):
+    status, out, err = gpuwhy("explain", path, folder=place)
+    expect(status == USAGE, f"exit {status}, expected {USAGE}: {out}{err}")
+    one_line(err, *patterns)
+
+
+def no_recording_at_all(place, recording):
+    status, out, err = gpuwhy("explain", folder=new_folder(place, "nothing"))
+    expect(status == USAGE, f"exit {status}: {out}{err}")
+    one_line(err)
+
+
+def file_is_missing(place, recording):
+    explain_fails(place, place / "nowhere.gpuwhy", "nowhere.gpuwhy")
+
+
+def file_is_a_folder(place, recording):
+    (place / "folder.gpuwhy").mkdir()
+    explain_fails(place, place / "folder.gpuwhy", "folder.gpuwhy")
+
+
+def file_is_empty(place, recording):
+    (place / "empty.gpuwhy").write_bytes(b"")
+    explain_fails(place, place / "empty.gpuwhy", "empty.gpuwhy")
+
+
+def file_is_noise(place, recording):
+    (place / "noise.gpuwhy").write_bytes(random.Random(7).randbytes(10000))
+    explain_fails(place, place / "noise.gpuwhy", "noise.gpuwhy")
+
+
+def file_is_unreadable(place, recording):
+    if os.geteuid() == 0:
+        raise CaseSkipped("root may read everything")
+    path = place / "secret.gpuwhy"
+    shutil.copy(recording, path)
+    path.chmod(0)
+    explain_fails(place, path, "secret.gpuwhy", "permission")
+
+
+def crc32c(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = (crc >> 1) ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
+def newer_version(place, recording):
+    data = bytearray(recording.read_bytes())
+    data[8:12] = struct.pack("<I", 99)
+    data[28:32] = struct.pack("<I", crc32c(data[:28]))
+    (place / "newer.gpuwhy").write_bytes(data)
+    explain_fails(place, place / "newer.gpuwhy", "newer.gpuwhy", "99", "newer")
+
+
+def truncated(place, recording):
+    """Cut anywhere behind the head, it is still judged, or said to be too short; it is never a crash."""
+    data = recording.read_bytes()
+    judged = 0
+    lengths = sorted({random.Random(1).randrange(len(data)) for _ in range(24)} | {0, 1, 31, 32, len(data) - 1})
+    for length in lengths:
+        path = place / "short.gpuwhy"
+        path.write_bytes(data[:length])
+        status, out, err = gpuwhy("explain", path, folder=place)
+        expect(status in (0, 1, USAGE), f"cut to {length} of {len(data)}: exit {status}: {out}{err}")
+        expect(out.strip() or err.strip(), f"cut to {length}: nothing is said")
+        judged += status != USAGE
+    expect(judged > 0, "no cut recording could be judged")
+
+
+def damaged(place, recording):
+    data = recording.read_bytes()
+    chance = random.Random(2)
+    for _ in range(24):
+        broken = bytearray(data)
+        offset = chance.randrange(len(data))
+        broken[offset] ^= 1 << chance.randrange(8)
+        path = place / "damaged.gpuwhy"
+        path.write_bytes(broken)
+        status, out, err = gpuwhy("explain", path, folder=place)
+        expect(status in (0, 1, USAGE), f"byte {offset} flipped: exit {status}: {out}{err}")
+        expect("damage" in (out + err).lower() or "offset" in (out + err).lower() or status == USAGE,
+               f"byte {offset} flipped: the damage is not mentioned: {out}{err}")
+
+
+# ---- gpuwhy run: what the user typed ----------------------------------------------------------------------------------
+
+def run_fails(place, arguments, expected, *patterns):
+    status, out, err = gpuwhy("run", *arguments, folder=place)
+    expect(status == expected, f"exit {status}, expected {expected}: {out}{err}")
+    one_line(err, *patterns)
+
+
+def unknown_option(place, recording):
+    run_fails(place, ["--frobnicate", "--", "true"], USAGE, "--frobnicate")
+
+
+def unknown_command(place, recording):
+    status, out, err = gpuwhy("frobnicate", folder=place)
+    expect(status == USAGE, f"exit {status}: {out}{err}")
+    one_line(err, "frobnicate")
+
+
+def value_is_no_size(place, recording):
+    run_fails(place, ["--memory", "much", "--", "true"], USAGE, "much")
+
+
+def card_is_unknown(place, recording):
+    run_fails(place, ["--gpu", "virtual:abacus", "--", "true"], USAGE, "abacus")
+
+
+def nothing_to_run(place, recording):
+    run_fails(place, ["--gpu", "virtual:h200"], USAGE)
+    run_fails(place, ["--gpu", "virtual:h200", "--"], USAGE)
+
+
+def virtual(*command):
+    return ["--gpu", "virtual:h200", "--quiet", "--", *command]
+
+
+def program_is_missing(place, recording):
+    run_fails(place, virtual("/nowhere/at/all"), 127, "/nowhere/at/all")
+    run_fails(place, virtual("no-such-program-anywhere"), 127, "no-such-program-anywhere")
+
+
+def program_is_not_executable(place, recording):
+    path = place / "plain-text"
+    path.write_text("no program\n")
+    path.chmod(0o644)
+    run_fails(place, virtual(path), 126, "plain-text")
+    run_fails(place, virtual(place), 126, str(place))
+
+
+# ---- gpuwhy run: programs that cannot be observed ---------------------------------------------------------------------
+
+def same_without_and_with(place, name, argv, stderr_has=()):
+    plain = run_plain(argv, Card(), new_folder(place, name + "-plain"))
+    observed = run_observed(argv, Card(), new_folder(place, name))
+    expect((plain.status, plain.stdout) == (observed.status, observed.stdout),
+           f"{(plain.status, plain.stdout)} without, {(observed.status, observed.stdout)} with: "
+           f"{observed.stderr.decode(errors='replace')}")
+    for word in stderr_has:
+        expect(word.encode() in observed.stderr.lower(), f"{word!r} is not in {observed.stderr!r}")
+    return observed
+
+
+def not_called_clean(observed):
+    verdict = observed.verdict()
+    expect(verdict["status"] != "clean", f"what could not be observed is called clean: {verdict['headline']}")
+
+
+def static_program(place, recording):
+    source, path = place / "static.c", place / "static-program"
+    source.write_text('#include <stdio.h>\nint main(void)\n{\n    puts("static");\n    return 4;\n}\n')
+    built = subprocess.run(["cc", "-static", "-o", str(path), str(source)], capture_output=True)
+    if built.returncode != 0:
+        raise CaseSkipped("cc -static does not work here")
+    observed = same_without_and_with(place, "static", [path], ["static"])
+    expect(observed.status == 4, f"exit {observed.status}")
+    not_called_clean(observed)
+
+
+def elf32():
+    """A whole 32-bit x86 program by hand: exit(5)."""
+    code = bytes.fromhex("b801000000" "bb05000000" "cd80")
+    base, head = 0x08048000, 52 + 32
+    header = struct.pack("<16sHHIIIIIHHHHHH", b"\x7fELF\x01\x01\x01", 2, 3, 1, base + head, 52, 0, 0, 52, 32, 1, 0, 0, 0)
+    segment = struct.pack("<IIIIIIII", 1, 0, base, base, head + len(code), head + len(code), 5, 4096)
+    return header + segment + code
+
+
+def program_of_32_bits(place, recording):
+    path = place / "program32"
+    path.write_bytes(elf32())
+    path.chmod(0o755)
+    try:
+        runs = subprocess.run([str(path)]).returncode == 5
+    except OSError:
+        runs = False
+    if runs:
+        not_called_clean(same_without_and_with(place, "elf32", [path], ["32"]))
+    else:  # this kernel runs no 32-bit programs: the answer is a shell's
+        status, out, err = gpuwhy("run", *virtual(path), folder=place)
+        expect(status == 126 or status < 0 or status >= 126, f"exit {status}: {out}{err}")
+
+
+def setuid_program(place, recording):
+    """The loader ignores the preload in a program of another user: said, and harmless."""
+    path = place / "setuid-program"
+    shutil.copy(SCENARIOS / "s28_host", path)
+    if os.geteuid() != 0:
+        raise CaseSkipped("only root can make a program of another user")
+    os.chown(path, 65534, 65534)
+    path.chmod(0o4755)
+    for folder in (place, *place.parents):
+        if not os.stat(folder).st_mode & stat.S_IXOTH:
+            folder.chmod(0o755)
+    observed = same_without_and_with(place, "setuid", [path, "--help"], ["set"])
+    not_called_clean(observed)
+
+
+def file_for_output_exists(place, recording):
+    taken = place / "taken.gpuwhy"
+    taken.write_text("precious\n")
+    status, out, err = gpuwhy("run", "--gpu", "virtual:h200", "-o", taken, "--", "true", folder=place)
+    expect(taken.read_text() == "precious\n", "a file of the user was overwritten")
+    expect(status == USAGE, f"exit {status}: {out}{err}")
+    one_line(err, "taken.gpuwhy")
+
+
+# ---- gpuwhy run: a machine in trouble ---------------------------------------------------------------------------------
+
+def in_own_mounts(script):
+    """Run a shell script as root in a mount namespace of its own."""
+    if os.geteuid() != 0 or shutil.which("unshare") is None:
+        raise CaseSkipped("needs root and unshare")
+    if subprocess.run(["unshare", "-m", "sh", "-c", "mount -t tmpfs -o size=64k none /mnt"],
+                      capture_output=True).returncode != 0:
+        raise CaseSkipped("this root may not mount")
+    return ["unshare", "-m", "sh", "-c", script, "sh"]
+
+
+def supervised(place, name, script, *options):
+    """A healthy program under gpuwhy, in mounts made by `script`, which ends in exec "$@"."""
+    folder = new_folder(place, name)
+    prefix = in_own_mounts(script)
+    command = [*prefix, str(GPUWHY), "run", "--gpu", "virtual:h200,memory=4GiB", *map(str, options), "--", str(CNN),
+               "--iterations", "300"]
+    run = execute(command, folder, base_environment(folder))
+    plain = run_plain([CNN, "--iterations", "300"], Card("4GiB"), new_folder(place, name + "-plain"))
+    expect((run.status, run.stdout) == (plain.status, plain.stdout),
+           f"the program suffered: exit {run.status}: {run.stderr.decode(errors='replace')}")
+    return run
+
+
+def disk_is_full(place, recording):
+    run = supervised(place, "full", 'mount -t tmpfs -o size=8k none /mnt && exec "$@"', "-o", "/mnt/run.gpuwhy")
+    text = run.stderr.decode(errors="replace")
+    expect("space" in text.lower() or "full" in text.lower(), f"the full disk is not mentioned: {text}")
+
+
+def no_tmpfs(place, recording):
+    run = supervised(place, "no-tmpfs",
+                     'mount --bind /proc/sys /dev/shm 2>/dev/null || mount -t proc none /dev/shm; '
+                     'unset XDG_RUNTIME_DIR; exec "$@"')
+    text = run.stderr.decode(errors="replace")
+    expect(text.strip(), "nothing is said")
+
+
+def tmpfs_is_full(place, recording):
+    run = supervised(place, "full-tmpfs", 'mount -t tmpfs -o size=64k none /dev/shm && unset XDG_RUNTIME_DIR; exec "$@"')
+    expect(run.stderr.decode(errors="replace").strip(), "nothing is said")
+
+
+def state_folder_is_read_only(place, recording):
+    folder = new_folder(place, "state")
+    environment = base_environment(folder) | {"XDG_STATE_HOME": "/proc/nowhere", "HOME": "/proc/nowhere"}
+    run = execute([str(GPUWHY), "run", "--gpu", "virtual:h200", "--", str(CNN)], folder, environment)
+    expect(run.status == 0, f"the program suffered: exit {run.status}: {run.stderr.decode(errors='replace')}")
+    expect(b"run 1" in run.stdout, "the program's output is gone")
+
+
+CASES = [no_recording_at_all, file_is_missing, file_is_a_folder, file_is_empty, file_is_noise, file_is_unreadable,
+         newer_version, truncated, damaged, unknown_option, unknown_command, value_is_no_size, card_is_unknown,
+         nothing_to_run, program_is_missing, program_is_not_executable, static_program, program_of_32_bits,
+         setuid_program, file_for_output_exists, disk_is_full, no_tmpfs, tmpfs_is_full, state_folder_is_read_only]
+
+
+def test():
+    failed = []
+    with Workplace() as place:
+        recording = recorded(place)
+        for case in CASES:
+            name = case.__name__.replace("_", " ")
+            folder = place / case.__name__
+            folder.mkdir()
+            try:
+                case(folder, recording)
+                print(f"  ok       {name}")
+            except CaseSkipped as reason:
+                print(f"  skipped  {name}: {reason}")
+            except Failure as failure:
+                failed.append(name)
+                print(f"  FAILED   {name}: {failure}")
+    expect(not failed, f"{len(failed)} of {len(CASES)} cases failed: {', '.join(failed)}")
+
+
+if __name__ == "__main__":
+    main(test)

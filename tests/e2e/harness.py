@@ -1,0 +1,265 @@
+"""Runs programs with and without gpuwhy, on a virtual or a real card, and reads what gpuwhy said.
+
+Standard library only. Where things lie comes from the environment:
+
+    GPUWHY_BUILD      the build folder: gpuwhy, examples/, tests/scenarios/
+    GPUWHY_VIRT_LIB   the virtual card's driver library
+    GPUWHY_HAS_JSON   "0" where the build writes no JSON: tests are skipped
+    GPUWHY_SANITIZE   "", "address,undefined" or "thread": how the build was made
+    GPUWHY_E2E_GPU    "virtual" (default) or "real"
+"""
+import filecmp
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+SKIPPED = 77  # ctest prints such a test as skipped
+TIMEOUT_S = float(os.environ.get("GPUWHY_E2E_TIMEOUT_S", "240"))
+
+BUILD = pathlib.Path(os.environ.get("GPUWHY_BUILD", "build")).resolve()
+GPUWHY = BUILD / "gpuwhy"
+CNN = BUILD / "examples" / "cnn"
+SCENARIOS = BUILD / "tests" / "scenarios"
+VIRT_LIB = pathlib.Path(os.environ.get("GPUWHY_VIRT_LIB", BUILD / "lib" / "gpuwhy" / "virtual" / "libcuda.so.1"))
+REAL = os.environ.get("GPUWHY_E2E_GPU", "virtual") == "real"
+SANITIZE = os.environ.get("GPUWHY_SANITIZE", "")
+
+
+class Failure(Exception):
+    """What a test found wrong, in one sentence."""
+
+
+def expect(condition, text):
+    if not condition:
+        raise Failure(text)
+
+
+def skip(reason):
+    print(f"skipped: {reason}")
+    sys.exit(SKIPPED)
+
+
+# ---- cards ---------------------------------------------------------------------------------------------------------
+
+class Card:
+    """A card of a given size: virtual, or a real one seen through --memory."""
+
+    def __init__(self, memory=None, name="h200", more=""):
+        self.memory, self.name, self.more = memory, name, more
+
+    def specification(self):
+        return self.name + (f",memory={self.memory}" if self.memory else "") + (f",{self.more}" if self.more else "")
+
+    def options(self):
+        if REAL:
+            return ["--gpu", "real"] + (["--memory", self.memory] if self.memory else [])
+        return ["--gpu", "virtual:" + self.specification()]
+
+
+# ---- environments --------------------------------------------------------------------------------------------------
+
+def sanitizer_runtime():
+    """The library that must come before every other one in a sanitized process."""
+    name = {"address": "libasan.so", "thread": "libtsan.so"}.get(SANITIZE.split(",")[0])
+    if name is None:
+        return None
+    path = subprocess.run(["gcc", f"-print-file-name={name}"], capture_output=True, text=True).stdout.strip()
+    return str(pathlib.Path(path).resolve()) if os.path.isabs(path) else None
+
+
+def base_environment(folder):
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("GPUWHY_") and k != "LD_PRELOAD"}
+    environment["XDG_STATE_HOME"] = str(folder / "state")
+    if SANITIZE:
+        # The programs crash and leak on purpose; their signals must reach them as without a sanitizer.
+        common = "handle_segv=0:handle_sigbus=0:handle_abort=0:handle_sigill=0:handle_sigfpe=0"
+        environment["ASAN_OPTIONS"] = "detect_leaks=0:abort_on_error=0:allow_user_segv_handler=1:" + common
+        environment["TSAN_OPTIONS"] = "halt_on_error=1:report_signal_unsafe=0:" + common
+        environment["UBSAN_OPTIONS"] = "halt_on_error=1:print_stacktrace=1"
+    return environment
+
+
+def behind_sanitizer(argv):
+    """The same command with the sanitizer's runtime before whatever else is preloaded."""
+    runtime = sanitizer_runtime()
+    if runtime is None:
+        return [str(a) for a in argv]
+    line = f'LD_PRELOAD="{runtime}${{LD_PRELOAD:+:$LD_PRELOAD}}" exec "$@"'
+    return ["/bin/sh", "-c", line, "sh"] + [str(a) for a in argv]
+
+
+# ---- runs ----------------------------------------------------------------------------------------------------------
+
+class Run:
+    """One finished run: status (negative: the signal), outputs, the files it left, what it knows about itself."""
+
+    def __init__(self, folder, status, stdout, stderr, seconds):
+        self.folder, self.status, self.stdout, self.stderr, self.seconds = folder, status, stdout, stderr, seconds
+        self.work = folder / "work"
+        self.json_path = folder / "verdict.json"
+        self.recording = folder / "run.gpuwhy"
+
+    def truth(self, key, index=0):
+        values = self.truths(key)
+        expect(index < len(values), f"the program said nothing about {key}")
+        return values[index]
+
+    def truths(self, key):
+        path = self.folder / "truth"
+        found = re.findall(rf"^truth {re.escape(key)}=(.*)$", path.read_text(), re.M) if path.exists() else []
+        return [int(v) if re.fullmatch(r"-?\d+", v) else v for v in found]
+
+    def verdict(self):
+        expect(self.json_path.exists(), f"gpuwhy wrote no verdict; its stderr: {self.stderr.decode(errors='replace')}")
+        return json.loads(self.json_path.read_text())
+
+
+def new_folder(parent, name):
+    folder = pathlib.Path(parent) / name
+    (folder / "work").mkdir(parents=True)
+    return folder
+
+
+def fill_in(argv, folder):
+    return [str(a).replace("{truth}", str(folder / "truth")) for a in argv]
+
+
+def execute(argv, folder, environment, signal_when=None):
+    """Run to the end. `signal_when`: (text, signal): once stdout holds the text, the pid in the truth gets it."""
+    started = time.monotonic()
+    with open(folder / "stdout", "wb") as out, open(folder / "stderr", "wb") as err:
+        process = subprocess.Popen(argv, cwd=folder / "work", env=environment, stdin=subprocess.DEVNULL, stdout=out,
+                                   stderr=err, start_new_session=True)
+        try:
+            if signal_when is not None:
+                send_when(process, folder, *signal_when)
+            status = process.wait(TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            raise Failure(f"not over after {TIMEOUT_S:.0f} s: {' '.join(argv)}")
+    return Run(folder, status, (folder / "stdout").read_bytes(), (folder / "stderr").read_bytes(),
+               time.monotonic() - started)
+
+
+def send_when(process, folder, text, number):
+    deadline = time.monotonic() + TIMEOUT_S
+    while process.poll() is None and time.monotonic() < deadline:
+        pid = Run(folder, 0, b"", b"", 0).truths("pid")
+        if pid and text in (folder / "stdout").read_bytes():
+            os.kill(pid[0], number)
+            return
+        time.sleep(0.01)
+
+
+def run_plain(argv, card, folder, signal_when=None):
+    """As a user without gpuwhy: the virtual card is found through the library path."""
+    environment = base_environment(folder)
+    if not REAL:
+        (folder / "card").mkdir()
+        environment["LD_LIBRARY_PATH"] = str(library_folder(folder))
+        environment["GPUWHY_VIRTUAL"] = card.specification()
+        environment["GPUWHY_VIRTUAL_DIR"] = str(folder / "card")
+    return execute(behind_sanitizer(fill_in(argv, folder)), folder, environment, signal_when)
+
+
+def library_folder(folder):
+    """A folder that holds the virtual driver under the names that programs ask for."""
+    libraries = folder / "libraries"
+    libraries.mkdir()
+    for name in ("libcuda.so.1", "libcuda.so"):
+        (libraries / name).symlink_to(VIRT_LIB.resolve())
+    return libraries
+
+
+def run_observed(argv, card, folder, options=(), signal_when=None):
+    command = [str(GPUWHY), "run", *card.options(), "--json", str(folder / "verdict.json"), "-o",
+               str(folder / "run.gpuwhy"), *options, "--", *behind_sanitizer(fill_in(argv, folder))]
+    return execute(command, folder, base_environment(folder), signal_when)
+
+
+def gpuwhy(*arguments, folder=None, stdin=b"", environment=None, timeout=60):
+    """Any other command of gpuwhy. Returns (status, stdout, stderr) as text."""
+    environment = environment or base_environment(pathlib.Path(folder or tempfile.gettempdir()))
+    done = subprocess.run([str(GPUWHY), *map(str, arguments)], input=stdin, capture_output=True, cwd=folder,
+                          env=environment, timeout=timeout)
+    return done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
+
+
+# ---- comparisons ---------------------------------------------------------------------------------------------------
+
+def expect_same(plain, observed):
+    """gpuwhy is a guest: the program's stdout, exit status and files are what they were."""
+    expect(plain.status == observed.status, f"exit status {observed.status} with gpuwhy, {plain.status} without")
+    expect(plain.stdout == observed.stdout,
+           f"stdout differs:\n--- without\n{plain.stdout.decode()}\n--- with\n{observed.stdout.decode()}")
+    difference = filecmp.dircmp(plain.work, observed.work)
+    odd = difference.left_only + difference.right_only + difference.diff_files + difference.funny_files
+    expect(not odd, f"files differ with gpuwhy: {odd}")
+    for line in plain.stderr.splitlines():
+        expect(line in observed.stderr, f"a line of the program's stderr is gone: {line.decode(errors='replace')}")
+
+
+# ---- reading a verdict ---------------------------------------------------------------------------------------------
+
+def texts(verdict):
+    """All that a user reads, as one string."""
+    parts = [verdict.get("headline") or ""] + [e["text"] or "" for e in verdict["evidence"]]
+    for key in ("ruled_out", "consequences", "next", "advice"):
+        parts += verdict.get(key) or []
+    return "\n".join(parts)
+
+
+def has_value(verdict, value, tolerance=0.02, unit=None):
+    return any(e["value"] is not None and abs(e["value"] - value) <= tolerance * abs(value)
+               and (unit is None or e["unit"] == unit) for e in verdict["evidence"])
+
+
+def expect_value(verdict, value, what, tolerance=0.02, unit=None):
+    lines = [(e["value"], e["unit"], e["text"]) for e in verdict["evidence"]]
+    expect(has_value(verdict, value, tolerance, unit), f"no evidence for {what} = {value}; there is {lines}")
+
+
+def expect_text(verdict, pattern, what):
+    expect(re.search(pattern, texts(verdict), re.I), f"nothing is said about {what} ({pattern}) in:\n{texts(verdict)}")
+
+
+def bytes_text(count):
+    """As src/base writes bytes."""
+    for power, unit in ((40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if count >= 1 << power:
+            return f"{count / (1 << power):.2f} {unit}"
+    return f"{count} B"
+
+
+class Workplace:
+    """A temporary folder; kept, and named, when a test fails and GPUWHY_E2E_KEEP is set."""
+
+    def __enter__(self):
+        self.path = pathlib.Path(tempfile.mkdtemp(prefix="gpuwhy-e2e-"))
+        return self.path
+
+    def __exit__(self, kind, value, trace):
+        if kind is not None and kind is not SystemExit and os.environ.get("GPUWHY_E2E_KEEP"):
+            print(f"kept: {self.path}")
+        else:
+            shutil.rmtree(self.path, ignore_errors=True)
+
+
+def main(test):
+    """Run `test()`; print its failure in full, exit 0 or 1."""
+    if os.environ.get("GPUWHY_HAS_JSON", "1") == "0":
+        skip("this build writes no JSON (json-c was not found)")
+    try:
+        test()
+    except Failure as failure:
+        print(f"FAILED: {failure}")
+        sys.exit(1)
+    print("passed")

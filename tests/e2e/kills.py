@@ -1,0 +1,150 @@
+"""Kills the program, the supervisor, or both, at random moments. Nothing crashes, nothing good is lost:
+
+- the program is unharmed by the death of its supervisor: same output, same exit status;
+- what was recorded until then can be judged;
+- a program killed by a signal ends gpuwhy the same way, with a verdict.
+
+GPUWHY_E2E_KILLS: how many (200). GPUWHY_E2E_SEED: to repeat a sequence.
+"""
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import time
+
+from harness import (CNN, GPUWHY, Card, Workplace, base_environment, behind_sanitizer, expect, fill_in, gpuwhy, main,
+                     new_folder, run_observed)
+
+CARD = Card("16GiB")
+COUNT = int(os.environ.get("GPUWHY_E2E_KILLS", "200"))
+SEED = int(os.environ.get("GPUWHY_E2E_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 30)
+WANTED_S = 0.5
+
+
+class Trial:
+    """One supervised program, about to lose somebody."""
+
+    def __init__(self, folder, iterations):
+        self.folder = folder
+        argv = behind_sanitizer(fill_in([CNN, "--iterations", iterations], folder))
+        # The shell says how the program ended, whoever is left to hear it.
+        shell = ["/bin/sh", "-c", 'echo $$ >pid; "$@" >stdout; echo $? >status; echo over >&2; echo over >last', "sh"]
+        command = [str(GPUWHY), "run", *CARD.options(), "--json", str(folder / "verdict.json"), "-o",
+                   str(folder / "run.gpuwhy"), "--", *shell, *argv]
+        self.process = subprocess.Popen(command, cwd=folder / "work", env=base_environment(folder),
+                                        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                        start_new_session=True)
+
+    def read(self, name):
+        path = self.folder / "work" / name
+        return path.read_text().strip() if path.exists() else ""
+
+    def kill_program(self):
+        """The shell and what it started, not the supervisor."""
+        shell = self.read("pid")
+        if not shell:
+            return False
+        for child in children(int(shell)):
+            kill(child)
+        kill(int(shell))
+        return True
+
+    def wait_for_program(self):
+        deadline = time.monotonic() + 120
+        while self.read("last") != "over" and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return self.read("last") == "over"
+
+
+def children(pid):
+    try:
+        text = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    except OSError:
+        return []
+    return [int(p) for p in text.split()]
+
+
+def kill(pid):
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+def explain_whatever_is_left(trial):
+    """A recording, complete or cut off, is judged or refused in words; gpuwhy never crashes on it."""
+    recording = trial.folder / "run.gpuwhy"
+    if not recording.exists():
+        return "no recording yet"
+    status, out, err = gpuwhy("explain", recording, folder=trial.folder)
+    expect(status in (0, 1), f"explain of what was left: exit {status}: {err or out}")
+    return f"explained ({status})"
+
+
+def lose_program(trial, expected):
+    hit = trial.kill_program()
+    _, stderr = trial.process.communicate(timeout=120)
+    status = trial.process.returncode
+    if not hit or trial.read("last") == "over":
+        return "too early" if not hit else "too late"
+    expect(status in (-signal.SIGKILL, 0), f"gpuwhy ended with {status}: {stderr.decode(errors='replace')}")
+    expect((trial.folder / "verdict.json").exists(), f"no verdict: {stderr.decode(errors='replace')}")
+    return explain_whatever_is_left(trial)
+
+
+def lose_supervisor(trial, expected):
+    trial.process.kill()
+    trial.process.wait()
+    if not trial.read("pid"):
+        trial.process.stderr.close()
+        return "too early"
+    expect(trial.wait_for_program(), "the program did not survive its supervisor")
+    trial.process.stderr.close()
+    expect(trial.read("status") == "0", f"the program ended with {trial.read('status')} without its supervisor")
+    expect(trial.read("stdout") == expected, f"the program printed {trial.read('stdout')!r}, not {expected!r}")
+    return explain_whatever_is_left(trial)
+
+
+def lose_both(trial, expected):
+    first_program = random.random() < 0.5
+    if first_program:
+        trial.kill_program()
+    trial.process.kill()
+    trial.process.wait()
+    if not first_program:
+        trial.kill_program()
+    trial.process.stderr.close()
+    return explain_whatever_is_left(trial)
+
+
+def iterations_for(place, seconds):
+    """How many iterations last about that long here; what the program then prints."""
+    run = run_observed([CNN, "--iterations", "200"], CARD, new_folder(place, "measure"))
+    expect(run.status == 0, f"the healthy program failed: {run.stderr.decode(errors='replace')}")
+    count = max(50, int(200 * seconds / max(run.seconds, 0.05)))
+    run = run_observed([CNN, "--iterations", str(count)], CARD, new_folder(place, "reference"))
+    return count, run.stdout.decode().strip(), run.seconds
+
+
+def test():
+    random.seed(SEED)
+    print(f"{COUNT} kills, seed {SEED}")
+    outcomes = {}
+    with Workplace() as place:
+        iterations, expected, seconds = iterations_for(place, WANTED_S)
+        for number in range(COUNT):
+            lose = random.choice((lose_program, lose_supervisor, lose_both))
+            trial = Trial(new_folder(place, f"{number}"), str(iterations))
+            time.sleep(random.random() * seconds)
+            what = lose(trial, expected)
+            outcomes.setdefault(lose.__name__, {}).setdefault(what, 0)
+            outcomes[lose.__name__][what] += 1
+    for name, counts in sorted(outcomes.items()):
+        print(f"  {name}: {counts}")
+    hits = sum(n for counts in outcomes.values() for what, n in counts.items() if what.startswith("explained"))
+    expect(hits >= COUNT // 4, f"only {hits} of {COUNT} kills fell into a recorded run")
+
+
+if __name__ == "__main__":
+    main(test)
