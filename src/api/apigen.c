@@ -1,0 +1,1011 @@
+/* apigen: reads the driver API as data (api/driver.api) and writes the C that follows from it.
+ *
+ *     apigen driver.api output-folder
+ *
+ * Runs on the machine that builds, while building. The columns are explained at the top of driver.api; this file
+ * knows their grammar, checks every row and names file, line and reason of a bad one. What it writes:
+ *
+ *   gw_api.h, gw_api.c     ids, names, kinds and routes of all entry points            (anybody)
+ *   gw_api_proto.h         typedef int gw_fn_t_<symbol>(parameters)                    (hook, virt)
+ *   gw_hook_special.h      what the hook writes by hand: gwi_after_, gwi_instead_, gwi_refuse
+ *   gw_hook_wrappers.c     one wrapper for each documented symbol, and gwi_wrappers[]  (hook)
+ *   gw_virt_calls.h        int gwi_virt_<symbol>(parameters): what the virtual card may define
+ *   gw_virt_exports.c      the exported symbols of the virtual card                    (virt)
+ *   gw_cuda_calls.h        prototypes for programs over the driver API
+ *
+ * The wrapper contract. A wrapper is built out of these, which src/hook/gwi_hook.h provides:
+ *
+ *   extern void *gwi_real[GW_FN_COUNT];              the next driver's functions
+ *   bool gwi_enter(&th, fn)                          false: call through, record nothing
+ *   void gwi_leave(&th)
+ *   void gwi_hot(&th, fn, GW_COUNT_<kind>, what, stream, bytes)                  success of a HOT kind
+ *   void gwi_event(&th, fn, kind, result, flags, extra, a0, a1, a2, a3, text)    success of a RARE kind
+ *   void gwi_failed(&th, fn, kind, result, flags, extra, a0, a1, a2, a3)         any failure; outputs read 0
+ *   extern bool gwi_guard_on;
+ *
+ * and of what rows ask for by name, declared in gw_hook_special.h:
+ *
+ *   void gwi_after_<f>(&th, fn, parameters...)       after success, instead of gwi_event (failures: gwi_failed)
+ *   int gwi_instead_<f>(fn, parameters...)           the whole wrapper
+ *   bool gwi_refuse(&th, fn, device, bytes)          true: the guard refuses, the wrapper answers 2 and calls
+ *                                                    gwi_failed; device -1: the current context's
+ *
+ * `flags` is GW_EVF_PER_THREAD or 0. `what` is the kind's first argument, for COPY, FILL and PREFETCH the bytes. */
+#include "gw_event.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PARAMS_MAX = 16, ROUTES_MAX = 8, ROWS_MAX = 4096, VIRT_VERSION = 13000, SUFFIX_LENGTH = 5 };
+
+typedef struct param {
+    const char *type; /* owned, as all texts here; nothing is freed before the end */
+    const char *name;
+} param;
+
+typedef struct route {
+    const char *name;
+    int version;
+    bool per_thread;
+} route;
+
+/* The values a row may give, in the order of their keys below. */
+enum {
+    VALUE_A,
+    VALUE_F = 4,
+    VALUE_EXTRA = 8,
+    VALUE_TEXT,
+    VALUE_REFUSE,
+    VALUE_DEVICE,
+    VALUE_AFTER,
+    VALUE_INSTEAD,
+    VALUE_COUNT
+};
+static const char *const keys[VALUE_COUNT] = {"a0", "a1",    "a2",   "a3",     "f0",     "f1",    "f2",
+                                              "f3", "extra", "text", "refuse", "device", "after", "instead"};
+
+typedef struct row {
+    const char *symbol;
+    int line;
+    bool per_thread; /* by its name: _ptsz or _ptds */
+    bool is_public;  /* the parameters are known */
+    int kind;
+    const char *value[VALUE_COUNT]; /* NULL: not given */
+    route routes[ROUTES_MAX];
+    int route_count;
+    const char *c_name; /* NULL: its own symbol */
+    const char *signature;
+    param params[PARAMS_MAX];
+    int param_count;
+} row;
+
+typedef struct kind_info {
+    const char *name;
+    const char *price;
+} kind_info;
+
+static const kind_info kinds[] = {
+#define GW_X(name, price, a0, a1, a2, a3) {#name, #price},
+    GW_EVENT_KINDS(GW_X)
+#undef GW_X
+};
+_Static_assert(sizeof kinds / sizeof kinds[0] == GW_EV_COUNT, "one row a kind");
+
+static const char *api_path;
+static row rows[ROWS_MAX];
+static int row_count;
+
+/* --- errors and texts ------------------------------------------------------------------------------------ */
+
+static void die_at(int line, const char *format, ...) __attribute__((noreturn, format(printf, 2, 3)));
+
+static void die_at(int line, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    if (line > 0)
+        fprintf(stderr, "%s:%d: ", api_path, line);
+    else
+        fprintf(stderr, "%s: ", api_path);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+    va_end(args);
+    exit(1);
+}
+
+static char *copy_text(const char *from, size_t bytes)
+{
+    char *text = malloc(bytes + 1);
+    if (text == NULL)
+        die_at(0, "out of memory");
+    memcpy(text, from, bytes);
+    text[bytes] = '\0';
+    return text;
+}
+
+/* A copy without blanks at either end. */
+static char *trimmed(const char *from, size_t bytes)
+{
+    while (bytes > 0 && isspace((unsigned char)*from))
+        from++, bytes--;
+    while (bytes > 0 && isspace((unsigned char)from[bytes - 1]))
+        bytes--;
+    return copy_text(from, bytes);
+}
+
+static bool is_word(char c)
+{
+    return isalnum((unsigned char)c) || c == '_';
+}
+
+static bool is_identifier(const char *text)
+{
+    if (!isalpha((unsigned char)*text) && *text != '_')
+        return false;
+    for (; *text; text++)
+        if (!is_word(*text))
+            return false;
+    return true;
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+/* --- the columns ----------------------------------------------------------------------------------------- */
+
+static const param *find_param(const row *r, const char *name, size_t bytes)
+{
+    for (int i = 0; i < r->param_count; i++)
+        if (strlen(r->params[i].name) == bytes && memcmp(r->params[i].name, name, bytes) == 0)
+            return &r->params[i];
+    return NULL;
+}
+
+static void add_param(row *r, const char *from, size_t bytes)
+{
+    char *text = trimmed(from, bytes);
+    size_t end = strlen(text), start = end;
+    while (start > 0 && is_word(text[start - 1]))
+        start--;
+    if (start == 0 || start == end || !is_identifier(text + start))
+        die_at(r->line, "parameter '%s' of %s: wanted a type and a name", text, r->symbol);
+    if (r->param_count == PARAMS_MAX)
+        die_at(r->line, "%s has more than %d parameters", r->symbol, PARAMS_MAX);
+    if (find_param(r, text + start, end - start))
+        die_at(r->line, "%s has two parameters '%s'", r->symbol, text + start);
+    r->params[r->param_count].type = trimmed(text, start);
+    r->params[r->param_count].name = copy_text(text + start, end - start);
+    r->param_count++;
+}
+
+static void read_params(row *r, const char *text)
+{
+    r->signature = text;
+    if (strcmp(text, "void") == 0)
+        return;
+    if (strpbrk(text, "(){};=") != NULL)
+        die_at(r->line, "parameters of %s: '%c' cannot stand there", r->symbol, *strpbrk(text, "(){};="));
+    for (const char *at = text;;) {
+        size_t bytes = strcspn(at, ",");
+        add_param(r, at, bytes);
+        if (at[bytes] == '\0')
+            return;
+        at += bytes + 1;
+    }
+}
+
+static void add_route(row *r, const char *token)
+{
+    route *to = &r->routes[r->route_count];
+    const char *at = strchr(token, '@');
+    char *end;
+    if (r->route_count == ROUTES_MAX)
+        die_at(r->line, "%s has more than %d routes", r->symbol, ROUTES_MAX);
+    if (at == NULL || at == token)
+        die_at(r->line, "route '%s' of %s: wanted name@version", token, r->symbol);
+    to->name = copy_text(token, (size_t)(at - token));
+    to->version = (int)strtol(at + 1, &end, 10);
+    to->per_thread = *end == ':';
+    if (end == at + 1 || to->version < 1000 || (*end != '\0' && *end != ':') || !is_identifier(to->name))
+        die_at(r->line, "route '%s' of %s: wanted name@version or name@version:ptsz", token, r->symbol);
+    if (to->per_thread && strcmp(end, ":ptsz") != 0 && strcmp(end, ":ptds") != 0)
+        die_at(r->line, "route '%s' of %s: after ':' only ptsz or ptds", token, r->symbol);
+    if (to->per_thread != r->per_thread || (to->per_thread && !ends_with(r->symbol, end + 1)))
+        die_at(r->line, "route '%s' does not fit the symbol %s: both or none say ptsz or ptds", token, r->symbol);
+    r->route_count++;
+}
+
+static void read_routes(row *r, const char *text)
+{
+    if (strcmp(text, "-") == 0)
+        return;
+    for (const char *at = text;;) {
+        size_t bytes = strcspn(at, ",");
+        char *token = trimmed(at, bytes);
+        if (*token != '=')
+            add_route(r, token);
+        else if (r->c_name != NULL || !is_identifier(token + 1))
+            die_at(r->line, "'%s' of %s: wanted one =name", token, r->symbol);
+        else
+            r->c_name = token + 1;
+        if (at[bytes] == '\0')
+            return;
+        at += bytes + 1;
+    }
+}
+
+/* Where the next ` key=` begins at or after `at`; -1 as key: nowhere, then the end of the text. */
+static const char *next_key(const char *at, int *ret_key)
+{
+    for (; *at; at++)
+        for (int k = 0; k < VALUE_COUNT; k++) {
+            size_t n = strlen(keys[k]);
+            if (at[0] == ' ' && strncmp(at + 1, keys[k], n) == 0 && at[1 + n] == '=' && at[2 + n] != '=') {
+                *ret_key = k;
+                return at;
+            }
+        }
+    *ret_key = -1;
+    return at;
+}
+
+/* `*parameter` and nothing else. */
+static bool is_plain_output(const char *value)
+{
+    return *value == '*' && is_identifier(value + 1);
+}
+
+static bool is_output(const char *value)
+{
+    return is_plain_output(value) || strstr(value, "gw_out_") != NULL;
+}
+
+/* Every word must be a parameter, a function that is called, or a constant. */
+static void check_words(const row *r, const char *key, const char *value)
+{
+    for (const char *at = value; *at;) {
+        if (!is_word(*at)) {
+            at++;
+            continue;
+        }
+        size_t n = 0;
+        while (is_word(at[n]))
+            n++;
+        bool is_constant = isupper((unsigned char)*at) || isdigit((unsigned char)*at);
+        if (!is_constant && at[n] != '(' && find_param(r, at, n) == NULL)
+            die_at(r->line, "%s=%s of %s: no parameter '%.*s'", key, value, r->symbol, (int)n, at);
+        at += n;
+    }
+}
+
+static void check_expression(const row *r, const char *key, const char *value)
+{
+    int depth = 0;
+    if (*value == '\0')
+        die_at(r->line, "%s= of %s is empty", key, r->symbol);
+    for (const char *at = value; *at; at++) {
+        depth += (*at == '(') - (*at == ')');
+        if (depth < 0)
+            break;
+        if (*at == '*' && (is_word(at[1]) || at[1] == '(' || at[1] == '*') && !is_plain_output(value))
+            die_at(r->line, "%s=%s of %s: `*` reads an output and stands alone: write a gw_out_ helper", key, value,
+                   r->symbol);
+    }
+    if (depth != 0)
+        die_at(r->line, "%s=%s of %s: brackets do not match", key, value, r->symbol);
+    check_words(r, key, is_plain_output(value) ? value + 1 : value);
+    if (is_plain_output(value)) {
+        const param *p = find_param(r, value + 1, strlen(value + 1));
+        if (p && strchr(p->type, '*') == NULL)
+            die_at(r->line, "%s=%s of %s: '%s' is no pointer", key, value, r->symbol, p->name);
+    }
+}
+
+static void check_values(row *r)
+{
+    static const char bytes_mark[] = "bytes:";
+    const char *refuse = r->value[VALUE_REFUSE];
+    if (refuse != NULL) {
+        if (strncmp(refuse, bytes_mark, sizeof bytes_mark - 1) != 0)
+            die_at(r->line, "refuse=%s of %s: wanted refuse=bytes:EXPRESSION", refuse, r->symbol);
+        r->value[VALUE_REFUSE] = refuse + sizeof bytes_mark - 1;
+    }
+    if (r->value[VALUE_DEVICE] != NULL && refuse == NULL)
+        die_at(r->line, "device= of %s needs refuse=", r->symbol);
+    for (int k = 0; k < VALUE_COUNT; k++) {
+        const char *value = r->value[k];
+        if (value == NULL)
+            continue;
+        if (k >= VALUE_AFTER) {
+            if (!is_identifier(value))
+                die_at(r->line, "%s=%s of %s: wanted a name", keys[k], value, r->symbol);
+            continue;
+        }
+        check_expression(r, keys[k], value);
+        bool before_call = k == VALUE_REFUSE || k == VALUE_DEVICE || (k >= VALUE_F && k < VALUE_EXTRA);
+        if (before_call && is_output(value))
+            die_at(r->line, "%s=%s of %s: cannot read an output", keys[k], value, r->symbol);
+    }
+    for (int i = 0; i < 4; i++)
+        if (r->value[VALUE_F + i] && !(r->value[VALUE_A + i] && is_output(r->value[VALUE_A + i])))
+            die_at(r->line, "f%d= of %s: only where a%d= reads an output", i, r->symbol, i);
+}
+
+static int find_kind(const char *name, size_t bytes)
+{
+    for (int k = 0; k < GW_EV_COUNT; k++)
+        if (strlen(kinds[k].name) == bytes && memcmp(kinds[k].name, name, bytes) == 0)
+            return k;
+    return -1;
+}
+
+static void read_effect(row *r, const char *text)
+{
+    size_t word = strcspn(text, " ");
+    r->is_public = !(word == 4 && strncmp(text, "JUMP", 4) == 0);
+    r->kind = r->is_public ? find_kind(text, word) : (int)GW_EV_CALL;
+    if (r->kind < 0 || strcmp(kinds[r->kind].price, "FACT") == 0)
+        die_at(r->line, "effect of %s: no kind of call '%.*s'", r->symbol, (int)word, text);
+    int key;
+    const char *at = next_key(text + word, &key);
+    if (at != text + word)
+        die_at(r->line, "effect of %s: '%s' has no known key=", r->symbol, text + word);
+    while (key >= 0) {
+        const char *value = at + 2 + strlen(keys[key]);
+        int next;
+        at = next_key(value, &next);
+        if (r->value[key] != NULL)
+            die_at(r->line, "%s= of %s twice", keys[key], r->symbol);
+        r->value[key] = trimmed(value, (size_t)(at - value));
+        key = next;
+    }
+    if (!r->is_public && text[word] != '\0')
+        die_at(r->line, "JUMP of %s takes nothing", r->symbol);
+    if (r->kind == GW_EV_CALL)
+        for (int k = 0; k <= VALUE_TEXT; k++)
+            if (r->value[k] != NULL)
+                die_at(r->line, "%s= of %s: a CALL has no arguments of its own", keys[k], r->symbol);
+}
+
+static void read_row(char *text, int line)
+{
+    enum { COLUMNS = 4 };
+    char *column[COLUMNS];
+    row *r = &rows[row_count];
+    int count = 0;
+    for (char *at = text;; at++) {
+        size_t bytes = strcspn(at, "|");
+        if (count == COLUMNS)
+            die_at(line, "more than four columns");
+        column[count++] = trimmed(at, bytes);
+        at += bytes;
+        if (*at == '\0')
+            break;
+    }
+    if (count != COLUMNS)
+        die_at(line, "%d columns, wanted four: symbol | routes | effect | parameters", count);
+    if (row_count == ROWS_MAX)
+        die_at(line, "more than %d rows", ROWS_MAX);
+    r->line = line;
+    r->symbol = column[0];
+    if (!is_identifier(r->symbol) || strncmp(r->symbol, "cu", 2) != 0)
+        die_at(line, "'%s' is no name of a driver function", r->symbol);
+    r->per_thread = ends_with(r->symbol, "_ptsz") || ends_with(r->symbol, "_ptds");
+    read_routes(r, column[1]);
+    read_effect(r, column[2]);
+    if (r->is_public)
+        read_params(r, column[3]);
+    else if (strcmp(column[3], "-") != 0)
+        die_at(line, "%s is a JUMP: its parameters are '-'", r->symbol);
+    check_values(r);
+    row_count++;
+}
+
+static void check_pair(const row *a, const row *b)
+{
+    if (strcmp(a->symbol, b->symbol) == 0)
+        die_at(b->line, "%s stands already at line %d", b->symbol, a->line);
+    for (int i = 0; i < a->route_count; i++)
+        for (int j = 0; j < b->route_count; j++) {
+            const route *x = &a->routes[i], *y = &b->routes[j];
+            if (x->version == y->version && x->per_thread == y->per_thread && strcmp(x->name, y->name) == 0)
+                die_at(b->line, "route %s@%d of %s leads to %s already (line %d)", y->name, y->version, b->symbol,
+                       a->symbol, a->line);
+        }
+    if (a->c_name && b->c_name && strcmp(a->c_name, b->c_name) == 0)
+        die_at(b->line, "=%s of %s is taken by %s (line %d)", b->c_name, b->symbol, a->symbol, a->line);
+    for (int k = VALUE_AFTER; k <= VALUE_INSTEAD; k++)
+        if (a->value[k] && b->value[k] && strcmp(a->value[k], b->value[k]) == 0 &&
+            strcmp(a->signature, b->signature) != 0)
+            die_at(b->line, "%s=%s of %s: %s (line %d) has it with other parameters", keys[k], b->value[k], b->symbol,
+                   a->symbol, a->line);
+}
+
+static void read_api(void)
+{
+    char *text = NULL;
+    size_t capacity = 0;
+    ssize_t bytes;
+    FILE *in = fopen(api_path, "r");
+    if (in == NULL)
+        die_at(0, "%s", strerror(errno));
+    for (int line = 1; (bytes = getline(&text, &capacity, in)) >= 0; line++) {
+        if (memchr(text, '\0', (size_t)bytes) != NULL)
+            die_at(line, "a zero byte");
+        text[strcspn(text, "\r\n")] = '\0';
+        if (text[strspn(text, " \t")] != '\0' && text[0] != '#')
+            read_row(text, line);
+    }
+    if (ferror(in))
+        die_at(0, "%s", strerror(errno));
+    free(text);
+    fclose(in);
+    if (row_count == 0)
+        die_at(0, "no rows");
+    for (int i = 0; i < row_count; i++)
+        for (int j = i + 1; j < row_count; j++)
+            check_pair(&rows[i], &rows[j]);
+}
+
+/* --- writing: parts -------------------------------------------------------------------------------------- */
+
+static const char *out_dir;
+static char out_path[4096];
+
+static FILE *begin_file(const char *name, const char *what)
+{
+    if (snprintf(out_path, sizeof out_path, "%s/%s", out_dir, name) >= (int)sizeof out_path)
+        die_at(0, "output path too long: %s/%s", out_dir, name);
+    FILE *out = fopen(out_path, "w");
+    if (out == NULL) {
+        fprintf(stderr, "%s: %s\n", out_path, strerror(errno));
+        exit(1);
+    }
+    fprintf(out, "/* %s\n *\n * Written by apigen from api/driver.api while building: change that, not this. */\n",
+            what);
+    return out;
+}
+
+static void end_file(FILE *out)
+{
+    bool failed = ferror(out) != 0;
+    if (fclose(out) != 0 || failed) {
+        fprintf(stderr, "%s: %s\n", out_path, strerror(errno));
+        exit(1);
+    }
+}
+
+static void begin_header(FILE *out, const char *guard)
+{
+    fprintf(out, "#ifndef %s\n#define %s\n\n", guard, guard);
+}
+
+static void put_arguments(FILE *out, const row *r)
+{
+    for (int i = 0; i < r->param_count; i++)
+        fprintf(out, "%s%s", i ? ", " : "", r->params[i].name);
+}
+
+static void put_more_arguments(FILE *out, const row *r)
+{
+    for (int i = 0; i < r->param_count; i++)
+        fprintf(out, ", %s", r->params[i].name);
+}
+
+/* A value as 64 bits, whatever its type. */
+static void put_value(FILE *out, const char *value)
+{
+    if (value == NULL)
+        fputs("0", out);
+    else if (is_plain_output(value))
+        fprintf(out, "%s ? (uint64_t)(uintptr_t)%s : 0", value + 1, value);
+    else
+        fprintf(out, "(uint64_t)(uintptr_t)(%s)", value);
+}
+
+/* What argument `i` is after a failure. */
+static const char *value_failed(const row *r, int i)
+{
+    const char *value = r->value[VALUE_A + i];
+    return value && is_output(value) ? r->value[VALUE_F + i] : value;
+}
+
+static bool is_scalar(const param *p)
+{
+    static const char *const others[] = {"float",      "double",       "CUipcMemHandle", "CUipcEventHandle",
+                                         "CUeglFrame", "CUmemLocation"};
+    if (strchr(p->type, '*') != NULL)
+        return true;
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (strcmp(p->type, others[i]) == 0)
+            return false;
+    return true;
+}
+
+/* The arguments of a CALL: the first four parameters that are a number or a pointer. */
+static void put_call_arguments(FILE *out, const row *r)
+{
+    int count = 0;
+    for (int i = 0; i < r->param_count && count < 4; i++)
+        if (is_scalar(&r->params[i])) {
+            fputs(", ", out);
+            put_value(out, r->params[i].name);
+            count++;
+        }
+    for (; count < 4; count++)
+        fputs(", 0", out);
+}
+
+static const char *flags_of(const row *r)
+{
+    return r->per_thread ? "GW_EVF_PER_THREAD" : "0";
+}
+
+static bool is_price(const row *r, const char *price)
+{
+    return strcmp(kinds[r->kind].price, price) == 0;
+}
+
+/* --- writing: the hook ----------------------------------------------------------------------------------- */
+
+static void put_failed(FILE *out, const row *r)
+{
+    const char *extra = r->value[VALUE_EXTRA];
+    fprintf(out, "gwi_failed(&gw_th, GW_FN_%s, GW_EV_%s, gw_result, %s, ", r->symbol, kinds[r->kind].name, flags_of(r));
+    fprintf(out, "%s", extra && !is_output(extra) ? extra : "0");
+    if (r->kind == GW_EV_CALL) {
+        put_call_arguments(out, r);
+    } else {
+        for (int i = 0; i < 4; i++) {
+            fputs(", ", out);
+            put_value(out, value_failed(r, i));
+        }
+    }
+    fputs(");\n", out);
+}
+
+static void put_hot(FILE *out, const row *r)
+{
+    int bytes = r->kind == GW_EV_COPY || r->kind == GW_EV_FILL ? 2 : r->kind == GW_EV_PREFETCH ? 1 : -1;
+    fprintf(out, "gwi_hot(&gw_th, GW_FN_%s, GW_COUNT_%s, ", r->symbol, kinds[r->kind].name);
+    if (bytes < 0)
+        put_value(out, r->value[VALUE_A]);
+    else
+        fputs("gw_bytes", out);
+    fputs(", ", out);
+    put_value(out, r->value[VALUE_A + 3]);
+    fprintf(out, ", %s);\n", bytes < 0 ? "0" : "gw_bytes");
+}
+
+static void put_rare(FILE *out, const row *r)
+{
+    fprintf(out, "gwi_event(&gw_th, GW_FN_%s, GW_EV_%s, gw_result, %s, %s", r->symbol, kinds[r->kind].name, flags_of(r),
+            r->value[VALUE_EXTRA] ? r->value[VALUE_EXTRA] : "0");
+    for (int i = 0; i < 4; i++) {
+        fputs(", ", out);
+        put_value(out, r->value[VALUE_A + i]);
+    }
+    fprintf(out, ", %s);\n", r->value[VALUE_TEXT] ? r->value[VALUE_TEXT] : "NULL");
+}
+
+static void put_success(FILE *out, const row *r)
+{
+    if (r->value[VALUE_AFTER]) {
+        fprintf(out, "gwi_after_%s(&gw_th, GW_FN_%s", r->value[VALUE_AFTER], r->symbol);
+        put_more_arguments(out, r);
+        fputs(");\n", out);
+    } else if (is_price(r, "HOT")) {
+        put_hot(out, r);
+    } else {
+        put_rare(out, r);
+    }
+}
+
+static void put_hot_bytes(FILE *out, const row *r)
+{
+    const char *bytes = r->kind == GW_EV_COPY || r->kind == GW_EV_FILL ? r->value[VALUE_A + 2]
+                        : r->kind == GW_EV_PREFETCH                    ? r->value[VALUE_A + 1]
+                                                                       : NULL;
+    if (bytes) {
+        fputs("        uint64_t gw_bytes = ", out);
+        put_value(out, bytes);
+        fputs(";\n", out);
+    }
+}
+
+static void put_call_through(FILE *out, const row *r)
+{
+    fputs("    int gw_result = ", out);
+    if (r->value[VALUE_REFUSE]) {
+        const char *device = r->value[VALUE_DEVICE] ? r->value[VALUE_DEVICE] : "-1";
+        fprintf(out, "gwi_guard_on && gwi_refuse(&gw_th, GW_FN_%s, %s, %s) ? CUDA_ERROR_OUT_OF_MEMORY\n        : ",
+                r->symbol, device, r->value[VALUE_REFUSE]);
+    }
+    fputs("gw_real(", out);
+    put_arguments(out, r);
+    fputs(");\n", out);
+}
+
+static void put_wrapper(FILE *out, const row *r)
+{
+    fprintf(out, "static int gwi_wrap_%s(%s)\n{\n", r->symbol, r->signature);
+    if (r->value[VALUE_INSTEAD]) {
+        fprintf(out, "    return gwi_instead_%s(GW_FN_%s", r->value[VALUE_INSTEAD], r->symbol);
+        put_more_arguments(out, r);
+        fputs(");\n}\n\n", out);
+        return;
+    }
+    fprintf(out, "    gw_fn_t_%s *gw_real = (gw_fn_t_%s *)gwi_real[GW_FN_%s];\n", r->symbol, r->symbol, r->symbol);
+    fprintf(out, "    gwi_slot_ref gw_th;\n    if (!gwi_enter(&gw_th, GW_FN_%s))\n        return gw_real(", r->symbol);
+    put_arguments(out, r);
+    fputs(");\n", out);
+    put_call_through(out, r);
+    if (r->kind == GW_EV_CALL && !r->value[VALUE_AFTER]) {
+        fputs("    if (__builtin_expect(gw_result != 0, 0))\n        ", out);
+    } else {
+        fputs("    if (__builtin_expect(gw_result == 0, 1)) {\n", out);
+        if (!r->value[VALUE_AFTER])
+            put_hot_bytes(out, r);
+        fputs("        ", out);
+        put_success(out, r);
+        fputs("    } else\n        ", out);
+    }
+    put_failed(out, r);
+    fputs("    gwi_leave(&gw_th);\n    return gw_result;\n}\n\n", out);
+}
+
+static void write_hook_wrappers(void)
+{
+    FILE *out = begin_file("gw_hook_wrappers.c", "The hook's wrappers: look at the result, write what happened.");
+    fputs("#include \"gwi_hook.h\"\n\n#include \"gw_api_args.h\"\n#include \"gw_hook_special.h\"\n\n", out);
+    for (int i = 0; i < row_count; i++)
+        if (rows[i].is_public)
+            put_wrapper(out, &rows[i]);
+    fputs("void *const gwi_wrappers[GW_FN_COUNT] = {\n", out);
+    for (int i = 0; i < row_count; i++)
+        if (rows[i].is_public)
+            fprintf(out, "    [GW_FN_%s] = (void *)gwi_wrap_%s,\n", rows[i].symbol, rows[i].symbol);
+    fputs("};\n", out);
+    end_file(out);
+}
+
+/* The first row that names this function. */
+static bool is_first_use(int index, int key)
+{
+    for (int i = 0; i < index; i++)
+        if (rows[i].value[key] && strcmp(rows[i].value[key], rows[index].value[key]) == 0)
+            return false;
+    return true;
+}
+
+static void write_hook_special(void)
+{
+    FILE *out = begin_file("gw_hook_special.h", "What the hook writes by hand because rows ask for it by name.");
+    begin_header(out, "GW_HOOK_SPECIAL_H");
+    fputs("#include \"gw_cuda_abi.h\"\n\n#include <stdbool.h>\n\nstruct gwi_slot_ref;\n\n"
+          "/* True: the guard refuses `bytes` on `device` (-1: the current context's) and has said so. */\n"
+          "bool gwi_refuse(struct gwi_slot_ref *th, unsigned fn, int device, uint64_t bytes);\n\n",
+          out);
+    for (int i = 0; i < row_count; i++) {
+        const row *r = &rows[i];
+        const char *parameters = strcmp(r->is_public ? r->signature : "void", "void") == 0 ? "" : r->signature;
+        const char *comma = *parameters ? ", " : "";
+        if (r->value[VALUE_AFTER] && is_first_use(i, VALUE_AFTER))
+            fprintf(out, "void gwi_after_%s(struct gwi_slot_ref *th, unsigned fn%s%s);\n", r->value[VALUE_AFTER], comma,
+                    parameters);
+        if (r->value[VALUE_INSTEAD] && is_first_use(i, VALUE_INSTEAD))
+            fprintf(out, "int gwi_instead_%s(unsigned fn%s%s);\n", r->value[VALUE_INSTEAD], comma, parameters);
+    }
+    fputs("\n#endif\n", out);
+    end_file(out);
+}
+
+/* --- writing: ids, names, routes ------------------------------------------------------------------------- */
+
+typedef struct sorted_route {
+    const route *route;
+    const row *row;
+} sorted_route;
+
+static int compare_routes(const void *a, const void *b)
+{
+    const route *x = ((const sorted_route *)a)->route, *y = ((const sorted_route *)b)->route;
+    int order = strcmp(x->name, y->name);
+    if (order == 0)
+        order = x->per_thread - y->per_thread;
+    return order ? order : x->version - y->version;
+}
+
+static int compare_symbols(const void *a, const void *b)
+{
+    return strcmp((*(const row *const *)a)->symbol, (*(const row *const *)b)->symbol);
+}
+
+static int count_routes(void)
+{
+    int count = 0;
+    for (int i = 0; i < row_count; i++)
+        count += rows[i].route_count;
+    return count;
+}
+
+/* FNV-1a over names and kinds: two builds with the same value number the entry points alike. */
+static uint32_t api_hash(void)
+{
+    uint32_t hash = 2166136261u;
+    for (int i = 0; i < row_count; i++) {
+        const char *parts[] = {rows[i].symbol, kinds[rows[i].kind].name};
+        for (int p = 0; p < 2; p++)
+            for (const char *at = parts[p];; at++) {
+                hash = (hash ^ (unsigned char)*at) * 16777619u;
+                if (*at == '\0')
+                    break;
+            }
+    }
+    return hash;
+}
+
+static void write_api_header(void)
+{
+    FILE *out = begin_file("gw_api.h", "The driver's entry points: ids, names, kinds, and how each is asked for.");
+    begin_header(out, "GW_API_H");
+    fputs("#include <stdint.h>\n\n"
+          "typedef enum gw_fn {\n",
+          out);
+    for (int i = 0; i < row_count; i++)
+        fprintf(out, "    GW_FN_%s,\n", rows[i].symbol);
+    fprintf(out, "    GW_FN_COUNT\n} gw_fn;\n\nenum { GW_API_ROUTE_COUNT = %d };\n", count_routes());
+    fprintf(out, "#define GW_API_HASH 0x%08xu /* of names and kinds: tells two builds apart */\n\n", api_hash());
+    fputs(
+        "enum {\n"
+        "    GW_API_PUBLIC = 1,     /* the parameters are known: there is a wrapper */\n"
+        "    GW_API_PER_THREAD = 2, /* stream 0 means the per-thread default stream */\n"
+        "    GW_API_INSTEAD = 4,    /* the hook replaces it as a whole */\n"
+        "    GW_API_REFUSABLE = 8   /* the guard may refuse it */\n"
+        "};\n\n"
+        "typedef struct gw_api_fn {\n"
+        "    const char *symbol; /* static */\n"
+        "    uint8_t kind;       /* gw_event_kind */\n"
+        "    uint8_t price;      /* gw_price */\n"
+        "    uint8_t flags;      /* GW_API_ */\n"
+        "} gw_api_fn;\n"
+        "extern const gw_api_fn gw_api_fns[GW_FN_COUNT];\n\n"
+        "/* What cuGetProcAddress is asked for, and the first CUDA version that answers so. Sorted by name, then\n"
+        " * per_thread, then version. */\n"
+        "typedef struct gw_api_route {\n"
+        "    const char *name; /* static */\n"
+        "    int version;\n"
+        "    uint16_t fn;\n"
+        "    uint8_t per_thread;\n"
+        "} gw_api_route;\n"
+        "extern const gw_api_route gw_api_routes[GW_API_ROUTE_COUNT];\n\n"
+        "extern const uint32_t gw_api_hash;\n\n"
+        "/* The fn of an exported symbol; -1: not in the table. Any thread. */\n"
+        "int gw_api_find_symbol(const char *symbol);\n\n"
+        "/* The fn that a driver of at least `version` answers for `name`, as measured: a name with per-thread routes\n"
+        " * is, when asked per thread, answered by these alone. -1: not in the table. Any thread. */\n"
+        "int gw_api_resolve(const char *name, int version, int per_thread);\n\n"
+        "#endif\n",
+        out);
+    end_file(out);
+}
+
+static const char *const api_functions =
+    "int gw_api_find_symbol(const char *symbol)\n"
+    "{\n"
+    "    int low = 0, high = GW_FN_COUNT;\n"
+    "    while (low < high) {\n"
+    "        int middle = (low + high) / 2;\n"
+    "        int order = strcmp(symbol, gw_api_fns[by_symbol[middle]].symbol);\n"
+    "        if (order == 0)\n"
+    "            return by_symbol[middle];\n"
+    "        if (order < 0)\n"
+    "            high = middle;\n"
+    "        else\n"
+    "            low = middle + 1;\n"
+    "    }\n"
+    "    return -1;\n"
+    "}\n\n"
+    "int gw_api_resolve(const char *name, int version, int per_thread)\n"
+    "{\n"
+    "    int low = 0, high = GW_API_ROUTE_COUNT, plain = -1, own = -1;\n"
+    "    int has_own = 0;\n"
+    "    while (low < high) {\n"
+    "        int middle = (low + high) / 2;\n"
+    "        if (strcmp(gw_api_routes[middle].name, name) < 0)\n"
+    "            low = middle + 1;\n"
+    "        else\n"
+    "            high = middle;\n"
+    "    }\n"
+    "    for (; low < GW_API_ROUTE_COUNT && strcmp(gw_api_routes[low].name, name) == 0; low++) {\n"
+    "        const gw_api_route *route = &gw_api_routes[low];\n"
+    "        has_own |= route->per_thread;\n"
+    "        if (route->version <= version)\n"
+    "            *(route->per_thread ? &own : &plain) = route->fn;\n"
+    "    }\n"
+    "    return per_thread && has_own ? own : plain;\n"
+    "}\n";
+
+static void put_fn_rows(FILE *out)
+{
+    for (int i = 0; i < row_count; i++) {
+        const row *r = &rows[i];
+        int flags = (r->is_public ? 1 : 0) | (r->per_thread ? 2 : 0) | (r->value[VALUE_INSTEAD] ? 4 : 0) |
+                    (r->value[VALUE_REFUSE] ? 8 : 0);
+        fprintf(out, "    {\"%s\", GW_EV_%s, GW_PRICE_%s, %d},\n", r->symbol, kinds[r->kind].name, kinds[r->kind].price,
+                flags);
+    }
+}
+
+static void write_api_source(void)
+{
+    static sorted_route sorted[ROWS_MAX * ROUTES_MAX];
+    static const row *by_symbol[ROWS_MAX];
+    int count = 0;
+    FILE *out = begin_file("gw_api.c", "The tables behind gw_api.h.");
+    for (int i = 0; i < row_count; i++) {
+        by_symbol[i] = &rows[i];
+        for (int j = 0; j < rows[i].route_count; j++)
+            sorted[count++] = (sorted_route){&rows[i].routes[j], &rows[i]};
+    }
+    qsort(sorted, (size_t)count, sizeof sorted[0], compare_routes);
+    qsort(by_symbol, (size_t)row_count, sizeof by_symbol[0], compare_symbols);
+    fputs("#include \"gw_api.h\"\n\n#include \"gw_event.h\"\n\n#include <string.h>\n\n"
+          "const uint32_t gw_api_hash = GW_API_HASH;\n\nconst gw_api_fn gw_api_fns[GW_FN_COUNT] = {\n",
+          out);
+    put_fn_rows(out);
+    fputs("};\n\nconst gw_api_route gw_api_routes[GW_API_ROUTE_COUNT] = {\n", out);
+    for (int i = 0; i < count; i++)
+        fprintf(out, "    {\"%s\", %d, GW_FN_%s, %d},\n", sorted[i].route->name, sorted[i].route->version,
+                sorted[i].row->symbol, sorted[i].route->per_thread);
+    fputs("};\n\nstatic const uint16_t by_symbol[GW_FN_COUNT] = {\n", out);
+    for (int i = 0; i < row_count; i++)
+        fprintf(out, "    GW_FN_%s,\n", by_symbol[i]->symbol);
+    fprintf(out, "};\n\n%s", api_functions);
+    end_file(out);
+}
+
+static void write_proto(void)
+{
+    FILE *out = begin_file("gw_api_proto.h", "The type of every documented entry point.");
+    begin_header(out, "GW_API_PROTO_H");
+    fputs("#include \"gw_cuda_abi.h\"\n\n", out);
+    for (int i = 0; i < row_count; i++)
+        if (rows[i].is_public)
+            fprintf(out, "typedef int gw_fn_t_%s(%s);\n", rows[i].symbol, rows[i].signature);
+    fputs("\n#endif\n", out);
+    end_file(out);
+}
+
+/* --- writing: the virtual card and programs -------------------------------------------------------------- */
+
+/* Newer than what the virtual card says it is. */
+static bool is_too_new(const row *r)
+{
+    for (int i = 0; i < r->route_count; i++)
+        if (r->routes[i].version <= VIRT_VERSION)
+            return false;
+    return r->route_count > 0;
+}
+
+/* The row that a per-thread variant differs from in its suffix alone; NULL: none. */
+static const row *plain_variant(const row *r)
+{
+    size_t bytes = strlen(r->symbol) - SUFFIX_LENGTH;
+    if (!r->per_thread)
+        return NULL;
+    for (int i = 0; i < row_count; i++)
+        if (strlen(rows[i].symbol) == bytes && memcmp(rows[i].symbol, r->symbol, bytes) == 0 &&
+            rows[i].param_count == r->param_count)
+            return &rows[i];
+    return NULL;
+}
+
+static void write_virt_calls(void)
+{
+    FILE *out = begin_file("gw_virt_calls.h", "What the virtual card may define: one function an entry point.\n *\n"
+                                              " * Define as few as you like, in objects that are linked as they are "
+                                              "(a static library's would not be\n * found: the references are weak). A "
+                                              "per-thread variant without one of its own calls the plain one:\n"
+                                              " * gwi_virt_enter() has been told which it is.");
+    begin_header(out, "GW_VIRT_CALLS_H");
+    fprintf(out, "#include \"gw_api.h\"\n#include \"gw_api_proto.h\"\n\nenum { GW_VIRT_VERSION = %d };\n\n",
+            VIRT_VERSION);
+    fputs("/* Before every call: 0, or the answer instead of it. */\nint gwi_virt_enter(unsigned fn);\n"
+          "/* The answer of an entry point that is not there; counts it. */\nint gwi_virt_lacks(unsigned fn);\n\n",
+          out);
+    for (int i = 0; i < row_count; i++)
+        if (rows[i].is_public && !is_too_new(&rows[i]))
+            fprintf(out, "gw_fn_t_%s gwi_virt_%s;\n", rows[i].symbol, rows[i].symbol);
+    fputs("\n#endif\n", out);
+    end_file(out);
+}
+
+static void put_virt_try(FILE *out, const row *r, const char *symbol)
+{
+    fprintf(out, "    if (gwi_virt_%s)\n        return gwi_virt_%s(", symbol, symbol);
+    put_arguments(out, r);
+    fputs(");\n", out);
+}
+
+static void put_virt_export(FILE *out, const row *r)
+{
+    const row *plain = plain_variant(r);
+    fprintf(out, "GW_EXPORT int %s(%s)\n{\n", r->symbol, r->is_public ? r->signature : "void");
+    if (!r->is_public) {
+        fprintf(out, "    return gwi_virt_lacks(GW_FN_%s);\n}\n\n", r->symbol);
+        return;
+    }
+    fprintf(out, "    int gw_result = gwi_virt_enter(GW_FN_%s);\n    if (gw_result != 0)\n        return gw_result;\n",
+            r->symbol);
+    put_virt_try(out, r, r->symbol);
+    if (plain)
+        put_virt_try(out, r, plain->symbol);
+    fprintf(out, "    return gwi_virt_lacks(GW_FN_%s);\n}\n\n", r->symbol);
+}
+
+static void write_virt_exports(void)
+{
+    FILE *out = begin_file("gw_virt_exports.c", "The exported symbols of the virtual card.");
+    fputs("#include \"gw_virt_calls.h\"\n\n"
+          "/* The prototypes of these belong to the programs that call them. */\n"
+          "#pragma GCC diagnostic ignored \"-Wmissing-prototypes\"\n"
+          "#pragma GCC diagnostic ignored \"-Waddress\"\n\n"
+          "#define GW_EXPORT __attribute__((visibility(\"default\")))\n\n",
+          out);
+    for (int i = 0; i < row_count; i++)
+        if (rows[i].is_public && !is_too_new(&rows[i]))
+            fprintf(out, "extern gw_fn_t_%s gwi_virt_%s __attribute__((weak, visibility(\"hidden\")));\n",
+                    rows[i].symbol, rows[i].symbol);
+    fputs("\n", out);
+    for (int i = 0; i < row_count; i++)
+        if (!is_too_new(&rows[i]))
+            put_virt_export(out, &rows[i]);
+    end_file(out);
+}
+
+static void write_cuda_calls(void)
+{
+    FILE *out = begin_file("gw_cuda_calls.h", "The driver API for C programs built without a CUDA toolkit: links "
+                                              "with -lcuda.\n *\n * A plain name means what it means in a program "
+                                              "built for CUDA 12.");
+    begin_header(out, "GW_CUDA_CALLS_H");
+    fputs("#include \"gw_cuda_abi.h\"\n\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n", out);
+    for (int i = 0; i < row_count; i++)
+        if (rows[i].is_public)
+            fprintf(out, "CUresult %s(%s);\n", rows[i].symbol, rows[i].signature);
+    fputs("\n#ifdef __cplusplus\n}\n#endif\n\n", out);
+    for (int i = 0; i < row_count; i++)
+        if (rows[i].c_name)
+            fprintf(out, "#define %s %s\n", rows[i].c_name, rows[i].symbol);
+    fputs("\n#endif\n", out);
+    end_file(out);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 3) {
+        fputs("usage: apigen driver.api output-folder\n", stderr);
+        return 2;
+    }
+    api_path = argv[1];
+    out_dir = argv[2];
+    read_api();
+    write_api_header();
+    write_api_source();
+    write_proto();
+    write_hook_special();
+    write_hook_wrappers();
+    write_virt_calls();
+    write_virt_exports();
+    write_cuda_calls();
+    return 0;
+}

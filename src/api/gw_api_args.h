@@ -1,0 +1,418 @@
+/* What rows of api/driver.api say about arguments that lie behind pointers.
+ *
+ * Every function here takes whatever a program may pass: NULL structures, absurd sizes, numbers out of
+ * range. Products stop at UINT64_MAX instead of wrapping. gw_out_ functions read what the driver wrote and
+ * are called after success only. Nothing here allocates, calls the driver or changes anything. */
+#ifndef GW_API_ARGS_H
+#define GW_API_ARGS_H
+
+#include "gw_cuda_abi.h"
+
+#define GW_ARG static inline __attribute__((unused))
+
+GW_ARG uint64_t gw_product(uint64_t a, uint64_t b)
+{
+    uint64_t product;
+    return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
+}
+
+GW_ARG uint64_t gw_clamp(uint64_t value, uint64_t most)
+{
+    return value < most ? value : most;
+}
+
+/* --- launches: the packing that gw_event.h describes ----------------------------------------------------- */
+
+GW_ARG uint64_t gw_grid(uint64_t x, uint64_t y, uint64_t z)
+{
+    return gw_clamp(x, 0xffffffff) | gw_clamp(y, 0xffff) << 32 | gw_clamp(z, 0xffff) << 48;
+}
+
+GW_ARG uint64_t gw_block(uint64_t x, uint64_t y, uint64_t z)
+{
+    return gw_clamp(x, 0x1fffff) | gw_clamp(y, 0x1fffff) << 21 | gw_clamp(z, 0x1fffff) << 42;
+}
+
+GW_ARG uint64_t gw_config_grid(const CUlaunchConfig *c)
+{
+    return c ? gw_grid(c->gridDimX, c->gridDimY, c->gridDimZ) : 0;
+}
+
+GW_ARG uint64_t gw_config_block(const CUlaunchConfig *c)
+{
+    return c ? gw_block(c->blockDimX, c->blockDimY, c->blockDimZ) : 0;
+}
+
+GW_ARG CUstream gw_config_stream(const CUlaunchConfig *c)
+{
+    return c ? c->hStream : NULL;
+}
+
+GW_ARG unsigned gw_config_shared_bytes(const CUlaunchConfig *c)
+{
+    return c ? c->sharedMemBytes : 0;
+}
+
+/* A launch on several devices is recorded as its first one. */
+GW_ARG CUfunction gw_list_function(const CUDA_LAUNCH_PARAMS *list, unsigned count)
+{
+    return list && count ? list->function : NULL;
+}
+
+GW_ARG uint64_t gw_list_grid(const CUDA_LAUNCH_PARAMS *list, unsigned count)
+{
+    return list && count ? gw_grid(list->gridDimX, list->gridDimY, list->gridDimZ) : 0;
+}
+
+GW_ARG uint64_t gw_list_block(const CUDA_LAUNCH_PARAMS *list, unsigned count)
+{
+    return list && count ? gw_block(list->blockDimX, list->blockDimY, list->blockDimZ) : 0;
+}
+
+GW_ARG CUstream gw_list_stream(const CUDA_LAUNCH_PARAMS *list, unsigned count)
+{
+    return list && count ? list->hStream : NULL;
+}
+
+GW_ARG unsigned gw_list_shared_bytes(const CUDA_LAUNCH_PARAMS *list, unsigned count)
+{
+    return list && count ? list->sharedMemBytes : 0;
+}
+
+/* --- lists of pointers and sizes ------------------------------------------------------------------------- */
+
+GW_ARG CUdeviceptr gw_first(const CUdeviceptr *list, size_t count)
+{
+    return list && count ? list[0] : 0;
+}
+
+GW_ARG uint64_t gw_sum(const size_t *list, size_t count)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; list && i < count; i++)
+        if (__builtin_add_overflow(sum, list[i], &sum))
+            return UINT64_MAX;
+    return sum;
+}
+
+/* --- memory ---------------------------------------------------------------------------------------------- */
+
+/* Either width of a pitch that the driver chose. */
+#define gw_out_product(pitch, height) gw_product((pitch) ? *(pitch) : 0, height)
+
+GW_ARG uint64_t gw_prop_location(const CUmemAllocationProp *p)
+{
+    return p ? (uint64_t)p->location.type : CU_MEM_LOCATION_TYPE_INVALID;
+}
+
+GW_ARG int gw_prop_device(const CUmemAllocationProp *p)
+{
+    return p && p->location.type == CU_MEM_LOCATION_TYPE_DEVICE ? p->location.id : 0;
+}
+
+/* What an allocation takes from a device: nothing where it is host memory. */
+GW_ARG uint64_t gw_prop_device_bytes(const CUmemAllocationProp *p, size_t bytes)
+{
+    return gw_prop_location(p) == CU_MEM_LOCATION_TYPE_DEVICE ? bytes : 0;
+}
+
+GW_ARG uint64_t gw_pool_bytes_max(const CUmemPoolProps *p)
+{
+    return p ? p->maxSize : 0;
+}
+
+GW_ARG int gw_pool_device(const CUmemPoolProps *p)
+{
+    return p && p->location.type == CU_MEM_LOCATION_TYPE_DEVICE ? p->location.id : 0;
+}
+
+/* The reuse policies are int, all that is measured in bytes is 64 bits wide. */
+GW_ARG uint64_t gw_pool_value(CUmemPool_attribute attribute, const void *value)
+{
+    uint64_t wide = 0;
+    int narrow = 0;
+    if (value == NULL)
+        return 0;
+    switch (attribute) {
+    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+    case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+        __builtin_memcpy(&wide, value, sizeof wide);
+        return wide;
+    default:
+        __builtin_memcpy(&narrow, value, sizeof narrow);
+        return (uint64_t)narrow;
+    }
+}
+
+GW_ARG uint64_t gw_external_bytes(const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *d)
+{
+    return d ? d->size : 0;
+}
+
+GW_ARG uint64_t gw_external_buffer_bytes(const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *d)
+{
+    return d ? d->size : 0;
+}
+
+/* --- arrays: bytes of the elements; the driver adds its own padding -------------------------------------- */
+
+/* Bits of one element of `channels` channels; block formats count their share of a block; 0: not known. */
+GW_ARG uint64_t gw_element_bits(unsigned format, unsigned channels)
+{
+    switch (format) {
+    case CU_AD_FORMAT_UNSIGNED_INT8:
+    case CU_AD_FORMAT_SIGNED_INT8:
+        return 8 * (uint64_t)channels;
+    case CU_AD_FORMAT_UNSIGNED_INT16:
+    case CU_AD_FORMAT_SIGNED_INT16:
+    case CU_AD_FORMAT_HALF:
+        return 16 * (uint64_t)channels;
+    case CU_AD_FORMAT_UNSIGNED_INT32:
+    case CU_AD_FORMAT_SIGNED_INT32:
+    case CU_AD_FORMAT_FLOAT:
+        return 32 * (uint64_t)channels;
+    case CU_AD_FORMAT_UNORM_INT8X1:
+    case CU_AD_FORMAT_SNORM_INT8X1:
+    case CU_AD_FORMAT_BC2_UNORM:
+    case CU_AD_FORMAT_BC2_UNORM_SRGB:
+    case CU_AD_FORMAT_BC3_UNORM:
+    case CU_AD_FORMAT_BC3_UNORM_SRGB:
+    case CU_AD_FORMAT_BC5_UNORM:
+    case CU_AD_FORMAT_BC5_SNORM:
+    case CU_AD_FORMAT_BC6H_UF16:
+    case CU_AD_FORMAT_BC6H_SF16:
+    case CU_AD_FORMAT_BC7_UNORM:
+    case CU_AD_FORMAT_BC7_UNORM_SRGB:
+        return 8;
+    case CU_AD_FORMAT_BC1_UNORM:
+    case CU_AD_FORMAT_BC1_UNORM_SRGB:
+    case CU_AD_FORMAT_BC4_UNORM:
+    case CU_AD_FORMAT_BC4_SNORM:
+        return 4;
+    case CU_AD_FORMAT_NV12:
+        return 12;
+    case CU_AD_FORMAT_UNORM_INT8X2:
+    case CU_AD_FORMAT_SNORM_INT8X2:
+    case CU_AD_FORMAT_UNORM_INT16X1:
+    case CU_AD_FORMAT_SNORM_INT16X1:
+        return 16;
+    case CU_AD_FORMAT_UNORM_INT8X4:
+    case CU_AD_FORMAT_SNORM_INT8X4:
+    case CU_AD_FORMAT_UNORM_INT16X2:
+    case CU_AD_FORMAT_SNORM_INT16X2:
+    case CU_AD_FORMAT_UNORM_INT_101010_2:
+        return 32;
+    case CU_AD_FORMAT_UNORM_INT16X4:
+    case CU_AD_FORMAT_SNORM_INT16X4:
+        return 64;
+    default:
+        return 0;
+    }
+}
+
+/* A height or depth of 0 means that the array does not have that dimension. */
+GW_ARG uint64_t gw_volume_bytes(uint64_t width, uint64_t height, uint64_t depth, unsigned format, unsigned channels)
+{
+    uint64_t elements = gw_product(gw_product(width, height ? height : 1), depth ? depth : 1);
+    uint64_t bits = gw_product(elements, gw_element_bits(format, channels));
+    return bits == UINT64_MAX ? bits : bits / 8 + (bits % 8 != 0);
+}
+
+GW_ARG uint64_t gw_array_bytes_v1(const CUDA_ARRAY_DESCRIPTOR_v1 *d)
+{
+    return d ? gw_volume_bytes(d->Width, d->Height, 0, (unsigned)d->Format, d->NumChannels) : 0;
+}
+
+GW_ARG uint64_t gw_array_bytes(const CUDA_ARRAY_DESCRIPTOR *d)
+{
+    return d ? gw_volume_bytes(d->Width, d->Height, 0, (unsigned)d->Format, d->NumChannels) : 0;
+}
+
+GW_ARG uint64_t gw_array3d_bytes_v1(const CUDA_ARRAY3D_DESCRIPTOR_v1 *d)
+{
+    return d ? gw_volume_bytes(d->Width, d->Height, d->Depth, (unsigned)d->Format, d->NumChannels) : 0;
+}
+
+/* Sparse and deferred arrays take no memory until something is mapped to them. */
+GW_ARG uint64_t gw_array3d_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d)
+{
+    if (d == NULL || d->Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING))
+        return 0;
+    return gw_volume_bytes(d->Width, d->Height, d->Depth, (unsigned)d->Format, d->NumChannels);
+}
+
+GW_ARG unsigned gw_array3d_flags_v1(const CUDA_ARRAY3D_DESCRIPTOR_v1 *d)
+{
+    return d ? d->Flags : 0;
+}
+
+GW_ARG unsigned gw_array3d_flags(const CUDA_ARRAY3D_DESCRIPTOR *d)
+{
+    return d ? d->Flags : 0;
+}
+
+/* All levels together: each halves what halves; layers (the depth of a layered array) stay. */
+GW_ARG uint64_t gw_mipmap_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned levels)
+{
+    uint64_t sum = 0;
+    if (d == NULL || d->Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING))
+        return 0;
+    for (unsigned i = 0; i < gw_clamp(levels, 64); i++) {
+        uint64_t depth = d->Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP) ? d->Depth : d->Depth >> i;
+        uint64_t level = gw_volume_bytes(d->Width >> i ? d->Width >> i : 1, d->Height >> i, depth, (unsigned)d->Format,
+                                         d->NumChannels);
+        if (__builtin_add_overflow(sum, level, &sum))
+            return UINT64_MAX;
+    }
+    return sum;
+}
+
+GW_ARG uint64_t gw_external_mipmap_bytes(const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC *d)
+{
+    return d ? gw_mipmap_bytes(&d->arrayDesc, d->numLevels) : 0;
+}
+
+/* --- copies of rectangles and boxes ---------------------------------------------------------------------- */
+
+/* The end of a copy that the memory type selects: an address, or the handle of an array. */
+#define GW_COPY_END(c, host, device, array, type)                                                                      \
+    ((c) == NULL                        ? 0                                                                            \
+     : (c)->type == CU_MEMORYTYPE_HOST  ? (uint64_t)(uintptr_t)(c)->host                                               \
+     : (c)->type == CU_MEMORYTYPE_ARRAY ? (uint64_t)(uintptr_t)(c)->array                                              \
+                                        : (uint64_t)(c)->device)
+#define GW_COPY_FUNCTIONS(name, suffix, type, depth)                                                                   \
+    GW_ARG uint64_t gw_##name##_to##suffix(const type *c)                                                              \
+    {                                                                                                                  \
+        return GW_COPY_END(c, dstHost, dstDevice, dstArray, dstMemoryType);                                            \
+    }                                                                                                                  \
+    GW_ARG uint64_t gw_##name##_from##suffix(const type *c)                                                            \
+    {                                                                                                                  \
+        return GW_COPY_END(c, srcHost, srcDevice, srcArray, srcMemoryType);                                            \
+    }                                                                                                                  \
+    GW_ARG uint64_t gw_##name##_bytes##suffix(const type *c)                                                           \
+    {                                                                                                                  \
+        return c ? gw_product(gw_product(c->WidthInBytes, c->Height), depth) : 0;                                      \
+    }
+
+GW_COPY_FUNCTIONS(copy2d, _v1, CUDA_MEMCPY2D_v1, 1)
+GW_COPY_FUNCTIONS(copy2d, , CUDA_MEMCPY2D, 1)
+GW_COPY_FUNCTIONS(copy3d, _v1, CUDA_MEMCPY3D_v1, c->Depth)
+GW_COPY_FUNCTIONS(copy3d, , CUDA_MEMCPY3D, c->Depth)
+GW_COPY_FUNCTIONS(copy3d, _peer, CUDA_MEMCPY3D_PEER, c->Depth)
+#undef GW_COPY_FUNCTIONS
+
+GW_ARG uint64_t gw_operand(const CUmemcpy3DOperand *o)
+{
+    return o->type == CU_MEMCPY_OPERAND_TYPE_ARRAY ? (uint64_t)(uintptr_t)o->op.array.array : o->op.ptr.ptr;
+}
+
+GW_ARG uint64_t gw_batch3d_to(const CUDA_MEMCPY3D_BATCH_OP *ops, size_t count)
+{
+    return ops && count ? gw_operand(&ops->dst) : 0;
+}
+
+GW_ARG uint64_t gw_batch3d_from(const CUDA_MEMCPY3D_BATCH_OP *ops, size_t count)
+{
+    return ops && count ? gw_operand(&ops->src) : 0;
+}
+
+/* Between arrays the extent counts elements, whose size only the driver knows: then this is a lower bound. */
+GW_ARG uint64_t gw_batch3d_bytes(const CUDA_MEMCPY3D_BATCH_OP *ops, size_t count)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; ops && i < count; i++) {
+        uint64_t bytes = gw_product(gw_product(ops[i].extent.width, ops[i].extent.height), ops[i].extent.depth);
+        if (__builtin_add_overflow(sum, bytes, &sum))
+            return UINT64_MAX;
+    }
+    return sum;
+}
+
+/* --- graphs ---------------------------------------------------------------------------------------------- */
+
+GW_ARG CUfunction gw_kernel_node_function_v1(const CUDA_KERNEL_NODE_PARAMS_v1 *n)
+{
+    return n ? n->func : NULL;
+}
+
+/* A CUfunction, or the CUkernel where that is given instead. */
+GW_ARG const void *gw_kernel_node_function(const CUDA_KERNEL_NODE_PARAMS *n)
+{
+    if (n == NULL)
+        return NULL;
+    return n->func ? (const void *)n->func : (const void *)n->kern;
+}
+
+GW_ARG CUdeviceptr gw_memset_node_to(const CUDA_MEMSET_NODE_PARAMS *n)
+{
+    return n ? n->dst : 0;
+}
+
+GW_ARG uint64_t gw_host_node_function(const CUDA_HOST_NODE_PARAMS *n)
+{
+    return n ? (uint64_t)(uintptr_t)n->fn : 0;
+}
+
+GW_ARG CUdeviceptr gw_out_alloc_node_address(const CUDA_MEM_ALLOC_NODE_PARAMS *n)
+{
+    return n ? n->dptr : 0;
+}
+
+/* Of an allocation node, rounded up: fits an event's 32-bit extra up to 4 TiB. */
+GW_ARG uint32_t gw_alloc_node_kib(const CUDA_MEM_ALLOC_NODE_PARAMS *n)
+{
+    return n ? (uint32_t)gw_clamp(n->bytesize / 1024 + (n->bytesize % 1024 != 0), UINT32_MAX) : 0;
+}
+
+GW_ARG unsigned gw_node_type(const CUgraphNodeParams *n)
+{
+    return n ? (unsigned)n->type : 0;
+}
+
+GW_ARG uint32_t gw_node_kib(const CUgraphNodeParams *n)
+{
+    return n && n->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ? gw_alloc_node_kib(&n->alloc) : 0;
+}
+
+/* What a node works on, as far as the program says it before the call. */
+GW_ARG uint64_t gw_node_object(const CUgraphNodeParams *n)
+{
+    if (n == NULL)
+        return 0;
+    switch (n->type) {
+    case CU_GRAPH_NODE_TYPE_KERNEL:
+        return (uint64_t)(uintptr_t)gw_kernel_node_function(&n->kernel);
+    case CU_GRAPH_NODE_TYPE_MEMCPY:
+        return gw_copy3d_to(&n->memcpy.copyParams);
+    case CU_GRAPH_NODE_TYPE_MEMSET:
+        return n->memset.dst;
+    case CU_GRAPH_NODE_TYPE_HOST:
+        return (uint64_t)(uintptr_t)n->host.fn;
+    case CU_GRAPH_NODE_TYPE_GRAPH:
+        return (uint64_t)(uintptr_t)n->graph.graph;
+    case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
+        return (uint64_t)(uintptr_t)n->eventWait.event;
+    case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
+        return (uint64_t)(uintptr_t)n->eventRecord.event;
+    case CU_GRAPH_NODE_TYPE_MEM_FREE:
+        return n->free.dptr;
+    default:
+        return 0;
+    }
+}
+
+GW_ARG uint64_t gw_out_node_object(const CUgraphNodeParams *n)
+{
+    return n && n->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ? n->alloc.dptr : gw_node_object(n);
+}
+
+GW_ARG uint64_t gw_instantiate_flags(const CUDA_GRAPH_INSTANTIATE_PARAMS *p)
+{
+    return p ? p->flags : 0;
+}
+
+#undef GW_ARG
+#endif
