@@ -29,14 +29,27 @@ static void crash(void)
     *never_set = 1;
 }
 
+/* Asks for more than any card has, and never ends. */
+static void get_stuck(void)
+{
+    struct gpu gpu;
+    CUdeviceptr block;
+    gpu_open(&gpu, 0);
+    CUresult result = cuMemAlloc(&block, (size_t)1 << 40);
+    fprintf(stderr, "no room: %d\n", (int)result);
+    for (;;)
+        pause();
+}
+
 int main(int argc, char **argv)
 {
     const char *truth_path = NULL, *end = "return";
     long long status = 3;
-    const struct option_row rows[] = {{"end", OPTION_TEXT, &end, "return, crash, abort, exit, wait (for a signal)"},
-                                      {"status", OPTION_NUMBER, &status, "exit status of --end exit (3)"},
-                                      {"truth", OPTION_TEXT, &truth_path, "file for what the program knows"},
-                                      {NULL, OPTION_FLAG, NULL, NULL}};
+    const struct option_row rows[] = {
+        {"end", OPTION_TEXT, &end, "return, crash, abort, exit, wait (for a signal), stuck (after a failure)"},
+        {"status", OPTION_NUMBER, &status, "exit status of --end exit (3)"},
+        {"truth", OPTION_TEXT, &truth_path, "file for what the program knows"},
+        {NULL, OPTION_FLAG, NULL, NULL}};
     options_parse(argc, argv, rows, "Uses the GPU, then ends for a reason of its own.");
     truth_open(truth_path);
     use_the_gpu();
@@ -47,6 +60,8 @@ int main(int argc, char **argv)
         crash();
     if (strcmp(end, "abort") == 0)
         abort();
+    if (strcmp(end, "stuck") == 0)
+        get_stuck();
     if (strcmp(end, "wait") == 0)
         for (;;)
             pause();

@@ -1,0 +1,264 @@
+"""`gpuwhy run` is a good guest: input, output, signals, terminal, environment and children are the program's own; and the
+other commands find what it left.
+
+Prints a line a case. A case that this machine cannot show is printed as skipped; the test fails when one case fails.
+"""
+import csv
+import io
+import json
+import os
+import pathlib
+import pty
+import re
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+from harness import (BUILD, CNN, GPUWHY, SCENARIOS, Card, Failure, Workplace, base_environment, behind_sanitizer,
+                     expect, fill_in, gpuwhy, main, new_folder, run_observed, run_plain)
+
+CARD = ["--gpu", "virtual:h200,memory=4GiB"]
+
+
+class CaseSkipped(Exception):
+    pass
+
+
+def run(place, *command, options=(), stdin=b"", environment=None):
+    """(status, stdout, stderr) of a command under gpuwhy."""
+    done = subprocess.run([str(GPUWHY), "run", *CARD, *options, "--", *map(str, command)], input=stdin, cwd=place,
+                          env=environment or base_environment(place), capture_output=True, timeout=120)
+    return done.returncode, done.stdout, done.stderr.decode(errors="replace")
+
+
+# ---- what the program gets ------------------------------------------------------------------------------------------
+
+def stdin_is_the_programs(place):
+    data = os.urandom(300000)
+    status, out, err = run(place, "cat", stdin=data)
+    expect(status == 0 and out == data, f"exit {status}, {len(out)} of {len(data)} bytes came through: {err}")
+
+
+def exit_status_is_the_programs(place):
+    for wanted in (0, 1, 7, 126, 127, 255):
+        status, _, err = run(place, "sh", "-c", f"exit {wanted}")
+        expect(status == wanted, f"exit {status}, expected {wanted}: {err}")
+
+
+def signal_is_the_programs(place):
+    for wanted in (signal.SIGTERM, signal.SIGKILL, signal.SIGSEGV, signal.SIGPIPE, signal.SIGUSR1):
+        status, _, err = run(place, "sh", "-c", f"kill -{wanted.value} $$")
+        expect(status == -wanted, f"gpuwhy ended with {status}, expected {-wanted}: {err}")
+
+
+def no_second_core_dump(place):
+    pattern = pathlib.Path("/proc/sys/kernel/core_pattern").read_text().strip()
+    if pattern.startswith(("|", "/")):
+        raise CaseSkipped(f"core dumps go to {pattern}")
+    status, _, err = run(place, "sh", "-c", "ulimit -c unlimited; kill -SEGV $$")
+    expect(status == -signal.SIGSEGV, f"gpuwhy ended with {status}: {err}")
+    cores = [p.name for p in place.iterdir() if p.name.startswith("core")]
+    expect(len(cores) <= 1, f"more than one core dump: {cores}")
+
+
+def signals_are_passed_on(place):
+    script = 'trap "echo caught; exit 9" {name}; echo ready; while :; do sleep 0.02; done'
+    for name in ("INT", "TERM", "HUP", "USR1", "USR2", "QUIT"):
+        process = subprocess.Popen([str(GPUWHY), "run", *CARD, "--quiet", "--", "sh", "-c", script.format(name=name)],
+                                   cwd=place, env=base_environment(place), stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+        expect(process.stdout.readline() == b"ready\n", "the program did not start")
+        process.send_signal(getattr(signal, "SIG" + name))
+        out, err = process.communicate(timeout=60)
+        expect(process.returncode == 9 and out == b"caught\n",
+               f"SIG{name}: exit {process.returncode}, {out!r}: {err.decode(errors='replace')}")
+
+
+def in_a_terminal(place, command):
+    """What the command prints to a terminal of 33 rows and 77 columns."""
+    child, fd = pty.fork()
+    if child == 0:
+        os.chdir(place)
+        os.execve(command[0], command, base_environment(place))
+    subprocess.run(["stty", "rows", "33", "cols", "77"], stdin=fd, check=True)
+    os.write(fd, b"go\n")
+    out = b""
+    while select.select([fd], [], [], 60)[0]:
+        try:
+            part = os.read(fd, 65536)
+        except OSError:
+            break
+        if not part:
+            break
+        out += part
+    _, status = os.waitpid(child, 0)
+    os.close(fd)
+    return os.waitstatus_to_exitcode(status), out.decode(errors="replace").replace("\r", "")
+
+
+def terminal_is_the_programs(place):
+    script = ("read x; for fd in 0 1 2; do test -t $fd && echo tty $fd; done; stty size; stty size <&2; "
+              "stty -g <&2 | wc -c; exit 6")
+    wanted = in_a_terminal(place, ["/bin/sh", "-c", script])
+    found = in_a_terminal(place, [str(GPUWHY), "run", *CARD, "--quiet", "--", "/bin/sh", "-c", script])
+    expect(wanted[0] == 6, f"the script failed without gpuwhy: {wanted}")
+    expect(found == wanted, f"{found} with gpuwhy, {wanted} without")
+
+
+def preloads_of_the_user_stay(place):
+    environment = base_environment(place) | {"LD_PRELOAD": "libm.so.6"}
+    status, out, err = run(place, "sh", "-c", "echo $LD_PRELOAD", environment=environment)
+    expect(status == 0 and re.search(r"[: ]libm\.so\.6$", out.decode().strip()), f"LD_PRELOAD is {out}: {err}")
+
+
+def program_in_a_path_with_spaces(place):
+    (place / "a folder").mkdir()
+    shutil.copy(CNN, place / "a folder" / "my cnn")
+    status, out, err = run(place, *behind_sanitizer(["a folder/my cnn"]), options=["--json", "verdict.json"])
+    expect(status == 0 and b"run 1" in out, f"exit {status}: {out}{err}")
+    expect(json.loads((place / "verdict.json").read_text())["status"] == "clean", err)
+
+
+def gpuwhy_in_a_path_with_spaces(place):
+    home = place / "some where: else"
+    (home / "lib").mkdir(parents=True)
+    shutil.copy(GPUWHY, home / "gpuwhy")
+    shutil.copytree(BUILD / "lib" / "gpuwhy", home / "lib" / "gpuwhy", symlinks=True)
+    done = subprocess.run([str(home / "gpuwhy"), "run", *CARD, "--json", "verdict.json", "--",
+                           *behind_sanitizer([CNN])], cwd=place, env=base_environment(place), capture_output=True)
+    expect(done.returncode == 0, f"exit {done.returncode}: {done.stderr.decode(errors='replace')}")
+    expect(json.loads((place / "verdict.json").read_text())["status"] == "clean", "not judged clean")
+
+
+def closed_descriptors_stay_closed(place):
+    script = 'for fd in 0 1 2; do [ -e /proc/self/fd/$fd ] || printf "$fd closed " >>seen; done; true'
+    line = f"exec <&- >&- 2>&-; exec {GPUWHY} run {' '.join(CARD)} -- sh -c '{script}'"
+    done = subprocess.run(["sh", "-c", line], cwd=place, env=base_environment(place))
+    seen = (place / "seen").read_text() if (place / "seen").exists() else ""
+    expect(done.returncode == 0, f"exit {done.returncode}")
+    expect(not (place / "verdict").exists() and "1 closed" in seen, f"descriptors seen by the program: {seen!r}")
+
+
+# ---- what gpuwhy says and leaves --------------------------------------------------------------------------------------
+
+def quiet_says_nothing_of_a_clean_run(place):
+    status, out, err = run(place, *behind_sanitizer([CNN]), options=["--quiet"])
+    expect(status == 0 and err == "", f"exit {status}, said: {err}")
+
+
+def quiet_still_tells_a_fault(place):
+    status, _, err = run(place, *behind_sanitizer([SCENARIOS / "s15_launch_config"]), options=["--quiet"])
+    expect(status == 1 and "launch-config-invalid" in err, f"exit {status}, said: {err}")
+
+
+def json_to_standard_output(place):
+    status, out, err = run(place, "true", options=["--json", "-"])
+    expect(status == 0 and json.loads(out)["schema"] == 1, f"exit {status}: {out}{err}")
+
+
+def explain_takes_the_last_run(place):
+    run(place, *behind_sanitizer([SCENARIOS / "s15_launch_config"]), options=["--quiet"])
+    status, out, err = gpuwhy("explain", folder=place)
+    expect(status == 0 and "launch-config-invalid" in out, f"exit {status}: {out}{err}")
+    status, out, err = gpuwhy("explain", "--json", folder=place)
+    expect(status == 0 and json.loads(out)["cause"] == "launch-config-invalid", f"exit {status}: {out}{err}")
+
+
+def explain_answers_while_the_run_goes_on(place):
+    process = subprocess.Popen([str(GPUWHY), "run", *CARD, "--quiet", "-o", str(place / "run.gpuwhy"), "--",
+                                *behind_sanitizer(fill_in([SCENARIOS / "s28_host", "--end", "wait", "--truth",
+                                                           "{truth}"], place))],
+                               cwd=place, env=base_environment(place), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        expect(b"done" in process.stdout.readline(), "the program did not start")
+        time.sleep(0.5)
+        status, out, err = gpuwhy("explain", place / "run.gpuwhy", "--json", folder=place)
+        expect(status in (0, 1), f"exit {status}: {out}{err}")
+        expect(json.loads(out)["program"]["exit"] is None, f"a running program has an exit status: {out}")
+        expect(process.poll() is None, "the run is over")
+    finally:
+        os.kill(int(re.search(r"truth pid=(\d+)", (place / "truth").read_text())[1]), signal.SIGTERM)
+        process.communicate(timeout=60)
+
+
+def on_failure_tells_at_once(place):
+    process = subprocess.Popen([str(GPUWHY), "run", *CARD, "--on-failure", "print", "--",
+                                *behind_sanitizer([SCENARIOS / "s28_host", "--end", "stuck"])],
+                               cwd=place, env=base_environment(place), stdout=subprocess.DEVNULL,
+                               stderr=subprocess.PIPE, start_new_session=True)
+    said, deadline = b"", time.monotonic() + 60
+    os.set_blocking(process.stderr.fileno(), False)
+    while b"gpu-oom" not in said and time.monotonic() < deadline and process.poll() is None:
+        select.select([process.stderr], [], [], 1)
+        said += process.stderr.read() or b""
+    alive = process.poll() is None
+    os.killpg(process.pid, signal.SIGTERM)
+    process.communicate(timeout=60)
+    expect(alive and b"gpu-oom" in said, f"nothing was said while the program lived: {said.decode(errors='replace')}")
+
+
+def recording_is_private_and_can_be_exported(place):
+    secret = "s3cr3tvalue"
+    script = ["sh", "-c", 'exec "$0"', CNN, "--api-key", secret, f"--token={secret}"]
+    status, _, err = run(place, *behind_sanitizer(script), options=["-o", "run.gpuwhy"])
+    expect(status == 0, f"exit {status}: {err}")
+    path = place / "run.gpuwhy"
+    expect(path.stat().st_mode & 0o777 == 0o600, f"mode {path.stat().st_mode & 0o777:o}")
+    expect(secret.encode() not in path.read_bytes(), "a secret stands in the recording")
+    status, out, err = gpuwhy("export", path, "--to", "json", folder=place)
+    expect(status == 0, f"exit {status}: {err}")
+    expect(secret not in out, "a secret stands in the export")
+    try:
+        json.loads(out)
+    except ValueError:
+        for line in out.splitlines():  # one object a line is JSON, too
+            json.loads(line)
+    status, out, err = gpuwhy("export", path, "--to", "csv", folder=place)
+    rows = list(csv.reader(io.StringIO(out)))
+    expect(status == 0 and len(rows) > 1, f"exit {status}, {len(rows)} rows: {err}")
+    expect(len({len(row) for row in rows}) == 1, "the rows of the CSV differ in length")
+
+
+def options_change_nothing_for_the_program(place):
+    argv = [CNN, "--iterations", "20", "--save", "weights.bin"]
+    plain = run_plain(argv, Card("4GiB"), new_folder(place, "plain"))
+    for option in ([], ["--no-attach"], ["--no-stderr"], ["--record-limit", "64KiB"]):
+        observed = run_observed(argv, Card("4GiB"), new_folder(place, "with" + "".join(option)), option)
+        expect((plain.status, plain.stdout) == (observed.status, observed.stdout), f"{option} changed the program")
+        expect(observed.verdict()["status"] == "clean", f"{option}: {observed.verdict()['headline']}")
+
+
+CASES = [stdin_is_the_programs, exit_status_is_the_programs, signal_is_the_programs, no_second_core_dump,
+         signals_are_passed_on, terminal_is_the_programs, preloads_of_the_user_stay, program_in_a_path_with_spaces,
+         gpuwhy_in_a_path_with_spaces, closed_descriptors_stay_closed, quiet_says_nothing_of_a_clean_run,
+         quiet_still_tells_a_fault, json_to_standard_output, explain_takes_the_last_run,
+         explain_answers_while_the_run_goes_on, on_failure_tells_at_once, recording_is_private_and_can_be_exported,
+         options_change_nothing_for_the_program]
+
+
+def test():
+    failed = []
+    only = sys.argv[1:]
+    with Workplace() as place:
+        for case in CASES:
+            if only and case.__name__ not in only:
+                continue
+            name = case.__name__.replace("_", " ")
+            folder = place / case.__name__
+            folder.mkdir()
+            try:
+                case(folder)
+                print(f"  ok       {name}")
+            except CaseSkipped as reason:
+                print(f"  skipped  {name}: {reason}")
+            except (Failure, OSError, ValueError, subprocess.SubprocessError) as failure:
+                failed.append(name)
+                print(f"  FAILED   {name}: {failure}")
+    expect(not failed, f"{len(failed)} cases failed: {', '.join(failed)}")
+
+
+if __name__ == "__main__":
+    main(test)
