@@ -3,7 +3,7 @@
 #ifndef EXAMPLE_GPU_H
 #define EXAMPLE_GPU_H
 
-#include "driver.h"
+#include "gw_cuda_calls.h" /* the driver API; with a CUDA toolkit it would be <cuda.h> */
 
 #include <stddef.h>
 
