@@ -1,0 +1,26 @@
+/* What the runtime-API scenarios share: checking, and reading the variant from the command line. */
+#ifndef SCENARIO_H
+#define SCENARIO_H
+
+#include <cuda_runtime.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The program's own check, as careful programs have it: says what failed and ends with status 1. */
+#define CHECK(call)                                                                                                    \
+    do {                                                                                                               \
+        cudaError_t check_result = (call);                                                                             \
+        if (check_result != cudaSuccess) {                                                                             \
+            fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorString(check_result));           \
+            exit(1);                                                                                                   \
+        }                                                                                                              \
+    } while (0)
+
+static inline bool is_variant(int argc, char **argv, const char *name)
+{
+    return argc > 1 && strcmp(argv[1], name) == 0;
+}
+
+#endif

@@ -1,0 +1,24 @@
+"""S07: blocks of mixed sizes and lifetimes. In the end enough is cached, but no block is large enough.
+
+The cure is a setting of the environment, so the twin is the same program under it.
+"""
+
+import torch
+
+MIB = 1 << 20
+kept = []
+
+
+def allocate(mib):
+    return torch.empty(mib * MIB, dtype=torch.uint8, device="cuda")
+
+
+for phase in range(7):
+    wide = allocate(512)  # a long sample leaves one wide segment behind
+    del wide
+    pieces = [allocate(64) for _ in range(8)]  # the next phase splits it ...
+    kept.append(pieces[::2])  # ... and half of the pieces stay
+    del pieces
+print("cached", torch.cuda.memory_reserved() > 3 * (1 << 30), flush=True)
+batch = allocate(512)
+print("done", len(kept))
