@@ -1,0 +1,31 @@
+/* Verdicts rendered: text for people, JSON for programs. Nothing is computed here, everything comes from
+ * the gw_verdict. All calls may be made from any thread; nothing is kept between them. */
+#ifndef GW_OUT_H
+#define GW_OUT_H
+
+#include "gw_status.h"
+#include "gw_text.h"
+#include "gw_verdict.h"
+
+#include <stdbool.h>
+
+/* The version of the JSON schema; docs/json-schema.md is its description. */
+enum { GW_JSON_SCHEMA = 1 };
+
+typedef struct gw_out_style {
+    unsigned width; /* columns to wrap at; 0: 80 */
+    bool colour;    /* the reader is a terminal that wants it */
+} gw_out_style;
+
+/* Add the verdict as text to `text`: a head line, then labelled paragraphs, each line with its newline. Control
+ * characters of foreign strings (arguments, log lines) become '?'. */
+void gw_out_text(const gw_verdict *verdict, const gw_out_style *style, gw_text *text);
+
+/* Whether this build can write JSON at all. */
+bool gw_out_has_json(void);
+
+/* Add the verdict as one JSON object and a newline. GW_OK; GW_UNSUPPORTED: built without json-c; GW_NOMEM. Unless
+ * GW_OK, `text` is unchanged. */
+GW_MUST_CHECK gw_status gw_out_json(const gw_verdict *verdict, gw_text *text, gw_error *err);
+
+#endif

@@ -1,0 +1,143 @@
+/* A verdict as JSON, schema 1: docs/json-schema.md. Unknown is null, never zero or an empty string. */
+#include "gw_out.h"
+#include "gwi_out.h"
+
+#include <json-c/json.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+bool gw_out_has_json(void)
+{
+    return true;
+}
+
+static struct json_object *string_or_null(const char *string)
+{
+    if (string == NULL)
+        return NULL;
+    gw_text clean = {0};
+    gwi_add_utf8(&clean, string);
+    struct json_object *object = json_object_new_string_len(gw_text_str(&clean), (int)clean.bytes);
+    gw_text_free(&clean);
+    return object;
+}
+
+static struct json_object *strings(const gw_string_list *list)
+{
+    struct json_object *array = json_object_new_array();
+    for (size_t i = 0; i < list->count; i++)
+        json_object_array_add(array, string_or_null(list->item[i]));
+    return array;
+}
+
+/* Whole numbers without a fraction: most values are bytes and counts. */
+static struct json_object *number(double value)
+{
+    if (!isfinite(value))
+        return NULL; /* JSON has no word for it */
+    if (value >= -9e15 && value <= 9e15 && value == (double)(int64_t)value)
+        return json_object_new_int64((int64_t)value);
+    return json_object_new_double(value);
+}
+
+static struct json_object *seconds(uint64_t t_ns)
+{
+    char shown[40];
+    snprintf(shown, sizeof shown, "%.6f", (double)t_ns / 1e9);
+    return json_object_new_double_s((double)t_ns / 1e9, shown);
+}
+
+static struct json_object *evidence_array(const gw_verdict *verdict)
+{
+    struct json_object *array = json_object_new_array();
+    for (size_t i = 0; i < verdict->evidence_count; i++) {
+        const gw_evidence *evidence = &verdict->evidence[i];
+        struct json_object *line = json_object_new_object();
+        json_object_object_add(line, "t_s", evidence->has_time ? seconds(evidence->t_ns) : NULL);
+        json_object_object_add(line, "text", string_or_null(evidence->text));
+        json_object_object_add(line, "value", evidence->has_value ? number(evidence->value) : NULL);
+        json_object_object_add(line, "unit", evidence->has_value ? string_or_null(evidence->unit) : NULL);
+        json_object_object_add(line, "source", string_or_null(evidence->source));
+        json_object_array_add(array, line);
+    }
+    return array;
+}
+
+static struct json_object *alternative_array(const gw_verdict *verdict)
+{
+    struct json_object *array = json_object_new_array();
+    for (size_t i = 0; i < verdict->alternative_count; i++) {
+        struct json_object *one = json_object_new_object();
+        json_object_object_add(one, "cause", string_or_null(verdict->alternatives[i].cause));
+        json_object_object_add(one, "certainty", string_or_null(gw_certainty_text(verdict->alternatives[i].certainty)));
+        json_object_array_add(array, one);
+    }
+    return array;
+}
+
+static struct json_object *program_object(const gw_verdict *verdict)
+{
+    bool exited = verdict->exit_known && verdict->signal == 0;
+    bool killed = verdict->exit_known && verdict->signal != 0;
+    struct json_object *program = json_object_new_object();
+    json_object_object_add(program, "argv", strings(&verdict->argv));
+    json_object_object_add(program, "exit", exited ? json_object_new_int(verdict->exit_code) : NULL);
+    json_object_object_add(program, "signal", killed ? json_object_new_int(verdict->signal) : NULL);
+    json_object_object_add(program, "seconds", seconds((uint64_t)(verdict->seconds * 1e9)));
+    return program;
+}
+
+static struct json_object *gpu_array(const gw_verdict *verdict)
+{
+    struct json_object *array = json_object_new_array();
+    for (size_t i = 0; i < verdict->gpu_count; i++) {
+        const struct gw_verdict_gpu *gpu = &verdict->gpus[i];
+        struct json_object *one = json_object_new_object();
+        json_object_object_add(one, "name", string_or_null(gpu->name));
+        json_object_object_add(one, "bytes_total",
+                               gpu->bytes_total != 0 ? json_object_new_int64((int64_t)gpu->bytes_total) : NULL);
+        json_object_object_add(one, "bytes_limit",
+                               gpu->bytes_limit != 0 ? json_object_new_int64((int64_t)gpu->bytes_limit) : NULL);
+        json_object_object_add(one, "virtual", json_object_new_boolean(gpu->is_virtual));
+        json_object_array_add(array, one);
+    }
+    return array;
+}
+
+gw_status gw_out_json(const gw_verdict *verdict, gw_text *text, gw_error *err)
+{
+    bool fault = verdict->status == GW_VERDICT_FAULT;
+    struct json_object *root = json_object_new_object();
+    if (root == NULL)
+        return gw_fail(err, GW_NOMEM, "write the verdict as JSON");
+    json_object_object_add(root, "schema", json_object_new_int(GW_JSON_SCHEMA));
+    json_object_object_add(root, "status", string_or_null(gw_verdict_status_text(verdict->status)));
+    json_object_object_add(root, "cause", string_or_null(verdict->cause));
+    json_object_object_add(root, "certainty", fault ? string_or_null(gw_certainty_text(verdict->certainty)) : NULL);
+    json_object_object_add(root, "headline", string_or_null(verdict->headline));
+    json_object_object_add(root, "evidence", evidence_array(verdict));
+    json_object_object_add(root, "alternatives", alternative_array(verdict));
+    json_object_object_add(root, "ruled_out", strings(&verdict->ruled_out));
+    json_object_object_add(root, "consequences", strings(&verdict->consequences));
+    json_object_object_add(root, "next", strings(&verdict->next));
+    json_object_object_add(root, "advice", strings(&verdict->advice));
+    json_object_object_add(root, "where", string_or_null(verdict->where));
+    json_object_object_add(root, "where_reason", string_or_null(verdict->where_reason));
+    json_object_object_add(root, "program", program_object(verdict));
+    json_object_object_add(root, "gpus", gpu_array(verdict));
+    json_object_object_add(root, "recording", string_or_null(verdict->recording));
+
+    gw_status st = GW_OK;
+    const char *shown = json_object_to_json_string_ext(root, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED |
+                                                                 JSON_C_TO_STRING_NOSLASHESCAPE);
+    if (shown == NULL)
+        st = gw_fail(err, GW_NOMEM, "write the verdict as JSON");
+    else {
+        gw_text_add_str(text, shown);
+        gw_text_add(text, "\n", 1);
+    }
+    json_object_put(root);
+    return st;
+}

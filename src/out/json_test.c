@@ -1,0 +1,109 @@
+/* What we write is read back by a parser and compared field by field. */
+#include "gw_out.h"
+
+#include <json-c/json.h>
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static struct json_object *written(const gw_verdict *verdict)
+{
+    gw_text text = {0};
+    gw_error err;
+    assert_int_equal(gw_out_json(verdict, &text, &err), GW_OK);
+    struct json_object *root = json_tokener_parse(gw_text_str(&text));
+    assert_non_null(root);
+    gw_text_free(&text);
+    return root;
+}
+
+static struct json_object *get(struct json_object *root, const char *key)
+{
+    struct json_object *value = NULL;
+    if (!json_object_object_get_ex(root, key, &value))
+        fail_msg("no field %s", key);
+    return value;
+}
+
+static void an_empty_verdict_has_every_field(void **state)
+{
+    (void)state;
+    gw_verdict verdict = {.status = GW_VERDICT_UNDETERMINED};
+    struct json_object *root = written(&verdict);
+    assert_int_equal(json_object_get_int(get(root, "schema")), GW_JSON_SCHEMA);
+    assert_string_equal(json_object_get_string(get(root, "status")), "undetermined");
+    static const char *const nulls[] = {"cause", "certainty", "where", "where_reason", "headline", "recording"};
+    for (size_t i = 0; i < sizeof nulls / sizeof nulls[0]; i++)
+        assert_null(get(root, nulls[i]));
+    static const char *const arrays[] = {"evidence", "alternatives", "ruled_out", "consequences",
+                                         "next",     "advice",       "gpus"};
+    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++)
+        assert_int_equal(json_object_array_length(get(root, arrays[i])), 0);
+    assert_null(get(get(root, "program"), "exit")); /* unknown is not zero */
+    assert_null(get(get(root, "program"), "signal"));
+    json_object_put(root);
+}
+
+static void values_survive(void **state)
+{
+    (void)state;
+    char *words[] = {(char *)"a\"b\\c", (char *)"\xFF"};
+    gw_evidence evidence[] = {{.t_ns = 1500000000u,
+                               .has_time = true,
+                               .text = (char *)"t",
+                               .has_value = true,
+                               .value = 17179869184.0,
+                               .unit = "bytes",
+                               .source = "driver"},
+                              {.text = (char *)"u", .has_value = true, .value = NAN, .unit = "ms", .source = "host"}};
+    gw_alternative alternative = {"illegal-address", GW_HYPOTHESIS};
+    struct gw_verdict_gpu gpu = {.name = (char *)"card", .bytes_total = 1ull << 40, .is_virtual = true};
+    gw_verdict verdict = {.status = GW_VERDICT_FAULT,
+                          .cause = "gpu-oom-leak",
+                          .certainty = GW_SUPPORTED,
+                          .evidence = evidence,
+                          .evidence_count = 2,
+                          .alternatives = &alternative,
+                          .alternative_count = 1,
+                          .argv = {words, 2},
+                          .exit_known = true,
+                          .exit_code = -1,
+                          .signal = 9,
+                          .seconds = 2.5,
+                          .gpus = &gpu,
+                          .gpu_count = 1};
+    struct json_object *root = written(&verdict);
+    struct json_object *first = json_object_array_get_idx(get(root, "evidence"), 0);
+    assert_true(json_object_get_double(get(first, "t_s")) == 1.5);
+    assert_int_equal(json_object_get_int64(get(first, "value")), 17179869184);
+    struct json_object *second = json_object_array_get_idx(get(root, "evidence"), 1);
+    assert_null(get(second, "t_s"));
+    assert_null(get(second, "value")); /* JSON has no NaN */
+    struct json_object *program = get(root, "program");
+    assert_string_equal(json_object_get_string(json_object_array_get_idx(get(program, "argv"), 0)), "a\"b\\c");
+    assert_string_equal(json_object_get_string(json_object_array_get_idx(get(program, "argv"), 1)), "\xEF\xBF\xBD");
+    assert_null(get(program, "exit"));
+    assert_int_equal(json_object_get_int(get(program, "signal")), 9);
+    struct json_object *card = json_object_array_get_idx(get(root, "gpus"), 0);
+    assert_true(json_object_get_boolean(get(card, "virtual")));
+    assert_null(get(card, "bytes_limit"));
+    assert_string_equal(
+        json_object_get_string(get(json_object_array_get_idx(get(root, "alternatives"), 0), "certainty")),
+        "hypothesis");
+    json_object_put(root);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_empty_verdict_has_every_field),
+        cmocka_unit_test(values_survive),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
