@@ -1,0 +1,234 @@
+#include "gwi_child.h"
+
+#include "gwi_cmd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { WITNESS_WAIT_MS = 10 };
+
+/* What we take instead of dying of it. Left out: faults of our own, and the terminal's stops for background
+ * processes, which must stop us too. */
+static void fill_taken(sigset_t *set)
+{
+    static const int left_out[] = {SIGSEGV, SIGBUS,  SIGILL,  SIGFPE,  SIGTRAP, SIGSYS,
+                                   SIGABRT, SIGPIPE, SIGTTIN, SIGTTOU, SIGKILL, SIGSTOP};
+    sigfillset(set);
+    for (size_t i = 0; i < sizeof left_out / sizeof left_out[0]; i++)
+        sigdelset(set, left_out[i]);
+}
+
+/* ---- the witness ----
+ *
+ * A signal sent to the whole process group has reached the program already; passing it on would deliver it twice,
+ * and a second interrupt makes some launchers give up their clean-up. The kernel does not say whom a signal was
+ * sent to. So a process that does nothing else stands beside us in the group: what it received too was not for us
+ * alone. */
+
+static _Noreturn void witness(_Atomic uint32_t *counts, const sigset_t *taken, pid_t parent)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    prctl(PR_SET_NAME, "gpuwhy-witness");
+    /* hold nothing open: a reader of the program's pipes must see their end */
+    if (syscall(SYS_close_range, 0, ~0u, 0) < 0)
+        for (int fd = 0; fd < 1024; fd++)
+            close(fd);
+    while (getppid() == parent) {
+        siginfo_t info;
+        int signal = sigwaitinfo(taken, &info);
+        if (signal > 0 && signal < 65)
+            atomic_fetch_add_explicit(&counts[signal], 1, memory_order_release);
+    }
+    _exit(0);
+}
+
+static void start_witness(gwi_signals *signals, const sigset_t *taken)
+{
+    void *memory = mmap(NULL, 65 * sizeof(uint32_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        return;
+    pid_t parent = getpid();
+    pid_t pid = fork();
+    if (pid == 0)
+        witness(memory, taken, parent);
+    if (pid < 0) {
+        munmap(memory, 65 * sizeof(uint32_t));
+        return;
+    }
+    signals->witness_pid = pid;
+    signals->witness_counts = memory;
+}
+
+static bool witness_saw(gwi_signals *signals, int signal)
+{
+    if (signals->witness_counts == NULL || signal >= 65)
+        return false;
+    const _Atomic uint32_t *counts = signals->witness_counts;
+    for (int ms = 0; ms <= WITNESS_WAIT_MS; ms++) {
+        uint32_t count = atomic_load_explicit(&counts[signal], memory_order_acquire);
+        if (count != signals->witness_seen[signal]) {
+            signals->witness_seen[signal] = count; /* several at once coalesce, as they did for us */
+            return true;
+        }
+        poll(NULL, 0, 1);
+    }
+    return false;
+}
+
+/* ---- signals ---- */
+
+void gwi_signals_begin(gwi_signals *signals)
+{
+    *signals = (gwi_signals){.fd = -1};
+    sigset_t taken;
+    fill_taken(&taken);
+    struct sigaction ignore = {.sa_handler = SIG_IGN}, standard = {.sa_handler = SIG_DFL};
+    sigaction(SIGPIPE, &ignore, &signals->pipe_before);
+    sigaction(SIGCHLD, &standard, &signals->child_before); /* inherited "ignore" would eat exit statuses */
+    sigprocmask(SIG_BLOCK, &taken, &signals->mask_before);
+    signals->fd = signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK);
+    start_witness(signals, &taken);
+}
+
+void gwi_signals_restore(const gwi_signals *signals)
+{
+    sigaction(SIGPIPE, &signals->pipe_before, NULL);
+    sigaction(SIGCHLD, &signals->child_before, NULL);
+    sigprocmask(SIG_SETMASK, &signals->mask_before, NULL);
+}
+
+static bool is_ours_alone(gwi_signals *signals, const struct signalfd_siginfo *info)
+{
+    int signal = (int)info->ssi_signo;
+    if (signal == SIGCHLD || signal == SIGWINCH || signal == SIGURG || signal == SIGTSTP)
+        return false; /* the program has its own, or needs none */
+    if (info->ssi_code == SI_KERNEL)
+        return false; /* from the terminal, to the whole group */
+    return !witness_saw(signals, signal);
+}
+
+void gwi_signals_pass_on(gwi_signals *signals, pid_t child)
+{
+    struct signalfd_siginfo info;
+    while (signals->fd >= 0 && read(signals->fd, &info, sizeof info) == sizeof info) {
+        int signal = (int)info.ssi_signo;
+        if (!is_ours_alone(signals, &info))
+            continue;
+        union sigval value = {.sival_ptr = (void *)(uintptr_t)info.ssi_ptr};
+        if (info.ssi_code == SI_QUEUE)
+            sigqueue(child, signal, value);
+        else
+            kill(child, signal);
+    }
+}
+
+void gwi_signals_end(gwi_signals *signals)
+{
+    if (signals->witness_pid > 0) {
+        kill(signals->witness_pid, SIGKILL);
+        waitpid(signals->witness_pid, NULL, 0);
+        munmap(signals->witness_counts, 65 * sizeof(uint32_t));
+    }
+    if (signals->fd >= 0)
+        close(signals->fd);
+    signals->fd = -1;
+    signals->witness_pid = 0;
+}
+
+/* ---- starting ---- */
+
+static _Noreturn void become(const gwi_start *start, int report_fd)
+{
+    gwi_stderr_enter(start->capture);
+    gwi_doors_enter(start->doors, start->options, start->program, start->run_folder);
+    gwi_signals_restore(start->signals);
+    execvp(start->argv[0], start->argv);
+    int why = errno;
+    ssize_t ignored = write(report_fd, &why, sizeof why);
+    (void)ignored;
+    _exit(GWI_EXIT_NOT_FOUND);
+}
+
+gw_status gwi_child_start(const gwi_start *start, pid_t *ret_pid, int *ret_errno, gw_error *err)
+{
+    int report[2]; /* closed by a successful exec, else it carries errno */
+    *ret_errno = EAGAIN;
+    if (pipe2(report, O_CLOEXEC) < 0)
+        return gw_fail(err, GW_IO, "start %s: %s", start->argv[0], strerror(errno));
+    pid_t pid = fork();
+    if (pid == 0)
+        become(start, report[1]);
+    close(report[1]);
+    int why = errno;
+    gw_status st = GW_OK;
+    ssize_t got = 0;
+    if (pid < 0) {
+        st = gw_fail(err, GW_IO, "start %s: %s", start->argv[0], strerror(why));
+        goto out;
+    }
+    do
+        got = read(report[0], &why, sizeof why);
+    while (got < 0 && errno == EINTR);
+    if (got == sizeof why) {
+        waitpid(pid, NULL, 0);
+        *ret_errno = why;
+        st = gw_fail(err, GW_IO, "%s: cannot be executed: %s%s", start->program->path, strerror(why),
+                     why == ENOENT ? " (its interpreter is missing)" : "");
+        goto out;
+    }
+    *ret_pid = pid;
+out:
+    close(report[0]);
+    return st;
+}
+
+/* ---- the end ---- */
+
+bool gwi_child_ended(pid_t pid, int *ret_status)
+{
+    int status;
+    pid_t got = waitpid(pid, &status, WNOHANG | WUNTRACED);
+    if (got != pid)
+        return false;
+    if (WIFSTOPPED(status)) {
+        /* ^Z: the shell waits until we have stopped, too. A stop sent to the program alone is its own affair. */
+        int signal = WSTOPSIG(status);
+        if (signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU) {
+            raise(SIGSTOP);
+            kill(pid, SIGCONT);
+        }
+        return false;
+    }
+    *ret_status = status;
+    return true;
+}
+
+_Noreturn void gwi_end_like(int status)
+{
+    if (WIFSIGNALED(status)) {
+        int signal_number = WTERMSIG(status);
+        struct rlimit none = {0, 0};
+        setrlimit(RLIMIT_CORE, &none);
+        prctl(PR_SET_DUMPABLE, 0); /* the limit alone does not stop a core handler */
+        signal(signal_number, SIG_DFL);
+        sigset_t only;
+        sigemptyset(&only);
+        sigaddset(&only, signal_number);
+        sigprocmask(SIG_UNBLOCK, &only, NULL);
+        raise(signal_number);
+        _exit(128 + signal_number); /* a signal that kills nobody but the program */
+    }
+    exit(WEXITSTATUS(status));
+}

@@ -1,0 +1,162 @@
+/* The two doors: the facade is preloaded under the driver's name, and its folder comes first in the library path. */
+#include "gwi_run.h"
+
+#include "gw_facade.h"
+#include "gw_virt_spec.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static const char virtual_prefix[] = "virtual:";
+
+static gw_status choose_driver(gwi_doors *doors, const gwi_run_options *options, const gwi_program *program,
+                               gw_error *err)
+{
+    if (strncmp(options->gpu, virtual_prefix, strlen(virtual_prefix)) == 0) {
+        doors->is_virtual = true;
+        doors->virtual_specification = options->gpu + strlen(virtual_prefix);
+        if (doors->virtual_specification[0] == '\0')
+            return gw_fail(err, GW_USAGE, "--gpu %s: name a card, for instance virtual:h200", options->gpu);
+        gw_status st = gw_virt_spec_check(doors->virtual_specification, err);
+        if (st != GW_OK) {
+            gw_wrap(err, "--gpu %s", options->gpu);
+            return st;
+        }
+        return gwi_library_find("virtual/libcuda.so.1", doors->driver, err);
+    }
+    if (strcmp(options->gpu, "real") != 0)
+        return gw_fail(err, GW_USAGE, "--gpu %s: neither real nor virtual:CARD", options->gpu);
+    char *found = NULL;
+    gw_status st = gw_driver_locate(program->image[0] == '\0' ? program->path : program->image,
+                                    getenv("LD_LIBRARY_PATH"), &found, err);
+    if (st == GW_OK)
+        st = gwi_path_format(doors->driver, err, "%s", found);
+    else
+        doors->closed_why = "no driver";
+    free(found);
+    return st;
+}
+
+/* A name for the facade of this driver, hook and version: what differs must not share a file. */
+static uint64_t facade_hash(const char *driver, const char *build_id, const char *hook)
+{
+    const char *const parts[] = {driver, "\n", build_id, "\n", hook};
+    uint64_t hash = 0xcbf29ce484222325u + GW_FACADE_VERSION; /* FNV-1a */
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        for (const char *c = parts[i]; *c != '\0'; c++)
+            hash = (hash ^ (unsigned char)*c) * 0x100000001b3u;
+    struct stat stat_;
+    if (stat(driver, &stat_) == 0) { /* a driver without a build id can be exchanged under its name */
+        hash = (hash ^ (uint64_t)stat_.st_size) * 0x100000001b3u;
+        hash = (hash ^ (uint64_t)stat_.st_mtim.tv_sec) * 0x100000001b3u;
+    }
+    return hash;
+}
+
+static gw_status write_facade(gwi_doors *doors, const char *run_folder, gw_error *err)
+{
+    gwi_path hook, base;
+    gw_facade_info info;
+    gw_status st = gwi_library_find("libgpuwhy-hook.so", hook, err);
+    if (st == GW_OK)
+        st = gw_facade_driver_info(doors->driver, &info, err);
+    if (st == GW_OK)
+        st = gwi_code_folder(run_folder, base, err);
+    if (st == GW_OK)
+        st = gwi_path_format(doors->folder, err, "%s/facade-%016" PRIx64, base,
+                             facade_hash(doors->driver, info.build_id, hook));
+    if (st != GW_OK)
+        return st;
+    gwi_path facade;
+    st = gwi_path_format(facade, err, "%s/libcuda.so.1", doors->folder);
+    struct stat stat_;
+    if (st == GW_OK && stat(facade, &stat_) == 0 && S_ISREG(stat_.st_mode) && stat_.st_size > 0)
+        return GW_OK; /* written by an earlier run; it is put there in one step, so it is whole */
+    return st == GW_OK ? gw_facade_write(doors->driver, hook, doors->folder, err) : st;
+}
+
+gw_status gwi_doors_prepare(gwi_doors *doors, const gwi_run_options *options, const gwi_program *program,
+                            const char *run_folder, gw_error *err)
+{
+    *doors = (gwi_doors){.closed_why = "failed"};
+    gw_status st = choose_driver(doors, options, program, err);
+    if (st != GW_OK)
+        return st;
+    if (program->is_32_bit) {
+        doors->closed_why = "32-bit";
+        return gw_fail(err, GW_UNSUPPORTED, "%s is a 32-bit program: its GPU calls cannot be recorded", program->image);
+    }
+    st = write_facade(doors, run_folder, err);
+    if (st == GW_OK && doors->is_virtual && run_folder[0] != '\0') {
+        st = gwi_path_format(doors->virtual_folder, err, "%s/virtual", run_folder);
+        if (st == GW_OK)
+            st = gwi_folder_make(doors->virtual_folder, err);
+    }
+    doors->open = st == GW_OK;
+    return st;
+}
+
+/* `first` in front of what the variable held; an empty element would mean the current folder, so none is made. */
+static void put_first(const char *variable, const char *first, const char *old)
+{
+    gw_text value = {0};
+    gw_text_add_str(&value, first);
+    if (old != NULL && old[0] != '\0')
+        gw_text_addf(&value, ":%s", old);
+    if (!value.failed)
+        setenv(variable, gw_text_str(&value), 1);
+    gw_text_free(&value);
+}
+
+static void set_preload(const gwi_doors *doors, const gwi_program *program)
+{
+    const char *old = getenv("LD_PRELOAD");
+    gw_text first = {0};
+    if (program->sanitizer[0] != '\0' && (old == NULL || strstr(old, program->sanitizer) == NULL))
+        gw_text_addf(&first, "%s:", program->sanitizer);
+    /* a sanitizer's runtime that is preloaded already must stay in front of us */
+    size_t kept = 0;
+    while (old != NULL && strstr(old + kept, "san.so") != NULL) {
+        const char *runtime = strstr(old + kept, "san.so");
+        kept = (size_t)(runtime - old) + strcspn(runtime, " :");
+        kept += old[kept] != '\0';
+    }
+    if (kept > 0) {
+        gw_text_add(&first, old, kept);
+        if (old[kept - 1] != ':' && old[kept - 1] != ' ')
+            gw_text_add(&first, ":", 1);
+    }
+    gw_text_addf(&first, "%s/libcuda.so.1", doors->folder);
+    if (!first.failed)
+        put_first("LD_PRELOAD", gw_text_str(&first), old == NULL ? NULL : old + kept);
+    gw_text_free(&first);
+}
+
+static void set_or_unset(const char *variable, const char *value)
+{
+    if (value == NULL || value[0] == '\0')
+        unsetenv(variable);
+    else
+        setenv(variable, value, 1);
+}
+
+void gwi_doors_enter(const gwi_doors *doors, const gwi_run_options *options, const gwi_program *program,
+                     const char *run_folder)
+{
+    if (!doors->open)
+        return;
+    char bytes[32] = "";
+    if (options->memory_bytes != 0)
+        snprintf(bytes, sizeof bytes, "%" PRIu64, options->memory_bytes);
+    set_preload(doors, program);
+    put_first("LD_LIBRARY_PATH", doors->folder, getenv("LD_LIBRARY_PATH"));
+    set_or_unset("GPUWHY_RUN_DIR", run_folder);
+    set_or_unset("GPUWHY_MEMORY", bytes);
+    set_or_unset("GPUWHY_ATTACH", options->no_attach ? "0" : NULL);
+    set_or_unset("GPUWHY_VIRTUAL", doors->virtual_specification);
+    set_or_unset("GPUWHY_VIRTUAL_DIR", doors->virtual_folder);
+}

@@ -1,0 +1,127 @@
+/* `gpuwhy explain`: the verdict for a recording, finished, still being written, or left behind by a supervisor that
+ * died. */
+#include "gwi_cmd.h"
+#include "gwi_run.h"
+
+#include "gw_out.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define GWI_EXPLAIN_OPTIONS(X)                                                                                         \
+    X(FLAG, bool, json, "--json", NULL, NULL, "print JSON (docs/json-schema.md)")                                      \
+    X(FLAG, bool, help, "--help", NULL, NULL, "this")
+
+typedef struct explain_options {
+    GWI_EXPLAIN_OPTIONS(GWI_OPTION_FIELD)
+} explain_options;
+
+#define OPTIONS_STRUCT explain_options
+static const gwi_option options_table[] = {GWI_EXPLAIN_OPTIONS(GWI_OPTION_ROW)};
+enum { OPTION_COUNT = sizeof options_table / sizeof options_table[0] };
+
+typedef struct folder_search {
+    gwi_path recording; /* absolute */
+    gwi_path folder;    /* the run folder that belongs to it; "" until found */
+} folder_search;
+
+/* Whether the run folder's run.meta names this recording. */
+static void compare(void *user, const char *folder)
+{
+    folder_search *search = user;
+    gwi_path meta;
+    gw_reader *reader = NULL;
+    if (gwi_path_format(meta, NULL, "%s/run.meta", folder) != GW_OK || gw_reader_open(meta, &reader, NULL) != GW_OK)
+        return;
+    const gw_item *item;
+    while (gw_reader_next(reader, &item, NULL) == GW_OK)
+        if (item->kind == GW_ITEM_META && strcmp(item->pair.key, "recording") == 0 &&
+            strcmp(item->pair.value, search->recording) == 0)
+            snprintf(search->folder, sizeof search->folder, "%s", folder);
+    gw_reader_close(reader);
+}
+
+/* What to read for `file`: itself, or the run folder that still holds more of it. */
+static const char *where_to_read(const char *file, folder_search *search)
+{
+    *search = (folder_search){0};
+    if (realpath(file, search->recording) == NULL)
+        return file; /* the reader says why */
+    gwi_run_folders_visit(compare, search);
+    return search->folder[0] == '\0' ? file : search->folder;
+}
+
+static int explain(const char *file, const explain_options *options)
+{
+    gw_error err;
+    gw_verdict *verdict = NULL;
+    static folder_search search;
+    if (gwi_judge(where_to_read(file, &search), &verdict, &err) != GW_OK) {
+        fprintf(stderr, "gpuwhy: explain: %s\n", err.text);
+        return GWI_EXIT_USAGE;
+    }
+    int status = verdict->status == GW_VERDICT_UNDETERMINED ? GWI_EXIT_UNDETERMINED : GWI_EXIT_OK;
+    if (!options->json) {
+        gwi_verdict_print(verdict, STDOUT_FILENO);
+    } else {
+        free(verdict->recording);
+        verdict->recording = strdup(search.recording[0] == '\0' ? file : search.recording);
+        if (gwi_verdict_write_json(verdict, "-", &err) != GW_OK) {
+            fprintf(stderr, "gpuwhy: explain: %s\n", err.text);
+            status = GWI_EXIT_USAGE;
+        }
+    }
+    gw_verdict_free(verdict);
+    return status;
+}
+
+static int help(void)
+{
+    gw_text text = {0};
+    gw_text_add_str(&text,
+                    "gpuwhy explain [options] [recording | run folder]...\n\n"
+                    "The verdict for a recording, also one that is still being written. Without a name: for the "
+                    "last one.\nEnds with 0 when there is a verdict, 1 when the cause was not determined, 2 when "
+                    "the input cannot be read.\n\n");
+    gwi_options_help(options_table, OPTION_COUNT, &text);
+    fputs(gw_text_str(&text), stdout);
+    gw_text_free(&text);
+    return GWI_EXIT_OK;
+}
+
+static int fail(const gw_error *err)
+{
+    fprintf(stderr, "gpuwhy: explain: %s\n", err->text);
+    return GWI_EXIT_USAGE;
+}
+
+int gwi_cmd_explain(int argc, char **argv)
+{
+    explain_options options = {0};
+    gw_error err = {0};
+    int index = 0;
+    if (gwi_options_parse(options_table, OPTION_COUNT, &options, argc, argv, &index, &err) != GW_OK)
+        return fail(&err);
+    if (options.help)
+        return help();
+    if (options.json && !gw_out_has_json()) {
+        gw_status st =
+            gw_fail(&err, GW_USAGE, "--json: this build lacks JSON (json-c was not there when it was built)");
+        (void)st;
+        return fail(&err);
+    }
+    if (index < argc) {
+        int worst = GWI_EXIT_OK;
+        for (; index < argc; index++) {
+            int status = explain(argv[index], &options);
+            worst = status > worst ? status : worst;
+        }
+        return worst;
+    }
+    static gwi_path last;
+    if (gwi_last_recording(last, &err) != GW_OK)
+        return fail(&err);
+    return explain(last, &options);
+}

@@ -1,0 +1,44 @@
+/* Options of a command as a table: type, field, name, argument, default and help in one row.
+ *
+ *     #define GWI_X_OPTIONS(X)                                                    \
+ *         X(FLAG, bool, quiet, "--quiet", NULL, NULL, "say nothing unless there is a fault")
+ *
+ * The struct, the parser's table, the defaults and the help come out of the same rows: GWI_OPTION_FIELD and
+ * GWI_OPTION_ROW. `--name value` and `--name=value` mean the same; a one-letter option takes `-o value` and
+ * `-ovalue`. Options end at `--` or at the first word that is none. */
+#ifndef GWI_OPTIONS_H
+#define GWI_OPTIONS_H
+
+#include "gw_status.h"
+#include "gw_text.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* FLAG: bool. STRING: const char *, borrowed from argv. BYTES: uint64_t, a size such as 16GiB. */
+typedef enum gwi_option_type { GWI_OPTION_FLAG, GWI_OPTION_STRING, GWI_OPTION_BYTES } gwi_option_type;
+
+typedef struct gwi_option {
+    gwi_option_type type;
+    size_t offset; /* of the field in the command's struct */
+    const char *name;
+    const char *argument; /* how the help calls its value; NULL for a flag */
+    const char *standard; /* the value when it is not given, as one would write it; NULL: none */
+    const char *help;
+} gwi_option;
+
+#define GWI_OPTION_FIELD(type, ctype, field, name, argument, standard, help) ctype field;
+/* Needs OPTIONS_STRUCT to be the command's struct. */
+#define GWI_OPTION_ROW(type, ctype, field, name, argument, standard, help)                                             \
+    {GWI_OPTION_##type, offsetof(OPTIONS_STRUCT, field), name, argument, standard, help},
+
+/* Fill `fields` from the defaults and from argv[1..]. GW_OK: *ret_index is that of the first word that is no option.
+ * GW_USAGE: `err` names the option and the reason. */
+GW_MUST_CHECK gw_status gwi_options_parse(const gwi_option *options, size_t count, void *fields, int argc, char **argv,
+                                          int *ret_index, gw_error *err);
+
+/* The table as help, one option a line. */
+void gwi_options_help(const gwi_option *options, size_t count, gw_text *text);
+
+#endif

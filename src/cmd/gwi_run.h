@@ -1,0 +1,118 @@
+/* `gpuwhy run`: what its parts share. One process, one thread; the parts are called in the order run.c shows. */
+#ifndef GWI_RUN_H
+#define GWI_RUN_H
+
+#include "gw_recording.h"
+#include "gw_verdict.h"
+#include "gwi_options.h"
+#include "gwi_place.h"
+#include "gwi_program.h"
+#include "gwi_stderr.h"
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* ---- options ---- */
+
+#define GWI_RUN_OPTIONS(X)                                                                                             \
+    X(STRING, const char *, gpu, "--gpu", "real|virtual:CARD[,..]", "real",                                            \
+      "the GPU to run on; virtual:h200, virtual:2xh200,memory=16GiB,fault=..")                                         \
+    X(BYTES, uint64_t, memory_bytes, "--memory", "SIZE", NULL, "let the program see GPUs of that size")                \
+    X(STRING, const char *, output, "-o", "FILE", NULL, "write the recording there")                                   \
+    X(BYTES, uint64_t, record_bytes_max, "--record-limit", "SIZE", "512MiB",                                           \
+      "largest recording; the oldest events go first; 0: no limit")                                                    \
+    X(FLAG, bool, quiet, "--quiet", NULL, NULL, "print the verdict only when there is a fault")                        \
+    X(STRING, const char *, json, "--json", "FILE", NULL, "write the verdict as JSON, too; -: to standard output")     \
+    X(STRING, const char *, on_failure, "--on-failure", "print|CMD", NULL,                                             \
+      "do not wait for the end: judge seconds after a failure that lasts")                                             \
+    X(FLAG, bool, no_attach, "--no-attach", NULL, NULL, "do not ask frameworks for their own evidence")                \
+    X(FLAG, bool, no_stderr, "--no-stderr", NULL, NULL, "do not record the program's stderr")                          \
+    X(FLAG, bool, help, "--help", NULL, NULL, "this")
+
+typedef struct gwi_run_options {
+    GWI_RUN_OPTIONS(GWI_OPTION_FIELD)
+} gwi_run_options;
+
+/* ---- the doors: how the hook gets into the program (doors.c) ---- */
+
+typedef struct gwi_doors {
+    bool open;              /* something is put in place */
+    const char *closed_why; /* static word for the recording when nothing is: "no driver", "32-bit", ... */
+    bool is_virtual;
+    gwi_path driver;         /* the next driver; "" when there is none */
+    gwi_path folder;         /* of the facade */
+    gwi_path virtual_folder; /* the virtual cards' shared state */
+    const char *virtual_specification;
+} gwi_doors;
+
+/* Find the driver and write its facade. GW_OK also when there is none: then `open` is false and `err` says why.
+ * GW_USAGE: the options make no sense. Else: the doors stay closed, `err` has the reason. */
+GW_MUST_CHECK gw_status gwi_doors_prepare(gwi_doors *doors, const gwi_run_options *options, const gwi_program *program,
+                                          const char *run_folder, gw_error *err);
+/* In the child: set the environment up. `run_folder` "": the hook records nothing. */
+void gwi_doors_enter(const gwi_doors *doors, const gwi_run_options *options, const gwi_program *program,
+                     const char *run_folder);
+
+/* ---- the recording (record.c) ---- */
+
+typedef struct gwi_record {
+    gw_writer *writer; /* owned; NULL: nothing is written (any more) */
+    gw_drain *drain;   /* owned; NULL: no run folder */
+    gwi_path path;     /* "" when there is no file */
+    bool is_temporary; /* in the run folder: gone after the verdict */
+    uint64_t t0_monotonic_ns;
+    uint64_t synced_at_ns;
+    /* what the sink has seen */
+    uint64_t failure_at_ns; /* run time of the last failure worth a judgement; 0: none since gwi_record_failure_clear */
+    uint32_t processes;     /* whose calls were recorded */
+    uint32_t pids[256];     /* the first of them */
+    bool saw_virtual_oom;
+} gwi_record;
+
+void gwi_record_init(gwi_record *record);
+/* Create the file: at `output`, else under the state folder, else in the run folder. Says on stderr what it had to do
+ * without. GW_OK also when nothing can be written at all: the program runs all the same. GW_USAGE: `output` exists. */
+GW_MUST_CHECK gw_status gwi_record_open(gwi_record *record, const gwi_run_options *options, const char *run_folder,
+                                        char *const *argv, gw_error *err);
+/* The start of every recording: version, command line, machine, environment. */
+void gwi_record_meta(gwi_record *record, const gwi_run_options *options, char *const *argv, const gwi_doors *doors);
+void gwi_record_put(gwi_record *record, const gw_item *item);
+__attribute__((format(printf, 3, 4))) void gwi_record_fact(gwi_record *record, const char *key, const char *format,
+                                                           ...);
+void gwi_record_stderr(gwi_record *record, gwi_stderr *capture);
+/* Move what the buffers hold into the file. */
+void gwi_record_drain(gwi_record *record, bool last);
+void gwi_record_close(gwi_record *record);
+bool gwi_record_has_process(const gwi_record *record, uint32_t pid);
+uint64_t gwi_record_now_ns(const gwi_record *record);
+
+/* ---- the processes (watch.c) ---- */
+
+typedef struct gwi_watch {
+    uint64_t next_at_ns; /* monotonic */
+    uint64_t interval_ns;
+    uint32_t unobserved[64]; /* pids said so far */
+    uint32_t unobserved_count;
+    uint32_t mapped[256]; /* pids whose libraries were written */
+    uint32_t mapped_count;
+} gwi_watch;
+
+/* Look at the command and its children: libraries of those that are recorded, and real drivers in use that the hook
+ * did not see. Does nothing before its time has come, unless `now`. */
+void gwi_watch_look(gwi_watch *watch, gwi_record *record, const gwi_doors *doors, pid_t command, bool now);
+
+/* ---- the verdict (judge.c) ---- */
+
+/* Judge the recording at `path`, or the run folder. */
+GW_MUST_CHECK gw_status gwi_judge(const char *path, gw_verdict **ret_verdict, gw_error *err);
+/* Print to `fd` with the width and colours it has, or none. */
+void gwi_verdict_print(const gw_verdict *verdict, int fd);
+/* Write JSON to `path`, "-" being standard output. */
+GW_MUST_CHECK gw_status gwi_verdict_write_json(const gw_verdict *verdict, const char *path, gw_error *err);
+
+/* Say one line on stderr; never fails, never ends the program. */
+__attribute__((format(printf, 1, 2))) void gwi_say(const char *format, ...);
+
+#endif

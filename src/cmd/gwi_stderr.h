@@ -1,0 +1,47 @@
+/* The program's stderr as evidence, without standing between it and its reader.
+ *
+ *   a file       read afterwards in place, from where it ended when the run began
+ *   a terminal   a second terminal of the same size and modes, copied to the first by a relay process
+ *   a pipe       a second pipe, copied likewise; left alone when stdout is the same pipe
+ *   else         left alone
+ *
+ * The relay is a process of its own, so that the program's stderr works on when the supervisor dies. It ends when
+ * the last writer has closed its end, or when our own reader has gone (then the program learns it as it would
+ * without us). Only the last GWI_STDERR_BYTES_MAX bytes are kept. */
+#ifndef GWI_STDERR_H
+#define GWI_STDERR_H
+
+#include "gw_status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+enum { GWI_STDERR_BYTES_MAX = 256 << 10 };
+
+typedef struct gwi_stderr_tail gwi_stderr_tail;
+
+typedef struct gwi_stderr {
+    const char *not_recorded; /* static: why it is left alone; NULL: it is recorded */
+    int child_fd;             /* what becomes the program's stderr; -1: it stays */
+    int file_fd;              /* a file, opened again for reading; -1: none */
+    off_t file_start;
+    pid_t relay_pid;       /* 0: none */
+    gwi_stderr_tail *tail; /* owned: shared with the relay */
+    uint64_t bytes_taken;  /* what gwi_stderr_take() has handed out */
+} gwi_stderr;
+
+/* Look at our stderr and set up what it needs. Never fails: what cannot be recorded is left alone. */
+void gwi_stderr_begin(gwi_stderr *capture, bool wanted);
+/* In the child, before exec. */
+void gwi_stderr_enter(const gwi_stderr *capture);
+/* In the supervisor, once the child exists. */
+void gwi_stderr_began(gwi_stderr *capture);
+/* Wait, not long, until what the dead program wrote has gone through the relay. */
+void gwi_stderr_settle(gwi_stderr *capture);
+/* The bytes since the last call, at most GWI_STDERR_BYTES_MAX: *ret_bytes is the caller's. 0: nothing new. */
+size_t gwi_stderr_take(gwi_stderr *capture, char **ret_bytes);
+void gwi_stderr_end(gwi_stderr *capture);
+
+#endif

@@ -1,0 +1,87 @@
+#include "gwi_run.h"
+
+#include "gw_model.h"
+#include "gw_out.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+gw_status gwi_judge(const char *path, gw_verdict **ret_verdict, gw_error *err)
+{
+    gw_reader *reader = NULL;
+    gw_model *model = NULL;
+    gw_status st = gw_reader_open(path, &reader, err);
+    if (st == GW_OK)
+        st = gw_model_build(reader, &model, err);
+    if (st == GW_OK)
+        st = gw_judge(model, ret_verdict, err);
+    gw_model_free(model);
+    gw_reader_close(reader);
+    return st;
+}
+
+static gw_status write_whole(int fd, const gw_text *text, const char *name, gw_error *err)
+{
+    if (text->failed)
+        return gw_fail(err, GW_NOMEM, "write %s", name);
+    for (size_t at = 0; at < text->bytes;) {
+        ssize_t written = write(fd, text->data + at, text->bytes - at);
+        if (written < 0 && errno != EINTR)
+            return gw_fail(err, GW_IO, "write %s: %s", name, strerror(errno));
+        at += written > 0 ? (size_t)written : 0;
+    }
+    return GW_OK;
+}
+
+static gw_out_style style_of(int fd)
+{
+    gw_out_style style = {0};
+    struct winsize size;
+    if (!isatty(fd))
+        return style;
+    if (ioctl(fd, TIOCGWINSZ, &size) == 0)
+        style.width = size.ws_col;
+    const char *terminal = getenv("TERM");
+    style.colour = getenv("NO_COLOR") == NULL && terminal != NULL && strcmp(terminal, "dumb") != 0;
+    return style;
+}
+
+void gwi_verdict_print(const gw_verdict *verdict, int fd)
+{
+    gw_text text = {0};
+    gw_out_style style = style_of(fd);
+    if (isatty(fd))
+        gw_text_add(&text, "\n", 1); /* a gap after the program's own last line */
+    gw_out_text(verdict, &style, &text);
+    gw_status ignored = write_whole(fd, &text, "the verdict", NULL); /* a closed stderr is no reason to fail */
+    (void)ignored;
+    gw_text_free(&text);
+}
+
+gw_status gwi_verdict_write_json(const gw_verdict *verdict, const char *path, gw_error *err)
+{
+    gw_text text = {0};
+    int fd = -1;
+    gw_status st = gw_out_json(verdict, &text, err);
+    if (st != GW_OK)
+        goto out;
+    if (strcmp(path, "-") == 0) {
+        st = write_whole(STDOUT_FILENO, &text, "standard output", err);
+        goto out;
+    }
+    fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd < 0)
+        st = gw_fail(err, GW_IO, "open %s: %s", path, strerror(errno));
+    else
+        st = write_whole(fd, &text, path, err);
+    if (fd >= 0 && close(fd) < 0 && st == GW_OK)
+        st = gw_fail(err, GW_IO, "close %s: %s", path, strerror(errno));
+out:
+    gw_text_free(&text);
+    return st;
+}

@@ -1,0 +1,70 @@
+#include "gwi_cmd.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct command_row {
+    const char *name, *arguments, *help;
+    int (*run)(int argc, char **argv);
+} command_row;
+
+static const command_row commands[] = {
+#define GW_X(name, arguments, help) {#name, arguments, help, gwi_cmd_##name},
+    GWI_COMMANDS(GW_X)
+#undef GW_X
+};
+enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
+
+static const command_row *find(const char *name)
+{
+    for (size_t i = 0; i < COMMAND_COUNT; i++)
+        if (strcmp(commands[i].name, name) == 0)
+            return &commands[i];
+    return NULL;
+}
+
+static void usage(FILE *out)
+{
+    fputs("gpuwhy says why a GPU run died.\n\n  gpuwhy run -- python train.py\n\ncommands:\n", out);
+    for (size_t i = 0; i < COMMAND_COUNT; i++)
+        fprintf(out, "  %-8s  %-34s %s\n", commands[i].name, commands[i].arguments, commands[i].help);
+    fputs("\n`gpuwhy COMMAND --help` tells its options.\n", out);
+}
+
+int gwi_cmd_help(int argc, char **argv)
+{
+    if (argc < 2) {
+        usage(stdout);
+        return GWI_EXIT_OK;
+    }
+    const command_row *command = find(argv[1]);
+    if (command == NULL) {
+        fprintf(stderr, "gpuwhy: help: no command %s\n", argv[1]);
+        return GWI_EXIT_USAGE;
+    }
+    if (command->run == gwi_cmd_help) {
+        usage(stdout);
+        return GWI_EXIT_OK;
+    }
+    char *asked[] = {argv[1], (char[]){"--help"}, NULL};
+    return command->run(2, asked);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        usage(stderr);
+        return GWI_EXIT_USAGE;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
+        return gwi_cmd_help(1, argv);
+    if (strcmp(argv[1], "--version") == 0)
+        return gwi_cmd_version(1, argv);
+    const command_row *command = find(argv[1]);
+    if (command == NULL) {
+        fprintf(stderr, "gpuwhy: no command %s; `gpuwhy help` lists them\n", argv[1]);
+        return GWI_EXIT_USAGE;
+    }
+    return command->run(argc - 1, argv + 1);
+}

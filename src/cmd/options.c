@@ -1,0 +1,103 @@
+#include "gwi_options.h"
+
+#include <string.h>
+
+static gw_status set_value(const gwi_option *option, void *fields, const char *value, gw_error *err)
+{
+    char *field = (char *)fields + option->offset;
+    switch (option->type) {
+    case GWI_OPTION_FLAG:
+        *(bool *)(void *)field = true;
+        return GW_OK;
+    case GWI_OPTION_STRING:
+        *(const char **)(void *)field = value;
+        return GW_OK;
+    case GWI_OPTION_BYTES:
+        if (gw_bytes_parse(value, (uint64_t *)(void *)field))
+            return GW_OK;
+        return gw_fail(err, GW_USAGE, "%s %s: not a size (write for instance 16GiB, 512MiB or 4096)", option->name,
+                       value);
+    }
+    return gw_fail(err, GW_USAGE, "%s: no such type", option->name);
+}
+
+static gw_status set_defaults(const gwi_option *options, size_t count, void *fields, gw_error *err)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (options[i].standard == NULL)
+            continue;
+        gw_status st = set_value(&options[i], fields, options[i].standard, err);
+        if (st != GW_OK)
+            return st;
+    }
+    return GW_OK;
+}
+
+/* The option that `word` names. *ret_value: what is attached to it, after = or after the letter; NULL: nothing. */
+static const gwi_option *find(const gwi_option *options, size_t count, const char *word, const char **ret_value)
+{
+    *ret_value = NULL;
+    for (size_t i = 0; i < count; i++) {
+        size_t length = strlen(options[i].name);
+        if (strncmp(word, options[i].name, length) != 0)
+            continue;
+        if (word[length] == '\0')
+            return &options[i];
+        bool is_letter = options[i].name[1] != '-';
+        if (!is_letter && word[length] != '=')
+            continue;
+        if (is_letter && options[i].argument == NULL)
+            continue;
+        *ret_value = word + length + (is_letter ? 0 : 1);
+        return &options[i];
+    }
+    return NULL;
+}
+
+gw_status gwi_options_parse(const gwi_option *options, size_t count, void *fields, int argc, char **argv,
+                            int *ret_index, gw_error *err)
+{
+    gw_status st = set_defaults(options, count, fields, err);
+    int index = 1;
+    while (st == GW_OK && index < argc) {
+        const char *word = argv[index];
+        if (word[0] != '-' || word[1] == '\0')
+            break; /* "-" alone is a file name: standard input or output */
+        index++;
+        if (strcmp(word, "--") == 0)
+            break;
+        const char *value = NULL;
+        const gwi_option *option = find(options, count, word, &value);
+        if (option == NULL)
+            return gw_fail(err, GW_USAGE, "unknown option %s", word);
+        if (option->argument == NULL && value != NULL)
+            return gw_fail(err, GW_USAGE, "%s takes no value", option->name);
+        if (option->argument != NULL && value == NULL) {
+            if (index == argc)
+                return gw_fail(err, GW_USAGE, "%s needs a value: %s", option->name, option->argument);
+            value = argv[index++];
+        }
+        st = set_value(option, fields, value, err);
+    }
+    if (st == GW_OK)
+        *ret_index = index;
+    return st;
+}
+
+void gwi_options_help(const gwi_option *options, size_t count, gw_text *text)
+{
+    for (size_t i = 0; i < count; i++) {
+        const gwi_option *option = &options[i];
+        gw_text left = {0};
+        gw_text_addf(&left, "%s%s%s", option->name, option->argument == NULL ? "" : " ",
+                     option->argument == NULL ? "" : option->argument);
+        if (left.bytes > 26)
+            gw_text_addf(text, "  %s\n%30s%s", gw_text_str(&left), "", option->help);
+        else
+            gw_text_addf(text, "  %-26s  %s", gw_text_str(&left), option->help);
+        if (option->standard != NULL)
+            gw_text_addf(text, " [%s]", option->standard);
+        gw_text_add(text, "\n", 1);
+        gw_text_free(&left);
+    }
+}

@@ -1,0 +1,131 @@
+#include "gwi_options.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define SAMPLE_OPTIONS(X)                                                                                              \
+    X(FLAG, bool, quiet, "--quiet", NULL, NULL, "say less")                                                            \
+    X(STRING, const char *, output, "-o", "FILE", NULL, "write there")                                                 \
+    X(STRING, const char *, card, "--gpu", "CARD", "real", "which card")                                               \
+    X(BYTES, uint64_t, memory_bytes, "--memory", "SIZE", NULL, "how large")                                            \
+    X(BYTES, uint64_t, limit_bytes, "--record-limit", "SIZE", "1KiB", "how much")
+
+typedef struct sample {
+    SAMPLE_OPTIONS(GWI_OPTION_FIELD)
+} sample;
+#define OPTIONS_STRUCT sample
+static const gwi_option table[] = {SAMPLE_OPTIONS(GWI_OPTION_ROW)};
+enum { COUNT = sizeof table / sizeof table[0] };
+
+static gw_status parse(sample *fields, int *index, gw_error *err, char **words)
+{
+    int count = 0;
+    while (words[count] != NULL)
+        count++;
+    *fields = (sample){0};
+    return gwi_options_parse(table, COUNT, fields, count, words, index, err);
+}
+#define WORDS(...) ((char *[]){(char[]){"run"}, __VA_ARGS__, NULL})
+
+static void bad_input_is_named(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *word, *next, *says;
+    } cases[] = {{"--nonsense", "x", "--nonsense"},
+                 {"--memory", "lots", "--memory lots"},
+                 {"--memory=-1", "x", "-1"},
+                 {"--quiet=yes", "x", "--quiet"},
+                 {"-x", "x", "-x"},
+                 {"--memoryx", "1", "--memoryx"},
+                 {"--record-limit=1PiBB", "x", "1P"},
+                 {"-", NULL, NULL}};
+    for (size_t i = 0; i + 1 < sizeof cases / sizeof cases[0]; i++) {
+        sample fields;
+        gw_error err = {0};
+        int index = -1;
+        char *words[] = {(char *)"run", (char *)(uintptr_t)cases[i].word, (char *)(uintptr_t)cases[i].next, NULL};
+        assert_int_equal(parse(&fields, &index, &err, words), GW_USAGE);
+        assert_int_equal(index, -1);
+        if (strstr(err.text, cases[i].says) == NULL)
+            fail_msg("'%s' does not name '%s'", err.text, cases[i].says);
+    }
+}
+
+static void a_missing_value_is_named(void **state)
+{
+    (void)state;
+    sample fields;
+    gw_error err = {0};
+    int index;
+    char *words[] = {(char *)"run", (char *)"-o", NULL};
+    assert_int_equal(parse(&fields, &index, &err, words), GW_USAGE);
+    assert_non_null(strstr(err.text, "-o needs a value"));
+}
+
+static void defaults_hold(void **state)
+{
+    (void)state;
+    sample fields;
+    int index;
+    assert_int_equal(parse(&fields, &index, NULL, WORDS((char *)"prog", (char *)"--quiet")), GW_OK);
+    assert_int_equal(index, 1); /* the program's own options are not ours */
+    assert_false(fields.quiet);
+    assert_null(fields.output);
+    assert_string_equal(fields.card, "real");
+    assert_int_equal(fields.limit_bytes, 1024);
+}
+
+static void all_spellings_work(void **state)
+{
+    (void)state;
+    sample fields;
+    int index;
+    char *words[] = {
+        (char *)"run",   (char *)"--quiet",          (char *)"-ofile", (char *)"--gpu=virtual:h200", (char *)"--memory",
+        (char *)"16GiB", (char *)"--record-limit=0", (char *)"--",     (char *)"--not-option",       NULL};
+    assert_int_equal(parse(&fields, &index, NULL, words), GW_OK);
+    assert_int_equal(index, 8);
+    assert_true(fields.quiet);
+    assert_string_equal(fields.output, "file");
+    assert_string_equal(fields.card, "virtual:h200");
+    assert_int_equal(fields.memory_bytes, 16ull << 30);
+    assert_int_equal(fields.limit_bytes, 0);
+}
+
+static void a_dash_is_a_file(void **state)
+{
+    (void)state;
+    sample fields;
+    int index;
+    assert_int_equal(parse(&fields, &index, NULL, WORDS((char *)"-")), GW_OK);
+    assert_int_equal(index, 1);
+}
+
+static void help_names_every_option(void **state)
+{
+    (void)state;
+    gw_text text = {0};
+    gwi_options_help(table, COUNT, &text);
+    for (size_t i = 0; i < COUNT; i++) {
+        assert_non_null(strstr(gw_text_str(&text), table[i].name));
+        assert_non_null(strstr(gw_text_str(&text), table[i].help));
+    }
+    assert_non_null(strstr(gw_text_str(&text), "[real]"));
+    gw_text_free(&text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bad_input_is_named), cmocka_unit_test(a_missing_value_is_named),
+        cmocka_unit_test(defaults_hold),      cmocka_unit_test(all_spellings_work),
+        cmocka_unit_test(a_dash_is_a_file),   cmocka_unit_test(help_names_every_option),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,330 @@
+#include "gwi_run.h"
+
+#include "gw_api.h"
+#include "gw_clock.h"
+#include "gwi_mask.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+extern char **environ;
+
+static const uint64_t sync_every_ns = 1000000000u;
+/* Where nothing but memory is left to write to, a recording takes little of it. */
+static const uint64_t temporary_bytes_max = 64u << 20;
+
+void gwi_say(const char *format, ...)
+{
+    gw_text line = {0};
+    char text[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    gw_text_addf(&line, "gpuwhy: %s\n", text);
+    ssize_t ignored = write(STDERR_FILENO, gw_text_str(&line), line.bytes); /* one write: lines stay whole */
+    (void)ignored;
+    gw_text_free(&line);
+}
+
+static const char *const *function_names(void)
+{
+    static const char *names[GW_FN_COUNT];
+    for (size_t i = 0; i < GW_FN_COUNT; i++)
+        names[i] = gw_api_fns[i].symbol;
+    return names;
+}
+
+uint64_t gwi_record_now_ns(const gwi_record *record)
+{
+    return gw_monotonic_ns() - record->t0_monotonic_ns;
+}
+
+void gwi_record_init(gwi_record *record)
+{
+    *record = (gwi_record){.t0_monotonic_ns = gw_monotonic_ns()};
+}
+
+/* ---- opening ---- */
+
+static gw_status create(gwi_record *record, const char *path, uint64_t bytes_max, gw_error *err)
+{
+    gw_status st = gwi_path_format(record->path, err, "%s", path);
+    if (st == GW_OK)
+        st = gw_writer_create(path, bytes_max, function_names(), GW_FN_COUNT, &record->writer, err);
+    gwi_path absolute;
+    if (st == GW_OK && realpath(path, absolute) != NULL)
+        memcpy(record->path, absolute, sizeof absolute);
+    if (st != GW_OK)
+        record->path[0] = '\0';
+    return st;
+}
+
+static void create_temporary(gwi_record *record, const char *run_folder)
+{
+    gwi_path path;
+    gw_error err;
+    if (run_folder[0] == '\0' || gwi_path_format(path, NULL, "%s/recording.gpuwhy", run_folder) != GW_OK)
+        return;
+    if (create(record, path, temporary_bytes_max, &err) == GW_OK)
+        record->is_temporary = true;
+    else
+        gwi_say("nothing is recorded: %s", err.text);
+}
+
+static gw_status create_anywhere(gwi_record *record, const gwi_run_options *options, const char *run_folder,
+                                 gw_error *err)
+{
+    gw_error why;
+    gw_status st;
+    if (options->output != NULL) {
+        if (access(options->output, F_OK) == 0)
+            return gw_fail(err, GW_USAGE, "-o %s: exists already; a recording is never overwritten", options->output);
+        st = create(record, options->output, options->record_bytes_max, &why);
+    } else {
+        gwi_path name;
+        st = gwi_recording_name(name, &why);
+        if (st == GW_OK)
+            st = create(record, name, options->record_bytes_max, &why);
+    }
+    if (st != GW_OK) {
+        gwi_say("the recording will not be kept: %s", why.text);
+        create_temporary(record, run_folder);
+    }
+    return GW_OK;
+}
+
+gw_status gwi_record_open(gwi_record *record, const gwi_run_options *options, const char *run_folder, char *const *argv,
+                          gw_error *err)
+{
+    gw_status st = create_anywhere(record, options, run_folder, err);
+    if (st != GW_OK || run_folder[0] == '\0')
+        return st;
+    gw_run_meta meta = {.recording = record->path,
+                        .t0_monotonic_ns = record->t0_monotonic_ns,
+                        .supervisor_pid = (uint32_t)getpid(),
+                        .argv = (const char *const *)argv};
+    gw_error why;
+    if (gw_run_meta_write(run_folder, &meta, function_names(), GW_FN_COUNT, &why) != GW_OK)
+        gwi_say("if gpuwhy is killed, this run cannot be explained: %s", why.text);
+    if (gw_drain_open(run_folder, record->t0_monotonic_ns, &record->drain, &why) != GW_OK)
+        gwi_say("GPU calls are not recorded: %s", why.text);
+    else
+        gw_drain_expect(record->drain, GW_FN_COUNT, gw_api_hash);
+    return GW_OK;
+}
+
+/* ---- writing ---- */
+
+static void stop_writing(gwi_record *record, const char *why)
+{
+    gwi_say("the recording stops here, the program goes on: %s", why);
+    gw_status ignored = gw_writer_close(record->writer, NULL); /* what it has stays readable */
+    (void)ignored;
+    record->writer = NULL;
+}
+
+void gwi_record_put(gwi_record *record, const gw_item *item)
+{
+    gw_error err;
+    if (record->writer != NULL && gw_writer_put(record->writer, item, &err) != GW_OK)
+        stop_writing(record, err.text);
+}
+
+static void put_pair(gwi_record *record, gw_item_kind kind, const char *key, const char *value)
+{
+    gw_item item = {.kind = kind, .t_ns = gwi_record_now_ns(record)};
+    item.pair.key = key;
+    item.pair.value = value;
+    gwi_record_put(record, &item);
+}
+
+void gwi_record_fact(gwi_record *record, const char *key, const char *format, ...)
+{
+    char value[2048];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(value, sizeof value, format, args);
+    va_end(args);
+    put_pair(record, GW_ITEM_SUPERVISOR, key, value);
+}
+
+/* ---- the start ---- */
+
+static void put_meta(gwi_record *record, const char *key, const char *value)
+{
+    put_pair(record, GW_ITEM_META, key, value);
+}
+
+static void put_meta_number(gwi_record *record, const char *key, uint64_t value)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%" PRIu64, value);
+    put_meta(record, key, text);
+}
+
+static void put_arguments(gwi_record *record, char *const *argv)
+{
+    for (int i = 0; argv[i] != NULL; i++) {
+        gw_text value = {0};
+        gwi_mask_argument(&value, argv, i);
+        put_meta(record, "argv", gw_text_str(&value));
+        gw_text_free(&value);
+    }
+}
+
+static void put_environment(gwi_record *record)
+{
+    for (char **entry = environ; *entry != NULL; entry++) {
+        char key[128];
+        const char *equals = strchr(*entry, '=');
+        if (equals == NULL || (size_t)(equals - *entry) >= sizeof key - 4)
+            continue;
+        snprintf(key, sizeof key, "env.%.*s", (int)(equals - *entry), *entry);
+        if (gwi_environment_is_recorded(key + 4))
+            put_meta(record, key, gwi_name_is_secret(key + 4) ? GWI_MASKED : equals + 1);
+    }
+}
+
+static void put_limits(gwi_record *record)
+{
+    static const struct {
+        __rlimit_resource_t resource;
+        const char *key;
+    } limits[] = {{RLIMIT_AS, "rlimit.as"},
+                  {RLIMIT_DATA, "rlimit.data"},
+                  {RLIMIT_MEMLOCK, "rlimit.memlock"},
+                  {RLIMIT_NOFILE, "rlimit.nofile"},
+                  {RLIMIT_STACK, "rlimit.stack"}};
+    for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
+        struct rlimit limit;
+        if (getrlimit(limits[i].resource, &limit) < 0)
+            continue;
+        if (limit.rlim_cur == RLIM_INFINITY)
+            put_meta(record, limits[i].key, "unlimited");
+        else
+            put_meta_number(record, limits[i].key, limit.rlim_cur);
+    }
+}
+
+static void put_machine(gwi_record *record)
+{
+    struct utsname name;
+    gwi_path cwd;
+    if (uname(&name) == 0) {
+        put_meta(record, "host", name.nodename);
+        put_meta(record, "kernel", name.release);
+        put_meta(record, "machine", name.machine);
+    }
+    if (getcwd(cwd, sizeof cwd) != NULL)
+        put_meta(record, "cwd", cwd);
+    put_meta_number(record, "start_realtime_ns", gw_realtime_ns() - gwi_record_now_ns(record));
+    put_meta_number(record, "uid", getuid());
+}
+
+static void put_options(gwi_record *record, const gwi_run_options *options)
+{
+    put_meta(record, "option.gpu", options->gpu);
+    if (options->memory_bytes != 0)
+        put_meta_number(record, "option.memory", options->memory_bytes);
+    if (options->no_attach)
+        put_meta(record, "option.no_attach", "1");
+    if (options->no_stderr)
+        put_meta(record, "option.no_stderr", "1");
+}
+
+void gwi_record_meta(gwi_record *record, const gwi_run_options *options, char *const *argv, const gwi_doors *doors)
+{
+    put_meta(record, "version", GW_PROGRAM_VERSION);
+    put_arguments(record, argv);
+    put_machine(record);
+    put_options(record, options);
+    put_meta(record, "driver", doors->driver);
+    put_limits(record);
+    put_environment(record);
+    if (!doors->open)
+        gwi_record_fact(record, "doors.closed", "%s", doors->closed_why);
+}
+
+/* ---- draining ---- */
+
+/* Failures that programs provoke to learn something; judging after each would be noise. */
+static bool is_probe(uint16_t result)
+{
+    return result == 0 || result == 100 || result == 201 || result == 500 || result == 600 || result == 704 ||
+           result == 705 || result == 801;
+}
+
+static void look_at(gwi_record *record, const gw_item *item)
+{
+    if (item->kind == GW_ITEM_PROCESS) {
+        if (record->processes < sizeof record->pids / sizeof record->pids[0])
+            record->pids[record->processes] = item->pid;
+        record->processes++;
+    } else if (item->kind == GW_ITEM_EVENT) {
+        if (!is_probe(item->event.result) || item->event.kind == GW_EV_ALLOCATOR_OOM)
+            record->failure_at_ns = gwi_record_now_ns(record);
+    }
+}
+
+static gw_status sink(void *user, const gw_item *item, gw_error *err)
+{
+    (void)err;
+    gwi_record *record = user;
+    look_at(record, item);
+    gwi_record_put(record, item);
+    return GW_OK; /* a full disk must not stop the draining: the program's buffers would fill up */
+}
+
+void gwi_record_drain(gwi_record *record, bool last)
+{
+    gw_error err;
+    if (record->drain != NULL && gw_drain_run(record->drain, last, sink, record, &err) != GW_OK)
+        gwi_record_fact(record, "drain.failed", "%s", err.text);
+    uint64_t now = gw_monotonic_ns();
+    bool sync = now - record->synced_at_ns >= sync_every_ns;
+    if (sync)
+        record->synced_at_ns = now;
+    if (record->writer != NULL && gw_writer_flush(record->writer, sync, &err) != GW_OK)
+        stop_writing(record, err.text);
+    if (record->drain != NULL)
+        gw_drain_commit(record->drain);
+}
+
+bool gwi_record_has_process(const gwi_record *record, uint32_t pid)
+{
+    for (uint32_t i = 0; i < record->processes && i < sizeof record->pids / sizeof record->pids[0]; i++)
+        if (record->pids[i] == pid)
+            return true;
+    return false;
+}
+
+void gwi_record_stderr(gwi_record *record, gwi_stderr *capture)
+{
+    char *bytes = NULL;
+    size_t count = gwi_stderr_take(capture, &bytes);
+    if (count == 0)
+        return;
+    gw_item item = {.kind = GW_ITEM_STDERR, .t_ns = gwi_record_now_ns(record)};
+    item.stderr_part.bytes = bytes;
+    item.stderr_part.count = (uint32_t)count;
+    gwi_record_put(record, &item);
+    free(bytes);
+}
+
+void gwi_record_close(gwi_record *record)
+{
+    gw_error err;
+    if (record->writer != NULL && gw_writer_close(record->writer, &err) != GW_OK)
+        gwi_say("the recording may be incomplete: %s", err.text);
+    record->writer = NULL;
+    gw_drain_close(record->drain);
+    record->drain = NULL;
+}

@@ -1,0 +1,361 @@
+/* `gpuwhy run`: start the program under the doors, move what its buffers hold into the recording, wait, judge. */
+#include "gwi_child.h"
+#include "gwi_cmd.h"
+#include "gwi_run.h"
+
+#include "gw_clock.h"
+#include "gw_out.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define OPTIONS_STRUCT gwi_run_options
+static const gwi_option options_table[] = {GWI_RUN_OPTIONS(GWI_OPTION_ROW)};
+enum { OPTION_COUNT = sizeof options_table / sizeof options_table[0] };
+
+enum { DRAIN_EVERY_MS = 100, DRAIN_SOON_MS = 10 };
+static const double fill_ratio_soon = 0.5;
+/* How long a failure may stay unanswered before it counts as one that lasts, and how often we look again. */
+static const uint64_t failure_lasts_ns = 3000000000u;
+static const uint64_t judge_again_ns = 10000000000u;
+
+typedef struct supervisor {
+    gwi_run_options options;
+    char **argv;
+    gwi_program program;
+    gwi_path run_folder; /* "" when there is none */
+    gwi_doors doors;
+    gwi_record record;
+    gwi_stderr capture;
+    gwi_signals signals;
+    gwi_watch watch;
+    pid_t child;
+    int status;
+    /* --on-failure */
+    uint64_t judged_at_ns;
+    bool failure_told;
+    pid_t command_pid;
+} supervisor;
+
+static int help(void)
+{
+    gw_text text = {0};
+    gw_text_add_str(&text, "gpuwhy run [options] -- program [arguments]\n\n"
+                           "Runs the program, records what it asks of the GPU, and says at the end why it died.\n"
+                           "Ends with the program's own status.\n\n");
+    gwi_options_help(options_table, OPTION_COUNT, &text);
+    fputs(gw_text_str(&text), stdout);
+    gw_text_free(&text);
+    return GWI_EXIT_OK;
+}
+
+/* A descriptor 0, 1 or 2 that is closed would be given to the next file we open, and our words would land in it.
+ * Close-on-exec: the program finds it as closed as we did. */
+static void occupy_standard_descriptors(void)
+{
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR | O_CLOEXEC) < 0)
+            return;
+}
+
+/* ---- before ---- */
+
+static int parse(supervisor *run, int argc, char **argv)
+{
+    gw_error err = {0};
+    int index = 0;
+    gw_status st = gwi_options_parse(options_table, OPTION_COUNT, &run->options, argc, argv, &index, &err);
+    if (st == GW_OK && !run->options.help && index == argc)
+        st = gw_fail(&err, GW_USAGE, "no program given; for instance: gpuwhy run -- python train.py");
+    if (st == GW_OK && run->options.json != NULL && !gw_out_has_json())
+        st = gw_fail(&err, GW_USAGE, "--json: this build lacks JSON (json-c was not there when it was built)");
+    if (st != GW_OK) {
+        gwi_say("run: %s", err.text);
+        return GWI_EXIT_USAGE;
+    }
+    run->argv = argv + index;
+    return GWI_EXIT_OK;
+}
+
+static int find_program(supervisor *run)
+{
+    gw_error err;
+    gw_status st = gwi_program_find(run->argv, &run->program, &err);
+    if (st == GW_OK)
+        return GWI_EXIT_OK;
+    gwi_say("%s", err.text);
+    return st == GW_MISSING ? GWI_EXIT_NOT_FOUND : GWI_EXIT_CANNOT_RUN;
+}
+
+static int open_doors(supervisor *run)
+{
+    gw_error err;
+    gw_status st = gwi_doors_prepare(&run->doors, &run->options, &run->program, run->run_folder, &err);
+    if (st == GW_OK)
+        return GWI_EXIT_OK;
+    bool is_32_bit = run->program.is_32_bit && st == GW_UNSUPPORTED;
+    if (st == GW_USAGE || (run->doors.is_virtual && !is_32_bit)) {
+        /* without its virtual GPU the program would meet another one */
+        gwi_say("run: %s", err.text);
+        return GWI_EXIT_USAGE;
+    }
+    if (strcmp(run->doors.closed_why, "no driver") == 0) {
+        if (!run->options.quiet)
+            gwi_say("there is no GPU driver here, so nothing of the GPU can be recorded (%s); to try gpuwhy without a "
+                    "GPU: gpuwhy run --gpu virtual:h200 -- program",
+                    err.text);
+    } else {
+        gwi_say("GPU calls are not recorded: %s", err.text);
+    }
+    return GWI_EXIT_OK;
+}
+
+static void make_run_folder(supervisor *run)
+{
+    gw_error err;
+    if (gwi_run_folder_make(run->run_folder, &err) != GW_OK) {
+        run->run_folder[0] = '\0';
+        gwi_say("GPU calls are not recorded: %s", err.text);
+    }
+}
+
+/* What keeps the hook out although the doors stand open. The program runs; the verdict must not claim anything. */
+static void say_what_is_not_seen(supervisor *run)
+{
+    const gwi_program *program = &run->program;
+    const char *why = program->is_32_bit ? "a 32-bit program"
+                      : program->is_privileged
+                          ? "a program with other rights than yours (setuid, setgid or capabilities)"
+                      : program->is_static ? "a static program"
+                                           : NULL;
+    if (why == NULL)
+        return;
+    gwi_record_fact(&run->record, "unobserved.program", "%s is %s", program->image, why);
+    if (!program->is_32_bit && run->doors.open && !run->options.quiet)
+        gwi_say("%s is %s: its own GPU calls cannot be recorded", program->image, why);
+}
+
+static int start(supervisor *run)
+{
+    gwi_stderr_begin(&run->capture, !run->options.no_stderr);
+    if (run->capture.not_recorded != NULL)
+        gwi_record_fact(&run->record, "stderr.not_recorded", "%s", run->capture.not_recorded);
+    gwi_start how = {.argv = run->argv,
+                     .program = &run->program,
+                     .options = &run->options,
+                     .doors = &run->doors,
+                     .capture = &run->capture,
+                     .signals = &run->signals,
+                     .run_folder = run->run_folder};
+    gw_error err;
+    int why = 0;
+    gw_status st = gwi_child_start(&how, &run->child, &why, &err);
+    gwi_stderr_began(&run->capture);
+    if (st == GW_OK)
+        return GWI_EXIT_OK;
+    gwi_say("%s", err.text);
+    return GWI_EXIT_CANNOT_RUN;
+}
+
+/* ---- --on-failure ---- */
+
+static void run_command(supervisor *run, const gw_verdict *verdict)
+{
+    gwi_path json;
+    gw_error err;
+    if (run->run_folder[0] == '\0' || gwi_path_format(json, &err, "%s/verdict.json", run->run_folder) != GW_OK)
+        return;
+    if (gw_out_has_json() && gwi_verdict_write_json(verdict, json, &err) != GW_OK)
+        gwi_say("--on-failure: %s", err.text);
+    run->command_pid = fork();
+    if (run->command_pid != 0)
+        return;
+    gwi_signals_restore(&run->signals);
+    int null = open("/dev/null", O_RDONLY);
+    if (null >= 0)
+        dup2(null, STDIN_FILENO);
+    dup2(STDERR_FILENO, STDOUT_FILENO); /* stdout is the program's */
+    if (gw_out_has_json())
+        setenv("GPUWHY_VERDICT_JSON", json, 1);
+    execl("/bin/sh", "sh", "-c", run->options.on_failure, (char *)NULL);
+    _exit(GWI_EXIT_NOT_FOUND);
+}
+
+static void judge_while_running(supervisor *run)
+{
+    gw_verdict *verdict = NULL;
+    gw_error err;
+    gwi_record_stderr(&run->record, &run->capture);
+    gwi_record_drain(&run->record, false);
+    if (gwi_judge(run->run_folder, &verdict, &err) != GW_OK) {
+        gwi_say("--on-failure: %s", err.text);
+        return;
+    }
+    if (verdict->status == GW_VERDICT_FAULT) {
+        run->failure_told = true;
+        if (strcmp(run->options.on_failure, "print") == 0)
+            gwi_verdict_print(verdict, STDERR_FILENO);
+        else
+            run_command(run, verdict);
+    }
+    gw_verdict_free(verdict);
+}
+
+static void look_at_failures(supervisor *run)
+{
+    if (run->command_pid > 0 && waitpid(run->command_pid, NULL, WNOHANG) == run->command_pid)
+        run->command_pid = 0;
+    uint64_t now = gwi_record_now_ns(&run->record), since = run->record.failure_at_ns;
+    if (run->options.on_failure == NULL || run->failure_told || since == 0 || run->record.path[0] == '\0' ||
+        run->run_folder[0] == '\0')
+        return;
+    if (now - since < failure_lasts_ns && now < run->judged_at_ns + judge_again_ns)
+        return; /* it may still be recovered; but a stream of failures must not put this off for ever */
+    if (now < run->judged_at_ns + failure_lasts_ns)
+        return;
+    run->judged_at_ns = now;
+    run->record.failure_at_ns = 0;
+    judge_while_running(run);
+}
+
+/* ---- meanwhile ---- */
+
+static void watch(supervisor *run)
+{
+    while (!gwi_child_ended(run->child, &run->status)) {
+        bool soon = run->record.drain != NULL && gw_drain_fill_ratio(run->record.drain) > fill_ratio_soon;
+        struct pollfd signals = {.fd = run->signals.fd, .events = POLLIN};
+        poll(&signals, 1, soon ? DRAIN_SOON_MS : DRAIN_EVERY_MS);
+        gwi_signals_pass_on(&run->signals, run->child);
+        gwi_record_drain(&run->record, false);
+        gwi_watch_look(&run->watch, &run->record, &run->doors, run->child, false);
+        look_at_failures(run);
+    }
+}
+
+/* ---- after ---- */
+
+/* One fact a line of the notes that the virtual cards left. */
+static void take_virtual_notes(supervisor *run)
+{
+    gwi_path path;
+    if (run->doors.virtual_folder[0] == '\0' ||
+        gwi_path_format(path, NULL, "%s/notes", run->doors.virtual_folder) != GW_OK)
+        return;
+    char line[1024];
+    FILE *notes = fopen(path, "re");
+    while (notes != NULL && fgets(line, sizeof line, notes) != NULL) {
+        line[strcspn(line, "\n")] = '\0';
+        gwi_record_fact(&run->record, "virtual.note", "%s", line);
+    }
+    if (notes != NULL)
+        fclose(notes);
+}
+
+static void finish_recording(supervisor *run)
+{
+    uint64_t ended_at_ns = gwi_record_now_ns(&run->record);
+    gwi_stderr_settle(&run->capture);
+    gwi_record_drain(&run->record, true);
+    gwi_record_stderr(&run->record, &run->capture);
+    take_virtual_notes(run);
+    gw_item item = {.kind = GW_ITEM_EXIT, .t_ns = ended_at_ns};
+    item.pid = (uint32_t)run->child;
+    item.exit = (gw_exit_fact){.pid = (uint32_t)run->child,
+                               .is_command = true,
+                               .status_known = true,
+                               .exit_code = WIFEXITED(run->status) ? WEXITSTATUS(run->status) : -1,
+                               .signal = WIFSIGNALED(run->status) ? WTERMSIG(run->status) : 0,
+                               .core_dumped = WIFSIGNALED(run->status) && WCOREDUMP(run->status)};
+    gwi_record_put(&run->record, &item);
+    gwi_record_close(&run->record);
+}
+
+static void tell(supervisor *run)
+{
+    gw_verdict *verdict = NULL;
+    gw_error err;
+    if (run->record.path[0] == '\0')
+        return; /* said when the recording could not be made */
+    gw_status st = gwi_judge(run->record.path, &verdict, &err);
+    if (st != GW_OK) {
+        gwi_say("no verdict: %s", err.text);
+        return;
+    }
+    if (!run->record.is_temporary) {
+        free(verdict->recording);
+        verdict->recording = strdup(run->record.path);
+    }
+    if (!run->options.quiet || verdict->status == GW_VERDICT_FAULT)
+        gwi_verdict_print(verdict, STDERR_FILENO);
+    if (run->options.json != NULL && gwi_verdict_write_json(verdict, run->options.json, &err) != GW_OK)
+        gwi_say("--json: %s", err.text);
+    gw_verdict_free(verdict);
+}
+
+static void clean_up(supervisor *run)
+{
+    gwi_record_close(&run->record);
+    gwi_stderr_end(&run->capture);
+    if (run->command_pid > 0)
+        waitpid(run->command_pid, NULL, 0); /* it reads its verdict from the run folder */
+    if (run->run_folder[0] != '\0')
+        gwi_folder_remove(run->run_folder);
+    gwi_signals_end(&run->signals);
+}
+
+/* Everything up to the started program. An exit status other than 0: it was not started. */
+static int begin(supervisor *run)
+{
+    gw_error err;
+    int status = find_program(run);
+    if (status != GWI_EXIT_OK)
+        return status;
+    make_run_folder(run);
+    gwi_signals_begin(&run->signals);
+    status = open_doors(run);
+    if (status != GWI_EXIT_OK)
+        return status;
+    if (gwi_record_open(&run->record, &run->options, run->run_folder, run->argv, &err) != GW_OK) {
+        gwi_say("run: %s", err.text);
+        return GWI_EXIT_USAGE;
+    }
+    if (run->record.path[0] != '\0' && !run->record.is_temporary)
+        gwi_last_recording_set(run->record.path); /* `gpuwhy explain` can be asked from now on */
+    gwi_record_meta(&run->record, &run->options, run->argv, &run->doors);
+    say_what_is_not_seen(run);
+    return start(run);
+}
+
+int gwi_cmd_run(int argc, char **argv)
+{
+    static supervisor run; /* large, and there is one */
+    occupy_standard_descriptors();
+    int status = parse(&run, argc, argv);
+    if (status != GWI_EXIT_OK)
+        return status;
+    if (run.options.help)
+        return help();
+    run.signals.fd = -1;
+    run.capture.child_fd = run.capture.file_fd = -1;
+    gwi_record_init(&run.record);
+    status = begin(&run);
+    if (status != GWI_EXIT_OK) {
+        gwi_record_close(&run.record);
+        if (run.record.path[0] != '\0')
+            unlink(run.record.path); /* of a program that never ran */
+        clean_up(&run);
+        return status;
+    }
+    watch(&run);
+    finish_recording(&run);
+    tell(&run);
+    clean_up(&run);
+    gwi_end_like(run.status);
+}

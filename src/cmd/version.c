@@ -1,0 +1,16 @@
+/* `gpuwhy version`: what this build is and what it lacks. */
+#include "gwi_cmd.h"
+
+#include "gw_out.h"
+
+#include <stdio.h>
+
+int gwi_cmd_version(int argc, char **argv)
+{
+    (void)argc;
+    (void)argv;
+    printf("gpuwhy %s\n", GW_PROGRAM_VERSION);
+    printf("JSON output:            %s\n", gw_out_has_json() ? "yes" : "no (built without json-c)");
+    printf("compressed recordings:  %s\n", GW_HAVE_ZSTD ? "yes" : "no (built without zstd)");
+    return GWI_EXIT_OK;
+}

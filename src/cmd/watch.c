@@ -1,0 +1,160 @@
+/* What only somebody outside can see: which libraries the processes have mapped, and whether one of them uses a real
+ * driver behind our back. Read from /proc at growing intervals; nothing here touches the processes. */
+#include "gwi_run.h"
+
+#include "gw_clock.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { PROCESSES_MAX = 512 };
+static const uint64_t first_interval_ns = 50000000u;
+static const uint64_t last_interval_ns = 5000000000u;
+
+typedef struct process_tree {
+    pid_t pid[PROCESSES_MAX];
+    size_t count;
+} process_tree;
+
+static void add_children(process_tree *family, pid_t parent)
+{
+    char path[64], entry[32];
+    snprintf(path, sizeof path, "/proc/%d/task", (int)parent);
+    DIR *tasks = opendir(path);
+    if (tasks == NULL)
+        return;
+    for (struct dirent *task; (task = readdir(tasks)) != NULL;) {
+        char children[128];
+        if (task->d_name[0] == '.')
+            continue;
+        snprintf(entry, sizeof entry, "%.20s", task->d_name);
+        snprintf(children, sizeof children, "%s/%s/children", path, entry);
+        FILE *list = fopen(children, "re"); /* absent in kernels without it: then only the command is watched */
+        int child;
+        while (list != NULL && family->count < PROCESSES_MAX && fscanf(list, "%d", &child) == 1)
+            family->pid[family->count++] = child;
+        if (list != NULL)
+            fclose(list);
+    }
+    closedir(tasks);
+}
+
+static void find_family(process_tree *family, pid_t command)
+{
+    family->pid[0] = command;
+    family->count = 1;
+    for (size_t i = 0; i < family->count; i++) /* grows while it is walked */
+        add_children(family, family->pid[i]);
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash == NULL ? path : slash + 1;
+}
+
+static bool is_interesting(const char *path)
+{
+    static const char *const beginnings[] = {"libcuda",     "libcudnn",      "libcublas", "libnccl",  "libnvidia",
+                                             "libtorch",    "libc10",        "libpython", "python",   "libcupti",
+                                             "libjax",      "libtensorflow", "libnvrtc",  "libcufft", "libcusolver",
+                                             "libcusparse", "libcurand"};
+    const char *base = base_name(path);
+    for (size_t i = 0; i < sizeof beginnings / sizeof beginnings[0]; i++)
+        if (strncmp(base, beginnings[i], strlen(beginnings[i])) == 0)
+            return true;
+    return strstr(base, "xla") != NULL;
+}
+
+static bool is_driver(const char *path)
+{
+    return strncmp(base_name(path), "libcuda.so", strlen("libcuda.so")) == 0;
+}
+
+static bool add_once(uint32_t *list, uint32_t *count, size_t room, uint32_t pid)
+{
+    for (uint32_t i = 0; i < *count; i++)
+        if (list[i] == pid)
+            return false;
+    if (*count == room)
+        return false;
+    list[(*count)++] = pid;
+    return true;
+}
+
+/* Whether the process holds a device file of the driver: then the driver is initialised, not merely loaded. */
+static bool holds_device(pid_t pid)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
+    DIR *folder = opendir(path);
+    bool found = false;
+    for (struct dirent *entry; folder != NULL && !found && (entry = readdir(folder)) != NULL;) {
+        char link[128], target[64] = "";
+        if (entry->d_name[0] == '.')
+            continue;
+        snprintf(link, sizeof link, "%s/%.20s", path, entry->d_name);
+        ssize_t bytes = readlink(link, target, sizeof target - 1);
+        found = bytes > 0 && strncmp(target, "/dev/nvidia", strlen("/dev/nvidia")) == 0;
+    }
+    if (folder != NULL)
+        closedir(folder);
+    return found;
+}
+
+static void put_map(gwi_record *record, uint32_t pid, const char *path)
+{
+    gw_item item = {.kind = GW_ITEM_MAPS, .t_ns = gwi_record_now_ns(record), .pid = pid};
+    item.pair.key = path;
+    item.pair.value = "";
+    gwi_record_put(record, &item);
+}
+
+static void look_at_process(gwi_watch *watch, gwi_record *record, const gwi_doors *doors, pid_t pid)
+{
+    char name[64], line[PATH_MAX + 128];
+    gwi_path last = "", driver = "";
+    bool write_maps =
+        gwi_record_has_process(record, (uint32_t)pid) &&
+        add_once(watch->mapped, &watch->mapped_count, sizeof watch->mapped / sizeof watch->mapped[0], (uint32_t)pid);
+    snprintf(name, sizeof name, "/proc/%d/maps", (int)pid);
+    FILE *maps = fopen(name, "re");
+    while (maps != NULL && fgets(line, sizeof line, maps) != NULL) {
+        char *path = strchr(line, '/');
+        if (path == NULL)
+            continue;
+        path[strcspn(path, "\n")] = '\0';
+        if (strcmp(path, last) == 0)
+            continue;
+        snprintf(last, sizeof last, "%s", path);
+        if (write_maps && is_interesting(path))
+            put_map(record, (uint32_t)pid, path);
+        bool ours = doors->folder[0] != '\0' && strncmp(path, doors->folder, strlen(doors->folder)) == 0;
+        if (is_driver(path) && !ours && !(doors->is_virtual && strcmp(path, doors->driver) == 0))
+            snprintf(driver, sizeof driver, "%s", path);
+    }
+    if (maps != NULL)
+        fclose(maps);
+    if (driver[0] != '\0' && !gwi_record_has_process(record, (uint32_t)pid) && holds_device(pid) &&
+        add_once(watch->unobserved, &watch->unobserved_count, sizeof watch->unobserved / sizeof watch->unobserved[0],
+                 (uint32_t)pid))
+        gwi_record_fact(record, "unobserved.driver", "pid %d uses %s, and its calls were not seen", (int)pid, driver);
+}
+
+void gwi_watch_look(gwi_watch *watch, gwi_record *record, const gwi_doors *doors, pid_t command, bool now)
+{
+    uint64_t time = gw_monotonic_ns();
+    if (!now && time < watch->next_at_ns)
+        return;
+    watch->interval_ns = watch->interval_ns == 0 ? first_interval_ns : watch->interval_ns * 2;
+    if (watch->interval_ns > last_interval_ns)
+        watch->interval_ns = last_interval_ns;
+    watch->next_at_ns = time + watch->interval_ns;
+    static process_tree family;
+    find_family(&family, command);
+    for (size_t i = 0; i < family.count; i++)
+        look_at_process(watch, record, doors, family.pid[i]);
+}
