@@ -1,5 +1,51 @@
-# For people. CMake does the work; see CMakePresets.json for other builds.
-all:
-	@cmake -S . -B build -DCMAKE_BUILD_TYPE=Release >build-configure.log 2>&1 || { cat build-configure.log; exit 1; }
-	@cmake --build build -j$$(nproc)
-.PHONY: all
+# For people. CMake does the work; CMakePresets.json has the other builds.
+#
+#   make            build into build/
+#   make demo       a training run that dies on a virtual card, and why
+#   make check      everything that can be checked without a GPU
+#   make check-gpu  what needs one; fails where there is none
+#   make bench      what recording costs
+#   make fuzz       the parsers against made-up input
+#   make soak       long runs
+#   make install    PREFIX=/usr/local, DESTDIR=
+PREFIX ?= /usr/local
+BUILD := build
+JOBS := $(shell nproc)
+
+all: tools-build
+	@sh tools/build.sh $(BUILD) -DCMAKE_BUILD_TYPE=Release
+
+# What building needs; the optional libraries are asked for by demo and check only.
+tools-build:
+	@sh tools/need.sh build
+
+demo:
+	@sh tools/need.sh build json
+	@sh tools/build.sh $(BUILD) -DCMAKE_BUILD_TYPE=Release
+	@sh tools/demo.sh $(BUILD)
+
+check:
+	@sh tools/need.sh build json zstd check
+	@sh tools/check.sh
+
+check-gpu: all
+	@sh tools/check_gpu.sh $(BUILD)
+
+bench: all
+	@sh tools/bench.sh $(BUILD)
+
+fuzz:
+	@sh tools/need.sh build json zstd
+	@sh tools/fuzz.sh
+
+soak: all
+	@sh tools/soak.sh $(BUILD)
+
+install: all
+	@DESTDIR="$(DESTDIR)" cmake --install $(BUILD) --prefix "$(PREFIX)" >$(BUILD)/install.log || { cat $(BUILD)/install.log; exit 1; }
+	@echo "installed: $(DESTDIR)$(PREFIX)/bin/gpuwhy"
+
+clean:
+	@rm -rf build build-*
+
+.PHONY: all tools-build demo check check-gpu bench fuzz soak install clean

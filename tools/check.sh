@@ -1,0 +1,79 @@
+#!/bin/sh
+# Everything that can be checked without a GPU: formatting, a build with warnings as errors, all tests, and the tests
+# again under the sanitizers. Ends with `N passed, N failed, N skipped`; a skipped test is named.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+jobs=$(nproc)
+passed=0 failed=0 skipped=0 names=
+
+# One result that is no ctest.
+count() { # what status
+    if [ "$2" -eq 0 ]; then
+        passed=$((passed + 1))
+        echo "  passed   $1"
+    else
+        failed=$((failed + 1))
+        names="$names
+  FAILED   $1"
+        echo "  FAILED   $1"
+    fi
+}
+
+formatted() {
+    git ls-files '*.c' '*.h' | grep -v '^build' | xargs clang-format --dry-run -Werror
+}
+
+# Results of ctest's own report, a line a test: "name status".
+results_of() { # log
+    sed -nE 's/^ *[0-9]+\/[0-9]+ Test +#[0-9]+: ([^ ]+) \.+ *(\*+)? *(Passed|Failed|Skipped|Timeout|Not Run|Exception: .*|.*Exception.*) .*$/\1 \3/p' "$1"
+}
+
+run_tests() { # name folder ctest options
+    name=$1 folder=$2
+    shift 2
+    log=$folder/check.log
+    (cd "$folder" && ctest -j"$jobs" --output-on-failure --no-tests=error "$@") >"$log" 2>&1
+    ended=$?
+    results_of "$log" >"$folder/check.results"
+    p=$(grep -c ' Passed$' "$folder/check.results")
+    s=$(grep -cE ' Skipped$' "$folder/check.results")
+    total=$(wc -l <"$folder/check.results")
+    f=$((total - p - s))
+    if [ "$ended" -ne 0 ] && [ "$f" -eq 0 ]; then
+        f=1 # ctest itself is not content, whatever the lines say
+    fi
+    passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+    echo "  $name: $p passed, $f failed, $s skipped"
+    names="$names$(grep -E ' Skipped$' "$folder/check.results" | sed -E "s/^([^ ]+) .*/\n  skipped  $name: \1/")"
+    names="$names$(grep -vE ' (Passed|Skipped)$' "$folder/check.results" | sed -E "s/^([^ ]+) .*/\n  FAILED   $name: \1/")"
+    if [ "$f" -ne 0 ]; then
+        sed -n '/tests failed/q;p' "$log" | tail -80
+    fi
+}
+
+check_build() { # name cmake options -- ctest options
+    name=$1 folder=build-$1
+    shift
+    options=
+    while [ $# -gt 0 ] && [ "$1" != -- ]; do
+        options="$options $1"
+        shift
+    done
+    [ $# -eq 0 ] || shift
+    # shellcheck disable=SC2086 # options are words
+    sh tools/build.sh "$folder" $options
+    status=$?
+    count "$name: build" $status
+    [ $status -ne 0 ] || run_tests "$name" "$folder" "$@"
+}
+
+formatted
+count "clang-format" $?
+check_build dev -DCMAKE_BUILD_TYPE=Debug -DGW_STRICT=ON
+# The long tests once, in the plain build; the sanitizers get everything else.
+check_build asan -DCMAKE_BUILD_TYPE=Debug -DGW_STRICT=ON -DGW_SANITIZE=address,undefined -- -LE long
+check_build tsan -DCMAKE_BUILD_TYPE=Debug -DGW_STRICT=ON -DGW_SANITIZE=thread -- -LE long
+
+[ -z "$names" ] || echo "$names"
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ]

@@ -1,0 +1,57 @@
+#!/bin/sh
+# Look for what a target needs: `tools/need.sh build [json] [zstd] [check]`. What is missing is installed on Debian and
+# its kin when we are root; otherwise the one command that does it is printed.
+set -eu
+
+missing=
+need_command() { # command package
+    command -v "$1" >/dev/null 2>&1 || missing="$missing $2"
+}
+need_header() { # header package
+    printf '#include <stddef.h>\n#include <stdarg.h>\n#include <setjmp.h>\n#include <stdint.h>\n#include <%s>\n' "$1" |
+        "${CC:-cc}" -fsyntax-only -x c - >/dev/null 2>&1 || missing="$missing $2"
+}
+
+for part in "$@"; do
+    case $part in
+    build)
+        need_command "${CC:-cc}" gcc
+        need_command make make
+        need_command cmake cmake
+        need_header stdio.h libc6-dev
+        ;;
+    json) need_header json-c/json.h libjson-c-dev ;;
+    zstd) need_header zstd.h libzstd-dev ;;
+    check)
+        need_header cmocka.h libcmocka-dev
+        need_command clang-format clang-format
+        need_command python3 python3
+        need_command ps procps
+        need_command unshare util-linux
+        ;;
+    *)
+        echo "tools/need.sh: no part $part" >&2
+        exit 2
+        ;;
+    esac
+done
+
+[ -n "$missing" ] || exit 0
+command="apt-get install -y --no-install-recommends$missing"
+if ! command -v apt-get >/dev/null 2>&1; then
+    echo "missing:$missing (names as in Debian); install them and try again" >&2
+    exit 1
+fi
+if [ "$(id -u)" -ne 0 ]; then
+    echo "missing:$missing; install them with: sudo $command" >&2
+    exit 1
+fi
+echo "installing:$missing"
+log=$(mktemp)
+if ! { apt-get update && DEBIAN_FRONTEND=noninteractive $command; } >"$log" 2>&1; then
+    tail -20 "$log" >&2
+    echo "could not install; by hand: $command" >&2
+    rm -f "$log"
+    exit 1
+fi
+rm -f "$log"
