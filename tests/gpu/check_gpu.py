@@ -1,0 +1,326 @@
+"""Run every program of scenarios.py on the card of this machine under gpuwhy, and judge the verdicts.
+
+usage: check_gpu.py [--build DIR] [--only PATTERN] [--jobs N] [--out DIR] [--results FILE] [--seconds S]
+
+Exits 0 when every verdict was right, 1 when one was wrong, 2 when there is nothing to test here (no card, no gpuwhy).
+A kind whose tools are missing (nvcc, PyTorch, JAX) is printed as skipped. Nothing is built but the .cu programs.
+Writes docs/gpu-results.md, and into --out: all verdicts, the small recordings and what failed, as one archive.
+"""
+
+import argparse
+import concurrent.futures
+import datetime
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import threading
+import time
+
+import scenarios
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+RECORDING_BYTES_MAX = 200_000
+CERTAIN = ("established", "supported")
+
+
+def has_device():
+    """Asked in a process of its own: this one must not hold the card."""
+    code = ("import ctypes, sys\n"
+            "n = ctypes.c_int(0)\n"
+            "try: d = ctypes.CDLL('libcuda.so.1')\n"
+            "except OSError as e: sys.exit(f'no driver: {e}')\n"
+            "r = d.cuInit(0) or d.cuDeviceGetCount(ctypes.byref(n))\n"
+            "sys.exit(f'the driver answers {r} and sees {n.value} devices' if r or not n.value else 0)\n")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    return None if done.returncode == 0 else done.stderr.strip() or f"exit {done.returncode}"
+
+
+def card():
+    try:
+        done = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"],
+                              capture_output=True, text=True, timeout=60)
+        name, driver, memory = (part.strip() for part in done.stdout.splitlines()[0].split(","))
+        return {"name": name, "driver": driver, "memory": memory}
+    except (OSError, ValueError, IndexError, subprocess.TimeoutExpired):
+        return {"name": "unknown card", "driver": "unknown", "memory": "unknown"}
+
+
+class Finished:
+    def __init__(self, status, out, err, seconds, timed_out):
+        self.status, self.out, self.err, self.seconds, self.timed_out = status, out, err, seconds, timed_out
+
+
+def run(argv, env, cwd, limit_s):
+    """In a process group of its own, so that at its time limit all of it can be ended."""
+    begin = time.monotonic()
+    process = subprocess.Popen(argv, env=env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True)
+    timed_out = False
+    try:
+        out, err = process.communicate(timeout=limit_s)
+    except subprocess.TimeoutExpired:
+        timed_out = True
+        os.killpg(process.pid, signal.SIGTERM)
+        try:
+            out, err = process.communicate(timeout=10)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            out, err = process.communicate()
+    return Finished(process.returncode, out, err, time.monotonic() - begin, timed_out)
+
+
+class Harness:
+    def __init__(self, options):
+        self.options = options
+        self.gpuwhy = os.path.join(options.build, "gpuwhy")
+        self.work = os.path.join(options.build, "check-gpu")
+        shutil.rmtree(self.work, ignore_errors=True)
+        os.makedirs(self.work)
+        self.deadline = time.monotonic() + options.seconds
+        self.lock = threading.Lock()
+        self.cuda_programs = {}
+        self.skipped = {}
+
+    # ---- what there is to run ----
+
+    def build_cuda(self, wanted):
+        nvcc = shutil.which("nvcc") or next(
+            (p for p in ("/usr/local/cuda/bin/nvcc",) if os.access(p, os.X_OK)), None)
+        if nvcc is None:
+            self.skipped["cuda"] = "nvcc not found"
+            return
+        library = os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(nvcc))), "lib64")
+        jobs = []
+        for program, linking in sorted(wanted):
+            target = os.path.join(self.work, f"{program}-{linking}")
+            jobs.append((program, linking, target,
+                         [nvcc, "-arch=native", "-O1", f"-cudart={linking}", "-Xlinker", f"-rpath,{library}", "-o", target,
+                          os.path.join(HERE, "cuda", program + ".cu")]))
+        with concurrent.futures.ThreadPoolExecutor(max(2, (os.cpu_count() or 2) // 2)) as pool:
+            done = pool.map(lambda job: subprocess.run(job[3], capture_output=True, text=True), jobs)
+            for (program, linking, target, _), result in zip(jobs, done):
+                if result.returncode == 0:
+                    self.cuda_programs[program, linking] = target
+                else:
+                    print(f"nvcc failed on {program} ({linking}): {result.stderr.strip()[:300]}")
+
+    def look_for(self, module):
+        done = subprocess.run([self.options.python, "-c", f"import {module}; print({module}.__version__)"],
+                              capture_output=True, text=True, cwd="/")
+        if done.returncode != 0:
+            self.skipped[module] = f"{self.options.python} has no {module}"
+        return done.stdout.strip()
+
+    def argv(self, row):
+        if row.kind.startswith("cuda"):
+            return [self.cuda_programs[row.program, row.kind.split()[1]], *row.arguments]
+        return [self.options.python, os.path.join(HERE, row.kind, row.program + ".py"), *row.arguments]
+
+    def environment(self, row):
+        return {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **row.env}
+
+    def why_skipped(self, row):
+        if row.kind.startswith("cuda"):
+            if "cuda" in self.skipped:
+                return self.skipped["cuda"]
+            if (row.program, row.kind.split()[1]) not in self.cuda_programs:
+                return None  # did not compile: a failure, not a skip
+        if row.kind in ("torch", "jax") and "torch" in self.skipped:
+            return self.skipped["torch"]
+        if row.kind == "jax" and "jax" in self.skipped:
+            return self.skipped["jax"]
+        return None
+
+    # ---- one row ----
+
+    def run_row(self, index, row):
+        result = {"row": row, "name": row.name(), "wrong": [], "verdict": None, "seconds": 0.0, "skipped": None}
+        result["skipped"] = self.why_skipped(row)
+        left = self.deadline - time.monotonic()
+        if result["skipped"] is None and left < 20:
+            result["skipped"] = "out of time"
+        if result["skipped"]:
+            return result
+        folder = os.path.join(self.work, f"{index:03d}")
+        os.makedirs(folder)
+        if row.kind.startswith("cuda") and (row.program, row.kind.split()[1]) not in self.cuda_programs:
+            result["wrong"].append("did not compile")
+            return result
+        verdict_path, recording = os.path.join(folder, "verdict.json"), os.path.join(folder, "run.gpuwhy")
+        command = [self.gpuwhy, "run", "--json", verdict_path, "-o", recording]
+        if row.memory:
+            command += ["--memory", row.memory]
+        argv, env = self.argv(row), self.environment(row)
+        observed = run(command + ["--"] + argv, env, folder, min(self.options.limit, left))
+        result["seconds"] = observed.seconds
+        for name, text in (("stdout.txt", observed.out), ("stderr.txt", observed.err)):
+            with open(os.path.join(folder, name), "w") as f:
+                f.write(text)
+        if observed.timed_out:
+            result["wrong"].append(f"did not end within {self.options.limit} s")
+        self.judge(row, verdict_path, observed, result)
+        if row.compare and not observed.timed_out:
+            self.compare(argv, env, folder, observed, result)
+        return result
+
+    def judge(self, row, verdict_path, observed, result):
+        wrong = result["wrong"]
+        try:
+            with open(verdict_path) as f:
+                verdict = result["verdict"] = json.load(f)
+        except (OSError, ValueError) as error:
+            wrong.append(f"no verdict: {error}")
+            return
+        if verdict.get("status") != row.status:
+            wrong.append(f"status {verdict.get('status')}, not {row.status}")
+        if verdict.get("cause") not in row.causes:
+            wrong.append(f"cause {verdict.get('cause')}, not {' or '.join(map(str, row.causes))}")
+        elif row.status == "fault" and verdict.get("certainty") not in CERTAIN:
+            wrong.append(f"only {verdict.get('certainty')}")
+        for fact in row.facts:
+            if not fact.holds(verdict):
+                wrong.append(f"not in the evidence: {fact}")
+        program = verdict.get("program") or {}
+        if observed.status >= 0 and program.get("exit") not in (observed.status, None):
+            wrong.append(f"the verdict says exit {program.get('exit')}, gpuwhy exited {observed.status}")
+
+    def compare(self, argv, env, folder, observed, result):
+        """Without, without again, with: the two without must agree first."""
+        left = max(1.0, self.deadline - time.monotonic())
+        first = run(argv, env, folder, min(self.options.limit, left))
+        if (first.status, first.out) == (observed.status, observed.out):
+            return
+        second = run(argv, env, folder, min(self.options.limit, left))
+        if first.timed_out or second.timed_out:
+            result["wrong"].append("the program alone did not end in time: nothing to compare with")
+        elif (first.status, first.out) != (second.status, second.out):
+            result["wrong"].append("the program alone does not repeat itself: nothing to compare with")
+        elif first.status != observed.status:
+            result["wrong"].append(f"exit status {observed.status} with, {first.status} without")
+        else:
+            result["wrong"].append("stdout differs from that without gpuwhy")
+
+    # ---- all rows ----
+
+    def run_all(self, rows):
+        results = [None] * len(rows)
+
+        def one(pair):
+            index, row = pair
+            try:
+                results[index] = self.run_row(index, row)
+            except Exception as error:  # one broken row must not hide the others
+                results[index] = {"row": row, "name": row.name(), "verdict": None, "seconds": 0.0, "skipped": None,
+                                  "wrong": [f"the harness failed: {type(error).__name__}: {error}"]}
+            with self.lock:
+                print(line_of(results[index]), flush=True)
+
+        # The slow ones first: they decide when all is done.
+        order = sorted(enumerate(rows), key=lambda pair: pair[1].kind.startswith("cuda"))
+        with concurrent.futures.ThreadPoolExecutor(self.options.jobs) as pool:
+            list(pool.map(one, order))
+        return results
+
+
+def line_of(result):
+    if result["skipped"]:
+        return f"skipped  {result['name']}: {result['skipped']}"
+    verdict = result["verdict"] or {}
+    said = verdict.get("cause") or verdict.get("status") or "-"
+    certainty = verdict.get("certainty") or ""
+    text = f"{'WRONG' if result['wrong'] else 'right':8} {result['name']}: {said} {certainty} ({result['seconds']:.1f} s)"
+    return text + "".join(f"\n         - {reason}" for reason in result["wrong"])
+
+
+def write_results(path, results, machine, versions):
+    ran = [r for r in results if not r["skipped"]]
+    wrong = [r for r in ran if r["wrong"]]
+    lines = ["# Verdicts on a real card", "",
+             "Written by `make check-gpu`. A row is one program of `tests/gpu`; twins are the same programs repaired, and "
+             "must be found clean.", "",
+             f"{machine['name']} ({machine['memory']}), driver {machine['driver']}, {versions}, "
+             f"{datetime.date.today().isoformat()}: {len(ran) - len(wrong)} of {len(ran)} right"
+             f"{', %d skipped' % (len(results) - len(ran)) if len(ran) != len(results) else ''}.", "",
+             "| scenario | kind | program | limit | verdict | certainty | right | what was wrong |",
+             "|---|---|---|---|---|---|---|---|"]
+    for r in results:
+        row, verdict = r["row"], r["verdict"] or {}
+        said = verdict.get("cause") or verdict.get("status") or "-"
+        right = "skipped" if r["skipped"] else "no" if r["wrong"] else "yes"
+        why = (r["skipped"] or "; ".join(r["wrong"])).replace("|", "/")
+        program = " ".join((row.program,) + row.arguments) + row.note
+        lines.append(f"| {row.id} | {row.kind} | {program} | {row.memory or '-'} | {said} | "
+                     f"{verdict.get('certainty') or '-'} | {right} | {why} |")
+    with open(path, "w") as f:
+        f.write("\n".join(lines) + "\n")
+
+
+def pack(work, out, results, results_path):
+    """One archive: every verdict, what failed with its output, and the recordings that are small enough to keep."""
+    os.makedirs(out, exist_ok=True)
+    shutil.copy(results_path, os.path.join(out, "gpu-results.md"))
+    with tarfile.open(os.path.join(out, "check-gpu.tar.gz"), "w:gz") as archive:
+        for index, r in enumerate(results):
+            folder = os.path.join(work, f"{index:03d}")
+            label = re.sub(r"[^A-Za-z0-9]+", "-", r["name"]).strip("-").lower()
+            for name in ("verdict.json", "run.gpuwhy", "stdout.txt", "stderr.txt"):
+                path = os.path.join(folder, name)
+                if not os.path.exists(path):
+                    continue
+                small = os.path.getsize(path) < RECORDING_BYTES_MAX
+                if name == "verdict.json" or small and (name == "run.gpuwhy" or r["wrong"]):
+                    archive.add(path, f"{label}/{name}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", default=os.path.join(ROOT, "build"), help="folder with the built gpuwhy")
+    parser.add_argument("--only", help="run rows whose name matches this regular expression")
+    parser.add_argument("--jobs", type=int, default=max(1, min(6, (os.cpu_count() or 2) // 2)))
+    parser.add_argument("--limit", type=float, default=90, help="seconds for one program")
+    parser.add_argument("--seconds", type=float, default=520, help="seconds for the whole run")
+    parser.add_argument("--python", default=sys.executable, help="the interpreter that has PyTorch and JAX")
+    parser.add_argument("--out", help="folder for the archive and the table")
+    parser.add_argument("--results", default=os.path.join(ROOT, "docs", "gpu-results.md"))
+    parser.add_argument("--list", action="store_true", help="print the rows and end")
+    options = parser.parse_args()
+    options.build = os.path.abspath(options.build)
+    rows = [r for r in scenarios.rows() if not options.only or re.search(options.only, r.name())]
+    if options.list:
+        print("\n".join(r.name() for r in rows))
+        return 0
+    reason = has_device()
+    if reason is not None:
+        print(f"check-gpu: no CUDA device here ({reason}): nothing was tested")
+        return 2
+    if not rows or not os.access(os.path.join(options.build, "gpuwhy"), os.X_OK):
+        print(f"check-gpu: {'no row matches' if not rows else options.build + '/gpuwhy is not built'}: nothing was tested")
+        return 2
+    harness = Harness(options)
+    machine = card()
+    versions = []
+    for module in ("torch", "jax"):
+        if any(r.kind in (module, "jax") for r in rows):
+            versions.append(f"{module} {harness.look_for(module) or 'absent'}")
+    harness.build_cuda({(r.program, r.kind.split()[1]) for r in rows if r.kind.startswith("cuda")})
+    print(f"{machine['name']}, driver {machine['driver']}; {len(rows)} rows, {options.jobs} at once", flush=True)
+    results = harness.run_all(rows)
+    os.makedirs(os.path.dirname(os.path.abspath(options.results)), exist_ok=True)
+    write_results(options.results, results, machine, ", ".join(versions) or "no framework")
+    if options.out:
+        pack(harness.work, options.out, results, options.results)
+    wrong = [r for r in results if r["wrong"]]
+    skipped = [r for r in results if r["skipped"]]
+    print(f"\n{len(results) - len(wrong) - len(skipped)} right, {len(wrong)} wrong, {len(skipped)} skipped; "
+          f"table in {options.results}")
+    return 1 if wrong or len(skipped) == len(results) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,150 @@
+"""The table of programs for a real card, and what a right verdict on each must hold.
+
+A row says how to run one program and what must come out. `cause` None with `status` "clean" is a repaired twin: it is
+also compared with a run without gpuwhy, unless it prints what only a small card makes it print (`compare` False).
+Facts are looked for in the evidence by value and unit or by words that cannot be missing.
+"""
+
+import re
+
+GIB = 1 << 30
+MIB = 1 << 20
+
+
+class Bytes:
+    """Some evidence holds a number of bytes between the two."""
+
+    def __init__(self, low, high):
+        self.low, self.high = low, high
+
+    def holds(self, verdict):
+        return any(e.get("unit") == "bytes" and isinstance(e.get("value"), (int, float)) and
+                   self.low <= e["value"] <= self.high for e in verdict.get("evidence", []))
+
+    def __str__(self):
+        return f"bytes between {self.low / MIB:.0f} and {self.high / MIB:.0f} MiB"
+
+
+class Says:
+    """Evidence, headline, consequences or what was ruled out contain the pattern."""
+
+    def __init__(self, pattern, where=("headline", "evidence", "consequences", "ruled_out")):
+        self.pattern, self.where = pattern, where
+
+    def holds(self, verdict):
+        words = []
+        for name in self.where:
+            part = verdict.get(name) or ""
+            for item in part if isinstance(part, list) else [part]:
+                words.append(item.get("text", "") if isinstance(item, dict) else str(item))
+        return re.search(self.pattern, "\n".join(words), re.IGNORECASE) is not None
+
+    def __str__(self):
+        return f"/{self.pattern}/"
+
+
+class Row:
+    def __init__(self, id, kind, program, arguments=(), cause=None, status=None, memory=None, env=None, facts=(),
+                 compare=None, needs=(), note=""):
+        self.id, self.kind, self.program, self.arguments = id, kind, program, tuple(arguments)
+        self.causes = (cause,) if isinstance(cause, (str, type(None))) else tuple(cause)
+        self.status = status or ("clean" if cause is None else "fault")
+        self.memory, self.env, self.facts, self.needs, self.note = memory, dict(env or {}), tuple(facts), needs, note
+        # Under a limit the fault exists only with gpuwhy, so there is nothing to compare it with.
+        self.compare = compare if compare is not None else (memory is None or self.status == "clean")
+
+    def name(self):
+        variant = " ".join(self.arguments)
+        return f"{self.id} {self.kind} {self.program}" + (f" {variant}" if variant else "") + self.note
+
+
+def clean(id, kind, program, arguments=(), **more):
+    return Row(id, kind, program, arguments, None, "clean", **more)
+
+
+EXPANDABLE = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True", "PYTORCH_ALLOC_CONF": "expandable_segments:True"}
+ASYNC = {"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync", "PYTORCH_ALLOC_CONF": "backend:cudaMallocAsync"}
+DETERMINISTIC = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
+NO_PREALLOCATION = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+
+TORCH = [
+    Row("S01", "torch", "s01_run_twice", (), "gpu-oom-leak", memory="8GiB", facts=[Bytes(4.0 * GIB, 7.0 * GIB)]),
+    clean("S01", "torch", "s01_run_twice", ("repaired",), memory="8GiB"),
+    clean("S02", "torch", "s01_run_twice", ("released",), memory="8GiB"),
+    Row("S03", "torch", "s03_caught", ("same_site",), "gpu-oom-capacity", memory="4GiB"),
+    Row("S03", "torch", "s03_caught", ("unwritten",), "gpu-oom-capacity", memory="4GiB"),
+    clean("S03", "torch", "s03_caught", ("smaller",), memory="4GiB", compare=False),
+    clean("S03", "torch", "s03_caught", ("finder",), memory="4GiB", compare=False),
+    Row("S03", "torch", "s03_caught", ("value_error",), "script-exception", memory="4GiB"),
+    Row("S03", "torch", "s03_caught", ("illegal",), "illegal-address", memory="4GiB"),
+    Row("S07", "torch", "s07_fragmented", (), "gpu-oom-fragmentation", memory="4GiB",
+        facts=[Bytes(512 * MIB, 512 * MIB), Bytes(60 * MIB, 70 * MIB), Bytes(1.6 * GIB, 2.0 * GIB)]),
+    clean("S07", "torch", "s07_fragmented", (), memory="4GiB", env=EXPANDABLE, note=" (expandable)"),
+    Row("S12", "torch", "s12_bad_address", (), "illegal-address", facts=[Says("write_far_away")]),
+    clean("S12", "torch", "s12_bad_address", ("repaired",)),
+    Row("S13", "torch", "s13_label", (), "device-assert-index", facts=[Says("assert")]),
+    clean("S13", "torch", "s13_label", ("repaired",)),
+    Row("S17", "torch", "s17_dataset", (), "gpu-oom-capacity", memory="8GiB", facts=[Bytes(5.9 * GIB, 6.0 * GIB)]),
+    clean("S17", "torch", "s17_dataset", ("repaired",), memory="8GiB"),
+    Row("S18", "torch", "s18_batch", (), "gpu-oom-capacity", memory="8GiB", facts=[Bytes(6.5 * GIB, 9.0 * GIB)]),
+    clean("S18", "torch", "s18_batch", (), memory="10GiB", note=" (10 GiB)"),
+    Row("S19", "torch", "s19_validation", (), "gpu-oom-peak-phase", memory="6GiB"),
+    clean("S19", "torch", "s19_validation", ("repaired",), memory="6GiB"),
+    Row("S28", "torch", "s28_host", ("exception",), "script-exception"),
+    Row("S28", "torch", "s28_host", ("segfault",), "host-crash-of-process"),
+    Row("S28", "torch", "s28_host", ("exit3",), None, "undetermined"),
+    clean("S30", "torch", "s30_healthy", ("plain",), env=DETERMINISTIC),
+    clean("S30", "torch", "s30_healthy", ("plain",), env={**DETERMINISTIC, **EXPANDABLE}, note=" (expandable)"),
+    clean("S30", "torch", "s30_healthy", ("plain",), env={**DETERMINISTIC, **ASYNC}, note=" (asynchronous)"),
+    clean("S30", "torch", "s30_healthy", ("graphs",), env=DETERMINISTIC),
+    clean("S30", "torch", "s30_healthy", ("workers",), env=DETERMINISTIC),
+    clean("S30", "torch", "s30_healthy", ("profiler",), env=DETERMINISTIC),
+    Row("S31", "torch", "s31_kept_exception", (), "gpu-oom-leak", memory="8GiB", facts=[Bytes(4.0 * GIB, 6.5 * GIB)]),
+    clean("S31", "torch", "s31_kept_exception", ("repaired",), memory="8GiB", compare=False),
+    Row("S35", "torch", "s35_whole_array", (), "gpu-oom-capacity", memory="8GiB", facts=[Bytes(9.9 * GIB, 10.1 * GIB)]),
+    clean("S35", "torch", "s35_whole_array", ("repaired",), memory="8GiB"),
+    Row("S36", "torch", "s36_unwatched_child", (), "gpu-oom-capacity", memory="4GiB"),
+    clean("S36", "torch", "s36_unwatched_child", ("repaired",), memory="4GiB"),
+]
+
+JAX = [
+    Row("S03", "jax", "s03_caught", ("unwritten",), "gpu-oom-capacity", memory="4GiB", env=NO_PREALLOCATION),
+    clean("S03", "jax", "s03_caught", ("smaller",), memory="4GiB", env=NO_PREALLOCATION, compare=False),
+    Row("S20", "jax", "s20_preallocation", (), "gpu-oom-preallocation", memory="8GiB",
+        facts=[Bytes(5.0 * GIB, 6.5 * GIB)]),
+    clean("S20", "jax", "s20_preallocation", (), memory="8GiB", env=NO_PREALLOCATION, note=" (no preallocation)"),
+]
+
+ECHO_700 = Says("700|illegal", ("consequences",))
+CUDA = [
+    Row("S06", "cuda", "s06_unchecked", (), "gpu-oom-capacity", memory="4GiB",
+        facts=[Bytes(6 * GIB, 6 * GIB), ECHO_700]),
+    clean("S06", "cuda", "s06_unchecked", ("repaired",), memory="4GiB"),
+    Row("S12", "cuda", "s12_bad_address", (), "illegal-address", facts=[Says("fill")]),
+    clean("S12", "cuda", "s12_bad_address", ("repaired",)),
+    Row("S13", "cuda", "s13_assert", (), "device-assert-index", facts=[Says("assert")]),
+    clean("S13", "cuda", "s13_assert", ("repaired",)),
+    Row("S14", "cuda", "s14_faults", ("misaligned",), "misaligned-access", facts=[Says("read_wide")]),
+    Row("S14", "cuda", "s14_faults", ("trap",), "kernel-fault-other", facts=[Says("trap_when")]),
+    Row("S14", "cuda", "s14_faults", ("recursion",), "illegal-address", facts=[Says("recurse")]),
+    clean("S14", "cuda", "s14_faults", ("repaired",)),
+    Row("S15", "cuda", "s15_launch_config", ("threads",), "launch-config-invalid", facts=[Says("4,?096")]),
+    Row("S15", "cuda", "s15_launch_config", ("shared",), "launch-config-invalid", facts=[Says("400,?000")]),
+    clean("S15", "cuda", "s15_launch_config", ("repaired",)),
+    Row("S32", "cuda", "s32_reset", ("kernel",), "context-destroyed"),
+    Row("S32", "cuda", "s32_reset", ("event",), "context-destroyed"),
+    Row("S32", "cuda", "s32_reset", ("free",), "context-destroyed"),
+    Row("S32", "cuda", "s32_reset", ("stream",), "context-destroyed"),
+    clean("S32", "cuda", "s32_reset", ("repaired",)),
+]
+
+
+def rows():
+    """Every cuda row twice: with the runtime linked statically and as a shared library."""
+    result = []
+    for row in CUDA:
+        for linking in ("static", "shared"):
+            result.append(Row(row.id, f"cuda {linking}", row.program, row.arguments,
+                              row.causes if row.causes != (None,) else None, row.status, row.memory, row.env, row.facts,
+                              row.compare, row.needs, row.note))
+    return result + TORCH + JAX
