@@ -2,6 +2,7 @@
  * others are idle. Repaired: worker i takes GPU i modulo their number. */
 #include "scenario.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -40,9 +41,8 @@ static int launch_workers(const char *program, int gpus)
     char byte;
     if (pipe(ready) != 0 || pipe(go) != 0)
         scenario_fail("no pipe");
+    fcntl(go[1], F_SETFD, FD_CLOEXEC); /* a worker that held it would wait for itself */
     for (int index = 0; index < WORKERS; index++) {
-        char go_write[16];
-        snprintf(go_write, sizeof go_write, "%d", go[1]);
         pid[index] = start_worker(program, index % gpus, ready[1], go[0]);
         if (read(ready[0], &byte, 1) != 1)
             scenario_fail("a worker died");
