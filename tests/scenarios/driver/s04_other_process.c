@@ -5,7 +5,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 /* The neighbour: hold a block until killed. Says on `ready_fd` that it has it. */
@@ -14,6 +14,7 @@ static void hold(long long percent, int ready_fd)
     struct gpu gpu;
     CUdeviceptr block;
     size_t bytes_free, bytes_total;
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* never outlives the test */
     gpu_open(&gpu, 0);
     scenario_memory(&bytes_free, &bytes_total);
     size_t bytes = bytes_total / 100 * (size_t)percent;
