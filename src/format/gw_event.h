@@ -21,7 +21,8 @@
  *
  * CALL: `arg` holds the first four integer or pointer parameters as passed.
  * LAUNCH: grid = x | y << 32 | z << 48 and block = x | y << 21 | z << 42, each part saturating;
- *   `extra` is the dynamic shared memory in bytes. */
+ *   `extra` is the dynamic shared memory in bytes.
+ * GRAPH_NODE: `extra` is what an allocation node takes, in KiB. */
 #define GW_EVENT_KINDS(X)                                                                                              \
     X(CALL, FAILURE, "p0", "p1", "p2", "p3")                                                                           \
     X(INIT, RARE, "flags", "", "", "")                                                                                 \
@@ -49,7 +50,7 @@
     X(VMM_RESERVE, RARE, "address", "bytes", "", "")                                                                   \
     X(VMM_UNRESERVE, RARE, "address", "bytes", "", "")                                                                 \
     X(VMM_IMPORT, RARE, "handle", "", "", "")                                                                          \
-    X(IPC_EXPORT, RARE, "address", "", "", "")                                                                         \
+    X(IPC_EXPORT, RARE, "address", "handle", "", "")                                                                   \
     X(IPC_OPEN, RARE, "address", "", "", "")                                                                           \
     X(IPC_CLOSE, RARE, "address", "", "", "")                                                                          \
     X(EXT_IMPORT, RARE, "external", "bytes", "", "")                                                                   \

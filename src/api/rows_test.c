@@ -1,0 +1,263 @@
+/* The rows of api/driver.api against what is known about drivers. */
+#include "gw_api.h"
+#include "gw_event.h"
+
+#include <ctype.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+static void every_export_has_a_row(void **state)
+{
+    (void)state;
+    char line[256];
+    int count = 0, jump_count = 0;
+    FILE *file = fopen(GW_TEST_EXPORTS, "r");
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file)) {
+        line[strcspn(line, "\n")] = '\0';
+        if (line[0] == '#' || line[0] == '\0')
+            continue;
+        int fn = gw_api_find_symbol(line);
+        if (fn < 0)
+            fail_msg("%s has no row", line);
+        assert_string_equal(gw_api_fns[fn].symbol, line);
+        count++;
+        jump_count += !(gw_api_fns[fn].flags & GW_API_PUBLIC);
+    }
+    fclose(file);
+    assert_int_equal(count, 682);
+    assert_int_equal(jump_count, 11); /* three of cu, eight of cudbg: no header declares them */
+    assert_int_equal(gw_api_find_symbol("cuNoSuchThing"), -1);
+    assert_int_equal(gw_api_find_symbol(""), -1);
+}
+
+static void variants_say_per_thread(void **state)
+{
+    (void)state;
+    for (int fn = 0; fn < GW_FN_COUNT; fn++) {
+        const char *symbol = gw_api_fns[fn].symbol;
+        bool wanted = ends_with(symbol, "_ptsz") || ends_with(symbol, "_ptds");
+        if (((gw_api_fns[fn].flags & GW_API_PER_THREAD) != 0) != wanted)
+            fail_msg("%s: per-thread flag", symbol);
+    }
+}
+
+/* The symbol without its _v<digit> and _pt.. suffixes. */
+static void stem(const char *symbol, char *ret_stem, size_t bytes)
+{
+    size_t n = strlen(symbol);
+    if (ends_with(symbol, "_ptsz") || ends_with(symbol, "_ptds"))
+        n -= 5;
+    if (n > 3 && isdigit((unsigned char)symbol[n - 1]) && strncmp(symbol + n - 3, "_v", 2) == 0)
+        n -= 3;
+    assert_true(n < bytes);
+    memcpy(ret_stem, symbol, n);
+    ret_stem[n] = '\0';
+}
+
+/* Variants of one call do one thing. */
+static void variants_agree(void **state)
+{
+    (void)state;
+    for (int a = 0; a < GW_FN_COUNT; a++)
+        for (int b = 0; b < a; b++) {
+            char x[128], y[128];
+            stem(gw_api_fns[a].symbol, x, sizeof x);
+            stem(gw_api_fns[b].symbol, y, sizeof y);
+            if (strcmp(x, y) == 0 && gw_api_fns[a].kind != gw_api_fns[b].kind)
+                fail_msg("%s and %s differ in kind", gw_api_fns[a].symbol, gw_api_fns[b].symbol);
+        }
+}
+
+/* What a call does, by its name: whoever adds a row of such a name must say so in it. */
+static void names_have_their_effect(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *begin;
+        const char *kinds; /* names, each followed by a blank */
+    } wanted[] = {
+        {"cuMemAllocHost", "HOST_ALLOC "},
+        {"cuMemHostAlloc", "HOST_ALLOC "},
+        {"cuMemHostRegister", "HOST_REGISTER "},
+        {"cuMemHostUnregister", "HOST_UNREGISTER "},
+        {"cuMemFreeHost", "HOST_FREE "},
+        {"cuMemAllocAsync", "ALLOC_ASYNC "},
+        {"cuMemAllocFromPoolAsync", "ALLOC_ASYNC "},
+        {"cuMemAlloc", "ALLOC "},
+        {"cuMemFreeAsync", "FREE_ASYNC "},
+        {"cuMemFree", "FREE "},
+        {"cuMemCreate", "VMM_CREATE "},
+        {"cuMemRelease", "VMM_RELEASE "},
+        {"cuMemRetainAllocationHandle", "VMM_RETAIN "},
+        {"cuMemMapArray", "CALL "},
+        {"cuMemMap", "VMM_MAP "},
+        {"cuMemUnmap", "VMM_UNMAP "},
+        {"cuMemAddressReserve", "VMM_RESERVE "},
+        {"cuMemAddressFree", "VMM_UNRESERVE "},
+        {"cuMemImportFrom", "VMM_IMPORT "},
+        {"cuMemExportTo", "IPC_EXPORT "},
+        {"cuMemPoolCreate", "POOL_CREATE "},
+        {"cuMemPoolDestroy", "POOL_DESTROY "},
+        {"cuMemPoolTrimTo", "POOL_TRIM "},
+        {"cuMemPoolSetAttribute", "POOL_SET "},
+        {"cuMemPoolImportFrom", "POOL_CREATE "},
+        {"cuMemPoolImportPointer", "IPC_OPEN "},
+        {"cuMemPoolExportPointer", "IPC_EXPORT "},
+        {"cuMemcpy", "COPY "},
+        {"cuMemset", "FILL "},
+        {"cuMemPrefetch", "PREFETCH "},
+        {"cuArrayCreate", "ALLOC "},
+        {"cuArray3DCreate", "ALLOC "},
+        {"cuArrayDestroy", "FREE "},
+        {"cuMipmappedArrayCreate", "ALLOC "},
+        {"cuMipmappedArrayDestroy", "FREE "},
+        {"cuIpcGetMem", "IPC_EXPORT "},
+        {"cuIpcOpenMem", "IPC_OPEN "},
+        {"cuIpcCloseMem", "IPC_CLOSE "},
+        {"cuImportExternalMemory", "EXT_IMPORT "},
+        {"cuExternalMemoryGetMapped", "EXT_MAP "},
+        {"cuDestroyExternalMemory", "EXT_DESTROY "},
+        {"cuMulticastCreate", "VMM_CREATE "},
+        {"cuCtxCreate", "CTX_CREATE "},
+        {"cuGreenCtxCreate", "CTX_CREATE "},
+        {"cuCtxFromGreenCtx", "CTX_CREATE "},
+        {"cuGLCtxCreate", "CTX_CREATE "},
+        {"cuVDPAUCtxCreate", "CTX_CREATE "},
+        {"cuCtxDestroy", "CTX_DESTROY "},
+        {"cuGreenCtxDestroy", "CTX_DESTROY "},
+        {"cuDevicePrimaryCtxRetain", "CTX_CREATE "},
+        {"cuDevicePrimaryCtxRelease", "CTX_RELEASE "},
+        {"cuDevicePrimaryCtxReset", "CTX_RESET "},
+        {"cuModuleLoad", "MODULE_LOAD "},
+        {"cuModuleUnload", "MODULE_UNLOAD "},
+        {"cuLibraryLoad", "LIBRARY_LOAD "},
+        {"cuLibraryUnload", "LIBRARY_UNLOAD "},
+        {"cuStreamCreate", "STREAM_CREATE "},
+        {"cuGreenCtxStreamCreate", "STREAM_CREATE "},
+        {"cuStreamDestroy", "STREAM_DESTROY "},
+        {"cuEventCreate", "EVENT_CREATE "},
+        {"cuIpcOpenEvent", "EVENT_CREATE "},
+        {"cuEventDestroy", "EVENT_DESTROY "},
+        {"cuGraphCreate", "GRAPH_CREATE "},
+        {"cuGraphClone", "GRAPH_CREATE "},
+        {"cuGraphInstantiate", "GRAPH_EXEC_CREATE "},
+        {"cuGraphExecDestroy", "GRAPH_EXEC_DESTROY "},
+        {"cuGraphAddDependencies", "CALL "},
+        {"cuGraphAdd", "GRAPH_NODE "},
+        {"cuGraphLaunch", "GRAPH_LAUNCH "},
+        {"cuLaunchHostFunc", "HOST_FUNC "},
+        {"cuStreamAddCallback", "HOST_FUNC "},
+        {"cuLaunch", "LAUNCH "},
+        {"cuStreamBegin", "CAPTURE_BEGIN "},
+        {"cuStreamEndCapture", "CAPTURE_END "},
+        {"cuStreamWaitEvent", "STREAM_WAIT "},
+        {"cuStreamSynchronize", "SYNC "},
+        {"cuEventSynchronize", "SYNC "},
+        {"cuCtxSynchronize", "SYNC "},
+        {"cuStreamQuery", "QUERY "},
+        {"cuEventQuery", "QUERY "},
+        {"cuEventRecord", "EVENT_RECORD "},
+        {"cuCtxSetLimit", "LIMIT_SET "},
+        {"cuInit", "INIT "},
+    };
+    static const char *const names[] = {
+#define GW_X(name, price, a0, a1, a2, a3) #name " ",
+        GW_EVENT_KINDS(GW_X)
+#undef GW_X
+    };
+    bool used[GW_EV_COUNT] = {false};
+    for (int fn = 0; fn < GW_FN_COUNT; fn++) {
+        const gw_api_fn *row = &gw_api_fns[fn];
+        used[row->kind] = true;
+        for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++)
+            if (strncmp(row->symbol, wanted[i].begin, strlen(wanted[i].begin)) == 0) {
+                if (strcmp(wanted[i].kinds, names[row->kind]) != 0)
+                    fail_msg("%s is %s, wanted %s", row->symbol, names[row->kind], wanted[i].kinds);
+                break;
+            }
+    }
+    for (int kind = 0; kind < GW_EV_TEXT; kind++) /* from TEXT on they are facts */
+        if (!used[kind])
+            fail_msg("no row has the kind %s", names[kind]);
+}
+
+/* All that takes device memory can be refused. */
+static void the_guard_sees_all(void **state)
+{
+    (void)state;
+    for (int fn = 0; fn < GW_FN_COUNT; fn++) {
+        const gw_api_fn *row = &gw_api_fns[fn];
+        bool takes =
+            row->kind == GW_EV_ALLOC || row->kind == GW_EV_ALLOC_ASYNC || strcmp(row->symbol, "cuMemCreate") == 0;
+        if (takes && !(row->flags & GW_API_REFUSABLE))
+            fail_msg("%s cannot be refused", row->symbol);
+    }
+}
+
+static void routes_lead_where_the_driver_leads(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        int version, per_thread;
+        const char *symbol; /* NULL: nowhere */
+    } cases[] = {
+        {"cuCtxCreate", 1000, 0, NULL},
+        {"cuCtxCreate", 2000, 0, "cuCtxCreate"},
+        {"cuCtxCreate", 11030, 0, "cuCtxCreate_v2"},
+        {"cuCtxCreate", 11040, 0, "cuCtxCreate_v3"},
+        {"cuCtxCreate", 12040, 1, "cuCtxCreate_v3"},
+        {"cuCtxCreate", 12050, 0, "cuCtxCreate_v4"},
+        {"cuCtxGetDevice", 12090, 0, "cuCtxGetDevice"},
+        {"cuCtxGetDevice", 13000, 0, "cuCtxGetDevice_v2"},
+        {"cuCtxSynchronize", 12090, 0, "cuCtxSynchronize"},
+        {"cuCtxSynchronize", 13000, 1, "cuCtxSynchronize_v2"},
+        {"cuMemAdvise", 8000, 0, "cuMemAdvise"},
+        {"cuMemAdvise", 13000, 0, "cuMemAdvise_v2"},
+        {"cuMemPrefetchAsync", 13000, 1, "cuMemPrefetchAsync_v2_ptsz"},
+        {"cuMemcpyHtoD", 2000, 0, "cuMemcpyHtoD"},
+        {"cuMemcpyHtoD", 3020, 0, "cuMemcpyHtoD_v2"},
+        {"cuMemcpyHtoD", 3020, 1, NULL},
+        {"cuMemcpyHtoD", 7000, 1, "cuMemcpyHtoD_v2_ptds"},
+        {"cuGetProcAddress", 11030, 0, "cuGetProcAddress"},
+        {"cuGetProcAddress", 12000, 1, "cuGetProcAddress_v2"},
+        {"cuGraphInstantiate", 10000, 0, "cuGraphInstantiate"},
+        {"cuGraphInstantiate", 12000, 0, "cuGraphInstantiate_v2"},
+        {"cuGraphAddNode", 13000, 0, "cuGraphAddNode_v2"},
+        {"cuEventElapsedTime", 12080, 0, "cuEventElapsedTime_v2"},
+        {"cuStreamGetCaptureInfo", 11030, 1, "cuStreamGetCaptureInfo_v2_ptsz"},
+        {"cuStreamGetCaptureInfo", 13000, 0, "cuStreamGetCaptureInfo_v3"},
+        {"cuMemAlloc_v2", 13000, 0, NULL}, /* a symbol's own suffix is no name */
+        {"cuNoSuchThing", 13000, 0, NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        int fn = gw_api_resolve(cases[i].name, cases[i].version, cases[i].per_thread);
+        const char *symbol = fn < 0 ? NULL : gw_api_fns[fn].symbol;
+        if ((symbol == NULL) != (cases[i].symbol == NULL) || (symbol && strcmp(symbol, cases[i].symbol) != 0))
+            fail_msg("%s@%d per thread %d: %s, wanted %s", cases[i].name, cases[i].version, cases[i].per_thread,
+                     symbol ? symbol : "nowhere", cases[i].symbol ? cases[i].symbol : "nowhere");
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_export_has_a_row), cmocka_unit_test(variants_say_per_thread),
+        cmocka_unit_test(variants_agree),         cmocka_unit_test(names_have_their_effect),
+        cmocka_unit_test(the_guard_sees_all),     cmocka_unit_test(routes_lead_where_the_driver_leads),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,39 @@
+/* Stands in for the hook when the generated wrappers are tested by themselves: notes what a wrapper says. */
+#ifndef GWI_HOOK_H
+#define GWI_HOOK_H
+
+#include "gw_api.h"
+#include "gw_api_proto.h"
+#include "gw_buffer.h"
+
+#include <stdbool.h>
+
+typedef struct gwi_slot_ref {
+    unsigned fn;
+} gwi_slot_ref;
+
+/* The last thing a wrapper said, and how many it said since the test cleared it. */
+typedef struct said {
+    int hot_count, event_count, failed_count, after_count, leave_count;
+    unsigned fn, kind, counter, flags;
+    int result;
+    uint32_t extra;
+    uint64_t arg[4];
+    uint64_t what, stream, bytes;
+    const char *text;
+} said;
+extern said gwi_said;
+
+extern void *gwi_real[GW_FN_COUNT];
+extern void *const gwi_wrappers[GW_FN_COUNT];
+extern bool gwi_guard_on;
+
+bool gwi_enter(gwi_slot_ref *th, unsigned fn);
+void gwi_leave(gwi_slot_ref *th);
+void gwi_hot(gwi_slot_ref *th, unsigned fn, unsigned counter, uint64_t what, uint64_t stream, uint64_t bytes);
+void gwi_event(gwi_slot_ref *th, unsigned fn, unsigned kind, int result, unsigned flags, uint32_t extra, uint64_t a0,
+               uint64_t a1, uint64_t a2, uint64_t a3, const char *text);
+void gwi_failed(gwi_slot_ref *th, unsigned fn, unsigned kind, int result, unsigned flags, uint32_t extra, uint64_t a0,
+                uint64_t a1, uint64_t a2, uint64_t a3);
+
+#endif

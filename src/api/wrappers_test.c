@@ -1,0 +1,364 @@
+/* The generated wrappers, each called in front of a driver that answers what the test wants. */
+#include "gwi_hook.h"
+
+#include "gw_hook_special.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+said gwi_said;
+void *gwi_real[GW_FN_COUNT];
+bool gwi_guard_on;
+
+static int driver_answer;
+static int driver_calls;
+static bool may_enter = true;
+static int refuse_device;
+static uint64_t refuse_bytes;
+
+bool gwi_enter(gwi_slot_ref *th, unsigned fn)
+{
+    th->fn = fn;
+    return may_enter;
+}
+
+void gwi_leave(gwi_slot_ref *th)
+{
+    assert_true(th->fn < GW_FN_COUNT);
+    gwi_said.leave_count++;
+}
+
+void gwi_hot(gwi_slot_ref *th, unsigned fn, unsigned counter, uint64_t what, uint64_t stream, uint64_t bytes)
+{
+    assert_int_equal(th->fn, fn);
+    gwi_said.hot_count++;
+    gwi_said.fn = fn;
+    gwi_said.counter = counter;
+    gwi_said.what = what;
+    gwi_said.stream = stream;
+    gwi_said.bytes = bytes;
+}
+
+static void note_event(gwi_slot_ref *th, unsigned fn, unsigned kind, int result, unsigned flags, uint32_t extra)
+{
+    assert_int_equal(th->fn, fn);
+    gwi_said.fn = fn;
+    gwi_said.kind = kind;
+    gwi_said.result = result;
+    gwi_said.flags = flags;
+    gwi_said.extra = extra;
+}
+
+void gwi_event(gwi_slot_ref *th, unsigned fn, unsigned kind, int result, unsigned flags, uint32_t extra, uint64_t a0,
+               uint64_t a1, uint64_t a2, uint64_t a3, const char *text)
+{
+    note_event(th, fn, kind, result, flags, extra);
+    gwi_said.event_count++;
+    memcpy(gwi_said.arg, (uint64_t[4]){a0, a1, a2, a3}, sizeof gwi_said.arg);
+    gwi_said.text = text;
+}
+
+void gwi_failed(gwi_slot_ref *th, unsigned fn, unsigned kind, int result, unsigned flags, uint32_t extra, uint64_t a0,
+                uint64_t a1, uint64_t a2, uint64_t a3)
+{
+    note_event(th, fn, kind, result, flags, extra);
+    gwi_said.failed_count++;
+    memcpy(gwi_said.arg, (uint64_t[4]){a0, a1, a2, a3}, sizeof gwi_said.arg);
+}
+
+bool gwi_refuse(struct gwi_slot_ref *th, unsigned fn, int device, uint64_t bytes)
+{
+    assert_int_equal(th->fn, fn);
+    refuse_device = device;
+    refuse_bytes = bytes;
+    return bytes > 1000;
+}
+
+/* The hook's own functions: whether they are reached is all that matters here. */
+static void note_after(struct gwi_slot_ref *th, unsigned fn)
+{
+    assert_int_equal(th->fn, fn);
+    gwi_said.fn = fn;
+    gwi_said.after_count++;
+}
+
+void gwi_after_memory_info(struct gwi_slot_ref *th, unsigned fn, size_t *free, size_t *total)
+{
+    (void)free, (void)total;
+    note_after(th, fn);
+}
+
+void gwi_after_memory_info_v1(struct gwi_slot_ref *th, unsigned fn, unsigned int *free, unsigned int *total)
+{
+    (void)free, (void)total;
+    note_after(th, fn);
+}
+
+void gwi_after_total_memory(struct gwi_slot_ref *th, unsigned fn, size_t *bytes, CUdevice dev)
+{
+    (void)bytes, (void)dev;
+    note_after(th, fn);
+}
+
+void gwi_after_total_memory_v1(struct gwi_slot_ref *th, unsigned fn, unsigned int *bytes, CUdevice dev)
+{
+    (void)bytes, (void)dev;
+    note_after(th, fn);
+}
+
+void gwi_after_export_table(struct gwi_slot_ref *th, unsigned fn, const void **table, const CUuuid *id)
+{
+    (void)table, (void)id;
+    note_after(th, fn);
+}
+
+void gwi_after_module_functions(struct gwi_slot_ref *th, unsigned fn, CUfunction *functions, unsigned int count,
+                                CUmodule mod)
+{
+    (void)functions, (void)count, (void)mod;
+    note_after(th, fn);
+}
+
+void gwi_after_library_kernels(struct gwi_slot_ref *th, unsigned fn, CUkernel *kernels, unsigned int count,
+                               CUlibrary lib)
+{
+    (void)kernels, (void)count, (void)lib;
+    note_after(th, fn);
+}
+
+int gwi_instead_get_proc_address(unsigned fn, const char *symbol, void **pfn, int version, cuuint64_t flags)
+{
+    (void)symbol, (void)pfn, (void)version, (void)flags;
+    gwi_said.fn = fn;
+    return driver_answer;
+}
+
+int gwi_instead_get_proc_address_v2(unsigned fn, const char *symbol, void **pfn, int version, cuuint64_t flags,
+                                    CUdriverProcAddressQueryResult *status)
+{
+    (void)symbol, (void)pfn, (void)version, (void)flags, (void)status;
+    gwi_said.fn = fn;
+    return driver_answer;
+}
+
+/* --- the tests ------------------------------------------------------------------------------------------- */
+
+/* Both machines we run on let a caller pass more arguments than the callee takes. */
+typedef int any_function(uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t,
+                         uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t);
+
+static int answering_driver(void)
+{
+    driver_calls++;
+    return driver_answer;
+}
+
+static int begin(void **state)
+{
+    (void)state;
+    for (int fn = 0; fn < GW_FN_COUNT; fn++)
+        gwi_real[fn] = (void *)answering_driver;
+    memset(&gwi_said, 0, sizeof gwi_said);
+    driver_answer = driver_calls = 0;
+    gwi_guard_on = false;
+    may_enter = true;
+    refuse_bytes = 0;
+    return 0;
+}
+
+/* Call every wrapper with zero everywhere. */
+static void call_all(void)
+{
+    for (int fn = 0; fn < GW_FN_COUNT; fn++) {
+        any_function *wrapper = (any_function *)gwi_wrappers[fn];
+        if (wrapper == NULL)
+            continue;
+        memset(&gwi_said, 0, sizeof gwi_said);
+        driver_calls = 0;
+        assert_int_equal(wrapper(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0), driver_answer);
+        if (gw_api_fns[fn].flags & GW_API_INSTEAD)
+            continue;
+        assert_int_equal(driver_calls, 1);
+        assert_int_equal(gwi_said.leave_count, may_enter);
+        int said_count = gwi_said.hot_count + gwi_said.event_count + gwi_said.failed_count + gwi_said.after_count;
+        if (!may_enter)
+            assert_int_equal(said_count, 0);
+        else if (driver_answer != 0) {
+            assert_int_equal(gwi_said.failed_count, 1);
+            assert_int_equal(gwi_said.kind, gw_api_fns[fn].kind);
+            assert_int_equal(gwi_said.flags, gw_api_fns[fn].flags & GW_API_PER_THREAD ? GW_EVF_PER_THREAD : 0);
+        } else if (gw_api_fns[fn].price == GW_PRICE_HOT)
+            assert_int_equal(gwi_said.hot_count, 1);
+        else if (gw_api_fns[fn].price == GW_PRICE_RARE)
+            assert_int_equal(gwi_said.event_count, 1);
+        assert_in_range(said_count, 0, 1);
+    }
+}
+
+static void null_arguments_hurt_nobody(void **state)
+{
+    (void)state;
+    driver_answer = 1;
+    call_all();
+    driver_answer = 0;
+    call_all();
+    may_enter = false;
+    call_all();
+    may_enter = true;
+    gwi_guard_on = true;
+    call_all();
+}
+
+static int allocating_driver(CUdeviceptr *dptr, size_t bytes)
+{
+    (void)bytes;
+    *dptr = 0x7000;
+    return driver_answer;
+}
+
+static void an_allocation_says_address_and_bytes(void **state)
+{
+    (void)state;
+    CUdeviceptr at = 0;
+    gw_fn_t_cuMemAlloc_v2 *wrapper = (gw_fn_t_cuMemAlloc_v2 *)gwi_wrappers[GW_FN_cuMemAlloc_v2];
+    gwi_real[GW_FN_cuMemAlloc_v2] = (void *)allocating_driver;
+    assert_int_equal(wrapper(&at, 512), 0);
+    assert_int_equal(gwi_said.kind, GW_EV_ALLOC);
+    assert_int_equal(gwi_said.arg[0], 0x7000);
+    assert_int_equal(gwi_said.arg[1], 512);
+
+    driver_answer = CUDA_ERROR_OUT_OF_MEMORY;
+    assert_int_equal(wrapper(&at, 513), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(gwi_said.arg[0], 0);
+    assert_int_equal(gwi_said.arg[1], 513);
+}
+
+static void the_guard_is_asked_first(void **state)
+{
+    (void)state;
+    CUdeviceptr at = 0;
+    CUmemGenericAllocationHandle handle = 0;
+    CUmemAllocationProp prop = {.location = {CU_MEM_LOCATION_TYPE_DEVICE, 3}};
+    gwi_guard_on = true;
+    gw_fn_t_cuMemAlloc_v2 *alloc = (gw_fn_t_cuMemAlloc_v2 *)gwi_wrappers[GW_FN_cuMemAlloc_v2];
+    assert_int_equal(alloc(&at, 1001), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(driver_calls, 0);
+    assert_int_equal(gwi_said.failed_count, 1);
+    assert_int_equal(refuse_device, -1);
+
+    gw_fn_t_cuMemCreate *create = (gw_fn_t_cuMemCreate *)gwi_wrappers[GW_FN_cuMemCreate];
+    assert_int_equal(create(&handle, 1000, &prop, 0), 0);
+    assert_int_equal(driver_calls, 1);
+    assert_int_equal(refuse_device, 3);
+    assert_int_equal(refuse_bytes, 1000);
+    prop.location.type = CU_MEM_LOCATION_TYPE_HOST_NUMA;
+    assert_int_equal(create(&handle, 1 << 20, &prop, 0), 0); /* host memory is none of the guard's business */
+    assert_int_equal(refuse_bytes, 0);
+}
+
+static void a_launch_keeps_its_shape(void **state)
+{
+    (void)state;
+    CUfunction f = (CUfunction)(uintptr_t)0x99;
+    CUlaunchConfig config = {2, 3, 4, 5, 6, 7, 8, CU_STREAM_PER_THREAD, NULL, 0};
+    gw_fn_t_cuLaunchKernel_ptsz *plain = (gw_fn_t_cuLaunchKernel_ptsz *)gwi_wrappers[GW_FN_cuLaunchKernel_ptsz];
+    gw_fn_t_cuLaunchKernelEx *ex = (gw_fn_t_cuLaunchKernelEx *)gwi_wrappers[GW_FN_cuLaunchKernelEx];
+    assert_int_equal(plain(f, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL), 0);
+    assert_int_equal(gwi_said.counter, GW_COUNT_LAUNCH);
+    assert_int_equal(gwi_said.what, 0x99);
+
+    driver_answer = CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+    assert_int_equal(ex(&config, f, NULL, NULL), driver_answer);
+    assert_int_equal(gwi_said.arg[0], 0x99);
+    assert_int_equal(gwi_said.arg[1], 2ull | 3ull << 32 | 4ull << 48);
+    assert_int_equal(gwi_said.arg[2], 5ull | 6ull << 21 | 7ull << 42);
+    assert_int_equal(gwi_said.arg[3], 2);
+    assert_int_equal(gwi_said.extra, 8);
+    assert_int_equal(plain(f, 0x10000, 0x10000, 0x10001, 1, 1, 1, 0, NULL, NULL, NULL), driver_answer);
+    assert_int_equal(gwi_said.arg[1], 0xffffffff00010000);
+    assert_int_equal(gwi_said.flags, GW_EVF_PER_THREAD);
+}
+
+static void copies_and_fills_count_bytes(void **state)
+{
+    (void)state;
+    CUstream stream = (CUstream)(uintptr_t)0x55;
+    CUDA_MEMCPY2D rectangle = {.WidthInBytes = 100, .Height = 7};
+    CUdeviceptr two[2] = {0x10, 0x20};
+    size_t sizes[2] = {30, 12};
+    gw_fn_t_cuMemcpyHtoDAsync_v2 *copy = (gw_fn_t_cuMemcpyHtoDAsync_v2 *)gwi_wrappers[GW_FN_cuMemcpyHtoDAsync_v2];
+    gw_fn_t_cuMemcpy2D_v2 *copy2d = (gw_fn_t_cuMemcpy2D_v2 *)gwi_wrappers[GW_FN_cuMemcpy2D_v2];
+    gw_fn_t_cuMemcpyBatchAsync_v2 *batch = (gw_fn_t_cuMemcpyBatchAsync_v2 *)gwi_wrappers[GW_FN_cuMemcpyBatchAsync_v2];
+    gw_fn_t_cuMemsetD2D32Async *fill = (gw_fn_t_cuMemsetD2D32Async *)gwi_wrappers[GW_FN_cuMemsetD2D32Async];
+    gw_fn_t_cuMemsetD16_v2 *fill16 = (gw_fn_t_cuMemsetD16_v2 *)gwi_wrappers[GW_FN_cuMemsetD16_v2];
+    copy(0x1000, sizes, 64, stream);
+    assert_int_equal(gwi_said.bytes, 64);
+    assert_int_equal(gwi_said.stream, 0x55);
+    copy2d(&rectangle);
+    assert_int_equal(gwi_said.bytes, 700);
+    batch(two, two, sizes, 2, NULL, NULL, 0, stream);
+    assert_int_equal(gwi_said.bytes, 42);
+    fill(0x1000, 4096, 1, 10, 3, stream);
+    assert_int_equal(gwi_said.counter, GW_COUNT_FILL);
+    assert_int_equal(gwi_said.bytes, 120);
+    fill16(0x1000, 1, 5);
+    assert_int_equal(gwi_said.bytes, 10);
+}
+
+static int mapping_driver(CUdeviceptr *dptr, size_t *pitch, size_t width, size_t height, unsigned element)
+{
+    (void)width, (void)height, (void)element;
+    *dptr = 0x8000;
+    *pitch = 512;
+    return 0;
+}
+
+static void a_pitched_allocation_counts_its_pitch(void **state)
+{
+    (void)state;
+    CUdeviceptr at;
+    size_t pitch = 77;
+    gw_fn_t_cuMemAllocPitch_v2 *wrapper = (gw_fn_t_cuMemAllocPitch_v2 *)gwi_wrappers[GW_FN_cuMemAllocPitch_v2];
+    driver_answer = 2;
+    wrapper(&at, &pitch, 100, 4, 4);
+    assert_int_equal(gwi_said.arg[1], 400);
+    gwi_real[GW_FN_cuMemAllocPitch_v2] = (void *)mapping_driver;
+    wrapper(&at, &pitch, 100, 4, 4);
+    assert_int_equal(gwi_said.arg[1], 2048);
+    assert_int_equal(gwi_said.arg[3], 512);
+}
+
+static void a_function_has_its_name(void **state)
+{
+    (void)state;
+    CUfunction f = NULL;
+    gw_fn_t_cuModuleGetFunction *wrapper = (gw_fn_t_cuModuleGetFunction *)gwi_wrappers[GW_FN_cuModuleGetFunction];
+    wrapper(&f, NULL, "saxpy");
+    assert_string_equal(gwi_said.text, "saxpy");
+}
+
+static void undocumented_ones_have_no_wrapper(void **state)
+{
+    (void)state;
+    for (int fn = 0; fn < GW_FN_COUNT; fn++)
+        assert_int_equal(gwi_wrappers[fn] != NULL, (gw_api_fns[fn].flags & GW_API_PUBLIC) != 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(null_arguments_hurt_nobody, begin),
+        cmocka_unit_test_setup(an_allocation_says_address_and_bytes, begin),
+        cmocka_unit_test_setup(the_guard_is_asked_first, begin),
+        cmocka_unit_test_setup(a_launch_keeps_its_shape, begin),
+        cmocka_unit_test_setup(copies_and_fills_count_bytes, begin),
+        cmocka_unit_test_setup(a_pitched_allocation_counts_its_pitch, begin),
+        cmocka_unit_test_setup(a_function_has_its_name, begin),
+        cmocka_unit_test_setup(undocumented_ones_have_no_wrapper, begin),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
