@@ -115,7 +115,8 @@ enum {
     PAUSE_MS = 10,             /* ... then pauses double from here ... */
     PAUSE_MS_MAX = 1000,       /* ... up to here */
     REFUSALS_MAX = 3,          /* PyTorch said no so many times: given up */
-    READ_PAUSE_MS = 2000,      /* between two read-outs of the whole history */
+    FULL_READS_AT_ONCE = 8,    /* so many out-of-memories read the whole history ... */
+    READ_REST_FACTOR = 20,     /* ... later ones after so many times what the last read-out took */
     READ_BUDGET_MS = 500,      /* a walk over history stops after this long */
     HISTORY_SPANS = 512,       /* spans of time in the condensed history */
     HISTORY_SINGLES_MAX = 512, /* youngest single entries */
@@ -133,7 +134,8 @@ static struct observer {
     bool history_ours;
     _Atomic bool reading; /* guards the walk's working space where the interpreter has no lock */
     bool have_python;
-    uint64_t last_read_ns;
+    uint32_t full_reads;
+    uint64_t last_read_ns, last_took_ns; /* end and duration of the last read-out of the history */
     python py;
     keys key;
     py_object *torch_c; /* dict of torch._C; borrowed from the module, which is never unloaded */
@@ -680,6 +682,17 @@ static void leave(const saved *before)
     errno = before->error;
 }
 
+/* The last out-of-memory of a run is the one that matters, and nobody knows which it is. So the first few read
+ * everything; after these a program that probes for memory spends at most a small share of its time here. True: the
+ * caller gives `reading` back. */
+static bool may_read_history(void)
+{
+    uint64_t rested_ns = clock_ns(CLOCK_MONOTONIC) - obs.last_read_ns;
+    if (obs.full_reads >= FULL_READS_AT_ONCE && rested_ns < READ_REST_FACTOR * obs.last_took_ns)
+        return false;
+    return !atomic_exchange_explicit(&obs.reading, true, memory_order_acquire);
+}
+
 /* (device, bytes wanted, bytes total or limit, bytes free) -> None. PyTorch turns a raised exception into its own
  * failure, so nothing is ever raised here. */
 static py_object *on_oom(py_object *self, py_object *arguments)
@@ -691,13 +704,14 @@ static py_object *on_oom(py_object *self, py_object *arguments)
     for (ptrdiff_t i = 0; i < 4 && i < obs.py.PyTuple_Size(arguments); i++)
         value[i] = number_of(obs.py.PyTuple_GetItem(arguments, i), &known);
     obs.port->fact(GW_EV_ALLOCATOR_OOM, value[1], value[2], value[3], value[0], NULL);
-    uint64_t now_ns = clock_ns(CLOCK_MONOTONIC);
-    bool rested = obs.last_read_ns == 0 || now_ns - obs.last_read_ns > READ_PAUSE_MS * UINT64_C(1000000);
-    bool with_history = rested && !atomic_exchange_explicit(&obs.reading, true, memory_order_acquire);
+    bool with_history = may_read_history();
+    uint64_t begin_ns = clock_ns(CLOCK_MONOTONIC);
     write_limit(value[0], value[2]);
     read_allocator(value[0], WHEN_OOM, with_history);
-    if (with_history) { /* the pause counts from the end: slow read-outs must not follow each other */
+    if (with_history) {
+        obs.full_reads++;
         obs.last_read_ns = clock_ns(CLOCK_MONOTONIC);
+        obs.last_took_ns = obs.last_read_ns - begin_ns;
         atomic_store_explicit(&obs.reading, false, memory_order_release);
     }
     leave(&before);
