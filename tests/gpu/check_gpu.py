@@ -186,6 +186,8 @@ class Harness:
         for fact in row.facts:
             if not fact.holds(verdict):
                 wrong.append(f"not in the evidence: {fact}")
+        if row.status == "clean" and observed.status != 0 and not observed.timed_out:
+            wrong.append(f"the program exited {observed.status}: {observed.err.strip()[-200:]}")
         program = verdict.get("program") or {}
         if observed.status >= 0 and program.get("exit") not in (observed.status, None):
             wrong.append(f"the verdict says exit {program.get('exit')}, gpuwhy exited {observed.status}")
