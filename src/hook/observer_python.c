@@ -59,9 +59,10 @@ enum { PY_METHOD_VARARGS = 1, PY_METHOD_NOARGS = 4 };
     X(PyTuple_Size, ptrdiff_t, (py_object * tuple))                                                                    \
     X(PyList_New, py_object *, (ptrdiff_t count)) /* new */                                                            \
     X(PyList_Size, ptrdiff_t, (py_object * list))                                                                      \
-    X(PyList_GetItem, py_object *, (py_object * list, ptrdiff_t index)) /* borrowed */                                 \
-    X(PyBool_FromLong, py_object *, (long value))                       /* new */                                      \
-    X(PyLong_FromLongLong, py_object *, (long long value))              /* new */                                      \
+    X(PyList_GetItem, py_object *, (py_object * list, ptrdiff_t index))           /* borrowed */                       \
+    X(PyList_SetItem, int, (py_object * list, ptrdiff_t index, py_object * item)) /* takes the reference */            \
+    X(PyBool_FromLong, py_object *, (long value))                                 /* new */                            \
+    X(PyLong_FromLongLong, py_object *, (long long value))                        /* new */                            \
     X(PyLong_AsUnsignedLongLongMask, unsigned long long, (py_object * number))                                         \
     X(PyFloat_AsDouble, double, (py_object * number))                                                                  \
     X(PyUnicode_FromString, py_object *, (const char *text))                        /* new */                          \
@@ -781,6 +782,20 @@ static bool make_keys(void)
     return good;
 }
 
+/* A free is requested and completed: one of the two entries is enough, and the ring lasts half as long again. */
+static py_object *actions_skipped(void)
+{
+    py_object *list = obs.py.PyList_New(1);
+    py_object *action = obs.py.PyUnicode_FromString("free_requested");
+    if (list != NULL && action != NULL) {
+        obs.py.PyList_SetItem(list, 0, action);
+        return list;
+    }
+    give_back(list);
+    give_back(action);
+    return NULL;
+}
+
 /* PyTorch's function has gained arguments over the years; the first four mean the same in all. */
 static bool switch_history_on(char *reason)
 {
@@ -792,7 +807,7 @@ static bool switch_history_on(char *reason)
                                   obs.py.PyBool_FromLong(0),
                                   obs.py.PyBool_FromLong(0),
                                   obs.py.PyBool_FromLong(0),
-                                  obs.py.PyList_New(0)};
+                                  actions_skipped()};
         for (int i = count; i < 8; i++)
             give_back(argument[i]);
         py_object *done = call_torch("_cuda_record_memory_history", tuple_of(argument, count), reason);

@@ -205,7 +205,8 @@ def test_attach(lib):
     lib.lib.test_start()
     lib.poke(20)
     check(len(fake.attached) == 1, f"attached {len(fake.attached)} times")
-    check(fake.history_calls == [("all", None, "python", 100000, False, False, False, [])], fake.history_calls)
+    check(fake.history_calls == [("all", None, "python", 100000, False, False, False, ["free_requested"])],
+          fake.history_calls)
     check(lib.notes() == ["PyTorch 9.9.fake; history of 100000 entries without stacks"], lib.notes())
 
 
