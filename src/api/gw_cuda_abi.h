@@ -381,7 +381,7 @@ typedef enum CUjit_option {
     CU_JIT_REFERENCED_KERNEL_COUNT = 26, CU_JIT_REFERENCED_VARIABLE_NAMES = 27, CU_JIT_REFERENCED_VARIABLE_COUNT =
     28, CU_JIT_OPTIMIZE_UNUSED_DEVICE_VARIABLES = 29, CU_JIT_POSITION_INDEPENDENT_CODE = 30, CU_JIT_MIN_CTA_PER_SM =
     31, CU_JIT_MAX_THREADS_PER_BLOCK = 32, CU_JIT_OVERRIDE_DIRECTIVE_VALUES = 33, CU_JIT_SPLIT_COMPILE = 34,
-    CU_JIT_BINARY_LOADER_THREAD_COUNT = 35, CU_JIT_NUM_OPTIONS = 36
+    CU_JIT_BINARY_LOADER_THREAD_COUNT = 35
 } CUjit_option;
 typedef enum CUjitInputType {
     CU_JIT_INPUT_CUBIN = 0, CU_JIT_INPUT_PTX = 1, CU_JIT_INPUT_FATBINARY = 2, CU_JIT_INPUT_OBJECT = 3,
@@ -993,6 +993,15 @@ typedef struct CUDA_MEMSET_NODE_PARAMS {
     size_t width, height;
 } CUDA_MEMSET_NODE_PARAMS;
 
+typedef struct CUDA_MEMSET_NODE_PARAMS_v2 {
+    CUdeviceptr dst;
+    size_t pitch;
+    unsigned int value;
+    unsigned int elementSize;
+    size_t width, height;
+    CUcontext ctx;
+} CUDA_MEMSET_NODE_PARAMS_v2;
+
 typedef struct CUDA_HOST_NODE_PARAMS {
     CUhostFn fn;
     void *userData;
@@ -1028,7 +1037,7 @@ typedef struct CUgraphNodeParams {
         long long reserved1[29];
         CUDA_KERNEL_NODE_PARAMS kernel;
         CUDA_MEMCPY_NODE_PARAMS memcpy;
-        CUDA_MEMSET_NODE_PARAMS memset;
+        CUDA_MEMSET_NODE_PARAMS_v2 memset;
         CUDA_HOST_NODE_PARAMS host;
         struct {
             CUgraph graph;

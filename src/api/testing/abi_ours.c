@@ -1,0 +1,8 @@
+/* The facts as gw_cuda_abi.h has them. */
+#include "abi_facts.h"
+
+#include "gw_cuda_abi.h"
+
+#define ABI_TABLE abi_ours
+#define ABI_COUNT abi_ours_count
+#include "abi_table.inc"

@@ -1,0 +1,29 @@
+/* The facts as a toolkit's cuda.h has them. The rows' prototypes are declared a second time behind it: one that
+ * differs does not compile. */
+#define __CUDA_API_VERSION_INTERNAL
+#include <cuda.h>
+
+#include "abi_facts.h"
+
+/* Our prototypes, their types. What their header lacks is only named. */
+#define GW_CUDA_ABI_H
+typedef struct CUeglFrame_st CUeglFrame;
+typedef struct CUeglStreamConnection_st *CUeglStreamConnection;
+typedef int CUGLDeviceList, CUoutput_mode;
+#if GW_HEADER_VERSION < 13050
+typedef int CUgraphRecaptureStatus, CUlogicalEndpointIpcHandleType, CUtensorMapAllocClass;
+typedef unsigned int CUlogicalEndpointId;
+typedef void *CUcoredumpCallbackHandle, *CUcheckpointOperationHandle;
+typedef void (*CUcoredumpStatusCallback)(void *userData, int pid, CUdevice dev);
+typedef void *CUgraphRecaptureCallback;
+typedef struct CUcliqueInfo_st CUcliqueInfo;
+typedef struct CUlogicalEndpointProp_struct CUlogicalEndpointProp;
+typedef struct CUstreamCigCaptureParams_st CUstreamCigCaptureParams;
+typedef struct CU_DEV_SM_RESOURCE_GROUP_PARAMS_st CU_DEV_SM_RESOURCE_GROUP_PARAMS;
+typedef struct CUDA_FABRIC_COPY_BATCH_OP_st CUDA_FABRIC_COPY_BATCH_OP;
+#endif
+#include "gw_cuda_calls.h"
+
+#define ABI_TABLE abi_theirs
+#define ABI_COUNT abi_theirs_count
+#include "abi_table.inc"
