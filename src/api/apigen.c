@@ -500,15 +500,25 @@ static void put_more_arguments(FILE *out, const row *r)
         fprintf(out, ", %s", r->params[i].name);
 }
 
-/* A value as 64 bits, whatever its type. */
+static bool is_constant(const char *value)
+{
+    for (const char *at = value; *at; at++)
+        if (!isupper((unsigned char)*at) && !isdigit((unsigned char)*at) && *at != '_')
+            return false;
+    return true;
+}
+
+/* A value as 64 bits, whatever its type; the two macros are in write_hook_wrappers(). */
 static void put_value(FILE *out, const char *value)
 {
     if (value == NULL)
         fputs("0", out);
     else if (is_plain_output(value))
-        fprintf(out, "%s ? (uint64_t)(uintptr_t)%s : 0", value + 1, value);
+        fprintf(out, "AT(%s)", value + 1);
+    else if (is_constant(value))
+        fputs(value, out);
     else
-        fprintf(out, "(uint64_t)(uintptr_t)(%s)", value);
+        fprintf(out, "U64(%s)", value);
 }
 
 /* What argument `i` is after a failure. */
@@ -665,7 +675,10 @@ static void put_wrapper(FILE *out, const row *r)
 static void write_hook_wrappers(void)
 {
     FILE *out = begin_file("gw_hook_wrappers.c", "The hook's wrappers: look at the result, write what happened.");
-    fputs("#include \"gwi_hook.h\"\n\n#include \"gw_api_args.h\"\n#include \"gw_hook_special.h\"\n\n", out);
+    fputs("#include \"gwi_hook.h\"\n\n#include \"gw_api_args.h\"\n#include \"gw_hook_special.h\"\n\n"
+          "#define U64(value) ((uint64_t)(uintptr_t)(value))\n"
+          "#define AT(pointer) ((pointer) ? U64(*(pointer)) : 0) /* an output that the caller may not want */\n\n",
+          out);
     for (int i = 0; i < row_count; i++)
         if (rows[i].is_public)
             put_wrapper(out, &rows[i]);

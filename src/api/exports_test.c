@@ -1,0 +1,94 @@
+/* The virtual card's exports: what is there is called, what is not says so. */
+#include "gw_cuda_calls.h"
+#include "gw_virt_calls.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+static int enter_answer, lacks_count;
+static unsigned entered_fn, lacking_fn;
+
+int gwi_virt_enter(unsigned fn)
+{
+    entered_fn = fn;
+    return enter_answer;
+}
+
+int gwi_virt_lacks(unsigned fn)
+{
+    lacking_fn = fn;
+    lacks_count++;
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+int gwi_virt_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
+{
+    *dptr = 0x1000 + bytesize;
+    return CUDA_SUCCESS;
+}
+
+int gwi_virt_cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount)
+{
+    return dst == 1 && src == 2 && ByteCount == 3 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static int begin(void **state)
+{
+    (void)state;
+    enter_answer = lacks_count = 0;
+    return 0;
+}
+
+static void what_is_there_is_called(void **state)
+{
+    (void)state;
+    CUdeviceptr at = 0;
+    assert_int_equal(cuMemAlloc(&at, 16), CUDA_SUCCESS); /* by its plain name */
+    assert_int_equal(at, 0x1010);
+    assert_int_equal(entered_fn, GW_FN_cuMemAlloc_v2);
+    assert_int_equal(lacks_count, 0);
+}
+
+static void a_per_thread_variant_calls_the_plain_one(void **state)
+{
+    (void)state;
+    assert_int_equal(cuMemcpy_ptds(1, 2, 3), CUDA_SUCCESS);
+    assert_int_equal(entered_fn, GW_FN_cuMemcpy_ptds);
+    assert_true(gw_api_fns[entered_fn].flags & GW_API_PER_THREAD);
+}
+
+#undef cuMemAlloc /* from here on the symbol of that name: the 32-bit ancestor */
+
+static void what_is_not_there_says_so(void **state)
+{
+    (void)state;
+    CUdeviceptr_v1 at = 7;
+    assert_int_equal(cuMemAlloc(&at, 1), CUDA_ERROR_NOT_SUPPORTED);
+    assert_int_equal(lacking_fn, GW_FN_cuMemAlloc);
+    assert_int_equal(cuMemGetAddressRange_v2(NULL, NULL, at), CUDA_ERROR_NOT_SUPPORTED);
+    assert_int_equal(lacks_count, 2);
+}
+
+static void the_door_may_answer(void **state)
+{
+    (void)state;
+    CUdeviceptr at = 7;
+    enter_answer = CUDA_ERROR_NOT_INITIALIZED;
+    assert_int_equal(cuMemAlloc_v2(&at, 16), CUDA_ERROR_NOT_INITIALIZED);
+    assert_int_equal(at, 7);
+    assert_int_equal(cuMemFree(at), CUDA_ERROR_NOT_INITIALIZED);
+    assert_int_equal(lacks_count, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(what_is_there_is_called, begin),
+        cmocka_unit_test_setup(a_per_thread_variant_calls_the_plain_one, begin),
+        cmocka_unit_test_setup(what_is_not_there_says_so, begin),
+        cmocka_unit_test_setup(the_door_may_answer, begin),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
