@@ -1,0 +1,139 @@
+#define _GNU_SOURCE
+#include "block_out.h"
+
+#include "crc32c.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+#ifdef GW_HAVE_ZSTD
+#include <zstd.h>
+#endif
+
+enum {
+    PACK_LEVEL = 1,
+    PACK_BYTES_MIN = 128, /* smaller blocks gain nothing */
+    /* Disk space taken ahead of the data, so that what must be said at the end fits on a full disk. */
+    ROOM_BYTES = 64 << 10
+};
+
+static gw_status write_all(gwi_out *out, const void *data, size_t bytes, gw_error *err)
+{
+    const uint8_t *p = data;
+    size_t done = 0;
+    while (done < bytes) {
+        ssize_t n = pwrite(out->fd, p + done, bytes - done, (off_t)(out->end + done));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0) {
+            int reason = n < 0 ? errno : ENOSPC;
+            /* No half a block stays behind: a reader would call it damage. */
+            if (done > 0 && ftruncate(out->fd, (off_t)out->end) != 0)
+                return gw_fail(err, GW_IO, "%s: write at offset %llu: %s, and cutting the rest off failed", out->path,
+                               (unsigned long long)out->end, strerror(reason));
+            return gw_fail(err, GW_IO, "%s: write at offset %llu: %s", out->path, (unsigned long long)out->end,
+                           strerror(reason));
+        }
+        done += (size_t)n;
+    }
+    out->end += bytes;
+    return GW_OK;
+}
+
+static void take_room(gwi_out *out)
+{
+    if (out->end + ROOM_BYTES / 2 <= out->room_until)
+        return;
+    /* Best effort: a file system without it fills up without notice, and then the next write says so. */
+    if (fallocate(out->fd, FALLOC_FL_KEEP_SIZE, (off_t)out->end, ROOM_BYTES) == 0)
+        out->room_until = out->end + ROOM_BYTES;
+}
+
+gw_status gwi_out_start(gwi_out *out, int fd, const char *path, uint64_t created_realtime_ns, gw_error *err)
+{
+    *out = (gwi_out){.fd = fd, .path = path};
+    out->stored_capacity = GWI_BLOCK_HEAD_BYTES + GWI_BLOCK_RAW_MAX;
+    out->stored = malloc(out->stored_capacity);
+    if (out->stored == NULL)
+        return gw_fail(err, GW_NOMEM, "%s: no memory for a block", path);
+#ifdef GW_HAVE_ZSTD
+    out->packer = ZSTD_createCCtx();
+#endif
+    gwi_file_head head = {.version = GWI_FILE_VERSION, .created_realtime_ns = created_realtime_ns};
+    memcpy(head.magic, GWI_FILE_MAGIC, sizeof head.magic);
+    head.head_crc = gwi_crc32c(0, &head, sizeof head - 4);
+    take_room(out);
+    return write_all(out, &head, sizeof head, err);
+}
+
+void gwi_out_close(gwi_out *out)
+{
+#ifdef GW_HAVE_ZSTD
+    ZSTD_freeCCtx(out->packer);
+#endif
+    out->packer = NULL;
+    free(out->stored);
+    out->stored = NULL;
+    if (out->fd >= 0)
+        close(out->fd);
+    out->fd = -1;
+}
+
+/* Packs into `stored` behind the head; 0: not worth it. */
+static uint32_t pack(gwi_out *out, const uint8_t *raw, uint32_t raw_bytes)
+{
+#ifdef GW_HAVE_ZSTD
+    if (out->packer != NULL && raw_bytes >= PACK_BYTES_MIN) {
+        size_t bytes = ZSTD_compressCCtx(out->packer, out->stored + GWI_BLOCK_HEAD_BYTES, raw_bytes - 1, raw, raw_bytes,
+                                         PACK_LEVEL);
+        if (!ZSTD_isError(bytes))
+            return (uint32_t)bytes;
+    }
+#else
+    (void)out;
+    (void)raw;
+    (void)raw_bytes;
+#endif
+    return 0;
+}
+
+/* Give the block in `stored` its head and write both. */
+static gw_status write_stored(gwi_out *out, gwi_block_head head, gw_error *err)
+{
+    uint8_t *stored = out->stored + GWI_BLOCK_HEAD_BYTES;
+    head.marker = GWI_BLOCK_MARKER;
+    head.sequence = out->sequence;
+    head.stored_crc = gwi_crc32c(0, stored, head.stored_bytes);
+    head.head_crc = gwi_crc32c(0, &head, sizeof head - 4);
+    memcpy(out->stored, &head, sizeof head);
+    gw_status st = write_all(out, out->stored, GWI_BLOCK_HEAD_BYTES + head.stored_bytes, err);
+    if (st != GW_OK)
+        return st;
+    out->sequence++;
+    take_room(out);
+    return GW_OK;
+}
+
+gw_status gwi_out_block(gwi_out *out, gwi_block_type type, const uint8_t *raw, uint32_t raw_bytes, gw_error *err)
+{
+    if (raw_bytes > GWI_BLOCK_RAW_MAX)
+        return gw_fail(err, GW_USAGE, "%s: a block of %u bytes is too large", out->path, raw_bytes);
+    gwi_block_head head = {.type = (uint8_t)type, .codec = GWI_CODEC_ZSTD, .raw_bytes = raw_bytes};
+    head.stored_bytes = pack(out, raw, raw_bytes);
+    if (head.stored_bytes == 0) {
+        head.codec = GWI_CODEC_NONE;
+        head.stored_bytes = raw_bytes;
+        if (raw_bytes > 0)
+            memcpy(out->stored + GWI_BLOCK_HEAD_BYTES, raw, raw_bytes);
+    }
+    return write_stored(out, head, err);
+}
+
+gw_status gwi_out_copy(gwi_out *out, const gwi_block_head *head, const uint8_t *stored, gw_error *err)
+{
+    if (head->stored_bytes > GWI_BLOCK_RAW_MAX)
+        return gw_fail(err, GW_USAGE, "%s: a block of %u bytes is too large", out->path, head->stored_bytes);
+    memcpy(out->stored + GWI_BLOCK_HEAD_BYTES, stored, head->stored_bytes);
+    return write_stored(out, *head, err);
+}

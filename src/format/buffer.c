@@ -1,0 +1,271 @@
+#define _GNU_SOURCE
+#include "buffer.h"
+
+#include "gw_clock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#if defined(__x86_64__)
+#include <x86intrin.h>
+#endif
+
+enum { BUFFER_BYTES_MAX = 64 << 20, SLOTS_MAX = 1024, RINGS_MAX = 1024, CHUNKS_MAX = 4096 };
+
+static uint64_t read_tsc(void)
+{
+#if defined(__x86_64__)
+    return __rdtsc();
+#else
+    return 0;
+#endif
+}
+
+static uint64_t read_cntvct(void)
+{
+#if defined(__aarch64__)
+    uint64_t ticks;
+    __asm__ volatile("isb; mrs %0, cntvct_el0" : "=r"(ticks));
+    return ticks;
+#else
+    return 0;
+#endif
+}
+
+/* The pair that was taken fastest is the most exact one: we may be interrupted between the two clocks. */
+gwi_now gwi_now_take(void)
+{
+    gwi_now best = {0};
+    uint64_t best_ns = UINT64_MAX;
+    for (int i = 0; i < 5; i++) {
+        uint64_t before_ns = gw_monotonic_ns();
+        uint64_t tsc = read_tsc(), cntvct = read_cntvct();
+        uint64_t after_ns = gw_monotonic_ns();
+        if (after_ns - before_ns >= best_ns)
+            continue;
+        best_ns = after_ns - before_ns;
+        best = (gwi_now){before_ns + best_ns / 2, tsc, cntvct};
+    }
+    return best;
+}
+
+static size_t read_fd(int fd, uint64_t offset, void *to, size_t bytes)
+{
+    size_t got = 0;
+    while (got < bytes) {
+        ssize_t n = pread(fd, (uint8_t *)to + got, bytes - got, (off_t)(offset + got));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            break;
+        got += (size_t)n;
+    }
+    return got;
+}
+
+void gwi_buffer_read(const gwi_buffer *buffer, uint64_t offset, void *to, size_t bytes)
+{
+    size_t got = 0;
+    if (buffer->copy == NULL) {
+        got = read_fd(buffer->fd, offset, to, bytes);
+        /* What is read next must not be older: a record is read after the count that covers it. */
+        atomic_thread_fence(memory_order_acquire);
+    } else if (offset < buffer->copy_bytes) {
+        got = buffer->copy_bytes - offset < bytes ? (size_t)(buffer->copy_bytes - offset) : bytes;
+        memcpy(to, buffer->copy + offset, got);
+    }
+    memset((uint8_t *)to + got, 0, bytes - got);
+}
+
+void gwi_buffer_write(const gwi_buffer *buffer, uint64_t offset, const void *from, size_t bytes)
+{
+    if (buffer->copy != NULL || buffer->fd < 0)
+        return;
+    /* A file that cannot be written is its process's loss: the chunk stays taken. */
+    ssize_t ignored = pwrite(buffer->fd, from, bytes, (off_t)offset);
+    (void)ignored;
+}
+
+static gw_status make_copy(gwi_buffer *buffer, uint64_t bytes)
+{
+    buffer->copy = malloc(bytes + 1);
+    if (buffer->copy == NULL)
+        return GW_NOMEM;
+    buffer->copy_bytes = read_fd(buffer->fd, 0, buffer->copy, bytes);
+    return GW_OK;
+}
+
+gw_status gwi_buffer_open(int folder_fd, const char *name, bool copy, gwi_buffer **ret_buffer)
+{
+    gw_status st = GW_NOMEM;
+    struct stat info;
+    gwi_buffer *buffer = calloc(1, sizeof *buffer);
+    if (buffer == NULL)
+        return GW_NOMEM;
+    buffer->pidfd = -1;
+    buffer->fd = openat(folder_fd, name, (copy ? O_RDONLY : O_RDWR) | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (buffer->fd < 0) {
+        st = errno == ENOENT || errno == ELOOP ? GW_MISSING : GW_IO;
+        goto out;
+    }
+    if (fstat(buffer->fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+        st = GW_MISSING;
+        goto out;
+    }
+    buffer->name = strdup(name);
+    if (buffer->name == NULL)
+        goto out;
+    st = GW_OK;
+    if (copy)
+        st = make_copy(buffer, info.st_size < BUFFER_BYTES_MAX ? (uint64_t)info.st_size : BUFFER_BYTES_MAX);
+    if (st != GW_OK)
+        goto out;
+    *ret_buffer = buffer;
+    buffer = NULL;
+out:
+    gwi_buffer_close(buffer);
+    return st;
+}
+
+void gwi_buffer_close(gwi_buffer *buffer)
+{
+    if (buffer == NULL)
+        return;
+    if (buffer->fd >= 0)
+        close(buffer->fd);
+    if (buffer->pidfd >= 0)
+        close(buffer->pidfd);
+    free(buffer->name);
+    free(buffer->copy);
+    free(buffer->ring_head_after);
+    free(buffer->chunk);
+    free(buffer->slot);
+    free(buffer);
+}
+
+static bool section_fits(const gw_buffer_head *head, uint64_t offset, uint64_t count, uint64_t count_max, uint64_t each)
+{
+    return count <= count_max && offset % 8 == 0 && offset >= sizeof *head && offset + count * each <= head->bytes;
+}
+
+static uint64_t now_ticks(const gwi_buffer *buffer, const gwi_now *now)
+{
+    switch (buffer->head.clock) {
+    case GW_CLOCK_TSC:
+        return now->tsc;
+    case GW_CLOCK_CNTVCT:
+        return now->cntvct;
+    default:
+        return now->monotonic_ns;
+    }
+}
+
+static gw_status check_head(const gwi_buffer *buffer, const gwi_now *now, gw_error *err)
+{
+    const gw_buffer_head *head = &buffer->head;
+    if (memcmp(head->magic, GW_BUFFER_MAGIC, sizeof head->magic) != 0)
+        return gw_fail(err, GW_CORRUPT, "%s: offset 0: not a buffer", buffer->name);
+    if (head->version != GW_BUFFER_VERSION)
+        return gw_fail(err, GW_CORRUPT, "%s: offset 8: version %u, expected %u", buffer->name, head->version,
+                       (unsigned)GW_BUFFER_VERSION);
+    if (head->bytes > BUFFER_BYTES_MAX ||
+        !section_fits(head, head->slot_offset, head->slot_count, SLOTS_MAX, sizeof(gw_slot)) ||
+        !section_fits(head, head->ring_offset, head->ring_count, RINGS_MAX, sizeof(gw_ring)) ||
+        !section_fits(head, head->chunk_offset, head->chunk_count, CHUNKS_MAX, GW_CHUNK_BYTES))
+        return gw_fail(err, GW_CORRUPT, "%s: its sections do not fit into %u bytes", buffer->name, head->bytes);
+    if (head->clock > GW_CLOCK_CNTVCT || now_ticks(buffer, now) == 0)
+        return gw_fail(err, GW_CORRUPT, "%s: clock %u does not exist here", buffer->name, head->clock);
+    if (head->start_monotonic_ns > now->monotonic_ns || head->start_ticks > now_ticks(buffer, now))
+        return gw_fail(err, GW_CORRUPT, "%s: begins in the future", buffer->name);
+    return GW_OK;
+}
+
+/* The copy took a while: chunks that were freed and taken again meanwhile are torn, and what they held is in the
+ * recording. Ring heads as they are now tell which entries may have been overwritten. */
+static gw_status settle_copy(gwi_buffer *buffer)
+{
+    if (buffer->copy == NULL || buffer->fd < 0)
+        return GW_OK;
+    buffer->ring_head_after = calloc(buffer->head.slot_count + 1u, sizeof *buffer->ring_head_after);
+    if (buffer->ring_head_after == NULL)
+        return GW_NOMEM;
+    for (uint32_t i = 0; i < buffer->head.chunk_count; i++) {
+        gw_chunk_head before, after = {0};
+        gwi_buffer_read(buffer, gwi_chunk_offset(buffer, i), &before, sizeof before);
+        read_fd(buffer->fd, gwi_chunk_offset(buffer, i), &after, sizeof after);
+        bool torn = before.sequence != after.sequence || before.used_bytes > after.used_bytes ||
+                    (before.state != after.state && after.state == GW_CHUNK_FREE);
+        if (torn && gwi_chunk_offset(buffer, i) + sizeof before <= buffer->copy_bytes)
+            memset(buffer->copy + gwi_chunk_offset(buffer, i), 0, sizeof before);
+    }
+    for (uint32_t i = 0; i < buffer->head.slot_count; i++) {
+        gw_slot after = {0};
+        read_fd(buffer->fd, gwi_slot_offset(buffer, i), &after, sizeof after);
+        buffer->ring_head_after[i] = after.ring_head;
+    }
+    close(buffer->fd);
+    buffer->fd = -1;
+    return GW_OK;
+}
+
+static int open_pidfd(uint32_t pid)
+{
+#ifdef SYS_pidfd_open
+    return (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
+#else
+    (void)pid;
+    errno = ENOSYS;
+    return -1;
+#endif
+}
+
+gw_status gwi_buffer_adopt(gwi_buffer *buffer, const gwi_now *now, gw_error *err)
+{
+    gwi_buffer_read(buffer, 0, &buffer->head, sizeof buffer->head);
+    if (buffer->head.ready != 1)
+        return buffer->head.ready == 0
+                   ? GW_MISSING
+                   : gw_fail(err, GW_CORRUPT, "%s: offset 16: neither ready nor unready", buffer->name);
+    /* Once more, now that it is known to be whole. */
+    gwi_buffer_read(buffer, 0, &buffer->head, sizeof buffer->head);
+    gw_status st = check_head(buffer, now, err);
+    if (st != GW_OK)
+        return st;
+    buffer->head.driver_path[sizeof buffer->head.driver_path - 1] = '\0';
+    buffer->head.driver_build_id[sizeof buffer->head.driver_build_id - 1] = '\0';
+    buffer->head.exe[sizeof buffer->head.exe - 1] = '\0';
+    buffer->chunk = calloc(buffer->head.chunk_count + 1u, sizeof *buffer->chunk);
+    buffer->slot = calloc(buffer->head.slot_count + 1u, sizeof *buffer->slot);
+    if (buffer->chunk == NULL || buffer->slot == NULL || settle_copy(buffer) != GW_OK)
+        return gw_fail(err, GW_NOMEM, "%s: no memory", buffer->name);
+    buffer->pidfd = open_pidfd(buffer->head.pid);
+    buffer->adopted = true;
+    return GW_OK;
+}
+
+bool gwi_buffer_process_gone(const gwi_buffer *buffer)
+{
+    if (buffer->pidfd >= 0) { /* right even when the number was given to another process */
+        struct pollfd poll_fd = {.fd = buffer->pidfd, .events = POLLIN};
+        return poll(&poll_fd, 1, 0) == 1 && (poll_fd.revents & POLLIN) != 0;
+    }
+    uint32_t pid = buffer->head.pid;
+    return pid == 0 || pid > INT32_MAX || (kill((pid_t)pid, 0) != 0 && errno == ESRCH);
+}
+
+uint64_t gwi_buffer_ns(const gwi_buffer *buffer, const gwi_now *now, uint64_t ticks)
+{
+    const gw_buffer_head *head = &buffer->head;
+    uint64_t last = now_ticks(buffer, now);
+    if (ticks <= head->start_ticks || last <= head->start_ticks || now->monotonic_ns <= head->start_monotonic_ns)
+        return head->start_monotonic_ns;
+    if (ticks >= last)
+        return now->monotonic_ns;
+    unsigned __int128 span_ns = now->monotonic_ns - head->start_monotonic_ns;
+    return now->monotonic_ns - (uint64_t)(span_ns * (last - ticks) / (last - head->start_ticks));
+}

@@ -1,0 +1,14 @@
+/* CRC-32C (Castagnoli), as in iSCSI and ext4. Same result whatever the processor offers. */
+#ifndef GWI_CRC32C_H
+#define GWI_CRC32C_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Continue `crc` (0 at the start) over `bytes` bytes. */
+uint32_t gwi_crc32c(uint32_t crc, const void *data, size_t bytes);
+
+/* The same by tables alone, for machines without the instruction and for the test. */
+uint32_t gwi_crc32c_by_table(uint32_t crc, const void *data, size_t bytes);
+
+#endif

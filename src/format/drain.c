@@ -1,0 +1,918 @@
+/* Draining.
+ *
+ * A drain looks at all chunks, copies the records that are new, finds each thread's events in them, sorts these by time
+ * and hands them out up to 2 ms ago; younger ones stay where they are for the next drain: nothing is held back in our
+ * own memory, so our death loses nothing. How far we are is known per chunk (gwi_chunk_mark), told to the writer as
+ * DRAINED items, and written into the buffers only by gw_drain_commit(), when the file holds what was handed out. */
+#define _GNU_SOURCE
+#include "drain.h"
+
+#include "buffer.h"
+#include "gw_clock.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum {
+    HOLD_BACK_NS = 2000000,
+    TEXT_PATIENCE_NS = 1000000000, /* how long an event waits for the rest of its text */
+    COUNTERS_EVERY_NS = 1000000000,
+    AFTER_FAILURE_NS = 2000000000u, /* so long after a failure counters are handed out at each drain */
+    RESULT_OUT_OF_MEMORY = 2,
+    RECORD_BYTES = sizeof(gw_raw_event),
+    NO_EVENT = UINT32_MAX
+};
+
+/* The new records of one chunk, copied. */
+typedef struct part {
+    uint32_t buffer, chunk; /* indices */
+    uint32_t slot, generation, tid;
+    uint64_t sequence;
+    uint32_t first; /* index of its first record in drain.record */
+    uint32_t count;
+    uint32_t base_bytes; /* of that record in the chunk */
+} part;
+
+/* An event with its texts: neighbours in drain.record. What is damaged rides along, to be passed over. */
+typedef struct group {
+    uint64_t t_ns; /* CLOCK_MONOTONIC */
+    uint32_t first, count;
+    uint32_t event; /* index of the event's record; NO_EVENT: nothing but damage */
+    uint32_t part;  /* of the last record */
+} group;
+
+struct gw_drain {
+    char *folder; /* owned */
+    bool copy;
+    bool listed; /* copies: the folder was read */
+    uint64_t t0_monotonic_ns;
+    bool expects;
+    uint32_t expected_fn_count, expected_fn_hash;
+    gwi_buffer **buffer; /* owned */
+    uint32_t buffer_count, buffer_capacity;
+    uint64_t t_ns; /* of the last event handed out, since t0 */
+    uint64_t now_ns;
+    gwi_now now; /* taken after the records were copied */
+    /* of one drain */
+    part *part;
+    uint32_t part_count, part_capacity;
+    gw_raw_event *record;
+    uint32_t *record_part;
+    uint32_t record_count, record_capacity, record_part_capacity;
+    group *group;
+    uint32_t group_count, group_capacity;
+    gw_drained_mark *mark;
+    uint32_t mark_capacity;
+    gw_item_sink sink;
+    void *user;
+    char text[GW_TEXT_BYTES_MAX + GW_RAW_TEXT_BYTES + 1];
+    gw_hot_call call[GW_RING_ENTRIES];
+    gw_ring ring;
+};
+
+/* ---- life ---- */
+
+gw_status gw_drain_open(const char *run_folder, uint64_t t0_monotonic_ns, gw_drain **ret_drain, gw_error *err)
+{
+    gw_drain *drain = calloc(1, sizeof *drain);
+    if (drain == NULL || (drain->folder = strdup(run_folder)) == NULL) {
+        free(drain);
+        return gw_fail(err, GW_NOMEM, "%s: no memory to drain", run_folder);
+    }
+    DIR *dir = opendir(run_folder);
+    if (dir == NULL) {
+        gw_status st = gw_fail(err, GW_IO, "run folder %s: %s", run_folder, strerror(errno));
+        gw_drain_close(drain);
+        return st;
+    }
+    closedir(dir);
+    drain->t0_monotonic_ns = t0_monotonic_ns;
+    *ret_drain = drain;
+    return GW_OK;
+}
+
+void gw_drain_close(gw_drain *drain)
+{
+    if (drain == NULL)
+        return;
+    for (uint32_t i = 0; i < drain->buffer_count; i++)
+        gwi_buffer_close(drain->buffer[i]);
+    free(drain->buffer);
+    free(drain->part);
+    free(drain->record);
+    free(drain->record_part);
+    free(drain->group);
+    free(drain->mark);
+    free(drain->folder);
+    free(drain);
+}
+
+void gw_drain_expect(gw_drain *drain, uint32_t fn_count, uint32_t fn_table_hash)
+{
+    drain->expects = true;
+    drain->expected_fn_count = fn_count;
+    drain->expected_fn_hash = fn_table_hash;
+}
+
+static bool grow(void **array, uint32_t *capacity, uint32_t wanted, size_t each)
+{
+    if (wanted <= *capacity)
+        return true;
+    uint32_t larger = *capacity == 0 ? 64 : *capacity;
+    while (larger < wanted)
+        larger *= 2;
+    void *moved = realloc(*array, larger * each);
+    if (moved == NULL)
+        return false;
+    *array = moved;
+    *capacity = larger;
+    return true;
+}
+
+static uint64_t since_t0(const gw_drain *drain, uint64_t monotonic_ns)
+{
+    return monotonic_ns > drain->t0_monotonic_ns ? monotonic_ns - drain->t0_monotonic_ns : 0;
+}
+
+static uint64_t ticks_ns(const gw_drain *drain, const gwi_buffer *buffer, uint64_t ticks)
+{
+    return ticks == 0 ? 0 : since_t0(drain, gwi_buffer_ns(buffer, &drain->now, ticks));
+}
+
+static gw_status hand(gw_drain *drain, const gw_item *item, gw_error *err)
+{
+    return drain->sink(drain->user, item, err);
+}
+
+static gw_status say(gw_drain *drain, uint32_t pid, const char *key, const char *value, gw_error *err)
+{
+    gw_item item = {
+        .kind = GW_ITEM_SUPERVISOR, .t_ns = since_t0(drain, drain->now_ns), .pid = pid, .pair = {key, value}};
+    return hand(drain, &item, err);
+}
+
+/* ---- finding buffers ---- */
+
+static bool is_known(const gw_drain *drain, const char *name)
+{
+    for (uint32_t i = 0; i < drain->buffer_count; i++)
+        if (strcmp(drain->buffer[i]->name, name) == 0)
+            return true;
+    return false;
+}
+
+static bool is_buffer_name(const char *name)
+{
+    size_t length = strlen(name);
+    return length > 4 && strcmp(name + length - 4, ".buf") == 0;
+}
+
+static gw_status read_folder(gw_drain *drain, gw_error *err)
+{
+    gw_status st = GW_OK;
+    if (drain->listed)
+        return GW_OK;
+    DIR *dir = opendir(drain->folder);
+    if (dir == NULL)
+        return gw_fail(err, GW_IO, "run folder %s: %s", drain->folder, strerror(errno));
+    struct dirent *entry;
+    while (st == GW_OK && (entry = readdir(dir)) != NULL) {
+        gwi_buffer *buffer = NULL;
+        if (!is_buffer_name(entry->d_name) || is_known(drain, entry->d_name))
+            continue;
+        st = gwi_buffer_open(dirfd(dir), entry->d_name, drain->copy, &buffer);
+        if (st == GW_MISSING || st == GW_IO) { /* not a buffer, or too many files are open: looked at again next time */
+            st = GW_OK;
+            continue;
+        }
+        if (st == GW_OK &&
+            !grow((void **)&drain->buffer, &drain->buffer_capacity, drain->buffer_count + 1, sizeof(gwi_buffer *)))
+            st = GW_NOMEM;
+        if (st == GW_OK)
+            drain->buffer[drain->buffer_count++] = buffer;
+        else
+            gwi_buffer_close(buffer);
+    }
+    closedir(dir);
+    if (st != GW_OK)
+        return gw_fail(err, st, "run folder %s: no memory for its buffers", drain->folder);
+    drain->listed = drain->copy; /* copies are made once */
+    return GW_OK;
+}
+
+/* Does the process still map this file? Unknown counts as yes. */
+static bool is_mapped(const gwi_buffer *buffer)
+{
+    char path[64], *line = NULL;
+    size_t capacity = 0;
+    bool found = false;
+    snprintf(path, sizeof path, "/proc/%u/maps", buffer->head.pid);
+    FILE *maps = fopen(path, "re");
+    if (maps == NULL)
+        return true;
+    while (!found && getline(&line, &capacity, maps) >= 0)
+        found = strstr(line, buffer->name) != NULL;
+    free(line);
+    fclose(maps);
+    return found;
+}
+
+/* An exec leaves the old program's buffer behind: the process is alive, but nobody writes there any more. */
+static void find_replaced(gw_drain *drain, const gwi_buffer *newer)
+{
+    for (uint32_t i = 0; i < drain->buffer_count; i++) {
+        gwi_buffer *older = drain->buffer[i];
+        if (older == newer || !older->adopted || older->gone || older->head.pid != newer->head.pid ||
+            older->head.start_monotonic_ns > newer->head.start_monotonic_ns || is_mapped(older))
+            continue;
+        older->gone = older->replaced = true;
+        older->gone_at_ns = drain->now_ns;
+    }
+}
+
+static gw_status introduce(gw_drain *drain, gwi_buffer *buffer, gw_error *err)
+{
+    const gw_buffer_head *head = &buffer->head;
+    gw_item item = {
+        .kind = GW_ITEM_PROCESS,
+        .t_ns = since_t0(drain, head->start_monotonic_ns),
+        .pid = head->pid,
+        .process = {.parent_pid = head->parent_pid,
+                    .start_realtime_ns = head->start_realtime_ns,
+                    .exe = head->exe,
+                    .driver_path = head->driver_path,
+                    .driver_build_id = head->driver_build_id},
+    };
+    buffer->introduced = true;
+    return hand(drain, &item, err);
+}
+
+static gw_status refuse(gw_drain *drain, gwi_buffer *buffer, gw_error *err)
+{
+    char why[160];
+    snprintf(why, sizeof why, "%s: made by another build (%u functions, table %08x; expected %u, %08x)", buffer->name,
+             buffer->head.fn_count, buffer->head.fn_table_hash, drain->expected_fn_count, drain->expected_fn_hash);
+    buffer->useless = true;
+    return say(drain, buffer->head.pid, "buffer.refused", why, err);
+}
+
+/* A buffer that became ready since the last drain. */
+static gw_status welcome(gw_drain *drain, gwi_buffer *buffer, gw_error *err)
+{
+    if (!buffer->adopted) {
+        gw_error why = {""};
+        gwi_now now = gwi_now_take();
+        gw_status st = gwi_buffer_adopt(buffer, &now, &why);
+        if (st == GW_MISSING)
+            return GW_OK;
+        if (st == GW_NOMEM)
+            return gw_fail(err, st, "%s", why.text);
+        if (st != GW_OK) {
+            buffer->useless = true;
+            return say(drain, buffer->head.pid, "buffer.damaged", why.text, err);
+        }
+        find_replaced(drain, buffer);
+    }
+    if (drain->expects &&
+        (buffer->head.fn_count != drain->expected_fn_count || buffer->head.fn_table_hash != drain->expected_fn_hash))
+        return refuse(drain, buffer, err);
+    return introduce(drain, buffer, err);
+}
+
+static gw_status look_around(gw_drain *drain, gw_error *err)
+{
+    gw_status st = read_folder(drain, err);
+    for (uint32_t i = 0; i < drain->buffer_count && st == GW_OK; i++) {
+        gwi_buffer *buffer = drain->buffer[i];
+        if (buffer->useless)
+            continue;
+        if (!buffer->introduced)
+            st = welcome(drain, buffer, err);
+        if (buffer->adopted && !buffer->gone && gwi_buffer_process_gone(buffer)) {
+            buffer->gone = true;
+            buffer->gone_at_ns = gw_monotonic_ns();
+        }
+    }
+    return st;
+}
+
+static bool is_read(const gwi_buffer *buffer)
+{
+    return buffer->introduced && !buffer->useless && !buffer->finished;
+}
+
+/* ---- copying records ---- */
+
+/* Where we are in a chunk, after a look at its head. */
+static gwi_chunk_mark *update_mark(gwi_buffer *buffer, uint32_t index, const gw_chunk_head *head, uint32_t used_bytes)
+{
+    gwi_chunk_mark *mark = &buffer->chunk[index];
+    if (!mark->seen || mark->sequence != head->sequence) {
+        uint32_t drained = head->drained_bytes;
+        bool sane = drained <= used_bytes && drained % RECORD_BYTES == 0;
+        *mark = (gwi_chunk_mark){.sequence = head->sequence, .handed_bytes = sane ? drained : 0, .seen = true};
+    }
+    return mark;
+}
+
+static gw_status find_parts(gw_drain *drain, uint32_t buffer_index, gw_error *err)
+{
+    gwi_buffer *buffer = drain->buffer[buffer_index];
+    for (uint32_t i = 0; i < buffer->head.chunk_count; i++) {
+        gw_chunk_head head;
+        gwi_buffer_read(buffer, gwi_chunk_offset(buffer, i), &head, sizeof head);
+        uint32_t used_bytes = head.used_bytes;
+        if (used_bytes > GW_CHUNK_RECORDS * RECORD_BYTES)
+            used_bytes = GW_CHUNK_RECORDS * RECORD_BYTES;
+        used_bytes -= used_bytes % RECORD_BYTES;
+        if (head.state == GW_CHUNK_FREE || used_bytes == 0 || head.slot_index >= buffer->head.slot_count)
+            continue;
+        const gwi_chunk_mark *mark = update_mark(buffer, i, &head, used_bytes);
+        if (mark->handed_bytes >= used_bytes)
+            continue;
+        if (!grow((void **)&drain->part, &drain->part_capacity, drain->part_count + 1, sizeof(part)))
+            return gw_fail(err, GW_NOMEM, "%s: no memory to drain", buffer->name);
+        drain->part[drain->part_count++] = (part){.buffer = buffer_index,
+                                                  .chunk = i,
+                                                  .slot = head.slot_index,
+                                                  .generation = head.generation,
+                                                  .tid = head.tid,
+                                                  .sequence = head.sequence,
+                                                  .count = (used_bytes - mark->handed_bytes) / RECORD_BYTES,
+                                                  .base_bytes = mark->handed_bytes};
+    }
+    return GW_OK;
+}
+
+static bool same_thread(const part *a, const part *b)
+{
+    return a->buffer == b->buffer && a->slot == b->slot && a->generation == b->generation && a->tid == b->tid;
+}
+
+#define COMPARE(a, b)                                                                                                  \
+    if ((a) != (b))                                                                                                    \
+    return (a) < (b) ? -1 : 1
+
+static int compare_parts(const void *left, const void *right)
+{
+    const part *a = left, *b = right;
+    COMPARE(a->buffer, b->buffer);
+    COMPARE(a->slot, b->slot);
+    COMPARE(a->generation, b->generation);
+    COMPARE(a->tid, b->tid);
+    COMPARE(a->sequence, b->sequence);
+    COMPARE(a->chunk, b->chunk);
+    return 0;
+}
+
+/* Copied thread by thread, so that an event and the text that follows it are neighbours. */
+static gw_status copy_records(gw_drain *drain, gw_error *err)
+{
+    if (drain->part_count > 0)
+        qsort(drain->part, drain->part_count, sizeof *drain->part, compare_parts);
+    uint32_t total = 0;
+    for (uint32_t i = 0; i < drain->part_count; i++)
+        total += drain->part[i].count;
+    if (!grow((void **)&drain->record, &drain->record_capacity, total, sizeof *drain->record) ||
+        !grow((void **)&drain->record_part, &drain->record_part_capacity, total, sizeof *drain->record_part))
+        return gw_fail(err, GW_NOMEM, "run folder %s: no memory to drain", drain->folder);
+    drain->record_count = 0;
+    for (uint32_t i = 0; i < drain->part_count; i++) {
+        part *p = &drain->part[i];
+        const gwi_buffer *buffer = drain->buffer[p->buffer];
+        p->first = drain->record_count;
+        gwi_buffer_read(buffer, gwi_chunk_offset(buffer, p->chunk) + sizeof(gw_chunk_head) + p->base_bytes,
+                        &drain->record[p->first], (size_t)p->count * RECORD_BYTES);
+        for (uint32_t k = 0; k < p->count; k++)
+            drain->record_part[drain->record_count++] = i;
+    }
+    return GW_OK;
+}
+
+/* ---- finding events ---- */
+
+static bool is_event(const gw_raw_event *record)
+{
+    return record->kind < GW_EV_COUNT && record->kind != GW_EV_TEXT;
+}
+
+/* The group that starts at record `first` of a thread whose records end at `end`. False: its text is not all there. */
+static bool find_group(const gw_drain *drain, uint32_t first, uint32_t end, group *ret_group)
+{
+    *ret_group = (group){.first = first, .event = NO_EVENT};
+    uint32_t at = first;
+    while (at < end && !is_event(&drain->record[at]))
+        at++; /* text without an event, or damage */
+    bool whole = true;
+    if (at < end) {
+        ret_group->event = at;
+        bool more = (drain->record[at].flags & GW_EVF_TEXT_FOLLOWS) != 0;
+        for (at++; more && at < end && drain->record[at].kind == GW_EV_TEXT; at++)
+            more = (drain->record[at].flags & GW_EVF_TEXT_FOLLOWS) != 0;
+        whole = !more || at < end; /* another event in its place: the text was lost */
+    }
+    ret_group->count = at - first;
+    ret_group->part = drain->record_part[at - 1];
+    return whole;
+}
+
+static bool add_group(gw_drain *drain, const group *found)
+{
+    if (!grow((void **)&drain->group, &drain->group_capacity, drain->group_count + 1, sizeof *found))
+        return false;
+    drain->group[drain->group_count++] = *found;
+    return true;
+}
+
+/* Where to go on in a thread's records when the group at `first` must wait: with the next chunk, because a thread may
+ * have two chunks at once (one of them for failures) whose times interleave. Not where text runs on into that chunk. */
+static uint32_t skip_to_next_part(const gw_drain *drain, uint32_t first, uint32_t end)
+{
+    const part *p = &drain->part[drain->record_part[first]];
+    uint32_t next = p->first + p->count;
+    return next < end && drain->record[next].kind == GW_EV_TEXT ? end : next;
+}
+
+/* The events of one thread, records [first, end): those up to the cutoff. */
+static gw_status find_events(gw_drain *drain, uint32_t first, uint32_t end, uint64_t cutoff_ns, gw_error *err)
+{
+    gwi_buffer *buffer = drain->buffer[drain->part[drain->record_part[first]].buffer];
+    uint32_t last_part = UINT32_MAX;
+    uint64_t t_ns = 0;
+    while (first < end) {
+        group found;
+        bool whole = find_group(drain, first, end, &found);
+        if (drain->record_part[first] != last_part)
+            t_ns = 0; /* in a chunk time does not go back */
+        last_part = drain->record_part[first];
+        found.t_ns = t_ns;
+        if (found.event != NO_EVENT) {
+            uint64_t event_ns = gwi_buffer_ns(buffer, &drain->now, drain->record[found.event].ticks);
+            found.t_ns = event_ns > t_ns ? event_ns : t_ns;
+        }
+        bool wait_for_text = !whole && !buffer->gone && cutoff_ns != UINT64_MAX &&
+                             found.t_ns + TEXT_PATIENCE_NS > drain->now.monotonic_ns;
+        if (found.t_ns > cutoff_ns || wait_for_text) {
+            buffer->left_over = true;
+            first = skip_to_next_part(drain, first, end);
+            continue;
+        }
+        if (!add_group(drain, &found))
+            return gw_fail(err, GW_NOMEM, "run folder %s: no memory to drain", drain->folder);
+        t_ns = found.t_ns;
+        first += found.count;
+    }
+    return GW_OK;
+}
+
+static int compare_groups(const void *left, const void *right)
+{
+    const group *a = left, *b = right;
+    COMPARE(a->t_ns, b->t_ns);
+    COMPARE(a->first, b->first); /* keeps a thread's order */
+    return 0;
+}
+
+static gw_status collect(gw_drain *drain, uint64_t cutoff_ns, gw_error *err)
+{
+    gw_status st = GW_OK;
+    drain->part_count = drain->group_count = 0;
+    for (uint32_t i = 0; i < drain->buffer_count && st == GW_OK; i++) {
+        drain->buffer[i]->left_over = false;
+        if (is_read(drain->buffer[i]))
+            st = find_parts(drain, i, err);
+    }
+    if (st == GW_OK)
+        st = copy_records(drain, err);
+    drain->now = gwi_now_take();
+    uint32_t i = 0;
+    while (i < drain->part_count && st == GW_OK) {
+        uint32_t first = i;
+        while (i < drain->part_count && same_thread(&drain->part[first], &drain->part[i]))
+            i++;
+        uint32_t end = drain->part[i - 1].first + drain->part[i - 1].count;
+        st = find_events(drain, drain->part[first].first, end, cutoff_ns, err);
+    }
+    if (drain->group_count > 0)
+        qsort(drain->group, drain->group_count, sizeof *drain->group, compare_groups);
+    return st;
+}
+
+/* ---- handing out events ---- */
+
+static void mark_handed(gw_drain *drain, const group *g)
+{
+    for (uint32_t i = g->first; i < g->first + g->count; i++) {
+        const part *p = &drain->part[drain->record_part[i]];
+        gwi_buffer *buffer = drain->buffer[p->buffer];
+        gwi_chunk_mark *mark = &buffer->chunk[p->chunk];
+        mark->handed_bytes = p->base_bytes + (i - p->first + 1) * RECORD_BYTES;
+        mark->changed = buffer->handed = true;
+    }
+}
+
+static uint32_t join_text(gw_drain *drain, const group *g)
+{
+    uint32_t bytes = 0;
+    for (uint32_t i = g->event + 1; i < g->first + g->count; i++) {
+        gw_raw_text text;
+        memcpy(&text, &drain->record[i], sizeof text);
+        uint32_t more = text.bytes <= sizeof text.text ? text.bytes : (uint32_t)sizeof text.text;
+        if (bytes + more > GW_TEXT_BYTES_MAX)
+            more = GW_TEXT_BYTES_MAX - bytes;
+        memcpy(drain->text + bytes, text.text, more);
+        bytes += more;
+    }
+    drain->text[bytes] = '\0';
+    return bytes;
+}
+
+static void note_failure(gw_drain *drain, gwi_buffer *buffer, const gw_raw_event *raw)
+{
+    if (raw->result == 0)
+        return;
+    buffer->failure_at_ns = drain->now_ns;
+    if (raw->result != RESULT_OUT_OF_MEMORY)
+        buffer->ring_due = true;
+}
+
+static gw_status hand_event(gw_drain *drain, const group *g, gw_error *err)
+{
+    const part *p = &drain->part[g->part];
+    gwi_buffer *buffer = drain->buffer[p->buffer];
+    mark_handed(drain, g);
+    if (g->event == NO_EVENT)
+        return GW_OK;
+    const gw_raw_event *raw = &drain->record[g->event];
+    uint64_t t_ns = since_t0(drain, g->t_ns);
+    drain->t_ns = t_ns > drain->t_ns ? t_ns : drain->t_ns;
+    gw_item item = {.kind = GW_ITEM_EVENT, .t_ns = drain->t_ns, .pid = buffer->head.pid, .tid = p->tid};
+    item.event = (gw_event){.t_ns = drain->t_ns,
+                            .pid = buffer->head.pid,
+                            .tid = p->tid,
+                            .fn = raw->fn < buffer->head.fn_count ? raw->fn : GWI_FN_UNKNOWN,
+                            .kind = raw->kind,
+                            .flags = raw->flags & (uint8_t)~GW_EVF_TEXT_FOLLOWS,
+                            .result = raw->result,
+                            .took_us = raw->took_us,
+                            .site = raw->site,
+                            .extra = raw->extra,
+                            .context = raw->context,
+                            .arg = {raw->arg[0], raw->arg[1], raw->arg[2], raw->arg[3]}};
+    if (g->count > g->event - g->first + 1) {
+        item.event.text_bytes = join_text(drain, g);
+        item.event.text = drain->text;
+    }
+    note_failure(drain, buffer, raw);
+    return hand(drain, &item, err);
+}
+
+/* ---- handing out state ---- */
+
+static gw_status hand_lost(gw_drain *drain, gwi_buffer *buffer, gw_error *err)
+{
+    gw_buffer_head head;
+    gwi_buffer_read(buffer, 0, &head, sizeof head);
+    uint64_t lost[3] = {head.lost_events, head.lost_failures, head.threads_without_slot};
+    if (memcmp(lost, buffer->lost_said, sizeof lost) == 0)
+        return GW_OK;
+    memcpy(buffer->lost_said, lost, sizeof lost);
+    gw_item item = {.kind = GW_ITEM_LOST,
+                    .t_ns = since_t0(drain, drain->now.monotonic_ns),
+                    .pid = buffer->head.pid,
+                    .lost = {lost[0], lost[1], lost[2]}};
+    return hand(drain, &item, err);
+}
+
+static gw_status hand_counters(gw_drain *drain, gwi_buffer *buffer, const gw_slot *slot, gwi_slot_said *said,
+                               bool final, gw_error *err)
+{
+    char name[sizeof slot->name + 1] = "";
+    uint64_t counter[GW_COUNT_COUNT];
+    for (unsigned i = 0; i < GW_COUNT_COUNT; i++)
+        counter[i] = slot->counter[i];
+    uint32_t inside = slot->inside_fn;
+    gw_item item = {.kind = GW_ITEM_COUNTERS, .pid = buffer->head.pid, .tid = slot->tid};
+    item.counters.calls = slot->calls;
+    item.counters.synced_at_ns = slot->synced_at; /* ticks, for the comparison */
+    item.counters.inside_since_ns = inside == 0 ? 0 : slot->inside_since;
+    item.counters.inside_fn_plus_1 = inside <= buffer->head.fn_count && inside <= UINT16_MAX ? (uint16_t)inside : 0;
+    bool changed = memcmp(counter, said->counter, sizeof counter) != 0 ||
+                   item.counters.calls != said->counters.counters.calls ||
+                   item.counters.synced_at_ns != said->counters.counters.synced_at_ns ||
+                   item.counters.inside_since_ns != said->counters.counters.inside_since_ns;
+    bool soon = buffer->failure_at_ns != 0 && drain->now_ns - buffer->failure_at_ns < AFTER_FAILURE_NS;
+    if (!changed || !(final || soon || drain->now_ns - said->at_ns >= COUNTERS_EVERY_NS))
+        return GW_OK;
+    said->counters = item;
+    said->at_ns = drain->now_ns;
+    memcpy(said->counter, counter, sizeof counter);
+    memcpy(name, slot->name, sizeof slot->name);
+    item.t_ns = since_t0(drain, drain->now.monotonic_ns);
+    item.counters.synced_at_ns = ticks_ns(drain, buffer, item.counters.synced_at_ns);
+    item.counters.inside_since_ns = ticks_ns(drain, buffer, item.counters.inside_since_ns);
+    item.counters.counter = counter;
+    item.counters.thread_name = name;
+    return hand(drain, &item, err);
+}
+
+/* Copy the ring's entries that were surely not being overwritten meanwhile: those before `head` when the copy began,
+ * less what the owner may have written until it was done, less the one that it may be writing. */
+static uint32_t copy_ring(gw_drain *drain, const gwi_buffer *buffer, uint32_t slot_index, uint32_t ring_index,
+                          uint64_t head)
+{
+    gwi_buffer_read(buffer, buffer->head.ring_offset + (uint64_t)ring_index * sizeof(gw_ring), &drain->ring,
+                    sizeof drain->ring);
+    uint64_t head_after;
+    if (buffer->ring_head_after != NULL)
+        head_after = buffer->ring_head_after[slot_index];
+    else
+        gwi_buffer_read(buffer, gwi_slot_offset(buffer, slot_index) + offsetof(gw_slot, ring_head), &head_after,
+                        sizeof head_after);
+    if (head_after < head)
+        return 0;
+    uint64_t from = head_after >= GW_RING_ENTRIES ? head_after - GW_RING_ENTRIES + 1 : 0;
+    uint32_t count = 0;
+    uint64_t t_ns = 0;
+    for (uint64_t i = from; i < head && count < GW_RING_ENTRIES; i++) {
+        const gw_ring_entry *entry = &drain->ring.entry[i % GW_RING_ENTRIES];
+        uint64_t entry_ns = ticks_ns(drain, buffer, entry->ticks);
+        if (entry->ticks < buffer->head.start_ticks || entry_ns < t_ns)
+            continue; /* no thread goes back in time: damage */
+        t_ns = entry_ns;
+        uint16_t fn = (uint16_t)entry->stream_fn;
+        drain->call[count++] = (gw_hot_call){.t_ns = entry_ns,
+                                             .what = entry->what,
+                                             .stream = entry->stream_fn >> 16,
+                                             .fn = fn < buffer->head.fn_count ? fn : GWI_FN_UNKNOWN};
+    }
+    return count;
+}
+
+static gw_status hand_ring(gw_drain *drain, gwi_buffer *buffer, uint32_t slot_index, const gw_slot *slot,
+                           gwi_slot_said *said, bool final, gw_error *err)
+{
+    int32_t ring_index = slot->ring_index;
+    uint64_t head = slot->ring_head;
+    bool rate_ok = final || !said->ring_said || drain->now_ns - said->ring_at_ns >= COUNTERS_EVERY_NS;
+    if (ring_index < 0 || (uint32_t)ring_index >= buffer->head.ring_count || head == 0 || !rate_ok ||
+        (said->ring_said && said->ring_head == head))
+        return GW_OK;
+    said->ring_said = true;
+    said->ring_head = head;
+    said->ring_at_ns = drain->now_ns;
+    gw_item item = {.kind = GW_ITEM_RING,
+                    .t_ns = since_t0(drain, drain->now.monotonic_ns),
+                    .pid = buffer->head.pid,
+                    .tid = slot->tid};
+    item.ring.count = copy_ring(drain, buffer, slot_index, (uint32_t)ring_index, head);
+    item.ring.call = drain->call;
+    item.ring.total = head;
+    item.ring.synced_total = slot->synced_ring_head;
+    return hand(drain, &item, err);
+}
+
+static gw_status hand_slots(gw_drain *drain, gwi_buffer *buffer, bool final, gw_error *err)
+{
+    gw_status st = GW_OK;
+    for (uint32_t i = 0; i < buffer->head.slot_count && st == GW_OK; i++) {
+        gw_slot slot;
+        gwi_buffer_read(buffer, gwi_slot_offset(buffer, i), &slot, sizeof slot);
+        uint32_t state = slot.state;
+        if (state != GW_SLOT_LIVE && state != GW_SLOT_ENDED)
+            continue;
+        gwi_slot_said *said = &buffer->slot[i];
+        if (said->generation != slot.generation)
+            *said = (gwi_slot_said){.generation = slot.generation};
+        bool slot_final = final || (state == GW_SLOT_ENDED && !said->ended_said);
+        st = hand_counters(drain, buffer, &slot, said, slot_final, err);
+        if (st == GW_OK && (slot_final || buffer->ring_due))
+            st = hand_ring(drain, buffer, i, &slot, said, slot_final, err);
+        said->ended_said = state == GW_SLOT_ENDED;
+    }
+    buffer->ring_due = false;
+    return st;
+}
+
+static gw_status hand_exit(gw_drain *drain, gwi_buffer *buffer, gw_error *err)
+{
+    bool ours = !drain->copy && buffer->head.parent_pid == (uint32_t)getpid();
+    if (!buffer->gone || buffer->replaced || ours)
+        return GW_OK;
+    gw_item item = {.kind = GW_ITEM_EXIT,
+                    .t_ns = since_t0(drain, buffer->gone_at_ns),
+                    .pid = buffer->head.pid,
+                    .exit = {.pid = buffer->head.pid, .exit_code = -1}};
+    return hand(drain, &item, err);
+}
+
+static gw_status hand_marks(gw_drain *drain, gwi_buffer *buffer, gw_error *err)
+{
+    if (!buffer->handed)
+        return GW_OK;
+    buffer->handed = false;
+    if (!grow((void **)&drain->mark, &drain->mark_capacity, buffer->head.chunk_count + 1, sizeof *drain->mark))
+        return gw_fail(err, GW_NOMEM, "%s: no memory for marks", buffer->name);
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < buffer->head.chunk_count; i++) {
+        gwi_chunk_mark *mark = &buffer->chunk[i];
+        if (mark->changed)
+            drain->mark[count++] = (gw_drained_mark){mark->sequence, mark->handed_bytes};
+        mark->changed = false;
+    }
+    gw_item item = {.kind = GW_ITEM_DRAINED,
+                    .t_ns = drain->t_ns,
+                    .pid = buffer->head.pid,
+                    .drained = {buffer->head.start_monotonic_ns, drain->mark, count}};
+    return hand(drain, &item, err);
+}
+
+static gw_status hand_state(gw_drain *drain, gwi_buffer *buffer, bool last, uint64_t cutoff_ns, gw_error *err)
+{
+    bool ends = buffer->gone && !buffer->left_over && (last || cutoff_ns >= buffer->gone_at_ns);
+    gw_status st = hand_lost(drain, buffer, err);
+    if (st == GW_OK)
+        st = hand_slots(drain, buffer, last || ends, err);
+    if (st == GW_OK && ends)
+        st = hand_exit(drain, buffer, err);
+    if (st == GW_OK)
+        buffer->finished = ends;
+    return st;
+}
+
+gw_status gw_drain_run(gw_drain *drain, bool last, gw_item_sink sink, void *user, gw_error *err)
+{
+    gw_drain_commit(drain);
+    drain->sink = sink;
+    drain->user = user;
+    drain->now_ns = gw_monotonic_ns();
+    uint64_t cutoff_ns = last ? UINT64_MAX : drain->now_ns - HOLD_BACK_NS;
+    gw_status st = look_around(drain, err);
+    if (st == GW_OK)
+        st = collect(drain, cutoff_ns, err);
+    for (uint32_t i = 0; i < drain->group_count && st == GW_OK; i++)
+        st = hand_event(drain, &drain->group[i], err);
+    for (uint32_t i = 0; i < drain->buffer_count && st == GW_OK; i++)
+        if (is_read(drain->buffer[i]))
+            st = hand_state(drain, drain->buffer[i], last, cutoff_ns, err);
+    /* Marks also after a failure: what was handed out is with the writer. */
+    for (uint32_t i = 0; i < drain->buffer_count; i++) {
+        gw_status marked =
+            drain->buffer[i]->adopted ? hand_marks(drain, drain->buffer[i], st == GW_OK ? err : NULL) : GW_OK;
+        st = st == GW_OK ? marked : st;
+    }
+    drain->group_count = 0;
+    return st;
+}
+
+/* ---- giving back ---- */
+
+/* A full chunk of which all is in the file becomes free, a chunk still in use learns how far we are. */
+static void commit_chunk(gwi_buffer *buffer, uint32_t index)
+{
+    gwi_chunk_mark *mark = &buffer->chunk[index];
+    uint64_t offset = gwi_chunk_offset(buffer, index);
+    gw_chunk_head head;
+    gwi_buffer_read(buffer, offset, &head, sizeof head);
+    uint32_t state = head.state, used = head.used_bytes, none = 0;
+    if (!mark->seen || head.sequence != mark->sequence) {
+        /* A thread that ended may leave a chunk full of nothing. */
+        if (state != GW_CHUNK_FULL || used != 0)
+            return;
+    } else if (state != GW_CHUNK_FULL || mark->handed_bytes < used) {
+        if (head.drained_bytes != mark->handed_bytes)
+            gwi_buffer_write(buffer, offset + offsetof(gw_chunk_head, drained_bytes), &mark->handed_bytes, 4);
+        return;
+    }
+    /* Its next owner may fill in the head in any order: nothing old must look new. */
+    gwi_buffer_write(buffer, offset + offsetof(gw_chunk_head, used_bytes), &none, 4);
+    gwi_buffer_write(buffer, offset + offsetof(gw_chunk_head, drained_bytes), &none, 4);
+    mark->seen = false;
+    uint32_t free_state = GW_CHUNK_FREE;
+    atomic_thread_fence(memory_order_release);
+    gwi_buffer_write(buffer, offset + offsetof(gw_chunk_head, state), &free_state, 4);
+}
+
+static bool slot_has_chunk(const gwi_buffer *buffer, uint32_t slot_index, uint32_t generation)
+{
+    for (uint32_t i = 0; i < buffer->head.chunk_count; i++) {
+        gw_chunk_head head;
+        gwi_buffer_read(buffer, gwi_chunk_offset(buffer, i), &head, sizeof head);
+        if (head.state != GW_CHUNK_FREE && head.slot_index == slot_index && head.generation == generation)
+            return true;
+    }
+    return false;
+}
+
+static void commit_slot(gwi_buffer *buffer, uint32_t index)
+{
+    gwi_slot_said *said = &buffer->slot[index];
+    if (!said->ended_said || slot_has_chunk(buffer, index, said->generation))
+        return;
+    uint32_t free_state = GW_SLOT_FREE;
+    gwi_buffer_write(buffer, gwi_slot_offset(buffer, index) + offsetof(gw_slot, state), &free_state, 4);
+    said->ended_said = false;
+}
+
+static void commit_buffer(gwi_buffer *buffer)
+{
+    for (uint32_t i = 0; i < buffer->head.chunk_count; i++)
+        commit_chunk(buffer, i);
+    for (uint32_t i = 0; i < buffer->head.slot_count; i++)
+        commit_slot(buffer, i);
+}
+
+static void remove_buffer(gw_drain *drain, uint32_t index)
+{
+    gwi_buffer *buffer = drain->buffer[index];
+    char *path = NULL;
+    if (asprintf(&path, "%s/%s", drain->folder, buffer->name) < 0 || (unlink(path) != 0 && errno != ENOENT)) {
+        free(path);
+        return; /* it stays listed as finished, so that it is not taken for a new one */
+    }
+    free(path);
+    gwi_buffer_close(buffer);
+    drain->buffer[index] = drain->buffer[--drain->buffer_count];
+}
+
+void gw_drain_commit(gw_drain *drain)
+{
+    if (drain->copy)
+        return;
+    for (uint32_t i = drain->buffer_count; i-- > 0;) {
+        gwi_buffer *buffer = drain->buffer[i];
+        if (buffer->finished)
+            remove_buffer(drain, i);
+        else if (is_read(buffer))
+            commit_buffer(buffer);
+    }
+}
+
+double gw_drain_fill_ratio(const gw_drain *drain)
+{
+    double fullest = 0;
+    for (uint32_t i = 0; i < drain->buffer_count; i++) {
+        const gwi_buffer *buffer = drain->buffer[i];
+        uint32_t taken = 0;
+        if (!is_read(buffer) || buffer->head.chunk_count == 0)
+            continue;
+        for (uint32_t k = 0; k < buffer->head.chunk_count; k++) {
+            uint32_t state;
+            gwi_buffer_read(buffer, gwi_chunk_offset(buffer, k), &state, sizeof state);
+            taken += state != GW_CHUNK_FREE;
+        }
+        double ratio = (double)taken / buffer->head.chunk_count;
+        fullest = ratio > fullest ? ratio : fullest;
+    }
+    return fullest;
+}
+
+/* ---- copies, for readers ---- */
+
+gw_status gwi_drain_open_copy(const char *run_folder, uint64_t t0_monotonic_ns, gw_drain **ret_drain, gw_error *err)
+{
+    gw_drain *drain = NULL;
+    gw_status st = gw_drain_open(run_folder, t0_monotonic_ns, &drain, err);
+    if (st != GW_OK)
+        return st;
+    drain->copy = true;
+    st = read_folder(drain, err);
+    for (uint32_t i = 0; i < drain->buffer_count && st == GW_OK; i++) {
+        gwi_now now = gwi_now_take();
+        gw_status adopted = gwi_buffer_adopt(drain->buffer[i], &now, err);
+        st = adopted == GW_NOMEM ? GW_NOMEM : GW_OK; /* a damaged one says so in the drain */
+    }
+    if (st != GW_OK) {
+        gw_drain_close(drain);
+        return st;
+    }
+    *ret_drain = drain;
+    return GW_OK;
+}
+
+void gwi_drain_pass_over(gw_drain *drain, const gwi_mark *mark)
+{
+    for (uint32_t i = 0; i < drain->buffer_count; i++) {
+        gwi_buffer *buffer = drain->buffer[i];
+        if (!buffer->adopted || buffer->head.pid != mark->pid ||
+            buffer->head.start_monotonic_ns != mark->start_monotonic_ns)
+            continue;
+        for (uint32_t k = 0; k < buffer->head.chunk_count; k++) {
+            gw_chunk_head head;
+            gwi_buffer_read(buffer, gwi_chunk_offset(buffer, k), &head, sizeof head);
+            if (head.sequence != mark->sequence || head.state == GW_CHUNK_FREE)
+                continue;
+            uint32_t most = buffer->chunk[k].handed_bytes;
+            if (most < head.drained_bytes)
+                most = head.drained_bytes;
+            if (most < mark->bytes)
+                most = mark->bytes;
+            buffer->chunk[k] =
+                (gwi_chunk_mark){.sequence = head.sequence, .handed_bytes = most - most % RECORD_BYTES, .seen = true};
+        }
+    }
+}

@@ -1,0 +1,286 @@
+#include "event_code.h"
+
+#include <stdlib.h>
+
+enum { HASH_SLOTS = 4 * GWI_TEMPLATES_MAX };
+
+typedef struct template_key {
+    uint32_t pid, tid;
+    uint16_t fn;
+    uint8_t kind, flags;
+    uint16_t result;
+    uint64_t context;
+} template_key;
+
+typedef struct encoder_template {
+    template_key key;
+    uint64_t arg[4];
+    uint32_t site, extra;
+} encoder_template;
+
+struct gwi_encoder {
+    uint32_t used_bytes;
+    uint32_t event_count;
+    uint32_t template_count;
+    uint32_t last; /* the template of the event before */
+    uint64_t t_ns;
+    uint16_t hash[HASH_SLOTS]; /* 1 + template; 0: empty */
+    encoder_template template[GWI_TEMPLATES_MAX];
+    uint8_t data[GWI_BLOCK_RAW_MAX];
+};
+
+gwi_encoder *gwi_encoder_new(void)
+{
+    gwi_encoder *encoder = malloc(sizeof *encoder);
+    if (encoder != NULL)
+        gwi_encoder_reset(encoder);
+    return encoder;
+}
+
+void gwi_encoder_free(gwi_encoder *encoder)
+{
+    free(encoder);
+}
+
+void gwi_encoder_reset(gwi_encoder *encoder)
+{
+    encoder->used_bytes = 0;
+    encoder->event_count = 0;
+    encoder->template_count = 0;
+    encoder->last = 0;
+    memset(encoder->hash, 0, sizeof encoder->hash);
+}
+
+const uint8_t *gwi_encoder_data(const gwi_encoder *encoder, uint32_t *ret_bytes, uint32_t *ret_count)
+{
+    *ret_bytes = encoder->used_bytes;
+    *ret_count = encoder->event_count;
+    return encoder->data;
+}
+
+static bool key_equal(const template_key *a, const template_key *b)
+{
+    return a->pid == b->pid && a->tid == b->tid && a->fn == b->fn && a->kind == b->kind && a->flags == b->flags &&
+           a->result == b->result && a->context == b->context;
+}
+
+static uint32_t key_hash(const template_key *key)
+{
+    uint64_t h = ((uint64_t)key->pid << 32 | key->tid) * 0x9e3779b97f4a7c15u;
+    h ^= ((uint64_t)key->fn << 32 | (uint32_t)key->kind << 24 | (uint32_t)key->flags << 16 | key->result);
+    h *= 0xff51afd7ed558ccdu;
+    h ^= key->context + (h >> 29);
+    h *= 0x9e3779b97f4a7c15u;
+    return (uint32_t)(h >> 40) % HASH_SLOTS;
+}
+
+static void put(gwi_encoder *encoder, const void *data, size_t bytes)
+{
+    memcpy(encoder->data + encoder->used_bytes, data, bytes);
+    encoder->used_bytes += (uint32_t)bytes;
+}
+
+static void define_template(gwi_encoder *encoder, uint32_t slot, const template_key *key)
+{
+    encoder_template *template = &encoder->template[encoder->template_count];
+    memset(template, 0, sizeof *template);
+    template->key = *key;
+    encoder->last = encoder->template_count++;
+    encoder->hash[slot] = (uint16_t)encoder->template_count;
+    uint8_t new = GWI_TEMPLATE_NEW;
+    put(encoder, &new, 1);
+    put(encoder, &key->pid, 4);
+    put(encoder, &key->tid, 4);
+    put(encoder, &key->fn, 2);
+    put(encoder, &key->kind, 1);
+    put(encoder, &key->flags, 1);
+    put(encoder, &key->result, 2);
+    put(encoder, &key->context, 8);
+}
+
+static void name_template(gwi_encoder *encoder, uint32_t index)
+{
+    uint8_t narrow = (uint8_t)index, wide_mark = GWI_TEMPLATE_WIDE;
+    uint16_t wide = (uint16_t)index;
+    encoder->last = index;
+    if (index < GWI_TEMPLATE_WIDE) {
+        put(encoder, &narrow, 1);
+    } else {
+        put(encoder, &wide_mark, 1);
+        put(encoder, &wide, 2);
+    }
+}
+
+/* Write which template the event has; false: it needs a new one and the table is full. */
+static bool put_template(gwi_encoder *encoder, const gw_event *event)
+{
+    template_key key = {event->pid, event->tid, event->fn, event->kind, event->flags, event->result, event->context};
+    if (encoder->template_count > 0 && key_equal(&encoder->template[encoder->last].key, &key)) {
+        name_template(encoder, encoder->last);
+        return true;
+    }
+    uint32_t slot = key_hash(&key);
+    for (; encoder->hash[slot] != 0; slot = (slot + 1) % HASH_SLOTS) {
+        uint32_t index = encoder->hash[slot] - 1u;
+        if (key_equal(&encoder->template[index].key, &key)) {
+            name_template(encoder, index);
+            return true;
+        }
+    }
+    if (encoder->template_count == GWI_TEMPLATES_MAX)
+        return false;
+    define_template(encoder, slot, &key);
+    return true;
+}
+
+bool gwi_encoder_add(gwi_encoder *encoder, const gw_event *event)
+{
+    uint32_t text_bytes = event->text == NULL ? 0 : event->text_bytes;
+    if (text_bytes > UINT16_MAX)
+        text_bytes = UINT16_MAX;
+    if (encoder->event_count > 0 && encoder->used_bytes + GWI_EVENT_BYTES_MAX + text_bytes > GWI_BLOCK_RAW_GOAL)
+        return false;
+    if (encoder->event_count == 0) {
+        encoder->t_ns = event->t_ns;
+        put(encoder, &encoder->t_ns, 8);
+    }
+    if (!put_template(encoder, event))
+        return false;
+    encoder_template *template = &encoder->template[encoder->last];
+    uint64_t value[5] = {event->t_ns - encoder->t_ns};
+    uint32_t control = gwi_length_of(value[0]);
+    for (unsigned i = 0; i < 4; i++) {
+        value[i + 1] = gwi_zigzag(event->arg[i] - template->arg[i]);
+        control |= gwi_length_of(value[i + 1]) << (4 * (i + 1));
+        template->arg[i] = event->arg[i];
+    }
+    control |= event->took_us != 0 ? GWI_CONTROL_TOOK : 0;
+    control |= event->site != template->site ? GWI_CONTROL_SITE : 0;
+    control |= event->extra != template->extra ? GWI_CONTROL_EXTRA : 0;
+    control |= event->text != NULL ? GWI_CONTROL_TEXT : 0;
+    put(encoder, &control, 3);
+    for (unsigned i = 0; i < 5; i++)
+        put(encoder, &value[i], (control >> (4 * i)) & 15);
+    if (control & GWI_CONTROL_TOOK)
+        put(encoder, &event->took_us, 2);
+    if (control & GWI_CONTROL_SITE)
+        put(encoder, &event->site, 4);
+    if (control & GWI_CONTROL_EXTRA)
+        put(encoder, &event->extra, 4);
+    if (control & GWI_CONTROL_TEXT) {
+        put(encoder, &text_bytes, 2);
+        put(encoder, event->text, text_bytes);
+        put(encoder, "", 1);
+    }
+    template->site = event->site;
+    template->extra = event->extra;
+    encoder->t_ns = event->t_ns;
+    encoder->event_count++;
+    return true;
+}
+
+bool gwi_decoder_start(gwi_decoder *decoder, const gwi_dict *dict, const uint8_t *raw, uint32_t raw_bytes)
+{
+    if (raw_bytes < 8)
+        return false;
+    decoder->dict = dict;
+    decoder->at = raw + 8;
+    decoder->end = raw + raw_bytes;
+    decoder->defined = 0;
+    memcpy(&decoder->t_ns, raw, 8);
+    return true;
+}
+
+static inline uint64_t take(const uint8_t **at, unsigned bytes)
+{
+    uint64_t word;
+    memcpy(&word, *at, 8);
+    *at += bytes;
+    return word & gwi_length_mask[bytes];
+}
+
+/* A definition: fills the next template. NULL: it makes no sense. */
+static gw_item *read_template(gwi_decoder *decoder, const uint8_t **at)
+{
+    if (decoder->defined == GWI_TEMPLATES_MAX)
+        return NULL;
+    gw_item *item = &decoder->template[decoder->defined++];
+    memset(item, 0, sizeof *item);
+    item->kind = GW_ITEM_EVENT;
+    gw_event *event = &item->event;
+    item->pid = event->pid = (uint32_t)take(at, 4);
+    item->tid = event->tid = (uint32_t)take(at, 4);
+    event->fn = (uint16_t)take(at, 2);
+    uint8_t kind = (uint8_t)take(at, 1);
+    event->flags = (uint8_t)take(at, 1);
+    event->result = (uint16_t)take(at, 2);
+    event->context = take(at, 8);
+    if (kind >= decoder->dict->kind_count)
+        return NULL;
+    if (event->fn >= decoder->dict->fn_count && event->fn != GWI_FN_UNKNOWN)
+        return NULL;
+    event->kind = decoder->dict->kind[kind];
+    return item;
+}
+
+static gw_item *find_template(gwi_decoder *decoder, const uint8_t **at)
+{
+    unsigned index = (unsigned)take(at, 1);
+    if (__builtin_expect(index >= GWI_TEMPLATE_WIDE, 0)) {
+        if (index == GWI_TEMPLATE_NEW)
+            return read_template(decoder, at);
+        index = (unsigned)take(at, 2);
+    }
+    return index < decoder->defined ? &decoder->template[index] : NULL;
+}
+
+static bool read_text(gwi_decoder *decoder, gw_event *event, const uint8_t **at)
+{
+    if (decoder->end - *at < 3)
+        return false;
+    uint32_t bytes = (uint32_t)take(at, 2);
+    if ((size_t)(decoder->end - *at) < bytes + 1u || (*at)[bytes] != 0)
+        return false;
+    event->text = (const char *)*at;
+    event->text_bytes = bytes;
+    *at += bytes + 1u;
+    return true;
+}
+
+/* At most GWI_EVENT_BYTES_MAX bytes are looked at before the end is checked: the slack behind the block covers them. */
+gw_status gwi_decoder_next(gwi_decoder *decoder, const gw_item **ret_item)
+{
+    const uint8_t *at = decoder->at;
+    if (at >= decoder->end)
+        return GW_END;
+    gw_item *item = find_template(decoder, &at);
+    if (__builtin_expect(item == NULL, 0))
+        return GW_CORRUPT;
+    gw_event *event = &item->event;
+    uint32_t control = (uint32_t)take(&at, 3);
+    uint32_t high = control & GWI_CONTROL_LENGTHS_HIGH;
+    if (__builtin_expect((control & ((high >> 1) | (high >> 2) | (high >> 3))) != 0, 0))
+        return GW_CORRUPT; /* a length above 8 */
+    decoder->t_ns += take(&at, control & 15);
+    item->t_ns = event->t_ns = decoder->t_ns;
+    for (unsigned i = 0; i < 4; i++)
+        event->arg[i] += gwi_unzigzag(take(&at, (control >> (4 * (i + 1))) & 15));
+    event->took_us = 0;
+    event->text = NULL;
+    event->text_bytes = 0;
+    if (control & GWI_CONTROL_TOOK)
+        event->took_us = (uint16_t)take(&at, 2);
+    if (control & (GWI_CONTROL_SITE | GWI_CONTROL_EXTRA | GWI_CONTROL_TEXT)) {
+        if (control & GWI_CONTROL_SITE)
+            event->site = (uint32_t)take(&at, 4);
+        if (control & GWI_CONTROL_EXTRA)
+            event->extra = (uint32_t)take(&at, 4);
+        if ((control & GWI_CONTROL_TEXT) && (at > decoder->end || !read_text(decoder, event, &at)))
+            return GW_CORRUPT;
+    }
+    if (__builtin_expect(at > decoder->end, 0))
+        return GW_CORRUPT;
+    decoder->at = at;
+    *ret_item = item;
+    return GW_OK;
+}

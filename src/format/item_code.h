@@ -1,0 +1,42 @@
+/* Items other than events as bytes: u8 code, u32 length, then the payload that each code has. Strings are u32 length,
+ * bytes and a terminator that is not counted, so that a reader can hand them out in place. */
+#ifndef GWI_ITEM_CODE_H
+#define GWI_ITEM_CODE_H
+
+#include "event_code.h"
+
+typedef struct gwi_bytes { /* a growing block */
+    uint8_t *data;         /* owned */
+    uint32_t used_bytes;
+    uint32_t capacity;
+} gwi_bytes;
+
+void gwi_bytes_free(gwi_bytes *bytes);
+
+/* Which block an item belongs into; 0: none. */
+gwi_block_type gwi_item_block(gw_item_kind kind);
+
+/* Append the item. Strings beyond 64 KiB and stderr beyond 256 KiB are cut. GW_NOMEM, GW_USAGE: nothing was added. */
+gw_status gwi_item_encode(gwi_bytes *bytes, const gw_item *item);
+
+typedef struct gwi_item_reader {
+    const uint8_t *at, *end; /* borrowed */
+    const gwi_dict *dict;    /* borrowed */
+    gw_item item;
+    uint64_t counter[GW_COUNT_COUNT];
+    gw_hot_call *call; /* owned, freed by gwi_item_reader_free() */
+    uint32_t call_capacity;
+} gwi_item_reader;
+
+void gwi_item_reader_start(gwi_item_reader *reader, const gwi_dict *dict, const uint8_t *raw, uint32_t raw_bytes);
+void gwi_item_reader_free(gwi_item_reader *reader);
+/* GW_OK; GW_END; GW_CORRUPT; GW_NOMEM. Items of codes newer than this build are passed over. */
+gw_status gwi_item_reader_next(gwi_item_reader *reader, const gw_item **ret_item);
+
+/* The dictionary: counts and strings. `names` of kinds and counters are this build's. */
+gw_status gwi_dict_encode(gwi_bytes *bytes, const char *const *fn_names, uint32_t fn_count);
+/* GW_OK: *ret_dict is the caller's. GW_CORRUPT, GW_NOMEM. */
+gw_status gwi_dict_decode(const uint8_t *raw, uint32_t raw_bytes, gwi_dict *ret_dict);
+void gwi_dict_free(gwi_dict *dict);
+
+#endif

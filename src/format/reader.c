@@ -1,0 +1,184 @@
+#define _GNU_SOURCE
+#include "reader.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+/* A recording is one source. A run folder is two: the file as far as it was flushed, and the buffers' rest, drained
+ * into a recording in memory. */
+enum { SEEN_MAX = 4096 };
+typedef struct seen_processes {
+    uint32_t pid[SEEN_MAX];
+    uint64_t start_ns[SEEN_MAX];
+    size_t count;
+} seen_processes;
+
+struct gw_reader {
+    gwi_source source[2];
+    unsigned count;
+    unsigned at;
+    bool folder;
+    bool alive;          /* the folder's supervisor */
+    bool record_read;    /* the folder's recording is source 0 */
+    unsigned said;       /* how many of the last items were handed out */
+    seen_processes seen; /* processes of source 0 */
+    gw_item last;
+    char *path;        /* owned */
+    char *record_path; /* owned: of the recording in a run folder */
+};
+
+static gw_status add_file(gw_reader *reader, const char *path, gw_error *err)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return gw_fail(err, GW_IO, "%s: %s", path, strerror(errno));
+    return gwi_source_start(&reader->source[reader->count++], fd, path, err);
+}
+
+static gw_status open_folder(gw_reader *reader, gw_error *err)
+{
+    gwi_folder folder;
+    gw_status st = gwi_folder_open(reader->path, &folder, err);
+    if (st != GW_OK)
+        return st;
+    reader->folder = true;
+    reader->alive = folder.supervisor_alive;
+    reader->record_path = folder.record_path;
+    folder.record_path = NULL;
+    if (reader->record_path != NULL) {
+        /* Whatever is wrong with the file, the buffers are still worth reading. */
+        gw_status file = add_file(reader, reader->record_path, err);
+        if (file == GW_OK)
+            file = gwi_source_scan_marks(&reader->source[reader->count - 1], gwi_folder_mark, &folder, err);
+        reader->record_read = file == GW_OK;
+        if (file != GW_OK && reader->count > 0)
+            gwi_source_close(&reader->source[--reader->count]);
+    }
+    const gwi_dict *dict = reader->record_read ? &reader->source[0].dict : &folder.dict;
+    int fd = -1;
+    st = gwi_folder_drain(&folder, dict, &fd, err);
+    if (st == GW_OK)
+        st = gwi_source_start(&reader->source[reader->count++], fd, reader->path, err);
+    gwi_folder_close(&folder);
+    return st;
+}
+
+gw_status gw_reader_open(const char *path, gw_reader **ret_reader, gw_error *err)
+{
+    gw_status st;
+    struct stat info;
+    gw_reader *reader = calloc(1, sizeof *reader);
+    if (reader == NULL || (reader->path = strdup(path)) == NULL) {
+        st = gw_fail(err, GW_NOMEM, "%s: no memory for the reader", path);
+        goto out;
+    }
+    if (stat(path, &info) != 0) {
+        st = gw_fail(err, GW_IO, "%s: %s", path, strerror(errno));
+        goto out;
+    }
+    st = S_ISDIR(info.st_mode) ? open_folder(reader, err) : add_file(reader, reader->path, err);
+    if (st != GW_OK)
+        goto out;
+    *ret_reader = reader;
+    reader = NULL;
+out:
+    gw_reader_close(reader);
+    return st;
+}
+
+void gw_reader_close(gw_reader *reader)
+{
+    if (reader == NULL)
+        return;
+    for (unsigned i = 0; i < reader->count; i++)
+        gwi_source_close(&reader->source[i]);
+    free(reader->path);
+    free(reader->record_path);
+    free(reader);
+}
+
+/* What is said once, behind the last item: the state of a run folder, and that the end is missing. */
+static gw_status say_last(gw_reader *reader, const gw_item **ret_item)
+{
+    bool complete = reader->folder && !reader->record_read ? reader->alive : !reader->source[0].in.truncated;
+    reader->last.t_ns = reader->source[reader->count - 1].t_ns;
+    *ret_item = &reader->last;
+    if (reader->said == 0) {
+        reader->said = 1;
+        if (reader->folder) {
+            reader->last.kind = GW_ITEM_SUPERVISOR;
+            reader->last.pair.key = "run.state";
+            reader->last.pair.value = reader->alive ? "alive" : "supervisor died";
+            return GW_OK;
+        }
+    }
+    if (reader->said == 1) {
+        reader->said = 2;
+        reader->last.kind = GW_ITEM_TRUNCATED;
+        if (!complete && !reader->alive)
+            return GW_OK;
+    }
+    return GW_END;
+}
+
+/* A process that both the file and its buffer tell of is one process. False: it was seen already. */
+static bool process_is_new(gw_reader *reader, const gw_item *item)
+{
+    seen_processes *seen = &reader->seen;
+    for (size_t i = 0; i < seen->count && reader->at == 1; i++)
+        if (seen->pid[i] == item->pid && seen->start_ns[i] == item->process.start_realtime_ns)
+            return false;
+    if (reader->at == 0 && seen->count < SEEN_MAX) {
+        seen->pid[seen->count] = item->pid;
+        seen->start_ns[seen->count++] = item->process.start_realtime_ns;
+    }
+    return true;
+}
+
+gw_status gw_reader_next(gw_reader *reader, const gw_item **ret_item, gw_error *err)
+{
+    while (reader->at < reader->count) {
+        gw_status st = gwi_source_next(&reader->source[reader->at], ret_item, err);
+        if (__builtin_expect(st == GW_OK, 1)) {
+            if (reader->count > 1 && (*ret_item)->kind == GW_ITEM_PROCESS && !process_is_new(reader, *ret_item))
+                continue;
+            return GW_OK;
+        }
+        if (st != GW_END)
+            return st;
+        reader->at++;
+    }
+    const gw_item *item;
+    gw_status st = say_last(reader, &item);
+    if (st == GW_OK)
+        *ret_item = item;
+    return st;
+}
+
+const char *gw_reader_fn_name(const gw_reader *reader, uint16_t fn)
+{
+    const gwi_dict *dict = &reader->source[0].dict;
+    return fn < dict->fn_count ? dict->fn_name[fn] : "?";
+}
+
+uint32_t gw_reader_fn_count(const gw_reader *reader)
+{
+    return reader->source[0].dict.fn_count;
+}
+
+gw_status gw_recording_check(const char *path, gw_error *err)
+{
+    gw_reader *reader = NULL;
+    const gw_item *item;
+    gw_status st = gw_reader_open(path, &reader, err);
+    while (st == GW_OK) {
+        st = gw_reader_next(reader, &item, err);
+        if (st == GW_OK && item->kind == GW_ITEM_TRUNCATED)
+            st = gw_fail(err, GW_CORRUPT, "%s: offset %llu: the recording ends here without its END block", path,
+                         (unsigned long long)reader->source[0].in.file_bytes);
+    }
+    gw_reader_close(reader);
+    return st == GW_END ? GW_OK : st;
+}

@@ -1,0 +1,23 @@
+/* What the reader needs of a run folder: run.meta, and the buffers' rest as a recording in memory. */
+#ifndef GWI_READER_H
+#define GWI_READER_H
+
+#include "source.h"
+
+typedef struct gwi_folder {
+    gw_drain *drain;   /* owned: a copy of the buffers as they were at open */
+    char *record_path; /* owned; NULL: not known */
+    gwi_dict dict;     /* of run.meta */
+    bool supervisor_alive;
+} gwi_folder;
+
+/* Reads run.meta and copies the buffers. Nothing in the folder is changed. GW_OK; GW_IO, GW_CORRUPT, GW_NOMEM: nothing
+ * is held. */
+gw_status gwi_folder_open(const char *path, gwi_folder *ret_folder, gw_error *err);
+void gwi_folder_close(gwi_folder *folder);
+/* A gwi_mark_sink; `user` is the folder. */
+void gwi_folder_mark(void *user, const gwi_mark *mark);
+/* Drain the copies into an unnamed recording. `dict` names the functions. */
+gw_status gwi_folder_drain(gwi_folder *folder, const gwi_dict *dict, int *ret_fd, gw_error *err);
+
+#endif

@@ -1,0 +1,150 @@
+#include "source.h"
+
+#include <stdlib.h>
+
+static gw_status block_fault(const gwi_source *source, gw_status status, const char *reason, gw_error *err)
+{
+    return gw_fail(err, status, "%s: offset %llu: %s", source->in.path, (unsigned long long)source->in.block_offset,
+                   reason);
+}
+
+static gw_status read_dict(gwi_source *source, gw_error *err)
+{
+    gw_status st = gwi_in_unpack(&source->in, err);
+    if (st != GW_OK)
+        return st;
+    gwi_dict dict = {0};
+    st = gwi_dict_decode(source->in.raw, source->in.head.raw_bytes, &dict);
+    if (st != GW_OK)
+        return block_fault(source, st, "the dictionary makes no sense", err);
+    gwi_dict_free(&source->dict);
+    source->dict = dict;
+    source->dict_known = true;
+    return GW_OK;
+}
+
+/* The dictionary comes first, and once more at the end in case that its first copy is damaged. */
+static gw_status find_dict(gwi_source *source, gw_error *err)
+{
+    bool head_damaged = source->in.head_damaged;
+    gw_status st;
+    do {
+        st = gwi_in_find(&source->in, err);
+        if (st == GW_OK && source->in.head.type == GWI_BLOCK_DICT) {
+            st = read_dict(source, err);
+            if (st == GW_UNSUPPORTED)
+                return st;
+        }
+    } while ((st == GW_OK || st == GW_CORRUPT) && !source->dict_known);
+    gwi_in_rewind(&source->in);
+    source->in.head_damaged = head_damaged;
+    return st == GW_END || st == GW_CORRUPT ? GW_OK : st;
+}
+
+gw_status gwi_source_start(gwi_source *source, int fd, const char *path, gw_error *err)
+{
+    *source = (gwi_source){.uncommitted_at = UINT64_MAX};
+    gw_status st = gwi_in_start(&source->in, fd, path, err);
+    if (st != GW_OK)
+        return st;
+    source->decoder = malloc(sizeof *source->decoder);
+    if (source->decoder == NULL)
+        return gw_fail(err, GW_NOMEM, "%s: no memory for the reader", path);
+    return find_dict(source, err);
+}
+
+void gwi_source_close(gwi_source *source)
+{
+    gwi_in_close(&source->in);
+    gwi_dict_free(&source->dict);
+    gwi_item_reader_free(&source->items);
+    free(source->decoder);
+    source->decoder = NULL;
+}
+
+/* The block was found; GW_OK also for one that holds no items. */
+static gw_status enter_block(gwi_source *source, gw_error *err)
+{
+    gwi_block_type type = source->in.head.type;
+    bool from_buffers = type == GWI_BLOCK_EVENTS || type == GWI_BLOCK_STATE;
+    if (from_buffers && source->in.block_offset >= source->uncommitted_at)
+        return GW_OK;
+    if (type == GWI_BLOCK_DICT) /* read by find_dict(); the copy must be whole, not new */
+        return gwi_in_unpack(&source->in, err);
+    bool events = type == GWI_BLOCK_EVENTS || type == GWI_BLOCK_CARRY;
+    if (!events && type != GWI_BLOCK_FACTS && type != GWI_BLOCK_STATE && type != GWI_BLOCK_STDERR)
+        return GW_OK; /* SYNC, END, and what newer versions may add */
+    gw_status st = gwi_in_unpack(&source->in, err);
+    if (st != GW_OK)
+        return st;
+    if (!events) {
+        gwi_item_reader_start(&source->items, &source->dict, source->in.raw, source->in.head.raw_bytes);
+        source->mode = GWI_IN_ITEMS;
+        return GW_OK;
+    }
+    if (!source->dict_known)
+        return block_fault(source, GW_CORRUPT, "events, but the recording has no readable dictionary", err);
+    if (!gwi_decoder_start(source->decoder, &source->dict, source->in.raw, source->in.head.raw_bytes))
+        return block_fault(source, GW_CORRUPT, "too short for a block of events", err);
+    source->mode = GWI_IN_EVENTS;
+    return GW_OK;
+}
+
+gw_status gwi_source_next(gwi_source *source, const gw_item **ret_item, gw_error *err)
+{
+    for (;;) {
+        gw_status st = GW_END;
+        if (source->mode == GWI_IN_EVENTS)
+            st = gwi_decoder_next(source->decoder, ret_item);
+        else if (source->mode == GWI_IN_ITEMS)
+            st = gwi_item_reader_next(&source->items, ret_item);
+        if (__builtin_expect(st == GW_OK, 1)) {
+            source->t_ns = (*ret_item)->t_ns;
+            return GW_OK;
+        }
+        source->mode = GWI_AT_BLOCK;
+        if (st == GW_NOMEM)
+            return block_fault(source, st, "no memory for an item", err);
+        if (st != GW_END)
+            return block_fault(source, st, "the items of this block make no sense from some point on", err);
+        st = gwi_in_find(&source->in, err);
+        if (st == GW_OK)
+            st = enter_block(source, err);
+        if (st != GW_OK)
+            return st;
+    }
+}
+
+static void hand_out_marks(const gwi_source *source, gwi_mark_sink sink, void *user)
+{
+    uint32_t count = source->in.head.raw_bytes / GWI_MARK_BYTES;
+    for (uint32_t i = 0; i < count; i++) {
+        const uint8_t *at = source->in.raw + (size_t)i * GWI_MARK_BYTES;
+        gwi_mark mark;
+        memcpy(&mark.pid, at, 4);
+        memcpy(&mark.bytes, at + 4, 4);
+        memcpy(&mark.start_monotonic_ns, at + 8, 8);
+        memcpy(&mark.sequence, at + 16, 8);
+        sink(user, &mark);
+    }
+}
+
+gw_status gwi_source_scan_marks(gwi_source *source, gwi_mark_sink sink, void *user, gw_error *err)
+{
+    bool head_damaged = source->in.head_damaged;
+    uint64_t uncommitted_at = 0;
+    gw_status st;
+    do {
+        st = gwi_in_find(&source->in, err);
+        if (st == GW_OK && source->in.head.type == GWI_BLOCK_SYNC) {
+            uncommitted_at = source->in.offset;
+            st = gwi_in_unpack(&source->in, err);
+            if (st == GW_OK)
+                hand_out_marks(source, sink, user);
+        }
+    } while (st == GW_OK || st == GW_CORRUPT);
+    gwi_in_rewind(&source->in);
+    source->in.head_damaged = head_damaged;
+    source->uncommitted_at = uncommitted_at;
+    return st == GW_END ? GW_OK : st;
+}

@@ -1,0 +1,310 @@
+#define _GNU_SOURCE
+#include "writer.h"
+
+#include "compact.h"
+#include "gw_clock.h"
+#include "source.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { BYTES_MAX_MIN = 64 << 10, STDERR_PART_BYTES = 64 << 10 };
+
+struct gw_writer {
+    gwi_out out;
+    char *path; /* owned */
+    uint64_t bytes_max;
+    uint64_t compact_at; /* file length at which the next compaction is tried */
+    uint32_t fn_count;
+    gwi_bytes dict;
+    gwi_encoder *encoder;     /* the pending block of events */
+    gwi_bytes items;          /* the pending block of other items */
+    gwi_block_type pending;   /* which of the two, and its type; 0: none */
+    gwi_bytes marks;          /* for the next SYNC block */
+    uint32_t synced_sequence; /* block number after the last SYNC block */
+    uint64_t event_count;     /* in the file, dropped ones included */
+    uint64_t dropped_count;   /* for the limit's sake, or because a block could not be written */
+    uint64_t alive_dropped_count;
+    uint64_t dropped_said;
+    uint64_t t_ns;    /* of the last item */
+    gw_status failed; /* the first block that could not be written ... */
+    gw_error failed_error;
+};
+
+static void writer_free(gw_writer *writer)
+{
+    if (writer == NULL)
+        return;
+    gwi_out_close(&writer->out);
+    gwi_encoder_free(writer->encoder);
+    gwi_bytes_free(&writer->dict);
+    gwi_bytes_free(&writer->items);
+    gwi_bytes_free(&writer->marks);
+    free(writer->path);
+    free(writer);
+}
+
+gw_status gwi_writer_on_fd(int fd, const char *path, uint64_t bytes_max, const char *const *fn_names, uint32_t fn_count,
+                           gw_writer **ret_writer, gw_error *err)
+{
+    gw_status st = GW_NOMEM;
+    gw_writer *writer = calloc(1, sizeof *writer);
+    if (writer == NULL) {
+        close(fd);
+        return gw_fail(err, GW_NOMEM, "%s: no memory for the writer", path);
+    }
+    writer->out.fd = fd;
+    writer->path = strdup(path);
+    writer->encoder = gwi_encoder_new();
+    writer->fn_count = fn_count < GWI_FN_UNKNOWN ? fn_count : GWI_FN_UNKNOWN;
+    if (bytes_max != 0)
+        writer->bytes_max = bytes_max < BYTES_MAX_MIN ? BYTES_MAX_MIN : bytes_max;
+    writer->compact_at = writer->bytes_max;
+    if (writer->path == NULL || writer->encoder == NULL ||
+        gwi_dict_encode(&writer->dict, fn_names, writer->fn_count) != GW_OK) {
+        st = gw_fail(err, GW_NOMEM, "%s: no memory for the writer", path);
+        goto out;
+    }
+    st = gwi_out_start(&writer->out, fd, writer->path, gw_realtime_ns(), err);
+    if (st == GW_OK)
+        st = gwi_out_block(&writer->out, GWI_BLOCK_DICT, writer->dict.data, writer->dict.used_bytes, err);
+    if (st != GW_OK)
+        goto out;
+    *ret_writer = writer;
+    writer = NULL;
+out:
+    writer_free(writer);
+    return st;
+}
+
+gw_status gw_writer_create(const char *path, uint64_t bytes_max, const char *const *fn_names, uint32_t fn_count,
+                           gw_writer **ret_writer, gw_error *err)
+{
+    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return gw_fail(err, GW_IO, "create %s: %s", path, strerror(errno));
+    gw_status st = gwi_writer_on_fd(fd, path, bytes_max, fn_names, fn_count, ret_writer, err);
+    if (st != GW_OK)
+        unlink(path); /* it is ours, and holds nothing */
+    return st;
+}
+
+/* Remember the first fault: gw_writer_close() repeats it. */
+static gw_status note_failure(gw_writer *writer, gw_status st, const gw_error *error, gw_error *err)
+{
+    if (writer->failed == GW_OK) {
+        writer->failed = st;
+        writer->failed_error = *error;
+    }
+    return gw_fail(err, st, "%s", error->text);
+}
+
+/* Keep to the limit. That it cannot be kept now is no reason to lose events: it is tried again a little later. */
+static void compact(gw_writer *writer)
+{
+    gwi_out smaller;
+    gwi_compacted done;
+    gw_error ignored;
+    if (writer->bytes_max == 0 || writer->out.end < writer->compact_at)
+        return;
+    if (gwi_compact(writer->path, writer->bytes_max, &smaller, &done, &ignored) != GW_OK) {
+        writer->compact_at = writer->out.end + writer->bytes_max / 16;
+        return;
+    }
+    /* Block numbers begin again: what was not yet synced still is not. */
+    uint32_t unsynced = writer->out.sequence - writer->synced_sequence;
+    gwi_out_close(&writer->out);
+    writer->out = smaller;
+    writer->synced_sequence = smaller.sequence > unsynced ? smaller.sequence - unsynced : 0;
+    writer->dropped_count += done.events_dropped;
+    writer->alive_dropped_count += done.alive_dropped;
+    writer->compact_at =
+        smaller.end < writer->bytes_max * 3 / 4 ? writer->bytes_max : smaller.end + writer->bytes_max / 4;
+}
+
+static gw_status flush_pending(gw_writer *writer, gw_error *err)
+{
+    gw_error error = {""};
+    gw_status st = GW_OK;
+    if (writer->pending == GWI_BLOCK_EVENTS) {
+        uint32_t bytes, count;
+        const uint8_t *data = gwi_encoder_data(writer->encoder, &bytes, &count);
+        st = gwi_out_block(&writer->out, GWI_BLOCK_EVENTS, data, bytes, &error);
+        writer->event_count += count;
+        if (st != GW_OK)
+            writer->dropped_count += count;
+        gwi_encoder_reset(writer->encoder);
+    } else if (writer->pending != 0) {
+        st = gwi_out_block(&writer->out, writer->pending, writer->items.data, writer->items.used_bytes, &error);
+        writer->items.used_bytes = 0;
+    }
+    writer->pending = 0;
+    if (st != GW_OK)
+        return note_failure(writer, st, &error, err);
+    compact(writer);
+    return GW_OK;
+}
+
+static gw_status turn_to(gw_writer *writer, gwi_block_type type, gw_error *err)
+{
+    gw_status st = writer->pending == type ? GW_OK : flush_pending(writer, err);
+    writer->pending = type;
+    return st;
+}
+
+static gw_status put_event(gw_writer *writer, const gw_item *item, gw_error *err)
+{
+    gw_event event = item->event;
+    if (event.fn >= writer->fn_count)
+        event.fn = GWI_FN_UNKNOWN;
+    if (event.kind >= GW_EV_COUNT)
+        event.kind = GW_EV_CALL;
+    gw_status st = turn_to(writer, GWI_BLOCK_EVENTS, err);
+    if (!gwi_encoder_add(writer->encoder, &event)) {
+        gw_status flushed = flush_pending(writer, err);
+        st = st == GW_OK ? flushed : st;
+        writer->pending = GWI_BLOCK_EVENTS;
+        if (!gwi_encoder_add(writer->encoder, &event))
+            return gw_fail(err, GW_USAGE, "%s: an event does not fit into an empty block", writer->path);
+    }
+    return st;
+}
+
+/* The item is pending also where an earlier block could not be written: the status is about that block. */
+static gw_status put_item(gw_writer *writer, const gw_item *item, gw_error *err)
+{
+    gw_status st = turn_to(writer, gwi_item_block(item->kind), err);
+    gw_status coded = gwi_item_encode(&writer->items, item);
+    if (coded != GW_OK)
+        return gw_fail(err, coded, "%s: an item cannot be written: %s", writer->path, gw_status_text(coded));
+    if (writer->items.used_bytes > GWI_BLOCK_RAW_GOAL) {
+        gw_status flushed = flush_pending(writer, err);
+        st = st == GW_OK ? flushed : st;
+    }
+    return st;
+}
+
+static gw_status put_stderr(gw_writer *writer, const gw_item *item, gw_error *err)
+{
+    gw_status st = GW_OK;
+    gw_item part = *item;
+    for (uint32_t done = 0; done < item->stderr_part.count && st == GW_OK; done += part.stderr_part.count) {
+        uint32_t left = item->stderr_part.count - done;
+        part.stderr_part.bytes = item->stderr_part.bytes + done;
+        part.stderr_part.count = left < STDERR_PART_BYTES ? left : STDERR_PART_BYTES;
+        st = put_item(writer, &part, err);
+    }
+    return st;
+}
+
+static gw_status put_marks(gw_writer *writer, const gw_item *item, gw_error *err)
+{
+    size_t wanted = writer->marks.used_bytes + (size_t)item->drained.count * GWI_MARK_BYTES;
+    if (wanted > GWI_BLOCK_RAW_MAX)
+        return GW_OK; /* more chunks than any run has: after a crash some events would appear twice */
+    if (wanted > writer->marks.capacity) {
+        uint8_t *data = realloc(writer->marks.data, 2 * wanted);
+        if (data == NULL)
+            return gw_fail(err, GW_NOMEM, "%s: no memory for marks", writer->path);
+        writer->marks.data = data;
+        writer->marks.capacity = (uint32_t)(2 * wanted);
+    }
+    uint8_t *at = writer->marks.data + writer->marks.used_bytes;
+    for (uint32_t i = 0; i < item->drained.count; i++, at += GWI_MARK_BYTES) {
+        memcpy(at, &item->pid, 4);
+        memcpy(at + 4, &item->drained.mark[i].bytes, 4);
+        memcpy(at + 8, &item->drained.start_monotonic_ns, 8);
+        memcpy(at + 16, &item->drained.mark[i].sequence, 8);
+    }
+    writer->marks.used_bytes = (uint32_t)wanted;
+    return GW_OK;
+}
+
+gw_status gw_writer_put(gw_writer *writer, const gw_item *item, gw_error *err)
+{
+    if (item->kind == GW_ITEM_DRAINED)
+        return put_marks(writer, item, err);
+    writer->t_ns = item->t_ns;
+    if (item->kind == GW_ITEM_EVENT)
+        return put_event(writer, item, err);
+    if (item->kind == GW_ITEM_STDERR)
+        return put_stderr(writer, item, err);
+    if (gwi_item_block(item->kind) == 0)
+        return gw_fail(err, GW_USAGE, "%s: items of kind %d cannot be written", writer->path, (int)item->kind);
+    return put_item(writer, item, err);
+}
+
+static gw_status say_number(gw_writer *writer, const char *key, uint64_t number, gw_error *err)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%llu", (unsigned long long)number);
+    gw_item item = {.kind = GW_ITEM_SUPERVISOR, .t_ns = writer->t_ns, .pair = {key, text}};
+    return put_item(writer, &item, err);
+}
+
+static gw_status say_dropped(gw_writer *writer, gw_error *err)
+{
+    if (writer->dropped_count == writer->dropped_said)
+        return GW_OK;
+    writer->dropped_said = writer->dropped_count;
+    gw_status st = say_number(writer, "dropped.events", writer->dropped_count, err);
+    if (st == GW_OK && writer->alive_dropped_count > 0)
+        st = say_number(writer, "dropped.alive", writer->alive_dropped_count, err);
+    return st;
+}
+
+gw_status gw_writer_flush(gw_writer *writer, bool sync, gw_error *err)
+{
+    gw_status st = flush_pending(writer, err);
+    if (st == GW_OK && writer->dropped_count != writer->dropped_said) {
+        st = say_dropped(writer, err);
+        if (st == GW_OK)
+            st = flush_pending(writer, err);
+    }
+    bool news = writer->out.sequence != writer->synced_sequence || writer->marks.used_bytes > 0;
+    if (st == GW_OK && news) {
+        gw_error error = {""};
+        st = gwi_out_block(&writer->out, GWI_BLOCK_SYNC, writer->marks.data, writer->marks.used_bytes, &error);
+        if (st != GW_OK)
+            st = note_failure(writer, st, &error, err);
+        writer->synced_sequence = writer->out.sequence;
+    }
+    writer->marks.used_bytes = 0;
+    if (st == GW_OK && sync && fdatasync(writer->out.fd) != 0 && errno != EINVAL)
+        st = gw_fail(err, GW_IO, "%s: sync: %s", writer->path, strerror(errno));
+    return st;
+}
+
+/* The dictionary once more, for the day when its first copy is damaged, and the END. */
+static gw_status put_end(gw_writer *writer, gw_error *err)
+{
+    gw_status st = gwi_out_block(&writer->out, GWI_BLOCK_DICT, writer->dict.data, writer->dict.used_bytes, err);
+    uint64_t count[2] = {writer->event_count, writer->dropped_count};
+    gw_status end = gwi_out_block(&writer->out, GWI_BLOCK_END, (const uint8_t *)count, sizeof count, err);
+    return st == GW_OK ? end : st;
+}
+
+gw_status gw_writer_close(gw_writer *writer, gw_error *err)
+{
+    if (writer == NULL)
+        return GW_OK;
+    gw_error last = {""};
+    gw_status st = gw_writer_flush(writer, false, &last);
+    if (st != GW_OK) /* what still fits: that events are missing, and the end */
+        st = say_dropped(writer, &last) == GW_OK ? flush_pending(writer, &last) : st;
+    gw_status end = put_end(writer, &last);
+    st = st == GW_OK ? end : st;
+    if (ftruncate(writer->out.fd, (off_t)writer->out.end) != 0 && st == GW_OK)
+        st = gw_fail(&last, GW_IO, "%s: %s", writer->path, strerror(errno));
+    if (writer->failed != GW_OK) {
+        st = writer->failed;
+        last = writer->failed_error;
+    }
+    if (st != GW_OK)
+        gw_fail(err, st, "%s", last.text);
+    writer_free(writer);
+    return st;
+}
