@@ -1,0 +1,68 @@
+"""What the tests of this folder share. Each test compares a command with gpuwhy to the same one without."""
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import time
+import unittest
+
+GPUWHY = os.environ.get("GPUWHY", str(pathlib.Path(__file__).resolve().parents[2] / "build" / "gpuwhy"))
+GPU = os.environ.get("GPUWHY_TEST_GPU", "virtual:h200")
+WAIT_S = 60
+
+
+def run_command(*argv, options=()):
+    return [GPUWHY, "run", "--gpu", GPU, "--quiet", *options, "--", *argv]
+
+
+def wait_until(condition, what):
+    deadline = time.monotonic() + WAIT_S
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"waited {WAIT_S} s for {what}")
+        time.sleep(0.01)
+
+
+def lines_of(path):
+    try:
+        return pathlib.Path(path).read_text().splitlines()
+    except FileNotFoundError:
+        return []
+
+
+class Case(unittest.TestCase):
+    """A folder of its own, with state and cache in it."""
+
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="gpuwhy cmd "))  # with spaces, on purpose
+        self.addCleanup(shutil.rmtree, self.folder, True)
+        self.environment = {k: v for k, v in os.environ.items() if not k.startswith("GPUWHY")}
+        self.environment["XDG_STATE_HOME"] = str(self.folder / "state")
+        if os.environ.get("GPUWHY_SANITIZE"):
+            self.environment["ASAN_OPTIONS"] = "detect_leaks=0"
+
+    def run_both(self, *argv, options=(), **more):
+        """The same command without and with gpuwhy: two finished processes."""
+        more.setdefault("stdout", subprocess.PIPE)
+        more.setdefault("stderr", subprocess.PIPE)
+        more.setdefault("env", self.environment)
+        more.setdefault("timeout", WAIT_S)
+        more.setdefault("cwd", self.folder)
+        return (subprocess.run(list(argv), **more), subprocess.run(run_command(*argv, options=options), **more))
+
+    def run_gpuwhy(self, *arguments, **more):
+        more.setdefault("env", self.environment)
+        more.setdefault("cwd", self.folder)
+        return subprocess.run([GPUWHY, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              timeout=WAIT_S, **more)
+
+    def start(self, *argv, options=(), **more):
+        more.setdefault("env", self.environment)
+        more.setdefault("cwd", self.folder)
+        more.setdefault("start_new_session", True)
+        return subprocess.Popen(run_command(*argv, options=options), **more)
+
+
+if __name__ == "__main__":
+    unittest.main()
