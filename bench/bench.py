@@ -1,0 +1,244 @@
+"""What recording costs, as tables: on the virtual card everywhere, on a real one where there is one.
+
+usage: bench.py [--build DIR] [--write FILE] [--others] [--seconds S]
+
+--write puts the tables into a file (docs/benchmarks.md), with machine, card, driver and date. --others also runs the
+other programs of <build>/tests/bench and adds what they print. A part that cannot run says so in its place.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import random
+import re
+import statistics
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(HERE)
+
+
+class CannotRun(Exception):
+    pass
+
+
+def run_json(argv, limit_s):
+    try:
+        done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=limit_s)
+    except subprocess.TimeoutExpired:
+        raise CannotRun(f"took more than {limit_s:.0f} s")
+    except OSError as error:
+        raise CannotRun(str(error))
+    if done.returncode != 0:
+        last = (done.stderr.strip().splitlines() or ["no word"])[-1]
+        raise CannotRun(f"exit {done.returncode}: {last[:200]}")
+    try:
+        return json.loads(done.stdout[done.stdout.index("{"):])
+    except ValueError:
+        raise CannotRun("printed no numbers")
+
+
+def interval(values, rounds=2000):
+    """Median and its 95 % bootstrap interval."""
+    rng = random.Random(1)
+    medians = sorted(statistics.median(rng.choices(values, k=len(values))) for _ in range(rounds))
+    return statistics.median(values), medians[int(0.025 * rounds)], medians[int(0.975 * rounds) - 1]
+
+
+def paired(on, off, relative=False):
+    """Blocks come as on off off on: neighbours are compared."""
+    pairs = list(zip(on, off))
+    return [a / b if relative else a - b for a, b in pairs]
+
+
+def machine():
+    model = platform.machine()
+    try:
+        with open("/proc/cpuinfo") as f:
+            model = next((line.split(":", 1)[1].strip() for line in f if line.startswith("model name")), model)
+    except OSError:
+        pass
+    return f"{model}, {os.cpu_count()} cores, kernel {platform.release()}, {' '.join(platform.libc_ver())}"
+
+
+def card():
+    try:
+        done = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"],
+                              capture_output=True, text=True, timeout=60)
+        lines = done.stdout.splitlines()
+        return lines[0].strip() if done.returncode == 0 and lines else None
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+
+
+class Bench:
+    def __init__(self, options):
+        self.build = os.path.abspath(options.build)
+        self.options = options
+        self.gpuwhy = os.path.join(self.build, "gpuwhy")
+        self.card = card()
+        self.lines = []
+
+    def say(self, line=""):
+        print(line, flush=True)
+        self.lines.append(line)
+
+    def under_gpuwhy(self, gpu, argv):
+        return [self.gpuwhy, "run", "--quiet", "--gpu", gpu, "--"] + argv
+
+    # ---- the parts ----
+
+    def hook_cost(self, gpu):
+        program = os.path.join(self.build, "bench", "bench-hook-cost")
+        with_us = run_json(self.under_gpuwhy(gpu, [program]), self.options.seconds)
+        if not with_us["recorded"]:
+            raise CannotRun("the process was not recorded")
+        bare = None
+        if gpu == "real":
+            bare = run_json([program], self.options.seconds)
+        name = with_us["card"] + (" (virtual)" if gpu != "real" else "")
+        median, low, high = interval(paired(with_us["launch_on_ns"], with_us["launch_off_ns"]))
+        off = statistics.median(with_us["launch_off_ns"])
+        self.say(f"| a launch | {name} | {off:.0f} ns | **{median:+.1f} ns** | {low:+.1f} to {high:+.1f} | "
+                 f"{100 * median / off:+.2f} % | {len(with_us['launch_on_ns'])} x {with_us['launches_a_block']} |")
+        if bare is not None:
+            alone = bare["launch_on_ns"] + bare["launch_off_ns"]
+            self.say(f"| a launch, bare driver, a process of its own | {name} | {statistics.median(alone):.0f} ns | "
+                     f"facade and switch: {off - statistics.median(alone):+.0f} ns | - | - | {len(alone)} x "
+                     f"{with_us['launches_a_block']} |")
+        for key, words in (("alloc", "cuMemAlloc of 4 KiB"), ("alloc_async", "cuMemAllocAsync of 4 KiB, warm pool")):
+            if key + "_on" not in with_us:
+                continue
+            on, off = with_us[key + "_on"], with_us[key + "_off"]
+            median, low, high = interval(paired(with_us[key + "_block_on_ns"], with_us[key + "_block_off_ns"]))
+            self.say(f"| {words} | {name} | {off['median_ns']:.0f} ns | "
+                     f"median {on['median_ns'] - off['median_ns']:+.0f} ns, p99.9 {on['p999_ns'] - off['p999_ns']:+.0f} ns | "
+                     f"mean of a block {low:+.0f} to {high:+.0f} | - | {on['calls']} calls |")
+        if with_us["lost"]:
+            self.say(f"| events lost meanwhile | {name} | | {with_us['lost']} | | | |")
+        return with_us, median
+
+    def start_cost(self, gpu):
+        program = os.path.join(self.build, "bench", "bench-start-cost")
+        numbers = run_json(self.under_gpuwhy(gpu, [program]), self.options.seconds)
+        if not numbers["preloaded"]:
+            raise CannotRun("nothing was preloaded")
+        median, low, high = interval([a - b for a, b in zip(numbers["with_us"], numbers["without_us"])])
+        base = statistics.median(numbers["without_us"])
+        self.say(f"| start and end of `true` | - | {base / 1e3:.3f} ms | **{median / 1e3:+.3f} ms** | "
+                 f"{low / 1e3:+.3f} to {high / 1e3:+.3f} | {100 * median / base:+.1f} % | {len(numbers['with_us'])} pairs |")
+
+    def training(self, work, words, launch_ns):
+        layout = run_json([os.path.join(self.build, "bench", "bench-hook-cost"), "--layout"], 10)
+        argv = [sys.executable, "-B", os.path.join(HERE, "gpu", "training.py"), work, "--switch", str(layout["switch"]),
+                "--slots", ",".join(map(str, layout["slots"])), "--seconds", str(self.options.seconds)]
+        numbers = run_json(self.under_gpuwhy("real", argv), self.options.seconds + 90)
+        if not numbers["recorded"]:
+            raise CannotRun("the process was not recorded")
+        median, low, high = interval(paired(numbers["on_ms"], numbers["off_ms"], relative=True))
+        off = statistics.median(numbers["off_ms"])
+        calls = numbers["calls_an_iteration"]
+        bound = "-"
+        if calls is not None and launch_ns is not None:
+            bound = f"{calls:.0f} calls x {launch_ns:.1f} ns = {100 * calls * launch_ns / (off * 1e6):.3f} %"
+        self.say(f"| {words} | {off:.3f} ms | **{100 * (median - 1):+.2f} %** | {100 * (low - 1):+.2f} to "
+                 f"{100 * (high - 1):+.2f} % | {bound} | {len(numbers['on_ms'])} |")
+
+    def others(self):
+        folder = os.path.join(self.build, "tests", "bench")
+        names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+        ran = False
+        for name in names:
+            path = os.path.join(folder, name)
+            if name == "recording_cost" or not os.path.isfile(path) or not os.access(path, os.X_OK):
+                continue
+            ran = True
+            self.say(f"`{name}`:")
+            self.say("")
+            try:
+                done = subprocess.run([path], capture_output=True, text=True, timeout=300)
+                for line in (done.stdout + done.stderr).rstrip().splitlines():
+                    self.say("    " + re.sub(r"/\S*/build", "build", line))
+                if done.returncode != 0:
+                    self.say(f"    (exit status {done.returncode})")
+            except (OSError, subprocess.TimeoutExpired) as error:
+                self.say(f"    did not run: {error}")
+            self.say("")
+        if not ran:
+            self.say("This build has none.")
+
+    # ---- the page ----
+
+    def part(self, function, *arguments, columns):
+        """One row or more; a part that cannot run leaves a row that says why."""
+        try:
+            return function(*arguments)
+        except CannotRun as reason:
+            what = " ".join(str(a) for a in arguments[:1])
+            self.say(f"| {function.__name__.replace('_', ' ')} {what} | did not run: {reason} |" + " |" * (columns - 2))
+            self.failed = True
+            return None
+
+    def all(self):
+        self.failed = False
+        self.say("# What recording costs")
+        self.say()
+        self.say(f"Written by `bench/bench.py` (`make bench` prints the same) on {datetime.date.today().isoformat()}: "
+                 f"{machine()}; {self.card or 'no real card'}.")
+        self.say()
+        self.say("On and off are compared inside one process: the recorder is switched by a word in its shared buffer, in "
+                 "blocks on off off on. The difference is the median over neighbouring blocks, with the 95 % bootstrap "
+                 "interval of that median.")
+        self.say()
+        self.say("## A call")
+        self.say()
+        self.say("| call | card | recorder off | recorder on | 95 % interval | share | blocks x calls |")
+        self.say("|---|---|---|---|---|---|---|")
+        self.part(self.hook_cost, "virtual:h200", columns=7)
+        launch_ns = None
+        if self.card:
+            found = self.part(self.hook_cost, "real", columns=7)
+            if found is not None:
+                launch_ns = interval(paired(found[0]["launch_on_ns"], found[0]["launch_off_ns"]))[0]
+        self.part(self.start_cost, "real" if self.card else "virtual:h200", columns=7)
+        self.say()
+        self.say("## A training")
+        self.say()
+        if self.card:
+            self.say("| work | off, an iteration | recorder on | 95 % interval | computed bound | blocks |")
+            self.say("|---|---|---|---|---|---|")
+            self.part(self.training, "cnn", "small CNN, batch 32, bound by launches", launch_ns, columns=6)
+            self.part(self.training, "resnet50", "ResNet-50, batch 256, bf16, channels_last", launch_ns, columns=6)
+        else:
+            self.say("Needs a real card: not measured here.")
+        if self.options.others:
+            self.say()
+            self.say("## Reading, modelling, judging")
+            self.say()
+            self.others()
+        return not self.failed
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
+    parser.add_argument("--write", help="file for the tables")
+    parser.add_argument("--others", action="store_true", help="also run the other programs of <build>/tests/bench")
+    parser.add_argument("--seconds", type=float, default=90, help="limit of each part")
+    options = parser.parse_args()
+    bench = Bench(options)
+    if not os.access(bench.gpuwhy, os.X_OK):
+        print(f"bench: {bench.gpuwhy} is not built")
+        return 2
+    good = bench.all()
+    if options.write:
+        with open(options.write, "w") as f:
+            f.write("\n".join(bench.lines) + "\n")
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

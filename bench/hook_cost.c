@@ -1,0 +1,273 @@
+/* What the recorder costs a call: one process over the driver API, the recorder switched off and on by turns.
+ *
+ *   gpuwhy run --quiet [--gpu virtual:h200] -- hook_cost [blocks]
+ *   hook_cost --layout
+ *
+ * A block is a burst of the same call; blocks with and without the recorder alternate (on off off on ...), so that
+ * drift of the machine falls on both. Without gpuwhy all blocks are bare calls. Prints one JSON object; bench.py makes
+ * the statistics. The switch is the buffer's own (`recorder_off`): the jump through the facade stays in both, which is
+ * why the bare driver is measured too. */
+#include "gw_buffer.h"
+#include "gw_cuda_calls.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { LAUNCHES = 400, PAIRS = 100, BLOCKS = 400, BLOCKS_MAX = 4000, ALLOC_BYTES = 4096 };
+
+#define DRIVER_FUNCTIONS(X)                                                                                            \
+    X(cuInit)                                                                                                          \
+    X(cuDeviceGet)                                                                                                     \
+    X(cuDeviceGetName)                                                                                                 \
+    X(cuDevicePrimaryCtxRetain)                                                                                        \
+    X(cuCtxSetCurrent)                                                                                                 \
+    X(cuCtxSynchronize)                                                                                                \
+    X(cuModuleLoadData)                                                                                                \
+    X(cuModuleGetFunction)                                                                                             \
+    X(cuLaunchKernel)
+
+static struct driver {
+#define GW_X(name) __typeof__(name) *name;
+    DRIVER_FUNCTIONS(GW_X)
+#undef GW_X
+    CUresult (*alloc)(CUdeviceptr *address, size_t bytes);
+    CUresult (*give_back)(CUdeviceptr address);
+    CUresult (*alloc_async)(CUdeviceptr *address, size_t bytes, CUstream stream);
+    CUresult (*free_async)(CUdeviceptr address, CUstream stream);
+} driver;
+
+static _Noreturn void give_up(const char *what, int result)
+{
+    fprintf(stderr, "hook_cost: %s: %d\n", what, result);
+    exit(1);
+}
+
+static void need(CUresult result, const char *what)
+{
+    if (result != CUDA_SUCCESS)
+        give_up(what, (int)result);
+}
+
+static void *symbol(void *library, const char *name)
+{
+    void *found = dlsym(library, name);
+    if (found == NULL)
+        give_up(name, -1);
+    return found;
+}
+
+static void open_driver(void)
+{
+    void *library = dlopen("libcuda.so.1", RTLD_NOW);
+    if (library == NULL) {
+        fprintf(stderr, "hook_cost: %s\n", dlerror());
+        exit(1);
+    }
+    void *found;
+#define GW_X(name)                                                                                                     \
+    found = symbol(library, #name);                                                                                    \
+    memcpy(&driver.name, &found, sizeof found);
+    DRIVER_FUNCTIONS(GW_X)
+#undef GW_X
+    found = symbol(library, "cuMemAlloc_v2");
+    memcpy(&driver.alloc, &found, sizeof found);
+    found = symbol(library, "cuMemFree_v2");
+    memcpy(&driver.give_back, &found, sizeof found);
+    found = symbol(library, "cuMemAllocAsync");
+    memcpy(&driver.alloc_async, &found, sizeof found);
+    found = symbol(library, "cuMemFreeAsync");
+    memcpy(&driver.free_async, &found, sizeof found);
+}
+
+/* This process's buffer; NULL: it is not recorded. */
+static gw_buffer_head *map_buffer(void)
+{
+    const char *folder = getenv("GPUWHY_RUN_DIR");
+    char prefix[32], path[1200];
+    gw_buffer_head *head = NULL;
+    DIR *dir = folder == NULL ? NULL : opendir(folder);
+    if (dir == NULL)
+        return NULL;
+    snprintf(prefix, sizeof prefix, "%d-", (int)getpid());
+    for (struct dirent *entry; head == NULL && (entry = readdir(dir)) != NULL;) {
+        if (strncmp(entry->d_name, prefix, strlen(prefix)) != 0 || strstr(entry->d_name, ".buf") == NULL)
+            continue;
+        snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+        int fd = open(path, O_RDWR | O_CLOEXEC);
+        void *mapping = fd < 0 ? MAP_FAILED : mmap(NULL, sizeof *head, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        if (fd >= 0)
+            close(fd);
+        if (mapping != MAP_FAILED && memcmp(mapping, GW_BUFFER_MAGIC, 8) == 0)
+            head = mapping;
+    }
+    closedir(dir);
+    return head;
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void recorder(gw_buffer_head *head, bool on)
+{
+    if (head != NULL)
+        atomic_store(&head->recorder_off, on ? 0 : 1);
+}
+
+static double block_ns[2][BLOCKS_MAX];
+static float call_ns[2][BLOCKS_MAX * PAIRS];
+
+/* on off off on on off off on ... */
+static bool is_on(int block)
+{
+    return (block & 3) == 0 || (block & 3) == 3;
+}
+
+static void print_blocks(const char *name, int blocks)
+{
+    for (int on = 0; on < 2; on++) {
+        printf(",\n \"%s_%s_ns\": [", name, on ? "on" : "off");
+        for (int i = 0; i < blocks / 2; i++)
+            printf("%s%.2f", i ? "," : "", block_ns[on][i]);
+        printf("]");
+    }
+}
+
+static void measure_launches(gw_buffer_head *head, CUfunction function, int blocks)
+{
+    int count[2] = {0, 0};
+    for (int i = -8; i < blocks; i++) { /* the first ones warm up */
+        bool on = is_on(i);
+        recorder(head, on);
+        uint64_t begin = now_ns();
+        for (int k = 0; k < LAUNCHES; k++)
+            need(driver.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL), "cuLaunchKernel");
+        uint64_t end = now_ns();
+        need(driver.cuCtxSynchronize(), "cuCtxSynchronize");
+        if (i >= 0)
+            block_ns[on][count[on]++] = (double)(end - begin) / LAUNCHES;
+    }
+    print_blocks("launch", blocks);
+}
+
+static int by_value(const void *left, const void *right)
+{
+    float a = *(const float *)left, b = *(const float *)right;
+    return (a > b) - (a < b);
+}
+
+static void print_calls(const char *name, int samples)
+{
+    for (int on = 0; on < 2; on++) {
+        qsort(call_ns[on], (size_t)samples, sizeof(float), by_value);
+        printf(",\n \"%s_%s\": {\"calls\": %d, \"median_ns\": %.0f, \"p99_ns\": %.0f, \"p999_ns\": %.0f}", name,
+               on ? "on" : "off", samples, call_ns[on][samples / 2], call_ns[on][(int)(samples * 0.99)],
+               call_ns[on][(int)(samples * 0.999)]);
+    }
+}
+
+static float timed_alloc(bool async)
+{
+    CUdeviceptr address = 0;
+    uint64_t begin = now_ns();
+    CUresult result = async ? driver.alloc_async(&address, ALLOC_BYTES, NULL) : driver.alloc(&address, ALLOC_BYTES);
+    uint64_t end = now_ns();
+    need(result, "allocate");
+    need(async ? driver.free_async(address, NULL) : driver.give_back(address), "free");
+    return (float)(end - begin);
+}
+
+/* Each allocation by itself, because the tail matters. The pause lets the supervisor empty the buffer. */
+static void measure_allocations(gw_buffer_head *head, const char *name, bool async, int blocks)
+{
+    int count[2] = {0, 0}, used[2] = {0, 0};
+    for (int i = -8; i < blocks; i++) {
+        bool on = is_on(i);
+        double sum = 0;
+        recorder(head, on);
+        for (int k = 0; k < PAIRS; k++) {
+            float ns = timed_alloc(async);
+            sum += (double)ns;
+            if (i >= 0)
+                call_ns[on][used[on]++] = ns;
+        }
+        need(driver.cuCtxSynchronize(), "cuCtxSynchronize");
+        if (i >= 0)
+            block_ns[on][count[on]++] = sum / PAIRS;
+        usleep(2000);
+    }
+    print_calls(name, used[0] < used[1] ? used[0] : used[1]);
+    char blocks_name[40];
+    snprintf(blocks_name, sizeof blocks_name, "%s_block", name);
+    print_blocks(blocks_name, blocks);
+}
+
+static CUfunction load_nothing(void)
+{
+    static const char ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry nothing() { ret; }\n";
+    CUmodule module;
+    CUfunction function;
+    need(driver.cuModuleLoadData(&module, ptx), "cuModuleLoadData");
+    need(driver.cuModuleGetFunction(&function, module, "nothing"), "cuModuleGetFunction");
+    return function;
+}
+
+static bool async_works(void)
+{
+    CUdeviceptr address = 0;
+    if (driver.alloc_async(&address, ALLOC_BYTES, NULL) != CUDA_SUCCESS)
+        return false;
+    return driver.free_async(address, NULL) == CUDA_SUCCESS;
+}
+
+/* Where the recorder's switch and the counts of calls lie in a buffer: training.py cannot read the header. */
+static void print_layout(void)
+{
+    printf("{\"switch\": %zu, \"slots\": [%d, %zu, %d, %zu]}\n", offsetof(gw_buffer_head, recorder_off),
+           GW_SLOTS_OFFSET, sizeof(gw_slot), GW_SLOT_COUNT, offsetof(gw_slot, calls));
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1 && strcmp(argv[1], "--layout") == 0) {
+        print_layout();
+        return 0;
+    }
+    int blocks = argc > 1 ? atoi(argv[1]) : BLOCKS;
+    char name[128] = "";
+    CUdevice device;
+    CUcontext context;
+    if (blocks < 4 || blocks > BLOCKS_MAX)
+        give_up("blocks must be 4 to 4000, not", blocks);
+    blocks -= blocks % 4;
+    open_driver();
+    need(driver.cuInit(0), "cuInit");
+    need(driver.cuDeviceGet(&device, 0), "cuDeviceGet");
+    need(driver.cuDeviceGetName(name, sizeof name, device), "cuDeviceGetName");
+    need(driver.cuDevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain");
+    need(driver.cuCtxSetCurrent(context), "cuCtxSetCurrent");
+    CUfunction function = load_nothing();
+    gw_buffer_head *head = map_buffer();
+    if (head == NULL && getenv("GPUWHY_RUN_DIR") != NULL)
+        give_up("gpuwhy runs, but this process has no buffer", -1);
+    printf("{\"card\": \"%s\", \"recorded\": %s, \"launches_a_block\": %d, \"allocations_a_block\": %d", name,
+           head != NULL ? "true" : "false", LAUNCHES, PAIRS);
+    measure_launches(head, function, blocks);
+    measure_allocations(head, "alloc", false, blocks);
+    if (async_works())
+        measure_allocations(head, "alloc_async", true, blocks);
+    recorder(head, true);
+    printf(",\n \"lost\": %llu}\n", head == NULL ? 0ull : (unsigned long long)atomic_load(&head->lost_events));
+    return 0;
+}
