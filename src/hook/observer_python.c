@@ -870,8 +870,10 @@ static outcome attach(char *reason)
 {
     py_object *torch = imported_dict("torch");
     py_object *torch_cuda = torch == NULL ? NULL : imported_dict("torch.cuda");
-    /* Asking PyTorch anything before would make it initialise CUDA: the program may have meant not to. */
-    if (torch_cuda == NULL || !flag_in(torch_cuda, "_initialized"))
+    /* Asking PyTorch anything before it has initialised CUDA would make it do so: the program may have meant not to.
+     * Its C++ part makes the default generators last; the flag follows a little later, and between the two the first
+     * allocation of a program may already be lost. */
+    if (torch_cuda == NULL || !(flag_in(torch_cuda, "_initialized") || flag_in(torch_cuda, "default_generators")))
         return OUTCOME_LATER;
     obs.torch_c = imported_dict("torch._C");
     if (obs.torch_c == NULL)

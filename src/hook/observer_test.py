@@ -84,6 +84,7 @@ class FakeTorch:
         torch.__version__ = "9.9.fake"
         torch._C, torch.cuda = c, cuda
         cuda._initialized = initialized
+        cuda.default_generators = ()
         c._cuda_attach_out_of_memory_observer = self.attach
         c._cuda_memoryStats = lambda device: self.stats
         c._cuda_memorySnapshot = self.take_snapshot
@@ -159,6 +160,16 @@ def test_cuda_not_initialised(lib):
     lib.poke(14)
     check(fake.attached == [] and fake.history_calls == [] and fake.snapshot_arguments == [], "made torch start CUDA")
     fake.cuda._initialized = True
+    lib.poke(1)
+    check(len(fake.attached) == 1, "not attached")
+
+
+def test_initialised_in_its_native_part(lib):
+    fake = FakeTorch(initialized=False)
+    lib.lib.test_start()
+    lib.poke(1)
+    check(fake.attached == [], "attached too early")
+    fake.cuda.default_generators = (object(),)
     lib.poke(1)
     check(len(fake.attached) == 1, "not attached")
 
