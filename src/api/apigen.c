@@ -44,7 +44,7 @@
 enum { PARAMS_MAX = 16, ROUTES_MAX = 8, ROWS_MAX = 4096, VIRT_VERSION = 13000, SUFFIX_LENGTH = 5 };
 
 typedef struct param {
-    const char *type; /* owned, as all texts here; nothing is freed before the end */
+    const char *type; /* in kept_texts, as all texts here */
     const char *name;
 } param;
 
@@ -118,14 +118,23 @@ static void die_at(int line, const char *format, ...)
     exit(1);
 }
 
+/* Every text lives to the end, in a chain. */
+typedef struct kept_text {
+    struct kept_text *next;
+    char text[];
+} kept_text;
+static kept_text *kept_texts;
+
 static char *copy_text(const char *from, size_t bytes)
 {
-    char *text = malloc(bytes + 1);
-    if (text == NULL)
+    kept_text *kept = malloc(sizeof *kept + bytes + 1);
+    if (kept == NULL)
         die_at(0, "out of memory");
-    memcpy(text, from, bytes);
-    text[bytes] = '\0';
-    return text;
+    kept->next = kept_texts;
+    kept_texts = kept;
+    memcpy(kept->text, from, bytes);
+    kept->text[bytes] = '\0';
+    return kept->text;
 }
 
 /* A copy without blanks at either end. */
