@@ -1,0 +1,85 @@
+"""A Python process on the virtual card, with a torch made of Python objects: does what its allocator says reach the verdict?
+
+usage: observer_end_to_end.py BUILD SOURCE     (needs no GPU)
+"""
+
+import ctypes
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+MIB = 1 << 20
+
+
+def program(source):
+    """What runs under gpuwhy: a driver call lets the observer in, then the fake allocator is out of memory."""
+    sys.path.insert(0, os.path.join(source, "src", "hook"))
+    import observer_test
+    fake = observer_test.FakeTorch()
+    driver = ctypes.CDLL("libcuda.so.1")
+    context, address = ctypes.c_void_p(), ctypes.c_uint64()
+
+    def call(name, *arguments):
+        result = getattr(driver, name)(*arguments)
+        observer_test.run_pending()
+        return result
+
+    for name, arguments in (("cuInit", (0,)), ("cuDevicePrimaryCtxRetain", (ctypes.byref(context), 0)),
+                            ("cuCtxSetCurrent", (context,)),
+                            ("cuMemAlloc_v2", (ctypes.byref(address), ctypes.c_size_t(64 * MIB)))):
+        result = call(name, *arguments)
+        if result != 0:
+            sys.exit(f"{name}: {result}")
+    fake.fill()
+    # 34 MiB of 64 are free inside, 22 at most in one piece; the card has nothing more to give.
+    blocks, base = fake.snapshot["segments"][0]["blocks"], address.value
+    fake.snapshot["segments"][0]["address"] = base
+    del fake.snapshot["segments"][1]
+    if len(fake.attached) != 1:
+        sys.exit(f"attached {len(fake.attached)} times")
+    wanted = 30 * MIB
+    result = call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(wanted))
+    if result != 2:
+        sys.exit(f"the card had room: {result}")
+    fake.attached[0](0, wanted, 600 * MIB, 8 * MIB)
+    print("blocks", len(blocks), flush=True)
+    raise MemoryError("CUDA out of memory. Tried to allocate 30.00 MiB.")
+
+
+def main():
+    build, source = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
+    if len(sys.argv) > 3:
+        return program(source)
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "verdict.json")
+        recording = os.path.join(folder, "run.gpuwhy")
+        done = subprocess.run(
+            [os.path.join(build, "gpuwhy"), "run", "--gpu", "virtual:h200,memory=620MiB", "--json", path, "-o", recording,
+             "--", sys.executable, "-B", os.path.abspath(__file__), build, source, "program"],
+            capture_output=True, text=True, timeout=120)
+        if done.returncode != 1 or done.stdout != "blocks 5\n" or "MemoryError" not in done.stderr:
+            print(f"exit {done.returncode}\n{done.stdout}\n{done.stderr}")
+            return 1
+        exported = subprocess.run([os.path.join(build, "gpuwhy"), "export", recording, "--to", "json"],
+                                  capture_output=True, text=True, timeout=120)
+        with open(path) as f:
+            verdict = json.load(f)
+    wrong = []
+    for word in ("ALLOCATOR_OOM", "ALLOCATOR_STATE", "ALLOCATOR_BLOCK", "ALLOCATOR_HISTORY", "9.9.fake"):
+        if word.lower() not in exported.stdout.lower():
+            wrong.append(f"{word} is not in the recording")
+    if verdict["cause"] != "gpu-oom-fragmentation" or verdict["certainty"] not in ("established", "supported"):
+        wrong.append(f"verdict {verdict['cause']} {verdict['certainty']}")
+    if not any(e.get("unit") == "bytes" and e.get("value") == 22 * MIB for e in verdict["evidence"]):
+        wrong.append("the largest free block is not in the evidence")
+    if wrong:
+        print("\n".join(wrong))
+        print(done.stderr)
+        print(json.dumps(verdict, indent=1))
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
