@@ -41,13 +41,22 @@ static gw_status write_all(gwi_out *out, const void *data, size_t bytes, gw_erro
     return GW_OK;
 }
 
-static void take_room(gwi_out *out)
+/* Have room for `bytes` and for what must be said at the end. False: the disk is full. A file system that cannot take
+ * space ahead says nothing here, and then the write itself does. */
+static bool take_room(gwi_out *out, size_t bytes)
 {
-    if (out->end + ROOM_BYTES / 2 <= out->room_until)
-        return;
-    /* Best effort: a file system without it fills up without notice, and then the next write says so. */
-    if (fallocate(out->fd, FALLOC_FL_KEEP_SIZE, (off_t)out->end, ROOM_BYTES) == 0)
-        out->room_until = out->end + ROOM_BYTES;
+    if (out->end + bytes + ROOM_BYTES / 2 <= out->room_until)
+        return true;
+    if (fallocate(out->fd, FALLOC_FL_KEEP_SIZE, (off_t)out->end, (off_t)(bytes + ROOM_BYTES)) != 0)
+        return errno != ENOSPC && errno != EDQUOT;
+    out->room_until = out->end + bytes + ROOM_BYTES;
+    return true;
+}
+
+/* The room is for these: little, and worth more than further events. */
+static bool may_use_room(unsigned type)
+{
+    return type == GWI_BLOCK_DICT || type == GWI_BLOCK_FACTS || type == GWI_BLOCK_SYNC || type == GWI_BLOCK_END;
 }
 
 gw_status gwi_out_start(gwi_out *out, int fd, const char *path, uint64_t created_realtime_ns, gw_error *err)
@@ -63,7 +72,7 @@ gw_status gwi_out_start(gwi_out *out, int fd, const char *path, uint64_t created
     gwi_file_head head = {.version = GWI_FILE_VERSION, .created_realtime_ns = created_realtime_ns};
     memcpy(head.magic, GWI_FILE_MAGIC, sizeof head.magic);
     head.head_crc = gwi_crc32c(0, &head, sizeof head - 4);
-    take_room(out);
+    (void)take_room(out, sizeof head);
     return write_all(out, &head, sizeof head, err);
 }
 
@@ -107,11 +116,14 @@ static gw_status write_stored(gwi_out *out, gwi_block_head head, gw_error *err)
     head.stored_crc = gwi_crc32c(0, stored, head.stored_bytes);
     head.head_crc = gwi_crc32c(0, &head, sizeof head - 4);
     memcpy(out->stored, &head, sizeof head);
-    gw_status st = write_all(out, out->stored, GWI_BLOCK_HEAD_BYTES + head.stored_bytes, err);
+    size_t bytes = GWI_BLOCK_HEAD_BYTES + head.stored_bytes;
+    if (!take_room(out, bytes) && !may_use_room(head.type))
+        return gw_fail(err, GW_IO, "%s: write at offset %llu: %s", out->path, (unsigned long long)out->end,
+                       strerror(ENOSPC));
+    gw_status st = write_all(out, out->stored, bytes, err);
     if (st != GW_OK)
         return st;
     out->sequence++;
-    take_room(out);
     return GW_OK;
 }
 

@@ -1,0 +1,716 @@
+/* Writer and reader together, and the reader alone against damage. */
+#define _GNU_SOURCE
+#include "compact.h"
+#include "crc32c.h"
+#include "item_code.h"
+#include "test_items.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char folder[] = "/tmp/gw-recording-XXXXXX";
+static char path[64];
+
+static const char *const fn_names[] = {"cuInit", "cuMemAlloc_v2", "cuMemFree_v2", "cuLaunchKernel"};
+enum { FN_COUNT = 4 };
+
+static int make_folder(void **state)
+{
+    (void)state;
+    if (mkdtemp(folder) == NULL)
+        return -1;
+    snprintf(path, sizeof path, "%s/r.gpuwhy", folder);
+    return 0;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    unlink(path);
+    return rmdir(folder);
+}
+
+static gw_writer *create(uint64_t bytes_max)
+{
+    gw_writer *writer = NULL;
+    gw_error err = {""};
+    unlink(path);
+    if (gw_writer_create(path, bytes_max, fn_names, FN_COUNT, &writer, &err) != GW_OK)
+        fail_msg("%s", err.text);
+    return writer;
+}
+
+static void put(gw_writer *writer, const gw_item *item, test_lines *expected)
+{
+    gw_error err = {""};
+    if (gw_writer_put(writer, item, &err) != GW_OK)
+        fail_msg("%s", err.text);
+    if (expected != NULL)
+        test_lines_add(expected, test_line(item, NULL));
+}
+
+static void close_writer(gw_writer *writer)
+{
+    gw_error err = {""};
+    if (gw_writer_close(writer, &err) != GW_OK)
+        fail_msg("%s", err.text);
+}
+
+static gw_item event_item(uint64_t t_ns, uint8_t kind, uint16_t fn, uint64_t arg0, uint64_t arg1)
+{
+    gw_item item = {.kind = GW_ITEM_EVENT, .t_ns = t_ns, .pid = 10, .tid = 11};
+    item.event = (gw_event){.t_ns = t_ns, .pid = 10, .tid = 11, .fn = fn, .kind = kind, .arg = {arg0, arg1}};
+    return item;
+}
+
+static void put_events(gw_writer *writer, test_lines *expected)
+{
+    gw_item item = event_item(1000, GW_EV_ALLOC, 1, 0x7f0000000000, 2 << 20);
+    put(writer, &item, expected);
+    item = event_item(1500, GW_EV_FREE, 2, 0x7f0000000000, 0);
+    item.event.took_us = 65535;
+    item.event.context = 0x55aa55aa55aa;
+    put(writer, &item, expected);
+    item = event_item(UINT64_MAX, GW_EV_CALL, 0xffff, UINT64_MAX, 1);
+    item.event.arg[2] = 1ull << 63;
+    item.event.arg[3] = UINT64_MAX - 1;
+    item.event.result = 999;
+    item.event.site = UINT32_MAX;
+    item.event.extra = 1;
+    item.event.flags = 0xff;
+    item.event.text = "kernel \"f\"\n";
+    item.event.text_bytes = 11;
+    put(writer, &item, expected);
+    item.event.text = "";
+    item.event.text_bytes = 0;
+    item.event.arg[0] = 0;
+    put(writer, &item, expected);
+    item = event_item(7, GW_EV_ALLOC, 1, 0, 0); /* back in time: allowed, whoever writes it */
+    put(writer, &item, expected);
+}
+
+static void put_state(gw_writer *writer, test_lines *expected)
+{
+    uint64_t counter[GW_COUNT_COUNT];
+    for (unsigned i = 0; i < GW_COUNT_COUNT; i++)
+        counter[i] = i * i * 1000003u;
+    gw_item item = {.kind = GW_ITEM_COUNTERS, .t_ns = 5, .pid = 10, .tid = 11};
+    item.counters.counter = counter;
+    item.counters.calls = UINT64_MAX;
+    item.counters.synced_at_ns = 3;
+    item.counters.inside_since_ns = 4;
+    item.counters.inside_fn_plus_1 = 2;
+    item.counters.thread_name = "worker";
+    put(writer, &item, expected);
+    gw_hot_call call[3] = {{5, 0x1000, 0x2000, 3}, {9, 0x1000, 0, 3}, {9, UINT64_MAX, UINT64_MAX, 0}};
+    item = (gw_item){.kind = GW_ITEM_RING, .t_ns = 6, .pid = 10, .tid = 11, .ring = {call, 3, 77, 76}};
+    put(writer, &item, expected);
+    item = (gw_item){.kind = GW_ITEM_LOST, .t_ns = 6, .pid = 10, .lost = {1, 2, 3}};
+    put(writer, &item, expected);
+}
+
+static void put_facts(gw_writer *writer, test_lines *expected)
+{
+    gw_item item = {.kind = GW_ITEM_META, .pair = {"argv", "python"}};
+    put(writer, &item, expected);
+    item.pair.value = "";
+    put(writer, &item, expected);
+    item = (gw_item){.kind = GW_ITEM_PROCESS, .t_ns = 1, .pid = 10, .tid = 10};
+    item.process.parent_pid = 9;
+    item.process.start_realtime_ns = 1763600000000000000;
+    item.process.exe = "/usr/bin/python3";
+    item.process.driver_path = "/lib/libcuda.so.1";
+    item.process.driver_build_id = "00ff";
+    put(writer, &item, expected);
+    item = (gw_item){.kind = GW_ITEM_MAPS, .pid = 10, .pair = {"/lib/libc.so.6", "abcd"}};
+    put(writer, &item, expected);
+    item = (gw_item){.kind = GW_ITEM_SUPERVISOR, .t_ns = 8, .pair = {"unobserved.driver", "10"}};
+    put(writer, &item, expected);
+}
+
+static void put_end(gw_writer *writer, test_lines *expected)
+{
+    gw_item item = {.kind = GW_ITEM_STDERR, .t_ns = 9, .pid = 10, .stderr_part = {"Traceback\n\0\xff!", 13}};
+    put(writer, &item, expected);
+    item = (gw_item){.kind = GW_ITEM_EXIT,
+                     .t_ns = 10,
+                     .pid = 10,
+                     .exit = {.pid = 10, .is_command = true, .status_known = true, .exit_code = -1, .signal = 11}};
+    put(writer, &item, expected);
+    item.exit = (gw_exit_fact){.pid = 12, .core_dumped = true, .exit_code = 255};
+    put(writer, &item, expected);
+}
+
+/* One of everything. Names of functions are not in `expected`. */
+static void write_all_kinds(gw_writer *writer, test_lines *expected)
+{
+    gw_error err;
+    put_facts(writer, expected);
+    put_events(writer, expected);
+    put_state(writer, expected);
+    assert_int_equal(gw_writer_flush(writer, true, &err), GW_OK);
+    put_events(writer, expected);
+    put_end(writer, expected);
+}
+
+static void strip_fn_names(test_lines *lines)
+{
+    for (size_t i = 0; i < lines->count; i++)
+        for (unsigned k = 0; k < FN_COUNT; k++) {
+            char *at = strstr(lines->line[i], fn_names[k]);
+            if (at != NULL) {
+                *at = '?';
+                memmove(at + 1, at + strlen(fn_names[k]), strlen(at + strlen(fn_names[k])) + 1);
+            }
+        }
+}
+
+static void assert_same(const test_lines *got, const test_lines *expected)
+{
+    for (size_t i = 0; i < got->count && i < expected->count; i++)
+        assert_string_equal(got->line[i], expected->line[i]);
+    assert_int_equal(got->count, expected->count);
+}
+
+static void every_item_comes_back(void **state)
+{
+    (void)state;
+    gw_error err = {""};
+    test_lines expected = {0}, got = {0};
+    gw_writer *writer = create(0);
+    write_all_kinds(writer, &expected);
+    close_writer(writer);
+    assert_int_equal(test_lines_read(path, &got, &err), GW_END);
+    assert_int_equal(got.faults, 0);
+    strip_fn_names(&got);
+    assert_same(&got, &expected);
+    assert_int_equal(gw_recording_check(path, &err), GW_OK);
+    struct stat info;
+    assert_int_equal(stat(path, &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0600);
+    test_lines_free(&got);
+    test_lines_free(&expected);
+}
+
+static void functions_have_names(void **state)
+{
+    (void)state;
+    gw_error err;
+    close_writer(create(0));
+    gw_reader *reader;
+    assert_int_equal(gw_reader_open(path, &reader, &err), GW_OK);
+    assert_int_equal(gw_reader_fn_count(reader), FN_COUNT);
+    assert_string_equal(gw_reader_fn_name(reader, 3), "cuLaunchKernel");
+    assert_string_equal(gw_reader_fn_name(reader, 4), "?");
+    assert_string_equal(gw_reader_fn_name(reader, 0xffff), "?");
+    gw_reader_close(reader);
+}
+
+/* Many threads, functions and contexts: more templates than a block has. */
+static void many_templates(void **state)
+{
+    (void)state;
+    enum { COUNT = 60000 };
+    gw_error err = {""};
+    gw_writer *writer = create(0);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        gw_item item = event_item(i, GW_EV_ALLOC, (uint16_t)(i % FN_COUNT), i * 4096ull, i);
+        item.event.tid = item.tid = i * 7919 % 5000;
+        item.event.context = i % 3;
+        put(writer, &item, NULL);
+    }
+    close_writer(writer);
+    gw_reader *reader;
+    const gw_item *item;
+    assert_int_equal(gw_reader_open(path, &reader, &err), GW_OK);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        if (gw_reader_next(reader, &item, &err) != GW_OK)
+            fail_msg("event %u: %s", i, err.text);
+        assert_int_equal(item->event.t_ns, i);
+        assert_int_equal(item->event.tid, i * 7919 % 5000);
+        assert_int_equal(item->tid, i * 7919 % 5000);
+        assert_int_equal(item->event.context, i % 3);
+        assert_int_equal(item->event.arg[0], i * 4096ull);
+        assert_int_equal(item->event.arg[1], i);
+    }
+    assert_int_equal(gw_reader_next(reader, &item, &err), GW_END);
+    gw_reader_close(reader);
+}
+
+/* ---- damage ---- */
+
+static uint8_t *load(size_t *ret_bytes)
+{
+    FILE *file = fopen(path, "rb");
+    struct stat info;
+    assert_non_null(file);
+    assert_int_equal(fstat(fileno(file), &info), 0);
+    uint8_t *data = malloc((size_t)info.st_size + 1);
+    *ret_bytes = fread(data, 1, (size_t)info.st_size, file);
+    fclose(file);
+    return data;
+}
+
+static void store(const uint8_t *data, size_t bytes)
+{
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(data, 1, bytes, file), bytes);
+    fclose(file);
+}
+
+/* Everything in `got` is in `whole`, in its order: nothing was made up. */
+static bool is_subsequence(const test_lines *got, const test_lines *whole)
+{
+    char truncated[16];
+    size_t at = 0;
+    int bytes = snprintf(truncated, sizeof truncated, "%d t ", GW_ITEM_TRUNCATED);
+    for (size_t i = 0; i < got->count; i++) {
+        if (strncmp(got->line[i], truncated, (size_t)bytes) == 0)
+            continue;
+        while (at < whole->count && strcmp(whole->line[at], got->line[i]) != 0)
+            at++;
+        if (at++ == whole->count)
+            return false;
+    }
+    return true;
+}
+
+static void check_flipped(size_t at, const test_lines *whole)
+{
+    gw_error err = {""};
+    test_lines got = {0};
+    gw_status st = test_lines_read(path, &got, &err);
+    if (st != GW_END) { /* refused as a whole, with a reason */
+        if (strstr(err.text, "offset") == NULL)
+            fail_msg("byte %zu: %s", at, err.text);
+    } else if (got.faults == 0 && got.count > 0 && atoi(got.line[got.count - 1]) == GW_ITEM_TRUNCATED) {
+        if (!is_subsequence(&got, whole))
+            fail_msg("byte %zu: items that were never written", at);
+    } else if (got.faults == 0) {
+        assert_same(&got, whole);
+        fail_msg("byte %zu: the flip was not noticed", at);
+    } else if (!is_subsequence(&got, whole)) {
+        fail_msg("byte %zu: items that were never written", at);
+    } else if (strstr(got.fault.text, "offset") == NULL) {
+        fail_msg("byte %zu: no offset: %s", at, got.fault.text);
+    } else if (got.count + 20 < whole->count) {
+        fail_msg("byte %zu: more than a block is gone: %zu of %zu", at, got.count, whole->count);
+    }
+    test_lines_free(&got);
+}
+
+static void every_flipped_byte_is_noticed(void **state)
+{
+    (void)state;
+    gw_error err;
+    test_lines whole = {0};
+    gw_writer *writer = create(0);
+    write_all_kinds(writer, NULL);
+    close_writer(writer);
+    assert_int_equal(test_lines_read(path, &whole, &err), GW_END);
+    size_t bytes;
+    uint8_t *data = load(&bytes);
+    int fd = open(path, O_WRONLY);
+    for (size_t i = 0; i < bytes; i++) {
+        static const uint8_t masks[] = {0xff, 0x01, 0x80};
+        for (unsigned k = 0; k < sizeof masks; k++) {
+            uint8_t flipped = data[i] ^ masks[k];
+            assert_int_equal(pwrite(fd, &flipped, 1, (off_t)i), 1);
+            check_flipped(i, &whole);
+        }
+        assert_int_equal(pwrite(fd, &data[i], 1, (off_t)i), 1);
+    }
+    close(fd);
+    assert_int_equal(gw_recording_check(path, &err), GW_OK);
+    free(data);
+    test_lines_free(&whole);
+}
+
+static void every_truncation_gives_a_prefix(void **state)
+{
+    (void)state;
+    gw_error err;
+    test_lines whole = {0};
+    gw_writer *writer = create(0);
+    write_all_kinds(writer, NULL);
+    close_writer(writer);
+    assert_int_equal(test_lines_read(path, &whole, &err), GW_END);
+    size_t bytes, longest = 0;
+    uint8_t *data = load(&bytes);
+    for (size_t cut = bytes; cut-- > 0;) {
+        test_lines got = {0};
+        assert_int_equal(truncate(path, (off_t)cut), 0);
+        gw_status st = test_lines_read(path, &got, &err);
+        if (cut < 32) {
+            assert_int_equal(st, GW_CORRUPT);
+            assert_non_null(strstr(err.text, "offset 0"));
+            continue;
+        }
+        assert_int_equal(st, GW_END);
+        assert_int_equal(got.faults, 0);
+        assert_true(got.count > 0);
+        assert_int_equal(atoi(got.line[got.count - 1]), GW_ITEM_TRUNCATED);
+        for (size_t i = 0; i + 1 < got.count; i++)
+            assert_string_equal(got.line[i], whole.line[i]);
+        longest = got.count > longest ? got.count : longest;
+        assert_int_equal(gw_recording_check(path, &err), GW_CORRUPT);
+        test_lines_free(&got);
+    }
+    assert_int_equal(longest, whole.count + 1); /* only the END is missing */
+    free(data);
+    test_lines_free(&whole);
+}
+
+/* Bytes cut out of the middle or put in: the blocks around are found again. */
+static void shifted_blocks_are_found(void **state)
+{
+    (void)state;
+    gw_error err;
+    test_lines whole = {0};
+    gw_writer *writer = create(0);
+    write_all_kinds(writer, NULL);
+    close_writer(writer);
+    assert_int_equal(test_lines_read(path, &whole, &err), GW_END);
+    size_t bytes;
+    uint8_t *data = load(&bytes);
+    uint8_t *changed = malloc(bytes + 100);
+    for (size_t at = 32; at + 7 < bytes; at += 13) {
+        memcpy(changed, data, at);
+        memcpy(changed + at, data + at + 7, bytes - at - 7);
+        store(changed, bytes - 7);
+        check_flipped(at, &whole);
+        memset(changed + at, 0xa7, 100);
+        memcpy(changed + at + 100, data + at, bytes - at);
+        store(changed, bytes + 100);
+        check_flipped(at, &whole);
+    }
+    free(changed);
+    free(data);
+    test_lines_free(&whole);
+}
+
+static void refuse(const char *content, size_t bytes, gw_status expected, const char *reason)
+{
+    gw_error err = {""};
+    gw_reader *reader;
+    store((const uint8_t *)content, bytes);
+    assert_int_equal(gw_reader_open(path, &reader, &err), expected);
+    if (strstr(err.text, reason) == NULL || strstr(err.text, path) == NULL)
+        fail_msg("expected \"%s\": %s", reason, err.text);
+}
+
+static void what_is_no_recording_is_refused(void **state)
+{
+    (void)state;
+    gw_error err = {""};
+    gw_reader *reader;
+    refuse("", 0, GW_CORRUPT, "empty");
+    refuse("GPUWHY", 6, GW_CORRUPT, "too short");
+    refuse("#!/bin/sh\n# a script that is long enough to have a header\n", 58, GW_CORRUPT, "not a gpuwhy recording");
+    unlink(path);
+    assert_int_equal(gw_reader_open(path, &reader, &err), GW_IO);
+    assert_int_equal(gw_reader_open("/dev/null", &reader, &err), GW_IO);
+    assert_int_equal(gw_reader_open("/nowhere/at/all", &reader, &err), GW_IO);
+    assert_int_equal(gw_reader_open(folder, &reader, &err), GW_IO);
+    assert_non_null(strstr(err.text, "not a run folder"));
+}
+
+static void a_newer_version_is_refused(void **state)
+{
+    (void)state;
+    gw_error err = {""};
+    gw_reader *reader;
+    size_t bytes;
+    close_writer(create(0));
+    uint8_t *data = load(&bytes);
+    data[8] = 9;
+    uint32_t crc = gwi_crc32c(0, data, 28);
+    memcpy(data + 28, &crc, 4);
+    store(data, bytes);
+    assert_int_equal(gw_reader_open(path, &reader, &err), GW_VERSION);
+    assert_non_null(strstr(err.text, "version 9"));
+    free(data);
+}
+
+/* ---- other builds ---- */
+
+/* A recording by a build whose kinds and counters have other numbers, with kinds and items that we do not know. */
+static void numbers_of_another_build(void **state)
+{
+    (void)state;
+    gw_error err = {""};
+    static const char *const names[] = {"FREE", "TELEPORT", "ALLOC", "COPY_BYTES", "SPIN", "LAUNCH", "cuOne"};
+    gwi_bytes dict = {0};
+    uint32_t counts[3] = {3, 3, 1};
+    dict.data = malloc(4096);
+    dict.capacity = 4096;
+    memcpy(dict.data, counts, 12);
+    dict.used_bytes = 12;
+    for (unsigned i = 0; i < 7; i++) {
+        uint32_t length = (uint32_t)strlen(names[i]);
+        memcpy(dict.data + dict.used_bytes, &length, 4);
+        memcpy(dict.data + dict.used_bytes + 4, names[i], length + 1);
+        dict.used_bytes += 5 + length;
+    }
+    gwi_dict decoded = {0};
+    assert_int_equal(gwi_dict_decode(dict.data, dict.used_bytes, &decoded), GW_OK);
+    gwi_encoder *encoder = gwi_encoder_new();
+    for (uint8_t kind = 0; kind < 4; kind++) {
+        gw_event event = {.t_ns = kind, .kind = kind, .arg = {kind}};
+        assert_true(gwi_encoder_add(encoder, &event));
+    }
+    uint32_t bytes, count;
+    const uint8_t *data = gwi_encoder_data(encoder, &bytes, &count);
+    uint8_t *raw = calloc(1, bytes + GWI_SLACK_BYTES);
+    memcpy(raw, data, bytes);
+    gwi_decoder *decoder = malloc(sizeof *decoder);
+    assert_true(gwi_decoder_start(decoder, &decoded, raw, bytes));
+    static const uint8_t expected[] = {GW_EV_FREE, GW_EV_CALL, GW_EV_ALLOC};
+    const gw_item *item;
+    for (unsigned i = 0; i < 3; i++) {
+        assert_int_equal(gwi_decoder_next(decoder, &item), GW_OK);
+        assert_int_equal(item->event.kind, expected[i]);
+        assert_int_equal(item->event.arg[0], i);
+    }
+    assert_int_equal(gwi_decoder_next(decoder, &item), GW_CORRUPT); /* a kind beyond the dictionary */
+    assert_int_equal(decoded.counter[0], GW_COUNT_COPY_BYTES);
+    assert_int_equal(decoded.counter[1], GW_COUNT_COUNT);
+    assert_int_equal(decoded.counter[2], GW_COUNT_LAUNCH);
+    assert_string_equal(decoded.fn_name[0], "cuOne");
+    free(decoder);
+    free(raw);
+    gwi_encoder_free(encoder);
+    gwi_dict_free(&decoded);
+    gwi_bytes_free(&dict);
+    (void)err;
+}
+
+static void unknown_items_are_passed_over(void **state)
+{
+    (void)state;
+    gwi_bytes bytes = {0};
+    gw_item meta = {.kind = GW_ITEM_META, .pair = {"a", "b"}};
+    assert_int_equal(gwi_item_encode(&bytes, &meta), GW_OK);
+    uint32_t second = bytes.used_bytes;
+    assert_int_equal(gwi_item_encode(&bytes, &meta), GW_OK);
+    bytes.data[0] = 200;
+    gwi_item_reader reader = {0};
+    gwi_dict dict = {0};
+    const gw_item *item;
+    gwi_item_reader_start(&reader, &dict, bytes.data, bytes.used_bytes);
+    assert_int_equal(gwi_item_reader_next(&reader, &item), GW_OK);
+    assert_string_equal(item->pair.key, "a");
+    assert_int_equal(gwi_item_reader_next(&reader, &item), GW_END);
+    for (uint32_t cut = second + 1; cut < bytes.used_bytes; cut++) { /* never behind the end */
+        uint8_t *exact = malloc(cut);
+        memcpy(exact, bytes.data, cut);
+        gwi_item_reader_start(&reader, &dict, exact, cut);
+        assert_int_equal(gwi_item_reader_next(&reader, &item), GW_CORRUPT);
+        free(exact);
+    }
+    gwi_item_reader_free(&reader);
+    gwi_bytes_free(&bytes);
+}
+
+/* ---- limits ---- */
+
+/* Numbers that do not pack. */
+static uint64_t noise(uint64_t i)
+{
+    i = (i + 1) * 0x9e3779b97f4a7c15u;
+    i = (i ^ (i >> 29)) * 0xbf58476d1ce4e5b9u;
+    return i ^ (i >> 32);
+}
+
+static void put_churn(gw_writer *writer, uint32_t rounds)
+{
+    for (uint32_t i = 0; i < rounds; i++) {
+        uint64_t address = noise(i) >> 16;
+        gw_item item = event_item(i * 100ull, GW_EV_ALLOC, 1, address, noise(address) >> 44);
+        put(writer, &item, NULL);
+        bool leaks = i % 5000 == 0;
+        bool fails = i % 7000 == 1;
+        item = event_item(i * 100ull + 50, leaks ? GW_EV_LIMIT_SET : GW_EV_FREE, 2, address, 0);
+        if (!leaks)
+            put(writer, &item, NULL);
+        if (fails) {
+            item.event.result = 2;
+            item.event.arg[0] = i;
+            put(writer, &item, NULL);
+        }
+    }
+}
+
+typedef struct tally {
+    uint64_t events, leaks, failures, dropped, duplicates;
+    uint64_t t_ns_last;
+    bool exit_seen, meta_seen, in_order;
+} tally;
+
+static tally count_items(void)
+{
+    tally t = {.in_order = true};
+    gw_error err = {""};
+    gw_reader *reader;
+    const gw_item *item;
+    gw_status st;
+    assert_int_equal(gw_reader_open(path, &reader, &err), GW_OK);
+    while ((st = gw_reader_next(reader, &item, &err)) == GW_OK) {
+        if (item->kind == GW_ITEM_EVENT) {
+            t.events++;
+            t.in_order &= item->t_ns >= t.t_ns_last;
+            t.t_ns_last = item->t_ns;
+            t.failures += item->event.result != 0;
+            t.leaks += item->event.kind == GW_EV_ALLOC && item->t_ns / 100 % 5000 == 0;
+        }
+        t.meta_seen |= item->kind == GW_ITEM_META;
+        t.exit_seen |= item->kind == GW_ITEM_EXIT;
+        if (item->kind == GW_ITEM_SUPERVISOR && strcmp(item->pair.key, "dropped.events") == 0)
+            t.dropped = strtoull(item->pair.value, NULL, 10);
+    }
+    if (st != GW_END)
+        fail_msg("%s", err.text);
+    gw_reader_close(reader);
+    return t;
+}
+
+static void the_limit_keeps_what_is_alive(void **state)
+{
+    (void)state;
+    enum { ROUNDS = 200000, LIMIT = 600 << 10 };
+    gw_error err = {""};
+    struct stat info;
+    gw_writer *writer = create(LIMIT);
+    put_facts(writer, NULL);
+    for (unsigned i = 0; i < 20; i++) {
+        put_state(writer, NULL);
+        put_churn(writer, 0);
+    }
+    put_churn(writer, ROUNDS);
+    put_end(writer, NULL);
+    close_writer(writer);
+    assert_int_equal(stat(path, &info), 0);
+    assert_true(info.st_size <= LIMIT * 9 / 8);
+    assert_int_equal(gw_recording_check(path, &err), GW_OK);
+    tally t = count_items();
+    assert_true(t.meta_seen && t.exit_seen && t.in_order);
+    assert_int_equal(t.leaks, ROUNDS / 5000);
+    assert_int_equal(t.failures, (ROUNDS - 2) / 7000 + 1);
+    assert_true(t.dropped > 0);
+    assert_int_equal(t.events + t.dropped, 2 * ROUNDS - ROUNDS / 5000 + (ROUNDS - 2) / 7000 + 1);
+    assert_true(t.events > 10000);
+    char smaller[80];
+    snprintf(smaller, sizeof smaller, "%s.smaller", path);
+    assert_int_equal(access(smaller, F_OK), -1);
+}
+
+static void a_full_disk_is_said_and_closed(void **state)
+{
+    (void)state;
+    gw_error err = {""};
+    struct rlimit unlimited, tight;
+    gw_writer *writer = create(0);
+    put_facts(writer, NULL);
+    assert_int_equal(gw_writer_flush(writer, false, &err), GW_OK);
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &unlimited), 0);
+    tight = unlimited;
+    tight.rlim_cur = 200 << 10;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &tight), 0);
+    gw_status st = GW_OK;
+    for (uint32_t i = 0; i < 200000; i++) {
+        gw_item item = event_item(i, GW_EV_ALLOC, 1, noise(i), noise(i + 200000));
+        gw_status now = gw_writer_put(writer, &item, &err);
+        st = st == GW_OK ? now : st;
+    }
+    assert_int_equal(st, GW_IO);
+    assert_non_null(strstr(err.text, path));
+    gw_item end = {.kind = GW_ITEM_EXIT, .t_ns = 10, .pid = 10, .exit = {.pid = 10}};
+    assert_int_equal(gw_writer_put(writer, &end, &err), GW_IO); /* about the events before it */
+    assert_int_equal(gw_writer_close(writer, &err), GW_IO);
+    assert_non_null(strstr(err.text, "write at offset"));
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &unlimited), 0);
+    assert_int_equal(gw_recording_check(path, &err), GW_OK);
+    tally t = count_items();
+    assert_true(t.meta_seen && t.exit_seen);
+    assert_int_equal(t.events + t.dropped, 200000);
+}
+
+/* On a file system of 1 MiB: what must be said at the end has its room. */
+static void a_full_file_system_leaves_room_for_the_end(void **state)
+{
+    (void)state;
+    gw_error err = {""};
+    if (mount("tmpfs", folder, "tmpfs", 0, "size=1m") != 0) {
+        print_message("skipped: mounting a small tmpfs: %s\n", strerror(errno));
+        skip();
+    }
+    gw_writer *writer = create(0);
+    gw_status st = GW_OK;
+    for (uint32_t i = 0; i < 300000; i++) {
+        gw_item item = event_item(i, GW_EV_ALLOC, 1, noise(i), noise(i + 300000));
+        gw_status now = gw_writer_put(writer, &item, &err);
+        st = st == GW_OK ? now : st;
+    }
+    gw_item end = {.kind = GW_ITEM_EXIT, .t_ns = 10, .pid = 10, .exit = {.pid = 10}};
+    gw_status put_st = gw_writer_put(writer, &end, &err);
+    gw_status close_st = gw_writer_close(writer, &err);
+    gw_error check_err = {""};
+    gw_status check_st = gw_recording_check(path, &check_err);
+    tally t = count_items();
+    umount(folder);
+    assert_int_equal(st, GW_IO);
+    assert_int_equal(put_st, GW_IO);
+    assert_int_equal(close_st, GW_IO);
+    assert_non_null(strstr(err.text, "No space left"));
+    assert_int_equal(check_st, GW_OK);
+    assert_true(t.exit_seen);
+    assert_int_equal(t.events + t.dropped, 300000);
+}
+
+static void an_existing_file_is_not_overwritten(void **state)
+{
+    (void)state;
+    gw_error err = {""};
+    gw_writer *writer;
+    close_writer(create(0));
+    assert_int_equal(gw_writer_create(path, 0, fn_names, FN_COUNT, &writer, &err), GW_IO);
+    assert_non_null(strstr(err.text, path));
+}
+
+static void both_checksums_agree(void **state)
+{
+    (void)state;
+    uint8_t data[300];
+    for (unsigned i = 0; i < sizeof data; i++)
+        data[i] = (uint8_t)(i * 37 + i / 7);
+    assert_int_equal(gwi_crc32c(0, "123456789", 9), 0xe3069283);
+    for (unsigned from = 0; from < 9; from++)
+        for (unsigned bytes = 0; bytes + from <= sizeof data; bytes++)
+            assert_int_equal(gwi_crc32c(7, data + from, bytes), gwi_crc32c_by_table(7, data + from, bytes));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(both_checksums_agree),           cmocka_unit_test(every_item_comes_back),
+        cmocka_unit_test(functions_have_names),           cmocka_unit_test(many_templates),
+        cmocka_unit_test(every_flipped_byte_is_noticed),  cmocka_unit_test(every_truncation_gives_a_prefix),
+        cmocka_unit_test(shifted_blocks_are_found),       cmocka_unit_test(what_is_no_recording_is_refused),
+        cmocka_unit_test(a_newer_version_is_refused),     cmocka_unit_test(numbers_of_another_build),
+        cmocka_unit_test(unknown_items_are_passed_over),  cmocka_unit_test(the_limit_keeps_what_is_alive),
+        cmocka_unit_test(a_full_disk_is_said_and_closed), cmocka_unit_test(an_existing_file_is_not_overwritten),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
