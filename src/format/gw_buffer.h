@@ -88,7 +88,7 @@ typedef struct gw_slot {
     _Atomic uint64_t synced_at;    /* ticks of the last successful synchronisation */
     _Atomic uint64_t synced_ring_head;
     _Atomic uint32_t generation; /* counts the threads that used this slot */
-    uint32_t reserved32;
+    uint32_t mark;               /* the hook's own: says which process set this slot up */
     _Atomic uint64_t counter[GW_COUNT_COUNT];
     char name[16]; /* the thread's name when it took the slot */
     uint8_t reserved[304];

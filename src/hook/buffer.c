@@ -1,0 +1,367 @@
+/* The writer of the shared buffer: gw_buffer.h is the layout and the rules. */
+#include "gwi_hook.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* What the hook keeps in the reserved part of a slot. Chunk numbers count from 1; 0: none. */
+typedef struct slot_private {
+    uint32_t chunk;         /* takes everything */
+    uint32_t reserve_chunk; /* taken from the reserve: failures alone */
+    uint32_t ring_asked;
+    uint32_t refused;        /* the guard answered this call */
+    uint32_t pending_device; /* the guard counts `pending_bytes` there while the driver works */
+    uint64_t pending_bytes;
+} slot_private;
+_Static_assert(sizeof(slot_private) <= sizeof((gw_slot *)0)->reserved, "fits");
+
+static slot_private *private_of(gw_slot *slot)
+{
+    return (slot_private *)(void *)slot->reserved;
+}
+
+/* For threads without a slot, and for all of them where there is no buffer: always "inside", so never recorded. */
+static gw_slot no_slot = {.inside_fn = 1};
+static gw_buffer_head no_head;
+
+static pthread_key_t thread_end_key;
+static bool thread_end_key_made;
+
+static _Atomic uint64_t full_since; /* the tick at which no chunk was free: look again later. 0: there was one */
+
+/* ---- clock ---- */
+
+static bool read_small_file(const char *path, char *out, size_t out_bytes)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    ssize_t n = read(fd, out, out_bytes - 1);
+    close(fd);
+    if (n <= 0)
+        return false;
+    out[n] = '\0';
+    return true;
+}
+
+/* The counter is a clock where it neither stops nor changes its pace, and the kernel itself trusts it on this machine
+ * (several sockets may disagree). */
+static bool counter_is_clock(void)
+{
+#if defined(__x86_64__)
+    char name[16];
+    uint32_t a = 0x80000007, b = 0, c = 0, d = 0;
+    __asm__ volatile("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
+    return (d & 1u << 8) != 0 &&
+           read_small_file("/sys/devices/system/clocksource/clocksource0/current_clocksource", name, sizeof name) &&
+           strcmp(name, "tsc\n") == 0;
+#else
+    return false;
+#endif
+}
+
+/* ---- set-up ---- */
+
+static void fill_head(gw_buffer_head *head)
+{
+    memcpy(head->magic, GW_BUFFER_MAGIC, sizeof head->magic);
+    head->version = GW_BUFFER_VERSION;
+    head->bytes = GW_BUFFER_BYTES;
+    head->clock = gwi.clock_is_tsc ? GW_CLOCK_TSC : GW_CLOCK_MONOTONIC;
+    head->pid = (uint32_t)getpid();
+    head->parent_pid = (uint32_t)getppid();
+    head->start_monotonic_ns = gw_monotonic_ns();
+    head->start_ticks = gwi_ticks();
+    head->start_realtime_ns = gw_realtime_ns();
+    head->slot_offset = GW_SLOTS_OFFSET;
+    head->slot_count = GW_SLOT_COUNT;
+    head->ring_offset = GW_RINGS_OFFSET;
+    head->ring_count = GW_RING_COUNT;
+    head->chunk_offset = GW_CHUNKS_OFFSET;
+    head->chunk_count = GW_CHUNK_COUNT;
+    head->fn_count = GW_FN_COUNT;
+    head->fn_table_hash = gw_api_hash;
+    memcpy(head->driver_path, gwi.driver_path, sizeof head->driver_path);
+    memcpy(head->driver_build_id, gwi.driver_build_id, sizeof head->driver_build_id);
+    ssize_t n = readlink("/proc/self/exe", head->exe, sizeof head->exe - 1);
+    head->exe[n > 0 ? n : 0] = '\0';
+}
+
+/* A file beyond the limit would not only fail: the kernel would send SIGXFSZ. */
+static bool file_size_allowed(void)
+{
+    struct rlimit limit;
+    return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= GW_BUFFER_BYTES;
+}
+
+static void *map_new_file(void)
+{
+    char path[sizeof gwi.run_dir + 64];
+    snprintf(path, sizeof path, "%s/%ld-%llx.buf", gwi.run_dir, (long)getpid(), (unsigned long long)gwi_ticks());
+    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return NULL;
+    void *map = MAP_FAILED;
+    int refused;
+    while ((refused = posix_fallocate(fd, 0, GW_BUFFER_BYTES)) == EINTR)
+        ;
+    if (refused == 0)
+        map = mmap(NULL, GW_BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (map == MAP_FAILED)
+        unlink(path);
+    close(fd);
+    return map == MAP_FAILED ? NULL : map;
+}
+
+static void thread_ends(void *value);
+
+bool gwi_buffer_create(uint32_t mark)
+{
+    void *map = NULL;
+    gwi.clock_is_tsc = counter_is_clock();
+    if (!thread_end_key_made)
+        thread_end_key_made = pthread_key_create(&thread_end_key, thread_ends) == 0;
+    if (gwi.run_dir[0] != '\0' && thread_end_key_made && file_size_allowed())
+        map = map_new_file();
+    no_slot.mark = mark;
+    full_since = 0;
+    if (map == NULL) {
+        gwi.head = &no_head;
+        gwi.slots = NULL;
+        return false;
+    }
+    gw_buffer_head *head = map;
+    fill_head(head);
+    gwi.slots = (gw_slot *)((char *)map + GW_SLOTS_OFFSET);
+    gwi.rings = (gw_ring *)((char *)map + GW_RINGS_OFFSET);
+    gwi.chunks = (gw_chunk *)((char *)map + GW_CHUNKS_OFFSET);
+    gwi.head = head;
+    atomic_store_explicit(&head->ready, 1, memory_order_release);
+    return true;
+}
+
+/* ---- slots ---- */
+
+void gwi_slot_note_pending(gw_slot *slot, int device, uint64_t bytes)
+{
+    private_of(slot)->pending_device = (uint32_t)device;
+    private_of(slot)->pending_bytes = bytes;
+}
+
+uint64_t gwi_slot_take_pending(gw_slot *slot, int *ret_device)
+{
+    uint64_t bytes = private_of(slot)->pending_bytes;
+    *ret_device = (int)private_of(slot)->pending_device;
+    private_of(slot)->pending_bytes = 0;
+    return bytes;
+}
+
+void gwi_slot_note_refused(gw_slot *slot)
+{
+    private_of(slot)->refused = 1;
+}
+
+bool gwi_slot_take_refused(gw_slot *slot)
+{
+    bool refused = private_of(slot)->refused != 0;
+    private_of(slot)->refused = 0;
+    return refused;
+}
+
+/* A slot of the thread's own, seen by nobody: the guard works where nothing can be recorded. */
+static gw_slot *unshared_slot(uint32_t mark)
+{
+    void *page = mmap(NULL, sizeof(gw_slot), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED)
+        return &no_slot;
+    gw_slot *slot = page;
+    slot->mark = mark;
+    slot->ring_index = -1;
+    private_of(slot)->ring_asked = 1;
+    pthread_setspecific(thread_end_key, slot);
+    return slot;
+}
+
+bool gwi_slot_is_shared(const gw_slot *slot)
+{
+    return gwi.slots != NULL && slot >= gwi.slots && slot < gwi.slots + GW_SLOT_COUNT;
+}
+
+gw_slot *gwi_slot_take(uint32_t mark)
+{
+    for (uint32_t i = 0; gwi.slots != NULL && i < GW_SLOT_COUNT; i++) {
+        gw_slot *slot = &gwi.slots[i];
+        uint32_t expected = GW_SLOT_FREE;
+        if (atomic_load_explicit(&slot->state, memory_order_relaxed) != GW_SLOT_FREE)
+            continue;
+        /* Everything is in place before the slot is LIVE; set-up is under the lock, so nobody else takes it. */
+        slot->tid = (uint32_t)syscall(SYS_gettid);
+        slot->calls = slot->inside_since = slot->ring_head = slot->synced_at = slot->synced_ring_head = 0;
+        slot->inside_fn = 0;
+        slot->ring_index = -1;
+        for (int c = 0; c < GW_COUNT_COUNT; c++)
+            slot->counter[c] = 0;
+        slot->generation++;
+        slot->mark = mark;
+        memset(slot->reserved, 0, sizeof slot->reserved);
+        memset(slot->name, 0, sizeof slot->name);
+        (void)prctl(PR_GET_NAME, slot->name);
+        if (!atomic_compare_exchange_strong(&slot->state, &expected, GW_SLOT_LIVE))
+            continue;
+        pthread_setspecific(thread_end_key, slot);
+        return slot;
+    }
+    atomic_fetch_add(&gwi.head->threads_without_slot, 1);
+    return gwi_guard_on ? unshared_slot(mark) : &no_slot;
+}
+
+static void chunk_close(uint32_t *chunk)
+{
+    if (*chunk != 0)
+        atomic_store_explicit(&gwi.chunks[*chunk - 1].head.state, GW_CHUNK_FULL, memory_order_release);
+    *chunk = 0;
+}
+
+/* The destructor of a thread that had a slot. A child of fork inherits the value, not the right to the slot. */
+static void thread_ends(void *value)
+{
+    gw_slot *slot = value;
+    gwi_wipe_page *wipe = atomic_load(&gwi.wipe);
+    if (slot->mark != atomic_load(&wipe->mark) || slot == &no_slot)
+        return;
+    if (gwi_slot == slot)
+        gwi_slot = NULL;
+    if (!gwi_slot_is_shared(slot)) {
+        munmap(slot, sizeof *slot);
+        return;
+    }
+    chunk_close(&private_of(slot)->chunk);
+    chunk_close(&private_of(slot)->reserve_chunk);
+    atomic_store_explicit(&slot->state, GW_SLOT_ENDED, memory_order_release);
+}
+
+int32_t gwi_ring_take(gw_slot *slot)
+{
+    if (private_of(slot)->ring_asked)
+        return -1;
+    private_of(slot)->ring_asked = 1;
+    uint32_t ring = atomic_load(&gwi.head->rings_taken);
+    do {
+        if (ring >= GW_RING_COUNT)
+            return -1;
+    } while (!atomic_compare_exchange_weak(&gwi.head->rings_taken, &ring, ring + 1));
+    atomic_store(&slot->ring_index, (int32_t)ring);
+    return (int32_t)ring;
+}
+
+/* ---- records ---- */
+
+static uint32_t chunk_take(gw_slot *slot, uint32_t first, uint32_t end)
+{
+    uint32_t slot_index = (uint32_t)(slot - gwi.slots);
+    uint32_t start = slot_index % (end - first); /* threads begin to look in different places */
+    for (uint32_t n = 0; n < end - first; n++) {
+        uint32_t i = first + (start + n) % (end - first);
+        gw_chunk_head *head = &gwi.chunks[i].head;
+        uint32_t expected = GW_CHUNK_FREE;
+        if (atomic_load_explicit(&head->state, memory_order_relaxed) != GW_CHUNK_FREE ||
+            !atomic_compare_exchange_strong(&head->state, &expected, GW_CHUNK_OWNED))
+            continue;
+        /* used_bytes is 0: the buffer begins so, and whoever frees a chunk leaves it so. */
+        head->slot_index = slot_index;
+        head->tid = slot->tid;
+        head->generation = atomic_load_explicit(&slot->generation, memory_order_relaxed);
+        head->sequence = atomic_fetch_add(&gwi.head->chunk_sequence, 1);
+        return i + 1;
+    }
+    return 0;
+}
+
+static uint32_t used_of(uint32_t chunk)
+{
+    return atomic_load_explicit(&gwi.chunks[chunk - 1].head.used_bytes, memory_order_relaxed);
+}
+
+static bool has_room(uint32_t chunk, uint32_t records)
+{
+    return chunk != 0 && used_of(chunk) + records * sizeof(gw_raw_event) <= GW_CHUNK_RECORDS * sizeof(gw_raw_event);
+}
+
+/* A full buffer is not searched again at every call: only after this many ticks (about 0.1 ms or more). */
+enum { FULL_TICKS = 300000, CHUNKS_PLAIN = GW_CHUNK_COUNT - GW_CHUNKS_FOR_FAILURES };
+
+/* A chunk of this thread with room for `records`; 0: lost. */
+static uint32_t chunk_with_room(gw_slot *slot, uint32_t records, bool is_failure)
+{
+    slot_private *own = private_of(slot);
+    if (gwi_likely(has_room(own->chunk, records)))
+        return own->chunk;
+    chunk_close(&own->chunk);
+    uint64_t since = atomic_load_explicit(&full_since, memory_order_relaxed);
+    uint64_t now = gwi_ticks();
+    if (since == 0 || now - since > FULL_TICKS) {
+        own->chunk = chunk_take(slot, 0, CHUNKS_PLAIN);
+        full_since = own->chunk != 0 ? 0 : now;
+    }
+    if (own->chunk != 0) {
+        chunk_close(&own->reserve_chunk);
+        return own->chunk;
+    }
+    if (!is_failure)
+        return 0;
+    if (!has_room(own->reserve_chunk, records)) {
+        chunk_close(&own->reserve_chunk);
+        own->reserve_chunk = chunk_take(slot, CHUNKS_PLAIN, GW_CHUNK_COUNT);
+    }
+    return own->reserve_chunk;
+}
+
+/* The records of one text; they fill `out`, whose length the caller has worked out the same way. */
+static void put_text(gw_raw_event *out, const gw_raw_event *event, const char *text, uint32_t bytes)
+{
+    for (uint32_t done = 0; done < bytes; out++) {
+        gw_raw_text part = {.ticks = event->ticks, .fn = event->fn, .kind = GW_EV_TEXT};
+        uint32_t left = bytes - done;
+        part.bytes = (uint16_t)(left < GW_RAW_TEXT_BYTES ? left : GW_RAW_TEXT_BYTES);
+        part.flags = left > GW_RAW_TEXT_BYTES ? GW_EVF_TEXT_FOLLOWS : 0;
+        memcpy(part.text, text + done, part.bytes);
+        done += part.bytes;
+        memcpy(out, &part, sizeof part);
+    }
+}
+
+bool gwi_write(gw_slot *slot, const gw_raw_event *event, const char *text, bool is_failure)
+{
+    uint32_t bytes = text != NULL ? (uint32_t)strnlen(text, GW_TEXT_BYTES_MAX) : 0;
+    uint32_t records = 1 + (bytes + GW_RAW_TEXT_BYTES - 1) / GW_RAW_TEXT_BYTES;
+    if (!gwi_slot_is_shared(slot))
+        return false;
+    uint32_t chunk = chunk_with_room(slot, records, is_failure);
+    if (chunk == 0) {
+        gwi_bump(&slot->counter[GW_COUNT_LOST], 1);
+        atomic_fetch_add_explicit(&gwi.head->lost_events, 1, memory_order_relaxed);
+        if (is_failure)
+            atomic_fetch_add_explicit(&gwi.head->lost_failures, 1, memory_order_relaxed);
+        return false;
+    }
+    gw_chunk *to = &gwi.chunks[chunk - 1];
+    uint32_t used = used_of(chunk);
+    gw_raw_event *out = &to->record[used / sizeof *out];
+    *out = *event;
+    if (bytes != 0) {
+        out->flags |= GW_EVF_TEXT_FOLLOWS;
+        put_text(out + 1, event, text, bytes);
+    }
+    atomic_store_explicit(&to->head.used_bytes, used + records * (uint32_t)sizeof *out, memory_order_release);
+    gwi_bump(&slot->counter[GW_COUNT_RARE], 1);
+    return true;
+}

@@ -1,0 +1,260 @@
+#include "gw_facade.h"
+#include "gwi_facade_machine.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#if defined(__x86_64__)
+
+/* The code below names these offsets as numbers. */
+_Static_assert(offsetof(gw_facade_head, dl_open) == 16, "dl_open");
+_Static_assert(offsetof(gw_facade_head, dl_sym) == 24, "dl_sym");
+_Static_assert(offsetof(gw_facade_head, dl_open_old) == 32, "dl_open_old");
+_Static_assert(offsetof(gw_facade_head, dl_sym_old) == 40, "dl_sym_old");
+_Static_assert(offsetof(gw_facade_head, errno_location) == 48, "errno_location");
+_Static_assert(offsetof(gw_facade_head, hook_path) == 56, "hook_path");
+_Static_assert(offsetof(gw_facade_head, driver_path) == 64, "driver_path");
+_Static_assert(offsetof(gw_facade_head, attach_name) == 72, "attach_name");
+_Static_assert(offsetof(gw_facade_head, names) == 80, "names");
+_Static_assert(offsetof(gw_facade_head, strings) == 88, "strings");
+_Static_assert(offsetof(gw_facade_head, table) == 96, "table");
+
+/* Position-independent code that is copied into every facade.
+ *
+ * A lazy entry pushes its index and jumps to the start. All registers that carry arguments are kept: the six
+ * integer ones, rax (vector count of variadic calls), r10 (static chain) and xmm0-7. errno is kept, too.
+ * rbx holds the head, r12 the index, r13 the address of errno (or 0), r14d its value.
+ *
+ * open(path): dlopen, else __libc_dlopen_mode, else 0. sym(handle, name) likewise.
+ * First the hook is asked to fill the table; when that fails, this one entry is filled from the driver; when that
+ * fails too, the entry answers CUDA_ERROR_STUB_LIBRARY (34). */
+__asm__(".pushsection .rodata.gwi_facade_code, \"a\", @progbits\n"
+        ".balign 16\n"
+        ".globl gwi_facade_blob\n"
+        ".hidden gwi_facade_blob\n"
+        "gwi_facade_blob:\n"
+        "  push %rbp\n"
+        "  mov %rsp, %rbp\n"
+        "  sub $272, %rsp\n"
+        "  and $-16, %rsp\n"
+        "  mov %rdi, 0(%rsp)\n"
+        "  mov %rsi, 8(%rsp)\n"
+        "  mov %rdx, 16(%rsp)\n"
+        "  mov %rcx, 24(%rsp)\n"
+        "  mov %r8, 32(%rsp)\n"
+        "  mov %r9, 40(%rsp)\n"
+        "  mov %rax, 48(%rsp)\n"
+        "  mov %r10, 56(%rsp)\n"
+        "  movaps %xmm0, 64(%rsp)\n"
+        "  movaps %xmm1, 80(%rsp)\n"
+        "  movaps %xmm2, 96(%rsp)\n"
+        "  movaps %xmm3, 112(%rsp)\n"
+        "  movaps %xmm4, 128(%rsp)\n"
+        "  movaps %xmm5, 144(%rsp)\n"
+        "  movaps %xmm6, 160(%rsp)\n"
+        "  movaps %xmm7, 176(%rsp)\n"
+        "  mov %rbx, 192(%rsp)\n"
+        "  mov %r12, 200(%rsp)\n"
+        "  mov %r13, 208(%rsp)\n"
+        "  mov %r14, 216(%rsp)\n"
+        "  mov 8(%rbp), %r12d\n"
+        "  lea 0x7f000000(%rip), %rbx\n" /* patched: the head */
+        ".globl gwi_facade_blob_head\n"
+        ".hidden gwi_facade_blob_head\n"
+        "gwi_facade_blob_head:\n"
+        "  xor %r13d, %r13d\n"
+        "  mov 48(%rbx), %rax\n"
+        "  test %rax, %rax\n"
+        "  jz 1f\n"
+        "  call *%rax\n"
+        "  mov %rax, %r13\n"
+        "  mov (%rax), %r14d\n"
+        "1:\n"
+        "  mov 56(%rbx), %rdi\n"
+        "  call 20f\n"
+        "  test %rax, %rax\n"
+        "  jz 5f\n"
+        "  mov %rax, %rdi\n"
+        "  mov 72(%rbx), %rsi\n"
+        "  call 30f\n"
+        "  test %rax, %rax\n"
+        "  jz 5f\n"
+        "  mov %rbx, %rdi\n"
+        "  call *%rax\n"
+        "  test %eax, %eax\n"
+        "  jz 8f\n"
+        "5:\n" /* without the hook */
+        "  mov 64(%rbx), %rdi\n"
+        "  call 20f\n"
+        "  test %rax, %rax\n"
+        "  jz 6f\n"
+        "  mov %rax, %rdi\n"
+        "  mov 80(%rbx), %rsi\n"
+        "  mov (%rsi,%r12,4), %esi\n"
+        "  add 88(%rbx), %rsi\n"
+        "  call 30f\n"
+        "  test %rax, %rax\n"
+        "  jnz 7f\n"
+        "6:\n"
+        "  lea 40f(%rip), %rax\n"
+        "7:\n"
+        "  mov 96(%rbx), %rcx\n"
+        "  mov %rax, (%rcx,%r12,8)\n"
+        "8:\n"
+        "  test %r13, %r13\n"
+        "  jz 9f\n"
+        "  mov %r14d, (%r13)\n"
+        "9:\n"
+        "  mov 96(%rbx), %rcx\n"
+        "  mov (%rcx,%r12,8), %r11\n"
+        "  mov 0(%rsp), %rdi\n"
+        "  mov 8(%rsp), %rsi\n"
+        "  mov 16(%rsp), %rdx\n"
+        "  mov 24(%rsp), %rcx\n"
+        "  mov 32(%rsp), %r8\n"
+        "  mov 40(%rsp), %r9\n"
+        "  mov 48(%rsp), %rax\n"
+        "  mov 56(%rsp), %r10\n"
+        "  movaps 64(%rsp), %xmm0\n"
+        "  movaps 80(%rsp), %xmm1\n"
+        "  movaps 96(%rsp), %xmm2\n"
+        "  movaps 112(%rsp), %xmm3\n"
+        "  movaps 128(%rsp), %xmm4\n"
+        "  movaps 144(%rsp), %xmm5\n"
+        "  movaps 160(%rsp), %xmm6\n"
+        "  movaps 176(%rsp), %xmm7\n"
+        "  mov 192(%rsp), %rbx\n"
+        "  mov 200(%rsp), %r12\n"
+        "  mov 208(%rsp), %r13\n"
+        "  mov 216(%rsp), %r14\n"
+        "  leave\n"
+        "  add $8, %rsp\n" /* the index */
+        "  jmp *%r11\n"
+        "20:\n"            /* open(rdi) */
+        "  mov $2, %esi\n" /* RTLD_NOW | RTLD_LOCAL */
+        "  mov 16(%rbx), %rax\n"
+        "  test %rax, %rax\n"
+        "  jnz 21f\n"
+        "  mov $0x80000002, %esi\n" /* as dlopen() calls it */
+        "  mov 32(%rbx), %rax\n"
+        "  test %rax, %rax\n"
+        "  jz 22f\n"
+        "21:\n"
+        "  sub $8, %rsp\n"
+        "  call *%rax\n"
+        "  add $8, %rsp\n"
+        "22:\n"
+        "  ret\n"
+        "30:\n" /* sym(rdi, rsi) */
+        "  mov 24(%rbx), %rax\n"
+        "  test %rax, %rax\n"
+        "  jnz 21b\n"
+        "  mov 40(%rbx), %rax\n"
+        "  test %rax, %rax\n"
+        "  jnz 21b\n"
+        "  ret\n"
+        "40:\n"
+        "  mov $34, %eax\n"
+        "  ret\n"
+        ".globl gwi_facade_blob_end\n"
+        ".hidden gwi_facade_blob_end\n"
+        "gwi_facade_blob_end:\n"
+        ".popsection\n");
+
+extern const uint8_t gwi_facade_blob[] __attribute__((visibility("hidden")));
+extern const uint8_t gwi_facade_blob_head[] __attribute__((visibility("hidden")));
+extern const uint8_t gwi_facade_blob_end[] __attribute__((visibility("hidden")));
+
+enum { STUB_BYTES = 8, LAZY_BYTES = 10 };
+
+bool gwi_facade_code_supported(void)
+{
+    return true;
+}
+
+static uint64_t blob_bytes(void)
+{
+    return ((uint64_t)(gwi_facade_blob_end - gwi_facade_blob) + 15) & ~(uint64_t)15;
+}
+
+uint64_t gwi_facade_code_bytes(uint32_t count)
+{
+    return blob_bytes() + (uint64_t)count * (STUB_BYTES + LAZY_BYTES);
+}
+
+uint64_t gwi_facade_stub_at(uint64_t code_at, uint32_t i)
+{
+    return code_at + blob_bytes() + (uint64_t)i * STUB_BYTES;
+}
+
+uint64_t gwi_facade_lazy_at(uint64_t code_at, uint32_t count, uint32_t i)
+{
+    return code_at + blob_bytes() + (uint64_t)count * STUB_BYTES + (uint64_t)i * LAZY_BYTES;
+}
+
+static void put32(uint8_t *at, uint32_t value)
+{
+    memcpy(at, &value, sizeof value);
+}
+
+/* A displacement counts from the end of its instruction. */
+static void put_displacement(uint8_t *at, uint64_t target, uint64_t instruction_end)
+{
+    put32(at, (uint32_t)(target - instruction_end));
+}
+
+void gwi_facade_code_write(uint8_t *code, uint64_t code_at, uint64_t head_at, uint64_t table_at, uint32_t count)
+{
+    size_t head_ref = (size_t)(gwi_facade_blob_head - gwi_facade_blob);
+    memset(code, 0xcc, gwi_facade_code_bytes(count));
+    memcpy(code, gwi_facade_blob, (size_t)(gwi_facade_blob_end - gwi_facade_blob));
+    put_displacement(code + head_ref - 4, head_at, code_at + head_ref);
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t stub_at = gwi_facade_stub_at(code_at, i), lazy_at = gwi_facade_lazy_at(code_at, count, i);
+        uint8_t *stub = code + (stub_at - code_at), *lazy = code + (lazy_at - code_at);
+        stub[0] = 0xff; /* jmp *table[i](%rip) */
+        stub[1] = 0x25;
+        put_displacement(stub + 2, table_at + (uint64_t)i * 8, stub_at + 6);
+        lazy[0] = 0x68; /* push $i */
+        put32(lazy + 1, i);
+        lazy[5] = 0xe9; /* jmp the blob */
+        put_displacement(lazy + 6, code_at, lazy_at + 10);
+    }
+}
+
+#else
+
+bool gwi_facade_code_supported(void)
+{
+    return false;
+}
+
+uint64_t gwi_facade_code_bytes(uint32_t count)
+{
+    (void)count;
+    return 0;
+}
+
+uint64_t gwi_facade_stub_at(uint64_t code_at, uint32_t i)
+{
+    (void)i;
+    return code_at;
+}
+
+uint64_t gwi_facade_lazy_at(uint64_t code_at, uint32_t count, uint32_t i)
+{
+    (void)count;
+    (void)i;
+    return code_at;
+}
+
+void gwi_facade_code_write(uint8_t *code, uint64_t code_at, uint64_t head_at, uint64_t table_at, uint32_t count)
+{
+    (void)code;
+    (void)code_at;
+    (void)head_at;
+    (void)table_at;
+    (void)count;
+}
+
+#endif

@@ -1,0 +1,208 @@
+/* What the hook finds out by itself, with the driver's own functions, right after a call that makes it worth asking:
+ * the driver's version, the devices, the memory at a failed allocation, the driver's own log. Nothing here waits for
+ * the device or touches a stream; nothing here asks while a stream capture is open. */
+#include "gwi_hook.h"
+
+#include <stdio.h>
+#include <string.h>
+
+uint64_t gwi_current_context(void)
+{
+    CUcontext context = NULL;
+    gw_fn_t_cuCtxGetCurrent *get = GWI_REAL(cuCtxGetCurrent);
+    if (get == NULL || !atomic_load_explicit(&gwi.head->initialised, memory_order_relaxed) || get(&context) != 0)
+        return 0;
+    return (uint64_t)(uintptr_t)context;
+}
+
+static bool capture_is_open(void)
+{
+    return atomic_load_explicit(&gwi.head->captures_open, memory_order_relaxed) != 0;
+}
+
+/* At most ten a second, over all threads: true for the one whose turn it is. */
+static bool turn(_Atomic uint64_t *last_ns)
+{
+    uint64_t now = gw_monotonic_ns(), last = atomic_load(last_ns);
+    return (last == 0 || now - last >= 100000000) && atomic_compare_exchange_strong(last_ns, &last, now);
+}
+
+/* ---- devices ---- */
+
+static const int attributes[] = {1,  2,  3,  4,  5,  6,  7,  8,  10, 12, 16, 17,  18,
+                                 20, 33, 34, 39, 41, 50, 75, 76, 81, 83, 97, 102, 115};
+
+static bool current_device(int *ret_device)
+{
+    gw_fn_t_cuCtxGetDevice *get = GWI_REAL(cuCtxGetDevice);
+    CUdevice device = 0;
+    if (get == NULL || get(&device) != 0)
+        return false;
+    *ret_device = (int)device;
+    return true;
+}
+
+static bool memory_info(size_t *ret_free, size_t *ret_total)
+{
+    gw_fn_t_cuMemGetInfo_v2 *get = GWI_REAL(cuMemGetInfo_v2);
+    return get != NULL && !capture_is_open() && get(ret_free, ret_total) == 0;
+}
+
+bool gwi_device_memory(int device, uint64_t context, size_t *ret_free, size_t *ret_total)
+{
+    gw_fn_t_cuCtxPushCurrent_v2 *push = GWI_REAL(cuCtxPushCurrent_v2);
+    gw_fn_t_cuCtxPopCurrent_v2 *pop = GWI_REAL(cuCtxPopCurrent_v2);
+    CUcontext popped;
+    int current;
+    if (gwi_current_context() != 0 && current_device(&current) && current == device)
+        return memory_info(ret_free, ret_total);
+    if (push == NULL || pop == NULL || context == 0 || push((CUcontext)(uintptr_t)context) != 0)
+        return false;
+    bool known = memory_info(ret_free, ret_total);
+    (void)pop(&popped);
+    return known;
+}
+
+static void write_device(int device, uint64_t context)
+{
+    gw_fn_t_cuDeviceTotalMem_v2 *get_total = GWI_REAL(cuDeviceTotalMem_v2);
+    gw_fn_t_cuDeviceGetName *get_name = GWI_REAL(cuDeviceGetName);
+    gw_fn_t_cuDeviceGetAttribute *get_attribute = GWI_REAL(cuDeviceGetAttribute);
+    size_t total = 0, free_bytes = 0, info_total = 0;
+    char name[256] = "";
+    if (get_name == NULL || get_name(name, sizeof name - 1, device) != 0)
+        name[0] = '\0';
+    if (get_total == NULL || get_total(&total, device) != 0)
+        total = 0;
+    bool known = gwi_device_memory(device, context, &free_bytes, &info_total);
+    if (known)
+        gwi_guard_show(device, &free_bytes, &total);
+    gwi_fact(GW_EV_DEVICE, (uint64_t)device, total, known ? free_bytes : UINT64_MAX, 0, name);
+    for (size_t i = 0; get_attribute != NULL && i < sizeof attributes / sizeof attributes[0]; i++) {
+        int value = 0;
+        if (get_attribute(&value, (CUdevice_attribute)attributes[i], device) == 0)
+            gwi_fact(GW_EV_DEVICE_ATTRIBUTE, (uint64_t)device, (uint64_t)attributes[i], (uint64_t)value, 0, NULL);
+    }
+}
+
+static void device_seen(int device, uint64_t context)
+{
+    static _Atomic uint64_t seen;
+    uint64_t bit = (uint64_t)1 << (device & 63);
+    if (device >= 0 && (atomic_fetch_or(&seen, bit) & bit) == 0)
+        write_device(device, context);
+}
+
+/* ---- the driver ---- */
+
+enum { LOG_BYTES = 25600, LOG_LINES_MAX = 12 };
+static struct {
+    _Atomic uint32_t busy;
+    bool begun;
+    CUlogIterator iterator;
+    _Atomic uint64_t last_ns;
+    char text[LOG_BYTES + 1];
+} driver_log;
+
+static void log_begin(void)
+{
+    gw_fn_t_cuLogsCurrent *current = GWI_REAL(cuLogsCurrent);
+    if (current != NULL && !driver_log.begun && atomic_exchange(&driver_log.busy, 1) == 0) {
+        driver_log.begun = current(&driver_log.iterator, 0) == 0;
+        atomic_store(&driver_log.busy, 0);
+    }
+}
+
+static void write_log_lines(char *text)
+{
+    char *line[LOG_LINES_MAX];
+    unsigned count = 0;
+    for (char *at = text; *at != '\0';) {
+        char *end = at + strcspn(at, "\n");
+        bool last = *end == '\0';
+        *end = '\0';
+        if (end != at)
+            line[count++ % LOG_LINES_MAX] = at;
+        if (last)
+            break;
+        at = end + 1;
+    }
+    for (unsigned i = count > LOG_LINES_MAX ? count - LOG_LINES_MAX : 0; i < count; i++)
+        gwi_fact(GW_EV_DRIVER_LOG, 0, 0, 0, 0, line[i % LOG_LINES_MAX]);
+}
+
+/* The lines that are new since the last time. */
+static void log_pull(void)
+{
+    gw_fn_t_cuLogsDumpToMemory *dump = GWI_REAL(cuLogsDumpToMemory);
+    if (dump == NULL || !driver_log.begun || !turn(&driver_log.last_ns) || atomic_exchange(&driver_log.busy, 1) != 0)
+        return;
+    size_t bytes = LOG_BYTES;
+    if (dump(&driver_log.iterator, driver_log.text, &bytes, 0) == 0) {
+        driver_log.text[bytes < LOG_BYTES ? bytes : LOG_BYTES] = '\0';
+        write_log_lines(driver_log.text);
+    }
+    atomic_store(&driver_log.busy, 0);
+}
+
+static void driver_ready(void)
+{
+    static _Atomic uint32_t written_by_pid; /* a program may call cuInit often */
+    gw_fn_t_cuDriverGetVersion *get = GWI_REAL(cuDriverGetVersion);
+    int version = 0;
+    if (atomic_exchange(&written_by_pid, gwi.head->pid) == gwi.head->pid)
+        return;
+    if (get == NULL || get(&version) != 0)
+        version = 0;
+    gwi_fact(GW_EV_DRIVER, (uint64_t)version, gwi.name_count, 0, 0, NULL);
+    log_begin();
+}
+
+/* ---- after an event ---- */
+
+static void memory_after_failure(int result)
+{
+    static _Atomic uint64_t last_ns;
+    size_t free_bytes = 0, total = 0;
+    int device = 0;
+    if (capture_is_open() || gwi_is_sticky(result) || !turn(&last_ns) || !memory_info(&free_bytes, &total))
+        return;
+    if (!current_device(&device))
+        device = 0;
+    gwi_guard_show(device, &free_bytes, &total);
+    gwi_fact(GW_EV_MEMORY_INFO, free_bytes, total, (uint64_t)device, (uint64_t)result, NULL);
+}
+
+static bool asks_for_memory(unsigned kind)
+{
+    return kind == GW_EV_ALLOC || kind == GW_EV_ALLOC_ASYNC || kind == GW_EV_VMM_CREATE || kind == GW_EV_VMM_MAP;
+}
+
+/* A capture is over when its end succeeds, and when it fails because the capture had become invalid (901 to 907); a
+ * call on the wrong thread or on a stream that captures nothing ends none. */
+static void capture_ended(int result)
+{
+    uint32_t open = atomic_load(&gwi.head->captures_open);
+    if (result != 0 && (result < 901 || result > 907))
+        return;
+    while (open != 0 && !atomic_compare_exchange_weak(&gwi.head->captures_open, &open, open - 1))
+        ;
+}
+
+void gwi_facts_after(unsigned kind, int result, const uint64_t arg[4])
+{
+    if (kind == GW_EV_CAPTURE_END)
+        capture_ended(result);
+    if (result == 0) {
+        if (kind == GW_EV_INIT)
+            driver_ready();
+        else if (kind == GW_EV_CTX_CREATE)
+            device_seen((int)arg[2], arg[3] == GW_CONTEXT_GREEN ? 0 : arg[0]); /* a green one cannot be pushed */
+        else if (kind == GW_EV_CAPTURE_BEGIN)
+            atomic_fetch_add(&gwi.head->captures_open, 1);
+        return;
+    }
+    if (result == 2 || asks_for_memory(kind))
+        memory_after_failure(result);
+    log_pull();
+}

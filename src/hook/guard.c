@@ -1,0 +1,369 @@
+/* The memory guard: while GPUWHY_MEMORY holds a number of bytes, every device looks like a card of that size to this
+ * process. Total, free and refusals agree over plain, pitched, managed, array, pool and VMM memory and contexts.
+ *
+ * What the process uses is its own ledger of live sizes, as the driver rounds them, plus what its
+ * contexts take. The latter cannot be asked for: it is what is in use on the device right after the first context was
+ * made, unless that is so much that other programs must be on the card; then a usual figure is taken. What other
+ * processes hold is not counted against the limit, but free memory is never said to be more than there really is.
+ *
+ * The ledger exists only while the guard is on. It is changed under the hook's lock, never across a real call. */
+#include "gw_hook_special.h"
+#include "gwi_hook.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+enum { DEVICE_MAX = 64, ROW_COUNT = 1 << 18 };
+static const uint64_t context_usual_bytes = 528u << 20, context_most_bytes = 2048u << 20;
+
+typedef enum row_kind { ROW_EMPTY, ROW_GONE, ROW_BLOCK, ROW_HANDLE, ROW_MAPPING, ROW_CONTEXT } row_kind;
+
+typedef struct row {
+    uint64_t key; /* address, handle or context */
+    uint64_t bytes;
+    uint64_t context; /* owner; of a MAPPING: the handle */
+    uint8_t kind;
+    uint8_t device;
+    uint8_t released; /* HANDLE: no longer held, but perhaps still mapped */
+    uint32_t maps;    /* HANDLE: mappings */
+} row;
+
+static struct {
+    uint64_t limit_bytes;
+    row *rows; /* ROW_COUNT, by hash of kind and key; mapped at the first use */
+    uint32_t used_rows;
+    struct {
+        uint64_t used_bytes;    /* blocks, handles, further contexts, allocations in progress */
+        uint64_t context_bytes; /* of the first context; 0: none yet */
+        uint64_t primary;       /* the primary context */
+        uint32_t retained;
+    } device[DEVICE_MAX];
+} guard;
+
+bool gwi_guard_on;
+
+/* ---- the environment ---- */
+
+void gwi_guard_begin(void)
+{
+    const char *text = getenv("GPUWHY_MEMORY");
+    uint64_t bytes = 0;
+    if (text == NULL || text[0] == '\0')
+        return;
+    for (; *text >= '0' && *text <= '9'; text++) {
+        if (bytes > (UINT64_MAX - 9) / 10)
+            return;
+        bytes = bytes * 10 + (uint64_t)(*text - '0');
+    }
+    if (*text != '\0' || bytes == 0)
+        return; /* the supervisor checks what the user wrote */
+    guard.limit_bytes = bytes;
+    gwi_guard_on = true;
+}
+
+/* ---- the ledger ---- */
+
+/* Requests of up to 1 MiB share 2 MiB pages in steps of 512 bytes; larger ones take whole pages. */
+static uint64_t rounded(uint64_t bytes)
+{
+    uint64_t step = bytes > 1u << 20 ? 2u << 20 : 512;
+    return bytes > UINT64_MAX - step ? UINT64_MAX : (bytes + step - 1) / step * step;
+}
+
+static bool ledger_ready(void)
+{
+    if (guard.rows != NULL)
+        return true;
+    void *map =
+        mmap(NULL, ROW_COUNT * sizeof(row), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (map == MAP_FAILED)
+        return false;
+    guard.rows = map;
+    return true;
+}
+
+static uint32_t place_of(row_kind kind, uint64_t key)
+{
+    return (uint32_t)((key ^ (uint64_t)kind << 56) * 0x9e3779b97f4a7c15u >> 46) % ROW_COUNT;
+}
+
+static row *ledger_find(row_kind kind, uint64_t key)
+{
+    if (guard.rows == NULL)
+        return NULL;
+    for (uint32_t i = place_of(kind, key), n = 0; n < ROW_COUNT; i = (i + 1) % ROW_COUNT, n++) {
+        if (guard.rows[i].kind == ROW_EMPTY)
+            return NULL;
+        if (guard.rows[i].kind == kind && guard.rows[i].key == key)
+            return &guard.rows[i];
+    }
+    return NULL;
+}
+
+static void ledger_add(row_kind kind, uint64_t key, uint64_t bytes, uint64_t context, int device)
+{
+    if (!ledger_ready() || guard.used_rows >= ROW_COUNT / 8 * 7)
+        return; /* what is not in the ledger is not counted: the program is refused less, never more */
+    uint32_t i = place_of(kind, key);
+    while (guard.rows[i].kind > ROW_GONE)
+        i = (i + 1) % ROW_COUNT;
+    guard.used_rows += guard.rows[i].kind == ROW_EMPTY;
+    guard.rows[i] =
+        (row){.key = key, .bytes = bytes, .context = context, .kind = (uint8_t)kind, .device = (uint8_t)device};
+    if (kind != ROW_MAPPING)
+        guard.device[device].used_bytes += bytes;
+}
+
+static void ledger_drop(row *r)
+{
+    if (r->kind != ROW_MAPPING)
+        guard.device[r->device].used_bytes -= r->bytes;
+    r->kind = ROW_GONE;
+}
+
+static void block_freed(row_kind kind, uint64_t key)
+{
+    row *r = ledger_find(kind, key);
+    if (r != NULL)
+        ledger_drop(r);
+}
+
+/* A VMM block lives until it is released and nowhere mapped. */
+static void handle_settle(row *handle)
+{
+    if (handle != NULL && handle->released && handle->maps == 0)
+        ledger_drop(handle);
+}
+
+static void handle_released(uint64_t key)
+{
+    row *handle = ledger_find(ROW_HANDLE, key);
+    if (handle != NULL) {
+        handle->released = 1;
+        handle_settle(handle);
+    }
+}
+
+static void mapped(uint64_t address, uint64_t bytes, uint64_t key)
+{
+    row *handle = ledger_find(ROW_HANDLE, key);
+    if (handle != NULL) {
+        handle->maps++;
+        ledger_add(ROW_MAPPING, address, bytes, key, handle->device);
+    }
+}
+
+static void unmapped(uint64_t address, uint64_t bytes)
+{
+    for (uint32_t i = 0; guard.rows != NULL && i < ROW_COUNT; i++) {
+        row *r = &guard.rows[i];
+        if (r->kind != ROW_MAPPING || r->key < address || r->key - address >= bytes)
+            continue;
+        row *handle = ledger_find(ROW_HANDLE, r->context);
+        ledger_drop(r);
+        if (handle != NULL) {
+            handle->maps--;
+            handle_settle(handle);
+        }
+    }
+}
+
+/* With its context everything that it owned is freed; VMM handles have no context. */
+static void context_gone(uint64_t context)
+{
+    for (uint32_t i = 0; guard.rows != NULL && context != 0 && i < ROW_COUNT; i++) {
+        row *r = &guard.rows[i];
+        if ((r->kind == ROW_BLOCK && r->context == context) || (r->kind == ROW_CONTEXT && r->key == context))
+            ledger_drop(r);
+    }
+}
+
+/* ---- what a device looks like ---- */
+
+static int current_device(void)
+{
+    gw_fn_t_cuCtxGetDevice *get = GWI_REAL(cuCtxGetDevice);
+    CUdevice device = -1;
+    if (get == NULL || get(&device) != 0 || device < 0 || device >= DEVICE_MAX)
+        return -1;
+    return (int)device;
+}
+
+static uint64_t used_on(int device)
+{
+    return guard.device[device].used_bytes + guard.device[device].context_bytes;
+}
+
+void gwi_guard_show(int device, size_t *free_bytes, size_t *total_bytes)
+{
+    if (!gwi_guard_on || device < 0 || device >= DEVICE_MAX)
+        return;
+    uint64_t used = used_on(device);
+    uint64_t left = used < guard.limit_bytes ? guard.limit_bytes - used : 0;
+    if (*free_bytes > left)
+        *free_bytes = left;
+    if (*total_bytes > guard.limit_bytes)
+        *total_bytes = guard.limit_bytes;
+}
+
+static void measure_context(int device, uint64_t context)
+{
+    size_t free_bytes = 0, total = 0;
+    uint64_t bytes = context_usual_bytes;
+    if (gwi_device_memory(device, context, &free_bytes, &total) && total > free_bytes &&
+        total - free_bytes <= context_most_bytes)
+        bytes = total - free_bytes;
+    guard.device[device].context_bytes = bytes;
+}
+
+/* ---- the wrappers' questions and news ---- */
+
+bool gwi_refuse(gwi_slot_ref *th, unsigned fn, int device, uint64_t bytes)
+{
+    int saved_errno = errno;
+    bool refused = false;
+    uint64_t used = 0, wanted = rounded(bytes);
+    if (device == -1)
+        device = current_device();
+    if (device < 0 || device >= DEVICE_MAX)
+        goto out;                                /* the driver will say what is wrong */
+    if (gw_api_fns[fn].kind == GW_EV_CTX_CREATE) /* what the first one takes is known only once it is there */
+        wanted = fn != GW_FN_cuDevicePrimaryCtxRetain ? guard.device[device].context_bytes : 0;
+    if (!gwi_lock())
+        goto out;
+    used = used_on(device);
+    refused = wanted > guard.limit_bytes || used > guard.limit_bytes - wanted;
+    if (!refused && gw_api_fns[fn].kind != GW_EV_CTX_CREATE) {
+        gwi_slot_note_pending(th->slot, device, wanted); /* others see it while the driver works */
+        guard.device[device].used_bytes += wanted;
+    }
+    gwi_unlock();
+    if (refused) {
+        gwi_slot_note_refused(th->slot);
+        gwi_fact(GW_EV_GUARD_REFUSED, bytes, guard.limit_bytes, used, (uint64_t)device, NULL);
+    }
+out:
+    errno = saved_errno;
+    return refused;
+}
+
+static void context_made(uint64_t context, int device, uint64_t kind)
+{
+    bool first = guard.device[device].context_bytes == 0;
+    if (kind == GW_CONTEXT_PRIMARY) {
+        guard.device[device].primary = context;
+        guard.device[device].retained++;
+    } else if (!first && kind == GW_CONTEXT_PLAIN) {
+        ledger_add(ROW_CONTEXT, context, guard.device[device].context_bytes, context, device);
+    }
+}
+
+static void primary_released(int device, bool all)
+{
+    uint32_t left = guard.device[device].retained;
+    guard.device[device].retained = all || left == 0 ? 0 : left - 1;
+    if (guard.device[device].retained == 0)
+        context_gone(guard.device[device].primary);
+}
+
+static void settle(unsigned kind, const uint64_t arg[4], uint64_t context, int device)
+{
+    int named = arg[2] < DEVICE_MAX ? (int)arg[2] : -1;
+    switch (kind) {
+    case GW_EV_ALLOC:
+    case GW_EV_ALLOC_ASYNC:
+        if (device >= 0 && arg[0] != 0)
+            ledger_add(ROW_BLOCK, arg[0], rounded(arg[1]), context, device);
+        break;
+    case GW_EV_FREE:
+    case GW_EV_FREE_ASYNC:
+        block_freed(ROW_BLOCK, arg[0]);
+        break;
+    case GW_EV_VMM_CREATE:
+        if (named >= 0 && arg[3] == 1) /* on a device, not on the host */
+            ledger_add(ROW_HANDLE, arg[0], rounded(arg[1]), 0, named);
+        break;
+    case GW_EV_VMM_RELEASE:
+        handle_released(arg[0]);
+        break;
+    case GW_EV_VMM_MAP:
+        mapped(arg[0], arg[1], arg[3]);
+        break;
+    case GW_EV_VMM_UNMAP:
+        unmapped(arg[0], arg[1]);
+        break;
+    case GW_EV_CTX_CREATE:
+        if (named >= 0)
+            context_made(arg[0], named, arg[3]);
+        break;
+    case GW_EV_CTX_DESTROY:
+        context_gone(arg[0]);
+        break;
+    case GW_EV_CTX_RELEASE:
+    case GW_EV_CTX_RESET:
+        if (named >= 0)
+            primary_released(named, kind == GW_EV_CTX_RESET);
+        break;
+    default:
+        break;
+    }
+}
+
+void gwi_guard_after(gw_slot *slot, unsigned kind, int result, const uint64_t arg[4], uint64_t context)
+{
+    int device = result == 0 ? current_device() : -1, pending_device;
+    uint64_t pending = gwi_slot_take_pending(slot, &pending_device);
+    bool first =
+        kind == GW_EV_CTX_CREATE && result == 0 && arg[2] < DEVICE_MAX && guard.device[arg[2]].context_bytes == 0;
+    if (!gwi_lock())
+        return;
+    guard.device[pending_device].used_bytes -= pending;
+    if (result == 0)
+        settle(kind, arg, context, device);
+    gwi_unlock();
+    if (first)
+        measure_context((int)arg[2], arg[3] == GW_CONTEXT_GREEN ? 0 : arg[0]);
+}
+
+static unsigned narrow(size_t bytes)
+{
+    return bytes > UINT32_MAX ? UINT32_MAX : (unsigned)bytes;
+}
+
+void gwi_after_total_memory(gwi_slot_ref *th, unsigned fn, size_t *bytes, CUdevice dev)
+{
+    size_t any = SIZE_MAX;
+    (void)th;
+    (void)fn;
+    if (gwi_guard_on && bytes != NULL)
+        gwi_guard_show(dev, &any, bytes);
+}
+
+void gwi_after_total_memory_v1(gwi_slot_ref *th, unsigned fn, unsigned int *bytes, CUdevice dev)
+{
+    if (!gwi_guard_on || bytes == NULL)
+        return;
+    size_t wide = *bytes;
+    gwi_after_total_memory(th, fn, &wide, dev);
+    *bytes = narrow(wide);
+}
+
+void gwi_after_memory_info(gwi_slot_ref *th, unsigned fn, size_t *free, size_t *total)
+{
+    size_t none_free = 0, none_total = 0;
+    (void)th;
+    (void)fn;
+    if (gwi_guard_on)
+        gwi_guard_show(current_device(), free != NULL ? free : &none_free, total != NULL ? total : &none_total);
+}
+
+void gwi_after_memory_info_v1(gwi_slot_ref *th, unsigned fn, unsigned int *free, unsigned int *total)
+{
+    if (!gwi_guard_on || free == NULL || total == NULL)
+        return;
+    size_t wide_free = *free, wide_total = *total;
+    gwi_after_memory_info(th, fn, &wide_free, &wide_total);
+    *free = narrow(wide_free);
+    *total = narrow(wide_total);
+}

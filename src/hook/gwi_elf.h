@@ -1,0 +1,51 @@
+/* A dynamic ELF file, read as data. Every offset is checked against the file before it is followed. */
+#ifndef GWI_ELF_H
+#define GWI_ELF_H
+
+#include "gw_status.h"
+
+#include <elf.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct gwi_elf {
+    const char *path;    /* borrowed from the caller of gwi_elf_open() */
+    const uint8_t *data; /* owned: the file, mapped */
+    size_t bytes;
+    uint16_t type;
+    uint16_t machine;
+    const Elf64_Phdr *phdr; /* borrowed from `data`, as all below */
+    uint32_t phdr_count;
+    const Elf64_Dyn *dyn; /* NULL: no dynamic segment */
+    uint32_t dyn_count;
+    const char *strings; /* the dynamic string table; terminated */
+    size_t string_bytes;
+    const Elf64_Sym *symbol;
+    uint32_t symbol_count;
+} gwi_elf;
+
+/* Map and check. GW_OK; GW_IO, GW_CORRUPT, GW_UNSUPPORTED (not a 64-bit little-endian file): closed again. */
+GW_MUST_CHECK gw_status gwi_elf_open(const char *path, gwi_elf *elf, gw_error *err);
+void gwi_elf_close(gwi_elf *elf);
+
+/* The value of a dynamic entry as a string of the string table; NULL: absent or out of range. The `n`-th, from 0. */
+const char *gwi_elf_dyn_string(const gwi_elf *elf, int64_t tag, unsigned n);
+
+/* Name of a symbol; NULL when damaged. */
+const char *gwi_elf_symbol_name(const gwi_elf *elf, const Elf64_Sym *symbol);
+
+/* Another library finds it by name: defined, not local, not hidden. */
+bool gwi_elf_symbol_exported(const Elf64_Sym *symbol);
+
+/* The build id in hex; "" when there is none. */
+void gwi_elf_build_id(const gwi_elf *elf, char *out, size_t out_bytes);
+
+/* The machine this code was built for. */
+#if defined(__x86_64__)
+enum { GWI_ELF_MACHINE = EM_X86_64 };
+#elif defined(__aarch64__)
+enum { GWI_ELF_MACHINE = EM_AARCH64 };
+#endif
+
+#endif

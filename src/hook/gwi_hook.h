@@ -1,0 +1,208 @@
+/* What the generated wrappers and the hook's files share.
+ *
+ * A wrapper enters, calls the real function, writes what happened and leaves. Nothing here allocates, locks or
+ * makes a system call on the common path, and nothing touches results, arguments or errno.
+ *
+ * Per-thread state is the thread's slot in the shared buffer; thread-local storage holds one pointer to it. A slot
+ * is good while its mark equals the word on a page that the kernel wipes at fork: NULL, a child's inherited slot
+ * and a process that has not begun all lead to gwi_enter_slow(). A thread inside a call (inside_fn != 0) is not
+ * recorded again: that is the guard against our own calls, the driver's calls to itself and signal handlers. */
+#ifndef GWI_HOOK_H
+#define GWI_HOOK_H
+
+#include "gw_api.h"
+#include "gw_api_proto.h"
+#include "gw_buffer.h"
+#include "gw_clock.h"
+#include "gw_facade.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#if defined(__x86_64__)
+#include <x86intrin.h>
+#endif
+
+#define gwi_likely(x)   __builtin_expect(!!(x), 1)
+#define gwi_unlikely(x) __builtin_expect(!!(x), 0)
+#define GWI_COLD        __attribute__((noinline, cold))
+
+/* One call in progress. */
+typedef struct gwi_slot_ref {
+    gw_slot *slot;
+    uint64_t entered_ticks;
+} gwi_slot_ref;
+
+/* The page the kernel wipes in a child. `mark` 0: this process has no buffer yet. */
+typedef struct gwi_wipe_page {
+    _Atomic uint32_t mark;
+} gwi_wipe_page;
+
+/* All mutable state of the hook, except the resolver's and the guard's own tables. */
+typedef struct gwi_state {
+    gwi_wipe_page *_Atomic wipe; /* never NULL */
+    gw_buffer_head *head;        /* this process's buffer; NULL: none could be made */
+    gw_slot *slots;
+    gw_ring *rings;
+    gw_chunk *chunks;
+    bool clock_is_tsc;
+    bool inert;          /* nobody asked for a recording: everything passes through */
+    void *driver;        /* handle of the next driver; NULL: not open */
+    uint32_t name_count; /* of the driver's exports */
+    char driver_path[1024];
+    char driver_build_id[GW_FACADE_BUILD_ID_TEXT];
+    char run_dir[1024];   /* "": none */
+    bool attach_observer; /* GPUWHY_ATTACH is not 0 */
+} gwi_state;
+
+extern gwi_state gwi;
+extern __thread gw_slot *gwi_slot __attribute__((tls_model("initial-exec")));
+
+/* The next driver's functions by fn; NULL: it lacks them. */
+extern void *gwi_real[GW_FN_COUNT];
+#define GWI_REAL(symbol) ((gw_fn_t_##symbol *)gwi_real[GW_FN_##symbol])
+
+extern bool gwi_guard_on; /* guard.c: a memory limit is in force */
+
+static inline uint64_t gwi_ticks(void)
+{
+#if defined(__x86_64__)
+    if (gwi_likely(gwi.clock_is_tsc))
+        return __rdtsc();
+#endif
+    return gw_monotonic_ns();
+}
+
+static inline void gwi_bump(_Atomic uint64_t *counter, uint64_t by)
+{
+    /* One writer: a plain add is enough, readers see whole words. */
+    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + by, memory_order_relaxed);
+}
+
+/* The thread's slot, made where necessary; NULL: pass through. */
+gw_slot *gwi_enter_slow(void) GWI_COLD;
+
+static inline gw_slot *gwi_slot_usable(void)
+{
+    gw_slot *slot = gwi_slot;
+    gwi_wipe_page *wipe = atomic_load_explicit(&gwi.wipe, memory_order_relaxed);
+    if (gwi_unlikely(slot == NULL || slot->mark != atomic_load_explicit(&wipe->mark, memory_order_relaxed)))
+        slot = gwi_enter_slow();
+    return slot;
+}
+
+static inline bool gwi_enter(gwi_slot_ref *th, unsigned fn)
+{
+    gw_slot *slot = gwi_slot_usable();
+    if (gwi_unlikely(slot == NULL || atomic_load_explicit(&slot->inside_fn, memory_order_relaxed) != 0))
+        return false;
+    if (gwi_unlikely(atomic_load_explicit(&gwi.head->recorder_off, memory_order_relaxed) != 0))
+        return false;
+    th->slot = slot;
+    th->entered_ticks = gwi_ticks();
+    gwi_bump(&slot->calls, 1);
+    atomic_store_explicit(&slot->inside_since, th->entered_ticks, memory_order_relaxed);
+    atomic_store_explicit(&slot->inside_fn, fn + 1, memory_order_release);
+    return true;
+}
+
+static inline void gwi_leave(gwi_slot_ref *th)
+{
+    atomic_store_explicit(&th->slot->inside_fn, 0, memory_order_release);
+}
+
+/* Take a ring for a thread's first hot call. Its index, or -1. */
+int32_t gwi_ring_take(gw_slot *slot) GWI_COLD;
+
+/* A hot call succeeded: a count and a ring entry. The entry's time is that of the call's begin: one look at the clock
+ * a call. */
+static inline void gwi_hot(gwi_slot_ref *th, unsigned fn, unsigned counter, uint64_t what, uint64_t stream,
+                           uint64_t bytes)
+{
+    gw_slot *slot = th->slot;
+    gwi_bump(&slot->counter[counter], 1);
+    if (counter == GW_COUNT_COPY)
+        gwi_bump(&slot->counter[GW_COUNT_COPY_BYTES], bytes);
+    int32_t ring = atomic_load_explicit(&slot->ring_index, memory_order_relaxed);
+    uint64_t head = atomic_load_explicit(&slot->ring_head, memory_order_relaxed);
+    if (gwi_unlikely(ring < 0))
+        ring = gwi_ring_take(slot);
+    if (gwi_likely(ring >= 0)) {
+        gw_ring_entry *entry = &gwi.rings[ring].entry[head % GW_RING_ENTRIES];
+        entry->ticks = th->entered_ticks;
+        entry->what = what;
+        entry->stream_fn = stream << 16 | fn;
+        atomic_store_explicit(&slot->ring_head, head + 1, memory_order_release);
+    }
+    if (counter == GW_COUNT_SYNC) {
+        atomic_store_explicit(&slot->synced_at, gwi_ticks(), memory_order_relaxed);
+        atomic_store_explicit(&slot->synced_ring_head, head, memory_order_relaxed);
+    }
+}
+
+/* A rare call is over, well or not; `text` may be NULL. The arguments mean what gw_event.h says for `kind`. */
+void gwi_event(gwi_slot_ref *th, unsigned fn, unsigned kind, int result, unsigned flags, uint32_t extra, uint64_t a0,
+               uint64_t a1, uint64_t a2, uint64_t a3, const char *text);
+
+/* A call failed. Results that say "not yet" or "no such" are counted only. */
+void gwi_failed(gwi_slot_ref *th, unsigned fn, unsigned kind, int result, unsigned flags, uint32_t extra, uint64_t a0,
+                uint64_t a1, uint64_t a2, uint64_t a3) GWI_COLD;
+
+/* ---- inside the hook ---- */
+
+/* A fact found by the hook, from any thread, inside a wrapper or outside. False: not recorded (lost, no buffer, the
+ * recorder is off). `text` may be NULL; what is beyond GW_TEXT_BYTES_MAX is cut off. */
+bool gwi_fact(unsigned kind, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, const char *text);
+bool gwi_note(gw_note reason, uint64_t a, uint64_t b, uint64_t c, const char *text);
+
+/* Write one record and its text. */
+bool gwi_write(gw_slot *slot, const gw_raw_event *event, const char *text, bool is_failure);
+
+/* Make this process's buffer (buffer.c); false: it has none, and everything passes through. */
+bool gwi_buffer_create(uint32_t mark);
+gw_slot *gwi_slot_take(uint32_t mark);
+bool gwi_slot_is_shared(const gw_slot *slot); /* it lies in this process's buffer */
+
+/* Set-up runs under a lock that a fork cannot leave held and that a signal handler cannot dead-lock on: false when
+ * this very thread holds it. */
+bool gwi_lock(void);
+void gwi_unlock(void);
+
+/* What follows from a rare event or a failure (facts.c): devices, memory, the driver's log. */
+void gwi_facts_after(unsigned kind, int result, const uint64_t arg[4]);
+uint64_t gwi_current_context(void);
+/* Free and total bytes of a device as the driver says; `context` (0: unknown) is made current for the question where
+ * none of that device is. False: not known. */
+bool gwi_device_memory(int device, uint64_t context, size_t *ret_free, size_t *ret_total);
+bool gwi_is_sticky(int result);
+
+/* Read the limit from the environment (guard.c). */
+void gwi_guard_begin(void);
+/* What the program shall see of a device whose real free and total bytes are given; unchanged while the guard is off.
+ */
+void gwi_guard_show(int device, size_t *free_bytes, size_t *total_bytes);
+
+/* A wrapper's news for the guard: what it asked for is settled now. */
+void gwi_guard_after(gw_slot *slot, unsigned kind, int result, const uint64_t arg[4], uint64_t context);
+
+/* What the guard keeps with a thread between its question and the answer (buffer.c). */
+void gwi_slot_note_pending(gw_slot *slot, int device, uint64_t bytes);
+uint64_t gwi_slot_take_pending(gw_slot *slot, int *ret_device);
+void gwi_slot_note_refused(gw_slot *slot);
+bool gwi_slot_take_refused(gw_slot *slot);
+
+/* The frameworks' own evidence (observer.c; absent: does nothing). */
+void gwi_observer_poke(gwi_slot_ref *th) __attribute__((weak));
+
+/* The generated wrappers by fn; NULL for rows that are passed through. */
+extern void *const gwi_wrappers[GW_FN_COUNT];
+
+/* errno belongs to the program: hold it across our own work. */
+#define GWI_KEEP_ERRNO(statement)                                                                                      \
+    do {                                                                                                               \
+        int gwi_saved_errno = errno;                                                                                   \
+        statement;                                                                                                     \
+        errno = gwi_saved_errno;                                                                                       \
+    } while (0)
+
+#endif

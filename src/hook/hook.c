@@ -1,0 +1,332 @@
+/* The hook's door, its state, and the way into a wrapper when a thread or a process is new. */
+#include "gwi_hook.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifndef MADV_WIPEONFORK
+#define MADV_WIPEONFORK 18
+#endif
+
+static gwi_wipe_page before_first_use; /* mark 0 for ever */
+
+gwi_state gwi = {.wipe = &before_first_use};
+__thread gw_slot *gwi_slot __attribute__((tls_model("initial-exec")));
+void *gwi_real[GW_FN_COUNT];
+
+/* ---- the lock ---- */
+
+static _Atomic uint32_t lock_tid; /* who is setting up; 0: nobody */
+
+/* A fork copies a lock that another thread holds: its holder does not exist in the child, and the lock is taken over.
+ */
+bool gwi_lock(void)
+{
+    uint32_t tid = (uint32_t)syscall(SYS_gettid);
+    for (unsigned round = 0;; round++) {
+        uint32_t holder = 0;
+        if (atomic_compare_exchange_strong(&lock_tid, &holder, tid))
+            return true;
+        if (holder == tid)
+            return false;
+        if (round > 100)
+            sched_yield();
+        if (round % 1000 == 999 && syscall(SYS_tgkill, getpid(), holder, 0) != 0 && errno == ESRCH)
+            atomic_compare_exchange_strong(&lock_tid, &holder, 0);
+    }
+}
+
+void gwi_unlock(void)
+{
+    atomic_store(&lock_tid, 0);
+}
+
+/* ---- a new process, a new thread ---- */
+
+static void forked(void)
+{
+    atomic_store(&gwi.wipe->mark, 0);
+}
+
+/* Once a process image, under the lock. */
+static bool make_wipe_page(void)
+{
+    if (gwi.wipe != &before_first_use)
+        return true;
+    size_t bytes = (size_t)sysconf(_SC_PAGESIZE);
+    void *page = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED)
+        return false;
+    /* Kernels before 4.14 do not wipe. A handler then tells children made by fork(), though not by a raw clone. */
+    if (madvise(page, bytes, MADV_WIPEONFORK) != 0 && pthread_atfork(NULL, NULL, forked) != 0) {
+        munmap(page, bytes);
+        return false;
+    }
+    gwi.wipe = page;
+    return true;
+}
+
+static void write_fork_fact(const gw_buffer_head *parent)
+{
+    gwi_fact(GW_EV_FORK, parent->pid, atomic_load(&parent->initialised), 0, 0, NULL);
+}
+
+/* The buffer is another living process's: we share its memory (vfork, clone with CLONE_VM) and write nothing. */
+static bool in_foreign_memory(void)
+{
+    pid_t owner = (pid_t)gwi.head->pid;
+    return gwi.slots != NULL && owner != getpid() && (kill(owner, 0) == 0 || errno != ESRCH);
+}
+
+static gw_slot *enter_slow(void)
+{
+    const gw_buffer_head *inherited = NULL;
+    if (gwi.wipe == &before_first_use || !gwi_lock())
+        return NULL;
+    gwi_wipe_page *wipe = gwi.wipe;
+    uint32_t mark = atomic_load(&wipe->mark);
+    bool is_new = mark == 0;
+    if (!is_new && in_foreign_memory()) {
+        gwi_unlock();
+        return NULL;
+    }
+    if (is_new) {
+        inherited = gwi.slots != NULL ? gwi.head : NULL;
+        mark = (uint32_t)gw_monotonic_ns() | 1;
+        gwi_buffer_create(mark);
+        atomic_store(&wipe->mark, mark);
+    }
+    gwi_slot = gwi_slot_take(mark);
+    gwi_unlock();
+    if (is_new && inherited != NULL)
+        write_fork_fact(inherited);
+    return gwi_slot;
+}
+
+gw_slot *gwi_enter_slow(void)
+{
+    gw_slot *slot;
+    GWI_KEEP_ERRNO(slot = enter_slow());
+    return slot;
+}
+
+/* ---- events ---- */
+
+static const int sticky_results[] = {214, 220, 226, 700, 702, 710, 714, 715, 716, 717, 718, 719, 721};
+
+bool gwi_is_sticky(int result)
+{
+    for (size_t i = 0; i < sizeof sticky_results / sizeof sticky_results[0]; i++)
+        if (sticky_results[i] == result)
+            return true;
+    return false;
+}
+
+/* Microseconds of `ticks`. The counter's pace is learned from the time since the buffer was made; a call shorter than
+ * 300 ticks takes no whole microsecond on any machine. */
+static uint16_t took_us(uint64_t ticks)
+{
+    static _Atomic uint64_t ticks_per_ms;
+    const gw_buffer_head *head = gwi.head;
+    if (!gwi.clock_is_tsc)
+        return ticks / 1000 < UINT16_MAX ? (uint16_t)(ticks / 1000) : UINT16_MAX;
+    if (ticks < 300)
+        return 0;
+    uint64_t pace = atomic_load_explicit(&ticks_per_ms, memory_order_relaxed);
+    if (gwi_unlikely(pace == 0)) {
+        uint64_t passed_ns = gw_monotonic_ns() - head->start_monotonic_ns;
+        uint64_t passed_ticks = gwi_ticks() - head->start_ticks;
+        if (passed_ns < 1000)
+            return 0;
+        pace = (uint64_t)((double)passed_ticks * 1e6 / (double)passed_ns);
+        if (passed_ns > 20000000)
+            atomic_store_explicit(&ticks_per_ms, pace, memory_order_relaxed);
+        if (pace == 0)
+            return 0;
+    }
+    uint64_t us = ticks > UINT64_MAX / 1000 ? UINT16_MAX : ticks * 1000 / pace;
+    return us < UINT16_MAX ? (uint16_t)us : UINT16_MAX;
+}
+
+static void write_call(gwi_slot_ref *th, gw_raw_event *event, const char *text)
+{
+    gw_buffer_head *head = gwi.head;
+    bool is_failure = event->result != 0;
+    event->ticks = gwi_ticks();
+    event->took_us = took_us(event->ticks - th->entered_ticks);
+    event->context = gwi_current_context();
+    if (atomic_load_explicit(&head->captures_open, memory_order_relaxed) != 0)
+        event->flags |= GW_EVF_CAPTURING;
+    if (is_failure && gwi_is_sticky(event->result)) {
+        uint32_t none = 0;
+        atomic_compare_exchange_strong(&head->sticky, &none, event->result);
+    }
+    if (gwi_write(th->slot, event, text, is_failure) && is_failure)
+        atomic_fetch_add(&head->failures, 1);
+}
+
+void gwi_event(gwi_slot_ref *th, unsigned fn, unsigned kind, int result, unsigned flags, uint32_t extra, uint64_t a0,
+               uint64_t a1, uint64_t a2, uint64_t a3, const char *text)
+{
+    int saved_errno = errno;
+    gw_raw_event event = {.fn = (uint16_t)fn,
+                          .kind = (uint8_t)kind,
+                          .flags = (uint8_t)flags,
+                          .result = (uint16_t)result,
+                          .extra = extra,
+                          .arg = {a0, a1, a2, a3}};
+    if (kind == GW_EV_INIT && result == 0)
+        atomic_store(&gwi.head->initialised, 1);
+    if (gwi_unlikely(gwi_guard_on)) {
+        gwi_guard_after(th->slot, kind, result, event.arg, gwi_current_context());
+        if (result != 0 && gwi_slot_take_refused(th->slot))
+            event.flags |= GW_EVF_GUARD;
+    }
+    write_call(th, &event, text);
+    gwi_facts_after(kind, result, event.arg);
+    if (gwi_unlikely(gwi_observer_poke != NULL && gwi.attach_observer))
+        gwi_observer_poke(th);
+    errno = saved_errno;
+}
+
+/* Answers, not faults: counted. -1: a fault. */
+static int counter_of_answer(unsigned kind, int result)
+{
+    if (result == 600)
+        return GW_COUNT_NOT_READY;
+    if (result == 704 || result == 705)
+        return GW_COUNT_PEER_ALREADY;
+    if (result == 500 && kind == GW_EV_FUNCTION)
+        return GW_COUNT_NOT_FOUND;
+    return -1;
+}
+
+void gwi_failed(gwi_slot_ref *th, unsigned fn, unsigned kind, int result, unsigned flags, uint32_t extra, uint64_t a0,
+                uint64_t a1, uint64_t a2, uint64_t a3)
+{
+    int counter = counter_of_answer(kind, result);
+    if (counter >= 0)
+        gwi_bump(&th->slot->counter[counter], 1);
+    else
+        gwi_event(th, fn, kind, result, flags, extra, a0, a1, a2, a3, NULL);
+}
+
+static bool write_fact(gw_slot *slot, unsigned kind, const uint64_t arg[4], const char *text)
+{
+    gw_raw_event event = {.ticks = gwi_ticks(), .kind = (uint8_t)kind, .arg = {arg[0], arg[1], arg[2], arg[3]}};
+    return gwi_write(slot, &event, text, false);
+}
+
+bool gwi_fact(unsigned kind, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, const char *text)
+{
+    const uint64_t arg[4] = {a0, a1, a2, a3};
+    bool written = false;
+    int saved_errno = errno;
+    gw_slot *slot = gwi_slot_usable();
+    if (slot != NULL && gwi_slot_is_shared(slot)) {
+        /* Inside a wrapper the thread is guarded already; outside it must not be interrupted by its own calls. */
+        uint32_t inside = atomic_load_explicit(&slot->inside_fn, memory_order_relaxed);
+        if (inside == 0)
+            atomic_store_explicit(&slot->inside_fn, UINT32_MAX, memory_order_relaxed);
+        written = write_fact(slot, kind, arg, text);
+        atomic_store_explicit(&slot->inside_fn, inside, memory_order_release);
+    }
+    errno = saved_errno;
+    return written;
+}
+
+bool gwi_note(gw_note reason, uint64_t a, uint64_t b, uint64_t c, const char *text)
+{
+    return gwi_fact(GW_EV_NOTE, reason, a, b, c, text);
+}
+
+/* ---- attach ---- */
+
+static bool is_on(const char *name)
+{
+    const char *value = getenv(name);
+    return value != NULL && strcmp(value, "1") == 0;
+}
+
+static void read_settings(void)
+{
+    const char *dir = getenv("GPUWHY_RUN_DIR");
+    const char *attach = getenv("GPUWHY_ATTACH");
+    if (dir != NULL && dir[0] == '/' && strlen(dir) < sizeof gwi.run_dir)
+        strcpy(gwi.run_dir, dir);
+    gwi.attach_observer = attach == NULL || strcmp(attach, "0") != 0;
+    gwi_guard_begin();
+    gwi.inert = is_on("GPUWHY_OFF") || (gwi.run_dir[0] == '\0' && !gwi_guard_on);
+}
+
+static int name_unreachable(void)
+{
+    return 34; /* CUDA_ERROR_STUB_LIBRARY: the name is there, what it stands for is not */
+}
+
+static bool open_driver(const gw_facade_head *head)
+{
+    if (gwi.driver != NULL)
+        return strcmp(gwi.driver_path, head->driver_path) == 0; /* one driver a process */
+    if (strlen(head->driver_path) >= sizeof gwi.driver_path)
+        return false;
+    void *driver = dlopen(head->driver_path, RTLD_NOW | RTLD_LOCAL);
+    if (driver == NULL)
+        return false;
+    strcpy(gwi.driver_path, head->driver_path);
+    strncpy(gwi.driver_build_id, head->driver_build_id, sizeof gwi.driver_build_id - 1);
+    gwi.name_count = head->name_count;
+    for (uint32_t i = 0; i < head->name_count; i++) {
+        const char *name = head->strings + head->names[i];
+        int fn = gw_api_find_symbol(name);
+        if (fn >= 0)
+            gwi_real[fn] = dlsym(driver, name);
+    }
+    read_settings();
+    gwi.driver = driver;
+    return true;
+}
+
+static void fill_table(gw_facade_head *head)
+{
+    for (uint32_t i = 0; i < head->name_count; i++) {
+        const char *name = head->strings + head->names[i];
+        int fn = gw_api_find_symbol(name);
+        void *target = fn >= 0 ? gwi_real[fn] : dlsym(gwi.driver, name);
+        if (target == NULL)
+            target = (void *)(uintptr_t)name_unreachable;
+        else if (fn >= 0 && !gwi.inert && gwi_wrappers[fn] != NULL)
+            target = gwi_wrappers[fn];
+        __atomic_store_n(&head->table[i], target, __ATOMIC_RELEASE);
+    }
+    __atomic_store_n(&head->attached, 1, __ATOMIC_RELEASE);
+}
+
+int gw_hook_attach(gw_facade_head *head) __attribute__((visibility("default")));
+
+/* Called by a facade at the first call into any of its stubs, by whatever thread, perhaps by several at once. */
+int gw_hook_attach(gw_facade_head *head)
+{
+    int saved_errno = errno, status = 1;
+    if (memcmp(head->magic, GW_FACADE_MAGIC, sizeof head->magic) != 0 || head->version != GW_FACADE_VERSION)
+        return 1;
+    if (gwi_lock()) {
+        if (__atomic_load_n(&head->attached, __ATOMIC_ACQUIRE)) {
+            status = 0;
+        } else if (make_wipe_page() && open_driver(head)) {
+            fill_table(head);
+            status = 0;
+        }
+        gwi_unlock();
+    }
+    errno = saved_errno;
+    return status;
+}

@@ -1,0 +1,226 @@
+/* cuGetProcAddress in all its forms.
+ *
+ * The real one is asked first; then its answer is replaced by the address it gave, never by the name that was asked:
+ * a name means different functions by version and flags, and only the driver knows which. The map from addresses to
+ * functions is filled once, at the first question: from the exports, and from what the driver's own resolver answers
+ * to every name, version and flag of our table. An address that stands for several functions is decided by the
+ * question; where that does not decide, the answer passes through, and a note says so. */
+#include "gw_hook_special.h"
+#include "gwi_hook.h"
+
+#include <errno.h>
+#include <string.h>
+
+enum { FLAG_PER_THREAD = 2, MAP_MAX = 4 * GW_FN_COUNT, NOTES_MAX = 16 };
+
+typedef struct map_row {
+    uintptr_t address;
+    uint16_t fn;
+} map_row;
+
+static struct {
+    _Atomic uint32_t ready;
+    uint32_t count;
+    map_row row[MAP_MAX]; /* sorted by address, then fn */
+    uint8_t reached[GW_FN_COUNT];
+    _Atomic uint32_t notes;
+} map;
+
+static uint32_t map_lower(uintptr_t address)
+{
+    uint32_t low = 0, high = map.count;
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+        if (map.row[middle].address < address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static bool map_has(uintptr_t address, unsigned fn)
+{
+    for (uint32_t i = map_lower(address); i < map.count && map.row[i].address == address; i++)
+        if (map.row[i].fn == fn)
+            return true;
+    return false;
+}
+
+static bool map_knows(uintptr_t address)
+{
+    uint32_t i = map_lower(address);
+    return i < map.count && map.row[i].address == address;
+}
+
+static void map_add(void *function, unsigned fn)
+{
+    uintptr_t address = (uintptr_t)function;
+    if (map.count == MAP_MAX || map_has(address, fn))
+        return;
+    uint32_t at = map_lower(address);
+    memmove(&map.row[at + 1], &map.row[at], (map.count - at) * sizeof map.row[0]);
+    map.row[at] = (map_row){address, (uint16_t)fn};
+    map.count++;
+}
+
+/* What our table says that a question means. -1: the table does not have the name, or not so early. */
+static int route_of(const char *name, int version, uint64_t flags)
+{
+    return gw_api_resolve(name, version, (flags & FLAG_PER_THREAD) != 0);
+}
+
+/* ---- the driver's own resolver ---- */
+
+static int ask(const char *name, void **ret_function, int version, uint64_t flags)
+{
+    *ret_function = NULL;
+    CUdriverProcAddressQueryResult status;
+    if (GWI_REAL(cuGetProcAddress_v2) != NULL)
+        return GWI_REAL(cuGetProcAddress_v2)(name, ret_function, version, flags, &status);
+    if (GWI_REAL(cuGetProcAddress) != NULL)
+        return GWI_REAL(cuGetProcAddress)(name, ret_function, version, flags);
+    return 500;
+}
+
+/* An answer at an address that no export has: what our table says of the question is what it is. */
+static void learn(const char *name, int version, uint64_t flags)
+{
+    void *function;
+    int fn = route_of(name, version, flags);
+    if (fn < 0 || ask(name, &function, version, flags) != 0 || function == NULL)
+        return;
+    if (!map_knows((uintptr_t)function))
+        map_add(function, (unsigned)fn);
+    if (gwi_real[fn] == NULL && map_has((uintptr_t)function, (unsigned)fn))
+        gwi_real[fn] = function;
+    for (uint32_t i = map_lower((uintptr_t)function); i < map.count && map.row[i].address == (uintptr_t)function; i++)
+        map.reached[map.row[i].fn] = 1;
+}
+
+static void note_some(gw_note reason, uint64_t a, uint64_t b, const char *text)
+{
+    if (atomic_fetch_add(&map.notes, 1) < NOTES_MAX)
+        gwi_note(reason, a, b, 0, text);
+}
+
+/* The self-check: a function that is there and wrapped, that our table has a name for, and that no question leads to.
+ */
+static void note_unreached(void)
+{
+    for (uint32_t i = 0; i < GW_API_ROUTE_COUNT; i++) {
+        unsigned fn = gw_api_routes[i].fn;
+        if (gwi_real[fn] != NULL && gwi_wrappers[fn] != NULL && !map.reached[fn]) {
+            note_some(GW_NOTE_UNREACHED, fn, (uint64_t)gw_api_routes[i].version, gw_api_fns[fn].symbol);
+            map.reached[fn] = 1;
+        }
+    }
+}
+
+static void map_fill(void)
+{
+    for (unsigned fn = 0; fn < GW_FN_COUNT; fn++)
+        if (gwi_real[fn] != NULL)
+            map_add(gwi_real[fn], fn);
+    for (uint32_t i = 0; i < GW_API_ROUTE_COUNT; i++)
+        for (uint64_t flags = 0; flags <= FLAG_PER_THREAD; flags++)
+            learn(gw_api_routes[i].name, (int)gw_api_routes[i].version, flags);
+}
+
+static void map_prepare(void)
+{
+    if (atomic_load_explicit(&map.ready, memory_order_acquire) || !gwi_lock())
+        return;
+    bool fresh = !map.ready;
+    if (fresh) {
+        map_fill();
+        atomic_store_explicit(&map.ready, 1, memory_order_release);
+    }
+    gwi_unlock();
+    if (fresh)
+        note_unreached();
+}
+
+/* ---- the answer ---- */
+
+static void *replacement(const char *name, int version, uint64_t flags, void *function)
+{
+    uintptr_t address = (uintptr_t)function;
+    if (!atomic_load_explicit(&map.ready, memory_order_acquire))
+        return function;
+    uint32_t first = map_lower(address), end = first;
+    while (end < map.count && map.row[end].address == address)
+        end++;
+    if (end == first) {
+        note_some(GW_NOTE_NAME_UNKNOWN, (uint64_t)version, flags, name);
+        return function;
+    }
+    int fn = map.row[first].fn;
+    if (end - first > 1) {
+        fn = route_of(name, version, flags);
+        if (fn < 0 || !map_has(address, (unsigned)fn)) {
+            note_some(GW_NOTE_SIGNATURE_UNKNOWN, (uint64_t)version, flags, name);
+            return function;
+        }
+    }
+    return gwi_wrappers[fn] != NULL ? gwi_wrappers[fn] : function;
+}
+
+/* Enter for our own work around the real call: a resolver is asked thousands of times, mostly with success. */
+static void answered(gwi_slot_ref *th, unsigned fn, int result, const char *name, void **pfn, int version,
+                     uint64_t flags)
+{
+    int saved_errno = errno;
+    if (result == 500)
+        gwi_bump(&th->slot->counter[GW_COUNT_NOT_FOUND], 1);
+    else if (result != 0)
+        gwi_event(th, fn, GW_EV_CALL, result, 0, 0, (uint64_t)(uintptr_t)name, (uint64_t)(uintptr_t)pfn,
+                  (uint64_t)version, flags, name);
+    else if (name != NULL && pfn != NULL && *pfn != NULL) {
+        map_prepare();
+        *pfn = replacement(name, version, flags, *pfn);
+    }
+    errno = saved_errno;
+}
+
+/* The recorder may be switched off for a while; what the program gets to hold now it uses later. Our own calls and the
+ * driver's calls to itself get the bare answer. */
+static void *answer_unrecorded(const char *name, int version, uint64_t flags, void *function)
+{
+    gw_slot *slot = gwi_slot_usable();
+    if (slot == NULL || atomic_load_explicit(&slot->inside_fn, memory_order_relaxed) != 0)
+        return function;
+    map_prepare();
+    return replacement(name, version, flags, function);
+}
+
+int gwi_instead_get_proc_address(unsigned fn, const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags)
+{
+    gwi_slot_ref th;
+    gw_fn_t_cuGetProcAddress *real = (gw_fn_t_cuGetProcAddress *)gwi_real[fn];
+    bool entered = gwi_enter(&th, fn);
+    int result = real(symbol, pfn, cudaVersion, flags);
+    if (entered) {
+        answered(&th, fn, result, symbol, pfn, cudaVersion, flags);
+        gwi_leave(&th);
+    } else if (result == 0 && symbol != NULL && pfn != NULL && *pfn != NULL) {
+        GWI_KEEP_ERRNO(*pfn = answer_unrecorded(symbol, cudaVersion, flags, *pfn));
+    }
+    return result;
+}
+
+int gwi_instead_get_proc_address_v2(unsigned fn, const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags,
+                                    CUdriverProcAddressQueryResult *symbolStatus)
+{
+    gwi_slot_ref th;
+    gw_fn_t_cuGetProcAddress_v2 *real = (gw_fn_t_cuGetProcAddress_v2 *)gwi_real[fn];
+    bool entered = gwi_enter(&th, fn);
+    int result = real(symbol, pfn, cudaVersion, flags, symbolStatus);
+    if (entered) {
+        answered(&th, fn, result, symbol, pfn, cudaVersion, flags);
+        gwi_leave(&th);
+    } else if (result == 0 && symbol != NULL && pfn != NULL && *pfn != NULL) {
+        GWI_KEEP_ERRNO(*pfn = answer_unrecorded(symbol, cudaVersion, flags, *pfn));
+    }
+    return result;
+}

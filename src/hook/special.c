@@ -1,0 +1,55 @@
+/* Wrappers' steps that the API's rows ask for by name. */
+#include "gw_hook_special.h"
+#include "gwi_hook.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+/* Private tables let a program call the driver past us: said once a process. */
+void gwi_after_export_table(gwi_slot_ref *th, unsigned fn, const void **ppExportTable, const CUuuid *pExportTableId)
+{
+    static _Atomic uint32_t said_by_pid;
+    int saved_errno = errno;
+    (void)th;
+    (void)ppExportTable;
+    if (atomic_exchange(&said_by_pid, gwi.head->pid) != gwi.head->pid) {
+        char id[33] = "";
+        const unsigned char *bytes = (const unsigned char *)pExportTableId;
+        for (int i = 0; bytes != NULL && i < 16; i++)
+            snprintf(id + 2 * i, 3, "%02x", bytes[i]);
+        gwi_note(GW_NOTE_EXPORT_TABLE, fn, 0, 0, id);
+    }
+    errno = saved_errno;
+}
+
+enum { ENUMERATED_MAX = 8192 };
+
+/* Kernels are named where their handles are made; these two calls make many at once and name none. */
+void gwi_after_module_functions(gwi_slot_ref *th, unsigned fn, CUfunction *functions, unsigned int numFunctions,
+                                CUmodule mod)
+{
+    gw_fn_t_cuFuncGetName *get_name = GWI_REAL(cuFuncGetName);
+    for (unsigned i = 0; functions != NULL && i < numFunctions && i < ENUMERATED_MAX; i++) {
+        const char *name = NULL;
+        if (functions[i] == NULL)
+            continue;
+        if (get_name == NULL || get_name(&name, functions[i]) != 0)
+            name = NULL;
+        gwi_event(th, fn, GW_EV_FUNCTION, 0, 0, 0, (uint64_t)(uintptr_t)functions[i], (uint64_t)(uintptr_t)mod,
+                  GW_OWNER_MODULE, 0, name);
+    }
+}
+
+void gwi_after_library_kernels(gwi_slot_ref *th, unsigned fn, CUkernel *kernels, unsigned int numKernels, CUlibrary lib)
+{
+    gw_fn_t_cuKernelGetName *get_name = GWI_REAL(cuKernelGetName);
+    for (unsigned i = 0; kernels != NULL && i < numKernels && i < ENUMERATED_MAX; i++) {
+        const char *name = NULL;
+        if (kernels[i] == NULL)
+            continue;
+        if (get_name == NULL || get_name(&name, kernels[i]) != 0)
+            name = NULL;
+        gwi_event(th, fn, GW_EV_FUNCTION, 0, 0, 0, (uint64_t)(uintptr_t)kernels[i], (uint64_t)(uintptr_t)lib,
+                  GW_OWNER_LIBRARY, 0, name);
+    }
+}

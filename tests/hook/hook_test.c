@@ -1,0 +1,689 @@
+/* The hook and the facade behind fake drivers. One part a run: hook_test PART. */
+#include "gw_api.h"
+#include "gw_facade.h"
+#include "gwi_elf.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <sys/mount.h>
+#include <sys/ptrace.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include "walk.h"
+
+static int failed_checks, checks;
+static char base_dir[200];
+static walk seen;
+
+#define CHECK(condition, ...)                                                                                          \
+    do {                                                                                                               \
+        checks++;                                                                                                      \
+        if (!(condition)) {                                                                                            \
+            failed_checks++;                                                                                           \
+            printf("FAILED %s:%d: %s: ", __FILE__, __LINE__, #condition);                                              \
+            printf(__VA_ARGS__);                                                                                       \
+            printf("\n");                                                                                              \
+        }                                                                                                              \
+    } while (0)
+
+/* ---- running programs ---- */
+
+typedef struct run_result {
+    int status;
+    char out[1 << 16];
+    char run_dir[256];
+    int buffers;
+} run_result;
+
+static void fake_path(const char *fake, char *out, size_t bytes)
+{
+    snprintf(out, bytes, FAKES "/%s/libcuda.so.1", fake);
+}
+
+static void make_facade(const char *fake, char *out, size_t bytes)
+{
+    gw_error err;
+    char driver[512];
+    fake_path(fake, driver, sizeof driver);
+    snprintf(out, bytes, "%s/facade-%s", base_dir, fake);
+    if (gw_facade_write(driver, HOOK, out, &err) != GW_OK) {
+        printf("FAILED facade: %s\n", err.text);
+        exit(1);
+    }
+}
+
+static int count_buffers(const char *dir)
+{
+    char path[512];
+    int n = 0;
+    while (walk_find(dir, n, path, sizeof path))
+        n++;
+    return n;
+}
+
+static void new_run_dir(char *out, size_t bytes)
+{
+    static int count;
+    snprintf(out, bytes, "%s/run-%d", base_dir, count++);
+    mkdir(out, 0700);
+}
+
+enum { DOOR_NONE = 0, DOOR_PRELOAD = 1, DOOR_PATH = 2 };
+
+/* Run argv with the doors in place, and what it printed. `extra`: NULL or one NAME=value more. */
+static void run(run_result *r, const char *fake, int doors, const char *const *argv, const char *extra)
+{
+    char facade[512], preload[600], library_path[1200], run_dir[300], hint[64];
+    const char *env[8];
+    int ends[2], n = 0;
+    make_facade(fake, facade, sizeof facade);
+    new_run_dir(r->run_dir, sizeof r->run_dir);
+    snprintf(preload, sizeof preload, "LD_PRELOAD=%s/libcuda.so.1", facade);
+    snprintf(library_path, sizeof library_path, "LD_LIBRARY_PATH=%s%s" FAKES "/%s", doors & DOOR_PATH ? facade : "",
+             doors & DOOR_PATH ? ":" : "", fake);
+    snprintf(run_dir, sizeof run_dir, "GPUWHY_RUN_DIR=%s", r->run_dir);
+    snprintf(hint, sizeof hint, "GPUWHY_ATTACH=0");
+    if (doors & DOOR_PRELOAD)
+        env[n++] = preload;
+    env[n++] = library_path;
+    env[n++] = hint;
+    if (doors != DOOR_NONE)
+        env[n++] = run_dir;
+    if (extra != NULL)
+        env[n++] = extra;
+    env[n] = NULL;
+    if (pipe(ends) != 0)
+        exit(1);
+    pid_t child = fork();
+    if (child == 0) {
+        dup2(ends[1], 1);
+        close(ends[0]);
+        close(ends[1]);
+        execve(argv[0], (char *const *)(uintptr_t)argv, (char *const *)(uintptr_t)env);
+        _exit(127);
+    }
+    close(ends[1]);
+    size_t used = 0;
+    for (ssize_t got; used < sizeof r->out - 1 && (got = read(ends[0], r->out + used, sizeof r->out - 1 - used)) > 0;)
+        used += (size_t)got;
+    r->out[used] = '\0';
+    close(ends[0]);
+    waitpid(child, &r->status, 0);
+    r->buffers = count_buffers(r->run_dir);
+}
+
+static void probe(run_result *r, const char *fake, int doors, const char *route, const char *action, const char *extra)
+{
+    char driver[512];
+    fake_path(fake, driver, sizeof driver);
+    const char *const argv[] = {strcmp(route, "link") == 0 ? PROBE_LINKED : PROBE, route, action, driver, NULL};
+    run(r, fake, doors, argv, extra);
+}
+
+/* The n-th buffer of a run, walked; false: there is none. */
+static bool walk_run(const run_result *r, int n)
+{
+    char path[512];
+    if (!walk_find(r->run_dir, n, path, sizeof path))
+        return false;
+    const void *map = walk_open(path);
+    if (map == NULL)
+        return false;
+    CHECK(walk_map(&seen, map), "%s: %s", path, seen.fault);
+    return true; /* stays mapped: the head is looked at afterwards */
+}
+
+static int count_events(unsigned kind)
+{
+    int n = 0;
+    for (int i = 0; i < seen.event_count; i++)
+        n += seen.event[i].raw.kind == kind;
+    return n;
+}
+
+/* ---- parts ---- */
+
+static run_result plain, with;
+
+static void same_behaviour(const char *what)
+{
+    CHECK(plain.status == with.status, "%s: status %x, with us %x", what, plain.status, with.status);
+    CHECK(strcmp(plain.out, with.out) == 0, "%s: without us\n%s\nwith us\n%s", what, plain.out, with.out);
+}
+
+static void part_routes(void)
+{
+    static const struct {
+        const char *route;
+        bool preload_sees, path_sees;
+    } routes[] = {{"link", true, true},       {"soname", true, true},     {"name", false, true},
+                  {"absolute", false, false}, {"namespace", false, true}, {"resolver", true, true}};
+    for (size_t i = 0; i < sizeof routes / sizeof routes[0]; i++) {
+        probe(&plain, "fake_same", DOOR_NONE, routes[i].route, "basic", NULL);
+        CHECK(plain.status == 0 && strstr(plain.out, "cuMemFree_v2 1") != NULL, "%s: %s", routes[i].route, plain.out);
+        for (int doors = DOOR_PRELOAD; doors <= (DOOR_PRELOAD | DOOR_PATH); doors++) {
+            bool expected =
+                ((doors & DOOR_PRELOAD) && routes[i].preload_sees) || ((doors & DOOR_PATH) && routes[i].path_sees);
+            probe(&with, "fake_same", doors, routes[i].route, "basic", NULL);
+            same_behaviour(routes[i].route);
+            CHECK((with.buffers == 1) == expected, "%s, doors %d: %d buffers", routes[i].route, doors, with.buffers);
+            if (with.buffers == 1 && walk_run(&with, 0)) {
+                CHECK(walk_event_find(&seen, GW_EV_ALLOC, 2) != NULL, "%s", routes[i].route);
+                CHECK(seen.counter[GW_COUNT_LAUNCH] == 5, "%s: %llu launches", routes[i].route,
+                      (unsigned long long)seen.counter[GW_COUNT_LAUNCH]);
+            }
+        }
+    }
+}
+
+/* What one sequence of calls leaves in the buffer. */
+static void part_buffer(void)
+{
+    probe(&with, "fake_same", DOOR_PRELOAD, "soname", "basic", NULL);
+    if (!walk_run(&with, 0)) {
+        CHECK(false, "no buffer");
+        return;
+    }
+    char driver[512];
+    fake_path("fake_same", driver, sizeof driver);
+    CHECK(strcmp(seen.head->driver_path, driver) == 0, "%s", seen.head->driver_path);
+    CHECK(atomic_load(&seen.head->initialised) == 1, "initialised");
+    CHECK(atomic_load(&seen.head->captures_open) == 0, "captures");
+    CHECK(atomic_load(&seen.head->failures) == 2, "%u failures", atomic_load(&seen.head->failures));
+    CHECK(atomic_load(&seen.head->sticky) == 0, "sticky");
+    const walk_event *e = walk_event_find(&seen, GW_EV_ALLOC, 0);
+    CHECK(e != NULL && e->raw.arg[0] != 0 && e->raw.arg[1] == 1 << 20 && e->raw.context != 0, "ALLOC");
+    e = walk_event_find(&seen, GW_EV_ALLOC, 2);
+    CHECK(e != NULL && e->raw.arg[0] == 0 && e->raw.arg[1] == (uint64_t)4 << 30, "failed ALLOC");
+    e = walk_event_find(&seen, GW_EV_MEMORY_INFO, 0);
+    CHECK(e != NULL && e->raw.arg[1] == 1 << 30 && e->raw.arg[3] == 2, "MEMORY_INFO");
+    e = walk_event_find(&seen, GW_EV_DRIVER, 0);
+    CHECK(e != NULL && e->raw.arg[0] == 13000, "DRIVER");
+    e = walk_event_find(&seen, GW_EV_DEVICE, 0);
+    CHECK(e != NULL && e->raw.arg[1] == 1 << 30 && strcmp(e->text, "Fake card") == 0, "DEVICE");
+    CHECK(count_events(GW_EV_DEVICE_ATTRIBUTE) >= 15, "%d attributes", count_events(GW_EV_DEVICE_ATTRIBUTE));
+    e = walk_event_find(&seen, GW_EV_DRIVER_LOG, 0);
+    CHECK(e != NULL && strstr(e->text, "OUT_OF_MEMORY") != NULL && count_events(GW_EV_DRIVER_LOG) == 2, "DRIVER_LOG");
+    e = walk_event_find(&seen, GW_EV_FUNCTION, 0);
+    CHECK(e != NULL && strcmp(e->text, "a_kernel_with_a_name_longer_than_one_record_holds") == 0, "FUNCTION %s",
+          e != NULL ? e->text : "");
+    CHECK(walk_event_find(&seen, GW_EV_FUNCTION, 500) == NULL && seen.counter[GW_COUNT_NOT_FOUND] == 1, "result 500");
+    CHECK(walk_event_find(&seen, GW_EV_FREE, 1) != NULL && walk_event_find(&seen, GW_EV_FREE, 0) != NULL, "FREE");
+    CHECK(walk_event_find(&seen, GW_EV_CAPTURE_BEGIN, 0) != NULL &&
+              walk_event_find(&seen, GW_EV_CAPTURE_END, 0) != NULL,
+          "captures");
+    CHECK(seen.counter[GW_COUNT_NOT_READY] == 3 && count_events(GW_EV_QUERY) == 0, "result 600");
+    CHECK(seen.counter[GW_COUNT_LAUNCH] == 5 && seen.ring_entries == 5, "launches");
+    const gw_slot *slot = (const gw_slot *)((const char *)seen.head + seen.head->slot_offset);
+    const gw_ring *ring = (const gw_ring *)((const char *)seen.head + seen.head->ring_offset);
+    CHECK(ring->entry[0].what == 0x1234 && ring->entry[0].stream_fn == (2 << 16 | GW_FN_cuLaunchKernel), "ring");
+    CHECK(slot->tid == seen.head->pid && strcmp(slot->name, "hook_probe") == 0, "slot of %s", slot->name);
+}
+
+/* A full buffer, a full or absent file system, a file size limit: the program does not notice. */
+static void part_room(void)
+{
+    probe(&plain, "fake_same", DOOR_NONE, "soname", "stress", NULL);
+    probe(&with, "fake_same", DOOR_PRELOAD, "soname", "stress", NULL);
+    same_behaviour("full buffer");
+    if (walk_run(&with, 0)) {
+        CHECK(atomic_load(&seen.head->lost_events) > 0, "nothing was lost");
+        CHECK(seen.counter[GW_COUNT_LOST] == atomic_load(&seen.head->lost_events), "lost counts");
+        CHECK(atomic_load(&seen.head->lost_failures) < 600, "%llu failures lost",
+              (unsigned long long)atomic_load(&seen.head->lost_failures));
+    }
+    probe(&plain, "fake_same", DOOR_NONE, "soname", "basic", NULL);
+    probe(&with, "fake_same", DOOR_PRELOAD, "soname", "basic", "GPUWHY_OFF=1");
+    same_behaviour("GPUWHY_OFF");
+    CHECK(with.buffers == 0, "%d buffers", with.buffers);
+    static const char *const refusals[] = {"GPUWHY_RUN_DIR=/nonexistent/folder", "GPUWHY_RUN_DIR=relative",
+                                           "GPUWHY_RUN_DIR="};
+    for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++) {
+        /* The last of two equal names counts for getenv() in the C libraries at hand; the first in others: so the
+         * folder given by run() must stay empty only when it was not used. */
+        char facade[512], preload[600];
+        make_facade("fake_same", facade, sizeof facade);
+        snprintf(preload, sizeof preload, "LD_PRELOAD=%s/libcuda.so.1", facade);
+        const char *const argv[] = {"/usr/bin/env", refusals[i], preload, PROBE, "soname", "basic", NULL};
+        run(&with, "fake_same", DOOR_NONE, argv, NULL);
+        same_behaviour(refusals[i]);
+    }
+    struct rlimit limit, small;
+    getrlimit(RLIMIT_FSIZE, &limit);
+    small = limit;
+    small.rlim_cur = 1 << 20;
+    setrlimit(RLIMIT_FSIZE, &small);
+    probe(&with, "fake_same", DOOR_PRELOAD, "soname", "basic", NULL);
+    setrlimit(RLIMIT_FSIZE, &limit);
+    same_behaviour("file size limit");
+    CHECK(with.buffers == 0, "%d buffers", with.buffers);
+    char full[300];
+    snprintf(full, sizeof full, "%s/full", base_dir);
+    mkdir(full, 0700);
+    if (mount("none", full, "tmpfs", 0, "size=1m") != 0) {
+        printf("SKIPPED full tmpfs: mount: %s\n", strerror(errno));
+        return;
+    }
+    char setting[400];
+    snprintf(setting, sizeof setting, "GPUWHY_RUN_DIR=%s", full);
+    char facade[512], preload[600];
+    make_facade("fake_same", facade, sizeof facade);
+    snprintf(preload, sizeof preload, "LD_PRELOAD=%s/libcuda.so.1", facade);
+    const char *const argv[] = {"/usr/bin/env", setting, preload, PROBE, "soname", "basic", NULL};
+    run(&with, "fake_same", DOOR_NONE, argv, NULL);
+    same_behaviour("full tmpfs");
+    CHECK(count_buffers(full) == 0, "a buffer on a full tmpfs");
+    umount(full);
+}
+
+static void part_processes(void)
+{
+    static const struct {
+        const char *action;
+        int buffers;
+    } actions[] = {{"threads", 1}, {"fork", 2},     {"fork-before", 2}, {"vfork", 1},
+                   {"clone", 2},   {"clone-vm", 1}, {"close", 1},       {"exit", 1}};
+    for (size_t i = 0; i < sizeof actions / sizeof actions[0]; i++) {
+        const char *action = actions[i].action;
+        probe(&plain, "fake_same", DOOR_NONE, "soname", action, NULL);
+        probe(&with, "fake_same", DOOR_PRELOAD | DOOR_PATH, "soname", action, NULL);
+        same_behaviour(action);
+        CHECK(with.buffers == actions[i].buffers, "%s: %d buffers", action, with.buffers);
+        int forks = 0, allocs = 0, parents = 0;
+        for (int n = 0; walk_run(&with, n); n++) {
+            for (int e = 0; e < seen.event_count; e++)
+                CHECK(seen.event[e].tid != 0, "%s", action);
+            const walk_event *fork_event = walk_event_find(&seen, GW_EV_FORK, 0);
+            if (fork_event != NULL) {
+                forks++;
+                CHECK(fork_event->raw.arg[0] == seen.head->parent_pid && fork_event->raw.arg[1] == 1, "%s", action);
+                CHECK(count_events(GW_EV_ALLOC) == (strcmp(action, "fork") == 0 ? 2 : 1), "%s: %d", action,
+                      count_events(GW_EV_ALLOC));
+            } else {
+                parents++;
+            }
+            allocs += count_events(GW_EV_ALLOC);
+            if (strcmp(action, "threads") == 0) {
+                CHECK(seen.slots_ended == 3 && seen.slots_live == 1, "%d ended, %d live", seen.slots_ended,
+                      seen.slots_live);
+                CHECK(seen.counter[GW_COUNT_LAUNCH] == 6, "launches");
+            }
+            if (strcmp(action, "clone-vm") == 0)
+                for (int e = 0; e < seen.event_count; e++)
+                    CHECK(seen.event[e].raw.arg[1] != 12345, "a process that shares our memory was recorded");
+        }
+        CHECK(forks == (strcmp(action, "fork") == 0 || strcmp(action, "clone") == 0), "%s: %d FORK", action, forks);
+        CHECK(strcmp(action, "fork") != 0 || allocs == 4, "%s: %d ALLOC", action, allocs);
+        CHECK(parents >= 1, "%s", action);
+    }
+}
+
+static void part_guard(void)
+{
+    probe(&with, "fake_same", DOOR_PRELOAD, "soname", "guarded", "GPUWHY_MEMORY=268435456");
+    /* 64 MiB of the fake card are in use once its context is there. */
+    CHECK(strstr(with.out, "total 268435456 free 201326592\n") != NULL, "%s", with.out);
+    CHECK(strstr(with.out, "total 268435456 free 96468992\n") != NULL, "%s", with.out);
+    CHECK(strstr(with.out, "cuMemAlloc_v2 2 ") != NULL, "%s", with.out);
+    if (walk_run(&with, 0)) {
+        const walk_event *e = walk_event_find(&seen, GW_EV_GUARD_REFUSED, 0);
+        CHECK(e != NULL && e->raw.arg[0] == 100u << 20 && e->raw.arg[1] == 256u << 20 && e->raw.arg[2] == 164u << 20,
+              "GUARD_REFUSED");
+        e = walk_event_find(&seen, GW_EV_ALLOC, 2);
+        CHECK(e != NULL && (e->raw.flags & GW_EVF_GUARD), "the flag");
+        e = walk_event_find(&seen, GW_EV_ALLOC, 0);
+        CHECK(e != NULL && !(e->raw.flags & GW_EVF_GUARD), "the flag");
+    } else {
+        CHECK(false, "no buffer");
+    }
+}
+
+/* ---- in this process: names and resolver ---- */
+
+typedef int any_fn(long, long, long, long, long, long, long, long, long, long, long, long);
+typedef void set_result_fn(const char *, int);
+typedef int resolve_fn(const char *, void **, int, uint64_t);
+typedef int resolve2_fn(const char *, void **, int, uint64_t, int *);
+
+static int call_any(void *function)
+{
+    return ((any_fn *)function)(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+}
+
+static void open_both(const char *fake, void **ret_driver, void **ret_facade)
+{
+    char path[600], facade[512];
+    static char run_dir[256];
+    make_facade(fake, facade, sizeof facade);
+    new_run_dir(run_dir, sizeof run_dir);
+    setenv("GPUWHY_RUN_DIR", run_dir, 1);
+    setenv("GPUWHY_ATTACH", "0", 1);
+    snprintf(path, sizeof path, "%s/libcuda.so.1", facade);
+    *ret_facade = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    fake_path(fake, path, sizeof path);
+    *ret_driver = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (*ret_facade == NULL || *ret_driver == NULL) {
+        printf("FAILED dlopen: %s\n", dlerror());
+        exit(1);
+    }
+}
+
+static bool in_hook(void *function)
+{
+    Dl_info info;
+    return dladdr(function, &info) != 0 && strstr(info.dli_fname, "libgpuwhy-hook") != NULL;
+}
+
+static void check_name(void *driver, void *facade, const char *name, int *ret_present)
+{
+    set_result_fn *set_result = (set_result_fn *)dlsym(driver, "fake_set_result");
+    void *real = dlsym(driver, name), *ours = dlsym(facade, name);
+    CHECK((real != NULL) == (ours != NULL), "%s: %p without us, %p with us", name, real, ours);
+    if (real == NULL || ours == NULL || strncmp(name, "cu", 2) != 0)
+        return;
+    ++*ret_present;
+    set_result(name, 777);
+    int result = call_any(ours);
+    CHECK(result == 777, "%s: %d", name, result);
+}
+
+static const char *const fakes[] = {"fake_older", "fake_same", "fake_newer"};
+
+static void names_of(const char *fake)
+{
+    void *driver, *facade;
+    int present = 0;
+    gwi_elf elf;
+    open_both(fake, &driver, &facade);
+    for (int i = 0; i < GW_FN_COUNT; i++)
+        check_name(driver, facade, gw_api_fns[i].symbol, &present);
+    for (int f = 0; f < 3; f++) {
+        char path[512];
+        fake_path(fakes[f], path, sizeof path);
+        if (gwi_elf_open(path, &elf, NULL) != GW_OK)
+            exit(1);
+        for (uint32_t i = 0; i < elf.symbol_count; i++)
+            if (gwi_elf_symbol_exported(&elf.symbol[i]))
+                check_name(driver, facade, gwi_elf_symbol_name(&elf, &elf.symbol[i]), &present);
+        gwi_elf_close(&elf);
+    }
+    static const char *const absent[] = {"cuMemAlloc_v7", "cu", "", "gw_hook_attach", "dlopen_", "cuInit_v2"};
+    for (size_t i = 0; i < sizeof absent / sizeof absent[0]; i++)
+        CHECK(dlsym(facade, absent[i]) == NULL && dlsym(driver, absent[i]) == NULL, "%s", absent[i]);
+    CHECK(present > 500, "%s: only %d names", fake, present);
+    printf("%s: %d calls through the facade, all reached the driver\n", fake, present);
+}
+
+static void resolver_of(const char *fake)
+{
+    static const int versions[] = {11030, 11040, 11080, 12000, 12030, 12050, 12080, 12090, 13000, 13020, 14000};
+    static const char *const others[] = {"cuFutureThing", "cuNope", "", "cuMemAlloc_v2"};
+    void *driver, *facade, *real, *ours;
+    int wrapped = 0, passed = 0, absent = 0;
+    open_both(fake, &driver, &facade);
+    set_result_fn *set_result = (set_result_fn *)dlsym(driver, "fake_set_result");
+    resolve2_fn *ask2 = (resolve2_fn *)dlsym(driver, "cuGetProcAddress_v2");
+    resolve2_fn *ours2 = (resolve2_fn *)dlsym(facade, "cuGetProcAddress_v2");
+    resolve_fn *ask1 = (resolve_fn *)dlsym(driver, "cuGetProcAddress");
+    resolve_fn *ours1 = (resolve_fn *)dlsym(facade, "cuGetProcAddress");
+    int name_count = GW_API_ROUTE_COUNT + (int)(sizeof others / sizeof others[0]);
+    for (int n = 0; n < name_count; n++) {
+        const char *name = n < GW_API_ROUTE_COUNT ? gw_api_routes[n].name : others[n - GW_API_ROUTE_COUNT];
+        if (n > 0 && n < GW_API_ROUTE_COUNT && strcmp(name, gw_api_routes[n - 1].name) == 0)
+            continue;
+        for (size_t v = 0; v < sizeof versions / sizeof versions[0] * 3; v++) {
+            int version = versions[v / 3], real_status = -7, our_status = -7, result;
+            uint64_t flags = v % 3;
+            real = ours = (void *)0x1;
+            if (ask2 != NULL) {
+                result = ask2(name, &real, version, flags, &real_status);
+                CHECK(ours2(name, &ours, version, flags, &our_status) == result, "%s %d", name, version);
+            } else {
+                result = ask1(name, &real, version, flags);
+                CHECK(ours1(name, &ours, version, flags) == result, "%s %d", name, version);
+            }
+            CHECK(real_status == our_status, "%s %d: status %d, %d", name, version, real_status, our_status);
+            CHECK((real == NULL) == (ours == NULL), "%s %d: %p, %p", name, version, real, ours);
+            if (real == NULL || ours == NULL) {
+                absent++;
+                continue;
+            }
+            Dl_info info;
+            if (dladdr(real, &info) == 0 || info.dli_sname == NULL) {
+                CHECK(false, "%s %d: no name", name, version);
+                continue;
+            }
+            int fn = gw_api_find_symbol(info.dli_sname);
+            bool must_wrap = fn >= 0 && (gw_api_fns[fn].flags & GW_API_PUBLIC);
+            CHECK(in_hook(ours) == must_wrap && (must_wrap || ours == real), "%s %d %llu -> %s: %p", name, version,
+                  (unsigned long long)flags, info.dli_sname, ours);
+            wrapped += in_hook(ours);
+            passed += ours == real;
+            set_result(info.dli_sname, 777);
+            CHECK(call_any(ours) == 777, "%s %d %llu -> %s", name, version, (unsigned long long)flags, info.dli_sname);
+            set_result(NULL, 0);
+        }
+    }
+    CHECK(wrapped > 5000, "%s", fake);
+    CHECK(strcmp(fake, "fake_newer") != 0 || passed >= 6, "%s", fake);
+    printf("%s: %d answers wrapped, %d passed through, %d absent\n", fake, wrapped, passed, absent);
+}
+
+static void for_each_fake(void (*part)(const char *))
+{
+    for (int i = 0; i < 3; i++) {
+        int status;
+        fflush(stdout);
+        pid_t child = fork(); /* one driver a process */
+        if (child == 0) {
+            part(fakes[i]);
+            fflush(stdout);
+            _exit(failed_checks != 0);
+        }
+        waitpid(child, &status, 0);
+        CHECK(status == 0, "%s: status %x", fakes[i], status);
+    }
+}
+
+static void part_names(void)
+{
+    for_each_fake(names_of);
+}
+
+static void part_resolver(void)
+{
+    for_each_fake(resolver_of);
+}
+
+/* ---- the hook's file ---- */
+
+static void part_ceiling(void)
+{
+    gwi_elf elf;
+    gw_error err;
+    int versions = 0;
+    if (gwi_elf_open(HOOK, &elf, &err) != GW_OK) {
+        CHECK(false, "%s", err.text);
+        return;
+    }
+    for (const char *s = elf.strings; s < elf.strings + elf.string_bytes; s += strlen(s) + 1) {
+        int major = 0, minor = 0;
+        if (strncmp(s, "GLIBC_", 6) != 0)
+            continue;
+        versions++;
+        CHECK(sscanf(s, "GLIBC_%d.%d", &major, &minor) == 2 && (major < 2 || (major == 2 && minor <= 17)), "needs %s",
+              s);
+    }
+    CHECK(versions > 0, "no versions found: nothing was checked");
+    int exported = 0;
+    for (uint32_t i = 0; i < elf.symbol_count; i++)
+        exported += gwi_elf_symbol_exported(&elf.symbol[i]);
+    CHECK(exported == 1, "%d names are visible, not one", exported);
+    for (unsigned n = 0; gwi_elf_dyn_string(&elf, DT_NEEDED, n) != NULL; n++) {
+        const char *needed = gwi_elf_dyn_string(&elf, DT_NEEDED, n);
+        CHECK(strcmp(needed, "libc.so.6") == 0 || strcmp(needed, "libdl.so.2") == 0 ||
+                  strcmp(needed, "libpthread.so.0") == 0 || strstr(needed, "san.so") != NULL,
+              "needs %s", needed);
+    }
+    gwi_elf_close(&elf);
+}
+
+/* ---- programs that use no GPU ---- */
+
+static double start_us(const char *const *argv, char *const *env)
+{
+    struct timespec a, b;
+    pid_t child;
+    int status = -1;
+    clock_gettime(CLOCK_MONOTONIC, &a);
+    if (posix_spawn(&child, argv[0], NULL, NULL, (char *const *)(uintptr_t)argv, env) != 0)
+        return -1;
+    waitpid(child, &status, 0);
+    clock_gettime(CLOCK_MONOTONIC, &b);
+    CHECK(status == 0, "%s: %x", argv[0], status);
+    return (double)(b.tv_sec - a.tv_sec) * 1e6 + (double)(b.tv_nsec - a.tv_nsec) / 1e3;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void part_guests(void)
+{
+    enum { STARTS = 1000 };
+    static double without_us[STARTS], with_us[STARTS];
+    static const char *const tools[][4] = {{"/bin/true", NULL},
+                                           {"/bin/sh", "-c", "x=1; test $x = 1", NULL},
+                                           {"/bin/ls", "/", NULL},
+                                           {"/usr/bin/env", "true", NULL}};
+    char facade[512], preload[600], library_path[600], run_dir[256], run_setting[300], path[] = "PATH=/usr/bin:/bin";
+    make_facade("fake_same", facade, sizeof facade);
+    new_run_dir(run_dir, sizeof run_dir);
+    snprintf(preload, sizeof preload, "LD_PRELOAD=%s/libcuda.so.1", facade);
+    snprintf(library_path, sizeof library_path, "LD_LIBRARY_PATH=%s", facade);
+    snprintf(run_setting, sizeof run_setting, "GPUWHY_RUN_DIR=%s", run_dir);
+    char *const bare[] = {path, NULL}, *const dressed[] = {path, preload, library_path, run_setting, NULL};
+    int null = open("/dev/null", O_WRONLY), saved = dup(1);
+    fflush(stdout);
+    dup2(null, 1);
+    for (int i = 0; i < STARTS; i++) {
+        without_us[i] = start_us(tools[0], bare);
+        with_us[i] = start_us(tools[0], dressed);
+        if (i % 10 == 0)
+            for (size_t t = 1; t < sizeof tools / sizeof tools[0]; t++)
+                (void)start_us(tools[t], dressed);
+    }
+    dup2(saved, 1);
+    close(null);
+    CHECK(count_buffers(run_dir) == 0, "a tool without a GPU left a buffer");
+    qsort(without_us, STARTS, sizeof(double), by_value);
+    qsort(with_us, STARTS, sizeof(double), by_value);
+    printf("%d starts of %s: median %.0f us without, %.0f us with the preload\n", STARTS, tools[0][0],
+           without_us[STARTS / 2], with_us[STARTS / 2]);
+}
+
+/* ---- single steps ---- */
+
+static void part_steps(void)
+{
+    char facade[512], preload[600], run_dir[256], run_setting[300], path[512], library_path[600];
+    make_facade("fake_same", facade, sizeof facade);
+    new_run_dir(run_dir, sizeof run_dir);
+    snprintf(preload, sizeof preload, "LD_PRELOAD=%s/libcuda.so.1", facade);
+    snprintf(run_setting, sizeof run_setting, "GPUWHY_RUN_DIR=%s", run_dir);
+    snprintf(library_path, sizeof library_path, "LD_LIBRARY_PATH=" FAKES "/fake_same");
+    char *const env[] = {preload, run_setting, library_path, (char *)(uintptr_t) "GPUWHY_ATTACH=0", NULL};
+    char *const argv[] = {(char *)(uintptr_t)STEPPER, NULL};
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        ptrace(PTRACE_TRACEME, 0, NULL, NULL);
+        execve(argv[0], argv, env);
+        _exit(127);
+    }
+    int status, events = 0;
+    long steps = 0;
+    const void *map = NULL;
+    bool inside = false;
+    waitpid(child, &status, 0);
+    if (!WIFSTOPPED(status)) {
+        printf("SKIPPED single steps: ptrace is not allowed here\n");
+        return;
+    }
+    ptrace(PTRACE_CONT, child, NULL, NULL);
+    while (waitpid(child, &status, 0) == child && WIFSTOPPED(status)) {
+        int signal_number = WSTOPSIG(status);
+        if (signal_number == SIGSTOP) { /* the stepper says: from here, or up to here */
+            inside = !inside;
+            if (map == NULL && walk_find(run_dir, 0, path, sizeof path))
+                map = walk_open(path);
+        } else if (signal_number != SIGTRAP) {
+            CHECK(false, "the stepper got signal %d", signal_number);
+            kill(child, SIGKILL);
+            break;
+        }
+        if (inside && map != NULL) {
+            steps++;
+            if (!walk_map(&seen, map)) {
+                CHECK(false, "after %ld steps: %s", steps, seen.fault);
+                kill(child, SIGKILL);
+                break;
+            }
+            if (seen.event_count < events)
+                CHECK(false, "after %ld steps events vanished", steps);
+            events = seen.event_count;
+        }
+        ptrace(inside ? PTRACE_SINGLESTEP : PTRACE_CONT, child, NULL, NULL);
+    }
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %x", status);
+    CHECK(map != NULL && steps > 1000, "%ld steps", steps);
+    bool kinds[GW_EV_COUNT] = {false};
+    for (int i = 0; map != NULL && i < seen.event_count; i++)
+        kinds[seen.event[i].raw.kind] = true;
+    int missing = 0;
+    for (int fn = 0; fn < GW_FN_COUNT; fn++)
+        if ((gw_api_fns[fn].flags & GW_API_PUBLIC) && !(gw_api_fns[fn].flags & GW_API_INSTEAD) &&
+            !kinds[gw_api_fns[fn].kind]) {
+            missing++;
+            printf("no event of the kind of %s\n", gw_api_fns[fn].symbol);
+            kinds[gw_api_fns[fn].kind] = true;
+        }
+    CHECK(missing == 0, "%d kinds without an event", missing);
+    printf("%ld instructions, %d events, every state between two instructions was whole\n", steps, events);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        void (*run)(void);
+    } parts[] = {{"routes", part_routes}, {"names", part_names},     {"resolver", part_resolver},
+                 {"buffer", part_buffer}, {"room", part_room},       {"processes", part_processes},
+                 {"guard", part_guard},   {"ceiling", part_ceiling}, {"guests", part_guests},
+                 {"steps", part_steps}};
+    const char *tmp = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
+    snprintf(base_dir, sizeof base_dir, "%s/gpuwhy-hook-test-XXXXXX", tmp);
+    if (argc != 2 || mkdtemp(base_dir) == NULL)
+        return 2;
+    bool known = false;
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        if (strcmp(parts[i].name, argv[1]) == 0) {
+            known = true;
+            parts[i].run();
+        }
+    }
+    char command[300];
+    snprintf(command, sizeof command, "rm -rf '%s'", base_dir);
+    if (getenv("KEEP") == NULL && system(command) != 0)
+        printf("%s was left behind\n", base_dir);
+    printf("%s: %d checks, %d failed\n", argv[1], checks, failed_checks);
+    return !known || failed_checks != 0;
+}

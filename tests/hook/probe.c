@@ -1,0 +1,314 @@
+/* The program under test: gets at the driver by the route named first, then does what is named second, and prints every
+ * answer. What it prints must not depend on us.
+ *
+ *   probe ROUTE ACTION [driver path]
+ *
+ * ROUTE: soname, name, absolute, namespace, resolver (and link, when built with PROBE_LINKED). */
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+typedef int call0(void);
+typedef int init_fn(unsigned);
+typedef int retain_fn(void **, int);
+typedef int set_fn(void *);
+typedef int alloc_fn(uint64_t *, size_t);
+typedef int free_fn(uint64_t);
+typedef int launch_fn(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **,
+                      void **);
+typedef int query_fn(void *);
+typedef int resolve_fn(const char *, void **, int, uint64_t);
+typedef int begin_fn(void *, int);
+typedef int end_fn(void *, void **);
+typedef int get_function_fn(void **, void *, const char *);
+typedef int info_fn(size_t *, size_t *);
+typedef int total_fn(size_t *, int);
+
+static void *driver; /* NULL: the program is linked to it */
+static resolve_fn *resolver;
+
+static void *sym(const char *name)
+{
+    if (resolver != NULL) {
+        char base[64];
+        void *function = NULL;
+        snprintf(base, sizeof base, "%s", name);
+        if (strlen(base) > 3 && strcmp(base + strlen(base) - 3, "_v2") == 0)
+            base[strlen(base) - 3] = '\0';
+        if (resolver(base, &function, 12000, 0) != 0 || function == NULL) {
+            printf("resolver lacks %s\n", name);
+            exit(3);
+        }
+        return function;
+    }
+    void *function = dlsym(driver != NULL ? driver : RTLD_DEFAULT, name);
+    if (function == NULL) {
+        printf("no %s\n", name);
+        exit(3);
+    }
+    return function;
+}
+
+#define CALL(type, name, ...) answer(name, ((type *)sym(name))(__VA_ARGS__))
+
+static int answer(const char *name, int result)
+{
+    int left = errno;
+    printf("%s %d errno %d\n", name, result, left);
+    fflush(stdout);
+    return result;
+}
+
+static void begin(void)
+{
+    void *context = NULL;
+    CALL(init_fn, "cuInit", 0);
+    CALL(retain_fn, "cuDevicePrimaryCtxRetain", &context, 0);
+    CALL(set_fn, "cuCtxSetCurrent", context);
+}
+
+static uint64_t alloc(size_t bytes)
+{
+    uint64_t address = 0;
+    CALL(alloc_fn, "cuMemAlloc_v2", &address, bytes);
+    return address;
+}
+
+static void launch(int times)
+{
+    launch_fn *go = (launch_fn *)sym("cuLaunchKernel");
+    for (int i = 0; i < times; i++)
+        answer("cuLaunchKernel", go((void *)0x1234, 1, 2, 3, 4, 5, 6, 7, (void *)2, NULL, NULL));
+}
+
+static void basic(void)
+{
+    void *function, *graph;
+    begin();
+    uint64_t block = alloc(1 << 20);
+    alloc((size_t)4 << 30);
+    launch(5);
+    for (int i = 0; i < 3; i++)
+        CALL(query_fn, "cuStreamQuery", NULL);
+    CALL(get_function_fn, "cuModuleGetFunction", &function, (void *)0x77,
+         "a_kernel_with_a_name_longer_than_one_record_holds");
+    CALL(get_function_fn, "cuModuleGetFunction", &function, (void *)0x77, "missing");
+    CALL(begin_fn, "cuStreamBeginCapture_v2", (void *)0x55, 0);
+    CALL(end_fn, "cuStreamEndCapture", (void *)0x55, &graph);
+    CALL(free_fn, "cuMemFree_v2", block);
+    CALL(free_fn, "cuMemFree_v2", block);
+}
+
+static void *thread_main(void *unused)
+{
+    (void)unused;
+    alloc(4096);
+    launch(2);
+    return NULL;
+}
+
+static void threads(void)
+{
+    begin();
+    alloc(4096);
+    for (int i = 0; i < 3; i++) {
+        pthread_t thread;
+        pthread_create(&thread, NULL, thread_main, NULL);
+        pthread_join(thread, NULL);
+    }
+}
+
+static void await(pid_t child)
+{
+    int status;
+    while (waitpid(child, &status, __WALL) < 0 && errno == EINTR)
+        ;
+    printf("child %d %d\n", WIFEXITED(status), WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
+    fflush(stdout);
+}
+
+static void fork_after(void)
+{
+    begin();
+    alloc(4096);
+    pid_t child = fork();
+    if (child == 0) {
+        alloc(8192);
+        alloc(8192);
+        _exit(0);
+    }
+    await(child);
+    alloc(4096);
+}
+
+static void fork_before(void)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        begin();
+        alloc(8192);
+        _exit(0);
+    }
+    await(child);
+    begin();
+}
+
+static void vfork_child(void)
+{
+    begin();
+    alloc(4096);
+    pid_t child = vfork();
+    if (child == 0)
+        _exit(7); /* a sane child of vfork() makes no driver call */
+    await(child);
+    child = vfork();
+    if (child == 0) {
+        execl("/bin/true", "true", (char *)NULL);
+        _exit(9);
+    }
+    await(child);
+    alloc(4096);
+}
+
+static void raw_clone(void)
+{
+    begin();
+    alloc(4096);
+    pid_t child = (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL); /* no handler of fork() runs */
+    if (child == 0) {
+        alloc(8192);
+        _exit(0);
+    }
+    await(child);
+    alloc(4096);
+}
+
+static int shared_child(void *unused)
+{
+    uint64_t address;
+    (void)unused;
+    ((alloc_fn *)sym("cuMemAlloc_v2"))(&address, 12345);
+    return 5;
+}
+
+static void *new_thread_shares(void *unused)
+{
+    static char stack[256 << 10];
+    (void)unused;
+    /* This thread has no slot yet; its child shares all memory, thread-local storage too. */
+    pid_t child = clone(shared_child, stack + sizeof stack, CLONE_VM | SIGCHLD, NULL);
+    await(child);
+    alloc(4096);
+    return NULL;
+}
+
+static void clone_vm(void)
+{
+    pthread_t thread;
+    begin();
+    pthread_create(&thread, NULL, new_thread_shares, NULL);
+    pthread_join(thread, NULL);
+}
+
+static void close_driver(void)
+{
+    begin();
+    alloc_fn *kept = (alloc_fn *)sym("cuMemAlloc_v2");
+    uint64_t address = 0;
+    printf("close %d\n", driver != NULL ? dlclose(driver) : 0);
+    answer("kept", kept(&address, 4096));
+    driver = dlopen("libcuda.so.1", RTLD_NOW);
+    printf("again %d\n", driver != NULL);
+    alloc(4096);
+}
+
+static void stress(void)
+{
+    begin();
+    for (int i = 0; i < 60000; i++) {
+        uint64_t address = 0;
+        int result = ((alloc_fn *)sym("cuMemAlloc_v2"))(&address, i % 100 == 99 ? (size_t)4 << 30 : 4096);
+        if (result == 0)
+            ((free_fn *)sym("cuMemFree_v2"))(address);
+    }
+    printf("done\n");
+}
+
+static void guarded(void)
+{
+    size_t total = 0, free_bytes = 0;
+    begin();
+    CALL(total_fn, "cuDeviceTotalMem_v2", &total, 0);
+    CALL(info_fn, "cuMemGetInfo_v2", &free_bytes, &total);
+    printf("total %zu free %zu\n", total, free_bytes);
+    uint64_t block = alloc(100u << 20);
+    CALL(info_fn, "cuMemGetInfo_v2", &free_bytes, &total);
+    printf("total %zu free %zu\n", total, free_bytes);
+    alloc(100u << 20);
+    CALL(free_fn, "cuMemFree_v2", block);
+    CALL(info_fn, "cuMemGetInfo_v2", &free_bytes, &total);
+    printf("total %zu free %zu\n", total, free_bytes);
+}
+
+static void exit_at_once(void)
+{
+    begin();
+    alloc(4096);
+    exit(42); /* nothing is cleaned up */
+}
+
+static const struct {
+    const char *name;
+    void (*run)(void);
+} actions[] = {{"basic", basic},       {"threads", threads}, {"fork", fork_after},   {"fork-before", fork_before},
+               {"vfork", vfork_child}, {"clone", raw_clone}, {"clone-vm", clone_vm}, {"close", close_driver},
+               {"stress", stress},     {"guarded", guarded}, {"exit", exit_at_once}};
+
+static bool reach(const char *route, const char *path)
+{
+    if (strcmp(route, "link") == 0)
+        return true;
+    if (strcmp(route, "soname") == 0 || strcmp(route, "resolver") == 0)
+        driver = dlopen("libcuda.so.1", RTLD_NOW);
+    else if (strcmp(route, "name") == 0)
+        driver = dlopen("libcuda.so", RTLD_NOW);
+    else if (strcmp(route, "absolute") == 0)
+        driver = dlopen(path, RTLD_NOW);
+    else if (strcmp(route, "namespace") == 0)
+        driver = dlmopen(LM_ID_NEWLM, "libcuda.so.1", RTLD_NOW);
+    if (driver == NULL) {
+        printf("no driver: %s\n", dlerror());
+        return false;
+    }
+    if (strcmp(route, "resolver") == 0)
+        resolver = (resolve_fn *)dlsym(driver, "cuGetProcAddress");
+    return true;
+}
+
+#ifdef PROBE_LINKED
+int cuInit(unsigned flags);
+init_fn *keep_the_link = cuInit;
+#endif
+
+int main(int argc, char **argv)
+{
+    if (argc < 3 || !reach(argv[1], argc > 3 ? argv[3] : ""))
+        return 2;
+    for (size_t i = 0; i < sizeof actions / sizeof actions[0]; i++) {
+        if (strcmp(actions[i].name, argv[2]) == 0) {
+            actions[i].run();
+            return 0;
+        }
+    }
+    return 2;
+}

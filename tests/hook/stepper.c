@@ -1,0 +1,54 @@
+/* Calls functions of every kind of event between two SIGSTOPs, for the single-step test. */
+#include "gw_api.h"
+#include "gw_event.h"
+
+#include <dlfcn.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+typedef int any_fn(long, long, long, long, long, long, long, long, long, long, long, long);
+typedef void set_result_fn(const char *, int);
+typedef int init_fn(unsigned);
+typedef int retain_fn(void **, int);
+typedef int set_fn(void *);
+typedef int get_function_fn(void **, void *, const char *);
+
+enum { A_KIND_MAX = 2 };
+
+static void mark(void)
+{
+    syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), SIGSTOP);
+}
+
+int main(void)
+{
+    void *context = NULL, *function;
+    int calls[GW_EV_COUNT] = {0};
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+    if (driver == NULL)
+        return 2;
+    void *fn[GW_FN_COUNT];
+    for (int i = 0; i < GW_FN_COUNT; i++)
+        fn[i] = dlsym(driver, gw_api_fns[i].symbol);
+    set_result_fn *set_result = (set_result_fn *)dlsym(driver, "fake_set_result");
+    ((init_fn *)fn[GW_FN_cuInit])(0);
+    mark();
+    ((retain_fn *)fn[GW_FN_cuDevicePrimaryCtxRetain])(&context, 0);
+    ((set_fn *)fn[GW_FN_cuCtxSetCurrent])(context);
+    ((get_function_fn *)fn[GW_FN_cuModuleGetFunction])(&function, NULL, "a_kernel_with_a_name_longer_than_one_record");
+    for (int i = 0; i < GW_FN_COUNT; i++) {
+        int kind = gw_api_fns[i].kind;
+        if (fn[i] == NULL || !(gw_api_fns[i].flags & GW_API_PUBLIC) || (gw_api_fns[i].flags & GW_API_INSTEAD) ||
+            calls[kind]++ >= A_KIND_MAX)
+            continue;
+        ((any_fn *)fn[i])(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0); /* well */
+        set_result(gw_api_fns[i].symbol, calls[kind] == 1 ? 700 : 2);
+        ((any_fn *)fn[i])(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0); /* and not */
+        set_result(NULL, 0);
+    }
+    mark();
+    return 0;
+}
