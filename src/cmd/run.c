@@ -31,6 +31,7 @@ typedef struct supervisor {
     gwi_program program;
     gwi_path run_folder; /* "" when there is none */
     gwi_doors doors;
+    char doors_reason[512]; /* why they are closed, in words */
     gwi_record record;
     gwi_stderr capture;
     gwi_signals signals;
@@ -105,14 +106,12 @@ static int open_doors(supervisor *run)
         gwi_say("run: %s", err.text);
         return GWI_EXIT_USAGE;
     }
-    if (strcmp(run->doors.closed_why, "no driver") == 0) {
-        if (!run->options.quiet)
-            gwi_say("there is no GPU driver here, so nothing of the GPU can be recorded (%s); to try gpuwhy without a "
-                    "GPU: gpuwhy run --gpu virtual:h200 -- program",
-                    err.text);
-    } else {
+    snprintf(run->doors_reason, sizeof run->doors_reason, "%s", err.text);
+    if (strcmp(run->doors.closed_why, "no driver") != 0)
         gwi_say("GPU calls are not recorded: %s", err.text);
-    }
+    else if (!run->options.quiet)
+        gwi_say("there is no GPU driver (libcuda.so.1) here, so GPU calls cannot be recorded; to try gpuwhy without a "
+                "GPU: gpuwhy run --gpu virtual:h200 -- program");
     return GWI_EXIT_OK;
 }
 
@@ -329,6 +328,8 @@ static int begin(supervisor *run)
     if (run->record.path[0] != '\0' && !run->record.is_temporary)
         gwi_last_recording_set(run->record.path); /* `gpuwhy explain` can be asked from now on */
     gwi_record_meta(&run->record, &run->options, run->argv, &run->doors);
+    if (!run->doors.open)
+        gwi_record_fact(&run->record, "doors.reason", "%s", run->doors_reason);
     say_what_is_not_seen(run);
     return start(run);
 }
