@@ -1,5 +1,5 @@
-"""`gpuwhy run` is a good guest: input, output, signals, terminal, environment and children are the program's own; and the
-other commands find what it left.
+"""What gpuwhy says and leaves beside the verdict: --quiet, --json, --on-failure, explain, export. That it is a good guest of
+the program's input, output, signals and terminal is asked in tests/cmd.
 
 Prints a line a case. A case that this machine cannot show is printed as skipped; the test fails when one case fails.
 """
@@ -7,8 +7,6 @@ import csv
 import io
 import json
 import os
-import pathlib
-import pty
 import re
 import select
 import shutil
@@ -17,7 +15,7 @@ import subprocess
 import sys
 import time
 
-from harness import (BUILD, CNN, GPUWHY, SCENARIOS, Card, Failure, Workplace, base_environment, behind_sanitizer,
+from harness import (CNN, GPUWHY, SCENARIOS, Card, Failure, Workplace, base_environment, behind_sanitizer,
                      expect, fill_in, gpuwhy, main, new_folder, run_observed, run_plain)
 
 CARD = ["--gpu", "virtual:h200,memory=4GiB"]
@@ -34,112 +32,12 @@ def run(place, *command, options=(), stdin=b"", environment=None):
     return done.returncode, done.stdout, done.stderr.decode(errors="replace")
 
 
-# ---- what the program gets ------------------------------------------------------------------------------------------
-
-def stdin_is_the_programs(place):
-    data = os.urandom(300000)
-    status, out, err = run(place, "cat", stdin=data)
-    expect(status == 0 and out == data, f"exit {status}, {len(out)} of {len(data)} bytes came through: {err}")
-
-
-def exit_status_is_the_programs(place):
-    for wanted in (0, 1, 7, 126, 127, 255):
-        status, _, err = run(place, "sh", "-c", f"exit {wanted}")
-        expect(status == wanted, f"exit {status}, expected {wanted}: {err}")
-
-
-def signal_is_the_programs(place):
-    for wanted in (signal.SIGTERM, signal.SIGKILL, signal.SIGSEGV, signal.SIGPIPE, signal.SIGUSR1):
-        status, _, err = run(place, "sh", "-c", f"kill -{wanted.value} $$")
-        expect(status == -wanted, f"gpuwhy ended with {status}, expected {-wanted}: {err}")
-
-
-def no_second_core_dump(place):
-    pattern = pathlib.Path("/proc/sys/kernel/core_pattern").read_text().strip()
-    if pattern.startswith(("|", "/")):
-        raise CaseSkipped(f"core dumps go to {pattern}")
-    status, _, err = run(place, "sh", "-c", "ulimit -c unlimited; kill -SEGV $$")
-    expect(status == -signal.SIGSEGV, f"gpuwhy ended with {status}: {err}")
-    cores = [p.name for p in place.iterdir() if p.name.startswith("core")]
-    expect(len(cores) <= 1, f"more than one core dump: {cores}")
-
-
-def signals_are_passed_on(place):
-    script = 'trap "echo caught; exit 9" {name}; echo ready; while :; do sleep 0.02; done'
-    for name in ("INT", "TERM", "HUP", "USR1", "USR2", "QUIT"):
-        process = subprocess.Popen([str(GPUWHY), "run", *CARD, "--quiet", "--", "sh", "-c", script.format(name=name)],
-                                   cwd=place, env=base_environment(place), stdin=subprocess.DEVNULL,
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
-        expect(process.stdout.readline() == b"ready\n", "the program did not start")
-        process.send_signal(getattr(signal, "SIG" + name))
-        out, err = process.communicate(timeout=60)
-        expect(process.returncode == 9 and out == b"caught\n",
-               f"SIG{name}: exit {process.returncode}, {out!r}: {err.decode(errors='replace')}")
-
-
-def in_a_terminal(place, command):
-    """What the command prints to a terminal of 33 rows and 77 columns."""
-    child, fd = pty.fork()
-    if child == 0:
-        os.chdir(place)
-        os.execve(command[0], command, base_environment(place))
-    subprocess.run(["stty", "rows", "33", "cols", "77"], stdin=fd, check=True)
-    os.write(fd, b"go\n")
-    out = b""
-    while select.select([fd], [], [], 60)[0]:
-        try:
-            part = os.read(fd, 65536)
-        except OSError:
-            break
-        if not part:
-            break
-        out += part
-    _, status = os.waitpid(child, 0)
-    os.close(fd)
-    return os.waitstatus_to_exitcode(status), out.decode(errors="replace").replace("\r", "")
-
-
-def terminal_is_the_programs(place):
-    script = ("read x; for fd in 0 1 2; do test -t $fd && echo tty $fd; done; stty size; stty size <&2; "
-              "stty -g <&2 | wc -c; exit 6")
-    wanted = in_a_terminal(place, ["/bin/sh", "-c", script])
-    found = in_a_terminal(place, [str(GPUWHY), "run", *CARD, "--quiet", "--", "/bin/sh", "-c", script])
-    expect(wanted[0] == 6, f"the script failed without gpuwhy: {wanted}")
-    expect(found == wanted, f"{found} with gpuwhy, {wanted} without")
-
-
-def preloads_of_the_user_stay(place):
-    environment = base_environment(place) | {"LD_PRELOAD": "libm.so.6"}
-    status, out, err = run(place, "sh", "-c", "echo $LD_PRELOAD", environment=environment)
-    expect(status == 0 and re.search(r"[: ]libm\.so\.6$", out.decode().strip()), f"LD_PRELOAD is {out}: {err}")
-
-
 def program_in_a_path_with_spaces(place):
     (place / "a folder").mkdir()
     shutil.copy(CNN, place / "a folder" / "my cnn")
     status, out, err = run(place, *behind_sanitizer(["a folder/my cnn"]), options=["--json", "verdict.json"])
     expect(status == 0 and b"run 1" in out, f"exit {status}: {out}{err}")
     expect(json.loads((place / "verdict.json").read_text())["status"] == "clean", err)
-
-
-def gpuwhy_in_a_path_with_spaces(place):
-    home = place / "some where: else"
-    (home / "lib").mkdir(parents=True)
-    shutil.copy(GPUWHY, home / "gpuwhy")
-    shutil.copytree(BUILD / "lib" / "gpuwhy", home / "lib" / "gpuwhy", symlinks=True)
-    done = subprocess.run([str(home / "gpuwhy"), "run", *CARD, "--json", "verdict.json", "--",
-                           *behind_sanitizer([CNN])], cwd=place, env=base_environment(place), capture_output=True)
-    expect(done.returncode == 0, f"exit {done.returncode}: {done.stderr.decode(errors='replace')}")
-    expect(json.loads((place / "verdict.json").read_text())["status"] == "clean", "not judged clean")
-
-
-def closed_descriptors_stay_closed(place):
-    script = 'for fd in 0 1 2; do [ -e /proc/self/fd/$fd ] || printf "$fd closed " >>seen; done; true'
-    line = f"exec <&- >&- 2>&-; exec {GPUWHY} run {' '.join(CARD)} -- sh -c '{script}'"
-    done = subprocess.run(["sh", "-c", line], cwd=place, env=base_environment(place))
-    seen = (place / "seen").read_text() if (place / "seen").exists() else ""
-    expect(done.returncode == 0, f"exit {done.returncode}")
-    expect(not (place / "verdict").exists() and "1 closed" in seen, f"descriptors seen by the program: {seen!r}")
 
 
 # ---- what gpuwhy says and leaves --------------------------------------------------------------------------------------
@@ -231,12 +129,9 @@ def options_change_nothing_for_the_program(place):
         expect(observed.verdict()["status"] == "clean", f"{option}: {observed.verdict()['headline']}")
 
 
-CASES = [stdin_is_the_programs, exit_status_is_the_programs, signal_is_the_programs, no_second_core_dump,
-         signals_are_passed_on, terminal_is_the_programs, preloads_of_the_user_stay, program_in_a_path_with_spaces,
-         gpuwhy_in_a_path_with_spaces, closed_descriptors_stay_closed, quiet_says_nothing_of_a_clean_run,
-         quiet_still_tells_a_fault, json_to_standard_output, explain_takes_the_last_run,
-         explain_answers_while_the_run_goes_on, on_failure_tells_at_once, recording_is_private_and_can_be_exported,
-         options_change_nothing_for_the_program]
+CASES = [program_in_a_path_with_spaces, quiet_says_nothing_of_a_clean_run, quiet_still_tells_a_fault,
+         json_to_standard_output, explain_takes_the_last_run, explain_answers_while_the_run_goes_on,
+         on_failure_tells_at_once, recording_is_private_and_can_be_exported, options_change_nothing_for_the_program]
 
 
 def test():
