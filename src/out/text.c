@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { LABEL_COLUMNS = 9, WIDTH_MIN = 40 };
+enum { LABEL_COLUMNS = 9, WIDTH_MIN = 40, ARGUMENT_BYTES_MAX = 72, COMMAND_BYTES_MAX = 120 };
 
 typedef struct layout {
     gw_text *text;
@@ -134,16 +134,29 @@ static void add_ending(gw_text *line, const gw_verdict *verdict)
     gw_text_addf(line, verdict->seconds < 1000 ? " after %.1f s" : " after %.0f s", verdict->seconds);
 }
 
+/* One argument as one would type it; long ones (whole scripts after -c) are cut. */
+static void add_argument(gw_text *line, const char *argument)
+{
+    size_t bytes = strlen(argument);
+    bool plain = bytes > 0 && strpbrk(argument, " \t\n\"'\\$&;<>|()*?[]#~`!{}") == NULL;
+    bool cut = bytes > ARGUMENT_BYTES_MAX;
+    while (cut && bytes > 0 && (bytes > ARGUMENT_BYTES_MAX - 3 || ((unsigned char)argument[bytes] & 0xC0) == 0x80))
+        bytes--; /* not in the middle of a character */
+    gw_text_addf(line, plain ? "%.*s%s" : "'%.*s%s'", (int)bytes, argument, cut ? "..." : "");
+}
+
 static void add_head(layout *page, const gw_verdict *verdict)
 {
     gw_text line = {0};
     gw_text_add_str(&line, "gpuwhy: ");
     for (size_t i = 0; i < verdict->argv.count; i++) {
-        if (i > 0 && line.bytes + strlen(verdict->argv.item[i]) > 160) {
-            gw_text_add_str(&line, " ...");
+        if (i > 0)
+            gw_text_add_str(&line, " ");
+        if (i > 0 && line.bytes > COMMAND_BYTES_MAX) {
+            gw_text_add_str(&line, "...");
             break;
         }
-        gw_text_addf(&line, "%s%s", i == 0 ? "" : " ", verdict->argv.item[i]);
+        add_argument(&line, verdict->argv.item[i]);
     }
     if (verdict->argv.count == 0)
         gw_text_add_str(&line, "the program");

@@ -52,7 +52,7 @@ static void a_verdict_reads_as_designed(void **state)
     gw_text text = {0};
     gw_out_text(&verdict, &(gw_out_style){.width = 80}, &text);
     static const char wanted[] =
-        "gpuwhy: python train.py?[2J exited 1 after 41.2 s on 2 x NVIDIA H200 (limit\n"
+        "gpuwhy: python 'train.py?[2J' exited 1 after 41.2 s on 2 x NVIDIA H200 (limit\n"
         "        16.00 GiB)\n"
         "\n"
         "Verdict  gpu-oom-leak (established): the second run found the GPU full of what\n"
@@ -108,6 +108,24 @@ static void an_empty_verdict_is_printed(void **state)
     }
 }
 
+static void long_commands_are_cut(void **state)
+{
+    (void)state;
+    char script[2000], *arguments[100];
+    memset(script, 'x', sizeof script - 1);
+    script[sizeof script - 1] = '\0';
+    script[5] = ' ';
+    for (size_t i = 0; i < 100; i++)
+        arguments[i] = i == 1 ? script : (char *)"it's";
+    gw_verdict verdict = {.status = GW_VERDICT_CLEAN, .argv = {arguments, 100}};
+    gw_text text = {0};
+    gw_out_text(&verdict, &(gw_out_style){.width = 1000}, &text);
+    size_t first = strcspn(gw_text_str(&text), "\n");
+    assert_in_range(first, 80, 250);
+    assert_non_null(strstr(gw_text_str(&text), "xxx...'"));
+    gw_text_free(&text);
+}
+
 static void foreign_bytes_become_harmless(void **state)
 {
     (void)state;
@@ -138,7 +156,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_verdict_reads_as_designed),   cmocka_unit_test(no_line_is_wider_than_asked),
         cmocka_unit_test(colours_only_when_asked),       cmocka_unit_test(an_empty_verdict_is_printed),
-        cmocka_unit_test(foreign_bytes_become_harmless),
+        cmocka_unit_test(foreign_bytes_become_harmless), cmocka_unit_test(long_commands_are_cut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
