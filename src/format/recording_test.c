@@ -704,13 +704,21 @@ static void both_checksums_agree(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(both_checksums_agree),           cmocka_unit_test(every_item_comes_back),
-        cmocka_unit_test(functions_have_names),           cmocka_unit_test(many_templates),
-        cmocka_unit_test(every_flipped_byte_is_noticed),  cmocka_unit_test(every_truncation_gives_a_prefix),
-        cmocka_unit_test(shifted_blocks_are_found),       cmocka_unit_test(what_is_no_recording_is_refused),
-        cmocka_unit_test(a_newer_version_is_refused),     cmocka_unit_test(numbers_of_another_build),
-        cmocka_unit_test(unknown_items_are_passed_over),  cmocka_unit_test(the_limit_keeps_what_is_alive),
-        cmocka_unit_test(a_full_disk_is_said_and_closed), cmocka_unit_test(an_existing_file_is_not_overwritten),
+        cmocka_unit_test(both_checksums_agree),
+        cmocka_unit_test(every_item_comes_back),
+        cmocka_unit_test(functions_have_names),
+        cmocka_unit_test(many_templates),
+        cmocka_unit_test(every_flipped_byte_is_noticed),
+        cmocka_unit_test(every_truncation_gives_a_prefix),
+        cmocka_unit_test(shifted_blocks_are_found),
+        cmocka_unit_test(what_is_no_recording_is_refused),
+        cmocka_unit_test(a_newer_version_is_refused),
+        cmocka_unit_test(numbers_of_another_build),
+        cmocka_unit_test(unknown_items_are_passed_over),
+        cmocka_unit_test(the_limit_keeps_what_is_alive),
+        cmocka_unit_test(a_full_disk_is_said_and_closed),
+        cmocka_unit_test(a_full_file_system_leaves_room_for_the_end),
+        cmocka_unit_test(an_existing_file_is_not_overwritten),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -1,0 +1,718 @@
+/* Buffers of living, dying and lying processes, through the drain, into a recording and back. */
+#define _GNU_SOURCE
+#include "test_buffer.h"
+#include "test_items.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include <cmocka.h>
+
+static const char *const fn_names[] = {"cuInit", "cuMemAlloc_v2", "cuMemFree_v2", "cuLaunchKernel"};
+static char folder[64];
+static char record_path[96];
+static uint64_t t0_ns;
+
+static int make_folder(void **state)
+{
+    (void)state;
+    strcpy(folder, "/tmp/gw-drain-XXXXXX");
+    if (mkdtemp(folder) == NULL)
+        return -1;
+    snprintf(record_path, sizeof record_path, "%s/r.gpuwhy", folder);
+    t0_ns = gw_monotonic_ns();
+    return 0;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    DIR *dir = opendir(folder);
+    struct dirent *entry;
+    while (dir != NULL && (entry = readdir(dir)) != NULL)
+        unlinkat(dirfd(dir), entry->d_name, 0);
+    closedir(dir);
+    return rmdir(folder);
+}
+
+static gw_drain *open_drain(void)
+{
+    gw_drain *drain = NULL;
+    gw_error err = {""};
+    if (gw_drain_open(folder, t0_ns, &drain, &err) != GW_OK)
+        fail_msg("%s", err.text);
+    gw_drain_expect(drain, TEST_FN_COUNT, TEST_FN_HASH);
+    return drain;
+}
+
+/* What a test wants to know of what was handed out. */
+typedef struct seen {
+    unsigned count[GW_ITEM_COUNT];
+    uint64_t event_arg_sum;
+    uint64_t t_ns_last;
+    uint64_t arg_next[GW_SLOT_COUNT]; /* by tid: events carry 0, 1, 2, ... */
+    bool in_order, args_in_order;
+    char text[1024];
+    char key[64];
+    gw_exit_fact exit;
+    uint64_t ring_total;
+    uint32_t ring_count, ring_torn;
+    uint64_t calls;
+    char thread_name[20];
+    gw_writer *writer;
+    unsigned fail_after; /* 0: never */
+} seen;
+
+static void see_event(seen *s, const gw_event *event)
+{
+    s->in_order &= event->t_ns >= s->t_ns_last;
+    s->t_ns_last = event->t_ns;
+    s->event_arg_sum += event->arg[0];
+    if (event->tid < GW_SLOT_COUNT)
+        s->args_in_order &= s->arg_next[event->tid]++ == event->arg[0];
+    if (event->text != NULL)
+        snprintf(s->text, sizeof s->text, "%s", event->text);
+}
+
+static void see_ring(seen *s, const gw_item *item)
+{
+    s->ring_total = item->ring.total;
+    s->ring_count = item->ring.count;
+    for (uint32_t i = 0; i < item->ring.count; i++) {
+        const gw_hot_call *call = &item->ring.call[i];
+        bool follows = i == 0 || call->what == call[-1].what + 1;
+        s->ring_torn += !follows || call->stream != (call->what & 0xffffffff) || call->fn != 3;
+    }
+}
+
+static gw_status see(void *user, const gw_item *item, gw_error *err)
+{
+    seen *s = user;
+    s->count[item->kind]++;
+    if (item->kind == GW_ITEM_EVENT)
+        see_event(s, &item->event);
+    if (item->kind == GW_ITEM_SUPERVISOR)
+        snprintf(s->key, sizeof s->key, "%s", item->pair.key);
+    if (item->kind == GW_ITEM_EXIT)
+        s->exit = item->exit;
+    if (item->kind == GW_ITEM_RING)
+        see_ring(s, item);
+    if (item->kind == GW_ITEM_COUNTERS) {
+        s->calls = item->counters.calls;
+        snprintf(s->thread_name, sizeof s->thread_name, "%s", item->counters.thread_name);
+    }
+    if (s->fail_after != 0 && --s->fail_after == 0)
+        return gw_fail(err, GW_IO, "the sink is full");
+    return s->writer == NULL ? GW_OK : gw_writer_put(s->writer, item, err);
+}
+
+static const seen seen_start = {.in_order = true, .args_in_order = true};
+
+static void run(gw_drain *drain, bool last, seen *s)
+{
+    gw_error err = {""};
+    if (gw_drain_run(drain, last, see, s, &err) != GW_OK)
+        fail_msg("%s", err.text);
+}
+
+static void pause_ms(unsigned ms)
+{
+    usleep(ms * 1000);
+}
+
+/* ---- the whole path ---- */
+
+static void events_of_threads_come_in_order(void **state)
+{
+    (void)state;
+    enum { EVENTS = 3000, THREADS = 3 };
+    test_buffer b;
+    test_buffer_make(&b, folder, (uint32_t)getpid(), 1);
+    test_thread thread[THREADS];
+    uint64_t next[THREADS] = {0};
+    for (uint32_t i = 0; i < THREADS; i++)
+        thread[i] = test_thread_start(&b, i, i);
+    for (uint32_t i = 0; i < EVENTS; i++) {
+        uint32_t k = (i * 7 + i / 5) % THREADS;
+        assert_true(test_write_event(&thread[k], GW_EV_ALLOC, next[k]++));
+    }
+    seen s = seen_start;
+    gw_drain *drain = open_drain();
+    pause_ms(4);
+    run(drain, false, &s);
+    assert_int_equal(s.count[GW_ITEM_PROCESS], 1);
+    assert_int_equal(s.count[GW_ITEM_EVENT], EVENTS);
+    assert_true(s.in_order && s.args_in_order);
+    run(drain, false, &s);
+    assert_int_equal(s.count[GW_ITEM_EVENT], EVENTS);
+    assert_int_equal(s.count[GW_ITEM_PROCESS], 1);
+    gw_drain_close(drain);
+    test_buffer_drop(&b);
+}
+
+static void young_events_wait(void **state)
+{
+    (void)state;
+    test_buffer b;
+    test_buffer_make(&b, folder, (uint32_t)getpid(), 1);
+    test_thread thread = test_thread_start(&b, 0, 0);
+    gw_drain *drain = open_drain();
+    seen s = seen_start;
+    gw_raw_event event = {.ticks = gw_monotonic_ns(), .fn = 1, .kind = GW_EV_ALLOC};
+    assert_true(test_write(&thread, &event, 1));
+    event.ticks += 3600 * 1000000000ull; /* an hour from now: never old enough, until the last drain */
+    event.arg[0] = 1;
+    assert_true(test_write(&thread, &event, 1));
+    pause_ms(4);
+    run(drain, false, &s);
+    assert_int_equal(s.count[GW_ITEM_EVENT], 1);
+    run(drain, true, &s);
+    assert_int_equal(s.count[GW_ITEM_EVENT], 2);
+    assert_true(s.args_in_order && s.in_order);
+    gw_drain_close(drain);
+    test_buffer_drop(&b);
+}
+
+static void texts_are_joined(void **state)
+{
+    (void)state;
+    test_buffer b;
+    test_buffer_make(&b, folder, (uint32_t)getpid(), 1);
+    test_thread thread = test_thread_start(&b, 0, 0);
+    gw_raw_event record[3] = {{.ticks = gw_monotonic_ns(), .kind = GW_EV_FUNCTION, .flags = GW_EVF_TEXT_FOLLOWS}};
+    gw_raw_text part = {.kind = GW_EV_TEXT, .flags = GW_EVF_TEXT_FOLLOWS, .bytes = 48};
+    memset(part.text, 'a', 48);
+    memcpy(&record[1], &part, sizeof part);
+    part.flags = 0;
+    part.bytes = 3;
+    memset(part.text, 'b', 48);
+    memcpy(&record[2], &part, sizeof part);
+    assert_true(test_write(&thread, record, 3));
+    part.bytes = 60000; /* more than a record holds */
+    memcpy(&record[1], &part, sizeof part);
+    gw_drain *drain = open_drain();
+    seen s = seen_start;
+    pause_ms(4);
+    run(drain, false, &s);
+    assert_int_equal(s.count[GW_ITEM_EVENT], 1);
+    assert_int_equal(strlen(s.text), 51);
+    assert_int_equal(s.text[47], 'a');
+    assert_int_equal(s.text[48], 'b');
+    assert_true(test_write(&thread, record, 2));
+    /* an event whose text never comes is not waited for at the last drain */
+    record[0].ticks = gw_monotonic_ns();
+    assert_true(test_write(&thread, record, 1));
+    run(drain, true, &s);
+    assert_int_equal(s.count[GW_ITEM_EVENT], 3);
+    assert_int_equal(strlen(s.text), 48);
+    gw_drain_close(drain);
+    test_buffer_drop(&b);
+}
+
+/* Chunks go round: a thread writes many times what the buffer holds while it is drained. */
+typedef struct pusher {
+    test_thread thread;
+    uint64_t events;
+    uint64_t waits;
+} pusher;
+
+static void *push(void *user)
+{
+    pusher *p = user;
+    for (uint64_t i = 0; i < p->events; i++)
+        while (!test_write_event(&p->thread, GW_EV_ALLOC, i)) {
+            p->waits++;
+            usleep(100);
+        }
+    test_thread_end(&p->thread);
+    return NULL;
+}
+
+static void nothing_is_lost_or_doubled_while_chunks_go_round(void **state)
+{
+    (void)state;
+    enum { EVENTS = 100000, THREADS = 2 };
+    test_buffer b;
+    test_buffer_make(&b, folder, (uint32_t)getpid(), 1);
+    gw_drain *drain = open_drain();
+    seen s = seen_start;
+    pusher p[THREADS];
+    pthread_t id[THREADS];
+    for (uint32_t i = 0; i < THREADS; i++) {
+        p[i] = (pusher){test_thread_start(&b, i, i), EVENTS, 0};
+        assert_int_equal(pthread_create(&id[i], NULL, push, &p[i]), 0);
+    }
+    while (s.count[GW_ITEM_EVENT] < THREADS * EVENTS) {
+        run(drain, false, &s);
+        assert_true(s.args_in_order && s.in_order);
+        pause_ms(2);
+    }
+    for (uint32_t i = 0; i < THREADS; i++)
+        pthread_join(id[i], NULL);
+    run(drain, false, &s);
+    gw_drain_commit(drain);
+    run(drain, false, &s);
+    gw_drain_commit(drain);
+    assert_int_equal(s.count[GW_ITEM_EVENT], THREADS * EVENTS);
+    assert_int_equal(s.count[GW_ITEM_LOST], 0);
+    for (uint32_t i = 0; i < GW_CHUNK_COUNT; i++)
+        assert_int_equal(b.chunk[i].head.state, GW_CHUNK_FREE);
+    assert_int_equal(b.slot[0].state, GW_SLOT_FREE);
+    assert_int_equal(b.slot[1].state, GW_SLOT_FREE);
+    gw_drain_close(drain);
+    test_buffer_drop(&b);
+}
+
+static void a_full_sink_loses_nothing(void **state)
+{
+    (void)state;
+    enum { EVENTS = 100 };
+    gw_error err = {""};
+    test_buffer b;
+    test_buffer_make(&b, folder, (uint32_t)getpid(), 1);
+    test_thread thread = test_thread_start(&b, 0, 0);
+    for (uint64_t i = 0; i < EVENTS; i++)
+        assert_true(test_write_event(&thread, GW_EV_ALLOC, i));
+    gw_drain *drain = open_drain();
+    seen s = seen_start;
+    s.fail_after = 30;
+    pause_ms(4);
+    assert_int_equal(gw_drain_run(drain, false, see, &s, &err), GW_IO);
+    assert_string_equal(err.text, "the sink is full");
+    run(drain, false, &s);
+    assert_int_equal(s.count[GW_ITEM_EVENT], EVENTS);
+    assert_true(s.args_in_order);
+    gw_drain_close(drain);
+    test_buffer_drop(&b);
+}
+
+/* ---- slots and rings ---- */
+
+static void failures_bring_rings_and_counters(void **state)
+{
+    (void)state;
+    test_buffer b;
+    test_buffer_make(&b, folder, (uint32_t)getpid(), 1);
+    test_thread thread = test_thread_start(&b, 3, 3);
+    for (uint64_t i = 0; i < 5000; i++)
+        test_ring_add(&thread, i, 3);
+    b.slot[3].calls = 5001;
+    gw_drain *drain = open_drain();
+    seen s = seen_start;
+    run(drain, false, &s);
+    assert_int_equal(s.count[GW_ITEM_COUNTERS], 1);
+    assert_int_equal(s.calls, 5001);
+    assert_string_equal(s.thread_name, "thread 3");
+    assert_int_equal(s.count[GW_ITEM_RING], 0);
+    gw_raw_event failure = {.ticks = gw_monotonic_ns(), .kind = GW_EV_ALLOC, .result = 2};
+    assert_true(test_write(&thread, &failure, 1));
+    pause_ms(4);
+    run(drain, false, &s);
+    assert_int_equal(s.count[GW_ITEM_RING], 0); /* a mere out-of-memory */
+    failure.ticks = gw_monotonic_ns();
+    failure.result = 700;
+    failure.kind = GW_EV_SYNC;
+    assert_true(test_write(&thread, &failure, 1));
+    atomic_store(&b.head->lost_events, 5);
+    pause_ms(4);
+    run(drain, false, &s);
+    assert_int_equal(s.count[GW_ITEM_RING], 1);
+    assert_int_equal(s.ring_total, 5000);
+    assert_int_equal(s.ring_count, GW_RING_ENTRIES - 1); /* one may be in the writing */
+    assert_int_equal(s.ring_torn, 0);
+    assert_int_equal(s.count[GW_ITEM_LOST], 1);
+    run(drain, false, &s);
+    assert_int_equal(s.count[GW_ITEM_RING], 1);
+    test_ring_add(&thread, 5000, 3);
+    run(drain, true, &s);
+    assert_int_equal(s.count[GW_ITEM_RING], 2);
+    assert_int_equal(s.ring_total, 5001);
+    assert_int_equal(s.count[GW_ITEM_LOST], 1);
+    gw_drain_close(drain);
+    test_buffer_drop(&b);
+}
+
+static atomic_bool stop;
+
+static void *spin_ring(void *user)
+{
+    test_thread *thread = user;
+    for (uint64_t i = 0; !atomic_load(&stop); i++)
+        test_ring_add(thread, i, 3);
+    return NULL;
+}
+
+static void torn_ring_entries_are_left_out(void **state)
+{
+    (void)state;
+    test_buffer b;
+    test_buffer_make(&b, folder, (uint32_t)getpid(), 1);
+    test_thread thread = test_thread_start(&b, 0, 0);
+    pthread_t id;
+    atomic_store(&stop, false);
+    assert_int_equal(pthread_create(&id, NULL, spin_ring, &thread), 0);
+    gw_drain *drain = open_drain();
+    seen s = seen_start;
+    for (unsigned i = 0; i < 300; i++) {
+        run(drain, true, &s);
+        assert_int_equal(s.ring_torn, 0);
+    }
+    atomic_store(&stop, true);
+    pthread_join(id, NULL);
+    run(drain, true, &s);
+    assert_true(s.count[GW_ITEM_RING] > 10);
+    assert_int_equal(s.ring_torn, 0);
+    assert_true(s.ring_count > 0);
+    gw_drain_close(drain);
+    test_buffer_drop(&b);
+}
+
+/* ---- processes that end ---- */
+
+/* A process that is not our child: it writes `events` events into a buffer and is gone when this returns. */
+static uint32_t make_dead_stranger(uint64_t events)
+{
+    int fds[2];
+    assert_int_equal(pipe(fds), 0);
+    pid_t middle = fork();
+    if (middle == 0) {
+        if (fork() == 0) {
+            test_buffer b;
+            test_buffer_make(&b, folder, (uint32_t)getpid(), 1);
+            test_thread thread = test_thread_start(&b, 0, 0);
+            for (uint64_t i = 0; i < events; i++)
+                test_write_event(&thread, GW_EV_ALLOC, i);
+            test_ring_add(&thread, 0, 3);
+            uint32_t pid = (uint32_t)getpid();
+            if (write(fds[1], &pid, sizeof pid) != sizeof pid)
+                _exit(1);
+            kill(getpid(), SIGKILL);
+        }
+        _exit(0);
+    }
+    int status;
+    assert_int_equal(waitpid(middle, &status, 0), middle);
+    close(fds[1]);
+    uint32_t pid = 0;
+    assert_int_equal(read(fds[0], &pid, sizeof pid), sizeof pid);
+    assert_int_equal(read(fds[0], &status, 1), 0); /* closed by its death */
+    close(fds[0]);
+    return pid;
+}
+
+static unsigned buffers_left(void)
+{
+    unsigned count = 0;
+    DIR *dir = opendir(folder);
+    struct dirent *entry;
+    while ((entry = readdir(dir)) != NULL)
+        count += strstr(entry->d_name, ".buf") != NULL;
+    closedir(dir);
+    return count;
+}
+
+static void a_dead_process_is_finished(void **state)
+{
+    (void)state;
+    uint32_t pid = make_dead_stranger(600);
+    gw_drain *drain = open_drain();
+    seen s = seen_start;
+    for (unsigned i = 0; i < 500 && s.count[GW_ITEM_EXIT] == 0; i++) {
+        pause_ms(4);
+        run(drain, false, &s);
+    }
+    assert_int_equal(s.count[GW_ITEM_EVENT], 600);
+    assert_int_equal(s.count[GW_ITEM_RING], 1);
+    assert_int_equal(s.count[GW_ITEM_EXIT], 1);
+    assert_int_equal(s.exit.pid, pid);
+    assert_false(s.exit.status_known);
+    assert_int_equal(buffers_left(), 1);
+    gw_drain_commit(drain);
+    assert_int_equal(buffers_left(), 0);
+    run(drain, true, &s);
+    assert_int_equal(s.count[GW_ITEM_EXIT], 1);
+    assert_int_equal(s.count[GW_ITEM_EVENT], 600);
+    gw_drain_close(drain);
+}
+
+/* ---- damage ---- */
+
+static void what_is_no_buffer_is_said_once(void **state)
+{
+    (void)state;
+    char path[160];
+    test_buffer b;
+    seen s = seen_start;
+    snprintf(path, sizeof path, "%s/1-1.buf", folder);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    snprintf(path, sizeof path, "%s/1-2.buf", folder);
+    assert_int_equal(symlink("/etc/passwd", path), 0);
+    test_buffer_make(&b, folder, (uint32_t)getpid(), 1);
+    b.head->magic[0] = 'X';
+    gw_drain *drain = open_drain();
+    run(drain, false, &s);
+    run(drain, true, &s);
+    assert_int_equal(s.count[GW_ITEM_SUPERVISOR], 1);
+    assert_string_equal(s.key, "buffer.damaged");
+    assert_int_equal(s.count[GW_ITEM_PROCESS], 0);
+    test_buffer_drop(&b);
+    test_buffer_make(&b, folder, (uint32_t)getpid(), 1);
+    b.head->fn_table_hash++;
+    run(drain, false, &s);
+    run(drain, true, &s);
+    assert_int_equal(s.count[GW_ITEM_SUPERVISOR], 2);
+    assert_string_equal(s.key, "buffer.refused");
+    gw_drain_close(drain);
+    test_buffer_drop(&b);
+}
+
+static void an_unready_buffer_is_awaited(void **state)
+{
+    (void)state;
+    test_buffer b;
+    test_buffer_make(&b, folder, (uint32_t)getpid(), 1);
+    atomic_store(&b.head->ready, 0);
+    b.head->magic[0] = 0;
+    gw_drain *drain = open_drain();
+    seen s = seen_start;
+    run(drain, false, &s);
+    assert_int_equal(s.count[GW_ITEM_PROCESS] + s.count[GW_ITEM_SUPERVISOR], 0);
+    b.head->magic[0] = 'G';
+    b.head->start_ticks = b.head->start_monotonic_ns = gw_monotonic_ns();
+    atomic_store(&b.head->ready, 1);
+    run(drain, false, &s);
+    assert_int_equal(s.count[GW_ITEM_PROCESS], 1);
+    gw_drain_close(drain);
+    test_buffer_drop(&b);
+}
+
+static uint32_t random_next(uint32_t *seed)
+{
+    *seed = *seed * 1664525u + 1013904223u;
+    return *seed >> 8;
+}
+
+/* Random bytes at random places, and a file that shrinks under our hands. */
+static void damaged_buffers_do_no_harm(void **state)
+{
+    (void)state;
+    uint32_t seed = 1;
+    for (unsigned round = 0; round < 300; round++) {
+        test_buffer b;
+        test_buffer_make(&b, folder, (uint32_t)getpid(), 1);
+        test_thread thread = test_thread_start(&b, round % 100, 0);
+        for (uint64_t i = 0; i < 600; i++)
+            assert_true(test_write_event(&thread, (uint8_t)(i % GW_EV_COUNT), i));
+        gw_drain *drain = open_drain();
+        seen s = seen_start;
+        if (round % 2)
+            run(drain, false, &s);
+        for (unsigned i = 0; i < 40; i++) {
+            static const uint32_t area[] = {128, 4096, GW_RINGS_OFFSET, GW_BUFFER_BYTES, GW_CHUNKS_OFFSET + 64};
+            uint32_t end = area[random_next(&seed) % 5];
+            uint32_t at =
+                end == GW_CHUNKS_OFFSET + 64 ? GW_CHUNKS_OFFSET + random_next(&seed) % 64 : random_next(&seed) % end;
+            b.map[at] = (uint8_t)random_next(&seed);
+        }
+        run(drain, false, &s);
+        if (round % 3 == 0)
+            assert_int_equal(truncate(b.path, random_next(&seed) % GW_BUFFER_BYTES), 0);
+        run(drain, false, &s);
+        run(drain, true, &s);
+        (void)gw_drain_fill_ratio(drain);
+        gw_drain_close(drain);
+        test_buffer_drop(&b);
+    }
+}
+
+/* ---- run folders without their supervisor ---- */
+
+static void write_meta(uint32_t supervisor_pid)
+{
+    gw_error err = {""};
+    const char *argv[] = {"prog", NULL};
+    gw_run_meta meta = {record_path, t0_ns, supervisor_pid, argv};
+    if (gw_run_meta_write(folder, &meta, fn_names, TEST_FN_COUNT, &err) != GW_OK)
+        fail_msg("%s", err.text);
+}
+
+/* A process number that nobody has. */
+static uint32_t dead_pid(void)
+{
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(0);
+    int status;
+    waitpid(pid, &status, 0);
+    return (uint32_t)pid;
+}
+
+static seen read_folder_items(gw_status expected_open)
+{
+    seen s = seen_start;
+    gw_error err = {""};
+    gw_reader *reader;
+    const gw_item *item;
+    gw_status st = gw_reader_open(folder, &reader, &err);
+    if (st != expected_open)
+        fail_msg("%s", err.text);
+    if (st != GW_OK)
+        return s;
+    while ((st = gw_reader_next(reader, &item, &err)) == GW_OK) {
+        if (item->kind == GW_ITEM_EVENT)
+            assert_string_equal(gw_reader_fn_name(reader, item->event.fn), "cuMemAlloc_v2");
+        assert_int_equal(see(&s, item, &err), GW_OK);
+    }
+    if (st != GW_END)
+        fail_msg("%s", err.text);
+    gw_reader_close(reader);
+    return s;
+}
+
+static uint32_t checksum_of(const char *path)
+{
+    FILE *file = fopen(path, "rb");
+    uint32_t sum = 1;
+    int c;
+    while ((c = getc(file)) != EOF)
+        sum = (sum * 31) ^ (uint32_t)c;
+    fclose(file);
+    return sum;
+}
+
+/* The supervisor dies at each point of its round: nothing is lost, nothing comes twice. */
+static void a_dead_supervisor_loses_nothing(void **state)
+{
+    (void)state;
+    enum { PART = 700 };
+    gw_error err = {""};
+    for (unsigned died_at = 0; died_at < 5; died_at++) {
+        test_buffer b;
+        uint64_t next = 0;
+        write_meta(died_at == 0 ? (uint32_t)getpid() : dead_pid());
+        test_buffer_make(&b, folder, (uint32_t)getpid(), 1);
+        test_thread thread = test_thread_start(&b, 0, 0);
+        gw_drain *drain = open_drain();
+        seen s = seen_start;
+        unlink(record_path);
+        assert_int_equal(gw_writer_create(record_path, 0, fn_names, TEST_FN_COUNT, &s.writer, &err), GW_OK);
+        for (unsigned round = 0; round < 3; round++) {
+            for (unsigned i = 0; i < PART; i++)
+                assert_true(test_write_event(&thread, GW_EV_ALLOC, next++));
+            pause_ms(3);
+            bool dies = round == 2;
+            if (dies && died_at == 1)
+                break;
+            run(drain, false, &s);
+            if (dies && died_at == 2)
+                break;
+            assert_int_equal(gw_writer_flush(s.writer, false, &err), GW_OK);
+            if (dies && died_at == 3)
+                break;
+            gw_drain_commit(drain);
+        }
+        for (unsigned i = 0; i < PART; i++) /* the program lives on for a while */
+            assert_true(test_write_event(&thread, GW_EV_ALLOC, next++));
+        uint32_t sum = checksum_of(b.path);
+        seen r = read_folder_items(GW_OK);
+        assert_int_equal(checksum_of(b.path), sum);
+        assert_int_equal(r.count[GW_ITEM_EVENT], next);
+        assert_true(r.args_in_order && r.in_order);
+        assert_int_equal(r.count[GW_ITEM_PROCESS], 1);
+        assert_int_equal(r.count[GW_ITEM_TRUNCATED], died_at == 0 ? 0 : 1);
+        assert_string_equal(r.key, "run.state");
+        gw_drain_close(drain);
+        gw_writer_close(s.writer, NULL);
+        test_buffer_drop(&b);
+        char path[96];
+        snprintf(path, sizeof path, "%s/run.meta", folder);
+        unlink(path);
+    }
+}
+
+static void a_folder_without_its_recording_still_speaks(void **state)
+{
+    (void)state;
+    char path[96];
+    write_meta(dead_pid());
+    test_buffer b;
+    test_buffer_make(&b, folder, (uint32_t)getpid(), 1);
+    test_thread thread = test_thread_start(&b, 0, 0);
+    for (uint64_t i = 0; i < 10; i++)
+        assert_true(test_write_event(&thread, GW_EV_ALLOC, i));
+    unlink(record_path);
+    seen r = read_folder_items(GW_OK);
+    assert_int_equal(r.count[GW_ITEM_EVENT], 10);
+    assert_int_equal(r.count[GW_ITEM_TRUNCATED], 1);
+    test_buffer_drop(&b);
+    snprintf(path, sizeof path, "%s/run.meta", folder);
+    unlink(path);
+    read_folder_items(GW_IO);
+}
+
+/* A reader looks while the program runs and the supervisor drains: each event is there once, whenever it looks. */
+static void a_reader_disturbs_nobody(void **state)
+{
+    (void)state;
+    enum { EVENTS = 60000 };
+    gw_error err = {""};
+    test_buffer b;
+    write_meta((uint32_t)getpid());
+    test_buffer_make(&b, folder, (uint32_t)getpid(), 1);
+    pusher p = {test_thread_start(&b, 0, 0), EVENTS, 0};
+    pthread_t id;
+    gw_drain *drain = open_drain();
+    seen s = seen_start;
+    unlink(record_path);
+    assert_int_equal(gw_writer_create(record_path, 0, fn_names, TEST_FN_COUNT, &s.writer, &err), GW_OK);
+    assert_int_equal(pthread_create(&id, NULL, push, &p), 0);
+    for (unsigned i = 0; s.count[GW_ITEM_EVENT] < EVENTS; i++) {
+        run(drain, false, &s);
+        if (i % 3 == 0) {
+            seen r = read_folder_items(GW_OK);
+            assert_true(r.args_in_order);
+        }
+        assert_int_equal(gw_writer_flush(s.writer, false, &err), GW_OK);
+        if (i % 3 == 1) {
+            seen r = read_folder_items(GW_OK);
+            assert_true(r.args_in_order);
+        }
+        pause_ms(1);
+    }
+    pthread_join(id, NULL);
+    assert_int_equal(gw_writer_close(s.writer, &err), GW_OK);
+    assert_int_equal(gw_recording_check(record_path, &err), GW_OK);
+    assert_true(s.args_in_order);
+    gw_drain_close(drain);
+    test_buffer_drop(&b);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, make_folder, remove_folder)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(events_of_threads_come_in_order),
+        TEST(young_events_wait),
+        TEST(texts_are_joined),
+        TEST(nothing_is_lost_or_doubled_while_chunks_go_round),
+        TEST(a_full_sink_loses_nothing),
+        TEST(failures_bring_rings_and_counters),
+        TEST(torn_ring_entries_are_left_out),
+        TEST(a_dead_process_is_finished),
+        TEST(what_is_no_buffer_is_said_once),
+        TEST(an_unready_buffer_is_awaited),
+        TEST(damaged_buffers_do_no_harm),
+        TEST(a_dead_supervisor_loses_nothing),
+        TEST(a_folder_without_its_recording_still_speaks),
+        TEST(a_reader_disturbs_nobody),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
