@@ -37,7 +37,7 @@ static void compare(void *user, const char *folder)
         return;
     const gw_item *item;
     while (gw_reader_next(reader, &item, NULL) == GW_OK)
-        if (item->kind == GW_ITEM_META && strcmp(item->pair.key, "recording") == 0 &&
+        if (item->kind == GW_ITEM_META && strcmp(item->pair.key, "run.recording") == 0 &&
             strcmp(item->pair.value, search->recording) == 0)
             snprintf(search->folder, sizeof search->folder, "%s", folder);
     gw_reader_close(reader);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pwd.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { TMPFS_MAGIC_NUMBER = 0x01021994, LINK_TRIES_MAX = 8 };
+enum { TMPFS_MAGIC_NUMBER = 0x01021994 };
+static const time_t old_seconds = 24 * 3600;
 
 gw_status gwi_path_format(gwi_path out, gw_error *err, const char *format, ...)
 {
@@ -153,6 +155,25 @@ void gwi_run_folders_visit(void (*visit)(void *user, const char *folder), void *
         }
         closedir(folder);
     }
+}
+
+static void remove_when_old(void *user, const char *folder)
+{
+    (void)user;
+    int pid = 0;
+    struct stat stat_;
+    const char *name = strrchr(folder, '/');
+    if (sscanf(name, "/gpuwhy-%*u-%d-", &pid) != 1 || pid <= 0 || kill(pid, 0) == 0 || errno != ESRCH)
+        return;
+    if (lstat(folder, &stat_) < 0 || !S_ISDIR(stat_.st_mode) || stat_.st_uid != getuid() ||
+        stat_.st_mtime + old_seconds > time(NULL))
+        return;
+    gwi_folder_remove(folder);
+}
+
+void gwi_run_folders_tidy(void)
+{
+    gwi_run_folders_visit(remove_when_old, NULL);
 }
 
 static const char *home(void)

@@ -101,19 +101,44 @@ static gw_status create_anywhere(gwi_record *record, const gwi_run_options *opti
     return GW_OK;
 }
 
+/* The command line with its secrets masked, as a NULL-terminated list; NULL when there is no memory for it. */
+static char **masked(char *const *argv)
+{
+    size_t count = 0;
+    while (argv[count] != NULL)
+        count++;
+    char **list = calloc(count + 1, sizeof *list);
+    for (size_t i = 0; list != NULL && i < count; i++) {
+        gw_text value = {0};
+        gwi_mask_argument(&value, argv, (int)i);
+        list[i] = strdup(gw_text_str(&value));
+        gw_text_free(&value);
+    }
+    return list;
+}
+
+static void free_list(char **list)
+{
+    for (size_t i = 0; list != NULL && list[i] != NULL; i++)
+        free(list[i]);
+    free(list);
+}
+
 gw_status gwi_record_open(gwi_record *record, const gwi_run_options *options, const char *run_folder, char *const *argv,
                           gw_error *err)
 {
     gw_status st = create_anywhere(record, options, run_folder, err);
     if (st != GW_OK || run_folder[0] == '\0')
         return st;
+    char **shown = masked(argv);
     gw_run_meta meta = {.recording = record->path,
                         .t0_monotonic_ns = record->t0_monotonic_ns,
                         .supervisor_pid = (uint32_t)getpid(),
-                        .argv = (const char *const *)argv};
+                        .argv = (const char *const *)shown};
     gw_error why;
     if (gw_run_meta_write(run_folder, &meta, function_names(), GW_FN_COUNT, &why) != GW_OK)
         gwi_say("if gpuwhy is killed, this run cannot be explained: %s", why.text);
+    free_list(shown);
     if (gw_drain_open(run_folder, record->t0_monotonic_ns, &record->drain, &why) != GW_OK)
         gwi_say("GPU calls are not recorded: %s", why.text);
     else

@@ -118,6 +118,7 @@ static int open_doors(supervisor *run)
 static void make_run_folder(supervisor *run)
 {
     gw_error err;
+    gwi_run_folders_tidy();
     if (gwi_run_folder_make(run->run_folder, &err) != GW_OK) {
         run->run_folder[0] = '\0';
         gwi_say("GPU calls are not recorded: %s", err.text);
