@@ -121,6 +121,7 @@ enum {
     READ_BUDGET_MS = 500,      /* a walk over history stops after this long */
     HISTORY_SPANS = 512,       /* spans of time in the condensed history */
     HISTORY_SINGLES_MAX = 512, /* youngest single entries */
+    DEVICES_MAX = 64,
     REASON_BYTES = 200
 };
 
@@ -576,17 +577,15 @@ static void write_count(py_object *stats, const char *name, gw_allocator_field a
         obs.port->fact(GW_EV_ALLOCATOR_STATE, as, value, device, 0, NULL);
 }
 
-/* Returns the bytes that the program asked for and holds, in the unit of the history's sizes; 0 when not known. */
-static uint64_t read_stats(uint64_t device)
+/* New reference; NULL: `reason` says why, e.g. that there is no such device. Asks the driver nothing. */
+static py_object *take_stats(uint64_t device, char *reason)
 {
-    char reason[REASON_BYTES];
     py_object *argument = obs.py.PyLong_FromLongLong((long long)device);
-    py_object *stats = call_torch("_cuda_memoryStats", tuple_of(&argument, 1), reason);
-    uint64_t requested_bytes = 0;
-    if (stats == NULL) {
-        note(GW_NOTE_TEXT_ONLY, reason);
-        return 0;
-    }
+    return call_torch("_cuda_memoryStats", tuple_of(&argument, 1), reason);
+}
+
+static void write_stats(py_object *stats, uint64_t device)
+{
     write_stat(stats, "allocated_bytes", obs.key.current, GW_ALLOCATOR_ALLOCATED, device);
     write_stat(stats, "allocated_bytes", obs.key.peak, GW_ALLOCATOR_ALLOCATED_PEAK, device);
     write_stat(stats, "reserved_bytes", obs.key.current, GW_ALLOCATOR_RESERVED, device);
@@ -595,10 +594,15 @@ static uint64_t read_stats(uint64_t device)
     write_stat(stats, "inactive_split_bytes", obs.key.current, GW_ALLOCATOR_INACTIVE_SPLIT, device);
     write_count(stats, "num_alloc_retries", GW_ALLOCATOR_RETRIES, device);
     write_count(stats, "num_ooms", GW_ALLOCATOR_OOMS, device);
-    if (!stat_of(stats, "requested_bytes", obs.key.current, &requested_bytes))
-        (void)stat_of(stats, "allocated_bytes", obs.key.current, &requested_bytes);
-    give_back(stats);
-    return requested_bytes;
+}
+
+/* The bytes that the program asked for and holds, in the unit of the history's sizes; 0 when not known. */
+static uint64_t live_bytes_of(py_object *stats)
+{
+    uint64_t bytes = 0;
+    if (!stat_of(stats, "requested_bytes", obs.key.current, &bytes))
+        (void)stat_of(stats, "allocated_bytes", obs.key.current, &bytes);
+    return bytes;
 }
 
 /* With `history` false the traces are left out where this PyTorch can do that: they are what takes time. */
@@ -622,12 +626,14 @@ static py_object *take_snapshot(bool history, char *reason)
 
 enum { WHEN_OOM = 0, WHEN_END = 1 };
 
-static void read_allocator(uint64_t device, uint64_t when, bool with_history)
+/* `stats` NULL: what the block map says must do. */
+static void write_allocator(py_object *stats, uint64_t device, uint64_t when, bool with_history)
 {
     char reason[REASON_BYTES];
     block_map map;
     obs.port->fact(GW_EV_ALLOCATOR_STATE, GW_ALLOCATOR_WHEN, when, device, 0, NULL);
-    uint64_t live_bytes = read_stats(device);
+    if (stats != NULL)
+        write_stats(stats, device);
     py_object *snapshot = take_snapshot(with_history, reason);
     if (snapshot == NULL) {
         note(GW_NOTE_TEXT_ONLY, reason);
@@ -639,12 +645,38 @@ static void read_allocator(uint64_t device, uint64_t when, bool with_history)
         obs.port->fact(GW_EV_ALLOCATOR_STATE, GW_ALLOCATOR_SEGMENTS, map.segment_count, device, 0, NULL);
         obs.port->fact(GW_EV_ALLOCATOR_STATE, GW_ALLOCATOR_EXPANDABLE, map.expandable, device, 0, NULL);
         if (with_history)
-            read_history(snapshot, device, live_bytes, &map.live);
+            read_history(snapshot, device, stats == NULL ? 0 : live_bytes_of(stats), &map.live);
         write_blocks(&map.live);
         block_list_free(&map.live);
     }
     give_back(snapshot);
     obs.py.PyErr_Clear();
+}
+
+static void read_at_oom(uint64_t device, bool with_history)
+{
+    char reason[REASON_BYTES];
+    py_object *stats = take_stats(device, reason);
+    if (stats == NULL)
+        note(GW_NOTE_TEXT_ONLY, reason);
+    write_allocator(stats, device, WHEN_OOM, with_history);
+    give_back(stats);
+}
+
+/* Devices are counted by asking for their statistics: a question to the driver could fail after a sticky error, and
+ * PyTorch would warn about that on stderr. */
+static void read_at_end(void)
+{
+    char reason[REASON_BYTES];
+    for (uint64_t device = 0; device < DEVICES_MAX; device++) {
+        uint64_t reserved_bytes = 0;
+        py_object *stats = take_stats(device, reason);
+        if (stats == NULL)
+            break;
+        if (stat_of(stats, "reserved_bytes", obs.key.current, &reserved_bytes) && reserved_bytes > 0)
+            write_allocator(stats, device, WHEN_END, false);
+        give_back(stats);
+    }
 }
 
 /* PyTorch's own limit (set_per_process_memory_fraction): where it is set, `total` at an out-of-memory is the limit. */
@@ -708,7 +740,7 @@ static py_object *on_oom(py_object *self, py_object *arguments)
     bool with_history = may_read_history();
     uint64_t begin_ns = clock_ns(CLOCK_MONOTONIC);
     write_limit(value[0], value[2]);
-    read_allocator(value[0], WHEN_OOM, with_history);
+    read_at_oom(value[0], with_history);
     if (with_history) {
         obs.full_reads++;
         obs.last_read_ns = clock_ns(CLOCK_MONOTONIC);
@@ -722,15 +754,9 @@ static py_object *on_oom(py_object *self, py_object *arguments)
 static py_object *on_exit_of_interpreter(py_object *self, py_object *arguments)
 {
     saved before = enter();
-    char reason[REASON_BYTES];
     (void)self;
     (void)arguments;
-    py_object *count = call_torch("_cuda_getDeviceCount", obs.py.PyTuple_New(0), reason);
-    bool known;
-    uint64_t devices = number_of(count, &known);
-    for (uint64_t device = 0; device < devices && device < 16; device++)
-        read_allocator(device, WHEN_END, false);
-    give_back(count);
+    read_at_end();
     leave(&before);
     return none_new();
 }

@@ -86,17 +86,21 @@ class FakeTorch:
         cuda._initialized = initialized
         cuda.default_generators = ()
         c._cuda_attach_out_of_memory_observer = self.attach
-        c._cuda_memoryStats = lambda device: self.stats
+        c._cuda_memoryStats = self.take_stats
         c._cuda_memorySnapshot = self.take_snapshot
         c._cuda_isHistoryEnabled = lambda: self.history_on
         c._cuda_record_memory_history = self.record
-        c._cuda_getDeviceCount = lambda: 1
         c._cuda_getMemoryFraction = lambda device: 0.5
         self.torch, self.c, self.cuda = torch, c, cuda
         sys.modules.update({"torch": torch, "torch._C": c, "torch.cuda": cuda})
 
     def attach(self, function):
         self.attached.append(function)
+
+    def take_stats(self, device):
+        if device == 0:
+            return self.stats
+        raise RuntimeError("Invalid device argument")
 
     def take_snapshot(self, argument):
         self.snapshot_arguments.append(argument)
@@ -458,6 +462,7 @@ def test_end_of_run(lib):
     states = lib.states()
     check(states.get("when") == 1 and states.get("allocated_bytes") == 30 * MIB, states)
     check(not [1 for kind, _, _ in lib.facts() if kind == HISTORY], "history at the end")
+    check(lib.notes() == [], lib.notes())
 
 
 def test_no_leaked_references(lib):
