@@ -17,6 +17,7 @@
 typedef struct slot_private {
     uint32_t chunk;         /* takes everything */
     uint32_t reserve_chunk; /* taken from the reserve: failures alone */
+    uint32_t chunk_hint;    /* where to look for the next chunk */
     uint32_t ring_asked;
     uint32_t refused;        /* the guard answered this call */
     uint32_t pending_device; /* the guard counts `pending_bytes` there while the driver works */
@@ -115,7 +116,7 @@ static void *map_new_file(void)
     while ((refused = posix_fallocate(fd, 0, GW_BUFFER_BYTES)) == EINTR)
         ;
     if (refused == 0)
-        map = mmap(NULL, GW_BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        map = mmap(NULL, GW_BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
     if (map == MAP_FAILED)
         unlink(path);
     close(fd);
@@ -207,12 +208,15 @@ gw_slot *gwi_slot_take(uint32_t mark)
         slot->tid = (uint32_t)syscall(SYS_gettid);
         slot->calls = slot->inside_since = slot->ring_head = slot->synced_at = slot->synced_ring_head = 0;
         slot->inside_fn = 0;
-        slot->ring_index = -1;
+        /* A thread that ended leaves its ring, empty, to the next one here: rings are few. */
+        if (slot->generation == 0)
+            slot->ring_index = -1;
         for (int c = 0; c < GW_COUNT_COUNT; c++)
             slot->counter[c] = 0;
         slot->generation++;
         slot->mark = mark;
         memset(slot->reserved, 0, sizeof slot->reserved);
+        private_of(slot)->chunk_hint = i * 7; /* threads begin to look in different places */
         memset(slot->name, 0, sizeof slot->name);
         (void)prctl(PR_GET_NAME, slot->name);
         if (!atomic_compare_exchange_strong(&slot->state, &expected, GW_SLOT_LIVE))
@@ -268,7 +272,7 @@ int32_t gwi_ring_take(gw_slot *slot)
 static uint32_t chunk_take(gw_slot *slot, uint32_t first, uint32_t end)
 {
     uint32_t slot_index = (uint32_t)(slot - gwi.slots);
-    uint32_t start = slot_index % (end - first); /* threads begin to look in different places */
+    uint32_t start = private_of(slot)->chunk_hint % (end - first);
     for (uint32_t n = 0; n < end - first; n++) {
         uint32_t i = first + (start + n) % (end - first);
         gw_chunk_head *head = &gwi.chunks[i].head;
@@ -281,6 +285,7 @@ static uint32_t chunk_take(gw_slot *slot, uint32_t first, uint32_t end)
         head->tid = slot->tid;
         head->generation = atomic_load_explicit(&slot->generation, memory_order_relaxed);
         head->sequence = atomic_fetch_add(&gwi.head->chunk_sequence, 1);
+        private_of(slot)->chunk_hint = (start + n + 1) % (end - first);
         return i + 1;
     }
     return 0;

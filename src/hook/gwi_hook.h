@@ -91,7 +91,7 @@ static inline gw_slot *gwi_slot_usable(void)
     return slot;
 }
 
-static inline bool gwi_enter(gwi_slot_ref *th, unsigned fn)
+static inline __attribute__((always_inline)) bool gwi_enter(gwi_slot_ref *th, unsigned fn)
 {
     gw_slot *slot = gwi_slot_usable();
     if (gwi_unlikely(slot == NULL || atomic_load_explicit(&slot->inside_fn, memory_order_relaxed) != 0))
@@ -116,8 +116,8 @@ int32_t gwi_ring_take(gw_slot *slot) GWI_COLD;
 
 /* A hot call succeeded: a count and a ring entry. The entry's time is that of the call's begin: one look at the clock
  * a call. */
-static inline void gwi_hot(gwi_slot_ref *th, unsigned fn, unsigned counter, uint64_t what, uint64_t stream,
-                           uint64_t bytes)
+static inline __attribute__((always_inline)) void gwi_hot(gwi_slot_ref *th, unsigned fn, unsigned counter,
+                                                          uint64_t what, uint64_t stream, uint64_t bytes)
 {
     gw_slot *slot = th->slot;
     gwi_bump(&slot->counter[counter], 1);

@@ -1,0 +1,203 @@
+/* Reading drivers and writing facades, hostile files first. The driver here is a facade itself: a small ELF file. */
+#include "gw_facade.h"
+#include "gwi_elf.h"
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char dir[] = "/tmp/gpuwhy-facade-test-XXXXXX";
+static char driver[300]; /* a facade of the hook, taken as a driver */
+static uint8_t good[1 << 16];
+static size_t good_bytes;
+
+static void write_bytes(const char *path, const void *data, size_t bytes)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0700);
+    assert_true(fd >= 0 && write(fd, data, bytes) == (ssize_t)bytes);
+    close(fd);
+}
+
+static int set_up(void **state)
+{
+    char out[200];
+    gw_error err;
+    (void)state;
+    if (mkdtemp(dir) == NULL)
+        return -1;
+    snprintf(out, sizeof out, "%s/driver", dir);
+    if (gw_facade_write(HOOK, HOOK, out, &err) != GW_OK) {
+        print_error("%s\n", err.text);
+        return -1;
+    }
+    snprintf(driver, sizeof driver, "%s/libcuda.so.1", out);
+    int fd = open(driver, O_RDONLY);
+    ssize_t n = read(fd, good, sizeof good);
+    close(fd);
+    good_bytes = n > 0 ? (size_t)n : 0;
+    return good_bytes > 1000 && good_bytes < sizeof good ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    char command[300];
+    (void)state;
+    snprintf(command, sizeof command, "rm -rf '%s'", dir);
+    return system(command);
+}
+
+/* Whatever is in the file: an answer or a reason that names the file; a facade written of it can be read again. */
+static void try_file(const char *path)
+{
+    char out[200];
+    gw_error err = {""};
+    gw_facade_info info = {.export_count = 12345};
+    gw_status st = gw_facade_driver_info(path, &info, &err);
+    if (st != GW_OK) {
+        assert_non_null(strstr(err.text, path));
+        assert_int_equal(info.export_count, 12345);
+        return;
+    }
+    snprintf(out, sizeof out, "%s/again", dir);
+    st = gw_facade_write(path, HOOK, out, &err);
+    if (st != GW_OK)
+        assert_true(err.text[0] != '\0');
+}
+
+static void every_byte_damaged(void **state)
+{
+    char path[200];
+    (void)state;
+    snprintf(path, sizeof path, "%s/damaged.so", dir);
+    static const uint8_t patterns[] = {0x00, 0xff, 0x80};
+    static uint8_t copy[sizeof good];
+    for (size_t i = 0; i < good_bytes; i++) {
+        for (size_t p = 0; p < sizeof patterns; p++) {
+            memcpy(copy, good, good_bytes);
+            copy[i] = p == 2 ? copy[i] ^ patterns[p] : patterns[p];
+            if (copy[i] == good[i])
+                continue;
+            write_bytes(path, copy, good_bytes);
+            try_file(path);
+        }
+    }
+}
+
+static void every_truncation(void **state)
+{
+    char path[200];
+    (void)state;
+    snprintf(path, sizeof path, "%s/short.so", dir);
+    for (size_t bytes = 0; bytes < good_bytes; bytes += bytes < 600 ? 1 : 13) {
+        write_bytes(path, good, bytes);
+        try_file(path);
+    }
+}
+
+static void not_a_driver(void **state)
+{
+    gw_error err;
+    gw_facade_info info;
+    char path[200];
+    (void)state;
+    snprintf(path, sizeof path, "%s/text.so", dir);
+    write_bytes(path, "not an ELF file, though longer than the head of one would be: 64 bytes", 70);
+    assert_int_equal(gw_facade_driver_info(path, &info, &err), GW_CORRUPT);
+    assert_int_equal(gw_facade_driver_info(dir, &info, &err), GW_IO);
+    assert_int_equal(gw_facade_driver_info("/nonexistent", &info, &err), GW_IO);
+    memcpy(good + 4, "\001", 1); /* 32 bits */
+    write_bytes(path, good, good_bytes);
+    memcpy(good + 4, "\002", 1);
+    assert_int_equal(gw_facade_driver_info(path, &info, &err), GW_UNSUPPORTED);
+    uint8_t machine = good[18];
+    good[18] = 0x28;
+    write_bytes(path, good, good_bytes);
+    good[18] = machine;
+    assert_int_equal(gw_facade_driver_info(path, &info, &err), GW_UNSUPPORTED);
+}
+
+static void wrong_use(void **state)
+{
+    gw_error err;
+    char out[200];
+    (void)state;
+    snprintf(out, sizeof out, "%s/out", dir);
+    assert_int_equal(gw_facade_write("relative.so", HOOK, out, &err), GW_USAGE);
+    assert_int_equal(gw_facade_write(driver, "hook.so", out, &err), GW_USAGE);
+    assert_int_equal(gw_facade_write(driver, "/nonexistent/hook.so", out, &err), GW_MISSING);
+    assert_int_equal(gw_facade_write(driver, HOOK, "/proc/no/such", &err), GW_IO);
+    assert_int_not_equal(access(out, F_OK), 0);
+}
+
+static void names_survive(void **state)
+{
+    gw_facade_info info;
+    gw_error err;
+    gwi_elf elf;
+    int names = 0;
+    (void)state;
+    assert_int_equal(gw_facade_driver_info(driver, &info, &err), GW_OK);
+    assert_string_equal(info.soname, "libcuda.so.1");
+    assert_int_equal(info.export_count, 1);
+    assert_int_equal(gwi_elf_open(driver, &elf, &err), GW_OK);
+    for (uint32_t i = 0; i < elf.symbol_count; i++) {
+        if (gwi_elf_symbol_exported(&elf.symbol[i])) {
+            assert_string_equal(gwi_elf_symbol_name(&elf, &elf.symbol[i]), "gw_hook_attach");
+            names++;
+        }
+    }
+    gwi_elf_close(&elf);
+    assert_int_equal(names, 1);
+}
+
+static void located_as_the_loader_does(void **state)
+{
+    gw_error err;
+    char a[100], b[100], path[300], list[400], *found = NULL;
+    (void)state;
+    snprintf(a, sizeof a, "%s/a", dir);
+    snprintf(b, sizeof b, "%s/b", dir);
+    mkdir(a, 0700);
+    mkdir(b, 0700);
+    snprintf(path, sizeof path, "%s/libcuda.so.1", b);
+    write_bytes(path, good, good_bytes);
+    snprintf(list, sizeof list, "/nonexistent:%s:%s", a, b);
+    assert_int_equal(gw_driver_locate("/bin/sh", list, &found, &err), GW_OK);
+    assert_string_equal(found, path);
+    free(found);
+    /* A file that cannot be loaded is passed over, and named where nothing better is found. */
+    char wrong[300];
+    snprintf(wrong, sizeof wrong, "%s/libcuda.so.1", a);
+    write_bytes(wrong, "short", 5);
+    assert_int_equal(gw_driver_locate("/bin/sh", list, &found, &err), GW_OK);
+    assert_string_equal(found, path);
+    free(found);
+    assert_int_equal(gw_driver_locate("/nonexistent/program", list, &found, &err), GW_IO);
+    unlink(path);
+    found = NULL;
+    gw_status st = gw_driver_locate("/bin/sh", list, &found, &err);
+    if (st == GW_OK) { /* this machine has a driver */
+        assert_int_equal(found[0], '/');
+        free(found);
+    } else {
+        assert_int_equal(st, GW_MISSING);
+        assert_non_null(strstr(err.text, wrong));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_byte_damaged), cmocka_unit_test(every_truncation),
+        cmocka_unit_test(not_a_driver),       cmocka_unit_test(wrong_use),
+        cmocka_unit_test(names_survive),      cmocka_unit_test(located_as_the_loader_does),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
