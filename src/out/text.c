@@ -232,7 +232,7 @@ void gw_out_text(const gw_verdict *verdict, const gw_out_style *style, gw_text *
     add_head(&page, verdict);
     gw_text_add(text, "\n", 1);
     add_verdict_line(&page, verdict);
-    const char *label = "Why";
+    const char *label = verdict->status == GW_VERDICT_CLEAN ? "Seen" : "Why";
     add_evidence(&page, verdict, &label);
     add_where(&page, verdict, &label);
     add_joined(&page, label, "ruled out: ", &verdict->ruled_out);
