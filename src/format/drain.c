@@ -48,7 +48,9 @@ typedef struct group {
 struct gw_drain {
     char *folder; /* owned */
     bool copy;
-    bool listed; /* copies: the folder was read */
+    bool listed;           /* copies: the folder was read */
+    bool last;             /* the drain in progress waits for nothing */
+    uint64_t copied_at_ns; /* when copying began, see gwi_drain_open_copy() */
     uint64_t t0_monotonic_ns;
     bool expects;
     uint32_t expected_fn_count, expected_fn_hash;
@@ -454,8 +456,8 @@ static gw_status find_events(gw_drain *drain, uint32_t first, uint32_t end, uint
             uint64_t event_ns = gwi_buffer_ns(buffer, &drain->now, drain->record[found.event].ticks);
             found.t_ns = event_ns > t_ns ? event_ns : t_ns;
         }
-        bool wait_for_text = !whole && !buffer->gone && cutoff_ns != UINT64_MAX &&
-                             found.t_ns + TEXT_PATIENCE_NS > drain->now.monotonic_ns;
+        bool wait_for_text =
+            !whole && !buffer->gone && !drain->last && found.t_ns + TEXT_PATIENCE_NS > drain->now.monotonic_ns;
         if (found.t_ns > cutoff_ns || wait_for_text) {
             buffer->left_over = true;
             first = skip_to_next_part(drain, first, end);
@@ -750,7 +752,10 @@ gw_status gw_drain_run(gw_drain *drain, bool last, gw_item_sink sink, void *user
     drain->sink = sink;
     drain->user = user;
     drain->now_ns = gw_monotonic_ns();
+    drain->last = last;
     uint64_t cutoff_ns = last ? UINT64_MAX : drain->now_ns - HOLD_BACK_NS;
+    if (drain->copy)
+        cutoff_ns = drain->copied_at_ns;
     gw_status st = look_around(drain, err);
     if (st == GW_OK)
         st = collect(drain, cutoff_ns, err);
@@ -873,6 +878,8 @@ double gw_drain_fill_ratio(const gw_drain *drain)
 
 /* ---- copies, for readers ---- */
 
+/* Copying takes a while, in which the program goes on: of a thread's two chunks the first may be copied before an event
+ * and the second after the next. What was published before copying began is all there; later events are left out. */
 gw_status gwi_drain_open_copy(const char *run_folder, uint64_t t0_monotonic_ns, gw_drain **ret_drain, gw_error *err)
 {
     gw_drain *drain = NULL;
@@ -880,6 +887,7 @@ gw_status gwi_drain_open_copy(const char *run_folder, uint64_t t0_monotonic_ns, 
     if (st != GW_OK)
         return st;
     drain->copy = true;
+    drain->copied_at_ns = gw_monotonic_ns();
     st = read_folder(drain, err);
     for (uint32_t i = 0; i < drain->buffer_count && st == GW_OK; i++) {
         gwi_now now = gwi_now_take();
