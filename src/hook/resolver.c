@@ -23,7 +23,7 @@ static struct {
     uint32_t count;
     map_row row[MAP_MAX]; /* sorted by address, then fn */
     uint8_t reached[GW_FN_COUNT];
-    _Atomic uint32_t notes;
+    _Atomic uint32_t notes[GW_NOTE_COUNT];
 } map;
 
 static uint32_t map_lower(uintptr_t address)
@@ -100,7 +100,7 @@ static void learn(const char *name, int version, uint64_t flags)
 
 static void note_some(gw_note reason, uint64_t a, uint64_t b, const char *text)
 {
-    if (atomic_fetch_add(&map.notes, 1) < NOTES_MAX)
+    if (atomic_fetch_add(&map.notes[reason], 1) < NOTES_MAX)
         gwi_note(reason, a, b, 0, text);
 }
 

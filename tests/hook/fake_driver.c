@@ -329,6 +329,8 @@ static void *resolve(const char *name, int version, uint64_t flags)
         symbol = "cuMemAlloc_v9";
     if (strcmp(name, "cuFutureThing") == 0)
         symbol = "cuFutureThing";
+    if (strcmp(name, "cuTwoInOne") == 0)
+        symbol = "cuMemFreeHost";
     for (int i = 0; symbol != NULL && i < fake_export_count; i++)
         if (strcmp(fake_exports[i].name, symbol) == 0)
             return fake_exports[i].address;

@@ -3,7 +3,8 @@
  *
  *   fake_gen VERSION OUT.c OUT.map [EXPORTS.txt | -] [EXTRA_NAME...]
  *
- * With `-` the exports are those that our API table knows for drivers up to VERSION. */
+ * NAME=OTHER is one more name for what the list has as OTHER: two functions at one address, as a linker that folds
+ * identical code makes them. With `-` the exports are those that our API table knows for drivers up to VERSION. */
 #include "gw_api.h"
 #include "gw_event.h"
 
@@ -15,8 +16,18 @@
 static char *names[4096];
 static int name_count;
 
+static bool in_list(const char *name)
+{
+    for (int i = 0; i < name_count; i++)
+        if (strcmp(names[i], name) == 0)
+            return true;
+    return false;
+}
+
 static void add_name(const char *name)
 {
+    if (in_list(name))
+        return;
     names[name_count] = strdup(name);
     if (names[name_count++] == NULL || name_count == 4096)
         exit(2);
@@ -46,6 +57,29 @@ static void read_names(const char *path)
     fclose(in);
 }
 
+static void add_extra(const char *extra)
+{
+    char name[256];
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(extra, "="), extra);
+    add_name(name);
+}
+
+static void write_function(FILE *out, const char *name, int argc, char **argv)
+{
+    size_t bytes = strlen(name);
+    for (int i = 5; i < argc; i++) {
+        if (strncmp(argv[i], name, bytes) == 0 && argv[i][bytes] == '=') {
+            const char *other = argv[i] + bytes + 1;
+            fprintf(out, "int %s(void) __attribute__((alias(\"%s\")));\n", name, other);
+            return;
+        }
+    }
+    fprintf(out,
+            "__attribute__((weak)) int %s(void);\n__attribute__((weak)) int %s(void)\n{\n    return "
+            "fake_called(\"%s\");\n}\n",
+            name, name, name);
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 5)
@@ -60,13 +94,10 @@ int main(int argc, char **argv)
         if (known_at(fn, version))
             add_name(gw_api_fns[fn].symbol);
     for (int i = 5; i < argc; i++)
-        add_name(argv[i]);
+        add_extra(argv[i]);
     fprintf(out, "#include \"fake_driver.h\"\n\nint fake_version = %d;\n\n", version);
     for (int i = 0; i < name_count; i++)
-        fprintf(out,
-                "__attribute__((weak)) int %s(void);\n__attribute__((weak)) int %s(void)\n{\n    return "
-                "fake_called(\"%s\");\n}\n",
-                names[i], names[i], names[i]);
+        write_function(out, names[i], argc, argv);
     fprintf(out, "const fake_export fake_exports[] = {\n");
     for (int i = 0; i < name_count; i++)
         fprintf(out, "    {\"%s\", (void *)%s},\n", names[i], names[i]);

@@ -267,12 +267,41 @@ static void exit_at_once(void)
     exit(42); /* nothing is cleaned up */
 }
 
+enum { MANY = 200 };
+static pthread_barrier_t all_there;
+
+static void *one_of_many(void *unused)
+{
+    (void)unused;
+    uint64_t address = 0;
+    int result = ((alloc_fn *)sym("cuMemAlloc_v2"))(&address, 4096);
+    pthread_barrier_wait(&all_there);
+    return (void *)(uintptr_t)result;
+}
+
+static void many_threads(void)
+{
+    pthread_t thread[MANY];
+    int good = 0;
+    begin();
+    pthread_barrier_init(&all_there, NULL, MANY);
+    for (int i = 0; i < MANY; i++)
+        if (pthread_create(&thread[i], NULL, one_of_many, NULL) != 0)
+            exit(4);
+    for (int i = 0; i < MANY; i++) {
+        void *result;
+        pthread_join(thread[i], &result);
+        good += result == NULL;
+    }
+    printf("%d of %d\n", good, MANY);
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
-} actions[] = {{"basic", basic},       {"threads", threads}, {"fork", fork_after},   {"fork-before", fork_before},
-               {"vfork", vfork_child}, {"clone", raw_clone}, {"clone-vm", clone_vm}, {"close", close_driver},
-               {"stress", stress},     {"guarded", guarded}, {"exit", exit_at_once}};
+} actions[] = {{"many", many_threads},       {"basic", basic},       {"threads", threads}, {"fork", fork_after},
+               {"fork-before", fork_before}, {"vfork", vfork_child}, {"clone", raw_clone}, {"clone-vm", clone_vm},
+               {"close", close_driver},      {"stress", stress},     {"guarded", guarded}, {"exit", exit_at_once}};
 
 static bool reach(const char *route, const char *path)
 {
