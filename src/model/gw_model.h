@@ -1,4 +1,7 @@
-/* The model of one run: what was alive, when, whose, from where. Built from a recording, read by verdict/. */
+/* The model of one run: what was alive, when, whose, from where. Built from a recording, read by verdict/.
+ *
+ * gw_model_build() does everything. A caller without a file (a test, a live view) makes an empty model, feeds it
+ * items in order of time and finishes it. What the model then holds is described in gw_model_facts.h. */
 #ifndef GW_MODEL_H
 #define GW_MODEL_H
 
@@ -10,5 +13,13 @@ typedef struct gw_model gw_model;
 /* Read `reader` to its end. Damaged blocks are skipped and noted in the model. */
 GW_MUST_CHECK gw_status gw_model_build(gw_reader *reader, gw_model **ret_model, gw_error *err);
 void gw_model_free(gw_model *model); /* takes NULL */
+
+/* The same in three steps. Items are copied: they may die after the call. gw_model_name_fns() may come at any time
+ * before gw_model_finish(); a function without a name reads "?". A model is read only after it was finished, and
+ * is never fed again. GW_NOMEM is the only failure; the model can then only be freed. */
+GW_MUST_CHECK gw_status gw_model_new(gw_model **ret_model, gw_error *err);
+GW_MUST_CHECK gw_status gw_model_feed(gw_model *model, const gw_item *item, gw_error *err);
+GW_MUST_CHECK gw_status gw_model_name_fns(gw_model *model, const char *const *names, uint32_t count, gw_error *err);
+GW_MUST_CHECK gw_status gw_model_finish(gw_model *model, gw_error *err);
 
 #endif

@@ -1,0 +1,331 @@
+/* Calls that failed: which of them are answers a program asks for on purpose, which are echoes of an earlier one,
+ * and which were recovered from. */
+#include "inner.h"
+
+#include <string.h>
+
+static bool is_sticky(uint16_t result)
+{
+    switch (result) {
+    case 214: /* uncorrectable memory error */
+    case 220: /* NVLink */
+    case 226: /* contained */
+    case 700:
+    case 702:
+    case 710:
+    case 714:
+    case 715:
+    case 716:
+    case 717:
+    case 718:
+    case 719:
+    case 721:
+    case 810: /* the MPS server ended this client */
+        return true;
+    default:
+        return false;
+    }
+}
+
+static bool has_word(const char *name, const char *const *words, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (strstr(name, words[i]) != NULL)
+            return true;
+    }
+    return false;
+}
+
+/* Results that mean "no" to a question. Names are known only at the end. */
+static bool is_probe(const gw_failure *failure)
+{
+    static const char *const questions[] = {"Get",        "Query",       "IsCapturing", "CanAccess", "Occupancy",
+                                            "EnablePeer", "DisablePeer", "Logs",        "Profiler"};
+    switch (failure->result) {
+    case 4: /* the driver is shutting down: exit handlers */
+    case 500:
+    case 600:
+    case 704:
+    case 705:
+    case 801:
+        return true;
+    default:
+        break;
+    }
+    if (failure->is_sticky || failure->is_allocation || failure->kind != GW_EV_CALL)
+        return failure->kind == GW_EV_QUERY && !failure->is_sticky;
+    return has_word(failure->fn_name, questions, sizeof questions / sizeof questions[0]);
+}
+
+static bool is_device_allocation(const gw_event *event)
+{
+    if (event->result != 2)
+        return false;
+    switch ((gw_event_kind)event->kind) {
+    case GW_EV_INIT:
+    case GW_EV_HOST_ALLOC:
+    case GW_EV_HOST_REGISTER:
+        return false;
+    case GW_EV_VMM_CREATE:
+        return event->arg[3] <= 1;
+    default:
+        return true;
+    }
+}
+
+static uint64_t wanted_of(const gw_event *event)
+{
+    switch ((gw_event_kind)event->kind) {
+    case GW_EV_ALLOC:
+    case GW_EV_ALLOC_ASYNC:
+    case GW_EV_VMM_CREATE:
+    case GW_EV_HOST_ALLOC:
+    case GW_EV_HOST_REGISTER:
+        return event->arg[1];
+    default:
+        return 0;
+    }
+}
+
+static int device_of(gwi_process *process, const gw_event *event)
+{
+    switch ((gw_event_kind)event->kind) {
+    case GW_EV_VMM_CREATE:
+    case GW_EV_CTX_CREATE:
+    case GW_EV_CTX_RELEASE:
+    case GW_EV_CTX_RESET:
+        return (int)(event->arg[2] % GW_MODEL_DEVICES_MAX);
+    default:
+        return event->context == 0 ? -1 : gwi_device_of(process, event->context);
+    }
+}
+
+static bool is_same(const gw_failure *failure, const gw_event *event)
+{
+    return failure->pid == event->pid && failure->tid == event->tid && failure->fn == event->fn &&
+           failure->result == event->result && failure->kind == event->kind &&
+           memcmp(failure->arg, event->arg, sizeof failure->arg) == 0;
+}
+
+/* Who else is on the card, as far as recorded. */
+static void look_around(const gw_model *model, gw_failure *failure)
+{
+    uint32_t taken = 0;
+    int device = failure->device < 0 ? 0 : failure->device;
+    for (size_t i = 0; i < model->process_count; i++) {
+        const gw_process *process = &model->process[i];
+        if (process->exit_known)
+            continue;
+        for (int k = 0; k < GW_MODEL_DEVICES_MAX; k++)
+            taken |= process->usage[k].class_count[GW_CLASS_CONTEXT] > 0 ? 1u << k : 0;
+        const gw_usage *usage = &process->usage[device];
+        failure->ledger_bytes_all += usage->live_bytes;
+        failure->processes_on_device += usage->class_count[GW_CLASS_CONTEXT] > 0;
+        if (process->pid == failure->pid)
+            continue;
+        failure->other_bytes_total += usage->live_bytes;
+        if (usage->live_bytes > failure->other_bytes) {
+            failure->other_bytes = usage->live_bytes;
+            failure->other_pid = process->pid;
+        }
+    }
+    for (int k = 0; k < GW_MODEL_DEVICES_MAX; k++)
+        failure->devices_idle |= model->device[k].known && (taken >> k & 1) == 0 ? 1u << k : 0;
+}
+
+/* COPY and FILL through NULL after a failed allocation: the program went on with the pointer it did not get. */
+static bool names_null(const gw_event *event)
+{
+    if (event->kind == GW_EV_COPY)
+        return event->arg[2] != 0 && (event->arg[0] == 0 || event->arg[1] == 0);
+    return event->kind == GW_EV_FILL && event->arg[0] == 0;
+}
+
+static void take_refusal(gwi_process *process, gw_failure *failure)
+{
+    failure->guard = true;
+    failure->has_limit = true;
+    failure->bytes_limit = process->refusal[1];
+    failure->bytes_used = process->refusal[2];
+    failure->device = (int)(process->refusal[3] % GW_MODEL_DEVICES_MAX);
+    process->has_refusal = false;
+}
+
+static void open_add(gwi_process *process, uint32_t index)
+{
+    uint32_t room = sizeof process->open_failure / sizeof process->open_failure[0];
+    if (process->open_count == room) { /* the oldest of the newer half goes */
+        memmove(&process->open_failure[room / 2], &process->open_failure[room / 2 + 1],
+                (room / 2 - 1) * sizeof process->open_failure[0]);
+        process->open_count--;
+    }
+    process->open_failure[process->open_count++] = index;
+}
+
+void gwi_failure_add(gw_model *model, gwi_process *process, const gw_event *event)
+{
+    if (process->last_failure >= 0 && is_same(&model->failure[process->last_failure], event)) {
+        gw_failure *same = &model->failure[process->last_failure];
+        same->repeat_count++;
+        same->t_last_ns = event->t_ns;
+        return;
+    }
+    if (names_null(event)) {
+        for (uint32_t i = 0; i < process->open_count; i++) {
+            if (model->failure[process->open_failure[i]].null_used_at == 0)
+                model->failure[process->open_failure[i]].null_used_at = model->failure_count + 1;
+        }
+    }
+    bool sticky = is_sticky(event->result);
+    if (model->failure_count >= GWI_FAILURES_MAX && (process->sticky || !sticky)) {
+        model->failures_dropped++;
+        return;
+    }
+    if (!gwi_room(model, &model->failure, model->failure_count, &model->inner->failure_capacity, sizeof(gw_failure)))
+        return;
+    uint32_t index = (uint32_t)model->failure_count++;
+    gw_failure *failure = &model->failure[index];
+    *failure = (gw_failure){.t_ns = event->t_ns,
+                            .t_last_ns = event->t_ns,
+                            .pid = event->pid,
+                            .tid = event->tid,
+                            .fn = event->fn,
+                            .result = event->result,
+                            .kind = event->kind,
+                            .flags = event->flags,
+                            .took_us = event->took_us,
+                            .extra = event->extra,
+                            .context = event->context,
+                            .repeat_count = 1,
+                            .fn_name = "?",
+                            .device = device_of(process, event),
+                            .is_allocation = is_device_allocation(event),
+                            .is_sticky = sticky,
+                            .is_echo = process->sticky,
+                            .bytes_wanted = wanted_of(event),
+                            .guard = (event->flags & GW_EVF_GUARD) != 0,
+                            .snapshot = -1,
+                            .allocator = -1};
+    memcpy(failure->arg, event->arg, sizeof failure->arg);
+    if (event->text != NULL && event->text_bytes > 0) {
+        failure->text = malloc(event->text_bytes + 1);
+        if (failure->text != NULL) {
+            memcpy(failure->text, event->text, event->text_bytes);
+            failure->text[event->text_bytes] = '\0';
+        }
+    }
+    process->last_failure = (int)index;
+    process->sticky = process->sticky || sticky;
+    if (!failure->is_allocation || failure->is_echo)
+        return;
+    if (failure->guard && process->has_refusal)
+        take_refusal(process, failure);
+    failure->frees_after = process->frees_total; /* the count so far; the difference is taken at the end */
+    failure->launches_after = UINT64_MAX;        /* no look at the counters yet */
+    look_around(model, failure);
+    int snapshot = gwi_snapshot_take(model, process, failure->device, event->t_ns, GW_SNAPSHOT_FAILURE);
+    model->failure[index].snapshot = snapshot;
+    open_add(process, index);
+}
+
+void gwi_failure_allocated(gw_model *model, gwi_process *process, const gw_event *event, uint64_t bytes)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < process->open_count; i++) {
+        gw_failure *failure = &model->failure[process->open_failure[i]];
+        bool object = failure->bytes_wanted == 0;
+        if (!failure->retry_seen && failure->tid == event->tid && bytes > 0) {
+            failure->retry_seen = true;
+            failure->retried = bytes == failure->bytes_wanted;
+        }
+        if (object ? failure->kind == event->kind : bytes >= failure->bytes_wanted) {
+            failure->recovery = GW_RECOVERED_BY_SIZE;
+            failure->t_recovered_ns = event->t_ns;
+            gwi_snapshot_thin(model, failure->snapshot);
+            continue;
+        }
+        if (!object && bytes > 0 && process->frees_total > failure->frees_after && failure->t_recovered_ns == 0 &&
+            bytes >= failure->bytes_wanted / 64)
+            failure->t_recovered_ns = event->t_ns; /* a retreat, if work went on after it */
+        process->open_failure[kept++] = process->open_failure[i];
+    }
+    process->open_count = kept;
+}
+
+void gwi_failure_info(gw_model *model, gwi_process *process, const gw_memory_info *info)
+{
+    if (process->last_failure < 0)
+        return;
+    gw_failure *failure = &model->failure[process->last_failure];
+    if (!failure->is_allocation || failure->has_info || info->t_ns - failure->t_last_ns > 1000000000u)
+        return;
+    failure->has_info = true;
+    failure->info = *info;
+    if (failure->device < 0)
+        failure->device = info->device;
+}
+
+void gwi_failure_refused(gw_model *model, gwi_process *process, const gw_event *event)
+{
+    memcpy(process->refusal, event->arg, sizeof process->refusal);
+    process->has_refusal = true;
+    if (process->last_failure < 0)
+        return;
+    gw_failure *failure = &model->failure[process->last_failure];
+    if (failure->guard && !failure->has_limit && failure->t_last_ns == event->t_ns)
+        take_refusal(process, failure);
+}
+
+/* ---- at the end ---- */
+
+static uint64_t ring_launches_after(const gw_model *model, const gw_failure *failure)
+{
+    uint64_t count = 0;
+    for (size_t i = 0; i < model->thread_count; i++) {
+        const gw_thread *thread = &model->thread[i];
+        if (thread->pid != failure->pid)
+            continue;
+        for (size_t k = thread->ring_count; k-- > 0 && thread->ring[k].t_ns > failure->t_ns;)
+            count += (thread->ring[k].is_launch || thread->ring[k].is_graph_launch) && !thread->ring[k].captured;
+    }
+    return count;
+}
+
+static uint64_t launches_of(const gw_process *process)
+{
+    return process->counter[GW_COUNT_LAUNCH] + process->counter[GW_COUNT_GRAPH_LAUNCH];
+}
+
+static void settle_allocation(gw_model *model, gw_failure *failure)
+{
+    const gw_process *process = gw_model_process(model, failure->pid);
+    const gwi_process *inner = process == NULL ? NULL : model->inner->process[process - model->process];
+    uint64_t by_counter = 0;
+    if (failure->launches_after != UINT64_MAX && process != NULL)
+        by_counter = launches_of(process) - failure->launches_after;
+    uint64_t by_ring = ring_launches_after(model, failure);
+    failure->launches_after = by_counter > by_ring ? by_counter : by_ring;
+    failure->frees_after = inner == NULL ? 0 : inner->frees_total - failure->frees_after;
+    failure->synced_after = process != NULL && process->synced_at_ns > failure->t_ns;
+    if (failure->recovery != GW_RECOVERED_NOT)
+        return;
+    enum { LAUNCHES_MANY = 64 };
+    bool went_on = failure->synced_after && failure->launches_after > 0;
+    if (failure->t_recovered_ns != 0 && went_on)
+        failure->recovery = GW_RECOVERED_BY_SMALLER;
+    else if (failure->synced_after && failure->launches_after >= LAUNCHES_MANY)
+        failure->recovery = GW_RECOVERED_BY_LAUNCHES;
+    else
+        failure->t_recovered_ns = 0;
+}
+
+void gwi_failures_finish(gw_model *model)
+{
+    for (size_t i = 0; i < model->failure_count; i++) {
+        gw_failure *failure = &model->failure[i];
+        failure->fn_name = gw_model_fn_name(model, failure->fn);
+        if (failure->is_allocation && !failure->is_echo)
+            settle_allocation(model, failure);
+        failure->is_probe = is_probe(failure);
+    }
+}

@@ -1,0 +1,325 @@
+/* How the live memory came about: spans of growth with work between them (runs), or one size kept again and again
+ * (a leak a step).
+ *
+ * Between two neighbours of the list lies work: allocations that came and went (gaps in `order`) and calls of the
+ * ring whose time falls there. A model being built shows little of it; a training loop shows much, again and again.
+ * Equal sizes in a row alone prove nothing: gradients repeat the weights' sizes, and layers repeat each other's. */
+#include "inner.h"
+
+#include <string.h>
+
+typedef struct work {
+    uint64_t transient;       /* allocations that came and went before this block */
+    uint32_t launches, waits; /* of the ring, before this block; waits: synchronisations and copies */
+    uint32_t cycles;          /* times that launches were followed by a wait or a copy: iterations, roughly */
+} work;
+
+typedef struct moment {
+    uint64_t t_ns;
+    bool is_launch;
+} moment;
+
+static int by_moment(const void *left, const void *right)
+{
+    const moment *a = left, *b = right;
+    return a->t_ns < b->t_ns ? -1 : a->t_ns > b->t_ns;
+}
+
+static moment *moments_of(const gw_model *model, uint32_t pid, size_t *ret_count)
+{
+    size_t room = 0, count = 0;
+    for (size_t i = 0; i < model->thread_count; i++)
+        room += model->thread[i].pid == pid ? model->thread[i].ring_count : 0;
+    moment *list = room == 0 ? NULL : malloc(room * sizeof *list);
+    for (size_t i = 0; list != NULL && i < model->thread_count; i++) {
+        const gw_thread *thread = &model->thread[i];
+        for (size_t k = 0; thread->pid == pid && k < thread->ring_count; k++) {
+            const gw_ring_call *call = &thread->ring[k];
+            bool launch = (call->is_launch || call->is_graph_launch) && !call->captured;
+            if (launch || call->is_sync || call->is_copy)
+                list[count++] = (moment){call->t_ns, launch};
+        }
+    }
+    if (count > 0)
+        qsort(list, count, sizeof *list, by_moment);
+    *ret_count = count;
+    return list;
+}
+
+/* work[i] lies before live[i]; work[count] after the last. */
+static work *work_of(const gw_model *model, uint32_t pid, const gw_live *live, size_t count, uint64_t order_now)
+{
+    work *list = calloc(count + 1, sizeof *list);
+    size_t moment_count = 0, at = 0;
+    moment *moments = moments_of(model, pid, &moment_count);
+    bool launching = false;
+    for (size_t i = 0; list != NULL && i <= count; i++) {
+        uint64_t order_before = i == 0 ? 0 : live[i - 1].order;
+        uint64_t order_here = i == count ? order_now + 1 : live[i].order;
+        list[i].transient = order_here > order_before + 1 ? order_here - order_before - 1 : 0;
+        for (; at < moment_count && (i == count || moments[at].t_ns <= live[i].t_ns); at++) {
+            list[i].launches += moments[at].is_launch;
+            list[i].waits += !moments[at].is_launch;
+            list[i].cycles += launching && !moments[at].is_launch;
+            launching = moments[at].is_launch;
+        }
+    }
+    free(moments);
+    return list;
+}
+
+static uint64_t amount(const work *item)
+{
+    return item->transient + item->launches;
+}
+
+/* The size at `index`, the failed request standing behind the list. */
+static uint64_t size_at(const gw_live *live, size_t count, uint64_t wanted, size_t index)
+{
+    return index < count ? live[index].bytes : wanted;
+}
+
+/* Equal sizes from the start of the list and from `from` on; how many, and whether they are of several sorts. */
+static size_t match_length(const gw_live *live, size_t count, uint64_t wanted, size_t from, size_t *ret_sorts)
+{
+    size_t end = count + (wanted != 0), length = 0, sorts = 0;
+    while (from + length < end && length < from && live[length].bytes == size_at(live, count, wanted, from + length)) {
+        sorts += length == 0 || live[length].bytes != live[length - 1].bytes;
+        length++;
+    }
+    *ret_sorts = sorts;
+    return length;
+}
+
+/* Did several iterations lie in there, not one pass that was itself the start of something? */
+static bool is_loop(const work *item, uint64_t inside_max)
+{
+    enum { WAITS_MIN = 3, TRANSIENT_MIN = 24 };
+    if (item->waits >= WAITS_MIN && item->launches >= WAITS_MIN)
+        return amount(item) >= 2 * inside_max;
+    return item->transient >= TRANSIENT_MIN && item->transient >= 3 * inside_max;
+}
+
+static uint64_t cycles_in(const work *list, size_t from, size_t to)
+{
+    uint64_t count = 0;
+    for (size_t i = from; i < to; i++)
+        count += list[i].cycles;
+    return count;
+}
+
+static uint64_t transients_in(const work *list, size_t from, size_t to)
+{
+    uint64_t count = 0;
+    for (size_t i = from; i < to; i++)
+        count += list[i].transient;
+    return count;
+}
+
+/* Is the beginning itself one pattern twice or more, as weights and gradients are? Then more of it is no second run. */
+static bool is_periodic(const gw_live *live, size_t count)
+{
+    for (size_t period = 1; 2 * period <= count; period++) {
+        size_t i = period;
+        while (i < count && live[i].bytes == live[i - period].bytes)
+            i++;
+        if (i == count)
+            return true;
+    }
+    return false;
+}
+
+/* A second run: the list begins again with the sizes of its beginning, after iterations. */
+static bool is_run_start(const gw_live *live, size_t count, uint64_t wanted, const work *list, size_t at,
+                         size_t *ret_length)
+{
+    enum { LENGTH_MIN = 3, SORTS_MIN = 2, CYCLES_MIN = 3, TRANSIENTS_MIN = 24 };
+    size_t sorts;
+    size_t length = match_length(live, count, wanted, at, &sorts);
+    *ret_length = length;
+    if (length < LENGTH_MIN || sorts < SORTS_MIN || is_periodic(live, at))
+        return false;
+    uint64_t cycles = cycles_in(list, 1, at + 1);
+    if (length == at) /* all there was, again: only if each was followed by work of its own */
+        return cycles >= CYCLES_MIN && amount(&list[at]) > 0;
+    return cycles >= CYCLES_MIN || transients_in(list, 1, at + 1) >= TRANSIENTS_MIN;
+}
+
+static void find_runs(const gw_live *live, size_t count, uint64_t wanted, const work *list, gw_growth *growth)
+{
+    enum { STARTS_MAX = 64 };
+    size_t starts[STARTS_MAX], start_count = 0, length = 0, last_length = 0, first = 0;
+    for (size_t at = 1; at < count && start_count < STARTS_MAX; at++) {
+        if (first == 0 && !is_run_start(live, count, wanted, list, at, &length))
+            continue;
+        if (first != 0) { /* later runs: the same beginning again */
+            size_t sorts;
+            length = match_length(live, count, wanted, at, &sorts);
+            if (length < 3 || sorts < 2)
+                continue;
+        } else {
+            first = at;
+        }
+        starts[start_count++] = at;
+        last_length = length;
+        at += length > 1 ? length - 1 : 0;
+    }
+    if (start_count == 0)
+        return;
+    growth->repeats = true;
+    growth->repeat_count = start_count + 1;
+    growth->repeat_match_count = last_length;
+    growth->span_count = start_count + 1;
+    for (size_t i = 0; i < first; i++)
+        growth->first_bytes += live[i].bytes;
+    growth->first_count = first;
+    growth->first_begin_ns = live[0].t_ns;
+    growth->first_end_ns = live[first].t_ns;
+    size_t last = starts[start_count - 1];
+    for (size_t i = last; i < count; i++)
+        growth->last_bytes += live[i].bytes;
+    growth->last_count = count - last;
+    growth->last_begin_ns = live[last].t_ns;
+}
+
+/* The last span of growth, without a repetition: what came after the longest stretch of work that kept nothing. */
+static void find_spans(const gw_live *live, size_t count, const work *list, gw_growth *growth)
+{
+    size_t cut = 0;
+    for (size_t i = 1; i < count; i++)
+        cut = amount(&list[i]) > (cut == 0 ? 0 : amount(&list[cut])) ? i : cut;
+    growth->span_count = 1;
+    if (cut == 0)
+        return;
+    uint64_t inside = 0;
+    for (size_t i = 1; i < count; i++)
+        inside = i != cut && amount(&list[i]) > inside ? amount(&list[i]) : inside;
+    if (!is_loop(&list[cut], inside))
+        return;
+    growth->span_count = 2;
+    growth->first_begin_ns = live[0].t_ns;
+    growth->first_end_ns = live[cut].t_ns;
+    growth->last_begin_ns = live[cut].t_ns;
+    growth->first_count = cut;
+    growth->last_count = count - cut;
+    for (size_t i = 0; i < count; i++)
+        *(i < cut ? &growth->first_bytes : &growth->last_bytes) += live[i].bytes;
+}
+
+/* ---- one size, kept again and again ---- */
+
+typedef struct sort_of { /* live blocks of one group (the ledger's) or one size (an allocator's) */
+    uint64_t bytes, live, pairs_with_turnover, pairs_with_steps, turnover, begin_ns, end_ns;
+    uint64_t launches, waits, transient; /* since its last block */
+    uint32_t group;
+    bool begun;
+} sort_of;
+
+static size_t sorts_of(const gw_live *live, size_t count, uint32_t *ret_sort, uint64_t *bytes)
+{
+    gwi_table table = {0};
+    uint32_t sorts = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t key = live[i].cls == GW_CLASS_COUNT ? live[i].bytes * 2 + 1 : (uint64_t)live[i].group * 2;
+        if (!gwi_table_get(&table, key, &ret_sort[i])) {
+            ret_sort[i] = sorts;
+            bytes[sorts] = 0;
+            if (!gwi_table_put(&table, key, sorts))
+                break;
+            sorts++;
+        }
+        bytes[ret_sort[i]] += live[i].bytes;
+    }
+    gwi_table_free(&table);
+    return sorts;
+}
+
+static void follow_sort(const gw_live *live, size_t count, const work *list, const uint32_t *sort, uint32_t which,
+                        sort_of *it)
+{
+    for (size_t i = 0; i < count; i++) {
+        it->launches += list[i].launches;
+        it->waits += list[i].waits;
+        it->transient += list[i].transient;
+        if (sort[i] != which)
+            continue;
+        if (it->begun) {
+            it->pairs_with_turnover += it->transient > 0;
+            it->pairs_with_steps += it->launches > 0 && it->waits > 0;
+            it->turnover += it->transient;
+        } else {
+            it->begin_ns = live[i].t_ns;
+        }
+        it->begun = true;
+        it->bytes = live[i].bytes;
+        it->group = live[i].group;
+        it->live++;
+        it->end_ns = live[i].t_ns;
+        it->launches = it->waits = it->transient = 0;
+    }
+}
+
+static bool is_step_leak(const sort_of *it)
+{
+    enum { PAIRS_MIN = 8, PAIRS_MANY = 48 };
+    if (it->pairs_with_steps >= PAIRS_MIN)
+        return true; /* work was launched and waited for, or fed by a copy, between one and the next */
+    return it->pairs_with_turnover >= PAIRS_MANY && it->pairs_with_turnover * 4 >= it->live * 3;
+}
+
+/* The sorts that hold most are looked at; a leak too small to be among them did not fill the card. */
+static void find_steps(const gw_model *model, const gw_live *live, size_t count, const work *list, gw_growth *growth)
+{
+    enum { LOOK_MAX = 8 };
+    uint32_t *sort = malloc(count * sizeof *sort);
+    uint64_t *bytes = malloc(count * sizeof *bytes);
+    size_t sorts = sort == NULL || bytes == NULL ? 0 : sorts_of(live, count, sort, bytes);
+    for (size_t look = 0; look < LOOK_MAX && sorts > 0; look++) {
+        uint32_t which = 0;
+        for (uint32_t i = 1; i < sorts; i++)
+            which = bytes[i] > bytes[which] ? i : which;
+        if (bytes[which] == 0)
+            break;
+        sort_of it = {0};
+        follow_sort(live, count, list, sort, which, &it);
+        if (is_step_leak(&it) && bytes[which] > growth->step_live_bytes) {
+            growth->steps = true;
+            growth->step_count = it.live;
+            growth->step_bytes = it.bytes;
+            growth->step_live_bytes = bytes[which];
+            growth->step_begin_ns = it.begin_ns;
+            growth->step_end_ns = it.end_ns;
+            growth->step_turnover = it.turnover;
+            growth->step_group = it.group;
+            growth->step_freed = live[0].cls == GW_CLASS_COUNT ? 0 : model->group[it.group].free_count;
+            growth->step_waited = it.pairs_with_steps;
+        }
+        bytes[which] = 0;
+    }
+    free(sort);
+    free(bytes);
+}
+
+void gw_growth_find(const gw_model *model, uint32_t pid, const gw_live *live, size_t count, uint64_t wanted_bytes,
+                    uint64_t order_now, gw_growth *ret_growth)
+{
+    *ret_growth = (gw_growth){0};
+    for (size_t i = 0; i < count; i++) {
+        ret_growth->total_bytes += live[i].bytes;
+        if (live[i].bytes > ret_growth->largest_bytes) {
+            ret_growth->largest_bytes = live[i].bytes;
+            ret_growth->largest_t_ns = live[i].t_ns;
+            ret_growth->largest_group = live[i].group;
+        }
+    }
+    if (count < 2)
+        return;
+    work *list = work_of(model, pid, live, count, order_now);
+    if (list == NULL)
+        return;
+    find_steps(model, live, count, list, ret_growth);
+    find_runs(live, count, wanted_bytes, list, ret_growth);
+    if (!ret_growth->repeats)
+        find_spans(live, count, list, ret_growth);
+    free(list);
+}

@@ -1,0 +1,394 @@
+/* What the model knows, for the verdicts and for out/. Everything here is read only; all pointers belong to the
+ * model. Times are ns since the run began. A "has_" or "_known" flag that is false means unknown, never zero. */
+#ifndef GW_MODEL_FACTS_H
+#define GW_MODEL_FACTS_H
+
+#include "gw_event.h"
+#include "gw_model.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { GW_MODEL_DEVICES_MAX = 16 };
+
+/* What an object of the ledger is. Up to GW_CLASS_DEVICE_LAST it holds device memory. */
+#define GW_CLASSES(X)                                                                                                  \
+    X(PLAIN, "plain")                                                                                                  \
+    X(PITCHED, "pitched")                                                                                              \
+    X(ARRAY, "array")                                                                                                  \
+    X(MIPMAP, "mipmapped array")                                                                                       \
+    X(POOL, "stream-ordered")                                                                                          \
+    X(VMM, "virtual memory management")                                                                                \
+    X(MANAGED, "managed")                                                                                              \
+    X(HOST, "pinned host")                                                                                             \
+    X(REGISTERED, "registered host")                                                                                   \
+    X(IMPORT, "imported")                                                                                              \
+    X(MAPPING, "mapping")                                                                                              \
+    X(CONTEXT, "context")                                                                                              \
+    X(STREAM, "stream")                                                                                                \
+    X(EVENT, "event")                                                                                                  \
+    X(MODULE, "module")                                                                                                \
+    X(FUNCTION, "function")                                                                                            \
+    X(GRAPH, "graph")                                                                                                  \
+    X(GRAPH_EXEC, "executable graph")                                                                                  \
+    X(MEMORY_POOL, "memory pool")
+
+typedef enum gw_class {
+#define GW_X(name, text) GW_CLASS_##name,
+    GW_CLASSES(GW_X)
+#undef GW_X
+        GW_CLASS_COUNT
+} gw_class;
+enum { GW_CLASS_DEVICE_LAST = GW_CLASS_VMM };
+
+const char *gw_class_text(gw_class cls); /* "plain", ...; static */
+
+/* Allocations of one kind: same process, thread, function, class and size. Stands for a call site until those are
+ * recorded. Index 0 takes what no longer fitted the table. */
+typedef struct gw_group {
+    uint64_t bytes; /* of one */
+    uint32_t pid, tid;
+    uint16_t fn;
+    uint8_t cls, device;
+    uint64_t alloc_count, free_count, live_count, live_count_peak;
+    uint64_t t_first_ns, t_last_ns;
+    uint64_t order_first, order_last;
+    uint64_t frees_at_last; /* of the process, when this group last grew */
+    uint64_t step_count;    /* allocations before which the process had freed something since the group's last one */
+} gw_group;
+
+/* One process on one device. live_bytes is what was asked for and not given back; the driver's own memory is not in
+ * it. Managed memory is counted apart: it need not lie on the device. */
+typedef struct gw_usage {
+    bool used; /* a context or memory was seen */
+    uint64_t live_bytes, live_count;
+    uint64_t peak_bytes, t_peak_ns;
+    uint64_t alloc_bytes_total, alloc_count_total; /* ever */
+    uint64_t class_bytes[GW_CLASS_COUNT];
+    uint64_t class_count[GW_CLASS_COUNT];      /* alive */
+    uint64_t class_count_peak[GW_CLASS_COUNT]; /* most alive at once */
+    uint64_t class_made[GW_CLASS_COUNT];       /* ever */
+} gw_usage;
+
+/* One block that was alive, in order of allocation. `order` counts the allocations of the process (or the entries
+ * of an allocator's history): a gap between neighbours is what came and went between them. */
+typedef struct gw_live {
+    uint64_t address, bytes, t_ns, order;
+    uint32_t group;
+    uint8_t cls, device;
+} gw_live;
+
+/* The ledger of one process at an instant. */
+typedef enum gw_snapshot_reason { GW_SNAPSHOT_FAILURE, GW_SNAPSHOT_TEARDOWN, GW_SNAPSHOT_END } gw_snapshot_reason;
+typedef struct gw_snapshot {
+    gw_snapshot_reason reason;
+    uint64_t t_ns;
+    uint32_t pid;
+    int device;
+    gw_usage usage;        /* of that device */
+    uint64_t order, frees; /* allocations and frees of the process so far */
+    gw_live *live;         /* device memory on that device, managed too; owned; NULL: not kept */
+    size_t live_count;
+    uint64_t small_bytes;      /* blocks of at most 1 MiB, which share pages of 2 MiB */
+    uint64_t small_page_count; /* such pages that hold at least one block */
+    uint64_t small_idle_bytes; /* of these pages, not used by any block, the last page of a run excepted */
+} gw_snapshot;
+
+/* Memory of a device as the driver stated it. */
+typedef struct gw_memory_info {
+    uint64_t t_ns;
+    uint64_t bytes_free, bytes_total;
+    uint64_t ledger_bytes;                /* asked for by all recorded processes at that instant */
+    uint64_t stream_count, context_count; /* alive in all recorded processes */
+    uint32_t pid;
+    int device;
+    uint16_t after_result;
+} gw_memory_info;
+
+typedef enum gw_recovery {
+    GW_RECOVERED_NOT,
+    GW_RECOVERED_BY_SIZE,    /* a request of at least that size succeeded later */
+    GW_RECOVERED_BY_SMALLER, /* memory was given back, a smaller request followed, work went on and was waited for */
+    GW_RECOVERED_BY_LAUNCHES /* many launches succeeded later and were waited for */
+} gw_recovery;
+
+/* A driver call that did not succeed. Equal failures of one thread in a row are one entry. */
+typedef struct gw_failure {
+    uint64_t t_ns, t_last_ns;
+    uint32_t pid, tid;
+    uint16_t fn, result;
+    uint8_t kind, flags;
+    uint16_t took_us;
+    uint32_t extra;
+    uint64_t context;
+    uint64_t arg[4];
+    uint64_t repeat_count; /* 1: once */
+    const char *fn_name;   /* "?" unknown */
+    char *text;            /* owned by the model; NULL: none */
+    int device;            /* -1: unknown */
+
+    bool is_probe;         /* an answer programs ask for on purpose: never a root */
+    bool is_allocation;    /* device memory (or an object that costs some) was refused for lack of it */
+    bool is_sticky;        /* the context, or the whole process, is lost from here on */
+    bool is_echo;          /* a result that a sticky error or a fork before it explains */
+    uint64_t bytes_wanted; /* is_allocation; 0: an object without a size */
+    gw_recovery recovery;
+    uint64_t t_recovered_ns;
+    uint64_t launches_after; /* successful ones that followed in the process, at least */
+    uint64_t frees_after;
+    bool synced_after;     /* a synchronisation succeeded later */
+    bool null_freed_after; /* the program freed, filled or copied through NULL later */
+    uint64_t null_used_at; /* index + 1 of the first later failure that names a NULL address */
+
+    bool has_info; /* the driver's totals, asked right after the failure */
+    gw_memory_info info;
+    bool guard; /* our guard refused, not the driver */
+    bool has_limit;
+    uint64_t bytes_limit, bytes_used; /* the guard's */
+    bool retried;                     /* the thread's next allocation that succeeded was this request again */
+    bool retry_seen;                  /* the thread allocated something later */
+    uint32_t other_pid;               /* the recorded process that holds most on the device besides this one; 0: none */
+    uint64_t other_bytes, other_bytes_total;
+    uint32_t processes_on_device; /* recorded ones with a context on it, this one included */
+    uint32_t devices_idle;        /* bits: known devices on which no recorded process has a context */
+    uint64_t ledger_bytes_all;    /* asked for by all recorded processes on that device at that instant */
+    int snapshot;                 /* index into the model's snapshots; -1: none */
+    int allocator;                /* index into the model's allocator reports that belongs to it; -1: none */
+} gw_failure;
+
+/* A context (or all of a device) went away and took with it what was still alive. */
+typedef enum gw_teardown_kind { GW_TEARDOWN_DESTROY, GW_TEARDOWN_RELEASE, GW_TEARDOWN_RESET } gw_teardown_kind;
+typedef struct gw_buried {
+    uint64_t key, bytes, t_made_ns;
+    uint8_t cls;
+} gw_buried;
+typedef struct gw_teardown {
+    gw_teardown_kind kind;
+    uint64_t t_ns;
+    uint32_t pid, tid;
+    int device;
+    uint64_t context;
+    uint64_t count[GW_CLASS_COUNT]; /* destroyed with it */
+    uint64_t bytes;                 /* of device memory */
+    gw_buried *buried;              /* what was destroyed, the first GW_BURIED_MAX; owned */
+    size_t buried_count;
+} gw_teardown;
+enum { GW_BURIED_MAX = 1 << 16 };
+
+typedef struct gw_ring_call {
+    uint64_t t_ns, what, stream;
+    const char *fn_name;
+    const char *kernel; /* launches: the kernel's name, NULL: unknown. Graph launches: names of its kernel nodes */
+    bool is_launch, is_graph_launch, is_copy, is_sync;
+    bool captured; /* went into a graph: it has not run */
+} gw_ring_call;
+
+typedef struct gw_thread {
+    uint32_t pid, tid;
+    char name[16];
+    uint64_t counter[GW_COUNT_COUNT];
+    uint64_t calls, synced_at_ns;
+    const char *inside_fn; /* the call it was inside at the last look; NULL: none */
+    uint64_t inside_since_ns;
+    gw_ring_call *ring; /* oldest first; owned */
+    size_t ring_count;
+    uint64_t ring_total, ring_synced_total;
+} gw_thread;
+
+typedef struct gw_process {
+    uint32_t pid, parent_pid;
+    bool is_command;
+    char *exe, *driver_path, *driver_build_id; /* owned; may be NULL */
+    uint64_t t_seen_ns, t_first_call_ns, t_last_event_ns;
+    bool init_ok;
+    uint64_t t_init_ns;
+    bool forked;            /* the hook saw that this is a child that did not exec */
+    bool forked_after_init; /* and the parent had initialised the driver */
+    uint64_t t_fork_ns;
+    uint32_t fork_parent_pid;
+    bool exit_known; /* it ended */
+    gw_exit_fact exit;
+    uint64_t t_exit_ns;
+    uint64_t lost_events, lost_failures, lost_threads;
+    uint64_t counter[GW_COUNT_COUNT]; /* sum over its threads */
+    uint64_t synced_at_ns;            /* last good synchronisation of any thread */
+    gw_usage usage[GW_MODEL_DEVICES_MAX];
+    uint64_t alloc_order, free_order;
+    uint64_t pinned_bytes, pinned_bytes_peak;
+    uint64_t unknown_frees; /* of addresses that the ledger does not know */
+    uint64_t primary_retains[GW_MODEL_DEVICES_MAX];
+    int end_snapshot; /* the ledger at its end, or before its last teardown that took memory along; -1: none */
+} gw_process;
+
+typedef struct gw_device {
+    bool known;
+    char *name; /* owned; NULL: unknown */
+    bool has_total;
+    uint64_t bytes_total, bytes_free_first;
+    uint64_t t_first_ns;
+    bool has_limit;
+    uint64_t bytes_limit; /* the guard's */
+    bool has_attribute[128];
+    uint64_t attribute[128]; /* by the driver's attribute number */
+} gw_device;
+
+/* The most live bytes in a span of time that ends at t_ns. */
+typedef struct gw_peak {
+    uint64_t t_ns, bytes;
+} gw_peak;
+enum { GW_PEAKS_MAX = 1024 };
+
+/* A framework's own allocator, as its observer reported it. `t_ns` is the report's. */
+typedef struct gw_allocator_report {
+    uint64_t t_ns;
+    uint32_t pid;
+    int device;
+    bool is_oom;
+    uint64_t bytes_wanted, bytes_total, bytes_free;
+    bool has_field[GW_ALLOCATOR_FIELD_COUNT];
+    uint64_t field[GW_ALLOCATOR_FIELD_COUNT];
+    gw_live *live; /* blocks in use with their time; owned */
+    size_t live_count;
+    uint64_t rest_count, rest_bytes; /* live ones that the list leaves out */
+    uint64_t order;                  /* of the list when it was taken */
+    uint64_t history_count;          /* allocations that the history holds one by one */
+    gw_peak peak[GW_PEAKS_MAX];      /* most live bytes in each of equal spans of time, oldest first */
+    size_t peak_count;
+    bool settled;
+    gw_recovery recovery; /* of an out-of-memory */
+} gw_allocator_report;
+
+typedef struct gw_pair {
+    char *key, *value;
+    uint64_t t_ns;
+    uint32_t pid;
+} gw_pair;
+
+/* What stderr said. Lines are kept in part. */
+enum { GW_STDERR_LINE_MAX = 400 };
+typedef struct gw_stderr_line {
+    bool seen;
+    uint64_t t_ns;
+    uint64_t count;
+    char text[GW_STDERR_LINE_MAX];
+} gw_stderr_line;
+typedef struct gw_stderr_facts {
+    uint64_t bytes;
+    bool traceback;           /* a Python traceback came */
+    gw_stderr_line exception; /* the last line of the last traceback: "ValueError: ..." */
+    char exception_type[96];
+    char frame[GW_STDERR_LINE_MAX]; /* its innermost frame: File "x.py", line 12, in f */
+    bool exception_chain_oom;       /* an out-of-memory stands earlier in the same chain of exceptions */
+    gw_stderr_line oom;             /* the first out-of-memory line of a framework; count: how many */
+    gw_stderr_line cuda_error;      /* "CUDA error: ...", "CUDA_ERROR_..." */
+    gw_stderr_line device_assert;
+    gw_stderr_line library_status; /* CUDNN_STATUS_..., CUBLAS_STATUS_... */
+    gw_stderr_line terminate;      /* C++: terminate called, what(): */
+    gw_stderr_line host_memory;    /* MemoryError, std::bad_alloc, Cannot allocate memory */
+    gw_stderr_line xla_dump;       /* the summary of TensorFlow's or XLA's allocator */
+    gw_stderr_line fatal;          /* Fatal Python error, Segmentation fault */
+    gw_stderr_line driver_log;     /* not stderr: lines of the driver's own log */
+} gw_stderr_facts;
+
+/* Is this exception line about the GPU? */
+typedef enum gw_exception_kind {
+    GW_EXCEPTION_NONE,
+    GW_EXCEPTION_SCRIPT,
+    GW_EXCEPTION_OOM,
+    GW_EXCEPTION_GPU
+} gw_exception_kind;
+gw_exception_kind gw_exception_kind_of(const gw_stderr_facts *facts);
+
+typedef enum gw_framework {
+    GW_FRAMEWORK_RAW,
+    GW_FRAMEWORK_TORCH,
+    GW_FRAMEWORK_TENSORFLOW,
+    GW_FRAMEWORK_JAX,
+    GW_FRAMEWORK_COUNT
+} gw_framework;
+
+struct gwi_model;
+struct gw_model {
+    gw_process *process;
+    size_t process_count;
+    gw_thread *thread;
+    size_t thread_count;
+    gw_device device[GW_MODEL_DEVICES_MAX];
+    gw_failure *failure; /* in order of time */
+    size_t failure_count;
+    uint64_t failures_dropped;
+    gw_snapshot *snapshot;
+    size_t snapshot_count;
+    gw_teardown *teardown;
+    size_t teardown_count;
+    gw_group *group;
+    size_t group_count;
+    gw_memory_info *info;
+    size_t info_count;
+    gw_allocator_report *allocator;
+    size_t allocator_count;
+    gw_pair *meta;
+    size_t meta_count;
+    gw_pair *fact; /* the supervisor's */
+    size_t fact_count;
+    uint64_t note_count[GW_NOTE_COUNT];
+    gw_stderr_facts stderr_facts;
+    bool framework_mapped[GW_FRAMEWORK_COUNT];
+    bool cudnn_mapped;
+    bool observer_attached;
+    bool truncated;         /* the recording has no end */
+    uint64_t damaged_count; /* blocks skipped */
+    char damaged_first[256];
+    uint64_t t_end_ns; /* the command's end, or the last thing seen */
+    uint64_t event_count;
+    const gw_process *command; /* NULL: the command made no driver call and its end was not seen */
+    bool is_virtual;           /* the card was a virtual one */
+    struct gwi_model *inner;   /* the ledgers at work */
+};
+
+/* Looks things up. NULL or -1: unknown. */
+const gw_process *gw_model_process(const gw_model *model, uint32_t pid);
+const char *gw_model_meta(const gw_model *model, const char *key);
+const gw_pair *gw_model_fact(const gw_model *model, const char *key); /* the first of that key */
+const char *gw_model_fn_name(const gw_model *model, uint16_t fn);
+gw_framework gw_model_framework(const gw_model *model);
+/* What the process could have: the guard's limit, else the device's total. False: unknown. */
+bool gw_model_device_limit(const gw_model *model, int device, uint64_t *ret_bytes);
+const char *gw_result_name(uint16_t result); /* "CUDA_ERROR_OUT_OF_MEMORY"; "CUDA_ERROR_?" */
+
+/* ---- how memory grew ---- */
+
+/* How a list of live blocks came about. All bytes are of blocks in the list. */
+typedef struct gw_growth {
+    /* The list falls into spans of growth with work in between that kept nothing. */
+    size_t span_count;
+    bool repeats;              /* a later span begins with the same sizes in the same order as the first */
+    size_t repeat_count;       /* how many spans do so, the first included */
+    size_t repeat_match_count; /* equal sizes in a row at the start of the last of them */
+    uint64_t first_bytes, first_count;
+    uint64_t first_begin_ns, first_end_ns; /* of the first span; the end is the beginning of the next */
+    uint64_t last_bytes, last_count;
+    uint64_t last_begin_ns;
+    /* One size that was kept again and again while other memory came and went, or work was done. */
+    bool steps;
+    uint64_t step_count;      /* how many of them are alive */
+    uint64_t step_bytes;      /* of one */
+    uint64_t step_live_bytes; /* of all of them */
+    uint64_t step_begin_ns, step_end_ns;
+    uint64_t step_turnover; /* allocations that came and went between them */
+    uint64_t step_freed;    /* siblings of the same size and place that were freed */
+    uint64_t step_waited;   /* neighbours between which work was launched and waited for, as far as rings show */
+    uint32_t step_group;
+    /* the largest block */
+    uint64_t largest_bytes, largest_t_ns;
+    uint32_t largest_group;
+    uint64_t total_bytes;
+} gw_growth;
+
+/* `wanted_bytes`: the request that failed after them, 0: none. `order_now`: the order when the list was taken.
+ * `live` must be in order of `order`. Allocates nothing but short-lived memory; without it nothing is claimed. */
+void gw_growth_find(const gw_model *model, uint32_t pid, const gw_live *live, size_t count, uint64_t wanted_bytes,
+                    uint64_t order_now, gw_growth *ret_growth);
+
+#endif

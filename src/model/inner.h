@@ -1,0 +1,143 @@
+/* What the parts of the model share while it is fed: the ledgers at work. Nobody outside this folder reads it. */
+#ifndef GWI_MODEL_INNER_H
+#define GWI_MODEL_INNER_H
+
+#include "gw_model_facts.h"
+#include "table.h"
+
+/* Addresses and handles of different sorts may be the same number: each sort has its own table. */
+typedef enum gwi_space {
+    GWI_SPACE_MEMORY, /* device addresses */
+    GWI_SPACE_HOST,
+    GWI_SPACE_HANDLE, /* VMM allocations */
+    GWI_SPACE_MAPPING,
+    GWI_SPACE_CONTEXT,
+    GWI_SPACE_STREAM,
+    GWI_SPACE_EVENT,
+    GWI_SPACE_MODULE,
+    GWI_SPACE_FUNCTION,
+    GWI_SPACE_GRAPH,
+    GWI_SPACE_EXEC,
+    GWI_SPACE_POOL,
+    GWI_SPACE_COUNT
+} gwi_space;
+
+typedef struct gwi_object {
+    uint64_t key, bytes, t_ns, order;
+    uint64_t context; /* current when it was made */
+    uint64_t owner; /* mapping: object index of the VMM block; function: module; exec: graph; context: green context */
+    uint32_t group;
+    uint32_t refs; /* VMM: handles out; mapping: unused */
+    uint32_t maps; /* VMM: mappings alive */
+    uint32_t name; /* function: index + 1 into the names */
+    uint8_t cls, device, space;
+    uint8_t kind; /* context: gw_context_kind */
+    bool alive;
+} gwi_object;
+
+typedef struct gwi_capture {
+    uint32_t tid;
+    bool open;
+    uint64_t stream, t_begin_ns, t_end_ns;
+} gwi_capture;
+
+typedef struct gwi_node { /* a kernel node of a graph */
+    uint64_t graph, function;
+} gwi_node;
+
+typedef struct gwi_process {
+    uint32_t pid;
+    uint32_t index;     /* of the gw_process */
+    gwi_object *object; /* owned */
+    uint32_t object_count, object_capacity;
+    uint32_t object_free; /* index + 1 of a dead one; chained through `group` */
+    gwi_table table[GWI_SPACE_COUNT];
+    uint64_t primary[GW_MODEL_DEVICES_MAX]; /* context handle */
+    uint64_t context_last;                  /* a one-entry cache of context -> device */
+    uint8_t context_last_device;
+    uint32_t open_failure[64]; /* failed allocations not yet known to be recovered: indexes */
+    uint32_t open_count;
+    uint32_t report_open[16]; /* out-of-memory reports not yet recovered */
+    uint64_t frees_total;
+    int last_failure; /* index, -1: none */
+    bool has_refusal; /* a guard's refusal that waits for its failure */
+    uint64_t refusal[4];
+    int allocator_now;    /* the report being filled, -1: none */
+    gwi_capture *capture; /* owned */
+    size_t capture_count, capture_capacity;
+    uint32_t captures_open;
+    gwi_node *node; /* owned */
+    size_t node_count, node_capacity;
+    bool sticky;
+    uint64_t *history; /* times of the allocations of the report being filled; owned */
+    size_t history_count, history_capacity;
+} gwi_process;
+
+typedef struct gwi_string_pool {
+    char **item; /* owned, each owned */
+    size_t count, capacity;
+} gwi_string_pool;
+
+typedef struct gwi_hot_ring { /* as it came, decoded at the end */
+    gw_hot_call *call;        /* owned */
+    uint32_t count;
+    uint64_t total, synced_total;
+} gwi_hot_ring;
+
+typedef struct gwi_model {
+    gwi_process **process;      /* parallel to gw_model.process; owned */
+    gwi_process *last;          /* of the last event */
+    gwi_hot_ring *ring;         /* parallel to gw_model.thread; owned */
+    uint16_t *inside_fn_plus_1; /* likewise */
+    size_t process_capacity, thread_capacity, failure_capacity, snapshot_capacity, teardown_capacity, group_capacity;
+    size_t info_capacity, allocator_capacity, meta_capacity, fact_capacity;
+    gwi_table group_table;    /* by hash of the group's key; collisions of the hash are probed by hand */
+    uint64_t snapshot_blocks; /* kept in all snapshots */
+    gwi_string_pool fn_names;
+    gwi_string_pool names; /* of kernels, device-wide */
+    char *line;            /* stderr: the line being gathered; owned */
+    size_t line_bytes;
+    struct gwi_stderr_state {
+        bool in_traceback, chain, chain_oom, last_frame_next;
+    } stderr_state;
+    uint64_t t_last_ns;
+    bool nomem;
+} gwi_model;
+
+enum { GWI_SNAPSHOT_BLOCKS_MAX = 8 << 20, GWI_SNAPSHOTS_MAX = 64, GWI_FAILURES_MAX = 4096, GWI_GROUPS_MAX = 1 << 17 };
+
+/* Make room for one more; false (and nomem is set) without memory. */
+bool gwi_room(gw_model *model, void *array_pointer, size_t count, size_t *capacity, size_t element_bytes);
+char *gwi_copy_text(gw_model *model, const char *text);
+
+/* ledger.c: a call that succeeded. */
+void gwi_ledger_apply(gw_model *model, gwi_process *process, const gw_event *event);
+/* The device of a context; 0 when the context is not known. */
+int gwi_device_of(gwi_process *process, uint64_t context);
+/* "a, b": the kernel names of a graph; NULL: none known. Owned by the model. */
+const char *gwi_function_name(const gw_model *model, const gwi_process *process, uint64_t function);
+const char *gwi_exec_names(gw_model *model, gwi_process *process, uint64_t exec);
+bool gwi_was_captured(const gwi_process *process, uint32_t tid, uint64_t t_ns);
+void gwi_process_free(gwi_process *process);
+
+/* snapshot.c: take one, return its index, -1 when not kept. */
+int gwi_snapshot_take(gw_model *model, gwi_process *process, int device, uint64_t t_ns, gw_snapshot_reason reason);
+void gwi_snapshot_thin(gw_model *model, int index); /* drop the block list */
+void gwi_snapshots_finish(gw_model *model);         /* sort what was kept, measure its pages */
+
+/* failures.c */
+void gwi_failure_add(gw_model *model, gwi_process *process, const gw_event *event);
+void gwi_failure_allocated(gw_model *model, gwi_process *process, const gw_event *event, uint64_t bytes);
+void gwi_failure_info(gw_model *model, gwi_process *process, const gw_memory_info *info);
+void gwi_failure_refused(gw_model *model, gwi_process *process, const gw_event *event);
+void gwi_failures_finish(gw_model *model);
+
+/* observer.c */
+void gwi_observer_event(gw_model *model, gwi_process *process, const gw_event *event);
+void gwi_observer_finish(gw_model *model);
+
+/* stderr_facts.c */
+void gwi_stderr_part(gw_model *model, uint64_t t_ns, const char *bytes, size_t count);
+void gwi_stderr_finish(gw_model *model);
+
+#endif

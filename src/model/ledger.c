@@ -1,0 +1,725 @@
+/* The ledger: what each successful call made and gave back.
+ *
+ * Objects live in one slab per process and are found by address or handle through one table per sort. A VMM block
+ * lives until its handles are released and its mappings gone. A context that goes away (destroy, last release,
+ * reset) buries what was made in it; pools, VMM handles and captured work are not a context's. Memory opened from
+ * another process is that process's and counts zero bytes here. */
+#include "inner.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static uint64_t fnv(uint64_t hash, uint64_t value)
+{
+    hash ^= value;
+    hash *= 0x9e3779b97f4a7c15u;
+    return hash ^ (hash >> 31);
+}
+
+/* ---- groups ---- */
+
+static bool group_is(const gw_group *group, uint32_t pid, uint32_t tid, uint16_t fn, uint8_t cls, uint64_t bytes)
+{
+    return group->bytes == bytes && group->tid == tid && group->fn == fn && group->cls == cls && group->pid == pid;
+}
+
+static uint32_t group_of(gw_model *model, uint32_t pid, const gw_event *event, uint8_t cls, uint8_t device,
+                         uint64_t bytes)
+{
+    gwi_model *inner = model->inner;
+    uint64_t key = fnv(fnv(fnv(bytes, pid), (uint64_t)event->tid << 16 | event->fn), cls);
+    uint32_t index;
+    while (gwi_table_get(&inner->group_table, key, &index)) {
+        if (group_is(&model->group[index], pid, event->tid, event->fn, cls, bytes))
+            return index;
+        key = fnv(key, 1);
+    }
+    if (model->group_count >= GWI_GROUPS_MAX ||
+        !gwi_room(model, &model->group, model->group_count, &inner->group_capacity, sizeof(gw_group)))
+        return 0;
+    index = (uint32_t)model->group_count;
+    if (!gwi_table_put(&inner->group_table, key, index)) {
+        inner->nomem = true;
+        return 0;
+    }
+    model->group[model->group_count++] = (gw_group){.bytes = bytes,
+                                                    .pid = pid,
+                                                    .tid = event->tid,
+                                                    .fn = event->fn,
+                                                    .cls = cls,
+                                                    .device = device,
+                                                    .t_first_ns = event->t_ns};
+    return index;
+}
+
+static void group_grow(gw_group *group, const gwi_process *process, uint64_t order, uint64_t t_ns)
+{
+    if (group->alloc_count == 0) {
+        group->order_first = order;
+        group->t_first_ns = t_ns;
+    } else if (process->frees_total > group->frees_at_last) {
+        group->step_count++;
+    }
+    group->alloc_count++;
+    group->live_count++;
+    if (group->live_count > group->live_count_peak)
+        group->live_count_peak = group->live_count;
+    group->t_last_ns = t_ns;
+    group->order_last = order;
+    group->frees_at_last = process->frees_total;
+}
+
+/* ---- objects ---- */
+
+static gwi_object *object_new(gw_model *model, gwi_process *process, uint32_t *ret_index)
+{
+    if (process->object_free != 0) {
+        *ret_index = process->object_free - 1;
+        process->object_free = process->object[*ret_index].group;
+        return &process->object[*ret_index];
+    }
+    size_t capacity = process->object_capacity;
+    if (!gwi_room(model, &process->object, process->object_count, &capacity, sizeof(gwi_object)))
+        return NULL;
+    process->object_capacity = (uint32_t)capacity;
+    *ret_index = process->object_count++;
+    return &process->object[*ret_index];
+}
+
+static bool is_memory(uint8_t cls)
+{
+    return cls <= GW_CLASS_DEVICE_LAST;
+}
+
+static void usage_add(gw_usage *usage, uint8_t cls, uint64_t bytes, uint64_t t_ns)
+{
+    usage->class_bytes[cls] += bytes;
+    usage->class_count[cls]++;
+    usage->class_made[cls]++;
+    if (usage->class_count[cls] > usage->class_count_peak[cls])
+        usage->class_count_peak[cls] = usage->class_count[cls];
+    if (!is_memory(cls))
+        return;
+    usage->used = true;
+    usage->live_count++;
+    usage->live_bytes += bytes;
+    usage->alloc_count_total++;
+    usage->alloc_bytes_total += bytes;
+    if (usage->live_bytes > usage->peak_bytes) {
+        usage->peak_bytes = usage->live_bytes;
+        usage->t_peak_ns = t_ns;
+    }
+}
+
+static void usage_take(gw_usage *usage, uint8_t cls, uint64_t bytes)
+{
+    usage->class_bytes[cls] -= bytes;
+    usage->class_count[cls]--;
+    if (is_memory(cls)) {
+        usage->live_bytes -= bytes;
+        usage->live_count--;
+    }
+}
+
+static void object_drop(gw_model *model, gwi_process *process, uint32_t index)
+{
+    gwi_object *object = &process->object[index];
+    gw_process *facts = &model->process[process->index];
+    usage_take(&facts->usage[object->device], object->cls, object->bytes);
+    if (object->cls == GW_CLASS_HOST || object->cls == GW_CLASS_REGISTERED)
+        facts->pinned_bytes -= object->bytes;
+    if (object->cls != GW_CLASS_FUNCTION && object->cls != GW_CLASS_MAPPING) {
+        gw_group *group = &model->group[object->group];
+        group->live_count--;
+        group->free_count++;
+    }
+    if (is_memory(object->cls) || object->cls == GW_CLASS_MANAGED) {
+        process->frees_total++;
+        facts->free_order++;
+    }
+    object->alive = false;
+    object->group = process->object_free;
+    process->object_free = index + 1;
+}
+
+static gwi_object *object_add(gw_model *model, gwi_process *process, const gw_event *event, gwi_space space,
+                              gw_class cls, uint64_t key, uint64_t bytes, int device)
+{
+    uint32_t index;
+    if (gwi_table_take(&process->table[space], key, &index)) { /* its end was not seen: events were lost */
+        object_drop(model, process, index);
+        model->process[process->index].unknown_frees++;
+    }
+    gwi_object *object = object_new(model, process, &index);
+    if (object == NULL)
+        return NULL;
+    if (!gwi_table_put(&process->table[space], key, index)) {
+        model->inner->nomem = true;
+        object->alive = false;
+        object->group = process->object_free;
+        process->object_free = index + 1;
+        return NULL;
+    }
+    gw_process *facts = &model->process[process->index];
+    uint8_t on = device >= 0 && device < GW_MODEL_DEVICES_MAX ? (uint8_t)device : 0;
+    bool counted = is_memory(cls) || cls == GW_CLASS_MANAGED;
+    facts->alloc_order += counted;
+    *object = (gwi_object){.key = key,
+                           .bytes = bytes,
+                           .t_ns = event->t_ns,
+                           .order = facts->alloc_order,
+                           .context = event->context,
+                           .refs = 1,
+                           .cls = (uint8_t)cls,
+                           .device = on,
+                           .space = (uint8_t)space,
+                           .alive = true};
+    usage_add(&facts->usage[on], (uint8_t)cls, bytes, event->t_ns);
+    if (cls != GW_CLASS_FUNCTION && cls != GW_CLASS_MAPPING) {
+        object->group = group_of(model, process->pid, event, (uint8_t)cls, on, bytes);
+        group_grow(&model->group[object->group], process, facts->alloc_order, event->t_ns);
+    }
+    if (process->open_count > 0)
+        gwi_failure_allocated(model, process, event, counted ? bytes : 0);
+    return object;
+}
+
+static bool object_end(gw_model *model, gwi_process *process, gwi_space space, uint64_t key)
+{
+    uint32_t index;
+    if (!gwi_table_take(&process->table[space], key, &index))
+        return false;
+    object_drop(model, process, index);
+    return true;
+}
+
+int gwi_device_of(gwi_process *process, uint64_t context)
+{
+    if (context == process->context_last && context != 0)
+        return process->context_last_device;
+    uint32_t index;
+    int device = 0;
+    if (context != 0 && gwi_table_get(&process->table[GWI_SPACE_CONTEXT], context, &index)) {
+        device = process->object[index].device;
+        process->context_last = context;
+        process->context_last_device = (uint8_t)device;
+    }
+    return device;
+}
+
+/* ---- contexts ---- */
+
+static bool dies_with_context(const gwi_object *object)
+{
+    switch (object->cls) {
+    case GW_CLASS_VMM:
+    case GW_CLASS_MAPPING:
+    case GW_CLASS_CONTEXT:
+    case GW_CLASS_MEMORY_POOL:
+    case GW_CLASS_GRAPH:
+    case GW_CLASS_POOL:
+    case GW_CLASS_REGISTERED:
+        return false;
+    default:
+        return true;
+    }
+}
+
+/* Everything of `context` goes; after a reset of the device, its default pool's blocks too. */
+static void bury(gw_model *model, gwi_process *process, const gw_event *event, gw_teardown_kind kind, int device,
+                 uint64_t context)
+{
+    gw_process *facts = &model->process[process->index];
+    if (facts->usage[device].live_bytes > 0) {
+        int index = gwi_snapshot_take(model, process, device, event->t_ns, GW_SNAPSHOT_TEARDOWN);
+        int before = facts->end_snapshot;
+        if (index >= 0 &&
+            (before < 0 || model->snapshot[index].usage.live_bytes >= model->snapshot[before].usage.live_bytes))
+            facts->end_snapshot = index;
+    }
+    if (!gwi_room(model, &model->teardown, model->teardown_count, &model->inner->teardown_capacity,
+                  sizeof(gw_teardown)))
+        return;
+    gw_teardown *teardown = &model->teardown[model->teardown_count++];
+    *teardown = (gw_teardown){kind, event->t_ns, process->pid, event->tid, device, context, {0}, 0, NULL, 0};
+    size_t capacity = 0;
+    for (uint32_t i = 0; i < process->object_count; i++) {
+        gwi_object *object = &process->object[i];
+        bool pool = kind == GW_TEARDOWN_RESET && object->cls == GW_CLASS_POOL && object->device == device;
+        if (!object->alive || (object->context != context && !pool) || (!dies_with_context(object) && !pool))
+            continue;
+        teardown->count[object->cls]++;
+        teardown->bytes += is_memory(object->cls) ? object->bytes : 0;
+        if (teardown->buried_count < GW_BURIED_MAX && object->cls != GW_CLASS_FUNCTION &&
+            gwi_room(model, &teardown->buried, teardown->buried_count, &capacity, sizeof(gw_buried)))
+            teardown->buried[teardown->buried_count++] =
+                (gw_buried){object->key, object->bytes, object->t_ns, object->cls};
+        uint32_t index;
+        if (object->cls == GW_CLASS_FUNCTION) /* the handle dies, the name stays: earlier launches are named by it */
+            continue;
+        if (gwi_table_take(&process->table[object->space], object->key, &index))
+            object_drop(model, process, index);
+    }
+    if (process->context_last == context)
+        process->context_last = 0;
+}
+
+static void context_create(gw_model *model, gwi_process *process, const gw_event *event)
+{
+    uint64_t context = event->arg[0];
+    int device = (int)(event->arg[2] % GW_MODEL_DEVICES_MAX);
+    uint64_t kind = event->arg[3];
+    gw_process *facts = &model->process[process->index];
+    facts->usage[device].used = true;
+    if (kind == GW_CONTEXT_PRIMARY) {
+        facts->primary_retains[device]++;
+        process->primary[device] = context;
+        uint32_t index;
+        if (gwi_table_get(&process->table[GWI_SPACE_CONTEXT], context, &index) &&
+            process->object[index].kind == GW_CONTEXT_PRIMARY)
+            return;
+    }
+    gwi_object *object = object_add(model, process, event, GWI_SPACE_CONTEXT, GW_CLASS_CONTEXT, context, 0, device);
+    if (object == NULL)
+        return;
+    object->kind = (uint8_t)kind;
+    object->context = context;
+    object->owner = kind == GW_CONTEXT_FROM_GREEN ? event->arg[1] : 0;
+}
+
+static void context_destroy(gw_model *model, gwi_process *process, const gw_event *event)
+{
+    uint32_t index;
+    if (!gwi_table_get(&process->table[GWI_SPACE_CONTEXT], event->arg[0], &index))
+        return;
+    int device = process->object[index].device;
+    /* A green context borrows the primary one's memory: nothing is freed with it. */
+    if (process->object[index].kind != GW_CONTEXT_GREEN)
+        bury(model, process, event, GW_TEARDOWN_DESTROY, device, event->arg[0]);
+    object_end(model, process, GWI_SPACE_CONTEXT, event->arg[0]);
+}
+
+static void primary_end(gw_model *model, gwi_process *process, const gw_event *event, gw_teardown_kind kind)
+{
+    int device = (int)(event->arg[2] % GW_MODEL_DEVICES_MAX);
+    gw_process *facts = &model->process[process->index];
+    uint64_t *retains = &facts->primary_retains[device];
+    uint64_t context = process->primary[device];
+    if (kind == GW_TEARDOWN_RELEASE) {
+        if (*retains > 0)
+            --*retains;
+        if (*retains > 0)
+            return;
+    }
+    if (context == 0)
+        return;
+    bury(model, process, event, kind, device, context);
+    object_end(model, process, GWI_SPACE_CONTEXT, context);
+    process->primary[device] = 0;
+    /* A reset keeps the retain count: the holders still have to release. */
+}
+
+/* ---- memory ---- */
+
+static gw_class class_of_space(uint64_t space)
+{
+    static const gw_class classes[GW_SPACE_COUNT] = {GW_CLASS_PLAIN, GW_CLASS_PITCHED, GW_CLASS_MANAGED, GW_CLASS_ARRAY,
+                                                     GW_CLASS_MIPMAP};
+    return space < GW_SPACE_COUNT ? classes[space] : GW_CLASS_PLAIN;
+}
+
+static void free_memory(gw_model *model, gwi_process *process, const gw_event *event)
+{
+    if (event->arg[0] != 0 && !object_end(model, process, GWI_SPACE_MEMORY, event->arg[0]))
+        model->process[process->index].unknown_frees++;
+    if (event->arg[0] == 0 && process->last_failure >= 0 && model->failure[process->last_failure].is_allocation)
+        model->failure[process->last_failure].null_freed_after = true;
+}
+
+static void host_add(gw_model *model, gwi_process *process, const gw_event *event, gw_class cls)
+{
+    gwi_object *object = object_add(model, process, event, GWI_SPACE_HOST, cls, event->arg[0], event->arg[1],
+                                    gwi_device_of(process, event->context));
+    gw_process *facts = &model->process[process->index];
+    if (object == NULL)
+        return;
+    facts->pinned_bytes += event->arg[1];
+    if (facts->pinned_bytes > facts->pinned_bytes_peak)
+        facts->pinned_bytes_peak = facts->pinned_bytes;
+}
+
+static void vmm_drop_if_unused(gw_model *model, gwi_process *process, uint32_t index)
+{
+    gwi_object *object = &process->object[index];
+    if (object->alive && object->refs == 0 && object->maps == 0)
+        object_drop(model, process, index);
+}
+
+static void vmm_create(gw_model *model, gwi_process *process, const gw_event *event, bool imported)
+{
+    /* Location type 1 is a device; others are host memory. */
+    bool on_host = !imported && event->arg[3] > 1;
+    gw_class cls = imported ? GW_CLASS_IMPORT : on_host ? GW_CLASS_HOST : GW_CLASS_VMM;
+    int device = imported ? gwi_device_of(process, event->context) : (int)(event->arg[2] % GW_MODEL_DEVICES_MAX);
+    uint64_t bytes = imported ? 0 : event->arg[1];
+    object_add(model, process, event, GWI_SPACE_HANDLE, cls, event->arg[0], bytes, device);
+    if (on_host)
+        model->process[process->index].pinned_bytes += bytes;
+}
+
+static void vmm_release(gw_model *model, gwi_process *process, uint64_t handle)
+{
+    uint32_t index;
+    if (!gwi_table_get(&process->table[GWI_SPACE_HANDLE], handle, &index)) {
+        model->process[process->index].unknown_frees++;
+        return;
+    }
+    gwi_object *object = &process->object[index];
+    if (--object->refs > 0)
+        return;
+    /* The number may be given out again while mappings still hold the memory: it leaves the table now. */
+    gwi_table_take(&process->table[GWI_SPACE_HANDLE], handle, &index);
+    vmm_drop_if_unused(model, process, index);
+}
+
+static void vmm_retain(gwi_process *process, const gw_event *event)
+{
+    uint32_t index;
+    if (gwi_table_get(&process->table[GWI_SPACE_HANDLE], event->arg[0], &index)) {
+        process->object[index].refs++;
+        return;
+    }
+    /* Asked by address after the last handle was released: the block gets a handle again. */
+    if (event->arg[1] == 0 || !gwi_table_get(&process->table[GWI_SPACE_MAPPING], event->arg[1], &index))
+        return;
+    uint32_t block = (uint32_t)process->object[index].owner;
+    if (gwi_table_put(&process->table[GWI_SPACE_HANDLE], event->arg[0], block)) {
+        process->object[block].refs++;
+        process->object[block].key = event->arg[0];
+    }
+}
+
+static void vmm_map(gw_model *model, gwi_process *process, const gw_event *event)
+{
+    uint32_t block;
+    if (!gwi_table_get(&process->table[GWI_SPACE_HANDLE], event->arg[3], &block))
+        return;
+    gwi_object *object = object_add(model, process, event, GWI_SPACE_MAPPING, GW_CLASS_MAPPING, event->arg[0],
+                                    event->arg[1], process->object[block].device);
+    if (object == NULL)
+        return;
+    object->owner = block;
+    process->object[block].maps++;
+}
+
+static void vmm_unmap(gw_model *model, gwi_process *process, uint64_t address, uint64_t bytes)
+{
+    uint64_t end = address + bytes;
+    while (address < end) {
+        uint32_t index;
+        if (!gwi_table_take(&process->table[GWI_SPACE_MAPPING], address, &index))
+            return;
+        uint64_t mapped = process->object[index].bytes;
+        uint32_t block = (uint32_t)process->object[index].owner;
+        object_drop(model, process, index);
+        if (process->object[block].maps > 0)
+            process->object[block].maps--;
+        vmm_drop_if_unused(model, process, block);
+        if (mapped == 0)
+            return;
+        address += mapped;
+    }
+}
+
+/* ---- code and graphs ---- */
+
+static void function_add(gw_model *model, gwi_process *process, const gw_event *event)
+{
+    if (event->arg[2] == GW_OWNER_GLOBAL)
+        return;
+    gwi_object *object = object_add(model, process, event, GWI_SPACE_FUNCTION, GW_CLASS_FUNCTION, event->arg[0], 0,
+                                    gwi_device_of(process, event->context));
+    if (object == NULL)
+        return;
+    object->owner = event->arg[1];
+    uint32_t kernel;
+    if (event->text != NULL && event->text_bytes > 0) {
+        gwi_string_pool *names = &model->inner->names;
+        if (!gwi_room(model, &names->item, names->count, &names->capacity, sizeof(char *)))
+            return;
+        char *name = malloc(event->text_bytes + 1);
+        if (name == NULL) {
+            model->inner->nomem = true;
+            return;
+        }
+        memcpy(name, event->text, event->text_bytes);
+        name[event->text_bytes] = '\0';
+        names->item[names->count++] = name;
+        object->name = (uint32_t)names->count;
+    } else if (event->arg[2] == GW_OWNER_KERNEL &&
+               gwi_table_get(&process->table[GWI_SPACE_FUNCTION], event->arg[1], &kernel)) {
+        object->name = process->object[kernel].name;
+    }
+}
+
+static void node_add(gw_model *model, gwi_process *process, const gw_event *event)
+{
+    enum { NODE_KERNEL = 0 }; /* the driver's number */
+    if (event->arg[2] != NODE_KERNEL)
+        return;
+    if (gwi_room(model, &process->node, process->node_count, &process->node_capacity, sizeof(gwi_node)))
+        process->node[process->node_count++] = (gwi_node){event->arg[1], event->arg[3]};
+}
+
+static void nodes_forget(gwi_process *process, uint64_t graph)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < process->node_count; i++) {
+        if (process->node[i].graph != graph)
+            process->node[kept++] = process->node[i];
+    }
+    process->node_count = kept;
+}
+
+static bool exec_of_graph_alive(const gwi_process *process, uint64_t graph)
+{
+    for (uint32_t i = 0; i < process->object_count; i++) {
+        const gwi_object *object = &process->object[i];
+        if (object->alive && object->cls == GW_CLASS_GRAPH_EXEC && object->owner == graph)
+            return true;
+    }
+    return false;
+}
+
+static void capture_begin(gw_model *model, gwi_process *process, const gw_event *event)
+{
+    if (!gwi_room(model, &process->capture, process->capture_count, &process->capture_capacity, sizeof(gwi_capture)))
+        return;
+    process->capture[process->capture_count++] =
+        (gwi_capture){event->tid, true, event->arg[3], event->t_ns, UINT64_MAX};
+    process->captures_open++;
+}
+
+static void capture_end(gwi_process *process, const gw_event *event)
+{
+    for (size_t i = process->capture_count; i-- > 0;) {
+        gwi_capture *capture = &process->capture[i];
+        if (capture->open && capture->stream == event->arg[3]) {
+            capture->open = false;
+            capture->t_end_ns = event->t_ns;
+            process->captures_open--;
+            return;
+        }
+    }
+}
+
+bool gwi_was_captured(const gwi_process *process, uint32_t tid, uint64_t t_ns)
+{
+    for (size_t i = 0; i < process->capture_count; i++) {
+        const gwi_capture *capture = &process->capture[i];
+        if (capture->tid == tid && t_ns >= capture->t_begin_ns && t_ns <= capture->t_end_ns)
+            return true;
+    }
+    return false;
+}
+
+static bool captured_now(const gwi_process *process, const gw_event *event)
+{
+    if (process->captures_open == 0 || (event->flags & GW_EVF_CAPTURING) == 0)
+        return false;
+    return gwi_was_captured(process, event->tid, event->t_ns);
+}
+
+const char *gwi_function_name(const gw_model *model, const gwi_process *process, uint64_t function)
+{
+    uint32_t index;
+    if (!gwi_table_get(&process->table[GWI_SPACE_FUNCTION], function, &index) || process->object[index].name == 0)
+        return NULL;
+    return model->inner->names.item[process->object[index].name - 1];
+}
+
+const char *gwi_exec_names(gw_model *model, gwi_process *process, uint64_t exec)
+{
+    uint32_t index;
+    if (!gwi_table_get(&process->table[GWI_SPACE_EXEC], exec, &index))
+        return NULL;
+    uint64_t graph = process->object[index].owner;
+    char text[GW_STDERR_LINE_MAX] = "";
+    size_t used = 0, more = 0;
+    for (size_t i = 0; i < process->node_count; i++) {
+        if (process->node[i].graph != graph)
+            continue;
+        const char *name = gwi_function_name(model, process, process->node[i].function);
+        if (name == NULL || used + strlen(name) + 16 > sizeof text) {
+            more++;
+            continue;
+        }
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", used > 0 ? ", " : "", name);
+    }
+    if (used > 0 && more > 0)
+        snprintf(text + used, sizeof text - used, " +%zu", more);
+    gwi_string_pool *names = &model->inner->names;
+    if (used == 0 || !gwi_room(model, &names->item, names->count, &names->capacity, sizeof(char *)))
+        return NULL;
+    char *copy = gwi_copy_text(model, text);
+    if (copy != NULL)
+        names->item[names->count++] = copy;
+    return copy;
+}
+
+/* Small objects that cost no bytes we could count: made, ended. */
+static void thing_add(gw_model *model, gwi_process *process, const gw_event *event, gwi_space space, gw_class cls)
+{
+    object_add(model, process, event, space, cls, event->arg[0], 0, gwi_device_of(process, event->context));
+}
+
+static void module_end(gw_model *model, gwi_process *process, const gw_event *event)
+{
+    object_end(model, process, GWI_SPACE_MODULE, event->arg[0]); /* its functions keep their names */
+}
+
+static void graph_end(gw_model *model, gwi_process *process, const gw_event *event)
+{
+    object_end(model, process, GWI_SPACE_GRAPH, event->arg[0]);
+    if (!exec_of_graph_alive(process, event->arg[0])) /* an executable graph outlives its graph */
+        nodes_forget(process, event->arg[0]);
+}
+
+void gwi_ledger_apply(gw_model *model, gwi_process *process, const gw_event *event)
+{
+    const uint64_t *arg = event->arg;
+    switch ((gw_event_kind)event->kind) {
+    case GW_EV_ALLOC:
+        object_add(model, process, event, GWI_SPACE_MEMORY, class_of_space(arg[2]), arg[0], arg[1],
+                   gwi_device_of(process, event->context));
+        break;
+    case GW_EV_FREE:
+    case GW_EV_FREE_ASYNC:
+        if (event->kind == GW_EV_FREE || !captured_now(process, event))
+            free_memory(model, process, event);
+        break;
+    case GW_EV_ALLOC_ASYNC: /* captured: the graph owns it, nothing was allocated now */
+        if (!captured_now(process, event))
+            object_add(model, process, event, GWI_SPACE_MEMORY, GW_CLASS_POOL, arg[0], arg[1],
+                       gwi_device_of(process, event->context));
+        break;
+    case GW_EV_HOST_ALLOC:
+        host_add(model, process, event, GW_CLASS_HOST);
+        break;
+    case GW_EV_HOST_REGISTER:
+        host_add(model, process, event, GW_CLASS_REGISTERED);
+        break;
+    case GW_EV_HOST_FREE:
+    case GW_EV_HOST_UNREGISTER:
+        if (arg[0] != 0 && !object_end(model, process, GWI_SPACE_HOST, arg[0]))
+            model->process[process->index].unknown_frees++;
+        break;
+    case GW_EV_VMM_CREATE:
+        vmm_create(model, process, event, false);
+        break;
+    case GW_EV_VMM_IMPORT:
+        vmm_create(model, process, event, true);
+        break;
+    case GW_EV_VMM_RELEASE:
+        vmm_release(model, process, arg[0]);
+        break;
+    case GW_EV_VMM_RETAIN:
+        vmm_retain(process, event);
+        break;
+    case GW_EV_VMM_MAP:
+        vmm_map(model, process, event);
+        break;
+    case GW_EV_VMM_UNMAP:
+        vmm_unmap(model, process, arg[0], arg[1]);
+        break;
+    case GW_EV_IPC_OPEN:
+    case GW_EV_EXT_MAP:
+        object_add(model, process, event, GWI_SPACE_MEMORY, GW_CLASS_IMPORT, arg[0], 0,
+                   gwi_device_of(process, event->context));
+        break;
+    case GW_EV_IPC_CLOSE:
+        object_end(model, process, GWI_SPACE_MEMORY, arg[0]);
+        break;
+    case GW_EV_CTX_CREATE:
+        context_create(model, process, event);
+        break;
+    case GW_EV_CTX_DESTROY:
+        context_destroy(model, process, event);
+        break;
+    case GW_EV_CTX_RELEASE:
+        primary_end(model, process, event, GW_TEARDOWN_RELEASE);
+        break;
+    case GW_EV_CTX_RESET:
+        primary_end(model, process, event, GW_TEARDOWN_RESET);
+        break;
+    case GW_EV_MODULE_LOAD:
+    case GW_EV_LIBRARY_LOAD:
+        thing_add(model, process, event, GWI_SPACE_MODULE, GW_CLASS_MODULE);
+        break;
+    case GW_EV_MODULE_UNLOAD:
+    case GW_EV_LIBRARY_UNLOAD:
+        module_end(model, process, event);
+        break;
+    case GW_EV_FUNCTION:
+        function_add(model, process, event);
+        break;
+    case GW_EV_STREAM_CREATE:
+        thing_add(model, process, event, GWI_SPACE_STREAM, GW_CLASS_STREAM);
+        break;
+    case GW_EV_STREAM_DESTROY:
+        object_end(model, process, GWI_SPACE_STREAM, arg[0]);
+        break;
+    case GW_EV_EVENT_CREATE:
+        thing_add(model, process, event, GWI_SPACE_EVENT, GW_CLASS_EVENT);
+        break;
+    case GW_EV_EVENT_DESTROY:
+        object_end(model, process, GWI_SPACE_EVENT, arg[0]);
+        break;
+    case GW_EV_GRAPH_CREATE:
+        thing_add(model, process, event, GWI_SPACE_GRAPH, GW_CLASS_GRAPH);
+        break;
+    case GW_EV_GRAPH_DESTROY:
+        graph_end(model, process, event);
+        break;
+    case GW_EV_GRAPH_NODE:
+        node_add(model, process, event);
+        break;
+    case GW_EV_GRAPH_EXEC_CREATE: {
+        gwi_object *exec = object_add(model, process, event, GWI_SPACE_EXEC, GW_CLASS_GRAPH_EXEC, arg[0], 0,
+                                      gwi_device_of(process, event->context));
+        if (exec != NULL)
+            exec->owner = arg[1];
+        break;
+    }
+    case GW_EV_GRAPH_EXEC_DESTROY:
+        object_end(model, process, GWI_SPACE_EXEC, arg[0]);
+        break;
+    case GW_EV_CAPTURE_BEGIN:
+        capture_begin(model, process, event);
+        break;
+    case GW_EV_CAPTURE_END:
+        capture_end(process, event);
+        break;
+    case GW_EV_POOL_CREATE:
+        thing_add(model, process, event, GWI_SPACE_POOL, GW_CLASS_MEMORY_POOL);
+        break;
+    case GW_EV_POOL_DESTROY:
+        object_end(model, process, GWI_SPACE_POOL, arg[0]);
+        break;
+    default:
+        break;
+    }
+}
+
+void gwi_process_free(gwi_process *process)
+{
+    if (process == NULL)
+        return;
+    free(process->object);
+    for (int i = 0; i < GWI_SPACE_COUNT; i++)
+        gwi_table_free(&process->table[i]);
+    free(process->capture);
+    free(process->node);
+    free(process->history);
+    free(process);
+}

@@ -1,0 +1,535 @@
+/* The ledger's rules, what counts as recovered, how growth is read, what stderr is taken to say. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "gw_feed.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const uint64_t mib = 1u << 20, gib = 1u << 30;
+
+static gw_feed feed; /* large: not on the stack */
+static const gw_usage *usage_of(uint32_t pid)
+{
+    return &gw_model_process(feed.model, pid)->usage[0];
+}
+
+static void open_feed(void)
+{
+    gw_feed_open(&feed, 16 * gib);
+}
+
+static void close_feed(void)
+{
+    gw_model_free(gw_feed_finish(&feed));
+}
+
+static void test_plain_memory(void **state)
+{
+    (void)state;
+    open_feed();
+    uint64_t a = gw_feed_alloc(&feed, 3 * mib), b = gw_feed_alloc(&feed, 100);
+    assert_int_equal(usage_of(GW_FEED_PID)->live_bytes, 3 * mib + 100);
+    gw_feed_free(&feed, a);
+    gw_feed_free(&feed, 0); /* NULL is no block */
+    assert_int_equal(usage_of(GW_FEED_PID)->live_bytes, 100);
+    assert_int_equal(usage_of(GW_FEED_PID)->peak_bytes, 3 * mib + 100);
+    gw_feed_free(&feed, a); /* twice: counted, nothing breaks */
+    assert_int_equal(gw_model_process(feed.model, GW_FEED_PID)->unknown_frees, 1);
+    gw_feed_free(&feed, b);
+    assert_int_equal(usage_of(GW_FEED_PID)->live_count, 0);
+    close_feed();
+}
+
+static void test_failed_calls_change_nothing(void **state)
+{
+    (void)state;
+    open_feed();
+    uint64_t a = gw_feed_alloc(&feed, mib);
+    gw_feed_call(&feed, "cuMemFree_v2", GW_EV_FREE, 1, a, 0, 0, 0);
+    gw_feed_call(&feed, "cuMemAlloc_v2", GW_EV_ALLOC, 2, 0, gib, 0, 0);
+    gw_feed_call(&feed, "cuDevicePrimaryCtxReset_v2", GW_EV_CTX_RESET, 700, 0, 0, 0, 0);
+    assert_int_equal(usage_of(GW_FEED_PID)->live_bytes, mib);
+    close_feed();
+}
+
+static void test_vmm_lives_until_released_and_unmapped(void **state)
+{
+    (void)state;
+    open_feed();
+    gw_feed_call(&feed, "cuMemCreate", GW_EV_VMM_CREATE, 0, 0x11, 4 * mib, 0, 1);
+    gw_feed_call(&feed, "cuMemMap", GW_EV_VMM_MAP, 0, 0x200000, 4 * mib, 0, 0x11);
+    gw_feed_call(&feed, "cuMemMap", GW_EV_VMM_MAP, 0, 0x800000, 4 * mib, 0, 0x11);
+    gw_feed_call(&feed, "cuMemRelease", GW_EV_VMM_RELEASE, 0, 0x11, 0, 0, 0);
+    assert_int_equal(usage_of(GW_FEED_PID)->live_bytes, 4 * mib);
+    /* The number is given out again while the first block is still mapped. */
+    gw_feed_call(&feed, "cuMemCreate", GW_EV_VMM_CREATE, 0, 0x11, 2 * mib, 0, 1);
+    assert_int_equal(usage_of(GW_FEED_PID)->live_bytes, 6 * mib);
+    gw_feed_call(&feed, "cuMemUnmap", GW_EV_VMM_UNMAP, 0, 0x200000, 4 * mib, 0, 0);
+    assert_int_equal(usage_of(GW_FEED_PID)->live_bytes, 6 * mib);
+    gw_feed_call(&feed, "cuMemUnmap", GW_EV_VMM_UNMAP, 0, 0x800000, 4 * mib, 0, 0);
+    assert_int_equal(usage_of(GW_FEED_PID)->live_bytes, 2 * mib);
+    gw_feed_call(&feed, "cuMemRelease", GW_EV_VMM_RELEASE, 0, 0x11, 0, 0, 0);
+    assert_int_equal(usage_of(GW_FEED_PID)->live_bytes, 0);
+    close_feed();
+}
+
+static void test_vmm_retain_and_host_memory(void **state)
+{
+    (void)state;
+    open_feed();
+    gw_feed_call(&feed, "cuMemCreate", GW_EV_VMM_CREATE, 0, 0x11, 4 * mib, 0, 1);
+    gw_feed_call(&feed, "cuMemMap", GW_EV_VMM_MAP, 0, 0x200000, 4 * mib, 0, 0x11);
+    gw_feed_call(&feed, "cuMemRelease", GW_EV_VMM_RELEASE, 0, 0x11, 0, 0, 0);
+    gw_feed_call(&feed, "cuMemRetainAllocationHandle", GW_EV_VMM_RETAIN, 0, 0x22, 0x200000, 0, 0);
+    gw_feed_call(&feed, "cuMemUnmap", GW_EV_VMM_UNMAP, 0, 0x200000, 4 * mib, 0, 0);
+    assert_int_equal(usage_of(GW_FEED_PID)->live_bytes, 4 * mib);
+    gw_feed_call(&feed, "cuMemRelease", GW_EV_VMM_RELEASE, 0, 0x22, 0, 0, 0);
+    assert_int_equal(usage_of(GW_FEED_PID)->live_bytes, 0);
+    gw_feed_call(&feed, "cuMemCreate", GW_EV_VMM_CREATE, 0, 0x33, gib, 0, 2); /* on the host */
+    assert_int_equal(usage_of(GW_FEED_PID)->live_bytes, 0);
+    close_feed();
+}
+
+static void test_unmap_takes_several_mappings(void **state)
+{
+    (void)state;
+    open_feed();
+    for (uint64_t i = 0; i < 4; i++) {
+        gw_feed_call(&feed, "cuMemCreate", GW_EV_VMM_CREATE, 0, 0x10 + i, 2 * mib, 0, 1);
+        gw_feed_call(&feed, "cuMemMap", GW_EV_VMM_MAP, 0, 0x40000000 + i * 2 * mib, 2 * mib, 0, 0x10 + i);
+        gw_feed_call(&feed, "cuMemRelease", GW_EV_VMM_RELEASE, 0, 0x10 + i, 0, 0, 0);
+    }
+    assert_int_equal(usage_of(GW_FEED_PID)->live_bytes, 8 * mib);
+    gw_feed_call(&feed, "cuMemUnmap", GW_EV_VMM_UNMAP, 0, 0x40000000, 8 * mib, 0, 0);
+    assert_int_equal(usage_of(GW_FEED_PID)->live_bytes, 0);
+    close_feed();
+}
+
+static void test_contexts_own_what_was_made_in_them(void **state)
+{
+    (void)state;
+    open_feed();
+    uint64_t kept = gw_feed_alloc(&feed, mib);
+    gw_feed_call(&feed, "cuCtxCreate_v2", GW_EV_CTX_CREATE, 0, 0xbeef, 0, 0, GW_CONTEXT_PLAIN);
+    feed.context = 0xbeef;
+    gw_feed_alloc(&feed, 8 * mib);
+    gw_feed_call(&feed, "cuStreamCreate", GW_EV_STREAM_CREATE, 0, 0x5, 0, 0, 0);
+    gw_feed_call(&feed, "cuMemCreate", GW_EV_VMM_CREATE, 0, 0x11, 2 * mib, 0, 1); /* of no context */
+    feed.context = 0xc0de;
+    gw_feed_call(&feed, "cuCtxDestroy_v2", GW_EV_CTX_DESTROY, 0, 0xbeef, 0, 0, GW_CONTEXT_PLAIN);
+    assert_int_equal(usage_of(GW_FEED_PID)->live_bytes, 3 * mib);
+    assert_int_equal(usage_of(GW_FEED_PID)->class_count[GW_CLASS_STREAM], 0);
+    assert_int_equal(feed.model->teardown_count, 1);
+    assert_int_equal(feed.model->teardown[0].bytes, 8 * mib);
+    gw_feed_free(&feed, kept);
+    close_feed();
+}
+
+static void test_primary_context_counts_its_holders(void **state)
+{
+    (void)state;
+    open_feed();
+    gw_feed_alloc(&feed, mib);
+    gw_feed_call(&feed, "cuDevicePrimaryCtxRetain", GW_EV_CTX_CREATE, 0, 0xc0de, 0, 0, GW_CONTEXT_PRIMARY);
+    gw_feed_call(&feed, "cuDevicePrimaryCtxRelease_v2", GW_EV_CTX_RELEASE, 0, 0, 0, 0, 0);
+    assert_int_equal(usage_of(GW_FEED_PID)->live_bytes, mib);
+    gw_feed_call(&feed, "cuDevicePrimaryCtxRelease_v2", GW_EV_CTX_RELEASE, 0, 0, 0, 0, 0);
+    assert_int_equal(usage_of(GW_FEED_PID)->live_bytes, 0);
+    assert_int_equal(feed.model->teardown[0].kind, GW_TEARDOWN_RELEASE);
+    close_feed();
+}
+
+static void test_reset_takes_everything_whoever_holds_it(void **state)
+{
+    (void)state;
+    open_feed();
+    uint64_t a = gw_feed_alloc(&feed, mib);
+    gw_feed_call(&feed, "cuMemAllocAsync", GW_EV_ALLOC_ASYNC, 0, 0x9000, mib, 0, 0);
+    gw_feed_call(&feed, "cuDevicePrimaryCtxRetain", GW_EV_CTX_CREATE, 0, 0xc0de, 0, 0, GW_CONTEXT_PRIMARY);
+    gw_feed_call(&feed, "cuDevicePrimaryCtxReset_v2", GW_EV_CTX_RESET, 0, 0, 0, 0, 0);
+    assert_int_equal(usage_of(GW_FEED_PID)->live_bytes, 0);
+    assert_int_equal(feed.model->teardown[0].buried[0].key, a);
+    close_feed();
+}
+
+static void test_green_contexts_borrow(void **state)
+{
+    (void)state;
+    open_feed();
+    gw_feed_call(&feed, "cuGreenCtxCreate", GW_EV_CTX_CREATE, 0, 0x9e, 0, 0, GW_CONTEXT_GREEN);
+    gw_feed_alloc(&feed, mib);
+    gw_feed_call(&feed, "cuGreenCtxDestroy", GW_EV_CTX_DESTROY, 0, 0x9e, 0, 0, GW_CONTEXT_GREEN);
+    assert_int_equal(usage_of(GW_FEED_PID)->live_bytes, mib);
+    close_feed();
+}
+
+static void test_imports_are_the_exporters(void **state)
+{
+    (void)state;
+    open_feed();
+    gw_feed_call(&feed, "cuIpcOpenMemHandle_v2", GW_EV_IPC_OPEN, 0, 0x123000, 0, 0, 0);
+    gw_feed_call(&feed, "cuMemImportFromShareableHandle", GW_EV_VMM_IMPORT, 0, 0x77, 0, 0, 0);
+    assert_int_equal(usage_of(GW_FEED_PID)->live_bytes, 0);
+    assert_int_equal(usage_of(GW_FEED_PID)->class_count[GW_CLASS_IMPORT], 2);
+    gw_feed_call(&feed, "cuIpcCloseMemHandle", GW_EV_IPC_CLOSE, 0, 0x123000, 0, 0, 0);
+    gw_feed_call(&feed, "cuMemRelease", GW_EV_VMM_RELEASE, 0, 0x77, 0, 0, 0);
+    assert_int_equal(usage_of(GW_FEED_PID)->class_count[GW_CLASS_IMPORT], 0);
+    close_feed();
+}
+
+static void test_captured_allocations_have_not_happened(void **state)
+{
+    (void)state;
+    open_feed();
+    gw_feed_call(&feed, "cuStreamBeginCapture_v2", GW_EV_CAPTURE_BEGIN, 0, 0, 0, 0, 0x51);
+    gw_event event = {.t_ns = feed.t_ns + 10,
+                      .pid = feed.pid,
+                      .tid = feed.tid,
+                      .kind = GW_EV_ALLOC_ASYNC,
+                      .flags = GW_EVF_CAPTURING,
+                      .context = feed.context,
+                      .arg = {0xa000, mib, 0, 0x51}};
+    gw_feed_event(&feed, &event);
+    assert_int_equal(usage_of(GW_FEED_PID)->live_bytes, 0);
+    gw_feed_launch(&feed, 0xf1, 0x51); /* captured: it has not run */
+    gw_feed_call(&feed, "cuStreamEndCapture", GW_EV_CAPTURE_END, 0, 0x61, 0, 0, 0x51);
+    gw_feed_call(&feed, "cuMemAllocAsync", GW_EV_ALLOC_ASYNC, 0, 0xb000, mib, 0, 0x51);
+    assert_int_equal(usage_of(GW_FEED_PID)->live_bytes, mib);
+    gw_feed_launch(&feed, 0xf2, 0x51);
+    gw_feed_drain(&feed);
+    gw_model *model = gw_feed_finish(&feed);
+    assert_true(model->thread[0].ring[0].captured);
+    assert_false(model->thread[0].ring[1].captured);
+    gw_model_free(model);
+}
+
+static void test_kernels_have_names(void **state)
+{
+    (void)state;
+    open_feed();
+    gw_feed_call(&feed, "cuLibraryLoadData", GW_EV_LIBRARY_LOAD, 0, 0x71, 0, 0, 0);
+    gw_feed_text_call(&feed, "cuLibraryGetKernel", GW_EV_FUNCTION, 0xf0, 0x71, GW_OWNER_LIBRARY, 0, "conv_forward");
+    gw_feed_call(&feed, "cuKernelGetFunction", GW_EV_FUNCTION, 0, 0xf1, 0xf0, GW_OWNER_KERNEL, 0);
+    gw_feed_call(&feed, "cuGraphCreate", GW_EV_GRAPH_CREATE, 0, 0x61, 0, 0, 0);
+    gw_feed_call(&feed, "cuGraphAddKernelNode_v2", GW_EV_GRAPH_NODE, 0, 0x62, 0x61, 0, 0xf1);
+    gw_feed_call(&feed, "cuGraphInstantiateWithFlags", GW_EV_GRAPH_EXEC_CREATE, 0, 0x63, 0x61, 0, 0);
+    gw_feed_call(&feed, "cuGraphDestroy", GW_EV_GRAPH_DESTROY, 0, 0x61, 0, 0, 0);
+    gw_feed_launch(&feed, 0xf1, 3);
+    gw_feed_thread *thread = &feed.thread[0];
+    thread->ring[thread->ring_count++] = (gw_hot_call){feed.t_ns, 0x63, 3, (uint16_t)feed.name_count};
+    feed.name[feed.name_count++] = "cuGraphLaunch";
+    gw_feed_launch(&feed, 0xdead, 3);
+    gw_feed_drain(&feed);
+    gw_model *model = gw_feed_finish(&feed);
+    assert_string_equal(model->thread[0].ring[0].kernel, "conv_forward");
+    assert_string_equal(model->thread[0].ring[1].kernel, "conv_forward");
+    assert_null(model->thread[0].ring[2].kernel);
+    gw_model_free(model);
+}
+
+/* ---- failures ---- */
+
+static void test_recovered_by_a_retry(void **state)
+{
+    (void)state;
+    open_feed();
+    uint64_t a = gw_feed_alloc(&feed, gib);
+    gw_feed_no_room(&feed, 2 * gib, gib, 16 * gib);
+    gw_feed_free(&feed, a);
+    gw_feed_alloc(&feed, 2 * gib);
+    gw_model *model = gw_feed_finish(&feed);
+    assert_int_equal(model->failure_count, 1);
+    assert_int_equal(model->failure[0].recovery, GW_RECOVERED_BY_SIZE);
+    assert_true(model->failure[0].retried);
+    assert_true(model->failure[0].has_info);
+    assert_int_equal(model->failure[0].info.bytes_free, gib);
+    gw_model_free(model);
+}
+
+static void test_recovered_by_a_smaller_batch(void **state)
+{
+    (void)state;
+    open_feed();
+    uint64_t a = gw_feed_alloc(&feed, gib);
+    gw_feed_no_room(&feed, 20 * gib, gib, 16 * gib);
+    gw_feed_free(&feed, a);
+    gw_feed_alloc(&feed, 2 * gib);
+    gw_feed_launch(&feed, 1, 0);
+    gw_feed_sync(&feed);
+    gw_feed_drain(&feed);
+    gw_model *model = gw_feed_finish(&feed);
+    assert_int_equal(model->failure[0].recovery, GW_RECOVERED_BY_SMALLER);
+    gw_model_free(model);
+}
+
+static void test_recovered_by_launches_that_were_waited_for(void **state)
+{
+    (void)state;
+    for (int waits = 0; waits < 2; waits++) {
+        open_feed();
+        gw_feed_no_room(&feed, 20 * gib, gib, 16 * gib);
+        for (int i = 0; i < 100; i++)
+            gw_feed_launch(&feed, 1, 0);
+        if (waits)
+            gw_feed_sync(&feed);
+        gw_feed_drain(&feed);
+        gw_model *model = gw_feed_finish(&feed);
+        assert_int_equal(model->failure[0].recovery, waits ? GW_RECOVERED_BY_LAUNCHES : GW_RECOVERED_NOT);
+        gw_model_free(model);
+    }
+}
+
+static void test_echoes_and_probes(void **state)
+{
+    (void)state;
+    open_feed();
+    gw_feed_call(&feed, "cuModuleGetFunction", GW_EV_CALL, 500, 0, 0, 0, 0);
+    gw_feed_call(&feed, "cuCtxGetDevice", GW_EV_CALL, 201, 0, 0, 0, 0);
+    gw_feed_call(&feed, "cuStreamSynchronize", GW_EV_SYNC, 700, 0, 0, 0, 0);
+    gw_feed_call(&feed, "cuMemAlloc_v2", GW_EV_ALLOC, 2, 0, gib, 0, 0);
+    gw_feed_call(&feed, "cuMemFree_v2", GW_EV_FREE, 700, 0x1000, 0, 0, 0);
+    gw_feed_call(&feed, "cuMemFree_v2", GW_EV_FREE, 700, 0x1000, 0, 0, 0);
+    gw_model *model = gw_feed_finish(&feed);
+    assert_int_equal(model->failure_count, 5);
+    assert_true(model->failure[0].is_probe);
+    assert_true(model->failure[1].is_probe);
+    assert_true(model->failure[2].is_sticky);
+    assert_false(model->failure[2].is_echo);
+    assert_true(model->failure[3].is_echo);
+    assert_int_equal(model->failure[4].repeat_count, 2);
+    gw_model_free(model);
+}
+
+static void test_half_used_pages(void **state)
+{
+    (void)state;
+    open_feed();
+    uint64_t block[64];
+    for (int i = 0; i < 64; i++)
+        block[i] = gw_feed_alloc(&feed, mib);
+    for (int i = 0; i < 64; i += 2)
+        gw_feed_free(&feed, block[i]);
+    gw_feed_no_room(&feed, 3 * gib, gib, 16 * gib);
+    gw_model *model = gw_feed_finish(&feed);
+    const gw_snapshot *snapshot = &model->snapshot[model->failure[0].snapshot];
+    assert_int_equal(snapshot->small_page_count, 32);
+    assert_int_equal(snapshot->small_bytes, 32 * mib);
+    assert_int_equal(snapshot->small_idle_bytes, 32 * mib);
+    gw_model_free(model);
+}
+
+/* ---- growth ---- */
+
+enum { WEIGHTS = 6 };
+static const uint64_t weight_bytes[WEIGHTS] = {6912, 256, 294912, 512, 250880, 40};
+
+static void allocate_weights(void)
+{
+    for (int i = 0; i < WEIGHTS; i++)
+        gw_feed_alloc(&feed, weight_bytes[i]);
+}
+
+static void iterate(int count)
+{
+    for (int k = 0; k < count; k++) {
+        uint64_t batch = gw_feed_alloc(&feed, 7 * mib), activation = gw_feed_alloc(&feed, 50 * mib);
+        gw_feed_copy(&feed, 7 * mib);
+        for (int i = 0; i < 10; i++)
+            gw_feed_launch(&feed, 1, 0);
+        gw_feed_sync(&feed);
+        gw_feed_free(&feed, activation);
+        gw_feed_free(&feed, batch);
+    }
+}
+
+static gw_growth growth_at_failure(uint64_t wanted)
+{
+    gw_feed_no_room(&feed, wanted, mib, 16 * gib);
+    gw_feed_drain(&feed);
+    gw_model *model = gw_feed_finish(&feed);
+    const gw_snapshot *snapshot = &model->snapshot[model->failure[0].snapshot];
+    gw_growth growth;
+    gw_growth_find(model, feed.pid, snapshot->live, snapshot->live_count, wanted, snapshot->order, &growth);
+    gw_model_free(model);
+    return growth;
+}
+
+static void test_a_second_run_is_seen(void **state)
+{
+    (void)state;
+    open_feed();
+    for (int run = 0; run < 2; run++) {
+        allocate_weights();
+        gw_feed_alloc(&feed, 900 * mib);
+        if (run == 0)
+            iterate(5);
+    }
+    gw_growth growth = growth_at_failure(gib);
+    assert_true(growth.repeats);
+    assert_int_equal(growth.repeat_count, 2);
+    assert_int_equal(growth.first_count, WEIGHTS + 1);
+    assert_false(growth.steps);
+}
+
+static void test_gradients_are_no_second_run(void **state)
+{
+    (void)state;
+    open_feed();
+    allocate_weights();
+    gw_feed_copy(&feed, mib);
+    for (int i = 0; i < 40; i++) { /* the first forward pass: workspaces come and go */
+        uint64_t workspace = gw_feed_alloc(&feed, mib);
+        gw_feed_launch(&feed, 1, 0);
+        gw_feed_free(&feed, workspace);
+    }
+    allocate_weights(); /* gradients */
+    allocate_weights(); /* first moments */
+    gw_growth growth = growth_at_failure(gib);
+    assert_false(growth.repeats);
+}
+
+static void test_a_leak_each_step_is_seen(void **state)
+{
+    (void)state;
+    open_feed();
+    allocate_weights();
+    for (int i = 0; i < 40; i++) {
+        gw_feed_alloc(&feed, 5 * mib);
+        iterate(1);
+    }
+    gw_growth growth = growth_at_failure(5 * mib);
+    assert_true(growth.steps);
+    assert_int_equal(growth.step_count, 40);
+    assert_int_equal(growth.step_bytes, 5 * mib);
+    assert_false(growth.repeats);
+}
+
+static void test_layers_of_one_pass_are_no_leak(void **state)
+{
+    (void)state;
+    open_feed();
+    allocate_weights();
+    gw_feed_copy(&feed, mib);
+    for (int i = 0; i < 40; i++) { /* the saved activations of forty equal layers */
+        gw_feed_alloc(&feed, 100 * mib);
+        uint64_t workspace = gw_feed_alloc(&feed, mib);
+        gw_feed_launch(&feed, 1, 0);
+        gw_feed_free(&feed, workspace);
+    }
+    gw_growth growth = growth_at_failure(100 * mib);
+    assert_false(growth.steps);
+    assert_false(growth.repeats);
+}
+
+/* ---- stderr ---- */
+
+static void test_traceback(void **state)
+{
+    (void)state;
+    gw_feed_open_bare(&feed);
+    gw_feed_stderr(&feed, "noise\nTraceback (most recent call last):\n  File \"train.py\", line 12, in run\n    lo");
+    gw_feed_stderr(&feed, "ss.backward()\nValueError: bad la");
+    gw_feed_stderr(&feed, "bels"); /* no newline at the end */
+    gw_model *model = gw_feed_finish(&feed);
+    const gw_stderr_facts *facts = &model->stderr_facts;
+    assert_true(facts->traceback);
+    assert_string_equal(facts->exception.text, "ValueError: bad labels");
+    assert_string_equal(facts->exception_type, "ValueError");
+    assert_string_equal(facts->frame, "File \"train.py\", line 12, in run");
+    assert_int_equal(gw_exception_kind_of(facts), GW_EXCEPTION_SCRIPT);
+    gw_model_free(model);
+}
+
+static void test_chained_traceback_keeps_the_out_of_memory(void **state)
+{
+    (void)state;
+    gw_feed_open_bare(&feed);
+    gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"a.py\", line 1, in f\n"
+                          "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB\n\n"
+                          "During handling of the above exception, another exception occurred:\n\n"
+                          "Traceback (most recent call last):\n  File \"a.py\", line 3, in g\n"
+                          "RuntimeError: step failed\n");
+    gw_model *model = gw_feed_finish(&feed);
+    assert_true(model->stderr_facts.exception_chain_oom);
+    assert_true(model->stderr_facts.oom.seen);
+    assert_int_equal(gw_exception_kind_of(&model->stderr_facts), GW_EXCEPTION_OOM);
+    gw_model_free(model);
+}
+
+static void test_hostile_stderr(void **state)
+{
+    (void)state;
+    gw_feed_open_bare(&feed);
+    char line[9000];
+    memset(line, 'x', sizeof line - 1);
+    line[sizeof line - 1] = '\0';
+    for (int i = 0; i < 20; i++)
+        gw_feed_stderr(&feed, line);
+    gw_feed_stderr(&feed, "\nTraceback (most recent call last):\n:::\n\t\n");
+    gw_model *model = gw_feed_finish(&feed);
+    assert_false(model->stderr_facts.exception.seen);
+    gw_model_free(model);
+}
+
+static void test_hostile_events(void **state)
+{
+    (void)state;
+    gw_feed_open_bare(&feed);
+    uint64_t random = 88172645463325252u;
+    for (int i = 0; i < 200000; i++) {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        uint64_t kind = random % GW_EV_COUNT;
+        gw_event event = {.t_ns = (uint64_t)i,
+                          .pid = 1 + (uint32_t)(random >> 20 & 3),
+                          .tid = (uint32_t)(random >> 30 & 3),
+                          .fn = (uint16_t)(random >> 40),
+                          .kind = (uint8_t)kind,
+                          .flags = (uint8_t)(random >> 12),
+                          .result = (random >> 50 & 7) == 0 ? (uint16_t)(random >> 53 & 1023) : 0,
+                          .context = random >> 33 & 3,
+                          .arg = {random >> 8 & 255, (random >> 16 & 1) ? random : random >> 44, random >> 24 & 31,
+                                  random >> 32 & 15}};
+        gw_feed_event(&feed, &event);
+    }
+    close_feed(); /* no crash, no endless loop; sanitizers look at the rest */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_plain_memory),
+        cmocka_unit_test(test_failed_calls_change_nothing),
+        cmocka_unit_test(test_vmm_lives_until_released_and_unmapped),
+        cmocka_unit_test(test_vmm_retain_and_host_memory),
+        cmocka_unit_test(test_unmap_takes_several_mappings),
+        cmocka_unit_test(test_contexts_own_what_was_made_in_them),
+        cmocka_unit_test(test_primary_context_counts_its_holders),
+        cmocka_unit_test(test_reset_takes_everything_whoever_holds_it),
+        cmocka_unit_test(test_green_contexts_borrow),
+        cmocka_unit_test(test_imports_are_the_exporters),
+        cmocka_unit_test(test_captured_allocations_have_not_happened),
+        cmocka_unit_test(test_kernels_have_names),
+        cmocka_unit_test(test_recovered_by_a_retry),
+        cmocka_unit_test(test_recovered_by_a_smaller_batch),
+        cmocka_unit_test(test_recovered_by_launches_that_were_waited_for),
+        cmocka_unit_test(test_echoes_and_probes),
+        cmocka_unit_test(test_half_used_pages),
+        cmocka_unit_test(test_a_second_run_is_seen),
+        cmocka_unit_test(test_gradients_are_no_second_run),
+        cmocka_unit_test(test_a_leak_each_step_is_seen),
+        cmocka_unit_test(test_layers_of_one_pass_are_no_leak),
+        cmocka_unit_test(test_traceback),
+        cmocka_unit_test(test_chained_traceback_keeps_the_out_of_memory),
+        cmocka_unit_test(test_hostile_stderr),
+        cmocka_unit_test(test_hostile_events),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

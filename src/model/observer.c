@@ -1,0 +1,193 @@
+/* A framework's allocator as its observer reported it: ALLOCATOR_OOM opens a report, the STATE, BLOCK and HISTORY
+ * facts of the same process that follow belong to it. A state without a failure opens a report of its own. */
+#include "inner.h"
+
+#include <string.h>
+
+static int report_open(gw_model *model, gwi_process *process, const gw_event *event, bool is_oom)
+{
+    if (!gwi_room(model, &model->allocator, model->allocator_count, &model->inner->allocator_capacity,
+                  sizeof(gw_allocator_report)))
+        return -1;
+    gw_allocator_report *report = &model->allocator[model->allocator_count];
+    *report = (gw_allocator_report){.t_ns = event->t_ns, .pid = process->pid, .is_oom = is_oom};
+    process->history_count = 0;
+    return process->allocator_now = (int)model->allocator_count++;
+}
+
+/* The allocator's own failure of the driver call just before belongs to the report. */
+static void tie_failure(gw_model *model, const gwi_process *process, int index)
+{
+    const gw_allocator_report *report = &model->allocator[index];
+    if (process->last_failure < 0)
+        return;
+    gw_failure *failure = &model->failure[process->last_failure];
+    if (failure->is_allocation && report->t_ns - failure->t_last_ns < 2000000000u)
+        failure->allocator = index;
+}
+
+static gw_allocator_report *report_now(gw_model *model, gwi_process *process, const gw_event *event)
+{
+    int index = process->allocator_now;
+    if (index < 0)
+        index = report_open(model, process, event, false);
+    return index < 0 ? NULL : &model->allocator[index];
+}
+
+static void block_add(gw_model *model, gw_allocator_report *report, const gw_event *event)
+{
+    enum { ROOM_STEP = 256 };
+    if (event->arg[3] == GW_BLOCK_REST) {
+        report->rest_count += event->arg[0];
+        report->rest_bytes += event->arg[1];
+    }
+    if (event->arg[3] > GW_BLOCK_PENDING || report->live_count >= GWI_SNAPSHOT_BLOCKS_MAX)
+        return;
+    bool aged = event->arg[2] != GW_AGE_UNKNOWN && event->arg[2] <= event->t_ns;
+    if (report->live_count % ROOM_STEP == 0) {
+        gw_live *wider = realloc(report->live, (report->live_count + ROOM_STEP) * sizeof *wider);
+        if (wider == NULL) {
+            model->inner->nomem = true;
+            return;
+        }
+        report->live = wider;
+    }
+    report->live[report->live_count++] = (gw_live){.address = event->arg[0],
+                                                   .bytes = event->arg[1],
+                                                   .t_ns = aged ? event->t_ns - event->arg[2] : 0,
+                                                   .cls = GW_CLASS_COUNT,
+                                                   .device = (uint8_t)report->device};
+}
+
+/* Single entries say what came and went lately; LIVE_PEAK spans how the live bytes went over the whole run. */
+static void history_add(gw_model *model, gwi_process *process, gw_allocator_report *report, const gw_event *event)
+{
+    uint64_t t_ns = event->arg[3] <= event->t_ns ? event->t_ns - event->arg[3] : 0;
+    if (event->arg[0] == GW_ACTION_ALLOC) {
+        report->history_count++;
+        if (gwi_room(model, &process->history, process->history_count, &process->history_capacity, sizeof(uint64_t)))
+            process->history[process->history_count++] = t_ns;
+    } else if (event->arg[0] == GW_ACTION_LIVE_PEAK) {
+        if (report->peak_count < GW_PEAKS_MAX)
+            report->peak[report->peak_count++] = (gw_peak){t_ns, event->arg[2]};
+    }
+}
+
+static int by_time(const void *left, const void *right)
+{
+    const gw_live *a = left, *b = right;
+    if (a->t_ns != b->t_ns)
+        return a->t_ns < b->t_ns ? -1 : 1;
+    return a->address < b->address ? -1 : a->address > b->address;
+}
+
+static int by_number(const void *left, const void *right)
+{
+    const uint64_t *a = left, *b = right;
+    return *a < *b ? -1 : *a > *b;
+}
+
+static int by_peak(const void *left, const void *right)
+{
+    const gw_peak *a = left, *b = right;
+    return a->t_ns < b->t_ns ? -1 : a->t_ns > b->t_ns;
+}
+
+/* Order of the live blocks: allocations of the history up to their time, so that a gap is what came and went. */
+static void settle(gwi_process *process, gw_allocator_report *report)
+{
+    if (report->settled)
+        return;
+    report->settled = true;
+    if (report->live_count > 0)
+        qsort(report->live, report->live_count, sizeof *report->live, by_time);
+    if (report->peak_count > 0)
+        qsort(report->peak, report->peak_count, sizeof *report->peak, by_peak);
+    if (process->history_count > 0)
+        qsort(process->history, process->history_count, sizeof *process->history, by_number);
+    size_t at = 0;
+    uint64_t order = 0;
+    for (size_t i = 0; i < report->live_count; i++) {
+        while (at < process->history_count && process->history[at] <= report->live[i].t_ns)
+            at++;
+        order = at > order ? at : order + 1; /* its own entry is among them, unless the history is shorter */
+        report->live[i].order = order;
+    }
+    report->order = process->history_count > order ? process->history_count : order;
+    process->history_count = 0;
+}
+
+void gwi_observer_event(gw_model *model, gwi_process *process, const gw_event *event)
+{
+    gw_allocator_report *report = NULL;
+    switch ((gw_event_kind)event->kind) {
+    case GW_EV_ALLOCATOR_OOM: {
+        if (process->allocator_now >= 0)
+            settle(process, &model->allocator[process->allocator_now]);
+        int index = report_open(model, process, event, true);
+        if (index < 0)
+            return;
+        report = &model->allocator[index];
+        report->bytes_wanted = event->arg[0];
+        report->bytes_total = event->arg[1];
+        report->bytes_free = event->arg[2];
+        report->device = (int)(event->arg[3] % GW_MODEL_DEVICES_MAX);
+        tie_failure(model, process, index);
+        return;
+    }
+    case GW_EV_ALLOCATOR_STATE:
+        if (event->arg[0] == GW_ALLOCATOR_WHEN && event->arg[1] != 0) { /* a report that no failure opened */
+            if (process->allocator_now >= 0)
+                settle(process, &model->allocator[process->allocator_now]);
+            process->allocator_now = -1;
+        }
+        report = report_now(model, process, event);
+        if (report != NULL && event->arg[0] < GW_ALLOCATOR_FIELD_COUNT) {
+            report->has_field[event->arg[0]] = true;
+            report->field[event->arg[0]] = event->arg[1];
+        }
+        return;
+    case GW_EV_ALLOCATOR_BLOCK:
+        report = report_now(model, process, event);
+        if (report != NULL)
+            block_add(model, report, event);
+        return;
+    case GW_EV_ALLOCATOR_HISTORY:
+        report = report_now(model, process, event);
+        if (report != NULL)
+            history_add(model, process, report, event);
+        return;
+    default:
+        return;
+    }
+}
+
+/* A caching allocator retries by itself: a report is recovered when a later report or the driver's ledger shows that
+ * work went on. */
+static void settle_recovery(gw_model *model, gw_allocator_report *report)
+{
+    enum { LAUNCHES_MANY = 64 };
+    uint64_t launches = 0;
+    const gw_process *process = gw_model_process(model, report->pid);
+    for (size_t i = 0; i < model->thread_count; i++) {
+        const gw_thread *thread = &model->thread[i];
+        for (size_t k = thread->ring_count;
+             thread->pid == report->pid && k-- > 0 && thread->ring[k].t_ns > report->t_ns;)
+            launches += thread->ring[k].is_launch || thread->ring[k].is_graph_launch;
+    }
+    if (launches >= LAUNCHES_MANY && process != NULL && process->synced_at_ns > report->t_ns)
+        report->recovery = GW_RECOVERED_BY_LAUNCHES;
+}
+
+void gwi_observer_finish(gw_model *model)
+{
+    for (size_t i = 0; i < model->process_count; i++) {
+        gwi_process *process = model->inner->process[i];
+        if (process->allocator_now >= 0)
+            settle(process, &model->allocator[process->allocator_now]);
+    }
+    for (size_t i = 0; i < model->allocator_count; i++) {
+        if (model->allocator[i].is_oom)
+            settle_recovery(model, &model->allocator[i]);
+    }
+}

@@ -1,0 +1,170 @@
+/* What stderr said, line by line, with bounded memory: the start of a long line is kept, the rest dropped.
+ *
+ * A Python traceback is "Traceback (most recent call last):", indented frames, then one line that begins with the
+ * exception's dotted name. Chains join several with a sentence between; the last is the one that ended the program. */
+#include "inner.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { LINE_BYTES_MAX = 2048 };
+
+static void keep(gw_stderr_line *line, uint64_t t_ns, const char *text, bool newest)
+{
+    line->count++;
+    if (line->seen && !newest)
+        return;
+    line->seen = true;
+    line->t_ns = t_ns;
+    snprintf(line->text, sizeof line->text, "%.*s", (int)sizeof line->text - 1, text);
+}
+
+static bool has(const char *text, const char *part)
+{
+    return strstr(text, part) != NULL;
+}
+
+static bool has_any(const char *text, const char *const *parts, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (has(text, parts[i]))
+            return true;
+    }
+    return false;
+}
+
+#define HAS_ANY(text, list) has_any(text, list, sizeof list / sizeof list[0])
+
+static const char *const oom_words[] = {"OutOfMemoryError",
+                                        "CUDA out of memory",
+                                        "RESOURCE_EXHAUSTED",
+                                        "ResourceExhaustedError",
+                                        "CUDA_ERROR_OUT_OF_MEMORY",
+                                        "ran out of memory",
+                                        "Out of memory while trying to allocate",
+                                        "CUDA error: out of memory"};
+static const char *const cuda_words[] = {"CUDA error",         "CUDA_ERROR_",      "cudaError",
+                                         "CUDA runtime error", "AcceleratorError", "CUDA driver error"};
+static const char *const library_words[] = {"CUDNN_STATUS_", "CUBLAS_STATUS_",   "cuDNN error", "CUSOLVER_STATUS_",
+                                            "CUFFT_",        "CUSPARSE_STATUS_", "NCCL error"};
+static const char *const host_words[] = {"MemoryError", "std::bad_alloc", "Cannot allocate memory",
+                                         "DefaultCPUAllocator"};
+static const char *const fatal_words[] = {"Fatal Python error", "Segmentation fault", "Bus error",
+                                          "*** stack smashing detected", "double free or corruption"};
+
+/* Python's exceptions begin a line: a dotted name, then the end or ": ". */
+static size_t exception_name_bytes(const char *line)
+{
+    size_t count = 0;
+    if (!isalpha((unsigned char)line[0]) && line[0] != '_')
+        return 0;
+    while (isalnum((unsigned char)line[count]) || line[count] == '_' || line[count] == '.')
+        count++;
+    return line[count] == '\0' || line[count] == ':' ? count : 0;
+}
+
+static void python_line(gw_model *model, uint64_t t_ns, const char *line)
+{
+    gw_stderr_facts *facts = &model->stderr_facts;
+    struct gwi_stderr_state *state = &model->inner->stderr_state;
+    if (has(line, "Traceback (most recent call last)")) {
+        if (!state->chain)
+            state->chain_oom = false;
+        state->in_traceback = true;
+        state->chain = false;
+        facts->traceback = true;
+        return;
+    }
+    if (has(line, "During handling of the above exception") || has(line, "was the direct cause of the following")) {
+        state->chain = true;
+        state->chain_oom = state->chain_oom || HAS_ANY(facts->exception.text, oom_words);
+        return;
+    }
+    if (!state->in_traceback)
+        return;
+    if (line[0] == ' ' || line[0] == '\t') {
+        const char *frame = line + strspn(line, " \t");
+        if (strncmp(frame, "File \"", 6) == 0)
+            snprintf(facts->frame, sizeof facts->frame, "%.*s", (int)sizeof facts->frame - 1, frame);
+        return;
+    }
+    size_t name = exception_name_bytes(line);
+    if (name == 0)
+        return;
+    keep(&facts->exception, t_ns, line, true);
+    snprintf(facts->exception_type, sizeof facts->exception_type, "%.*s", (int)(name < 95 ? name : 95), line);
+    facts->exception_chain_oom = state->chain_oom;
+    state->in_traceback = false;
+}
+
+static bool is_device_assert(const char *line)
+{
+    /* "file:line: function: block: [0,0,0], thread: [0,0,0] Assertion `x` failed." */
+    return has(line, "Assertion") && has(line, "failed") && (has(line, "thread: [") || has(line, "block: ["));
+}
+
+static void scan_line(gw_model *model, uint64_t t_ns, const char *line)
+{
+    gw_stderr_facts *facts = &model->stderr_facts;
+    python_line(model, t_ns, line);
+    if (HAS_ANY(line, oom_words))
+        keep(&facts->oom, t_ns, line, false);
+    if (HAS_ANY(line, cuda_words))
+        keep(&facts->cuda_error, t_ns, line, false);
+    if (HAS_ANY(line, library_words))
+        keep(&facts->library_status, t_ns, line, false);
+    if (HAS_ANY(line, host_words))
+        keep(&facts->host_memory, t_ns, line, false);
+    if (HAS_ANY(line, fatal_words))
+        keep(&facts->fatal, t_ns, line, false);
+    if (is_device_assert(line))
+        keep(&facts->device_assert, t_ns, line, false);
+    if (has(line, "terminate called") || strncmp(line, "  what():", 9) == 0)
+        keep(&facts->terminate, t_ns, line, true);
+    if (has(line, "Stats:") || has(line, "Sum Total of in-use chunks") || has(line, "Allocator (GPU_"))
+        keep(&facts->xla_dump, t_ns, line, false);
+}
+
+void gwi_stderr_part(gw_model *model, uint64_t t_ns, const char *bytes, size_t count)
+{
+    gwi_model *inner = model->inner;
+    model->stderr_facts.bytes += count;
+    if (inner->line == NULL && (inner->line = malloc(LINE_BYTES_MAX + 1)) == NULL) {
+        inner->nomem = true;
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        char byte = bytes[i];
+        if (byte != '\n' && byte != '\r') {
+            if (inner->line_bytes < LINE_BYTES_MAX)
+                inner->line[inner->line_bytes++] = byte == '\0' ? ' ' : byte;
+            continue;
+        }
+        inner->line[inner->line_bytes] = '\0';
+        if (inner->line_bytes > 0)
+            scan_line(model, t_ns, inner->line);
+        inner->line_bytes = 0;
+    }
+}
+
+void gwi_stderr_finish(gw_model *model)
+{
+    if (model->inner->line == NULL || model->inner->line_bytes == 0)
+        return;
+    model->inner->line[model->inner->line_bytes] = '\0';
+    scan_line(model, model->inner->t_last_ns, model->inner->line);
+    model->inner->line_bytes = 0;
+}
+
+gw_exception_kind gw_exception_kind_of(const gw_stderr_facts *facts)
+{
+    const char *text = facts->exception.text;
+    if (!facts->exception.seen)
+        return GW_EXCEPTION_NONE;
+    if (HAS_ANY(text, oom_words) || facts->exception_chain_oom)
+        return GW_EXCEPTION_OOM;
+    if (HAS_ANY(text, cuda_words) || HAS_ANY(text, library_words))
+        return GW_EXCEPTION_GPU;
+    return GW_EXCEPTION_SCRIPT;
+}

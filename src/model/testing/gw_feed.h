@@ -1,0 +1,66 @@
+/* For tests: a run told call by call, fed straight into a model.
+ *
+ * Time moves 10 us with each call and further with gw_feed_wait(). Calls belong to `pid`, `tid` and `context`, which a
+ * test sets as it likes. Hot calls go into the thread's ring and counters, which gw_feed_drain() hands over, as does
+ * gw_feed_exit(). Whatever goes wrong is an assertion of the test's framework. */
+#ifndef GW_FEED_H
+#define GW_FEED_H
+
+#include "gw_model_facts.h"
+
+enum { GW_FEED_NAMES_MAX = 64, GW_FEED_THREADS_MAX = 8, GW_FEED_PID = 100 };
+
+typedef struct gw_feed_thread {
+    uint32_t pid, tid;
+    uint64_t counter[GW_COUNT_COUNT], calls, synced_at_ns;
+    uint16_t inside_fn_plus_1;
+    gw_hot_call ring[GW_RING_ENTRIES];
+    uint32_t ring_count;
+    uint64_t total;
+} gw_feed_thread;
+
+typedef struct gw_feed {
+    gw_model *model;
+    uint64_t t_ns, context;
+    uint32_t pid, tid;
+    const char *name[GW_FEED_NAMES_MAX];
+    uint32_t name_count;
+    gw_feed_thread thread[GW_FEED_THREADS_MAX];
+    size_t thread_count;
+    uint64_t address_next;
+} gw_feed;
+
+/* A program that has initialised CUDA on a card of `total_bytes` and has the primary context 0xc0de. */
+void gw_feed_open(gw_feed *feed, uint64_t total_bytes);
+/* The same without any driver call. */
+void gw_feed_open_bare(gw_feed *feed);
+void gw_feed_begin_cuda(gw_feed *feed, uint64_t total_bytes);
+gw_model *gw_feed_finish(gw_feed *feed); /* the caller frees it */
+
+void gw_feed_call(gw_feed *feed, const char *fn, gw_event_kind kind, uint16_t result, uint64_t a0, uint64_t a1,
+                  uint64_t a2, uint64_t a3);
+void gw_feed_text_call(gw_feed *feed, const char *fn, gw_event_kind kind, uint64_t a0, uint64_t a1, uint64_t a2,
+                       uint64_t a3, const char *text);
+void gw_feed_extra_call(gw_feed *feed, const char *fn, gw_event_kind kind, uint16_t result, uint32_t extra, uint64_t a0,
+                        uint64_t a1, uint64_t a2, uint64_t a3);
+void gw_feed_event(gw_feed *feed, const gw_event *event);
+/* Plain memory: returns the address. */
+uint64_t gw_feed_alloc(gw_feed *feed, uint64_t bytes);
+void gw_feed_free(gw_feed *feed, uint64_t address);
+/* A refused request, and the driver's totals after it. */
+void gw_feed_no_room(gw_feed *feed, uint64_t bytes, uint64_t free_bytes, uint64_t total_bytes);
+void gw_feed_launch(gw_feed *feed, uint64_t function, uint64_t stream);
+void gw_feed_copy(gw_feed *feed, uint64_t bytes);
+void gw_feed_sync(gw_feed *feed);
+void gw_feed_inside(gw_feed *feed, const char *fn);
+void gw_feed_drain(gw_feed *feed);
+void gw_feed_wait(gw_feed *feed, uint64_t ns);
+void gw_feed_meta(gw_feed *feed, const char *key, const char *value);
+void gw_feed_fact(gw_feed *feed, const char *key, const char *value);
+void gw_feed_map(gw_feed *feed, const char *path);
+void gw_feed_stderr(gw_feed *feed, const char *text);
+void gw_feed_process(gw_feed *feed, uint32_t pid, uint32_t parent_pid, const char *exe);
+void gw_feed_exit(gw_feed *feed, int code, int signal);                  /* of the command, pid GW_FEED_PID */
+void gw_feed_exit_of(gw_feed *feed, uint32_t pid, int code, int signal); /* of another process */
+
+#endif

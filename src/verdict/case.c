@@ -1,0 +1,335 @@
+/* The case: which process to judge, which of its failures is the root, and what memory looked like then.
+ *
+ * The first failing call is not always the root. Answers to questions and echoes of a lost context are no failures
+ * here; a failed allocation that was made good is at most an alternative. But an allocation failure counts as
+ * unrecovered when the context was lost before any later synchronisation succeeded, unless the same request was asked
+ * again and granted: then nothing shows that the program coped. */
+#include "cause.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct roots {
+    const gw_failure *oom, *oom_last, *sticky, *other, *handled;
+    size_t handled_count;
+} roots;
+
+static const gw_failure *first_sticky(const gw_model *model, uint32_t pid)
+{
+    for (size_t i = 0; i < model->failure_count; i++) {
+        if (model->failure[i].pid == pid && model->failure[i].is_sticky)
+            return &model->failure[i];
+    }
+    return NULL;
+}
+
+static bool is_unrecovered(const gw_failure *failure, const gw_process *process, const gw_failure *sticky)
+{
+    if (failure->recovery == GW_RECOVERED_NOT)
+        return true;
+    bool waited = process != NULL && process->synced_at_ns > failure->t_ns;
+    return sticky != NULL && sticky->t_ns > failure->t_ns && !waited && !failure->retried;
+}
+
+static roots roots_of(const gw_model *model, uint32_t pid)
+{
+    roots found = {0};
+    const gw_process *process = gw_model_process(model, pid);
+    found.sticky = first_sticky(model, pid);
+    for (size_t i = 0; i < model->failure_count; i++) {
+        const gw_failure *failure = &model->failure[i];
+        if (failure->pid != pid || failure->is_probe || failure->is_echo)
+            continue;
+        if (failure->is_allocation && is_unrecovered(failure, process, found.sticky)) {
+            if (found.oom == NULL)
+                found.oom = found.oom_last = failure;
+            else if (failure->bytes_wanted == found.oom->bytes_wanted && failure->fn == found.oom->fn &&
+                     failure->t_ns - found.oom_last->t_ns < 2000000000u)
+                found.oom_last = failure;
+        } else if (failure->is_allocation) {
+            found.handled = found.handled == NULL ? failure : found.handled;
+            found.handled_count += (size_t)failure->repeat_count;
+        } else if (!failure->is_sticky && found.other == NULL) {
+            found.other = failure;
+        }
+    }
+    return found;
+}
+
+static const gw_failure *earlier(const gw_failure *a, const gw_failure *b)
+{
+    if (a == NULL || b == NULL)
+        return a == NULL ? b : a;
+    return a->t_ns <= b->t_ns ? a : b;
+}
+
+/* A lost context or a full card outweighs a call that was merely refused. */
+static const gw_failure *root_of(const roots *found)
+{
+    const gw_failure *heavy = earlier(found->oom, found->sticky);
+    return heavy != NULL ? heavy : found->other;
+}
+
+static bool died_badly(const gw_process *process)
+{
+    return process->exit_known && process->exit.status_known &&
+           (process->exit.exit_code != 0 || process->exit.signal != 0);
+}
+
+/* The process whose root came first, among those whose failures may have ended the run. */
+static const gw_process *process_to_judge(const gw_model *model)
+{
+    const gw_process *command = model->command, *best = NULL;
+    const gw_failure *best_root = NULL;
+    bool run_is_good = command != NULL && command->exit_known && command->exit.status_known && !died_badly(command);
+    for (size_t i = 0; i < model->process_count; i++) {
+        const gw_process *process = &model->process[i];
+        roots found = roots_of(model, process->pid);
+        const gw_failure *root = root_of(&found);
+        bool counts = !run_is_good || found.sticky != NULL || (process != command && died_badly(process));
+        if (process->exit_known && process->exit.status_known && process->exit.exit_code == 0 && found.sticky == NULL)
+            counts = false; /* it coped, or nobody cared */
+        if (root == NULL || !counts)
+            continue;
+        bool heavy = root == found.oom || root == found.sticky;
+        bool best_heavy = best_root != NULL && (best_root->is_allocation || best_root->is_sticky);
+        if (best == NULL || (heavy && !best_heavy) || (heavy == best_heavy && root->t_ns < best_root->t_ns)) {
+            best = process;
+            best_root = root;
+        }
+    }
+    if (best != NULL)
+        return best;
+    return command != NULL ? command : model->process_count > 0 ? &model->process[0] : NULL;
+}
+
+/* ---- memory at the failure ---- */
+
+static void parse_holder(const gw_pair *pair, uint32_t *ret_pid, uint64_t *ret_bytes, const char **ret_command)
+{
+    const char *pid = strstr(pair->value, "pid="), *bytes = strstr(pair->value, "bytes=");
+    const char *command = strstr(pair->value, "cmd=");
+    *ret_pid = pid == NULL ? 0 : (uint32_t)strtoul(pid + 4, NULL, 10);
+    *ret_bytes = bytes == NULL ? 0 : strtoull(bytes + 6, NULL, 10);
+    *ret_command = command == NULL ? "" : command + 4;
+}
+
+/* The card's own word on who holds it, as the supervisor saw it at the failure. */
+static void find_holders(const gw_model *model, gwi_memory *memory)
+{
+    uint64_t largest = 0, sum = 0;
+    bool any = false;
+    for (size_t i = 0; i < model->fact_count; i++) {
+        if (model->fact[i].key == NULL || strcmp(model->fact[i].key, "card.holder") != 0)
+            continue;
+        uint32_t pid;
+        uint64_t bytes;
+        const char *command;
+        parse_holder(&model->fact[i], &pid, &bytes, &command);
+        any = true;
+        const char *device = strstr(model->fact[i].value, "device=");
+        if (pid == memory->pid || (device != NULL && atoi(device + 7) != memory->device))
+            continue;
+        sum += bytes;
+        if (bytes <= largest)
+            continue;
+        largest = bytes;
+        memory->foreign_pid = pid;
+        snprintf(memory->foreign_command, sizeof memory->foreign_command, "%.250s", command);
+    }
+    memory->foreign_known = any;
+    memory->foreign_bytes = sum;
+    memory->foreign_recorded = memory->foreign_pid != 0 && gw_model_process(model, memory->foreign_pid) != NULL;
+}
+
+/* Processes of this run that stand on the same card. */
+static void find_siblings(const gw_model *model, const gw_failure *failure, gwi_memory *memory)
+{
+    if (memory->foreign_known || failure->other_bytes_total == 0)
+        return;
+    memory->foreign_known = true;
+    memory->foreign_recorded = true;
+    memory->foreign_bytes = failure->other_bytes_total;
+    memory->foreign_pid = failure->other_pid;
+    const gw_process *other = gw_model_process(model, failure->other_pid);
+    if (other != NULL && other->exe != NULL)
+        snprintf(memory->foreign_command, sizeof memory->foreign_command, "%.250s", other->exe);
+}
+
+static void from_failure(const gwi_case *c, const gw_failure *failure, gwi_memory *memory)
+{
+    memory->known = true;
+    memory->t_ns = failure->t_last_ns;
+    memory->pid = failure->pid;
+    memory->device = failure->device < 0 ? 0 : failure->device;
+    memory->call = failure->fn_name;
+    memory->wanted_bytes = failure->bytes_wanted;
+    memory->has_free = failure->has_info;
+    if (failure->has_info) {
+        memory->free_bytes = failure->info.bytes_free;
+        memory->total_bytes = failure->info.bytes_total;
+        memory->has_total = failure->info.bytes_total != 0;
+    }
+    if (failure->has_limit) {
+        memory->has_limit = memory->limit_is_guard = true;
+        memory->limit_bytes = failure->bytes_limit;
+        if (!memory->has_free && failure->bytes_limit >= failure->bytes_used) {
+            memory->has_free = true;
+            memory->free_bytes = failure->bytes_limit - failure->bytes_used;
+        }
+    }
+    const gw_snapshot *snapshot = failure->snapshot < 0 ? NULL : &c->model->snapshot[failure->snapshot];
+    if (snapshot != NULL) {
+        memory->snapshot = snapshot;
+        memory->own_bytes = snapshot->usage.live_bytes;
+        memory->idle_page_bytes = snapshot->small_idle_bytes;
+        memory->live = snapshot->live;
+        memory->live_count = snapshot->live_count;
+        memory->stream_count = snapshot->usage.class_count[GW_CLASS_STREAM];
+        memory->context_count = snapshot->usage.class_count[GW_CLASS_CONTEXT];
+    }
+    find_holders(c->model, memory);
+    find_siblings(c->model, failure, memory);
+}
+
+static void from_report(const gw_allocator_report *report, gwi_memory *memory)
+{
+    if (!memory->known) {
+        memory->known = true;
+        memory->t_ns = report->t_ns;
+        memory->pid = report->pid;
+        memory->device = report->device;
+        memory->call = "the framework's allocator";
+    }
+    memory->report = report;
+    memory->wanted_bytes = report->bytes_wanted != 0 ? report->bytes_wanted : memory->wanted_bytes;
+    if (!memory->has_free && report->bytes_total != 0) {
+        memory->has_free = memory->has_total = true;
+        memory->free_bytes = report->bytes_free;
+        memory->total_bytes = report->bytes_total;
+    }
+    if (report->has_field[GW_ALLOCATOR_ALLOCATED])
+        memory->own_bytes = report->field[GW_ALLOCATOR_ALLOCATED];
+    if (report->has_field[GW_ALLOCATOR_RESERVED]) {
+        memory->reserved_bytes = report->field[GW_ALLOCATOR_RESERVED];
+        memory->cached_bytes =
+            memory->reserved_bytes > memory->own_bytes ? memory->reserved_bytes - memory->own_bytes : 0;
+    }
+    if (report->has_field[GW_ALLOCATOR_LIMIT] && report->field[GW_ALLOCATOR_LIMIT] != 0 && !memory->has_limit) {
+        memory->has_limit = memory->limit_is_framework = true;
+        memory->limit_bytes = report->field[GW_ALLOCATOR_LIMIT];
+    }
+    if (report->live_count > 0) {
+        memory->live = report->live;
+        memory->live_count = report->live_count;
+    }
+}
+
+/* What is in use and nobody accounts for. */
+static void find_rest(gwi_memory *memory)
+{
+    uint64_t total = memory->limit_is_guard ? memory->limit_bytes : memory->total_bytes;
+    if (!memory->has_free || total == 0)
+        return;
+    uint64_t own = memory->snapshot != NULL ? memory->snapshot->usage.live_bytes : memory->own_bytes;
+    uint64_t accounted = memory->free_bytes + own + (memory->limit_is_guard ? 0 : memory->foreign_bytes);
+    if (total < accounted)
+        return;
+    memory->rest_known = true;
+    memory->rest_bytes = total - accounted;
+}
+
+static const gw_allocator_report *report_of(const gwi_case *c)
+{
+    const gw_model *model = c->model;
+    if (c->oom_last != NULL && c->oom_last->allocator >= 0)
+        return &model->allocator[c->oom_last->allocator];
+    for (size_t i = model->allocator_count; i-- > 0;) {
+        const gw_allocator_report *report = &model->allocator[i];
+        bool ours = c->process == NULL || report->pid == c->process->pid;
+        /* A refusal inside the framework (its own limit) makes no driver call fail. */
+        if (report->is_oom && ours && report->recovery == GW_RECOVERED_NOT &&
+            (c->exception == GW_EXCEPTION_OOM || c->exception == GW_EXCEPTION_NONE) && c->oom == NULL &&
+            c->sticky == NULL)
+            return report;
+    }
+    return NULL;
+}
+
+static void find_memory(gwi_case *c)
+{
+    gwi_memory *memory = &c->memory;
+    if (c->oom_last != NULL)
+        from_failure(c, c->oom_last, memory);
+    const gw_allocator_report *report = c->bad_end || !c->ended || c->oom != NULL ? report_of(c) : NULL;
+    if (report != NULL)
+        from_report(report, memory);
+    if (!memory->known)
+        return;
+    uint64_t limit;
+    if (!memory->has_limit && gw_model_device_limit(c->model, memory->device, &limit)) {
+        memory->has_limit = true;
+        memory->limit_bytes = limit;
+        memory->limit_is_guard = c->model->device[memory->device].has_limit;
+    }
+    find_rest(memory);
+    uint64_t order = report != NULL && memory->live == report->live ? report->order
+                     : memory->snapshot != NULL                     ? memory->snapshot->order
+                                                                    : 0;
+    gw_growth_find(c->model, memory->pid, memory->live, memory->live_count, memory->wanted_bytes, order,
+                   &memory->growth);
+}
+
+bool gwi_would_fit(const gwi_memory *memory, uint64_t freed_bytes)
+{
+    return memory->has_free && memory->free_bytes + freed_bytes >= memory->wanted_bytes;
+}
+
+gw_status gwi_case_open(const gw_model *model, gwi_case *ret_case, gw_error *err)
+{
+    (void)err;
+    gwi_case c = {.model = model, .process = process_to_judge(model)};
+    const gw_process *end = model->command != NULL ? model->command : c.process;
+    if (c.process != NULL && c.process != model->command && died_badly(c.process))
+        end = c.process; /* a child's death is the fault, whatever the parent made of it */
+    if (end != NULL && end->exit_known && end->exit.status_known) {
+        c.ended = true;
+        c.exit_code = end->exit.exit_code;
+        c.signal = end->exit.signal;
+        c.bad_end = c.exit_code != 0 || c.signal != 0;
+    }
+    c.framework = gw_model_framework(model);
+    c.exception = gw_exception_kind_of(&model->stderr_facts);
+    if (c.process != NULL) {
+        roots found = roots_of(model, c.process->pid);
+        c.oom = found.oom;
+        c.oom_last = found.oom_last;
+        c.sticky = found.sticky;
+        c.other = found.other;
+        c.handled = found.handled;
+        c.handled_count = found.handled_count;
+        c.root = root_of(&found);
+    }
+    /* An exception of the script itself ended the run: the allocation failure before it was caught and outlived. */
+    if (c.root != NULL && c.root == c.oom && c.exception == GW_EXCEPTION_SCRIPT && c.ended && c.signal == 0 &&
+        c.oom->synced_after && c.oom->launches_after > 0) {
+        c.handled = c.handled == NULL ? c.oom : c.handled;
+        c.handled_count++;
+        c.oom = c.oom_last = NULL;
+        c.root = earlier(c.sticky, c.other);
+    }
+    find_memory(&c);
+    *ret_case = c;
+    return GW_OK;
+}
+
+const gw_failure *gwi_failure_next(const gwi_case *c, const gw_failure *failure)
+{
+    const gw_failure *end = c->model->failure + c->model->failure_count;
+    for (const gw_failure *next = failure + 1; next < end; next++) {
+        if (next->pid == failure->pid)
+            return next;
+    }
+    return NULL;
+}

@@ -1,0 +1,130 @@
+/* What a cause is, what it is shown, and how it speaks.
+ *
+ * A cause looks at one case and answers how certain it is, with evidence. It sees the model and what the engine made of
+ * it, nothing else. docs/HOWTO_ADD_CAUSE.md shows the way; causes/template.c is an empty one. */
+#ifndef GWI_CAUSE_H
+#define GWI_CAUSE_H
+
+#include "gw_model_facts.h"
+#include "gw_text.h"
+#include "gw_verdict.h"
+
+/* ---- the case ---- */
+
+/* Memory at the failure that ran out of it. */
+typedef struct gwi_memory {
+    bool known; /* an allocation, or a framework's allocator, found no room and that was not recovered */
+    uint64_t t_ns;
+    uint32_t pid;
+    int device;
+    const char *call;      /* "cuMemAlloc_v2", "PyTorch's allocator" */
+    uint64_t wanted_bytes; /* 0: an object without a size */
+    bool has_free, has_total, has_limit;
+    uint64_t free_bytes, total_bytes;
+    uint64_t limit_bytes; /* the guard's or the framework's own, else the total */
+    bool limit_is_guard, limit_is_framework;
+    uint64_t own_bytes;      /* what the process asked for and still had */
+    uint64_t reserved_bytes; /* by a framework's allocator; 0: none or not known */
+    bool foreign_known;      /* foreign_bytes is what holders said, not a difference */
+    uint64_t foreign_bytes;  /* held by other processes */
+    uint32_t foreign_pid;    /* the largest of them */
+    char foreign_command[256];
+    bool foreign_recorded; /* it is a process of this run */
+    bool rest_known;
+    uint64_t rest_bytes;               /* in use, asked for by nobody we saw: contexts, streams, code, other programs */
+    const gw_snapshot *snapshot;       /* NULL: none */
+    const gw_allocator_report *report; /* NULL: no framework's word on it */
+    const gw_live *live;               /* of the report, else of the snapshot */
+    size_t live_count;
+    gw_growth growth;
+    uint64_t stream_count, context_count; /* alive in the process, on any device */
+    /* memory that other explanations would set free, so that the request would have fitted */
+    uint64_t idle_page_bytes; /* in half-used pages of small blocks */
+    uint64_t cached_bytes;    /* inside a framework's allocator, not in use */
+} gwi_memory;
+
+typedef struct gwi_case {
+    const gw_model *model;
+    const gw_process *process; /* the one to judge; NULL: nothing of it was recorded */
+    bool ended;                /* its end, or the command's, is known */
+    int exit_code;             /* -1: a signal */
+    int signal;
+    bool bad_end; /* not exit 0 */
+    gw_framework framework;
+    gw_exception_kind exception;
+    /* Failures of the process that nothing explains and nothing made good; NULL: none. */
+    const gw_failure *root;     /* the one that the engine holds for the root */
+    const gw_failure *oom;      /* first allocation of its series */
+    const gw_failure *oom_last; /* last one of the same request */
+    const gw_failure *sticky;   /* first that cost the context */
+    const gw_failure *other;    /* first of the rest */
+    const gw_failure *handled;  /* the first allocation failure that was recovered */
+    size_t handled_count;
+    gwi_memory memory;
+} gwi_case;
+
+gw_status gwi_case_open(const gw_model *model, gwi_case *ret_case, gw_error *err);
+
+/* The name of the failed call, without the version: "cuMemAlloc". Static storage of the caller. */
+enum { GWI_CALL_TEXT_MAX = 80 };
+char *gwi_call_text(char out[GWI_CALL_TEXT_MAX], const char *fn_name);
+
+/* Failure after `failure` in its process: NULL at the end. */
+const gw_failure *gwi_failure_next(const gwi_case *c, const gw_failure *failure);
+
+/* ---- the finding ---- */
+
+typedef struct gwi_finding {
+    gw_text headline;
+    gw_evidence *evidence; /* owned */
+    size_t evidence_count;
+    gw_string_list ruled_out, consequences, next;
+    bool failed; /* no memory */
+} gwi_finding;
+
+#define GWI_NO_TIME    UINT64_MAX
+#define GWI_FORMAT(at) __attribute__((format(printf, at, at + 1)))
+GWI_FORMAT(2) void gwi_headline(gwi_finding *finding, const char *format, ...);
+/* Source and unit: the static words of gw_evidence. */
+GWI_FORMAT(4) void gwi_evidence(gwi_finding *finding, uint64_t t_ns, const char *source, const char *format, ...);
+GWI_FORMAT(6)
+void gwi_measure(gwi_finding *finding, uint64_t t_ns, const char *source, double value, const char *unit,
+                 const char *format, ...);
+GWI_FORMAT(2) void gwi_rule_out(gwi_finding *finding, const char *format, ...);
+GWI_FORMAT(2) void gwi_consequence(gwi_finding *finding, const char *format, ...);
+GWI_FORMAT(2) void gwi_next(gwi_finding *finding, const char *format, ...); /* before the cause's own fixes */
+void gwi_finding_free(gwi_finding *finding);
+bool gwi_list_add(gw_string_list *list, const char *text);
+
+/* The failed request with the free memory, the limit and what the process held: every memory verdict begins so. */
+void gwi_say_request(const gwi_case *c, gwi_finding *finding);
+/* Rules out what the numbers exclude: other processes, fragmentation, growth. */
+enum { GWI_NOT_FOREIGN = 1, GWI_NOT_FRAGMENTED = 2, GWI_NOT_GROWTH = 4 };
+void gwi_say_memory_ruled_out(const gwi_case *c, gwi_finding *finding, unsigned which);
+/* The last launches of the process up to t_ns, newest last, captured ones left out. */
+void gwi_say_last_launches(const gwi_case *c, gwi_finding *finding, uint64_t t_ns);
+/* A sticky fault: where it first surfaced, the window in which it happened, what a reset did. */
+void gwi_say_sticky(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky, const char *what);
+/* Later failures of the process as consequences. */
+void gwi_say_consequences(const gwi_case *c, gwi_finding *finding, const gw_failure *after);
+
+/* Does the explanation free enough for the request? */
+bool gwi_would_fit(const gwi_memory *memory, uint64_t freed_bytes);
+
+/* ---- the cause ---- */
+
+typedef struct gw_cause {
+    const char *id;      /* as in the catalogue */
+    const char *summary; /* one sentence */
+    const char *proof;   /* what evidence establishes it */
+    /* Best first, one a line. Index GW_FRAMEWORK_RAW is the general one and must be there; NULL: the general ones. */
+    const char *fixes[GW_FRAMEWORK_COUNT];
+    /* GW_CERTAINTY_NONE: this is not it; what was written to `finding` is then dropped. */
+    gw_certainty (*judge)(const gwi_case *c, gwi_finding *finding);
+} gw_cause;
+
+#define GWI_CAUSE(name) extern const gw_cause gwi_cause_##name;
+#include "causes.def"
+#undef GWI_CAUSE
+
+#endif

@@ -1,0 +1,164 @@
+/* Somebody reset the device or destroyed the context, and things made in it were used afterwards. */
+#include "cause.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static const char *verb_of(gw_teardown_kind kind)
+{
+    static const char *const verbs[] = {"the context was destroyed",
+                                        "the primary context was released for the last time", "the device was reset"};
+    return verbs[kind];
+}
+
+static const gw_buried *find_buried(const gw_teardown *teardown, const gw_failure *failure)
+{
+    for (size_t i = 0; i < teardown->buried_count; i++) {
+        const gw_buried *buried = &teardown->buried[i];
+        for (int k = 0; k < 4; k++) {
+            if (buried->key > 0xffff && failure->arg[k] == buried->key)
+                return buried;
+        }
+    }
+    return NULL;
+}
+
+/* Is it alive again under the same number, made anew after the teardown? Then the failure is not about the old one. */
+static bool is_likely_new(const gwi_case *c, const gw_teardown *teardown, const gw_failure *failure)
+{
+    (void)c;
+    return failure->t_ns <= teardown->t_ns;
+}
+
+static void say_teardown(gwi_finding *finding, const gw_teardown *teardown)
+{
+    char bytes[GW_BYTES_TEXT_MAX];
+    gwi_measure(finding, teardown->t_ns, "ledger", (double)teardown->bytes, "bytes",
+                "%s; it destroyed %s in %" PRIu64 " blocks, %" PRIu64 " streams and %" PRIu64
+                " events that had not been given back",
+                verb_of(teardown->kind), gw_bytes_text(bytes, teardown->bytes),
+                teardown->count[GW_CLASS_PLAIN] + teardown->count[GW_CLASS_POOL] + teardown->count[GW_CLASS_PITCHED] +
+                    teardown->count[GW_CLASS_MANAGED],
+                teardown->count[GW_CLASS_STREAM], teardown->count[GW_CLASS_EVENT]);
+}
+
+static uint64_t kept_by(const gw_teardown *teardown)
+{
+    return teardown->count[GW_CLASS_STREAM] + teardown->count[GW_CLASS_EVENT] + teardown->count[GW_CLASS_PLAIN] +
+           teardown->count[GW_CLASS_POOL] + teardown->count[GW_CLASS_PITCHED] + teardown->count[GW_CLASS_MODULE];
+}
+
+/* A call that failed names what the teardown destroyed. */
+static gw_certainty judge_named(const gwi_case *c, gwi_finding *finding, const gw_teardown *teardown)
+{
+    const gw_failure *use = c->root;
+    if (use == NULL || use->is_sticky || use->is_allocation || is_likely_new(c, teardown, use))
+        return GW_CERTAINTY_NONE;
+    const gw_buried *buried = find_buried(teardown, use);
+    bool context_gone = use->result == 709 || (use->result == 201 && use->context == teardown->context);
+    char call[GWI_CALL_TEXT_MAX], bytes[GW_BYTES_TEXT_MAX];
+    if (buried == NULL && !context_gone)
+        return GW_CERTAINTY_NONE;
+    gwi_call_text(call, use->fn_name);
+    gwi_headline(finding, "%s at %.2f s, and %s of before was used afterwards", verb_of(teardown->kind),
+                 (double)teardown->t_ns / 1e9,
+                 buried == NULL                    ? "the context"
+                 : buried->cls <= GW_CLASS_MANAGED ? "memory"
+                                                   : gw_class_text((gw_class)buried->cls));
+    say_teardown(finding, teardown);
+    if (buried != NULL && buried->bytes > 0)
+        gwi_measure(finding, use->t_ns, "driver", (double)buried->bytes, "bytes",
+                    "%s returned %u (%s): it names the block of %s made at %.2f s, which went with it", call,
+                    use->result, gw_result_name(use->result), gw_bytes_text(bytes, buried->bytes),
+                    (double)buried->t_made_ns / 1e9);
+    else if (buried != NULL)
+        gwi_evidence(finding, use->t_ns, "driver",
+                     "%s returned %u (%s): it names the %s made at %.2f s, which went with it", call, use->result,
+                     gw_result_name(use->result), gw_class_text((gw_class)buried->cls),
+                     (double)buried->t_made_ns / 1e9);
+    else
+        gwi_evidence(finding, use->t_ns, "driver", "%s returned %u (%s)", call, use->result,
+                     gw_result_name(use->result));
+    gwi_say_consequences(c, finding, use);
+    return GW_ESTABLISHED;
+}
+
+/* A kernel faulted after a reset that took memory which the program had kept. */
+static gw_certainty judge_fault(const gwi_case *c, gwi_finding *finding, const gw_teardown *teardown)
+{
+    enum { ILLEGAL_ADDRESS = 700 };
+    const gw_failure *sticky = c->sticky;
+    if (sticky == NULL || sticky->result != ILLEGAL_ADDRESS || sticky->t_ns < teardown->t_ns || teardown->bytes == 0 ||
+        (c->oom != NULL && c->oom->t_ns < sticky->t_ns))
+        return GW_CERTAINTY_NONE;
+    gwi_headline(finding, "%s at %.2f s, and a kernel then used memory of before", verb_of(teardown->kind),
+                 (double)teardown->t_ns / 1e9);
+    say_teardown(finding, teardown);
+    for (size_t i = 0; i < teardown->buried_count && i < 3; i++) {
+        const gw_buried *buried = &teardown->buried[i];
+        char bytes[GW_BYTES_TEXT_MAX];
+        if (buried->bytes > 0)
+            gwi_evidence(finding, buried->t_made_ns, "ledger", "kept: a block of %s at 0x%" PRIx64,
+                         gw_bytes_text(bytes, buried->bytes), buried->key);
+    }
+    gwi_say_sticky(c, finding, sticky, "a kernel used an address that is not mapped any more");
+    gwi_say_consequences(c, finding, sticky);
+    return GW_SUPPORTED;
+}
+
+/* The driver crashed on a handle that it no longer knew. */
+static gw_certainty judge_crash(const gwi_case *c, gwi_finding *finding, const gw_teardown *teardown)
+{
+    if (!c->ended || c->signal != 11 || c->root != NULL || kept_by(teardown) == 0)
+        return GW_CERTAINTY_NONE;
+    const gw_thread *inside = NULL;
+    for (size_t i = 0; i < c->model->thread_count; i++) {
+        if (c->process != NULL && c->model->thread[i].pid == c->process->pid && c->model->thread[i].inside_fn != NULL)
+            inside = &c->model->thread[i];
+    }
+    char call[GWI_CALL_TEXT_MAX];
+    if (inside == NULL)
+        return GW_CERTAINTY_NONE;
+    gwi_headline(finding, "%s at %.2f s, and the driver crashed on something of before", verb_of(teardown->kind),
+                 (double)teardown->t_ns / 1e9);
+    say_teardown(finding, teardown);
+    gwi_evidence(finding, c->model->t_end_ns, "exit",
+                 "the process died of SIGSEGV inside %s, as the driver does when it is handed a stream that a reset "
+                 "destroyed",
+                 gwi_call_text(call, inside->inside_fn));
+    return GW_SUPPORTED;
+}
+
+static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
+{
+    if (c->process == NULL)
+        return GW_CERTAINTY_NONE;
+    for (size_t i = c->model->teardown_count; i-- > 0;) {
+        const gw_teardown *teardown = &c->model->teardown[i];
+        if (teardown->pid != c->process->pid || (c->root != NULL && teardown->t_ns >= c->root->t_ns))
+            continue;
+        gw_certainty certainty = judge_named(c, finding, teardown);
+        if (certainty == GW_CERTAINTY_NONE && teardown->kind != GW_TEARDOWN_RELEASE)
+            certainty = judge_fault(c, finding, teardown);
+        if (certainty == GW_CERTAINTY_NONE && teardown->kind != GW_TEARDOWN_RELEASE)
+            certainty = judge_crash(c, finding, teardown);
+        if (certainty != GW_CERTAINTY_NONE)
+            return certainty;
+    }
+    return GW_CERTAINTY_NONE;
+}
+
+const gw_cause gwi_cause_context_destroyed = {
+    .id = "context-destroyed",
+    .summary = "The device was reset or its context destroyed, and things made in it were used afterwards.",
+    .proof = "a reset or destroy that took live memory, streams or events along, and a later failure that names one of "
+             "them",
+    .fixes = {[GW_FRAMEWORK_RAW] =
+                  "Remove the reset (cuDevicePrimaryCtxReset, cudaDeviceReset): with nothing kept it changes nothing\n"
+                  "Or make everything anew after it: memory, streams, events, modules\n"
+                  "Retain and release primary contexts in pairs",
+              [GW_FRAMEWORK_TORCH] =
+                  "Remove cudaDeviceReset and numba's cuda.close() from the process: PyTorch keeps its "
+                  "memory and streams over them"},
+    .judge = judge,
+};

@@ -1,0 +1,50 @@
+/* An assertion fired in a kernel: nearly always an index or a label out of range. */
+#include "sticky.h"
+
+#include <string.h>
+
+/* The checks of indices and labels that frameworks have in their kernels. */
+static bool is_about_an_index(const char *text)
+{
+    static const char *const words[] = {"index",        "Index", "n_classes", "target", "label", "srcSelectDimSize",
+                                        "out of bounds"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        if (strstr(text, words[i]) != NULL)
+            return true;
+    }
+    return false;
+}
+
+static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
+{
+    enum { DEVICE_ASSERT = 710 };
+    const gw_failure *sticky = c->sticky;
+    const gw_stderr_line *text = &c->model->stderr_facts.device_assert;
+    if (sticky == NULL || sticky->result != DEVICE_ASSERT)
+        return GW_CERTAINTY_NONE;
+    bool index = text->seen && is_about_an_index(text->text);
+    gwi_headline(finding, "an assertion failed in a kernel%s; it surfaced at %.2f s in a later call",
+                 index ? ": an index or a label is out of range" : "", (double)sticky->t_ns / 1e9);
+    if (text->seen)
+        gwi_measure(finding, text->t_ns, "stderr", (double)text->count, "count", "%s", text->text);
+    gwi_say_sticky(c, finding, sticky, "a device-side assertion failed in a kernel launched before it");
+    if (!text->seen)
+        gwi_evidence(finding, GWI_NO_TIME, "stderr", "the assertion's text was not seen");
+    gwi_say_consequences(c, finding, sticky);
+    return text->seen ? GW_ESTABLISHED : GW_SUPPORTED;
+}
+
+const gw_cause gwi_cause_device_assert_index = {
+    .id = "device-assert-index",
+    .summary = "An assertion failed in a kernel, nearly always an index or a label out of range.",
+    .proof = "the driver's result 710 as the first that cost the context, and the assertion's text on stderr",
+    .fixes =
+        {[GW_FRAMEWORK_RAW] = "Check the values that the assertion names before the launch\n"
+                              "Restart the process: no call of it can succeed any more",
+         [GW_FRAMEWORK_TORCH] =
+             "Check the range of labels against the number of classes, token ids against the embedding's size, and "
+             "the padding index\n"
+             "Run the failing batch on the CPU, or with CUDA_LAUNCH_BLOCKING=1: the traceback then names the line\n"
+             "Restart the process (the notebook's kernel) before anything else"},
+    .judge = judge,
+};

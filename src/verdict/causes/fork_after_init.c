@@ -1,0 +1,57 @@
+/* A child uses CUDA after a fork, although its parent had initialised it. */
+#include "cause.h"
+
+#include <inttypes.h>
+
+static const gw_failure *find_refused(const gwi_case *c)
+{
+    enum { NOT_INITIALIZED = 3 };
+    for (size_t i = 0; i < c->model->failure_count; i++) {
+        const gw_failure *failure = &c->model->failure[i];
+        const gw_process *process = gw_model_process(c->model, failure->pid);
+        if (failure->result == NOT_INITIALIZED && process != NULL && process->forked_after_init)
+            return failure;
+    }
+    return NULL;
+}
+
+static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
+{
+    const gw_failure *refused = find_refused(c);
+    char call[GWI_CALL_TEXT_MAX];
+    if (refused == NULL || (c->root != NULL && (c->root->is_sticky || c->root->is_allocation)))
+        return GW_CERTAINTY_NONE;
+    const gw_process *child = gw_model_process(c->model, refused->pid);
+    uint32_t parent_pid = child->fork_parent_pid != 0 ? child->fork_parent_pid : child->parent_pid;
+    const gw_process *parent = gw_model_process(c->model, parent_pid);
+    gwi_call_text(call, refused->fn_name);
+    gwi_headline(finding,
+                 "a child (pid %" PRIu32 ") used CUDA after a fork from pid %" PRIu32
+                 ", which had initialised it: that cannot work",
+                 child->pid, parent_pid);
+    if (parent != NULL && parent->init_ok)
+        gwi_evidence(finding, parent->t_init_ns, "driver", "pid %" PRIu32 " initialised CUDA (cuInit)", parent_pid);
+    if (child->forked)
+        gwi_evidence(finding, child->t_fork_ns, "driver",
+                     "pid %" PRIu32 " is a fork of it that did not start a new program", child->pid);
+    gwi_evidence(finding, refused->t_ns, "driver", "%s in pid %" PRIu32 " returned %u (%s)", call, child->pid,
+                 refused->result, gw_result_name(refused->result));
+    gwi_rule_out(finding, "a broken driver (it answered the parent)");
+    gwi_say_consequences(c, finding, refused);
+    return parent != NULL && parent->init_ok ? GW_ESTABLISHED : GW_SUPPORTED;
+}
+
+const gw_cause gwi_cause_fork_after_init = {
+    .id = "fork-after-init",
+    .summary = "A child process used CUDA that its parent had initialised before the fork.",
+    .proof = "result 3 in a process that was forked, without a new program, from one that had called cuInit",
+    .fixes = {[GW_FRAMEWORK_RAW] = "Call no CUDA function before the fork, or start children as new programs (fork and "
+                                   "exec, posix_spawn)",
+              [GW_FRAMEWORK_TORCH] = "Use torch.multiprocessing.set_start_method(\"spawn\") (or forkserver), and "
+                                     "multiprocessing_context=\"spawn\" in DataLoader\n"
+                                     "Call nothing of CUDA before the fork; torch.cuda.is_available() counts, unless "
+                                     "PYTORCH_NVML_BASED_CUDA_CHECK=1\nKeep CUDA tensors out of datasets",
+              [GW_FRAMEWORK_TENSORFLOW] = "Use no TensorFlow before the fork; start workers with spawn",
+              [GW_FRAMEWORK_JAX] = "Use no JAX before the fork; start workers with spawn"},
+    .judge = judge,
+};

@@ -1,0 +1,47 @@
+/* All workers stand on one GPU while another is idle. */
+#include "cause.h"
+
+#include <inttypes.h>
+
+static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
+{
+    const gw_failure *oom = c->oom_last;
+    const gwi_memory *memory = &c->memory;
+    char others[GW_BYTES_TEXT_MAX];
+    if (oom == NULL || oom->processes_on_device < 2 || oom->devices_idle == 0)
+        return GW_CERTAINTY_NONE;
+    int idle = 0;
+    while ((oom->devices_idle >> idle & 1) == 0)
+        idle++;
+    bool theirs_matter = memory->foreign_known && gwi_would_fit(memory, memory->foreign_bytes);
+    gwi_headline(finding, "%" PRIu32 " processes of this run have a context on GPU %d while GPU %d is idle",
+                 oom->processes_on_device, memory->device, idle);
+    gwi_say_request(c, finding);
+    gwi_measure(finding, oom->t_ns, "ledger", (double)oom->processes_on_device, "count",
+                "%" PRIu32 " processes of this run had a context on GPU %d at that moment", oom->processes_on_device,
+                memory->device);
+    gwi_measure(finding, oom->t_ns, "ledger", (double)oom->other_bytes_total, "bytes",
+                "the others held %s of it, most by pid %" PRIu32, gw_bytes_text(others, oom->other_bytes_total),
+                oom->other_pid);
+    gwi_evidence(finding, oom->t_ns, "ledger", "no process of this run had a context on GPU %d", idle);
+    gwi_say_memory_ruled_out(c, finding, GWI_NOT_FRAGMENTED | GWI_NOT_GROWTH);
+    gwi_say_consequences(c, finding, oom);
+    if (!theirs_matter)
+        return GW_HYPOTHESIS;
+    enum { MANY = 3 }; /* two may share a card on purpose */
+    return oom->processes_on_device >= MANY ? GW_ESTABLISHED : GW_SUPPORTED;
+}
+
+const gw_cause gwi_cause_gpu_context_pileup = {
+    .id = "gpu-context-pileup",
+    .summary = "Many processes of one run stand on the same GPU while another one is idle.",
+    .proof =
+        "an allocation failed on a GPU where several processes of the run have a context, what the others hold would "
+        "have sufficed, and a visible GPU has none",
+    .fixes = {[GW_FRAMEWORK_RAW] = "Give each worker its own GPU: choose the device by the local rank before the first "
+                                   "call, or set CUDA_VISIBLE_DEVICES for each",
+              [GW_FRAMEWORK_TORCH] = "Call torch.cuda.set_device(local_rank) before any other CUDA call\n"
+                                     "Load checkpoints with map_location; use no CUDA in DataLoader workers\n"
+                                     "Or set CUDA_VISIBLE_DEVICES for each rank"},
+    .judge = judge,
+};

@@ -1,0 +1,149 @@
+/* The live working set does not fit: what is left when nothing else would have set enough memory free. */
+#include "cause.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+/* One block that is a large part of everything: a data set, usually. */
+static bool is_dominant(const gwi_memory *memory)
+{
+    return memory->growth.largest_bytes * 3 >= memory->own_bytes && memory->growth.largest_bytes >= (64u << 20);
+}
+
+static void say_largest(const gwi_case *c, gwi_finding *finding)
+{
+    const gwi_memory *memory = &c->memory;
+    char bytes[GW_BYTES_TEXT_MAX], own[GW_BYTES_TEXT_MAX];
+    if (memory->growth.largest_bytes == 0)
+        return;
+    gwi_measure(finding, memory->growth.largest_t_ns, memory->report != NULL ? "observer" : "ledger",
+                (double)memory->growth.largest_bytes, "bytes", "the largest holder is one block of %s, of %s in all",
+                gw_bytes_text(bytes, memory->growth.largest_bytes), gw_bytes_text(own, memory->own_bytes));
+    if (is_dominant(memory))
+        gwi_next(
+            finding,
+            "Do not keep the block of %s on the GPU as a whole: if it is the data set, leave it in host memory and "
+            "load it in batches",
+            bytes);
+}
+
+static void say_need(const gwi_case *c, gwi_finding *finding)
+{
+    const gwi_memory *memory = &c->memory;
+    uint64_t need = memory->own_bytes + memory->wanted_bytes;
+    char need_text[GW_BYTES_TEXT_MAX], limit[GW_BYTES_TEXT_MAX];
+    if (!memory->has_limit || memory->wanted_bytes == 0)
+        return;
+    gwi_measure(finding, memory->t_ns, memory->report != NULL ? "observer" : "ledger", (double)need, "bytes",
+                "needed at that moment: at least %s (a lower bound: what would have come next is not known) of %s",
+                gw_bytes_text(need_text, need), gw_bytes_text(limit, memory->limit_bytes));
+}
+
+/* The code was not looked at: the program went on with a pointer it did not get. */
+static void say_ignored(const gwi_case *c, gwi_finding *finding)
+{
+    const gw_failure *oom = c->oom;
+    if (oom == NULL || c->sticky == NULL || c->sticky->t_ns < oom->t_ns)
+        return;
+    char call[GWI_CALL_TEXT_MAX], bytes[GW_BYTES_TEXT_MAX], fault[GWI_CALL_TEXT_MAX];
+    gwi_call_text(call, oom->fn_name);
+    gwi_measure(finding, oom->t_ns, "driver", (double)oom->bytes_wanted, "bytes",
+                "the program did not look at the result of this %s of %s: it went on with a NULL pointer, and %s "
+                "reported %u (%s) %.1f ms later",
+                call, gw_bytes_text(bytes, oom->bytes_wanted), gwi_call_text(fault, c->sticky->fn_name),
+                c->sticky->result, gw_result_name(c->sticky->result), (double)(c->sticky->t_ns - oom->t_ns) / 1e6);
+    gwi_next(finding, "Check the result of every %s: the error is lost where it happened and surfaces elsewhere", call);
+}
+
+static void say_null_use(const gwi_case *c, gwi_finding *finding)
+{
+    const gw_failure *oom = c->oom;
+    if (oom == NULL || oom->null_used_at == 0 || c->sticky != NULL)
+        return;
+    const gw_failure *use = &c->model->failure[oom->null_used_at - 1];
+    char call[GWI_CALL_TEXT_MAX];
+    gwi_evidence(finding, use->t_ns, "driver", "%s was then called with the NULL address of the failed allocation",
+                 gwi_call_text(call, use->fn_name));
+}
+
+/* What holds memory that another explanation would have to free. */
+static bool explained_otherwise(const gwi_memory *memory)
+{
+    const gw_growth *growth = &memory->growth;
+    return (growth->repeats && gwi_would_fit(memory, growth->first_bytes)) ||
+           (growth->steps && growth->step_live_bytes * 2 >= memory->own_bytes) ||
+           (memory->foreign_bytes > 0 && gwi_would_fit(memory, memory->foreign_bytes) &&
+            memory->foreign_bytes * 4 >= memory->limit_bytes) ||
+           (memory->wanted_bytes != 0 && gwi_would_fit(memory, memory->idle_page_bytes) && memory->idle_page_bytes > 0);
+}
+
+static gw_certainty certainty_of(const gwi_case *c)
+{
+    const gwi_memory *memory = &c->memory;
+    if (memory->wanted_bytes == 0)
+        return GW_HYPOTHESIS; /* no size was asked for: an object of the driver found no room */
+    if (explained_otherwise(memory))
+        return GW_HYPOTHESIS;
+    bool framework = c->framework != GW_FRAMEWORK_RAW;
+    if (framework && memory->report == NULL)
+        return GW_SUPPORTED; /* what lives inside its allocator was not seen */
+    if (memory->limit_bytes == 0 || memory->live_count == 0)
+        return GW_SUPPORTED;
+    /* More than the card by itself, or nothing else of any size is on it. */
+    bool own_exceeds = memory->own_bytes + memory->wanted_bytes > memory->limit_bytes;
+    bool own_fills = memory->own_bytes * 10 >= memory->limit_bytes * 9;
+    bool unexplained = !own_exceeds && !own_fills && !memory->rest_known;
+    return unexplained ? GW_SUPPORTED : own_exceeds || own_fills ? GW_ESTABLISHED : GW_SUPPORTED;
+}
+
+static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
+{
+    const gwi_memory *memory = &c->memory;
+    char wanted[GW_BYTES_TEXT_MAX], limit[GW_BYTES_TEXT_MAX], largest[GW_BYTES_TEXT_MAX];
+    if (!memory->known || (c->oom == NULL && c->sticky != NULL))
+        return GW_CERTAINTY_NONE;
+    gw_certainty certainty = certainty_of(c);
+    gw_bytes_text(wanted, memory->wanted_bytes);
+    gw_bytes_text(limit, memory->limit_bytes);
+    if (c->oom != NULL && c->sticky != NULL && c->sticky->t_ns > c->oom->t_ns)
+        gwi_headline(
+            finding,
+            "an allocation of %s failed, nobody looked at its result, and its NULL pointer was used on the GPU",
+            wanted);
+    else if (is_dominant(memory))
+        gwi_headline(finding, "the GPU is full, and %s of it is one block",
+                     gw_bytes_text(largest, memory->growth.largest_bytes));
+    else if (memory->has_limit)
+        gwi_headline(finding, "what the program needs at once does not fit into %s", limit);
+    else
+        gwi_headline(finding, "what the program needs at once does not fit on the GPU");
+    gwi_say_request(c, finding);
+    say_ignored(c, finding);
+    say_null_use(c, finding);
+    say_largest(c, finding);
+    say_need(c, finding);
+    gwi_say_memory_ruled_out(c, finding, GWI_NOT_FOREIGN | GWI_NOT_FRAGMENTED | GWI_NOT_GROWTH);
+    if (c->oom_last != NULL)
+        gwi_say_consequences(c, finding, c->oom_last);
+    return certainty;
+}
+
+const gw_cause gwi_cause_gpu_oom_capacity = {
+    .id = "gpu-oom-capacity",
+    .summary = "The live working set does not fit on the GPU.",
+    .proof = "a request refused for lack of memory, what the process holds plus the request exceeds the limit, and no "
+             "other process, fragmentation or growth explains it",
+    .fixes = {[GW_FRAMEWORK_RAW] = "Use a smaller batch: activations shrink with it in a straight line\n"
+                                   "Free what is not needed any more before the largest step; use smaller workspaces\n"
+                                   "Tile the problem, or use a GPU with more memory",
+              [GW_FRAMEWORK_TORCH] =
+                  "Use a smaller micro-batch with gradient accumulation: activations shrink in a straight line\n"
+                  "Use torch.autocast(\"cuda\", torch.bfloat16)\n"
+                  "Use torch.utils.checkpoint on the largest blocks\n"
+                  "Shard model and optimizer states (FSDP, ZeRO), or use an 8-bit optimizer",
+              [GW_FRAMEWORK_TENSORFLOW] = "Use a smaller batch\nUse the mixed_precision policy\n"
+                                          "Use tf.recompute_grad on the largest blocks",
+              [GW_FRAMEWORK_JAX] = "Use a smaller batch\nUse bfloat16\nUse jax.checkpoint on the largest blocks\n"
+                                   "Donate arguments that are overwritten (donate_argnums)"},
+    .judge = judge,
+};

@@ -1,0 +1,95 @@
+/* Enough bytes are there, in pieces that cannot be given: pages half used by small blocks at the driver, or cached
+ * blocks inside a framework's allocator of which none is large enough. */
+#include "cause.h"
+
+#include <inttypes.h>
+
+static gw_certainty judge_driver(const gwi_case *c, gwi_finding *finding)
+{
+    const gwi_memory *memory = &c->memory;
+    const gw_snapshot *snapshot = memory->snapshot;
+    char idle[GW_BYTES_TEXT_MAX], held[GW_BYTES_TEXT_MAX], used[GW_BYTES_TEXT_MAX];
+    if (snapshot == NULL || !memory->has_free || memory->wanted_bytes == 0 || snapshot->small_page_count == 0)
+        return GW_CERTAINTY_NONE;
+    uint64_t idle_bytes = snapshot->small_idle_bytes, held_bytes = snapshot->small_page_count << 21;
+    if (gwi_would_fit(memory, 0) || !gwi_would_fit(memory, idle_bytes) || idle_bytes * 10 < memory->limit_bytes)
+        return GW_CERTAINTY_NONE;
+    gw_bytes_text(idle, idle_bytes);
+    gw_bytes_text(held, held_bytes);
+    gwi_headline(finding, "%s lie idle in half-used 2 MiB pages that small blocks keep from the driver", idle);
+    gwi_say_request(c, finding);
+    gwi_measure(finding, memory->t_ns, "ledger", (double)held_bytes, "bytes",
+                "%" PRIu64 " pages of 2 MiB (%s) were held by blocks of at most 1 MiB", snapshot->small_page_count,
+                held);
+    gwi_measure(
+        finding, memory->t_ns, "ledger", (double)idle_bytes, "bytes",
+        "these blocks used %s of them: %s were held by half-used pages and could not be given to a larger request",
+        gw_bytes_text(used, snapshot->small_bytes), idle);
+    gwi_say_memory_ruled_out(c, finding, GWI_NOT_FOREIGN);
+    return GW_ESTABLISHED;
+}
+
+static gw_certainty judge_framework(const gwi_case *c, gwi_finding *finding)
+{
+    const gwi_memory *memory = &c->memory;
+    const gw_allocator_report *report = memory->report;
+    char wanted[GW_BYTES_TEXT_MAX], cached[GW_BYTES_TEXT_MAX], allocated[GW_BYTES_TEXT_MAX],
+        reserved[GW_BYTES_TEXT_MAX];
+    char largest[GW_BYTES_TEXT_MAX];
+    if (report == NULL || memory->cached_bytes < memory->wanted_bytes || memory->wanted_bytes == 0)
+        return GW_CERTAINTY_NONE;
+    bool knows_largest = report->has_field[GW_ALLOCATOR_LARGEST_INACTIVE];
+    uint64_t largest_bytes = report->field[GW_ALLOCATOR_LARGEST_INACTIVE];
+    if (knows_largest && largest_bytes >= memory->wanted_bytes)
+        return GW_CERTAINTY_NONE;
+    gw_bytes_text(wanted, memory->wanted_bytes);
+    gw_bytes_text(cached, memory->cached_bytes);
+    gwi_headline(finding, "%s were cached and not in use, but no piece of them was as large as the %s asked for",
+                 cached, wanted);
+    gwi_say_request(c, finding);
+    gwi_measure(finding, report->t_ns, "observer", (double)memory->cached_bytes, "bytes",
+                "of %s reserved %s were allocated: %s inactive, wanted %s",
+                gw_bytes_text(reserved, memory->reserved_bytes), gw_bytes_text(allocated, memory->own_bytes), cached,
+                wanted);
+    if (knows_largest)
+        gwi_measure(finding, report->t_ns, "observer", (double)largest_bytes, "bytes",
+                    "the largest inactive block had %s", gw_bytes_text(largest, largest_bytes));
+    if (report->has_field[GW_ALLOCATOR_SEGMENTS])
+        gwi_measure(finding, report->t_ns, "observer", (double)report->field[GW_ALLOCATOR_SEGMENTS], "count",
+                    "in %" PRIu64 " segments", report->field[GW_ALLOCATOR_SEGMENTS]);
+    bool expandable = report->has_field[GW_ALLOCATOR_EXPANDABLE] && report->field[GW_ALLOCATOR_EXPANDABLE] != 0;
+    if (expandable)
+        gwi_rule_out(finding, "segments of fixed size (expandable segments are on)");
+    gwi_say_memory_ruled_out(c, finding, GWI_NOT_FOREIGN);
+    return expandable ? GW_HYPOTHESIS : knows_largest ? GW_ESTABLISHED : GW_SUPPORTED;
+}
+
+static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
+{
+    if (!c->memory.known || (c->oom == NULL && c->sticky != NULL))
+        return GW_CERTAINTY_NONE;
+    gw_certainty certainty = judge_driver(c, finding);
+    if (certainty == GW_CERTAINTY_NONE)
+        certainty = judge_framework(c, finding);
+    if (certainty != GW_CERTAINTY_NONE && c->oom_last != NULL)
+        gwi_say_consequences(c, finding, c->oom_last);
+    return certainty;
+}
+
+const gw_cause gwi_cause_gpu_oom_fragmentation = {
+    .id = "gpu-oom-fragmentation",
+    .summary = "Enough memory is unused, but in pieces that cannot serve the request.",
+    .proof =
+        "at the driver: half-used 2 MiB pages of small blocks hold what was missing; in a framework: more is cached "
+        "than was wanted, and its largest inactive block is smaller",
+    .fixes = {[GW_FRAMEWORK_RAW] =
+                  "Take small blocks from one large allocation of your own, or from a stream-ordered pool "
+                  "(cuMemAllocAsync)\n"
+                  "Allocate what lives long first, and free small blocks that were made together together",
+              [GW_FRAMEWORK_TORCH] =
+                  "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True (PyTorch 2.1 or later)\n"
+                  "Pad or bucket shapes so that the same sizes come again; run the largest shape first",
+              [GW_FRAMEWORK_TENSORFLOW] = "Set TF_GPU_ALLOCATOR=cuda_malloc_async",
+              [GW_FRAMEWORK_JAX] = "Keep preallocation on, and bucket shapes"},
+    .judge = judge,
+};

@@ -1,0 +1,233 @@
+/* Memory is kept that nobody needs any more: by an earlier run in the same process, by every iteration, or as streams
+ * or contexts that are never destroyed. */
+#include "cause.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *source_of(const gwi_memory *memory)
+{
+    return memory->report != NULL && memory->live == memory->report->live ? "observer" : "ledger";
+}
+
+/* ---- an earlier run ---- */
+
+static gw_certainty judge_runs(const gwi_case *c, gwi_finding *finding)
+{
+    const gwi_memory *memory = &c->memory;
+    const gw_growth *growth = &memory->growth;
+    char kept[GW_BYTES_TEXT_MAX], own[GW_BYTES_TEXT_MAX];
+    bool matters = gwi_would_fit(memory, growth->first_bytes) || growth->first_bytes * 4 >= memory->own_bytes;
+    if (!growth->repeats || !matters)
+        return GW_CERTAINTY_NONE;
+    gw_bytes_text(kept, growth->first_bytes);
+    gwi_headline(finding, "%s found the GPU full of what the first one kept: %s",
+                 growth->repeat_count == 2 ? "the second run" : "a later run", kept);
+    gwi_say_request(c, finding);
+    gwi_measure(finding, growth->first_begin_ns, source_of(memory), (double)growth->first_bytes, "bytes",
+                "%s of the %s in use were allocated by the first run, between %.2f s and %.2f s, and never freed", kept,
+                gw_bytes_text(own, memory->own_bytes), (double)growth->first_begin_ns / 1e9,
+                (double)growth->first_end_ns / 1e9);
+    gwi_measure(finding, growth->last_begin_ns, source_of(memory), (double)growth->repeat_match_count, "count",
+                "from %.2f s on the same sizes in the same order began again (%zu in a row)%s",
+                (double)growth->last_begin_ns / 1e9, growth->repeat_match_count,
+                growth->repeat_count > 2 ? ", not for the first time" : "");
+    gwi_say_memory_ruled_out(c, finding, GWI_NOT_FOREIGN | GWI_NOT_FRAGMENTED);
+    if (!gwi_would_fit(memory, growth->first_bytes))
+        return GW_SUPPORTED;
+    enum { MATCH_SURE = 6 };
+    return growth->repeat_match_count >= MATCH_SURE ? GW_ESTABLISHED : GW_SUPPORTED;
+}
+
+/* ---- every iteration ---- */
+
+/* Iterations that would just have fitted, from the bytes that each one kept. */
+static void say_iterations(const gwi_case *c, gwi_finding *finding)
+{
+    const gwi_memory *memory = &c->memory;
+    const gw_growth *growth = &memory->growth;
+    uint64_t base = memory->own_bytes > growth->step_live_bytes ? memory->own_bytes - growth->step_live_bytes : 0;
+    gwi_measure(finding, growth->step_end_ns, source_of(memory), (double)growth->step_count, "count",
+                "it had to fail in iteration %" PRIu64 " or soon after: so many such blocks were alive",
+                growth->step_count);
+    if (memory->has_limit && memory->limit_bytes > base && growth->step_bytes > 0) {
+        uint64_t most = (memory->limit_bytes - base) / growth->step_bytes;
+        gwi_next(finding,
+                 "A larger GPU or a smaller batch only moves it: at this rate %" PRIu64 " iterations fill the card",
+                 most);
+    }
+}
+
+static gw_certainty judge_steps(const gwi_case *c, gwi_finding *finding)
+{
+    const gwi_memory *memory = &c->memory;
+    const gw_growth *growth = &memory->growth;
+    char all[GW_BYTES_TEXT_MAX], one[GW_BYTES_TEXT_MAX], own[GW_BYTES_TEXT_MAX];
+    bool matters = growth->step_live_bytes * 4 >= memory->own_bytes &&
+                   (gwi_would_fit(memory, growth->step_live_bytes) || !memory->has_free);
+    if (!growth->steps || !matters)
+        return GW_CERTAINTY_NONE;
+    gw_bytes_text(all, growth->step_live_bytes);
+    gw_bytes_text(one, growth->step_bytes);
+    gwi_headline(finding, "%s more was kept in every iteration and never freed, %s in all", one, all);
+    gwi_say_request(c, finding);
+    gwi_measure(finding, growth->step_begin_ns, source_of(memory), (double)growth->step_bytes, "bytes",
+                "%s an iteration: %" PRIu64
+                " blocks of that size, %s of the %s in use, allocated one after the other from "
+                "%.2f s to %.2f s",
+                one, growth->step_count, all, gw_bytes_text(own, memory->own_bytes),
+                (double)growth->step_begin_ns / 1e9, (double)growth->step_end_ns / 1e9);
+    if (growth->step_turnover > 0)
+        gwi_measure(finding, GWI_NO_TIME, source_of(memory), (double)growth->step_turnover, "count",
+                    "meanwhile %" PRIu64 " other allocations came and went", growth->step_turnover);
+    if (growth->step_freed > 0)
+        gwi_measure(finding, GWI_NO_TIME, "ledger", (double)growth->step_freed, "count",
+                    "%" PRIu64 " others of the same kind were freed", growth->step_freed);
+    say_iterations(c, finding);
+    gwi_say_memory_ruled_out(c, finding, GWI_NOT_FOREIGN | GWI_NOT_FRAGMENTED);
+    enum { STEPS_SURE = 16 };
+    bool sure = growth->step_waited >= STEPS_SURE && growth->step_turnover > 0;
+    return sure ? GW_ESTABLISHED : GW_SUPPORTED;
+}
+
+/* ---- streams and contexts ---- */
+
+typedef struct handle_leak {
+    gw_class cls;
+    const char *name;
+    uint64_t count, count_min;
+    uint64_t each_bytes; /* measured on a real card */
+} handle_leak;
+
+/* What each costs, from the driver's totals before and now; 0: cannot be told. */
+static uint64_t bytes_each(const gwi_case *c, gw_class cls, uint64_t count)
+{
+    const gwi_memory *memory = &c->memory;
+    const gw_device *device = &c->model->device[memory->device];
+    uint64_t used_first = 0;
+    if (!memory->rest_known || count == 0)
+        return 0;
+    if (device->known && device->bytes_free_first != 0 && device->bytes_total > device->bytes_free_first &&
+        !memory->limit_is_guard)
+        used_first = device->bytes_total - device->bytes_free_first;
+    (void)cls;
+    return memory->rest_bytes > used_first ? (memory->rest_bytes - used_first) / count : 0;
+}
+
+static gw_certainty judge_handles(const gwi_case *c, gwi_finding *finding, const handle_leak *leak)
+{
+    const gwi_memory *memory = &c->memory;
+    char bytes[GW_BYTES_TEXT_MAX], each[GW_BYTES_TEXT_MAX], rest[GW_BYTES_TEXT_MAX];
+    uint64_t floor_bytes = leak->count * leak->each_bytes / 2; /* half of what the measured card takes */
+    uint64_t held = memory->rest_known ? memory->rest_bytes : leak->count * leak->each_bytes;
+    if (leak->count < leak->count_min || held < floor_bytes || held * 4 < memory->limit_bytes ||
+        memory->own_bytes > held)
+        return GW_CERTAINTY_NONE;
+    uint64_t one = bytes_each(c, leak->cls, leak->count);
+    gwi_headline(finding, "%" PRIu64 " %ss were made and never destroyed; each takes device memory", leak->count,
+                 leak->name);
+    gwi_say_request(c, finding);
+    gwi_measure(finding, memory->t_ns, "ledger", (double)leak->count, "count",
+                "%" PRIu64 " %ss were alive in this process", leak->count, leak->name);
+    if (memory->rest_known)
+        gwi_measure(finding, memory->t_ns, "driver", (double)memory->rest_bytes, "bytes",
+                    "the driver held %s that no allocation asked for%s%s%s", gw_bytes_text(rest, memory->rest_bytes),
+                    one == 0 ? "" : ", about ", one == 0 ? "" : gw_bytes_text(each, one),
+                    one == 0                       ? ""
+                    : leak->cls == GW_CLASS_STREAM ? " a stream"
+                                                   : " a context");
+    gwi_measure(finding, memory->t_ns, "ledger", (double)memory->own_bytes, "bytes",
+                "the program's own allocations were only %s", gw_bytes_text(bytes, memory->own_bytes));
+    gwi_next(finding, "Make %ss once and reuse them, or destroy each one (%s) when its work is done", leak->name,
+             leak->cls == GW_CLASS_STREAM ? "cuStreamDestroy" : "cuCtxDestroy");
+    gwi_say_memory_ruled_out(c, finding, GWI_NOT_FOREIGN | GWI_NOT_FRAGMENTED);
+    return memory->rest_known && held * 2 >= memory->limit_bytes ? GW_ESTABLISHED : GW_SUPPORTED;
+}
+
+static gw_certainty judge_streams_and_contexts(const gwi_case *c, gwi_finding *finding)
+{
+    const gwi_memory *memory = &c->memory;
+    /* Measured: 0.55 MiB a stream, 527 MiB a context. */
+    handle_leak streams = {GW_CLASS_STREAM, "stream", memory->stream_count, 256, 563u << 10};
+    handle_leak contexts = {GW_CLASS_CONTEXT, "context", memory->context_count, 3, 500u << 20};
+    gw_certainty certainty = judge_handles(c, finding, &streams);
+    return certainty != GW_CERTAINTY_NONE ? certainty : judge_handles(c, finding, &contexts);
+}
+
+/* ---- what a failed first run still holds ---- */
+
+/* An out-of-memory was caught, its exception kept: what the failing step had allocated stays alive. */
+static gw_certainty judge_kept_exception(const gwi_case *c, gwi_finding *finding)
+{
+    const gwi_memory *memory = &c->memory;
+    const gw_allocator_report *first = NULL;
+    if (memory->report == NULL || memory->live != memory->report->live)
+        return GW_CERTAINTY_NONE;
+    for (size_t i = 0; i < c->model->allocator_count; i++) {
+        const gw_allocator_report *report = &c->model->allocator[i];
+        if (report->is_oom && report->pid == memory->pid && report->t_ns + 1000000u < memory->report->t_ns) {
+            first = report;
+            break;
+        }
+    }
+    if (first == NULL || !first->has_field[GW_ALLOCATOR_ALLOCATED])
+        return GW_CERTAINTY_NONE;
+    uint64_t held = 0, then = first->field[GW_ALLOCATOR_ALLOCATED];
+    for (size_t i = 0; i < memory->live_count; i++)
+        held += memory->live[i].t_ns != 0 && memory->live[i].t_ns < first->t_ns ? memory->live[i].bytes : 0;
+    if (held * 2 < then || held * 2 < memory->own_bytes)
+        return GW_CERTAINTY_NONE;
+    char kept[GW_BYTES_TEXT_MAX], before[GW_BYTES_TEXT_MAX];
+    gw_bytes_text(kept, held);
+    gwi_headline(finding, "the first run failed for lack of memory, and %s of what it held is still referenced", kept);
+    gwi_say_request(c, finding);
+    gwi_evidence(finding, first->t_ns, "observer", "a first out-of-memory was caught; %s were in use then",
+                 gw_bytes_text(before, then));
+    gwi_measure(finding, memory->t_ns, "observer", (double)held, "bytes",
+                "%s allocated before that are still alive, as a kept exception keeps the frames of the failing step",
+                kept);
+    gwi_next(finding,
+             "Drop the exception object and its traceback before the next run (leave the except block, del it): "
+             "emptying the cache cannot free what is referenced");
+    return GW_SUPPORTED;
+}
+
+static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
+{
+    static gw_certainty (*const kinds[])(const gwi_case *, gwi_finding *) = {judge_kept_exception, judge_runs,
+                                                                             judge_steps, judge_streams_and_contexts};
+    if (!c->memory.known || (c->oom == NULL && c->sticky != NULL))
+        return GW_CERTAINTY_NONE;
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        gw_certainty certainty = kinds[i](c, finding);
+        if (certainty == GW_CERTAINTY_NONE)
+            continue;
+        if (c->framework != GW_FRAMEWORK_RAW && c->memory.report == NULL && certainty == GW_ESTABLISHED)
+            certainty = GW_SUPPORTED;
+        if (c->oom_last != NULL)
+            gwi_say_consequences(c, finding, c->oom_last);
+        return certainty;
+    }
+    return GW_CERTAINTY_NONE;
+}
+
+const gw_cause gwi_cause_gpu_oom_leak = {
+    .id = "gpu-oom-leak",
+    .summary = "Memory that nobody needs any more is kept, until the GPU is full.",
+    .proof =
+        "what an earlier run allocated is alive while the same sizes are allocated again; or one size is kept again "
+        "and again while other memory comes and goes; or streams or contexts are made and never destroyed",
+    .fixes =
+        {[GW_FRAMEWORK_RAW] = "Free in every iteration, and at the end of every run, what that iteration or run "
+                              "allocated\nDo not reset the device instead: anything kept then is broken",
+         [GW_FRAMEWORK_TORCH] =
+             "Do not keep what carries the graph: append float(loss) or loss.detach(), not loss\n"
+             "del model, optimizer, outputs and batch of the first run before the second, and drop stored exceptions\n"
+             "torch.cuda.empty_cache() frees nothing that is still referenced",
+         [GW_FRAMEWORK_TENSORFLOW] = "Call tf.keras.backend.clear_session() between runs and del the model\n"
+                                     "Create no variables or functions inside the loop",
+         [GW_FRAMEWORK_JAX] = "del the arrays of the first run; jax.live_arrays() lists what is alive\n"
+                              "jax.clear_caches() drops compiled programs"},
+    .judge = judge,
+};

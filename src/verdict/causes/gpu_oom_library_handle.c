@@ -1,0 +1,46 @@
+/* cuDNN, cuBLAS or another library found no memory for its handle or workspace, and says something else. */
+#include "cause.h"
+
+#include <string.h>
+
+static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
+{
+    const gw_stderr_facts *facts = &c->model->stderr_facts;
+    const gwi_memory *memory = &c->memory;
+    static const char *const words[] = {"NOT_INITIALIZED", "ALLOC_FAILED", "INTERNAL_ERROR", "EXECUTION_FAILED",
+                                        "4004"};
+    bool fits = false;
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        fits = fits || (facts->library_status.seen && strstr(facts->library_status.text, words[i]) != NULL);
+    /* An error that cost the context explains such a message better. */
+    if (!fits || c->sticky != NULL || !memory->known)
+        return GW_CERTAINTY_NONE;
+    bool told_by_framework = c->exception == GW_EXCEPTION_OOM;
+    gwi_headline(finding,
+                 "a GPU library found no memory for its handle or workspace; its message speaks of something else");
+    gwi_evidence(finding, facts->library_status.t_ns, "stderr", "%s", facts->library_status.text);
+    gwi_say_request(c, finding);
+    if (memory->cached_bytes > 0) {
+        char cached[GW_BYTES_TEXT_MAX];
+        gwi_measure(finding, memory->t_ns, "observer", (double)memory->cached_bytes, "bytes",
+                    "the framework had %s cached and not in use: the library cannot have them",
+                    gw_bytes_text(cached, memory->cached_bytes));
+    }
+    gwi_rule_out(finding, "a broken installation of the library (the driver refused memory just before)");
+    gwi_rule_out(finding, "an earlier fault on the device (no such result came before)");
+    return told_by_framework ? GW_HYPOTHESIS : GW_SUPPORTED;
+}
+
+const gw_cause gwi_cause_gpu_oom_library_handle = {
+    .id = "gpu-oom-library-handle",
+    .summary = "No memory was left for the handle or workspace of cuDNN, cuBLAS or another library.",
+    .proof =
+        "a refused request for memory and a library status such as NOT_INITIALIZED or ALLOC_FAILED right after it, "
+        "with no fault on the device before",
+    .fixes = {[GW_FRAMEWORK_RAW] = "Create the library's handles early, before the memory is taken\n"
+                                   "Limit workspaces: CUBLAS_WORKSPACE_CONFIG=:4096:2, cuDNN's workspace limit",
+              [GW_FRAMEWORK_TORCH] = "Leave room: torch.cuda.set_per_process_memory_fraction(0.9), or a smaller batch\n"
+                                     "Create the handles early: run one small convolution and one matmul first\n"
+                                     "Switch torch.backends.cudnn.benchmark off; set CUBLAS_WORKSPACE_CONFIG=:4096:2"},
+    .judge = judge,
+};

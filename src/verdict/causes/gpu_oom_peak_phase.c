@@ -1,0 +1,99 @@
+/* A phase that comes late needs more than the ones before: validation that keeps the graph, a first optimizer step, a
+ * checkpoint loaded onto the GPU. */
+#include "cause.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+static int by_bytes(const void *left, const void *right)
+{
+    const uint64_t *a = left, *b = right;
+    return *a < *b ? -1 : *a > *b;
+}
+
+/* The peak of live bytes was flat for most of the time, and then rose: the flat height, and when it ended. */
+static bool find_plateau(const gw_allocator_report *report, uint64_t *ret_flat_bytes, uint64_t *ret_end_ns)
+{
+    enum { SPANS_MIN = 16 };
+    uint64_t sorted[GW_PEAKS_MAX];
+    size_t count = report == NULL ? 0 : report->peak_count;
+    if (count < SPANS_MIN)
+        return false;
+    for (size_t i = 0; i < count; i++)
+        sorted[i] = report->peak[i].bytes;
+    qsort(sorted, count, sizeof sorted[0], by_bytes);
+    uint64_t flat = sorted[count / 2];
+    size_t end = count;
+    while (end > 0 && report->peak[end - 1].bytes > flat + flat / 4)
+        end--;
+    size_t within = 0; /* most of the time before was as high as that, and none of it much higher */
+    for (size_t i = 0; i < end; i++)
+        within += report->peak[i].bytes + flat / 4 >= flat && report->peak[i].bytes <= flat + flat / 4;
+    if (flat == 0 || end == count || end * 2 < count || within * 4 < end * 3)
+        return false;
+    *ret_flat_bytes = flat;
+    *ret_end_ns = report->peak[end - 1].t_ns;
+    return true;
+}
+
+static gw_certainty judge_observed(const gwi_case *c, gwi_finding *finding)
+{
+    const gwi_memory *memory = &c->memory;
+    uint64_t flat, end_ns;
+    char text[GW_BYTES_TEXT_MAX], own[GW_BYTES_TEXT_MAX];
+    if (!find_plateau(memory->report, &flat, &end_ns) || memory->own_bytes < flat + flat / 4)
+        return GW_CERTAINTY_NONE;
+    gw_bytes_text(text, flat);
+    gwi_headline(finding, "a later phase needs more than all before: %s sufficed until %.1f s", text,
+                 (double)end_ns / 1e9);
+    gwi_say_request(c, finding);
+    gwi_measure(finding, end_ns, "observer", (double)flat, "bytes",
+                "until %.2f s the peak stayed near %s; then it rose to %s", (double)end_ns / 1e9, text,
+                gw_bytes_text(own, memory->own_bytes));
+    return GW_SUPPORTED;
+}
+
+static gw_certainty judge_ledger(const gwi_case *c, gwi_finding *finding)
+{
+    const gwi_memory *memory = &c->memory;
+    const gw_growth *growth = &memory->growth;
+    char first[GW_BYTES_TEXT_MAX], last[GW_BYTES_TEXT_MAX];
+    if (c->framework != GW_FRAMEWORK_RAW || growth->span_count != 2 || growth->repeats || growth->steps ||
+        growth->last_bytes * 2 < growth->first_bytes || !gwi_would_fit(memory, growth->last_bytes))
+        return GW_CERTAINTY_NONE;
+    /* A block much larger than all else says it better. */
+    if (growth->largest_bytes * 3 >= memory->own_bytes)
+        return GW_CERTAINTY_NONE;
+    gw_bytes_text(last, growth->last_bytes);
+    gwi_headline(finding, "a later phase needs %s more than the ones before, which ran well", last);
+    gwi_say_request(c, finding);
+    gwi_measure(finding, growth->last_begin_ns, "ledger", (double)growth->last_bytes, "bytes",
+                "%s were allocated from %.2f s on, after a stretch of work that kept nothing; before it %s sufficed",
+                last, (double)growth->last_begin_ns / 1e9, gw_bytes_text(first, growth->first_bytes));
+    return GW_HYPOTHESIS; /* who allocated it is not known without call sites */
+}
+
+static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
+{
+    const gwi_memory *memory = &c->memory;
+    if (!memory->known || (c->oom == NULL && c->sticky != NULL) || memory->growth.steps || memory->growth.repeats)
+        return GW_CERTAINTY_NONE;
+    gw_certainty certainty = judge_observed(c, finding);
+    if (certainty == GW_CERTAINTY_NONE)
+        certainty = judge_ledger(c, finding);
+    if (certainty != GW_CERTAINTY_NONE)
+        gwi_say_memory_ruled_out(c, finding, GWI_NOT_FOREIGN | GWI_NOT_FRAGMENTED | GWI_NOT_GROWTH);
+    return certainty;
+}
+
+const gw_cause gwi_cause_gpu_oom_peak_phase = {
+    .id = "gpu-oom-peak-phase",
+    .summary = "Only one phase needs too much: validation, the first optimizer step, loading a checkpoint.",
+    .proof = "the peak of live memory was flat over most of the run, and the phase that failed stands far above it",
+    .fixes = {[GW_FRAMEWORK_RAW] = "Free what the earlier phase held before the later one begins\n"
+                                   "Use a smaller batch in that phase",
+              [GW_FRAMEWORK_TORCH] = "Wrap validation in torch.inference_mode() or torch.no_grad()\n"
+                                     "Load checkpoints with torch.load(map_location=\"cpu\")\n"
+                                     "Use a smaller batch for evaluation; sort or limit lengths"},
+    .judge = judge,
+};

@@ -1,0 +1,69 @@
+/* A framework took most of the card at its start, and a second user of the card finds nothing. */
+#include "cause.h"
+
+#include <inttypes.h>
+
+/* A block taken early that is most of the card: a pool, when a framework that preallocates is there. */
+static const gw_live *find_pool(const gwi_memory *memory)
+{
+    enum { EARLY_MAX = 64 };
+    const gw_snapshot *snapshot = memory->snapshot;
+    for (size_t i = 0; snapshot != NULL && i < snapshot->live_count && i < EARLY_MAX; i++) {
+        if (snapshot->live[i].bytes * 2 >= memory->limit_bytes && snapshot->live[i].bytes > memory->wanted_bytes)
+            return &snapshot->live[i];
+    }
+    return NULL;
+}
+
+/* The largest block of another recorded process, as its groups tell. */
+static const gw_group *find_foreign_pool(const gwi_case *c)
+{
+    const gw_group *best = NULL;
+    for (size_t i = 1; i < c->model->group_count; i++) {
+        const gw_group *group = &c->model->group[i];
+        if (group->pid != c->memory.pid && group->live_count_peak > 0 && group->bytes * 2 >= c->memory.limit_bytes &&
+            group->t_first_ns < c->memory.t_ns && (best == NULL || group->bytes > best->bytes))
+            best = group;
+    }
+    return best;
+}
+
+static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
+{
+    const gwi_memory *memory = &c->memory;
+    bool jax = c->model->framework_mapped[GW_FRAMEWORK_JAX];
+    bool tensorflow = c->model->framework_mapped[GW_FRAMEWORK_TENSORFLOW];
+    char bytes[GW_BYTES_TEXT_MAX], limit[GW_BYTES_TEXT_MAX];
+    if (!memory->known || memory->limit_bytes == 0 || (!jax && !tensorflow))
+        return GW_CERTAINTY_NONE;
+    const gw_live *pool = find_pool(memory);
+    const gw_group *other = pool == NULL ? find_foreign_pool(c) : NULL;
+    if (pool == NULL && other == NULL)
+        return GW_CERTAINTY_NONE;
+    uint64_t pool_bytes = pool != NULL ? pool->bytes : other->bytes;
+    uint64_t t_ns = pool != NULL ? pool->t_ns : other->t_first_ns;
+    const char *name = jax ? "JAX" : "TensorFlow";
+    /* JAX's own request, inside its own pool, makes no second user. */
+    bool second_user = other != NULL || c->model->framework_mapped[GW_FRAMEWORK_TORCH] || (jax && tensorflow) ||
+                       c->model->stderr_facts.library_status.seen;
+    gw_bytes_text(bytes, pool_bytes);
+    gwi_headline(finding, "%s took %s of %s at its start, and nothing was left for others", name, bytes,
+                 gw_bytes_text(limit, memory->limit_bytes));
+    gwi_say_request(c, finding);
+    gwi_measure(finding, t_ns, "ledger", (double)pool_bytes, "bytes", "one block of %s, taken early%s", bytes,
+                other != NULL ? " by another process" : " and kept");
+    gwi_rule_out(finding, "a leak (the pool never grew)");
+    return second_user ? GW_SUPPORTED : GW_HYPOTHESIS;
+}
+
+const gw_cause gwi_cause_gpu_oom_preallocation = {
+    .id = "gpu-oom-preallocation",
+    .summary = "A framework took most of the GPU at its start, and nothing was left for a second user.",
+    .proof = "one block of half the card or more, taken early by JAX or TensorFlow, and a later failure of another "
+             "framework, library or process",
+    .fixes = {[GW_FRAMEWORK_RAW] =
+                  "JAX: set XLA_PYTHON_CLIENT_PREALLOCATE=false, or XLA_PYTHON_CLIENT_MEM_FRACTION=.5\n"
+                  "TensorFlow: set TF_FORCE_GPU_ALLOW_GROWTH=true, or a logical memory_limit\n"
+                  "Hide the GPU from the framework that only feeds data"},
+    .judge = judge,
+};

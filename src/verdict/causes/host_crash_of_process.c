@@ -1,0 +1,74 @@
+/* The process died of its own host code: a bad pointer, an abort. */
+#include "cause.h"
+
+#include <string.h>
+
+static const char *signal_name(int signal)
+{
+    switch (signal) {
+    case 4:
+        return "SIGILL, an illegal instruction";
+    case 6:
+        return "SIGABRT, the program or a library gave up";
+    case 7:
+        return "SIGBUS, a bad memory access";
+    case 8:
+        return "SIGFPE, an arithmetic fault";
+    case 11:
+        return "SIGSEGV, a bad memory access";
+    default:
+        return NULL;
+    }
+}
+
+/* A thread that was inside a driver call at the end: the crash may be in there. */
+static const gw_thread *inside_driver(const gwi_case *c)
+{
+    for (size_t i = 0; i < c->model->thread_count; i++) {
+        const gw_thread *thread = &c->model->thread[i];
+        if (c->process != NULL && thread->pid == c->process->pid && thread->inside_fn != NULL)
+            return thread;
+    }
+    return NULL;
+}
+
+static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
+{
+    const gw_stderr_facts *facts = &c->model->stderr_facts;
+    const char *name = c->ended ? signal_name(c->signal) : NULL;
+    if (name == NULL)
+        return GW_CERTAINTY_NONE;
+    gwi_headline(finding, "the program crashed in host code (signal %d, %.7s)", c->signal, name);
+    gwi_evidence(finding, c->model->t_end_ns, "exit", "ended by signal %d: %s", c->signal, name);
+    if (facts->fatal.seen)
+        gwi_evidence(finding, facts->fatal.t_ns, "stderr", "%s", facts->fatal.text);
+    if (facts->terminate.seen)
+        gwi_evidence(finding, facts->terminate.t_ns, "stderr", "%s", facts->terminate.text);
+    const gw_thread *inside = inside_driver(c);
+    if (inside != NULL) {
+        char call[GWI_CALL_TEXT_MAX];
+        gwi_evidence(finding, inside->inside_since_ns, "driver", "thread %u (%s) was inside %s when the program ended",
+                     inside->tid, inside->name, gwi_call_text(call, inside->inside_fn));
+    } else {
+        gwi_rule_out(finding, "a crash inside the driver (no thread was in a driver call)");
+    }
+    if (c->root == NULL)
+        gwi_rule_out(finding, "the GPU (no driver call failed before)");
+    if (c->sticky != NULL || c->oom != NULL)
+        return GW_HYPOTHESIS; /* a failure before it explains more */
+    return c->root != NULL || inside != NULL ? GW_SUPPORTED : GW_ESTABLISHED;
+}
+
+const gw_cause gwi_cause_host_crash_of_process = {
+    .id = "host-crash-of-process",
+    .summary = "The process crashed in host code: a bad memory access, an abort.",
+    .proof = "the process was ended by a crash signal, no driver call had failed, and no thread was inside the driver",
+    .fixes = {[GW_FRAMEWORK_RAW] =
+                  "Run it under a debugger, or with core dumps on (ulimit -c unlimited), and look at the "
+                  "crashing thread's stack\nBuild with -fsanitize=address and run again",
+              [GW_FRAMEWORK_TORCH] =
+                  "Run with python -X faulthandler to see the Python line\n"
+                  "Suspect extensions built for another version of PyTorch, Python or the C++ library\n"
+                  "Look for two copies of one library (OpenMP, CUDA) in the process"},
+    .judge = judge,
+};

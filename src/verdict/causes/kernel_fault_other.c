@@ -1,0 +1,49 @@
+/* A kernel ended by a trap, an illegal instruction, a stack error or an unspecified failure. */
+#include "sticky.h"
+
+static const char *meaning_of(uint16_t result)
+{
+    switch (result) {
+    case 714:
+        return "the hardware reports a stack error";
+    case 715:
+        return "an illegal instruction: damaged code, or code for another GPU";
+    case 717:
+        return "an access to the wrong kind of memory";
+    case 718:
+        return "the program counter left the code: a damaged function pointer";
+    case 719:
+        return "an unspecified launch failure, as a trap in the kernel gives";
+    case 721:
+        return "tensor memory was not released at the kernel's end";
+    default:
+        return NULL;
+    }
+}
+
+static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
+{
+    const gw_failure *sticky = c->sticky;
+    const char *meaning = sticky == NULL ? NULL : meaning_of(sticky->result);
+    if (meaning == NULL)
+        return GW_CERTAINTY_NONE;
+    gwi_headline(finding, "a kernel failed on the GPU (%u, %s); the error surfaced at %.2f s", sticky->result,
+                 gw_result_name(sticky->result), (double)sticky->t_ns / 1e9);
+    gwi_say_sticky(c, finding, sticky, meaning);
+    gwi_say_consequences(c, finding, sticky);
+    return gwi_is_explained_earlier(c, sticky) ? GW_HYPOTHESIS : GW_ESTABLISHED;
+}
+
+const gw_cause gwi_cause_kernel_fault_other = {
+    .id = "kernel-fault-other",
+    .summary = "A kernel failed on the GPU: a trap, an illegal instruction, a stack error.",
+    .proof = "one of the driver's results 714, 715, 717, 718, 719, 721 as the first that cost the context",
+    .fixes = {[GW_FRAMEWORK_RAW] =
+                  "Look for trap and assert in the last launched kernels\n"
+                  "Run it under compute-sanitizer --tool memcheck\n"
+                  "Try a newer library or driver, and another GPU: if it follows the card, test the card",
+              [GW_FRAMEWORK_TORCH] = "Run with CUDA_LAUNCH_BLOCKING=1 to name the operation\n"
+                                     "Try a newer build; suspect custom and Triton kernels first\n"
+                                     "Try another GPU: if it follows the card, test the card"},
+    .judge = judge,
+};

@@ -1,0 +1,61 @@
+/* Somebody ended the program from outside. */
+#include "cause.h"
+
+static const char *sender_of(int signal)
+{
+    switch (signal) {
+    case 1:
+        return "SIGHUP: its terminal or session went away";
+    case 2:
+        return "SIGINT: Ctrl-C, or somebody sent it";
+    case 3:
+        return "SIGQUIT: Ctrl-\\, or somebody sent it";
+    case 9:
+        return "SIGKILL: a user, a scheduler or the kernel's out-of-memory killer";
+    case 15:
+        return "SIGTERM: a user or a scheduler (time limit, preemption)";
+    case 24:
+        return "SIGXCPU: the CPU time limit";
+    default:
+        return NULL;
+    }
+}
+
+/* Shells and Python turn a signal into an exit status of 128 + n, or 130 after Ctrl-C. */
+static int signal_of(const gwi_case *c)
+{
+    if (c->signal != 0)
+        return c->signal;
+    bool interrupted = c->model->stderr_facts.exception.seen && c->exit_code == 130;
+    return interrupted || c->exit_code == 128 + 15 || c->exit_code == 128 + 9 ? c->exit_code - 128 : 0;
+}
+
+static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
+{
+    int signal = c->ended ? signal_of(c) : 0;
+    const char *sender = sender_of(signal);
+    if (sender == NULL)
+        return GW_CERTAINTY_NONE;
+    gwi_headline(finding, "the program was ended from outside by signal %d", signal);
+    gwi_evidence(finding, c->model->t_end_ns, "exit", "%s", sender);
+    if (c->signal == 0)
+        gwi_evidence(finding, c->model->t_end_ns, "exit", "exit status %d stands for that signal", c->exit_code);
+    if (signal == 9)
+        gwi_next(finding, "Look for \"Out of memory: Killed process\" in the kernel log and oom_kill in the cgroup's "
+                          "memory.events: then it was the host's memory");
+    if (c->root == NULL)
+        gwi_rule_out(finding, "the GPU (no driver call failed)");
+    if (c->sticky != NULL || c->oom != NULL)
+        return GW_HYPOTHESIS;
+    bool direct = c->signal != 0 && signal != 9;
+    return direct && c->root == NULL ? GW_ESTABLISHED : GW_SUPPORTED;
+}
+
+const gw_cause gwi_cause_killed_by_scheduler_or_user = {
+    .id = "killed-by-scheduler-or-user",
+    .summary = "Somebody ended the program: a user, a scheduler, a time limit.",
+    .proof = "the process was ended by a signal that only comes from outside, and no driver call had failed",
+    .fixes = {[GW_FRAMEWORK_RAW] = "Look at the scheduler's record of the job: time limit, memory limit, preemption\n"
+                                   "Write checkpoints, and handle SIGTERM by writing one more"},
+    .judge = judge,
+};

@@ -1,0 +1,27 @@
+/* A kernel used an address that is not a multiple of what the access needs. */
+#include "sticky.h"
+
+static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
+{
+    enum { MISALIGNED_ADDRESS = 716 };
+    const gw_failure *sticky = c->sticky;
+    if (sticky == NULL || sticky->result != MISALIGNED_ADDRESS)
+        return GW_CERTAINTY_NONE;
+    gwi_headline(finding, "a kernel made a misaligned access; the error surfaced at %.2f s",
+                 (double)sticky->t_ns / 1e9);
+    gwi_say_sticky(c, finding, sticky, "an address was not a multiple of the size of the access");
+    gwi_say_consequences(c, finding, sticky);
+    return GW_ESTABLISHED;
+}
+
+const gw_cause gwi_cause_misaligned_access = {
+    .id = "misaligned-access",
+    .summary = "A kernel used an address that is not aligned for the access.",
+    .proof = "the driver's result 716 as the first result that cost the context",
+    .fixes = {[GW_FRAMEWORK_RAW] = "Look at vector loads and stores (float4, half2) from views that do not begin at a "
+                                   "multiple of their size\nRun it under compute-sanitizer --tool memcheck",
+              [GW_FRAMEWORK_TORCH] =
+                  "Make the inputs of custom kernels contiguous and aligned: .contiguous(), padding\n"
+                  "Run with CUDA_LAUNCH_BLOCKING=1 to name the operation"},
+    .judge = judge,
+};

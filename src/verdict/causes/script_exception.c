@@ -1,0 +1,65 @@
+/* The program failed by itself: an exception, with no driver call that failed before. */
+#include "cause.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static bool is_uncaught_cpp(const gwi_case *c)
+{
+    return c->model->stderr_facts.terminate.seen && c->signal == 6;
+}
+
+static void say_exception(const gwi_case *c, gwi_finding *finding)
+{
+    const gw_stderr_facts *facts = &c->model->stderr_facts;
+    const gw_stderr_line *line = facts->exception.seen ? &facts->exception : &facts->terminate;
+    gwi_evidence(finding, line->t_ns, "stderr", "%s", line->text);
+    if (facts->exception.seen && facts->frame[0] != '\0')
+        gwi_evidence(finding, line->t_ns, "stderr", "raised at %s", facts->frame);
+    if (facts->host_memory.seen)
+        gwi_evidence(finding, facts->host_memory.t_ns, "stderr", "this is host memory, not the GPU's: %s",
+                     facts->host_memory.text);
+}
+
+static void say_gpu_is_well(const gwi_case *c, gwi_finding *finding)
+{
+    uint64_t calls = 0;
+    for (size_t i = 0; i < c->model->thread_count; i++)
+        calls += c->model->thread[i].calls;
+    if (c->root == NULL && calls > 0)
+        gwi_rule_out(finding, "the GPU (%" PRIu64 " driver calls, none failed%s)", calls,
+                     c->handled != NULL ? " but a request for memory that was made good" : "");
+    else if (c->root == NULL)
+        gwi_rule_out(finding, "the GPU (no driver call failed)");
+}
+
+static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
+{
+    const gw_stderr_facts *facts = &c->model->stderr_facts;
+    bool python = c->exception == GW_EXCEPTION_SCRIPT && c->ended && c->bad_end && c->signal == 0;
+    bool cpp = is_uncaught_cpp(c) && c->root == NULL && !facts->cuda_error.seen && !facts->oom.seen;
+    if (!python && !cpp)
+        return GW_CERTAINTY_NONE;
+    bool heavy = c->sticky != NULL || c->oom != NULL;
+    if (python)
+        gwi_headline(finding, "the program raised %.95s; the GPU is not at fault", facts->exception_type);
+    else
+        gwi_headline(finding, "the program ended by an uncaught C++ exception; the GPU is not at fault");
+    say_exception(c, finding);
+    if (c->ended)
+        gwi_evidence(finding, c->model->t_end_ns, "exit", c->signal != 0 ? "ended by signal %d" : "exit status %d",
+                     c->signal != 0 ? c->signal : c->exit_code);
+    say_gpu_is_well(c, finding);
+    if (heavy)
+        return GW_HYPOTHESIS;
+    return c->root == NULL ? GW_ESTABLISHED : GW_SUPPORTED;
+}
+
+const gw_cause gwi_cause_script_exception = {
+    .id = "script-exception",
+    .summary = "The program raised an exception of its own; no driver call had failed.",
+    .proof = "an exception of the language on stderr, the exit status it causes, and no driver call that failed before",
+    .fixes = {[GW_FRAMEWORK_RAW] =
+                  "Read the exception above: it is the program's own, and the line it names is the place"},
+    .judge = judge,
+};

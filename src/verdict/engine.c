@@ -1,0 +1,301 @@
+/* The engine: asks every cause, takes the most certain, and says what is left when none is certain.
+ *
+ * A fault needs a cause that is at least supported. A run that ended well has no fault unless a context was lost or a
+ * process of it died of the GPU; what is worth knowing about it becomes advice. Everything else is undetermined, with
+ * what is ruled out. */
+#include "cause.h"
+#include "healthy.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const gw_cause *const causes[] = {
+#define GWI_CAUSE(name) &gwi_cause_##name,
+#include "causes.def"
+#undef GWI_CAUSE
+};
+enum { CAUSE_COUNT = sizeof causes / sizeof causes[0] };
+
+static const char *const where_reason = "call sites are not recorded by this version";
+
+const char *gw_certainty_text(gw_certainty certainty)
+{
+    static const char *const texts[] = {"none", "hypothesis", "supported", "established"};
+    return (unsigned)certainty < sizeof texts / sizeof texts[0] ? texts[certainty] : "none";
+}
+
+const char *gw_verdict_status_text(gw_verdict_status status)
+{
+    static const char *const texts[] = {"fault", "clean", "undetermined"};
+    return (unsigned)status < sizeof texts / sizeof texts[0] ? texts[status] : "undetermined";
+}
+
+const gw_cause_info *gw_causes(size_t *ret_count)
+{
+    static gw_cause_info infos[CAUSE_COUNT];
+    for (size_t i = 0; i < CAUSE_COUNT; i++) /* the same values each time */
+        infos[i] =
+            (gw_cause_info){causes[i]->id, causes[i]->summary, causes[i]->proof, causes[i]->fixes[GW_FRAMEWORK_RAW]};
+    *ret_count = CAUSE_COUNT;
+    return infos;
+}
+
+/* ---- freeing ---- */
+
+static void list_free(gw_string_list *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        free(list->item[i]);
+    free(list->item);
+}
+
+void gw_verdict_free(gw_verdict *verdict)
+{
+    if (verdict == NULL)
+        return;
+    free(verdict->headline);
+    for (size_t i = 0; i < verdict->evidence_count; i++)
+        free(verdict->evidence[i].text);
+    free(verdict->evidence);
+    free(verdict->alternatives);
+    list_free(&verdict->ruled_out);
+    list_free(&verdict->consequences);
+    list_free(&verdict->next);
+    list_free(&verdict->advice);
+    list_free(&verdict->argv);
+    free(verdict->where);
+    free(verdict->where_reason);
+    for (size_t i = 0; i < verdict->gpu_count; i++)
+        free(verdict->gpus[i].name);
+    free(verdict->gpus);
+    free(verdict->recording);
+    free(verdict);
+}
+
+/* ---- the head line ---- */
+
+static bool fill_gpus(const gw_model *model, gw_verdict *verdict)
+{
+    verdict->gpus = calloc(GW_MODEL_DEVICES_MAX, sizeof *verdict->gpus);
+    if (verdict->gpus == NULL)
+        return false;
+    for (size_t i = 0; i < GW_MODEL_DEVICES_MAX; i++) {
+        const gw_device *device = &model->device[i];
+        if (!device->known)
+            continue;
+        struct gw_verdict_gpu *gpu = &verdict->gpus[verdict->gpu_count++];
+        gpu->name = strdup(device->name == NULL ? "GPU" : device->name);
+        gpu->bytes_total = device->has_total ? device->bytes_total : 0;
+        gpu->bytes_limit = device->has_limit ? device->bytes_limit : 0;
+        gpu->is_virtual = model->is_virtual;
+        if (gpu->name == NULL)
+            return false;
+    }
+    return true;
+}
+
+static bool fill_program(const gwi_case *c, gw_verdict *verdict)
+{
+    const gw_model *model = c->model;
+    for (size_t i = 0; i < model->meta_count; i++) {
+        if (model->meta[i].key != NULL && strcmp(model->meta[i].key, "argv") == 0 &&
+            !gwi_list_add(&verdict->argv, model->meta[i].value))
+            return false;
+    }
+    const gw_process *command = model->command;
+    if (command != NULL && command->exit_known && command->exit.status_known) {
+        verdict->exit_known = true;
+        verdict->exit_code = command->exit.exit_code;
+        verdict->signal = command->exit.signal;
+    }
+    verdict->seconds = (double)model->t_end_ns / 1e9;
+    return fill_gpus(model, verdict);
+}
+
+/* ---- asking the causes ---- */
+
+typedef struct answer {
+    const gw_cause *cause;
+    gw_certainty certainty;
+    gwi_finding finding;
+} answer;
+
+static bool is_incomplete(const gwi_case *c)
+{
+    return c->model->damaged_count > 0 ||
+           (c->process != NULL && (c->process->lost_events > 0 || c->process->lost_failures > 0));
+}
+
+static void ask_all(const gwi_case *c, answer *answers)
+{
+    for (size_t i = 0; i < CAUSE_COUNT; i++) {
+        answers[i] = (answer){.cause = causes[i]};
+        answers[i].certainty = causes[i]->judge(c, &answers[i].finding);
+        if (answers[i].certainty == GW_ESTABLISHED && is_incomplete(c))
+            answers[i].certainty = GW_SUPPORTED; /* what is missing might say otherwise */
+    }
+}
+
+static answer *best_of(answer *answers)
+{
+    answer *best = NULL;
+    for (size_t i = 0; i < CAUSE_COUNT; i++) {
+        if (answers[i].certainty != GW_CERTAINTY_NONE && (best == NULL || answers[i].certainty > best->certainty))
+            best = &answers[i];
+    }
+    return best;
+}
+
+static bool add_alternative(gw_verdict *verdict, const char *cause, gw_certainty certainty)
+{
+    for (size_t i = 0; i < verdict->alternative_count; i++) {
+        if (strcmp(verdict->alternatives[i].cause, cause) == 0)
+            return true;
+    }
+    gw_alternative *wider = realloc(verdict->alternatives, (verdict->alternative_count + 1) * sizeof *wider);
+    if (wider == NULL)
+        return false;
+    verdict->alternatives = wider;
+    size_t at = verdict->alternative_count++;
+    for (; at > 0 && wider[at - 1].certainty < certainty; at--)
+        wider[at] = wider[at - 1];
+    wider[at] = (gw_alternative){cause, certainty};
+    return true;
+}
+
+static bool add_fixes(gw_string_list *next, const gw_cause *cause, gw_framework framework)
+{
+    const char *fixes = cause->fixes[framework] != NULL ? cause->fixes[framework] : cause->fixes[GW_FRAMEWORK_RAW];
+    while (fixes != NULL && *fixes != '\0') {
+        size_t bytes = strcspn(fixes, "\n");
+        char line[512];
+        snprintf(line, sizeof line, "%.*s", (int)(bytes < 511 ? bytes : 511), fixes);
+        if (!gwi_list_add(next, line))
+            return false;
+        fixes += bytes + (fixes[bytes] == '\n');
+    }
+    return true;
+}
+
+/* The finding's parts become the verdict's. */
+static bool take_finding(gw_verdict *verdict, gwi_finding *finding)
+{
+    if (finding->failed)
+        return false;
+    verdict->headline = strdup(gw_text_str(&finding->headline));
+    verdict->evidence = finding->evidence;
+    verdict->evidence_count = finding->evidence_count;
+    verdict->ruled_out = finding->ruled_out;
+    verdict->consequences = finding->consequences;
+    verdict->next = finding->next;
+    finding->evidence = NULL;
+    finding->evidence_count = 0;
+    finding->ruled_out = finding->consequences = finding->next = (gw_string_list){0};
+    return verdict->headline != NULL;
+}
+
+static bool take_answer(const gwi_case *c, gw_verdict *verdict, answer *best)
+{
+    verdict->status = GW_VERDICT_FAULT;
+    verdict->cause = best->cause->id;
+    verdict->certainty = best->certainty;
+    if (!take_finding(verdict, &best->finding))
+        return false;
+    return add_fixes(&verdict->next, best->cause, c->framework);
+}
+
+static bool add_alternatives(const gwi_case *c, gw_verdict *verdict, const answer *answers, const answer *best)
+{
+    for (size_t i = 0; i < CAUSE_COUNT; i++) {
+        if (&answers[i] != best && answers[i].certainty != GW_CERTAINTY_NONE &&
+            !add_alternative(verdict, answers[i].cause->id, answers[i].certainty))
+            return false;
+    }
+    if (c->handled != NULL && (verdict->cause == NULL || strncmp(verdict->cause, "gpu-oom", 7) != 0))
+        return add_alternative(verdict, gwi_cause_gpu_oom_capacity.id, GW_HYPOTHESIS);
+    return true;
+}
+
+/* ---- the whole ---- */
+
+static bool is_unobserved(const gw_model *model)
+{
+    return gw_model_fact(model, "unobserved.driver") != NULL || gw_model_fact(model, "unobserved.program") != NULL;
+}
+
+/* Nothing failed that the end of the run would show. */
+static bool is_healthy(const gwi_case *c)
+{
+    return c->ended && !c->bad_end && c->sticky == NULL;
+}
+
+static bool judge_fault(const gwi_case *c, gw_verdict *verdict)
+{
+    answer answers[CAUSE_COUNT];
+    ask_all(c, answers);
+    answer *best = best_of(answers);
+    bool blind = is_unobserved(c->model) && c->root == NULL;
+    bool good = true;
+    if (best != NULL && best->certainty >= GW_SUPPORTED && !blind) {
+        good = take_answer(c, verdict, best) && add_alternatives(c, verdict, answers, best);
+    } else {
+        gwi_finding finding = {0};
+        gwi_say_undetermined(c, is_unobserved(c->model), &finding);
+        verdict->status = GW_VERDICT_UNDETERMINED;
+        good = take_finding(verdict, &finding);
+        gwi_finding_free(&finding);
+        if (blind) { /* what the causes say then rests on calls that nobody saw */
+            for (size_t i = 0; i < CAUSE_COUNT; i++)
+                answers[i].certainty = answers[i].certainty > GW_HYPOTHESIS ? GW_HYPOTHESIS : answers[i].certainty;
+        }
+        good = good && add_alternatives(c, verdict, answers, NULL);
+    }
+    for (size_t i = 0; i < CAUSE_COUNT; i++)
+        gwi_finding_free(&answers[i].finding);
+    return good;
+}
+
+static bool judge_healthy(const gwi_case *c, gw_verdict *verdict)
+{
+    gwi_finding finding = {0};
+    if (is_unobserved(c->model)) {
+        verdict->status = GW_VERDICT_UNDETERMINED;
+        gwi_say_undetermined(c, true, &finding);
+    } else {
+        verdict->status = GW_VERDICT_CLEAN;
+        verdict->certainty = is_incomplete(c) ? GW_SUPPORTED : GW_ESTABLISHED;
+        gwi_say_clean(c, &finding);
+    }
+    bool good = take_finding(verdict, &finding);
+    gwi_finding_free(&finding);
+    return good;
+}
+
+static bool judge_case(const gwi_case *c, gw_verdict *verdict)
+{
+    if (!fill_program(c, verdict))
+        return false;
+    if (!(is_healthy(c) ? judge_healthy(c, verdict) : judge_fault(c, verdict)))
+        return false;
+    if (!gwi_say_advice(c, verdict->status, &verdict->advice))
+        return false;
+    verdict->where_reason = strdup(where_reason);
+    return verdict->where_reason != NULL;
+}
+
+gw_status gw_judge(const gw_model *model, gw_verdict **ret_verdict, gw_error *err)
+{
+    gwi_case c;
+    gw_status st = gwi_case_open(model, &c, err);
+    if (st != GW_OK)
+        return st;
+    gw_verdict *verdict = calloc(1, sizeof *verdict);
+    if (verdict == NULL || !judge_case(&c, verdict)) {
+        gw_verdict_free(verdict);
+        return gw_fail(err, GW_NOMEM, "judge the run");
+    }
+    *ret_verdict = verdict;
+    return GW_OK;
+}

@@ -1,0 +1,338 @@
+#include "healthy.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+GWI_FORMAT(2) static bool add(gw_string_list *list, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    char *text = NULL;
+    int bytes = vasprintf(&text, format, args);
+    va_end(args);
+    bool good = bytes >= 0 && gwi_list_add(list, text);
+    if (bytes >= 0)
+        free(text);
+    return good;
+}
+
+/* ---- clean ---- */
+
+static uint64_t launches_of(const gw_model *model)
+{
+    uint64_t count = 0;
+    for (size_t i = 0; i < model->process_count; i++)
+        count += model->process[i].counter[GW_COUNT_LAUNCH] + model->process[i].counter[GW_COUNT_GRAPH_LAUNCH];
+    return count;
+}
+
+void gwi_say_clean(const gwi_case *c, gwi_finding *finding)
+{
+    gwi_headline(finding, "no fault found");
+    bool used = false;
+    for (size_t i = 0; i < c->model->process_count; i++) {
+        const gw_process *process = &c->model->process[i];
+        for (int device = 0; device < GW_MODEL_DEVICES_MAX; device++) {
+            const gw_usage *usage = &process->usage[device];
+            char peak[GW_BYTES_TEXT_MAX], limit[GW_BYTES_TEXT_MAX];
+            uint64_t bytes;
+            if (usage->peak_bytes == 0)
+                continue;
+            used = true;
+            if (gw_model_device_limit(c->model, device, &bytes))
+                gwi_measure(finding, usage->t_peak_ns, "ledger", (double)usage->peak_bytes, "bytes",
+                            "most memory asked for at once on GPU %d by pid %u: %s of %s", device, process->pid,
+                            gw_bytes_text(peak, usage->peak_bytes), gw_bytes_text(limit, bytes));
+            else
+                gwi_measure(finding, usage->t_peak_ns, "ledger", (double)usage->peak_bytes, "bytes",
+                            "most memory asked for at once on GPU %d by pid %u: %s", device, process->pid,
+                            gw_bytes_text(peak, usage->peak_bytes));
+        }
+    }
+    uint64_t launches = launches_of(c->model);
+    if (launches > 0)
+        gwi_measure(finding, GWI_NO_TIME, "driver", (double)launches, "count", "%" PRIu64 " launches", launches);
+    if (!used && launches == 0)
+        gwi_evidence(finding, GWI_NO_TIME, "driver", "the program used no GPU memory and launched nothing");
+}
+
+/* ---- undetermined ---- */
+
+static const gw_failure *init_failure(const gwi_case *c)
+{
+    for (size_t i = 0; i < c->model->failure_count; i++) {
+        const gw_failure *failure = &c->model->failure[i];
+        const gw_process *process = gw_model_process(c->model, failure->pid);
+        if (failure->kind == GW_EV_INIT && process != NULL && !process->init_ok)
+            return failure;
+    }
+    return NULL;
+}
+
+/* CUDA could not start: under an address-space limit the limit is the likely reason, and in no case is the GPU full. */
+static void say_init(const gwi_case *c, gwi_finding *finding, const gw_failure *failure)
+{
+    const char *rlimit = gw_model_meta(c->model, "rlimit.as");
+    bool limited = rlimit != NULL && strcmp(rlimit, "unlimited") != 0 && rlimit[0] != '\0';
+    gwi_evidence(finding, failure->t_ns, "driver", "cuInit returned %u (%s)", failure->result,
+                 gw_result_name(failure->result));
+    if (limited) {
+        char bytes[GW_BYTES_TEXT_MAX];
+        uint64_t value = strtoull(rlimit, NULL, 10);
+        gw_bytes_text(bytes, value);
+        gwi_headline(finding, "CUDA could not start under an address-space limit of %s (ulimit -v)", bytes);
+        gwi_measure(finding, GWI_NO_TIME, "host", (double)value, "bytes",
+                    "the address space of the process is limited to %s; CUDA reserves far more than the card's memory",
+                    bytes);
+        gwi_next(finding,
+                 "Start the program without the address-space limit (ulimit -v unlimited); limit memory with a "
+                 "cgroup instead");
+    } else {
+        gwi_headline(finding, "CUDA could not start: cuInit returned %u (%s)", failure->result,
+                     gw_result_name(failure->result));
+        gwi_next(finding, "Look whether nvidia-smi works for the same user in the same place (container, job step)");
+    }
+    gwi_rule_out(finding, "a shortage of GPU memory (nothing was ever allocated)");
+}
+
+static void say_other_failure(const gwi_case *c, gwi_finding *finding)
+{
+    const gw_failure *root = c->root;
+    char call[GWI_CALL_TEXT_MAX];
+    gwi_call_text(call, root->fn_name);
+    gwi_headline(finding, "%s returned %u (%s) at %.2f s; what made it fail is not determined", call, root->result,
+                 gw_result_name(root->result), (double)root->t_ns / 1e9);
+    gwi_evidence(finding, root->t_ns, "driver", "%s returned %u (%s)%s%s", call, root->result,
+                 gw_result_name(root->result), root->text == NULL ? "" : ": ", root->text == NULL ? "" : root->text);
+    gwi_say_consequences(c, finding, root);
+}
+
+static void rule_out_gpu(const gwi_case *c, gwi_finding *finding)
+{
+    const gw_model *model = c->model;
+    uint64_t calls = 0, peak = 0;
+    for (size_t i = 0; i < model->thread_count; i++)
+        calls += model->thread[i].calls;
+    for (size_t i = 0; i < model->process_count; i++) {
+        for (int device = 0; device < GW_MODEL_DEVICES_MAX; device++)
+            peak =
+                model->process[i].usage[device].peak_bytes > peak ? model->process[i].usage[device].peak_bytes : peak;
+    }
+    bool any = false;
+    for (size_t i = 0; i < model->process_count; i++)
+        any = any || model->process[i].t_first_call_ns != 0 || model->process[i].init_ok;
+    if (!any && calls == 0) {
+        gwi_rule_out(finding, "the GPU (the program made no driver call)");
+        return;
+    }
+    gwi_rule_out(finding, "the GPU (no driver call failed)");
+    if (c->handled == NULL) {
+        char bytes[GW_BYTES_TEXT_MAX];
+        gwi_rule_out(finding, "a shortage of GPU memory (no request was refused; at most %s were asked for)",
+                     gw_bytes_text(bytes, peak));
+    }
+}
+
+static void say_end(const gwi_case *c, gwi_finding *finding)
+{
+    if (!c->ended)
+        gwi_evidence(finding, GWI_NO_TIME, "exit",
+                     c->model->truncated ? "the recording ends before the program does"
+                                         : "the program's end was not seen");
+    else if (c->signal != 0)
+        gwi_evidence(finding, c->model->t_end_ns, "exit", "the program was ended by signal %d", c->signal);
+    else
+        gwi_evidence(finding, c->model->t_end_ns, "exit", "the program exited with status %d", c->exit_code);
+}
+
+static void say_unobserved(const gwi_case *c, gwi_finding *finding)
+{
+    const gw_pair *fact = gw_model_fact(c->model, "unobserved.driver");
+    if (fact == NULL)
+        fact = gw_model_fact(c->model, "unobserved.program");
+    gwi_headline(finding, "not observed: the program used the GPU, or may have, by a way that was not seen");
+    gwi_evidence(finding, fact->t_ns, "host", "%s", fact->value);
+    say_end(c, finding);
+    gwi_next(finding, "Start the process itself with gpuwhy run, not through a launcher that resets the environment");
+}
+
+void gwi_say_undetermined(const gwi_case *c, bool unobserved, gwi_finding *finding)
+{
+    const gw_failure *init = init_failure(c);
+    if (unobserved && c->root == NULL) {
+        say_unobserved(c, finding);
+        return;
+    }
+    if (init != NULL && (c->root == init || c->root == NULL)) {
+        say_init(c, finding, init);
+        say_end(c, finding);
+        return;
+    }
+    if (c->root != NULL) {
+        say_other_failure(c, finding);
+        say_end(c, finding);
+        return;
+    }
+    if (!c->ended)
+        gwi_headline(finding, "nothing has failed so far");
+    else if (c->signal != 0)
+        gwi_headline(finding, "the program died of signal %d; why is not determined, the GPU is ruled out", c->signal);
+    else
+        gwi_headline(finding, "the program exited with status %d and did not say why; the GPU is ruled out",
+                     c->exit_code);
+    say_end(c, finding);
+    rule_out_gpu(c, finding);
+}
+
+/* ---- advice ---- */
+
+typedef struct kept {
+    uint32_t group;
+    uint64_t count;
+} kept;
+
+static int by_bytes(const void *left, const void *right, void *user)
+{
+    const gw_group *group = user;
+    const kept *a = left, *b = right;
+    uint64_t x = a->count * group[a->group].bytes, y = b->count * group[b->group].bytes;
+    return x > y ? -1 : x < y;
+}
+
+/* Groups that grew step by step while other memory came and went, and were alive at the end. */
+static size_t find_kept(const gw_model *model, const gw_snapshot *snapshot, kept *list, size_t list_max,
+                        uint64_t *ret_other_bytes)
+{
+    enum { COUNT_MIN = 8 };
+    const uint64_t bytes_min = 1u << 20;
+    uint64_t *count = calloc(model->group_count, sizeof *count);
+    size_t found = 0;
+    if (count == NULL)
+        return 0;
+    for (size_t i = 0; i < snapshot->live_count; i++)
+        count[snapshot->live[i].group]++;
+    for (size_t i = 0; i < model->group_count; i++) {
+        const gw_group *group = &model->group[i];
+        bool leaks = i != 0 && count[i] >= COUNT_MIN && group->step_count * 2 >= group->alloc_count &&
+                     count[i] * group->bytes >= bytes_min && count[i] * 2 >= group->alloc_count;
+        if (leaks && found < list_max)
+            list[found++] = (kept){(uint32_t)i, count[i]};
+        else
+            *ret_other_bytes += count[i] * group->bytes;
+    }
+    free(count);
+    qsort_r(list, found, sizeof *list, by_bytes, (void *)(uintptr_t)model->group);
+    return found;
+}
+
+static bool advise_kept(const gwi_case *c, const gw_process *process, gw_string_list *advice)
+{
+    enum { KINDS_MAX = 64, SHOWN_MAX = 4 };
+    const gw_model *model = c->model;
+    if (process->end_snapshot < 0)
+        return true;
+    const gw_snapshot *snapshot = &model->snapshot[process->end_snapshot];
+    kept list[KINDS_MAX];
+    uint64_t other = 0;
+    size_t count = find_kept(model, snapshot, list, KINDS_MAX, &other);
+    bool good = true;
+    for (size_t i = 0; i < count && i < SHOWN_MAX && good; i++) {
+        const gw_group *group = &model->group[list[i].group];
+        char all[GW_BYTES_TEXT_MAX], one[GW_BYTES_TEXT_MAX], call[GWI_CALL_TEXT_MAX];
+        good = add(advice,
+                   "possible leak: %s in %" PRIu64 " blocks of %s by %s, never freed while other memory came and went "
+                   "(%.1f s to %.1f s)",
+                   gw_bytes_text(all, list[i].count * group->bytes), list[i].count, gw_bytes_text(one, group->bytes),
+                   gwi_call_text(call, gw_model_fn_name(model, group->fn)), (double)group->t_first_ns / 1e9,
+                   (double)group->t_last_ns / 1e9);
+    }
+    const uint64_t worth_saying = 64u << 20;
+    if (good && other >= worth_saying && snapshot->reason == GW_SNAPSHOT_END) {
+        char bytes[GW_BYTES_TEXT_MAX];
+        good = add(advice, "%s left to process exit by pid %u: no fault, the driver takes it back",
+                   gw_bytes_text(bytes, other), process->pid);
+    }
+    return good;
+}
+
+static bool advise_reuse(const gwi_case *c, const gw_process *process, gw_string_list *advice)
+{
+    const gw_model *model = c->model;
+    char total[GW_BYTES_TEXT_MAX], peak[GW_BYTES_TEXT_MAX];
+    for (int device = 0; device < GW_MODEL_DEVICES_MAX; device++) {
+        const gw_usage *usage = &process->usage[device];
+        uint64_t pooled = 0;
+        for (size_t i = 1; i < model->group_count; i++) {
+            if (model->group[i].pid == process->pid && model->group[i].cls == GW_CLASS_POOL &&
+                model->group[i].device == device)
+                pooled += model->group[i].alloc_count * model->group[i].bytes;
+        }
+        if (pooled > 0 && pooled >= 2 * usage->peak_bytes)
+            return add(advice, "cached memory was reused: the pool handed out %s in all and never more than %s at once",
+                       gw_bytes_text(total, pooled), gw_bytes_text(peak, usage->peak_bytes));
+    }
+    for (size_t i = model->allocator_count; i-- > 0;) {
+        const gw_allocator_report *report = &model->allocator[i];
+        if (report->pid != process->pid || report->is_oom || !report->has_field[GW_ALLOCATOR_RESERVED] ||
+            !report->has_field[GW_ALLOCATOR_ALLOCATED_PEAK])
+            continue;
+        return add(advice, "cached memory was reused: at most %s in use at once, %s reserved at the end",
+                   gw_bytes_text(peak, report->field[GW_ALLOCATOR_ALLOCATED_PEAK]),
+                   gw_bytes_text(total, report->field[GW_ALLOCATOR_RESERVED]));
+    }
+    return true;
+}
+
+static bool advise_handled(const gwi_case *c, gw_string_list *advice)
+{
+    static const char *const how[] = {
+        "and the program ended well all the same", "and the same or a larger request succeeded later",
+        "memory was given back, and a smaller request and more work succeeded", "and much work succeeded later"};
+    bool good = true;
+    size_t said = 0;
+    for (size_t i = 0; i < c->model->failure_count && good && said < 3; i++) {
+        const gw_failure *failure = &c->model->failure[i];
+        if (!failure->is_allocation || failure->is_echo || failure == c->root)
+            continue;
+        if (failure->recovery == GW_RECOVERED_NOT && c->bad_end && failure != c->handled)
+            continue;
+        char bytes[GW_BYTES_TEXT_MAX], call[GWI_CALL_TEXT_MAX];
+        good = add(advice, "handled: %s of %s was refused at %.2f s for lack of memory, %s",
+                   gwi_call_text(call, failure->fn_name),
+                   failure->bytes_wanted == 0 ? "an object" : gw_bytes_text(bytes, failure->bytes_wanted),
+                   (double)failure->t_ns / 1e9, how[failure->recovery]);
+        said++;
+    }
+    return good;
+}
+
+static bool advise_losses(const gwi_case *c, gw_string_list *advice)
+{
+    uint64_t lost = 0;
+    for (size_t i = 0; i < c->model->process_count; i++)
+        lost += c->model->process[i].lost_events;
+    if (lost > 0 &&
+        !add(advice, "%" PRIu64 " events were lost because the buffer was full: numbers are lower bounds", lost))
+        return false;
+    if (c->model->damaged_count > 0 && !add(advice, "the recording is damaged, %" PRIu64 " blocks were skipped: %s",
+                                            c->model->damaged_count, c->model->damaged_first))
+        return false;
+    if (c->model->truncated && !add(advice, "the recording has no end: the machine or the supervisor died"))
+        return false;
+    if (c->model->framework_mapped[GW_FRAMEWORK_TORCH] && !c->model->observer_attached &&
+        c->model->allocator_count == 0 && gw_model_meta(c->model, "option.no_attach") == NULL)
+        return add(advice, "PyTorch's own evidence was not attached: what lives inside its allocator is not known");
+    return true;
+}
+
+bool gwi_say_advice(const gwi_case *c, gw_verdict_status status, gw_string_list *advice)
+{
+    bool good = true;
+    if (status == GW_VERDICT_CLEAN) {
+        for (size_t i = 0; i < c->model->process_count && good; i++)
+            good = advise_kept(c, &c->model->process[i], advice) && advise_reuse(c, &c->model->process[i], advice);
+    }
+    return good && advise_handled(c, advice) && advise_losses(c, advice);
+}

@@ -1,0 +1,351 @@
+/* How causes speak: lists that grow, and the sentences that several causes share. */
+#include "cause.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool gwi_list_add(gw_string_list *list, const char *text)
+{
+    char **wider = realloc(list->item, (list->count + 1) * sizeof *wider);
+    if (wider == NULL)
+        return false;
+    list->item = wider;
+    list->item[list->count] = strdup(text);
+    if (list->item[list->count] == NULL)
+        return false;
+    list->count++;
+    return true;
+}
+
+static char *format_text(const char *format, va_list args)
+{
+    char *text = NULL;
+    return vasprintf(&text, format, args) < 0 ? NULL : text;
+}
+
+static void list_format(gwi_finding *finding, gw_string_list *list, const char *format, va_list args)
+{
+    char *text = format_text(format, args);
+    if (text == NULL || !gwi_list_add(list, text))
+        finding->failed = true;
+    free(text);
+}
+
+#define LIST_SAYER(name, list)                                                                                         \
+    void name(gwi_finding *finding, const char *format, ...)                                                           \
+    {                                                                                                                  \
+        va_list args;                                                                                                  \
+        va_start(args, format);                                                                                        \
+        list_format(finding, &finding->list, format, args);                                                            \
+        va_end(args);                                                                                                  \
+    }
+LIST_SAYER(gwi_rule_out, ruled_out)
+LIST_SAYER(gwi_consequence, consequences)
+LIST_SAYER(gwi_next, next)
+
+void gwi_headline(gwi_finding *finding, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    char *text = format_text(format, args);
+    va_end(args);
+    gw_text_clear(&finding->headline);
+    gw_text_add_str(&finding->headline, text == NULL ? "" : text);
+    finding->failed = finding->failed || text == NULL || finding->headline.failed;
+    free(text);
+}
+
+static void evidence_add(gwi_finding *finding, gw_evidence evidence)
+{
+    gw_evidence *wider = realloc(finding->evidence, (finding->evidence_count + 1) * sizeof *wider);
+    if (wider == NULL || evidence.text == NULL) {
+        finding->evidence = wider == NULL ? finding->evidence : wider;
+        finding->failed = true;
+        free(evidence.text);
+        return;
+    }
+    finding->evidence = wider;
+    finding->evidence[finding->evidence_count++] = evidence;
+}
+
+void gwi_evidence(gwi_finding *finding, uint64_t t_ns, const char *source, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    char *text = format_text(format, args);
+    va_end(args);
+    evidence_add(finding, (gw_evidence){.t_ns = t_ns == GWI_NO_TIME ? 0 : t_ns,
+                                        .has_time = t_ns != GWI_NO_TIME,
+                                        .text = text,
+                                        .unit = "",
+                                        .source = source});
+}
+
+void gwi_measure(gwi_finding *finding, uint64_t t_ns, const char *source, double value, const char *unit,
+                 const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    char *text = format_text(format, args);
+    va_end(args);
+    evidence_add(finding, (gw_evidence){.t_ns = t_ns == GWI_NO_TIME ? 0 : t_ns,
+                                        .has_time = t_ns != GWI_NO_TIME,
+                                        .text = text,
+                                        .has_value = true,
+                                        .value = value,
+                                        .unit = unit,
+                                        .source = source});
+}
+
+static void list_free(gw_string_list *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        free(list->item[i]);
+    free(list->item);
+    *list = (gw_string_list){0};
+}
+
+void gwi_finding_free(gwi_finding *finding)
+{
+    gw_text_free(&finding->headline);
+    for (size_t i = 0; i < finding->evidence_count; i++)
+        free(finding->evidence[i].text);
+    free(finding->evidence);
+    list_free(&finding->ruled_out);
+    list_free(&finding->consequences);
+    list_free(&finding->next);
+    *finding = (gwi_finding){0};
+}
+
+char *gwi_call_text(char out[GWI_CALL_TEXT_MAX], const char *fn_name)
+{
+    snprintf(out, GWI_CALL_TEXT_MAX, "%.70s", fn_name == NULL ? "?" : fn_name);
+    char *tail = strstr(out, "_ptsz");
+    if (tail == NULL)
+        tail = strstr(out, "_ptds");
+    if (tail != NULL)
+        *tail = '\0';
+    size_t bytes = strlen(out);
+    if (bytes > 3 && out[bytes - 3] == '_' && out[bytes - 2] == 'v')
+        out[bytes - 3] = '\0';
+    return out;
+}
+
+/* ---- memory ---- */
+
+static const char *framework_name(gw_framework framework)
+{
+    static const char *const names[GW_FRAMEWORK_COUNT] = {"", "PyTorch", "TensorFlow", "JAX"};
+    return names[framework];
+}
+
+void gwi_say_request(const gwi_case *c, gwi_finding *finding)
+{
+    const gwi_memory *memory = &c->memory;
+    char wanted[GW_BYTES_TEXT_MAX], left[GW_BYTES_TEXT_MAX], limit[GW_BYTES_TEXT_MAX], own[GW_BYTES_TEXT_MAX];
+    char call[GWI_CALL_TEXT_MAX];
+    gwi_call_text(call, memory->call);
+    gw_bytes_text(wanted, memory->wanted_bytes);
+    gw_bytes_text(left, memory->free_bytes);
+    gw_bytes_text(limit, memory->limit_bytes);
+    const char *source = memory->report != NULL && c->oom == NULL ? "observer" : "driver";
+    const char *by = memory->limit_is_guard ? " (limit set by gpuwhy)" : "";
+    if (memory->wanted_bytes != 0 && memory->has_free && memory->has_limit)
+        gwi_measure(finding, memory->t_ns, source, (double)memory->wanted_bytes, "bytes",
+                    "%s of %s failed; %s of %s was free%s", call, wanted, left, limit, by);
+    else if (memory->wanted_bytes != 0)
+        gwi_measure(finding, memory->t_ns, source, (double)memory->wanted_bytes, "bytes",
+                    "%s of %s failed for lack of memory%s", call, wanted, by);
+    else if (memory->has_free && memory->has_limit)
+        gwi_measure(finding, memory->t_ns, source, (double)memory->free_bytes, "bytes",
+                    "%s failed for lack of memory; %s of %s was free%s", call, left, limit, by);
+    else
+        gwi_evidence(finding, memory->t_ns, source, "%s failed for lack of memory%s", call, by);
+    if (memory->report != NULL && memory->reserved_bytes != 0) {
+        char reserved[GW_BYTES_TEXT_MAX];
+        gwi_measure(finding, memory->t_ns, "observer", (double)memory->own_bytes, "bytes",
+                    "%s had %s in live blocks and %s reserved from the driver", framework_name(c->framework),
+                    gw_bytes_text(own, memory->own_bytes), gw_bytes_text(reserved, memory->reserved_bytes));
+    } else if (memory->snapshot != NULL) {
+        gwi_measure(finding, memory->t_ns, "ledger", (double)memory->own_bytes, "bytes",
+                    "this process had asked for %s in %" PRIu64 " blocks and still held them",
+                    gw_bytes_text(own, memory->own_bytes), memory->snapshot->usage.live_count);
+    }
+}
+
+static void rule_out_foreign(const gwi_memory *memory, gwi_finding *finding)
+{
+    char bytes[GW_BYTES_TEXT_MAX];
+    if (memory->limit_is_guard && !memory->foreign_recorded)
+        gwi_rule_out(finding, "other processes (the limit counts this program alone)");
+    else if (memory->foreign_known && !gwi_would_fit(memory, memory->foreign_bytes))
+        gwi_rule_out(finding, "other processes (%s)", gw_bytes_text(bytes, memory->foreign_bytes));
+    else if (!memory->foreign_known && memory->rest_known && !gwi_would_fit(memory, memory->rest_bytes))
+        gwi_rule_out(finding, "other processes (at most %s, contexts included)",
+                     gw_bytes_text(bytes, memory->rest_bytes));
+}
+
+static void rule_out_fragmentation(const gwi_memory *memory, gwi_finding *finding)
+{
+    char idle[GW_BYTES_TEXT_MAX], cached[GW_BYTES_TEXT_MAX];
+    uint64_t both = memory->idle_page_bytes + memory->cached_bytes;
+    if (memory->wanted_bytes == 0 || gwi_would_fit(memory, both) || !memory->has_free)
+        return;
+    if (memory->cached_bytes > 0)
+        gwi_rule_out(finding, "fragmentation (%s cached but not in use)", gw_bytes_text(cached, memory->cached_bytes));
+    else if (memory->snapshot != NULL && memory->snapshot->live != NULL)
+        gwi_rule_out(finding, "fragmentation (%s in half-used pages)", gw_bytes_text(idle, memory->idle_page_bytes));
+}
+
+void gwi_say_memory_ruled_out(const gwi_case *c, gwi_finding *finding, unsigned which)
+{
+    const gwi_memory *memory = &c->memory;
+    if (which & GWI_NOT_FOREIGN)
+        rule_out_foreign(memory, finding);
+    if (which & GWI_NOT_FRAGMENTED)
+        rule_out_fragmentation(memory, finding);
+    if ((which & GWI_NOT_GROWTH) && memory->live_count > 0 && !memory->growth.steps && !memory->growth.repeats)
+        gwi_rule_out(finding, "a leak (no size was kept again and again, nothing repeats an earlier run)");
+}
+
+/* ---- faults on the device ---- */
+
+typedef struct launch_list {
+    const gw_ring_call *call[8];
+    size_t count;
+    uint64_t after_count; /* launches since the last good synchronisation */
+} launch_list;
+
+static launch_list launches_before(const gwi_case *c, uint64_t t_ns, uint64_t synced_ns)
+{
+    launch_list list = {0};
+    for (size_t i = 0; i < c->model->thread_count; i++) {
+        const gw_thread *thread = &c->model->thread[i];
+        if (c->process == NULL || thread->pid != c->process->pid)
+            continue;
+        for (size_t k = 0; k < thread->ring_count; k++) {
+            const gw_ring_call *call = &thread->ring[k];
+            if ((!call->is_launch && !call->is_graph_launch) || call->captured || call->t_ns > t_ns)
+                continue;
+            list.after_count += call->t_ns > synced_ns;
+            size_t at = list.count; /* keep the newest, in order of time */
+            if (list.count == 8) {
+                if (call->t_ns < list.call[0]->t_ns)
+                    continue;
+                memmove(&list.call[0], &list.call[1], 7 * sizeof list.call[0]);
+                at = 7;
+            } else {
+                list.count++;
+            }
+            while (at > 0 && list.call[at - 1]->t_ns > call->t_ns) {
+                list.call[at] = list.call[at - 1];
+                at--;
+            }
+            list.call[at] = call;
+        }
+    }
+    return list;
+}
+
+static const char *stream_text(char out[32], uint64_t stream)
+{
+    if (stream <= 2)
+        snprintf(out, 32, "%s",
+                 stream == 0   ? "the default stream"
+                 : stream == 1 ? "the legacy stream"
+                               : "the per-thread stream");
+    else
+        snprintf(out, 32, "stream 0x%" PRIx64, stream);
+    return out;
+}
+
+void gwi_say_last_launches(const gwi_case *c, gwi_finding *finding, uint64_t t_ns)
+{
+    uint64_t synced = c->process == NULL ? 0 : c->process->synced_at_ns;
+    launch_list list = launches_before(c, t_ns, synced);
+    enum { SHOWN_MAX = 4 };
+    size_t shown = 0;
+    for (size_t k = list.count; k-- > 0 && shown < SHOWN_MAX;) {
+        const gw_ring_call *call = list.call[k];
+        if (shown > 0 && call->t_ns <= synced)
+            break; /* it had been waited for, and was good */
+        char stream[32], name[GWI_CALL_TEXT_MAX];
+        gwi_evidence(finding, call->t_ns, "driver", "%s%s launched%s on %s, %s", shown == 0 ? "last: " : "",
+                     call->kernel != NULL ? call->kernel : "a kernel without a name",
+                     call->is_graph_launch ? " by a graph" : "", stream_text(stream, call->stream),
+                     gwi_call_text(name, call->fn_name));
+        shown++;
+    }
+}
+
+static void say_window(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky)
+{
+    uint64_t synced = c->process->synced_at_ns;
+    launch_list list = launches_before(c, sticky->t_ns, synced);
+    if (synced != 0 && synced < sticky->t_ns)
+        gwi_measure(finding, synced, "driver", (double)(sticky->t_ns - synced) / 1e6, "ms",
+                    "last good synchronisation: the fault happened in the %.1f ms (%" PRIu64
+                    " launches) between it and the report",
+                    (double)(sticky->t_ns - synced) / 1e6, list.after_count);
+    if (list.count == 0)
+        return;
+    const gw_ring_call *last = list.call[list.count - 1];
+    uint64_t between = 0;
+    for (size_t i = 0; i < c->model->failure_count; i++)
+        between += c->model->failure[i].pid == sticky->pid && c->model->failure[i].t_ns > last->t_ns &&
+                   c->model->failure[i].t_ns < sticky->t_ns;
+    gwi_measure(finding, sticky->t_ns, "driver", (double)(sticky->t_ns - last->t_ns) / 1e6, "ms",
+                "the report came %.1f ms after the last launch: the call that reports it is not the one at fault",
+                (double)(sticky->t_ns - last->t_ns) / 1e6);
+}
+
+static void say_reset(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky)
+{
+    for (size_t i = 0; i < c->model->teardown_count; i++) {
+        const gw_teardown *teardown = &c->model->teardown[i];
+        if (teardown->pid != sticky->pid || teardown->t_ns < sticky->t_ns || teardown->kind != GW_TEARDOWN_RESET)
+            continue;
+        gwi_evidence(finding, teardown->t_ns, "driver",
+                     "the program reset the device: no reset inside the process cures this, only a new process does");
+        return;
+    }
+    gwi_next(finding, "Restart the process: after this error no call of it can succeed, and no device reset inside it "
+                      "helps");
+}
+
+void gwi_say_sticky(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky, const char *what)
+{
+    char call[GWI_CALL_TEXT_MAX];
+    gwi_evidence(finding, sticky->t_ns, "driver", "%s returned %u (%s): %s", gwi_call_text(call, sticky->fn_name),
+                 sticky->result, gw_result_name(sticky->result), what);
+    gwi_say_last_launches(c, finding, sticky->t_ns);
+    say_window(c, finding, sticky);
+    say_reset(c, finding, sticky);
+}
+
+void gwi_say_consequences(const gwi_case *c, gwi_finding *finding, const gw_failure *after)
+{
+    enum { SHOWN_MAX = 6 };
+    size_t shown = 0, more = 0;
+    for (const gw_failure *next = gwi_failure_next(c, after); next != NULL; next = gwi_failure_next(c, next)) {
+        if (next->is_probe)
+            continue;
+        if (shown == SHOWN_MAX) {
+            more++;
+            continue;
+        }
+        char call[GWI_CALL_TEXT_MAX];
+        gwi_call_text(call, next->fn_name);
+        if (next->repeat_count > 1)
+            gwi_consequence(finding, "%.3f s: %s returned %u (%s), %" PRIu64 " times", (double)next->t_ns / 1e9, call,
+                            next->result, gw_result_name(next->result), next->repeat_count);
+        else
+            gwi_consequence(finding, "%.3f s: %s returned %u (%s)", (double)next->t_ns / 1e9, call, next->result,
+                            gw_result_name(next->result));
+        shown++;
+    }
+    if (more > 0)
+        gwi_consequence(finding, "and %zu more failing calls", more);
+}
