@@ -5,6 +5,8 @@
 
 #include "gw_out.h"
 
+#include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +27,7 @@ enum { OPTION_COUNT = sizeof options_table / sizeof options_table[0] };
 typedef struct folder_search {
     gwi_path recording; /* absolute */
     gwi_path folder;    /* the run folder that belongs to it; "" until found */
+    bool running;       /* its supervisor is alive */
 } folder_search;
 
 /* Whether the run folder's run.meta names this recording. */
@@ -36,11 +39,21 @@ static void compare(void *user, const char *folder)
     if (gwi_path_format(meta, NULL, "%s/run.meta", folder) != GW_OK || gw_reader_open(meta, &reader, NULL) != GW_OK)
         return;
     const gw_item *item;
-    while (gw_reader_next(reader, &item, NULL) == GW_OK)
-        if (item->kind == GW_ITEM_META && strcmp(item->pair.key, "run.recording") == 0 &&
-            strcmp(item->pair.value, search->recording) == 0)
-            snprintf(search->folder, sizeof search->folder, "%s", folder);
+    bool is_it = false;
+    pid_t supervisor = 0;
+    while (gw_reader_next(reader, &item, NULL) == GW_OK) {
+        if (item->kind != GW_ITEM_META)
+            continue;
+        if (strcmp(item->pair.key, "run.recording") == 0)
+            is_it = strcmp(item->pair.value, search->recording) == 0;
+        if (strcmp(item->pair.key, "run.supervisor_pid") == 0)
+            supervisor = (pid_t)strtol(item->pair.value, NULL, 10);
+    }
     gw_reader_close(reader);
+    if (!is_it)
+        return;
+    snprintf(search->folder, sizeof search->folder, "%s", folder);
+    search->running = supervisor > 0 && (kill(supervisor, 0) == 0 || errno != ESRCH);
 }
 
 /* What to read for `file`: itself, or the run folder that still holds more of it. */
@@ -64,7 +77,7 @@ static int explain(const char *file, const explain_options *options)
     }
     int status = verdict->status == GW_VERDICT_UNDETERMINED ? GWI_EXIT_UNDETERMINED : GWI_EXIT_OK;
     if (!options->json) {
-        gwi_verdict_print(verdict, STDOUT_FILENO);
+        gwi_verdict_print(verdict, search.running, STDOUT_FILENO);
     } else {
         free(verdict->recording);
         verdict->recording = strdup(search.recording[0] == '\0' ? file : search.recording);

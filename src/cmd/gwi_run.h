@@ -107,8 +107,8 @@ void gwi_watch_look(gwi_watch *watch, gwi_record *record, const gwi_doors *doors
 
 /* Judge the recording at `path`, or the run folder. */
 GW_MUST_CHECK gw_status gwi_judge(const char *path, gw_verdict **ret_verdict, gw_error *err);
-/* Print to `fd` with the width and colours it has, or none. */
-void gwi_verdict_print(const gw_verdict *verdict, int fd);
+/* Print to `fd` with the width and colours it has, or none. `running`: the program is alive. */
+void gwi_verdict_print(const gw_verdict *verdict, bool running, int fd);
 /* Write JSON to `path`, "-" being standard output. */
 GW_MUST_CHECK gw_status gwi_verdict_write_json(const gw_verdict *verdict, const char *path, gw_error *err);
 

@@ -51,10 +51,11 @@ static gw_out_style style_of(int fd)
     return style;
 }
 
-void gwi_verdict_print(const gw_verdict *verdict, int fd)
+void gwi_verdict_print(const gw_verdict *verdict, bool running, int fd)
 {
     gw_text text = {0};
     gw_out_style style = style_of(fd);
+    style.running = running;
     if (isatty(fd))
         gw_text_add(&text, "\n", 1); /* a gap after the program's own last line */
     gw_out_text(verdict, &style, &text);

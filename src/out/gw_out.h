@@ -15,6 +15,7 @@ enum { GW_JSON_SCHEMA = 1 };
 typedef struct gw_out_style {
     unsigned width; /* columns to wrap at; 0: 80 */
     bool colour;    /* the reader is a terminal that wants it */
+    bool running;   /* the program is alive: that its end is not known needs no regret */
 } gw_out_style;
 
 /* Add the verdict as text to `text`: a head line, then labelled paragraphs, each line with its newline. Control

@@ -17,6 +17,7 @@ typedef struct layout {
     gw_text *text;
     unsigned width;
     bool colour;
+    bool running;
 } layout;
 
 /* Columns a string takes: UTF-8 sequences count as one. Good enough for what we print. */
@@ -123,9 +124,11 @@ static void add_gpus(gw_text *line, const gw_verdict *verdict)
     }
 }
 
-static void add_ending(gw_text *line, const gw_verdict *verdict)
+static void add_ending(gw_text *line, const gw_verdict *verdict, bool running)
 {
-    if (!verdict->exit_known)
+    if (!verdict->exit_known && running)
+        gw_text_add_str(line, " is running");
+    else if (!verdict->exit_known)
         gw_text_add_str(line, ": how it ended is not known");
     else if (verdict->signal != 0)
         gw_text_addf(line, " died of signal %d (%s)", verdict->signal, strsignal(verdict->signal));
@@ -160,7 +163,7 @@ static void add_head(layout *page, const gw_verdict *verdict)
     }
     if (verdict->argv.count == 0)
         gw_text_add_str(&line, "the program");
-    add_ending(&line, verdict);
+    add_ending(&line, verdict, page->running);
     add_gpus(&line, verdict);
     gw_text clean = {0};
     gwi_add_printable(&clean, gw_text_str(&line));
@@ -228,7 +231,10 @@ static void add_alternatives(layout *page, const gw_verdict *verdict)
 void gw_out_text(const gw_verdict *verdict, const gw_out_style *style, gw_text *text)
 {
     unsigned width = style->width == 0 ? 80 : style->width;
-    layout page = {.text = text, .width = width < WIDTH_MIN ? WIDTH_MIN : width, .colour = style->colour};
+    layout page = {.text = text,
+                   .width = width < WIDTH_MIN ? WIDTH_MIN : width,
+                   .colour = style->colour,
+                   .running = style->running};
     add_head(&page, verdict);
     gw_text_add(text, "\n", 1);
     add_verdict_line(&page, verdict);
