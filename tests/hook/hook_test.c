@@ -70,7 +70,7 @@ static int count_buffers(const char *dir)
 static void new_run_dir(char *out, size_t bytes)
 {
     static int count;
-    snprintf(out, bytes, "%s/run-%d", base_dir, count++);
+    snprintf(out, bytes, "%s/run-%ld-%d", base_dir, (long)getpid(), count++);
     mkdir(out, 0700);
 }
 
