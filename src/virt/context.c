@@ -1,0 +1,637 @@
+/* Devices and contexts. */
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gwi_virt.h"
+
+bool gwi_context_is(const gwi_context *context, unsigned generation)
+{
+    return context->alive && context->generation == generation;
+}
+
+static void limits_reset(gwi_context *context)
+{
+    memset(context->limits, 0, sizeof context->limits);
+    context->limits[0] = 1024;
+    context->limits[1] = 8650752;
+    context->limits[2] = 8388608;
+    context->limits[4] = 2048;
+    context->limits[5] = 64;
+    context->limits[6] = 11796480;
+    context->limits[7] = 232448;
+}
+
+/* Bring a context to life: its own memory, its default stream. */
+int gwi_context_make(gwi_context *context, gwi_device *device)
+{
+    if (!gwi_device_ready(device))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    uint64_t own = device->context_count == 0 ? gwi.spec.card.context_bytes : gwi.spec.card.context_next_bytes;
+    if (!gwi_device_take(device, own))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    context->device = device;
+    context->own_bytes = own;
+    context->alive = true;
+    context->fault = 0;
+    context->fault_seen = false;
+    context->stream_used_bytes = context->stream_held_bytes = 0;
+    context->stream_count = 0;
+    context->peers = 0;
+    context->id = gwi.next_id++;
+    limits_reset(context);
+    context->legacy = gwi_stream_make(context, 0, 0);
+    if (context->legacy == NULL) {
+        gwi_device_give(device, own);
+        context->alive = false;
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    context->legacy->is_legacy = context->legacy->is_default = true;
+    device->context_count++;
+    return 0;
+}
+
+/* The lowest block that belongs to this life of the context, from `address` on. */
+static gwi_block *own_block(const gwi_context *context, uint64_t address)
+{
+    gwi_range *range = gwi_ranges_from(&gwi.blocks, address);
+    while (range != NULL) {
+        gwi_block *block = (gwi_block *)range;
+        if (block->context == context)
+            return block;
+        range = gwi_ranges_from(&gwi.blocks, range->base + range->bytes);
+    }
+    return NULL;
+}
+
+static void streams_end(gwi_context *context)
+{
+    /* Handles stay known, so that later use of them can be told from nonsense; their work is gone. */
+    gwi_abandon(context);
+    for (gwi_range *range = gwi_ranges_from(&gwi.objects, 0); range != NULL;
+         range = gwi_ranges_from(&gwi.objects, range->base + 1)) {
+        gwi_object *object = (gwi_object *)range;
+        if (object->kind == GWI_STREAM && ((gwi_stream *)object)->context == context &&
+            ((gwi_stream *)object)->generation == context->generation)
+            gwi_capture_end((gwi_stream *)object);
+    }
+    context->legacy = NULL;
+}
+
+static void arrays_end(gwi_context *context)
+{
+    gwi_range *range = gwi_ranges_from(&gwi.objects, 0);
+    while (range != NULL) {
+        gwi_object *object = (gwi_object *)range;
+        range = gwi_ranges_from(&gwi.objects, range->base + 1);
+        gwi_array *array = (gwi_array *)object;
+        if (object->kind != GWI_ARRAY || array->context != context)
+            continue;
+        gwi_object_remove(object);
+        gwi_pages_free(&array->device->pages, array->address, array->bytes, array->page);
+        free(array);
+    }
+}
+
+void gwi_context_end(gwi_context *context)
+{
+    if (!context->alive)
+        return;
+    if (context->fault != 0)
+        gwi.process_fault = context->fault;
+    context->device->pages.retiring = true;
+    streams_end(context);
+    gwi_modules_end(context);
+    arrays_end(context);
+    for (gwi_block *block = own_block(context, 0); block != NULL;) {
+        uint64_t after = block->range.base + block->range.bytes;
+        gwi_block_free(block);
+        block = own_block(context, after);
+    }
+    context->device->pages.retiring = false;
+    gwi_device_give(context->device, context->own_bytes + context->stream_held_bytes);
+    context->device->context_count--;
+    if (context->device->context_count == 0)
+        gwi_pools_end(context->device);
+    context->alive = false;
+    context->generation++;
+}
+
+/* A handle a program passes for a context: NULL and dead ones are the caller's to judge. */
+static gwi_context *context_find(CUcontext handle)
+{
+    gwi_context *context = gwi_object_find(handle, GWI_CONTEXT);
+    if (context == NULL && handle != NULL)
+        gwi_crash(handle);
+    return context;
+}
+
+/* --- devices -------------------------------------------------------------------------------------------- */
+
+GWI_API(cuDeviceGetCount)(int *count)
+{
+    GWI_ENTER;
+    if (count == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    *count = (int)gwi.spec.device_count;
+    return gwi_leave(0);
+}
+
+GWI_API(cuDeviceGet)(CUdevice *device, int ordinal)
+{
+    GWI_ENTER;
+    if (device == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    if (gwi_device_find(ordinal) == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_DEVICE);
+    *device = ordinal;
+    return gwi_leave(0);
+}
+
+GWI_API(cuDeviceGetName)(char *name, int len, CUdevice dev)
+{
+    GWI_ENTER;
+    if (name == NULL || len <= 0)
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    if (gwi_device_find(dev) == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_DEVICE);
+    snprintf(name, (size_t)len, "%s", gwi.spec.card.name);
+    return gwi_leave(0);
+}
+
+GWI_API(cuDeviceTotalMem_v2)(size_t *bytes, CUdevice dev)
+{
+    GWI_ENTER;
+    if (bytes == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    if (gwi_device_find(dev) == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_DEVICE);
+    *bytes = (size_t)gwi.spec.card.memory_bytes;
+    return gwi_leave(0);
+}
+
+static int attribute_of(const gwi_device *device, int attribute)
+{
+    if (attribute == CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID)
+        return gwi.spec.card.attributes[attribute] + (int)device->index;
+    return gwi.spec.card.attributes[attribute];
+}
+
+GWI_API(cuDeviceGetAttribute)(int *pi, CUdevice_attribute attrib, CUdevice dev)
+{
+    GWI_ENTER;
+    const gwi_device *device = gwi_device_find(dev);
+    if (pi == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    if (device == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_DEVICE);
+    if ((int)attrib < 0 || (int)attrib >= GW_VIRT_ATTRIBUTES_MAX || !gwi.spec.card.attributes_known[attrib])
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    *pi = attribute_of(device, (int)attrib);
+    return gwi_leave(0);
+}
+
+GWI_API(cuDeviceComputeCapability)(int *major, int *minor, CUdevice dev)
+{
+    GWI_ENTER;
+    if (major == NULL || minor == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    if (gwi_device_find(dev) == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_DEVICE);
+    *major = gwi.spec.card.attributes[CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR];
+    *minor = gwi.spec.card.attributes[CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR];
+    return gwi_leave(0);
+}
+
+GWI_API(cuDeviceGetProperties)(CUdevprop *prop, CUdevice dev)
+{
+    GWI_ENTER;
+    if (prop == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    if (gwi_device_find(dev) == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_DEVICE);
+    const int *a = gwi.spec.card.attributes;
+    *prop = (CUdevprop){a[1], {a[2], a[3], a[4]}, {a[5], a[6], a[7]}, a[8], a[9], a[10], a[11], a[12], a[13], a[14]};
+    return gwi_leave(0);
+}
+
+/* "GPUWHY virtual" and the device's number: never one of a real card. */
+GWI_API(cuDeviceGetUuid)(CUuuid *uuid, CUdevice dev)
+{
+    GWI_ENTER;
+    const gwi_device *device = gwi_device_find(dev);
+    if (uuid == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    if (device == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_DEVICE);
+    memcpy(uuid->bytes, "GPUWHY virtual \0", 16);
+    uuid->bytes[15] = (char)device->index;
+    return gwi_leave(0);
+}
+GWI_ALIAS(cuDeviceGetUuid_v2, cuDeviceGetUuid);
+
+GWI_API(cuDeviceGetPCIBusId)(char *pciBusId, int len, CUdevice dev)
+{
+    GWI_ENTER;
+    const gwi_device *device = gwi_device_find(dev);
+    if (pciBusId == NULL || len < 13)
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    if (device == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_DEVICE);
+    snprintf(pciBusId, (size_t)len, "%04X:%02X:%02X.0", (unsigned)attribute_of(device, 50) & 0xffff,
+             (unsigned)attribute_of(device, 33) & 0xff, (unsigned)attribute_of(device, 34) & 0xff);
+    return gwi_leave(0);
+}
+
+GWI_API(cuDeviceGetByPCIBusId)(CUdevice *dev, const char *pciBusId)
+{
+    GWI_ENTER;
+    unsigned domain = 0;
+    unsigned bus = 0;
+    unsigned slot = 0;
+    if (dev == NULL || pciBusId == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    if (sscanf(pciBusId, "%x:%x:%x", &domain, &bus, &slot) == 3)
+        for (unsigned d = 0; d < gwi.spec.device_count; d++)
+            if ((unsigned)attribute_of(&gwi.devices[d], 34) == slot &&
+                (unsigned)attribute_of(&gwi.devices[d], 33) == bus) {
+                *dev = (CUdevice)d;
+                return gwi_leave(0);
+            }
+    return gwi_leave(CUDA_ERROR_INVALID_DEVICE);
+}
+
+GWI_API(cuDeviceCanAccessPeer)(int *canAccessPeer, CUdevice dev, CUdevice peerDev)
+{
+    GWI_ENTER;
+    if (canAccessPeer == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    if (gwi_device_find(dev) == NULL || gwi_device_find(peerDev) == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_DEVICE);
+    *canAccessPeer = dev != peerDev;
+    return gwi_leave(0);
+}
+
+GWI_API(cuDeviceGetP2PAttribute)(int *value, CUdevice_P2PAttribute attrib, CUdevice srcDevice, CUdevice dstDevice)
+{
+    GWI_ENTER;
+    if (value == NULL || (int)attrib < 1 || (int)attrib > 4)
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    if (gwi_device_find(srcDevice) == NULL || gwi_device_find(dstDevice) == NULL || srcDevice == dstDevice)
+        return gwi_leave(CUDA_ERROR_INVALID_DEVICE);
+    *value = attrib == 2; /* access, yes; everything that needs a link, no */
+    return gwi_leave(0);
+}
+
+/* --- primary contexts ----------------------------------------------------------------------------------- */
+
+GWI_API(cuDevicePrimaryCtxRetain)(CUcontext *pctx, CUdevice dev)
+{
+    GWI_ENTER;
+    gwi_device *device = gwi_device_find(dev);
+    if (pctx == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    if (device == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_DEVICE);
+    if (device->primary == NULL) {
+        device->primary = calloc(1, sizeof *device->primary);
+        if (device->primary == NULL)
+            return gwi_leave(CUDA_ERROR_OUT_OF_MEMORY);
+        device->primary->is_primary = true;
+        device->primary->device = device;
+        gwi_object_add(&device->primary->object, GWI_CONTEXT);
+    }
+    gwi_context *context = device->primary;
+    if (!context->alive) {
+        int result = gwi.process_fault != 0 ? gwi.process_fault : gwi_context_make(context, device);
+        if (result != 0)
+            return gwi_leave(result);
+        context->flags = device->primary_flags;
+        context->retain_count = 0;
+    }
+    context->retain_count++;
+    *pctx = (CUcontext)context;
+    return gwi_leave(0);
+}
+
+GWI_API(cuDevicePrimaryCtxRelease_v2)(CUdevice dev)
+{
+    GWI_ENTER;
+    gwi_device *device = gwi_device_find(dev);
+    if (device == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_DEVICE);
+    if (device->primary == NULL || !device->primary->alive)
+        return gwi_leave(CUDA_ERROR_INVALID_CONTEXT);
+    if (--device->primary->retain_count == 0)
+        gwi_context_end(device->primary);
+    return gwi_leave(0);
+}
+GWI_ALIAS(cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2);
+
+GWI_API(cuDevicePrimaryCtxReset_v2)(CUdevice dev)
+{
+    GWI_ENTER;
+    gwi_device *device = gwi_device_find(dev);
+    if (device == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_DEVICE);
+    if (device->primary != NULL)
+        gwi_context_end(device->primary);
+    return gwi_leave(0);
+}
+GWI_ALIAS(cuDevicePrimaryCtxReset, cuDevicePrimaryCtxReset_v2);
+
+GWI_API(cuDevicePrimaryCtxSetFlags_v2)(CUdevice dev, unsigned int flags)
+{
+    GWI_ENTER;
+    gwi_device *device = gwi_device_find(dev);
+    if (device == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_DEVICE);
+    if (flags & ~(unsigned)CU_CTX_FLAGS_MASK)
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    device->primary_flags = flags;
+    if (device->primary != NULL)
+        device->primary->flags = flags;
+    return gwi_leave(0);
+}
+GWI_ALIAS(cuDevicePrimaryCtxSetFlags, cuDevicePrimaryCtxSetFlags_v2);
+
+GWI_API(cuDevicePrimaryCtxGetState)(CUdevice dev, unsigned int *flags, int *active)
+{
+    GWI_ENTER;
+    const gwi_device *device = gwi_device_find(dev);
+    if (flags == NULL || active == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    if (device == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_DEVICE);
+    *flags = device->primary_flags;
+    *active = device->primary != NULL && device->primary->alive;
+    return gwi_leave(0);
+}
+
+/* --- contexts ------------------------------------------------------------------------------------------- */
+
+static int push(gwi_context *context)
+{
+    if (gwi_self.context_count == GWI_CONTEXT_STACK_MAX)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    gwi_self.contexts[gwi_self.context_count++] = context;
+    return 0;
+}
+
+static int create(CUcontext *ret_context, unsigned flags, CUdevice dev)
+{
+    gwi_device *device = gwi_device_find(dev);
+    if (ret_context == NULL || (flags & ~(unsigned)CU_CTX_FLAGS_MASK) != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (device == NULL)
+        return CUDA_ERROR_INVALID_DEVICE;
+    if (gwi.process_fault != 0)
+        return gwi.process_fault;
+    gwi_context *context = calloc(1, sizeof *context);
+    if (context == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    int result = gwi_context_make(context, device);
+    if (result == 0)
+        result = push(context);
+    if (result != 0) {
+        if (context->alive)
+            gwi_context_end(context);
+        free(context);
+        return result;
+    }
+    context->flags = flags;
+    gwi_object_add(&context->object, GWI_CONTEXT);
+    *ret_context = (CUcontext)context;
+    return 0;
+}
+
+GWI_API(cuCtxCreate_v2)(CUcontext *pctx, unsigned int flags, CUdevice dev)
+{
+    GWI_ENTER;
+    return gwi_leave(create(pctx, flags, dev));
+}
+GWI_ALIAS(cuCtxCreate, cuCtxCreate_v2);
+
+GWI_API(cuCtxCreate_v3)
+(CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams, unsigned int flags, CUdevice dev)
+{
+    GWI_ENTER;
+    (void)paramsArray;
+    return gwi_leave(numParams != 0 ? CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY : create(pctx, flags, dev));
+}
+
+GWI_API(cuCtxCreate_v4)(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags, CUdevice dev)
+{
+    GWI_ENTER;
+    if (ctxCreateParams != NULL && (ctxCreateParams->numExecAffinityParams != 0 || ctxCreateParams->cigParams != NULL))
+        return gwi_leave(CUDA_ERROR_NOT_SUPPORTED);
+    return gwi_leave(create(pctx, flags, dev));
+}
+
+GWI_API(cuCtxDestroy_v2)(CUcontext ctx)
+{
+    GWI_ENTER;
+    gwi_context *context = context_find(ctx);
+    if (context == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_CONTEXT);
+    if (!context->alive || context->is_primary)
+        return gwi_leave(CUDA_ERROR_INVALID_CONTEXT);
+    gwi_context_end(context);
+    if (gwi_current() == context)
+        gwi_self.context_count--;
+    return gwi_leave(0);
+}
+GWI_ALIAS(cuCtxDestroy, cuCtxDestroy_v2);
+
+GWI_API(cuCtxGetCurrent)(CUcontext *pctx)
+{
+    GWI_ENTER;
+    if (pctx == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    *pctx = (CUcontext)gwi_current();
+    return gwi_leave(0);
+}
+
+GWI_API(cuCtxSetCurrent)(CUcontext ctx)
+{
+    GWI_ENTER;
+    gwi_context *context = context_find(ctx);
+    if (gwi_self.context_count > 0)
+        gwi_self.context_count--;
+    return gwi_leave(context != NULL ? push(context) : 0);
+}
+
+GWI_API(cuCtxPushCurrent_v2)(CUcontext ctx)
+{
+    GWI_ENTER;
+    gwi_context *context = context_find(ctx);
+    return gwi_leave(context != NULL ? push(context) : CUDA_ERROR_INVALID_CONTEXT);
+}
+GWI_ALIAS(cuCtxPushCurrent, cuCtxPushCurrent_v2);
+
+GWI_API(cuCtxPopCurrent_v2)(CUcontext *pctx)
+{
+    GWI_ENTER;
+    if (gwi_self.context_count == 0)
+        return gwi_leave(CUDA_ERROR_INVALID_CONTEXT);
+    if (pctx != NULL)
+        *pctx = (CUcontext)gwi_current();
+    gwi_self.context_count--;
+    return gwi_leave(0);
+}
+GWI_ALIAS(cuCtxPopCurrent, cuCtxPopCurrent_v2);
+
+GWI_API(cuCtxGetDevice)(CUdevice *device)
+{
+    GWI_ENTER;
+    if (device == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    *device = (CUdevice)gwi_current()->device->index;
+    return gwi_leave(0);
+}
+
+GWI_API(cuCtxGetDevice_v2)(CUdevice *device, CUcontext ctx)
+{
+    GWI_ENTER;
+    const gwi_context *context = ctx != NULL ? context_find(ctx) : gwi_current();
+    if (device == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    if (context == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_CONTEXT);
+    *device = (CUdevice)context->device->index;
+    return gwi_leave(0);
+}
+
+GWI_API(cuCtxGetApiVersion)(CUcontext ctx, unsigned int *version)
+{
+    GWI_ENTER;
+    const gwi_context *context = ctx != NULL ? context_find(ctx) : gwi_current();
+    if (version == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    if (context == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_CONTEXT);
+    *version = 3020;
+    return gwi_leave(0);
+}
+
+GWI_API(cuCtxGetId)(CUcontext ctx, unsigned long long *ctxId)
+{
+    GWI_ENTER;
+    const gwi_context *context = ctx != NULL ? context_find(ctx) : gwi_current();
+    if (ctxId == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    if (context == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_CONTEXT);
+    *ctxId = context->id;
+    return gwi_leave(0);
+}
+
+GWI_API(cuCtxGetFlags)(unsigned int *flags)
+{
+    GWI_ENTER;
+    if (flags == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    *flags = gwi_current()->flags;
+    return gwi_leave(0);
+}
+
+GWI_API(cuCtxSetFlags)(unsigned int flags)
+{
+    GWI_ENTER;
+    if (flags & ~(unsigned)CU_CTX_FLAGS_MASK)
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    gwi_current()->flags = flags;
+    return gwi_leave(0);
+}
+
+GWI_API(cuCtxGetStreamPriorityRange)(int *leastPriority, int *greatestPriority)
+{
+    GWI_ENTER;
+    if (leastPriority != NULL)
+        *leastPriority = 0;
+    if (greatestPriority != NULL)
+        *greatestPriority = -5;
+    return gwi_leave(0);
+}
+
+static int limit_check(unsigned limit)
+{
+    if (limit > 9)
+        return CUDA_ERROR_INVALID_VALUE;
+    return limit == 3 || limit == 9 ? CUDA_ERROR_UNSUPPORTED_LIMIT : 0;
+}
+
+GWI_API(cuCtxGetLimit)(size_t *pvalue, CUlimit limit)
+{
+    GWI_ENTER;
+    int result = pvalue == NULL ? CUDA_ERROR_INVALID_VALUE : limit_check((unsigned)limit);
+    if (result == 0)
+        *pvalue = (size_t)gwi_current()->limits[limit];
+    return gwi_leave(result);
+}
+
+GWI_API(cuCtxSetLimit)(CUlimit limit, size_t value)
+{
+    GWI_ENTER;
+    int result = limit_check((unsigned)limit);
+    if (result == 0 && limit == 0 && value > 523712)
+        result = CUDA_ERROR_INVALID_VALUE;
+    if (result == 0)
+        gwi_current()->limits[limit] = value;
+    return gwi_leave(result);
+}
+
+GWI_API(cuCtxResetPersistingL2Cache)(void)
+{
+    GWI_ENTER;
+    return gwi_leave(0);
+}
+
+GWI_API(cuCtxGetCacheConfig)(CUfunc_cache *pconfig)
+{
+    GWI_ENTER;
+    if (pconfig == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    *pconfig = (CUfunc_cache)gwi_current()->cache_config;
+    return gwi_leave(0);
+}
+
+GWI_API(cuCtxSetCacheConfig)(CUfunc_cache config)
+{
+    GWI_ENTER;
+    gwi_current()->cache_config = (int)config;
+    return gwi_leave(0);
+}
+
+GWI_API(cuCtxEnablePeerAccess)(CUcontext peerContext, unsigned int Flags)
+{
+    GWI_ENTER;
+    const gwi_context *peer = context_find(peerContext);
+    gwi_context *context = gwi_current();
+    if (Flags != 0)
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    if (peer == NULL || !peer->alive)
+        return gwi_leave(CUDA_ERROR_INVALID_CONTEXT);
+    if (peer->device == context->device)
+        return gwi_leave(CUDA_ERROR_INVALID_DEVICE);
+    uint32_t bit = (uint32_t)1 << peer->device->index;
+    if (context->peers & bit)
+        return gwi_leave(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
+    context->peers |= bit;
+    return gwi_leave(0);
+}
+
+GWI_API(cuCtxDisablePeerAccess)(CUcontext peerContext)
+{
+    GWI_ENTER;
+    const gwi_context *peer = context_find(peerContext);
+    gwi_context *context = gwi_current();
+    if (peer == NULL || !peer->alive)
+        return gwi_leave(CUDA_ERROR_INVALID_CONTEXT);
+    uint32_t bit = (uint32_t)1 << peer->device->index;
+    if (!(context->peers & bit))
+        return gwi_leave(CUDA_ERROR_PEER_ACCESS_NOT_ENABLED);
+    context->peers &= ~bit;
+    return gwi_leave(0);
+}

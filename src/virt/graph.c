@@ -1,0 +1,720 @@
+/* Graphs: made node by node or by capturing streams; a launch gives their work to a stream, in an order that
+ * keeps every dependency. */
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
+
+#include "gwi_virt.h"
+
+typedef struct graph_exec {
+    gwi_object object;
+    gwi_work *works; /* owned, in order */
+    size_t count;
+} graph_exec;
+
+gwi_graph *gwi_graph_make(void)
+{
+    gwi_graph *graph = calloc(1, sizeof *graph);
+    if (graph != NULL)
+        gwi_object_add(&graph->object, GWI_GRAPH);
+    return graph;
+}
+
+static void node_free(gwi_node *node)
+{
+    gwi_object_remove(&node->object);
+    gwi_work_free(&node->work);
+    free(node->after);
+    free(node);
+}
+
+void gwi_graph_free(gwi_graph *graph)
+{
+    gwi_node *next = NULL;
+    for (gwi_node *node = graph->first; node != NULL; node = next) {
+        next = node->next;
+        node_free(node);
+    }
+    gwi_object_remove(&graph->object);
+    free(graph);
+}
+
+static bool after_add(gwi_node *node, gwi_node *other)
+{
+    for (size_t i = 0; i < node->after_count; i++)
+        if (node->after[i] == other)
+            return true;
+    gwi_node **grown = realloc(node->after, (node->after_count + 1) * sizeof(gwi_node *));
+    if (grown == NULL)
+        return false;
+    node->after = grown;
+    grown[node->after_count++] = other;
+    return true;
+}
+
+/* Takes over what `work` owns when it succeeds. */
+static gwi_node *node_add(gwi_graph *graph, const gwi_work *work, gwi_node *const *after, size_t after_count)
+{
+    gwi_node *node = calloc(1, sizeof *node);
+    if (node == NULL)
+        return NULL;
+    for (size_t i = 0; i < after_count; i++)
+        if (!after_add(node, after[i])) {
+            free(node->after);
+            free(node);
+            return NULL;
+        }
+    node->graph = graph;
+    node->work = *work;
+    gwi_object_add(&node->object, GWI_NODE);
+    if (graph->last != NULL)
+        graph->last->next = node;
+    else
+        graph->first = node;
+    graph->last = node;
+    graph->node_count++;
+    return node;
+}
+
+/* --- capturing ------------------------------------------------------------------------------------------ */
+
+static gwi_stream *owner_of(gwi_stream *stream)
+{
+    return stream->capture != NULL ? stream : stream->capture_owner;
+}
+
+static bool tail_set(gwi_stream *stream, gwi_node *node)
+{
+    if (stream->capture_tail == NULL)
+        stream->capture_tail = malloc(sizeof(gwi_node *));
+    if (stream->capture_tail == NULL)
+        return false;
+    stream->capture_tail[0] = node;
+    stream->capture_tail_count = 1;
+    return true;
+}
+
+/* A stream that waits for an event of a capture joins that capture. */
+int gwi_capture_add(gwi_stream *stream, const gwi_work *work, gwi_node *wait_for, gwi_node **ret_node)
+{
+    gwi_stream *owner = owner_of(stream);
+    if (owner == NULL && wait_for != NULL) {
+        for (gwi_range *range = gwi_ranges_from(&gwi.objects, 0); range != NULL;
+             range = gwi_ranges_from(&gwi.objects, range->base + 1)) {
+            gwi_stream *other = (gwi_stream *)range;
+            if (other->object.kind == GWI_STREAM && other->capture == wait_for->graph)
+                owner = other;
+        }
+        if (owner == NULL)
+            return CUDA_ERROR_INVALID_VALUE;
+        stream->capture_owner = owner;
+    }
+    if (owner == NULL)
+        return CUDA_ERROR_ILLEGAL_STATE;
+    if (owner->capture_broken)
+        return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    gwi_node *node = node_add(owner->capture, work, stream->capture_tail, stream->capture_tail_count);
+    if (node == NULL || (wait_for != NULL && !after_add(node, wait_for)) || !tail_set(stream, node))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (ret_node != NULL)
+        *ret_node = node;
+    return 0;
+}
+
+/* The capture that began at `stream` is over, one way or another. */
+static void capture_forget(gwi_stream *stream)
+{
+    for (gwi_range *range = gwi_ranges_from(&gwi.objects, 0); range != NULL;
+         range = gwi_ranges_from(&gwi.objects, range->base + 1)) {
+        gwi_object *object = (gwi_object *)range;
+        if (object->kind == GWI_STREAM && ((gwi_stream *)object)->capture_owner == stream) {
+            gwi_stream *member = (gwi_stream *)object;
+            member->capture_owner = NULL;
+            member->capture_tail_count = 0;
+        } else if (object->kind == GWI_EVENT && ((gwi_event *)object)->capture_owner == stream) {
+            ((gwi_event *)object)->capture_owner = NULL;
+            ((gwi_event *)object)->capture_node = NULL;
+        }
+    }
+    stream->capture = NULL;
+    stream->capture_broken = false;
+    stream->capture_tail_count = 0;
+    gwi.capture_count--;
+}
+
+void gwi_capture_end(gwi_stream *stream)
+{
+    if (stream->capture == NULL)
+        return;
+    gwi_graph *graph = stream->capture;
+    capture_forget(stream);
+    gwi_graph_free(graph);
+}
+
+int gwi_capture_forbids(void)
+{
+    bool forbidden = false;
+    if (gwi.capture_count == 0 || gwi_self.capture_mode == CU_STREAM_CAPTURE_MODE_RELAXED)
+        return 0;
+    for (gwi_range *range = gwi_ranges_from(&gwi.objects, 0); range != NULL;
+         range = gwi_ranges_from(&gwi.objects, range->base + 1)) {
+        gwi_stream *stream = (gwi_stream *)range;
+        if (stream->object.kind != GWI_STREAM || stream->capture == NULL)
+            continue;
+        bool mine = pthread_equal(stream->capture_thread, pthread_self());
+        if (stream->capture_mode == CU_STREAM_CAPTURE_MODE_GLOBAL ||
+            (stream->capture_mode == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL && mine)) {
+            stream->capture_broken = true;
+            forbidden = true;
+        }
+    }
+    return forbidden ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : 0;
+}
+
+GWI_API(cuStreamBeginCapture_v2)(CUstream hStream, CUstreamCaptureMode mode)
+{
+    GWI_ENTER;
+    gwi_stream *stream = gwi_stream_find(hStream);
+    if ((unsigned)mode > 2)
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    if (stream->is_legacy)
+        return gwi_leave(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    if (owner_of(stream) != NULL)
+        return gwi_leave(CUDA_ERROR_ILLEGAL_STATE);
+    stream->capture = gwi_graph_make();
+    if (stream->capture == NULL)
+        return gwi_leave(CUDA_ERROR_OUT_OF_MEMORY);
+    stream->capture_mode = (unsigned)mode;
+    stream->capture_thread = pthread_self();
+    stream->capture_broken = false;
+    stream->capture_tail_count = 0;
+    gwi.capture_count++;
+    return gwi_leave(0);
+}
+
+GWI_API(cuStreamBeginCapture)(CUstream hStream)
+{
+    return gwi_virt_cuStreamBeginCapture_v2(hStream, CU_STREAM_CAPTURE_MODE_GLOBAL);
+}
+
+GWI_API(cuStreamEndCapture)(CUstream hStream, CUgraph *phGraph)
+{
+    GWI_ENTER;
+    gwi_stream *stream = gwi_stream_find(hStream);
+    if (phGraph == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    if (stream->capture == NULL)
+        return gwi_leave(stream->capture_owner != NULL ? CUDA_ERROR_STREAM_CAPTURE_UNMATCHED
+                                                       : CUDA_ERROR_ILLEGAL_STATE);
+    gwi_graph *graph = stream->capture;
+    bool broken = stream->capture_broken;
+    capture_forget(stream);
+    if (broken) {
+        gwi_graph_free(graph);
+        *phGraph = NULL;
+        return gwi_leave(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    }
+    *phGraph = (CUgraph)graph;
+    return gwi_leave(0);
+}
+
+static CUstreamCaptureStatus capture_status(gwi_stream *stream)
+{
+    const gwi_stream *owner = owner_of(stream);
+    if (owner == NULL)
+        return CU_STREAM_CAPTURE_STATUS_NONE;
+    return owner->capture_broken ? CU_STREAM_CAPTURE_STATUS_INVALIDATED : CU_STREAM_CAPTURE_STATUS_ACTIVE;
+}
+
+GWI_API(cuStreamIsCapturing)(CUstream hStream, CUstreamCaptureStatus *captureStatus)
+{
+    GWI_ENTER;
+    if (captureStatus == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    *captureStatus = capture_status(gwi_stream_find(hStream));
+    return gwi_leave(0);
+}
+
+GWI_API(cuStreamGetCaptureInfo_v2)
+(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out,
+ const CUgraphNode **dependencies_out, size_t *numDependencies_out)
+{
+    GWI_ENTER;
+    gwi_stream *stream = gwi_stream_find(hStream);
+    gwi_stream *owner = owner_of(stream);
+    if (captureStatus_out == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    *captureStatus_out = capture_status(stream);
+    if (owner == NULL)
+        return gwi_leave(0);
+    if (id_out != NULL)
+        *id_out = owner->id;
+    if (graph_out != NULL)
+        *graph_out = (CUgraph)owner->capture;
+    if (dependencies_out != NULL)
+        *dependencies_out = (const CUgraphNode *)stream->capture_tail;
+    if (numDependencies_out != NULL)
+        *numDependencies_out = stream->capture_tail_count;
+    return gwi_leave(0);
+}
+
+GWI_API(cuStreamGetCaptureInfo_v3)
+(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out,
+ const CUgraphNode **dependencies_out, const CUgraphEdgeData **edgeData_out, size_t *numDependencies_out)
+{
+    if (edgeData_out != NULL)
+        *edgeData_out = NULL;
+    return gwi_virt_cuStreamGetCaptureInfo_v2(hStream, captureStatus_out, id_out, graph_out, dependencies_out,
+                                              numDependencies_out);
+}
+
+GWI_API(cuStreamGetCaptureInfo)(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out)
+{
+    return gwi_virt_cuStreamGetCaptureInfo_v2(hStream, captureStatus_out, id_out, NULL, NULL, NULL);
+}
+
+/* --- graphs, node by node ------------------------------------------------------------------------------- */
+
+GWI_API(cuGraphCreate)(CUgraph *phGraph, unsigned int flags)
+{
+    GWI_ENTER;
+    if (phGraph == NULL || flags != 0)
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    *phGraph = (CUgraph)gwi_graph_make();
+    return gwi_leave(*phGraph != NULL ? 0 : CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+GWI_API(cuGraphDestroy)(CUgraph hGraph)
+{
+    GWI_ENTER;
+    gwi_graph *graph = gwi_object_find(hGraph, GWI_GRAPH);
+    if (graph == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    gwi_graph_free(graph);
+    return gwi_leave(0);
+}
+
+static int add(CUgraphNode *ret_node, CUgraph handle, const CUgraphNode *after, size_t after_count, int result,
+               gwi_work *work)
+{
+    gwi_graph *graph = gwi_object_find(handle, GWI_GRAPH);
+    if (result != 0)
+        return result;
+    bool ok = ret_node != NULL && graph != NULL && (after_count == 0 || after != NULL);
+    for (size_t i = 0; ok && i < after_count; i++) {
+        const gwi_node *node = gwi_object_find(after[i], GWI_NODE);
+        ok = node != NULL && node->graph == graph;
+    }
+    gwi_node *node = ok ? node_add(graph, work, (gwi_node *const *)after, after_count) : NULL;
+    if (node == NULL) {
+        gwi_work_free(work);
+        return ok ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_VALUE;
+    }
+    *ret_node = (CUgraphNode)node;
+    return 0;
+}
+
+static int kernel_node(const CUDA_KERNEL_NODE_PARAMS_v1 *params, gwi_work *work)
+{
+    if (params == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    const unsigned grid[3] = {params->gridDimX, params->gridDimY, params->gridDimZ};
+    const unsigned block[3] = {params->blockDimX, params->blockDimY, params->blockDimZ};
+    return gwi_kernel_work(params->func, grid, block, params->sharedMemBytes, params->kernelParams, params->extra,
+                           work);
+}
+
+GWI_API(cuGraphAddKernelNode)
+(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies,
+ const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
+{
+    GWI_ENTER;
+    gwi_work work;
+    int result = kernel_node(nodeParams, &work);
+    return gwi_leave(add(phGraphNode, hGraph, dependencies, numDependencies, result, &work));
+}
+
+GWI_API(cuGraphAddKernelNode_v2)
+(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies,
+ const CUDA_KERNEL_NODE_PARAMS *nodeParams)
+{
+    GWI_ENTER;
+    gwi_work work;
+    CUDA_KERNEL_NODE_PARAMS_v1 params;
+    if (nodeParams == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    memcpy(&params, nodeParams, sizeof params);
+    if (params.func == NULL)
+        params.func = (CUfunction)nodeParams->kern;
+    int result = kernel_node(&params, &work);
+    return gwi_leave(add(phGraphNode, hGraph, dependencies, numDependencies, result, &work));
+}
+
+GWI_API(cuGraphAddMemcpyNode)
+(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies,
+ const CUDA_MEMCPY3D *copyParams, CUcontext ctx)
+{
+    GWI_ENTER;
+    gwi_work work;
+    (void)ctx;
+    int result = copyParams == NULL ? CUDA_ERROR_INVALID_VALUE : gwi_copy_work(copyParams, &work);
+    return gwi_leave(add(phGraphNode, hGraph, dependencies, numDependencies, result, &work));
+}
+
+GWI_API(cuGraphAddMemsetNode)
+(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies,
+ const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx)
+{
+    GWI_ENTER;
+    gwi_work work;
+    const CUDA_MEMSET_NODE_PARAMS *p = memsetParams;
+    (void)ctx;
+    int result = CUDA_ERROR_INVALID_VALUE;
+    if (p != NULL && (p->elementSize == 1 || p->elementSize == 2 || p->elementSize == 4))
+        result = gwi_fill_work(p->dst, p->pitch, p->value, p->elementSize, p->width, p->height, &work);
+    return gwi_leave(add(phGraphNode, hGraph, dependencies, numDependencies, result, &work));
+}
+
+GWI_API(cuGraphAddHostNode)
+(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies,
+ const CUDA_HOST_NODE_PARAMS *nodeParams)
+{
+    GWI_ENTER;
+    gwi_work work = {.kind = GWI_WORK_HOST};
+    int result = nodeParams == NULL || nodeParams->fn == NULL ? CUDA_ERROR_INVALID_VALUE : 0;
+    if (result == 0) {
+        work.host.function = nodeParams->fn;
+        work.host.argument = nodeParams->userData;
+    }
+    return gwi_leave(add(phGraphNode, hGraph, dependencies, numDependencies, result, &work));
+}
+
+GWI_API(cuGraphAddEmptyNode)
+(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies)
+{
+    GWI_ENTER;
+    gwi_work work = {.kind = GWI_WORK_EMPTY};
+    return gwi_leave(add(phGraphNode, hGraph, dependencies, numDependencies, 0, &work));
+}
+
+/* A graph's memory is the graph's: taken when the node is made, kept until the process ends. */
+static int alloc_node(CUDA_MEM_ALLOC_NODE_PARAMS *params, gwi_work *work)
+{
+    gwi_device *device = params != NULL ? gwi_device_find(params->poolProps.location.id) : NULL;
+    gwi_block *block = NULL;
+    if (device == NULL || params->bytesize == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    gwi_pool *pool = gwi_pool_default(device);
+    int result = pool == NULL ? CUDA_ERROR_OUT_OF_MEMORY : gwi_pool_alloc(pool, params->bytesize, &block);
+    if (result != 0)
+        return result;
+    params->dptr = block->range.base;
+    *work = (gwi_work){.kind = GWI_WORK_ALLOC, .memory = {.address = params->dptr, .bytes = params->bytesize}};
+    return 0;
+}
+
+GWI_API(cuGraphAddMemAllocNode)
+(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies,
+ CUDA_MEM_ALLOC_NODE_PARAMS *nodeParams)
+{
+    GWI_ENTER;
+    gwi_work work;
+    int result = alloc_node(nodeParams, &work);
+    return gwi_leave(add(phGraphNode, hGraph, dependencies, numDependencies, result, &work));
+}
+
+GWI_API(cuGraphAddMemFreeNode)
+(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUdeviceptr dptr)
+{
+    GWI_ENTER;
+    gwi_work work = {.kind = GWI_WORK_EMPTY, .memory = {.address = dptr}};
+    int result = gwi_block_at(dptr) == NULL ? CUDA_ERROR_INVALID_VALUE : 0;
+    return gwi_leave(add(phGraphNode, hGraph, dependencies, numDependencies, result, &work));
+}
+
+/* Deep copy of a graph: the nodes' dependencies are put over by position. */
+static gwi_graph *graph_copy(const gwi_graph *graph)
+{
+    gwi_graph *copy = gwi_graph_make();
+    gwi_node **made = calloc(graph->node_count + 1, sizeof(gwi_node *));
+    const gwi_node **from = calloc(graph->node_count + 1, sizeof(gwi_node *));
+    size_t count = 0;
+    bool ok = copy != NULL && made != NULL && from != NULL;
+    for (const gwi_node *node = graph->first; ok && node != NULL; node = node->next) {
+        gwi_work work;
+        ok = gwi_work_copy(&work, &node->work);
+        if (ok && node->work.kind == GWI_WORK_CHILD)
+            ok = (work.child.graph = graph_copy(node->work.child.graph)) != NULL;
+        made[count] = ok ? node_add(copy, &work, NULL, 0) : NULL;
+        ok = made[count] != NULL;
+        from[count++] = node;
+        for (size_t a = 0; ok && a < node->after_count; a++)
+            for (size_t i = 0; i + 1 < count; i++)
+                if (from[i] == node->after[a])
+                    ok = ok && after_add(made[count - 1], made[i]);
+    }
+    free(made);
+    free(from);
+    if (!ok && copy != NULL) {
+        gwi_graph_free(copy);
+        copy = NULL;
+    }
+    return copy;
+}
+
+GWI_API(cuGraphClone)(CUgraph *phGraphClone, CUgraph originalGraph)
+{
+    GWI_ENTER;
+    const gwi_graph *graph = gwi_object_find(originalGraph, GWI_GRAPH);
+    if (phGraphClone == NULL || graph == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    *phGraphClone = (CUgraph)graph_copy(graph);
+    return gwi_leave(*phGraphClone != NULL ? 0 : CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+GWI_API(cuGraphAddChildGraphNode)
+(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUgraph childGraph)
+{
+    GWI_ENTER;
+    const gwi_graph *child = gwi_object_find(childGraph, GWI_GRAPH);
+    if (child == NULL || childGraph == hGraph)
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    gwi_work work = {.kind = GWI_WORK_CHILD};
+    work.child.graph = graph_copy(child);
+    return gwi_leave(add(phGraphNode, hGraph, dependencies, numDependencies,
+                         work.child.graph != NULL ? 0 : CUDA_ERROR_OUT_OF_MEMORY, &work));
+}
+
+GWI_API(cuGraphAddDependencies)(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, size_t numDependencies)
+{
+    GWI_ENTER;
+    const gwi_graph *graph = gwi_object_find(hGraph, GWI_GRAPH);
+    for (size_t i = 0; i < numDependencies; i++) {
+        gwi_node *first = gwi_object_find(from[i], GWI_NODE);
+        gwi_node *second = gwi_object_find(to[i], GWI_NODE);
+        if (graph == NULL || first == NULL || second == NULL || first->graph != graph || second->graph != graph)
+            return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+        if (!after_add(second, first))
+            return gwi_leave(CUDA_ERROR_OUT_OF_MEMORY);
+    }
+    return gwi_leave(0);
+}
+
+GWI_API(cuGraphGetNodes)(CUgraph hGraph, CUgraphNode *nodes, size_t *numNodes)
+{
+    GWI_ENTER;
+    const gwi_graph *graph = gwi_object_find(hGraph, GWI_GRAPH);
+    if (graph == NULL || numNodes == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    size_t count = 0;
+    for (gwi_node *node = graph->first; nodes != NULL && node != NULL && count < *numNodes; node = node->next)
+        nodes[count++] = (CUgraphNode)node;
+    *numNodes = nodes != NULL ? count : graph->node_count;
+    return gwi_leave(0);
+}
+
+GWI_API(cuGraphNodeGetType)(CUgraphNode hNode, CUgraphNodeType *type)
+{
+    GWI_ENTER;
+    const gwi_node *node = gwi_object_find(hNode, GWI_NODE);
+    if (node == NULL || type == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    switch (node->work.kind) {
+    case GWI_WORK_KERNEL:
+        *type = CU_GRAPH_NODE_TYPE_KERNEL;
+        break;
+    case GWI_WORK_COPY:
+        *type = CU_GRAPH_NODE_TYPE_MEMCPY;
+        break;
+    case GWI_WORK_FILL:
+        *type = CU_GRAPH_NODE_TYPE_MEMSET;
+        break;
+    case GWI_WORK_HOST:
+        *type = CU_GRAPH_NODE_TYPE_HOST;
+        break;
+    case GWI_WORK_ALLOC:
+        *type = CU_GRAPH_NODE_TYPE_MEM_ALLOC;
+        break;
+    case GWI_WORK_CHILD:
+        *type = CU_GRAPH_NODE_TYPE_GRAPH;
+        break;
+    default:
+        *type = node->work.memory.address != 0 ? CU_GRAPH_NODE_TYPE_MEM_FREE : CU_GRAPH_NODE_TYPE_EMPTY;
+        break;
+    }
+    return gwi_leave(0);
+}
+
+/* --- running them --------------------------------------------------------------------------------------- */
+
+static void exec_clear(graph_exec *exec)
+{
+    for (size_t i = 0; i < exec->count; i++)
+        gwi_work_free(&exec->works[i]);
+    free(exec->works);
+    exec->works = NULL;
+    exec->count = 0;
+}
+
+static bool exec_add(graph_exec *exec, const gwi_work *work)
+{
+    gwi_work *grown = realloc(exec->works, (exec->count + 1) * sizeof *grown);
+    if (grown == NULL)
+        return false;
+    exec->works = grown;
+    if (!gwi_work_copy(&grown[exec->count], work))
+        return false;
+    exec->count++;
+    return true;
+}
+
+static bool is_ready(const gwi_node *node)
+{
+    for (size_t i = 0; i < node->after_count; i++)
+        if (!node->after[i]->visited)
+            return false;
+    return true;
+}
+
+/* All nodes in an order that keeps the dependencies. 1: they run in a circle. */
+static int exec_fill(graph_exec *exec, gwi_graph *graph)
+{
+    size_t left = graph->node_count;
+    for (gwi_node *node = graph->first; node != NULL; node = node->next)
+        node->visited = false;
+    while (left > 0) {
+        size_t before = left;
+        for (gwi_node *node = graph->first; node != NULL; node = node->next) {
+            if (node->visited || !is_ready(node))
+                continue;
+            node->visited = true;
+            left--;
+            int result = node->work.kind == GWI_WORK_CHILD ? exec_fill(exec, node->work.child.graph)
+                         : exec_add(exec, &node->work)     ? 0
+                                                           : CUDA_ERROR_OUT_OF_MEMORY;
+            if (result != 0)
+                return result;
+        }
+        if (left == before)
+            return CUDA_ERROR_INVALID_VALUE;
+    }
+    return 0;
+}
+
+static int instantiate(CUgraphExec *ret_exec, CUgraph handle)
+{
+    gwi_graph *graph = gwi_object_find(handle, GWI_GRAPH);
+    if (ret_exec == NULL || graph == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    graph_exec *exec = calloc(1, sizeof *exec);
+    if (exec == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    int result = exec_fill(exec, graph);
+    if (result != 0) {
+        exec_clear(exec);
+        free(exec);
+        return result;
+    }
+    gwi_object_add(&exec->object, GWI_EXEC);
+    *ret_exec = (CUgraphExec)exec;
+    return 0;
+}
+
+GWI_API(cuGraphInstantiateWithFlags)(CUgraphExec *phGraphExec, CUgraph hGraph, unsigned long long flags)
+{
+    GWI_ENTER;
+    (void)flags;
+    return gwi_leave(instantiate(phGraphExec, hGraph));
+}
+
+GWI_API(cuGraphInstantiateWithParams)
+(CUgraphExec *phGraphExec, CUgraph hGraph, CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams)
+{
+    GWI_ENTER;
+    int result = instantiate(phGraphExec, hGraph);
+    if (instantiateParams != NULL) {
+        instantiateParams->hErrNode_out = NULL;
+        instantiateParams->result_out = (CUgraphInstantiateResult)(result == 0 ? 0 : 1);
+    }
+    return gwi_leave(result);
+}
+
+GWI_API(cuGraphInstantiate_v2)
+(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode, char *logBuffer, size_t bufferSize)
+{
+    GWI_ENTER;
+    if (phErrorNode != NULL)
+        *phErrorNode = NULL;
+    if (logBuffer != NULL && bufferSize > 0)
+        logBuffer[0] = '\0';
+    return gwi_leave(instantiate(phGraphExec, hGraph));
+}
+GWI_ALIAS(cuGraphInstantiate, cuGraphInstantiate_v2);
+
+GWI_API(cuGraphUpload)(CUgraphExec hGraphExec, CUstream hStream)
+{
+    GWI_ENTER;
+    gwi_stream_find(hStream);
+    return gwi_leave(gwi_object_find(hGraphExec, GWI_EXEC) != NULL ? 0 : CUDA_ERROR_INVALID_VALUE);
+}
+
+GWI_API(cuGraphLaunch)(CUgraphExec hGraphExec, CUstream hStream)
+{
+    GWI_ENTER;
+    graph_exec *exec = gwi_object_find(hGraphExec, GWI_EXEC);
+    gwi_stream *stream = gwi_stream_find(hStream);
+    if (exec == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    for (size_t i = 0; i < exec->count; i++) {
+        gwi_work work;
+        if (!gwi_work_copy(&work, &exec->works[i]))
+            return gwi_leave(CUDA_ERROR_OUT_OF_MEMORY);
+        if (work.kind == GWI_WORK_KERNEL)
+            work.kernel.launch_number = ++gwi.launch_count;
+        int result = gwi_submit(stream, &work, NULL, NULL);
+        if (result != 0) {
+            gwi_work_free(&work);
+            return gwi_leave(result);
+        }
+    }
+    return gwi_leave(0);
+}
+
+GWI_API(cuGraphExecDestroy)(CUgraphExec hGraphExec)
+{
+    GWI_ENTER;
+    graph_exec *exec = gwi_object_find(hGraphExec, GWI_EXEC);
+    if (exec == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    gwi_object_remove(&exec->object);
+    exec_clear(exec);
+    free(exec);
+    return gwi_leave(0);
+}
+
+/* The same nodes in the same order with other parameters, or nothing is changed. */
+GWI_API(cuGraphExecUpdate_v2)(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExecUpdateResultInfo *resultInfo)
+{
+    GWI_ENTER;
+    graph_exec *exec = gwi_object_find(hGraphExec, GWI_EXEC);
+    gwi_graph *graph = gwi_object_find(hGraph, GWI_GRAPH);
+    graph_exec fresh = {.count = 0};
+    if (exec == NULL || graph == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    int result = exec_fill(&fresh, graph);
+    bool same = result == 0 && fresh.count == exec->count;
+    for (size_t i = 0; same && i < fresh.count; i++)
+        same = fresh.works[i].kind == exec->works[i].kind;
+    if (resultInfo != NULL) {
+        memset(resultInfo, 0, sizeof *resultInfo);
+        resultInfo->result = (CUgraphExecUpdateResult)(same ? 0 : 2);
+    }
+    if (!same) {
+        exec_clear(&fresh);
+        return gwi_leave(result != 0 ? result : CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
+    }
+    exec_clear(exec);
+    exec->works = fresh.works;
+    exec->count = fresh.count;
+    return gwi_leave(0);
+}

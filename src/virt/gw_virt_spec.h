@@ -1,0 +1,70 @@
+/* What a virtual card is: the cards we know as data, and the specification a user writes.
+ *
+ *     [COUNTx]CARD[,memory=SIZE][,driver=VERSION][,hostmem=SIZE][,fault=FAULT]...
+ *
+ *     2xh200,memory=16GiB,fault=oom-at:12
+ *
+ * Nothing here allocates, locks or keeps state; a spec may be copied freely. docs/virtual-gpu.md says what the
+ * options mean to a program. */
+#ifndef GW_VIRT_SPEC_H
+#define GW_VIRT_SPEC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "gw_status.h"
+
+enum {
+    GW_VIRT_DEVICES_MAX = 16,
+    GW_VIRT_FAULTS_MAX = 16,
+    GW_VIRT_ATTRIBUTES_MAX = 160,
+    GW_VIRT_DRIVER_VERSION = 13000
+};
+
+/* One kind of card. Bytes are what a real one was seen to take. */
+typedef struct gw_virt_card {
+    char name[96];               /* as cuDeviceGetName says it */
+    uint64_t memory_bytes;       /* as cuDeviceTotalMem says it */
+    uint64_t context_bytes;      /* taken by a process's first context */
+    uint64_t context_next_bytes; /* by each further one */
+    uint64_t stream_bytes;       /* by each stream */
+    int attributes[GW_VIRT_ATTRIBUTES_MAX];
+    bool attributes_known[GW_VIRT_ATTRIBUTES_MAX];
+} gw_virt_card;
+
+typedef enum gw_virt_fault_kind {
+    GW_VIRT_FAULT_OOM_AT, /* the count-th allocation of device memory fails */
+    GW_VIRT_FAULT_INIT,   /* cuInit answers `code` */
+    GW_VIRT_FAULT_CALL,   /* the count-th call of `name` answers `code` */
+    GW_VIRT_FAULT_KERNEL, /* every launch of kernel `name` has the fault `code` (enum gw_kernel_fault) */
+    GW_VIRT_FAULT_LAUNCH  /* the count-th launch has the fault `code` */
+} gw_virt_fault_kind;
+
+typedef struct gw_virt_fault {
+    gw_virt_fault_kind kind;
+    int code;
+    uint64_t count;
+    char name[96];
+} gw_virt_fault;
+
+typedef struct gw_virt_spec {
+    unsigned device_count;
+    gw_virt_card card; /* `memory=` already applied */
+    int driver_version;
+    uint64_t host_bytes_max; /* page-locked host memory; UINT64_MAX: no limit */
+    unsigned fault_count;
+    gw_virt_fault faults[GW_VIRT_FAULTS_MAX];
+} gw_virt_spec;
+
+/* Parse `text`. GW_USAGE: `err` says which word is wrong and what would be right. Unless GW_OK, *ret_spec is
+ * untouched. */
+GW_MUST_CHECK gw_status gw_virt_spec_parse(const char *text, gw_virt_spec *ret_spec, gw_error *err);
+
+/* The same without the result, for those who only want to refuse early. */
+GW_MUST_CHECK gw_status gw_virt_spec_check(const char *text, gw_error *err);
+
+/* The name of the index-th known card ("h200"); NULL behind the last. Static. */
+const char *gw_virt_card_name(size_t index);
+
+#endif

@@ -1,0 +1,70 @@
+/* What a module image holds, as far as the virtual card needs it: kernels with their parameters, data objects,
+ * and models of kernels. Reads PTX text, cubins (ELF) and fat binaries. Never reads beyond `bytes`. */
+#ifndef GWI_IMAGE_H
+#define GWI_IMAGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "gpuwhy/kernel_model.h"
+
+enum { GWI_PARAMS_MAX = 1024, GWI_MODEL_TEXT_MAX = 512 };
+
+typedef struct gwi_param {
+    uint32_t offset;
+    uint32_t bytes;
+} gwi_param;
+
+typedef struct gwi_kernel_info {
+    char *name;        /* owned */
+    gwi_param *params; /* owned */
+    uint32_t param_count;
+    uint32_t param_bytes;
+    uint32_t shared_bytes;
+    uint32_t threads_max; /* 0: not limited by the kernel */
+    bool has_model;
+    struct gw_kernel_model model;
+    char text[GWI_MODEL_TEXT_MAX]; /* file NUL function NUL message NUL; all empty where unknown */
+} gwi_kernel_info;
+
+typedef struct gwi_global_info {
+    char *name; /* owned */
+    uint64_t bytes;
+    unsigned char *initial; /* owned; NULL: zeros */
+    bool constant;
+} gwi_global_info;
+
+typedef struct gwi_image {
+    gwi_kernel_info *kernels; /* owned */
+    size_t kernel_count;
+    gwi_global_info *globals; /* owned */
+    size_t global_count;
+    uint32_t constant_bytes;
+    int ptx_version;    /* 75 for 7.5; 0: not known */
+    int binary_version; /* 90 for sm_90 */
+} gwi_image;
+
+typedef struct gwi_image_wants {
+    int compute_capability; /* 90 */
+    int ptx_version_max;    /* 90 for 9.0 */
+} gwi_image_wants;
+
+/* Bytes of the image at `data`, told by itself (terminator, headers): for calls that pass no size. */
+size_t gwi_image_bytes(const void *data);
+/* 0, or the driver's error (200, 209, 218, 222, 801, 2) with `reason` filled; *ret_image is then empty. */
+int gwi_image_read(const void *data, size_t bytes, const gwi_image_wants *wants, gwi_image *ret_image, char *reason,
+                   size_t reason_bytes);
+void gwi_image_free(gwi_image *image);
+gwi_kernel_info *gwi_image_kernel(const gwi_image *image, const char *name);
+
+/* The parts, for gwi_image_read() and its tests. Each adds to *image. */
+int gwi_image_read_ptx(const char *text, size_t bytes, const gwi_image_wants *wants, gwi_image *image, char *reason,
+                       size_t reason_bytes);
+int gwi_image_read_elf(const unsigned char *data, size_t bytes, const gwi_image_wants *wants, gwi_image *image,
+                       char *reason, size_t reason_bytes);
+gwi_kernel_info *gwi_image_add_kernel(gwi_image *image, const char *name, size_t name_bytes);
+gwi_global_info *gwi_image_add_global(gwi_image *image, const char *name, size_t name_bytes, uint64_t bytes);
+bool gwi_kernel_add_param(gwi_kernel_info *kernel, uint32_t offset, uint32_t bytes);
+
+#endif

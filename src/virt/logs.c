@@ -1,0 +1,208 @@
+/* What the driver says about its own failures: lines to callbacks, and the last hundred for those who ask. */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gwi_virt.h"
+
+enum { LINES_KEPT = 100, LINE_BYTES_MAX = 256 };
+
+typedef struct callback_entry {
+    struct callback_entry *next;
+    CUlogsCallback function;
+    void *argument;
+} callback_entry;
+
+static struct {
+    pthread_mutex_t lock;
+    callback_entry *callbacks; /* owned */
+    char lines[LINES_KEPT][LINE_BYTES_MAX];
+    uint32_t line_count; /* ever written; also what an iterator is */
+} logs = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static const char *result_name(int result)
+{
+    switch (result) {
+#define GW_X(name, number)                                                                                             \
+    case number:                                                                                                       \
+        return #name;
+        GW_CUDA_RESULTS(GW_X)
+#undef GW_X
+    }
+    return NULL;
+}
+
+void gwi_log_line(const char *line, CUlogLevel level)
+{
+    char copy[LINE_BYTES_MAX];
+    snprintf(copy, sizeof copy, "%s", line);
+    pthread_mutex_lock(&logs.lock);
+    snprintf(logs.lines[logs.line_count++ % LINES_KEPT], LINE_BYTES_MAX, "%s", copy);
+    /* Callbacks run without the lock; there are few, and they are copied before. */
+    callback_entry entries[8];
+    int count = 0;
+    for (const callback_entry *entry = logs.callbacks; entry != NULL && count < 8; entry = entry->next)
+        entries[count++] = *entry;
+    pthread_mutex_unlock(&logs.lock);
+    for (int i = 0; i < count; i++)
+        entries[i].function(entries[i].argument, level, copy, strlen(copy));
+}
+
+void gwi_log_result(const char *symbol, int result)
+{
+    char line[LINE_BYTES_MAX];
+    const char *name = result_name(result);
+    snprintf(line, sizeof line, "Returning %d (%s) from %s", result, name != NULL ? name : "unknown", symbol);
+    gwi_log_line(line, CU_LOG_LEVEL_ERROR);
+}
+
+GWI_API(cuLogsRegisterCallback)(CUlogsCallback callbackFunc, void *userData, CUlogsCallbackHandle *callback_out)
+{
+    if (callbackFunc == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    callback_entry *entry = calloc(1, sizeof *entry);
+    if (entry == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    entry->function = callbackFunc;
+    entry->argument = userData;
+    pthread_mutex_lock(&logs.lock);
+    entry->next = logs.callbacks;
+    logs.callbacks = entry;
+    pthread_mutex_unlock(&logs.lock);
+    if (callback_out != NULL)
+        *callback_out = (CUlogsCallbackHandle)entry;
+    return 0;
+}
+
+GWI_API(cuLogsUnregisterCallback)(CUlogsCallbackHandle callback)
+{
+    int result = CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&logs.lock);
+    for (callback_entry **link = &logs.callbacks; *link != NULL; link = &(*link)->next)
+        if (*link == (callback_entry *)callback) {
+            *link = (*link)->next;
+            free(callback);
+            result = 0;
+            break;
+        }
+    pthread_mutex_unlock(&logs.lock);
+    return result;
+}
+
+GWI_API(cuLogsCurrent)(CUlogIterator *iterator_out, unsigned int flags)
+{
+    if (iterator_out == NULL || flags != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&logs.lock);
+    *iterator_out = logs.line_count;
+    pthread_mutex_unlock(&logs.lock);
+    return 0;
+}
+
+/* The lines from *from on, oldest first, as many whole ones as fit, each ending with a line feed. */
+static size_t dump(CUlogIterator *from, char *buffer, size_t room)
+{
+    size_t used = 0;
+    uint32_t first = logs.line_count > LINES_KEPT ? logs.line_count - LINES_KEPT : 0;
+    uint32_t at = from != NULL && *from > first && *from <= logs.line_count ? *from : first;
+    /* Where not all fit, the newest matter. */
+    size_t wanted = 0;
+    for (uint32_t i = at; i < logs.line_count; i++)
+        wanted += strlen(logs.lines[i % LINES_KEPT]) + 1;
+    for (; at < logs.line_count; at++) {
+        const char *line = logs.lines[at % LINES_KEPT];
+        size_t bytes = strlen(line);
+        if (wanted + 1 > room && from == NULL) {
+            wanted -= bytes + 1;
+            continue;
+        }
+        if (used + bytes + 2 > room)
+            break;
+        memcpy(buffer + used, line, bytes);
+        buffer[used + bytes] = '\n';
+        used += bytes + 1;
+    }
+    if (room > 0)
+        buffer[used] = '\0';
+    if (from != NULL)
+        *from = at;
+    return used;
+}
+
+GWI_API(cuLogsDumpToMemory)(CUlogIterator *iterator, char *buffer, size_t *size, unsigned int flags)
+{
+    if (buffer == NULL || size == NULL || flags != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&logs.lock);
+    *size = dump(iterator, buffer, *size);
+    pthread_mutex_unlock(&logs.lock);
+    return 0;
+}
+
+GWI_API(cuLogsDumpToFile)(CUlogIterator *iterator, const char *pathToFile, unsigned int flags)
+{
+    static char text[LINES_KEPT * LINE_BYTES_MAX];
+    if (pathToFile == NULL || flags != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    FILE *file = fopen(pathToFile, "ae");
+    if (file == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&logs.lock);
+    size_t bytes = dump(iterator, text, sizeof text);
+    bool ok = fwrite(text, 1, bytes, file) == bytes;
+    pthread_mutex_unlock(&logs.lock);
+    ok = fclose(file) == 0 && ok;
+    return ok ? 0 : CUDA_ERROR_OPERATING_SYSTEM;
+}
+
+GWI_API(cuGetErrorName)(CUresult error, const char **pStr)
+{
+    if (pStr == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *pStr = result_name((int)error);
+    return *pStr != NULL ? 0 : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* In our own words: programs may print it, none may depend on it. */
+GWI_API(cuGetErrorString)(CUresult error, const char **pStr)
+{
+    static const struct {
+        int code;
+        const char *text;
+    } texts[] = {{0, "no error"},
+                 {1, "invalid argument"},
+                 {2, "out of memory"},
+                 {3, "initialization error"},
+                 {100, "no CUDA-capable device is detected"},
+                 {101, "invalid device ordinal"},
+                 {200, "device kernel image is invalid"},
+                 {201, "invalid device context"},
+                 {209, "no kernel image is available for execution on the device"},
+                 {218, "a PTX JIT compilation failed"},
+                 {222, "the provided PTX was compiled with an unsupported toolchain."},
+                 {400, "invalid resource handle"},
+                 {500, "named symbol not found"},
+                 {600, "device not ready"},
+                 {700, "an illegal memory access was encountered"},
+                 {709, "context is destroyed"},
+                 {710, "device-side assert triggered"},
+                 {712, "part or all of the requested memory range is already mapped"},
+                 {713, "pointer does not correspond to a registered memory region"},
+                 {715, "an illegal instruction was encountered"},
+                 {716, "misaligned address"},
+                 {719, "unspecified launch failure"},
+                 {801, "operation not supported"},
+                 {900, "operation not permitted when stream is capturing"},
+                 {901, "operation failed due to a previous error during capture"}};
+    if (pStr == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *pStr = NULL;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        if (texts[i].code == (int)error)
+            *pStr = texts[i].text;
+    if (*pStr == NULL)
+        *pStr = result_name((int)error);
+    return *pStr != NULL ? 0 : CUDA_ERROR_INVALID_VALUE;
+}

@@ -1,0 +1,419 @@
+/* Arrays, what pointers are, memory shared between processes, and the resolver. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "gwi_virt.h"
+
+/* --- arrays --------------------------------------------------------------------------------------------- */
+
+static unsigned format_bytes(CUarray_format format)
+{
+    switch ((int)format) {
+    case CU_AD_FORMAT_UNSIGNED_INT8:
+    case CU_AD_FORMAT_SIGNED_INT8:
+        return 1;
+    case CU_AD_FORMAT_UNSIGNED_INT16:
+    case CU_AD_FORMAT_SIGNED_INT16:
+    case CU_AD_FORMAT_HALF:
+        return 2;
+    case CU_AD_FORMAT_UNSIGNED_INT32:
+    case CU_AD_FORMAT_SIGNED_INT32:
+    case CU_AD_FORMAT_FLOAT:
+        return 4;
+    default:
+        return 0;
+    }
+}
+
+/* Arrays have pages of their own, however small they are. */
+static int array_create(CUarray *ret_array, const CUDA_ARRAY3D_DESCRIPTOR *descriptor)
+{
+    gwi_context *context = gwi_current();
+    if (ret_array == NULL || descriptor == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    unsigned channels = descriptor->NumChannels;
+    unsigned element = format_bytes(descriptor->Format) * channels;
+    uint64_t bytes = element;
+    if (element == 0 || (channels != 1 && channels != 2 && channels != 4) || descriptor->Width == 0 ||
+        __builtin_mul_overflow(bytes, descriptor->Width, &bytes) ||
+        __builtin_mul_overflow(bytes, descriptor->Height != 0 ? descriptor->Height : 1, &bytes) ||
+        __builtin_mul_overflow(bytes, descriptor->Depth != 0 ? descriptor->Depth : 1, &bytes))
+        return CUDA_ERROR_INVALID_VALUE;
+    gwi_array *array = calloc(1, sizeof *array);
+    if (array == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    array->bytes = bytes > GWI_SMALL_BYTES_MAX ? bytes : GWI_PAGE_BYTES;
+    if (gwi_allocation_refused() ||
+        !gwi_pages_alloc(&context->device->pages, array->bytes, &array->address, &array->page)) {
+        free(array);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    array->device = context->device;
+    array->context = context;
+    array->generation = context->generation;
+    array->descriptor = *descriptor;
+    array->element_bytes = element;
+    array->storage = context->device->shadow + (array->address - context->device->arena_base);
+    gwi_object_add(&array->object, GWI_ARRAY);
+    *ret_array = (CUarray)array;
+    return 0;
+}
+
+GWI_API(cuArray3DCreate_v2)(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAllocateArray)
+{
+    GWI_ENTER;
+    return gwi_leave(array_create(pHandle, pAllocateArray));
+}
+
+GWI_API(cuArrayCreate_v2)(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR *pAllocateArray)
+{
+    GWI_ENTER;
+    if (pAllocateArray == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    CUDA_ARRAY3D_DESCRIPTOR descriptor = {pAllocateArray->Width,  pAllocateArray->Height,      0,
+                                          pAllocateArray->Format, pAllocateArray->NumChannels, 0};
+    return gwi_leave(array_create(pHandle, &descriptor));
+}
+
+GWI_API(cuArrayDestroy)(CUarray hArray)
+{
+    GWI_ENTER;
+    gwi_array *array = gwi_object_find(hArray, GWI_ARRAY);
+    if (array == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_HANDLE);
+    gwi_wait_device(array->device);
+    gwi_object_remove(&array->object);
+    gwi_pages_free(&array->device->pages, array->address, array->bytes, array->page);
+    free(array);
+    return gwi_leave(0);
+}
+
+GWI_API(cuArray3DGetDescriptor_v2)(CUDA_ARRAY3D_DESCRIPTOR *pArrayDescriptor, CUarray hArray)
+{
+    GWI_ENTER;
+    const gwi_array *array = gwi_object_find(hArray, GWI_ARRAY);
+    if (pArrayDescriptor == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    if (array == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_HANDLE);
+    *pArrayDescriptor = array->descriptor;
+    return gwi_leave(0);
+}
+
+GWI_API(cuArrayGetDescriptor_v2)(CUDA_ARRAY_DESCRIPTOR *pArrayDescriptor, CUarray hArray)
+{
+    GWI_ENTER;
+    const gwi_array *array = gwi_object_find(hArray, GWI_ARRAY);
+    if (pArrayDescriptor == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    if (array == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_HANDLE);
+    *pArrayDescriptor = (CUDA_ARRAY_DESCRIPTOR){array->descriptor.Width, array->descriptor.Height,
+                                                array->descriptor.Format, array->descriptor.NumChannels};
+    return gwi_leave(0);
+}
+
+/* --- pointers ------------------------------------------------------------------------------------------- */
+
+static int pointer_attribute(void *data, int attribute, CUdeviceptr pointer)
+{
+    gwi_block *block = gwi_block_at(pointer);
+    if (data == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (block == NULL || block->freed)
+        return CUDA_ERROR_INVALID_VALUE;
+    bool host = gwi_is_host_block(block);
+    switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+        *(CUcontext *)data = (CUcontext)(block->context != NULL ? block->context : block->device->primary);
+        return 0;
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+        *(unsigned *)data = host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+        return 0;
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+        *(CUdeviceptr *)data = pointer;
+        return 0;
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+        if (!host && block->kind != GWI_BLOCK_MANAGED)
+            return CUDA_ERROR_INVALID_VALUE;
+        *(void **)data = (void *)(uintptr_t)pointer;
+        return 0;
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+        *(int *)data = 0;
+        return 0;
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+        *(unsigned long long *)data = block->id;
+        return 0;
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+        *(int *)data = block->kind == GWI_BLOCK_MANAGED;
+        return 0;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        *(int *)data = (int)block->device->index;
+        return 0;
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+        *(int *)data = block->kind == GWI_BLOCK_DEVICE;
+        return 0;
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+        *(CUdeviceptr *)data = block->range.base;
+        return 0;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+        *(size_t *)data = (size_t)block->range.bytes;
+        return 0;
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+        *(int *)data = 1;
+        return 0;
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+        *(uint64_t *)data = 0;
+        return 0;
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+        *(CUmemoryPool *)data = (CUmemoryPool)block->pool;
+        return 0;
+    default:
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+}
+
+GWI_API(cuPointerGetAttribute)(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
+{
+    GWI_ENTER;
+    return gwi_leave(pointer_attribute(data, (int)attribute, ptr));
+}
+
+/* For a pointer nobody knows, every value is zero and the call succeeds. */
+GWI_API(cuPointerGetAttributes)
+(unsigned int numAttributes, CUpointer_attribute *attributes, void **data, CUdeviceptr ptr)
+{
+    GWI_ENTER;
+    if (attributes == NULL || data == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    for (unsigned i = 0; i < numAttributes; i++)
+        if (pointer_attribute(data[i], (int)attributes[i], ptr) != 0 && data[i] != NULL) {
+            int attribute = (int)attributes[i];
+            bool is_int = attribute == CU_POINTER_ATTRIBUTE_MEMORY_TYPE ||
+                          attribute == CU_POINTER_ATTRIBUTE_IS_MANAGED ||
+                          attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || attribute == CU_POINTER_ATTRIBUTE_MAPPED ||
+                          attribute == CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE;
+            if (attribute == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
+                *(int *)data[i] = -2;
+            else
+                memset(data[i], 0, is_int ? sizeof(int) : sizeof(void *));
+        }
+    return gwi_leave(0);
+}
+
+GWI_API(cuPointerSetAttribute)(const void *value, CUpointer_attribute attribute, CUdeviceptr ptr)
+{
+    GWI_ENTER;
+    const gwi_block *block = gwi_block_at(ptr);
+    bool ok = value != NULL && block != NULL && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS;
+    return gwi_leave(ok ? 0 : CUDA_ERROR_INVALID_VALUE);
+}
+
+/* --- memory of other processes of the run --------------------------------------------------------------- */
+
+/* What a handle's 64 bytes hold. The memory's pages move into a file of the run's folder when it is exported. */
+typedef struct ipc_handle {
+    char magic[8]; /* "GWVIPC1" */
+    int32_t pid;
+    uint32_t device;
+    uint64_t id;     /* of the page run: its first address in the exporter */
+    uint64_t offset; /* of the block in it */
+    uint64_t bytes;  /* of the block */
+    uint64_t run_bytes;
+} ipc_handle;
+
+_Static_assert(sizeof(ipc_handle) <= sizeof(CUipcMemHandle), "a handle is 64 bytes");
+
+static int ipc_path(char *path, size_t bytes, int pid, uint64_t id)
+{
+    return snprintf(path, bytes, "%s/ipc-%d-%llx", gwi.folder, pid, (unsigned long long)id) < (int)bytes;
+}
+
+/* Put a file under the pages that hold the block, keeping what is in them. */
+static bool ipc_share(char *storage, uint64_t bytes, const char *path)
+{
+    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return access(path, F_OK) == 0; /* shared before */
+    bool ok = ftruncate(fd, (off_t)bytes) == 0;
+    for (uint64_t at = 0; ok && at < bytes; at += (uint64_t)1 << 20)
+        ok = pwrite(fd, storage + at, bytes - at < (1u << 20) ? bytes - at : 1u << 20, (off_t)at) >= 0;
+    ok = ok && mmap(storage, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) != MAP_FAILED;
+    close(fd);
+    if (!ok)
+        unlink(path);
+    return ok;
+}
+
+GWI_API(cuIpcGetMemHandle)(CUipcMemHandle *pHandle, CUdeviceptr dptr)
+{
+    GWI_ENTER;
+    char path[4096];
+    const gwi_block *block = gwi_block_at(dptr);
+    if (pHandle == NULL || block == NULL || block->kind != GWI_BLOCK_DEVICE)
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    if (gwi.folder == NULL)
+        return gwi_leave(CUDA_ERROR_NOT_SUPPORTED);
+    uint64_t run = block->page != NULL ? block->page->base : block->range.base;
+    ipc_handle handle = {.magic = "GWVIPC1",
+                         .pid = getpid(),
+                         .device = block->device->index,
+                         .id = run,
+                         .offset = block->range.base - run,
+                         .bytes = block->range.bytes,
+                         .run_bytes = block->page != NULL ? GWI_PAGE_BYTES : gwi_pages_own_bytes(block->range.bytes)};
+    char *storage = block->device->shadow + (run - block->device->arena_base);
+    if (!ipc_path(path, sizeof path, handle.pid, run) || !ipc_share(storage, handle.run_bytes, path))
+        return gwi_leave(CUDA_ERROR_OPERATING_SYSTEM);
+    memset(pHandle, 0, sizeof *pHandle);
+    memcpy(pHandle, &handle, sizeof handle);
+    return gwi_leave(0);
+}
+
+GWI_API(cuIpcOpenMemHandle_v2)(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
+{
+    GWI_ENTER;
+    ipc_handle in;
+    char path[4096];
+    memcpy(&in, &handle, sizeof in);
+    if (pdptr == NULL || (Flags & ~1u) != 0 || memcmp(in.magic, "GWVIPC1", 8) != 0 ||
+        gwi_device_find((int)in.device) == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    if (in.pid == getpid())
+        return gwi_leave(CUDA_ERROR_INVALID_CONTEXT); /* as a real driver answers its own handle */
+    if (gwi.folder == NULL || !ipc_path(path, sizeof path, in.pid, in.id))
+        return gwi_leave(CUDA_ERROR_NOT_SUPPORTED);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    struct stat info;
+    if (fd < 0 || fstat(fd, &info) != 0 || (uint64_t)info.st_size < in.run_bytes ||
+        in.offset + in.bytes > in.run_bytes) {
+        if (fd >= 0)
+            close(fd);
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    gwi_block *block = calloc(1, sizeof *block);
+    char *shadow = mmap(NULL, in.run_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    char *addresses = mmap(NULL, in.run_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (block == NULL || shadow == MAP_FAILED || addresses == MAP_FAILED)
+        return gwi_leave(CUDA_ERROR_OUT_OF_MEMORY);
+    block->kind = GWI_BLOCK_IPC;
+    block->device = gwi_device_find((int)in.device);
+    block->context = gwi_current();
+    block->generation = block->context->generation;
+    block->storage = shadow + in.offset;
+    block->range.base = (uintptr_t)addresses + in.offset;
+    block->range.bytes = in.bytes;
+    block->id = gwi.next_id++;
+    gwi_ranges_add(&gwi.blocks, &block->range);
+    *pdptr = block->range.base;
+    return gwi_leave(0);
+}
+GWI_ALIAS(cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2);
+
+GWI_API(cuIpcCloseMemHandle)(CUdeviceptr dptr)
+{
+    GWI_ENTER;
+    gwi_block *block = gwi_block_at(dptr);
+    if (block == NULL || block->kind != GWI_BLOCK_IPC || block->range.base != dptr)
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    gwi_wait_device(block->device);
+    block = gwi_block_at(dptr);
+    if (block != NULL)
+        gwi_block_free(block);
+    return gwi_leave(0);
+}
+
+/* --- the resolver --------------------------------------------------------------------------------------- */
+
+/* The oldest version that knows the name at all; 0: none does. */
+static int oldest_version(const char *name)
+{
+    int oldest = 0;
+    for (int i = 0; i < GW_API_ROUTE_COUNT; i++)
+        if (strcmp(gw_api_routes[i].name, name) == 0 && (oldest == 0 || gw_api_routes[i].version < oldest))
+            oldest = gw_api_routes[i].version;
+    return oldest;
+}
+
+/* This library's own export, whatever other driver library is in the process. */
+static void *own_symbol(const char *symbol)
+{
+    static void *self;
+    if (self == NULL) {
+        Dl_info info;
+        if (dladdr((const void *)&gwi, &info) != 0)
+            self = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+    }
+    return self != NULL ? dlsym(self, symbol) : NULL;
+}
+
+static int resolve(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags,
+                   CUdriverProcAddressQueryResult *symbolStatus)
+{
+    int driver = GW_VIRT_DRIVER_VERSION;
+    gwi_virt_cuDriverGetVersion(&driver);
+    if (symbol == NULL || pfn == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (flags != 0 && flags != 1 && flags != 2) {
+        gwi_say("Invalid flags: 0x%llx", (unsigned long long)flags);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (cudaVersion > driver) {
+        gwi_say("cudaVersion argument (%d) exceeds the driver version (%d)", cudaVersion, driver);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    int fn = gw_api_resolve(symbol, cudaVersion, flags == 2);
+    void *address = fn >= 0 ? own_symbol(gw_api_fns[fn].symbol) : NULL;
+    *pfn = address;
+    int oldest = address == NULL ? oldest_version(symbol) : 0;
+    int status = address != NULL ? 0 : oldest > cudaVersion && oldest <= driver ? 2 : 1;
+    if (symbolStatus != NULL)
+        *symbolStatus = (CUdriverProcAddressQueryResult)status;
+    return address != NULL || symbolStatus != NULL ? 0 : CUDA_ERROR_NOT_FOUND;
+}
+
+GWI_API(cuGetProcAddress_v2)
+(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags, CUdriverProcAddressQueryResult *symbolStatus)
+{
+    int result = resolve(symbol, pfn, cudaVersion, flags, symbolStatus);
+    GWI_ENTER;
+    return gwi_leave(result);
+}
+
+GWI_API(cuGetProcAddress)(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags)
+{
+    int result = resolve(symbol, pfn, cudaVersion, flags, NULL);
+    GWI_ENTER;
+    return gwi_leave(result);
+}
+
+GWI_API(cuThreadExchangeStreamCaptureMode)(CUstreamCaptureMode *mode)
+{
+    GWI_ENTER;
+    if (mode == NULL || (unsigned)*mode > 2)
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    unsigned before = gwi_self.capture_mode;
+    gwi_self.capture_mode = (unsigned)*mode;
+    *mode = (CUstreamCaptureMode)before;
+    return gwi_leave(0);
+}
+
+GWI_API(cuProfilerStart)(void)
+{
+    GWI_ENTER;
+    return gwi_leave(0);
+}
+
+GWI_API(cuProfilerStop)(void)
+{
+    GWI_ENTER;
+    return gwi_leave(0);
+}

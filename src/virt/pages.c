@@ -1,0 +1,152 @@
+/* The page allocator: see gwi_pages.h. */
+#include "gwi_pages.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Pages of one bin that may be too small are tried this often before a fitting bin or a new page. */
+enum { TRIES_IN_BIN = 64 };
+
+static uint64_t round_up(uint64_t bytes, uint64_t step)
+{
+    return (bytes + step - 1) / step * step;
+}
+
+static int log2_of(uint64_t value)
+{
+    return 63 - __builtin_clzll(value);
+}
+
+static void bin_remove(gwi_pages *pages, gwi_small_page *page)
+{
+    if (page->bin < 0)
+        return;
+    if (page->previous != NULL)
+        page->previous->next = page->next;
+    else
+        pages->bins[page->bin].first = page->next;
+    if (page->next != NULL)
+        page->next->previous = page->previous;
+    else
+        pages->bins[page->bin].last = page->previous;
+    page->bin = -1;
+    page->next = page->previous = NULL;
+}
+
+static void bin_update(gwi_pages *pages, gwi_small_page *page)
+{
+    uint64_t steps = gwi_runs_largest(&page->free) / GWI_SMALL_STEP;
+    int bin = steps > 0 ? log2_of(steps) : -1;
+    if (bin == page->bin)
+        return;
+    bin_remove(pages, page);
+    page->bin = bin;
+    if (bin < 0)
+        return;
+    page->previous = pages->bins[bin].last;
+    if (page->previous != NULL)
+        page->previous->next = page;
+    else
+        pages->bins[bin].first = page;
+    pages->bins[bin].last = page;
+}
+
+static bool take_from_page(gwi_pages *pages, gwi_small_page *page, uint64_t bytes, uint64_t *ret_address)
+{
+    if (!gwi_runs_take(&page->free, bytes, GWI_SMALL_STEP, ret_address))
+        return false;
+    page->block_count++;
+    bin_update(pages, page);
+    return true;
+}
+
+static gwi_small_page *page_with_room(gwi_pages *pages, uint64_t bytes, uint64_t *ret_address)
+{
+    int bin = log2_of(bytes / GWI_SMALL_STEP);
+    int tries = 0;
+    for (gwi_small_page *page = pages->bins[bin].first; page != NULL && tries < TRIES_IN_BIN;
+         page = page->next, tries++)
+        if (take_from_page(pages, page, bytes, ret_address))
+            return page;
+    for (bin++; bin < GWI_PAGE_BINS; bin++) {
+        gwi_small_page *page = pages->bins[bin].first;
+        if (page != NULL && take_from_page(pages, page, bytes, ret_address))
+            return page;
+    }
+    return NULL;
+}
+
+static bool own_pages(gwi_pages *pages, uint64_t bytes, uint64_t *ret_address)
+{
+    if (!pages->take(pages->card, bytes))
+        return false;
+    if (gwi_runs_take(&pages->addresses, bytes, GWI_PAGE_BYTES, ret_address))
+        return true;
+    for (size_t i = 0; i < pages->retired.count; i++)
+        gwi_runs_give(&pages->addresses, pages->retired.runs[i].base, pages->retired.runs[i].bytes);
+    pages->retired.count = 0;
+    if (gwi_runs_take(&pages->addresses, bytes, GWI_PAGE_BYTES, ret_address))
+        return true;
+    pages->give(pages->card, bytes);
+    return false;
+}
+
+static gwi_small_page *page_new(gwi_pages *pages)
+{
+    gwi_small_page *page = calloc(1, sizeof *page);
+    if (page == NULL)
+        return NULL;
+    page->bin = -1;
+    if (!own_pages(pages, GWI_PAGE_BYTES, &page->base)) {
+        free(page);
+        return NULL;
+    }
+    if (!gwi_runs_give(&page->free, page->base, GWI_PAGE_BYTES)) {
+        gwi_pages_free(pages, page->base, GWI_PAGE_BYTES, NULL);
+        free(page);
+        return NULL;
+    }
+    return page;
+}
+
+uint64_t gwi_pages_own_bytes(uint64_t bytes)
+{
+    return bytes <= GWI_SMALL_BYTES_MAX ? 0 : round_up(bytes, GWI_PAGE_BYTES);
+}
+
+bool gwi_pages_alloc(gwi_pages *pages, uint64_t bytes, uint64_t *ret_address, gwi_small_page **ret_page)
+{
+    if (bytes > UINT64_MAX - GWI_PAGE_BYTES)
+        return false;
+    *ret_page = NULL;
+    if (bytes > GWI_SMALL_BYTES_MAX)
+        return own_pages(pages, round_up(bytes, GWI_PAGE_BYTES), ret_address);
+    bytes = round_up(bytes, GWI_SMALL_STEP);
+    gwi_small_page *page = page_with_room(pages, bytes, ret_address);
+    if (page == NULL) {
+        page = page_new(pages);
+        if (page == NULL || !take_from_page(pages, page, bytes, ret_address))
+            return false;
+    }
+    *ret_page = page;
+    return true;
+}
+
+void gwi_pages_free(gwi_pages *pages, uint64_t address, uint64_t bytes, gwi_small_page *page)
+{
+    if (page == NULL) {
+        bytes = round_up(bytes, GWI_PAGE_BYTES);
+        gwi_runs_give(pages->retiring ? &pages->retired : &pages->addresses, address, bytes);
+        pages->give(pages->card, bytes);
+        return;
+    }
+    gwi_runs_give(&page->free, address, round_up(bytes, GWI_SMALL_STEP));
+    if (--page->block_count > 0) {
+        bin_update(pages, page);
+        return;
+    }
+    bin_remove(pages, page);
+    gwi_runs_free(&page->free);
+    gwi_pages_free(pages, page->base, GWI_PAGE_BYTES, NULL);
+    free(page);
+}

@@ -1,0 +1,201 @@
+/* A treap of address ranges, and a sorted list of free runs: see gwi_ranges.h. */
+#include "gwi_ranges.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+gwi_range *gwi_ranges_at(const gwi_ranges *ranges, uint64_t address)
+{
+    gwi_range *node = ranges->root;
+    while (node != NULL) {
+        if (address < node->base)
+            node = node->left;
+        else if (address - node->base < node->bytes)
+            return node;
+        else
+            node = node->right;
+    }
+    return NULL;
+}
+
+gwi_range *gwi_ranges_from(const gwi_ranges *ranges, uint64_t address)
+{
+    gwi_range *node = ranges->root;
+    gwi_range *best = NULL;
+    while (node != NULL) {
+        if (node->base >= address) {
+            best = node;
+            node = node->left;
+        } else {
+            node = node->right;
+        }
+    }
+    return best;
+}
+
+static uint32_t next_weight(gwi_ranges *ranges)
+{
+    uint32_t x = ranges->seed != 0 ? ranges->seed : 0x9E3779B9u;
+    x ^= x << 13;
+    x ^= x >> 17;
+    x ^= x << 5;
+    ranges->seed = x;
+    return x;
+}
+
+/* Split `node` into those below `base` and the rest. */
+static void split(gwi_range *node, uint64_t base, gwi_range **ret_low, gwi_range **ret_high)
+{
+    while (node != NULL) {
+        if (node->base < base) {
+            *ret_low = node;
+            ret_low = &node->right;
+            node = node->right;
+        } else {
+            *ret_high = node;
+            ret_high = &node->left;
+            node = node->left;
+        }
+    }
+    *ret_low = NULL;
+    *ret_high = NULL;
+}
+
+bool gwi_ranges_add(gwi_ranges *ranges, gwi_range *range)
+{
+    uint64_t last = range->base + (range->bytes - 1);
+    if (range->bytes == 0 || last < range->base)
+        return false;
+    const gwi_range *after = gwi_ranges_from(ranges, range->base);
+    if (gwi_ranges_at(ranges, range->base) != NULL || (after != NULL && after->base <= last))
+        return false;
+    range->weight = next_weight(ranges);
+    gwi_range **link = &ranges->root;
+    while (*link != NULL && (*link)->weight >= range->weight)
+        link = range->base < (*link)->base ? &(*link)->left : &(*link)->right;
+    split(*link, range->base, &range->left, &range->right);
+    *link = range;
+    ranges->count++;
+    return true;
+}
+
+void gwi_ranges_remove(gwi_ranges *ranges, gwi_range *range)
+{
+    gwi_range **link = &ranges->root;
+    while (*link != NULL && *link != range)
+        link = range->base < (*link)->base ? &(*link)->left : &(*link)->right;
+    if (*link == NULL)
+        return;
+    gwi_range *low = range->left;
+    gwi_range *high = range->right;
+    while (low != NULL && high != NULL) {
+        if (low->weight >= high->weight) {
+            *link = low;
+            link = &low->right;
+            low = low->right;
+        } else {
+            *link = high;
+            link = &high->left;
+            high = high->left;
+        }
+    }
+    *link = low != NULL ? low : high;
+    ranges->count--;
+}
+
+/* The first run whose base is > `base`. */
+static size_t runs_after(const gwi_runs *runs, uint64_t base)
+{
+    size_t low = 0;
+    size_t high = runs->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (runs->runs[middle].base > base)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+static void runs_remove(gwi_runs *runs, size_t index)
+{
+    memmove(&runs->runs[index], &runs->runs[index + 1], (runs->count - index - 1) * sizeof *runs->runs);
+    runs->count--;
+}
+
+static bool runs_insert(gwi_runs *runs, size_t index, gwi_run run)
+{
+    if (runs->count == runs->capacity) {
+        size_t capacity = runs->capacity != 0 ? runs->capacity * 2 : 4;
+        gwi_run *grown = realloc(runs->runs, capacity * sizeof *grown);
+        if (grown == NULL)
+            return false;
+        runs->runs = grown;
+        runs->capacity = capacity;
+    }
+    memmove(&runs->runs[index + 1], &runs->runs[index], (runs->count - index) * sizeof *runs->runs);
+    runs->runs[index] = run;
+    runs->count++;
+    return true;
+}
+
+bool gwi_runs_give(gwi_runs *runs, uint64_t base, uint64_t bytes)
+{
+    size_t index = runs_after(runs, base);
+    bool joins_before = index > 0 && runs->runs[index - 1].base + runs->runs[index - 1].bytes == base;
+    bool joins_after = index < runs->count && base + bytes == runs->runs[index].base;
+    if (joins_before && joins_after) {
+        runs->runs[index - 1].bytes += bytes + runs->runs[index].bytes;
+        runs_remove(runs, index);
+        return true;
+    }
+    if (joins_before) {
+        runs->runs[index - 1].bytes += bytes;
+        return true;
+    }
+    if (joins_after) {
+        runs->runs[index].base = base;
+        runs->runs[index].bytes += bytes;
+        return true;
+    }
+    return runs_insert(runs, index, (gwi_run){base, bytes});
+}
+
+bool gwi_runs_take(gwi_runs *runs, uint64_t bytes, uint64_t align, uint64_t *ret_base)
+{
+    for (size_t i = 0; i < runs->count; i++) {
+        gwi_run run = runs->runs[i];
+        uint64_t base = (run.base + align - 1) & ~(align - 1);
+        uint64_t skipped = base - run.base;
+        if (skipped >= run.bytes || run.bytes - skipped < bytes)
+            continue;
+        uint64_t rest = run.bytes - skipped - bytes;
+        if (skipped > 0 && rest > 0 && !runs_insert(runs, i + 1, (gwi_run){base + bytes, rest}))
+            return false;
+        if (skipped > 0)
+            runs->runs[i].bytes = skipped;
+        else if (rest > 0)
+            runs->runs[i] = (gwi_run){base + bytes, rest};
+        else
+            runs_remove(runs, i);
+        *ret_base = base;
+        return true;
+    }
+    return false;
+}
+
+uint64_t gwi_runs_largest(const gwi_runs *runs)
+{
+    uint64_t largest = 0;
+    for (size_t i = 0; i < runs->count; i++)
+        if (runs->runs[i].bytes > largest)
+            largest = runs->runs[i].bytes;
+    return largest;
+}
+
+void gwi_runs_free(gwi_runs *runs)
+{
+    free(runs->runs);
+    memset(runs, 0, sizeof *runs);
+}

@@ -1,0 +1,170 @@
+/* The state that processes share: see gwi_shared.h. */
+#include "gwi_shared.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+uint64_t gwi_process_start_ticks(int pid)
+{
+    char path[40];
+    char text[1024];
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    ssize_t bytes = read(fd, text, sizeof text - 1);
+    close(fd);
+    if (bytes <= 0)
+        return 0;
+    text[bytes] = '\0';
+    /* The command name may hold anything, so fields are counted from its closing bracket: state is the first
+     * behind it, the start time the twentieth. A zombie has given its memory back already. */
+    const char *field = strrchr(text, ')');
+    if (field == NULL || field[1] == '\0' || field[2] == 'Z' || field[2] == 'X')
+        return 0;
+    field++;
+    for (int i = 0; i < 19 && field != NULL; i++)
+        field = strchr(field + 1, ' ');
+    return field != NULL ? strtoull(field + 1, NULL, 10) : 0;
+}
+
+static void lock(gwi_shared *shared)
+{
+    /* What a process that died inside left behind is at most one sum out of step: recount. */
+    if (pthread_mutex_lock(&shared->lock) != EOWNERDEAD)
+        return;
+    for (unsigned d = 0; d < GW_VIRT_DEVICES_MAX; d++) {
+        shared->used_bytes[d] = 0;
+        for (unsigned p = 0; p < GWI_SHARED_PROCESSES; p++)
+            shared->used_bytes[d] += shared->processes[p].used_bytes[d];
+    }
+    pthread_mutex_consistent(&shared->lock);
+}
+
+static void process_clear(gwi_shared *shared, gwi_shared_process *process)
+{
+    for (unsigned d = 0; d < GW_VIRT_DEVICES_MAX; d++)
+        shared->used_bytes[d] -= process->used_bytes[d];
+    memset(process, 0, sizeof *process);
+}
+
+static void dead_clear(gwi_shared *shared)
+{
+    for (unsigned p = 0; p < GWI_SHARED_PROCESSES; p++) {
+        gwi_shared_process *process = &shared->processes[p];
+        if (process->pid != 0 && process->pid != getpid() &&
+            gwi_process_start_ticks(process->pid) != process->start_ticks)
+            process_clear(shared, process);
+    }
+}
+
+static bool slot_take(gwi_shared *shared, unsigned *ret_slot)
+{
+    bool found = false;
+    lock(shared);
+    dead_clear(shared);
+    /* An entry of this pid is of the program that this process was before exec. */
+    for (unsigned p = 0; p < GWI_SHARED_PROCESSES; p++)
+        if (shared->processes[p].pid == getpid())
+            process_clear(shared, &shared->processes[p]);
+    for (unsigned p = 0; p < GWI_SHARED_PROCESSES && !found; p++) {
+        gwi_shared_process *process = &shared->processes[p];
+        if (process->pid != 0)
+            continue;
+        process->pid = getpid();
+        process->start_ticks = gwi_process_start_ticks(process->pid);
+        *ret_slot = p;
+        found = true;
+    }
+    pthread_mutex_unlock(&shared->lock);
+    return found;
+}
+
+static void prepare(gwi_shared *shared, const gw_virt_spec *spec)
+{
+    pthread_mutexattr_t attributes;
+    pthread_mutexattr_init(&attributes);
+    pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+    pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+    pthread_mutex_init(&shared->lock, &attributes);
+    pthread_mutexattr_destroy(&attributes);
+    shared->version = GWI_SHARED_VERSION;
+    shared->device_count = spec->device_count;
+    for (unsigned d = 0; d < spec->device_count; d++)
+        shared->total_bytes[d] = spec->card.memory_bytes;
+    __atomic_store_n(&shared->magic, GWI_SHARED_MAGIC, __ATOMIC_RELEASE);
+}
+
+/* The file, long enough, locked against others who prepare it; -1: none. */
+static int file_open(const char *folder)
+{
+    char path[4096];
+    if (snprintf(path, sizeof path, "%s/%s", folder, GWI_SHARED_NAME) >= (int)sizeof path)
+        return -1;
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return -1;
+    if (flock(fd, LOCK_EX) != 0 || posix_fallocate(fd, 0, sizeof(gwi_shared)) != 0) {
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+bool gwi_shared_open(const char *folder, const gw_virt_spec *spec, gwi_shared **ret_shared, unsigned *ret_slot)
+{
+    int fd = -1;
+    if (folder != NULL && (fd = file_open(folder)) < 0)
+        return false;
+    gwi_shared *shared =
+        mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED, fd, 0);
+    bool ok = shared != MAP_FAILED;
+    if (ok && shared->magic != GWI_SHARED_MAGIC)
+        prepare(shared, spec);
+    if (fd >= 0)
+        close(fd); /* and with it the lock */
+    ok = ok && shared->version == GWI_SHARED_VERSION && slot_take(shared, ret_slot);
+    if (ok)
+        *ret_shared = shared;
+    else if (shared != MAP_FAILED)
+        munmap(shared, sizeof *shared);
+    return ok;
+}
+
+bool gwi_shared_take(gwi_shared *shared, unsigned slot, unsigned device, uint64_t bytes)
+{
+    lock(shared);
+    if (shared->total_bytes[device] - shared->used_bytes[device] < bytes)
+        dead_clear(shared);
+    bool ok = shared->total_bytes[device] - shared->used_bytes[device] >= bytes;
+    if (ok) {
+        shared->processes[slot].used_bytes[device] += bytes;
+        shared->used_bytes[device] += bytes;
+    }
+    pthread_mutex_unlock(&shared->lock);
+    return ok;
+}
+
+void gwi_shared_give(gwi_shared *shared, unsigned slot, unsigned device, uint64_t bytes)
+{
+    lock(shared);
+    shared->processes[slot].used_bytes[device] -= bytes;
+    shared->used_bytes[device] -= bytes;
+    pthread_mutex_unlock(&shared->lock);
+}
+
+uint64_t gwi_shared_free_bytes(gwi_shared *shared, unsigned device)
+{
+    lock(shared);
+    dead_clear(shared);
+    uint64_t bytes = shared->total_bytes[device] - shared->used_bytes[device];
+    pthread_mutex_unlock(&shared->lock);
+    return bytes;
+}

@@ -1,0 +1,273 @@
+/* The specification of a virtual card, and the cards themselves: see gw_virt_spec.h. */
+#include "gw_virt_spec.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gpuwhy/kernel_model.h"
+#include "gw_text.h"
+#include "gwi_embedded.h"
+
+static const gwi_embedded *card_find(const char *name, size_t name_bytes)
+{
+    for (const gwi_embedded *card = gwi_cards; card->name != NULL; card++)
+        if (strlen(card->name) == name_bytes && memcmp(card->name, name, name_bytes) == 0)
+            return card;
+    return NULL;
+}
+
+const char *gw_virt_card_name(size_t index)
+{
+    size_t count = 0;
+    while (gwi_cards[count].name != NULL)
+        count++;
+    return index < count ? gwi_cards[index].name : NULL;
+}
+
+static bool number_parse(const char *text, long long min, long long max, long long *ret)
+{
+    char *end = NULL;
+    errno = 0;
+    long long value = strtoll(text, &end, 10);
+    if (end == text || *end != '\0' || errno != 0 || value < min || value > max)
+        return false;
+    *ret = value;
+    return true;
+}
+
+static gw_status card_line(gw_virt_card *card, const char *key, const char *value, gw_error *err)
+{
+    static const struct {
+        const char *key;
+        size_t offset;
+    } sizes[] = {{"memory_bytes", offsetof(gw_virt_card, memory_bytes)},
+                 {"context_bytes", offsetof(gw_virt_card, context_bytes)},
+                 {"context_next_bytes", offsetof(gw_virt_card, context_next_bytes)},
+                 {"stream_bytes", offsetof(gw_virt_card, stream_bytes)}};
+    long long number = 0;
+    if (strcmp(key, "name") == 0) {
+        snprintf(card->name, sizeof card->name, "%s", value);
+        return GW_OK;
+    }
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        if (strcmp(key, sizes[i].key) == 0 && number_parse(value, 0, INT64_MAX, &number)) {
+            *(uint64_t *)((char *)card + sizes[i].offset) = (uint64_t)number;
+            return GW_OK;
+        }
+    long long attribute = 0;
+    if (strncmp(key, "attr.", 5) == 0 && number_parse(key + 5, 0, GW_VIRT_ATTRIBUTES_MAX - 1, &attribute) &&
+        number_parse(value, INT32_MIN, INT32_MAX, &number)) {
+        card->attributes[attribute] = (int)number;
+        card->attributes_known[attribute] = true;
+        return GW_OK;
+    }
+    return gw_fail(err, GW_CORRUPT, "bad line \"%s=%s\"", key, value);
+}
+
+/* `depth` keeps a circle of "like" lines from running for ever. */
+static gw_status card_read(const gwi_embedded *source, gw_virt_card *card, int depth, gw_error *err)
+{
+    const char *line = source->text;
+    while (*line != '\0') {
+        char buffer[256];
+        size_t bytes = strcspn(line, "\n");
+        snprintf(buffer, sizeof buffer, "%.*s", (int)bytes, line);
+        line += bytes + (line[bytes] == '\n');
+        char *equals = strchr(buffer, '=');
+        if (buffer[0] == '#' || buffer[0] == '\0')
+            continue;
+        if (equals == NULL)
+            return gw_fail(err, GW_CORRUPT, "card %s: line without \"=\": %s", source->name, buffer);
+        *equals = '\0';
+        gw_status st;
+        if (strcmp(buffer, "like") == 0) {
+            const gwi_embedded *other = card_find(equals + 1, strlen(equals + 1));
+            if (other == NULL || depth > 4)
+                return gw_fail(err, GW_CORRUPT, "card %s: like=%s leads nowhere", source->name, equals + 1);
+            st = card_read(other, card, depth + 1, err);
+        } else {
+            st = card_line(card, buffer, equals + 1, err);
+        }
+        if (st != GW_OK) {
+            gw_wrap(err, "card %s", source->name);
+            return st;
+        }
+    }
+    return GW_OK;
+}
+
+static const char *const kernel_faults[] = {
+    [GW_KERNEL_FAULT_NONE] = "none",
+    [GW_KERNEL_FAULT_ILLEGAL_ADDRESS] = "illegal-address",
+    [GW_KERNEL_FAULT_MISALIGNED] = "misaligned",
+    [GW_KERNEL_FAULT_ASSERT] = "assert",
+    [GW_KERNEL_FAULT_TRAP] = "trap",
+    [GW_KERNEL_FAULT_STACK_OVERFLOW] = "stack-overflow",
+    [GW_KERNEL_FAULT_ILLEGAL_INSTRUCTION] = "illegal-instruction",
+    [GW_KERNEL_FAULT_ADDRESS_SPACE] = "address-space",
+    [GW_KERNEL_FAULT_INVALID_PC] = "invalid-pc",
+};
+_Static_assert(sizeof kernel_faults / sizeof *kernel_faults == GW_KERNEL_FAULT_COUNT, "one name a fault");
+
+static int kernel_fault_find(const char *name, size_t bytes)
+{
+    for (int i = 1; i < GW_KERNEL_FAULT_COUNT; i++)
+        if (strlen(kernel_faults[i]) == bytes && memcmp(kernel_faults[i], name, bytes) == 0)
+            return i;
+    return 0;
+}
+
+/* "NAME" or "NAME:N" into name and count (1 where it is missing). */
+static bool name_count(const char *text, gw_virt_fault *fault)
+{
+    size_t bytes = strcspn(text, ":");
+    long long count = 1;
+    if (bytes == 0 || bytes >= sizeof fault->name)
+        return false;
+    if (text[bytes] == ':' && !number_parse(text + bytes + 1, 1, INT64_MAX, &count))
+        return false;
+    memcpy(fault->name, text, bytes);
+    fault->name[bytes] = '\0';
+    fault->count = (uint64_t)count;
+    return true;
+}
+
+static bool fault_parse(const char *text, gw_virt_fault *fault)
+{
+    long long number = 0;
+    memset(fault, 0, sizeof *fault);
+    if (strncmp(text, "oom-at:", 7) == 0) {
+        fault->kind = GW_VIRT_FAULT_OOM_AT;
+        fault->code = 2;
+        if (!number_parse(text + 7, 1, INT64_MAX, &number))
+            return false;
+        fault->count = (uint64_t)number;
+        return true;
+    }
+    if (strncmp(text, "init:", 5) == 0) {
+        fault->kind = GW_VIRT_FAULT_INIT;
+        if (!number_parse(text + 5, 1, 9999, &number))
+            return false;
+        fault->code = (int)number;
+        return true;
+    }
+    const char *at = strchr(text, '@');
+    if (at == NULL)
+        return false;
+    fault->code = kernel_fault_find(text, (size_t)(at - text));
+    if (fault->code != 0 && strncmp(at, "@kernel:", 8) == 0 && at[8] != '\0') {
+        fault->kind = GW_VIRT_FAULT_KERNEL;
+        return snprintf(fault->name, sizeof fault->name, "%s", at + 8) < (int)sizeof fault->name;
+    }
+    if (fault->code != 0 && strncmp(at, "@launch:", 8) == 0 && number_parse(at + 8, 1, INT64_MAX, &number)) {
+        fault->kind = GW_VIRT_FAULT_LAUNCH;
+        fault->count = (uint64_t)number;
+        return true;
+    }
+    char code[8];
+    if ((size_t)(at - text) >= sizeof code)
+        return false;
+    memcpy(code, text, (size_t)(at - text));
+    code[at - text] = '\0';
+    if (!number_parse(code, 1, 9999, &number))
+        return false;
+    fault->kind = GW_VIRT_FAULT_CALL;
+    fault->code = (int)number;
+    return name_count(at + 1, fault);
+}
+
+static gw_status fault_option(const char *value, gw_virt_spec *spec, gw_error *err)
+{
+    if (spec->fault_count == GW_VIRT_FAULTS_MAX)
+        return gw_fail(err, GW_USAGE, "more than %d faults", GW_VIRT_FAULTS_MAX);
+    if (!fault_parse(value, &spec->faults[spec->fault_count]))
+        return gw_fail(err, GW_USAGE,
+                       "fault=%s: not one of oom-at:N, init:CODE, CODE@FUNCTION[:N], KIND@kernel:NAME, KIND@launch:N",
+                       value);
+    spec->fault_count++;
+    return GW_OK;
+}
+
+static gw_status option(const char *key, const char *value, gw_virt_spec *spec, gw_error *err)
+{
+    if (strcmp(key, "memory") == 0) {
+        uint64_t bytes = 0;
+        if (!gw_bytes_parse(value, &bytes) || bytes < ((uint64_t)1 << 30) || bytes > ((uint64_t)1 << 40))
+            return gw_fail(err, GW_USAGE, "memory=%s: not a size from 1GiB to 1TiB", value);
+        spec->card.memory_bytes = bytes;
+        return GW_OK;
+    }
+    if (strcmp(key, "hostmem") == 0) {
+        if (!gw_bytes_parse(value, &spec->host_bytes_max))
+            return gw_fail(err, GW_USAGE, "hostmem=%s: not a size", value);
+        return GW_OK;
+    }
+    if (strcmp(key, "driver") == 0) {
+        long long version = 0;
+        if (!number_parse(value, 11040, GW_VIRT_DRIVER_VERSION, &version))
+            return gw_fail(err, GW_USAGE, "driver=%s: not a version from 11040 to %d", value, GW_VIRT_DRIVER_VERSION);
+        spec->driver_version = (int)version;
+        return GW_OK;
+    }
+    if (strcmp(key, "fault") == 0)
+        return fault_option(value, spec, err);
+    return gw_fail(err, GW_USAGE, "unknown option \"%s\" (memory, driver, hostmem, fault)", key);
+}
+
+static gw_status card_word(const char *word, size_t bytes, gw_virt_spec *spec, gw_error *err)
+{
+    size_t digits = strspn(word, "0123456789");
+    spec->device_count = 1;
+    if (digits > 0 && digits < bytes && word[digits] == 'x') {
+        long count = digits < 4 ? strtol(word, NULL, 10) : 0;
+        if (count < 1 || count > GW_VIRT_DEVICES_MAX)
+            return gw_fail(err, GW_USAGE, "%.*s: from 1 to %d cards", (int)bytes, word, GW_VIRT_DEVICES_MAX);
+        spec->device_count = (unsigned)count;
+        word += digits + 1;
+        bytes -= digits + 1;
+    }
+    const gwi_embedded *card = card_find(word, bytes);
+    if (card != NULL)
+        return card_read(card, &spec->card, 0, err);
+    gw_fail(err, GW_USAGE, "unknown card \"%.*s\"; known:", bytes > 64 ? 64 : (int)bytes, word);
+    for (const gwi_embedded *known = gwi_cards; known->name != NULL && err != NULL; known++) {
+        size_t used = strlen(err->text);
+        snprintf(err->text + used, sizeof err->text - used, " %s", known->name);
+    }
+    return GW_USAGE;
+}
+
+gw_status gw_virt_spec_parse(const char *text, gw_virt_spec *ret_spec, gw_error *err)
+{
+    gw_virt_spec spec;
+    memset(&spec, 0, sizeof spec);
+    spec.driver_version = GW_VIRT_DRIVER_VERSION;
+    spec.host_bytes_max = UINT64_MAX;
+    size_t bytes = strcspn(text, ",");
+    gw_status st = card_word(text, bytes, &spec, err);
+    while (st == GW_OK && text[bytes] == ',') {
+        char word[256];
+        text += bytes + 1;
+        bytes = strcspn(text, ",");
+        if (bytes >= sizeof word)
+            return gw_fail(err, GW_USAGE, "an option longer than %zu bytes", sizeof word - 1);
+        memcpy(word, text, bytes);
+        word[bytes] = '\0';
+        char *equals = strchr(word, '=');
+        if (equals == NULL)
+            return gw_fail(err, GW_USAGE, "option \"%s\" lacks \"=\"", word);
+        *equals = '\0';
+        st = option(word, equals + 1, &spec, err);
+    }
+    if (st == GW_OK)
+        *ret_spec = spec;
+    return st;
+}
+
+gw_status gw_virt_spec_check(const char *text, gw_error *err)
+{
+    gw_virt_spec spec;
+    return gw_virt_spec_parse(text, &spec, err);
+}

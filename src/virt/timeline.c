@@ -1,0 +1,1003 @@
+/* Streams in order, in real time.
+ *
+ * A command is worked out on an ideal time line: it starts when it was submitted, when its stream's previous
+ * command ended, and when all it waits for ended, whichever is last; it ends its duration later. Whoever holds
+ * the lock moves the time line up to now (gwi_advance); who waits sleeps until the next command is due. A
+ * thread of our own does the same for those who never ask (it starts with the first command that cannot be done
+ * at once) and runs host functions, without the lock. Effects (copies, fills, faults) happen when a command
+ * ends. Nothing here depends on how threads are scheduled but the order of submission. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "gwi_virt.h"
+
+enum { PENDING_MAX = 1020 };
+#define NEVER UINT64_MAX
+
+/* --- work ----------------------------------------------------------------------------------------------- */
+
+void gwi_work_free(gwi_work *work)
+{
+    if (work->kind == GWI_WORK_KERNEL)
+        free(work->kernel.params);
+    else if (work->kind == GWI_WORK_COPY)
+        free(work->copy.staged);
+    else if (work->kind == GWI_WORK_CHILD && work->child.graph != NULL)
+        gwi_graph_free(work->child.graph);
+    memset(work, 0, sizeof *work);
+}
+
+/* For a graph's launch: what the node owns stays the node's. A staged copy never is a node's. */
+bool gwi_work_copy(gwi_work *to, const gwi_work *from)
+{
+    *to = *from;
+    if (from->kind == GWI_WORK_KERNEL && from->kernel.params != NULL) {
+        size_t bytes = from->kernel.function->info->param_bytes;
+        to->kernel.params = malloc(bytes != 0 ? bytes : 1);
+        if (to->kernel.params == NULL)
+            return false;
+        memcpy(to->kernel.params, from->kernel.params, bytes);
+    }
+    return true;
+}
+
+static void run_copy(const gwi_work *work)
+{
+    const gwi_side *to = &work->copy.to;
+    const gwi_side *from = &work->copy.from;
+    for (size_t z = 0; z < work->copy.depth; z++)
+        for (size_t y = 0; y < work->copy.height; y++)
+            memmove(to->base + (z * to->height + y) * to->pitch, from->base + (z * from->height + y) * from->pitch,
+                    work->copy.width);
+}
+
+static void run_fill(const gwi_work *work)
+{
+    for (size_t y = 0; y < work->fill.height; y++) {
+        char *row = work->fill.to + y * work->fill.pitch;
+        size_t count = work->fill.width;
+        if (work->fill.element_bytes == 1) {
+            memset(row, (int)work->fill.value, count);
+            continue;
+        }
+        for (size_t x = 0; x < count; x++)
+            memcpy(row + x * work->fill.element_bytes, &work->fill.value, work->fill.element_bytes);
+    }
+}
+
+static void run_free(const gwi_work *work)
+{
+    gwi_block *block = gwi_block_at(work->memory.address);
+    if (block != NULL && block->range.base == work->memory.address)
+        gwi_pool_freed(block);
+}
+
+static void run(gwi_command *command)
+{
+    switch (command->work.kind) {
+    case GWI_WORK_COPY:
+        run_copy(&command->work);
+        break;
+    case GWI_WORK_FILL:
+        run_fill(&command->work);
+        break;
+    case GWI_WORK_FREE:
+        run_free(&command->work);
+        break;
+    case GWI_WORK_WRITE_VALUE:
+        memcpy(command->work.value.at, &command->work.value.value, (size_t)command->work.value.bytes);
+        break;
+    default:
+        break;
+    }
+}
+
+/* --- commands ------------------------------------------------------------------------------------------- */
+
+gwi_command *gwi_command_keep(gwi_command *command)
+{
+    command->references++;
+    return command;
+}
+
+static void waits_drop(gwi_command *command)
+{
+    for (size_t i = 0; i < command->wait_count; i++)
+        gwi_command_drop(command->waits_for[i]);
+    free(command->waits_for);
+    command->waits_for = NULL;
+    command->wait_count = 0;
+}
+
+void gwi_command_drop(gwi_command *command)
+{
+    if (command == NULL || --command->references > 0)
+        return;
+    waits_drop(command);
+    gwi_work_free(&command->work);
+    free(command);
+}
+
+static bool wait_add(gwi_command *command, gwi_command *other)
+{
+    if (other == NULL || other->done)
+        return true;
+    gwi_command **grown = realloc(command->waits_for, (command->wait_count + 1) * sizeof(gwi_command *));
+    if (grown == NULL)
+        return false;
+    command->waits_for = grown;
+    grown[command->wait_count++] = gwi_command_keep(other);
+    return true;
+}
+
+static void active_add(gwi_stream *stream)
+{
+    if (stream->is_active)
+        return;
+    stream->is_active = true;
+    stream->active_previous = NULL;
+    stream->active_next = gwi.active;
+    if (gwi.active != NULL)
+        gwi.active->active_previous = stream;
+    gwi.active = stream;
+}
+
+static void active_remove(gwi_stream *stream)
+{
+    if (!stream->is_active)
+        return;
+    stream->is_active = false;
+    if (stream->active_previous != NULL)
+        stream->active_previous->active_next = stream->active_next;
+    else
+        gwi.active = stream->active_next;
+    if (stream->active_next != NULL)
+        stream->active_next->active_previous = stream->active_previous;
+}
+
+static void stream_free(gwi_stream *stream)
+{
+    gwi_command_drop(stream->last);
+    free(stream->capture_tail);
+    free(stream);
+}
+
+/* The head of its stream has ended at `end_ns`. */
+static void finish(gwi_command *command, uint64_t end_ns)
+{
+    gwi_stream *stream = command->stream;
+    command->done = true;
+    command->end_ns = end_ns;
+    stream->head = command->next;
+    if (stream->head == NULL)
+        stream->tail = NULL;
+    stream->pending_count--;
+    waits_drop(command);
+    gwi_work_free(&command->work);
+    if (stream->head == NULL) {
+        active_remove(stream);
+        if (stream->destroyed)
+            stream_free(stream);
+    }
+    gwi_command_drop(command);
+}
+
+void gwi_abandon(gwi_context *context)
+{
+    uint64_t now = gwi_now_ns();
+    gwi_stream *next = NULL;
+    for (gwi_stream *stream = gwi.active; stream != NULL; stream = next) {
+        next = stream->active_next;
+        if (stream->context != context)
+            continue;
+        unsigned count = stream->pending_count;
+        while (count-- > 0 && !stream->head->running)
+            finish(stream->head, now); /* the last one may free the stream: count was read before */
+    }
+    pthread_cond_broadcast(&gwi.changed);
+}
+
+/* A kernel reached its fault: the context is ruined, though nobody may have been told yet. */
+static void fault(gwi_command *command)
+{
+    gwi_context *context = command->stream->context;
+    int code = command->fault;
+    if (code == CUDA_ERROR_ASSERT)
+        gwi_kernel_print_assert(&command->work);
+    if (context->fault == 0)
+        context->fault = code;
+    gwi_abandon(context);
+}
+
+static bool value_reached(const gwi_work *work)
+{
+    uint64_t value = 0;
+    memcpy(&value, work->value.at, (size_t)work->value.bytes);
+    uint64_t wanted = work->value.value;
+    switch (work->value.flags & 3) {
+    case 0:
+        return work->value.bytes == 4 ? (int32_t)((uint32_t)value - (uint32_t)wanted) >= 0
+                                      : (int64_t)(value - wanted) >= 0;
+    case 1:
+        return value == wanted;
+    case 2:
+        return (value & wanted) != 0;
+    default:
+        return ~(value | wanted) != 0;
+    }
+}
+
+static void start(gwi_command *command, uint64_t start_ns)
+{
+    command->started = true;
+    command->start_ns = start_ns;
+    command->due_ns = start_ns;
+    if (command->work.kind != GWI_WORK_KERNEL)
+        return;
+    uint64_t duration_ns = gwi_kernel_duration_ns(&command->work);
+    command->fault = gwi_kernel_fault(&command->work);
+    if (command->fault != 0)
+        duration_ns += duration_ns < NEVER / 2 ? 20000000 : 0; /* the card takes its time to tell */
+    command->due_ns = duration_ns > NEVER - start_ns ? NEVER : start_ns + duration_ns;
+}
+
+/* Move the stream's head on. True when something ended. */
+static bool step(gwi_stream *stream, uint64_t now_ns)
+{
+    gwi_command *command = stream->head;
+    if (!command->started) {
+        uint64_t start_ns = command->submitted_ns;
+        for (size_t i = 0; i < command->wait_count; i++) {
+            if (!command->waits_for[i]->done)
+                return false;
+            if (command->waits_for[i]->end_ns > start_ns)
+                start_ns = command->waits_for[i]->end_ns;
+        }
+        start(command, start_ns);
+    }
+    if (command->due_ns > now_ns || command->running || command->work.kind == GWI_WORK_HOST)
+        return false;
+    if (command->work.kind == GWI_WORK_WAIT_VALUE && !value_reached(&command->work))
+        return false;
+    if (command->fault != 0) {
+        fault(command);
+        return true;
+    }
+    run(command);
+    finish(command, command->work.kind == GWI_WORK_WAIT_VALUE ? now_ns : command->due_ns);
+    return true;
+}
+
+void gwi_advance(void)
+{
+    if (gwi.active == NULL)
+        return;
+    uint64_t now_ns = gwi_now_ns();
+    bool ended = false;
+    bool again = true;
+    while (again) {
+        again = false;
+        gwi_stream *next = NULL;
+        for (gwi_stream *stream = gwi.active; stream != NULL; stream = next) {
+            next = stream->active_next;
+            if (!step(stream, now_ns))
+                continue;
+            /* Streams may have come or gone: begin anew. */
+            again = ended = true;
+            break;
+        }
+    }
+    if (ended)
+        pthread_cond_broadcast(&gwi.changed);
+}
+
+/* When something can happen next without anybody's doing. */
+static uint64_t next_due_ns(void)
+{
+    uint64_t due_ns = NEVER;
+    for (const gwi_stream *stream = gwi.active; stream != NULL; stream = stream->active_next) {
+        const gwi_command *command = stream->head;
+        uint64_t at = command->started && !command->running ? command->due_ns : NEVER;
+        /* A value in memory may change without a word: look often. */
+        if (command->started && command->work.kind == GWI_WORK_WAIT_VALUE)
+            at = gwi_now_ns() + 100000;
+        if (at < due_ns)
+            due_ns = at;
+    }
+    return due_ns;
+}
+
+static void sleep_until(uint64_t due_ns)
+{
+    if (due_ns == NEVER) {
+        pthread_cond_wait(&gwi.changed, &gwi.lock);
+        return;
+    }
+    struct timespec when = {.tv_sec = (time_t)(due_ns / 1000000000u), .tv_nsec = (long)(due_ns % 1000000000u)};
+    pthread_cond_timedwait(&gwi.changed, &gwi.lock, &when);
+}
+
+/* --- our own thread ------------------------------------------------------------------------------------- */
+
+/* Run one host function that is due. True when there was one. */
+static bool run_host(void)
+{
+    uint64_t now_ns = gwi_now_ns();
+    for (gwi_stream *stream = gwi.active; stream != NULL; stream = stream->active_next) {
+        gwi_command *command = stream->head;
+        if (command->work.kind != GWI_WORK_HOST || !command->started || command->running || command->due_ns > now_ns)
+            continue;
+        gwi_work work = command->work;
+        command->running = true;
+        int result = stream->context->fault;
+        gwi_unlock();
+        if (work.host.function != NULL)
+            work.host.function(work.host.argument);
+        else
+            work.host.callback(work.host.stream, (CUresult)result, work.host.argument);
+        gwi_lock();
+        command->running = false;
+        finish(command, gwi_now_ns());
+        pthread_cond_broadcast(&gwi.changed);
+        return true;
+    }
+    return false;
+}
+
+static void *engine(void *nothing)
+{
+    (void)nothing;
+    gwi_lock();
+    for (;;) {
+        gwi_advance();
+        if (run_host())
+            continue;
+        uint64_t due_ns = next_due_ns();
+        gwi.engine_wake_ns = due_ns;
+        sleep_until(due_ns);
+    }
+    return NULL;
+}
+
+static bool engine_start(void)
+{
+    if (gwi.engine_started)
+        return true;
+    pthread_t thread;
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* the program's signals are the program's */
+    gwi.engine_started = pthread_create(&thread, NULL, engine, NULL) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (gwi.engine_started)
+        pthread_detach(thread);
+    return gwi.engine_started;
+}
+
+/* --- streams -------------------------------------------------------------------------------------------- */
+
+/* Streams take memory from their context in pages that it keeps; the context's own memory has room for a few. */
+static bool stream_charge(gwi_context *context)
+{
+    const uint64_t own_bytes = 1100000;
+    uint64_t used = (uint64_t)(context->stream_count + 1) * gwi.spec.card.stream_bytes;
+    uint64_t wanted = used > own_bytes ? (used - own_bytes + GWI_PAGE_BYTES - 1) / GWI_PAGE_BYTES * GWI_PAGE_BYTES : 0;
+    if (wanted > context->stream_held_bytes) {
+        if (!gwi_device_take(context->device, wanted - context->stream_held_bytes))
+            return false;
+        context->stream_held_bytes = wanted;
+    }
+    context->stream_count++;
+    return true;
+}
+
+gwi_stream *gwi_stream_make(gwi_context *context, unsigned flags, int priority)
+{
+    gwi_stream *stream = calloc(1, sizeof *stream);
+    if (stream == NULL)
+        return NULL;
+    stream->context = context;
+    stream->generation = context->generation;
+    stream->flags = flags;
+    stream->priority = priority;
+    stream->id = gwi.next_id++;
+    gwi_object_add(&stream->object, GWI_STREAM);
+    return stream;
+}
+
+void gwi_stream_end(gwi_stream *stream)
+{
+    gwi_capture_end(stream);
+    gwi_object_remove(&stream->object);
+    if (stream->pending_count > 0)
+        stream->destroyed = true;
+    else
+        stream_free(stream);
+}
+
+static gwi_stream *own_stream(gwi_context *context)
+{
+    unsigned free_slot = 8;
+    for (unsigned i = 0; i < 8; i++) {
+        gwi_context *of = gwi_self.own_streams[i].context;
+        if (of == context && gwi_self.own_streams[i].generation == context->generation)
+            return gwi_self.own_streams[i].stream;
+        if (of == NULL || !of->alive || of->generation != gwi_self.own_streams[i].generation)
+            free_slot = i;
+    }
+    if (free_slot == 8)
+        return context->legacy;
+    gwi_stream *stream = gwi_stream_make(context, 0, 0);
+    if (stream == NULL)
+        return context->legacy;
+    stream->is_default = true;
+    gwi_self.own_streams[free_slot].context = context;
+    gwi_self.own_streams[free_slot].generation = context->generation;
+    gwi_self.own_streams[free_slot].stream = stream;
+    return stream;
+}
+
+gwi_stream *gwi_stream_find(CUstream handle)
+{
+    gwi_context *context = gwi_current();
+    if (handle == NULL || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD) {
+        if (context == NULL || !context->alive)
+            return NULL;
+        bool own = handle == CU_STREAM_PER_THREAD || (handle == NULL && gwi_self.per_thread_stream);
+        return own ? own_stream(context) : context->legacy;
+    }
+    gwi_stream *stream = gwi_object_find(handle, GWI_STREAM);
+    if (stream == NULL || !gwi_context_is(stream->context, stream->generation))
+        gwi_crash(handle);
+    return stream;
+}
+
+/* --- submitting ----------------------------------------------------------------------------------------- */
+
+/* The default stream of old waits for all blocking streams of its context, and they for it. */
+static bool default_order(gwi_command *command)
+{
+    gwi_stream *stream = command->stream;
+    if (stream->flags & CU_STREAM_NON_BLOCKING)
+        return true;
+    if (!stream->is_legacy)
+        return wait_add(command, stream->context->legacy->last);
+    for (gwi_stream *other = gwi.active; other != NULL; other = other->active_next)
+        if (other != stream && other->context == stream->context && !(other->flags & CU_STREAM_NON_BLOCKING) &&
+            !wait_add(command, other->last))
+            return false;
+    return true;
+}
+
+static void append(gwi_stream *stream, gwi_command *command)
+{
+    if (stream->tail != NULL)
+        stream->tail->next = command;
+    else
+        stream->head = command;
+    stream->tail = command;
+    stream->pending_count++;
+    gwi_command_drop(stream->last);
+    stream->last = gwi_command_keep(command);
+    active_add(stream);
+}
+
+static void wait_for_room(gwi_stream *stream)
+{
+    while (stream->pending_count >= PENDING_MAX) {
+        sleep_until(next_due_ns());
+        gwi_advance();
+    }
+}
+
+int gwi_submit_now(gwi_stream *stream, const gwi_work *work, gwi_command *wait_for, gwi_command **ret_command)
+{
+    gwi_command *command = calloc(1, sizeof *command);
+    if (command == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    gwi_advance();
+    wait_for_room(stream);
+    command->references = 1;
+    command->stream = stream;
+    command->submitted_ns = gwi_now_ns();
+    /* The previous command is waited for like any other: its end is part of the ideal time line. */
+    if (!wait_add(command, stream->last) || !wait_add(command, wait_for) || !default_order(command)) {
+        gwi_command_drop(command);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    command->work = *work;
+    if (ret_command != NULL)
+        *ret_command = gwi_command_keep(command);
+    append(stream, command);
+    gwi_advance();
+    if (gwi.active != NULL) {
+        if (!engine_start())
+            return CUDA_ERROR_OPERATING_SYSTEM;
+        if (next_due_ns() <= gwi.engine_wake_ns || gwi.engine_wake_ns == 0)
+            pthread_cond_broadcast(&gwi.changed);
+    }
+    return 0;
+}
+
+int gwi_submit(gwi_stream *stream, const gwi_work *work, gwi_command *wait_for, gwi_command **ret_command)
+{
+    if (stream->capture == NULL && stream->capture_owner == NULL)
+        return gwi_submit_now(stream, work, wait_for, ret_command);
+    if (ret_command != NULL)
+        *ret_command = NULL;
+    return gwi_capture_add(stream, work, NULL, NULL);
+}
+
+/* --- waiting -------------------------------------------------------------------------------------------- */
+
+void gwi_wait_command(gwi_command *command)
+{
+    gwi_advance();
+    while (!command->done) {
+        sleep_until(next_due_ns());
+        gwi_advance();
+    }
+}
+
+void gwi_wait_stream(gwi_stream *stream)
+{
+    if (stream->last == NULL)
+        return;
+    gwi_command *last = gwi_command_keep(stream->last);
+    gwi_wait_command(last);
+    gwi_command_drop(last);
+}
+
+static void wait_all(gwi_context *context, gwi_device *device)
+{
+    gwi_advance();
+    for (;;) {
+        gwi_stream *found = NULL;
+        for (gwi_stream *stream = gwi.active; stream != NULL && found == NULL; stream = stream->active_next)
+            if (context != NULL ? stream->context == context : stream->context->device == device)
+                found = stream;
+        if (found == NULL)
+            return;
+        gwi_command *last = gwi_command_keep(found->last);
+        gwi_wait_command(last);
+        gwi_command_drop(last);
+    }
+}
+
+void gwi_wait_context(gwi_context *context)
+{
+    wait_all(context, NULL);
+}
+
+void gwi_wait_device(gwi_device *device)
+{
+    wait_all(NULL, device);
+}
+
+/* --- entry points: streams ------------------------------------------------------------------------------ */
+
+GWI_API(cuStreamCreateWithPriority)(CUstream *phStream, unsigned int flags, int priority)
+{
+    GWI_ENTER;
+    if (phStream == NULL || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING) != 0)
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    gwi_context *context = gwi_current();
+    if (!stream_charge(context))
+        return gwi_leave(CUDA_ERROR_OUT_OF_MEMORY);
+    gwi_stream *stream = gwi_stream_make(context, flags, priority < -5 ? -5 : priority > 0 ? 0 : priority);
+    if (stream == NULL)
+        return gwi_leave(CUDA_ERROR_OUT_OF_MEMORY);
+    *phStream = (CUstream)stream;
+    return gwi_leave(0);
+}
+
+GWI_API(cuStreamCreate)(CUstream *phStream, unsigned int flags)
+{
+    return gwi_virt_cuStreamCreateWithPriority(phStream, flags, 0);
+}
+
+GWI_API(cuStreamDestroy_v2)(CUstream hStream)
+{
+    GWI_ENTER;
+    if (hStream == NULL || hStream == CU_STREAM_LEGACY || hStream == CU_STREAM_PER_THREAD)
+        return gwi_leave(CUDA_ERROR_INVALID_HANDLE);
+    gwi_stream *stream = gwi_stream_find(hStream);
+    stream->context->stream_count--;
+    gwi_stream_end(stream);
+    return gwi_leave(0);
+}
+GWI_ALIAS(cuStreamDestroy, cuStreamDestroy_v2);
+
+/* Whether the stream records instead of running; then a call that looks at it breaks the capture. */
+static int capture_touched(gwi_stream *stream)
+{
+    gwi_stream *owner = stream->capture != NULL ? stream : stream->capture_owner;
+    if (owner != NULL) {
+        owner->capture_broken = true;
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
+    return stream->is_legacy ? gwi_capture_forbids() : 0;
+}
+
+static int see_fault_of(gwi_context *context)
+{
+    if (context->fault == 0)
+        return 0;
+    context->fault_seen = true;
+    gwi.process_fault = context->fault;
+    return context->fault;
+}
+
+GWI_API(cuStreamQuery)(CUstream hStream)
+{
+    GWI_ENTER;
+    gwi_stream *stream = gwi_stream_find(hStream);
+    int result = capture_touched(stream);
+    if (result == 0) {
+        gwi_advance();
+        result = see_fault_of(stream->context);
+    }
+    bool pending = stream->pending_count > 0;
+    /* The default stream of old stands for all blocking streams. */
+    if (stream->is_legacy)
+        for (const gwi_stream *other = gwi.active; other != NULL; other = other->active_next)
+            pending |= other->context == stream->context && !(other->flags & CU_STREAM_NON_BLOCKING);
+    if (result == 0 && pending)
+        result = CUDA_ERROR_NOT_READY;
+    return gwi_leave(result);
+}
+
+GWI_API(cuStreamSynchronize)(CUstream hStream)
+{
+    GWI_ENTER;
+    gwi_stream *stream = gwi_stream_find(hStream);
+    gwi_context *context = stream->context;
+    int result = capture_touched(stream);
+    if (result != 0)
+        return gwi_leave(result);
+    if (stream->is_legacy) {
+        gwi_work work = {.kind = GWI_WORK_EMPTY};
+        gwi_submit_now(stream, &work, NULL, NULL);
+    }
+    gwi_wait_stream(stream);
+    gwi_pools_trim(context->device);
+    return gwi_leave(see_fault_of(context));
+}
+
+GWI_API(cuCtxSynchronize)(void)
+{
+    GWI_ENTER;
+    gwi_context *context = gwi_current();
+    gwi_wait_context(context);
+    gwi_pools_trim(context->device);
+    return gwi_leave(see_fault_of(context));
+}
+
+GWI_API(cuCtxSynchronize_v2)(CUcontext ctx)
+{
+    GWI_ENTER;
+    gwi_context *context = ctx != NULL ? gwi_object_find(ctx, GWI_CONTEXT) : gwi_current();
+    if (context == NULL && ctx != NULL)
+        gwi_crash(ctx);
+    if (context == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_CONTEXT);
+    if (!context->alive)
+        return gwi_leave(CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    gwi_wait_context(context);
+    gwi_pools_trim(context->device);
+    return gwi_leave(see_fault_of(context));
+}
+
+GWI_API(cuStreamWaitEvent)(CUstream hStream, CUevent hEvent, unsigned int Flags)
+{
+    GWI_ENTER;
+    (void)Flags;
+    gwi_stream *stream = gwi_stream_find(hStream);
+    gwi_event *event = gwi_object_find(hEvent, GWI_EVENT);
+    if (hEvent == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_HANDLE);
+    if (event == NULL)
+        gwi_crash(hEvent);
+    if (!gwi_context_is(event->context, event->generation))
+        return gwi_leave(CUDA_ERROR_INVALID_CONTEXT);
+    gwi_work work = {.kind = GWI_WORK_EMPTY};
+    if (event->capture_node != NULL)
+        return gwi_leave(gwi_capture_add(stream, &work, event->capture_node, NULL));
+    if (event->record == NULL)
+        return gwi_leave(0);
+    return gwi_leave(gwi_submit(stream, &work, event->record, NULL));
+}
+
+GWI_API(cuLaunchHostFunc)(CUstream hStream, CUhostFn fn, void *userData)
+{
+    GWI_ENTER;
+    gwi_stream *stream = gwi_stream_find(hStream);
+    if (fn == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    gwi_work work = {.kind = GWI_WORK_HOST, .host = {.function = fn, .argument = userData, .stream = hStream}};
+    return gwi_leave(gwi_submit(stream, &work, NULL, NULL));
+}
+
+GWI_API(cuStreamAddCallback)(CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags)
+{
+    GWI_ENTER;
+    gwi_stream *stream = gwi_stream_find(hStream);
+    if (callback == NULL || flags != 0)
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    gwi_work work = {.kind = GWI_WORK_HOST, .host = {.callback = callback, .argument = userData, .stream = hStream}};
+    return gwi_leave(gwi_submit(stream, &work, NULL, NULL));
+}
+
+static int value_work(CUstream handle, CUdeviceptr address, uint64_t value, unsigned flags, int bytes,
+                      gwi_work_kind kind)
+{
+    gwi_stream *stream = gwi_stream_find(handle);
+    char *at = gwi_storage(address, (uint64_t)bytes);
+    if (at == NULL || address % (unsigned)bytes != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    gwi_work work = {.kind = kind, .value = {.at = at, .value = value, .flags = flags, .bytes = bytes}};
+    return gwi_submit(stream, &work, NULL, NULL);
+}
+
+GWI_API(cuStreamWriteValue32_v2)(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
+{
+    GWI_ENTER;
+    return gwi_leave(value_work(stream, addr, value, flags, 4, GWI_WORK_WRITE_VALUE));
+}
+GWI_ALIAS(cuStreamWriteValue32, cuStreamWriteValue32_v2);
+
+GWI_API(cuStreamWriteValue64_v2)(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
+{
+    GWI_ENTER;
+    return gwi_leave(value_work(stream, addr, value, flags, 8, GWI_WORK_WRITE_VALUE));
+}
+GWI_ALIAS(cuStreamWriteValue64, cuStreamWriteValue64_v2);
+
+GWI_API(cuStreamWaitValue32_v2)(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
+{
+    GWI_ENTER;
+    return gwi_leave(value_work(stream, addr, value, flags, 4, GWI_WORK_WAIT_VALUE));
+}
+GWI_ALIAS(cuStreamWaitValue32, cuStreamWaitValue32_v2);
+
+GWI_API(cuStreamWaitValue64_v2)(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
+{
+    GWI_ENTER;
+    return gwi_leave(value_work(stream, addr, value, flags, 8, GWI_WORK_WAIT_VALUE));
+}
+GWI_ALIAS(cuStreamWaitValue64, cuStreamWaitValue64_v2);
+
+GWI_API(cuStreamGetFlags)(CUstream hStream, unsigned int *flags)
+{
+    GWI_ENTER;
+    if (flags == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    *flags = gwi_stream_find(hStream)->flags;
+    return gwi_leave(0);
+}
+
+GWI_API(cuStreamGetPriority)(CUstream hStream, int *priority)
+{
+    GWI_ENTER;
+    if (priority == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    *priority = gwi_stream_find(hStream)->priority;
+    return gwi_leave(0);
+}
+
+GWI_API(cuStreamGetId)(CUstream hStream, unsigned long long *streamId)
+{
+    GWI_ENTER;
+    if (streamId == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    *streamId = gwi_stream_find(hStream)->id;
+    return gwi_leave(0);
+}
+
+GWI_API(cuStreamGetCtx)(CUstream hStream, CUcontext *pctx)
+{
+    GWI_ENTER;
+    if (pctx == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    *pctx = (CUcontext)gwi_stream_find(hStream)->context;
+    return gwi_leave(0);
+}
+
+GWI_API(cuStreamGetCtx_v2)(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx)
+{
+    if (pGreenCtx != NULL)
+        *pGreenCtx = NULL;
+    return gwi_virt_cuStreamGetCtx(hStream, pCtx);
+}
+
+GWI_API(cuStreamGetDevice)(CUstream hStream, CUdevice *device)
+{
+    GWI_ENTER;
+    if (device == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    *device = (CUdevice)gwi_stream_find(hStream)->context->device->index;
+    return gwi_leave(0);
+}
+
+/* Attributes of streams steer caches and scheduling; nothing here depends on them. */
+GWI_API(cuStreamCopyAttributes)(CUstream dst, CUstream src)
+{
+    GWI_ENTER;
+    gwi_stream_find(dst);
+    gwi_stream_find(src);
+    return gwi_leave(0);
+}
+
+GWI_API(cuStreamSetAttribute)(CUstream hStream, CUstreamAttrID attr, const CUstreamAttrValue *value)
+{
+    GWI_ENTER;
+    (void)attr;
+    gwi_stream_find(hStream);
+    return gwi_leave(value == NULL ? CUDA_ERROR_INVALID_VALUE : 0);
+}
+
+GWI_API(cuStreamAttachMemAsync)(CUstream hStream, CUdeviceptr dptr, size_t length, unsigned int flags)
+{
+    GWI_ENTER;
+    (void)length;
+    (void)flags;
+    gwi_stream_find(hStream);
+    const gwi_block *block = gwi_block_at(dptr);
+    return gwi_leave(block != NULL && block->kind == GWI_BLOCK_MANAGED ? 0 : CUDA_ERROR_INVALID_VALUE);
+}
+
+/* --- entry points: events ------------------------------------------------------------------------------- */
+
+/* An event that a reset of its context took away answers 201; one that was destroyed crashes. */
+static int event_find(CUevent handle, gwi_event **ret_event)
+{
+    gwi_event *event = gwi_object_find(handle, GWI_EVENT);
+    if (handle == NULL)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (event == NULL)
+        gwi_crash(handle);
+    if (!gwi_context_is(event->context, event->generation))
+        return CUDA_ERROR_INVALID_CONTEXT;
+    *ret_event = event;
+    return 0;
+}
+
+GWI_API(cuEventCreate)(CUevent *phEvent, unsigned int Flags)
+{
+    GWI_ENTER;
+    const unsigned known = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
+    if (phEvent == NULL || (Flags & ~known) != 0 ||
+        ((Flags & CU_EVENT_INTERPROCESS) && !(Flags & CU_EVENT_DISABLE_TIMING)))
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    gwi_event *event = calloc(1, sizeof *event);
+    if (event == NULL)
+        return gwi_leave(CUDA_ERROR_OUT_OF_MEMORY);
+    event->context = gwi_current();
+    event->generation = event->context->generation;
+    event->flags = Flags;
+    gwi_object_add(&event->object, GWI_EVENT);
+    *phEvent = (CUevent)event;
+    return gwi_leave(0);
+}
+
+GWI_API(cuEventDestroy_v2)(CUevent hEvent)
+{
+    GWI_ENTER;
+    gwi_event *event = NULL;
+    int result = event_find(hEvent, &event);
+    if (result != 0)
+        return gwi_leave(result);
+    gwi_object_remove(&event->object);
+    gwi_command_drop(event->record);
+    free(event);
+    return gwi_leave(0);
+}
+GWI_ALIAS(cuEventDestroy, cuEventDestroy_v2);
+
+static int event_record(CUevent handle, CUstream stream_handle)
+{
+    gwi_event *event = NULL;
+    int result = event_find(handle, &event);
+    if (result != 0)
+        return result;
+    gwi_stream *stream = gwi_stream_find(stream_handle);
+    if (stream->context != event->context)
+        return CUDA_ERROR_INVALID_HANDLE;
+    gwi_work work = {.kind = GWI_WORK_EMPTY};
+    if (stream->capture != NULL || stream->capture_owner != NULL) {
+        event->capture_owner = stream->capture != NULL ? stream : stream->capture_owner;
+        return gwi_capture_add(stream, &work, NULL, &event->capture_node);
+    }
+    gwi_command *command = NULL;
+    result = gwi_submit(stream, &work, NULL, &command);
+    if (result != 0)
+        return result;
+    gwi_command_drop(event->record);
+    event->record = command;
+    event->capture_node = NULL;
+    event->capture_owner = NULL;
+    return 0;
+}
+
+GWI_API(cuEventRecord)(CUevent hEvent, CUstream hStream)
+{
+    GWI_ENTER;
+    return gwi_leave(event_record(hEvent, hStream));
+}
+
+GWI_API(cuEventRecordWithFlags)(CUevent hEvent, CUstream hStream, unsigned int flags)
+{
+    GWI_ENTER;
+    (void)flags;
+    return gwi_leave(event_record(hEvent, hStream));
+}
+
+GWI_API(cuEventQuery)(CUevent hEvent)
+{
+    GWI_ENTER;
+    gwi_event *event = NULL;
+    int result = event_find(hEvent, &event);
+    if (result != 0)
+        return gwi_leave(result);
+    if (event->capture_node != NULL)
+        return gwi_leave(CUDA_ERROR_CAPTURED_EVENT);
+    gwi_advance();
+    result = see_fault_of(event->context);
+    if (result == 0 && event->record != NULL && !event->record->done)
+        result = CUDA_ERROR_NOT_READY;
+    return gwi_leave(result);
+}
+
+GWI_API(cuEventSynchronize)(CUevent hEvent)
+{
+    GWI_ENTER;
+    gwi_event *event = NULL;
+    int result = event_find(hEvent, &event);
+    if (result != 0)
+        return gwi_leave(result);
+    if (event->capture_node != NULL)
+        return gwi_leave(CUDA_ERROR_CAPTURED_EVENT);
+    gwi_context *context = event->context;
+    if (event->record != NULL) {
+        gwi_command *record = gwi_command_keep(event->record);
+        gwi_wait_command(record);
+        gwi_command_drop(record);
+    }
+    gwi_pools_trim(context->device);
+    return gwi_leave(see_fault_of(context));
+}
+
+static int elapsed(float *ret_ms, CUevent from_handle, CUevent to_handle)
+{
+    gwi_event *from = NULL;
+    gwi_event *to = NULL;
+    if (ret_ms == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    int result = event_find(from_handle, &from);
+    if (result == 0)
+        result = event_find(to_handle, &to);
+    if (result != 0)
+        return result;
+    if (((from->flags | to->flags) & CU_EVENT_DISABLE_TIMING) || from->record == NULL || to->record == NULL)
+        return CUDA_ERROR_INVALID_HANDLE;
+    gwi_advance();
+    result = see_fault_of(from->context);
+    if (result != 0)
+        return result;
+    if (!from->record->done || !to->record->done)
+        return CUDA_ERROR_NOT_READY;
+    *ret_ms = (float)((double)(int64_t)(to->record->end_ns - from->record->end_ns) / 1e6);
+    return 0;
+}
+
+GWI_API(cuEventElapsedTime)(float *pMilliseconds, CUevent hStart, CUevent hEnd)
+{
+    GWI_ENTER;
+    return gwi_leave(elapsed(pMilliseconds, hStart, hEnd));
+}
+GWI_ALIAS(cuEventElapsedTime_v2, cuEventElapsedTime);

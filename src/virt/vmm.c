@@ -1,0 +1,270 @@
+/* Memory in parts: physical memory without addresses, addresses without memory, and mappings of the one at the
+ * other. Physical memory lives until it is released as often as it was created or retained, and unmapped. */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "gwi_virt.h"
+
+typedef struct reservation {
+    gwi_range range; /* member of gwi.reserved */
+} reservation;
+
+static bool multiple(uint64_t bytes)
+{
+    return bytes != 0 && bytes % GWI_PAGE_BYTES == 0;
+}
+
+void gwi_physical_drop(gwi_physical *physical)
+{
+    if (physical->handle_count > 0 || physical->map_count > 0)
+        return;
+    if (physical->charged)
+        gwi_device_give(physical->device, physical->bytes);
+    munmap(physical->storage, physical->bytes);
+    if (gwi_object_find(physical, GWI_PHYSICAL) != NULL)
+        gwi_object_remove(&physical->object);
+    free(physical);
+}
+
+static int location_check(const CUmemAllocationProp *prop, gwi_device **ret_device)
+{
+    if (prop == NULL || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    *ret_device = gwi_device_find(prop->location.id);
+    return *ret_device != NULL ? 0 : CUDA_ERROR_INVALID_DEVICE;
+}
+
+GWI_API(cuMemGetAllocationGranularity)
+(size_t *granularity, const CUmemAllocationProp *prop, CUmemAllocationGranularity_flags option)
+{
+    GWI_ENTER;
+    gwi_device *device = NULL;
+    (void)option;
+    int result = granularity == NULL ? CUDA_ERROR_INVALID_VALUE : location_check(prop, &device);
+    if (result == 0)
+        *granularity = GWI_PAGE_BYTES;
+    return gwi_leave(result);
+}
+
+/* A handle that may be given to another process needs memory that has a descriptor. */
+static char *physical_storage(uint64_t bytes)
+{
+    char *storage = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (storage == MAP_FAILED)
+        return NULL;
+    madvise(storage, bytes, MADV_DONTDUMP);
+    return storage;
+}
+
+GWI_API(cuMemCreate)
+(CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *prop, unsigned long long flags)
+{
+    GWI_ENTER;
+    gwi_device *device = NULL;
+    if (handle == NULL || flags != 0 || !multiple(size))
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    int result = location_check(prop, &device);
+    if (result != 0)
+        return gwi_leave(result);
+    if (gwi_allocation_refused() || !gwi_device_take(device, size))
+        return gwi_leave(CUDA_ERROR_OUT_OF_MEMORY);
+    gwi_physical *physical = calloc(1, sizeof *physical);
+    char *storage = physical != NULL ? physical_storage(size) : NULL;
+    if (storage == NULL) {
+        gwi_device_give(device, size);
+        free(physical);
+        return gwi_leave(CUDA_ERROR_OUT_OF_MEMORY);
+    }
+    physical->device = device;
+    physical->bytes = size;
+    physical->handle_count = 1;
+    physical->storage = storage;
+    physical->properties = *prop;
+    physical->charged = true;
+    gwi_object_add(&physical->object, GWI_PHYSICAL);
+    *handle = (uintptr_t)physical;
+    return gwi_leave(0);
+}
+
+static gwi_physical *physical_find(CUmemGenericAllocationHandle handle)
+{
+    gwi_physical *physical = gwi_object_find((const void *)(uintptr_t)handle, GWI_PHYSICAL);
+    return physical != NULL && physical->handle_count > 0 ? physical : NULL;
+}
+
+GWI_API(cuMemRelease)(CUmemGenericAllocationHandle handle)
+{
+    GWI_ENTER;
+    gwi_physical *physical = physical_find(handle);
+    if (physical == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    physical->handle_count--;
+    gwi_physical_drop(physical);
+    return gwi_leave(0);
+}
+
+GWI_API(cuMemRetainAllocationHandle)(CUmemGenericAllocationHandle *handle, void *addr)
+{
+    GWI_ENTER;
+    const gwi_block *block = gwi_block_at((uintptr_t)addr);
+    if (handle == NULL || block == NULL || block->kind != GWI_BLOCK_MAPPED)
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    block->physical->handle_count++;
+    *handle = (uintptr_t)block->physical;
+    return gwi_leave(0);
+}
+
+GWI_API(cuMemGetAllocationPropertiesFromHandle)(CUmemAllocationProp *prop, CUmemGenericAllocationHandle handle)
+{
+    GWI_ENTER;
+    const gwi_physical *physical = physical_find(handle);
+    if (prop == NULL || physical == NULL)
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    *prop = physical->properties;
+    return gwi_leave(0);
+}
+
+GWI_API(cuMemAddressReserve)
+(CUdeviceptr *ptr, size_t size, size_t alignment, CUdeviceptr addr, unsigned long long flags)
+{
+    GWI_ENTER;
+    (void)addr; /* a wish */
+    if (ptr == NULL || flags != 0 || !multiple(size) || (alignment & (alignment - 1)) != 0)
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    if (alignment < GWI_PAGE_BYTES)
+        alignment = GWI_PAGE_BYTES;
+    reservation *made = calloc(1, sizeof *made);
+    char *memory = made != NULL && size <= SIZE_MAX / 4
+                       ? mmap(NULL, size + alignment, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
+                       : MAP_FAILED;
+    if (memory == MAP_FAILED) {
+        free(made);
+        return gwi_leave(CUDA_ERROR_OUT_OF_MEMORY);
+    }
+    uint64_t base = ((uintptr_t)memory + alignment - 1) / alignment * alignment;
+    if (base > (uintptr_t)memory)
+        munmap(memory, base - (uintptr_t)memory);
+    munmap((char *)(uintptr_t)base + size, (uintptr_t)memory + alignment - base);
+    made->range.base = base;
+    made->range.bytes = size;
+    gwi_ranges_add(&gwi.reserved, &made->range);
+    *ptr = base;
+    return gwi_leave(0);
+}
+
+static bool any_mapping(uint64_t base, uint64_t bytes)
+{
+    const gwi_range *range = gwi_ranges_from(&gwi.blocks, base);
+    return range != NULL && range->base < base + bytes;
+}
+
+GWI_API(cuMemAddressFree)(CUdeviceptr ptr, size_t size)
+{
+    GWI_ENTER;
+    gwi_range *range = gwi_ranges_at(&gwi.reserved, ptr);
+    if (range == NULL || range->base != ptr || range->bytes != size || any_mapping(ptr, size))
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    gwi_ranges_remove(&gwi.reserved, range);
+    munmap((void *)(uintptr_t)ptr, size);
+    free(range);
+    return gwi_leave(0);
+}
+
+GWI_API(cuMemMap)
+(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags)
+{
+    GWI_ENTER;
+    gwi_physical *physical = physical_find(handle);
+    const gwi_range *home = gwi_ranges_at(&gwi.reserved, ptr);
+    if (physical == NULL || home == NULL || flags != 0 || ptr % GWI_PAGE_BYTES != 0 || size == 0)
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    if (size % GWI_PAGE_BYTES != 0)
+        return gwi_leave(CUDA_ERROR_NOT_SUPPORTED);
+    if (size > home->bytes - (ptr - home->base) || offset % GWI_PAGE_BYTES != 0 || offset > physical->bytes ||
+        size > physical->bytes - offset)
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    gwi_block *block = calloc(1, sizeof *block);
+    if (block == NULL)
+        return gwi_leave(CUDA_ERROR_OUT_OF_MEMORY);
+    block->kind = GWI_BLOCK_MAPPED;
+    block->device = physical->device;
+    block->physical = physical;
+    block->physical_offset = offset;
+    block->storage = physical->storage + offset;
+    block->range.base = ptr;
+    block->range.bytes = size;
+    if (!gwi_ranges_add(&gwi.blocks, &block->range)) {
+        free(block);
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    block->id = gwi.next_id++;
+    physical->map_count++;
+    return gwi_leave(0);
+}
+
+/* Whether whole mappings, and nothing else, cover the range; gaps are allowed where asked. */
+static bool whole_mappings(uint64_t base, uint64_t bytes, bool gaps)
+{
+    uint64_t at = base;
+    const gwi_range *before = gwi_ranges_at(&gwi.blocks, base);
+    if (before != NULL && before->base != base)
+        return false;
+    while (at < base + bytes) {
+        const gwi_range *range = gwi_ranges_from(&gwi.blocks, at);
+        if (range == NULL || range->base >= base + bytes)
+            return gaps;
+        if ((range->base != at && !gaps) || ((const gwi_block *)range)->kind != GWI_BLOCK_MAPPED ||
+            range->bytes > base + bytes - range->base)
+            return false;
+        at = range->base + range->bytes;
+    }
+    return true;
+}
+
+GWI_API(cuMemUnmap)(CUdeviceptr ptr, size_t size)
+{
+    GWI_ENTER;
+    const gwi_range *home = gwi_ranges_at(&gwi.reserved, ptr);
+    if (home == NULL || !multiple(size) || size > home->bytes - (ptr - home->base) || !whole_mappings(ptr, size, true))
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    for (unsigned d = 0; d < gwi.spec.device_count; d++)
+        gwi_wait_device(&gwi.devices[d]);
+    gwi_range *range = gwi_ranges_from(&gwi.blocks, ptr);
+    while (range != NULL && range->base < ptr + size) {
+        gwi_range *next = gwi_ranges_from(&gwi.blocks, range->base + range->bytes);
+        gwi_physical *physical = ((gwi_block *)range)->physical;
+        gwi_block_free((gwi_block *)range);
+        physical->map_count--;
+        gwi_physical_drop(physical);
+        range = next;
+    }
+    return gwi_leave(0);
+}
+
+GWI_API(cuMemSetAccess)(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, size_t count)
+{
+    GWI_ENTER;
+    if (desc == NULL || count == 0 || !multiple(size) || !whole_mappings(ptr, size, false))
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    for (gwi_range *range = gwi_ranges_from(&gwi.blocks, ptr); range != NULL && range->base < ptr + size;
+         range = gwi_ranges_from(&gwi.blocks, range->base + range->bytes))
+        ((gwi_block *)range)->accessible = desc[0].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    return gwi_leave(0);
+}
+
+GWI_API(cuMemGetAccess)(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr ptr)
+{
+    GWI_ENTER;
+    const gwi_block *block = gwi_block_at(ptr);
+    if (flags == NULL || location == NULL || block == NULL || block->kind != GWI_BLOCK_MAPPED)
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    *flags = block->accessible ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : 0;
+    return gwi_leave(0);
+}
