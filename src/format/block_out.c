@@ -12,7 +12,9 @@
 #endif
 
 enum {
-    PACK_LEVEL = 1,
+    /* Events are differences already: 10.9 bytes an event; level 1 makes 9.5 of it and is read a fifth slower. */
+    PACK_LEVEL_EVENTS = -1,
+    PACK_LEVEL = 3,
     PACK_BYTES_MIN = 128, /* smaller blocks gain nothing */
     /* Disk space taken ahead of the data, so that what must be said at the end fits on a full disk. */
     ROOM_BYTES = 64 << 10
@@ -90,17 +92,20 @@ void gwi_out_close(gwi_out *out)
 }
 
 /* Packs into `stored` behind the head; 0: not worth it. */
-static uint32_t pack(gwi_out *out, const uint8_t *raw, uint32_t raw_bytes)
+static uint32_t pack(gwi_out *out, gwi_block_type type, const uint8_t *raw, uint32_t raw_bytes)
 {
 #ifdef GW_HAVE_ZSTD
+    bool events = type == GWI_BLOCK_EVENTS || type == GWI_BLOCK_CARRY;
+    int level = events ? PACK_LEVEL_EVENTS : PACK_LEVEL;
     if (out->packer != NULL && raw_bytes >= PACK_BYTES_MIN) {
-        size_t bytes = ZSTD_compressCCtx(out->packer, out->stored + GWI_BLOCK_HEAD_BYTES, raw_bytes - 1, raw, raw_bytes,
-                                         PACK_LEVEL);
+        size_t bytes =
+            ZSTD_compressCCtx(out->packer, out->stored + GWI_BLOCK_HEAD_BYTES, raw_bytes - 1, raw, raw_bytes, level);
         if (!ZSTD_isError(bytes))
             return (uint32_t)bytes;
     }
 #else
     (void)out;
+    (void)type;
     (void)raw;
     (void)raw_bytes;
 #endif
@@ -132,7 +137,7 @@ gw_status gwi_out_block(gwi_out *out, gwi_block_type type, const uint8_t *raw, u
     if (raw_bytes > GWI_BLOCK_RAW_MAX)
         return gw_fail(err, GW_USAGE, "%s: a block of %u bytes is too large", out->path, raw_bytes);
     gwi_block_head head = {.type = (uint8_t)type, .codec = GWI_CODEC_ZSTD, .raw_bytes = raw_bytes};
-    head.stored_bytes = pack(out, raw, raw_bytes);
+    head.stored_bytes = pack(out, type, raw, raw_bytes);
     if (head.stored_bytes == 0) {
         head.codec = GWI_CODEC_NONE;
         head.stored_bytes = raw_bytes;

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "compact.h"
 
+#include "event_decode.h"
 #include "source.h"
 
 #include <errno.h>

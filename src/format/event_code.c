@@ -1,4 +1,4 @@
-#include "event_code.h"
+#include "event_decode.h"
 
 #include <stdlib.h>
 
@@ -191,16 +191,7 @@ bool gwi_decoder_start(gwi_decoder *decoder, const gwi_dict *dict, const uint8_t
     return true;
 }
 
-static inline uint64_t take(const uint8_t **at, unsigned bytes)
-{
-    uint64_t word;
-    memcpy(&word, *at, 8);
-    *at += bytes;
-    return word & gwi_length_mask[bytes];
-}
-
-/* A definition: fills the next template. NULL: it makes no sense. */
-static gw_item *read_template(gwi_decoder *decoder, const uint8_t **at)
+gw_item *gwi_decoder_define(gwi_decoder *decoder, const uint8_t **at)
 {
     if (decoder->defined == GWI_TEMPLATES_MAX)
         return NULL;
@@ -208,13 +199,13 @@ static gw_item *read_template(gwi_decoder *decoder, const uint8_t **at)
     memset(item, 0, sizeof *item);
     item->kind = GW_ITEM_EVENT;
     gw_event *event = &item->event;
-    item->pid = event->pid = (uint32_t)take(at, 4);
-    item->tid = event->tid = (uint32_t)take(at, 4);
-    event->fn = (uint16_t)take(at, 2);
-    uint8_t kind = (uint8_t)take(at, 1);
-    event->flags = (uint8_t)take(at, 1);
-    event->result = (uint16_t)take(at, 2);
-    event->context = take(at, 8);
+    item->pid = event->pid = (uint32_t)gwi_take(at, 4);
+    item->tid = event->tid = (uint32_t)gwi_take(at, 4);
+    event->fn = (uint16_t)gwi_take(at, 2);
+    uint8_t kind = (uint8_t)gwi_take(at, 1);
+    event->flags = (uint8_t)gwi_take(at, 1);
+    event->result = (uint16_t)gwi_take(at, 2);
+    event->context = gwi_take(at, 8);
     if (kind >= decoder->dict->kind_count)
         return NULL;
     if (event->fn >= decoder->dict->fn_count && event->fn != GWI_FN_UNKNOWN)
@@ -223,64 +214,15 @@ static gw_item *read_template(gwi_decoder *decoder, const uint8_t **at)
     return item;
 }
 
-static gw_item *find_template(gwi_decoder *decoder, const uint8_t **at)
-{
-    unsigned index = (unsigned)take(at, 1);
-    if (__builtin_expect(index >= GWI_TEMPLATE_WIDE, 0)) {
-        if (index == GWI_TEMPLATE_NEW)
-            return read_template(decoder, at);
-        index = (unsigned)take(at, 2);
-    }
-    return index < decoder->defined ? &decoder->template[index] : NULL;
-}
-
-static bool read_text(gwi_decoder *decoder, gw_event *event, const uint8_t **at)
+bool gwi_decoder_text(gwi_decoder *decoder, gw_event *event, const uint8_t **at)
 {
     if (decoder->end - *at < 3)
         return false;
-    uint32_t bytes = (uint32_t)take(at, 2);
+    uint32_t bytes = (uint32_t)gwi_take(at, 2);
     if ((size_t)(decoder->end - *at) < bytes + 1u || (*at)[bytes] != 0)
         return false;
     event->text = (const char *)*at;
     event->text_bytes = bytes;
     *at += bytes + 1u;
     return true;
-}
-
-/* At most GWI_EVENT_BYTES_MAX bytes are looked at before the end is checked: the slack behind the block covers them. */
-gw_status gwi_decoder_next(gwi_decoder *decoder, const gw_item **ret_item)
-{
-    const uint8_t *at = decoder->at;
-    if (at >= decoder->end)
-        return GW_END;
-    gw_item *item = find_template(decoder, &at);
-    if (__builtin_expect(item == NULL, 0))
-        return GW_CORRUPT;
-    gw_event *event = &item->event;
-    uint32_t control = (uint32_t)take(&at, 3);
-    uint32_t high = control & GWI_CONTROL_LENGTHS_HIGH;
-    if (__builtin_expect((control & ((high >> 1) | (high >> 2) | (high >> 3))) != 0, 0))
-        return GW_CORRUPT; /* a length above 8 */
-    decoder->t_ns += take(&at, control & 15);
-    item->t_ns = event->t_ns = decoder->t_ns;
-    for (unsigned i = 0; i < 4; i++)
-        event->arg[i] += gwi_unzigzag(take(&at, (control >> (4 * (i + 1))) & 15));
-    event->took_us = 0;
-    event->text = NULL;
-    event->text_bytes = 0;
-    if (control & GWI_CONTROL_TOOK)
-        event->took_us = (uint16_t)take(&at, 2);
-    if (control & (GWI_CONTROL_SITE | GWI_CONTROL_EXTRA | GWI_CONTROL_TEXT)) {
-        if (control & GWI_CONTROL_SITE)
-            event->site = (uint32_t)take(&at, 4);
-        if (control & GWI_CONTROL_EXTRA)
-            event->extra = (uint32_t)take(&at, 4);
-        if ((control & GWI_CONTROL_TEXT) && (at > decoder->end || !read_text(decoder, event, &at)))
-            return GW_CORRUPT;
-    }
-    if (__builtin_expect(at > decoder->end, 0))
-        return GW_CORRUPT;
-    decoder->at = at;
-    *ret_item = item;
-    return GW_OK;
 }

@@ -37,7 +37,5 @@ typedef struct gwi_decoder {
 
 /* False: too short to be a block of events. */
 bool gwi_decoder_start(gwi_decoder *decoder, const gwi_dict *dict, const uint8_t *raw, uint32_t raw_bytes);
-/* GW_OK: *ret_item is the decoder's until the next call; GW_END; GW_CORRUPT. */
-gw_status gwi_decoder_next(gwi_decoder *decoder, const gw_item **ret_item);
 
 #endif

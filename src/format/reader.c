@@ -1,6 +1,8 @@
 #define _GNU_SOURCE
 #include "reader.h"
 
+#include "event_decode.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -139,6 +141,9 @@ static bool process_is_new(gw_reader *reader, const gw_item *item)
 
 gw_status gw_reader_next(gw_reader *reader, const gw_item **ret_item, gw_error *err)
 {
+    if (reader->at < reader->count && reader->source[reader->at].mode == GWI_IN_EVENTS &&
+        gwi_decoder_next(reader->source[reader->at].decoder, ret_item) == GW_OK)
+        return GW_OK; /* nearly always; else asked again below, with the same answer */
     while (reader->at < reader->count) {
         gw_status st = gwi_source_next(&reader->source[reader->at], ret_item, err);
         if (__builtin_expect(st == GW_OK, 1)) {

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "compact.h"
 #include "crc32c.h"
+#include "event_decode.h"
 #include "item_code.h"
 #include "test_items.h"
 
@@ -231,7 +232,7 @@ static void many_templates(void **state)
     }
     close_writer(writer);
     gw_reader *reader;
-    const gw_item *item;
+    const gw_item *item = NULL;
     assert_int_equal(gw_reader_open(path, &reader, &err), GW_OK);
     for (uint32_t i = 0; i < COUNT; i++) {
         if (gw_reader_next(reader, &item, &err) != GW_OK)
@@ -477,7 +478,7 @@ static void numbers_of_another_build(void **state)
     gwi_decoder *decoder = malloc(sizeof *decoder);
     assert_true(gwi_decoder_start(decoder, &decoded, raw, bytes));
     static const uint8_t expected[] = {GW_EV_FREE, GW_EV_CALL, GW_EV_ALLOC};
-    const gw_item *item;
+    const gw_item *item = NULL;
     for (unsigned i = 0; i < 3; i++) {
         assert_int_equal(gwi_decoder_next(decoder, &item), GW_OK);
         assert_int_equal(item->event.kind, expected[i]);
@@ -507,7 +508,7 @@ static void unknown_items_are_passed_over(void **state)
     bytes.data[0] = 200;
     gwi_item_reader reader = {0};
     gwi_dict dict = {0};
-    const gw_item *item;
+    const gw_item *item = NULL;
     gwi_item_reader_start(&reader, &dict, bytes.data, bytes.used_bytes);
     assert_int_equal(gwi_item_reader_next(&reader, &item), GW_OK);
     assert_string_equal(item->pair.key, "a");
@@ -563,7 +564,7 @@ static tally count_items(void)
     tally t = {.in_order = true};
     gw_error err = {""};
     gw_reader *reader;
-    const gw_item *item;
+    const gw_item *item = NULL;
     gw_status st;
     assert_int_equal(gw_reader_open(path, &reader, &err), GW_OK);
     while ((st = gw_reader_next(reader, &item, &err)) == GW_OK) {

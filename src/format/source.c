@@ -1,5 +1,7 @@
 #include "source.h"
 
+#include "event_decode.h"
+
 #include <stdlib.h>
 
 static gw_status block_fault(const gwi_source *source, gw_status status, const char *reason, gw_error *err)
@@ -90,26 +92,34 @@ static gw_status enter_block(gwi_source *source, gw_error *err)
     return GW_OK;
 }
 
+/* The end of a block, or damage in it: what comes now is a new block. */
+static gw_status leave_block(gwi_source *source, gw_status why, gw_error *err)
+{
+    if (source->mode == GWI_IN_EVENTS)
+        source->t_ns = source->decoder->t_ns;
+    source->mode = GWI_AT_BLOCK;
+    if (why == GW_NOMEM)
+        return block_fault(source, why, "no memory for an item", err);
+    if (why != GW_END)
+        return block_fault(source, why, "the items of this block make no sense from some point on", err);
+    gw_status st = gwi_in_find(&source->in, err);
+    return st == GW_OK ? enter_block(source, err) : st;
+}
+
 gw_status gwi_source_next(gwi_source *source, const gw_item **ret_item, gw_error *err)
 {
     for (;;) {
         gw_status st = GW_END;
-        if (source->mode == GWI_IN_EVENTS)
+        if (source->mode == GWI_IN_EVENTS) {
             st = gwi_decoder_next(source->decoder, ret_item);
-        else if (source->mode == GWI_IN_ITEMS)
+        } else if (source->mode == GWI_IN_ITEMS) {
             st = gwi_item_reader_next(&source->items, ret_item);
-        if (__builtin_expect(st == GW_OK, 1)) {
-            source->t_ns = (*ret_item)->t_ns;
-            return GW_OK;
+            if (st == GW_OK)
+                source->t_ns = (*ret_item)->t_ns;
         }
-        source->mode = GWI_AT_BLOCK;
-        if (st == GW_NOMEM)
-            return block_fault(source, st, "no memory for an item", err);
-        if (st != GW_END)
-            return block_fault(source, st, "the items of this block make no sense from some point on", err);
-        st = gwi_in_find(&source->in, err);
         if (st == GW_OK)
-            st = enter_block(source, err);
+            return GW_OK;
+        st = leave_block(source, st, err);
         if (st != GW_OK)
             return st;
     }
