@@ -36,9 +36,9 @@ typedef struct gwi_observer_port {
 void gwi_observer_start(const gwi_observer_port *port);
 
 /* Tell the observer that a rare driver call has just returned to our wrapper. Any thread, with or without the
- * interpreter's lock. Two loads when there is nothing to do; else a clock is read, and now and then a pending call is
- * queued. Allocates nothing, waits for nothing, keeps errno. */
-void gwi_observer_notice(void);
+ * interpreter's lock. `now_ticks` is any steady clock of about a billion ticks a second. Two loads, unless it
+ * is time for an attempt: then a pending call is queued. Allocates nothing, waits for nothing, keeps errno. */
+void gwi_observer_notice(uint64_t now_ticks);
 
 /* In the child of a fork, before its first notice: what was queued in the parent does not run here. */
 void gwi_observer_forked(void);

@@ -32,8 +32,7 @@ void gwi_observer_poke(gwi_slot_ref *th)
 {
     static const gwi_observer_port port = {put_fact, guard_enter, guard_leave};
     static _Atomic uint32_t begun_pid; /* 0: not begun in any process */
-    (void)th;
-    if (gwi.head == NULL)
+    if (gwi_unlikely(gwi.head == NULL))
         return;
     uint32_t before = atomic_load_explicit(&begun_pid, memory_order_relaxed);
     if (gwi_unlikely(before != gwi.head->pid)) {
@@ -44,5 +43,5 @@ void gwi_observer_poke(gwi_slot_ref *th)
         else
             gwi_observer_forked();
     }
-    gwi_observer_notice();
+    gwi_observer_notice(th->entered_ticks);
 }

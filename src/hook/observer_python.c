@@ -112,9 +112,7 @@ enum {
 };
 
 enum {
-    ATTEMPTS_AT_ONCE = 16,     /* the first attempts follow each other without a pause ... */
-    PAUSE_MS = 10,             /* ... then pauses double from here ... */
-    PAUSE_MS_MAX = 1000,       /* ... up to here */
+    ATTEMPTS_AT_ONCE = 16,     /* the first attempts follow each other without a pause */
     REFUSALS_MAX = 3,          /* PyTorch said no so many times: given up */
     FULL_READS_AT_ONCE = 8,    /* so many out-of-memories read the whole history ... */
     READ_REST_FACTOR = 20,     /* ... later ones after so many times what the last read-out took */
@@ -127,7 +125,7 @@ enum {
 
 static struct observer {
     _Atomic int phase;
-    _Atomic uint64_t next_attempt_ns;
+    _Atomic uint64_t next_attempt_ticks;
     const gwi_observer_port *port;
     /* From here on: touched with the interpreter's lock held, or by the one thread that owns the attempt. */
     uint32_t attempts;
@@ -956,29 +954,31 @@ void gwi_observer_start(const gwi_observer_port *port)
     atomic_store_explicit(&obs.phase, off ? PHASE_OFF : PHASE_WAITING, memory_order_release);
 }
 
-/* The pause before the attempt after next, in ns. */
-static uint64_t pause_ns(uint32_t attempts)
+/* Pauses between attempts, in ticks: they double from some 10 ms to about a second; nothing depends on how long a tick
+ * is. */
+#define PAUSE_TICKS     (UINT64_C(1) << 25)
+#define PAUSE_TICKS_MAX (UINT64_C(1) << 31)
+
+static uint64_t pause_ticks(uint32_t attempts)
 {
     if (attempts < ATTEMPTS_AT_ONCE)
         return 0;
     uint32_t doublings = attempts - ATTEMPTS_AT_ONCE;
-    uint64_t ms = doublings > 10 ? PAUSE_MS_MAX : (uint64_t)PAUSE_MS << doublings;
-    return (ms < PAUSE_MS_MAX ? ms : PAUSE_MS_MAX) * UINT64_C(1000000);
+    return doublings > 5 ? PAUSE_TICKS_MAX : PAUSE_TICKS << doublings;
 }
 
-void gwi_observer_notice(void)
+void gwi_observer_notice(uint64_t now_ticks)
 {
     if (atomic_load_explicit(&obs.phase, memory_order_relaxed) != PHASE_WAITING)
         return;
+    if (now_ticks < atomic_load_explicit(&obs.next_attempt_ticks, memory_order_relaxed))
+        return;
     int error = errno;
-    uint64_t now_ns = clock_ns(CLOCK_MONOTONIC_COARSE);
     int waiting = PHASE_WAITING;
-    if (now_ns < atomic_load_explicit(&obs.next_attempt_ns, memory_order_relaxed))
-        goto out;
     if (!atomic_compare_exchange_strong_explicit(&obs.phase, &waiting, PHASE_QUEUED, memory_order_acquire,
                                                  memory_order_relaxed))
         goto out; /* another thread was faster */
-    atomic_store_explicit(&obs.next_attempt_ns, now_ns + pause_ns(obs.attempts++), memory_order_relaxed);
+    atomic_store_explicit(&obs.next_attempt_ticks, now_ticks + pause_ticks(obs.attempts++), memory_order_relaxed);
     if (!obs.have_python)
         obs.have_python = find_python(&obs.py);
     /* No Python (yet), or its queue is full: a later rare call tries again. */
@@ -992,5 +992,5 @@ void gwi_observer_forked(void)
 {
     if (atomic_load_explicit(&obs.phase, memory_order_relaxed) == PHASE_QUEUED)
         atomic_store_explicit(&obs.phase, PHASE_WAITING, memory_order_release);
-    atomic_store_explicit(&obs.next_attempt_ns, 0, memory_order_relaxed);
+    atomic_store_explicit(&obs.next_attempt_ticks, 0, memory_order_relaxed);
 }

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 enum { FACTS_MAX = 20000, TEXT_BYTES = 300 };
 
@@ -80,16 +81,23 @@ void test_start(void)
     gwi_observer_start(&port);
 }
 
+static uint64_t now_ticks(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
 void test_poke(void)
 {
-    gwi_observer_notice();
+    gwi_observer_notice(now_ticks());
 }
 
 static void *poke_often(void *unused)
 {
     (void)unused;
     for (int i = 0; i < 1000; i++)
-        gwi_observer_notice();
+        gwi_observer_notice(now_ticks());
     return NULL;
 }
 
