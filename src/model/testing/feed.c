@@ -38,6 +38,7 @@ void gw_feed_open_bare(gw_feed *feed)
     feed->t_ns = 1000000;
     feed->pid = feed->tid = GW_FEED_PID;
     feed->address_next = 0x7f0000000000u;
+    feed->small_next = 0x7e0000000000u;
     gw_feed_meta(feed, "argv", "program");
 }
 
@@ -114,12 +115,13 @@ void gw_feed_text_call(gw_feed *feed, const char *fn, gw_event_kind kind, uint64
     gw_feed_event(feed, &event);
 }
 
-/* As the card places them: small blocks one after the other, large ones on pages of their own. */
+/* As the card places them: small blocks one after the other on shared pages, large ones on pages of their own. */
 uint64_t gw_feed_alloc(gw_feed *feed, uint64_t bytes)
 {
-    uint64_t step = bytes <= 1u << 20 ? 512 : 2u << 20;
-    uint64_t address = (feed->address_next + step - 1) / step * step;
-    feed->address_next = address + (bytes + step - 1) / step * step;
+    bool small = bytes <= 1u << 20;
+    uint64_t step = small ? 512 : 2u << 20, *next = small ? &feed->small_next : &feed->address_next;
+    uint64_t address = *next;
+    *next += (bytes + step - 1) / step * step;
     gw_feed_call(feed, "cuMemAlloc_v2", GW_EV_ALLOC, 0, address, bytes, GW_SPACE_DEVICE, 0);
     return address;
 }

@@ -27,7 +27,7 @@ typedef struct gw_feed {
     uint32_t name_count;
     gw_feed_thread thread[GW_FEED_THREADS_MAX];
     size_t thread_count;
-    uint64_t address_next;
+    uint64_t address_next, small_next;
 } gw_feed;
 
 /* A program that has initialised CUDA on a card of `total_bytes` and has the primary context 0xc0de. */

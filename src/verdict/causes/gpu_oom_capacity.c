@@ -80,20 +80,22 @@ static bool explained_otherwise(const gwi_memory *memory)
 static gw_certainty certainty_of(const gwi_case *c)
 {
     const gwi_memory *memory = &c->memory;
+    const uint64_t context_bytes = (uint64_t)1 << 30; /* with its libraries; more than that is somebody's */
     if (memory->wanted_bytes == 0)
         return GW_HYPOTHESIS; /* no size was asked for: an object of the driver found no room */
+    if (memory->limit_bytes != 0 && memory->wanted_bytes > memory->limit_bytes)
+        return GW_ESTABLISHED;
     if (explained_otherwise(memory))
         return GW_HYPOTHESIS;
-    bool framework = c->framework != GW_FRAMEWORK_RAW;
-    if (framework && memory->report == NULL)
+    if (c->framework != GW_FRAMEWORK_RAW && memory->report == NULL)
         return GW_SUPPORTED; /* what lives inside its allocator was not seen */
     if (memory->limit_bytes == 0 || memory->live_count == 0)
         return GW_SUPPORTED;
-    /* More than the card by itself, or nothing else of any size is on it. */
-    bool own_exceeds = memory->own_bytes + memory->wanted_bytes > memory->limit_bytes;
-    bool own_fills = memory->own_bytes * 10 >= memory->limit_bytes * 9;
-    bool unexplained = !own_exceeds && !own_fills && !memory->rest_known;
-    return unexplained ? GW_SUPPORTED : own_exceeds || own_fills ? GW_ESTABLISHED : GW_SUPPORTED;
+    bool exceeds = memory->own_bytes + memory->wanted_bytes > memory->limit_bytes;
+    bool fills = memory->own_bytes * 10 >= memory->limit_bytes * 9;
+    bool rest_is_contexts = memory->rest_known && memory->own_bytes * 2 >= memory->limit_bytes &&
+                            memory->rest_bytes <= context_bytes * (memory->context_count + 1);
+    return exceeds || fills || rest_is_contexts ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
@@ -145,5 +147,6 @@ const gw_cause gwi_cause_gpu_oom_capacity = {
                                           "Use tf.recompute_grad on the largest blocks",
               [GW_FRAMEWORK_JAX] = "Use a smaller batch\nUse bfloat16\nUse jax.checkpoint on the largest blocks\n"
                                    "Donate arguments that are overwritten (donate_argnums)"},
+    .is_remainder = true,
     .judge = judge,
 };

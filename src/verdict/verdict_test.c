@@ -1,0 +1,1275 @@
+/* Each cause on a run that has it and on one that nearly has it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "gw_feed.h"
+#include "gw_verdict.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const uint64_t kib = 1u << 10, mib = 1u << 20, gib = 1u << 30;
+enum { STREAM = 0x5151, KERNEL = 0xf1f1 };
+
+static gw_feed feed; /* large: not on the stack */
+static gw_verdict *verdict;
+
+static void judge_open(void)
+{
+    gw_error err;
+    gw_model *model = gw_feed_finish(&feed);
+    assert_int_equal(gw_judge(model, &verdict, &err), GW_OK);
+    gw_model_free(model); /* the verdict stands by itself */
+    if (getenv("GW_TEST_PRINT") == NULL)
+        return;
+    printf("\n%s %s (%s): %s\n", gw_verdict_status_text(verdict->status), verdict->cause,
+           gw_certainty_text(verdict->certainty), verdict->headline);
+    for (size_t i = 0; i < verdict->evidence_count; i++)
+        printf("  %8.3f  %s  [%s]\n", (double)verdict->evidence[i].t_ns / 1e9, verdict->evidence[i].text,
+               verdict->evidence[i].source);
+    for (size_t i = 0; i < verdict->ruled_out.count; i++)
+        printf("  not: %s\n", verdict->ruled_out.item[i]);
+    for (size_t i = 0; i < verdict->consequences.count; i++)
+        printf("  then: %s\n", verdict->consequences.item[i]);
+    for (size_t i = 0; i < verdict->alternative_count; i++)
+        printf("  or: %s (%s)\n", verdict->alternatives[i].cause,
+               gw_certainty_text(verdict->alternatives[i].certainty));
+    for (size_t i = 0; i < verdict->advice.count; i++)
+        printf("  advice: %s\n", verdict->advice.item[i]);
+    for (size_t i = 0; i < verdict->next.count; i++)
+        printf("  next: %s\n", verdict->next.item[i]);
+}
+
+static void judge_close(void)
+{
+    gw_verdict_free(verdict);
+    verdict = NULL;
+}
+
+static void expect_fault(const char *cause, gw_certainty certainty)
+{
+    judge_open();
+    assert_string_equal(gw_verdict_status_text(verdict->status), "fault");
+    assert_string_equal(verdict->cause, cause);
+    assert_string_equal(gw_certainty_text(verdict->certainty), gw_certainty_text(certainty));
+    assert_true(verdict->evidence_count > 0);
+    assert_true(verdict->next.count > 0);
+    assert_null(verdict->where);
+    assert_non_null(verdict->where_reason);
+}
+
+static void expect_status(gw_verdict_status status)
+{
+    judge_open();
+    assert_string_equal(gw_verdict_status_text(verdict->status), gw_verdict_status_text(status));
+    assert_null(verdict->cause);
+}
+
+static bool list_has(const gw_string_list *list, const char *part)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        if (strstr(list->item[i], part) != NULL)
+            return true;
+    }
+    return false;
+}
+
+static bool says(const char *part)
+{
+    if (strstr(verdict->headline, part) != NULL)
+        return true;
+    for (size_t i = 0; i < verdict->evidence_count; i++) {
+        if (strstr(verdict->evidence[i].text, part) != NULL)
+            return true;
+    }
+    return list_has(&verdict->next, part) || list_has(&verdict->advice, part);
+}
+
+static bool has_value(double value, const char *unit)
+{
+    for (size_t i = 0; i < verdict->evidence_count; i++) {
+        const gw_evidence *it = &verdict->evidence[i];
+        if (it->has_value && it->value == value && strcmp(it->unit, unit) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool has_alternative(const char *cause)
+{
+    for (size_t i = 0; i < verdict->alternative_count; i++) {
+        if (strcmp(verdict->alternatives[i].cause, cause) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* ---- a training program ---- */
+
+typedef struct run {
+    uint64_t block[8], saved;
+} run;
+
+static const uint64_t weight_bytes[8] = {6912, 256, 294912, 512, 250880, 40, 300 * 1024, 77824};
+
+static void run_begin(run *it)
+{
+    for (int i = 0; i < 8; i++)
+        it->block[i] = gw_feed_alloc(&feed, weight_bytes[i]);
+}
+
+static void run_end(const run *it)
+{
+    for (int i = 0; i < 8; i++)
+        gw_feed_free(&feed, it->block[i]);
+    if (it->saved != 0)
+        gw_feed_free(&feed, it->saved);
+}
+
+static void iterate(int count)
+{
+    for (int k = 0; k < count; k++) {
+        uint64_t batch = gw_feed_alloc(&feed, 7 * mib), activation = gw_feed_alloc(&feed, 500 * mib);
+        gw_feed_copy(&feed, 7 * mib);
+        for (int i = 0; i < 10; i++)
+            gw_feed_launch(&feed, KERNEL, STREAM);
+        gw_feed_sync(&feed);
+        gw_feed_free(&feed, activation);
+        gw_feed_free(&feed, batch);
+    }
+}
+
+static void open_program(uint64_t total)
+{
+    gw_feed_open(&feed, total);
+    gw_feed_text_call(&feed, "cuModuleGetFunction", GW_EV_FUNCTION, KERNEL, 0x77, GW_OWNER_MODULE, 0, "class_report");
+    gw_feed_call(&feed, "cuStreamCreate", GW_EV_STREAM_CREATE, 0, STREAM, 0, 0, 0);
+}
+
+static void close_program(int code)
+{
+    if (code == 0)
+        gw_feed_call(&feed, "cuDevicePrimaryCtxRelease_v2", GW_EV_CTX_RELEASE, 0, 0, 0, 0, 0);
+    gw_feed_exit(&feed, code, 0);
+}
+
+/* ---- healthy ---- */
+
+static void test_healthy_run(void **state)
+{
+    (void)state;
+    open_program(16 * gib);
+    run it = {0};
+    run_begin(&it);
+    iterate(20);
+    run_end(&it);
+    close_program(0);
+    expect_status(GW_VERDICT_CLEAN);
+    assert_int_equal(verdict->advice.count, 0);
+    assert_int_equal(verdict->alternative_count, 0);
+    judge_close();
+}
+
+static void test_left_to_process_exit_is_no_leak(void **state)
+{
+    (void)state;
+    open_program(16 * gib);
+    run it = {0};
+    run_begin(&it);
+    it.saved = gw_feed_alloc(&feed, gib);
+    iterate(20);
+    gw_feed_exit(&feed, 0, 0);
+    expect_status(GW_VERDICT_CLEAN);
+    assert_false(list_has(&verdict->advice, "leak"));
+    assert_true(list_has(&verdict->advice, "left to process exit"));
+    judge_close();
+}
+
+static void test_leak_list_of_a_clean_run(void **state)
+{
+    (void)state;
+    open_program(16 * gib);
+    run it = {0};
+    run_begin(&it);
+    for (int i = 0; i < 60; i++) {
+        iterate(1);
+        gw_feed_alloc(&feed, 16 * mib);
+    }
+    run_end(&it);
+    close_program(0);
+    expect_status(GW_VERDICT_CLEAN);
+    assert_true(list_has(&verdict->advice, "960.00 MiB"));
+    assert_true(list_has(&verdict->advice, "60 blocks"));
+    judge_close();
+}
+
+static void test_pool_reuse_is_said(void **state)
+{
+    (void)state;
+    open_program(16 * gib);
+    for (int i = 0; i < 30; i++) {
+        gw_feed_call(&feed, "cuMemAllocAsync", GW_EV_ALLOC_ASYNC, 0, 0xa000, gib, 0, STREAM);
+        gw_feed_launch(&feed, KERNEL, STREAM);
+        gw_feed_call(&feed, "cuMemFreeAsync", GW_EV_FREE_ASYNC, 0, 0xa000, 0, 0, STREAM);
+    }
+    close_program(0);
+    expect_status(GW_VERDICT_CLEAN);
+    assert_true(list_has(&verdict->advice, "reused"));
+    judge_close();
+}
+
+static void test_handled_failure_of_a_clean_run(void **state)
+{
+    (void)state;
+    open_program(16 * gib);
+    uint64_t batch = gw_feed_alloc(&feed, gib);
+    gw_feed_no_room(&feed, 20 * gib, 15 * gib, 16 * gib);
+    gw_feed_free(&feed, batch);
+    iterate(5);
+    close_program(0);
+    expect_status(GW_VERDICT_CLEAN);
+    assert_true(list_has(&verdict->advice, "handled"));
+    judge_close();
+}
+
+static void test_unobserved_is_never_clean(void **state)
+{
+    (void)state;
+    open_program(16 * gib);
+    gw_feed_fact(&feed, "unobserved.driver", "pid 100 uses /opt/libcuda.so.1, and its calls were not seen");
+    close_program(0);
+    expect_status(GW_VERDICT_UNDETERMINED);
+    assert_true(says("not observed"));
+    judge_close();
+}
+
+static void test_program_without_cuda(void **state)
+{
+    (void)state;
+    gw_feed_open_bare(&feed);
+    gw_feed_exit(&feed, 0, 0);
+    expect_status(GW_VERDICT_CLEAN);
+    judge_close();
+}
+
+static void test_empty_recording(void **state)
+{
+    (void)state;
+    gw_feed_open_bare(&feed);
+    expect_status(GW_VERDICT_UNDETERMINED);
+    assert_false(verdict->exit_known);
+    judge_close();
+}
+
+/* ---- out of memory ---- */
+
+static void test_capacity(void **state)
+{
+    (void)state;
+    open_program(16 * gib);
+    run it = {0};
+    run_begin(&it);
+    for (int i = 0; i < 5; i++)
+        gw_feed_alloc(&feed, (2 + (uint64_t)i % 2) * gib + (uint64_t)i * mib);
+    gw_feed_no_room(&feed, 5 * gib, 3 * gib, 16 * gib);
+    close_program(1);
+    expect_fault("gpu-oom-capacity", GW_ESTABLISHED);
+    assert_true(has_value((double)(5 * gib), "bytes"));
+    assert_true(list_has(&verdict->ruled_out, "a leak"));
+    judge_close();
+}
+
+static void test_capacity_near_the_failure_was_handled(void **state)
+{
+    (void)state;
+    open_program(16 * gib);
+    uint64_t batch = gw_feed_alloc(&feed, 12 * gib);
+    gw_feed_no_room(&feed, 5 * gib, 3 * gib, 16 * gib);
+    gw_feed_free(&feed, batch);
+    iterate(8);
+    gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"t.py\", line 3, in f\nValueError: labels\n");
+    close_program(1);
+    expect_fault("script-exception", GW_ESTABLISHED);
+    assert_true(has_alternative("gpu-oom-capacity"));
+    judge_close();
+}
+
+static void test_one_block_holds_most(void **state)
+{
+    (void)state;
+    open_program(2 * gib);
+    gw_feed_alloc(&feed, 1200 * mib);
+    run it = {0};
+    run_begin(&it);
+    gw_feed_alloc(&feed, 300 * mib);
+    gw_feed_no_room(&feed, 400 * mib, 20 * mib, 2 * gib);
+    close_program(1);
+    expect_fault("gpu-oom-capacity", GW_ESTABLISHED);
+    assert_true(has_value((double)(1200 * mib), "bytes"));
+    assert_true(says("load it in batches"));
+    judge_close();
+}
+
+static void test_unchecked_allocation(void **state)
+{
+    (void)state;
+    open_program(8 * gib);
+    gw_feed_alloc(&feed, 5 * gib);
+    gw_feed_no_room(&feed, 4 * gib, 2 * gib, 8 * gib);
+    for (int i = 0; i < 4; i++) { /* smaller things go on, and are given back */
+        uint64_t workspace = gw_feed_alloc(&feed, 16 * mib);
+        gw_feed_launch(&feed, KERNEL, STREAM);
+        gw_feed_free(&feed, workspace);
+    }
+    gw_feed_call(&feed, "cuStreamSynchronize", GW_EV_SYNC, 700, STREAM, 0, 0, 0);
+    gw_feed_call(&feed, "cuMemAlloc_v2", GW_EV_ALLOC, 700, 0, mib, 0, 0);
+    close_program(1);
+    expect_fault("gpu-oom-capacity", GW_ESTABLISHED);
+    assert_true(list_has(&verdict->consequences, "700"));
+    assert_true(says("cuMemAlloc"));
+    assert_true(says("NULL"));
+    assert_true(has_alternative("illegal-address"));
+    judge_close();
+}
+
+static void test_unchecked_near_handled_then_an_unrelated_fault(void **state)
+{
+    (void)state;
+    open_program(8 * gib);
+    uint64_t batch = gw_feed_alloc(&feed, 5 * gib);
+    gw_feed_no_room(&feed, 4 * gib, 2 * gib, 8 * gib);
+    gw_feed_free(&feed, batch);
+    iterate(10);
+    gw_feed_launch(&feed, KERNEL, STREAM);
+    gw_feed_call(&feed, "cuStreamSynchronize", GW_EV_SYNC, 700, STREAM, 0, 0, 0);
+    close_program(1);
+    expect_fault("illegal-address", GW_ESTABLISHED);
+    assert_true(has_alternative("gpu-oom-capacity"));
+    judge_close();
+}
+
+static void train_twice(bool keep)
+{
+    run it[2] = {{{0}, 0}, {{0}, 0}};
+    for (int k = 0; k < 2; k++) {
+        run_begin(&it[k]);
+        if (k == 0) {
+            iterate(4);
+            it[k].saved = gw_feed_alloc(&feed, 9 * gib);
+            if (!keep)
+                run_end(&it[k]);
+        }
+    }
+}
+
+static void test_second_run_finds_the_first_ones_memory(void **state)
+{
+    (void)state;
+    open_program(16 * gib);
+    train_twice(true);
+    gw_feed_no_room(&feed, 8 * gib, 6 * gib, 16 * gib);
+    close_program(1);
+    expect_fault("gpu-oom-leak", GW_ESTABLISHED);
+    uint64_t kept = 9 * gib;
+    for (int i = 0; i < 8; i++)
+        kept += weight_bytes[i];
+    assert_true(has_value((double)kept, "bytes"));
+    assert_true(list_has(&verdict->ruled_out, "fragmentation"));
+    judge_close();
+}
+
+static void test_second_run_near_the_first_was_released(void **state)
+{
+    (void)state;
+    open_program(16 * gib);
+    train_twice(false);
+    gw_feed_no_room(&feed, 20 * gib, 15 * gib, 16 * gib);
+    close_program(1);
+    expect_fault("gpu-oom-capacity", GW_ESTABLISHED);
+    assert_false(has_alternative("gpu-oom-leak"));
+    judge_close();
+}
+
+static void test_leak_each_iteration(void **state)
+{
+    (void)state;
+    open_program(2 * gib);
+    run it = {0};
+    run_begin(&it);
+    for (int i = 0; i < 300; i++) {
+        gw_feed_alloc(&feed, 5 * mib);
+        gw_feed_alloc(&feed, 2 * kib);
+        iterate(1);
+    }
+    gw_feed_no_room(&feed, 5 * mib, 4 * mib, 2 * gib);
+    close_program(1);
+    expect_fault("gpu-oom-leak", GW_ESTABLISHED);
+    assert_true(has_value((double)(5 * mib), "bytes"));
+    assert_true(has_value(300, "count"));
+    judge_close();
+}
+
+static void test_leak_near_activations_of_one_pass(void **state)
+{
+    (void)state;
+    open_program(2 * gib);
+    run it = {0};
+    run_begin(&it);
+    gw_feed_copy(&feed, mib);
+    for (int i = 0; i < 40; i++) {
+        gw_feed_alloc(&feed, 50 * mib);
+        gw_feed_launch(&feed, KERNEL, STREAM);
+    }
+    gw_feed_no_room(&feed, 50 * mib, 4 * mib, 2 * gib);
+    close_program(1);
+    expect_fault("gpu-oom-capacity", GW_ESTABLISHED);
+    assert_false(has_alternative("gpu-oom-leak"));
+    judge_close();
+}
+
+static void make_streams(int count)
+{
+    for (int i = 0; i < count; i++)
+        gw_feed_call(&feed, "cuStreamCreate", GW_EV_STREAM_CREATE, 0, 0x100000 + (uint64_t)i, 0, 0, 0);
+}
+
+static void test_stream_leak(void **state)
+{
+    (void)state;
+    open_program(3 * gib);
+    make_streams(4000);
+    gw_feed_call(&feed, "cuStreamCreate", GW_EV_STREAM_CREATE, 2, 0, 0, 0, 0);
+    gw_feed_call(&feed, "cuMemGetInfo_v2", GW_EV_MEMORY_INFO, 0, mib, 3 * gib, 0, 2);
+    close_program(1);
+    expect_fault("gpu-oom-leak", GW_ESTABLISHED);
+    assert_true(has_value(4001, "count"));
+    assert_true(says("stream"));
+    judge_close();
+}
+
+static void test_stream_leak_near_memory_holds_it(void **state)
+{
+    (void)state;
+    open_program(3 * gib);
+    make_streams(300);
+    for (int i = 0; i < 5; i++)
+        gw_feed_alloc(&feed, 500 * mib + (uint64_t)i * mib);
+    gw_feed_no_room(&feed, gib, 300 * mib, 3 * gib);
+    close_program(1);
+    expect_fault("gpu-oom-capacity", GW_ESTABLISHED);
+    judge_close();
+}
+
+static void test_context_leak(void **state)
+{
+    (void)state;
+    open_program(3 * gib);
+    for (uint64_t i = 0; i < 4; i++)
+        gw_feed_call(&feed, "cuCtxCreate_v2", GW_EV_CTX_CREATE, 0, 0xa000 + i, 0, 0, GW_CONTEXT_PLAIN);
+    gw_feed_call(&feed, "cuCtxCreate_v2", GW_EV_CTX_CREATE, 2, 0, 0, 0, 0);
+    gw_feed_call(&feed, "cuMemGetInfo_v2", GW_EV_MEMORY_INFO, 0, 400 * mib, 3 * gib, 0, 2);
+    close_program(1);
+    expect_fault("gpu-oom-leak", GW_ESTABLISHED);
+    assert_true(has_value(5, "count"));
+    assert_true(says("context"));
+    judge_close();
+}
+
+static void small_blocks(bool free_half)
+{
+    static uint64_t block[7000];
+    for (int i = 0; i < 7000; i++)
+        block[i] = gw_feed_alloc(&feed, mib);
+    for (int i = 0; i < 7000 && free_half; i += 2)
+        gw_feed_free(&feed, block[i]);
+}
+
+static void test_driver_fragmentation(void **state)
+{
+    (void)state;
+    open_program(8 * gib);
+    small_blocks(true);
+    gw_feed_no_room(&feed, 2 * gib, 700 * mib, 8 * gib);
+    close_program(1);
+    expect_fault("gpu-oom-fragmentation", GW_ESTABLISHED);
+    assert_true(has_value((double)(7000 * mib), "bytes"));
+    assert_true(says("2 MiB"));
+    judge_close();
+}
+
+static void test_driver_fragmentation_near_pages_are_full(void **state)
+{
+    (void)state;
+    open_program(8 * gib);
+    small_blocks(false);
+    gw_feed_no_room(&feed, 2 * gib, 700 * mib, 8 * gib);
+    close_program(1);
+    judge_open();
+    assert_string_not_equal(verdict->cause == NULL ? "" : verdict->cause, "gpu-oom-fragmentation");
+    assert_false(has_alternative("gpu-oom-fragmentation"));
+    judge_close();
+}
+
+static void observe_oom(uint64_t wanted, uint64_t allocated, uint64_t reserved, uint64_t largest)
+{
+    gw_feed_call(&feed, "cuMemAlloc_v2", GW_EV_ALLOC, 2, 0, wanted, 0, 0);
+    gw_feed_call(&feed, "cuMemGetInfo_v2", GW_EV_MEMORY_INFO, 0, 10 * mib, 4 * gib, 0, 2);
+    gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_OOM, 0, wanted, 4 * gib, 10 * mib, 0);
+    const uint64_t fields[][2] = {{GW_ALLOCATOR_ALLOCATED, allocated},
+                                  {GW_ALLOCATOR_RESERVED, reserved},
+                                  {GW_ALLOCATOR_LARGEST_INACTIVE, largest},
+                                  {GW_ALLOCATOR_SEGMENTS, 122}};
+    for (size_t i = 0; i < 4; i++)
+        gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_STATE, 0, fields[i][0], fields[i][1], 0, 0);
+}
+
+static void open_torch(uint64_t total)
+{
+    open_program(total);
+    gw_feed_map(&feed, "/venv/lib/torch/lib/libtorch_cuda.so");
+    gw_feed_call(&feed, "?", GW_EV_NOTE, 0, GW_NOTE_OBSERVER_ATTACHED, 0, 0, 0);
+}
+
+static void torch_oom_message(void)
+{
+    gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"train.py\", line 9, in step\n"
+                          "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 26.00 MiB.\n");
+}
+
+static void test_framework_fragmentation(void **state)
+{
+    (void)state;
+    open_torch(4 * gib);
+    gw_feed_alloc(&feed, 3600 * mib);
+    observe_oom(26 * mib, 3287 * mib, 3598 * mib, 21 * mib);
+    torch_oom_message();
+    close_program(1);
+    expect_fault("gpu-oom-fragmentation", GW_ESTABLISHED);
+    assert_true(has_value((double)(21 * mib), "bytes"));
+    assert_true(says("expandable_segments"));
+    judge_close();
+}
+
+static void test_framework_fragmentation_near_all_is_in_use(void **state)
+{
+    (void)state;
+    open_torch(4 * gib);
+    gw_feed_alloc(&feed, 3990 * mib);
+    observe_oom(200 * mib, 3980 * mib, 3990 * mib, 4 * mib);
+    torch_oom_message();
+    close_program(1);
+    expect_fault("gpu-oom-capacity", GW_ESTABLISHED);
+    assert_true(list_has(&verdict->ruled_out, "fragmentation"));
+    judge_close();
+}
+
+static void test_other_process(void **state)
+{
+    (void)state;
+    open_program(16 * gib);
+    gw_feed_alloc(&feed, mib);
+    gw_feed_no_room(&feed, 4 * gib, 2 * gib, 16 * gib);
+    gw_feed_fact(&feed, "card.holder", "pid=4711 bytes=13958643712 cmd=python notebook.py");
+    close_program(1);
+    expect_fault("gpu-oom-other-process", GW_ESTABLISHED);
+    assert_true(says("4711"));
+    assert_true(says("python notebook.py"));
+    judge_close();
+}
+
+static void test_other_process_of_the_same_run(void **state)
+{
+    (void)state;
+    open_program(16 * gib);
+    feed.pid = feed.tid = 200;
+    gw_feed_begin_cuda(&feed, 16 * gib);
+    gw_feed_alloc(&feed, 13 * gib);
+    feed.pid = feed.tid = GW_FEED_PID;
+    gw_feed_no_room(&feed, 4 * gib, 2 * gib, 16 * gib);
+    close_program(1);
+    expect_fault("gpu-oom-other-process", GW_ESTABLISHED);
+    assert_true(says("200"));
+    assert_true(has_value((double)(13 * gib), "bytes"));
+    judge_close();
+}
+
+static void test_other_process_near_its_share_is_small(void **state)
+{
+    (void)state;
+    open_program(16 * gib);
+    for (int i = 0; i < 7; i++)
+        gw_feed_alloc(&feed, 2 * gib + (uint64_t)i);
+    gw_feed_no_room(&feed, 4 * gib, gib, 16 * gib);
+    gw_feed_fact(&feed, "card.holder", "pid=4711 bytes=600000000 cmd=Xorg");
+    close_program(1);
+    expect_fault("gpu-oom-capacity", GW_ESTABLISHED);
+    assert_true(list_has(&verdict->ruled_out, "other processes"));
+    judge_close();
+}
+
+static void test_other_process_by_difference(void **state)
+{
+    (void)state;
+    open_program(16 * gib);
+    gw_feed_alloc(&feed, mib);
+    gw_feed_no_room(&feed, 4 * gib, 2 * gib, 16 * gib);
+    close_program(1);
+    expect_fault("gpu-oom-other-process", GW_SUPPORTED);
+    judge_close();
+}
+
+static void test_preallocation(void **state)
+{
+    (void)state;
+    open_program(16 * gib);
+    gw_feed_map(&feed, "/venv/jaxlib/libjax_common.so");
+    gw_feed_map(&feed, "/venv/torch/lib/libtorch_cuda.so");
+    gw_feed_alloc(&feed, 12 * gib);
+    gw_feed_no_room(&feed, 4 * gib, 3 * gib, 16 * gib);
+    torch_oom_message();
+    close_program(1);
+    expect_fault("gpu-oom-preallocation", GW_SUPPORTED);
+    assert_true(says("XLA_PYTHON_CLIENT_PREALLOCATE"));
+    judge_close();
+}
+
+static void test_preallocation_near_jax_alone(void **state)
+{
+    (void)state;
+    open_program(16 * gib);
+    gw_feed_map(&feed, "/venv/jaxlib/libjax_common.so");
+    gw_feed_alloc(&feed, 12 * gib);
+    gw_feed_no_room(&feed, 14 * gib, 3 * gib, 16 * gib);
+    close_program(1);
+    judge_open();
+    assert_string_equal(verdict->cause, "gpu-oom-capacity");
+    judge_close();
+}
+
+static void test_library_handle(void **state)
+{
+    (void)state;
+    open_torch(4 * gib);
+    gw_feed_alloc(&feed, 3500 * mib);
+    gw_feed_no_room(&feed, 32 * mib, 3 * mib, 4 * gib);
+    gw_feed_stderr(&feed,
+                   "Traceback (most recent call last):\n  File \"t.py\", line 9, in step\nRuntimeError: CUDA error: "
+                   "CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`\n");
+    close_program(1);
+    expect_fault("gpu-oom-library-handle", GW_SUPPORTED);
+    judge_close();
+}
+
+static void test_library_handle_near_a_device_assert(void **state)
+{
+    (void)state;
+    open_torch(4 * gib);
+    gw_feed_alloc(&feed, gib);
+    gw_feed_launch(&feed, KERNEL, STREAM);
+    gw_feed_call(&feed, "cuMemAlloc_v2", GW_EV_ALLOC, 710, 0, mib, 0, 0);
+    gw_feed_stderr(&feed,
+                   "a.cu:92: f: block: [0,0,0], thread: [3,0,0] Assertion `t >= 0 && t < n_classes` failed.\n"
+                   "Traceback (most recent call last):\n  File \"t.py\", line 9, in step\nRuntimeError: CUDA error: "
+                   "CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`\n");
+    close_program(1);
+    expect_fault("device-assert-index", GW_ESTABLISHED);
+    assert_false(has_alternative("gpu-oom-library-handle"));
+    assert_true(says("n_classes"));
+    judge_close();
+}
+
+static void observe_peaks(uint64_t flat, uint64_t last)
+{
+    for (uint64_t i = 0; i < 40; i++)
+        gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_HISTORY, 0, GW_ACTION_LIVE_PEAK, 0,
+                     i < 36 ? flat : flat + (last - flat) * (i - 35) / 4, (40 - i) * 1000);
+}
+
+static void test_peak_phase(void **state)
+{
+    (void)state;
+    open_torch(4 * gib);
+    gw_feed_wait(&feed, 1000000000);
+    gw_feed_alloc(&feed, 3900 * mib);
+    observe_oom(200 * mib, 3890 * mib, 3900 * mib, 4 * mib);
+    observe_peaks(gib, 3890 * mib);
+    torch_oom_message();
+    close_program(1);
+    expect_fault("gpu-oom-peak-phase", GW_SUPPORTED);
+    assert_true(says("no_grad"));
+    judge_close();
+}
+
+static void test_peak_phase_near_always_high(void **state)
+{
+    (void)state;
+    open_torch(4 * gib);
+    gw_feed_wait(&feed, 1000000000);
+    gw_feed_alloc(&feed, 3900 * mib);
+    observe_oom(200 * mib, 3890 * mib, 3900 * mib, 4 * mib);
+    observe_peaks(3800 * mib, 3890 * mib);
+    torch_oom_message();
+    close_program(1);
+    expect_fault("gpu-oom-capacity", GW_ESTABLISHED);
+    judge_close();
+}
+
+static void pile_up(bool second_card_is_used)
+{
+    gw_feed_open_bare(&feed);
+    gw_feed_process(&feed, GW_FEED_PID, 1, "/usr/bin/launcher");
+    for (uint32_t worker = 0; worker < 4; worker++) {
+        feed.pid = feed.tid = 200 + worker;
+        gw_feed_begin_cuda(&feed, 4 * gib);
+        gw_feed_text_call(&feed, "cuInit", GW_EV_DEVICE, 1, 4 * gib, 4 * gib, 0, "Test card");
+        if (second_card_is_used)
+            gw_feed_call(&feed, "cuDevicePrimaryCtxRetain", GW_EV_CTX_CREATE, 0, 0xc0df, 0, 1, GW_CONTEXT_PRIMARY);
+        if (worker < 3)
+            gw_feed_alloc(&feed, 1146 * mib);
+        else
+            gw_feed_no_room(&feed, 1146 * mib, 200 * mib, 4 * gib);
+    }
+    gw_feed_exit_of(&feed, 203, 1, 0);
+    gw_feed_exit(&feed, 1, 0);
+}
+
+static void test_context_pileup(void **state)
+{
+    (void)state;
+    pile_up(false);
+    expect_fault("gpu-context-pileup", GW_ESTABLISHED);
+    assert_true(has_value(4, "count"));
+    assert_true(says("GPU 1"));
+    judge_close();
+}
+
+static void test_context_pileup_near_no_card_is_idle(void **state)
+{
+    (void)state;
+    pile_up(true);
+    expect_fault("gpu-oom-other-process", GW_ESTABLISHED);
+    assert_false(has_alternative("gpu-context-pileup"));
+    judge_close();
+}
+
+static void test_kept_exception(void **state)
+{
+    (void)state;
+    open_torch(8 * gib);
+    gw_feed_wait(&feed, 1000000000);
+    gw_feed_alloc(&feed, 6 * gib);
+    observe_oom(3 * gib, 6 * gib, 6 * gib, mib);
+    for (int i = 0; i < 100; i++)
+        gw_feed_launch(&feed, KERNEL, STREAM);
+    gw_feed_sync(&feed);
+    gw_feed_wait(&feed, 1000000000);
+    observe_oom(2 * gib + mib, 6 * gib, 6 * gib, mib);
+    for (int i = 0; i < 6; i++)
+        gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_BLOCK, 0, 0x1000 * (uint64_t)i, gib - (uint64_t)i * mib, 1500000000,
+                     GW_BLOCK_LIVE);
+    torch_oom_message();
+    close_program(1);
+    expect_fault("gpu-oom-leak", GW_SUPPORTED);
+    assert_true(says("exception"));
+    judge_close();
+}
+
+/* ---- faults on the device ---- */
+
+static void fault_with(uint16_t result)
+{
+    open_program(16 * gib);
+    run it = {0};
+    run_begin(&it);
+    iterate(5);
+    gw_feed_launch(&feed, KERNEL, STREAM);
+    gw_feed_wait(&feed, 50000000);
+    gw_feed_call(&feed, "cuMemAlloc_v2", GW_EV_ALLOC, result, 0, mib, 0, 0);
+}
+
+static void test_illegal_address(void **state)
+{
+    (void)state;
+    fault_with(700);
+    gw_feed_call(&feed, "cuDevicePrimaryCtxReset_v2", GW_EV_CTX_RESET, 0, 0, 0, 0, 0);
+    gw_feed_call(&feed, "cuDevicePrimaryCtxRetain", GW_EV_CTX_CREATE, 700, 0, 0, 0, GW_CONTEXT_PRIMARY);
+    close_program(1);
+    expect_fault("illegal-address", GW_ESTABLISHED);
+    assert_true(says("class_report"));
+    assert_true(says("no reset"));
+    assert_true(says("50.0 ms"));
+    assert_true(list_has(&verdict->consequences, "cuDevicePrimaryCtxRetain"));
+    judge_close();
+}
+
+static void test_illegal_address_is_a_fault_even_with_exit_0(void **state)
+{
+    (void)state;
+    fault_with(700);
+    gw_feed_exit(&feed, 0, 0);
+    expect_fault("illegal-address", GW_ESTABLISHED);
+    judge_close();
+}
+
+static void test_illegal_address_near_lost_events(void **state)
+{
+    (void)state;
+    fault_with(700);
+    gw_item item = {.kind = GW_ITEM_LOST, .t_ns = feed.t_ns, .pid = GW_FEED_PID};
+    item.lost.events = 7;
+    gw_error err;
+    assert_int_equal(gw_model_feed(feed.model, &item, &err), GW_OK);
+    close_program(1);
+    expect_fault("illegal-address", GW_SUPPORTED); /* what was lost might say otherwise */
+    assert_true(list_has(&verdict->advice, "7 events were lost"));
+    judge_close();
+}
+
+static void test_misaligned_access(void **state)
+{
+    (void)state;
+    fault_with(716);
+    close_program(1);
+    expect_fault("misaligned-access", GW_ESTABLISHED);
+    judge_close();
+}
+
+static void test_kernel_fault_other(void **state)
+{
+    (void)state;
+    fault_with(719);
+    close_program(1);
+    expect_fault("kernel-fault-other", GW_ESTABLISHED);
+    judge_close();
+}
+
+static void test_device_faults_near_another_code(void **state)
+{
+    (void)state;
+    fault_with(214); /* memory error of the card: no cause of this version */
+    close_program(1);
+    expect_status(GW_VERDICT_UNDETERMINED);
+    assert_true(says("214"));
+    judge_close();
+}
+
+static void test_device_assert_without_its_text(void **state)
+{
+    (void)state;
+    fault_with(710);
+    close_program(1);
+    expect_fault("device-assert-index", GW_SUPPORTED);
+    judge_close();
+}
+
+static void launch_refused(uint64_t threads, uint32_t shared, int exit_code)
+{
+    open_program(16 * gib);
+    const uint64_t limits[][2] = {{1, 1024}, {2, 1024}, {5, 2147483647}, {6, 65535}, {8, 49152}, {97, 232448}};
+    for (size_t i = 0; i < 6; i++)
+        gw_feed_call(&feed, "?", GW_EV_DEVICE_ATTRIBUTE, 0, 0, limits[i][0], limits[i][1], 0);
+    gw_feed_extra_call(&feed, "cuLaunchKernel", GW_EV_LAUNCH, 1, shared, KERNEL, 1 | 1ull << 32 | 1ull << 48,
+                       threads | 1ull << 21 | 1ull << 42, STREAM);
+    close_program(exit_code);
+}
+
+static void test_launch_config(void **state)
+{
+    (void)state;
+    launch_refused(4096, 0, 1);
+    expect_fault("launch-config-invalid", GW_ESTABLISHED);
+    assert_true(has_value(4096, "count"));
+    assert_true(has_value(1024, "count"));
+    assert_true(says("not sticky"));
+    judge_close();
+    launch_refused(32, 400000, 1);
+    expect_fault("launch-config-invalid", GW_ESTABLISHED);
+    assert_true(has_value(400000, "bytes"));
+    judge_close();
+}
+
+static void test_launch_config_near_nothing_is_over(void **state)
+{
+    (void)state;
+    launch_refused(32, 0, 1); /* refused for another reason: a bad handle, say */
+    expect_status(GW_VERDICT_UNDETERMINED);
+    judge_close();
+    launch_refused(4096, 0, 0); /* a probe: the program ended well */
+    expect_status(GW_VERDICT_CLEAN);
+    judge_close();
+}
+
+/* ---- contexts, processes, the host ---- */
+
+enum { OLD_EVENT = 0xe7e7e7 };
+
+static uint64_t reset_with_things_kept(void)
+{
+    open_program(16 * gib);
+    uint64_t weights = gw_feed_alloc(&feed, 4 * mib);
+    gw_feed_call(&feed, "cuEventCreate", GW_EV_EVENT_CREATE, 0, OLD_EVENT, 0, 0, 0);
+    gw_feed_launch(&feed, KERNEL, STREAM);
+    gw_feed_sync(&feed);
+    gw_feed_call(&feed, "cuDevicePrimaryCtxReset_v2", GW_EV_CTX_RESET, 0, 0, 0, 0, 0);
+    gw_feed_call(&feed, "cuDevicePrimaryCtxRetain", GW_EV_CTX_CREATE, 0, 0xc0de, 0, 0, GW_CONTEXT_PRIMARY);
+    return weights;
+}
+
+static void test_context_destroyed(void **state)
+{
+    (void)state;
+    uint64_t weights = reset_with_things_kept();
+    gw_feed_call(&feed, "cuMemFree_v2", GW_EV_FREE, 1, weights, 0, 0, 0);
+    close_program(1);
+    expect_fault("context-destroyed", GW_ESTABLISHED);
+    assert_true(says("reset"));
+    assert_true(has_value((double)(4 * mib), "bytes"));
+    judge_close();
+
+    reset_with_things_kept();
+    gw_feed_call(&feed, "cuEventRecord", GW_EV_EVENT_RECORD, 201, OLD_EVENT, 0, 0, 0);
+    close_program(1);
+    expect_fault("context-destroyed", GW_ESTABLISHED);
+    assert_true(says("event"));
+    judge_close();
+
+    reset_with_things_kept();
+    gw_feed_launch(&feed, KERNEL, STREAM);
+    gw_feed_call(&feed, "cuStreamSynchronize", GW_EV_SYNC, 700, 0, 0, 0, 0);
+    close_program(1);
+    expect_fault("context-destroyed", GW_SUPPORTED);
+    assert_true(has_alternative("illegal-address"));
+    judge_close();
+
+    reset_with_things_kept();
+    gw_feed_inside(&feed, "cuLaunchKernel");
+    gw_feed_exit(&feed, 0, 11);
+    expect_fault("context-destroyed", GW_SUPPORTED);
+    assert_true(has_alternative("host-crash-of-process"));
+    judge_close();
+}
+
+static void test_context_destroyed_near_nothing_kept(void **state)
+{
+    (void)state;
+    open_program(16 * gib);
+    uint64_t weights = gw_feed_alloc(&feed, 4 * mib);
+    gw_feed_free(&feed, weights);
+    gw_feed_call(&feed, "cuStreamDestroy_v2", GW_EV_STREAM_DESTROY, 0, STREAM, 0, 0, 0);
+    gw_feed_call(&feed, "cuDevicePrimaryCtxReset_v2", GW_EV_CTX_RESET, 0, 0, 0, 0, 0);
+    gw_feed_call(&feed, "cuDevicePrimaryCtxRetain", GW_EV_CTX_CREATE, 0, 0xc0de, 0, 0, GW_CONTEXT_PRIMARY);
+    gw_feed_launch(&feed, KERNEL, 0);
+    gw_feed_call(&feed, "cuStreamSynchronize", GW_EV_SYNC, 700, 0, 0, 0, 0);
+    close_program(1);
+    expect_fault("illegal-address", GW_ESTABLISHED);
+    assert_false(has_alternative("context-destroyed"));
+    judge_close();
+}
+
+static void pinned(uint16_t result, int exit_code)
+{
+    open_program(16 * gib);
+    gw_feed_call(&feed, "cuMemHostRegister_v2", GW_EV_HOST_REGISTER, 0, 0x1000, gib, 0, 0);
+    gw_feed_call(&feed, "cuMemHostRegister_v2", GW_EV_HOST_REGISTER, result, 0x1000, gib, 0, 0);
+    close_program(exit_code);
+}
+
+static void test_pinned_memory(void **state)
+{
+    (void)state;
+    pinned(712, 1);
+    expect_fault("pinned-memory-failure", GW_ESTABLISHED);
+    assert_true(says("registered already"));
+    judge_close();
+    pinned(2, 1);
+    expect_fault("pinned-memory-failure", GW_ESTABLISHED);
+    assert_true(list_has(&verdict->ruled_out, "GPU memory"));
+    judge_close();
+}
+
+static void test_pinned_memory_near_it_was_a_probe(void **state)
+{
+    (void)state;
+    pinned(712, 0);
+    expect_status(GW_VERDICT_CLEAN);
+    judge_close();
+}
+
+static void forked(bool parent_had_initialised)
+{
+    gw_feed_open_bare(&feed);
+    if (parent_had_initialised)
+        gw_feed_begin_cuda(&feed, 16 * gib);
+    else
+        gw_feed_process(&feed, GW_FEED_PID, 1, "/usr/bin/program");
+    feed.pid = feed.tid = 300;
+    feed.context = 0;
+    gw_feed_process(&feed, 300, GW_FEED_PID, "/usr/bin/program");
+    gw_feed_call(&feed, "?", GW_EV_FORK, 0, GW_FEED_PID, parent_had_initialised, 0, 0);
+    gw_feed_call(&feed, "cuMemAlloc_v2", GW_EV_ALLOC, 3, 0, mib, 0, 0);
+    gw_feed_exit_of(&feed, 300, 1, 0);
+    gw_feed_exit(&feed, 1, 0);
+}
+
+static void test_fork_after_init(void **state)
+{
+    (void)state;
+    forked(true);
+    expect_fault("fork-after-init", GW_ESTABLISHED);
+    assert_true(says("300"));
+    assert_true(says("100"));
+    judge_close();
+}
+
+static void test_fork_near_the_parent_had_not_initialised(void **state)
+{
+    (void)state;
+    forked(false);
+    expect_status(GW_VERDICT_UNDETERMINED);
+    assert_false(has_alternative("fork-after-init"));
+    judge_close();
+}
+
+static void test_script_exception(void **state)
+{
+    (void)state;
+    gw_feed_open_bare(&feed);
+    gw_feed_stderr(&feed,
+                   "Traceback (most recent call last):\n  File \"<string>\", line 1, in <module>\nValueError: no\n");
+    gw_feed_exit(&feed, 1, 0);
+    expect_fault("script-exception", GW_ESTABLISHED);
+    assert_true(list_has(&verdict->ruled_out, "the GPU"));
+    assert_int_equal(verdict->alternative_count, 0);
+    judge_close();
+}
+
+static void test_script_exception_near_cuda_words(void **state)
+{
+    (void)state;
+    gw_feed_open_bare(&feed);
+    gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"t.py\", line 1, in <module>\n"
+                          "RuntimeError: CUDA error: no kernel image is available for execution on the device\n");
+    gw_feed_exit(&feed, 1, 0);
+    expect_status(GW_VERDICT_UNDETERMINED);
+    judge_close();
+}
+
+static void test_silent_exit_is_undetermined(void **state)
+{
+    (void)state;
+    open_program(16 * gib);
+    iterate(3);
+    gw_feed_exit(&feed, 3, 0);
+    expect_status(GW_VERDICT_UNDETERMINED);
+    assert_true(list_has(&verdict->ruled_out, "the GPU"));
+    assert_int_equal(verdict->exit_code, 3);
+    judge_close();
+}
+
+static void end_by(int signal, bool after_failure)
+{
+    open_program(16 * gib);
+    iterate(3);
+    if (after_failure)
+        gw_feed_no_room(&feed, 20 * gib, 15 * gib, 16 * gib);
+    gw_feed_exit(&feed, 0, signal);
+}
+
+static void test_host_crash(void **state)
+{
+    (void)state;
+    end_by(11, false);
+    expect_fault("host-crash-of-process", GW_ESTABLISHED);
+    judge_close();
+    end_by(6, false);
+    expect_fault("host-crash-of-process", GW_ESTABLISHED);
+    judge_close();
+}
+
+static void test_host_crash_near_an_allocation_failed(void **state)
+{
+    (void)state;
+    end_by(6, true); /* an uncaught exception after the refusal */
+    expect_fault("gpu-oom-capacity", GW_ESTABLISHED);
+    assert_true(has_alternative("host-crash-of-process"));
+    judge_close();
+}
+
+static void test_killed(void **state)
+{
+    (void)state;
+    end_by(15, false);
+    expect_fault("killed-by-scheduler-or-user", GW_ESTABLISHED);
+    judge_close();
+    end_by(9, false);
+    expect_fault("killed-by-scheduler-or-user", GW_SUPPORTED); /* it may have been the kernel */
+    judge_close();
+}
+
+static void test_killed_near_a_lost_context(void **state)
+{
+    (void)state;
+    fault_with(700);
+    gw_feed_exit(&feed, 0, 15);
+    expect_fault("illegal-address", GW_ESTABLISHED);
+    assert_true(has_alternative("killed-by-scheduler-or-user"));
+    judge_close();
+}
+
+static void test_address_space_limit(void **state)
+{
+    (void)state;
+    gw_feed_open_bare(&feed);
+    gw_feed_meta(&feed, "rlimit.as", "4294967296");
+    gw_feed_process(&feed, GW_FEED_PID, 1, "/usr/bin/program");
+    gw_feed_call(&feed, "cuInit", GW_EV_INIT, 2, 0, 0, 0, 0);
+    gw_feed_exit(&feed, 1, 0);
+    expect_status(GW_VERDICT_UNDETERMINED);
+    assert_true(says("address-space limit of 4.00 GiB"));
+    assert_false(has_alternative("gpu-oom-capacity"));
+    judge_close();
+}
+
+static void test_a_childs_death_is_a_fault(void **state)
+{
+    (void)state;
+    open_program(16 * gib);
+    feed.pid = feed.tid = 200;
+    gw_feed_begin_cuda(&feed, 16 * gib);
+    gw_feed_launch(&feed, KERNEL, STREAM);
+    gw_feed_call(&feed, "cuStreamSynchronize", GW_EV_SYNC, 700, 0, 0, 0, 0);
+    gw_feed_exit_of(&feed, 200, 1, 0);
+    feed.pid = feed.tid = GW_FEED_PID;
+    gw_feed_exit(&feed, 0, 0);
+    expect_fault("illegal-address", GW_ESTABLISHED);
+    judge_close();
+}
+
+static void test_a_live_run_with_a_failure(void **state)
+{
+    (void)state;
+    open_program(16 * gib);
+    for (int i = 0; i < 5; i++)
+        gw_feed_alloc(&feed, 3 * gib - (uint64_t)i * mib);
+    gw_feed_no_room(&feed, 5 * gib, gib, 16 * gib);
+    gw_feed_drain(&feed);
+    expect_fault("gpu-oom-capacity", GW_ESTABLISHED);
+    assert_false(verdict->exit_known);
+    judge_close();
+}
+
+static void test_the_guards_refusal(void **state)
+{
+    (void)state;
+    open_program(140 * gib);
+    for (int i = 0; i < 5; i++)
+        gw_feed_alloc(&feed, 3 * gib - (uint64_t)i * mib);
+    gw_feed_call(&feed, "cuMemAlloc_v2", GW_EV_GUARD_REFUSED, 0, 5 * gib, 16 * gib, 15 * gib, 0);
+    gw_event event = {.t_ns = feed.t_ns,
+                      .pid = feed.pid,
+                      .tid = feed.tid,
+                      .kind = GW_EV_ALLOC,
+                      .flags = GW_EVF_GUARD,
+                      .result = 2,
+                      .context = feed.context,
+                      .arg = {0, 5 * gib, 0, 0}};
+    gw_feed_event(&feed, &event);
+    close_program(1);
+    expect_fault("gpu-oom-capacity", GW_ESTABLISHED);
+    assert_true(says("limit set by gpuwhy"));
+    assert_true(says("16.00 GiB"));
+    assert_int_equal(verdict->gpus[0].bytes_limit, 16 * gib);
+    judge_close();
+}
+
+/* ---- the catalogue ---- */
+
+static void test_catalogue(void **state)
+{
+    (void)state;
+    size_t count;
+    const gw_cause_info *causes = gw_causes(&count);
+    assert_true(count >= 19);
+    for (size_t i = 0; i < count; i++) {
+        assert_true(strlen(causes[i].summary) > 10 && strlen(causes[i].proof) > 10 && strlen(causes[i].fixes) > 10);
+        for (size_t k = 0; k < i; k++)
+            assert_string_not_equal(causes[i].id, causes[k].id);
+        assert_string_not_equal(causes[i].id, "template");
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_healthy_run),
+        cmocka_unit_test(test_left_to_process_exit_is_no_leak),
+        cmocka_unit_test(test_leak_list_of_a_clean_run),
+        cmocka_unit_test(test_pool_reuse_is_said),
+        cmocka_unit_test(test_handled_failure_of_a_clean_run),
+        cmocka_unit_test(test_unobserved_is_never_clean),
+        cmocka_unit_test(test_program_without_cuda),
+        cmocka_unit_test(test_empty_recording),
+        cmocka_unit_test(test_capacity),
+        cmocka_unit_test(test_capacity_near_the_failure_was_handled),
+        cmocka_unit_test(test_one_block_holds_most),
+        cmocka_unit_test(test_unchecked_allocation),
+        cmocka_unit_test(test_unchecked_near_handled_then_an_unrelated_fault),
+        cmocka_unit_test(test_second_run_finds_the_first_ones_memory),
+        cmocka_unit_test(test_second_run_near_the_first_was_released),
+        cmocka_unit_test(test_leak_each_iteration),
+        cmocka_unit_test(test_leak_near_activations_of_one_pass),
+        cmocka_unit_test(test_stream_leak),
+        cmocka_unit_test(test_stream_leak_near_memory_holds_it),
+        cmocka_unit_test(test_context_leak),
+        cmocka_unit_test(test_driver_fragmentation),
+        cmocka_unit_test(test_driver_fragmentation_near_pages_are_full),
+        cmocka_unit_test(test_framework_fragmentation),
+        cmocka_unit_test(test_framework_fragmentation_near_all_is_in_use),
+        cmocka_unit_test(test_other_process),
+        cmocka_unit_test(test_other_process_of_the_same_run),
+        cmocka_unit_test(test_other_process_near_its_share_is_small),
+        cmocka_unit_test(test_other_process_by_difference),
+        cmocka_unit_test(test_preallocation),
+        cmocka_unit_test(test_preallocation_near_jax_alone),
+        cmocka_unit_test(test_library_handle),
+        cmocka_unit_test(test_library_handle_near_a_device_assert),
+        cmocka_unit_test(test_peak_phase),
+        cmocka_unit_test(test_peak_phase_near_always_high),
+        cmocka_unit_test(test_context_pileup),
+        cmocka_unit_test(test_context_pileup_near_no_card_is_idle),
+        cmocka_unit_test(test_kept_exception),
+        cmocka_unit_test(test_illegal_address),
+        cmocka_unit_test(test_illegal_address_is_a_fault_even_with_exit_0),
+        cmocka_unit_test(test_illegal_address_near_lost_events),
+        cmocka_unit_test(test_misaligned_access),
+        cmocka_unit_test(test_kernel_fault_other),
+        cmocka_unit_test(test_device_faults_near_another_code),
+        cmocka_unit_test(test_device_assert_without_its_text),
+        cmocka_unit_test(test_launch_config),
+        cmocka_unit_test(test_launch_config_near_nothing_is_over),
+        cmocka_unit_test(test_context_destroyed),
+        cmocka_unit_test(test_context_destroyed_near_nothing_kept),
+        cmocka_unit_test(test_pinned_memory),
+        cmocka_unit_test(test_pinned_memory_near_it_was_a_probe),
+        cmocka_unit_test(test_fork_after_init),
+        cmocka_unit_test(test_fork_near_the_parent_had_not_initialised),
+        cmocka_unit_test(test_script_exception),
+        cmocka_unit_test(test_script_exception_near_cuda_words),
+        cmocka_unit_test(test_silent_exit_is_undetermined),
+        cmocka_unit_test(test_host_crash),
+        cmocka_unit_test(test_host_crash_near_an_allocation_failed),
+        cmocka_unit_test(test_killed),
+        cmocka_unit_test(test_killed_near_a_lost_context),
+        cmocka_unit_test(test_address_space_limit),
+        cmocka_unit_test(test_a_childs_death_is_a_fault),
+        cmocka_unit_test(test_a_live_run_with_a_failure),
+        cmocka_unit_test(test_the_guards_refusal),
+        cmocka_unit_test(test_catalogue),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
