@@ -1,0 +1,186 @@
+/* One table, one line an item, RFC 4180: columns that an item lacks are empty. */
+#include "gw_names.h"
+#include "gwi_export.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define COLUMNS                                                                                                        \
+    "t_ns,item,pid,tid,kind,function,result,took_us,flags,site,extra,context,arg0,arg1,arg2,arg3,arg_names,key,value"
+
+/* Quoted where it must be; bytes as they are, NUL left out. */
+static void put_field(FILE *file, const char *text, size_t bytes)
+{
+    bool quoted = false;
+    for (size_t i = 0; i < bytes; i++)
+        quoted |= strchr(",\"\r\n", text[i]) != NULL;
+    if (quoted)
+        fputc('"', file);
+    for (size_t i = 0; i < bytes; i++) {
+        if (text[i] == '"')
+            fputc('"', file);
+        if (text[i] != '\0')
+            fputc(text[i], file);
+    }
+    if (quoted)
+        fputc('"', file);
+}
+
+static void put_pair(FILE *file, const char *key, const char *value)
+{
+    fputs(",,,,,,,,,,,,,,", file); /* nothing of an event; `key` is the 18th column */
+    put_field(file, key, strlen(key));
+    fputc(',', file);
+    put_field(file, value, strlen(value));
+}
+
+static void put_event(gw_export_to *to, const gw_event *event)
+{
+    const char *separator = "";
+    fprintf(to->file, ",%s,", gw_event_kind_name(event->kind));
+    const char *fn_name = gw_reader_fn_name(to->reader, event->fn);
+    put_field(to->file, fn_name, strlen(fn_name));
+    fprintf(to->file, ",%u,%u,%u,%u,%u,%" PRIu64, event->result, event->took_us, event->flags, event->site,
+            event->extra, event->context);
+    for (int i = 0; i < 4; i++)
+        fprintf(to->file, ",%" PRIu64, event->arg[i]);
+    fputc(',', to->file);
+    for (unsigned i = 0; i < 4; i++) {
+        const char *name = gw_event_arg_name(event->kind, i);
+        if (name[0] != '\0') {
+            fprintf(to->file, "%sarg%u=%s", separator, i, name);
+            separator = " ";
+        }
+    }
+    fprintf(to->file, ",%s,", event->text == NULL ? "" : "text");
+    if (event->text != NULL)
+        put_field(to->file, event->text, event->text_bytes);
+}
+
+static void put_counters(gw_export_to *to, const gw_item *item)
+{
+    char text[32 * GW_COUNT_COUNT + 256];
+    int used = snprintf(text, sizeof text, "calls=%" PRIu64 " synced_at_ns=%" PRIu64 " inside_since_ns=%" PRIu64,
+                        item->counters.calls, item->counters.synced_at_ns, item->counters.inside_since_ns);
+    for (unsigned i = 0; i < GW_COUNT_COUNT && used > 0 && (size_t)used < sizeof text; i++)
+        used += snprintf(text + used, sizeof text - (size_t)used, " %s=%" PRIu64, gw_counter_name(i),
+                         item->counters.counter[i]);
+    if (item->counters.inside_fn_plus_1 != 0 && used > 0 && (size_t)used < sizeof text)
+        snprintf(text + used, sizeof text - (size_t)used, " inside=%.64s",
+                 gw_reader_fn_name(to->reader, (uint16_t)(item->counters.inside_fn_plus_1 - 1)));
+    put_pair(to->file, item->counters.thread_name, text);
+}
+
+static void put_head(gw_export_to *to, const gw_item *item)
+{
+    fprintf(to->file, "%" PRIu64 ",%s,%u,%u", item->t_ns, gwi_item_name(item->kind), item->pid, item->tid);
+}
+
+/* A ring is many calls: one line each. */
+static void put_ring(gw_export_to *to, const gw_item *item)
+{
+    for (uint32_t i = 0; i < item->ring.count; i++) {
+        const gw_hot_call *call = &item->ring.call[i];
+        const char *fn_name = gw_reader_fn_name(to->reader, call->fn);
+        if (i > 0)
+            fputs("\r\n", to->file);
+        fprintf(to->file, "%" PRIu64 ",ring,%u,%u,,", call->t_ns, item->pid, item->tid);
+        put_field(to->file, fn_name, strlen(fn_name));
+        fprintf(to->file, ",,,,,,,%" PRIu64 ",,,%" PRIu64 ",arg0=what arg3=stream,,", call->what, call->stream);
+    }
+    if (item->ring.count == 0) {
+        put_head(to, item);
+        put_pair(to->file, "", "");
+    }
+}
+
+static void put_process(gw_export_to *to, const gw_item *item)
+{
+    char text[2048];
+    snprintf(text, sizeof text, "parent_pid=%u start_realtime_ns=%" PRIu64 " driver_build_id=%.64s driver=%.1500s",
+             item->process.parent_pid, item->process.start_realtime_ns, item->process.driver_build_id,
+             item->process.driver_path);
+    put_pair(to->file, item->process.exe, text);
+}
+
+static void put_exit(gw_export_to *to, const gw_exit_fact *exit_fact)
+{
+    char text[96];
+    if (exit_fact->status_known)
+        snprintf(text, sizeof text, "code=%d signal=%d core=%d", exit_fact->exit_code, exit_fact->signal,
+                 exit_fact->core_dumped);
+    put_pair(to->file, exit_fact->is_command ? "command" : "process", exit_fact->status_known ? text : "unknown");
+}
+
+static void put_lost(gw_export_to *to, const gw_item *item)
+{
+    char text[96];
+    snprintf(text, sizeof text, "events=%" PRIu64 " failures=%" PRIu64 " threads=%" PRIu64, item->lost.events,
+             item->lost.failures, item->lost.threads);
+    put_pair(to->file, "", text);
+}
+
+static gw_status begin(gw_export_to *to, gw_error *err)
+{
+    (void)err;
+    fputs(COLUMNS "\r\n", to->file);
+    return GW_OK;
+}
+
+static gw_status put_item(gw_export_to *to, const gw_item *item, gw_error *err)
+{
+    (void)err;
+    if (item->kind != GW_ITEM_RING)
+        put_head(to, item);
+    switch (item->kind) {
+    case GW_ITEM_EVENT:
+        put_event(to, &item->event);
+        break;
+    case GW_ITEM_META:
+    case GW_ITEM_SUPERVISOR:
+    case GW_ITEM_MAPS:
+        put_pair(to->file, item->pair.key, item->pair.value);
+        break;
+    case GW_ITEM_PROCESS:
+        put_process(to, item);
+        break;
+    case GW_ITEM_COUNTERS:
+        put_counters(to, item);
+        break;
+    case GW_ITEM_RING:
+        put_ring(to, item);
+        break;
+    case GW_ITEM_LOST:
+        put_lost(to, item);
+        break;
+    case GW_ITEM_STDERR:
+        put_pair(to->file, "", "");
+        put_field(to->file, item->stderr_part.bytes, item->stderr_part.count);
+        break;
+    case GW_ITEM_EXIT:
+        put_exit(to, &item->exit);
+        break;
+    default:
+        put_pair(to->file, "", "");
+        break;
+    }
+    fputs("\r\n", to->file);
+    return GW_OK;
+}
+
+static gw_status put_fault(gw_export_to *to, const char *reason, gw_error *err)
+{
+    (void)err;
+    fputs(",damage,,", to->file);
+    put_pair(to->file, "", reason);
+    fputs("\r\n", to->file);
+    return GW_OK;
+}
+
+const gw_export_format gwi_export_csv = {
+    .name = "csv",
+    .about = "one table, one line an item",
+    .begin = begin,
+    .item = put_item,
+    .fault = put_fault,
+};

@@ -1,0 +1,74 @@
+#include "gwi_export.h"
+
+#include <errno.h>
+#include <string.h>
+
+static const gw_export_format *const formats[] = {&gwi_export_json, &gwi_export_csv};
+
+const gw_export_format *gw_export_at(unsigned index)
+{
+    return index < sizeof formats / sizeof formats[0] ? formats[index] : NULL;
+}
+
+const gw_export_format *gw_export_find(const char *name)
+{
+    for (unsigned i = 0; gw_export_at(i) != NULL; i++)
+        if (strcmp(gw_export_at(i)->name, name) == 0)
+            return gw_export_at(i);
+    return NULL;
+}
+
+static const char *const item_names[] = {
+    [GW_ITEM_META] = "meta",           [GW_ITEM_PROCESS] = "process",
+    [GW_ITEM_EVENT] = "event",         [GW_ITEM_COUNTERS] = "counters",
+    [GW_ITEM_RING] = "ring",           [GW_ITEM_LOST] = "lost",
+    [GW_ITEM_STDERR] = "stderr",       [GW_ITEM_EXIT] = "exit",
+    [GW_ITEM_MAPS] = "maps",           [GW_ITEM_SUPERVISOR] = "supervisor",
+    [GW_ITEM_TRUNCATED] = "truncated", [GW_ITEM_DRAINED] = "drained",
+};
+_Static_assert(sizeof item_names / sizeof item_names[0] == GW_ITEM_COUNT, "one name an item kind");
+
+const char *gwi_item_name(gw_item_kind kind)
+{
+    return (unsigned)kind < GW_ITEM_COUNT ? item_names[kind] : "?";
+}
+
+static gw_status check_file(gw_export_to *to, gw_status st, gw_error *err)
+{
+    if (st == GW_OK && ferror(to->file))
+        return gw_fail(err, GW_IO, "write the export: %s", strerror(errno));
+    return st;
+}
+
+gw_status gw_export_run(const gw_export_format *format, gw_reader *reader, FILE *file, uint64_t *ret_faults,
+                        gw_error *err)
+{
+    gw_export_to to = {.file = file, .reader = reader};
+    gw_error fault = {""};
+    uint64_t faults = 0;
+    const gw_item *item;
+    gw_status st = format->begin == NULL ? GW_OK : format->begin(&to, err);
+    while (st == GW_OK) {
+        gw_status got = gw_reader_next(reader, &item, &fault);
+        if (got == GW_END)
+            break;
+        if (got == GW_OK) {
+            st = format->item(&to, item, err);
+            to.item_count++;
+        } else if (got == GW_CORRUPT) {
+            faults++;
+            st = format->fault == NULL ? GW_OK : format->fault(&to, fault.text, err);
+            to.item_count += format->fault != NULL;
+        } else {
+            st = gw_fail(err, got, "%s", fault.text);
+        }
+        st = check_file(&to, st, err);
+    }
+    if (st == GW_OK && format->end != NULL)
+        st = format->end(&to, err);
+    if (st == GW_OK && fflush(file) != 0)
+        st = gw_fail(err, GW_IO, "write the export: %s", strerror(errno));
+    if (ret_faults != NULL)
+        *ret_faults = faults;
+    return st;
+}

@@ -1,0 +1,224 @@
+/* The formats against every kind of item, and JSON against json-c's own parser. */
+#define _GNU_SOURCE
+#include "gw_export.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#ifdef GW_HAVE_JSONC
+#include <json-c/json.h>
+#endif
+
+static const char *const fn_names[] = {"cuMemAlloc_v2", "cuLaunchKernel"};
+static char path[] = "/tmp/gw-export-XXXXXX/r.gpuwhy";
+static char folder[] = "/tmp/gw-export-XXXXXX";
+
+static void put(gw_writer *writer, const gw_item *item)
+{
+    gw_error err = {""};
+    if (gw_writer_put(writer, item, &err) != GW_OK)
+        fail_msg("%s", err.text);
+}
+
+static int write_recording(void **state)
+{
+    (void)state;
+    gw_error err;
+    gw_writer *writer;
+    if (mkdtemp(folder) == NULL)
+        return -1;
+    snprintf(path, sizeof path, "%s/r.gpuwhy", folder);
+    if (gw_writer_create(path, 0, fn_names, 2, &writer, &err) != GW_OK)
+        return -1;
+    gw_item item = {.kind = GW_ITEM_META, .pair = {"argv", "a, \"quoted\"\nword"}};
+    put(writer, &item);
+    item = (gw_item){.kind = GW_ITEM_PROCESS, .pid = 5, .process = {1, 2, "/bin/x", "/lib/libcuda.so.1", "ab"}};
+    put(writer, &item);
+    item = (gw_item){.kind = GW_ITEM_EVENT, .t_ns = 7, .pid = 5, .tid = 6};
+    item.event = (gw_event){.t_ns = 7, .pid = 5, .tid = 6, .kind = GW_EV_ALLOC, .flags = 3, .took_us = 9};
+    item.event.arg[0] = UINT64_MAX;
+    item.event.arg[1] = 4096;
+    item.event.text = "not \xff utf-8";
+    item.event.text_bytes = 11;
+    put(writer, &item);
+    uint64_t counter[GW_COUNT_COUNT] = {3};
+    item = (gw_item){.kind = GW_ITEM_COUNTERS, .pid = 5, .tid = 6};
+    item.counters.counter = counter;
+    item.counters.thread_name = "main,thread";
+    item.counters.inside_fn_plus_1 = 2;
+    put(writer, &item);
+    gw_hot_call call[2] = {{1, 2, 3, 1}, {4, 5, 6, 1}};
+    item = (gw_item){.kind = GW_ITEM_RING, .pid = 5, .tid = 6, .ring = {call, 2, 9, 8}};
+    put(writer, &item);
+    item = (gw_item){.kind = GW_ITEM_LOST, .pid = 5, .lost = {1, 2, 3}};
+    put(writer, &item);
+    item = (gw_item){.kind = GW_ITEM_STDERR, .stderr_part = {"line\nline,\"\n", 12}};
+    put(writer, &item);
+    item = (gw_item){.kind = GW_ITEM_EXIT, .exit = {.pid = 5, .status_known = true, .exit_code = 1}};
+    put(writer, &item);
+    item = (gw_item){.kind = GW_ITEM_MAPS, .pair = {"/lib/a.so", ""}};
+    put(writer, &item);
+    item = (gw_item){.kind = GW_ITEM_SUPERVISOR, .pair = {"k", "v"}};
+    put(writer, &item);
+    return gw_writer_close(writer, &err) == GW_OK ? 0 : -1;
+}
+
+static int remove_recording(void **state)
+{
+    (void)state;
+    unlink(path);
+    return rmdir(folder);
+}
+
+static gw_status export_to(const char *format, FILE *file, uint64_t *ret_faults, gw_error *err)
+{
+    gw_reader *reader;
+    gw_status st = gw_reader_open(path, &reader, err);
+    if (st != GW_OK)
+        return st;
+    st = gw_export_run(gw_export_find(format), reader, file, ret_faults, err);
+    gw_reader_close(reader);
+    return st;
+}
+
+static char *export_text(const char *format, uint64_t *ret_faults)
+{
+    char *text = NULL;
+    size_t bytes;
+    gw_error err = {""};
+    FILE *file = open_memstream(&text, &bytes);
+    if (export_to(format, file, ret_faults, &err) != GW_OK)
+        fail_msg("%s", err.text);
+    fclose(file);
+    return text;
+}
+
+/* Fields of the line at `at`, quotes understood; *ret_next is the line behind it. */
+static unsigned count_fields(const char *at, const char **ret_next)
+{
+    unsigned fields = 1;
+    bool quoted = false;
+    for (; *at != '\0' && (quoted || *at != '\n'); at++) {
+        quoted ^= *at == '"';
+        fields += *at == ',' && !quoted;
+    }
+    *ret_next = *at == '\0' ? at : at + 1;
+    return fields;
+}
+
+static void csv_lines_have_all_columns(void **state)
+{
+    (void)state;
+    uint64_t faults;
+    char *text = export_text("csv", &faults);
+    assert_int_equal(faults, 0);
+    const char *at = text;
+    unsigned columns = count_fields(at, &at), lines = 0;
+    assert_int_equal(columns, 19);
+    for (; *at != '\0'; lines++) {
+        const char *line = at;
+        unsigned fields = count_fields(at, &at);
+        if (fields != columns)
+            fail_msg("%u fields: %.*s", fields, (int)(at - line), line);
+    }
+    assert_int_equal(lines, 11);
+    assert_non_null(strstr(text, "7,event,5,6,ALLOC,cuMemAlloc_v2,0,9,3,0,0,0,18446744073709551615,4096,0,0,"
+                                 "arg0=address arg1=bytes arg2=space arg3=detail,text,"));
+    assert_non_null(strstr(text, "argv,\"a, \"\"quoted\"\"\nword\""));
+    assert_non_null(strstr(text, "LAUNCH=3"));
+    free(text);
+}
+
+#ifdef GW_HAVE_JSONC
+static json_object *get(json_object *object, const char *key)
+{
+    json_object *value;
+    if (!json_object_object_get_ex(object, key, &value))
+        fail_msg("no %s", key);
+    return value;
+}
+
+static void json_is_parsed_back(void **state)
+{
+    (void)state;
+    char *text = export_text("json", NULL);
+    json_object *all = json_tokener_parse(text);
+    assert_non_null(all);
+    assert_int_equal(json_object_get_int(get(all, "schema")), 1);
+    assert_int_equal(json_object_array_length(get(all, "functions")), 2);
+    json_object *items = get(all, "items");
+    assert_int_equal(json_object_array_length(items), 10);
+    json_object *event = json_object_array_get_idx(items, 2);
+    assert_string_equal(json_object_get_string(get(event, "item")), "event");
+    assert_string_equal(json_object_get_string(get(event, "kind")), "ALLOC");
+    assert_string_equal(json_object_get_string(get(event, "function")), "cuMemAlloc_v2");
+    assert_true(json_object_get_uint64(get(get(event, "args"), "address")) == UINT64_MAX);
+    assert_string_equal(json_object_get_string(get(event, "text")), "not \xef\xbf\xbd utf-8");
+    assert_string_equal(json_object_get_string(get(json_object_array_get_idx(items, 0), "value")),
+                        "a, \"quoted\"\nword");
+    json_object *ring = json_object_array_get_idx(items, 4);
+    assert_int_equal(json_object_array_length(get(ring, "calls")), 2);
+    json_object_put(all);
+    free(text);
+}
+#else
+static void json_is_parsed_back(void **state)
+{
+    (void)state;
+    gw_error err = {""};
+    assert_int_equal(export_to("json", stdout, NULL, &err), GW_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "json-c"));
+    skip();
+}
+#endif
+
+static void a_full_disk_is_noticed(void **state)
+{
+    (void)state;
+    gw_error err = {""};
+    FILE *file = fopen("/dev/full", "w");
+    assert_non_null(file);
+    assert_int_equal(export_to("csv", file, NULL, &err), GW_IO);
+    assert_non_null(strstr(err.text, "No space left"));
+    fclose(file);
+}
+
+static void damage_is_shown(void **state)
+{
+    (void)state;
+    uint64_t faults;
+    FILE *file = fopen(path, "r+b");
+    fseek(file, -40, SEEK_END);
+    fputc('!', file);
+    fputc('?', file);
+    fclose(file);
+    char *text = export_text("csv", &faults);
+    assert_true(faults > 0);
+    assert_non_null(strstr(text, ",damage,,"));
+    assert_non_null(strstr(text, "offset"));
+    free(text);
+}
+
+static void formats_are_found_by_name(void **state)
+{
+    (void)state;
+    assert_non_null(gw_export_find("json"));
+    assert_non_null(gw_export_find("csv"));
+    assert_null(gw_export_find("xml"));
+    for (unsigned i = 0; gw_export_at(i) != NULL; i++)
+        assert_ptr_equal(gw_export_find(gw_export_at(i)->name), gw_export_at(i));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(formats_are_found_by_name), cmocka_unit_test(csv_lines_have_all_columns),
+        cmocka_unit_test(json_is_parsed_back),       cmocka_unit_test(a_full_disk_is_noticed),
+        cmocka_unit_test(damage_is_shown),
+    };
+    return cmocka_run_group_tests(tests, write_recording, remove_recording);
+}

@@ -1,0 +1,13 @@
+/* Inside export/: the formats, and what they have in common. */
+#ifndef GWI_EXPORT_H
+#define GWI_EXPORT_H
+
+#include "gw_export.h"
+
+extern const gw_export_format gwi_export_json;
+extern const gw_export_format gwi_export_csv;
+
+/* "event", "counters", ...; static. */
+const char *gwi_item_name(gw_item_kind kind);
+
+#endif

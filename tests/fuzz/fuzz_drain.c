@@ -1,0 +1,139 @@
+/* Any bytes laid over a sound buffer, drained twice: the process may do to its buffer what it likes.
+ *
+ * Input: records of { u16 place, u8 length, bytes }. The place counts in steps that reach the header's start, the
+ * slots, chunk heads and records alike. */
+#define _GNU_SOURCE
+#include "gw_buffer.h"
+#include "gw_clock.h"
+#include "gw_recording.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+
+static char folder[] = "/dev/shm/gw-fuzz-drain-XXXXXX";
+static char path[64];
+static uint8_t *map;
+
+static void remove_folder(void)
+{
+    unlink(path);
+    rmdir(folder);
+}
+
+static void make_file(void)
+{
+    if (mkdtemp(folder) == NULL)
+        abort();
+    atexit(remove_folder);
+    snprintf(path, sizeof path, "%s/1-1.buf", folder);
+}
+
+static void map_file(void)
+{
+    int fd = open(path, O_RDWR | O_CREAT, 0600);
+    if (fd < 0 || ftruncate(fd, 0) != 0 || ftruncate(fd, GW_BUFFER_BYTES) != 0)
+        abort();
+    map = mmap(NULL, GW_BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    if (map == MAP_FAILED)
+        abort();
+}
+
+static void fill_sound(void)
+{
+    gw_buffer_head *head = (gw_buffer_head *)map;
+    memcpy(head->magic, GW_BUFFER_MAGIC, 8);
+    head->version = GW_BUFFER_VERSION;
+    head->bytes = GW_BUFFER_BYTES;
+    head->pid = (uint32_t)getpid();
+    head->start_ticks = head->start_monotonic_ns = gw_monotonic_ns() - 1000000000;
+    head->slot_offset = GW_SLOTS_OFFSET;
+    head->slot_count = GW_SLOT_COUNT;
+    head->ring_offset = GW_RINGS_OFFSET;
+    head->ring_count = GW_RING_COUNT;
+    head->chunk_offset = GW_CHUNKS_OFFSET;
+    head->chunk_count = GW_CHUNK_COUNT;
+    head->fn_count = 4;
+    gw_slot *slot = (gw_slot *)(map + GW_SLOTS_OFFSET);
+    slot->state = GW_SLOT_LIVE;
+    slot->ring_head = 5;
+    gw_chunk *chunk = (gw_chunk *)(map + GW_CHUNKS_OFFSET);
+    for (uint32_t i = 0; i < 3; i++) {
+        chunk[i].head.state = GW_CHUNK_FULL;
+        chunk[i].head.sequence = i;
+        chunk[i].head.used_bytes = 4 * 64;
+        for (unsigned k = 0; k < 4; k++) {
+            chunk[i].record[k].ticks = head->start_ticks + k;
+            chunk[i].record[k].kind = k == 3 ? GW_EV_TEXT : GW_EV_ALLOC;
+        }
+    }
+    head->ready = 1;
+}
+
+/* Where byte `place` of the input's small address space lies in the buffer. */
+static uint32_t real_place(uint16_t place)
+{
+    uint32_t area = place >> 13, at = place & 0x1fff;
+    static const uint32_t start[] = {0, GW_SLOTS_OFFSET, GW_RINGS_OFFSET, GW_CHUNKS_OFFSET};
+    if (area < 4)
+        return start[area] + at;
+    return (GW_CHUNKS_OFFSET + (area - 4) * GW_CHUNK_BYTES + at % 512) % GW_BUFFER_BYTES;
+}
+
+static size_t lay_over(const uint8_t *data, size_t bytes, size_t at, unsigned count)
+{
+    for (unsigned i = 0; i < count && at + 3 <= bytes; i++) {
+        uint32_t place = real_place((uint16_t)(data[at] | data[at + 1] << 8));
+        size_t length = data[at + 2] % 33;
+        at += 3;
+        length = length < bytes - at ? length : bytes - at;
+        if (place + length <= GW_BUFFER_BYTES)
+            memcpy(map + place, data + at, length);
+        at += length;
+    }
+    return at;
+}
+
+static volatile uint64_t sink;
+
+static gw_status see(void *user, const gw_item *item, gw_error *err)
+{
+    (void)user;
+    (void)err;
+    if (item->kind == GW_ITEM_EVENT && item->event.text != NULL)
+        sink += strlen(item->event.text);
+    if (item->kind == GW_ITEM_RING)
+        for (uint32_t i = 0; i < item->ring.count; i++)
+            sink += item->ring.call[i].t_ns;
+    if (item->kind == GW_ITEM_PROCESS)
+        sink += strlen(item->process.exe) + strlen(item->process.driver_path);
+    return GW_OK;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+    gw_error err;
+    gw_drain *drain;
+    if (path[0] == '\0')
+        make_file();
+    map_file();
+    fill_sound();
+    size_t at = lay_over(data, bytes, 0, 4);
+    if (gw_drain_open(folder, 0, &drain, &err) != GW_OK)
+        abort();
+    if (gw_drain_run(drain, false, see, NULL, &err) != GW_OK)
+        abort(); /* damage is an item, never an error */
+    lay_over(data, bytes, at, 64);
+    if (gw_drain_run(drain, bytes % 2, see, NULL, &err) != GW_OK)
+        abort();
+    sink += (uint64_t)gw_drain_fill_ratio(drain);
+    gw_drain_close(drain);
+    munmap(map, GW_BUFFER_BYTES);
+    return 0;
+}

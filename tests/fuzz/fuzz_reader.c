@@ -1,0 +1,110 @@
+/* Any bytes as a recording: read to the end, look at all that is handed out. */
+#define _GNU_SOURCE
+#include "gw_recording.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+int LLVMFuzzerInitialize(int *argc, char ***argv);
+
+/* Seeds of our own, written into the folder named by GW_FUZZ_SEEDS: a recording with one of everything. */
+static void write_seed(const char *folder)
+{
+    static const char *const fn_names[] = {"cuMemAlloc_v2", "cuMemFree_v2"};
+    char path[4096];
+    gw_error err;
+    gw_writer *writer;
+    snprintf(path, sizeof path, "%s/seed.gpuwhy", folder);
+    unlink(path);
+    if (gw_writer_create(path, 0, fn_names, 2, &writer, &err) != GW_OK)
+        return;
+    gw_hot_call call[2] = {{1, 2, 3, 1}, {9, 2, 3, 0}};
+    uint64_t counter[GW_COUNT_COUNT] = {1, 2, 3};
+    gw_item items[] = {
+        {.kind = GW_ITEM_META, .pair = {"key", "value"}},
+        {.kind = GW_ITEM_PROCESS, .pid = 1, .process = {2, 3, "exe", "driver", "id"}},
+        {.kind = GW_ITEM_EVENT,
+         .event = {.t_ns = 5, .kind = GW_EV_ALLOC, .arg = {1, 2, 3, 4}, .text = "t", .text_bytes = 1}},
+        {.kind = GW_ITEM_EVENT, .event = {.t_ns = 6, .fn = 1, .kind = GW_EV_FREE, .arg = {1}, .site = 3, .extra = 4}},
+        {.kind = GW_ITEM_COUNTERS, .counters = {.counter = counter, .thread_name = "name"}},
+        {.kind = GW_ITEM_RING, .ring = {call, 2, 3, 4}},
+        {.kind = GW_ITEM_LOST, .lost = {1, 2, 3}},
+        {.kind = GW_ITEM_STDERR, .stderr_part = {"text", 4}},
+        {.kind = GW_ITEM_EXIT, .exit = {.pid = 1}},
+    };
+    for (size_t i = 0; i < sizeof items / sizeof items[0]; i++)
+        if (gw_writer_put(writer, &items[i], &err) != GW_OK)
+            abort();
+    if (gw_writer_close(writer, &err) != GW_OK)
+        abort();
+}
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+    (void)argc;
+    (void)argv;
+    const char *folder = getenv("GW_FUZZ_SEEDS");
+    if (folder != NULL)
+        write_seed(folder);
+    return 0;
+}
+
+static volatile uint64_t sink;
+
+static void look(const gw_reader *reader, const gw_item *item)
+{
+    switch (item->kind) {
+    case GW_ITEM_EVENT:
+        sink += strlen(gw_reader_fn_name(reader, item->event.fn)) + item->event.arg[3];
+        if (item->event.text != NULL)
+            sink += strlen(item->event.text) + (unsigned char)item->event.text[item->event.text_bytes];
+        break;
+    case GW_ITEM_META:
+    case GW_ITEM_SUPERVISOR:
+    case GW_ITEM_MAPS:
+        sink += strlen(item->pair.key) + strlen(item->pair.value);
+        break;
+    case GW_ITEM_PROCESS:
+        sink += strlen(item->process.exe) + strlen(item->process.driver_path) + strlen(item->process.driver_build_id);
+        break;
+    case GW_ITEM_COUNTERS:
+        sink += strlen(item->counters.thread_name) + item->counters.counter[GW_COUNT_COUNT - 1];
+        break;
+    case GW_ITEM_RING:
+        for (uint32_t i = 0; i < item->ring.count; i++)
+            sink += item->ring.call[i].what;
+        break;
+    case GW_ITEM_STDERR:
+        for (uint32_t i = 0; i < item->stderr_part.count; i++)
+            sink += (unsigned char)item->stderr_part.bytes[i];
+        break;
+    default:
+        break;
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+    static int fd = -1;
+    char path[64];
+    gw_error err;
+    gw_reader *reader;
+    const gw_item *item;
+    if (fd < 0)
+        fd = memfd_create("fuzz", 0);
+    if (ftruncate(fd, 0) != 0 || pwrite(fd, data, bytes, 0) != (ssize_t)bytes)
+        abort();
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    if (gw_reader_open(path, &reader, &err) != GW_OK)
+        return 0;
+    gw_status st;
+    while ((st = gw_reader_next(reader, &item, &err)) == GW_OK || st == GW_CORRUPT || st == GW_UNSUPPORTED)
+        if (st == GW_OK)
+            look(reader, item);
+    gw_reader_close(reader);
+    return 0;
+}
