@@ -259,12 +259,19 @@ static void follow_sort(const gw_live *live, size_t count, const work *list, con
     }
 }
 
-static bool is_step_leak(const sort_of *it)
+/* The ledger knows whether something had been freed before each one; half of a list freed afterwards is no turnover. */
+static bool came_with_frees(const gw_model *model, const gw_live *live, const sort_of *it)
+{
+    return live->cls == GW_CLASS_COUNT || model->group[it->group].step_count * 2 >= it->live;
+}
+
+static bool is_step_leak(const gw_model *model, const gw_live *live, const sort_of *it)
 {
     enum { PAIRS_MIN = 8, PAIRS_MANY = 48 };
     if (it->pairs_with_steps >= PAIRS_MIN)
         return true; /* work was launched and waited for, or fed by a copy, between one and the next */
-    return it->pairs_with_turnover >= PAIRS_MANY && it->pairs_with_turnover * 4 >= it->live * 3;
+    return came_with_frees(model, live, it) && it->pairs_with_turnover >= PAIRS_MANY &&
+           it->pairs_with_turnover * 4 >= it->live * 3;
 }
 
 /* The sorts that hold most are looked at; a leak too small to be among them did not fill the card. */
@@ -282,7 +289,7 @@ static void find_steps(const gw_model *model, const gw_live *live, size_t count,
             break;
         sort_of it = {0};
         follow_sort(live, count, list, sort, which, &it);
-        if (is_step_leak(&it) && bytes[which] > growth->step_live_bytes) {
+        if (is_step_leak(model, live, &it) && bytes[which] > growth->step_live_bytes) {
             growth->steps = true;
             growth->step_count = it.live;
             growth->step_bytes = it.bytes;

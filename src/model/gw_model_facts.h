@@ -91,6 +91,7 @@ typedef struct gw_snapshot {
     gw_live *live;         /* device memory on that device, managed too; owned; NULL: not kept */
     size_t live_count;
     uint64_t small_bytes;      /* blocks of at most 1 MiB, which share pages of 2 MiB */
+    uint64_t held_bytes;       /* what the driver takes for these blocks: whole pages of 2 MiB */
     uint64_t small_page_count; /* such pages that hold at least one block */
     uint64_t small_idle_bytes; /* of these pages, not used by any block, the last page of a run excepted */
 } gw_snapshot;

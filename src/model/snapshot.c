@@ -101,17 +101,23 @@ static int by_address(const void *left, const void *right)
  * the list by address. */
 static void measure_pages(gw_snapshot *snapshot)
 {
-    uint64_t page_last = UINT64_MAX, used = 0;
+    uint64_t page_last = UINT64_MAX, used = 0, large = 0;
+    const uint64_t page_bytes = (uint64_t)1 << PAGE_SHIFT;
     for (size_t i = 0; i < snapshot->live_count; i++) {
         const gw_live *live = &snapshot->live[i];
-        if (live->cls != GW_CLASS_PLAIN || live->bytes > SMALL_BYTES_MAX)
+        if (live->cls == GW_CLASS_MANAGED)
             continue;
+        if (live->cls != GW_CLASS_PLAIN || live->bytes > SMALL_BYTES_MAX) {
+            large += (live->bytes + page_bytes - 1) / page_bytes * page_bytes;
+            continue;
+        }
         used += (live->bytes + SMALL_STEP - 1) / SMALL_STEP * SMALL_STEP;
         uint64_t first = live->address >> PAGE_SHIFT, last = (live->address + live->bytes - 1) >> PAGE_SHIFT;
         snapshot->small_page_count += first == page_last ? last - first : last - first + 1;
         page_last = last;
     }
     uint64_t held = snapshot->small_page_count << PAGE_SHIFT;
+    snapshot->held_bytes = held + large;
     snapshot->small_bytes = used;
     snapshot->small_idle_bytes = held > used ? held - used : 0;
 }

@@ -148,6 +148,9 @@ static void find_siblings(const gw_model *model, const gw_failure *failure, gwi_
 {
     if (memory->foreign_known || failure->other_bytes_total == 0)
         return;
+    if (failure->guard && failure->has_limit &&
+        failure->bytes_used < memory->own_bytes + failure->other_bytes_total / 2)
+        return; /* the guard counted this process alone */
     memory->foreign_known = true;
     memory->foreign_recorded = true;
     memory->foreign_bytes = failure->other_bytes_total;
@@ -220,10 +223,9 @@ static void from_report(const gw_allocator_report *report, gwi_memory *memory)
         memory->has_limit = memory->limit_is_framework = true;
         memory->limit_bytes = report->field[GW_ALLOCATOR_LIMIT];
     }
-    if (report->live_count > 0) {
-        memory->live = report->live;
-        memory->live_count = report->live_count;
-    }
+    /* The driver sees the allocator's segments, not what lives in them. */
+    memory->live = report->live;
+    memory->live_count = report->live_count;
 }
 
 /* What is in use and nobody accounts for. */
@@ -232,7 +234,10 @@ static void find_rest(gwi_memory *memory)
     uint64_t total = memory->limit_is_guard ? memory->limit_bytes : memory->total_bytes;
     if (!memory->has_free || total == 0)
         return;
-    uint64_t own = memory->snapshot != NULL ? memory->snapshot->usage.live_bytes : memory->own_bytes;
+    uint64_t own = memory->own_bytes > memory->reserved_bytes ? memory->own_bytes : memory->reserved_bytes;
+    if (memory->snapshot != NULL)
+        own = memory->snapshot->held_bytes > memory->snapshot->usage.live_bytes ? memory->snapshot->held_bytes
+                                                                                : memory->snapshot->usage.live_bytes;
     uint64_t accounted = memory->free_bytes + own + (memory->limit_is_guard ? 0 : memory->foreign_bytes);
     if (total < accounted)
         return;

@@ -119,7 +119,8 @@ typedef struct gw_cause {
     const char *proof;   /* what evidence establishes it */
     /* Best first, one a line. Index GW_FRAMEWORK_RAW is the general one and must be there; NULL: the general ones. */
     const char *fixes[GW_FRAMEWORK_COUNT];
-    /* It is what is left: a hypothesis only, when an earlier row of causes.def is at least supported. */
+    /* It is what is left: a hypothesis only when an earlier row of causes.def is supported, nothing when one is
+     * established. */
     bool is_remainder;
     /* GW_CERTAINTY_NONE: this is not it; what was written to `finding` is then dropped. */
     gw_certainty (*judge)(const gwi_case *c, gwi_finding *finding);

@@ -128,13 +128,12 @@ static bool is_incomplete(const gwi_case *c)
            (c->process != NULL && (c->process->lost_events > 0 || c->process->lost_failures > 0));
 }
 
-static bool any_supported(const answer *answers, size_t count)
+static gw_certainty most_certain(const answer *answers, size_t count)
 {
-    for (size_t i = 0; i < count; i++) {
-        if (answers[i].certainty >= GW_SUPPORTED)
-            return true;
-    }
-    return false;
+    gw_certainty most = GW_CERTAINTY_NONE;
+    for (size_t i = 0; i < count; i++)
+        most = answers[i].certainty > most ? answers[i].certainty : most;
+    return most;
 }
 
 static void ask_all(const gwi_case *c, answer *answers)
@@ -142,8 +141,13 @@ static void ask_all(const gwi_case *c, answer *answers)
     for (size_t i = 0; i < CAUSE_COUNT; i++) {
         answers[i] = (answer){.cause = causes[i]};
         answers[i].certainty = causes[i]->judge(c, &answers[i].finding);
-        if (causes[i]->is_remainder && any_supported(answers, i) && answers[i].certainty > GW_HYPOTHESIS)
-            answers[i].certainty = GW_HYPOTHESIS;
+        if (causes[i]->is_remainder) {
+            gw_certainty special = most_certain(answers, i);
+            gw_certainty most = special == GW_ESTABLISHED ? GW_CERTAINTY_NONE
+                                : special == GW_SUPPORTED ? GW_HYPOTHESIS
+                                                          : GW_ESTABLISHED;
+            answers[i].certainty = answers[i].certainty > most ? most : answers[i].certainty;
+        }
         if (answers[i].certainty == GW_ESTABLISHED && is_incomplete(c))
             answers[i].certainty = GW_SUPPORTED; /* what is missing might say otherwise */
     }

@@ -168,10 +168,11 @@ void gwi_say_request(const gwi_case *c, gwi_finding *finding)
         gwi_measure(finding, memory->t_ns, "observer", (double)memory->own_bytes, "bytes",
                     "%s had %s in live blocks and %s reserved from the driver", framework_name(c->framework),
                     gw_bytes_text(own, memory->own_bytes), gw_bytes_text(reserved, memory->reserved_bytes));
-    } else if (memory->snapshot != NULL) {
+    } else if (memory->snapshot != NULL && memory->own_bytes > 0) {
         gwi_measure(finding, memory->t_ns, "ledger", (double)memory->own_bytes, "bytes",
-                    "this process had asked for %s in %" PRIu64 " blocks and still held them",
-                    gw_bytes_text(own, memory->own_bytes), memory->snapshot->usage.live_count);
+                    "this process held %s that it had asked for, %" PRIu64 " block%s",
+                    gw_bytes_text(own, memory->own_bytes), memory->snapshot->usage.live_count,
+                    memory->snapshot->usage.live_count == 1 ? "" : "s");
     }
 }
 
@@ -280,25 +281,40 @@ void gwi_say_last_launches(const gwi_case *c, gwi_finding *finding, uint64_t t_n
     }
 }
 
+/* Calls of the process between the two instants, as far as they are known one by one: hot ones of the rings, failures.
+ */
+static uint64_t calls_between(const gw_model *model, const gw_failure *until, uint64_t from_ns)
+{
+    uint64_t count = 0;
+    for (size_t i = 0; i < model->thread_count; i++) {
+        const gw_thread *thread = &model->thread[i];
+        for (size_t k = 0; thread->pid == until->pid && k < thread->ring_count; k++)
+            count += thread->ring[k].t_ns > from_ns && thread->ring[k].t_ns < until->t_ns;
+    }
+    for (size_t i = 0; i < model->failure_count; i++)
+        count += model->failure[i].pid == until->pid && model->failure[i].t_ns > from_ns &&
+                 model->failure[i].t_ns < until->t_ns;
+    return count;
+}
+
 static void say_window(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky)
 {
     uint64_t synced = c->process->synced_at_ns;
     launch_list list = launches_before(c, sticky->t_ns, synced);
     if (synced != 0 && synced < sticky->t_ns)
         gwi_measure(finding, synced, "driver", (double)(sticky->t_ns - synced) / 1e6, "ms",
-                    "last good synchronisation: the fault happened in the %.1f ms (%" PRIu64
-                    " launches) between it and the report",
-                    (double)(sticky->t_ns - synced) / 1e6, list.after_count);
+                    "last good synchronisation: the fault happened in the %.2f ms (%" PRIu64
+                    " launch%s) between it and the report",
+                    (double)(sticky->t_ns - synced) / 1e6, list.after_count, list.after_count == 1 ? "" : "es");
     if (list.count == 0)
         return;
     const gw_ring_call *last = list.call[list.count - 1];
-    uint64_t between = 0;
-    for (size_t i = 0; i < c->model->failure_count; i++)
-        between += c->model->failure[i].pid == sticky->pid && c->model->failure[i].t_ns > last->t_ns &&
-                   c->model->failure[i].t_ns < sticky->t_ns;
+    uint64_t between = calls_between(c->model, sticky, last->t_ns);
     gwi_measure(finding, sticky->t_ns, "driver", (double)(sticky->t_ns - last->t_ns) / 1e6, "ms",
-                "the report came %.1f ms after the last launch: the call that reports it is not the one at fault",
-                (double)(sticky->t_ns - last->t_ns) / 1e6);
+                "the report came %.2f ms and %" PRIu64
+                " other calls after the last launch: the call that reports it is not the one "
+                "at fault",
+                (double)(sticky->t_ns - last->t_ns) / 1e6, between);
 }
 
 static void say_reset(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky)

@@ -39,12 +39,10 @@ const gw_cause gwi_cause_device_assert_index = {
     .summary = "An assertion failed in a kernel, nearly always an index or a label out of range.",
     .proof = "the driver's result 710 as the first that cost the context, and the assertion's text on stderr",
     .fixes =
-        {[GW_FRAMEWORK_RAW] = "Check the values that the assertion names before the launch\n"
-                              "Restart the process: no call of it can succeed any more",
+        {[GW_FRAMEWORK_RAW] = "Check the values that the assertion names before the launch",
          [GW_FRAMEWORK_TORCH] =
              "Check the range of labels against the number of classes, token ids against the embedding's size, and "
              "the padding index\n"
-             "Run the failing batch on the CPU, or with CUDA_LAUNCH_BLOCKING=1: the traceback then names the line\n"
-             "Restart the process (the notebook's kernel) before anything else"},
+             "Run the failing batch on the CPU, or with CUDA_LAUNCH_BLOCKING=1: the traceback then names the line"},
     .judge = judge,
 };

@@ -14,7 +14,8 @@ static void say_largest(const gwi_case *c, gwi_finding *finding)
 {
     const gwi_memory *memory = &c->memory;
     char bytes[GW_BYTES_TEXT_MAX], own[GW_BYTES_TEXT_MAX];
-    if (memory->growth.largest_bytes == 0)
+    if (memory->growth.largest_bytes * 20 < memory->own_bytes ||
+        memory->growth.largest_bytes * 20 < memory->wanted_bytes || memory->growth.largest_bytes == 0)
         return;
     gwi_measure(finding, memory->growth.largest_t_ns, memory->report != NULL ? "observer" : "ledger",
                 (double)memory->growth.largest_bytes, "bytes", "the largest holder is one block of %s, of %s in all",
@@ -89,7 +90,7 @@ static gw_certainty certainty_of(const gwi_case *c)
         return GW_HYPOTHESIS;
     if (c->framework != GW_FRAMEWORK_RAW && memory->report == NULL)
         return GW_SUPPORTED; /* what lives inside its allocator was not seen */
-    if (memory->limit_bytes == 0 || memory->live_count == 0)
+    if (memory->limit_bytes == 0 || (memory->live_count == 0 && memory->report == NULL))
         return GW_SUPPORTED;
     bool exceeds = memory->own_bytes + memory->wanted_bytes > memory->limit_bytes;
     bool fills = memory->own_bytes * 10 >= memory->limit_bytes * 9;
@@ -112,6 +113,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
             finding,
             "an allocation of %s failed, nobody looked at its result, and its NULL pointer was used on the GPU",
             wanted);
+    else if (memory->limit_bytes != 0 && memory->wanted_bytes > memory->limit_bytes)
+        gwi_headline(finding, "one request of %s is more than the whole %s", wanted, limit);
     else if (is_dominant(memory))
         gwi_headline(finding, "the GPU is full, and %s of it is one block",
                      gw_bytes_text(largest, memory->growth.largest_bytes));

@@ -31,7 +31,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         gwi_measure(finding, memory->t_ns, "driver", (double)foreign, "bytes",
                     "%s in use that no recorded process asked for (total less free less our own)", bytes);
     gwi_measure(finding, memory->t_ns, "ledger", (double)memory->own_bytes, "bytes",
-                "without it the request would have fitted: this process itself held %s",
+                "without that the request would have fitted: this process itself held %s",
                 gw_bytes_text(own, memory->own_bytes));
     if (memory->foreign_pid != 0)
         gwi_next(finding, "End pid %" PRIu32 " (its whole process group), or wait for it", memory->foreign_pid);
