@@ -266,7 +266,9 @@ def write_results(path, results, machine, versions):
 def pack(work, out, results, results_path):
     """One archive: every verdict, what failed with its output, and the recordings that are small enough to keep."""
     os.makedirs(out, exist_ok=True)
-    shutil.copy(results_path, os.path.join(out, "gpu-results.md"))
+    copy = os.path.join(out, "gpu-results.md")
+    if os.path.abspath(results_path) != os.path.abspath(copy):
+        shutil.copy(results_path, copy)
     with tarfile.open(os.path.join(out, "check-gpu.tar.gz"), "w:gz") as archive:
         for index, r in enumerate(results):
             folder = os.path.join(work, f"{index:03d}")
