@@ -2,6 +2,7 @@
 #ifndef GWI_TEST_ITEMS_H
 #define GWI_TEST_ITEMS_H
 
+#include "gw_names.h"
 #include "gw_recording.h"
 #include "gw_text.h"
 
@@ -18,8 +19,9 @@ typedef struct test_lines {
 
 static inline void test_add_event(gw_text *text, const gw_event *e, const char *fn_name)
 {
-    gw_text_addf(text, "%u %u %s kind %u flags %u result %u took %u site %u extra %u context %" PRIx64 " args", e->pid,
-                 e->tid, fn_name, e->kind, e->flags, e->result, e->took_us, e->site, e->extra, e->context);
+    gw_text_addf(text, "%u %u %s kind %s flags %u result %u took %u site %u extra %u context %" PRIx64 " args", e->pid,
+                 e->tid, fn_name, gw_event_kind_name(e->kind), e->flags, e->result, e->took_us, e->site, e->extra,
+                 e->context);
     for (int i = 0; i < 4; i++)
         gw_text_addf(text, " %" PRIx64, e->arg[i]);
     if (e->text != NULL) {
@@ -59,7 +61,8 @@ static inline char *test_line(const gw_item *item, const gw_reader *reader)
                      item->counters.calls, item->counters.synced_at_ns, item->counters.inside_since_ns,
                      item->counters.inside_fn_plus_1);
         for (unsigned i = 0; i < GW_COUNT_COUNT; i++)
-            gw_text_addf(&text, " %" PRIu64, item->counters.counter[i]);
+            if (item->counters.counter[i] != 0)
+                gw_text_addf(&text, " %s %" PRIu64, gw_counter_name(i), item->counters.counter[i]);
         break;
     case GW_ITEM_RING:
         test_add_ring(&text, item);
