@@ -798,7 +798,6 @@ static void commit_chunk(gwi_buffer *buffer, uint32_t index)
     gwi_buffer_write(buffer, offset + offsetof(gw_chunk_head, drained_bytes), &none, 4);
     mark->seen = false;
     uint32_t free_state = GW_CHUNK_FREE;
-    atomic_thread_fence(memory_order_release);
     gwi_buffer_write(buffer, offset + offsetof(gw_chunk_head, state), &free_state, 4);
 }
 
