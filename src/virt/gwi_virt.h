@@ -346,6 +346,7 @@ typedef struct gwi_state {
     pthread_cond_t changed; /* CLOCK_MONOTONIC */
     bool initialised;
     bool sources_read;
+    bool shares_memory; /* with other processes: some of the shadow is a file */
     int init_result;
     char init_reason[600];
     const volatile unsigned char *fork_mark; /* 1 here, 0 in a child */

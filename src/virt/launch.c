@@ -175,11 +175,11 @@ static int take_params(const gwi_function *function, void **params, void **extra
             else if (extra[0] == CU_LAUNCH_PARAM_BUFFER_SIZE)
                 bytes = *(size_t *)extra[1];
         }
-        if (from == NULL || bytes > info->param_bytes + 64) {
+        if (from == NULL || bytes > info->param_bytes) {
             free(buffer);
-            return CUDA_ERROR_INVALID_VALUE;
+            return from == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
         }
-        memcpy(buffer, from, bytes < info->param_bytes ? bytes : info->param_bytes);
+        memcpy(buffer, from, bytes);
     }
     *ret_params = buffer;
     return 0;

@@ -270,6 +270,7 @@ GWI_API(cuIpcGetMemHandle)(CUipcMemHandle *pHandle, CUdeviceptr dptr)
                          .bytes = block->range.bytes,
                          .run_bytes = block->page != NULL ? GWI_PAGE_BYTES : gwi_pages_own_bytes(block->range.bytes)};
     char *storage = block->device->shadow + (run - block->device->arena_base);
+    gwi.shares_memory = true;
     if (!ipc_path(path, sizeof path, handle.pid, run) || !ipc_share(storage, handle.run_bytes, path))
         return gwi_leave(CUDA_ERROR_OPERATING_SYSTEM);
     memset(pHandle, 0, sizeof *pHandle);

@@ -250,7 +250,7 @@ static void contexts(void)
     is("destroy", cuCtxDestroy(second), 0);
     is("destroyed-not-current", (cuCtxGetCurrent(&current), current == second), 0);
     is("free-of-destroyed", cuMemFree(address), 1);
-    is("destroy-twice", cuCtxDestroy(second), 201);
+    at_least("destroy-twice-fails", cuCtxDestroy(second), 1); /* 201 or 709, by what lies at the old address */
     is("memory-back", free_bytes(), before);
     is("retain-again", cuDevicePrimaryCtxRetain(&current, device), 0);
     is("retain-same", current == context, 1);
@@ -312,6 +312,7 @@ static void pages(void)
     static CUdeviceptr blocks[COUNT];
     up();
     CUdeviceptr first = must_alloc(1); /* a shared page is open from here on */
+    must_alloc(MIB + 1);               /* a real card has pages in stock for the first */
     size_t before = free_bytes();
     must_alloc(MIB + 1);
     is("above-1-mib", before - free_bytes(), 2 * MIB);
@@ -617,9 +618,13 @@ static void launches(void)
         CUdeviceptr address;
         unsigned value;
     } packed = {p, 5};
-    size_t bytes = sizeof packed;
+    size_t bytes = 12;
     void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
     is("packed", cuLaunchKernel(function("store"), 1, 1, 1, 1, 1, 1, 0, a, NULL, extra), 0);
+    bytes = 16;
+    is("packed-too-long", cuLaunchKernel(function("store"), 1, 1, 1, 1, 1, 1, 0, a, NULL, extra), 701);
+    bytes = 8;
+    is("packed-too-short", cuLaunchKernel(function("store"), 1, 1, 1, 1, 1, 1, 0, a, NULL, extra), 0);
     is("end", cuCtxSynchronize(), 0);
     is("unload", cuModuleUnload(module), 0);
     is("function-of-unloaded", cuLaunchKernel(nothing, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL), 400);

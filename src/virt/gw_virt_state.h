@@ -1,0 +1,29 @@
+/* What the virtual cards of a run hold at this moment, for those who watch the run. */
+#ifndef GW_VIRT_STATE_H
+#define GW_VIRT_STATE_H
+
+#include <stdint.h>
+
+#include "gw_status.h"
+#include "gw_virt_spec.h"
+
+enum { GW_VIRT_PROCESSES_MAX = 512 };
+
+typedef struct gw_virt_process {
+    int pid;
+    uint64_t used_bytes[GW_VIRT_DEVICES_MAX];
+} gw_virt_process;
+
+typedef struct gw_virt_state {
+    unsigned device_count;
+    uint64_t total_bytes[GW_VIRT_DEVICES_MAX];
+    uint64_t used_bytes[GW_VIRT_DEVICES_MAX]; /* by processes that live */
+    unsigned process_count;
+    gw_virt_process processes[GW_VIRT_PROCESSES_MAX];
+} gw_virt_state;
+
+/* Read the state below `folder` (GPUWHY_VIRTUAL_DIR). A torn read shows one call's change half done, no more.
+ * GW_MISSING: no process has used a virtual card yet. GW_IO, GW_CORRUPT: `err` says why. */
+GW_MUST_CHECK gw_status gw_virt_state_read(const char *folder, gw_virt_state *ret_state, gw_error *err);
+
+#endif

@@ -1,0 +1,476 @@
+/* The parts of the virtual card that can be tried alone: ranges, pages, specifications, module images. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "gw_virt_spec.h"
+#include "gwi_image.h"
+#include "gwi_pages.h"
+#include "gwi_ranges.h"
+
+#define MIB ((uint64_t)1 << 20)
+
+/* --- ranges --------------------------------------------------------------------------------------------- */
+
+static void test_ranges_refuse(void **state)
+{
+    gwi_ranges ranges = {0};
+    gwi_range a = {.base = 100, .bytes = 50};
+    gwi_range overlapping[] = {{.base = 149, .bytes = 1},
+                               {.base = 90, .bytes = 11},
+                               {.base = 100, .bytes = 50},
+                               {.base = 90, .bytes = 100},
+                               {.base = 120, .bytes = 1}};
+    gwi_range empty = {.base = 500, .bytes = 0};
+    gwi_range wrapping = {.base = UINT64_MAX - 1, .bytes = 5};
+    (void)state;
+    assert_true(gwi_ranges_add(&ranges, &a));
+    for (size_t i = 0; i < sizeof overlapping / sizeof *overlapping; i++)
+        assert_false(gwi_ranges_add(&ranges, &overlapping[i]));
+    assert_false(gwi_ranges_add(&ranges, &empty));
+    assert_false(gwi_ranges_add(&ranges, &wrapping));
+    assert_int_equal(ranges.count, 1);
+}
+
+static void test_ranges_find(void **state)
+{
+    enum { COUNT = 5000 };
+    static gwi_range members[COUNT];
+    gwi_ranges ranges = {0};
+    (void)state;
+    for (unsigned i = 0; i < COUNT; i++) {
+        unsigned k = i * 7919u % COUNT; /* any order; COUNT shares no factor with it */
+        members[k].base = 1000 + (uint64_t)k * 16;
+        members[k].bytes = 8;
+        assert_true(gwi_ranges_add(&ranges, &members[k]));
+    }
+    for (unsigned k = 0; k < COUNT; k += 2)
+        gwi_ranges_remove(&ranges, &members[k]);
+    for (unsigned k = 0; k < COUNT; k++) {
+        gwi_range *wanted = k % 2 != 0 ? &members[k] : NULL;
+        assert_ptr_equal(gwi_ranges_at(&ranges, 1000 + (uint64_t)k * 16), wanted);
+        assert_ptr_equal(gwi_ranges_at(&ranges, 1007 + (uint64_t)k * 16), wanted);
+        assert_null(gwi_ranges_at(&ranges, 1008 + (uint64_t)k * 16));
+    }
+    assert_ptr_equal(gwi_ranges_from(&ranges, 0), &members[1]);
+    assert_null(gwi_ranges_from(&ranges, members[COUNT - 1].base + 1));
+}
+
+static void test_runs_join(void **state)
+{
+    gwi_runs runs = {0};
+    uint64_t base = 0;
+    (void)state;
+    assert_true(gwi_runs_give(&runs, 1000, 100));
+    assert_false(gwi_runs_take(&runs, 101, 1, &base));
+    assert_true(gwi_runs_take(&runs, 10, 64, &base)); /* leaves a piece on both sides */
+    assert_int_equal(base, 1024);
+    assert_int_equal(runs.count, 2);
+    assert_true(gwi_runs_give(&runs, 1024, 10));
+    assert_int_equal(runs.count, 1);
+    assert_int_equal(gwi_runs_largest(&runs), 100);
+    gwi_runs_free(&runs);
+}
+
+/* --- pages ---------------------------------------------------------------------------------------------- */
+
+typedef struct card {
+    uint64_t free_bytes;
+} card;
+
+static bool card_take(void *data, uint64_t bytes)
+{
+    card *c = data;
+    if (c->free_bytes < bytes)
+        return false;
+    c->free_bytes -= bytes;
+    return true;
+}
+
+static void card_give(void *data, uint64_t bytes)
+{
+    ((card *)data)->free_bytes += bytes;
+}
+
+static void pages_begin(gwi_pages *pages, card *c, uint64_t bytes)
+{
+    memset(pages, 0, sizeof *pages);
+    c->free_bytes = bytes;
+    pages->take = card_take;
+    pages->give = card_give;
+    pages->card = c;
+    assert_true(gwi_runs_give(&pages->addresses, (uint64_t)1 << 40, bytes * 4));
+}
+
+static void test_pages_refuse(void **state)
+{
+    gwi_pages pages;
+    card c;
+    uint64_t address = 0;
+    gwi_small_page *page = NULL;
+    (void)state;
+    pages_begin(&pages, &c, 8 * MIB);
+    assert_false(gwi_pages_alloc(&pages, UINT64_MAX, &address, &page));
+    assert_false(gwi_pages_alloc(&pages, 8 * MIB + 1, &address, &page));
+    assert_int_equal(c.free_bytes, 8 * MIB);
+    gwi_runs_free(&pages.addresses);
+}
+
+static void test_pages_share(void **state)
+{
+    enum { COUNT = 4000 };
+    static uint64_t addresses[COUNT];
+    static gwi_small_page *homes[COUNT];
+    gwi_pages pages;
+    card c;
+    (void)state;
+    pages_begin(&pages, &c, 8192 * MIB);
+    for (int i = 0; i < COUNT; i++)
+        assert_true(gwi_pages_alloc(&pages, MIB, &addresses[i], &homes[i]));
+    assert_int_equal(c.free_bytes, (8192 - COUNT) * MIB);
+    for (int i = 0; i < COUNT; i += 2)
+        gwi_pages_free(&pages, addresses[i], MIB, homes[i]);
+    assert_int_equal(c.free_bytes, (8192 - COUNT) * MIB); /* half-used pages stay held */
+    for (int i = 1; i < COUNT; i += 2)
+        gwi_pages_free(&pages, addresses[i], MIB, homes[i]);
+    assert_int_equal(c.free_bytes, 8192 * MIB);
+    assert_int_equal(pages.addresses.count, 1);
+    gwi_runs_free(&pages.addresses);
+}
+
+static void test_pages_scattered(void **state)
+{
+    uint64_t addresses[16];
+    gwi_small_page *page = NULL;
+    gwi_pages pages;
+    card c;
+    (void)state;
+    pages_begin(&pages, &c, 64 * MIB);
+    for (int i = 0; i < 16; i++) {
+        assert_true(gwi_pages_alloc(&pages, 4 * MIB, &addresses[i], &page));
+        assert_null(page);
+    }
+    for (int i = 0; i < 16; i += 2)
+        gwi_pages_free(&pages, addresses[i], 4 * MIB, NULL);
+    uint64_t large = 0;
+    assert_true(gwi_pages_alloc(&pages, 32 * MIB, &large, &page)); /* no 32 MiB lie together on the card */
+    assert_int_equal(c.free_bytes, 0);
+    gwi_runs_free(&pages.addresses);
+}
+
+/* Sizes at random against plain sums: no overlap, nothing lost. */
+static void test_pages_random(void **state)
+{
+    enum { SLOTS = 600, ROUNDS = 20000 };
+    static struct {
+        gwi_range range;
+        gwi_small_page *page;
+    } slots[SLOTS];
+    gwi_pages pages;
+    gwi_ranges live = {0};
+    card c;
+    uint32_t seed = 12345;
+    (void)state;
+    memset(slots, 0, sizeof slots);
+    pages_begin(&pages, &c, 4096 * MIB);
+    for (int i = 0; i < ROUNDS; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        unsigned s = seed >> 8 & 1023;
+        if (s >= SLOTS)
+            continue;
+        if (slots[s].range.bytes != 0) {
+            gwi_ranges_remove(&live, &slots[s].range);
+            gwi_pages_free(&pages, slots[s].range.base, slots[s].range.bytes, slots[s].page);
+            slots[s].range.bytes = 0;
+            continue;
+        }
+        uint64_t bytes = (seed >> 20) % 5 == 0 ? 3 * MIB + s : 1 + (seed >> 4) % MIB;
+        slots[s].range.bytes = bytes;
+        assert_true(gwi_pages_alloc(&pages, bytes, &slots[s].range.base, &slots[s].page));
+        assert_int_equal(slots[s].range.base % 512, 0);
+        assert_true(gwi_ranges_add(&live, &slots[s].range));
+    }
+    for (int s = 0; s < SLOTS; s++)
+        if (slots[s].range.bytes != 0)
+            gwi_pages_free(&pages, slots[s].range.base, slots[s].range.bytes, slots[s].page);
+    assert_int_equal(c.free_bytes, 4096 * MIB);
+    assert_int_equal(pages.addresses.count, 1);
+    gwi_runs_free(&pages.addresses);
+}
+
+/* --- specifications ------------------------------------------------------------------------------------- */
+
+static void test_spec_refuse(void **state)
+{
+    static const char *const bad[] = {"",
+                                      "h300",
+                                      "0xh200",
+                                      "17xh200",
+                                      "99999999999999999999xh200",
+                                      "2x",
+                                      "h200,",
+                                      "h200,memory",
+                                      "h200,memory=",
+                                      "h200,memory=12parsecs",
+                                      "h200,memory=1KiB",
+                                      "h200,color=red",
+                                      "h200,driver=9000",
+                                      "h200,driver=x",
+                                      "h200,fault=",
+                                      "h200,fault=oom-at:0",
+                                      "h200,fault=oom-at:-3",
+                                      "h200,fault=illegal-address",
+                                      "h200,fault=illegal-address@kernel:",
+                                      "h200,fault=sometimes@kernel:x",
+                                      "h200,fault=2@",
+                                      "h200,fault=99999999@cuMemAlloc_v2"};
+    char big[2000];
+    gw_error err;
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        err.text[0] = '\0';
+        assert_int_equal(gw_virt_spec_check(bad[i], &err), GW_USAGE);
+        assert_true(strlen(err.text) > 5);
+        assert_int_equal(gw_virt_spec_check(bad[i], NULL), GW_USAGE);
+    }
+    memset(big, 'h', sizeof big - 1);
+    big[sizeof big - 1] = '\0';
+    assert_int_equal(gw_virt_spec_check(big, &err), GW_USAGE);
+    memcpy(big, "h200,", 5);
+    assert_int_equal(gw_virt_spec_check(big, &err), GW_USAGE);
+}
+
+static void test_spec_unknown_names_known(void **state)
+{
+    gw_error err;
+    (void)state;
+    assert_int_equal(gw_virt_spec_check("h20", &err), GW_USAGE);
+    assert_non_null(strstr(err.text, "h200"));
+    assert_non_null(strstr(err.text, "t4"));
+}
+
+static void test_spec_good(void **state)
+{
+    gw_virt_spec spec;
+    gw_error err;
+    (void)state;
+    assert_int_equal(gw_virt_spec_parse("2xh200,memory=16GiB,driver=12020,hostmem=1GiB,fault=oom-at:12,"
+                                        "fault=init:999,fault=2@cuStreamCreate:3,fault=assert@kernel:step,"
+                                        "fault=trap@launch:9",
+                                        &spec, &err),
+                     GW_OK);
+    assert_int_equal(spec.device_count, 2);
+    assert_int_equal(spec.card.memory_bytes, 16 * 1024 * MIB);
+    assert_int_equal(spec.driver_version, 12020);
+    assert_int_equal(spec.host_bytes_max, 1024 * MIB);
+    assert_int_equal(spec.fault_count, 5);
+    assert_int_equal(spec.faults[2].kind, GW_VIRT_FAULT_CALL);
+    assert_int_equal(spec.faults[2].count, 3);
+    assert_string_equal(spec.faults[3].name, "step");
+}
+
+/* Every card can be read and has what programs ask first. */
+static void test_cards(void **state)
+{
+    gw_error err;
+    size_t count = 0;
+    (void)state;
+    for (const char *name = gw_virt_card_name(0); name != NULL; name = gw_virt_card_name(++count)) {
+        gw_virt_spec spec;
+        if (gw_virt_spec_parse(name, &spec, &err) != GW_OK)
+            fail_msg("%s", err.text);
+        assert_true(spec.card.memory_bytes > 1024 * MIB);
+        assert_true(spec.card.context_bytes < spec.card.memory_bytes);
+        assert_true(spec.card.name[0] != '\0');
+        assert_int_equal(spec.card.attributes[10], 32);
+        assert_true(spec.card.attributes[75] >= 7);
+    }
+    assert_true(count >= 4);
+}
+
+/* --- module images -------------------------------------------------------------------------------------- */
+
+static const gwi_image_wants wants = {.compute_capability = 90, .ptx_version_max = 90};
+
+static int read_text(const char *text, gwi_image *image)
+{
+    char reason[200];
+    /* A copy on the heap without a terminator: reading on is then seen by the sanitizer. */
+    size_t bytes = strlen(text);
+    char *copy = malloc(bytes + 1);
+    memcpy(copy, text, bytes);
+    char *exact = realloc(copy, bytes > 0 ? bytes : 1);
+    int code = gwi_image_read(exact, bytes, &wants, image, reason, sizeof reason);
+    free(exact);
+    return code;
+}
+
+#define HEAD ".version 7.5\n.target sm_75\n.address_size 64\n"
+
+static void test_ptx_refuse(void **state)
+{
+    static const struct {
+        const char *text;
+        int code;
+    } bad[] = {{"", 200},
+               {" \n\t", 200},
+               {"hello", 200},
+               {"{", 200},
+               {"/* never ends", 200},
+               {".version", 218},
+               {".version x", 218},
+               {".version 99.0", 222},
+               {HEAD ".target sm_999", 218},
+               {HEAD ".target", 218},
+               {HEAD ".entry", 218},
+               {HEAD ".entry f", 218},
+               {HEAD ".entry f(", 218},
+               {HEAD ".entry f(.param .u64 a", 218},
+               {HEAD ".entry f(.param .u64 a,,)", 218},
+               {HEAD ".entry f() {", 218},
+               {HEAD ".entry f() { { }", 218},
+               {HEAD ".entry f(.param .b8 a[99999999]) { }", 218},
+               {HEAD ".entry f(.param .b8 a[9) { }", 218},
+               {HEAD ".global .u64 a[18446744073709551615] = {1};", 218},
+               {HEAD ".global .u64 a[4] = {1, 2", 218},
+               {HEAD ".global .u64", 218},
+               {HEAD ".const .u64 a", 218},
+               {HEAD ".func f(", 218}};
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        gwi_image image;
+        int code = read_text(bad[i].text, &image);
+        if (code != bad[i].code)
+            fail_msg("\"%s\": %d, want %d", bad[i].text, code, bad[i].code);
+        gwi_image_free(&image);
+    }
+}
+
+static void test_ptx_good(void **state)
+{
+    gwi_image image;
+    (void)state;
+    assert_int_equal(read_text(HEAD "// .entry not_this_one()\n"
+                                    ".extern .func (.param .b32 r) printf (.param .b64 a, .param .b64 b);\n"
+                                    ".visible .const .align 4 .f32 table[3] = {0f3F800000, 0f40000000, 0f40400000};\n"
+                                    ".global .align 8 .u64 gpuwhy_model_f[4] = {0x4D4B594857555047, 1, 1, 1};\n"
+                                    ".global .b8 gpuwhy_text_f[6] = {97, 0, 98, 0, 99, 0};\n"
+                                    ".visible .entry f(.param .u64 a, .param .align 8 .b8 b[24], .param .u8 c)\n"
+                                    ".maxntid 128, 2, 1\n"
+                                    "{ .shared .align 4 .b8 s[256]; { bra x; } ret; }\n"
+                                    ".entry g() { ret; }\n",
+                               &image),
+                     0);
+    assert_int_equal(image.kernel_count, 2);
+    gwi_kernel_info *f = gwi_image_kernel(&image, "f");
+    assert_non_null(f);
+    assert_int_equal(f->param_count, 3);
+    assert_int_equal(f->params[1].offset, 8);
+    assert_int_equal(f->params[1].bytes, 24);
+    assert_int_equal(f->params[2].offset, 32);
+    assert_int_equal(f->param_bytes, 33);
+    assert_int_equal(f->threads_max, 256);
+    assert_int_equal(f->shared_bytes, 256);
+    assert_true(f->has_model);
+    assert_int_equal(f->model.fault, GW_KERNEL_FAULT_ILLEGAL_ADDRESS);
+    assert_int_equal(f->model.when, GW_KERNEL_WHEN_UNMAPPED);
+    assert_string_equal(f->text, "a");
+    assert_string_equal(f->text + 2, "b");
+    assert_false(gwi_image_kernel(&image, "g")->has_model);
+    assert_null(gwi_image_kernel(&image, "not_this_one"));
+    assert_int_equal(image.constant_bytes, 12);
+    gwi_image_free(&image);
+}
+
+/* A model must say what it is; what looks like one by name alone changes nothing. */
+static void test_model_refuse(void **state)
+{
+    static const char *const bad[] = {"{1, 1, 1, 0}", "{0x4D4B594857555047, 2, 1, 0}", "{0x4D4B594857555047, 1, 99, 0}",
+                                      "{0x4D4B594857555047, 1, 1, 99}"};
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        char text[400];
+        gwi_image image;
+        snprintf(text, sizeof text, HEAD ".global .u64 gpuwhy_model_f[4] = %s;\n.entry f() { ret; }\n", bad[i]);
+        assert_int_equal(read_text(text, &image), 0);
+        assert_false(gwi_image_kernel(&image, "f")->has_model);
+        gwi_image_free(&image);
+    }
+}
+
+static void test_elf_refuse(void **state)
+{
+    unsigned char head[64];
+    char reason[200];
+    gwi_image image;
+    (void)state;
+    memset(head, 0xff, sizeof head);
+    memcpy(head, "\177ELF", 4);
+    for (size_t bytes = 4; bytes <= sizeof head; bytes++) {
+        unsigned char *exact = malloc(bytes);
+        memcpy(exact, head, bytes);
+        assert_int_equal(gwi_image_read(exact, bytes, &wants, &image, reason, sizeof reason), 200);
+        free(exact);
+    }
+    head[4] = 2;
+    head[18] = 190;
+    head[19] = 0;
+    head[58] = 64;
+    head[59] = 0;
+    assert_int_equal(gwi_image_read(head, sizeof head, &wants, &image, reason, sizeof reason), 200);
+}
+
+static void test_fatbin_refuse(void **state)
+{
+    unsigned char data[128];
+    char reason[200];
+    gwi_image image;
+    (void)state;
+    memset(data, 0, sizeof data);
+    memcpy(data, "\x50\xED\x55\xBA", 4);
+    data[6] = 16;
+    for (size_t bytes = 4; bytes <= sizeof data; bytes++) {
+        unsigned char *exact = malloc(bytes);
+        memcpy(exact, data, bytes);
+        assert_int_not_equal(gwi_image_read(exact, bytes, &wants, &image, reason, sizeof reason), 0);
+        assert_true(reason[0] != '\0');
+        free(exact);
+    }
+    /* One part of compressed PTX for an older card: said clearly, not guessed. */
+    data[16] = 1;
+    data[20] = 64;
+    data[24] = 32;
+    data[16 + 28] = 75;
+    data[16 + 41] = 0x20;
+    assert_int_equal(gwi_image_read(data, sizeof data, &wants, &image, reason, sizeof reason), 801);
+    assert_non_null(strstr(reason, "compressed"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_ranges_refuse),
+        cmocka_unit_test(test_ranges_find),
+        cmocka_unit_test(test_runs_join),
+        cmocka_unit_test(test_pages_refuse),
+        cmocka_unit_test(test_pages_share),
+        cmocka_unit_test(test_pages_scattered),
+        cmocka_unit_test(test_pages_random),
+        cmocka_unit_test(test_spec_refuse),
+        cmocka_unit_test(test_spec_unknown_names_known),
+        cmocka_unit_test(test_spec_good),
+        cmocka_unit_test(test_cards),
+        cmocka_unit_test(test_ptx_refuse),
+        cmocka_unit_test(test_ptx_good),
+        cmocka_unit_test(test_model_refuse),
+        cmocka_unit_test(test_elf_refuse),
+        cmocka_unit_test(test_fatbin_refuse),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
