@@ -135,13 +135,14 @@ void gwi_in_close(gwi_in *in)
 /* The next place at or behind `from` where a block head stands; the end of the file when there is none. */
 static uint64_t find_marker(gwi_in *in, uint64_t from)
 {
-    enum { WINDOW = 64 << 10 };
+    enum { WINDOW = 64 << 10, FIRST_WINDOW = 1 << 10 }; /* usually it is near, and searched for often */
     static const uint32_t marker = GWI_BLOCK_MARKER;
     uint8_t *window = malloc(WINDOW);
+    size_t window_bytes = FIRST_WINDOW;
     uint64_t found = in->file_bytes;
     while (window != NULL && from < in->file_bytes) {
         size_t got = 0;
-        if (read_at(in, from, window, WINDOW, &got, NULL) != GW_OK || got < GWI_BLOCK_HEAD_BYTES)
+        if (read_at(in, from, window, window_bytes, &got, NULL) != GW_OK || got < GWI_BLOCK_HEAD_BYTES)
             break;
         size_t last = got - GWI_BLOCK_HEAD_BYTES; /* the last place in the window where a whole head fits */
         for (size_t i = 0; i <= last; i++) {
@@ -157,6 +158,7 @@ static uint64_t find_marker(gwi_in *in, uint64_t from)
             }
         }
         from += last + 1;
+        window_bytes = WINDOW;
     }
 out:
     free(window);

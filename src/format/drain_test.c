@@ -12,6 +12,9 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#if defined(__x86_64__)
+#include <x86intrin.h>
+#endif
 
 #include <cmocka.h>
 
@@ -179,6 +182,35 @@ static void young_events_wait(void **state)
     gw_drain_close(drain);
     test_buffer_drop(&b);
 }
+
+#if defined(__x86_64__)
+/* Ticks of the processor's counter become times between two readings of the clock around the event. */
+static void ticks_become_times(void **state)
+{
+    (void)state;
+    test_buffer b;
+    test_buffer_make(&b, folder, (uint32_t)getpid(), 1);
+    b.head->clock = GW_CLOCK_TSC;
+    b.head->start_monotonic_ns = gw_monotonic_ns();
+    b.head->start_ticks = __rdtsc();
+    uint64_t pair_ns = gw_monotonic_ns() - b.head->start_monotonic_ns;
+    test_thread thread = test_thread_start(&b, 0, 0);
+    pause_ms(20);
+    uint64_t before_ns = gw_monotonic_ns() - t0_ns;
+    gw_raw_event event = {.ticks = __rdtsc(), .fn = 1, .kind = GW_EV_ALLOC};
+    uint64_t after_ns = gw_monotonic_ns() - t0_ns;
+    assert_true(test_write(&thread, &event, 1));
+    pause_ms(20);
+    gw_drain *drain = open_drain();
+    seen s = seen_start;
+    run(drain, false, &s);
+    assert_int_equal(s.count[GW_ITEM_EVENT], 1);
+    uint64_t slack_ns = pair_ns + 1000000; /* the pair was not taken at one instant */
+    assert_in_range(s.t_ns_last, before_ns - slack_ns, after_ns + slack_ns);
+    gw_drain_close(drain);
+    test_buffer_drop(&b);
+}
+#endif
 
 static void texts_are_joined(void **state)
 {
@@ -701,6 +733,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(events_of_threads_come_in_order),
         TEST(young_events_wait),
+#if defined(__x86_64__)
+        TEST(ticks_become_times),
+#endif
         TEST(texts_are_joined),
         TEST(nothing_is_lost_or_doubled_while_chunks_go_round),
         TEST(a_full_sink_loses_nothing),

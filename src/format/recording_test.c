@@ -401,6 +401,37 @@ static void shifted_blocks_are_found(void **state)
     test_lines_free(&whole);
 }
 
+/* Heads within bodies within bodies: each is good, no body is. Read to the end, in bounded time and memory. */
+static void nested_heads_end(void **state)
+{
+    (void)state;
+    enum { HEADS = 100000 };
+    close_writer(create(0));
+    size_t bytes;
+    uint8_t *file = load(&bytes);
+    uint8_t *data = calloc(1, 32 + 32 * HEADS);
+    memcpy(data, file, 32);
+    for (unsigned cut = 0; cut < 2; cut++) {
+        for (size_t i = 0; i < HEADS; i++) {
+            size_t left = 32 * (HEADS - 1 - i);
+            gwi_block_head head = {.marker = GWI_BLOCK_MARKER, .type = 3, .stored_crc = 1};
+            head.raw_bytes = head.stored_bytes =
+                cut || left > GWI_BLOCK_RAW_MAX ? GWI_BLOCK_RAW_MAX - (uint32_t)(i % 32) : (uint32_t)left;
+            head.head_crc = gwi_crc32c(0, &head, sizeof head - 4);
+            memcpy(data + 32 + 32 * i, &head, sizeof head);
+        }
+        store(data, 32 + 32 * HEADS);
+        test_lines got = {0};
+        gw_error err;
+        assert_int_equal(test_lines_read(path, &got, &err), GW_END);
+        assert_true(got.faults > 0);
+        assert_int_equal(got.count, 1); /* TRUNCATED */
+        test_lines_free(&got);
+    }
+    free(data);
+    free(file);
+}
+
 static void refuse(const char *content, size_t bytes, gw_status expected, const char *reason)
 {
     gw_error err = {""};
@@ -795,6 +826,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(every_flipped_byte_is_noticed),
         cmocka_unit_test(every_truncation_gives_a_prefix),
         cmocka_unit_test(shifted_blocks_are_found),
+        cmocka_unit_test(nested_heads_end),
         cmocka_unit_test(what_is_no_recording_is_refused),
         cmocka_unit_test(a_newer_version_is_refused),
         cmocka_unit_test(numbers_of_another_build),
