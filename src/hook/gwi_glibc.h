@@ -21,6 +21,11 @@ GWI_OLD_SYMBOL(dlclose);
 GWI_OLD_SYMBOL(dladdr);
 GWI_OLD_SYMBOL(pthread_key_create);
 GWI_OLD_SYMBOL(pthread_setspecific);
+/* Headers from 2.38 on lead number parsing to names of their own; the old ones do the same for what we parse. */
+__asm__(".symver __isoc23_strtol,strtol@" GWI_GLIBC_BASE);
+__asm__(".symver __isoc23_strtoul,strtoul@" GWI_GLIBC_BASE);
+__asm__(".symver __isoc23_strtoll,strtoll@" GWI_GLIBC_BASE);
+__asm__(".symver __isoc23_strtoull,strtoull@" GWI_GLIBC_BASE);
 #endif
 
 #endif
