@@ -114,8 +114,8 @@ int gwi_cmd_explain(int argc, char **argv)
 {
     explain_options options = {0};
     gw_error err = {0};
-    int index = 0;
-    if (gwi_options_parse(options_table, OPTION_COUNT, &options, argc, argv, &index, &err) != GW_OK)
+    int words = 0;
+    if (gwi_options_parse_mixed(options_table, OPTION_COUNT, &options, argc, argv, &words, &err) != GW_OK)
         return fail(&err);
     if (options.help)
         return help();
@@ -125,10 +125,10 @@ int gwi_cmd_explain(int argc, char **argv)
         (void)st;
         return fail(&err);
     }
-    if (index < argc) {
+    if (words > 0) {
         int worst = GWI_EXIT_OK;
-        for (; index < argc; index++) {
-            int status = explain(argv[index], &options);
+        for (int i = 1; i <= words; i++) {
+            int status = explain(argv[i], &options);
             worst = status > worst ? status : worst;
         }
         return worst;

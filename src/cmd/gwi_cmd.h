@@ -7,6 +7,7 @@
 #define GWI_COMMANDS(X)                                                                                                \
     X(run, "[options] -- program [arguments]", "record a program, watch it, say why it died")                          \
     X(explain, "[--json] [file]", "the verdict for a recording; without a file: the last one")                         \
+    X(export, "file --to json|csv [-o out]", "a recording for other tools")                                            \
     X(causes, "[id]", "what gpuwhy knows how to find")                                                                 \
     X(version, "", "version and parts of this build")                                                                  \
     X(help, "[command]", "this")

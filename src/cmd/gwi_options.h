@@ -38,6 +38,10 @@ typedef struct gwi_option {
 GW_MUST_CHECK gw_status gwi_options_parse(const gwi_option *options, size_t count, void *fields, int argc, char **argv,
                                           int *ret_index, gw_error *err);
 
+/* The same for commands whose options may also follow their words: argv[1] to argv[*ret_words] are then the words. */
+GW_MUST_CHECK gw_status gwi_options_parse_mixed(const gwi_option *options, size_t count, void *fields, int argc,
+                                                char **argv, int *ret_words, gw_error *err);
+
 /* The table as help, one option a line. */
 void gwi_options_help(const gwi_option *options, size_t count, gw_text *text);
 

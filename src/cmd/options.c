@@ -54,33 +54,64 @@ static const gwi_option *find(const gwi_option *options, size_t count, const cha
     return NULL;
 }
 
+/* Take the option at argv[*index], and its value; *index then names what follows. */
+static gw_status take(const gwi_option *options, size_t count, void *fields, int argc, char **argv, int *index,
+                      gw_error *err)
+{
+    const char *word = argv[(*index)++], *value = NULL;
+    const gwi_option *option = find(options, count, word, &value);
+    if (option == NULL)
+        return gw_fail(err, GW_USAGE, "unknown option %s", word);
+    if (option->argument == NULL && value != NULL)
+        return gw_fail(err, GW_USAGE, "%s takes no value", option->name);
+    if (option->argument != NULL && value == NULL) {
+        if (*index == argc)
+            return gw_fail(err, GW_USAGE, "%s needs a value: %s", option->name, option->argument);
+        value = argv[(*index)++];
+    }
+    return set_value(option, fields, value, err);
+}
+
+static bool is_option(const char *word)
+{
+    return word[0] == '-' && word[1] != '\0'; /* "-" alone is a file name: standard input or output */
+}
+
 gw_status gwi_options_parse(const gwi_option *options, size_t count, void *fields, int argc, char **argv,
                             int *ret_index, gw_error *err)
 {
     gw_status st = set_defaults(options, count, fields, err);
     int index = 1;
-    while (st == GW_OK && index < argc) {
-        const char *word = argv[index];
-        if (word[0] != '-' || word[1] == '\0')
-            break; /* "-" alone is a file name: standard input or output */
-        index++;
-        if (strcmp(word, "--") == 0)
+    while (st == GW_OK && index < argc && is_option(argv[index])) {
+        if (strcmp(argv[index], "--") == 0) {
+            index++;
             break;
-        const char *value = NULL;
-        const gwi_option *option = find(options, count, word, &value);
-        if (option == NULL)
-            return gw_fail(err, GW_USAGE, "unknown option %s", word);
-        if (option->argument == NULL && value != NULL)
-            return gw_fail(err, GW_USAGE, "%s takes no value", option->name);
-        if (option->argument != NULL && value == NULL) {
-            if (index == argc)
-                return gw_fail(err, GW_USAGE, "%s needs a value: %s", option->name, option->argument);
-            value = argv[index++];
         }
-        st = set_value(option, fields, value, err);
+        st = take(options, count, fields, argc, argv, &index, err);
     }
     if (st == GW_OK)
         *ret_index = index;
+    return st;
+}
+
+gw_status gwi_options_parse_mixed(const gwi_option *options, size_t count, void *fields, int argc, char **argv,
+                                  int *ret_words, gw_error *err)
+{
+    gw_status st = set_defaults(options, count, fields, err);
+    int words = 0;
+    bool options_ended = false;
+    for (int index = 1; st == GW_OK && index < argc;) {
+        if (options_ended || !is_option(argv[index])) {
+            argv[1 + words++] = argv[index++];
+        } else if (strcmp(argv[index], "--") == 0) {
+            options_ended = true;
+            index++;
+        } else {
+            st = take(options, count, fields, argc, argv, &index, err);
+        }
+    }
+    if (st == GW_OK)
+        *ret_words = words;
     return st;
 }
 

@@ -107,6 +107,22 @@ static void a_dash_is_a_file(void **state)
     assert_int_equal(index, 1);
 }
 
+static void mixed_words_are_collected(void **state)
+{
+    (void)state;
+    sample fields = {0};
+    int words = -1;
+    char *argv[] = {(char *)"export",  (char *)"file", (char *)"-o",  (char *)"out", (char *)"-",
+                    (char *)"--quiet", (char *)"--",   (char *)"--x", NULL};
+    assert_int_equal(gwi_options_parse_mixed(table, COUNT, &fields, 8, argv, &words, NULL), GW_OK);
+    assert_int_equal(words, 3);
+    assert_string_equal(argv[1], "file");
+    assert_string_equal(argv[2], "-");
+    assert_string_equal(argv[3], "--x");
+    assert_string_equal(fields.output, "out");
+    assert_true(fields.quiet);
+}
+
 static void help_names_every_option(void **state)
 {
     (void)state;
@@ -123,9 +139,13 @@ static void help_names_every_option(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bad_input_is_named), cmocka_unit_test(a_missing_value_is_named),
-        cmocka_unit_test(defaults_hold),      cmocka_unit_test(all_spellings_work),
-        cmocka_unit_test(a_dash_is_a_file),   cmocka_unit_test(help_names_every_option),
+        cmocka_unit_test(bad_input_is_named),
+        cmocka_unit_test(a_missing_value_is_named),
+        cmocka_unit_test(defaults_hold),
+        cmocka_unit_test(all_spellings_work),
+        cmocka_unit_test(a_dash_is_a_file),
+        cmocka_unit_test(help_names_every_option),
+        cmocka_unit_test(mixed_words_are_collected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

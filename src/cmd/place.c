@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 enum { TMPFS_MAGIC_NUMBER = 0x01021994 };
+static const uint64_t run_folder_bytes_min = 16u << 20;
 static const time_t old_seconds = 24 * 3600;
 
 gw_status gwi_path_format(gwi_path out, gw_error *err, const char *format, ...)
@@ -76,10 +77,12 @@ gw_status gwi_library_find(const char *file, gwi_path out, gw_error *err)
                    file, self, self);
 }
 
-static bool is_tmpfs(const char *path)
+/* A tmpfs with room: a full one would refuse not only our buffers, but also what the virtual card shares there. */
+static bool is_tmpfs_with_room(const char *path)
 {
     struct statfs fs;
-    return statfs(path, &fs) == 0 && (unsigned long)fs.f_type == TMPFS_MAGIC_NUMBER;
+    return statfs(path, &fs) == 0 && (unsigned long)fs.f_type == TMPFS_MAGIC_NUMBER &&
+           (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize >= run_folder_bytes_min;
 }
 
 /* Candidates, best first; NULL where the environment names none. */
@@ -100,7 +103,7 @@ gw_status gwi_run_folder_make(gwi_path out, gw_error *err)
 {
     for (size_t i = 0; i < RUN_ROOT_COUNT; i++) {
         const char *root = run_root(i);
-        if (root == NULL || root[0] != '/' || !is_tmpfs(root))
+        if (root == NULL || root[0] != '/' || !is_tmpfs_with_room(root))
             continue;
         gwi_path wanted;
         gw_status st = gwi_path_format(wanted, err, "%s/gpuwhy-%u-%d-XXXXXX", root, (unsigned)getuid(), (int)getpid());
@@ -111,7 +114,8 @@ gw_status gwi_run_folder_make(gwi_path out, gw_error *err)
             return GW_OK;
         }
     }
-    return gw_fail(err, GW_UNSUPPORTED, "no tmpfs to write to (tried XDG_RUNTIME_DIR, /dev/shm, /tmp)");
+    return gw_fail(err, GW_UNSUPPORTED,
+                   "no tmpfs with 16 MiB of room to write to (tried XDG_RUNTIME_DIR, /dev/shm, /tmp)");
 }
 
 static void remove_entries(const char *path, int depth)

@@ -1,0 +1,94 @@
+/* `gpuwhy export`: a recording for other tools. */
+#include "gwi_cmd.h"
+#include "gwi_run.h"
+
+#include "gw_export.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define GWI_EXPORT_OPTIONS(X)                                                                                          \
+    X(STRING, const char *, to, "--to", "FORMAT", NULL, "the format, see below")                                       \
+    X(STRING, const char *, output, "-o", "FILE", "-", "write there; -: to standard output")                           \
+    X(FLAG, bool, help, "--help", NULL, NULL, "this")
+
+typedef struct export_options {
+    GWI_EXPORT_OPTIONS(GWI_OPTION_FIELD)
+} export_options;
+
+#define OPTIONS_STRUCT export_options
+static const gwi_option options_table[] = {GWI_EXPORT_OPTIONS(GWI_OPTION_ROW)};
+enum { OPTION_COUNT = sizeof options_table / sizeof options_table[0] };
+
+static int fail(const gw_error *err)
+{
+    fprintf(stderr, "gpuwhy: export: %s\n", err->text);
+    return GWI_EXIT_USAGE;
+}
+
+static int help(void)
+{
+    gw_text text = {0};
+    gw_text_add_str(&text, "gpuwhy export recording --to FORMAT [-o FILE]\n\n");
+    gwi_options_help(options_table, OPTION_COUNT, &text);
+    gw_text_add_str(&text, "\nformats:\n");
+    for (unsigned i = 0; gw_export_at(i) != NULL; i++)
+        gw_text_addf(&text, "  %-10s  %s\n", gw_export_at(i)->name, gw_export_at(i)->about);
+    fputs(gw_text_str(&text), stdout);
+    gw_text_free(&text);
+    return GWI_EXIT_OK;
+}
+
+static gw_status open_output(const char *path, FILE **ret_file, gw_error *err)
+{
+    int fd = strcmp(path, "-") == 0 ? dup(STDOUT_FILENO) : open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    *ret_file = fd < 0 ? NULL : fdopen(fd, "w");
+    if (*ret_file != NULL)
+        return GW_OK;
+    gw_status st = gw_fail(err, GW_IO, "open %s: %s", path, strerror(errno));
+    if (fd >= 0)
+        close(fd);
+    return st;
+}
+
+static gw_status export_file(const gw_export_format *format, const char *path, const char *output, gw_error *err)
+{
+    gw_reader *reader = NULL;
+    FILE *file = NULL;
+    uint64_t faults = 0;
+    gw_status st = gw_reader_open(path, &reader, err);
+    if (st == GW_OK)
+        st = open_output(output, &file, err);
+    if (st == GW_OK)
+        st = gw_export_run(format, reader, file, &faults, err);
+    if (file != NULL && fclose(file) != 0 && st == GW_OK)
+        st = gw_fail(err, GW_IO, "write %s: %s", output, strerror(errno));
+    gw_reader_close(reader);
+    if (st == GW_OK && faults > 0)
+        fprintf(stderr, "gpuwhy: export: %s is damaged: %llu blocks were passed over\n", path,
+                (unsigned long long)faults);
+    return st;
+}
+
+int gwi_cmd_export(int argc, char **argv)
+{
+    export_options options = {0};
+    gw_error err = {0};
+    int words = 0;
+    gw_status st = gwi_options_parse_mixed(options_table, OPTION_COUNT, &options, argc, argv, &words, &err);
+    if (st == GW_OK && options.help)
+        return help();
+    if (st == GW_OK && words != 1)
+        st = gw_fail(&err, GW_USAGE, "name one recording; for instance: gpuwhy export run.gpuwhy --to json");
+    if (st == GW_OK && options.to == NULL)
+        st = gw_fail(&err, GW_USAGE, "--to is missing; for instance: --to json");
+    const gw_export_format *format = st == GW_OK ? gw_export_find(options.to) : NULL;
+    if (st == GW_OK && format == NULL)
+        st = gw_fail(&err, GW_USAGE, "--to %s: no such format; `gpuwhy export --help` lists them", options.to);
+    if (st == GW_OK)
+        st = export_file(format, argv[1], options.output, &err);
+    return st == GW_OK ? GWI_EXIT_OK : fail(&err);
+}
