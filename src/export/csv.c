@@ -38,7 +38,8 @@ static void put_event(gw_export_to *to, const gw_event *event)
 {
     const char *separator = "";
     fprintf(to->file, ",%s,", gw_event_kind_name(event->kind));
-    const char *fn_name = gw_reader_fn_name(to->reader, event->fn);
+    bool is_call = gw_event_kind_price(event->kind) != GW_PRICE_FACT;
+    const char *fn_name = is_call ? gw_reader_fn_name(to->reader, event->fn) : "";
     put_field(to->file, fn_name, strlen(fn_name));
     fprintf(to->file, ",%u,%u,%u,%u,%u,%" PRIu64, event->result, event->took_us, event->flags, event->site,
             event->extra, event->context);

@@ -19,6 +19,7 @@
 
 enum {
     HOLD_BACK_NS = 2000000,
+    FORESEEN_NS = 100000000,       /* the usual time between two drains */
     TEXT_PATIENCE_NS = 1000000000, /* how long an event waits for the rest of its text */
     COUNTERS_EVERY_NS = 1000000000,
     AFTER_FAILURE_NS = 2000000000u, /* so long after a failure counters are handed out at each drain */
@@ -58,7 +59,8 @@ struct gw_drain {
     uint32_t buffer_count, buffer_capacity;
     uint64_t t_ns; /* of the last event handed out, since t0 */
     uint64_t now_ns;
-    gwi_now now; /* taken after the records were copied */
+    uint64_t before_ns; /* when the drain before began; 0: none */
+    gwi_now now;        /* taken after the records were copied */
     /* of one drain */
     part *part;
     uint32_t part_count, part_capacity;
@@ -324,6 +326,7 @@ static gwi_chunk_mark *update_mark(gwi_buffer *buffer, uint32_t index, const gw_
 static gw_status find_parts(gw_drain *drain, uint32_t buffer_index, gw_error *err)
 {
     gwi_buffer *buffer = drain->buffer[buffer_index];
+    buffer->new_records = 0;
     for (uint32_t i = 0; i < buffer->head.chunk_count; i++) {
         gw_chunk_head head;
         gwi_buffer_read(buffer, gwi_chunk_offset(buffer, i), &head, sizeof head);
@@ -336,6 +339,7 @@ static gw_status find_parts(gw_drain *drain, uint32_t buffer_index, gw_error *er
         const gwi_chunk_mark *mark = update_mark(buffer, i, &head, used_bytes);
         if (mark->handed_bytes >= used_bytes)
             continue;
+        buffer->new_records += (used_bytes - mark->handed_bytes) / RECORD_BYTES;
         if (!grow((void **)&drain->part, &drain->part_capacity, drain->part_count + 1, sizeof(part)))
             return gw_fail(err, GW_NOMEM, "%s: no memory to drain", buffer->name);
         drain->part[drain->part_count++] = (part){.buffer = buffer_index,
@@ -751,6 +755,7 @@ gw_status gw_drain_run(gw_drain *drain, bool last, gw_item_sink sink, void *user
     gw_drain_commit(drain);
     drain->sink = sink;
     drain->user = user;
+    drain->before_ns = drain->now_ns;
     drain->now_ns = gw_monotonic_ns();
     drain->last = last;
     uint64_t cutoff_ns = last ? UINT64_MAX : drain->now_ns - HOLD_BACK_NS;
@@ -856,20 +861,37 @@ void gw_drain_commit(gw_drain *drain)
     }
 }
 
+static double taken_ratio(const gwi_buffer *buffer)
+{
+    uint32_t taken = 0;
+    for (uint32_t i = 0; i < buffer->head.chunk_count; i++) {
+        uint32_t state;
+        gwi_buffer_read(buffer, gwi_chunk_offset(buffer, i), &state, sizeof state);
+        taken += state != GW_CHUNK_FREE;
+    }
+    return (double)taken / buffer->head.chunk_count;
+}
+
+/* How full it will be in FORESEEN_NS if the program goes on as it did before the last drain. */
+static double foreseen_ratio(const gw_drain *drain, const gwi_buffer *buffer)
+{
+    uint64_t elapsed_ns = drain->now_ns - drain->before_ns;
+    if (drain->before_ns == 0 || elapsed_ns == 0)
+        return 0;
+    double records = (double)buffer->new_records * FORESEEN_NS / (double)elapsed_ns;
+    double ratio = records / ((double)buffer->head.chunk_count * GW_CHUNK_RECORDS);
+    return ratio < 1 ? ratio : 1;
+}
+
 double gw_drain_fill_ratio(const gw_drain *drain)
 {
     double fullest = 0;
     for (uint32_t i = 0; i < drain->buffer_count; i++) {
         const gwi_buffer *buffer = drain->buffer[i];
-        uint32_t taken = 0;
         if (!is_read(buffer) || buffer->head.chunk_count == 0)
             continue;
-        for (uint32_t k = 0; k < buffer->head.chunk_count; k++) {
-            uint32_t state;
-            gwi_buffer_read(buffer, gwi_chunk_offset(buffer, k), &state, sizeof state);
-            taken += state != GW_CHUNK_FREE;
-        }
-        double ratio = (double)taken / buffer->head.chunk_count;
+        double taken = taken_ratio(buffer), foreseen = foreseen_ratio(drain, buffer);
+        double ratio = taken > foreseen ? taken : foreseen;
         fullest = ratio > fullest ? ratio : fullest;
     }
     return fullest;

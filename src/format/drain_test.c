@@ -302,6 +302,32 @@ static void nothing_is_lost_or_doubled_while_chunks_go_round(void **state)
     test_buffer_drop(&b);
 }
 
+static void a_busy_program_is_foreseen(void **state)
+{
+    (void)state;
+    test_buffer b;
+    test_buffer_make(&b, folder, (uint32_t)getpid(), 1);
+    test_thread thread = test_thread_start(&b, 0, 0);
+    gw_drain *drain = open_drain();
+    seen s = seen_start;
+    run(drain, false, &s);
+    assert_true(gw_drain_fill_ratio(drain) < 0.01);
+    uint64_t i = 0;
+    while (i < GW_CHUNK_COUNT * GW_CHUNK_RECORDS / 2)
+        assert_true(test_write_event(&thread, GW_EV_ALLOC, i++));
+    assert_true(gw_drain_fill_ratio(drain) > 0.45); /* it is */
+    run(drain, true, &s);
+    gw_drain_commit(drain);
+    uint64_t filled_ns = s.t_ns_last;
+    if (filled_ns < 100000000)                          /* the machine was not too slow for it */
+        assert_true(gw_drain_fill_ratio(drain) > 0.45); /* it will be */
+    run(drain, true, &s);
+    gw_drain_commit(drain);
+    assert_true(gw_drain_fill_ratio(drain) < 0.01);
+    gw_drain_close(drain);
+    test_buffer_drop(&b);
+}
+
 static void a_full_sink_loses_nothing(void **state)
 {
     (void)state;
@@ -738,6 +764,7 @@ int main(void)
 #endif
         TEST(texts_are_joined),
         TEST(nothing_is_lost_or_doubled_while_chunks_go_round),
+        TEST(a_busy_program_is_foreseen),
         TEST(a_full_sink_loses_nothing),
         TEST(failures_bring_rings_and_counters),
         TEST(torn_ring_entries_are_left_out),

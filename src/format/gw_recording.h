@@ -191,7 +191,8 @@ GW_MUST_CHECK gw_status gw_drain_run(gw_drain *drain, bool last, gw_item_sink si
 /* What was handed out is in the file: free the chunks, slots and buffers of processes that are gone. */
 void gw_drain_commit(gw_drain *drain);
 
-/* How full the fullest buffer is, 0 to 1: the supervisor drains sooner when it nears 1. */
+/* How full the fullest buffer is, or will be in 100 ms if its program goes on as it did before the last drain, 0 to 1:
+ * the supervisor drains sooner when it nears 1. */
 double gw_drain_fill_ratio(const gw_drain *drain);
 
 #endif
