@@ -128,8 +128,10 @@ bool gwi_shared_open(const char *folder, const gw_virt_spec *spec, gwi_shared **
     bool ok = shared != MAP_FAILED;
     if (ok && shared->magic != GWI_SHARED_MAGIC)
         prepare(shared, spec);
-    if (fd >= 0)
-        close(fd); /* and with it the lock */
+    if (fd >= 0) {
+        flock(fd, LOCK_UN); /* the mapping keeps the open file, and so the lock, beyond close() */
+        close(fd);
+    }
     ok = ok && shared->version == GWI_SHARED_VERSION && slot_take(shared, ret_slot);
     if (ok)
         *ret_shared = shared;
