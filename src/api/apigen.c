@@ -17,11 +17,11 @@
  *
  *   extern void *gwi_real[GW_FN_COUNT];              the next driver's functions
  *   bool gwi_enter(&th, fn)                          false: call through, record nothing
- *   void gwi_leave(&th)
- *   void gwi_hot(&th, fn, GW_COUNT_<kind>, what, stream, bytes)                  success of a HOT kind
- *   void gwi_event(&th, fn, kind, result, flags, extra, a0, a1, a2, a3, text)    success of a RARE kind
- *   void gwi_failed(&th, fn, kind, result, flags, extra, a0, a1, a2, a3)         any failure; outputs read 0
- *   extern bool gwi_guard_on;
+ *   bool gwi_enter_quick(&th, fn)                    likewise, for CALL and HOT kinds, except COPY and SYNC, which may
+ * wait void gwi_leave(&th) void gwi_hot(&th, fn, GW_COUNT_<kind>, what, stream, bytes)                  success of a
+ * HOT kind void gwi_event(&th, fn, kind, result, flags, extra, a0, a1, a2, a3, text)    success of a RARE kind void
+ * gwi_failed(&th, fn, kind, result, flags, extra, a0, a1, a2, a3)         any failure; outputs read 0 extern bool
+ * gwi_guard_on;
  *
  * and of what rows ask for by name, declared in gw_hook_special.h:
  *
@@ -663,7 +663,9 @@ static void put_wrapper(FILE *out, const row *r)
         return;
     }
     fprintf(out, "    gw_fn_t_%s *gw_real = (gw_fn_t_%s *)gwi_real[GW_FN_%s];\n", r->symbol, r->symbol, r->symbol);
-    fprintf(out, "    gwi_slot_ref gw_th;\n    if (!gwi_enter(&gw_th, GW_FN_%s))\n        return gw_real(", r->symbol);
+    bool quick = is_price(r, "FAILURE") || (is_price(r, "HOT") && r->kind != GW_EV_SYNC && r->kind != GW_EV_COPY);
+    fprintf(out, "    gwi_slot_ref gw_th;\n    if (!gwi_enter%s(&gw_th, GW_FN_%s))\n        return gw_real(",
+            quick ? "_quick" : "", r->symbol);
     put_arguments(out, r);
     fputs(");\n", out);
     put_call_through(out, r);

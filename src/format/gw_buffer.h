@@ -61,8 +61,9 @@ typedef enum gw_counter {
         GW_COUNT_COUNT
 } gw_counter;
 
-/* One hot call. `what` is the first argument of its kind (function, event, exec, handle), for COPY, FILL and
- * PREFETCH the bytes. stream_fn = stream << 16 | fn: user-space addresses fit 48 bits. */
+/* One hot call. `ticks` is the thread's last look at the clock before it: up to 8 hot calls share one, though never
+ * across an event or a synchronisation of the thread. `what` is the first argument of its kind (function, event, exec,
+ * handle), for COPY, FILL and PREFETCH the bytes. stream_fn = stream << 16 | fn: user-space addresses fit 48 bits. */
 typedef struct gw_ring_entry {
     uint64_t ticks;
     uint64_t what;

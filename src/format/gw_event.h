@@ -20,6 +20,7 @@
  * "stream" arguments are the CUstream as passed (0, 1 and 2 are the default streams).
  *
  * CALL: `arg` holds the first four integer or pointer parameters as passed.
+ * DEVICE: the name follows as text; bytes_free is all ones where it could not be asked for.
  * LAUNCH: grid = x | y << 32 | z << 48 and block = x | y << 21 | z << 42, each part saturating;
  *   `extra` is the dynamic shared memory in bytes.
  * GRAPH_NODE: `extra` is what an allocation node takes, in KiB. */
@@ -226,7 +227,7 @@ typedef struct gw_raw_event {
     uint8_t kind;
     uint8_t flags;
     uint16_t result;  /* CUresult; all are below 1,000 */
-    uint16_t took_us; /* duration of the call, saturating at 65,535 */
+    uint16_t took_us; /* duration of the call, saturating at 65,535; 0 for kinds whose calls are not timed */
     uint32_t site;    /* call site id; 0: not known */
     uint32_t extra;   /* LAUNCH: dynamic shared memory in bytes */
     uint64_t context; /* the context current at the call; 0: none or not asked */

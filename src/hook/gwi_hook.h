@@ -30,8 +30,14 @@
 /* One call in progress. */
 typedef struct gwi_slot_ref {
     gw_slot *slot;
-    uint64_t entered_ticks;
+    uint64_t entered_ticks; /* hot and plain calls: the last look at the clock, up to GWI_CALLS_A_LOOK calls ago */
+    bool is_timed;          /* it was looked up for this very call */
 } gwi_slot_ref;
+
+/* Reading the clock costs as much as all the rest of a hot call together (12 of 25 ns on the machine of
+ * docs/benchmarks.md), so calls that are over at once share one look. Whatever is written as an event, and every
+ * synchronisation, looks anew. A power of two. */
+enum { GWI_CALLS_A_LOOK = 8 };
 
 /* The page the kernel wipes in a child. `mark` 0: this process has no buffer yet. */
 typedef struct gwi_wipe_page {
@@ -91,7 +97,7 @@ static inline gw_slot *gwi_slot_usable(void)
     return slot;
 }
 
-static inline __attribute__((always_inline)) bool gwi_enter(gwi_slot_ref *th, unsigned fn)
+static inline __attribute__((always_inline)) bool gwi_enter_as(gwi_slot_ref *th, unsigned fn, bool is_timed)
 {
     gw_slot *slot = gwi_slot_usable();
     if (gwi_unlikely(slot == NULL || atomic_load_explicit(&slot->inside_fn, memory_order_relaxed) != 0))
@@ -99,11 +105,29 @@ static inline __attribute__((always_inline)) bool gwi_enter(gwi_slot_ref *th, un
     if (gwi_unlikely(atomic_load_explicit(&gwi.head->recorder_off, memory_order_relaxed) != 0))
         return false;
     th->slot = slot;
-    th->entered_ticks = gwi_ticks();
-    gwi_bump(&slot->calls, 1);
-    atomic_store_explicit(&slot->inside_since, th->entered_ticks, memory_order_relaxed);
+    th->is_timed = is_timed;
+    uint64_t calls = atomic_load_explicit(&slot->calls, memory_order_relaxed);
+    atomic_store_explicit(&slot->calls, calls + 1, memory_order_relaxed);
+    if (is_timed || calls % GWI_CALLS_A_LOOK == 0) {
+        th->entered_ticks = gwi_ticks();
+        atomic_store_explicit(&slot->inside_since, th->entered_ticks, memory_order_relaxed);
+    } else {
+        th->entered_ticks = atomic_load_explicit(&slot->inside_since, memory_order_relaxed);
+    }
     atomic_store_explicit(&slot->inside_fn, fn + 1, memory_order_release);
     return true;
+}
+
+/* For calls that are written, and those that wait. */
+static inline __attribute__((always_inline)) bool gwi_enter(gwi_slot_ref *th, unsigned fn)
+{
+    return gwi_enter_as(th, fn, true);
+}
+
+/* For calls that are over at once and of which only failures are written. */
+static inline __attribute__((always_inline)) bool gwi_enter_quick(gwi_slot_ref *th, unsigned fn)
+{
+    return gwi_enter_as(th, fn, false);
 }
 
 static inline void gwi_leave(gwi_slot_ref *th)
@@ -114,8 +138,7 @@ static inline void gwi_leave(gwi_slot_ref *th)
 /* Take a ring for a thread's first hot call. Its index, or -1. */
 int32_t gwi_ring_take(gw_slot *slot) GWI_COLD;
 
-/* A hot call succeeded: a count and a ring entry. The entry's time is that of the call's begin: one look at the clock
- * a call. */
+/* A hot call succeeded: a count and a ring entry. */
 static inline __attribute__((always_inline)) void gwi_hot(gwi_slot_ref *th, unsigned fn, unsigned counter,
                                                           uint64_t what, uint64_t stream, uint64_t bytes)
 {
@@ -135,7 +158,9 @@ static inline __attribute__((always_inline)) void gwi_hot(gwi_slot_ref *th, unsi
         atomic_store_explicit(&slot->ring_head, head + 1, memory_order_release);
     }
     if (counter == GW_COUNT_SYNC) {
-        atomic_store_explicit(&slot->synced_at, gwi_ticks(), memory_order_relaxed);
+        uint64_t now = gwi_ticks();
+        atomic_store_explicit(&slot->inside_since, now, memory_order_relaxed); /* quick calls that follow are later */
+        atomic_store_explicit(&slot->synced_at, now, memory_order_relaxed);
         atomic_store_explicit(&slot->synced_ring_head, head, memory_order_relaxed);
     }
 }

@@ -161,7 +161,8 @@ static void write_call(gwi_slot_ref *th, gw_raw_event *event, const char *text)
     gw_buffer_head *head = gwi.head;
     bool is_failure = event->result != 0;
     event->ticks = gwi_ticks();
-    event->took_us = took_us(event->ticks - th->entered_ticks);
+    event->took_us = th->is_timed ? took_us(event->ticks - th->entered_ticks) : 0;
+    atomic_store_explicit(&th->slot->inside_since, event->ticks, memory_order_relaxed); /* what follows is later */
     event->context = gwi_current_context();
     if (atomic_load_explicit(&head->captures_open, memory_order_relaxed) != 0)
         event->flags |= GW_EVF_CAPTURING;
