@@ -185,6 +185,8 @@ static int current_device(void)
 {
     gw_fn_t_cuCtxGetDevice *get = GWI_REAL(cuCtxGetDevice);
     CUdevice device = -1;
+    if (gwi_current_context() == 0) /* asked without one, the driver would complain in its log */
+        return -1;
     if (get == NULL || get(&device) != 0 || device < 0 || device >= DEVICE_MAX)
         return -1;
     return (int)device;

@@ -381,6 +381,24 @@ static void part_guard(void)
     }
 }
 
+/* 256 MiB, of which the first context takes 64, as any further one. */
+static void part_guard_kinds(void)
+{
+    static const char *const expected[] = {"free 192 MiB", "free 152 MiB", "free 112 MiB", "free 112 MiB",
+                                           "free 152 MiB", "free 88 MiB",  "free 64 MiB"};
+    probe(&with, "fake_same", DOOR_PRELOAD, "soname", "guarded-kinds", "GPUWHY_MEMORY=268435456");
+    const char *at = with.out;
+    for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++) {
+        at = strstr(at, "free ");
+        CHECK(at != NULL && strncmp(at, expected[i], strlen(expected[i])) == 0, "%zu: %s\n%s", i, expected[i],
+              with.out);
+        if (at == NULL)
+            return;
+        at++;
+    }
+    CHECK(strstr(with.out, "cuMemCreate 2 ") != NULL && strstr(with.out, "cuCtxCreate_v2 2 ") != NULL, "%s", with.out);
+}
+
 /* ---- in this process: names and resolver ---- */
 
 typedef int any_fn(long, long, long, long, long, long, long, long, long, long, long, long);
@@ -731,10 +749,12 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } parts[] = {{"routes", part_routes}, {"names", part_names},     {"resolver", part_resolver},
-                 {"buffer", part_buffer}, {"room", part_room},       {"processes", part_processes},
-                 {"guard", part_guard},   {"threads", part_threads}, {"ceiling", part_ceiling},
-                 {"guests", part_guests}, {"steps", part_steps}};
+    } parts[] = {{"routes", part_routes},     {"names", part_names},
+                 {"resolver", part_resolver}, {"buffer", part_buffer},
+                 {"room", part_room},         {"processes", part_processes},
+                 {"guard", part_guard},       {"guard_kinds", part_guard_kinds},
+                 {"threads", part_threads},   {"ceiling", part_ceiling},
+                 {"guests", part_guests},     {"steps", part_steps}};
     const char *tmp = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
     snprintf(base_dir, sizeof base_dir, "%s/gpuwhy-hook-test-XXXXXX", tmp);
     if (argc != 2 || mkdtemp(base_dir) == NULL)

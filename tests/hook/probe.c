@@ -4,6 +4,8 @@
  *   probe ROUTE ACTION [driver path]
  *
  * ROUTE: soname, name, absolute, namespace, resolver (and link, when built with PROBE_LINKED). */
+#include "gw_cuda_abi.h"
+
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
@@ -260,6 +262,45 @@ static void guarded(void)
     printf("total %zu free %zu\n", total, free_bytes);
 }
 
+typedef int managed_fn(uint64_t *, size_t, unsigned);
+typedef int create_fn(uint64_t *, size_t, const void *, unsigned long long);
+typedef int map_fn(uint64_t, size_t, size_t, uint64_t, unsigned long long);
+typedef int unmap_fn(uint64_t, size_t);
+typedef int context_fn(void **, unsigned, int);
+
+static void show_free(void)
+{
+    size_t total = 0, free_bytes = 0;
+    CALL(info_fn, "cuMemGetInfo_v2", &free_bytes, &total);
+    printf("free %zu MiB\n", free_bytes >> 20);
+}
+
+/* Every kind of memory counts, each until the driver gives it back. */
+static void guarded_kinds(void)
+{
+    const CUmemAllocationProp prop = {.type = 1, .location = {.type = 1, .id = 0}};
+    uint64_t managed = 0, handle = 0, pooled = 0;
+    void *second = NULL;
+    begin();
+    show_free();
+    CALL(managed_fn, "cuMemAllocManaged", &managed, (size_t)40 << 20, 1);
+    show_free();
+    CALL(create_fn, "cuMemCreate", &handle, (size_t)40 << 20, &prop, 0);
+    show_free();
+    CALL(map_fn, "cuMemMap", 0x10000000, (size_t)40 << 20, 0, handle, 0);
+    CALL(free_fn, "cuMemRelease", handle);
+    show_free(); /* still mapped */
+    CALL(unmap_fn, "cuMemUnmap", 0x10000000, (size_t)40 << 20);
+    show_free();
+    CALL(context_fn, "cuCtxCreate_v2", &second, 0, 0);
+    show_free();
+    CALL(context_fn, "cuCtxCreate_v2", &second, 0, 0);
+    CALL(context_fn, "cuCtxCreate_v2", &second, 0, 0);
+    CALL(create_fn, "cuMemCreate", &pooled, (size_t)400 << 20, &prop, 0);
+    CALL(free_fn, "cuMemFree_v2", managed);
+    show_free();
+}
+
 static void exit_at_once(void)
 {
     begin();
@@ -299,9 +340,10 @@ static void many_threads(void)
 static const struct {
     const char *name;
     void (*run)(void);
-} actions[] = {{"many", many_threads},       {"basic", basic},       {"threads", threads}, {"fork", fork_after},
-               {"fork-before", fork_before}, {"vfork", vfork_child}, {"clone", raw_clone}, {"clone-vm", clone_vm},
-               {"close", close_driver},      {"stress", stress},     {"guarded", guarded}, {"exit", exit_at_once}};
+} actions[] = {{"many", many_threads},          {"basic", basic},       {"threads", threads}, {"fork", fork_after},
+               {"fork-before", fork_before},    {"vfork", vfork_child}, {"clone", raw_clone}, {"clone-vm", clone_vm},
+               {"close", close_driver},         {"stress", stress},     {"guarded", guarded}, {"exit", exit_at_once},
+               {"guarded-kinds", guarded_kinds}};
 
 static bool reach(const char *route, const char *path)
 {
