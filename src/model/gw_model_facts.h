@@ -87,6 +87,7 @@ typedef struct gw_snapshot {
     uint32_t pid;
     int device;
     gw_usage usage;        /* of that device */
+    bool has_primary;      /* one of its contexts is the primary one */
     uint64_t order, frees; /* allocations and frees of the process so far */
     gw_live *live;         /* device memory on that device, managed too; owned; NULL: not kept */
     size_t live_count;

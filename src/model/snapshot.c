@@ -79,6 +79,7 @@ int gwi_snapshot_take(gw_model *model, gwi_process *process, int device, uint64_
                               .pid = process->pid,
                               .device = device,
                               .usage = facts->usage[device],
+                              .has_primary = process->primary[device] != 0,
                               .order = facts->alloc_order,
                               .frees = facts->free_order};
     copy_live(model, process, snapshot);

@@ -191,6 +191,7 @@ static void from_failure(const gwi_case *c, const gw_failure *failure, gwi_memor
         memory->live_count = snapshot->live_count;
         memory->stream_count = snapshot->usage.class_count[GW_CLASS_STREAM];
         memory->context_count = snapshot->usage.class_count[GW_CLASS_CONTEXT];
+        memory->made_context_count = memory->context_count - (snapshot->has_primary && memory->context_count > 0);
     }
     find_holders(c->model, memory);
     find_siblings(c->model, failure, memory);

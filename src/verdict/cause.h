@@ -37,7 +37,8 @@ typedef struct gwi_memory {
     const gw_live *live;               /* of the report, else of the snapshot */
     size_t live_count;
     gw_growth growth;
-    uint64_t stream_count, context_count; /* alive in the process, on any device */
+    uint64_t stream_count, context_count; /* alive in the process */
+    uint64_t made_context_count;          /* of these, besides the primary one */
     /* memory that other explanations would set free, so that the request would have fitted */
     uint64_t idle_page_bytes; /* in half-used pages of small blocks */
     uint64_t cached_bytes;    /* inside a framework's allocator, not in use */

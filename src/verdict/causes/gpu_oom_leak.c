@@ -142,7 +142,7 @@ static gw_certainty judge_streams_and_contexts(const gwi_case *c, gwi_finding *f
     const gwi_memory *memory = &c->memory;
     /* Measured: 0.55 MiB a stream, 527 MiB a context. */
     handle_leak streams = {GW_CLASS_STREAM, "stream", memory->stream_count, 256, 563u << 10};
-    handle_leak contexts = {GW_CLASS_CONTEXT, "context", memory->context_count, 3, 500u << 20};
+    handle_leak contexts = {GW_CLASS_CONTEXT, "context", memory->made_context_count, 3, 500u << 20};
     gw_certainty certainty = judge_handles(c, finding, &streams);
     return certainty != GW_CERTAINTY_NONE ? certainty : judge_handles(c, finding, &contexts);
 }

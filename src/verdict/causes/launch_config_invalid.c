@@ -39,6 +39,17 @@ static const gw_failure *find_launch(const gwi_case *c)
     return root != NULL && root->kind == GW_EV_LAUNCH && is_launch_result(root->result) ? root : NULL;
 }
 
+/* More shared memory than usual must be asked for, kernel by kernel, and has a limit of its own. */
+static void say_opt_in(gwi_finding *finding, uint64_t asked, uint64_t limit)
+{
+    if (asked > limit)
+        gwi_measure(finding, GWI_NO_TIME, "driver", (double)limit, "bytes",
+                    "even a kernel that opts in to more gets at most %" PRIu64 " bytes", limit);
+    else
+        gwi_next(finding,
+                 "Opt in to more shared memory for this kernel (cuFuncSetAttribute, at most %" PRIu64 " bytes)", limit);
+}
+
 /* One value against one limit of the device. */
 static bool say_over(const gwi_case *c, gwi_finding *finding, const gw_failure *failure, unsigned attribute,
                      uint64_t asked, const char *what, const char *unit)
@@ -46,17 +57,12 @@ static bool say_over(const gwi_case *c, gwi_finding *finding, const gw_failure *
     const gw_device *device = &c->model->device[failure->device < 0 ? 0 : failure->device];
     if (!device->has_attribute[attribute] || asked <= device->attribute[attribute])
         return false;
-    if (attribute == SHARED_PER_BLOCK && failure->result != 1)
-        return false;
     uint64_t limit = device->attribute[attribute];
     gwi_headline(finding, "a launch asked for %" PRIu64 " %s; the device allows %" PRIu64, asked, what, limit);
     gwi_measure(finding, failure->t_ns, "driver", (double)asked, unit, "asked for: %" PRIu64 " %s", asked, what);
     gwi_measure(finding, GWI_NO_TIME, "driver", (double)limit, unit, "the device's limit: %" PRIu64 " %s", limit, what);
-    if (attribute == SHARED_PER_BLOCK && device->has_attribute[SHARED_PER_BLOCK_OPTIN] &&
-        asked <= device->attribute[SHARED_PER_BLOCK_OPTIN])
-        gwi_next(finding,
-                 "Opt in to more shared memory for this kernel (cuFuncSetAttribute, at most %" PRIu64 " bytes)",
-                 device->attribute[SHARED_PER_BLOCK_OPTIN]);
+    if (attribute == SHARED_PER_BLOCK && device->has_attribute[SHARED_PER_BLOCK_OPTIN])
+        say_opt_in(finding, asked, device->attribute[SHARED_PER_BLOCK_OPTIN]);
     return true;
 }
 
@@ -71,8 +77,6 @@ static bool say_limits(const gwi_case *c, gwi_finding *finding, const gw_failure
            say_over(c, finding, failure, GRID_X, shape.grid[0], "blocks in x of the grid", "count") ||
            say_over(c, finding, failure, GRID_Y, shape.grid[1], "blocks in y of the grid", "count") ||
            say_over(c, finding, failure, GRID_Z, shape.grid[2], "blocks in z of the grid", "count") ||
-           say_over(c, finding, failure, SHARED_PER_BLOCK_OPTIN, shape.shared, "bytes of dynamic shared memory",
-                    "bytes") ||
            say_over(c, finding, failure, SHARED_PER_BLOCK, shape.shared, "bytes of dynamic shared memory", "bytes");
 }
 
