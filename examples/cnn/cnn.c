@@ -59,6 +59,7 @@ struct trainer {
     float *host_loss;           /* pinned */
     struct tensor data_set;     /* --whole-data-set */
     size_t live_bytes, live_blocks;
+    long long leaked_streams, leaked_contexts;
     long long run_number, iteration;
     const char *doing; /* for messages: the layer, or "loader" */
 };
@@ -76,6 +77,8 @@ static void report_failed_allocation(struct trainer *t, size_t bytes)
     truth("failed_run", "%lld", t->run_number);
     truth("failed_iteration", "%lld", t->iteration);
     truth("live_bytes_at_failure", "%zu", t->live_bytes);
+    truth("streams", "%lld", t->leaked_streams);
+    truth("contexts", "%lld", t->leaked_contexts);
     fprintf(stderr, "cnn: run %lld, iteration %lld, %s: no room for %.2f MiB\n", t->run_number, t->iteration, t->doing,
             (double)bytes / (1 << 20));
 }
@@ -268,10 +271,10 @@ static void leak_streams(struct trainer *t)
     for (long long count = 0; count < t->set.leak_streams; count++) {
         CUstream stream;
         CUresult result = cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
-        if (result != CUDA_SUCCESS) {
-            truth("streams", "%lld", (t->iteration - 1) * t->set.leak_streams + count);
-            gpu_check(result, "cuStreamCreate");
-        }
+        if (result != CUDA_SUCCESS)
+            report_failed_allocation(t, 0);
+        gpu_check(result, "cuStreamCreate");
+        t->leaked_streams++;
     }
 }
 
@@ -281,10 +284,10 @@ static void leak_contexts(struct trainer *t)
     for (long long count = 0; count < t->set.leak_contexts; count++) {
         CUcontext context;
         CUresult result = cuCtxCreate(&context, 0, t->gpu.device);
-        if (result != CUDA_SUCCESS) {
-            truth("contexts", "%lld", (t->iteration - 1) * t->set.leak_contexts + count);
-            gpu_check(result, "cuCtxCreate");
-        }
+        if (result != CUDA_SUCCESS)
+            report_failed_allocation(t, 0);
+        gpu_check(result, "cuCtxCreate");
+        t->leaked_contexts++;
         CHECK(cuCtxSetCurrent(t->gpu.context));
     }
 }

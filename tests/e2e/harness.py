@@ -141,10 +141,12 @@ def execute(argv, folder, environment, signal_when=None):
             if signal_when is not None:
                 send_when(process, folder, *signal_when)
             status = process.wait(TIMEOUT_S)
-        except subprocess.TimeoutExpired:
+        except BaseException as reason:  # also our own end: nothing may be left running
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-            raise Failure(f"not over after {TIMEOUT_S:.0f} s: {' '.join(argv)}")
+            if isinstance(reason, subprocess.TimeoutExpired):
+                raise Failure(f"not over after {TIMEOUT_S:.0f} s: {' '.join(argv)}")
+            raise
     return Run(folder, status, (folder / "stdout").read_bytes(), (folder / "stderr").read_bytes(),
                time.monotonic() - started)
 
@@ -255,6 +257,7 @@ class Workplace:
 
 def main(test):
     """Run `test()`; print its failure in full, exit 0 or 1."""
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     if os.environ.get("GPUWHY_HAS_JSON", "1") == "0":
         skip("this build writes no JSON (json-c was not found)")
     try:

@@ -1,5 +1,5 @@
-/* S22: four workers on a machine of several GPUs all make their context on GPU 0; the fourth finds it full while the
- * others are idle. Repaired: worker i takes GPU i modulo their number. */
+/* S22: four workers on a machine of several GPUs all make their context on GPU 0; not all find room there
+ * while the others are idle. Repaired: worker i takes GPU i modulo their number. */
 #include "scenario.h"
 
 #include <fcntl.h>
@@ -34,19 +34,30 @@ static int start_worker(const char *program, int ordinal, int ready_fd, int go_f
     return scenario_start(program, arguments);
 }
 
-/* Start them one after the other, each once the one before has its memory; then let all go on. */
+/* Start one and wait until it has its memory, was refused it, or died. */
+static int start_and_wait(const char *program, int ordinal, int go_fd)
+{
+    int ready[2];
+    char byte;
+    if (pipe(ready) != 0)
+        scenario_fail("no pipe");
+    int pid = start_worker(program, ordinal, ready[1], go_fd);
+    close(ready[1]);
+    if (read(ready[0], &byte, 1) < 0)
+        scenario_fail("a pipe broke");
+    close(ready[0]);
+    return pid;
+}
+
+/* Start them one after the other, then let all go on. Returns how many failed. */
 static int launch_workers(const char *program, int gpus)
 {
-    int ready[2], go[2], pid[WORKERS], failed = 0;
-    char byte;
-    if (pipe(ready) != 0 || pipe(go) != 0)
+    int go[2], pid[WORKERS], failed = 0;
+    if (pipe(go) != 0)
         scenario_fail("no pipe");
     fcntl(go[1], F_SETFD, FD_CLOEXEC); /* a worker that held it would wait for itself */
-    for (int index = 0; index < WORKERS; index++) {
-        pid[index] = start_worker(program, index % gpus, ready[1], go[0]);
-        if (read(ready[0], &byte, 1) != 1)
-            scenario_fail("a worker died");
-    }
+    for (int index = 0; index < WORKERS; index++)
+        pid[index] = start_and_wait(program, index % gpus, go[0]);
     close(go[1]);
     for (int index = 0; index < WORKERS; index++)
         failed += scenario_wait(pid[index]) != 0;
