@@ -305,7 +305,7 @@ static bool has_room(uint32_t chunk, uint32_t records)
 enum { FULL_TICKS = 300000, CHUNKS_PLAIN = GW_CHUNK_COUNT - GW_CHUNKS_FOR_FAILURES };
 
 /* A chunk of this thread with room for `records`; 0: lost. */
-static uint32_t chunk_with_room(gw_slot *slot, uint32_t records, bool is_failure)
+static uint32_t chunk_with_room(gw_slot *slot, uint32_t records, bool may_use_reserve)
 {
     slot_private *own = private_of(slot);
     if (gwi_likely(has_room(own->chunk, records)))
@@ -321,7 +321,7 @@ static uint32_t chunk_with_room(gw_slot *slot, uint32_t records, bool is_failure
         chunk_close(&own->reserve_chunk);
         return own->chunk;
     }
-    if (!is_failure)
+    if (!may_use_reserve)
         return 0;
     if (!has_room(own->reserve_chunk, records)) {
         chunk_close(&own->reserve_chunk);
@@ -344,13 +344,15 @@ static void put_text(gw_raw_event *out, const gw_raw_event *event, const char *t
     }
 }
 
-bool gwi_write(gw_slot *slot, const gw_raw_event *event, const char *text, bool is_failure)
+bool gwi_write(gw_slot *slot, const gw_raw_event *event, const char *text)
 {
+    bool is_failure = event->result != 0;
+    bool is_precious = is_failure && (event->kind != GW_EV_CALL || gwi_is_sticky(event->result));
     uint32_t bytes = text != NULL ? (uint32_t)strnlen(text, GW_TEXT_BYTES_MAX) : 0;
     uint32_t records = 1 + (bytes + GW_RAW_TEXT_BYTES - 1) / GW_RAW_TEXT_BYTES;
     if (!gwi_slot_is_shared(slot))
         return false;
-    uint32_t chunk = chunk_with_room(slot, records, is_failure);
+    uint32_t chunk = chunk_with_room(slot, records, is_precious);
     if (chunk == 0) {
         gwi_bump(&slot->counter[GW_COUNT_LOST], 1);
         atomic_fetch_add_explicit(&gwi.head->lost_events, 1, memory_order_relaxed);

@@ -180,8 +180,9 @@ void gwi_failed(gwi_slot_ref *th, unsigned fn, unsigned kind, int result, unsign
 bool gwi_fact(unsigned kind, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, const char *text);
 bool gwi_note(gw_note reason, uint64_t a, uint64_t b, uint64_t c, const char *text);
 
-/* Write one record and its text. */
-bool gwi_write(gw_slot *slot, const gw_raw_event *event, const char *text, bool is_failure);
+/* Write one record and its text. Failures may use the reserve, except those of plain calls, of which some programs make
+ * many in good health (asking a driver about host pointers, say), unless they are sticky. */
+bool gwi_write(gw_slot *slot, const gw_raw_event *event, const char *text);
 
 /* Make this process's buffer (buffer.c); false: it has none, and everything passes through. */
 bool gwi_buffer_create(uint32_t mark);

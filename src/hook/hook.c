@@ -170,7 +170,7 @@ static void write_call(gwi_slot_ref *th, gw_raw_event *event, const char *text)
         uint32_t none = 0;
         atomic_compare_exchange_strong(&head->sticky, &none, event->result);
     }
-    if (gwi_write(th->slot, event, text, is_failure) && is_failure)
+    if (gwi_write(th->slot, event, text) && is_failure)
         atomic_fetch_add(&head->failures, 1);
 }
 
@@ -223,7 +223,7 @@ void gwi_failed(gwi_slot_ref *th, unsigned fn, unsigned kind, int result, unsign
 static bool write_fact(gw_slot *slot, unsigned kind, const uint64_t arg[4], const char *text)
 {
     gw_raw_event event = {.ticks = gwi_ticks(), .kind = (uint8_t)kind, .arg = {arg[0], arg[1], arg[2], arg[3]}};
-    return gwi_write(slot, &event, text, false);
+    return gwi_write(slot, &event, text);
 }
 
 bool gwi_fact(unsigned kind, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, const char *text)
@@ -279,10 +279,12 @@ static bool open_driver(const gw_facade_head *head)
         return strcmp(gwi.driver_path, head->driver_path) == 0; /* one driver a process */
     if (strlen(head->driver_path) >= sizeof gwi.driver_path)
         return false;
+    if (gwi.driver_path[0] == '\0')
+        read_settings();
+    strcpy(gwi.driver_path, head->driver_path);
     void *driver = dlopen(head->driver_path, RTLD_NOW | RTLD_LOCAL);
     if (driver == NULL)
         return false;
-    strcpy(gwi.driver_path, head->driver_path);
     strncpy(gwi.driver_build_id, head->driver_build_id, sizeof gwi.driver_build_id - 1);
     gwi.name_count = head->name_count;
     for (uint32_t i = 0; i < head->name_count; i++) {
@@ -291,7 +293,6 @@ static bool open_driver(const gw_facade_head *head)
         if (fn >= 0)
             gwi_real[fn] = dlsym(driver, name);
     }
-    read_settings();
     gwi.driver = driver;
     return true;
 }
@@ -316,6 +317,7 @@ int gw_hook_attach(gw_facade_head *head) __attribute__((visibility("default")));
 /* Called by a facade at the first call into any of its stubs, by whatever thread, perhaps by several at once. */
 int gw_hook_attach(gw_facade_head *head)
 {
+    static bool said;
     int saved_errno = errno, status = 1;
     if (memcmp(head->magic, GW_FACADE_MAGIC, sizeof head->magic) != 0 || head->version != GW_FACADE_VERSION)
         return 1;
@@ -327,6 +329,10 @@ int gw_hook_attach(gw_facade_head *head)
             status = 0;
         }
         gwi_unlock();
+    }
+    if (status != 0 && gwi.driver == NULL && !gwi.inert && gwi.driver_path[0] != '\0' && !said) {
+        said = true;
+        gwi_note(GW_NOTE_DRIVER_MISSING, 0, 0, 0, gwi.driver_path);
     }
     errno = saved_errno;
     return status;

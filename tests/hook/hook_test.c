@@ -342,6 +342,52 @@ static void part_processes(void)
     }
 }
 
+static void copy_file(const char *from, const char *to)
+{
+    char command[1200];
+    snprintf(command, sizeof command, "cp '%s' '%s'", from, to);
+    CHECK(system(command) == 0, "%s", command);
+}
+
+static void run_facade(const char *facade, const char *run_dir)
+{
+    char preload[900], setting[400];
+    set_preload(preload, sizeof preload, facade);
+    snprintf(setting, sizeof setting, "GPUWHY_RUN_DIR=%s", run_dir);
+    const char *const argv[] = {"/usr/bin/env", setting, preload, PROBE, "soname", "basic", NULL};
+    run(&with, "fake_same", DOOR_NONE, argv, NULL);
+}
+
+/* The facade without a hook behind it leads to the driver; without a driver, every call says that it is a stub. */
+static void part_fallback(void)
+{
+    char driver[512], copy[300], facade[300], run_dir[300];
+    gw_error err;
+    probe(&plain, "fake_same", DOOR_NONE, "soname", "basic", NULL);
+    fake_path("fake_same", driver, sizeof driver);
+    snprintf(copy, sizeof copy, "%s/copy", base_dir);
+    snprintf(facade, sizeof facade, "%s/facade-alone", base_dir);
+    new_run_dir(run_dir, sizeof run_dir);
+    copy_file(HOOK, copy);
+    CHECK(gw_facade_write(driver, copy, facade, &err) == GW_OK, "%s", err.text);
+    unlink(copy);
+    run_facade(facade, run_dir);
+    same_behaviour("no hook");
+    CHECK(count_buffers(run_dir) == 0, "a buffer without a hook");
+    copy_file(driver, copy);
+    CHECK(gw_facade_write(copy, HOOK, facade, &err) == GW_OK, "%s", err.text);
+    unlink(copy);
+    run_facade(facade, run_dir);
+    CHECK(with.status == 0 && strstr(with.out, "cuInit 34 ") != NULL, "%x %s", with.status, with.out);
+    snprintf(with.run_dir, sizeof with.run_dir, "%.255s", run_dir);
+    if (walk_run(&with, 0)) {
+        const walk_event *e = walk_event_find(&seen, GW_EV_NOTE, 0);
+        CHECK(e != NULL && e->raw.arg[0] == GW_NOTE_DRIVER_MISSING && strcmp(e->text, copy) == 0, "NOTE");
+    } else {
+        CHECK(false, "no buffer");
+    }
+}
+
 /* More threads than slots: the later ones are counted, and work as the others. */
 static void part_threads(void)
 {
@@ -753,8 +799,9 @@ int main(int argc, char **argv)
                  {"resolver", part_resolver}, {"buffer", part_buffer},
                  {"room", part_room},         {"processes", part_processes},
                  {"guard", part_guard},       {"guard_kinds", part_guard_kinds},
-                 {"threads", part_threads},   {"ceiling", part_ceiling},
-                 {"guests", part_guests},     {"steps", part_steps}};
+                 {"threads", part_threads},   {"fallback", part_fallback},
+                 {"ceiling", part_ceiling},   {"guests", part_guests},
+                 {"steps", part_steps}};
     const char *tmp = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
     snprintf(base_dir, sizeof base_dir, "%s/gpuwhy-hook-test-XXXXXX", tmp);
     if (argc != 2 || mkdtemp(base_dir) == NULL)
