@@ -199,6 +199,9 @@ class Harness:
         if (first.status, first.out) == (observed.status, observed.out):
             return
         second = run(argv, env, folder, min(self.options.limit, left))
+        for name, text in (("without-1.txt", first.out), ("without-2.txt", second.out)):
+            with open(os.path.join(folder, name), "w") as f:
+                f.write(text)
         if first.timed_out or second.timed_out:
             result["wrong"].append("the program alone did not end in time: nothing to compare with")
         elif (first.status, first.out) != (second.status, second.out):
@@ -273,7 +276,7 @@ def pack(work, out, results, results_path):
         for index, r in enumerate(results):
             folder = os.path.join(work, f"{index:03d}")
             label = re.sub(r"[^A-Za-z0-9]+", "-", r["name"]).strip("-").lower()
-            for name in ("verdict.json", "run.gpuwhy", "stdout.txt", "stderr.txt"):
+            for name in ("verdict.json", "run.gpuwhy", "stdout.txt", "stderr.txt", "without-1.txt", "without-2.txt"):
                 path = os.path.join(folder, name)
                 if not os.path.exists(path):
                     continue

@@ -87,7 +87,8 @@ TORCH = [
     Row("S17", "torch", "s17_dataset", (), "gpu-oom-capacity", memory="8GiB", facts=[Bytes(5.9 * GIB, 6.0 * GIB)]),
     clean("S17", "torch", "s17_dataset", ("repaired",), memory="8GiB"),
     Row("S18", "torch", "s18_batch", (), "gpu-oom-capacity", memory="8GiB", facts=[Bytes(6.5 * GIB, 9.0 * GIB)]),
-    clean("S18", "torch", "s18_batch", (), memory="10GiB", note=" (10 GiB)"),
+    # PyTorch's own limit of 10 GiB is enough, but on a card of 10 GiB the context and its modules live as well.
+    clean("S18", "torch", "s18_batch", (), memory="11GiB", note=" (11 GiB)"),
     Row("S19", "torch", "s19_validation", (), "gpu-oom-peak-phase", memory="6GiB"),
     clean("S19", "torch", "s19_validation", ("repaired",), memory="6GiB"),
     Row("S28", "torch", "s28_host", ("exception",), "script-exception"),
@@ -103,8 +104,6 @@ TORCH = [
     clean("S31", "torch", "s31_kept_exception", ("repaired",), memory="8GiB", compare=False),
     Row("S35", "torch", "s35_whole_array", (), "gpu-oom-capacity", memory="8GiB", facts=[Bytes(9.9 * GIB, 10.1 * GIB)]),
     clean("S35", "torch", "s35_whole_array", ("repaired",), memory="8GiB"),
-    Row("S36", "torch", "s36_unwatched_child", (), "gpu-oom-capacity", memory="4GiB"),
-    clean("S36", "torch", "s36_unwatched_child", ("repaired",), memory="4GiB"),
 ]
 
 JAX = [

@@ -13,12 +13,11 @@ def allocate(mib):
     return torch.empty(mib * MIB, dtype=torch.uint8, device="cuda")
 
 
-for phase in range(7):
-    wide = allocate(512)  # a long sample leaves one wide segment behind
-    del wide
-    pieces = [allocate(64) for _ in range(8)]  # the next phase splits it ...
-    kept.append(pieces[::2])  # ... and half of the pieces stay
-    del pieces
+wide = [allocate(512) for _ in range(7)]  # long samples leave wide segments behind
+del wide
+pieces = [allocate(64) for _ in range(56)]  # short ones split them ...
+kept.append(pieces[::2])  # ... and half of the pieces stay
+del pieces
 print("cached", torch.cuda.memory_reserved() > 3 * (1 << 30), flush=True)
 batch = allocate(512)
 print("done", len(kept))
