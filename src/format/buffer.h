@@ -47,9 +47,9 @@ typedef struct gwi_buffer {
     bool replaced;             /* gone by exec: the process lives on */
     bool finished;             /* all of it was handed out */
     bool ring_due;
-    bool handed;          /* some mark changed in this drain */
-    bool left_over;       /* records that are still to be handed out */
-    uint32_t new_records; /* found by this drain */
+    bool handed;           /* some mark changed in this drain */
+    bool left_over;        /* records that are still to be handed out */
+    double foreseen_ratio; /* how full it will soon be */
     uint64_t gone_at_ns;
     uint64_t failure_at_ns;
     uint64_t lost_said[3];

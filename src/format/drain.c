@@ -323,10 +323,28 @@ static gwi_chunk_mark *update_mark(gwi_buffer *buffer, uint32_t index, const gw_
     return mark;
 }
 
+/* How full the buffer will be in FORESEEN_NS if the program goes on as it did since the last drain. A quiet moment is
+ * not yet a quiet program: the figure falls slowly. */
+static void foresee(const gw_drain *drain, gwi_buffer *buffer, uint32_t new_records)
+{
+    uint64_t since_ns = buffer->head.start_monotonic_ns; /* of a buffer that the drain before did not know */
+    if (since_ns < drain->before_ns)
+        since_ns = drain->before_ns;
+    buffer->foreseen_ratio *= 0.8;
+    if (since_ns >= drain->now_ns || buffer->head.chunk_count == 0)
+        return;
+    double records = (double)new_records * FORESEEN_NS / (double)(drain->now_ns - since_ns);
+    double ratio = records / ((double)buffer->head.chunk_count * GW_CHUNK_RECORDS);
+    if (ratio > 1)
+        ratio = 1;
+    if (ratio > buffer->foreseen_ratio)
+        buffer->foreseen_ratio = ratio;
+}
+
 static gw_status find_parts(gw_drain *drain, uint32_t buffer_index, gw_error *err)
 {
     gwi_buffer *buffer = drain->buffer[buffer_index];
-    buffer->new_records = 0;
+    uint32_t new_records = 0;
     for (uint32_t i = 0; i < buffer->head.chunk_count; i++) {
         gw_chunk_head head;
         gwi_buffer_read(buffer, gwi_chunk_offset(buffer, i), &head, sizeof head);
@@ -339,7 +357,7 @@ static gw_status find_parts(gw_drain *drain, uint32_t buffer_index, gw_error *er
         const gwi_chunk_mark *mark = update_mark(buffer, i, &head, used_bytes);
         if (mark->handed_bytes >= used_bytes)
             continue;
-        buffer->new_records += (used_bytes - mark->handed_bytes) / RECORD_BYTES;
+        new_records += (used_bytes - mark->handed_bytes) / RECORD_BYTES;
         if (!grow((void **)&drain->part, &drain->part_capacity, drain->part_count + 1, sizeof(part)))
             return gw_fail(err, GW_NOMEM, "%s: no memory to drain", buffer->name);
         drain->part[drain->part_count++] = (part){.buffer = buffer_index,
@@ -351,6 +369,7 @@ static gw_status find_parts(gw_drain *drain, uint32_t buffer_index, gw_error *er
                                                   .count = (used_bytes - mark->handed_bytes) / RECORD_BYTES,
                                                   .base_bytes = mark->handed_bytes};
     }
+    foresee(drain, buffer, new_records);
     return GW_OK;
 }
 
@@ -872,17 +891,6 @@ static double taken_ratio(const gwi_buffer *buffer)
     return (double)taken / buffer->head.chunk_count;
 }
 
-/* How full it will be in FORESEEN_NS if the program goes on as it did before the last drain. */
-static double foreseen_ratio(const gw_drain *drain, const gwi_buffer *buffer)
-{
-    uint64_t elapsed_ns = drain->now_ns - drain->before_ns;
-    if (drain->before_ns == 0 || elapsed_ns == 0)
-        return 0;
-    double records = (double)buffer->new_records * FORESEEN_NS / (double)elapsed_ns;
-    double ratio = records / ((double)buffer->head.chunk_count * GW_CHUNK_RECORDS);
-    return ratio < 1 ? ratio : 1;
-}
-
 double gw_drain_fill_ratio(const gw_drain *drain)
 {
     double fullest = 0;
@@ -890,7 +898,7 @@ double gw_drain_fill_ratio(const gw_drain *drain)
         const gwi_buffer *buffer = drain->buffer[i];
         if (!is_read(buffer) || buffer->head.chunk_count == 0)
             continue;
-        double taken = taken_ratio(buffer), foreseen = foreseen_ratio(drain, buffer);
+        double taken = taken_ratio(buffer), foreseen = buffer->foreseen_ratio;
         double ratio = taken > foreseen ? taken : foreseen;
         fullest = ratio > fullest ? ratio : fullest;
     }

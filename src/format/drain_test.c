@@ -321,7 +321,8 @@ static void a_busy_program_is_foreseen(void **state)
     uint64_t filled_ns = s.t_ns_last;
     if (filled_ns < 100000000)                          /* the machine was not too slow for it */
         assert_true(gw_drain_fill_ratio(drain) > 0.45); /* it will be */
-    run(drain, true, &s);
+    for (unsigned k = 0; k < 30; k++)
+        run(drain, true, &s);
     gw_drain_commit(drain);
     assert_true(gw_drain_fill_ratio(drain) < 0.01);
     gw_drain_close(drain);
@@ -418,14 +419,13 @@ static void torn_ring_entries_are_left_out(void **state)
     assert_int_equal(pthread_create(&id, NULL, spin_ring, &thread), 0);
     gw_drain *drain = open_drain();
     seen s = seen_start;
-    for (unsigned i = 0; i < 300; i++) {
+    while (s.count[GW_ITEM_RING] < 100) { /* one each time that the owner got on */
         run(drain, true, &s);
         assert_int_equal(s.ring_torn, 0);
     }
     atomic_store(&stop, true);
     pthread_join(id, NULL);
     run(drain, true, &s);
-    assert_true(s.count[GW_ITEM_RING] > 10);
     assert_int_equal(s.ring_torn, 0);
     assert_true(s.ring_count > 0);
     gw_drain_close(drain);
