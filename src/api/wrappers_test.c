@@ -26,6 +26,11 @@ bool gwi_enter(gwi_slot_ref *th, unsigned fn)
     return may_enter;
 }
 
+bool gwi_enter_quick(gwi_slot_ref *th, unsigned fn)
+{
+    return gwi_enter(th, fn);
+}
+
 void gwi_leave(gwi_slot_ref *th)
 {
     assert_true(th->fn < GW_FN_COUNT);

@@ -29,6 +29,7 @@ extern void *const gwi_wrappers[GW_FN_COUNT];
 extern bool gwi_guard_on;
 
 bool gwi_enter(gwi_slot_ref *th, unsigned fn);
+bool gwi_enter_quick(gwi_slot_ref *th, unsigned fn);
 void gwi_leave(gwi_slot_ref *th);
 void gwi_hot(gwi_slot_ref *th, unsigned fn, unsigned counter, uint64_t what, uint64_t stream, uint64_t bytes);
 void gwi_event(gwi_slot_ref *th, unsigned fn, unsigned kind, int result, unsigned flags, uint32_t extra, uint64_t a0,
