@@ -399,5 +399,5 @@ GWI_API(cuGetExportTable)(const void **ppExportTable, const CUuuid *pExportTable
     }
     if (!__atomic_exchange_n(&noted, 1, __ATOMIC_RELAXED))
         gwi_note("export-table");
-    return CUDA_ERROR_NOT_SUPPORTED;
+    return CUDA_ERROR_INVALID_VALUE;
 }

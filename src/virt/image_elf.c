@@ -92,6 +92,12 @@ static void read_info(const elf *file, const Elf64_Shdr *section, gwi_kernel_inf
         gwi_kernel_add_param(kernel, slots[i].offset, slots[i].bytes);
 }
 
+/* From sm_90 on the section begins with what the system keeps for itself. */
+static uint64_t reserved_shared(const elf *file, uint64_t bytes)
+{
+    return file->image->binary_version >= 90 && bytes >= 1024 ? 1024 : 0;
+}
+
 static int read_kernels(const elf *file)
 {
     Elf64_Shdr section;
@@ -112,7 +118,7 @@ static int read_kernels(const elf *file)
             read_info(file, &section, kernel);
         else if (strncmp(name, ".nv.shared.", 11) == 0 && section.sh_size < UINT32_MAX &&
                  (kernel = gwi_image_kernel(file->image, name + 11)) != NULL)
-            kernel->shared_bytes = (uint32_t)section.sh_size;
+            kernel->shared_bytes = (uint32_t)(section.sh_size - reserved_shared(file, section.sh_size));
         else if (strcmp(name, ".nv.constant3") == 0 && section.sh_size < UINT32_MAX)
             file->image->constant_bytes = (uint32_t)section.sh_size;
     }
