@@ -68,7 +68,8 @@ typedef struct gwi_record {
     uint64_t failure_at_ns; /* run time of the last failure worth a judgement; 0: none since gwi_record_failure_clear */
     uint32_t processes;     /* whose calls were recorded */
     uint32_t pids[256];     /* the first of them */
-    bool saw_virtual_oom;
+    bool saw_out_of_memory; /* an allocation was refused */
+    bool holders_told;      /* by gwi_holders_record() */
 } gwi_record;
 
 void gwi_record_init(gwi_record *record);
@@ -87,6 +88,9 @@ void gwi_record_drain(gwi_record *record, bool last);
 void gwi_record_close(gwi_record *record);
 bool gwi_record_has_process(const gwi_record *record, uint32_t pid);
 uint64_t gwi_record_now_ns(const gwi_record *record);
+
+/* After the first refused allocation on a virtual card: facts "card.holder", who holds how much of it (holders.c). */
+void gwi_holders_record(gwi_record *record, const gwi_doors *doors);
 
 /* ---- the processes (watch.c) ---- */
 

@@ -296,6 +296,8 @@ static void look_at(gwi_record *record, const gw_item *item)
     } else if (item->kind == GW_ITEM_EVENT) {
         if (!is_probe(item->event.result) || item->event.kind == GW_EV_ALLOCATOR_OOM)
             record->failure_at_ns = gwi_record_now_ns(record);
+        if (item->event.result == 2)
+            record->saw_out_of_memory = true;
     }
 }
 

@@ -234,6 +234,7 @@ static void watch(supervisor *run)
         poll(&signals, 1, soon ? DRAIN_SOON_MS : DRAIN_EVERY_MS);
         gwi_signals_pass_on(&run->signals, run->child);
         gwi_record_drain(&run->record, false);
+        gwi_holders_record(&run->record, &run->doors);
         gwi_watch_look(&run->watch, &run->record, &run->doors, run->child, false);
         look_at_failures(run);
     }
@@ -263,6 +264,7 @@ static void finish_recording(supervisor *run)
     uint64_t ended_at_ns = gwi_record_now_ns(&run->record);
     gwi_stderr_settle(&run->capture);
     gwi_record_drain(&run->record, true);
+    gwi_holders_record(&run->record, &run->doors);
     gwi_record_stderr(&run->record, &run->capture);
     take_virtual_notes(run);
     gw_item item = {.kind = GW_ITEM_EXIT, .t_ns = ended_at_ns};
