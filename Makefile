@@ -35,7 +35,7 @@ bench: all
 	@sh tools/bench.sh $(BUILD)
 
 fuzz:
-	@sh tools/need.sh build json zstd
+	@sh tools/need.sh build json zstd fuzz
 	@sh tools/fuzz.sh
 
 soak: all

@@ -23,20 +23,13 @@ formatted() {
     git ls-files '*.c' '*.h' | grep -v '^build' | xargs clang-format --dry-run -Werror
 }
 
-# From ctest's own report, a line a test: "name Passed", "name Skipped" or "name Failed" (whatever else it says).
-results_of() { # log
-    sed -E -e 's/^ *[0-9]+\/[0-9]+ +Test +#[0-9]+: ([^ ]+) \.+/\1 /' -e 't result' -e d -e ':result' \
-        -e 's/^([^ ]+) +Passed .*/\1 Passed/' -e t -e 's/^([^ ]+) +\*+Skipped .*/\1 Skipped/' -e t \
-        -e 's/^([^ ]+) .*/\1 Failed/' "$1"
-}
-
 run_tests() { # name folder ctest options
     name=$1 folder=$2
     shift 2
     log=$folder/check.log
     (cd "$folder" && ctest -j"$jobs" --output-on-failure --no-tests=error "$@") >"$log" 2>&1
     ended=$?
-    results_of "$log" >"$folder/check.results"
+    sed -E -f tools/results.sed "$log" >"$folder/check.results"
     p=$(grep -c ' Passed$' "$folder/check.results")
     s=$(grep -cE ' Skipped$' "$folder/check.results")
     total=$(wc -l <"$folder/check.results")

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Look for what a target needs: `tools/need.sh build [json] [zstd] [check]`. What is missing is installed on Debian and
+# Look for what a target needs: `tools/need.sh build [json] [zstd] [check] [fuzz]`. What is missing is installed on Debian and
 # its kin when we are root; otherwise the one command that does it is printed.
 set -eu
 
@@ -28,7 +28,9 @@ for part in "$@"; do
         need_command python3 python3
         need_command ps procps
         need_command unshare util-linux
+        need_command git git
         ;;
+    fuzz) need_command clang "clang libclang-rt-14-dev" ;;
     *)
         echo "tools/need.sh: no part $part" >&2
         exit 2
