@@ -71,6 +71,20 @@ static void group_grow(gw_group *group, const gwi_process *process, uint64_t ord
 
 /* ---- objects ---- */
 
+static bool grow_objects(gwi_process *process)
+{
+    uint32_t capacity = process->object_capacity == 0 ? 64 : process->object_capacity * 2;
+    gwi_object *wider = gwi_big_alloc(capacity * sizeof *wider);
+    if (wider == NULL)
+        return false;
+    if (process->object_count > 0)
+        memcpy(wider, process->object, process->object_count * sizeof *wider);
+    free(process->object);
+    process->object = wider;
+    process->object_capacity = capacity;
+    return true;
+}
+
 static gwi_object *object_new(gw_model *model, gwi_process *process, uint32_t *ret_index)
 {
     if (process->object_free != 0) {
@@ -78,10 +92,10 @@ static gwi_object *object_new(gw_model *model, gwi_process *process, uint32_t *r
         process->object_free = process->object[*ret_index].group;
         return &process->object[*ret_index];
     }
-    size_t capacity = process->object_capacity;
-    if (!gwi_room(model, &process->object, process->object_count, &capacity, sizeof(gwi_object)))
+    if (process->object_count == process->object_capacity && !grow_objects(process)) {
+        model->inner->nomem = true;
         return NULL;
-    process->object_capacity = (uint32_t)capacity;
+    }
     *ret_index = process->object_count++;
     return &process->object[*ret_index];
 }
@@ -137,7 +151,7 @@ static void object_drop(gw_model *model, gwi_process *process, uint32_t index)
         process->frees_total++;
         facts->free_order++;
     }
-    object->alive = false;
+    object->space = GWI_SPACE_COUNT;
     object->group = process->object_free;
     process->object_free = index + 1;
 }
@@ -155,7 +169,7 @@ static gwi_object *object_add(gw_model *model, gwi_process *process, const gw_ev
         return NULL;
     if (!gwi_table_put(&process->table[space], key, index)) {
         model->inner->nomem = true;
-        object->alive = false;
+        object->space = GWI_SPACE_COUNT;
         object->group = process->object_free;
         process->object_free = index + 1;
         return NULL;
@@ -169,11 +183,10 @@ static gwi_object *object_add(gw_model *model, gwi_process *process, const gw_ev
                            .t_ns = event->t_ns,
                            .order = facts->alloc_order,
                            .context = event->context,
-                           .refs = 1,
+                           .refs = space == GWI_SPACE_FUNCTION ? 0 : 1,
                            .cls = (uint8_t)cls,
                            .device = on,
-                           .space = (uint8_t)space,
-                           .alive = true};
+                           .space = (uint8_t)space};
     usage_add(&facts->usage[on], (uint8_t)cls, bytes, event->t_ns);
     if (cls != GW_CLASS_FUNCTION && cls != GW_CLASS_MAPPING) {
         object->group = group_of(model, process->pid, event, (uint8_t)cls, on, bytes);
@@ -186,9 +199,15 @@ static gwi_object *object_add(gw_model *model, gwi_process *process, const gw_ev
 
 static bool object_end(gw_model *model, gwi_process *process, gwi_space space, uint64_t key)
 {
-    uint32_t index;
-    if (!gwi_table_take(&process->table[space], key, &index))
+    gwi_table *table = &process->table[space];
+    if (table->entry == NULL)
         return false;
+    gwi_entry *entry = gwi_table_place(table, key);
+    if (entry->value_plus_1 == 0)
+        return false;
+    uint32_t index = entry->value_plus_1 - 1;
+    __builtin_prefetch(&process->object[index], 1); /* it arrives while the table is put in order */
+    gwi_table_erase(table, entry);
     object_drop(model, process, index);
     return true;
 }
@@ -246,7 +265,7 @@ static void bury(gw_model *model, gwi_process *process, const gw_event *event, g
     for (uint32_t i = 0; i < process->object_count; i++) {
         gwi_object *object = &process->object[i];
         bool pool = kind == GW_TEARDOWN_RESET && object->cls == GW_CLASS_POOL && object->device == device;
-        if (!object->alive || (object->context != context && !pool) || (!dies_with_context(object) && !pool))
+        if (!gwi_is_alive(object) || (object->context != context && !pool) || (!dies_with_context(object) && !pool))
             continue;
         teardown->count[object->cls]++;
         teardown->bytes += is_memory(object->cls) ? object->bytes : 0;
@@ -351,7 +370,7 @@ static void host_add(gw_model *model, gwi_process *process, const gw_event *even
 static void vmm_drop_if_unused(gw_model *model, gwi_process *process, uint32_t index)
 {
     gwi_object *object = &process->object[index];
-    if (object->alive && object->refs == 0 && object->maps == 0)
+    if (gwi_is_alive(object) && object->refs == 0 && object->maps == 0)
         object_drop(model, process, index);
 }
 
@@ -485,7 +504,7 @@ static bool exec_of_graph_alive(const gwi_process *process, uint64_t graph)
 {
     for (uint32_t i = 0; i < process->object_count; i++) {
         const gwi_object *object = &process->object[i];
-        if (object->alive && object->cls == GW_CLASS_GRAPH_EXEC && object->owner == graph)
+        if (gwi_is_alive(object) && object->cls == GW_CLASS_GRAPH_EXEC && object->owner == graph)
             return true;
     }
     return false;

@@ -196,10 +196,10 @@ static gw_device *device_at(gw_model *model, uint64_t index)
 static void device_fact(gw_model *model, const gw_event *event)
 {
     gw_device *device = device_at(model, event->arg[0]);
-    if (!device->known) {
+    if (!device->known)
         device->t_first_ns = event->t_ns;
+    if (!device->known || device->bytes_free_first == UINT64_MAX) /* at first it may only be named */
         device->bytes_free_first = event->arg[2];
-    }
     device->known = true;
     if (event->arg[1] != 0) {
         device->has_total = true;

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROUNDS = 5, BATCH = 1 << 16, SIZES = 64 };
+enum { ROUNDS = 5, BATCH = 1 << 12, SIZES = 64 };
 
 typedef struct bench {
     gw_model *model;

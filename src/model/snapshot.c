@@ -8,7 +8,7 @@ enum { SMALL_BYTES_MAX = 1 << 20, PAGE_SHIFT = 21, SMALL_STEP = 512 };
 
 static bool belongs(const gwi_object *object, int device)
 {
-    return object->alive && object->device == device &&
+    return gwi_is_alive(object) && object->device == device &&
            (object->cls <= GW_CLASS_DEVICE_LAST || object->cls == GW_CLASS_MANAGED);
 }
 

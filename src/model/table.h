@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
 
 typedef struct gwi_entry {
     uint64_t key;
@@ -24,6 +26,17 @@ static inline uint32_t gwi_hash(uint64_t key)
     key ^= key >> 29;
     key *= 0x9e3779b97f4a7c15u;
     return (uint32_t)(key >> 32);
+}
+
+/* Memory that begins at a cache line, on huge pages where it is large and the system has them. Freed by free(). */
+static inline void *gwi_big_alloc(size_t bytes)
+{
+    const size_t huge_bytes = 2u << 20;
+    size_t step = bytes >= huge_bytes ? huge_bytes : 64, whole = (bytes + step - 1) / step * step;
+    void *memory = aligned_alloc(step, whole);
+    if (memory != NULL && step == huge_bytes)
+        (void)madvise(memory, whole, MADV_HUGEPAGE); /* a wish */
+    return memory;
 }
 
 static inline void gwi_table_free(gwi_table *table)
@@ -55,9 +68,10 @@ static inline bool gwi_table_get(const gwi_table *table, uint64_t key, uint32_t 
 static inline bool gwi_table_grow(gwi_table *table)
 {
     uint32_t capacity = table->entry == NULL ? 64 : (table->mask + 1) * 2;
-    gwi_table wider = {calloc(capacity, sizeof(gwi_entry)), capacity - 1, table->count};
+    gwi_table wider = {gwi_big_alloc(capacity * sizeof(gwi_entry)), capacity - 1, table->count};
     if (wider.entry == NULL)
         return false;
+    memset(wider.entry, 0, capacity * sizeof(gwi_entry));
     for (uint32_t i = 0; table->entry != NULL && i <= table->mask; i++) {
         if (table->entry[i].value_plus_1 != 0)
             *gwi_table_place(&wider, table->entry[i].key) = table->entry[i];
@@ -79,14 +93,9 @@ static inline bool gwi_table_put(gwi_table *table, uint64_t key, uint32_t value)
     return true;
 }
 
-static inline bool gwi_table_take(gwi_table *table, uint64_t key, uint32_t *ret_value)
+/* Take out what gwi_table_place() found there. */
+static inline void gwi_table_erase(gwi_table *table, gwi_entry *entry)
 {
-    if (table->entry == NULL)
-        return false;
-    gwi_entry *entry = gwi_table_place(table, key);
-    if (entry->value_plus_1 == 0)
-        return false;
-    *ret_value = entry->value_plus_1 - 1;
     uint32_t hole = (uint32_t)(entry - table->entry);
     for (uint32_t at = (hole + 1) & table->mask; table->entry[at].value_plus_1 != 0; at = (at + 1) & table->mask) {
         uint32_t home = gwi_hash(table->entry[at].key) & table->mask;
@@ -97,6 +106,17 @@ static inline bool gwi_table_take(gwi_table *table, uint64_t key, uint32_t *ret_
     }
     table->entry[hole].value_plus_1 = 0;
     table->count--;
+}
+
+static inline bool gwi_table_take(gwi_table *table, uint64_t key, uint32_t *ret_value)
+{
+    if (table->entry == NULL)
+        return false;
+    gwi_entry *entry = gwi_table_place(table, key);
+    if (entry->value_plus_1 == 0)
+        return false;
+    *ret_value = entry->value_plus_1 - 1;
+    gwi_table_erase(table, entry);
     return true;
 }
 
