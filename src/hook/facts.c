@@ -85,11 +85,31 @@ static void write_device(int device, uint64_t context)
     }
 }
 
+/* The other devices that this process could have used: one of them may be idle while this one is full. */
+static void write_others(int device)
+{
+    gw_fn_t_cuDeviceGetCount *get_count = GWI_REAL(cuDeviceGetCount);
+    gw_fn_t_cuDeviceTotalMem_v2 *get_total = GWI_REAL(cuDeviceTotalMem_v2);
+    gw_fn_t_cuDeviceGetName *get_name = GWI_REAL(cuDeviceGetName);
+    int count = 0;
+    if (get_count == NULL || get_name == NULL || get_total == NULL || get_count(&count) != 0)
+        return;
+    for (int other = 0; other < count && other < 64; other++) {
+        char name[256] = "";
+        size_t total = 0;
+        if (other != device && get_name(name, sizeof name - 1, other) == 0 && get_total(&total, other) == 0)
+            gwi_fact(GW_EV_DEVICE, (uint64_t)other, total, UINT64_MAX, 0, name);
+    }
+}
+
 static void device_seen(int device, uint64_t context)
 {
     static _Atomic uint64_t seen;
     uint64_t bit = (uint64_t)1 << (device & 63);
-    if (device >= 0 && (atomic_fetch_or(&seen, bit) & bit) == 0)
+    uint64_t before = device < 0 ? bit : atomic_fetch_or(&seen, bit);
+    if (device >= 0 && before == 0)
+        write_others(device);
+    if ((before & bit) == 0)
         write_device(device, context);
 }
 
