@@ -24,6 +24,8 @@ SCRIPT = f'i=0; while [ $i -lt {max(1, STARTS // 10)} ]; do i=$((i+1)); {{ {ROUN
 
 def test():
     with Workplace() as place:
+        seen = run_observed(["/bin/sh", "-c", "grep libcuda.so.1 /proc/self/maps"], Card(), new_folder(place, "seen"))
+        expect(seen.status == 0, "gpuwhy is not preloaded into small tools at all: there is nothing to compare")
         argv = ["/bin/sh", "-c", SCRIPT]
         plain = run_plain(argv, Card(), new_folder(place, "plain"))
         observed = run_observed(argv, Card(), new_folder(place, "observed"))

@@ -2,7 +2,7 @@
 
 Standard library only. Where things lie comes from the environment:
 
-    GPUWHY_BUILD      the build folder: gpuwhy, examples/, tests/scenarios/
+    GPUWHY_BUILD      the build folder (build/): gpuwhy, examples/, tests/scenarios/
     GPUWHY_VIRT_LIB   the virtual card's driver library
     GPUWHY_HAS_JSON   "0" where the build writes no JSON: tests are skipped
     GPUWHY_SANITIZE   "", "address,undefined" or "thread": how the build was made
@@ -23,7 +23,7 @@ import time
 SKIPPED = 77  # ctest prints such a test as skipped
 TIMEOUT_S = float(os.environ.get("GPUWHY_E2E_TIMEOUT_S", "240"))
 
-BUILD = pathlib.Path(os.environ.get("GPUWHY_BUILD", "build")).resolve()
+BUILD = pathlib.Path(os.environ.get("GPUWHY_BUILD", pathlib.Path(__file__).parents[2] / "build")).resolve()
 GPUWHY = BUILD / "gpuwhy"
 CNN = BUILD / "examples" / "cnn"
 SCENARIOS = BUILD / "tests" / "scenarios"
@@ -260,6 +260,8 @@ def main(test):
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     if os.environ.get("GPUWHY_HAS_JSON", "1") == "0":
         skip("this build writes no JSON (json-c was not found)")
+    if not GPUWHY.exists():
+        sys.exit(f"{GPUWHY} is not there: build first, or set GPUWHY_BUILD")
     try:
         test()
     except Failure as failure:
