@@ -162,12 +162,42 @@ static void open_add(gwi_process *process, uint32_t index)
     process->open_failure[process->open_count++] = index;
 }
 
+/* Failures in a row, with nothing allocated between them, share one picture of the ledger. */
+static void drop_picture(gw_model *model, const gwi_process *process, uint32_t index)
+{
+    int snapshot = model->failure[index].snapshot;
+    for (uint32_t i = 0; i < process->open_count; i++) {
+        const gw_failure *other = &model->failure[process->open_failure[i]];
+        if (process->open_failure[i] != index && other->recovery == GW_RECOVERED_NOT && other->snapshot == snapshot)
+            return;
+    }
+    gwi_snapshot_thin(model, snapshot);
+}
+
+/* What followed the time before made nothing good: it counts from here. */
+static void refused_again(gw_model *model, gwi_process *process, uint32_t index)
+{
+    gw_failure *failure = &model->failure[index];
+    failure->frees_after = process->frees_total;
+    failure->launches_after = UINT64_MAX;
+    failure->t_recovered_ns = 0;
+    failure->has_info = false;
+    int snapshot = gwi_snapshot_take(model, process, failure->device, failure->t_last_ns, GW_SNAPSHOT_FAILURE);
+    failure = &model->failure[index];
+    if (snapshot >= 0 && snapshot != failure->snapshot) {
+        drop_picture(model, process, index);
+        failure->snapshot = snapshot;
+    }
+}
+
 void gwi_failure_add(gw_model *model, gwi_process *process, const gw_event *event)
 {
     if (process->last_failure >= 0 && is_same(&model->failure[process->last_failure], event)) {
         gw_failure *same = &model->failure[process->last_failure];
         same->repeat_count++;
         same->t_last_ns = event->t_ns;
+        if (same->is_allocation && !same->is_echo && same->recovery == GW_RECOVERED_NOT)
+            refused_again(model, process, (uint32_t)process->last_failure);
         return;
     }
     if (names_null(event)) {
@@ -241,7 +271,7 @@ void gwi_failure_allocated(gw_model *model, gwi_process *process, const gw_event
         if (object ? failure->kind == event->kind : bytes >= failure->bytes_wanted) {
             failure->recovery = GW_RECOVERED_BY_SIZE;
             failure->t_recovered_ns = event->t_ns;
-            gwi_snapshot_thin(model, failure->snapshot);
+            drop_picture(model, process, process->open_failure[i]);
             continue;
         }
         if (!object && bytes > 0 && process->frees_total > failure->frees_after && failure->t_recovered_ns == 0 &&
@@ -285,7 +315,7 @@ static uint64_t ring_launches_after(const gw_model *model, const gw_failure *fai
         const gw_thread *thread = &model->thread[i];
         if (thread->pid != failure->pid)
             continue;
-        for (size_t k = thread->ring_count; k-- > 0 && thread->ring[k].t_ns > failure->t_ns;)
+        for (size_t k = thread->ring_count; k-- > 0 && thread->ring[k].t_ns > failure->t_last_ns;)
             count += (thread->ring[k].is_launch || thread->ring[k].is_graph_launch) && !thread->ring[k].captured;
     }
     return count;
@@ -306,7 +336,7 @@ static void settle_allocation(gw_model *model, gw_failure *failure)
     uint64_t by_ring = ring_launches_after(model, failure);
     failure->launches_after = by_counter > by_ring ? by_counter : by_ring;
     failure->frees_after = inner == NULL ? 0 : inner->frees_total - failure->frees_after;
-    failure->synced_after = process != NULL && process->synced_at_ns > failure->t_ns;
+    failure->synced_after = process != NULL && process->synced_at_ns > failure->t_last_ns;
     if (failure->recovery != GW_RECOVERED_NOT)
         return;
     enum { LAUNCHES_MANY = 64 };

@@ -28,7 +28,7 @@ static bool is_unrecovered(const gw_failure *failure, const gw_process *process,
 {
     if (failure->recovery == GW_RECOVERED_NOT)
         return true;
-    bool waited = process != NULL && process->synced_at_ns > failure->t_ns;
+    bool waited = process != NULL && process->synced_at_ns > failure->t_last_ns;
     return sticky != NULL && sticky->t_ns > failure->t_ns && !waited && !failure->retried;
 }
 
@@ -229,6 +229,37 @@ static void from_report(const gw_allocator_report *report, gwi_memory *memory)
     memory->live_count = report->live_count;
 }
 
+/* "... allocate 26.00 MiB ...", "... allocate 123456 bytes ...": 0 when it says no size. */
+static uint64_t size_in(const char *line)
+{
+    const char *at = strstr(line, "allocate ");
+    char token[32];
+    uint64_t bytes = 0;
+    if (at == NULL)
+        return 0;
+    at += strlen("allocate ");
+    size_t used = strspn(at, "0123456789.");
+    size_t space = at[used] == ' ' ? 1 : 0;
+    size_t unit = strspn(at + used + space, "KMGTiB");
+    snprintf(token, sizeof token, "%.*s%.*s", (int)(used < 20 ? used : 20), at, (int)(unit < 4 ? unit : 4),
+             at + used + space);
+    return gw_bytes_parse(token, &bytes) ? bytes : 0;
+}
+
+/* A framework's allocator refused by itself, and only its message is left of it. */
+static void from_stderr(const gwi_case *c, gwi_memory *memory)
+{
+    const gw_stderr_facts *facts = &c->model->stderr_facts;
+    memory->known = true;
+    memory->from_stderr = true;
+    memory->t_ns = facts->oom.seen ? facts->oom.t_ns : facts->exception.t_ns;
+    memory->pid = c->process == NULL ? 0 : c->process->pid;
+    memory->call = "the framework's allocator";
+    memory->wanted_bytes = size_in(facts->oom.seen ? facts->oom.text : facts->exception.text);
+    if (c->process != NULL)
+        memory->own_bytes = c->process->usage[0].peak_bytes;
+}
+
 /* What is in use and nobody accounts for. */
 static void find_rest(gwi_memory *memory)
 {
@@ -271,6 +302,8 @@ static void find_memory(gwi_case *c)
     const gw_allocator_report *report = c->bad_end || !c->ended || c->oom != NULL ? report_of(c) : NULL;
     if (report != NULL)
         from_report(report, memory);
+    if (!memory->known && c->bad_end && c->sticky == NULL && c->exception == GW_EXCEPTION_OOM)
+        from_stderr(c, memory);
     if (!memory->known)
         return;
     uint64_t limit;

@@ -13,7 +13,8 @@
 
 /* Memory at the failure that ran out of it. */
 typedef struct gwi_memory {
-    bool known; /* an allocation, or a framework's allocator, found no room and that was not recovered */
+    bool known;       /* an allocation, or a framework's allocator, found no room and that was not recovered */
+    bool from_stderr; /* only a framework's message tells of it */
     uint64_t t_ns;
     uint32_t pid;
     int device;

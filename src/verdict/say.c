@@ -141,6 +141,23 @@ static const char *framework_name(gw_framework framework)
     return names[framework];
 }
 
+/* The same request had been refused before, and the program went on. */
+static void say_earlier(const gwi_case *c, gwi_finding *finding)
+{
+    const gw_failure *first = c->handled;
+    char bytes[GW_BYTES_TEXT_MAX];
+    if (c->oom != NULL && c->oom->repeat_count > 1)
+        gwi_measure(finding, c->oom->t_ns, "driver", (double)c->oom->repeat_count, "count",
+                    "the same request was refused %" PRIu64
+                    " times, first at %.2f s; the program went on each time but the last",
+                    c->oom->repeat_count, (double)c->oom->t_ns / 1e9);
+    if (first != NULL && c->oom != NULL && first->t_ns < c->oom->t_ns && first->fn == c->oom->fn &&
+        first->bytes_wanted == c->oom->bytes_wanted && first->bytes_wanted != 0)
+        gwi_measure(finding, first->t_ns, "driver", (double)first->bytes_wanted, "bytes",
+                    "the same request of %s had been refused at %.2f s already; the program went on",
+                    gw_bytes_text(bytes, first->bytes_wanted), (double)first->t_ns / 1e9);
+}
+
 void gwi_say_request(const gwi_case *c, gwi_finding *finding)
 {
     const gwi_memory *memory = &c->memory;
@@ -150,7 +167,9 @@ void gwi_say_request(const gwi_case *c, gwi_finding *finding)
     gw_bytes_text(wanted, memory->wanted_bytes);
     gw_bytes_text(left, memory->free_bytes);
     gw_bytes_text(limit, memory->limit_bytes);
-    const char *source = memory->report != NULL && c->oom == NULL ? "observer" : "driver";
+    const char *source = memory->from_stderr                        ? "stderr"
+                         : memory->report != NULL && c->oom == NULL ? "observer"
+                                                                    : "driver";
     const char *by = memory->limit_is_guard ? " (limit set by gpuwhy)" : "";
     if (memory->wanted_bytes != 0 && memory->has_free && memory->has_limit)
         gwi_measure(finding, memory->t_ns, source, (double)memory->wanted_bytes, "bytes",
@@ -163,6 +182,9 @@ void gwi_say_request(const gwi_case *c, gwi_finding *finding)
                     "%s failed for lack of memory; %s of %s was free%s", call, left, limit, by);
     else
         gwi_evidence(finding, memory->t_ns, source, "%s failed for lack of memory%s", call, by);
+    if (memory->from_stderr)
+        gwi_evidence(finding, memory->t_ns, "stderr", "%s", c->model->stderr_facts.exception.text);
+    say_earlier(c, finding);
     if (memory->report != NULL && memory->reserved_bytes != 0) {
         char reserved[GW_BYTES_TEXT_MAX];
         gwi_measure(finding, memory->t_ns, "observer", (double)memory->own_bytes, "bytes",

@@ -683,6 +683,53 @@ static void test_library_handle_near_a_device_assert(void **state)
     judge_close();
 }
 
+static void test_jax_says_it_itself(void **state)
+{
+    (void)state;
+    open_program(16 * gib);
+    gw_feed_map(&feed, "/venv/jaxlib/libjax_common.so");
+    gw_feed_alloc(&feed, 12 * gib);
+    iterate(4);
+    gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"t.py\", line 9, in step\n"
+                          "jaxlib._jax.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate "
+                          "2147483648 bytes.\n");
+    close_program(1);
+    expect_fault("gpu-oom-capacity", GW_SUPPORTED);
+    assert_true(has_value((double)(2 * gib), "bytes"));
+    judge_close();
+}
+
+static void test_torch_without_its_observer(void **state)
+{
+    (void)state;
+    open_torch(16 * gib);
+    gw_feed_alloc(&feed, 12 * gib);
+    gw_feed_no_room(&feed, 5 * gib, 3 * gib, 16 * gib);
+    torch_oom_message();
+    close_program(1);
+    expect_status(GW_VERDICT_UNDETERMINED); /* segments alone do not tell what lives */
+    assert_true(has_alternative("gpu-oom-capacity"));
+    judge_close();
+}
+
+static void test_the_same_request_again(void **state)
+{
+    (void)state;
+    open_program(16 * gib);
+    for (int i = 0; i < 5; i++)
+        gw_feed_alloc(&feed, 3 * gib - (uint64_t)i * mib);
+    gw_feed_no_room(&feed, 4 * gib, gib, 16 * gib);
+    for (int i = 0; i < 100; i++)
+        gw_feed_launch(&feed, KERNEL, STREAM);
+    gw_feed_sync(&feed);
+    gw_feed_wait(&feed, 3000000000);
+    gw_feed_no_room(&feed, 4 * gib, gib, 16 * gib);
+    close_program(1);
+    expect_fault("gpu-oom-capacity", GW_ESTABLISHED);
+    assert_true(says("refused 2 times, first at 0.00 s"));
+    judge_close();
+}
+
 static void observe_peaks(uint64_t flat, uint64_t last)
 {
     for (uint64_t i = 0; i < 40; i++)
@@ -1187,6 +1234,39 @@ static void test_the_guards_refusal(void **state)
     judge_close();
 }
 
+static void test_hostile_events(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"cuMemAlloc_v2", "cuLaunchKernel", "cuStreamSynchronize", "cuMemFree_v2"};
+    uint64_t random = 88172645463325252u;
+    for (int round = 0; round < 40; round++) {
+        gw_feed_open_bare(&feed);
+        for (int i = 0; i < 3000; i++) {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            feed.pid = 100 + (uint32_t)(random >> 20 & 3);
+            feed.tid = feed.pid;
+            feed.context = random >> 33 & 3;
+            const char *name = names[random >> 5 & 3];
+            static const uint16_t results[] = {0, 0, 0, 0, 1, 2, 2, 3, 700, 709, 201, 710, 719, 500, 600, 0};
+            uint16_t result = results[random >> 50 & 15];
+            if ((random >> 40 & 15) == 0)
+                gw_feed_launch(&feed, random >> 8 & 255, random >> 16 & 7);
+            else
+                gw_feed_call(&feed, name, (gw_event_kind)(random % GW_EV_COUNT), result, random >> 8 & 255,
+                             (random >> 16 & 1) ? random : random >> 44, random >> 24 & 31, random >> 32 & 15);
+        }
+        gw_feed_fact(&feed, "card.holder", round & 1 ? "pid= bytes=x cmd=" : "nonsense");
+        gw_feed_stderr(&feed,
+                       "Traceback (most recent call last):\nX: tried to allocate 99999999999999999999999 bytes\n");
+        gw_feed_exit(&feed, round & 3, round & 4 ? 11 : 0);
+        judge_open();
+        assert_true(verdict->headline != NULL && verdict->headline[0] != '\0');
+        judge_close();
+    }
+}
+
 /* ---- the catalogue ---- */
 
 static void test_catalogue(void **state)
@@ -1238,6 +1318,9 @@ int main(void)
         cmocka_unit_test(test_preallocation_near_jax_alone),
         cmocka_unit_test(test_library_handle),
         cmocka_unit_test(test_library_handle_near_a_device_assert),
+        cmocka_unit_test(test_jax_says_it_itself),
+        cmocka_unit_test(test_torch_without_its_observer),
+        cmocka_unit_test(test_the_same_request_again),
         cmocka_unit_test(test_peak_phase),
         cmocka_unit_test(test_peak_phase_near_always_high),
         cmocka_unit_test(test_context_pileup),
@@ -1269,6 +1352,7 @@ int main(void)
         cmocka_unit_test(test_a_childs_death_is_a_fault),
         cmocka_unit_test(test_a_live_run_with_a_failure),
         cmocka_unit_test(test_the_guards_refusal),
+        cmocka_unit_test(test_hostile_events),
         cmocka_unit_test(test_catalogue),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -88,8 +88,11 @@ static gw_certainty certainty_of(const gwi_case *c)
         return GW_ESTABLISHED;
     if (explained_otherwise(memory))
         return GW_HYPOTHESIS;
+    /* What lives inside PyTorch's allocator only its observer knows; the others say it in their message. */
+    if (c->framework == GW_FRAMEWORK_TORCH && memory->report == NULL)
+        return GW_HYPOTHESIS;
     if (c->framework != GW_FRAMEWORK_RAW && memory->report == NULL)
-        return GW_SUPPORTED; /* what lives inside its allocator was not seen */
+        return GW_SUPPORTED;
     if (memory->limit_bytes == 0 || (memory->live_count == 0 && memory->report == NULL))
         return GW_SUPPORTED;
     bool exceeds = memory->own_bytes + memory->wanted_bytes > memory->limit_bytes;
