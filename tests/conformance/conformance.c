@@ -564,8 +564,8 @@ static void waiting(void)
     is("work-goes-on", cuEventSynchronize(event), 0);
 }
 
-static volatile int host_calls;
-static volatile int host_order;
+static _Atomic int host_calls;
+static _Atomic int host_order;
 
 static void host_function(void *argument)
 {
