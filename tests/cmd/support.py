@@ -40,7 +40,7 @@ class Case(unittest.TestCase):
         self.environment = {k: v for k, v in os.environ.items() if not k.startswith("GPUWHY")}
         self.environment["XDG_STATE_HOME"] = str(self.folder / "state")
         if os.environ.get("GPUWHY_SANITIZE"):
-            self.environment["ASAN_OPTIONS"] = "detect_leaks=0"
+            self.environment["ASAN_OPTIONS"] = "detect_leaks=0:verify_asan_link_order=0"
 
     def run_both(self, *argv, options=(), **more):
         """The same command without and with gpuwhy: two finished processes."""
