@@ -6,6 +6,7 @@
 
 GPUWHY_E2E_KILLS: how many (200). GPUWHY_E2E_SEED: to repeat a sequence.
 """
+import json
 import os
 import pathlib
 import random
@@ -77,9 +78,14 @@ def explain_whatever_is_left(trial):
     recording = trial.folder / "run.gpuwhy"
     if not recording.exists():
         return "no recording yet"
-    status, out, err = gpuwhy("explain", recording, folder=trial.folder)
+    status, out, err = gpuwhy("explain", "--json", recording, folder=trial.folder)
     expect(status in (0, 1), f"explain of what was left: exit {status}: {err or out}")
-    return f"explained ({status})"
+    verdict = json.loads(out)
+    program = verdict["program"]
+    end_seen = program["exit"] is not None or program["signal"] is not None
+    expect(end_seen or verdict["status"] != "clean", f"a run whose end nobody saw is called clean: {out}")
+    expect(verdict["cause"] in (None, "killed-by-scheduler-or-user"), f"a healthy program is blamed: {out}")
+    return f"explained, end {'seen' if end_seen else 'unknown'}"
 
 
 def lose_program(trial, expected):
