@@ -224,8 +224,10 @@ static bool take_answer(const gwi_case *c, gw_verdict *verdict, answer *best)
 static bool add_alternatives(const gwi_case *c, gw_verdict *verdict, const answer *answers, const answer *best)
 {
     for (size_t i = 0; i < CAUSE_COUNT; i++) {
-        if (&answers[i] != best && answers[i].certainty != GW_CERTAINTY_NONE &&
-            !add_alternative(verdict, answers[i].cause->id, answers[i].certainty))
+        /* Nothing that is left beside a verdict is established. */
+        gw_certainty certainty = answers[i].certainty > GW_SUPPORTED ? GW_SUPPORTED : answers[i].certainty;
+        if (&answers[i] != best && certainty != GW_CERTAINTY_NONE &&
+            !add_alternative(verdict, answers[i].cause->id, certainty))
             return false;
     }
     if (c->handled != NULL && (verdict->cause == NULL || strncmp(verdict->cause, "gpu-oom", 7) != 0))

@@ -237,9 +237,18 @@ void gwi_say_memory_ruled_out(const gwi_case *c, gwi_finding *finding, unsigned 
 
 typedef struct launch_list {
     const gw_ring_call *call[8];
+    bool is_after[8]; /* the last good synchronisation */
     size_t count;
     uint64_t after_count; /* launches since the last good synchronisation */
 } launch_list;
+
+/* Times may be shared by calls that were over at once; the ring's own count is exact for the thread that waited. */
+static bool is_after_sync(const gw_thread *thread, size_t at, uint64_t synced_ns)
+{
+    if (synced_ns != 0 && thread->synced_at_ns == synced_ns && thread->ring_synced_total != 0)
+        return thread->ring_total - thread->ring_count + at >= thread->ring_synced_total;
+    return thread->ring[at].t_ns > synced_ns;
+}
 
 static launch_list launches_before(const gwi_case *c, uint64_t t_ns, uint64_t synced_ns)
 {
@@ -252,21 +261,25 @@ static launch_list launches_before(const gwi_case *c, uint64_t t_ns, uint64_t sy
             const gw_ring_call *call = &thread->ring[k];
             if ((!call->is_launch && !call->is_graph_launch) || call->captured || call->t_ns > t_ns)
                 continue;
-            list.after_count += call->t_ns > synced_ns;
+            bool after = is_after_sync(thread, k, synced_ns);
+            list.after_count += after;
             size_t at = list.count; /* keep the newest, in order of time */
             if (list.count == 8) {
                 if (call->t_ns < list.call[0]->t_ns)
                     continue;
                 memmove(&list.call[0], &list.call[1], 7 * sizeof list.call[0]);
+                memmove(&list.is_after[0], &list.is_after[1], 7 * sizeof list.is_after[0]);
                 at = 7;
             } else {
                 list.count++;
             }
             while (at > 0 && list.call[at - 1]->t_ns > call->t_ns) {
                 list.call[at] = list.call[at - 1];
+                list.is_after[at] = list.is_after[at - 1];
                 at--;
             }
             list.call[at] = call;
+            list.is_after[at] = after;
         }
     }
     return list;
@@ -292,7 +305,7 @@ void gwi_say_last_launches(const gwi_case *c, gwi_finding *finding, uint64_t t_n
     size_t shown = 0;
     for (size_t k = list.count; k-- > 0 && shown < SHOWN_MAX;) {
         const gw_ring_call *call = list.call[k];
-        if (shown > 0 && call->t_ns <= synced)
+        if (shown > 0 && !list.is_after[k])
             break; /* it had been waited for, and was good */
         char stream[32], name[GWI_CALL_TEXT_MAX];
         gwi_evidence(finding, call->t_ns, "driver", "%s%s launched%s on %s, %s", shown == 0 ? "last: " : "",

@@ -162,8 +162,10 @@ static void hot(gw_feed *feed, const char *fn, gw_counter counter, uint64_t what
     thread->total++;
     thread->calls++;
     thread->counter[counter]++;
-    if (counter == GW_COUNT_SYNC)
+    if (counter == GW_COUNT_SYNC) {
         thread->synced_at_ns = feed->t_ns;
+        thread->synced_total = thread->total;
+    }
 }
 
 void gw_feed_launch(gw_feed *feed, uint64_t function, uint64_t stream)
@@ -202,6 +204,7 @@ void gw_feed_drain(gw_feed *feed)
         ring.ring.call = thread->ring;
         ring.ring.count = thread->ring_count;
         ring.ring.total = thread->total;
+        ring.ring.synced_total = thread->synced_total;
         feed_item(feed, &ring);
     }
 }

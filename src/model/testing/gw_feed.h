@@ -16,7 +16,7 @@ typedef struct gw_feed_thread {
     uint16_t inside_fn_plus_1;
     gw_hot_call ring[GW_RING_ENTRIES];
     uint32_t ring_count;
-    uint64_t total;
+    uint64_t total, synced_total;
 } gw_feed_thread;
 
 typedef struct gw_feed {

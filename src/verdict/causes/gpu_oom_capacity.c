@@ -7,7 +7,7 @@
 /* One block that is a large part of everything: a data set, usually. */
 static bool is_dominant(const gwi_memory *memory)
 {
-    return memory->growth.largest_bytes * 3 >= memory->own_bytes && memory->growth.largest_bytes >= (64u << 20);
+    return memory->growth.largest_bytes * 2 >= memory->own_bytes && memory->growth.largest_bytes >= (64u << 20);
 }
 
 static void say_largest(const gwi_case *c, gwi_finding *finding)
