@@ -325,6 +325,27 @@ bool gwi_would_fit(const gwi_memory *memory, uint64_t freed_bytes)
     return memory->has_free && memory->free_bytes + freed_bytes >= memory->wanted_bytes;
 }
 
+/* CUDA reserves far more addresses than the card has memory: under a limit it fails before anything is allocated, and
+ * says out of memory. */
+static void find_start_failure(gwi_case *c)
+{
+    const char *limit = gw_model_meta(c->model, "rlimit.as");
+    char *end = NULL;
+    uint64_t bytes = limit == NULL ? 0 : strtoull(limit, &end, 10);
+    c->has_address_limit = limit != NULL && end != limit && *end == '\0' && bytes != 0;
+    c->address_limit_bytes = c->has_address_limit ? bytes : 0;
+    if (c->root == NULL || c->process == NULL)
+        return;
+    bool made_nothing = true;
+    for (int device = 0; device < GW_MODEL_DEVICES_MAX; device++)
+        made_nothing = made_nothing && c->process->usage[device].class_made[GW_CLASS_CONTEXT] == 0;
+    bool init = c->root->kind == GW_EV_INIT && !c->process->init_ok;
+    if (!init && !(c->root->kind == GW_EV_CTX_CREATE && made_nothing && c->has_address_limit))
+        return;
+    c->start = c->root;
+    c->oom = c->oom_last = NULL;
+}
+
 gw_status gwi_case_open(const gw_model *model, gwi_case *ret_case, gw_error *err)
 {
     (void)err;
@@ -358,7 +379,9 @@ gw_status gwi_case_open(const gw_model *model, gwi_case *ret_case, gw_error *err
         c.oom = c.oom_last = NULL;
         c.root = earlier(c.sticky, c.other);
     }
-    find_memory(&c);
+    find_start_failure(&c);
+    if (c.start == NULL)
+        find_memory(&c);
     *ret_case = c;
     return GW_OK;
 }

@@ -61,6 +61,9 @@ typedef struct gwi_case {
     const gw_failure *sticky;   /* first that cost the context */
     const gw_failure *other;    /* first of the rest */
     const gw_failure *handled;  /* the first allocation failure that was recovered */
+    const gw_failure *start;    /* kept CUDA from starting: cuInit, or the first context under an address-space limit */
+    bool has_address_limit;     /* ulimit -v */
+    uint64_t address_limit_bytes;
     size_t handled_count;
     gwi_memory memory;
 } gwi_case;

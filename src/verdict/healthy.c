@@ -60,37 +60,25 @@ void gwi_say_clean(const gwi_case *c, gwi_finding *finding)
 
 /* ---- undetermined ---- */
 
-static const gw_failure *init_failure(const gwi_case *c)
+/* CUDA could not start: under an address-space limit that is the likely reason, and in no case is the GPU full. */
+static void say_start(const gwi_case *c, gwi_finding *finding)
 {
-    for (size_t i = 0; i < c->model->failure_count; i++) {
-        const gw_failure *failure = &c->model->failure[i];
-        const gw_process *process = gw_model_process(c->model, failure->pid);
-        if (failure->kind == GW_EV_INIT && process != NULL && !process->init_ok)
-            return failure;
-    }
-    return NULL;
-}
-
-/* CUDA could not start: under an address-space limit the limit is the likely reason, and in no case is the GPU full. */
-static void say_init(const gwi_case *c, gwi_finding *finding, const gw_failure *failure)
-{
-    const char *rlimit = gw_model_meta(c->model, "rlimit.as");
-    bool limited = rlimit != NULL && strcmp(rlimit, "unlimited") != 0 && rlimit[0] != '\0';
-    gwi_evidence(finding, failure->t_ns, "driver", "cuInit returned %u (%s)", failure->result,
+    const gw_failure *failure = c->start;
+    char call[GWI_CALL_TEXT_MAX], bytes[GW_BYTES_TEXT_MAX];
+    gwi_call_text(call, failure->fn_name);
+    gwi_evidence(finding, failure->t_ns, "driver", "%s returned %u (%s)", call, failure->result,
                  gw_result_name(failure->result));
-    if (limited) {
-        char bytes[GW_BYTES_TEXT_MAX];
-        uint64_t value = strtoull(rlimit, NULL, 10);
-        gw_bytes_text(bytes, value);
+    if (c->has_address_limit) {
+        gw_bytes_text(bytes, c->address_limit_bytes);
         gwi_headline(finding, "CUDA could not start under an address-space limit of %s (ulimit -v)", bytes);
-        gwi_measure(finding, GWI_NO_TIME, "host", (double)value, "bytes",
+        gwi_measure(finding, GWI_NO_TIME, "host", (double)c->address_limit_bytes, "bytes",
                     "the address space of the process is limited to %s; CUDA reserves far more than the card's memory",
                     bytes);
         gwi_next(finding,
                  "Start the program without the address-space limit (ulimit -v unlimited); limit memory with a "
                  "cgroup instead");
     } else {
-        gwi_headline(finding, "CUDA could not start: cuInit returned %u (%s)", failure->result,
+        gwi_headline(finding, "CUDA could not start: %s returned %u (%s)", call, failure->result,
                      gw_result_name(failure->result));
         gwi_next(finding, "Look whether nvidia-smi works for the same user in the same place (container, job step)");
     }
@@ -160,13 +148,12 @@ static void say_unobserved(const gwi_case *c, gwi_finding *finding)
 
 void gwi_say_undetermined(const gwi_case *c, bool unobserved, gwi_finding *finding)
 {
-    const gw_failure *init = init_failure(c);
     if (unobserved && c->root == NULL) {
         say_unobserved(c, finding);
         return;
     }
-    if (init != NULL && (c->root == init || c->root == NULL)) {
-        say_init(c, finding, init);
+    if (c->start != NULL) {
+        say_start(c, finding);
         say_end(c, finding);
         return;
     }

@@ -1182,6 +1182,23 @@ static void test_address_space_limit(void **state)
     judge_close();
 }
 
+static void test_address_space_limit_at_the_first_context(void **state)
+{
+    (void)state;
+    for (int limited = 0; limited < 2; limited++) {
+        gw_feed_open_bare(&feed);
+        gw_feed_meta(&feed, "rlimit.as", limited ? "4294967296" : "unlimited");
+        gw_feed_process(&feed, GW_FEED_PID, 1, "/usr/bin/program");
+        gw_feed_call(&feed, "cuInit", GW_EV_INIT, 0, 0, 0, 0, 0);
+        gw_feed_call(&feed, "cuDevicePrimaryCtxRetain", GW_EV_CTX_CREATE, 2, 0, 0, 0, GW_CONTEXT_PRIMARY);
+        gw_feed_exit(&feed, 1, 0);
+        expect_status(GW_VERDICT_UNDETERMINED);
+        assert_int_equal(says("address-space limit of 4.00 GiB"), limited);
+        assert_int_equal(has_alternative("gpu-oom-capacity"), !limited);
+        judge_close();
+    }
+}
+
 static void test_a_childs_death_is_a_fault(void **state)
 {
     (void)state;
@@ -1349,6 +1366,7 @@ int main(void)
         cmocka_unit_test(test_killed),
         cmocka_unit_test(test_killed_near_a_lost_context),
         cmocka_unit_test(test_address_space_limit),
+        cmocka_unit_test(test_address_space_limit_at_the_first_context),
         cmocka_unit_test(test_a_childs_death_is_a_fault),
         cmocka_unit_test(test_a_live_run_with_a_failure),
         cmocka_unit_test(test_the_guards_refusal),
