@@ -86,10 +86,12 @@ def base_environment(folder):
     return environment
 
 
-def behind_sanitizer(argv):
-    """The same command with the sanitizer's runtime before whatever else is preloaded."""
+def behind_sanitizer(argv, ours=None):
+    """The same command with the sanitizer's runtime before whatever else is preloaded. Only for programs of our own
+    build, which load sanitized libraries: libtsan crashes some others (dash) all by itself."""
     runtime = sanitizer_runtime()
-    if runtime is None:
+    ours = pathlib.Path(argv[0]).is_relative_to(BUILD) if ours is None else ours
+    if runtime is None or not ours:
         return [str(a) for a in argv]
     line = f'LD_PRELOAD="{runtime}${{LD_PRELOAD:+:$LD_PRELOAD}}" exec "$@"'
     return ["/bin/sh", "-c", line, "sh"] + [str(a) for a in argv]
