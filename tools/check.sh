@@ -69,6 +69,6 @@ check_build dev -DCMAKE_BUILD_TYPE=Debug -DGW_STRICT=ON
 check_build asan -DCMAKE_BUILD_TYPE=Debug -DGW_STRICT=ON -DGW_SANITIZE=address,undefined -- -LE long
 check_build tsan -DCMAKE_BUILD_TYPE=Debug -DGW_STRICT=ON -DGW_SANITIZE=thread -- -LE long
 
-[ -z "$names" ] || echo "$names"
+echo "$names" | sed "/^$/d"
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ]
