@@ -51,8 +51,15 @@ def skip(reason):
 class Card:
     """A card of a given size: virtual, or a real one seen through --memory."""
 
-    def __init__(self, memory=None, name="h200", more=""):
+    def __init__(self, memory=None, name="h200", more="", whole_if_real=False):
+        """`whole_if_real`: the fault is the card's own doing or needs two processes, which no --memory can show."""
         self.memory, self.name, self.more = memory, name, more
+        if REAL and whole_if_real:
+            self.memory = None
+
+    def same_without_gpuwhy(self):
+        """A limit exists on the virtual card alone, or on a real one only under gpuwhy."""
+        return not (REAL and self.memory)
 
     def specification(self):
         return self.name + (f",memory={self.memory}" if self.memory else "") + (f",{self.more}" if self.more else "")

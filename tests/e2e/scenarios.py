@@ -150,20 +150,21 @@ TABLE = {
     "S01": Scenario(cnn(*KEEP, "--keep-runs"), Card("16GiB"), "gpu-oom-leak", s01, twin=cnn(*KEEP)),
     "S02": Scenario(cnn("--runs", "2", "--batch", "8192", "--allocator", "pool"), Card("16GiB"), None, s02,
                     status="clean", exit=0),
-    "S04": Scenario(program("s04_other_process"), Card("16GiB"), "gpu-oom-other-process", s04,
+    "S04": Scenario(program("s04_other_process"), Card("16GiB", whole_if_real=True), "gpu-oom-other-process", s04,
                     twin=program("s04_other_process", "--repaired")),
     "S05": Scenario(cnn("--batch", "512", "--iterations", "1000", "--leak-batch"), Card("2GiB"), "gpu-oom-leak", s05,
                     twin=cnn("--batch", "512", "--iterations", "300")),
     "S06": Scenario(cnn("--batch", "16384", "--unchecked"), Card("8GiB"), "gpu-oom-capacity", s06,
                     twin=cnn("--batch", "8192", "--unchecked")),
-    "S08": Scenario(program("s08_small_blocks"), Card("8GiB"), "gpu-oom-fragmentation", s08,
+    "S08": Scenario(program("s08_small_blocks"), Card("8GiB", whole_if_real=True), "gpu-oom-fragmentation", s08,
                     twin=program("s08_small_blocks", "--repaired")),
+    # What the driver takes for streams and contexts is not counted by --memory, and a real card takes minutes to fill.
     "S10": Scenario(program("s10_handles"), Card("3GiB"), "gpu-oom-leak", s10("streams"),
-                    twin=program("s10_handles", "--repaired")),
+                    twin=program("s10_handles", "--repaired"), on="virtual"),
     "S10b": Scenario(program("s10_handles", "--kind", "context"), Card("3GiB"), "gpu-oom-leak", s10("contexts"),
-                     twin=program("s10_handles", "--kind", "context", "--repaired", "--requests", "40")),
+                     twin=program("s10_handles", "--kind", "context", "--repaired", "--requests", "40"), on="virtual"),
     "S10-cnn": Scenario(cnn("--iterations", "1000", "--leak-streams", "20"), Card("3GiB"), "gpu-oom-leak",
-                        s10("streams"), twin=cnn("--iterations", "200")),
+                        s10("streams"), twin=cnn("--iterations", "200"), on="virtual"),
     "S11": Scenario(cnn("--iterations", "60", "--leak-workspace"), Card("16GiB"), None, s11, status="clean", exit=0,
                     twin=cnn("--iterations", "60")),
     "S12": Scenario(cnn("--runs", "2", "--bad-address"), Card("16GiB"), "illegal-address", s12,
@@ -199,9 +200,10 @@ TABLE = {
                           s29, twin=program("s29_pinned", "--bytes", "2GiB", "--repaired"), on="virtual"),
     "S32-pointer": Scenario(program("s32_reset", "--use", "pointer"), Card(), "context-destroyed", s32,
                             twin=program("s32_reset", "--repaired")),
+    # How a real driver takes an old stream or event is chance: it answers or it crashes.
     "S32-stream": Scenario(program("s32_reset", "--use", "stream"), Card(), "context-destroyed", s32,
-                           exit=-signal.SIGSEGV),
-    "S32-event": Scenario(program("s32_reset", "--use", "event"), Card(), "context-destroyed", s32),
+                           exit=-signal.SIGSEGV, on="virtual"),
+    "S32-event": Scenario(program("s32_reset", "--use", "event"), Card(), "context-destroyed", s32, on="virtual"),
     "S32-free": Scenario(program("s32_reset", "--use", "free"), Card(), "context-destroyed", s32),
     "healthy-plain": Scenario(cnn("--iterations", "500", "--save", "weights.bin"), Card(), None, status="clean",
                               exit=0),
@@ -220,12 +222,13 @@ def names(real):
 
 # ---- running one ------------------------------------------------------------------------------------------------------
 
-def run_both(argv, card, place, signal_when):
+def run_both(argv, card, place, signal_when, is_twin=False):
     if not shutil.which(str(argv[0])):
         skip(f"{argv[0]} is not there")
     plain = run_plain(argv, card, new_folder(place, "plain"), signal_when)
     observed = run_observed(argv, card, new_folder(place, "observed"), signal_when=signal_when)
-    expect_same(plain, observed)
+    if card.same_without_gpuwhy() or is_twin:
+        expect_same(plain, observed)
     return observed
 
 
@@ -253,7 +256,7 @@ def run_fault(scenario, place):
 
 
 def run_twin(scenario, place):
-    run = run_both(scenario.twin, scenario.twin_card, place, None)
+    run = run_both(scenario.twin, scenario.twin_card, place, None, is_twin=True)
     expect(run.status == 0, f"the twin failed ({run.status}): {run.stderr.decode(errors='replace')}")
     verdict = judge(run, "clean", None)
     if scenario.twin_check is not None:
