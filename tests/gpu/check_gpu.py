@@ -211,6 +211,42 @@ class Harness:
         else:
             result["wrong"].append("stdout differs from that without gpuwhy")
 
+    # ---- the driver's own programs: tests/conformance and the scenarios of tests/e2e on this card ----
+
+    def run_driver_part(self, command, env, row, limit_s):
+        """A program that judges itself: exit 0 right, 77 skipped, else wrong."""
+        done = run(command, {**os.environ, **env}, self.work, limit_s)
+        lines = [line for line in done.out.splitlines() if line.strip()] or ["printed nothing"]
+        result = {"row": row, "name": row.name(), "wrong": [], "verdict": None, "seconds": done.seconds, "skipped": None,
+                  "said": lines[-1] if row.program == "conformance" else lines[0]}
+        if done.timed_out:
+            result["wrong"].append(f"did not end within {limit_s:.0f} s")
+        elif done.status == 77:
+            result["skipped"] = lines[0]
+        elif done.status != 0:
+            result["wrong"].append("; ".join(line.strip() for line in lines if not line.startswith("ok "))[:400])
+        return result
+
+    def run_conformance(self):
+        program = os.path.join(self.options.build, "tests", "conformance", "conformance")
+        result = self.run_driver_part([program, "--card-memory-light"], {}, scenarios.Row("-", "driver", "conformance"), 120)
+        return result
+
+    def run_driver_scenarios(self):
+        script = os.path.join(ROOT, "tests", "e2e", "scenarios.py")
+        env = {"GPUWHY_BUILD": self.options.build, "GPUWHY_E2E_GPU": "real", "PYTHONDONTWRITEBYTECODE": "1"}
+        names = subprocess.run([sys.executable, script, "--list", "--real"], capture_output=True, text=True,
+                               env={**os.environ, **env}).stdout.split()
+        if not names:
+            raise RuntimeError("tests/e2e/scenarios.py lists nothing")
+        rows = [scenarios.Row(name.split("-")[0], "driver", name) for name in names]
+        wanted = [r for r in rows if not self.options.only or re.search(self.options.only, r.name())]
+        results = []
+        for row in wanted:  # one after the other: some take the whole card
+            results.append(self.run_driver_part([sys.executable, script, row.program], env, row, 60))
+            print(line_of(results[-1]), flush=True)
+        return results
+
     # ---- all rows ----
 
     def run_all(self, rows):
@@ -237,18 +273,27 @@ def line_of(result):
     if result["skipped"]:
         return f"skipped  {result['name']}: {result['skipped']}"
     verdict = result["verdict"] or {}
-    said = verdict.get("cause") or verdict.get("status") or "-"
+    said = result.get("said") or verdict.get("cause") or verdict.get("status") or "-"
     certainty = verdict.get("certainty") or ""
     text = f"{'WRONG' if result['wrong'] else 'right':8} {result['name']}: {said} {certainty} ({result['seconds']:.1f} s)"
     return text + "".join(f"\n         - {reason}" for reason in result["wrong"])
+
+
+def said_by_program(line):
+    """"fault, illegal-address (established): ..." as cause and certainty; other lines as they are."""
+    match = re.match(r"(\w+), ([\w-]+) \((\w+)\):", line)
+    if match is None:
+        return line.replace("|", "/")[:60], "-"
+    status, cause, certainty = match.groups()
+    return (status if cause == "None" else cause), ("-" if certainty == "None" else certainty)
 
 
 def write_results(path, results, machine, versions):
     ran = [r for r in results if not r["skipped"]]
     wrong = [r for r in ran if r["wrong"]]
     lines = ["# Verdicts on a real card", "",
-             "Written by `make check-gpu`. A row is one program of `tests/gpu`; twins are the same programs repaired, and "
-             "must be found clean.", "",
+             "Written by `make check-gpu`. A row is one program of `tests/gpu`, or for the kind driver of `tests/e2e`; twins are "
+             "the same programs repaired, and must be found clean.", "",
              f"{machine['name']} ({machine['memory']}), driver {machine['driver']}, {versions}, "
              f"{datetime.date.today().isoformat()}: {len(ran) - len(wrong)} of {len(ran)} right"
              f"{', %d skipped' % (len(results) - len(ran)) if len(ran) != len(results) else ''}.", "",
@@ -256,12 +301,14 @@ def write_results(path, results, machine, versions):
              "|---|---|---|---|---|---|---|---|"]
     for r in results:
         row, verdict = r["row"], r["verdict"] or {}
-        said = verdict.get("cause") or verdict.get("status") or "-"
+        said, certainty = verdict.get("cause") or verdict.get("status") or "-", verdict.get("certainty") or "-"
+        if "said" in r:
+            said, certainty = said_by_program(r["said"])
         right = "skipped" if r["skipped"] else "no" if r["wrong"] else "yes"
         why = (r["skipped"] or "; ".join(r["wrong"])).replace("|", "/")
         program = " ".join((row.program,) + row.arguments) + row.note
         lines.append(f"| {row.id} | {row.kind} | {program} | {row.memory or '-'} | {said} | "
-                     f"{verdict.get('certainty') or '-'} | {right} | {why} |")
+                     f"{certainty} | {right} | {why} |")
     with open(path, "w") as f:
         f.write("\n".join(lines) + "\n")
 
@@ -318,6 +365,10 @@ def main():
     harness.build_cuda({(r.program, r.kind.split()[1]) for r in rows if r.kind.startswith("cuda")})
     print(f"{machine['name']}, driver {machine['driver']}; {len(rows)} rows, {options.jobs} at once", flush=True)
     results = harness.run_all(rows)
+    if not options.only:
+        results.append(harness.run_conformance())
+        print(line_of(results[-1]), flush=True)
+    results += harness.run_driver_scenarios()
     os.makedirs(os.path.dirname(os.path.abspath(options.results)), exist_ok=True)
     write_results(options.results, results, machine, ", ".join(versions) or "no framework")
     if options.out:
