@@ -26,3 +26,16 @@ function(gw_add_unit_test name)
   target_link_libraries(${name} PRIVATE ${GW_CMOCKA_LIBRARY})
   add_test(NAME ${name} COMMAND ${name})
 endfunction()
+
+# gw_link_old_glibc(library): where the C library still keeps dlopen and threads in libraries of their own (before 2.34), a
+# library that must load there has to name them, whatever the C library of the building machine says.
+find_library(GW_LIBDL_STUB NAMES libdl.so.2)
+find_library(GW_LIBPTHREAD_STUB NAMES libpthread.so.0)
+function(gw_link_old_glibc library)
+  target_link_options(${library} PRIVATE -Wl,--no-as-needed)
+  foreach(stub GW_LIBDL_STUB GW_LIBPTHREAD_STUB)
+    if(${stub})
+      target_link_libraries(${library} PRIVATE ${${stub}})
+    endif()
+  endforeach()
+endfunction()

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "gwi_virt.h"
@@ -292,9 +291,8 @@ GWI_API(cuIpcOpenMemHandle_v2)(CUdeviceptr *pdptr, CUipcMemHandle handle, unsign
     if (gwi.folder == NULL || !ipc_path(path, sizeof path, in.pid, in.id))
         return gwi_leave(CUDA_ERROR_NOT_SUPPORTED);
     int fd = open(path, O_RDWR | O_CLOEXEC);
-    struct stat info;
-    if (fd < 0 || fstat(fd, &info) != 0 || (uint64_t)info.st_size < in.run_bytes ||
-        in.offset + in.bytes > in.run_bytes) {
+    off_t file_bytes = fd < 0 ? -1 : lseek(fd, 0, SEEK_END);
+    if (file_bytes < 0 || (uint64_t)file_bytes < in.run_bytes || in.offset + in.bytes > in.run_bytes) {
         if (fd >= 0)
             close(fd);
         return gwi_leave(CUDA_ERROR_INVALID_VALUE);

@@ -1,0 +1,50 @@
+/* What is loaded into other people's programs, the hook and the virtual card, must load with C libraries back to
+ * glibc 2.17. What newer ones have moved to newer symbol versions is asked for by its old one. CMake includes this
+ * header before every file of those two. They name libdl.so.2 and libpthread.so.0 themselves: before 2.34 these were
+ * libraries of their own. */
+#ifndef GW_GLIBC_H
+#define GW_GLIBC_H
+
+/* No header of the C library may come before the file's own feature macros: its presence alone tells whose it is. */
+#if defined(__linux__) && defined(__has_include)
+#if __has_include(<gnu/libc-version.h>)
+/* The version of the first release for this machine, and what came later. */
+#if defined(__x86_64__)
+#define GW_GLIBC_BASE           "GLIBC_2.2.5"
+#define GW_GLIBC_CONDATTR_CLOCK "GLIBC_2.3.3"
+#define GW_GLIBC_ROBUST         "GLIBC_2.12"
+#elif defined(__aarch64__)
+#define GW_GLIBC_BASE           "GLIBC_2.17"
+#define GW_GLIBC_CONDATTR_CLOCK "GLIBC_2.17"
+#define GW_GLIBC_ROBUST         "GLIBC_2.17"
+#endif
+#endif
+#endif
+
+#ifdef GW_GLIBC_BASE
+#define GW_OLD_SYMBOL(name, version) __asm__(".symver " #name "," #name "@" version)
+GW_OLD_SYMBOL(dlopen, GW_GLIBC_BASE);
+GW_OLD_SYMBOL(dlsym, GW_GLIBC_BASE);
+GW_OLD_SYMBOL(dlclose, GW_GLIBC_BASE);
+GW_OLD_SYMBOL(dladdr, GW_GLIBC_BASE);
+GW_OLD_SYMBOL(pthread_create, GW_GLIBC_BASE);
+GW_OLD_SYMBOL(pthread_detach, GW_GLIBC_BASE);
+GW_OLD_SYMBOL(pthread_join, GW_GLIBC_BASE);
+GW_OLD_SYMBOL(pthread_once, GW_GLIBC_BASE);
+GW_OLD_SYMBOL(pthread_key_create, GW_GLIBC_BASE);
+GW_OLD_SYMBOL(pthread_setspecific, GW_GLIBC_BASE);
+GW_OLD_SYMBOL(pthread_sigmask, GW_GLIBC_BASE);
+GW_OLD_SYMBOL(pthread_condattr_setclock, GW_GLIBC_CONDATTR_CLOCK);
+GW_OLD_SYMBOL(pthread_mutexattr_init, GW_GLIBC_BASE);
+GW_OLD_SYMBOL(pthread_mutexattr_destroy, GW_GLIBC_BASE);
+GW_OLD_SYMBOL(pthread_mutexattr_setpshared, GW_GLIBC_BASE);
+GW_OLD_SYMBOL(pthread_mutexattr_setrobust, GW_GLIBC_ROBUST);
+GW_OLD_SYMBOL(pthread_mutex_consistent, GW_GLIBC_ROBUST);
+/* Headers from 2.38 on lead number parsing to names of their own; the old ones do the same for what we parse. */
+__asm__(".symver __isoc23_strtol,strtol@" GW_GLIBC_BASE);
+__asm__(".symver __isoc23_strtoul,strtoul@" GW_GLIBC_BASE);
+__asm__(".symver __isoc23_strtoll,strtoll@" GW_GLIBC_BASE);
+__asm__(".symver __isoc23_strtoull,strtoull@" GW_GLIBC_BASE);
+#endif
+
+#endif
