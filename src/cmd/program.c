@@ -132,6 +132,33 @@ static uint64_t file_offset(const elf_file *image, uint64_t address)
     return UINT64_MAX;
 }
 
+/* The entries before DT_NULL; none where the file has no dynamic section, or a damaged one. */
+static const Elf64_Dyn *dynamic_entries(const elf_file *image, size_t *ret_count)
+{
+    *ret_count = 0;
+    const Elf64_Phdr *dynamic = program_header(image, PT_DYNAMIC);
+    if (dynamic == NULL || (dynamic->p_offset & 7) != 0 || !within(image, dynamic->p_offset, dynamic->p_filesz))
+        return NULL;
+    const Elf64_Dyn *entry = (const Elf64_Dyn *)(const void *)(image->data + dynamic->p_offset);
+    while (*ret_count < dynamic->p_filesz / sizeof *entry && entry[*ret_count].d_tag != DT_NULL)
+        (*ret_count)++;
+    return entry;
+}
+
+/* A file that asks for no loader is static, unless it has a library's name: then it is a loader itself, started by hand
+ * (`ld.so program`), and loads what the environment says. */
+static bool is_static(const elf_file *image)
+{
+    if (program_header(image, PT_INTERP) != NULL)
+        return false;
+    size_t count;
+    const Elf64_Dyn *entry = dynamic_entries(image, &count);
+    for (size_t i = 0; i < count; i++)
+        if (entry[i].d_tag == DT_SONAME)
+            return false;
+    return true;
+}
+
 static bool is_sanitizer(const char *soname)
 {
     static const char *const names[] = {"libasan.so", "libtsan.so", "liblsan.so", "libhwasan.so"};
@@ -144,13 +171,10 @@ static bool is_sanitizer(const char *soname)
 /* A program built with a sanitizer refuses to start when anything is loaded before the sanitizer's runtime. */
 static void find_sanitizer(const elf_file *image, gwi_program *program)
 {
-    const Elf64_Phdr *dynamic = program_header(image, PT_DYNAMIC);
-    if (dynamic == NULL || (dynamic->p_offset & 7) != 0 || !within(image, dynamic->p_offset, dynamic->p_filesz))
-        return;
-    const Elf64_Dyn *entry = (const Elf64_Dyn *)(const void *)(image->data + dynamic->p_offset);
-    size_t count = dynamic->p_filesz / sizeof *entry;
+    size_t count;
+    const Elf64_Dyn *entry = dynamic_entries(image, &count);
     uint64_t strings = UINT64_MAX, string_bytes = 0;
-    for (size_t i = 0; i < count && entry[i].d_tag != DT_NULL; i++) {
+    for (size_t i = 0; i < count; i++) {
         if (entry[i].d_tag == DT_STRTAB)
             strings = file_offset(image, entry[i].d_un.d_ptr);
         if (entry[i].d_tag == DT_STRSZ)
@@ -159,7 +183,7 @@ static void find_sanitizer(const elf_file *image, gwi_program *program)
     if (strings == UINT64_MAX || string_bytes == 0 || !within(image, strings, string_bytes) ||
         image->data[strings + string_bytes - 1] != '\0')
         return;
-    for (size_t i = 0; i < count && entry[i].d_tag != DT_NULL; i++) {
+    for (size_t i = 0; i < count; i++) {
         const char *soname = (const char *)image->data + strings + entry[i].d_un.d_val;
         if (entry[i].d_tag == DT_NEEDED && entry[i].d_un.d_val < string_bytes && is_sanitizer(soname))
             snprintf(program->sanitizer, sizeof program->sanitizer, "%s", soname);
@@ -174,7 +198,7 @@ static void look_into_elf(const elf_file *image, gwi_program *program)
     }
     if (image->bytes < sizeof(Elf64_Ehdr))
         return;
-    program->is_static = program_header(image, PT_INTERP) == NULL;
+    program->is_static = is_static(image);
     find_sanitizer(image, program);
 }
 

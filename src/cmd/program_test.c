@@ -109,6 +109,21 @@ static void classes_are_told_apart(void **state)
     assert_true(program.is_static);
 }
 
+static void a_loader_is_no_static_program(void **state)
+{
+    (void)state;
+    static gwi_program program;
+    static const char *const loaders[] = {"/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1"};
+    for (size_t i = 0; i < sizeof loaders / sizeof loaders[0]; i++) {
+        if (access(loaders[i], X_OK) == 0) {
+            assert_int_equal(find(loaders[i], &program, NULL), GW_OK);
+            assert_false(program.is_static);
+            return;
+        }
+    }
+    skip();
+}
+
 static int make_folder(void **state)
 {
     (void)state;
@@ -125,10 +140,9 @@ static int remove_folder(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_cannot_run_has_a_reason),
-        cmocka_unit_test(damaged_files_are_harmless),
-        cmocka_unit_test(a_script_leads_to_its_interpreter),
-        cmocka_unit_test(classes_are_told_apart),
+        cmocka_unit_test(what_cannot_run_has_a_reason),      cmocka_unit_test(damaged_files_are_harmless),
+        cmocka_unit_test(a_script_leads_to_its_interpreter), cmocka_unit_test(classes_are_told_apart),
+        cmocka_unit_test(a_loader_is_no_static_program),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
