@@ -239,7 +239,7 @@ static int open_pidfd(uint32_t pid)
 #endif
 }
 
-gw_status gwi_buffer_adopt(gwi_buffer *buffer, const gwi_now *now, gw_error *err)
+gw_status gwi_buffer_adopt(gwi_buffer *buffer, gw_error *err)
 {
     gwi_buffer_read(buffer, 0, &buffer->head, sizeof buffer->head);
     if (buffer->head.ready != 1)
@@ -248,7 +248,8 @@ gw_status gwi_buffer_adopt(gwi_buffer *buffer, const gwi_now *now, gw_error *err
                    : gw_fail(err, GW_CORRUPT, "%s: offset 16: neither ready nor unready", buffer->name);
     /* Once more, now that it is known to be whole. */
     gwi_buffer_read(buffer, 0, &buffer->head, sizeof buffer->head);
-    gw_status st = check_head(buffer, now, err);
+    gwi_now now = gwi_now_take(); /* after reading: a process that has just begun is not one from the future */
+    gw_status st = check_head(buffer, &now, err);
     if (st != GW_OK)
         return st;
     buffer->head.driver_path[sizeof buffer->head.driver_path - 1] = '\0';

@@ -63,7 +63,7 @@ void gwi_buffer_close(gwi_buffer *buffer); /* takes NULL */
 
 /* Look whether the hook has made it ready. GW_OK: adopted; GW_MISSING: not yet; GW_CORRUPT: `err` says what is wrong.
  */
-gw_status gwi_buffer_adopt(gwi_buffer *buffer, const gwi_now *now, gw_error *err);
+gw_status gwi_buffer_adopt(gwi_buffer *buffer, gw_error *err);
 
 /* Copy from the file; what lies behind its end reads as zeros. */
 void gwi_buffer_read(const gwi_buffer *buffer, uint64_t offset, void *to, size_t bytes);

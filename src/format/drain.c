@@ -269,8 +269,7 @@ static gw_status welcome(gw_drain *drain, gwi_buffer *buffer, gw_error *err)
 {
     if (!buffer->adopted) {
         gw_error why = {""};
-        gwi_now now = gwi_now_take();
-        gw_status st = gwi_buffer_adopt(buffer, &now, &why);
+        gw_status st = gwi_buffer_adopt(buffer, &why);
         if (st == GW_MISSING)
             return GW_OK;
         if (st == GW_NOMEM)
@@ -919,8 +918,7 @@ gw_status gwi_drain_open_copy(const char *run_folder, uint64_t t0_monotonic_ns, 
     drain->copied_at_ns = gw_monotonic_ns();
     st = read_folder(drain, err);
     for (uint32_t i = 0; i < drain->buffer_count && st == GW_OK; i++) {
-        gwi_now now = gwi_now_take();
-        gw_status adopted = gwi_buffer_adopt(drain->buffer[i], &now, err);
+        gw_status adopted = gwi_buffer_adopt(drain->buffer[i], err);
         st = adopted == GW_NOMEM ? GW_NOMEM : GW_OK; /* a damaged one says so in the drain */
     }
     if (st != GW_OK) {

@@ -752,6 +752,37 @@ static void a_reader_disturbs_nobody(void **state)
     test_buffer_drop(&b);
 }
 
+static void *become_ready(void *argument)
+{
+    test_buffer *b = argument;
+    usleep(200); /* the drain is looking meanwhile */
+    b->head->start_ticks = b->head->start_monotonic_ns = gw_monotonic_ns();
+    atomic_store_explicit(&b->head->ready, 1, memory_order_release);
+    return NULL;
+}
+
+/* A process that starts in the very moment of a drain begins later than the drain did: it is not damaged. */
+static void a_process_may_start_during_a_drain(void **state)
+{
+    (void)state;
+    for (unsigned round = 0; round < 300; round++) {
+        test_buffer b;
+        pthread_t id;
+        seen s = seen_start;
+        test_buffer_make(&b, folder, (uint32_t)getpid(), 1);
+        atomic_store(&b.head->ready, 0);
+        gw_drain *drain = open_drain();
+        assert_int_equal(pthread_create(&id, NULL, become_ready, &b), 0);
+        while (s.count[GW_ITEM_PROCESS] == 0 && s.count[GW_ITEM_SUPERVISOR] == 0)
+            run(drain, false, &s);
+        pthread_join(id, NULL);
+        if (s.count[GW_ITEM_PROCESS] != 1)
+            fail_msg("round %u: %s", round, s.key);
+        gw_drain_close(drain);
+        test_buffer_drop(&b);
+    }
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, make_folder, remove_folder)
 
 int main(void)
@@ -771,6 +802,7 @@ int main(void)
         TEST(a_dead_process_is_finished),
         TEST(what_is_no_buffer_is_said_once),
         TEST(an_unready_buffer_is_awaited),
+        TEST(a_process_may_start_during_a_drain),
         TEST(damaged_buffers_do_no_harm),
         TEST(a_dead_supervisor_loses_nothing),
         TEST(a_folder_without_its_recording_still_speaks),
