@@ -35,6 +35,19 @@ static walk seen;
 
 /* ---- running programs ---- */
 
+/* The programs under test; others, say, of another C library, may take their place. */
+static const char *probe_program(void)
+{
+    const char *other = getenv("GPUWHY_TEST_PROBE");
+    return other != NULL ? other : PROBE;
+}
+
+static const char *probe_linked_program(void)
+{
+    const char *other = getenv("GPUWHY_TEST_PROBE_LINKED");
+    return other != NULL ? other : PROBE_LINKED;
+}
+
 typedef struct run_result {
     int status;
     char out[1 << 16];
@@ -132,7 +145,8 @@ static void probe(run_result *r, const char *fake, int doors, const char *route,
 {
     char driver[512];
     fake_path(fake, driver, sizeof driver);
-    const char *const argv[] = {strcmp(route, "link") == 0 ? PROBE_LINKED : PROBE, route, action, driver, NULL};
+    const char *const argv[] = {strcmp(route, "link") == 0 ? probe_linked_program() : probe_program(), route, action,
+                                driver, NULL};
     run(r, fake, doors, argv, extra);
 }
 
@@ -264,7 +278,7 @@ static void part_room(void)
         char facade[512], preload[900];
         make_facade("fake_same", facade, sizeof facade);
         set_preload(preload, sizeof preload, facade);
-        const char *const argv[] = {"/usr/bin/env", refusals[i], preload, PROBE, "soname", "basic", NULL};
+        const char *const argv[] = {"/usr/bin/env", refusals[i], preload, probe_program(), "soname", "basic", NULL};
         run(&with, "fake_same", DOOR_NONE, argv, NULL);
         same_behaviour(refusals[i]);
     }
@@ -289,7 +303,7 @@ static void part_room(void)
     char facade[512], preload[900];
     make_facade("fake_same", facade, sizeof facade);
     set_preload(preload, sizeof preload, facade);
-    const char *const argv[] = {"/usr/bin/env", setting, preload, PROBE, "soname", "basic", NULL};
+    const char *const argv[] = {"/usr/bin/env", setting, preload, probe_program(), "soname", "basic", NULL};
     run(&with, "fake_same", DOOR_NONE, argv, NULL);
     same_behaviour("full tmpfs");
     CHECK(count_buffers(full) == 0, "a buffer on a full tmpfs");
@@ -354,7 +368,7 @@ static void run_facade(const char *facade, const char *run_dir)
     char preload[900], setting[400];
     set_preload(preload, sizeof preload, facade);
     snprintf(setting, sizeof setting, "GPUWHY_RUN_DIR=%s", run_dir);
-    const char *const argv[] = {"/usr/bin/env", setting, preload, PROBE, "soname", "basic", NULL};
+    const char *const argv[] = {"/usr/bin/env", setting, preload, probe_program(), "soname", "basic", NULL};
     run(&with, "fake_same", DOOR_NONE, argv, NULL);
 }
 
