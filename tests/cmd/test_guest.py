@@ -118,8 +118,16 @@ class Surroundings(Case):
     def test_signal_dispositions_and_descriptors_are_the_same(self):
         script = "grep -E '^(Sig|Shd)' /proc/self/status; ls /proc/self/fd; ulimit -a; umask; pwd"
         plain, observed = self.run_both("sh", "-c", script)
-        wanted = re.sub(rb"SigQ:.*", b"", plain.stdout)
-        self.assertEqual(wanted, re.sub(rb"SigQ:.*", b"", observed.stdout))
+        self.assertEqual(self.comparable(plain.stdout), self.comparable(observed.stdout))
+
+    @staticmethod
+    def comparable(text):
+        """Without the count of queued signals, and under a sanitizer without the signals 32 and 33 of the C library: the
+        runtime's thread in gpuwhy itself makes it take them over."""
+        text = re.sub(rb"SigQ:.*", b"", text)
+        if os.environ.get("GPUWHY_SANITIZE"):
+            text = re.sub(rb"(Sig\w+:\t)(\w+)", lambda m: m[1] + b"%016x" % (int(m[2], 16) & ~(3 << 31)), text)
+        return text
 
     def test_only_our_variables_are_added(self):
         self.environment["LD_LIBRARY_PATH"] = "/a b:/c"
