@@ -32,7 +32,8 @@ typedef struct gwi_observer_port {
     void (*guard_leave)(uint32_t before);
 } gwi_observer_port;
 
-/* Once, before the first notice. `port` is borrowed for ever. Looks at the environment, nothing else. */
+/* Once, before the first notice. `port` is borrowed for ever. Looks at the environment, and for an interpreter among
+ * the libraries that are there by then. Keeps errno. */
 void gwi_observer_start(const gwi_observer_port *port);
 
 /* Tell the observer that a rare driver call has just returned to our wrapper. Any thread, with or without the

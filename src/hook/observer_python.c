@@ -21,6 +21,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 /* ---- Python, as far as we need it ---- */
 
@@ -138,7 +139,8 @@ static struct observer {
     uint64_t last_read_ns, last_took_ns; /* end and duration of the last read-out of the history */
     python py;
     keys key;
-    py_object *torch_c; /* dict of torch._C; borrowed from the module, which is never unloaded */
+    py_object *torch_c; /* dict of torch._C; owned once attached: the interpreter's end clears modules before us */
+    pid_t attached_by;  /* 0: nobody yet. In its forked children PyTorch's locks may be held for ever */
 } obs;
 
 static uint64_t clock_ns(clockid_t clock)
@@ -730,8 +732,10 @@ static py_object *on_oom(py_object *self, py_object *arguments)
 {
     uint64_t value[4] = {0};
     bool known = true;
-    saved before = enter();
     (void)self;
+    if (getpid() != obs.attached_by)
+        return none_new();
+    saved before = enter();
     for (ptrdiff_t i = 0; i < 4 && i < obs.py.PyTuple_Size(arguments); i++)
         value[i] = number_of(obs.py.PyTuple_GetItem(arguments, i), &known);
     obs.port->fact(GW_EV_ALLOCATOR_OOM, value[1], value[2], value[3], value[0], NULL);
@@ -751,9 +755,11 @@ static py_object *on_oom(py_object *self, py_object *arguments)
 
 static py_object *on_exit_of_interpreter(py_object *self, py_object *arguments)
 {
-    saved before = enter();
     (void)self;
     (void)arguments;
+    if (getpid() != obs.attached_by)
+        return none_new();
+    saved before = enter();
     read_at_end();
     leave(&before);
     return none_new();
@@ -911,6 +917,8 @@ static outcome attach(char *reason)
     if (done == NULL)
         return OUTCOME_REFUSED;
     give_back(done);
+    obs.py.Py_IncRef(obs.torch_c);
+    obs.attached_by = getpid();
     char history[REASON_BYTES + 40], version[40], text[REASON_BYTES + 160];
     const char *words = history_words(history, sizeof history);
     bool at_exit = register_exit();
@@ -951,7 +959,10 @@ void gwi_observer_start(const gwi_observer_port *port)
         obs.history_entries = entries > 10000000 ? 10000000 : (uint32_t)entries;
     }
     bool off = attach_wanted != NULL && strcmp(attach_wanted, "0") == 0;
-    atomic_store_explicit(&obs.phase, off ? PHASE_OFF : PHASE_WAITING, memory_order_release);
+    /* Looked for once: it takes the loader's lock, and later calls come from threads that hold locks of their own. */
+    if (!off)
+        obs.have_python = find_python(&obs.py);
+    atomic_store_explicit(&obs.phase, obs.have_python ? PHASE_WAITING : PHASE_OFF, memory_order_release);
 }
 
 /* Pauses between attempts, in ticks: they double from some 10 ms to about a second; nothing depends on how long a tick
@@ -979,10 +990,8 @@ void gwi_observer_notice(uint64_t now_ticks)
                                                  memory_order_relaxed))
         goto out; /* another thread was faster */
     atomic_store_explicit(&obs.next_attempt_ticks, now_ticks + pause_ticks(obs.attempts++), memory_order_relaxed);
-    if (!obs.have_python)
-        obs.have_python = find_python(&obs.py);
-    /* No Python (yet), or its queue is full: a later rare call tries again. */
-    if (!obs.have_python || !obs.py.Py_IsInitialized() || obs.py.Py_AddPendingCall(attach_pending, NULL) != 0)
+    /* Not begun yet, or its queue is full: a later rare call tries again. */
+    if (!obs.py.Py_IsInitialized() || obs.py.Py_AddPendingCall(attach_pending, NULL) != 0)
         atomic_store_explicit(&obs.phase, PHASE_WAITING, memory_order_release);
 out:
     errno = error;

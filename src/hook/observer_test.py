@@ -465,6 +465,38 @@ def test_end_of_run(lib):
     check(lib.notes() == [], lib.notes())
 
 
+def test_forked_child_is_left_alone(lib):
+    """A child that inherits an attached observer: PyTorch's locks may be held for ever there."""
+    fake = FakeTorch()
+    lib.lib.test_start()
+    lib.poke(1)
+    check(len(fake.attached) == 1, "not attached")
+    lib.lib.test_clear()
+    child = os.fork()
+    if child == 0:
+        fake.c._cuda_memoryStats = fake.c._cuda_memorySnapshot = fake.c._cuda_getMemoryFraction = lambda *_: os._exit(2)
+        lib.lib.test_forked()
+        fake.attached[0](0, 1, 2, 3)
+        atexit._run_exitfuncs()
+        os._exit(0 if lib.facts() == [] else 1)
+    check(os.waitpid(child, 0)[1] == 0, "PyTorch was asked in the child")
+    fake.attached[0](0, 1, 2, 3)
+    check(lib.facts() != [], "no longer heard in the parent")
+
+
+def test_modules_are_cleared_at_the_end(lib):
+    fake = FakeTorch()
+    lib.lib.test_start()
+    lib.poke(1)
+    observer = fake.attached[0]
+    for name in ("torch", "torch._C", "torch.cuda"):
+        del sys.modules[name]
+    fake.torch = fake.c = fake.cuda = None
+    spare = [types.ModuleType("spare") for _ in range(50)]  # takes the memory that was freed
+    observer(0, 1, 2, 3)
+    check(spare and lib.facts() != [], "nothing heard")
+
+
 def test_no_leaked_references(lib):
     fake = FakeTorch()
     fake.fill()
