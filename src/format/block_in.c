@@ -293,6 +293,9 @@ gw_status gwi_in_unpack(gwi_in *in, gw_error *err)
             return fail_at(in, in->block_offset, GW_CORRUPT, "the block cannot be unpacked", err);
         return GW_OK;
     }
+#else
+    if (in->head.codec == GWI_CODEC_ZSTD)
+        return fail_at(in, in->block_offset, GW_UNSUPPORTED, "packed with zstd, which this build lacks", err);
 #endif
     if (in->head.codec == GWI_CODEC_NONE)
         return fail_at(in, in->block_offset, GW_CORRUPT, "a plain block whose two lengths differ", err);
