@@ -1,0 +1,71 @@
+#!/bin/sh
+# `tools/check_install.sh <folder>`: what was built there is installed by `make install` with PREFIX and DESTDIR; then the build
+# folder is moved away and the installed tree to another place. gpuwhy must find its libraries beside itself, nowhere else.
+set -eu
+cd "$(dirname "$0")/.."
+unset MAKEFLAGS MFLAGS MAKEOVERRIDES MAKELEVEL # of a make that started us
+build=$(cd "$1" && pwd)
+moved=$build.moved
+place=$(mktemp -d)
+back() {
+    [ ! -d "$moved" ] || mv "$moved" "$build"
+    rm -rf "$place"
+}
+trap back EXIT
+trap 'exit 130' INT TERM
+
+fail() {
+    echo "FAILED: $*" >&2
+    exit 1
+}
+expect() { # file text
+    grep -qF -- "$2" "$1" || fail "not said: '$2'; there is:
+$(cat "$1")"
+}
+
+rm -rf "$moved" # of a run that was killed
+make install BUILD="$build" DESTDIR="$place/staged" PREFIX=/usr >"$place/install" 2>&1 || fail "$(cat "$place/install")"
+expect "$place/install" "installed: $place/staged/usr/bin/gpuwhy"
+(cd "$place/staged" && find . ! -type d | sort) >"$place/files"
+cat "$place/files"
+for file in bin/gpuwhy lib/gpuwhy/libgpuwhy-hook.so lib/gpuwhy/virtual/libcuda.so.1 lib/gpuwhy/virtual/libcuda.so \
+    include/gpuwhy/kernel_model.h; do
+    expect "$place/files" "./usr/$file"
+done
+! grep -v '^\./usr/' "$place/files" || fail "files outside PREFIX"
+
+cp "$build/examples/cnn" "$place/cnn"
+mv "$build" "$moved"
+mv "$place/staged" "$place/elsewhere"
+HOME=$place/home XDG_STATE_HOME=$place/state
+export HOME XDG_STATE_HOME
+unset XDG_CACHE_HOME
+cd /
+run() { # name wanted-status command...: its outputs are <place>/<name>.out and .err
+    name=$1 wanted=$2
+    shift 2
+    status=0
+    "$@" >"$place/$name.out" 2>"$place/$name.err" || status=$?
+    [ "$status" -eq "$wanted" ] || fail "exit status $status, not $wanted: $*
+$(cat "$place/$name.out" "$place/$name.err")"
+}
+try() { # name gpuwhy: a leak is seen, a repaired program is left in peace, the last recording is found
+    run "$1-twin" 0 "$2" run --gpu virtual:h200,memory=16GiB -- "$place/cnn" --runs 2 --batch 16384
+    expect "$place/$1-twin.err" "no fault"
+    run "$1-leak" 1 "$2" run --gpu virtual:h200,memory=16GiB -- "$place/cnn" --runs 2 --batch 16384 --keep-runs
+    expect "$place/$1-leak.err" "Verdict  gpu-oom-leak (established)"
+    run "$1-explain" 0 "$2" explain
+    expect "$place/$1-explain.out" "Verdict  gpu-oom-leak (established)"
+}
+try path "$place/elsewhere/usr/bin/gpuwhy"
+# By the search path, and by a link from another folder, as package managers make them.
+PATH=$place/elsewhere/usr/bin:$PATH try name gpuwhy
+mkdir "$place/links"
+ln -s ../elsewhere/usr/bin/gpuwhy "$place/links/gpuwhy"
+try link "$place/links/gpuwhy"
+# Without its libraries it must say so, not find others.
+mv "$place/elsewhere/usr/lib" "$place/elsewhere/usr/nowhere"
+status=0
+"$place/elsewhere/usr/bin/gpuwhy" run --gpu virtual:h200 -- true >"$place/bare" 2>&1 || status=$?
+expect "$place/bare" "a part of the installation is missing"
+echo "passed: installed with PREFIX and DESTDIR, moved, and run without the build folder (exit status without libraries: $status)"
