@@ -16,6 +16,12 @@ static uint64_t random_next(void)
 static const char *const fn_names[] = {"cuMemAlloc_v2", "cuMemFree_v2",      "cuMemAllocAsync",    "cuMemFreeAsync",
                                        "cuEventCreate", "cuEventDestroy_v2", "cuModuleGetFunction"};
 
+/* 256 sizes, as a training has that repeats itself: a quarter of them of at most 1 MiB. */
+static uint64_t made_bytes(unsigned sort)
+{
+    return sort < 64 ? 512u * (1 + sort * 31) : (uint64_t)(sort - 63) * 341 * 1024;
+}
+
 static void fill_event(gw_event *event, uint64_t *live, uint64_t live_count)
 {
     unsigned what = (unsigned)(random_next() % 1000);
@@ -25,7 +31,7 @@ static void fill_event(gw_event *event, uint64_t *live, uint64_t live_count)
         bool frees = *block != 0;
         event->kind = async ? (frees ? GW_EV_FREE_ASYNC : GW_EV_ALLOC_ASYNC) : (frees ? GW_EV_FREE : GW_EV_ALLOC);
         event->fn = (uint16_t)((async ? 2 : 0) + frees);
-        event->arg[1] = frees ? 0 : (1 + random_next() % (random_next() % 8 == 0 ? 131072 : 64)) * 512;
+        event->arg[1] = frees ? 0 : made_bytes((unsigned)(random_next() % 256));
         event->arg[0] = frees ? *block : 0x7f0000000000 + (random_next() % (1 << 26)) * 512;
         event->arg[3] = async ? 0x55d0c0ffee00 : 0;
         event->took_us = (uint16_t)(random_next() % 4 == 0 ? 1 + random_next() % 60 : 0);
@@ -36,7 +42,7 @@ static void fill_event(gw_event *event, uint64_t *live, uint64_t live_count)
         event->fn = destroys ? 5 : 4;
         event->arg[0] = destroys ? event_live : 0x55d000000000 + (random_next() % (1 << 20)) * 64;
         event_live = destroys ? 0 : event->arg[0];
-    } else if (random_next() % 500 != 0) {
+    } else if (random_next() % 5000 != 0) {
         event->kind = GW_EV_FUNCTION;
         event->fn = 6;
         event->arg[0] = 0x55d000000000 + (random_next() % (1 << 12)) * 64;
