@@ -31,8 +31,9 @@ typedef struct row {
 
 static struct {
     uint64_t limit_bytes;
-    row *rows; /* ROW_COUNT, by hash of kind and key; mapped at the first use */
-    uint32_t used_rows;
+    row *rows;          /* ROW_COUNT, by hash of kind and key; mapped at the first use */
+    uint32_t used_rows; /* not EMPTY */
+    uint32_t live_rows; /* neither EMPTY nor GONE */
     struct {
         uint64_t used_bytes;    /* blocks, handles, further contexts, allocations in progress */
         uint64_t context_bytes; /* of the first context; 0: none yet */
@@ -71,21 +72,49 @@ static uint64_t rounded(uint64_t bytes)
     return bytes > UINT64_MAX - step ? UINT64_MAX : (bytes + step - 1) / step * step;
 }
 
-static bool ledger_ready(void)
+static row *rows_new(void)
 {
-    if (guard.rows != NULL)
-        return true;
     void *map =
         mmap(NULL, ROW_COUNT * sizeof(row), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (map == MAP_FAILED)
-        return false;
-    guard.rows = map;
-    return true;
+    return map == MAP_FAILED ? NULL : map;
 }
 
 static uint32_t place_of(row_kind kind, uint64_t key)
 {
     return (uint32_t)((key ^ (uint64_t)kind << 56) * 0x9e3779b97f4a7c15u >> 46) % ROW_COUNT;
+}
+
+/* The first row of a chain that is not in use. */
+static uint32_t place_free(const row *rows, row_kind kind, uint64_t key)
+{
+    uint32_t i = place_of(kind, key);
+    while (rows[i].kind > ROW_GONE)
+        i = (i + 1) % ROW_COUNT;
+    return i;
+}
+
+/* Rows that are gone hold their place in the chains. A program that goes through many addresses leaves so many of them
+ * that a new table is worth it. */
+static void ledger_tidy(void)
+{
+    row *rows = rows_new();
+    if (rows == NULL)
+        return;
+    for (uint32_t i = 0; i < ROW_COUNT; i++)
+        if (guard.rows[i].kind > ROW_GONE)
+            rows[place_free(rows, guard.rows[i].kind, guard.rows[i].key)] = guard.rows[i];
+    munmap(guard.rows, ROW_COUNT * sizeof(row));
+    guard.rows = rows;
+    guard.used_rows = guard.live_rows;
+}
+
+static bool ledger_ready(void)
+{
+    if (guard.rows == NULL)
+        guard.rows = rows_new();
+    if (guard.rows != NULL && guard.used_rows >= ROW_COUNT / 4 * 3 && guard.live_rows < ROW_COUNT / 2)
+        ledger_tidy();
+    return guard.rows != NULL && guard.used_rows < ROW_COUNT / 8 * 7;
 }
 
 static row *ledger_find(row_kind kind, uint64_t key)
@@ -103,11 +132,10 @@ static row *ledger_find(row_kind kind, uint64_t key)
 
 static void ledger_add(row_kind kind, uint64_t key, uint64_t bytes, uint64_t context, int device)
 {
-    if (!ledger_ready() || guard.used_rows >= ROW_COUNT / 8 * 7)
+    if (!ledger_ready())
         return; /* what is not in the ledger is not counted: the program is refused less, never more */
-    uint32_t i = place_of(kind, key);
-    while (guard.rows[i].kind > ROW_GONE)
-        i = (i + 1) % ROW_COUNT;
+    uint32_t i = place_free(guard.rows, kind, key);
+    guard.live_rows++;
     guard.used_rows += guard.rows[i].kind == ROW_EMPTY;
     guard.rows[i] =
         (row){.key = key, .bytes = bytes, .context = context, .kind = (uint8_t)kind, .device = (uint8_t)device};
@@ -120,6 +148,7 @@ static void ledger_drop(row *r)
     if (r->kind != ROW_MAPPING)
         guard.device[r->device].used_bytes -= r->bytes;
     r->kind = ROW_GONE;
+    guard.live_rows--;
 }
 
 static void block_freed(row_kind kind, uint64_t key)
@@ -154,18 +183,28 @@ static void mapped(uint64_t address, uint64_t bytes, uint64_t key)
     }
 }
 
+static void mapping_drop(row *r)
+{
+    row *handle = ledger_find(ROW_HANDLE, r->context);
+    ledger_drop(r);
+    if (handle != NULL) {
+        handle->maps--;
+        handle_settle(handle);
+    }
+}
+
+/* Mappings follow each other; where one is not ours (imported memory, say), all are looked through. */
 static void unmapped(uint64_t address, uint64_t bytes)
 {
-    for (uint32_t i = 0; guard.rows != NULL && i < ROW_COUNT; i++) {
+    uint64_t done = 0;
+    for (row *r; done < bytes && (r = ledger_find(ROW_MAPPING, address + done)) != NULL;) {
+        done += r->bytes;
+        mapping_drop(r);
+    }
+    for (uint32_t i = 0; done < bytes && guard.rows != NULL && i < ROW_COUNT; i++) {
         row *r = &guard.rows[i];
-        if (r->kind != ROW_MAPPING || r->key < address || r->key - address >= bytes)
-            continue;
-        row *handle = ledger_find(ROW_HANDLE, r->context);
-        ledger_drop(r);
-        if (handle != NULL) {
-            handle->maps--;
-            handle_settle(handle);
-        }
+        if (r->kind == ROW_MAPPING && r->key >= address && r->key - address < bytes)
+            mapping_drop(r);
     }
 }
 
@@ -235,7 +274,8 @@ bool gwi_refuse(gwi_slot_ref *th, unsigned fn, int device, uint64_t bytes)
     if (!gwi_lock())
         goto out;
     used = used_on(device);
-    refused = wanted > guard.limit_bytes || used > guard.limit_bytes - wanted;
+    /* What takes nothing (host memory, a context that is there) is not refused, however full the card is. */
+    refused = wanted > 0 && (wanted > guard.limit_bytes || used > guard.limit_bytes - wanted);
     if (!refused && gw_api_fns[fn].kind != GW_EV_CTX_CREATE) {
         gwi_slot_note_pending(th->slot, device, wanted); /* others see it while the driver works */
         guard.device[device].used_bytes += wanted;
@@ -296,7 +336,8 @@ static void settle(unsigned kind, const uint64_t arg[4], uint64_t context, int d
         unmapped(arg[0], arg[1]);
         break;
     case GW_EV_CTX_CREATE:
-        if (named >= 0)
+        if (named >= 0 &&
+            arg[3] != GW_CONTEXT_FROM_GREEN) /* another handle of a context that is there; names no device */
             context_made(arg[0], named, arg[3]);
         break;
     case GW_EV_CTX_DESTROY:
@@ -316,8 +357,8 @@ void gwi_guard_after(gw_slot *slot, unsigned kind, int result, const uint64_t ar
 {
     int device = result == 0 ? current_device() : -1, pending_device;
     uint64_t pending = gwi_slot_take_pending(slot, &pending_device);
-    bool first =
-        kind == GW_EV_CTX_CREATE && result == 0 && arg[2] < DEVICE_MAX && guard.device[arg[2]].context_bytes == 0;
+    bool first = kind == GW_EV_CTX_CREATE && result == 0 && arg[3] != GW_CONTEXT_FROM_GREEN && arg[2] < DEVICE_MAX &&
+                 guard.device[arg[2]].context_bytes == 0;
     if (!gwi_lock())
         return;
     guard.device[pending_device].used_bytes -= pending;
@@ -354,10 +395,13 @@ void gwi_after_total_memory_v1(gwi_slot_ref *th, unsigned fn, unsigned int *byte
 void gwi_after_memory_info(gwi_slot_ref *th, unsigned fn, size_t *free, size_t *total)
 {
     size_t none_free = 0, none_total = 0;
+    int device = -1;
     (void)th;
     (void)fn;
     if (gwi_guard_on)
-        gwi_guard_show(current_device(), free != NULL ? free : &none_free, total != NULL ? total : &none_total);
+        GWI_KEEP_ERRNO(device = current_device());
+    if (gwi_guard_on)
+        gwi_guard_show(device, free != NULL ? free : &none_free, total != NULL ? total : &none_total);
 }
 
 void gwi_after_memory_info_v1(gwi_slot_ref *th, unsigned fn, unsigned int *free, unsigned int *total)
