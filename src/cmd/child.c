@@ -37,14 +37,21 @@ static void fill_taken(sigset_t *set)
  * sent to. So a process that does nothing else stands beside us in the group: what it received too was not for us
  * alone. */
 
+static void close_all(void)
+{
+#ifdef SYS_close_range /* older headers do not know it, older kernels refuse it */
+    if (syscall(SYS_close_range, 0, ~0u, 0) == 0)
+        return;
+#endif
+    for (int fd = 0; fd < 1024; fd++)
+        close(fd);
+}
+
 static _Noreturn void witness(_Atomic uint32_t *counts, const sigset_t *taken, pid_t parent)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     prctl(PR_SET_NAME, "gpuwhy-witness");
-    /* hold nothing open: a reader of the program's pipes must see their end */
-    if (syscall(SYS_close_range, 0, ~0u, 0) < 0)
-        for (int fd = 0; fd < 1024; fd++)
-            close(fd);
+    close_all(); /* a reader of the program's pipes must see their end */
     while (getppid() == parent) {
         siginfo_t info;
         int signal = sigwaitinfo(taken, &info);
