@@ -588,7 +588,7 @@ static void put_failed(FILE *out, const row *r)
             put_value(out, value_failed(r, i));
         }
     }
-    fputs(");\n", out);
+    fprintf(out, ", %s);\n", r->value[VALUE_TEXT] ? r->value[VALUE_TEXT] : "NULL");
 }
 
 static void put_hot(FILE *out, const row *r)

@@ -68,11 +68,12 @@ void gwi_event(gwi_slot_ref *th, unsigned fn, unsigned kind, int result, unsigne
 }
 
 void gwi_failed(gwi_slot_ref *th, unsigned fn, unsigned kind, int result, unsigned flags, uint32_t extra, uint64_t a0,
-                uint64_t a1, uint64_t a2, uint64_t a3)
+                uint64_t a1, uint64_t a2, uint64_t a3, const char *text)
 {
     note_event(th, fn, kind, result, flags, extra);
     gwi_said.failed_count++;
     memcpy(gwi_said.arg, (uint64_t[4]){a0, a1, a2, a3}, sizeof gwi_said.arg);
+    gwi_said.text = text;
 }
 
 bool gwi_refuse(struct gwi_slot_ref *th, unsigned fn, int device, uint64_t bytes)
@@ -288,6 +289,28 @@ static void a_launch_keeps_its_shape(void **state)
     assert_int_equal(gwi_said.flags, GW_EVF_PER_THREAD);
 }
 
+static int lacking_driver(CUfunction *function, CUmodule module, const char *name)
+{
+    (void)function, (void)module, (void)name;
+    return CUDA_ERROR_NOT_FOUND;
+}
+
+static void a_failure_says_the_name_asked_for(void **state)
+{
+    (void)state;
+    static const char name[] = "no_such_kernel";
+    CUfunction f;
+    gw_fn_t_cuModuleGetFunction *get = (gw_fn_t_cuModuleGetFunction *)gwi_wrappers[GW_FN_cuModuleGetFunction];
+    gw_fn_t_cuMemAlloc_v2 *alloc = (gw_fn_t_cuMemAlloc_v2 *)gwi_wrappers[GW_FN_cuMemAlloc_v2];
+    gwi_real[GW_FN_cuModuleGetFunction] = (void *)lacking_driver;
+    assert_int_equal(get(&f, NULL, name), CUDA_ERROR_NOT_FOUND);
+    assert_int_equal(gwi_said.failed_count, 1);
+    assert_ptr_equal(gwi_said.text, name);
+    driver_answer = CUDA_ERROR_OUT_OF_MEMORY;
+    assert_int_equal(alloc(NULL, 1), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_null(gwi_said.text);
+}
+
 static void copies_and_fills_count_bytes(void **state)
 {
     (void)state;
@@ -363,6 +386,7 @@ int main(void)
         cmocka_unit_test_setup(copies_and_fills_count_bytes, begin),
         cmocka_unit_test_setup(a_pitched_allocation_counts_its_pitch, begin),
         cmocka_unit_test_setup(a_function_has_its_name, begin),
+        cmocka_unit_test_setup(a_failure_says_the_name_asked_for, begin),
         cmocka_unit_test_setup(undocumented_ones_have_no_wrapper, begin),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

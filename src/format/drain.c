@@ -24,6 +24,7 @@ enum {
     COUNTERS_EVERY_NS = 1000000000,
     AFTER_FAILURE_NS = 2000000000u, /* so long after a failure counters are handed out at each drain */
     RESULT_OUT_OF_MEMORY = 2,
+    RESULT_NOT_FOUND = 500, /* libraries look for what need not be there */
     RECORD_BYTES = sizeof(gw_raw_event),
     NO_EVENT = UINT32_MAX
 };
@@ -557,7 +558,7 @@ static uint32_t join_text(gw_drain *drain, const group *g)
 
 static void note_failure(gw_drain *drain, gwi_buffer *buffer, const gw_raw_event *raw)
 {
-    if (raw->result == 0)
+    if (raw->result == 0 || raw->result == RESULT_NOT_FOUND)
         return;
     buffer->failure_at_ns = drain->now_ns;
     if (raw->result != RESULT_OUT_OF_MEMORY)

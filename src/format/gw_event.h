@@ -220,7 +220,8 @@ enum {
     GW_EVF_PER_THREAD = 1 << 3    /* the entry point was a _ptsz or _ptds variant */
 };
 
-/* One event as it lies in the buffer. `ticks` is the buffer's clock after the call returned. */
+/* One event as it lies in the buffer. `ticks` is the buffer's clock after the call returned; of a call that well ended
+ * something (FREE, ..._DESTROY, ...) before it was made: what other threads are then given in its place is later. */
 typedef struct gw_raw_event {
     uint64_t ticks;
     uint16_t fn;

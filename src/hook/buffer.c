@@ -347,7 +347,8 @@ static void put_text(gw_raw_event *out, const gw_raw_event *event, const char *t
 bool gwi_write(gw_slot *slot, const gw_raw_event *event, const char *text)
 {
     bool is_failure = event->result != 0;
-    bool is_precious = is_failure && (event->kind != GW_EV_CALL || gwi_is_sticky(event->result));
+    bool is_common = event->kind == GW_EV_CALL || event->result == 500; /* "not found" is an answer, mostly */
+    bool is_precious = is_failure && (!is_common || gwi_is_sticky(event->result));
     uint32_t bytes = text != NULL ? (uint32_t)strnlen(text, GW_TEXT_BYTES_MAX) : 0;
     uint32_t records = 1 + (bytes + GW_RAW_TEXT_BYTES - 1) / GW_RAW_TEXT_BYTES;
     if (!gwi_slot_is_shared(slot))

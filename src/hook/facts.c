@@ -20,8 +20,7 @@ static bool capture_is_open(void)
     return atomic_load_explicit(&gwi.head->captures_open, memory_order_relaxed) != 0;
 }
 
-/* At most ten a second, over all threads: true for the one whose turn it is. */
-static bool turn(_Atomic uint64_t *last_ns)
+bool gwi_turn(_Atomic uint64_t *last_ns)
 {
     uint64_t now = gw_monotonic_ns(), last = atomic_load(last_ns);
     return (last == 0 || now - last >= 100000000) && atomic_compare_exchange_strong(last_ns, &last, now);
@@ -155,7 +154,8 @@ static void write_log_lines(char *text)
 static void log_pull(void)
 {
     gw_fn_t_cuLogsDumpToMemory *dump = GWI_REAL(cuLogsDumpToMemory);
-    if (dump == NULL || !driver_log.begun || !turn(&driver_log.last_ns) || atomic_exchange(&driver_log.busy, 1) != 0)
+    if (dump == NULL || !driver_log.begun || !gwi_turn(&driver_log.last_ns) ||
+        atomic_exchange(&driver_log.busy, 1) != 0)
         return;
     size_t bytes = LOG_BYTES;
     if (dump(&driver_log.iterator, driver_log.text, &bytes, 0) == 0) {
@@ -185,7 +185,7 @@ static void memory_after_failure(int result)
     static _Atomic uint64_t last_ns;
     size_t free_bytes = 0, total = 0;
     int device = 0;
-    if (capture_is_open() || gwi_is_sticky(result) || !turn(&last_ns) || !memory_info(&free_bytes, &total))
+    if (capture_is_open() || gwi_is_sticky(result) || !gwi_turn(&last_ns) || !memory_info(&free_bytes, &total))
         return;
     if (!current_device(&device))
         device = 0;
@@ -216,12 +216,15 @@ void gwi_facts_after(unsigned kind, int result, const uint64_t arg[4])
     if (result == 0) {
         if (kind == GW_EV_INIT)
             driver_ready();
-        else if (kind == GW_EV_CTX_CREATE)
+        else if (kind == GW_EV_CTX_CREATE && arg[3] != GW_CONTEXT_FROM_GREEN)  /* that one names no device */
             device_seen((int)arg[2], arg[3] == GW_CONTEXT_GREEN ? 0 : arg[0]); /* a green one cannot be pushed */
         else if (kind == GW_EV_CAPTURE_BEGIN)
             atomic_fetch_add(&gwi.head->captures_open, 1);
         return;
     }
+    /* A child of a fork has inherited what we know of its parent's driver, and must not use it. */
+    if (result == 500 || !gwi_may_ask(result) || !atomic_load_explicit(&gwi.head->initialised, memory_order_relaxed))
+        return;
     if (result == 2 || asks_for_memory(kind))
         memory_after_failure(result);
     log_pull();

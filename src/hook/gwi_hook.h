@@ -169,9 +169,10 @@ static inline __attribute__((always_inline)) void gwi_hot(gwi_slot_ref *th, unsi
 void gwi_event(gwi_slot_ref *th, unsigned fn, unsigned kind, int result, unsigned flags, uint32_t extra, uint64_t a0,
                uint64_t a1, uint64_t a2, uint64_t a3, const char *text);
 
-/* A call failed. Results that say "not yet" or "no such" are counted only. */
+/* A call failed. Results that say "not yet" are counted only; so is "no such function", but for some of them, which
+ * say by `text` what was looked for. `text` may be NULL, and is read only where the driver has read it before us. */
 void gwi_failed(gwi_slot_ref *th, unsigned fn, unsigned kind, int result, unsigned flags, uint32_t extra, uint64_t a0,
-                uint64_t a1, uint64_t a2, uint64_t a3) GWI_COLD;
+                uint64_t a1, uint64_t a2, uint64_t a3, const char *text) GWI_COLD;
 
 /* ---- inside the hook ---- */
 
@@ -201,6 +202,11 @@ uint64_t gwi_current_context(void);
  * none of that device is. False: not known. */
 bool gwi_device_memory(int device, uint64_t context, size_t *ret_free, size_t *ret_total);
 bool gwi_is_sticky(int result);
+/* False: after this result the driver is asked nothing. It was not begun (or not in this child of a fork, where its
+ * locks may be held for ever), is going down with the program, or runs a host function on this thread. */
+bool gwi_may_ask(int result);
+/* At most ten a second, over all threads: true for the one whose turn it is. */
+bool gwi_turn(_Atomic uint64_t *last_ns);
 
 /* Read the limit from the environment (guard.c). */
 void gwi_guard_begin(void);

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #ifndef MADV_WIPEONFORK
@@ -37,7 +38,9 @@ bool gwi_lock(void)
             return true;
         if (holder == tid)
             return false;
-        if (round > 100)
+        if (round > 1000) /* a holder of lower priority may need our core */
+            nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+        else if (round > 100)
             sched_yield();
         if (round % 1000 == 999 && syscall(SYS_tgkill, getpid(), holder, 0) != 0 && errno == ESRCH)
             atomic_compare_exchange_strong(&lock_tid, &holder, 0);
@@ -104,7 +107,9 @@ static gw_slot *enter_slow(void)
         gwi_buffer_create(mark);
         atomic_store(&wipe->mark, mark);
     }
-    gwi_slot = gwi_slot_take(mark);
+    gw_slot *slot = gwi_slot; /* a signal handler may have been faster */
+    if (slot == NULL || slot->mark != mark)
+        gwi_slot = gwi_slot_take(mark);
     gwi_unlock();
     if (is_new && inherited != NULL)
         write_fork_fact(inherited);
@@ -120,6 +125,8 @@ gw_slot *gwi_enter_slow(void)
 
 /* ---- events ---- */
 
+enum { RESULT_NOT_FOUND = 500 };
+
 static const int sticky_results[] = {214, 220, 226, 700, 702, 710, 714, 715, 716, 717, 718, 719, 721};
 
 bool gwi_is_sticky(int result)
@@ -128,6 +135,11 @@ bool gwi_is_sticky(int result)
         if (sticky_results[i] == result)
             return true;
     return false;
+}
+
+bool gwi_may_ask(int result)
+{
+    return result != 3 && result != 4 && result != 800;
 }
 
 /* Microseconds of `ticks`. The counter's pace is learned from the time since the buffer was made; a call shorter than
@@ -156,21 +168,51 @@ static uint16_t took_us(uint64_t ticks)
     return us < UINT16_MAX ? (uint16_t)us : UINT16_MAX;
 }
 
+/* After such a call the driver may give the same address or handle to another thread, before we have written that it
+ * was free. So these are written with the time at which they began: what makes an object is never seen before what
+ * ended its forerunner. */
+static bool is_end(unsigned kind)
+{
+    switch (kind) {
+    case GW_EV_CTX_DESTROY:
+    case GW_EV_FREE:
+    case GW_EV_FREE_ASYNC:
+    case GW_EV_HOST_FREE:
+    case GW_EV_HOST_UNREGISTER:
+    case GW_EV_POOL_DESTROY:
+    case GW_EV_VMM_RELEASE:
+    case GW_EV_VMM_UNMAP:
+    case GW_EV_VMM_UNRESERVE:
+    case GW_EV_IPC_CLOSE:
+    case GW_EV_EXT_DESTROY:
+    case GW_EV_MODULE_UNLOAD:
+    case GW_EV_LIBRARY_UNLOAD:
+    case GW_EV_STREAM_DESTROY:
+    case GW_EV_EVENT_DESTROY:
+    case GW_EV_GRAPH_DESTROY:
+    case GW_EV_GRAPH_EXEC_DESTROY:
+        return true;
+    default:
+        return false;
+    }
+}
+
 static void write_call(gwi_slot_ref *th, gw_raw_event *event, const char *text)
 {
     gw_buffer_head *head = gwi.head;
     bool is_failure = event->result != 0;
-    event->ticks = gwi_ticks();
-    event->took_us = th->is_timed ? took_us(event->ticks - th->entered_ticks) : 0;
-    atomic_store_explicit(&th->slot->inside_since, event->ticks, memory_order_relaxed); /* what follows is later */
-    event->context = gwi_current_context();
+    uint64_t now = gwi_ticks();
+    event->ticks = !is_failure && th->is_timed && is_end(event->kind) ? th->entered_ticks : now;
+    event->took_us = th->is_timed ? took_us(now - th->entered_ticks) : 0;
+    atomic_store_explicit(&th->slot->inside_since, now, memory_order_relaxed); /* what follows is later */
+    event->context = gwi_may_ask(event->result) ? gwi_current_context() : 0;
     if (atomic_load_explicit(&head->captures_open, memory_order_relaxed) != 0)
         event->flags |= GW_EVF_CAPTURING;
     if (is_failure && gwi_is_sticky(event->result)) {
         uint32_t none = 0;
         atomic_compare_exchange_strong(&head->sticky, &none, event->result);
     }
-    if (gwi_write(th->slot, event, text) && is_failure)
+    if (gwi_write(th->slot, event, text) && is_failure && event->result != RESULT_NOT_FOUND)
         atomic_fetch_add(&head->failures, 1);
 }
 
@@ -187,7 +229,7 @@ void gwi_event(gwi_slot_ref *th, unsigned fn, unsigned kind, int result, unsigne
     if (kind == GW_EV_INIT && result == 0)
         atomic_store(&gwi.head->initialised, 1);
     if (gwi_unlikely(gwi_guard_on)) {
-        gwi_guard_after(th->slot, kind, result, event.arg, gwi_current_context());
+        gwi_guard_after(th->slot, kind, result, event.arg, gwi_may_ask(result) ? gwi_current_context() : 0);
         if (result != 0 && gwi_slot_take_refused(th->slot))
             event.flags |= GW_EVF_GUARD;
     }
@@ -205,19 +247,41 @@ static int counter_of_answer(unsigned kind, int result)
         return GW_COUNT_NOT_READY;
     if (result == 704 || result == 705)
         return GW_COUNT_PEER_ALREADY;
-    if (result == 500 && kind == GW_EV_FUNCTION)
+    if (result == RESULT_NOT_FOUND && kind == GW_EV_FUNCTION)
         return GW_COUNT_NOT_FOUND;
     return -1;
 }
 
-void gwi_failed(gwi_slot_ref *th, unsigned fn, unsigned kind, int result, unsigned flags, uint32_t extra, uint64_t a0,
-                uint64_t a1, uint64_t a2, uint64_t a3)
+/* Results that a driver gives only after it has read the name or path that it was handed. Of others a program may have
+ * handed over anything. */
+static bool has_read_text(int result)
 {
+    return (result == 2 || (result >= 200 && result <= 304 && result != 201) || result == RESULT_NOT_FOUND) &&
+           !gwi_is_sticky(result);
+}
+
+/* Libraries look for functions that need not be there, some of them for many: the first are written, then ten a second.
+ */
+static bool is_worth_a_name(void)
+{
+    enum { MISSES_MAX = 64 };
+    static _Atomic uint32_t misses;
+    static _Atomic uint64_t last_ns;
+    if (atomic_load_explicit(&misses, memory_order_relaxed) < MISSES_MAX && atomic_fetch_add(&misses, 1) < MISSES_MAX)
+        return true;
+    return gwi_turn(&last_ns);
+}
+
+void gwi_failed(gwi_slot_ref *th, unsigned fn, unsigned kind, int result, unsigned flags, uint32_t extra, uint64_t a0,
+                uint64_t a1, uint64_t a2, uint64_t a3, const char *text)
+{
+    int saved_errno = errno;
     int counter = counter_of_answer(kind, result);
     if (counter >= 0)
         gwi_bump(&th->slot->counter[counter], 1);
-    else
-        gwi_event(th, fn, kind, result, flags, extra, a0, a1, a2, a3, NULL);
+    if (counter < 0 || (result == RESULT_NOT_FOUND && text != NULL && is_worth_a_name()))
+        gwi_event(th, fn, kind, result, flags, extra, a0, a1, a2, a3, has_read_text(result) ? text : NULL);
+    errno = saved_errno;
 }
 
 static bool write_fact(gw_slot *slot, unsigned kind, const uint64_t arg[4], const char *text)
@@ -273,36 +337,44 @@ static int name_unreachable(void)
     return 34; /* CUDA_ERROR_STUB_LIBRARY: the name is there, what it stands for is not */
 }
 
-static bool open_driver(const gw_facade_head *head)
+/* The driver and all its names. Not under our lock: the loader has one of its own, and holds it while it runs the
+ * constructors of libraries, which may call the driver and so wait for ours. NULL: it cannot be had. */
+static void *open_driver(const gw_facade_head *head, void **ret_found)
+{
+    void *driver = dlopen(head->driver_path, RTLD_NOW | RTLD_LOCAL);
+    for (uint32_t i = 0; driver != NULL && i < head->name_count; i++)
+        ret_found[i] = dlsym(driver, head->strings + head->names[i]);
+    return driver;
+}
+
+/* Under the lock. False: there is no driver, or another one than at the first time: one driver a process. */
+static bool adopt_driver(const gw_facade_head *head, void *driver, void *const *found)
 {
     if (gwi.driver != NULL)
-        return strcmp(gwi.driver_path, head->driver_path) == 0; /* one driver a process */
+        return driver != NULL && strcmp(gwi.driver_path, head->driver_path) == 0;
     if (strlen(head->driver_path) >= sizeof gwi.driver_path)
         return false;
     if (gwi.driver_path[0] == '\0')
         read_settings();
     strcpy(gwi.driver_path, head->driver_path);
-    void *driver = dlopen(head->driver_path, RTLD_NOW | RTLD_LOCAL);
     if (driver == NULL)
         return false;
     strncpy(gwi.driver_build_id, head->driver_build_id, sizeof gwi.driver_build_id - 1);
     gwi.name_count = head->name_count;
     for (uint32_t i = 0; i < head->name_count; i++) {
-        const char *name = head->strings + head->names[i];
-        int fn = gw_api_find_symbol(name);
+        int fn = gw_api_find_symbol(head->strings + head->names[i]);
         if (fn >= 0)
-            gwi_real[fn] = dlsym(driver, name);
+            gwi_real[fn] = found[i];
     }
     gwi.driver = driver;
     return true;
 }
 
-static void fill_table(gw_facade_head *head)
+static void fill_table(gw_facade_head *head, void *const *found)
 {
     for (uint32_t i = 0; i < head->name_count; i++) {
-        const char *name = head->strings + head->names[i];
-        int fn = gw_api_find_symbol(name);
-        void *target = fn >= 0 ? gwi_real[fn] : dlsym(gwi.driver, name);
+        int fn = gw_api_find_symbol(head->strings + head->names[i]);
+        void *target = found[i];
         if (target == NULL)
             target = (void *)(uintptr_t)name_unreachable;
         else if (fn >= 0 && !gwi.inert && gwi_wrappers[fn] != NULL)
@@ -310,6 +382,23 @@ static void fill_table(gw_facade_head *head)
         __atomic_store_n(&head->table[i], target, __ATOMIC_RELEASE);
     }
     __atomic_store_n(&head->attached, 1, __ATOMIC_RELEASE);
+}
+
+/* 0: the table is filled. */
+static int attach(gw_facade_head *head, void **found)
+{
+    int status = 1;
+    void *driver = open_driver(head, found);
+    if (!gwi_lock())
+        return status;
+    if (__atomic_load_n(&head->attached, __ATOMIC_ACQUIRE)) { /* another thread was faster */
+        status = 0;
+    } else if (make_wipe_page() && adopt_driver(head, driver, found)) {
+        fill_table(head, found);
+        status = 0;
+    }
+    gwi_unlock();
+    return status;
 }
 
 int gw_hook_attach(gw_facade_head *head) __attribute__((visibility("default")));
@@ -321,14 +410,11 @@ int gw_hook_attach(gw_facade_head *head)
     int saved_errno = errno, status = 1;
     if (memcmp(head->magic, GW_FACADE_MAGIC, sizeof head->magic) != 0 || head->version != GW_FACADE_VERSION)
         return 1;
-    if (gwi_lock()) {
-        if (__atomic_load_n(&head->attached, __ATOMIC_ACQUIRE)) {
-            status = 0;
-        } else if (make_wipe_page() && open_driver(head)) {
-            fill_table(head);
-            status = 0;
-        }
-        gwi_unlock();
+    size_t bytes = (size_t)head->name_count * sizeof(void *) + 1;
+    void *found = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (found != MAP_FAILED) {
+        status = __atomic_load_n(&head->attached, __ATOMIC_ACQUIRE) ? 0 : attach(head, found);
+        munmap(found, bytes);
     }
     if (status != 0 && gwi.driver == NULL && !gwi.inert && gwi.driver_path[0] != '\0' && !said) {
         said = true;

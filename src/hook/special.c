@@ -16,7 +16,7 @@ void gwi_after_export_table(gwi_slot_ref *th, unsigned fn, const void **ppExport
         char id[33] = "";
         const unsigned char *bytes = (const unsigned char *)pExportTableId;
         for (int i = 0; bytes != NULL && i < 16; i++)
-            snprintf(id + 2 * i, 3, "%02x", bytes[i]);
+            snprintf(id + (size_t)(2 * i), 3, "%02x", bytes[i]);
         gwi_note(GW_NOTE_EXPORT_TABLE, fn, 0, 0, id);
     }
     errno = saved_errno;
@@ -29,6 +29,7 @@ void gwi_after_module_functions(gwi_slot_ref *th, unsigned fn, CUfunction *funct
                                 CUmodule mod)
 {
     gw_fn_t_cuFuncGetName *get_name = GWI_REAL(cuFuncGetName);
+    int saved_errno = errno;
     for (unsigned i = 0; functions != NULL && i < numFunctions && i < ENUMERATED_MAX; i++) {
         const char *name = NULL;
         if (functions[i] == NULL)
@@ -38,11 +39,13 @@ void gwi_after_module_functions(gwi_slot_ref *th, unsigned fn, CUfunction *funct
         gwi_event(th, fn, GW_EV_FUNCTION, 0, 0, 0, (uint64_t)(uintptr_t)functions[i], (uint64_t)(uintptr_t)mod,
                   GW_OWNER_MODULE, 0, name);
     }
+    errno = saved_errno;
 }
 
 void gwi_after_library_kernels(gwi_slot_ref *th, unsigned fn, CUkernel *kernels, unsigned int numKernels, CUlibrary lib)
 {
     gw_fn_t_cuKernelGetName *get_name = GWI_REAL(cuKernelGetName);
+    int saved_errno = errno;
     for (unsigned i = 0; kernels != NULL && i < numKernels && i < ENUMERATED_MAX; i++) {
         const char *name = NULL;
         if (kernels[i] == NULL)
@@ -52,4 +55,5 @@ void gwi_after_library_kernels(gwi_slot_ref *th, unsigned fn, CUkernel *kernels,
         gwi_event(th, fn, GW_EV_FUNCTION, 0, 0, 0, (uint64_t)(uintptr_t)kernels[i], (uint64_t)(uintptr_t)lib,
                   GW_OWNER_LIBRARY, 0, name);
     }
+    errno = saved_errno;
 }

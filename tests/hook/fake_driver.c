@@ -31,6 +31,7 @@ static char log_text[4096];
 SEEN const char *fake_last_called(void);
 SEEN long fake_call_count(void);
 SEEN void fake_set_result(const char *name, int result);
+SEEN void fake_set_visitor(void (*visitor)(const char *name));
 SEEN int fake_object[4] = {1, 2, 3, 4};
 
 const char *fake_last_called(void)
@@ -49,8 +50,18 @@ void fake_set_result(const char *name, int result)
     scripted.result = result;
 }
 
+static void (*visit)(const char *name);
+
+/* `visitor` is called inside every call. */
+void fake_set_visitor(void (*visitor)(const char *name))
+{
+    visit = visitor;
+}
+
 int fake_called(const char *name)
 {
+    if (visit != NULL)
+        visit(name);
     last_called = name;
     atomic_fetch_add(&call_count, 1);
     errno = 77; /* a driver may leave anything here; what it leaves must reach the program */

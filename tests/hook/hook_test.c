@@ -241,7 +241,8 @@ static void part_buffer(void)
     e = walk_event_find(&seen, GW_EV_FUNCTION, 0);
     CHECK(e != NULL && strcmp(e->text, "a_kernel_with_a_name_longer_than_one_record_holds") == 0, "FUNCTION %s",
           e != NULL ? e->text : "");
-    CHECK(walk_event_find(&seen, GW_EV_FUNCTION, 500) == NULL && seen.counter[GW_COUNT_NOT_FOUND] == 1, "result 500");
+    e = walk_event_find(&seen, GW_EV_FUNCTION, 500);
+    CHECK(e != NULL && strcmp(e->text, "missing") == 0 && seen.counter[GW_COUNT_NOT_FOUND] == 1, "result 500");
     CHECK(walk_event_find(&seen, GW_EV_FREE, 1) != NULL && walk_event_find(&seen, GW_EV_FREE, 0) != NULL, "FREE");
     CHECK(walk_event_find(&seen, GW_EV_CAPTURE_BEGIN, 0) != NULL &&
               walk_event_find(&seen, GW_EV_CAPTURE_END, 0) != NULL,

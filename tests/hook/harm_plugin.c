@@ -1,0 +1,7 @@
+/* A library whose constructor works while the loader holds its lock. */
+void harm_constructed(void);
+
+static __attribute__((constructor)) void begin(void)
+{
+    harm_constructed();
+}

@@ -1,0 +1,378 @@
+/* What a guest must not do: ask a driver that must not be asked, wait for locks of others, read what nobody vouches
+ * for, count wrongly. Each part runs in a process of its own, on one fake driver. harm_test [PART] */
+#include "gw_api.h"
+#include "gw_cuda_abi.h"
+#include "gw_facade.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+
+#include "walk.h"
+
+static char base_dir[200];
+static int failed_checks, checks;
+static walk seen;
+
+#define CHECK(condition, ...)                                                                                          \
+    do {                                                                                                               \
+        checks++;                                                                                                      \
+        if (!(condition)) {                                                                                            \
+            failed_checks++;                                                                                           \
+            printf("FAILED %s:%d: %s: ", __FILE__, __LINE__, #condition);                                              \
+            printf(__VA_ARGS__);                                                                                       \
+            printf("\n");                                                                                              \
+        }                                                                                                              \
+    } while (0)
+
+/* ---- the driver ---- */
+
+typedef int init_fn(unsigned);
+typedef int version_fn(int *);
+typedef int retain_fn(CUcontext *, int);
+typedef int set_fn(CUcontext);
+typedef int alloc_fn(uint64_t *, size_t);
+typedef int free_fn(uint64_t);
+typedef int alloc_async_fn(uint64_t *, size_t, void *);
+typedef int free_async_fn(uint64_t, void *);
+typedef int create_fn(uint64_t *, size_t, const void *, unsigned long long);
+typedef int map_fn(uint64_t, size_t, size_t, uint64_t, unsigned long long);
+typedef int unmap_fn(uint64_t, size_t);
+typedef int info_fn(size_t *, size_t *);
+typedef int get_function_fn(void **, void *, const char *);
+typedef int from_green_fn(CUcontext *, void *);
+typedef void set_result_fn(const char *, int);
+typedef void set_visitor_fn(void (*)(const char *));
+typedef long count_fn(void);
+
+static void *facade, *driver;
+static char run_dir[256];
+
+#define OURS(type, name) ((type *)sym(facade, name))
+#define REAL(type, name) ((type *)sym(driver, name))
+
+static void *sym(void *library, const char *name)
+{
+    void *function = dlsym(library, name);
+    if (function == NULL) {
+        printf("FAILED no %s\n", name);
+        exit(1);
+    }
+    return function;
+}
+
+static void open_both(void)
+{
+    static const char driver_path[] = FAKES "/fake_same/libcuda.so.1";
+    char dir[256], path[300];
+    gw_error err;
+    snprintf(dir, sizeof dir, "%s/facade", base_dir);
+    if (gw_facade_write(driver_path, HOOK, dir, &err) != GW_OK) {
+        printf("FAILED %s\n", err.text);
+        exit(1);
+    }
+    snprintf(run_dir, sizeof run_dir, "%s/run-%ld", base_dir, (long)getpid());
+    mkdir(run_dir, 0700);
+    setenv("GPUWHY_RUN_DIR", run_dir, 1);
+    setenv("GPUWHY_ATTACH", "0", 1);
+    snprintf(path, sizeof path, "%s/libcuda.so.1", dir);
+    facade = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    driver = dlopen(driver_path, RTLD_NOW | RTLD_LOCAL);
+    if (facade == NULL || driver == NULL) {
+        printf("FAILED dlopen: %s\n", dlerror());
+        exit(1);
+    }
+}
+
+static void begin(void)
+{
+    CUcontext context = NULL;
+    open_both();
+    CHECK(OURS(init_fn, "cuInit")(0) == 0, "cuInit");
+    CHECK(OURS(retain_fn, "cuDevicePrimaryCtxRetain")(&context, 0) == 0, "retain");
+    CHECK(OURS(set_fn, "cuCtxSetCurrent")(context) == 0, "set");
+}
+
+static void look(void)
+{
+    char path[512];
+    CHECK(walk_find(run_dir, 0, path, sizeof path) && walk_map(&seen, walk_open(path)), "buffer: %s", seen.fault);
+}
+
+static int count_events(unsigned kind)
+{
+    int n = 0;
+    for (int i = 0; i < seen.event_count; i++)
+        n += seen.event[i].raw.kind == kind;
+    return n;
+}
+
+static uint64_t free_mib(void)
+{
+    size_t free_bytes = 0, total = 0;
+    CHECK(OURS(info_fn, "cuMemGetInfo_v2")(&free_bytes, &total) == 0, "cuMemGetInfo_v2");
+    return free_bytes >> 20;
+}
+
+/* ---- parts ---- */
+
+/* How many calls the driver saw for one allocation of the program that it answers with `result`. */
+static long calls_for(int result)
+{
+    uint64_t address = 0;
+    count_fn *count = REAL(count_fn, "fake_call_count");
+    REAL(set_result_fn, "fake_set_result")("cuMemAlloc_v2", result);
+    long before = count();
+    int answer = OURS(alloc_fn, "cuMemAlloc_v2")(&address, 4096);
+    CHECK(answer == result, "%d", answer);
+    return count() - before;
+}
+
+/* Not begun, going down with the program, inside a host function: then the driver is asked nothing. */
+static void part_quiet(void)
+{
+    begin();
+    CHECK(calls_for(4) == 1, "after DEINITIALIZED");
+    CHECK(calls_for(3) == 1, "after NOT_INITIALIZED");
+    CHECK(calls_for(800) == 1, "after NOT_PERMITTED");
+    int status = -1;
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) { /* the parent's driver may hold locks here for ever */
+        failed_checks = 0;
+        CHECK(calls_for(3) == 1, "in a child");
+        CHECK(calls_for(1) == 1, "in a child");
+        fflush(stdout);
+        _exit(failed_checks != 0);
+    }
+    waitpid(child, &status, 0);
+    CHECK(status == 0, "%x", status);
+    CHECK(calls_for(2) > 1, "the memory and the log were not asked for");
+}
+
+static void part_names(void)
+{
+    enum { TIMES = 500 };
+    void *function;
+    int named = 0;
+    begin();
+    get_function_fn *get = OURS(get_function_fn, "cuModuleGetFunction");
+    for (int i = 0; i < TIMES; i++)
+        CHECK(get(&function, NULL, "missing") == 500, "missing");
+    REAL(set_result_fn, "fake_set_result")("cuModuleGetFunction", 400);
+    CHECK(get(&function, NULL, (const char *)0x10) == 400, "a name that the driver has not read");
+    look();
+    for (int i = 0; i < seen.event_count; i++)
+        named += seen.event[i].raw.kind == GW_EV_FUNCTION && seen.event[i].raw.result == 500 &&
+                 strcmp(seen.event[i].text, "missing") == 0;
+    CHECK(named >= 64 && named < TIMES, "%d", named);
+    CHECK(seen.counter[GW_COUNT_NOT_FOUND] == TIMES, "%llu", (unsigned long long)seen.counter[GW_COUNT_NOT_FOUND]);
+    CHECK(atomic_load(&seen.head->failures) == 1, "%u", atomic_load(&seen.head->failures));
+}
+
+/* The first context alone is more than the card has: what takes no memory of it still works. */
+static void part_guard_zero(void)
+{
+    const CUmemAllocationProp host = {.type = 1, .location = {.type = CU_MEM_LOCATION_TYPE_HOST, .id = 0}};
+    CUcontext again = NULL;
+    uint64_t handle = 0, address = 0;
+    setenv("GPUWHY_MEMORY", "33554432", 1);
+    begin();
+    CHECK(free_mib() == 0, "%llu MiB", (unsigned long long)free_mib());
+    CHECK(OURS(alloc_fn, "cuMemAlloc_v2")(&address, 1 << 20) == 2, "more than there is");
+    CHECK(address == 0, "an output was written");
+    CHECK(OURS(retain_fn, "cuDevicePrimaryCtxRetain")(&again, 0) == 0, "the context is there already");
+    CHECK(OURS(create_fn, "cuMemCreate")(&handle, 2 << 20, &host, 0) == 0, "host memory");
+    CHECK(OURS(alloc_fn, "cuMemAlloc_v2")(&address, 0) == 1, "the driver says what is wrong");
+}
+
+/* Far more addresses than the guard has rows, though few at a time. */
+static void part_guard_churn(void)
+{
+    enum { TIMES = 400000, KEPT = 10 };
+    setenv("GPUWHY_MEMORY", "536870912", 1);
+    begin();
+    alloc_async_fn *alloc = OURS(alloc_async_fn, "cuMemAllocAsync");
+    free_async_fn *give_back = OURS(free_async_fn, "cuMemFreeAsync");
+    uint64_t before_mib = free_mib(), address = 0;
+    for (uint64_t i = 1; i <= TIMES; i++) {
+        address = i << 21; /* the fake driver writes none */
+        if (alloc(&address, 1 << 20, NULL) != 0 || give_back(address, NULL) != 0)
+            CHECK(false, "%llu", (unsigned long long)i);
+    }
+    CHECK(free_mib() == before_mib, "%llu MiB", (unsigned long long)free_mib());
+    for (uint64_t i = 1; i <= KEPT; i++) {
+        address = (TIMES + i) << 21;
+        CHECK(alloc(&address, 1 << 20, NULL) == 0, "%llu", (unsigned long long)i);
+    }
+    CHECK(free_mib() == before_mib - KEPT, "%llu of %llu MiB", (unsigned long long)free_mib(),
+          (unsigned long long)before_mib);
+}
+
+/* One call may unmap several mappings, and what others have mapped between them. */
+static void part_guard_unmap(void)
+{
+    enum { BLOCK = 2 << 20 };
+    const CUmemAllocationProp prop = {.type = 1, .location = {.type = 1, .id = 0}};
+    const uint64_t base = 0x20000000;
+    setenv("GPUWHY_MEMORY", "536870912", 1);
+    begin();
+    uint64_t before_mib = free_mib();
+    for (uint64_t i = 0; i < 8; i++) {
+        uint64_t handle = 0;
+        CHECK(OURS(create_fn, "cuMemCreate")(&handle, BLOCK, &prop, 0) == 0, "create");
+        /* the fifth place is another's */
+        CHECK(OURS(map_fn, "cuMemMap")(base + (i < 4 ? i : i + 1) * BLOCK, BLOCK, 0, handle, 0) == 0, "map");
+        CHECK(OURS(free_fn, "cuMemRelease")(handle) == 0, "release");
+    }
+    CHECK(free_mib() == before_mib - 16, "%llu MiB", (unsigned long long)free_mib());
+    CHECK(OURS(unmap_fn, "cuMemUnmap")(base, 2 * BLOCK) == 0, "unmap");
+    CHECK(free_mib() == before_mib - 12, "%llu MiB", (unsigned long long)free_mib());
+    CHECK(OURS(unmap_fn, "cuMemUnmap")(base + 2 * BLOCK, 6 * BLOCK) == 0, "unmap");
+    CHECK(free_mib() == before_mib - 2, "%llu MiB", (unsigned long long)free_mib());
+}
+
+/* A context made from a green one names no device: nothing is said of device 0. */
+static void part_green(void)
+{
+    CUcontext context = (CUcontext)(uintptr_t)0x77;
+    open_both();
+    CHECK(OURS(init_fn, "cuInit")(0) == 0, "cuInit");
+    CHECK(OURS(from_green_fn, "cuCtxFromGreenCtx")(&context, (void *)0x66) == 0, "from green");
+    look();
+    CHECK(count_events(GW_EV_CTX_CREATE) == 1, "%d contexts", count_events(GW_EV_CTX_CREATE));
+    CHECK(count_events(GW_EV_DEVICE) == 0, "%d devices", count_events(GW_EV_DEVICE));
+}
+
+static void *take_the_address(void *unused)
+{
+    uint64_t address = 0;
+    (void)unused;
+    CHECK(OURS(alloc_fn, "cuMemAlloc_v2")(&address, 54321) == 0, "alloc");
+    return NULL;
+}
+
+/* Another thread gets the address before the first one has come back from its call. */
+static void during_free(const char *name)
+{
+    pthread_t thread;
+    if (strcmp(name, "cuMemFree_v2") == 0 && pthread_create(&thread, NULL, take_the_address, NULL) == 0)
+        pthread_join(thread, NULL);
+}
+
+static void part_order(void)
+{
+    uint64_t address = 0, freed = 0, taken = 0;
+    begin();
+    CHECK(OURS(alloc_fn, "cuMemAlloc_v2")(&address, 4096) == 0, "alloc");
+    REAL(set_visitor_fn, "fake_set_visitor")(during_free);
+    CHECK(OURS(free_fn, "cuMemFree_v2")(address) == 0, "free");
+    REAL(set_visitor_fn, "fake_set_visitor")(NULL);
+    look();
+    for (int i = 0; i < seen.event_count; i++) {
+        const gw_raw_event *raw = &seen.event[i].raw;
+        if (raw->kind == GW_EV_FREE)
+            freed = raw->ticks;
+        else if (raw->kind == GW_EV_ALLOC && raw->arg[1] == 54321)
+            taken = raw->ticks;
+    }
+    CHECK(freed != 0 && taken != 0 && freed < taken, "freed at %llu, taken at %llu", (unsigned long long)freed,
+          (unsigned long long)taken);
+}
+
+/* ---- the loader's lock ---- */
+
+static _Atomic int watch, asking, constructing;
+static version_fn *get_version; /* ours, not yet attached */
+
+/* The hook's look-ups come by here: one of them waits until another thread has the loader's lock. */
+void *dlsym(void *restrict handle, const char *restrict name)
+{
+    static void *(*real)(void *, const char *);
+    if (real == NULL) {
+        *(void **)&real = dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.34");
+        if (real == NULL)
+            *(void **)&real = dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
+    }
+    int expected = 1;
+    if (strcmp(name, "cuMemFree_v2") == 0 && atomic_compare_exchange_strong(&watch, &expected, 0)) {
+        atomic_store(&asking, 1);
+        while (!atomic_load(&constructing))
+            usleep(1000);
+    }
+    return real(handle, name);
+}
+
+void harm_constructed(void);
+void harm_constructed(void)
+{
+    int version = 0;
+    atomic_store(&constructing, 1);
+    CHECK(get_version(&version) == 0 && version == 13000, "%d", version);
+}
+
+static void *first_call(void *unused)
+{
+    int version = 0;
+    (void)unused;
+    CHECK(get_version(&version) == 0 && version == 13000, "%d", version);
+    return NULL;
+}
+
+static void part_loader(void)
+{
+    pthread_t thread;
+    open_both();
+    get_version = OURS(version_fn, "cuDriverGetVersion");
+    atomic_store(&watch, 1);
+    alarm(20); /* instead of a deadlock */
+    CHECK(pthread_create(&thread, NULL, first_call, NULL) == 0, "thread");
+    while (!atomic_load(&asking))
+        usleep(1000);
+    CHECK(dlopen(PLUGIN, RTLD_NOW) != NULL, "%s", dlerror());
+    pthread_join(thread, NULL);
+    CHECK(atomic_load(&constructing) == 1, "the constructor did not run");
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        void (*run)(void);
+    } parts[] = {{"quiet", part_quiet},
+                 {"names", part_names},
+                 {"guard_zero", part_guard_zero},
+                 {"guard_churn", part_guard_churn},
+                 {"guard_unmap", part_guard_unmap},
+                 {"green", part_green},
+                 {"order", part_order},
+                 {"loader", part_loader}};
+    const char *tmp = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
+    int failed = 0;
+    snprintf(base_dir, sizeof base_dir, "%s/gpuwhy-harm-test-XXXXXX", tmp);
+    if (mkdtemp(base_dir) == NULL)
+        return 2;
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        int status = -1;
+        if (argc > 1 && strcmp(argv[1], parts[i].name) != 0)
+            continue;
+        fflush(stdout);
+        pid_t child = fork();
+        if (child == 0) {
+            parts[i].run();
+            printf("%s: %d checks, %d failed\n", parts[i].name, checks, failed_checks);
+            fflush(stdout);
+            _exit(failed_checks != 0);
+        }
+        waitpid(child, &status, 0);
+        if (status != 0)
+            printf("FAILED %s: status %x\n", parts[i].name, status);
+        failed += status != 0;
+    }
+    char command[300];
+    snprintf(command, sizeof command, "rm -rf '%s'", base_dir);
+    if (system(command) != 0)
+        printf("%s was left behind\n", base_dir);
+    return failed != 0;
+}
