@@ -239,6 +239,15 @@ static int open_pidfd(uint32_t pid)
 #endif
 }
 
+/* Of another namespace than ours? Where one of the two is not known they count as the same. */
+static bool is_elsewhere(uint64_t pid_namespace)
+{
+    char text[40] = "";
+    ssize_t n = readlink("/proc/self/ns/pid", text, sizeof text - 1);
+    const char *digits = n > 0 ? strpbrk(text, "0123456789") : NULL;
+    return digits != NULL && pid_namespace != 0 && strtoull(digits, NULL, 10) != pid_namespace;
+}
+
 gw_status gwi_buffer_adopt(gwi_buffer *buffer, gw_error *err)
 {
     gwi_buffer_read(buffer, 0, &buffer->head, sizeof buffer->head);
@@ -259,13 +268,16 @@ gw_status gwi_buffer_adopt(gwi_buffer *buffer, gw_error *err)
     buffer->slot = calloc(buffer->head.slot_count + 1u, sizeof *buffer->slot);
     if (buffer->chunk == NULL || buffer->slot == NULL || settle_copy(buffer) != GW_OK)
         return gw_fail(err, GW_NOMEM, "%s: no memory", buffer->name);
-    buffer->pidfd = open_pidfd(buffer->head.pid);
+    buffer->is_elsewhere = is_elsewhere(buffer->head.pid_namespace);
+    buffer->pidfd = buffer->is_elsewhere ? -1 : open_pidfd(buffer->head.pid);
     buffer->adopted = true;
     return GW_OK;
 }
 
 bool gwi_buffer_process_gone(const gwi_buffer *buffer)
 {
+    if (buffer->is_elsewhere)
+        return false;
     if (buffer->pidfd >= 0) { /* right even when the number was given to another process */
         struct pollfd poll_fd = {.fd = buffer->pidfd, .events = POLLIN};
         return poll(&poll_fd, 1, 0) == 1 && (poll_fd.revents & POLLIN) != 0;

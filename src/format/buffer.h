@@ -49,6 +49,7 @@ typedef struct gwi_buffer {
     bool ring_due;
     bool handed;           /* some mark changed in this drain */
     bool left_over;        /* records that are still to be handed out */
+    bool is_elsewhere;     /* in another PID namespace than ours: its number tells us nothing */
     double foreseen_ratio; /* how full it will soon be */
     uint64_t gone_at_ns;
     uint64_t failure_at_ns;

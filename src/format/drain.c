@@ -232,7 +232,7 @@ static void find_replaced(gw_drain *drain, const gwi_buffer *newer)
     for (uint32_t i = 0; i < drain->buffer_count; i++) {
         gwi_buffer *older = drain->buffer[i];
         if (older == newer || !older->adopted || older->gone || older->head.pid != newer->head.pid ||
-            older->head.start_monotonic_ns > newer->head.start_monotonic_ns || is_mapped(older))
+            older->head.start_monotonic_ns > newer->head.start_monotonic_ns || older->is_elsewhere || is_mapped(older))
             continue;
         older->gone = older->replaced = true;
         older->gone_at_ns = drain->now_ns;

@@ -752,6 +752,39 @@ static void a_reader_disturbs_nobody(void **state)
     test_buffer_drop(&b);
 }
 
+static pid_t a_dead_pid(void)
+{
+    int status;
+    pid_t child = fork();
+    if (child == 0)
+        _exit(0);
+    waitpid(child, &status, 0);
+    return child;
+}
+
+/* In a container a process has a number that nobody, or somebody else, has outside. */
+static void a_process_of_another_namespace_is_not_called_gone(void **state)
+{
+    (void)state;
+    test_buffer b;
+    seen s = seen_start;
+    test_buffer_make(&b, folder, (uint32_t)a_dead_pid(), 1);
+    b.head->pid_namespace = 12345;
+    gw_drain *drain = open_drain();
+    for (uint64_t i = 0; i < 4; i++) {
+        test_thread thread = test_thread_start(&b, (uint32_t)i, 7);
+        assert_true(test_write_event(&thread, GW_EV_ALLOC, i));
+        pause_ms(4);
+        run(drain, false, &s);
+        gw_drain_commit(drain);
+    }
+    assert_int_equal(s.count[GW_ITEM_EVENT], 4);
+    assert_int_equal(s.count[GW_ITEM_EXIT], 0);
+    assert_int_equal(access(b.path, F_OK), 0);
+    gw_drain_close(drain);
+    test_buffer_drop(&b);
+}
+
 static void *become_ready(void *argument)
 {
     test_buffer *b = argument;
@@ -803,6 +836,7 @@ int main(void)
         TEST(what_is_no_buffer_is_said_once),
         TEST(an_unready_buffer_is_awaited),
         TEST(a_process_may_start_during_a_drain),
+        TEST(a_process_of_another_namespace_is_not_called_gone),
         TEST(damaged_buffers_do_no_harm),
         TEST(a_dead_supervisor_loses_nothing),
         TEST(a_folder_without_its_recording_still_speaks),

@@ -72,6 +72,18 @@ static bool counter_is_clock(void)
 
 /* ---- set-up ---- */
 
+/* The number in "pid:[4026531836]"; 0: not known. */
+static uint64_t pid_namespace(void)
+{
+    char text[40];
+    uint64_t number = 0;
+    ssize_t n = readlink("/proc/self/ns/pid", text, sizeof text);
+    for (ssize_t i = 0; i < n; i++)
+        if (text[i] >= '0' && text[i] <= '9')
+            number = number * 10 + (uint64_t)(text[i] - '0');
+    return number;
+}
+
 static void fill_head(gw_buffer_head *head)
 {
     memcpy(head->magic, GW_BUFFER_MAGIC, sizeof head->magic);
@@ -83,6 +95,7 @@ static void fill_head(gw_buffer_head *head)
     head->start_monotonic_ns = gw_monotonic_ns();
     head->start_ticks = gwi_ticks();
     head->start_realtime_ns = gw_realtime_ns();
+    head->pid_namespace = pid_namespace();
     head->slot_offset = GW_SLOTS_OFFSET;
     head->slot_count = GW_SLOT_COUNT;
     head->ring_offset = GW_RINGS_OFFSET;
@@ -181,6 +194,8 @@ bool gwi_slot_take_refused(gw_slot *slot)
 /* A slot of the thread's own, seen by nobody: the guard works where nothing can be recorded. */
 static gw_slot *unshared_slot(uint32_t mark)
 {
+    if (!thread_end_key_made) /* nobody would free it, and the key would be somebody else's */
+        return &no_slot;
     void *page = mmap(NULL, sizeof(gw_slot), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (page == MAP_FAILED)
         return &no_slot;
@@ -369,6 +384,7 @@ bool gwi_write(gw_slot *slot, const gw_raw_event *event, const char *text)
         out->flags |= GW_EVF_TEXT_FOLLOWS;
         put_text(out + 1, event, text, bytes);
     }
+    __builtin_prefetch(out + records, 1); /* the next one: the supervisor has read this chunk on another core before */
     atomic_store_explicit(&to->head.used_bytes, used + records * (uint32_t)sizeof *out, memory_order_release);
     gwi_bump(&slot->counter[GW_COUNT_RARE], 1);
     return true;
