@@ -2,7 +2,6 @@
 #include "gwi_run.h"
 
 #include "gw_facade.h"
-#include "gw_virt_spec.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -11,34 +10,18 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static const char virtual_prefix[] = "virtual:";
+static const gwi_gpu_source *const sources[] = {&gwi_source_real, &gwi_source_virtual};
 
 static gw_status choose_driver(gwi_doors *doors, const gwi_run_options *options, const gwi_program *program,
                                gw_error *err)
 {
-    if (strncmp(options->gpu, virtual_prefix, strlen(virtual_prefix)) == 0) {
-        doors->is_virtual = true;
-        doors->virtual_specification = options->gpu + strlen(virtual_prefix);
-        if (doors->virtual_specification[0] == '\0')
-            return gw_fail(err, GW_USAGE, "--gpu %s: name a card, for instance virtual:h200", options->gpu);
-        gw_status st = gw_virt_spec_check(doors->virtual_specification, err);
-        if (st != GW_OK) {
-            gw_wrap(err, "--gpu %s", options->gpu);
-            return st;
-        }
-        return gwi_library_find("virtual/libcuda.so.1", doors->driver, err);
+    for (size_t i = 0; i < sizeof sources / sizeof sources[0]; i++) {
+        size_t bytes = strlen(sources[i]->name);
+        bool named = strncmp(options->gpu, sources[i]->name, bytes) == 0;
+        if (named && (options->gpu[bytes] == '\0' || options->gpu[bytes] == ':'))
+            return sources[i]->choose(doors, options->gpu + bytes + (options->gpu[bytes] == ':'), program, err);
     }
-    if (strcmp(options->gpu, "real") != 0)
-        return gw_fail(err, GW_USAGE, "--gpu %s: neither real nor virtual:CARD", options->gpu);
-    char *found = NULL;
-    gw_status st = gw_driver_locate(program->image[0] == '\0' ? program->path : program->image,
-                                    getenv("LD_LIBRARY_PATH"), &found, err);
-    if (st == GW_OK)
-        st = gwi_path_format(doors->driver, err, "%s", found);
-    else
-        doors->closed_why = "no driver";
-    free(found);
-    return st;
+    return gw_fail(err, GW_USAGE, "--gpu %s: neither real nor virtual:CARD", options->gpu);
 }
 
 /* A name for the facade of this driver, hook and version: what differs must not share a file. */

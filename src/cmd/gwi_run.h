@@ -47,6 +47,17 @@ typedef struct gwi_doors {
     const char *virtual_specification;
 } gwi_doors;
 
+/* Where a driver comes from: `--gpu NAME[:SPECIFICATION]`. One file and one struct each (source_*.c), a row in doors.c.
+ */
+typedef struct gwi_gpu_source {
+    const char *name;
+    /* Set doors->driver and what else the source needs. `specification` is what follows the colon, "" without one; it
+     * outlives the run. GW_USAGE: the specification makes no sense; else there is no such driver, `err` says why. */
+    gw_status (*choose)(gwi_doors *doors, const char *specification, const gwi_program *program, gw_error *err);
+} gwi_gpu_source;
+
+extern const gwi_gpu_source gwi_source_real, gwi_source_virtual;
+
 /* Find the driver and write its facade. GW_OK also when there is none: then `open` is false and `err` says why.
  * GW_USAGE: the options make no sense. Else: the doors stay closed, `err` has the reason. */
 GW_MUST_CHECK gw_status gwi_doors_prepare(gwi_doors *doors, const gwi_run_options *options, const gwi_program *program,
