@@ -52,6 +52,9 @@ static bool is_probe(const gw_failure *failure)
     default:
         break;
     }
+    enum { NOT_PERMITTED = 800 };
+    if (failure->kind == GW_EV_VMM_CREATE && failure->result == NOT_PERMITTED)
+        return true; /* may memory be shared in this way? A question that allocators ask when they start */
     if (failure->is_sticky || failure->is_allocation || failure->kind != GW_EV_CALL)
         return failure->kind == GW_EV_QUERY && !failure->is_sticky;
     return has_word(failure->fn_name, questions, sizeof questions / sizeof questions[0]);

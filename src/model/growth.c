@@ -3,6 +3,7 @@
  *
  * Between two neighbours of the list lies work: allocations that came and went (gaps in `order`) and calls of the
  * ring whose time falls there. A model being built shows little of it; a training loop shows much, again and again.
+ * Where an allocator's history is long gone, spans of time still tell: the live bytes rose and fell in between.
  * Equal sizes in a row alone prove nothing: gradients repeat the weights' sizes, and layers repeat each other's. */
 #include "inner.h"
 
@@ -12,7 +13,16 @@ typedef struct work {
     uint64_t transient;       /* allocations that came and went before this block */
     uint32_t launches, waits; /* of the ring, before this block; waits: synchronisations and copies */
     uint32_t cycles;          /* times that launches were followed by a wait or a copy: iterations, roughly */
+    uint32_t falls;           /* times that much of what lives at the end was given back at once */
+    uint64_t fall_bytes;      /* the most given back, from one span of time to a later one */
 } work;
+
+/* Live bytes over time; falls are looked for from one span to the next, since within one the order is not known. */
+typedef struct course {
+    const gw_peak *peak;
+    size_t count;
+    uint64_t fall_min; /* what counts as much */
+} course;
 
 typedef struct moment {
     uint64_t t_ns;
@@ -46,8 +56,34 @@ static moment *moments_of(const gw_model *model, uint32_t pid, size_t *ret_count
     return list;
 }
 
+/* Falls between live[i - 1] and live[i]: from the span that holds the one to the span that holds the other. */
+static void add_falls(work *list, const gw_live *live, size_t count, const course *way)
+{
+    size_t at = 0;
+    for (size_t i = 1; i <= count; i++) {
+        while (at < way->count && way->peak[at].t_ns < live[i - 1].t_ns)
+            at++;
+        uint64_t highest = 0;
+        for (size_t k = at; k < way->count; k++) {
+            const gw_peak *span = &way->peak[k];
+            if (k > at && span->has_low && highest > span->low_bytes) {
+                uint64_t fall = highest - span->low_bytes;
+                list[i].fall_bytes = fall > list[i].fall_bytes ? fall : list[i].fall_bytes;
+                if (fall >= way->fall_min) {
+                    list[i].falls++;
+                    highest = 0;
+                }
+            }
+            highest = span->bytes > highest ? span->bytes : highest;
+            if (i < count && span->t_ns >= live[i].t_ns)
+                break;
+        }
+    }
+}
+
 /* work[i] lies before live[i]; work[count] after the last. */
-static work *work_of(const gw_model *model, uint32_t pid, const gw_live *live, size_t count, uint64_t order_now)
+static work *work_of(const gw_model *model, uint32_t pid, const gw_live *live, size_t count, uint64_t order_now,
+                     const course *way)
 {
     work *list = calloc(count + 1, sizeof *list);
     size_t moment_count = 0, at = 0;
@@ -65,6 +101,8 @@ static work *work_of(const gw_model *model, uint32_t pid, const gw_live *live, s
         }
     }
     free(moments);
+    if (list != NULL && way->count > 0)
+        add_falls(list, live, count, way);
     return list;
 }
 
@@ -104,7 +142,7 @@ static uint64_t cycles_in(const work *list, size_t from, size_t to)
 {
     uint64_t count = 0;
     for (size_t i = from; i < to; i++)
-        count += list[i].cycles;
+        count += list[i].cycles > list[i].falls ? list[i].cycles : list[i].falls;
     return count;
 }
 
@@ -141,8 +179,50 @@ static bool is_run_start(const gw_live *live, size_t count, uint64_t wanted, con
         return false;
     uint64_t cycles = cycles_in(list, 1, at + 1);
     if (length == at) /* all there was, again: only if each was followed by work of its own */
-        return cycles >= CYCLES_MIN && amount(&list[at]) > 0;
+        return cycles >= CYCLES_MIN && (amount(&list[at]) > 0 || list[at].falls > 0);
     return cycles >= CYCLES_MIN || transients_in(list, 1, at + 1) >= TRANSIENTS_MIN;
+}
+
+static int by_size(const void *left, const void *right)
+{
+    const uint64_t *a = left, *b = right;
+    return *a < *b ? -1 : *a > *b;
+}
+
+/* Bytes of live[last..] in blocks that have a partner of about that size among live[0..first), each used once. */
+static uint64_t partner_bytes(const gw_live *live, size_t count, size_t first, size_t last)
+{
+    uint64_t *size = malloc(count * sizeof *size), sum = 0;
+    if (size == NULL)
+        return 0;
+    for (size_t i = 0; i < count; i++)
+        size[i] = live[i].bytes;
+    qsort(size, first, sizeof *size, by_size);
+    qsort(size + last, count - last, sizeof *size, by_size);
+    for (size_t a = 0, b = last; a < first && b < count;) {
+        uint64_t slack = size[b] / 64; /* a caching allocator rounds as it finds room */
+        if (size[a] + slack < size[b]) {
+            a++;
+        } else if (size[b] + slack < size[a]) {
+            b++;
+        } else {
+            sum += size[b++];
+            a++;
+        }
+    }
+    free(size);
+    return sum;
+}
+
+/* The copy of a model (an average of its weights, a teacher) begins with the same sizes, too. A run goes on as the
+ * first one did, or what it repeats was made with work in between. The driver's ledger shows all of it; a list of an
+ * allocator, what is left. */
+static bool goes_on(const gw_live *live, const work *list, const gw_growth *growth)
+{
+    if (live[0].cls != GW_CLASS_COUNT)
+        return true;
+    bool more = growth->last_count > growth->repeat_match_count || cycles_in(list, 1, growth->repeat_match_count) > 0;
+    return more && growth->last_partner_bytes * 2 >= growth->last_bytes;
 }
 
 static void find_runs(const gw_live *live, size_t count, uint64_t wanted, const work *list, gw_growth *growth)
@@ -179,7 +259,9 @@ static void find_runs(const gw_live *live, size_t count, uint64_t wanted, const 
     for (size_t i = last; i < count; i++)
         growth->last_bytes += live[i].bytes;
     growth->last_count = count - last;
+    growth->last_partner_bytes = partner_bytes(live, count, first, last);
     growth->last_begin_ns = live[last].t_ns;
+    growth->repeat_goes_on = goes_on(live, list, growth);
 }
 
 /* The last span of growth, without a repetition: what came after the longest stretch of work that kept nothing. */
@@ -209,8 +291,9 @@ static void find_spans(const gw_live *live, size_t count, const work *list, gw_g
 /* ---- one size, kept again and again ---- */
 
 typedef struct sort_of { /* live blocks of one group (the ledger's) or one size (an allocator's) */
-    uint64_t bytes, live, pairs_with_turnover, pairs_with_steps, turnover, begin_ns, end_ns;
-    uint64_t launches, waits, transient; /* since its last block */
+    uint64_t bytes, live, pairs_with_turnover, pairs_with_steps, pairs_with_falls, turnover, begin_ns, end_ns;
+    uint64_t launches, waits, transient, fall_bytes; /* since its last block */
+    uint64_t kept_bytes, kept_since;                 /* of all sorts: from its first block on, since its last one */
     uint32_t group;
     bool begun;
 } sort_of;
@@ -241,21 +324,27 @@ static void follow_sort(const gw_live *live, size_t count, const work *list, con
         it->launches += list[i].launches;
         it->waits += list[i].waits;
         it->transient += list[i].transient;
+        it->fall_bytes = list[i].fall_bytes > it->fall_bytes ? list[i].fall_bytes : it->fall_bytes;
+        it->kept_bytes += it->begun ? live[i].bytes : 0;
+        it->kept_since += it->begun && sort[i] != which ? live[i].bytes : 0;
         if (sort[i] != which)
             continue;
         if (it->begun) {
+            it->pairs_with_falls += it->fall_bytes >= live[i].bytes + it->kept_since / 2;
             it->pairs_with_turnover += it->transient > 0;
             it->pairs_with_steps += it->launches > 0 && it->waits > 0;
             it->turnover += it->transient;
         } else {
             it->begin_ns = live[i].t_ns;
+            it->kept_bytes = live[i].bytes;
         }
         it->begun = true;
+        it->kept_since = 0;
         it->bytes = live[i].bytes;
         it->group = live[i].group;
         it->live++;
         it->end_ns = live[i].t_ns;
-        it->launches = it->waits = it->transient = 0;
+        it->launches = it->waits = it->transient = it->fall_bytes = 0;
     }
 }
 
@@ -265,17 +354,39 @@ static bool came_with_frees(const gw_model *model, const gw_live *live, const so
     return live->cls == GW_CLASS_COUNT || model->group[it->group].step_count * 2 >= it->live;
 }
 
-static bool is_step_leak(const gw_model *model, const gw_live *live, const sort_of *it)
+/* Work of that sort had been done before without keeping anything, and what followed filled most of the time: neither
+ * the first pass through a deep model nor a late phase looks so. */
+static bool is_accumulation(const sort_of *it, const course *way)
+{
+    enum { FALLS_MIN = 6 };
+    if (it->pairs_with_falls < FALLS_MIN || it->pairs_with_falls * 4 < (it->live - 1) * 3)
+        return false;
+    uint64_t highest = 0;
+    bool fell_before = false;
+    size_t before = 0;
+    for (; before < way->count && way->peak[before].t_ns < it->begin_ns; before++) {
+        const gw_peak *span = &way->peak[before];
+        fell_before = fell_before || (span->has_low && highest > span->low_bytes &&
+                                      highest - span->low_bytes >= it->kept_bytes / it->live);
+        highest = span->bytes > highest ? span->bytes : highest;
+    }
+    return fell_before && before * 2 <= way->count;
+}
+
+static bool is_step_leak(const gw_model *model, const gw_live *live, const sort_of *it, const course *way)
 {
     enum { PAIRS_MIN = 8, PAIRS_MANY = 48 };
     if (it->pairs_with_steps >= PAIRS_MIN)
         return true; /* work was launched and waited for, or fed by a copy, between one and the next */
+    if (is_accumulation(it, way))
+        return true;
     return came_with_frees(model, live, it) && it->pairs_with_turnover >= PAIRS_MANY &&
            it->pairs_with_turnover * 4 >= it->live * 3;
 }
 
 /* The sorts that hold most are looked at; a leak too small to be among them did not fill the card. */
-static void find_steps(const gw_model *model, const gw_live *live, size_t count, const work *list, gw_growth *growth)
+static void find_steps(const gw_model *model, const gw_live *live, size_t count, const work *list, const course *way,
+                       gw_growth *growth)
 {
     enum { LOOK_MAX = 8 };
     uint32_t *sort = malloc(count * sizeof *sort);
@@ -289,7 +400,7 @@ static void find_steps(const gw_model *model, const gw_live *live, size_t count,
             break;
         sort_of it = {0};
         follow_sort(live, count, list, sort, which, &it);
-        if (is_step_leak(model, live, &it) && bytes[which] > growth->step_live_bytes) {
+        if (is_step_leak(model, live, &it, way) && bytes[which] > growth->step_live_bytes) {
             growth->steps = true;
             growth->step_count = it.live;
             growth->step_bytes = it.bytes;
@@ -300,6 +411,8 @@ static void find_steps(const gw_model *model, const gw_live *live, size_t count,
             growth->step_group = it.group;
             growth->step_freed = live[0].cls == GW_CLASS_COUNT ? 0 : model->group[it.group].free_count;
             growth->step_waited = it.pairs_with_steps;
+            growth->step_fallen = it.pairs_with_falls;
+            growth->step_all_bytes = it.kept_bytes;
         }
         bytes[which] = 0;
     }
@@ -307,9 +420,24 @@ static void find_steps(const gw_model *model, const gw_live *live, size_t count,
     free(bytes);
 }
 
-void gw_growth_find(const gw_model *model, uint32_t pid, const gw_live *live, size_t count, uint64_t wanted_bytes,
-                    uint64_t order_now, gw_growth *ret_growth)
+/* The most that was in use before a time at which less than half of it was left: work that came to its end. */
+static void find_earlier(const course *way, gw_growth *growth)
 {
+    uint64_t highest = 0;
+    for (size_t i = 0; i < way->count; i++) {
+        const gw_peak *span = &way->peak[i];
+        if (span->has_low && span->low_bytes * 2 < highest && highest > growth->earlier_peak_bytes) {
+            growth->earlier_peak_bytes = highest;
+            growth->earlier_t_ns = span->t_ns;
+        }
+        highest = span->bytes > highest ? span->bytes : highest;
+    }
+}
+
+void gw_growth_find(const gw_model *model, uint32_t pid, const gw_live *live, size_t count, uint64_t wanted_bytes,
+                    uint64_t order_now, const gw_peak *peak, size_t peak_count, gw_growth *ret_growth)
+{
+    enum { FALL_PART = 16 };
     *ret_growth = (gw_growth){0};
     for (size_t i = 0; i < count; i++) {
         ret_growth->total_bytes += live[i].bytes;
@@ -319,12 +447,14 @@ void gw_growth_find(const gw_model *model, uint32_t pid, const gw_live *live, si
             ret_growth->largest_group = live[i].group;
         }
     }
+    course way = {peak, peak_count, ret_growth->total_bytes / FALL_PART + 1};
+    find_earlier(&way, ret_growth);
     if (count < 2)
         return;
-    work *list = work_of(model, pid, live, count, order_now);
+    work *list = work_of(model, pid, live, count, order_now, &way);
     if (list == NULL)
         return;
-    find_steps(model, live, count, list, ret_growth);
+    find_steps(model, live, count, list, &way, ret_growth);
     find_runs(live, count, wanted_bytes, list, ret_growth);
     if (!ret_growth->repeats)
         find_spans(live, count, list, ret_growth);

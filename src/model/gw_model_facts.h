@@ -235,9 +235,11 @@ typedef struct gw_device {
     uint64_t attribute[128]; /* by the driver's attribute number */
 } gw_device;
 
-/* The most live bytes in a span of time that ends at t_ns. */
+/* The most, and where known the least, live bytes in a span of time that ends at t_ns. */
 typedef struct gw_peak {
     uint64_t t_ns, bytes;
+    bool has_low;
+    uint64_t low_bytes;
 } gw_peak;
 enum { GW_PEAKS_MAX = 1024 };
 
@@ -282,8 +284,11 @@ typedef struct gw_stderr_facts {
     char exception_type[96];
     char frame[GW_STDERR_LINE_MAX]; /* its innermost frame: File "x.py", line 12, in f */
     bool exception_chain_oom;       /* an out-of-memory stands earlier in the same chain of exceptions */
-    gw_stderr_line oom;             /* the first out-of-memory line of a framework; count: how many */
-    gw_stderr_line cuda_error;      /* "CUDA error: ...", "CUDA_ERROR_..." */
+    bool exception_after_oom;       /* its traceback came right after an out-of-memory line, nothing in between */
+    bool exception_lacks_value;     /* it is about a value that was never written: None, or an unknown name */
+    uint64_t oom_last_t_ns;
+    gw_stderr_line oom;        /* the first out-of-memory line of a framework; count: how many */
+    gw_stderr_line cuda_error; /* "CUDA error: ...", "CUDA_ERROR_..." */
     gw_stderr_line device_assert;
     gw_stderr_line library_status; /* CUDNN_STATUS_..., CUBLAS_STATUS_... */
     gw_stderr_line terminate;      /* C++: terminate called, what(): */
@@ -368,9 +373,11 @@ typedef struct gw_growth {
     bool repeats;              /* a later span begins with the same sizes in the same order as the first */
     size_t repeat_count;       /* how many spans do so, the first included */
     size_t repeat_match_count; /* equal sizes in a row at the start of the last of them */
+    bool repeat_goes_on;       /* a run, and not the copy of a model: see growth.c */
     uint64_t first_bytes, first_count;
     uint64_t first_begin_ns, first_end_ns; /* of the first span; the end is the beginning of the next */
     uint64_t last_bytes, last_count;
+    uint64_t last_partner_bytes; /* repeats: of these, in blocks of a size that the first span holds as well */
     uint64_t last_begin_ns;
     /* One size that was kept again and again while other memory came and went, or work was done. */
     bool steps;
@@ -378,19 +385,24 @@ typedef struct gw_growth {
     uint64_t step_bytes;      /* of one */
     uint64_t step_live_bytes; /* of all of them */
     uint64_t step_begin_ns, step_end_ns;
-    uint64_t step_turnover; /* allocations that came and went between them */
-    uint64_t step_freed;    /* siblings of the same size and place that were freed */
-    uint64_t step_waited;   /* neighbours between which work was launched and waited for, as far as rings show */
+    uint64_t step_turnover;  /* allocations that came and went between them */
+    uint64_t step_freed;     /* siblings of the same size and place that were freed */
+    uint64_t step_waited;    /* neighbours between which work was launched and waited for, as far as rings show */
+    uint64_t step_fallen;    /* neighbours between which at least as much was given back, as spans of time show */
+    uint64_t step_all_bytes; /* of all sizes, allocated since the first of them */
     uint32_t step_group;
     /* the largest block */
     uint64_t largest_bytes, largest_t_ns;
     uint32_t largest_group;
     uint64_t total_bytes;
+    /* Earlier work came to an end and gave back most of what it had: what it needed at most. 0: not seen. */
+    uint64_t earlier_peak_bytes, earlier_t_ns;
 } gw_growth;
 
 /* `wanted_bytes`: the request that failed after them, 0: none. `order_now`: the order when the list was taken.
- * `live` must be in order of `order`. Allocates nothing but short-lived memory; without it nothing is claimed. */
+ * `live` must be in order of `order`. `peak`: how the live bytes went, oldest first; NULL: not known. Allocates
+ * nothing but short-lived memory; without it nothing is claimed. */
 void gw_growth_find(const gw_model *model, uint32_t pid, const gw_live *live, size_t count, uint64_t wanted_bytes,
-                    uint64_t order_now, gw_growth *ret_growth);
+                    uint64_t order_now, const gw_peak *peak, size_t peak_count, gw_growth *ret_growth);
 
 #endif

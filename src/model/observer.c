@@ -69,7 +69,13 @@ static void history_add(gw_model *model, gwi_process *process, gw_allocator_repo
             process->history[process->history_count++] = t_ns;
     } else if (event->arg[0] == GW_ACTION_LIVE_PEAK) {
         if (report->peak_count < GW_PEAKS_MAX)
-            report->peak[report->peak_count++] = (gw_peak){t_ns, event->arg[2]};
+            report->peak[report->peak_count++] = (gw_peak){.t_ns = t_ns, .bytes = event->arg[2]};
+    } else if (event->arg[0] == GW_ACTION_LIVE_LOW && report->peak_count > 0) { /* of the same span, said just before */
+        gw_peak *peak = &report->peak[report->peak_count - 1];
+        if (!peak->has_low && event->arg[2] <= peak->bytes) {
+            peak->has_low = true;
+            peak->low_bytes = event->arg[2];
+        }
     }
 }
 

@@ -71,6 +71,8 @@ static void python_line(gw_model *model, uint64_t t_ns, const char *line)
     if (has(line, "Traceback (most recent call last)")) {
         if (!state->chain)
             state->chain_oom = false;
+        enum { LINES_BETWEEN_MAX = 2 };
+        facts->exception_after_oom = facts->oom.seen && state->lines_since_oom <= LINES_BETWEEN_MAX;
         state->in_traceback = true;
         state->chain = false;
         facts->traceback = true;
@@ -95,6 +97,8 @@ static void python_line(gw_model *model, uint64_t t_ns, const char *line)
     keep(&facts->exception, t_ns, line, true);
     snprintf(facts->exception_type, sizeof facts->exception_type, "%.*s", (int)(name < 95 ? name : 95), line);
     facts->exception_chain_oom = state->chain_oom;
+    facts->exception_lacks_value =
+        has(line, "NoneType") || strncmp(line, "NameError", name) == 0 || strncmp(line, "UnboundLocalError", name) == 0;
     state->in_traceback = false;
 }
 
@@ -108,8 +112,12 @@ static void scan_line(gw_model *model, uint64_t t_ns, const char *line)
 {
     gw_stderr_facts *facts = &model->stderr_facts;
     python_line(model, t_ns, line);
-    if (HAS_ANY(line, oom_words))
+    model->inner->stderr_state.lines_since_oom++;
+    if (HAS_ANY(line, oom_words)) {
         keep(&facts->oom, t_ns, line, false);
+        facts->oom_last_t_ns = t_ns;
+        model->inner->stderr_state.lines_since_oom = 0;
+    }
     if (HAS_ANY(line, cuda_words))
         keep(&facts->cuda_error, t_ns, line, false);
     if (HAS_ANY(line, library_words))

@@ -204,7 +204,7 @@ static void from_report(const gw_allocator_report *report, gwi_memory *memory)
         memory->t_ns = report->t_ns;
         memory->pid = report->pid;
         memory->device = report->device;
-        memory->call = "the framework's allocator";
+        memory->call = "PyTorch's allocator";
     }
     memory->report = report;
     memory->wanted_bytes = report->bytes_wanted != 0 ? report->bytes_wanted : memory->wanted_bytes;
@@ -302,7 +302,7 @@ static void find_memory(gwi_case *c)
     const gw_allocator_report *report = c->bad_end || !c->ended || c->oom != NULL ? report_of(c) : NULL;
     if (report != NULL)
         from_report(report, memory);
-    if (!memory->known && c->bad_end && c->sticky == NULL && c->exception == GW_EXCEPTION_OOM)
+    if (!memory->known && c->bad_end && c->sticky == NULL && (c->exception == GW_EXCEPTION_OOM || c->told != NULL))
         from_stderr(c, memory);
     if (!memory->known)
         return;
@@ -316,8 +316,9 @@ static void find_memory(gwi_case *c)
     uint64_t order = report != NULL && memory->live == report->live ? report->order
                      : memory->snapshot != NULL                     ? memory->snapshot->order
                                                                     : 0;
-    gw_growth_find(c->model, memory->pid, memory->live, memory->live_count, memory->wanted_bytes, order,
-                   &memory->growth);
+    const gw_peak *peak = report == NULL ? NULL : report->peak;
+    gw_growth_find(c->model, memory->pid, memory->live, memory->live_count, memory->wanted_bytes, order, peak,
+                   report == NULL ? 0 : report->peak_count, &memory->growth);
 }
 
 bool gwi_would_fit(const gwi_memory *memory, uint64_t freed_bytes)
@@ -339,11 +340,32 @@ static void find_start_failure(gwi_case *c)
     bool made_nothing = true;
     for (int device = 0; device < GW_MODEL_DEVICES_MAX; device++)
         made_nothing = made_nothing && c->process->usage[device].class_made[GW_CLASS_CONTEXT] == 0;
+    if (c->root->kind == GW_EV_CTX_CREATE && c->root->is_allocation && !c->root->guard && made_nothing &&
+        !c->has_address_limit)
+        c->no_context = c->root;
     bool init = c->root->kind == GW_EV_INIT && !c->process->init_ok;
     if (!init && !(c->root->kind == GW_EV_CTX_CREATE && made_nothing && c->has_address_limit))
         return;
     c->start = c->root;
     c->oom = c->oom_last = NULL;
+}
+
+/* No driver call failed, but a framework refused by itself and said so, the program went on, and then missed a value:
+ * what the refused step should have written. */
+static void find_told(gwi_case *c)
+{
+    enum { LAUNCHES_FEW = 8 };
+    const gw_model *model = c->model;
+    const gw_stderr_facts *facts = &model->stderr_facts;
+    if (c->root != NULL || c->handled != NULL || c->exception != GW_EXCEPTION_SCRIPT || !c->ended || !c->bad_end ||
+        c->signal != 0 || !facts->oom.seen || !facts->exception_lacks_value || !facts->exception_after_oom)
+        return;
+    size_t launches = 0; /* a file is read when all is over: its lines then come after every launch */
+    for (size_t i = 0; i < model->thread_count; i++) {
+        for (size_t k = model->thread[i].ring_count; k-- > 0 && model->thread[i].ring[k].t_ns > facts->oom_last_t_ns;)
+            launches += model->thread[i].ring[k].is_launch || model->thread[i].ring[k].is_graph_launch;
+    }
+    c->told = launches < LAUNCHES_FEW ? &facts->oom : NULL;
 }
 
 gw_status gwi_case_open(const gw_model *model, gwi_case *ret_case, gw_error *err)
@@ -380,8 +402,12 @@ gw_status gwi_case_open(const gw_model *model, gwi_case *ret_case, gw_error *err
         c.root = earlier(c.sticky, c.other);
     }
     find_start_failure(&c);
+    find_told(&c);
     if (c.start == NULL)
         find_memory(&c);
+    /* Of several frameworks in one process, the one that found no room: only PyTorch has such an observer. */
+    if (c.memory.report != NULL || strncmp(model->stderr_facts.exception_type, "torch.", 6) == 0)
+        c.framework = GW_FRAMEWORK_TORCH;
     *ret_case = c;
     return GW_OK;
 }

@@ -62,9 +62,11 @@ typedef struct gwi_case {
     const gw_failure *other;    /* first of the rest */
     const gw_failure *handled;  /* the first allocation failure that was recovered */
     const gw_failure *start;    /* kept CUDA from starting: cuInit, or the first context under an address-space limit */
-    bool has_address_limit;     /* ulimit -v */
+    const gw_failure *no_context; /* the first context found no memory, with nothing of this process on the device */
+    bool has_address_limit;       /* ulimit -v */
     uint64_t address_limit_bytes;
     size_t handled_count;
+    const gw_stderr_line *told; /* no call failed, but a framework's message tells of the failure that ended it all */
     gwi_memory memory;
 } gwi_case;
 
@@ -84,7 +86,8 @@ typedef struct gwi_finding {
     gw_evidence *evidence; /* owned */
     size_t evidence_count;
     gw_string_list ruled_out, consequences, next;
-    bool failed; /* no memory */
+    gw_framework fixes_for; /* whose words the cause's fixes take; RAW: the case's framework */
+    bool failed;            /* no memory */
 } gwi_finding;
 
 #define GWI_NO_TIME    UINT64_MAX
@@ -103,6 +106,11 @@ bool gwi_list_add(gw_string_list *list, const char *text);
 
 /* The failed request with the free memory, the limit and what the process held: every memory verdict begins so. */
 void gwi_say_request(const gwi_case *c, gwi_finding *finding);
+/* "a block", "2 blocks": for counts in sentences. */
+#define GWI_PLURAL(count) ((count) == 1 ? "" : "s")
+/* A kernel's name without the mangling of its parameters: "at::native::fill" of "_ZN2at6native4fillE...". */
+enum { GWI_KERNEL_TEXT_MAX = 160 };
+char *gwi_kernel_text(char out[GWI_KERNEL_TEXT_MAX], const char *kernel);
 /* Rules out what the numbers exclude: other processes, fragmentation, growth. */
 enum { GWI_NOT_FOREIGN = 1, GWI_NOT_FRAGMENTED = 2, GWI_NOT_GROWTH = 4 };
 void gwi_say_memory_ruled_out(const gwi_case *c, gwi_finding *finding, unsigned which);

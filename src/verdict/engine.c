@@ -216,9 +216,8 @@ static bool take_answer(const gwi_case *c, gw_verdict *verdict, answer *best)
     verdict->status = GW_VERDICT_FAULT;
     verdict->cause = best->cause->id;
     verdict->certainty = best->certainty;
-    if (!take_finding(verdict, &best->finding))
-        return false;
-    return add_fixes(&verdict->next, best->cause, c->framework);
+    gw_framework words = best->finding.fixes_for != GW_FRAMEWORK_RAW ? best->finding.fixes_for : c->framework;
+    return take_finding(verdict, &best->finding) && add_fixes(&verdict->next, best->cause, words);
 }
 
 static bool add_alternatives(const gwi_case *c, gw_verdict *verdict, const answer *answers, const answer *best)
@@ -230,7 +229,8 @@ static bool add_alternatives(const gwi_case *c, gw_verdict *verdict, const answe
             !add_alternative(verdict, answers[i].cause->id, certainty))
             return false;
     }
-    if (c->handled != NULL && (verdict->cause == NULL || strncmp(verdict->cause, "gpu-oom", 7) != 0))
+    if ((c->handled != NULL || c->model->stderr_facts.oom.seen) &&
+        (verdict->cause == NULL || strncmp(verdict->cause, "gpu-oom", 7) != 0))
         return add_alternative(verdict, gwi_cause_gpu_oom_capacity.id, GW_HYPOTHESIS);
     return true;
 }
@@ -253,7 +253,9 @@ static bool judge_fault(const gwi_case *c, gw_verdict *verdict)
     answer answers[CAUSE_COUNT];
     ask_all(c, answers);
     answer *best = best_of(answers);
-    bool blind = is_unobserved(c->model) && c->root == NULL;
+    gwi_lacks lacks;
+    bool no_runtime = gwi_find_lacks(c, &lacks) && lacks.private_tables;
+    bool blind = (is_unobserved(c->model) || no_runtime) && c->root == NULL;
     bool good = true;
     if (best != NULL && best->certainty >= GW_SUPPORTED && !blind) {
         good = take_answer(c, verdict, best) && add_alternatives(c, verdict, answers, best);
@@ -277,12 +279,14 @@ static bool judge_fault(const gwi_case *c, gw_verdict *verdict)
 static bool judge_healthy(const gwi_case *c, gw_verdict *verdict)
 {
     gwi_finding finding = {0};
-    if (is_unobserved(c->model)) {
+    gwi_lacks lacks;
+    bool no_runtime = gwi_find_lacks(c, &lacks) && lacks.private_tables; /* whether it looked at the errors or not */
+    if (is_unobserved(c->model) || no_runtime) {
         verdict->status = GW_VERDICT_UNDETERMINED;
-        gwi_say_undetermined(c, true, &finding);
+        gwi_say_undetermined(c, is_unobserved(c->model), &finding);
     } else {
         verdict->status = GW_VERDICT_CLEAN;
-        verdict->certainty = is_incomplete(c) ? GW_SUPPORTED : GW_ESTABLISHED;
+        verdict->certainty = is_incomplete(c) || gwi_open_end(c) != NULL ? GW_SUPPORTED : GW_ESTABLISHED;
         gwi_say_clean(c, &finding);
     }
     bool good = take_finding(verdict, &finding);

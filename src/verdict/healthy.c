@@ -85,6 +85,49 @@ static void say_start(const gwi_case *c, gwi_finding *finding)
     gwi_rule_out(finding, "a shortage of GPU memory (nothing was ever allocated)");
 }
 
+bool gwi_find_lacks(const gwi_case *c, gwi_lacks *ret_lacks)
+{
+    enum { NOT_SUPPORTED = 801 };
+    const gw_model *model = c->model;
+    gwi_lacks lacks = {.count = model->note_count[GW_NOTE_VIRTUAL_LACKS]};
+    if (!model->is_virtual)
+        return false;
+    for (size_t i = 0; i < model->failure_count; i++) {
+        const gw_failure *failure = &model->failure[i];
+        bool table = strcmp(failure->fn_name, "cuGetExportTable") == 0;
+        if (!table && failure->result != NOT_SUPPORTED)
+            continue;
+        lacks.private_tables = lacks.private_tables || table;
+        if (!table && lacks.fn_name == NULL)
+            lacks.fn_name = failure->fn_name;
+        lacks.count += failure->repeat_count;
+        if (lacks.t_ns == 0)
+            lacks.t_ns = failure->t_ns;
+    }
+    *ret_lacks = lacks;
+    return lacks.count > 0;
+}
+
+/* The program failed on a virtual card because of what no virtual card has. */
+static void say_lacks(const gwi_lacks *lacks, gwi_finding *finding)
+{
+    char call[GWI_CALL_TEXT_MAX];
+    if (lacks->private_tables) {
+        gwi_headline(finding,
+                     "this program uses the CUDA runtime API, which asks the driver for private tables; the virtual "
+                     "card runs driver-API programs only: nothing here is the program's fault");
+        gwi_evidence(finding, lacks->t_ns, "driver", "cuGetExportTable was refused by the virtual card");
+        gwi_next(finding, "Run it on a real GPU (--gpu real), or test the part that uses the driver API");
+    } else {
+        gwi_headline(finding, "the program asked for what the virtual card lacks; whether that ended it is not known");
+        if (lacks->fn_name != NULL)
+            gwi_evidence(finding, lacks->t_ns, "driver",
+                         "%s returned 801 (%s), which is the virtual card's answer: a real one may do it",
+                         gwi_call_text(call, lacks->fn_name), gw_result_name(801));
+        gwi_next(finding, "Run it on a real GPU (--gpu real) to see whether it fails there, too");
+    }
+}
+
 static void say_other_failure(const gwi_case *c, gwi_finding *finding)
 {
     const gw_failure *root = c->root;
@@ -159,6 +202,12 @@ void gwi_say_undetermined(const gwi_case *c, bool unobserved, gwi_finding *findi
     }
     if (c->root != NULL) {
         say_other_failure(c, finding);
+        say_end(c, finding);
+        return;
+    }
+    gwi_lacks lacks;
+    if (c->ended && gwi_find_lacks(c, &lacks)) {
+        say_lacks(&lacks, finding);
         say_end(c, finding);
         return;
     }
@@ -272,6 +321,23 @@ static bool advise_reuse(const gwi_case *c, const gw_process *process, gw_string
     return true;
 }
 
+static bool is_end_unknown(const gwi_case *c, uint32_t pid)
+{
+    const gw_process *process = gw_model_process(c->model, pid);
+    return process != NULL && process != c->model->command && !(process->exit_known && process->exit.status_known);
+}
+
+const gw_failure *gwi_open_end(const gwi_case *c)
+{
+    for (size_t i = 0; i < c->model->failure_count; i++) {
+        const gw_failure *failure = &c->model->failure[i];
+        if (failure->is_allocation && !failure->is_echo && failure->recovery == GW_RECOVERED_NOT &&
+            is_end_unknown(c, failure->pid))
+            return failure;
+    }
+    return NULL;
+}
+
 static bool advise_handled(const gwi_case *c, gw_string_list *advice)
 {
     static const char *const how[] = {
@@ -286,6 +352,16 @@ static bool advise_handled(const gwi_case *c, gw_string_list *advice)
         if (failure->recovery == GW_RECOVERED_NOT && c->bad_end && failure != c->handled)
             continue;
         char bytes[GW_BYTES_TEXT_MAX], call[GWI_CALL_TEXT_MAX];
+        if (failure->recovery == GW_RECOVERED_NOT && is_end_unknown(c, failure->pid)) {
+            good = add(advice,
+                       "not handled: %s of %s was refused at %.2f s for lack of memory in pid %u, which ended at an "
+                       "unknown status: look at what became of it",
+                       gwi_call_text(call, failure->fn_name),
+                       failure->bytes_wanted == 0 ? "an object" : gw_bytes_text(bytes, failure->bytes_wanted),
+                       (double)failure->t_ns / 1e9, failure->pid);
+            said++;
+            continue;
+        }
         good = add(advice, "handled: %s of %s was refused at %.2f s for lack of memory, %s",
                    gwi_call_text(call, failure->fn_name),
                    failure->bytes_wanted == 0 ? "an object" : gw_bytes_text(bytes, failure->bytes_wanted),

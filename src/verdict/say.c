@@ -133,13 +133,40 @@ char *gwi_call_text(char out[GWI_CALL_TEXT_MAX], const char *fn_name)
     return out;
 }
 
-/* ---- memory ---- */
-
-static const char *framework_name(gw_framework framework)
+/* One length-prefixed part of a mangled name; NULL: there is none. */
+static const char *name_part(const char *at, const char **ret_text, size_t *ret_bytes)
 {
-    static const char *const names[GW_FRAMEWORK_COUNT] = {"", "PyTorch", "TensorFlow", "JAX"};
-    return names[framework];
+    size_t bytes = 0, digits = 0;
+    for (; at[digits] >= '0' && at[digits] <= '9' && digits < 4; digits++)
+        bytes = bytes * 10 + (size_t)(at[digits] - '0');
+    if (digits == 0 || bytes == 0 || strnlen(at + digits, bytes) < bytes)
+        return NULL;
+    *ret_text = at + digits;
+    *ret_bytes = bytes;
+    return at + digits + bytes;
 }
+
+char *gwi_kernel_text(char out[GWI_KERNEL_TEXT_MAX], const char *kernel)
+{
+    snprintf(out, GWI_KERNEL_TEXT_MAX, "%s", kernel);
+    if (strncmp(kernel, "_Z", 2) != 0)
+        return out;
+    const char *at = kernel + 2, *text;
+    bool nested = *at == 'N';
+    size_t used = 0, bytes;
+    at += nested;
+    while ((at = name_part(at, &text, &bytes)) != NULL) {
+        bool anonymous = bytes > 9 && strncmp(text, "_GLOBAL__", 9) == 0;
+        if (!anonymous && used + bytes + 3 < GWI_KERNEL_TEXT_MAX)
+            used += (size_t)snprintf(out + used, GWI_KERNEL_TEXT_MAX - used, "%s%.*s",
+                                     used == 0 ? "" : "::", (int)bytes, text);
+        if (!nested)
+            break;
+    }
+    return out;
+}
+
+/* ---- memory ---- */
 
 /* The same request had been refused before, and the program went on. */
 static void say_earlier(const gwi_case *c, gwi_finding *finding)
@@ -148,13 +175,12 @@ static void say_earlier(const gwi_case *c, gwi_finding *finding)
     char bytes[GW_BYTES_TEXT_MAX];
     if (c->oom != NULL && c->oom->repeat_count > 1)
         gwi_measure(finding, c->oom->t_ns, "driver", (double)c->oom->repeat_count, "count",
-                    "the same request was refused %" PRIu64
-                    " times, first at %.2f s; the program went on each time but the last",
-                    c->oom->repeat_count, (double)c->oom->t_ns / 1e9);
+                    "the same request was refused %" PRIu64 " times, first at %.2f s", c->oom->repeat_count,
+                    (double)c->oom->t_ns / 1e9);
     if (first != NULL && c->oom != NULL && first->t_ns < c->oom->t_ns && first->fn == c->oom->fn &&
         first->bytes_wanted == c->oom->bytes_wanted && first->bytes_wanted != 0)
         gwi_measure(finding, first->t_ns, "driver", (double)first->bytes_wanted, "bytes",
-                    "the same request of %s had been refused at %.2f s already; the program went on",
+                    "the same request of %s had been refused at %.2f s already, and was granted later",
                     gw_bytes_text(bytes, first->bytes_wanted), (double)first->t_ns / 1e9);
 }
 
@@ -164,6 +190,7 @@ void gwi_say_request(const gwi_case *c, gwi_finding *finding)
     char wanted[GW_BYTES_TEXT_MAX], left[GW_BYTES_TEXT_MAX], limit[GW_BYTES_TEXT_MAX], own[GW_BYTES_TEXT_MAX];
     char call[GWI_CALL_TEXT_MAX];
     gwi_call_text(call, memory->call);
+    const char *request = c->oom == NULL ? "a request to " : "", *link = c->oom == NULL ? "for" : "of";
     gw_bytes_text(wanted, memory->wanted_bytes);
     gw_bytes_text(left, memory->free_bytes);
     gw_bytes_text(limit, memory->limit_bytes);
@@ -173,22 +200,23 @@ void gwi_say_request(const gwi_case *c, gwi_finding *finding)
     const char *by = memory->limit_is_guard ? " (limit set by gpuwhy)" : "";
     if (memory->wanted_bytes != 0 && memory->has_free && memory->has_limit)
         gwi_measure(finding, memory->t_ns, source, (double)memory->wanted_bytes, "bytes",
-                    "%s of %s failed; %s of %s was free%s", call, wanted, left, limit, by);
+                    "%s%s %s %s failed; %s of %s was free%s", request, call, link, wanted, left, limit, by);
     else if (memory->wanted_bytes != 0)
         gwi_measure(finding, memory->t_ns, source, (double)memory->wanted_bytes, "bytes",
-                    "%s of %s failed for lack of memory%s", call, wanted, by);
+                    "%s%s %s %s failed for lack of memory%s", request, call, link, wanted, by);
     else if (memory->has_free && memory->has_limit)
         gwi_measure(finding, memory->t_ns, source, (double)memory->free_bytes, "bytes",
-                    "%s failed for lack of memory; %s of %s was free%s", call, left, limit, by);
+                    "%s%s failed for lack of memory; %s of %s was free%s", request, call, left, limit, by);
     else
-        gwi_evidence(finding, memory->t_ns, source, "%s failed for lack of memory%s", call, by);
+        gwi_evidence(finding, memory->t_ns, source, "%s%s failed for lack of memory%s", request, call, by);
     if (memory->from_stderr)
-        gwi_evidence(finding, memory->t_ns, "stderr", "%s", c->model->stderr_facts.exception.text);
+        gwi_evidence(finding, memory->t_ns, "stderr", "%s",
+                     c->told != NULL ? c->told->text : c->model->stderr_facts.exception.text);
     say_earlier(c, finding);
     if (memory->report != NULL && memory->reserved_bytes != 0) {
         char reserved[GW_BYTES_TEXT_MAX];
         gwi_measure(finding, memory->t_ns, "observer", (double)memory->own_bytes, "bytes",
-                    "%s had %s in live blocks and %s reserved from the driver", framework_name(c->framework),
+                    "PyTorch had %s in live blocks and %s reserved from the driver",
                     gw_bytes_text(own, memory->own_bytes), gw_bytes_text(reserved, memory->reserved_bytes));
     } else if (memory->snapshot != NULL && memory->own_bytes > 0) {
         gwi_measure(finding, memory->t_ns, "ledger", (double)memory->own_bytes, "bytes",
@@ -307,9 +335,9 @@ void gwi_say_last_launches(const gwi_case *c, gwi_finding *finding, uint64_t t_n
         const gw_ring_call *call = list.call[k];
         if (shown > 0 && !list.is_after[k])
             break; /* it had been waited for, and was good */
-        char stream[32], name[GWI_CALL_TEXT_MAX];
+        char stream[32], name[GWI_CALL_TEXT_MAX], kernel[GWI_KERNEL_TEXT_MAX];
         gwi_evidence(finding, call->t_ns, "driver", "%s%s launched%s on %s, %s", shown == 0 ? "last: " : "",
-                     call->kernel != NULL ? call->kernel : "a kernel without a name",
+                     call->kernel != NULL ? gwi_kernel_text(kernel, call->kernel) : "a kernel without a name",
                      call->is_graph_launch ? " by a graph" : "", stream_text(stream, call->stream),
                      gwi_call_text(name, call->fn_name));
         shown++;
@@ -347,9 +375,9 @@ static void say_window(const gwi_case *c, gwi_finding *finding, const gw_failure
     uint64_t between = calls_between(c->model, sticky, last->t_ns);
     gwi_measure(finding, sticky->t_ns, "driver", (double)(sticky->t_ns - last->t_ns) / 1e6, "ms",
                 "the report came %.2f ms and %" PRIu64
-                " other calls after the last launch: the call that reports it is not the one "
+                " other call%s after the last launch: the call that reports it is not the one "
                 "at fault",
-                (double)(sticky->t_ns - last->t_ns) / 1e6, between);
+                (double)(sticky->t_ns - last->t_ns) / 1e6, between, GWI_PLURAL(between));
 }
 
 static void say_reset(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky)

@@ -1300,6 +1300,386 @@ static void test_catalogue(void **state)
     }
 }
 
+/* ---- what real runs taught ---- */
+
+/* Live bytes over time, in spans of 1 ms: the most and the least of each. Call it in the order of time. */
+static void observe_span(uint64_t ago_ms, uint64_t peak, uint64_t low)
+{
+    gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_HISTORY, 0, GW_ACTION_LIVE_PEAK, 0, peak, ago_ms * 1000000);
+    gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_HISTORY, 0, GW_ACTION_LIVE_LOW, 0, low, ago_ms * 1000000);
+}
+
+static void observe_block(uint64_t address, uint64_t bytes, uint64_t ago_ms)
+{
+    gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_BLOCK, 0, address, bytes, ago_ms * 1000000, GW_BLOCK_LIVE);
+}
+
+/* What one training keeps: weights, then `kept` results of steps, each 300 MiB with a smaller one. */
+static void observe_training(uint64_t ago_ms, uint64_t kept, uint64_t address)
+{
+    static const uint64_t weights[] = {7168, 512, 294912, 1024, 250880, 1536};
+    for (uint64_t i = 0; i < 6; i++)
+        observe_block(address + i * 0x100000, weights[i], ago_ms);
+    for (uint64_t i = 0; i < kept; i++) {
+        observe_block(address + 0x80000000 * (i + 1), 300 * mib, ago_ms - 20 * (i + 1));
+        observe_block(address + 0x80000000 * (i + 1) + 0x40000000, 76 * mib, ago_ms - 20 * (i + 1));
+    }
+}
+
+/* Steps that each need 900 MiB more than what is kept, and give it back. */
+static void observe_steps(uint64_t ago_ms, uint64_t count, uint64_t base)
+{
+    for (uint64_t i = 0; i < count; i++)
+        observe_span(ago_ms - i, base + (i % 2 == 0 ? 900 : 100) * mib, base + (i % 2 == 0 ? 50 : 0) * mib);
+}
+
+static void judge_two_trainings(bool first_is_kept)
+{
+    open_torch(4 * gib);
+    gw_feed_wait(&feed, 2000000000);
+    gw_feed_alloc(&feed, 3900 * mib);
+    /* barely as much cached as was wanted: that proves no fragmentation */
+    observe_oom(154 * mib, 3730 * mib, 3887 * mib, 40 * mib);
+    if (first_is_kept)
+        observe_training(900, 6, 0x100000000);
+    observe_training(400, first_is_kept ? 3 : 9, 0x900000000);
+    for (uint64_t step = 0; step < 45; step++)
+        observe_steps(900 - step * 18, 18, (first_is_kept ? 376 * mib * (step / 5) : step < 25 ? 0 : 376 * mib));
+    torch_oom_message();
+    close_program(1);
+}
+
+static void test_a_leak_is_no_fragmentation(void **state)
+{
+    (void)state;
+    judge_two_trainings(true);
+    expect_fault("gpu-oom-leak", GW_ESTABLISHED);
+    assert_true(says("second run"));
+    judge_close();
+}
+
+static void test_a_leak_near_nothing_is_kept_of_the_first_run(void **state)
+{
+    (void)state;
+    judge_two_trainings(false);
+    judge_open();
+    assert_false(says("second run"));
+    assert_true(verdict->cause == NULL || strcmp(verdict->cause, "gpu-oom-fragmentation") != 0);
+    judge_close();
+}
+
+/* An average of the weights is copied after some training: the same sizes again, but no second run. */
+static void test_a_leak_near_a_copy_of_the_weights(void **state)
+{
+    (void)state;
+    open_torch(4 * gib);
+    gw_feed_wait(&feed, 2000000000);
+    gw_feed_alloc(&feed, 3900 * mib);
+    observe_oom(154 * mib, 3730 * mib, 3887 * mib, 40 * mib);
+    for (uint64_t copy = 0; copy < 2; copy++) {
+        for (uint64_t i = 0; i < 8; i++)
+            observe_block(0x100000000 * (copy + 1) + i * 0x1000, (200 + 7 * i) * mib, copy == 0 ? 900 : 100);
+    }
+    observe_steps(880, 700, 1824 * mib);
+    torch_oom_message();
+    close_program(1);
+    judge_open();
+    assert_string_equal(verdict->cause, "gpu-oom-capacity");
+    assert_true(has_alternative("gpu-oom-leak"));
+    judge_close();
+}
+
+/* A loop that keeps something of every few steps, seen by an observer only. */
+static void judge_kept_steps(bool later_phase)
+{
+    open_torch(4 * gib);
+    gw_feed_wait(&feed, 2000000000);
+    gw_feed_alloc(&feed, 3900 * mib);
+    observe_oom(154 * mib, 3600 * mib, 3630 * mib, 20 * mib);
+    for (uint64_t i = 0; i < 12; i++)
+        observe_block(0x100000000 + 0x80000000 * i, 290 * mib, later_phase ? 12 - i : 600 - 50 * i);
+    if (later_phase) {
+        observe_steps(800, 780, 0);
+        for (uint64_t i = 0; i < 12; i++)
+            observe_span(12 - i, 290 * mib * (i + 1), 290 * mib * i);
+    } else {
+        observe_steps(800, 200, 0);
+        for (uint64_t i = 0; i < 12; i++)
+            observe_steps(600 - 50 * i, 50, 290 * mib * (i + 1));
+    }
+    torch_oom_message();
+    close_program(1);
+}
+
+static void test_kept_steps_by_the_observer(void **state)
+{
+    (void)state;
+    judge_kept_steps(false);
+    expect_fault("gpu-oom-leak", GW_SUPPORTED);
+    assert_true(has_value(12, "count"));
+    judge_close();
+}
+
+static void test_kept_steps_near_a_late_phase(void **state)
+{
+    (void)state;
+    judge_kept_steps(true);
+    expect_fault("gpu-oom-peak-phase", GW_SUPPORTED);
+    judge_close();
+}
+
+/* A deep model's first pass keeps the same size layer by layer, with workspaces that come and go. */
+static void test_kept_steps_near_a_first_pass(void **state)
+{
+    (void)state;
+    open_torch(4 * gib);
+    gw_feed_wait(&feed, 2000000000);
+    gw_feed_alloc(&feed, 3900 * mib);
+    observe_oom(154 * mib, 3600 * mib, 3630 * mib, 20 * mib);
+    for (uint64_t i = 0; i < 12; i++)
+        observe_block(0x100000000 + 0x80000000 * i, 290 * mib, 600 - 50 * i);
+    for (uint64_t i = 0; i < 12; i++)
+        observe_steps(600 - 50 * i, 50, 290 * mib * (i + 1));
+    torch_oom_message();
+    close_program(1);
+    expect_fault("gpu-oom-capacity", GW_ESTABLISHED);
+    assert_false(has_alternative("gpu-oom-leak"));
+    judge_close();
+}
+
+static void test_fragmentation_near_a_small_margin(void **state)
+{
+    (void)state;
+    open_torch(4 * gib);
+    gw_feed_alloc(&feed, 3900 * mib);
+    observe_oom(150 * mib, 3700 * mib, 3860 * mib, 40 * mib);
+    torch_oom_message();
+    close_program(1);
+    judge_open();
+    assert_string_equal(verdict->cause, "gpu-oom-capacity");
+    assert_true(has_alternative("gpu-oom-fragmentation"));
+    judge_close();
+}
+
+static void judge_beside_a_pool(uint64_t reserved, const char *preallocate)
+{
+    open_program(8 * gib);
+    gw_feed_map(&feed, "/venv/jaxlib/libjax_common.so");
+    if (preallocate != NULL)
+        gw_feed_meta(&feed, "env.XLA_PYTHON_CLIENT_PREALLOCATE", preallocate);
+    gw_feed_alloc(&feed, 6 * gib);
+    gw_feed_call(&feed, "?", GW_EV_NOTE, 0, GW_NOTE_OBSERVER_ATTACHED, 0, 0, 0);
+    gw_feed_alloc(&feed, gib);
+    observe_oom(308 * mib, reserved - 150 * mib, reserved, 100 * mib);
+    torch_oom_message();
+    close_program(1);
+}
+
+static void test_preallocation_seen_by_the_observer(void **state)
+{
+    (void)state;
+    judge_beside_a_pool(gib, NULL);
+    expect_fault("gpu-oom-preallocation", GW_SUPPORTED);
+    assert_true(has_value((double)(6 * gib), "bytes"));
+    assert_true(says("PyTorch had"));
+    assert_false(says("JAX had"));
+    assert_true(says("XLA_PYTHON_CLIENT_PREALLOCATE"));
+    judge_close();
+}
+
+static void test_preallocation_near_the_block_is_pytorchs(void **state)
+{
+    (void)state;
+    judge_beside_a_pool(7 * gib, NULL);
+    judge_open();
+    assert_string_not_equal(verdict->cause == NULL ? "" : verdict->cause, "gpu-oom-preallocation");
+    judge_close();
+}
+
+static void test_preallocation_near_it_is_switched_off(void **state)
+{
+    (void)state;
+    judge_beside_a_pool(gib, "false");
+    judge_open();
+    assert_string_not_equal(verdict->cause == NULL ? "" : verdict->cause, "gpu-oom-preallocation");
+    judge_close();
+}
+
+static const char xla_message[] = "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 6.00GiB.\n";
+
+static void judge_told(const char *between, const char *exception)
+{
+    open_program(4 * gib);
+    gw_feed_map(&feed, "/venv/jaxlib/libjax_common.so");
+    iterate(4);
+    gw_feed_stderr(&feed, xla_message);
+    gw_feed_stderr(&feed, between);
+    gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"t.py\", line 9, in <module>\n");
+    gw_feed_stderr(&feed, exception);
+    close_program(1);
+}
+
+static void test_told_and_unwritten(void **state)
+{
+    (void)state;
+    judge_told("", "TypeError: unsupported operand type(s) for *: 'NoneType' and 'int'\n");
+    expect_fault("gpu-oom-capacity", GW_SUPPORTED);
+    assert_true(says("never written"));
+    assert_true(has_alternative("script-exception"));
+    judge_close();
+}
+
+static void test_told_near_an_unrelated_exception(void **state)
+{
+    (void)state;
+    judge_told("", "ValueError: no entry for epoch 3\n");
+    expect_fault("script-exception", GW_SUPPORTED);
+    assert_true(has_alternative("gpu-oom-capacity"));
+    assert_false(list_has(&verdict->ruled_out, "the GPU"));
+    judge_close();
+}
+
+static void test_told_near_work_went_on(void **state)
+{
+    (void)state;
+    judge_told("epoch 1\nepoch 2\nepoch 3\n", "TypeError: 'NoneType' object is not iterable\n");
+    expect_fault("script-exception", GW_SUPPORTED);
+    judge_close();
+}
+
+static void judge_on_virtual_card(const char *fn, uint16_t result, int code)
+{
+    gw_feed_open_bare(&feed);
+    gw_feed_meta(&feed, "option.gpu", "virtual:h200");
+    gw_feed_process(&feed, GW_FEED_PID, 1, "/usr/bin/program");
+    gw_feed_begin_cuda(&feed, 16 * gib);
+    gw_feed_call(&feed, fn, GW_EV_CALL, result, 0, 0, 0, 0);
+    gw_feed_exit(&feed, code, 0);
+    expect_status(GW_VERDICT_UNDETERMINED);
+}
+
+static void test_runtime_api_on_a_virtual_card(void **state)
+{
+    (void)state;
+    for (int code = 0; code < 2; code++) {
+        judge_on_virtual_card("cuGetExportTable", 1, code);
+        assert_true(says("runtime API"));
+        assert_int_equal(verdict->ruled_out.count, 0);
+        judge_close();
+    }
+}
+
+static void test_a_virtual_card_lacks_a_call(void **state)
+{
+    (void)state;
+    judge_on_virtual_card("cuTensorMapEncodeTiled", 801, 1);
+    assert_true(says("cuTensorMapEncodeTiled"));
+    assert_int_equal(verdict->ruled_out.count, 0);
+    judge_close();
+}
+
+static void test_runtime_api_near_a_real_card(void **state)
+{
+    (void)state;
+    open_program(16 * gib);
+    gw_feed_call(&feed, "cuGetExportTable", GW_EV_CALL, 1, 0, 0, 0, 0);
+    close_program(0);
+    expect_status(GW_VERDICT_CLEAN);
+    judge_close();
+}
+
+static void judge_no_context(const char *data_limit, const char *gpu)
+{
+    gw_feed_open_bare(&feed);
+    gw_feed_meta(&feed, "rlimit.as", "unlimited");
+    gw_feed_meta(&feed, "rlimit.data", data_limit);
+    gw_feed_meta(&feed, "option.gpu", gpu);
+    gw_feed_process(&feed, GW_FEED_PID, 1, "/usr/bin/program");
+    gw_feed_call(&feed, "cuInit", GW_EV_INIT, 0, 0, 0, 0, 0);
+    gw_feed_call(&feed, "cuDevicePrimaryCtxRetain", GW_EV_CTX_CREATE, 2, 0, 0, 0, GW_CONTEXT_PRIMARY);
+    gw_feed_exit(&feed, 1, 0);
+}
+
+static void test_no_context_fits(void **state)
+{
+    (void)state;
+    judge_no_context("unlimited", "real");
+    expect_fault("gpu-oom-other-process", GW_SUPPORTED);
+    judge_close();
+}
+
+static void test_no_context_near_a_host_limit(void **state)
+{
+    (void)state;
+    judge_no_context("1000000", "real");
+    expect_status(GW_VERDICT_UNDETERMINED);
+    assert_true(has_alternative("gpu-oom-other-process"));
+    judge_close();
+    judge_no_context("unlimited", "virtual:h200");
+    expect_status(GW_VERDICT_UNDETERMINED);
+    judge_close();
+}
+
+static void test_no_context_near_memory_is_free(void **state)
+{
+    (void)state;
+    gw_feed_open_bare(&feed);
+    gw_feed_meta(&feed, "rlimit.as", "unlimited");
+    gw_feed_meta(&feed, "rlimit.data", "unlimited");
+    gw_feed_process(&feed, GW_FEED_PID, 1, "/usr/bin/program");
+    gw_feed_call(&feed, "cuInit", GW_EV_INIT, 0, 0, 0, 0, 0);
+    gw_feed_text_call(&feed, "cuInit", GW_EV_DEVICE, 0, 16 * gib, 15 * gib, 0, "Test card");
+    gw_feed_call(&feed, "cuDevicePrimaryCtxRetain", GW_EV_CTX_CREATE, 2, 0, 0, 0, GW_CONTEXT_PRIMARY);
+    gw_feed_exit(&feed, 1, 0);
+    expect_status(GW_VERDICT_UNDETERMINED);
+    assert_false(has_alternative("gpu-oom-other-process"));
+    judge_close();
+}
+
+/* What healthy programs ask on the way in and out. */
+static void ask_harmless(void)
+{
+    gw_feed_call(&feed, "cuCtxGetDevice_v2", GW_EV_CALL, 201, 0, 0, 0, 0);
+    gw_feed_call(&feed, "cuMemCreate", GW_EV_VMM_CREATE, 800, 0, 2 * mib, 0, 1);
+    iterate(3);
+    gw_feed_call(&feed, "cuLibraryUnload", GW_EV_CALL, 4, 0, 0, 0, 0);
+    gw_feed_call(&feed, "cuDevicePrimaryCtxRelease_v2", GW_EV_CTX_RELEASE, 4, 0, 0, 0, 0);
+}
+
+static void test_harmless_failures(void **state)
+{
+    (void)state;
+    open_program(16 * gib);
+    ask_harmless();
+    gw_feed_exit(&feed, 0, 0);
+    expect_status(GW_VERDICT_CLEAN);
+    assert_int_equal(verdict->alternative_count, 0);
+    judge_close();
+    open_program(16 * gib);
+    ask_harmless();
+    gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"t.py\", line 1, in f\nValueError: no\n");
+    gw_feed_exit(&feed, 1, 0);
+    expect_fault("script-exception", GW_ESTABLISHED);
+    assert_true(list_has(&verdict->ruled_out, "the GPU"));
+    judge_close();
+}
+
+static void test_a_childs_end_is_not_known(void **state)
+{
+    (void)state;
+    open_program(4 * gib);
+    feed.pid = feed.tid = 200;
+    gw_feed_begin_cuda(&feed, 4 * gib);
+    gw_feed_alloc(&feed, 3 * gib);
+    gw_feed_no_room(&feed, 2 * gib, gib, 4 * gib);
+    feed.pid = feed.tid = GW_FEED_PID;
+    gw_feed_exit(&feed, 0, 0);
+    expect_status(GW_VERDICT_CLEAN);
+    assert_string_equal(gw_certainty_text(verdict->certainty), "supported");
+    assert_true(says("not handled"));
+    judge_close();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1370,6 +1750,27 @@ int main(void)
         cmocka_unit_test(test_a_childs_death_is_a_fault),
         cmocka_unit_test(test_a_live_run_with_a_failure),
         cmocka_unit_test(test_the_guards_refusal),
+        cmocka_unit_test(test_a_leak_is_no_fragmentation),
+        cmocka_unit_test(test_a_leak_near_nothing_is_kept_of_the_first_run),
+        cmocka_unit_test(test_a_leak_near_a_copy_of_the_weights),
+        cmocka_unit_test(test_kept_steps_by_the_observer),
+        cmocka_unit_test(test_kept_steps_near_a_late_phase),
+        cmocka_unit_test(test_kept_steps_near_a_first_pass),
+        cmocka_unit_test(test_fragmentation_near_a_small_margin),
+        cmocka_unit_test(test_preallocation_seen_by_the_observer),
+        cmocka_unit_test(test_preallocation_near_the_block_is_pytorchs),
+        cmocka_unit_test(test_preallocation_near_it_is_switched_off),
+        cmocka_unit_test(test_told_and_unwritten),
+        cmocka_unit_test(test_told_near_an_unrelated_exception),
+        cmocka_unit_test(test_told_near_work_went_on),
+        cmocka_unit_test(test_runtime_api_on_a_virtual_card),
+        cmocka_unit_test(test_a_virtual_card_lacks_a_call),
+        cmocka_unit_test(test_runtime_api_near_a_real_card),
+        cmocka_unit_test(test_no_context_fits),
+        cmocka_unit_test(test_no_context_near_a_host_limit),
+        cmocka_unit_test(test_no_context_near_memory_is_free),
+        cmocka_unit_test(test_harmless_failures),
+        cmocka_unit_test(test_a_childs_end_is_not_known),
         cmocka_unit_test(test_hostile_events),
         cmocka_unit_test(test_catalogue),
     };

@@ -33,13 +33,14 @@ static bool is_likely_new(const gwi_case *c, const gw_teardown *teardown, const 
 static void say_teardown(gwi_finding *finding, const gw_teardown *teardown)
 {
     char bytes[GW_BYTES_TEXT_MAX];
+    uint64_t blocks = teardown->count[GW_CLASS_PLAIN] + teardown->count[GW_CLASS_POOL] +
+                      teardown->count[GW_CLASS_PITCHED] + teardown->count[GW_CLASS_MANAGED];
+    uint64_t streams = teardown->count[GW_CLASS_STREAM], events = teardown->count[GW_CLASS_EVENT];
     gwi_measure(finding, teardown->t_ns, "ledger", (double)teardown->bytes, "bytes",
-                "%s; it destroyed %s in %" PRIu64 " blocks, %" PRIu64 " streams and %" PRIu64
-                " events that had not been given back",
-                verb_of(teardown->kind), gw_bytes_text(bytes, teardown->bytes),
-                teardown->count[GW_CLASS_PLAIN] + teardown->count[GW_CLASS_POOL] + teardown->count[GW_CLASS_PITCHED] +
-                    teardown->count[GW_CLASS_MANAGED],
-                teardown->count[GW_CLASS_STREAM], teardown->count[GW_CLASS_EVENT]);
+                "%s; it destroyed %s in %" PRIu64 " block%s, %" PRIu64 " stream%s and %" PRIu64
+                " event%s that had not been given back",
+                verb_of(teardown->kind), gw_bytes_text(bytes, teardown->bytes), blocks, GWI_PLURAL(blocks), streams,
+                GWI_PLURAL(streams), events, GWI_PLURAL(events));
 }
 
 static uint64_t kept_by(const gw_teardown *teardown)
@@ -60,11 +61,14 @@ static gw_certainty judge_named(const gwi_case *c, gwi_finding *finding, const g
     if (buried == NULL && !context_gone)
         return GW_CERTAINTY_NONE;
     gwi_call_text(call, use->fn_name);
-    gwi_headline(finding, "%s at %.2f s, and %s of before was used afterwards", verb_of(teardown->kind),
+    gwi_headline(finding, "%s at %.2f s, and %s from before it was used afterwards", verb_of(teardown->kind),
                  (double)teardown->t_ns / 1e9,
                  buried == NULL                    ? "the context"
                  : buried->cls <= GW_CLASS_MANAGED ? "memory"
-                                                   : gw_class_text((gw_class)buried->cls));
+                 : buried->cls == GW_CLASS_STREAM  ? "a stream"
+                 : buried->cls == GW_CLASS_EVENT   ? "an event"
+                 : buried->cls == GW_CLASS_MODULE  ? "a module"
+                                                   : "an object");
     say_teardown(finding, teardown);
     if (buried != NULL && buried->bytes > 0)
         gwi_measure(finding, use->t_ns, "driver", (double)buried->bytes, "bytes",
@@ -91,8 +95,9 @@ static gw_certainty judge_fault(const gwi_case *c, gwi_finding *finding, const g
     if (sticky == NULL || sticky->result != ILLEGAL_ADDRESS || sticky->t_ns < teardown->t_ns || teardown->bytes == 0 ||
         (c->oom != NULL && c->oom->t_ns < sticky->t_ns))
         return GW_CERTAINTY_NONE;
-    gwi_headline(finding, "%s at %.2f s, and a kernel then used memory of before", verb_of(teardown->kind),
-                 (double)teardown->t_ns / 1e9);
+    gwi_headline(finding,
+                 "%s at %.2f s, and a kernel after it used an address that is not mapped: memory from before it",
+                 verb_of(teardown->kind), (double)teardown->t_ns / 1e9);
     say_teardown(finding, teardown);
     for (size_t i = 0; i < teardown->buried_count && i < 3; i++) {
         const gw_buried *buried = &teardown->buried[i];
@@ -119,8 +124,8 @@ static gw_certainty judge_crash(const gwi_case *c, gwi_finding *finding, const g
     char call[GWI_CALL_TEXT_MAX];
     if (inside == NULL)
         return GW_CERTAINTY_NONE;
-    gwi_headline(finding, "%s at %.2f s, and the driver crashed on something of before", verb_of(teardown->kind),
-                 (double)teardown->t_ns / 1e9);
+    gwi_headline(finding, "%s at %.2f s, and the driver crashed, most likely on something from before it",
+                 verb_of(teardown->kind), (double)teardown->t_ns / 1e9);
     say_teardown(finding, teardown);
     gwi_evidence(finding, c->model->t_end_ns, "exit",
                  "the process died of SIGSEGV inside %s, as the driver does when it is handed a stream that a reset "

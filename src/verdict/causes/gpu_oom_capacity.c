@@ -67,12 +67,28 @@ static void say_null_use(const gwi_case *c, gwi_finding *finding)
                  gwi_call_text(call, use->fn_name));
 }
 
+/* The failure was caught and printed, and what it left unwritten ended the program. */
+static void say_told(const gwi_case *c, gwi_finding *finding)
+{
+    const gw_stderr_facts *facts = &c->model->stderr_facts;
+    if (c->told == NULL)
+        return;
+    gwi_evidence(finding, facts->exception.t_ns, "stderr",
+                 "the program caught it and went on, and then missed a value that was never written: %s",
+                 facts->exception.text);
+    if (facts->frame[0] != '\0')
+        gwi_evidence(finding, facts->exception.t_ns, "stderr", "raised at %s", facts->frame);
+    gwi_next(finding, "Do not go on after an out-of-memory that was only printed: retry with less, or end there");
+}
+
 /* What holds memory that another explanation would have to free. */
 static bool explained_otherwise(const gwi_memory *memory)
 {
     const gw_growth *growth = &memory->growth;
-    return (growth->repeats && gwi_would_fit(memory, growth->first_bytes)) ||
+    return (growth->repeats && growth->repeat_goes_on && gwi_would_fit(memory, growth->first_bytes)) ||
            (growth->steps && growth->step_live_bytes * 2 >= memory->own_bytes) ||
+           (growth->steps && growth->step_fallen > growth->step_waited &&
+            growth->step_all_bytes * 2 >= memory->own_bytes) ||
            (memory->foreign_bytes > 0 && gwi_would_fit(memory, memory->foreign_bytes) &&
             memory->foreign_bytes * 4 >= memory->limit_bytes) ||
            (memory->wanted_bytes != 0 && gwi_would_fit(memory, memory->idle_page_bytes) && memory->idle_page_bytes > 0);
@@ -84,6 +100,8 @@ static gw_certainty certainty_of(const gwi_case *c)
     const uint64_t context_bytes = (uint64_t)1 << 30; /* with its libraries; more than that is somebody's */
     if (memory->wanted_bytes == 0)
         return GW_HYPOTHESIS; /* no size was asked for: an object of the driver found no room */
+    if (c->told != NULL)
+        return GW_SUPPORTED;
     if (memory->limit_bytes != 0 && memory->wanted_bytes > memory->limit_bytes)
         return GW_ESTABLISHED;
     if (explained_otherwise(memory))
@@ -94,6 +112,10 @@ static gw_certainty certainty_of(const gwi_case *c)
     if (c->framework != GW_FRAMEWORK_RAW && memory->report == NULL)
         return GW_SUPPORTED;
     if (memory->limit_bytes == 0 || (memory->live_count == 0 && memory->report == NULL))
+        return GW_SUPPORTED;
+    /* Much less had sufficed for work that came to its end: then one step's need was not what filled the card. */
+    uint64_t earlier = memory->growth.earlier_peak_bytes;
+    if (earlier >= (64u << 20) && earlier * 3 < memory->own_bytes)
         return GW_SUPPORTED;
     bool exceeds = memory->own_bytes + memory->wanted_bytes > memory->limit_bytes;
     bool fills = memory->own_bytes * 10 >= memory->limit_bytes * 9;
@@ -126,6 +148,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     else
         gwi_headline(finding, "what the program needs at once does not fit on the GPU");
     gwi_say_request(c, finding);
+    say_told(c, finding);
     say_ignored(c, finding);
     say_null_use(c, finding);
     say_largest(c, finding);

@@ -29,6 +29,23 @@ static gw_certainty judge_driver(const gwi_case *c, gwi_finding *finding)
     return GW_ESTABLISHED;
 }
 
+/* How much the pieces matter: put together they would have carried the program on, not just past this one request. */
+static gw_certainty weight_of(const gwi_memory *memory, bool knows_largest)
+{
+    uint64_t cached = memory->cached_bytes, wanted = memory->wanted_bytes, reserved = memory->reserved_bytes;
+    uint64_t need = memory->own_bytes + wanted;
+    bool share = cached * 100 >= reserved * 15 && cached >= 2 * wanted;
+    bool times = cached >= 4 * wanted && cached * 100 >= reserved * 5;
+    bool room = memory->has_free && need * 100 <= (memory->free_bytes + reserved) * 80; /* of what it can have */
+    /* What is kept for nothing, or a need that grew and grew, leaves pieces as well. */
+    const gw_growth *growth = &memory->growth;
+    bool grew = (growth->repeats && growth->repeat_goes_on) ||
+                (growth->steps && growth->step_all_bytes * 4 >= memory->own_bytes);
+    if (grew || !(share || times || room))
+        return GW_HYPOTHESIS;
+    return knows_largest ? GW_ESTABLISHED : GW_SUPPORTED;
+}
+
 static gw_certainty judge_framework(const gwi_case *c, gwi_finding *finding)
 {
     const gwi_memory *memory = &c->memory;
@@ -36,7 +53,13 @@ static gw_certainty judge_framework(const gwi_case *c, gwi_finding *finding)
     char wanted[GW_BYTES_TEXT_MAX], cached[GW_BYTES_TEXT_MAX], allocated[GW_BYTES_TEXT_MAX],
         reserved[GW_BYTES_TEXT_MAX];
     char largest[GW_BYTES_TEXT_MAX];
-    if (report == NULL || memory->cached_bytes < memory->wanted_bytes || memory->wanted_bytes == 0)
+    if (report == NULL || memory->wanted_bytes == 0)
+        return GW_CERTAINTY_NONE;
+    /* Segments that were wholly unused went back to the driver before the refusal; the rest is pieces. */
+    bool inside = memory->cached_bytes >= memory->wanted_bytes;
+    bool both = !inside && memory->cached_bytes * 10 >= memory->reserved_bytes && !gwi_would_fit(memory, 0) &&
+                gwi_would_fit(memory, memory->cached_bytes);
+    if (!inside && !both)
         return GW_CERTAINTY_NONE;
     bool knows_largest = report->has_field[GW_ALLOCATOR_LARGEST_INACTIVE];
     uint64_t largest_bytes = report->field[GW_ALLOCATOR_LARGEST_INACTIVE];
@@ -44,8 +67,13 @@ static gw_certainty judge_framework(const gwi_case *c, gwi_finding *finding)
         return GW_CERTAINTY_NONE;
     gw_bytes_text(wanted, memory->wanted_bytes);
     gw_bytes_text(cached, memory->cached_bytes);
-    gwi_headline(finding, "%s were cached and not in use, but no piece of them was as large as the %s asked for",
-                 cached, wanted);
+    if (inside)
+        gwi_headline(finding, "%s were cached and not in use, but no piece of them was as large as the %s asked for",
+                     cached, wanted);
+    else
+        gwi_headline(finding,
+                     "%s were cached in pieces and %s free at the driver: together enough for the %s asked for", cached,
+                     gw_bytes_text(largest, memory->free_bytes), wanted);
     gwi_say_request(c, finding);
     gwi_measure(finding, report->t_ns, "observer", (double)memory->cached_bytes, "bytes",
                 "of %s reserved %s were allocated: %s inactive, wanted %s",
@@ -61,7 +89,7 @@ static gw_certainty judge_framework(const gwi_case *c, gwi_finding *finding)
     if (expandable)
         gwi_rule_out(finding, "segments of fixed size (expandable segments are on)");
     gwi_say_memory_ruled_out(c, finding, GWI_NOT_FOREIGN);
-    return expandable ? GW_HYPOTHESIS : knows_largest ? GW_ESTABLISHED : GW_SUPPORTED;
+    return expandable ? GW_HYPOTHESIS : weight_of(memory, knows_largest && inside);
 }
 
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
@@ -79,9 +107,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 const gw_cause gwi_cause_gpu_oom_fragmentation = {
     .id = "gpu-oom-fragmentation",
     .summary = "Enough memory is unused, but in pieces that cannot serve the request.",
-    .proof =
-        "at the driver: half-used 2 MiB pages of small blocks hold what was missing; in a framework: more is cached "
-        "than was wanted, and its largest inactive block is smaller",
+    .proof = "at the driver: half-used 2 MiB pages of small blocks hold what was missing; in a framework: several "
+             "times what was wanted is cached, or a large share of all, and its largest inactive block is smaller",
     .fixes = {[GW_FRAMEWORK_RAW] =
                   "Take small blocks from one large allocation of your own, or from a stream-ordered pool "
                   "(cuMemAllocAsync)\n"

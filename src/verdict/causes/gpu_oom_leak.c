@@ -34,9 +34,11 @@ static gw_certainty judge_runs(const gwi_case *c, gwi_finding *finding)
                 (double)growth->last_begin_ns / 1e9, growth->repeat_match_count,
                 growth->repeat_count > 2 ? ", not for the first time" : "");
     gwi_say_memory_ruled_out(c, finding, GWI_NOT_FOREIGN | GWI_NOT_FRAGMENTED);
+    enum { MATCH_SURE = 6 };
+    if (!growth->repeat_goes_on)
+        return GW_HYPOTHESIS;
     if (!gwi_would_fit(memory, growth->first_bytes))
         return GW_SUPPORTED;
-    enum { MATCH_SURE = 6 };
     return growth->repeat_match_count >= MATCH_SURE ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 
@@ -51,11 +53,40 @@ static void say_iterations(const gwi_case *c, gwi_finding *finding)
                 growth->step_count);
 }
 
+/* Seen by a framework's observer only: the live bytes rose and fell all the time, and each time less came back. */
+static gw_certainty judge_accumulation(const gwi_case *c, gwi_finding *finding)
+{
+    const gwi_memory *memory = &c->memory;
+    const gw_growth *growth = &memory->growth;
+    char all[GW_BYTES_TEXT_MAX], one[GW_BYTES_TEXT_MAX], own[GW_BYTES_TEXT_MAX], peak[GW_BYTES_TEXT_MAX];
+    if (growth->step_all_bytes * 2 < memory->own_bytes || !gwi_would_fit(memory, growth->step_all_bytes))
+        return GW_CERTAINTY_NONE;
+    gw_bytes_text(all, growth->step_all_bytes);
+    gwi_headline(finding, "something of every few steps is kept: %s more in %" PRIu64 " steps", all,
+                 growth->step_count);
+    gwi_say_request(c, finding);
+    gwi_measure(finding, growth->step_begin_ns, source_of(memory), (double)growth->step_all_bytes, "bytes",
+                "%s of the %s in use were allocated between %.2f s and %.2f s, and never freed", all,
+                gw_bytes_text(own, memory->own_bytes), (double)growth->step_begin_ns / 1e9,
+                (double)growth->step_end_ns / 1e9);
+    gwi_measure(finding, growth->step_end_ns, source_of(memory), (double)growth->step_count, "count",
+                "among them %" PRIu64 " blocks of %s; between %" PRIu64 " of them at least as much was given back",
+                growth->step_count, gw_bytes_text(one, growth->step_bytes), growth->step_fallen);
+    if (growth->earlier_peak_bytes != 0)
+        gwi_measure(finding, growth->earlier_t_ns, source_of(memory), (double)growth->earlier_peak_bytes, "bytes",
+                    "until %.2f s the same work needed at most %s at once, and gave it back",
+                    (double)growth->earlier_t_ns / 1e9, gw_bytes_text(peak, growth->earlier_peak_bytes));
+    gwi_say_memory_ruled_out(c, finding, GWI_NOT_FOREIGN | GWI_NOT_FRAGMENTED);
+    return GW_SUPPORTED;
+}
+
 static gw_certainty judge_steps(const gwi_case *c, gwi_finding *finding)
 {
     const gwi_memory *memory = &c->memory;
     const gw_growth *growth = &memory->growth;
     char all[GW_BYTES_TEXT_MAX], one[GW_BYTES_TEXT_MAX], own[GW_BYTES_TEXT_MAX];
+    if (growth->steps && growth->step_waited < growth->step_fallen)
+        return judge_accumulation(c, finding);
     bool matters = growth->step_live_bytes * 4 >= memory->own_bytes &&
                    (gwi_would_fit(memory, growth->step_live_bytes) || !memory->has_free);
     if (!growth->steps || !matters)

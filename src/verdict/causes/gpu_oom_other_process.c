@@ -2,11 +2,73 @@
 #include "cause.h"
 
 #include <inttypes.h>
+#include <string.h>
+
+/* The most free memory that anything in this run ever saw on the device. */
+static bool find_free(const gwi_case *c, uint64_t *ret_bytes)
+{
+    bool any = false;
+    const gw_device *device = &c->model->device[c->memory.device];
+    if (device->known && device->has_total) {
+        any = true;
+        *ret_bytes = device->bytes_free_first;
+    }
+    for (size_t i = 0; i < c->model->info_count; i++) {
+        const gw_memory_info *info = &c->model->info[i];
+        if (info->device != c->memory.device)
+            continue;
+        *ret_bytes = !any || info->bytes_free > *ret_bytes ? info->bytes_free : *ret_bytes;
+        any = true;
+    }
+    return any;
+}
+
+/* Not even a context fitted, and nothing of this process is on the device: the memory is somebody else's. Host limits
+ * give the same answer of the driver, so they must be known to be off. */
+static gw_certainty judge_no_context(const gwi_case *c, gwi_finding *finding)
+{
+    const gwi_memory *memory = &c->memory;
+    const uint64_t plenty_bytes = (uint64_t)2 << 30; /* several contexts */
+    char call[GWI_CALL_TEXT_MAX], bytes[GW_BYTES_TEXT_MAX];
+    uint64_t free_bytes = 0;
+    bool has_free = find_free(c, &free_bytes);
+    if (memory->own_bytes > 0 || (has_free && free_bytes >= plenty_bytes))
+        return GW_CERTAINTY_NONE;
+    gwi_call_text(call, c->no_context->fn_name);
+    if (memory->foreign_pid != 0)
+        gwi_headline(finding, "another process (pid %" PRIu32 ") held %s of the GPU, and not even a context fitted",
+                     memory->foreign_pid, gw_bytes_text(bytes, memory->foreign_bytes));
+    else
+        gwi_headline(finding, "the GPU was full before this program had anything on it: not even a context fitted");
+    gwi_evidence(finding, c->no_context->t_ns, "driver",
+                 "%s returned 2 (%s): a context takes some 0.5 GiB, and this was the first one of the process", call,
+                 gw_result_name(2));
+    gwi_measure(finding, c->no_context->t_ns, "ledger", 0, "bytes", "this process held nothing on the GPU");
+    if (memory->foreign_pid != 0)
+        gwi_measure(finding, memory->t_ns, memory->foreign_recorded ? "ledger" : "card", (double)memory->foreign_bytes,
+                    "bytes", "%s held by other processes, most by pid %" PRIu32 "%s%s",
+                    gw_bytes_text(bytes, memory->foreign_bytes), memory->foreign_pid,
+                    memory->foreign_command[0] != '\0' ? ": " : "", memory->foreign_command);
+    if (has_free)
+        gwi_measure(finding, GWI_NO_TIME, "driver", (double)free_bytes, "bytes", "at most %s of the GPU were seen free",
+                    gw_bytes_text(bytes, free_bytes));
+    const char *as = gw_model_meta(c->model, "rlimit.as"), *data = gw_model_meta(c->model, "rlimit.data");
+    bool unlimited = as != NULL && strcmp(as, "unlimited") == 0 && data != NULL && strcmp(data, "unlimited") == 0;
+    if (unlimited)
+        gwi_rule_out(finding, "a limit on the process (its address space and data are unlimited)");
+    gwi_rule_out(finding, "what this program needs (it had asked for nothing yet)");
+    if (memory->foreign_bytes > 0 && memory->foreign_bytes * 2 >= memory->limit_bytes && memory->limit_bytes > 0)
+        return GW_SUPPORTED;
+    return unlimited && !c->model->is_virtual && !c->model->stderr_facts.host_memory.seen ? GW_SUPPORTED
+                                                                                          : GW_HYPOTHESIS;
+}
 
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
     const gwi_memory *memory = &c->memory;
     char bytes[GW_BYTES_TEXT_MAX], own[GW_BYTES_TEXT_MAX];
+    if (c->no_context != NULL)
+        return judge_no_context(c, finding);
     if (!memory->known || memory->limit_is_framework || (memory->limit_is_guard && !memory->foreign_recorded))
         return GW_CERTAINTY_NONE;
     /* Without a word from the card: what is in use and not ours, less what contexts take. */

@@ -2,17 +2,41 @@
 #include "cause.h"
 
 #include <inttypes.h>
+#include <string.h>
+#include <strings.h>
 
-/* A block taken early that is most of the card: a pool, when a framework that preallocates is there. */
+/* A block taken early that is most of the card and not the failing framework's own: a pool. */
 static const gw_live *find_pool(const gwi_memory *memory)
 {
     enum { EARLY_MAX = 64 };
     const gw_snapshot *snapshot = memory->snapshot;
     for (size_t i = 0; snapshot != NULL && i < snapshot->live_count && i < EARLY_MAX; i++) {
-        if (snapshot->live[i].bytes * 2 >= memory->limit_bytes && snapshot->live[i].bytes > memory->wanted_bytes)
-            return &snapshot->live[i];
+        const gw_live *block = &snapshot->live[i];
+        if (block->bytes * 2 >= memory->limit_bytes && block->bytes > memory->wanted_bytes &&
+            block->bytes > memory->reserved_bytes)
+            return block;
     }
     return NULL;
+}
+
+/* JAX takes three quarters, or what it is told to; with preallocation switched off a large block is somebody's data. */
+static bool is_switched_off(const gw_model *model)
+{
+    const char *jax = gw_model_meta(model, "env.XLA_PYTHON_CLIENT_PREALLOCATE");
+    const char *kind = gw_model_meta(model, "env.XLA_PYTHON_CLIENT_ALLOCATOR");
+    return (jax != NULL && (strcasecmp(jax, "false") == 0 || strcmp(jax, "0") == 0)) ||
+           (kind != NULL && strcasecmp(kind, "platform") == 0);
+}
+
+/* Somebody else than the owner of the pool found no room in the same process. */
+static bool is_second_user(const gwi_case *c)
+{
+    const gw_model *model = c->model;
+    bool xla = strstr(model->stderr_facts.exception.text, "RESOURCE_EXHAUSTED") != NULL;
+    bool others = model->framework_mapped[GW_FRAMEWORK_TORCH] || model->observer_attached ||
+                  (model->framework_mapped[GW_FRAMEWORK_JAX] && model->framework_mapped[GW_FRAMEWORK_TENSORFLOW]);
+    return c->memory.report != NULL || c->framework == GW_FRAMEWORK_TORCH || (others && !xla) ||
+           model->stderr_facts.library_status.seen;
 }
 
 /* The largest block of another recorded process, as its groups tell. */
@@ -34,7 +58,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     bool jax = c->model->framework_mapped[GW_FRAMEWORK_JAX];
     bool tensorflow = c->model->framework_mapped[GW_FRAMEWORK_TENSORFLOW];
     char bytes[GW_BYTES_TEXT_MAX], limit[GW_BYTES_TEXT_MAX];
-    if (!memory->known || memory->limit_bytes == 0 || (!jax && !tensorflow))
+    if (!memory->known || memory->limit_bytes == 0 || (!jax && !tensorflow) ||
+        (jax && !tensorflow && is_switched_off(c->model)))
         return GW_CERTAINTY_NONE;
     const gw_live *pool = find_pool(memory);
     const gw_group *other = pool == NULL ? find_foreign_pool(c) : NULL;
@@ -43,16 +68,20 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     uint64_t pool_bytes = pool != NULL ? pool->bytes : other->bytes;
     uint64_t t_ns = pool != NULL ? pool->t_ns : other->t_first_ns;
     const char *name = jax ? "JAX" : "TensorFlow";
-    /* JAX's own request, inside its own pool, makes no second user. */
-    bool second_user = other != NULL || c->model->framework_mapped[GW_FRAMEWORK_TORCH] || (jax && tensorflow) ||
-                       c->model->stderr_facts.library_status.seen;
+    bool second_user = other != NULL || is_second_user(c);
+    finding->fixes_for = jax ? GW_FRAMEWORK_JAX : GW_FRAMEWORK_TENSORFLOW;
     gw_bytes_text(bytes, pool_bytes);
     gwi_headline(finding, "%s took %s of %s at its start, and nothing was left for others", name, bytes,
                  gw_bytes_text(limit, memory->limit_bytes));
     gwi_say_request(c, finding);
     gwi_measure(finding, t_ns, "ledger", (double)pool_bytes, "bytes", "one block of %s, taken early%s", bytes,
                 other != NULL ? " by another process" : " and kept");
-    gwi_rule_out(finding, "a leak (the pool never grew)");
+    if (pool != NULL)
+        gwi_rule_out(finding, "a leak (one block at the start, %.0f %% of the GPU, which never grew)",
+                     (double)pool_bytes * 100 / (double)memory->limit_bytes);
+    gwi_say_memory_ruled_out(c, finding, other == NULL ? GWI_NOT_FOREIGN : 0);
+    if (c->oom_last != NULL)
+        gwi_say_consequences(c, finding, c->oom_last);
     return second_user ? GW_SUPPORTED : GW_HYPOTHESIS;
 }
 
@@ -64,6 +93,13 @@ const gw_cause gwi_cause_gpu_oom_preallocation = {
     .fixes = {[GW_FRAMEWORK_RAW] =
                   "JAX: set XLA_PYTHON_CLIENT_PREALLOCATE=false, or XLA_PYTHON_CLIENT_MEM_FRACTION=.5\n"
                   "TensorFlow: set TF_FORCE_GPU_ALLOW_GROWTH=true, or a logical memory_limit\n"
-                  "Hide the GPU from the framework that only feeds data"},
+                  "Hide the GPU from the framework that only feeds data",
+              [GW_FRAMEWORK_JAX] =
+                  "Set XLA_PYTHON_CLIENT_PREALLOCATE=false before JAX is imported, or give it a share: "
+                  "XLA_PYTHON_CLIENT_MEM_FRACTION=.5\n"
+                  "If JAX is not meant to use the GPU here, set JAX_PLATFORMS=cpu",
+              [GW_FRAMEWORK_TENSORFLOW] =
+                  "Set TF_FORCE_GPU_ALLOW_GROWTH=true, or a logical device with a memory_limit\n"
+                  "If TensorFlow only feeds data, hide the GPU from it: tf.config.set_visible_devices([], \"GPU\")"},
     .judge = judge,
 };

@@ -21,12 +21,21 @@ static void say_exception(const gwi_case *c, gwi_finding *finding)
                      facts->host_memory.text);
 }
 
+/* A framework refused memory by itself: whether the program coped with that no driver call shows. */
+static bool is_told_of_oom(const gwi_case *c)
+{
+    return c->model->stderr_facts.oom.seen && c->handled == NULL && c->root == NULL;
+}
+
 static void say_gpu_is_well(const gwi_case *c, gwi_finding *finding)
 {
     uint64_t calls = 0;
     for (size_t i = 0; i < c->model->thread_count; i++)
         calls += c->model->thread[i].calls;
-    if (c->root == NULL && calls > 0)
+    if (c->root == NULL && is_told_of_oom(c))
+        gwi_evidence(finding, c->model->stderr_facts.oom.t_ns, "stderr",
+                     "no driver call failed, but a framework had said before: %s", c->model->stderr_facts.oom.text);
+    else if (c->root == NULL && calls > 0)
         gwi_rule_out(finding, "the GPU (%" PRIu64 " driver calls, none failed%s)", calls,
                      c->handled != NULL ? " but a request for memory that was made good" : "");
     else if (c->root == NULL)
@@ -41,7 +50,10 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (!python && !cpp)
         return GW_CERTAINTY_NONE;
     bool heavy = c->sticky != NULL || c->oom != NULL;
-    if (python)
+    if (python && is_told_of_oom(c))
+        gwi_headline(finding, "the program raised %.95s, after a framework had run out of GPU memory",
+                     facts->exception_type);
+    else if (python)
         gwi_headline(finding, "the program raised %.95s; the GPU is not at fault", facts->exception_type);
     else
         gwi_headline(finding, "the program ended by an uncaught C++ exception; the GPU is not at fault");
@@ -50,8 +62,10 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         gwi_evidence(finding, c->model->t_end_ns, "exit", c->signal != 0 ? "ended by signal %d" : "exit status %d",
                      c->signal != 0 ? c->signal : c->exit_code);
     say_gpu_is_well(c, finding);
-    if (heavy)
+    if (heavy || c->told != NULL)
         return GW_HYPOTHESIS;
+    if (is_told_of_oom(c))
+        return GW_SUPPORTED;
     return c->root == NULL ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 
