@@ -97,8 +97,8 @@ static void python_line(gw_model *model, uint64_t t_ns, const char *line)
     keep(&facts->exception, t_ns, line, true);
     snprintf(facts->exception_type, sizeof facts->exception_type, "%.*s", (int)(name < 95 ? name : 95), line);
     facts->exception_chain_oom = state->chain_oom;
-    facts->exception_lacks_value =
-        has(line, "NoneType") || strncmp(line, "NameError", name) == 0 || strncmp(line, "UnboundLocalError", name) == 0;
+    facts->exception_lacks_value = has(line, "NoneType") || strcmp(facts->exception_type, "NameError") == 0 ||
+                                   strcmp(facts->exception_type, "UnboundLocalError") == 0;
     state->in_traceback = false;
 }
 
