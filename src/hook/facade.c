@@ -181,7 +181,7 @@ static uint64_t align_up(uint64_t value, uint64_t to)
     return (value + to - 1) & ~(to - 1);
 }
 
-enum { SYMBOLS_FIRST = 1 + WANTED_COUNT, POINTER_COUNT = 8, DYN_COUNT = 14, PHDR_COUNT = 4 };
+enum { SYMBOLS_FIRST = 1 + WANTED_COUNT, POINTER_COUNT = 9, DYN_COUNT = 14, PHDR_COUNT = 4 };
 
 static void lay_out(image *im)
 {
@@ -292,6 +292,7 @@ static void put_relocations(const image *im)
     rela = put_pointer(im, rela, offsetof(gw_facade_head, table), im->table_at);
     rela = put_pointer(im, rela, offsetof(gw_facade_head, driver_soname), im->strings_at + im->driver_soname);
     rela = put_pointer(im, rela, offsetof(gw_facade_head, driver_build_id), im->strings_at + im->driver_build_id);
+    rela = put_pointer(im, rela, offsetof(gw_facade_head, stubs), gwi_facade_stub_at(im->code_at, 0));
     for (uint32_t i = 0; i < im->count; i++)
         *rela++ = (Elf64_Rela){im->table_at + (uint64_t)i * 8, ELF64_R_INFO(0, RELOC_RELATIVE),
                                (int64_t)gwi_facade_lazy_at(im->code_at, im->count, i)};
@@ -323,6 +324,7 @@ static void put_dynamic(const image *im)
     memcpy(head->magic, GW_FACADE_MAGIC, sizeof head->magic);
     head->version = GW_FACADE_VERSION;
     head->name_count = im->count;
+    head->stub_bytes = (uint32_t)(gwi_facade_stub_at(im->code_at, 1) - gwi_facade_stub_at(im->code_at, 0));
 }
 
 static bool build_file(image *im)

@@ -11,7 +11,7 @@
 
 #include <stdint.h>
 
-enum { GW_FACADE_VERSION = 1, GW_FACADE_BUILD_ID_TEXT = 64 };
+enum { GW_FACADE_VERSION = 2, GW_FACADE_BUILD_ID_TEXT = 64 };
 
 #define GW_FACADE_MAGIC "GWFACAD"
 
@@ -38,8 +38,9 @@ typedef struct gw_facade_head {
     void **table;
     const char *driver_soname;
     const char *driver_build_id; /* hex; "" when the driver has none */
-    uint32_t attached;           /* 1 once the hook filled the table */
-    uint32_t reserved;
+    const uint8_t *stubs;        /* the code that `dlsym` finds: name i at stubs + i * stub_bytes */
+    uint32_t stub_bytes;
+    uint32_t attached; /* 1 once the hook filled the table */
 } gw_facade_head;
 
 /* The hook's door. 0: the table is filled; else the facade goes on with the real driver alone. */

@@ -66,6 +66,8 @@ extern __thread gw_slot *gwi_slot __attribute__((tls_model("initial-exec")));
 
 /* The next driver's functions by fn; NULL: it lacks them. */
 extern void *gwi_real[GW_FN_COUNT];
+/* What the program finds under the function's name: the facade's stub, which leads to the wrapper. NULL: none. */
+extern void *gwi_stub[GW_FN_COUNT];
 #define GWI_REAL(symbol) ((gw_fn_t_##symbol *)gwi_real[GW_FN_##symbol])
 
 extern bool gwi_guard_on; /* guard.c: a memory limit is in force */

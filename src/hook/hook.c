@@ -22,6 +22,7 @@ static gwi_wipe_page before_first_use; /* mark 0 for ever */
 gwi_state gwi = {.wipe = &before_first_use};
 __thread gw_slot *gwi_slot __attribute__((tls_model("initial-exec")));
 void *gwi_real[GW_FN_COUNT];
+void *gwi_stub[GW_FN_COUNT];
 
 /* ---- the lock ---- */
 
@@ -380,6 +381,8 @@ static void fill_table(gw_facade_head *head, void *const *found)
         else if (fn >= 0 && !gwi.inert && gwi_wrappers[fn] != NULL)
             target = gwi_wrappers[fn];
         __atomic_store_n(&head->table[i], target, __ATOMIC_RELEASE);
+        if (fn >= 0 && !gwi.inert)
+            gwi_stub[fn] = (void *)(uintptr_t)(head->stubs + (size_t)i * head->stub_bytes);
     }
     __atomic_store_n(&head->attached, 1, __ATOMIC_RELEASE);
 }

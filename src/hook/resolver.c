@@ -4,7 +4,8 @@
  * a name means different functions by version and flags, and only the driver knows which. The map from addresses to
  * functions is filled once, at the first question: from the exports, and from what the driver's own resolver answers
  * to every name, version and flag of our table. An address that stands for several functions is decided by the
- * question; where that does not decide, the answer passes through, and a note says so. */
+ * question; where that does not decide, the answer passes through, and a note says so. The replacement is what dlsym
+ * finds for the function, as it is with the bare driver: a program may compare the two. */
 #include "gw_hook_special.h"
 #include "gwi_hook.h"
 
@@ -163,6 +164,8 @@ static void *replacement(const char *name, int version, uint64_t flags, void *fu
             return function;
         }
     }
+    if (gwi_stub[fn] != NULL) /* the same pointer as under its name, as the driver's own resolver answers */
+        return gwi_stub[fn];
     return gwi_wrappers[fn] != NULL ? gwi_wrappers[fn] : function;
 }
 

@@ -102,7 +102,8 @@ int main(int argc, char **argv)
     for (int i = 0; i < name_count; i++)
         fprintf(out, "    {\"%s\", (void *)%s},\n", names[i], names[i]);
     fprintf(out, "};\nconst int fake_export_count = %d;\n", name_count);
-    fprintf(map, "{\n  global:\n    fake_last_called;\n    fake_call_count;\n    fake_set_result;\n    fake_set_visitor;\n    fake_object;\n");
+    fprintf(map, "{\n  global:\n    fake_last_called;\n    fake_call_count;\n    fake_set_result;\n    "
+                 "fake_set_visitor;\n    fake_object;\n");
     for (int i = 0; i < name_count; i++)
         fprintf(map, "    %s;\n", names[i]);
     fprintf(map, "  local: *;\n};\n");
