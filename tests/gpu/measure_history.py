@@ -14,6 +14,7 @@ import json
 import os
 import platform
 import random
+import re
 import statistics
 import sys
 import time
@@ -72,6 +73,7 @@ MODES = {
     "all, no stacks, ring of 100,000 (filling)": lambda: history("all"),
     "all, no stacks, ring of 100,000 (full)": lambda: (history("all"), fill_ring()),
     "the same, free_requested skipped (full)": lambda: (history("all", RING, ["free_requested"]), fill_ring()),
+    "ring of 20,000, free_requested skipped (full)": lambda: (history("all", 20_000, ["free_requested"]), fill_ring()),
 }
 
 
@@ -182,10 +184,13 @@ def main():
     parser.add_argument("--blocks", type=int, default=200, help="blocks for each way of recording")
     parser.add_argument("--iterations", type=int, default=40, help="timed iterations of a block")
     parser.add_argument("--seconds", type=float, default=330, help="stop the alternating part after this long")
+    parser.add_argument("--modes", help="only the ways of recording whose name matches this regular expression")
     parser.add_argument("--json", help="write the numbers to this file")
     options = parser.parse_args()
     if not torch.cuda.is_available():
         sys.exit("measure_history: no CUDA device here")
+    for name in [m for m in MODES if options.modes and not re.search(options.modes, m)]:
+        del MODES[name]
     torch.manual_seed(1)
     torch.backends.cudnn.benchmark = True
     trainer = Trainer(32)
