@@ -42,7 +42,7 @@ run_tests() { # name folder ctest options
     names="$names$(grep -E ' Skipped$' "$folder/check.results" | sed -E "s/^([^ ]+) .*/\n  skipped  $name: \1/")"
     names="$names$(grep -vE ' (Passed|Skipped)$' "$folder/check.results" | sed -E "s/^([^ ]+) .*/\n  FAILED   $name: \1/")"
     if [ "$f" -ne 0 ]; then
-        sed -n '/tests failed/q;p' "$log" | tail -80
+        sed -n '/tests failed/q;p' "$log" | grep -vE '^ +Start +[0-9]|(Passed|Skipped) +[0-9.]+ sec' | tail -120
     fi
 }
 
