@@ -27,7 +27,7 @@ run_tests() { # name folder ctest options
     name=$1 folder=$2
     shift 2
     log=$folder/check.log
-    (cd "$folder" && ctest -j"$jobs" --output-on-failure --no-tests=error "$@") >"$log" 2>&1
+    (cd "$folder" && ctest -j"$jobs" --timeout 300 --output-on-failure --no-tests=error "$@") >"$log" 2>&1
     ended=$?
     sed -E -f tools/results.sed "$log" >"$folder/check.results"
     p=$(grep -c ' Passed$' "$folder/check.results")
