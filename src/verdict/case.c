@@ -294,6 +294,80 @@ static const gw_allocator_report *report_of(const gwi_case *c)
     return NULL;
 }
 
+/* A framework's allocator reports each refusal, and the exception that ended the process is about the last one: what
+ * was refused before it, the program or its libraries outlived. In a chain of exceptions the first one is the root. */
+static void prefer_raised(gwi_case *c)
+{
+    const gw_model *model = c->model;
+    if (c->oom == NULL || c->sticky != NULL || !c->bad_end || c->exception != GW_EXCEPTION_OOM ||
+        model->stderr_facts.exception_chain_oom)
+        return;
+    size_t last = model->allocator_count;
+    while (last > 0 && !(model->allocator[last - 1].is_oom && model->allocator[last - 1].pid == c->oom->pid))
+        last--;
+    for (size_t i = model->failure_count; last > 0 && i-- > 0;) {
+        const gw_failure *failure = &model->failure[i];
+        if (failure->allocator != (int)(last - 1) || failure->t_last_ns <= c->oom_last->t_last_ns)
+            continue;
+        if (failure->recovery == GW_RECOVERED_NOT) {
+            c->root = c->root == c->oom ? failure : c->root;
+            c->oom = c->oom_last = failure;
+        }
+        return;
+    }
+}
+
+/* Host code waited for the device after `begin_ns`, before `end_ns`: a refusal in between was not the last word. Rings
+ * that do not reach back so far were filled since. */
+static bool went_on(const gw_model *model, uint32_t pid, uint64_t begin_ns, uint64_t end_ns)
+{
+    for (size_t i = 0; i < model->thread_count; i++) {
+        const gw_thread *thread = &model->thread[i];
+        if (thread->pid != pid || thread->ring_count == 0)
+            continue;
+        if (thread->ring_total > thread->ring_count && thread->ring[0].t_ns > begin_ns && thread->ring[0].t_ns < end_ns)
+            return true;
+        for (size_t k = thread->ring_count; k-- > 0 && thread->ring[k].t_ns > begin_ns;) {
+            if (thread->ring[k].is_sync && thread->ring[k].t_ns < end_ns)
+                return true;
+        }
+    }
+    return false;
+}
+
+/* The first refusal was made good by a grant of as much: a library that did with another way, not an exception. */
+static bool was_granted(const gw_model *model, const gw_allocator_report *report)
+{
+    for (size_t i = 0; i < model->failure_count; i++) {
+        const gw_failure *failure = &model->failure[i];
+        if (failure->pid == report->pid && failure->is_allocation && failure->bytes_wanted == report->bytes_wanted &&
+            failure->t_ns <= report->t_ns && failure->recovery == GW_RECOVERED_BY_SIZE &&
+            failure->t_recovered_ns > report->t_ns)
+            return true;
+    }
+    return false;
+}
+
+/* The first out-of-memory that was caught and outlived, with most of what was live then still alive at the last. */
+static void find_caught(const gw_model *model, gwi_memory *memory)
+{
+    const gw_allocator_report *last = memory->report;
+    for (size_t i = 0; last != NULL && i < model->allocator_count && &model->allocator[i] != last; i++) {
+        const gw_allocator_report *report = &model->allocator[i];
+        if (!report->is_oom || report->pid != last->pid || !report->has_field[GW_ALLOCATOR_ALLOCATED] ||
+            was_granted(model, report) || !went_on(model, last->pid, report->t_ns, last->t_ns))
+            continue;
+        uint64_t held = 0, then = report->field[GW_ALLOCATOR_ALLOCATED];
+        for (size_t k = 0; k < memory->live_count; k++)
+            held += memory->live[k].t_ns != 0 && memory->live[k].t_ns < report->t_ns ? memory->live[k].bytes : 0;
+        if (held * 2 >= then && held * 2 >= memory->own_bytes) {
+            memory->caught = report;
+            memory->caught_bytes = held;
+        }
+        return;
+    }
+}
+
 static void find_memory(gwi_case *c)
 {
     gwi_memory *memory = &c->memory;
@@ -313,6 +387,7 @@ static void find_memory(gwi_case *c)
         memory->limit_is_guard = c->model->device[memory->device].has_limit;
     }
     find_rest(memory);
+    find_caught(c->model, memory);
     uint64_t order = report != NULL && memory->live == report->live ? report->order
                      : memory->snapshot != NULL                     ? memory->snapshot->order
                                                                     : 0;
@@ -401,6 +476,7 @@ gw_status gwi_case_open(const gw_model *model, gwi_case *ret_case, gw_error *err
         c.oom = c.oom_last = NULL;
         c.root = earlier(c.sticky, c.other);
     }
+    prefer_raised(&c);
     find_start_failure(&c);
     find_told(&c);
     if (c.start == NULL)

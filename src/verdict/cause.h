@@ -41,8 +41,10 @@ typedef struct gwi_memory {
     uint64_t stream_count, context_count; /* alive in the process */
     uint64_t made_context_count;          /* of these, besides the primary one */
     /* memory that other explanations would set free, so that the request would have fitted */
-    uint64_t idle_page_bytes; /* in half-used pages of small blocks */
-    uint64_t cached_bytes;    /* inside a framework's allocator, not in use */
+    uint64_t idle_page_bytes;          /* in half-used pages of small blocks */
+    uint64_t cached_bytes;             /* inside a framework's allocator, not in use */
+    const gw_allocator_report *caught; /* an earlier out-of-memory that the program outlived; NULL: none */
+    uint64_t caught_bytes;             /* live then and now */
 } gwi_memory;
 
 typedef struct gwi_case {

@@ -826,6 +826,75 @@ static void test_kept_exception(void **state)
     judge_close();
 }
 
+static void observe_blocks(uint64_t first_bytes, size_t count, uint64_t age_ns)
+{
+    for (size_t i = 0; i < count; i++)
+        gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_BLOCK, 0, 0x100000000 + 0x1000 * (age_ns + i), first_bytes - i * mib,
+                     age_ns, GW_BLOCK_LIVE);
+}
+
+/* A step fails at once: a library asks for two workspaces in vain, then a tensor finds no room, and that is caught.
+ * A smaller step uploads its batch and fails for the same size within milliseconds. `kept`: what the first one held
+ * is alive still. */
+static void fail_twice(bool kept, bool second)
+{
+    open_torch(7 * gib);
+    gw_feed_wait(&feed, 1000000000);
+    gw_feed_alloc(&feed, 6 * gib);
+    gw_feed_launch(&feed, KERNEL, STREAM);
+    observe_oom(614 * mib, 6 * gib, 6 * gib, mib);
+    gw_feed_launch(&feed, KERNEL, STREAM);
+    observe_oom(1843 * mib, 6 * gib, 6 * gib, mib);
+    gw_feed_wait(&feed, 1000000);
+    observe_oom(1226 * mib, 6 * gib, 6 * gib, mib);
+    if (!second)
+        observe_blocks(gib, 6, 50000000);
+    if (second) {
+        gw_feed_copy(&feed, 60 * mib);
+        gw_feed_sync(&feed);
+        gw_feed_launch(&feed, KERNEL, STREAM);
+        gw_feed_wait(&feed, 10000000);
+        observe_oom(1226 * mib, 6 * gib, 6 * gib, mib);
+        observe_blocks(gib, 6, kept ? 50000000 : 5000000);
+    }
+    torch_oom_message();
+    close_program(1);
+}
+
+static void test_kept_exception_fails_at_once(void **state)
+{
+    (void)state;
+    fail_twice(true, true);
+    expect_fault("gpu-oom-leak", GW_SUPPORTED);
+    assert_true(has_value((double)(1226 * mib), "bytes"));
+    assert_true(says("exception"));
+    bool is_hypothesis = false; /* what the program needs at once is not told while the first step is kept */
+    for (size_t i = 0; i < verdict->alternative_count; i++)
+        is_hypothesis = is_hypothesis || (strcmp(verdict->alternatives[i].cause, "gpu-oom-capacity") == 0 &&
+                                          verdict->alternatives[i].certainty == GW_HYPOTHESIS);
+    assert_true(is_hypothesis);
+    judge_close();
+}
+
+static void test_kept_exception_near_a_dropped_one(void **state)
+{
+    (void)state;
+    fail_twice(false, true);
+    expect_fault("gpu-oom-capacity", GW_ESTABLISHED); /* all that is live came after the first failure */
+    assert_false(has_alternative("gpu-oom-leak"));
+    judge_close();
+}
+
+static void test_kept_exception_near_a_library_that_tries(void **state)
+{
+    (void)state;
+    fail_twice(false, false);
+    expect_fault("gpu-oom-capacity", GW_ESTABLISHED); /* one step: nothing was waited for between the refusals */
+    assert_true(has_value((double)(1226 * mib), "bytes"));
+    assert_false(has_alternative("gpu-oom-leak"));
+    judge_close();
+}
+
 /* ---- faults on the device ---- */
 
 static void fault_with(uint16_t result)
@@ -1723,6 +1792,9 @@ int main(void)
         cmocka_unit_test(test_context_pileup),
         cmocka_unit_test(test_context_pileup_near_no_card_is_idle),
         cmocka_unit_test(test_kept_exception),
+        cmocka_unit_test(test_kept_exception_fails_at_once),
+        cmocka_unit_test(test_kept_exception_near_a_dropped_one),
+        cmocka_unit_test(test_kept_exception_near_a_library_that_tries),
         cmocka_unit_test(test_illegal_address),
         cmocka_unit_test(test_illegal_address_is_a_fault_even_with_exit_0),
         cmocka_unit_test(test_illegal_address_near_lost_events),

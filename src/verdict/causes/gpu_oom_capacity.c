@@ -85,7 +85,8 @@ static void say_told(const gwi_case *c, gwi_finding *finding)
 static bool explained_otherwise(const gwi_memory *memory)
 {
     const gw_growth *growth = &memory->growth;
-    return (growth->repeats && growth->repeat_goes_on && gwi_would_fit(memory, growth->first_bytes)) ||
+    return memory->caught != NULL ||
+           (growth->repeats && growth->repeat_goes_on && gwi_would_fit(memory, growth->first_bytes)) ||
            (growth->steps && growth->step_live_bytes * 2 >= memory->own_bytes) ||
            (growth->steps && growth->step_fallen > growth->step_waited &&
             growth->step_all_bytes * 2 >= memory->own_bytes) ||

@@ -184,23 +184,10 @@ static gw_certainty judge_streams_and_contexts(const gwi_case *c, gwi_finding *f
 static gw_certainty judge_kept_exception(const gwi_case *c, gwi_finding *finding)
 {
     const gwi_memory *memory = &c->memory;
-    const gw_allocator_report *first = NULL;
-    if (memory->report == NULL || memory->live != memory->report->live)
+    const gw_allocator_report *first = memory->caught;
+    if (first == NULL)
         return GW_CERTAINTY_NONE;
-    for (size_t i = 0; i < c->model->allocator_count; i++) {
-        const gw_allocator_report *report = &c->model->allocator[i];
-        if (report->is_oom && report->pid == memory->pid && report->t_ns + 1000000u < memory->report->t_ns) {
-            first = report;
-            break;
-        }
-    }
-    if (first == NULL || !first->has_field[GW_ALLOCATOR_ALLOCATED])
-        return GW_CERTAINTY_NONE;
-    uint64_t held = 0, then = first->field[GW_ALLOCATOR_ALLOCATED];
-    for (size_t i = 0; i < memory->live_count; i++)
-        held += memory->live[i].t_ns != 0 && memory->live[i].t_ns < first->t_ns ? memory->live[i].bytes : 0;
-    if (held * 2 < then || held * 2 < memory->own_bytes)
-        return GW_CERTAINTY_NONE;
+    uint64_t held = memory->caught_bytes, then = first->field[GW_ALLOCATOR_ALLOCATED];
     char kept[GW_BYTES_TEXT_MAX], before[GW_BYTES_TEXT_MAX];
     gw_bytes_text(kept, held);
     gwi_headline(finding, "the first run failed for lack of memory, and %s of what it held is still referenced", kept);
