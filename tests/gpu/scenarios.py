@@ -77,9 +77,9 @@ TORCH = [
     clean("S03", "torch", "s03_caught", ("finder",), memory="4GiB", compare=False),
     Row("S03", "torch", "s03_caught", ("value_error",), "script-exception", memory="4GiB"),
     Row("S03", "torch", "s03_caught", ("illegal",), "illegal-address", memory="4GiB"),
-    Row("S07", "torch", "s07_fragmented", (), "gpu-oom-fragmentation", memory="4608MiB",
-        facts=[Bytes(512 * MIB, 512 * MIB), Bytes(60 * MIB, 70 * MIB), Bytes(1.6 * GIB, 2.0 * GIB)]),
-    clean("S07", "torch", "s07_fragmented", (), memory="4608MiB", env=EXPANDABLE, note=" (expandable)"),
+    Row("S07", "torch", "s07_fragmented", (), "gpu-oom-fragmentation", memory="5GiB",
+        facts=[Bytes(1024 * MIB, 1024 * MIB), Bytes(60 * MIB, 70 * MIB), Bytes(1.6 * GIB, 2.0 * GIB)]),
+    clean("S07", "torch", "s07_fragmented", (), memory="5GiB", env=EXPANDABLE, note=" (expandable)"),
     Row("S12", "torch", "s12_bad_address", (), "illegal-address", facts=[Says("write_far_away")]),
     clean("S12", "torch", "s12_bad_address", ("repaired",)),
     Row("S13", "torch", "s13_label", (), "device-assert-index", facts=[Says("assert")]),
@@ -133,7 +133,8 @@ CUDA = [
     Row("S32", "cuda", "s32_reset", ("kernel",), "context-destroyed"),
     Row("S32", "cuda", "s32_reset", ("event",), "context-destroyed"),
     Row("S32", "cuda", "s32_reset", ("free",), "context-destroyed"),
-    Row("S32", "cuda", "s32_reset", ("stream",), "context-destroyed"),
+    # How a driver takes a stream from before the reset is chance: an error or a SIGSEGV, with or without gpuwhy.
+    Row("S32", "cuda", "s32_reset", ("stream",), "context-destroyed", compare=False),
     clean("S32", "cuda", "s32_reset", ("repaired",)),
 ]
 

@@ -19,5 +19,5 @@ pieces = [allocate(64) for _ in range(56)]  # short ones split them ...
 kept.append(pieces[::2])  # ... and half of the pieces stay
 del pieces
 print("cached", torch.cuda.memory_reserved() > 3 * (1 << 30), flush=True)
-batch = allocate(512)
+batch = allocate(1024)
 print("done", len(kept))
