@@ -170,7 +170,8 @@ typedef enum gw_note {
     X(EXPANDABLE, "expandable_segments")                                                                               \
     X(LIMIT, "limit_bytes")                                                                                            \
     X(HISTORY_TOTAL, "history_entry_count")                                                                            \
-    X(WHEN, "when") /* 0 at an out-of-memory, 1 at the end, 2 on request */
+    X(WHEN, "when")                  /* 0 at an out-of-memory, 1 at the end, 2 on request */                           \
+    X(HISTORY_AGE, "history_age_ns") /* how long before the event our history began */
 
 typedef enum gw_allocator_field {
 #define GW_X(name, text) GW_ALLOCATOR_##name,

@@ -62,6 +62,18 @@ bool gwi_device_memory(int device, uint64_t context, size_t *ret_free, size_t *r
     return known;
 }
 
+/* The program may run on any of the devices: the smallest says when memory is dear. */
+static void note_card(int device, size_t total)
+{
+    size_t any = 0;
+    gwi_guard_show(device, &any, &total);
+    uint64_t least = atomic_load_explicit(&gwi.card_bytes, memory_order_relaxed);
+    while (total != 0 && (least == 0 || total < least) &&
+           !atomic_compare_exchange_weak_explicit(&gwi.card_bytes, &least, total, memory_order_relaxed,
+                                                  memory_order_relaxed))
+        ;
+}
+
 static void write_device(int device, uint64_t context)
 {
     gw_fn_t_cuDeviceTotalMem_v2 *get_total = GWI_REAL(cuDeviceTotalMem_v2);
@@ -73,6 +85,7 @@ static void write_device(int device, uint64_t context)
         name[0] = '\0';
     if (get_total == NULL || get_total(&total, device) != 0)
         total = 0;
+    note_card(device, total);
     bool known = gwi_device_memory(device, context, &free_bytes, &info_total);
     if (known)
         gwi_guard_show(device, &free_bytes, &total);
@@ -96,8 +109,10 @@ static void write_others(int device)
     for (int other = 0; other < count && other < 64; other++) {
         char name[256] = "";
         size_t total = 0;
-        if (other != device && get_name(name, sizeof name - 1, other) == 0 && get_total(&total, other) == 0)
-            gwi_fact(GW_EV_DEVICE, (uint64_t)other, total, UINT64_MAX, 0, name);
+        if (other == device || get_name(name, sizeof name - 1, other) != 0 || get_total(&total, other) != 0)
+            continue;
+        note_card(other, total);
+        gwi_fact(GW_EV_DEVICE, (uint64_t)other, total, UINT64_MAX, 0, name);
     }
 }
 

@@ -57,8 +57,9 @@ typedef struct gwi_state {
     uint32_t name_count; /* of the driver's exports */
     char driver_path[1024];
     char driver_build_id[GW_FACADE_BUILD_ID_TEXT];
-    char run_dir[1024];   /* "": none */
-    bool attach_observer; /* GPUWHY_ATTACH is not 0 */
+    char run_dir[1024];          /* "": none */
+    bool attach_observer;        /* GPUWHY_ATTACH is not 0 */
+    _Atomic uint64_t card_bytes; /* visible total of the smallest device; 0: not known yet */
 } gwi_state;
 
 extern gwi_state gwi;
@@ -225,8 +226,9 @@ uint64_t gwi_slot_take_pending(gw_slot *slot, int *ret_device);
 void gwi_slot_note_refused(gw_slot *slot);
 bool gwi_slot_take_refused(gw_slot *slot);
 
-/* The frameworks' own evidence (observer.c; absent: does nothing). */
-void gwi_observer_poke(gwi_slot_ref *th) __attribute__((weak));
+/* A rare call is over and written: the frameworks' own evidence (observer.c; absent: does nothing). The arguments mean
+ * what gw_event.h says for `kind`. */
+void gwi_observer_poke(gwi_slot_ref *th, unsigned kind, int result, const uint64_t arg[4]) __attribute__((weak));
 
 /* The generated wrappers by fn; NULL for rows that are passed through. */
 extern void *const gwi_wrappers[GW_FN_COUNT];

@@ -237,7 +237,7 @@ void gwi_event(gwi_slot_ref *th, unsigned fn, unsigned kind, int result, unsigne
     write_call(th, &event, text);
     gwi_facts_after(kind, result, event.arg);
     if (gwi_unlikely(gwi_observer_poke != NULL && gwi.attach_observer))
-        gwi_observer_poke(th);
+        gwi_observer_poke(th, kind, result, event.arg);
     errno = saved_errno;
 }
 

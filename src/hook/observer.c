@@ -28,7 +28,16 @@ static void guard_leave(uint32_t before)
         atomic_store_explicit(&slot->inside_fn, 0, memory_order_release);
 }
 
-void gwi_observer_poke(gwi_slot_ref *th)
+/* Bytes on a device that a call has just taken. What is freed is not subtracted: a caching allocator gives little back.
+ */
+static uint64_t bytes_taken(unsigned kind, int result, const uint64_t arg[4])
+{
+    bool takes = kind == GW_EV_ALLOC || kind == GW_EV_ALLOC_ASYNC ||
+                 (kind == GW_EV_VMM_CREATE && arg[3] == 1); /* on a device, not on the host */
+    return takes && result == 0 ? arg[1] : 0;
+}
+
+void gwi_observer_poke(gwi_slot_ref *th, unsigned kind, int result, const uint64_t arg[4])
 {
     static const gwi_observer_port port = {put_fact, guard_enter, guard_leave};
     static _Atomic uint32_t begun_pid; /* 0: not begun in any process */
@@ -43,5 +52,8 @@ void gwi_observer_poke(gwi_slot_ref *th)
         else
             gwi_observer_forked();
     }
+    uint64_t bytes = bytes_taken(kind, result, arg);
+    if (bytes != 0)
+        gwi_observer_taken(bytes, atomic_load_explicit(&gwi.card_bytes, memory_order_relaxed));
     gwi_observer_notice(th->entered_ticks);
 }

@@ -2,7 +2,8 @@
  *
  *   notice (any thread)  ->  Py_AddPendingCall  ->  attach_pending (main thread, interpreter's lock held)
  *        torch imported?  CUDA initialised by it?  else: again at a later rare call, with growing pauses
- *        attach the out-of-memory observer, switch history on, register the read-out at exit
+ *        attach the out-of-memory observer, register the read-out at exit; history on if memory matters already
+ *   taken (any thread): enough of the card taken  ->  notice  ->  Py_AddPendingCall  ->  history_pending: history on
  *   out of memory      ->  on_oom     (thread that failed; PyTorch takes the interpreter's lock and has given its own
  *                                      allocator lock back)
  *   interpreter's end  ->  on_exit    (atexit, before PyTorch's own handlers because it was registered after them)
@@ -13,6 +14,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -106,10 +108,12 @@ typedef struct keys {
 /* ---- state ---- */
 
 enum {
-    PHASE_OFF = 0,     /* not started, switched off, or given up: a notice does nothing */
-    PHASE_WAITING = 1, /* a notice may queue an attempt */
-    PHASE_QUEUED = 2,  /* an attempt waits in the interpreter's queue */
-    PHASE_DONE = 3     /* attached */
+    PHASE_OFF = 0,            /* not started, switched off, or given up: a notice does nothing */
+    PHASE_WAITING = 1,        /* a notice may queue an attempt */
+    PHASE_QUEUED = 2,         /* an attempt waits in the interpreter's queue */
+    PHASE_ATTACHED = 3,       /* attached, and history is off until memory matters: then a notice may queue it */
+    PHASE_HISTORY_QUEUED = 4, /* the switch waits in the interpreter's queue */
+    PHASE_DONE = 5            /* attached, and nothing is left to queue */
 };
 
 enum {
@@ -127,13 +131,16 @@ enum {
 static struct observer {
     _Atomic int phase;
     _Atomic uint64_t next_attempt_ticks;
+    _Atomic uint64_t taken_bytes; /* device memory since the start, frees not subtracted */
+    _Atomic bool memory_matters;
     const gwi_observer_port *port;
     /* From here on: touched with the interpreter's lock held, or by the one thread that owns the attempt. */
     uint32_t attempts;
     uint32_t refusals;
-    uint32_t history_entries; /* wanted; 0: none */
-    bool history_ours;
-    _Atomic bool reading; /* guards the walk's working space where the interpreter has no lock */
+    uint32_t history_entries;          /* wanted; 0: none */
+    bool history_forced;               /* asked for by the environment: on from the attach */
+    _Atomic uint64_t history_since_ns; /* CLOCK_MONOTONIC; 0: no history of ours */
+    _Atomic bool reading;              /* guards the walk's working space where the interpreter has no lock */
     bool have_python;
     uint32_t full_reads;
     uint64_t last_read_ns, last_took_ns; /* end and duration of the last read-out of the history */
@@ -531,6 +538,9 @@ static void read_history(py_object *snapshot, uint64_t device, uint64_t live_byt
     walk.now_realtime_ns = clock_ns(CLOCK_REALTIME);
     walk.deadline_ns = clock_ns(CLOCK_MONOTONIC) + READ_BUDGET_MS * UINT64_C(1000000);
     obs.port->fact(GW_EV_ALLOCATOR_STATE, GW_ALLOCATOR_HISTORY_TOTAL, (uint64_t)walk.count, device, 0, NULL);
+    if (obs.history_since_ns != 0)
+        obs.port->fact(GW_EV_ALLOCATOR_STATE, GW_ALLOCATOR_HISTORY_AGE,
+                       clock_ns(CLOCK_MONOTONIC) - obs.history_since_ns, device, 0, NULL);
     if (walk.count == 0 || !history_at(&walk, 0, &entry))
         return;
     walk.oldest_age_ns = entry.age_ns;
@@ -613,7 +623,7 @@ static py_object *take_snapshot(bool history, char *reason)
         py_object *part[3] = {obs.py.PyLong_FromLongLong(0), obs.py.PyLong_FromLongLong(0), obs.py.PyBool_FromLong(0)};
         py_object *filter = tuple_of(part, 3);
         snapshot = call_torch("_cuda_memorySnapshot", filter == NULL ? NULL : tuple_of(&filter, 1), reason);
-        if (snapshot != NULL || obs.history_ours)
+        if (snapshot != NULL || obs.history_since_ns != 0)
             return snapshot;
     }
     /* Since 2.5 it takes one argument, before that none. */
@@ -749,6 +759,8 @@ static py_object *on_oom(py_object *self, py_object *arguments)
         obs.last_took_ns = obs.last_read_ns - begin_ns;
         atomic_store_explicit(&obs.reading, false, memory_order_release);
     }
+    /* The program may catch it and go on: the next one shall have ages. */
+    atomic_store_explicit(&obs.memory_matters, true, memory_order_relaxed);
     leave(&before);
     return none_new();
 }
@@ -877,26 +889,53 @@ static bool register_exit(void)
     return done != NULL;
 }
 
-/* `buffer` holds REASON_BYTES more than the words need. */
-static const char *history_words(char *buffer, size_t buffer_bytes)
+typedef enum switched { SWITCHED_ON, SWITCHED_NEVER, SWITCHED_FAILED } switched;
+
+/* Never: it is not ours to switch, and no later attempt is worth it. Unless ON, `reason` says why. */
+static switched switch_history(char *reason)
 {
-    char reason[REASON_BYTES];
-    if (obs.history_entries == 0)
-        return "no history";
-    if (!history_is_off(reason)) {
-        snprintf(buffer, buffer_bytes, "no history of ours: %s", reason);
-        return buffer;
-    }
-    if (!switch_history_on(reason)) {
-        snprintf(buffer, buffer_bytes, "no history: %s", reason);
-        return buffer;
-    }
-    obs.history_ours = true;
-    snprintf(buffer, buffer_bytes, "history of %u entries without stacks", obs.history_entries);
-    return buffer;
+    if (!history_is_off(reason))
+        return SWITCHED_NEVER;
+    if (!switch_history_on(reason))
+        return SWITCHED_FAILED;
+    obs.history_since_ns = clock_ns(CLOCK_MONOTONIC);
+    return SWITCHED_ON;
 }
 
-static outcome attach(char *reason)
+static void history_words(char *buffer, size_t buffer_bytes)
+{
+    uint64_t taken_mib = atomic_load_explicit(&obs.taken_bytes, memory_order_relaxed) >> 20;
+    if (obs.history_forced)
+        snprintf(buffer, buffer_bytes, "history of %u entries without stacks, from the start", obs.history_entries);
+    else
+        snprintf(buffer, buffer_bytes,
+                 "history of %u entries without stacks, on since %" PRIu64 " MiB of device memory were taken",
+                 obs.history_entries, taken_mib);
+}
+
+/* What of the history happens at the attach. True: nothing is left to do about it. */
+static bool history_at_attach(char *words, size_t words_bytes)
+{
+    char reason[REASON_BYTES] = "";
+    if (obs.history_entries == 0) {
+        snprintf(words, words_bytes, "no history");
+        return true;
+    }
+    bool now = obs.history_forced || atomic_load_explicit(&obs.memory_matters, memory_order_relaxed);
+    if (!now && history_is_off(reason)) {
+        snprintf(words, words_bytes, "no history until a sixteenth of the card's memory was taken");
+        return false;
+    }
+    switched result = now ? switch_history(reason) : SWITCHED_NEVER;
+    if (result == SWITCHED_ON)
+        history_words(words, words_bytes);
+    else
+        snprintf(words, words_bytes, "no history%s: %s", result == SWITCHED_NEVER ? " of ours" : "", reason);
+    return true;
+}
+
+/* `ret_done`: there is no history left to begin. */
+static outcome attach(char *reason, bool *ret_done)
 {
     py_object *torch = imported_dict("torch");
     py_object *torch_cuda = torch == NULL ? NULL : imported_dict("torch.cuda");
@@ -919,8 +958,8 @@ static outcome attach(char *reason)
     give_back(done);
     obs.py.Py_IncRef(obs.torch_c);
     obs.attached_by = getpid();
-    char history[REASON_BYTES + 40], version[40], text[REASON_BYTES + 160];
-    const char *words = history_words(history, sizeof history);
+    char words[REASON_BYTES + 40], version[40], text[REASON_BYTES + 160];
+    *ret_done = history_at_attach(words, sizeof words);
     bool at_exit = register_exit();
     if (!copy_text(obs.py.PyDict_GetItemString(torch, "__version__"), version, sizeof version))
         snprintf(version, sizeof version, "of unknown version");
@@ -934,15 +973,42 @@ static int attach_pending(void *unused)
 {
     char reason[REASON_BYTES] = "";
     (void)unused;
+    bool done = false;
     saved before = enter();
-    outcome result = attach(reason);
+    outcome result = attach(reason, &done);
     if (result == OUTCOME_REFUSED && ++obs.refusals == 1)
         note(GW_NOTE_OBSERVER_REFUSED, reason);
     leave(&before);
-    int next = result == OUTCOME_ATTACHED                                            ? PHASE_DONE
-               : result == OUTCOME_REFUSED && obs.refusals >= (uint32_t)REFUSALS_MAX ? PHASE_OFF
-                                                                                     : PHASE_WAITING;
+    int next = PHASE_WAITING;
+    if (result == OUTCOME_ATTACHED) {
+        next = done ? PHASE_DONE : PHASE_ATTACHED;
+        obs.attempts = obs.refusals = 0; /* of the history, from here on */
+        atomic_store_explicit(&obs.next_attempt_ticks, 0, memory_order_relaxed);
+    } else if (obs.refusals >= (uint32_t)REFUSALS_MAX) {
+        next = PHASE_OFF;
+    }
     atomic_store_explicit(&obs.phase, next, memory_order_release);
+    return 0;
+}
+
+/* The same promises as attach_pending's: main thread, lock held, always 0. */
+static int history_pending(void *unused)
+{
+    char reason[REASON_BYTES] = "", words[REASON_BYTES + 40];
+    (void)unused;
+    if (getpid() != obs.attached_by)
+        return 0;
+    saved before = enter();
+    switched result = switch_history(reason);
+    if (result == SWITCHED_ON)
+        history_words(words, sizeof words);
+    else
+        snprintf(words, sizeof words, "no history%s: %s", result == SWITCHED_NEVER ? " of ours" : "", reason);
+    if (result != SWITCHED_FAILED || ++obs.refusals == 1)
+        note(GW_NOTE_TEXT_ONLY, words);
+    leave(&before);
+    bool again = result == SWITCHED_FAILED && obs.refusals < (uint32_t)REFUSALS_MAX;
+    atomic_store_explicit(&obs.phase, again ? PHASE_ATTACHED : PHASE_DONE, memory_order_release);
     return 0;
 }
 
@@ -957,6 +1023,7 @@ void gwi_observer_start(const gwi_observer_port *port)
     if (history != NULL && history[0] != '\0') {
         unsigned long entries = strtoul(history, NULL, 10);
         obs.history_entries = entries > 10000000 ? 10000000 : (uint32_t)entries;
+        obs.history_forced = entries > 0;
     }
     bool off = attach_wanted != NULL && strcmp(attach_wanted, "0") == 0;
     /* Looked for once: it takes the loader's lock, and later calls come from threads that hold locks of their own. */
@@ -978,28 +1045,49 @@ static uint64_t pause_ticks(uint32_t attempts)
     return doublings > 5 ? PAUSE_TICKS_MAX : PAUSE_TICKS << doublings;
 }
 
+void gwi_observer_taken(uint64_t bytes, uint64_t card_bytes)
+{
+    uint64_t taken = atomic_fetch_add_explicit(&obs.taken_bytes, bytes, memory_order_relaxed) + bytes;
+    if (card_bytes != 0 && taken >= card_bytes / GWI_OBSERVER_HISTORY_SHARE &&
+        !atomic_load_explicit(&obs.memory_matters, memory_order_relaxed))
+        atomic_store_explicit(&obs.memory_matters, true, memory_order_relaxed);
+}
+
+/* From phase `idle` into the interpreter's queue; back again where that fails. */
+static void queue(int idle, int queued, int (*pending)(void *), uint64_t now_ticks)
+{
+    if (!atomic_compare_exchange_strong_explicit(&obs.phase, &idle, queued, memory_order_acquire, memory_order_relaxed))
+        return; /* another thread was faster */
+    atomic_store_explicit(&obs.next_attempt_ticks, now_ticks + pause_ticks(obs.attempts++), memory_order_relaxed);
+    /* Not begun yet, or its queue is full: a later rare call tries again. */
+    if (!obs.py.Py_IsInitialized() || obs.py.Py_AddPendingCall(pending, NULL) != 0)
+        atomic_store_explicit(&obs.phase, idle, memory_order_release);
+}
+
 void gwi_observer_notice(uint64_t now_ticks)
 {
-    if (atomic_load_explicit(&obs.phase, memory_order_relaxed) != PHASE_WAITING)
+    int phase = atomic_load_explicit(&obs.phase, memory_order_relaxed);
+    bool history = phase == PHASE_ATTACHED && atomic_load_explicit(&obs.memory_matters, memory_order_relaxed);
+    if (phase != PHASE_WAITING && !history)
         return;
     if (now_ticks < atomic_load_explicit(&obs.next_attempt_ticks, memory_order_relaxed))
         return;
     int error = errno;
-    int waiting = PHASE_WAITING;
-    if (!atomic_compare_exchange_strong_explicit(&obs.phase, &waiting, PHASE_QUEUED, memory_order_acquire,
-                                                 memory_order_relaxed))
-        goto out; /* another thread was faster */
-    atomic_store_explicit(&obs.next_attempt_ticks, now_ticks + pause_ticks(obs.attempts++), memory_order_relaxed);
-    /* Not begun yet, or its queue is full: a later rare call tries again. */
-    if (!obs.py.Py_IsInitialized() || obs.py.Py_AddPendingCall(attach_pending, NULL) != 0)
-        atomic_store_explicit(&obs.phase, PHASE_WAITING, memory_order_release);
-out:
+    if (history)
+        queue(PHASE_ATTACHED, PHASE_HISTORY_QUEUED, history_pending, now_ticks);
+    else
+        queue(PHASE_WAITING, PHASE_QUEUED, attach_pending, now_ticks);
     errno = error;
 }
 
 void gwi_observer_forked(void)
 {
-    if (atomic_load_explicit(&obs.phase, memory_order_relaxed) == PHASE_QUEUED)
+    int phase = atomic_load_explicit(&obs.phase, memory_order_relaxed);
+    if (phase == PHASE_QUEUED)
         atomic_store_explicit(&obs.phase, PHASE_WAITING, memory_order_release);
+    else if (phase == PHASE_ATTACHED || phase == PHASE_HISTORY_QUEUED)
+        atomic_store_explicit(&obs.phase, PHASE_DONE, memory_order_release); /* PyTorch is not asked here */
+    atomic_store_explicit(&obs.taken_bytes, 0, memory_order_relaxed);
+    atomic_store_explicit(&obs.memory_matters, false, memory_order_relaxed);
     atomic_store_explicit(&obs.next_attempt_ticks, 0, memory_order_relaxed);
 }

@@ -15,6 +15,7 @@ import time
 import types
 
 MIB = 1 << 20
+CARD = 16384 * MIB
 UNKNOWN = (1 << 64) - 1
 NOTE, OOM, STATE, BLOCK, HISTORY = "NOTE", "OOM", "STATE", "BLOCK", "HISTORY"
 
@@ -57,6 +58,16 @@ class Library:
         for _ in range(times):
             self.lib.test_poke()
             run_pending()
+
+    def take(self, bytes_, card=CARD):
+        """A driver call takes device memory."""
+        self.lib.test_taken(ctypes.c_uint64(bytes_), ctypes.c_uint64(card))
+        self.poke(1)
+
+    def start(self, **environment):
+        for name, value in environment.items():
+            ctypes.CDLL(None).setenv(name.encode(), value.encode(), 1)
+        self.lib.test_start()
 
 
 def run_pending():
@@ -220,9 +231,183 @@ def test_attach(lib):
     lib.lib.test_start()
     lib.poke(20)
     check(len(fake.attached) == 1, f"attached {len(fake.attached)} times")
-    check(fake.history_calls == [("all", None, "python", 100000, False, False, False, ["free_requested"])],
+    check(fake.history_calls == [], fake.history_calls)
+    check(lib.notes() == ["PyTorch 9.9.fake; no history until a sixteenth of the card's memory was taken"], lib.notes())
+
+
+SWITCH_ON = ("all", None, "python", 100000, False, False, False, ["free_requested"])
+ON_SINCE = "history of 100000 entries without stacks, on since {} MiB of device memory were taken"
+
+
+def test_history_waits_for_memory_use(lib):
+    fake = FakeTorch()
+    lib.start()
+    lib.poke(1)
+    for _ in range(1023):
+        lib.take(MIB)
+    lib.take(MIB - 1)
+    lib.poke(50)
+    check(fake.history_calls == [] and len(lib.notes()) == 1, "switched on one byte too early")
+    lib.take(1)
+    check(fake.history_calls == [SWITCH_ON], fake.history_calls)
+    check(lib.notes()[1:] == [ON_SINCE.format(1024)], lib.notes())
+    for _ in range(20):
+        lib.take(1024 * MIB)
+    check(len(fake.history_calls) == 1 and len(lib.notes()) == 2 and len(fake.attached) == 1, "switched on again")
+
+
+def test_history_at_once_when_much_was_taken_before(lib):
+    fake = FakeTorch(initialized=False)
+    lib.start()
+    lib.take(2000 * MIB)
+    check(fake.attached == [], "attached too early")
+    fake.cuda._initialized = True
+    lib.poke(1)
+    check(fake.history_calls == [SWITCH_ON], fake.history_calls)
+    check(lib.notes() == ["PyTorch 9.9.fake; " + ON_SINCE.format(2000)], lib.notes())
+
+
+def test_card_of_unknown_size(lib):
+    """The sum is kept; it is compared once the size is known."""
+    fake = FakeTorch()
+    lib.start()
+    lib.poke(1)
+    lib.take(5000 * MIB, card=0)
+    check(fake.history_calls == [], "a size out of nothing")
+    lib.take(1)
+    check(fake.history_calls == [SWITCH_ON], fake.history_calls)
+
+
+def test_history_forced(lib):
+    fake = FakeTorch()
+    lib.start(GPUWHY_HISTORY="500")
+    lib.poke(1)
+    check(fake.history_calls == [("all", None, "python", 500, False, False, False, ["free_requested"])],
           fake.history_calls)
-    check(lib.notes() == ["PyTorch 9.9.fake; history of 100000 entries without stacks"], lib.notes())
+    check(lib.notes() == ["PyTorch 9.9.fake; history of 500 entries without stacks, from the start"], lib.notes())
+    lib.take(CARD)
+    check(len(fake.history_calls) == 1, fake.history_calls)
+
+
+def test_history_forced_off(lib):
+    fake = FakeTorch()
+    fake.fill()
+    lib.start(GPUWHY_HISTORY="0")
+    lib.poke(1)
+    lib.take(CARD)
+    fake.attached[0](0, 1, 2, 3)
+    lib.take(CARD)
+    check(fake.history_calls == [], fake.history_calls)
+    check(lib.notes() == ["PyTorch 9.9.fake; no history"], lib.notes())
+
+
+def test_history_refused_later(lib):
+    fake = FakeTorch()
+    lib.start()
+    lib.poke(1)
+    calls = []
+
+    def refuse(*arguments):
+        calls.append(arguments)
+        raise RuntimeError("not today")
+
+    fake.c._cuda_record_memory_history = refuse
+    lib.take(CARD)
+    check(len(calls) == 1 and lib.notes()[1:] == ["no history: not today"], lib.notes())
+    fake.c._cuda_record_memory_history = fake.record
+    lib.poke(1)
+    check(fake.history_calls == [SWITCH_ON], "not tried again")
+    check(lib.notes()[2:] == [ON_SINCE.format(16384)], lib.notes())
+
+
+def test_history_refused_for_good(lib):
+    fake = FakeTorch()
+    lib.start()
+    lib.poke(1)
+    calls = []
+
+    def refuse(*arguments):
+        calls.append(arguments)
+        raise RuntimeError("not today")
+
+    fake.c._cuda_record_memory_history = refuse
+    lib.take(CARD)
+    lib.poke(30)
+    check(len(calls) == 3 and lib.notes()[1:] == ["no history: not today"], (len(calls), lib.notes()))
+
+
+def test_own_history_begun_after_the_attach(lib):
+    fake = FakeTorch()
+    lib.start()
+    lib.poke(1)
+    fake.history_on = True
+    lib.take(CARD)
+    lib.poke(5)
+    check(fake.history_calls == [], "touched the program's own history")
+    check(lib.notes()[1:] == ["no history of ours: the program has switched it on itself"], lib.notes())
+
+
+def test_oom_without_history(lib):
+    """The report is whole but for ages, and the next one shall have them."""
+    fake = FakeTorch()
+    fake.fill()
+    fake.snapshot["device_traces"] = [[]]
+    lib.start()
+    lib.poke(1)
+    lib.lib.test_clear()
+    fake.attached[0](0, 99 * MIB, 64 * MIB, 5)
+    blocks = [a for kind, a, _ in lib.facts() if kind == BLOCK]
+    check(len(blocks) == 3 and all(b[2] == UNKNOWN for b in blocks), blocks)
+    check(lib.states()["history_entry_count"] == 0 and "history_age_ns" not in lib.states(), lib.states())
+    check(fake.history_calls == [], "switched on inside the report")
+    lib.poke(1)
+    check(fake.history_calls == [SWITCH_ON], fake.history_calls)
+    fake.attached[0](0, 99 * MIB, 64 * MIB, 5)
+    check(0 < lib.states()["history_age_ns"] < 60e9, lib.states())
+
+
+def test_threads_begin_history_once(lib):
+    fake = FakeTorch()
+    lib.start()
+    lib.poke(1)
+    lib.lib.test_taken(ctypes.c_uint64(CARD), ctypes.c_uint64(CARD))
+    lib.lib.test_poke_from_threads(8)
+    run_pending()
+    lib.lib.test_poke_from_threads(8)
+    run_pending()
+    check(len(fake.history_calls) == 1, f"{len(fake.history_calls)} times")
+
+
+def test_error_in_flight_survives_the_history(lib):
+    fake = FakeTorch()
+    lib.start()
+    lib.poke(1)
+    seen = []
+    try:
+        try:
+            {}["missing"]
+        except KeyError:
+            lib.take(CARD)
+            raise
+    except KeyError as error:
+        seen.append(error.args)
+    check(seen == [("missing",)] and len(fake.history_calls) == 1, seen)
+
+
+def test_forked_child_begins_no_history(lib):
+    fake = FakeTorch()
+    lib.start()
+    lib.poke(1)
+    child = os.fork()
+    if child == 0:
+        fake.c._cuda_isHistoryEnabled = fake.c._cuda_record_memory_history = lambda *_: os._exit(2)
+        lib.lib.test_forked()
+        lib.take(CARD)
+        lib.poke(5)
+        os._exit(0)
+    check(os.waitpid(child, 0)[1] == 0, "PyTorch was asked in the child")
+    lib.take(CARD)
+    check(fake.history_calls == [SWITCH_ON], "the parent's history did not begin")
 
 
 def test_old_signature(lib):
@@ -233,7 +418,7 @@ def test_old_signature(lib):
         calls.append((enabled, context, stacks, max_entries))
 
     fake.c._cuda_record_memory_history = record
-    lib.lib.test_start()
+    lib.start(GPUWHY_HISTORY="100000")
     lib.poke(1)
     check(calls == [("all", None, "python", 100000)], calls)
 
@@ -245,7 +430,7 @@ def test_history_fails(lib):
         raise RuntimeError("not today")
 
     fake.c._cuda_record_memory_history = record
-    lib.lib.test_start()
+    lib.start(GPUWHY_HISTORY="100000")
     lib.poke(1)
     check(lib.notes() == ["PyTorch 9.9.fake; no history: not today"], lib.notes())
 
@@ -253,7 +438,7 @@ def test_history_fails(lib):
 def test_own_history(lib):
     fake = FakeTorch()
     fake.history_on = True
-    lib.lib.test_start()
+    lib.start(GPUWHY_HISTORY="100000")
     lib.poke(1)
     check(fake.history_calls == [] and len(fake.attached) == 1, "touched the program's own history")
 
@@ -261,7 +446,7 @@ def test_own_history(lib):
 def test_cannot_tell_history(lib):
     fake = FakeTorch()
     del fake.c._cuda_isHistoryEnabled
-    lib.lib.test_start()
+    lib.start(GPUWHY_HISTORY="100000")
     lib.poke(1)
     check(fake.history_calls == [] and len(fake.attached) == 1, "history on although it cannot tell whose it is")
 

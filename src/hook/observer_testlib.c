@@ -22,6 +22,7 @@ void test_start(void);
 void test_poke(void);
 void test_poke_from_threads(int threads);
 void test_forked(void);
+void test_taken(uint64_t bytes, uint64_t card_bytes);
 void test_clear(void);
 int test_kind(const char *name);
 int test_field_count(void);
@@ -109,6 +110,11 @@ void test_poke_from_threads(int threads)
         made++;
     while (made > 0)
         pthread_join(id[--made], NULL);
+}
+
+void test_taken(uint64_t bytes, uint64_t card_bytes)
+{
+    gwi_observer_taken(bytes, card_bytes);
 }
 
 void test_forked(void)

@@ -28,10 +28,22 @@ def program(source):
 
     for name, arguments in (("cuInit", (0,)), ("cuDevicePrimaryCtxRetain", (ctypes.byref(context), 0)),
                             ("cuCtxSetCurrent", (context,)),
-                            ("cuMemAlloc_v2", (ctypes.byref(address), ctypes.c_size_t(64 * MIB)))):
+                            ("cuMemAlloc_v2", (ctypes.byref(address), ctypes.c_size_t(2 * MIB)))):
         result = call(name, *arguments)
         if result != 0:
             sys.exit(f"{name}: {result}")
+    if len(fake.attached) != 1 or fake.history_calls:
+        sys.exit(f"attached {len(fake.attached)} times, history on {len(fake.history_calls)} times")
+    # A sixteenth of the card (1 GiB) is 64 MiB: two are taken, 60 are a little too few, two more are enough.
+    for mib, switched_on in ((60, 0), (2, 1)):
+        block = ctypes.c_uint64()
+        result = call("cuMemAlloc_v2", ctypes.byref(block), ctypes.c_size_t(mib * MIB))
+        if result != 0 or len(fake.history_calls) != switched_on:
+            sys.exit(f"cuMemAlloc_v2: {result}; history on {len(fake.history_calls)} times")
+        call("cuMemFree_v2", block)
+    result = call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(64 * MIB))
+    if result != 0:
+        sys.exit(f"cuMemAlloc_v2: {result}")
     free, total, rest = ctypes.c_size_t(), ctypes.c_size_t(), ctypes.c_uint64()
     call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
     call("cuMemAlloc_v2", ctypes.byref(rest), ctypes.c_size_t(free.value - 20 * MIB))
