@@ -766,6 +766,21 @@ static void test_peak_phase_near_always_high(void **state)
     judge_close();
 }
 
+/* One request too large for a nearly empty card is no phase, however flat the time before was. */
+static void test_peak_phase_near_one_large_request(void **state)
+{
+    (void)state;
+    open_torch(4 * gib);
+    gw_feed_wait(&feed, 1000000000);
+    gw_feed_alloc(&feed, 300 * mib);
+    observe_oom(3900 * mib, 290 * mib, 300 * mib, 4 * mib);
+    observe_peaks(120 * mib, 290 * mib);
+    torch_oom_message();
+    close_program(1);
+    expect_fault("gpu-oom-capacity", GW_ESTABLISHED);
+    judge_close();
+}
+
 static void pile_up(bool second_card_is_used)
 {
     gw_feed_open_bare(&feed);
@@ -1789,6 +1804,7 @@ int main(void)
         cmocka_unit_test(test_the_same_request_again),
         cmocka_unit_test(test_peak_phase),
         cmocka_unit_test(test_peak_phase_near_always_high),
+        cmocka_unit_test(test_peak_phase_near_one_large_request),
         cmocka_unit_test(test_context_pileup),
         cmocka_unit_test(test_context_pileup_near_no_card_is_idle),
         cmocka_unit_test(test_kept_exception),

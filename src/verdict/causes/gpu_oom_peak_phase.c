@@ -56,6 +56,12 @@ static gw_certainty judge_observed(const gwi_case *c, gwi_finding *finding)
     char text[GW_BYTES_TEXT_MAX], own[GW_BYTES_TEXT_MAX];
     if (!find_plateau(memory->report, &flat, &end_ns) || memory->own_bytes < flat + flat / 4)
         return GW_CERTAINTY_NONE;
+    /* What was refused before, in the flat stretch or ahead of it, is not the need of a later phase. */
+    if (c->oom != NULL && c->oom->repeat_count > 1 && c->oom->t_ns < end_ns)
+        return GW_CERTAINTY_NONE;
+    /* The phase itself must have filled the card: one request that is too large for a nearly empty one is no phase. */
+    if (memory->own_bytes < memory->limit_bytes / 2)
+        return GW_CERTAINTY_NONE;
     gw_bytes_text(text, flat);
     gwi_headline(finding, "a later phase needs more than all before: %s sufficed until %.1f s", text,
                  (double)end_ns / 1e9);
