@@ -305,7 +305,7 @@ def write_results(path, results, machine, versions):
         if "said" in r:
             said, certainty = said_by_program(r["said"])
         right = "skipped" if r["skipped"] else "no" if r["wrong"] else "yes"
-        why = (r["skipped"] or "; ".join(r["wrong"])).replace("|", "/")
+        why = " ".join((r["skipped"] or "; ".join(r["wrong"])).replace("|", "/").split())
         program = " ".join((row.program,) + row.arguments) + row.note
         lines.append(f"| {row.id} | {row.kind} | {program} | {row.memory or '-'} | {said} | "
                      f"{certainty} | {right} | {why} |")
