@@ -61,7 +61,8 @@ def machine():
             model = next((line.split(":", 1)[1].strip() for line in f if line.startswith("model name")), model)
     except OSError:
         pass
-    return f"{model}, {os.cpu_count()} cores, kernel {".".join(platform.release().split(".")[:2])}, {' '.join(platform.libc_ver())}"
+    release = ".".join(platform.release().split(".")[:2])
+    return f"{model}, {os.cpu_count()} cores, kernel {release}, {' '.join(platform.libc_ver())}"
 
 
 def card():
