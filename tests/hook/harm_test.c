@@ -9,22 +9,11 @@
 #include <stdlib.h>
 #include <sys/wait.h>
 
+#include "check.h"
 #include "walk.h"
 
 static char base_dir[200];
-static int failed_checks, checks;
 static walk seen;
-
-#define CHECK(condition, ...)                                                                                          \
-    do {                                                                                                               \
-        checks++;                                                                                                      \
-        if (!(condition)) {                                                                                            \
-            failed_checks++;                                                                                           \
-            printf("FAILED %s:%d: %s: ", __FILE__, __LINE__, #condition);                                              \
-            printf(__VA_ARGS__);                                                                                       \
-            printf("\n");                                                                                              \
-        }                                                                                                              \
-    } while (0)
 
 /* ---- the driver ---- */
 

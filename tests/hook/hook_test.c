@@ -15,24 +15,13 @@
 #include <sys/wait.h>
 #include <time.h>
 
+#include "check.h"
 #include "walk.h"
 
 static const char no_leaks[] = "ASAN_OPTIONS=detect_leaks=0"; /* not of programs under test, nor under ptrace */
-static int failed_checks, checks;
 static bool skipped_part;
 static char base_dir[200];
 static walk seen;
-
-#define CHECK(condition, ...)                                                                                          \
-    do {                                                                                                               \
-        checks++;                                                                                                      \
-        if (!(condition)) {                                                                                            \
-            failed_checks++;                                                                                           \
-            printf("FAILED %s:%d: %s: ", __FILE__, __LINE__, #condition);                                              \
-            printf(__VA_ARGS__);                                                                                       \
-            printf("\n");                                                                                              \
-        }                                                                                                              \
-    } while (0)
 
 /* ---- running programs ---- */
 

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "check.h"
 #include "walk.h"
 
 enum { SKIPPED = 77 };
@@ -24,19 +25,7 @@ typedef int resolve_fn(const char *, void **, int, uint64_t, int *);
 typedef int sync_fn(void);
 typedef int info_fn(size_t *, size_t *);
 
-static int checks, failed_checks;
 static walk seen;
-
-#define CHECK(condition, ...)                                                                                          \
-    do {                                                                                                               \
-        checks++;                                                                                                      \
-        if (!(condition)) {                                                                                            \
-            failed_checks++;                                                                                           \
-            printf("FAILED %s:%d: %s: ", __FILE__, __LINE__, #condition);                                              \
-            printf(__VA_ARGS__);                                                                                       \
-            printf("\n");                                                                                              \
-        }                                                                                                              \
-    } while (0)
 
 static double now_us(void)
 {

@@ -1,0 +1,20 @@
+/* How the tests of this folder check: a check that fails says where and why, and the test goes on. */
+#ifndef CHECK_H
+#define CHECK_H
+
+#include <stdio.h>
+
+static int checks, failed_checks;
+
+#define CHECK(condition, ...)                                                                                          \
+    do {                                                                                                               \
+        checks++;                                                                                                      \
+        if (!(condition)) {                                                                                            \
+            failed_checks++;                                                                                           \
+            printf("FAILED %s:%d: %s: ", __FILE__, __LINE__, #condition);                                              \
+            printf(__VA_ARGS__);                                                                                       \
+            printf("\n");                                                                                              \
+        }                                                                                                              \
+    } while (0)
+
+#endif
