@@ -23,7 +23,8 @@
  * DEVICE: the name follows as text; bytes_free is all ones where it could not be asked for.
  * LAUNCH: grid = x | y << 32 | z << 48 and block = x | y << 21 | z << 42, each part saturating;
  *   `extra` is the dynamic shared memory in bytes.
- * GRAPH_NODE: `extra` is what an allocation node takes, in KiB. */
+ * GRAPH_NODE: `extra` is what an allocation node takes, in KiB.
+ * SITE to PYTHON_LINES: gw_site.h. */
 #define GW_EVENT_KINDS(X)                                                                                              \
     X(CALL, FAILURE, "p0", "p1", "p2", "p3")                                                                           \
     X(INIT, RARE, "flags", "", "", "")                                                                                 \
@@ -96,7 +97,12 @@
     X(ALLOCATOR_OOM, FACT, "bytes_wanted", "bytes_total", "bytes_free", "device")                                      \
     X(ALLOCATOR_STATE, FACT, "field", "value", "device", "")                                                           \
     X(ALLOCATOR_BLOCK, FACT, "address", "bytes", "age_ns", "state")                                                    \
-    X(ALLOCATOR_HISTORY, FACT, "action", "address", "bytes", "age_ns")
+    X(ALLOCATOR_HISTORY, FACT, "action", "address", "bytes", "age_ns")                                                 \
+    X(SITE, FACT, "site", "frame_count", "flags", "")                                                                  \
+    X(SITE_FRAMES, FACT, "site_and_first", "frame", "frame", "frame")                                                  \
+    X(MAPPED, FACT, "start", "bytes", "bias", "build_id")                                                              \
+    X(PYTHON_CODE, FACT, "code", "first_line", "version", "table_bytes")                                               \
+    X(PYTHON_LINES, FACT, "code", "offset", "bytes", "")
 
 typedef enum gw_event_kind {
 #define GW_X(name, price, a0, a1, a2, a3) GW_EV_##name,
