@@ -3,7 +3,8 @@
  *
  * What the process uses is its own ledger of live sizes, as the driver rounds them, plus what its
  * contexts take. The latter cannot be asked for: it is what is in use on the device right after the first context was
- * made, unless that is so much that other programs must be on the card; then a usual figure is taken. What other
+ * made, unless that is more than a context takes on any card, so that other programs must be there too; then a usual
+ * figure is taken (an H200's contexts take 528 MiB, smaller cards' less). What other
  * processes hold is not counted against the limit, but free memory is never said to be more than there really is.
  *
  * The ledger exists only while the guard is on. It is changed under the hook's lock, never across a real call. */
@@ -15,7 +16,7 @@
 #include <sys/mman.h>
 
 enum { DEVICE_MAX = 64, ROW_COUNT = 1 << 18 };
-static const uint64_t context_usual_bytes = 528u << 20, context_most_bytes = 2048u << 20;
+static const uint64_t context_usual_bytes = 528u << 20, context_most_bytes = 768u << 20;
 
 typedef enum row_kind { ROW_EMPTY, ROW_GONE, ROW_BLOCK, ROW_HANDLE, ROW_MAPPING, ROW_CONTEXT } row_kind;
 
