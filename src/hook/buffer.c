@@ -359,6 +359,15 @@ static void put_text(gw_raw_event *out, const gw_raw_event *event, const char *t
     }
 }
 
+/* The chunk that chunk_take() will try first. Its lines were last written on the supervisor's core. */
+static void prefetch_next_chunk(gw_slot *slot)
+{
+    gw_chunk *next = &gwi.chunks[private_of(slot)->chunk_hint % CHUNKS_PLAIN];
+    __builtin_prefetch(&next->head, 1);
+    __builtin_prefetch(&next->record[0], 1);
+    __builtin_prefetch(&next->record[1], 1);
+}
+
 bool gwi_write(gw_slot *slot, const gw_raw_event *event, const char *text)
 {
     bool is_failure = event->result != 0;
@@ -385,6 +394,8 @@ bool gwi_write(gw_slot *slot, const gw_raw_event *event, const char *text)
         put_text(out + 1, event, text, bytes);
     }
     __builtin_prefetch(out + records, 1); /* the next one: the supervisor has read this chunk on another core before */
+    if (gwi_unlikely(used / sizeof *out % (GW_CHUNK_RECORDS / 2) == GW_CHUNK_RECORDS / 4))
+        prefetch_next_chunk(slot);
     atomic_store_explicit(&to->head.used_bytes, used + records * (uint32_t)sizeof *out, memory_order_release);
     gwi_bump(&slot->counter[GW_COUNT_RARE], 1);
     return true;
