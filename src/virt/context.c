@@ -446,11 +446,12 @@ GWI_ALIAS(cuCtxDestroy, cuCtxDestroy_v2);
 
 GWI_API(cuCtxGetCurrent)(CUcontext *pctx)
 {
-    GWI_ENTER;
-    if (pctx == NULL)
+    if (pctx == NULL) {
+        GWI_ENTER;
         return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    }
     *pctx = (CUcontext)gwi_current();
-    return gwi_leave(0);
+    return 0;
 }
 
 GWI_API(cuCtxSetCurrent)(CUcontext ctx)

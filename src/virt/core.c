@@ -135,7 +135,8 @@ enum {
     ANY_TIME = 1,   /* works before cuInit and in a forked child */
     NO_CONTEXT = 2, /* works without a current context */
     NO_STICKY = 4,  /* works although a kernel has ruined the context */
-    UNSAFE = 8      /* forbidden while a capture is open */
+    UNSAFE = 8,     /* forbidden while a capture is open */
+    OWN_THREAD = 16 /* reads what is the thread's alone: takes no lock, as the real one does not */
 };
 
 /* The first row that fits decides; a star stands for the rest of the name. Rows nobody lists here want a
@@ -154,7 +155,7 @@ static const struct {
     {"cuCoredump*", ANY_TIME | NO_CONTEXT | NO_STICKY},
     {"cuProfiler*", NO_CONTEXT | NO_STICKY},
     {"cuDevice*", NO_CONTEXT | NO_STICKY},
-    {"cuCtxGetCurrent", NO_CONTEXT | NO_STICKY},
+    {"cuCtxGetCurrent", NO_CONTEXT | NO_STICKY | OWN_THREAD},
     {"cuCtxSetCurrent", NO_CONTEXT | NO_STICKY},
     {"cuCtxPushCurrent*", NO_CONTEXT | NO_STICKY},
     {"cuCtxPopCurrent*", NO_CONTEXT | NO_STICKY},
@@ -292,6 +293,8 @@ int gwi_virt_enter(unsigned fn)
         gwi_log_result(gw_api_fns[fn].symbol, CUDA_ERROR_NOT_INITIALIZED);
         return CUDA_ERROR_NOT_INITIALIZED;
     }
+    if ((class & OWN_THREAD) && gwi.spec.fault_count == 0)
+        return 0;
     gwi_lock();
     if (gwi.active != NULL)
         gwi_advance();
