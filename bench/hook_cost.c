@@ -1,12 +1,12 @@
-/* What the recorder costs a call: one process over the driver API, the recorder switched off and on by turns.
+/* What gpuwhy costs a call: one process over the driver API, calls through the facade and past it by turns.
  *
  *   gpuwhy run --quiet [--gpu virtual:h200] -- hook_cost [blocks]
  *   hook_cost --layout
  *
- * A block is a burst of the same call; blocks with and without the recorder alternate (on off off on ...), so that
- * drift of the machine falls on both. Without gpuwhy all blocks are bare calls. Prints one JSON object; bench.py makes
- * the statistics. The switch is the buffer's own (`recorder_off`): the jump through the facade stays in both, which is
- * why the bare driver is measured too. */
+ * A block is a burst of the same call; blocks with and without us alternate (on off off on ...), so that drift of the
+ * machine falls on both. "Off" calls the driver's own function, found in the file that the buffer's head names; "on"
+ * calls what any program finds under that name. Without gpuwhy all blocks are bare calls. Prints one JSON object;
+ * bench.py makes the statistics. --layout prints where in a buffer the recorder's switch lies, for training.py. */
 #include "gw_buffer.h"
 #include "gw_cuda_calls.h"
 
@@ -21,7 +21,15 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LAUNCHES = 400, PAIRS = 100, BLOCKS = 400, BLOCKS_MAX = 4000, ALLOC_BYTES = 4096 };
+enum {
+    LAUNCHES = 200,
+    LAUNCH_BLOCKS_TIMES = 5, /* launches are quick: so many more blocks of them */
+    PAIRS = 100,
+    TAIL_BLOCKS = 20, /* a p99.9 is taken over so many blocks of one kind */
+    BLOCKS = 400,
+    BLOCKS_MAX = 4000,
+    ALLOC_BYTES = 4096
+};
 
 #define DRIVER_FUNCTIONS(X)                                                                                            \
     X(cuInit)                                                                                                          \
@@ -42,7 +50,7 @@ static struct driver {
     CUresult (*give_back)(CUdeviceptr address);
     CUresult (*alloc_async)(CUdeviceptr *address, size_t bytes, CUstream stream);
     CUresult (*free_async)(CUdeviceptr address, CUstream stream);
-} driver;
+} driver, bare;
 
 static _Noreturn void give_up(const char *what, int result)
 {
@@ -64,9 +72,9 @@ static void *symbol(void *library, const char *name)
     return found;
 }
 
-static void open_driver(void)
+static void open_driver(const char *path, struct driver *to)
 {
-    void *library = dlopen("libcuda.so.1", RTLD_NOW);
+    void *library = dlopen(path, RTLD_NOW);
     if (library == NULL) {
         fprintf(stderr, "hook_cost: %s\n", dlerror());
         exit(1);
@@ -74,17 +82,17 @@ static void open_driver(void)
     void *found;
 #define GW_X(name)                                                                                                     \
     found = symbol(library, #name);                                                                                    \
-    memcpy(&driver.name, &found, sizeof found);
+    memcpy(&to->name, &found, sizeof found);
     DRIVER_FUNCTIONS(GW_X)
 #undef GW_X
     found = symbol(library, "cuMemAlloc_v2");
-    memcpy(&driver.alloc, &found, sizeof found);
+    memcpy(&to->alloc, &found, sizeof found);
     found = symbol(library, "cuMemFree_v2");
-    memcpy(&driver.give_back, &found, sizeof found);
+    memcpy(&to->give_back, &found, sizeof found);
     found = symbol(library, "cuMemAllocAsync");
-    memcpy(&driver.alloc_async, &found, sizeof found);
+    memcpy(&to->alloc_async, &found, sizeof found);
     found = symbol(library, "cuMemFreeAsync");
-    memcpy(&driver.free_async, &found, sizeof found);
+    memcpy(&to->free_async, &found, sizeof found);
 }
 
 /* This process's buffer; NULL: it is not recorded. */
@@ -119,13 +127,7 @@ static uint64_t now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-static void recorder(gw_buffer_head *head, bool on)
-{
-    if (head != NULL)
-        atomic_store(&head->recorder_off, on ? 0 : 1);
-}
-
-static double block_ns[2][BLOCKS_MAX];
+static double block_ns[2][BLOCKS_MAX * LAUNCH_BLOCKS_TIMES];
 static float call_ns[2][BLOCKS_MAX * PAIRS];
 
 /* on off off on on off off on ... */
@@ -144,15 +146,15 @@ static void print_blocks(const char *name, int blocks)
     }
 }
 
-static void measure_launches(gw_buffer_head *head, CUfunction function, int blocks)
+static void measure_launches(CUfunction function, int blocks)
 {
     int count[2] = {0, 0};
     for (int i = -8; i < blocks; i++) { /* the first ones warm up */
         bool on = is_on(i);
-        recorder(head, on);
+        const struct driver *by = on ? &driver : &bare;
         uint64_t begin = now_ns();
         for (int k = 0; k < LAUNCHES; k++)
-            need(driver.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL), "cuLaunchKernel");
+            need(by->cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL), "cuLaunchKernel");
         uint64_t end = now_ns();
         need(driver.cuCtxSynchronize(), "cuCtxSynchronize");
         if (i >= 0)
@@ -167,6 +169,20 @@ static int by_value(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
+/* The tail of every TAIL_BLOCKS blocks by itself, before print_calls() sorts them all. */
+static void print_tails(const char *name, int samples)
+{
+    enum { EACH = TAIL_BLOCKS * PAIRS };
+    for (int on = 0; on < 2; on++) {
+        printf(",\n \"%s_tail_%s_ns\": [", name, on ? "on" : "off");
+        for (int first = 0; first + EACH <= samples; first += EACH) {
+            qsort(call_ns[on] + first, EACH, sizeof(float), by_value);
+            printf("%s%.0f", first ? "," : "", call_ns[on][first + (int)(EACH * 0.999)]);
+        }
+        printf("]");
+    }
+}
+
 static void print_calls(const char *name, int samples)
 {
     for (int on = 0; on < 2; on++) {
@@ -177,27 +193,26 @@ static void print_calls(const char *name, int samples)
     }
 }
 
-static float timed_alloc(bool async)
+static float timed_alloc(const struct driver *by, bool async)
 {
     CUdeviceptr address = 0;
     uint64_t begin = now_ns();
-    CUresult result = async ? driver.alloc_async(&address, ALLOC_BYTES, NULL) : driver.alloc(&address, ALLOC_BYTES);
+    CUresult result = async ? by->alloc_async(&address, ALLOC_BYTES, NULL) : by->alloc(&address, ALLOC_BYTES);
     uint64_t end = now_ns();
     need(result, "allocate");
-    need(async ? driver.free_async(address, NULL) : driver.give_back(address), "free");
+    need(async ? by->free_async(address, NULL) : by->give_back(address), "free");
     return (float)(end - begin);
 }
 
 /* Each allocation by itself, because the tail matters. The pause lets the supervisor empty the buffer. */
-static void measure_allocations(gw_buffer_head *head, const char *name, bool async, int blocks)
+static void measure_allocations(const char *name, bool async, int blocks)
 {
     int count[2] = {0, 0}, used[2] = {0, 0};
     for (int i = -8; i < blocks; i++) {
         bool on = is_on(i);
         double sum = 0;
-        recorder(head, on);
         for (int k = 0; k < PAIRS; k++) {
-            float ns = timed_alloc(async);
+            float ns = timed_alloc(on ? &driver : &bare, async);
             sum += (double)ns;
             if (i >= 0)
                 call_ns[on][used[on]++] = ns;
@@ -207,6 +222,7 @@ static void measure_allocations(gw_buffer_head *head, const char *name, bool asy
             block_ns[on][count[on]++] = sum / PAIRS;
         usleep(2000);
     }
+    print_tails(name, used[0] < used[1] ? used[0] : used[1]);
     print_calls(name, used[0] < used[1] ? used[0] : used[1]);
     char blocks_name[40];
     snprintf(blocks_name, sizeof blocks_name, "%s_block", name);
@@ -251,7 +267,7 @@ int main(int argc, char **argv)
     if (blocks < 4 || blocks > BLOCKS_MAX)
         give_up("blocks must be 4 to 4000, not", blocks);
     blocks -= blocks % 4;
-    open_driver();
+    open_driver("libcuda.so.1", &driver);
     need(driver.cuInit(0), "cuInit");
     need(driver.cuDeviceGet(&device, 0), "cuDeviceGet");
     need(driver.cuDeviceGetName(name, sizeof name, device), "cuDeviceGetName");
@@ -261,13 +277,15 @@ int main(int argc, char **argv)
     gw_buffer_head *head = map_buffer();
     if (head == NULL && getenv("GPUWHY_RUN_DIR") != NULL)
         give_up("gpuwhy runs, but this process has no buffer", -1);
+    open_driver(head != NULL ? head->driver_path : "libcuda.so.1", &bare);
+    if (head != NULL && bare.cuLaunchKernel == driver.cuLaunchKernel)
+        give_up("the driver's own functions cannot be told from ours", -1);
     printf("{\"card\": \"%s\", \"recorded\": %s, \"launches_a_block\": %d, \"allocations_a_block\": %d", name,
            head != NULL ? "true" : "false", LAUNCHES, PAIRS);
-    measure_launches(head, function, blocks);
-    measure_allocations(head, "alloc", false, blocks);
+    measure_launches(function, blocks * LAUNCH_BLOCKS_TIMES);
+    measure_allocations("alloc", false, blocks);
     if (async_works())
-        measure_allocations(head, "alloc_async", true, blocks);
-    recorder(head, true);
+        measure_allocations("alloc_async", true, blocks);
     printf(",\n \"lost\": %llu}\n", head == NULL ? 0ull : (unsigned long long)atomic_load(&head->lost_events));
     return 0;
 }
