@@ -1,0 +1,18 @@
+# gw_add_python_tests(name script arguments...): a test for every version of CPython that we read, run by an interpreter
+# of that version; where there is none on this machine the test is skipped, and says so (tools/pythons.sh brings them).
+find_program(GW_PYTHON3 NAMES python3)
+set(GW_PYTHON_VERSIONS 3.9 3.10 3.11 3.12 3.13 3.14)
+function(gw_add_python_tests name)
+  if(NOT GW_PYTHON3)
+    message(STATUS "python3 not found: ${name} is not tested")
+    return()
+  endif()
+  if(GW_SANITIZE) # a sanitizer's runtime would have to be preloaded into Python
+    return()
+  endif()
+  foreach(version ${GW_PYTHON_VERSIONS})
+    add_test(NAME ${name}_${version}
+             COMMAND ${GW_PYTHON3} -B ${CMAKE_SOURCE_DIR}/tests/python/with_version.py ${version} ${ARGN})
+    set_tests_properties(${name}_${version} PROPERTIES SKIP_RETURN_CODE 77)
+  endforeach()
+endfunction()

@@ -1,0 +1,124 @@
+#include "gw_python_lines.h"
+
+#include <stdbool.h>
+
+enum { VERSION_RANGES = 0x030A, VERSION_LOCATIONS = 0x030B, CODE_UNIT_BYTES = 2, NO_LINE = -128 };
+
+static int32_t checked(int64_t line)
+{
+    return line >= 0 && line <= INT32_MAX ? (int32_t)line : -1;
+}
+
+/* Pairs: how many bytes further, how many lines further. A line holds until the next pair's address. */
+static int32_t line_by_increments(const uint8_t *table, size_t bytes, int32_t first_line, int32_t instruction)
+{
+    int64_t line = first_line;
+    uint64_t address = 0;
+    if (bytes % 2 != 0)
+        return -1;
+    for (size_t at = 0; at < bytes; at += 2) {
+        address += table[at];
+        if (address > (uint64_t)instruction)
+            break;
+        line += (int8_t)table[at + 1];
+    }
+    return checked(line);
+}
+
+/* Pairs: bytes of the range, lines from the range before; NO_LINE: these instructions have none. */
+static int32_t line_by_ranges(const uint8_t *table, size_t bytes, int32_t first_line, int32_t instruction)
+{
+    int64_t line = first_line;
+    uint64_t end = 0;
+    if (bytes % 2 != 0)
+        return -1;
+    for (size_t at = 0; at < bytes; at += 2) {
+        int8_t lines = (int8_t)table[at + 1];
+        if (lines != NO_LINE)
+            line += lines;
+        end += table[at];
+        if ((uint64_t)instruction < end)
+            return lines == NO_LINE ? -1 : checked(line);
+    }
+    return -1;
+}
+
+/* A number in groups of six bits, the lowest first; bit 6 says that another group follows, bit 7 stands at the head of
+ * an entry only. False: damaged. */
+static bool read_number(const uint8_t *table, size_t bytes, size_t *at, uint64_t *ret_number)
+{
+    uint64_t number = 0;
+    for (unsigned shift = 0; shift < 36; shift += 6) {
+        if (*at >= bytes || (table[*at] & 0x80) != 0)
+            return false;
+        uint8_t byte = table[(*at)++];
+        number |= (uint64_t)(byte & 0x3f) << shift;
+        if ((byte & 0x40) == 0) {
+            *ret_number = number;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The sign is the lowest bit. */
+static bool read_signed(const uint8_t *table, size_t bytes, size_t *at, int64_t *ret_number)
+{
+    uint64_t number;
+    if (!read_number(table, bytes, at, &number))
+        return false;
+    *ret_number = (number & 1) != 0 ? -(int64_t)(number >> 1) : (int64_t)(number >> 1);
+    return true;
+}
+
+/* Kinds of a location, by bits 3 to 6 of an entry's head. */
+enum {
+    KIND_ONE_LINE_FIRST = 10, /* below: the line of the entry before; 10, 11, 12: so many lines less ten further */
+    KIND_LINE_ONLY = 13,
+    KIND_LONG = 14,
+    KIND_NONE = 15
+};
+
+/* How far the line moves with the entry whose head lies before `at`. */
+static bool read_line_step(const uint8_t *table, size_t bytes, unsigned kind, size_t at, int64_t *ret_step)
+{
+    *ret_step = 0;
+    if (kind == KIND_LINE_ONLY || kind == KIND_LONG)
+        return read_signed(table, bytes, &at, ret_step);
+    if (kind >= KIND_ONE_LINE_FIRST && kind < KIND_LINE_ONLY)
+        *ret_step = kind - KIND_ONE_LINE_FIRST;
+    return true;
+}
+
+/* Entries of a head (bit 7, kind, code units less one) and what its kind needs; the next one begins at the next byte
+ * with bit 7. Columns are passed over. */
+static int32_t line_by_locations(const uint8_t *table, size_t bytes, int32_t first_line, int32_t instruction)
+{
+    int64_t line = first_line;
+    uint64_t end = 0;
+    for (size_t at = 0; at < bytes;) {
+        uint8_t head = table[at++];
+        unsigned kind = (head >> 3) & 15;
+        int64_t step;
+        if ((head & 0x80) == 0 || !read_line_step(table, bytes, kind, at, &step))
+            return -1;
+        line += step;
+        end += ((head & 7u) + 1) * CODE_UNIT_BYTES;
+        if ((uint64_t)instruction < end)
+            return kind == KIND_NONE ? -1 : checked(line);
+        while (at < bytes && (table[at] & 0x80) == 0)
+            at++;
+    }
+    return -1;
+}
+
+int32_t gw_python_line(unsigned version, const uint8_t *table, size_t bytes, int32_t first_line, int32_t instruction)
+{
+    if (instruction < 0 || version < GW_PYTHON_FIRST || version > GW_PYTHON_LAST)
+        return -1;
+    if (version >= VERSION_LOCATIONS)
+        return line_by_locations(table, bytes, first_line, instruction);
+    if (version == VERSION_RANGES)
+        return line_by_ranges(table, bytes, first_line, instruction);
+    return line_by_increments(table, bytes, first_line, instruction);
+}

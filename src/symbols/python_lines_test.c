@@ -1,0 +1,95 @@
+/* Tables made by hand, and damaged ones; real ones are in python_lines_test.py. */
+#include "gw_python_lines.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define TABLE(...) ((const uint8_t[]){__VA_ARGS__}), sizeof((const uint8_t[]){__VA_ARGS__})
+
+static void increments(void **state)
+{
+    (void)state;
+    assert_int_equal(gw_python_line(0x0309, NULL, 0, 7, 0), 7);
+    assert_int_equal(gw_python_line(0x0309, TABLE(0, 1, 6, 1, 8, 0xff), 7, 0), 8);
+    assert_int_equal(gw_python_line(0x0309, TABLE(0, 1, 6, 1, 8, 0xff), 7, 5), 8);
+    assert_int_equal(gw_python_line(0x0309, TABLE(0, 1, 6, 1, 8, 0xff), 7, 6), 9);
+    assert_int_equal(gw_python_line(0x0309, TABLE(0, 1, 6, 1, 8, 0xff), 7, 1000), 8);
+    /* A step of 300 bytes and 130 lines takes three pairs; lines count from where they stand. */
+    assert_int_equal(gw_python_line(0x0309, TABLE(255, 0, 45, 127, 0, 3), 1, 299), 1);
+    assert_int_equal(gw_python_line(0x0309, TABLE(255, 0, 45, 127, 0, 3), 1, 300), 131);
+    assert_int_equal(gw_python_line(0x0309, TABLE(0, 1, 6), 7, 0), -1);      /* half a pair */
+    assert_int_equal(gw_python_line(0x0309, TABLE(0, 0x80), 7, 0), -1);      /* before the first line */
+    assert_int_equal(gw_python_line(0x0309, TABLE(0, 1), INT32_MAX, 0), -1); /* no such line */
+}
+
+static void ranges(void **state)
+{
+    (void)state;
+    assert_int_equal(gw_python_line(0x030A, NULL, 0, 7, 0), -1);
+    assert_int_equal(gw_python_line(0x030A, TABLE(4, 1, 2, 0x80, 2, 0xff), 7, 0), 8);
+    assert_int_equal(gw_python_line(0x030A, TABLE(4, 1, 2, 0x80, 2, 0xff), 7, 4), -1); /* none in the source */
+    assert_int_equal(gw_python_line(0x030A, TABLE(4, 1, 2, 0x80, 2, 0xff), 7, 6), 7);
+    assert_int_equal(gw_python_line(0x030A, TABLE(4, 1, 2, 0x80, 2, 0xff), 7, 8), -1); /* beyond the code */
+    assert_int_equal(gw_python_line(0x030A, TABLE(4, 1, 2), 7, 0), -1);
+}
+
+static void locations(void **state)
+{
+    (void)state;
+    /* one unit, line + 1 (11), two bytes of columns; two units, no location; eight units, only a line: -3 */
+    const uint8_t table[] = {0x80 | 11 << 3, 1, 2, 0x80 | 15 << 3 | 1, 0x80 | 13 << 3 | 7, 3 << 1 | 1};
+    assert_int_equal(gw_python_line(0x030B, table, sizeof table, 7, 1), 8);
+    assert_int_equal(gw_python_line(0x030E, table, sizeof table, 7, 2), -1);
+    assert_int_equal(gw_python_line(0x030D, table, sizeof table, 7, 6), 5);
+    assert_int_equal(gw_python_line(0x030C, table, sizeof table, 7, 21), 5);
+    assert_int_equal(gw_python_line(0x030B, table, sizeof table, 7, 22), -1);
+    assert_int_equal(gw_python_line(0x030B, table, sizeof table - 1, 7, 6), -1);     /* cut within a number */
+    assert_int_equal(gw_python_line(0x030B, table + 1, sizeof table - 1, 7, 0), -1); /* no head where one must be */
+    assert_int_equal(gw_python_line(0x030B, TABLE(0x80 | 14 << 3, 0x80), 7, 0), -1); /* a head within an entry */
+    assert_int_equal(gw_python_line(0x030B, TABLE(0x80 | 14 << 3, 0x7f, 0x7f, 0x7f, 0x7f, 0x7f, 0x7f), 7, 0), -1);
+    assert_int_equal(gw_python_line(0x030B, TABLE(0xe8, 0x7e, 0x7f, 0x7f, 0x7f, 0x7f, 0x3f), 7, 0), -1); /* too far */
+}
+
+static void not_known(void **state)
+{
+    (void)state;
+    static const unsigned versions[] = {0, 0x0207, 0x0308, 0x030F, 0x0400, 0xffffffff};
+    for (size_t i = 0; i < sizeof versions / sizeof versions[0]; i++)
+        assert_int_equal(gw_python_line(versions[i], TABLE(4, 1), 7, 0), -1);
+    for (unsigned version = GW_PYTHON_FIRST; version <= GW_PYTHON_LAST; version++)
+        assert_int_equal(gw_python_line(version, TABLE(4, 1), 7, -1), -1);
+}
+
+/* Each table in memory of its very size, so that the sanitizer sees a byte too many. */
+static void damaged(void **state)
+{
+    (void)state;
+    uint32_t random = 12345;
+    for (unsigned round = 0; round < 20000; round++) {
+        size_t bytes = (random >> 8) % 40;
+        uint8_t *exact = malloc(bytes != 0 ? bytes : 1);
+        assert_non_null(exact);
+        for (size_t i = 0; i < bytes; i++) {
+            random = random * 1664525 + 1013904223;
+            exact[i] = (uint8_t)(random >> 24);
+        }
+        unsigned version = GW_PYTHON_FIRST + round % (GW_PYTHON_LAST - GW_PYTHON_FIRST + 1);
+        random = random * 1664525 + 1013904223;
+        int32_t line = gw_python_line(version, exact, bytes, (int32_t)(random >> 1), (int32_t)(random >> 20));
+        assert_true(line >= -1);
+        free(exact);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(increments), cmocka_unit_test(ranges),  cmocka_unit_test(locations),
+        cmocka_unit_test(not_known),  cmocka_unit_test(damaged),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
