@@ -78,6 +78,7 @@ static const struct {
     [GW_EV_ALLOCATOR_STATE] = {DROPPED, 0, 0},
     [GW_EV_ALLOCATOR_BLOCK] = {DROPPED, 0, 0},
     [GW_EV_ALLOCATOR_HISTORY] = {DROPPED, 0, 0},
+    [GW_EV_ALLOCATOR_HELD] = {DROPPED, 0, 0},
 };
 
 /* ---- a table from (what, process, name) to a number ---- */

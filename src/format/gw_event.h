@@ -24,7 +24,9 @@
  * LAUNCH: grid = x | y << 32 | z << 48 and block = x | y << 21 | z << 42, each part saturating;
  *   `extra` is the dynamic shared memory in bytes.
  * GRAPH_NODE: `extra` is what an allocation node takes, in KiB.
- * SITE to PYTHON_LINES: gw_site.h. */
+ * ALLOCATOR_BLOCK, ALLOCATOR_HELD: the event's site is where the memory was asked for.
+ * SITE to PYTHON_LINES: gw_site.h.
+ * PHASE: from here on the process is in the phase that the text names; without text: in none. */
 #define GW_EVENT_KINDS(X)                                                                                              \
     X(CALL, FAILURE, "p0", "p1", "p2", "p3")                                                                           \
     X(INIT, RARE, "flags", "", "", "")                                                                                 \
@@ -102,7 +104,9 @@
     X(SITE_FRAMES, FACT, "site_and_first", "frame", "frame", "frame")                                                  \
     X(MAPPED, FACT, "start", "bytes", "bias", "build_id")                                                              \
     X(PYTHON_CODE, FACT, "code", "first_line", "version", "table_bytes")                                               \
-    X(PYTHON_LINES, FACT, "code", "offset", "bytes", "")
+    X(PYTHON_LINES, FACT, "code", "offset", "bytes", "")                                                               \
+    X(PHASE, FACT, "", "", "", "")                                                                                     \
+    X(ALLOCATOR_HELD, FACT, "moment", "bytes", "count", "age_ns")
 
 typedef enum gw_event_kind {
 #define GW_X(name, price, a0, a1, a2, a3) GW_EV_##name,
@@ -218,6 +222,20 @@ typedef enum gw_allocator_action {
 #undef GW_X
         GW_ACTION_COUNT
 } gw_allocator_action;
+
+/* arg0 of ALLOCATOR_HELD, which belongs to the report before it as ALLOCATOR_BLOCK does. arg3 is how long before the
+ * event itself the moment was. */
+#define GW_ALLOCATOR_MOMENTS(X)                                                                                        \
+    X(PEAK, "peak") /* arg1 bytes in arg2 blocks, asked for by one site, were live when live bytes were highest */     \
+    X(REST, "peak rest")  /* the same for all sites that have no entry of their own */                                 \
+    X(REQUEST, "request") /* the site is that of the refused request of arg1 bytes */
+
+typedef enum gw_allocator_moment {
+#define GW_X(name, text) GW_MOMENT_##name,
+    GW_ALLOCATOR_MOMENTS(GW_X)
+#undef GW_X
+        GW_MOMENT_COUNT
+} gw_allocator_moment;
 
 /* Flags of an event. */
 enum {

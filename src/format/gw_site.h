@@ -20,7 +20,14 @@
  * PYTHON_CODE  code id, co_firstlineno, version (0x030B for 3.11), bytes of the line table;
  *              text: qualified name (name before 3.11), newline, file name
  * PYTHON_LINES code id, offset, bytes; text: that part of the line table as it lies in the interpreter (co_lnotab
- * before 3.10, co_linetable from then on), in hexadecimal */
+ * before 3.10, co_linetable from then on), in hexadecimal
+ *
+ * Stacks that PyTorch recorded in its memory history (ALLOCATOR_BLOCK, ALLOCATOR_HELD) come with their lines known and
+ * without code objects. They are written as sites of Python frames alone, under numbers of their own so that both
+ * writers need not know each other: sites from GW_SITE_FRAMEWORK_FIRST on, codes from GW_SITE_FRAMEWORK_CODE_FIRST on.
+ * Each of their codes has version 0 and no line table (table_bytes 0): then the instruction of a frame *is* its line,
+ * whatever co_firstlineno says (it is 0); -1: not known. No frame of them is marked GW_FRAME_ENTRY. A frame of native
+ * code that PyTorch named itself is such a frame, too. */
 #ifndef GW_SITE_H
 #define GW_SITE_H
 
@@ -34,6 +41,9 @@
 #define GW_FRAME_CODE(frame)        ((uint32_t)(((frame) >> 32) & 0x3fffffff))
 #define GW_FRAME_INSTRUCTION(frame) ((int32_t)(uint32_t)(frame))
 #define GW_FRAME_OF_CODE(code, at)  (GW_FRAME_PYTHON | (uint64_t)(code) << 32 | (uint32_t)(int32_t)(at))
+
+#define GW_SITE_FRAMEWORK_FIRST      UINT32_C(0x80000000)
+#define GW_SITE_FRAMEWORK_CODE_FIRST UINT32_C(0x20000000)
 
 enum { GW_SITE_FRAMES_MAX = 192, GW_SITE_NATIVE_MAX = 96, GW_SITE_PYTHON_MAX = 96 };
 
