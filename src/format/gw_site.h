@@ -13,7 +13,8 @@
  * first site that needs them. A file that was unmapped and another one mapped there: a further MAPPED, which counts for
  * the sites after it. A code id is given once; code that was freed and other code at its address get different ids.
  *
- * SITE         site, number of frames, gw_site_flag bits
+ * SITE         site, number of frames, gw_site_flag bits, with PYTHON_BORROWED the site whose Python frames stand for
+ *              those that this thread lacks (else 0): an earlier site of the same process
  * SITE_FRAMES  site | index of the first of the three << 32, three frames (0 beyond the last)
  * MAPPED       first address, bytes, bias (address in the process less address in the file's symbol table), the first
  *              eight bytes of the build id as they stand in the file (little-endian; 0: none); text: the path

@@ -21,28 +21,44 @@
 uint32_t gwi_site(void);
 void gwi_site_forked(void); /* in the child of a fork, before its first event */
 
-/* ---- python.c ---- */
+/* ---- python.c ----
+ *
+ * The interpreter is CPython 3.9 to 3.14 with its lock, found among the files that are mapped. A thread's frames are
+ * read without that lock: the thread is inside our call, so nothing it runs can move. Any other version, a thread of a
+ * sub-interpreter, an interpreter that is going down, memory that does not look as it should: no frames, and
+ * GW_SITE_PYTHON_UNKNOWN. */
 
-/* The Python frames that this thread runs, innermost first.
- * Cheap part, for the key: at most `max` pairs of code address and instruction are put into `out`; the return value
- * says how many, 0: no Python frames on this thread (or no interpreter). `*ret_flags` gets GW_SITE_PYTHON_* bits.
- * Nothing of it may be kept: addresses are used again for other code. `is_main` is set where this is the interpreter's
- * main thread. */
+/* Look for an interpreter among what is mapped. Not on the common path: a thousand files take a millisecond. At the
+ * first call into the hook, and whenever a file turns up that was not mapped before. Takes no lock of the loader's.
+ * True: there is one now and there was none before. */
+bool gwi_python_look(void);
+
 typedef struct gwi_python_frame {
     uintptr_t code;      /* address of the code object */
     int32_t instruction; /* bytes from the start of the code; -1: not known */
     bool is_entry;
 } gwi_python_frame;
+
+/* The Python frames that this thread runs, innermost first: at most `max` are put into `out`; the return value says how
+ * many. 0: this thread runs no Python, or there is no interpreter, or (see `*ret_flags`) it could not be read.
+ * `*ret_flags` gets GW_SITE_PYTHON_* bits. `*ret_is_main`: this is the interpreter's main thread.
+ * Nothing of it may be kept: addresses are used again for other code. */
 size_t gwi_python_frames(gwi_python_frame *out, size_t max, unsigned *ret_flags, bool *ret_is_main);
 
-/* The number of the code object at `code`, which a frame of this thread runs right now; PYTHON_CODE and PYTHON_LINES
- * are written when it is first seen. 0: it could not be read or written. A code object that was freed and another at
- * its address are told apart. */
-uint32_t gwi_python_code(uintptr_t code);
-
-/* A word that changes when the code at this address is another one (with high probability), for the key. Cheap. */
+/* A word that changes when the code at the address of a frame just read is another one (with high probability), for the
+ * key. */
 uint64_t gwi_python_code_mark(uintptr_t code);
 
-void gwi_python_forked(void);
+/* The number of the code object of a frame just read; PYTHON_CODE and PYTHON_LINES are written when it is first seen.
+ * 0: it could not be read or written. A code object that was freed and another at its address are told apart. */
+uint32_t gwi_python_code(uintptr_t code);
+
+/* For threads that run no Python (PyTorch's backward threads): the main thread tells its site each time it has one with
+ * Python frames; a thread for which gwi_python_frames() says GW_SITE_PYTHON_BORROWED gets the last of these, which is
+ * part of its key and stands in its SITE. */
+void gwi_python_main_site(uint32_t site);
+uint32_t gwi_python_borrowed_site(void);
+
+void gwi_python_forked(void); /* in the child of a fork, before its first event */
 
 #endif
