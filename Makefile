@@ -25,7 +25,7 @@ demo:
 	@sh tools/demo.sh $(BUILD)
 
 check:
-	@sh tools/need.sh build json zstd check
+	@sh tools/need.sh build json zstd elf check
 	@sh tools/check.sh
 
 check-gpu: all
@@ -35,7 +35,7 @@ bench: all
 	@sh tools/bench.sh $(BUILD)
 
 fuzz:
-	@sh tools/need.sh build json zstd fuzz
+	@sh tools/need.sh build json zstd elf fuzz
 	@sh tools/fuzz.sh
 
 soak: all

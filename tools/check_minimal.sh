@@ -40,7 +40,7 @@ done
 
 # ---- the build: OFF is a value that no search replaces ----
 hidden=
-for library in ZSTD JSONC CMOCKA; do
+for library in ZSTD JSONC CMOCKA ELF DW; do
     hidden="$hidden -DGW_${library}_INCLUDE:STRING=OFF -DGW_${library}_LIBRARY:STRING=OFF"
 done
 hidden="$hidden -DGW_PYTHON3:STRING=OFF -DCMAKE_DISABLE_FIND_PACKAGE_Python3=ON -DCMAKE_DISABLE_FIND_PACKAGE_Git=ON"

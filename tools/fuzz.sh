@@ -7,6 +7,9 @@ for program in build-fuzz/tests/fuzz/fuzz_*; do
     if [ -f "$program" ] && [ -x "$program" ]; then
         corpus=build-fuzz/corpus/${program##*/}
         mkdir -p "$corpus"
+        if [ "${program##*/}" = fuzz_gpucore ] && command -v zstd >/dev/null 2>&1; then
+            zstd -dqf --output-dir-flat "$corpus" tests/fixtures/gpucore/device-assert.cudacore.zst
+        fi
         echo "== ${program##*/}, $seconds s"
         "$program" -max_total_time="$seconds" -print_final_stats=1 "$corpus" 2>"$corpus.log" ||
             { tail -40 "$corpus.log"; exit 1; }

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Look for what a target needs: `tools/need.sh build [json] [zstd] [check] [fuzz]`. What is missing is installed on Debian and
+# Look for what a target needs: `tools/need.sh build [json] [zstd] [elf] [check] [fuzz]`. What is missing is installed on Debian and
 # its kin when we are root; otherwise the one command that does it is printed.
 set -eu
 
@@ -22,6 +22,10 @@ for part in "$@"; do
         ;;
     json) need_header json-c/json.h libjson-c-dev ;;
     zstd) need_header zstd.h libzstd-dev ;;
+    elf)
+        need_header gelf.h libelf-dev
+        need_header elfutils/libdw.h libdw-dev
+        ;;
     check)
         need_header cmocka.h libcmocka-dev
         need_command clang-format clang-format

@@ -1,0 +1,305 @@
+/* The file and its sections: opened by libelf, checked against each other before anybody believes a row. */
+#define _GNU_SOURCE
+#include "gwi_core.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { ABI_CUDA = 0x33, MACHINE_CUDA = 190, TYPE_FIRST = 0x80000000 };
+
+/* What a section of each type is called, the type of its parent, and the length of a row as the oldest driver wrote it;
+ * 0: not made of rows that we read. */
+static const struct table_kind {
+    const char *name;
+    gwi_table parent;
+    uint32_t row_bytes_min;
+} kinds[GWI_TABLE_COUNT] = {
+    [GWI_MANAGED_MEMORY] = {".cudbg.", 0, 0},
+    [GWI_GLOBAL_MEMORY] = {".cudbg.global", 0, 0},
+    [GWI_LOCAL_MEMORY] = {".cudbg.local", GWI_LANES, 0},
+    [GWI_SHARED_MEMORY] = {".cudbg.shared", GWI_BLOCKS, 0},
+    [GWI_REGISTERS] = {".cudbg.regs", GWI_LANES, 0},
+    [GWI_IMAGE] = {".cudbg.elfimg", GWI_MODULES, 0},
+    [GWI_RELOCATED_IMAGE] = {".cudbg.relfimg", GWI_MODULES, 0},
+    [GWI_BACKTRACE] = {".cudbg.bt", GWI_LANES, 0},
+    [GWI_DEVICES] = {".cudbg.devtbl", 0, 72},
+    [GWI_CONTEXTS] = {".cudbg.ctxtbl", GWI_DEVICES, 40},
+    [GWI_SMS] = {".cudbg.smtbl", GWI_DEVICES, 8},
+    [GWI_GRIDS] = {".cudbg.gridtbl", GWI_DEVICES, 104},
+    [GWI_BLOCKS] = {".cudbg.ctatbl", GWI_SMS, 24},
+    [GWI_WARPS] = {".cudbg.wptbl", GWI_BLOCKS, 32},
+    [GWI_LANES] = {".cudbg.lntbl", GWI_WARPS, 48},
+    [GWI_MODULES] = {".cudbg.modtbl", GWI_CONTEXTS, 8},
+    [GWI_PREDICATES] = {".cudbg.pred", GWI_LANES, 0},
+    [GWI_PARAMETERS] = {".cudbg.param", GWI_GRIDS, 0},
+    [GWI_UNIFORM_REGISTERS] = {".cudbg.uregs", GWI_WARPS, 0},
+    [GWI_UNIFORM_PREDICATES] = {".cudbg.upred", GWI_WARPS, 0},
+    [GWI_CONSTANT_BANKS] = {".cudbg.cbankstbl", GWI_GRIDS, 16},
+    [GWI_META] = {".cudbg.meta", 0, 0},
+    [GWI_BARRIERS] = {".cudbg.cbu_bar", GWI_WARPS, 0},
+};
+
+static gw_status damaged(const gwi_core *core, size_t section, gw_error *err, const char *why)
+{
+    const char *name = core->section[section].name;
+    return gw_fail(err, GW_CORRUPT, "%s: section %zu (%.60s): %s", core->name, section, name == NULL ? "?" : name, why);
+}
+
+/* ---- the file ---- */
+
+static gw_status check_head(const gwi_core *core, gw_error *err)
+{
+    GElf_Ehdr head;
+    if (elf_kind(core->elf) != ELF_K_ELF || gelf_getehdr(core->elf, &head) == NULL)
+        return gw_fail(err, GW_CORRUPT, "%s: not an ELF file", core->name);
+    if (head.e_ident[EI_CLASS] != ELFCLASS64 || head.e_ident[EI_DATA] != ELFDATA2LSB || head.e_type != ET_CORE ||
+        head.e_machine != MACHINE_CUDA || head.e_ident[EI_OSABI] != ABI_CUDA)
+        return gw_fail(err, GW_CORRUPT, "%s: an ELF file, but no GPU core dump (type %u, machine %u, ABI %u)",
+                       core->name, head.e_type, head.e_machine, head.e_ident[EI_OSABI]);
+    return GW_OK;
+}
+
+static bool name_is(const char *name, const char *prefix)
+{
+    size_t bytes = strlen(prefix);
+    return strncmp(name, prefix, bytes) == 0 && (name[bytes] == '\0' || name[bytes] == '.' || prefix[bytes - 1] == '.');
+}
+
+/* Name and type say the same, or one of them is damaged. */
+static const char *check_kind(gwi_section *section)
+{
+    uint32_t type = section->header.sh_type;
+    bool ours = strncmp(section->name, ".cudbg.", 7) == 0;
+    if (type <= TYPE_FIRST || type >= TYPE_FIRST + GWI_TABLE_COUNT) {
+        for (size_t i = GWI_GLOBAL_MEMORY; i < GWI_TABLE_COUNT; i++)
+            if (name_is(section->name, kinds[i].name))
+                return "its type does not fit its name";
+        return NULL; /* newer than this build, or none of ours */
+    }
+    section->table = (gwi_table)(type - TYPE_FIRST);
+    const struct table_kind *kind = &kinds[section->table];
+    if (!ours || !name_is(section->name, kind->name))
+        return "its name does not fit its type";
+    if (kind->row_bytes_min == 0)
+        return NULL;
+    if (section->header.sh_entsize < kind->row_bytes_min)
+        return "its rows are too short";
+    return section->header.sh_size % section->header.sh_entsize != 0 ? "it ends within a row" : NULL;
+}
+
+static gw_status read_sections(gwi_core *core, gw_error *err)
+{
+    size_t names = 0;
+    if (elf_getshdrnum(core->elf, &core->count) != 0 || elf_getshdrstrndx(core->elf, &names) != 0)
+        return gw_fail(err, GW_CORRUPT, "%s: its section table: %s", core->name, elf_errmsg(-1));
+    core->section = calloc(core->count + 1, sizeof *core->section);
+    if (core->section == NULL)
+        return gw_fail(err, GW_NOMEM, "%s: %zu sections", core->name, core->count);
+    for (size_t i = 1; i < core->count; i++) {
+        gwi_section *section = &core->section[i];
+        Elf_Scn *scn = elf_getscn(core->elf, i);
+        if (scn == NULL || gelf_getshdr(scn, &section->header) == NULL ||
+            (section->name = elf_strptr(core->elf, names, section->header.sh_name)) == NULL)
+            return damaged(core, i, err, elf_errmsg(-1));
+        const char *why = check_kind(section);
+        if (why != NULL)
+            return damaged(core, i, err, why);
+        if (strcmp(section->name, ".strtab") == 0 && section->header.sh_type == SHT_STRTAB)
+            core->strings = i;
+    }
+    return GW_OK;
+}
+
+/* ---- how the sections fit together ---- */
+
+typedef struct span {
+    uint64_t begin, end;
+    size_t section;
+} span;
+
+static int by_begin(const void *a, const void *b)
+{
+    const span *x = a, *y = b;
+    return x->begin < y->begin ? -1 : x->begin > y->begin;
+}
+
+/* A table that lies in another's bytes says nothing, whatever it says. */
+static gw_status check_overlap(const gwi_core *core, uint64_t file_bytes, gw_error *err)
+{
+    span *spans = calloc(core->count + 2, sizeof *spans);
+    gw_status st = GW_OK;
+    size_t count = 0;
+    GElf_Ehdr head;
+    if (spans == NULL || gelf_getehdr(core->elf, &head) == NULL) {
+        free(spans);
+        return gw_fail(err, GW_NOMEM, "%s: %zu sections", core->name, core->count);
+    }
+    spans[count++] = (span){0, head.e_ehsize, 0};
+    spans[count++] = (span){head.e_shoff, head.e_shoff + core->count * head.e_shentsize, 0};
+    for (size_t i = 1; i < core->count && st == GW_OK; i++) {
+        const GElf_Shdr *header = &core->section[i].header;
+        if (header->sh_size == 0 || header->sh_type == SHT_NOBITS)
+            continue;
+        if (header->sh_offset > file_bytes || header->sh_size > file_bytes - header->sh_offset)
+            st = damaged(core, i, err, "it ends behind the file");
+        spans[count++] = (span){header->sh_offset, header->sh_offset + header->sh_size, i};
+    }
+    qsort(spans, count, sizeof *spans, by_begin);
+    for (size_t i = 1; i < count && st == GW_OK; i++)
+        if (spans[i].begin < spans[i - 1].end)
+            st = damaged(core, spans[i].section == 0 ? spans[i - 1].section : spans[i].section, err,
+                         "it lies in bytes that something else lies in");
+    free(spans);
+    return st;
+}
+
+/* The number behind `key` in a section's name: 124 for ".sm" in ".cudbg.ctatbl.dev0.sm124"; -1: there is none. */
+static int64_t number_in(const char *name, const char *key)
+{
+    const char *at = strstr(name, key);
+    if (at == NULL)
+        return -1;
+    at += strlen(key);
+    char *end;
+    long number = strtol(at, &end, 10);
+    return end == at || number < 0 ? -1 : number;
+}
+
+/* What the last part of the name of a child of this table counts. */
+static const char *child_key(gwi_table parent)
+{
+    switch (parent) {
+    case GWI_DEVICES:
+        return ".dev";
+    case GWI_CONTEXTS:
+        return ".ctx";
+    case GWI_SMS:
+        return ".sm";
+    case GWI_BLOCKS:
+        return ".cta";
+    case GWI_WARPS:
+        return ".wp";
+    case GWI_LANES:
+        return ".ln";
+    case GWI_GRIDS:
+        return ".grid";
+    default:
+        return NULL; /* images: the module's row is in no name */
+    }
+}
+
+/* A name names its parent's parts first: ".cudbg.lntbl.dev0.sm1.cta2.wp3" belongs to ".cudbg.wptbl.dev0.sm1.cta2". */
+static bool names_agree(const char *child, const char *parent, const char *key)
+{
+    const char *child_part = strchr(child + 7, '.'), *parent_part = strchr(parent + 7, '.');
+    size_t parent_bytes = parent_part == NULL ? 0 : strlen(parent_part);
+    if (child_part == NULL || strncmp(child_part, parent_part == NULL ? "" : parent_part, parent_bytes) != 0)
+        return false;
+    return key == NULL ? child_part[parent_bytes] == '\0' : strncmp(child_part + parent_bytes, key, strlen(key)) == 0;
+}
+
+static const char *check_link(const gwi_core *core, const gwi_section *section)
+{
+    gwi_table wanted = kinds[section->table].parent;
+    if (wanted == 0)
+        return NULL;
+    if (section->header.sh_link >= core->count || core->section[section->header.sh_link].table != wanted)
+        return "it is linked to a section of another type";
+    const gwi_section *parent = &core->section[section->header.sh_link];
+    if (section->header.sh_info >= gwi_row_count(parent))
+        return "it belongs to a row that is not there";
+    const char *key = child_key(wanted);
+    if (!names_agree(section->name, parent->name, key))
+        return "its name is not of the family that it is linked to";
+    if (key != NULL && number_in(section->name, key) != (int64_t)section->header.sh_info)
+        return "its name says another row than its link";
+    return NULL;
+}
+
+static gw_status check_links(const gwi_core *core, gw_error *err)
+{
+    size_t devices = 0;
+    for (size_t i = 1; i < core->count; i++) {
+        const char *why = core->section[i].table == 0 ? NULL : check_link(core, &core->section[i]);
+        devices += core->section[i].table == GWI_DEVICES;
+        if (why == NULL && devices > 1)
+            why = "a second table of devices";
+        if (why != NULL)
+            return damaged(core, i, err, why);
+    }
+    if (devices == 0)
+        return gw_fail(err, GW_CORRUPT, "%s: it has no table of devices", core->name);
+    return GW_OK;
+}
+
+static gw_status check_magic(int fd, const char *name, gw_error *err)
+{
+    uint8_t magic[4];
+    ssize_t got = pread(fd, magic, sizeof magic, 0);
+    if (got < 0)
+        return gw_fail(err, GW_IO, "%s: read: %s", name, strerror(errno));
+    if (got >= 2 && magic[0] == 0x1f && magic[1] == 0x8b)
+        return gw_fail(err, GW_UNSUPPORTED, "%s: compressed by gzip; unpack it first", name);
+    if (got < 4 || memcmp(magic, ELFMAG, 4) != 0)
+        return gw_fail(err, GW_CORRUPT, "%s: %s", name, got == 0 ? "empty" : "not an ELF file");
+    return GW_OK;
+}
+
+gw_status gwi_core_open(gwi_core *core, int fd, const char *name, gw_error *err)
+{
+    *core = (gwi_core){.name = name};
+    gw_status st = check_magic(fd, name, err);
+    off_t file_bytes = lseek(fd, 0, SEEK_END);
+    if (st == GW_OK && file_bytes < 0)
+        st = gw_fail(err, GW_IO, "%s: %s", name, strerror(errno));
+    if (st != GW_OK)
+        return st;
+    elf_version(EV_CURRENT);
+    core->elf = elf_begin(fd, ELF_C_READ, NULL); /* not mapped: the file may shrink */
+    if (core->elf == NULL)
+        return gw_fail(err, GW_CORRUPT, "%s: %s", name, elf_errmsg(-1));
+    st = check_head(core, err);
+    if (st == GW_OK)
+        st = read_sections(core, err);
+    if (st == GW_OK)
+        st = check_overlap(core, (uint64_t)file_bytes, err);
+    if (st == GW_OK)
+        st = check_links(core, err);
+    return st;
+}
+
+void gwi_core_close(gwi_core *core)
+{
+    free(core->section);
+    elf_end(core->elf);
+    *core = (gwi_core){0};
+}
+
+/* ---- rows ---- */
+
+const uint8_t *gwi_core_bytes(const gwi_core *core, size_t section)
+{
+    const gwi_section *entry = &core->section[section];
+    Elf_Scn *scn = elf_getscn(core->elf, section);
+    Elf_Data *data = scn == NULL || entry->header.sh_size == 0 ? NULL : elf_rawdata(scn, NULL);
+    return data == NULL || data->d_size < entry->header.sh_size ? NULL : data->d_buf;
+}
+
+const uint8_t *gwi_core_row(const gwi_core *core, size_t section, uint64_t row)
+{
+    const gwi_section *entry = &core->section[section];
+    const uint8_t *bytes = row < gwi_row_count(entry) ? gwi_core_bytes(core, section) : NULL;
+    return bytes == NULL ? NULL : bytes + row * entry->header.sh_entsize;
+}
+
+const char *gwi_core_string(const gwi_core *core, uint64_t offset)
+{
+    const uint8_t *bytes = core->strings == 0 ? NULL : gwi_core_bytes(core, core->strings);
+    uint64_t count = core->section[core->strings].header.sh_size;
+    if (bytes == NULL || offset == 0 || offset >= count || memchr(bytes + offset, 0, count - offset) == NULL ||
+        bytes[offset] == '\0')
+        return NULL;
+    return (const char *)bytes + offset;
+}

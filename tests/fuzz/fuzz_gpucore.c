@@ -1,0 +1,32 @@
+/* Any bytes as a GPU core dump. Seeds: tests/fixtures/gpucore, unpacked into the corpus folder. */
+#define _GNU_SOURCE
+#include "gw_gpucore.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+
+static volatile size_t sink;
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+    static int fd = -1;
+    gw_error err;
+    gw_gpucore *core = NULL;
+    if (fd < 0)
+        fd = memfd_create("fuzz", 0);
+    if (ftruncate(fd, 0) != 0 || pwrite(fd, data, bytes, 0) != (ssize_t)bytes)
+        abort();
+    if (gw_gpucore_read(fd, "fuzz", &core, &err) != GW_OK)
+        return 0;
+    for (size_t i = 0; i < core->fault_count; i++) {
+        const gw_gpucore_fault *fault = &core->fault[i];
+        sink += (fault->kernel == NULL ? 0 : strlen(fault->kernel)) + (fault->file == NULL ? 0 : strlen(fault->file)) +
+                (fault->function == NULL ? 0 : strlen(fault->function)) + fault->line;
+    }
+    gw_gpucore_free(core);
+    return 0;
+}
