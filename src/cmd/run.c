@@ -230,8 +230,11 @@ static void watch(supervisor *run)
 {
     while (!gwi_child_ended(run->child, &run->status)) {
         bool soon = run->record.drain != NULL && gw_drain_fill_ratio(run->record.drain) > fill_ratio_soon;
-        struct pollfd signals = {.fd = run->signals.fd, .events = POLLIN};
-        poll(&signals, 1, soon ? DRAIN_SOON_MS : DRAIN_EVERY_MS);
+        /* An end is looked at once: how a process ended can be read best before its parent has asked. */
+        struct pollfd waited[] = {
+            {.fd = run->signals.fd, .events = POLLIN},
+            {.fd = run->record.drain == NULL ? -1 : gw_drain_end_fd(run->record.drain), .events = POLLIN}};
+        poll(waited, sizeof waited / sizeof waited[0], soon ? DRAIN_SOON_MS : DRAIN_EVERY_MS);
         gwi_signals_pass_on(&run->signals, run->child);
         gwi_record_drain(&run->record, false);
         gwi_holders_record(&run->record, &run->doors);

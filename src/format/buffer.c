@@ -7,7 +7,9 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -284,6 +286,65 @@ bool gwi_buffer_process_gone(const gwi_buffer *buffer)
     }
     uint32_t pid = buffer->head.pid;
     return pid == 0 || pid > INT32_MAX || (kill((pid_t)pid, 0) != 0 && errno == ESRCH);
+}
+
+/* Field 52 of /proc/PID/stat, while the process waits to be waited for. */
+static bool status_of_zombie(uint32_t pid, int *ret_status)
+{
+    char path[40], line[1024], state = '?';
+    snprintf(path, sizeof path, "/proc/%u/stat", pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t bytes = fd < 0 ? -1 : read(fd, line, sizeof line - 1);
+    if (fd >= 0)
+        close(fd);
+    line[bytes < 0 ? 0 : bytes] = '\0';
+    const char *at = strrchr(line, ')'), *last = strrchr(line, ' '); /* its name may hold anything */
+    if (at == NULL || last < at || sscanf(at, ") %c", &state) != 1 || state != 'Z')
+        return false;
+    *ret_status = (int)strtol(last, NULL, 10);
+    return true;
+}
+
+/* What PIDFD_GET_INFO fills in: its first version, which has the exit status. */
+typedef struct pidfd_info_v0 {
+    uint64_t mask, cgroup;
+    uint32_t pid, tgid, ppid, ids[8];
+    int32_t exit_code;
+} pidfd_info_v0;
+_Static_assert(sizeof(pidfd_info_v0) == 64, "the size is part of the request");
+#define PIDFD_GET_INFO_V0 _IOWR(0xFF, 11, pidfd_info_v0)
+#define PIDFD_HAS_EXIT    (1u << 3)
+
+static bool status_of_pidfd(int pidfd, int *ret_status)
+{
+    pidfd_info_v0 info = {.mask = PIDFD_HAS_EXIT};
+    if (ioctl(pidfd, PIDFD_GET_INFO_V0, &info) != 0 || (info.mask & PIDFD_HAS_EXIT) == 0)
+        return false;
+    *ret_status = info.exit_code;
+    return true;
+}
+
+static bool is_waited_for(int pidfd)
+{
+#ifdef SYS_pidfd_send_signal
+    return syscall(SYS_pidfd_send_signal, pidfd, 0, NULL, 0) != 0 && errno == ESRCH;
+#else
+    (void)pidfd;
+    return true;
+#endif
+}
+
+void gwi_buffer_ask_status(gwi_buffer *buffer)
+{
+    int status;
+    if (buffer->status_known || buffer->pidfd < 0)
+        return;
+    /* Still there after we read: then the number was not given to another process meanwhile. */
+    if ((status_of_zombie(buffer->head.pid, &status) && !is_waited_for(buffer->pidfd)) ||
+        status_of_pidfd(buffer->pidfd, &status)) {
+        buffer->status_known = true;
+        buffer->status = status;
+    }
 }
 
 uint64_t gwi_buffer_ns(const gwi_buffer *buffer, const gwi_now *now, uint64_t ticks)

@@ -52,6 +52,8 @@ typedef struct gwi_buffer {
     bool is_elsewhere;     /* in another PID namespace than ours: its number tells us nothing */
     double foreseen_ratio; /* how full it will soon be */
     uint64_t gone_at_ns;
+    bool status_known; /* how it ended, as wait() would say it */
+    int status;
     uint64_t failure_at_ns;
     uint64_t lost_said[3];
     gwi_chunk_mark *chunk; /* owned: head.chunk_count */
@@ -72,6 +74,10 @@ void gwi_buffer_read(const gwi_buffer *buffer, uint64_t offset, void *to, size_t
 void gwi_buffer_write(const gwi_buffer *buffer, uint64_t offset, const void *from, size_t bytes);
 
 bool gwi_buffer_process_gone(const gwi_buffer *buffer);
+
+/* How the process that is gone ended, where the kernel tells somebody who is not its parent: /proc while nobody has
+ * waited for it, its pidfd afterwards (Linux 6.15 and later). Sets status and status_known; else they stay. */
+void gwi_buffer_ask_status(gwi_buffer *buffer);
 
 /* Ticks of the buffer's clock as CLOCK_MONOTONIC ns, never before its start or after now. */
 uint64_t gwi_buffer_ns(const gwi_buffer *buffer, const gwi_now *now, uint64_t ticks);

@@ -15,6 +15,8 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum {
@@ -49,6 +51,7 @@ typedef struct group {
 
 struct gw_drain {
     char *folder; /* owned */
+    int end_fd;   /* epoll on the processes' pidfds; -1: none */
     bool copy;
     bool listed;           /* copies: the folder was read */
     bool last;             /* the drain in progress waits for nothing */
@@ -88,6 +91,7 @@ gw_status gw_drain_open(const char *run_folder, uint64_t t0_monotonic_ns, gw_dra
         free(drain);
         return gw_fail(err, GW_NOMEM, "%s: no memory to drain", run_folder);
     }
+    drain->end_fd = -1;
     DIR *dir = opendir(run_folder);
     if (dir == NULL) {
         gw_status st = gw_fail(err, GW_IO, "run folder %s: %s", run_folder, strerror(errno));
@@ -96,8 +100,14 @@ gw_status gw_drain_open(const char *run_folder, uint64_t t0_monotonic_ns, gw_dra
     }
     closedir(dir);
     drain->t0_monotonic_ns = t0_monotonic_ns;
+    drain->end_fd = epoll_create1(EPOLL_CLOEXEC);
     *ret_drain = drain;
     return GW_OK;
+}
+
+int gw_drain_end_fd(const gw_drain *drain)
+{
+    return drain->end_fd;
 }
 
 void gw_drain_close(gw_drain *drain)
@@ -106,6 +116,8 @@ void gw_drain_close(gw_drain *drain)
         return;
     for (uint32_t i = 0; i < drain->buffer_count; i++)
         gwi_buffer_close(drain->buffer[i]);
+    if (drain->end_fd >= 0)
+        close(drain->end_fd);
     free(drain->buffer);
     free(drain->part);
     free(drain->record);
@@ -226,6 +238,16 @@ static bool is_mapped(const gwi_buffer *buffer)
     return found;
 }
 
+/* Its end makes gw_drain_end_fd() readable, until we have seen it. */
+static void watch_ends(gw_drain *drain, gwi_buffer *buffer, bool on)
+{
+    struct epoll_event event = {.events = EPOLLIN};
+    if (drain->end_fd < 0 || buffer->pidfd < 0)
+        return;
+    int ignored = epoll_ctl(drain->end_fd, on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, buffer->pidfd, &event);
+    (void)ignored; /* then its end is seen a little later */
+}
+
 /* An exec leaves the old program's buffer behind: the process is alive, but nobody writes there any more. */
 static void find_replaced(gw_drain *drain, const gwi_buffer *newer)
 {
@@ -234,6 +256,7 @@ static void find_replaced(gw_drain *drain, const gwi_buffer *newer)
         if (older == newer || !older->adopted || older->gone || older->head.pid != newer->head.pid ||
             older->head.start_monotonic_ns > newer->head.start_monotonic_ns || older->is_elsewhere || is_mapped(older))
             continue;
+        watch_ends(drain, older, false);
         older->gone = older->replaced = true;
         older->gone_at_ns = drain->now_ns;
     }
@@ -253,6 +276,7 @@ static gw_status introduce(gw_drain *drain, gwi_buffer *buffer, gw_error *err)
                     .driver_build_id = head->driver_build_id},
     };
     buffer->introduced = true;
+    watch_ends(drain, buffer, true);
     return hand(drain, &item, err);
 }
 
@@ -299,6 +323,8 @@ static gw_status look_around(gw_drain *drain, gw_error *err)
         if (buffer->adopted && !buffer->gone && gwi_buffer_process_gone(buffer)) {
             buffer->gone = true;
             buffer->gone_at_ns = gw_monotonic_ns();
+            gwi_buffer_ask_status(buffer);
+            watch_ends(drain, buffer, false);
         }
     }
     return st;
@@ -732,6 +758,13 @@ static gw_status hand_exit(gw_drain *drain, gwi_buffer *buffer, gw_error *err)
                     .t_ns = since_t0(drain, buffer->gone_at_ns),
                     .pid = buffer->head.pid,
                     .exit = {.pid = buffer->head.pid, .exit_code = -1}};
+    gwi_buffer_ask_status(buffer); /* who was not yet waited for a moment ago may be now */
+    if (buffer->status_known) {
+        item.exit.status_known = true;
+        item.exit.exit_code = WIFEXITED(buffer->status) ? WEXITSTATUS(buffer->status) : -1;
+        item.exit.signal = WIFSIGNALED(buffer->status) ? WTERMSIG(buffer->status) : 0;
+        item.exit.core_dumped = WIFSIGNALED(buffer->status) && WCOREDUMP(buffer->status);
+    }
     return hand(drain, &item, err);
 }
 

@@ -170,6 +170,10 @@ GW_MUST_CHECK gw_status gw_drain_open(const char *run_folder, uint64_t t0_monoto
                                       gw_error *err);
 void gw_drain_close(gw_drain *drain);
 
+/* A descriptor that is readable once a recorded process has ended that no drain has seen yet: drain then, and its
+ * status may still be there to read. Belongs to the drain; -1: none. */
+int gw_drain_end_fd(const gw_drain *drain);
+
 typedef gw_status (*gw_item_sink)(void *user, const gw_item *item, gw_error *err);
 
 /* Refuse buffers of another build's hook (SUPERVISOR item "buffer.refused"): its function ids mean something else. */
@@ -178,10 +182,10 @@ void gw_drain_expect(gw_drain *drain, uint32_t fn_count, uint32_t fn_table_hash)
 /* Hand every item that is complete to `sink`, in order of time: PROCESS once a buffer (a process that execs has
  * several), events up to 2 ms ago (`last`: all of them), then LOST and COUNTERS that changed (at most once a second
  * each while nothing fails). Rings: after a drain that saw a failure that is not a mere out-of-memory, when a thread
- * ended, and for every process at `last` or once its process is gone. EXIT with status_known = false for a process that
- * is gone and was not our child. A damaged buffer is a SUPERVISOR item "buffer.damaged" and never an error of the call.
- * An event that a stalled thread publishes later than 2 ms after its stamp gets the time of the event handed out before
- * it.
+ * ended, and for every process at `last` or once its process is gone. EXIT for a process that is
+ * gone and was not our child; its status is known where the kernel tells it to others than the parent. A damaged buffer
+ * is a SUPERVISOR item "buffer.damaged" and never an error of the call. An event that a stalled thread publishes later
+ * than 2 ms after its stamp gets the time of the event handed out before it.
  *
  * The last item is DRAINED, for the writer: what was handed out stays in the buffers until gw_drain_commit() or the
  * next call, so flush the writer before either: then the death of the supervisor loses nothing and doubles nothing. A

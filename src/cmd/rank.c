@@ -1,0 +1,88 @@
+#include "rank.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Innermost first: a launcher of workers is often started by one of nodes, and its workers inherit both. */
+static const struct launcher {
+    const char *rank, *of, *local;
+} launchers[] = {
+    {"RANK", "WORLD_SIZE", "LOCAL_RANK"}, /* torchrun, accelerate, deepspeed */
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
+    {"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK"},
+    {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},
+    {"PMIX_RANK", NULL, NULL},
+    {"HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK"},
+    {"JAX_PROCESS_ID", "JAX_NUM_PROCESSES", NULL},
+    {"FLUX_TASK_RANK", "FLUX_JOB_SIZE", "FLUX_TASK_LOCAL_ID"},
+    {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"},
+};
+
+static const char *value_of(const char *environment, size_t bytes, const char *name)
+{
+    size_t wanted = strlen(name);
+    for (size_t at = 0; at < bytes;) {
+        size_t length = strnlen(environment + at, bytes - at);
+        if (at + length == bytes)
+            return NULL; /* the last one was cut off */
+        if (length > wanted && environment[at + wanted] == '=' && strncmp(environment + at, name, wanted) == 0)
+            return environment + at + wanted + 1;
+        at += length + 1;
+    }
+    return NULL;
+}
+
+static bool is_number(const char *value)
+{
+    size_t digits = value == NULL ? 0 : strspn(value, "0123456789");
+    return digits > 0 && digits < 10 && value[digits] == '\0';
+}
+
+static void add_number(gw_text *text, const char *key, const char *value)
+{
+    if (is_number(value))
+        gw_text_addf(text, "%s=%lu ", key, strtoul(value, NULL, 10));
+}
+
+/* {"cluster": {...}, "task": {"type": "worker", "index": 1}}: the numbers of the task. `index` counts within a type. */
+static bool find_task(const char *config, gw_text *text)
+{
+    const char *task = config == NULL ? NULL : strstr(config, "\"task\"");
+    const char *type = task == NULL ? NULL : strstr(task, "\"type\""),
+               *index = task == NULL ? NULL : strstr(task, "\"index\"");
+    if (index == NULL)
+        return false;
+    index += strlen("\"index\"");
+    index += strspn(index, " :\"\t");
+    size_t digits = strspn(index, "0123456789");
+    if (digits == 0 || digits > 9)
+        return false;
+    gw_text_addf(text, "rank=%lu ", strtoul(index, NULL, 10));
+    if (type != NULL) {
+        type += strlen("\"type\"");
+        type += strspn(type, " :\"\t");
+        size_t letters = strspn(type, "abcdefghijklmnopqrstuvwxyz_");
+        if (letters > 0 && letters < 32)
+            gw_text_addf(text, "task=%.*s ", (int)letters, type);
+    }
+    gw_text_add_str(text, "by=TF_CONFIG");
+    return true;
+}
+
+bool gwi_rank_find(const char *environment, size_t bytes, gw_text *text)
+{
+    for (size_t i = 0; i < sizeof launchers / sizeof launchers[0]; i++) {
+        const struct launcher *launcher = &launchers[i];
+        const char *rank = value_of(environment, bytes, launcher->rank);
+        if (!is_number(rank))
+            continue;
+        add_number(text, "rank", rank);
+        if (launcher->of != NULL)
+            add_number(text, "of", value_of(environment, bytes, launcher->of));
+        if (launcher->local != NULL)
+            add_number(text, "local", value_of(environment, bytes, launcher->local));
+        gw_text_addf(text, "by=%s", launcher->rank);
+        return true;
+    }
+    return find_task(value_of(environment, bytes, "TF_CONFIG"), text);
+}
