@@ -131,7 +131,7 @@ void gwi_signals_pass_on(gwi_signals *signals, pid_t child)
     struct signalfd_siginfo info;
     while (signals->fd >= 0 && read(signals->fd, &info, sizeof info) == sizeof info) {
         int signal = (int)info.ssi_signo;
-        if (!is_ours_alone(signals, &info))
+        if (child <= 0 || !is_ours_alone(signals, &info))
             continue;
         union sigval value = {.sival_ptr = (void *)(uintptr_t)info.ssi_ptr};
         if (info.ssi_code == SI_QUEUE)

@@ -17,7 +17,7 @@ typedef struct gwi_signals {
 void gwi_signals_begin(gwi_signals *signals);
 /* In the child: as it was before. */
 void gwi_signals_restore(const gwi_signals *signals);
-/* Handle what has arrived: pass on what was sent to us alone. */
+/* Handle what has arrived: pass on what was sent to us alone. `child` 0: to nobody, it is gone. */
 void gwi_signals_pass_on(gwi_signals *signals, pid_t child);
 void gwi_signals_end(gwi_signals *signals);
 

@@ -24,6 +24,8 @@ static const double fill_ratio_soon = 0.5;
 /* How long a failure may stay unanswered before it counts as one that lasts, and how often we look again. */
 static const uint64_t failure_lasts_ns = 3000000000u;
 static const uint64_t judge_again_ns = 10000000000u;
+/* How long we wait, after the command's end, for recorded processes that it left behind. */
+static const uint64_t others_end_ns = 1000000000u;
 
 typedef struct supervisor {
     gwi_run_options options;
@@ -226,15 +228,21 @@ static void look_at_failures(supervisor *run)
 
 /* ---- meanwhile ---- */
 
+/* Wait until something happened, or it is time to drain. */
+static void wait_a_moment(const supervisor *run)
+{
+    bool soon = run->record.drain != NULL && gw_drain_fill_ratio(run->record.drain) > fill_ratio_soon;
+    /* An end is looked at once: how a process ended can be read best before its parent has asked. */
+    struct pollfd waited[] = {
+        {.fd = run->signals.fd, .events = POLLIN},
+        {.fd = run->record.drain == NULL ? -1 : gw_drain_end_fd(run->record.drain), .events = POLLIN}};
+    poll(waited, sizeof waited / sizeof waited[0], soon ? DRAIN_SOON_MS : DRAIN_EVERY_MS);
+}
+
 static void watch(supervisor *run)
 {
     while (!gwi_child_ended(run->child, &run->status)) {
-        bool soon = run->record.drain != NULL && gw_drain_fill_ratio(run->record.drain) > fill_ratio_soon;
-        /* An end is looked at once: how a process ended can be read best before its parent has asked. */
-        struct pollfd waited[] = {
-            {.fd = run->signals.fd, .events = POLLIN},
-            {.fd = run->record.drain == NULL ? -1 : gw_drain_end_fd(run->record.drain), .events = POLLIN}};
-        poll(waited, sizeof waited / sizeof waited[0], soon ? DRAIN_SOON_MS : DRAIN_EVERY_MS);
+        wait_a_moment(run);
         gwi_signals_pass_on(&run->signals, run->child);
         gwi_record_drain(&run->record, false);
         gwi_holders_record(&run->record, &run->doors);
@@ -262,9 +270,35 @@ static void take_virtual_notes(supervisor *run)
         fclose(notes);
 }
 
+/* Processes that the command left behind are often about to end: a launcher's workers, pools that are torn down. They
+ * get a moment, and no more: a service that the command started must not keep the caller waiting. */
+static void see_others_end(supervisor *run)
+{
+    enum { PIDS_MAX = 64 };
+    uint32_t pid[PIDS_MAX];
+    if (run->record.drain == NULL)
+        return;
+    uint64_t until_ns = gw_monotonic_ns() + others_end_ns;
+    gwi_record_drain(&run->record, false);
+    size_t count = gw_drain_alive(run->record.drain, pid, PIDS_MAX);
+    while (count > 0 && gw_monotonic_ns() < until_ns) {
+        wait_a_moment(run);
+        gwi_signals_pass_on(&run->signals, 0); /* whom they were for is gone */
+        gwi_record_drain(&run->record, false);
+        count = gw_drain_alive(run->record.drain, pid, PIDS_MAX);
+    }
+    for (size_t i = 0; i < count && i < PIDS_MAX; i++) {
+        gw_item item = {.kind = GW_ITEM_SUPERVISOR, .t_ns = gwi_record_now_ns(&run->record), .pid = pid[i]};
+        item.pair.key = "process.alive";
+        item.pair.value = "when the command had ended";
+        gwi_record_put(&run->record, &item);
+    }
+}
+
 static void finish_recording(supervisor *run)
 {
     uint64_t ended_at_ns = gwi_record_now_ns(&run->record);
+    see_others_end(run);
     gwi_stderr_settle(&run->capture);
     gwi_record_drain(&run->record, true);
     gwi_holders_record(&run->record, &run->doors);

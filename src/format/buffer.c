@@ -117,6 +117,17 @@ static gw_status make_copy(gwi_buffer *buffer, uint64_t bytes)
     return GW_OK;
 }
 
+static int open_pidfd(uint32_t pid)
+{
+#ifdef SYS_pidfd_open
+    return (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
+#else
+    (void)pid;
+    errno = ENOSYS;
+    return -1;
+#endif
+}
+
 gw_status gwi_buffer_open(int folder_fd, const char *name, bool copy, gwi_buffer **ret_buffer)
 {
     gw_status st = GW_NOMEM;
@@ -137,6 +148,9 @@ gw_status gwi_buffer_open(int folder_fd, const char *name, bool copy, gwi_buffer
     buffer->name = strdup(name);
     if (buffer->name == NULL)
         goto out;
+    buffer->opened_at_ns = gw_monotonic_ns();
+    buffer->pidfd =
+        open_pidfd((uint32_t)strtoul(name, NULL, 10)); /* at once: it may be gone when the buffer is ready */
     st = GW_OK;
     if (copy)
         st = make_copy(buffer, info.st_size < BUFFER_BYTES_MAX ? (uint64_t)info.st_size : BUFFER_BYTES_MAX);
@@ -230,17 +244,6 @@ static gw_status settle_copy(gwi_buffer *buffer)
     return GW_OK;
 }
 
-static int open_pidfd(uint32_t pid)
-{
-#ifdef SYS_pidfd_open
-    return (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
-#else
-    (void)pid;
-    errno = ENOSYS;
-    return -1;
-#endif
-}
-
 /* Of another namespace than ours? Where one of the two is not known they count as the same. */
 static bool is_elsewhere(uint64_t pid_namespace)
 {
@@ -271,7 +274,12 @@ gw_status gwi_buffer_adopt(gwi_buffer *buffer, gw_error *err)
     if (buffer->chunk == NULL || buffer->slot == NULL || settle_copy(buffer) != GW_OK)
         return gw_fail(err, GW_NOMEM, "%s: no memory", buffer->name);
     buffer->is_elsewhere = is_elsewhere(buffer->head.pid_namespace);
-    buffer->pidfd = buffer->is_elsewhere ? -1 : open_pidfd(buffer->head.pid);
+    if (buffer->pidfd >= 0 && (buffer->is_elsewhere || strtoul(buffer->name, NULL, 10) != buffer->head.pid)) {
+        close(buffer->pidfd);
+        buffer->pidfd = -1;
+    }
+    if (buffer->pidfd < 0 && !buffer->is_elsewhere)
+        buffer->pidfd = open_pidfd(buffer->head.pid);
     buffer->adopted = true;
     return GW_OK;
 }

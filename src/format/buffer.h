@@ -33,9 +33,10 @@ typedef struct gwi_slot_said { /* what was last handed out about a slot */
 } gwi_slot_said;
 
 typedef struct gwi_buffer {
-    char *name;    /* owned: in the run folder */
-    int fd;        /* owned; -1: copied or gone */
-    int pidfd;     /* owned; -1: none */
+    char *name; /* owned: in the run folder */
+    int fd;     /* owned; -1: copied or gone */
+    int pidfd;  /* owned; -1: none. Before adoption: of the process that the name names */
+    uint64_t opened_at_ns;
     uint8_t *copy; /* owned; NULL: live */
     uint64_t copy_bytes;
     uint64_t *ring_head_after; /* owned, by slot: read after the copy was made; NULL: live */

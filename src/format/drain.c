@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
+#include <sys/inotify.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,6 +24,7 @@ enum {
     HOLD_BACK_NS = 2000000,
     FORESEEN_NS = 100000000,       /* the usual time between two drains */
     TEXT_PATIENCE_NS = 1000000000, /* how long an event waits for the rest of its text */
+    UNREADY_NS = 1000000000,       /* how long a buffer that is being made is looked at often */
     COUNTERS_EVERY_NS = 1000000000,
     AFTER_FAILURE_NS = 2000000000u, /* so long after a failure counters are handed out at each drain */
     RESULT_OUT_OF_MEMORY = 2,
@@ -51,7 +53,8 @@ typedef struct group {
 
 struct gw_drain {
     char *folder; /* owned */
-    int end_fd;   /* epoll on the processes' pidfds; -1: none */
+    int end_fd;   /* epoll on the pidfds of processes and on the folder; -1: none */
+    int made_fd;  /* inotify: a buffer was made; -1: none */
     bool copy;
     bool listed;           /* copies: the folder was read */
     bool last;             /* the drain in progress waits for nothing */
@@ -84,6 +87,19 @@ struct gw_drain {
 
 /* ---- life ---- */
 
+/* A process that lives for less than the time between two drains is met in time, too. */
+static void watch_folder(gw_drain *drain)
+{
+    struct epoll_event event = {.events = EPOLLIN};
+    drain->made_fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    if (drain->made_fd < 0 || drain->end_fd < 0)
+        return;
+    if (inotify_add_watch(drain->made_fd, drain->folder, IN_CREATE | IN_MOVED_TO) >= 0) {
+        int ignored = epoll_ctl(drain->end_fd, EPOLL_CTL_ADD, drain->made_fd, &event);
+        (void)ignored; /* then it is met a little later */
+    }
+}
+
 gw_status gw_drain_open(const char *run_folder, uint64_t t0_monotonic_ns, gw_drain **ret_drain, gw_error *err)
 {
     gw_drain *drain = calloc(1, sizeof *drain);
@@ -91,7 +107,7 @@ gw_status gw_drain_open(const char *run_folder, uint64_t t0_monotonic_ns, gw_dra
         free(drain);
         return gw_fail(err, GW_NOMEM, "%s: no memory to drain", run_folder);
     }
-    drain->end_fd = -1;
+    drain->end_fd = drain->made_fd = -1;
     DIR *dir = opendir(run_folder);
     if (dir == NULL) {
         gw_status st = gw_fail(err, GW_IO, "run folder %s: %s", run_folder, strerror(errno));
@@ -101,6 +117,7 @@ gw_status gw_drain_open(const char *run_folder, uint64_t t0_monotonic_ns, gw_dra
     closedir(dir);
     drain->t0_monotonic_ns = t0_monotonic_ns;
     drain->end_fd = epoll_create1(EPOLL_CLOEXEC);
+    watch_folder(drain);
     *ret_drain = drain;
     return GW_OK;
 }
@@ -118,6 +135,8 @@ void gw_drain_close(gw_drain *drain)
         gwi_buffer_close(drain->buffer[i]);
     if (drain->end_fd >= 0)
         close(drain->end_fd);
+    if (drain->made_fd >= 0)
+        close(drain->made_fd);
     free(drain->buffer);
     free(drain->part);
     free(drain->record);
@@ -191,8 +210,11 @@ static bool is_buffer_name(const char *name)
 static gw_status read_folder(gw_drain *drain, gw_error *err)
 {
     gw_status st = GW_OK;
+    char made[4096];
     if (drain->listed)
         return GW_OK;
+    while (drain->made_fd >= 0 && read(drain->made_fd, made, sizeof made) > 0)
+        continue; /* the folder itself says what is there */
     DIR *dir = opendir(drain->folder);
     if (dir == NULL)
         return gw_fail(err, GW_IO, "run folder %s: %s", drain->folder, strerror(errno));
@@ -314,6 +336,7 @@ static gw_status welcome(gw_drain *drain, gwi_buffer *buffer, gw_error *err)
 static gw_status look_around(gw_drain *drain, gw_error *err)
 {
     gw_status st = read_folder(drain, err);
+    uint64_t looked_at_ns = 0;
     for (uint32_t i = 0; i < drain->buffer_count && st == GW_OK; i++) {
         gwi_buffer *buffer = drain->buffer[i];
         if (buffer->useless)
@@ -321,8 +344,9 @@ static gw_status look_around(gw_drain *drain, gw_error *err)
         if (!buffer->introduced)
             st = welcome(drain, buffer, err);
         if (buffer->adopted && !buffer->gone && gwi_buffer_process_gone(buffer)) {
+            looked_at_ns = looked_at_ns == 0 ? gw_monotonic_ns() : looked_at_ns;
             buffer->gone = true;
-            buffer->gone_at_ns = gw_monotonic_ns();
+            buffer->gone_at_ns = looked_at_ns; /* one time for all: who was first among them is not known */
             gwi_buffer_ask_status(buffer);
             watch_ends(drain, buffer, false);
         }
@@ -831,6 +855,20 @@ gw_status gw_drain_run(gw_drain *drain, bool last, gw_item_sink sink, void *user
     return st;
 }
 
+size_t gw_drain_alive(const gw_drain *drain, uint32_t *pid, size_t pid_max)
+{
+    size_t count = 0;
+    for (uint32_t i = 0; i < drain->buffer_count; i++) {
+        const gwi_buffer *buffer = drain->buffer[i];
+        if (!is_read(buffer) || buffer->gone || buffer->is_elsewhere)
+            continue;
+        if (count < pid_max)
+            pid[count] = buffer->head.pid;
+        count++;
+    }
+    return count;
+}
+
 /* ---- giving back ---- */
 
 /* A full chunk of which all is in the file becomes free, a chunk still in use learns how far we are. */
@@ -929,6 +967,8 @@ double gw_drain_fill_ratio(const gw_drain *drain)
     double fullest = 0;
     for (uint32_t i = 0; i < drain->buffer_count; i++) {
         const gwi_buffer *buffer = drain->buffer[i];
+        if (!buffer->adopted && !buffer->useless && gw_monotonic_ns() - buffer->opened_at_ns < UNREADY_NS)
+            return 1;
         if (!is_read(buffer) || buffer->head.chunk_count == 0)
             continue;
         double taken = taken_ratio(buffer), foreseen = buffer->foreseen_ratio;

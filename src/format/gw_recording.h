@@ -170,8 +170,8 @@ GW_MUST_CHECK gw_status gw_drain_open(const char *run_folder, uint64_t t0_monoto
                                       gw_error *err);
 void gw_drain_close(gw_drain *drain);
 
-/* A descriptor that is readable once a recorded process has ended that no drain has seen yet: drain then, and its
- * status may still be there to read. Belongs to the drain; -1: none. */
+/* A descriptor that is readable once a buffer was made, or a recorded process has ended, that no drain has seen yet:
+ * drain then, and how it ends, or ended, may still be there to read. Belongs to the drain; -1: none. */
 int gw_drain_end_fd(const gw_drain *drain);
 
 typedef gw_status (*gw_item_sink)(void *user, const gw_item *item, gw_error *err);
@@ -192,11 +192,15 @@ void gw_drain_expect(gw_drain *drain, uint32_t fn_count, uint32_t fn_table_hash)
  * status of `sink` other than GW_OK ends the call and is returned; events not handed out come with the next call. */
 GW_MUST_CHECK gw_status gw_drain_run(gw_drain *drain, bool last, gw_item_sink sink, void *user, gw_error *err);
 
+/* Recorded processes that had not ended at the last drain, as far as their numbers mean something here. Writes up to
+ * `pid_max` of them; returns how many there are. */
+size_t gw_drain_alive(const gw_drain *drain, uint32_t *pid, size_t pid_max);
+
 /* What was handed out is in the file: free the chunks, slots and buffers of processes that are gone. */
 void gw_drain_commit(gw_drain *drain);
 
 /* How full the fullest buffer is, or will be in 100 ms if its program goes on as it did before the last drain, 0 to 1:
- * the supervisor drains sooner when it nears 1. */
+ * the supervisor drains sooner when it nears 1. 1 also while a buffer is being made. */
 double gw_drain_fill_ratio(const gw_drain *drain);
 
 #endif

@@ -220,7 +220,10 @@ typedef struct gw_process {
     uint64_t pinned_bytes, pinned_bytes_peak;
     uint64_t unknown_frees; /* of addresses that the ledger does not know */
     uint64_t primary_retains[GW_MODEL_DEVICES_MAX];
-    int end_snapshot; /* the ledger at its end, or before its last teardown that took memory along; -1: none */
+    bool has_rank, has_world; /* as its launcher named it */
+    uint32_t rank, world;     /* world: how many there are */
+    bool alive_at_end;        /* when the command ended, and a moment later */
+    int end_snapshot;         /* the ledger at its end, or before its last teardown that took memory along; -1: none */
 } gw_process;
 
 typedef struct gw_device {
@@ -282,6 +285,8 @@ typedef struct gw_stderr_facts {
     bool traceback;           /* a Python traceback came */
     gw_stderr_line exception; /* the last line of the last traceback: "ValueError: ..." */
     char exception_type[96];
+    bool exception_about_child;     /* it only says that another process failed */
+    gw_stderr_line child_exception; /* the last such line, whether it is `exception` or not */
     char frame[GW_STDERR_LINE_MAX]; /* its innermost frame: File "x.py", line 12, in f */
     bool exception_chain_oom;       /* an out-of-memory stands earlier in the same chain of exceptions */
     bool exception_after_oom;       /* its traceback came right after an out-of-memory line, nothing in between */

@@ -108,7 +108,7 @@ typedef struct gwi_model {
     size_t line_bytes;
     struct gwi_stderr_state {
         bool in_traceback, chain, chain_oom, last_frame_next;
-        uint64_t lines_since_oom;
+        uint64_t lines_since_oom, lines_since_exception;
     } stderr_state;
     uint64_t t_last_ns;
     bool nomem;

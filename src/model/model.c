@@ -447,6 +447,35 @@ static void pair_add(gw_model *model, gw_pair **list, size_t *count, size_t *cap
                   gwi_copy_text(model, item->pair.value == NULL ? "" : item->pair.value), item->t_ns, item->pid};
 }
 
+/* "rank=3 of=8 by=RANK" */
+static bool number_of(const char *text, const char *key, uint32_t *ret_number)
+{
+    size_t bytes = strlen(key);
+    for (const char *at = text; (at = strstr(at, key)) != NULL; at += bytes) {
+        if (at == text || at[-1] == ' ') {
+            *ret_number = (uint32_t)strtoul(at + bytes, NULL, 10);
+            return true;
+        }
+    }
+    return false;
+}
+
+static void process_fact(gw_model *model, const gw_item *item)
+{
+    if (item->pid == 0 || item->pair.key == NULL || item->pair.value == NULL)
+        return;
+    bool rank = strcmp(item->pair.key, "process.rank") == 0, alive = strcmp(item->pair.key, "process.alive") == 0;
+    gwi_process *process = rank || alive ? process_of(model, item->pid, item->t_ns) : NULL;
+    if (process == NULL)
+        return;
+    gw_process *facts = &model->process[process->index];
+    if (rank) {
+        facts->has_rank = number_of(item->pair.value, "rank=", &facts->rank);
+        facts->has_world = number_of(item->pair.value, "of=", &facts->world);
+    }
+    facts->alive_at_end = facts->alive_at_end || alive;
+}
+
 static void feed_map(gw_model *model, const char *path)
 {
     static const struct {
@@ -482,6 +511,7 @@ gw_status gw_model_feed(gw_model *model, const gw_item *item, gw_error *err)
         break;
     case GW_ITEM_SUPERVISOR:
         pair_add(model, &model->fact, &model->fact_count, &inner->fact_capacity, item);
+        process_fact(model, item);
         break;
     case GW_ITEM_PROCESS:
         feed_process(model, item);

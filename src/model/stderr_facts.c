@@ -53,6 +53,11 @@ static const char *const host_words[] = {"MemoryError", "std::bad_alloc", "Canno
 static const char *const fatal_words[] = {"Fatal Python error", "Segmentation fault", "Bus error",
                                           "*** stack smashing detected", "double free or corruption"};
 
+/* What parents say whose children failed. */
+static const char *const child_words[] = {"ChildFailedError",       "ProcessRaisedException", "ProcessExitedException",
+                                          "CalledProcessError",     "BrokenProcessPool",      "SignalException",
+                                          "DataLoader worker (pid", "WorkerCrashedError"};
+
 /* Python's exceptions begin a line: a dotted name, then the end or ": ". */
 static size_t exception_name_bytes(const char *line)
 {
@@ -94,6 +99,17 @@ static void python_line(gw_model *model, uint64_t t_ns, const char *line)
     size_t name = exception_name_bytes(line);
     if (name == 0)
         return;
+    bool about_child = HAS_ANY(line, child_words);
+    if (about_child)
+        keep(&facts->child_exception, t_ns, line, true);
+    enum { LINES_SINCE_MAX = 120 };
+    if (about_child && facts->exception.seen && state->lines_since_exception < LINES_SINCE_MAX) {
+        /* the child's own, just before, says more */
+        state->in_traceback = false;
+        return;
+    }
+    facts->exception_about_child = about_child;
+    state->lines_since_exception = 0;
     keep(&facts->exception, t_ns, line, true);
     snprintf(facts->exception_type, sizeof facts->exception_type, "%.*s", (int)(name < 95 ? name : 95), line);
     facts->exception_chain_oom = state->chain_oom;
@@ -113,6 +129,7 @@ static void scan_line(gw_model *model, uint64_t t_ns, const char *line)
     gw_stderr_facts *facts = &model->stderr_facts;
     python_line(model, t_ns, line);
     model->inner->stderr_state.lines_since_oom++;
+    model->inner->stderr_state.lines_since_exception++;
     if (HAS_ANY(line, oom_words)) {
         keep(&facts->oom, t_ns, line, false);
         facts->oom_last_t_ns = t_ns;

@@ -5,104 +5,11 @@
  * unrecovered when the context was lost before any later synchronisation succeeded, unless the same request was asked
  * again and granted: then nothing shows that the program coped. */
 #include "cause.h"
+#include "family.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-typedef struct roots {
-    const gw_failure *oom, *oom_last, *sticky, *other, *handled;
-    size_t handled_count;
-} roots;
-
-static const gw_failure *first_sticky(const gw_model *model, uint32_t pid)
-{
-    for (size_t i = 0; i < model->failure_count; i++) {
-        if (model->failure[i].pid == pid && model->failure[i].is_sticky)
-            return &model->failure[i];
-    }
-    return NULL;
-}
-
-static bool is_unrecovered(const gw_failure *failure, const gw_process *process, const gw_failure *sticky)
-{
-    if (failure->recovery == GW_RECOVERED_NOT)
-        return true;
-    bool waited = process != NULL && process->synced_at_ns > failure->t_last_ns;
-    return sticky != NULL && sticky->t_ns > failure->t_ns && !waited && !failure->retried;
-}
-
-static roots roots_of(const gw_model *model, uint32_t pid)
-{
-    roots found = {0};
-    const gw_process *process = gw_model_process(model, pid);
-    found.sticky = first_sticky(model, pid);
-    for (size_t i = 0; i < model->failure_count; i++) {
-        const gw_failure *failure = &model->failure[i];
-        if (failure->pid != pid || failure->is_probe || failure->is_echo)
-            continue;
-        if (failure->is_allocation && is_unrecovered(failure, process, found.sticky)) {
-            if (found.oom == NULL)
-                found.oom = found.oom_last = failure;
-            else if (failure->bytes_wanted == found.oom->bytes_wanted && failure->fn == found.oom->fn &&
-                     failure->t_ns - found.oom_last->t_ns < 2000000000u)
-                found.oom_last = failure;
-        } else if (failure->is_allocation) {
-            found.handled = found.handled == NULL ? failure : found.handled;
-            found.handled_count += (size_t)failure->repeat_count;
-        } else if (!failure->is_sticky && found.other == NULL) {
-            found.other = failure;
-        }
-    }
-    return found;
-}
-
-static const gw_failure *earlier(const gw_failure *a, const gw_failure *b)
-{
-    if (a == NULL || b == NULL)
-        return a == NULL ? b : a;
-    return a->t_ns <= b->t_ns ? a : b;
-}
-
-/* A lost context or a full card outweighs a call that was merely refused. */
-static const gw_failure *root_of(const roots *found)
-{
-    const gw_failure *heavy = earlier(found->oom, found->sticky);
-    return heavy != NULL ? heavy : found->other;
-}
-
-static bool died_badly(const gw_process *process)
-{
-    return process->exit_known && process->exit.status_known &&
-           (process->exit.exit_code != 0 || process->exit.signal != 0);
-}
-
-/* The process whose root came first, among those whose failures may have ended the run. */
-static const gw_process *process_to_judge(const gw_model *model)
-{
-    const gw_process *command = model->command, *best = NULL;
-    const gw_failure *best_root = NULL;
-    bool run_is_good = command != NULL && command->exit_known && command->exit.status_known && !died_badly(command);
-    for (size_t i = 0; i < model->process_count; i++) {
-        const gw_process *process = &model->process[i];
-        roots found = roots_of(model, process->pid);
-        const gw_failure *root = root_of(&found);
-        bool counts = !run_is_good || found.sticky != NULL || (process != command && died_badly(process));
-        if (process->exit_known && process->exit.status_known && process->exit.exit_code == 0 && found.sticky == NULL)
-            counts = false; /* it coped, or nobody cared */
-        if (root == NULL || !counts)
-            continue;
-        bool heavy = root == found.oom || root == found.sticky;
-        bool best_heavy = best_root != NULL && (best_root->is_allocation || best_root->is_sticky);
-        if (best == NULL || (heavy && !best_heavy) || (heavy == best_heavy && root->t_ns < best_root->t_ns)) {
-            best = process;
-            best_root = root;
-        }
-    }
-    if (best != NULL)
-        return best;
-    return command != NULL ? command : model->process_count > 0 ? &model->process[0] : NULL;
-}
 
 /* ---- memory at the failure ---- */
 
@@ -446,9 +353,9 @@ static void find_told(gwi_case *c)
 gw_status gwi_case_open(const gw_model *model, gwi_case *ret_case, gw_error *err)
 {
     (void)err;
-    gwi_case c = {.model = model, .process = process_to_judge(model)};
+    gwi_case c = {.model = model, .process = gwi_family_judge(model)};
     const gw_process *end = model->command != NULL ? model->command : c.process;
-    if (c.process != NULL && c.process != model->command && died_badly(c.process))
+    if (c.process != NULL && c.process != model->command && gwi_died_badly(c.process))
         end = c.process; /* a child's death is the fault, whatever the parent made of it */
     if (end != NULL && end->exit_known && end->exit.status_known) {
         c.ended = true;
@@ -458,15 +365,17 @@ gw_status gwi_case_open(const gw_model *model, gwi_case *ret_case, gw_error *err
     }
     c.framework = gw_model_framework(model);
     c.exception = gw_exception_kind_of(&model->stderr_facts);
+    if (end != NULL && end != model->command && model->stderr_facts.exception_about_child)
+        c.exception = GW_EXCEPTION_NONE; /* the parent's word on this death, not the reason of it */
     if (c.process != NULL) {
-        roots found = roots_of(model, c.process->pid);
+        gwi_roots found = gwi_roots_of(model, c.process->pid);
         c.oom = found.oom;
         c.oom_last = found.oom_last;
         c.sticky = found.sticky;
         c.other = found.other;
         c.handled = found.handled;
         c.handled_count = found.handled_count;
-        c.root = root_of(&found);
+        c.root = gwi_root_of(&found);
     }
     /* An exception of the script itself ended the run: the allocation failure before it was caught and outlived. */
     if (c.root != NULL && c.root == c.oom && c.exception == GW_EXCEPTION_SCRIPT && c.ended && c.signal == 0 &&
@@ -474,7 +383,7 @@ gw_status gwi_case_open(const gw_model *model, gwi_case *ret_case, gw_error *err
         c.handled = c.handled == NULL ? c.oom : c.handled;
         c.handled_count++;
         c.oom = c.oom_last = NULL;
-        c.root = earlier(c.sticky, c.other);
+        c.root = gwi_earlier(c.sticky, c.other);
     }
     prefer_raised(&c);
     find_start_failure(&c);

@@ -4,6 +4,7 @@
  * process of it died of the GPU; what is worth knowing about it becomes advice. Everything else is undetermined, with
  * what is ruled out. */
 #include "cause.h"
+#include "family.h"
 #include "healthy.h"
 
 #include <inttypes.h>
@@ -211,11 +212,30 @@ static bool take_finding(gw_verdict *verdict, gwi_finding *finding)
     return verdict->headline != NULL;
 }
 
+/* The headline says whose it is, where that is not plain. */
+static bool name_process(const gwi_case *c, gwi_finding *finding)
+{
+    char pid[24], who[GWI_WHO_TEXT_MAX];
+    if (c->process == NULL || c->model->process_count < 2 || c->process == c->model->command)
+        return true;
+    snprintf(pid, sizeof pid, "pid %" PRIu32, c->process->pid);
+    if (strstr(gw_text_str(&finding->headline), pid) != NULL)
+        return true;
+    char *headline = strdup(gw_text_str(&finding->headline));
+    if (headline != NULL)
+        gwi_headline(finding, "%s: %s", gwi_who_text(who, c->process), headline);
+    free(headline);
+    return headline != NULL;
+}
+
 static bool take_answer(const gwi_case *c, gw_verdict *verdict, answer *best)
 {
     verdict->status = GW_VERDICT_FAULT;
     verdict->cause = best->cause->id;
     verdict->certainty = best->certainty;
+    gwi_say_family(c, &best->finding);
+    if (!name_process(c, &best->finding))
+        return false;
     gw_framework words = best->finding.fixes_for != GW_FRAMEWORK_RAW ? best->finding.fixes_for : c->framework;
     return take_finding(verdict, &best->finding) && add_fixes(&verdict->next, best->cause, words);
 }

@@ -1,4 +1,5 @@
 #include "healthy.h"
+#include "family.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -397,5 +398,5 @@ bool gwi_say_advice(const gwi_case *c, gw_verdict_status status, gw_string_list 
         for (size_t i = 0; i < c->model->process_count && good; i++)
             good = advise_kept(c, &c->model->process[i], advice) && advise_reuse(c, &c->model->process[i], advice);
     }
-    return good && advise_handled(c, advice) && advise_losses(c, advice);
+    return good && advise_handled(c, advice) && gwi_advise_family(c, advice) && advise_losses(c, advice);
 }

@@ -3,6 +3,8 @@
     scenarios.py --list [--real]    names, one a line
     scenarios.py NAME               run one; exit 0, 1 (failed), 77 (skipped)
 """
+import os
+import re
 import shutil
 import signal
 import sys
@@ -17,10 +19,11 @@ class Scenario:
     """`argv` and `twin` are command lines ({truth}: a file); `check(run, verdict)` looks at the facts."""
 
     def __init__(self, argv, card, cause, check=None, twin=None, twin_card=None, twin_check=None, on="both",
-                 exit=1, signal_when=None, status="fault"):
+                 exit=1, signal_when=None, status="fault", kernel=None):
         self.argv, self.card, self.cause, self.check, self.on = argv, card, cause, check, on
         self.twin, self.twin_card, self.twin_check = twin, twin_card or card, twin_check
         self.exit, self.signal_when, self.status = exit, signal_when, status
+        self.kernel = kernel  # the oldest Linux that shows the fault, as (major, minor)
 
 
 def cnn(*options):
@@ -130,6 +133,23 @@ def s32(run, verdict):
     expect_text(verdict, r"reset", "the reset")
 
 
+def s36(run, verdict):
+    expect_text(verdict, rf"\bpid {run.truth('failing_pid')}\b", "the child that failed")
+    expect_text(verdict, r"status 0 all the same", "that the command's status is 0 all the same")
+
+
+def s36_replaced(run, verdict):
+    expect_text(verdict, rf"\bpid {run.truth('failing_pid')}\b.*took its place", "that another one took its place")
+
+
+def ranks(run, verdict):
+    who = rf"rank 2 \(pid {run.truth('culprit_pid')}\)"
+    expect_text(verdict, who + " was the first", "the rank that failed first")
+    ended = [c for c in verdict["consequences"] if "rank" in c and "signal 15" in c]
+    expect(len(ended) == 3, f"not three ranks were ended after it: {verdict['consequences']}")
+    expect(any("the command exited with status 1" in c for c in verdict["consequences"]), "the launcher's end")
+
+
 def gpu_is_not_blamed(run, verdict):
     said = [verdict["cause"] or ""] + [a["cause"] for a in verdict["alternatives"] if a["certainty"] != "hypothesis"]
     blamed = [c for c in said if c.startswith("gpu-") or c in ("illegal-address", "context-destroyed")]
@@ -205,6 +225,14 @@ TABLE = {
                            exit=-signal.SIGSEGV, on="virtual"),
     "S32-event": Scenario(program("s32_reset", "--use", "event"), Card(), "context-destroyed", s32, on="virtual"),
     "S32-free": Scenario(program("s32_reset", "--use", "free"), Card(), "context-destroyed", s32),
+    "S36-address": Scenario(program("s36_children"), Card(), "illegal-address", s36, exit=0,
+                            twin=program("s36_children", "--repaired")),
+    "S36-memory": Scenario(program("s36_children", "--of", "memory"), Card(), "gpu-oom-capacity", s36, exit=0,
+                           twin=program("s36_children", "--of", "memory", "--handle"), kernel=(6, 15)),
+    "S36-late": Scenario(program("s36_children", "--of", "memory", "--late"), Card(), "gpu-oom-capacity", s36, exit=0,
+                         twin=program("s36_children", "--replace"), twin_check=s36_replaced),
+    "ranks-address": Scenario(program("ranks"), Card(), "illegal-address", ranks, twin=program("ranks", "--repaired")),
+    "ranks-crash": Scenario(program("ranks", "--of", "crash"), Card(), "host-crash-of-process", ranks),
     "healthy-plain": Scenario(cnn("--iterations", "500", "--save", "weights.bin"), Card(), None, status="clean",
                               exit=0),
     "healthy-pool": Scenario(cnn("--iterations", "500", "--allocator", "pool"), Card(), None, status="clean", exit=0),
@@ -268,6 +296,9 @@ def run_one(name):
     scenario = TABLE[name.removesuffix("-twin")]
     if REAL and scenario.on == "virtual":
         skip("only a virtual card can show this")
+    release = tuple(int(n) for n in re.findall(r"\d+", os.uname().release)[:2])
+    if scenario.kernel is not None and release < scenario.kernel and not is_twin:
+        skip(f"Linux {scenario.kernel} tells how somebody else's child ended; this is {os.uname().release}")
     with Workplace() as place:
         (run_twin if is_twin else run_fault)(scenario, place)
 

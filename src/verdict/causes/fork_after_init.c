@@ -1,5 +1,6 @@
 /* A child uses CUDA after a fork, although its parent had initialised it. */
 #include "cause.h"
+#include "family.h"
 
 #include <inttypes.h>
 
@@ -15,15 +16,32 @@ static const gw_failure *find_refused(const gwi_case *c)
     return NULL;
 }
 
+/* The nearest of those it was forked from that had called cuInit itself. NULL: not recorded. */
+static const gw_process *find_initialiser(const gw_model *model, const gw_process *child)
+{
+    enum { GENERATIONS_MAX = 16 };
+    const gw_process *process = child;
+    for (int i = 0; process != NULL && i < GENERATIONS_MAX; i++) {
+        uint32_t parent = process->fork_parent_pid != 0 ? process->fork_parent_pid : process->parent_pid;
+        process = parent == 0 ? NULL : gw_model_process(model, parent);
+        if (process != NULL && process->init_ok && process->t_init_ns <= child->t_fork_ns)
+            return process;
+    }
+    return NULL;
+}
+
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
     const gw_failure *refused = find_refused(c);
-    char call[GWI_CALL_TEXT_MAX];
+    char call[GWI_CALL_TEXT_MAX], chain[GWI_CHAIN_TEXT_MAX];
     if (refused == NULL || (c->root != NULL && (c->root->is_sticky || c->root->is_allocation)))
         return GW_CERTAINTY_NONE;
     const gw_process *child = gw_model_process(c->model, refused->pid);
     uint32_t parent_pid = child->fork_parent_pid != 0 ? child->fork_parent_pid : child->parent_pid;
     const gw_process *parent = gw_model_process(c->model, parent_pid);
+    const gw_process *initialiser = find_initialiser(c->model, child);
+    parent_pid = initialiser != NULL ? initialiser->pid : parent_pid;
+    parent = initialiser != NULL ? initialiser : parent;
     gwi_call_text(call, refused->fn_name);
     gwi_headline(finding,
                  "a child (pid %" PRIu32 ") used CUDA after a fork from pid %" PRIu32
@@ -33,7 +51,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         gwi_evidence(finding, parent->t_init_ns, "driver", "pid %" PRIu32 " initialised CUDA (cuInit)", parent_pid);
     if (child->forked)
         gwi_evidence(finding, child->t_fork_ns, "driver",
-                     "pid %" PRIu32 " is a fork of it that did not start a new program", child->pid);
+                     "pid %" PRIu32 " is a fork that did not start a new program (it and its parents: %s)", child->pid,
+                     gwi_chain_text(chain, c->model, child));
     gwi_evidence(finding, refused->t_ns, "driver", "%s in pid %" PRIu32 " returned %u (%s)", call, child->pid,
                  refused->result, gw_result_name(refused->result));
     gwi_rule_out(finding, "a broken driver (it answered the parent)");

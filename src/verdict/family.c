@@ -1,0 +1,363 @@
+/* Many processes, one verdict.
+ *
+ * Trouble has a weight. A lost context or a full card weighs most: its time is that of the failing call. A process that
+ * died by itself weighs less: its time is that of its death. Least weighs a refused call of a process whose end is not
+ * known, and an end by a signal that launchers send to the siblings of what failed. The earliest of the heaviest is the
+ * root, but that a death before it counts more among peers: the survivor's lost context may be its echo. */
+#include "family.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const gw_failure *first_sticky(const gw_model *model, uint32_t pid)
+{
+    for (size_t i = 0; i < model->failure_count; i++) {
+        if (model->failure[i].pid == pid && model->failure[i].is_sticky)
+            return &model->failure[i];
+    }
+    return NULL;
+}
+
+static bool is_unrecovered(const gw_failure *failure, const gw_process *process, const gw_failure *sticky)
+{
+    if (failure->recovery == GW_RECOVERED_NOT)
+        return true;
+    bool waited = process != NULL && process->synced_at_ns > failure->t_last_ns;
+    return sticky != NULL && sticky->t_ns > failure->t_ns && !waited && !failure->retried;
+}
+
+gwi_roots gwi_roots_of(const gw_model *model, uint32_t pid)
+{
+    gwi_roots found = {0};
+    const gw_process *process = gw_model_process(model, pid);
+    found.sticky = first_sticky(model, pid);
+    for (size_t i = 0; i < model->failure_count; i++) {
+        const gw_failure *failure = &model->failure[i];
+        if (failure->pid != pid || failure->is_probe || failure->is_echo)
+            continue;
+        if (failure->is_allocation && is_unrecovered(failure, process, found.sticky)) {
+            if (found.oom == NULL)
+                found.oom = found.oom_last = failure;
+            else if (failure->bytes_wanted == found.oom->bytes_wanted && failure->fn == found.oom->fn &&
+                     failure->t_ns - found.oom_last->t_ns < 2000000000u)
+                found.oom_last = failure;
+        } else if (failure->is_allocation) {
+            found.handled = found.handled == NULL ? failure : found.handled;
+            found.handled_count += (size_t)failure->repeat_count;
+        } else if (!failure->is_sticky && found.other == NULL) {
+            found.other = failure;
+        }
+    }
+    return found;
+}
+
+const gw_failure *gwi_earlier(const gw_failure *a, const gw_failure *b)
+{
+    if (a == NULL || b == NULL)
+        return a == NULL ? b : a;
+    return a->t_ns <= b->t_ns ? a : b;
+}
+
+const gw_failure *gwi_root_of(const gwi_roots *found)
+{
+    const gw_failure *heavy = gwi_earlier(found->oom, found->sticky);
+    return heavy != NULL ? heavy : found->other;
+}
+
+bool gwi_died_badly(const gw_process *process)
+{
+    return process->exit_known && process->exit.status_known &&
+           (process->exit.exit_code != 0 || process->exit.signal != 0);
+}
+
+/* ---- trouble ---- */
+
+typedef struct trouble {
+    const gw_process *process;
+    unsigned weight; /* 3 heavy, 2 died by itself, 1 the rest, 0 none */
+    uint64_t t_ns;
+} trouble;
+
+/* What launchers send to the others when one has failed, and people to all. */
+static bool was_told_to_end(const gw_process *process)
+{
+    enum { HUP = 1, INT = 2, TERM = 15, SHELL = 128 };
+    int signal = process->exit.signal != 0 ? process->exit.signal : process->exit.exit_code - SHELL;
+    return signal == HUP || signal == INT || signal == TERM;
+}
+
+static bool ended_well(const gw_process *process)
+{
+    return process->exit_known && process->exit.status_known && !gwi_died_badly(process);
+}
+
+static bool has_worked(const gw_process *process)
+{
+    uint64_t work = process->counter[GW_COUNT_LAUNCH] + process->counter[GW_COUNT_GRAPH_LAUNCH] +
+                    process->counter[GW_COUNT_COPY] + process->counter[GW_COUNT_FILL];
+    for (int device = 0; device < GW_MODEL_DEVICES_MAX; device++)
+        work += process->usage[device].alloc_count_total;
+    return process->init_ok && work > 0;
+}
+
+static bool same_text(const char *a, const char *b)
+{
+    return a != NULL && b != NULL && strcmp(a, b) == 0;
+}
+
+static bool are_peers(const gw_process *a, const gw_process *b)
+{
+    return (a->has_rank && b->has_rank) || (a->parent_pid != 0 && a->parent_pid == b->parent_pid);
+}
+
+/* The process that took its place: started after its end by the same parent, of the same program (and rank), used the
+ * GPU and came to no harm. NULL: none. */
+static const gw_process *successor_of(const gw_model *model, const gw_process *failed)
+{
+    for (size_t i = 0; failed->exit_known && failed->parent_pid != 0 && i < model->process_count; i++) {
+        const gw_process *next = &model->process[i];
+        bool same_place = next->parent_pid == failed->parent_pid && same_text(next->exe, failed->exe) &&
+                          next->has_rank == failed->has_rank && next->rank == failed->rank;
+        if (next == failed || !same_place || next->t_seen_ns < failed->t_exit_ns || !has_worked(next))
+            continue;
+        gwi_roots roots = gwi_roots_of(model, next->pid);
+        if (roots.sticky == NULL && roots.oom == NULL && (ended_well(next) || !gwi_died_badly(next)))
+            return next;
+    }
+    return NULL;
+}
+
+/* Nobody but a launcher sends the end to siblings: the death of this one mattered. */
+static bool siblings_were_ended_after(const gw_model *model, const gw_process *process)
+{
+    const uint64_t soon_ns = 60000000000u;
+    for (size_t i = 0; i < model->process_count; i++) {
+        const gw_process *other = &model->process[i];
+        if (other != process && are_peers(other, process) && gwi_died_badly(other) && was_told_to_end(other) &&
+            other->t_exit_ns >= process->t_exit_ns && other->t_exit_ns - process->t_exit_ns < soon_ns)
+            return true;
+    }
+    return false;
+}
+
+/* A death without a failed call, of a process other than the command: does the run's end have to do with it? A program
+ * may ask a question by starting one whose status is the answer. */
+static bool death_matters(const gw_model *model, const gw_process *process)
+{
+    const uint64_t soon_ns = 10000000000u;
+    const gw_process *command = model->command;
+    if (process == command || process->exit.signal != 0 || siblings_were_ended_after(model, process))
+        return true;
+    return command != NULL && gwi_died_badly(command) && command->t_exit_ns >= process->t_exit_ns &&
+           command->t_exit_ns - process->t_exit_ns < soon_ns;
+}
+
+static trouble trouble_of(const gw_model *model, const gw_process *process, bool run_is_good)
+{
+    gwi_roots roots = gwi_roots_of(model, process->pid);
+    const gw_failure *root = gwi_root_of(&roots);
+    trouble none = {.process = process}, found = none;
+    bool died = gwi_died_badly(process), own_death = died && !was_told_to_end(process);
+    if (ended_well(process) && roots.sticky == NULL)
+        return none; /* it coped, or nobody cared */
+    if (process != model->command && successor_of(model, process) != NULL)
+        return none;
+    if (root != NULL && root != roots.other) {
+        found.weight = !run_is_good || roots.sticky != NULL || own_death ? 3 : 0;
+        found.t_ns = root->t_ns;
+    } else if (own_death && (root != NULL || (!run_is_good && death_matters(model, process)))) {
+        found.weight = 2;
+        found.t_ns = process->t_exit_ns;
+    } else if (root != NULL && !run_is_good) {
+        found.weight = 1;
+        found.t_ns = root->t_ns;
+    }
+    return found;
+}
+
+static bool runs_well(const gw_model *model)
+{
+    return model->command != NULL && ended_well(model->command);
+}
+
+const gw_process *gwi_family_judge(const gw_model *model)
+{
+    trouble first[4] = {0};
+    for (size_t i = 0; i < model->process_count; i++) {
+        trouble found = trouble_of(model, &model->process[i], runs_well(model));
+        trouble *best = &first[found.weight];
+        if (found.weight > 0 && (best->process == NULL || found.t_ns < best->t_ns))
+            *best = found;
+    }
+    const trouble *heavy = &first[3], *death = &first[2];
+    if (heavy->process != NULL && death->process != NULL && death->t_ns < heavy->t_ns &&
+        death->process != model->command && are_peers(death->process, heavy->process))
+        return death->process;
+    for (size_t weight = 3; weight > 0; weight--) {
+        if (first[weight].process != NULL)
+            return first[weight].process;
+    }
+    return model->command != NULL ? model->command : model->process_count > 0 ? &model->process[0] : NULL;
+}
+
+uint64_t gwi_trouble_time(const gwi_case *c, unsigned *ret_weight)
+{
+    *ret_weight = 0;
+    if (c->root != NULL && (c->root == c->oom || c->root == c->sticky)) {
+        *ret_weight = 2;
+        return c->root->t_ns;
+    }
+    if (c->process == NULL || !gwi_died_badly(c->process))
+        return c->root != NULL ? c->root->t_ns : GWI_NO_TIME;
+    *ret_weight = was_told_to_end(c->process) ? 0 : 1;
+    return c->root != NULL ? c->root->t_ns : c->process->t_exit_ns;
+}
+
+/* ---- words ---- */
+
+char *gwi_who_text(char out[GWI_WHO_TEXT_MAX], const gw_process *process)
+{
+    if (process->has_rank)
+        snprintf(out, GWI_WHO_TEXT_MAX, "rank %" PRIu32 " (pid %" PRIu32 ")", process->rank, process->pid);
+    else
+        snprintf(out, GWI_WHO_TEXT_MAX, "pid %" PRIu32, process->pid);
+    return out;
+}
+
+char *gwi_chain_text(char out[GWI_CHAIN_TEXT_MAX], const gw_model *model, const gw_process *process)
+{
+    enum { GENERATIONS_MAX = 8, PID_DIGITS_MAX = 16 };
+    size_t used = 0;
+    out[0] = '\0';
+    for (int i = 0; process != NULL && i < GENERATIONS_MAX && used + PID_DIGITS_MAX < GWI_CHAIN_TEXT_MAX; i++) {
+        used +=
+            (size_t)snprintf(out + used, GWI_CHAIN_TEXT_MAX - used, "%s%" PRIu32, i == 0 ? "" : " <- ", process->pid);
+        uint32_t parent = process->fork_parent_pid != 0 ? process->fork_parent_pid : process->parent_pid;
+        const gw_process *next = parent == 0 || parent == process->pid ? NULL : gw_model_process(model, parent);
+        if (next == NULL && parent != 0 && model->command != process && used + PID_DIGITS_MAX < GWI_CHAIN_TEXT_MAX)
+            snprintf(out + used, GWI_CHAIN_TEXT_MAX - used, " <- %" PRIu32, parent); /* it made no driver call */
+        process = next;
+    }
+    return out;
+}
+
+static void say_end_of(const gwi_case *c, gwi_finding *finding, const gw_process *process, uint64_t since_ns)
+{
+    char who[GWI_WHO_TEXT_MAX];
+    double t = (double)process->t_exit_ns / 1e9, later = (double)(process->t_exit_ns - since_ns) / 1e9;
+    const char *name = process == c->model->command ? "the command" : gwi_who_text(who, process);
+    if (process->exit.signal != 0)
+        gwi_consequence(finding, "%.3f s: %s was ended by signal %d, %.3f s later", t, name, process->exit.signal,
+                        later);
+    else
+        gwi_consequence(finding, "%.3f s: %s exited with status %d, %.3f s later", t, name, process->exit.exit_code,
+                        later);
+}
+
+/* What the other processes met with after the root. */
+static void say_followers(const gwi_case *c, gwi_finding *finding, uint64_t since_ns)
+{
+    enum { SHOWN_MAX = 8 };
+    const gw_model *model = c->model;
+    size_t shown = 0, more = 0;
+    for (size_t i = 0; i < model->process_count; i++) {
+        const gw_process *process = &model->process[i];
+        char who[GWI_WHO_TEXT_MAX], call[GWI_CALL_TEXT_MAX];
+        gwi_roots roots = gwi_roots_of(model, process->pid);
+        const gw_failure *root = gwi_root_of(&roots);
+        bool failed = root != NULL && root->t_ns >= since_ns;
+        bool died = gwi_died_badly(process) && process->t_exit_ns >= since_ns;
+        if (process == c->process || (!failed && !died))
+            continue;
+        if (shown++ >= SHOWN_MAX) {
+            more++;
+            continue;
+        }
+        if (failed)
+            gwi_consequence(finding, "%.3f s: %s: %s returned %u (%s)", (double)root->t_ns / 1e9,
+                            gwi_who_text(who, process), gwi_call_text(call, root->fn_name), root->result,
+                            gw_result_name(root->result));
+        if (died)
+            say_end_of(c, finding, process, since_ns);
+    }
+    if (more > 0)
+        gwi_consequence(finding, "and %zu more processes", more);
+    if (model->stderr_facts.child_exception.seen)
+        gwi_consequence(finding, "%s", model->stderr_facts.child_exception.text);
+}
+
+static void say_unnoticed(const gwi_case *c, gwi_finding *finding)
+{
+    char who[GWI_WHO_TEXT_MAX];
+    gwi_who_text(who, c->process);
+    gwi_evidence(finding, c->model->command->t_exit_ns, "exit",
+                 "the command exited with status 0 all the same, and no other process took the place of %s", who);
+    gwi_next(finding,
+             "Let the parent look at how its children end (join(), then exitcode; wait()), and fail when one did");
+}
+
+/* Seen to be gone in the same look, each by its own: nobody knows which was first. */
+static void say_tie(const gwi_case *c, gwi_finding *finding)
+{
+    const gw_process *process = c->process;
+    for (size_t i = 0; c->root == NULL && gwi_died_badly(process) && i < c->model->process_count; i++) {
+        const gw_process *other = &c->model->process[i];
+        char who[GWI_WHO_TEXT_MAX];
+        if (other != process && other != c->model->command && gwi_died_badly(other) && !was_told_to_end(other) &&
+            other->t_exit_ns == process->t_exit_ns)
+            gwi_evidence(finding, other->t_exit_ns, "exit", "%s ended at the same moment: it may have been the first",
+                         gwi_who_text(who, other));
+    }
+}
+
+void gwi_say_family(const gwi_case *c, gwi_finding *finding)
+{
+    char who[GWI_WHO_TEXT_MAX], chain[GWI_CHAIN_TEXT_MAX];
+    const gw_model *model = c->model;
+    unsigned weight;
+    uint64_t since_ns = gwi_trouble_time(c, &weight);
+    if (model->process_count < 2 || c->process == NULL || since_ns == GWI_NO_TIME)
+        return;
+    if (c->process != model->command)
+        gwi_evidence(finding, since_ns, "exit",
+                     "%s was the first of %zu recorded processes to fail (it and its parents: %s)",
+                     gwi_who_text(who, c->process), model->process_count, gwi_chain_text(chain, model, c->process));
+    if (c->process != model->command && gwi_died_badly(c->process) && c->process->exit.signal != 0)
+        gwi_evidence(finding, c->process->t_exit_ns, "exit", "%s was ended by signal %d", who, c->process->exit.signal);
+    else if (c->process != model->command && gwi_died_badly(c->process))
+        gwi_evidence(finding, c->process->t_exit_ns, "exit", "%s exited with status %d", who,
+                     c->process->exit.exit_code);
+    if (c->process != model->command && runs_well(model))
+        say_unnoticed(c, finding);
+    say_tie(c, finding);
+    say_followers(c, finding, since_ns);
+}
+
+/* ---- advice ---- */
+
+bool gwi_advise_family(const gwi_case *c, gw_string_list *advice)
+{
+    const gw_model *model = c->model;
+    bool good = true;
+    for (size_t i = 0; i < model->process_count && good; i++) {
+        const gw_process *process = &model->process[i];
+        char who[GWI_WHO_TEXT_MAX], next_who[GWI_WHO_TEXT_MAX];
+        gwi_roots roots = gwi_roots_of(model, process->pid);
+        const gw_process *next = process == model->command ? NULL : successor_of(model, process);
+        char line[256];
+        if (next != NULL && (roots.sticky != NULL || roots.oom != NULL || gwi_died_badly(process))) {
+            snprintf(line, sizeof line, "%s failed and ended at %.2f s, and %s took its place with success",
+                     gwi_who_text(who, process), (double)process->t_exit_ns / 1e9, gwi_who_text(next_who, next));
+            good = gwi_list_add(advice, line);
+        }
+        if (good && process->alive_at_end) {
+            snprintf(line, sizeof line,
+                     "%s was still running when the command ended at %.2f s: what it did later is not recorded",
+                     gwi_who_text(who, process), (double)model->t_end_ns / 1e9);
+            good = gwi_list_add(advice, line);
+        }
+    }
+    return good;
+}

@@ -1,0 +1,46 @@
+/* A run of many processes: what went wrong in each, which of them failed first, and who merely followed. */
+#ifndef GWI_FAMILY_H
+#define GWI_FAMILY_H
+
+#include "cause.h"
+
+/* The failures of one process that nothing explains and nothing made good; NULL: none. */
+typedef struct gwi_roots {
+    const gw_failure *oom, *oom_last, *sticky, *other, *handled;
+    size_t handled_count;
+} gwi_roots;
+gwi_roots gwi_roots_of(const gw_model *model, uint32_t pid);
+/* A lost context or a full card outweighs a call that was merely refused. NULL: no failure. */
+const gw_failure *gwi_root_of(const gwi_roots *roots);
+const gw_failure *gwi_earlier(const gw_failure *a, const gw_failure *b); /* either may be NULL */
+
+bool gwi_died_badly(const gw_process *process); /* known to have ended otherwise than with 0 */
+
+/* The process whose trouble came first, among those whose trouble may have ended the run or was noticed by nobody; else
+ * the command; NULL: nothing was recorded.
+ *
+ * First counts a lost context or a full card. The death of a process without either counts before it when the two are
+ * ranks of one job or children of one parent, and not when it was ended by a signal that launchers send. A process
+ * whose place another one took, with the same work and success, does not count: the parent had noticed. */
+const gw_process *gwi_family_judge(const gw_model *model);
+
+/* "rank 3 (pid 123)", "pid 123" */
+enum { GWI_WHO_TEXT_MAX = 48 };
+char *gwi_who_text(char out[GWI_WHO_TEXT_MAX], const gw_process *process);
+
+/* The pids from `process` up to the one that started it all, as far as recorded: "12 <- 10 <- 7". */
+enum { GWI_CHAIN_TEXT_MAX = 120 };
+char *gwi_chain_text(char out[GWI_CHAIN_TEXT_MAX], const gw_model *model, const gw_process *process);
+
+/* When the trouble of the judged process began; GWI_NO_TIME: nothing is known to have gone wrong. *ret_weight, for
+ * comparison with other runs: 2 a lost context or a full card, 1 anything else, 0 ended from outside or nothing. */
+uint64_t gwi_trouble_time(const gwi_case *c, unsigned *ret_weight);
+
+/* Who was first, and what the others' ends have to do with it: for runs of several processes, else nothing. */
+void gwi_say_family(const gwi_case *c, gwi_finding *finding);
+
+/* Children that failed and whose place was taken, processes that lived on: for a run without a fault. False: no memory.
+ */
+bool gwi_advise_family(const gwi_case *c, gw_string_list *advice);
+
+#endif

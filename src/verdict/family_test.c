@@ -1,0 +1,295 @@
+/* Runs of several processes: who was first, who followed, what went unnoticed. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "gw_feed.h"
+#include "gw_verdict.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { COMMAND = GW_FEED_PID, FIRST_RANK = 200, MS = 1000000 };
+static const uint64_t gib = 1u << 30;
+
+static gw_feed feed; /* large: not on the stack */
+static gw_verdict *verdict;
+
+static void be(uint32_t pid)
+{
+    feed.pid = pid;
+    feed.tid = pid;
+    feed.context = 0xc0de0000u + pid;
+}
+
+static void feed_fact_of(uint32_t pid, const char *key, const char *value)
+{
+    gw_error err;
+    gw_item item = {.kind = GW_ITEM_SUPERVISOR, .t_ns = feed.t_ns, .pid = pid};
+    item.pair.key = key;
+    item.pair.value = value;
+    assert_int_equal(gw_model_feed(feed.model, &item, &err), GW_OK);
+}
+
+static void begin_worker(uint32_t pid)
+{
+    gw_feed_process(&feed, pid, COMMAND, "/usr/bin/worker");
+    be(pid);
+    gw_feed_begin_cuda(&feed, 16 * gib);
+    gw_feed_alloc(&feed, gib);
+    gw_feed_launch(&feed, 0xf1f1, 0);
+    gw_feed_sync(&feed);
+    gw_feed_drain(&feed);
+    gw_feed_wait(&feed, 10 * MS);
+}
+
+static void begin_ranks(uint32_t count)
+{
+    gw_feed_open_bare(&feed);
+    gw_feed_process(&feed, COMMAND, 1, "/usr/bin/launcher");
+    for (uint32_t rank = 0; rank < count; rank++) {
+        char text[64];
+        begin_worker(FIRST_RANK + rank);
+        snprintf(text, sizeof text, "rank=%u of=%u by=RANK", rank, count);
+        feed_fact_of(FIRST_RANK + rank, "process.rank", text);
+    }
+}
+
+static void lose_context(uint32_t pid)
+{
+    be(pid);
+    gw_feed_launch(&feed, 0xf1f1, 0);
+    gw_feed_call(&feed, "cuCtxSynchronize", GW_EV_SYNC, 700, 0, 0, 0, 0);
+    gw_feed_wait(&feed, MS);
+}
+
+static void end_of(uint32_t pid, int code, int signal_)
+{
+    gw_feed_wait(&feed, 10 * MS);
+    gw_feed_exit_of(&feed, pid, code, signal_);
+}
+
+static void judge(int command_code)
+{
+    gw_error err;
+    gw_feed_wait(&feed, 10 * MS);
+    be(COMMAND);
+    gw_feed_exit(&feed, command_code, 0);
+    gw_model *model = gw_feed_finish(&feed);
+    assert_int_equal(gw_judge(model, &verdict, &err), GW_OK);
+    gw_model_free(model);
+}
+
+static bool has(const gw_string_list *list, const char *part)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        if (strstr(list->item[i], part) != NULL)
+            return true;
+    }
+    return false;
+}
+
+static bool has_evidence(const char *part)
+{
+    for (size_t i = 0; i < verdict->evidence_count; i++) {
+        if (strstr(verdict->evidence[i].text, part) != NULL)
+            return true;
+    }
+    return false;
+}
+
+static void expect(const char *cause, const char *headline_part)
+{
+    assert_string_equal(gw_verdict_status_text(verdict->status), cause == NULL ? "clean" : "fault");
+    if (cause != NULL)
+        assert_string_equal(verdict->cause, cause);
+    if (headline_part != NULL)
+        assert_non_null(strstr(verdict->headline, headline_part));
+    if (cause != NULL)
+        assert_true(verdict->next.count > 0);
+}
+
+static void done(void)
+{
+    gw_verdict_free(verdict);
+    verdict = NULL;
+}
+
+static void the_first_rank_is_the_root(void **state)
+{
+    (void)state;
+    begin_ranks(4);
+    lose_context(202);
+    lose_context(201); /* an echo of a dead peer */
+    end_of(202, 1, 0);
+    end_of(201, 1, 0);
+    end_of(200, -1, SIGTERM);
+    end_of(203, -1, SIGTERM);
+    judge(1);
+    expect("illegal-address", "rank 2 (pid 202): ");
+    assert_true(has_evidence("rank 2 (pid 202) was the first of 5"));
+    assert_true(has(&verdict->consequences, "rank 1 (pid 201): cuCtxSynchronize returned 700"));
+    assert_true(has(&verdict->consequences, "rank 0 (pid 200) was ended by signal 15"));
+    assert_true(has(&verdict->consequences, "the command exited with status 1"));
+    done();
+}
+
+/* A peer's death without any failed call comes before the survivors' lost contexts. */
+static void a_peers_death_comes_before_its_echo(void **state)
+{
+    (void)state;
+    begin_ranks(3);
+    end_of(201, -1, SIGSEGV);
+    lose_context(200);
+    end_of(200, 1, 0);
+    end_of(202, -1, SIGTERM);
+    judge(1);
+    expect("host-crash-of-process", "rank 1 (pid 201): ");
+    done();
+}
+
+static void an_unnoticed_child_is_a_fault(void **state)
+{
+    (void)state;
+    gw_feed_open_bare(&feed);
+    begin_worker(200);
+    lose_context(200);
+    end_of(200, 1, 0);
+    judge(0);
+    expect("illegal-address", "pid 200: ");
+    assert_true(has_evidence("status 0 all the same"));
+    done();
+}
+
+static void refuse_memory(uint32_t pid)
+{
+    be(pid);
+    gw_feed_no_room(&feed, 15 * gib, gib, 16 * gib);
+}
+
+static void an_unnoticed_child_without_memory_is_a_fault(void **state)
+{
+    (void)state;
+    gw_feed_open_bare(&feed);
+    begin_worker(200);
+    refuse_memory(200);
+    end_of(200, 1, 0);
+    judge(0);
+    assert_string_equal(gw_verdict_status_text(verdict->status), "fault");
+    done();
+}
+
+static void a_child_that_coped_is_none(void **state)
+{
+    (void)state;
+    gw_feed_open_bare(&feed);
+    begin_worker(200);
+    refuse_memory(200);
+    end_of(200, 0, 0);
+    judge(0);
+    expect(NULL, NULL);
+    done();
+}
+
+static void a_replaced_child_is_none(void **state)
+{
+    (void)state;
+    gw_feed_open_bare(&feed);
+    begin_worker(200);
+    lose_context(200);
+    end_of(200, 1, 0);
+    begin_worker(201);
+    end_of(201, 0, 0);
+    judge(0);
+    expect(NULL, NULL);
+    assert_true(has(&verdict->advice, "pid 201 took its place"));
+    done();
+}
+
+/* Another program, or one that began before, takes nobody's place. */
+static void a_sibling_is_no_replacement(void **state)
+{
+    (void)state;
+    gw_feed_open_bare(&feed);
+    begin_worker(200);
+    begin_worker(201);
+    lose_context(200);
+    end_of(200, 1, 0);
+    end_of(201, 0, 0);
+    judge(0);
+    expect("illegal-address", "pid 200: ");
+    done();
+}
+
+/* Pools end their workers so. */
+static void ended_workers_of_a_good_run_are_none(void **state)
+{
+    (void)state;
+    gw_feed_open_bare(&feed);
+    begin_worker(200);
+    begin_worker(201);
+    end_of(200, -1, SIGTERM);
+    end_of(201, -1, SIGTERM);
+    judge(0);
+    expect(NULL, NULL);
+    done();
+}
+
+/* A child whose status is an answer, long before the run fails by itself. */
+static void a_probing_child_is_not_blamed(void **state)
+{
+    (void)state;
+    gw_feed_open_bare(&feed);
+    begin_worker(200);
+    end_of(200, 1, 0);
+    gw_feed_wait(&feed, 60000ull * MS);
+    gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"a.py\", line 1, in f\nValueError: no labels\n");
+    judge(1);
+    expect("script-exception", "ValueError");
+    assert_null(strstr(verdict->headline, "pid 200"));
+    done();
+}
+
+static void the_childs_own_exception_counts(void **state)
+{
+    (void)state;
+    begin_ranks(2);
+    gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"a.py\", line 3, in work\nKeyError: 'x'\n");
+    end_of(201, 1, 0);
+    end_of(200, -1, SIGTERM);
+    gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"run.py\", line 9, in launch\n"
+                          "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n");
+    judge(1);
+    expect("script-exception", "KeyError");
+    assert_true(has(&verdict->consequences, "ChildFailedError"));
+    done();
+}
+
+static void who_lived_on_is_said(void **state)
+{
+    (void)state;
+    gw_feed_open_bare(&feed);
+    begin_worker(200);
+    feed_fact_of(200, "process.alive", "when the command had ended");
+    judge(0);
+    expect(NULL, NULL);
+    assert_true(has(&verdict->advice, "pid 200 was still running"));
+    done();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_first_rank_is_the_root),    cmocka_unit_test(a_peers_death_comes_before_its_echo),
+        cmocka_unit_test(an_unnoticed_child_is_a_fault), cmocka_unit_test(an_unnoticed_child_without_memory_is_a_fault),
+        cmocka_unit_test(a_child_that_coped_is_none),    cmocka_unit_test(a_replaced_child_is_none),
+        cmocka_unit_test(a_sibling_is_no_replacement),   cmocka_unit_test(ended_workers_of_a_good_run_are_none),
+        cmocka_unit_test(a_probing_child_is_not_blamed), cmocka_unit_test(the_childs_own_exception_counts),
+        cmocka_unit_test(who_lived_on_is_said),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,119 @@
+/* Four workers with ranks, as torchrun starts them. Rank 2 fails: of a bad address, or of a crash in host code. The
+ * launcher sees that and ends the others, which have done nothing wrong. Repaired: nobody fails. */
+#include "scenario.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { WORKERS = 4, CULPRIT = 2 };
+
+/* Say that we are ready, wait until all are. */
+static void meet(int ready_fd, int go_fd)
+{
+    char byte;
+    if (write(ready_fd, "+", 1) != 1 || read(go_fd, &byte, 1) != 0)
+        scenario_fail("the launcher is gone");
+}
+
+static void worker(const char *of, int fails, int ready_fd, int go_fd)
+{
+    struct gpu gpu;
+    CUdeviceptr block;
+    gpu_open(&gpu, 0);
+    CUfunction store = gpu_kernel(gpu_load(scenario_ptx), "store");
+    CHECK(cuMemAlloc(&block, 1 << 20));
+    CHECK(scenario_store(store, block, NULL));
+    CHECK(cuCtxSynchronize());
+    meet(ready_fd, go_fd);
+    if (fails && strcmp(of, "crash") == 0)
+        raise(SIGSEGV);
+    CHECK(scenario_store(store, fails ? 0x1000 : block, NULL));
+    CHECK(cuCtxSynchronize());
+    int waits = strcmp(of, "nothing") != 0; /* for a peer that never comes */
+    while (waits)
+        pause();
+    gpu_close(&gpu);
+}
+
+static int start_worker(const char *program, const char *of, int rank, int ready_fd, int go_fd)
+{
+    char text[2][16], rank_text[16];
+    snprintf(text[0], sizeof text[0], "%d", ready_fd);
+    snprintf(text[1], sizeof text[1], "%d", go_fd);
+    snprintf(rank_text, sizeof rank_text, "%d", rank);
+    setenv("RANK", rank_text, 1);
+    setenv("LOCAL_RANK", rank_text, 1);
+    setenv("WORLD_SIZE", "4", 1);
+    const char *arguments[] = {"--worker", "--of", of, "--ready-fd", text[0], "--go-fd", text[1], NULL};
+    return scenario_start(program, arguments);
+}
+
+/* Wait for all; the first that fails is the others' end. How many failed by themselves. */
+static int wait_for_all(const int *pid)
+{
+    int failed = 0, status;
+    for (int left = WORKERS; left > 0; left--) {
+        if (wait(&status) < 0)
+            scenario_fail("wait failed");
+        if (status == 0 || (WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM))
+            continue;
+        failed++;
+        for (int index = 0; index < WORKERS; index++)
+            kill(pid[index], SIGTERM);
+    }
+    return failed;
+}
+
+static void launch(const char *program, const char *of)
+{
+    int ready[2], go[2], pid[WORKERS];
+    char byte;
+    if (pipe(ready) != 0 || pipe(go) != 0)
+        scenario_fail("no pipe");
+    fcntl(ready[0], F_SETFD, FD_CLOEXEC);
+    fcntl(go[1], F_SETFD, FD_CLOEXEC);
+    for (int rank = 0; rank < WORKERS; rank++) {
+        pid[rank] = start_worker(program, of, rank, ready[1], go[0]);
+        if (rank == CULPRIT)
+            truth("culprit_pid", "%d", pid[rank]);
+    }
+    close(ready[1]);
+    for (int count = 0; count < WORKERS; count++)
+        if (read(ready[0], &byte, 1) != 1)
+            scenario_fail("a worker did not start");
+    usleep(300000); /* long enough to be met by who looks from outside */
+    close(go[1]);
+    int failed = wait_for_all(pid);
+    if (failed > 0)
+        scenario_fail("%d of %d workers failed", failed, WORKERS);
+}
+
+int main(int argc, char **argv)
+{
+    const char *truth_path = NULL, *of = "address";
+    int repaired = 0, is_worker = 0;
+    long long ready_fd = -1, go_fd = -1;
+    const struct option_row rows[] = {{"repaired", OPTION_FLAG, &repaired, "without the fault"},
+                                      {"truth", OPTION_TEXT, &truth_path, "file for what the program knows"},
+                                      {"of", OPTION_TEXT, &of, "what rank 2 dies of: address or crash"},
+                                      {"worker", OPTION_FLAG, &is_worker, "be a worker"},
+                                      {"ready-fd", OPTION_NUMBER, &ready_fd, "where a worker says it is ready"},
+                                      {"go-fd", OPTION_NUMBER, &go_fd, "where a worker waits"},
+                                      {NULL, OPTION_FLAG, NULL, NULL}};
+    options_parse(argc, argv, rows, "Of four ranks one fails, and the launcher ends the others.");
+    if (is_worker) {
+        const char *rank = getenv("RANK");
+        int fails = rank != NULL && atoi(rank) == CULPRIT && strcmp(of, "nothing") != 0;
+        worker(of, fails, (int)ready_fd, (int)go_fd);
+        return 0;
+    }
+    truth_open(truth_path);
+    launch(argv[0], repaired ? "nothing" : of);
+    printf("%d workers are done\n", WORKERS);
+    return 0;
+}

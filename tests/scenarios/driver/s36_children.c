@@ -1,0 +1,88 @@
+/* S36: a parent never looks at how its children ended, and one of them dies of the GPU: of a bad address, or of too
+ * little memory. The parent exits 0. It forks before anybody initialises CUDA, as it must.
+ *
+ * Repaired: the children do no wrong. --replace: the parent looks, and another child does the failed one's work.
+ * --handle: the child asks for less after it was refused. --late: the parent does not wait at all for a while. */
+#include "scenario.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { CHILDREN = 2 };
+
+struct order {
+    const char *of; /* what it dies of: address, memory */
+    int fails, handles;
+};
+
+static void use_memory(const struct order *order)
+{
+    CUdeviceptr block;
+    size_t bytes_free, bytes_total;
+    scenario_memory(&bytes_free, &bytes_total);
+    size_t bytes = order->fails ? bytes_total + (1 << 20) : bytes_total / 8;
+    CUresult result = cuMemAlloc(&block, bytes);
+    if (result != CUDA_SUCCESS && order->handles)
+        result = cuMemAlloc(&block, bytes_total / 8);
+    gpu_check(result, "cuMemAlloc");
+    CHECK(cuMemsetD8(block, 0, bytes_total / 8));
+    CHECK(cuCtxSynchronize());
+    CHECK(cuMemFree(block));
+}
+
+static void use_kernel(const struct order *order)
+{
+    CUdeviceptr block;
+    CUfunction store = gpu_kernel(gpu_load(scenario_ptx), "store");
+    CHECK(cuMemAlloc(&block, 1 << 20));
+    CHECK(scenario_store(store, block, NULL));
+    CHECK(cuCtxSynchronize());
+    CHECK(scenario_store(store, order->fails ? 0x1000 : block, NULL));
+    CHECK(cuCtxSynchronize());
+    CHECK(cuMemFree(block));
+}
+
+static int start_child(const struct order *order)
+{
+    int pid = fork();
+    if (pid != 0)
+        return pid;
+    struct gpu gpu;
+    truth(order->fails ? "failing_pid" : "working_pid", "%d", (int)getpid());
+    gpu_open(&gpu, 0);
+    usleep(300000); /* long enough to be met by who looks from outside */
+    if (strcmp(order->of, "memory") == 0)
+        use_memory(order);
+    else
+        use_kernel(order);
+    gpu_close(&gpu);
+    _exit(0);
+}
+
+int main(int argc, char **argv)
+{
+    const char *truth_path = NULL, *of = "address";
+    int repaired = 0, replace = 0, handle = 0, late = 0, pid[CHILDREN];
+    const struct option_row rows[] = {{"repaired", OPTION_FLAG, &repaired, "without the fault"},
+                                      {"truth", OPTION_TEXT, &truth_path, "file for what the program knows"},
+                                      {"of", OPTION_TEXT, &of, "what the child dies of: address or memory"},
+                                      {"replace", OPTION_FLAG, &replace, "another child takes its place"},
+                                      {"handle", OPTION_FLAG, &handle, "the child makes do with less memory"},
+                                      {"late", OPTION_FLAG, &late, "do not wait until all are done"},
+                                      {NULL, OPTION_FLAG, NULL, NULL}};
+    options_parse(argc, argv, rows, "Does not look at how its children end.");
+    truth_open(truth_path);
+    for (int index = 0; index < CHILDREN; index++)
+        pid[index] = start_child(&(struct order){of, index == 1 && !repaired, handle});
+    if (late)
+        sleep(1); /* they end, and nobody asks */
+    for (int index = 0; index < CHILDREN; index++) {
+        int status = scenario_wait(pid[index]);
+        if (replace && status != 0)
+            scenario_wait(start_child(&(struct order){of, 0, 0}));
+    }
+    printf("all children are done\n");
+    return 0;
+}
