@@ -781,6 +781,21 @@ static void test_peak_phase_near_one_large_request(void **state)
     judge_close();
 }
 
+/* A step with a much larger batch fills the card by a few requests of the size of what is refused. */
+static void test_peak_phase_near_one_larger_step(void **state)
+{
+    (void)state;
+    open_torch(4 * gib);
+    gw_feed_wait(&feed, 1000000000);
+    gw_feed_alloc(&feed, 2600 * mib);
+    observe_oom(2450 * mib, 2570 * mib, 2600 * mib, 4 * mib);
+    observe_peaks(110 * mib, 2570 * mib);
+    torch_oom_message();
+    close_program(1);
+    expect_fault("gpu-oom-capacity", GW_ESTABLISHED);
+    judge_close();
+}
+
 static void pile_up(bool second_card_is_used)
 {
     gw_feed_open_bare(&feed);
@@ -1805,6 +1820,7 @@ int main(void)
         cmocka_unit_test(test_peak_phase),
         cmocka_unit_test(test_peak_phase_near_always_high),
         cmocka_unit_test(test_peak_phase_near_one_large_request),
+        cmocka_unit_test(test_peak_phase_near_one_larger_step),
         cmocka_unit_test(test_context_pileup),
         cmocka_unit_test(test_context_pileup_near_no_card_is_idle),
         cmocka_unit_test(test_kept_exception),

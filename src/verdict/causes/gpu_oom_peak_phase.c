@@ -62,6 +62,9 @@ static gw_certainty judge_observed(const gwi_case *c, gwi_finding *finding)
     /* The phase itself must have filled the card: one request that is too large for a nearly empty one is no phase. */
     if (memory->own_bytes < memory->limit_bytes / 2)
         return GW_CERTAINTY_NONE;
+    /* By many requests: one that is as large as all that came to it is a step with a larger input. */
+    if (memory->wanted_bytes > (memory->own_bytes - flat) / 4)
+        return GW_CERTAINTY_NONE;
     gw_bytes_text(text, flat);
     gwi_headline(finding, "a later phase needs more than all before: %s sufficed until %.1f s", text,
                  (double)end_ns / 1e9);
