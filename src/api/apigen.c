@@ -74,6 +74,7 @@ typedef struct row {
     int line;
     bool per_thread; /* by its name: _ptsz or _ptds */
     bool is_public;  /* the parameters are known */
+    bool is_get;     /* only failures matter, and it is over at once */
     int kind;
     const char *value[VALUE_COUNT]; /* NULL: not given */
     route routes[ROUTES_MAX];
@@ -360,7 +361,8 @@ static void read_effect(row *r, const char *text)
 {
     size_t word = strcspn(text, " ");
     r->is_public = !(word == 4 && strncmp(text, "JUMP", 4) == 0);
-    r->kind = r->is_public ? find_kind(text, word) : (int)GW_EV_CALL;
+    r->is_get = word == 3 && strncmp(text, "GET", 3) == 0;
+    r->kind = r->is_public && !r->is_get ? find_kind(text, word) : (int)GW_EV_CALL;
     if (r->kind < 0 || strcmp(kinds[r->kind].price, "FACT") == 0)
         die_at(r->line, "effect of %s: no kind of call '%.*s'", r->symbol, (int)word, text);
     int key;
@@ -382,6 +384,8 @@ static void read_effect(row *r, const char *text)
         for (int k = 0; k <= VALUE_TEXT; k++)
             if (r->value[k] != NULL)
                 die_at(r->line, "%s= of %s: a CALL has no arguments of its own", keys[k], r->symbol);
+    if (r->is_get && text[word] != '\0')
+        die_at(r->line, "GET of %s takes nothing", r->symbol);
 }
 
 static void read_row(char *text, int line)
@@ -653,9 +657,27 @@ static void put_call_through(FILE *out, const row *r)
     fputs(");\n", out);
 }
 
+/* A call that only reads something is over before it could be seen in progress: the thread's slot is looked for when it
+ * fails, not before. Frameworks make ten such calls around every launch. */
+static void put_get(FILE *out, const row *r)
+{
+    fprintf(out, "    int gw_result = ((gw_fn_t_%s *)gwi_real[GW_FN_%s])(", r->symbol, r->symbol);
+    put_arguments(out, r);
+    fprintf(out, ");\n    if (__builtin_expect(gw_result != 0, 0))\n        gwi_get_failed(GW_FN_%s, gw_result, %s",
+            r->symbol, flags_of(r));
+    put_call_arguments(out, r);
+    fputs(");\n    return gw_result;\n}\n\n", out);
+}
+
 static void put_wrapper(FILE *out, const row *r)
 {
-    fprintf(out, "static int gwi_wrap_%s(%s)\n{\n", r->symbol, r->signature);
+    /* What programs call all the time lies together. */
+    const char *often = is_price(r, "HOT") || r->is_get ? "__attribute__((hot)) " : "";
+    fprintf(out, "%sstatic int gwi_wrap_%s(%s)\n{\n", often, r->symbol, r->signature);
+    if (r->is_get) {
+        put_get(out, r);
+        return;
+    }
     if (r->value[VALUE_INSTEAD]) {
         fprintf(out, "    return gwi_instead_%s(GW_FN_%s", r->value[VALUE_INSTEAD], r->symbol);
         put_more_arguments(out, r);
@@ -793,7 +815,8 @@ static void write_api_header(void)
         "    GW_API_PUBLIC = 1,     /* the parameters are known: there is a wrapper */\n"
         "    GW_API_PER_THREAD = 2, /* stream 0 means the per-thread default stream */\n"
         "    GW_API_INSTEAD = 4,    /* the hook replaces it as a whole */\n"
-        "    GW_API_REFUSABLE = 8   /* the guard may refuse it */\n"
+        "    GW_API_REFUSABLE = 8,   /* the guard may refuse it */\n"
+        "    GW_API_GET = 16,       /* entered only when it has failed */\n"
         "};\n\n"
         "typedef struct gw_api_fn {\n"
         "    const char *symbol; /* static */\n"
@@ -863,7 +886,7 @@ static void put_fn_rows(FILE *out)
     for (int i = 0; i < row_count; i++) {
         const row *r = &rows[i];
         int flags = (r->is_public ? 1 : 0) | (r->per_thread ? 2 : 0) | (r->value[VALUE_INSTEAD] ? 4 : 0) |
-                    (r->value[VALUE_REFUSE] ? 8 : 0);
+                    (r->value[VALUE_REFUSE] ? 8 : 0) | (r->is_get ? 16 : 0);
         fprintf(out, "    {\"%s\", GW_EV_%s, GW_PRICE_%s, %d},\n", r->symbol, kinds[r->kind].name, kinds[r->kind].price,
                 flags);
     }

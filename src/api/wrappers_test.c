@@ -76,6 +76,15 @@ void gwi_failed(gwi_slot_ref *th, unsigned fn, unsigned kind, int result, unsign
     gwi_said.text = text;
 }
 
+void gwi_get_failed(unsigned fn, int result, unsigned flags, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3)
+{
+    gwi_slot_ref th;
+    if (!gwi_enter_quick(&th, fn))
+        return;
+    gwi_failed(&th, fn, GW_EV_CALL, result, flags, 0, a0, a1, a2, a3, NULL);
+    gwi_leave(&th);
+}
+
 bool gwi_refuse(struct gwi_slot_ref *th, unsigned fn, int device, uint64_t bytes)
 {
     assert_int_equal(th->fn, fn);
@@ -189,7 +198,8 @@ static void call_all(void)
         if (gw_api_fns[fn].flags & GW_API_INSTEAD)
             continue;
         assert_int_equal(driver_calls, 1);
-        assert_int_equal(gwi_said.leave_count, may_enter);
+        bool is_unseen = (gw_api_fns[fn].flags & GW_API_GET) && driver_answer == 0;
+        assert_int_equal(gwi_said.leave_count, may_enter && !is_unseen);
         int said_count = gwi_said.hot_count + gwi_said.event_count + gwi_said.failed_count + gwi_said.after_count;
         if (!may_enter)
             assert_int_equal(said_count, 0);

@@ -81,7 +81,7 @@ enum { GW_CHUNK_FREE = 0, GW_CHUNK_OWNED = 1, GW_CHUNK_FULL = 2 };
 typedef struct gw_slot {
     _Atomic uint32_t state;
     uint32_t tid;
-    _Atomic uint64_t calls;        /* driver calls seen, of any kind */
+    _Atomic uint64_t calls;        /* driver calls seen, except those that only read something */
     _Atomic uint64_t inside_since; /* ticks at entry of the call in progress */
     _Atomic uint32_t inside_fn;    /* 1 + fn of the call in progress; 0: outside */
     _Atomic int32_t ring_index;    /* -1: no ring */

@@ -177,6 +177,10 @@ void gwi_event(gwi_slot_ref *th, unsigned fn, unsigned kind, int result, unsigne
 void gwi_failed(gwi_slot_ref *th, unsigned fn, unsigned kind, int result, unsigned flags, uint32_t extra, uint64_t a0,
                 uint64_t a1, uint64_t a2, uint64_t a3, const char *text) GWI_COLD;
 
+/* A GET has failed: the same, of a call that was not entered. */
+void gwi_get_failed(unsigned fn, int result, unsigned flags, uint64_t a0, uint64_t a1, uint64_t a2,
+                    uint64_t a3) GWI_COLD;
+
 /* ---- inside the hook ---- */
 
 /* A fact found by the hook, from any thread, inside a wrapper or outside. False: not recorded (lost, no buffer, the

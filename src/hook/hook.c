@@ -285,6 +285,15 @@ void gwi_failed(gwi_slot_ref *th, unsigned fn, unsigned kind, int result, unsign
     errno = saved_errno;
 }
 
+void gwi_get_failed(unsigned fn, int result, unsigned flags, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3)
+{
+    gwi_slot_ref th;
+    if (!gwi_enter_quick(&th, fn)) /* one of our own, or the driver's, or nobody records */
+        return;
+    gwi_failed(&th, fn, GW_EV_CALL, result, flags, 0, a0, a1, a2, a3, NULL);
+    gwi_leave(&th);
+}
+
 static bool write_fact(gw_slot *slot, unsigned kind, const uint64_t arg[4], const char *text)
 {
     gw_raw_event event = {.ticks = gwi_ticks(), .kind = (uint8_t)kind, .arg = {arg[0], arg[1], arg[2], arg[3]}};

@@ -36,5 +36,6 @@ void gwi_event(gwi_slot_ref *th, unsigned fn, unsigned kind, int result, unsigne
                uint64_t a1, uint64_t a2, uint64_t a3, const char *text);
 void gwi_failed(gwi_slot_ref *th, unsigned fn, unsigned kind, int result, unsigned flags, uint32_t extra, uint64_t a0,
                 uint64_t a1, uint64_t a2, uint64_t a3, const char *text);
+void gwi_get_failed(unsigned fn, int result, unsigned flags, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3);
 
 #endif
