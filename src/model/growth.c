@@ -6,6 +6,7 @@
  * Where an allocator's history is long gone, spans of time still tell: the live bytes rose and fell in between.
  * Equal sizes in a row alone prove nothing: gradients repeat the weights' sizes, and layers repeat each other's. */
 #include "inner.h"
+#include "pattern.h"
 
 #include <string.h>
 
@@ -15,6 +16,7 @@ typedef struct work {
     uint32_t cycles;          /* times that launches were followed by a wait or a copy: iterations, roughly */
     uint32_t falls;           /* times that much of what lives at the end was given back at once */
     uint64_t fall_bytes;      /* the most given back, from one span of time to a later one */
+    uint64_t transient_so_far, cycles_so_far; /* sums from the first block on; falls are cycles, too */
 } work;
 
 /* Live bytes over time; falls are looked for from one span to the next, since within one the order is not known. */
@@ -81,6 +83,15 @@ static void add_falls(work *list, const gw_live *live, size_t count, const cours
     }
 }
 
+static void add_up(work *list, size_t count)
+{
+    uint64_t transient = 0, cycles = 0;
+    for (size_t i = 0; i <= count; i++) {
+        list[i].transient_so_far = transient += list[i].transient;
+        list[i].cycles_so_far = cycles += list[i].cycles > list[i].falls ? list[i].cycles : list[i].falls;
+    }
+}
+
 /* work[i] lies before live[i]; work[count] after the last. */
 static work *work_of(const gw_model *model, uint32_t pid, const gw_live *live, size_t count, uint64_t order_now,
                      const course *way)
@@ -103,6 +114,8 @@ static work *work_of(const gw_model *model, uint32_t pid, const gw_live *live, s
     free(moments);
     if (list != NULL && way->count > 0)
         add_falls(list, live, count, way);
+    if (list != NULL)
+        add_up(list, count);
     return list;
 }
 
@@ -111,21 +124,11 @@ static uint64_t amount(const work *item)
     return item->transient + item->launches;
 }
 
-/* The size at `index`, the failed request standing behind the list. */
-static uint64_t size_at(const gw_live *live, size_t count, uint64_t wanted, size_t index)
-{
-    return index < count ? live[index].bytes : wanted;
-}
-
 /* Equal sizes from the start of the list and from `from` on; how many, and whether they are of several sorts. */
-static size_t match_length(const gw_live *live, size_t count, uint64_t wanted, size_t from, size_t *ret_sorts)
+static size_t match_length(const gwi_pattern *sizes, size_t from, size_t *ret_sorts)
 {
-    size_t end = count + (wanted != 0), length = 0, sorts = 0;
-    while (from + length < end && length < from && live[length].bytes == size_at(live, count, wanted, from + length)) {
-        sorts += length == 0 || live[length].bytes != live[length - 1].bytes;
-        length++;
-    }
-    *ret_sorts = sorts;
+    size_t length = sizes->match[from] < from ? sizes->match[from] : from;
+    *ret_sorts = sizes->sorts[length];
     return length;
 }
 
@@ -140,42 +143,23 @@ static bool is_loop(const work *item, uint64_t inside_max)
 
 static uint64_t cycles_in(const work *list, size_t from, size_t to)
 {
-    uint64_t count = 0;
-    for (size_t i = from; i < to; i++)
-        count += list[i].cycles > list[i].falls ? list[i].cycles : list[i].falls;
-    return count;
+    return to <= from ? 0 : list[to - 1].cycles_so_far - (from == 0 ? 0 : list[from - 1].cycles_so_far);
 }
 
 static uint64_t transients_in(const work *list, size_t from, size_t to)
 {
-    uint64_t count = 0;
-    for (size_t i = from; i < to; i++)
-        count += list[i].transient;
-    return count;
+    return to <= from ? 0 : list[to - 1].transient_so_far - (from == 0 ? 0 : list[from - 1].transient_so_far);
 }
 
-/* Is the beginning itself one pattern twice or more, as weights and gradients are? Then more of it is no second run. */
-static bool is_periodic(const gw_live *live, size_t count)
-{
-    for (size_t period = 1; 2 * period <= count; period++) {
-        size_t i = period;
-        while (i < count && live[i].bytes == live[i - period].bytes)
-            i++;
-        if (i == count)
-            return true;
-    }
-    return false;
-}
-
-/* A second run: the list begins again with the sizes of its beginning, after iterations. */
-static bool is_run_start(const gw_live *live, size_t count, uint64_t wanted, const work *list, size_t at,
-                         size_t *ret_length)
+/* A second run: the list begins again with the sizes of its beginning, after iterations. A beginning that is itself one
+ * pattern twice or more, as weights and gradients are, shows no second run by more of it. */
+static bool is_run_start(const gwi_pattern *sizes, const work *list, size_t at, size_t *ret_length)
 {
     enum { LENGTH_MIN = 3, SORTS_MIN = 2, CYCLES_MIN = 3, TRANSIENTS_MIN = 24 };
     size_t sorts;
-    size_t length = match_length(live, count, wanted, at, &sorts);
+    size_t length = match_length(sizes, at, &sorts);
     *ret_length = length;
-    if (length < LENGTH_MIN || sorts < SORTS_MIN || is_periodic(live, at))
+    if (length < LENGTH_MIN || sorts < SORTS_MIN || gwi_pattern_is_periodic(sizes, at))
         return false;
     uint64_t cycles = cycles_in(list, 1, at + 1);
     if (length == at) /* all there was, again: only if each was followed by work of its own */
@@ -225,27 +209,55 @@ static bool goes_on(const gw_live *live, const work *list, const gw_growth *grow
     return more && growth->last_partner_bytes * 2 >= growth->last_bytes;
 }
 
-static void find_runs(const gw_live *live, size_t count, uint64_t wanted, const work *list, gw_growth *growth)
+enum { STARTS_MAX = 64 };
+
+/* Where later runs begin, and how long the last of them repeats the first. */
+static size_t find_starts(const gwi_pattern *sizes, size_t count, const work *list, size_t starts[STARTS_MAX],
+                          size_t *ret_length)
 {
-    enum { STARTS_MAX = 64 };
-    size_t starts[STARTS_MAX], start_count = 0, length = 0, last_length = 0, first = 0;
+    size_t start_count = 0, length = 0, first = 0;
     for (size_t at = 1; at < count && start_count < STARTS_MAX; at++) {
-        if (first == 0 && !is_run_start(live, count, wanted, list, at, &length))
+        if (first == 0 && !is_run_start(sizes, list, at, &length))
             continue;
         if (first != 0) { /* later runs: the same beginning again */
             size_t sorts;
-            length = match_length(live, count, wanted, at, &sorts);
+            length = match_length(sizes, at, &sorts);
             if (length < 3 || sorts < 2)
                 continue;
         } else {
             first = at;
         }
         starts[start_count++] = at;
-        last_length = length;
+        *ret_length = length;
         at += length > 1 ? length - 1 : 0;
     }
+    return start_count;
+}
+
+/* The sizes in a row, the failed request standing behind them. */
+static bool pattern_of(const gw_live *live, size_t count, uint64_t wanted, gwi_pattern *ret_sizes)
+{
+    uint64_t *size = malloc((count + 1) * sizeof *size);
+    for (size_t i = 0; size != NULL && i < count; i++)
+        size[i] = live[i].bytes;
+    if (size != NULL)
+        size[count] = wanted;
+    bool good = size != NULL && gwi_pattern_make(size, count + (wanted != 0), ret_sizes);
+    free(size);
+    return good;
+}
+
+static void find_runs(const gw_live *live, size_t count, uint64_t wanted, const work *list, gw_growth *growth)
+{
+    size_t starts[STARTS_MAX], last_length = 0;
+    gwi_pattern sizes;
+    if (!pattern_of(live, count, wanted, &sizes))
+        return;
+    size_t start_count = find_starts(&sizes, count, list, starts, &last_length);
+    gwi_pattern_free(&sizes);
     if (start_count == 0)
         return;
+    size_t first = starts[0];
     growth->repeats = true;
     growth->repeat_count = start_count + 1;
     growth->repeat_match_count = last_length;
