@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+enum { RETREAT_PART = 64 }; /* a request of so small a part of the refused one is no second try */
+
 static bool is_sticky(uint16_t result)
 {
     switch (result) {
@@ -154,6 +156,18 @@ static void take_refusal(gwi_process *process, gw_failure *failure)
     process->has_refusal = false;
 }
 
+/* The smallest request that gwi_failure_allocated() would learn something from. */
+static void settle_open(const gw_model *model, gwi_process *process)
+{
+    process->open_bytes_min = UINT64_MAX;
+    for (uint32_t i = 0; i < process->open_count; i++) {
+        const gw_failure *failure = &model->failure[process->open_failure[i]];
+        uint64_t from = failure->t_recovered_ns == 0 ? failure->bytes_wanted / RETREAT_PART : failure->bytes_wanted;
+        from = failure->retry_seen ? from : 0;
+        process->open_bytes_min = from < process->open_bytes_min ? from : process->open_bytes_min;
+    }
+}
+
 static void open_add(gwi_process *process, uint32_t index)
 {
     uint32_t room = sizeof process->open_failure / sizeof process->open_failure[0];
@@ -163,34 +177,90 @@ static void open_add(gwi_process *process, uint32_t index)
         process->open_count--;
     }
     process->open_failure[process->open_count++] = index;
+    process->open_bytes_min = 0;
 }
 
-/* Failures in a row, with nothing allocated between them, share one picture of the ledger. */
-static void drop_picture(gw_model *model, const gwi_process *process, uint32_t index)
+/* ---- when there are too many ---- */
+
+static bool may_forget(const gw_failure *failure, bool open_ones)
 {
-    int snapshot = model->failure[index].snapshot;
-    for (uint32_t i = 0; i < process->open_count; i++) {
-        const gw_failure *other = &model->failure[process->open_failure[i]];
-        if (process->open_failure[i] != index && other->recovery == GW_RECOVERED_NOT && other->snapshot == snapshot)
-            return;
+    if (failure->is_sticky || failure->allocator >= 0 || failure->kind == GW_EV_COPY || failure->kind == GW_EV_FILL)
+        return false; /* a verdict may lead there from elsewhere */
+    return open_ones || failure->recovery == GW_RECOVERED_BY_SIZE;
+}
+
+/* `now`: the new index of each, -1: gone. */
+static void renumber(gw_model *model, const int *now)
+{
+    for (size_t i = 0; i < model->process_count; i++) {
+        gwi_process *process = model->inner->process[i];
+        uint32_t kept = 0;
+        if (process->last_failure >= 0)
+            process->last_failure = now[process->last_failure];
+        for (uint32_t k = 0; k < process->open_count; k++) {
+            if (now[process->open_failure[k]] >= 0)
+                process->open_failure[kept++] = (uint32_t)now[process->open_failure[k]];
+        }
+        process->open_count = kept;
+        settle_open(model, process);
     }
-    gwi_snapshot_thin(model, snapshot);
+    for (size_t i = 0; i < model->failure_count; i++) {
+        uint64_t *use = &model->failure[i].null_used_at;
+        *use = *use == 0 ? 0 : (uint64_t)(now[*use - 1] + 1);
+    }
+}
+
+/* Of those from `first` up to `last`. */
+static void forget(gw_model *model, size_t first, size_t last, bool open_ones)
+{
+    int *now = malloc(model->failure_count * sizeof *now);
+    size_t kept = 0;
+    for (size_t i = 0; now != NULL && i < model->failure_count; i++) {
+        gw_failure *failure = &model->failure[i];
+        if (i < first || i >= last || !may_forget(failure, open_ones)) {
+            now[i] = (int)kept;
+            model->failure[kept++] = *failure;
+            continue;
+        }
+        now[i] = -1;
+        gwi_snapshot_release(model, failure->snapshot, failure->recovery == GW_RECOVERED_NOT);
+        free(failure->text);
+        model->failures_dropped++;
+    }
+    if (now == NULL)
+        return;
+    model->failure_count = kept;
+    renumber(model, now);
+    free(now);
+}
+
+/* The oldest tell how the run began, the newest how it ended; between them, those that were made good go first. */
+static void make_way(gw_model *model)
+{
+    enum { FIRST = GWI_FAILURES_MAX / 4, NEWER = GWI_FAILURES_MAX / 2, WORTH_IT = GWI_FAILURES_MAX / 8 };
+    gwi_model *inner = model->inner;
+    if (inner->failures_stay)
+        return;
+    if (inner->failures_recovered >= WORTH_IT)
+        forget(model, FIRST, GWI_FAILURES_MAX - FIRST, false);
+    if (model->failure_count >= GWI_FAILURES_MAX)
+        forget(model, NEWER, NEWER + WORTH_IT, true);
+    inner->failures_recovered = 0;
+    inner->failures_stay = model->failure_count + WORTH_IT / 2 > GWI_FAILURES_MAX;
 }
 
 /* What followed the time before made nothing good: it counts from here. */
-static void refused_again(gw_model *model, gwi_process *process, uint32_t index)
+static void refused_again(gw_model *model, gwi_process *process, gw_failure *failure)
 {
-    gw_failure *failure = &model->failure[index];
     failure->frees_after = process->frees_total;
     failure->launches_after = UINT64_MAX;
     failure->t_recovered_ns = 0;
+    process->open_bytes_min = 0;
     failure->has_info = false;
-    int snapshot = gwi_snapshot_take(model, process, failure->device, failure->t_last_ns, GW_SNAPSHOT_FAILURE);
-    failure = &model->failure[index];
-    if (snapshot >= 0 && snapshot != failure->snapshot) {
-        drop_picture(model, process, index);
-        failure->snapshot = snapshot;
-    }
+    if (gwi_snapshot_is_now(model, process, failure->snapshot))
+        return;
+    gwi_snapshot_release(model, failure->snapshot, true);
+    failure->snapshot = gwi_snapshot_take(model, process, failure->device, failure->t_last_ns, GW_SNAPSHOT_FAILURE);
 }
 
 void gwi_failure_add(gw_model *model, gwi_process *process, const gw_event *event)
@@ -200,9 +270,11 @@ void gwi_failure_add(gw_model *model, gwi_process *process, const gw_event *even
         same->repeat_count++;
         same->t_last_ns = event->t_ns;
         if (same->is_allocation && !same->is_echo && same->recovery == GW_RECOVERED_NOT)
-            refused_again(model, process, (uint32_t)process->last_failure);
+            refused_again(model, process, same);
         return;
     }
+    if (model->failure_count >= GWI_FAILURES_MAX)
+        make_way(model);
     if (names_null(event)) {
         for (uint32_t i = 0; i < process->open_count; i++) {
             if (model->failure[process->open_failure[i]].null_used_at == 0)
@@ -256,8 +328,7 @@ void gwi_failure_add(gw_model *model, gwi_process *process, const gw_event *even
     failure->frees_after = process->frees_total; /* the count so far; the difference is taken at the end */
     failure->launches_after = UINT64_MAX;        /* no look at the counters yet */
     look_around(model, failure);
-    int snapshot = gwi_snapshot_take(model, process, failure->device, event->t_ns, GW_SNAPSHOT_FAILURE);
-    model->failure[index].snapshot = snapshot;
+    failure->snapshot = gwi_snapshot_take(model, process, failure->device, event->t_ns, GW_SNAPSHOT_FAILURE);
     open_add(process, index);
 }
 
@@ -273,16 +344,18 @@ void gwi_failure_allocated(gw_model *model, gwi_process *process, const gw_event
         }
         if (object ? failure->kind == event->kind : bytes >= failure->bytes_wanted) {
             failure->recovery = GW_RECOVERED_BY_SIZE;
+            model->inner->failures_recovered++;
             failure->t_recovered_ns = event->t_ns;
-            drop_picture(model, process, process->open_failure[i]);
+            gwi_snapshot_unneed(model, failure->snapshot);
             continue;
         }
         if (!object && bytes > 0 && process->frees_total > failure->frees_after && failure->t_recovered_ns == 0 &&
-            bytes >= failure->bytes_wanted / 64)
+            bytes >= failure->bytes_wanted / RETREAT_PART)
             failure->t_recovered_ns = event->t_ns; /* a retreat, if work went on after it */
         process->open_failure[kept++] = process->open_failure[i];
     }
     process->open_count = kept;
+    settle_open(model, process);
 }
 
 void gwi_failure_info(gw_model *model, gwi_process *process, const gw_memory_info *info)

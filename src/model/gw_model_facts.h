@@ -79,7 +79,7 @@ typedef struct gw_live {
     uint8_t cls, device;
 } gw_live;
 
-/* The ledger of one process at an instant. */
+/* The ledger of one process at an instant. From `live` on it is empty until gw_model_snapshot() gave it out. */
 typedef enum gw_snapshot_reason { GW_SNAPSHOT_FAILURE, GW_SNAPSHOT_TEARDOWN, GW_SNAPSHOT_END } gw_snapshot_reason;
 typedef struct gw_snapshot {
     gw_snapshot_reason reason;
@@ -155,7 +155,7 @@ typedef struct gw_failure {
     uint32_t processes_on_device; /* recorded ones with a context on it, this one included */
     uint32_t devices_idle;        /* bits: known devices on which no recorded process has a context */
     uint64_t ledger_bytes_all;    /* asked for by all recorded processes on that device at that instant */
-    int snapshot;                 /* index into the model's snapshots; -1: none */
+    int snapshot;                 /* for gw_model_snapshot(); -1: none */
     int allocator;                /* index into the model's allocator reports that belongs to it; -1: none */
 } gw_failure;
 
@@ -223,7 +223,8 @@ typedef struct gw_process {
     bool has_rank, has_world; /* as its launcher named it */
     uint32_t rank, world;     /* world: how many there are */
     bool alive_at_end;        /* when the command ended, and a moment later */
-    int end_snapshot;         /* the ledger at its end, or before its last teardown that took memory along; -1: none */
+    int end_snapshot;         /* the ledger at its end, or before the teardown that took most memory along; for
+                               * gw_model_snapshot(); -1: none */
 } gw_process;
 
 typedef struct gw_device {
@@ -329,7 +330,7 @@ struct gw_model {
     gw_device device[GW_MODEL_DEVICES_MAX];
     gw_failure *failure; /* in order of time */
     size_t failure_count;
-    uint64_t failures_dropped;
+    uint64_t failures_dropped; /* of thousands: recovered ones first, then those in the middle */
     gw_snapshot *snapshot;
     size_t snapshot_count;
     gw_teardown *teardown;
@@ -363,6 +364,10 @@ struct gw_model {
 const gw_process *gw_model_process(const gw_model *model, uint32_t pid);
 const char *gw_model_meta(const gw_model *model, const char *key);
 const gw_pair *gw_model_fact(const gw_model *model, const char *key); /* the first of that key */
+/* The snapshot with its list. A snapshot is cheap, its list is not: it is made when it is first asked for here, after
+ * gw_model_finish(), by one thread at a time. NULL: there is no such snapshot. `live` is NULL when nothing was alive,
+ * when the failure was recovered, when too many failures came before it, or without memory. */
+const gw_snapshot *gw_model_snapshot(const gw_model *model, int index);
 const char *gw_model_fn_name(const gw_model *model, uint16_t fn);
 gw_framework gw_model_framework(const gw_model *model);
 /* What the process could have: the guard's limit, else the device's total. False: unknown. */

@@ -44,6 +44,18 @@ static inline bool gwi_is_alive(const gwi_object *object)
     return object->space != GWI_SPACE_COUNT;
 }
 
+/* Device memory. */
+static inline bool gwi_is_memory(uint8_t cls)
+{
+    return cls <= GW_CLASS_DEVICE_LAST;
+}
+
+/* What snapshots show, and what allocations and frees of a process are counted by. */
+static inline bool gwi_is_counted(uint8_t cls)
+{
+    return gwi_is_memory(cls) || cls == GW_CLASS_MANAGED;
+}
+
 typedef struct gwi_capture {
     uint32_t tid;
     bool open;
@@ -53,6 +65,14 @@ typedef struct gwi_capture {
 typedef struct gwi_node { /* a kernel node of a graph */
     uint64_t graph, function;
 } gwi_node;
+
+/* A block that died after a picture of the ledger was taken. */
+typedef struct gwi_grave {
+    gw_live live;
+    uint64_t died; /* frees of the process before its own */
+} gwi_grave;
+
+enum { GWI_GRAVES_MAX = 8 << 20, GWI_PICTURES_MAX = 64, GWI_FAILURES_MAX = 4096, GWI_GROUPS_MAX = 1 << 17 };
 
 typedef struct gwi_process {
     uint32_t pid;
@@ -66,6 +86,7 @@ typedef struct gwi_process {
     uint8_t context_last_device;
     uint32_t open_failure[64]; /* failed allocations not yet known to be recovered: indexes */
     uint32_t open_count;
+    uint64_t open_bytes_min;  /* a request below it tells nothing about any of them */
     uint32_t report_open[16]; /* out-of-memory reports not yet recovered */
     uint64_t frees_total;
     int last_failure; /* index, -1: none */
@@ -80,12 +101,26 @@ typedef struct gwi_process {
     bool sticky;
     uint64_t *history; /* times of the allocations of the report being filled; owned */
     size_t history_count, history_capacity;
+    int pictured[GWI_PICTURES_MAX + 1]; /* snapshots whose lists can be made, in order of time; one of them its end's */
+    uint32_t pictured_count;
+    uint64_t pictured_order; /* of the newest of them; 0: none */
+    gwi_grave *grave;        /* owned */
+    size_t grave_count, grave_capacity;
 } gwi_process;
 
 typedef struct gwi_string_pool {
     char **item; /* owned, each owned */
     size_t count, capacity;
 } gwi_string_pool;
+
+/* What a snapshot is besides what the facts say of it. */
+typedef struct gwi_picture {
+    uint32_t process;    /* index */
+    uint32_t use_count;  /* failures and process ends that refer to it; 0: free */
+    uint32_t need_count; /* of these, those that may still want its list */
+    uint32_t next_free;  /* index + 1 */
+    bool listed;         /* among its process's `pictured` */
+} gwi_picture;
 
 typedef struct gwi_hot_ring { /* as it came, decoded at the end */
     gw_hot_call *call;        /* owned */
@@ -100,8 +135,12 @@ typedef struct gwi_model {
     uint16_t *inside_fn_plus_1; /* likewise */
     size_t process_capacity, thread_capacity, failure_capacity, snapshot_capacity, teardown_capacity, group_capacity;
     size_t info_capacity, allocator_capacity, meta_capacity, fact_capacity;
-    gwi_table group_table;    /* by hash of the group's key; collisions of the hash are probed by hand */
-    uint64_t snapshot_blocks; /* kept in all snapshots */
+    gwi_table group_table; /* by hash of the group's key; collisions of the hash are probed by hand */
+    gwi_picture *picture;  /* parallel to gw_model.snapshot; owned */
+    size_t picture_capacity;
+    uint32_t picture_free;       /* index + 1 of a free one */
+    uint32_t failures_recovered; /* since old failures were last forgotten */
+    bool failures_stay;          /* none left that could be forgotten */
     gwi_string_pool fn_names;
     gwi_string_pool names; /* of kernels, device-wide */
     char *line;            /* stderr: the line being gathered; owned */
@@ -113,8 +152,6 @@ typedef struct gwi_model {
     uint64_t t_last_ns;
     bool nomem;
 } gwi_model;
-
-enum { GWI_SNAPSHOT_BLOCKS_MAX = 8 << 20, GWI_SNAPSHOTS_MAX = 64, GWI_FAILURES_MAX = 4096, GWI_GROUPS_MAX = 1 << 17 };
 
 /* Make room for one more; false (and nomem is set) without memory. */
 bool gwi_room(gw_model *model, void *array_pointer, size_t count, size_t *capacity, size_t element_bytes);
@@ -130,13 +167,21 @@ const char *gwi_exec_names(gw_model *model, gwi_process *process, uint64_t exec)
 bool gwi_was_captured(const gwi_process *process, uint32_t tid, uint64_t t_ns);
 void gwi_process_free(gwi_process *process);
 
-/* snapshot.c: take one, return its index, -1 when not kept. */
+/* snapshot.c: pictures of the ledger. Taking one costs the same however much is alive; its list is made when asked for.
+ * Indexes into the model's snapshots; -1: none. */
+/* The picture of now: the caller uses it and may want its list. -1: no memory. */
 int gwi_snapshot_take(gw_model *model, gwi_process *process, int device, uint64_t t_ns, gw_snapshot_reason reason);
-void gwi_snapshot_thin(gw_model *model, int index); /* drop the block list */
-void gwi_snapshots_finish(gw_model *model);         /* sort what was kept, measure its pages */
+/* Did nothing change since it was taken? */
+bool gwi_snapshot_is_now(const gw_model *model, const gwi_process *process, int index);
+void gwi_snapshot_unneed(gw_model *model, int index); /* a user of it will not want the list any more */
+void gwi_snapshot_release(gw_model *model, int index,
+                          bool needed); /* a user, who might still want the list or not, goes */
+/* A block of device or managed memory is about to die: kept, when a picture shows it. */
+void gwi_snapshot_bury(gw_model *model, gwi_process *process, const gwi_object *object);
 
 /* failures.c */
 void gwi_failure_add(gw_model *model, gwi_process *process, const gw_event *event);
+/* An allocation succeeded; call it where `bytes` reach the process's open_bytes_min. */
 void gwi_failure_allocated(gw_model *model, gwi_process *process, const gw_event *event, uint64_t bytes);
 void gwi_failure_info(gw_model *model, gwi_process *process, const gw_memory_info *info);
 void gwi_failure_refused(gw_model *model, gwi_process *process, const gw_event *event);

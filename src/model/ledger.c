@@ -100,11 +100,6 @@ static gwi_object *object_new(gw_model *model, gwi_process *process, uint32_t *r
     return &process->object[*ret_index];
 }
 
-static bool is_memory(uint8_t cls)
-{
-    return cls <= GW_CLASS_DEVICE_LAST;
-}
-
 static void usage_add(gw_usage *usage, uint8_t cls, uint64_t bytes, uint64_t t_ns)
 {
     usage->class_bytes[cls] += bytes;
@@ -112,7 +107,7 @@ static void usage_add(gw_usage *usage, uint8_t cls, uint64_t bytes, uint64_t t_n
     usage->class_made[cls]++;
     if (usage->class_count[cls] > usage->class_count_peak[cls])
         usage->class_count_peak[cls] = usage->class_count[cls];
-    if (!is_memory(cls))
+    if (!gwi_is_memory(cls))
         return;
     usage->used = true;
     usage->live_count++;
@@ -129,7 +124,7 @@ static void usage_take(gw_usage *usage, uint8_t cls, uint64_t bytes)
 {
     usage->class_bytes[cls] -= bytes;
     usage->class_count[cls]--;
-    if (is_memory(cls)) {
+    if (gwi_is_memory(cls)) {
         usage->live_bytes -= bytes;
         usage->live_count--;
     }
@@ -147,7 +142,8 @@ static void object_drop(gw_model *model, gwi_process *process, uint32_t index)
         group->live_count--;
         group->free_count++;
     }
-    if (is_memory(object->cls) || object->cls == GW_CLASS_MANAGED) {
+    if (gwi_is_counted(object->cls)) {
+        gwi_snapshot_bury(model, process, object);
         process->frees_total++;
         facts->free_order++;
     }
@@ -176,7 +172,7 @@ static gwi_object *object_add(gw_model *model, gwi_process *process, const gw_ev
     }
     gw_process *facts = &model->process[process->index];
     uint8_t on = device >= 0 && device < GW_MODEL_DEVICES_MAX ? (uint8_t)device : 0;
-    bool counted = is_memory(cls) || cls == GW_CLASS_MANAGED;
+    bool counted = gwi_is_counted((uint8_t)cls);
     facts->alloc_order += counted;
     *object = (gwi_object){.key = key,
                            .bytes = bytes,
@@ -192,7 +188,7 @@ static gwi_object *object_add(gw_model *model, gwi_process *process, const gw_ev
         object->group = group_of(model, process->pid, event, (uint8_t)cls, on, bytes);
         group_grow(&model->group[object->group], process, facts->alloc_order, event->t_ns);
     }
-    if (process->open_count > 0)
+    if (process->open_count > 0 && (counted ? bytes : 0) >= process->open_bytes_min)
         gwi_failure_allocated(model, process, event, counted ? bytes : 0);
     return object;
 }
@@ -249,12 +245,11 @@ static void bury(gw_model *model, gwi_process *process, const gw_event *event, g
                  uint64_t context)
 {
     gw_process *facts = &model->process[process->index];
-    if (facts->usage[device].live_bytes > 0) {
-        int index = gwi_snapshot_take(model, process, device, event->t_ns, GW_SNAPSHOT_TEARDOWN);
-        int before = facts->end_snapshot;
-        if (index >= 0 &&
-            (before < 0 || model->snapshot[index].usage.live_bytes >= model->snapshot[before].usage.live_bytes))
-            facts->end_snapshot = index;
+    int before = facts->end_snapshot;
+    uint64_t bytes = facts->usage[device].live_bytes;
+    if (bytes > 0 && (before < 0 || bytes >= model->snapshot[before].usage.live_bytes)) {
+        gwi_snapshot_release(model, before, true);
+        facts->end_snapshot = gwi_snapshot_take(model, process, device, event->t_ns, GW_SNAPSHOT_TEARDOWN);
     }
     if (!gwi_room(model, &model->teardown, model->teardown_count, &model->inner->teardown_capacity,
                   sizeof(gw_teardown)))
@@ -268,7 +263,7 @@ static void bury(gw_model *model, gwi_process *process, const gw_event *event, g
         if (!gwi_is_alive(object) || (object->context != context && !pool) || (!dies_with_context(object) && !pool))
             continue;
         teardown->count[object->cls]++;
-        teardown->bytes += is_memory(object->cls) ? object->bytes : 0;
+        teardown->bytes += gwi_is_memory(object->cls) ? object->bytes : 0;
         if (teardown->buried_count < GW_BURIED_MAX && object->cls != GW_CLASS_FUNCTION &&
             gwi_room(model, &teardown->buried, teardown->buried_count, &capacity, sizeof(gw_buried)))
             teardown->buried[teardown->buried_count++] =
@@ -737,6 +732,7 @@ void gwi_process_free(gwi_process *process)
     free(process->object);
     for (int i = 0; i < GWI_SPACE_COUNT; i++)
         gwi_table_free(&process->table[i]);
+    free(process->grave);
     free(process->capture);
     free(process->node);
     free(process->history);

@@ -90,6 +90,7 @@ static void free_inner(gw_model *model)
     free(inner->ring);
     free(inner->inside_fn_plus_1);
     gwi_table_free(&inner->group_table);
+    free(inner->picture);
     free_pool(&inner->fn_names);
     free_pool(&inner->names);
     free(inner->line);
@@ -409,6 +410,25 @@ static void feed_ring(gw_model *model, const gw_item *item)
     *ring = (gwi_hot_ring){call, item->ring.count, item->ring.total, item->ring.synced_total};
 }
 
+/* The one on which the process holds most; -1: it holds nothing. */
+static int fullest_device(const gw_process *facts)
+{
+    int fullest = -1;
+    for (int device = 0; device < GW_MODEL_DEVICES_MAX; device++) {
+        uint64_t bytes = facts->usage[device].live_bytes;
+        if (bytes > 0 && (fullest < 0 || bytes >= facts->usage[fullest].live_bytes))
+            fullest = device;
+    }
+    return fullest;
+}
+
+static void end_snapshot(gw_model *model, gwi_process *process, int device, uint64_t t_ns)
+{
+    gw_process *facts = &model->process[process->index];
+    gwi_snapshot_release(model, facts->end_snapshot, true);
+    facts->end_snapshot = gwi_snapshot_take(model, process, device, t_ns, GW_SNAPSHOT_END);
+}
+
 static void feed_exit(gw_model *model, const gw_item *item)
 {
     gwi_process *process = process_of(model, item->exit.pid, item->t_ns);
@@ -422,17 +442,10 @@ static void feed_exit(gw_model *model, const gw_item *item)
         facts->is_command = true;
         model->t_end_ns = item->t_ns;
     }
-    if (facts->end_snapshot < 0 || facts->usage[0].live_bytes > 0) {
-        for (int device = 0; device < GW_MODEL_DEVICES_MAX; device++) {
-            if (facts->usage[device].live_bytes == 0)
-                continue;
-            int index = gwi_snapshot_take(model, process, device, item->t_ns, GW_SNAPSHOT_END);
-            facts = &model->process[process->index];
-            if (index >= 0 && (facts->end_snapshot < 0 || model->snapshot[facts->end_snapshot].usage.live_bytes <=
-                                                              model->snapshot[index].usage.live_bytes))
-                facts->end_snapshot = index;
-        }
-    }
+    int before = facts->end_snapshot, device = fullest_device(facts);
+    uint64_t bytes = device < 0 ? 0 : facts->usage[device].live_bytes;
+    if (bytes > 0 && (before < 0 || bytes >= model->snapshot[before].usage.live_bytes))
+        end_snapshot(model, process, device, item->t_ns);
 }
 
 static void pair_add(gw_model *model, gw_pair **list, size_t *count, size_t *capacity, const gw_item *item)
@@ -643,15 +656,9 @@ static void find_card(gw_model *model)
 static void snapshot_survivors(gw_model *model)
 {
     for (size_t i = 0; i < model->process_count; i++) {
-        for (int device = 0; device < GW_MODEL_DEVICES_MAX; device++) {
-            const gw_process *facts = &model->process[i];
-            if (facts->exit_known || facts->usage[device].live_bytes == 0)
-                continue;
-            int index =
-                gwi_snapshot_take(model, model->inner->process[i], device, model->inner->t_last_ns, GW_SNAPSHOT_END);
-            if (index >= 0)
-                model->process[i].end_snapshot = index;
-        }
+        int device = fullest_device(&model->process[i]);
+        if (!model->process[i].exit_known && device >= 0)
+            end_snapshot(model, model->inner->process[i], device, model->inner->t_last_ns);
     }
 }
 
@@ -663,7 +670,6 @@ gw_status gw_model_finish(gw_model *model, gw_error *err)
     find_card(model);
     gwi_stderr_finish(model);
     gwi_observer_finish(model);
-    gwi_snapshots_finish(model);
     gwi_failures_finish(model);
     return model->inner->nomem ? gw_fail(err, GW_NOMEM, "the model of the run") : GW_OK;
 }

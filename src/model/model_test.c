@@ -317,7 +317,7 @@ static void test_half_used_pages(void **state)
         gw_feed_free(&feed, block[i]);
     gw_feed_no_room(&feed, 3 * gib, gib, 16 * gib);
     gw_model *model = gw_feed_finish(&feed);
-    const gw_snapshot *snapshot = &model->snapshot[model->failure[0].snapshot];
+    const gw_snapshot *snapshot = gw_model_snapshot(model, model->failure[0].snapshot);
     assert_int_equal(snapshot->small_page_count, 32);
     assert_int_equal(snapshot->small_bytes, 32 * mib);
     assert_int_equal(snapshot->small_idle_bytes, 32 * mib);
@@ -353,7 +353,7 @@ static gw_growth growth_at_failure(uint64_t wanted)
     gw_feed_no_room(&feed, wanted, mib, 16 * gib);
     gw_feed_drain(&feed);
     gw_model *model = gw_feed_finish(&feed);
-    const gw_snapshot *snapshot = &model->snapshot[model->failure[0].snapshot];
+    const gw_snapshot *snapshot = gw_model_snapshot(model, model->failure[0].snapshot);
     gw_growth growth;
     gw_growth_find(model, feed.pid, snapshot->live, snapshot->live_count, wanted, snapshot->order, NULL, 0, &growth);
     gw_model_free(model);

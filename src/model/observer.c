@@ -41,7 +41,7 @@ static void block_add(gw_model *model, gw_allocator_report *report, const gw_eve
         report->rest_count += event->arg[0];
         report->rest_bytes += event->arg[1];
     }
-    if (event->arg[3] > GW_BLOCK_PENDING || report->live_count >= GWI_SNAPSHOT_BLOCKS_MAX)
+    if (event->arg[3] > GW_BLOCK_PENDING || report->live_count >= GWI_GRAVES_MAX)
         return;
     bool aged = event->arg[2] != GW_AGE_UNKNOWN && event->arg[2] <= event->t_ns;
     if (report->live_count % ROOM_STEP == 0) {

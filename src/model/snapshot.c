@@ -1,61 +1,107 @@
-/* The ledger at an instant. Taking one only copies; what survives to the end is sorted and measured then, so that a
- * program which fails a thousand allocations on purpose costs little. */
+/* The ledger at an instant.
+ *
+ * A program that fails ten thousand allocations on purpose, or lives at the brim of its card, asks for as many pictures
+ * of a ledger that may hold a million blocks, and a verdict looks at one or two of them. So a picture is two numbers:
+ * how many allocations and how many frees the process had made. A block is in it when it was made up to the one and
+ * died after the other. Blocks that die and are in a picture go to the process's graves, and at the end the list of any
+ * picture can be made from what lives and what lies there.
+ *
+ *     alloc A (1), alloc B (2), [picture: 2 made, 0 freed], free A (0 before it), alloc C (3), alloc fails
+ *     in the picture: B alive, made 2nd; A dead, made 1st, 0 frees before its own. Not in it: C, made 3rd. */
 #include "inner.h"
+#include "sort.h"
 
 #include <string.h>
 
 enum { SMALL_BYTES_MAX = 1 << 20, PAGE_SHIFT = 21, SMALL_STEP = 512 };
 
-static bool belongs(const gwi_object *object, int device)
+/* ---- which pictures there are ---- */
+
+static void settle_order(const gw_model *model, gwi_process *process)
 {
-    return gwi_is_alive(object) && object->device == device &&
-           (object->cls <= GW_CLASS_DEVICE_LAST || object->cls == GW_CLASS_MANAGED);
+    uint32_t count = process->pictured_count;
+    process->pictured_order = count == 0 ? 0 : model->snapshot[process->pictured[count - 1]].order;
+    if (count == 0)
+        process->grave_count = 0;
 }
 
-static void copy_live(gw_model *model, const gwi_process *process, gw_snapshot *snapshot)
+/* The list of `index` will not be made. */
+static void unlist(gw_model *model, int index)
 {
-    uint64_t count = snapshot->usage.live_count + snapshot->usage.class_count[GW_CLASS_MANAGED];
-    if (count == 0 || model->inner->snapshot_blocks + count > GWI_SNAPSHOT_BLOCKS_MAX)
+    gwi_picture *picture = &model->inner->picture[index];
+    gwi_process *process = model->inner->process[picture->process];
+    if (!picture->listed)
         return;
-    snapshot->live = malloc(count * sizeof *snapshot->live);
-    if (snapshot->live == NULL)
-        return;
-    for (uint32_t i = 0; i < process->object_count && snapshot->live_count < count; i++) {
-        const gwi_object *object = &process->object[i];
-        if (belongs(object, snapshot->device))
-            snapshot->live[snapshot->live_count++] = (gw_live){
-                object->key, object->bytes, object->t_ns, object->order, object->group, object->cls, object->device};
-    }
-    model->inner->snapshot_blocks += snapshot->live_count;
+    picture->listed = false;
+    uint32_t at = 0;
+    while (process->pictured[at] != index)
+        at++;
+    process->pictured_count--;
+    memmove(&process->pictured[at], &process->pictured[at + 1],
+            (process->pictured_count - at) * sizeof process->pictured[0]);
+    settle_order(model, process);
 }
 
-void gwi_snapshot_thin(gw_model *model, int index)
+/* Of many failures the first half and the newest ones stay. */
+static void make_way(gw_model *model, gwi_process *process)
 {
-    if (index < 0)
-        return;
-    gw_snapshot *snapshot = &model->snapshot[index];
-    model->inner->snapshot_blocks -= snapshot->live_count;
-    free(snapshot->live);
-    snapshot->live = NULL;
-    snapshot->live_count = 0;
-}
-
-/* Keep the first half of the lists and the newest ones. */
-static void make_way(gw_model *model)
-{
-    size_t kept = 0;
-    for (size_t i = 0; i < model->snapshot_count; i++)
-        kept += model->snapshot[i].live != NULL;
-    if (kept < GWI_SNAPSHOTS_MAX)
-        return;
-    size_t seen = 0;
-    for (size_t i = 0; i < model->snapshot_count; i++) {
-        if (model->snapshot[i].live == NULL || model->snapshot[i].reason != GW_SNAPSHOT_FAILURE ||
-            seen++ < GWI_SNAPSHOTS_MAX / 2)
+    uint32_t failures = 0;
+    int first_of_newer = -1;
+    for (uint32_t i = 0; i < process->pictured_count; i++) {
+        if (model->snapshot[process->pictured[i]].reason != GW_SNAPSHOT_FAILURE)
             continue;
-        gwi_snapshot_thin(model, (int)i);
-        return;
+        if (failures++ == GWI_PICTURES_MAX / 2)
+            first_of_newer = process->pictured[i];
     }
+    if (failures >= GWI_PICTURES_MAX)
+        unlist(model, first_of_newer);
+}
+
+static void list(gw_model *model, gwi_process *process, int index)
+{
+    if (model->snapshot[index].reason == GW_SNAPSHOT_FAILURE)
+        make_way(model, process);
+    if (process->pictured_count == sizeof process->pictured / sizeof process->pictured[0])
+        return;
+    process->pictured[process->pictured_count++] = index;
+    model->inner->picture[index].listed = true;
+    settle_order(model, process);
+}
+
+/* A place in the arrays, whose contents are the caller's to fill. -1: no memory. */
+static int place_new(gw_model *model)
+{
+    gwi_model *inner = model->inner;
+    if (inner->picture_free != 0) {
+        int index = (int)inner->picture_free - 1;
+        inner->picture_free = inner->picture[index].next_free;
+        return index;
+    }
+    if (!gwi_room(model, &model->snapshot, model->snapshot_count, &inner->snapshot_capacity, sizeof(gw_snapshot)) ||
+        !gwi_room(model, &inner->picture, model->snapshot_count, &inner->picture_capacity, sizeof(gwi_picture)))
+        return -1;
+    return (int)model->snapshot_count++;
+}
+
+bool gwi_snapshot_is_now(const gw_model *model, const gwi_process *process, int index)
+{
+    const gw_process *facts = &model->process[process->index];
+    if (index < 0 || model->inner->picture[index].process != process->index)
+        return false;
+    const gw_snapshot *snapshot = &model->snapshot[index];
+    return snapshot->order == facts->alloc_order && snapshot->frees == facts->free_order;
+}
+
+/* Failures in a row, with nothing allocated or freed between them, share one picture. */
+static int find_same(const gw_model *model, const gwi_process *process, int device)
+{
+    if (process->pictured_count == 0)
+        return -1;
+    int index = process->pictured[process->pictured_count - 1];
+    const gw_snapshot *last = &model->snapshot[index];
+    bool same =
+        last->reason == GW_SNAPSHOT_FAILURE && last->device == device && gwi_snapshot_is_now(model, process, index);
+    return same ? index : -1;
 }
 
 int gwi_snapshot_take(gw_model *model, gwi_process *process, int device, uint64_t t_ns, gw_snapshot_reason reason)
@@ -63,49 +109,135 @@ int gwi_snapshot_take(gw_model *model, gwi_process *process, int device, uint64_
     const gw_process *facts = &model->process[process->index];
     if (device < 0 || device >= GW_MODEL_DEVICES_MAX)
         device = 0;
-    if (model->snapshot_count > 0 && reason == GW_SNAPSHOT_FAILURE) {
-        const gw_snapshot *last = &model->snapshot[model->snapshot_count - 1];
-        if (last->pid == process->pid && last->device == device && last->order == facts->alloc_order &&
-            last->frees == facts->free_order && last->reason == reason)
-            return (int)model->snapshot_count - 1;
+    int index = reason == GW_SNAPSHOT_FAILURE ? find_same(model, process, device) : -1;
+    if (index < 0) {
+        index = place_new(model);
+        if (index < 0)
+            return -1;
+        model->inner->picture[index] = (gwi_picture){.process = process->index};
+        model->snapshot[index] = (gw_snapshot){.reason = reason,
+                                               .t_ns = t_ns,
+                                               .pid = process->pid,
+                                               .device = device,
+                                               .usage = facts->usage[device],
+                                               .has_primary = process->primary[device] != 0,
+                                               .order = facts->alloc_order,
+                                               .frees = facts->free_order};
+        list(model, process, index);
     }
-    make_way(model);
-    if (!gwi_room(model, &model->snapshot, model->snapshot_count, &model->inner->snapshot_capacity,
-                  sizeof(gw_snapshot)))
-        return -1;
-    gw_snapshot *snapshot = &model->snapshot[model->snapshot_count];
-    *snapshot = (gw_snapshot){.reason = reason,
-                              .t_ns = t_ns,
-                              .pid = process->pid,
-                              .device = device,
-                              .usage = facts->usage[device],
-                              .has_primary = process->primary[device] != 0,
-                              .order = facts->alloc_order,
-                              .frees = facts->free_order};
-    copy_live(model, process, snapshot);
-    return (int)model->snapshot_count++;
+    model->inner->picture[index].use_count++;
+    model->inner->picture[index].need_count++;
+    return index;
 }
 
-static int by_order(const void *left, const void *right)
+void gwi_snapshot_unneed(gw_model *model, int index)
 {
-    const gw_live *a = left, *b = right;
-    return a->order < b->order ? -1 : a->order > b->order;
+    if (index >= 0 && --model->inner->picture[index].need_count == 0)
+        unlist(model, index);
 }
 
-static int by_address(const void *left, const void *right)
+void gwi_snapshot_release(gw_model *model, int index, bool needed)
 {
-    const gw_live *a = left, *b = right;
-    return a->address < b->address ? -1 : a->address > b->address;
+    if (index < 0)
+        return;
+    if (needed)
+        gwi_snapshot_unneed(model, index);
+    gwi_picture *picture = &model->inner->picture[index];
+    if (--picture->use_count > 0)
+        return;
+    picture->next_free = model->inner->picture_free;
+    model->inner->picture_free = (uint32_t)index + 1;
 }
 
-/* Blocks of at most 1 MiB share pages of 2 MiB in steps of 512 B: a page is held while one of them lives. Expects
- * the list by address. */
-static void measure_pages(gw_snapshot *snapshot)
+/* ---- graves ---- */
+
+/* Is the dead block in a picture? Both numbers of the pictures grow from one to the next: of those it was made before,
+ * the first was taken after the fewest frees. */
+static bool is_pictured(const gw_model *model, const gwi_process *process, const gwi_grave *grave)
+{
+    uint32_t low = 0, high = process->pictured_count;
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+        if (model->snapshot[process->pictured[middle]].order < grave->live.order)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < process->pictured_count && model->snapshot[process->pictured[low]].frees <= grave->died;
+}
+
+static void clear_graves(const gw_model *model, gwi_process *process)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < process->grave_count; i++) {
+        if (is_pictured(model, process, &process->grave[i]))
+            process->grave[kept++] = process->grave[i];
+    }
+    process->grave_count = kept;
+}
+
+/* Room for one more: old graves go first, then, when there are too many, pictures from the middle. */
+static bool grave_room(gw_model *model, gwi_process *process)
+{
+    if (process->grave_count < process->grave_capacity)
+        return true;
+    clear_graves(model, process);
+    while (process->grave_count >= GWI_GRAVES_MAX && process->pictured_count > 0) {
+        unlist(model, process->pictured[process->pictured_count / 2]);
+        clear_graves(model, process);
+    }
+    if (process->grave_count * 2 < process->grave_capacity)
+        return true;
+    size_t capacity = process->grave_capacity;
+    return gwi_room(model, &process->grave, capacity, &process->grave_capacity, sizeof(gwi_grave));
+}
+
+static gw_live live_of(const gwi_object *object)
+{
+    return (gw_live){object->key,   object->bytes, object->t_ns,  object->order,
+                     object->group, object->cls,   object->device};
+}
+
+void gwi_snapshot_bury(gw_model *model, gwi_process *process, const gwi_object *object)
+{
+    if (object->order > process->pictured_order || !grave_room(model, process))
+        return;
+    process->grave[process->grave_count++] = (gwi_grave){live_of(object), model->process[process->index].free_order};
+}
+
+/* ---- making a list ---- */
+
+static bool gather(const gwi_process *process, gw_snapshot *snapshot)
+{
+    size_t room = snapshot->usage.live_count + snapshot->usage.class_count[GW_CLASS_MANAGED], count = 0;
+    gw_live *live = room == 0 ? NULL : malloc(room * sizeof *live);
+    if (live == NULL)
+        return false;
+    for (uint32_t i = 0; i < process->object_count && count < room; i++) {
+        const gwi_object *object = &process->object[i];
+        if (gwi_is_alive(object) && gwi_is_counted(object->cls) && object->device == snapshot->device &&
+            object->order <= snapshot->order)
+            live[count++] = live_of(object);
+    }
+    for (size_t i = 0; i < process->grave_count && count < room; i++) {
+        const gwi_grave *grave = &process->grave[i];
+        if (grave->live.device == snapshot->device && grave->live.order <= snapshot->order &&
+            grave->died >= snapshot->frees)
+            live[count++] = grave->live;
+    }
+    snapshot->live = live;
+    snapshot->live_count = count;
+    return true;
+}
+
+/* Blocks of at most 1 MiB share pages of 2 MiB in steps of 512 B: a page is held while one of them lives. */
+static void measure_pages(gw_snapshot *snapshot, const gwi_sort_key *by_address)
 {
     uint64_t page_last = UINT64_MAX, used = 0, large = 0;
+    snapshot->small_page_count = 0;
     const uint64_t page_bytes = (uint64_t)1 << PAGE_SHIFT;
     for (size_t i = 0; i < snapshot->live_count; i++) {
-        const gw_live *live = &snapshot->live[i];
+        const gw_live *live = &snapshot->live[by_address[i].index];
         if (live->cls == GW_CLASS_MANAGED)
             continue;
         if (live->cls != GW_CLASS_PLAIN || live->bytes > SMALL_BYTES_MAX) {
@@ -123,14 +255,42 @@ static void measure_pages(gw_snapshot *snapshot)
     snapshot->small_idle_bytes = held > used ? held - used : 0;
 }
 
-void gwi_snapshots_finish(gw_model *model)
+/* Measured by address, listed by order. */
+static bool put_in_order(gw_snapshot *snapshot)
 {
-    for (size_t i = 0; i < model->snapshot_count; i++) {
-        gw_snapshot *snapshot = &model->snapshot[i];
-        if (snapshot->live == NULL)
-            continue;
-        qsort(snapshot->live, snapshot->live_count, sizeof *snapshot->live, by_address);
-        measure_pages(snapshot);
-        qsort(snapshot->live, snapshot->live_count, sizeof *snapshot->live, by_order);
+    size_t count = snapshot->live_count;
+    gwi_sort_key *key = malloc(count * sizeof *key);
+    gw_live *ordered = malloc(count * sizeof *ordered);
+    bool good = key != NULL && ordered != NULL;
+    for (size_t i = 0; good && i < count; i++)
+        key[i] = (gwi_sort_key){snapshot->live[i].address, (uint32_t)i};
+    good = good && gwi_sort(key, count);
+    if (good)
+        measure_pages(snapshot, key);
+    for (size_t i = 0; good && i < count; i++)
+        key[i] = (gwi_sort_key){snapshot->live[i].order, (uint32_t)i};
+    good = good && gwi_sort(key, count);
+    for (size_t i = 0; good && i < count; i++)
+        ordered[i] = snapshot->live[key[i].index];
+    free(key);
+    free(good ? snapshot->live : ordered);
+    if (good)
+        snapshot->live = ordered;
+    return good;
+}
+
+const gw_snapshot *gw_model_snapshot(const gw_model *model, int index)
+{
+    if (index < 0 || (size_t)index >= model->snapshot_count)
+        return NULL;
+    gw_snapshot *snapshot = &model->snapshot[index];
+    const gwi_picture *picture = &model->inner->picture[index];
+    if (snapshot->live != NULL || !picture->listed || !gather(model->inner->process[picture->process], snapshot))
+        return snapshot;
+    if (!put_in_order(snapshot)) {
+        free(snapshot->live);
+        snapshot->live = NULL;
+        snapshot->live_count = 0;
     }
+    return snapshot;
 }

@@ -89,7 +89,7 @@ static void from_failure(const gwi_case *c, const gw_failure *failure, gwi_memor
             memory->free_bytes = failure->bytes_limit - failure->bytes_used;
         }
     }
-    const gw_snapshot *snapshot = failure->snapshot < 0 ? NULL : &c->model->snapshot[failure->snapshot];
+    const gw_snapshot *snapshot = gw_model_snapshot(c->model, failure->snapshot);
     if (snapshot != NULL) {
         memory->snapshot = snapshot;
         memory->own_bytes = snapshot->usage.live_bytes;

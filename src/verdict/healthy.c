@@ -268,9 +268,9 @@ static bool advise_kept(const gwi_case *c, const gw_process *process, gw_string_
 {
     enum { KINDS_MAX = 64, SHOWN_MAX = 4 };
     const gw_model *model = c->model;
-    if (process->end_snapshot < 0)
+    const gw_snapshot *snapshot = gw_model_snapshot(model, process->end_snapshot);
+    if (snapshot == NULL)
         return true;
-    const gw_snapshot *snapshot = &model->snapshot[process->end_snapshot];
     kept list[KINDS_MAX];
     uint64_t other = 0;
     size_t count = find_kept(model, snapshot, list, KINDS_MAX, &other);
