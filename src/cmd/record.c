@@ -286,6 +286,8 @@ static void put_options(gwi_record *record, const gwi_run_options *options)
         put_meta_number(record, "option.memory", options->memory_bytes);
     if (options->no_attach)
         put_meta(record, "option.no_attach", "1");
+    if (options->no_sites)
+        put_meta(record, "option.no_sites", "1");
     if (options->no_stderr)
         put_meta(record, "option.no_stderr", "1");
 }

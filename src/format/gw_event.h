@@ -156,7 +156,8 @@ typedef enum gw_owner_kind {
     X(EXPORT_TABLE, "the program asked the driver for a private table")                                                \
     X(VIRTUAL_LACKS, "the virtual card lacks an entry point that was called")                                          \
     X(DRIVER_MISSING, "the next driver could not be opened")                                                           \
-    X(CHILD_INHERITED, "a child process used the parent's driver state")
+    X(CHILD_INHERITED, "a child process used the parent's driver state")                                               \
+    X(SITES_FULL, "more call sites than are kept: of later ones nothing is known")
 
 typedef enum gw_note {
 #define GW_X(name, text) GW_NOTE_##name,

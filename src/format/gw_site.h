@@ -4,10 +4,16 @@
  * site once, before the first event that names it: one SITE, then SITE_FRAMES with three frames each, all by the same
  * thread. Ids are never used again in the process; a child made by fork begins anew at its own first site.
  *
- * Frames stand innermost first. Native frames come as return addresses, Python frames as code and instruction; a native
- * frame and the Python frames that its evaluation loop runs are put together after the run: each native frame of the
- * evaluation loop stands for the Python frames from the next one that is left up to and including one marked
- * GW_FRAME_ENTRY. In the list all native frames come first, then all Python frames.
+ * The time of SITE is that of the event it was written for; another thread that found the same site meanwhile may name
+ * it in an event that bears an earlier time, so sites are resolved when all is read. Where the buffer had no room,
+ * a site may lack frames, and then no event names it. Now and then one stack has two sites (two threads came upon it
+ * at once).
+ *
+ * Frames stand innermost first. Native frames come as return addresses (of a frame that a signal interrupted: the
+ * address of its instruction plus one, so that one byte before the address always lies in the code that ran), Python
+ * frames as code and instruction; a native frame and the Python frames that its evaluation loop runs are put together
+ * after the run: each native frame of the evaluation loop stands for the Python frames from the next one that is left
+ * up to and including one marked GW_FRAME_ENTRY. In the list all native frames come first, then all Python frames.
  *
  * MAPPED says where a file lies in the process, PYTHON_CODE what a Python frame's code is. Both come before the
  * first site that needs them. A file that was unmapped and another one mapped there: a further MAPPED, which counts for

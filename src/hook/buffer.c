@@ -1,5 +1,6 @@
 /* The writer of the shared buffer: gw_buffer.h is the layout and the rules. */
 #include "gwi_hook.h"
+#include "gwi_unwind.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22,6 +23,9 @@ typedef struct slot_private {
     uint32_t refused;        /* the guard answered this call */
     uint32_t pending_device; /* the guard counts `pending_bytes` there while the driver works */
     uint64_t pending_bytes;
+    gwi_stack_known stack;
+    uint64_t facts_ticks;
+    bool facts_are_precious;
 } slot_private;
 _Static_assert(sizeof(slot_private) <= sizeof((gw_slot *)0)->reserved, "fits");
 
@@ -189,6 +193,27 @@ bool gwi_slot_take_refused(gw_slot *slot)
     bool refused = private_of(slot)->refused != 0;
     private_of(slot)->refused = 0;
     return refused;
+}
+
+gwi_stack_known *gwi_slot_stack(gw_slot *slot)
+{
+    return &private_of(slot)->stack;
+}
+
+void gwi_slot_facts_begin(gw_slot *slot, uint64_t ticks, bool is_precious)
+{
+    private_of(slot)->facts_ticks = ticks;
+    private_of(slot)->facts_are_precious = is_precious;
+}
+
+void gwi_slot_facts_end(gw_slot *slot)
+{
+    gwi_slot_facts_begin(slot, 0, false);
+}
+
+uint64_t gwi_slot_facts_ticks(gw_slot *slot)
+{
+    return private_of(slot)->facts_ticks;
 }
 
 /* A slot of the thread's own, seen by nobody: the guard works where nothing can be recorded. */
@@ -368,11 +393,16 @@ static void prefetch_next_chunk(gw_slot *slot)
     __builtin_prefetch(&next->record[1], 1);
 }
 
+bool gwi_is_precious(const gw_raw_event *event)
+{
+    bool is_common = event->kind == GW_EV_CALL || event->result == 500; /* "not found" is an answer, mostly */
+    return event->result != 0 && (!is_common || gwi_is_sticky(event->result));
+}
+
 bool gwi_write(gw_slot *slot, const gw_raw_event *event, const char *text)
 {
     bool is_failure = event->result != 0;
-    bool is_common = event->kind == GW_EV_CALL || event->result == 500; /* "not found" is an answer, mostly */
-    bool is_precious = is_failure && (!is_common || gwi_is_sticky(event->result));
+    bool is_precious = private_of(slot)->facts_are_precious || gwi_is_precious(event);
     uint32_t bytes = text != NULL ? (uint32_t)strnlen(text, GW_TEXT_BYTES_MAX) : 0;
     uint32_t records = 1 + (bytes + GW_RAW_TEXT_BYTES - 1) / GW_RAW_TEXT_BYTES;
     if (!gwi_slot_is_shared(slot))

@@ -59,6 +59,7 @@ typedef struct gwi_state {
     char driver_build_id[GW_FACADE_BUILD_ID_TEXT];
     char run_dir[1024];          /* "": none */
     bool attach_observer;        /* GPUWHY_ATTACH is not 0 */
+    bool records_sites;          /* GPUWHY_SITES is not 0 */
     _Atomic uint64_t card_bytes; /* visible total of the smallest device; 0: not known yet */
 } gwi_state;
 
@@ -191,6 +192,7 @@ bool gwi_note(gw_note reason, uint64_t a, uint64_t b, uint64_t c, const char *te
 /* Write one record and its text. Failures may use the reserve, except those of plain calls, of which some programs make
  * many in good health (asking a driver about host pointers, say), unless they are sticky. */
 bool gwi_write(gw_slot *slot, const gw_raw_event *event, const char *text);
+bool gwi_is_precious(const gw_raw_event *event);
 
 /* Make this process's buffer (buffer.c); false: it has none, and everything passes through. */
 bool gwi_buffer_create(uint32_t mark);
@@ -220,6 +222,13 @@ void gwi_guard_begin(void);
 /* What the program shall see of a device whose real free and total bytes are given; unchanged while the guard is off.
  */
 void gwi_guard_show(int device, size_t *free_bytes, size_t *total_bytes);
+
+/* What site.c keeps with a thread (buffer.c): its stack; and how facts are written that belong to an event to come, at
+ * its time and, where it is precious, with the room kept for failures. */
+struct gwi_stack_known *gwi_slot_stack(gw_slot *slot);
+void gwi_slot_facts_begin(gw_slot *slot, uint64_t ticks, bool is_precious);
+void gwi_slot_facts_end(gw_slot *slot);
+uint64_t gwi_slot_facts_ticks(gw_slot *slot); /* 0: now */
 
 /* A wrapper's news for the guard: what it asked for is settled now. */
 void gwi_guard_after(gw_slot *slot, unsigned kind, int result, const uint64_t arg[4], uint64_t context);

@@ -1,7 +1,8 @@
 /* Call sites inside the hook: from a stack to the number of a site.
  *
  *   site.c     the key, the table of known keys, what is written about a new one
- *   unwind.c   the native walk, by the call frame information that compilers leave in every file
+ *   unwind.c   the native walk, with rules that were learned before
+ *   cfi.c      the rules, from the call frame information that compilers leave in every file
  *   modules.c  which file lies at an address
  *   python.c   frames of a Python thread, read without the interpreter's lock
  *
@@ -11,15 +12,20 @@
 #ifndef GWI_SITE_H
 #define GWI_SITE_H
 
+#include "gw_buffer.h"
 #include "gw_site.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/* The calling thread's site; 0: not known. */
-uint32_t gwi_site(void);
-void gwi_site_forked(void); /* in the child of a fork, before its first event */
+/* This process begins to record: its first event is to come. Also in the child of a fork, which knows no sites yet.
+ * Under the hook's lock, one thread. */
+void gwi_site_begin(void);
+
+/* The calling thread's site, inside a wrapper; 0: not known. What is new about it is written first, at the time
+ * `ticks`, which is to be the event's; `is_precious`: room that is kept for failures may be used for it. */
+uint32_t gwi_site(gw_slot *slot, uint64_t ticks, bool is_precious);
 
 /* ---- python.c ----
  *

@@ -1,5 +1,7 @@
 /* The hook's door, its state, and the way into a wrapper when a thread or a process is new. */
 #include "gwi_hook.h"
+#include "gwi_modules.h"
+#include "gwi_site.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -105,7 +107,8 @@ static gw_slot *enter_slow(void)
     if (is_new) {
         inherited = gwi.slots != NULL ? gwi.head : NULL;
         mark = (uint32_t)gw_monotonic_ns() | 1;
-        gwi_buffer_create(mark);
+        if (gwi_buffer_create(mark))
+            gwi_site_begin();
         atomic_store(&wipe->mark, mark);
     }
     gw_slot *slot = gwi_slot; /* a signal handler may have been faster */
@@ -213,6 +216,7 @@ static void write_call(gwi_slot_ref *th, gw_raw_event *event, const char *text)
         uint32_t none = 0;
         atomic_compare_exchange_strong(&head->sticky, &none, event->result);
     }
+    event->site = gwi_site(th->slot, event->ticks, gwi_is_precious(event));
     if (gwi_write(th->slot, event, text) && is_failure && event->result != RESULT_NOT_FOUND)
         atomic_fetch_add(&head->failures, 1);
 }
@@ -296,7 +300,9 @@ void gwi_get_failed(unsigned fn, int result, unsigned flags, uint64_t a0, uint64
 
 static bool write_fact(gw_slot *slot, unsigned kind, const uint64_t arg[4], const char *text)
 {
-    gw_raw_event event = {.ticks = gwi_ticks(), .kind = (uint8_t)kind, .arg = {arg[0], arg[1], arg[2], arg[3]}};
+    uint64_t ticks = gwi_slot_facts_ticks(slot);
+    gw_raw_event event = {
+        .ticks = ticks != 0 ? ticks : gwi_ticks(), .kind = (uint8_t)kind, .arg = {arg[0], arg[1], arg[2], arg[3]}};
     return gwi_write(slot, &event, text);
 }
 
@@ -335,9 +341,11 @@ static void read_settings(void)
 {
     const char *dir = getenv("GPUWHY_RUN_DIR");
     const char *attach = getenv("GPUWHY_ATTACH");
+    const char *sites = getenv("GPUWHY_SITES");
     if (dir != NULL && dir[0] == '/' && strlen(dir) < sizeof gwi.run_dir)
         strcpy(gwi.run_dir, dir);
     gwi.attach_observer = attach == NULL || strcmp(attach, "0") != 0;
+    gwi.records_sites = sites == NULL || strcmp(sites, "0") != 0;
     gwi_guard_begin();
     gwi.inert = is_on("GPUWHY_OFF") || (gwi.run_dir[0] == '\0' && !gwi_guard_on);
 }
@@ -354,6 +362,7 @@ static void *open_driver(const gw_facade_head *head, void **ret_found)
     void *driver = dlopen(head->driver_path, RTLD_NOW | RTLD_LOCAL);
     for (uint32_t i = 0; driver != NULL && i < head->name_count; i++)
         ret_found[i] = dlsym(driver, head->strings + head->names[i]);
+    gwi_modules_begin(false);
     return driver;
 }
 

@@ -124,7 +124,7 @@ def recording_is_private_and_can_be_exported(place):
 def options_change_nothing_for_the_program(place):
     argv = [CNN, "--iterations", "20", "--save", "weights.bin"]
     plain = run_plain(argv, Card("4GiB"), new_folder(place, "plain"))
-    for option in ([], ["--no-attach"], ["--no-stderr"], ["--record-limit", "64KiB"]):
+    for option in ([], ["--no-attach"], ["--no-sites"], ["--no-stderr"], ["--record-limit", "64KiB"]):
         observed = run_observed(argv, Card("4GiB"), new_folder(place, "with" + "".join(option)), option)
         expect((plain.status, plain.stdout) == (observed.status, observed.stdout), f"{option} changed the program")
         expect(observed.verdict()["status"] == "clean", f"{option}: {observed.verdict()['headline']}")

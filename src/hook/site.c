@@ -1,0 +1,304 @@
+/* From a stack to a number.
+ *
+ * The key is made of everything that is written about a stack: all return addresses (to GW_SITE_NATIVE_MAX), the files
+ * they lie in, all Python code and instructions. So two stacks have one number only if they are the same as far as
+ * they are kept, or by a collision of 64 bits. The table of keys is open addressing in memory of our own; nobody waits
+ * for anybody, but a thread that finds another one just writing the same new site waits a moment for its number. */
+#include "gwi_site.h"
+
+#include "gwi_hook.h"
+#include "gwi_unwind.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+enum {
+    SITES_MAX = 64 << 10,
+    TABLE_BITS = 17, /* twice as many places as sites */
+    TABLE_PLACES = 1 << TABLE_BITS,
+    PROBES_MAX = 256,
+    PATIENCE = 500, /* rounds, some 20 us */
+    BEING_WRITTEN = -1
+};
+
+typedef struct place {
+    _Atomic uint64_t key; /* 0: free */
+    _Atomic int32_t site; /* 0: not written; BEING_WRITTEN */
+    uint32_t reserved;
+} place;
+
+static struct {
+    place *_Atomic table; /* NULL: no memory, or nobody asked for sites */
+    _Atomic uint32_t numbers_given;
+    _Atomic uint32_t keys_taken;
+    _Atomic uint32_t own_module; /* the hook's own; 0: not looked for yet */
+    _Atomic uint32_t modules_seen;
+    _Atomic uint32_t said_full;
+} sites;
+
+/* python.c; where it is left out there is no Python. */
+#define GWI_OPTIONAL __attribute__((weak, visibility("hidden")))
+extern __typeof__(gwi_python_look) gwi_python_look GWI_OPTIONAL;
+extern __typeof__(gwi_python_frames) gwi_python_frames GWI_OPTIONAL;
+extern __typeof__(gwi_python_code_mark) gwi_python_code_mark GWI_OPTIONAL;
+extern __typeof__(gwi_python_code) gwi_python_code GWI_OPTIONAL;
+extern __typeof__(gwi_python_main_site) gwi_python_main_site GWI_OPTIONAL;
+extern __typeof__(gwi_python_borrowed_site) gwi_python_borrowed_site GWI_OPTIONAL;
+extern __typeof__(gwi_python_forked) gwi_python_forked GWI_OPTIONAL;
+
+/* ---- a process begins ---- */
+
+void gwi_site_begin(void)
+{
+    enum { TABLE_BYTES = TABLE_PLACES * sizeof(place), ALL_BYTES = TABLE_BYTES + GWI_UNWIND_BYTES + GWI_MODULES_BYTES };
+    char *memory = (char *)atomic_load(&sites.table);
+    if (!gwi.records_sites)
+        return;
+    if (memory != NULL) {
+        (void)madvise(memory, ALL_BYTES, MADV_DONTNEED); /* what the parent knew: all zero again */
+        if (gwi_python_forked != NULL)
+            gwi_python_forked();
+    } else {
+        memory = mmap(NULL, ALL_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (memory == MAP_FAILED)
+            return;
+        (void)madvise(memory, ALL_BYTES, MADV_NOHUGEPAGE); /* little of it is ever used */
+    }
+    gwi_unwind_place(memory + TABLE_BYTES);
+    gwi_modules_place(memory + TABLE_BYTES + GWI_UNWIND_BYTES);
+    sites.numbers_given = sites.keys_taken = sites.own_module = sites.modules_seen = sites.said_full = 0;
+    atomic_store(&sites.table, (place *)(void *)memory);
+}
+
+/* ---- a stack ---- */
+
+typedef struct stack {
+    gwi_walk native;
+    unsigned python_flags;
+    uint32_t python_count;
+    uint32_t borrowed; /* the site whose Python frames stand for ours */
+    bool is_main;
+    gwi_python_frame python[GW_SITE_PYTHON_MAX];
+} stack;
+
+/* Not a hash for enemies, but one that tells stacks apart that differ in one bit. */
+static uint64_t mixed(uint64_t key, uint64_t word)
+{
+    key = (key ^ word) * 0xff51afd7ed558ccdull;
+    return key ^ key >> 32;
+}
+
+/* An interpreter comes into the process with a file. */
+static void look_for_python(void)
+{
+    uint32_t count = gwi_modules_count();
+    if (gwi_likely(atomic_load_explicit(&sites.modules_seen, memory_order_relaxed) == count))
+        return;
+    atomic_store_explicit(&sites.modules_seen, count, memory_order_relaxed);
+    (void)gwi_python_look();
+}
+
+static uint64_t read_python(stack *s, uint64_t key)
+{
+    s->python_flags = s->python_count = s->borrowed = 0;
+    s->is_main = false;
+    if (gwi_python_frames == NULL)
+        return key;
+    look_for_python();
+    s->python_count = (uint32_t)gwi_python_frames(s->python, GW_SITE_PYTHON_MAX, &s->python_flags, &s->is_main);
+    for (uint32_t i = 0; i < s->python_count; i++) {
+        const gwi_python_frame *frame = &s->python[i];
+        uint64_t where = (uint64_t)(uint32_t)frame->instruction << 1 | frame->is_entry;
+        key = mixed(key ^ where << 31, frame->code ^ gwi_python_code_mark(frame->code));
+    }
+    if ((s->python_flags & GW_SITE_PYTHON_BORROWED) != 0) {
+        s->borrowed = gwi_python_borrowed_site();
+        if (s->borrowed == 0)
+            s->python_flags &= ~(unsigned)GW_SITE_PYTHON_BORROWED;
+    }
+    return mixed(key, (uint64_t)s->borrowed << 32 | s->python_flags << 16 | s->python_count);
+}
+
+/* ---- what is written ---- */
+
+static bool write_module(void *user, const gwi_module *module)
+{
+    (void)user;
+    return gwi_fact(GW_EV_MAPPED, module->start, module->end - module->start, module->bias, module->build_id,
+                    module->path);
+}
+
+static bool write_modules(const gwi_walk *walk)
+{
+    uint32_t last = 0;
+    for (uint32_t i = 0; i < walk->count; i++) {
+        uint32_t module = walk->module[i];
+        if (module != 0 && module != last && !gwi_module_announce(module, write_module, NULL))
+            return false;
+        last = module;
+    }
+    return true;
+}
+
+/* Frames on their way into the buffer, three at a time. */
+typedef struct frame_writer {
+    uint32_t site, first, pending;
+    uint64_t frame[3];
+    bool failed;
+} frame_writer;
+
+static void flush_frames(frame_writer *w)
+{
+    if (w->pending == 0 || w->failed)
+        return;
+    while (w->pending < 3)
+        w->frame[w->pending++] = 0;
+    w->failed =
+        !gwi_fact(GW_EV_SITE_FRAMES, w->site | (uint64_t)w->first << 32, w->frame[0], w->frame[1], w->frame[2], NULL);
+    w->first += 3;
+    w->pending = 0;
+}
+
+static void put_frame(frame_writer *w, uint64_t frame)
+{
+    w->frame[w->pending++] = frame;
+    if (w->pending == 3)
+        flush_frames(w);
+}
+
+static uint64_t python_frame(const gwi_python_frame *frame)
+{
+    uint32_t code = gwi_python_code(frame->code); /* written before */
+    uint64_t entry = frame->is_entry ? GW_FRAME_ENTRY : 0;
+    return GW_FRAME_OF_CODE(code, frame->instruction) | entry;
+}
+
+/* What is said about code comes before the site. */
+static bool write_codes(const stack *s)
+{
+    for (uint32_t i = 0; i < s->python_count; i++)
+        if (gwi_python_code(s->python[i].code) == 0)
+            return false;
+    return true;
+}
+
+static bool write_frames(uint32_t site, const stack *s)
+{
+    frame_writer w = {.site = site};
+    uint32_t count = s->native.count + s->python_count;
+    unsigned flags = s->native.flags | s->python_flags;
+    if (!gwi_fact(GW_EV_SITE, site, count, flags, s->borrowed, NULL))
+        return false;
+    for (uint32_t i = 0; i < s->native.count; i++)
+        put_frame(&w, s->native.pc[i]);
+    for (uint32_t i = 0; i < s->python_count; i++)
+        put_frame(&w, python_frame(&s->python[i]));
+    flush_frames(&w);
+    return !w.failed;
+}
+
+/* All that is new about a stack. 0: there was no room, or there are no numbers left. */
+static GWI_COLD uint32_t write_site(gw_slot *slot, uint64_t ticks, bool is_precious, const stack *s)
+{
+    uint32_t site = 0;
+    gwi_slot_facts_begin(slot, ticks, is_precious);
+    if (write_modules(&s->native) && write_codes(s)) {
+        uint32_t number = atomic_fetch_add(&sites.numbers_given, 1) + 1;
+        if (number < GW_SITE_FRAMEWORK_FIRST && write_frames(number, s))
+            site = number;
+    }
+    gwi_slot_facts_end(slot);
+    return site;
+}
+
+/* ---- the table ---- */
+
+static void say_full(void)
+{
+    if (atomic_exchange(&sites.said_full, 1) == 0)
+        gwi_note(GW_NOTE_SITES_FULL, SITES_MAX, 0, 0, NULL);
+}
+
+/* The key's place, taken for it where necessary; NULL: the table is full. */
+static place *place_of(place *table, uint64_t key)
+{
+    uint64_t at = key >> (64 - TABLE_BITS);
+    for (unsigned n = 0; n < PROBES_MAX; n++) {
+        place *p = &table[(at + n) % TABLE_PLACES];
+        uint64_t found = atomic_load_explicit(&p->key, memory_order_relaxed);
+        if (gwi_likely(found == key))
+            return p;
+        if (found != 0)
+            continue;
+        if (atomic_load(&sites.keys_taken) >= SITES_MAX)
+            break;
+        if (atomic_compare_exchange_strong(&p->key, &found, key)) {
+            atomic_fetch_add(&sites.keys_taken, 1);
+            return p;
+        }
+        if (found == key)
+            return p;
+    }
+    say_full();
+    return NULL;
+}
+
+/* Another thread is just writing it; 0: it has not come to an end in time. */
+static int32_t wait_for(place *p)
+{
+    int32_t site = BEING_WRITTEN;
+    for (unsigned n = 0; n < PATIENCE && site == BEING_WRITTEN; n++) {
+#if defined(__x86_64__)
+        _mm_pause();
+#endif
+        site = atomic_load_explicit(&p->site, memory_order_acquire);
+    }
+    return site == BEING_WRITTEN ? 0 : site;
+}
+
+static GWI_COLD uint32_t site_of_new(place *p, gw_slot *slot, uint64_t ticks, bool is_precious, const stack *s)
+{
+    int32_t before = 0;
+    if (atomic_compare_exchange_strong(&p->site, &before, BEING_WRITTEN)) {
+        uint32_t site = write_site(slot, ticks, is_precious, s);
+        atomic_store_explicit(&p->site, (int32_t)site, memory_order_release);
+        return site;
+    }
+    if (before == BEING_WRITTEN)
+        before = wait_for(p);
+    if (before == 0) /* it has lost the processor, or had no room: the same stack gets a second number */
+        return write_site(slot, ticks, is_precious, s);
+    return (uint32_t)before;
+}
+
+/* Registers are taken here, so this stays on the stack while it is walked. */
+static __attribute__((noinline)) uint32_t site_here(place *table, gw_slot *slot, uint64_t ticks, bool is_precious)
+{
+    stack s;
+    uint64_t reg[GWI_REGISTER_COUNT];
+    s.native.known = gwi_slot_stack(slot);
+    s.native.skip_module = atomic_load_explicit(&sites.own_module, memory_order_relaxed);
+    gwi_unwind(&s.native, reg, gwi_registers_here(reg));
+    uint64_t key = read_python(&s, s.native.key);
+    if (s.native.count == 0 && s.python_count == 0 && s.borrowed == 0)
+        return 0; /* nothing is known */
+    place *p = place_of(table, key != 0 ? key : 1);
+    if (p == NULL)
+        return 0;
+    int32_t site = atomic_load_explicit(&p->site, memory_order_acquire);
+    if (gwi_unlikely(site <= 0))
+        site = (int32_t)site_of_new(p, slot, ticks, is_precious, &s);
+    if (s.is_main && s.python_count != 0)
+        gwi_python_main_site((uint32_t)site);
+    return (uint32_t)site;
+}
+
+uint32_t gwi_site(gw_slot *slot, uint64_t ticks, bool is_precious)
+{
+    place *table = atomic_load_explicit(&sites.table, memory_order_relaxed);
+    if (table == NULL || !gwi_slot_is_shared(slot))
+        return 0;
+    if (gwi_unlikely(atomic_load_explicit(&sites.own_module, memory_order_relaxed) == 0))
+        atomic_store(&sites.own_module, gwi_module_find((uintptr_t)gwi_site));
+    return site_here(table, slot, ticks, is_precious);
+}

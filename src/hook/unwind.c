@@ -1,0 +1,481 @@
+/* A frame's rules, made small.
+ *
+ * Nearly all code finds its caller the same way: the frame address is the stack pointer or the frame pointer plus a
+ * constant, the return address lies right below it, and the caller's frame pointer is either untouched or saved at a
+ * constant distance. Such a rule fits a word, together with the number of the file that it came from:
+ *
+ *   bits 0-1    where the frame address comes from (from_sp, from_bp, from_saved; 0: an unusual frame)
+ *   bits 2-3    what became of the caller's frame pointer
+ *   bit  4      there is no caller
+ *   bits 5-16   the module
+ *   bits 17-40  offset of the frame address, in words, signed
+ *   bits 41-56  offset of the saved frame pointer, in words, signed
+ *   bit  63     set
+ *
+ * The table holds pairs (instruction ^ rule, rule): two threads that write the same place at once leave a pair that
+ * fits no instruction, not a wrong rule. Registers but these three are followed only where an unusual frame asks for
+ * them: then the walk begins anew and does all of them. */
+#include "gwi_unwind.h"
+
+#include "gwi_hook.h"
+
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+typedef struct entry {
+    _Atomic uint64_t pc_and_rule, rule;
+} entry;
+_Static_assert(sizeof(entry) == 16 && GWI_MODULES_MAX <= 4096, "as the header says");
+
+static entry *_Atomic entries;
+
+enum { FROM_UNUSUAL = 0, FROM_SP = 1, FROM_BP = 2, FROM_SAVED = 3 };
+enum { BP_SAME = 0, BP_AT_FRAME = 1, BP_AT_BP = 2 };
+enum { WORD = 8, FRAME_WORDS_MAX = 1 << 22, BP_WORDS_MAX = 1 << 14 };
+
+#define RULE_IS_SET    (1ull << 63)
+#define RULE_IS_LAST   (1ull << 4)
+#define RULE_FROM(r)   ((unsigned)(r)&3)
+#define RULE_BP(r)     ((unsigned)(r) >> 2 & 3)
+#define RULE_MODULE(r) ((uint32_t)((r) >> 5) & 0xfff)
+#define RULE_FRAME(r)  ((int64_t)((r) << 23) >> 40 << 3)
+#define RULE_BP_AT(r)  ((int64_t)((r) << 7) >> 48 << 3)
+
+void gwi_unwind_place(void *memory)
+{
+    atomic_store(&entries, memory);
+}
+
+/* ---- the stack ---- */
+
+/* Where a walk may read: [low, high) freely; from `floor` on, for a while, what the kernel says may be read. */
+typedef struct stack {
+    uintptr_t low, span; /* the last word that may be read begins at low + span */
+    uintptr_t floor;
+    uintptr_t page; /* asked for, and may be read */
+} stack;
+
+enum { STRANGE_STACK_BYTES = 16 << 20, ASK_PAGE_BYTES = 4096, LOOKS_MAX = 16 };
+
+/* The thread's own stack: the mapping that the stack pointer lies in is the thread's if the thread's own variables lie
+ * behind it in the same one, or if it is the one that the kernel made for the process. Others may be given back while
+ * the thread lives. */
+static GWI_COLD void look_for_stack(gwi_stack_known *known, uintptr_t sp)
+{
+    uintptr_t own = (uintptr_t)&gwi_slot;
+    bool is_first_thread = syscall(SYS_gettid) == getpid();
+    gwi_mapping found;
+    known->looks++;
+    if (!gwi_mapping_find(sp, &found) || !found.is_readable)
+        return;
+    if (found.is_first_stack && is_first_thread) {
+        known->low = found.low;
+        known->high = found.high;
+    } else if (!is_first_thread && own > sp && own < found.high) {
+        known->low = found.low;
+        known->high = own & ~(uintptr_t)(WORD - 1);
+    }
+}
+
+/* The first thread's stack grows: what lies not far below the known part may be a new part of it. */
+static bool may_be_own(const gwi_stack_known *known, uintptr_t sp)
+{
+    return known->high == 0 || (sp < known->low && known->low - sp < STRANGE_STACK_BYTES);
+}
+
+static void open_stack(stack *s, gwi_stack_known *known, uintptr_t sp)
+{
+    s->page = 0;
+    bool is_known = sp >= known->low && sp < known->high;
+    if (gwi_unlikely(!is_known) && known->looks < LOOKS_MAX && may_be_own(known, sp))
+        look_for_stack(known, sp);
+    bool has_own = known->high - known->low > WORD;
+    s->low = has_own ? known->low : UINTPTR_MAX; /* no multiple of eight lies there */
+    s->span = has_own ? known->high - known->low - WORD : 0;
+}
+
+static GWI_COLD bool read_strange(stack *s, uintptr_t at, uint64_t *ret)
+{
+    if (at % WORD != 0 || at < s->floor || at - s->floor >= STRANGE_STACK_BYTES)
+        return false;
+    uintptr_t page = at & ~(uintptr_t)(ASK_PAGE_BYTES - 1);
+    if (page != s->page) {
+        if (!gwi_may_read(at))
+            return false;
+        s->page = page;
+    }
+    *ret = gwi_peek(at);
+    return true;
+}
+
+static inline __attribute__((always_inline)) bool read_stack(stack *s, uintptr_t at, uint64_t *ret)
+{
+    if (gwi_unlikely(at - s->low > s->span || at % WORD != 0))
+        return read_strange(s, at, ret);
+    *ret = gwi_peek(at);
+    return true;
+}
+
+static bool read_for_expression(void *user, uintptr_t at, uint64_t *ret_value)
+{
+    return read_stack(user, at, ret_value);
+}
+
+/* ---- learning a rule ---- */
+
+static bool fits(int64_t value, int64_t words_max)
+{
+    return value % WORD == 0 && value / WORD > -words_max && value / WORD < words_max;
+}
+
+static uint64_t packed(unsigned from, unsigned bp, uint32_t module, int64_t frame, int64_t bp_at)
+{
+    return RULE_IS_SET | from | bp << 2 | (uint64_t)module << 5 | ((uint64_t)(frame / WORD) & 0xffffff) << 17 |
+           ((uint64_t)(bp_at / WORD) & 0xffff) << 41;
+}
+
+/* An expression that is nothing but "frame pointer + offset", and perhaps what lies there: stacks that a function has
+ * aligned. */
+static bool is_bp_expression(const gwi_cfi_region *region, int64_t at, bool dereferenced, int64_t *ret_offset)
+{
+    enum { BREG6 = 0x70 + GWI_REG_BP, DEREF = 0x06 };
+    uintptr_t from = (uintptr_t)at;
+    unsigned bytes = dereferenced ? 3 : 2;
+    if (from < region->low || from > region->high || region->high - from < bytes + 1)
+        return false;
+    const uint8_t *byte = (const uint8_t *)from;
+    if (byte[0] != bytes || byte[1] != BREG6 || (byte[2] & 0x80) != 0 || (dereferenced && byte[3] != DEREF))
+        return false;
+    *ret_offset = (byte[2] & 0x40) != 0 ? (int64_t)byte[2] - 0x80 : byte[2];
+    return true;
+}
+
+/* The rules in one word; an unusual frame where they do not fit. */
+static uint64_t pack(const gwi_cfi_region *region, const gwi_cfi_rules *rules, uint32_t module)
+{
+    uint64_t unusual = packed(FROM_UNUSUAL, BP_SAME, module, 0, 0);
+    unsigned from, bp = BP_SAME;
+    int64_t frame = rules->frame_value, bp_at = 0;
+    if (rules->return_register >= GWI_REGISTER_COUNT || rules->is_signal_frame)
+        return unusual;
+    if (rules->how[rules->return_register] == GWI_CFI_UNDEFINED)
+        return unusual | RULE_IS_LAST;
+    if (rules->how[rules->return_register] != GWI_CFI_AT || rules->value[rules->return_register] != -WORD ||
+        rules->how[GWI_REG_SP] != GWI_CFI_SAME)
+        return unusual;
+    if (rules->frame_is_expression) {
+        if (!is_bp_expression(region, rules->frame_value, true, &frame))
+            return unusual;
+        from = FROM_SAVED;
+    } else if (rules->frame_register == GWI_REG_SP || rules->frame_register == GWI_REG_BP) {
+        from = rules->frame_register == GWI_REG_SP ? FROM_SP : FROM_BP;
+    } else {
+        return unusual;
+    }
+    if (rules->how[GWI_REG_BP] == GWI_CFI_AT) {
+        bp = BP_AT_FRAME;
+        bp_at = rules->value[GWI_REG_BP];
+    } else if (rules->how[GWI_REG_BP] == GWI_CFI_AT_EXPRESSION) {
+        if (!is_bp_expression(region, rules->value[GWI_REG_BP], false, &bp_at))
+            return unusual;
+        bp = BP_AT_BP;
+    } else if (rules->how[GWI_REG_BP] != GWI_CFI_SAME) {
+        return unusual;
+    }
+    return fits(frame, FRAME_WORDS_MAX) && fits(bp_at, BP_WORDS_MAX) ? packed(from, bp, module, frame, bp_at) : unusual;
+}
+
+static entry *entry_of(entry *table, uintptr_t pc)
+{
+    return &table[pc * 0x9e3779b97f4a7c15ull >> 50]; /* the upper 14 bits */
+}
+_Static_assert(GWI_UNWIND_ENTRIES == 1 << 14, "as many as the hash can tell");
+
+/* The rule for `pc`, which is then kept. Module 0: no file lies there. */
+static GWI_COLD uint64_t learn(uintptr_t pc)
+{
+    gwi_cfi_rules rules;
+    uint32_t module = gwi_module_find(pc);
+    if (module == 0)
+        return packed(FROM_UNUSUAL, BP_SAME, 0, 0, 0);
+    const gwi_cfi_region *region = &gwi_module_at(module)->cfi;
+    uint64_t rule = packed(FROM_UNUSUAL, BP_SAME, module, 0, 0);
+    if (gwi_cfi_find(region, pc, &rules))
+        rule = pack(region, &rules, module);
+    entry *table = atomic_load(&entries);
+    if (table != NULL) {
+        entry *e = entry_of(table, pc);
+        atomic_store_explicit(&e->pc_and_rule, pc ^ rule, memory_order_relaxed);
+        atomic_store_explicit(&e->rule, rule, memory_order_release);
+    }
+    return rule;
+}
+
+static inline uint64_t rule_of(entry *table, uintptr_t pc)
+{
+    if (gwi_likely(table != NULL)) {
+        entry *e = entry_of(table, pc);
+        uint64_t rule = atomic_load_explicit(&e->rule, memory_order_acquire);
+        if (gwi_likely((atomic_load_explicit(&e->pc_and_rule, memory_order_relaxed) ^ rule) == pc && rule != 0))
+            return rule;
+    }
+    return learn(pc);
+}
+
+/* ---- a step ---- */
+
+/* A frame during the walk. */
+typedef struct frame {
+    uint64_t reg[GWI_REGISTER_COUNT];
+    uint32_t known;
+    bool is_exact;  /* the PC is of an instruction that was interrupted, not behind a call */
+    bool needs_all; /* an unusual frame asked for a register that was not followed */
+} frame;
+
+enum { KNOWN_FEW = 1u << GWI_REG_BP | 1u << GWI_REG_SP | 1u << GWI_REG_PC };
+
+static bool has(const frame *f, unsigned number)
+{
+    return (f->known >> number & 1) != 0;
+}
+
+/* The caller's register `number`; false: it is lost. */
+static bool recover(const frame *f, const gwi_cfi_region *region, const gwi_cfi_rules *rules,
+                    const gwi_cfi_inputs *inputs, uint64_t frame_at, unsigned number, uint64_t *ret)
+{
+    uint64_t at = frame_at + (uint64_t)rules->value[number];
+    switch (rules->how[number]) {
+    case GWI_CFI_SAME:
+        *ret = number == GWI_REG_SP ? frame_at : f->reg[number];
+        return number == GWI_REG_SP || has(f, number);
+    case GWI_CFI_AT:
+        return inputs->read(inputs->user, at, ret);
+    case GWI_CFI_IS:
+        *ret = at;
+        return true;
+    case GWI_CFI_REGISTER:
+        if (rules->value[number] < 0 || rules->value[number] >= GWI_REGISTER_COUNT)
+            return false;
+        *ret = f->reg[rules->value[number]];
+        return has(f, (unsigned)rules->value[number]);
+    case GWI_CFI_AT_EXPRESSION:
+        return gwi_cfi_evaluate(region, (uintptr_t)rules->value[number], inputs, true, frame_at, &at) &&
+               inputs->read(inputs->user, at, ret);
+    case GWI_CFI_IS_EXPRESSION:
+        return gwi_cfi_evaluate(region, (uintptr_t)rules->value[number], inputs, true, frame_at, ret);
+    default:
+        return false;
+    }
+}
+
+static bool frame_address(const frame *f, const gwi_cfi_region *region, const gwi_cfi_rules *rules,
+                          const gwi_cfi_inputs *inputs, uint64_t *ret)
+{
+    if (rules->frame_is_expression)
+        return gwi_cfi_evaluate(region, (uintptr_t)rules->frame_value, inputs, false, 0, ret);
+    *ret = f->reg[rules->frame_register] + (uint64_t)rules->frame_value;
+    return has(f, rules->frame_register);
+}
+
+typedef enum step { STEP_GOOD, STEP_LAST, STEP_LOST } step;
+
+/* By all the rules there are. */
+static step step_fully(frame *f, stack *s, const gwi_cfi_region *region, uintptr_t pc)
+{
+    gwi_cfi_rules rules;
+    frame caller = {.known = 0};
+    uint64_t frame_at;
+    if (!gwi_cfi_find(region, pc, &rules))
+        return STEP_LOST;
+    gwi_cfi_inputs inputs = {f->reg, f->known, read_for_expression, s};
+    if (rules.how[rules.return_register] == GWI_CFI_UNDEFINED)
+        return STEP_LAST;
+    if (!frame_address(f, region, &rules, &inputs, &frame_at)) {
+        f->needs_all = true;
+        return STEP_LOST;
+    }
+    for (unsigned i = 0; i < GWI_REGISTER_COUNT; i++)
+        if (recover(f, region, &rules, &inputs, frame_at, i, &caller.reg[i]))
+            caller.known |= 1u << i;
+    if (rules.return_register != GWI_REG_PC) {
+        caller.reg[GWI_REG_PC] = caller.reg[rules.return_register];
+        caller.known |= has(&caller, rules.return_register) ? 1u << GWI_REG_PC : 0;
+    }
+    if (!has(&caller, GWI_REG_PC) || !has(&caller, GWI_REG_SP))
+        return STEP_LOST;
+    if (rules.is_signal_frame)
+        s->floor = caller.reg[GWI_REG_SP]; /* what was interrupted may stand on another stack */
+    else if (caller.reg[GWI_REG_SP] <= f->reg[GWI_REG_SP])
+        return STEP_LOST; /* nobody's caller has less stack */
+    caller.is_exact = rules.is_signal_frame;
+    *f = caller;
+    return STEP_GOOD;
+}
+
+/* Whether `pc` is where a call returns to, as far as the bytes before it can tell. */
+static GWI_COLD bool is_behind_call(uint64_t pc)
+{
+    return pc > ASK_PAGE_BYTES && pc >> 47 == 0 && gwi_may_read((pc - WORD) & ~(uint64_t)(WORD - 1)) &&
+           gwi_may_read((pc - 1) & ~(uint64_t)(WORD - 1)) && gwi_follows_call(pc);
+}
+
+/* Code about which nothing is written (made at run time, or by hand): if it has kept a frame pointer as the manual
+ * says, that leads to its caller. Believed only if what is found there is behind a call. */
+static step step_by_pointer(frame *f, stack *s)
+{
+    uint64_t at = f->reg[GWI_REG_BP], bp, pc;
+    if (!has(f, GWI_REG_BP) || at < f->reg[GWI_REG_SP] || !read_stack(s, at, &bp) || !read_stack(s, at + WORD, &pc) ||
+        bp <= at || !is_behind_call(pc))
+        return STEP_LOST;
+    f->reg[GWI_REG_SP] = at + 2 * WORD;
+    f->reg[GWI_REG_BP] = bp;
+    f->reg[GWI_REG_PC] = pc;
+    f->known = KNOWN_FEW;
+    f->is_exact = false;
+    return STEP_GOOD;
+}
+
+static GWI_COLD step step_unusual(frame *f, stack *s, uint64_t rule, uintptr_t pc)
+{
+    uint32_t module = RULE_MODULE(rule);
+    if ((rule & RULE_IS_LAST) != 0)
+        return STEP_LAST;
+    step done = module != 0 ? step_fully(f, s, &gwi_module_at(module)->cfi, pc) : STEP_LOST;
+    return done == STEP_LOST && !f->needs_all ? step_by_pointer(f, s) : done;
+}
+
+static inline __attribute__((always_inline)) step step_usual(frame *f, stack *s, uint64_t rule)
+{
+    uint64_t sp = f->reg[GWI_REG_SP], bp = f->reg[GWI_REG_BP], frame_at, pc;
+    if (RULE_FROM(rule) == FROM_SP)
+        frame_at = sp + (uint64_t)RULE_FRAME(rule);
+    else
+        frame_at = bp + (uint64_t)RULE_FRAME(rule);
+    if (gwi_unlikely(RULE_FROM(rule) == FROM_SAVED) && !read_stack(s, frame_at, &frame_at))
+        return STEP_LOST;
+    if (gwi_unlikely(frame_at <= sp) || gwi_unlikely(!read_stack(s, frame_at - WORD, &pc)))
+        return STEP_LOST;
+    if (RULE_BP(rule) != BP_SAME) {
+        uint64_t at = (RULE_BP(rule) == BP_AT_FRAME ? frame_at : bp) + (uint64_t)RULE_BP_AT(rule);
+        if (gwi_unlikely(!read_stack(s, at, &f->reg[GWI_REG_BP])))
+            return STEP_LOST;
+    }
+    f->reg[GWI_REG_SP] = frame_at;
+    f->reg[GWI_REG_PC] = pc;
+    f->known = KNOWN_FEW;
+    f->is_exact = false;
+    return STEP_GOOD;
+}
+
+/* ---- the walk ---- */
+
+/* The modules that were found to be there in this walk. */
+typedef struct checked {
+    uint32_t last;
+    uint16_t module[8];
+    unsigned count;
+} checked;
+
+static bool is_checked(checked *c, uint32_t module)
+{
+    for (unsigned i = 0; i < 8 && i < c->count; i++)
+        if (c->module[i] == module)
+            return true;
+    return false;
+}
+
+/* A rule that holds now. Its module may have been unloaded since it was learned. */
+static inline uint64_t rule_now(checked *c, entry *table, uintptr_t pc)
+{
+    uint64_t rule = rule_of(table, pc);
+    uint32_t module = RULE_MODULE(rule);
+    if (gwi_likely(module == c->last) || module == 0)
+        return rule;
+    if (!is_checked(c, module)) {
+        if (gwi_unlikely(!gwi_module_is_there(module, pc))) {
+            rule = learn(pc);
+            module = RULE_MODULE(rule);
+        }
+        c->module[c->count++ % 8] = (uint16_t)module;
+    }
+    c->last = module;
+    return rule;
+}
+
+static inline uint64_t mixed(uint64_t key, uint64_t word)
+{
+    key = (key ^ word) * 0x9e3779b97f4a7c15ull;
+    return key ^ key >> 29;
+}
+
+/* False: the walk must be done again, with all registers. */
+static bool walk_up(gwi_walk *w, frame *f, stack *s, bool fully)
+{
+    checked modules = {.last = 0};
+    entry *table = atomic_load_explicit(&entries, memory_order_relaxed);
+    step done = STEP_GOOD;
+    uint64_t key = 0;
+    uint32_t count = 0;
+    bool skips = w->skip_module != 0;
+    unsigned steps_left = GW_SITE_NATIVE_MAX + 16; /* those of our own do not count */
+    w->flags = 0;
+    f->is_exact = true;
+    while (done == STEP_GOOD) {
+        uintptr_t pc = f->reg[GWI_REG_PC] - (f->is_exact ? 0 : 1);
+        if (f->reg[GWI_REG_PC] == 0) { /* so some mark the first frame */
+            done = STEP_LAST;
+            break;
+        }
+        uint64_t rule = rule_now(&modules, table, pc);
+        uint32_t module = RULE_MODULE(rule);
+        skips = skips && module == w->skip_module;
+        if (gwi_unlikely(module == 0) && (f->is_exact || !is_behind_call(pc + 1))) {
+            done = STEP_LOST; /* no code: what was taken for a return address is none */
+            break;
+        }
+        if (!skips) {
+            if (count == GW_SITE_NATIVE_MAX || steps_left == 0) {
+                w->flags |= GW_SITE_NATIVE_CUT;
+                break;
+            }
+            w->pc[count] = pc + 1;
+            w->module[count++] = (uint16_t)module;
+            key = mixed(key, pc ^ (uint64_t)module << 48);
+        }
+        if (steps_left == 0)
+            break;
+        steps_left--;
+        if (RULE_FROM(rule) == FROM_UNUSUAL || fully)
+            done = step_unusual(f, s, rule, pc);
+        else
+            done = step_usual(f, s, rule);
+        if (done == STEP_LOST && f->needs_all && !fully)
+            return false;
+    }
+    if (done == STEP_LOST)
+        w->flags |= GW_SITE_NATIVE_LOST;
+    w->count = count;
+    w->key = mixed(key, w->flags);
+    return true;
+}
+
+void gwi_unwind(gwi_walk *walk, const uint64_t reg[GWI_REGISTER_COUNT], uint32_t known)
+{
+    frame f;
+    stack s;
+    walk->count = 0;
+    walk->flags = GW_SITE_NATIVE_LOST;
+    walk->key = 0;
+    if (!GWI_CAN_UNWIND || gwi_module_at(0) == NULL)
+        return;
+    open_stack(&s, walk->known, reg[GWI_REG_SP]);
+    for (int fully = 0; fully < 2; fully++) {
+        memcpy(f.reg, reg, sizeof f.reg);
+        f.known = known;
+        f.needs_all = false;
+        s.floor = reg[GWI_REG_SP];
+        if (walk_up(walk, &f, &s, fully != 0))
+            return;
+    }
+}
