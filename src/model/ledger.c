@@ -226,8 +226,9 @@ int gwi_device_of(gwi_process *process, uint64_t context)
 
 static bool dies_with_context(const gwi_object *object)
 {
+    if (object->space == GWI_SPACE_HANDLE)
+        return false; /* on the host or imported, too: and mappings may hold it */
     switch (object->cls) {
-    case GW_CLASS_VMM:
     case GW_CLASS_MAPPING:
     case GW_CLASS_CONTEXT:
     case GW_CLASS_MEMORY_POOL:
@@ -369,6 +370,16 @@ static void vmm_drop_if_unused(gw_model *model, gwi_process *process, uint32_t i
         object_drop(model, process, index);
 }
 
+/* The number may be given out again while mappings still hold the memory: it leaves the table now. */
+static void vmm_handle_end(gw_model *model, gwi_process *process, uint64_t handle)
+{
+    uint32_t index;
+    if (gwi_table_take(&process->table[GWI_SPACE_HANDLE], handle, &index)) {
+        process->object[index].refs = 0;
+        vmm_drop_if_unused(model, process, index);
+    }
+}
+
 static void vmm_create(gw_model *model, gwi_process *process, const gw_event *event, bool imported)
 {
     /* Location type 1 is a device; others are host memory. */
@@ -376,6 +387,7 @@ static void vmm_create(gw_model *model, gwi_process *process, const gw_event *ev
     gw_class cls = imported ? GW_CLASS_IMPORT : on_host ? GW_CLASS_HOST : GW_CLASS_VMM;
     int device = imported ? gwi_device_of(process, event->context) : (int)(event->arg[2] % GW_MODEL_DEVICES_MAX);
     uint64_t bytes = imported ? 0 : event->arg[1];
+    vmm_handle_end(model, process, event->arg[0]); /* its end was not seen */
     object_add(model, process, event, GWI_SPACE_HANDLE, cls, event->arg[0], bytes, device);
     if (on_host)
         model->process[process->index].pinned_bytes += bytes;
@@ -388,12 +400,8 @@ static void vmm_release(gw_model *model, gwi_process *process, uint64_t handle)
         model->process[process->index].unknown_frees++;
         return;
     }
-    gwi_object *object = &process->object[index];
-    if (--object->refs > 0)
-        return;
-    /* The number may be given out again while mappings still hold the memory: it leaves the table now. */
-    gwi_table_take(&process->table[GWI_SPACE_HANDLE], handle, &index);
-    vmm_drop_if_unused(model, process, index);
+    if (--process->object[index].refs == 0)
+        vmm_handle_end(model, process, handle);
 }
 
 static void vmm_retain(gwi_process *process, const gw_event *event)
@@ -407,23 +415,12 @@ static void vmm_retain(gwi_process *process, const gw_event *event)
     if (event->arg[1] == 0 || !gwi_table_get(&process->table[GWI_SPACE_MAPPING], event->arg[1], &index))
         return;
     uint32_t block = (uint32_t)process->object[index].owner;
+    if (process->object[block].refs > 0) /* under another number: that one was meant */
+        return;
     if (gwi_table_put(&process->table[GWI_SPACE_HANDLE], event->arg[0], block)) {
-        process->object[block].refs++;
+        process->object[block].refs = 1;
         process->object[block].key = event->arg[0];
     }
-}
-
-static void vmm_map(gw_model *model, gwi_process *process, const gw_event *event)
-{
-    uint32_t block;
-    if (!gwi_table_get(&process->table[GWI_SPACE_HANDLE], event->arg[3], &block))
-        return;
-    gwi_object *object = object_add(model, process, event, GWI_SPACE_MAPPING, GW_CLASS_MAPPING, event->arg[0],
-                                    event->arg[1], process->object[block].device);
-    if (object == NULL)
-        return;
-    object->owner = block;
-    process->object[block].maps++;
 }
 
 static void vmm_unmap(gw_model *model, gwi_process *process, uint64_t address, uint64_t bytes)
@@ -443,6 +440,20 @@ static void vmm_unmap(gw_model *model, gwi_process *process, uint64_t address, u
             return;
         address += mapped;
     }
+}
+
+static void vmm_map(gw_model *model, gwi_process *process, const gw_event *event)
+{
+    uint32_t block;
+    vmm_unmap(model, process, event->arg[0], 1); /* its end was not seen */
+    if (!gwi_table_get(&process->table[GWI_SPACE_HANDLE], event->arg[3], &block))
+        return;
+    gwi_object *object = object_add(model, process, event, GWI_SPACE_MAPPING, GW_CLASS_MAPPING, event->arg[0],
+                                    event->arg[1], process->object[block].device);
+    if (object == NULL)
+        return;
+    object->owner = block;
+    process->object[block].maps++;
 }
 
 /* ---- code and graphs ---- */
