@@ -66,27 +66,90 @@ static const char *where_to_read(const char *file, folder_search *search)
     return search->folder[0] == '\0' ? file : search->folder;
 }
 
-static int explain(const char *file, const explain_options *options)
+static int fail(const gw_error *err)
+{
+    fprintf(stderr, "gpuwhy: explain: %s\n", err->text);
+    return GWI_EXIT_USAGE;
+}
+
+static int show(const gw_verdict *verdict, bool running, const explain_options *options)
+{
+    gw_error err;
+    int status = verdict->status == GW_VERDICT_UNDETERMINED ? GWI_EXIT_UNDETERMINED : GWI_EXIT_OK;
+    if (!options->json)
+        gwi_verdict_print(verdict, running, STDOUT_FILENO);
+    else if (gwi_verdict_write_json(verdict, "-", &err) != GW_OK)
+        status = fail(&err);
+    return status;
+}
+
+/* The verdict names its recording; NULL: it was said why there is none. *ret_running: the program is alive. */
+static gw_verdict *judge(const char *file, bool *ret_running)
 {
     gw_error err;
     gw_verdict *verdict = NULL;
     static folder_search search;
     if (gwi_judge(where_to_read(file, &search), &verdict, &err) != GW_OK) {
-        fprintf(stderr, "gpuwhy: explain: %s\n", err.text);
+        fail(&err);
+        return NULL;
+    }
+    free(verdict->recording);
+    verdict->recording = strdup(search.recording[0] == '\0' ? file : search.recording);
+    *ret_running = search.running;
+    return verdict;
+}
+
+static int explain(const char *file, const explain_options *options)
+{
+    bool running = false;
+    gw_verdict *verdict = judge(file, &running);
+    if (verdict == NULL)
         return GWI_EXIT_USAGE;
-    }
-    int status = verdict->status == GW_VERDICT_UNDETERMINED ? GWI_EXIT_UNDETERMINED : GWI_EXIT_OK;
-    if (!options->json) {
-        gwi_verdict_print(verdict, search.running, STDOUT_FILENO);
-    } else {
+    if (!options->json) { /* the user has just named it */
         free(verdict->recording);
-        verdict->recording = strdup(search.recording[0] == '\0' ? file : search.recording);
-        if (gwi_verdict_write_json(verdict, "-", &err) != GW_OK) {
-            fprintf(stderr, "gpuwhy: explain: %s\n", err.text);
-            status = GWI_EXIT_USAGE;
-        }
+        verdict->recording = NULL;
     }
+    int status = show(verdict, running, options);
     gw_verdict_free(verdict);
+    return status;
+}
+
+/* Recordings of one job; of several jobs: one after the other. */
+static int explain_together(char **files, int count, const explain_options *options)
+{
+    gw_error err;
+    int status = GWI_EXIT_OK;
+    bool running = false;
+    gw_verdict *whole = NULL, **runs = calloc((size_t)count, sizeof(gw_verdict *));
+    if (runs == NULL) {
+        gw_status ignored = gw_fail(&err, GW_NOMEM, "judge %d recordings", count);
+        (void)ignored;
+        return fail(&err);
+    }
+    for (int i = 0; i < count; i++) {
+        bool alive = false;
+        runs[i] = judge(files[i], &alive);
+        running = running || alive;
+        if (runs[i] == NULL)
+            status = GWI_EXIT_USAGE;
+    }
+    if (status != GWI_EXIT_OK)
+        goto out;
+    gw_status st = gw_judge_together((const gw_verdict *const *)runs, (size_t)count, &whole, &err);
+    if (st == GW_UNSUPPORTED && !options->json) {
+        fprintf(stderr, "gpuwhy: explain: judged one by one: %s\n", err.text);
+        for (int i = 0; i < count; i++) {
+            int one = show(runs[i], false, options);
+            status = one > status ? one : status;
+        }
+    } else {
+        status = st == GW_OK ? show(whole, running, options) : fail(&err);
+    }
+out:
+    gw_verdict_free(whole);
+    for (int i = 0; i < count; i++)
+        gw_verdict_free(runs[i]);
+    free(runs);
     return status;
 }
 
@@ -96,18 +159,13 @@ static int help(void)
     gw_text_add_str(&text,
                     "gpuwhy explain [options] [recording | run folder]...\n\n"
                     "The verdict for a recording, also one that is still being written. Without a name: for the "
-                    "last one.\nEnds with 0 when there is a verdict, 1 when the cause was not determined, 2 when "
+                    "last one.\nSeveral recordings of one job, of several hosts or ranks, are judged together: who was "
+                    "first.\nEnds with 0 when there is a verdict, 1 when the cause was not determined, 2 when "
                     "the input cannot be read.\n\n");
     gwi_options_help(options_table, OPTION_COUNT, &text);
     fputs(gw_text_str(&text), stdout);
     gw_text_free(&text);
     return GWI_EXIT_OK;
-}
-
-static int fail(const gw_error *err)
-{
-    fprintf(stderr, "gpuwhy: explain: %s\n", err->text);
-    return GWI_EXIT_USAGE;
 }
 
 int gwi_cmd_explain(int argc, char **argv)
@@ -125,14 +183,10 @@ int gwi_cmd_explain(int argc, char **argv)
         (void)st;
         return fail(&err);
     }
-    if (words > 0) {
-        int worst = GWI_EXIT_OK;
-        for (int i = 1; i <= words; i++) {
-            int status = explain(argv[i], &options);
-            worst = status > worst ? status : worst;
-        }
-        return worst;
-    }
+    if (words > 1)
+        return explain_together(argv + 1, words, &options);
+    if (words == 1)
+        return explain(argv[1], &options);
     static gwi_path last;
     if (gwi_last_recording(last, &err) != GW_OK)
         return fail(&err);

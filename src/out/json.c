@@ -106,6 +106,24 @@ static struct json_object *gpu_array(const gw_verdict *verdict)
     return array;
 }
 
+static struct json_object *recordings(const gw_verdict *verdict)
+{
+    struct json_object *array = json_object_new_array();
+    for (size_t i = 0; i < verdict->part_count; i++) {
+        const gw_verdict_part *part = &verdict->parts[i];
+        struct json_object *one = json_object_new_object();
+        json_object_object_add(one, "path", string_or_null(part->recording));
+        json_object_object_add(one, "host", string_or_null(part->host));
+        json_object_object_add(one, "status", string_or_null(gw_verdict_status_text(part->status)));
+        json_object_object_add(one, "cause", string_or_null(part->cause));
+        json_object_object_add(one, "headline", string_or_null(part->headline));
+        json_object_object_add(one, "after_s", part->has_offset ? number(part->offset_s) : NULL);
+        json_object_object_add(one, "uncertainty_s", part->has_offset ? number(part->uncertainty_s) : NULL);
+        json_object_array_add(array, one);
+    }
+    return array;
+}
+
 gw_status gw_out_json(const gw_verdict *verdict, gw_text *text, gw_error *err)
 {
     bool fault = verdict->status == GW_VERDICT_FAULT;
@@ -128,6 +146,7 @@ gw_status gw_out_json(const gw_verdict *verdict, gw_text *text, gw_error *err)
     json_object_object_add(root, "program", program_object(verdict));
     json_object_object_add(root, "gpus", gpu_array(verdict));
     json_object_object_add(root, "recording", string_or_null(verdict->recording));
+    json_object_object_add(root, "recordings", verdict->part_count > 0 ? recordings(verdict) : NULL);
 
     gw_status st = GW_OK;
     const char *shown = json_object_to_json_string_ext(root, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED |

@@ -72,6 +72,14 @@ void gw_verdict_free(gw_verdict *verdict)
         free(verdict->gpus[i].name);
     free(verdict->gpus);
     free(verdict->recording);
+    free(verdict->run.host);
+    free(verdict->run.boot_id);
+    for (size_t i = 0; i < verdict->part_count; i++) {
+        free(verdict->parts[i].host);
+        free(verdict->parts[i].recording);
+        free(verdict->parts[i].headline);
+    }
+    free(verdict->parts);
     free(verdict);
 }
 
@@ -113,6 +121,43 @@ static bool fill_program(const gwi_case *c, gw_verdict *verdict)
     }
     verdict->seconds = (double)model->t_end_ns / 1e9;
     return fill_gpus(model, verdict);
+}
+
+static bool meta_number(const gw_model *model, const char *key, uint64_t *ret_value)
+{
+    const char *value = gw_model_meta(model, key);
+    if (value == NULL || *value < '0' || *value > '9')
+        return false;
+    *ret_value = strtoull(value, NULL, 10);
+    return true;
+}
+
+static bool copy_meta(const gw_model *model, const char *key, char **ret_copy)
+{
+    const char *value = gw_model_meta(model, key);
+    return value == NULL || (*ret_copy = strdup(value)) != NULL;
+}
+
+/* Where and when the run was. */
+static bool fill_run(const gwi_case *c, gw_verdict *verdict)
+{
+    const gw_model *model = c->model;
+    gw_verdict_run *run = &verdict->run;
+    uint64_t error_us, synchronised = 0;
+    run->has_start = meta_number(model, "start_realtime_ns", &run->start_realtime_ns);
+    run->clock_known = meta_number(model, "clock.error_max_us", &error_us);
+    run->clock_error_ns = run->clock_known ? error_us * 1000 : 0;
+    run->clock_synchronised = meta_number(model, "clock.synchronised", &synchronised) && synchronised != 0;
+    run->t_trouble_ns = gwi_trouble_time(c, &run->trouble_weight);
+    run->has_trouble = verdict->status != GW_VERDICT_CLEAN && run->t_trouble_ns != GWI_NO_TIME;
+    if (c->process != NULL) {
+        run->pid = c->process->pid;
+        run->has_rank = c->process->has_rank;
+        run->rank = c->process->rank;
+    }
+    return copy_meta(model, "host", &run->host) &&
+           (!meta_number(model, "start_monotonic_ns", &run->start_monotonic_ns) ||
+            copy_meta(model, "boot_id", &run->boot_id));
 }
 
 /* ---- asking the causes ---- */
@@ -323,7 +368,7 @@ static bool judge_case(const gwi_case *c, gw_verdict *verdict)
     if (!gwi_say_advice(c, verdict->status, &verdict->advice))
         return false;
     verdict->where_reason = strdup(where_reason);
-    return verdict->where_reason != NULL;
+    return verdict->where_reason != NULL && fill_run(c, verdict);
 }
 
 gw_status gw_judge(const gw_model *model, gw_verdict **ret_verdict, gw_error *err)

@@ -39,6 +39,32 @@ typedef struct gw_string_list {
     size_t count;
 } gw_string_list;
 
+/* Where and when a run was, and when it came to harm: what recordings of one job are put in order by. */
+typedef struct gw_verdict_run {
+    char *host, *boot_id; /* owned; NULL: not recorded */
+    bool has_start;
+    uint64_t start_realtime_ns, start_monotonic_ns; /* monotonic: comparable within one boot */
+    bool clock_known;                               /* clock_error_ns is the kernel's word */
+    bool clock_synchronised;
+    uint64_t clock_error_ns; /* the realtime clock was at most so wrong when the run began */
+    bool has_trouble;
+    uint64_t t_trouble_ns;   /* since the run began */
+    unsigned trouble_weight; /* 2 a lost context or a full card, 1 another failure or death, 0 ended from outside */
+    uint32_t pid;            /* 0: not known */
+    bool has_rank;
+    uint32_t rank;
+} gw_verdict_run;
+
+/* A recording that was judged together with others. */
+typedef struct gw_verdict_part {
+    char *host, *recording, *headline; /* owned; may be NULL */
+    gw_verdict_status status;
+    const char *cause; /* static id; NULL */
+    bool has_offset;
+    double offset_s;      /* of its trouble after the root's; negative: before */
+    double uncertainty_s; /* of the offset */
+} gw_verdict_part;
+
 typedef struct gw_verdict {
     gw_verdict_status status;
     const char *cause; /* static id; NULL when clean or undetermined */
@@ -68,10 +94,20 @@ typedef struct gw_verdict {
     } * gpus;
     size_t gpu_count;
     char *recording; /* path; NULL: none */
+    gw_verdict_run run;
+    gw_verdict_part *parts; /* owned; none for a recording that was judged alone */
+    size_t part_count;
 } gw_verdict;
 
 GW_MUST_CHECK gw_status gw_judge(const gw_model *model, gw_verdict **ret_verdict, gw_error *err);
 void gw_verdict_free(gw_verdict *verdict); /* takes NULL */
+
+/* One verdict for recordings of one job, `count` >= 2 of them, each judged alone before: the run that came to harm
+ * first is the root, the others' faults are its consequences. Which was first is claimed only when more lies between
+ * them than the clocks may differ by; within one boot of one machine they do not differ. The verdicts stay the
+ * caller's. GW_UNSUPPORTED: they were not running at the same time; `err` names two. */
+GW_MUST_CHECK gw_status gw_judge_together(const gw_verdict *const *runs, size_t count, gw_verdict **ret_verdict,
+                                          gw_error *err);
 
 const char *gw_certainty_text(gw_certainty certainty);        /* "established", ... */
 const char *gw_verdict_status_text(gw_verdict_status status); /* "fault", "clean", "undetermined" */

@@ -82,6 +82,35 @@ def explain_answers_while_the_run_goes_on(place):
         process.communicate(timeout=60)
 
 
+def recordings_are_judged_together(place):
+    """Two supervisors of one job on one machine, as under mpirun: one rank fails, the other is ended a second later."""
+    def start(name, rank, *argv):
+        return subprocess.Popen([str(GPUWHY), "run", *CARD, "--quiet", "-o", str(place / name), "--",
+                                 *behind_sanitizer(fill_in(argv, place))], cwd=place, stdout=subprocess.PIPE,
+                                env=base_environment(place) | {"RANK": str(rank), "WORLD_SIZE": "2"},
+                                stderr=subprocess.DEVNULL)
+
+    waiting = start("one.gpuwhy", 0, SCENARIOS / "s28_host", "--end", "wait", "--truth", "{truth}")
+    try:
+        expect(b"done" in waiting.stdout.readline(), "the waiting rank did not start")
+        start("two.gpuwhy", 1, CNN, "--runs", "2", "--bad-address").communicate(timeout=120)
+        time.sleep(0.2)
+    finally:
+        os.kill(int(re.search(r"truth pid=(\d+)", (place / "truth").read_text())[1]), signal.SIGTERM)
+        waiting.communicate(timeout=60)
+    status, out, err = gpuwhy("explain", "--json", place / "one.gpuwhy", place / "two.gpuwhy", folder=place)
+    verdict = json.loads(out)
+    expect(status == 0 and verdict["cause"] == "illegal-address", f"exit {status}: {out}{err}")
+    expect("rank 1 (pid" in verdict["headline"], f"the rank is not named: {verdict['headline']}")
+    expect([part["cause"] for part in verdict["recordings"]] == ["killed-by-scheduler-or-user", "illegal-address"],
+           f"the recordings: {verdict['recordings']}")
+    first = verdict["recordings"][0]
+    expect(first["after_s"] > 0 and first["uncertainty_s"] == 0, f"one machine, one clock: {first}")
+    expect(any("killed-by-scheduler-or-user" in c for c in verdict["consequences"]), f"{verdict['consequences']}")
+    status, out, err = gpuwhy("explain", place / "two.gpuwhy", place / "nowhere.gpuwhy", folder=place)
+    expect(status == 2 and "nowhere.gpuwhy" in err, f"exit {status}: {out}{err}")
+
+
 def on_failure_tells_at_once(place):
     process = subprocess.Popen([str(GPUWHY), "run", *CARD, "--on-failure", "print", "--",
                                 *behind_sanitizer([SCENARIOS / "s28_host", "--end", "stuck"])],
@@ -132,7 +161,7 @@ def options_change_nothing_for_the_program(place):
 
 CASES = [program_in_a_path_with_spaces, quiet_says_nothing_of_a_clean_run, quiet_still_tells_a_fault,
          json_to_standard_output, explain_takes_the_last_run, explain_answers_while_the_run_goes_on,
-         on_failure_tells_at_once, recording_is_private_and_can_be_exported, options_change_nothing_for_the_program]
+         recordings_are_judged_together, on_failure_tells_at_once, recording_is_private_and_can_be_exported, options_change_nothing_for_the_program]
 
 
 def test():
