@@ -1,0 +1,582 @@
+/* The machine: a stack, marks, a memo, and the opcodes of plain data. */
+#include "store.h"
+#include "window.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* X(name, byte): all opcodes there are. What the machine does not do, it names. */
+#define OPCODES(X)                                                                                                     \
+    X(MARK, '(')                                                                                                       \
+    X(STOP, '.')                                                                                                       \
+    X(POP, '0')                                                                                                        \
+    X(POP_MARK, '1')                                                                                                   \
+    X(DUP, '2')                                                                                                        \
+    X(FLOAT, 'F')                                                                                                      \
+    X(INT, 'I')                                                                                                        \
+    X(BININT, 'J')                                                                                                     \
+    X(BININT1, 'K')                                                                                                    \
+    X(LONG, 'L')                                                                                                       \
+    X(BININT2, 'M')                                                                                                    \
+    X(NONE, 'N')                                                                                                       \
+    X(PERSID, 'P')                                                                                                     \
+    X(BINPERSID, 'Q')                                                                                                  \
+    X(REDUCE, 'R')                                                                                                     \
+    X(STRING, 'S')                                                                                                     \
+    X(BINSTRING, 'T')                                                                                                  \
+    X(SHORT_BINSTRING, 'U')                                                                                            \
+    X(UNICODE, 'V')                                                                                                    \
+    X(BINUNICODE, 'X')                                                                                                 \
+    X(APPEND, 'a')                                                                                                     \
+    X(BUILD, 'b')                                                                                                      \
+    X(GLOBAL, 'c')                                                                                                     \
+    X(DICT, 'd')                                                                                                       \
+    X(EMPTY_DICT, '}')                                                                                                 \
+    X(APPENDS, 'e')                                                                                                    \
+    X(GET, 'g')                                                                                                        \
+    X(BINGET, 'h')                                                                                                     \
+    X(INST, 'i')                                                                                                       \
+    X(LONG_BINGET, 'j')                                                                                                \
+    X(LIST, 'l')                                                                                                       \
+    X(EMPTY_LIST, ']')                                                                                                 \
+    X(OBJ, 'o')                                                                                                        \
+    X(PUT, 'p')                                                                                                        \
+    X(BINPUT, 'q')                                                                                                     \
+    X(LONG_BINPUT, 'r')                                                                                                \
+    X(SETITEM, 's')                                                                                                    \
+    X(TUPLE, 't')                                                                                                      \
+    X(EMPTY_TUPLE, ')')                                                                                                \
+    X(SETITEMS, 'u')                                                                                                   \
+    X(BINFLOAT, 'G')                                                                                                   \
+    X(PROTO, 0x80)                                                                                                     \
+    X(NEWOBJ, 0x81)                                                                                                    \
+    X(EXT1, 0x82)                                                                                                      \
+    X(EXT2, 0x83)                                                                                                      \
+    X(EXT4, 0x84)                                                                                                      \
+    X(TUPLE1, 0x85)                                                                                                    \
+    X(TUPLE2, 0x86)                                                                                                    \
+    X(TUPLE3, 0x87)                                                                                                    \
+    X(NEWTRUE, 0x88)                                                                                                   \
+    X(NEWFALSE, 0x89)                                                                                                  \
+    X(LONG1, 0x8a)                                                                                                     \
+    X(LONG4, 0x8b)                                                                                                     \
+    X(BINBYTES, 'B')                                                                                                   \
+    X(SHORT_BINBYTES, 'C')                                                                                             \
+    X(SHORT_BINUNICODE, 0x8c)                                                                                          \
+    X(BINUNICODE8, 0x8d)                                                                                               \
+    X(BINBYTES8, 0x8e)                                                                                                 \
+    X(EMPTY_SET, 0x8f)                                                                                                 \
+    X(ADDITEMS, 0x90)                                                                                                  \
+    X(FROZENSET, 0x91)                                                                                                 \
+    X(NEWOBJ_EX, 0x92)                                                                                                 \
+    X(STACK_GLOBAL, 0x93)                                                                                              \
+    X(MEMOIZE, 0x94)                                                                                                   \
+    X(FRAME, 0x95)                                                                                                     \
+    X(BYTEARRAY8, 0x96)                                                                                                \
+    X(NEXT_BUFFER, 0x97)                                                                                               \
+    X(READONLY_BUFFER, 0x98)
+
+enum opcode {
+#define GW_X(name, byte) OP_##name = (byte),
+    OPCODES(GW_X)
+#undef GW_X
+};
+
+enum {
+    PROTOCOL_MIN = 2,
+    PROTOCOL_MAX = 5,
+    BATCH = 1000, /* picklers fill containers in batches of so many */
+    TEXT_BYTES_MAX = 1 << 24,
+    LONG_BYTES_MAX = 255,
+    VALUE_ABSENT = 0xff /* type of a memo entry that was never written */
+};
+
+typedef struct machine {
+    gwi_window window;
+    gw_pickle *store;
+    gw_pickle_options options;
+    gw_pickle_value *stack; /* owned */
+    uint64_t stack_count, stack_capacity;
+    uint64_t *mark; /* heights of the stack; owned */
+    uint64_t mark_count, mark_capacity;
+    gw_pickle_value *memo; /* owned */
+    uint64_t memo_count, memo_capacity;
+    bool stopped;
+} machine;
+
+static const char *opcode_name(unsigned char opcode)
+{
+    switch (opcode) {
+#define GW_X(name, byte)                                                                                               \
+    case byte:                                                                                                         \
+        return #name;
+        OPCODES(GW_X)
+#undef GW_X
+    default:
+        return NULL;
+    }
+}
+
+/* ---- reading ---- */
+
+static gw_status take_number(machine *m, size_t bytes, uint64_t *ret_number, gw_error *err)
+{
+    unsigned char raw[8];
+    gw_status st = gwi_window_take(&m->window, raw, bytes, err);
+    *ret_number = 0;
+    for (size_t i = bytes; st == GW_OK && i-- > 0;)
+        *ret_number = *ret_number << 8 | raw[i];
+    return st;
+}
+
+/* ---- the stack ---- */
+
+static gw_status push(machine *m, gw_pickle_value value, gw_error *err)
+{
+    gw_status st = gwi_store_room(m->store, &m->stack, m->stack_count + 1, &m->stack_capacity, sizeof *m->stack, err);
+    if (st == GW_OK)
+        m->stack[m->stack_count++] = value;
+    return st;
+}
+
+static gw_status push_number(machine *m, gw_pickle_type type, uint64_t number, gw_error *err)
+{
+    return push(m, (gw_pickle_value){.type = (uint8_t)type, .number = number}, err);
+}
+
+/* The values above the last mark may be taken; what lies below belongs to the containers being filled. */
+static uint64_t floor_of(const machine *m)
+{
+    return m->mark_count == 0 ? 0 : m->mark[m->mark_count - 1];
+}
+
+static gw_status need(const machine *m, uint64_t count, gw_error *err)
+{
+    return m->stack_count - floor_of(m) >= count ? GW_OK : gw_fail(err, GW_CORRUPT, "too few values on the stack");
+}
+
+static gw_status pop_mark(machine *m, uint64_t *ret_height, gw_error *err)
+{
+    if (m->mark_count == 0)
+        return gw_fail(err, GW_CORRUPT, "no mark on the stack");
+    *ret_height = m->mark[--m->mark_count];
+    return GW_OK;
+}
+
+/* ---- containers ---- */
+
+static bool is_container(gw_pickle_value value)
+{
+    return value.type == GW_PICKLE_LIST || value.type == GW_PICKLE_DICT;
+}
+
+/* No change from here on; the caller may fold it. */
+static gw_status complete(machine *m, uint32_t index, gw_error *err)
+{
+    if (m->store->node[index].state != GWI_NODE_OPEN)
+        return GW_OK;
+    m->store->node[index].state = GWI_NODE_SEALED;
+    if (m->options.fold == NULL)
+        return GW_OK;
+    gw_pickle_value value = gwi_store_value(m->store, index), folded = value;
+    gw_status st = m->options.fold(m->options.user, m->store, value, &folded, err);
+    if (st == GW_OK && folded.type == GW_PICKLE_FOLDED)
+        gwi_store_fold(m->store, index, folded);
+    return st;
+}
+
+/* What is put somewhere is complete: its place then holds what it was folded to. */
+static gw_status settle(machine *m, gw_pickle_value *value, gw_error *err)
+{
+    if (!is_container(*value))
+        return GW_OK;
+    uint32_t index = (uint32_t)value->number;
+    gw_status st = complete(m, index, err);
+    *value = gwi_store_value(m->store, index);
+    return st;
+}
+
+/* The values from `height` on go into the container just below them. */
+static gw_status fill(machine *m, uint64_t height, gw_pickle_type type, gw_error *err)
+{
+    uint64_t count = m->stack_count - height;
+    if (height == 0 || height - 1 < floor_of(m))
+        return gw_fail(err, GW_CORRUPT, "nothing to put values into");
+    gw_pickle_value to = m->stack[height - 1];
+    if (to.type != type)
+        return gw_fail(err, GW_CORRUPT, "values for a %s that is none", type == GW_PICKLE_DICT ? "dict" : "list");
+    if (type == GW_PICKLE_DICT && count % 2 != 0)
+        return gw_fail(err, GW_CORRUPT, "a key without a value");
+    gw_status st = GW_OK;
+    for (uint64_t i = height; st == GW_OK && i < m->stack_count; i++)
+        st = settle(m, &m->stack[i], err);
+    uint32_t index = (uint32_t)to.number;
+    /* A container that was put into another one, or into itself, must not change any more. */
+    if (st == GW_OK && m->store->node[index].state != GWI_NODE_OPEN)
+        return gw_fail(err, GW_UNSUPPORTED, "a container is changed after it was used: not plain data");
+    if (st == GW_OK)
+        st = gwi_store_append(m->store, index, m->stack + height, count, err);
+    m->stack_count = height;
+    uint64_t held = m->store->node[index].count / (type == GW_PICKLE_DICT ? 2 : 1);
+    if (st == GW_OK && held > 0 && held < BATCH) {
+        st = complete(m, index, err);
+        m->stack[height - 1] = gwi_store_value(m->store, index);
+    }
+    return st;
+}
+
+static gw_status do_fill_marked(machine *m, gw_pickle_type type, gw_error *err)
+{
+    uint64_t height = 0;
+    gw_status st = pop_mark(m, &height, err);
+    return st == GW_OK ? fill(m, height, type, err) : st;
+}
+
+static gw_status do_fill_one(machine *m, uint64_t count, gw_pickle_type type, gw_error *err)
+{
+    gw_status st = need(m, count + 1, err);
+    return st == GW_OK ? fill(m, m->stack_count - count, type, err) : st;
+}
+
+static gw_status do_empty(machine *m, gw_pickle_type type, gw_error *err)
+{
+    uint32_t index;
+    gw_status st = gwi_store_node(m->store, type, &index, err);
+    return st == GW_OK ? push_number(m, type, index, err) : st;
+}
+
+/* The values from `height` on become one tuple. */
+static gw_status make_tuple(machine *m, uint64_t height, gw_error *err)
+{
+    uint32_t index;
+    gw_status st = gwi_store_node(m->store, GW_PICKLE_LIST, &index, err);
+    for (uint64_t i = height; st == GW_OK && i < m->stack_count; i++)
+        st = settle(m, &m->stack[i], err);
+    if (st == GW_OK)
+        st = gwi_store_append(m->store, index, m->stack + height, m->stack_count - height, err);
+    if (st == GW_OK)
+        st = complete(m, index, err);
+    if (st != GW_OK)
+        return st;
+    m->stack_count = height;
+    return push(m, gwi_store_value(m->store, index), err);
+}
+
+static gw_status do_tuple(machine *m, uint64_t count, gw_error *err)
+{
+    gw_status st = need(m, count, err);
+    return st == GW_OK ? make_tuple(m, m->stack_count - count, err) : st;
+}
+
+static gw_status do_tuple_marked(machine *m, gw_error *err)
+{
+    uint64_t height = 0;
+    gw_status st = pop_mark(m, &height, err);
+    return st == GW_OK ? make_tuple(m, height, err) : st;
+}
+
+/* ---- the memo ---- */
+
+static gw_status memo_put(machine *m, uint64_t number, gw_error *err)
+{
+    gw_status st = need(m, 1, err);
+    if (st != GW_OK)
+        return st;
+    /* Picklers count up from 0; a number far beyond what was written is damage, not data. */
+    if (number > m->memo_count + 65536)
+        return gw_fail(err, GW_CORRUPT, "memo entry %" PRIu64 " after %" PRIu64, number, m->memo_count);
+    st = gwi_store_room(m->store, &m->memo, number + 1, &m->memo_capacity, sizeof *m->memo, err);
+    for (; st == GW_OK && m->memo_count <= number; m->memo_count++)
+        m->memo[m->memo_count] = (gw_pickle_value){.type = VALUE_ABSENT};
+    if (st == GW_OK)
+        m->memo[number] = m->stack[m->stack_count - 1];
+    return st;
+}
+
+static gw_status do_memo_put(machine *m, size_t bytes, gw_error *err)
+{
+    uint64_t number;
+    gw_status st = take_number(m, bytes, &number, err);
+    return st == GW_OK ? memo_put(m, number, err) : st;
+}
+
+static gw_status do_memoize(machine *m, gw_error *err)
+{
+    return memo_put(m, m->memo_count, err);
+}
+
+static gw_status do_memo_get(machine *m, size_t bytes, gw_error *err)
+{
+    uint64_t number;
+    gw_status st = take_number(m, bytes, &number, err);
+    if (st != GW_OK)
+        return st;
+    if (number >= m->memo_count || m->memo[number].type == VALUE_ABSENT)
+        return gw_fail(err, GW_CORRUPT, "memo entry %" PRIu64 " was never written", number);
+    gw_pickle_value value = m->memo[number];
+    return push(m, is_container(value) ? gwi_store_value(m->store, (uint32_t)value.number) : value, err);
+}
+
+/* ---- values ---- */
+
+static gw_status do_text(machine *m, size_t length_bytes, gw_error *err)
+{
+    uint64_t bytes;
+    uint32_t id;
+    char *room;
+    gw_status st = take_number(m, length_bytes, &bytes, err);
+    if (st == GW_OK && bytes > TEXT_BYTES_MAX)
+        st = gw_fail(err, GW_UNSUPPORTED, "a text of %" PRIu64 " bytes", bytes);
+    if (st == GW_OK)
+        st = gwi_store_text_room(m->store, (uint32_t)bytes, &room, err);
+    if (st == GW_OK)
+        st = gwi_window_take(&m->window, room, bytes, err);
+    if (st == GW_OK)
+        st = gwi_store_text(m->store, (uint32_t)bytes, &id, err);
+    return st == GW_OK ? push_number(m, GW_PICKLE_TEXT, id, err) : st;
+}
+
+/* Little-endian two's complement of any length. */
+static gw_status do_long(machine *m, size_t length_bytes, gw_error *err)
+{
+    unsigned char raw[LONG_BYTES_MAX];
+    uint64_t bytes, number = 0;
+    gw_status st = take_number(m, length_bytes, &bytes, err);
+    if (st == GW_OK && bytes > sizeof raw)
+        st = gw_fail(err, GW_UNSUPPORTED, "an integer of %" PRIu64 " bytes", bytes);
+    if (st == GW_OK)
+        st = gwi_window_take(&m->window, raw, bytes, err);
+    if (st != GW_OK)
+        return st;
+    bool negative = bytes > 0 && (raw[bytes - 1] & 0x80) != 0, huge = false;
+    for (size_t i = bytes; i-- > 0;) {
+        if (i >= 8)
+            huge = huge || raw[i] != (negative ? 0xff : 0);
+        else
+            number |= (uint64_t)raw[i] << 8 * i;
+    }
+    if (negative && bytes < 8)
+        number |= UINT64_MAX << 8 * bytes;
+    huge = huge || (bytes > 8 && (number >> 63 != 0) != negative);
+    return push_number(m, huge ? GW_PICKLE_HUGE : GW_PICKLE_INT, huge ? 0 : number, err);
+}
+
+static gw_status do_int(machine *m, size_t bytes, gw_error *err)
+{
+    uint64_t number;
+    gw_status st = take_number(m, bytes, &number, err);
+    if (st == GW_OK && bytes == 4)
+        number = (uint64_t)(int64_t)(int32_t)(uint32_t)number;
+    return st == GW_OK ? push_number(m, GW_PICKLE_INT, number, err) : st;
+}
+
+static gw_status do_float(machine *m, gw_error *err)
+{
+    unsigned char raw[8];
+    uint64_t bits = 0;
+    gw_status st = gwi_window_take(&m->window, raw, sizeof raw, err);
+    for (size_t i = 0; i < sizeof raw; i++) /* this one is big-endian */
+        bits = bits << 8 | raw[i];
+    return st == GW_OK ? push_number(m, GW_PICKLE_FLOAT, bits, err) : st;
+}
+
+static gw_status do_mark(machine *m, gw_error *err)
+{
+    gw_status st = gwi_store_room(m->store, &m->mark, m->mark_count + 1, &m->mark_capacity, sizeof *m->mark, err);
+    if (st == GW_OK)
+        m->mark[m->mark_count++] = m->stack_count;
+    return st;
+}
+
+/* Frames only say how much may be read at once. */
+static gw_status do_frame(machine *m, gw_error *err)
+{
+    uint64_t bytes;
+    return take_number(m, 8, &bytes, err);
+}
+
+static gw_status do_stop(machine *m, gw_error *err)
+{
+    if (m->stack_count != 1 || m->mark_count != 0)
+        return gw_fail(err, GW_CORRUPT, "it ends with %" PRIu64 " values instead of one", m->stack_count);
+    m->stopped = true;
+    return settle(m, &m->stack[0], err);
+}
+
+/* ---- the whole ---- */
+
+static gw_status refuse(unsigned char opcode, gw_error *err)
+{
+    const char *name = opcode_name(opcode);
+    if (name == NULL)
+        return gw_fail(err, GW_CORRUPT, "0x%02x is no opcode", opcode);
+    return gw_fail(err, GW_UNSUPPORTED, "opcode %s is not read: only plain data are, nothing that is called or built",
+                   name);
+}
+
+static gw_status step(machine *m, unsigned char opcode, gw_error *err)
+{
+    switch (opcode) {
+    case OP_MARK:
+        return do_mark(m, err);
+    case OP_STOP:
+        return do_stop(m, err);
+    case OP_FRAME:
+        return do_frame(m, err);
+    case OP_NONE:
+        return push_number(m, GW_PICKLE_NONE, 0, err);
+    case OP_NEWTRUE:
+        return push_number(m, GW_PICKLE_BOOL, 1, err);
+    case OP_NEWFALSE:
+        return push_number(m, GW_PICKLE_BOOL, 0, err);
+    case OP_BININT:
+        return do_int(m, 4, err);
+    case OP_BININT1:
+        return do_int(m, 1, err);
+    case OP_BININT2:
+        return do_int(m, 2, err);
+    case OP_LONG1:
+        return do_long(m, 1, err);
+    case OP_LONG4:
+        return do_long(m, 4, err);
+    case OP_BINFLOAT:
+        return do_float(m, err);
+    case OP_SHORT_BINUNICODE:
+        return do_text(m, 1, err);
+    case OP_BINUNICODE:
+        return do_text(m, 4, err);
+    case OP_BINUNICODE8:
+        return do_text(m, 8, err);
+    case OP_EMPTY_LIST:
+        return do_empty(m, GW_PICKLE_LIST, err);
+    case OP_EMPTY_DICT:
+        return do_empty(m, GW_PICKLE_DICT, err);
+    case OP_APPEND:
+        return do_fill_one(m, 1, GW_PICKLE_LIST, err);
+    case OP_APPENDS:
+        return do_fill_marked(m, GW_PICKLE_LIST, err);
+    case OP_SETITEM:
+        return do_fill_one(m, 2, GW_PICKLE_DICT, err);
+    case OP_SETITEMS:
+        return do_fill_marked(m, GW_PICKLE_DICT, err);
+    case OP_EMPTY_TUPLE:
+        return do_tuple(m, 0, err);
+    case OP_TUPLE1:
+        return do_tuple(m, 1, err);
+    case OP_TUPLE2:
+        return do_tuple(m, 2, err);
+    case OP_TUPLE3:
+        return do_tuple(m, 3, err);
+    case OP_TUPLE:
+        return do_tuple_marked(m, err);
+    case OP_BINPUT:
+        return do_memo_put(m, 1, err);
+    case OP_LONG_BINPUT:
+        return do_memo_put(m, 4, err);
+    case OP_MEMOIZE:
+        return do_memoize(m, err);
+    case OP_BINGET:
+        return do_memo_get(m, 1, err);
+    case OP_LONG_BINGET:
+        return do_memo_get(m, 4, err);
+    default:
+        return refuse(opcode, err);
+    }
+}
+
+static gw_status read_protocol(machine *m, gw_error *err)
+{
+    unsigned char begin[2];
+    gw_status st = gwi_window_take(&m->window, begin, sizeof begin, err);
+    if (st == GW_OK && (begin[0] != OP_PROTO || begin[1] < PROTOCOL_MIN || begin[1] > PROTOCOL_MAX))
+        st = gw_fail(err, GW_UNSUPPORTED, "not a pickle of protocol %d to %d", PROTOCOL_MIN, PROTOCOL_MAX);
+    return st;
+}
+
+static gw_status enter_names(machine *m, gw_error *err)
+{
+    gw_status st = GW_OK;
+    for (size_t i = 0; st == GW_OK && i < m->options.name_count; i++) {
+        uint32_t id, bytes = (uint32_t)strlen(m->options.names[i]);
+        char *room;
+        st = gwi_store_text_room(m->store, bytes, &room, err);
+        if (st == GW_OK) {
+            memcpy(room, m->options.names[i], bytes);
+            st = gwi_store_text(m->store, bytes, &id, err);
+        }
+    }
+    return st;
+}
+
+/* `ret_offset`: where the opcode that failed begins. */
+static gw_status run(machine *m, uint64_t *ret_offset, gw_error *err)
+{
+    *ret_offset = 0;
+    gw_status st = enter_names(m, err);
+    if (st == GW_OK)
+        st = read_protocol(m, err);
+    while (st == GW_OK && !m->stopped) {
+        unsigned char opcode;
+        *ret_offset = gwi_window_offset(&m->window);
+        st = gwi_window_take(&m->window, &opcode, 1, err);
+        if (st == GW_OK)
+            st = step(m, opcode, err);
+    }
+    return st;
+}
+
+gw_status gw_pickle_read(const char *path, const gw_pickle_options *options, gw_pickle **ret_pickle,
+                         gw_pickle_value *ret_root, gw_error *err)
+{
+    machine *m = calloc(1, sizeof *m);
+    gw_status st = GW_OK;
+    if (m == NULL)
+        return gw_fail(err, GW_NOMEM, "%s: no memory to read it", path);
+    m->window.fd = -1;
+    m->options = *options;
+    m->store = calloc(1, sizeof *m->store);
+    if (m->store == NULL) {
+        st = gw_fail(err, GW_NOMEM, "%s: no memory to read it", path);
+        goto out;
+    }
+    m->store->memory_max = options->memory_max != 0 ? options->memory_max : UINT64_C(2) << 30;
+    st = gwi_window_open(&m->window, path, err);
+    if (st != GW_OK) {
+        gw_wrap(err, "%s", path);
+        goto out;
+    }
+    uint64_t offset;
+    st = run(m, &offset, err);
+    if (st != GW_OK) {
+        gw_wrap(err, "%s: at byte %" PRIu64, path, offset);
+        goto out;
+    }
+    *ret_root = m->stack[0];
+    *ret_pickle = m->store;
+    m->store = NULL;
+out:
+    gwi_window_close(&m->window);
+    gw_pickle_free(m->store);
+    free(m->stack);
+    free(m->mark);
+    free(m->memo);
+    free(m);
+    return st;
+}
+
+bool gw_pickle_is(const char *path)
+{
+    gwi_window *window = calloc(1, sizeof *window);
+    unsigned char begin[3] = {0};
+    if (window == NULL)
+        return false;
+    window->fd = -1;
+    bool is = gwi_window_open(window, path, NULL) == GW_OK &&
+              gwi_window_take(window, begin, sizeof begin, NULL) == GW_OK && begin[0] == OP_PROTO &&
+              begin[1] >= PROTOCOL_MIN && begin[1] <= PROTOCOL_MAX;
+    gwi_window_close(window);
+    free(window);
+    return is;
+}

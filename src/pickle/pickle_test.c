@@ -1,0 +1,381 @@
+/* Hostile input first; then what Python and PyTorch write. */
+#include "gw_pickle.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char path[64];
+static int fd = -1;
+
+static void put_file(const void *data, size_t bytes)
+{
+    if (fd < 0)
+        fd = memfd_create("pickle", MFD_CLOEXEC);
+    assert_true(fd >= 0);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    assert_int_equal(ftruncate(fd, 0), 0);
+    assert_int_equal(pwrite(fd, data, bytes, 0), (ssize_t)bytes);
+}
+
+static gw_status read_bytes(const void *data, size_t bytes, const gw_pickle_options *options, gw_pickle **ret_pickle,
+                            gw_pickle_value *ret_root, gw_error *err)
+{
+    static const gw_pickle_options plain = {0};
+    put_file(data, bytes);
+    err->text[0] = '\0';
+    return gw_pickle_read(path, options == NULL ? &plain : options, ret_pickle, ret_root, err);
+}
+
+#define BYTES(literal) literal, sizeof(literal) - 1
+
+static void expect_refused(const void *data, size_t bytes, gw_status status, const char *words)
+{
+    gw_pickle *pickle = NULL;
+    gw_pickle_value root = {.type = 77};
+    gw_error err;
+    gw_status st = read_bytes(data, bytes, NULL, &pickle, &root, &err);
+    if (st != status || strstr(err.text, words) == NULL)
+        fail_msg("status %d, not %d; \"%s\" lacks \"%s\"", st, status, err.text, words);
+    assert_non_null(strstr(err.text, path));
+    assert_null(strchr(err.text, '\n'));
+    assert_null(pickle);
+    assert_int_equal(root.type, 77);
+}
+
+static void nothing_is_called(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        unsigned char opcode;
+    } refused[] = {{"GLOBAL", 'c'},    {"REDUCE", 'R'},       {"BUILD", 'b'},      {"INST", 'i'},
+                   {"OBJ", 'o'},       {"NEWOBJ", 0x81},      {"NEWOBJ_EX", 0x92}, {"STACK_GLOBAL", 0x93},
+                   {"PERSID", 'P'},    {"BINPERSID", 'Q'},    {"EXT1", 0x82},      {"EXT2", 0x83},
+                   {"EXT4", 0x84},     {"NEXT_BUFFER", 0x97}, {"POP", '0'},        {"POP_MARK", '1'},
+                   {"DUP", '2'},       {"INT", 'I'},          {"LONG", 'L'},       {"FLOAT", 'F'},
+                   {"STRING", 'S'},    {"UNICODE", 'V'},      {"GET", 'g'},        {"PUT", 'p'},
+                   {"BINBYTES", 'B'},  {"EMPTY_SET", 0x8f},   {"FROZENSET", 0x91}, {"BYTEARRAY8", 0x96},
+                   {"BINSTRING", 'T'}, {"DICT", 'd'},         {"LIST", 'l'},       {"ADDITEMS", 0x90}};
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+        char data[8] = {'\x80', 4, ']', (char)refused[i].opcode, '.'}, words[64];
+        snprintf(words, sizeof words, "at byte 3: opcode %s ", refused[i].name);
+        expect_refused(data, 5, GW_UNSUPPORTED, words);
+    }
+    expect_refused(BYTES("\x80\x04\x8c\x02os\x8c\x06system\x93\x8c\x02id\x85R."), GW_UNSUPPORTED, "STACK_GLOBAL");
+    expect_refused(BYTES("\x80\x02"
+                         "cos\nsystem\n."),
+                   GW_UNSUPPORTED, "at byte 2: opcode GLOBAL");
+}
+
+static void damage_is_named(void **state)
+{
+    (void)state;
+    expect_refused(BYTES(""), GW_CORRUPT, "ends in the middle");
+    expect_refused(BYTES("PK\x03\x04"), GW_UNSUPPORTED, "not a pickle");
+    expect_refused(BYTES("\x80\x01N."), GW_UNSUPPORTED, "not a pickle");
+    expect_refused(BYTES("\x80\x06N."), GW_UNSUPPORTED, "not a pickle");
+    expect_refused(BYTES("\x80\x04\xff."), GW_CORRUPT, "at byte 2: 0xff is no opcode");
+    expect_refused(BYTES("\x80\x04."), GW_CORRUPT, "0 values");
+    expect_refused(BYTES("\x80\x04NN."), GW_CORRUPT, "2 values");
+    expect_refused(BYTES("\x80\x04(N."), GW_CORRUPT, "instead of one");
+    expect_refused(BYTES("\x80\x04N"), GW_CORRUPT, "ends in the middle");
+    expect_refused(BYTES("\x80\x04h\x00."), GW_CORRUPT, "never written");
+    expect_refused(BYTES("\x80\x04Nr\x00\x00\x00\x7f."), GW_CORRUPT, "memo entry");
+    expect_refused(BYTES("\x80\x04\x94."), GW_CORRUPT, "too few");
+    expect_refused(BYTES("\x80\x04"
+                         "e."),
+                   GW_CORRUPT, "no mark");
+    expect_refused(BYTES("\x80\x04(Ne."), GW_CORRUPT, "nothing to put");
+    expect_refused(BYTES("\x80\x04](Nu."), GW_CORRUPT, "a dict that is none");
+    expect_refused(BYTES("\x80\x04}(Nu."), GW_CORRUPT, "key without a value");
+    expect_refused(BYTES("\x80\x04](a."), GW_CORRUPT, "too few");
+    expect_refused(BYTES("\x80\x04N](Na."), GW_CORRUPT, "too few"); /* not below the mark */
+    expect_refused(BYTES("\x80\x04\x85."), GW_CORRUPT, "too few");
+    expect_refused(BYTES("\x80\x04\x8d\xff\xff\xff\xff\xff\xff\xff\xff."), GW_UNSUPPORTED, "a text of");
+    expect_refused(BYTES("\x80\x04\x8b\xff\xff\xff\xff."), GW_UNSUPPORTED, "an integer of");
+    expect_refused(BYTES("\x80\x04X\xff\xff\x00\x00."), GW_CORRUPT, "ends in the middle");
+}
+
+/* A container that contains itself, directly or through another one, would make a reader run for ever. */
+static void cycles_are_refused(void **state)
+{
+    (void)state;
+    expect_refused(BYTES("\x80\x04]\x94h\x00"
+                         "a."),
+                   GW_UNSUPPORTED, "changed after it was used");
+    expect_refused(BYTES("\x80\x04]\x94]h\x00"
+                         "aa."),
+                   GW_UNSUPPORTED, "changed after it was used");
+    expect_refused(BYTES("\x80\x04}\x94Nh\x00s."), GW_UNSUPPORTED, "changed after it was used");
+    expect_refused(BYTES("\x80\x04]\x94(Ne](h\x00"
+                         "eh\x00Na."),
+                   GW_UNSUPPORTED, "changed after it was used");
+}
+
+static void missing_file(void **state)
+{
+    (void)state;
+    gw_pickle *pickle = NULL;
+    gw_pickle_value root;
+    gw_error err;
+    const gw_pickle_options options = {0};
+    assert_int_equal(gw_pickle_read("/nonexistent/x", &options, &pickle, &root, &err), GW_IO);
+    assert_int_equal(gw_pickle_read("/", &options, &pickle, &root, &err), GW_IO);
+    assert_string_equal(err.text, "/: not a regular file");
+    assert_false(gw_pickle_is("/nonexistent/x"));
+    assert_false(gw_pickle_is("/"));
+}
+
+/* ---- right answers ---- */
+
+static void values(void **state)
+{
+    (void)state;
+    static const char data[] =
+        "\x80\x04\x95\x08\x00\x00\x00\x00\x00\x00\x00]\x94(N\x88\x89K\xffM\xff\xffJ\xfe\xff\xff\xff"
+        "\x8a\x06\x00\x00\x00\x00\x00\x7f\x8a\x09\xff\xff\xff\xff\xff\xff\xff\xff\x00\x8a\x00"
+        "G\x3f\xf8\x00\x00\x00\x00\x00\x00\x8c\x02hi\x94h\x01X\x02\x00\x00\x00hi)\x8a\x01\xff"
+        "NN\x86"
+        "e.";
+    gw_pickle *p = NULL;
+    gw_pickle_value root, key;
+    gw_error err;
+    assert_int_equal(read_bytes(BYTES(data), NULL, &p, &root, &err), GW_OK);
+    assert_true(gw_pickle_is(path));
+    assert_int_equal(root.type, GW_PICKLE_LIST);
+    assert_int_equal(gw_pickle_count(p, root), 16);
+    static const struct {
+        uint8_t type;
+        int64_t number;
+    } expected[] = {{GW_PICKLE_NONE, 0},
+                    {GW_PICKLE_BOOL, 1},
+                    {GW_PICKLE_BOOL, 0},
+                    {GW_PICKLE_INT, 255},
+                    {GW_PICKLE_INT, 65535},
+                    {GW_PICKLE_INT, -2},
+                    {GW_PICKLE_INT, 0x7f0000000000},
+                    {GW_PICKLE_HUGE, 0},
+                    {GW_PICKLE_INT, 0}};
+    for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++) {
+        gw_pickle_value value = gw_pickle_at(p, root, i, &key);
+        assert_int_equal(value.type, expected[i].type);
+        assert_int_equal((int64_t)value.number, expected[i].number);
+    }
+    assert_true(gw_pickle_float(gw_pickle_at(p, root, 9, NULL)) == 1.5);
+    size_t bytes;
+    for (size_t i = 10; i < 13; i++) { /* once by itself, once from the memo, once again: one text */
+        gw_pickle_value text = gw_pickle_at(p, root, i, NULL);
+        assert_string_equal(gw_pickle_text(p, text, &bytes), "hi");
+        assert_int_equal(bytes, 2);
+        assert_int_equal(text.number, gw_pickle_at(p, root, 10, NULL).number);
+    }
+    assert_int_equal(gw_pickle_count(p, gw_pickle_at(p, root, 13, NULL)), 0);
+    assert_int_equal((int64_t)gw_pickle_at(p, root, 14, NULL).number, -1);
+    assert_int_equal(gw_pickle_count(p, gw_pickle_at(p, root, 15, NULL)), 2);
+    assert_int_equal(gw_pickle_at(p, root, 16, NULL).type, GW_PICKLE_NONE); /* beyond the end */
+    gw_pickle_free(p);
+}
+
+static void truncated_anywhere(void **state)
+{
+    (void)state;
+    static const char data[] =
+        "\x80\x04\x95\x20\x00\x00\x00\x00\x00\x00\x00}\x94(\x8c\x08segments\x94]\x94}\x94\x8c\x04size"
+        "\x94M\x00\x02sa\x8c\x0d"
+        "device_traces\x94]\x94]\x94"
+        "au.";
+    gw_pickle *p = NULL;
+    gw_pickle_value root;
+    gw_error err;
+    for (size_t cut = 0; cut < sizeof data - 1; cut++)
+        assert_int_not_equal(read_bytes(data, cut, NULL, &p, &root, &err), GW_OK);
+    assert_int_equal(read_bytes(BYTES(data), NULL, &p, &root, &err), GW_OK);
+    assert_int_equal(gw_pickle_count(p, root), 2);
+    gw_pickle_free(p);
+}
+
+/* ---- folding ---- */
+
+enum { NAME_A, NAME_B, NAME_COUNT };
+static const char *const names[NAME_COUNT] = {"a", "b"};
+
+typedef struct seen {
+    uint64_t dicts, lists, most_items;
+} seen;
+
+/* Dicts become the number under "a". */
+static gw_status fold(void *user, gw_pickle *p, gw_pickle_value container, gw_pickle_value *ret_folded, gw_error *err)
+{
+    seen *s = user;
+    gw_pickle_value b;
+    uint64_t number;
+    if (container.type == GW_PICKLE_LIST) {
+        s->lists++;
+        s->most_items = gw_pickle_count(p, container) > s->most_items ? gw_pickle_count(p, container) : s->most_items;
+        return GW_OK;
+    }
+    s->dicts++;
+    if (gw_pickle_get(p, container, NAME_B, &b))
+        return gw_fail(err, GW_USAGE, "no b, please");
+    if (gw_pickle_get_number(p, container, NAME_A, &number))
+        *ret_folded = (gw_pickle_value){.type = GW_PICKLE_FOLDED, .tag = 5, .number = number};
+    return GW_OK;
+}
+
+typedef struct out {
+    char data[1 << 20];
+    size_t bytes;
+} out;
+
+static void add(out *o, const void *data, size_t bytes)
+{
+    assert_true(o->bytes + bytes <= sizeof o->data);
+    memcpy(o->data + o->bytes, data, bytes);
+    o->bytes += bytes;
+}
+
+/* A list of `count` dicts {"a": i} in batches, as Python writes it, or all at once, as PyTorch's own pickler does. */
+static void make_list(out *o, unsigned count, unsigned batch)
+{
+    o->bytes = 0;
+    add(o, BYTES("\x80\x04]\x94"));
+    for (unsigned i = 0; i < count; i++) {
+        if (i % batch == 0)
+            add(o, BYTES("("));
+        unsigned char dict[] = {'}', 0x94, 0x8c, 1, 'a', 'M', (unsigned char)i, (unsigned char)(i >> 8), 's'};
+        add(o, dict, sizeof dict);
+        if (i % batch == batch - 1 || i == count - 1)
+            add(o, BYTES("e"));
+    }
+    add(o, BYTES("."));
+}
+
+static void folded_values(void **state)
+{
+    (void)state;
+    static out o;
+    static const unsigned counts[][2] = {{1, 1000},    {999, 1000},   {1000, 1000},
+                                         {1001, 1000}, {30000, 1000}, {30000, 30000}};
+    for (size_t k = 0; k < sizeof counts / sizeof counts[0]; k++) {
+        seen s = {0};
+        gw_pickle_options options = {.names = names, .name_count = NAME_COUNT, .fold = fold, .user = &s};
+        gw_pickle *p = NULL;
+        gw_pickle_value root;
+        gw_error err;
+        make_list(&o, counts[k][0], counts[k][1]);
+        assert_int_equal(read_bytes(o.data, o.bytes, &options, &p, &root, &err), GW_OK);
+        assert_int_equal(s.dicts, counts[k][0]);
+        assert_int_equal(s.lists, 1); /* complete once, whatever the batches */
+        assert_int_equal(s.most_items, counts[k][0]);
+        for (unsigned i = 0; i < counts[k][0]; i++) {
+            gw_pickle_value value = gw_pickle_at(p, root, i, NULL);
+            assert_int_equal(value.type, GW_PICKLE_FOLDED);
+            assert_int_equal(value.tag, 5);
+            assert_int_equal(value.number, i);
+        }
+        gw_pickle_free(p);
+    }
+}
+
+static void folded_is_shared_and_final(void **state)
+{
+    (void)state;
+    seen s = {0};
+    gw_pickle_options options = {.names = names, .name_count = NAME_COUNT, .fold = fold, .user = &s};
+    gw_pickle *p = NULL;
+    gw_pickle_value root;
+    gw_error err;
+    assert_int_equal(read_bytes(BYTES("\x80\x04](}\x94\x8c\x01"
+                                      "aK\x07sh\x00h\x00"
+                                      "e."),
+                                &options, &p, &root, &err),
+                     GW_OK);
+    assert_int_equal(s.dicts, 1);
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(gw_pickle_at(p, root, i, NULL).number, 7);
+    gw_pickle_free(p);
+    p = NULL;
+    /* changed afterwards: there is nothing left to change */
+    gw_status st = read_bytes(BYTES("\x80\x04](}\x94\x8c\x01"
+                                    "aK\x07sh\x00\x8c\x01xNse."),
+                              &options, &p, &root, &err);
+    assert_int_not_equal(st, GW_OK);
+    assert_null(p);
+    st = read_bytes(BYTES("\x80\x04}\x8c\x01"
+                          "bNs."),
+                    &options, &p, &root, &err);
+    assert_int_equal(st, GW_USAGE);
+    assert_non_null(strstr(err.text, "no b, please"));
+}
+
+/* What is folded takes no memory: thousands of dicts in little room. */
+static void memory_is_bounded(void **state)
+{
+    (void)state;
+    static out o;
+    seen s = {0};
+    gw_pickle_options options = {.names = names, .name_count = NAME_COUNT, .memory_max = 3 << 20};
+    gw_pickle *p = NULL;
+    gw_pickle_value root;
+    gw_error err;
+    make_list(&o, 30000, 1000);
+    assert_int_equal(read_bytes(o.data, o.bytes, &options, &p, &root, &err), GW_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "more than 3 MiB of memory"));
+    options.fold = fold;
+    options.user = &s;
+    assert_int_equal(read_bytes(o.data, o.bytes, &options, &p, &root, &err), GW_OK);
+    gw_pickle_free(p);
+}
+
+static void many_texts(void **state)
+{
+    (void)state;
+    static out o;
+    gw_pickle *p = NULL;
+    gw_pickle_value root;
+    gw_error err;
+    o.bytes = 0;
+    add(&o, BYTES("\x80\x02]("));
+    for (unsigned round = 0; round < 2; round++) {
+        for (unsigned i = 0; i < 5000; i++) {
+            char text[32] = {'X'};
+            int bytes = snprintf(text + 5, sizeof text - 5, "text %u", i);
+            text[1] = (char)bytes;
+            add(&o, text, 5 + (size_t)bytes);
+        }
+    }
+    add(&o, BYTES("e."));
+    assert_int_equal(read_bytes(o.data, o.bytes, NULL, &p, &root, &err), GW_OK);
+    for (unsigned i = 0; i < 5000; i++) {
+        char text[32];
+        snprintf(text, sizeof text, "text %u", i);
+        assert_string_equal(gw_pickle_text(p, gw_pickle_at(p, root, i, NULL), NULL), text);
+        assert_int_equal(gw_pickle_at(p, root, i, NULL).number, gw_pickle_at(p, root, 5000 + i, NULL).number);
+    }
+    gw_pickle_free(p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nothing_is_called),
+        cmocka_unit_test(damage_is_named),
+        cmocka_unit_test(cycles_are_refused),
+        cmocka_unit_test(missing_file),
+        cmocka_unit_test(values),
+        cmocka_unit_test(truncated_anywhere),
+        cmocka_unit_test(folded_values),
+        cmocka_unit_test(folded_is_shared_and_final),
+        cmocka_unit_test(memory_is_bounded),
+        cmocka_unit_test(many_texts),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
