@@ -11,7 +11,7 @@ for program in build-fuzz/tests/fuzz/fuzz_*; do
             zstd -dqf --output-dir-flat "$corpus" tests/fixtures/gpucore/device-assert.cudacore.zst
         fi
         echo "== ${program##*/}, $seconds s"
-        "$program" -max_total_time="$seconds" -print_final_stats=1 "$corpus" 2>"$corpus.log" ||
+        GW_FUZZ_SEEDS="$corpus" "$program" -max_total_time="$seconds" -print_final_stats=1 "$corpus" 2>"$corpus.log" ||
             { tail -40 "$corpus.log"; exit 1; }
         sed -nE 's/^stat::number_of_executed_units: */  inputs tried: /p' "$corpus.log"
     fi

@@ -94,7 +94,8 @@ static gw_verdict *judge(const char *file, bool *ret_running)
         return NULL;
     }
     free(verdict->recording);
-    verdict->recording = strdup(search.recording[0] == '\0' ? file : search.recording);
+    verdict->recording =
+        verdict->snapshot != NULL ? NULL : strdup(search.recording[0] == '\0' ? file : search.recording);
     *ret_running = search.running;
     return verdict;
 }
@@ -157,7 +158,7 @@ static int help(void)
 {
     gw_text text = {0};
     gw_text_add_str(&text,
-                    "gpuwhy explain [options] [recording | run folder]...\n\n"
+                    "gpuwhy explain [options] [recording | run folder | PyTorch memory snapshot]...\n\n"
                     "The verdict for a recording, also one that is still being written. Without a name: for the "
                     "last one.\nSeveral recordings of one job, of several hosts or ranks, are judged together: who was "
                     "first.\nEnds with 0 when there is a verdict, 1 when the cause was not determined, 2 when "

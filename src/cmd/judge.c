@@ -2,6 +2,7 @@
 
 #include "gw_model.h"
 #include "gw_out.h"
+#include "gw_torch.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,9 +16,14 @@ gw_status gwi_judge(const char *path, gw_verdict **ret_verdict, gw_error *err)
 {
     gw_reader *reader = NULL;
     gw_model *model = NULL;
-    gw_status st = gw_reader_open(path, &reader, err);
-    if (st == GW_OK)
-        st = gw_model_build(reader, &model, err);
+    gw_status st;
+    if (gw_torch_is_snapshot(path)) {
+        st = gw_torch_snapshot_model(path, &model, err);
+    } else {
+        st = gw_reader_open(path, &reader, err);
+        if (st == GW_OK)
+            st = gw_model_build(reader, &model, err);
+    }
     if (st == GW_OK)
         st = gw_judge(model, ret_verdict, err);
     gw_model_free(model);

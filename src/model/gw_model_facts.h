@@ -76,6 +76,7 @@ typedef struct gw_usage {
 typedef struct gw_live {
     uint64_t address, bytes, t_ns, order;
     uint32_t group;
+    uint32_t site; /* call site that asked for it; 0: not known */
     uint8_t cls, device;
 } gw_live;
 
@@ -247,13 +248,23 @@ typedef struct gw_peak {
 } gw_peak;
 enum { GW_PEAKS_MAX = 1024 };
 
-/* A framework's own allocator, as its observer reported it. `t_ns` is the report's. */
+/* What one call site held at a moment. */
+typedef struct gw_held {
+    uint64_t bytes, count;
+    uint32_t site; /* 0: not known */
+} gw_held;
+enum { GW_HELD_MAX = 64 };
+
+/* A framework's own allocator, as its observer, or a snapshot that the program saved, reported it. `t_ns` is the
+ * report's. */
 typedef struct gw_allocator_report {
     uint64_t t_ns;
     uint32_t pid;
     int device;
     bool is_oom;
-    uint64_t bytes_wanted, bytes_total, bytes_free;
+    uint64_t bytes_wanted, bytes_total, bytes_free; /* total 0: not known */
+    bool has_free;                                  /* bytes_free is known */
+    uint32_t wanted_site;                           /* of the refused request; 0: not known */
     bool has_field[GW_ALLOCATOR_FIELD_COUNT];
     uint64_t field[GW_ALLOCATOR_FIELD_COUNT];
     gw_live *live; /* blocks in use with their time; owned */
@@ -263,9 +274,20 @@ typedef struct gw_allocator_report {
     uint64_t history_count;          /* allocations that the history holds one by one */
     gw_peak peak[GW_PEAKS_MAX];      /* most live bytes in each of equal spans of time, oldest first */
     size_t peak_count;
+    gw_held held[GW_HELD_MAX]; /* when live bytes were highest: those who held most */
+    size_t held_count;
+    gw_held held_rest; /* all others together */
+    uint64_t t_held_ns;
     bool settled;
     gw_recovery recovery; /* of an out-of-memory */
 } gw_allocator_report;
+
+/* The program said that a phase begins (gpuwhy.h). */
+typedef struct gw_phase {
+    uint64_t t_ns;
+    uint32_t pid;
+    char *name; /* owned; NULL: no phase from here on */
+} gw_phase;
 
 typedef struct gw_pair {
     char *key, *value;
@@ -321,6 +343,10 @@ typedef enum gw_framework {
     GW_FRAMEWORK_COUNT
 } gw_framework;
 
+/* META: the model was made from a memory snapshot that PyTorch saved, at this path; nothing else is known of its run.
+ */
+#define GW_META_SNAPSHOT "torch.snapshot"
+
 struct gwi_model;
 struct gw_model {
     gw_process *process;
@@ -341,6 +367,8 @@ struct gw_model {
     size_t info_count;
     gw_allocator_report *allocator;
     size_t allocator_count;
+    gw_phase *phase; /* in order of time */
+    size_t phase_count;
     gw_pair *meta;
     size_t meta_count;
     gw_pair *fact; /* the supervisor's */
@@ -369,6 +397,8 @@ const gw_pair *gw_model_fact(const gw_model *model, const char *key); /* the fir
  * when the failure was recovered, when too many failures came before it, or without memory. */
 const gw_snapshot *gw_model_snapshot(const gw_model *model, int index);
 const char *gw_model_fn_name(const gw_model *model, uint16_t fn);
+/* The phase that the process was in; NULL: in none, or it never said. */
+const char *gw_model_phase(const gw_model *model, uint32_t pid, uint64_t t_ns);
 gw_framework gw_model_framework(const gw_model *model);
 /* What the process could have: the guard's limit, else the device's total. False: unknown. */
 bool gw_model_device_limit(const gw_model *model, int device, uint64_t *ret_bytes);

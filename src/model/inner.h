@@ -134,7 +134,7 @@ typedef struct gwi_model {
     gwi_hot_ring *ring;         /* parallel to gw_model.thread; owned */
     uint16_t *inside_fn_plus_1; /* likewise */
     size_t process_capacity, thread_capacity, failure_capacity, snapshot_capacity, teardown_capacity, group_capacity;
-    size_t info_capacity, allocator_capacity, meta_capacity, fact_capacity;
+    size_t info_capacity, allocator_capacity, phase_capacity, meta_capacity, fact_capacity;
     gwi_table group_table; /* by hash of the group's key; collisions of the hash are probed by hand */
     gwi_picture *picture;  /* parallel to gw_model.snapshot; owned */
     size_t picture_capacity;
@@ -190,6 +190,10 @@ void gwi_failures_finish(gw_model *model);
 /* observer.c */
 void gwi_observer_event(gw_model *model, gwi_process *process, const gw_event *event);
 void gwi_observer_finish(gw_model *model);
+
+/* phases.c */
+void gwi_phase_event(gw_model *model, const gw_event *event);
+void gwi_phases_free(gw_model *model);
 
 /* stderr_facts.c */
 void gwi_stderr_part(gw_model *model, uint64_t t_ns, const char *bytes, size_t count);

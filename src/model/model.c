@@ -102,6 +102,7 @@ void gw_model_free(gw_model *model)
     if (model == NULL)
         return;
     free_inner(model);
+    gwi_phases_free(model);
     for (size_t i = 0; i < model->process_count; i++) {
         free(model->process[i].exe);
         free(model->process[i].driver_path);
@@ -303,6 +304,9 @@ static void fact_event(gw_model *model, gwi_process *process, const gw_event *ev
         facts->forked_after_init = facts->forked_after_init || event->arg[1] != 0;
         facts->t_fork_ns = event->t_ns;
         facts->fork_parent_pid = (uint32_t)event->arg[0];
+        break;
+    case GW_EV_PHASE:
+        gwi_phase_event(model, event);
         break;
     default:
         gwi_observer_event(model, process, event);

@@ -194,8 +194,13 @@ static bool grave_room(gw_model *model, gwi_process *process)
 
 static gw_live live_of(const gwi_object *object)
 {
-    return (gw_live){object->key,   object->bytes, object->t_ns,  object->order,
-                     object->group, object->cls,   object->device};
+    return (gw_live){.address = object->key,
+                     .bytes = object->bytes,
+                     .t_ns = object->t_ns,
+                     .order = object->order,
+                     .group = object->group,
+                     .cls = object->cls,
+                     .device = object->device};
 }
 
 void gwi_snapshot_bury(gw_model *model, gwi_process *process, const gwi_object *object)

@@ -147,6 +147,7 @@ gw_status gw_out_json(const gw_verdict *verdict, gw_text *text, gw_error *err)
     json_object_object_add(root, "gpus", gpu_array(verdict));
     json_object_object_add(root, "recording", string_or_null(verdict->recording));
     json_object_object_add(root, "recordings", verdict->part_count > 0 ? recordings(verdict) : NULL);
+    json_object_object_add(root, "snapshot", string_or_null(verdict->snapshot));
 
     gw_status st = GW_OK;
     const char *shown = json_object_to_json_string_ext(root, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED |

@@ -161,9 +161,12 @@ static void add_head(layout *page, const gw_verdict *verdict)
         }
         add_argument(&line, verdict->argv.item[i]);
     }
-    if (verdict->argv.count == 0)
+    if (verdict->argv.count == 0 && verdict->snapshot == NULL)
         gw_text_add_str(&line, "the program");
-    add_ending(&line, verdict, page->running);
+    if (verdict->snapshot == NULL)
+        add_ending(&line, verdict, page->running);
+    else
+        gw_text_addf(&line, "PyTorch memory snapshot %s, %.1f s of history", verdict->snapshot, verdict->seconds);
     add_gpus(&line, verdict);
     gw_text clean = {0};
     gwi_add_printable(&clean, gw_text_str(&line));

@@ -115,8 +115,9 @@ static void from_report(const gw_allocator_report *report, gwi_memory *memory)
     }
     memory->report = report;
     memory->wanted_bytes = report->bytes_wanted != 0 ? report->bytes_wanted : memory->wanted_bytes;
-    if (!memory->has_free && report->bytes_total != 0) {
-        memory->has_free = memory->has_total = true;
+    if (!memory->has_free && report->has_free) {
+        memory->has_free = true;
+        memory->has_total = report->bytes_total != 0;
         memory->free_bytes = report->bytes_free;
         memory->total_bytes = report->bytes_total;
     }

@@ -80,6 +80,7 @@ void gw_verdict_free(gw_verdict *verdict)
         free(verdict->parts[i].headline);
     }
     free(verdict->parts);
+    free(verdict->snapshot);
     free(verdict);
 }
 
@@ -105,6 +106,11 @@ static bool fill_gpus(const gw_model *model, gw_verdict *verdict)
     return true;
 }
 
+static bool is_snapshot(const gw_model *model)
+{
+    return gw_model_meta(model, GW_META_SNAPSHOT) != NULL;
+}
+
 static bool fill_program(const gwi_case *c, gw_verdict *verdict)
 {
     const gw_model *model = c->model;
@@ -120,6 +126,11 @@ static bool fill_program(const gwi_case *c, gw_verdict *verdict)
         verdict->signal = command->exit.signal;
     }
     verdict->seconds = (double)model->t_end_ns / 1e9;
+    if (is_snapshot(model)) {
+        verdict->snapshot = strdup(gw_model_meta(model, GW_META_SNAPSHOT));
+        if (verdict->snapshot == NULL)
+            return false;
+    }
     return fill_gpus(model, verdict);
 }
 
@@ -194,8 +205,9 @@ static void ask_all(const gwi_case *c, answer *answers)
                                                           : GW_ESTABLISHED;
             answers[i].certainty = answers[i].certainty > most ? most : answers[i].certainty;
         }
-        if (answers[i].certainty == GW_ESTABLISHED && is_incomplete(c))
-            answers[i].certainty = GW_SUPPORTED; /* what is missing might say otherwise */
+        /* What is missing might say otherwise. A snapshot knows one allocator, and neither the driver nor the card. */
+        if (answers[i].certainty == GW_ESTABLISHED && (is_incomplete(c) || is_snapshot(c->model)))
+            answers[i].certainty = GW_SUPPORTED;
     }
 }
 

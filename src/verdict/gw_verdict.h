@@ -97,6 +97,7 @@ typedef struct gw_verdict {
     gw_verdict_run run;
     gw_verdict_part *parts; /* owned; none for a recording that was judged alone */
     size_t part_count;
+    char *snapshot; /* path of the PyTorch memory snapshot that is judged instead of a recording; NULL: none */
 } gw_verdict;
 
 GW_MUST_CHECK gw_status gw_judge(const gw_model *model, gw_verdict **ret_verdict, gw_error *err);

@@ -192,6 +192,10 @@ static void say_unobserved(const gwi_case *c, gwi_finding *finding)
 
 void gwi_say_undetermined(const gwi_case *c, bool unobserved, gwi_finding *finding)
 {
+    if (gw_model_meta(c->model, GW_META_SNAPSHOT) != NULL) {
+        gwi_say_snapshot(c, finding);
+        return;
+    }
     if (unobserved && c->root == NULL) {
         say_unobserved(c, finding);
         return;

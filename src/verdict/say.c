@@ -201,6 +201,9 @@ void gwi_say_request(const gwi_case *c, gwi_finding *finding)
     if (memory->wanted_bytes != 0 && memory->has_free && memory->has_limit)
         gwi_measure(finding, memory->t_ns, source, (double)memory->wanted_bytes, "bytes",
                     "%s%s %s %s failed; %s of %s was free%s", request, call, link, wanted, left, limit, by);
+    else if (memory->wanted_bytes != 0 && memory->has_free)
+        gwi_measure(finding, memory->t_ns, source, (double)memory->wanted_bytes, "bytes",
+                    "%s%s %s %s failed; %s was free%s", request, call, link, wanted, left, by);
     else if (memory->wanted_bytes != 0)
         gwi_measure(finding, memory->t_ns, source, (double)memory->wanted_bytes, "bytes",
                     "%s%s %s %s failed for lack of memory%s", request, call, link, wanted, by);

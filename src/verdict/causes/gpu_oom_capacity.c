@@ -112,6 +112,9 @@ static gw_certainty certainty_of(const gwi_case *c)
         return GW_HYPOTHESIS;
     if (c->framework != GW_FRAMEWORK_RAW && memory->report == NULL)
         return GW_SUPPORTED;
+    /* A saved snapshot does not know the card, nor who else was on it: others may have held most. */
+    if (memory->limit_bytes == 0 && memory->report != NULL)
+        return GW_HYPOTHESIS;
     if (memory->limit_bytes == 0 || (memory->live_count == 0 && memory->report == NULL))
         return GW_SUPPORTED;
     /* Much less had sufficed for work that came to its end: then one step's need was not what filled the card. */

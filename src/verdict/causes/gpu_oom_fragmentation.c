@@ -41,7 +41,9 @@ static gw_certainty weight_of(const gwi_memory *memory, bool knows_largest)
     const gw_growth *growth = &memory->growth;
     bool grew = (growth->repeats && growth->repeat_goes_on) ||
                 (growth->steps && growth->step_all_bytes * 4 >= memory->own_bytes);
-    if (grew || !(share || times || room))
+    /* A saved snapshot without times shows no growth, and does not rule it out either. */
+    bool blind = memory->limit_bytes == 0 && memory->report->peak_count == 0;
+    if (grew || blind || !(share || times || room))
         return GW_HYPOTHESIS;
     return knows_largest ? GW_ESTABLISHED : GW_SUPPORTED;
 }

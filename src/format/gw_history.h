@@ -1,0 +1,99 @@
+/* How live bytes went, from a history that is walked backwards: the part that the hook (reading PyTorch from inside)
+ * and the reader of saved snapshots share. Static inline, no allocation: the caller gives the storage.
+ *
+ * A history knows what was handed out and given back, in order. What lives at its end is known from the allocator's
+ * blocks. So one walks back from the end: an allocation lowers the live bytes, a free raises them. */
+#ifndef GW_HISTORY_H
+#define GW_HISTORY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* ---- spans: the highest and the lowest live bytes of equal stretches of time ---- */
+
+enum { GW_HISTORY_SPANS = 512 };
+
+typedef struct gw_history_spans {
+    uint64_t oldest_age_ns; /* of the oldest entry; set by the caller before the walk */
+    uint64_t highest[GW_HISTORY_SPANS], lowest[GW_HISTORY_SPANS]; /* index 0: the youngest */
+    bool seen[GW_HISTORY_SPANS];
+} gw_history_spans;
+
+static inline void gw_history_see(gw_history_spans *spans, uint64_t age_ns, uint64_t live_bytes)
+{
+    uint64_t unit_ns = spans->oldest_age_ns / (GW_HISTORY_SPANS - 1) + 1;
+    uint64_t span = age_ns / unit_ns;
+    if (span >= GW_HISTORY_SPANS)
+        span = GW_HISTORY_SPANS - 1;
+    if (!spans->seen[span] || live_bytes > spans->highest[span])
+        spans->highest[span] = live_bytes;
+    if (!spans->seen[span] || live_bytes < spans->lowest[span])
+        spans->lowest[span] = live_bytes;
+    spans->seen[span] = true;
+}
+
+/* The age at which a span begins, seen from the present. */
+static inline uint64_t gw_history_span_age_ns(const gw_history_spans *spans, size_t span)
+{
+    return span * (spans->oldest_age_ns / (GW_HISTORY_SPANS - 1) + 1);
+}
+
+/* ---- the set of live blocks at a moment of the past ---- */
+
+typedef struct gw_live_entry {
+    uint64_t address; /* 0: empty slot */
+    uint64_t bytes;
+    uint32_t stack; /* the caller's number of the stack that asked for it; 0: not known */
+    bool gone;      /* it was not there yet at this moment; its slot stays taken */
+} gw_live_entry;
+
+typedef struct gw_live_set {
+    gw_live_entry *entry; /* storage of the caller, zeroed; a power of two */
+    size_t entry_count;
+    size_t used;
+} gw_live_set;
+
+/* Slots for a walk that meets at most `addresses` different ones. */
+static inline size_t gw_live_set_room(size_t addresses)
+{
+    size_t count = 64;
+    while (count < 2 * addresses)
+        count *= 2;
+    return count;
+}
+
+/* The slot of an address, or the empty one where it belongs; NULL: full, or no address. */
+static inline gw_live_entry *gw_live_set_find(gw_live_set *set, uint64_t address)
+{
+    if (address == 0 || set->entry_count == 0)
+        return NULL;
+    size_t at = (size_t)((address >> 9) * UINT64_C(0x9e3779b97f4a7c15) >> 20) & (set->entry_count - 1);
+    for (size_t tries = 0; tries < set->entry_count; tries++) {
+        gw_live_entry *entry = &set->entry[at];
+        if (entry->address == address || entry->address == 0)
+            return entry;
+        at = (at + 1) & (set->entry_count - 1);
+    }
+    return NULL;
+}
+
+/* Going back over a free (and at the start, for what is alive): the block was there before it. */
+static inline void gw_live_set_add(gw_live_set *set, uint64_t address, uint64_t bytes, uint32_t stack)
+{
+    gw_live_entry *entry = gw_live_set_find(set, address);
+    if (entry == NULL || (entry->address == 0 && 4 * (set->used + 1) > 3 * set->entry_count))
+        return;
+    set->used += entry->address == 0;
+    *entry = (gw_live_entry){address, bytes, stack, false};
+}
+
+/* Going back over an allocation: the block was not there before it. */
+static inline void gw_live_set_remove(gw_live_set *set, uint64_t address)
+{
+    gw_live_entry *entry = gw_live_set_find(set, address);
+    if (entry != NULL && entry->address != 0)
+        entry->gone = true;
+}
+
+#endif

@@ -1,0 +1,383 @@
+/* From dicts to records: each is recognised by the keys it has, as soon as it is complete. */
+#include "records.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const names[GWI_NAME_COUNT] = {
+#define GW_X(name) #name,
+    GWI_TORCH_NAMES(GW_X)
+#undef GW_X
+};
+
+static bool room(void *array_pointer, size_t count, size_t *capacity, size_t element_bytes)
+{
+    void **array = array_pointer;
+    if (count < *capacity)
+        return true;
+    size_t wider = *capacity < 64 ? 64 : *capacity + *capacity / 2;
+    void *moved = realloc(*array, wider * element_bytes);
+    if (moved == NULL)
+        return false;
+    *array = moved;
+    *capacity = wider;
+    return true;
+}
+
+static gw_status no_memory(gw_error *err)
+{
+    return gw_fail(err, GW_NOMEM, "no memory for its records");
+}
+
+static gw_pickle_value folded(uint32_t tag, uint64_t number)
+{
+    return (gw_pickle_value){.type = GW_PICKLE_FOLDED, .tag = tag, .number = number};
+}
+
+static bool is_folded(gw_pickle_value value, uint32_t tag)
+{
+    return value.type == GW_PICKLE_FOLDED && value.tag == tag;
+}
+
+/* ---- frames and stacks, each once ---- */
+
+static uint64_t mix(uint64_t hash, uint64_t value)
+{
+    hash = (hash ^ value) * UINT64_C(0x9e3779b97f4a7c15);
+    return hash ^ hash >> 29;
+}
+
+static uint64_t hash_of_frame(const gwi_torch_frame *frame)
+{
+    return mix(mix(mix(1, frame->file), frame->name), (uint32_t)frame->line);
+}
+
+static uint64_t hash_of_stack(const uint32_t *frame, size_t count)
+{
+    uint64_t hash = 2;
+    for (size_t i = 0; i < count; i++)
+        hash = mix(hash, frame[i]);
+    return hash;
+}
+
+/* A table half full at most; `again` gives the hash of what a number stands for. */
+static bool table_room(const gwi_torch *torch, uint32_t **slot, size_t *slot_count, size_t count,
+                       uint64_t (*again)(const gwi_torch *torch, uint32_t number))
+{
+    if (2 * (count + 1) <= *slot_count)
+        return true;
+    size_t wider = *slot_count == 0 ? 1024 : 2 * *slot_count;
+    uint32_t *moved = calloc(wider, sizeof *moved);
+    if (moved == NULL)
+        return false;
+    for (size_t i = 0; i < *slot_count; i++) {
+        if ((*slot)[i] == 0)
+            continue;
+        size_t at = again(torch, (*slot)[i]) & (wider - 1);
+        while (moved[at] != 0)
+            at = (at + 1) & (wider - 1);
+        moved[at] = (*slot)[i];
+    }
+    free(*slot);
+    *slot = moved;
+    *slot_count = wider;
+    return true;
+}
+
+static uint64_t frame_again(const gwi_torch *torch, uint32_t number)
+{
+    return hash_of_frame(&torch->frame[number]);
+}
+
+static uint64_t stack_again(const gwi_torch *torch, uint32_t number)
+{
+    return hash_of_stack(torch->pool + torch->stack[number].first, torch->stack[number].count);
+}
+
+static gw_status frame_number(gwi_torch *torch, gwi_torch_frame frame, uint64_t *ret_number, gw_error *err)
+{
+    if (!table_room(torch, &torch->frame_slot, &torch->frame_slot_count, torch->frame_count, frame_again) ||
+        !room(&torch->frame, torch->frame_count + 1, &torch->frame_capacity, sizeof frame))
+        return no_memory(err);
+    size_t at = hash_of_frame(&frame) & (torch->frame_slot_count - 1);
+    for (; torch->frame_slot[at] != 0; at = (at + 1) & (torch->frame_slot_count - 1)) {
+        const gwi_torch_frame *known = &torch->frame[torch->frame_slot[at]];
+        if (known->file == frame.file && known->name == frame.name && known->line == frame.line) {
+            *ret_number = torch->frame_slot[at];
+            return GW_OK;
+        }
+    }
+    torch->frame_count += torch->frame_count == 0; /* 0 stands for nothing */
+    torch->frame[torch->frame_count] = frame;
+    torch->frame_slot[at] = (uint32_t)torch->frame_count;
+    *ret_number = torch->frame_count++;
+    return GW_OK;
+}
+
+/* `count` frames were put at the end of the pool: the stack's number; a known stack takes no room. */
+static gw_status stack_number(gwi_torch *torch, size_t count, uint64_t *ret_number, gw_error *err)
+{
+    const uint32_t *frames = torch->pool + torch->pool_count;
+    if (!table_room(torch, &torch->stack_slot, &torch->stack_slot_count, torch->stack_count, stack_again) ||
+        !room(&torch->stack, torch->stack_count + 1, &torch->stack_capacity, sizeof *torch->stack))
+        return no_memory(err);
+    size_t at = hash_of_stack(frames, count) & (torch->stack_slot_count - 1);
+    for (; torch->stack_slot[at] != 0; at = (at + 1) & (torch->stack_slot_count - 1)) {
+        const gwi_torch_stack *known = &torch->stack[torch->stack_slot[at]];
+        if (known->count == count && memcmp(torch->pool + known->first, frames, count * sizeof *frames) == 0) {
+            *ret_number = torch->stack_slot[at];
+            return GW_OK;
+        }
+    }
+    torch->stack_count += torch->stack_count == 0;
+    torch->stack[torch->stack_count] = (gwi_torch_stack){(uint32_t)torch->pool_count, (uint32_t)count};
+    torch->stack_slot[at] = (uint32_t)torch->stack_count;
+    torch->pool_count += count;
+    *ret_number = torch->stack_count++;
+    return GW_OK;
+}
+
+/* ---- what a dict says ---- */
+
+static bool text_at(const gw_pickle *pickle, gw_pickle_value dict, uint32_t name, uint32_t *ret_text)
+{
+    gw_pickle_value value;
+    if (!gw_pickle_get(pickle, dict, name, &value) || value.type != GW_PICKLE_TEXT)
+        return false;
+    *ret_text = (uint32_t)value.number;
+    return true;
+}
+
+static uint32_t stack_at(const gw_pickle *pickle, gw_pickle_value dict)
+{
+    gw_pickle_value value;
+    bool has = gw_pickle_get(pickle, dict, GWI_NAME_frames, &value) && is_folded(value, GWI_TAG_STACK);
+    return has ? (uint32_t)value.number : 0;
+}
+
+static gw_status fold_frame(gwi_torch *torch, gw_pickle *pickle, gw_pickle_value dict, gw_pickle_value *ret_folded,
+                            gw_error *err)
+{
+    gwi_torch_frame frame = {.line = -1};
+    uint64_t line, number = 0;
+    if (!text_at(pickle, dict, GWI_NAME_filename, &frame.file) || !text_at(pickle, dict, GWI_NAME_name, &frame.name))
+        return GW_OK; /* something else */
+    if (gw_pickle_get_number(pickle, dict, GWI_NAME_line, &line) && line <= INT32_MAX)
+        frame.line = (int32_t)line;
+    gw_status st = frame_number(torch, frame, &number, err);
+    if (st == GW_OK)
+        *ret_folded = folded(GWI_TAG_FRAME, number);
+    return st;
+}
+
+static gw_status fold_block(gwi_torch *torch, gw_pickle *pickle, gw_pickle_value dict, gw_pickle_value *ret_folded,
+                            gw_error *err)
+{
+    gwi_torch_block block = {0};
+    gw_pickle_value history;
+    uint32_t state;
+    if (!text_at(pickle, dict, GWI_NAME_state, &state) ||
+        !gw_pickle_get_number(pickle, dict, GWI_NAME_size, &block.bytes))
+        return GW_OK;
+    block.state = state == GWI_NAME_inactive           ? GW_BLOCK_INACTIVE
+                  : state == GWI_NAME_active_allocated ? GW_BLOCK_LIVE
+                                                       : GW_BLOCK_PENDING;
+    block.has_address = gw_pickle_get_number(pickle, dict, GWI_NAME_address, &block.address);
+    (void)gw_pickle_get_number(pickle, dict, GWI_NAME_requested_size, &block.requested_bytes);
+    block.stack = stack_at(pickle, dict);
+    if (gw_pickle_get(pickle, dict, GWI_NAME_history, &history) && gw_pickle_count(pickle, history) > 0) {
+        gw_pickle_value last = gw_pickle_at(pickle, history, 0, NULL); /* before 2.1; the newest comes first */
+        block.stack = block.stack != 0 ? block.stack : stack_at(pickle, last);
+        if (block.requested_bytes == 0)
+            (void)gw_pickle_get_number(pickle, last, GWI_NAME_real_size, &block.requested_bytes);
+    }
+    if (!room(&torch->block, torch->block_count, &torch->block_capacity, sizeof block))
+        return no_memory(err);
+    torch->block[torch->block_count] = block;
+    *ret_folded = folded(GWI_TAG_BLOCK, torch->block_count++);
+    return GW_OK;
+}
+
+static gw_status fold_segment(gwi_torch *torch, gw_pickle *pickle, gw_pickle_value dict, gw_pickle_value *ret_folded,
+                              gw_error *err)
+{
+    gwi_torch_segment segment = {0};
+    gw_pickle_value expandable;
+    uint64_t device = 0;
+    if (!gw_pickle_get(pickle, dict, GWI_NAME_blocks, &segment.blocks) ||
+        !gw_pickle_get_number(pickle, dict, GWI_NAME_total_size, &segment.bytes))
+        return GW_OK;
+    (void)gw_pickle_get_number(pickle, dict, GWI_NAME_device, &device);
+    (void)gw_pickle_get_number(pickle, dict, GWI_NAME_address, &segment.address);
+    segment.device = device > UINT32_MAX ? UINT32_MAX : (uint32_t)device;
+    segment.is_expandable = gw_pickle_get(pickle, dict, GWI_NAME_is_expandable, &expandable) &&
+                            expandable.type == GW_PICKLE_BOOL && expandable.number != 0;
+    if (!room(&torch->segment, torch->segment_count, &torch->segment_capacity, sizeof segment))
+        return no_memory(err);
+    torch->segment[torch->segment_count] = segment;
+    *ret_folded = folded(GWI_TAG_SEGMENT, torch->segment_count++);
+    return GW_OK;
+}
+
+static gw_allocator_action action_of(const char *name)
+{
+    static const char *const texts[GW_ACTION_COUNT] = {
+#define GW_X(action, text) text,
+        GW_ALLOCATOR_ACTIONS(GW_X)
+#undef GW_X
+    };
+    for (int i = 0; i < GW_ACTION_LIVE_PEAK; i++) /* the condensed kinds are ours, not PyTorch's */
+        if (strcmp(name, texts[i]) == 0)
+            return (gw_allocator_action)i;
+    return GW_ACTION_OTHER;
+}
+
+static gw_status fold_entry(gwi_torch *torch, gw_pickle *pickle, gw_pickle_value dict, gw_pickle_value *ret_folded,
+                            gw_error *err)
+{
+    gwi_torch_entry entry = {.stack = stack_at(pickle, dict)};
+    gw_pickle_value action;
+    if (!gw_pickle_get(pickle, dict, GWI_NAME_action, &action) || action.type != GW_PICKLE_TEXT ||
+        !gw_pickle_get_number(pickle, dict, GWI_NAME_size, &entry.bytes))
+        return GW_OK;
+    entry.action = (uint8_t)action_of(gw_pickle_text(pickle, action, NULL));
+    if (!gw_pickle_get_number(pickle, dict, GWI_NAME_addr, &entry.address))
+        (void)gw_pickle_get_number(pickle, dict, GWI_NAME_device_free, &entry.address);
+    (void)gw_pickle_get_number(pickle, dict, GWI_NAME_time_us, &entry.time_us);
+    if (!room(&torch->entry, torch->entry_count, &torch->entry_capacity, sizeof entry))
+        return no_memory(err);
+    torch->entry[torch->entry_count] = entry;
+    *ret_folded = folded(GWI_TAG_ENTRY, torch->entry_count++);
+    return GW_OK;
+}
+
+/* A list of frames, and of nothing else. */
+static gw_status fold_list(gwi_torch *torch, gw_pickle *pickle, gw_pickle_value list, gw_pickle_value *ret_folded,
+                           gw_error *err)
+{
+    size_t count = gw_pickle_count(pickle, list);
+    uint64_t number = 0;
+    for (size_t i = 0; i < count; i++) {
+        gw_pickle_value item = gw_pickle_at(pickle, list, i, NULL);
+        if (!is_folded(item, GWI_TAG_FRAME))
+            return GW_OK;
+        if (!room(&torch->pool, torch->pool_count + i, &torch->pool_capacity, sizeof *torch->pool))
+            return no_memory(err);
+        torch->pool[torch->pool_count + i] = (uint32_t)item.number;
+    }
+    if (count == 0 || torch->pool_count + count > UINT32_MAX)
+        return GW_OK;
+    gw_status st = stack_number(torch, count, &number, err);
+    if (st == GW_OK)
+        *ret_folded = folded(GWI_TAG_STACK, number);
+    return st;
+}
+
+static gw_status fold(void *user, gw_pickle *pickle, gw_pickle_value container, gw_pickle_value *ret_folded,
+                      gw_error *err)
+{
+    gwi_torch *torch = user;
+    gw_pickle_value unused;
+    if (container.type == GW_PICKLE_LIST)
+        return fold_list(torch, pickle, container, ret_folded, err);
+    if (gw_pickle_get(pickle, container, GWI_NAME_action, &unused))
+        return fold_entry(torch, pickle, container, ret_folded, err);
+    if (gw_pickle_get(pickle, container, GWI_NAME_filename, &unused))
+        return fold_frame(torch, pickle, container, ret_folded, err);
+    if (gw_pickle_get(pickle, container, GWI_NAME_blocks, &unused))
+        return fold_segment(torch, pickle, container, ret_folded, err);
+    if (gw_pickle_get(pickle, container, GWI_NAME_state, &unused))
+        return fold_block(torch, pickle, container, ret_folded, err);
+    return GW_OK;
+}
+
+/* ---- the root ---- */
+
+gw_pickle_value gwi_torch_segments(const gwi_torch *torch)
+{
+    gw_pickle_value list = {0};
+    if (torch->root.type == GW_PICKLE_LIST)
+        return torch->root; /* PyTorch before 2.0 saved the segments alone */
+    (void)gw_pickle_get(torch->pickle, torch->root, GWI_NAME_segments, &list);
+    return list;
+}
+
+gw_pickle_value gwi_torch_traces(const gwi_torch *torch)
+{
+    gw_pickle_value list = {0};
+    (void)gw_pickle_get(torch->pickle, torch->root, GWI_NAME_device_traces, &list);
+    return list;
+}
+
+static bool holds_only(const gw_pickle *pickle, gw_pickle_value list, uint32_t tag)
+{
+    for (size_t i = 0, count = gw_pickle_count(pickle, list); i < count; i++)
+        if (!is_folded(gw_pickle_at(pickle, list, i, NULL), tag))
+            return false;
+    return list.type == GW_PICKLE_LIST;
+}
+
+/* Blocks fill their segment. */
+static gw_status check_segment(const gwi_torch *torch, size_t index, const char *path, gw_error *err)
+{
+    const gwi_torch_segment *segment = &torch->segment[index];
+    uint64_t sum = 0;
+    if (!holds_only(torch->pickle, segment->blocks, GWI_TAG_BLOCK))
+        return gw_fail(err, GW_UNSUPPORTED, "%s: segment %zu has no list of blocks", path, index);
+    for (size_t i = 0, count = gw_pickle_count(torch->pickle, segment->blocks); i < count; i++)
+        sum += torch->block[gw_pickle_at(torch->pickle, segment->blocks, i, NULL).number].bytes;
+    if (sum != segment->bytes)
+        return gw_fail(err, GW_CORRUPT, "%s: the blocks of segment %zu add up to %" PRIu64 " bytes instead of %" PRIu64,
+                       path, index, sum, segment->bytes);
+    return GW_OK;
+}
+
+/* A pickle of something else must not pass for an empty snapshot, and a snapshot with strange parts not for a sound
+ * one. */
+static gw_status check(const gwi_torch *torch, const char *path, gw_error *err)
+{
+    const gw_pickle *pickle = torch->pickle;
+    gw_pickle_value traces = gwi_torch_traces(torch);
+    bool bare = torch->root.type == GW_PICKLE_LIST && gw_pickle_count(pickle, torch->root) > 0;
+    if (torch->root.type != GW_PICKLE_DICT && !bare)
+        return gw_fail(err, GW_UNSUPPORTED, "%s: a pickle, but not a PyTorch memory snapshot", path);
+    if (!holds_only(pickle, gwi_torch_segments(torch), GWI_TAG_SEGMENT))
+        return gw_fail(err, GW_UNSUPPORTED, "%s: a pickle, but not a PyTorch memory snapshot: no list of segments",
+                       path);
+    for (size_t i = 0; i < torch->segment_count; i++) {
+        gw_status st = check_segment(torch, i, path, err);
+        if (st != GW_OK)
+            return st;
+    }
+    for (size_t i = 0, count = gw_pickle_count(pickle, traces); i < count; i++)
+        if (!holds_only(pickle, gw_pickle_at(pickle, traces, i, NULL), GWI_TAG_ENTRY))
+            return gw_fail(err, GW_UNSUPPORTED, "%s: the history of device %zu is no list of entries", path, i);
+    return GW_OK;
+}
+
+gw_status gwi_torch_read(const char *path, gwi_torch *torch, gw_error *err)
+{
+    memset(torch, 0, sizeof *torch);
+    const gw_pickle_options options = {.names = names, .name_count = GWI_NAME_COUNT, .fold = fold, .user = torch};
+    gw_status st = gw_pickle_read(path, &options, &torch->pickle, &torch->root, err);
+    if (st == GW_OK)
+        st = check(torch, path, err);
+    if (st != GW_OK)
+        gwi_torch_free(torch);
+    return st;
+}
+
+void gwi_torch_free(gwi_torch *torch)
+{
+    gw_pickle_free(torch->pickle);
+    free(torch->frame);
+    free(torch->stack);
+    free(torch->pool);
+    free(torch->frame_slot);
+    free(torch->stack_slot);
+    free(torch->block);
+    free(torch->segment);
+    free(torch->entry);
+    memset(torch, 0, sizeof *torch);
+}

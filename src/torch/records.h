@@ -1,0 +1,102 @@
+/* A snapshot as plain records, and how they come out of the pickle. */
+#ifndef GW_TORCH_RECORDS_H
+#define GW_TORCH_RECORDS_H
+
+#include "gw_event.h"
+#include "gw_pickle.h"
+
+typedef struct gwi_torch_frame {
+    uint32_t file, name; /* texts of the pickle */
+    int32_t line;        /* -1: not known */
+} gwi_torch_frame;
+
+/* Frames innermost first, `first` and on in the pool. Number 0 is the unknown stack. */
+typedef struct gwi_torch_stack {
+    uint32_t first, count;
+} gwi_torch_stack;
+
+typedef struct gwi_torch_block {
+    bool has_address;
+    uint8_t state; /* gw_block_state */
+    uint64_t address, bytes;
+    uint64_t requested_bytes; /* 0: not known */
+    uint32_t stack;
+} gwi_torch_block;
+
+typedef struct gwi_torch_segment {
+    uint32_t device;
+    bool is_expandable;
+    uint64_t address, bytes;
+    gw_pickle_value blocks; /* a list of folded blocks */
+} gwi_torch_segment;
+
+typedef struct gwi_torch_entry {
+    uint8_t action; /* gw_allocator_action */
+    uint32_t stack;
+    uint64_t address; /* OOM: what the device had free */
+    uint64_t bytes;
+    uint64_t time_us; /* 0: not known */
+} gwi_torch_entry;
+
+/* What a folded value stands for. */
+enum { GWI_TAG_FRAME = 1, GWI_TAG_STACK, GWI_TAG_BLOCK, GWI_TAG_SEGMENT, GWI_TAG_ENTRY };
+
+#define GWI_TORCH_NAMES(X)                                                                                             \
+    X(action)                                                                                                          \
+    X(active_allocated)                                                                                                \
+    X(active_pending_free)                                                                                             \
+    X(addr)                                                                                                            \
+    X(address)                                                                                                         \
+    X(blocks)                                                                                                          \
+    X(device)                                                                                                          \
+    X(device_free)                                                                                                     \
+    X(device_traces)                                                                                                   \
+    X(filename)                                                                                                        \
+    X(frames)                                                                                                          \
+    X(history)                                                                                                         \
+    X(inactive)                                                                                                        \
+    X(is_expandable)                                                                                                   \
+    X(line)                                                                                                            \
+    X(name)                                                                                                            \
+    X(real_size)                                                                                                       \
+    X(requested_size)                                                                                                  \
+    X(segments)                                                                                                        \
+    X(size)                                                                                                            \
+    X(state)                                                                                                           \
+    X(time_us)                                                                                                         \
+    X(total_size)
+
+enum {
+#define GW_X(name) GWI_NAME_##name,
+    GWI_TORCH_NAMES(GW_X)
+#undef GW_X
+        GWI_NAME_COUNT
+};
+
+typedef struct gwi_torch {
+    gw_pickle *pickle; /* owned */
+    gw_pickle_value root;
+    gwi_torch_frame *frame; /* owned; 0 stands for nothing */
+    size_t frame_count, frame_capacity;
+    gwi_torch_stack *stack; /* owned; 0 stands for nothing */
+    size_t stack_count, stack_capacity;
+    uint32_t *pool; /* frames of all stacks; owned */
+    size_t pool_count, pool_capacity;
+    uint32_t *frame_slot, *stack_slot; /* hash tables: number, 0: empty; owned */
+    size_t frame_slot_count, stack_slot_count;
+    gwi_torch_block *block; /* owned */
+    size_t block_count, block_capacity;
+    gwi_torch_segment *segment; /* owned */
+    size_t segment_count, segment_capacity;
+    gwi_torch_entry *entry; /* owned */
+    size_t entry_count, entry_capacity;
+} gwi_torch;
+
+GW_MUST_CHECK gw_status gwi_torch_read(const char *path, gwi_torch *torch, gw_error *err);
+void gwi_torch_free(gwi_torch *torch);
+
+/* The parts of the root, whatever the version: empty lists where there are none. */
+gw_pickle_value gwi_torch_segments(const gwi_torch *torch);
+gw_pickle_value gwi_torch_traces(const gwi_torch *torch);
+
+#endif

@@ -1,0 +1,549 @@
+/* From records to the facts that a model takes.
+ *
+ * What matters is the moment of the last out-of-memory that was not made good; the snapshot itself was taken later,
+ * when an exception had given much back. So the live blocks are followed back to that moment through the history. A
+ * device without such a moment is told as it was when the snapshot was taken. */
+#include "gw_torch.h"
+#include "records.h"
+
+#include "gw_history.h"
+#include "gw_model_facts.h"
+#include "gw_site.h"
+#include "gw_text.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { THE_PROCESS = 1, HELD_MAX = 64, FRAMES_MAX = GW_SITE_PYTHON_MAX };
+
+typedef struct feeder {
+    const gwi_torch *torch;
+    gw_model *model;
+    uint64_t first_us;                /* the oldest time of all histories; 0: no times */
+    uint64_t now_ns;                  /* of what is fed */
+    uint8_t *told_stack, *told_frame; /* 1: its site, its code was fed; owned */
+    gw_error *err;
+    gw_status status; /* the first failure; nothing is fed after it */
+} feeder;
+
+/* One device's history, with its entries as numbers of records. */
+typedef struct trace {
+    uint32_t device;
+    const uint32_t *entry; /* borrowed */
+    size_t count;
+    bool has_times;
+} trace;
+
+/* The device's memory at a moment. */
+typedef struct moment {
+    size_t end;                 /* entries before it */
+    const gwi_torch_entry *oom; /* NULL: when the snapshot was taken */
+    uint64_t t_ns;
+    gw_live_set live;
+    uint64_t live_bytes, reserved_bytes;
+} moment;
+
+/* ---- feeding ---- */
+
+static void feed(feeder *f, const gw_item *item)
+{
+    if (f->status == GW_OK)
+        f->status = gw_model_feed(f->model, item, f->err);
+}
+
+static void feed_event(feeder *f, gw_event_kind kind, uint32_t site, const uint64_t arg[4], const char *text)
+{
+    gw_item item = {.kind = GW_ITEM_EVENT, .t_ns = f->now_ns, .pid = THE_PROCESS, .tid = THE_PROCESS};
+    item.event = (gw_event){.t_ns = f->now_ns,
+                            .pid = THE_PROCESS,
+                            .tid = THE_PROCESS,
+                            .fn = UINT16_MAX,
+                            .kind = (uint8_t)kind,
+                            .site = site,
+                            .arg = {arg[0], arg[1], arg[2], arg[3]},
+                            .text = text,
+                            .text_bytes = text == NULL ? 0 : (uint32_t)strlen(text)};
+    feed(f, &item);
+}
+
+static void fact(feeder *f, gw_event_kind kind, uint32_t site, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3)
+{
+    feed_event(f, kind, site, (const uint64_t[4]){a0, a1, a2, a3}, NULL);
+}
+
+static void state(feeder *f, uint32_t device, gw_allocator_field field, uint64_t value)
+{
+    fact(f, GW_EV_ALLOCATOR_STATE, 0, field, value, device, 0);
+}
+
+static void pair(feeder *f, gw_item_kind kind, const char *key, const char *value)
+{
+    gw_item item = {.kind = kind, .t_ns = f->now_ns, .pair = {key, value}};
+    feed(f, &item);
+}
+
+static uint64_t time_of(const feeder *f, const gwi_torch_entry *entry)
+{
+    return entry->time_us >= f->first_us && f->first_us != 0 ? (entry->time_us - f->first_us) * 1000 : 0;
+}
+
+static uint64_t age_of(const feeder *f, const gwi_torch_entry *entry)
+{
+    uint64_t t_ns = time_of(f, entry);
+    return t_ns < f->now_ns ? f->now_ns - t_ns : 0;
+}
+
+/* ---- sites ---- */
+
+static void tell_frame(feeder *f, uint32_t number)
+{
+    const gwi_torch_frame *frame = &f->torch->frame[number];
+    char text[GW_TEXT_BYTES_MAX];
+    if (f->told_frame[number])
+        return;
+    f->told_frame[number] = 1;
+    gw_pickle_value name = {.type = GW_PICKLE_TEXT, .number = frame->name};
+    gw_pickle_value file = {.type = GW_PICKLE_TEXT, .number = frame->file};
+    snprintf(text, sizeof text, "%.300s\n%.600s", gw_pickle_text(f->torch->pickle, name, NULL),
+             gw_pickle_text(f->torch->pickle, file, NULL));
+    feed_event(f, GW_EV_PYTHON_CODE, 0, (const uint64_t[4]){GW_SITE_FRAMEWORK_CODE_FIRST + number, 0, 0, 0}, text);
+}
+
+/* The site of a stack; what it consists of is told the first time. */
+static uint32_t site_of(feeder *f, uint32_t stack)
+{
+    if (stack == 0)
+        return 0;
+    uint32_t site = GW_SITE_FRAMEWORK_FIRST + stack;
+    if (f->told_stack[stack])
+        return site;
+    f->told_stack[stack] = 1;
+    const gwi_torch_stack *it = &f->torch->stack[stack];
+    const uint32_t *frame = f->torch->pool + it->first;
+    uint32_t count = it->count < FRAMES_MAX ? it->count : FRAMES_MAX;
+    for (uint32_t i = 0; i < count; i++)
+        tell_frame(f, frame[i]);
+    fact(f, GW_EV_SITE, 0, site, count, it->count > count ? GW_SITE_PYTHON_CUT : 0, 0);
+    for (uint32_t i = 0; i < count; i += 3) {
+        uint64_t three[3] = {0};
+        for (uint32_t k = 0; k < 3 && i + k < count; k++)
+            three[k] =
+                GW_FRAME_OF_CODE(GW_SITE_FRAMEWORK_CODE_FIRST + frame[i + k], f->torch->frame[frame[i + k]].line);
+        fact(f, GW_EV_SITE_FRAMES, 0, site | (uint64_t)i << 32, three[0], three[1], three[2]);
+    }
+    return site;
+}
+
+/* ---- the device at a moment ---- */
+
+static const gwi_torch_entry *entry_at(const feeder *f, const trace *t, size_t index)
+{
+    return &f->torch->entry[t->entry[index]];
+}
+
+static uint64_t block_bytes(const gwi_torch_block *block)
+{
+    return block->requested_bytes != 0 ? block->requested_bytes : block->bytes;
+}
+
+static void step_back(moment *at, const gwi_torch_entry *entry)
+{
+    switch ((gw_allocator_action)entry->action) {
+    case GW_ACTION_ALLOC:
+        gw_live_set_remove(&at->live, entry->address);
+        at->live_bytes -= entry->bytes < at->live_bytes ? entry->bytes : at->live_bytes;
+        break;
+    case GW_ACTION_FREE:
+        gw_live_set_add(&at->live, entry->address, entry->bytes, entry->stack);
+        at->live_bytes += entry->bytes;
+        break;
+    case GW_ACTION_SEGMENT_ALLOC:
+    case GW_ACTION_SEGMENT_MAP:
+        at->reserved_bytes -= entry->bytes < at->reserved_bytes ? entry->bytes : at->reserved_bytes;
+        break;
+    case GW_ACTION_SEGMENT_FREE:
+    case GW_ACTION_SEGMENT_UNMAP:
+        at->reserved_bytes += entry->bytes;
+        break;
+    default:
+        break;
+    }
+}
+
+/* The blocks of one device as the snapshot has them. */
+static void add_blocks(const feeder *f, uint32_t device, moment *at)
+{
+    for (size_t i = 0; i < f->torch->segment_count; i++) {
+        const gwi_torch_segment *segment = &f->torch->segment[i];
+        uint64_t address = segment->address;
+        if (segment->device != device)
+            continue;
+        at->reserved_bytes += segment->bytes;
+        for (size_t k = 0, n = gw_pickle_count(f->torch->pickle, segment->blocks); k < n; k++) {
+            const gwi_torch_block *block =
+                &f->torch->block[gw_pickle_at(f->torch->pickle, segment->blocks, k, NULL).number];
+            address = block->has_address ? block->address : address;
+            if (block->state == GW_BLOCK_LIVE || block->state == GW_BLOCK_PENDING) {
+                gw_live_set_add(&at->live, address, block_bytes(block), block->stack);
+                at->live_bytes += block_bytes(block);
+            }
+            address += block->bytes; /* older versions do not give each block's address; blocks follow each other */
+        }
+    }
+}
+
+/* Memory for the walk: freed by the caller. False: none. */
+static bool moment_make(const feeder *f, const trace *t, moment *at)
+{
+    at->live.entry_count = gw_live_set_room(f->torch->block_count + t->count);
+    at->live.entry = calloc(at->live.entry_count, sizeof *at->live.entry);
+    return at->live.entry != NULL;
+}
+
+/* The last out-of-memory that nothing made good: no later request of at least that size was granted. NULL: none. */
+static const gwi_torch_entry *find_oom(const feeder *f, const trace *t, size_t *ret_index,
+                                       const gwi_torch_entry **ret_handled)
+{
+    uint64_t granted_bytes = 0;
+    *ret_handled = NULL;
+    for (size_t i = t->count; i-- > 0;) {
+        const gwi_torch_entry *entry = entry_at(f, t, i);
+        if (entry->action == GW_ACTION_ALLOC && entry->bytes > granted_bytes)
+            granted_bytes = entry->bytes;
+        if (entry->action != GW_ACTION_OOM)
+            continue;
+        if (granted_bytes < entry->bytes) {
+            *ret_index = i;
+            return entry;
+        }
+        if (*ret_handled == NULL)
+            *ret_handled = entry;
+    }
+    return NULL;
+}
+
+/* Nothing of the blocks changed between the moment and the snapshot. */
+static bool is_unchanged_since(const feeder *f, const trace *t, size_t index)
+{
+    for (size_t i = index; i < t->count; i++) {
+        const gwi_torch_entry *entry = entry_at(f, t, i);
+        if (entry->action != GW_ACTION_OOM && entry->action != GW_ACTION_OTHER)
+            return false;
+    }
+    return true;
+}
+
+/* ---- telling it ---- */
+
+static void tell_map(feeder *f, uint32_t device, bool with_largest)
+{
+    uint64_t segments = 0, largest = 0;
+    bool expandable = false;
+    for (size_t i = 0; i < f->torch->segment_count; i++) {
+        const gwi_torch_segment *segment = &f->torch->segment[i];
+        if (segment->device != device)
+            continue;
+        segments++;
+        expandable = expandable || segment->is_expandable;
+        for (size_t k = 0, n = gw_pickle_count(f->torch->pickle, segment->blocks); k < n; k++) {
+            const gwi_torch_block *block =
+                &f->torch->block[gw_pickle_at(f->torch->pickle, segment->blocks, k, NULL).number];
+            if (block->state == GW_BLOCK_INACTIVE && block->bytes > largest)
+                largest = block->bytes;
+        }
+    }
+    if (with_largest) {
+        state(f, device, GW_ALLOCATOR_LARGEST_INACTIVE, largest);
+        state(f, device, GW_ALLOCATOR_SEGMENTS, segments);
+    }
+    state(f, device, GW_ALLOCATOR_EXPANDABLE, expandable);
+}
+
+typedef struct held {
+    uint32_t stack;
+    uint64_t bytes, count;
+} held;
+
+static int by_stack(const void *left, const void *right)
+{
+    const held *a = left, *b = right;
+    return (a->stack > b->stack) - (a->stack < b->stack);
+}
+
+static int by_bytes_falling(const void *left, const void *right)
+{
+    const held *a = left, *b = right;
+    return (a->bytes < b->bytes) - (a->bytes > b->bytes);
+}
+
+/* Who held what at the peak, those who held most one by one. */
+static void tell_held(feeder *f, const gw_live_set *live, uint64_t age_ns)
+{
+    held *list = calloc(live->used + 1, sizeof *list);
+    size_t count = 0, sums = 0;
+    held rest = {0};
+    if (list == NULL) {
+        f->status = f->status == GW_OK ? gw_fail(f->err, GW_NOMEM, "no memory for the holders") : f->status;
+        return;
+    }
+    for (size_t i = 0; i < live->entry_count; i++) {
+        const gw_live_entry *entry = &live->entry[i];
+        if (entry->address != 0 && !entry->gone)
+            list[count++] = (held){entry->stack, entry->bytes, 1};
+    }
+    qsort(list, count, sizeof *list, by_stack);
+    for (size_t i = 0; i < count; i++) {
+        if (sums > 0 && list[sums - 1].stack == list[i].stack) {
+            list[sums - 1].bytes += list[i].bytes;
+            list[sums - 1].count++;
+        } else {
+            list[sums++] = list[i];
+        }
+    }
+    qsort(list, sums, sizeof *list, by_bytes_falling);
+    for (size_t i = 0; i < sums; i++) {
+        if (i < HELD_MAX) {
+            fact(f, GW_EV_ALLOCATOR_HELD, site_of(f, list[i].stack), GW_MOMENT_PEAK, list[i].bytes, list[i].count,
+                 age_ns);
+        } else {
+            rest.bytes += list[i].bytes;
+            rest.count += list[i].count;
+        }
+    }
+    if (rest.count > 0)
+        fact(f, GW_EV_ALLOCATOR_HELD, 0, GW_MOMENT_REST, rest.bytes, rest.count, age_ns);
+    free(list);
+}
+
+/* When was the block handed out that lives at the moment? The table of the walk's start, address by address. */
+typedef struct birth {
+    uint64_t address, t_ns;
+} birth;
+
+static int by_address(const void *left, const void *right)
+{
+    const birth *a = left, *b = right;
+    return (a->address > b->address) - (a->address < b->address);
+}
+
+static void tell_blocks(feeder *f, const trace *t, const moment *at)
+{
+    birth *list = calloc(at->live.used + 1, sizeof *list);
+    size_t count = 0;
+    if (list == NULL) {
+        f->status = f->status == GW_OK ? gw_fail(f->err, GW_NOMEM, "no memory for the live blocks") : f->status;
+        return;
+    }
+    for (size_t i = 0; i < at->live.entry_count; i++)
+        if (at->live.entry[i].address != 0 && !at->live.entry[i].gone)
+            list[count++] = (birth){at->live.entry[i].address, UINT64_MAX};
+    qsort(list, count, sizeof *list, by_address);
+    for (size_t i = at->end; t->has_times && count > 0 && i-- > 0;) {
+        const gwi_torch_entry *entry = entry_at(f, t, i);
+        birth wanted = {.address = entry->address};
+        birth *found =
+            entry->action != GW_ACTION_ALLOC ? NULL : bsearch(&wanted, list, count, sizeof wanted, by_address);
+        if (found != NULL && found->t_ns == UINT64_MAX)
+            found->t_ns = time_of(f, entry);
+    }
+    for (size_t i = 0; i < count; i++) {
+        gw_live_set live = at->live;
+        const gw_live_entry *entry = gw_live_set_find(&live, list[i].address);
+        uint64_t age_ns = list[i].t_ns == UINT64_MAX ? GW_AGE_UNKNOWN : f->now_ns - list[i].t_ns;
+        fact(f, GW_EV_ALLOCATOR_BLOCK, site_of(f, entry->stack), entry->address, entry->bytes, age_ns, GW_BLOCK_LIVE);
+    }
+    free(list);
+}
+
+/* From the moment back to the beginning: spans, and the index of the entry just before which live bytes were highest.
+ */
+static size_t walk_back(const feeder *f, const trace *t, moment at, gw_history_spans *spans)
+{
+    uint64_t highest = at.live_bytes;
+    size_t peak = at.end;
+    at.live = (gw_live_set){0}; /* bytes alone */
+    for (size_t i = at.end; i-- > 0;) {
+        const gwi_torch_entry *entry = entry_at(f, t, i);
+        bool counts = entry->action == GW_ACTION_ALLOC || entry->action == GW_ACTION_FREE;
+        if (counts)
+            gw_history_see(spans, age_of(f, entry), at.live_bytes);
+        step_back(&at, entry);
+        if (counts)
+            gw_history_see(spans, age_of(f, entry), at.live_bytes);
+        if (at.live_bytes > highest) {
+            highest = at.live_bytes;
+            peak = i;
+        }
+    }
+    return peak;
+}
+
+static void tell_history(feeder *f, const trace *t, moment *at)
+{
+    gw_history_spans *spans = calloc(1, sizeof *spans);
+    if (spans == NULL) {
+        f->status = f->status == GW_OK ? gw_fail(f->err, GW_NOMEM, "no memory for the history") : f->status;
+        return;
+    }
+    spans->oldest_age_ns = at->end > 0 ? age_of(f, entry_at(f, t, 0)) : 0;
+    size_t peak = walk_back(f, t, *at, spans);
+    for (size_t span = GW_HISTORY_SPANS; t->has_times && span-- > 0;) {
+        if (!spans->seen[span])
+            continue;
+        uint64_t age_ns = gw_history_span_age_ns(spans, span);
+        fact(f, GW_EV_ALLOCATOR_HISTORY, 0, GW_ACTION_LIVE_PEAK, 0, spans->highest[span], age_ns);
+        fact(f, GW_EV_ALLOCATOR_HISTORY, 0, GW_ACTION_LIVE_LOW, 0, spans->lowest[span], age_ns);
+    }
+    for (size_t i = 0; t->has_times && i < at->end; i++) {
+        const gwi_torch_entry *entry = entry_at(f, t, i);
+        if (entry->action == GW_ACTION_ALLOC)
+            fact(f, GW_EV_ALLOCATOR_HISTORY, 0, entry->action, entry->address, entry->bytes, age_of(f, entry));
+    }
+    for (size_t i = at->end; i-- > peak;) /* the set itself, as far back as its peak */
+        step_back(at, entry_at(f, t, i));
+    tell_held(f, &at->live, peak < t->count && t->has_times ? age_of(f, entry_at(f, t, peak)) : 0);
+    free(spans);
+}
+
+static void tell_handled(feeder *f, uint32_t device, const gwi_torch_entry *handled)
+{
+    char text[160], bytes[GW_BYTES_TEXT_MAX];
+    snprintf(text, sizeof text, "device %u: a request of %s was refused, and one of at least that size granted later",
+             device, gw_bytes_text(bytes, handled->bytes));
+    pair(f, GW_ITEM_SUPERVISOR, "torch.handled", text);
+}
+
+static void tell_device(feeder *f, const trace *t)
+{
+    moment at = {.end = t->count};
+    size_t index = 0;
+    const gwi_torch_entry *handled;
+    at.oom = find_oom(f, t, &index, &handled);
+    if (!moment_make(f, t, &at)) {
+        f->status = gw_fail(f->err, GW_NOMEM, "no memory for device %u", t->device);
+        return;
+    }
+    add_blocks(f, t->device, &at);
+    uint64_t end_ns = t->count > 0 && t->has_times ? time_of(f, entry_at(f, t, t->count - 1)) : f->now_ns;
+    bool is_as_saved = at.oom == NULL || is_unchanged_since(f, t, index);
+    for (; at.oom != NULL && at.end > index; at.end--)
+        step_back(&at, entry_at(f, t, at.end - 1));
+    f->now_ns = at.oom != NULL && t->has_times ? time_of(f, at.oom) : end_ns;
+    if (at.oom != NULL) {
+        fact(f, GW_EV_ALLOCATOR_OOM, site_of(f, at.oom->stack), at.oom->bytes, 0, at.oom->address, t->device);
+        state(f, t->device, GW_ALLOCATOR_WHEN, 0);
+        if (at.oom->stack != 0)
+            fact(f, GW_EV_ALLOCATOR_HELD, site_of(f, at.oom->stack), GW_MOMENT_REQUEST, at.oom->bytes, 1, 0);
+    } else {
+        state(f, t->device, GW_ALLOCATOR_WHEN, 2);
+        if (handled != NULL)
+            tell_handled(f, t->device, handled);
+    }
+    state(f, t->device, GW_ALLOCATOR_ALLOCATED, at.live_bytes);
+    state(f, t->device, GW_ALLOCATOR_RESERVED, at.reserved_bytes);
+    tell_map(f, t->device, is_as_saved);
+    state(f, t->device, GW_ALLOCATOR_HISTORY_TOTAL, t->count);
+    tell_blocks(f, t, &at);
+    tell_history(f, t, &at); /* last: it takes the set of live blocks back to the peak */
+    free(at.live.entry);
+}
+
+/* ---- the whole ---- */
+
+static bool fill_trace(const gwi_torch *torch, uint32_t device, uint32_t *entry, trace *ret_trace)
+{
+    gw_pickle_value traces = gwi_torch_traces(torch);
+    gw_pickle_value list = gw_pickle_at(torch->pickle, traces, device, NULL);
+    *ret_trace = (trace){.device = device, .entry = entry, .count = gw_pickle_count(torch->pickle, list)};
+    ret_trace->has_times = ret_trace->count > 0;
+    for (size_t i = 0; i < ret_trace->count; i++) {
+        entry[i] = (uint32_t)gw_pickle_at(torch->pickle, list, i, NULL).number;
+        ret_trace->has_times = ret_trace->has_times && torch->entry[entry[i]].time_us != 0;
+    }
+    bool used = ret_trace->count > 0;
+    for (size_t i = 0; i < torch->segment_count; i++)
+        used = used || torch->segment[i].device == device;
+    return used;
+}
+
+static size_t longest_trace(const gwi_torch *torch)
+{
+    gw_pickle_value traces = gwi_torch_traces(torch);
+    size_t most = 0;
+    for (size_t i = 0, count = gw_pickle_count(torch->pickle, traces); i < count; i++) {
+        size_t length = gw_pickle_count(torch->pickle, gw_pickle_at(torch->pickle, traces, i, NULL));
+        most = length > most ? length : most;
+    }
+    return most;
+}
+
+static uint64_t first_time_us(const gwi_torch *torch)
+{
+    uint64_t first = 0;
+    for (size_t i = 0; i < torch->entry_count; i++) {
+        uint64_t t = torch->entry[i].time_us;
+        first = t != 0 && (first == 0 || t < first) ? t : first;
+    }
+    return first;
+}
+
+static void tell_all(feeder *f, const char *path)
+{
+    enum { DEVICES_MAX = 16 };
+    uint32_t *entry = malloc((longest_trace(f->torch) + 1) * sizeof *entry);
+    if (entry == NULL) {
+        f->status = gw_fail(f->err, GW_NOMEM, "%s: no memory for its history", path);
+        return;
+    }
+    pair(f, GW_ITEM_META, GW_META_SNAPSHOT, path);
+    gw_item process = {.kind = GW_ITEM_PROCESS, .pid = THE_PROCESS};
+    process.process.exe = process.process.driver_path = process.process.driver_build_id = "";
+    feed(f, &process);
+    fact(f, GW_EV_NOTE, 0, GW_NOTE_OBSERVER_ATTACHED, 0, 0, 0);
+    for (uint32_t device = 0; device < DEVICES_MAX && f->status == GW_OK; device++) {
+        trace t;
+        if (fill_trace(f->torch, device, entry, &t))
+            tell_device(f, &t);
+    }
+    free(entry);
+}
+
+bool gw_torch_is_snapshot(const char *path)
+{
+    return gw_pickle_is(path);
+}
+
+gw_status gw_torch_snapshot_model(const char *path, gw_model **ret_model, gw_error *err)
+{
+    gwi_torch torch;
+    feeder f = {.torch = &torch, .err = err, .status = GW_OK};
+    gw_status st = gwi_torch_read(path, &torch, err);
+    if (st != GW_OK)
+        return st;
+    f.first_us = first_time_us(&torch);
+    f.told_stack = calloc(torch.stack_count + 1, 1);
+    f.told_frame = calloc(torch.frame_count + 1, 1);
+    if (f.told_stack == NULL || f.told_frame == NULL) {
+        st = gw_fail(err, GW_NOMEM, "%s: no memory for its stacks", path);
+        goto out;
+    }
+    st = gw_model_new(&f.model, err);
+    if (st != GW_OK)
+        goto out;
+    tell_all(&f, path);
+    st = f.status;
+    if (st == GW_OK)
+        st = gw_model_finish(f.model, err);
+    if (st == GW_OK) {
+        *ret_model = f.model;
+        f.model = NULL;
+    }
+out:
+    gw_model_free(f.model);
+    free(f.told_stack);
+    free(f.told_frame);
+    gwi_torch_free(&torch);
+    return st;
+}

@@ -1,0 +1,228 @@
+/* A saved snapshot, sound and damaged: the right answer or a clear refusal. */
+#include "gw_torch.h"
+
+#include "gw_model_facts.h"
+#include "gw_site.h"
+#include "gw_verdict.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static const char fixture[] = GW_FIXTURES "/leak.pickle";
+static unsigned char sound[1 << 18];
+static size_t sound_bytes;
+static int copy_fd = -1;
+static char copy_path[64];
+
+static int read_fixture(void **state)
+{
+    (void)state;
+    FILE *file = fopen(fixture, "rb");
+    if (file == NULL)
+        return -1;
+    sound_bytes = fread(sound, 1, sizeof sound, file);
+    fclose(file);
+    copy_fd = memfd_create("snapshot", MFD_CLOEXEC);
+    snprintf(copy_path, sizeof copy_path, "/proc/self/fd/%d", copy_fd);
+    return copy_fd < 0 || sound_bytes == 0 || sound_bytes == sizeof sound ? -1 : 0;
+}
+
+static void put_copy(const void *data, size_t bytes)
+{
+    assert_int_equal(ftruncate(copy_fd, 0), 0);
+    assert_int_equal(pwrite(copy_fd, data, bytes, 0), (ssize_t)bytes);
+}
+
+static const gw_live *find_size(const gw_allocator_report *report, uint64_t bytes)
+{
+    for (size_t i = 0; i < report->live_count; i++)
+        if (report->live[i].bytes == bytes)
+            return &report->live[i];
+    return NULL;
+}
+
+static void facts_of_the_fixture(void **state)
+{
+    (void)state;
+    gw_model *model = NULL;
+    gw_error err;
+    assert_true(gw_torch_is_snapshot(fixture));
+    assert_int_equal(gw_torch_snapshot_model(fixture, &model, &err), GW_OK);
+    assert_string_equal(gw_model_meta(model, GW_META_SNAPSHOT), fixture);
+    assert_int_equal(model->allocator_count, 1);
+    const gw_allocator_report *report = &model->allocator[0];
+    assert_true(report->is_oom);
+    assert_true(report->has_free);
+    assert_int_equal(report->bytes_total, 0); /* not known */
+    uint64_t live_bytes = 0;
+    for (size_t i = 0; i < report->live_count; i++)
+        live_bytes += report->live[i].bytes;
+    assert_int_equal(live_bytes, report->field[GW_ALLOCATOR_ALLOCATED]);
+    const gw_live *kept = find_size(report, 20 << 20), *weight = find_size(report, 16 << 20);
+    assert_non_null(kept);
+    assert_non_null(weight);
+    assert_true(kept->site >= GW_SITE_FRAMEWORK_FIRST);
+    assert_true(weight->site >= GW_SITE_FRAMEWORK_FIRST);
+    assert_int_not_equal(kept->site, weight->site);
+    assert_true(weight->t_ns < kept->t_ns);
+    assert_int_not_equal(report->wanted_site, 0);
+    /* who held the peak, together all of it */
+    uint64_t held_bytes = report->held_rest.bytes, peak_bytes = 0;
+    for (size_t i = 0; i < report->held_count; i++)
+        held_bytes += report->held[i].bytes;
+    for (size_t i = 0; i < report->peak_count; i++)
+        peak_bytes = report->peak[i].bytes > peak_bytes ? report->peak[i].bytes : peak_bytes;
+    assert_int_equal(held_bytes, peak_bytes);
+    assert_int_equal(report->held[0].site, kept->site);
+    gw_model_free(model);
+}
+
+/* NULL: refused, with a clear word. */
+static gw_verdict *verdict_of_copy(void)
+{
+    gw_model *model = NULL;
+    gw_verdict *verdict = NULL;
+    gw_error err = {""};
+    gw_status st = gw_torch_snapshot_model(copy_path, &model, &err);
+    if (st != GW_OK) {
+        assert_null(model);
+        assert_true(st == GW_CORRUPT || st == GW_UNSUPPORTED);
+        assert_int_equal(strncmp(err.text, copy_path, strlen(copy_path)), 0);
+        assert_true(strlen(err.text) > strlen(copy_path) + 8);
+        assert_null(strchr(err.text, '\n'));
+        return NULL;
+    }
+    assert_int_equal(gw_judge(model, &verdict, &err), GW_OK);
+    gw_model_free(model);
+    return verdict;
+}
+
+static uint32_t next_random(uint32_t *seed)
+{
+    *seed ^= *seed << 13;
+    *seed ^= *seed >> 17;
+    *seed ^= *seed << 5;
+    return *seed;
+}
+
+/* Bytes changed, cut out, doubled, or the end missing. */
+static size_t damage(unsigned char *data, uint32_t *seed)
+{
+    size_t bytes = sound_bytes;
+    memcpy(data, sound, bytes);
+    size_t at = next_random(seed) % bytes, length = 1 + next_random(seed) % 64;
+    length = length < bytes - at ? length : bytes - at;
+    switch (next_random(seed) % 4) {
+    case 0:
+        return at;
+    case 1:
+        memmove(data + at, data + at + length, bytes - at - length);
+        return bytes - length;
+    case 2:
+        memmove(data + at + length, data + at, bytes - at);
+        return bytes + length;
+    default:
+        for (uint32_t count = 1 + next_random(seed) % 4; count > 0; count--)
+            data[next_random(seed) % bytes] = (unsigned char)next_random(seed);
+        return bytes;
+    }
+}
+
+static void ten_thousand_damaged_copies(void **state)
+{
+    (void)state;
+    enum { COPIES = 10000 };
+    static unsigned char data[sizeof sound + 64];
+    uint32_t seed = 20240607;
+    unsigned refused = 0, same = 0, undetermined = 0, other = 0;
+    put_copy(sound, sound_bytes);
+    gw_verdict *right = verdict_of_copy();
+    assert_non_null(right);
+    assert_string_equal(right->cause, "gpu-oom-leak");
+    assert_int_equal(right->certainty, GW_SUPPORTED);
+    gw_verdict_free(right);
+    for (int i = 0; i < COPIES; i++) {
+        put_copy(data, damage(data, &seed));
+        gw_verdict *verdict = verdict_of_copy();
+        if (verdict == NULL) {
+            refused++;
+            continue;
+        }
+        assert_true(verdict->certainty < GW_ESTABLISHED);
+        same += verdict->cause != NULL && strcmp(verdict->cause, "gpu-oom-leak") == 0;
+        undetermined += verdict->status == GW_VERDICT_UNDETERMINED;
+        other += verdict->cause != NULL && strcmp(verdict->cause, "gpu-oom-leak") != 0;
+        gw_verdict_free(verdict);
+    }
+    print_message("%u refused, %u the same cause, %u undetermined, %u another one\n", refused, same, undetermined,
+                  other);
+    assert_true(refused > COPIES / 4); /* or the damage would be none */
+    assert_true(same > 0);
+    /* One number of a hundred thousand that reads otherwise makes another sound snapshot: that is rare. */
+    assert_true(other * 100 < COPIES);
+}
+
+static void other_files(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *data;
+        size_t bytes;
+        const char *words;
+    } files[] = {
+#define FILE_OF(literal, words) {literal, sizeof(literal) - 1, words}
+        FILE_OF("\x80\x04N.", "not a PyTorch memory snapshot"),
+        FILE_OF("\x80\x04].", "not a PyTorch memory snapshot"),
+        FILE_OF("\x80\x04}.", "no list of segments"),
+        FILE_OF("\x80\x04}\x8c\x08segmentsNs.", "no list of segments"),
+        FILE_OF("\x80\x04}\x8c\x08segments]Nas.", "no list of segments"),
+        FILE_OF("\x80\x02"
+                "ctorch._utils\n_rebuild_tensor\n.",
+                "opcode GLOBAL"),
+#undef FILE_OF
+    };
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        gw_model *model = NULL;
+        gw_error err;
+        put_copy(files[i].data, files[i].bytes);
+        assert_true(gw_torch_is_snapshot(copy_path));
+        assert_int_equal(gw_torch_snapshot_model(copy_path, &model, &err), GW_UNSUPPORTED);
+        if (strstr(err.text, files[i].words) == NULL)
+            fail_msg("%s lacks %s", err.text, files[i].words);
+        assert_null(model);
+    }
+    put_copy("PK\x03\x04", 4);
+    assert_false(gw_torch_is_snapshot(copy_path));
+}
+
+/* Nothing in it: neither a fault nor a clean bill. */
+static void empty_snapshot(void **state)
+{
+    (void)state;
+    static const char data[] = "\x80\x04}(\x8c\x08segments]\x8c\x0d"
+                               "device_traces]u.";
+    put_copy(data, sizeof data - 1);
+    gw_verdict *verdict = verdict_of_copy();
+    assert_non_null(verdict);
+    assert_int_equal(verdict->status, GW_VERDICT_UNDETERMINED);
+    gw_verdict_free(verdict);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(facts_of_the_fixture),
+        cmocka_unit_test(ten_thousand_damaged_copies),
+        cmocka_unit_test(other_files),
+        cmocka_unit_test(empty_snapshot),
+    };
+    return cmocka_run_group_tests(tests, read_fixture, NULL);
+}

@@ -1,0 +1,71 @@
+/* A memory snapshot that PyTorch saved, when no cause is supported: what it shows, device by device. */
+#include "healthy.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static void say_report(const gwi_case *c, gwi_finding *finding, const gw_allocator_report *report)
+{
+    char live[GW_BYTES_TEXT_MAX], reserved[GW_BYTES_TEXT_MAX], largest[GW_BYTES_TEXT_MAX];
+    uint64_t live_bytes = report->field[GW_ALLOCATOR_ALLOCATED], reserved_bytes = report->field[GW_ALLOCATOR_RESERVED];
+    (void)c;
+    gwi_measure(finding, report->t_ns, "observer", (double)live_bytes, "bytes",
+                "GPU %d: %s in %zu live blocks, %s reserved from the driver", report->device,
+                gw_bytes_text(live, live_bytes), report->live_count, gw_bytes_text(reserved, reserved_bytes));
+    if (report->has_field[GW_ALLOCATOR_LARGEST_INACTIVE] && reserved_bytes > live_bytes)
+        gwi_measure(finding, report->t_ns, "observer", (double)report->field[GW_ALLOCATOR_LARGEST_INACTIVE], "bytes",
+                    "the largest of the free pieces in its %" PRIu64 " segments had %s",
+                    report->field[GW_ALLOCATOR_SEGMENTS],
+                    gw_bytes_text(largest, report->field[GW_ALLOCATOR_LARGEST_INACTIVE]));
+}
+
+/* Growth is worth a word although nothing failed of it yet. */
+static void say_growth(const gwi_case *c, gwi_finding *finding, const gw_allocator_report *report)
+{
+    gw_growth growth;
+    char all[GW_BYTES_TEXT_MAX], one[GW_BYTES_TEXT_MAX];
+    gw_growth_find(c->model, report->pid, report->live, report->live_count, 0, report->order, report->peak,
+                   report->peak_count, &growth);
+    if (growth.steps)
+        gwi_measure(finding, growth.step_end_ns, "observer", (double)growth.step_all_bytes, "bytes",
+                    "%" PRIu64 " blocks of %s were kept one after the other while other memory came and went; with "
+                    "what was kept beside them %s",
+                    growth.step_count, gw_bytes_text(one, growth.step_bytes),
+                    gw_bytes_text(all, growth.step_all_bytes));
+    else if (growth.repeats && growth.repeat_goes_on)
+        gwi_measure(finding, growth.last_begin_ns, "observer", (double)growth.first_bytes, "bytes",
+                    "the same sizes in the same order were allocated again while %s of a first run were alive",
+                    gw_bytes_text(all, growth.first_bytes));
+}
+
+void gwi_say_snapshot(const gwi_case *c, gwi_finding *finding)
+{
+    const gw_model *model = c->model;
+    char wanted[GW_BYTES_TEXT_MAX], left[GW_BYTES_TEXT_MAX];
+    if (c->memory.known && c->memory.has_free) {
+        gwi_headline(finding,
+                     "PyTorch was refused %s with %s free on the card; who else held the card a snapshot does not tell",
+                     gw_bytes_text(wanted, c->memory.wanted_bytes), gw_bytes_text(left, c->memory.free_bytes));
+        gwi_say_request(c, finding);
+        gwi_next(finding, "Run the program under gpuwhy: it also sees the card, the driver and other processes");
+    } else if (c->memory.known) {
+        gwi_headline(finding, "PyTorch was refused %s; who else held the card a snapshot does not tell",
+                     gw_bytes_text(wanted, c->memory.wanted_bytes));
+        gwi_say_request(c, finding);
+    } else {
+        gwi_headline(finding, "this snapshot shows no out-of-memory that was not made good");
+    }
+    for (size_t i = 0; i < model->fact_count; i++)
+        if (strcmp(model->fact[i].key, "torch.handled") == 0)
+            gwi_evidence(finding, model->fact[i].t_ns, "observer", "%s", model->fact[i].value);
+    for (size_t i = 0; i < model->allocator_count; i++) {
+        if (model->allocator[i].live_count == 0 && model->allocator[i].field[GW_ALLOCATOR_RESERVED] == 0)
+            continue;
+        say_report(c, finding, &model->allocator[i]);
+        say_growth(c, finding, &model->allocator[i]);
+    }
+    if (model->allocator_count == 0)
+        gwi_evidence(finding, GWI_NO_TIME, "observer", "it holds no segments and no history");
+    else if (model->event_count > 0 && model->allocator[0].field[GW_ALLOCATOR_HISTORY_TOTAL] == 0)
+        gwi_next(finding, "Record a history before the next snapshot: torch.cuda.memory._record_memory_history()");
+}
