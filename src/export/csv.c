@@ -1,5 +1,6 @@
 /* One table, one line an item, RFC 4180: columns that an item lacks are empty. */
 #include "gw_names.h"
+#include "gw_text.h"
 #include "gwi_export.h"
 
 #include <inttypes.h>
@@ -121,6 +122,21 @@ static void put_lost(gw_export_to *to, const gw_item *item)
     put_pair(to->file, "", text);
 }
 
+static void put_symbol(gw_export_to *to, const gw_item *item)
+{
+    gw_text text = {0};
+    for (uint32_t i = 0; i < item->symbol.count; i++) {
+        const gw_symbol_frame *frame = &item->symbol.frame[i];
+        gw_text_addf(&text, "%s%s (%s:%u)", i == 0 ? "" : " <- ", frame->function == NULL ? "?" : frame->function,
+                     frame->file == NULL ? "?" : frame->file, frame->line);
+    }
+    gw_text place = {0};
+    gw_text_addf(&place, "%s+0x%" PRIx64, item->symbol.path, item->symbol.address);
+    put_pair(to->file, gw_text_str(&place), gw_text_str(&text));
+    gw_text_free(&place);
+    gw_text_free(&text);
+}
+
 static gw_status begin(gw_export_to *to, gw_error *err)
 {
     (void)err;
@@ -160,6 +176,9 @@ static gw_status put_item(gw_export_to *to, const gw_item *item, gw_error *err)
         break;
     case GW_ITEM_EXIT:
         put_exit(to, &item->exit);
+        break;
+    case GW_ITEM_SYMBOL:
+        put_symbol(to, item);
         break;
     default:
         put_pair(to->file, "", "");

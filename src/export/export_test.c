@@ -64,6 +64,9 @@ static int write_recording(void **state)
     put(writer, &item);
     item = (gw_item){.kind = GW_ITEM_SUPERVISOR, .pair = {"k", "v"}};
     put(writer, &item);
+    gw_symbol_frame frame[2] = {{"inner", "x.h", 3}, {"outer", NULL, 0}};
+    item = (gw_item){.kind = GW_ITEM_SYMBOL, .symbol = {"/bin/x", 1, 0x20, GW_SYMBOL_LINE, frame, 2}};
+    put(writer, &item);
     return gw_writer_close(writer, &err) == GW_OK ? 0 : -1;
 }
 
@@ -125,7 +128,7 @@ static void csv_lines_have_all_columns(void **state)
         if (fields != columns)
             fail_msg("%u fields: %.*s", fields, (int)(at - line), line);
     }
-    assert_int_equal(lines, 11);
+    assert_int_equal(lines, 12);
     assert_non_null(strstr(text, "7,event,5,6,ALLOC,cuMemAlloc_v2,0,9,3,0,0,0,18446744073709551615,4096,0,0,"
                                  "arg0=address arg1=bytes arg2=space arg3=detail,text,"));
     assert_non_null(strstr(text, "argv,\"a, \"\"quoted\"\"\nword\""));
@@ -151,7 +154,7 @@ static void json_is_parsed_back(void **state)
     assert_int_equal(json_object_get_int(get(all, "schema")), 1);
     assert_int_equal(json_object_array_length(get(all, "functions")), 2);
     json_object *items = get(all, "items");
-    assert_int_equal(json_object_array_length(items), 10);
+    assert_int_equal(json_object_array_length(items), 11);
     json_object *event = json_object_array_get_idx(items, 2);
     assert_string_equal(json_object_get_string(get(event, "item")), "event");
     assert_string_equal(json_object_get_string(get(event, "kind")), "ALLOC");

@@ -136,6 +136,23 @@ static void add_exit(json_object *object, const gw_exit_fact *exit_fact)
     json_object_object_add(object, "core_dumped", json_object_new_boolean(exit_fact->core_dumped));
 }
 
+static void add_symbol(json_object *object, const gw_item *item)
+{
+    add_string(object, "path", item->symbol.path);
+    add_number(object, "address", item->symbol.address);
+    json_object *frames = json_object_new_array();
+    for (uint32_t i = 0; i < item->symbol.count; i++) {
+        json_object *frame = json_object_new_object();
+        if (item->symbol.frame[i].function != NULL)
+            add_string(frame, "function", item->symbol.frame[i].function);
+        if (item->symbol.frame[i].file != NULL)
+            add_string(frame, "file", item->symbol.frame[i].file);
+        add_number(frame, "line", item->symbol.frame[i].line);
+        json_object_array_add(frames, frame);
+    }
+    json_object_object_add(object, "frames", frames);
+}
+
 static void add_rest(const gw_export_to *to, json_object *object, const gw_item *item)
 {
     switch (item->kind) {
@@ -170,6 +187,9 @@ static void add_rest(const gw_export_to *to, json_object *object, const gw_item 
         break;
     case GW_ITEM_EXIT:
         add_exit(object, &item->exit);
+        break;
+    case GW_ITEM_SYMBOL:
+        add_symbol(object, item);
         break;
     default:
         break;

@@ -8,6 +8,7 @@
 
 #include "gw_buffer.h"
 #include "gw_event.h"
+#include "gw_site.h"
 #include "gw_status.h"
 
 #include <stdbool.h>
@@ -28,6 +29,7 @@ typedef enum gw_item_kind {
     GW_ITEM_MAPS,       /* a mapped file of a process: path, build id or "" */
     GW_ITEM_SUPERVISOR, /* facts the supervisor found: key, value (e.g. "unobserved.driver") */
     GW_ITEM_TRUNCATED,  /* the recording ends here without its END block: machine or supervisor died */
+    GW_ITEM_SYMBOL,     /* what lies at an address of a mapped file: names outlive the machine that the file is on */
     GW_ITEM_DRAINED,    /* from the drain to the writer only: how far the buffers were read. Never read back */
     GW_ITEM_COUNT
 } gw_item_kind;
@@ -104,6 +106,13 @@ typedef struct gw_item {
             uint32_t count;
         } stderr_part;
         gw_exit_fact exit;
+        struct {
+            const char *path;           /* of the mapped file; with build_id as in MAPPED */
+            uint64_t build_id, address; /* an address of the file's symbol table: return address - 1 - bias */
+            uint8_t state;              /* gw_symbol_state */
+            const gw_symbol_frame *frame;
+            uint32_t count;
+        } symbol;
         struct {
             uint64_t start_monotonic_ns; /* with the pid: which buffer */
             const gw_drained_mark *mark;

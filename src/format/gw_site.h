@@ -68,4 +68,32 @@ typedef enum gw_site_flag {
 #undef GW_X
 } gw_site_flag;
 
+/* What became of the name of a native address, as SYMBOL items of the recording say it. Values stay for ever.
+ * X(name, value, what a reader is told about the file) */
+#define GW_SYMBOL_STATES(X)                                                                                            \
+    X(NOT_ASKED, 0, "was not looked at")                                                                               \
+    X(LINE, 1, "has lines")                                                                                            \
+    X(FUNCTION, 2, "has no debug information")                                                                         \
+    X(NONE, 3, "has no symbol there")                                                                                  \
+    X(MISSING, 4, "is not there any more")                                                                             \
+    X(CHANGED, 5, "is not the one that ran")                                                                           \
+    X(DAMAGED, 6, "cannot be read")                                                                                    \
+    X(UNSUPPORTED, 7, "was not read: this build lacks elfutils")                                                       \
+    X(LATE, 8, "took too long to read")
+
+typedef enum gw_symbol_state {
+#define GW_X(name, value, text) GW_SYMBOL_##name = value,
+    GW_SYMBOL_STATES(GW_X)
+#undef GW_X
+        GW_SYMBOL_STATE_COUNT
+} gw_symbol_state;
+
+/* One function at a native address. Several at one address: each was inlined into the next. */
+typedef struct gw_symbol_frame {
+    const char *function; /* demangled, without parameters; NULL: not known */
+    const char *file;     /* source file; NULL: not known */
+    uint32_t line;        /* 0: not known */
+} gw_symbol_frame;
+enum { GW_SYMBOL_FRAMES_MAX = 64 };
+
 #endif

@@ -77,6 +77,7 @@ gwi_block_type gwi_item_block(gw_item_kind kind)
     case GW_ITEM_EXIT:
     case GW_ITEM_MAPS:
     case GW_ITEM_SUPERVISOR:
+    case GW_ITEM_SYMBOL:
         return GWI_BLOCK_FACTS;
     case GW_ITEM_COUNTERS:
     case GW_ITEM_RING:
@@ -112,9 +113,24 @@ static uint8_t item_code(gw_item_kind kind)
         return GWI_CODE_MAPS;
     case GW_ITEM_SUPERVISOR:
         return GWI_CODE_SUPERVISOR;
+    case GW_ITEM_SYMBOL:
+        return GWI_CODE_SYMBOL;
     default:
         return 0;
     }
+}
+
+static uint32_t frame_count(const gw_item *item)
+{
+    return item->symbol.count < GW_SYMBOL_FRAMES_MAX ? item->symbol.count : GW_SYMBOL_FRAMES_MAX;
+}
+
+static size_t symbol_bytes(const gw_item *item)
+{
+    size_t bytes = string_bytes(item->symbol.path);
+    for (uint32_t i = 0; i < frame_count(item); i++)
+        bytes += 16 + string_bytes(item->symbol.frame[i].function) + string_bytes(item->symbol.frame[i].file);
+    return bytes;
 }
 
 static size_t item_bytes_max(const gw_item *item)
@@ -134,6 +150,8 @@ static size_t item_bytes_max(const gw_item *item)
         return FIXED + 28 * (size_t)item->ring.count;
     case GW_ITEM_STDERR:
         return FIXED + (size_t)item->stderr_part.count;
+    case GW_ITEM_SYMBOL:
+        return FIXED + symbol_bytes(item);
     default:
         return 2 * FIXED;
     }
@@ -169,6 +187,20 @@ static void put_ring(gwi_bytes *bytes, const gw_item *item)
         for (unsigned k = 0; k < 4; k++)
             put(bytes, &value[k], (control >> (4 * k)) & 15);
         last = *call;
+    }
+}
+
+static void put_symbol(gwi_bytes *bytes, const gw_item *item)
+{
+    put_string(bytes, item->symbol.path);
+    put_u64(bytes, item->symbol.build_id);
+    put_u64(bytes, item->symbol.address);
+    put_u8(bytes, item->symbol.state);
+    put_u8(bytes, (uint8_t)frame_count(item));
+    for (uint32_t i = 0; i < frame_count(item); i++) {
+        put_string(bytes, item->symbol.frame[i].function);
+        put_string(bytes, item->symbol.frame[i].file);
+        put_u32(bytes, item->symbol.frame[i].line);
     }
 }
 
@@ -210,6 +242,9 @@ static void put_payload(gwi_bytes *bytes, const gw_item *item)
         put_u8(bytes, (uint8_t)(item->exit.is_command | item->exit.status_known << 1 | item->exit.core_dumped << 2));
         put_u32(bytes, (uint32_t)item->exit.exit_code);
         put_u32(bytes, (uint32_t)item->exit.signal);
+        break;
+    case GW_ITEM_SYMBOL:
+        put_symbol(bytes, item);
         break;
     default:
         break;
@@ -380,6 +415,31 @@ static void take_exit(gw_item *item, cursor *c)
     item->exit.signal = (int)(uint32_t)take_uint(c, 4);
 }
 
+static const char *take_text_or_null(cursor *c)
+{
+    uint32_t bytes = 0;
+    const char *text = take_string(c, &bytes);
+    return bytes == 0 ? NULL : text;
+}
+
+static void take_symbol(gwi_item_reader *reader, cursor *c)
+{
+    gw_item *item = &reader->item;
+    item->kind = GW_ITEM_SYMBOL;
+    item->symbol.path = take_text(c);
+    item->symbol.build_id = take_uint(c, 8);
+    item->symbol.address = take_uint(c, 8);
+    item->symbol.state = (uint8_t)take_uint(c, 1);
+    item->symbol.count = (uint32_t)take_uint(c, 1);
+    c->bad = c->bad || item->symbol.count > GW_SYMBOL_FRAMES_MAX;
+    for (uint32_t i = 0; i < item->symbol.count && !c->bad; i++) {
+        reader->frame[i].function = take_text_or_null(c);
+        reader->frame[i].file = take_text_or_null(c);
+        reader->frame[i].line = (uint32_t)take_uint(c, 4);
+    }
+    item->symbol.frame = reader->frame;
+}
+
 static void take_pair(gw_item *item, cursor *c, gw_item_kind kind)
 {
     item->kind = kind;
@@ -421,6 +481,9 @@ static gw_status take_payload(gwi_item_reader *reader, cursor *c, unsigned code)
         return GW_OK;
     case GWI_CODE_EXIT:
         take_exit(item, c);
+        return GW_OK;
+    case GWI_CODE_SYMBOL:
+        take_symbol(reader, c);
         return GW_OK;
     default:
         return GW_MISSING;

@@ -73,7 +73,8 @@ enum {
     GWI_CODE_STDERR = 6,
     GWI_CODE_EXIT = 7,
     GWI_CODE_MAPS = 8,
-    GWI_CODE_SUPERVISOR = 9
+    GWI_CODE_SUPERVISOR = 9,
+    GWI_CODE_SYMBOL = 10
 };
 
 enum {

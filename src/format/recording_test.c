@@ -139,6 +139,26 @@ static void put_facts(gw_writer *writer, test_lines *expected)
     put(writer, &item, expected);
 }
 
+static void put_symbols(gw_writer *writer, test_lines *expected)
+{
+    gw_symbol_frame frame[GW_SYMBOL_FRAMES_MAX] = {
+        {"std::vector<float>::resize", "stl_vector.h", 940}, {"load_batch", "train.cpp", 41}, {"main", NULL, 0}};
+    gw_item item = {.kind = GW_ITEM_SYMBOL, .t_ns = 9};
+    item.symbol.path = "/bin/train";
+    item.symbol.build_id = UINT64_MAX;
+    item.symbol.address = 0x1234;
+    item.symbol.state = GW_SYMBOL_LINE;
+    item.symbol.frame = frame;
+    item.symbol.count = 3;
+    put(writer, &item, expected);
+    item.symbol.count = GW_SYMBOL_FRAMES_MAX;
+    put(writer, &item, expected);
+    item.symbol.count = 0;
+    item.symbol.state = 77; /* of a later version */
+    item.symbol.path = "";
+    put(writer, &item, expected);
+}
+
 static void put_end(gw_writer *writer, test_lines *expected)
 {
     gw_item item = {.kind = GW_ITEM_STDERR, .t_ns = 9, .pid = 10, .stderr_part = {"Traceback\n\0\xff!", 13}};
@@ -161,6 +181,7 @@ static void write_all_kinds(gw_writer *writer, test_lines *expected)
     put_state(writer, expected);
     assert_int_equal(gw_writer_flush(writer, true, &err), GW_OK);
     put_events(writer, expected);
+    put_symbols(writer, expected);
     put_end(writer, expected);
 }
 

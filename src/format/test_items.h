@@ -78,6 +78,14 @@ static inline char *test_line(const gw_item *item, const gw_reader *reader)
         gw_text_addf(&text, "%u command %d known %d code %d signal %d core %d", item->exit.pid, item->exit.is_command,
                      item->exit.status_known, item->exit.exit_code, item->exit.signal, item->exit.core_dumped);
         break;
+    case GW_ITEM_SYMBOL:
+        gw_text_addf(&text, "%s %" PRIx64 " %" PRIx64 " state %u", item->symbol.path, item->symbol.build_id,
+                     item->symbol.address, item->symbol.state);
+        for (uint32_t i = 0; i < item->symbol.count; i++)
+            gw_text_addf(
+                &text, " [%s|%s|%u]", item->symbol.frame[i].function == NULL ? "-" : item->symbol.frame[i].function,
+                item->symbol.frame[i].file == NULL ? "-" : item->symbol.frame[i].file, item->symbol.frame[i].line);
+        break;
     default:
         break;
     }

@@ -24,6 +24,7 @@ static void write_seed(const char *folder)
         return;
     gw_hot_call call[2] = {{1, 2, 3, 1}, {9, 2, 3, 0}};
     uint64_t counter[GW_COUNT_COUNT] = {1, 2, 3};
+    gw_symbol_frame frame[2] = {{"inlined", "x.h", 1}, {"main", NULL, 0}};
     gw_item items[] = {
         {.kind = GW_ITEM_META, .pair = {"key", "value"}},
         {.kind = GW_ITEM_PROCESS, .pid = 1, .process = {2, 3, "exe", "driver", "id"}},
@@ -35,6 +36,7 @@ static void write_seed(const char *folder)
         {.kind = GW_ITEM_LOST, .lost = {1, 2, 3}},
         {.kind = GW_ITEM_STDERR, .stderr_part = {"text", 4}},
         {.kind = GW_ITEM_EXIT, .exit = {.pid = 1}},
+        {.kind = GW_ITEM_SYMBOL, .symbol = {"/bin/x", 1, 2, GW_SYMBOL_LINE, frame, 2}},
     };
     for (size_t i = 0; i < sizeof items / sizeof items[0]; i++)
         if (gw_writer_put(writer, &items[i], &err) != GW_OK)
@@ -81,6 +83,14 @@ static void look(const gw_reader *reader, const gw_item *item)
     case GW_ITEM_STDERR:
         for (uint32_t i = 0; i < item->stderr_part.count; i++)
             sink += (unsigned char)item->stderr_part.bytes[i];
+        break;
+    case GW_ITEM_SYMBOL:
+        sink += strlen(item->symbol.path);
+        for (uint32_t i = 0; i < item->symbol.count; i++) {
+            const gw_symbol_frame *frame = &item->symbol.frame[i];
+            sink += frame->line + (frame->function == NULL ? 0 : strlen(frame->function)) +
+                    (frame->file == NULL ? 0 : strlen(frame->file));
+        }
         break;
     default:
         break;
