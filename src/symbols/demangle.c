@@ -1,0 +1,148 @@
+/* Names as a programmer writes them. libstdc++'s own demangler is used where the library is there: it is opened at run
+ * time, because a C program should not depend on it. Without it C++ names stay as they are. */
+#include "inner.h"
+
+#include <ctype.h>
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MANGLED_BYTES_MAX = 16 << 10, NAME_BYTES_MAX = 1000 };
+
+typedef char *demangler(const char *name, char *buffer, size_t *length, int *status);
+
+static demangler *find_demangler(void)
+{
+    static bool looked;
+    static demangler *found;
+    if (!looked) {
+        looked = true;
+        void *library = dlopen("libstdc++.so.6", RTLD_LAZY | RTLD_LOCAL);
+        if (library == NULL)
+            library = dlopen("libc++abi.so.1", RTLD_LAZY | RTLD_LOCAL);
+        if (library != NULL)
+            *(void **)&found = dlsym(library, "__cxa_demangle");
+    }
+    return found;
+}
+
+/* Where the parameter list of a demangled name begins: the parenthesis that belongs to the last one. Behind it may
+ * stand " const", "&", " [clone .cold]". The name's end where it has no list. */
+static size_t parameters_at(const char *name)
+{
+    size_t end = strlen(name);
+    for (;;) { /* what may stand behind the list */
+        while (end > 0 && (name[end - 1] == ' ' || name[end - 1] == '&'))
+            end--;
+        if (end >= 6 && strncmp(name + end - 6, " const", 6) == 0)
+            end -= 6;
+        else if (end >= 9 && strncmp(name + end - 9, " volatile", 9) == 0)
+            end -= 9;
+        else if (end > 0 && name[end - 1] == ']') {
+            size_t open = end;
+            while (open > 0 && name[open] != '[')
+                open--;
+            if (open < 2 || strncmp(name + open, "[clone", 6) != 0)
+                break;
+            end = open;
+        } else {
+            break;
+        }
+    }
+    if (end == 0 || name[end - 1] != ')')
+        return strlen(name);
+    int depth = 0;
+    for (size_t at = end; at-- > 0;) {
+        depth += name[at] == ')' ? 1 : name[at] == '(' ? -1 : 0;
+        if (depth == 0)
+            return at == 0 || (at >= 8 && strncmp(name + at - 8, "operator", 8) == 0) ? strlen(name) : at;
+    }
+    return strlen(name);
+}
+
+/* Where the name proper begins: behind the return type that templates carry. */
+static size_t return_type_end(const char *name, size_t end)
+{
+    int depth = 0;
+    size_t from = 0;
+    for (size_t at = 0; at < end; at++) {
+        char c = name[at];
+        if (strncmp(name + at, "operator", 8) == 0 && (at == 0 || !isalnum((unsigned char)name[at - 1])))
+            return from; /* "operator<<", "operator int": no more spaces that part */
+        depth += c == '<' || c == '(' || c == '{' || c == '['   ? 1
+                 : c == '>' || c == ')' || c == '}' || c == ']' ? -1
+                                                                : 0;
+        if (c == ' ' && depth == 0)
+            from = at + 1;
+    }
+    return from;
+}
+
+/* Rust's old scheme ends every name with "::h" and sixteen hexadecimal digits. */
+static size_t without_rust_hash(const char *name, size_t end)
+{
+    enum { HASH = 19 };
+    if (end <= HASH || strncmp(name + end - HASH, "::h", 3) != 0)
+        return end;
+    for (size_t at = end - HASH + 3; at < end; at++)
+        if (!isxdigit((unsigned char)name[at]))
+            return end;
+    return end - HASH;
+}
+
+/* "$LT$" and its like, ".." for "::". */
+static void replace_rust_escapes(char *name)
+{
+    static const struct {
+        const char *escape, *text;
+    } escapes[] = {{"$LT$", "<"},  {"$GT$", ">"},  {"$RF$", "&"},  {"$BP$", "*"},  {"$LP$", "("},
+                   {"$RP$", ")"},  {"$C$", ","},   {"$SP$", "@"},  {"$u20$", " "}, {"$u27$", "'"},
+                   {"$u5b$", "["}, {"$u5d$", "]"}, {"$u7b$", "{"}, {"$u7d$", "}"}, {"..", "::"}};
+    char *out = name;
+    for (const char *in = name; *in != '\0';) {
+        if (strncmp(in, "_$", 2) == 0)
+            in++; /* no identifier may begin with an escape */
+        size_t i = 0, count = sizeof escapes / sizeof escapes[0];
+        while (i < count && strncmp(in, escapes[i].escape, strlen(escapes[i].escape)) != 0)
+            i++;
+        if (i == count) {
+            *out++ = *in++;
+            continue;
+        }
+        memcpy(out, escapes[i].text, strlen(escapes[i].text)); /* never longer than the escape */
+        out += strlen(escapes[i].text);
+        in += strlen(escapes[i].escape);
+    }
+    *out = '\0';
+}
+
+char *gwi_without_parameters(const char *name)
+{
+    size_t end = parameters_at(name), from = return_type_end(name, end);
+    bool is_rust = without_rust_hash(name, end) != end;
+    end = without_rust_hash(name, end);
+    if (from >= end)
+        from = 0;
+    if (end - from > NAME_BYTES_MAX)
+        end = from + NAME_BYTES_MAX;
+    char *copy = strndup(name + from, end - from);
+    if (copy != NULL && is_rust)
+        replace_rust_escapes(copy);
+    return copy;
+}
+
+char *gwi_demangle(const char *name)
+{
+    demangler *demangle = strncmp(name, "_Z", 2) == 0 ? find_demangler() : NULL;
+    if (demangle == NULL || strnlen(name, MANGLED_BYTES_MAX) == MANGLED_BYTES_MAX)
+        return strndup(name, NAME_BYTES_MAX);
+    int status = 0;
+    char *whole = demangle(name, NULL, NULL, &status);
+    if (whole == NULL || status != 0) {
+        free(whole);
+        return strndup(name, NAME_BYTES_MAX);
+    }
+    char *shorter = gwi_without_parameters(whole);
+    free(whole);
+    return shorter;
+}

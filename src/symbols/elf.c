@@ -1,0 +1,543 @@
+/* Symbol tables and DWARF through elfutils.
+ *
+ * All addresses of one file are looked up together: one pass over its symbol tables, however many there are. Functions
+ * of all files come first, source lines after that, so that a deadline costs lines and not names. libdwfl is not used:
+ * it would find more debug files, but some of its ways lead over the network. */
+#include "inner.h"
+
+#include "gw_clock.h"
+
+#include <dwarf.h>
+#include <elfutils/libdw.h>
+#include <elfutils/libdwelf.h>
+#include <fcntl.h>
+#include <gelf.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { BUILD_ID_BYTES_MAX = 64, PATH_BYTES = 4096, RANGES_MAX = 1 << 22 };
+
+/* ---- files ---- */
+
+typedef struct image { /* one ELF file */
+    int fd;
+    Elf *elf;
+    const uint8_t *id; /* of elf */
+    size_t id_bytes;
+} image;
+
+typedef struct unit_range { /* a compilation unit owns [low, high) */
+    uint64_t low, high;
+    Dwarf_Die unit, split;
+} unit_range;
+
+typedef struct object { /* a mapped file with what belongs to it */
+    image main, debug;
+    Dwarf *dwarf;
+    unit_range *range; /* sorted by low; owned */
+    size_t range_count;
+    bool ranges_made;
+} object;
+
+/* Only regular files: a name in a recording may lead to anything. */
+static bool image_open(image *it, const char *path, struct stat *ret_status)
+{
+    it->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    it->elf = NULL;
+    if (it->fd < 0)
+        return false;
+    if (fstat(it->fd, ret_status) != 0 || !S_ISREG(ret_status->st_mode))
+        return true; /* there, and nothing that we read */
+    it->elf = elf_begin(it->fd, ELF_C_READ_MMAP, NULL);
+    if (it->elf != NULL && elf_kind(it->elf) != ELF_K_ELF) {
+        elf_end(it->elf);
+        it->elf = NULL;
+    }
+    const void *id = NULL;
+    ssize_t bytes = it->elf == NULL ? 0 : dwelf_elf_gnu_build_id(it->elf, &id);
+    it->id = id;
+    it->id_bytes = bytes > 0 && bytes <= BUILD_ID_BYTES_MAX ? (size_t)bytes : 0;
+    return true;
+}
+
+static void image_close(image *it)
+{
+    if (it->elf != NULL)
+        elf_end(it->elf);
+    if (it->fd >= 0)
+        close(it->fd);
+    *it = (image){.fd = -1};
+}
+
+static uint64_t id_start(const image *it)
+{
+    uint64_t value = 0;
+    memcpy(&value, it->id, it->id_bytes < sizeof value ? it->id_bytes : sizeof value);
+    return value;
+}
+
+static bool is_changed(const image *it, const struct stat *status, uint64_t build_id, uint64_t begun_realtime_ns)
+{
+    uint64_t now = it->id_bytes > 0 ? id_start(it) : 0;
+    if (build_id != 0 || now != 0)
+        return build_id != now;
+    uint64_t changed_ns = (uint64_t)status->st_mtim.tv_sec * 1000000000u + (uint64_t)status->st_mtim.tv_nsec;
+    return begun_realtime_ns != 0 && changed_ns > begun_realtime_ns;
+}
+
+static bool debug_try(object *it, const char *path)
+{
+    struct stat status;
+    if (!image_open(&it->debug, path, &status) || it->debug.elf == NULL || it->debug.id_bytes != it->main.id_bytes ||
+        memcmp(it->debug.id, it->main.id, it->main.id_bytes) != 0) {
+        image_close(&it->debug);
+        return false;
+    }
+    return true;
+}
+
+/* The file that holds what was stripped: only one with the same build id. */
+static void debug_find(object *it, const char *path)
+{
+    char name[PATH_BYTES], hex[2 * BUILD_ID_BYTES_MAX + 1];
+    if (it->main.id_bytes < 2)
+        return;
+    for (size_t i = 0; i < it->main.id_bytes; i++)
+        snprintf(hex + 2 * i, 3, "%02x", it->main.id[i]);
+    snprintf(name, sizeof name, "/usr/lib/debug/.build-id/%.2s/%s.debug", hex, hex + 2);
+    if (debug_try(it, name))
+        return;
+    GElf_Word crc;
+    const char *link = dwelf_elf_gnu_debuglink(it->main.elf, &crc);
+    const char *slash = strrchr(path, '/');
+    if (link == NULL || slash == NULL || strchr(link, '/') != NULL)
+        return;
+    for (int i = 0; i < 3; i++) {
+        int bytes = snprintf(name, sizeof name, "%s%.*s%s/%s", i == 2 ? "/usr/lib/debug" : "", (int)(slash - path),
+                             path, i == 1 ? "/.debug" : "", link);
+        if (bytes > 0 && (size_t)bytes < sizeof name && strcmp(name, path) != 0 && debug_try(it, name))
+            return;
+    }
+}
+
+static void object_close(object *it)
+{
+    if (it->dwarf != NULL)
+        dwarf_end(it->dwarf);
+    image_close(&it->debug);
+    image_close(&it->main);
+    free(it->range);
+    *it = (object){.main.fd = -1, .debug.fd = -1};
+}
+
+/* GW_SYMBOL_NOT_ASKED: open. Else why not. */
+static gw_symbol_state object_open(object *it, const gw_symbol *symbol, uint64_t begun_realtime_ns)
+{
+    struct stat status;
+    *it = (object){.main.fd = -1, .debug.fd = -1};
+    if (symbol->path[0] != '/' || !image_open(&it->main, symbol->path, &status))
+        return GW_SYMBOL_MISSING;
+    if (it->main.elf == NULL)
+        return symbol->build_id != 0 ? GW_SYMBOL_CHANGED : GW_SYMBOL_DAMAGED;
+    if (is_changed(&it->main, &status, symbol->build_id, begun_realtime_ns))
+        return GW_SYMBOL_CHANGED;
+    debug_find(it, symbol->path);
+    return GW_SYMBOL_NOT_ASKED;
+}
+
+/* ---- symbol tables ---- */
+
+typedef struct wanted { /* one address of the file at hand */
+    uint64_t address;
+    size_t index;     /* of the symbol */
+    const char *name; /* of the symbol table; NULL: none yet. Lives as long as the object */
+    uint64_t value;
+    int rank;
+} wanted;
+
+static int by_address(const void *left, const void *right)
+{
+    const wanted *a = left, *b = right;
+    return a->address < b->address ? -1 : a->address > b->address;
+}
+
+static size_t first_from(const wanted *list, size_t count, uint64_t address)
+{
+    size_t low = 0;
+    while (low < count) {
+        size_t middle = low + (count - low) / 2;
+        if (list[middle].address < address)
+            low = middle + 1;
+        else
+            count = middle;
+    }
+    return low;
+}
+
+/* Among names of one function the one that others see. */
+static int rank_of(const GElf_Sym *symbol)
+{
+    int binding = GELF_ST_BIND(symbol->st_info);
+    return binding == STB_GLOBAL ? 2 : binding == STB_WEAK ? 1 : 0;
+}
+
+static void take_symbol(Elf *elf, size_t strings, const GElf_Sym *symbol, wanted *list, size_t count)
+{
+    int type = GELF_ST_TYPE(symbol->st_info);
+    if ((type != STT_FUNC && type != STT_GNU_IFUNC && type != STT_NOTYPE) || symbol->st_size == 0 ||
+        symbol->st_shndx == SHN_UNDEF)
+        return;
+    for (size_t i = first_from(list, count, symbol->st_value);
+         i < count && list[i].address - symbol->st_value < symbol->st_size; i++) {
+        int rank = rank_of(symbol);
+        bool better = list[i].name == NULL || symbol->st_value > list[i].value ||
+                      (symbol->st_value == list[i].value && rank > list[i].rank);
+        const char *name = better ? elf_strptr(elf, strings, symbol->st_name) : NULL;
+        if (name == NULL || name[0] == '\0')
+            continue;
+        list[i].name = name;
+        list[i].value = symbol->st_value;
+        list[i].rank = rank;
+    }
+}
+
+static void take_tables(Elf *elf, wanted *list, size_t count)
+{
+    Elf_Scn *section = NULL;
+    while (elf != NULL && (section = elf_nextscn(elf, section)) != NULL) {
+        GElf_Shdr head;
+        if (gelf_getshdr(section, &head) == NULL || (head.sh_type != SHT_SYMTAB && head.sh_type != SHT_DYNSYM) ||
+            head.sh_entsize == 0)
+            continue;
+        Elf_Data *data = elf_getdata(section, NULL);
+        if (data == NULL)
+            continue;
+        size_t symbols = data->d_size / head.sh_entsize;
+        for (size_t i = 1; i < symbols && i <= INT32_MAX; i++) {
+            GElf_Sym symbol;
+            if (gelf_getsym(data, (int)i, &symbol) == NULL)
+                break;
+            take_symbol(elf, head.sh_link, &symbol, list, count);
+        }
+    }
+}
+
+/* ---- DWARF ---- */
+
+static bool has_units(Dwarf *dwarf)
+{
+    Dwarf_Off next;
+    size_t bytes;
+    return dwarf != NULL && dwarf_nextcu(dwarf, 0, &next, &bytes, NULL, NULL, NULL) == 0;
+}
+
+static void dwarf_open(object *it)
+{
+    it->dwarf = dwarf_begin_elf(it->main.elf, DWARF_C_READ, NULL);
+    if (has_units(it->dwarf))
+        return;
+    if (it->dwarf != NULL)
+        dwarf_end(it->dwarf);
+    it->dwarf = it->debug.elf == NULL ? NULL : dwarf_begin_elf(it->debug.elf, DWARF_C_READ, NULL);
+    if (it->dwarf == NULL || has_units(it->dwarf))
+        return;
+    dwarf_end(it->dwarf);
+    it->dwarf = NULL;
+}
+
+static int by_low(const void *left, const void *right)
+{
+    const unit_range *a = left, *b = right;
+    return a->low < b->low ? -1 : a->low > b->low;
+}
+
+static bool range_add(object *it, size_t *capacity, const unit_range *range)
+{
+    if (it->range_count == *capacity) {
+        size_t wider = *capacity == 0 ? 256 : *capacity * 2;
+        unit_range *array = wider > RANGES_MAX ? NULL : realloc(it->range, wider * sizeof *array);
+        if (array == NULL)
+            return false;
+        it->range = array;
+        *capacity = wider;
+    }
+    it->range[it->range_count++] = *range;
+    return true;
+}
+
+/* Compilers other than GCC write no index from addresses to units: make one from what the units say of themselves. */
+static void make_ranges(object *it, uint64_t deadline_ns)
+{
+    enum { LOOK_EVERY = 64 };
+    Dwarf_CU *unit = NULL;
+    Dwarf_Die die, split;
+    uint8_t type;
+    size_t capacity = 0, seen = 0;
+    it->ranges_made = true;
+    while (dwarf_get_units(it->dwarf, unit, &unit, NULL, &type, &die, &split) == 0) {
+        unit_range range = {.unit = die, .split = split};
+        Dwarf_Addr base, low, high;
+        if (type != DW_UT_compile && type != DW_UT_skeleton && type != DW_UT_partial)
+            continue;
+        if (++seen % LOOK_EVERY == 0 && gw_monotonic_ns() > deadline_ns)
+            break;
+        for (ptrdiff_t at = 0; (at = dwarf_ranges(&die, at, &base, &low, &high)) > 0;) {
+            range.low = low;
+            range.high = high;
+            if (low < high && !range_add(it, &capacity, &range))
+                break;
+        }
+    }
+    if (it->range_count > 0)
+        qsort(it->range, it->range_count, sizeof *it->range, by_low);
+}
+
+static bool find_in_ranges(const object *it, uint64_t address, Dwarf_Die *ret_unit, Dwarf_Die *ret_split)
+{
+    size_t low = 0, count = it->range_count;
+    while (low < count) {
+        size_t middle = low + (count - low) / 2;
+        if (it->range[middle].low <= address)
+            low = middle + 1;
+        else
+            count = middle;
+    }
+    enum { LOOK_BACK = 16 }; /* ranges of units do not overlap, but damage may say so */
+    for (size_t i = low; i-- > 0 && low - i <= LOOK_BACK;) {
+        if (address < it->range[i].high) {
+            *ret_unit = it->range[i].unit;
+            *ret_split = it->range[i].split;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool find_unit(object *it, uint64_t address, uint64_t deadline_ns, Dwarf_Die *ret_unit, Dwarf_Die *ret_split)
+{
+    *ret_split = (Dwarf_Die){0};
+    if (dwarf_addrdie(it->dwarf, address, ret_unit) != NULL) {
+        uint8_t type;
+        if (dwarf_cu_info(ret_unit->cu, NULL, &type, NULL, ret_split, NULL, NULL, NULL) != 0)
+            *ret_split = (Dwarf_Die){0};
+        return true;
+    }
+    if (!it->ranges_made)
+        make_ranges(it, deadline_ns);
+    return find_in_ranges(it, address, ret_unit, ret_split);
+}
+
+/* The mangled name says most; a name of Rust's new scheme nobody reads. The result is the caller's. */
+static char *function_name(Dwarf_Die *die)
+{
+    Dwarf_Attribute attribute;
+    const char *name = NULL;
+    if (dwarf_attr_integrate(die, DW_AT_linkage_name, &attribute) != NULL ||
+        dwarf_attr_integrate(die, DW_AT_MIPS_linkage_name, &attribute) != NULL)
+        name = dwarf_formstring(&attribute);
+    if (name == NULL || strncmp(name, "_R", 2) == 0) {
+        const char *plain = dwarf_diename(die);
+        name = plain == NULL ? name : plain;
+    }
+    return name == NULL ? NULL : gwi_demangle(name);
+}
+
+typedef struct frames {
+    gw_symbol_frame list[GW_SYMBOL_FRAMES_MAX];
+    char *name[GW_SYMBOL_FRAMES_MAX]; /* owned; the list borrows them */
+    uint32_t count;
+} frames;
+
+static void frames_free(frames *it)
+{
+    for (uint32_t i = 0; i < it->count; i++)
+        free(it->name[i]);
+    it->count = 0;
+}
+
+static void frame_add(frames *it, char *name, const char *file, int line)
+{
+    if (it->count == GW_SYMBOL_FRAMES_MAX) {
+        free(name);
+        return;
+    }
+    it->name[it->count] = name;
+    it->list[it->count++] = (gw_symbol_frame){name, file, line > 0 ? (uint32_t)line : 0};
+}
+
+static Dwarf_Word number_of(Dwarf_Die *die, unsigned name)
+{
+    Dwarf_Attribute attribute;
+    Dwarf_Word value = 0;
+    if (dwarf_attr(die, name, &attribute) == NULL || dwarf_formudata(&attribute, &value) != 0)
+        return 0;
+    return value;
+}
+
+static const char *call_file(Dwarf_Die *unit, Dwarf_Die *die)
+{
+    Dwarf_Files *files;
+    size_t count;
+    Dwarf_Word file = number_of(die, DW_AT_call_file);
+    if (dwarf_getsrcfiles(unit, &files, &count) != 0 || file >= count)
+        return NULL;
+    return dwarf_filesrc(files, file, NULL, NULL);
+}
+
+/* From the innermost function that was inlined there out to the one that the symbol table knows. */
+static void add_scopes(Dwarf_Die *unit, Dwarf_Die *scope, int scopes, const char *file, int line, frames *out)
+{
+    for (int i = 0; i < scopes; i++) {
+        int tag = dwarf_tag(&scope[i]);
+        if (tag != DW_TAG_subprogram && tag != DW_TAG_inlined_subroutine && tag != DW_TAG_entry_point)
+            continue;
+        frame_add(out, function_name(&scope[i]), file, line);
+        if (tag != DW_TAG_inlined_subroutine)
+            return;
+        Dwarf_Word called_at = number_of(&scope[i], DW_AT_call_line);
+        file = call_file(unit, &scope[i]);
+        line = called_at <= INT32_MAX ? (int)called_at : 0;
+    }
+}
+
+static void find_frames(object *it, uint64_t address, uint64_t deadline_ns, frames *out)
+{
+    Dwarf_Die unit, split;
+    Dwarf_Die *scope = NULL, *chain = NULL;
+    if (!find_unit(it, address, deadline_ns, &unit, &split))
+        return;
+    Dwarf_Line *at = dwarf_getsrc_die(&unit, address);
+    const char *file = at == NULL ? NULL : dwarf_linesrc(at, NULL, NULL);
+    int line = 0;
+    if (at != NULL && dwarf_lineno(at, &line) != 0)
+        line = 0;
+    Dwarf_Die *tree = split.addr != NULL ? &split : &unit;
+    int scopes = dwarf_getscopes(tree, address, &scope);
+    int chained = scopes > 0 ? dwarf_getscopes_die(&scope[0], &chain) : 0;
+    if (chained > 0)
+        add_scopes(tree, chain, chained, file, line, out);
+    if (out->count == 0 && file != NULL)
+        frame_add(out, NULL, file, line);
+    free(chain);
+    free(scope);
+}
+
+/* ---- the whole ---- */
+
+typedef struct reading {
+    const gw_symbol *symbols;
+    const gwi_listener *listener;
+    uint64_t begun_realtime_ns, deadline_ns;
+} reading;
+
+static void tell_function(const reading *how, const wanted *it)
+{
+    char *name = it->name == NULL ? NULL : gwi_demangle(it->name);
+    gw_symbol_frame frame = {.function = name};
+    how->listener->found(how->listener->user, it->index, name == NULL ? GW_SYMBOL_NONE : GW_SYMBOL_FUNCTION, &frame,
+                         name != NULL);
+    free(name);
+}
+
+static void tell_lines(const reading *how, object *from, const wanted *it)
+{
+    frames found = {.count = 0};
+    find_frames(from, it->address, how->deadline_ns, &found);
+    if (found.count > 0) {
+        gw_symbol_frame *outer = &found.list[found.count - 1];
+        if (outer->function == NULL && it->name != NULL)
+            outer->function = found.name[found.count - 1] = gwi_demangle(it->name);
+        how->listener->found(how->listener->user, it->index, GW_SYMBOL_LINE, found.list, found.count);
+    }
+    frames_free(&found);
+}
+
+/* One file: the symbols at `list`, sorted by address. */
+static void read_file(const reading *how, wanted *list, size_t count, bool lines)
+{
+    object it;
+    how->listener->begin(how->listener->user, list[0].index, lines);
+    gw_symbol_state state = object_open(&it, &how->symbols[list[0].index], how->begun_realtime_ns);
+    if (state == GW_SYMBOL_NOT_ASKED) {
+        take_tables(it.main.elf, list, count);
+        take_tables(it.debug.elf, list, count);
+        if (lines)
+            dwarf_open(&it);
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (state != GW_SYMBOL_NOT_ASKED)
+            how->listener->found(how->listener->user, list[i].index, (uint8_t)state, NULL, 0);
+        else if (!lines)
+            tell_function(how, &list[i]);
+        else if (it.dwarf != NULL && gw_monotonic_ns() < how->deadline_ns)
+            tell_lines(how, &it, &list[i]);
+    }
+    object_close(&it);
+}
+
+static bool is_same_file(const gw_symbol *a, const gw_symbol *b)
+{
+    return a->build_id == b->build_id && strcmp(a->path, b->path) == 0;
+}
+
+/* What the distribution or the driver put there comes last: its lines help nobody. */
+static bool is_system(const char *path)
+{
+    return strncmp(path, "/usr/", 5) == 0 || strncmp(path, "/lib", 4) == 0;
+}
+
+static int by_file(const void *left, const void *right, void *user)
+{
+    const gw_symbol *symbols = user, *a = &symbols[*(const size_t *)left], *b = &symbols[*(const size_t *)right];
+    int order = (int)is_system(a->path) - (int)is_system(b->path);
+    if (order == 0)
+        order = strcmp(a->path, b->path);
+    if (order == 0)
+        order = a->build_id < b->build_id ? -1 : a->build_id > b->build_id;
+    return order;
+}
+
+static void read_all(const reading *how, const size_t *order, size_t count, const uint8_t *avoid, wanted *list,
+                     bool lines)
+{
+    for (size_t from = 0, to; from < count; from = to) {
+        const gw_symbol *first = &how->symbols[order[from]];
+        for (to = from; to < count && is_same_file(first, &how->symbols[order[to]]); to++)
+            list[to - from] = (wanted){.address = how->symbols[order[to]].address, .index = order[to]};
+        uint8_t avoided = avoid == NULL ? GWI_AVOID_NOTHING : avoid[order[from]];
+        if (avoided == GWI_AVOID_FILE || (lines && avoided == GWI_AVOID_LINES))
+            continue;
+        if (lines && gw_monotonic_ns() >= how->deadline_ns)
+            return;
+        qsort(list, to - from, sizeof *list, by_address);
+        read_file(how, list, to - from, lines);
+    }
+}
+
+bool gw_symbols_supported(void)
+{
+    return true;
+}
+
+void gwi_symbols_read(const gw_symbol *symbols, size_t count, const uint8_t *avoid, uint64_t begun_realtime_ns,
+                      uint64_t deadline_ns, const gwi_listener *listener)
+{
+    reading how = {symbols, listener, begun_realtime_ns, deadline_ns};
+    size_t *order = calloc(count + 1, sizeof *order);
+    wanted *list = calloc(count + 1, sizeof *list);
+    size_t asked = 0;
+    if (order == NULL || list == NULL || elf_version(EV_CURRENT) == EV_NONE)
+        goto out;
+    for (size_t i = 0; i < count; i++)
+        if (symbols[i].state == GW_SYMBOL_NOT_ASKED)
+            order[asked++] = i;
+    qsort_r(order, asked, sizeof *order, by_file, (void *)(uintptr_t)symbols);
+    read_all(&how, order, asked, avoid, list, false);
+    read_all(&how, order, asked, avoid, list, true);
+out:
+    free(order);
+    free(list);
+}

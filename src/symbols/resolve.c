@@ -1,0 +1,343 @@
+/* Looking names up in a child process: files that bring a reader down, or keep it busy for ever, cost their own names
+ * and nothing else.
+ *
+ * The child tells what it finds over a pipe, in messages of this process's own layout:
+ *
+ *   message = head payload        head = { kind, state, count, bytes of payload, index }
+ *   BEGIN   the file of symbol `index` is next; state 1: its lines
+ *   FOUND   `count` frames: u32 line, u32 bytes of function, u32 bytes of file (all ones: NULL), the strings with 0
+ *
+ * A child that dies names by its last BEGIN the file that did it; the next child leaves that out. */
+#include "inner.h"
+
+#include "gw_clock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { MESSAGE_BEGIN = 1, MESSAGE_FOUND = 2 };
+enum { TEXT_BYTES_MAX = 4096, CHILDREN_MAX = 8, NO_TEXT = -1 };
+static const uint64_t memory_bytes_max = (uint64_t)4 << 30;
+
+typedef struct head {
+    uint8_t kind, state;
+    uint16_t count;
+    uint32_t bytes;
+    uint64_t index;
+} head;
+
+/* ---- the child ---- */
+
+typedef struct teller {
+    int fd;
+    size_t used;
+    char buffer[64 << 10];
+} teller;
+
+static void tell_now(teller *to)
+{
+    for (size_t at = 0; at < to->used;) {
+        ssize_t written = write(to->fd, to->buffer + at, to->used - at);
+        if (written < 0 && errno != EINTR)
+            _exit(1); /* nobody listens */
+        at += written > 0 ? (size_t)written : 0;
+    }
+    to->used = 0;
+}
+
+static void tell(teller *to, const void *data, size_t bytes)
+{
+    const char *from = data;
+    while (bytes > 0) {
+        size_t part = sizeof to->buffer - to->used < bytes ? sizeof to->buffer - to->used : bytes;
+        memcpy(to->buffer + to->used, from, part);
+        to->used += part;
+        from += part;
+        bytes -= part;
+        if (to->used == sizeof to->buffer)
+            tell_now(to);
+    }
+}
+
+static void child_begin(void *user, size_t index, bool lines)
+{
+    head message = {.kind = MESSAGE_BEGIN, .state = lines, .index = index};
+    tell(user, &message, sizeof message);
+    tell_now(user); /* it must be known before anything can go wrong */
+}
+
+static int32_t text_bytes(const char *text)
+{
+    return text == NULL ? NO_TEXT : (int32_t)strnlen(text, TEXT_BYTES_MAX);
+}
+
+static uint32_t told_bytes(int32_t bytes)
+{
+    return bytes == NO_TEXT ? 0 : (uint32_t)bytes + 1;
+}
+
+static void tell_text(teller *to, const char *text, int32_t bytes)
+{
+    if (bytes == NO_TEXT)
+        return;
+    tell(to, text, (size_t)bytes);
+    tell(to, "", 1);
+}
+
+static void child_found(void *user, size_t index, uint8_t state, const gw_symbol_frame *frame, uint32_t count)
+{
+    head message = {.kind = MESSAGE_FOUND, .state = state, .count = (uint16_t)count, .index = index};
+    for (uint32_t i = 0; i < count; i++)
+        message.bytes += 12 + told_bytes(text_bytes(frame[i].function)) + told_bytes(text_bytes(frame[i].file));
+    tell(user, &message, sizeof message);
+    for (uint32_t i = 0; i < count; i++) {
+        int32_t numbers[3] = {(int32_t)frame[i].line, text_bytes(frame[i].function), text_bytes(frame[i].file)};
+        tell(user, numbers, sizeof numbers);
+        tell_text(user, frame[i].function, numbers[1]);
+        tell_text(user, frame[i].file, numbers[2]);
+    }
+}
+
+static void limit(__rlimit_resource_t resource, uint64_t value)
+{
+    struct rlimit now;
+    if (getrlimit(resource, &now) == 0 && now.rlim_cur > value) {
+        now.rlim_cur = value;
+        setrlimit(resource, &now);
+    }
+}
+
+__attribute__((noreturn)) static void be_child(int fd, const gw_symbol *symbols, size_t count, const uint8_t *avoid,
+                                               const gw_symbols_options *options, uint64_t deadline_ns)
+{
+    static teller to;
+    gwi_listener listener = {child_begin, child_found, &to};
+    to.fd = fd;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    signal(SIGSEGV, SIG_DFL);
+    signal(SIGBUS, SIG_DFL);
+    signal(SIGPIPE, SIG_DFL);
+    limit(RLIMIT_CORE, 0);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* these take more from the start */
+    limit(RLIMIT_DATA, memory_bytes_max);
+#endif
+    gwi_symbols_read(symbols, count, avoid, options->begun_realtime_ns, deadline_ns, &listener);
+    tell_now(&to);
+    _exit(0);
+}
+
+/* ---- this process ---- */
+
+typedef struct listening {
+    gw_symbol *symbols;
+    size_t count;
+    uint8_t *avoid; /* owned */
+    uint8_t *found; /* owned: by this run of the call */
+    char *buffer;   /* owned */
+    size_t used, capacity;
+    size_t at_index; /* the last BEGIN */
+    bool at_lines, begun, nomem;
+} listening;
+
+typedef struct cursor {
+    const char *at, *end;
+} cursor;
+
+static bool take(cursor *from, void *data, size_t bytes)
+{
+    if ((size_t)(from->end - from->at) < bytes)
+        return false;
+    memcpy(data, from->at, bytes);
+    from->at += bytes;
+    return true;
+}
+
+/* Copies one text to *room; false: the message is not what the child writes. */
+static bool take_text(cursor *from, int32_t bytes, char **room, const char **ret_text)
+{
+    *ret_text = NULL;
+    if (bytes == NO_TEXT)
+        return true;
+    if (bytes < 0 || !take(from, *room, (size_t)bytes + 1) || (*room)[bytes] != '\0')
+        return false;
+    *ret_text = *room;
+    *room += bytes + 1;
+    return true;
+}
+
+static bool take_frames(listening *to, const head *message, cursor from)
+{
+    gw_symbol *symbol = &to->symbols[message->index];
+    gw_symbol_frame *frame = NULL;
+    if (message->count > GW_SYMBOL_FRAMES_MAX)
+        return false;
+    if (message->count > 0) {
+        frame = malloc(message->count * sizeof *frame + message->bytes);
+        if (frame == NULL) {
+            to->nomem = true;
+            return true;
+        }
+        char *room = (char *)(frame + message->count);
+        for (unsigned i = 0; i < message->count; i++) {
+            int32_t numbers[3];
+            if (!take(&from, numbers, sizeof numbers) || !take_text(&from, numbers[1], &room, &frame[i].function) ||
+                !take_text(&from, numbers[2], &room, &frame[i].file)) {
+                free(frame);
+                return false;
+            }
+            frame[i].line = (uint32_t)numbers[0];
+        }
+    }
+    free(symbol->frame);
+    symbol->frame = frame;
+    symbol->count = message->count;
+    to->found[message->index] = message->state;
+    return true;
+}
+
+/* False: what came is nothing that our child writes. */
+static bool take_messages(listening *to)
+{
+    size_t at = 0;
+    for (;;) {
+        head message;
+        if (to->used - at < sizeof message)
+            break;
+        memcpy(&message, to->buffer + at, sizeof message);
+        if (message.index >= to->count || message.bytes > GW_SYMBOL_FRAMES_MAX * (16 + 2 * (TEXT_BYTES_MAX + 1)))
+            return false;
+        if (to->used - at - sizeof message < message.bytes)
+            break;
+        cursor payload = {to->buffer + at + sizeof message, to->buffer + at + sizeof message + message.bytes};
+        if (message.kind == MESSAGE_BEGIN) {
+            to->at_index = message.index;
+            to->at_lines = message.state != 0;
+            to->begun = true;
+        } else if (message.kind != MESSAGE_FOUND || !take_frames(to, &message, payload)) {
+            return false;
+        }
+        at += sizeof message + message.bytes;
+    }
+    memmove(to->buffer, to->buffer + at, to->used - at);
+    to->used -= at;
+    return true;
+}
+
+static bool make_room(listening *to)
+{
+    if (to->capacity - to->used >= 64 << 10)
+        return true;
+    size_t wider = to->capacity == 0 ? 256 << 10 : to->capacity * 2;
+    char *buffer = realloc(to->buffer, wider);
+    if (buffer == NULL)
+        return false;
+    to->buffer = buffer;
+    to->capacity = wider;
+    return true;
+}
+
+/* Listen until the child closes its end. False: time is over, or it talks nonsense. */
+static bool listen_to(listening *to, int fd, uint64_t until_ns)
+{
+    to->used = 0;
+    for (;;) {
+        uint64_t now = gw_monotonic_ns();
+        struct pollfd in = {.fd = fd, .events = POLLIN};
+        if (now >= until_ns || !make_room(to))
+            return false;
+        int ready = poll(&in, 1, (int)((until_ns - now) / 1000000u) + 1);
+        if (ready < 0 && errno != EINTR)
+            return false;
+        if (ready <= 0)
+            continue;
+        ssize_t got = read(fd, to->buffer + to->used, to->capacity - to->used);
+        if (got == 0)
+            return true;
+        if (got < 0 && errno != EINTR)
+            return false;
+        to->used += got > 0 ? (size_t)got : 0;
+        if (!take_messages(to))
+            return false;
+    }
+}
+
+static void avoid_file(listening *to)
+{
+    const gw_symbol *bad = &to->symbols[to->at_index];
+    for (size_t i = 0; i < to->count; i++) {
+        if (to->symbols[i].build_id != bad->build_id || strcmp(to->symbols[i].path, bad->path) != 0)
+            continue;
+        to->avoid[i] = to->at_lines ? GWI_AVOID_LINES : GWI_AVOID_FILE;
+        if (!to->at_lines && to->found[i] == GW_SYMBOL_NOT_ASKED && to->symbols[i].state == GW_SYMBOL_NOT_ASKED)
+            to->found[i] = GW_SYMBOL_DAMAGED;
+    }
+}
+
+/* One child. *ret_again: it died over a file that the next one will leave out. */
+static gw_status run_child(listening *to, const gw_symbols_options *options, uint64_t begun_ns, bool *ret_again,
+                           gw_error *err)
+{
+    int ends[2], status = 0;
+    *ret_again = false;
+    to->begun = false;
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return gw_fail(err, GW_IO, "look up symbols: pipe: %s", strerror(errno));
+    pid_t child = fork();
+    if (child == 0) {
+        close(ends[0]);
+        be_child(ends[1], to->symbols, to->count, to->avoid, options, begun_ns + (uint64_t)options->soft_ms * 1000000u);
+    }
+    close(ends[1]);
+    if (child < 0) {
+        close(ends[0]);
+        return gw_fail(err, GW_IO, "look up symbols: fork: %s", strerror(errno));
+    }
+    bool heard = listen_to(to, ends[0], begun_ns + (uint64_t)options->hard_ms * 1000000u);
+    close(ends[0]);
+    if (!heard)
+        kill(child, SIGKILL);
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+        ;
+    bool good = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    if (heard && !good && to->begun) {
+        avoid_file(to);
+        *ret_again = true;
+    }
+    return to->nomem ? gw_fail(err, GW_NOMEM, "look up symbols") : GW_OK;
+}
+
+gw_status gw_symbols_resolve(gw_symbol *symbols, size_t count, const gw_symbols_options *options, gw_error *err)
+{
+    uint64_t begun_ns = gw_monotonic_ns();
+    bool asked = false, again = true;
+    for (size_t i = 0; i < count; i++)
+        asked = asked || symbols[i].state == GW_SYMBOL_NOT_ASKED;
+    if (!asked)
+        return GW_OK;
+    gw_status st = GW_OK;
+    listening to = {.symbols = symbols, .count = count};
+    to.avoid = calloc(count, 1);
+    to.found = calloc(count, 1);
+    if (to.avoid == NULL || to.found == NULL)
+        st = gw_fail(err, GW_NOMEM, "look up symbols");
+    for (int i = 0; i < CHILDREN_MAX && again && st == GW_OK; i++)
+        st = run_child(&to, options, begun_ns, &again, err);
+    for (size_t i = 0; i < count; i++) {
+        if (symbols[i].state != GW_SYMBOL_NOT_ASKED)
+            continue;
+        uint8_t state = to.found == NULL ? GW_SYMBOL_NOT_ASKED : to.found[i];
+        symbols[i].state = state == GW_SYMBOL_NOT_ASKED ? GW_SYMBOL_LATE : state;
+    }
+    free(to.avoid);
+    free(to.found);
+    free(to.buffer);
+    return st;
+}

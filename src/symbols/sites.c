@@ -1,0 +1,595 @@
+#include "sites.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    SITES_MAX = 1 << 20,
+    IDS_MAX = 1 << 22,
+    CODES_MAX = 1 << 20,
+    PROGRAMS_MAX = 1 << 16,
+    MAPPINGS_MAX = 1 << 16,
+    SYMBOLS_MAX = 1 << 22,
+    TABLE_BYTES_MAX = 1 << 20
+};
+static const uint64_t frames_kept_max = 16u << 20, bytes_kept_max = 256u << 20;
+
+gw_sites *gw_sites_new(void)
+{
+    return calloc(1, sizeof(gw_sites));
+}
+
+static void program_free(gwi_program *program)
+{
+    for (int kind = 0; kind < 2; kind++) {
+        const gwi_codes *codes = &program->codes[kind];
+        for (uint32_t i = 0; i < codes->count; i++) {
+            free(codes->code[i].text);
+            free(codes->code[i].table);
+        }
+        free(codes->code);
+        free(program->numbers[kind].number);
+    }
+    free(program->mapping);
+    free(program);
+}
+
+void gw_sites_free(gw_sites *sites)
+{
+    if (sites == NULL)
+        return;
+    for (uint32_t i = 0; i < sites->program_count; i++)
+        program_free(sites->program[i]);
+    for (uint32_t i = 0; i < sites->site_count; i++) {
+        free(sites->site[i].frame);
+        free(sites->site[i].stack);
+    }
+    for (size_t i = 0; i < sites->symbol_count; i++)
+        free(sites->symbol[i].frame);
+    for (size_t i = 0; i < sites->path_count; i++)
+        free(sites->path[i]);
+    free(sites->program);
+    free(sites->site);
+    free(sites->symbol);
+    free(sites->slot);
+    free(sites->path);
+    free(sites->cwd);
+    free(sites->script);
+    free(sites->script_folder);
+    free(sites->executable);
+    free(sites);
+}
+
+/* Room for entry number `count`, zeroed; NULL: no memory, or more than `most`. */
+static void *grow(void *array, uint32_t count, uint32_t *capacity, uint32_t most, size_t element_bytes)
+{
+    if (count < *capacity)
+        return array;
+    uint32_t wider = *capacity == 0 ? 64 : *capacity;
+    while (wider <= count && wider < most)
+        wider *= 2;
+    if (count >= most)
+        return NULL;
+    char *bigger = realloc(array, (size_t)wider * element_bytes);
+    if (bigger == NULL)
+        return NULL;
+    memset(bigger + (size_t)*capacity * element_bytes, 0, (size_t)(wider - *capacity) * element_bytes);
+    *capacity = wider;
+    return bigger;
+}
+
+/* ---- processes ---- */
+
+static gwi_program *program_add(gw_sites *sites, uint32_t pid)
+{
+    void *array = grow(sites->program, sites->program_count, &sites->program_capacity, PROGRAMS_MAX, sizeof(void *));
+    gwi_program *program = array == NULL ? NULL : calloc(1, sizeof *program);
+    if (array != NULL)
+        sites->program = array;
+    if (program == NULL)
+        return NULL;
+    program->pid = pid;
+    sites->program[sites->program_count++] = program;
+    return sites->last = program;
+}
+
+static gwi_program *program_find(gw_sites *sites, uint32_t pid)
+{
+    if (sites->last != NULL && sites->last->pid == pid)
+        return sites->last;
+    for (uint32_t i = sites->program_count; i-- > 0;) { /* the newest of a reused pid */
+        if (sites->program[i]->pid == pid)
+            return sites->last = sites->program[i];
+    }
+    return NULL;
+}
+
+static gwi_program *program_of(gw_sites *sites, uint32_t pid)
+{
+    gwi_program *program = program_find(sites, pid);
+    return program != NULL ? program : program_add(sites, pid);
+}
+
+static uint32_t index_of(const gw_sites *sites, const gwi_program *program)
+{
+    uint32_t index = 0;
+    while (sites->program[index] != program)
+        index++;
+    return index;
+}
+
+/* A reader that goes on with the buffers introduces a process once more: the same start says that it is the same. */
+static bool process_item(gw_sites *sites, const gw_item *item)
+{
+    gwi_program *program = program_of(sites, item->pid);
+    if (program != NULL && program->started && program->start_realtime_ns != item->process.start_realtime_ns)
+        program = program_add(sites, item->pid);
+    if (program == NULL)
+        return false;
+    program->started = true;
+    program->start_realtime_ns = item->process.start_realtime_ns;
+    if (sites->executable == NULL && item->process.exe != NULL && item->process.exe[0] == '/') {
+        sites->executable = strdup(item->process.exe);
+        return sites->executable != NULL;
+    }
+    return true;
+}
+
+/* ---- the command ---- */
+
+static char *join(const char *folder, const char *name)
+{
+    char *path = NULL;
+    if (name[0] == '/')
+        return strdup(name);
+    while (strncmp(name, "./", 2) == 0)
+        name += 2;
+    return asprintf(&path, "%s/%s", folder, name) < 0 ? NULL : path;
+}
+
+static bool ends_in(const char *text, const char *end)
+{
+    size_t bytes = strlen(text), wanted = strlen(end);
+    return bytes >= wanted && strcmp(text + bytes - wanted, end) == 0;
+}
+
+static void script_is(gw_sites *sites, const char *argument)
+{
+    sites->script = sites->cwd == NULL ? strdup(argument) : join(sites->cwd, argument);
+    const char *slash = sites->script == NULL ? NULL : strrchr(sites->script, '/');
+    if (slash != NULL)
+        sites->script_folder = strndup(sites->script, (size_t)(slash - sites->script));
+}
+
+/* The arguments come before the working folder: the script's name is completed then. */
+static void meta_item(gw_sites *sites, const gw_item *item)
+{
+    const char *key = item->pair.key, *value = item->pair.value == NULL ? "" : item->pair.value;
+    if (key == NULL)
+        return;
+    if (strcmp(key, "argv") == 0 && sites->arguments++ > 0 && sites->script == NULL && ends_in(value, ".py"))
+        script_is(sites, value);
+    if (strcmp(key, "start_realtime_ns") == 0)
+        sites->begun_realtime_ns = strtoull(value, NULL, 10);
+    if (strcmp(key, "cwd") == 0 && sites->cwd == NULL) {
+        sites->cwd = strdup(value);
+        if (sites->script != NULL && sites->script[0] != '/') {
+            char *relative = sites->script;
+            free(sites->script_folder);
+            sites->script_folder = NULL;
+            script_is(sites, relative);
+            free(relative);
+        }
+    }
+}
+
+/* ---- sites ---- */
+
+static gwi_site *site_at(gw_sites *sites, uint32_t number)
+{
+    return number == 0 || number > sites->site_count ? NULL : &sites->site[number - 1];
+}
+
+uint32_t gw_sites_number(gw_sites *sites, uint32_t pid, uint32_t id)
+{
+    gwi_program *program = id == 0 ? NULL : program_of(sites, pid);
+    bool framework = id >= GW_SITE_FRAMEWORK_FIRST;
+    uint32_t at = framework ? id - GW_SITE_FRAMEWORK_FIRST : id;
+    if (program == NULL)
+        return 0;
+    gwi_numbers *numbers = &program->numbers[framework];
+    if (at < numbers->count && numbers->number[at] != 0)
+        return numbers->number[at];
+    void *wider = grow(numbers->number, at, &numbers->count, IDS_MAX, sizeof *numbers->number);
+    if (wider == NULL)
+        return 0;
+    numbers->number = wider;
+    void *array = grow(sites->site, sites->site_count, &sites->site_capacity, SITES_MAX, sizeof *sites->site);
+    if (array == NULL)
+        return 0;
+    sites->site = array;
+    sites->site[sites->site_count] = (gwi_site){.program = index_of(sites, program)};
+    return numbers->number[at] = ++sites->site_count;
+}
+
+uint32_t gw_sites_count(const gw_sites *sites)
+{
+    return sites->site_count;
+}
+
+static bool site_event(gw_sites *sites, const gw_event *event)
+{
+    uint64_t count = event->arg[1];
+    gwi_site *site =
+        event->arg[0] > UINT32_MAX ? NULL : site_at(sites, gw_sites_number(sites, event->pid, (uint32_t)event->arg[0]));
+    if (site == NULL || site->frame != NULL || count > GW_SITE_FRAMES_MAX ||
+        sites->frames_kept + count > frames_kept_max)
+        return true;
+    site->frame = calloc(count + 1, sizeof *site->frame);
+    if (site->frame == NULL)
+        return false;
+    const gwi_program *program = sites->program[site->program];
+    site->frame_count = (uint16_t)count;
+    site->flags = (unsigned)event->arg[2];
+    if ((site->flags & GW_SITE_PYTHON_BORROWED) != 0 && event->arg[3] <= UINT32_MAX) {
+        uint32_t lender = gw_sites_number(sites, event->pid, (uint32_t)event->arg[3]);
+        site = site_at(sites, gw_sites_number(sites, event->pid, (uint32_t)event->arg[0])); /* it may have moved */
+        site->python_number = lender;
+    }
+    site->sequence = program->mapping_count == 0 ? 0 : program->mapping[program->mapping_count - 1].sequence;
+    sites->frames_kept += count;
+    return true;
+}
+
+static void frames_event(gw_sites *sites, const gw_event *event)
+{
+    enum { EACH = 3 };
+    uint64_t first = event->arg[0] >> 32;
+    gwi_site *site = site_at(sites, gw_sites_number(sites, event->pid, (uint32_t)event->arg[0]));
+    if (site == NULL || site->frame == NULL)
+        return;
+    for (uint64_t i = 0; i < EACH && first + i < site->frame_count; i++) {
+        site->frame[first + i] = event->arg[1 + i];
+        site->frames_have++;
+    }
+}
+
+/* ---- mapped files ---- */
+
+static const char *intern(gw_sites *sites, const char *text, size_t bytes)
+{
+    for (size_t i = sites->path_count; i-- > 0;) {
+        if (strncmp(sites->path[i], text, bytes) == 0 && sites->path[i][bytes] == '\0')
+            return sites->path[i];
+    }
+    if (sites->path_count == sites->path_capacity) {
+        size_t wider = sites->path_capacity == 0 ? 64 : sites->path_capacity * 2;
+        char **array = wider > MAPPINGS_MAX ? NULL : realloc(sites->path, wider * sizeof *array);
+        if (array == NULL)
+            return NULL;
+        sites->path = array;
+        sites->path_capacity = wider;
+    }
+    char *copy = strndup(text, bytes);
+    if (copy != NULL)
+        sites->path[sites->path_count++] = copy;
+    return copy;
+}
+
+static bool mapped_event(gw_sites *sites, const gw_event *event)
+{
+    gwi_program *program = program_of(sites, event->pid);
+    if (program == NULL)
+        return false;
+    if (event->text == NULL || event->text_bytes == 0 || event->arg[0] + event->arg[1] < event->arg[0])
+        return true;
+    void *array = grow(program->mapping, program->mapping_count, &program->mapping_capacity, MAPPINGS_MAX,
+                       sizeof *program->mapping);
+    const char *path = intern(sites, event->text, strnlen(event->text, event->text_bytes));
+    if (array != NULL)
+        program->mapping = array;
+    if (array == NULL || path == NULL)
+        return program->mapping_count >= MAPPINGS_MAX;
+    gwi_mapping *mapping = &program->mapping[program->mapping_count];
+    *mapping = (gwi_mapping){.start = event->arg[0],
+                             .end = event->arg[0] + event->arg[1],
+                             .bias = event->arg[2],
+                             .build_id = event->arg[3],
+                             .sequence = ++program->mapping_count,
+                             .path = path};
+    return true;
+}
+
+static const gwi_mapping *mapping_in(const gwi_program *program, uint32_t sequence, uint64_t address)
+{
+    const gwi_mapping *later = NULL;
+    for (uint32_t i = program->mapping_count; i-- > 0;) {
+        const gwi_mapping *mapping = &program->mapping[i];
+        if (address < mapping->start || address >= mapping->end)
+            continue;
+        if (mapping->sequence <= sequence)
+            return mapping;
+        later = mapping; /* another thread's word about it came after the site's */
+    }
+    return later;
+}
+
+const gwi_mapping *gwi_mapping_at(const gw_sites *sites, const gwi_program *program, uint32_t sequence,
+                                  uint64_t address)
+{
+    enum { FORKS_MAX = 16 };
+    for (int i = 0; i < FORKS_MAX; i++) {
+        const gwi_mapping *mapping = mapping_in(program, sequence, address);
+        if (mapping != NULL || program->parent_plus_1 == 0)
+            return mapping;
+        program = sites->program[program->parent_plus_1 - 1]; /* a child has what its parent had mapped */
+        sequence = UINT32_MAX;
+    }
+    return NULL;
+}
+
+static void fork_event(gw_sites *sites, const gw_event *event)
+{
+    gwi_program *parent = program_find(sites, (uint32_t)event->arg[0]);
+    gwi_program *child = program_of(sites, event->pid);
+    if (parent != NULL && child != NULL && parent != child)
+        child->parent_plus_1 = index_of(sites, parent) + 1;
+}
+
+/* ---- Python's code ---- */
+
+static gwi_codes *codes_of(const gwi_program *program, uint64_t id, uint32_t *ret_at)
+{
+    bool framework = id >= GW_SITE_FRAMEWORK_CODE_FIRST;
+    uint64_t at = framework ? id - GW_SITE_FRAMEWORK_CODE_FIRST : id;
+    *ret_at = at >= CODES_MAX ? UINT32_MAX : (uint32_t)at;
+    return (gwi_codes *)(uintptr_t)&program->codes[framework];
+}
+
+const gwi_code *gwi_code_of(const gwi_program *program, uint32_t id)
+{
+    uint32_t at;
+    const gwi_codes *codes = codes_of(program, id, &at);
+    return at >= codes->count || codes->code[at].text == NULL ? NULL : &codes->code[at];
+}
+
+static gwi_code *code_at(gwi_program *program, uint64_t id)
+{
+    uint32_t at;
+    gwi_codes *codes = codes_of(program, id, &at);
+    void *array = at == UINT32_MAX ? NULL : grow(codes->code, at, &codes->count, CODES_MAX, sizeof *codes->code);
+    if (array == NULL)
+        return NULL;
+    codes->code = array;
+    return &codes->code[at];
+}
+
+static bool code_event(gw_sites *sites, const gw_event *event)
+{
+    gwi_program *program = program_of(sites, event->pid);
+    gwi_code *code = program == NULL ? NULL : code_at(program, event->arg[0]);
+    if (code == NULL || code->text != NULL || event->text == NULL || sites->bytes_kept > bytes_kept_max)
+        return program != NULL;
+    code->text = strndup(event->text, event->text_bytes);
+    if (code->text == NULL)
+        return false;
+    char *end = strchr(code->text, '\n');
+    if (end != NULL)
+        *end = '\0';
+    code->function = code->text[0] == '\0' ? NULL : code->text;
+    code->file = end == NULL || end[1] == '\0' ? NULL : end + 1;
+    code->first_line = event->arg[1] <= INT32_MAX ? (int32_t)event->arg[1] : 0;
+    code->version = event->arg[2] <= UINT16_MAX ? (uint16_t)event->arg[2] : 0;
+    code->table_bytes = event->arg[3] <= TABLE_BYTES_MAX ? (uint32_t)event->arg[3] : 0;
+    sites->bytes_kept += event->text_bytes + code->table_bytes;
+    code->table = calloc(code->table_bytes + 1u, 1);
+    return code->table != NULL;
+}
+
+static int digit(char c)
+{
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
+}
+
+static void lines_event(gw_sites *sites, const gw_event *event)
+{
+    gwi_program *program = program_of(sites, event->pid);
+    gwi_code *code = program == NULL || event->arg[0] > UINT32_MAX
+                         ? NULL
+                         : (gwi_code *)(uintptr_t)gwi_code_of(program, (uint32_t)event->arg[0]);
+    uint64_t from = event->arg[1], bytes = event->arg[2];
+    if (code == NULL || code->table == NULL || event->text == NULL || from > code->table_bytes ||
+        bytes > code->table_bytes - from || bytes * 2 > event->text_bytes)
+        return;
+    for (uint64_t i = 0; i < bytes; i++) {
+        int high = digit(event->text[2 * i]), low = digit(event->text[2 * i + 1]);
+        if (high < 0 || low < 0)
+            return;
+        code->table[from + i] = (uint8_t)(high << 4 | low);
+    }
+    code->table_have += (uint32_t)bytes;
+}
+
+/* ---- names of native addresses ---- */
+
+static size_t place_of(const gw_sites *sites, const char *path, uint64_t build_id, uint64_t address)
+{
+    uint64_t hash = (uint64_t)(uintptr_t)path * 0x9e3779b97f4a7c15u ^ build_id ^ address * 0xff51afd7ed558ccdu;
+    hash ^= hash >> 32;
+    hash *= 0x9e3779b97f4a7c15u;
+    size_t mask = sites->slot_count - 1, at = (size_t)(hash >> 32) & mask;
+    for (; sites->slot[at] != 0; at = (at + 1) & mask) {
+        const gw_symbol *symbol = &sites->symbol[sites->slot[at] - 1];
+        if (symbol->address == address && symbol->path == path && symbol->build_id == build_id)
+            break;
+    }
+    return at;
+}
+
+static bool grow_symbols(gw_sites *sites)
+{
+    size_t wider = sites->symbol_capacity == 0 ? 256 : sites->symbol_capacity * 2;
+    if (wider > SYMBOLS_MAX)
+        return false;
+    gw_symbol *symbols = realloc(sites->symbol, wider * sizeof *symbols);
+    if (symbols == NULL)
+        return false;
+    sites->symbol = symbols;
+    uint32_t *slots = calloc(wider * 2, sizeof *slots);
+    if (slots == NULL)
+        return false;
+    free(sites->slot);
+    sites->slot = slots;
+    sites->slot_count = wider * 2;
+    sites->symbol_capacity = wider;
+    for (size_t i = 0; i < sites->symbol_count; i++)
+        slots[place_of(sites, symbols[i].path, symbols[i].build_id, symbols[i].address)] = (uint32_t)i + 1;
+    return true;
+}
+
+/* `path` is interned. NULL: no memory, or too many. */
+static gw_symbol *symbol_of(gw_sites *sites, const char *path, uint64_t build_id, uint64_t address)
+{
+    if (sites->symbol_count == sites->symbol_capacity && !grow_symbols(sites))
+        return NULL;
+    size_t at = place_of(sites, path, build_id, address);
+    if (sites->slot[at] != 0)
+        return &sites->symbol[sites->slot[at] - 1];
+    sites->symbol[sites->symbol_count] = (gw_symbol){.path = path, .build_id = build_id, .address = address};
+    sites->slot[at] = (uint32_t)++sites->symbol_count;
+    return &sites->symbol[sites->symbol_count - 1];
+}
+
+const gw_symbol *gwi_symbol_find(const gw_sites *sites, const char *path, uint64_t build_id, uint64_t address)
+{
+    if (sites->slot_count == 0)
+        return NULL;
+    uint32_t index = sites->slot[place_of(sites, path, build_id, address)];
+    return index == 0 ? NULL : &sites->symbol[index - 1];
+}
+
+static gw_symbol_frame *copy_frames(const gw_symbol_frame *frame, uint32_t count)
+{
+    size_t bytes = count * sizeof *frame;
+    for (uint32_t i = 0; i < count; i++)
+        bytes += (frame[i].function == NULL ? 0 : strlen(frame[i].function) + 1) +
+                 (frame[i].file == NULL ? 0 : strlen(frame[i].file) + 1);
+    gw_symbol_frame *copy = malloc(bytes + 1);
+    char *room = (char *)(copy + count);
+    for (uint32_t i = 0; copy != NULL && i < count; i++) {
+        copy[i] = (gw_symbol_frame){.line = frame[i].line};
+        if (frame[i].function != NULL) {
+            copy[i].function = room;
+            room = stpcpy(room, frame[i].function) + 1;
+        }
+        if (frame[i].file != NULL) {
+            copy[i].file = room;
+            room = stpcpy(room, frame[i].file) + 1;
+        }
+    }
+    return copy;
+}
+
+/* What the supervisor could not do, another machine may be able to. */
+static bool is_worth_another_try(uint8_t state)
+{
+    return state == GW_SYMBOL_NOT_ASKED || state == GW_SYMBOL_UNSUPPORTED || state == GW_SYMBOL_LATE;
+}
+
+static bool symbol_item(gw_sites *sites, const gw_item *item)
+{
+    const char *path = intern(sites, item->symbol.path, strlen(item->symbol.path));
+    gw_symbol *symbol = path == NULL ? NULL : symbol_of(sites, path, item->symbol.build_id, item->symbol.address);
+    if (symbol == NULL)
+        return false;
+    if (symbol->state != GW_SYMBOL_NOT_ASKED || (is_worth_another_try(item->symbol.state) && item->symbol.count == 0))
+        return true;
+    symbol->frame = copy_frames(item->symbol.frame, item->symbol.count);
+    if (symbol->frame == NULL)
+        return false;
+    symbol->count = item->symbol.count;
+    symbol->state = item->symbol.state < GW_SYMBOL_STATE_COUNT ? item->symbol.state
+                    : symbol->count > 0                        ? (uint8_t)GW_SYMBOL_FUNCTION
+                                                               : (uint8_t)GW_SYMBOL_NONE;
+    return true;
+}
+
+static bool collect(gw_sites *sites, const gwi_site *site)
+{
+    const gwi_program *program = sites->program[site->program];
+    for (uint16_t i = 0; site->frame != NULL && i < site->frame_count; i++) {
+        uint64_t address = site->frame[i];
+        if (address == 0 || (address & GW_FRAME_PYTHON) != 0)
+            continue;
+        const gwi_mapping *mapping = gwi_mapping_at(sites, program, site->sequence, address - 1);
+        if (mapping != NULL && symbol_of(sites, mapping->path, mapping->build_id, address - 1 - mapping->bias) == NULL)
+            return false;
+    }
+    return true;
+}
+
+gw_status gw_sites_resolve(gw_sites *sites, uint32_t soft_ms, uint32_t hard_ms, gw_error *err)
+{
+    for (; sites->collected < sites->site_count; sites->collected++) {
+        if (!collect(sites, &sites->site[sites->collected]))
+            return gw_fail(err, GW_NOMEM, "the addresses of the call sites");
+    }
+    gw_symbols_options options = {sites->begun_realtime_ns, soft_ms, hard_ms};
+    for (uint32_t i = 0; i < sites->site_count; i++) { /* made from what was known then */
+        free(sites->site[i].stack);
+        sites->site[i].stack = NULL;
+    }
+    return gw_symbols_resolve(sites->symbol, sites->symbol_count, &options, err);
+}
+
+const gw_symbol *gw_sites_symbols(const gw_sites *sites, size_t *ret_count)
+{
+    *ret_count = sites->symbol_count;
+    return sites->symbol;
+}
+
+/* ---- items ---- */
+
+bool gw_sites_feed_event(gw_sites *sites, const gw_event *event)
+{
+    switch ((gw_event_kind)event->kind) {
+    case GW_EV_SITE:
+        return site_event(sites, event);
+    case GW_EV_SITE_FRAMES:
+        frames_event(sites, event);
+        return true;
+    case GW_EV_MAPPED:
+        return mapped_event(sites, event);
+    case GW_EV_PYTHON_CODE:
+        return code_event(sites, event);
+    case GW_EV_PYTHON_LINES:
+        lines_event(sites, event);
+        return true;
+    case GW_EV_FORK:
+        fork_event(sites, event);
+        return true;
+    default:
+        return true;
+    }
+}
+
+bool gw_sites_feed(gw_sites *sites, const gw_item *item)
+{
+    switch (item->kind) {
+    case GW_ITEM_EVENT:
+        return gw_sites_feed_event(sites, &item->event);
+    case GW_ITEM_META:
+        meta_item(sites, item);
+        return true;
+    case GW_ITEM_PROCESS:
+        return process_item(sites, item);
+    case GW_ITEM_SYMBOL:
+        return symbol_item(sites, item);
+    default:
+        return true;
+    }
+}

@@ -1,0 +1,548 @@
+/* Stacks of this very program, and made-up ones. */
+#define _GNU_SOURCE
+#include "gw_sites.h"
+#include "inner.h"
+
+#include <elf.h>
+#include <execinfo.h>
+#include <link.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { PID = 100, SOFT_MS = 20000, HARD_MS = 60000 };
+
+/* ---- feeding ---- */
+
+static void feed(gw_sites *sites, const gw_item *item)
+{
+    assert_true(gw_sites_feed(sites, item));
+}
+
+static void feed_event(gw_sites *sites, gw_event_kind kind, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3,
+                       const char *text)
+{
+    gw_item item = {.kind = GW_ITEM_EVENT, .pid = PID};
+    item.event = (gw_event){.pid = PID, .kind = (uint8_t)kind, .arg = {a0, a1, a2, a3}, .text = text};
+    item.event.text_bytes = text == NULL ? 0 : (uint32_t)strlen(text);
+    feed(sites, &item);
+}
+
+static void feed_meta(gw_sites *sites, const char *key, const char *value)
+{
+    gw_item item = {.kind = GW_ITEM_META, .pair = {key, value}};
+    feed(sites, &item);
+}
+
+static void feed_process(gw_sites *sites, uint64_t start, const char *exe)
+{
+    gw_item item = {.kind = GW_ITEM_PROCESS, .pid = PID};
+    item.process.start_realtime_ns = start;
+    item.process.exe = exe;
+    feed(sites, &item);
+}
+
+static void feed_site(gw_sites *sites, uint32_t id, const uint64_t *frame, uint32_t count, unsigned flags)
+{
+    feed_event(sites, GW_EV_SITE, id, count, flags, 0, NULL);
+    for (uint32_t i = 0; i < count; i += 3)
+        feed_event(sites, GW_EV_SITE_FRAMES, id | (uint64_t)i << 32, frame[i], i + 1 < count ? frame[i + 1] : 0,
+                   i + 2 < count ? frame[i + 2] : 0, NULL);
+}
+
+static void feed_symbol(gw_sites *sites, const char *path, uint64_t address, const char *function, const char *file,
+                        uint32_t line)
+{
+    gw_symbol_frame frame = {function, file, line};
+    gw_item item = {.kind = GW_ITEM_SYMBOL, .symbol = {path, 0, address, GW_SYMBOL_LINE, &frame, 1}};
+    feed(sites, &item);
+}
+
+/* ---- this program ---- */
+
+static uint64_t build_id_of(const struct dl_phdr_info *info)
+{
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *head = &info->dlpi_phdr[i];
+        const char *at = (const char *)(info->dlpi_addr + head->p_vaddr), *end = at + head->p_memsz;
+        while (head->p_type == PT_NOTE && at + sizeof(ElfW(Nhdr)) < end) {
+            ElfW(Nhdr) note;
+            memcpy(&note, at, sizeof note);
+            const char *data = at + sizeof note + (note.n_namesz + 3) / 4 * 4;
+            uint64_t id;
+            memcpy(&id, data, sizeof id);
+            if (note.n_type == NT_GNU_BUILD_ID)
+                return id;
+            at = data + (note.n_descsz + 3) / 4 * 4;
+        }
+    }
+    return 0;
+}
+
+static gw_sites *feeding;
+static const char *instead; /* of this program's path */
+
+static int feed_mapping(struct dl_phdr_info *info, size_t bytes, void *user)
+{
+    char self[4096] = "";
+    (void)bytes;
+    (void)user;
+    if (info->dlpi_name[0] == '\0' && readlink("/proc/self/exe", self, sizeof self - 1) < 0)
+        return 0;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *head = &info->dlpi_phdr[i];
+        const char *path = info->dlpi_name[0] != '\0' ? info->dlpi_name : instead != NULL ? instead : self;
+        if (head->p_type == PT_LOAD && (head->p_flags & PF_X) != 0)
+            feed_event(feeding, GW_EV_MAPPED, info->dlpi_addr + head->p_vaddr, head->p_memsz, info->dlpi_addr,
+                       build_id_of(info), path);
+    }
+    return 0;
+}
+
+static void *stack_now[64];
+static int stack_depth;
+static unsigned line_inner, line_middle, line_outer, line_named;
+
+static inline __attribute__((always_inline)) void innermost(void)
+{
+    stack_depth = backtrace(stack_now, 64), line_inner = __LINE__;
+}
+
+static inline __attribute__((always_inline)) void middle(void)
+{
+    innermost(), line_middle = __LINE__;
+}
+
+__attribute__((noinline)) static void load_batch(void)
+{
+    middle(), line_outer = __LINE__;
+    stack_depth += 0;
+}
+
+__attribute__((noinline)) static void train(void)
+{
+    load_batch(), line_named = __LINE__;
+    stack_now[63] = NULL; /* no tail call */
+}
+
+static gw_sites *this_program(void)
+{
+    uint64_t frame[64];
+    gw_sites *sites = gw_sites_new();
+    assert_non_null(sites);
+    train();
+    for (int i = 0; i < stack_depth; i++)
+        frame[i] = (uintptr_t)stack_now[i];
+    feed_process(sites, 1, "/somewhere/else");
+    feeding = sites;
+    dl_iterate_phdr(feed_mapping, NULL);
+    feed_site(sites, 1, frame, (uint32_t)stack_depth, 0);
+    return sites;
+}
+
+static const gw_stack *resolved(gw_sites *sites)
+{
+    gw_error err;
+    assert_int_equal(gw_sites_resolve(sites, SOFT_MS, HARD_MS, &err), GW_OK);
+    const gw_stack *stack = gw_sites_stack(sites, gw_sites_number(sites, PID, 1));
+    assert_non_null(stack);
+    return stack;
+}
+
+static void expect_frame(const gw_frame *frame, const char *function, const char *file, unsigned line, bool inlined)
+{
+    assert_string_equal(frame->function == NULL ? "?" : frame->function, function);
+    if (file != NULL)
+        assert_non_null(strstr(frame->file == NULL ? "?" : frame->file, file));
+    assert_int_equal(frame->line, line);
+    assert_int_equal(frame->inlined, inlined);
+}
+
+static void functions_lines_and_inlined_frames(void **state)
+{
+    (void)state;
+    if (!gw_symbols_supported())
+        skip();
+    gw_sites *sites = this_program();
+    const gw_stack *stack = resolved(sites);
+    assert_true(stack->count >= 5);
+    expect_frame(&stack->frame[0], "innermost", "sites_test.c", line_inner, true);
+    expect_frame(&stack->frame[1], "middle", "sites_test.c", line_middle, true);
+    expect_frame(&stack->frame[2], "load_batch", "sites_test.c", line_outer, false);
+    expect_frame(&stack->frame[3], "train", "sites_test.c", line_named, false);
+    assert_int_equal(stack->frame[stack->count - 1].whose, GW_WHOSE_RUNTIME); /* _start */
+    assert_int_equal(stack->user, 0);
+    size_t count;
+    const gw_symbol *symbols = gw_sites_symbols(sites, &count);
+    for (size_t i = 0; i < count; i++)
+        assert_int_not_equal(symbols[i].state, GW_SYMBOL_NOT_ASKED);
+    gw_sites_free(sites);
+}
+
+/* What one machine found out is all that another one needs. */
+static void names_survive_the_machine(void **state)
+{
+    (void)state;
+    if (!gw_symbols_supported())
+        skip();
+    gw_sites *here = this_program();
+    instead = "/not/on/this/machine";
+    gw_sites *there = this_program();
+    instead = NULL;
+    const gw_stack *stack = resolved(here);
+    size_t count;
+    const gw_symbol *symbols = gw_sites_symbols(here, &count);
+    for (size_t i = 0; i < count; i++) {
+        bool own = strstr(symbols[i].path, "test") != NULL;
+        gw_item item = {.kind = GW_ITEM_SYMBOL,
+                        .symbol = {own ? "/not/on/this/machine" : symbols[i].path, symbols[i].build_id,
+                                   symbols[i].address, symbols[i].state, symbols[i].frame, symbols[i].count}};
+        feed(there, &item);
+    }
+    const gw_stack *same = resolved(there);
+    assert_int_equal(same->count, stack->count);
+    for (size_t i = 0; i < 4; i++)
+        assert_string_equal(same->frame[i].function, stack->frame[i].function);
+    gw_sites_free(here);
+    gw_sites_free(there);
+}
+
+static char *self;
+static long self_bytes;
+
+static void copy_self(const char *to, long flip_at, unsigned char flip, long keep_bytes)
+{
+    FILE *out = fopen(to, "wb");
+    assert_non_null(out);
+    if (flip_at >= 0)
+        self[flip_at] = (char)(self[flip_at] ^ flip);
+    assert_int_equal(fwrite(self, 1, (size_t)keep_bytes, out), keep_bytes);
+    if (flip_at >= 0)
+        self[flip_at] = (char)(self[flip_at] ^ flip);
+    fclose(out);
+}
+
+static char folder[] = "/tmp/gpuwhy-sites-XXXXXX";
+static char other[sizeof folder + 8];
+
+static int make_folder(void **state)
+{
+    (void)state;
+    if (mkdtemp(folder) == NULL)
+        return -1;
+    snprintf(other, sizeof other, "%s/other", folder);
+    struct stat status;
+    FILE *from = fopen("/proc/self/exe", "rb");
+    if (from == NULL || fstat(fileno(from), &status) != 0)
+        return -1;
+    self_bytes = status.st_size;
+    self = malloc((size_t)self_bytes);
+    bool good = self != NULL && fread(self, 1, (size_t)self_bytes, from) == (size_t)self_bytes;
+    fclose(from);
+    return good ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    unlink(other);
+    free(self);
+    return rmdir(folder);
+}
+
+static void another_file_in_its_place_is_not_used(void **state)
+{
+    (void)state;
+    if (!gw_symbols_supported())
+        skip();
+    instead = "/usr/bin/env"; /* some other program */
+    gw_sites *sites = this_program();
+    const gw_stack *stack = resolved(sites);
+    assert_null(stack->frame[0].function);
+    assert_int_equal(stack->frame[0].state, GW_SYMBOL_CHANGED);
+    gw_sites_free(sites);
+    instead = "/not/there";
+    sites = this_program();
+    stack = resolved(sites);
+    assert_int_equal(stack->frame[0].state, GW_SYMBOL_MISSING);
+    char text[GW_PLACE_TEXT_MAX];
+    assert_ptr_equal(strstr(gw_frame_text(sites, &stack->frame[0], text), "there+0x"), text);
+    gw_sites_free(sites);
+    instead = "/dev/zero"; /* never read */
+    sites = this_program();
+    stack = resolved(sites);
+    assert_int_equal(stack->frame[0].state, GW_SYMBOL_CHANGED);
+    gw_sites_free(sites);
+    instead = NULL;
+}
+
+/* Whatever the file holds: names or none, and an end. */
+static void damaged_files_end_in_an_answer(void **state)
+{
+    (void)state;
+    if (!gw_symbols_supported())
+        skip();
+    enum { FLIPS = 40, CUTS = 8 };
+    uint64_t random = 88172645463325252u;
+    unsigned right = 0;
+    instead = other;
+    for (int i = 0; i < FLIPS + CUTS; i++) {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        /* Half of the flips go to the head, and to the tables at the end. */
+        long at = (long)(random % (i % 4 == 0 ? 64 : (uint64_t)self_bytes));
+        at = i % 4 == 1 ? self_bytes - 1 - at % 4096 : at;
+        copy_self(other, i < FLIPS ? at : -1, (unsigned char)(1u << (random >> 40) % 8), i < FLIPS ? self_bytes : at);
+        gw_sites *sites = this_program();
+        gw_error err;
+        assert_int_equal(gw_sites_resolve(sites, 500, 2000, &err), GW_OK);
+        const gw_stack *stack = gw_sites_stack(sites, gw_sites_number(sites, PID, 1));
+        assert_non_null(stack);
+        assert_true(stack->count > 0);
+        right += stack->frame[0].function != NULL && strcmp(stack->frame[0].function, "innermost") == 0;
+        gw_sites_free(sites);
+    }
+    instead = NULL;
+    assert_true(right > 0); /* most flips hit what nobody asks for */
+    assert_true(right < FLIPS + CUTS);
+}
+
+/* ---- made-up stacks ---- */
+
+static const char python_path[] = "/usr/bin/python3.11",
+                  torch_path[] = "/v/lib/python3.11/site-packages/torch/lib/t.so";
+enum { PYTHON_AT = 0x10000, TORCH_AT = 0x20000, SIZE = 0x1000 };
+enum { IN_EVAL = 0x10, IN_CALL = 0x20, IN_TAIL = 0x30, IN_COLD = 0x40, IN_TORCH = 0x50, IN_DARK = 0x60 };
+#define PYTHON(offset)     ((uint64_t)PYTHON_AT + (offset) + 1)
+#define TORCH(offset)      ((uint64_t)TORCH_AT + (offset) + 1)
+#define FRAME(code, entry) (GW_FRAME_OF_CODE(code, 0) | ((entry) ? GW_FRAME_ENTRY : 0))
+
+static gw_sites *a_python_program(void)
+{
+    gw_sites *sites = gw_sites_new();
+    assert_non_null(sites);
+    feed_meta(sites, "argv", "python");
+    feed_meta(sites, "argv", "./train.py");
+    feed_meta(sites, "cwd", "/home/me/work");
+    feed_process(sites, 1, python_path);
+    feed_event(sites, GW_EV_MAPPED, PYTHON_AT, SIZE, PYTHON_AT, 0, python_path);
+    feed_event(sites, GW_EV_MAPPED, TORCH_AT, SIZE, TORCH_AT, 0, torch_path);
+    feed_symbol(sites, python_path, IN_EVAL, "_PyEval_EvalFrameDefault", NULL, 0);
+    feed_symbol(sites, python_path, IN_COLD, "_PyEval_EvalFrameDefault.cold", NULL, 0);
+    feed_symbol(sites, python_path, IN_TAIL, "_TAIL_CALL_CALL", NULL, 0);
+    feed_symbol(sites, python_path, IN_CALL, "cfunction_call", NULL, 0);
+    feed_symbol(sites, torch_path, IN_TORCH, "THPModule_empty", NULL, 0);
+    feed_event(sites, GW_EV_PYTHON_CODE, 1, 10, 0x030B, 0, "load_batch\n/home/me/work/data.py");
+    feed_event(sites, GW_EV_PYTHON_CODE, 2, 20, 0x030B, 0, "train\n/home/me/work/train.py");
+    feed_event(sites, GW_EV_PYTHON_CODE, 3, 30, 0x030B, 0,
+               "Module.__call__\n/v/lib/python3.11/site-packages/torch/nn/modules/module.py");
+    feed_event(sites, GW_EV_PYTHON_CODE, 4, 40, 0x030B, 0, "run\n/usr/lib/python3.11/threading.py");
+    return sites;
+}
+
+static void expect_stack(gw_sites *sites, const uint64_t *frame, uint32_t count, unsigned flags, const char *wanted,
+                         const char *user)
+{
+    static uint32_t id;
+    char found[1024] = "";
+    feed_site(sites, ++id, frame, count, flags);
+    uint32_t number = gw_sites_number(sites, PID, id);
+    const gw_stack *stack = gw_sites_stack(sites, number);
+    assert_non_null(stack);
+    for (size_t i = 0; i < stack->count; i++) {
+        strcat(found, i == 0 ? "" : " ");
+        strcat(found, stack->frame[i].function == NULL ? "?" : stack->frame[i].function);
+    }
+    assert_string_equal(found, wanted);
+    const gw_frame *mine = gw_sites_user(sites, number);
+    assert_string_equal(mine == NULL ? "-" : mine->function, user);
+}
+
+static void python_frames_take_the_place_of_the_evaluation_loop(void **state)
+{
+    (void)state;
+    gw_sites *sites = a_python_program();
+    const uint64_t plain[] = {TORCH(IN_TORCH), PYTHON(IN_CALL), PYTHON(IN_EVAL), FRAME(1, false), FRAME(2, true)};
+    expect_stack(sites, plain, 5, 0, "THPModule_empty cfunction_call load_batch train", "load_batch");
+    /* two entries: what lies between them stays between them; a part of the loop that the compiler moved away */
+    const uint64_t nested[] = {TORCH(IN_TORCH), PYTHON(IN_EVAL), PYTHON(IN_CALL), PYTHON(IN_COLD),
+                               FRAME(3, false), FRAME(1, true),  FRAME(2, true)};
+    expect_stack(sites, nested, 7, 0, "THPModule_empty Module.__call__ load_batch cfunction_call train", "load_batch");
+    const uint64_t tail[] = {TORCH(IN_TORCH), PYTHON(IN_TAIL), PYTHON(IN_EVAL), PYTHON(IN_CALL), FRAME(2, true)};
+    expect_stack(sites, tail, 5, 0, "THPModule_empty train cfunction_call", "train");
+    /* an evaluation loop and nothing of Python */
+    const uint64_t unknown[] = {TORCH(IN_TORCH), PYTHON(IN_EVAL)};
+    expect_stack(sites, unknown, 2, GW_SITE_PYTHON_UNKNOWN, "THPModule_empty _PyEval_EvalFrameDefault",
+                 "THPModule_empty");
+    gw_sites_free(sites);
+}
+
+static void python_frames_without_a_place(void **state)
+{
+    (void)state;
+    gw_sites *sites = a_python_program();
+    const uint64_t stripped[] = {TORCH(IN_TORCH), PYTHON(IN_DARK), PYTHON(IN_DARK), FRAME(1, false), FRAME(2, true)};
+    expect_stack(sites, stripped, 5, 0, "THPModule_empty load_batch train ? ?", "load_batch");
+    const uint64_t cut[] = {TORCH(IN_TORCH), PYTHON(IN_CALL), FRAME(1, false), FRAME(2, true)};
+    expect_stack(sites, cut, 4, GW_SITE_NATIVE_CUT, "THPModule_empty cfunction_call load_batch train", "load_batch");
+    gw_sites_free(sites);
+}
+
+static void a_thread_without_python_borrows(void **state)
+{
+    (void)state;
+    gw_sites *sites = a_python_program();
+    const uint64_t lender[] = {TORCH(IN_TORCH), PYTHON(IN_EVAL), FRAME(3, false), FRAME(2, true)};
+    const uint64_t borrower[] = {TORCH(IN_TORCH)};
+    feed_site(sites, 501, lender, 4, 0);
+    feed_event(sites, GW_EV_SITE, 502, 1, GW_SITE_PYTHON_BORROWED, 501, NULL);
+    feed_event(sites, GW_EV_SITE_FRAMES, 502, borrower[0], 0, 0, NULL);
+    const gw_stack *stack = gw_sites_stack(sites, gw_sites_number(sites, PID, 502));
+    assert_int_equal(stack->count, 3);
+    assert_int_equal(stack->flags, GW_SITE_PYTHON_BORROWED);
+    assert_string_equal(stack->frame[stack->user].function, "train");
+    /* from itself, or from one that was never written: nothing */
+    feed_event(sites, GW_EV_SITE, 503, 1, GW_SITE_PYTHON_BORROWED, 503, NULL);
+    feed_event(sites, GW_EV_SITE_FRAMES, 503, borrower[0], 0, 0, NULL);
+    assert_int_equal(gw_sites_stack(sites, gw_sites_number(sites, PID, 503))->count, 1);
+    gw_sites_free(sites);
+}
+
+/* PyTorch's own stacks: lines instead of instructions, under numbers of their own. */
+static void frameworks_stacks(void **state)
+{
+    (void)state;
+    gw_sites *sites = a_python_program();
+    uint32_t code = GW_SITE_FRAMEWORK_CODE_FIRST + 1, id = GW_SITE_FRAMEWORK_FIRST;
+    feed_event(sites, GW_EV_PYTHON_CODE, code, 0, 0, 0, "step\n/home/me/work/model.py");
+    const uint64_t frame[] = {GW_FRAME_OF_CODE(code, 77), FRAME(2, false)};
+    feed_site(sites, id, frame, 2, 0);
+    uint32_t number = gw_sites_number(sites, PID, id);
+    char text[GW_PLACE_TEXT_MAX];
+    assert_string_equal(gw_frame_text(sites, gw_sites_user(sites, number), text), "model.py:77 in step");
+    assert_int_not_equal(number, gw_sites_number(sites, PID, 1));
+    gw_sites_free(sites);
+}
+
+static void the_users_frame(void **state)
+{
+    (void)state;
+    gw_sites *sites = a_python_program();
+    const uint64_t inside[] = {PYTHON(IN_EVAL), FRAME(4, false), FRAME(3, false), FRAME(2, true)};
+    expect_stack(sites, inside, 4, 0, "run Module.__call__ train", "train");
+    const uint64_t none[] = {PYTHON(IN_EVAL), FRAME(4, true)};
+    expect_stack(sites, none, 2, 0, "run", "-");
+    const uint64_t package[] = {PYTHON(IN_EVAL), FRAME(4, false), FRAME(3, true)};
+    expect_stack(sites, package, 3, 0, "run Module.__call__", "Module.__call__");
+    gw_sites_free(sites);
+}
+
+static void a_file_mapped_in_anothers_place_counts_from_then_on(void **state)
+{
+    (void)state;
+    gw_sites *sites = a_python_program();
+    const uint64_t frame[] = {TORCH(IN_TORCH)};
+    feed_site(sites, 1, frame, 1, 0);
+    feed_event(sites, GW_EV_MAPPED, TORCH_AT, SIZE, TORCH_AT, 0, "/opt/new.so");
+    feed_symbol(sites, "/opt/new.so", IN_TORCH, "renewed", NULL, 0);
+    feed_site(sites, 2, frame, 1, 0);
+    assert_string_equal(gw_sites_stack(sites, gw_sites_number(sites, PID, 1))->frame[0].function, "THPModule_empty");
+    assert_string_equal(gw_sites_stack(sites, gw_sites_number(sites, PID, 2))->frame[0].function, "renewed");
+    /* another program under the same pid begins anew; the same one, told twice, does not */
+    uint32_t before = gw_sites_number(sites, PID, 1);
+    feed_process(sites, 1, python_path);
+    assert_int_equal(gw_sites_number(sites, PID, 1), before);
+    feed_process(sites, 2, "/bin/other");
+    assert_int_not_equal(gw_sites_number(sites, PID, 1), before);
+    assert_null(gw_sites_stack(sites, gw_sites_number(sites, PID, 1)));
+    gw_sites_free(sites);
+}
+
+static void nonsense_is_passed_over(void **state)
+{
+    (void)state;
+    gw_sites *sites = gw_sites_new();
+    assert_int_equal(gw_sites_number(sites, PID, 0), 0);
+    assert_int_equal(gw_sites_number(sites, PID, UINT32_MAX), 0);
+    feed_event(sites, GW_EV_SITE, 1, UINT64_MAX, 0, 0, NULL);
+    feed_event(sites, GW_EV_SITE, UINT64_MAX, 1, 0, 0, NULL);
+    feed_event(sites, GW_EV_SITE_FRAMES, UINT64_MAX, 1, 2, 3, NULL);
+    feed_event(sites, GW_EV_MAPPED, UINT64_MAX, UINT64_MAX, 0, 0, "x");
+    feed_event(sites, GW_EV_MAPPED, 0, 1, 0, 0, NULL);
+    feed_event(sites, GW_EV_PYTHON_CODE, UINT64_MAX, 0, 0, 0, "f\nx.py");
+    feed_event(sites, GW_EV_PYTHON_CODE, 1, UINT64_MAX, UINT64_MAX, UINT64_MAX, "no newline");
+    feed_event(sites, GW_EV_PYTHON_LINES, 1, UINT64_MAX, UINT64_MAX, 0, "zz");
+    feed_event(sites, GW_EV_PYTHON_LINES, 1, 0, 1, 0, "zz");
+    feed_event(sites, GW_EV_FORK, PID, 0, 0, 0, NULL);
+    const uint64_t frame[] = {0, UINT64_MAX, FRAME(77, true), 5};
+    feed_site(sites, 2, frame, 4, UINT32_MAX);
+    assert_non_null(gw_sites_stack(sites, gw_sites_number(sites, PID, 2)));
+    assert_null(gw_sites_stack(sites, gw_sites_number(sites, PID, 1)));
+    assert_null(gw_sites_stack(sites, 12345));
+    gw_error err;
+    assert_int_equal(gw_sites_resolve(sites, 100, 1000, &err), GW_OK);
+    gw_sites_free(sites);
+}
+
+/* ---- names ---- */
+
+static void names_are_readable(void **state)
+{
+    (void)state;
+    static const char *const names[][2] = {
+        {"load_batch", "load_batch"},
+        {"_ZN6Loader4nextEi", "Loader::next"},
+        {"_ZNK6Loader4sizeEv", "Loader::size"},
+        {"_ZN12_GLOBAL__N_14stepEv.cold", "(anonymous namespace)::step"},
+        {"_Z3addIfET_S0_S0_", "add<float>"},
+        {"_ZN1AclEi", "A::operator()"},
+        {"_ZN1AlsERKS_", "A::operator<<"},
+        {"_ZZ4mainENKUlvE_clEv", "main::{lambda()#1}::operator()"},
+        {"_ZNSt6vectorIfSaIfEE6resizeEm", "std::vector<float, std::allocator<float> >::resize"},
+        {"_ZN4core3fmt9Formatter3pad17h0123456789abcdefE", "core::fmt::Formatter::pad"},
+        {"_ZN43_$LT$a..B$u20$as$u20$core..fmt..Display$GT$3fmt17h0123456789abcdefE",
+         "<a::B as core::fmt::Display>::fmt"},
+        {"_Znwm", "operator new"},
+        {"_ZN1AcvbEv", "A::operator bool"},
+        {"_Zgarbage", "_Zgarbage"},
+        {"", ""},
+    };
+    char *probe = gwi_demangle("_Z3addii");
+    bool works = probe != NULL && strcmp(probe, "add") == 0;
+    free(probe);
+    if (!works) {
+        print_message("skipped: no libstdc++.so.6 here\n");
+        skip();
+    }
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char *name = gwi_demangle(names[i][0]);
+        assert_string_equal(name, names[i][1]);
+        free(name);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(functions_lines_and_inlined_frames),
+        cmocka_unit_test(names_survive_the_machine),
+        cmocka_unit_test(another_file_in_its_place_is_not_used),
+        cmocka_unit_test(damaged_files_end_in_an_answer),
+        cmocka_unit_test(python_frames_take_the_place_of_the_evaluation_loop),
+        cmocka_unit_test(python_frames_without_a_place),
+        cmocka_unit_test(a_thread_without_python_borrows),
+        cmocka_unit_test(frameworks_stacks),
+        cmocka_unit_test(the_users_frame),
+        cmocka_unit_test(a_file_mapped_in_anothers_place_counts_from_then_on),
+        cmocka_unit_test(nonsense_is_passed_over),
+        cmocka_unit_test(names_are_readable),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

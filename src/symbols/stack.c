@@ -1,0 +1,252 @@
+/* From the numbers of a site to a stack of named frames. */
+#include "sites.h"
+
+#include "gw_python_lines.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct building {
+    const gw_sites *sites;
+    const gwi_program *program;
+    const gwi_site *site;
+    gw_frame *frame; /* owned */
+    size_t count, capacity;
+    uint16_t native_count, python; /* native ones; index of the next Python frame that is left */
+    size_t interpreter_at;         /* first frame of the interpreter's file since the last Python frame; SIZE_MAX */
+    bool failed;
+} building;
+
+static void add(building *it, const gw_frame *frame)
+{
+    if (it->count == it->capacity) {
+        size_t wider = it->capacity == 0 ? 128 : it->capacity * 2;
+        gw_frame *array = realloc(it->frame, wider * sizeof *array);
+        if (array == NULL) {
+            it->failed = true;
+            return;
+        }
+        it->frame = array;
+        it->capacity = wider;
+    }
+    it->frame[it->count] = *frame;
+    it->frame[it->count++].whose = (uint8_t)gwi_whose(it->sites, frame);
+}
+
+/* ---- Python ---- */
+
+static bool is_python_left(const building *it)
+{
+    return it->python < it->site->frame_count;
+}
+
+/* Code of a framework's stack (version 0) has no table: its instructions are lines. */
+static int32_t line_of(const gwi_code *code, int32_t instruction)
+{
+    if (code->version == 0)
+        return instruction;
+    if (code->table_have != code->table_bytes || code->table_bytes == 0)
+        return -1;
+    return gw_python_line(code->version, code->table, code->table_bytes, code->first_line, instruction);
+}
+
+static void add_python_frame(building *it, uint64_t value)
+{
+    const gwi_code *code = gwi_code_of(it->program, GW_FRAME_CODE(value));
+    gw_frame frame = {.python = true};
+    if (code != NULL) {
+        int32_t line = line_of(code, GW_FRAME_INSTRUCTION(value));
+        frame.function = code->function;
+        frame.file = code->file;
+        frame.line = line > 0 ? (uint32_t)line : 0;
+    }
+    add(it, &frame);
+    it->interpreter_at = SIZE_MAX;
+}
+
+static void add_python(building *it)
+{
+    add_python_frame(it, it->site->frame[it->python++]);
+}
+
+/* This thread runs no Python: what the main thread was doing then, if that was written. */
+static void add_borrowed(building *it)
+{
+    const gwi_site *from = it->site->python_number == 0 ? NULL : &it->sites->site[it->site->python_number - 1];
+    if (from == NULL || from == it->site || from->program != it->site->program || from->frame == NULL)
+        return;
+    for (uint16_t i = 0; i < from->frame_count; i++)
+        if ((from->frame[i] & GW_FRAME_PYTHON) != 0)
+            add_python_frame(it, from->frame[i]);
+}
+
+/* What one native frame of the evaluation loop stands for. */
+static void add_python_call(building *it)
+{
+    bool entry = false;
+    while (is_python_left(it) && !entry) {
+        entry = (it->site->frame[it->python] & GW_FRAME_ENTRY) != 0;
+        add_python(it);
+    }
+}
+
+/* Those for which no native frame was found. */
+static void add_rest(building *it, gw_stack *stack)
+{
+    if (!is_python_left(it))
+        return;
+    bool cut = (stack->flags & (GW_SITE_NATIVE_CUT | GW_SITE_PYTHON_BORROWED)) != 0;
+    size_t at = cut || it->interpreter_at == SIZE_MAX ? it->count : it->interpreter_at, before = it->count;
+    stack->unplaced = !cut;
+    while (is_python_left(it))
+        add_python(it);
+    size_t moved = it->count - before, passed = before - at;
+    gw_frame *aside = passed == 0 ? NULL : malloc(passed * sizeof *aside);
+    if (aside == NULL)
+        return; /* behind the native ones, then */
+    memcpy(aside, it->frame + at, passed * sizeof *aside);
+    memmove(it->frame + at, it->frame + before, moved * sizeof *aside);
+    memcpy(it->frame + at + moved, aside, passed * sizeof *aside);
+    free(aside);
+}
+
+/* ---- native ---- */
+
+static bool is_named(const gw_symbol_frame *frame, const char *name)
+{
+    size_t bytes = strlen(name);
+    return frame->function != NULL && strncmp(frame->function, name, bytes) == 0 &&
+           (frame->function[bytes] == '\0' || frame->function[bytes] == '.' || frame->function[bytes] == ' ');
+}
+
+static bool is_evaluation(const gw_symbol *symbol)
+{
+    for (uint32_t i = 0; symbol != NULL && i < symbol->count; i++)
+        if (is_named(&symbol->frame[i], "_PyEval_EvalFrameDefault"))
+            return true;
+    return false;
+}
+
+/* The tail-calling interpreter of 3.14 has a function for each instruction, called by the loop's own. */
+static bool is_evaluation_part(const gw_symbol *symbol)
+{
+    for (uint32_t i = 0; symbol != NULL && i < symbol->count; i++)
+        if (symbol->frame[i].function != NULL && strncmp(symbol->frame[i].function, "_TAIL_CALL_", 11) == 0)
+            return true;
+    return false;
+}
+
+static void add_native(building *it, uint64_t address)
+{
+    const gwi_mapping *mapping =
+        address == 0 ? NULL : gwi_mapping_at(it->sites, it->program, it->site->sequence, address - 1);
+    const gw_symbol *symbol = NULL;
+    gw_frame frame = {.address = address - 1};
+    if (mapping != NULL) {
+        frame.module = mapping->path;
+        frame.address = address - 1 - mapping->bias;
+        symbol = gwi_symbol_find(it->sites, mapping->path, mapping->build_id, frame.address);
+        frame.state = symbol == NULL ? (uint8_t)GW_SYMBOL_NOT_ASKED : symbol->state;
+    }
+    if (is_python_left(it) && is_evaluation(symbol)) {
+        add_python_call(it);
+        return;
+    }
+    if (is_python_left(it) && is_evaluation_part(symbol))
+        return;
+    if (it->interpreter_at == SIZE_MAX && gwi_is_interpreter(frame.module))
+        it->interpreter_at = it->count;
+    for (uint32_t i = 0; symbol != NULL && i < symbol->count; i++) {
+        frame.function = symbol->frame[i].function;
+        frame.file = symbol->frame[i].file;
+        frame.line = symbol->frame[i].line;
+        frame.inlined = i + 1 < symbol->count;
+        add(it, &frame);
+    }
+    if (symbol == NULL || symbol->count == 0)
+        add(it, &frame);
+}
+
+/* ---- the whole ---- */
+
+static size_t find_user(const gw_frame *frame, size_t count)
+{
+    size_t best = count;
+    for (size_t i = 0; i < count; i++) {
+        if (frame[i].whose < GW_WHOSE_RUNTIME && (best == count || frame[i].whose < frame[best].whose))
+            best = i;
+    }
+    return best;
+}
+
+static gw_stack *build(const gw_sites *sites, const gwi_site *site)
+{
+    building it = {sites, sites->program[site->program], site, NULL, 0, 0, 0, 0, SIZE_MAX, false};
+    gw_stack found = {.flags = site->flags};
+    while (it.native_count < site->frame_count && (site->frame[it.native_count] & GW_FRAME_PYTHON) == 0)
+        it.native_count++;
+    it.python = it.native_count;
+    for (uint16_t i = 0; i < it.native_count; i++)
+        add_native(&it, site->frame[i]);
+    add_rest(&it, &found);
+    add_borrowed(&it);
+    gw_stack *stack = it.failed ? NULL : malloc(sizeof *stack + it.count * sizeof *it.frame);
+    if (stack != NULL) {
+        gw_frame *frame = (gw_frame *)(stack + 1);
+        if (it.count > 0)
+            memcpy(frame, it.frame, it.count * sizeof *frame);
+        found.frame = frame;
+        found.count = it.count;
+        found.user = find_user(frame, it.count);
+        *stack = found;
+    }
+    free(it.frame);
+    return stack;
+}
+
+const gw_stack *gw_sites_stack(gw_sites *sites, uint32_t number)
+{
+    gwi_site *site = number == 0 || number > sites->site_count ? NULL : &sites->site[number - 1];
+    if (site == NULL || site->frame == NULL || site->frames_have < site->frame_count)
+        return NULL;
+    if (site->stack == NULL)
+        site->stack = build(sites, site);
+    return site->stack;
+}
+
+const gw_frame *gw_sites_user(gw_sites *sites, uint32_t number)
+{
+    const gw_stack *stack = gw_sites_stack(sites, number);
+    return stack == NULL || stack->user == stack->count ? NULL : &stack->frame[stack->user];
+}
+
+static const char *last_part(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash == NULL || slash[1] == '\0' ? path : slash + 1;
+}
+
+char *gw_frame_text(const gw_sites *sites, const gw_frame *frame, char out[GW_PLACE_TEXT_MAX])
+{
+    size_t folder = sites->cwd == NULL ? 0 : strlen(sites->cwd);
+    const char *file = frame->file;
+    if (file != NULL && folder > 1 && strncmp(file, sites->cwd, folder) == 0 && file[folder] == '/')
+        file += folder + 1;
+    else if (file != NULL)
+        file = last_part(file);
+    if (file != NULL && frame->line != 0)
+        snprintf(out, GW_PLACE_TEXT_MAX, "%.120s:%" PRIu32 "%s%.110s", file, frame->line,
+                 frame->function == NULL ? "" : " in ", frame->function == NULL ? "" : frame->function);
+    else if (frame->function != NULL)
+        snprintf(out, GW_PLACE_TEXT_MAX, "%.120s (%.110s)", frame->function,
+                 file != NULL            ? file
+                 : frame->module != NULL ? last_part(frame->module)
+                                         : "?");
+    else if (frame->module != NULL)
+        snprintf(out, GW_PLACE_TEXT_MAX, "%.200s+0x%" PRIx64, last_part(frame->module), frame->address);
+    else
+        snprintf(out, GW_PLACE_TEXT_MAX, "0x%" PRIx64, frame->address);
+    return out;
+}
