@@ -308,6 +308,7 @@ void gwi_failure_add(gw_model *model, gwi_process *process, const gw_event *even
                             .is_sticky = sticky,
                             .is_echo = process->sticky,
                             .bytes_wanted = wanted_of(event),
+                            .site = gw_sites_number(model->sites, event->pid, event->site),
                             .guard = (event->flags & GW_EVF_GUARD) != 0,
                             .snapshot = -1,
                             .allocator = -1};

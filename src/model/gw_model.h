@@ -22,4 +22,9 @@ GW_MUST_CHECK gw_status gw_model_feed(gw_model *model, const gw_item *item, gw_e
 GW_MUST_CHECK gw_status gw_model_name_fns(gw_model *model, const char *const *names, uint32_t count, gw_error *err);
 GW_MUST_CHECK gw_status gw_model_finish(gw_model *model, gw_error *err);
 
+/* Give call sites the names that the recording does not hold, from files of this machine (gw_symbols.h: a child
+ * process, `hard_ms` at most), and put sites of one line together. For a finished model, before it is judged; without
+ * it sites have the names of the recording. GW_NOMEM, GW_IO: some names are missing, the model is as good as before. */
+GW_MUST_CHECK gw_status gw_model_name_sites(gw_model *model, uint32_t soft_ms, uint32_t hard_ms, gw_error *err);
+
 #endif

@@ -5,6 +5,7 @@
 
 #include "gw_event.h"
 #include "gw_model.h"
+#include "gw_sites.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -44,11 +45,14 @@ enum { GW_CLASS_DEVICE_LAST = GW_CLASS_VMM };
 
 const char *gw_class_text(gw_class cls); /* "plain", ...; static */
 
-/* Allocations of one kind: same process, thread, function, class and size. Stands for a call site until those are
- * recorded. Index 0 takes what no longer fitted the table. */
+/* Allocations of one kind: same process, function, class, size and call site; where that is not known: same thread.
+ * Sites of which the user's frames are the same line are one, once they have names (gw_model_name_sites): `kin` is then
+ * the group that has all their numbers, and the others have none. Index 0 takes what no longer fitted the table. */
 typedef struct gw_group {
     uint64_t bytes; /* of one */
     uint32_t pid, tid;
+    uint32_t site; /* of the first of them; 0: not known. All sites are numbers of gw_sites.h */
+    uint32_t kin;  /* index; its own, unless another one stands for it */
     uint16_t fn;
     uint8_t cls, device;
     uint64_t alloc_count, free_count, live_count, live_count_peak;
@@ -136,6 +140,7 @@ typedef struct gw_failure {
     bool is_sticky;        /* the context, or the whole process, is lost from here on */
     bool is_echo;          /* a result that a sticky error or a fork before it explains */
     uint64_t bytes_wanted; /* is_allocation; 0: an object without a size */
+    uint32_t site;         /* of the first one; 0: not known */
     gw_recovery recovery;
     uint64_t t_recovered_ns;
     uint64_t launches_after; /* successful ones that followed in the process, at least */
@@ -164,12 +169,14 @@ typedef struct gw_failure {
 typedef enum gw_teardown_kind { GW_TEARDOWN_DESTROY, GW_TEARDOWN_RELEASE, GW_TEARDOWN_RESET } gw_teardown_kind;
 typedef struct gw_buried {
     uint64_t key, bytes, t_made_ns;
+    uint32_t site; /* where it was made; 0: not known */
     uint8_t cls;
 } gw_buried;
 typedef struct gw_teardown {
     gw_teardown_kind kind;
     uint64_t t_ns;
     uint32_t pid, tid;
+    uint32_t site; /* of the call that did it; 0: not known */
     int device;
     uint64_t context;
     uint64_t count[GW_CLASS_COUNT]; /* destroyed with it */
@@ -210,7 +217,9 @@ typedef struct gw_process {
     bool forked_after_init; /* and the parent had initialised the driver */
     uint64_t t_fork_ns;
     uint32_t fork_parent_pid;
-    bool exit_known; /* it ended */
+    uint32_t init_site; /* of its first cuInit that succeeded; 0: not known */
+    uint32_t fork_site; /* of its first call after the fork: its stack leads through the fork; 0: not known */
+    bool exit_known;    /* it ended */
     gw_exit_fact exit;
     uint64_t t_exit_ns;
     uint64_t lost_events, lost_failures, lost_threads;
@@ -383,6 +392,7 @@ struct gw_model {
     char damaged_first[256];
     uint64_t t_end_ns; /* the command's end, or the last thing seen */
     uint64_t event_count;
+    gw_sites *sites;           /* stacks, put together when asked for; owned */
     const gw_process *command; /* NULL: the command made no driver call and its end was not seen */
     bool is_virtual;           /* the card was a virtual one */
     struct gwi_model *inner;   /* the ledgers at work */

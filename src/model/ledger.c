@@ -18,19 +18,24 @@ static uint64_t fnv(uint64_t hash, uint64_t value)
 
 /* ---- groups ---- */
 
-static bool group_is(const gw_group *group, uint32_t pid, uint32_t tid, uint16_t fn, uint8_t cls, uint64_t bytes)
+/* What tells groups of one process, class, function and size apart: the site, else the thread. */
+static bool group_is(const gw_group *group, uint32_t pid, uint32_t tid, uint32_t site, uint16_t fn, uint8_t cls,
+                     uint64_t bytes)
 {
-    return group->bytes == bytes && group->tid == tid && group->fn == fn && group->cls == cls && group->pid == pid;
+    return group->bytes == bytes && group->site == site && (site != 0 || group->tid == tid) && group->fn == fn &&
+           group->cls == cls && group->pid == pid;
 }
 
 static uint32_t group_of(gw_model *model, uint32_t pid, const gw_event *event, uint8_t cls, uint8_t device,
                          uint64_t bytes)
 {
     gwi_model *inner = model->inner;
-    uint64_t key = fnv(fnv(fnv(bytes, pid), (uint64_t)event->tid << 16 | event->fn), cls);
+    uint32_t site = event->site == 0 ? 0 : gw_sites_number(model->sites, event->pid, event->site);
+    uint64_t caller = site != 0 ? (uint64_t)1 << 40 | site : event->tid;
+    uint64_t key = fnv(fnv(fnv(bytes, pid), caller << 16 ^ event->fn), cls);
     uint32_t index;
     while (gwi_table_get(&inner->group_table, key, &index)) {
-        if (group_is(&model->group[index], pid, event->tid, event->fn, cls, bytes))
+        if (group_is(&model->group[index], pid, event->tid, site, event->fn, cls, bytes))
             return index;
         key = fnv(key, 1);
     }
@@ -45,6 +50,8 @@ static uint32_t group_of(gw_model *model, uint32_t pid, const gw_event *event, u
     model->group[model->group_count++] = (gw_group){.bytes = bytes,
                                                     .pid = pid,
                                                     .tid = event->tid,
+                                                    .site = site,
+                                                    .kin = index,
                                                     .fn = event->fn,
                                                     .cls = cls,
                                                     .device = device,
@@ -241,6 +248,12 @@ static bool dies_with_context(const gwi_object *object)
     }
 }
 
+static uint32_t site_of(const gw_model *model, const gwi_object *object)
+{
+    bool grouped = object->cls != GW_CLASS_FUNCTION && object->cls != GW_CLASS_MAPPING;
+    return grouped ? model->group[object->group].site : 0;
+}
+
 /* Everything of `context` goes; after a reset of the device, its default pool's blocks too. */
 static void bury(gw_model *model, gwi_process *process, const gw_event *event, gw_teardown_kind kind, int device,
                  uint64_t context)
@@ -256,7 +269,13 @@ static void bury(gw_model *model, gwi_process *process, const gw_event *event, g
                   sizeof(gw_teardown)))
         return;
     gw_teardown *teardown = &model->teardown[model->teardown_count++];
-    *teardown = (gw_teardown){kind, event->t_ns, process->pid, event->tid, device, context, {0}, 0, NULL, 0};
+    *teardown = (gw_teardown){.kind = kind,
+                              .t_ns = event->t_ns,
+                              .pid = process->pid,
+                              .tid = event->tid,
+                              .site = gw_sites_number(model->sites, event->pid, event->site),
+                              .device = device,
+                              .context = context};
     size_t capacity = 0;
     for (uint32_t i = 0; i < process->object_count; i++) {
         gwi_object *object = &process->object[i];
@@ -268,7 +287,7 @@ static void bury(gw_model *model, gwi_process *process, const gw_event *event, g
         if (teardown->buried_count < GW_BURIED_MAX && object->cls != GW_CLASS_FUNCTION &&
             gwi_room(model, &teardown->buried, teardown->buried_count, &capacity, sizeof(gw_buried)))
             teardown->buried[teardown->buried_count++] =
-                (gw_buried){object->key, object->bytes, object->t_ns, object->cls};
+                (gw_buried){object->key, object->bytes, object->t_ns, site_of(model, object), object->cls};
         uint32_t index;
         if (object->cls == GW_CLASS_FUNCTION) /* the handle dies, the name stays: earlier launches are named by it */
             continue;

@@ -52,7 +52,9 @@ gw_status gw_model_new(gw_model **ret_model, gw_error *err)
     if (model == NULL)
         return gw_fail(err, GW_NOMEM, "make a model");
     model->inner = calloc(1, sizeof *model->inner);
-    if (model->inner == NULL || !gwi_room(model, &model->group, 0, &model->inner->group_capacity, sizeof(gw_group))) {
+    model->sites = gw_sites_new();
+    if (model->inner == NULL || model->sites == NULL ||
+        !gwi_room(model, &model->group, 0, &model->inner->group_capacity, sizeof(gw_group))) {
         gw_model_free(model);
         return gw_fail(err, GW_NOMEM, "make a model");
     }
@@ -125,6 +127,7 @@ void gw_model_free(gw_model *model)
     free(model->failure);
     free(model->snapshot);
     free(model->teardown);
+    gw_sites_free(model->sites);
     free(model->group);
     free(model->info);
     free(model->allocator);
@@ -273,6 +276,12 @@ static void driver_log(gw_model *model, const gw_event *event)
              event->text);
 }
 
+static void site_fact(gw_model *model, const gw_event *event)
+{
+    if (!gw_sites_feed_event(model->sites, event))
+        model->inner->nomem = true;
+}
+
 static void fact_event(gw_model *model, gwi_process *process, const gw_event *event)
 {
     gw_process *facts = &model->process[process->index];
@@ -303,10 +312,19 @@ static void fact_event(gw_model *model, gwi_process *process, const gw_event *ev
         facts->forked = true;
         facts->forked_after_init = facts->forked_after_init || event->arg[1] != 0;
         facts->t_fork_ns = event->t_ns;
+        facts->fork_site = gw_sites_number(model->sites, event->pid, event->site);
+        site_fact(model, event);
         facts->fork_parent_pid = (uint32_t)event->arg[0];
         break;
     case GW_EV_PHASE:
         gwi_phase_event(model, event);
+        break;
+    case GW_EV_SITE:
+    case GW_EV_SITE_FRAMES:
+    case GW_EV_MAPPED:
+    case GW_EV_PYTHON_CODE:
+    case GW_EV_PYTHON_LINES:
+        site_fact(model, event);
         break;
     default:
         gwi_observer_event(model, process, event);
@@ -340,6 +358,7 @@ static void feed_event(gw_model *model, const gw_event *event)
     if (event->kind == GW_EV_INIT && !facts->init_ok) {
         facts->init_ok = true;
         facts->t_init_ns = event->t_ns;
+        facts->init_site = gw_sites_number(model->sites, event->pid, event->site);
     }
     gwi_ledger_apply(model, process, event);
 }
@@ -514,6 +533,12 @@ static void feed_map(gw_model *model, const char *path)
         model->cudnn_mapped = true;
 }
 
+static void site_item(gw_model *model, const gw_item *item)
+{
+    if (!gw_sites_feed(model->sites, item))
+        model->inner->nomem = true;
+}
+
 gw_status gw_model_feed(gw_model *model, const gw_item *item, gw_error *err)
 {
     gwi_model *inner = model->inner;
@@ -525,6 +550,7 @@ gw_status gw_model_feed(gw_model *model, const gw_item *item, gw_error *err)
         break;
     case GW_ITEM_META:
         pair_add(model, &model->meta, &model->meta_count, &inner->meta_capacity, item);
+        site_item(model, item);
         break;
     case GW_ITEM_SUPERVISOR:
         pair_add(model, &model->fact, &model->fact_count, &inner->fact_capacity, item);
@@ -532,6 +558,7 @@ gw_status gw_model_feed(gw_model *model, const gw_item *item, gw_error *err)
         break;
     case GW_ITEM_PROCESS:
         feed_process(model, item);
+        site_item(model, item);
         break;
     case GW_ITEM_COUNTERS:
         feed_counters(model, item);
@@ -556,6 +583,9 @@ gw_status gw_model_feed(gw_model *model, const gw_item *item, gw_error *err)
         break;
     case GW_ITEM_MAPS:
         feed_map(model, item->pair.key);
+        break;
+    case GW_ITEM_SYMBOL:
+        site_item(model, item);
         break;
     case GW_ITEM_TRUNCATED:
         model->truncated = true;

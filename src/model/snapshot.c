@@ -212,7 +212,7 @@ void gwi_snapshot_bury(gw_model *model, gwi_process *process, const gwi_object *
 
 /* ---- making a list ---- */
 
-static bool gather(const gwi_process *process, gw_snapshot *snapshot)
+static bool gather(const gw_model *model, const gwi_process *process, gw_snapshot *snapshot)
 {
     size_t room = snapshot->usage.live_count + snapshot->usage.class_count[GW_CLASS_MANAGED], count = 0;
     gw_live *live = room == 0 ? NULL : malloc(room * sizeof *live);
@@ -230,6 +230,8 @@ static bool gather(const gwi_process *process, gw_snapshot *snapshot)
             grave->died >= snapshot->frees)
             live[count++] = grave->live;
     }
+    for (size_t i = 0; i < count; i++)
+        live[i].group = model->group[live[i].group].kin;
     snapshot->live = live;
     snapshot->live_count = count;
     return true;
@@ -290,7 +292,7 @@ const gw_snapshot *gw_model_snapshot(const gw_model *model, int index)
         return NULL;
     gw_snapshot *snapshot = &model->snapshot[index];
     const gwi_picture *picture = &model->inner->picture[index];
-    if (snapshot->live != NULL || !picture->listed || !gather(model->inner->process[picture->process], snapshot))
+    if (snapshot->live != NULL || !picture->listed || !gather(model, model->inner->process[picture->process], snapshot))
         return snapshot;
     if (!put_in_order(snapshot)) {
         free(snapshot->live);
