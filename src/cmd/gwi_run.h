@@ -82,6 +82,7 @@ typedef struct gwi_record {
     uint32_t pids[256];     /* the first of them */
     bool saw_out_of_memory; /* an allocation was refused */
     bool holders_told;      /* by gwi_holders_record() */
+    struct gw_sites *sites; /* owned; NULL: nothing is written */
 } gwi_record;
 
 void gwi_record_init(gwi_record *record);
@@ -100,6 +101,11 @@ void gwi_record_drain(gwi_record *record, bool last);
 void gwi_record_close(gwi_record *record);
 bool gwi_record_has_process(const gwi_record *record, uint32_t pid);
 uint64_t gwi_record_now_ns(const gwi_record *record);
+
+/* Name the addresses of all call sites, and write that (names.c). Takes GWI_NAMES_HARD_MS at most; source lines are
+ * only looked up for GWI_NAMES_SOFT_MS. */
+enum { GWI_NAMES_SOFT_MS = 400, GWI_NAMES_HARD_MS = 1500 };
+void gwi_record_names(gwi_record *record);
 
 /* After the first refused allocation on a virtual card: facts "card.holder", who holds how much of it (holders.c). */
 void gwi_holders_record(gwi_record *record, const gwi_doors *doors);

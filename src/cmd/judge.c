@@ -24,6 +24,8 @@ gw_status gwi_judge(const char *path, gw_verdict **ret_verdict, gw_error *err)
         if (st == GW_OK)
             st = gw_model_build(reader, &model, err);
     }
+    if (st == GW_OK) /* what has no name is called by file and address */
+        (void)!gw_model_name_sites(model, GWI_NAMES_SOFT_MS, GWI_NAMES_HARD_MS, NULL);
     if (st == GW_OK)
         st = gw_judge(model, ret_verdict, err);
     gw_model_free(model);

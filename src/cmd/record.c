@@ -2,6 +2,7 @@
 
 #include "gw_api.h"
 #include "gw_clock.h"
+#include "gw_sites.h"
 #include "gwi_mask.h"
 #include "rank.h"
 
@@ -162,6 +163,10 @@ static void stop_writing(gwi_record *record, const char *why)
 void gwi_record_put(gwi_record *record, const gw_item *item)
 {
     gw_error err;
+    if (record->writer != NULL && record->sites == NULL)
+        record->sites = gw_sites_new();
+    if (record->sites != NULL && item->kind != GW_ITEM_SYMBOL)
+        (void)gw_sites_feed(record->sites, item); /* without memory some sites stay without names */
     if (record->writer != NULL && gw_writer_put(record->writer, item, &err) != GW_OK)
         stop_writing(record, err.text);
 }
@@ -406,4 +411,6 @@ void gwi_record_close(gwi_record *record)
     record->writer = NULL;
     gw_drain_close(record->drain);
     record->drain = NULL;
+    gw_sites_free(record->sites);
+    record->sites = NULL;
 }

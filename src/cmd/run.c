@@ -313,6 +313,7 @@ static void finish_recording(supervisor *run)
                                .signal = WIFSIGNALED(run->status) ? WTERMSIG(run->status) : 0,
                                .core_dumped = WIFSIGNALED(run->status) && WCOREDUMP(run->status)};
     gwi_record_put(&run->record, &item);
+    gwi_record_names(&run->record); /* after the end, so that nothing is missing if it takes too long for somebody */
     gwi_record_close(&run->record);
 }
 

@@ -2,6 +2,7 @@
 #include "gwi_cmd.h"
 
 #include "gw_out.h"
+#include "gw_symbols.h"
 
 #include <stdio.h>
 
@@ -12,5 +13,7 @@ int gwi_cmd_version(int argc, char **argv)
     printf("gpuwhy %s\n", GW_PROGRAM_VERSION);
     printf("JSON output:            %s\n", gw_out_has_json() ? "yes" : "no (built without json-c)");
     printf("compressed recordings:  %s\n", GW_HAVE_ZSTD ? "yes" : "no (built without zstd)");
+    printf("names of call sites:    %s\n",
+           gw_symbols_supported() ? "yes" : "no (built without elfutils: native frames are file and address)");
     return GWI_EXIT_OK;
 }
