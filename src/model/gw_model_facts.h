@@ -46,8 +46,9 @@ enum { GW_CLASS_DEVICE_LAST = GW_CLASS_VMM };
 const char *gw_class_text(gw_class cls); /* "plain", ...; static */
 
 /* Allocations of one kind: same process, function, class, size and call site; where that is not known: same thread.
- * Sites of which the user's frames are the same line are one, once they have names (gw_model_name_sites): `kin` is then
- * the group that has all their numbers, and the others have none. Index 0 takes what no longer fitted the table. */
+ * Sites of which the innermost three of the user's frames are the same lines are one, once they have names
+ * (gw_model_name_sites): `kin` is then the group that has all their numbers, and the others have none. Index 0 takes
+ * what no longer fitted the table. */
 typedef struct gw_group {
     uint64_t bytes; /* of one */
     uint32_t pid, tid;

@@ -1,5 +1,5 @@
-/* Call sites with names: what was made in one line of the user's is of one kind, whatever way led there. A loop that
- * the compiler unrolled, a recursion, two callers of one function make several sites of one line. */
+/* Call sites with names: what was made in the same lines of the user's is of one kind, whatever else led there. A loop
+ * that the compiler unrolled, or an epoch of its own for the first pass, makes several sites of one line. */
 #include "inner.h"
 
 #include <string.h>
@@ -22,25 +22,58 @@ static bool is_text(const char *a, const char *b)
     return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
 }
 
-/* Without a line, functions of one name are no proof of one place. */
-static const gw_frame *line_of(const gw_model *model, const gw_group *group)
+/* The innermost frames of the user's, which say where it was: one alone may be a function that everything is allocated
+ * by, all of them would tell the first pass from the second. */
+enum { DEPTH = 3 };
+typedef struct place {
+    const gw_frame *frame[DEPTH];
+    int depth; /* 0: not known */
+} place;
+
+static place place_of(const gw_model *model, const gw_group *group)
 {
-    const gw_frame *frame = group->site == 0 ? NULL : gw_sites_user(model->sites, group->site);
-    return frame == NULL || frame->file == NULL || frame->line == 0 ? NULL : frame;
+    place found = {.depth = 0};
+    const gw_stack *stack = group->site == 0 ? NULL : gw_sites_stack(model->sites, group->site);
+    if (stack == NULL || stack->user == stack->count || stack->frame[stack->user].line == 0)
+        return found;
+    uint8_t whose =
+        stack->frame[stack->user].whose > GW_WHOSE_USER ? stack->frame[stack->user].whose : (uint8_t)GW_WHOSE_USER;
+    for (size_t i = stack->user; i < stack->count && found.depth < DEPTH; i++)
+        if (stack->frame[i].whose <= whose)
+            found.frame[found.depth++] = &stack->frame[i];
+    return found;
 }
 
-static uint64_t key_of(const gw_group *group, const gw_frame *line)
+/* Without a line, functions of one name are no proof of one place: their address is. */
+static uint64_t address_of(const gw_frame *frame)
+{
+    return frame->line == 0 ? frame->address : 0;
+}
+
+static uint64_t key_of(const gw_group *group, const place *at)
 {
     uint64_t key =
         mix(mix(group->pid, group->bytes), (uint64_t)group->fn << 16 | (uint64_t)group->cls << 8 | group->device);
-    return mix_text(mix(key, line->line), line->file);
+    for (int i = 0; i < at->depth; i++)
+        key = mix_text(mix(mix(key, at->frame[i]->line), address_of(at->frame[i])), at->frame[i]->file);
+    return key;
 }
 
-static bool is_kin(const gw_group *a, const gw_frame *a_line, const gw_group *b, const gw_frame *b_line)
+static bool is_same_place(const place *a, const place *b)
 {
+    bool same = a->depth == b->depth;
+    for (int i = 0; i < a->depth && same; i++)
+        same = a->frame[i]->line == b->frame[i]->line && is_text(a->frame[i]->file, b->frame[i]->file) &&
+               is_text(a->frame[i]->function, b->frame[i]->function) &&
+               is_text(a->frame[i]->module, b->frame[i]->module) && address_of(a->frame[i]) == address_of(b->frame[i]);
+    return same;
+}
+
+static bool is_kin(const gw_model *model, const gw_group *a, const gw_group *b, const place *b_place)
+{
+    place a_place = place_of(model, a);
     return a->pid == b->pid && a->bytes == b->bytes && a->fn == b->fn && a->cls == b->cls && a->device == b->device &&
-           a_line->line == b_line->line && is_text(a_line->file, b_line->file) &&
-           is_text(a_line->function, b_line->function);
+           is_same_place(&a_place, b_place);
 }
 
 static void take_over(gw_group *kin, gw_group *group)
@@ -66,13 +99,12 @@ static bool put_together(gw_model *model)
     bool good = true;
     for (uint32_t i = 1; i < model->group_count && good; i++) {
         gw_group *group = &model->group[i];
-        const gw_frame *line = group->kin != i ? NULL : line_of(model, group);
-        if (line == NULL)
+        place at = place_of(model, group);
+        if (at.depth == 0 || group->kin != i)
             continue;
-        uint64_t key = key_of(group, line);
+        uint64_t key = key_of(group, &at);
         uint32_t index = i;
-        while (gwi_table_get(&table, key, &index) &&
-               !is_kin(&model->group[index], line_of(model, &model->group[index]), group, line)) {
+        while (gwi_table_get(&table, key, &index) && !is_kin(model, &model->group[index], group, &at)) {
             key = mix(key, 1);
             index = i;
         }
