@@ -81,7 +81,7 @@ typedef struct gw_usage {
 typedef struct gw_live {
     uint64_t address, bytes, t_ns, order;
     uint32_t group;
-    uint32_t site; /* call site that asked for it; 0: not known */
+    uint32_t site; /* where it was asked for; 0: not known */
     uint8_t cls, device;
 } gw_live;
 

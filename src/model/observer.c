@@ -55,7 +55,7 @@ static void block_add(gw_model *model, gw_allocator_report *report, const gw_eve
     report->live[report->live_count++] = (gw_live){.address = event->arg[0],
                                                    .bytes = event->arg[1],
                                                    .t_ns = aged ? event->t_ns - event->arg[2] : 0,
-                                                   .site = event->site,
+                                                   .site = gw_sites_number(model->sites, event->pid, event->site),
                                                    .cls = GW_CLASS_COUNT,
                                                    .device = (uint8_t)report->device};
 }
@@ -80,11 +80,12 @@ static void history_add(gw_model *model, gwi_process *process, gw_allocator_repo
     }
 }
 
-static void held_add(gw_allocator_report *report, const gw_event *event)
+static void held_add(gw_model *model, gw_allocator_report *report, const gw_event *event)
 {
-    gw_held held = {.bytes = event->arg[1], .count = event->arg[2], .site = event->site};
+    gw_held held = {
+        .bytes = event->arg[1], .count = event->arg[2], .site = gw_sites_number(model->sites, event->pid, event->site)};
     if (event->arg[0] == GW_MOMENT_REQUEST) {
-        report->wanted_site = event->site;
+        report->wanted_site = held.site;
     } else if (event->arg[0] == GW_MOMENT_PEAK && report->held_count < GW_HELD_MAX) {
         report->held[report->held_count++] = held;
         report->t_held_ns = event->arg[3] <= event->t_ns ? event->t_ns - event->arg[3] : 0;
@@ -153,7 +154,7 @@ void gwi_observer_event(gw_model *model, gwi_process *process, const gw_event *e
         report->bytes_total = event->arg[1];
         report->bytes_free = event->arg[2];
         report->has_free = event->arg[1] != 0 || event->arg[2] != 0;
-        report->wanted_site = event->site;
+        report->wanted_site = gw_sites_number(model->sites, event->pid, event->site);
         report->device = (int)(event->arg[3] % GW_MODEL_DEVICES_MAX);
         tie_failure(model, process, index);
         return;
@@ -183,7 +184,7 @@ void gwi_observer_event(gw_model *model, gwi_process *process, const gw_event *e
     case GW_EV_ALLOCATOR_HELD:
         report = report_now(model, process, event);
         if (report != NULL)
-            held_add(report, event);
+            held_add(model, report, event);
         return;
     default:
         return;

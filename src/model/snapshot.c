@@ -230,8 +230,10 @@ static bool gather(const gw_model *model, const gwi_process *process, gw_snapsho
             grave->died >= snapshot->frees)
             live[count++] = grave->live;
     }
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
+        live[i].site = model->group[live[i].group].site;
         live[i].group = model->group[live[i].group].kin;
+    }
     snapshot->live = live;
     snapshot->live_count = count;
     return true;
