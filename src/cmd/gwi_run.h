@@ -27,6 +27,7 @@
     X(STRING, const char *, json, "--json", "FILE", NULL, "write the verdict as JSON, too; -: to standard output")     \
     X(STRING, const char *, on_failure, "--on-failure", "print|CMD", NULL,                                             \
       "do not wait for the end: judge seconds after a failure that lasts")                                             \
+    X(FLAG, bool, core, "--core", NULL, NULL, "let the driver write a small GPU core dump at a fault, and read it")    \
     X(FLAG, bool, no_attach, "--no-attach", NULL, NULL, "do not ask frameworks for their own evidence")                \
     X(FLAG, bool, no_sites, "--no-sites", NULL, NULL, "do not record from where driver calls were made")               \
     X(FLAG, bool, no_stderr, "--no-stderr", NULL, NULL, "do not record the program's stderr")                          \
@@ -109,6 +110,23 @@ void gwi_record_names(gwi_record *record);
 
 /* After the first refused allocation on a virtual card: facts "card.holder", who holds how much of it (holders.c). */
 void gwi_holders_record(gwi_record *record, const gwi_doors *doors);
+
+/* ---- GPU core dumps (dumps.c) ---- */
+
+typedef struct gwi_dumps {
+    bool asked;
+    bool is_temporary; /* they lie in the run folder, and go with it */
+    gwi_path pattern;  /* the driver's name for the files, with its %p, %h, %t; "": none could be given */
+    uint64_t since_realtime_ns;
+} gwi_dumps;
+
+/* Set the variables of our own environment, which the program inherits, that make the driver write dumps. After
+ * gwi_record_open(): the files lie beside the recording. */
+void gwi_dumps_ask(gwi_dumps *dumps, const gwi_record *record, const char *run_folder);
+/* After the end: what the dumps say, as facts "gpucore.file" and "gpucore.fault". */
+void gwi_dumps_take(const gwi_dumps *dumps, gwi_record *record, pid_t command);
+/* No dumps from here on: a call that fails then says so itself. */
+void gwi_dumps_forbid(void);
 
 /* ---- the processes (watch.c) ---- */
 

@@ -4,6 +4,7 @@
 #include "gwi_run.h"
 
 #include "gw_clock.h"
+#include "gw_gpucore.h"
 #include "gw_out.h"
 
 #include <errno.h>
@@ -35,6 +36,7 @@ typedef struct supervisor {
     gwi_doors doors;
     char doors_reason[512]; /* why they are closed, in words */
     gwi_record record;
+    gwi_dumps dumps;
     gwi_stderr capture;
     gwi_signals signals;
     gwi_watch watch;
@@ -78,6 +80,9 @@ static int parse(supervisor *run, int argc, char **argv)
         st = gw_fail(&err, GW_USAGE, "no program given; for instance: gpuwhy run -- python train.py");
     if (st == GW_OK && run->options.json != NULL && !gw_out_has_json())
         st = gw_fail(&err, GW_USAGE, "--json: this build lacks JSON (json-c was not there when it was built)");
+    if (st == GW_OK && run->options.core && !gw_gpucore_can_read())
+        st = gw_fail(&err, GW_USAGE,
+                     "--core: this build cannot read GPU core dumps (elfutils was not there when it was built)");
     if (st != GW_OK) {
         gwi_say("run: %s", err.text);
         return GWI_EXIT_USAGE;
@@ -304,6 +309,7 @@ static void finish_recording(supervisor *run)
     gwi_holders_record(&run->record, &run->doors);
     gwi_record_stderr(&run->record, &run->capture);
     take_virtual_notes(run);
+    gwi_dumps_take(&run->dumps, &run->record, run->child);
     gw_item item = {.kind = GW_ITEM_EXIT, .t_ns = ended_at_ns};
     item.pid = (uint32_t)run->child;
     item.exit = (gw_exit_fact){.pid = (uint32_t)run->child,
@@ -368,6 +374,8 @@ static int begin(supervisor *run)
     }
     if (run->record.path[0] != '\0' && !run->record.is_temporary)
         gwi_last_recording_set(run->record.path); /* `gpuwhy explain` can be asked from now on */
+    if (run->options.core)
+        gwi_dumps_ask(&run->dumps, &run->record, run->run_folder);
     gwi_record_meta(&run->record, &run->options, run->argv, &run->doors);
     if (!run->doors.open)
         gwi_record_fact(&run->record, "doors.reason", "%s", run->doors_reason);

@@ -4,6 +4,7 @@
 #define GW_MODEL_FACTS_H
 
 #include "gw_event.h"
+#include "gw_fault_facts.h"
 #include "gw_model.h"
 #include "gw_sites.h"
 
@@ -164,6 +165,10 @@ typedef struct gw_failure {
     uint64_t ledger_bytes_all;    /* asked for by all recorded processes on that device at that instant */
     int snapshot;                 /* for gw_model_snapshot(); -1: none */
     int allocator;                /* index into the model's allocator reports that belongs to it; -1: none */
+
+    const char *kernel; /* is_sticky and a launch: its kernel; NULL: unknown */
+    bool by_dump;       /* no call reported it: a GPU core dump tells, and the driver ended the process. fn_name is the
+                         * call that a thread was inside then, "?" when none was */
 } gw_failure;
 
 /* A context (or all of a device) went away and took with it what was still alive. */
@@ -385,6 +390,7 @@ struct gw_model {
     size_t fact_count;
     uint64_t note_count[GW_NOTE_COUNT];
     gw_stderr_facts stderr_facts;
+    gw_fault_facts faults;
     bool framework_mapped[GW_FRAMEWORK_COUNT];
     bool cudnn_mapped;
     bool observer_attached;

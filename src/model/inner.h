@@ -195,6 +195,12 @@ void gwi_observer_finish(gw_model *model);
 void gwi_phase_event(gw_model *model, const gw_event *event);
 void gwi_phases_free(gw_model *model);
 
+/* faults.c */
+void gwi_fault_fact(gw_model *model, const gw_item *item);
+void gwi_fault_log(gw_model *model, const gw_event *event); /* of kind DRIVER_LOG */
+void gwi_faults_finish(gw_model *model);
+void gwi_faults_free(gw_model *model);
+
 /* stderr_facts.c */
 void gwi_stderr_part(gw_model *model, uint64_t t_ns, const char *bytes, size_t count);
 void gwi_stderr_finish(gw_model *model);

@@ -105,6 +105,7 @@ void gw_model_free(gw_model *model)
         return;
     free_inner(model);
     gwi_phases_free(model);
+    gwi_faults_free(model);
     for (size_t i = 0; i < model->process_count; i++) {
         free(model->process[i].exe);
         free(model->process[i].driver_path);
@@ -300,6 +301,7 @@ static void fact_event(gw_model *model, gwi_process *process, const gw_event *ev
         break;
     case GW_EV_DRIVER_LOG:
         driver_log(model, event);
+        gwi_fault_log(model, event);
         break;
     case GW_EV_GUARD_REFUSED: {
         gw_device *device = device_at(model, event->arg[3]);
@@ -555,6 +557,7 @@ gw_status gw_model_feed(gw_model *model, const gw_item *item, gw_error *err)
     case GW_ITEM_SUPERVISOR:
         pair_add(model, &model->fact, &model->fact_count, &inner->fact_capacity, item);
         process_fact(model, item);
+        gwi_fault_fact(model, item);
         break;
     case GW_ITEM_PROCESS:
         feed_process(model, item);
@@ -705,6 +708,7 @@ gw_status gw_model_finish(gw_model *model, gw_error *err)
     gwi_stderr_finish(model);
     gwi_observer_finish(model);
     gwi_failures_finish(model);
+    gwi_faults_finish(model);
     return model->inner->nomem ? gw_fail(err, GW_NOMEM, "the model of the run") : GW_OK;
 }
 

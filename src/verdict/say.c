@@ -1,5 +1,5 @@
 /* How causes speak: lists that grow, and the sentences that several causes share. */
-#include "cause.h"
+#include "fault.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -274,7 +274,7 @@ typedef struct launch_list {
 } launch_list;
 
 /* Times may be shared by calls that were over at once; the ring's own count is exact for the thread that waited. */
-static bool is_after_sync(const gw_thread *thread, size_t at, uint64_t synced_ns)
+bool gwi_is_after_sync(const gw_thread *thread, size_t at, uint64_t synced_ns)
 {
     if (synced_ns != 0 && thread->synced_at_ns == synced_ns && thread->ring_synced_total != 0)
         return thread->ring_total - thread->ring_count + at >= thread->ring_synced_total;
@@ -292,7 +292,7 @@ static launch_list launches_before(const gwi_case *c, uint64_t t_ns, uint64_t sy
             const gw_ring_call *call = &thread->ring[k];
             if ((!call->is_launch && !call->is_graph_launch) || call->captured || call->t_ns > t_ns)
                 continue;
-            bool after = is_after_sync(thread, k, synced_ns);
+            bool after = gwi_is_after_sync(thread, k, synced_ns);
             list.after_count += after;
             size_t at = list.count; /* keep the newest, in order of time */
             if (list.count == 8) {
@@ -316,15 +316,15 @@ static launch_list launches_before(const gwi_case *c, uint64_t t_ns, uint64_t sy
     return list;
 }
 
-static const char *stream_text(char out[32], uint64_t stream)
+const char *gwi_stream_text(char out[GWI_STREAM_TEXT_MAX], uint64_t stream)
 {
     if (stream <= 2)
-        snprintf(out, 32, "%s",
+        snprintf(out, GWI_STREAM_TEXT_MAX, "%s",
                  stream == 0   ? "the default stream"
                  : stream == 1 ? "the legacy stream"
                                : "the per-thread stream");
     else
-        snprintf(out, 32, "stream 0x%" PRIx64, stream);
+        snprintf(out, GWI_STREAM_TEXT_MAX, "stream 0x%" PRIx64, stream);
     return out;
 }
 
@@ -338,10 +338,10 @@ void gwi_say_last_launches(const gwi_case *c, gwi_finding *finding, uint64_t t_n
         const gw_ring_call *call = list.call[k];
         if (shown > 0 && !list.is_after[k])
             break; /* it had been waited for, and was good */
-        char stream[32], name[GWI_CALL_TEXT_MAX], kernel[GWI_KERNEL_TEXT_MAX];
+        char stream[GWI_STREAM_TEXT_MAX], name[GWI_CALL_TEXT_MAX], kernel[GWI_KERNEL_TEXT_MAX];
         gwi_evidence(finding, call->t_ns, "driver", "%s%s launched%s on %s, %s", shown == 0 ? "last: " : "",
                      call->kernel != NULL ? gwi_kernel_text(kernel, call->kernel) : "a kernel without a name",
-                     call->is_graph_launch ? " by a graph" : "", stream_text(stream, call->stream),
+                     call->is_graph_launch ? " by a graph" : "", gwi_stream_text(stream, call->stream),
                      gwi_call_text(name, call->fn_name));
         shown++;
     }
@@ -363,6 +363,53 @@ static uint64_t calls_between(const gw_model *model, const gw_failure *until, ui
     return count;
 }
 
+/* The ring holds a thread's last calls. What came before them since the last good synchronisation is not known one by
+ * one. */
+static void say_before_ring(const gwi_case *c, gwi_finding *finding, uint64_t synced_ns)
+{
+    for (size_t i = 0; i < c->model->thread_count; i++) {
+        const gw_thread *thread = &c->model->thread[i];
+        if (thread->pid != c->process->pid || thread->ring_count == 0 || thread->ring_total <= thread->ring_count)
+            continue;
+        uint64_t begin = thread->ring_total - thread->ring_count; /* calls of the thread before the ring's first */
+        bool own = synced_ns != 0 && thread->synced_at_ns == synced_ns;
+        uint64_t unknown = own && thread->ring_synced_total < begin ? begin - thread->ring_synced_total : 0;
+        if (unknown > 0)
+            gwi_measure(finding, GWI_NO_TIME, "driver", (double)unknown, "calls",
+                        "that synchronisation lies before the calls of thread %u that are kept: %" PRIu64
+                        " calls between are not known one by one",
+                        thread->tid, unknown);
+        else if (!own && thread->ring[0].t_ns > synced_ns)
+            gwi_evidence(
+                finding, GWI_NO_TIME, "driver",
+                "the calls of thread %u that are kept begin at %.3f s: earlier ones since then are not known one "
+                "by one",
+                thread->tid, (double)thread->ring[0].t_ns / 1e9);
+    }
+}
+
+static void say_distance(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky, const launch_list *list)
+{
+    const gw_ring_call *last = list->call[list->count - 1];
+    uint64_t between = calls_between(c->model, sticky, last->t_ns);
+    double ms = (double)(sticky->t_ns - last->t_ns) / 1e6;
+    if (sticky->by_dump)
+        gwi_measure(finding, sticky->t_ns, "driver", ms, "ms", "the dump was complete %.2f ms after the last launch",
+                    ms);
+    else if (sticky->kind == GW_EV_LAUNCH || sticky->kind == GW_EV_GRAPH_LAUNCH)
+        gwi_measure(
+            finding, sticky->t_ns, "driver", ms, "ms",
+            "the report came %.2f ms and %" PRIu64
+            " other call%s after the last launch that succeeded: a launch reports what an earlier one did, unless "
+            "the program waits for each (CUDA_LAUNCH_BLOCKING=1)",
+            ms, between, GWI_PLURAL(between));
+    else
+        gwi_measure(finding, sticky->t_ns, "driver", ms, "ms",
+                    "the report came %.2f ms and %" PRIu64
+                    " other call%s after the last launch: the call that reports it is not the one at fault",
+                    ms, between, GWI_PLURAL(between));
+}
+
 static void say_window(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky)
 {
     uint64_t synced = c->process->synced_at_ns;
@@ -372,15 +419,12 @@ static void say_window(const gwi_case *c, gwi_finding *finding, const gw_failure
                     "last good synchronisation: the fault happened in the %.2f ms (%" PRIu64
                     " launch%s) between it and the report",
                     (double)(sticky->t_ns - synced) / 1e6, list.after_count, list.after_count == 1 ? "" : "es");
-    if (list.count == 0)
-        return;
-    const gw_ring_call *last = list.call[list.count - 1];
-    uint64_t between = calls_between(c->model, sticky, last->t_ns);
-    gwi_measure(finding, sticky->t_ns, "driver", (double)(sticky->t_ns - last->t_ns) / 1e6, "ms",
-                "the report came %.2f ms and %" PRIu64
-                " other call%s after the last launch: the call that reports it is not the one "
-                "at fault",
-                (double)(sticky->t_ns - last->t_ns) / 1e6, between, GWI_PLURAL(between));
+    else if (synced == 0 && list.count > 0)
+        gwi_evidence(finding, GWI_NO_TIME, "driver",
+                     "no synchronisation had succeeded before: any launch of the process may have caused it");
+    say_before_ring(c, finding, synced);
+    if (list.count > 0)
+        say_distance(c, finding, sticky, &list);
 }
 
 static void say_reset(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky)
@@ -399,11 +443,12 @@ static void say_reset(const gwi_case *c, gwi_finding *finding, const gw_failure 
 
 void gwi_say_sticky(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky, const char *what)
 {
-    char call[GWI_CALL_TEXT_MAX];
-    gwi_evidence(finding, sticky->t_ns, "driver", "%s returned %u (%s): %s", gwi_call_text(call, sticky->fn_name),
-                 sticky->result, gw_result_name(sticky->result), what);
-    gwi_say_last_launches(c, finding, sticky->t_ns);
-    say_window(c, finding, sticky);
+    gwi_say_report(c, finding, sticky, what);
+    if (!gwi_is_own_report(c, sticky)) {
+        gwi_say_last_launches(c, finding, sticky->t_ns);
+        say_window(c, finding, sticky);
+    }
+    gwi_say_fault_details(c, finding, sticky);
     say_reset(c, finding, sticky);
 }
 

@@ -677,7 +677,7 @@ GWI_API(cuGraphLaunch)(CUgraphExec hGraphExec, CUstream hStream)
             return gwi_leave(result);
         }
     }
-    return gwi_leave(0);
+    return gwi_leave(gwi_block_after_launch(stream));
 }
 
 GWI_API(cuGraphExecDestroy)(CUgraphExec hGraphExec)

@@ -446,6 +446,8 @@ gwi_stream *gwi_stream_find(CUstream handle);
 int gwi_submit(gwi_stream *stream, const gwi_work *work, gwi_command *wait_for, gwi_command **ret_command);
 /* The same, never captured. */
 int gwi_submit_now(gwi_stream *stream, const gwi_work *work, gwi_command *wait_for, gwi_command **ret_command);
+/* After a launch: waits for it where the environment wants that; 0, or what the kernel did. */
+int gwi_block_after_launch(gwi_stream *stream);
 gwi_command *gwi_command_keep(gwi_command *command);
 void gwi_command_drop(gwi_command *command);
 void gwi_advance(void);
@@ -480,6 +482,7 @@ int gwi_module_global(gwi_module *module, const char *name, gwi_block **ret_bloc
 int gwi_kernel_fault(const gwi_work *work);
 uint64_t gwi_kernel_duration_ns(const gwi_work *work);
 void gwi_kernel_print_assert(const gwi_work *work);
+void gwi_kernel_dump(const gwi_work *work, const gwi_context *context, int code);
 /* Checked work, as launches and graphs' nodes ask for it. 0, or the driver's error and nothing to free. */
 int gwi_kernel_work(CUfunction handle, const unsigned grid[3], const unsigned block[3], unsigned shared, void **params,
                     void **extra, gwi_work *ret_work);

@@ -3,8 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "gwi_dump.h"
 #include "gwi_virt.h"
 
 static int fault_code(uint64_t fault)
@@ -104,6 +106,49 @@ void gwi_kernel_print_assert(const gwi_work *work)
                          file[0] != '\0' ? function : info->name, message);
     if (bytes > 0 && write(STDERR_FILENO, line, (size_t)bytes) < 0)
         gwi_note("assert %s", line); /* nobody listens on stderr */
+}
+
+/* When the environment asks for it: a GPU core dump, and the end of the process, as a real driver does it. */
+void gwi_kernel_dump(const gwi_work *work, const gwi_context *context, int code)
+{
+    const gwi_module *module = work->kernel.function->module;
+    const gwi_image *image = &module->image;
+    const int *a = gwi.spec.card.attributes;
+    const gwi_kernel_info *info = work->kernel.function->info;
+    unsigned flags;
+    char path[1024];
+    if (!gwi_dump_wanted(&flags) || gwi_dump_exception(code) == 0 || !gwi_dump_path(path, sizeof path))
+        return;
+    const char **names = calloc(image->kernel_count + 1, sizeof *names);
+    gwi_dump dump = {.device_name = gwi.spec.card.name,
+                     .sm_count = (unsigned)a[16],
+                     .capability = {(unsigned)a[75], (unsigned)a[76]},
+                     .driver = {580, 0},
+                     .cuda = {(unsigned)gwi.spec.driver_version / 1000, (unsigned)gwi.spec.driver_version % 1000 / 10},
+                     .result = code,
+                     .kernels = names,
+                     .kernel_count = image->kernel_count,
+                     .faulty = image->kernel_count,
+                     .file = info->text[0] != '\0' ? info->text : NULL,
+                     .line = (unsigned)info->model.line,
+                     .context = (uint64_t)(uintptr_t)context,
+                     .function = (uint64_t)(uintptr_t)work->kernel.function,
+                     .module = (uint64_t)(uintptr_t)module,
+                     .flags = flags,
+                     .time_s = (uint32_t)time(NULL)};
+    memcpy(dump.grid, work->kernel.grid, sizeof dump.grid);
+    memcpy(dump.block, work->kernel.block, sizeof dump.block);
+    for (size_t i = 0; names != NULL && i < image->kernel_count; i++) {
+        names[i] = image->kernels[i].name;
+        if (strcmp(names[i], info->name) == 0)
+            dump.faulty = i;
+    }
+    bool written = names != NULL && dump.faulty < dump.kernel_count && gwi_dump_write(path, &dump);
+    free(names);
+    if (!written)
+        gwi_note("no GPU core dump could be written to %s", path);
+    else if (!(flags & GWI_DUMP_SKIP_ABORT))
+        abort();
 }
 
 /* --- the checks ----------------------------------------------------------------------------------------- */
@@ -224,6 +269,8 @@ static int launch(CUfunction handle, const unsigned grid[3], const unsigned bloc
     result = gwi_submit(stream, &work, NULL, NULL);
     if (result != 0)
         gwi_work_free(&work);
+    else
+        result = gwi_block_after_launch(stream);
     return result;
 }
 

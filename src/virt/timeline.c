@@ -233,6 +233,7 @@ static void fault(gwi_command *command)
     int code = command->fault;
     if (code == CUDA_ERROR_ASSERT)
         gwi_kernel_print_assert(&command->work);
+    gwi_kernel_dump(&command->work, context, code);
     if (context->fault == 0)
         context->fault = code;
     gwi_abandon(context);
@@ -675,6 +676,25 @@ GWI_API(cuStreamQuery)(CUstream hStream)
     if (result == 0 && pending)
         result = CUDA_ERROR_NOT_READY;
     return gwi_leave(result);
+}
+
+/* CUDA_LAUNCH_BLOCKING=1: each launch is waited for, and reports itself what it did. Not while it is captured. */
+int gwi_block_after_launch(gwi_stream *stream)
+{
+    static int blocks = -1; /* read once, under the lock, as a driver does at its start */
+    if (blocks < 0) {
+        const char *value = getenv("CUDA_LAUNCH_BLOCKING");
+        blocks = value != NULL && atoi(value) != 0;
+    }
+    if (!blocks || stream->capture != NULL || stream->capture_owner != NULL)
+        return 0;
+    if (stream->is_legacy) {
+        gwi_work work = {.kind = GWI_WORK_EMPTY};
+        gwi_submit_now(stream, &work, NULL, NULL);
+    }
+    gwi_context *context = stream->context;
+    gwi_wait_stream(stream);
+    return see_fault_of(context);
 }
 
 GWI_API(cuStreamSynchronize)(CUstream hStream)

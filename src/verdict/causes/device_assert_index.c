@@ -23,26 +23,30 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (sticky == NULL || sticky->result != DEVICE_ASSERT)
         return GW_CERTAINTY_NONE;
     bool index = text->seen && is_about_an_index(text->text);
-    gwi_headline(finding, "an assertion failed in a kernel%s; it surfaced at %.2f s in a later call",
-                 index ? ": an index or a label is out of range" : "", (double)sticky->t_ns / 1e9);
+    char culprit[GWI_CULPRIT_MAX], surfaced[GWI_SURFACED_MAX];
+    gwi_headline(finding, "an assertion failed in %s%s%s", gwi_culprit_text(culprit, c, sticky),
+                 gwi_surfaced_text(surfaced, c, sticky), index ? ": an index or a label is out of range" : "");
     if (text->seen)
         gwi_measure(finding, text->t_ns, "stderr", (double)text->count, "count", "%s", text->text);
-    gwi_say_sticky(c, finding, sticky, "a device-side assertion failed in a kernel launched before it");
+    gwi_say_sticky(c, finding, sticky, "a device-side assertion failed in a kernel");
     if (!text->seen)
         gwi_evidence(finding, GWI_NO_TIME, "stderr", "the assertion's text was not seen");
     gwi_say_consequences(c, finding, sticky);
-    return text->seen ? GW_ESTABLISHED : GW_SUPPORTED;
+    const gw_gpu_fault *dump = gwi_gpu_fault(c);
+    bool named = dump != NULL && dump->result == DEVICE_ASSERT;
+    return text->seen || named ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 
 const gw_cause gwi_cause_device_assert_index = {
     .id = "device-assert-index",
     .summary = "An assertion failed in a kernel, nearly always an index or a label out of range.",
-    .proof = "the driver's result 710 as the first that cost the context, and the assertion's text on stderr",
+    .proof = "the driver's result 710 as the first that cost the context, and the assertion's text on stderr "
+             "or a GPU core dump that holds it",
     .fixes =
         {[GW_FRAMEWORK_RAW] = "Check the values that the assertion names before the launch",
          [GW_FRAMEWORK_TORCH] =
              "Check the range of labels against the number of classes, token ids against the embedding's size, and "
              "the padding index\n"
-             "Run the failing batch on the CPU, or with CUDA_LAUNCH_BLOCKING=1: the traceback then names the line"},
+             "Run the failing batch on the CPU: the exception then names the line"},
     .judge = judge,
 };

@@ -51,8 +51,9 @@ static void say_ignored(const gwi_case *c, gwi_finding *finding)
     gwi_measure(finding, oom->t_ns, "driver", (double)oom->bytes_wanted, "bytes",
                 "the program did not look at the result of this %s of %s: it went on with a NULL pointer, and %s "
                 "reported %u (%s) %.1f ms later",
-                call, gw_bytes_text(bytes, oom->bytes_wanted), gwi_call_text(fault, c->sticky->fn_name),
-                c->sticky->result, gw_result_name(c->sticky->result), (double)(c->sticky->t_ns - oom->t_ns) / 1e6);
+                call, gw_bytes_text(bytes, oom->bytes_wanted),
+                c->sticky->by_dump ? "the driver" : gwi_call_text(fault, c->sticky->fn_name), c->sticky->result,
+                gw_result_name(c->sticky->result), (double)(c->sticky->t_ns - oom->t_ns) / 1e6);
     gwi_next(finding, "Check the result of every %s: the error is lost where it happened and surfaces elsewhere", call);
 }
 

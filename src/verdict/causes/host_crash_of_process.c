@@ -1,5 +1,5 @@
 /* The process died of its own host code: a bad pointer, an abort. */
-#include "cause.h"
+#include "fault.h"
 
 #include <string.h>
 
@@ -36,8 +36,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
     const gw_stderr_facts *facts = &c->model->stderr_facts;
     const char *name = c->ended ? signal_name(c->signal) : NULL;
-    if (name == NULL)
-        return GW_CERTAINTY_NONE;
+    if (name == NULL || gwi_ended_by_dump(c))
+        return GW_CERTAINTY_NONE; /* the driver's own abort after a GPU core dump is told by the kernel's fault */
     gwi_headline(finding, "the program crashed in host code (signal %d, %.7s)", c->signal, name);
     gwi_evidence(finding, c->model->t_end_ns, "exit", "ended by signal %d: %s", c->signal, name);
     if (facts->fatal.seen)

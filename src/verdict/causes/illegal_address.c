@@ -7,9 +7,10 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     const gw_failure *sticky = c->sticky;
     if (sticky == NULL || sticky->result != ILLEGAL_ADDRESS)
         return GW_CERTAINTY_NONE;
-    gwi_headline(finding, "a kernel touched an illegal address; the error surfaced at %.2f s in an innocent call",
-                 (double)sticky->t_ns / 1e9);
-    gwi_say_sticky(c, finding, sticky, "a kernel launched before it used an address that is not mapped");
+    char culprit[GWI_CULPRIT_MAX], surfaced[GWI_SURFACED_MAX];
+    gwi_headline(finding, "%s touched an illegal address%s", gwi_culprit_text(culprit, c, sticky),
+                 gwi_surfaced_text(surfaced, c, sticky));
+    gwi_say_sticky(c, finding, sticky, "a kernel used an address that is not mapped");
     if (c->handled != NULL)
         gwi_rule_out(finding, "the refused allocation before it (it was made good)");
     else if (c->oom == NULL)
@@ -25,11 +26,9 @@ const gw_cause gwi_cause_illegal_address = {
              "that would explain a bad pointer",
     .fixes = {[GW_FRAMEWORK_RAW] =
                   "Run it under compute-sanitizer --tool memcheck: it names the kernel and the access\n"
-                  "Run with CUDA_LAUNCH_BLOCKING=1 (runtime API): the failing launch then reports itself\n"
                   "Look at sizes over 2^31 elements, strides, freed memory, and deep recursion (a stack "
                   "overflow gives the same error)",
               [GW_FRAMEWORK_TORCH] =
-                  "Run with CUDA_LAUNCH_BLOCKING=1: the traceback then names the operation\n"
                   "Suspect custom, Triton and extension kernels first; then indices and views with "
                   "over 2^31 elements\nRun under compute-sanitizer --tool memcheck with a small input"},
     .judge = judge,

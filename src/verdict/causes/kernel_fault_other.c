@@ -27,11 +27,14 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     const char *meaning = sticky == NULL ? NULL : meaning_of(sticky->result);
     if (meaning == NULL)
         return GW_CERTAINTY_NONE;
-    gwi_headline(finding, "a kernel failed on the GPU (%u, %s); the error surfaced at %.2f s", sticky->result,
-                 gw_result_name(sticky->result), (double)sticky->t_ns / 1e9);
+    char culprit[GWI_CULPRIT_MAX], surfaced[GWI_SURFACED_MAX];
+    gwi_headline(finding, "%s failed on the GPU (%u, %s)%s", gwi_culprit_text(culprit, c, sticky), sticky->result,
+                 gw_result_name(sticky->result), gwi_surfaced_text(surfaced, c, sticky));
     gwi_say_sticky(c, finding, sticky, meaning);
     gwi_say_consequences(c, finding, sticky);
-    return gwi_is_explained_earlier(c, sticky) ? GW_HYPOTHESIS : GW_ESTABLISHED;
+    if (gwi_is_explained_earlier(c, sticky))
+        return GW_HYPOTHESIS;
+    return sticky->by_dump && gwi_gpu_fault(c) == NULL ? GW_SUPPORTED : GW_ESTABLISHED; /* a dump that names nothing */
 }
 
 const gw_cause gwi_cause_kernel_fault_other = {
@@ -42,8 +45,7 @@ const gw_cause gwi_cause_kernel_fault_other = {
                   "Look for trap and assert in the last launched kernels\n"
                   "Run it under compute-sanitizer --tool memcheck\n"
                   "Try a newer library or driver, and another GPU: if it follows the card, test the card",
-              [GW_FRAMEWORK_TORCH] = "Run with CUDA_LAUNCH_BLOCKING=1 to name the operation\n"
-                                     "Try a newer build; suspect custom and Triton kernels first\n"
+              [GW_FRAMEWORK_TORCH] = "Try a newer build; suspect custom and Triton kernels first\n"
                                      "Try another GPU: if it follows the card, test the card"},
     .judge = judge,
 };

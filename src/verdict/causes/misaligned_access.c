@@ -7,8 +7,9 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     const gw_failure *sticky = c->sticky;
     if (sticky == NULL || sticky->result != MISALIGNED_ADDRESS)
         return GW_CERTAINTY_NONE;
-    gwi_headline(finding, "a kernel made a misaligned access; the error surfaced at %.2f s",
-                 (double)sticky->t_ns / 1e9);
+    char culprit[GWI_CULPRIT_MAX], surfaced[GWI_SURFACED_MAX];
+    gwi_headline(finding, "%s made a misaligned access%s", gwi_culprit_text(culprit, c, sticky),
+                 gwi_surfaced_text(surfaced, c, sticky));
     gwi_say_sticky(c, finding, sticky, "an address was not a multiple of the size of the access");
     gwi_say_consequences(c, finding, sticky);
     return GW_ESTABLISHED;
@@ -21,7 +22,6 @@ const gw_cause gwi_cause_misaligned_access = {
     .fixes = {[GW_FRAMEWORK_RAW] = "Look at vector loads and stores (float4, half2) from views that do not begin at a "
                                    "multiple of their size\nRun it under compute-sanitizer --tool memcheck",
               [GW_FRAMEWORK_TORCH] =
-                  "Make the inputs of custom kernels contiguous and aligned: .contiguous(), padding\n"
-                  "Run with CUDA_LAUNCH_BLOCKING=1 to name the operation"},
+                  "Make the inputs of custom kernels contiguous and aligned: .contiguous(), padding"},
     .judge = judge,
 };

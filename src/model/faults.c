@@ -1,0 +1,322 @@
+/* The supervisor's facts about kernel faults: "gpucore.file", "gpucore.fault", "blame". Each is a text of lines
+ * "name=value"; names that this build does not know are passed over, what is missing is unknown.
+ *
+ * A dump ends the process before any call can report the fault. So that whoever asks for the failure that cost the
+ * context finds one, the dump's first exception becomes such a failure, marked as told by the dump. */
+#define _GNU_SOURCE
+#include "inner.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The text behind "name=" at the beginning of a line; NULL: there is none. */
+static const char *field(const char *value, const char *name, size_t *ret_bytes)
+{
+    size_t name_bytes = strlen(name);
+    for (const char *line = value; line != NULL && *line != '\0';) {
+        size_t bytes = strcspn(line, "\n");
+        if (bytes > name_bytes && strncmp(line, name, name_bytes) == 0 && line[name_bytes] == '=') {
+            *ret_bytes = bytes - name_bytes - 1;
+            return line + name_bytes + 1;
+        }
+        line += bytes + (line[bytes] == '\n');
+    }
+    return NULL;
+}
+
+static char *text_field(gw_model *model, const char *value, const char *name)
+{
+    size_t bytes;
+    const char *text = field(value, name, &bytes);
+    if (text == NULL || bytes == 0)
+        return NULL;
+    char *copy = strndup(text, bytes);
+    if (copy == NULL)
+        model->inner->nomem = true;
+    return copy;
+}
+
+static bool number_field(const char *value, const char *name, uint64_t *ret_number)
+{
+    size_t bytes;
+    const char *text = field(value, name, &bytes);
+    char *end;
+    if (text == NULL || bytes == 0 || text[0] == '-')
+        return false;
+    errno = 0;
+    unsigned long long number = strtoull(text, &end, 0);
+    if (end != text + bytes || errno != 0)
+        return false;
+    *ret_number = number;
+    return true;
+}
+
+static uint32_t small_field(const char *value, const char *name)
+{
+    uint64_t number = 0;
+    return number_field(value, name, &number) && number <= UINT32_MAX ? (uint32_t)number : 0;
+}
+
+static bool three_field(const char *value, const char *name, uint32_t out[3])
+{
+    size_t bytes;
+    const char *text = field(value, name, &bytes);
+    return text != NULL && sscanf(text, "%u,%u,%u", &out[0], &out[1], &out[2]) == 3;
+}
+
+static void *grown(gw_model *model, void *array, size_t count, size_t element_bytes)
+{
+    void *wider = realloc(array, (count + 1) * element_bytes);
+    if (wider == NULL)
+        model->inner->nomem = true;
+    return wider;
+}
+
+static void take_fault(gw_model *model, const gw_item *item)
+{
+    gw_fault_facts *facts = &model->faults;
+    const char *value = item->pair.value;
+    uint64_t exception, result;
+    if (facts->fault_count == GW_GPU_FAULTS_MAX || !number_field(value, "exception", &exception) ||
+        !number_field(value, "result", &result) || exception > UINT32_MAX || result > UINT16_MAX)
+        return;
+    gw_gpu_fault *wider = grown(model, facts->fault, facts->fault_count, sizeof *wider);
+    if (wider == NULL)
+        return;
+    facts->fault = wider;
+    gw_gpu_fault *fault = &wider[facts->fault_count++];
+    *fault = (gw_gpu_fault){.t_ns = item->t_ns, .pid = item->pid, .exception = (uint32_t)exception};
+    fault->result = (uint16_t)result;
+    fault->name = text_field(model, value, "name");
+    fault->device = small_field(value, "device");
+    fault->sm = small_field(value, "sm");
+    if (!number_field(value, "count", &fault->count))
+        fault->count = 1;
+    fault->has_thread = three_field(value, "block", fault->block) && three_field(value, "thread", fault->thread);
+    fault->has_grid =
+        three_field(value, "grid_dim", fault->grid_dim) && three_field(value, "block_dim", fault->block_dim);
+    fault->has_pc = number_field(value, "pc", &fault->pc);
+    fault->kernel = text_field(model, value, "kernel");
+    fault->function = number_field(value, "offset", &fault->offset) ? text_field(model, value, "function") : NULL;
+    fault->file = text_field(model, value, "file");
+    fault->line = small_field(value, "line");
+}
+
+static void take_dump(gw_model *model, const gw_item *item)
+{
+    gw_fault_facts *facts = &model->faults;
+    const char *value = item->pair.value;
+    gw_gpu_dump *wider =
+        facts->dump_count == GW_GPU_DUMPS_MAX ? NULL : grown(model, facts->dump, facts->dump_count, sizeof *wider);
+    if (wider == NULL)
+        return;
+    facts->dump = wider;
+    gw_gpu_dump *dump = &wider[facts->dump_count++];
+    *dump = (gw_gpu_dump){.t_ns = item->t_ns, .pid = item->pid};
+    dump->path = text_field(model, value, "path");
+    dump->refused = text_field(model, value, "refused");
+    dump->kept = small_field(value, "kept") != 0;
+    dump->skip_abort = small_field(value, "skip_abort") != 0;
+    number_field(value, "bytes", &dump->bytes);
+    number_field(value, "faults", &dump->fault_count);
+    number_field(value, "beyond", &dump->fault_beyond);
+}
+
+static void take_blame(gw_model *model, const gw_item *item)
+{
+    static const char *const ends[] = {[GW_BLAME_IN_LAUNCH] = "in-launch",
+                                       [GW_BLAME_ELSEWHERE] = "elsewhere",
+                                       [GW_BLAME_NO_FAULT] = "no-fault",
+                                       [GW_BLAME_OTHER] = "other",
+                                       [GW_BLAME_NOT_RUN] = "not-run"};
+    gw_blame *blame = &model->faults.blame;
+    const char *value = item->pair.value;
+    size_t bytes;
+    const char *end = field(value, "end", &bytes);
+    for (size_t i = 0; end != NULL && !blame->known && i < sizeof ends / sizeof ends[0]; i++) {
+        if (strlen(ends[i]) != bytes || strncmp(end, ends[i], bytes) != 0)
+            continue;
+        *blame = (gw_blame){.known = true, .end = (gw_blame_end)i};
+        blame->recording = text_field(model, value, "recording");
+        blame->ended = text_field(model, value, "ended");
+        blame->result = (uint16_t)small_field(value, "result");
+        blame->call = text_field(model, value, "call");
+        blame->kernel = text_field(model, value, "kernel");
+        number_field(value, "stream", &blame->stream);
+        blame->tid = small_field(value, "tid");
+        blame->thread = text_field(model, value, "thread");
+        blame->has_order = number_field(value, "order", &blame->order);
+        number_field(value, "t_ns", &blame->t_ns);
+        blame->frame = text_field(model, value, "frame");
+        blame->where = text_field(model, value, "where");
+    }
+}
+
+void gwi_fault_fact(gw_model *model, const gw_item *item)
+{
+    const char *key = item->pair.key;
+    if (key == NULL || item->pair.value == NULL)
+        return;
+    if (strcmp(key, "gpucore.fault") == 0)
+        take_fault(model, item);
+    else if (strcmp(key, "gpucore.file") == 0)
+        take_dump(model, item);
+    else if (strcmp(key, "blame") == 0)
+        take_blame(model, item);
+}
+
+/* ---- the driver's log ---- */
+
+/* "Sticky error detected", "Returning 700 (CUDA_ERROR_ILLEGAL_ADDRESS) from cuCtxSynchronize_v2". */
+static bool tells_of_a_fault(const char *line, size_t bytes)
+{
+    static const char *const words[] = {"Sticky error", "Returning 70", "Returning 71", "Returning 72"};
+    static const char *const harmless[] = {"Returning 701", "Returning 704", "Returning 705",
+                                           "Returning 708", "Returning 709", "Returning 711",
+                                           "Returning 712", "Returning 713", "Returning 720"};
+    for (size_t i = 0; i < sizeof harmless / sizeof harmless[0]; i++)
+        if (memmem(line, bytes, harmless[i], strlen(harmless[i])) != NULL)
+            return false;
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (memmem(line, bytes, words[i], strlen(words[i])) != NULL)
+            return true;
+    return false;
+}
+
+static void keep_log_line(gw_fault_facts *facts, const gw_event *event, const char *line, size_t bytes)
+{
+    gw_fault_log kept = {.t_ns = event->t_ns, .pid = event->pid};
+    snprintf(kept.text, sizeof kept.text, "%.*s", (int)(bytes < sizeof kept.text ? bytes : sizeof kept.text - 1), line);
+    for (size_t i = 0; i < facts->log_count; i++)
+        if (facts->log[i].pid == kept.pid && strcmp(facts->log[i].text, kept.text) == 0)
+            return;
+    if (facts->log_count < GW_FAULT_LOGS_MAX)
+        facts->log[facts->log_count++] = kept;
+}
+
+void gwi_fault_log(gw_model *model, const gw_event *event)
+{
+    for (const char *line = event->text; line != NULL && *line != '\0';) {
+        size_t bytes = strcspn(line, "\n");
+        if (tells_of_a_fault(line, bytes))
+            keep_log_line(&model->faults, event, line, bytes);
+        line += bytes + (line[bytes] == '\n');
+    }
+}
+
+/* ---- the end ---- */
+
+static const gwi_process *inner_of(const gw_model *model, uint32_t pid)
+{
+    for (size_t i = model->process_count; i-- > 0;)
+        if (model->process[i].pid == pid)
+            return model->inner->process[i];
+    return NULL;
+}
+
+static bool has_sticky(const gw_model *model, uint32_t pid)
+{
+    for (size_t i = 0; i < model->failure_count; i++)
+        if (model->failure[i].pid == pid && model->failure[i].is_sticky)
+            return true;
+    return false;
+}
+
+static const gw_thread *thread_inside(const gw_model *model, uint32_t pid)
+{
+    for (size_t i = 0; i < model->thread_count; i++)
+        if (model->thread[i].pid == pid && model->thread[i].inside_fn != NULL)
+            return &model->thread[i];
+    return NULL;
+}
+
+static void add_told_by_dump(gw_model *model, const gw_gpu_fault *fault)
+{
+    if (has_sticky(model, fault->pid))
+        return;
+    if (!gwi_room(model, &model->failure, model->failure_count, &model->inner->failure_capacity, sizeof(gw_failure)))
+        return;
+    const gw_thread *inside = thread_inside(model, fault->pid);
+    gw_failure *failure = &model->failure[model->failure_count++];
+    *failure = (gw_failure){.t_ns = fault->t_ns,
+                            .t_last_ns = fault->t_ns,
+                            .pid = fault->pid,
+                            .tid = inside == NULL ? 0 : inside->tid,
+                            .fn = UINT16_MAX,
+                            .result = fault->result,
+                            .kind = GW_EV_CALL,
+                            .repeat_count = 1,
+                            .fn_name = inside == NULL ? "?" : inside->inside_fn,
+                            .device = fault->device < GW_MODEL_DEVICES_MAX ? (int)fault->device : -1,
+                            .is_sticky = true,
+                            .by_dump = true,
+                            .snapshot = -1,
+                            .allocator = -1};
+}
+
+/* A dump that names no exception, or cannot be read, and the driver's abort after it: something struck, of no known
+ * kind. */
+static void add_told_by_abort(gw_model *model, gw_gpu_dump *dump)
+{
+    enum { ABORT = 6, UNSPECIFIED = 719 };
+    if (inner_of(model, dump->pid) == NULL && model->command != NULL)
+        dump->pid = model->command->pid;
+    const gw_process *process = gw_model_process(model, dump->pid);
+    if (process == NULL || !process->exit_known || !process->exit.status_known || process->exit.signal != ABORT)
+        return;
+    const gw_gpu_fault unknown = {.t_ns = dump->t_ns, .pid = dump->pid, .result = UNSPECIFIED, .device = UINT32_MAX};
+    add_told_by_dump(model, &unknown);
+}
+
+/* A launch that reports a fault: its kernel. */
+static void name_launches(gw_model *model)
+{
+    for (size_t i = 0; i < model->failure_count; i++) {
+        gw_failure *failure = &model->failure[i];
+        const gwi_process *process = failure->is_sticky ? inner_of(model, failure->pid) : NULL;
+        if (process == NULL)
+            continue;
+        if (failure->kind == GW_EV_LAUNCH)
+            failure->kernel = gwi_function_name(model, process, failure->arg[0]);
+        if (failure->kind == GW_EV_GRAPH_LAUNCH)
+            failure->kernel = gwi_exec_names(model, model->inner->process[process->index], failure->arg[0]);
+    }
+}
+
+void gwi_faults_finish(gw_model *model)
+{
+    const gw_fault_facts *facts = &model->faults;
+    name_launches(model);
+    for (size_t i = 0; i < facts->fault_count; i++) {
+        gw_gpu_fault *fault = &model->faults.fault[i];
+        if (inner_of(model, fault->pid) == NULL && model->command != NULL)
+            fault->pid = model->command->pid; /* its file name told no process that was recorded */
+        add_told_by_dump(model, fault);
+    }
+    for (size_t i = 0; i < facts->dump_count; i++)
+        add_told_by_abort(model, &model->faults.dump[i]);
+}
+
+void gwi_faults_free(gw_model *model)
+{
+    gw_fault_facts *facts = &model->faults;
+    for (size_t i = 0; i < facts->fault_count; i++) {
+        free(facts->fault[i].name);
+        free(facts->fault[i].kernel);
+        free(facts->fault[i].function);
+        free(facts->fault[i].file);
+    }
+    for (size_t i = 0; i < facts->dump_count; i++) {
+        free(facts->dump[i].path);
+        free(facts->dump[i].refused);
+    }
+    free(facts->fault);
+    free(facts->dump);
+    gw_blame *blame = &facts->blame;
+    char *const texts[] = {blame->recording, blame->ended, blame->call, blame->kernel,
+                           blame->thread,    blame->frame, blame->where};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+        free(texts[i]);
+}

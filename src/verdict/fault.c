@@ -1,0 +1,398 @@
+/* A kernel's fault is told by a call that had nothing to do with it. What names the kernel instead: a GPU core dump,
+ * and a run whose launches are waited for one by one. */
+#include "fault.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SIGNAL_ABORT = 6 };
+
+/* ---- what is known ---- */
+
+const gw_gpu_fault *gwi_gpu_fault(const gwi_case *c)
+{
+    const gw_fault_facts *facts = &c->model->faults;
+    const gw_gpu_fault *first = NULL;
+    for (size_t i = 0; c->process != NULL && i < facts->fault_count; i++) {
+        const gw_gpu_fault *fault = &facts->fault[i];
+        if (fault->pid != c->process->pid)
+            continue;
+        if (c->sticky != NULL && fault->result == c->sticky->result)
+            return fault; /* the one that the driver told of */
+        first = first == NULL ? fault : first;
+    }
+    return first;
+}
+
+static bool launches_block(const gwi_case *c)
+{
+    const char *value = gw_model_meta(c->model, "env.CUDA_LAUNCH_BLOCKING");
+    return value != NULL && atoi(value) != 0;
+}
+
+static bool is_launch(const gw_failure *failure)
+{
+    return failure->kind == GW_EV_LAUNCH || failure->kind == GW_EV_GRAPH_LAUNCH;
+}
+
+bool gwi_is_own_report(const gwi_case *c, const gw_failure *sticky)
+{
+    return is_launch(sticky) && launches_block(c);
+}
+
+const char *gwi_kernel_at_fault(const gwi_case *c, const gw_failure *sticky)
+{
+    const gw_gpu_fault *fault = gwi_gpu_fault(c);
+    const gw_blame *blame = &c->model->faults.blame;
+    if (fault != NULL && fault->kernel != NULL && fault->result == sticky->result)
+        return fault->kernel;
+    if (sticky->kind == GW_EV_LAUNCH && gwi_is_own_report(c, sticky))
+        return sticky->kernel;
+    if (blame->known && blame->end == GW_BLAME_IN_LAUNCH && blame->result == sticky->result)
+        return blame->kernel;
+    return NULL;
+}
+
+bool gwi_ended_by_dump(const gwi_case *c)
+{
+    const gw_fault_facts *facts = &c->model->faults;
+    for (size_t i = 0; c->signal == SIGNAL_ABORT && i < facts->dump_count; i++)
+        if (c->process == NULL || facts->dump[i].pid == c->process->pid)
+            return true;
+    return false;
+}
+
+/* ---- parts of sentences ---- */
+
+char *gwi_culprit_text(char out[GWI_CULPRIT_MAX], const gwi_case *c, const gw_failure *sticky)
+{
+    char kernel[GWI_KERNEL_TEXT_MAX];
+    const char *name = gwi_kernel_at_fault(c, sticky);
+    if (name == NULL)
+        snprintf(out, GWI_CULPRIT_MAX, "a kernel");
+    else
+        snprintf(out, GWI_CULPRIT_MAX, "kernel %s", gwi_kernel_text(kernel, name));
+    return out;
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash == NULL || slash[1] == '\0' ? path : slash + 1;
+}
+
+char *gwi_surfaced_text(char out[GWI_SURFACED_MAX], const gwi_case *c, const gw_failure *sticky)
+{
+    const gw_gpu_fault *fault = gwi_gpu_fault(c);
+    size_t used = 0;
+    out[0] = '\0';
+    if (fault != NULL && fault->file != NULL && fault->result == sticky->result)
+        used = (size_t)snprintf(out, GWI_SURFACED_MAX, " at %.200s:%u", base_name(fault->file), fault->line);
+    const double t_s = (double)sticky->t_ns / 1e9;
+    if (sticky->by_dump)
+        snprintf(out + used, GWI_SURFACED_MAX - used, "; the driver found it at %.2f s and ended the process", t_s);
+    else if (gwi_is_own_report(c, sticky))
+        snprintf(out + used, GWI_SURFACED_MAX - used, "; its own launch reported it at %.2f s", t_s);
+    else if (is_launch(sticky)) /* the program itself may have asked for launches that are waited for */
+        snprintf(out + used, GWI_SURFACED_MAX - used, "; the error surfaced at %.2f s in a launch", t_s);
+    else
+        snprintf(out + used, GWI_SURFACED_MAX - used, "; the error surfaced at %.2f s in an innocent call", t_s);
+    return out;
+}
+
+static const char *three_text(char out[48], const uint32_t value[3])
+{
+    snprintf(out, 48, "(%u,%u,%u)", value[0], value[1], value[2]);
+    return out;
+}
+
+/* ---- the report ---- */
+
+static void say_own_report(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky)
+{
+    char kernel[GWI_KERNEL_TEXT_MAX], stream[GWI_STREAM_TEXT_MAX];
+    uint64_t launches = 0;
+    for (size_t i = 0; i < c->model->thread_count; i++)
+        if (c->model->thread[i].pid == sticky->pid && c->model->thread[i].tid == sticky->tid)
+            launches =
+                c->model->thread[i].counter[GW_COUNT_LAUNCH] + c->model->thread[i].counter[GW_COUNT_GRAPH_LAUNCH];
+    gwi_measure(finding, sticky->t_ns, "driver", (double)launches, "count",
+                "every launch was waited for (CUDA_LAUNCH_BLOCKING=1), so it reports itself: %s on %s, after %" PRIu64
+                " launch%s of thread %u",
+                sticky->kernel == NULL ? "a kernel without a name" : gwi_kernel_text(kernel, sticky->kernel),
+                gwi_stream_text(stream, sticky->arg[3]), launches, launches == 1 ? "" : "es", sticky->tid);
+}
+
+void gwi_say_report(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky, const char *what)
+{
+    char call[GWI_CALL_TEXT_MAX];
+    gwi_call_text(call, sticky->fn_name);
+    if (!sticky->by_dump) {
+        gwi_evidence(finding, sticky->t_ns, "driver", "%s returned %u (%s): %s", call, sticky->result,
+                     gw_result_name(sticky->result), what);
+        if (gwi_is_own_report(c, sticky))
+            say_own_report(c, finding, sticky);
+        return;
+    }
+    gwi_evidence(finding, sticky->t_ns, "driver", "the driver found the fault itself: %s", what);
+    if (gwi_ended_by_dump(c))
+        gwi_evidence(
+            finding, c->model->t_end_ns, "exit",
+            "it wrote a GPU core dump and ended the process with SIGABRT, as it does with --core: no call could "
+            "report the error");
+    if (sticky->tid != 0)
+        gwi_evidence(finding, GWI_NO_TIME, "driver", "thread %u was inside %s then", sticky->tid, call);
+}
+
+/* ---- dumps ---- */
+
+static void say_place(gwi_finding *finding, const gw_gpu_fault *fault)
+{
+    char kernel[GWI_KERNEL_TEXT_MAX], function[GWI_KERNEL_TEXT_MAX];
+    gw_text where = {0};
+    if (fault->kernel != NULL)
+        gw_text_addf(&where, " in kernel %s", gwi_kernel_text(kernel, fault->kernel));
+    else
+        gw_text_add_str(&where, " in a kernel that the dump does not name");
+    if (fault->function != NULL && (fault->kernel == NULL || strcmp(fault->function, fault->kernel) != 0))
+        gw_text_addf(&where, ", in its function %s", gwi_kernel_text(function, fault->function));
+    if (fault->function != NULL)
+        gw_text_addf(&where, ", 0x%" PRIx64 " bytes behind its beginning", fault->offset);
+    if (fault->file != NULL)
+        gw_text_addf(&where, ", %.200s:%u", fault->file, fault->line);
+    else if (fault->function != NULL)
+        gw_text_add_str(&where, " (its code has no line information)");
+    if (fault->has_pc)
+        gw_text_addf(&where, ", PC 0x%" PRIx64, fault->pc);
+    gwi_evidence(finding, fault->t_ns, "core dump", "%s%s, on GPU %u, SM %u", fault->name == NULL ? "?" : fault->name,
+                 gw_text_str(&where), fault->device, fault->sm);
+    finding->failed = finding->failed || where.failed;
+    gw_text_free(&where);
+}
+
+static void say_threads(gwi_finding *finding, const gw_gpu_fault *fault)
+{
+    char block[48], thread[48], grid[48], block_dim[48];
+    if (!fault->has_thread) {
+        gwi_evidence(finding, fault->t_ns, "core dump",
+                     "block unknown: the fault was found after the threads had left the SM");
+        return;
+    }
+    three_text(block, fault->block);
+    three_text(thread, fault->thread);
+    if (fault->has_grid)
+        gwi_measure(finding, fault->t_ns, "core dump", (double)fault->count, "count",
+                    "block %s, thread %s of a grid of %s blocks of %s threads; %" PRIu64 " thread%s stood there", block,
+                    thread, three_text(grid, fault->grid_dim), three_text(block_dim, fault->block_dim), fault->count,
+                    GWI_PLURAL(fault->count));
+    else
+        gwi_measure(finding, fault->t_ns, "core dump", (double)fault->count, "count",
+                    "block %s, thread %s; %" PRIu64 " thread%s stood there", block, thread, fault->count,
+                    GWI_PLURAL(fault->count));
+}
+
+/* Other places of the same dump: a kernel that went wrong in several threads may be stopped at different ones. */
+static void say_other_places(const gwi_case *c, gwi_finding *finding, const gw_gpu_fault *fault)
+{
+    const gw_fault_facts *facts = &c->model->faults;
+    enum { SHOWN_MAX = 2 };
+    size_t shown = 0, more = 0;
+    for (size_t i = 0; i < facts->fault_count; i++) {
+        const gw_gpu_fault *other = &facts->fault[i];
+        if (other == fault || other->pid != fault->pid)
+            continue;
+        if (shown == SHOWN_MAX) {
+            more++;
+            continue;
+        }
+        say_place(finding, other);
+        shown++;
+    }
+    if (more > 0)
+        gwi_measure(finding, fault->t_ns, "core dump", (double)more, "count", "%zu more place%s in the dump", more,
+                    GWI_PLURAL(more));
+}
+
+static void say_files(const gwi_case *c, gwi_finding *finding)
+{
+    const gw_fault_facts *facts = &c->model->faults;
+    for (size_t i = 0; i < facts->dump_count; i++) {
+        const gw_gpu_dump *dump = &facts->dump[i];
+        char bytes[GW_BYTES_TEXT_MAX];
+        gw_bytes_text(bytes, dump->bytes);
+        if (dump->refused != NULL)
+            gwi_evidence(finding, dump->t_ns, "core dump", "a GPU core dump of %s could not be read: %s", bytes,
+                         dump->refused);
+        else if (dump->kept && dump->path != NULL)
+            gwi_measure(finding, dump->t_ns, "core dump", (double)dump->bytes, "bytes", "the dump, %s: %s", bytes,
+                        dump->path);
+        if (dump->skip_abort)
+            gwi_evidence(finding, dump->t_ns, "core dump",
+                         "skip_abort was set: what the program did after the fault is not to be trusted");
+    }
+    if (facts->dump_count == 0 && gw_model_meta(c->model, "option.core") != NULL)
+        gwi_evidence(finding, GWI_NO_TIME, "core dump",
+                     "the driver wrote no GPU core dump, although --core asked for it");
+}
+
+/* ---- which launch ---- */
+
+static bool same_kernel(const char *a, const char *b)
+{
+    return a != NULL && b != NULL && strcmp(a, b) == 0;
+}
+
+/* The launches of that kernel since the last good synchronisation: one of them it was. */
+static void say_its_launches(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky, const char *kernel)
+{
+    const gw_ring_call *last = NULL;
+    uint64_t count = 0, others = 0;
+    for (size_t i = 0; i < c->model->thread_count; i++) {
+        const gw_thread *thread = &c->model->thread[i];
+        for (size_t k = 0; thread->pid == sticky->pid && k < thread->ring_count; k++) {
+            const gw_ring_call *call = &thread->ring[k];
+            if (!call->is_launch || call->captured || call->t_ns > sticky->t_ns ||
+                !gwi_is_after_sync(thread, k, c->process->synced_at_ns))
+                continue;
+            if (!same_kernel(call->kernel, kernel)) {
+                others++;
+                continue;
+            }
+            count++;
+            last = last == NULL || call->t_ns > last->t_ns ? call : last;
+        }
+    }
+    char name[GWI_KERNEL_TEXT_MAX];
+    gwi_kernel_text(name, kernel);
+    if (count == 1)
+        gwi_evidence(finding, last->t_ns, "driver",
+                     "%s was launched once since the last good synchronisation: this launch it was", name);
+    else if (count > 1)
+        gwi_measure(finding, last->t_ns, "driver", (double)count, "count",
+                    "%s was launched %" PRIu64 " times since the last good synchronisation, the last time here", name,
+                    count);
+    if (count > 0 && others > 0)
+        gwi_rule_out(finding, "the %" PRIu64 " other launch%s of that time (the dump names the kernel)", others,
+                     others == 1 ? "" : "es");
+}
+
+/* ---- the second run ---- */
+
+static void say_blame_launch(gwi_finding *finding, const gw_blame *blame)
+{
+    char call[GWI_CALL_TEXT_MAX], kernel[GWI_KERNEL_TEXT_MAX], stream[GWI_STREAM_TEXT_MAX];
+    gw_text order = {0};
+    if (blame->has_order)
+        gw_text_addf(&order, ", after %" PRIu64 " launch%s of thread %u%s%s%s", blame->order,
+                     blame->order == 1 ? "" : "es", blame->tid, blame->thread == NULL ? "" : " (",
+                     blame->thread == NULL ? "" : blame->thread, blame->thread == NULL ? "" : ")");
+    gwi_evidence(finding, GWI_NO_TIME, "second run",
+                 "with launches that are waited for, one by one (--blame), %s of %s on %s returned %u (%s) itself, "
+                 "%.2f s after the start%s: this launch is at fault",
+                 gwi_call_text(call, blame->call),
+                 blame->kernel == NULL ? "a kernel without a name" : gwi_kernel_text(kernel, blame->kernel),
+                 gwi_stream_text(stream, blame->stream), blame->result, gw_result_name(blame->result),
+                 (double)blame->t_ns / 1e9, gw_text_str(&order));
+    finding->failed = finding->failed || order.failed;
+    gw_text_free(&order);
+}
+
+static void say_blame(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky)
+{
+    const gw_blame *blame = &c->model->faults.blame;
+    const char *ended = blame->ended == NULL ? "an end that is not known" : blame->ended;
+    char call[GWI_CALL_TEXT_MAX];
+    if (!blame->known)
+        return;
+    switch (blame->end) {
+    case GW_BLAME_IN_LAUNCH:
+        say_blame_launch(finding, blame);
+        if (blame->result != sticky->result)
+            gwi_evidence(finding, GWI_NO_TIME, "second run",
+                         "the first run had %u (%s): two faults, or one that does not strike twice alike",
+                         sticky->result, gw_result_name(sticky->result));
+        break;
+    case GW_BLAME_ELSEWHERE:
+        gwi_evidence(
+            finding, GWI_NO_TIME, "second run",
+            "with CUDA_LAUNCH_BLOCKING=1 (--blame) %s reported %u (%s), %.2f s after the start: no launch did, so "
+            "none can be named",
+            gwi_call_text(call, blame->call), blame->result, gw_result_name(blame->result), (double)blame->t_ns / 1e9);
+        break;
+    case GW_BLAME_NO_FAULT:
+        gwi_evidence(
+            finding, GWI_NO_TIME, "second run",
+            "with launches that are waited for, one by one (--blame), the fault did not come again (%s): perhaps a "
+            "race between streams, or chance; this is a hypothesis",
+            ended);
+        break;
+    case GW_BLAME_OTHER:
+        gwi_evidence(finding, GWI_NO_TIME, "second run",
+                     "the second run (--blame) ended otherwise, without a GPU fault: %s", ended);
+        break;
+    case GW_BLAME_NOT_RUN:
+        gwi_evidence(finding, GWI_NO_TIME, "second run", "there was no second run (--blame): %s", ended);
+        break;
+    }
+    if (blame->where != NULL)
+        gwi_evidence(finding, GWI_NO_TIME, "second run", "its place in the program: %s", blame->where);
+    else if (blame->frame != NULL && blame->end == GW_BLAME_IN_LAUNCH)
+        gwi_evidence(finding, GWI_NO_TIME, "second run", "its traceback ends at: %s", blame->frame);
+    if (blame->recording != NULL)
+        gwi_evidence(finding, GWI_NO_TIME, "second run", "its recording: %s", blame->recording);
+}
+
+/* ---- all of it ---- */
+
+static void say_log(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky)
+{
+    const gw_fault_facts *facts = &c->model->faults;
+    enum { SHOWN_MAX = 2 };
+    for (size_t i = 0, shown = 0; i < facts->log_count && shown < SHOWN_MAX; i++) {
+        if (facts->log[i].pid != sticky->pid)
+            continue;
+        gwi_evidence(finding, facts->log[i].t_ns, "driver log", "%s", facts->log[i].text);
+        shown++;
+    }
+}
+
+/* What to do next: look at what is known, or find out. */
+static void say_next(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky, const char *kernel)
+{
+    const gw_gpu_fault *fault = gwi_gpu_fault(c);
+    char name[GWI_KERNEL_TEXT_MAX];
+    if (kernel != NULL && fault != NULL && fault->file != NULL && kernel == fault->kernel)
+        gwi_next(finding, "Look at kernel %s, %.200s:%u", gwi_kernel_text(name, kernel), fault->file, fault->line);
+    else if (kernel != NULL)
+        gwi_next(finding, "Look at kernel %s and at what its launch gave it", gwi_kernel_text(name, kernel));
+    if (kernel == NULL && gw_model_meta(c->model, "option.core") == NULL)
+        gwi_next(finding,
+                 "Run it again with gpuwhy run --core: the driver's dump then names the kernel, and where it is "
+                 "known block, thread and line");
+    if (!gwi_is_own_report(c, sticky) && !c->model->faults.blame.known)
+        gwi_next(finding,
+                 "Run it with gpuwhy run --blame: a second run waits for each launch, so that the one at fault "
+                 "reports itself");
+}
+
+void gwi_say_fault_details(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky)
+{
+    const gw_gpu_fault *fault = gwi_gpu_fault(c);
+    const char *kernel = gwi_kernel_at_fault(c, sticky);
+    if (fault != NULL) {
+        if (fault->result != sticky->result)
+            gwi_evidence(finding, fault->t_ns, "core dump", "the dump tells of another exception (%u, %s)",
+                         fault->result, gw_result_name(fault->result));
+        say_place(finding, fault);
+        say_threads(finding, fault);
+        say_other_places(c, finding, fault);
+        if (kernel != NULL && kernel == fault->kernel)
+            say_its_launches(c, finding, sticky, kernel);
+    }
+    say_files(c, finding);
+    say_log(c, finding, sticky);
+    say_blame(c, finding, sticky);
+    say_next(c, finding, sticky, kernel);
+}

@@ -1,0 +1,386 @@
+/* Kernel faults that more is known of than the call that reported them: GPU core dumps, a second run. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "gw_feed.h"
+#include "gw_verdict.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { STREAM = 0x5151, GOOD = 0xf1f1, BAD = 0xf2f2, ABORT = 6 };
+static const uint64_t gib = 1u << 30, mib = 1u << 20;
+
+static gw_feed feed; /* large: not on the stack */
+static gw_verdict *verdict;
+
+static const char found_late[] = "exception=14\nname=WARP_ILLEGAL_ADDRESS\nresult=700\ndevice=0\nsm=124\ncount=1\n"
+                                 "pc=0x7f0000a90\nkernel=_Z8scribblePfm\nfunction=_Z8scribblePfm\noffset=144\n"
+                                 "file=/home/user/train/crash.cu\nline=4\n";
+static const char waiting[] = "exception=12\nname=WARP_ASSERT\nresult=710\ndevice=0\nsm=3\ncount=7\nblock=1,2,0\n"
+                              "thread=5,0,0\ngrid_dim=4,4,1\nblock_dim=32,1,1\npc=0x7f0000a90\nkernel=_Z8scribblePfm\n"
+                              "function=_Z8scribblePfm\noffset=320\n";
+static const char file_read[] = "path=/tmp/run.100.cudacore\nbytes=4096\nkept=1\nfaults=1\nbeyond=0\nskip_abort=0\n";
+
+/* Two kernels on their way since the last good synchronisation. */
+static void open_program(void)
+{
+    gw_feed_open(&feed, 16 * gib);
+    gw_feed_text_call(&feed, "cuModuleGetFunction", GW_EV_FUNCTION, GOOD, 0x77, GW_OWNER_MODULE, 0, "_Z4finePf");
+    gw_feed_text_call(&feed, "cuModuleGetFunction", GW_EV_FUNCTION, BAD, 0x77, GW_OWNER_MODULE, 0, "_Z8scribblePfm");
+    gw_feed_call(&feed, "cuStreamCreate", GW_EV_STREAM_CREATE, 0, STREAM, 0, 0, 0);
+    for (int i = 0; i < 3; i++)
+        gw_feed_launch(&feed, GOOD, STREAM);
+    gw_feed_sync(&feed);
+    gw_feed_launch(&feed, BAD, STREAM);
+    gw_feed_launch(&feed, GOOD, STREAM);
+    gw_feed_launch(&feed, GOOD, STREAM);
+    gw_feed_wait(&feed, 20000000);
+}
+
+static void judge(const char *cause, gw_certainty certainty)
+{
+    gw_error err;
+    gw_model *model = gw_feed_finish(&feed);
+    assert_int_equal(gw_judge(model, &verdict, &err), GW_OK);
+    gw_model_free(model); /* the verdict stands by itself */
+    if (getenv("GW_TEST_PRINT") != NULL) {
+        printf("\n%s (%s): %s\n", verdict->cause, gw_certainty_text(verdict->certainty), verdict->headline);
+        for (size_t i = 0; i < verdict->evidence_count; i++)
+            printf("  %8.3f  %s  [%s]\n", (double)verdict->evidence[i].t_ns / 1e9, verdict->evidence[i].text,
+                   verdict->evidence[i].source);
+    }
+    if (cause == NULL) {
+        assert_null(verdict->cause);
+        return;
+    }
+    assert_non_null(verdict->cause);
+    assert_string_equal(verdict->cause, cause);
+    assert_string_equal(gw_certainty_text(verdict->certainty), gw_certainty_text(certainty));
+}
+
+static void close_verdict(void)
+{
+    gw_verdict_free(verdict);
+    verdict = NULL;
+}
+
+static bool list_has(const gw_string_list *list, const char *part)
+{
+    for (size_t i = 0; i < list->count; i++)
+        if (strstr(list->item[i], part) != NULL)
+            return true;
+    return false;
+}
+
+static bool says(const char *part)
+{
+    for (size_t i = 0; i < verdict->evidence_count; i++)
+        if (strstr(verdict->evidence[i].text, part) != NULL)
+            return true;
+    return strstr(verdict->headline, part) != NULL || list_has(&verdict->next, part);
+}
+
+static bool has_alternative(const char *cause)
+{
+    for (size_t i = 0; i < verdict->alternative_count; i++)
+        if (strcmp(verdict->alternatives[i].cause, cause) == 0)
+            return true;
+    return false;
+}
+
+/* ---- dumps ---- */
+
+/* No call could report the error: the driver's abort is the fault's, not the host's. */
+static void test_dump_and_abort(void **state)
+{
+    (void)state;
+    open_program();
+    gw_feed_inside(&feed, "cuCtxSynchronize");
+    gw_feed_fact(&feed, "gpucore.file", file_read);
+    gw_feed_fact(&feed, "gpucore.fault", found_late);
+    gw_feed_exit(&feed, -1, ABORT);
+    judge("illegal-address", GW_ESTABLISHED);
+    assert_non_null(strstr(verdict->headline, "kernel scribble touched an illegal address at crash.cu:4"));
+    assert_true(says("WARP_ILLEGAL_ADDRESS in kernel scribble, 0x90 bytes behind its beginning"));
+    assert_true(says("block unknown"));
+    assert_true(says("launched once since the last good synchronisation: this launch it was"));
+    assert_true(says("was inside cuCtxSynchronize"));
+    assert_true(says("/tmp/run.100.cudacore"));
+    assert_true(says("Look at kernel scribble, /home/user/train/crash.cu:4"));
+    assert_true(list_has(&verdict->ruled_out, "the 2 other launches"));
+    assert_false(has_alternative("host-crash-of-process"));
+    assert_int_equal(verdict->signal, ABORT);
+    close_verdict();
+}
+
+static void test_dump_of_an_assertion(void **state)
+{
+    (void)state;
+    open_program();
+    gw_feed_fact(&feed, "gpucore.file", file_read);
+    gw_feed_fact(&feed, "gpucore.fault", waiting);
+    gw_feed_exit(&feed, -1, ABORT);
+    judge("device-assert-index", GW_ESTABLISHED); /* without its text it was supported alone */
+    assert_true(says("block (1,2,0), thread (5,0,0) of a grid of (4,4,1) blocks of (32,1,1) threads; 7 threads"));
+    assert_true(says("its code has no line information"));
+    close_verdict();
+}
+
+/* With skip_abort the calls report it, too. */
+static void test_dump_beside_a_call(void **state)
+{
+    (void)state;
+    open_program();
+    gw_feed_call(&feed, "cuCtxSynchronize", GW_EV_SYNC, 700, 0, 0, 0, 0);
+    gw_feed_fact(&feed, "gpucore.file", "path=/tmp/x\nbytes=1\nkept=1\nfaults=1\nskip_abort=1\n");
+    gw_feed_fact(&feed, "gpucore.fault", found_late);
+    gw_feed_exit(&feed, 1, 0);
+    judge("illegal-address", GW_ESTABLISHED);
+    assert_true(says("cuCtxSynchronize returned 700"));
+    assert_true(says("not to be trusted"));
+    assert_non_null(strstr(verdict->headline, "kernel scribble"));
+    close_verdict();
+}
+
+/* The dump of another exception does not name the kernel of this one. */
+static void test_dump_of_another_exception(void **state)
+{
+    (void)state;
+    open_program();
+    gw_feed_call(&feed, "cuCtxSynchronize", GW_EV_SYNC, 716, 0, 0, 0, 0);
+    gw_feed_fact(&feed, "gpucore.file", file_read);
+    gw_feed_fact(&feed, "gpucore.fault", found_late);
+    gw_feed_exit(&feed, 1, 0);
+    judge("misaligned-access", GW_ESTABLISHED);
+    assert_non_null(strstr(verdict->headline, "a kernel made"));
+    assert_true(says("the dump tells of another exception (700"));
+    close_verdict();
+}
+
+static void test_dump_that_cannot_be_read(void **state)
+{
+    (void)state;
+    open_program();
+    gw_feed_fact(&feed, "gpucore.file", "path=/tmp/x\nbytes=77\nkept=1\nrefused=/tmp/x: not an ELF file\n");
+    gw_feed_exit(&feed, -1, ABORT);
+    judge("kernel-fault-other",
+          GW_SUPPORTED); /* the driver writes one only at a fault, but which it was is not known */
+    assert_true(says("could not be read: /tmp/x: not an ELF file"));
+    close_verdict();
+}
+
+/* A program that aborts by itself, with dumps asked for but none written. */
+static void test_abort_without_dump(void **state)
+{
+    (void)state;
+    open_program();
+    gw_feed_sync(&feed);
+    gw_feed_meta(&feed, "option.core", "1");
+    gw_feed_exit(&feed, -1, ABORT);
+    judge("host-crash-of-process", GW_ESTABLISHED);
+    close_verdict();
+}
+
+/* A dump that was asked for by hand holds no exception, and nobody died of it. */
+static void test_dump_without_exception(void **state)
+{
+    (void)state;
+    open_program();
+    gw_feed_sync(&feed);
+    gw_feed_fact(&feed, "gpucore.file", "path=/tmp/x\nbytes=77\nkept=1\nfaults=0\n");
+    gw_feed_exit(&feed, 0, 0);
+    judge(NULL, GW_CERTAINTY_NONE);
+    assert_int_equal(verdict->status, GW_VERDICT_CLEAN);
+    close_verdict();
+}
+
+/* Whatever stands in a recording, it must not lead to a wrong read. */
+static void test_hostile_facts(void **state)
+{
+    (void)state;
+    static const char *const values[] = {
+        "",
+        "exception",
+        "exception=",
+        "exception=14",
+        "exception=-1\nresult=700",
+        "exception=99999999999999999999\nresult=700",
+        "exception=14\nresult=70000",
+        "exception=4294967295\nresult=700\ndevice=4000000000\nsm=x\nblock=1,2\nthread=,,\ngrid_dim=0,0,0\nline=9e9",
+        "exception=14\nresult=700\nkernel=\nfunction=\nfile=\n\n\n=\n=x\nname",
+        "end=in-launch",
+        "end=in-launch\nresult=99999\nstream=z\ntid=-1\nt_ns=1e99"};
+    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
+        open_program();
+        gw_feed_fact(&feed, "gpucore.fault", values[i]);
+        gw_feed_fact(&feed, "gpucore.file", values[i]);
+        gw_feed_fact(&feed, "blame", values[i]);
+        gw_feed_call(&feed, "cuCtxSynchronize", GW_EV_SYNC, 700, 0, 0, 0, 0);
+        gw_feed_exit(&feed, -1, ABORT);
+        judge("illegal-address", GW_ESTABLISHED);
+        close_verdict();
+    }
+}
+
+/* A failed allocation that nobody looked at explains the kernel's NULL pointer, with a dump as without. */
+static void test_dump_after_an_unchecked_allocation(void **state)
+{
+    (void)state;
+    gw_feed_open(&feed, 16 * gib);
+    gw_feed_text_call(&feed, "cuModuleGetFunction", GW_EV_FUNCTION, BAD, 0x77, GW_OWNER_MODULE, 0, "_Z8scribblePfm");
+    gw_feed_alloc(&feed, 12 * gib);
+    gw_feed_no_room(&feed, 8 * gib, 3 * gib, 16 * gib);
+    gw_feed_launch(&feed, BAD, STREAM);
+    gw_feed_wait(&feed, 20000000);
+    gw_feed_fact(&feed, "gpucore.file", file_read);
+    gw_feed_fact(&feed, "gpucore.fault", found_late);
+    gw_feed_exit(&feed, -1, ABORT);
+    judge("gpu-oom-capacity", GW_ESTABLISHED);
+    assert_true(has_alternative("illegal-address"));
+    close_verdict();
+}
+
+/* ---- launches that are waited for ---- */
+
+static void test_own_report(void **state)
+{
+    (void)state;
+    open_program();
+    gw_feed_meta(&feed, "env.CUDA_LAUNCH_BLOCKING", "1");
+    gw_feed_call(&feed, "cuLaunchKernel", GW_EV_LAUNCH, 700, BAD, 1, 1, STREAM);
+    gw_feed_exit(&feed, 1, 0);
+    judge("illegal-address", GW_ESTABLISHED);
+    assert_non_null(
+        strstr(verdict->headline, "kernel scribble touched an illegal address; its own launch reported it"));
+    assert_true(says("after 6 launches of thread"));
+    assert_false(says("--blame"));
+    close_verdict();
+}
+
+/* Without it, a launch may report what another kernel did. */
+static void test_launch_that_reports_another(void **state)
+{
+    (void)state;
+    open_program();
+    gw_feed_call(&feed, "cuLaunchKernel", GW_EV_LAUNCH, 700, GOOD, 1, 1, STREAM);
+    gw_feed_exit(&feed, 1, 0);
+    judge("illegal-address", GW_ESTABLISHED);
+    assert_non_null(strstr(verdict->headline, "a kernel touched"));
+    assert_null(strstr(verdict->headline, "innocent"));
+    assert_true(says("--core"));
+    assert_true(says("--blame"));
+    close_verdict();
+}
+
+/* ---- the second run ---- */
+
+static void fail_and_blame(const char *blame)
+{
+    open_program();
+    gw_feed_call(&feed, "cuMemAlloc_v2", GW_EV_ALLOC, 700, 0, mib, 0, 0);
+    gw_feed_exit(&feed, 1, 0);
+    gw_feed_fact(&feed, "blame", blame);
+    judge("illegal-address", GW_ESTABLISHED);
+}
+
+static void test_blame_in_launch(void **state)
+{
+    (void)state;
+    fail_and_blame("end=in-launch\nrecording=/tmp/b.gpuwhy\nended=exit status 1\nresult=700\ncall=cuLaunchKernel\n"
+                   "kernel=_Z8scribblePfm\nstream=0x5151\ntid=4242\nthread=python\norder=312\nt_ns=1500000000\n"
+                   "frame=File \"train.py\", line 12, in step\n");
+    assert_non_null(strstr(verdict->headline, "kernel scribble touched"));
+    assert_true(says("cuLaunchKernel of scribble on stream 0x5151 returned 700"));
+    assert_true(says("after 312 launches of thread 4242 (python)"));
+    assert_true(says("train.py\", line 12"));
+    assert_true(says("/tmp/b.gpuwhy"));
+    close_verdict();
+}
+
+static void test_blame_without_fault(void **state)
+{
+    (void)state;
+    fail_and_blame("end=no-fault\nrecording=/tmp/b.gpuwhy\nended=exit status 0\n");
+    assert_non_null(strstr(verdict->headline, "a kernel touched"));
+    assert_true(says("did not come again (exit status 0)"));
+    assert_true(says("hypothesis"));
+    close_verdict();
+}
+
+static void test_blame_with_another_result(void **state)
+{
+    (void)state;
+    fail_and_blame("end=in-launch\nended=exit status 1\nresult=716\ncall=cuLaunchKernel\nkernel=_Z4finePf\n");
+    assert_non_null(strstr(verdict->headline, "a kernel touched")); /* not named by another fault's launch */
+    assert_true(says("two faults"));
+    close_verdict();
+}
+
+static void test_blame_elsewhere(void **state)
+{
+    (void)state;
+    fail_and_blame("end=elsewhere\nended=exit status 1\nresult=700\ncall=cuCtxSynchronize\n");
+    assert_true(says("no launch did, so none can be named"));
+    close_verdict();
+}
+
+/* ---- what the window lacks ---- */
+
+static void test_window_before_the_ring(void **state)
+{
+    (void)state;
+    gw_feed_open(&feed, 16 * gib);
+    gw_feed_text_call(&feed, "cuModuleGetFunction", GW_EV_FUNCTION, GOOD, 0x77, GW_OWNER_MODULE, 0, "_Z4finePf");
+    gw_feed_launch(&feed, GOOD, STREAM);
+    gw_feed_sync(&feed);
+    for (int i = 0; i < GW_RING_ENTRIES + 500; i++)
+        gw_feed_launch(&feed, GOOD, STREAM);
+    gw_feed_call(&feed, "cuCtxSynchronize", GW_EV_SYNC, 700, 0, 0, 0, 0);
+    gw_feed_exit(&feed, 1, 0);
+    judge("illegal-address", GW_ESTABLISHED);
+    assert_true(says("500 calls between are not known one by one"));
+    close_verdict();
+}
+
+static void test_nothing_was_waited_for(void **state)
+{
+    (void)state;
+    gw_feed_open(&feed, 16 * gib);
+    gw_feed_text_call(&feed, "cuModuleGetFunction", GW_EV_FUNCTION, GOOD, 0x77, GW_OWNER_MODULE, 0, "_Z4finePf");
+    gw_feed_launch(&feed, GOOD, STREAM);
+    gw_feed_call(&feed, "cuCtxSynchronize", GW_EV_SYNC, 700, 0, 0, 0, 0);
+    gw_feed_exit(&feed, 1, 0);
+    judge("illegal-address", GW_ESTABLISHED);
+    assert_true(says("no synchronisation had succeeded before"));
+    close_verdict();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_dump_and_abort),
+        cmocka_unit_test(test_dump_of_an_assertion),
+        cmocka_unit_test(test_dump_beside_a_call),
+        cmocka_unit_test(test_dump_of_another_exception),
+        cmocka_unit_test(test_dump_that_cannot_be_read),
+        cmocka_unit_test(test_abort_without_dump),
+        cmocka_unit_test(test_dump_without_exception),
+        cmocka_unit_test(test_hostile_facts),
+        cmocka_unit_test(test_dump_after_an_unchecked_allocation),
+        cmocka_unit_test(test_own_report),
+        cmocka_unit_test(test_launch_that_reports_another),
+        cmocka_unit_test(test_blame_in_launch),
+        cmocka_unit_test(test_blame_without_fault),
+        cmocka_unit_test(test_blame_with_another_result),
+        cmocka_unit_test(test_blame_elsewhere),
+        cmocka_unit_test(test_window_before_the_ring),
+        cmocka_unit_test(test_nothing_was_waited_for),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
