@@ -148,8 +148,9 @@ typedef struct gw_buffer_head {
     char driver_path[1024];
     char driver_build_id[64]; /* hex; empty: none */
     char exe[1024];
-    uint64_t pid_namespace; /* in which `pid` is a number: of /proc/self/ns/pid; 0: not known */
-    uint8_t reserved[1832];
+    uint64_t pid_namespace;     /* in which `pid` is a number: of /proc/self/ns/pid; 0: not known */
+    _Atomic uint32_t sites_off; /* 1: events get no call sites (set from outside: bench) */
+    uint8_t reserved[1828];
 } gw_buffer_head;
 _Static_assert(sizeof(gw_buffer_head) == 4096, "the header is one page");
 

@@ -237,6 +237,11 @@ bool gwi_slot_is_shared(const gw_slot *slot)
     return gwi.slots != NULL && slot >= gwi.slots && slot < gwi.slots + GW_SLOT_COUNT;
 }
 
+uint32_t gwi_slot_index(const gw_slot *slot)
+{
+    return (uint32_t)(slot - gwi.slots);
+}
+
 gw_slot *gwi_slot_take(uint32_t mark)
 {
     for (uint32_t i = 0; gwi.slots != NULL && i < GW_SLOT_COUNT; i++) {

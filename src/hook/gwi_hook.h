@@ -198,6 +198,7 @@ bool gwi_is_precious(const gw_raw_event *event);
 bool gwi_buffer_create(uint32_t mark);
 gw_slot *gwi_slot_take(uint32_t mark);
 bool gwi_slot_is_shared(const gw_slot *slot); /* it lies in this process's buffer */
+uint32_t gwi_slot_index(const gw_slot *slot); /* of a shared one */
 
 /* Set-up runs under a lock that a fork cannot leave held and that a signal handler cannot dead-lock on: false when
  * this very thread holds it. */

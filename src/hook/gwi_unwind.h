@@ -8,6 +8,7 @@
 
 #include "gw_site.h"
 #include "gwi_modules.h"
+#include "gwi_trail.h"
 
 /* A stack as far as it may be read. A thread's own one is known from end to end and kept with the thread; of others (a
  * coroutine's, a signal's) each page is asked for. */
@@ -19,6 +20,8 @@ typedef struct gwi_stack_known {
 typedef struct gwi_walk {
     gwi_stack_known *known; /* in: the thread's; borrowed */
     uint32_t skip_module;   /* in: frames that lie in it are left out as long as no other was seen; 0: none */
+    bool only_key;          /* in: frames are not needed where the key can be had without */
+    bool is_short;          /* out: frames are missing therefore; `flags` is not filled then */
     unsigned flags;         /* out: GW_SITE_NATIVE_* */
     uint64_t key;           /* out: stands for all frames and the files that they lie in */
     uint32_t count;
@@ -26,6 +29,7 @@ typedef struct gwi_walk {
      * that one byte before the address always lies in the code that was running. */
     uintptr_t pc[GW_SITE_NATIVE_MAX];
     uint16_t module[GW_SITE_NATIVE_MAX]; /* 0: no file */
+    gwi_trail_draft draft;               /* our own */
 } gwi_walk;
 
 /* Memory for what is kept about instructions, all zero: GWI_UNWIND_BYTES, a multiple of a page. NULL: nothing is kept.

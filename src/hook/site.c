@@ -28,7 +28,7 @@ typedef struct place {
 } place;
 
 static struct {
-    place *_Atomic table; /* NULL: no memory, or nobody asked for sites */
+    struct memory *_Atomic memory; /* NULL: there is none, or nobody asked for sites */
     _Atomic uint32_t numbers_given;
     _Atomic uint32_t keys_taken;
     _Atomic uint32_t own_module; /* the hook's own; 0: not looked for yet */
@@ -46,30 +46,6 @@ extern __typeof__(gwi_python_main_site) gwi_python_main_site GWI_OPTIONAL;
 extern __typeof__(gwi_python_borrowed_site) gwi_python_borrowed_site GWI_OPTIONAL;
 extern __typeof__(gwi_python_forked) gwi_python_forked GWI_OPTIONAL;
 
-/* ---- a process begins ---- */
-
-void gwi_site_begin(void)
-{
-    enum { TABLE_BYTES = TABLE_PLACES * sizeof(place), ALL_BYTES = TABLE_BYTES + GWI_UNWIND_BYTES + GWI_MODULES_BYTES };
-    char *memory = (char *)atomic_load(&sites.table);
-    if (!gwi.records_sites)
-        return;
-    if (memory != NULL) {
-        (void)madvise(memory, ALL_BYTES, MADV_DONTNEED); /* what the parent knew: all zero again */
-        if (gwi_python_forked != NULL)
-            gwi_python_forked();
-    } else {
-        memory = mmap(NULL, ALL_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (memory == MAP_FAILED)
-            return;
-        (void)madvise(memory, ALL_BYTES, MADV_NOHUGEPAGE); /* little of it is ever used */
-    }
-    gwi_unwind_place(memory + TABLE_BYTES);
-    gwi_modules_place(memory + TABLE_BYTES + GWI_UNWIND_BYTES);
-    sites.numbers_given = sites.keys_taken = sites.own_module = sites.modules_seen = sites.said_full = 0;
-    atomic_store(&sites.table, (place *)(void *)memory);
-}
-
 /* ---- a stack ---- */
 
 typedef struct stack {
@@ -80,6 +56,39 @@ typedef struct stack {
     bool is_main;
     gwi_python_frame python[GW_SITE_PYTHON_MAX];
 } stack;
+
+/* ---- a process begins ---- */
+
+/* All memory of the call sites: one mapping, of which little is ever touched. */
+typedef struct memory {
+    place table[TABLE_PLACES];
+    char unwind[GWI_UNWIND_BYTES];
+    char trails[GWI_TRAIL_BYTES];
+    char modules[GWI_MODULES_BYTES];
+    stack scratch[GW_SLOT_COUNT]; /* a thread's stack may be small */
+} memory;
+
+void gwi_site_begin(void)
+{
+    memory *m = atomic_load(&sites.memory);
+    if (!gwi.records_sites)
+        return;
+    if (m != NULL) {
+        (void)madvise(m, sizeof *m, MADV_DONTNEED); /* what the parent knew: all zero again */
+        if (gwi_python_forked != NULL)
+            gwi_python_forked();
+    } else {
+        m = mmap(NULL, sizeof *m, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (m == MAP_FAILED)
+            return;
+        (void)madvise(m, sizeof *m, MADV_NOHUGEPAGE);
+    }
+    gwi_unwind_place(m->unwind);
+    gwi_trail_place(m->trails);
+    gwi_modules_place(m->modules);
+    sites.numbers_given = sites.keys_taken = sites.own_module = sites.modules_seen = sites.said_full = 0;
+    atomic_store(&sites.memory, m);
+}
 
 /* Not a hash for enemies, but one that tells stacks apart that differ in one bit. */
 static uint64_t mixed(uint64_t key, uint64_t word)
@@ -272,33 +281,39 @@ static GWI_COLD uint32_t site_of_new(place *p, gw_slot *slot, uint64_t ticks, bo
 }
 
 /* Registers are taken here, so this stays on the stack while it is walked. */
-static __attribute__((noinline)) uint32_t site_here(place *table, gw_slot *slot, uint64_t ticks, bool is_precious)
+static __attribute__((noinline)) uint32_t site_here(memory *m, gw_slot *slot, uint64_t ticks, bool is_precious)
 {
-    stack s;
+    stack *s = &m->scratch[gwi_slot_index(slot)];
     uint64_t reg[GWI_REGISTER_COUNT];
-    s.native.known = gwi_slot_stack(slot);
-    s.native.skip_module = atomic_load_explicit(&sites.own_module, memory_order_relaxed);
-    gwi_unwind(&s.native, reg, gwi_registers_here(reg));
-    uint64_t key = read_python(&s, s.native.key);
-    if (s.native.count == 0 && s.python_count == 0 && s.borrowed == 0)
+    uint32_t known = gwi_registers_here(reg);
+    s->native.known = gwi_slot_stack(slot);
+    s->native.skip_module = atomic_load_explicit(&sites.own_module, memory_order_relaxed);
+    s->native.only_key = true;
+    gwi_unwind(&s->native, reg, known);
+    uint64_t key = read_python(s, s->native.key);
+    if (s->native.count == 0 && s->python_count == 0 && s->borrowed == 0)
         return 0; /* nothing is known */
-    place *p = place_of(table, key != 0 ? key : 1);
+    place *p = place_of(m->table, key != 0 ? key : 1);
     if (p == NULL)
         return 0;
     int32_t site = atomic_load_explicit(&p->site, memory_order_acquire);
-    if (gwi_unlikely(site <= 0))
-        site = (int32_t)site_of_new(p, slot, ticks, is_precious, &s);
-    if (s.is_main && s.python_count != 0)
+    if (gwi_unlikely(site <= 0)) {
+        s->native.only_key = false;
+        if (s->native.is_short)
+            gwi_unwind(&s->native, reg, known);
+        site = (int32_t)site_of_new(p, slot, ticks, is_precious, s);
+    }
+    if (s->is_main && s->python_count != 0)
         gwi_python_main_site((uint32_t)site);
     return (uint32_t)site;
 }
 
 uint32_t gwi_site(gw_slot *slot, uint64_t ticks, bool is_precious)
 {
-    place *table = atomic_load_explicit(&sites.table, memory_order_relaxed);
-    if (table == NULL || !gwi_slot_is_shared(slot))
+    memory *m = atomic_load_explicit(&sites.memory, memory_order_relaxed);
+    if (m == NULL || !gwi_slot_is_shared(slot) || atomic_load_explicit(&gwi.head->sites_off, memory_order_relaxed) != 0)
         return 0;
     if (gwi_unlikely(atomic_load_explicit(&sites.own_module, memory_order_relaxed) == 0))
         atomic_store(&sites.own_module, gwi_module_find((uintptr_t)gwi_site));
-    return site_here(table, slot, ticks, is_precious);
+    return site_here(m, slot, ticks, is_precious);
 }

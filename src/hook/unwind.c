@@ -345,7 +345,41 @@ static GWI_COLD step step_unusual(frame *f, stack *s, uint64_t rule, uintptr_t p
     return done == STEP_LOST && !f->needs_all ? step_by_pointer(f, s) : done;
 }
 
-static inline __attribute__((always_inline)) step step_usual(frame *f, stack *s, uint64_t rule)
+/* What of a walk is put into its trail. The frame pointer counts only once a frame is found by it: many functions keep
+ * other things in that register. */
+typedef struct trace {
+    gwi_trail_draft *draft; /* NULL: no trail is recorded */
+    uint64_t bp_at;         /* where the frame pointer was read; 0: it is the one that the trail began with */
+    bool bp_is_told;
+} trace;
+
+static void trace_bp(trace *t, uint64_t bp)
+{
+    if (t->bp_is_told)
+        return;
+    t->bp_is_told = true;
+    if (t->bp_at == 0)
+        t->draft->uses_bp = true;
+    else
+        gwi_trail_word(t->draft, t->bp_at, bp);
+}
+
+/* A step by `rule` found the frame address and the return address. */
+static void trace_step(trace *t, const frame *f, uint64_t rule, uint64_t frame_at, uint64_t pc)
+{
+    uint64_t bp = f->reg[GWI_REG_BP];
+    if (RULE_FROM(rule) != FROM_SP || RULE_BP(rule) == BP_AT_BP)
+        trace_bp(t, bp);
+    if (RULE_FROM(rule) == FROM_SAVED)
+        gwi_trail_word(t->draft, bp + (uint64_t)RULE_FRAME(rule), frame_at);
+    gwi_trail_word(t->draft, frame_at - WORD, pc);
+    if (RULE_BP(rule) != BP_SAME) {
+        t->bp_at = (RULE_BP(rule) == BP_AT_FRAME ? frame_at : bp) + (uint64_t)RULE_BP_AT(rule);
+        t->bp_is_told = false;
+    }
+}
+
+static inline __attribute__((always_inline)) step step_usual(frame *f, stack *s, uint64_t rule, trace *t)
 {
     uint64_t sp = f->reg[GWI_REG_SP], bp = f->reg[GWI_REG_BP], frame_at, pc;
     if (RULE_FROM(rule) == FROM_SP)
@@ -356,6 +390,8 @@ static inline __attribute__((always_inline)) step step_usual(frame *f, stack *s,
         return STEP_LOST;
     if (gwi_unlikely(frame_at <= sp) || gwi_unlikely(!read_stack(s, frame_at - WORD, &pc)))
         return STEP_LOST;
+    if (t->draft != NULL)
+        trace_step(t, f, rule, frame_at, pc);
     if (RULE_BP(rule) != BP_SAME) {
         uint64_t at = (RULE_BP(rule) == BP_AT_FRAME ? frame_at : bp) + (uint64_t)RULE_BP_AT(rule);
         if (gwi_unlikely(!read_stack(s, at, &f->reg[GWI_REG_BP])))
@@ -386,7 +422,7 @@ static bool is_checked(checked *c, uint32_t module)
 }
 
 /* A rule that holds now. Its module may have been unloaded since it was learned. */
-static inline uint64_t rule_now(checked *c, entry *table, uintptr_t pc)
+static inline uint64_t rule_now(checked *c, entry *table, uintptr_t pc, const trace *t)
 {
     uint64_t rule = rule_of(table, pc);
     uint32_t module = RULE_MODULE(rule);
@@ -399,6 +435,8 @@ static inline uint64_t rule_now(checked *c, entry *table, uintptr_t pc)
         }
         c->module[c->count++ % 8] = (uint16_t)module;
     }
+    if (t->draft != NULL)
+        gwi_trail_module(t->draft, module, pc);
     c->last = module;
     return rule;
 }
@@ -409,73 +447,136 @@ static inline uint64_t mixed(uint64_t key, uint64_t word)
     return key ^ key >> 29;
 }
 
-/* False: the walk must be done again, with all registers. */
-static bool walk_up(gwi_walk *w, frame *f, stack *s, bool fully)
+/* A walk in progress. */
+typedef struct progress {
+    gwi_walk *walk;
+    frame frame;
+    stack stack;
+    trace trace;
+    checked modules;
+    bool skips;          /* still in our own frames */
+    bool is_second_part; /* frames from which on there may be a trail */
+    bool is_known;       /* the rest is a known trail's */
+    uint64_t key, first_key;
+    unsigned steps_left;
+} progress;
+
+/* So many frames are walked by rules first: those in which stacks that begin alike most often differ. */
+enum { FRAMES_BEFORE_TRAIL = 6, OWN_FRAMES_MAX = 16 };
+
+static void begin_second_part(progress *p, bool fully)
 {
-    checked modules = {.last = 0};
-    entry *table = atomic_load_explicit(&entries, memory_order_relaxed);
-    step done = STEP_GOOD;
-    uint64_t key = 0;
-    uint32_t count = 0;
-    bool skips = w->skip_module != 0;
-    unsigned steps_left = GW_SITE_NATIVE_MAX + 16; /* those of our own do not count */
-    w->flags = 0;
-    f->is_exact = true;
-    while (done == STEP_GOOD) {
-        uintptr_t pc = f->reg[GWI_REG_PC] - (f->is_exact ? 0 : 1);
-        if (f->reg[GWI_REG_PC] == 0) { /* so some mark the first frame */
-            done = STEP_LAST;
-            break;
-        }
-        uint64_t rule = rule_now(&modules, table, pc);
-        uint32_t module = RULE_MODULE(rule);
-        skips = skips && module == w->skip_module;
-        if (gwi_unlikely(module == 0) && (f->is_exact || !is_behind_call(pc + 1))) {
-            done = STEP_LOST; /* no code: what was taken for a return address is none */
-            break;
-        }
-        if (!skips) {
-            if (count == GW_SITE_NATIVE_MAX || steps_left == 0) {
-                w->flags |= GW_SITE_NATIVE_CUT;
-                break;
-            }
-            w->pc[count] = pc + 1;
-            w->module[count++] = (uint16_t)module;
-            key = mixed(key, pc ^ (uint64_t)module << 48);
-        }
-        if (steps_left == 0)
-            break;
-        steps_left--;
-        if (RULE_FROM(rule) == FROM_UNUSUAL || fully)
-            done = step_unusual(f, s, rule, pc);
-        else
-            done = step_usual(f, s, rule);
-        if (done == STEP_LOST && f->needs_all && !fully)
-            return false;
+    gwi_walk *w = p->walk;
+    frame *f = &p->frame;
+    stack *s = &p->stack;
+    gwi_trail_start start = {f->reg[GWI_REG_SP], f->reg[GWI_REG_BP], f->reg[GWI_REG_PC], p->key};
+    p->is_second_part = true;
+    p->first_key = p->key;
+    p->key = 0;
+    if (fully || f->is_exact || !has(f, GWI_REG_BP) || start.sp - s->low > s->span || start.sp % WORD != 0)
+        return;
+    if (w->only_key && gwi_trail_follow(&start, s->low + s->span + WORD, &p->key)) {
+        p->is_known = true;
+        return;
     }
+    gwi_trail_begin(&w->draft, &start);
+    p->trace = (trace){.draft = &w->draft};
+    p->modules.last = 0; /* the trail names its modules itself */
+}
+
+/* The frame at hand; false: there are enough. */
+static bool take_frame(progress *p, uintptr_t pc, uint32_t module)
+{
+    gwi_walk *w = p->walk;
+    p->skips = p->skips && module == w->skip_module;
+    if (p->skips)
+        return true;
+    if (w->count == GW_SITE_NATIVE_MAX)
+        return false;
+    w->pc[w->count] = pc + 1;
+    w->module[w->count++] = (uint16_t)module;
+    p->key = mixed(p->key, pc ^ (uint64_t)module << 48);
+    return true;
+}
+
+/* To the end of the stack, or as far as it goes. */
+static step walk_up(progress *p, bool fully)
+{
+    entry *table = atomic_load_explicit(&entries, memory_order_relaxed);
+    gwi_walk *w = p->walk;
+    frame *f = &p->frame;
+    step done = STEP_GOOD;
+    while (done == STEP_GOOD) {
+        if (gwi_unlikely(w->count == FRAMES_BEFORE_TRAIL) && !p->is_second_part) {
+            begin_second_part(p, fully);
+            if (p->is_known)
+                return STEP_LAST;
+        }
+        if (f->reg[GWI_REG_PC] == 0) /* so some mark the first frame */
+            return STEP_LAST;
+        uintptr_t pc = f->reg[GWI_REG_PC] - (f->is_exact ? 0 : 1);
+        uint64_t rule = rule_now(&p->modules, table, pc, &p->trace);
+        uint32_t module = RULE_MODULE(rule);
+        if (gwi_unlikely(module == 0) && (f->is_exact || !is_behind_call(pc + 1)))
+            return STEP_LOST; /* no code: what was taken for a return address is none */
+        if (gwi_unlikely(!take_frame(p, pc, module) || p->steps_left-- == 0)) {
+            w->flags |= GW_SITE_NATIVE_CUT;
+            return STEP_LAST;
+        }
+        if (gwi_likely(RULE_FROM(rule) != FROM_UNUSUAL) && !fully) {
+            done = step_usual(f, &p->stack, rule, &p->trace);
+        } else {
+            if ((rule & RULE_IS_LAST) == 0)
+                w->draft.is_good = false;
+            done = step_unusual(f, &p->stack, rule, pc);
+        }
+    }
+    return done;
+}
+
+static void finish(progress *p, step done)
+{
+    gwi_walk *w = p->walk;
     if (done == STEP_LOST)
         w->flags |= GW_SITE_NATIVE_LOST;
-    w->count = count;
-    w->key = mixed(key, w->flags);
-    return true;
+    w->is_short = p->is_known;
+    if (!p->is_known) {
+        p->key = mixed(p->key, w->flags);
+        if (p->trace.draft != NULL && done == STEP_LAST)
+            gwi_trail_keep(p->trace.draft, p->key);
+    }
+    w->key = mixed(p->first_key, p->key);
 }
 
 void gwi_unwind(gwi_walk *walk, const uint64_t reg[GWI_REGISTER_COUNT], uint32_t known)
 {
-    frame f;
-    stack s;
+    progress p;
     walk->count = 0;
+    walk->is_short = false;
     walk->flags = GW_SITE_NATIVE_LOST;
     walk->key = 0;
     if (!GWI_CAN_UNWIND || gwi_module_at(0) == NULL)
         return;
-    open_stack(&s, walk->known, reg[GWI_REG_SP]);
+    open_stack(&p.stack, walk->known, reg[GWI_REG_SP]);
     for (int fully = 0; fully < 2; fully++) {
-        memcpy(f.reg, reg, sizeof f.reg);
-        f.known = known;
-        f.needs_all = false;
-        s.floor = reg[GWI_REG_SP];
-        if (walk_up(walk, &f, &s, fully != 0))
-            return;
+        memcpy(p.frame.reg, reg, sizeof p.frame.reg);
+        p.frame.known = known;
+        p.frame.is_exact = true;
+        p.frame.needs_all = false;
+        p.stack.floor = reg[GWI_REG_SP];
+        p.walk = walk;
+        p.trace = (trace){.draft = NULL};
+        p.modules.last = p.modules.count = 0;
+        p.skips = walk->skip_module != 0;
+        p.is_second_part = p.is_known = false;
+        p.key = p.first_key = 0;
+        p.steps_left = GW_SITE_NATIVE_MAX + OWN_FRAMES_MAX;
+        walk->count = 0;
+        walk->flags = 0;
+        step done = walk_up(&p, fully != 0);
+        if (done == STEP_LOST && p.frame.needs_all && !fully)
+            continue; /* again, with all registers */
+        finish(&p, done);
+        return;
     }
 }
