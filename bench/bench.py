@@ -112,6 +112,13 @@ class Bench:
                      f"(median) | mean of a block {low:+.0f} to {high:+.0f} | - | {on['calls']} calls |")
             self.say(f"| the same, p99.9 | {name} | {off['p999_ns']:.0f} ns | **{tail:+.0f} ns** | {tail_low:+.0f} to "
                      f"{tail_high:+.0f} | - | {len(with_us[key + '_tail_on_ns'])} x 2000 calls |")
+        for key, words in (("site_known", "call site of an allocation, 60 native frames, known"),
+                           ("site_new", "call site of an allocation, 60 native frames, new")):
+            on, off = with_us[key + "_on"], with_us[key + "_off"]
+            median, low, high = interval(paired(with_us[key + "_block_on_ns"], with_us[key + "_block_off_ns"]))
+            self.say(f"| {words} | {name} | {off['median_ns']:.0f} ns, recorded without site | "
+                     f"**{on['median_ns'] - off['median_ns']:+.0f} ns** (median) | mean of a block {low:+.0f} to "
+                     f"{high:+.0f} | - | {on['calls']} calls |")
         if with_us["lost"]:
             self.say(f"| events lost meanwhile | {name} | | {with_us['lost']} | | | |")
         return with_us, median

@@ -28,7 +28,9 @@ enum {
     TAIL_BLOCKS = 20, /* a p99.9 is taken over so many blocks of one kind */
     BLOCKS = 400,
     BLOCKS_MAX = 4000,
-    ALLOC_BYTES = 4096
+    ALLOC_BYTES = 4096,
+    DEPTH = 60,      /* native frames where call sites are measured */
+    NEW_IN_BLOCK = 8 /* new sites of one block: each is some 25 records, and the buffer is emptied ten times a second */
 };
 
 #define DRIVER_FUNCTIONS(X)                                                                                            \
@@ -204,22 +206,57 @@ static float timed_alloc(const struct driver *by, bool async)
     return (float)(end - begin);
 }
 
-/* Each allocation by itself, because the tail matters. The pause lets the supervisor empty the buffer. */
-static void measure_allocations(const char *name, bool async, int blocks)
+/* What "on" and "off" are. */
+typedef enum comparison {
+    WITH_AND_WITHOUT_US, /* no call sites in either */
+    SITE_KNOWN,          /* with and without call sites, always the same one, DEPTH frames deep */
+    SITE_NEW             /* the same, each time another one: all code is known, the way through it is not */
+} comparison;
+
+static volatile unsigned kept;
+
+/* Bit n of `path` decides from which line the n-th frame calls the next one. */
+static __attribute__((noinline)) float deep_alloc(unsigned depth, uint64_t path, bool async)
 {
-    int count[2] = {0, 0}, used[2] = {0, 0};
+    float ns;
+    if (depth == 0)
+        return timed_alloc(&driver, async);
+    if ((path & 1) != 0) {
+        ns = deep_alloc(depth - 1, path >> 1, async);
+        kept += 1;
+    } else {
+        ns = deep_alloc(depth - 1, path >> 1, async);
+        kept += 2;
+    }
+    return ns;
+}
+
+static float compared_alloc(gw_buffer_head *head, comparison what, bool async, bool on)
+{
+    static uint64_t count;
+    if (head != NULL)
+        atomic_store(&head->sites_off, what == WITH_AND_WITHOUT_US || !on ? 1 : 0);
+    if (what == WITH_AND_WITHOUT_US)
+        return timed_alloc(on ? &driver : &bare, async);
+    return deep_alloc(DEPTH, what == SITE_NEW ? ++count * 0x9e3779b97f4a7c15ull : 0, async);
+}
+
+/* Each allocation by itself, because the tail matters. The pause lets the supervisor empty the buffer. */
+static void measure_allocations(gw_buffer_head *head, const char *name, comparison what, bool async, int blocks)
+{
+    int count[2] = {0, 0}, used[2] = {0, 0}, each = what == SITE_NEW ? NEW_IN_BLOCK : PAIRS;
     for (int i = -8; i < blocks; i++) {
         bool on = is_on(i);
         double sum = 0;
-        for (int k = 0; k < PAIRS; k++) {
-            float ns = timed_alloc(on ? &driver : &bare, async);
+        for (int k = 0; k < each; k++) {
+            float ns = compared_alloc(head, what, async, on);
             sum += (double)ns;
             if (i >= 0)
                 call_ns[on][used[on]++] = ns;
         }
         need(driver.cuCtxSynchronize(), "cuCtxSynchronize");
         if (i >= 0)
-            block_ns[on][count[on]++] = sum / PAIRS;
+            block_ns[on][count[on]++] = sum / each;
         usleep(2000);
     }
     print_tails(name, used[0] < used[1] ? used[0] : used[1]);
@@ -250,8 +287,9 @@ static bool async_works(void)
 /* Where the recorder's switch and the counts of calls lie in a buffer: training.py cannot read the header. */
 static void print_layout(void)
 {
-    printf("{\"switch\": %zu, \"slots\": [%d, %zu, %d, %zu]}\n", offsetof(gw_buffer_head, recorder_off),
-           GW_SLOTS_OFFSET, sizeof(gw_slot), GW_SLOT_COUNT, offsetof(gw_slot, calls));
+    printf("{\"switch\": %zu, \"sites_switch\": %zu, \"slots\": [%d, %zu, %d, %zu]}\n",
+           offsetof(gw_buffer_head, recorder_off), offsetof(gw_buffer_head, sites_off), GW_SLOTS_OFFSET,
+           sizeof(gw_slot), GW_SLOT_COUNT, offsetof(gw_slot, calls));
 }
 
 int main(int argc, char **argv)
@@ -283,9 +321,14 @@ int main(int argc, char **argv)
     printf("{\"card\": \"%s\", \"recorded\": %s, \"launches_a_block\": %d, \"allocations_a_block\": %d", name,
            head != NULL ? "true" : "false", LAUNCHES, PAIRS);
     measure_launches(function, blocks * LAUNCH_BLOCKS_TIMES);
-    measure_allocations("alloc", false, blocks);
-    if (async_works())
-        measure_allocations("alloc_async", true, blocks);
+    bool async = async_works();
+    measure_allocations(head, "alloc", WITH_AND_WITHOUT_US, false, blocks);
+    if (async)
+        measure_allocations(head, "alloc_async", WITH_AND_WITHOUT_US, true, blocks);
+    if (head != NULL) {
+        measure_allocations(head, "site_known", SITE_KNOWN, async, blocks);
+        measure_allocations(head, "site_new", SITE_NEW, async, blocks);
+    }
     printf(",\n \"lost\": %llu}\n", head == NULL ? 0ull : (unsigned long long)atomic_load(&head->lost_events));
     return 0;
 }

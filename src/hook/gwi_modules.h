@@ -27,6 +27,7 @@ typedef struct gwi_module {
     uint64_t build_id; /* first eight bytes; 0: none */
     const char *path;  /* of the process's; "": not known */
     bool by_path;      /* no build id: the path is compared, too */
+    bool stays;        /* it cannot be unloaded while we run */
     _Atomic uint32_t is_gone;
     _Atomic uint32_t is_announced; /* its MAPPED is written */
 } gwi_module;

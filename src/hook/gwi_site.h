@@ -23,9 +23,9 @@
  * Under the hook's lock, one thread. */
 void gwi_site_begin(void);
 
-/* The calling thread's site, inside a wrapper; 0: not known. What is new about it is written first, at the time
- * `ticks`, which is to be the event's; `is_precious`: room that is kept for failures may be used for it. */
-uint32_t gwi_site(gw_slot *slot, uint64_t ticks, bool is_precious);
+/* The calling thread's site, inside the wrapper of `fn`; 0: not known. What is new about it is written first, at the
+ * time `ticks`, which is to be the event's; `is_precious`: room that is kept for failures may be used for it. */
+uint32_t gwi_site(gw_slot *slot, unsigned fn, uint64_t ticks, bool is_precious);
 
 /* ---- python.c ----
  *

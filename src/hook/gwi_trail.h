@@ -19,7 +19,7 @@ enum { GWI_TRAIL_WORDS = 140, GWI_TRAIL_MODULES = 16 };
 /* Where a trail begins. */
 typedef struct gwi_trail_start {
     uint64_t sp, bp, pc;
-    uint64_t key; /* of the frames before: tells trails apart that begin alike */
+    uint64_t key; /* what else tells trails apart that begin alike */
 } gwi_trail_start;
 
 /* A trail as it is recorded. `words` are what the walk read: values and their distance from the first stack pointer. */
@@ -41,6 +41,10 @@ void gwi_trail_place(void *memory);
 /* Whether a walk that begins so goes a way that is known. The stack may be read from the start's stack pointer, a
  * multiple of eight, to `stack_end`, at least a word. `*ret_result` is what was kept with it. */
 bool gwi_trail_follow(const gwi_trail_start *start, uint64_t stack_end, uint64_t *ret_result);
+
+/* Whether a trail from there should be recorded although it costs a longer walk: there is room, or it is time to look
+ * for one that is worth more than those that are kept. */
+bool gwi_trail_is_wanted(const gwi_trail_start *start);
 
 void gwi_trail_begin(gwi_trail_draft *draft, const gwi_trail_start *start);
 static inline void gwi_trail_word(gwi_trail_draft *draft, uint64_t at, uint64_t value)

@@ -20,6 +20,7 @@ typedef struct gwi_stack_known {
 typedef struct gwi_walk {
     gwi_stack_known *known; /* in: the thread's; borrowed */
     uint32_t skip_module;   /* in: frames that lie in it are left out as long as no other was seen; 0: none */
+    uint64_t salt;          /* in: where stacks that begin alike are known to differ: a hint */
     bool only_key;          /* in: frames are not needed where the key can be had without */
     bool is_short;          /* out: frames are missing therefore; `flags` is not filled then */
     unsigned flags;         /* out: GW_SITE_NATIVE_* */

@@ -216,7 +216,7 @@ static void write_call(gwi_slot_ref *th, gw_raw_event *event, const char *text)
         uint32_t none = 0;
         atomic_compare_exchange_strong(&head->sticky, &none, event->result);
     }
-    event->site = gwi_site(th->slot, event->ticks, gwi_is_precious(event));
+    event->site = gwi_site(th->slot, event->fn, event->ticks, gwi_is_precious(event));
     if (gwi_write(th->slot, event, text) && is_failure && event->result != RESULT_NOT_FOUND)
         atomic_fetch_add(&head->failures, 1);
 }

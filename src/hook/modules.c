@@ -303,6 +303,16 @@ static const char *path_of(const struct link_map *map, char *space, size_t bytes
     return space;
 }
 
+/* The program itself, we, and the C library that we call. */
+static bool cannot_go(const gwi_module *m, const struct link_map *map)
+{
+    const uintptr_t needed[] = {(uintptr_t)gwi_modules_begin, (uintptr_t)syscall};
+    bool is_needed = map != NULL && map->l_name != NULL && map->l_name[0] == '\0';
+    for (unsigned i = 0; i < sizeof needed / sizeof needed[0]; i++)
+        is_needed = is_needed || (needed[i] >= m->start && needed[i] < m->end);
+    return is_needed;
+}
+
 /* Under our lock. */
 static bool learn(uintptr_t pc, gwi_module *m)
 {
@@ -323,6 +333,7 @@ static bool learn(uintptr_t pc, gwi_module *m)
             return false;
         m->path = keep_path(found->path);
     }
+    m->stays = cannot_go(m, m->link_map);
     return pc >= m->start && pc < m->end;
 }
 
@@ -387,6 +398,8 @@ bool gwi_module_is_there(uint32_t number, uintptr_t pc)
     const gwi_module *m = &modules[number];
     find_object_function *ask = atomic_load_explicit(&find_object, memory_order_relaxed);
     found_object object;
+    if (m->stays)
+        return true;
     if (gwi_unlikely(atomic_load_explicit(&m->is_gone, memory_order_relaxed) != 0))
         return false;
     if (ask == NULL) {

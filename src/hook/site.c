@@ -281,13 +281,15 @@ static GWI_COLD uint32_t site_of_new(place *p, gw_slot *slot, uint64_t ticks, bo
 }
 
 /* Registers are taken here, so this stays on the stack while it is walked. */
-static __attribute__((noinline)) uint32_t site_here(memory *m, gw_slot *slot, uint64_t ticks, bool is_precious)
+static __attribute__((noinline)) uint32_t site_here(memory *m, gw_slot *slot, unsigned fn, uint64_t ticks,
+                                                    bool is_precious)
 {
     stack *s = &m->scratch[gwi_slot_index(slot)];
     uint64_t reg[GWI_REGISTER_COUNT];
     uint32_t known = gwi_registers_here(reg);
     s->native.known = gwi_slot_stack(slot);
     s->native.skip_module = atomic_load_explicit(&sites.own_module, memory_order_relaxed);
+    s->native.salt = fn;
     s->native.only_key = true;
     gwi_unwind(&s->native, reg, known);
     uint64_t key = read_python(s, s->native.key);
@@ -308,12 +310,12 @@ static __attribute__((noinline)) uint32_t site_here(memory *m, gw_slot *slot, ui
     return (uint32_t)site;
 }
 
-uint32_t gwi_site(gw_slot *slot, uint64_t ticks, bool is_precious)
+uint32_t gwi_site(gw_slot *slot, unsigned fn, uint64_t ticks, bool is_precious)
 {
     memory *m = atomic_load_explicit(&sites.memory, memory_order_relaxed);
     if (m == NULL || !gwi_slot_is_shared(slot) || atomic_load_explicit(&gwi.head->sites_off, memory_order_relaxed) != 0)
         return 0;
     if (gwi_unlikely(atomic_load_explicit(&sites.own_module, memory_order_relaxed) == 0))
         atomic_store(&sites.own_module, gwi_module_find((uintptr_t)gwi_site));
-    return site_here(m, slot, ticks, is_precious);
+    return site_here(m, slot, fn, ticks, is_precious);
 }

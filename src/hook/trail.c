@@ -89,6 +89,20 @@ bool gwi_trail_follow(const gwi_trail_start *start, uint64_t stack_end, uint64_t
     return false;
 }
 
+bool gwi_trail_is_wanted(const gwi_trail_start *start)
+{
+    enum { TRY_EVERY = 16 };
+    static _Atomic uint32_t asked;
+    trail_space *all = atomic_load_explicit(&trails, memory_order_relaxed);
+    if (all == NULL)
+        return false;
+    trail_space *set = set_of(all, start);
+    for (unsigned way = 0; way < GWI_TRAIL_WAYS; way++)
+        if (GET(set[way].trail.version) == 0)
+            return true;
+    return atomic_fetch_add_explicit(&asked, 1, memory_order_relaxed) % TRY_EVERY == 0;
+}
+
 void gwi_trail_begin(gwi_trail_draft *draft, const gwi_trail_start *start)
 {
     draft->start = *start;

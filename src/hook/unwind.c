@@ -457,12 +457,31 @@ typedef struct progress {
     bool skips;          /* still in our own frames */
     bool is_second_part; /* frames from which on there may be a trail */
     bool is_known;       /* the rest is a known trail's */
+    bool is_whole_trail; /* the one that is recorded */
     uint64_t key, first_key;
     unsigned steps_left;
 } progress;
 
-/* So many frames are walked by rules first: those in which stacks that begin alike most often differ. */
+/* A walk is looked for among the trails twice: as a whole, and, where too many begin at the same place, once more after
+ * so many frames that were walked by rules: those in which such stacks most often differ. */
 enum { FRAMES_BEFORE_TRAIL = 6, OWN_FRAMES_MAX = 16 };
+
+static bool is_in_own(const stack *s, uint64_t sp)
+{
+    return sp - s->low <= s->span && sp % WORD == 0;
+}
+
+static uint64_t own_end(const stack *s)
+{
+    return s->low + s->span + WORD;
+}
+
+static void record_trail(progress *p, const gwi_trail_start *start)
+{
+    gwi_trail_begin(&p->walk->draft, start);
+    p->trace = (trace){.draft = &p->walk->draft};
+    p->modules.last = p->modules.count = 0; /* the trail names its modules itself */
+}
 
 static void begin_second_part(progress *p, bool fully)
 {
@@ -473,15 +492,28 @@ static void begin_second_part(progress *p, bool fully)
     p->is_second_part = true;
     p->first_key = p->key;
     p->key = 0;
-    if (fully || f->is_exact || !has(f, GWI_REG_BP) || start.sp - s->low > s->span || start.sp % WORD != 0)
+    if (fully || p->trace.draft != NULL || f->is_exact || !has(f, GWI_REG_BP) || !is_in_own(s, start.sp))
         return;
-    if (w->only_key && gwi_trail_follow(&start, s->low + s->span + WORD, &p->key)) {
+    if (w->only_key && gwi_trail_follow(&start, own_end(s), &p->key))
         p->is_known = true;
-        return;
+    else
+        record_trail(p, &start);
+}
+
+/* The whole walk, from where it begins. True: the way is known, and the walk is over. */
+static bool begin_first_part(progress *p)
+{
+    gwi_walk *w = p->walk;
+    const uint64_t *reg = p->frame.reg;
+    gwi_trail_start start = {reg[GWI_REG_SP], reg[GWI_REG_BP], reg[GWI_REG_PC], w->salt};
+    if (!is_in_own(&p->stack, start.sp))
+        return false;
+    w->is_short = w->only_key && gwi_trail_follow(&start, own_end(&p->stack), &w->key);
+    if (!w->is_short && gwi_trail_is_wanted(&start)) {
+        record_trail(p, &start);
+        p->is_whole_trail = true;
     }
-    gwi_trail_begin(&w->draft, &start);
-    p->trace = (trace){.draft = &w->draft};
-    p->modules.last = 0; /* the trail names its modules itself */
+    return w->is_short;
 }
 
 /* The frame at hand; false: there are enough. */
@@ -540,12 +572,29 @@ static void finish(progress *p, step done)
     if (done == STEP_LOST)
         w->flags |= GW_SITE_NATIVE_LOST;
     w->is_short = p->is_known;
-    if (!p->is_known) {
+    if (!p->is_known)
         p->key = mixed(p->key, w->flags);
-        if (p->trace.draft != NULL && done == STEP_LAST)
-            gwi_trail_keep(p->trace.draft, p->key);
-    }
     w->key = mixed(p->first_key, p->key);
+    if (p->trace.draft != NULL && done == STEP_LAST)
+        gwi_trail_keep(p->trace.draft, p->is_whole_trail ? w->key : p->key);
+}
+
+static void begin(progress *p, gwi_walk *walk, const uint64_t *reg, uint32_t known)
+{
+    memcpy(p->frame.reg, reg, sizeof p->frame.reg);
+    p->frame.known = known;
+    p->frame.is_exact = true;
+    p->frame.needs_all = false;
+    p->stack.floor = reg[GWI_REG_SP];
+    p->walk = walk;
+    p->trace = (trace){.draft = NULL};
+    p->modules.last = p->modules.count = 0;
+    p->skips = walk->skip_module != 0;
+    p->is_second_part = p->is_known = p->is_whole_trail = false;
+    p->key = p->first_key = 0;
+    p->steps_left = GW_SITE_NATIVE_MAX + OWN_FRAMES_MAX;
+    walk->count = 0;
+    walk->flags = 0;
 }
 
 void gwi_unwind(gwi_walk *walk, const uint64_t reg[GWI_REGISTER_COUNT], uint32_t known)
@@ -558,25 +607,13 @@ void gwi_unwind(gwi_walk *walk, const uint64_t reg[GWI_REGISTER_COUNT], uint32_t
     if (!GWI_CAN_UNWIND || gwi_module_at(0) == NULL)
         return;
     open_stack(&p.stack, walk->known, reg[GWI_REG_SP]);
-    for (int fully = 0; fully < 2; fully++) {
-        memcpy(p.frame.reg, reg, sizeof p.frame.reg);
-        p.frame.known = known;
-        p.frame.is_exact = true;
-        p.frame.needs_all = false;
-        p.stack.floor = reg[GWI_REG_SP];
-        p.walk = walk;
-        p.trace = (trace){.draft = NULL};
-        p.modules.last = p.modules.count = 0;
-        p.skips = walk->skip_module != 0;
-        p.is_second_part = p.is_known = false;
-        p.key = p.first_key = 0;
-        p.steps_left = GW_SITE_NATIVE_MAX + OWN_FRAMES_MAX;
-        walk->count = 0;
-        walk->flags = 0;
-        step done = walk_up(&p, fully != 0);
-        if (done == STEP_LOST && p.frame.needs_all && !fully)
-            continue; /* again, with all registers */
-        finish(&p, done);
+    begin(&p, walk, reg, known);
+    if (begin_first_part(&p))
         return;
+    step done = walk_up(&p, false);
+    if (done == STEP_LOST && p.frame.needs_all) { /* again, with all registers */
+        begin(&p, walk, reg, known);
+        done = walk_up(&p, true);
     }
+    finish(&p, done);
 }
