@@ -131,6 +131,12 @@ void gwi_after_export_table(struct gwi_slot_ref *th, unsigned fn, const void **t
     note_after(th, fn);
 }
 
+void gwi_after_kernel_function(struct gwi_slot_ref *th, unsigned fn, CUfunction *function, CUkernel kernel)
+{
+    (void)function;
+    gwi_event(th, fn, GW_EV_FUNCTION, 0, 0, 0, 0, (uint64_t)(uintptr_t)kernel, GW_OWNER_KERNEL, 0, NULL);
+}
+
 void gwi_after_module_functions(struct gwi_slot_ref *th, unsigned fn, CUfunction *functions, unsigned int count,
                                 CUmodule mod)
 {

@@ -184,6 +184,9 @@ void gwi_get_failed(unsigned fn, int result, unsigned flags, uint64_t a0, uint64
 
 /* ---- inside the hook ---- */
 
+/* A module, library or context was made: its kernels may have handles that meant something else before (special.c). */
+void gwi_handles_made(void);
+
 /* A fact found by the hook, from any thread, inside a wrapper or outside. False: not recorded (lost, no buffer, the
  * recorder is off). `text` may be NULL; what is beyond GW_TEXT_BYTES_MAX is cut off. */
 bool gwi_fact(unsigned kind, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, const char *text);

@@ -238,6 +238,8 @@ void gwi_event(gwi_slot_ref *th, unsigned fn, unsigned kind, int result, unsigne
         if (result != 0 && gwi_slot_take_refused(th->slot))
             event.flags |= GW_EVF_GUARD;
     }
+    if (kind == GW_EV_LIBRARY_LOAD || kind == GW_EV_MODULE_LOAD || kind == GW_EV_CTX_CREATE)
+        gwi_handles_made();
     write_call(th, &event, text);
     gwi_facts_after(kind, result, event.arg);
     if (gwi_unlikely(gwi_observer_poke != NULL && gwi.attach_observer))

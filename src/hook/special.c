@@ -57,3 +57,32 @@ void gwi_after_library_kernels(gwi_slot_ref *th, unsigned fn, CUkernel *kernels,
     }
     errno = saved_errno;
 }
+
+/* ---- kernels made into functions ---- */
+
+/* Runtime libraries ask for the function of a kernel before each of its launches: what was said once is not said again.
+ * A slot of the table holds a digest of what was said last of all pairs that fall there. */
+enum { SAID_COUNT = 4096 };
+static _Atomic uint64_t said_pairs[SAID_COUNT];
+static _Atomic uint32_t handles_made; /* counts what may give an old handle a new meaning */
+
+void gwi_handles_made(void)
+{
+    atomic_fetch_add(&handles_made, 1);
+}
+
+void gwi_after_kernel_function(gwi_slot_ref *th, unsigned fn, CUfunction *pFunc, CUkernel kernel)
+{
+    if (pFunc == NULL)
+        return;
+    uint64_t function = (uint64_t)(uintptr_t)*pFunc, of = (uint64_t)(uintptr_t)kernel;
+    uint64_t when = (uint64_t)gwi.head->pid << 32 | atomic_load_explicit(&handles_made, memory_order_relaxed);
+    uint64_t digest = ((of * 0x9e3779b97f4a7c15u ^ function) * 0xff51afd7ed558ccdu ^ when) * 0xc4ceb9fe1a85ec53u;
+    _Atomic uint64_t *said = &said_pairs[(of * 0x9e3779b97f4a7c15u >> 40) % SAID_COUNT];
+    if (gwi_likely(atomic_load_explicit(said, memory_order_relaxed) == digest))
+        return;
+    uint64_t lost = atomic_load_explicit(&th->slot->counter[GW_COUNT_LOST], memory_order_relaxed);
+    gwi_event(th, fn, GW_EV_FUNCTION, 0, 0, 0, function, of, GW_OWNER_KERNEL, 0, NULL);
+    if (atomic_load_explicit(&th->slot->counter[GW_COUNT_LOST], memory_order_relaxed) == lost)
+        atomic_store_explicit(said, digest, memory_order_relaxed);
+}

@@ -245,6 +245,20 @@ static void part_buffer(void)
     CHECK(slot->tid == seen.head->pid && strcmp(slot->name, "hook_probe") == 0, "slot of %s", slot->name);
 }
 
+/* What a kernel's function is is said once, and anew when a library was loaded. */
+static void part_kernels(void)
+{
+    probe(&with, "fake_same", DOOR_PRELOAD, "soname", "kernels", NULL);
+    if (!walk_run(&with, 0)) {
+        CHECK(false, "no buffer");
+        return;
+    }
+    CHECK(count_events(GW_EV_FUNCTION) == 4, "%d of 6 said", count_events(GW_EV_FUNCTION));
+    const walk_event *e = walk_event_find(&seen, GW_EV_FUNCTION, 0);
+    CHECK(e != NULL && e->raw.arg[0] == 0x500 && e->raw.arg[1] == 0x100 && e->raw.arg[2] == GW_OWNER_KERNEL,
+          "FUNCTION");
+}
+
 /* A full buffer, a full or absent file system, a file size limit: the program does not notice. */
 static void part_room(void)
 {
@@ -826,13 +840,11 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } parts[] = {{"routes", part_routes},     {"names", part_names},
-                 {"resolver", part_resolver}, {"buffer", part_buffer},
-                 {"room", part_room},         {"processes", part_processes},
-                 {"guard", part_guard},       {"guard_kinds", part_guard_kinds},
-                 {"threads", part_threads},   {"fallback", part_fallback},
-                 {"ceiling", part_ceiling},   {"guests", part_guests},
-                 {"steps", part_steps}};
+    } parts[] = {{"routes", part_routes},       {"names", part_names},       {"resolver", part_resolver},
+                 {"buffer", part_buffer},       {"kernels", part_kernels},   {"room", part_room},
+                 {"processes", part_processes}, {"guard", part_guard},       {"guard_kinds", part_guard_kinds},
+                 {"threads", part_threads},     {"fallback", part_fallback}, {"ceiling", part_ceiling},
+                 {"guests", part_guests},       {"steps", part_steps}};
     const char *tmp = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
     snprintf(base_dir, sizeof base_dir, "%s/gpuwhy-hook-test-XXXXXX", tmp);
     if (argc != 2 || mkdtemp(base_dir) == NULL)

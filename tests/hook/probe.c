@@ -33,6 +33,8 @@ typedef int resolve_fn(const char *, void **, int, uint64_t);
 typedef int begin_fn(void *, int);
 typedef int end_fn(void *, void **);
 typedef int get_function_fn(void **, void *, const char *);
+typedef int kernel_fn(void **, void *);
+typedef int load_fn(void **, const void *, void *, void *, unsigned, void *, void *, unsigned);
 typedef int info_fn(size_t *, size_t *);
 typedef int total_fn(size_t *, int);
 
@@ -109,6 +111,18 @@ static void basic(void)
     CALL(end_fn, "cuStreamEndCapture", (void *)0x55, &graph);
     CALL(free_fn, "cuMemFree_v2", block);
     CALL(free_fn, "cuMemFree_v2", block);
+}
+
+/* As a runtime library does before each launch; after a library was loaded the handles may mean something else. */
+static void kernel_functions(void)
+{
+    begin();
+    for (uintptr_t round = 0; round < 6; round++) {
+        void *function = (void *)(0x500 + round % 2), *library = NULL;
+        if (round == 4)
+            CALL(load_fn, "cuLibraryLoadData", &library, "", NULL, NULL, 0, NULL, NULL, 0);
+        CALL(kernel_fn, "cuKernelGetFunction", &function, (void *)(0x100 + round % 2));
+    }
 }
 
 static void *thread_main(void *unused)
@@ -340,10 +354,20 @@ static void many_threads(void)
 static const struct {
     const char *name;
     void (*run)(void);
-} actions[] = {{"many", many_threads},          {"basic", basic},       {"threads", threads}, {"fork", fork_after},
-               {"fork-before", fork_before},    {"vfork", vfork_child}, {"clone", raw_clone}, {"clone-vm", clone_vm},
-               {"close", close_driver},         {"stress", stress},     {"guarded", guarded}, {"exit", exit_at_once},
-               {"guarded-kinds", guarded_kinds}};
+} actions[] = {{"many", many_threads},
+               {"basic", basic},
+               {"threads", threads},
+               {"fork", fork_after},
+               {"fork-before", fork_before},
+               {"vfork", vfork_child},
+               {"clone", raw_clone},
+               {"clone-vm", clone_vm},
+               {"close", close_driver},
+               {"stress", stress},
+               {"guarded", guarded},
+               {"exit", exit_at_once},
+               {"guarded-kinds", guarded_kinds},
+               {"kernels", kernel_functions}};
 
 static bool reach(const char *route, const char *path)
 {
