@@ -1,4 +1,5 @@
 /* `gpuwhy run`: start the program under the doors, move what its buffers hold into the recording, wait, judge. */
+#include "gwi_blame.h"
 #include "gwi_child.h"
 #include "gwi_cmd.h"
 #include "gwi_run.h"
@@ -46,6 +47,8 @@ typedef struct supervisor {
     uint64_t judged_at_ns;
     bool failure_told;
     pid_t command_pid;
+    bool is_second; /* the run of --blame */
+    off_t input_at; /* where the program's standard input began; -1: it cannot be read again */
 } supervisor;
 
 static int help(void)
@@ -320,7 +323,6 @@ static void finish_recording(supervisor *run)
                                .core_dumped = WIFSIGNALED(run->status) && WCOREDUMP(run->status)};
     gwi_record_put(&run->record, &item);
     gwi_record_names(&run->record); /* after the end, so that nothing is missing if it takes too long for somebody */
-    gwi_record_close(&run->record);
 }
 
 static void tell(supervisor *run)
@@ -372,7 +374,7 @@ static int begin(supervisor *run)
         gwi_say("run: %s", err.text);
         return GWI_EXIT_USAGE;
     }
-    if (run->record.path[0] != '\0' && !run->record.is_temporary)
+    if (run->record.path[0] != '\0' && !run->record.is_temporary && !run->is_second)
         gwi_last_recording_set(run->record.path); /* `gpuwhy explain` can be asked from now on */
     if (run->options.core)
         gwi_dumps_ask(&run->dumps, &run->record, run->run_folder);
@@ -381,6 +383,114 @@ static int begin(supervisor *run)
         gwi_record_fact(&run->record, "doors.reason", "%s", run->doors_reason);
     say_what_is_not_seen(run);
     return start(run);
+}
+
+/* ---- --blame: once more, waiting for each launch ---- */
+
+/* Nobody reads the output of a second run as if it were the first one's: it goes nowhere. */
+static int output_to_nowhere(void)
+{
+    int kept = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    if (kept >= 0 && null >= 0)
+        dup2(null, STDOUT_FILENO);
+    if (null >= 0)
+        close(null);
+    return kept;
+}
+
+static void output_back(int kept)
+{
+    if (kept < 0)
+        return;
+    dup2(kept, STDOUT_FILENO);
+    close(kept);
+}
+
+static gw_status name_second(const supervisor *first, gwi_path out)
+{
+    const char *ending = strstr(first->record.path, ".gpuwhy");
+    if (first->record.is_temporary || first->record.path[0] == '\0')
+        return first->run_folder[0] == '\0' ? GW_MISSING
+                                            : gwi_path_format(out, NULL, "%s/blame.gpuwhy", first->run_folder);
+    size_t bytes = ending != NULL && strcmp(ending, ".gpuwhy") == 0 ? (size_t)(ending - first->record.path)
+                                                                    : strlen(first->record.path);
+    return gwi_path_format(out, NULL, "%.*s.blame.gpuwhy", (int)bytes, first->record.path);
+}
+
+static void supervise(supervisor *run)
+{
+    watch(run);
+    finish_recording(run);
+}
+
+/* GWI_EXIT_OK: second->status and its recording are there. */
+static int run_second(const supervisor *first, supervisor *second, const char *recording)
+{
+    *second = (supervisor){.options = first->options, .argv = first->argv, .is_second = true, .input_at = -1};
+    second->options.output = recording;
+    second->options.blame = second->options.core = false;
+    second->options.on_failure = second->options.json = NULL;
+    second->options.quiet = true;
+    second->signals.fd = -1;
+    second->capture.child_fd = second->capture.file_fd = -1;
+    setenv("CUDA_LAUNCH_BLOCKING", "1", 1);
+    gwi_dumps_forbid(); /* the launch shall report the fault itself */
+    if (first->input_at >= 0)
+        (void)!lseek(STDIN_FILENO, first->input_at, SEEK_SET);
+    int output = output_to_nowhere();
+    gwi_record_init(&second->record);
+    int status = begin(second);
+    if (status == GWI_EXIT_OK)
+        supervise(second);
+    output_back(output);
+    clean_up(second);
+    return status;
+}
+
+static bool is_wanted(supervisor *first, gwi_blame *blame)
+{
+    gw_verdict *verdict = NULL;
+    const char *blocking = getenv("CUDA_LAUNCH_BLOCKING");
+    if (!first->options.blame || first->record.writer == NULL ||
+        gw_writer_flush(first->record.writer, false, NULL) != GW_OK ||
+        gwi_judge(first->run_folder[0] == '\0' ? first->record.path : first->run_folder, &verdict, NULL) != GW_OK)
+        return false;
+    bool wanted = gwi_blame_wanted(verdict);
+    gw_verdict_free(verdict);
+    if (wanted && blocking != NULL && atoi(blocking) != 0)
+        blame->not_run = "the first one waited for each launch already (CUDA_LAUNCH_BLOCKING)";
+    return wanted;
+}
+
+/* The mask and the witness of the first run go before the second one sets up its own. */
+static void give_signals_back(supervisor *first)
+{
+    gwi_signals_restore(&first->signals);
+    gwi_signals_end(&first->signals);
+}
+
+static void blame(supervisor *first)
+{
+    static supervisor second;
+    gwi_blame facts = {0};
+    gwi_path recording;
+    if (!is_wanted(first, &facts))
+        return;
+    if (facts.not_run == NULL && name_second(first, recording) != GW_OK)
+        facts.not_run = "there is no place for its recording";
+    if (facts.not_run == NULL) {
+        gwi_say(
+            "a fault on the GPU ended the run; it runs once more with CUDA_LAUNCH_BLOCKING=1 (--blame), without its "
+            "standard output");
+        give_signals_back(first);
+        if (run_second(first, &second, recording) != GWI_EXIT_OK)
+            facts.not_run = "it could not be started";
+    }
+    facts.recording = recording;
+    facts.status = second.status;
+    facts.is_kept = !first->record.is_temporary;
+    gwi_blame_record(&first->record, &facts);
 }
 
 int gwi_cmd_run(int argc, char **argv)
@@ -394,6 +504,7 @@ int gwi_cmd_run(int argc, char **argv)
         return help();
     run.signals.fd = -1;
     run.capture.child_fd = run.capture.file_fd = -1;
+    run.input_at = lseek(STDIN_FILENO, 0, SEEK_CUR); /* a terminal or a pipe has no place to go back to */
     gwi_record_init(&run.record);
     status = begin(&run);
     if (status != GWI_EXIT_OK) {
@@ -403,8 +514,9 @@ int gwi_cmd_run(int argc, char **argv)
         clean_up(&run);
         return status;
     }
-    watch(&run);
-    finish_recording(&run);
+    supervise(&run);
+    blame(&run);
+    gwi_record_close(&run.record);
     tell(&run);
     clean_up(&run);
     gwi_end_like(run.status);

@@ -1,0 +1,117 @@
+"""`gpuwhy run --blame`: a second run that waits for each launch, merged with the first one into one verdict."""
+import os
+import signal
+import subprocess
+
+from harness import (CNN, GPUWHY, Card, Workplace, base_environment, expect, expect_text, gpuwhy, main, new_folder,
+                     run_observed)
+
+SMALL = Card("16GiB")
+BAD = [CNN, "--runs", "2", "--bad-address"]
+
+
+def expect_verdict(run):
+    verdict = run.verdict()
+    print(f"{verdict['status']}, {verdict['cause']} ({verdict['certainty']}): {verdict['headline']}")
+    expect(verdict["cause"] == "illegal-address", f"the cause is {verdict['cause']}")
+    return verdict
+
+
+def second_recording(run):
+    return run.recording.with_name("run.blame.gpuwhy")
+
+
+def named(place):
+    run = run_observed(BAD, SMALL, new_folder(place, "named"), ["--blame"])
+    expect(run.status == 1, f"exit status {run.status}: the first run's is 1")
+    expect(run.stdout.count(b"run 1: ") == 1, f"the second run's output is in the way: {run.stdout.decode()}")
+    verdict = expect_verdict(run)
+    expect(verdict["headline"].startswith("kernel class_report "), verdict["headline"])
+    expect_text(verdict, r"cuLaunchKernel of class_report on .* returned 700 .* this launch is at fault", "the launch")
+    expect_text(verdict, r"after \d+ launches of thread \d+ \(cnn\)", "its order and thread")
+    expect_text(verdict, str(second_recording(run)), "where the second recording lies")
+    status, out, err = gpuwhy("explain", second_recording(run), folder=place)
+    expect(status == 0 and "its own launch reported it" in " ".join(out.split()), f"the second recording says: {out}{err}")
+    status, out, err = gpuwhy("explain", run.recording, folder=place)
+    expect(status == 0 and "this launch is at fault" in " ".join(out.split()), f"explain says otherwise: {out}{err}")
+
+
+def only_once(place):
+    """A fault that does not come again proves nothing."""
+    folder = new_folder(place, "once")
+    script = f'if [ -e seen ]; then exec {CNN} --runs 2; fi; touch seen; exec {CNN} --runs 2 --bad-address'
+    run = run_observed(["/bin/sh", "-c", script], SMALL, folder, ["--blame"])
+    verdict = expect_verdict(run)
+    expect(run.status == 1, f"exit status {run.status}")
+    expect(verdict["headline"].startswith("a kernel "), f"a kernel is named without proof: {verdict['headline']}")
+    expect_text(verdict, r"did not come again \(exit status 0\).*hypothesis", "that the fault did not come again")
+
+
+def other_end(place):
+    folder = new_folder(place, "other")
+    script = f'if [ -e seen ]; then exit 9; fi; touch seen; exec {CNN} --runs 2 --bad-address'
+    run = run_observed(["/bin/sh", "-c", script], SMALL, folder, ["--blame"])
+    expect_text(expect_verdict(run), r"ended otherwise, without a GPU fault: exit status 9", "how the second run ended")
+
+
+def with_dump(place):
+    run = run_observed(BAD, SMALL, new_folder(place, "dump"), ["--blame", "--core"])
+    if run.status == 2 and b"elfutils" in run.stderr:
+        print("skipped: this build cannot read GPU core dumps, and says so")
+        return
+    expect(run.status == -signal.SIGABRT, f"exit status {run.status}")
+    verdict = expect_verdict(run)
+    expect_text(verdict, r"WARP_ILLEGAL_ADDRESS in kernel class_report", "the dump")
+    expect_text(verdict, r"this launch is at fault", "the launch")
+    expect(len(list(run.folder.rglob("*.cudacore"))) == 1, "the second run wrote a dump, too")
+
+
+def healthy(place):
+    folder = new_folder(place, "healthy")
+    run = run_observed(["/bin/sh", "-c", f"echo x >> times; exec {CNN} --iterations 4"], SMALL, folder, ["--blame"])
+    expect(run.status == 0 and run.verdict()["status"] == "clean", f"exit status {run.status}")
+    expect((run.work / "times").read_text() == "x\n" and not second_recording(run).exists(), "a healthy run ran twice")
+
+
+def other_fault(place):
+    """Out of memory is no fault of a kernel: nothing is gained by waiting for launches."""
+    run = run_observed([CNN, "--batch", "16384"], Card("4GiB"), new_folder(place, "oom"), ["--blame"])
+    expect(run.status == 1 and not second_recording(run).exists(), "a run out of memory ran twice")
+
+
+def waited_already(place):
+    os.environ["CUDA_LAUNCH_BLOCKING"] = "1"
+    try:
+        run = run_observed(BAD, SMALL, new_folder(place, "already"), ["--blame"])
+    finally:
+        del os.environ["CUDA_LAUNCH_BLOCKING"]
+    verdict = expect_verdict(run)
+    expect(verdict["headline"].startswith("kernel class_report "), verdict["headline"])
+    expect(not second_recording(run).exists(), "the run was repeated")
+
+
+def input_again(place):
+    """A file that the program reads from its standard input is read again; what a pipe gave is gone."""
+    for kind, wanted in (("file", "hello\nhello\n"), ("pipe", "hello\n")):
+        folder = new_folder(place, f"input-{kind}")
+        source = folder / "input"
+        source.write_text("hello\n")
+        argv = [str(GPUWHY), "run", *SMALL.options(), "--blame", "-o", str(folder / "run.gpuwhy"), "--",
+                "/bin/sh", "-c", f"cat >> seen; exec {CNN} --runs 2 --bad-address"]
+        with open(source) as file:
+            done = subprocess.run(argv, cwd=folder / "work", env=base_environment(folder), timeout=120,
+                                  capture_output=True, **({"stdin": file} if kind == "file" else {"input": b"hello\n"}))
+        expect(done.returncode == 1, f"exit status {done.returncode}: {done.stderr.decode()}")
+        seen = (folder / "work" / "seen").read_text()
+        expect(seen == wanted, f"from a {kind} the two runs read {seen!r}")
+
+
+def test():
+    with Workplace() as place:
+        for part in (named, only_once, other_end, with_dump, healthy, other_fault, waited_already, input_again):
+            print(f"-- {part.__name__}")
+            part(place)
+
+
+if __name__ == "__main__":
+    main(test)
