@@ -190,6 +190,7 @@ void gwi_handles_made(void);
 /* A fact found by the hook, from any thread, inside a wrapper or outside. False: not recorded (lost, no buffer, the
  * recorder is off). `text` may be NULL; what is beyond GW_TEXT_BYTES_MAX is cut off. */
 bool gwi_fact(unsigned kind, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, const char *text);
+bool gwi_fact_at(unsigned kind, uint32_t site, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3);
 bool gwi_note(gw_note reason, uint64_t a, uint64_t b, uint64_t c, const char *text);
 
 /* Write one record and its text. Failures may use the reserve, except those of plain calls, of which some programs make

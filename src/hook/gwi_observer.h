@@ -16,7 +16,12 @@
  * memory use says that memory may become its problem: when the device memory that it has taken since its start comes
  * to a sixteenth of the card, or after an out-of-memory. Until then an out-of-memory report has blocks of unknown age.
  *
- * Environment: GPUWHY_ATTACH=0: nothing of this. GPUWHY_HISTORY=0: no history; =N: N entries, on from the attach. */
+ * With GPUWHY_DEEP=1 the history is on from the attach and keeps the Python stack of each allocation (about 5 % on such
+ * a network). It is then also read at the end, and blocks, the refused request and those who held most at the peak come
+ * with their call sites. Where the program records stacks by itself, they are read at an out-of-memory as well.
+ *
+ * Environment: GPUWHY_ATTACH=0: nothing of this. GPUWHY_HISTORY=0: no history; =N: N entries, on from the attach.
+ * GPUWHY_DEEP=1: with stacks. */
 #ifndef GWI_OBSERVER_H
 #define GWI_OBSERVER_H
 
@@ -35,6 +40,8 @@ enum {
 typedef struct gwi_observer_port {
     /* Write one fact; `text` may be NULL and is borrowed for the call. */
     void (*fact)(gw_event_kind kind, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, const char *text);
+    /* The same with the call site of what it tells; 0: not known. */
+    void (*fact_at)(gw_event_kind kind, uint32_t site, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3);
     /* Driver calls of this thread between the two are our own and are not recorded. They nest: what the first returns
      * goes into the second. */
     uint32_t (*guard_enter)(void);

@@ -10,6 +10,11 @@ static void put_fact(gw_event_kind kind, uint64_t a0, uint64_t a1, uint64_t a2, 
     (void)gwi_fact(kind, a0, a1, a2, a3, text);
 }
 
+static void put_fact_at(gw_event_kind kind, uint32_t site, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3)
+{
+    (void)gwi_fact_at(kind, site, a0, a1, a2, a3);
+}
+
 static uint32_t guard_enter(void)
 {
     gw_slot *slot = gwi_slot_usable();
@@ -39,7 +44,7 @@ static uint64_t bytes_taken(unsigned kind, int result, const uint64_t arg[4])
 
 void gwi_observer_poke(gwi_slot_ref *th, unsigned kind, int result, const uint64_t arg[4])
 {
-    static const gwi_observer_port port = {put_fact, guard_enter, guard_leave};
+    static const gwi_observer_port port = {put_fact, put_fact_at, guard_enter, guard_leave};
     static _Atomic uint32_t begun_pid; /* 0: not begun in any process */
     if (gwi_unlikely(gwi.head == NULL))
         return;

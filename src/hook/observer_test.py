@@ -17,11 +17,14 @@ import types
 MIB = 1 << 20
 CARD = 16384 * MIB
 UNKNOWN = (1 << 64) - 1
-NOTE, OOM, STATE, BLOCK, HISTORY = "NOTE", "OOM", "STATE", "BLOCK", "HISTORY"
+NOTE, OOM, STATE, BLOCK, HISTORY, HELD = "NOTE", "OOM", "STATE", "BLOCK", "HISTORY", "HELD"
+SITE, FRAMES, CODE = "SITE", "SITE_FRAMES", "PYTHON_CODE"
+FIRST_SITE, FIRST_CODE = 0x80000000, 0x20000000
 
 
 class Fact(ctypes.Structure):
-    _fields_ = [("kind", ctypes.c_uint64), ("argument", ctypes.c_uint64 * 4), ("text", ctypes.c_char * 300)]
+    _fields_ = [("kind", ctypes.c_uint64), ("argument", ctypes.c_uint64 * 4),
+                ("site", ctypes.c_uint64), ("text", ctypes.c_char * 300)]
 
 
 class Library:
@@ -30,8 +33,10 @@ class Library:
     def __init__(self, path):
         self.lib = ctypes.CDLL(path)
         self.lib.test_fact.restype = ctypes.POINTER(Fact)
+        self.lib.test_moment_name.restype = ctypes.c_char_p
         self.kinds = {}
-        for name in ("NOTE", "ALLOCATOR_OOM", "ALLOCATOR_STATE", "ALLOCATOR_BLOCK", "ALLOCATOR_HISTORY"):
+        for name in ("NOTE", "ALLOCATOR_OOM", "ALLOCATOR_STATE", "ALLOCATOR_BLOCK", "ALLOCATOR_HISTORY",
+                     "ALLOCATOR_HELD", SITE, FRAMES, CODE):
             self.kinds[self.lib.test_kind(name.encode())] = name.replace("ALLOCATOR_", "")
         self.fields = [self.text(self.lib.test_field_name, i) for i in range(self.lib.test_field_count())]
         self.actions = [self.text(self.lib.test_action_name, i) for i in range(self.lib.test_action_count())]
@@ -46,6 +51,37 @@ class Library:
         for i in range(self.lib.test_fact_count()):
             fact = self.lib.test_fact(i).contents
             result.append((self.kinds[fact.kind], tuple(fact.argument), fact.text.decode()))
+        return result
+
+    def sites(self):
+        """{site: [(file, function, line), ...]} as a reader of the recording puts it together."""
+        codes, counts, frames = {}, {}, {}
+        for kind, a, text in self.facts():
+            if kind == CODE:
+                check(a[0] not in codes and a[1:] == (0, 0, 0), f"code {a}")
+                name, file = text.split("\n")
+                codes[a[0]] = (file, name)
+            elif kind == SITE:
+                check(a[0] not in counts, f"site {a[0]:#x} twice")
+                counts[a[0]] = a[1]
+            elif kind == FRAMES:
+                for i, frame in enumerate(a[1:]):
+                    if frame:
+                        check(frame >> 62 == 2, f"not a Python frame: {frame:#x}")
+                        line = frame & 0xffffffff
+                        where = codes[frame >> 32 & 0x3fffffff] + (line if line < 1 << 31 else None,)
+                        frames.setdefault(a[0] & 0xffffffff, {})[(a[0] >> 32) + i] = where
+        check(set(counts) == set(frames), "a site without frames")
+        for site, count in counts.items():
+            check(sorted(frames[site]) == list(range(count)), f"frames of {site:#x}")
+        return {site: [by_index[i] for i in sorted(by_index)] for site, by_index in frames.items()}
+
+    def with_site(self, wanted):
+        result = []
+        for i in range(self.lib.test_fact_count()):
+            fact = self.lib.test_fact(i).contents
+            if self.kinds[fact.kind] == wanted:
+                result.append((tuple(fact.argument), fact.site))
         return result
 
     def states(self):
@@ -143,6 +179,24 @@ class FakeTorch:
             kept += 3 * MIB
         trace.append({"action": "oom", "device_free": 5, "size": 99 * MIB, "time_us": now - 10})
         self.snapshot["device_traces"] = [trace]
+
+
+    def fill_stacks(self):
+        """As fill(), with the stack of each allocation: train.py keeps 3 MiB a round (line 44), and needs 8 (line 40)."""
+        self.fill()
+
+        def stack(line, function="train"):
+            return [{"filename": "/w/train.py", "name": function, "line": line},
+                    {"filename": "/w/train.py", "name": "<module>", "line": 90}]
+
+        kept, passing, weights = stack(44), stack(40), stack(12, "build")
+        for segment in self.snapshot["segments"]:
+            for block in segment["blocks"]:
+                block["frames"] = [] if block["state"] == "inactive" else list(weights)
+        self.snapshot["segments"][0]["blocks"][2]["frames"] = list(kept)
+        for entry in self.snapshot["device_traces"][0]:
+            entry["frames"] = list(passing if entry["size"] == 8 * MIB else stack(61, "validate")
+                                   if entry["action"] == "oom" else kept)
 
 
 def check(condition, what):
@@ -408,6 +462,153 @@ def test_forked_child_begins_no_history(lib):
     check(os.waitpid(child, 0)[1] == 0, "PyTorch was asked in the child")
     lib.take(CARD)
     check(fake.history_calls == [SWITCH_ON], "the parent's history did not begin")
+
+
+# ---- with stacks ----
+
+DEEP = ("all", "alloc", "python", 100000, False, False, False, ["free_requested"])
+
+
+def test_deep_is_on_from_the_attach(lib):
+    fake = FakeTorch()
+    lib.start(GPUWHY_DEEP="1")
+    lib.poke(1)
+    check(fake.history_calls == [DEEP], fake.history_calls)
+    check(lib.notes() == ["PyTorch 9.9.fake; history of 100000 entries with Python stacks, from the start"], lib.notes())
+    lib.take(CARD)
+    check(len(fake.history_calls) == 1, fake.history_calls)
+
+
+def test_deep_with_a_length_of_its_own(lib):
+    fake = FakeTorch()
+    lib.start(GPUWHY_DEEP="1", GPUWHY_HISTORY="300")
+    lib.poke(1)
+    check([c[:4] for c in fake.history_calls] == [("all", "alloc", "python", 300)], fake.history_calls)
+
+
+def test_deep_without_history(lib):
+    fake = FakeTorch()
+    lib.start(GPUWHY_DEEP="1", GPUWHY_HISTORY="0")
+    lib.poke(1)
+    check(fake.history_calls == [] and lib.notes() == ["PyTorch 9.9.fake; no history"], lib.notes())
+
+
+def test_deep_leaves_the_programs_history_alone(lib):
+    fake = FakeTorch()
+    fake.history_on = True
+    fake.fill_stacks()
+    lib.start(GPUWHY_DEEP="1")
+    lib.poke(1)
+    check(fake.history_calls == [], "touched the program's own history")
+    fake.attached[0](0, 99 * MIB, 64 * MIB, 5)
+    check(len(lib.sites()) == 4, lib.sites())
+
+
+def test_deep_tells_lines(lib):
+    fake = FakeTorch()
+    fake.fill_stacks()
+    lib.start(GPUWHY_DEEP="1")
+    lib.poke(1)
+    lib.lib.test_clear()
+    fake.attached[0](0, 99 * MIB, 64 * MIB, 5)
+    sites = lib.sites()
+    innermost = {site: frames[0] for site, frames in sites.items()}
+    check(all(s > FIRST_SITE for s in sites) and all(len(f) == 2 for f in sites.values()), sites)
+    blocks = [(a[1] // MIB, innermost.get(site)) for a, site in lib.with_site(BLOCK)]
+    weights, kept = ("/w/train.py", "build", 12), ("/w/train.py", "train", 44)
+    check(blocks == [(20, weights), (10, kept), (2, weights)], blocks)
+    held = [(lib.lib.test_moment_name(a[0]), a[1] // MIB, a[2], innermost.get(site)) for a, site in lib.with_site(HELD)]
+    check(held[0] == (b"request", 99, 1, ("/w/train.py", "validate", 61)), held)
+    # Back over the end of the history: the youngest 8 MiB were free again, one of the 3 MiB that came last is not yet.
+    peak = {where: (mib, count) for moment, mib, count, where in held if moment == b"peak"}
+    check(peak[("/w/train.py", "train", 40)] == (8, 1), held)
+    check(sum(mib for mib, _ in peak.values()) >= 30, held)
+
+
+def test_deep_writes_each_stack_once(lib):
+    fake = FakeTorch()
+    fake.fill_stacks()
+    lib.start(GPUWHY_DEEP="1")
+    lib.poke(1)
+    for _ in range(5):
+        fake.fill_stacks()  # equal stacks in new objects
+        fake.attached[0](0, 99 * MIB, 64 * MIB, 5)
+    sites = lib.sites()  # refuses a site that is told twice
+    check(len(sites) == 4, sites)
+    used = {site for _, site in lib.with_site(BLOCK)} | {site for _, site in lib.with_site(HELD)}
+    check(used <= set(sites) | {0}, "a site that nobody told")
+
+
+def test_deep_at_the_end(lib):
+    fake = FakeTorch()
+    fake.fill_stacks()
+    lib.start(GPUWHY_DEEP="1")
+    lib.poke(1)
+    lib.lib.test_clear()
+    atexit._run_exitfuncs()
+    check(lib.states().get("when") == 1, lib.states())
+    check([site != 0 for _, site in lib.with_site(BLOCK)] == [True] * 3, lib.with_site(BLOCK))
+    check([1 for kind, _, _ in lib.facts() if kind == HISTORY], "no history at the end")
+    check(lib.lib.test_guard_depth() == 0, "a guard was left open")
+
+
+def test_deep_is_bounded(lib):
+    """More stacks, deeper ones and more blocks than are written."""
+    fake = FakeTorch()
+
+    def stack(i):
+        return [{"filename": f"/w/{i % 97}.py", "name": f"f{k}_{i % 5000}", "line": i} for k in range(70)]
+
+    now = time.time_ns() // 1000
+    fake.snapshot["segments"] = [{"device": 0, "address": 1 << 30, "is_expandable": False, "blocks": [
+        {"size": 1 << 20, "state": "active_allocated", "frames": stack(i)} for i in range(3000)]}]
+    fake.snapshot["device_traces"] = [[
+        {"action": "alloc", "addr": 7000 + i, "size": 10, "time_us": now + i, "frames": stack(i)} for i in range(500)]]
+    lib.start(GPUWHY_DEEP="1")
+    lib.poke(1)
+    lib.lib.test_clear()
+    fake.attached[0](0, 1, 2, 3)
+    sites = lib.sites()
+    check(50 < len(sites) <= 2048, len(sites))
+    check(all(len(frames) == 48 for frames in sites.values()), "not cut")
+    codes = sum(kind == CODE for kind, _, _ in lib.facts())
+    check(codes <= 4096, codes)
+    check(len(lib.with_site(BLOCK)) == 3000, len(lib.with_site(BLOCK)))
+    held = lib.with_site(HELD)
+    check(sum(a[1] for a, _ in held) == 3000 << 20, "what was held at the peak does not add up")
+
+
+def test_deep_hostile_frames(lib):
+    fake = FakeTorch()
+    lib.start(GPUWHY_DEEP="1")
+    lib.poke(1)
+    now = time.time_ns() // 1000
+    for nasty in (None, 5, "text", [], {}, [None], [5], [{}], [{"filename": 5, "name": None, "line": "x"}], b"\xff",
+                  [{"filename": "\ud800", "name": "f", "line": 1}], [{"filename": "f", "name": "n", "line": -1}],
+                  [{"filename": "f\n", "name": "n\n", "line": 1 << 70}], [[[]]]):
+        fake.snapshot["segments"] = [{"device": 0, "address": 4096, "blocks": [
+            {"size": 512, "state": "active_allocated", "frames": nasty},
+            {"size": 512, "state": "active_allocated", "history": nasty},
+            {"size": 512, "state": "active_allocated", "history": [{"frames": nasty}]}]}]
+        fake.snapshot["device_traces"] = [[
+            {"action": action, "addr": 4096, "size": 512, "time_us": now, "frames": nasty}
+            for action in ("alloc", "free_completed", "oom")]]
+        check(fake.attached[0](0, 1, 2, 3) is None, "not None")
+
+
+def test_deep_walk_is_quick_enough(lib):
+    fake = FakeTorch()
+    now = time.time_ns() // 1000
+    shared = [{"filename": f"/w/{i % 50}.py", "name": f"f{i}", "line": i} for i in range(600)]
+    fake.snapshot["device_traces"] = [[
+        {"action": ("alloc", "free_completed")[i % 2], "addr": 4096 * (i // 2 % 5000 + 1), "size": 1000,
+         "time_us": now - 200_000 + i * 2, "frames": shared[i % 500:i % 500 + 25]} for i in range(100_000)]]
+    lib.start(GPUWHY_DEEP="1")
+    lib.poke(1)
+    lib.lib.test_clear()
+    begin = time.monotonic()
+    fake.attached[0](0, 1, 2, 3)
+    print(f"      100,000 entries with 25 frames walked in {(time.monotonic() - begin) * 1e3:.0f} ms")
 
 
 def test_old_signature(lib):

@@ -7,11 +7,12 @@
 #include <string.h>
 #include <time.h>
 
-enum { FACTS_MAX = 20000, TEXT_BYTES = 300 };
+enum { FACTS_MAX = 100000, TEXT_BYTES = 300 };
 
 typedef struct fact {
     uint64_t kind;
     uint64_t argument[4];
+    uint64_t site;
     char text[TEXT_BYTES];
 } fact;
 
@@ -29,6 +30,7 @@ int test_field_count(void);
 const char *test_field_name(int index);
 int test_action_count(void);
 const char *test_action_name(int index);
+const char *test_moment_name(int index);
 
 static fact facts[FACTS_MAX];
 static uint32_t fact_count;
@@ -47,6 +49,13 @@ static void put_fact(gw_event_kind kind, uint64_t a0, uint64_t a1, uint64_t a2, 
         snprintf(f->text, sizeof f->text, "%s", text);
 }
 
+static void put_fact_at(gw_event_kind kind, uint32_t site, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3)
+{
+    put_fact(kind, a0, a1, a2, a3, NULL);
+    if (fact_count > 0)
+        facts[fact_count - 1].site = site;
+}
+
 static uint32_t enter(void)
 {
     return (uint32_t)guard_depth++;
@@ -59,7 +68,7 @@ static void leave(uint32_t before)
         unguarded_facts++;
 }
 
-static const gwi_observer_port port = {put_fact, enter, leave};
+static const gwi_observer_port port = {put_fact, put_fact_at, enter, leave};
 
 uint32_t test_fact_count(void)
 {
@@ -166,6 +175,16 @@ const char *test_action_name(int index)
     static const char *const names[GW_ACTION_COUNT] = {
 #define GW_X(name, text) text,
         GW_ALLOCATOR_ACTIONS(GW_X)
+#undef GW_X
+    };
+    return names[index];
+}
+
+const char *test_moment_name(int index)
+{
+    static const char *const names[GW_MOMENT_COUNT] = {
+#define GW_X(name, text) text,
+        GW_ALLOCATOR_MOMENTS(GW_X)
 #undef GW_X
     };
     return names[index];

@@ -255,7 +255,8 @@ static gw_status make_tuple(machine *m, uint64_t height, gw_error *err)
     for (uint64_t i = height; st == GW_OK && i < m->stack_count; i++)
         st = settle(m, &m->stack[i], err);
     if (st == GW_OK)
-        st = gwi_store_append(m->store, index, m->stack + height, m->stack_count - height, err);
+        st = gwi_store_append(m->store, index, m->stack == NULL ? NULL : m->stack + height, m->stack_count - height,
+                              err);
     if (st == GW_OK)
         st = complete(m, index, err);
     if (st != GW_OK)

@@ -1,0 +1,172 @@
+/* Inside the observer: the interpreter's functions, the state, and what its files offer each other.
+ *
+ *   observer_python.c  how it gets in: attempts, attaching, switching the history on, what PyTorch calls
+ *   observer_read.c    what it reads and writes: statistics, blocks, history, peaks
+ *   observer_stacks.c  stacks of the history as call sites
+ *   observer_py.c      small helpers over Python
+ *
+ * Everything here runs with the interpreter's lock held, unless it says otherwise. */
+#ifndef GWI_OBSERVER_INSIDE_H
+#define GWI_OBSERVER_INSIDE_H
+
+#include "gwi_observer.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+#include <time.h>
+
+/* ---- Python, as far as we need it ---- */
+
+typedef struct py_object py_object; /* opaque */
+typedef py_object *(*py_function)(py_object *self, py_object *arguments);
+
+/* Layout of PyMethodDef, fixed by the stable ABI. */
+typedef struct py_method {
+    const char *name;
+    py_function function;
+    int flags;
+    const char *doc;
+} py_method;
+
+enum { PY_METHOD_VARARGS = 1, PY_METHOD_NOARGS = 4 };
+
+/* X(name, result, parameters): the members of the stable ABI that we call. References: "new" must be given back,
+ * "borrowed" must not. */
+#define PY_FUNCTIONS(X)                                                                                                \
+    X(Py_IsInitialized, int, (void))                                                                                   \
+    X(Py_AddPendingCall, int, (int (*function)(void *), void *argument))                                               \
+    X(Py_IncRef, void, (py_object * object))                                                                           \
+    X(Py_DecRef, void, (py_object * object))                                                                           \
+    X(PySys_GetObject, py_object *, (const char *name))                            /* borrowed */                      \
+    X(PyModule_GetDict, py_object *, (py_object * module))                         /* borrowed */                      \
+    X(PyDict_GetItemString, py_object *, (py_object * dict, const char *key))      /* borrowed, clears errors */       \
+    X(PyDict_GetItem, py_object *, (py_object * dict, py_object * key))            /* borrowed, clears errors */       \
+    X(PyObject_GetAttrString, py_object *, (py_object * object, const char *name)) /* new */                           \
+    X(PyObject_IsTrue, int, (py_object * object))                                                                      \
+    X(PyObject_CallObject, py_object *, (py_object * callable, py_object * arguments))            /* new */            \
+    X(PyObject_Str, py_object *, (py_object * object))                                            /* new */            \
+    X(PyCFunction_NewEx, py_object *, (py_method * method, py_object * self, py_object * module)) /* new */            \
+    X(PyTuple_New, py_object *, (ptrdiff_t count))                                                /* new */            \
+    X(PyTuple_SetItem, int, (py_object * tuple, ptrdiff_t index, py_object * item)) /* takes the reference */          \
+    X(PyTuple_GetItem, py_object *, (py_object * tuple, ptrdiff_t index))           /* borrowed */                     \
+    X(PyTuple_Size, ptrdiff_t, (py_object * tuple))                                                                    \
+    X(PyList_New, py_object *, (ptrdiff_t count)) /* new */                                                            \
+    X(PyList_Size, ptrdiff_t, (py_object * list))                                                                      \
+    X(PyList_GetItem, py_object *, (py_object * list, ptrdiff_t index))           /* borrowed */                       \
+    X(PyList_SetItem, int, (py_object * list, ptrdiff_t index, py_object * item)) /* takes the reference */            \
+    X(PyBool_FromLong, py_object *, (long value))                                 /* new */                            \
+    X(PyLong_FromLongLong, py_object *, (long long value))                        /* new */                            \
+    X(PyLong_AsUnsignedLongLongMask, unsigned long long, (py_object * number))                                         \
+    X(PyFloat_AsDouble, double, (py_object * number))                                                                  \
+    X(PyUnicode_FromString, py_object *, (const char *text))                        /* new */                          \
+    X(PyUnicode_AsUTF8AndSize, const char *, (py_object * text, ptrdiff_t * bytes)) /* lives as long as text */        \
+    X(PyErr_Occurred, py_object *, (void))                                          /* borrowed */                     \
+    X(PyErr_Clear, void, (void))                                                                                       \
+    X(PyErr_Fetch, void, (py_object * *type, py_object * *value, py_object * *traceback))                              \
+    X(PyErr_Restore, void, (py_object * type, py_object * value, py_object * traceback))
+
+typedef struct python {
+#define GW_X(name, result, parameters) result(*name) parameters;
+    PY_FUNCTIONS(GW_X)
+#undef GW_X
+    py_object *none; /* borrowed: immortal */
+} python;
+
+/* X(member, text): keys of PyTorch's dictionaries, made into Python strings once. */
+#define KEYS(X)                                                                                                        \
+    X(segments, "segments")                                                                                            \
+    X(device_traces, "device_traces")                                                                                  \
+    X(device, "device")                                                                                                \
+    X(address, "address")                                                                                              \
+    X(blocks, "blocks")                                                                                                \
+    X(size, "size")                                                                                                    \
+    X(state, "state")                                                                                                  \
+    X(is_expandable, "is_expandable")                                                                                  \
+    X(action, "action")                                                                                                \
+    X(addr, "addr")                                                                                                    \
+    X(time_us, "time_us")                                                                                              \
+    X(frames, "frames")                                                                                                \
+    X(filename, "filename")                                                                                            \
+    X(name, "name")                                                                                                    \
+    X(line, "line")                                                                                                    \
+    X(history, "history")                                                                                              \
+    X(requested_size, "requested_size")                                                                                \
+    X(all, "all")                                                                                                      \
+    X(current, "current")                                                                                              \
+    X(peak, "peak")
+
+typedef struct keys {
+#define GW_X(member, text) py_object *member;
+    KEYS(GW_X)
+#undef GW_X
+} keys;
+
+/* ---- state ---- */
+
+enum { GWI_OBS_REASON_BYTES = 200 };
+
+struct gwi_obs_state {
+    _Atomic int phase;
+    _Atomic uint64_t next_attempt_ticks;
+    _Atomic uint64_t taken_bytes; /* device memory since the start, frees not subtracted */
+    _Atomic bool memory_matters;
+    const gwi_observer_port *port;
+    /* From here on: touched with the interpreter's lock held, or by the one thread that owns the attempt. */
+    uint32_t attempts;
+    uint32_t refusals;
+    uint32_t history_entries;          /* wanted; 0: none */
+    bool history_forced;               /* asked for by the environment: on from the attach */
+    bool deep;                         /* with stacks, and read at the end, too */
+    _Atomic uint64_t history_since_ns; /* CLOCK_MONOTONIC; 0: no history of ours */
+    _Atomic bool reading;              /* guards the walk's working space where the interpreter has no lock */
+    bool have_python;
+    uint32_t full_reads;
+    uint64_t last_read_ns, last_took_ns; /* end and duration of the last read-out of the history */
+    python py;
+    keys key;
+    py_object *torch_c; /* dict of torch._C; owned once attached: the interpreter's end clears modules before us */
+    pid_t attached_by;  /* 0: nobody yet. In its forked children PyTorch's locks may be held for ever */
+};
+extern struct gwi_obs_state gwi_obs;
+
+uint64_t gwi_obs_clock_ns(clockid_t clock);
+void gwi_obs_note(gw_note reason, const char *text);
+
+/* ---- small helpers over Python: observer_py.c ---- */
+
+bool gwi_py_find(python *py);
+void gwi_py_give_back(py_object *object); /* takes NULL */
+/* `ret_known` false: no number. */
+uint64_t gwi_py_number(py_object *object, bool *ret_known);
+uint64_t gwi_py_number_in(py_object *dict, py_object *key); /* 0: none */
+/* Copies a text, cut to the buffer. False: not a text. */
+bool gwi_py_text(py_object *object, char *buffer, size_t buffer_bytes);
+/* Call `name` of torch._C. Takes the reference to `arguments`. New reference; NULL: `reason` says why. */
+py_object *gwi_py_call_torch(const char *name, py_object *arguments, char *reason);
+/* A tuple of the given objects, whose references it takes; NULL when one of them is NULL. */
+py_object *gwi_py_tuple(py_object *const *item, ptrdiff_t count);
+py_object *gwi_py_none(void);                /* new */
+ptrdiff_t gwi_py_list_size(py_object *list); /* 0: no list */
+
+/* ---- reading: observer_read.c ---- */
+
+/* PyTorch's own limit (set_per_process_memory_fraction): where it is set, `total` at an out-of-memory is the limit. */
+void gwi_obs_write_limit(uint64_t device, uint64_t total_bytes);
+void gwi_obs_read_at_oom(uint64_t device, bool with_history);
+void gwi_obs_read_at_end(void);
+
+/* ---- stacks: observer_stacks.c ---- */
+
+/* A new snapshot is read: objects of the last one mean nothing any more. False: no memory, all stacks are unknown. */
+bool gwi_stacks_begin(void);
+/* The number of the stack that a list of frames holds; equal stacks have equal numbers, within the snapshot and beyond
+ * it. 0: no stack, or more different ones than are told apart. `frames` may be NULL; it must live until the next
+ * gwi_stacks_begin(). */
+uint32_t gwi_stacks_number(py_object *frames);
+uint32_t gwi_stacks_count(void); /* numbers are below it */
+/* The stack's call site, written when it is first asked for; 0: unknown, or more sites than are written. */
+uint32_t gwi_stacks_site(uint32_t number);
+
+#endif

@@ -1,0 +1,141 @@
+/* Small helpers over Python's stable ABI. */
+#include "gwi_observer_inside.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+uint64_t gwi_obs_clock_ns(clockid_t clock)
+{
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+void gwi_obs_note(gw_note reason, const char *text)
+{
+    gwi_obs.port->fact(GW_EV_NOTE, reason, 0, 0, 0, text);
+}
+
+bool gwi_py_find(python *py)
+{
+#define GW_X(name, result, parameters)                                                                                 \
+    {                                                                                                                  \
+        void *found = dlsym(RTLD_DEFAULT, #name);                                                                      \
+        if (found == NULL)                                                                                             \
+            return false;                                                                                              \
+        memcpy(&py->name, &found, sizeof found);                                                                       \
+    }
+    PY_FUNCTIONS(GW_X)
+#undef GW_X
+    py->none = dlsym(RTLD_DEFAULT, "_Py_NoneStruct");
+    return py->none != NULL;
+}
+
+void gwi_py_give_back(py_object *object)
+{
+    if (object != NULL)
+        gwi_obs.py.Py_DecRef(object);
+}
+
+uint64_t gwi_py_number(py_object *object, bool *ret_known)
+{
+    *ret_known = false;
+    if (object == NULL)
+        return 0;
+    uint64_t value = gwi_obs.py.PyLong_AsUnsignedLongLongMask(object);
+    if (gwi_obs.py.PyErr_Occurred() != NULL) {
+        gwi_obs.py.PyErr_Clear();
+        return 0;
+    }
+    *ret_known = true;
+    return value;
+}
+
+uint64_t gwi_py_number_in(py_object *dict, py_object *key)
+{
+    bool known;
+    return gwi_py_number(dict == NULL ? NULL : gwi_obs.py.PyDict_GetItem(dict, key), &known);
+}
+
+bool gwi_py_text(py_object *object, char *buffer, size_t buffer_bytes)
+{
+    ptrdiff_t bytes = 0;
+    const char *text = object == NULL ? NULL : gwi_obs.py.PyUnicode_AsUTF8AndSize(object, &bytes);
+    if (text == NULL) {
+        gwi_obs.py.PyErr_Clear();
+        buffer[0] = '\0';
+        return false;
+    }
+    size_t length = (size_t)bytes < buffer_bytes - 1 ? (size_t)bytes : buffer_bytes - 1;
+    memcpy(buffer, text, length);
+    buffer[length] = '\0';
+    return true;
+}
+
+/* Take the interpreter's error as one line of text, and clear it. */
+static void take_error(char *reason, size_t reason_bytes)
+{
+    py_object *type = NULL, *value = NULL, *traceback = NULL;
+    gwi_obs.py.PyErr_Fetch(&type, &value, &traceback);
+    py_object *text = value == NULL ? NULL : gwi_obs.py.PyObject_Str(value);
+    if (text == NULL || !gwi_py_text(text, reason, reason_bytes))
+        snprintf(reason, reason_bytes, "it failed without saying why");
+    gwi_obs.py.PyErr_Clear();
+    reason[strcspn(reason, "\n")] = '\0';
+    gwi_py_give_back(text);
+    gwi_py_give_back(type);
+    gwi_py_give_back(value);
+    gwi_py_give_back(traceback);
+}
+
+py_object *gwi_py_call_torch(const char *name, py_object *arguments, char *reason)
+{
+    py_object *function = gwi_obs.py.PyDict_GetItemString(gwi_obs.torch_c, name);
+    py_object *result = NULL;
+    if (function == NULL) {
+        snprintf(reason, GWI_OBS_REASON_BYTES, "this PyTorch has no torch._C.%s", name);
+    } else if (arguments == NULL) {
+        take_error(reason, GWI_OBS_REASON_BYTES);
+    } else {
+        result = gwi_obs.py.PyObject_CallObject(function, arguments);
+        if (result == NULL)
+            take_error(reason, GWI_OBS_REASON_BYTES);
+    }
+    gwi_py_give_back(arguments);
+    return result;
+}
+
+py_object *gwi_py_tuple(py_object *const *item, ptrdiff_t count)
+{
+    py_object *tuple = gwi_obs.py.PyTuple_New(count);
+    bool good = tuple != NULL;
+    for (ptrdiff_t i = 0; i < count; i++) {
+        if (item[i] == NULL)
+            good = false;
+        else if (tuple == NULL)
+            gwi_py_give_back(item[i]);
+        else
+            gwi_obs.py.PyTuple_SetItem(tuple, i, item[i]);
+    }
+    if (good)
+        return tuple;
+    gwi_py_give_back(tuple);
+    return NULL;
+}
+
+py_object *gwi_py_none(void)
+{
+    gwi_obs.py.Py_IncRef(gwi_obs.py.none);
+    return gwi_obs.py.none;
+}
+
+ptrdiff_t gwi_py_list_size(py_object *list)
+{
+    ptrdiff_t count = list == NULL ? 0 : gwi_obs.py.PyList_Size(list);
+    if (count < 0) {
+        gwi_obs.py.PyErr_Clear();
+        count = 0;
+    }
+    return count;
+}

@@ -1,0 +1,238 @@
+/* Stacks of PyTorch's memory history as call sites.
+ *
+ * The history holds a list of frames an entry, and a frame is a dict with file, function and line. Each allocation has
+ * a list of its own, but equal stacks are many and different ones few. So a stack is known by a hash of its frames,
+ * and a frame by its dict's address while one snapshot is read (PyTorch shares equal frames within it), and by its
+ * texts beyond. Hashes have 64 bits and nothing is compared behind them: with some ten thousand stacks a collision has
+ * a chance of one to a hundred thousand million, and would name a wrong line for one block.
+ *
+ * Numbers of sites and codes are above all that the hook's own stacks can have (gw_site.h). */
+#include "gwi_observer_inside.h"
+
+#include "gw_site.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum {
+    FRAMES_MAX = 48,      /* of a stack, innermost first; what lies further out is cut */
+    STACKS_MAX = 1 << 14, /* told apart */
+    SITES_MAX = 2048,     /* written */
+    CODES_MAX = 4096,     /* written */
+    DICTS_MAX = 1 << 15,  /* frame dicts of one snapshot that are known by address */
+    NAME_BYTES = 200,
+    FILE_BYTES = 700
+};
+
+/* A frame: what of it goes into a site. */
+typedef struct frame_dict {
+    const py_object *dict; /* NULL: empty slot */
+    uint64_t hash;         /* of its texts and line; 0: not a frame */
+} frame_dict;
+
+typedef struct stack {
+    uint64_t hash;
+    py_object *frames; /* borrowed from the snapshot that was read when `reading` was this */
+    uint32_t reading;
+    uint32_t site; /* 0: not written */
+    bool refused;  /* no room for its site */
+} stack;
+
+typedef struct code {
+    uint64_t hash; /* of file and function; 0: empty slot */
+    uint32_t id;
+} code;
+
+/* One mapping, made when the first stack comes. */
+typedef struct workspace {
+    frame_dict dict[DICTS_MAX];
+    stack stack[STACKS_MAX];       /* 0 stands for the unknown one */
+    uint32_t slot[2 * STACKS_MAX]; /* by hash: number; 0: empty */
+    code code[2 * CODES_MAX];      /* by hash */
+} workspace;
+
+static struct {
+    workspace *space; /* owned; lives as long as the process */
+    uint32_t dict_count, stack_count, site_count, code_count;
+    uint32_t reading;
+} st;
+
+bool gwi_stacks_begin(void)
+{
+    if (st.space == NULL) {
+        void *mapping = mmap(NULL, sizeof *st.space, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (mapping == MAP_FAILED)
+            return false;
+        st.space = mapping;
+        st.stack_count = 1;
+    }
+    memset(st.space->dict, 0, sizeof st.space->dict);
+    st.dict_count = 0;
+    st.reading++;
+    return true;
+}
+
+uint32_t gwi_stacks_count(void)
+{
+    return st.space == NULL ? 1 : st.stack_count;
+}
+
+/* ---- hashes ---- */
+
+static uint64_t mix(uint64_t hash, uint64_t value)
+{
+    hash = (hash ^ value) * UINT64_C(0x9e3779b97f4a7c15);
+    return hash ^ hash >> 31;
+}
+
+static uint64_t hash_text(uint64_t hash, const char *text, size_t bytes)
+{
+    uint64_t word;
+    for (; bytes >= sizeof word; bytes -= sizeof word, text += sizeof word) {
+        memcpy(&word, text, sizeof word);
+        hash = mix(hash, word);
+    }
+    word = bytes;
+    for (size_t i = 0; i < bytes; i++)
+        word = word << 8 | (unsigned char)text[i];
+    return mix(hash, word);
+}
+
+/* The texts of a frame, borrowed from it. False: no frame. */
+typedef struct frame_text {
+    const char *name, *file;
+    ptrdiff_t name_bytes, file_bytes;
+    int32_t line; /* -1: not known */
+} frame_text;
+
+static bool text_at(py_object *dict, py_object *key, const char **ret_text, ptrdiff_t *ret_bytes)
+{
+    py_object *text = gwi_obs.py.PyDict_GetItem(dict, key);
+    *ret_text = text == NULL ? NULL : gwi_obs.py.PyUnicode_AsUTF8AndSize(text, ret_bytes);
+    if (*ret_text == NULL)
+        gwi_obs.py.PyErr_Clear();
+    return *ret_text != NULL;
+}
+
+static bool read_frame(py_object *dict, frame_text *ret_text)
+{
+    bool known;
+    if (!text_at(dict, gwi_obs.key.filename, &ret_text->file, &ret_text->file_bytes) ||
+        !text_at(dict, gwi_obs.key.name, &ret_text->name, &ret_text->name_bytes))
+        return false;
+    uint64_t line = gwi_py_number(gwi_obs.py.PyDict_GetItem(dict, gwi_obs.key.line), &known);
+    ret_text->line = known && line <= INT32_MAX ? (int32_t)line : -1;
+    return true;
+}
+
+static uint64_t hash_of_code(const frame_text *text)
+{
+    uint64_t hash = hash_text(1, text->file, (size_t)text->file_bytes);
+    return hash_text(hash, text->name, (size_t)text->name_bytes) | 1;
+}
+
+/* 0: not a frame. */
+static uint64_t hash_of_frame(py_object *dict)
+{
+    size_t at = ((uintptr_t)dict >> 4) * UINT64_C(0x9e3779b97f4a7c15) >> 40 & (DICTS_MAX - 1);
+    while (st.space->dict[at].dict != NULL && st.space->dict[at].dict != dict)
+        at = (at + 1) & (DICTS_MAX - 1);
+    if (st.space->dict[at].dict == dict)
+        return st.space->dict[at].hash;
+    frame_text text;
+    uint64_t hash = read_frame(dict, &text) ? mix(hash_of_code(&text), (uint32_t)text.line) | 1 : 0;
+    if (2 * st.dict_count < DICTS_MAX) {
+        st.space->dict[at] = (frame_dict){dict, hash};
+        st.dict_count++;
+    }
+    return hash;
+}
+
+/* ---- stacks ---- */
+
+uint32_t gwi_stacks_number(py_object *frames)
+{
+    ptrdiff_t count = st.space == NULL ? 0 : gwi_py_list_size(frames);
+    uint64_t hash = (uint64_t)count;
+    if (count == 0)
+        return 0;
+    for (ptrdiff_t i = 0; i < count && i < FRAMES_MAX; i++) {
+        py_object *dict = gwi_obs.py.PyList_GetItem(frames, i);
+        uint64_t one = dict == NULL ? 0 : hash_of_frame(dict);
+        if (one == 0)
+            return 0;
+        hash = mix(hash, one);
+    }
+    size_t at = hash & (2 * STACKS_MAX - 1);
+    for (; st.space->slot[at] != 0; at = (at + 1) & (2 * STACKS_MAX - 1)) {
+        stack *known = &st.space->stack[st.space->slot[at]];
+        if (known->hash != hash)
+            continue;
+        known->frames = frames;
+        known->reading = st.reading;
+        return st.space->slot[at];
+    }
+    if (st.stack_count == STACKS_MAX)
+        return 0;
+    st.space->stack[st.stack_count] = (stack){.hash = hash, .frames = frames, .reading = st.reading};
+    st.space->slot[at] = st.stack_count;
+    return st.stack_count++;
+}
+
+/* ---- writing ---- */
+
+/* The id of a code; 0: more than are written. */
+static uint32_t code_of(const frame_text *text)
+{
+    uint64_t hash = hash_of_code(text);
+    size_t at = hash & (2 * CODES_MAX - 1);
+    for (; st.space->code[at].hash != 0; at = (at + 1) & (2 * CODES_MAX - 1)) {
+        if (st.space->code[at].hash == hash)
+            return st.space->code[at].id;
+    }
+    if (st.code_count == CODES_MAX)
+        return 0;
+    char words[NAME_BYTES + FILE_BYTES + 2];
+    snprintf(words, sizeof words, "%.*s\n%.*s", NAME_BYTES, text->name, FILE_BYTES, text->file);
+    st.space->code[at] = (code){hash, GW_SITE_FRAMEWORK_CODE_FIRST + ++st.code_count};
+    gwi_obs.port->fact(GW_EV_PYTHON_CODE, st.space->code[at].id, 0, 0, 0, words);
+    return st.space->code[at].id;
+}
+
+/* False: a frame could not be read or had no room. */
+static bool frame_of(py_object *dict, uint64_t *ret_frame)
+{
+    frame_text text;
+    uint32_t id = dict != NULL && read_frame(dict, &text) ? code_of(&text) : 0;
+    if (id != 0)
+        *ret_frame = GW_FRAME_OF_CODE(id, text.line);
+    return id != 0;
+}
+
+static void write_site(uint32_t site, const uint64_t *frame, uint32_t count, bool cut)
+{
+    gwi_obs.port->fact(GW_EV_SITE, site, count, cut ? GW_SITE_PYTHON_CUT : 0, 0, NULL);
+    for (uint32_t i = 0; i < count; i += 3)
+        gwi_obs.port->fact(GW_EV_SITE_FRAMES, site | (uint64_t)i << 32, frame[i], frame[i + 1], frame[i + 2], NULL);
+}
+
+uint32_t gwi_stacks_site(uint32_t number)
+{
+    uint64_t frame[FRAMES_MAX + 2] = {0};
+    if (number == 0 || st.space == NULL || number >= st.stack_count)
+        return 0;
+    stack *it = &st.space->stack[number];
+    if (it->site != 0 || it->refused || it->reading != st.reading)
+        return it->site;
+    ptrdiff_t count = gwi_py_list_size(it->frames);
+    uint32_t kept = (uint32_t)(count < FRAMES_MAX ? count : FRAMES_MAX);
+    it->refused = st.site_count == SITES_MAX;
+    for (uint32_t i = 0; i < kept && !it->refused; i++)
+        it->refused = !frame_of(gwi_obs.py.PyList_GetItem(it->frames, (ptrdiff_t)i), &frame[i]);
+    if (it->refused)
+        return 0;
+    it->site = GW_SITE_FRAMEWORK_FIRST + ++st.site_count;
+    write_site(it->site, frame, kept, count > FRAMES_MAX);
+    return it->site;
+}
