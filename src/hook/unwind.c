@@ -326,7 +326,7 @@ static step step_by_pointer(frame *f, stack *s)
 {
     uint64_t at = f->reg[GWI_REG_BP], bp, pc;
     if (!has(f, GWI_REG_BP) || at < f->reg[GWI_REG_SP] || !read_stack(s, at, &bp) || !read_stack(s, at + WORD, &pc) ||
-        bp <= at || !is_behind_call(pc))
+        !is_behind_call(pc))
         return STEP_LOST;
     f->reg[GWI_REG_SP] = at + 2 * WORD;
     f->reg[GWI_REG_BP] = bp;
