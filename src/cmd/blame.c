@@ -44,6 +44,22 @@ static const gw_thread *thread_of(const gw_model *model, const gw_failure *failu
     return NULL;
 }
 
+/* The last launch of the process that was made before the failure; NULL: none is known. */
+static const gw_ring_call *last_launch(const gw_model *model, const gw_failure *failure)
+{
+    const gw_ring_call *last = NULL;
+    for (size_t i = 0; i < model->thread_count; i++) {
+        const gw_thread *thread = &model->thread[i];
+        for (size_t k = 0; thread->pid == failure->pid && k < thread->ring_count; k++) {
+            const gw_ring_call *call = &thread->ring[k];
+            if ((call->is_launch || call->is_graph_launch) && !call->captured && call->t_ns <= failure->t_ns &&
+                (last == NULL || call->t_ns >= last->t_ns))
+                last = call;
+        }
+    }
+    return last;
+}
+
 static void add_text(gw_text *text, const char *name, const char *value)
 {
     enum { BYTES_MAX = 1000 };
@@ -73,9 +89,11 @@ static void add_fault(gw_text *text, const gw_model *model, const gw_failure *fa
     gw_text_addf(text, "end=%s\nresult=%u\ntid=%u\nt_ns=%" PRIu64 "\n", launch ? "in-launch" : "elsewhere",
                  failure->result, failure->tid, failure->t_ns);
     add_text(text, "call", failure->fn_name);
-    add_text(text, "kernel", failure->kernel);
-    if (launch)
-        gw_text_addf(text, "stream=0x%" PRIx64 "\n", failure->arg[3]);
+    const gw_ring_call *last = launch ? NULL : last_launch(model, failure);
+    if (launch || last != NULL) {
+        add_text(text, "kernel", launch ? failure->kernel : last->kernel);
+        gw_text_addf(text, "stream=0x%" PRIx64 "\n", launch ? failure->arg[3] : last->stream);
+    }
     if (thread != NULL) {
         add_text(text, "thread", thread->name);
         if (launch)

@@ -60,7 +60,7 @@ typedef struct gw_blame {
     char *ended;     /* "exit status 1", "signal 6" */
     uint16_t result;
     char *call;   /* that reported it; NULL unless IN_LAUNCH or ELSEWHERE */
-    char *kernel; /* of the launch; NULL: unknown */
+    char *kernel; /* of the launch; ELSEWHERE: of the last one before the call; NULL: unknown */
     uint64_t stream;
     uint32_t tid;
     char *thread; /* its name */

@@ -299,11 +299,25 @@ static void say_blame_launch(gwi_finding *finding, const gw_blame *blame)
     gw_text_free(&order);
 }
 
+/* No launch reported it, so nothing shows that launches were waited for: the driver, or a graph, may not do so. */
+static void say_blame_elsewhere(gwi_finding *finding, const gw_blame *blame)
+{
+    char call[GWI_CALL_TEXT_MAX], kernel[GWI_KERNEL_TEXT_MAX], stream[GWI_STREAM_TEXT_MAX];
+    gwi_evidence(
+        finding, GWI_NO_TIME, "second run",
+        "with CUDA_LAUNCH_BLOCKING=1 (--blame) %s reported %u (%s), %.2f s after the start: no launch reported "
+        "itself",
+        gwi_call_text(call, blame->call), blame->result, gw_result_name(blame->result), (double)blame->t_ns / 1e9);
+    if (blame->kernel != NULL)
+        gwi_evidence(finding, GWI_NO_TIME, "second run",
+                     "the last launch before it, of %s on %s, is the likely one: each was to be waited for",
+                     gwi_kernel_text(kernel, blame->kernel), gwi_stream_text(stream, blame->stream));
+}
+
 static void say_blame(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky)
 {
     const gw_blame *blame = &c->model->faults.blame;
     const char *ended = blame->ended == NULL ? "an end that is not known" : blame->ended;
-    char call[GWI_CALL_TEXT_MAX];
     if (!blame->known)
         return;
     switch (blame->end) {
@@ -315,11 +329,7 @@ static void say_blame(const gwi_case *c, gwi_finding *finding, const gw_failure 
                          sticky->result, gw_result_name(sticky->result));
         break;
     case GW_BLAME_ELSEWHERE:
-        gwi_evidence(
-            finding, GWI_NO_TIME, "second run",
-            "with CUDA_LAUNCH_BLOCKING=1 (--blame) %s reported %u (%s), %.2f s after the start: no launch did, so "
-            "none can be named",
-            gwi_call_text(call, blame->call), blame->result, gw_result_name(blame->result), (double)blame->t_ns / 1e9);
+        say_blame_elsewhere(finding, blame);
         break;
     case GW_BLAME_NO_FAULT:
         gwi_evidence(

@@ -100,7 +100,7 @@ class Harness:
         for program, linking in sorted(wanted):
             target = os.path.join(self.work, f"{program}-{linking}")
             jobs.append((program, linking, target,
-                         [nvcc, "-arch=native", "-O1", f"-cudart={linking}", "-Xlinker", f"-rpath,{library}", "-o", target,
+                         [nvcc, "-arch=native", "-O1", "-lineinfo", f"-cudart={linking}", "-Xlinker", f"-rpath,{library}", "-o", target,
                           os.path.join(HERE, "cuda", program + ".cu")]))
         with concurrent.futures.ThreadPoolExecutor(max(2, (os.cpu_count() or 2) // 2)) as pool:
             done = pool.map(lambda job: subprocess.run(job[3], capture_output=True, text=True), jobs)
@@ -156,6 +156,7 @@ class Harness:
         command = [self.gpuwhy, "run", "--json", verdict_path, "-o", recording]
         if row.memory:
             command += ["--memory", row.memory]
+        command += row.options
         argv, env = self.argv(row), self.environment(row)
         observed = run(command + ["--"] + argv, env, folder, min(self.options.limit, left))
         result["seconds"] = observed.seconds
@@ -186,6 +187,9 @@ class Harness:
         for fact in row.facts:
             if not fact.holds(verdict):
                 wrong.append(f"not in the evidence: {fact}")
+        if "--core" in row.options and row.status == "fault" and "trap" not in row.arguments:
+            if observed.status != -signal.SIGABRT:
+                wrong.append(f"exit status {observed.status}: the driver did not end the process after a dump")
         if row.status == "clean" and observed.status != 0 and not observed.timed_out:
             wrong.append(f"the program exited {observed.status}: {observed.err.strip()[-200:]}")
         program = verdict.get("program") or {}
@@ -306,7 +310,7 @@ def write_results(path, results, machine, versions):
             said, certainty = said_by_program(r["said"])
         right = "skipped" if r["skipped"] else "no" if r["wrong"] else "yes"
         why = " ".join((r["skipped"] or "; ".join(r["wrong"])).replace("|", "/").split())
-        program = " ".join((row.program,) + row.arguments) + row.note
+        program = " ".join((row.program,) + row.arguments + row.options) + row.note
         lines.append(f"| {row.id} | {row.kind} | {program} | {row.memory or '-'} | {said} | "
                      f"{certainty} | {right} | {why} |")
     with open(path, "w") as f:

@@ -51,6 +51,14 @@ class Judging(unittest.TestCase):
                         {"program": {"exit": 0}}, {"cause": None}):
             self.assertNotEqual(self.judge(self.row, self.leak(**changes)), [], changes)
 
+    def test_options_are_given_and_shown(self):
+        row = scenarios.Row("S12", "cuda static", "x", (), "illegal-address", options=["--core"])
+        self.assertIn("--core", row.name())
+        self.assertFalse(row.compare)
+        verdict = self.leak(cause="illegal-address")
+        self.assertEqual(self.judge(row, verdict, status=-6), [])
+        self.assertIn("did not end the process", self.judge(row, verdict, status=1)[0])
+
     def test_no_verdict(self):
         self.assertNotEqual(self.judge(self.row, "not json"), [])
 

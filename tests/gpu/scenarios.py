@@ -45,17 +45,22 @@ class Says:
 
 class Row:
     def __init__(self, id, kind, program, arguments=(), cause=None, status=None, memory=None, env=None, facts=(),
-                 compare=None, needs=(), note=""):
+                 compare=None, needs=(), note="", options=()):
         self.id, self.kind, self.program, self.arguments = id, kind, program, tuple(arguments)
         self.causes = (cause,) if isinstance(cause, (str, type(None))) else tuple(cause)
         self.status = status or ("clean" if cause is None else "fault")
         self.memory, self.env, self.facts, self.needs, self.note = memory, dict(env or {}), tuple(facts), needs, note
+        self.options = tuple(options)  # of gpuwhy run
+        # With a dump the driver aborts the process; a second run says everything on stderr twice.
+        if options:
+            compare = False
         # Under a limit the fault exists only with gpuwhy, so there is nothing to compare it with.
         self.compare = compare if compare is not None else (memory is None or self.status == "clean")
 
     def name(self):
         variant = " ".join(self.arguments)
-        return f"{self.id} {self.kind} {self.program}" + (f" {variant}" if variant else "") + self.note
+        options = "".join(f" {option}" for option in self.options)
+        return f"{self.id} {self.kind} {self.program}" + (f" {variant}" if variant else "") + options + self.note
 
 
 def clean(id, kind, program, arguments=(), **more):
@@ -85,6 +90,17 @@ TORCH = [
     clean("S12", "torch", "s12_bad_address", ("repaired",)),
     Row("S13", "torch", "s13_label", (), "device-assert-index", facts=[Says("assert")]),
     clean("S13", "torch", "s13_label", ("repaired",)),
+    # The dump names kernel, and block and thread where the warp had not left; the second run the launch and the Python line.
+    Row("S12", "torch", "s12_bad_address", (), "illegal-address", options=["--core"],
+        facts=[Says(r"_ILLEGAL_ADDRESS in kernel write_far_away"), Says(r"^kernel write_far_away", ("headline",))]),
+    Row("S13", "torch", "s13_label", (), "device-assert-index", options=["--core"],
+        facts=[Says(r"_ASSERT in kernel \S*nll_loss"), Says(r"block \(\d+,\d+,\d+\), thread \(\d+,\d+,\d+\)")]),
+    Row("S12", "torch", "s12_bad_address", (), "illegal-address", options=["--blame"],
+        facts=[Says(r"of write_far_away on .* itself.*this launch is at fault"),
+               Says(r"(bad_kernel|s12_bad_address)\.py")]),
+    Row("S13", "torch", "s13_label", (), "device-assert-index", options=["--blame"],
+        facts=[Says(r"of \S*nll_loss\S* on .* itself.*this launch is at fault"), Says(r"(cnn|s13_label)\.py|functional\.py")]),
+    clean("S12", "torch", "s12_bad_address", ("repaired",), options=["--core", "--blame"]),
     Row("S17", "torch", "s17_dataset", (), "gpu-oom-capacity", memory="8GiB", facts=[Bytes(5.9 * GIB, 6.0 * GIB)]),
     clean("S17", "torch", "s17_dataset", ("repaired",), memory="8GiB"),
     Row("S18", "torch", "s18_batch", (), "gpu-oom-capacity", memory="8GiB", facts=[Bytes(6.5 * GIB, 9.0 * GIB)]),
@@ -128,6 +144,27 @@ CUDA = [
     Row("S14", "cuda", "s14_faults", ("trap",), "kernel-fault-other", facts=[Says("trap_when")]),
     Row("S14", "cuda", "s14_faults", ("recursion",), "illegal-address", facts=[Says("recurse")]),
     clean("S14", "cuda", "s14_faults", ("repaired",)),
+    Row("S12", "cuda", "s12_bad_address", (), "illegal-address", options=["--core"],
+        facts=[Says(r"_ADDRESS in kernel fill"), Says(r"s12_bad_address\.cu:\d+"), Says(r"^kernel fill", ("headline",))]),
+    Row("S13", "cuda", "s13_assert", (), "device-assert-index", options=["--core"],
+        facts=[Says(r"_ASSERT in kernel pick"), Says(r"block \(0,0,0\), thread \(17,0,0\)"), Says(r"s13_assert\.cu:\d+")]),
+    Row("S14", "cuda", "s14_faults", ("misaligned",), "misaligned-access", options=["--core"],
+        facts=[Says(r"_MISALIGNED_ADDRESS in kernel read_wide"), Says(r"s14_faults\.cu:\d+")]),
+    # What a dump holds after a trap was not known when this row was written: the kernel need not be named.
+    Row("S14", "cuda", "s14_faults", ("trap",), "kernel-fault-other", options=["--core"]),
+    Row("S14", "cuda", "s14_faults", ("recursion",), "illegal-address", options=["--core"],
+        facts=[Says(r"in kernel recurse")]),
+    Row("S12", "cuda", "s12_bad_address", (), "illegal-address", options=["--blame"],
+        facts=[Says(r"of fill on .* itself.*this launch is at fault"), Says(r"after 5[01] launches of thread")]),
+    Row("S13", "cuda", "s13_assert", (), "device-assert-index", options=["--blame"],
+        facts=[Says(r"of pick on .* itself.*this launch is at fault")]),
+    Row("S14", "cuda", "s14_faults", ("misaligned",), "misaligned-access", options=["--blame"],
+        facts=[Says(r"of read_wide on .* itself")]),
+    Row("S14", "cuda", "s14_faults", ("trap",), "kernel-fault-other", options=["--blame"],
+        facts=[Says(r"of trap_when on .* itself")]),
+    Row("S14", "cuda", "s14_faults", ("recursion",), "illegal-address", options=["--blame"],
+        facts=[Says(r"of recurse on .* itself")]),
+    clean("S14", "cuda", "s14_faults", ("repaired",), options=["--core", "--blame"]),
     Row("S15", "cuda", "s15_launch_config", ("threads",), "launch-config-invalid", facts=[Says("4,?096")]),
     Row("S15", "cuda", "s15_launch_config", ("shared",), "launch-config-invalid", facts=[Says("400,?000")]),
     clean("S15", "cuda", "s15_launch_config", ("repaired",)),
@@ -147,5 +184,5 @@ def rows():
         for linking in ("static", "shared"):
             result.append(Row(row.id, f"cuda {linking}", row.program, row.arguments,
                               row.causes if row.causes != (None,) else None, row.status, row.memory, row.env, row.facts,
-                              row.compare, row.needs, row.note))
+                              row.compare, row.needs, row.note, row.options))
     return result + TORCH + JAX
