@@ -1,5 +1,5 @@
 /* From a recording to a model. Apart from model.c so that a model can be fed without a reader. */
-#include "inner.h"
+#include "ahead.h"
 
 #include <stdio.h>
 
@@ -16,33 +16,48 @@ static gw_status name_fns(gw_reader *reader, gw_model *model, gw_error *err)
     return st;
 }
 
-gw_status gw_model_build(gw_reader *reader, gw_model **ret_model, gw_error *err)
+static void note_damage(gw_model *model, const gw_error *why)
 {
-    gw_model *model = NULL;
-    gw_status st = gw_model_new(&model, err);
-    if (st != GW_OK)
-        return st;
+    if (model->damaged_count++ == 0)
+        snprintf(model->damaged_first, sizeof model->damaged_first, "%.255s", why->text);
+}
+
+/* Everything of the recording, in order. GW_OK: to its end. */
+static gw_status feed_all(gw_reader *reader, gw_model *model, gwi_ahead *ahead, gw_error *err)
+{
     const gw_item *item;
-    gw_error local;
+    gw_error local = {""};
     for (;;) {
-        local.text[0] = '\0';
-        st = gw_reader_next(reader, &item, &local);
+        gw_status st = gw_reader_next(reader, &item, &local);
+        if (st == GW_OK && item->kind == GW_ITEM_EVENT) {
+            gwi_ahead_put(ahead, model, &item->event);
+            continue;
+        }
+        gwi_ahead_flush(ahead, model);
         if (st == GW_OK) {
             st = gw_model_feed(model, item, err);
             if (st != GW_OK)
-                goto out;
+                return st;
         } else if (st == GW_CORRUPT) { /* the reader goes on behind it */
-            if (model->damaged_count++ == 0)
-                snprintf(model->damaged_first, sizeof model->damaged_first, "%.255s", local.text);
+            note_damage(model, &local);
+            local.text[0] = '\0';
         } else {
-            break;
+            return st == GW_END ? GW_OK : gw_fail(err, st, "%s", local.text);
         }
     }
-    if (st != GW_END) {
-        gw_fail(err, st, "%s", local.text);
+}
+
+gw_status gw_model_build(gw_reader *reader, gw_model **ret_model, gw_error *err)
+{
+    gw_model *model = NULL;
+    gwi_ahead *ahead = malloc(sizeof *ahead);
+    gw_status st = ahead == NULL ? gw_fail(err, GW_NOMEM, "make a model") : gw_model_new(&model, err);
+    if (st != GW_OK)
         goto out;
-    }
-    st = name_fns(reader, model, err);
+    ahead->put_count = ahead->fed_count = 0;
+    st = feed_all(reader, model, ahead, err);
+    if (st == GW_OK)
+        st = name_fns(reader, model, err);
     if (st == GW_OK)
         st = gw_model_finish(model, err);
     if (st == GW_OK) {
@@ -50,6 +65,7 @@ gw_status gw_model_build(gw_reader *reader, gw_model **ret_model, gw_error *err)
         model = NULL;
     }
 out:
+    free(ahead);
     gw_model_free(model);
     return st;
 }

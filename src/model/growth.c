@@ -310,18 +310,38 @@ typedef struct sort_of { /* live blocks of one group (the ledger's) or one size 
     bool begun;
 } sort_of;
 
+/* What makes two blocks siblings. */
+static uint64_t sort_key(const gw_live *live)
+{
+    return live->cls == GW_CLASS_COUNT ? live->bytes * 2 + 1 : (uint64_t)live->group * 2;
+}
+
+typedef struct sibling {
+    const gw_live *live;
+    uint64_t key;
+} sibling;
+
+static inline bool is_sibling(const void *context, uint32_t index)
+{
+    const sibling *wanted = context;
+    return sort_key(&wanted->live[index]) == wanted->key;
+}
+
 static size_t sorts_of(const gw_live *live, size_t count, uint32_t *ret_sort, uint64_t *bytes)
 {
-    gwi_table table = {0};
+    gwi_table table = {0}; /* of the first block of each sort */
     uint32_t sorts = 0;
     for (size_t i = 0; i < count; i++) {
-        uint64_t key = live[i].cls == GW_CLASS_COUNT ? live[i].bytes * 2 + 1 : (uint64_t)live[i].group * 2;
-        if (!gwi_table_get(&table, key, &ret_sort[i])) {
-            ret_sort[i] = sorts;
-            bytes[sorts] = 0;
-            if (!gwi_table_put(&table, key, sorts))
+        sibling wanted = {live, sort_key(&live[i])};
+        uint32_t hash = gwi_hash(wanted.key);
+        gwi_spot spot = gwi_table_find(&table, hash, is_sibling, &wanted);
+        if (spot.bucket != NULL) {
+            ret_sort[i] = ret_sort[gwi_spot_value(spot)];
+        } else {
+            if (!gwi_table_add(&table, hash, (uint32_t)i))
                 break;
-            sorts++;
+            bytes[sorts] = 0;
+            ret_sort[i] = sorts++;
         }
         bytes[ret_sort[i]] += live[i].bytes;
     }

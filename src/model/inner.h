@@ -7,6 +7,7 @@
 
 /* Addresses and handles of different sorts may be the same number: each sort has its own table. */
 typedef enum gwi_space {
+    GWI_SPACE_NONE,
     GWI_SPACE_MEMORY, /* device addresses */
     GWI_SPACE_HOST,
     GWI_SPACE_HANDLE, /* VMM allocations */
@@ -135,7 +136,7 @@ typedef struct gwi_model {
     uint16_t *inside_fn_plus_1; /* likewise */
     size_t process_capacity, thread_capacity, failure_capacity, snapshot_capacity, teardown_capacity, group_capacity;
     size_t info_capacity, allocator_capacity, phase_capacity, meta_capacity, fact_capacity;
-    gwi_table group_table; /* by hash of the group's key; collisions of the hash are probed by hand */
+    gwi_table group_table; /* of the groups */
     gwi_picture *picture;  /* parallel to gw_model.snapshot; owned */
     size_t picture_capacity;
     uint32_t picture_free;       /* index + 1 of a free one */
@@ -156,6 +157,21 @@ typedef struct gwi_model {
 /* Make room for one more; false (and nomem is set) without memory. */
 bool gwi_room(gw_model *model, void *array_pointer, size_t count, size_t *capacity, size_t element_bytes);
 char *gwi_copy_text(gw_model *model, const char *text);
+
+/* model.c: an event, whatever its kind. */
+void gwi_model_event(gw_model *model, const gw_event *event);
+
+/* objects.c */
+/* What an event made. A thing of the same sort and key that is still there ends first. `device` -1: unknown, taken for
+ * the first. The object is good until the next one is added; NULL: no memory, and nomem is set. */
+gwi_object *gwi_object_add(gw_model *model, gwi_process *process, const gw_event *event, gwi_space space, gw_class cls,
+                           uint64_t key, uint64_t bytes, int device);
+bool gwi_object_find(const gwi_process *process, gwi_space space, uint64_t key, uint32_t *ret_index);
+/* Out of the table, still alive: whoever takes it drops it at last. */
+bool gwi_object_take(gwi_process *process, gwi_space space, uint64_t key, uint32_t *ret_index);
+void gwi_object_drop(gw_model *model, gwi_process *process, uint32_t index);
+/* Both. False: there is none. */
+bool gwi_object_end(gw_model *model, gwi_process *process, gwi_space space, uint64_t key);
 
 /* ledger.c: a call that succeeded. */
 void gwi_ledger_apply(gw_model *model, gwi_process *process, const gw_event *event);

@@ -9,219 +9,13 @@
 #include <stdio.h>
 #include <string.h>
 
-static uint64_t fnv(uint64_t hash, uint64_t value)
-{
-    hash ^= value;
-    hash *= 0x9e3779b97f4a7c15u;
-    return hash ^ (hash >> 31);
-}
-
-/* ---- groups ---- */
-
-/* What tells groups of one process, class, function and size apart: the site, else the thread. */
-static bool group_is(const gw_group *group, uint32_t pid, uint32_t tid, uint32_t site, uint16_t fn, uint8_t cls,
-                     uint64_t bytes)
-{
-    return group->bytes == bytes && group->site == site && (site != 0 || group->tid == tid) && group->fn == fn &&
-           group->cls == cls && group->pid == pid;
-}
-
-static uint32_t group_of(gw_model *model, uint32_t pid, const gw_event *event, uint8_t cls, uint8_t device,
-                         uint64_t bytes)
-{
-    gwi_model *inner = model->inner;
-    uint32_t site = event->site == 0 ? 0 : gw_sites_number(model->sites, event->pid, event->site);
-    uint64_t caller = site != 0 ? (uint64_t)1 << 40 | site : event->tid;
-    uint64_t key = fnv(fnv(fnv(bytes, pid), caller << 16 ^ event->fn), cls);
-    uint32_t index;
-    while (gwi_table_get(&inner->group_table, key, &index)) {
-        if (group_is(&model->group[index], pid, event->tid, site, event->fn, cls, bytes))
-            return index;
-        key = fnv(key, 1);
-    }
-    if (model->group_count >= GWI_GROUPS_MAX ||
-        !gwi_room(model, &model->group, model->group_count, &inner->group_capacity, sizeof(gw_group)))
-        return 0;
-    index = (uint32_t)model->group_count;
-    if (!gwi_table_put(&inner->group_table, key, index)) {
-        inner->nomem = true;
-        return 0;
-    }
-    model->group[model->group_count++] = (gw_group){.bytes = bytes,
-                                                    .pid = pid,
-                                                    .tid = event->tid,
-                                                    .site = site,
-                                                    .kin = index,
-                                                    .fn = event->fn,
-                                                    .cls = cls,
-                                                    .device = device,
-                                                    .t_first_ns = event->t_ns};
-    return index;
-}
-
-static void group_grow(gw_group *group, const gwi_process *process, uint64_t order, uint64_t t_ns)
-{
-    if (group->alloc_count == 0) {
-        group->order_first = order;
-        group->t_first_ns = t_ns;
-    } else if (process->frees_total > group->frees_at_last) {
-        group->step_count++;
-    }
-    group->alloc_count++;
-    group->live_count++;
-    if (group->live_count > group->live_count_peak)
-        group->live_count_peak = group->live_count;
-    group->t_last_ns = t_ns;
-    group->order_last = order;
-    group->frees_at_last = process->frees_total;
-}
-
-/* ---- objects ---- */
-
-static bool grow_objects(gwi_process *process)
-{
-    uint32_t capacity = process->object_capacity == 0 ? 64 : process->object_capacity * 2;
-    gwi_object *wider = gwi_big_alloc(capacity * sizeof *wider);
-    if (wider == NULL)
-        return false;
-    if (process->object_count > 0)
-        memcpy(wider, process->object, process->object_count * sizeof *wider);
-    free(process->object);
-    process->object = wider;
-    process->object_capacity = capacity;
-    return true;
-}
-
-static gwi_object *object_new(gw_model *model, gwi_process *process, uint32_t *ret_index)
-{
-    if (process->object_free != 0) {
-        *ret_index = process->object_free - 1;
-        process->object_free = process->object[*ret_index].group;
-        return &process->object[*ret_index];
-    }
-    if (process->object_count == process->object_capacity && !grow_objects(process)) {
-        model->inner->nomem = true;
-        return NULL;
-    }
-    *ret_index = process->object_count++;
-    return &process->object[*ret_index];
-}
-
-static void usage_add(gw_usage *usage, uint8_t cls, uint64_t bytes, uint64_t t_ns)
-{
-    usage->class_bytes[cls] += bytes;
-    usage->class_count[cls]++;
-    usage->class_made[cls]++;
-    if (usage->class_count[cls] > usage->class_count_peak[cls])
-        usage->class_count_peak[cls] = usage->class_count[cls];
-    if (!gwi_is_memory(cls))
-        return;
-    usage->used = true;
-    usage->live_count++;
-    usage->live_bytes += bytes;
-    usage->alloc_count_total++;
-    usage->alloc_bytes_total += bytes;
-    if (usage->live_bytes > usage->peak_bytes) {
-        usage->peak_bytes = usage->live_bytes;
-        usage->t_peak_ns = t_ns;
-    }
-}
-
-static void usage_take(gw_usage *usage, uint8_t cls, uint64_t bytes)
-{
-    usage->class_bytes[cls] -= bytes;
-    usage->class_count[cls]--;
-    if (gwi_is_memory(cls)) {
-        usage->live_bytes -= bytes;
-        usage->live_count--;
-    }
-}
-
-static void object_drop(gw_model *model, gwi_process *process, uint32_t index)
-{
-    gwi_object *object = &process->object[index];
-    gw_process *facts = &model->process[process->index];
-    usage_take(&facts->usage[object->device], object->cls, object->bytes);
-    if (object->cls == GW_CLASS_HOST || object->cls == GW_CLASS_REGISTERED)
-        facts->pinned_bytes -= object->bytes;
-    if (object->cls != GW_CLASS_FUNCTION && object->cls != GW_CLASS_MAPPING) {
-        gw_group *group = &model->group[object->group];
-        group->live_count--;
-        group->free_count++;
-    }
-    if (gwi_is_counted(object->cls)) {
-        gwi_snapshot_bury(model, process, object);
-        process->frees_total++;
-        facts->free_order++;
-    }
-    object->space = GWI_SPACE_COUNT;
-    object->group = process->object_free;
-    process->object_free = index + 1;
-}
-
-static gwi_object *object_add(gw_model *model, gwi_process *process, const gw_event *event, gwi_space space,
-                              gw_class cls, uint64_t key, uint64_t bytes, int device)
-{
-    uint32_t index;
-    if (gwi_table_take(&process->table[space], key, &index)) { /* its end was not seen: events were lost */
-        object_drop(model, process, index);
-        model->process[process->index].unknown_frees++;
-    }
-    gwi_object *object = object_new(model, process, &index);
-    if (object == NULL)
-        return NULL;
-    if (!gwi_table_put(&process->table[space], key, index)) {
-        model->inner->nomem = true;
-        object->space = GWI_SPACE_COUNT;
-        object->group = process->object_free;
-        process->object_free = index + 1;
-        return NULL;
-    }
-    gw_process *facts = &model->process[process->index];
-    uint8_t on = device >= 0 && device < GW_MODEL_DEVICES_MAX ? (uint8_t)device : 0;
-    bool counted = gwi_is_counted((uint8_t)cls);
-    facts->alloc_order += counted;
-    *object = (gwi_object){.key = key,
-                           .bytes = bytes,
-                           .t_ns = event->t_ns,
-                           .order = facts->alloc_order,
-                           .context = event->context,
-                           .refs = space == GWI_SPACE_FUNCTION ? 0 : 1,
-                           .cls = (uint8_t)cls,
-                           .device = on,
-                           .space = (uint8_t)space};
-    usage_add(&facts->usage[on], (uint8_t)cls, bytes, event->t_ns);
-    if (cls != GW_CLASS_FUNCTION && cls != GW_CLASS_MAPPING) {
-        object->group = group_of(model, process->pid, event, (uint8_t)cls, on, bytes);
-        group_grow(&model->group[object->group], process, facts->alloc_order, event->t_ns);
-    }
-    if (process->open_count > 0 && (counted ? bytes : 0) >= process->open_bytes_min)
-        gwi_failure_allocated(model, process, event, counted ? bytes : 0);
-    return object;
-}
-
-static bool object_end(gw_model *model, gwi_process *process, gwi_space space, uint64_t key)
-{
-    gwi_table *table = &process->table[space];
-    if (table->entry == NULL)
-        return false;
-    gwi_entry *entry = gwi_table_place(table, key);
-    if (entry->value_plus_1 == 0)
-        return false;
-    uint32_t index = entry->value_plus_1 - 1;
-    __builtin_prefetch(&process->object[index], 1); /* it arrives while the table is put in order */
-    gwi_table_erase(table, entry);
-    object_drop(model, process, index);
-    return true;
-}
-
 int gwi_device_of(gwi_process *process, uint64_t context)
 {
     if (context == process->context_last && context != 0)
         return process->context_last_device;
     uint32_t index;
     int device = 0;
-    if (context != 0 && gwi_table_get(&process->table[GWI_SPACE_CONTEXT], context, &index)) {
+    if (context != 0 && gwi_object_find(process, GWI_SPACE_CONTEXT, context, &index)) {
         device = process->object[index].device;
         process->context_last = context;
         process->context_last_device = (uint8_t)device;
@@ -291,8 +85,8 @@ static void bury(gw_model *model, gwi_process *process, const gw_event *event, g
         uint32_t index;
         if (object->cls == GW_CLASS_FUNCTION) /* the handle dies, the name stays: earlier launches are named by it */
             continue;
-        if (gwi_table_take(&process->table[object->space], object->key, &index))
-            object_drop(model, process, index);
+        if (gwi_object_take(process, object->space, object->key, &index))
+            gwi_object_drop(model, process, index);
     }
     if (process->context_last == context)
         process->context_last = 0;
@@ -309,11 +103,11 @@ static void context_create(gw_model *model, gwi_process *process, const gw_event
         facts->primary_retains[device]++;
         process->primary[device] = context;
         uint32_t index;
-        if (gwi_table_get(&process->table[GWI_SPACE_CONTEXT], context, &index) &&
+        if (gwi_object_find(process, GWI_SPACE_CONTEXT, context, &index) &&
             process->object[index].kind == GW_CONTEXT_PRIMARY)
             return;
     }
-    gwi_object *object = object_add(model, process, event, GWI_SPACE_CONTEXT, GW_CLASS_CONTEXT, context, 0, device);
+    gwi_object *object = gwi_object_add(model, process, event, GWI_SPACE_CONTEXT, GW_CLASS_CONTEXT, context, 0, device);
     if (object == NULL)
         return;
     object->kind = (uint8_t)kind;
@@ -324,13 +118,13 @@ static void context_create(gw_model *model, gwi_process *process, const gw_event
 static void context_destroy(gw_model *model, gwi_process *process, const gw_event *event)
 {
     uint32_t index;
-    if (!gwi_table_get(&process->table[GWI_SPACE_CONTEXT], event->arg[0], &index))
+    if (!gwi_object_find(process, GWI_SPACE_CONTEXT, event->arg[0], &index))
         return;
     int device = process->object[index].device;
     /* A green context borrows the primary one's memory: nothing is freed with it. */
     if (process->object[index].kind != GW_CONTEXT_GREEN)
         bury(model, process, event, GW_TEARDOWN_DESTROY, device, event->arg[0]);
-    object_end(model, process, GWI_SPACE_CONTEXT, event->arg[0]);
+    gwi_object_end(model, process, GWI_SPACE_CONTEXT, event->arg[0]);
 }
 
 static void primary_end(gw_model *model, gwi_process *process, const gw_event *event, gw_teardown_kind kind)
@@ -348,7 +142,7 @@ static void primary_end(gw_model *model, gwi_process *process, const gw_event *e
     if (context == 0)
         return;
     bury(model, process, event, kind, device, context);
-    object_end(model, process, GWI_SPACE_CONTEXT, context);
+    gwi_object_end(model, process, GWI_SPACE_CONTEXT, context);
     process->primary[device] = 0;
     /* A reset keeps the retain count: the holders still have to release. */
 }
@@ -364,7 +158,7 @@ static gw_class class_of_space(uint64_t space)
 
 static void free_memory(gw_model *model, gwi_process *process, const gw_event *event)
 {
-    if (event->arg[0] != 0 && !object_end(model, process, GWI_SPACE_MEMORY, event->arg[0]))
+    if (event->arg[0] != 0 && !gwi_object_end(model, process, GWI_SPACE_MEMORY, event->arg[0]))
         model->process[process->index].unknown_frees++;
     if (event->arg[0] == 0 && process->last_failure >= 0 && model->failure[process->last_failure].is_allocation)
         model->failure[process->last_failure].null_freed_after = true;
@@ -372,8 +166,8 @@ static void free_memory(gw_model *model, gwi_process *process, const gw_event *e
 
 static void host_add(gw_model *model, gwi_process *process, const gw_event *event, gw_class cls)
 {
-    gwi_object *object = object_add(model, process, event, GWI_SPACE_HOST, cls, event->arg[0], event->arg[1],
-                                    gwi_device_of(process, event->context));
+    gwi_object *object = gwi_object_add(model, process, event, GWI_SPACE_HOST, cls, event->arg[0], event->arg[1],
+                                        gwi_device_of(process, event->context));
     gw_process *facts = &model->process[process->index];
     if (object == NULL)
         return;
@@ -386,14 +180,14 @@ static void vmm_drop_if_unused(gw_model *model, gwi_process *process, uint32_t i
 {
     gwi_object *object = &process->object[index];
     if (gwi_is_alive(object) && object->refs == 0 && object->maps == 0)
-        object_drop(model, process, index);
+        gwi_object_drop(model, process, index);
 }
 
 /* The number may be given out again while mappings still hold the memory: it leaves the table now. */
 static void vmm_handle_end(gw_model *model, gwi_process *process, uint64_t handle)
 {
     uint32_t index;
-    if (gwi_table_take(&process->table[GWI_SPACE_HANDLE], handle, &index)) {
+    if (gwi_object_take(process, GWI_SPACE_HANDLE, handle, &index)) {
         process->object[index].refs = 0;
         vmm_drop_if_unused(model, process, index);
     }
@@ -407,7 +201,7 @@ static void vmm_create(gw_model *model, gwi_process *process, const gw_event *ev
     int device = imported ? gwi_device_of(process, event->context) : (int)(event->arg[2] % GW_MODEL_DEVICES_MAX);
     uint64_t bytes = imported ? 0 : event->arg[1];
     vmm_handle_end(model, process, event->arg[0]); /* its end was not seen */
-    object_add(model, process, event, GWI_SPACE_HANDLE, cls, event->arg[0], bytes, device);
+    gwi_object_add(model, process, event, GWI_SPACE_HANDLE, cls, event->arg[0], bytes, device);
     if (on_host)
         model->process[process->index].pinned_bytes += bytes;
 }
@@ -415,7 +209,7 @@ static void vmm_create(gw_model *model, gwi_process *process, const gw_event *ev
 static void vmm_release(gw_model *model, gwi_process *process, uint64_t handle)
 {
     uint32_t index;
-    if (!gwi_table_get(&process->table[GWI_SPACE_HANDLE], handle, &index)) {
+    if (!gwi_object_find(process, GWI_SPACE_HANDLE, handle, &index)) {
         model->process[process->index].unknown_frees++;
         return;
     }
@@ -426,17 +220,17 @@ static void vmm_release(gw_model *model, gwi_process *process, uint64_t handle)
 static void vmm_retain(gwi_process *process, const gw_event *event)
 {
     uint32_t index;
-    if (gwi_table_get(&process->table[GWI_SPACE_HANDLE], event->arg[0], &index)) {
+    if (gwi_object_find(process, GWI_SPACE_HANDLE, event->arg[0], &index)) {
         process->object[index].refs++;
         return;
     }
     /* Asked by address after the last handle was released: the block gets a handle again. */
-    if (event->arg[1] == 0 || !gwi_table_get(&process->table[GWI_SPACE_MAPPING], event->arg[1], &index))
+    if (event->arg[1] == 0 || !gwi_object_find(process, GWI_SPACE_MAPPING, event->arg[1], &index))
         return;
     uint32_t block = (uint32_t)process->object[index].owner;
     if (process->object[block].refs > 0) /* under another number: that one was meant */
         return;
-    if (gwi_table_put(&process->table[GWI_SPACE_HANDLE], event->arg[0], block)) {
+    if (gwi_table_add(&process->table[GWI_SPACE_HANDLE], gwi_hash(event->arg[0]), block)) {
         process->object[block].refs = 1;
         process->object[block].key = event->arg[0];
     }
@@ -447,11 +241,11 @@ static void vmm_unmap(gw_model *model, gwi_process *process, uint64_t address, u
     uint64_t end = address + bytes;
     while (address < end) {
         uint32_t index;
-        if (!gwi_table_take(&process->table[GWI_SPACE_MAPPING], address, &index))
+        if (!gwi_object_take(process, GWI_SPACE_MAPPING, address, &index))
             return;
         uint64_t mapped = process->object[index].bytes;
         uint32_t block = (uint32_t)process->object[index].owner;
-        object_drop(model, process, index);
+        gwi_object_drop(model, process, index);
         if (process->object[block].maps > 0)
             process->object[block].maps--;
         vmm_drop_if_unused(model, process, block);
@@ -465,10 +259,10 @@ static void vmm_map(gw_model *model, gwi_process *process, const gw_event *event
 {
     uint32_t block;
     vmm_unmap(model, process, event->arg[0], 1); /* its end was not seen */
-    if (!gwi_table_get(&process->table[GWI_SPACE_HANDLE], event->arg[3], &block))
+    if (!gwi_object_find(process, GWI_SPACE_HANDLE, event->arg[3], &block))
         return;
-    gwi_object *object = object_add(model, process, event, GWI_SPACE_MAPPING, GW_CLASS_MAPPING, event->arg[0],
-                                    event->arg[1], process->object[block].device);
+    gwi_object *object = gwi_object_add(model, process, event, GWI_SPACE_MAPPING, GW_CLASS_MAPPING, event->arg[0],
+                                        event->arg[1], process->object[block].device);
     if (object == NULL)
         return;
     object->owner = block;
@@ -481,8 +275,8 @@ static void function_add(gw_model *model, gwi_process *process, const gw_event *
 {
     if (event->arg[2] == GW_OWNER_GLOBAL)
         return;
-    gwi_object *object = object_add(model, process, event, GWI_SPACE_FUNCTION, GW_CLASS_FUNCTION, event->arg[0], 0,
-                                    gwi_device_of(process, event->context));
+    gwi_object *object = gwi_object_add(model, process, event, GWI_SPACE_FUNCTION, GW_CLASS_FUNCTION, event->arg[0], 0,
+                                        gwi_device_of(process, event->context));
     if (object == NULL)
         return;
     object->owner = event->arg[1];
@@ -501,7 +295,7 @@ static void function_add(gw_model *model, gwi_process *process, const gw_event *
         names->item[names->count++] = name;
         object->name = (uint32_t)names->count;
     } else if (event->arg[2] == GW_OWNER_KERNEL &&
-               gwi_table_get(&process->table[GWI_SPACE_FUNCTION], event->arg[1], &kernel)) {
+               gwi_object_find(process, GWI_SPACE_FUNCTION, event->arg[1], &kernel)) {
         object->name = process->object[kernel].name;
     }
 }
@@ -577,7 +371,7 @@ static bool captured_now(const gwi_process *process, const gw_event *event)
 const char *gwi_function_name(const gw_model *model, const gwi_process *process, uint64_t function)
 {
     uint32_t index;
-    if (!gwi_table_get(&process->table[GWI_SPACE_FUNCTION], function, &index) || process->object[index].name == 0)
+    if (!gwi_object_find(process, GWI_SPACE_FUNCTION, function, &index) || process->object[index].name == 0)
         return NULL;
     return model->inner->names.item[process->object[index].name - 1];
 }
@@ -585,7 +379,7 @@ const char *gwi_function_name(const gw_model *model, const gwi_process *process,
 const char *gwi_exec_names(gw_model *model, gwi_process *process, uint64_t exec)
 {
     uint32_t index;
-    if (!gwi_table_get(&process->table[GWI_SPACE_EXEC], exec, &index))
+    if (!gwi_object_find(process, GWI_SPACE_EXEC, exec, &index))
         return NULL;
     uint64_t graph = process->object[index].owner;
     char text[GW_STDERR_LINE_MAX] = "";
@@ -614,17 +408,17 @@ const char *gwi_exec_names(gw_model *model, gwi_process *process, uint64_t exec)
 /* Small objects that cost no bytes we could count: made, ended. */
 static void thing_add(gw_model *model, gwi_process *process, const gw_event *event, gwi_space space, gw_class cls)
 {
-    object_add(model, process, event, space, cls, event->arg[0], 0, gwi_device_of(process, event->context));
+    gwi_object_add(model, process, event, space, cls, event->arg[0], 0, gwi_device_of(process, event->context));
 }
 
 static void module_end(gw_model *model, gwi_process *process, const gw_event *event)
 {
-    object_end(model, process, GWI_SPACE_MODULE, event->arg[0]); /* its functions keep their names */
+    gwi_object_end(model, process, GWI_SPACE_MODULE, event->arg[0]); /* its functions keep their names */
 }
 
 static void graph_end(gw_model *model, gwi_process *process, const gw_event *event)
 {
-    object_end(model, process, GWI_SPACE_GRAPH, event->arg[0]);
+    gwi_object_end(model, process, GWI_SPACE_GRAPH, event->arg[0]);
     if (!exec_of_graph_alive(process, event->arg[0])) /* an executable graph outlives its graph */
         nodes_forget(process, event->arg[0]);
 }
@@ -634,8 +428,8 @@ void gwi_ledger_apply(gw_model *model, gwi_process *process, const gw_event *eve
     const uint64_t *arg = event->arg;
     switch ((gw_event_kind)event->kind) {
     case GW_EV_ALLOC:
-        object_add(model, process, event, GWI_SPACE_MEMORY, class_of_space(arg[2]), arg[0], arg[1],
-                   gwi_device_of(process, event->context));
+        gwi_object_add(model, process, event, GWI_SPACE_MEMORY, class_of_space(arg[2]), arg[0], arg[1],
+                       gwi_device_of(process, event->context));
         break;
     case GW_EV_FREE:
     case GW_EV_FREE_ASYNC:
@@ -644,8 +438,8 @@ void gwi_ledger_apply(gw_model *model, gwi_process *process, const gw_event *eve
         break;
     case GW_EV_ALLOC_ASYNC: /* captured: the graph owns it, nothing was allocated now */
         if (!captured_now(process, event))
-            object_add(model, process, event, GWI_SPACE_MEMORY, GW_CLASS_POOL, arg[0], arg[1],
-                       gwi_device_of(process, event->context));
+            gwi_object_add(model, process, event, GWI_SPACE_MEMORY, GW_CLASS_POOL, arg[0], arg[1],
+                           gwi_device_of(process, event->context));
         break;
     case GW_EV_HOST_ALLOC:
         host_add(model, process, event, GW_CLASS_HOST);
@@ -655,7 +449,7 @@ void gwi_ledger_apply(gw_model *model, gwi_process *process, const gw_event *eve
         break;
     case GW_EV_HOST_FREE:
     case GW_EV_HOST_UNREGISTER:
-        if (arg[0] != 0 && !object_end(model, process, GWI_SPACE_HOST, arg[0]))
+        if (arg[0] != 0 && !gwi_object_end(model, process, GWI_SPACE_HOST, arg[0]))
             model->process[process->index].unknown_frees++;
         break;
     case GW_EV_VMM_CREATE:
@@ -678,11 +472,11 @@ void gwi_ledger_apply(gw_model *model, gwi_process *process, const gw_event *eve
         break;
     case GW_EV_IPC_OPEN:
     case GW_EV_EXT_MAP:
-        object_add(model, process, event, GWI_SPACE_MEMORY, GW_CLASS_IMPORT, arg[0], 0,
-                   gwi_device_of(process, event->context));
+        gwi_object_add(model, process, event, GWI_SPACE_MEMORY, GW_CLASS_IMPORT, arg[0], 0,
+                       gwi_device_of(process, event->context));
         break;
     case GW_EV_IPC_CLOSE:
-        object_end(model, process, GWI_SPACE_MEMORY, arg[0]);
+        gwi_object_end(model, process, GWI_SPACE_MEMORY, arg[0]);
         break;
     case GW_EV_CTX_CREATE:
         context_create(model, process, event);
@@ -711,13 +505,13 @@ void gwi_ledger_apply(gw_model *model, gwi_process *process, const gw_event *eve
         thing_add(model, process, event, GWI_SPACE_STREAM, GW_CLASS_STREAM);
         break;
     case GW_EV_STREAM_DESTROY:
-        object_end(model, process, GWI_SPACE_STREAM, arg[0]);
+        gwi_object_end(model, process, GWI_SPACE_STREAM, arg[0]);
         break;
     case GW_EV_EVENT_CREATE:
         thing_add(model, process, event, GWI_SPACE_EVENT, GW_CLASS_EVENT);
         break;
     case GW_EV_EVENT_DESTROY:
-        object_end(model, process, GWI_SPACE_EVENT, arg[0]);
+        gwi_object_end(model, process, GWI_SPACE_EVENT, arg[0]);
         break;
     case GW_EV_GRAPH_CREATE:
         thing_add(model, process, event, GWI_SPACE_GRAPH, GW_CLASS_GRAPH);
@@ -729,14 +523,14 @@ void gwi_ledger_apply(gw_model *model, gwi_process *process, const gw_event *eve
         node_add(model, process, event);
         break;
     case GW_EV_GRAPH_EXEC_CREATE: {
-        gwi_object *exec = object_add(model, process, event, GWI_SPACE_EXEC, GW_CLASS_GRAPH_EXEC, arg[0], 0,
-                                      gwi_device_of(process, event->context));
+        gwi_object *exec = gwi_object_add(model, process, event, GWI_SPACE_EXEC, GW_CLASS_GRAPH_EXEC, arg[0], 0,
+                                          gwi_device_of(process, event->context));
         if (exec != NULL)
             exec->owner = arg[1];
         break;
     }
     case GW_EV_GRAPH_EXEC_DESTROY:
-        object_end(model, process, GWI_SPACE_EXEC, arg[0]);
+        gwi_object_end(model, process, GWI_SPACE_EXEC, arg[0]);
         break;
     case GW_EV_CAPTURE_BEGIN:
         capture_begin(model, process, event);
@@ -748,7 +542,7 @@ void gwi_ledger_apply(gw_model *model, gwi_process *process, const gw_event *eve
         thing_add(model, process, event, GWI_SPACE_POOL, GW_CLASS_MEMORY_POOL);
         break;
     case GW_EV_POOL_DESTROY:
-        object_end(model, process, GWI_SPACE_POOL, arg[0]);
+        gwi_object_end(model, process, GWI_SPACE_POOL, arg[0]);
         break;
     default:
         break;

@@ -93,6 +93,18 @@ static void take_over(gw_group *kin, gw_group *group)
     group->alloc_count = group->free_count = group->live_count = group->live_count_peak = group->step_count = 0;
 }
 
+typedef struct wanted_kin {
+    const gw_model *model;
+    const gw_group *group;
+    const place *at;
+} wanted_kin;
+
+static inline bool is_wanted(const void *context, uint32_t index)
+{
+    const wanted_kin *wanted = context;
+    return is_kin(wanted->model, &wanted->model->group[index], wanted->group, wanted->at);
+}
+
 static bool put_together(gw_model *model)
 {
     gwi_table table = {0};
@@ -102,17 +114,14 @@ static bool put_together(gw_model *model)
         place at = place_of(model, group);
         if (at.depth == 0 || group->kin != i)
             continue;
-        uint64_t key = key_of(group, &at);
-        uint32_t index = i;
-        while (gwi_table_get(&table, key, &index) && !is_kin(model, &model->group[index], group, &at)) {
-            key = mix(key, 1);
-            index = i;
-        }
-        if (index == i) {
-            good = gwi_table_put(&table, key, i);
+        uint32_t hash = gwi_hash(key_of(group, &at));
+        wanted_kin wanted = {model, group, &at};
+        gwi_spot spot = gwi_table_find(&table, hash, is_wanted, &wanted);
+        if (spot.bucket == NULL) {
+            good = gwi_table_add(&table, hash, i);
         } else {
-            take_over(&model->group[index], group);
-            group->kin = index;
+            group->kin = gwi_spot_value(spot);
+            take_over(&model->group[group->kin], group);
         }
     }
     gwi_table_free(&table);

@@ -339,8 +339,10 @@ static bool is_fact(uint8_t kind)
     return kind >= GW_EV_TEXT;
 }
 
-static void feed_event(gw_model *model, const gw_event *event)
+void gwi_model_event(gw_model *model, const gw_event *event)
 {
+    if (event->t_ns > model->inner->t_last_ns)
+        model->inner->t_last_ns = event->t_ns;
     gwi_process *process = process_of(model, event->pid, event->t_ns);
     if (process == NULL)
         return;
@@ -548,7 +550,7 @@ gw_status gw_model_feed(gw_model *model, const gw_item *item, gw_error *err)
         inner->t_last_ns = item->t_ns;
     switch (item->kind) {
     case GW_ITEM_EVENT:
-        feed_event(model, &item->event);
+        gwi_model_event(model, &item->event);
         break;
     case GW_ITEM_META:
         pair_add(model, &model->meta, &model->meta_count, &inner->meta_capacity, item);

@@ -1,0 +1,229 @@
+/* What the ledger stands on: the table, the sort, the pattern, the look-ahead; each against the plain way to do it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "ahead.h"
+#include "pattern.h"
+#include "sort.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static uint64_t seed;
+
+static uint64_t random_next(void)
+{
+    seed ^= seed << 13;
+    seed ^= seed >> 7;
+    seed ^= seed << 17;
+    return seed;
+}
+
+static int start(void **state)
+{
+    (void)state;
+    seed = 88172645463325252u;
+    return 0;
+}
+
+/* ---- the table ---- */
+
+static bool is_value(const void *context, uint32_t value)
+{
+    return *(const uint32_t *)context == value;
+}
+
+/* `hashes`: so many different ones; few make long chains of full buckets. */
+static void churn_table(uint32_t hashes)
+{
+    enum { VALUES = 3000, TURNS = 60000 };
+    static bool in[VALUES];
+    memset(in, 0, sizeof in);
+    gwi_table table = {0};
+    uint32_t count = 0;
+    for (int i = 0; i < TURNS; i++) {
+        uint32_t value = (uint32_t)(random_next() % VALUES), hash = gwi_hash(value % hashes);
+        gwi_spot spot = gwi_table_find(&table, hash, is_value, &value);
+        assert_int_equal(spot.bucket != NULL, in[value]);
+        if (in[value])
+            gwi_table_erase(&table, spot);
+        else
+            assert_true(gwi_table_add(&table, hash, value));
+        count = in[value] ? count - 1 : count + 1;
+        in[value] = !in[value];
+        assert_int_equal(table.count, count);
+    }
+    for (uint32_t value = 0; value < VALUES; value++) {
+        gwi_spot spot = gwi_table_find(&table, gwi_hash(value % hashes), is_value, &value);
+        assert_int_equal(spot.bucket != NULL, in[value]);
+        if (spot.bucket != NULL)
+            gwi_table_erase(&table, spot);
+    }
+    for (uint32_t i = 0; i <= table.mask; i++) /* nothing is left of those that passed by */
+        assert_int_equal(table.bucket[i].passed_count, 0);
+    gwi_table_free(&table);
+}
+
+static void test_table(void **state)
+{
+    (void)state;
+    churn_table(3000);
+    churn_table(100);
+    churn_table(1);
+}
+
+/* ---- sort and pattern ---- */
+
+static void test_sort(void **state)
+{
+    (void)state;
+    enum { COUNT = 5000 };
+    static gwi_sort_key list[COUNT];
+    const unsigned shifts[] = {0, 10, 30, 52, 63};
+    assert_true(gwi_sort(list, 0));
+    for (size_t turn = 0; turn < sizeof shifts / sizeof shifts[0]; turn++) {
+        for (uint32_t i = 0; i < COUNT; i++)
+            list[i] = (gwi_sort_key){random_next() >> shifts[turn], i};
+        assert_true(gwi_sort(list, COUNT));
+        for (uint32_t i = 1; i < COUNT; i++)
+            assert_true(list[i - 1].key < list[i].key ||
+                        (list[i - 1].key == list[i].key && list[i - 1].index < list[i].index));
+    }
+}
+
+static size_t plain_match(const uint64_t *number, size_t count, size_t from)
+{
+    size_t length = 0;
+    while (from + length < count && number[length] == number[from + length])
+        length++;
+    return length;
+}
+
+static bool plain_is_periodic(const uint64_t *number, size_t count)
+{
+    for (size_t period = 1; 2 * period <= count; period++) {
+        if (plain_match(number, count, period) == count - period)
+            return true;
+    }
+    return false;
+}
+
+static void test_pattern(void **state)
+{
+    (void)state;
+    uint64_t number[40];
+    for (int turn = 0; turn < 3000; turn++) {
+        size_t count = 1 + random_next() % 40, period = 1 + random_next() % 12;
+        uint64_t sorts = 1 + random_next() % 3;
+        for (size_t i = 0; i < count; i++)
+            number[i] = i >= period && random_next() % 16 != 0 ? number[i - period] : random_next() % sorts;
+        gwi_pattern pattern;
+        assert_true(gwi_pattern_make(number, count, &pattern));
+        uint32_t changes = 0;
+        for (size_t i = 0; i < count; i++) {
+            changes += i == 0 || number[i] != number[i - 1];
+            assert_int_equal(pattern.match[i], plain_match(number, count, i));
+            assert_int_equal(pattern.sorts[i + 1], changes);
+            assert_int_equal(gwi_pattern_is_periodic(&pattern, i + 1), plain_is_periodic(number, i + 1));
+        }
+        gwi_pattern_free(&pattern);
+    }
+}
+
+/* ---- looking ahead ---- */
+
+/* Few addresses, few processes: what is fetched ahead is often gone or another's when its event is fed. */
+static gw_event make_event(uint64_t t_ns)
+{
+    static char text[2 * GWI_AHEAD_TEXT_BYTES];
+    uint64_t random = random_next();
+    gw_event event = {.t_ns = t_ns,
+                      .pid = 1 + (uint32_t)(random >> 20 & 1),
+                      .tid = (uint32_t)(random >> 30 & 3),
+                      .fn = (uint16_t)(random >> 40 & 7),
+                      .kind =
+                          (uint8_t)(random % 4 != 0 ? GW_EV_ALLOC + (random >> 8) % 2 : (random >> 8) % GW_EV_COUNT),
+                      .flags = (uint8_t)(random >> 12 & 1),
+                      .result = (random >> 50 & 15) == 0 ? (uint16_t)(random >> 53 & 1023) : 0,
+                      .context = random >> 33 & 3,
+                      .arg = {random >> 8 & 255, random >> 44 & 65535, random >> 24 & 7, random >> 32 & 15}};
+    if ((random >> 56 & 7) == 0) {
+        event.text_bytes = (uint32_t)(random_next() % sizeof text);
+        memset(text, 'a' + (int)(random % 26), sizeof text);
+        event.text = text; /* as a reader's: overwritten with the next one */
+    }
+    return event;
+}
+
+static gw_model *model_of(bool ahead_too)
+{
+    enum { EVENTS = 100000, ITEM_EACH = 5000 };
+    static gwi_ahead ahead;
+    gw_model *model;
+    memset(&ahead, 0, sizeof ahead);
+    start(NULL);
+    assert_int_equal(gw_model_new(&model, NULL), GW_OK);
+    for (uint64_t i = 1; i <= EVENTS; i++) {
+        gw_item item = {.kind = GW_ITEM_EVENT, .t_ns = i};
+        item.event = make_event(i);
+        item.pid = item.event.pid;
+        if (ahead_too)
+            gwi_ahead_put(&ahead, model, &item.event);
+        else
+            assert_int_equal(gw_model_feed(model, &item, NULL), GW_OK);
+        if (ahead_too && i % ITEM_EACH == 0)
+            gwi_ahead_flush(&ahead, model);
+    }
+    gwi_ahead_flush(&ahead, model);
+    assert_int_equal(gw_model_finish(model, NULL), GW_OK);
+    return model;
+}
+
+static void expect_same_failure(const gw_failure *one, const gw_failure *other)
+{
+    assert_int_equal(one->t_ns, other->t_ns);
+    assert_int_equal(one->repeat_count, other->repeat_count);
+    assert_int_equal(one->recovery, other->recovery);
+    assert_int_equal(one->t_recovered_ns, other->t_recovered_ns);
+    assert_int_equal(one->frees_after, other->frees_after);
+    assert_int_equal(one->text == NULL, other->text == NULL);
+    if (one->text != NULL)
+        assert_string_equal(one->text, other->text);
+}
+
+static void test_looking_ahead_changes_nothing(void **state)
+{
+    (void)state;
+    gw_model *one = model_of(false), *other = model_of(true);
+    assert_int_equal(one->event_count, other->event_count);
+    assert_int_equal(one->process_count, other->process_count);
+    for (size_t i = 0; i < one->process_count; i++) {
+        assert_int_equal(one->process[i].pid, other->process[i].pid);
+        assert_int_equal(one->process[i].unknown_frees, other->process[i].unknown_frees);
+        assert_int_equal(one->process[i].alloc_order, other->process[i].alloc_order);
+        assert_memory_equal(one->process[i].usage, other->process[i].usage, sizeof one->process[i].usage);
+    }
+    assert_int_equal(one->group_count, other->group_count);
+    assert_memory_equal(one->group, other->group, one->group_count * sizeof *one->group);
+    assert_int_equal(one->failure_count, other->failure_count);
+    for (size_t i = 0; i < one->failure_count; i++)
+        expect_same_failure(&one->failure[i], &other->failure[i]);
+    assert_true(one->failure_count > 1000);
+    gw_model_free(one);
+    gw_model_free(other);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_table, start),
+        cmocka_unit_test_setup(test_sort, start),
+        cmocka_unit_test_setup(test_pattern, start),
+        cmocka_unit_test_setup(test_looking_ahead_changes_nothing, start),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
