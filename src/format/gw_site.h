@@ -24,7 +24,8 @@
  * SITE_FRAMES  site | index of the first of the three << 32, three frames (0 beyond the last)
  * MAPPED       first address, bytes, bias (address in the process less address in the file's symbol table), the first
  *              eight bytes of the build id as they stand in the file (little-endian; 0: none); text: the path
- * PYTHON_CODE  code id, co_firstlineno, version (0x030B for 3.11), bytes of the line table;
+ * PYTHON_CODE  code id, co_firstlineno, version (0x030B for 3.11), bytes of the line table (GW_PYTHON_TABLE_NOT_KEPT:
+ *              it was too long or not readable; no PYTHON_LINES follow and no line can be told);
  *              text: qualified name (name before 3.11), newline, file name
  * PYTHON_LINES code id, offset, bytes; text: that part of the line table as it lies in the interpreter (co_lnotab
  * before 3.10, co_linetable from then on), in hexadecimal
@@ -53,6 +54,8 @@
 #define GW_SITE_FRAMEWORK_CODE_FIRST UINT32_C(0x20000000)
 
 enum { GW_SITE_FRAMES_MAX = 192, GW_SITE_NATIVE_MAX = 96, GW_SITE_PYTHON_MAX = 96 };
+
+#define GW_PYTHON_TABLE_NOT_KEPT UINT32_MAX
 
 /* X(name, value, what a reader is told) */
 #define GW_SITE_FLAGS(X)                                                                                               \

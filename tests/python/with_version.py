@@ -47,7 +47,8 @@ def main():
         print("skipped: no CPython %s here; tools/pythons.sh brings one" % version)
         return SKIPPED
     sys.stdout.flush()
-    return subprocess.run([path, "-B"] + command, check=False).returncode
+    # sys.executable is another file where the interpreter runs under a loader of its own.
+    return subprocess.run([path, "-B"] + command, env=dict(os.environ, GPUWHY_TEST_PYTHON=path), check=False).returncode
 
 
 if __name__ == "__main__":

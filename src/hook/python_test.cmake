@@ -1,0 +1,12 @@
+# The Python half inside real interpreters. Included by this folder's CMakeLists.txt.
+add_library(gw_python_test MODULE python_find.c python_layout.c python.c python_code.c python_testlib.c
+                                  ${CMAKE_SOURCE_DIR}/src/symbols/python_lines.c)
+target_include_directories(gw_python_test PRIVATE . ${CMAKE_SOURCE_DIR}/src/base ${CMAKE_SOURCE_DIR}/src/format
+                                                  ${CMAKE_SOURCE_DIR}/src/api ${CMAKE_BINARY_DIR}/generated
+                                                  ${CMAKE_SOURCE_DIR}/src/symbols)
+target_compile_definitions(gw_python_test PRIVATE _GNU_SOURCE)
+# As the hook: interpreters may come with older C libraries.
+target_compile_options(gw_python_test PRIVATE -fvisibility=hidden -include ${CMAKE_SOURCE_DIR}/src/base/gw_glibc.h)
+add_dependencies(gw_python_test gw_api_generated)
+gw_link_old_glibc(gw_python_test)
+gw_add_python_tests(python_frames ${CMAKE_CURRENT_LIST_DIR}/python_test.py $<TARGET_FILE:gw_python_test>)

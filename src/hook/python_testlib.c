@@ -1,0 +1,218 @@
+/* The Python half of the hook as a library that an interpreter loads: python_test.py calls these and compares. */
+#include "gw_event.h"
+#include "gw_python_lines.h"
+#include "gwi_python.h"
+
+#include <dlfcn.h>
+#include <execinfo.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+/* ---- the hook's place: facts are kept, for the test to read ---- */
+
+typedef struct test_fact {
+    uint32_t kind;
+    uint64_t arg[4];
+    char text[GW_TEXT_BYTES_MAX + 1];
+} test_fact;
+
+enum { FACTS_MAX = 200000 };
+static test_fact *facts; /* owned */
+static _Atomic uint32_t fact_count;
+static _Atomic int refusals; /* so many facts are refused, as by a full buffer */
+
+bool gwi_fact(unsigned kind, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, const char *text);
+bool gwi_fact(unsigned kind, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, const char *text)
+{
+    if (atomic_load(&refusals) > 0 && atomic_fetch_sub(&refusals, 1) > 0)
+        return false;
+    uint32_t at = atomic_fetch_add(&fact_count, 1);
+    if (facts == NULL || at >= FACTS_MAX)
+        return false;
+    facts[at].kind = kind;
+    facts[at].arg[0] = a0;
+    facts[at].arg[1] = a1;
+    facts[at].arg[2] = a2;
+    facts[at].arg[3] = a3;
+    facts[at].text[0] = '\0';
+    if (text != NULL)
+        strncat(facts[at].text, text, GW_TEXT_BYTES_MAX);
+    return true;
+}
+
+EXPORT uint32_t test_fact_count(void);
+uint32_t test_fact_count(void)
+{
+    return atomic_load(&fact_count);
+}
+
+EXPORT const test_fact *test_fact_at(uint32_t at);
+const test_fact *test_fact_at(uint32_t at)
+{
+    return &facts[at];
+}
+
+EXPORT void test_refuse(int count);
+void test_refuse(int count)
+{
+    atomic_store(&refusals, count);
+}
+
+/* ---- what the test calls ---- */
+
+typedef struct test_frame {
+    uint32_t code;
+    int32_t instruction;
+    int32_t is_entry;
+} test_frame;
+
+EXPORT int test_look(void);
+int test_look(void)
+{
+    if (facts == NULL)
+        facts = calloc(FACTS_MAX, sizeof *facts);
+    return gwi_python_look() ? 1 : 0;
+}
+
+EXPORT void test_forked(void);
+void test_forked(void)
+{
+    gwi_python_forked();
+}
+
+extern EXPORT uint32_t test_last_flags;
+uint32_t test_last_flags;
+
+/* A stop: frames, and all that is to be said of their code. The flags, and bit 16: the main thread. */
+EXPORT uint32_t test_stop(test_frame *out, uint32_t max, uint32_t *ret_count);
+uint32_t test_stop(test_frame *out, uint32_t max, uint32_t *ret_count)
+{
+    gwi_python_frame frame[GW_SITE_PYTHON_MAX];
+    unsigned flags;
+    bool is_main;
+    size_t count = gwi_python_frames(frame, max < GW_SITE_PYTHON_MAX ? max : GW_SITE_PYTHON_MAX, &flags, &is_main);
+    for (size_t i = 0; i < count; i++) {
+        out[i].code = gwi_python_code(frame[i].code);
+        out[i].instruction = frame[i].instruction;
+        out[i].is_entry = frame[i].is_entry;
+    }
+    *ret_count = (uint32_t)count;
+    test_last_flags = flags;
+    return flags | (uint32_t)is_main << 16;
+}
+
+EXPORT uint64_t test_mark(void *code);
+uint64_t test_mark(void *code)
+{
+    return gwi_python_code_mark((uintptr_t)code);
+}
+
+EXPORT void test_main_site(uint32_t site);
+void test_main_site(uint32_t site)
+{
+    gwi_python_main_site(site);
+}
+
+/* ---- the same stop, seen by others ---- */
+
+/* How many evaluation loops stand on the native stack. */
+EXPORT int test_loops(void);
+int test_loops(void)
+{
+    void *address[4096];
+    int loops = 0, count = backtrace(address, 4096);
+    for (int i = 0; i < count; i++) {
+        Dl_info info;
+        if (dladdr((char *)address[i] - 1, &info) != 0 && info.dli_sname != NULL &&
+            strcmp(info.dli_sname, "_PyEval_EvalFrameDefault") == 0)
+            loops++;
+    }
+    return count < 4096 ? loops : -1;
+}
+
+typedef struct thread_stop {
+    uint32_t flags, count, borrowed;
+} thread_stop;
+
+static void *stop_thread(void *into)
+{
+    thread_stop *s = into;
+    test_frame frame[GW_SITE_PYTHON_MAX];
+    s->flags = test_stop(frame, GW_SITE_PYTHON_MAX, &s->count);
+    s->borrowed = gwi_python_borrowed_site();
+    return NULL;
+}
+
+/* A stop on a thread that never was Python's. */
+EXPORT int test_stop_native(thread_stop *into);
+int test_stop_native(thread_stop *into)
+{
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, stop_thread, into) != 0)
+        return 1;
+    return pthread_join(thread, NULL);
+}
+
+/* ---- what it costs ---- */
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* The key's part, `rounds` times; ns. */
+EXPORT uint64_t test_time_key(uint32_t rounds, uint64_t *ret_sum);
+uint64_t test_time_key(uint32_t rounds, uint64_t *ret_sum)
+{
+    gwi_python_frame frame[GW_SITE_PYTHON_MAX];
+    unsigned flags;
+    bool is_main;
+    uint64_t sum = 0, begin = now_ns();
+    for (uint32_t round = 0; round < rounds; round++) {
+        size_t count = gwi_python_frames(frame, GW_SITE_PYTHON_MAX, &flags, &is_main);
+        for (size_t i = 0; i < count; i++)
+            sum = sum * 31 + frame[i].code + (uint32_t)frame[i].instruction + gwi_python_code_mark(frame[i].code);
+    }
+    *ret_sum = sum;
+    return now_ns() - begin;
+}
+
+/* Of it, the frames alone. */
+EXPORT uint64_t test_time_frames(uint32_t rounds);
+uint64_t test_time_frames(uint32_t rounds)
+{
+    gwi_python_frame frame[GW_SITE_PYTHON_MAX];
+    unsigned flags;
+    bool is_main;
+    uint64_t begin = now_ns();
+    for (uint32_t round = 0; round < rounds; round++)
+        (void)gwi_python_frames(frame, GW_SITE_PYTHON_MAX, &flags, &is_main);
+    return now_ns() - begin;
+}
+
+/* What is written about the code of all frames, as if none had been seen; ns. */
+EXPORT uint64_t test_time_codes(void);
+uint64_t test_time_codes(void)
+{
+    gwi_python_frame frame[GW_SITE_PYTHON_MAX];
+    unsigned flags;
+    bool is_main;
+    size_t count = gwi_python_frames(frame, GW_SITE_PYTHON_MAX, &flags, &is_main);
+    gwi_python_code_forked();
+    uint64_t begin = now_ns();
+    for (size_t i = 0; i < count; i++)
+        (void)gwi_python_code(frame[i].code);
+    return now_ns() - begin;
+}
+
+EXPORT int32_t test_line(unsigned version, const uint8_t *table, size_t bytes, int32_t first, int32_t instruction);
+int32_t test_line(unsigned version, const uint8_t *table, size_t bytes, int32_t first, int32_t instruction)
+{
+    return gw_python_line(version, table, bytes, first, instruction);
+}
