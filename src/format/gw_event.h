@@ -101,7 +101,7 @@
     X(ALLOCATOR_BLOCK, FACT, "address", "bytes", "age_ns", "state")                                                    \
     X(ALLOCATOR_HISTORY, FACT, "action", "address", "bytes", "age_ns")                                                 \
     X(SITE, FACT, "site", "frame_count", "flags", "python_site")                                                       \
-    X(SITE_FRAMES, FACT, "site_and_first", "frame", "frame", "frame")                                                  \
+    X(SITE_FRAMES, FACT, "site_and_first", "frame_0", "frame_1", "frame_2")                                            \
     X(MAPPED, FACT, "start", "bytes", "bias", "build_id")                                                              \
     X(PYTHON_CODE, FACT, "code", "first_line", "version", "table_bytes")                                               \
     X(PYTHON_LINES, FACT, "code", "offset", "bytes", "")                                                               \
