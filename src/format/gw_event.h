@@ -26,7 +26,7 @@
  * GRAPH_NODE: `extra` is what an allocation node takes, in KiB.
  * ALLOCATOR_BLOCK, ALLOCATOR_HELD: the event's site is where the memory was asked for.
  * SITE to PYTHON_LINES: gw_site.h.
- * PHASE: from here on the process is in the phase that the text names; without text: in none. */
+ * PHASE: the process is in the phase that the text names, since age_ns before the event; without text: in none. */
 #define GW_EVENT_KINDS(X)                                                                                              \
     X(CALL, FAILURE, "p0", "p1", "p2", "p3")                                                                           \
     X(INIT, RARE, "flags", "", "", "")                                                                                 \
@@ -105,7 +105,7 @@
     X(MAPPED, FACT, "start", "bytes", "bias", "build_id")                                                              \
     X(PYTHON_CODE, FACT, "code", "first_line", "version", "table_bytes")                                               \
     X(PYTHON_LINES, FACT, "code", "offset", "bytes", "")                                                               \
-    X(PHASE, FACT, "", "", "", "")                                                                                     \
+    X(PHASE, FACT, "age_ns", "", "", "")                                                                               \
     X(ALLOCATOR_HELD, FACT, "moment", "bytes", "count", "age_ns")
 
 typedef enum gw_event_kind {
