@@ -47,7 +47,13 @@ static gw_status feed_all(gw_reader *reader, gw_model *model, gwi_ahead *ahead, 
     }
 }
 
-gw_status gw_model_build(gw_reader *reader, gw_model **ret_model, gw_error *err)
+typedef struct phase_wanted {
+    const char *name, *traceback;
+    size_t bytes;
+} phase_wanted;
+
+/* `phase` NULL: the whole run. */
+static gw_status build(gw_reader *reader, const phase_wanted *phase, gw_model **ret_model, gw_error *err)
 {
     gw_model *model = NULL;
     gwi_ahead *ahead = malloc(sizeof *ahead);
@@ -58,6 +64,8 @@ gw_status gw_model_build(gw_reader *reader, gw_model **ret_model, gw_error *err)
     st = feed_all(reader, model, ahead, err);
     if (st == GW_OK)
         st = name_fns(reader, model, err);
+    if (st == GW_OK && phase != NULL)
+        st = gw_model_end_phase(model, phase->name, phase->traceback, phase->bytes, err);
     if (st == GW_OK)
         st = gw_model_finish(model, err);
     if (st == GW_OK) {
@@ -68,4 +76,15 @@ out:
     free(ahead);
     gw_model_free(model);
     return st;
+}
+
+gw_status gw_model_build(gw_reader *reader, gw_model **ret_model, gw_error *err)
+{
+    return build(reader, NULL, ret_model, err);
+}
+
+gw_status gw_model_build_phase(gw_reader *reader, const char *name, const char *traceback, size_t bytes,
+                               gw_model **ret_model, gw_error *err)
+{
+    return build(reader, &(phase_wanted){name, traceback, bytes}, ret_model, err);
 }

@@ -434,5 +434,7 @@ void gwi_failures_finish(gw_model *model)
         if (failure->is_allocation && !failure->is_echo)
             settle_allocation(model, failure);
         failure->is_probe = is_probe(failure);
+        failure->is_earlier =
+            model->asked_phase != NULL && !failure->is_sticky && failure->t_last_ns < model->asked_phase->t_ns;
     }
 }

@@ -14,12 +14,21 @@ typedef struct gw_model gw_model;
 GW_MUST_CHECK gw_status gw_model_build(gw_reader *reader, gw_model **ret_model, gw_error *err);
 void gw_model_free(gw_model *model); /* takes NULL */
 
+/* The same for one phase of a program that lives on: gw_model_end_phase(). */
+GW_MUST_CHECK gw_status gw_model_build_phase(gw_reader *reader, const char *name, const char *traceback, size_t bytes,
+                                             gw_model **ret_model, gw_error *err);
+
 /* The same in three steps. Items are copied: they may die after the call. gw_model_name_fns() may come at any time
  * before gw_model_finish(); a function without a name reads "?". A model is read only after it was finished, and
  * is never fed again. GW_NOMEM is the only failure; the model can then only be freed. */
 GW_MUST_CHECK gw_status gw_model_new(gw_model **ret_model, gw_error *err);
 GW_MUST_CHECK gw_status gw_model_feed(gw_model *model, const gw_item *item, gw_error *err);
 GW_MUST_CHECK gw_status gw_model_name_fns(gw_model *model, const char *const *names, uint32_t count, gw_error *err);
+/* Before gw_model_finish(): one phase alone is judged, such as a cell of a notebook: the last of that name, as if the
+ * program had ended with it. `traceback` is what it would have written to stderr before it exited with 1; without bytes
+ * it still runs. GW_MISSING: there is no phase of that name. */
+GW_MUST_CHECK gw_status gw_model_end_phase(gw_model *model, const char *name, const char *traceback, size_t bytes,
+                                           gw_error *err);
 GW_MUST_CHECK gw_status gw_model_finish(gw_model *model, gw_error *err);
 
 /* Give call sites the names that the recording does not hold, from files of this machine (gw_symbols.h: a child

@@ -141,6 +141,7 @@ typedef struct gw_failure {
     bool is_allocation;    /* device memory (or an object that costs some) was refused for lack of it */
     bool is_sticky;        /* the context, or the whole process, is lost from here on */
     bool is_echo;          /* a result that a sticky error or a fork before it explains */
+    bool is_earlier;       /* before the phase that is judged alone, and not sticky */
     uint64_t bytes_wanted; /* is_allocation; 0: an object without a size */
     uint32_t site;         /* of the first one; 0: not known */
     gw_recovery recovery;
@@ -297,11 +298,13 @@ typedef struct gw_allocator_report {
     gw_recovery recovery; /* of an out-of-memory */
 } gw_allocator_report;
 
-/* The program said that a phase begins (gpuwhy.h). */
+/* A part of a process's life as the program named it (gpuwhy_phase(), a cell of a notebook). It lasts until the next
+ * one of the process. */
 typedef struct gw_phase {
     uint64_t t_ns;
     uint32_t pid;
-    char *name; /* owned; NULL: no phase from here on */
+    uint32_t alike; /* index of the process's first phase of that name */
+    char *name;     /* owned; NULL: from here on the process is in none */
 } gw_phase;
 
 typedef struct gw_pair {
@@ -382,8 +385,9 @@ struct gw_model {
     size_t info_count;
     gw_allocator_report *allocator;
     size_t allocator_count;
-    gw_phase *phase; /* in order of time */
+    gw_phase *phase; /* by process, then by time */
     size_t phase_count;
+    const gw_phase *asked_phase; /* gw_model_build_phase(): judge this one alone; NULL: the whole run */
     gw_pair *meta;
     size_t meta_count;
     gw_pair *fact; /* the supervisor's */
@@ -414,12 +418,26 @@ const gw_pair *gw_model_fact(const gw_model *model, const char *key); /* the fir
  * when the failure was recovered, when too many failures came before it, or without memory. */
 const gw_snapshot *gw_model_snapshot(const gw_model *model, int index);
 const char *gw_model_fn_name(const gw_model *model, uint16_t fn);
-/* The phase that the process was in; NULL: in none, or it never said. */
+/* The phase that the process was in, and its name; NULL: in none, or it never said. */
+const gw_phase *gw_model_phase_at(const gw_model *model, uint32_t pid, uint64_t t_ns);
 const char *gw_model_phase(const gw_model *model, uint32_t pid, uint64_t t_ns);
 gw_framework gw_model_framework(const gw_model *model);
 /* What the process could have: the guard's limit, else the device's total. False: unknown. */
 bool gw_model_device_limit(const gw_model *model, int device, uint64_t *ret_bytes);
 const char *gw_result_name(uint16_t result); /* "CUDA_ERROR_OUT_OF_MEMORY"; "CUDA_ERROR_?" */
+
+/* Blocks of a list that were allocated in phases of one name. */
+typedef struct gw_kept {
+    const gw_phase *phase; /* the first of that name; NULL: in none */
+    bool time_known;       /* false: blocks of which nobody knows when they were allocated; `phase` is NULL */
+    uint64_t bytes, count;
+    uint64_t t_first_ns, t_last_ns;
+} gw_kept;
+
+/* Group a list of live blocks by phase, most bytes first. At most `room` groups are written, the rest is left out; the
+ * answer is their number, 0 when the process named no phase. */
+size_t gw_model_kept(const gw_model *model, uint32_t pid, const gw_live *live, size_t count, gw_kept *ret_kept,
+                     size_t room);
 
 /* ---- how memory grew ---- */
 

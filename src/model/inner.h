@@ -208,7 +208,8 @@ void gwi_observer_event(gw_model *model, gwi_process *process, const gw_event *e
 void gwi_observer_finish(gw_model *model);
 
 /* phases.c */
-void gwi_phase_event(gw_model *model, const gw_event *event);
+void gwi_phase_event(gw_model *model, gwi_process *process, const gw_event *event);
+void gwi_phases_sort(gw_model *model); /* before they are asked for; may be called again */
 void gwi_phases_free(gw_model *model);
 
 /* faults.c */

@@ -319,7 +319,7 @@ static void fact_event(gw_model *model, gwi_process *process, const gw_event *ev
         facts->fork_parent_pid = (uint32_t)event->arg[0];
         break;
     case GW_EV_PHASE:
-        gwi_phase_event(model, event);
+        gwi_phase_event(model, process, event);
         break;
     case GW_EV_SITE:
     case GW_EV_SITE_FRAMES:
@@ -704,6 +704,7 @@ static void snapshot_survivors(gw_model *model)
 gw_status gw_model_finish(gw_model *model, gw_error *err)
 {
     snapshot_survivors(model);
+    gwi_phases_sort(model);
     decode_rings(model);
     find_command(model);
     find_card(model);

@@ -1,18 +1,26 @@
-/* Phases that the program names itself (gpuwhy.h): from each mark to the next one of the same process. */
+/* Phases: what the program said it was doing, and what of it stayed in memory. */
 #include "inner.h"
+
+#include <string.h>
 
 enum { PHASES_MAX = 1 << 16 };
 
-void gwi_phase_event(gw_model *model, const gw_event *event)
+void gwi_phase_event(gw_model *model, gwi_process *process, const gw_event *event)
 {
+    process->last_failure = -1; /* what fails from here on is another failure, however equal */
     if (model->phase_count >= PHASES_MAX ||
         !gwi_room(model, &model->phase, model->phase_count, &model->inner->phase_capacity, sizeof(gw_phase)))
         return;
-    bool named = event->text != NULL && event->text_bytes > 0;
-    char *name = named ? gwi_copy_text(model, event->text) : NULL;
-    if (named && name == NULL)
-        return;
-    model->phase[model->phase_count++] = (gw_phase){event->t_ns, event->pid, name};
+    gw_phase *phase = &model->phase[model->phase_count];
+    *phase = (gw_phase){.t_ns = event->arg[0] <= event->t_ns ? event->t_ns - event->arg[0] : 0, .pid = event->pid};
+    if (event->text != NULL && event->text_bytes > 0) {
+        phase->name = strndup(event->text, event->text_bytes);
+        if (phase->name == NULL) {
+            model->inner->nomem = true;
+            return;
+        }
+    }
+    model->phase_count++;
 }
 
 void gwi_phases_free(gw_model *model)
@@ -22,11 +30,162 @@ void gwi_phases_free(gw_model *model)
     free(model->phase);
 }
 
+/* ---- order ---- */
+
+static int by_time(const void *left, const void *right)
+{
+    const gw_phase *a = left, *b = right;
+    if (a->pid != b->pid)
+        return a->pid < b->pid ? -1 : 1;
+    if (a->t_ns != b->t_ns)
+        return a->t_ns < b->t_ns ? -1 : 1;
+    return a->alike < b->alike ? -1 : a->alike > b->alike;
+}
+
+static int by_name(const void *left, const void *right)
+{
+    const gw_phase *a = *(const gw_phase *const *)left, *b = *(const gw_phase *const *)right;
+    if (a->pid != b->pid)
+        return a->pid < b->pid ? -1 : 1;
+    int order = strcmp(a->name == NULL ? "" : a->name, b->name == NULL ? "" : b->name);
+    return order != 0 ? order : a < b ? -1 : a > b;
+}
+
+static bool is_alike(const gw_phase *a, const gw_phase *b)
+{
+    return a->pid == b->pid && strcmp(a->name == NULL ? "" : a->name, b->name == NULL ? "" : b->name) == 0;
+}
+
+void gwi_phases_sort(gw_model *model)
+{
+    if (model->phase_count == 0)
+        return;
+    for (size_t i = 0; i < model->phase_count; i++)
+        model->phase[i].alike = (uint32_t)i; /* of the same time: the later one comes later */
+    qsort(model->phase, model->phase_count, sizeof *model->phase, by_time);
+    gw_phase **order = malloc(model->phase_count * sizeof *order);
+    if (order == NULL) {
+        model->inner->nomem = true;
+        return;
+    }
+    for (size_t i = 0; i < model->phase_count; i++)
+        order[i] = &model->phase[i];
+    qsort(order, model->phase_count, sizeof *order, by_name);
+    for (size_t i = 0, first = 0; i < model->phase_count; i++) {
+        if (!is_alike(order[i], order[first]))
+            first = i;
+        order[i]->alike = (uint32_t)(order[first] - model->phase);
+    }
+    free(order);
+}
+
+const gw_phase *gw_model_phase_at(const gw_model *model, uint32_t pid, uint64_t t_ns)
+{
+    size_t low = 0, high = model->phase_count; /* the first that is later lies in low..high */
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        const gw_phase *phase = &model->phase[middle];
+        if (phase->pid < pid || (phase->pid == pid && phase->t_ns <= t_ns))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    const gw_phase *found = low == 0 ? NULL : &model->phase[low - 1];
+    return found == NULL || found->pid != pid || found->name == NULL ? NULL : found;
+}
+
 const char *gw_model_phase(const gw_model *model, uint32_t pid, uint64_t t_ns)
 {
-    for (size_t i = model->phase_count; i-- > 0;) {
-        if (model->phase[i].pid == pid && model->phase[i].t_ns <= t_ns)
-            return model->phase[i].name;
+    const gw_phase *found = gw_model_phase_at(model, pid, t_ns);
+    return found == NULL ? NULL : found->name;
+}
+
+/* ---- what was kept ---- */
+
+static void kept_add(gw_kept *kept, const gw_live *live)
+{
+    if (kept->count == 0 || live->t_ns < kept->t_first_ns)
+        kept->t_first_ns = live->t_ns;
+    if (kept->count == 0 || live->t_ns > kept->t_last_ns)
+        kept->t_last_ns = live->t_ns;
+    kept->count++;
+    kept->bytes += live->bytes;
+}
+
+static int by_bytes(const void *left, const void *right)
+{
+    const gw_kept *a = left, *b = right;
+    if (a->bytes != b->bytes)
+        return a->bytes > b->bytes ? -1 : 1;
+    return a->t_first_ns < b->t_first_ns ? -1 : a->t_first_ns > b->t_first_ns;
+}
+
+static bool names_phases(const gw_model *model, uint32_t pid)
+{
+    for (size_t i = 0; i < model->phase_count; i++) {
+        if (model->phase[i].pid == pid && model->phase[i].name != NULL)
+            return true;
     }
-    return NULL;
+    return false;
+}
+
+size_t gw_model_kept(const gw_model *model, uint32_t pid, const gw_live *live, size_t count, gw_kept *ret_kept,
+                     size_t room)
+{
+    if (!names_phases(model, pid))
+        return 0;
+    /* one group a phase, then the two without one */
+    size_t groups = model->phase_count + 2;
+    gw_kept *kept = calloc(groups, sizeof *kept);
+    if (kept == NULL)
+        return 0;
+    for (size_t i = 0; i < count; i++) {
+        /* A framework's report gives blocks of unknown age the time 0. */
+        bool known = live[i].t_ns != 0;
+        const gw_phase *phase = known ? gw_model_phase_at(model, pid, live[i].t_ns) : NULL;
+        size_t at = phase != NULL ? phase->alike : known ? groups - 2 : groups - 1;
+        kept[at].phase = phase == NULL ? NULL : &model->phase[at];
+        kept[at].time_known = known;
+        kept_add(&kept[at], &live[i]);
+    }
+    qsort(kept, groups, sizeof *kept, by_bytes);
+    size_t found = 0;
+    while (found < room && found < groups && kept[found].count > 0) {
+        ret_kept[found] = kept[found];
+        found++;
+    }
+    free(kept);
+    return found;
+}
+
+/* ---- one phase alone ---- */
+
+static const gw_phase *last_of_name(const gw_model *model, const char *name)
+{
+    const gw_phase *last = NULL;
+    for (size_t i = 0; i < model->phase_count; i++) {
+        const gw_phase *phase = &model->phase[i];
+        if (phase->name != NULL && strcmp(phase->name, name) == 0 && (last == NULL || phase->t_ns >= last->t_ns))
+            last = phase;
+    }
+    return last;
+}
+
+gw_status gw_model_end_phase(gw_model *model, const char *name, const char *traceback, size_t bytes, gw_error *err)
+{
+    gwi_phases_sort(model);
+    const gw_phase *phase = last_of_name(model, name);
+    if (phase == NULL)
+        return gw_fail(err, GW_MISSING, "the recording has no phase of the name %.200s", name);
+    model->asked_phase = phase;
+    const gw_process *process = gw_model_process(model, phase->pid);
+    if (bytes == 0 || process == NULL || process->exit_known)
+        return GW_OK;
+    gw_item item = {.kind = GW_ITEM_STDERR, .t_ns = model->inner->t_last_ns, .pid = phase->pid};
+    item.stderr_part.bytes = traceback;
+    item.stderr_part.count = (uint32_t)bytes;
+    gw_status st = gw_model_feed(model, &item, err);
+    item = (gw_item){.kind = GW_ITEM_EXIT, .t_ns = model->inner->t_last_ns, .pid = phase->pid};
+    item.exit = (gw_exit_fact){.pid = phase->pid, .is_command = true, .status_known = true, .exit_code = 1};
+    return st == GW_OK ? gw_model_feed(model, &item, err) : st;
 }
