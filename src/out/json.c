@@ -124,6 +124,48 @@ static struct json_object *recordings(const gw_verdict *verdict)
     return array;
 }
 
+static struct json_object *failure_object(const gw_verdict *verdict)
+{
+    if (!verdict->has_failure)
+        return NULL;
+    struct json_object *failure = json_object_new_object();
+    json_object_object_add(failure, "t_s", seconds(verdict->t_failure_ns));
+    json_object_object_add(failure, "phase", string_or_null(verdict->failure_phase));
+    json_object_object_add(failure, "context_lost", json_object_new_boolean(verdict->context_lost));
+    return failure;
+}
+
+static struct json_object *block_array(const gw_verdict_kept *kept)
+{
+    struct json_object *array = json_object_new_array();
+    for (size_t i = 0; i < kept->block_count; i++) {
+        const gw_verdict_block *block = &kept->block[i];
+        struct json_object *one = json_object_new_object();
+        json_object_object_add(one, "address", json_object_new_int64((int64_t)block->address));
+        json_object_object_add(one, "bytes", json_object_new_int64((int64_t)block->bytes));
+        json_object_object_add(one, "t_s", block->t_ns != 0 ? seconds(block->t_ns) : NULL);
+        json_object_array_add(array, one);
+    }
+    return array;
+}
+
+static struct json_object *kept_array(const gw_verdict *verdict)
+{
+    struct json_object *array = json_object_new_array();
+    for (size_t i = 0; i < verdict->kept_count; i++) {
+        const gw_verdict_kept *kept = &verdict->kept[i];
+        struct json_object *one = json_object_new_object();
+        json_object_object_add(one, "phase", string_or_null(kept->phase));
+        json_object_object_add(one, "bytes", json_object_new_int64((int64_t)kept->bytes));
+        json_object_object_add(one, "count", json_object_new_int64((int64_t)kept->count));
+        json_object_object_add(one, "first_t_s", kept->time_known ? seconds(kept->t_first_ns) : NULL);
+        json_object_object_add(one, "last_t_s", kept->time_known ? seconds(kept->t_last_ns) : NULL);
+        json_object_object_add(one, "blocks", block_array(kept));
+        json_object_array_add(array, one);
+    }
+    return array;
+}
+
 gw_status gw_out_json(const gw_verdict *verdict, gw_text *text, gw_error *err)
 {
     bool fault = verdict->status == GW_VERDICT_FAULT;
@@ -145,6 +187,8 @@ gw_status gw_out_json(const gw_verdict *verdict, gw_text *text, gw_error *err)
     json_object_object_add(root, "where_reason", string_or_null(verdict->where_reason));
     json_object_object_add(root, "program", program_object(verdict));
     json_object_object_add(root, "gpus", gpu_array(verdict));
+    json_object_object_add(root, "failure", failure_object(verdict));
+    json_object_object_add(root, "kept", kept_array(verdict));
     json_object_object_add(root, "recording", string_or_null(verdict->recording));
     json_object_object_add(root, "recordings", verdict->part_count > 0 ? recordings(verdict) : NULL);
     json_object_object_add(root, "snapshot", string_or_null(verdict->snapshot));

@@ -31,6 +31,37 @@ static struct json_object *get(struct json_object *root, const char *key)
     return value;
 }
 
+static void what_was_kept_is_told_by_phase(void **state)
+{
+    (void)state;
+    gw_verdict_block block[] = {{.address = 0x7f0000000000, .bytes = 4096, .t_ns = 1500000000}, {.address = 64}};
+    gw_verdict_kept kept[] = {
+        {(char[]){"In [2]"}, true, 4096, 1, 1500000000, 1600000000, block, 2},
+        {.bytes = 7, .count = 1},
+    };
+    gw_verdict verdict = {.status = GW_VERDICT_FAULT,
+                          .has_failure = true,
+                          .t_failure_ns = 2500000000,
+                          .failure_phase = (char[]){"In [3]"},
+                          .kept = kept,
+                          .kept_count = 2};
+    struct json_object *root = written(&verdict), *failure = get(root, "failure"), *list = get(root, "kept");
+    assert_true(json_object_get_double(get(failure, "t_s")) == 2.5);
+    assert_string_equal(json_object_get_string(get(failure, "phase")), "In [3]");
+    assert_false(json_object_get_boolean(get(failure, "context_lost")));
+    assert_int_equal(json_object_array_length(list), 2);
+    struct json_object *first = json_object_array_get_idx(list, 0), *second = json_object_array_get_idx(list, 1);
+    assert_string_equal(json_object_get_string(get(first, "phase")), "In [2]");
+    assert_true(json_object_get_double(get(first, "last_t_s")) == 1.6);
+    struct json_object *blocks = get(first, "blocks");
+    assert_int_equal(json_object_get_int64(get(json_object_array_get_idx(blocks, 0), "address")), 0x7f0000000000);
+    assert_null(get(json_object_array_get_idx(blocks, 1), "t_s")); /* unknown is not zero */
+    assert_null(get(second, "phase"));
+    assert_null(get(second, "first_t_s"));
+    assert_int_equal(json_object_get_int64(get(second, "bytes")), 7);
+    json_object_put(root);
+}
+
 static void an_empty_verdict_has_every_field(void **state)
 {
     (void)state;
@@ -38,11 +69,12 @@ static void an_empty_verdict_has_every_field(void **state)
     struct json_object *root = written(&verdict);
     assert_int_equal(json_object_get_int(get(root, "schema")), GW_JSON_SCHEMA);
     assert_string_equal(json_object_get_string(get(root, "status")), "undetermined");
-    static const char *const nulls[] = {"cause", "certainty", "where", "where_reason", "headline", "recording"};
+    static const char *const nulls[] = {"cause",    "certainty", "where",  "where_reason",
+                                        "headline", "recording", "failure"};
     for (size_t i = 0; i < sizeof nulls / sizeof nulls[0]; i++)
         assert_null(get(root, nulls[i]));
     static const char *const arrays[] = {"evidence", "alternatives", "ruled_out", "consequences",
-                                         "next",     "advice",       "gpus"};
+                                         "next",     "advice",       "gpus",      "kept"};
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++)
         assert_int_equal(json_object_array_length(get(root, arrays[i])), 0);
     assert_null(get(get(root, "program"), "exit")); /* unknown is not zero */
@@ -103,6 +135,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_empty_verdict_has_every_field),
+        cmocka_unit_test(what_was_kept_is_told_by_phase),
         cmocka_unit_test(values_survive),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

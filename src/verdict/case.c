@@ -193,6 +193,8 @@ static const gw_allocator_report *report_of(const gwi_case *c)
     for (size_t i = model->allocator_count; i-- > 0;) {
         const gw_allocator_report *report = &model->allocator[i];
         bool ours = c->process == NULL || report->pid == c->process->pid;
+        if (model->asked_phase != NULL && report->t_ns < model->asked_phase->t_ns)
+            continue;
         /* A refusal inside the framework (its own limit) makes no driver call fail. */
         if (report->is_oom && ours && report->recovery == GW_RECOVERED_NOT &&
             (c->exception == GW_EXCEPTION_OOM || c->exception == GW_EXCEPTION_NONE) && c->oom == NULL &&
@@ -354,7 +356,8 @@ static void find_told(gwi_case *c)
 gw_status gwi_case_open(const gw_model *model, gwi_case *ret_case, gw_error *err)
 {
     (void)err;
-    gwi_case c = {.model = model, .process = gwi_family_judge(model)};
+    gwi_case c = {.model = model};
+    c.process = model->asked_phase != NULL ? gw_model_process(model, model->asked_phase->pid) : gwi_family_judge(model);
     const gw_process *end = model->command != NULL ? model->command : c.process;
     if (c.process != NULL && c.process != model->command && gwi_died_badly(c.process))
         end = c.process; /* a child's death is the fault, whatever the parent made of it */

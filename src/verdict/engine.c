@@ -6,6 +6,7 @@
 #include "cause.h"
 #include "family.h"
 #include "healthy.h"
+#include "kept.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -81,6 +82,7 @@ void gw_verdict_free(gw_verdict *verdict)
     }
     free(verdict->parts);
     free(verdict->snapshot);
+    gwi_kept_free(verdict);
     free(verdict);
 }
 
@@ -120,7 +122,7 @@ static bool fill_program(const gwi_case *c, gw_verdict *verdict)
             return false;
     }
     const gw_process *command = model->command;
-    if (command != NULL && command->exit_known && command->exit.status_known) {
+    if (command != NULL && command->exit_known && command->exit.status_known && model->asked_phase == NULL) {
         verdict->exit_known = true;
         verdict->exit_code = command->exit.exit_code;
         verdict->signal = command->exit.signal;
@@ -376,6 +378,8 @@ static bool judge_case(const gwi_case *c, gw_verdict *verdict)
     if (!fill_program(c, verdict))
         return false;
     if (!(is_healthy(c) ? judge_healthy(c, verdict) : judge_fault(c, verdict)))
+        return false;
+    if (verdict->status == GW_VERDICT_FAULT && (!gwi_fill_failure(c, verdict) || !gwi_fill_kept(c, verdict)))
         return false;
     if (!gwi_say_advice(c, verdict->status, &verdict->advice))
         return false;

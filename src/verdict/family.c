@@ -35,7 +35,7 @@ gwi_roots gwi_roots_of(const gw_model *model, uint32_t pid)
     found.sticky = first_sticky(model, pid);
     for (size_t i = 0; i < model->failure_count; i++) {
         const gw_failure *failure = &model->failure[i];
-        if (failure->pid != pid || failure->is_probe || failure->is_echo)
+        if (failure->pid != pid || failure->is_probe || failure->is_echo || failure->is_earlier)
             continue;
         if (failure->is_allocation && is_unrecovered(failure, process, found.sticky)) {
             if (found.oom == NULL)

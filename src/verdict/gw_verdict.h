@@ -65,6 +65,21 @@ typedef struct gw_verdict_part {
     double uncertainty_s; /* of the offset */
 } gw_verdict_part;
 
+/* A block of device memory that was alive at the failure. t_ns 0: not known since when. */
+typedef struct gw_verdict_block {
+    uint64_t address, bytes, t_ns;
+} gw_verdict_block;
+
+/* Memory that was alive at the failure, by the phase in which it was allocated. */
+typedef struct gw_verdict_kept {
+    char *phase;     /* owned; NULL: allocated in none */
+    bool time_known; /* false: when these blocks were allocated is not known, nor in which phase */
+    uint64_t bytes, count;
+    uint64_t t_first_ns, t_last_ns;
+    gw_verdict_block *block; /* owned; the largest ones, only where one phase alone is judged */
+    size_t block_count;
+} gw_verdict_kept;
+
 typedef struct gw_verdict {
     gw_verdict_status status;
     const char *cause; /* static id; NULL when clean or undetermined */
@@ -98,6 +113,13 @@ typedef struct gw_verdict {
     gw_verdict_part *parts; /* owned; none for a recording that was judged alone */
     size_t part_count;
     char *snapshot; /* path of the PyTorch memory snapshot that is judged instead of a recording; NULL: none */
+    /* the failure that the verdict is about */
+    bool has_failure;
+    uint64_t t_failure_ns;
+    char *failure_phase;   /* owned; NULL: in none */
+    bool context_lost;     /* nothing on the GPU works any more in that process */
+    gw_verdict_kept *kept; /* most bytes first; empty where the program names no phases */
+    size_t kept_count;
 } gw_verdict;
 
 GW_MUST_CHECK gw_status gw_judge(const gw_model *model, gw_verdict **ret_verdict, gw_error *err);

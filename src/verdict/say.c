@@ -1,5 +1,6 @@
 /* How causes speak: lists that grow, and the sentences that several causes share. */
 #include "fault.h"
+#include "kept.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -227,6 +228,7 @@ void gwi_say_request(const gwi_case *c, gwi_finding *finding)
                     gw_bytes_text(own, memory->own_bytes), memory->snapshot->usage.live_count,
                     memory->snapshot->usage.live_count == 1 ? "" : "s");
     }
+    gwi_say_kept(c, finding);
 }
 
 static void rule_out_foreign(const gwi_memory *memory, gwi_finding *finding)

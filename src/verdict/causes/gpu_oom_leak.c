@@ -203,10 +203,67 @@ static gw_certainty judge_kept_exception(const gwi_case *c, gwi_finding *finding
     return GW_SUPPORTED;
 }
 
+/* What the phase of an earlier out-of-memory had allocated by then and is still alive. */
+static uint64_t held_of(const gwi_case *c, const gw_phase *phase, const gw_failure *failure)
+{
+    const gwi_memory *memory = &c->memory;
+    uint64_t held = 0;
+    for (size_t i = 0; i < memory->live_count; i++)
+        held += memory->live[i].t_ns >= phase->t_ns && memory->live[i].t_ns <= failure->t_last_ns
+                    ? memory->live[i].bytes
+                    : 0;
+    return held;
+}
+
+/* The same where the program names its phases, as a notebook does its cells: an earlier one ran out of memory, this one
+ * goes on with what is left, and what that one had allocated would make room. */
+static gw_certainty judge_kept_phase(const gwi_case *c, gwi_finding *finding)
+{
+    const gwi_memory *memory = &c->memory;
+    const gw_phase *now = gw_model_phase_at(c->model, memory->pid, memory->t_ns), *then = NULL;
+    const gw_failure *first = NULL;
+    uint64_t held = 0;
+    for (size_t i = 0; now != NULL && i < c->model->failure_count; i++) {
+        const gw_failure *failure = &c->model->failure[i];
+        if (failure->pid != memory->pid || !failure->is_allocation || failure->is_echo ||
+            failure->t_last_ns >= now->t_ns)
+            continue;
+        const gw_phase *phase = gw_model_phase_at(c->model, failure->pid, failure->t_last_ns);
+        uint64_t bytes = phase == NULL || phase == now ? 0 : held_of(c, phase, failure);
+        if (bytes > held) {
+            held = bytes;
+            then = phase;
+            first = failure;
+        }
+    }
+    bool fits =
+        memory->has_free ? gwi_would_fit(memory, held) : memory->wanted_bytes != 0 && held >= memory->wanted_bytes;
+    if (first == NULL || held * 4 < memory->own_bytes || gwi_would_fit(memory, 0) || !fits)
+        return GW_CERTAINTY_NONE;
+    char kept[GW_BYTES_TEXT_MAX], wanted[GW_BYTES_TEXT_MAX], call[GWI_CALL_TEXT_MAX];
+    gw_bytes_text(kept, held);
+    gwi_headline(finding, "%s failed for lack of memory, and %s of what it had allocated by then is still referenced",
+                 then->name, kept);
+    gwi_say_request(c, finding);
+    gwi_measure(finding, first->t_last_ns, "driver", (double)first->bytes_wanted, "bytes",
+                "in %s %s of %s had failed, and the program went on", then->name, gwi_call_text(call, first->fn_name),
+                gw_bytes_text(wanted, first->bytes_wanted));
+    gwi_measure(finding, memory->t_ns, source_of(memory), (double)held, "bytes",
+                "%s that %s allocated before that are still alive; without them the request would have found room",
+                kept, then->name);
+    gwi_next(
+        finding,
+        "Drop what %s left behind before the next try; in Python: variables, stored exception objects and the last "
+        "traceback, whose frames keep their local variables alive, then gc.collect()",
+        then->name);
+    gwi_say_memory_ruled_out(c, finding, GWI_NOT_FOREIGN | GWI_NOT_FRAGMENTED);
+    return GW_SUPPORTED;
+}
+
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
-    static gw_certainty (*const kinds[])(const gwi_case *, gwi_finding *) = {judge_kept_exception, judge_runs,
-                                                                             judge_steps, judge_streams_and_contexts};
+    static gw_certainty (*const kinds[])(const gwi_case *, gwi_finding *) = {
+        judge_kept_exception, judge_kept_phase, judge_runs, judge_steps, judge_streams_and_contexts};
     if (!c->memory.known || (c->oom == NULL && c->sticky != NULL))
         return GW_CERTAINTY_NONE;
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {

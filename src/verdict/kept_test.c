@@ -1,0 +1,175 @@
+/* What was kept, by phase: said where the program names phases, silent where it names none, and a leak where an earlier
+ * phase ran out of memory and its share is what is missing now. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "gw_feed.h"
+#include "gw_verdict.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const uint64_t gib = 1u << 30;
+static gw_feed feed; /* large: not on the stack */
+static gw_verdict *verdict;
+
+static void phase(const char *name)
+{
+    gw_feed_wait(&feed, 1000000000);
+    gw_feed_text_call(&feed, "", GW_EV_PHASE, 0, 0, 0, 0, name);
+}
+
+/* `alone`: the phase that is judged alone; NULL: the whole run. */
+static void judge(const char *alone)
+{
+    gw_error err;
+    if (alone != NULL)
+        assert_int_equal(gw_model_end_phase(feed.model, alone, "x\n", 2, &err), GW_OK);
+    gw_model *model = gw_feed_finish(&feed);
+    assert_int_equal(gw_judge(model, &verdict, &err), GW_OK);
+    gw_model_free(model);
+    assert_int_equal(verdict->status, GW_VERDICT_FAULT);
+}
+
+static bool says(const char *part)
+{
+    for (size_t i = 0; i < verdict->evidence_count; i++) {
+        if (strstr(verdict->evidence[i].text, part) != NULL)
+            return true;
+    }
+    return false;
+}
+
+/* 12 GiB that live, 2 GiB free, 4 GiB wanted; the first phase is refused something when `failed`. */
+static void run(const char *first, const char *second, bool failed, uint64_t first_bytes)
+{
+    gw_feed_open(&feed, 16 * gib);
+    if (first != NULL)
+        phase(first);
+    gw_feed_alloc(&feed, first_bytes);
+    if (failed)
+        gw_feed_no_room(&feed, 20 * gib, 2 * gib, 16 * gib);
+    if (second != NULL)
+        phase(second);
+    gw_feed_alloc(&feed, 12 * gib - first_bytes);
+    gw_feed_no_room(&feed, 4 * gib, 2 * gib, 16 * gib);
+}
+
+static void test_a_failed_phase_left_its_memory(void **state)
+{
+    (void)state;
+    run("In [1]", "In [2]", true, 9 * gib);
+    judge("In [2]");
+    assert_string_equal(verdict->cause, "gpu-oom-leak");
+    assert_string_equal(gw_certainty_text(verdict->certainty), "supported");
+    assert_non_null(strstr(verdict->headline, "In [1] failed for lack of memory, and 9.00 GiB"));
+    assert_true(says("9.00 GiB in 1 block allocated in In [1], 1.0 s earlier"));
+    assert_true(says("3.00 GiB in 1 block allocated in In [2], 0.0 s earlier"));
+    assert_string_equal(verdict->failure_phase, "In [2]");
+    assert_int_equal(verdict->kept_count, 2);
+    assert_string_equal(verdict->kept[0].phase, "In [1]");
+    assert_int_equal(verdict->kept[0].bytes, 9 * gib);
+    assert_false(verdict->exit_known); /* the phase ended, not the program */
+    assert_int_equal(verdict->kept[0].block_count, 1);
+    assert_int_equal(verdict->kept[0].block[0].bytes, 9 * gib);
+    assert_true(verdict->kept[0].block[0].t_ns < verdict->t_failure_ns);
+    gw_verdict_free(verdict);
+}
+
+static void expect_no_leak(const char *alone)
+{
+    judge(alone);
+    assert_string_equal(verdict->cause, "gpu-oom-capacity");
+    gw_verdict_free(verdict);
+}
+
+static void test_near_it_did_not_fail(void **state)
+{
+    (void)state;
+    run("In [1]", "In [2]", false, 9 * gib);
+    expect_no_leak("In [2]");
+}
+
+static void test_near_its_share_would_not_do(void **state)
+{
+    (void)state;
+    run("In [1]", "In [2]", true, gib);
+    expect_no_leak("In [2]");
+}
+
+static void test_near_it_was_the_same_phase(void **state)
+{
+    (void)state;
+    run("In [1]", NULL, true, 9 * gib);
+    expect_no_leak("In [1]");
+}
+
+/* The whole run: the first refusal is the root, and no block is listed one by one. */
+static void test_the_whole_run(void **state)
+{
+    (void)state;
+    run("In [1]", "In [2]", true, 9 * gib);
+    judge(NULL);
+    assert_string_equal(verdict->failure_phase, "In [1]");
+    assert_true(says("9.00 GiB in 1 block allocated in In [1]"));
+    assert_int_equal(verdict->kept_count, 1);
+    assert_int_equal(verdict->kept[0].block_count, 0);
+    gw_verdict_free(verdict);
+}
+
+static void test_no_phases_no_words(void **state)
+{
+    (void)state;
+    run(NULL, NULL, true, 9 * gib);
+    judge(NULL);
+    assert_false(says("allocated in"));
+    assert_int_equal(verdict->kept_count, 0);
+    assert_null(verdict->failure_phase);
+    assert_true(verdict->has_failure);
+    gw_verdict_free(verdict);
+}
+
+/* A phase judged alone: what failed before it was told before, what cost the context still counts. */
+static void test_one_phase_alone(void **state)
+{
+    (void)state;
+    gw_error err;
+    static const char script[] = "\nTraceback (most recent call last):\n  File \"<cell>\", line 1, in <module>\n"
+                                 "ZeroDivisionError: division by zero\n";
+    run("In [1]", "In [2]", true, 9 * gib);
+    phase("In [3]");
+    assert_int_equal(gw_model_end_phase(feed.model, "In [3]", script, sizeof script - 1, &err), GW_OK);
+    judge(NULL);
+    assert_string_equal(verdict->cause, "script-exception");
+    assert_false(verdict->has_failure);
+    gw_verdict_free(verdict);
+
+    gw_feed_open(&feed, 16 * gib);
+    phase("In [1]");
+    gw_feed_call(&feed, "cuCtxSynchronize", GW_EV_SYNC, 700, 0, 0, 0, 0);
+    phase("In [2]");
+    assert_int_equal(gw_model_end_phase(feed.model, "In [2]", script, sizeof script - 1, &err), GW_OK);
+    judge(NULL);
+    assert_string_equal(verdict->cause, "illegal-address");
+    assert_true(verdict->context_lost);
+    assert_string_equal(verdict->failure_phase, "In [1]");
+    gw_verdict_free(verdict);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_failed_phase_left_its_memory),
+        cmocka_unit_test(test_near_it_did_not_fail),
+        cmocka_unit_test(test_near_its_share_would_not_do),
+        cmocka_unit_test(test_near_it_was_the_same_phase),
+        cmocka_unit_test(test_the_whole_run),
+        cmocka_unit_test(test_no_phases_no_words),
+        cmocka_unit_test(test_one_phase_alone),
+    };
+    return cmocka_run_group_tests_name("kept", tests, NULL, NULL);
+}
