@@ -160,6 +160,8 @@ static _Noreturn void become(const gwi_start *start, int report_fd)
 {
     gwi_stderr_enter(start->capture);
     gwi_doors_enter(start->doors, start->options, start->program, start->run_folder);
+    if (start->options->end_with_parent && prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() != start->supervisor)
+        _exit(GWI_EXIT_CANNOT_RUN); /* it died before we could ask to be told */
     gwi_signals_restore(start->signals);
     execvp(start->argv[0], start->argv);
     int why = errno;

@@ -14,6 +14,8 @@
 
 #define GWI_EXPLAIN_OPTIONS(X)                                                                                         \
     X(FLAG, bool, json, "--json", NULL, NULL, "print JSON (docs/json-schema.md)")                                      \
+    X(STRING, const char *, cell, "--cell", "NAME", NULL,                                                              \
+      "judge that phase alone, as if the program had ended with it; its traceback is read from standard input")        \
     X(FLAG, bool, help, "--help", NULL, NULL, "this")
 
 typedef struct explain_options {
@@ -23,6 +25,37 @@ typedef struct explain_options {
 #define OPTIONS_STRUCT explain_options
 static const gwi_option options_table[] = {GWI_EXPLAIN_OPTIONS(GWI_OPTION_ROW)};
 enum { OPTION_COUNT = sizeof options_table / sizeof options_table[0] };
+
+/* What run.meta says. False: there is none. */
+typedef struct run_meta {
+    gwi_path recording; /* "": none */
+    pid_t supervisor;
+} run_meta;
+
+static bool read_meta(const char *folder, run_meta *ret_meta)
+{
+    gwi_path path;
+    gw_reader *reader = NULL;
+    const gw_item *item;
+    *ret_meta = (run_meta){0};
+    if (gwi_path_format(path, NULL, "%s/run.meta", folder) != GW_OK || gw_reader_open(path, &reader, NULL) != GW_OK)
+        return false;
+    while (gw_reader_next(reader, &item, NULL) == GW_OK) {
+        if (item->kind != GW_ITEM_META)
+            continue;
+        if (strcmp(item->pair.key, "run.recording") == 0)
+            snprintf(ret_meta->recording, sizeof ret_meta->recording, "%s", item->pair.value);
+        if (strcmp(item->pair.key, "run.supervisor_pid") == 0)
+            ret_meta->supervisor = (pid_t)strtol(item->pair.value, NULL, 10);
+    }
+    gw_reader_close(reader);
+    return true;
+}
+
+static bool is_alive(pid_t pid)
+{
+    return pid > 0 && (kill(pid, 0) == 0 || errno != ESRCH);
+}
 
 typedef struct folder_search {
     gwi_path recording; /* absolute */
@@ -34,34 +67,26 @@ typedef struct folder_search {
 static void compare(void *user, const char *folder)
 {
     folder_search *search = user;
-    gwi_path meta;
-    gw_reader *reader = NULL;
-    if (gwi_path_format(meta, NULL, "%s/run.meta", folder) != GW_OK || gw_reader_open(meta, &reader, NULL) != GW_OK)
-        return;
-    const gw_item *item;
-    bool is_it = false;
-    pid_t supervisor = 0;
-    while (gw_reader_next(reader, &item, NULL) == GW_OK) {
-        if (item->kind != GW_ITEM_META)
-            continue;
-        if (strcmp(item->pair.key, "run.recording") == 0)
-            is_it = strcmp(item->pair.value, search->recording) == 0;
-        if (strcmp(item->pair.key, "run.supervisor_pid") == 0)
-            supervisor = (pid_t)strtol(item->pair.value, NULL, 10);
-    }
-    gw_reader_close(reader);
-    if (!is_it)
+    static run_meta meta;
+    if (!read_meta(folder, &meta) || strcmp(meta.recording, search->recording) != 0)
         return;
     snprintf(search->folder, sizeof search->folder, "%s", folder);
-    search->running = supervisor > 0 && (kill(supervisor, 0) == 0 || errno != ESRCH);
+    search->running = is_alive(meta.supervisor);
 }
 
 /* What to read for `file`: itself, or the run folder that still holds more of it. */
 static const char *where_to_read(const char *file, folder_search *search)
 {
     *search = (folder_search){0};
+    static run_meta meta;
     if (realpath(file, search->recording) == NULL)
-        return file; /* the reader says why */
+        return file;              /* the reader says why */
+    if (read_meta(file, &meta)) { /* a run folder itself */
+        search->running = is_alive(meta.supervisor);
+        if (meta.recording[0] != '\0')
+            snprintf(search->recording, sizeof search->recording, "%s", meta.recording);
+        return file;
+    }
     gwi_run_folders_visit(compare, search);
     return search->folder[0] == '\0' ? file : search->folder;
 }
@@ -83,13 +108,35 @@ static int show(const gw_verdict *verdict, bool running, const explain_options *
     return status;
 }
 
+/* All of standard input, but no more than a traceback can be. */
+static void read_traceback(gw_text *text)
+{
+    enum { TRACEBACK_BYTES_MAX = 256 << 10 };
+    char part[4096];
+    ssize_t bytes;
+    while (text->bytes < TRACEBACK_BYTES_MAX && (bytes = read(STDIN_FILENO, part, sizeof part)) > 0)
+        gw_text_add(text, part, (size_t)bytes);
+}
+
+static gw_status judge_as_asked(const char *path, const explain_options *options, gw_verdict **ret_verdict,
+                                gw_error *err)
+{
+    if (options->cell == NULL)
+        return gwi_judge(path, ret_verdict, err);
+    gw_text traceback = {0};
+    read_traceback(&traceback);
+    gw_status st = gwi_judge_phase(path, options->cell, &traceback, ret_verdict, err);
+    gw_text_free(&traceback);
+    return st;
+}
+
 /* The verdict names its recording; NULL: it was said why there is none. *ret_running: the program is alive. */
-static gw_verdict *judge(const char *file, bool *ret_running)
+static gw_verdict *judge(const char *file, const explain_options *options, bool *ret_running)
 {
     gw_error err;
     gw_verdict *verdict = NULL;
     static folder_search search;
-    if (gwi_judge(where_to_read(file, &search), &verdict, &err) != GW_OK) {
+    if (judge_as_asked(where_to_read(file, &search), options, &verdict, &err) != GW_OK) {
         fail(&err);
         return NULL;
     }
@@ -103,7 +150,7 @@ static gw_verdict *judge(const char *file, bool *ret_running)
 static int explain(const char *file, const explain_options *options)
 {
     bool running = false;
-    gw_verdict *verdict = judge(file, &running);
+    gw_verdict *verdict = judge(file, options, &running);
     if (verdict == NULL)
         return GWI_EXIT_USAGE;
     if (!options->json) { /* the user has just named it */
@@ -129,7 +176,7 @@ static int explain_together(char **files, int count, const explain_options *opti
     }
     for (int i = 0; i < count; i++) {
         bool alive = false;
-        runs[i] = judge(files[i], &alive);
+        runs[i] = judge(files[i], options, &alive);
         running = running || alive;
         if (runs[i] == NULL)
             status = GWI_EXIT_USAGE;
@@ -178,6 +225,11 @@ int gwi_cmd_explain(int argc, char **argv)
         return fail(&err);
     if (options.help)
         return help();
+    if (options.cell != NULL && words > 1) {
+        gw_status st = gw_fail(&err, GW_USAGE, "--cell: one recording at a time");
+        (void)st;
+        return fail(&err);
+    }
     if (options.json && !gw_out_has_json()) {
         gw_status st =
             gw_fail(&err, GW_USAGE, "--json: this build lacks JSON (json-c was not there when it was built)");

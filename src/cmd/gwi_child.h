@@ -29,6 +29,7 @@ typedef struct gwi_start {
     const gwi_stderr *capture;
     const gwi_signals *signals;
     const char *run_folder;
+    pid_t supervisor;
 } gwi_start;
 
 /* GW_OK: *ret_pid runs the program. GW_IO: it could not be executed, *ret_errno says why. */

@@ -32,11 +32,16 @@
     X(FLAG, bool, no_attach, "--no-attach", NULL, NULL, "do not ask frameworks for their own evidence")                \
     X(FLAG, bool, no_sites, "--no-sites", NULL, NULL, "do not record from where driver calls were made")               \
     X(FLAG, bool, no_stderr, "--no-stderr", NULL, NULL, "do not record the program's stderr")                          \
+    X(FLAG, bool, end_with_parent, "--end-with-parent", NULL, NULL,                                                    \
+      "end the program when the process that started gpuwhy, or gpuwhy itself, is gone")                               \
     X(FLAG, bool, help, "--help", NULL, NULL, "this")
 
 typedef struct gwi_run_options {
     GWI_RUN_OPTIONS(GWI_OPTION_FIELD)
 } gwi_run_options;
+
+/* Whether these words are options of `gpuwhy run`, and nothing but options. GW_USAGE: `err` names the wrong one. */
+GW_MUST_CHECK gw_status gwi_run_options_check(int count, char *const *words, gw_error *err);
 
 /* ---- the doors: how the hook gets into the program (doors.c) ---- */
 
@@ -148,6 +153,9 @@ void gwi_watch_look(gwi_watch *watch, gwi_record *record, const gwi_doors *doors
 
 /* Judge the recording at `path`, or the run folder. */
 GW_MUST_CHECK gw_status gwi_judge(const char *path, gw_verdict **ret_verdict, gw_error *err);
+/* The same for one phase of a program that lives on: gw_model_build_phase(). */
+GW_MUST_CHECK gw_status gwi_judge_phase(const char *path, const char *name, const gw_text *traceback,
+                                        gw_verdict **ret_verdict, gw_error *err);
 /* Print to `fd` with the width and colours it has, or none. `running`: the program is alive. */
 void gwi_verdict_print(const gw_verdict *verdict, bool running, int fd);
 /* Write JSON to `path`, "-" being standard output. */

@@ -12,6 +12,21 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+gw_status gwi_judge_phase(const char *path, const char *name, const gw_text *traceback, gw_verdict **ret_verdict,
+                          gw_error *err)
+{
+    gw_reader *reader = NULL;
+    gw_model *model = NULL;
+    gw_status st = gw_reader_open(path, &reader, err);
+    if (st == GW_OK)
+        st = gw_model_build_phase(reader, name, gw_text_str(traceback), traceback->bytes, &model, err);
+    if (st == GW_OK)
+        st = gw_judge(model, ret_verdict, err);
+    gw_model_free(model);
+    gw_reader_close(reader);
+    return st;
+}
+
 gw_status gwi_judge(const char *path, gw_verdict **ret_verdict, gw_error *err)
 {
     gw_reader *reader = NULL;

@@ -49,6 +49,9 @@ typedef struct supervisor {
     pid_t command_pid;
     bool is_second; /* the run of --blame */
     off_t input_at; /* where the program's standard input began; -1: it cannot be read again */
+    /* --end-with-parent */
+    pid_t parent;
+    uint64_t parent_gone_at_ns; /* monotonic; 0: it is there */
 } supervisor;
 
 static int help(void)
@@ -92,6 +95,23 @@ static int parse(supervisor *run, int argc, char **argv)
     }
     run->argv = argv + index;
     return GWI_EXIT_OK;
+}
+
+gw_status gwi_run_options_check(int count, char *const *words, gw_error *err)
+{
+    gwi_run_options options = {0};
+    int index = 0;
+    char **argv = calloc((size_t)count + 2, sizeof *argv);
+    if (argv == NULL)
+        return gw_fail(err, GW_NOMEM, "read the options of gpuwhy run");
+    argv[0] = (char[]){"run"};
+    for (int i = 0; i < count; i++)
+        argv[i + 1] = words[i];
+    gw_status st = gwi_options_parse(options_table, OPTION_COUNT, &options, count + 1, argv, &index, err);
+    if (st == GW_OK && index < count + 1)
+        st = gw_fail(err, GW_USAGE, "%s is no option of gpuwhy run", argv[index]);
+    free(argv);
+    return st;
 }
 
 static int find_program(supervisor *run)
@@ -162,7 +182,8 @@ static int start(supervisor *run)
                      .doors = &run->doors,
                      .capture = &run->capture,
                      .signals = &run->signals,
-                     .run_folder = run->run_folder};
+                     .run_folder = run->run_folder,
+                     .supervisor = getpid()};
     gw_error err;
     int why = 0;
     gw_status st = gwi_child_start(&how, &run->child, &why, &err);
@@ -234,6 +255,24 @@ static void look_at_failures(supervisor *run)
     judge_while_running(run);
 }
 
+/* ---- --end-with-parent ---- */
+
+/* A server that starts programs through us knows nobody but us. When it is gone, the program would learn it from a new
+ * parent, but its parent is us. */
+static void look_at_parent(supervisor *run)
+{
+    static const uint64_t patience_ns = 5000000000u;
+    if (!run->options.end_with_parent || getppid() == run->parent)
+        return;
+    uint64_t now = gw_monotonic_ns();
+    if (run->parent_gone_at_ns == 0) {
+        run->parent_gone_at_ns = now;
+        kill(run->child, SIGTERM);
+    } else if (now - run->parent_gone_at_ns > patience_ns) {
+        kill(run->child, SIGKILL);
+    }
+}
+
 /* ---- meanwhile ---- */
 
 /* Wait until something happened, or it is time to drain. */
@@ -256,6 +295,7 @@ static void watch(supervisor *run)
         gwi_holders_record(&run->record, &run->doors);
         gwi_watch_look(&run->watch, &run->record, &run->doors, run->child, false);
         look_at_failures(run);
+        look_at_parent(run);
     }
 }
 
@@ -502,6 +542,7 @@ int gwi_cmd_run(int argc, char **argv)
         return status;
     if (run.options.help)
         return help();
+    run.parent = getppid();
     run.signals.fd = -1;
     run.capture.child_fd = run.capture.file_fd = -1;
     run.input_at = lseek(STDIN_FILENO, 0, SEEK_CUR); /* a terminal or a pipe has no place to go back to */
