@@ -467,7 +467,8 @@ static void supervise(supervisor *run)
 /* GWI_EXIT_OK: second->status and its recording are there. */
 static int run_second(const supervisor *first, supervisor *second, const char *recording)
 {
-    *second = (supervisor){.options = first->options, .argv = first->argv, .is_second = true, .input_at = -1};
+    *second = (supervisor){
+        .options = first->options, .argv = first->argv, .is_second = true, .input_at = -1, .parent = first->parent};
     second->options.output = recording;
     second->options.blame = second->options.core = false;
     second->options.on_failure = second->options.json = NULL;

@@ -1,0 +1,398 @@
+/* `gpuwhy jupyter`: a kernel for notebooks that runs under `gpuwhy run`. A kernelspec is a folder with a kernel.json in
+ * one of Jupyter's data folders; ours is marked, and nothing that is not marked is ever touched. */
+#include "gwi_cmd.h"
+#include "gwi_jupyter.h"
+#include "gwi_options.h"
+#include "gwi_run.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pwd.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define GWI_JUPYTER_OPTIONS(X)                                                                                         \
+    X(FLAG, bool, user, "--user", NULL, NULL, "in the user's own data folder; this is the default")                    \
+    X(FLAG, bool, sys_prefix, "--sys-prefix", NULL, NULL, "in the environment that the Python belongs to")             \
+    X(STRING, const char *, prefix, "--prefix", "DIR", NULL, "in DIR/share/jupyter")                                   \
+    X(STRING, const char *, name, "--name", "NAME", "gpuwhy-python3", "how Jupyter calls the kernel")                  \
+    X(STRING, const char *, display_name, "--display-name", "TEXT", NULL, "how people see it")                         \
+    X(STRING, const char *, python, "--python", "PYTHON", "python3", "the Python that runs the cells; has ipykernel")  \
+    X(FLAG, bool, help, "--help", NULL, NULL, "this")
+
+typedef struct jupyter_options {
+    GWI_JUPYTER_OPTIONS(GWI_OPTION_FIELD)
+} jupyter_options;
+
+#define OPTIONS_STRUCT jupyter_options
+static const gwi_option options_table[] = {GWI_JUPYTER_OPTIONS(GWI_OPTION_ROW)};
+enum { OPTION_COUNT = sizeof options_table / sizeof options_table[0] };
+
+extern char **environ;
+
+static int help(void)
+{
+    gw_text text = {0};
+    gw_text_add_str(&text, "gpuwhy jupyter install [options] [-- options of gpuwhy run]\n"
+                           "gpuwhy jupyter uninstall [options]\n"
+                           "gpuwhy jupyter list\n\n"
+                           "A notebook kernel that runs under gpuwhy: a failed cell is followed by its verdict.\n\n");
+    gwi_options_help(options_table, OPTION_COUNT, &text);
+    fputs(gw_text_str(&text), stdout);
+    gw_text_free(&text);
+    return GWI_EXIT_OK;
+}
+
+/* ---- a Python's word ---- */
+
+static gw_status read_all(int fd, gw_text *text, gw_error *err)
+{
+    enum { ANSWER_BYTES_MAX = 1 << 20 };
+    char part[4096];
+    for (;;) {
+        ssize_t bytes = read(fd, part, sizeof part);
+        if (bytes == 0 || text->bytes > ANSWER_BYTES_MAX)
+            return GW_OK;
+        if (bytes > 0)
+            gw_text_add(text, part, (size_t)bytes);
+        else if (errno != EINTR)
+            return gw_fail(err, GW_IO, "read its answer: %s", strerror(errno));
+    }
+}
+
+static gw_status ask_python(const char *python, gw_text *answer, gw_error *err)
+{
+    int ends[2] = {-1, -1};
+    posix_spawn_file_actions_t actions;
+    gw_status st = GW_OK;
+    pid_t pid = 0;
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return gw_fail(err, GW_IO, "%s: %s", python, strerror(errno));
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+    char *argv[] = {(char *)python, (char[]){"-c"}, (char *)gwi_jupyter_question, NULL};
+    int why = posix_spawnp(&pid, python, &actions, NULL, argv, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    close(ends[1]);
+    if (why != 0) {
+        st = gw_fail(err, GW_MISSING, "--python %s: %s", python, strerror(why));
+        goto out;
+    }
+    st = read_all(ends[0], answer, err);
+    int status = 0;
+    if (waitpid(pid, &status, 0) == pid && st == GW_OK && status != 0)
+        st = gw_fail(err, GW_USAGE, "ended with status %d", WIFEXITED(status) ? WEXITSTATUS(status) : -1);
+    if (st != GW_OK)
+        gw_wrap(err, "--python %s", python);
+out:
+    close(ends[0]);
+    return st;
+}
+
+/* ---- where ---- */
+
+static bool is_on(const char *variable)
+{
+    static const char *const off[] = {"", "0", "0.0", "n", "no", "off", "false"};
+    const char *value = getenv(variable);
+    for (size_t i = 0; value != NULL && i < sizeof off / sizeof off[0]; i++) {
+        if (strcasecmp(value, off[i]) == 0)
+            return false;
+    }
+    return value != NULL;
+}
+
+/* As Jupyter finds it. */
+static gw_status user_folder(gwi_path out, gw_error *err)
+{
+    const char *data = getenv("JUPYTER_DATA_DIR"), *xdg = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
+    const char *leaf = is_on("JUPYTER_PLATFORM_DIRS") ? "Jupyter" : "jupyter";
+    if (data != NULL && data[0] != '\0')
+        return gwi_path_format(out, err, "%s", data);
+    if (xdg != NULL && xdg[0] != '\0')
+        return gwi_path_format(out, err, "%s/%s", xdg, leaf);
+    const struct passwd *user = home == NULL || home[0] == '\0' ? getpwuid(getuid()) : NULL;
+    if (user != NULL)
+        home = user->pw_dir;
+    if (home == NULL || home[0] == '\0')
+        return gw_fail(err, GW_MISSING, "there is no home folder; name one with --prefix");
+    return gwi_path_format(out, err, "%s/.local/share/%s", home, leaf);
+}
+
+static gw_status data_folder(const jupyter_options *options, const char *answer, gwi_path out, gw_error *err)
+{
+    gwi_path prefix;
+    if (options->prefix != NULL)
+        return gwi_path_format(out, err, "%s/share/jupyter", options->prefix);
+    if (!options->sys_prefix)
+        return user_folder(out, err);
+    gw_status st = gwi_jupyter_prefix(answer, prefix, err);
+    if (st != GW_OK)
+        gw_wrap(err, "--python %s", options->python);
+    return st != GW_OK ? st : gwi_path_format(out, err, "%s/share/jupyter", prefix);
+}
+
+static gw_status check_name(const char *name, gw_error *err)
+{
+    static const char *const allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._";
+    if (name[0] == '\0' || name[strspn(name, allowed)] != '\0' || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+        return gw_fail(err, GW_USAGE, "--name %s: Jupyter takes letters, digits, '-', '.' and '_' only", name);
+    return GW_OK;
+}
+
+static gw_status check_options(const jupyter_options *options, gw_error *err)
+{
+    if ((options->prefix != NULL) + options->sys_prefix + options->user > 1)
+        return gw_fail(err, GW_USAGE, "--user, --sys-prefix and --prefix exclude each other");
+    return check_name(options->name, err);
+}
+
+/* The folders with their usual rights: others may read a kernel that is installed for all. */
+static gw_status make_folders(const char *path, gw_error *err)
+{
+    gwi_path part;
+    gw_status st = gwi_path_format(part, err, "%s", path);
+    for (char *slash = st == GW_OK ? strchr(part + 1, '/') : NULL; st == GW_OK; slash = strchr(slash + 1, '/')) {
+        if (slash != NULL)
+            *slash = '\0';
+        if (mkdir(part, 0777) < 0 && errno != EEXIST)
+            return gw_fail(err, GW_IO, "make folder %s: %s", part, strerror(errno));
+        if (slash == NULL)
+            break;
+        *slash = '/';
+    }
+    return st;
+}
+
+/* ---- install ---- */
+
+static bool is_empty_or_absent(const char *path)
+{
+    DIR *folder = opendir(path);
+    if (folder == NULL)
+        return errno == ENOENT || errno == ENOTDIR; /* then making it says what stands in the way */
+    bool empty = true;
+    for (struct dirent *entry; empty && (entry = readdir(folder)) != NULL;)
+        empty = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
+    closedir(folder);
+    return empty;
+}
+
+/* Somebody else's kernel of that name stays as it is. */
+static gw_status check_ours(const char *folder, const char *file, const char *name, gw_error *err)
+{
+    gwi_kernel_found found;
+    gw_status st = gwi_jupyter_read(file, &found, err);
+    if (st == GW_MISSING && is_empty_or_absent(folder))
+        return GW_OK;
+    if (st == GW_OK && found.is_ours)
+        return GW_OK;
+    return gw_fail(err, GW_USAGE, "%s is not gpuwhy's: choose another --name than %s", folder, name);
+}
+
+static gw_status write_file(const char *path, const gw_text *text, gw_error *err)
+{
+    gwi_path temporary;
+    gw_status st = gwi_path_format(temporary, err, "%s.%d", path, (int)getpid());
+    FILE *file = st == GW_OK ? fopen(temporary, "we") : NULL;
+    if (st == GW_OK && file == NULL)
+        return gw_fail(err, GW_IO, "write %s: %s", temporary, strerror(errno));
+    if (st != GW_OK)
+        return st;
+    bool good = fwrite(text->data, 1, text->bytes, file) == text->bytes;
+    good = fclose(file) == 0 && good;
+    if (good && rename(temporary, path) == 0)
+        return GW_OK;
+    st = gw_fail(err, GW_IO, "write %s: %s", path, strerror(errno));
+    unlink(temporary);
+    return st;
+}
+
+static gw_status kernel_paths(const char *data, const char *name, gwi_path folder, gwi_path file, gw_error *err)
+{
+    gw_status st = gwi_path_format(folder, err, "%s/kernels/%s", data, name);
+    return st != GW_OK ? st : gwi_path_format(file, err, "%s/kernel.json", folder);
+}
+
+static gw_status own_program(gwi_path out, gw_error *err)
+{
+    ssize_t bytes = readlink("/proc/self/exe", out, PATH_MAX - 1);
+    if (bytes < 0)
+        return gw_fail(err, GW_IO, "read /proc/self/exe: %s", strerror(errno));
+    out[bytes] = '\0';
+    return GW_OK;
+}
+
+static gw_status install_as(const jupyter_options *options, gwi_kernelspec *spec, const char *answer, gw_error *err)
+{
+    gw_text text = {0};
+    gwi_path data, folder, file, gpuwhy, script;
+    gw_status st = own_program(gpuwhy, err);
+    if (st == GW_OK)
+        st = gwi_library_find("python/gpuwhy_kernel.py", script, err);
+    if (st == GW_OK)
+        st = data_folder(options, answer, data, err);
+    if (st == GW_OK)
+        st = kernel_paths(data, options->name, folder, file, err);
+    if (st == GW_OK)
+        st = check_ours(folder, file, options->name, err);
+    if (st != GW_OK)
+        return st;
+    spec->gpuwhy = gpuwhy;
+    spec->script = script;
+    st = gwi_jupyter_spec(answer, spec, &text, err);
+    if (st != GW_OK)
+        gw_wrap(err, "--python %s", options->python);
+    if (st == GW_OK)
+        st = make_folders(folder, err);
+    if (st == GW_OK)
+        st = write_file(file, &text, err);
+    if (st == GW_OK)
+        printf("kernel %s: %s\n", options->name, folder);
+    gw_text_free(&text);
+    return st;
+}
+
+static gw_status install(const jupyter_options *options, int argc, char **argv, gw_error *err)
+{
+    gwi_kernelspec spec = {.display_name = options->display_name, .run_options = argv, .run_option_count = argc};
+    gw_text answer = {0};
+    gw_status st = gwi_run_options_check(argc, argv, err);
+    if (st == GW_OK)
+        st = ask_python(options->python, &answer, err);
+    if (st == GW_OK)
+        st = install_as(options, &spec, gw_text_str(&answer), err);
+    gw_text_free(&answer);
+    return st;
+}
+
+/* ---- uninstall, list ---- */
+
+static gw_status find_data(const jupyter_options *options, gwi_path data, gw_error *err)
+{
+    gw_text answer = {0};
+    gw_status st = options->sys_prefix ? ask_python(options->python, &answer, err) : GW_OK;
+    if (st == GW_OK)
+        st = data_folder(options, gw_text_str(&answer), data, err);
+    gw_text_free(&answer);
+    return st;
+}
+
+static gw_status uninstall(const jupyter_options *options, gw_error *err)
+{
+    gwi_path data, folder, file;
+    gwi_kernel_found found;
+    gw_status st = find_data(options, data, err);
+    if (st == GW_OK)
+        st = kernel_paths(data, options->name, folder, file, err);
+    if (st == GW_OK)
+        st = gwi_jupyter_read(file, &found, err);
+    if (st == GW_OK && !found.is_ours)
+        st = gw_fail(err, GW_USAGE, "%s is not gpuwhy's", folder);
+    if (st != GW_OK)
+        return st;
+    if (unlink(file) < 0)
+        return gw_fail(err, GW_IO, "remove %s: %s", file, strerror(errno));
+    if (rmdir(folder) < 0)
+        printf("removed %s; other files in %s stay\n", file, folder);
+    else
+        printf("removed %s\n", folder);
+    return GW_OK;
+}
+
+static void list_one(const char *kernels, const char *name)
+{
+    gwi_path file;
+    gwi_kernel_found found;
+    if (gwi_path_format(file, NULL, "%s/%s/kernel.json", kernels, name) != GW_OK ||
+        gwi_jupyter_read(file, &found, NULL) != GW_OK || !found.is_ours)
+        return;
+    bool has_gpuwhy = access(found.gpuwhy, X_OK) == 0, has_python = access(found.python, X_OK) == 0;
+    printf("%-20s %s  %s%s%s\n", name, found.python, kernels, has_python ? "" : "  (that Python is gone)",
+           has_gpuwhy ? "" : "  (the gpuwhy that it starts is gone: install it again)");
+}
+
+static void list_folder(const char *data)
+{
+    gwi_path kernels;
+    if (gwi_path_format(kernels, NULL, "%s/kernels", data) != GW_OK)
+        return;
+    struct dirent **entry = NULL;
+    int count = scandir(kernels, &entry, NULL, alphasort);
+    for (int i = 0; i < count; i++) {
+        if (entry[i]->d_name[0] != '.')
+            list_one(kernels, entry[i]->d_name);
+        free(entry[i]);
+    }
+    free(entry);
+}
+
+/* Where Jupyter looks, as far as it can be told without a Python: the user's, the active environment's, the system's.
+ */
+static gw_status list(const jupyter_options *options, gw_error *err)
+{
+    gwi_path data;
+    if (options->prefix != NULL || options->sys_prefix) {
+        gw_status st = find_data(options, data, err);
+        if (st == GW_OK)
+            list_folder(data);
+        return st;
+    }
+    if (user_folder(data, err) == GW_OK)
+        list_folder(data);
+    const char *const prefixes[] = {getenv("VIRTUAL_ENV"), getenv("CONDA_PREFIX"), "/usr/local", "/usr"};
+    for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++) {
+        bool twice = i == 1 && prefixes[0] != NULL && prefixes[1] != NULL && strcmp(prefixes[0], prefixes[1]) == 0;
+        if (prefixes[i] != NULL && !twice && gwi_path_format(data, err, "%s/share/jupyter", prefixes[i]) == GW_OK)
+            list_folder(data);
+    }
+    return GW_OK;
+}
+
+static gw_status run(const char *what, const jupyter_options *options, int argc, char **argv, gw_error *err)
+{
+    if (!gwi_jupyter_has_json())
+        return gw_fail(err, GW_UNSUPPORTED, "this build lacks JSON (json-c was not there when it was built)");
+    gw_status st = check_options(options, err);
+    if (st != GW_OK)
+        return st;
+    if (strcmp(what, "install") == 0)
+        return install(options, argc, argv, err);
+    if (argc > 0)
+        return gw_fail(err, GW_USAGE, "%s takes no words: %s", what, argv[0]);
+    if (strcmp(what, "uninstall") == 0)
+        return uninstall(options, err);
+    if (strcmp(what, "list") == 0)
+        return list(options, err);
+    return gw_fail(err, GW_USAGE, "no %s; there are install, uninstall and list", what);
+}
+
+int gwi_cmd_jupyter(int argc, char **argv)
+{
+    jupyter_options options = {0};
+    gw_error err = {0};
+    int index = 0;
+    if (argc < 2 || strcmp(argv[1], "--help") == 0) {
+        help();
+        return argc < 2 ? GWI_EXIT_USAGE : GWI_EXIT_OK;
+    }
+    gw_status st = gwi_options_parse(options_table, OPTION_COUNT, &options, argc - 1, argv + 1, &index, &err);
+    if (st == GW_OK && options.help)
+        return help();
+    bool is_separated =
+        st == GW_OK && strcmp(argv[index], "--") == 0; /* argv + 1 was parsed: this is the word before */
+    if (st == GW_OK && index < argc - 1 && !is_separated)
+        st = gw_fail(&err, GW_USAGE, "%s: options of gpuwhy run stand behind --", argv[1 + index]);
+    if (st == GW_OK)
+        st = run(argv[1], &options, argc - 1 - index, argv + 1 + index, &err);
+    if (st == GW_OK)
+        return GWI_EXIT_OK;
+    fprintf(stderr, "gpuwhy: jupyter: %s\n", err.text);
+    return GWI_EXIT_USAGE;
+}

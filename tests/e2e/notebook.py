@@ -1,0 +1,426 @@
+"""Notebooks under gpuwhy, headless: a failed cell is followed by its verdict, a healthy one by nothing, and everything
+else is as with ipykernel alone.
+
+Needs ipykernel and jupyter_client. They are installed once, with pip, into build-notebook/ in the source tree; where that
+cannot be done the test is skipped and says why. GPUWHY_NOTEBOOK_PYTHON names a Python that has them.
+"""
+import fcntl
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import time
+
+from harness import GPUWHY, Workplace, expect, main, skip
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+PACKAGES = ("ipykernel", "jupyter_client")
+WAIT_S = 60
+
+
+def has_packages(python):
+    return subprocess.run([python, "-c", "import " + ", ".join(PACKAGES)], capture_output=True).returncode == 0
+
+
+def find_python():
+    named = os.environ.get("GPUWHY_NOTEBOOK_PYTHON")
+    if named:
+        return named
+    if has_packages(sys.executable):
+        return sys.executable
+    folder = SOURCE / "build-notebook"
+    folder.mkdir(exist_ok=True)
+    python = folder / "venv" / "bin" / "python"
+    with open(folder / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if python.exists() and has_packages(python):
+            return str(python)
+        for command in ([sys.executable, "-m", "venv", "--clear", str(folder / "venv")],
+                        [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", *PACKAGES]):
+            try:
+                done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=240)
+            except subprocess.TimeoutExpired:
+                skip(f"{' '.join(command)}: not over after 240 s")
+            if done.returncode != 0:
+                lines = done.stdout.decode(errors="replace").strip().splitlines() or ["no reason given"]
+                skip(f"{' '.join(command)}: {lines[-1]}")
+    return str(python)
+
+
+# ---- a notebook ----------------------------------------------------------------------------------------------------
+
+# Device memory as Python sees it: an object with __cuda_array_interface__. The driver API is all there is.
+SETUP = '''
+import ctypes, sys
+cuda = ctypes.CDLL("libcuda.so.1")
+def call(name, *arguments):
+    result = getattr(cuda, name)(*arguments)
+    if result:
+        raise RuntimeError(f"{name} failed with {result}")
+call("cuInit", 0)
+device, context = ctypes.c_int(), ctypes.c_void_p()
+call("cuDeviceGet", ctypes.byref(device), 0)
+call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+call("cuCtxSetCurrent", context)
+class Array:
+    alive = 0
+    def __init__(self, size):
+        self.address = None
+        address = ctypes.c_uint64()
+        call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(size))
+        self.address, self.size = address.value, size
+        Array.alive += 1
+    def __del__(self):
+        if self.address is not None:
+            cuda.cuMemFree_v2(ctypes.c_uint64(self.address))
+            Array.alive -= 1
+    @property
+    def __cuda_array_interface__(self):
+        return {"shape": (self.size,), "typestr": "|u1", "data": (self.address, False), "version": 3}
+MIB = 1 << 20
+def train(scale):
+    """A small network: its weights live as long as the result, the workspaces of 20 steps come and go."""
+    weights = [Array(size * scale * MIB) for size in (3, 40, 5, 60, 7, 80, 9, 50, 11, 30)]
+    for step in range(20):
+        workspaces = [Array(MIB), Array(2 * MIB)]
+        del workspaces
+    return weights
+'''
+TRAIN_MIB = 295
+CARD = "virtual:h200,memory=1GiB"  # of which the context takes about the half
+
+
+class Cell:
+    def __init__(self):
+        self.shown, self.html, self.error, self.result, self.printed, self.count = [], [], None, None, "", None
+
+
+class Notebook:
+    def __init__(self, place, name="kernel", card=CARD, edit=lambda text: text):
+        """`edit` may change the kernelspec before the kernel starts."""
+        from jupyter_client.manager import KernelManager
+        os.environ.update(JUPYTER_DATA_DIR=str(place / "jupyter"), XDG_STATE_HOME=str(place / "state"),
+                          IPYTHONDIR=str(place / "ipython"), JUPYTER_CONFIG_DIR=str(place / "config"))
+        arguments = ["--python", sys.executable, "--name", name, "--", "--gpu", card]
+        done = subprocess.run([GPUWHY, "jupyter", "install", *arguments], capture_output=True, text=True)
+        expect(done.returncode == 0, f"gpuwhy jupyter install: {done.stderr}")
+        specification = place / "jupyter" / "kernels" / name / "kernel.json"
+        specification.write_text(edit(specification.read_text()))
+        self.errors = open(place / f"{name}.stderr", "w+")
+        self.manager = KernelManager(kernel_name=name)
+        self.manager.start_kernel(stderr=self.errors)
+        self.connect()
+
+    def connect(self):
+        self.client = self.manager.client()
+        self.client.start_channels()
+        self.client.wait_for_ready(timeout=WAIT_S)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.client.stop_channels()
+        self.manager.shutdown_kernel(now=True)
+        self.errors.close()
+
+    def pid(self):
+        """Of gpuwhy, which is what the server knows."""
+        return self.manager.provisioner.pid
+
+    def send(self, code, **more):
+        return self.client.execute(code, **more)
+
+    def collect(self, message):
+        cell = Cell()
+        while True:
+            got = self.client.get_iopub_msg(timeout=WAIT_S)
+            if got["parent_header"].get("msg_id") != message:
+                continue
+            kind, content = got["msg_type"], got["content"]
+            if kind == "execute_input":
+                cell.count = content["execution_count"]
+            elif kind == "display_data":
+                cell.shown.append(content["data"]["text/plain"])
+                cell.html.append(content["data"].get("text/html"))
+            elif kind == "error":
+                cell.error = content["ename"]
+            elif kind == "execute_result":
+                cell.result = content["data"]["text/plain"]
+            elif kind == "stream":
+                cell.printed += content["text"]
+            elif kind == "status" and content["execution_state"] == "idle":
+                return cell
+
+    def run(self, code, **more):
+        return self.collect(self.send(code, **more))
+
+    def good(self, code, **more):
+        cell = self.run(code, **more)
+        expect(cell.error is None, f"{cell.error} in: {code}")
+        expect(not cell.shown, f"a healthy cell is followed by:\n{''.join(cell.shown)}\ncell: {code}")
+        return cell
+
+    def failed(self, code, error="RuntimeError"):
+        cell = self.run(code)
+        expect(cell.error == error, f"{cell.error}, not {error}, in: {code}")
+        return cell
+
+    def verdict(self, code, error="RuntimeError"):
+        cell = self.failed(code, error)
+        expect(len(cell.shown) == 1, f"{len(cell.shown)} verdicts, not one, under: {code}\n{''.join(cell.shown)}")
+        expect(cell.html[0] and cell.html[0].startswith("<pre"), "the verdict has no HTML")
+        return one_line(cell.shown[0])
+
+
+def one_line(text):
+    return re.sub(r"\s+", " ", text)
+
+
+def expect_in(wanted, text):
+    expect(wanted in text, f"nothing says '{wanted}' in:\n{text}")
+
+
+def wait_until(condition, what):
+    deadline = time.monotonic() + WAIT_S
+    while not condition():
+        expect(time.monotonic() < deadline, f"waited {WAIT_S} s: {what}")
+        time.sleep(0.05)
+
+
+def is_alive(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+# ---- S01: a second run finds the card full of what the first one kept -------------------------------------------------
+
+def test_kept_by_an_earlier_cell(place):
+    with Notebook(place) as book:
+        book.good(SETUP)
+        book.good("first = train(1)")
+        text = book.verdict("second = train(1)")
+        expect_in("In [3]: gpu-oom-leak", text)
+        expect_in(f"{TRAIN_MIB}.00 MiB in 10 blocks allocated in In [2]", text)
+        expect(re.search(rf"Held by first: {TRAIN_MIB}\.00 MiB in 10 blocks, allocated in In \[2\], \d+\.\d s old", text),
+               f"who holds it is not said in:\n{text}")
+        same = book.run("1 / 0")
+        expect(same.error == "ZeroDivisionError" and not same.shown, "another cell's failure was told once more")
+    with Notebook(place, "twin") as book:  # repaired: the first run is dropped
+        book.good(SETUP)
+        book.good("first = train(1)\ndel first")
+        book.good("second = train(1)")
+        cell = book.failed("int('x')", "ValueError")
+        expect(not cell.shown, "a failure that is not the GPU's got a verdict")
+
+
+def test_kept_by_out(place):
+    with Notebook(place) as book:
+        book.good(SETUP)
+        book.good("train(1)")
+        book.good("keep = 1")
+        text = book.verdict("second = train(1)")
+        expect(re.search(rf"Held by Out\[2\], _: {TRAIN_MIB}\.00 MiB in 10 blocks, allocated in In \[2\]", text),
+               f"Out is not named in:\n{text}")
+
+
+# ---- S31: a kept exception holds the failed run ---------------------------------------------------------------------
+
+BIG = '''
+def big():
+    held = train(1)
+    more = Array(600 * MIB)
+'''
+
+
+def test_kept_by_an_exception(place):
+    caught = "{setup}try:\n    big()\nexcept RuntimeError as reason:\n    print('no room:', reason)\n{keep}"
+    with Notebook(place) as book:
+        book.good(SETUP + BIG)
+        book.good(caught.format(setup="", keep="    error = reason\n"))
+        book.good("import time; time.sleep(0.2)")
+        text = book.verdict("again = train(1)")
+        expect_in("In [4]: gpu-oom-leak (supported): In [2] failed for lack of memory, and 295.00 MiB of what it had "
+                  "allocated by then is still referenced", text)
+        expect(re.search(r"Held by error: 295\.00 MiB in 10 blocks, allocated in In \[2\], \d+\.\d s old \([^)]*local "
+                         r"variable [^)]*big\(\)", text), f"the exception is not named in:\n{text}")
+    with Notebook(place, "twin") as book:  # repaired: the exception object is dropped
+        book.good(SETUP + BIG)
+        book.good(caught.format(setup="", keep=""))
+        book.good("again = train(1)")
+
+
+def test_kept_by_the_last_traceback(place):
+    with Notebook(place) as book:
+        book.good(SETUP + BIG)
+        text = book.verdict("big()")
+        expect_in("In [2]: gpu-oom-capacity", text)
+        expect_in("Held by the last traceback: 295.00 MiB", text)
+        text = book.verdict("again = train(1)")
+        expect_in("In [2] failed for lack of memory, and 295.00 MiB", text)
+        expect(re.search(r"the traceback of In \[2\] \([^)]*big\(\)\), until this cell failed: 295\.00 MiB", text),
+               f"the earlier traceback is not named in:\n{text}")
+        book.failed("1 / 0", "ZeroDivisionError")  # another traceback takes the place of that one
+        book.good("import gc; gc.collect()\nagain = train(1)")
+
+
+# ---- a lost GPU -----------------------------------------------------------------------------------------------------
+
+def test_a_lost_context(place):
+    with Notebook(place, card="virtual:h200,fault=700@cuCtxSynchronize:2") as book:
+        book.good(SETUP)
+        book.good("array = Array(MIB); call('cuCtxSynchronize')")
+        text = book.verdict("call('cuCtxSynchronize')")
+        expect_in("In [3]: illegal-address", text)
+        cell = book.run("cuda.cuCtxSynchronize()\nraise RuntimeError('echo')")
+        expect(len(cell.shown) == 1 and "In [3] (illegal-address): restart the kernel" in one_line(cell.shown[0]),
+               f"a later cell says {cell.shown}")
+    # a cell that ignores the error is told of it, too
+    with Notebook(place, "ignored", card="virtual:h200,fault=700@cuCtxSynchronize:1") as book:
+        book.good(SETUP)
+        cell = book.run("cuda.cuCtxSynchronize()")
+        expect(cell.error is None and len(cell.shown) == 1 and "illegal-address" in cell.shown[0],
+               f"an ignored lost context says {cell.shown}")
+
+
+# ---- a guest --------------------------------------------------------------------------------------------------------
+
+def test_a_guest(place):
+    with Notebook(place) as book:
+        book.good(SETUP + BIG)
+        names = "print(sorted(n for n in globals() if not n.startswith('_')))"
+        before = book.good(names).printed
+        book.verdict("big()")
+        expect(book.good(names).printed == before, "names came or went with a verdict")
+        cell = book.good("import traceback\nprint(type(sys.last_value).__name__, sys.last_value, "
+                         "[f.name for f in traceback.extract_tb(sys.last_traceback)][-3:], Array.alive)")
+        expect(cell.printed == "RuntimeError cuMemAlloc_v2 failed with 2 ['big', '__init__', 'call'] 10\n",
+               f"after a verdict the last exception reads {cell.printed}")
+        # Once the traceback is gone nobody holds what it held: the verdict has kept nothing.
+        book.failed("1 / 0", "ZeroDivisionError")
+        expect(book.good("import gc; _ = gc.collect(); print(Array.alive)").printed == "0\n",
+               "something holds the objects of a failed cell")
+        cell = book.good("1 + 1", store_history=False)
+        expect(cell.error is None, "a front end's own question fails")
+        book.good("%reset -f")
+        cell = book.good("'big' in globals(), 'Array' in globals()")
+        expect(cell.result == "(False, False)", "%reset does not reset")
+        book.good(SETUP)
+        expect_in("gpu-oom", book.verdict("first, second = train(1), train(1)"))
+
+
+def test_input(place):
+    with Notebook(place) as book:
+        message = book.send("print('got', input('name? '))", allow_stdin=True)
+        asked = book.client.get_stdin_msg(timeout=WAIT_S)
+        expect(asked["content"]["prompt"] == "name? ", f"asked: {asked['content']}")
+        book.client.input("nobody")
+        expect(book.collect(message).printed.endswith("got nobody\n"), "input() does not work")
+
+
+# ---- interrupts, restarts, ends --------------------------------------------------------------------------------------
+
+WAITS = "import time\nprint('waits', flush=True)\nwhile True:\n    time.sleep(0.05)"
+SAYS_PID = "import os; print(os.getpid())"
+
+
+def interrupt(book, how):
+    message = book.send(WAITS)
+    while True:  # it must have begun
+        got = book.client.get_iopub_msg(timeout=WAIT_S)
+        if got["msg_type"] == "stream" and got["parent_header"].get("msg_id") == message:
+            break
+    how()
+    cell = book.collect(message)
+    expect(cell.error == "KeyboardInterrupt" and not cell.shown, f"an interrupt gives {cell.error}, {cell.shown}")
+    expect(book.good("6 * 7").result == "42", "a kernel is of no use after an interrupt")
+
+
+def test_interrupts(place):
+    with Notebook(place) as book:
+        pid = book.pid()
+        interrupt(book, book.manager.interrupt_kernel)  # to the process group
+        interrupt(book, lambda: os.kill(pid, signal.SIGINT))  # to gpuwhy alone
+        expect(book.pid() == pid and is_alive(pid), "gpuwhy ended at an interrupt")
+
+
+def test_restarts(place):
+    with Notebook(place) as book:
+        for now in (False, True):
+            book.good(SETUP + "array = Array(MIB)")
+            old = (book.pid(), int(book.good(SAYS_PID).printed))
+            book.client.stop_channels()
+            book.manager.restart_kernel(now=now)
+            book.connect()
+            wait_until(lambda: not any(map(is_alive, old)), f"after a restart {old} still live")
+            expect(int(book.good(SAYS_PID).printed) != old[1], "the kernel is the same after a restart")
+            expect_in("gpu-oom", book.run(SETUP + "first, second = train(1), train(1)").shown[0])
+        recordings = list((place / "state" / "gpuwhy").glob("2*.gpuwhy"))
+        expect(len(recordings) == 3, f"three kernels left {len(recordings)} recordings")
+
+
+def test_killed_gpuwhy(place):
+    """Who kills what it started has killed the kernel, too: nothing goes on with the GPU's memory."""
+    with Notebook(place) as book:
+        kernel = int(book.good(SAYS_PID).printed)
+        os.kill(book.pid(), signal.SIGKILL)
+        wait_until(lambda: not is_alive(kernel), "the kernel outlives gpuwhy")
+
+
+SERVER = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import notebook, pathlib
+book = notebook.Notebook(pathlib.Path(sys.argv[2]))
+print(book.pid(), book.good(notebook.SAYS_PID).printed, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_killed_server(place):
+    """A kernel ends when its server was killed, as without gpuwhy."""
+    server = subprocess.Popen([sys.executable, "-c", SERVER, str(pathlib.Path(__file__).parent), str(place)],
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        gpuwhy, kernel = map(int, server.stdout.readline().split())
+    finally:
+        server.kill()
+        server.wait()
+    wait_until(lambda: not is_alive(kernel) and not is_alive(gpuwhy), "gpuwhy or the kernel outlives the server")
+
+
+def test_no_observation(place):
+    """The kernel alone, without `gpuwhy run` in front of it, runs cells all the same."""
+    def alone(text):
+        return text[:text.index(f'"{GPUWHY}"')] + text[text.index('"--",') + len('"--",'):]
+    with Notebook(place, edit=alone) as book:
+        expect(book.good("6 * 7").result == "42", "a kernel without gpuwhy run does not work")
+        cell = book.run("1 / 0")
+        expect(cell.error == "ZeroDivisionError" and not cell.shown, f"without a recording {cell.shown} is shown")
+
+
+TESTS = {name[5:]: test for name, test in list(globals().items()) if name.startswith("test_")}
+
+
+def run_tests():
+    for name in sys.argv[1:] or TESTS:
+        started = time.monotonic()
+        with Workplace() as place:
+            TESTS[name](place)
+        print(f"{name}: passed in {time.monotonic() - started:.1f} s", flush=True)
+
+
+def start():
+    """This very program, by a Python that has the packages."""
+    python = find_python()
+    if os.path.abspath(python) != os.path.abspath(sys.executable):
+        os.execv(python, [python, __file__, *sys.argv[1:]])
+    run_tests()
+
+
+if __name__ == "__main__":
+    main(start)
