@@ -265,6 +265,8 @@ def render(cell, verdict, names, gone, cut):
         at = "" if evidence["t_s"] is None else f"{evidence['t_s']:.2f} s  "
         lines += _paragraph(label, at + evidence["text"])
         label = ""
+    if verdict.get("where"):
+        lines += _paragraph(label, f"at {verdict['where']}")
     if verdict["ruled_out"]:
         lines += _paragraph(label, "ruled out: " + ", ".join(verdict["ruled_out"]))
     blocks, failed_at_s = _blocks_by_address(verdict), verdict["failure"]["t_s"]
