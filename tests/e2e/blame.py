@@ -3,11 +3,16 @@ import os
 import signal
 import subprocess
 
-from harness import (CNN, GPUWHY, Card, Workplace, base_environment, expect, expect_text, gpuwhy, main, new_folder,
+from harness import (CNN, GPUWHY, Card, Workplace, base_environment, behind_sanitizer, expect, expect_text, gpuwhy, main, new_folder,
                      run_observed)
 
 SMALL = Card("16GiB")
 BAD = [CNN, "--runs", "2", "--bad-address"]
+
+
+def by_shell(script, *argv):
+    """A shell that ends as that program: "$@"."""
+    return ["/bin/sh", "-c", script, "sh", *behind_sanitizer(argv)]
 
 
 def expect_verdict(run):
@@ -39,8 +44,8 @@ def named(place):
 def only_once(place):
     """A fault that does not come again proves nothing."""
     folder = new_folder(place, "once")
-    script = f'if [ -e seen ]; then exec {CNN} --runs 2; fi; touch seen; exec {CNN} --runs 2 --bad-address'
-    run = run_observed(["/bin/sh", "-c", script], SMALL, folder, ["--blame"])
+    script = 'if [ ! -e seen ]; then touch seen; set -- "$@" --bad-address; fi; exec "$@"'
+    run = run_observed(by_shell(script, CNN, "--runs", "2"), SMALL, folder, ["--blame"])
     verdict = expect_verdict(run)
     expect(run.status == 1, f"exit status {run.status}")
     expect(verdict["headline"].startswith("a kernel "), f"a kernel is named without proof: {verdict['headline']}")
@@ -49,8 +54,7 @@ def only_once(place):
 
 def other_end(place):
     folder = new_folder(place, "other")
-    script = f'if [ -e seen ]; then exit 9; fi; touch seen; exec {CNN} --runs 2 --bad-address'
-    run = run_observed(["/bin/sh", "-c", script], SMALL, folder, ["--blame"])
+    run = run_observed(by_shell('if [ -e seen ]; then exit 9; fi; touch seen; exec "$@"', *BAD), SMALL, folder, ["--blame"])
     expect_text(expect_verdict(run), r"ended otherwise, without a GPU fault: exit status 9", "how the second run ended")
 
 
@@ -68,7 +72,7 @@ def with_dump(place):
 
 def healthy(place):
     folder = new_folder(place, "healthy")
-    run = run_observed(["/bin/sh", "-c", f"echo x >> times; exec {CNN} --iterations 4"], SMALL, folder, ["--blame"])
+    run = run_observed(by_shell('echo x >> times; exec "$@"', CNN, "--iterations", "4"), SMALL, folder, ["--blame"])
     expect(run.status == 0 and run.verdict()["status"] == "clean", f"exit status {run.status}")
     expect((run.work / "times").read_text() == "x\n" and not second_recording(run).exists(), "a healthy run ran twice")
 
@@ -97,7 +101,7 @@ def input_again(place):
         source = folder / "input"
         source.write_text("hello\n")
         argv = [str(GPUWHY), "run", *SMALL.options(), "--blame", "-o", str(folder / "run.gpuwhy"), "--",
-                "/bin/sh", "-c", f"cat >> seen; exec {CNN} --runs 2 --bad-address"]
+                *by_shell('cat >> seen; exec "$@"', *BAD)]
         with open(source) as file:
             done = subprocess.run(argv, cwd=folder / "work", env=base_environment(folder), timeout=120,
                                   capture_output=True, **({"stdin": file} if kind == "file" else {"input": b"hello\n"}))
