@@ -73,6 +73,9 @@ leak="--runs 2 --batch 16384 --keep-runs"
 }
 expect "$work/twin.err" "no fault"
 expect "$work/leak.err" "Verdict  gpu-oom-leak (established)"
+# shellcheck disable=SC2086
+run blame 1 "$gpuwhy" run $card --blame -o "$work/blame.gpuwhy" -- "$folder/examples/cnn" --runs 2 --bad-address
+expect "$work/blame.err" "(established): kernel class_report touched"
 run explain 0 "$gpuwhy" explain "$work/leak.gpuwhy"
 expect "$work/explain.out" "Verdict  gpu-oom-leak (established)"
 run csv 0 "$gpuwhy" export "$work/leak.gpuwhy" --to csv
@@ -88,6 +91,8 @@ run run-json 2 "$gpuwhy" run --gpu virtual:h200 --json "$work/verdict.json" -- t
 expect "$work/run-json.err" "json-c"
 run export-json 2 "$gpuwhy" export "$work/leak.gpuwhy" --to json
 expect "$work/export-json.err" "json-c"
+run core 2 "$gpuwhy" run --gpu virtual:h200 --core -- true
+expect "$work/core.err" "elfutils"
 run packed 2 "$gpuwhy" explain tests/fixtures/format/version-1-packed.gpuwhy
 expect "$work/packed.err" "packed with zstd, which this build lacks"
 echo "passed: built with cc, make and cmake alone; run, explain and the virtual card work; JSON and compression say that they are off"

@@ -1,6 +1,7 @@
 /* `gpuwhy version`: what this build is and what it lacks. */
 #include "gwi_cmd.h"
 
+#include "gw_gpucore.h"
 #include "gw_out.h"
 #include "gw_symbols.h"
 
@@ -15,5 +16,6 @@ int gwi_cmd_version(int argc, char **argv)
     printf("compressed recordings:  %s\n", GW_HAVE_ZSTD ? "yes" : "no (built without zstd)");
     printf("names of call sites:    %s\n",
            gw_symbols_supported() ? "yes" : "no (built without elfutils: native frames are file and address)");
+    printf("GPU core dumps:         %s\n", gw_gpucore_can_read() ? "yes" : "no (built without elfutils)");
     return GWI_EXIT_OK;
 }

@@ -25,7 +25,6 @@
 
 enum { MESSAGE_BEGIN = 1, MESSAGE_FOUND = 2 };
 enum { TEXT_BYTES_MAX = 4096, CHILDREN_MAX = 8, NO_TEXT = -1 };
-static const uint64_t memory_bytes_max = (uint64_t)4 << 30;
 
 typedef struct head {
     uint8_t kind, state;
@@ -127,7 +126,7 @@ __attribute__((noreturn)) static void be_child(int fd, const gw_symbol *symbols,
     signal(SIGPIPE, SIG_DFL);
     limit(RLIMIT_CORE, 0);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* these take more from the start */
-    limit(RLIMIT_DATA, memory_bytes_max);
+    limit(RLIMIT_DATA, (uint64_t)4 << 30);
 #endif
     gwi_symbols_read(symbols, count, avoid, options->begun_realtime_ns, deadline_ns, &listener);
     tell_now(&to);
