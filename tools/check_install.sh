@@ -29,7 +29,8 @@ expect "$place/install" "installed: $place/staged/usr/bin/gpuwhy"
 (cd "$place/staged" && find . ! -type d | sort) >"$place/files"
 cat "$place/files"
 for file in bin/gpuwhy lib/gpuwhy/libgpuwhy-hook.so lib/gpuwhy/virtual/libcuda.so.1 lib/gpuwhy/virtual/libcuda.so \
-    lib/gpuwhy/python/gpuwhy_kernel.py lib/gpuwhy/python/gpuwhy_ipython.py include/gpuwhy/kernel_model.h; do
+    lib/gpuwhy/python/gpuwhy_kernel.py lib/gpuwhy/python/gpuwhy_ipython.py lib/gpuwhy/python/gpuwhy.py \
+    include/gpuwhy/kernel_model.h include/gpuwhy.h; do
     expect "$place/files" "./usr/$file"
 done
 ! grep -v '^\./usr/' "$place/files" || fail "files outside PREFIX"

@@ -140,6 +140,8 @@ void gwi_doors_enter(const gwi_doors *doors, const gwi_run_options *options, con
     set_or_unset("GPUWHY_RUN_DIR", run_folder);
     set_or_unset("GPUWHY_MEMORY", bytes);
     set_or_unset("GPUWHY_ATTACH", options->no_attach ? "0" : NULL);
+    if (options->deep)
+        setenv("GPUWHY_DEEP", "1", 1);
     if (options->no_sites)
         setenv("GPUWHY_SITES", "0", 1);
     set_or_unset("GPUWHY_VIRTUAL", doors->virtual_specification);

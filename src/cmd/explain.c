@@ -4,6 +4,7 @@
 #include "gwi_run.h"
 
 #include "gw_out.h"
+#include "gw_torch.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -79,6 +80,8 @@ static const char *where_to_read(const char *file, folder_search *search)
 {
     *search = (folder_search){0};
     static run_meta meta;
+    if (gw_torch_is_snapshot(file))
+        return file;
     if (realpath(file, search->recording) == NULL)
         return file;              /* the reader says why */
     if (read_meta(file, &meta)) { /* a run folder itself */

@@ -29,6 +29,8 @@
       "do not wait for the end: judge seconds after a failure that lasts")                                             \
     X(FLAG, bool, core, "--core", NULL, NULL, "let the driver write a small GPU core dump at a fault, and read it")    \
     X(FLAG, bool, blame, "--blame", NULL, NULL, "after a fault on the GPU, run once more and wait for each launch")    \
+    X(FLAG, bool, deep, "--deep", NULL, NULL,                                                                          \
+      "record the Python line of each of PyTorch's allocations; it costs time")                                        \
     X(FLAG, bool, no_attach, "--no-attach", NULL, NULL, "do not ask frameworks for their own evidence")                \
     X(FLAG, bool, no_sites, "--no-sites", NULL, NULL, "do not record from where driver calls were made")               \
     X(FLAG, bool, no_stderr, "--no-stderr", NULL, NULL, "do not record the program's stderr")                          \

@@ -293,6 +293,8 @@ static void put_options(gwi_record *record, const gwi_run_options *options)
         put_meta(record, "option.core", "1");
     if (options->blame)
         put_meta(record, "option.blame", "1");
+    if (options->deep)
+        put_meta(record, "option.deep", "1");
     if (options->no_attach)
         put_meta(record, "option.no_attach", "1");
     if (options->no_sites)

@@ -86,6 +86,8 @@ static int parse(supervisor *run, int argc, char **argv)
         st = gw_fail(&err, GW_USAGE, "no program given; for instance: gpuwhy run -- python train.py");
     if (st == GW_OK && run->options.json != NULL && !gw_out_has_json())
         st = gw_fail(&err, GW_USAGE, "--json: this build lacks JSON (json-c was not there when it was built)");
+    if (st == GW_OK && run->options.deep && run->options.no_attach)
+        st = gw_fail(&err, GW_USAGE, "--deep asks PyTorch, --no-attach forbids it");
     if (st == GW_OK && run->options.core && !gw_gpucore_can_read())
         st = gw_fail(&err, GW_USAGE,
                      "--core: this build cannot read GPU core dumps (elfutils was not there when it was built)");

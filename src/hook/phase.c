@@ -1,0 +1,43 @@
+/* Phases that the program names itself. include/gpuwhy.h and python/gpuwhy.py find this function by the hook's soname:
+ * the hook is opened locally, and a name of ours in the program's global scope is nobody's business. */
+#include "gwi_hook.h"
+
+#include <errno.h>
+#include <string.h>
+
+enum { PHASES_MAX = 4096, NAME_BYTES_MAX = 200 };
+
+int gpuwhy_phase_mark(const char *name) __attribute__((visibility("default")));
+
+/* Where the name must be cut: not in the middle of a character. */
+static size_t kept_bytes(const char *name)
+{
+    size_t bytes = strnlen(name, NAME_BYTES_MAX + 1);
+    if (bytes <= NAME_BYTES_MAX)
+        return bytes;
+    for (bytes = NAME_BYTES_MAX; bytes > 0 && ((unsigned char)name[bytes] & 0xC0) == 0x80;)
+        bytes--;
+    return bytes;
+}
+
+int gpuwhy_phase_mark(const char *name)
+{
+    static _Atomic uint32_t count, pid; /* of the process that counts */
+    char text[NAME_BYTES_MAX + 1];
+    int saved_errno = errno;
+    if (gwi.head == NULL)
+        return 0;
+    if (atomic_exchange_explicit(&pid, gwi.head->pid, memory_order_relaxed) != gwi.head->pid)
+        atomic_store_explicit(&count, 0, memory_order_relaxed);
+    if (atomic_fetch_add_explicit(&count, 1, memory_order_relaxed) >= PHASES_MAX) {
+        atomic_store_explicit(&count, PHASES_MAX, memory_order_relaxed);
+        return 0;
+    }
+    size_t bytes = name == NULL ? 0 : kept_bytes(name);
+    if (bytes > 0)
+        memcpy(text, name, bytes);
+    text[bytes] = '\0';
+    bool written = gwi_fact(GW_EV_PHASE, 0, 0, 0, 0, bytes == 0 ? NULL : text);
+    errno = saved_errno;
+    return written;
+}
