@@ -23,7 +23,9 @@ typedef struct work {
 typedef struct course {
     const gw_peak *peak;
     size_t count;
-    uint64_t fall_min; /* what counts as much */
+    uint64_t fall_min;             /* what counts as much */
+    bool has_unseen;               /* it is known when the history began: what came before it is time, too */
+    uint64_t t_first_ns, t_end_ns; /* the process's first memory; when the history was read */
 } course;
 
 typedef struct moment {
@@ -265,6 +267,7 @@ static void find_runs(const gw_live *live, size_t count, uint64_t wanted, const 
     for (size_t i = 0; i < first; i++)
         growth->first_bytes += live[i].bytes;
     growth->first_count = first;
+    growth->first_has_begin = live[0].has_time;
     growth->first_begin_ns = live[0].t_ns;
     growth->first_end_ns = live[first].t_ns;
     size_t last = starts[start_count - 1];
@@ -291,6 +294,7 @@ static void find_spans(const gw_live *live, size_t count, const work *list, gw_g
     if (!is_loop(&list[cut], inside))
         return;
     growth->span_count = 2;
+    growth->first_has_begin = live[0].has_time;
     growth->first_begin_ns = live[0].t_ns;
     growth->first_end_ns = live[cut].t_ns;
     growth->last_begin_ns = live[cut].t_ns;
@@ -305,7 +309,8 @@ static void find_spans(const gw_live *live, size_t count, const work *list, gw_g
 typedef struct sort_of { /* live blocks of one group (the ledger's) or one size (an allocator's) */
     uint64_t bytes, live, pairs_with_turnover, pairs_with_steps, pairs_with_falls, turnover, begin_ns, end_ns;
     uint64_t launches, waits, transient, fall_bytes; /* since its last block */
-    uint64_t kept_bytes, kept_since;                 /* of all sorts: from its first block on, since its last one */
+    uint64_t live_bytes;
+    uint64_t kept_bytes, kept_since; /* of all sorts: from its first block on, since its last one */
     uint32_t group;
     bool begun;
 } sort_of;
@@ -359,7 +364,7 @@ static void follow_sort(const gw_live *live, size_t count, const work *list, con
         it->fall_bytes = list[i].fall_bytes > it->fall_bytes ? list[i].fall_bytes : it->fall_bytes;
         it->kept_bytes += it->begun ? live[i].bytes : 0;
         it->kept_since += it->begun && sort[i] != which ? live[i].bytes : 0;
-        if (sort[i] != which)
+        if (sort[i] != which || !live[i].has_time) /* a time not known is not the start of the run */
             continue;
         if (it->begun) {
             it->pairs_with_falls += it->fall_bytes >= live[i].bytes + it->kept_since / 2;
@@ -375,6 +380,7 @@ static void follow_sort(const gw_live *live, size_t count, const work *list, con
         it->bytes = live[i].bytes;
         it->group = live[i].group;
         it->live++;
+        it->live_bytes += live[i].bytes;
         it->end_ns = live[i].t_ns;
         it->launches = it->waits = it->transient = it->fall_bytes = 0;
     }
@@ -384,6 +390,13 @@ static void follow_sort(const gw_live *live, size_t count, const work *list, con
 static bool came_with_frees(const gw_model *model, const gw_live *live, const sort_of *it)
 {
     return live->cls == GW_CLASS_COUNT || model->group[it->group].step_count * 2 >= it->live;
+}
+
+/* A history that was switched on late, or that is long gone, shows a late phase as if it were all there was. */
+static bool is_late(const sort_of *it, const course *way)
+{
+    return way->has_unseen && it->begin_ns > way->t_first_ns && way->t_end_ns > it->begin_ns &&
+           it->begin_ns - way->t_first_ns > way->t_end_ns - it->begin_ns;
 }
 
 /* Work of that sort had been done before without keeping anything, and what followed filled most of the time: neither
@@ -410,7 +423,7 @@ static bool is_step_leak(const gw_model *model, const gw_live *live, const sort_
     enum { PAIRS_MIN = 8, PAIRS_MANY = 48 };
     if (it->pairs_with_steps >= PAIRS_MIN)
         return true; /* work was launched and waited for, or fed by a copy, between one and the next */
-    if (is_accumulation(it, way))
+    if (is_accumulation(it, way) && !is_late(it, way))
         return true;
     return came_with_frees(model, live, it) && it->pairs_with_turnover >= PAIRS_MANY &&
            it->pairs_with_turnover * 4 >= it->live * 3;
@@ -432,11 +445,12 @@ static void find_steps(const gw_model *model, const gw_live *live, size_t count,
             break;
         sort_of it = {0};
         follow_sort(live, count, list, sort, which, &it);
-        if (is_step_leak(model, live, &it, way) && bytes[which] > growth->step_live_bytes) {
+        growth->steps_unsure = growth->steps_unsure || (is_accumulation(&it, way) && is_late(&it, way));
+        if (is_step_leak(model, live, &it, way) && it.live_bytes > growth->step_live_bytes) {
             growth->steps = true;
             growth->step_count = it.live;
             growth->step_bytes = it.bytes;
-            growth->step_live_bytes = bytes[which];
+            growth->step_live_bytes = it.live_bytes;
             growth->step_begin_ns = it.begin_ns;
             growth->step_end_ns = it.end_ns;
             growth->step_turnover = it.turnover;
@@ -466,20 +480,49 @@ static void find_earlier(const course *way, gw_growth *growth)
     }
 }
 
-void gw_growth_find(const gw_model *model, uint32_t pid, const gw_live *live, size_t count, uint64_t wanted_bytes,
-                    uint64_t order_now, const gw_peak *peak, size_t peak_count, gw_growth *ret_growth)
+/* The first device memory that the process asked the driver for. */
+static uint64_t first_memory_ns(const gw_model *model, uint32_t pid)
+{
+    uint64_t first = UINT64_MAX;
+    for (size_t i = 1; i < model->group_count; i++) {
+        const gw_group *group = &model->group[i];
+        if (group->pid == pid && gwi_is_counted(group->cls) && group->t_first_ns < first)
+            first = group->t_first_ns;
+    }
+    return first;
+}
+
+static course course_of(const gw_model *model, uint32_t pid, const gw_allocator_report *report, uint64_t total_bytes)
 {
     enum { FALL_PART = 16 };
+    course way = {.fall_min = total_bytes / FALL_PART + 1};
+    if (report == NULL)
+        return way;
+    way.peak = report->peak;
+    way.count = report->peak_count;
+    way.t_end_ns = report->t_ns;
+    way.t_first_ns = first_memory_ns(model, pid);
+    uint64_t age_ns = report->field[GW_ALLOCATOR_HISTORY_AGE];
+    way.has_unseen =
+        report->has_field[GW_ALLOCATOR_HISTORY_AGE] && age_ns <= report->t_ns && way.t_first_ns < report->t_ns - age_ns;
+    return way;
+}
+
+void gw_growth_find(const gw_model *model, uint32_t pid, const gw_live *live, size_t count, uint64_t wanted_bytes,
+                    uint64_t order_now, const gw_allocator_report *report, gw_growth *ret_growth)
+{
     *ret_growth = (gw_growth){0};
     for (size_t i = 0; i < count; i++) {
         ret_growth->total_bytes += live[i].bytes;
+        ret_growth->undated_bytes += live[i].has_time ? 0 : live[i].bytes;
         if (live[i].bytes > ret_growth->largest_bytes) {
             ret_growth->largest_bytes = live[i].bytes;
             ret_growth->largest_t_ns = live[i].t_ns;
+            ret_growth->largest_has_time = live[i].has_time;
             ret_growth->largest_group = live[i].group;
         }
     }
-    course way = {peak, peak_count, ret_growth->total_bytes / FALL_PART + 1};
+    course way = course_of(model, pid, report, ret_growth->total_bytes);
     find_earlier(&way, ret_growth);
     if (count < 2)
         return;

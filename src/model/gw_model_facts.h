@@ -84,6 +84,8 @@ typedef struct gw_live {
     uint32_t group;
     uint32_t site; /* where it was asked for; 0: not known */
     uint8_t cls, device;
+    bool has_time; /* false: older than the allocator's history, or there is none; then the first of the list, at t_ns 0
+                    */
 } gw_live;
 
 /* The ledger of one process at an instant. From `live` on it is empty until gw_model_snapshot() gave it out. */
@@ -450,13 +452,15 @@ typedef struct gw_growth {
     size_t repeat_match_count; /* equal sizes in a row at the start of the last of them */
     bool repeat_goes_on;       /* a run, and not the copy of a model: see growth.c */
     uint64_t first_bytes, first_count;
+    bool first_has_begin;                  /* false: it began before what is known of time */
     uint64_t first_begin_ns, first_end_ns; /* of the first span; the end is the beginning of the next */
     uint64_t last_bytes, last_count;
     uint64_t last_partner_bytes; /* repeats: of these, in blocks of a size that the first span holds as well */
     uint64_t last_begin_ns;
     /* One size that was kept again and again while other memory came and went, or work was done. */
     bool steps;
-    uint64_t step_count;      /* how many of them are alive */
+    bool steps_unsure;        /* it looks so, but the history began too late to tell it from a late phase */
+    uint64_t step_count;      /* how many of them are alive, of those whose time is known; so below */
     uint64_t step_bytes;      /* of one */
     uint64_t step_live_bytes; /* of all of them */
     uint64_t step_begin_ns, step_end_ns;
@@ -468,16 +472,20 @@ typedef struct gw_growth {
     uint32_t step_group;
     /* the largest block */
     uint64_t largest_bytes, largest_t_ns;
+    bool largest_has_time;
     uint32_t largest_group;
-    uint64_t total_bytes;
+    uint64_t total_bytes, undated_bytes; /* undated: of blocks whose time is not known */
     /* Earlier work came to an end and gave back most of what it had: what it needed at most. 0: not seen. */
     uint64_t earlier_peak_bytes, earlier_t_ns;
 } gw_growth;
 
 /* `wanted_bytes`: the request that failed after them, 0: none. `order_now`: the order when the list was taken.
- * `live` must be in order of `order`. `peak`: how the live bytes went, oldest first; NULL: not known. Allocates
- * nothing but short-lived memory; without it nothing is claimed. */
+ * `live` must be in order of `order`. `report`: says how the live bytes went and how far its history reaches; NULL:
+ * not known. Allocates nothing but short-lived memory; without it nothing is claimed. */
 void gw_growth_find(const gw_model *model, uint32_t pid, const gw_live *live, size_t count, uint64_t wanted_bytes,
-                    uint64_t order_now, const gw_peak *peak, size_t peak_count, gw_growth *ret_growth);
+                    uint64_t order_now, const gw_allocator_report *report, gw_growth *ret_growth);
+
+/* When the blocks of the report whose time is not known were made at the latest. False: that is not known either. */
+bool gw_report_undated_before(const gw_allocator_report *report, uint64_t *ret_t_ns);
 
 #endif

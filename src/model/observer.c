@@ -57,7 +57,8 @@ static void block_add(gw_model *model, gw_allocator_report *report, const gw_eve
                                                    .t_ns = aged ? event->t_ns - event->arg[2] : 0,
                                                    .site = gw_sites_number(model->sites, event->pid, event->site),
                                                    .cls = GW_CLASS_COUNT,
-                                                   .device = (uint8_t)report->device};
+                                                   .device = (uint8_t)report->device,
+                                                   .has_time = aged};
 }
 
 /* Single entries say what came and went lately; LIVE_PEAK spans how the live bytes went over the whole run. */
@@ -98,6 +99,8 @@ static void held_add(gw_model *model, gw_allocator_report *report, const gw_even
 static int by_time(const void *left, const void *right)
 {
     const gw_live *a = left, *b = right;
+    if (a->has_time != b->has_time)
+        return a->has_time ? 1 : -1;
     if (a->t_ns != b->t_ns)
         return a->t_ns < b->t_ns ? -1 : 1;
     return a->address < b->address ? -1 : a->address > b->address;
@@ -130,7 +133,7 @@ static void settle(gwi_process *process, gw_allocator_report *report)
     size_t at = 0;
     uint64_t order = 0;
     for (size_t i = 0; i < report->live_count; i++) {
-        while (at < process->history_count && process->history[at] <= report->live[i].t_ns)
+        while (report->live[i].has_time && at < process->history_count && process->history[at] <= report->live[i].t_ns)
             at++;
         order = at > order ? at : order + 1; /* its own entry is among them, unless the history is shorter */
         report->live[i].order = order;
@@ -206,6 +209,16 @@ static void settle_recovery(gw_model *model, gw_allocator_report *report)
     }
     if (launches >= LAUNCHES_MANY && process != NULL && process->synced_at_ns > report->t_ns)
         report->recovery = GW_RECOVERED_BY_LAUNCHES;
+}
+
+/* They are older than the oldest entry that is left of the history (the allocator keeps only so many), and that entry
+ * lies in the first span. */
+bool gw_report_undated_before(const gw_allocator_report *report, uint64_t *ret_t_ns)
+{
+    if (report->peak_count == 0)
+        return false;
+    *ret_t_ns = report->peak[0].t_ns;
+    return true;
 }
 
 void gwi_observer_finish(gw_model *model)

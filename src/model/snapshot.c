@@ -200,7 +200,8 @@ static gw_live live_of(const gwi_object *object)
                      .order = object->order,
                      .group = object->group,
                      .cls = object->cls,
-                     .device = object->device};
+                     .device = object->device,
+                     .has_time = true};
 }
 
 void gwi_snapshot_bury(gw_model *model, gwi_process *process, const gwi_object *object)

@@ -258,6 +258,15 @@ static bool was_granted(const gw_model *model, const gw_allocator_report *report
     return false;
 }
 
+/* Had the block been made at that time, for certain? One older than the history had, when that reaches back further. */
+static bool was_alive(const gw_allocator_report *report, const gw_live *live, uint64_t t_ns)
+{
+    uint64_t before_ns;
+    if (live->has_time)
+        return live->t_ns < t_ns;
+    return gw_report_undated_before(report, &before_ns) && before_ns <= t_ns;
+}
+
 /* The first out-of-memory that was caught and outlived, with most of what was live then still alive at the last. */
 static void find_caught(const gw_model *model, gwi_memory *memory)
 {
@@ -269,7 +278,7 @@ static void find_caught(const gw_model *model, gwi_memory *memory)
             continue;
         uint64_t held = 0, then = report->field[GW_ALLOCATOR_ALLOCATED];
         for (size_t k = 0; k < memory->live_count; k++)
-            held += memory->live[k].t_ns != 0 && memory->live[k].t_ns < report->t_ns ? memory->live[k].bytes : 0;
+            held += was_alive(last, &memory->live[k], report->t_ns) ? memory->live[k].bytes : 0;
         if (held * 2 >= then && held * 2 >= memory->own_bytes) {
             memory->caught = report;
             memory->caught_bytes = held;
@@ -301,9 +310,8 @@ static void find_memory(gwi_case *c)
     uint64_t order = report != NULL && memory->live == report->live ? report->order
                      : memory->snapshot != NULL                     ? memory->snapshot->order
                                                                     : 0;
-    const gw_peak *peak = report == NULL ? NULL : report->peak;
-    gw_growth_find(c->model, memory->pid, memory->live, memory->live_count, memory->wanted_bytes, order, peak,
-                   report == NULL ? 0 : report->peak_count, &memory->growth);
+    gw_growth_find(c->model, memory->pid, memory->live, memory->live_count, memory->wanted_bytes, order, report,
+                   &memory->growth);
 }
 
 bool gwi_would_fit(const gwi_memory *memory, uint64_t freed_bytes)

@@ -128,6 +128,8 @@ void gwi_say_sticky(const gwi_case *c, gwi_finding *finding, const gw_failure *s
 /* Later failures of the process as consequences. */
 void gwi_say_consequences(const gwi_case *c, gwi_finding *finding, const gw_failure *after);
 
+/* Is the time of most of what lives known, and far enough back? Else growth was not seen, and is not ruled out. */
+bool gwi_growth_is_known(const gwi_memory *memory);
 /* Does the explanation free enough for the request? */
 bool gwi_would_fit(const gwi_memory *memory, uint64_t freed_bytes);
 

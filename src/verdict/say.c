@@ -255,6 +255,11 @@ static void rule_out_fragmentation(const gwi_memory *memory, gwi_finding *findin
         gwi_rule_out(finding, "fragmentation (%s in half-used pages)", gw_bytes_text(idle, memory->idle_page_bytes));
 }
 
+bool gwi_growth_is_known(const gwi_memory *memory)
+{
+    return !memory->growth.steps_unsure && memory->growth.undated_bytes * 2 <= memory->growth.total_bytes;
+}
+
 void gwi_say_memory_ruled_out(const gwi_case *c, gwi_finding *finding, unsigned which)
 {
     const gwi_memory *memory = &c->memory;
@@ -262,7 +267,8 @@ void gwi_say_memory_ruled_out(const gwi_case *c, gwi_finding *finding, unsigned 
         rule_out_foreign(memory, finding);
     if (which & GWI_NOT_FRAGMENTED)
         rule_out_fragmentation(memory, finding);
-    if ((which & GWI_NOT_GROWTH) && memory->live_count > 0 && !memory->growth.steps && !memory->growth.repeats)
+    if ((which & GWI_NOT_GROWTH) && memory->live_count > 0 && !memory->growth.steps && !memory->growth.repeats &&
+        gwi_growth_is_known(memory))
         gwi_rule_out(finding, "a leak (no size was kept again and again, nothing repeats an earlier run)");
 }
 

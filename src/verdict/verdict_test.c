@@ -1527,6 +1527,87 @@ static void test_kept_steps_near_a_late_phase(void **state)
     judge_close();
 }
 
+/* The history begins 800 ms before the failure, of 12 blocks that steps kept the first 3 are older. `earlier_ns`: how
+ * long before it the process had asked for memory already. */
+static void judge_kept_steps_with_undated(uint64_t earlier_ns)
+{
+    open_torch(4 * gib);
+    gw_feed_alloc(&feed, 3900 * mib);
+    gw_feed_wait(&feed, earlier_ns + 800000000);
+    observe_oom(154 * mib, 3600 * mib, 3630 * mib, 20 * mib);
+    gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_STATE, 0, GW_ALLOCATOR_HISTORY_AGE, 800000000, 0, 0);
+    for (uint64_t i = 0; i < 12; i++)
+        gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_BLOCK, 0, 0x100000000 + 0x80000000 * i, 290 * mib,
+                     i < 3 ? GW_AGE_UNKNOWN : (600 - 50 * i) * 1000000, GW_BLOCK_LIVE);
+    observe_steps(800, 200, 0);
+    for (uint64_t i = 0; i < 12; i++)
+        observe_steps(600 - 50 * i, 50, 290 * mib * (i + 1));
+    torch_oom_message();
+    close_program(1);
+}
+
+static void test_kept_steps_of_which_some_have_no_age(void **state)
+{
+    (void)state;
+    judge_kept_steps_with_undated(1000000);
+    expect_fault("gpu-oom-leak", GW_SUPPORTED);
+    assert_true(has_value((double)(9 * 290 * mib), "bytes")); /* the others' time is not known, not 0 */
+    judge_close();
+}
+
+/* What the history shows fills all of it; of the run it is the last part. */
+static void test_kept_steps_near_a_history_that_began_late(void **state)
+{
+    (void)state;
+    judge_kept_steps_with_undated(5000000000);
+    expect_fault("gpu-oom-capacity", GW_SUPPORTED); /* not established: it may be a leak */
+    assert_false(list_has(&verdict->ruled_out, "leak"));
+    judge_close();
+}
+
+/* As test_kept_exception, but no block has an age. `history_ms`: how far the history reaches back; 0: there is none. */
+static void judge_kept_exception_without_ages(uint64_t history_ms)
+{
+    open_torch(8 * gib);
+    gw_feed_wait(&feed, 1000000000);
+    gw_feed_alloc(&feed, 6 * gib);
+    observe_oom(3 * gib, 6 * gib, 6 * gib, mib);
+    for (int i = 0; i < 100; i++)
+        gw_feed_launch(&feed, KERNEL, STREAM);
+    gw_feed_sync(&feed);
+    gw_feed_wait(&feed, 1000000000);
+    observe_oom(2 * gib + mib, 6 * gib, 6 * gib, mib);
+    for (uint64_t i = 0; i < 6; i++)
+        gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_BLOCK, 0, 0x1000 * i, gib - i * mib, GW_AGE_UNKNOWN, GW_BLOCK_LIVE);
+    if (history_ms != 0)
+        observe_span(history_ms, 6 * gib, 6 * gib);
+    torch_oom_message();
+    close_program(1);
+    judge_open();
+}
+
+static void test_kept_exception_of_blocks_older_than_the_history(void **state)
+{
+    (void)state;
+    judge_kept_exception_without_ages(1500);
+    assert_string_equal(verdict->cause, "gpu-oom-leak");
+    assert_true(says("exception"));
+    judge_close();
+}
+
+static void test_kept_exception_near_ages_that_are_not_known(void **state)
+{
+    (void)state;
+    const uint64_t too_short[] = {500, 0};
+    for (size_t i = 0; i < 2; i++) {
+        judge_kept_exception_without_ages(too_short[i]);
+        assert_string_equal(verdict->cause, "gpu-oom-capacity");
+        assert_string_equal(gw_certainty_text(verdict->certainty), "supported"); /* not established: it may be a leak */
+        assert_false(list_has(&verdict->ruled_out, "leak"));
+        judge_close();
+    }
+}
+
 /* A deep model's first pass keeps the same size layer by layer, with workspaces that come and go. */
 static void test_kept_steps_near_a_first_pass(void **state)
 {
@@ -1860,6 +1941,10 @@ int main(void)
         cmocka_unit_test(test_kept_steps_by_the_observer),
         cmocka_unit_test(test_kept_steps_near_a_late_phase),
         cmocka_unit_test(test_kept_steps_near_a_first_pass),
+        cmocka_unit_test(test_kept_steps_of_which_some_have_no_age),
+        cmocka_unit_test(test_kept_steps_near_a_history_that_began_late),
+        cmocka_unit_test(test_kept_exception_of_blocks_older_than_the_history),
+        cmocka_unit_test(test_kept_exception_near_ages_that_are_not_known),
         cmocka_unit_test(test_fragmentation_near_a_small_margin),
         cmocka_unit_test(test_preallocation_seen_by_the_observer),
         cmocka_unit_test(test_preallocation_near_the_block_is_pytorchs),

@@ -17,8 +17,9 @@ static void say_largest(const gwi_case *c, gwi_finding *finding)
     if (memory->growth.largest_bytes * 20 < memory->own_bytes ||
         memory->growth.largest_bytes * 20 < memory->wanted_bytes || memory->growth.largest_bytes == 0)
         return;
-    gwi_measure(finding, memory->growth.largest_t_ns, memory->report != NULL ? "observer" : "ledger",
-                (double)memory->growth.largest_bytes, "bytes", "the largest holder is one block of %s, of %s in all",
+    uint64_t t_ns = memory->growth.largest_has_time ? memory->growth.largest_t_ns : GWI_NO_TIME;
+    gwi_measure(finding, t_ns, memory->report != NULL ? "observer" : "ledger", (double)memory->growth.largest_bytes,
+                "bytes", "the largest holder is one block of %s, of %s in all",
                 gw_bytes_text(bytes, memory->growth.largest_bytes), gw_bytes_text(own, memory->own_bytes));
     if (is_dominant(memory))
         gwi_next(
@@ -118,6 +119,8 @@ static gw_certainty certainty_of(const gwi_case *c)
         return GW_HYPOTHESIS;
     if (memory->limit_bytes == 0 || (memory->live_count == 0 && memory->report == NULL))
         return GW_SUPPORTED;
+    if (!gwi_growth_is_known(memory) && !is_dominant(memory))
+        return GW_SUPPORTED; /* a leak of blocks without ages would look the same */
     /* Much less had sufficed for work that came to its end: then one step's need was not what filled the card. */
     uint64_t earlier = memory->growth.earlier_peak_bytes;
     if (earlier >= (64u << 20) && earlier * 3 < memory->own_bytes)

@@ -13,11 +13,26 @@ static const char *source_of(const gwi_memory *memory)
 
 /* ---- an earlier run ---- */
 
+static void say_first_run(gwi_finding *finding, const gwi_memory *memory, const char *kept)
+{
+    const gw_growth *growth = &memory->growth;
+    char own[GW_BYTES_TEXT_MAX], when[64];
+    double begin_s = (double)growth->first_begin_ns / 1e9, end_s = (double)growth->first_end_ns / 1e9;
+    if (growth->first_has_begin)
+        snprintf(when, sizeof when, "between %.2f s and %.2f s", begin_s, end_s);
+    else
+        snprintf(when, sizeof when, "before %.2f s", end_s);
+    gwi_measure(finding, growth->first_has_begin ? growth->first_begin_ns : GWI_NO_TIME, source_of(memory),
+                (double)growth->first_bytes, "bytes",
+                "%s of the %s in use were allocated by the first run, %s, and never freed", kept,
+                gw_bytes_text(own, memory->own_bytes), when);
+}
+
 static gw_certainty judge_runs(const gwi_case *c, gwi_finding *finding)
 {
     const gwi_memory *memory = &c->memory;
     const gw_growth *growth = &memory->growth;
-    char kept[GW_BYTES_TEXT_MAX], own[GW_BYTES_TEXT_MAX];
+    char kept[GW_BYTES_TEXT_MAX];
     bool matters = gwi_would_fit(memory, growth->first_bytes) || growth->first_bytes * 4 >= memory->own_bytes;
     if (!growth->repeats || !matters)
         return GW_CERTAINTY_NONE;
@@ -25,10 +40,7 @@ static gw_certainty judge_runs(const gwi_case *c, gwi_finding *finding)
     gwi_headline(finding, "%s found the GPU full of what the first one kept: %s",
                  growth->repeat_count == 2 ? "the second run" : "a later run", kept);
     gwi_say_request(c, finding);
-    gwi_measure(finding, growth->first_begin_ns, source_of(memory), (double)growth->first_bytes, "bytes",
-                "%s of the %s in use were allocated by the first run, between %.2f s and %.2f s, and never freed", kept,
-                gw_bytes_text(own, memory->own_bytes), (double)growth->first_begin_ns / 1e9,
-                (double)growth->first_end_ns / 1e9);
+    say_first_run(finding, memory, kept);
     gwi_measure(finding, growth->last_begin_ns, source_of(memory), (double)growth->repeat_match_count, "count",
                 "from %.2f s on the same sizes in the same order began again (%zu in a row)%s",
                 (double)growth->last_begin_ns / 1e9, growth->repeat_match_count,
