@@ -311,7 +311,7 @@ typedef struct sort_of { /* live blocks of one group (the ledger's) or one size 
     uint64_t launches, waits, transient, fall_bytes; /* since its last block */
     uint64_t live_bytes;
     uint64_t kept_bytes, kept_since; /* of all sorts: from its first block on, since its last one */
-    uint32_t group;
+    uint32_t group, site;
     bool begun;
 } sort_of;
 
@@ -379,6 +379,7 @@ static void follow_sort(const gw_live *live, size_t count, const work *list, con
         it->kept_since = 0;
         it->bytes = live[i].bytes;
         it->group = live[i].group;
+        it->site = live[i].site;
         it->live++;
         it->live_bytes += live[i].bytes;
         it->end_ns = live[i].t_ns;
@@ -455,6 +456,7 @@ static void find_steps(const gw_model *model, const gw_live *live, size_t count,
             growth->step_end_ns = it.end_ns;
             growth->step_turnover = it.turnover;
             growth->step_group = it.group;
+            growth->step_site = it.site;
             growth->step_freed = live[0].cls == GW_CLASS_COUNT ? 0 : model->group[it.group].free_count;
             growth->step_waited = it.pairs_with_steps;
             growth->step_fallen = it.pairs_with_falls;
@@ -520,6 +522,7 @@ void gw_growth_find(const gw_model *model, uint32_t pid, const gw_live *live, si
             ret_growth->largest_t_ns = live[i].t_ns;
             ret_growth->largest_has_time = live[i].has_time;
             ret_growth->largest_group = live[i].group;
+            ret_growth->largest_site = live[i].site;
         }
     }
     course way = course_of(model, pid, report, ret_growth->total_bytes);

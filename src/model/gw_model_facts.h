@@ -58,6 +58,7 @@ typedef struct gw_group {
     uint16_t fn;
     uint8_t cls, device;
     uint64_t alloc_count, free_count, live_count, live_count_peak;
+    uint64_t buried_count; /* of free_count: nobody gave them back, they went with their context */
     uint64_t t_first_ns, t_last_ns;
     uint64_t order_first, order_last;
     uint64_t frees_at_last; /* of the process, when this group last grew */
@@ -470,10 +471,12 @@ typedef struct gw_growth {
     uint64_t step_fallen;    /* neighbours between which at least as much was given back, as spans of time show */
     uint64_t step_all_bytes; /* of all sizes, allocated since the first of them */
     uint32_t step_group;
+    uint32_t step_site; /* of the last of them; 0: not known */
     /* the largest block */
     uint64_t largest_bytes, largest_t_ns;
     bool largest_has_time;
     uint32_t largest_group;
+    uint32_t largest_site;               /* 0: not known */
     uint64_t total_bytes, undated_bytes; /* undated: of blocks whose time is not known */
     /* Earlier work came to an end and gave back most of what it had: what it needed at most. 0: not seen. */
     uint64_t earlier_peak_bytes, earlier_t_ns;

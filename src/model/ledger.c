@@ -85,8 +85,10 @@ static void bury(gw_model *model, gwi_process *process, const gw_event *event, g
         uint32_t index;
         if (object->cls == GW_CLASS_FUNCTION) /* the handle dies, the name stays: earlier launches are named by it */
             continue;
-        if (gwi_object_take(process, object->space, object->key, &index))
+        if (gwi_object_take(process, object->space, object->key, &index)) {
+            model->group[object->group].buried_count++;
             gwi_object_drop(model, process, index);
+        }
     }
     if (process->context_last == context)
         process->context_last = 0;

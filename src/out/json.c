@@ -166,6 +166,40 @@ static struct json_object *kept_array(const gw_verdict *verdict)
     return array;
 }
 
+static struct json_object *frame_object(const gw_where_frame *frame)
+{
+    struct json_object *one = json_object_new_object();
+    json_object_object_add(one, "function", string_or_null(frame->function));
+    json_object_object_add(one, "file", string_or_null(frame->file));
+    json_object_object_add(one, "line", frame->line == 0 ? NULL : json_object_new_int64(frame->line));
+    json_object_object_add(one, "kind", json_object_new_string(frame->python ? "python" : "native"));
+    json_object_object_add(one, "inlined", json_object_new_boolean(frame->inlined));
+    json_object_object_add(one, "module", string_or_null(frame->module));
+    json_object_object_add(one, "address",
+                           frame->module == NULL ? NULL : json_object_new_int64((int64_t)frame->address));
+    json_object_object_add(one, "whose", string_or_null(frame->whose));
+    return one;
+}
+
+static struct json_object *where_object(const gw_where *where)
+{
+    if (where == NULL)
+        return NULL;
+    const gw_where_frame *user = &where->frame[where->user];
+    struct json_object *one = json_object_new_object(), *frames = json_object_new_array();
+    for (size_t i = 0; i < where->frame_count; i++)
+        json_object_array_add(frames, frame_object(&where->frame[i]));
+    json_object_object_add(one, "text", string_or_null(user->text));
+    json_object_object_add(one, "what", string_or_null(where->what));
+    json_object_object_add(one, "function", string_or_null(user->function));
+    json_object_object_add(one, "file", string_or_null(user->file));
+    json_object_object_add(one, "line", user->line == 0 ? NULL : json_object_new_int64(user->line));
+    json_object_object_add(one, "user", json_object_new_int64((int64_t)where->user));
+    json_object_object_add(one, "frames", frames);
+    json_object_object_add(one, "notes", strings(&where->notes));
+    return one;
+}
+
 gw_status gw_out_json(const gw_verdict *verdict, gw_text *text, gw_error *err)
 {
     bool fault = verdict->status == GW_VERDICT_FAULT;
@@ -183,7 +217,7 @@ gw_status gw_out_json(const gw_verdict *verdict, gw_text *text, gw_error *err)
     json_object_object_add(root, "consequences", strings(&verdict->consequences));
     json_object_object_add(root, "next", strings(&verdict->next));
     json_object_object_add(root, "advice", strings(&verdict->advice));
-    json_object_object_add(root, "where", string_or_null(verdict->where));
+    json_object_object_add(root, "where", where_object(verdict->where));
     json_object_object_add(root, "where_reason", string_or_null(verdict->where_reason));
     json_object_object_add(root, "program", program_object(verdict));
     json_object_object_add(root, "gpus", gpu_array(verdict));

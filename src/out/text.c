@@ -209,15 +209,30 @@ static void add_evidence(layout *page, const gw_verdict *verdict, const char **l
     }
 }
 
-static void add_where(layout *page, const gw_verdict *verdict, const char **label)
+/* The user's frame, then those of the user's below it; what lies between and above is the JSON's. */
+static void add_where(layout *page, const gw_verdict *verdict)
 {
-    if (verdict->where == NULL)
+    enum { CALLERS_MAX = 4 };
+    const gw_where *where = verdict->where;
+    if (where == NULL)
         return;
     gw_text line = {0};
-    gw_text_addf(&line, "at %s", verdict->where);
-    add_paragraph(page, *label, gw_text_str(&line), 2);
+    unsigned shown = 0;
+    gw_text_addf(&line, "%s: %s", where->frame[where->user].text, where->what);
+    add_paragraph(page, "Where", gw_text_str(&line), 2);
+    gw_text_clear(&line);
+    for (size_t i = where->user + 1; i < where->frame_count && shown < CALLERS_MAX; i++) {
+        const gw_where_frame *frame = &where->frame[i];
+        if (frame->whose == NULL || (strcmp(frame->whose, "own") != 0 && strcmp(frame->whose, "user") != 0))
+            continue;
+        gw_text_addf(&line, "%s%s", shown == 0 ? "called at " : ", ", frame->text);
+        shown++;
+    }
+    if (shown > 0)
+        add_paragraph(page, "", gw_text_str(&line), 2);
     gw_text_free(&line);
-    *label = "";
+    for (size_t i = 0; i < where->notes.count; i++)
+        add_paragraph(page, "", where->notes.item[i], 2);
 }
 
 static void add_alternatives(layout *page, const gw_verdict *verdict)
@@ -243,8 +258,8 @@ void gw_out_text(const gw_verdict *verdict, const gw_out_style *style, gw_text *
     add_verdict_line(&page, verdict);
     const char *label = verdict->status == GW_VERDICT_CLEAN ? "Seen" : "Why";
     add_evidence(&page, verdict, &label);
-    add_where(&page, verdict, &label);
     add_joined(&page, label, "ruled out: ", &verdict->ruled_out);
+    add_where(&page, verdict);
     add_list(&page, "Then", &verdict->consequences, false);
     add_alternatives(&page, verdict);
     add_list(&page, "Next", &verdict->next, verdict->next.count > 1);

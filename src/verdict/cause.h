@@ -90,6 +90,9 @@ typedef struct gwi_finding {
     gw_string_list ruled_out, consequences, next;
     gw_framework fixes_for; /* whose words the cause's fixes take; RAW: the case's framework */
     bool failed;            /* no memory */
+    uint32_t where_site;    /* by gwi_where() */
+    const char *where_what;
+    bool where_asked;
 } gwi_finding;
 
 #define GWI_NO_TIME    UINT64_MAX
@@ -130,6 +133,32 @@ void gwi_say_consequences(const gwi_case *c, gwi_finding *finding, const gw_fail
 
 /* Is the time of most of what lives known, and far enough back? Else growth was not seen, and is not ruled out. */
 bool gwi_growth_is_known(const gwi_memory *memory);
+
+/* Call sites (where.c). A site that is not known is left out of sentences: the texts are then empty.
+ * "train.py:41 in load_batch, called at train.py:88 in main", and the same after " at ". */
+enum { GWI_PLACE_TEXT_MAX = 600 };
+char *gwi_place(const gwi_case *c, uint32_t site, char out[GWI_PLACE_TEXT_MAX]);
+char *gwi_at(const gwi_case *c, uint32_t site, char out[GWI_PLACE_TEXT_MAX]);
+/* Where the process was forked, as far as the stack of a call in the child tells: by Python's multiprocessing. */
+char *gwi_fork_place(const gwi_case *c, uint32_t site, char out[GWI_PLACE_TEXT_MAX]);
+/* The place of the verdict; the last word counts. `what` happened there: static, "the request that was refused". */
+void gwi_where(gwi_finding *finding, uint32_t site, const char *what);
+/* Which place holds most of these blocks. False: no site of theirs is known. */
+typedef struct gwi_holder {
+    uint32_t site;
+    uint64_t bytes, count; /* allocated there */
+    uint64_t all_bytes;    /* of all these blocks */
+} gwi_holder;
+bool gwi_find_holder(const gwi_case *c, const gw_live *live, size_t count, gwi_holder *ret_holder);
+/* The same as evidence, and as the verdict's place. `of_what`: "the memory kept". */
+bool gwi_say_holder(const gwi_case *c, gwi_finding *finding, uint64_t t_ns, const char *source, const gw_live *live,
+                    size_t count, const char *of_what);
+uint32_t gwi_request_site(const gwi_case *c); /* of the refused request that ended it all */
+/* For the engine: what gwi_where() asked for becomes the verdict's. False: no memory. */
+bool gwi_take_where(const gwi_case *c, const gwi_finding *finding, gw_verdict *verdict);
+void gwi_where_free(gw_where *where); /* takes NULL */
+gw_where *gwi_where_copy(const gw_where *where);
+
 /* Does the explanation free enough for the request? */
 bool gwi_would_fit(const gwi_memory *memory, uint64_t freed_bytes);
 

@@ -20,8 +20,6 @@ static const gw_cause *const causes[] = {
 };
 enum { CAUSE_COUNT = sizeof causes / sizeof causes[0] };
 
-static const char *const where_reason = "call sites are not recorded by this version";
-
 const char *gw_certainty_text(gw_certainty certainty)
 {
     static const char *const texts[] = {"none", "hypothesis", "supported", "established"};
@@ -67,7 +65,7 @@ void gw_verdict_free(gw_verdict *verdict)
     list_free(&verdict->next);
     list_free(&verdict->advice);
     list_free(&verdict->argv);
-    free(verdict->where);
+    gwi_where_free(verdict->where);
     free(verdict->where_reason);
     for (size_t i = 0; i < verdict->gpu_count; i++)
         free(verdict->gpus[i].name);
@@ -255,9 +253,9 @@ static bool add_fixes(gw_string_list *next, const gw_cause *cause, gw_framework 
 }
 
 /* The finding's parts become the verdict's. */
-static bool take_finding(gw_verdict *verdict, gwi_finding *finding)
+static bool take_finding(const gwi_case *c, gw_verdict *verdict, gwi_finding *finding)
 {
-    if (finding->failed)
+    if (finding->failed || !gwi_take_where(c, finding, verdict))
         return false;
     verdict->headline = strdup(gw_text_str(&finding->headline));
     verdict->evidence = finding->evidence;
@@ -296,7 +294,7 @@ static bool take_answer(const gwi_case *c, gw_verdict *verdict, answer *best)
     if (!name_process(c, &best->finding))
         return false;
     gw_framework words = best->finding.fixes_for != GW_FRAMEWORK_RAW ? best->finding.fixes_for : c->framework;
-    return take_finding(verdict, &best->finding) && add_fixes(&verdict->next, best->cause, words);
+    return take_finding(c, verdict, &best->finding) && add_fixes(&verdict->next, best->cause, words);
 }
 
 static bool add_alternatives(const gwi_case *c, gw_verdict *verdict, const answer *answers, const answer *best)
@@ -342,7 +340,7 @@ static bool judge_fault(const gwi_case *c, gw_verdict *verdict)
         gwi_finding finding = {0};
         gwi_say_undetermined(c, is_unobserved(c->model), &finding);
         verdict->status = GW_VERDICT_UNDETERMINED;
-        good = take_finding(verdict, &finding);
+        good = take_finding(c, verdict, &finding);
         gwi_finding_free(&finding);
         if (blind) { /* what the causes say then rests on calls that nobody saw */
             for (size_t i = 0; i < CAUSE_COUNT; i++)
@@ -368,7 +366,7 @@ static bool judge_healthy(const gwi_case *c, gw_verdict *verdict)
         verdict->certainty = is_incomplete(c) || gwi_open_end(c) != NULL ? GW_SUPPORTED : GW_ESTABLISHED;
         gwi_say_clean(c, &finding);
     }
-    bool good = take_finding(verdict, &finding);
+    bool good = take_finding(c, verdict, &finding);
     gwi_finding_free(&finding);
     return good;
 }
@@ -383,8 +381,7 @@ static bool judge_case(const gwi_case *c, gw_verdict *verdict)
         return false;
     if (!gwi_say_advice(c, verdict->status, &verdict->advice))
         return false;
-    verdict->where_reason = strdup(where_reason);
-    return verdict->where_reason != NULL && fill_run(c, verdict);
+    return fill_run(c, verdict);
 }
 
 gw_status gw_judge(const gw_model *model, gw_verdict **ret_verdict, gw_error *err)

@@ -127,11 +127,14 @@ static void say_own_report(const gwi_case *c, gwi_finding *finding, const gw_fai
 
 void gwi_say_report(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky, const char *what)
 {
-    char call[GWI_CALL_TEXT_MAX];
+    char call[GWI_CALL_TEXT_MAX], at[GWI_PLACE_TEXT_MAX];
     gwi_call_text(call, sticky->fn_name);
+    gwi_where(finding, sticky->site,
+              gwi_is_own_report(c, sticky) ? "the launch at fault"
+                                           : "the call that reported it; what is at fault was launched before");
     if (!sticky->by_dump) {
-        gwi_evidence(finding, sticky->t_ns, "driver", "%s returned %u (%s): %s", call, sticky->result,
-                     gw_result_name(sticky->result), what);
+        gwi_evidence(finding, sticky->t_ns, "driver", "%s%s returned %u (%s): %s", call, gwi_at(c, sticky->site, at),
+                     sticky->result, gw_result_name(sticky->result), what);
         if (gwi_is_own_report(c, sticky))
             say_own_report(c, finding, sticky);
         return;

@@ -80,6 +80,25 @@ typedef struct gw_verdict_kept {
     size_t block_count;
 } gw_verdict_kept;
 
+/* The place that a verdict names: one stack, and which of its frames is the user's (the rule: gw_sites.h). */
+typedef struct gw_where_frame {
+    char *function, *file; /* owned; NULL: not known */
+    char *module;          /* owned; native: the mapped file; NULL: not known, or Python */
+    char *text;            /* owned; the frame in short: "train.py:41 in load_batch" */
+    uint64_t address;      /* native: in the module's symbol table */
+    uint32_t line;         /* 0: not known */
+    const char *whose;     /* static: "own", "user", "package", "framework", "runtime"; NULL: not known */
+    bool python;
+    bool inlined; /* native: into the next frame */
+} gw_where_frame;
+typedef struct gw_where {
+    const char *what;      /* static: what happened there */
+    gw_where_frame *frame; /* owned; innermost first */
+    size_t frame_count;
+    size_t user;          /* index of the user's frame */
+    gw_string_list notes; /* what is missing of the stack */
+} gw_where;
+
 typedef struct gw_verdict {
     gw_verdict_status status;
     const char *cause; /* static id; NULL when clean or undetermined */
@@ -93,8 +112,8 @@ typedef struct gw_verdict {
     gw_string_list consequences; /* later errors that only echo the root */
     gw_string_list next;         /* fixes, best first */
     gw_string_list advice;       /* waste worth knowing on a healthy run, handled failures, ... */
-    char *where;                 /* NULL: not known, then where_reason says why */
-    char *where_reason;
+    gw_where *where;             /* owned; NULL: not known, then where_reason says why */
+    char *where_reason;          /* also where a line is missing; NULL: nothing is */
     /* the program, for the head line */
     gw_string_list argv;
     bool exit_known;

@@ -132,12 +132,14 @@ static void say_lacks(const gwi_lacks *lacks, gwi_finding *finding)
 static void say_other_failure(const gwi_case *c, gwi_finding *finding)
 {
     const gw_failure *root = c->root;
-    char call[GWI_CALL_TEXT_MAX];
+    char call[GWI_CALL_TEXT_MAX], at[GWI_PLACE_TEXT_MAX];
     gwi_call_text(call, root->fn_name);
     gwi_headline(finding, "%s returned %u (%s) at %.2f s; what made it fail is not determined", call, root->result,
                  gw_result_name(root->result), (double)root->t_ns / 1e9);
-    gwi_evidence(finding, root->t_ns, "driver", "%s returned %u (%s)%s%s", call, root->result,
-                 gw_result_name(root->result), root->text == NULL ? "" : ": ", root->text == NULL ? "" : root->text);
+    gwi_evidence(finding, root->t_ns, "driver", "%s%s returned %u (%s)%s%s", call, gwi_at(c, root->site, at),
+                 root->result, gw_result_name(root->result), root->text == NULL ? "" : ": ",
+                 root->text == NULL ? "" : root->text);
+    gwi_where(finding, root->site, "the call that failed");
     gwi_say_consequences(c, finding, root);
 }
 
@@ -281,19 +283,49 @@ static bool advise_kept(const gwi_case *c, const gw_process *process, gw_string_
     bool good = true;
     for (size_t i = 0; i < count && i < SHOWN_MAX && good; i++) {
         const gw_group *group = &model->group[list[i].group];
-        char all[GW_BYTES_TEXT_MAX], one[GW_BYTES_TEXT_MAX], call[GWI_CALL_TEXT_MAX];
-        good = add(advice,
-                   "possible leak: %s in %" PRIu64 " blocks of %s by %s, never freed while other memory came and went "
-                   "(%.1f s to %.1f s)",
-                   gw_bytes_text(all, list[i].count * group->bytes), list[i].count, gw_bytes_text(one, group->bytes),
-                   gwi_call_text(call, gw_model_fn_name(model, group->fn)), (double)group->t_first_ns / 1e9,
-                   (double)group->t_last_ns / 1e9);
+        char all[GW_BYTES_TEXT_MAX], one[GW_BYTES_TEXT_MAX], call[GWI_CALL_TEXT_MAX], at[GWI_PLACE_TEXT_MAX];
+        good =
+            add(advice,
+                "possible leak: %s in %" PRIu64 " blocks of %s by %s%s, never freed while other memory came and went "
+                "(%.1f s to %.1f s)",
+                gw_bytes_text(all, list[i].count * group->bytes), list[i].count, gw_bytes_text(one, group->bytes),
+                gwi_call_text(call, gw_model_fn_name(model, group->fn)), gwi_at(c, group->site, at),
+                (double)group->t_first_ns / 1e9, (double)group->t_last_ns / 1e9);
     }
     const uint64_t worth_saying = 64u << 20;
     if (good && other >= worth_saying && snapshot->reason == GW_SNAPSHOT_END) {
         char bytes[GW_BYTES_TEXT_MAX];
         good = add(advice, "%s left to process exit by pid %u: no fault, the driver takes it back",
                    gw_bytes_text(bytes, other), process->pid);
+    }
+    return good;
+}
+
+/* Handles that one place makes again and again and nobody gives back. What is made once, or in a few dozens at the
+ * start, lives until exit by design. */
+static bool advise_handles(const gwi_case *c, const gw_process *process, gw_string_list *advice)
+{
+    static const struct {
+        gw_class cls;
+        uint64_t count_min;
+        const char *verb;
+    } rows[] = {{GW_CLASS_STREAM, 128, "destroyed"},    {GW_CLASS_EVENT, 1024, "destroyed"},
+                {GW_CLASS_CONTEXT, 4, "destroyed"},     {GW_CLASS_MODULE, 128, "unloaded"},
+                {GW_CLASS_GRAPH, 128, "destroyed"},     {GW_CLASS_GRAPH_EXEC, 128, "destroyed"},
+                {GW_CLASS_MEMORY_POOL, 16, "destroyed"}};
+    bool good = true;
+    for (size_t i = 1; i < c->model->group_count && good; i++) {
+        const gw_group *group = &c->model->group[i];
+        size_t row = 0, count = sizeof rows / sizeof rows[0];
+        while (row < count && rows[row].cls != (gw_class)group->cls)
+            row++;
+        uint64_t left = group->live_count + group->buried_count;
+        if (row == count || group->pid != process->pid || left < rows[row].count_min || left * 2 < group->alloc_count)
+            continue;
+        char at[GWI_PLACE_TEXT_MAX];
+        good = add(advice, "possible leak: %" PRIu64 " %ss made%s, %" PRIu64 " of them never %s (%.1f s to %.1f s)",
+                   group->alloc_count, gw_class_text((gw_class)group->cls), gwi_at(c, group->site, at), left,
+                   rows[row].verb, (double)group->t_first_ns / 1e9, (double)group->t_last_ns / 1e9);
     }
     return good;
 }
@@ -356,20 +388,21 @@ static bool advise_handled(const gwi_case *c, gw_string_list *advice)
             continue;
         if (failure->recovery == GW_RECOVERED_NOT && c->bad_end && failure != c->handled)
             continue;
-        char bytes[GW_BYTES_TEXT_MAX], call[GWI_CALL_TEXT_MAX];
+        char bytes[GW_BYTES_TEXT_MAX], call[GWI_CALL_TEXT_MAX], at[GWI_PLACE_TEXT_MAX];
+        gwi_at(c, failure->site, at);
         if (failure->recovery == GW_RECOVERED_NOT && is_end_unknown(c, failure->pid)) {
             good = add(advice,
-                       "not handled: %s of %s was refused at %.2f s for lack of memory in pid %u, which ended at an "
+                       "not handled: %s of %s%s was refused at %.2f s for lack of memory in pid %u, which ended at an "
                        "unknown status: look at what became of it",
                        gwi_call_text(call, failure->fn_name),
-                       failure->bytes_wanted == 0 ? "an object" : gw_bytes_text(bytes, failure->bytes_wanted),
+                       failure->bytes_wanted == 0 ? "an object" : gw_bytes_text(bytes, failure->bytes_wanted), at,
                        (double)failure->t_ns / 1e9, failure->pid);
             said++;
             continue;
         }
-        good = add(advice, "handled: %s of %s was refused at %.2f s for lack of memory, %s",
+        good = add(advice, "handled: %s of %s%s was refused at %.2f s for lack of memory, %s",
                    gwi_call_text(call, failure->fn_name),
-                   failure->bytes_wanted == 0 ? "an object" : gw_bytes_text(bytes, failure->bytes_wanted),
+                   failure->bytes_wanted == 0 ? "an object" : gw_bytes_text(bytes, failure->bytes_wanted), at,
                    (double)failure->t_ns / 1e9, how[failure->recovery]);
         said++;
     }
@@ -400,7 +433,8 @@ bool gwi_say_advice(const gwi_case *c, gw_verdict_status status, gw_string_list 
     bool good = true;
     if (status == GW_VERDICT_CLEAN) {
         for (size_t i = 0; i < c->model->process_count && good; i++)
-            good = advise_kept(c, &c->model->process[i], advice) && advise_reuse(c, &c->model->process[i], advice);
+            good = advise_kept(c, &c->model->process[i], advice) && advise_handles(c, &c->model->process[i], advice) &&
+                   advise_reuse(c, &c->model->process[i], advice);
     }
     return good && advise_handled(c, advice) && gwi_advise_family(c, advice) && advise_losses(c, advice);
 }

@@ -189,8 +189,9 @@ void gwi_say_request(const gwi_case *c, gwi_finding *finding)
 {
     const gwi_memory *memory = &c->memory;
     char wanted[GW_BYTES_TEXT_MAX], left[GW_BYTES_TEXT_MAX], limit[GW_BYTES_TEXT_MAX], own[GW_BYTES_TEXT_MAX];
-    char call[GWI_CALL_TEXT_MAX];
+    char call[GWI_CALL_TEXT_MAX], at[GWI_PLACE_TEXT_MAX];
     gwi_call_text(call, memory->call);
+    gwi_at(c, gwi_request_site(c), at);
     const char *request = c->oom == NULL ? "a request to " : "", *link = c->oom == NULL ? "for" : "of";
     gw_bytes_text(wanted, memory->wanted_bytes);
     gw_bytes_text(left, memory->free_bytes);
@@ -201,18 +202,19 @@ void gwi_say_request(const gwi_case *c, gwi_finding *finding)
     const char *by = memory->limit_is_guard ? " (limit set by gpuwhy)" : "";
     if (memory->wanted_bytes != 0 && memory->has_free && memory->has_limit)
         gwi_measure(finding, memory->t_ns, source, (double)memory->wanted_bytes, "bytes",
-                    "%s%s %s %s failed; %s of %s was free%s", request, call, link, wanted, left, limit, by);
+                    "%s%s %s %s failed%s; %s of %s was free%s", request, call, link, wanted, at, left, limit, by);
     else if (memory->wanted_bytes != 0 && memory->has_free)
         gwi_measure(finding, memory->t_ns, source, (double)memory->wanted_bytes, "bytes",
                     "%s%s %s %s failed; %s was free%s", request, call, link, wanted, left, by);
     else if (memory->wanted_bytes != 0)
         gwi_measure(finding, memory->t_ns, source, (double)memory->wanted_bytes, "bytes",
-                    "%s%s %s %s failed for lack of memory%s", request, call, link, wanted, by);
+                    "%s%s %s %s failed for lack of memory%s%s", request, call, link, wanted, at, by);
     else if (memory->has_free && memory->has_limit)
         gwi_measure(finding, memory->t_ns, source, (double)memory->free_bytes, "bytes",
-                    "%s%s failed for lack of memory; %s of %s was free%s", request, call, left, limit, by);
+                    "%s%s failed for lack of memory%s; %s of %s was free%s", request, call, at, left, limit, by);
     else
-        gwi_evidence(finding, memory->t_ns, source, "%s%s failed for lack of memory%s", request, call, by);
+        gwi_evidence(finding, memory->t_ns, source, "%s%s failed for lack of memory%s%s", request, call, at, by);
+    gwi_where(finding, gwi_request_site(c), "the request that was refused");
     if (memory->from_stderr)
         gwi_evidence(finding, memory->t_ns, "stderr", "%s",
                      c->told != NULL ? c->told->text : c->model->stderr_facts.exception.text);
@@ -471,13 +473,14 @@ void gwi_say_consequences(const gwi_case *c, gwi_finding *finding, const gw_fail
             more++;
             continue;
         }
-        char call[GWI_CALL_TEXT_MAX];
+        char call[GWI_CALL_TEXT_MAX], at[GWI_PLACE_TEXT_MAX];
         gwi_call_text(call, next->fn_name);
+        gwi_at(c, next->site, at);
         if (next->repeat_count > 1)
-            gwi_consequence(finding, "%.3f s: %s returned %u (%s), %" PRIu64 " times", (double)next->t_ns / 1e9, call,
-                            next->result, gw_result_name(next->result), next->repeat_count);
+            gwi_consequence(finding, "%.3f s: %s%s returned %u (%s), %" PRIu64 " times", (double)next->t_ns / 1e9, call,
+                            at, next->result, gw_result_name(next->result), next->repeat_count);
         else
-            gwi_consequence(finding, "%.3f s: %s returned %u (%s)", (double)next->t_ns / 1e9, call, next->result,
+            gwi_consequence(finding, "%.3f s: %s%s returned %u (%s)", (double)next->t_ns / 1e9, call, at, next->result,
                             gw_result_name(next->result));
         shown++;
     }

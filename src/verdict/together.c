@@ -129,6 +129,12 @@ static bool copy_gpus(const gw_verdict *from, gw_verdict *to)
     return to->gpus != NULL;
 }
 
+static bool copy_where(gw_where **to, const gw_where *from)
+{
+    *to = from == NULL ? NULL : gwi_where_copy(from);
+    return from == NULL || *to != NULL;
+}
+
 static bool copy_rest(const gw_verdict *from, gw_verdict *to)
 {
     to->status = from->status;
@@ -147,7 +153,7 @@ static bool copy_rest(const gw_verdict *from, gw_verdict *to)
         memcpy(to->alternatives, from->alternatives, from->alternative_count * sizeof *to->alternatives);
     to->alternative_count = from->alternative_count;
     return copy_text(&to->run.host, from->run.host) && copy_text(&to->run.boot_id, from->run.boot_id) &&
-           copy_text(&to->where, from->where) && copy_text(&to->where_reason, from->where_reason) &&
+           copy_where(&to->where, from->where) && copy_text(&to->where_reason, from->where_reason) &&
            copy_text(&to->recording, from->recording) && copy_list(&to->argv, &from->argv) &&
            copy_list(&to->advice, &from->advice) && copy_gpus(from, to);
 }

@@ -33,7 +33,7 @@ static const gw_process *find_initialiser(const gw_model *model, const gw_proces
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
     const gw_failure *refused = find_refused(c);
-    char call[GWI_CALL_TEXT_MAX], chain[GWI_CHAIN_TEXT_MAX];
+    char call[GWI_CALL_TEXT_MAX], chain[GWI_CHAIN_TEXT_MAX], at[GWI_PLACE_TEXT_MAX];
     if (refused == NULL || (c->root != NULL && (c->root->is_sticky || c->root->is_allocation)))
         return GW_CERTAINTY_NONE;
     const gw_process *child = gw_model_process(c->model, refused->pid);
@@ -48,13 +48,17 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
                  ", which had initialised it: that cannot work",
                  child->pid, parent_pid);
     if (parent != NULL && parent->init_ok)
-        gwi_evidence(finding, parent->t_init_ns, "driver", "pid %" PRIu32 " initialised CUDA (cuInit)", parent_pid);
+        gwi_evidence(finding, parent->t_init_ns, "driver", "pid %" PRIu32 " initialised CUDA (cuInit)%s", parent_pid,
+                     gwi_at(c, parent->init_site, at));
     if (child->forked)
         gwi_evidence(finding, child->t_fork_ns, "driver",
                      "pid %" PRIu32 " is a fork that did not start a new program (it and its parents: %s)", child->pid,
                      gwi_chain_text(chain, c->model, child));
-    gwi_evidence(finding, refused->t_ns, "driver", "%s in pid %" PRIu32 " returned %u (%s)", call, child->pid,
-                 refused->result, gw_result_name(refused->result));
+    if (gwi_fork_place(c, refused->site, at)[0] != '\0')
+        gwi_evidence(finding, child->t_fork_ns, "driver", "the fork was at %s", at);
+    gwi_evidence(finding, refused->t_ns, "driver", "%s%s in pid %" PRIu32 " returned %u (%s)", call,
+                 gwi_at(c, refused->site, at), child->pid, refused->result, gw_result_name(refused->result));
+    gwi_where(finding, refused->site, "the child's call that was refused; the fork is among its callers");
     gwi_rule_out(finding, "a broken driver (it answered the parent)");
     gwi_say_consequences(c, finding, refused);
     return parent != NULL && parent->init_ok ? GW_ESTABLISHED : GW_SUPPORTED;

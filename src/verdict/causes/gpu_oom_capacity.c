@@ -13,14 +13,17 @@ static bool is_dominant(const gwi_memory *memory)
 static void say_largest(const gwi_case *c, gwi_finding *finding)
 {
     const gwi_memory *memory = &c->memory;
-    char bytes[GW_BYTES_TEXT_MAX], own[GW_BYTES_TEXT_MAX];
+    char bytes[GW_BYTES_TEXT_MAX], own[GW_BYTES_TEXT_MAX], at[GWI_PLACE_TEXT_MAX];
     if (memory->growth.largest_bytes * 20 < memory->own_bytes ||
         memory->growth.largest_bytes * 20 < memory->wanted_bytes || memory->growth.largest_bytes == 0)
         return;
     uint64_t t_ns = memory->growth.largest_has_time ? memory->growth.largest_t_ns : GWI_NO_TIME;
     gwi_measure(finding, t_ns, memory->report != NULL ? "observer" : "ledger", (double)memory->growth.largest_bytes,
-                "bytes", "the largest holder is one block of %s, of %s in all",
-                gw_bytes_text(bytes, memory->growth.largest_bytes), gw_bytes_text(own, memory->own_bytes));
+                "bytes", "the largest holder is one block of %s, of %s in all%s%s",
+                gw_bytes_text(bytes, memory->growth.largest_bytes), gw_bytes_text(own, memory->own_bytes),
+                gwi_at(c, memory->growth.largest_site, at)[0] == '\0' ? "" : ", allocated", at);
+    if (is_dominant(memory) && memory->growth.largest_site != 0)
+        gwi_where(finding, memory->growth.largest_site, "the largest block was allocated there");
     if (is_dominant(memory))
         gwi_next(
             finding,
@@ -47,12 +50,12 @@ static void say_ignored(const gwi_case *c, gwi_finding *finding)
     const gw_failure *oom = c->oom;
     if (oom == NULL || c->sticky == NULL || c->sticky->t_ns < oom->t_ns)
         return;
-    char call[GWI_CALL_TEXT_MAX], bytes[GW_BYTES_TEXT_MAX], fault[GWI_CALL_TEXT_MAX];
+    char call[GWI_CALL_TEXT_MAX], bytes[GW_BYTES_TEXT_MAX], fault[GWI_CALL_TEXT_MAX], at[GWI_PLACE_TEXT_MAX];
     gwi_call_text(call, oom->fn_name);
     gwi_measure(finding, oom->t_ns, "driver", (double)oom->bytes_wanted, "bytes",
-                "the program did not look at the result of this %s of %s: it went on with a NULL pointer, and %s "
+                "the program did not look at the result of this %s of %s%s: it went on with a NULL pointer, and %s "
                 "reported %u (%s) %.1f ms later",
-                call, gw_bytes_text(bytes, oom->bytes_wanted),
+                call, gw_bytes_text(bytes, oom->bytes_wanted), gwi_at(c, oom->site, at),
                 c->sticky->by_dump ? "the driver" : gwi_call_text(fault, c->sticky->fn_name), c->sticky->result,
                 gw_result_name(c->sticky->result), (double)(c->sticky->t_ns - oom->t_ns) / 1e6);
     gwi_next(finding, "Check the result of every %s: the error is lost where it happened and surfaces elsewhere", call);

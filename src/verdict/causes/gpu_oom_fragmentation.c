@@ -3,6 +3,21 @@
 #include "cause.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
+
+/* Who keeps these pages. */
+static void say_small(const gwi_case *c, gwi_finding *finding)
+{
+    enum { SMALL_BYTES_MAX = 1 << 20 };
+    const gw_snapshot *snapshot = c->memory.snapshot;
+    gw_live *small = snapshot->live_count == 0 ? NULL : malloc(snapshot->live_count * sizeof *small);
+    size_t count = 0;
+    for (size_t i = 0; small != NULL && i < snapshot->live_count; i++)
+        if (snapshot->live[i].bytes <= SMALL_BYTES_MAX)
+            small[count++] = snapshot->live[i];
+    gwi_say_holder(c, finding, c->memory.t_ns, "ledger", small, count, "these blocks");
+    free(small);
+}
 
 static gw_certainty judge_driver(const gwi_case *c, gwi_finding *finding)
 {
@@ -25,6 +40,7 @@ static gw_certainty judge_driver(const gwi_case *c, gwi_finding *finding)
         finding, memory->t_ns, "ledger", (double)idle_bytes, "bytes",
         "these blocks used %s of them: %s were held by half-used pages and could not be given to a larger request",
         gw_bytes_text(used, snapshot->small_bytes), idle);
+    say_small(c, finding);
     gwi_say_memory_ruled_out(c, finding, GWI_NOT_FOREIGN);
     return GW_ESTABLISHED;
 }

@@ -41,6 +41,7 @@ static gw_certainty judge_runs(const gwi_case *c, gwi_finding *finding)
                  growth->repeat_count == 2 ? "the second run" : "a later run", kept);
     gwi_say_request(c, finding);
     say_first_run(finding, memory, kept);
+    gwi_say_holder(c, finding, growth->first_end_ns, source_of(memory), memory->live, growth->first_count, "that");
     gwi_measure(finding, growth->last_begin_ns, source_of(memory), (double)growth->repeat_match_count, "count",
                 "from %.2f s on the same sizes in the same order began again (%zu in a row)%s",
                 (double)growth->last_begin_ns / 1e9, growth->repeat_match_count,
@@ -74,6 +75,7 @@ static gw_certainty judge_accumulation(const gwi_case *c, gwi_finding *finding)
     if (growth->step_all_bytes * 2 < memory->own_bytes || !gwi_would_fit(memory, growth->step_all_bytes))
         return GW_CERTAINTY_NONE;
     gw_bytes_text(all, growth->step_all_bytes);
+    char at[GWI_PLACE_TEXT_MAX];
     gwi_headline(finding, "something of every few steps is kept: %s more in %" PRIu64 " steps", all,
                  growth->step_count);
     gwi_say_request(c, finding);
@@ -82,8 +84,11 @@ static gw_certainty judge_accumulation(const gwi_case *c, gwi_finding *finding)
                 gw_bytes_text(own, memory->own_bytes), (double)growth->step_begin_ns / 1e9,
                 (double)growth->step_end_ns / 1e9);
     gwi_measure(finding, growth->step_end_ns, source_of(memory), (double)growth->step_count, "count",
-                "among them %" PRIu64 " blocks of %s; between %" PRIu64 " of them at least as much was given back",
-                growth->step_count, gw_bytes_text(one, growth->step_bytes), growth->step_fallen);
+                "among them %" PRIu64 " blocks of %s%s; between %" PRIu64 " of them at least as much was given back",
+                growth->step_count, gw_bytes_text(one, growth->step_bytes), gwi_at(c, growth->step_site, at),
+                growth->step_fallen);
+    if (growth->step_site != 0)
+        gwi_where(finding, growth->step_site, "what is kept is allocated there");
     if (growth->earlier_peak_bytes != 0)
         gwi_measure(finding, growth->earlier_t_ns, source_of(memory), (double)growth->earlier_peak_bytes, "bytes",
                     "until %.2f s the same work needed at most %s at once, and gave it back",
@@ -103,16 +108,19 @@ static gw_certainty judge_steps(const gwi_case *c, gwi_finding *finding)
                    (gwi_would_fit(memory, growth->step_live_bytes) || !memory->has_free);
     if (!growth->steps || !matters)
         return GW_CERTAINTY_NONE;
+    char at[GWI_PLACE_TEXT_MAX];
     gw_bytes_text(all, growth->step_live_bytes);
     gw_bytes_text(one, growth->step_bytes);
     gwi_headline(finding, "%s more was kept in every iteration and never freed, %s in all", one, all);
     gwi_say_request(c, finding);
-    gwi_measure(finding, growth->step_begin_ns, source_of(memory), (double)growth->step_bytes, "bytes",
-                "%s an iteration: %" PRIu64
-                " blocks of that size, %s of the %s in use, allocated one after the other from "
-                "%.2f s to %.2f s",
-                one, growth->step_count, all, gw_bytes_text(own, memory->own_bytes),
-                (double)growth->step_begin_ns / 1e9, (double)growth->step_end_ns / 1e9);
+    gwi_measure(
+        finding, growth->step_begin_ns, source_of(memory), (double)growth->step_bytes, "bytes",
+        "%s an iteration: %" PRIu64 " blocks of that size, %s of the %s in use, allocated one after the other from "
+        "%.2f s to %.2f s%s",
+        one, growth->step_count, all, gw_bytes_text(own, memory->own_bytes), (double)growth->step_begin_ns / 1e9,
+        (double)growth->step_end_ns / 1e9, gwi_at(c, growth->step_site, at));
+    if (growth->step_site != 0)
+        gwi_where(finding, growth->step_site, "what is kept is allocated there");
     if (growth->step_turnover > 0)
         gwi_measure(finding, GWI_NO_TIME, source_of(memory), (double)growth->step_turnover, "count",
                     "meanwhile %" PRIu64 " other allocations came and went", growth->step_turnover);
@@ -150,6 +158,19 @@ static uint64_t bytes_each(const gwi_case *c, gw_class cls, uint64_t count)
     return memory->rest_bytes > used_first ? (memory->rest_bytes - used_first) / count : 0;
 }
 
+/* The site that made most of what was alive at once. */
+static const gw_group *find_maker(const gwi_case *c, gw_class cls)
+{
+    const gw_group *best = NULL;
+    for (size_t i = 1; i < c->model->group_count; i++) {
+        const gw_group *group = &c->model->group[i];
+        if (group->pid == c->memory.pid && group->cls == cls && group->site != 0 &&
+            (best == NULL || group->live_count_peak > best->live_count_peak))
+            best = group;
+    }
+    return best;
+}
+
 static gw_certainty judge_handles(const gwi_case *c, gwi_finding *finding, const handle_leak *leak)
 {
     const gwi_memory *memory = &c->memory;
@@ -160,11 +181,19 @@ static gw_certainty judge_handles(const gwi_case *c, gwi_finding *finding, const
         memory->own_bytes > held)
         return GW_CERTAINTY_NONE;
     uint64_t one = bytes_each(c, leak->cls, leak->count);
+    char place[GWI_PLACE_TEXT_MAX];
+    const gw_group *maker = find_maker(c, leak->cls);
     gwi_headline(finding, "%" PRIu64 " %ss were made and never destroyed; each takes device memory", leak->count,
                  leak->name);
     gwi_say_request(c, finding);
     gwi_measure(finding, memory->t_ns, "ledger", (double)leak->count, "count",
                 "%" PRIu64 " %ss were alive in this process", leak->count, leak->name);
+    if (maker != NULL && gwi_place(c, maker->site, place)[0] != '\0') {
+        gwi_measure(finding, maker->t_first_ns, "ledger", (double)maker->live_count_peak, "count",
+                    "%" PRIu64 " of them were made at %s, between %.2f s and %.2f s", maker->live_count_peak, place,
+                    (double)maker->t_first_ns / 1e9, (double)maker->t_last_ns / 1e9);
+        gwi_where(finding, maker->site, "they are made there and never destroyed");
+    }
     if (memory->rest_known)
         gwi_measure(finding, memory->t_ns, "driver", (double)memory->rest_bytes, "bytes",
                     "the driver held %s that no allocation asked for%s%s%s", gw_bytes_text(rest, memory->rest_bytes),
@@ -209,6 +238,10 @@ static gw_certainty judge_kept_exception(const gwi_case *c, gwi_finding *finding
     gwi_measure(finding, memory->t_ns, "observer", (double)held, "bytes",
                 "%s allocated before that are still alive, as a kept exception keeps the frames of the failing step",
                 kept);
+    size_t old = 0; /* blocks are in order of time */
+    while (old < memory->live_count && memory->live[old].t_ns <= first->t_ns)
+        old++;
+    gwi_say_holder(c, finding, memory->t_ns, "observer", memory->live, old, "that");
     gwi_next(finding,
              "Drop the exception object and its traceback before the next run (leave the except block, del it): "
              "emptying the cache cannot free what is referenced");

@@ -72,6 +72,11 @@ static gw_certainty judge_observed(const gwi_case *c, gwi_finding *finding)
     gwi_measure(finding, end_ns, "observer", (double)flat, "bytes",
                 "until %.2f s the peak stayed near %s; then it rose to %s", (double)end_ns / 1e9, text,
                 gw_bytes_text(own, memory->own_bytes));
+    size_t later = 0; /* blocks are in order of time */
+    while (later < memory->live_count && memory->live[later].t_ns <= end_ns)
+        later++;
+    gwi_say_holder(c, finding, memory->t_ns, "observer", memory->live + later, memory->live_count - later,
+                   "what came after that");
     return GW_SUPPORTED;
 }
 
@@ -92,6 +97,8 @@ static gw_certainty judge_ledger(const gwi_case *c, gwi_finding *finding)
     gwi_measure(finding, growth->last_begin_ns, "ledger", (double)growth->last_bytes, "bytes",
                 "%s were allocated from %.2f s on, after a stretch of work that kept nothing; before it %s sufficed",
                 last, (double)growth->last_begin_ns / 1e9, gw_bytes_text(first, growth->first_bytes));
+    gwi_say_holder(c, finding, memory->t_ns, "ledger", memory->live + growth->first_count,
+                   memory->live_count - growth->first_count, "these");
     return GW_HYPOTHESIS; /* who allocated it is not known without call sites */
 }
 

@@ -57,7 +57,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     const gwi_memory *memory = &c->memory;
     bool jax = c->model->framework_mapped[GW_FRAMEWORK_JAX];
     bool tensorflow = c->model->framework_mapped[GW_FRAMEWORK_TENSORFLOW];
-    char bytes[GW_BYTES_TEXT_MAX], limit[GW_BYTES_TEXT_MAX];
+    char bytes[GW_BYTES_TEXT_MAX], limit[GW_BYTES_TEXT_MAX], at[GWI_PLACE_TEXT_MAX];
     if (!memory->known || memory->limit_bytes == 0 || (!jax && !tensorflow) ||
         (jax && !tensorflow && is_switched_off(c->model)))
         return GW_CERTAINTY_NONE;
@@ -74,8 +74,9 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     gwi_headline(finding, "%s took %s of %s at its start, and nothing was left for others", name, bytes,
                  gw_bytes_text(limit, memory->limit_bytes));
     gwi_say_request(c, finding);
-    gwi_measure(finding, t_ns, "ledger", (double)pool_bytes, "bytes", "one block of %s, taken early%s", bytes,
-                other != NULL ? " by another process" : " and kept");
+    gwi_measure(finding, t_ns, "ledger", (double)pool_bytes, "bytes", "one block of %s, taken early%s%s", bytes,
+                other != NULL ? " by another process" : " and kept",
+                gwi_at(c, pool != NULL ? pool->site : other->site, at));
     if (pool != NULL)
         gwi_rule_out(finding, "a leak (one block at the start, %.0f %% of the GPU, which never grew)",
                      (double)pool_bytes * 100 / (double)memory->limit_bytes);

@@ -97,7 +97,7 @@ static bool say_zero(gwi_finding *finding, const gw_failure *failure)
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
     const gw_failure *failure = find_launch(c);
-    char call[GWI_CALL_TEXT_MAX];
+    char call[GWI_CALL_TEXT_MAX], at[GWI_PLACE_TEXT_MAX];
     if (failure == NULL || c->root != failure)
         return GW_CERTAINTY_NONE;
     launch_shape shape = shape_of(failure);
@@ -105,12 +105,14 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (!proven)
         gwi_headline(finding, "a launch was refused: its grid, block, shared memory or registers cannot be had");
     gwi_evidence(finding, failure->t_ns, "driver",
-                 "%s returned %u (%s): grid %" PRIu64 "x%" PRIu64 "x%" PRIu64 ", block %" PRIu64 "x%" PRIu64 "x%" PRIu64
-                 ", %" PRIu64 " bytes of dynamic shared memory",
-                 gwi_call_text(call, failure->fn_name), failure->result, gw_result_name(failure->result), shape.grid[0],
-                 shape.grid[1], shape.grid[2], shape.block[0], shape.block[1], shape.block[2], shape.shared);
+                 "%s%s returned %u (%s): grid %" PRIu64 "x%" PRIu64 "x%" PRIu64 ", block %" PRIu64 "x%" PRIu64
+                 "x%" PRIu64 ", %" PRIu64 " bytes of dynamic shared memory",
+                 gwi_call_text(call, failure->fn_name), gwi_at(c, failure->site, at), failure->result,
+                 gw_result_name(failure->result), shape.grid[0], shape.grid[1], shape.grid[2], shape.block[0],
+                 shape.block[1], shape.block[2], shape.shared);
     gwi_evidence(finding, failure->t_ns, "driver",
                  "the error is not sticky: the kernel never ran, the context is usable");
+    gwi_where(finding, failure->site, "the launch that was refused");
     gwi_rule_out(finding, "a fault on the device (no result that costs the context came)");
     gwi_say_consequences(c, finding, failure);
     if (c->ended && !c->bad_end)

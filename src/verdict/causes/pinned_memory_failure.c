@@ -42,14 +42,15 @@ static void say_limits(const gwi_case *c, gwi_finding *finding)
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
     const gw_failure *failure = c->other;
-    char call[GWI_CALL_TEXT_MAX], bytes[GW_BYTES_TEXT_MAX];
+    char call[GWI_CALL_TEXT_MAX], bytes[GW_BYTES_TEXT_MAX], at[GWI_PLACE_TEXT_MAX];
     if (failure == NULL || c->root != failure || !is_pinned_call(failure))
         return GW_CERTAINTY_NONE;
     gwi_call_text(call, failure->fn_name);
     gwi_headline(finding, "page-locked (pinned) host memory was refused: %s", reason_of(failure));
     gwi_measure(finding, failure->t_ns, "driver", (double)failure->bytes_wanted, "bytes",
-                "%s of %s returned %u (%s): %s", call, gw_bytes_text(bytes, failure->bytes_wanted), failure->result,
-                gw_result_name(failure->result), reason_of(failure));
+                "%s of %s%s returned %u (%s): %s", call, gw_bytes_text(bytes, failure->bytes_wanted),
+                gwi_at(c, failure->site, at), failure->result, gw_result_name(failure->result), reason_of(failure));
+    gwi_where(finding, failure->site, "the call that was refused");
     if (failure->result != 712)
         say_limits(c, finding);
     gwi_rule_out(finding, "a shortage of GPU memory (the call asks for host memory)");

@@ -1,0 +1,336 @@
+/* Where in the program: places in sentences, and the one place of a verdict. */
+#include "cause.h"
+
+#include "gw_sites.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- in sentences ---- */
+
+/* The next frame outwards that is as much the user's own; NULL: none. */
+static const gw_frame *caller_of(const gw_stack *stack)
+{
+    for (size_t i = stack->user + 1; i < stack->count; i++)
+        if (stack->frame[i].whose <= stack->frame[stack->user].whose)
+            return &stack->frame[i];
+    return NULL;
+}
+
+static const gw_stack *stack_of(const gwi_case *c, uint32_t site)
+{
+    const gw_stack *stack = gw_sites_stack(c->model->sites, site);
+    return stack == NULL || stack->user == stack->count ? NULL : stack;
+}
+
+static const char *borrowed_text(const gw_stack *stack)
+{
+    bool borrowed = (stack->flags & GW_SITE_PYTHON_BORROWED) != 0 && stack->frame[stack->user].python;
+    return borrowed ? " (the main thread's last line: this thread runs no Python)" : "";
+}
+
+char *gwi_place(const gwi_case *c, uint32_t site, char out[GWI_PLACE_TEXT_MAX])
+{
+    char inner[GW_PLACE_TEXT_MAX], outer[GW_PLACE_TEXT_MAX];
+    const gw_stack *stack = stack_of(c, site);
+    out[0] = '\0';
+    if (stack == NULL)
+        return out;
+    const gw_frame *caller = caller_of(stack);
+    gw_frame_text(c->model->sites, &stack->frame[stack->user], inner);
+    snprintf(out, GWI_PLACE_TEXT_MAX, "%.250s%s%.250s%s", inner, caller == NULL ? "" : ", called at ",
+             caller == NULL ? "" : gw_frame_text(c->model->sites, caller, outer), borrowed_text(stack));
+    return out;
+}
+
+char *gwi_at(const gwi_case *c, uint32_t site, char out[GWI_PLACE_TEXT_MAX])
+{
+    char place[GWI_PLACE_TEXT_MAX];
+    gwi_place(c, site, place);
+    snprintf(out, GWI_PLACE_TEXT_MAX, "%s%.595s", place[0] == '\0' ? "" : " at ", place);
+    return out;
+}
+
+/* A child returns from fork() into its parent's stack. Python's own function that forks is still on it then; of a C
+ * program only the function that called fork() is, by the line of a later call. */
+static bool is_forking(const gw_frame *frame)
+{
+    static const struct {
+        const char *file, *function;
+    } rows[] = {{"multiprocessing/popen_fork.py", "_launch"}, {"concurrent/futures/process.py", "_spawn_process"}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        size_t wanted = strlen(rows[i].file), bytes = frame->file == NULL ? 0 : strlen(frame->file);
+        if (frame->python && bytes >= wanted && strcmp(frame->file + bytes - wanted, rows[i].file) == 0 &&
+            frame->function != NULL && strstr(frame->function, rows[i].function) != NULL)
+            return true;
+    }
+    return false;
+}
+
+char *gwi_fork_place(const gwi_case *c, uint32_t site, char out[GWI_PLACE_TEXT_MAX])
+{
+    const gw_stack *stack = gw_sites_stack(c->model->sites, site);
+    bool forked = false;
+    out[0] = '\0';
+    for (size_t i = 0; stack != NULL && i < stack->count; i++) {
+        const gw_frame *frame = &stack->frame[i];
+        if (forked && frame->whose <= GW_WHOSE_USER) {
+            char text[GW_PLACE_TEXT_MAX];
+            snprintf(out, GWI_PLACE_TEXT_MAX, "%s", gw_frame_text(c->model->sites, frame, text));
+            break;
+        }
+        forked = forked || is_forking(frame);
+    }
+    return out;
+}
+
+void gwi_where(gwi_finding *finding, uint32_t site, const char *what)
+{
+    finding->where_site = site;
+    finding->where_what = what;
+    finding->where_asked = true;
+}
+
+/* ---- who holds most ---- */
+
+typedef struct holding {
+    uint32_t site;
+    uint64_t bytes, count;
+} holding;
+
+static int by_site(const void *left, const void *right)
+{
+    const holding *a = left, *b = right;
+    return a->site < b->site ? -1 : a->site > b->site;
+}
+
+static int by_bytes(const void *left, const void *right)
+{
+    const holding *a = left, *b = right;
+    return a->bytes > b->bytes ? -1 : a->bytes < b->bytes;
+}
+
+/* Neighbours of one site become one. */
+static size_t add_up(holding *list, size_t count)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (kept > 0 && list[kept - 1].site == list[i].site) {
+            list[kept - 1].bytes += list[i].bytes;
+            list[kept - 1].count += list[i].count;
+        } else {
+            list[kept++] = list[i];
+        }
+    }
+    return kept;
+}
+
+/* Sites that read alike are one place. */
+static void join_alike(const gwi_case *c, holding *list, size_t count)
+{
+    char one[GWI_PLACE_TEXT_MAX], other[GWI_PLACE_TEXT_MAX];
+    for (size_t i = 0; i < count; i++) {
+        if (list[i].bytes == 0)
+            continue;
+        gwi_place(c, list[i].site, one);
+        for (size_t k = i + 1; k < count; k++) {
+            if (list[k].bytes == 0 || strcmp(one, gwi_place(c, list[k].site, other)) != 0)
+                continue;
+            list[i].bytes += list[k].bytes;
+            list[i].count += list[k].count;
+            list[k].bytes = 0;
+        }
+    }
+}
+
+bool gwi_find_holder(const gwi_case *c, const gw_live *live, size_t count, gwi_holder *ret_holder)
+{
+    enum { COMPARED_MAX = 64 };
+    holding *list = count == 0 ? NULL : malloc(count * sizeof *list);
+    size_t sites = 0;
+    *ret_holder = (gwi_holder){0};
+    if (list == NULL)
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        ret_holder->all_bytes += live[i].bytes;
+        if (live[i].site != 0)
+            list[sites++] = (holding){live[i].site, live[i].bytes, 1};
+    }
+    qsort(list, sites, sizeof *list, by_site);
+    sites = add_up(list, sites);
+    qsort(list, sites, sizeof *list, by_bytes);
+    join_alike(c, list, sites < COMPARED_MAX ? sites : COMPARED_MAX);
+    for (size_t i = 0; i < sites && i < COMPARED_MAX; i++) {
+        if (list[i].bytes <= ret_holder->bytes || stack_of(c, list[i].site) == NULL)
+            continue;
+        ret_holder->site = list[i].site;
+        ret_holder->bytes = list[i].bytes;
+        ret_holder->count = list[i].count;
+    }
+    free(list);
+    return ret_holder->site != 0;
+}
+
+bool gwi_say_holder(const gwi_case *c, gwi_finding *finding, uint64_t t_ns, const char *source, const gw_live *live,
+                    size_t count, const char *of_what)
+{
+    gwi_holder holder;
+    char bytes[GW_BYTES_TEXT_MAX], place[GWI_PLACE_TEXT_MAX];
+    if (!gwi_find_holder(c, live, count, &holder))
+        return false;
+    gwi_measure(finding, t_ns, source, (double)holder.bytes, "bytes",
+                "%.0f %% of %s, %s in %" PRIu64 " block%s, %s allocated at %s",
+                (double)holder.bytes * 100 / (double)holder.all_bytes, of_what, gw_bytes_text(bytes, holder.bytes),
+                holder.count, GWI_PLURAL(holder.count), holder.count == 1 ? "was" : "were",
+                gwi_place(c, holder.site, place));
+    gwi_where(finding, holder.site, "what holds most was allocated there");
+    return true;
+}
+
+uint32_t gwi_request_site(const gwi_case *c)
+{
+    if (c->oom_last != NULL && c->oom_last->site != 0)
+        return c->oom_last->site;
+    if (c->memory.report != NULL && c->memory.report->wanted_site != 0)
+        return c->memory.report->wanted_site;
+    return c->oom == NULL ? 0 : c->oom->site;
+}
+
+/* ---- the verdict's place ---- */
+
+void gwi_where_free(gw_where *where)
+{
+    if (where == NULL)
+        return;
+    for (size_t i = 0; i < where->frame_count; i++) {
+        free(where->frame[i].function);
+        free(where->frame[i].file);
+        free(where->frame[i].module);
+        free(where->frame[i].text);
+    }
+    free(where->frame);
+    for (size_t i = 0; i < where->notes.count; i++)
+        free(where->notes.item[i]);
+    free(where->notes.item);
+    free(where);
+}
+
+static bool copy_text(char **to, const char *from)
+{
+    *to = from == NULL ? NULL : strdup(from);
+    return from == NULL || *to != NULL;
+}
+
+static const char *const whose_words[] = {[GW_WHOSE_OWN] = "own",         [GW_WHOSE_USER] = "user",
+                                          [GW_WHOSE_PACKAGE] = "package", [GW_WHOSE_FRAMEWORK] = "framework",
+                                          [GW_WHOSE_RUNTIME] = "runtime", [GW_WHOSE_NOBODY] = NULL};
+
+static bool copy_frame(gw_sites *sites, const gw_frame *from, gw_where_frame *to)
+{
+    char text[GW_PLACE_TEXT_MAX];
+    to->address = from->address;
+    to->line = from->line;
+    to->python = from->python;
+    to->inlined = from->inlined;
+    to->whose = whose_words[from->whose];
+    return copy_text(&to->function, from->function) && copy_text(&to->file, from->file) &&
+           copy_text(&to->module, from->module) && copy_text(&to->text, gw_frame_text(sites, from, text));
+}
+
+static bool add_notes(const gw_stack *stack, gw_string_list *notes)
+{
+    bool good = true;
+#define GW_X(name, value, text)                                                                                        \
+    if (good && (stack->flags & GW_SITE_##name) != 0)                                                                  \
+        good = gwi_list_add(notes, text);
+    GW_SITE_FLAGS(GW_X)
+#undef GW_X
+    if (good && stack->unplaced)
+        good = gwi_list_add(notes, "where the Python frames belong among the native ones is not known");
+    return good;
+}
+
+gw_where *gwi_where_copy(const gw_where *from)
+{
+    gw_where *where = calloc(1, sizeof *where);
+    bool good = where != NULL;
+    if (!good)
+        return NULL;
+    *where = (gw_where){.what = from->what, .user = from->user};
+    where->frame = calloc(from->frame_count + 1, sizeof *where->frame);
+    good = where->frame != NULL;
+    for (size_t i = 0; i < from->frame_count && good; i++) {
+        gw_where_frame *to = &where->frame[where->frame_count++];
+        *to = from->frame[i];
+        to->function = to->file = to->module = to->text = NULL;
+        good = copy_text(&to->function, from->frame[i].function) && copy_text(&to->file, from->frame[i].file) &&
+               copy_text(&to->module, from->frame[i].module) && copy_text(&to->text, from->frame[i].text);
+    }
+    for (size_t i = 0; i < from->notes.count && good; i++)
+        good = gwi_list_add(&where->notes, from->notes.item[i]);
+    if (good)
+        return where;
+    gwi_where_free(where);
+    return NULL;
+}
+
+static gw_where *where_of(gw_sites *sites, const gw_stack *stack, const char *what)
+{
+    gw_where *where = calloc(1, sizeof *where);
+    if (where == NULL)
+        return NULL;
+    where->what = what;
+    where->user = stack->user;
+    where->frame = calloc(stack->count + 1, sizeof *where->frame);
+    bool good = where->frame != NULL && add_notes(stack, &where->notes);
+    for (size_t i = 0; i < stack->count && good; i++)
+        good = copy_frame(sites, &stack->frame[i], &where->frame[where->frame_count++]);
+    if (good)
+        return where;
+    gwi_where_free(where);
+    return NULL;
+}
+
+static const char *state_text(unsigned state)
+{
+    static const char *const texts[] = {
+#define GW_X(name, value, text) [value] = text,
+        GW_SYMBOL_STATES(GW_X)
+#undef GW_X
+    };
+    return state < sizeof texts / sizeof texts[0] ? texts[state] : "has no name there";
+}
+
+static bool reason_is(gw_verdict *verdict, const char *reason)
+{
+    verdict->where_reason = strdup(reason);
+    return verdict->where_reason != NULL;
+}
+
+bool gwi_take_where(const gwi_case *c, const gwi_finding *finding, gw_verdict *verdict)
+{
+    gw_sites *sites = c->model->sites;
+    uint32_t number = finding->where_site;
+    const gw_stack *stack = gw_sites_stack(sites, number);
+    if (!finding->where_asked)
+        return reason_is(verdict,
+                         verdict->status == GW_VERDICT_FAULT ? "no one call is at fault" : "nothing is at fault");
+    if (gw_sites_count(sites) == 0)
+        return reason_is(verdict, "the recording holds no call sites");
+    if (stack == NULL)
+        return reason_is(verdict, "from where that call was made is not known");
+    if (stack->user == stack->count)
+        return reason_is(verdict, (stack->flags & GW_SITE_PYTHON_UNKNOWN) != 0
+                                      ? "the Python frames of that call could not be read"
+                                      : "none of the frames of that call is the program's own");
+    verdict->where = where_of(sites, stack, finding->where_what);
+    const gw_frame *user = &stack->frame[stack->user];
+    if (verdict->where == NULL || user->line != 0 || user->python)
+        return verdict->where != NULL;
+    char reason[512];
+    snprintf(reason, sizeof reason, "no line: %.300s %s", user->module == NULL ? "the file" : user->module,
+             state_text(user->state));
+    return reason_is(verdict, reason);
+}
