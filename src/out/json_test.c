@@ -131,12 +131,48 @@ static void values_survive(void **state)
     json_object_put(root);
 }
 
+static void a_place_has_its_stack(void **state)
+{
+    (void)state;
+    gw_where_frame frame[] = {{.function = (char *)"cuda_alloc",
+                               .module = (char *)"/lib/x.so",
+                               .text = (char *)"cuda_alloc (x.so)",
+                               .address = 0x1234,
+                               .whose = "framework",
+                               .inlined = true},
+                              {.function = (char *)"load_batch",
+                               .file = (char *)"/work/train.py",
+                               .text = (char *)"train.py:41 in load_batch",
+                               .line = 41,
+                               .whose = "own",
+                               .python = true}};
+    gw_where where = {.what = "the request that was refused", .frame = frame, .frame_count = 2, .user = 1};
+    gw_verdict verdict = {.status = GW_VERDICT_FAULT, .cause = "gpu-oom-leak", .where = &where};
+    struct json_object *root = written(&verdict), *place = get(root, "where");
+    assert_string_equal(json_object_get_string(get(place, "function")), "load_batch");
+    assert_string_equal(json_object_get_string(get(place, "file")), "/work/train.py");
+    assert_int_equal(json_object_get_int(get(place, "line")), 41);
+    assert_int_equal(json_object_get_int(get(place, "user")), 1);
+    struct json_object *inner = json_object_array_get_idx(get(place, "frames"), 0);
+    assert_null(get(inner, "file"));
+    assert_null(get(inner, "line")); /* unknown is not zero */
+    assert_string_equal(json_object_get_string(get(inner, "kind")), "native");
+    assert_true(json_object_get_boolean(get(inner, "inlined")));
+    assert_int_equal(json_object_get_int(get(inner, "address")), 0x1234);
+    struct json_object *outer = json_object_array_get_idx(get(place, "frames"), 1);
+    assert_string_equal(json_object_get_string(get(outer, "whose")), "own");
+    assert_null(get(outer, "module"));
+    assert_int_equal(json_object_array_length(get(place, "notes")), 0);
+    json_object_put(root);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_empty_verdict_has_every_field),
         cmocka_unit_test(what_was_kept_is_told_by_phase),
         cmocka_unit_test(values_survive),
+        cmocka_unit_test(a_place_has_its_stack),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -442,6 +442,19 @@ static void tell_function(const reading *how, const wanted *it)
     free(name);
 }
 
+/* DWARF calls the part of a function that a compiler moved away by the function's name: then it seems to call itself.
+ */
+static void mark_part(frames *it)
+{
+    char *name = NULL;
+    uint32_t outer = it->count - 1;
+    if (it->name[outer] == NULL || asprintf(&name, "%s.part.0", it->name[outer]) < 0)
+        return;
+    free(it->name[outer]);
+    it->name[outer] = name;
+    it->list[outer].function = name;
+}
+
 static void tell_lines(const reading *how, object *from, const wanted *it)
 {
     frames found = {.count = 0};
@@ -450,6 +463,8 @@ static void tell_lines(const reading *how, object *from, const wanted *it)
         gw_symbol_frame *outer = &found.list[found.count - 1];
         if (outer->function == NULL && it->name != NULL)
             outer->function = found.name[found.count - 1] = gwi_demangle(it->name);
+        else if (it->name != NULL && strstr(it->name, ".part.") != NULL)
+            mark_part(&found);
         how->listener->found(how->listener->user, it->index, GW_SYMBOL_LINE, found.list, found.count);
     }
     frames_free(&found);

@@ -14,7 +14,9 @@
  * The user's frame: each frame belongs to somebody (gw_whose), by the first row of data in whose.c that fits its source
  * file, mapped file or function; a frame that fits none is the user's, and the command's own when its file lies in the
  * working folder or the script's folder, or it is in the command's executable. Of the frames of the most own sort that
- * there is (OWN before USER before PACKAGE before FRAMEWORK) the innermost is the user's frame. Frames of the runtime
+ * there is (OWN before USER before PACKAGE before FRAMEWORK) the innermost is the user's frame; only native functions
+ * of the user's that are a means and no place are passed over: three or more of the user's functions come to the driver
+ * through one line or two of such a function, as of "xmalloc" (means.c). Frames of the runtime
  * (libc, C++ library, loader, driver, CUDA's libraries, interpreter and its standard library, gpuwhy) never are.
  *
  * One thread. All text lives as long as the gw_sites. */

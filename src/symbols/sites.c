@@ -54,6 +54,7 @@ void gw_sites_free(gw_sites *sites)
     free(sites->symbol);
     free(sites->slot);
     free(sites->path);
+    free(sites->means);
     free(sites->cwd);
     free(sites->script);
     free(sites->script_folder);
@@ -257,7 +258,7 @@ static void frames_event(gw_sites *sites, const gw_event *event)
 
 /* ---- mapped files ---- */
 
-static const char *intern(gw_sites *sites, const char *text, size_t bytes)
+const char *gwi_intern(gw_sites *sites, const char *text, size_t bytes)
 {
     for (size_t i = sites->path_count; i-- > 0;) {
         if (strncmp(sites->path[i], text, bytes) == 0 && sites->path[i][bytes] == '\0')
@@ -286,7 +287,7 @@ static bool mapped_event(gw_sites *sites, const gw_event *event)
         return true;
     void *array = grow(program->mapping, program->mapping_count, &program->mapping_capacity, MAPPINGS_MAX,
                        sizeof *program->mapping);
-    const char *path = intern(sites, event->text, strnlen(event->text, event->text_bytes));
+    const char *path = gwi_intern(sites, event->text, strnlen(event->text, event->text_bytes));
     if (array != NULL)
         program->mapping = array;
     if (array == NULL || path == NULL)
@@ -502,7 +503,7 @@ static bool is_worth_another_try(uint8_t state)
 
 static bool symbol_item(gw_sites *sites, const gw_item *item)
 {
-    const char *path = intern(sites, item->symbol.path, strlen(item->symbol.path));
+    const char *path = gwi_intern(sites, item->symbol.path, strlen(item->symbol.path));
     gw_symbol *symbol = path == NULL ? NULL : symbol_of(sites, path, item->symbol.build_id, item->symbol.address);
     if (symbol == NULL)
         return false;
@@ -543,6 +544,7 @@ gw_status gw_sites_resolve(gw_sites *sites, uint32_t soft_ms, uint32_t hard_ms, 
         free(sites->site[i].stack);
         sites->site[i].stack = NULL;
     }
+    sites->means_found = false;
     return gw_symbols_resolve(sites->symbol, sites->symbol_count, &options, err);
 }
 

@@ -63,6 +63,9 @@ struct gw_sites {
     uint32_t collected; /* sites whose addresses are among the symbols */
     char **path;        /* owned, each owned */
     size_t path_count, path_capacity;
+    uint64_t *means; /* functions that are a means and no place, in rising order; owned */
+    size_t means_count;
+    bool means_found;
     char *cwd, *script, *script_folder, *executable; /* owned; NULL: not known */
     unsigned arguments;
     uint32_t command_pid;
@@ -76,6 +79,16 @@ const gwi_mapping *gwi_mapping_at(const gw_sites *sites, const gwi_program *prog
 const gwi_code *gwi_code_of(const gwi_program *program, uint32_t id);
 /* NULL: not among the symbols. */
 const gw_symbol *gwi_symbol_find(const gw_sites *sites, const char *path, uint64_t build_id, uint64_t address);
+
+/* stack.c: the stack without its user's frame. NULL as gw_sites_stack(). */
+gw_stack *gwi_stack_of(gw_sites *sites, uint32_t number);
+/* sites.c: the same text, kept as long as `sites`; NULL: no memory. */
+const char *gwi_intern(gw_sites *sites, const char *text, size_t bytes);
+
+/* means.c */
+void gwi_find_means(gw_sites *sites);
+uint64_t gwi_function_key(const gw_frame *frame);
+bool gwi_may_be_means(const gw_frame *frame);
 
 gw_whose gwi_whose(const gw_sites *sites, const gw_frame *frame);
 bool gwi_is_interpreter(const char *module);

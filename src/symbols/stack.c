@@ -9,13 +9,14 @@
 #include <string.h>
 
 typedef struct building {
-    const gw_sites *sites;
+    gw_sites *sites;
     const gwi_program *program;
     const gwi_site *site;
     gw_frame *frame; /* owned */
     size_t count, capacity;
     uint16_t native_count, python; /* native ones; index of the next Python frame that is left */
     size_t interpreter_at;         /* first frame of the interpreter's file since the last Python frame; SIZE_MAX */
+    bool in_part;                  /* the frame before is a part of the function that calls it */
     bool failed;
 } building;
 
@@ -138,6 +139,32 @@ static bool is_evaluation_part(const gw_symbol *symbol)
     return false;
 }
 
+/* "load.constprop.0", "load.part.0", "load.cold": what compilers call the pieces and copies of a function. */
+static const char *plain_name(gw_sites *sites, const char *function, bool *ret_part)
+{
+    static const char *const suffixes[] = {".part.", ".constprop.", ".isra.", ".cold", ".lto_priv.", ".llvm."};
+    const char *end = NULL;
+    *ret_part = function != NULL && strstr(function, ".part.") != NULL;
+    for (size_t i = 0; function != NULL && i < sizeof suffixes / sizeof suffixes[0]; i++) {
+        const char *at = strstr(function, suffixes[i]);
+        end = at != NULL && at != function && (end == NULL || at < end) ? at : end;
+    }
+    return end == NULL ? function : gwi_intern(sites, function, (size_t)(end - function));
+}
+
+static bool is_text(const char *a, const char *b)
+{
+    return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
+}
+
+/* A function and its part are one frame: the part's, which has the line. */
+static bool is_rest_of(const building *it, const gw_frame *frame)
+{
+    const gw_frame *part = it->count == 0 ? NULL : &it->frame[it->count - 1];
+    return it->in_part && part != NULL && frame->function != NULL && is_text(part->function, frame->function) &&
+           is_text(part->file, frame->file);
+}
+
 static void add_native(building *it, uint64_t address)
 {
     const gwi_mapping *mapping =
@@ -159,11 +186,14 @@ static void add_native(building *it, uint64_t address)
     if (it->interpreter_at == SIZE_MAX && gwi_is_interpreter(frame.module))
         it->interpreter_at = it->count;
     for (uint32_t i = 0; symbol != NULL && i < symbol->count; i++) {
-        frame.function = symbol->frame[i].function;
+        bool part;
+        frame.function = plain_name(it->sites, symbol->frame[i].function, &part);
         frame.file = symbol->frame[i].file;
         frame.line = symbol->frame[i].line;
         frame.inlined = i + 1 < symbol->count;
-        add(it, &frame);
+        if (!is_rest_of(it, &frame))
+            add(it, &frame);
+        it->in_part = part;
     }
     if (symbol == NULL || symbol->count == 0)
         add(it, &frame);
@@ -171,19 +201,37 @@ static void add_native(building *it, uint64_t address)
 
 /* ---- the whole ---- */
 
-static size_t find_user(const gw_frame *frame, size_t count)
+static int by_value(const void *left, const void *right)
+{
+    const uint64_t *a = left, *b = right;
+    return *a < *b ? -1 : *a > *b;
+}
+
+static bool is_means(const gw_sites *sites, const gw_frame *frame)
+{
+    uint64_t key = gwi_function_key(frame);
+    return gwi_may_be_means(frame) && sites->means_count > 0 &&
+           bsearch(&key, sites->means, sites->means_count, sizeof key, by_value) != NULL;
+}
+
+/* The innermost frame of the most own sort; of these the first that is a place, where one is. */
+static size_t find_user(const gw_sites *sites, const gw_frame *frame, size_t count)
 {
     size_t best = count;
     for (size_t i = 0; i < count; i++) {
         if (frame[i].whose < GW_WHOSE_RUNTIME && (best == count || frame[i].whose < frame[best].whose))
             best = i;
     }
+    for (size_t i = best; i < count; i++) {
+        if (frame[i].whose == frame[best].whose && !is_means(sites, &frame[i]))
+            return i;
+    }
     return best;
 }
 
-static gw_stack *build(const gw_sites *sites, const gwi_site *site)
+static gw_stack *build(gw_sites *sites, const gwi_site *site)
 {
-    building it = {sites, sites->program[site->program], site, NULL, 0, 0, 0, 0, SIZE_MAX, false};
+    building it = {sites, sites->program[site->program], site, NULL, 0, 0, 0, 0, SIZE_MAX, false, false};
     gw_stack found = {.flags = site->flags};
     while (it.native_count < site->frame_count && (site->frame[it.native_count] & GW_FRAME_PYTHON) == 0)
         it.native_count++;
@@ -199,14 +247,14 @@ static gw_stack *build(const gw_sites *sites, const gwi_site *site)
             memcpy(frame, it.frame, it.count * sizeof *frame);
         found.frame = frame;
         found.count = it.count;
-        found.user = find_user(frame, it.count);
+        found.user = SIZE_MAX; /* not looked for yet */
         *stack = found;
     }
     free(it.frame);
     return stack;
 }
 
-const gw_stack *gw_sites_stack(gw_sites *sites, uint32_t number)
+gw_stack *gwi_stack_of(gw_sites *sites, uint32_t number)
 {
     gwi_site *site = number == 0 || number > sites->site_count ? NULL : &sites->site[number - 1];
     if (site == NULL || site->frame == NULL || site->frames_have < site->frame_count)
@@ -214,6 +262,17 @@ const gw_stack *gw_sites_stack(gw_sites *sites, uint32_t number)
     if (site->stack == NULL)
         site->stack = build(sites, site);
     return site->stack;
+}
+
+const gw_stack *gw_sites_stack(gw_sites *sites, uint32_t number)
+{
+    gw_stack *stack = gwi_stack_of(sites, number);
+    if (stack == NULL || stack->user != SIZE_MAX)
+        return stack;
+    if (!sites->means_found)
+        gwi_find_means(sites);
+    stack->user = find_user(sites, stack->frame, stack->count);
+    return stack;
 }
 
 const gw_frame *gw_sites_user(gw_sites *sites, uint32_t number)

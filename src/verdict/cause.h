@@ -135,7 +135,7 @@ void gwi_say_consequences(const gwi_case *c, gwi_finding *finding, const gw_fail
 bool gwi_growth_is_known(const gwi_memory *memory);
 
 /* Call sites (where.c). A site that is not known is left out of sentences: the texts are then empty.
- * "train.py:41 in load_batch, called at train.py:88 in main", and the same after " at ". */
+ * gwi_place: "train.py:41 in load_batch, called at train.py:88 in main"; gwi_at: " at train.py:41 in load_batch". */
 enum { GWI_PLACE_TEXT_MAX = 600 };
 char *gwi_place(const gwi_case *c, uint32_t site, char out[GWI_PLACE_TEXT_MAX]);
 char *gwi_at(const gwi_case *c, uint32_t site, char out[GWI_PLACE_TEXT_MAX]);

@@ -47,9 +47,12 @@ char *gwi_place(const gwi_case *c, uint32_t site, char out[GWI_PLACE_TEXT_MAX])
 
 char *gwi_at(const gwi_case *c, uint32_t site, char out[GWI_PLACE_TEXT_MAX])
 {
-    char place[GWI_PLACE_TEXT_MAX];
-    gwi_place(c, site, place);
-    snprintf(out, GWI_PLACE_TEXT_MAX, "%s%.595s", place[0] == '\0' ? "" : " at ", place);
+    char text[GW_PLACE_TEXT_MAX];
+    const gw_stack *stack = stack_of(c, site);
+    out[0] = '\0';
+    if (stack != NULL)
+        snprintf(out, GWI_PLACE_TEXT_MAX, " at %.250s%s",
+                 gw_frame_text(c->model->sites, &stack->frame[stack->user], text), borrowed_text(stack));
     return out;
 }
 

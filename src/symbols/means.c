@@ -1,0 +1,114 @@
+/* Functions of the user's own that are a means and no place: "xmalloc", "tensor_new". Three or more other functions of
+ * the user's come to the driver through one of its lines, or two; which of them it was says where. */
+#include "sites.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { CALLERS_MIN = 3, LINES_MAX = 2, SITES_MAX = 20000 };
+
+typedef struct passing { /* a stack goes through this function */
+    uint64_t function, caller, line;
+} passing;
+
+uint64_t gwi_function_key(const gw_frame *frame)
+{
+    uint64_t hash = 14695981039346656037u;
+    const char *texts[] = {frame->function, frame->file != NULL ? frame->file : frame->module};
+    for (int i = 0; i < 2; i++) {
+        for (const char *at = texts[i]; at != NULL && *at != '\0'; at++)
+            hash = (hash ^ (unsigned char)*at) * 1099511628211u;
+        hash = (hash ^ 0xff) * 1099511628211u;
+    }
+    return hash;
+}
+
+bool gwi_may_be_means(const gw_frame *frame)
+{
+    return !frame->python && frame->function != NULL && frame->whose <= GW_WHOSE_USER;
+}
+
+static int by_function(const void *left, const void *right)
+{
+    const passing *a = left, *b = right;
+    if (a->function != b->function)
+        return a->function < b->function ? -1 : 1;
+    return a->caller < b->caller ? -1 : a->caller > b->caller;
+}
+
+static int by_line(const void *left, const void *right)
+{
+    const passing *a = left, *b = right;
+    return a->line < b->line ? -1 : a->line > b->line;
+}
+
+typedef struct gathering {
+    passing *list; /* owned */
+    size_t count, capacity;
+} gathering;
+
+static bool gather(gathering *to, const gw_stack *stack)
+{
+    for (size_t i = 0; i < stack->count; i++) {
+        size_t caller = i + 1;
+        if (!gwi_may_be_means(&stack->frame[i]))
+            continue;
+        while (caller < stack->count && stack->frame[caller].whose > GW_WHOSE_USER)
+            caller++;
+        if (caller == stack->count)
+            return true;
+        if (to->count == to->capacity) {
+            size_t wider = to->capacity == 0 ? 1024 : to->capacity * 2;
+            passing *list = realloc(to->list, wider * sizeof *list);
+            if (list == NULL)
+                return false;
+            to->list = list;
+            to->capacity = wider;
+        }
+        const gw_frame *frame = &stack->frame[i];
+        to->list[to->count++] = (passing){gwi_function_key(frame), gwi_function_key(&stack->frame[caller]),
+                                          frame->line != 0 ? frame->line : frame->address};
+    }
+    return true;
+}
+
+/* One function's passages, in order of their callers. */
+static bool is_means(passing *list, size_t count)
+{
+    size_t callers = 0, lines = 0;
+    for (size_t i = 0; i < count; i++)
+        callers += list[i].caller != list[i].function && (i == 0 || list[i].caller != list[i - 1].caller);
+    if (callers < CALLERS_MIN)
+        return false;
+    qsort(list, count, sizeof *list, by_line);
+    for (size_t i = 0; i < count; i++)
+        lines += i == 0 || list[i].line != list[i - 1].line;
+    return lines <= LINES_MAX;
+}
+
+void gwi_find_means(gw_sites *sites)
+{
+    gathering all = {NULL, 0, 0};
+    bool good = sites->site_count <= SITES_MAX;
+    free(sites->means);
+    sites->means = NULL;
+    sites->means_count = 0;
+    sites->means_found = true;
+    for (uint32_t number = 1; number <= sites->site_count && good; number++) {
+        const gw_stack *stack = gwi_stack_of(sites, number);
+        good = stack == NULL || gather(&all, stack);
+    }
+    if (!good || all.count == 0)
+        goto out;
+    qsort(all.list, all.count, sizeof *all.list, by_function);
+    sites->means = malloc(all.count * sizeof *sites->means);
+    for (size_t from = 0, to; from < all.count && sites->means != NULL; from = to) {
+        uint64_t function = all.list[from].function;
+        for (to = from; to < all.count && all.list[to].function == function; to++)
+            ;
+        if (is_means(all.list + from, to - from))
+            sites->means[sites->means_count++] = function;
+    }
+out:
+    free(all.list);
+}
