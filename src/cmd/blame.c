@@ -112,8 +112,8 @@ static gw_status describe(const gw_model *model, const gw_verdict *verdict, int 
         add_fault(text, model, failure);
     else
         gw_text_addf(text, "end=%s\n", good ? "no-fault" : "other");
-    if (failure != NULL)
-        add_text(text, "where", verdict->where);
+    if (failure != NULL && verdict->where != NULL)
+        add_text(text, "where", verdict->where->frame[verdict->where->user].text);
     return text->failed ? GW_NOMEM : GW_OK;
 }
 
