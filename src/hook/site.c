@@ -293,7 +293,7 @@ static __attribute__((noinline)) uint32_t site_here(memory *m, gw_slot *slot, un
     s->native.only_key = true;
     gwi_unwind(&s->native, reg, known);
     uint64_t key = read_python(s, s->native.key);
-    if (s->native.count == 0 && s->python_count == 0 && s->borrowed == 0)
+    if (s->native.count == 0 && !s->native.is_short && s->python_count == 0 && s->borrowed == 0)
         return 0; /* nothing is known */
     place *p = place_of(m->table, key != 0 ? key : 1);
     if (p == NULL)
