@@ -432,7 +432,13 @@ static void tell_device(feeder *f, const trace *t)
         step_back(&at, entry_at(f, t, at.end - 1));
     f->now_ns = at.oom != NULL && t->has_times ? time_of(f, at.oom) : end_ns;
     if (at.oom != NULL) {
-        fact(f, GW_EV_ALLOCATOR_OOM, site_of(f, at.oom->stack), at.oom->bytes, 0, at.oom->address, t->device);
+        /* What was free on the card would have done: PyTorch refused by its own limit, which lies at what it had
+         * reserved, or at most one request above. */
+        bool own_limit = at.oom->address >= at.oom->bytes;
+        fact(f, GW_EV_ALLOCATOR_OOM, site_of(f, at.oom->stack), at.oom->bytes, 0, own_limit ? 0 : at.oom->address,
+             t->device);
+        if (own_limit)
+            state(f, t->device, GW_ALLOCATOR_LIMIT, at.reserved_bytes);
         state(f, t->device, GW_ALLOCATOR_WHEN, 0);
         if (at.oom->stack != 0)
             fact(f, GW_EV_ALLOCATOR_HELD, site_of(f, at.oom->stack), GW_MOMENT_REQUEST, at.oom->bytes, 1, 0);

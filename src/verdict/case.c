@@ -132,6 +132,10 @@ static void from_report(const gw_allocator_report *report, gwi_memory *memory)
         memory->has_limit = memory->limit_is_framework = true;
         memory->limit_bytes = report->field[GW_ALLOCATOR_LIMIT];
     }
+    if (!memory->has_free && memory->limit_is_framework && report->bytes_total == 0) {
+        memory->has_free = memory->limit_is_about = true; /* nothing below that limit */
+        memory->free_bytes = 0;
+    }
     /* The driver sees the allocator's segments, not what lives in them. */
     memory->live = report->live;
     memory->live_count = report->live_count;

@@ -200,7 +200,11 @@ void gwi_say_request(const gwi_case *c, gwi_finding *finding)
                          : memory->report != NULL && c->oom == NULL ? "observer"
                                                                     : "driver";
     const char *by = memory->limit_is_guard ? " (limit set by gpuwhy)" : "";
-    if (memory->wanted_bytes != 0 && memory->has_free && memory->has_limit)
+    if (memory->limit_is_about)
+        gwi_measure(finding, memory->t_ns, source, (double)memory->wanted_bytes, "bytes",
+                    "%s%s %s %s failed at PyTorch's own limit (set_per_process_memory_fraction), with %s reserved",
+                    request, call, link, wanted, limit);
+    else if (memory->wanted_bytes != 0 && memory->has_free && memory->has_limit)
         gwi_measure(finding, memory->t_ns, source, (double)memory->wanted_bytes, "bytes",
                     "%s%s %s %s failed%s; %s of %s was free%s", request, call, link, wanted, at, left, limit, by);
     else if (memory->wanted_bytes != 0 && memory->has_free)

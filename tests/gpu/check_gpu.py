@@ -120,7 +120,8 @@ class Harness:
     def argv(self, row):
         if row.kind.startswith("cuda"):
             return [self.cuda_programs[row.program, row.kind.split()[1]], *row.arguments]
-        return [self.options.python, os.path.join(HERE, row.kind, row.program + ".py"), *row.arguments]
+        folder = "torch" if row.kind == "snapshot" else row.kind
+        return [self.options.python, os.path.join(HERE, folder, row.program + ".py"), *row.arguments]
 
     def environment(self, row):
         return {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **row.env}
@@ -131,7 +132,7 @@ class Harness:
                 return self.skipped["cuda"]
             if (row.program, row.kind.split()[1]) not in self.cuda_programs:
                 return None  # did not compile: a failure, not a skip
-        if row.kind in ("torch", "jax") and "torch" in self.skipped:
+        if row.kind in ("torch", "snapshot", "jax") and "torch" in self.skipped:
             return self.skipped["torch"]
         if row.kind == "jax" and "jax" in self.skipped:
             return self.skipped["jax"]
@@ -152,6 +153,8 @@ class Harness:
         if row.kind.startswith("cuda") and (row.program, row.kind.split()[1]) not in self.cuda_programs:
             result["wrong"].append("did not compile")
             return result
+        if row.kind == "snapshot":
+            return self.run_snapshot(row, folder, left, result)
         verdict_path, recording = os.path.join(folder, "verdict.json"), os.path.join(folder, "run.gpuwhy")
         command = [self.gpuwhy, "run", "--json", verdict_path, "-o", recording]
         if row.memory:
@@ -168,6 +171,24 @@ class Harness:
         self.judge(row, verdict_path, observed, result)
         if row.compare and not observed.timed_out:
             self.compare(argv, env, folder, observed, result)
+        return result
+
+    def run_snapshot(self, row, folder, left, result):
+        """The program alone, and then its snapshot under `gpuwhy explain`."""
+        snapshot, verdict_path = os.path.join(folder, "snapshot.pickle"), os.path.join(folder, "verdict.json")
+        saved = run(self.argv(row) + [snapshot], self.environment(row), folder, min(self.options.limit, left))
+        if not os.path.exists(snapshot):
+            result["wrong"].append(f"no snapshot was saved: exit {saved.status}, {saved.err.strip()[-200:]}")
+            return result
+        explained = run([self.gpuwhy, "explain", "--json", snapshot], dict(os.environ), folder, 60)
+        with open(verdict_path, "w") as f:
+            f.write(explained.out)
+        result["seconds"] = explained.seconds
+        self.judge(row, verdict_path, explained, result)
+        if explained.err:
+            result["wrong"].append(explained.err.strip())
+        if result["verdict"] and result["verdict"].get("certainty") == "established":
+            result["wrong"].append("established: more than a snapshot can know")
         return result
 
     def judge(self, row, verdict_path, observed, result):
@@ -364,7 +385,7 @@ def main():
     machine = card()
     versions = []
     for module in ("torch", "jax"):
-        if any(r.kind in (module, "jax") for r in rows):
+        if any(r.kind in (module, "jax") or (r.kind == "snapshot" and module == "torch") for r in rows):
             versions.append(f"{module} {harness.look_for(module) or 'absent'}")
     harness.build_cuda({(r.program, r.kind.split()[1]) for r in rows if r.kind.startswith("cuda")})
     print(f"{machine['name']}, driver {machine['driver']}; {len(rows)} rows, {options.jobs} at once", flush=True)

@@ -1,4 +1,4 @@
-"""What PyTorch's memory history costs a launch-bound program when it records no stacks.
+"""What PyTorch's memory history costs a launch-bound program, without stacks and with those of `gpuwhy run --deep`.
 
 One process trains the small CNN at batch 32, where the processor and not the card sets the pace, so that a cost
 per allocation shows at its worst. Blocks without history stand between blocks with it; each block with history is
@@ -47,10 +47,10 @@ class Trainer:
             self.optimizer.step()
 
 
-def history(enabled, entries=RING, skip=()):
+def history(enabled, entries=RING, skip=(), context=None, stacks="python"):
     """Switch by the same function, with the same arguments, that a recorder would use."""
     record = torch._C._cuda_record_memory_history
-    full = (enabled, None, "python", entries, True, False, False, list(skip))
+    full = (enabled, context, stacks, entries, True, False, False, list(skip))
     for count in (8, 7, 6, 5, 4):
         try:
             record(*full[:count])
@@ -74,6 +74,13 @@ MODES = {
     "all, no stacks, ring of 100,000 (full)": lambda: (history("all"), fill_ring()),
     "the same, free_requested skipped (full)": lambda: (history("all", RING, ["free_requested"]), fill_ring()),
     "ring of 20,000, free_requested skipped (full)": lambda: (history("all", 20_000, ["free_requested"]), fill_ring()),
+    "--deep: Python stacks of allocations (filling)":
+        lambda: history("all", RING, ["free_requested"], "alloc"),
+    "--deep: Python stacks of allocations (full)":
+        lambda: (history("all", RING, ["free_requested"], "alloc"), fill_ring()),
+    "Python stacks of allocations and frees (full)": lambda: (history("all", RING, (), "all"), fill_ring()),
+    "native frames as well (full)":
+        lambda: (history("all", RING, ["free_requested"], "alloc", "all"), fill_ring()),
 }
 
 
@@ -144,16 +151,23 @@ def timed(function, count=3):
     return statistics.median(times)
 
 
-def measure_reading():
-    """Time and memory of a read-out with 1,000, 10,000 and 100,000 entries and a few thousand live blocks."""
+def nested(depth, function):
+    """A stack as deep as a training script's."""
+    return function() if depth == 0 else nested(depth - 1, function)
+
+
+def measure_reading(context=None):
+    """Time and memory of a read-out with 1,000, 10,000 and 100,000 entries and a few thousand live blocks. `context`
+    "alloc": with the stacks of --deep, 25 frames each."""
     rows = []
+    depth = 0 if context is None else 25
     keep = [torch.empty(1000, device="cuda") for _ in range(4000)]
     for entries in (1000, 10_000, RING):
         history(None)
         rss_before = rss_mib()
-        history("all", entries)
+        history("all", entries, (), context)
         for _ in range(entries // 2 + 1000):
-            torch.empty(1, device="cuda")
+            nested(depth, lambda: torch.empty(1, device="cuda"))
         rss_ring = rss_mib()
         whole_ms = timed(lambda: torch._C._cuda_memorySnapshot(None))
         rss_read = rss_mib()
@@ -166,7 +180,7 @@ def measure_reading():
         begin = time.perf_counter()
         total = 0
         for entry in snapshot["device_traces"][torch.cuda.current_device()]:
-            total += entry["size"] + entry["time_us"] + (entry.get("addr") or 0)
+            total += entry["size"] + entry["time_us"] + (entry.get("addr") or 0) + len(entry.get("frames") or ())
         walk_ms = (time.perf_counter() - begin) * 1e3
         live = sum(1 for s in snapshot["segments"] for b in s["blocks"] if b["state"] == "active_allocated")
         rows.append({"entries": len(snapshot["device_traces"][torch.cuda.current_device()]), "live_blocks": live,
@@ -177,6 +191,17 @@ def measure_reading():
     history(None)
     del keep
     return rows
+
+
+def print_reading(reading, what):
+    print(f"\nreading it back, {what} (ms):")
+    print(f"{'entries':>8} {'live blocks':>11} {'statistics':>10} {'blocks only':>11} {'everything':>10} "
+          f"{'walk':>8} {'ring MiB':>8} {'read MiB':>8}")
+    for row in reading:
+        blocks_only = "-" if row["blocks_only_ms"] is None else f"{row['blocks_only_ms']:.1f}"
+        print(f"{row['entries']:8d} {row['live_blocks']:11d} {row['stats_ms']:10.2f} {blocks_only:>11} "
+              f"{row['whole_snapshot_ms']:10.1f} {row['walk_in_python_ms']:8.1f} {row['ring_mib']:8.1f} "
+              f"{row['read_out_mib']:8.1f}")
 
 
 def main():
@@ -212,15 +237,11 @@ def main():
                       "q1": quarter[0], "q3": quarter[2], "ns_per_entry": ns})
         print(f"{name:44} {len(values):6d} {median:12.4f}   {low:.4f}-{high:.4f}   {quarter[0]:.3f}-{quarter[2]:.3f} "
               f"{ns:8.0f}")
-    reading = measure_reading()
-    print("\nreading it back (ms):")
-    print(f"{'entries':>8} {'live blocks':>11} {'statistics':>10} {'blocks only':>11} {'everything':>10} "
-          f"{'walk':>8} {'ring MiB':>8} {'read MiB':>8}")
-    for row in reading:
-        blocks_only = "-" if row["blocks_only_ms"] is None else f"{row['blocks_only_ms']:.1f}"
-        print(f"{row['entries']:8d} {row['live_blocks']:11d} {row['stats_ms']:10.2f} {blocks_only:>11} "
-              f"{row['whole_snapshot_ms']:10.1f} {row['walk_in_python_ms']:8.1f} {row['ring_mib']:8.1f} "
-              f"{row['read_out_mib']:8.1f}")
+    reading = []
+    for context in (None, "alloc"):
+        rows = measure_reading(context)
+        reading += [{**row, "stacks": context is not None} for row in rows]
+        print_reading(rows, "without stacks" if context is None else "with stacks of 25 frames")
     if options.json:
         with open(options.json, "w") as f:
             json.dump({"off_ms": off_ms, "entries_per_iteration": per_iteration, "table": table, "reading": reading,

@@ -119,8 +119,28 @@ TORCH = [
     clean("S30", "torch", "s30_healthy", ("profiler",), env=DETERMINISTIC),
     Row("S31", "torch", "s31_kept_exception", (), "gpu-oom-leak", memory="8GiB", facts=[Bytes(4.0 * GIB, 6.5 * GIB)]),
     clean("S31", "torch", "s31_kept_exception", ("repaired",), memory="8GiB", compare=False),
+    # With PyTorch's stacks the tensor's own line is told: where it was made, and who called.
+    Row("S01", "torch", "s01_run_twice", (), "gpu-oom-leak", memory="8GiB", options=["--deep"],
+        facts=[Bytes(4.0 * GIB, 7.0 * GIB), Says(r"allocated at cnn\.py:25 in (Trainer\.)?loss"),
+               Says(r"s01_run_twice\.py:23")]),
+    Row("S19", "torch", "s19_validation", (), "gpu-oom-peak-phase", memory="6GiB", options=["--deep"],
+        facts=[Says(r"allocated at cnn\.py:25 in (Trainer\.)?loss"), Says(r"s19_validation\.py:19")]),
+    Row("S31", "torch", "s31_kept_exception", (), "gpu-oom-leak", memory="8GiB", options=["--deep"],
+        facts=[Bytes(4.0 * GIB, 6.5 * GIB), Says(r"allocated at cnn\.py:(25|30)")]),
+    Row("S18", "torch", "s18_batch", (), "gpu-oom-capacity", memory="8GiB", options=["--deep"],
+        facts=[Bytes(6.5 * GIB, 9.0 * GIB), Says(r"allocated at cnn\.py:(15|25|30)")]),
+    clean("S01", "torch", "s01_run_twice", ("repaired",), memory="8GiB", options=["--deep"]),
     Row("S35", "torch", "s35_whole_array", (), "gpu-oom-capacity", memory="8GiB", facts=[Bytes(9.9 * GIB, 10.1 * GIB)]),
     clean("S35", "torch", "s35_whole_array", ("repaired",), memory="8GiB"),
+]
+
+# Snapshots that PyTorch saved by itself: explained, not run under gpuwhy.
+SNAPSHOTS = [
+    Row("-", "snapshot", "save_snapshot", ("leak",), "gpu-oom-leak", facts=[Says(r"cnn\.py:25"), Says(r"save_snapshot\.py:31")]),
+    Row("-", "snapshot", "save_snapshot", ("validation",), ("gpu-oom-peak-phase", "gpu-oom-leak"),
+        facts=[Says(r"cnn\.py:25"), Says(r"save_snapshot\.py:37")]),
+    Row("-", "snapshot", "save_snapshot", ("capacity",), "gpu-oom-capacity", facts=[Says(r"cnn\.py:(15|25|30)")]),
+    Row("-", "snapshot", "save_snapshot", ("healthy",), None, "undetermined", facts=[Says(r"no out-of-memory")]),
 ]
 
 JAX = [
@@ -185,4 +205,4 @@ def rows():
             result.append(Row(row.id, f"cuda {linking}", row.program, row.arguments,
                               row.causes if row.causes != (None,) else None, row.status, row.memory, row.env, row.facts,
                               row.compare, row.needs, row.note, row.options))
-    return result + TORCH + JAX
+    return result + TORCH + SNAPSHOTS + JAX

@@ -34,7 +34,9 @@ class Allocator:
     """What c10's native allocator does, as far as a snapshot shows it: best fit, blocks split and merged, segments that
     are wholly free given back before a refusal."""
 
-    def __init__(self, card=16 * GIB, overhead=600 * MIB, ring=100_000, stacks=True, start_us=1_700_000_000_000_000):
+    def __init__(self, card=16 * GIB, overhead=600 * MIB, ring=100_000, stacks=True, start_us=1_700_000_000_000_000,
+                 limit=None):
+        self.limit = limit or card  # set_per_process_memory_fraction
         self.card, self.overhead, self.ring, self.stacks = card, overhead, ring, stacks
         self.segments = []  # each: dict(address, size, blocks: list of [address, size, requested, state, frames])
         self.trace = []
@@ -72,11 +74,11 @@ class Allocator:
         found = self.find(size, small)
         if found is None:
             wanted = SMALL_SEGMENT if small else LARGE_SEGMENT if size < LARGE_MIN else (size + 2 * MIB - 1) // (2 * MIB) * 2 * MIB
-            if wanted > self.free_on_device():
+            if wanted > self.free_on_device() or self.reserved() + wanted > self.limit:
                 for segment in [s for s in self.segments if all(b[3] == "inactive" for b in s["blocks"])]:
                     self.segments.remove(segment)
                     self.note("segment_free", segment["address"], segment["size"], frames)
-            if wanted > self.free_on_device():
+            if wanted > self.free_on_device() or self.reserved() + wanted > self.limit:
                 self.note("oom", self.free_on_device(), size, frames)
                 raise OutOfMemory
             segment = {"address": self.next_address, "size": wanted, "small": small,
@@ -289,7 +291,20 @@ def tiny():
         return a
 
 
-CASES = {f.__name__: f for f in (leak, second_run, capacity, validation, fragmented, healthy, handled, unwound, tiny)}
+def own_limit():
+    """The program limited itself: the card has room, PyTorch refuses all the same."""
+    a = Allocator(card=141 * GIB, limit=8 * GIB)
+    build_model(a, 12, 500 * MIB)
+    try:
+        for i in range(100):
+            a.alloc(200 * MIB + i * 4096, stack(40))
+    except OutOfMemory:
+        pass
+    return a
+
+
+CASES = {f.__name__: f for f in (leak, second_run, capacity, validation, fragmented, healthy, handled, unwound, tiny,
+                               own_limit)}
 
 
 def write(path, snapshot, protocol=pickle.DEFAULT_PROTOCOL, python=False):

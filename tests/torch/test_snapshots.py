@@ -23,6 +23,7 @@ EXPECTED = {
     "validation": ("fault", "gpu-oom-peak-phase", 0),
     "fragmented": ("fault", "gpu-oom-fragmentation", 0),
     "capacity": ("undetermined", None, 1),  # a snapshot does not know who else was on the card
+    "own_limit": ("fault", "gpu-oom-capacity", 0),
     "healthy": ("undetermined", None, 1),
     "handled": ("undetermined", None, 1),
 }
