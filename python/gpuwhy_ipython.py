@@ -8,9 +8,11 @@ The rules of a guest: the user's names, sys.last_* and exceptions are read, neve
 held when a callback returns, only numbers and texts; whatever goes wrong in here is swallowed. What was kept, by which
 cell and for how long comes from the recording; Python only adds which names lead there. Needs IPython alone.
 """
+import collections
 import ctypes
 import gc
 import html
+import itertools
 import json
 import os
 import subprocess
@@ -124,9 +126,10 @@ class _Walk:
         """What it holds, and how: one level of the containers, models, exceptions and plain objects people use."""
         kind = type(value)  # asking the object itself for its class may run code of the user's
         if issubclass(kind, dict):
-            return [(child, way) for child in list(dict.values(value))[:ITEMS_MAX]]
-        if issubclass(kind, (list, tuple, set, frozenset)) or kind.__name__ == "deque":
-            return [(child, way) for child in list(value)[:ITEMS_MAX]]
+            return [(child, way) for child in itertools.islice(dict.values(value), ITEMS_MAX)]
+        for base in (list, tuple, set, frozenset, collections.deque):
+            if issubclass(kind, base):
+                return [(child, way) for child in itertools.islice(base.__iter__(value), ITEMS_MAX)]
         if issubclass(kind, BaseException):
             return self._of_exception(value)
         if issubclass(kind, types.TracebackType):
