@@ -8,6 +8,9 @@
 enum { PHASES_MAX = 4096, NAME_BYTES_MAX = 200 };
 
 int gpuwhy_phase_mark(const char *name) __attribute__((visibility("default")));
+/* For who could not say so in time: the phase began `age_ns` ago. A notebook's kernel meets the hook with its first
+ * driver call, in the middle of a cell (python/gpuwhy_ipython.py). */
+int gpuwhy_phase_mark_since(const char *name, uint64_t age_ns) __attribute__((visibility("default")));
 
 /* Where the name must be cut: not in the middle of a character. */
 static size_t kept_bytes(const char *name)
@@ -20,7 +23,7 @@ static size_t kept_bytes(const char *name)
     return bytes;
 }
 
-int gpuwhy_phase_mark(const char *name)
+int gpuwhy_phase_mark_since(const char *name, uint64_t age_ns)
 {
     static _Atomic uint32_t count, pid; /* of the process that counts */
     char text[NAME_BYTES_MAX + 1];
@@ -37,7 +40,12 @@ int gpuwhy_phase_mark(const char *name)
     if (bytes > 0)
         memcpy(text, name, bytes);
     text[bytes] = '\0';
-    bool written = gwi_fact(GW_EV_PHASE, 0, 0, 0, 0, bytes == 0 ? NULL : text);
+    bool written = gwi_fact(GW_EV_PHASE, age_ns, 0, 0, 0, bytes == 0 ? NULL : text);
     errno = saved_errno;
     return written;
+}
+
+int gpuwhy_phase_mark(const char *name)
+{
+    return gpuwhy_phase_mark_since(name, 0);
 }

@@ -140,8 +140,7 @@ size_t gw_model_kept(const gw_model *model, uint32_t pid, const gw_live *live, s
     if (kept == NULL)
         return 0;
     for (size_t i = 0; i < count; i++) {
-        /* A framework's report gives blocks of unknown age the time 0. */
-        bool known = live[i].t_ns != 0;
+        bool known = live[i].has_time;
         const gw_phase *phase = known ? gw_model_phase_at(model, pid, live[i].t_ns) : NULL;
         size_t at = phase != NULL ? phase->alike : known ? groups - 2 : groups - 1;
         kept[at].phase = phase == NULL ? NULL : &model->phase[at];

@@ -143,7 +143,7 @@ static struct json_object *block_array(const gw_verdict_kept *kept)
         struct json_object *one = json_object_new_object();
         json_object_object_add(one, "address", json_object_new_int64((int64_t)block->address));
         json_object_object_add(one, "bytes", json_object_new_int64((int64_t)block->bytes));
-        json_object_object_add(one, "t_s", block->t_ns != 0 ? seconds(block->t_ns) : NULL);
+        json_object_object_add(one, "t_s", block->has_time ? seconds(block->t_ns) : NULL);
         json_object_array_add(array, one);
     }
     return array;

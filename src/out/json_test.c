@@ -34,7 +34,7 @@ static struct json_object *get(struct json_object *root, const char *key)
 static void what_was_kept_is_told_by_phase(void **state)
 {
     (void)state;
-    gw_verdict_block block[] = {{.address = 0x7f0000000000, .bytes = 4096, .t_ns = 1500000000}, {.address = 64}};
+    gw_verdict_block block[] = {{0x7f0000000000, 4096, 1500000000, true}, {.address = 64}};
     gw_verdict_kept kept[] = {
         {(char[]){"In [2]"}, true, 4096, 1, 1500000000, 1600000000, block, 2},
         {.bytes = 7, .count = 1},

@@ -65,9 +65,10 @@ typedef struct gw_verdict_part {
     double uncertainty_s; /* of the offset */
 } gw_verdict_part;
 
-/* A block of device memory that was alive at the failure. t_ns 0: not known since when. */
+/* A block of device memory that was alive at the failure. */
 typedef struct gw_verdict_block {
     uint64_t address, bytes, t_ns;
+    bool has_time; /* false: not known since when */
 } gw_verdict_block;
 
 /* Memory that was alive at the failure, by the phase in which it was allocated. */

@@ -74,10 +74,10 @@ static int by_bytes(const void *left, const void *right)
 /* The group of a block: that of its phase's name. */
 static gw_verdict_kept *group_of(const gwi_case *c, gw_verdict *verdict, const gw_kept *kept, const gw_live *live)
 {
-    const gw_phase *phase = live->t_ns == 0 ? NULL : gw_model_phase_at(c->model, c->memory.pid, live->t_ns);
+    const gw_phase *phase = live->has_time ? gw_model_phase_at(c->model, c->memory.pid, live->t_ns) : NULL;
     const gw_phase *first = phase == NULL ? NULL : &c->model->phase[phase->alike];
     for (size_t i = 0; i < verdict->kept_count; i++) {
-        if (kept[i].phase == first && kept[i].time_known == (live->t_ns != 0))
+        if (kept[i].phase == first && kept[i].time_known == live->has_time)
             return &verdict->kept[i];
     }
     return NULL;
@@ -104,7 +104,8 @@ static bool list_blocks(const gwi_case *c, gw_verdict *verdict, const gw_kept *k
         if (!good)
             break;
         group->block = wider;
-        group->block[group->block_count++] = (gw_verdict_block){order[i]->address, order[i]->bytes, order[i]->t_ns};
+        group->block[group->block_count++] =
+            (gw_verdict_block){order[i]->address, order[i]->bytes, order[i]->t_ns, order[i]->has_time};
     }
     free(order);
     return good;

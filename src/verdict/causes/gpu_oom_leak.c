@@ -254,7 +254,8 @@ static uint64_t held_of(const gwi_case *c, const gw_phase *phase, const gw_failu
     const gwi_memory *memory = &c->memory;
     uint64_t held = 0;
     for (size_t i = 0; i < memory->live_count; i++)
-        held += memory->live[i].t_ns >= phase->t_ns && memory->live[i].t_ns <= failure->t_last_ns
+        held += memory->live[i].has_time && memory->live[i].t_ns >= phase->t_ns &&
+                        memory->live[i].t_ns <= failure->t_last_ns
                     ? memory->live[i].bytes
                     : 0;
     return held;
