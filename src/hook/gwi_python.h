@@ -1,7 +1,7 @@
 /* The parts of the Python half.
  *
  *   python_find.c    interpreters among the mapped files
- *   python_layout.c  where a version keeps what we read
+ *   gwi_python_rows.h, python_layout.c  where a version keeps what we read
  *   python.c         a thread's frames
  *   python_code.c    numbers for code objects, and what is written about a new one
  *
@@ -41,6 +41,7 @@ typedef struct gwi_python_layout {
     uint8_t shim_owner;                                                 /* owners from here on are shims */
     uint8_t instruction_bytes; /* f_lasti counts so many bytes; 0: the frame holds an address */
     /* code */
+    uint16_t code_version; /* a number that no other code object has had; 0: none */
     uint16_t code_first_line, code_file, code_name, code_table,
         code_start; /* start: of the instructions, or their object */
     /* text */
@@ -64,6 +65,7 @@ typedef struct gwi_python_interpreter {
     bool is_readable;  /* its layout is known */
     uint8_t probe[16]; /* of the code of get_thread: what must still be there while `stays` is false */
     gwi_python_layout layout;
+    int row;                             /* the layout is this row of gwi_python_rows; -1: it differs */
     void *(*get_thread)(void);           /* PyGILState_GetThisThreadState */
     void *(*get_main_interpreter)(void); /* PyInterpreterState_Main */
     void *(*get_last_interpreter)(void); /* PyInterpreterState_Head */
@@ -94,7 +96,13 @@ static inline bool gwi_python_plausible(uintptr_t at)
 }
 
 /* Objects, the same in all versions with the lock. */
-enum { GWI_PYTHON_OB_TYPE = 8, GWI_PYTHON_OB_SIZE = 16, GWI_PYTHON_BYTES_DATA = 32, GWI_PYTHON_TEXT_STATE = 32 };
+enum {
+    GWI_PYTHON_OB_TYPE = 8,
+    GWI_PYTHON_OB_SIZE = 16,
+    GWI_PYTHON_BYTES_DATA = 32,
+    GWI_PYTHON_TEXT_HASH = 24,
+    GWI_PYTHON_TEXT_STATE = 32
+};
 
 /* ---- python_code.c ---- */
 void gwi_python_code_forked(void);

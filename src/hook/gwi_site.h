@@ -41,6 +41,7 @@ bool gwi_python_look(void);
 
 typedef struct gwi_python_frame {
     uintptr_t code;      /* address of the code object */
+    uint64_t mark;       /* differs when the code at this address is another one (with high probability): for the key */
     int32_t instruction; /* bytes from the start of the code; -1: not known */
     bool is_entry;
 } gwi_python_frame;
@@ -51,13 +52,9 @@ typedef struct gwi_python_frame {
  * Nothing of it may be kept: addresses are used again for other code. */
 size_t gwi_python_frames(gwi_python_frame *out, size_t max, unsigned *ret_flags, bool *ret_is_main);
 
-/* A word that changes when the code at the address of a frame just read is another one (with high probability), for the
- * key. */
-uint64_t gwi_python_code_mark(uintptr_t code);
-
 /* The number of the code object of a frame just read; PYTHON_CODE and PYTHON_LINES are written when it is first seen.
  * 0: it could not be read or written. A code object that was freed and another at its address are told apart. */
-uint32_t gwi_python_code(uintptr_t code);
+uint32_t gwi_python_code(const gwi_python_frame *frame);
 
 /* For threads that run no Python (PyTorch's backward threads): the main thread tells its site each time it has one with
  * Python frames; a thread for which gwi_python_frames() says GW_SITE_PYTHON_BORROWED gets the last of these, which is

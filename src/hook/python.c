@@ -1,4 +1,4 @@
-#include "gwi_python.h"
+#include "gwi_python_rows.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -114,9 +114,71 @@ static presence find_thread(const gwi_python_interpreter **ret_py, uintptr_t *re
     return all;
 }
 
+/* ---- marks ---- */
+
+enum { TEXT_COMPACT_ASCII = 3 << 5 };
+#define IMPLAUSIBLE_BITS (UINT64_C(7) | ~UINT64_C(0) << 47)
+
+static inline uint64_t eight_bytes(uintptr_t at)
+{
+    uint64_t value;
+    memcpy(&value, (const void *)at, sizeof value);
+    return value;
+}
+
+/* Of a file's name: its length and its end. */
+static uint64_t file_mark(const gwi_python_layout *layout, uintptr_t object)
+{
+    uint32_t state = *(const volatile uint32_t *)(object + GWI_PYTHON_TEXT_STATE);
+    uint64_t count = gwi_python_word(object + GWI_PYTHON_OB_SIZE), tail = 0;
+    if ((state & TEXT_COMPACT_ASCII) == TEXT_COMPACT_ASCII && count >= sizeof tail)
+        tail = eight_bytes(object + layout->ascii_bytes + count - sizeof tail);
+    return tail ^ count << 56;
+}
+
+/* Of a line table: its length, its first and its last bytes. */
+static uint64_t table_mark(uintptr_t object)
+{
+    uint64_t count = gwi_python_word(object + GWI_PYTHON_OB_SIZE), head = 0;
+    uintptr_t data = object + GWI_PYTHON_BYTES_DATA;
+    if (count >= sizeof head)
+        return (eight_bytes(data) + count) * UINT64_C(0xD6E8FEB86659FD93) ^ eight_bytes(data + count - sizeof head);
+    memcpy(&head, (const void *)data, count);
+    return head ^ count << 56;
+}
+
+/* What differs when the code at an address is another one. From 3.12 on every code object has a number of its own.
+ * Before, what belongs to it must tell: name, file and line table are objects whose addresses are used again, too, so
+ * what they hold is looked at. Names are interned, so they know their hash. The instructions are no help: the
+ * interpreter rewrites them while they run. That these objects are what they should be, the code object's type says.
+ * A sum of products is as good as a chain of them, and the products do not wait for each other. */
+static inline __attribute__((always_inline)) uint64_t mark_of(const gwi_python_layout *layout, uintptr_t code,
+                                                              uintptr_t *last_file, uint64_t *last_file_mark)
+{
+    uint64_t first_line = *(const volatile uint32_t *)(code + layout->code_first_line);
+    uintptr_t table = gwi_python_word(code + layout->code_table);
+    if (layout->code_version != 0) {
+        uint32_t version = *(const volatile uint32_t *)(code + layout->code_version);
+        if (version != 0) /* they have not run out */
+            return (first_line << 32 | version) ^ table << 16;
+    }
+    uintptr_t name = gwi_python_word(code + layout->code_name), file = gwi_python_word(code + layout->code_file);
+    if (((table | name | file) & IMPLAUSIBLE_BITS) != 0 || table == 0 || name == 0 || file == 0)
+        return first_line;
+    if (file != *last_file) {
+        *last_file = file;
+        *last_file_mark = file_mark(layout, file) ^ file;
+    }
+    return (first_line << 32 ^ table) * UINT64_C(0x9E3779B97F4A7C15) +
+           table_mark(table) * UINT64_C(0x94D049BB133111EB) +
+           (name ^ gwi_python_word(name + GWI_PYTHON_TEXT_HASH)) * UINT64_C(0xFF51AFD7ED558CCD) +
+           *last_file_mark * UINT64_C(0xC4CEB9FE1A85EC53);
+}
+
 /* ---- frames ---- */
 
-static int32_t instruction_of(const gwi_python_layout *layout, uintptr_t frame, uintptr_t code)
+static inline __attribute__((always_inline)) int32_t instruction_of(const gwi_python_layout *layout, uintptr_t frame,
+                                                                    uintptr_t code)
 {
     if (layout->instruction_bytes != 0) {
         int32_t last = *(const volatile int32_t *)(frame + layout->frame_instruction);
@@ -127,10 +189,12 @@ static int32_t instruction_of(const gwi_python_layout *layout, uintptr_t frame, 
 }
 
 /* False: what is there does not look like frames. */
-static bool read_frames(const gwi_python_interpreter *py, uintptr_t frame, gwi_python_frame *out, size_t max,
-                        size_t *ret_count, bool *ret_cut)
+static inline __attribute__((always_inline)) bool read_by(const gwi_python_layout *layout, uintptr_t code_type,
+                                                          uintptr_t frame, gwi_python_frame *out, size_t max,
+                                                          size_t *ret_count, bool *ret_cut)
 {
-    const gwi_python_layout *layout = &py->layout;
+    uintptr_t last_file = 0;
+    uint64_t last_file_mark = 0;
     size_t count = 0;
     for (unsigned steps = 0; frame != 0; steps++) {
         if (!gwi_python_plausible(frame) || steps == STEPS_MAX)
@@ -149,15 +213,40 @@ static bool read_frames(const gwi_python_interpreter *py, uintptr_t frame, gwi_p
         }
         /* The lowest bits of 3.14's references say who counts them. */
         uintptr_t code = gwi_python_word(frame + layout->frame_code) & ~(uintptr_t)7;
-        if (!gwi_python_plausible(code) || gwi_python_word(code + GWI_PYTHON_OB_TYPE) != py->code_type)
+        if (!gwi_python_plausible(code) || gwi_python_word(code + GWI_PYTHON_OB_TYPE) != code_type)
             return false;
         out[count++] = (gwi_python_frame){.code = code,
+                                          .mark = mark_of(layout, code, &last_file, &last_file_mark),
                                           .instruction = instruction_of(layout, frame, code),
                                           .is_entry = layout->entry != GWI_PYTHON_ENTRY_SHIM && mark != 0};
         frame = gwi_python_word(frame + layout->frame_previous);
     }
     *ret_count = count;
     return true;
+}
+
+/* The compiler makes a loop of constants for each row. */
+static bool read_frames(const gwi_python_interpreter *py, uintptr_t frame, gwi_python_frame *out, size_t max,
+                        size_t *ret_count, bool *ret_cut)
+{
+    uintptr_t type = py->code_type;
+    _Static_assert(GWI_PYTHON_ROWS == 6, "a case for each row");
+    switch (py->row) {
+    case 0:
+        return read_by(&gwi_python_rows[0], type, frame, out, max, ret_count, ret_cut);
+    case 1:
+        return read_by(&gwi_python_rows[1], type, frame, out, max, ret_count, ret_cut);
+    case 2:
+        return read_by(&gwi_python_rows[2], type, frame, out, max, ret_count, ret_cut);
+    case 3:
+        return read_by(&gwi_python_rows[3], type, frame, out, max, ret_count, ret_cut);
+    case 4:
+        return read_by(&gwi_python_rows[4], type, frame, out, max, ret_count, ret_cut);
+    case 5:
+        return read_by(&gwi_python_rows[5], type, frame, out, max, ret_count, ret_cut);
+    default:
+        return read_by(&py->layout, type, frame, out, max, ret_count, ret_cut);
+    }
 }
 
 static uintptr_t top_frame(const gwi_python_layout *layout, uintptr_t thread)

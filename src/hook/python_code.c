@@ -8,21 +8,24 @@
 #include <sys/mman.h>
 
 enum {
-    TABLE_ENTRIES = 1 << 16,
-    CODES_MAX = TABLE_ENTRIES / 4 * 3, /* later code is not known */
-    LINES_BYTES_MAX = 1 << 16,         /* a longer line table is not kept */
+    LEVELS = 3,                /* tables, each four times as large as the one before */
+    LEVEL_ENTRIES = 1 << 12,   /* of the first */
+    PROBES_MAX = 16,           /* then the next table is asked */
+    CODES_MAX = 1 << 16,       /* later code is not known */
+    LINES_BYTES_MAX = 1 << 16, /* a longer line table is not kept */
     LINES_BYTES_A_FACT = GW_TEXT_BYTES_MAX / 2,
     NAME_BYTES_MAX = 400,
     TEXT_CHARACTERS_MAX = 1 << 20
 };
 
-/* Open addressing: once `tag` is set it stays. `id` follows it, 0: another thread is about to set it. */
+/* Open addressing: once `tag` is set it stays. `id` follows it, 0: another thread is about to set it. The first table
+ * is small, so that a program with a few hundred functions touches few pages. */
 typedef struct code_entry {
     _Atomic uint64_t tag; /* of address and mark; 0: free */
     _Atomic uint32_t id;
 } code_entry;
 
-static code_entry *_Atomic table; /* own mapping of TABLE_ENTRIES; NULL: not yet, or no memory */
+static code_entry *_Atomic table[LEVELS]; /* own mappings; NULL: not yet, or no memory */
 static _Atomic uint32_t last_id;
 
 static uint64_t mix(uint64_t sum, uint64_t word)
@@ -49,8 +52,6 @@ static int32_t first_line_of(const gwi_python_interpreter *py, uintptr_t code)
     return *(const volatile int32_t *)(code + py->layout.code_first_line);
 }
 
-/* ---- the mark ---- */
-
 /* A bytes object's data; NULL: it is none. */
 static const uint8_t *bytes_of(const gwi_python_interpreter *py, uintptr_t object, size_t *ret_bytes)
 {
@@ -60,31 +61,9 @@ static const uint8_t *bytes_of(const gwi_python_interpreter *py, uintptr_t objec
     return (const uint8_t *)(object + GWI_PYTHON_BYTES_DATA);
 }
 
-/* Name, file and line table are objects: two codes that share their addresses may still differ in what the addresses
- * hold, one after the other, so some of the table's bytes are looked at too. The instructions are no help: the
- * interpreter rewrites them while they run. */
-uint64_t gwi_python_code_mark(uintptr_t code)
-{
-    const gwi_python_interpreter *py = interpreter_of(code);
-    size_t bytes = 0;
-    uint64_t head = 0, tail = 0;
-    if (py == NULL)
-        return 0;
-    uintptr_t lines = gwi_python_word(code + py->layout.code_table);
-    const uint8_t *data = bytes_of(py, lines, &bytes);
-    if (data != NULL && bytes >= sizeof head) {
-        memcpy(&head, data, sizeof head);
-        memcpy(&tail, data + bytes - sizeof tail, sizeof tail);
-    } else if (data != NULL) {
-        memcpy(&head, data, bytes);
-    }
-    uint64_t sum = mix(gwi_python_word(code + py->layout.code_name), gwi_python_word(code + py->layout.code_file));
-    sum = mix(sum, lines);
-    sum = mix(sum, (uint64_t)(uint32_t)first_line_of(py, code) << 32 | (uint32_t)bytes);
-    return mix(mix(sum, head), tail);
-}
-
 /* ---- text ---- */
+
+enum { TEXT_COMPACT = 1 << 5, TEXT_ASCII = 1 << 6 };
 
 typedef struct text {
     const uint8_t *data; /* NULL: not readable */
@@ -95,14 +74,13 @@ typedef struct text {
 static text text_of(const gwi_python_interpreter *py, uintptr_t object)
 {
     text none = {NULL, 0, 1};
-    enum { COMPACT = 1 << 5, ASCII = 1 << 6 };
     if (!gwi_python_plausible(object) || gwi_python_word(object + GWI_PYTHON_OB_TYPE) != py->unicode_type)
         return none;
     uint32_t state = *(const volatile uint32_t *)(object + GWI_PYTHON_TEXT_STATE);
     text t = {.count = gwi_python_word(object + GWI_PYTHON_OB_SIZE), .width = state >> 2 & 7};
-    if ((state & COMPACT) == 0 || (t.width != 1 && t.width != 2 && t.width != 4) || t.count > TEXT_CHARACTERS_MAX)
+    if ((state & TEXT_COMPACT) == 0 || (t.width != 1 && t.width != 2 && t.width != 4) || t.count > TEXT_CHARACTERS_MAX)
         return none;
-    t.data = (const uint8_t *)object + ((state & ASCII) != 0 ? py->layout.ascii_bytes : py->layout.compact_bytes);
+    t.data = (const uint8_t *)object + ((state & TEXT_ASCII) != 0 ? py->layout.ascii_bytes : py->layout.compact_bytes);
     return t;
 }
 
@@ -223,17 +201,22 @@ static uint32_t introduce(const gwi_python_interpreter *py, uintptr_t code)
 
 /* ---- the table ---- */
 
-static code_entry *table_of(void)
+static size_t level_entries(unsigned level)
 {
-    code_entry *t = atomic_load_explicit(&table, memory_order_acquire), *expected = NULL;
+    return (size_t)LEVEL_ENTRIES << 2 * level;
+}
+
+static code_entry *table_of(unsigned level)
+{
+    code_entry *t = atomic_load_explicit(&table[level], memory_order_acquire), *expected = NULL;
     if (t != NULL)
         return t;
-    int error = errno;
-    size_t bytes = TABLE_ENTRIES * sizeof *t;
-    t = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    int error = errno, populate = level == 0 ? MAP_POPULATE : 0;
+    size_t bytes = level_entries(level) * sizeof *t;
+    t = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | populate, -1, 0);
     if (t == MAP_FAILED) {
         t = NULL;
-    } else if (!atomic_compare_exchange_strong(&table, &expected, t)) {
+    } else if (!atomic_compare_exchange_strong(&table[level], &expected, t)) {
         munmap(t, bytes);
         t = expected;
     }
@@ -241,12 +224,29 @@ static code_entry *table_of(void)
     return t;
 }
 
-/* Two threads that see the same new code at once give it two numbers: each has written what its own stands for. */
-static void remember(code_entry *t, uint64_t tag, uint32_t id)
+/* The entry of `tag`, or the free one where it belongs; NULL: all tables are full there, or no memory. */
+static code_entry *entry_of(uint64_t tag)
 {
-    for (uint64_t probe = 0; probe < TABLE_ENTRIES; probe++) {
-        code_entry *entry = &t[(tag + probe) % TABLE_ENTRIES];
+    for (unsigned level = 0; level < LEVELS; level++) {
+        code_entry *t = table_of(level);
+        for (uint64_t probe = 0; t != NULL && probe < PROBES_MAX; probe++) {
+            code_entry *entry = &t[((tag >> 32) + probe) % level_entries(level)];
+            uint64_t there = atomic_load_explicit(&entry->tag, memory_order_relaxed);
+            if (there == 0 || there == tag)
+                return entry;
+        }
+    }
+    return NULL;
+}
+
+/* Two threads that see the same new code at once give it two numbers: each has written what its own stands for. */
+static void remember(uint64_t tag, uint32_t id)
+{
+    for (unsigned tries = 0; tries < PROBES_MAX; tries++) {
+        code_entry *entry = entry_of(tag);
         uint64_t there = 0;
+        if (entry == NULL)
+            return;
         if (atomic_compare_exchange_strong_explicit(&entry->tag, &there, tag, memory_order_relaxed,
                                                     memory_order_relaxed)) {
             atomic_store_explicit(&entry->id, id, memory_order_release);
@@ -257,33 +257,31 @@ static void remember(code_entry *t, uint64_t tag, uint32_t id)
     }
 }
 
-uint32_t gwi_python_code(uintptr_t code)
+uint32_t gwi_python_code(const gwi_python_frame *frame)
 {
-    const gwi_python_interpreter *py = interpreter_of(code);
-    code_entry *t = table_of();
-    if (py == NULL || t == NULL)
+    const gwi_python_interpreter *py = interpreter_of(frame->code);
+    uint64_t tag = mix(frame->code, frame->mark) | 1;
+    code_entry *entry = entry_of(tag);
+    if (py == NULL || entry == NULL)
         return 0;
-    uint64_t tag = mix(code, gwi_python_code_mark(code)) | 1;
-    for (uint64_t probe = 0; probe < TABLE_ENTRIES; probe++) {
-        code_entry *entry = &t[(tag + probe) % TABLE_ENTRIES];
-        uint64_t there = atomic_load_explicit(&entry->tag, memory_order_relaxed);
-        if (there == 0)
-            break;
-        if (there == tag) {
-            uint32_t id = atomic_load_explicit(&entry->id, memory_order_acquire);
-            return id != 0 ? id : introduce(py, code);
-        }
+    if (atomic_load_explicit(&entry->tag, memory_order_relaxed) == tag) {
+        uint32_t id = atomic_load_explicit(&entry->id, memory_order_acquire);
+        if (id != 0)
+            return id;
     }
-    uint32_t id = introduce(py, code);
+    uint32_t id = introduce(py, frame->code);
     if (id != 0)
-        remember(t, tag, id);
+        remember(tag, id);
     return id;
 }
 
 void gwi_python_code_forked(void)
 {
-    code_entry *t = atomic_load_explicit(&table, memory_order_relaxed);
-    if (t != NULL && madvise(t, TABLE_ENTRIES * sizeof *t, MADV_DONTNEED) != 0)
-        memset(t, 0, TABLE_ENTRIES * sizeof *t);
+    for (unsigned level = 0; level < LEVELS; level++) {
+        code_entry *t = atomic_load_explicit(&table[level], memory_order_relaxed);
+        size_t bytes = level_entries(level) * sizeof *t;
+        if (t != NULL && (level == 0 || madvise(t, bytes, MADV_DONTNEED) != 0))
+            memset(t, 0, bytes);
+    }
     atomic_store_explicit(&last_id, 0, memory_order_relaxed);
 }

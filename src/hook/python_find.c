@@ -1,7 +1,7 @@
 /* Interpreters among the mapped files: linked to the program, loaded with or without their names for all, or part of
  * another program. The list of mappings and the files' symbol tables are read as data, because every question to the
  * loader takes its lock, and another thread may hold that and wait for one that our caller holds. */
-#include "gwi_python.h"
+#include "gwi_python_rows.h"
 
 #include <dlfcn.h>
 #include <elf.h>
@@ -226,7 +226,7 @@ static bool type_fits(const image *file, const char *name, uint16_t bytes)
     return find_symbol(file, name, &at) && gwi_python_read(at + TYPE_OBJECT_BYTES, &size, sizeof size) && size == bytes;
 }
 
-static bool read_layout(const image *file, uintptr_t runtime, gwi_python_layout *layout)
+static bool read_layout(const image *file, uintptr_t runtime, gwi_python_layout *layout, int *ret_row)
 {
     unsigned long hex;
     uint64_t published[GWI_PYTHON_PUBLISHED_WORDS];
@@ -236,8 +236,11 @@ static bool read_layout(const image *file, uintptr_t runtime, gwi_python_layout 
         !type_fits(file, "PyFrame_Type", row->frame_bytes) || !type_fits(file, "PyUnicode_Type", row->unicode_bytes))
         return false;
     *layout = *row;
-    return version < GWI_PYTHON_PUBLISHED_SINCE ||
-           (gwi_python_read(runtime, published, sizeof published) && gwi_python_layout_publish(layout, published, hex));
+    if (version >= GWI_PYTHON_PUBLISHED_SINCE &&
+        (!gwi_python_read(runtime, published, sizeof published) || !gwi_python_layout_publish(layout, published, hex)))
+        return false;
+    *ret_row = memcmp(layout, row, sizeof *row) == 0 ? (int)(row - gwi_python_rows) : -1;
+    return true;
 }
 
 static bool function_of(const image *file, const char *name, void *function) /* of any function type */
@@ -284,13 +287,13 @@ static bool recognise(uintptr_t base, gwi_python_interpreter *py)
         !gwi_python_read((uintptr_t)py->get_thread, py->probe, sizeof py->probe))
         return false;
     py->stays = stays(&file);
-    py->is_readable = function_of(&file, "PyInterpreterState_Main", &py->get_main_interpreter) &&
-                      function_of(&file, "PyInterpreterState_Head", &py->get_last_interpreter) &&
-                      (function_of(&file, "Py_IsFinalizing", &py->is_finalizing) ||
-                       function_of(&file, "_Py_IsFinalizing", &py->is_finalizing)) &&
-                      find_symbol(&file, "PyCode_Type", &py->code_type) &&
-                      find_symbol(&file, "PyUnicode_Type", &py->unicode_type) &&
-                      find_symbol(&file, "PyBytes_Type", &py->bytes_type) && read_layout(&file, runtime, &py->layout);
+    py->is_readable =
+        function_of(&file, "PyInterpreterState_Main", &py->get_main_interpreter) &&
+        function_of(&file, "PyInterpreterState_Head", &py->get_last_interpreter) &&
+        (function_of(&file, "Py_IsFinalizing", &py->is_finalizing) ||
+         function_of(&file, "_Py_IsFinalizing", &py->is_finalizing)) &&
+        find_symbol(&file, "PyCode_Type", &py->code_type) && find_symbol(&file, "PyUnicode_Type", &py->unicode_type) &&
+        find_symbol(&file, "PyBytes_Type", &py->bytes_type) && read_layout(&file, runtime, &py->layout, &py->row);
     return true;
 }
 

@@ -22,7 +22,8 @@ NOT_KEPT = 0xffffffff
 
 
 class Frame(ctypes.Structure):
-    _fields_ = [("code", ctypes.c_uint32), ("instruction", ctypes.c_int32), ("is_entry", ctypes.c_int32)]
+    _fields_ = [("code", ctypes.c_uint32), ("instruction", ctypes.c_int32), ("is_entry", ctypes.c_int32),
+                ("address", ctypes.c_uint64), ("mark", ctypes.c_uint64)]
 
 
 class Fact(ctypes.Structure):
@@ -38,9 +39,7 @@ def library(loader):
     lib.test_stop.restype = ctypes.c_uint32
     lib.test_stop.argtypes = [ctypes.POINTER(Frame), ctypes.c_uint32, ctypes.POINTER(ctypes.c_uint32)]
     lib.test_fact_at.restype = ctypes.POINTER(Fact)
-    lib.test_mark.restype = ctypes.c_uint64
-    lib.test_mark.argtypes = [ctypes.c_void_p]
-    lib.test_time_key.restype = lib.test_time_frames.restype = lib.test_time_codes.restype = ctypes.c_uint64
+    lib.test_time_key.restype = lib.test_time_codes.restype = ctypes.c_uint64
     lib.test_line.argtypes = [ctypes.c_uint, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_int32, ctypes.c_int32]
     return lib
 
@@ -390,7 +389,7 @@ def big_functions():
     exec("def huge(x):\n    if x: return only()\n%s\nhuge(1)" % body, scope)
     read_facts()
     huge = [code for code in codes.values() if code.name == "huge"]
-    table = scope["huge"].__code__.co_lnotab if VERSION < 0x030A else scope["huge"].__code__.co_linetable
+    table = table_of(scope["huge"].__code__)
     expect(len(huge) == 1 and huge[0].table_bytes == (len(table) if len(table) <= 65536 else NOT_KEPT),
            "a table of %d bytes: %d" % (len(table), huge[0].table_bytes))
 
@@ -454,24 +453,33 @@ def warm_code():
 
 @case
 def reused_addresses():
-    """Code made and dropped in a loop lies at the same address again."""
-    addresses, ids = set(), set()
-    marks = {}
-    for i in range(400):
-        scope = {"stop": both if i % 20 == 0 else lambda: None}
-        source = "\n" * (i % 7) + "def f():\n" + "  x = 1\n" * (i % 5) + "  return stop()\n"
-        code = compile(source, "<made>", "exec")
-        exec(code, scope)
-        made = scope["f"].__code__
+    """Code made and dropped in a loop lies at the same address again, and so do its name, file and line table."""
+    at = {}
+    used_again = 0
+    for i in range(600):
         out, count = (Frame * MAX)(), ctypes.c_uint32()
-        mark = WITH_LOCK.test_mark(id(made))
-        first = marks.setdefault((id(made), mark), (made.co_firstlineno, i % 5))
-        expect(first == (made.co_firstlineno, i % 5), "two codes at one address have one mark")
-        addresses.add(id(made))
-        scope["f"]()
+        scope = {"stop": lambda: WITH_LOCK.test_stop(out, MAX, ctypes.byref(count))}
+        what = (i % 3, i // 3 % 4, i // 12 % 5, i % 2)
+        source = "\n" * what[0] + "def name%d():\n" % what[1] + "  x = 1\n" * what[2] + "  return stop()\n"
+        code = compile(source, "<made %d>" % what[3], "exec")
+        exec(code, scope)
+        made = scope["name%d" % what[1]].__code__
+        scope["name%d" % what[1]]()
+        read_facts()
+        code = codes[out[1].code]
+        expect(out[1].address == id(made), "frame 1 is another one")
+        expect((code.name, code.file, code.first_line, code.table_bytes)
+               == (name_of(made), made.co_filename, made.co_firstlineno, len(table_of(made))),
+               "%s is taken for %s" % ((name_of(made), made.co_filename), (code.name, code.file)))
+        used_again += id(made) in at and at[id(made)] != what
+        at[id(made)] = what
         scope.clear()
-        del code, made
-    expect(len(addresses) < 300, "no address was used again: %d" % len(addresses))
+        del made, scope
+    expect(used_again > 100, "addresses were used again %d times only" % used_again)
+
+
+def table_of(code):
+    return code.co_lnotab if VERSION < 0x030A else code.co_linetable
 
 
 @case
@@ -623,19 +631,19 @@ def cost():
         out, count, total = (Frame * MAX)(), ctypes.c_uint32(), ctypes.c_uint64()
         WITH_LOCK.test_stop(out, MAX, ctypes.byref(count))
         rounds = 20000
-        key = min(WITH_LOCK.test_time_key(rounds, ctypes.byref(total)) for _ in range(5)) / rounds
-        frames = min(WITH_LOCK.test_time_frames(rounds) for _ in range(5)) / rounds
-        return count.value, key, frames
+        return count.value, min(WITH_LOCK.test_time_key(rounds, ctypes.byref(total)) for _ in range(9)) / rounds
     # The same function thirty times, and thirty functions.
-    count, key, frames = down(27 - len(stop()))
-    print("  %d frames: %.0f ns; with their marks %.0f ns" % (count, frames, key))
+    count, ns = down(27 - len(stop()))
+    print("  %d frames of one function: %.0f ns" % (count, ns))
     scope = {"last": lambda: down(0)}
     for i in range(30):
-        exec("def f%d():\n  x = 1\n  y = [x for x in range(3)]\n  return %s()\n" % (i, "f%d" % (i - 1) if i else "last"), scope)
-    count, key, frames = scope["f29"]()
-    print("  %d frames of as many functions: %.0f ns; with their marks %.0f ns" % (count, frames, key))
-    scope["last"] = lambda: min(WITH_LOCK.test_time_codes() for _ in range(20)) / 1000
-    print("  all that is written of them, into plain memory: %.1f us" % scope["f29"]())
+        body = "def f%d():\n  x = 1\n  y = [x for x in range(3)]\n  return %s()\n"
+        exec(body % (i, "f%d" % (i - 1) if i else "last"), scope)
+    count, ns = scope["f29"]()
+    print("  %d frames of as many functions: %.0f ns" % (count, ns))
+    written = ctypes.c_uint64()
+    scope["last"] = lambda: min(WITH_LOCK.test_time_codes(ctypes.byref(written)) for _ in range(20)) / 1000
+    print("  the code of 38 frames when it is new: %.1f us, %d bytes in the buffer" % (scope["f29"](), written.value))
 
 
 def main():

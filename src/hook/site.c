@@ -40,7 +40,6 @@ static struct {
 #define GWI_OPTIONAL __attribute__((weak, visibility("hidden")))
 extern __typeof__(gwi_python_look) gwi_python_look GWI_OPTIONAL;
 extern __typeof__(gwi_python_frames) gwi_python_frames GWI_OPTIONAL;
-extern __typeof__(gwi_python_code_mark) gwi_python_code_mark GWI_OPTIONAL;
 extern __typeof__(gwi_python_code) gwi_python_code GWI_OPTIONAL;
 extern __typeof__(gwi_python_main_site) gwi_python_main_site GWI_OPTIONAL;
 extern __typeof__(gwi_python_borrowed_site) gwi_python_borrowed_site GWI_OPTIONAL;
@@ -118,7 +117,7 @@ static uint64_t read_python(stack *s, uint64_t key)
     for (uint32_t i = 0; i < s->python_count; i++) {
         const gwi_python_frame *frame = &s->python[i];
         uint64_t where = (uint64_t)(uint32_t)frame->instruction << 1 | frame->is_entry;
-        key = mixed(key ^ where << 31, frame->code ^ gwi_python_code_mark(frame->code));
+        key = mixed(key ^ where << 31, frame->code ^ frame->mark);
     }
     if ((s->python_flags & GW_SITE_PYTHON_BORROWED) != 0) {
         s->borrowed = gwi_python_borrowed_site();
@@ -177,7 +176,7 @@ static void put_frame(frame_writer *w, uint64_t frame)
 
 static uint64_t python_frame(const gwi_python_frame *frame)
 {
-    uint32_t code = gwi_python_code(frame->code); /* written before */
+    uint32_t code = gwi_python_code(frame); /* written before */
     uint64_t entry = frame->is_entry ? GW_FRAME_ENTRY : 0;
     return GW_FRAME_OF_CODE(code, frame->instruction) | entry;
 }
@@ -186,7 +185,7 @@ static uint64_t python_frame(const gwi_python_frame *frame)
 static bool write_codes(const stack *s)
 {
     for (uint32_t i = 0; i < s->python_count; i++)
-        if (gwi_python_code(s->python[i].code) == 0)
+        if (gwi_python_code(&s->python[i]) == 0)
             return false;
     return true;
 }
