@@ -35,7 +35,7 @@ enum {
     META_BYTES = 32
 };
 
-enum { EXCEPTION_MAX = 4096, THREADS_MAX = 1024, SMS_MAX = 1 << 16, PLACES_MAX = 4096 };
+enum { EXCEPTION_MAX = 4096, THREADS_MAX = 1024, SMS_MAX = 1 << 16, PLACES_MAX = 256, DEVICES_MAX = 64 };
 
 /* A place where threads met an exception, while they are counted. */
 typedef struct place {
@@ -50,6 +50,8 @@ typedef struct gathered {
     uint64_t beyond;
     uint64_t *sm_with_lane; /* owned: keys of SMs that lanes were found on, sorted by nothing */
     size_t sm_count;
+    size_t grids[DEVICES_MAX]; /* the sections that hold tables of grids: a dump may have a million sections */
+    size_t grid_table_count;
 } gathered;
 
 static gw_status refuse(const gwi_core *core, size_t section, uint64_t row, gw_error *err, const char *why)
@@ -95,15 +97,20 @@ static gw_status add(gathered *all, const gw_gpucore_fault *fault, uint64_t kern
 
 /* ---- grids ---- */
 
-/* The row of the grid with this id, on this device. NULL: not in the table, which is then not complete. */
-static const uint8_t *grid_row(const gwi_core *core, uint32_t device, uint64_t id)
+static void find_grids(gathered *all)
 {
-    for (size_t i = 1; i < core->count; i++) {
-        const gwi_section *section = &core->section[i];
-        if (section->table != GWI_GRIDS || section->header.sh_info != device)
-            continue;
-        for (uint64_t row = 0; row < gwi_row_count(section); row++) {
-            const uint8_t *at = gwi_core_row(core, i, row);
+    for (size_t i = 1; i < all->core->count; i++)
+        if (all->core->section[i].table == GWI_GRIDS && all->grid_table_count < DEVICES_MAX)
+            all->grids[all->grid_table_count++] = i;
+}
+
+/* The row of the grid with this id, on this device. NULL: not in the table, which is then not complete. */
+static const uint8_t *grid_row(const gathered *all, uint32_t device, uint64_t id)
+{
+    for (size_t i = 0; i < all->grid_table_count; i++) {
+        const gwi_section *section = &all->core->section[all->grids[i]];
+        for (uint64_t row = 0; section->header.sh_info == device && row < gwi_row_count(section); row++) {
+            const uint8_t *at = gwi_core_row(all->core, all->grids[i], row);
             if (at != NULL && gwi_u64(at + GRID_ID) == id)
                 return at;
         }
@@ -133,7 +140,7 @@ static uint64_t sm_key(uint32_t device, uint32_t sm)
 
 static bool has_lane(const gathered *all, uint64_t key)
 {
-    for (size_t i = 0; i < all->sm_count; i++)
+    for (size_t i = all->sm_count; i-- > 0;) /* the last one is the likely one */
         if (all->sm_with_lane[i] == key)
             return true;
     return false;
@@ -191,7 +198,7 @@ static gw_status add_lane(gathered *all, size_t section, uint64_t row, const uin
             ? "a thread that no block has"
             : NULL;
     uint64_t entry = 0;
-    const uint8_t *grid = grid_row(all->core, from->device, gwi_u64(from->block + BLOCK_GRID));
+    const uint8_t *grid = grid_row(all, from->device, gwi_u64(from->block + BLOCK_GRID));
     if (grid != NULL && why == NULL) {
         fault.has_grid = true;
         entry = gwi_u64(grid + GRID_ENTRY);
@@ -260,6 +267,7 @@ static gw_status gather_sms(gathered *all, size_t section, gw_error *err)
 static gw_status gather(gathered *all, gw_error *err)
 {
     gw_status st = GW_OK;
+    find_grids(all);
     for (size_t i = 1; i < all->core->count && st == GW_OK; i++)
         if (all->core->section[i].table == GWI_LANES)
             st = gather_lanes(all, i, err);

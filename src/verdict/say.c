@@ -287,10 +287,20 @@ typedef struct launch_list {
     uint64_t after_count; /* launches since the last good synchronisation */
 } launch_list;
 
+/* Is the thread's last good synchronisation the process's? One stamp in two items may differ a little: the clock of the
+ * buffers is measured anew each time. */
+static bool is_own_sync(const gw_thread *thread, uint64_t synced_ns)
+{
+    enum { CLOCK_SLACK_NS = 10000 };
+    uint64_t apart =
+        synced_ns > thread->synced_at_ns ? synced_ns - thread->synced_at_ns : thread->synced_at_ns - synced_ns;
+    return synced_ns != 0 && thread->synced_at_ns != 0 && apart <= CLOCK_SLACK_NS;
+}
+
 /* Times may be shared by calls that were over at once; the ring's own count is exact for the thread that waited. */
 bool gwi_is_after_sync(const gw_thread *thread, size_t at, uint64_t synced_ns)
 {
-    if (synced_ns != 0 && thread->synced_at_ns == synced_ns && thread->ring_synced_total != 0)
+    if (is_own_sync(thread, synced_ns) && thread->ring_synced_total != 0)
         return thread->ring_total - thread->ring_count + at >= thread->ring_synced_total;
     return thread->ring[at].t_ns > synced_ns;
 }
@@ -386,7 +396,7 @@ static void say_before_ring(const gwi_case *c, gwi_finding *finding, uint64_t sy
         if (thread->pid != c->process->pid || thread->ring_count == 0 || thread->ring_total <= thread->ring_count)
             continue;
         uint64_t begin = thread->ring_total - thread->ring_count; /* calls of the thread before the ring's first */
-        bool own = synced_ns != 0 && thread->synced_at_ns == synced_ns;
+        bool own = is_own_sync(thread, synced_ns);
         uint64_t unknown = own && thread->ring_synced_total < begin ? begin - thread->ring_synced_total : 0;
         if (unknown > 0)
             gwi_measure(finding, GWI_NO_TIME, "driver", (double)unknown, "calls",

@@ -22,7 +22,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 const gw_cause gwi_cause_illegal_address = {
     .id = "illegal-address",
     .summary = "A kernel read or wrote an address that is not mapped.",
-    .proof = "the driver's result 700, first seen at some later call, with no failed allocation or device reset before "
+    .proof = "the driver's result 700, first seen at some later call, or such an exception in a GPU core dump, with no "
+             "failed allocation or device reset before "
              "that would explain a bad pointer",
     .fixes = {[GW_FRAMEWORK_RAW] =
                   "Run it under compute-sanitizer --tool memcheck: it names the kernel and the access\n"

@@ -18,7 +18,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 const gw_cause gwi_cause_misaligned_access = {
     .id = "misaligned-access",
     .summary = "A kernel used an address that is not aligned for the access.",
-    .proof = "the driver's result 716 as the first result that cost the context",
+    .proof =
+        "the driver's result 716 as the first result that cost the context, or such an exception in a GPU core dump",
     .fixes = {[GW_FRAMEWORK_RAW] = "Look at vector loads and stores (float4, half2) from views that do not begin at a "
                                    "multiple of their size\nRun it under compute-sanitizer --tool memcheck",
               [GW_FRAMEWORK_TORCH] =
