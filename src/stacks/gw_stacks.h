@@ -1,0 +1,78 @@
+/* The threads of another process, read from outside: what each one waits for, and where it stands.
+ *
+ * Most is read from /proc and from the process's memory, which disturbs nobody. A native stack needs the thread to
+ * stand still for some milliseconds (ptrace); only threads whose system call begins again by itself afterwards are
+ * stopped, so that the program sees nothing of it. Needs the right to trace the process: the same user, and where the
+ * kernel's yama module restricts tracing (scope 1, usual) a descendant of ours. What may not be read is unknown and
+ * says why.
+ *
+ * One thread of ours at a time. Names come from symbol tables (elfutils); without elfutils there are no stacks. */
+#ifndef GW_STACKS_H
+#define GW_STACKS_H
+
+#include "gw_status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { GW_STACK_FRAMES_MAX = 32, GW_STACK_TEXT_MAX = 160 };
+
+/* What a thread does. X(name, word) */
+#define GW_WAITS(X)                                                                                                    \
+    X(UNKNOWN, "unknown")                                                                                              \
+    X(RUNNING, "running")                                                                                              \
+    X(LOCK, "lock")               /* for ever, for something that only a thread of its own process can give */         \
+    X(JOIN, "join")               /* for the end of a thread of its process */                                         \
+    X(TIMED_LOCK, "timed-lock")   /* or until some time */                                                             \
+    X(SHARED_LOCK, "shared-lock") /* another process can give it */                                                    \
+    X(INPUT, "input")             /* bytes, a connection, a signal, an event of the kernel */                          \
+    X(SLEEP, "sleep")                                                                                                  \
+    X(CHILD, "child")   /* the end of another process */                                                               \
+    X(DEVICE, "device") /* a driver of the kernel */                                                                   \
+    X(OTHER, "other")
+
+typedef enum gw_wait {
+#define GW_X(name, word) GW_WAIT_##name,
+    GW_WAITS(GW_X)
+#undef GW_X
+        GW_WAIT_COUNT
+} gw_wait;
+
+const char *gw_wait_word(gw_wait wait);
+
+typedef struct gw_stack_thread {
+    uint32_t tid;
+    char name[16];
+    char state; /* as in /proc: R, S, D, T, Z; '?' unknown */
+    gw_wait wait;
+    int syscall;                                        /* -1: none, or not known */
+    uint64_t lock_address;                              /* LOCK and kin; 0: not known */
+    uint32_t owner_tid;                                 /* LOCK: who holds it, JOIN: whose end it is; 0: not known */
+    char where[40];                                     /* what it sleeps in inside the Linux kernel; "": not known */
+    uint64_t cpu_ms;                                    /* used since it began */
+    char frame[GW_STACK_FRAMES_MAX][GW_STACK_TEXT_MAX]; /* innermost first: "function+0x12 in libc.so.6" */
+    size_t frame_count;
+} gw_stack_thread;
+
+typedef struct gw_stack_process {
+    gw_stack_thread *thread; /* owned */
+    size_t thread_count;
+    uint64_t threads_left_out; /* there are more than are looked at */
+    char no_waits[160];        /* why it is not known what threads wait for; "": it is */
+    char no_stacks[160];       /* why there are no stacks, or not of all threads; "": all there */
+} gw_stack_process;
+
+/* Look at `pid`. `stacks` false: nobody is stopped. GW_OK: the caller's, freed by gw_stack_process_free().
+ * GW_MISSING: there is no such process. GW_IO: it may not even be listed. GW_NOMEM. */
+GW_MUST_CHECK gw_status gw_stacks_look(uint32_t pid, bool stacks, gw_stack_process **ret_process, gw_error *err);
+void gw_stack_process_free(gw_stack_process *process); /* takes NULL */
+
+/* A thread that did not stop in time stops later, and must then be let go: to be called now and then by who goes on
+ * living after gw_stacks_look() with stacks. Costs nothing when there is none. */
+void gw_stacks_let_go(void);
+
+/* CPU time that all threads of `pid` have used, in ms. False: not known. */
+bool gw_stacks_cpu_ms(uint32_t pid, uint64_t *ret_ms);
+
+#endif

@@ -1,0 +1,16 @@
+/* What the parts of this folder share. */
+#ifndef GWI_STACKS_H
+#define GWI_STACKS_H
+
+#include "gw_stacks.h"
+
+#include <sys/types.h>
+
+/* Does the thread's system call go on after a stop as if nothing had been? Those with a result that tells of the stop
+ * (epoll_wait, socket reads with a time limit, a device's ioctl) must not be stopped. */
+bool gwi_may_be_stopped(const gw_stack_thread *thread);
+
+/* Fill in the frames of all threads that may be stopped, stopping each for a moment. Writes no_stacks. */
+void gwi_stacks_walk(uint32_t pid, gw_stack_process *process);
+
+#endif

@@ -1,0 +1,264 @@
+/* A child with threads that wait for all sorts of things, looked at from outside. */
+#define _GNU_SOURCE
+#include "gw_stacks.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* Shared between the test and its child. */
+typedef struct board {
+    _Atomic int ready, surprises, stop;
+    _Atomic uint32_t tid[8];
+} board;
+static board *shared;
+enum { LEFT, RIGHT, JOINER, READER, SLEEPER, SPINNER, POLLER, ROLES };
+
+static pthread_mutex_t first = PTHREAD_MUTEX_INITIALIZER, second = PTHREAD_MUTEX_INITIALIZER;
+static int pipe_fds[2];
+static pthread_t left_thread;
+static _Atomic int holding;
+
+static void arrive(int role, const char *name)
+{
+    prctl(PR_SET_NAME, name);
+    shared->tid[role] = (uint32_t)gettid();
+    shared->ready++;
+}
+
+static void wait_for_second(void)
+{
+    pthread_mutex_lock(&second);
+    shared->surprises++; /* never */
+}
+
+static void *left(void *nothing)
+{
+    pthread_mutex_lock(&first);
+    holding++;
+    while (holding < 2)
+        usleep(1000);
+    arrive(LEFT, "left");
+    wait_for_second();
+    return nothing;
+}
+
+static void *right(void *nothing)
+{
+    pthread_mutex_lock(&second);
+    holding++;
+    while (holding < 2)
+        usleep(1000);
+    arrive(RIGHT, "right");
+    pthread_mutex_lock(&first);
+    return nothing;
+}
+
+static void *joiner(void *nothing)
+{
+    arrive(JOINER, "joiner");
+    pthread_join(left_thread, NULL);
+    return nothing;
+}
+
+static void *reader(void *nothing)
+{
+    char byte;
+    arrive(READER, "reader");
+    shared->surprises += read(pipe_fds[0], &byte, 1) < 0;
+    return nothing;
+}
+
+static void *sleeper(void *nothing)
+{
+    struct timespec tenth = {.tv_nsec = 100000000};
+    arrive(SLEEPER, "sleeper");
+    while (!shared->stop)
+        shared->surprises += clock_nanosleep(CLOCK_MONOTONIC, 0, &tenth, NULL) != 0;
+    return nothing;
+}
+
+static void *spinner(void *nothing)
+{
+    arrive(SPINNER, "spinner");
+    while (!shared->stop)
+        continue;
+    return nothing;
+}
+
+static void *poller(void *nothing)
+{
+    struct epoll_event event;
+    int fd = epoll_create1(0);
+    arrive(POLLER, "poller");
+    while (!shared->stop)
+        shared->surprises += epoll_wait(fd, &event, 1, 100) < 0;
+    return nothing;
+}
+
+static void *(*const roles[ROLES])(void *) = {left, right, joiner, reader, sleeper, spinner, poller};
+
+static _Noreturn void be_child(void)
+{
+    pthread_t thread[ROLES];
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (pipe(pipe_fds) != 0)
+        _exit(1);
+    for (int i = 0; i < ROLES; i++) {
+        pthread_create(&thread[i], NULL, roles[i], NULL);
+        left_thread = i == 0 ? thread[0] : left_thread;
+    }
+    for (;;)
+        pause();
+}
+
+static pid_t start_child(void)
+{
+    memset(shared, 0, sizeof *shared);
+    pid_t pid = fork();
+    if (pid == 0)
+        be_child();
+    for (int ms = 0; shared->ready < ROLES && ms < 10000; ms++)
+        usleep(1000);
+    assert_int_equal(shared->ready, ROLES);
+    usleep(50000); /* from the last word to the wait itself */
+    return pid;
+}
+
+static void end_child(pid_t pid)
+{
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+}
+
+static const gw_stack_thread *thread_of(const gw_stack_process *process, int role)
+{
+    for (size_t i = 0; i < process->thread_count; i++) {
+        if (process->thread[i].tid == shared->tid[role])
+            return &process->thread[i];
+    }
+    fail();
+    return NULL;
+}
+
+static bool stands_in(const gw_stack_thread *thread, const char *function)
+{
+    size_t bytes = strlen(function);
+    for (size_t i = 0; i < thread->frame_count; i++) {
+        if (strncmp(thread->frame[i], function, bytes) == 0 && thread->frame[i][bytes] == '+')
+            return true;
+    }
+    return false;
+}
+
+static void what_threads_wait_for_is_seen(void **state)
+{
+    (void)state;
+    pid_t pid = start_child();
+    gw_stack_process *process = NULL;
+    gw_error err;
+    assert_int_equal(gw_stacks_look((uint32_t)pid, false, &process, &err), GW_OK);
+    assert_int_equal(process->thread_count, ROLES + 1);
+    if (process->no_waits[0] != '\0') {
+        print_message("skipped: %s\n", process->no_waits);
+    } else {
+        assert_int_equal(thread_of(process, LEFT)->wait, GW_WAIT_LOCK);
+        assert_int_equal(thread_of(process, LEFT)->owner_tid, shared->tid[RIGHT]);
+        assert_int_equal(thread_of(process, RIGHT)->wait, GW_WAIT_LOCK);
+        assert_int_equal(thread_of(process, RIGHT)->owner_tid, shared->tid[LEFT]);
+        assert_int_equal(thread_of(process, JOINER)->wait, GW_WAIT_JOIN);
+        assert_int_equal(thread_of(process, JOINER)->owner_tid, shared->tid[LEFT]);
+        assert_int_equal(thread_of(process, READER)->wait, GW_WAIT_INPUT);
+        assert_int_equal(thread_of(process, SPINNER)->wait, GW_WAIT_RUNNING);
+        assert_string_equal(thread_of(process, SLEEPER)->name, "sleeper");
+    }
+    gw_stack_process_free(process);
+    end_child(pid);
+}
+
+static void stacks_are_read_and_nobody_notices(void **state)
+{
+    (void)state;
+    pid_t pid = start_child();
+    gw_error err;
+    for (int i = 0; i < 20; i++) {
+        gw_stack_process *process = NULL;
+        assert_int_equal(gw_stacks_look((uint32_t)pid, true, &process, &err), GW_OK);
+        const gw_stack_thread *thread = thread_of(process, LEFT);
+        if (!GW_HAVE_STACKS || strstr(process->no_stacks, "permission") != NULL) {
+            print_message("skipped: %s\n", process->no_stacks);
+        } else {
+            assert_true(stands_in(thread, "wait_for_second"));
+            assert_true(stands_in(thread, "left"));
+            assert_true(stands_in(thread_of(process, SPINNER), "spinner"));
+            assert_int_equal(thread_of(process, POLLER)->frame_count, 0); /* it would notice */
+        }
+        gw_stack_process_free(process);
+        gw_stacks_let_go();
+    }
+    assert_int_equal(shared->surprises, 0);
+    shared->stop = 1;
+    usleep(300000);
+    assert_int_equal(shared->surprises, 0);
+    end_child(pid);
+}
+
+static void who_is_gone_is_missing(void **state)
+{
+    (void)state;
+    gw_stack_process *process = NULL;
+    gw_error err;
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(0);
+    waitpid(pid, NULL, 0);
+    assert_int_equal(gw_stacks_look((uint32_t)pid, true, &process, &err), GW_MISSING);
+    assert_null(process);
+    uint64_t ms;
+    assert_false(gw_stacks_cpu_ms((uint32_t)pid, &ms));
+    assert_true(gw_stacks_cpu_ms((uint32_t)getpid(), &ms));
+}
+
+/* A zombie has threads, and nothing to look at. */
+static void a_zombie_does_no_harm(void **state)
+{
+    (void)state;
+    gw_stack_process *process = NULL;
+    gw_error err;
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(0);
+    siginfo_t info;
+    assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
+    assert_int_equal(gw_stacks_look((uint32_t)pid, true, &process, &err), GW_OK);
+    assert_int_equal(process->thread[0].frame_count, 0);
+    gw_stack_process_free(process);
+    waitpid(pid, NULL, 0);
+}
+
+int main(void)
+{
+    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_threads_wait_for_is_seen),
+        cmocka_unit_test(stacks_are_read_and_nobody_notices),
+        cmocka_unit_test(who_is_gone_is_missing),
+        cmocka_unit_test(a_zombie_does_no_harm),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

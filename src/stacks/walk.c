@@ -1,0 +1,142 @@
+/* Native stacks of another process by elfutils. A thread stands still while it is read: seized, interrupted (which
+ * sends no signal), walked, let go. Should we die in between, the Linux kernel lets it go. */
+#define _GNU_SOURCE
+#include "gwi_stacks.h"
+
+#include <elfutils/libdwfl.h>
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+
+enum { STOP_WAIT_MS = 200, PENDING_MAX = 64 };
+
+/* Threads that did not stop in time: they will, and then must be let go. */
+static uint32_t pending[PENDING_MAX];
+static size_t pending_count;
+
+/* Files that lie elsewhere are not looked for: that may ask servers on the network. */
+static int no_debug_files(Dwfl_Module *module, void **user, const char *name, Dwarf_Addr base, const char *file,
+                          const char *link, GElf_Word crc, char **ret_file)
+{
+    (void)module, (void)user, (void)name, (void)base, (void)file, (void)link, (void)crc, (void)ret_file;
+    return -1;
+}
+
+static const Dwfl_Callbacks callbacks = {.find_elf = dwfl_linux_proc_find_elf, .find_debuginfo = no_debug_files};
+
+static const char *base_name(const char *path)
+{
+    const char *slash = path == NULL ? NULL : strrchr(path, '/');
+    return path == NULL ? "?" : slash == NULL ? path : slash + 1;
+}
+
+static void name_frame(Dwfl *dwfl, Dwarf_Addr pc, bool is_call_site, char text[GW_STACK_TEXT_MAX])
+{
+    Dwarf_Addr at = is_call_site ? pc - 1 : pc; /* a call at a function's very end returns behind it */
+    Dwfl_Module *module = dwfl_addrmodule(dwfl, at);
+    const char *file = module == NULL ? NULL : dwfl_module_info(module, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+    GElf_Off offset = 0;
+    GElf_Sym symbol;
+    const char *name = module == NULL ? NULL : dwfl_module_addrinfo(module, at, &offset, &symbol, NULL, NULL, NULL);
+    if (name != NULL)
+        snprintf(text, GW_STACK_TEXT_MAX, "%.90s+0x%lx in %.48s", name,
+                 (unsigned long)(offset + (is_call_site ? 1 : 0)), base_name(file));
+    else
+        snprintf(text, GW_STACK_TEXT_MAX, "0x%lx in %.48s", (unsigned long)pc, base_name(file));
+}
+
+static int take_frame(Dwfl_Frame *frame, void *user)
+{
+    gw_stack_thread *thread = user;
+    Dwarf_Addr pc;
+    bool is_activation;
+    if (thread->frame_count == GW_STACK_FRAMES_MAX || !dwfl_frame_pc(frame, &pc, &is_activation))
+        return DWARF_CB_ABORT;
+    Dwfl *dwfl = dwfl_thread_dwfl(dwfl_frame_thread(frame));
+    name_frame(dwfl, pc, !is_activation, thread->frame[thread->frame_count++]);
+    return DWARF_CB_OK;
+}
+
+/* Let go of it; a signal that it was about to take is given to it. */
+static void let_go(uint32_t tid, int status)
+{
+    int signal_ = WIFSTOPPED(status) && status >> 16 == 0 ? WSTOPSIG(status) : 0;
+    ptrace(PTRACE_DETACH, (pid_t)tid, NULL, (void *)(uintptr_t)(unsigned)signal_);
+}
+
+void gw_stacks_let_go(void)
+{
+    for (size_t i = pending_count; i-- > 0;) {
+        int status;
+        pid_t tid = (pid_t)pending[i];
+        bool stopped = waitpid(tid, &status, __WALL | WNOHANG) == tid && WIFSTOPPED(status);
+        if (stopped)
+            let_go((uint32_t)tid, status);
+        else if (ptrace(PTRACE_DETACH, tid, NULL, NULL) != 0 && kill(tid, 0) == 0)
+            continue; /* it has not stopped yet */
+        pending[i] = pending[--pending_count];
+    }
+}
+
+/* Seize it and wait until it stands. *ret_status: how it stopped. False: errno says why; it was let go. */
+static bool hold(uint32_t tid, int *ret_status)
+{
+    if (pending_count == PENDING_MAX) {
+        errno = EAGAIN;
+        return false;
+    }
+    if (ptrace(PTRACE_SEIZE, (pid_t)tid, NULL, NULL) != 0)
+        return false;
+    int why = errno;
+    if (ptrace(PTRACE_INTERRUPT, (pid_t)tid, NULL, NULL) == 0) {
+        for (int ms = 0; ms < STOP_WAIT_MS; ms++) {
+            pid_t got = waitpid((pid_t)tid, ret_status, __WALL | WNOHANG);
+            if (got == (pid_t)tid && WIFSTOPPED(*ret_status))
+                return true;
+            if (got != 0)
+                break; /* it ended meanwhile */
+            poll(NULL, 0, 1);
+        }
+    }
+    why = errno == 0 ? ETIMEDOUT : errno;
+    pending[pending_count++] = tid;
+    gw_stacks_let_go();
+    errno = why;
+    return false;
+}
+
+static void walk_thread(Dwfl *dwfl, gw_stack_process *process, gw_stack_thread *thread)
+{
+    int status = 0;
+    if (!gwi_may_be_stopped(thread)) {
+        snprintf(process->no_stacks, sizeof process->no_stacks,
+                 "threads whose system call would notice a stop (such as tid %u) were left alone", thread->tid);
+        return;
+    }
+    errno = 0;
+    if (!hold(thread->tid, &status)) {
+        snprintf(process->no_stacks, sizeof process->no_stacks, "tid %u cannot be stopped to be read: %s", thread->tid,
+                 errno == EPERM ? "no permission to trace it" : strerror(errno));
+        return;
+    }
+    if (dwfl_getthread_frames(dwfl, (pid_t)thread->tid, take_frame, thread) != 0 && thread->frame_count == 0)
+        snprintf(process->no_stacks, sizeof process->no_stacks, "tid %u: %s", thread->tid, dwfl_errmsg(-1));
+    let_go(thread->tid, status);
+}
+
+void gwi_stacks_walk(uint32_t pid, gw_stack_process *process)
+{
+    Dwfl *dwfl = dwfl_begin(&callbacks);
+    if (dwfl == NULL || dwfl_linux_proc_report(dwfl, (pid_t)pid) != 0 || dwfl_report_end(dwfl, NULL, NULL) != 0 ||
+        dwfl_linux_proc_attach(dwfl, (pid_t)pid, true) != 0) {
+        snprintf(process->no_stacks, sizeof process->no_stacks, "pid %u: %s", pid, dwfl_errmsg(-1));
+    } else {
+        for (size_t i = 0; i < process->thread_count; i++)
+            walk_thread(dwfl, process, &process->thread[i]);
+    }
+    dwfl_end(dwfl);
+}
