@@ -6,7 +6,8 @@
  * its answer is the exit status. */
 #define GWI_COMMANDS(X)                                                                                                \
     X(run, "[options] -- program [arguments]", "record a program, watch it, say why it died")                          \
-    X(explain, "[--json] [file]", "the verdict for a recording; without a file: the last one")                         \
+    X(explain, "[--json] [file..]", "the verdict for a recording; without a file: the last one")                       \
+    X(poke, "[--json] PID", "what a recorded process does right now")                                                  \
     X(export, "file --to json|csv [-o out]", "a recording for other tools")                                            \
     X(jupyter, "install|uninstall|list [options]", "a notebook kernel that runs under gpuwhy")                         \
     X(causes, "[id]", "what gpuwhy knows how to find")                                                                 \

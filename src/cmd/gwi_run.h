@@ -4,6 +4,7 @@
 
 #include "gw_recording.h"
 #include "gw_verdict.h"
+#include "gwi_hang.h"
 #include "gwi_options.h"
 #include "gwi_place.h"
 #include "gwi_program.h"
@@ -31,6 +32,9 @@
     X(FLAG, bool, blame, "--blame", NULL, NULL, "after a fault on the GPU, run once more and wait for each launch")    \
     X(FLAG, bool, deep, "--deep", NULL, NULL,                                                                          \
       "record the Python line of each of PyTorch's allocations; it costs time")                                        \
+    X(STRING, const char *, hang_after, "--hang-after", "SECONDS|off", NULL,                                           \
+      "tell when nothing went on for so long [off on a terminal, else 300]")                                           \
+    X(FLAG, bool, kill_on_hang, "--kill-on-hang", NULL, NULL, "end the program then: SIGTERM, 10 s later SIGKILL")     \
     X(FLAG, bool, no_attach, "--no-attach", NULL, NULL, "do not ask frameworks for their own evidence")                \
     X(FLAG, bool, no_sites, "--no-sites", NULL, NULL, "do not record from where driver calls were made")               \
     X(FLAG, bool, no_stderr, "--no-stderr", NULL, NULL, "do not record the program's stderr")                          \
@@ -150,6 +154,20 @@ typedef struct gwi_watch {
 /* Look at the command and its children: libraries of those that are recorded, and real drivers in use that the hook
  * did not see. Does nothing before its time has come, unless `now`. */
 void gwi_watch_look(gwi_watch *watch, gwi_record *record, const gwi_doors *doors, pid_t command, bool now);
+
+/* ---- hangs (hang_run.c) ---- */
+
+typedef struct gwi_hangs {
+    uint64_t after_ns, looked_at_ns; /* run time; after_ns 0: off */
+    bool kill, told;
+    uint64_t killed_at_ns; /* run time of the SIGTERM; 0: none */
+    gwi_hang_watch watch;
+} gwi_hangs;
+
+/* Take what the options say. An exit status; unless GWI_EXIT_OK it was said why. */
+int gwi_hangs_begin(gwi_hangs *hangs, const gwi_run_options *options);
+/* Look, when it is time to; to be called after a drain. */
+void gwi_hangs_look(gwi_hangs *hangs, gwi_record *record, gwi_stderr *capture, const char *run_folder, pid_t child);
 
 /* ---- the verdict (judge.c) ---- */
 

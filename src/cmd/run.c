@@ -43,6 +43,7 @@ typedef struct supervisor {
     gwi_watch watch;
     pid_t child;
     int status;
+    gwi_hangs hangs; /* --hang-after */
     /* --on-failure */
     uint64_t judged_at_ns;
     bool failure_told;
@@ -298,6 +299,7 @@ static void watch(supervisor *run)
         gwi_watch_look(&run->watch, &run->record, &run->doors, run->child, false);
         look_at_failures(run);
         look_at_parent(run);
+        gwi_hangs_look(&run->hangs, &run->record, &run->capture, run->run_folder, run->child);
     }
 }
 
@@ -546,6 +548,9 @@ int gwi_cmd_run(int argc, char **argv)
     if (run.options.help)
         return help();
     run.parent = getppid();
+    status = gwi_hangs_begin(&run.hangs, &run.options);
+    if (status != GWI_EXIT_OK)
+        return status;
     run.signals.fd = -1;
     run.capture.child_fd = run.capture.file_fd = -1;
     run.input_at = lseek(STDIN_FILENO, 0, SEEK_CUR); /* a terminal or a pipe has no place to go back to */

@@ -3,6 +3,7 @@
 
 #include "gw_gpucore.h"
 #include "gw_out.h"
+#include "gw_stacks.h"
 #include "gw_symbols.h"
 
 #include <stdio.h>
@@ -17,5 +18,6 @@ int gwi_cmd_version(int argc, char **argv)
     printf("names of call sites:    %s\n",
            gw_symbols_supported() ? "yes" : "no (built without elfutils: native frames are file and address)");
     printf("GPU core dumps:         %s\n", gw_gpucore_can_read() ? "yes" : "no (built without elfutils)");
+    printf("stacks of hung threads: %s\n", gw_stacks_has_frames() ? "yes" : "no (built without elfutils)");
     return GWI_EXIT_OK;
 }

@@ -855,6 +855,51 @@ gw_status gw_drain_run(gw_drain *drain, bool last, gw_item_sink sink, void *user
     return st;
 }
 
+static bool is_question(unsigned counter)
+{
+    return counter == GW_COUNT_QUERY || counter == GW_COUNT_NOT_READY || counter == GW_COUNT_NOT_FOUND ||
+           counter == GW_COUNT_PEER_ALREADY;
+}
+
+static gw_thread_look look_at_slot(const gw_drain *drain, const gwi_buffer *buffer, const gw_slot *slot)
+{
+    uint32_t inside = slot->inside_fn;
+    gw_thread_look look = {.pid = buffer->head.pid, .tid = slot->tid, .calls = slot->calls};
+    for (unsigned i = 0; i < GW_COUNT_COUNT; i++) {
+        if (is_question(i))
+            look.questions += slot->counter[i];
+        else
+            look.progress += slot->counter[i];
+    }
+    if (inside != 0 && inside <= buffer->head.fn_count && inside <= UINT16_MAX) {
+        look.inside_fn_plus_1 = (uint16_t)inside;
+        look.inside_since_ns = ticks_ns(drain, buffer, slot->inside_since);
+    }
+    return look;
+}
+
+static void look_at_buffer(const gw_drain *drain, const gwi_buffer *buffer, gw_thread_sink sink, void *user)
+{
+    for (uint32_t k = 0; k < buffer->head.slot_count; k++) {
+        gw_slot slot;
+        gwi_buffer_read(buffer, gwi_slot_offset(buffer, k), &slot, sizeof slot);
+        if (slot.state != GW_SLOT_LIVE)
+            continue;
+        gw_thread_look look = look_at_slot(drain, buffer, &slot);
+        sink(user, &look);
+    }
+}
+
+void gw_drain_look(gw_drain *drain, gw_thread_sink sink, void *user)
+{
+    drain->now = gwi_now_take();
+    for (uint32_t i = 0; i < drain->buffer_count; i++) {
+        const gwi_buffer *buffer = drain->buffer[i];
+        if (is_read(buffer) && !buffer->gone && !buffer->is_elsewhere)
+            look_at_buffer(drain, buffer, sink, user);
+    }
+}
+
 size_t gw_drain_alive(const gw_drain *drain, uint32_t *pid, size_t pid_max)
 {
     size_t count = 0;
@@ -1000,6 +1045,23 @@ gw_status gwi_drain_open_copy(const char *run_folder, uint64_t t0_monotonic_ns, 
         return st;
     }
     *ret_drain = drain;
+    return GW_OK;
+}
+
+gw_status gw_drain_peek(const char *run_folder, uint64_t t0_monotonic_ns, gw_thread_sink sink, void *user,
+                        gw_error *err)
+{
+    gw_drain *drain = NULL;
+    gw_status st = gwi_drain_open_copy(run_folder, t0_monotonic_ns, &drain, err);
+    if (st != GW_OK)
+        return st;
+    drain->now = gwi_now_take();
+    for (uint32_t i = 0; i < drain->buffer_count; i++) {
+        const gwi_buffer *buffer = drain->buffer[i];
+        if (buffer->adopted && !buffer->useless && !buffer->is_elsewhere && !gwi_buffer_process_gone(buffer))
+            look_at_buffer(drain, buffer, sink, user);
+    }
+    gw_drain_close(drain);
     return GW_OK;
 }
 

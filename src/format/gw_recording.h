@@ -205,6 +205,23 @@ GW_MUST_CHECK gw_status gw_drain_run(gw_drain *drain, bool last, gw_item_sink si
  * `pid_max` of them; returns how many there are. */
 size_t gw_drain_alive(const gw_drain *drain, uint32_t *pid, size_t pid_max);
 
+/* A thread as its slot shows it at this instant. */
+typedef struct gw_thread_look {
+    uint32_t pid, tid;
+    uint64_t calls;            /* of any kind */
+    uint64_t progress;         /* grows with every call but questions: two equal ones mean that nothing was done */
+    uint64_t questions;        /* grows with every query that was answered "not ready" or "done" */
+    uint16_t inside_fn_plus_1; /* the call it is inside; 0: none */
+    uint64_t inside_since_ns;  /* run time; may be earlier than the call by the calls before it that were quick */
+} gw_thread_look;
+typedef void (*gw_thread_sink)(void *user, const gw_thread_look *look);
+
+/* Look at all live threads of recorded processes that are alive here. Reads slots, drains nothing. */
+void gw_drain_look(gw_drain *drain, gw_thread_sink sink, void *user);
+/* The same for a run folder of somebody else, disturbing nobody. GW_IO, GW_NOMEM. */
+GW_MUST_CHECK gw_status gw_drain_peek(const char *run_folder, uint64_t t0_monotonic_ns, gw_thread_sink sink, void *user,
+                                      gw_error *err);
+
 /* What was handed out is in the file: free the chunks, slots and buffers of processes that are gone. */
 void gw_drain_commit(gw_drain *drain);
 

@@ -53,7 +53,7 @@ typedef struct phase_wanted {
 } phase_wanted;
 
 /* `phase` NULL: the whole run. */
-static gw_status build(gw_reader *reader, const phase_wanted *phase, gw_model **ret_model, gw_error *err)
+static gw_status build(gw_reader *reader, const phase_wanted *phase, bool finish, gw_model **ret_model, gw_error *err)
 {
     gw_model *model = NULL;
     gwi_ahead *ahead = malloc(sizeof *ahead);
@@ -66,7 +66,7 @@ static gw_status build(gw_reader *reader, const phase_wanted *phase, gw_model **
         st = name_fns(reader, model, err);
     if (st == GW_OK && phase != NULL)
         st = gw_model_end_phase(model, phase->name, phase->traceback, phase->bytes, err);
-    if (st == GW_OK)
+    if (st == GW_OK && finish)
         st = gw_model_finish(model, err);
     if (st == GW_OK) {
         *ret_model = model;
@@ -80,11 +80,16 @@ out:
 
 gw_status gw_model_build(gw_reader *reader, gw_model **ret_model, gw_error *err)
 {
-    return build(reader, NULL, ret_model, err);
+    return build(reader, NULL, true, ret_model, err);
+}
+
+gw_status gw_model_read(gw_reader *reader, gw_model **ret_model, gw_error *err)
+{
+    return build(reader, NULL, false, ret_model, err);
 }
 
 gw_status gw_model_build_phase(gw_reader *reader, const char *name, const char *traceback, size_t bytes,
                                gw_model **ret_model, gw_error *err)
 {
-    return build(reader, &(phase_wanted){name, traceback, bytes}, ret_model, err);
+    return build(reader, &(phase_wanted){name, traceback, bytes}, true, ret_model, err);
 }

@@ -12,6 +12,8 @@ typedef struct gw_model gw_model;
 
 /* Read `reader` to its end. Damaged blocks are skipped and noted in the model. */
 GW_MUST_CHECK gw_status gw_model_build(gw_reader *reader, gw_model **ret_model, gw_error *err);
+/* The same without gw_model_finish(): the caller has more to feed. */
+GW_MUST_CHECK gw_status gw_model_read(gw_reader *reader, gw_model **ret_model, gw_error *err);
 void gw_model_free(gw_model *model); /* takes NULL */
 
 /* The same for one phase of a program that lives on: gw_model_end_phase(). */

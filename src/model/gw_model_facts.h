@@ -313,8 +313,35 @@ typedef struct gw_phase {
 typedef struct gw_pair {
     char *key, *value;
     uint64_t t_ns;
-    uint32_t pid;
+    uint32_t pid, tid;
 } gw_pair;
+
+/* A thread of a process in which nothing went on. Strings belong to the model. */
+typedef struct gw_hang_thread {
+    uint32_t tid;
+    char name[16];
+    char wait[16];        /* a word of gw_stacks.h; "": not known */
+    uint32_t owner_tid;   /* whose lock, or whose end, it waits for; 0: not known */
+    uint32_t owner_ended; /* 1: that thread is no more */
+    char inside_fn[48];   /* the driver call it was inside all the time; "": none */
+    uint64_t inside_ns;   /* for so long, as far as watched */
+    uint64_t questions;   /* it asked the GPU so often whether it is done, and nothing else */
+    char where[40];       /* inside the Linux kernel; "": not known */
+    const char **frame;   /* innermost first; owned list */
+    size_t frame_count;
+} gw_hang_thread;
+
+/* No driver call but questions, begun or ended, in a process for a while. */
+typedef struct gw_hang {
+    uint64_t t_ns, for_ns; /* told at t_ns, when it had lasted for_ns */
+    uint32_t pid;
+    bool cpu_known;
+    uint64_t cpu_ms; /* used by all threads of the process in that while */
+    bool over;       /* it went on later */
+    uint64_t t_over_ns;
+    gw_hang_thread *thread; /* owned */
+    size_t thread_count;
+} gw_hang;
 
 /* What stderr said. Lines are kept in part. */
 enum { GW_STDERR_LINE_MAX = 400 };
@@ -395,6 +422,8 @@ struct gw_model {
     size_t meta_count;
     gw_pair *fact; /* the supervisor's */
     size_t fact_count;
+    gw_hang *hang; /* in order of time */
+    size_t hang_count;
     uint64_t note_count[GW_NOTE_COUNT];
     gw_stderr_facts stderr_facts;
     gw_fault_facts faults;

@@ -135,7 +135,7 @@ typedef struct gwi_model {
     gwi_hot_ring *ring;         /* parallel to gw_model.thread; owned */
     uint16_t *inside_fn_plus_1; /* likewise */
     size_t process_capacity, thread_capacity, failure_capacity, snapshot_capacity, teardown_capacity, group_capacity;
-    size_t info_capacity, allocator_capacity, phase_capacity, meta_capacity, fact_capacity;
+    size_t info_capacity, allocator_capacity, phase_capacity, meta_capacity, fact_capacity, hang_capacity;
     gwi_table group_table; /* of the groups */
     gwi_picture *picture;  /* parallel to gw_model.snapshot; owned */
     size_t picture_capacity;
@@ -217,6 +217,10 @@ void gwi_fault_fact(gw_model *model, const gw_item *item);
 void gwi_fault_log(gw_model *model, const gw_event *event); /* of kind DRIVER_LOG */
 void gwi_faults_finish(gw_model *model);
 void gwi_faults_free(gw_model *model);
+
+/* hang.c */
+void gwi_hangs_finish(gw_model *model);
+void gwi_hangs_free(gw_model *model);
 
 /* stderr_facts.c */
 void gwi_stderr_part(gw_model *model, uint64_t t_ns, const char *bytes, size_t count);

@@ -132,6 +132,7 @@ void gw_model_free(gw_model *model)
     free(model->group);
     free(model->info);
     free(model->allocator);
+    gwi_hangs_free(model);
     free_pairs(model->meta, model->meta_count);
     free_pairs(model->fact, model->fact_count);
     free(model);
@@ -482,9 +483,9 @@ static void pair_add(gw_model *model, gw_pair **list, size_t *count, size_t *cap
         return;
     if (!gwi_room(model, list, *count, capacity, sizeof(gw_pair)))
         return;
-    (*list)[(*count)++] =
-        (gw_pair){gwi_copy_text(model, item->pair.key),
-                  gwi_copy_text(model, item->pair.value == NULL ? "" : item->pair.value), item->t_ns, item->pid};
+    (*list)[(*count)++] = (gw_pair){gwi_copy_text(model, item->pair.key),
+                                    gwi_copy_text(model, item->pair.value == NULL ? "" : item->pair.value), item->t_ns,
+                                    item->pid, item->tid};
 }
 
 /* "rank=3 of=8 by=RANK" */
@@ -712,6 +713,7 @@ gw_status gw_model_finish(gw_model *model, gw_error *err)
     gwi_observer_finish(model);
     gwi_failures_finish(model);
     gwi_faults_finish(model);
+    gwi_hangs_finish(model);
     return model->inner->nomem ? gw_fail(err, GW_NOMEM, "the model of the run") : GW_OK;
 }
 

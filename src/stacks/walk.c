@@ -140,3 +140,8 @@ void gwi_stacks_walk(uint32_t pid, gw_stack_process *process)
     }
     dwfl_end(dwfl);
 }
+
+bool gw_stacks_has_frames(void)
+{
+    return true;
+}

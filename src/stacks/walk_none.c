@@ -12,3 +12,8 @@ void gwi_stacks_walk(uint32_t pid, gw_stack_process *process)
 void gw_stacks_let_go(void)
 {
 }
+
+bool gw_stacks_has_frames(void)
+{
+    return false;
+}

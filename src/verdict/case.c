@@ -6,6 +6,7 @@
  * again and granted: then nothing shows that the program coped. */
 #include "cause.h"
 #include "family.h"
+#include "hang.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -384,6 +385,7 @@ gw_status gwi_case_open(const gw_model *model, gwi_case *ret_case, gw_error *err
     if (end != NULL && end != model->command && model->stderr_facts.exception_about_child)
         c.exception = GW_EXCEPTION_NONE; /* the parent's word on this death, not the reason of it */
     if (c.process != NULL) {
+        c.hang = gwi_hang_of(model, c.process->pid);
         gwi_roots found = gwi_roots_of(model, c.process->pid);
         c.oom = found.oom;
         c.oom_last = found.oom_last;

@@ -48,6 +48,15 @@ typedef struct gwi_memory {
     uint64_t caught_bytes;             /* live then and now */
 } gwi_memory;
 
+/* What stands still; hang.c says how each kind is told. */
+typedef enum gwi_hang_kind { GWI_HANG_NONE, GWI_HANG_KERNEL, GWI_HANG_PEER, GWI_HANG_DEADLOCK } gwi_hang_kind;
+typedef struct gwi_hang {
+    gwi_hang_kind kind;
+    const gw_hang *hang;           /* NULL: none that lasts */
+    const gw_hang_thread *waiting; /* for the GPU; NULL: none does */
+    bool in_circle;                /* DEADLOCK: owners of locks prove it */
+} gwi_hang;
+
 typedef struct gwi_case {
     const gw_model *model;
     const gw_process *process; /* the one to judge; NULL: nothing of it was recorded */
@@ -69,6 +78,7 @@ typedef struct gwi_case {
     bool has_address_limit;       /* ulimit -v */
     uint64_t address_limit_bytes;
     size_t handled_count;
+    gwi_hang hang;              /* of the process */
     const gw_stderr_line *told; /* no call failed, but a framework's message tells of the failure that ended it all */
     gwi_memory memory;
 } gwi_case;

@@ -373,6 +373,7 @@ static bool judge_healthy(const gwi_case *c, gw_verdict *verdict)
 
 static bool judge_case(const gwi_case *c, gw_verdict *verdict)
 {
+    verdict->is_hang = c->hang.kind != GWI_HANG_NONE;
     if (!fill_program(c, verdict))
         return false;
     if (!(is_healthy(c) ? judge_healthy(c, verdict) : judge_fault(c, verdict)))

@@ -5,6 +5,7 @@
  * known, and an end by a signal that launchers send to the siblings of what failed. The earliest of the heaviest is the
  * root, but that a death before it counts more among peers: the survivor's lost context may be its echo. */
 #include "family.h"
+#include "hang.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -112,15 +113,15 @@ static bool are_peers(const gw_process *a, const gw_process *b)
     return (a->has_rank && b->has_rank) || (a->parent_pid != 0 && a->parent_pid == b->parent_pid);
 }
 
-/* The process that took its place: started after its end by the same parent, of the same program (and rank), used the
- * GPU and came to no harm. NULL: none. */
+/* The process that took its place: started after its last call (its end is seen a little late) by the same parent, of
+ * the same program (and rank), used the GPU and came to no harm. NULL: none. */
 static const gw_process *successor_of(const gw_model *model, const gw_process *failed)
 {
     for (size_t i = 0; failed->exit_known && failed->parent_pid != 0 && i < model->process_count; i++) {
         const gw_process *next = &model->process[i];
         bool same_place = next->parent_pid == failed->parent_pid && same_text(next->exe, failed->exe) &&
                           next->has_rank == failed->has_rank && next->rank == failed->rank;
-        if (next == failed || !same_place || next->t_seen_ns < failed->t_exit_ns || !has_worked(next))
+        if (next == failed || !same_place || next->t_seen_ns < failed->t_last_event_ns || !has_worked(next))
             continue;
         gwi_roots roots = gwi_roots_of(model, next->pid);
         if (roots.sticky == NULL && roots.oom == NULL && (ended_well(next) || !gwi_died_badly(next)))
@@ -174,6 +175,13 @@ static trouble trouble_of(const gw_model *model, const gw_process *process, bool
         found.weight = 1;
         found.t_ns = root->t_ns;
     }
+    gwi_hang hang = run_is_good ? (gwi_hang){0} : gwi_hang_of(model, process->pid);
+    uint64_t since_ns = hang.hang == NULL ? 0 : hang.hang->t_ns - hang.hang->for_ns;
+    unsigned weight = hang.kind == GWI_HANG_PEER ? 1 : hang.kind == GWI_HANG_NONE ? 0 : 3; /* a peer only follows */
+    if (weight > found.weight || (weight == found.weight && since_ns < found.t_ns)) {
+        found.weight = weight;
+        found.t_ns = since_ns;
+    }
     return found;
 }
 
@@ -208,6 +216,10 @@ uint64_t gwi_trouble_time(const gwi_case *c, unsigned *ret_weight)
     if (c->root != NULL && (c->root == c->oom || c->root == c->sticky)) {
         *ret_weight = 2;
         return c->root->t_ns;
+    }
+    if (c->hang.kind != GWI_HANG_NONE) {
+        *ret_weight = 1;
+        return c->hang.hang->t_ns - c->hang.hang->for_ns;
     }
     if (c->process == NULL || !gwi_died_badly(c->process))
         return c->root != NULL ? c->root->t_ns : GWI_NO_TIME;

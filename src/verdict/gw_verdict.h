@@ -129,6 +129,7 @@ typedef struct gw_verdict {
     } * gpus;
     size_t gpu_count;
     char *recording; /* path; NULL: none */
+    bool is_hang;    /* nothing goes on in the judged process, for a reason that has to do with the GPU or with locks */
     gw_verdict_run run;
     gw_verdict_part *parts; /* owned; none for a recording that was judged alone */
     size_t part_count;

@@ -1,5 +1,6 @@
 #include "healthy.h"
 #include "family.h"
+#include "hang.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -192,6 +193,21 @@ static void say_unobserved(const gwi_case *c, gwi_finding *finding)
     gwi_next(finding, "Start the process itself with gpuwhy run, not through a launcher that resets the environment");
 }
 
+/* Nothing goes on, and why is not proved. */
+static void say_hang(const gwi_case *c, gwi_finding *finding)
+{
+    double for_s = (double)c->hang.hang->for_ns / 1e9;
+    if (c->hang.kind == GWI_HANG_PEER) {
+        gwi_headline(finding, "nothing went on for %.1f s: a collective waits, perhaps for a rank that does not come",
+                     for_s);
+        gwi_say_waiting(c, finding);
+        gwi_say_missing_ranks(c, finding);
+        return;
+    }
+    gwi_headline(finding, "no driver call began or ended for %.1f s; why is not determined", for_s);
+    gwi_say_threads(c, finding);
+}
+
 void gwi_say_undetermined(const gwi_case *c, bool unobserved, gwi_finding *finding)
 {
     if (gw_model_meta(c->model, GW_META_SNAPSHOT) != NULL) {
@@ -209,6 +225,11 @@ void gwi_say_undetermined(const gwi_case *c, bool unobserved, gwi_finding *findi
     }
     if (c->root != NULL) {
         say_other_failure(c, finding);
+        say_end(c, finding);
+        return;
+    }
+    if (c->hang.kind == GWI_HANG_PEER || (c->hang.hang != NULL && !c->ended)) {
+        say_hang(c, finding);
         say_end(c, finding);
         return;
     }
@@ -428,6 +449,25 @@ static bool advise_losses(const gwi_case *c, gw_string_list *advice)
     return true;
 }
 
+/* It stood still, and went on or ended well. */
+static bool advise_hangs(const gwi_case *c, gw_string_list *advice)
+{
+    const gw_model *model = c->model;
+    bool good = true;
+    for (size_t i = 0; i < model->hang_count && good; i++) {
+        const gw_hang *hang = &model->hang[i];
+        gwi_hang last = hang->over ? (gwi_hang){0} : gwi_hang_of(model, hang->pid);
+        if (last.hang == hang && (last.waiting != NULL || last.kind != GWI_HANG_NONE) && c->ended && !c->bad_end)
+            good = add(advice,
+                       "pid %u did nothing on the GPU for %.1f s at %.2f s, and the program ended well all the same",
+                       hang->pid, (double)hang->for_ns / 1e9, (double)hang->t_ns / 1e9);
+        if (hang->over && hang->t_over_ns >= hang->t_ns)
+            good = add(advice, "pid %u did nothing on the GPU for %.1f s until %.2f s, and went on then", hang->pid,
+                       (double)(hang->t_over_ns - hang->t_ns + hang->for_ns) / 1e9, (double)hang->t_over_ns / 1e9);
+    }
+    return good;
+}
+
 bool gwi_say_advice(const gwi_case *c, gw_verdict_status status, gw_string_list *advice)
 {
     bool good = true;
@@ -436,5 +476,6 @@ bool gwi_say_advice(const gwi_case *c, gw_verdict_status status, gw_string_list 
             good = advise_kept(c, &c->model->process[i], advice) && advise_handles(c, &c->model->process[i], advice) &&
                    advise_reuse(c, &c->model->process[i], advice);
     }
-    return good && advise_handled(c, advice) && gwi_advise_family(c, advice) && advise_losses(c, advice);
+    return good && advise_hangs(c, advice) && advise_handled(c, advice) && gwi_advise_family(c, advice) &&
+           advise_losses(c, advice);
 }

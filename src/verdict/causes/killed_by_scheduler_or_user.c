@@ -45,8 +45,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
                           "memory.events: then it was the host's memory");
     if (c->root == NULL)
         gwi_rule_out(finding, "the GPU (no driver call failed)");
-    if (c->sticky != NULL || c->oom != NULL)
-        return GW_HYPOTHESIS;
+    if (c->sticky != NULL || c->oom != NULL || c->hang.kind != GWI_HANG_NONE)
+        return GW_HYPOTHESIS; /* something was wrong before, and somebody ended it therefore */
     bool direct = c->signal != 0 && signal != 9;
     return direct && c->root == NULL ? GW_ESTABLISHED : GW_SUPPORTED;
 }

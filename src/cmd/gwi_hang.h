@@ -1,0 +1,56 @@
+/* Hangs: when nothing goes on in a recorded process, who waits for what (hang.c). Shared by `run` and `poke`. */
+#ifndef GWI_HANG_H
+#define GWI_HANG_H
+
+#include "gw_recording.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+enum { GWI_HANG_PROCESSES_MAX = 128, GWI_HANG_THREADS_MAX = 1024 };
+
+typedef struct gwi_hang_thread {
+    uint32_t pid, tid;
+    uint64_t calls, progress, questions;
+    uint64_t questions_before; /* when the process last went on */
+    uint16_t inside_fn_plus_1;
+    uint64_t inside_since_ns; /* as watched: not before this call was seen */
+    bool seen;                /* in the look in progress */
+} gwi_hang_thread;
+
+typedef struct gwi_hang_process {
+    uint32_t pid;
+    uint64_t progress, since_ns; /* it has stood so since then */
+    uint64_t looked_at_ns;       /* when its threads were last looked at for nothing */
+    bool cpu_known;
+    uint64_t cpu_ms; /* used when it last went on */
+    bool told;
+    uint32_t told_count;
+    bool seen, moved;
+    uint64_t progress_now; /* of the look in progress */
+} gwi_hang_process;
+
+/* What was seen of all threads so far. Zeroed to begin. All times are the caller's ns. */
+typedef struct gwi_hang_watch {
+    gwi_hang_process process[GWI_HANG_PROCESSES_MAX];
+    size_t process_count;
+    gwi_hang_thread thread[GWI_HANG_THREADS_MAX];
+    size_t thread_count;
+    uint64_t now_ns;
+} gwi_hang_watch;
+
+/* A look: begin, gwi_hang_see() as the sink for each thread, end. */
+void gwi_hang_begin(gwi_hang_watch *watch, uint64_t now_ns);
+void gwi_hang_see(void *user, const gw_thread_look *look); /* user: the watch */
+void gwi_hang_end(gwi_hang_watch *watch);
+
+typedef void (*gwi_item_sink)(void *user, const gw_item *item);
+
+/* Hand the facts of a hang of `process` to `put`: see src/model/hang.c. False, and nothing is handed out, when what its
+ * threads do is no sign of a hang: nobody is in the driver, nobody asks the GPU, and not all wait for locks.
+ * `whatever`: also then. */
+bool gwi_hang_tell(const gwi_hang_watch *watch, const gwi_hang_process *process, bool whatever, gwi_item_sink put,
+                   void *user);
+
+#endif

@@ -1,0 +1,203 @@
+/* Nothing goes on: noticed from the threads' slots in the buffers, explained from what the kernel and the process's own
+ * memory say of its threads. No driver call is made for it, and only threads that do not notice are stopped for a
+ * moment. */
+#include "gwi_hang.h"
+
+#include "gw_api.h"
+#include "gw_stacks.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { FRAMES_TOLD_MAX = 24, THREADS_TOLD_MAX = 64 };
+
+void gwi_hang_begin(gwi_hang_watch *watch, uint64_t now_ns)
+{
+    watch->now_ns = now_ns;
+    for (size_t i = 0; i < watch->process_count; i++) {
+        watch->process[i].seen = watch->process[i].moved = false;
+        watch->process[i].progress_now = 0;
+    }
+    for (size_t i = 0; i < watch->thread_count; i++)
+        watch->thread[i].seen = false;
+}
+
+static gwi_hang_process *process_of(gwi_hang_watch *watch, uint32_t pid)
+{
+    for (size_t i = 0; i < watch->process_count; i++) {
+        if (watch->process[i].pid == pid)
+            return &watch->process[i];
+    }
+    if (watch->process_count == GWI_HANG_PROCESSES_MAX)
+        return NULL;
+    gwi_hang_process *process = &watch->process[watch->process_count++];
+    *process = (gwi_hang_process){.pid = pid, .progress = UINT64_MAX};
+    return process;
+}
+
+static gwi_hang_thread *thread_of(gwi_hang_watch *watch, uint32_t pid, uint32_t tid)
+{
+    for (size_t i = 0; i < watch->thread_count; i++) {
+        if (watch->thread[i].pid == pid && watch->thread[i].tid == tid)
+            return &watch->thread[i];
+    }
+    if (watch->thread_count == GWI_HANG_THREADS_MAX)
+        return NULL;
+    gwi_hang_thread *thread = &watch->thread[watch->thread_count++];
+    *thread = (gwi_hang_thread){.pid = pid, .tid = tid, .calls = UINT64_MAX};
+    return thread;
+}
+
+void gwi_hang_see(void *user, const gw_thread_look *look)
+{
+    gwi_hang_watch *watch = user;
+    gwi_hang_process *process = process_of(watch, look->pid);
+    gwi_hang_thread *thread = thread_of(watch, look->pid, look->tid);
+    if (process == NULL || thread == NULL)
+        return; /* more than we watch: of these nothing is claimed */
+    process->seen = true;
+    process->progress_now += look->progress + 1; /* a thread that comes or goes is progress, too */
+    if (thread->calls != look->calls || thread->inside_fn_plus_1 != look->inside_fn_plus_1)
+        thread->inside_since_ns = watch->now_ns;
+    /* Calls that are neither counted nor questions: the program is at work, though not on the GPU. */
+    process->moved = process->moved || (thread->calls != look->calls && thread->questions == look->questions);
+    thread->calls = look->calls;
+    thread->progress = look->progress;
+    thread->questions = look->questions;
+    thread->inside_fn_plus_1 = look->inside_fn_plus_1;
+    thread->seen = true;
+}
+
+static void went_on(gwi_hang_watch *watch, gwi_hang_process *process)
+{
+    process->progress = process->progress_now;
+    process->since_ns = watch->now_ns;
+    process->looked_at_ns = 0;
+    process->cpu_known = gw_stacks_cpu_ms(process->pid, &process->cpu_ms);
+    for (size_t i = 0; i < watch->thread_count; i++) {
+        if (watch->thread[i].pid == process->pid)
+            watch->thread[i].questions_before = watch->thread[i].questions;
+    }
+}
+
+void gwi_hang_end(gwi_hang_watch *watch)
+{
+    for (size_t i = watch->thread_count; i-- > 0;) {
+        if (!watch->thread[i].seen)
+            watch->thread[i] = watch->thread[--watch->thread_count];
+    }
+    for (size_t i = watch->process_count; i-- > 0;) {
+        gwi_hang_process *process = &watch->process[i];
+        if (!process->seen)
+            *process = watch->process[--watch->process_count];
+        else if (process->moved || process->progress != process->progress_now)
+            went_on(watch, process);
+    }
+}
+
+/* ---- telling ---- */
+
+static const gwi_hang_thread *watched(const gwi_hang_watch *watch, uint32_t pid, uint32_t tid)
+{
+    for (size_t i = 0; i < watch->thread_count; i++) {
+        if (watch->thread[i].pid == pid && watch->thread[i].tid == tid)
+            return &watch->thread[i];
+    }
+    return NULL;
+}
+
+static bool uses_driver(const gwi_hang_thread *thread)
+{
+    return thread != NULL && (thread->inside_fn_plus_1 != 0 || thread->questions > thread->questions_before);
+}
+
+/* Is this worth an explanation, or does the program just wait for its next input? */
+static bool looks_like_a_hang(const gwi_hang_watch *watch, uint32_t pid, const gw_stack_process *threads)
+{
+    bool all_wait = threads->thread_count > 0, owner_known = false;
+    for (size_t i = 0; i < threads->thread_count; i++) {
+        const gw_stack_thread *thread = &threads->thread[i];
+        if (uses_driver(watched(watch, pid, thread->tid)))
+            return true;
+        all_wait = all_wait && (thread->wait == GW_WAIT_LOCK || thread->wait == GW_WAIT_JOIN);
+        owner_known = owner_known || (thread->wait == GW_WAIT_LOCK && thread->owner_tid != 0);
+    }
+    return all_wait || owner_known;
+}
+
+static void put_fact(gwi_item_sink put, void *user, const gw_item *like, const char *key, const char *value)
+{
+    gw_item item = *like;
+    item.kind = GW_ITEM_SUPERVISOR;
+    item.pair.key = key;
+    item.pair.value = value;
+    put(user, &item);
+}
+
+static bool has_ended(const gw_stack_process *threads, uint32_t tid)
+{
+    for (size_t i = 0; i < threads->thread_count; i++) {
+        if (threads->thread[i].tid == tid)
+            return false;
+    }
+    return threads->threads_left_out == 0;
+}
+
+static void tell_thread(const gwi_hang_watch *watch, const gw_stack_process *threads, const gw_stack_thread *thread,
+                        const gw_item *like, gwi_item_sink put, void *user)
+{
+    char text[320];
+    gw_item item = *like;
+    item.tid = thread->tid;
+    const gwi_hang_thread *seen = watched(watch, like->pid, thread->tid);
+    uint16_t inside = seen == NULL ? 0 : seen->inside_fn_plus_1;
+    const char *fn = inside == 0 || inside > GW_FN_COUNT ? "" : gw_api_fns[inside - 1].symbol;
+    uint64_t inside_ms = inside == 0 ? 0 : (watch->now_ns - seen->inside_since_ns) / 1000000u;
+    snprintf(text, sizeof text,
+             "wait=%s owner=%" PRIu32 " owner_ended=%d in=%s in_ms=%" PRIu64 " questions=%" PRIu64 " where=%s name=%s",
+             thread->wait == GW_WAIT_UNKNOWN ? "" : gw_wait_word(thread->wait), thread->owner_tid,
+             thread->owner_tid != 0 && has_ended(threads, thread->owner_tid), fn, inside_ms,
+             seen == NULL ? 0 : seen->questions - seen->questions_before, thread->where, thread->name);
+    put_fact(put, user, &item, "hang.thread", text);
+    for (size_t i = 0; i < thread->frame_count && i < FRAMES_TOLD_MAX; i++)
+        put_fact(put, user, &item, "hang.frame", thread->frame[i]);
+}
+
+bool gwi_hang_tell(const gwi_hang_watch *watch, const gwi_hang_process *process, bool whatever, gwi_item_sink put,
+                   void *user)
+{
+    gw_stack_process *threads = NULL;
+    gw_error err;
+    if (gw_stacks_look(process->pid, false, &threads, &err) != GW_OK)
+        return false;
+    bool told = whatever || looks_like_a_hang(watch, process->pid, threads);
+    gw_stack_process_free(threads);
+    threads = NULL;
+    if (!told || gw_stacks_look(process->pid, true, &threads, &err) != GW_OK)
+        return false;
+    char text[200];
+    uint64_t cpu_ms = 0;
+    gw_item item = {.t_ns = watch->now_ns, .pid = process->pid};
+    int used = snprintf(text, sizeof text, "for_ms=%" PRIu64, (watch->now_ns - process->since_ns) / 1000000u);
+    if (process->cpu_known && gw_stacks_cpu_ms(process->pid, &cpu_ms))
+        snprintf(text + used, sizeof text - (size_t)used, " cpu_ms=%" PRIu64,
+                 cpu_ms > process->cpu_ms ? cpu_ms - process->cpu_ms : 0);
+    put_fact(put, user, &item, "hang", text);
+    if (threads->no_waits[0] != '\0')
+        put_fact(put, user, &item, "hang.no_waits", threads->no_waits);
+    if (threads->no_stacks[0] != '\0')
+        put_fact(put, user, &item, "hang.no_stacks", threads->no_stacks);
+    /* Threads in the driver first: they say most. */
+    for (int driver = 1; driver >= 0; driver--) {
+        for (size_t i = 0, count = 0; i < threads->thread_count && count < THREADS_TOLD_MAX; i++) {
+            const gw_stack_thread *thread = &threads->thread[i];
+            if (uses_driver(watched(watch, process->pid, thread->tid)) != (driver == 1))
+                continue;
+            tell_thread(watch, threads, thread, &item, put, user);
+            count++;
+        }
+    }
+    gw_stack_process_free(threads);
+    return true;
+}

@@ -1,0 +1,125 @@
+/* `gpuwhy run --hang-after`: looks for hangs, writes them down, tells them once, ends the program when asked to. */
+#include "gwi_cmd.h"
+#include "gwi_hang.h"
+#include "gwi_run.h"
+
+#include "gw_stacks.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const uint64_t look_every_ns = 1000000000u;
+/* --kill-on-hang: from SIGTERM to SIGKILL. */
+static const uint64_t kill_after_ns = 10000000000u;
+
+int gwi_hangs_begin(gwi_hangs *hangs, const gwi_run_options *options)
+{
+    const char *text = options->hang_after;
+    *hangs = (gwi_hangs){0};
+    if (text == NULL) /* who sits before a terminal sees by himself that nothing goes on */
+        text = options->kill_on_hang || !isatty(STDERR_FILENO) ? "300" : "off";
+    if (strcmp(text, "off") == 0) {
+        if (!options->kill_on_hang)
+            return GWI_EXIT_OK;
+        gwi_say("run: --kill-on-hang: --hang-after is off");
+        return GWI_EXIT_USAGE;
+    }
+    char *end = NULL;
+    double seconds = strtod(text, &end);
+    if (end == text || *end != '\0' || !(seconds >= 0.1 && seconds <= 1e6)) {
+        gwi_say("run: --hang-after %s: not a number of seconds from 0.1 to 1000000, nor off", text);
+        return GWI_EXIT_USAGE;
+    }
+    hangs->kill = options->kill_on_hang;
+    hangs->after_ns = (uint64_t)(seconds * 1e9);
+    return GWI_EXIT_OK;
+}
+
+static void put_item(void *user, const gw_item *item)
+{
+    gwi_record_put(user, item);
+}
+
+static void tell_over(gwi_record *record, gwi_hang_process *process)
+{
+    gw_item item = {.kind = GW_ITEM_SUPERVISOR, .t_ns = gwi_record_now_ns(record), .pid = process->pid};
+    item.pair.key = "hang.over";
+    item.pair.value = "";
+    gwi_record_put(record, &item);
+    process->told = false;
+}
+
+/* One process stands still: it is written down once. True: it is. */
+static bool note_hang(gwi_hangs *hangs, gwi_record *record, gwi_hang_process *process)
+{
+    enum { TOLD_MAX = 8 }; /* a program that works in long kernels must not fill its recording with this */
+    uint64_t now = hangs->watch.now_ns;
+    if (process->told && process->since_ns == now)
+        tell_over(record, process);
+    uint64_t looked = process->looked_at_ns > process->since_ns ? process->looked_at_ns : process->since_ns;
+    if (process->told || process->told_count == TOLD_MAX || now - process->since_ns < hangs->after_ns ||
+        now - looked < hangs->after_ns)
+        return false;
+    process->looked_at_ns = now;
+    process->told = gwi_hang_tell(&hangs->watch, process, false, put_item, record);
+    process->told_count += process->told;
+    return process->told;
+}
+
+static void print_hang(gwi_hangs *hangs, gwi_record *record, gwi_stderr *capture, const char *run_folder, pid_t child)
+{
+    gw_verdict *verdict = NULL;
+    gw_error err;
+    gwi_record_stderr(record, capture);
+    gwi_record_drain(record, false);
+    if (run_folder[0] == '\0' || gwi_judge(run_folder, &verdict, &err) != GW_OK)
+        return;
+    if (verdict->is_hang) {
+        hangs->told = true;
+        gwi_verdict_print(verdict, true, STDERR_FILENO);
+        if (hangs->kill) {
+            gwi_say("--kill-on-hang: SIGTERM to pid %d", (int)child);
+            hangs->killed_at_ns = gwi_record_now_ns(record);
+            kill(child, SIGTERM);
+        }
+    }
+    gw_verdict_free(verdict);
+}
+
+/* The command, and what of it was recorded: a process that hangs does not end because its parent does. */
+static void kill_all(const gwi_record *record, pid_t child)
+{
+    enum { PIDS_MAX = 256 };
+    uint32_t pid[PIDS_MAX];
+    gwi_say("--kill-on-hang: SIGKILL to pid %d and to what it recorded", (int)child);
+    size_t count = gw_drain_alive(record->drain, pid, PIDS_MAX);
+    kill(child, SIGKILL);
+    for (size_t i = 0; i < count && i < PIDS_MAX; i++)
+        kill((pid_t)pid[i], SIGKILL);
+}
+
+void gwi_hangs_look(gwi_hangs *hangs, gwi_record *record, gwi_stderr *capture, const char *run_folder, pid_t child)
+{
+    uint64_t now = gwi_record_now_ns(record), every_ns = hangs->after_ns / 10;
+    gw_stacks_let_go();
+    if (hangs->after_ns == 0 || record->drain == NULL)
+        return;
+    if (hangs->killed_at_ns != 0 && now - hangs->killed_at_ns > kill_after_ns) {
+        hangs->killed_at_ns = now;
+        kill_all(record, child);
+    }
+    every_ns = every_ns > look_every_ns ? look_every_ns : every_ns;
+    if (now - hangs->looked_at_ns < every_ns)
+        return;
+    hangs->looked_at_ns = now;
+    gwi_hang_begin(&hangs->watch, now);
+    gw_drain_look(record->drain, gwi_hang_see, &hangs->watch);
+    gwi_hang_end(&hangs->watch);
+    bool any = false;
+    for (size_t i = 0; i < hangs->watch.process_count; i++)
+        any = note_hang(hangs, record, &hangs->watch.process[i]) || any;
+    if (any && !hangs->told)
+        print_hang(hangs, record, capture, run_folder, child);
+}

@@ -1,0 +1,262 @@
+/* `gpuwhy poke PID`: what the threads of a recorded process do right now, and whether that is a hang. */
+#include "gwi_cmd.h"
+#include "gwi_hang.h"
+#include "gwi_run.h"
+
+#include "gw_api.h"
+#include "gw_clock.h"
+#include "gw_model_facts.h"
+#include "gw_out.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define GWI_POKE_OPTIONS(X)                                                                                            \
+    X(FLAG, bool, json, "--json", NULL, NULL, "print the verdict alone, as JSON (docs/json-schema.md)")                \
+    X(FLAG, bool, help, "--help", NULL, NULL, "this")
+
+typedef struct poke_options {
+    GWI_POKE_OPTIONS(GWI_OPTION_FIELD)
+} poke_options;
+
+#define OPTIONS_STRUCT poke_options
+static const gwi_option options_table[] = {GWI_POKE_OPTIONS(GWI_OPTION_ROW)};
+enum { OPTION_COUNT = sizeof options_table / sizeof options_table[0], WATCH_MS = 1000 };
+
+typedef struct poke {
+    uint32_t pid;
+    gwi_path folder; /* of the run that recorded it; "" until found */
+    gwi_hang_watch watch;
+    uint64_t calls_before, calls_after; /* of the process */
+    gw_model *model;
+    bool nomem;
+} poke;
+
+/* Buffers are called PID-....buf. */
+static void look_into(void *user, const char *folder)
+{
+    poke *it = user;
+    DIR *dir = it->folder[0] != '\0' ? NULL : opendir(folder);
+    for (struct dirent *entry; dir != NULL && (entry = readdir(dir)) != NULL;) {
+        char *rest;
+        unsigned long pid = strtoul(entry->d_name, &rest, 10);
+        size_t bytes = strlen(entry->d_name);
+        if (pid == it->pid && rest[0] == '-' && bytes > 4 && strcmp(entry->d_name + bytes - 4, ".buf") == 0)
+            snprintf(it->folder, sizeof it->folder, "%s", folder);
+    }
+    if (dir != NULL)
+        closedir(dir);
+}
+
+static void see(void *user, const gw_thread_look *look)
+{
+    poke *it = user;
+    if (look->pid == it->pid)
+        it->calls_after += look->calls;
+    gwi_hang_see(&it->watch, look);
+}
+
+/* Look twice: what changed in between is progress. */
+static gw_status watch_it(poke *it, gw_error *err)
+{
+    gw_status st = GW_OK;
+    for (int i = 0; i < 2 && st == GW_OK; i++) {
+        it->calls_before = it->calls_after;
+        it->calls_after = 0;
+        gwi_hang_begin(&it->watch, gw_monotonic_ns());
+        st = gw_drain_peek(it->folder, 0, see, it, err);
+        gwi_hang_end(&it->watch);
+        if (i == 0)
+            poll(NULL, 0, WATCH_MS);
+    }
+    return st;
+}
+
+static const gwi_hang_process *find(const poke *it)
+{
+    for (size_t i = 0; i < it->watch.process_count; i++) {
+        if (it->watch.process[i].pid == it->pid)
+            return &it->watch.process[i];
+    }
+    return NULL;
+}
+
+/* ---- the words ---- */
+
+static void print_thread(const gw_hang_thread *thread)
+{
+    printf("  thread %" PRIu32 " (%s): ", thread->tid, thread->name);
+    if (thread->inside_fn[0] != '\0')
+        printf("inside %s\n", thread->inside_fn);
+    else if (thread->questions > 0)
+        printf("asked the GPU %" PRIu64 " times whether it is done\n", thread->questions);
+    else if (strcmp(thread->wait, "lock") == 0 && thread->owner_tid != 0)
+        printf("waits for a lock of thread %" PRIu32 "%s\n", thread->owner_tid,
+               thread->owner_ended ? ", which has ended" : "");
+    else if (strcmp(thread->wait, "join") == 0)
+        printf("waits for the end of thread %" PRIu32 "\n", thread->owner_tid);
+    else if (strcmp(thread->wait, "running") == 0)
+        printf("runs\n");
+    else
+        printf("waits: %s%s%s\n", thread->wait[0] == '\0' ? "unknown" : thread->wait,
+               thread->where[0] == '\0' ? "" : ", in ", thread->where);
+    for (size_t i = 0; i < thread->frame_count; i++)
+        printf("      %s\n", thread->frame[i]);
+}
+
+static void print_all(const poke *it, bool goes_on)
+{
+    const gw_model *model = it->model;
+    printf("pid %" PRIu32 ": %" PRIu64 " driver calls in %.1f s%s\n", it->pid, it->calls_after - it->calls_before,
+           WATCH_MS / 1e3, goes_on ? ": it goes on" : "");
+    for (size_t i = model->hang_count; i-- > 0;) {
+        const gw_hang *hang = &model->hang[i];
+        if (hang->pid != it->pid)
+            continue;
+        for (size_t k = 0; k < hang->thread_count; k++)
+            print_thread(&hang->thread[k]);
+        break;
+    }
+    for (size_t i = model->fact_count; i-- > 0;) {
+        const gw_pair *fact = &model->fact[i];
+        if (fact->pid == it->pid && strncmp(fact->key, "hang.no_", 8) == 0)
+            printf("  not known: %s\n", fact->value);
+        else if (fact->pid == it->pid && strcmp(fact->key, "hang") == 0)
+            break; /* what is older belongs to another look */
+    }
+    fflush(stdout);
+}
+
+static void feed_item(void *user, const gw_item *item)
+{
+    poke *it = user;
+    gw_error err;
+    if (gw_model_feed(it->model, item, &err) != GW_OK)
+        it->nomem = true;
+}
+
+/* The recording so far, and what was seen just now. The model is the caller's. */
+static gw_status read_model(poke *it, const gwi_hang_process *process, gw_error *err)
+{
+    static gwi_hang_watch shifted; /* the model counts from the run's start */
+    gw_reader *reader = NULL;
+    gw_status st = gw_reader_open(it->folder, &reader, err);
+    if (st == GW_OK)
+        st = gw_model_read(reader, &it->model, err);
+    gw_reader_close(reader);
+    if (st != GW_OK)
+        return st;
+    const char *t0 = gw_model_meta(it->model, "start_monotonic_ns");
+    uint64_t t0_ns = t0 == NULL ? 0 : strtoull(t0, NULL, 10);
+    t0_ns = t0_ns < process->since_ns ? t0_ns : process->since_ns;
+    shifted = it->watch;
+    shifted.now_ns -= t0_ns;
+    for (size_t i = 0; i < shifted.thread_count; i++)
+        shifted.thread[i].inside_since_ns -= t0_ns;
+    gwi_hang_process shifted_process = *process;
+    shifted_process.since_ns -= t0_ns;
+    gwi_hang_tell(&shifted, &shifted_process, true, feed_item, it);
+    return it->nomem ? gw_fail(err, GW_NOMEM, "judge pid %" PRIu32, it->pid) : gw_model_finish(it->model, err);
+}
+
+static int fail(const char *text)
+{
+    fprintf(stderr, "gpuwhy: poke: %s\n", text);
+    return GWI_EXIT_USAGE;
+}
+
+static int show_verdict(const gw_verdict *verdict, const poke_options *options)
+{
+    gw_error err;
+    if (options->json && gwi_verdict_write_json(verdict, "-", &err) != GW_OK)
+        return fail(err.text);
+    if (!options->json) {
+        printf("\n");
+        fflush(stdout);
+        gwi_verdict_print(verdict, true, STDOUT_FILENO);
+    }
+    return verdict->status == GW_VERDICT_UNDETERMINED ? GWI_EXIT_UNDETERMINED : GWI_EXIT_OK;
+}
+
+static int show(poke *it, const poke_options *options)
+{
+    gw_error err;
+    gw_verdict *verdict = NULL;
+    const gwi_hang_process *process = find(it);
+    if (process == NULL)
+        return fail("the process ended, or no thread of it has called the driver");
+    int status = GWI_EXIT_OK;
+    bool goes_on = process->since_ns == it->watch.now_ns;
+    if (read_model(it, process, &err) != GW_OK || gw_judge(it->model, &verdict, &err) != GW_OK) {
+        status = fail(err.text);
+        goto out;
+    }
+    if (!options->json)
+        print_all(it, goes_on);
+    if (!goes_on || options->json)
+        status = show_verdict(verdict, options);
+out:
+    gw_verdict_free(verdict);
+    gw_model_free(it->model);
+    return status;
+}
+
+static int help(void)
+{
+    gw_text text = {0};
+    gw_text_add_str(
+        &text, "gpuwhy poke [options] PID\n\n"
+               "What the threads of a process do right now that runs under gpuwhy: the driver call each is inside, "
+               "what it\nwaits for, where it stands. Takes a second; the process notices nothing.\nEnds with 0 when "
+               "it goes on or when there is a verdict, 1 when it stands still for no known\nreason, 2 when it "
+               "cannot be looked at.\n\n");
+    gwi_options_help(options_table, OPTION_COUNT, &text);
+    fputs(gw_text_str(&text), stdout);
+    gw_text_free(&text);
+    return GWI_EXIT_OK;
+}
+
+static int say_why_not(uint32_t pid)
+{
+    char text[200];
+    if (kill((pid_t)pid, 0) != 0 && errno == ESRCH)
+        snprintf(text, sizeof text, "there is no process %" PRIu32, pid);
+    else
+        snprintf(text, sizeof text,
+                 "pid %" PRIu32
+                 " is not recorded: it was not started by gpuwhy run as this user, or has made no driver call",
+                 pid);
+    return fail(text);
+}
+
+int gwi_cmd_poke(int argc, char **argv)
+{
+    static poke it; /* large, and there is one */
+    poke_options options = {0};
+    gw_error err = {0};
+    int words = 0;
+    if (gwi_options_parse_mixed(options_table, OPTION_COUNT, &options, argc, argv, &words, &err) != GW_OK)
+        return fail(err.text);
+    if (options.help)
+        return help();
+    if (options.json && !gw_out_has_json())
+        return fail("--json: this build lacks JSON (json-c was not there when it was built)");
+    char *end = NULL;
+    unsigned long pid = words == 1 ? strtoul(argv[1], &end, 10) : 0;
+    if (words != 1 || *end != '\0' || pid == 0 || pid > INT32_MAX)
+        return fail("one process id is needed; for instance: gpuwhy poke 1234");
+    it.pid = (uint32_t)pid;
+    gwi_run_folders_visit(look_into, &it);
+    if (it.folder[0] == '\0')
+        return say_why_not(it.pid);
+    if (watch_it(&it, &err) != GW_OK)
+        return fail(err.text);
+    return show(&it, &options);
+}

@@ -1,0 +1,79 @@
+/* Threads of the program wait for each other. */
+#include "cause.h"
+#include "hang.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static bool is_waiting_for_owner(const gw_hang_thread *thread)
+{
+    return strcmp(thread->wait, "lock") == 0 && thread->owner_tid != 0;
+}
+
+static void say_thread(const gwi_case *c, gwi_finding *finding, const gw_hang_thread *thread)
+{
+    const gw_hang *hang = c->hang.hang;
+    const gw_hang_thread *owner = gwi_hang_thread(hang, thread->owner_tid);
+    if (thread->owner_ended)
+        gwi_evidence(finding, hang->t_ns, "host",
+                     "thread %" PRIu32 " (%s) waits for a lock that thread %" PRIu32 " took, which has ended",
+                     thread->tid, thread->name, thread->owner_tid);
+    else if (owner != NULL)
+        gwi_evidence(finding, hang->t_ns, "host", "thread %" PRIu32 " (%s) waits for %s thread %" PRIu32 " (%s)%s",
+                     thread->tid, thread->name, strcmp(thread->wait, "join") == 0 ? "the end of" : "a lock that",
+                     owner->tid, owner->name, strcmp(thread->wait, "join") == 0 ? "" : " holds");
+    else
+        gwi_evidence(finding, hang->t_ns, "host",
+                     "thread %" PRIu32 " (%s) waits, without a time limit, for another thread of this process",
+                     thread->tid, thread->name);
+    gwi_say_stand(c, finding, thread);
+}
+
+static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
+{
+    enum { SHOWN_MAX = 8 };
+    if (c->hang.kind != GWI_HANG_DEADLOCK)
+        return GW_CERTAINTY_NONE;
+    const gw_hang *hang = c->hang.hang;
+    double for_s = (double)hang->for_ns / 1e9;
+    if (c->hang.in_circle)
+        gwi_headline(finding, "threads of the program wait for each other's locks; nothing went on for %.1f s", for_s);
+    else
+        gwi_headline(finding,
+                     "all %zu threads of the program wait for each other; nothing went on for %.1f s, and no thread is "
+                     "left that could end it",
+                     hang->thread_count, for_s);
+    size_t shown = 0;
+    for (int owners = 1; owners >= 0; owners--) { /* those that wait for one another first */
+        for (size_t i = 0; i < hang->thread_count && shown < SHOWN_MAX; i++) {
+            const gw_hang_thread *thread = &hang->thread[i];
+            bool has_owner = is_waiting_for_owner(thread);
+            bool counts = has_owner || (!c->hang.in_circle && thread->wait[0] != '\0');
+            if (has_owner == (owners == 1) && counts) {
+                say_thread(c, finding, thread);
+                shown++;
+            }
+        }
+    }
+    if (hang->cpu_known)
+        gwi_measure(finding, hang->t_ns, "host", (double)hang->cpu_ms, "ms",
+                    "all threads used %" PRIu64 " ms of CPU in that time", hang->cpu_ms);
+    gwi_rule_out(finding, "the GPU (no thread is inside a driver call, and none asks the GPU for anything)");
+    return c->hang.in_circle ? GW_ESTABLISHED : GW_SUPPORTED;
+}
+
+const gw_cause gwi_cause_host_deadlock = {
+    .id = "host-deadlock",
+    .summary = "Threads of the program wait for each other, and the GPU has nothing to do.",
+    .proof =
+        "threads wait in a circle for locks that the next one holds, or for one whose owner has ended; or every thread "
+        "of the process waits, without a time limit, for what only a thread of the same process can give",
+    .fixes =
+        {[GW_FRAMEWORK_RAW] =
+             "Take locks in the same order everywhere, or both at once; hold none while waiting for a thread or a "
+             "queue\nLook at the functions that are named, and who calls them with which lock held",
+         [GW_FRAMEWORK_TORCH] =
+             "Do not fork while threads hold locks: multiprocessing with spawn, DataLoader with "
+             "multiprocessing_context=\"spawn\"\nHold no Python lock while joining a thread or waiting for a queue"},
+    .judge = judge,
+};

@@ -1,0 +1,40 @@
+/* The program waits for a kernel, and waits. */
+#include "cause.h"
+#include "hang.h"
+
+#include <inttypes.h>
+
+static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
+{
+    if (c->hang.kind != GWI_HANG_KERNEL)
+        return GW_CERTAINTY_NONE;
+    const gw_hang *hang = c->hang.hang;
+    gwi_headline(finding, "nothing went on for %.1f s: the program waits for a kernel that does not end",
+                 (double)hang->for_ns / 1e9);
+    gwi_say_waiting(c, finding);
+    if (c->root == NULL)
+        gwi_rule_out(finding, "an error on the GPU (no driver call failed)");
+    gwi_rule_out(finding, "a deadlock in the program (thread %" PRIu32 " waits for the GPU)", c->hang.waiting->tid);
+    return c->root != NULL && (c->root->is_sticky || c->root->is_allocation) ? GW_HYPOTHESIS : GW_SUPPORTED;
+}
+
+const gw_cause gwi_cause_kernel_never_ends = {
+    .id = "kernel-never-ends",
+    .summary = "The program waits for a kernel that does not end.",
+    .proof =
+        "for the time that was given, a thread was inside a driver call that waits, or asked the GPU for nothing but "
+        "whether it is done; launches before it were never waited for, and nothing else went on. Work that is merely "
+        "slow looks the same",
+    .fixes = {[GW_FRAMEWORK_RAW] =
+                  "If the kernel may take that long, wait longer before calling it a hang (--hang-after SECONDS)\n"
+                  "Look at the loops of the kernel that is named: a condition that never comes true, a flag or lock in "
+                  "memory "
+                  "that no other block sets, a grid that waits for blocks that cannot be resident\n"
+                  "Stop it in a debugger (cuda-gdb -p PID, then info cuda kernels) to see where it loops",
+              [GW_FRAMEWORK_TORCH] =
+                  "If the kernel may take that long, wait longer before calling it a hang (--hang-after "
+                  "SECONDS)\nLook at custom kernels (Triton, extensions) among those named: a loop or a "
+                  "spin lock that never ends\nWith several GPUs: see that all ranks call the same "
+                  "collectives"},
+    .judge = judge,
+};

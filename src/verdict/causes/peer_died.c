@@ -1,0 +1,40 @@
+/* A rank waits in a collective for one that does not come. */
+#include "cause.h"
+#include "hang.h"
+
+static bool a_rank_ended(const gwi_case *c)
+{
+    for (size_t i = 0; i < c->model->process_count; i++) {
+        const gw_process *process = &c->model->process[i];
+        if (process != c->process && process->has_rank && process->exit_known &&
+            process->t_exit_ns <= c->hang.hang->t_ns)
+            return true;
+    }
+    return false;
+}
+
+static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
+{
+    if (c->hang.kind != GWI_HANG_PEER)
+        return GW_CERTAINTY_NONE;
+    gwi_headline(finding, "nothing went on for %.1f s: a collective waits for a rank that does not come",
+                 (double)c->hang.hang->for_ns / 1e9);
+    gwi_say_waiting(c, finding);
+    gwi_say_missing_ranks(c, finding);
+    return a_rank_ended(c) ? GW_SUPPORTED : GW_HYPOTHESIS;
+}
+
+const gw_cause gwi_cause_peer_died = {
+    .id = "peer-died",
+    .summary = "A rank waits in a collective for one that has ended or does something else.",
+    .proof =
+        "the last launch that nothing has waited for is a collective of NCCL, nothing else goes on, and another rank "
+        "ended before",
+    .fixes = {[GW_FRAMEWORK_RAW] = "Look first at the rank that is missing: its own first error is the root\n"
+                                   "See that all ranks call the same collectives in the same order",
+              [GW_FRAMEWORK_TORCH] =
+                  "Look first at the rank that is missing: its own first error is the root\n"
+                  "TORCH_DISTRIBUTED_DEBUG=DETAIL tells ranks that call different collectives; unequal "
+                  "batches need join() or drop_last"},
+    .judge = judge,
+};

@@ -1,0 +1,283 @@
+/* A hang is told by what each thread waits for.
+ *
+ * kernel    a thread was inside one driver call all the time, or asked the GPU again and again, and launches are
+ *           outstanding. Work that is merely slow looks the same from outside: never more than supported.
+ * peer      the same, and the last of these launches is a collective of NCCL: its peers are missing.
+ * deadlock  no thread is in the driver, and threads wait in a circle for each other's locks, or for the lock of a
+ * thread that is no more; or every single thread waits, for ever, for something that only a thread of this process
+ *           could give: then none is left that could. */
+#include "hang.h"
+#include "family.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+const gw_hang_thread *gwi_hang_thread(const gw_hang *hang, uint32_t tid)
+{
+    for (size_t i = 0; i < hang->thread_count; i++) {
+        if (hang->thread[i].tid == tid)
+            return &hang->thread[i];
+    }
+    return NULL;
+}
+
+static bool waits_by(const gw_hang_thread *thread, const char *word)
+{
+    return strcmp(thread->wait, word) == 0;
+}
+
+/* ---- the GPU ---- */
+
+static bool was_inside_all_the_time(const gw_hang *hang, const gw_hang_thread *thread)
+{
+    return thread->inside_fn[0] != '\0' && thread->inside_ns >= hang->for_ns / 10 * 9;
+}
+
+static const gw_hang_thread *find_waiting(const gw_hang *hang)
+{
+    for (size_t i = 0; i < hang->thread_count; i++) {
+        if (was_inside_all_the_time(hang, &hang->thread[i]))
+            return &hang->thread[i];
+    }
+    for (size_t i = 0; i < hang->thread_count; i++) {
+        if (hang->thread[i].questions > 0)
+            return &hang->thread[i];
+    }
+    return NULL;
+}
+
+typedef struct outstanding {
+    const gw_ring_call *newest[4]; /* newest first */
+    size_t count;
+    uint64_t total;
+} outstanding;
+
+/* The thread's own count is exact. What another thread waited for is told by times, and these may differ a little
+ * between two readings of the same instant. */
+static bool is_waited_for(const gw_model *model, const gw_thread *thread, size_t at)
+{
+    if (thread->ring_total - thread->ring_count + at < thread->ring_synced_total)
+        return true;
+    for (size_t i = 0; i < model->thread_count; i++) {
+        const gw_thread *other = &model->thread[i];
+        if (other != thread && other->pid == thread->pid && other->synced_at_ns > thread->ring[at].t_ns)
+            return true;
+    }
+    return false;
+}
+
+static outstanding launches_outstanding(const gw_model *model, uint32_t pid)
+{
+    outstanding found = {0};
+    for (size_t i = 0; i < model->thread_count; i++) {
+        const gw_thread *thread = &model->thread[i];
+        for (size_t k = thread->pid == pid ? thread->ring_count : 0; k-- > 0;) {
+            const gw_ring_call *call = &thread->ring[k];
+            if ((!call->is_launch && !call->is_graph_launch) || call->captured || is_waited_for(model, thread, k))
+                continue;
+            found.total++;
+            size_t at = found.count < 4 ? found.count++ : 3;
+            if (at == 3 && found.newest[3] != NULL && found.newest[3]->t_ns >= call->t_ns)
+                continue;
+            for (; at > 0 && found.newest[at - 1]->t_ns < call->t_ns; at--)
+                found.newest[at] = found.newest[at - 1];
+            found.newest[at] = call;
+        }
+    }
+    return found;
+}
+
+static bool is_collective(const gw_ring_call *call)
+{
+    return call->kernel != NULL && strstr(call->kernel, "nccl") != NULL;
+}
+
+/* ---- locks ---- */
+
+/* Does the chain of owners from `start` come back to it, or end at a thread that is no more? */
+static bool is_stuck_for_ever(const gw_hang *hang, const gw_hang_thread *start, bool *ret_owner_ended)
+{
+    const gw_hang_thread *at = start;
+    *ret_owner_ended = false;
+    for (size_t steps = 0; steps <= hang->thread_count && at != NULL; steps++) {
+        if (!waits_by(at, "lock") || at->owner_tid == 0)
+            return false;
+        if (at->owner_ended) {
+            *ret_owner_ended = at == start;
+            return at == start;
+        }
+        at = gwi_hang_thread(hang, at->owner_tid);
+        if (at == start)
+            return true;
+    }
+    return false;
+}
+
+static bool all_wait_for_each_other(const gw_hang *hang)
+{
+    size_t locks = 0;
+    for (size_t i = 0; i < hang->thread_count; i++) {
+        const gw_hang_thread *thread = &hang->thread[i];
+        if (waits_by(thread, "lock"))
+            locks++;
+        else if (!waits_by(thread, "join"))
+            return false;
+    }
+    return locks > 0;
+}
+
+static bool used_no_cpu(const gw_hang *hang)
+{
+    return hang->cpu_known && hang->cpu_ms * 50 <= hang->for_ns / 1000000u; /* 2 %: a thread that polls now and then */
+}
+
+/* ---- the whole ---- */
+
+gwi_hang gwi_hang_of(const gw_model *model, uint32_t pid)
+{
+    gwi_hang found = {0};
+    for (size_t i = model->hang_count; i-- > 0 && found.hang == NULL;) {
+        if (model->hang[i].pid == pid)
+            found.hang = &model->hang[i];
+    }
+    if (found.hang == NULL || found.hang->over)
+        return (gwi_hang){0};
+    found.waiting = find_waiting(found.hang);
+    outstanding launches = launches_outstanding(model, pid);
+    if (found.waiting != NULL) {
+        if (launches.total > 0)
+            found.kind = is_collective(launches.newest[0]) ? GWI_HANG_PEER : GWI_HANG_KERNEL;
+        return found;
+    }
+    bool owner_ended;
+    for (size_t i = 0; i < found.hang->thread_count; i++) {
+        if (is_stuck_for_ever(found.hang, &found.hang->thread[i], &owner_ended)) {
+            found.kind = GWI_HANG_DEADLOCK;
+            found.in_circle = true;
+        }
+    }
+    if (found.kind == GWI_HANG_NONE && used_no_cpu(found.hang) && all_wait_for_each_other(found.hang))
+        found.kind = GWI_HANG_DEADLOCK;
+    return found;
+}
+
+/* ---- words ---- */
+
+static bool is_foreign_frame(const char *frame)
+{
+    static const char *const files[] = {" in libcuda.so", " in libgpuwhy", " in libc.so", " in ld-linux",
+                                        " in libpthread", " in libnccl",   "0x"};
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        const char *at = strstr(frame, files[i]);
+        if (at != NULL && (files[i][0] == ' ' || at == frame))
+            return true;
+    }
+    return false;
+}
+
+void gwi_say_stand(const gwi_case *c, gwi_finding *finding, const gw_hang_thread *thread)
+{
+    enum { SHOWN_MAX = 5 };
+    gw_text line = {0};
+    size_t shown = 0;
+    for (size_t i = 0; i < thread->frame_count && shown < SHOWN_MAX; i++) {
+        if (is_foreign_frame(thread->frame[i]))
+            continue;
+        gw_text_addf(&line, "%s%s", shown == 0 ? "" : " <- ", thread->frame[i]);
+        shown++;
+    }
+    if (shown > 0)
+        gwi_evidence(finding, c->hang.hang->t_ns, "host", "thread %" PRIu32 " (%s) stands in %s", thread->tid,
+                     thread->name, gw_text_str(&line));
+    gw_text_free(&line);
+}
+
+static const char *stream_text(char out[32], uint64_t stream)
+{
+    if (stream > 2)
+        snprintf(out, 32, "stream 0x%" PRIx64, stream);
+    else
+        snprintf(out, 32, "%s", stream == 2 ? "the per-thread stream" : "the default stream");
+    return out;
+}
+
+void gwi_say_waiting(const gwi_case *c, gwi_finding *finding)
+{
+    const gw_hang *hang = c->hang.hang;
+    const gw_hang_thread *thread = c->hang.waiting;
+    char call[GWI_CALL_TEXT_MAX], kernel[GWI_KERNEL_TEXT_MAX], stream[32];
+    double ms = (double)hang->for_ns / 1e6;
+    if (thread->inside_fn[0] != '\0')
+        gwi_measure(finding, hang->t_ns, "driver", ms, "ms", "thread %" PRIu32 " (%s) had been inside %s for %.1f s",
+                    thread->tid, thread->name, gwi_call_text(call, thread->inside_fn), (double)thread->inside_ns / 1e9);
+    else
+        gwi_measure(finding, hang->t_ns, "driver", ms, "ms",
+                    "thread %" PRIu32 " (%s) had asked the GPU %" PRIu64
+                    " times in %.1f s whether it is done, and done "
+                    "nothing else",
+                    thread->tid, thread->name, thread->questions, (double)hang->for_ns / 1e9);
+    outstanding launches = launches_outstanding(c->model, hang->pid);
+    for (size_t i = 0; i < launches.count; i++) {
+        const gw_ring_call *launch = launches.newest[i];
+        gwi_evidence(finding, launch->t_ns, "driver", "%s%s was launched%s on %s and nothing has waited for it since",
+                     i == 0 && launches.count > 1 ? "last: " : "",
+                     launch->kernel != NULL ? gwi_kernel_text(kernel, launch->kernel) : "a kernel without a name",
+                     launch->is_graph_launch ? " by a graph" : "", stream_text(stream, launch->stream));
+    }
+    if (launches.total > launches.count)
+        gwi_evidence(finding, GWI_NO_TIME, "driver", "and %" PRIu64 " launches before these",
+                     launches.total - launches.count);
+    gwi_say_stand(c, finding, thread);
+}
+
+void gwi_say_threads(const gwi_case *c, gwi_finding *finding)
+{
+    enum { SHOWN_MAX = 8 };
+    const gw_hang *hang = c->hang.hang;
+    for (size_t i = 0; i < hang->thread_count && i < SHOWN_MAX; i++) {
+        const gw_hang_thread *thread = &hang->thread[i];
+        char call[GWI_CALL_TEXT_MAX];
+        if (thread->inside_fn[0] != '\0')
+            gwi_evidence(finding, hang->t_ns, "driver", "thread %" PRIu32 " (%s) is inside %s", thread->tid,
+                         thread->name, gwi_call_text(call, thread->inside_fn));
+        else
+            gwi_evidence(finding, hang->t_ns, "host", "thread %" PRIu32 " (%s) waits: %s%s%s", thread->tid,
+                         thread->name, thread->wait[0] == '\0' ? "unknown" : thread->wait,
+                         thread->where[0] == '\0' ? "" : ", in ", thread->where);
+        gwi_say_stand(c, finding, thread);
+    }
+    if (hang->thread_count > SHOWN_MAX)
+        gwi_evidence(finding, GWI_NO_TIME, "host", "and %zu more threads", hang->thread_count - SHOWN_MAX);
+}
+
+static bool is_in_collective(const gw_model *model, uint32_t pid)
+{
+    gwi_hang hang = gwi_hang_of(model, pid);
+    if (hang.kind == GWI_HANG_PEER)
+        return true;
+    outstanding launches = launches_outstanding(model, pid);
+    return launches.count > 0 && is_collective(launches.newest[0]);
+}
+
+size_t gwi_say_missing_ranks(const gwi_case *c, gwi_finding *finding)
+{
+    const gw_model *model = c->model;
+    size_t missing = 0;
+    for (size_t i = 0; i < model->process_count; i++) {
+        const gw_process *process = &model->process[i];
+        char who[GWI_WHO_TEXT_MAX];
+        if (process == c->process || !process->has_rank || is_in_collective(model, process->pid))
+            continue;
+        missing++;
+        gwi_who_text(who, process);
+        if (process->exit_known)
+            gwi_evidence(finding, process->t_exit_ns, "exit", "%s is missing: it ended", who);
+        else
+            gwi_evidence(finding, c->hang.hang->t_ns, "driver", "%s is missing: its last launch is no collective", who);
+    }
+    if (c->process != NULL && c->process->has_world && c->process->world > model->process_count)
+        gwi_evidence(finding, GWI_NO_TIME, "host", "the job has %" PRIu32 " ranks; the others were not recorded here",
+                     c->process->world);
+    return missing;
+}

@@ -1,0 +1,301 @@
+/* Hangs: what proves which, what proves nothing, and facts that make no sense. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "gw_feed.h"
+#include "gw_verdict.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MAIN = GW_FEED_PID, LEFT = 501, RIGHT = 502 };
+static const uint64_t gib = 1u << 30, second_ns = 1000000000u;
+
+static gw_feed feed; /* large: not on the stack */
+static gw_verdict *verdict;
+
+static void fact_of(uint32_t pid, uint32_t tid, const char *key, const char *value)
+{
+    gw_error err;
+    gw_item item = {.kind = GW_ITEM_SUPERVISOR, .t_ns = feed.t_ns, .pid = pid, .tid = tid};
+    item.pair.key = key;
+    item.pair.value = value;
+    assert_int_equal(gw_model_feed(feed.model, &item, &err), GW_OK);
+}
+
+static void fact(uint32_t tid, const char *key, const char *value)
+{
+    fact_of(GW_FEED_PID, tid, key, value);
+}
+
+/* A program on the GPU whose last launch, of `kernel`, nothing has waited for. */
+static void begin(const char *kernel)
+{
+    gw_feed_open(&feed, 16 * gib);
+    gw_feed_text_call(&feed, "cuModuleGetFunction", GW_EV_FUNCTION, 0xf1f1, 0xabab, GW_OWNER_MODULE, 0, kernel);
+    gw_feed_launch(&feed, 0xf1f1, 0x5151);
+    gw_feed_drain(&feed);
+    gw_feed_wait(&feed, 10 * second_ns);
+}
+
+static void hang(const char *cpu)
+{
+    char text[64];
+    snprintf(text, sizeof text, "for_ms=5000%s%s", cpu == NULL ? "" : " cpu_ms=", cpu == NULL ? "" : cpu);
+    fact(0, "hang", text);
+}
+
+static void judge(int code, int signal_)
+{
+    gw_error err;
+    if (code != -1 || signal_ != 0)
+        gw_feed_exit(&feed, code, signal_);
+    gw_model *model = gw_feed_finish(&feed);
+    assert_int_equal(gw_judge(model, &verdict, &err), GW_OK);
+    gw_model_free(model);
+}
+
+static void done(void)
+{
+    gw_verdict_free(verdict);
+    verdict = NULL;
+}
+
+static bool has_evidence(const char *part)
+{
+    for (size_t i = 0; i < verdict->evidence_count; i++) {
+        if (strstr(verdict->evidence[i].text, part) != NULL)
+            return true;
+    }
+    return false;
+}
+
+static void expect(const char *cause, gw_certainty certainty)
+{
+    if (cause == NULL) {
+        assert_null(verdict->cause);
+        return;
+    }
+    assert_non_null(verdict->cause);
+    assert_string_equal(verdict->cause, cause);
+    assert_int_equal(verdict->certainty, certainty);
+    assert_true(verdict->next.count > 0);
+    assert_true(verdict->is_hang);
+}
+
+static void a_kernel_that_is_waited_for(void **state)
+{
+    (void)state;
+    begin("spin");
+    hang("2");
+    fact(MAIN, "hang.thread",
+         "wait=running owner=0 owner_ended=0 in=cuCtxSynchronize in_ms=5000 questions=0 where= name=main");
+    fact(MAIN, "hang.frame", "0x7f00 in libc.so.6");
+    fact(MAIN, "hang.frame", "train+0x12 in program");
+    judge(-1, 0); /* it lives */
+    expect("kernel-never-ends", GW_SUPPORTED);
+    assert_true(has_evidence("inside cuCtxSynchronize for 5.0 s"));
+    assert_true(has_evidence("spin was launched on stream 0x5151"));
+    assert_true(has_evidence("stands in train+0x12 in program"));
+    done();
+}
+
+static void who_ended_it_is_not_the_cause(void **state)
+{
+    (void)state;
+    begin("spin");
+    hang("2");
+    fact(MAIN, "hang.thread", "wait=running in=cuCtxSynchronize in_ms=5000 name=main");
+    judge(-1, SIGTERM);
+    expect("kernel-never-ends", GW_SUPPORTED);
+    done();
+}
+
+static void what_went_on_is_no_cause(void **state)
+{
+    (void)state;
+    begin("spin");
+    hang("2");
+    fact(MAIN, "hang.thread", "wait=running in=cuCtxSynchronize in_ms=5000 name=main");
+    gw_feed_wait(&feed, second_ns);
+    fact(0, "hang.over", "");
+    judge(-1, SIGTERM);
+    assert_string_equal(verdict->cause, "killed-by-scheduler-or-user");
+    done();
+}
+
+static void a_hang_that_ended_well_is_clean(void **state)
+{
+    (void)state;
+    begin("spin");
+    hang("2");
+    fact(MAIN, "hang.thread", "wait=running in=cuCtxSynchronize in_ms=5000 name=main");
+    judge(0, 0);
+    assert_int_equal(verdict->status, GW_VERDICT_CLEAN);
+    assert_true(verdict->advice.count > 0);
+    done();
+}
+
+/* Nothing was launched that could be waited for: then it is not the kernel. */
+static void nothing_outstanding_is_no_kernel(void **state)
+{
+    (void)state;
+    begin("spin");
+    gw_feed_sync(&feed);
+    gw_feed_drain(&feed);
+    gw_feed_wait(&feed, 10 * second_ns);
+    hang("2");
+    fact(MAIN, "hang.thread", "wait=running in=cuMemFree_v2 in_ms=5000 name=main");
+    judge(-1, 0);
+    expect(NULL, GW_CERTAINTY_NONE);
+    assert_int_equal(verdict->status, GW_VERDICT_UNDETERMINED);
+    assert_true(has_evidence("is inside cuMemFree"));
+    done();
+}
+
+static void a_circle_of_locks(void **state)
+{
+    (void)state;
+    begin("spin");
+    hang(NULL);
+    fact(MAIN, "hang.thread", "wait=input name=main"); /* other threads may do what they like */
+    fact(LEFT, "hang.thread", "wait=lock owner=502 owner_ended=0 name=left");
+    fact(RIGHT, "hang.thread", "wait=lock owner=501 owner_ended=0 name=right");
+    judge(-1, SIGKILL);
+    expect("host-deadlock", GW_ESTABLISHED);
+    assert_true(has_evidence("thread 501 (left) waits for a lock that thread 502 (right) holds"));
+    done();
+}
+
+static void a_lock_whose_owner_ended(void **state)
+{
+    (void)state;
+    begin("spin");
+    hang("0");
+    fact(LEFT, "hang.thread", "wait=lock owner=77 owner_ended=1 name=left");
+    judge(-1, 0);
+    expect("host-deadlock", GW_ESTABLISHED);
+    done();
+}
+
+static void all_threads_wait_for_each_other(void **state)
+{
+    (void)state;
+    begin("spin");
+    hang("3");
+    fact(MAIN, "hang.thread", "wait=join owner=501 name=main");
+    fact(LEFT, "hang.thread", "wait=lock owner=0 name=left");
+    judge(-1, 0);
+    expect("host-deadlock", GW_SUPPORTED);
+    done();
+}
+
+static void who_waits_for_input_hangs_not(void **state)
+{
+    (void)state;
+    static const char *const mains[] = {
+        "wait=input name=main",       "wait=sleep name=main",  "wait=child name=main", "wait=timed-lock name=main",
+        "wait=shared-lock name=main", "wait=device name=main", "wait= name=main",      "wait=running name=main"};
+    for (size_t i = 0; i < sizeof mains / sizeof mains[0]; i++) {
+        begin("spin");
+        hang("0");
+        fact(MAIN, "hang.thread", mains[i]);
+        fact(LEFT, "hang.thread", "wait=lock owner=0 name=pool");
+        judge(-1, SIGTERM);
+        assert_string_equal(verdict->cause, "killed-by-scheduler-or-user");
+        assert_int_equal(verdict->certainty, GW_ESTABLISHED);
+        assert_false(verdict->is_hang);
+        done();
+    }
+}
+
+/* A lock that its owner will give back: it is at work. */
+static void a_busy_owner_is_no_deadlock(void **state)
+{
+    (void)state;
+    begin("spin");
+    hang("4990");
+    fact(MAIN, "hang.thread", "wait=lock owner=501 name=main");
+    fact(LEFT, "hang.thread", "wait=running owner=0 name=left");
+    judge(-1, 0);
+    expect(NULL, GW_CERTAINTY_NONE);
+    done();
+}
+
+static void a_collective_is_a_hypothesis_that_names_who_is_missing(void **state)
+{
+    (void)state;
+    begin("ncclDevKernel_AllReduce_Sum_f32_RING_LL");
+    fact(0, "process.rank", "rank=0 of=2 by=RANK");
+    gw_feed_process(&feed, 300, 1, "/usr/bin/python3");
+    fact_of(300, 0, "process.rank", "rank=1 of=2 by=RANK");
+    hang("2");
+    fact(MAIN, "hang.thread", "wait=running in=cuStreamSynchronize in_ms=5000 name=main");
+    judge(-1, 0);
+    assert_int_equal(verdict->status, GW_VERDICT_UNDETERMINED);
+    assert_true(verdict->alternative_count > 0);
+    assert_string_equal(verdict->alternatives[0].cause, "peer-died");
+    assert_int_equal(verdict->alternatives[0].certainty, GW_HYPOTHESIS);
+    assert_true(has_evidence("rank 1 (pid 300) is missing"));
+    assert_true(verdict->is_hang);
+    done();
+}
+
+static void senseless_facts_do_no_harm(void **state)
+{
+    (void)state;
+    static const char *const odd[] = {"",
+                                      "for_ms=",
+                                      "for_ms=99999999999999999999999 cpu_ms=-3",
+                                      "wait=",
+                                      "wait=lock owner=4294967295 owner_ended=7",
+                                      "owner= in_ms=x questions=- name=",
+                                      "wait=a-word-that-is-longer-than-any-word-has-ever-been in=b",
+                                      "name=\xff\xfe wait=lock"};
+    enum { ODD = sizeof odd / sizeof odd[0] };
+    for (size_t i = 0; i < ODD; i++) {
+        begin("spin");
+        fact(MAIN, "hang.frame", odd[i]);  /* of no thread */
+        fact(MAIN, "hang.thread", odd[i]); /* of no hang */
+        fact(0, "hang.over", odd[i]);
+        for (size_t k = 0; k < ODD; k++) {
+            fact(0, "hang", odd[k]);
+            for (uint32_t tid = 0; tid < 300; tid++)
+                fact(tid, "hang.thread", odd[i]);
+            for (uint32_t n = 0; n < 100; n++)
+                fact(299, "hang.frame", odd[k]);
+        }
+        judge(-1, SIGTERM);
+        done();
+    }
+    /* A thread that waits for itself. */
+    begin("spin");
+    hang("0");
+    fact(LEFT, "hang.thread", "wait=lock owner=501");
+    judge(-1, 0);
+    done();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_kernel_that_is_waited_for),
+        cmocka_unit_test(who_ended_it_is_not_the_cause),
+        cmocka_unit_test(what_went_on_is_no_cause),
+        cmocka_unit_test(a_hang_that_ended_well_is_clean),
+        cmocka_unit_test(nothing_outstanding_is_no_kernel),
+        cmocka_unit_test(a_circle_of_locks),
+        cmocka_unit_test(a_lock_whose_owner_ended),
+        cmocka_unit_test(all_threads_wait_for_each_other),
+        cmocka_unit_test(who_waits_for_input_hangs_not),
+        cmocka_unit_test(a_busy_owner_is_no_deadlock),
+        cmocka_unit_test(a_collective_is_a_hypothesis_that_names_who_is_missing),
+        cmocka_unit_test(senseless_facts_do_no_harm),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

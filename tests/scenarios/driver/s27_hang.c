@@ -1,0 +1,205 @@
+/* S27: the program stands still: a kernel that does not end, waited for or asked again and again; two threads that take
+ * two locks in different order before the next launch.
+ *
+ * What looks like it and is none: --repaired (the kernel is only slow, the locks are taken in one order), and after the
+ * GPU's work: --kind input (a read that nobody answers), sleep, load (host work without any driver call), pool (threads
+ * that wait for work while one waits for input).
+ *
+ * Nothing lasts for ever: a kernel ends after --seconds at the latest, and by then the rest is ended too. */
+#include "scenario.h"
+
+#include "kernel_ptx.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* spin(flag, ns): ends when the flag in pinned memory is set, or after ns. The virtual card takes its time from ns. */
+static const char spin_ptx[] = PTX_HEAD
+    ".visible .global .align 8 .u64 gpuwhy_model_spin[8] = {0x4D4B594857555047, 1, 0, 0, 0, 0, 0, 2};\n"
+    ".visible .entry spin(.param .u64 flag, .param .u64 ns)\n{\n.reg .b64 %d<6>;\n.reg .b32 %r0;\n.reg .pred %p<2>;\n"
+    "ld.param.u64 %d0, [flag];\nld.param.u64 %d1, [ns];\nmov.u64 %d2, %globaltimer;\n"
+    "again:\nld.volatile.global.u32 %r0, [%d0];\nsetp.ne.u32 %p0, %r0, 0;\n@%p0 bra done;\n"
+    "mov.u64 %d3, %globaltimer;\nsub.u64 %d4, %d3, %d2;\nsetp.lt.u64 %p1, %d4, %d1;\n@%p1 bra again;\n"
+    "done:\nret;\n}\n";
+
+static CUfunction spin;
+static CUdeviceptr flag_address;
+static CUstream stream;
+static long long seconds = 60;
+
+static void launch_spin(double lasts_s)
+{
+    unsigned long long ns = (unsigned long long)(lasts_s * 1e9);
+    void *arguments[] = {&flag_address, &ns};
+    CHECK(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, stream, arguments, NULL));
+}
+
+static void open_all(struct gpu *gpu)
+{
+    unsigned *flag;
+    gpu_open(gpu, 0);
+    spin = gpu_kernel(gpu_load(spin_ptx), "spin");
+    CHECK(cuMemHostAlloc((void **)&flag, 4, CU_MEMHOSTALLOC_DEVICEMAP));
+    *flag = 0;
+    CHECK(cuMemHostGetDevicePointer(&flag_address, flag, 0));
+    CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    launch_spin(0.001);
+    CHECK(cuStreamSynchronize(stream));
+}
+
+/* ---- the kinds ---- */
+
+static void wait_for_kernel(int repaired)
+{
+    for (int i = 0; repaired && i < 12; i++) { /* slow, and all goes on */
+        launch_spin(0.3);
+        CHECK(cuStreamSynchronize(stream));
+    }
+    if (repaired)
+        return;
+    launch_spin((double)seconds);
+    CHECK(cuStreamSynchronize(stream));
+}
+
+static void ask_kernel(int repaired)
+{
+    launch_spin(repaired ? 0.5 : (double)seconds);
+    while (cuStreamQuery(stream) == CUDA_ERROR_NOT_READY)
+        usleep(1000);
+}
+
+static pthread_mutex_t weights = PTHREAD_MUTEX_INITIALIZER, gradients = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic int holding;
+
+static void meet_holding(int of)
+{
+    holding++;
+    while (of > 1 && holding < of)
+        usleep(1000);
+}
+
+static void apply_gradients(int in_order)
+{
+    pthread_mutex_lock(&weights);
+    meet_holding(in_order ? 0 : 2);
+    pthread_mutex_lock(&gradients);
+    pthread_mutex_unlock(&gradients);
+    pthread_mutex_unlock(&weights);
+}
+
+static void collect_gradients(int in_order)
+{
+    pthread_mutex_lock(in_order ? &weights : &gradients);
+    meet_holding(in_order ? 0 : 2);
+    pthread_mutex_lock(in_order ? &gradients : &weights);
+    pthread_mutex_unlock(&weights);
+    pthread_mutex_unlock(&gradients);
+}
+
+static void *trainer(void *in_order)
+{
+    apply_gradients(*(int *)in_order);
+    return NULL;
+}
+
+static void *collector(void *in_order)
+{
+    collect_gradients(*(int *)in_order);
+    return NULL;
+}
+
+static void use_locks(int repaired)
+{
+    pthread_t first, second;
+    pthread_create(&first, NULL, trainer, &repaired);
+    pthread_create(&second, NULL, collector, &repaired);
+    pthread_join(first, NULL);
+    pthread_join(second, NULL);
+    launch_spin(0.001);
+    CHECK(cuStreamSynchronize(stream));
+}
+
+static void wait_for_input(void)
+{
+    int fds[2];
+    char byte;
+    struct timespec time = {.tv_sec = seconds};
+    if (pipe(fds) != 0)
+        scenario_fail("no pipe");
+    if (fork() == 0) { /* who answers in the end */
+        nanosleep(&time, NULL);
+        _exit(0);
+    }
+    close(fds[1]);
+    if (read(fds[0], &byte, 1) < 0)
+        scenario_fail("the pipe broke");
+}
+
+static void *pool_worker(void *nothing)
+{
+    static pthread_cond_t never = PTHREAD_COND_INITIALIZER;
+    pthread_mutex_lock(&weights);
+    for (;;)
+        pthread_cond_wait(&never, &weights);
+    return nothing;
+}
+
+static void wait_with_pool(void)
+{
+    pthread_t worker;
+    for (int i = 0; i < 3; i++)
+        pthread_create(&worker, NULL, pool_worker, NULL);
+    wait_for_input();
+}
+
+static void load_data(void)
+{
+    struct timespec begin, now;
+    volatile unsigned sum = 0;
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    do {
+        for (unsigned i = 0; i < 1000000; i++)
+            sum += i;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    } while (now.tv_sec - begin.tv_sec < seconds);
+}
+
+int main(int argc, char **argv)
+{
+    const char *truth_path = NULL, *kind = "kernel";
+    int repaired = 0;
+    const struct option_row rows[] = {{"repaired", OPTION_FLAG, &repaired, "without the fault"},
+                                      {"truth", OPTION_TEXT, &truth_path, "file for what the program knows"},
+                                      {"kind", OPTION_TEXT, &kind, "kernel, ask, locks, input, sleep, load or pool"},
+                                      {"seconds", OPTION_NUMBER, &seconds, "how long it stands still (60)"},
+                                      {NULL, OPTION_FLAG, NULL, NULL}};
+    options_parse(argc, argv, rows, "Stands still.");
+    truth_open(truth_path);
+    alarm((unsigned)seconds + 30);
+    struct gpu gpu;
+    open_all(&gpu);
+    truth("pid", "%d", (int)getpid());
+    truth("stream", "%llu", (unsigned long long)(size_t)stream);
+    if (strcmp(kind, "kernel") == 0)
+        wait_for_kernel(repaired);
+    else if (strcmp(kind, "ask") == 0)
+        ask_kernel(repaired);
+    else if (strcmp(kind, "locks") == 0)
+        use_locks(repaired);
+    else if (strcmp(kind, "input") == 0)
+        wait_for_input();
+    else if (strcmp(kind, "pool") == 0)
+        wait_with_pool();
+    else if (strcmp(kind, "load") == 0)
+        load_data();
+    else
+        sleep((unsigned)seconds);
+    gpu_close(&gpu);
+    printf("it went on\n");
+    fflush(stdout);
+    _exit(0);
+}
