@@ -109,8 +109,13 @@ bool gwi_may_be_stopped(const gw_stack_thread *thread)
 {
     if (thread->state == 'Z' || thread->state == 'D' || thread->state == 't' || thread->state == 'T')
         return false;
-    if (thread->wait == GW_WAIT_RUNNING)
+    if (thread->wait == GW_WAIT_RUNNING) { /* it may enter any call meanwhile: see undo_interruption() */
+#ifdef __x86_64__
         return true;
+#else
+        return false;
+#endif
+    }
     for (size_t i = 0; i < CALL_COUNT; i++) {
         if (calls[i].number == thread->syscall)
             return calls[i].goes_on;

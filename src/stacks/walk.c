@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "gwi_stacks.h"
 
+#include <elf.h>
 #include <elfutils/libdwfl.h>
 #include <errno.h>
 #include <poll.h>
@@ -10,6 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ptrace.h>
+#include <sys/uio.h>
+#include <sys/user.h>
 #include <sys/wait.h>
 
 enum { STOP_WAIT_MS = 200, PENDING_MAX = 64 };
@@ -61,10 +64,49 @@ static int take_frame(Dwfl_Frame *frame, void *user)
     return DWARF_CB_OK;
 }
 
+/* Whether a signal waits for the thread, which would then have ended its system call anyhow. Unknown counts as yes. */
+static bool has_signal(uint32_t tid)
+{
+    char path[48], line[128];
+    unsigned long long one, any = 0;
+    size_t seen = 0;
+    snprintf(path, sizeof path, "/proc/%u/status", tid);
+    FILE *status = fopen(path, "re");
+    while (status != NULL && fgets(line, sizeof line, status) != NULL) {
+        if (sscanf(line, "SigPnd: %llx", &one) == 1 || sscanf(line, "ShdPnd: %llx", &one) == 1) {
+            any |= one;
+            seen++;
+        }
+    }
+    if (status != NULL)
+        fclose(status);
+    return seen != 2 || any != 0;
+}
+
+/* Between our look and its stop the thread may have entered a system call that says EINTR after a stop. It is made to
+ * begin again, as the Linux kernel does with the others. */
+static void undo_interruption(uint32_t tid)
+{
+#ifdef __x86_64__
+    const unsigned long long interrupted = (unsigned long long)-4, begin_again = (unsigned long long)-513;
+    struct user_regs_struct registers;
+    struct iovec all = {&registers, sizeof registers};
+    if (ptrace(PTRACE_GETREGSET, (pid_t)tid, (void *)NT_PRSTATUS, &all) != 0 || all.iov_len != sizeof registers ||
+        (long long)registers.orig_rax < 0 || registers.rax != interrupted || has_signal(tid))
+        return;
+    registers.rax = begin_again;
+    ptrace(PTRACE_SETREGSET, (pid_t)tid, (void *)NT_PRSTATUS, &all);
+#else
+    (void)tid; /* and running threads are left alone: gwi_may_be_stopped() */
+#endif
+}
+
 /* Let go of it; a signal that it was about to take is given to it. */
 static void let_go(uint32_t tid, int status)
 {
     int signal_ = WIFSTOPPED(status) && status >> 16 == 0 ? WSTOPSIG(status) : 0;
+    if (signal_ == 0)
+        undo_interruption(tid);
     ptrace(PTRACE_DETACH, (pid_t)tid, NULL, (void *)(uintptr_t)(unsigned)signal_);
 }
 
