@@ -6,8 +6,8 @@
 
 typedef enum field { MODULE, PATH, FUNCTION } field;
 
-/* The first row that fits decides. MODULE: the mapped file's last part; PATH: the source file, or the mapped file where
- * that is not known; FUNCTION: its name. Patterns as in a shell; a star in PATH also spans slashes. */
+/* The first row that fits decides. MODULE: the mapped file's last part; PATH: the source file or the mapped file;
+ * FUNCTION: its name. Patterns as in a shell; a star in PATH also spans slashes. */
 static const struct {
     field field;
     gw_whose whose;
@@ -144,18 +144,22 @@ static bool is_own(const gw_sites *sites, const gw_frame *frame)
     return lies_in(file, sites->cwd) || lies_in(file, sites->script_folder);
 }
 
+static bool fits(const char *pattern, const char *text)
+{
+    return text != NULL && fnmatch(pattern, text, 0) == 0;
+}
+
 gw_whose gwi_whose(const gw_sites *sites, const gw_frame *frame)
 {
     if (frame->function == NULL && frame->file == NULL && frame->module == NULL)
         return GW_WHOSE_NOBODY;
     if (frame->python && frame->file != NULL && sites->script != NULL && strcmp(frame->file, sites->script) == 0)
         return GW_WHOSE_OWN; /* wherever it is installed */
-    const char *subject[] = {[MODULE] = last_part(frame->module),
-                             [PATH] = frame->file != NULL ? frame->file : frame->module,
-                             [FUNCTION] = frame->python ? NULL : frame->function};
+    const char *subject[] = {
+        [MODULE] = last_part(frame->module), [PATH] = frame->file, [FUNCTION] = frame->python ? NULL : frame->function};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        const char *text = subject[rows[i].field];
-        if (text != NULL && fnmatch(rows[i].pattern, text, 0) == 0)
+        if (fits(rows[i].pattern, subject[rows[i].field]) ||
+            (rows[i].field == PATH && fits(rows[i].pattern, frame->module)))
             return rows[i].whose;
     }
     return is_own(sites, frame) ? GW_WHOSE_OWN : GW_WHOSE_USER;
