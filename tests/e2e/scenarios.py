@@ -5,6 +5,9 @@
 """
 import os
 import re
+import os
+import pathlib
+import re
 import shutil
 import signal
 import sys
@@ -13,6 +16,7 @@ from harness import (CNN, REAL, SCENARIOS, Card, Workplace, bytes_text, expect, 
                      expect_value, has_value, main, new_folder, run_observed, run_plain, skip)
 
 PYTHON = sys.executable
+NAMES_SITES = os.environ.get("GPUWHY_NAMES_SITES", "1") == "1"
 
 
 class Scenario:
@@ -34,6 +38,37 @@ def program(name, *options):
     return [SCENARIOS / name, *options, "--truth", "{truth}"]
 
 
+# ---- sites: lines are found in the sources by what stands there -------------------------------------------------------
+
+ROOT = pathlib.Path(__file__).parents[2]
+CNN_C = ROOT / "examples" / "cnn" / "cnn.c"
+DRIVER = ROOT / "tests" / "scenarios" / "driver"
+
+
+def lines_with(source, code):
+    return [number for number, line in enumerate(source.read_text().splitlines(), 1) if code in line]
+
+
+def expect_where(verdict, function, source, code):
+    """The place is `function`, at a line of `source` that holds `code`. Needs elfutils and a debug build of ours."""
+    if not NAMES_SITES:
+        expect(verdict["where"] is None or verdict["where"]["line"] is None, "a line without elfutils?")
+        return
+    where = verdict["where"]
+    expect(where is not None, f"no place: {verdict['where_reason']}")
+    stack = ", ".join(f"{f['function']} ({f['file']}:{f['line']})" for f in where["frames"])
+    expect(where["function"] == function and pathlib.Path(where["file"] or "?").name == source.name,
+           f"not in {function}, {source.name}: {stack}")
+    expect(where["line"] in lines_with(source, code), f"not at '{code}': {stack}")
+
+
+def expect_said_place(verdict, function, source, code, what):
+    if NAMES_SITES:
+        places = "|".join(f"{re.escape(source.name)}:{n} in {re.escape(function)}\\b" for n in lines_with(source, code))
+        expect(places, f"{source.name} has no '{code}'")
+        expect_text(verdict, places, what)
+
+
 # ---- the facts that must stand in the evidence ------------------------------------------------------------------------
 
 def s01(run, verdict):
@@ -41,6 +76,7 @@ def s01(run, verdict):
     expect_value(verdict, run.truth("failed_bytes"), "the failed request", 0.001)
     times = [e["t_s"] for e in verdict["evidence"] if e["t_s"] is not None]
     expect(times and all(0 <= t <= run.seconds for t in times), f"times of the evidence: {times}")
+    expect_where(verdict, "layer_forward", CNN_C, "floats_new(")
 
 
 def s02(run, verdict):
@@ -62,6 +98,7 @@ def s05(run, verdict):
     failed = run.truth("failed_iteration")
     expect(any(0.5 * failed <= b <= failed + 1 for b in bound),
            f"no lower bound of the iteration near {failed}: {bound}")
+    expect_where(verdict, "batch_load", CNN_C, "floats_new(")
 
 
 def s06(run, verdict):
@@ -78,7 +115,8 @@ def s08(run, verdict):
     expect_text(verdict, r"2\.?0* MiB|page", "half-used pages")
 
 
-def s10(kind):
+def s10(kind, *function):
+    function = function or None
     each_bytes = {"streams": 512 << 10, "contexts": 400 << 20}[kind]
 
     def check(run, verdict):
@@ -88,24 +126,29 @@ def s10(kind):
         expect(any(e["unit"] == "bytes" and e["value"] >= made * each_bytes for e in verdict["evidence"]),
                f"no evidence for the bytes of {made} {kind}: {verdict['evidence']}")
         expect_text(verdict, kind.rstrip("s"), kind)
+        if function is not None:
+            expect_where(verdict, *function)
     return check
 
 
 def s11(run, verdict):
     leaked = 2 * (60 + 1) * run.truth("workspace_bytes")
     expect_text(verdict, bytes_text(leaked).replace(".", r"\."), "the leaked bytes")
+    expect_said_place(verdict, "convolve", CNN_C, "WORKSPACE_FLOATS)", "the leak's line")
 
 
 def s12(run, verdict):
     expect_text(verdict, r"class_report", "the kernel that was launched last")
     expect_text(verdict, r"reset", "that no reset cures it")
     expect_text(verdict, r"\bms\b", "the distance in time")
+    expect(not verdict["where"] or "reported it" in verdict["where"]["what"], f"{verdict['where']}")
 
 
 def s15(limits, asked):
     def check(run, verdict):
         expect(any(has_value(verdict, limit, 0) for limit in limits), f"no limit {limits}: {verdict['evidence']}")
         expect_value(verdict, asked, "what was asked for", 0)
+        expect_where(verdict, "main", DRIVER / "s15_launch_config.c", "cuLaunchKernel(")
     return check
 
 
@@ -116,21 +159,37 @@ def s17(run, verdict):
 def s21(run, verdict):
     expect_text(verdict, rf"\b{run.truth('child_pid')}\b", "the child")
     expect_text(verdict, rf"\b{run.truth('parent_pid')}\b", "the parent that initialised CUDA")
+    expect_where(verdict, "child_work", DRIVER / "s21_fork.c", "cuInit(0)")
+    if NAMES_SITES:
+        callers = [f["function"] for f in verdict["where"]["frames"]]
+        expect("child_start" in callers, f"the function that forked is not on the stack: {callers}")
+        expect_said_place(verdict, "gpu_open", ROOT / "examples" / "common" / "gpu.c", "cuInit(", "who initialised CUDA")
 
 
 def s22(run, verdict):
     expect_text(verdict, r"(GPU|device) 1", "the idle GPU")
     expect(any(e["unit"] == "count" and 3 <= e["value"] <= run.truth("workers") for e in verdict["evidence"]),
            f"no count of the contexts on one GPU: {verdict['evidence']}")  # the third already finds no room
+    expect_where(verdict, "worker", DRIVER / "s22_pileup.c", "cuMemAlloc(&block")
 
 
 def s29(run, verdict):
+    expect(not NAMES_SITES or verdict["where"]["function"] == "main" or verdict["where"]["file"].endswith("s29_pinned.c"),
+           f"{verdict['where']}")
     expect_text(verdict, r"pinned|page-locked", "page-locked memory")
     expect(not (verdict["cause"] or "").startswith("gpu-oom"), "the GPU is blamed")
 
 
 def s32(run, verdict):
     expect_text(verdict, r"reset", "the reset")
+    expect_where(verdict, "main", DRIVER / "s32_reset.c", "cuDevicePrimaryCtxReset(")
+
+
+def s32_made(code):
+    def check(run, verdict):
+        s32(run, verdict)
+        expect_said_place(verdict, "call_begin", DRIVER / "s32_reset.c", code, "where it was made")
+    return check
 
 
 def s36(run, verdict):
@@ -179,9 +238,11 @@ TABLE = {
     "S08": Scenario(program("s08_small_blocks"), Card("8GiB", whole_if_real=True), "gpu-oom-fragmentation", s08,
                     twin=program("s08_small_blocks", "--repaired")),
     # What the driver takes for streams and contexts is not counted by --memory, and a real card takes minutes to fill.
-    "S10": Scenario(program("s10_handles"), Card("3GiB"), "gpu-oom-leak", s10("streams"),
+    "S10": Scenario(program("s10_handles"), Card("3GiB"), "gpu-oom-leak",
+                    s10("streams", "request_with_stream", DRIVER / "s10_handles.c", "cuStreamCreate("),
                     twin=program("s10_handles", "--repaired"), on="virtual"),
-    "S10b": Scenario(program("s10_handles", "--kind", "context"), Card("3GiB"), "gpu-oom-leak", s10("contexts"),
+    "S10b": Scenario(program("s10_handles", "--kind", "context"), Card("3GiB"), "gpu-oom-leak",
+                     s10("contexts", "request_with_context", DRIVER / "s10_handles.c", "cuCtxCreate("),
                      twin=program("s10_handles", "--kind", "context", "--repaired", "--requests", "40"), on="virtual"),
     "S10-cnn": Scenario(cnn("--iterations", "1000", "--leak-streams", "20"), Card("3GiB"), "gpu-oom-leak",
                         s10("streams"), twin=cnn("--iterations", "200"), on="virtual"),
@@ -218,13 +279,16 @@ TABLE = {
                           twin=program("s29_pinned", "--repaired")),
     "S29-limit": Scenario(program("s29_pinned", "--bytes", "2GiB"), Card(more="hostmem=1GiB"), "pinned-memory-failure",
                           s29, twin=program("s29_pinned", "--bytes", "2GiB", "--repaired"), on="virtual"),
-    "S32-pointer": Scenario(program("s32_reset", "--use", "pointer"), Card(), "context-destroyed", s32,
-                            twin=program("s32_reset", "--repaired")),
+    "S32-pointer": Scenario(program("s32_reset", "--use", "pointer"), Card(), "context-destroyed",
+                            s32_made("cuMemAlloc("), twin=program("s32_reset", "--repaired")),
     # How a real driver takes an old stream or event is chance: it answers or it crashes.
-    "S32-stream": Scenario(program("s32_reset", "--use", "stream"), Card(), "context-destroyed", s32,
+    "S32-stream": Scenario(program("s32_reset", "--use", "stream"), Card(), "context-destroyed",
+                           s32_made("cuStreamCreate("),
                            exit=-signal.SIGSEGV, on="virtual"),
-    "S32-event": Scenario(program("s32_reset", "--use", "event"), Card(), "context-destroyed", s32, on="virtual"),
-    "S32-free": Scenario(program("s32_reset", "--use", "free"), Card(), "context-destroyed", s32),
+    "S32-event": Scenario(program("s32_reset", "--use", "event"), Card(), "context-destroyed",
+                          s32_made("cuEventCreate("), on="virtual"),
+    "S32-free": Scenario(program("s32_reset", "--use", "free"), Card(), "context-destroyed",
+                         s32_made("cuMemAlloc(")),
     "S36-address": Scenario(program("s36_children"), Card(), "illegal-address", s36, exit=0,
                             twin=program("s36_children", "--repaired")),
     "S36-memory": Scenario(program("s36_children", "--of", "memory"), Card(), "gpu-oom-capacity", s36, exit=0,
