@@ -103,7 +103,7 @@ static void copy_event(gw_event *to, const gw_event *from)
 
 void gwi_ahead_put(gwi_ahead *ahead, gw_model *model, const gw_event *event)
 {
-    if (event->text_bytes > GWI_AHEAD_TEXT_BYTES) {
+    if (event->text_bytes >= GWI_AHEAD_TEXT_BYTES) {
         gwi_ahead_flush(ahead, model);
         gwi_model_event(model, event);
         return;
@@ -111,8 +111,12 @@ void gwi_ahead_put(gwi_ahead *ahead, gw_model *model, const gw_event *event)
     uint64_t number = ahead->put_count++, waiting = ahead->put_count - ahead->fed_count;
     gw_event *copy = at(ahead, number);
     copy_event(copy, event);
-    if (event->text_bytes > 0)
-        copy->text = memcpy(ahead->text[number % GWI_AHEAD_ROOM], event->text, event->text_bytes);
+    if (event->text != NULL) {
+        char *text = ahead->text[number % GWI_AHEAD_ROOM];
+        memcpy(text, event->text, event->text_bytes);
+        text[event->text_bytes] = '\0'; /* as a reader's */
+        copy->text = text;
+    }
     fetch_bucket(model, copy);
     if (waiting > GWI_AHEAD_STEP) {
         uint64_t before = number - GWI_AHEAD_STEP;

@@ -153,7 +153,8 @@ static gw_event make_event(uint64_t t_ns)
                       .arg = {random >> 8 & 255, random >> 44 & 65535, random >> 24 & 7, random >> 32 & 15}};
     if ((random >> 56 & 7) == 0) {
         event.text_bytes = (uint32_t)(random_next() % sizeof text);
-        memset(text, 'a' + (int)(random % 26), sizeof text);
+        memset(text, 'a' + (int)(random % 26), event.text_bytes);
+        text[event.text_bytes] = '\0';
         event.text = text; /* as a reader's: overwritten with the next one */
     }
     return event;
