@@ -21,7 +21,6 @@ typedef struct gwi_module {
     uintptr_t start, end; /* from its first mapped byte to behind its last one */
     uintptr_t bias;       /* address here less address in the file's symbol table */
     gwi_cfi_region cfi;
-    const void *link_map; /* the loader's own; NULL: it was not asked */
     uintptr_t mark_at[2]; /* words that tell this file from another one; 0: none */
     uint64_t mark[2];
     uint64_t build_id; /* first eight bytes; 0: none */

@@ -319,13 +319,14 @@ static bool learn(uintptr_t pc, gwi_module *m)
     static char space[1024];
     find_object_function *ask = atomic_load_explicit(&find_object, memory_order_relaxed);
     found_object object;
+    const struct link_map *map = NULL;
     const mapping *found;
     uintptr_t file_start;
     memset(m, 0, sizeof *m);
     if (ask != NULL) {
         if (ask((void *)pc, &object) != 0 || !read_file_in_memory((uintptr_t)object.map_start, m))
             return false;
-        m->link_map = object.link_map;
+        map = object.link_map;
         m->path = keep_path(path_of(object.link_map, space, sizeof space));
     } else {
         if (!look_up(pc, &found, &file_start) || file_start == 0 || !gwi_may_read(file_start) ||
@@ -333,7 +334,7 @@ static bool learn(uintptr_t pc, gwi_module *m)
             return false;
         m->path = keep_path(found->path);
     }
-    m->stays = cannot_go(m, m->link_map);
+    m->stays = cannot_go(m, map);
     return pc >= m->start && pc < m->end;
 }
 
@@ -408,8 +409,7 @@ bool gwi_module_is_there(uint32_t number, uintptr_t pc)
                 return false;
         return marks_agree(m);
     }
-    if (ask((void *)pc, &object) != 0 || (uintptr_t)object.map_start != m->start || object.link_map != m->link_map ||
-        !marks_agree(m))
+    if (ask((void *)pc, &object) != 0 || (uintptr_t)object.map_start != m->start || !marks_agree(m))
         return false;
     return gwi_likely(!m->by_path) || object.link_map->l_name == NULL || object.link_map->l_name[0] == '\0' ||
            strcmp(object.link_map->l_name, m->path) == 0;

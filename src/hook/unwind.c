@@ -39,8 +39,8 @@ enum { WORD = 8, FRAME_WORDS_MAX = 1 << 22, BP_WORDS_MAX = 1 << 14 };
 #define RULE_FROM(r)   ((unsigned)(r)&3)
 #define RULE_BP(r)     ((unsigned)(r) >> 2 & 3)
 #define RULE_MODULE(r) ((uint32_t)((r) >> 5) & 0xfff)
-#define RULE_FRAME(r)  ((int64_t)((r) << 23) >> 40 << 3)
-#define RULE_BP_AT(r)  ((int64_t)((r) << 7) >> 48 << 3)
+#define RULE_FRAME(r)  (((int64_t)((r) << 23) >> 40) * WORD)
+#define RULE_BP_AT(r)  (((int64_t)((r) << 7) >> 48) * WORD)
 
 void gwi_unwind_place(void *memory)
 {
@@ -93,6 +93,16 @@ static void open_stack(stack *s, gwi_stack_known *known, uintptr_t sp)
     bool has_own = known->high - known->low > WORD;
     s->low = has_own ? known->low : UINTPTR_MAX; /* no multiple of eight lies there */
     s->span = has_own ? known->high - known->low - WORD : 0;
+}
+
+static bool is_in_own(const stack *s, uint64_t at)
+{
+    return at - s->low <= s->span && at % WORD == 0;
+}
+
+static uint64_t own_end(const stack *s)
+{
+    return s->low + s->span + WORD;
 }
 
 static GWI_COLD bool read_strange(stack *s, uintptr_t at, uint64_t *ret)
@@ -325,8 +335,8 @@ static GWI_COLD bool is_behind_call(uint64_t pc)
 static step step_by_pointer(frame *f, stack *s)
 {
     uint64_t at = f->reg[GWI_REG_BP], bp, pc;
-    if (!has(f, GWI_REG_BP) || at < f->reg[GWI_REG_SP] || !read_stack(s, at, &bp) || !read_stack(s, at + WORD, &pc) ||
-        !is_behind_call(pc))
+    if (!has(f, GWI_REG_BP) || at < f->reg[GWI_REG_SP] || is_in_own(s, at) != is_in_own(s, f->reg[GWI_REG_SP]) ||
+        !read_stack(s, at, &bp) || !read_stack(s, at + WORD, &pc) || !is_behind_call(pc))
         return STEP_LOST;
     f->reg[GWI_REG_SP] = at + 2 * WORD;
     f->reg[GWI_REG_BP] = bp;
@@ -465,16 +475,6 @@ typedef struct progress {
 /* A walk is looked for among the trails twice: as a whole, and, where too many begin at the same place, once more after
  * so many frames that were walked by rules: those in which such stacks most often differ. */
 enum { FRAMES_BEFORE_TRAIL = 6, OWN_FRAMES_MAX = 16 };
-
-static bool is_in_own(const stack *s, uint64_t sp)
-{
-    return sp - s->low <= s->span && sp % WORD == 0;
-}
-
-static uint64_t own_end(const stack *s)
-{
-    return s->low + s->span + WORD;
-}
 
 static void record_trail(progress *p, const gwi_trail_start *start)
 {

@@ -406,6 +406,8 @@ static void in_a_coroutine(void **state)
         makecontext(&inside, coroutine, 0);
         assert_int_equal(swapcontext(&outside, &inside), 0);
         compare(of_coroutine);
+        /* The first frame of a makecontext() stack has no call frame information: it may be an end or not. */
+        assert_int_equal(of_coroutine->walk.flags & ~(unsigned)GW_SITE_NATIVE_LOST, 0);
         /* Nobody takes the coroutine's stack for the thread's: it goes away. */
         assert_true((uintptr_t)space >= known_stack.high || (uintptr_t)space + STACK_BYTES <= known_stack.low);
         munmap((char *)space - PAGE_BYTES, STACK_BYTES + 2 * PAGE_BYTES);
@@ -562,7 +564,7 @@ static void another_library_at_the_same_place(void **state)
 {
     static const char *const files[] = {PLUGIN_A, PLUGIN_B};
     gwi_walk *w = calloc(1, sizeof *w);
-    uintptr_t place[2];
+    uintptr_t place[4];
     uint64_t key[4];
     (void)state;
     for (int n = 0; n < 4; n++) {
@@ -587,14 +589,17 @@ static void another_library_at_the_same_place(void **state)
         }
         assert_true(seen);
         assert_int_equal(w->flags, 0);
-        place[n / 2] = (uintptr_t)found;
+        place[n] = (uintptr_t)found;
         dlclose(plugin);
     }
-    if (place[0] != place[1])
+    if (place[1] != place[2])
         print_message("the libraries lay at different places: the hard case was not met\n");
-    assert_int_equal(key[0], key[1]); /* it came back: the same file */
-    assert_int_equal(key[2], key[3]);
-    assert_int_not_equal(key[0], key[2]);
+    for (int n = 0; n < 4; n += 2)
+        if (place[n] == place[n + 1])
+            assert_int_equal(key[n], key[n + 1]); /* it came back: the same file */
+    for (int n = 0; n < 2; n++)
+        for (int k = 2; k < 4; k++)
+            assert_int_not_equal(key[n], key[k]);
     free(w);
 }
 

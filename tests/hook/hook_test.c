@@ -766,20 +766,24 @@ static void part_guests(void)
 
 /* ---- single steps ---- */
 
-static void part_steps(void)
+static void step_through(bool with_sites)
 {
-    if (skip_part(strstr(SANITIZER_RUNTIME, "tsan") != NULL,
-                  "single steps: most of them would be the thread sanitizer's own, for a quarter of an hour"))
-        return;
     char facade[512], preload[900], run_dir[256], run_setting[300], path[512], library_path[600];
     make_facade("fake_same", facade, sizeof facade);
     new_run_dir(run_dir, sizeof run_dir);
     set_preload(preload, sizeof preload, facade);
     snprintf(run_setting, sizeof run_setting, "GPUWHY_RUN_DIR=%s", run_dir);
     snprintf(library_path, sizeof library_path, "LD_LIBRARY_PATH=" FAKES "/fake_same");
-    char *const env[] = {
-        preload, run_setting, library_path, (char *)(uintptr_t) "GPUWHY_ATTACH=0", (char *)(uintptr_t)no_leaks, NULL};
-    char *const argv[] = {(char *)(uintptr_t)STEPPER, NULL};
+    const char *sites = with_sites ? "GPUWHY_SITES=1" : "GPUWHY_SITES=0";
+    char *const env[] = {preload,
+                         run_setting,
+                         library_path,
+                         (char *)(uintptr_t) "GPUWHY_ATTACH=0",
+                         (char *)(uintptr_t)no_leaks,
+                         (char *)(uintptr_t)sites,
+                         NULL};
+    /* A new site takes many steps, and each step a look at all events: a few functions must do. */
+    char *const argv[] = {(char *)(uintptr_t)STEPPER, with_sites ? (char *)(uintptr_t) "8" : NULL, NULL};
     fflush(stdout);
     pid_t child = fork();
     if (child == 0) {
@@ -824,8 +828,9 @@ static void part_steps(void)
     bool kinds[GW_EV_COUNT] = {false};
     for (int i = 0; map != NULL && i < seen.event_count; i++)
         kinds[seen.event[i].raw.kind] = true;
+    CHECK(kinds[GW_EV_SITE_FRAMES] == with_sites, "call sites where none were asked for, or none where they were");
     int missing = 0;
-    for (int fn = 0; fn < GW_FN_COUNT; fn++)
+    for (int fn = 0; fn < GW_FN_COUNT && !with_sites; fn++)
         if ((gw_api_fns[fn].flags & GW_API_PUBLIC) && !(gw_api_fns[fn].flags & GW_API_INSTEAD) &&
             !kinds[gw_api_fns[fn].kind]) {
             missing++;
@@ -834,6 +839,18 @@ static void part_steps(void)
         }
     CHECK(missing == 0, "%d kinds without an event", missing);
     printf("%ld instructions, %d events, every state between two instructions was whole\n", steps, events);
+}
+
+static void part_steps(void)
+{
+    if (skip_part(strstr(SANITIZER_RUNTIME, "tsan") != NULL,
+                  "single steps: most of them would be the thread sanitizer's own, for a quarter of an hour"))
+        return;
+    step_through(false);
+    if (SANITIZER_RUNTIME[0] == '\0')
+        step_through(true);
+    else
+        printf("call sites were not stepped through: most steps would be the sanitizer's own\n");
 }
 
 int main(int argc, char **argv)
