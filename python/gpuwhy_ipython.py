@@ -15,6 +15,7 @@ import html
 import itertools
 import json
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -222,6 +223,17 @@ def _paragraph(label, body, hang=2, width=100):
     return [f"{label if i == 0 else '':<9}{line}" for i, line in enumerate(lines)]
 
 
+def _where(where):
+    """The line in the user's code, and the user's lines that led there."""
+    if not where:
+        return []
+    callers = [f"{os.path.basename(frame['file'])}:{frame['line']} in {frame['function']}"
+               for frame in where["frames"][where["user"] + 1:]
+               if frame["whose"] in ("own", "user") and frame["file"] and frame["line"]]
+    lines = _paragraph("Where", f"{where['text']}: {where['what']}")
+    return lines + (_paragraph("", "called at " + ", ".join(callers[:4])) if callers else [])
+
+
 def _blocks_by_address(verdict):
     return {block["address"]: (block["bytes"], kept["phase"], block["t_s"])
             for kept in verdict.get("kept") or [] for block in kept["blocks"]}
@@ -268,10 +280,9 @@ def render(cell, verdict, names, gone, cut):
         at = "" if evidence["t_s"] is None else f"{evidence['t_s']:.2f} s  "
         lines += _paragraph(label, at + evidence["text"])
         label = ""
-    if verdict.get("where"):
-        lines += _paragraph(label, f"at {verdict['where']}")
     if verdict["ruled_out"]:
         lines += _paragraph(label, "ruled out: " + ", ".join(verdict["ruled_out"]))
+    lines += _where(verdict.get("where"))
     blocks, failed_at_s = _blocks_by_address(verdict), verdict["failure"]["t_s"]
     rows = [_name_line(name, found, blocks, failed_at_s) for name, found in names]
     named = {address for _, found in names for address in found}
@@ -317,6 +328,15 @@ def _looks_like_memory(error):
 def _traceback_text(error):
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     return "\n" + text[-TRACEBACK_BYTES_MAX:]
+
+
+def name_cells(shell, text):
+    """The files that cells have for Python, by the cells' names."""
+    files = getattr(getattr(shell, "compile", None), "_filename_map", None)
+    for file, count in list(files.items()) if isinstance(files, dict) else []:
+        name = re.escape(file.rpartition("/")[2])
+        text = re.sub(rf"(?<![\w./-])(?:[\w./-]*/)?{name}(?!\w)", f"In [{count}]", text)
+    return text
 
 
 class Cells:
@@ -382,7 +402,7 @@ class Cells:
         done = subprocess.run([self.program, "explain", "--json", "--cell", cell, self.run_folder],
                               input=words.encode(errors="replace"), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                               env=environment, timeout=EXPLAIN_SECONDS_MAX)
-        return json.loads(done.stdout) if done.stdout else None
+        return json.loads(name_cells(self.shell, done.stdout.decode())) if done.stdout else None
 
     def judge(self, cell, error):
         verdict = self.ask(cell, error)

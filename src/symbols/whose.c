@@ -14,7 +14,8 @@ static const struct {
     const char *pattern;
 } rows[] = {
     {MODULE, GW_WHOSE_RUNTIME, "libgpuwhy*"},
-    {PATH, GW_WHOSE_RUNTIME, "\\[*"}, /* [vdso], [vsyscall] */
+    {PATH, GW_WHOSE_OWN, "*/ipykernel_[0-9]*/[0-9]*.py"}, /* cells of a notebook: the kernel's name for their text */
+    {PATH, GW_WHOSE_RUNTIME, "\\[*"},                     /* [vdso], [vsyscall] */
     /* the C and C++ libraries, the loader */
     {MODULE, GW_WHOSE_RUNTIME, "libc.so*"},
     {MODULE, GW_WHOSE_RUNTIME, "libc-2.*"},
@@ -153,6 +154,8 @@ gw_whose gwi_whose(const gw_sites *sites, const gw_frame *frame)
 {
     if (frame->function == NULL && frame->file == NULL && frame->module == NULL)
         return GW_WHOSE_NOBODY;
+    if (fits("*/lib/gpuwhy/python/gpuwhy*.py", frame->file))
+        return GW_WHOSE_RUNTIME; /* starts a notebook's kernel, and is its script */
     if (frame->python && frame->file != NULL && sites->script != NULL && strcmp(frame->file, sites->script) == 0)
         return GW_WHOSE_OWN; /* wherever it is installed */
     const char *subject[] = {

@@ -222,6 +222,22 @@ class Words(unittest.TestCase):
         self.assertIn(f"and {19 - notebook.NAMES_SHOWN_MAX} more names (not all", text)
         self.assertIn("Held by  n19: 19 B", text)
 
+    def test_where(self):
+        frames = [{"file": f, "line": n, "function": f"f{n}", "whose": w} for n, (f, w) in enumerate(
+            [("/l.so", "runtime"), ("In [1]", "own"), ("/p/torch.py", "framework"), ("/home/x.py", "user"),
+             (None, "user")], 1)]
+        where = {"text": "In [1]:2 in f2", "what": "the request", "user": 1, "frames": frames}
+        text = notebook.render("In [3]", dict(VERDICT, where=where), [], {}, False)
+        self.assertIn("Where    In [1]:2 in f2: the request\n         called at x.py:4 in f4\n", text)
+
+    def test_cells_have_names(self):
+        shell = types.SimpleNamespace(compile=types.SimpleNamespace(_filename_map={
+            "/tmp/ipykernel_7/123.py": 4, "/tmp/ipykernel_7/23.py": 5}))
+        text = 'at 123.py:2 in f; "/tmp/ipykernel_7/23.py", ../ipykernel_7/123.py:1, 4123.py, 123.pyc'
+        self.assertEqual(notebook.name_cells(shell, text),
+                         'at In [4]:2 in f; "In [5]", In [4]:1, 4123.py, 123.pyc')
+        self.assertEqual(notebook.name_cells(types.SimpleNamespace(), text), text)
+
     def test_html_is_escaped(self):
         page = notebook._as_html(self.render())
         self.assertIn("kept &lt;b&gt;", page)

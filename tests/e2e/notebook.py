@@ -183,6 +183,16 @@ def expect_in(wanted, text):
     expect(wanted in text, f"nothing says '{wanted}' in:\n{text}")
 
 
+def expect_where(book, text):
+    """The user's lines, by cell, where this Python's frames can be read and its cells have names."""
+    known = book.run("print(hasattr(get_ipython().compile, '_filename_map'))").printed == "True\n"
+    line = SETUP.strip().splitlines().index("    result = getattr(cuda, name)(*arguments)") + 1
+    if known:
+        expect_in(f"Where In [1]:{line} in call: what holds most was allocated there", text)
+        expect(re.search(r"called at In \[1\]:\d+ in Array.__init__, In \[1\]:\d+ in train.*In \[2\]:1 in <module>", text),
+               f"the callers are not named in:\n{text}")
+
+
 def wait_until(condition, what):
     deadline = time.monotonic() + WAIT_S
     while not condition():
@@ -205,6 +215,7 @@ def test_kept_by_an_earlier_cell(place):
         book.good("first = train(1)")
         text = book.verdict("second = train(1)")
         expect_in("In [3]: gpu-oom-leak", text)
+        expect_where(book, text)
         expect_in(f"{TRAIN_MIB}.00 MiB in 10 blocks allocated in In [2]", text)
         expect(re.search(rf"Held by first: {TRAIN_MIB}\.00 MiB in 10 blocks, allocated in In \[2\], \d+\.\d s old", text),
                f"who holds it is not said in:\n{text}")
