@@ -347,6 +347,7 @@ static void test_window_before_the_ring(void **state)
     gw_feed_exit(&feed, 1, 0);
     judge("illegal-address", GW_ESTABLISHED);
     assert_true(says("500 calls between are not known one by one"));
+    assert_true(says("2044 more launches before them since the last good synchronisation; kernels of that time: fine"));
     close_verdict();
 }
 

@@ -352,6 +352,48 @@ const char *gwi_stream_text(char out[GWI_STREAM_TEXT_MAX], uint64_t stream)
     return out;
 }
 
+/* A kernel's name into the list of those seen, once. False: the list is full. */
+static bool add_kernel(const char *seen[], size_t *count, size_t count_max, const char *kernel)
+{
+    for (size_t i = 0; i < *count; i++)
+        if (strcmp(seen[i], kernel) == 0)
+            return true;
+    if (*count == count_max)
+        return false;
+    seen[(*count)++] = kernel;
+    return true;
+}
+
+/* More launches than are told one by one: how many, and of which kernels. */
+static void say_more_launches(const gwi_case *c, gwi_finding *finding, uint64_t t_ns, uint64_t synced_ns, uint64_t more)
+{
+    enum { KERNELS_MAX = 8 };
+    const char *seen[KERNELS_MAX];
+    size_t count = 0;
+    bool all = true;
+    for (size_t i = 0; i < c->model->thread_count; i++) {
+        const gw_thread *thread = &c->model->thread[i];
+        for (size_t k = 0; thread->pid == c->process->pid && k < thread->ring_count; k++) {
+            const gw_ring_call *call = &thread->ring[k];
+            if ((call->is_launch || call->is_graph_launch) && !call->captured && call->t_ns <= t_ns &&
+                gwi_is_after_sync(thread, k, synced_ns))
+                all =
+                    add_kernel(seen, &count, KERNELS_MAX, call->kernel == NULL ? "one without a name" : call->kernel) &&
+                    all;
+        }
+    }
+    gw_text names = {0};
+    for (size_t i = 0; i < count; i++) {
+        char kernel[GWI_KERNEL_TEXT_MAX];
+        gw_text_addf(&names, "%s%s", i == 0 ? "" : ", ", gwi_kernel_text(kernel, seen[i]));
+    }
+    gwi_measure(finding, GWI_NO_TIME, "driver", (double)more, "count",
+                "%" PRIu64 " more launch%s before them since the last good synchronisation; kernels of that time: %s%s",
+                more, more == 1 ? "" : "es", gw_text_str(&names), all ? "" : ", and others");
+    finding->failed = finding->failed || names.failed;
+    gw_text_free(&names);
+}
+
 void gwi_say_last_launches(const gwi_case *c, gwi_finding *finding, uint64_t t_ns)
 {
     uint64_t synced = c->process == NULL ? 0 : c->process->synced_at_ns;
@@ -369,6 +411,8 @@ void gwi_say_last_launches(const gwi_case *c, gwi_finding *finding, uint64_t t_n
                      gwi_call_text(name, call->fn_name));
         shown++;
     }
+    if (c->process != NULL && list.after_count > shown)
+        say_more_launches(c, finding, t_ns, synced, list.after_count - shown);
 }
 
 /* Calls of the process between the two instants, as far as they are known one by one: hot ones of the rings, failures.
@@ -461,6 +505,8 @@ static void say_reset(const gwi_case *c, gwi_finding *finding, const gw_failure 
                      "the program reset the device: no reset inside the process cures this, only a new process does");
         return;
     }
+    if (gwi_ended_by_dump(c))
+        return; /* the process is gone */
     gwi_next(finding, "Restart the process: after this error no call of it can succeed, and no device reset inside it "
                       "helps");
 }
