@@ -98,12 +98,12 @@ class Cell:
 
 
 class Notebook:
-    def __init__(self, place, name="kernel", card=CARD, edit=lambda text: text):
+    def __init__(self, place, name="kernel", card=CARD, options=(), edit=lambda text: text):
         """`edit` may change the kernelspec before the kernel starts."""
         from jupyter_client.manager import KernelManager
         os.environ.update(JUPYTER_DATA_DIR=str(place / "jupyter"), XDG_STATE_HOME=str(place / "state"),
                           IPYTHONDIR=str(place / "ipython"), JUPYTER_CONFIG_DIR=str(place / "config"))
-        arguments = ["--python", sys.executable, "--name", name, "--", "--gpu", card]
+        arguments = ["--python", sys.executable, "--name", name, "--", "--gpu", card, *options]
         done = subprocess.run([GPUWHY, "jupyter", "install", *arguments], capture_output=True, text=True)
         expect(done.returncode == 0, f"gpuwhy jupyter install: {done.stderr}")
         specification = place / "jupyter" / "kernels" / name / "kernel.json"
