@@ -61,7 +61,8 @@ def kept_by_an_exception(place):
 
 if __name__ == "__main__":
     for package in ("torch", "ipykernel", "jupyter_client"):
-        if importlib.util.find_spec(package) is None:
+        found = importlib.util.find_spec(package)
+        if found is None or found.origin is None:  # the folder torch/ beside this file is no package
             skip(f"{sys.executable} has no {package}")
     for test in (kept_by_an_earlier_cell, kept_by_an_exception):
         with Workplace() as folder:
