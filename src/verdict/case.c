@@ -371,7 +371,8 @@ gw_status gwi_case_open(const gw_model *model, gwi_case *ret_case, gw_error *err
     (void)err;
     gwi_case c = {.model = model};
     c.process = model->asked_phase != NULL ? gw_model_process(model, model->asked_phase->pid) : gwi_family_judge(model);
-    const gw_process *end = model->command != NULL ? model->command : c.process;
+    /* Without its last part a recording does not tell how the command ended, whatever a child of it did. */
+    const gw_process *end = model->command != NULL ? model->command : model->truncated ? NULL : c.process;
     if (c.process != NULL && c.process != model->command && gwi_died_badly(c.process))
         end = c.process; /* a child's death is the fault, whatever the parent made of it */
     if (end != NULL && end->exit_known && end->exit.status_known) {
