@@ -104,6 +104,25 @@ static void add_fault(gw_text *text, const gw_model *model, const gw_failure *fa
         add_text(text, "frame", model->stderr_facts.frame);
 }
 
+/* The user's frame, and who called it: a helper that launches everything says little. */
+static void add_where(gw_text *text, const gw_where *where)
+{
+    enum { CALLERS_MAX = 3 };
+    gw_text line = {0};
+    unsigned shown = 0;
+    gw_text_add_str(&line, where->frame[where->user].text);
+    for (size_t i = where->user + 1; i < where->frame_count && shown < CALLERS_MAX; i++) {
+        const gw_where_frame *frame = &where->frame[i];
+        if (frame->whose == NULL || (strcmp(frame->whose, "own") != 0 && strcmp(frame->whose, "user") != 0))
+            continue;
+        gw_text_addf(&line, "%s%s", shown == 0 ? ", called at " : ", ", frame->text);
+        shown++;
+    }
+    add_text(text, "where", gw_text_str(&line));
+    text->failed = text->failed || line.failed;
+    gw_text_free(&line);
+}
+
 static gw_status describe(const gw_model *model, const gw_verdict *verdict, int status, gw_text *text)
 {
     const gw_failure *failure = first_fault(model);
@@ -113,7 +132,7 @@ static gw_status describe(const gw_model *model, const gw_verdict *verdict, int 
     else
         gw_text_addf(text, "end=%s\n", good ? "no-fault" : "other");
     if (failure != NULL && verdict->where != NULL)
-        add_text(text, "where", verdict->where->frame[verdict->where->user].text);
+        add_where(text, verdict->where);
     return text->failed ? GW_NOMEM : GW_OK;
 }
 

@@ -34,6 +34,7 @@ def named(place):
     expect(verdict["headline"].startswith("kernel class_report "), verdict["headline"])
     expect_text(verdict, r"cuLaunchKernel of class_report on .* returned 700 .* this launch is at fault", "the launch")
     expect_text(verdict, r"after \d+ launches of thread \d+ \(cnn\)", "its order and thread")
+    expect_text(verdict, r"its place in the program: .*cnn.*, called at .*cnn", "where the launch was made")
     expect_text(verdict, str(second_recording(run)), "where the second recording lies")
     status, out, err = gpuwhy("explain", second_recording(run), folder=place)
     expect(status == 0 and "its own launch reported it" in " ".join(out.split()), f"the second recording says: {out}{err}")
