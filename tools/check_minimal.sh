@@ -73,6 +73,7 @@ leak="--runs 2 --batch 16384 --keep-runs"
 }
 expect "$work/twin.err" "no fault"
 expect "$work/leak.err" "Verdict  gpu-oom-leak (established)"
+expect "$work/leak.err" "Where    cnn+0x"
 # shellcheck disable=SC2086
 run blame 1 "$gpuwhy" run $card --blame -o "$work/blame.gpuwhy" -- "$folder/examples/cnn" --runs 2 --bad-address
 expect "$work/blame.err" "(established): kernel class_report touched"
@@ -85,6 +86,7 @@ expect "$work/csv.out" "cuMemAlloc_v2"
 run version 0 "$gpuwhy" version
 expect "$work/version.out" "no (built without json-c)"
 expect "$work/version.out" "no (built without zstd)"
+expect "$work/version.out" "no (built without elfutils: native frames are file and address)"
 run json 2 "$gpuwhy" explain --json - "$work/leak.gpuwhy"
 expect "$work/json.err" "json-c"
 run run-json 2 "$gpuwhy" run --gpu virtual:h200 --json "$work/verdict.json" -- true
@@ -95,4 +97,4 @@ run core 2 "$gpuwhy" run --gpu virtual:h200 --core -- true
 expect "$work/core.err" "elfutils"
 run packed 2 "$gpuwhy" explain tests/fixtures/format/version-1-packed.gpuwhy
 expect "$work/packed.err" "packed with zstd, which this build lacks"
-echo "passed: built with cc, make and cmake alone; run, explain and the virtual card work; JSON and compression say that they are off"
+echo "passed: built with cc, make and cmake alone; run, explain and the virtual card work; JSON, compression and names say that they are off"

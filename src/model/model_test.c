@@ -46,6 +46,93 @@ static void test_plain_memory(void **state)
     close_feed();
 }
 
+/* ---- call sites ---- */
+
+static uint64_t alloc_at(uint32_t site, uint64_t bytes)
+{
+    feed.site = site;
+    uint64_t address = gw_feed_alloc(&feed, bytes);
+    feed.site = 0;
+    return address;
+}
+
+static const gw_group *group_of_site(const char *place, uint64_t bytes)
+{
+    char text[GW_PLACE_TEXT_MAX];
+    for (size_t i = 1; i < feed.model->group_count; i++) {
+        const gw_group *group = &feed.model->group[i];
+        const gw_frame *user = gw_sites_user(feed.model->sites, group->site);
+        if (group->kin == i && group->bytes == bytes && user != NULL &&
+            strcmp(gw_frame_text(feed.model->sites, user, text), place) == 0)
+            return group;
+    }
+    return NULL;
+}
+
+static void test_one_kind_is_one_place(void **state)
+{
+    (void)state;
+    open_feed();
+    uint32_t load = gw_feed_site(&feed, "load data.py 10, train train.py 20, main train.py 30");
+    uint32_t again = gw_feed_site(&feed, "load data.py 10, train train.py 20, main train.py 30, again train.py 99");
+    uint32_t other = gw_feed_site(&feed, "load data.py 10, test train.py 25, main train.py 31");
+    uint64_t freed = alloc_at(load, mib);
+    alloc_at(load, mib);
+    feed.tid = 7; /* the thread does not matter where the site is known */
+    alloc_at(load, mib);
+    feed.tid = GW_FEED_PID;
+    alloc_at(again, mib);
+    alloc_at(other, mib);
+    alloc_at(load, 2 * mib);
+    gw_feed_alloc(&feed, mib); /* from nobody knows where */
+    gw_feed_free(&feed, freed);
+    feed.site = other;
+    gw_feed_no_room(&feed, 1 << 30, 0, 1 << 30);
+    feed.site = 0;
+    gw_model *model = gw_feed_finish(&feed);
+    gw_error err;
+    assert_int_equal(gw_model_name_sites(model, 100, 1000, &err), GW_OK);
+    const gw_group *kind = group_of_site("data.py:10 in load", mib);
+    assert_non_null(kind);
+    assert_int_equal(kind->alloc_count, 4); /* the same three lines; what lies beyond does not tell them apart */
+    assert_int_equal(kind->live_count, 3);
+    assert_int_equal(group_of_site("data.py:10 in load", 2 * mib)->alloc_count, 1);
+    const gw_snapshot *snapshot = gw_model_snapshot(model, model->failure[0].snapshot);
+    assert_non_null(snapshot);
+    size_t of_kind = 0, unknown = 0;
+    for (size_t i = 0; i < snapshot->live_count; i++) {
+        of_kind += snapshot->live[i].group == (uint32_t)(kind - model->group);
+        unknown += snapshot->live[i].site == 0;
+    }
+    assert_int_equal(of_kind, 3);
+    assert_int_equal(unknown, 1);
+    char text[GW_PLACE_TEXT_MAX];
+    const gw_stack *stack = gw_sites_stack(model->sites, model->failure[0].site);
+    assert_string_equal(gw_frame_text(model->sites, &stack->frame[1], text), "train.py:25 in test");
+    gw_model_free(model);
+}
+
+static void test_what_is_buried_knows_where_it_was_made(void **state)
+{
+    (void)state;
+    open_feed();
+    uint32_t made = gw_feed_site(&feed, "build model.py 5"), reset = gw_feed_site(&feed, "restart main.py 9");
+    alloc_at(made, mib);
+    feed.site = reset;
+    gw_feed_call(&feed, "cuDevicePrimaryCtxReset_v2", GW_EV_CTX_RESET, 0, 0, 0, 0, 0);
+    gw_model *model = gw_feed_finish(&feed);
+    char text[GW_PLACE_TEXT_MAX];
+    assert_int_equal(model->teardown_count, 1);
+    assert_string_equal(gw_frame_text(model->sites, gw_sites_user(model->sites, model->teardown[0].site), text),
+                        "main.py:9 in restart");
+    assert_int_equal(model->teardown[0].buried_count, 1);
+    assert_string_equal(
+        gw_frame_text(model->sites, gw_sites_user(model->sites, model->teardown[0].buried[0].site), text),
+        "model.py:5 in build");
+    assert_int_equal(model->group[model->group_count - 1].buried_count, 1);
+    gw_model_free(model);
+}
+
 static void test_failed_calls_change_nothing(void **state)
 {
     (void)state;
@@ -526,6 +613,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plain_memory),
+        cmocka_unit_test(test_one_kind_is_one_place),
+        cmocka_unit_test(test_what_is_buried_knows_where_it_was_made),
         cmocka_unit_test(test_failed_calls_change_nothing),
         cmocka_unit_test(test_vmm_lives_until_released_and_unmapped),
         cmocka_unit_test(test_vmm_number_given_out_twice),

@@ -6,7 +6,7 @@
 
 enum {
     SITES_MAX = 1 << 20,
-    IDS_MAX = 1 << 22,
+    IDS_MAX = 1 << 20,
     CODES_MAX = 1 << 20,
     PROGRAMS_MAX = 1 << 16,
     MAPPINGS_MAX = 1 << 16,
@@ -77,6 +77,19 @@ static void *grow(void *array, uint32_t count, uint32_t *capacity, uint32_t most
         return NULL;
     memset(bigger + (size_t)*capacity * element_bytes, 0, (size_t)(wider - *capacity) * element_bytes);
     *capacity = wider;
+    return bigger;
+}
+
+/* The same for what is found by an id: ids come one after the other, but damage may name any. */
+static void *grow_to(gw_sites *sites, void *array, uint32_t id, uint32_t *capacity, uint32_t most, size_t element_bytes)
+{
+    uint32_t before = *capacity;
+    if (id < before)
+        return array;
+    if (sites->bytes_kept + 2 * (uint64_t)id * element_bytes > bytes_kept_max)
+        return NULL;
+    void *bigger = grow(array, id, capacity, most, element_bytes);
+    sites->bytes_kept += (uint64_t)(*capacity - before) * element_bytes;
     return bigger;
 }
 
@@ -202,7 +215,7 @@ uint32_t gw_sites_number(gw_sites *sites, uint32_t pid, uint32_t id)
     gwi_numbers *numbers = &program->numbers[framework];
     if (at < numbers->count && numbers->number[at] != 0)
         return numbers->number[at];
-    void *wider = grow(numbers->number, at, &numbers->count, IDS_MAX, sizeof *numbers->number);
+    void *wider = grow_to(sites, numbers->number, at, &numbers->count, IDS_MAX, sizeof *numbers->number);
     if (wider == NULL)
         return 0;
     numbers->number = wider;
@@ -355,11 +368,12 @@ const gwi_code *gwi_code_of(const gwi_program *program, uint32_t id)
     return at >= codes->count || codes->code[at].text == NULL ? NULL : &codes->code[at];
 }
 
-static gwi_code *code_at(gwi_program *program, uint64_t id)
+static gwi_code *code_at(gw_sites *sites, gwi_program *program, uint64_t id)
 {
     uint32_t at;
     gwi_codes *codes = codes_of(program, id, &at);
-    void *array = at == UINT32_MAX ? NULL : grow(codes->code, at, &codes->count, CODES_MAX, sizeof *codes->code);
+    void *array =
+        at == UINT32_MAX ? NULL : grow_to(sites, codes->code, at, &codes->count, CODES_MAX, sizeof *codes->code);
     if (array == NULL)
         return NULL;
     codes->code = array;
@@ -369,7 +383,7 @@ static gwi_code *code_at(gwi_program *program, uint64_t id)
 static bool code_event(gw_sites *sites, const gw_event *event)
 {
     gwi_program *program = program_of(sites, event->pid);
-    gwi_code *code = program == NULL ? NULL : code_at(program, event->arg[0]);
+    gwi_code *code = program == NULL ? NULL : code_at(sites, program, event->arg[0]);
     if (code == NULL || code->text != NULL || event->text == NULL || sites->bytes_kept > bytes_kept_max)
         return program != NULL;
     code->text = strndup(event->text, event->text_bytes);

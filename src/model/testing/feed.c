@@ -87,6 +87,7 @@ static gw_event event_of(gw_feed *feed, const char *fn, gw_event_kind kind, uint
                       .fn = fn_of(feed, fn),
                       .kind = (uint8_t)kind,
                       .result = result,
+                      .site = feed->site,
                       .context = feed->context};
     memcpy(event.arg, arg, sizeof event.arg);
     return event;
@@ -113,6 +114,28 @@ void gw_feed_text_call(gw_feed *feed, const char *fn, gw_event_kind kind, uint64
     event.text = text;
     event.text_bytes = (uint32_t)strlen(text);
     gw_feed_event(feed, &event);
+}
+
+uint32_t gw_feed_site(gw_feed *feed, const char *frames)
+{
+    uint64_t frame[8], count = 0;
+    char function[64], file[128], text[256];
+    unsigned line;
+    int bytes;
+    uint32_t id = ++feed->site_last;
+    while (count < 8 && sscanf(frames, "%63s %127s %u%n", function, file, &line, &bytes) == 3) {
+        uint32_t code = id * 8 + (uint32_t)count;
+        snprintf(text, sizeof text, "%s\n%s", function, file);
+        gw_feed_text_call(feed, "?", GW_EV_PYTHON_CODE, code, 0, 0, 0, text);
+        frame[count++] = GW_FRAME_OF_CODE(code, line);
+        frames += bytes;
+        frames += frames[0] == ',';
+    }
+    gw_feed_call(feed, "?", GW_EV_SITE, 0, id, count, 0, 0);
+    for (uint64_t i = 0; i < count; i += 3)
+        gw_feed_call(feed, "?", GW_EV_SITE_FRAMES, 0, id | i << 32, frame[i], i + 1 < count ? frame[i + 1] : 0,
+                     i + 2 < count ? frame[i + 2] : 0);
+    return id;
 }
 
 /* As the card places them: small blocks one after the other on shared pages, large ones on pages of their own. */

@@ -23,6 +23,7 @@ typedef struct gw_feed {
     gw_model *model;
     uint64_t t_ns, context;
     uint32_t pid, tid;
+    uint32_t site, site_last; /* of the calls that follow, as a test sets it; the last one that was told */
     const char *name[GW_FEED_NAMES_MAX];
     uint32_t name_count;
     gw_feed_thread thread[GW_FEED_THREADS_MAX];
@@ -44,6 +45,9 @@ void gw_feed_text_call(gw_feed *feed, const char *fn, gw_event_kind kind, uint64
 void gw_feed_extra_call(gw_feed *feed, const char *fn, gw_event_kind kind, uint16_t result, uint32_t extra, uint64_t a0,
                         uint64_t a1, uint64_t a2, uint64_t a3);
 void gw_feed_event(gw_feed *feed, const gw_event *event);
+/* A call site of Python frames, innermost first: "function file line, function file line". Returns its id, for
+ * feed->site. */
+uint32_t gw_feed_site(gw_feed *feed, const char *frames);
 /* Plain memory: returns the address. */
 uint64_t gw_feed_alloc(gw_feed *feed, uint64_t bytes);
 void gw_feed_free(gw_feed *feed, uint64_t address);
