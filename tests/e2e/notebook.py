@@ -8,6 +8,7 @@ import fcntl
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -109,11 +110,13 @@ class Notebook:
         specification = place / "jupyter" / "kernels" / name / "kernel.json"
         specification.write_text(edit(specification.read_text()))
         self.errors = open(place / f"{name}.stderr", "w+")
+        self.pids = []
         self.manager = KernelManager(kernel_name=name)
         self.manager.start_kernel(stderr=self.errors)
         self.connect()
 
     def connect(self):
+        self.pids.append(self.pid())
         self.client = self.manager.client()
         self.client.start_channels()
         self.client.wait_for_ready(timeout=WAIT_S)
@@ -125,6 +128,11 @@ class Notebook:
         self.client.stop_channels()
         self.manager.shutdown_kernel(now=True)
         self.errors.close()
+        for pid in self.pids:  # killed, they could not do it
+            wait_until(lambda: not is_alive(pid), "gpuwhy lives on")
+            for root in filter(None, (os.environ.get("XDG_RUNTIME_DIR"), "/dev/shm", "/tmp")):
+                for folder in pathlib.Path(root).glob(f"gpuwhy-{os.getuid()}-{pid}-*"):
+                    shutil.rmtree(folder, ignore_errors=True)
 
     def pid(self):
         """Of gpuwhy, which is what the server knows."""
