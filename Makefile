@@ -3,6 +3,7 @@
 #   make            build into build/
 #   make demo       a training run that dies on a virtual card, and why
 #   make check      everything that can be checked without a GPU
+#   make check-pythons  Python's frames under CPython 3.9 to 3.14, which are brought where they lack (root)
 #   make check-gpu  what needs one; fails where there is none
 #   make bench      what recording costs
 #   make fuzz       the parsers against made-up input
@@ -28,6 +29,11 @@ check:
 	@sh tools/need.sh build json zstd elf check
 	@sh tools/check.sh
 
+check-pythons: all
+	@sh tools/need.sh pythons
+	@sh tools/pythons.sh
+	@cd $(BUILD) && ctest -R '^python_' --output-on-failure --no-tests=error
+
 check-gpu: all
 	@sh tools/check_gpu.sh $(BUILD)
 
@@ -48,4 +54,4 @@ install: all
 clean:
 	@rm -rf build build-*
 
-.PHONY: all tools-build demo check check-gpu bench fuzz soak install clean
+.PHONY: all tools-build demo check check-pythons check-gpu bench fuzz soak install clean

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Look for what a target needs: `tools/need.sh build [json] [zstd] [elf] [check] [fuzz]`. What is missing is installed on Debian and
+# Look for what a target needs: `tools/need.sh build [json] [zstd] [elf] [check] [pythons] [fuzz]`. What is missing is installed on Debian and
 # its kin when we are root; otherwise the one command that does it is printed.
 set -eu
 
@@ -35,6 +35,7 @@ for part in "$@"; do
         need_command unshare util-linux
         need_command git git
         ;;
+    pythons) need_command debootstrap debootstrap ;;
     fuzz) need_command clang "clang libclang-rt-14-dev" ;;
     *)
         echo "tools/need.sh: no part $part" >&2

@@ -397,6 +397,7 @@ static bool code_event(gw_sites *sites, const gw_event *event)
     code->first_line = event->arg[1] <= INT32_MAX ? (int32_t)event->arg[1] : 0;
     code->version = event->arg[2] <= UINT16_MAX ? (uint16_t)event->arg[2] : 0;
     code->table_bytes = event->arg[3] <= TABLE_BYTES_MAX ? (uint32_t)event->arg[3] : 0;
+    code->table_have = event->arg[3] <= TABLE_BYTES_MAX ? 0 : 1; /* not kept, which is not the same as empty */
     sites->bytes_kept += event->text_bytes + code->table_bytes;
     code->table = calloc(code->table_bytes + 1u, 1);
     return code->table != NULL;

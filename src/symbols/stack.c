@@ -48,7 +48,7 @@ static int32_t line_of(const gwi_code *code, int32_t instruction)
 {
     if (code->version == 0)
         return instruction;
-    if (code->table_have != code->table_bytes || code->table_bytes == 0)
+    if (code->table_have != code->table_bytes)
         return -1;
     return gw_python_line(code->version, code->table, code->table_bytes, code->first_line, instruction);
 }
