@@ -6,40 +6,57 @@
     with gpuwhy.phase("validation"):
         ...
 
-Without gpuwhy, or before the program has called the driver, it does nothing. The same as gpuwhy.h does for C: from each
-call on the process is in that phase; None: in none. As a context it goes back to the phase before. One file, no
-dependency: copy it, or put its folder into PYTHONPATH.
+Without gpuwhy it does nothing. The same as gpuwhy.h does for C: from each call on the process is in that phase; None: in
+none. As a context it goes back to the phase before. What is named before the program's first driver call is recorded
+with the first phase that is named after it. One file, no dependency: copy it, or put its folder into PYTHONPATH.
 """
 
 import ctypes
 import os
+import time
 
 __all__ = ["phase"]
 
-_mark = None
+PENDING_MAX = 64
+
+_hook = None
 _name = None
+_pending = []  # (name, when) of phases that nobody could take note of yet
 
 
 def _find():
-    global _mark
-    if _mark is None and os.environ.get("GPUWHY_RUN_DIR"):
+    global _hook
+    if _hook is None and os.environ.get("GPUWHY_RUN_DIR"):
         try:
             hook = ctypes.CDLL("libgpuwhy-hook.so", mode=os.RTLD_LAZY | os.RTLD_NOLOAD)
-            _mark = hook.gpuwhy_phase_mark
-            _mark.argtypes, _mark.restype = [ctypes.c_char_p], ctypes.c_int
+            hook.gpuwhy_phase_mark.argtypes = [ctypes.c_char_p]
+            hook.gpuwhy_phase_mark_since.argtypes = [ctypes.c_char_p, ctypes.c_uint64]
+            _hook = hook
         except (OSError, AttributeError):  # not loaded yet, or an older one
-            _mark = None
-    return _mark
+            pass
+    return _hook
+
+
+def _mark(name):
+    text = None if name is None else str(name).encode("utf-8", "replace")
+    hook = _find()
+    if hook is None:
+        if os.environ.get("GPUWHY_RUN_DIR") and len(_pending) < PENDING_MAX:
+            _pending.append((text, time.monotonic_ns()))
+        return False
+    while _pending:
+        earlier, when = _pending.pop(0)
+        hook.gpuwhy_phase_mark_since(earlier, time.monotonic_ns() - when)
+    return hook.gpuwhy_phase_mark(text) == 1
 
 
 class phase:
-    """Begin a phase. `recorded`: whether gpuwhy took note."""
+    """Begin a phase. `recorded`: whether gpuwhy took note already."""
 
     def __init__(self, name):
         global _name
         self.before, _name = _name, name
-        mark = _find()
-        self.recorded = bool(mark and mark(None if name is None else str(name).encode("utf-8", "replace")))
+        self.recorded = _mark(name)
 
     def __enter__(self):
         return self

@@ -15,6 +15,7 @@ MARKS = os.environ["PHASE_MARKS"]
 IN_PYTHON = """
 import ctypes, gpuwhy
 assert not gpuwhy.phase("before the driver").recorded
+assert not gpuwhy.phase("still before").recorded
 ctypes.CDLL("libcuda.so.1").cuInit(0)
 assert gpuwhy.phase("train").recorded
 with gpuwhy.phase("validation"):
@@ -56,7 +57,7 @@ class Phases(Case):
         environment = {**self.environment, "PYTHONPATH": str(ROOT / "python")}
         done, phases = self.record(sys.executable, "-c", IN_PYTHON, environment=environment)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual([text for _, text in phases], ["train", "validation", "train", None])
+        self.assertEqual([text for _, text in phases], ["before the driver", "still before", "train", "validation", "train", None])
 
     def test_in_python_without_gpuwhy(self):
         script = "import gpuwhy\nwith gpuwhy.phase('x') as p: print(p.recorded)\nprint(gpuwhy.phase('y').recorded)"
