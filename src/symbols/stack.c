@@ -100,7 +100,8 @@ static void add_rest(building *it, gw_stack *stack)
         return;
     bool cut = (stack->flags & (GW_SITE_NATIVE_CUT | GW_SITE_PYTHON_BORROWED)) != 0;
     size_t at = cut || it->interpreter_at == SIZE_MAX ? it->count : it->interpreter_at, before = it->count;
-    stack->unplaced = !cut;
+    /* A stack of Python frames alone (one that PyTorch recorded) has nothing to be placed among. */
+    stack->unplaced = !cut && it->count > 0;
     while (is_python_left(it))
         add_python(it);
     size_t moved = it->count - before, passed = before - at;

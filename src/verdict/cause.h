@@ -164,6 +164,16 @@ bool gwi_find_holder(const gwi_case *c, const gw_live *live, size_t count, gwi_h
 /* The same as evidence, and as the verdict's place. `of_what`: "the memory kept". */
 bool gwi_say_holder(const gwi_case *c, gwi_finding *finding, uint64_t t_ns, const char *source, const gw_live *live,
                     size_t count, const char *of_what);
+/* Memory by line and phase (lines.c). What lives in a framework's allocator, without moving the verdict's place. */
+void gwi_say_live_holder(const gwi_case *c, gwi_finding *finding, const char *of_what);
+/* Who held most when most was in use, where that was earlier than the report (NULL: none); for a healthy run as advice.
+ */
+void gwi_say_peak(const gwi_case *c, gwi_finding *finding, const gw_allocator_report *report);
+bool gwi_advise_peak(const gwi_case *c, uint32_t pid, gw_string_list *advice); /* false: no memory */
+/* The phase that the program named for the time of the failure. */
+void gwi_say_phase(const gwi_case *c, gwi_finding *finding);
+/* Its name, where it is another one than at `before_ns`; NULL else. */
+const char *gwi_later_phase(const gwi_case *c, uint64_t before_ns);
 uint32_t gwi_request_site(const gwi_case *c); /* of the refused request that ended it all */
 /* For the engine: what gwi_where() asked for becomes the verdict's. False: no memory. */
 bool gwi_take_where(const gwi_case *c, const gwi_finding *finding, gw_verdict *verdict);

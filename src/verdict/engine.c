@@ -290,6 +290,7 @@ static bool take_answer(const gwi_case *c, gw_verdict *verdict, answer *best)
     verdict->status = GW_VERDICT_FAULT;
     verdict->cause = best->cause->id;
     verdict->certainty = best->certainty;
+    gwi_say_phase(c, &best->finding);
     gwi_say_family(c, &best->finding);
     if (!name_process(c, &best->finding))
         return false;

@@ -474,7 +474,8 @@ bool gwi_say_advice(const gwi_case *c, gw_verdict_status status, gw_string_list 
     if (status == GW_VERDICT_CLEAN) {
         for (size_t i = 0; i < c->model->process_count && good; i++)
             good = advise_kept(c, &c->model->process[i], advice) && advise_handles(c, &c->model->process[i], advice) &&
-                   advise_reuse(c, &c->model->process[i], advice);
+                   advise_reuse(c, &c->model->process[i], advice) &&
+                   gwi_advise_peak(c, c->model->process[i].pid, advice);
     }
     return good && advise_hangs(c, advice) && advise_handled(c, advice) && gwi_advise_family(c, advice) &&
            advise_losses(c, advice);

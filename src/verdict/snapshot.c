@@ -4,14 +4,25 @@
 #include <inttypes.h>
 #include <string.h>
 
+/* The lines of what is alive; the place of the verdict is the refused request, if there is one. */
+static void say_holder(const gwi_case *c, gwi_finding *finding, const gw_allocator_report *report)
+{
+    gwi_finding kept = *finding;
+    gwi_say_holder(c, finding, report->t_ns, "observer", report->live, report->live_count, "that");
+    finding->where_site = kept.where_site;
+    finding->where_what = kept.where_what;
+    finding->where_asked = kept.where_asked;
+}
+
 static void say_report(const gwi_case *c, gwi_finding *finding, const gw_allocator_report *report)
 {
     char live[GW_BYTES_TEXT_MAX], reserved[GW_BYTES_TEXT_MAX], largest[GW_BYTES_TEXT_MAX];
     uint64_t live_bytes = report->field[GW_ALLOCATOR_ALLOCATED], reserved_bytes = report->field[GW_ALLOCATOR_RESERVED];
-    (void)c;
     gwi_measure(finding, report->t_ns, "observer", (double)live_bytes, "bytes",
                 "GPU %d: %s in %zu live blocks, %s reserved from the driver", report->device,
                 gw_bytes_text(live, live_bytes), report->live_count, gw_bytes_text(reserved, reserved_bytes));
+    say_holder(c, finding, report);
+    gwi_say_peak(c, finding, report);
     if (report->has_field[GW_ALLOCATOR_LARGEST_INACTIVE] && reserved_bytes > live_bytes)
         gwi_measure(finding, report->t_ns, "observer", (double)report->field[GW_ALLOCATOR_LARGEST_INACTIVE], "bytes",
                     "the largest of the free pieces in its %" PRIu64 " segments had %s",

@@ -27,6 +27,12 @@ EXPECTED = {
     "healthy": ("undetermined", None, 1),
     "handled": ("undetermined", None, 1),
 }
+# Words of the verdict: the line that holds most, in the user's own file, and of the request that was refused.
+LINES = {"leak": ["train.py:44 in train"], "tiny": ["train.py:44 in train"], "unwound": ["train.py:44 in train"],
+         "second_run": ["train.py:12 in run"], "validation": ["train.py:71 in validate"],
+         "fragmented": ["train.py:52 in keep", "train.py:60 in train"], "capacity": ["train.py:14 in build"],
+         "own_limit": ["train.py:14 in build", "train.py:40 in train"],
+         "healthy": ["most was in use at", "train.py:40 in train"], "handled": ["was refused, and one"]}
 VERSIONS = ((1, 12), (2, 0), (2, 1), (2, 2), (2, 6), (2, 7))
 failures = []
 
@@ -58,6 +64,14 @@ def test_cases(folder):
         check(verdict["snapshot"] == path, f"{name}: snapshot {verdict['snapshot']}")
         text = explain(path).stdout
         check(text.startswith("gpuwhy: PyTorch memory snapshot "), f"{name}: {text[:80]}")
+        for words in LINES[name]:
+            check(words in " ".join(text.split()), f"{name}: '{words}' is not said:\n{text}")
+        allocator = snapshots.CASES[name]()
+        allocator.stacks = False
+        snapshots.write(path, allocator.snapshot())
+        verdict, _ = verdict_of(path)
+        check(verdict["cause"] == cause, f"{name} without stacks: {verdict['cause']}")
+        check("train.py" not in json.dumps(verdict), f"{name}: a line out of nothing")
 
 
 def test_versions_and_protocols(folder):

@@ -163,6 +163,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     say_ignored(c, finding);
     say_null_use(c, finding);
     say_largest(c, finding);
+    gwi_say_live_holder(c, finding, "what lives in PyTorch's allocator");
+    gwi_say_peak(c, finding, c->memory.report);
     say_need(c, finding);
     gwi_say_memory_ruled_out(c, finding, GWI_NOT_FOREIGN | GWI_NOT_FRAGMENTED | GWI_NOT_GROWTH);
     if (c->oom_last != NULL)

@@ -103,6 +103,8 @@ static gw_certainty judge_framework(const gwi_case *c, gwi_finding *finding)
     if (report->has_field[GW_ALLOCATOR_SEGMENTS])
         gwi_measure(finding, report->t_ns, "observer", (double)report->field[GW_ALLOCATOR_SEGMENTS], "count",
                     "in %" PRIu64 " segments", report->field[GW_ALLOCATOR_SEGMENTS]);
+    gwi_say_live_holder(c, finding, "what lives between the pieces");
+    gwi_say_peak(c, finding, report);
     bool expandable = report->has_field[GW_ALLOCATOR_EXPANDABLE] && report->field[GW_ALLOCATOR_EXPANDABLE] != 0;
     if (expandable)
         gwi_rule_out(finding, "segments of fixed size (expandable segments are on)");

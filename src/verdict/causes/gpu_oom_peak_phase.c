@@ -66,8 +66,9 @@ static gw_certainty judge_observed(const gwi_case *c, gwi_finding *finding)
     if (memory->wanted_bytes > (memory->own_bytes - flat) / 4)
         return GW_CERTAINTY_NONE;
     gw_bytes_text(text, flat);
-    gwi_headline(finding, "a later phase needs more than all before: %s sufficed until %.1f s", text,
-                 (double)end_ns / 1e9);
+    const char *name = gwi_later_phase(c, end_ns / 2);
+    gwi_headline(finding, "%s%s needs more than all before: %s sufficed until %.1f s",
+                 name == NULL ? "a later phase" : "phase ", name == NULL ? "" : name, text, (double)end_ns / 1e9);
     gwi_say_request(c, finding);
     gwi_measure(finding, end_ns, "observer", (double)flat, "bytes",
                 "until %.2f s the peak stayed near %s; then it rose to %s", (double)end_ns / 1e9, text,
@@ -92,7 +93,9 @@ static gw_certainty judge_ledger(const gwi_case *c, gwi_finding *finding)
     if (growth->largest_bytes * 3 >= memory->own_bytes)
         return GW_CERTAINTY_NONE;
     gw_bytes_text(last, growth->last_bytes);
-    gwi_headline(finding, "a later phase needs %s more than the ones before, which ran well", last);
+    const char *name = gwi_later_phase(c, growth->first_begin_ns);
+    gwi_headline(finding, "%s%s needs %s more than the ones before, which ran well",
+                 name == NULL ? "a later phase" : "phase ", name == NULL ? "" : name, last);
     gwi_say_request(c, finding);
     gwi_measure(finding, growth->last_begin_ns, "ledger", (double)growth->last_bytes, "bytes",
                 "%s were allocated from %.2f s on, after a stretch of work that kept nothing; before it %s sufficed",
