@@ -133,11 +133,11 @@ class Bench:
         self.say(f"| start and end of `true` | - | {base / 1e3:.3f} ms | **{median / 1e3:+.3f} ms** | "
                  f"{low / 1e3:+.3f} to {high / 1e3:+.3f} | {100 * median / base:+.1f} % | {len(numbers['with_us'])} pairs |")
 
-    def training(self, work, words, launch_ns):
+    def training(self, work, words, launch_ns, switch="switch", settings=()):
         layout = run_json([os.path.join(self.build, "bench", "bench-hook-cost"), "--layout"], 10)
-        argv = [sys.executable, "-B", os.path.join(HERE, "gpu", "training.py"), work, "--switch", str(layout["switch"]),
+        argv = [sys.executable, "-B", os.path.join(HERE, "gpu", "training.py"), work, "--switch", str(layout[switch]),
                 "--slots", ",".join(map(str, layout["slots"])), "--seconds", str(self.options.seconds)]
-        numbers = run_json(self.under_gpuwhy("real", argv), self.options.seconds + 90)
+        numbers = run_json(self.under_gpuwhy("real", ["env", *settings, *argv]), self.options.seconds + 90)
         if not numbers["recorded"]:
             raise CannotRun("the process was not recorded")
         median, low, high = interval(paired(numbers["on_ms"], numbers["off_ms"], relative=True))
@@ -204,6 +204,9 @@ class Bench:
             self.say("|---|---|---|---|---|---|")
             self.part(self.training, "cnn", "small CNN, batch 32, bound by launches", launch_ns, columns=6)
             self.part(self.training, "resnet50", "ResNet-50, batch 256, bf16, channels_last", launch_ns, columns=6)
+            self.part(self.training, "resnet50", "the same with backend:cudaMallocAsync, some 1,100 allocations an "
+                      "iteration: on and off are call sites alone", None, "sites_switch",
+                      ("PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync",), columns=6)
         else:
             self.say("Needs a real card: not measured here.")
         self.say()

@@ -36,15 +36,6 @@ static struct {
     _Atomic uint32_t said_full;
 } sites;
 
-/* python.c; where it is left out there is no Python. */
-#define GWI_OPTIONAL __attribute__((weak, visibility("hidden")))
-extern __typeof__(gwi_python_look) gwi_python_look GWI_OPTIONAL;
-extern __typeof__(gwi_python_frames) gwi_python_frames GWI_OPTIONAL;
-extern __typeof__(gwi_python_code) gwi_python_code GWI_OPTIONAL;
-extern __typeof__(gwi_python_main_site) gwi_python_main_site GWI_OPTIONAL;
-extern __typeof__(gwi_python_borrowed_site) gwi_python_borrowed_site GWI_OPTIONAL;
-extern __typeof__(gwi_python_forked) gwi_python_forked GWI_OPTIONAL;
-
 /* ---- a stack ---- */
 
 typedef struct stack {
@@ -74,8 +65,7 @@ void gwi_site_begin(void)
         return;
     if (m != NULL) {
         (void)madvise(m, sizeof *m, MADV_DONTNEED); /* what the parent knew: all zero again */
-        if (gwi_python_forked != NULL)
-            gwi_python_forked();
+        gwi_python_forked();
     } else {
         m = mmap(NULL, sizeof *m, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (m == MAP_FAILED)
@@ -110,8 +100,6 @@ static uint64_t read_python(stack *s, uint64_t key)
 {
     s->python_flags = s->python_count = s->borrowed = 0;
     s->is_main = false;
-    if (gwi_python_frames == NULL)
-        return key;
     look_for_python();
     s->python_count = (uint32_t)gwi_python_frames(s->python, GW_SITE_PYTHON_MAX, &s->python_flags, &s->is_main);
     for (uint32_t i = 0; i < s->python_count; i++) {
