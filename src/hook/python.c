@@ -66,7 +66,7 @@ static bool runs_subinterpreter(const gwi_python_interpreter *py, uintptr_t main
     return false;
 }
 
-static presence thread_of(const gwi_python_interpreter *py, uintptr_t *ret_thread)
+static presence thread_of(const gwi_python_interpreter *py, bool is_only, uintptr_t *ret_thread)
 {
     if (!is_loaded(py))
         return PRESENCE_NONE;
@@ -81,7 +81,17 @@ static presence thread_of(const gwi_python_interpreter *py, uintptr_t *ret_threa
     *ret_thread = thread;
     if (thread == 0)
         return PRESENCE_NONE;
-    if (!gwi_python_plausible(thread) || gwi_python_word(thread + py->layout.thread_interpreter) != main)
+    uintptr_t interpreter = 0, at = thread + py->layout.thread_interpreter;
+    if (!gwi_python_plausible(thread))
+        return PRESENCE_UNKNOWN;
+    if (!is_only) { /* functions of a second copy may have found the first one's data, of another version */
+        int error = errno;
+        (void)gwi_python_read(at, &interpreter, sizeof interpreter);
+        errno = error;
+    } else {
+        interpreter = gwi_python_word(at);
+    }
+    if (interpreter != main)
         return PRESENCE_UNKNOWN;
     if (py->layout.hides_subinterpreters) {
         int error = errno;
@@ -102,7 +112,7 @@ static presence find_thread(const gwi_python_interpreter **ret_py, uintptr_t *re
     *ret_thread = 0;
     for (uint32_t i = 0; i < count; i++) {
         uintptr_t thread = 0;
-        presence one = thread_of(&gwi_python_interpreter_list[i], &thread);
+        presence one = thread_of(&gwi_python_interpreter_list[i], count == 1, &thread);
         if (one == PRESENCE_UNKNOWN || (one == PRESENCE_THREAD && all == PRESENCE_THREAD && thread != *ret_thread))
             return PRESENCE_UNKNOWN;
         if (one == PRESENCE_THREAD && all == PRESENCE_NONE) {

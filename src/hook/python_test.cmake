@@ -10,3 +10,12 @@ target_compile_options(gw_python_test PRIVATE -fvisibility=hidden -include ${CMA
 add_dependencies(gw_python_test gw_api_generated)
 gw_link_old_glibc(gw_python_test)
 gw_add_python_tests(python_frames ${CMAKE_CURRENT_LIST_DIR}/python_test.py $<TARGET_FILE:gw_python_test>)
+
+add_executable(python_embed_test python_embed_test.c python_find.c python_layout.c python.c python_code.c
+                                 python_testlib.c ${CMAKE_SOURCE_DIR}/src/symbols/python_lines.c)
+get_target_property(folders gw_python_test INCLUDE_DIRECTORIES)
+target_include_directories(python_embed_test PRIVATE ${folders})
+target_compile_definitions(python_embed_test PRIVATE _GNU_SOURCE)
+add_dependencies(python_embed_test gw_api_generated)
+target_link_libraries(python_embed_test PRIVATE pthread ${CMAKE_DL_LIBS})
+gw_add_python_tests(python_embedded ${CMAKE_CURRENT_LIST_DIR}/python_embed_test.py $<TARGET_FILE:python_embed_test>)

@@ -1,0 +1,186 @@
+/* An interpreter that another program loads late, with its names for nobody else, ends and unloads.
+ *
+ *   python_embed_test LIBPYTHON 3.11     run by python_embed_test.py */
+#include "gw_event.h"
+#include "gwi_python.h"
+
+#include <dlfcn.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* python_testlib.c */
+typedef struct test_frame {
+    uint32_t code;
+    int32_t instruction;
+    int32_t is_entry;
+    uint64_t address, mark;
+} test_frame;
+typedef struct test_fact {
+    uint32_t kind;
+    uint64_t arg[4];
+    char text[GW_TEXT_BYTES_MAX + 1];
+} test_fact;
+typedef struct thread_stop {
+    uint32_t flags, count, borrowed;
+} thread_stop;
+int test_look(void);
+uint32_t test_stop(test_frame *out, uint32_t max, uint32_t *ret_count);
+uint32_t test_fact_count(void);
+const test_fact *test_fact_at(uint32_t at);
+int test_stop_native(thread_stop *into);
+
+enum { IS_MAIN = 1 << 16 };
+
+#define EXPECT(condition)                                                                                              \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);                                    \
+            exit(1);                                                                                                   \
+        }                                                                                                              \
+    } while (0)
+
+/* ---- Python, as far as an embedding program needs it ---- */
+
+typedef struct method {
+    const char *name;
+    void *(*function)(void *self, void *arguments);
+    int flags;
+    const char *doc;
+} method;
+
+#define FUNCTIONS(X)                                                                                                   \
+    X(Py_InitializeEx, void, (int))                                                                                    \
+    X(Py_FinalizeEx, int, (void))                                                                                      \
+    X(PyRun_SimpleString, int, (const char *))                                                                         \
+    X(PyImport_AddModule, void *, (const char *))                                                                      \
+    X(PyObject_SetAttrString, int, (void *, const char *, void *))                                                     \
+    X(PyCFunction_NewEx, void *, (method *, void *, void *))                                                           \
+    X(PyLong_FromLong, void *, (long))
+
+static struct {
+#define GW_X(name, result, parameters) result(*name) parameters;
+    FUNCTIONS(GW_X)
+#undef GW_X
+} py;
+
+static void *load(const char *path)
+{
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    EXPECT(library != NULL);
+#define GW_X(name, result, parameters)                                                                                 \
+    {                                                                                                                  \
+        void *found = dlsym(library, #name);                                                                           \
+        EXPECT(found != NULL);                                                                                         \
+        memcpy(&py.name, &found, sizeof found);                                                                        \
+    }
+    FUNCTIONS(GW_X)
+#undef GW_X
+    return library;
+}
+
+/* ---- stops ---- */
+
+static int minor;             /* of the version */
+static int stops, deeper;     /* how often Python stopped here; how often from within a stop */
+static const char *wanted[8]; /* names of the frames, innermost first */
+
+static const char *name_of(uint32_t code)
+{
+    static char name[64];
+    for (uint32_t i = test_fact_count(); i-- > 0;) {
+        const test_fact *fact = test_fact_at(i);
+        if (fact->kind == GW_EV_PYTHON_CODE && fact->arg[0] == code) {
+            snprintf(name, sizeof name, "%.*s", (int)strcspn(fact->text, "\n"), fact->text);
+            return name;
+        }
+    }
+    return "?";
+}
+
+static void *stop(void *self, void *arguments)
+{
+    test_frame frame[32];
+    uint32_t count, entries = 0, expected = 0;
+    (void)self;
+    (void)arguments;
+    uint32_t flags = test_stop(frame, 32, &count);
+    EXPECT(flags == IS_MAIN);
+    while (wanted[expected] != NULL)
+        expected++;
+    EXPECT(count == expected);
+    for (uint32_t i = 0; i < count; i++) {
+        EXPECT(strcmp(name_of(frame[i].code), wanted[i]) == 0);
+        entries += (uint32_t)frame[i].is_entry;
+        EXPECT((strcmp(wanted[i], "<module>") != 0 || frame[i].is_entry) && frame[i].instruction >= 0);
+    }
+    EXPECT(entries == (minor < 11 ? count : (uint32_t)deeper + 1));
+    stops++;
+    if (deeper == 0) { /* Python, this program, Python again */
+        deeper = 1;
+        memmove(wanted + 2, wanted, 3 * sizeof wanted[0]);
+        wanted[0] = "h";
+        wanted[1] = "<module>";
+        EXPECT(py.PyRun_SimpleString("def h(): stop()\nh()\n") == 0);
+    }
+    return py.PyLong_FromLong(0);
+}
+
+static void expect_nothing(uint32_t expected_flags)
+{
+    test_frame frame[4];
+    uint32_t count;
+    uint32_t flags = test_stop(frame, 4, &count);
+    EXPECT(count == 0 && flags == expected_flags);
+}
+
+static void run_python(void)
+{
+    static method stop_method = {"stop", stop, 4 /* no arguments */, NULL};
+    memset(wanted, 0, sizeof wanted);
+    wanted[0] = "g";
+    wanted[1] = "f";
+    wanted[2] = "<module>";
+    stops = deeper = 0;
+    py.Py_InitializeEx(0);
+    expect_nothing(IS_MAIN); /* no frame yet */
+    void *function = py.PyCFunction_NewEx(&stop_method, NULL, NULL);
+    EXPECT(py.PyObject_SetAttrString(py.PyImport_AddModule("__main__"), "stop", function) == 0);
+    EXPECT(py.PyRun_SimpleString("def f():\n    g()\ndef g():\n    stop()\nf()\n") == 0);
+    EXPECT(stops == 2);
+    expect_nothing(IS_MAIN);
+    thread_stop other;
+    gwi_python_main_site(5);
+    EXPECT(test_stop_native(&other) == 0 && other.count == 0 && other.flags == GW_SITE_PYTHON_BORROWED);
+    gwi_python_main_site(0);
+    EXPECT(py.Py_FinalizeEx() == 0);
+    test_frame frame[4];
+    uint32_t count;
+    EXPECT((test_stop(frame, 4, &count) & ~(uint32_t)GW_SITE_PYTHON_UNKNOWN) == 0 && count == 0);
+}
+
+int main(int argc, char **argv)
+{
+    EXPECT(argc == 3);
+    minor = atoi(strchr(argv[2], '.') + 1);
+    EXPECT(test_look() == 0);
+    expect_nothing(0);
+    void *library = load(argv[1]);
+    EXPECT(test_look() == 1);
+    expect_nothing(0); /* it has not begun */
+    run_python();
+    EXPECT(dlclose(library) == 0);
+    void *still = dlopen(argv[1], RTLD_NOW | RTLD_NOLOAD);
+    bool gone = still == NULL;
+    test_frame frame[4];
+    uint32_t count;
+    EXPECT((test_stop(frame, 4, &count) & ~(uint32_t)GW_SITE_PYTHON_UNKNOWN) == 0 && count == 0);
+    if (gone) { /* once more; it may lie elsewhere now */
+        (void)load(argv[1]);
+        (void)test_look();
+        run_python();
+    }
+    printf("%s: loaded late, ended, %s\n", argv[1], gone ? "unloaded, loaded again" : "stays loaded");
+    return 0;
+}
