@@ -68,8 +68,8 @@ typedef struct gw_stack_process {
 GW_MUST_CHECK gw_status gw_stacks_look(uint32_t pid, bool stacks, gw_stack_process **ret_process, gw_error *err);
 void gw_stack_process_free(gw_stack_process *process); /* takes NULL */
 
-/* A thread that did not stop in time stops later, and must then be let go: to be called now and then by who goes on
- * living after gw_stacks_look() with stacks. Costs nothing when there is none. */
+/* A thread that did not stop in time stops later, and must then be let go: to be called now and then, until the process
+ * has ended, by who goes on living after gw_stacks_look() with stacks. Costs nothing when there is none. */
 void gw_stacks_let_go(void);
 
 bool gw_stacks_has_frames(void); /* false: this build lacks elfutils */

@@ -121,7 +121,8 @@ static _Noreturn void be_child(void)
         _exit(1);
     for (int i = 0; i < ROLES; i++) {
         pthread_create(&thread[i], NULL, roles[i], NULL);
-        left_thread = i == 0 ? thread[0] : left_thread;
+        if (i == LEFT)
+            left_thread = thread[i];
     }
     for (;;)
         pause();
@@ -143,7 +144,10 @@ static pid_t start_child(void)
 static void end_child(pid_t pid)
 {
     kill(pid, SIGKILL);
-    waitpid(pid, NULL, 0);
+    while (waitpid(pid, NULL, WNOHANG) == 0) { /* a thread that we still hold would keep it from ending */
+        gw_stacks_let_go();
+        usleep(1000);
+    }
 }
 
 static const gw_stack_thread *thread_of(const gw_stack_process *process, int role)
@@ -173,7 +177,7 @@ static void what_threads_wait_for_is_seen(void **state)
     gw_stack_process *process = NULL;
     gw_error err;
     assert_int_equal(gw_stacks_look((uint32_t)pid, false, &process, &err), GW_OK);
-    assert_int_equal(process->thread_count, ROLES + 1);
+    assert_true(process->thread_count >= ROLES + 1); /* a sanitizer may have one of its own */
     if (process->no_waits[0] != '\0') {
         print_message("skipped: %s\n", process->no_waits);
     } else {

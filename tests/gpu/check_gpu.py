@@ -41,6 +41,14 @@ def has_device():
     return None if done.returncode == 0 else done.stderr.strip() or f"exit {done.returncode}"
 
 
+def device_count():
+    try:
+        done = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=60)
+        return sum(line.startswith("GPU ") for line in done.stdout.splitlines())
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+
+
 def card():
     try:
         done = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"],
@@ -86,6 +94,7 @@ class Harness:
         self.lock = threading.Lock()
         self.cuda_programs = {}
         self.skipped = {}
+        self.devices = device_count()
 
     # ---- what there is to run ----
 
@@ -136,6 +145,8 @@ class Harness:
             return self.skipped["torch"]
         if row.kind == "jax" and "jax" in self.skipped:
             return self.skipped["jax"]
+        if row.needs and self.devices < 2:
+            return f"{self.devices} GPU here, and it needs two"
         return None
 
     # ---- one row ----
@@ -272,6 +283,14 @@ class Harness:
             print(line_of(results[-1]), flush=True)
         return results
 
+    def run_hangs(self):
+        """S27: programs that stand still and such as only look like it, all at the same time."""
+        script = os.path.join(ROOT, "tests", "e2e", "hangs.py")
+        env = {"GPUWHY_BUILD": self.options.build, "GPUWHY_E2E_GPU": "real", "PYTHONDONTWRITEBYTECODE": "1"}
+        result = self.run_driver_part([sys.executable, script], env, scenarios.Row("S27", "driver", "hangs"), 180)
+        print(line_of(result), flush=True)
+        return result
+
     # ---- all rows ----
 
     def run_all(self, rows):
@@ -394,6 +413,8 @@ def main():
         results.append(harness.run_conformance())
         print(line_of(results[-1]), flush=True)
     results += harness.run_driver_scenarios()
+    if not options.only or re.search(options.only, "S27"):
+        results.append(harness.run_hangs())
     os.makedirs(os.path.dirname(os.path.abspath(options.results)), exist_ok=True)
     write_results(options.results, results, machine, ", ".join(versions) or "no framework")
     if options.out:

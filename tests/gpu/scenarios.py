@@ -10,6 +10,8 @@ import re
 GIB = 1 << 30
 MIB = 1 << 20
 
+TWO_GPUS = ("2 GPUs",)
+
 
 class Bytes:
     """Some evidence holds a number of bytes between the two."""
@@ -130,6 +132,15 @@ TORCH = [
     Row("S18", "torch", "s18_batch", (), "gpu-oom-capacity", memory="8GiB", options=["--deep"],
         facts=[Bytes(6.5 * GIB, 9.0 * GIB), Says(r"allocated at cnn\.py:(15|25|30)")]),
     clean("S01", "torch", "s01_run_twice", ("repaired",), memory="8GiB", options=["--deep"]),
+    # Many processes: one recording, one verdict.
+    Row("S22", "torch", "s22_pileup", (), "gpu-context-pileup", needs=TWO_GPUS, facts=[Says(r"GPU 1")]),
+    clean("S22", "torch", "s22_pileup", ("repaired",), needs=TWO_GPUS),
+    Row("S36", "torch", "s36_spawned", (), "illegal-address",
+        facts=[Says(r"status 0 all the same"), Says("write_far_away")]),
+    clean("S36", "torch", "s36_spawned", ("repaired",)),
+    Row("-", "torch", "nccl_pair", (), "killed-by-scheduler-or-user", needs=TWO_GPUS,
+        facts=[Says(r"rank 1 \(pid \d+\) was the first"), Says(r"rank 0 \(pid \d+\)", ("consequences",))]),
+    clean("-", "torch", "nccl_pair", ("repaired",), needs=TWO_GPUS),
     Row("S35", "torch", "s35_whole_array", (), "gpu-oom-capacity", memory="8GiB", facts=[Bytes(9.9 * GIB, 10.1 * GIB)]),
     clean("S35", "torch", "s35_whole_array", ("repaired",), memory="8GiB"),
 ]
