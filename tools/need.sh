@@ -34,6 +34,7 @@ for part in "$@"; do
         need_command ps procps
         need_command unshare util-linux
         need_command git git
+        need_command zstd zstd
         ;;
     pythons) need_command debootstrap debootstrap ;;
     fuzz) need_command clang "clang libclang-rt-14-dev" ;;
