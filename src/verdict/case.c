@@ -54,7 +54,9 @@ static void find_holders(const gw_model *model, gwi_memory *memory)
 /* Processes of this run that stand on the same card. */
 static void find_siblings(const gw_model *model, const gw_failure *failure, gwi_memory *memory)
 {
-    if (memory->foreign_known || failure->other_bytes_total == 0)
+    /* The card was looked at a little later: who was killed in between is only in the ledger. */
+    if (failure->other_bytes_total == 0 ||
+        (memory->foreign_known && memory->foreign_bytes >= failure->other_bytes_total))
         return;
     if (failure->guard && failure->has_limit &&
         failure->bytes_used < memory->own_bytes + failure->other_bytes_total / 2)
