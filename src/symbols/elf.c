@@ -523,7 +523,7 @@ static void read_all(const reading *how, const size_t *order, size_t count, cons
         for (to = from; to < count && is_same_file(first, &how->symbols[order[to]]); to++)
             list[to - from] = (wanted){.address = how->symbols[order[to]].address, .index = order[to]};
         uint8_t avoided = avoid == NULL ? GWI_AVOID_NOTHING : avoid[order[from]];
-        if (avoided == GWI_AVOID_FILE || (lines && avoided == GWI_AVOID_LINES))
+        if (avoided == GWI_AVOID_FILE || (lines && (avoided == GWI_AVOID_LINES || gwi_is_runtime(first->path))))
             continue;
         if (lines && gw_monotonic_ns() >= how->deadline_ns)
             return;

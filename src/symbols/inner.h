@@ -21,6 +21,9 @@ enum { GWI_AVOID_NOTHING, GWI_AVOID_LINES, GWI_AVOID_FILE };
 void gwi_symbols_read(const gw_symbol *symbols, size_t count, const uint8_t *avoid, uint64_t begun_realtime_ns,
                       uint64_t deadline_ns, const gwi_listener *listener);
 
+/* whose.c: a file of which no frame is ever the user's: its functions are named, its lines help nobody. */
+bool gwi_is_runtime(const char *module);
+
 /* demangle.c: the function's name as one would write it, without parameters and return type. The result is the
  * caller's; NULL: no memory. */
 char *gwi_demangle(const char *name);

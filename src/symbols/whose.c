@@ -1,4 +1,5 @@
 /* Whose a frame is: data first, then the rule for the rest. */
+#include "inner.h"
 #include "sites.h"
 
 #include <fnmatch.h>
@@ -118,6 +119,14 @@ static const char *last_part(const char *path)
 {
     const char *slash = path == NULL ? NULL : strrchr(path, '/');
     return slash == NULL ? path : slash + 1;
+}
+
+bool gwi_is_runtime(const char *module)
+{
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (rows[i].field == MODULE && fnmatch(rows[i].pattern, last_part(module), 0) == 0)
+            return rows[i].whose == GW_WHOSE_RUNTIME;
+    return false;
 }
 
 bool gwi_is_interpreter(const char *module)
