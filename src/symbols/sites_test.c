@@ -439,6 +439,17 @@ static void frameworks_stacks(void **state)
     char text[GW_PLACE_TEXT_MAX];
     assert_string_equal(gw_frame_text(sites, gw_sites_user(sites, number), text), "model.py:77 in step");
     assert_int_not_equal(number, gw_sites_number(sites, PID, 1));
+    /* with native frames that PyTorch named: never the user's */
+    feed_event(sites, GW_EV_PYTHON_CODE, code + 1, 0, 0, 0, "c10::Allocator::raw_allocate\n??");
+    feed_event(sites, GW_EV_PYTHON_CODE, code + 2, 0, 0, 0, "THPModule_empty\n/pytorch/torch/csrc/Module.cpp");
+    feed_event(sites, GW_EV_PYTHON_CODE, code + 3, 0, 0, 0, "??\n");
+    const uint64_t mixed[] = {GW_FRAME_OF_CODE(code + 1, 0), GW_FRAME_OF_CODE(code + 3, -1),
+                              GW_FRAME_OF_CODE(code + 2, 9), GW_FRAME_OF_CODE(code, 78)};
+    feed_site(sites, id + 1, mixed, 4, 0);
+    const gw_stack *stack = gw_sites_stack(sites, gw_sites_number(sites, PID, id + 1));
+    assert_string_equal(gw_frame_text(sites, &stack->frame[stack->user], text), "model.py:78 in step");
+    assert_false(stack->frame[0].python);
+    assert_int_equal(stack->frame[2].whose, GW_WHOSE_FRAMEWORK);
     gw_sites_free(sites);
 }
 

@@ -53,12 +53,21 @@ static int32_t line_of(const gwi_code *code, int32_t instruction)
     return gw_python_line(code->version, code->table, code->table_bytes, code->first_line, instruction);
 }
 
+/* A framework's stacks may hold native frames that it named itself: their files are no Python. */
+static bool is_python(const gwi_code *code)
+{
+    size_t bytes = code->file == NULL ? 0 : strlen(code->file);
+    return code->version != 0 || (bytes > 0 && code->file[0] == '<') ||
+           (bytes > 3 && strcmp(code->file + bytes - 3, ".py") == 0);
+}
+
 static void add_python_frame(building *it, uint64_t value)
 {
     const gwi_code *code = gwi_code_of(it->program, GW_FRAME_CODE(value));
     gw_frame frame = {.python = true};
     if (code != NULL) {
         int32_t line = line_of(code, GW_FRAME_INSTRUCTION(value));
+        frame.python = is_python(code);
         frame.function = code->function;
         frame.file = code->file;
         frame.line = line > 0 ? (uint32_t)line : 0;

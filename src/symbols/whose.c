@@ -107,7 +107,9 @@ static const struct {
     {MODULE, GW_WHOSE_RUNTIME, "libpython*"},
     {MODULE, GW_WHOSE_RUNTIME, "python"},
     {MODULE, GW_WHOSE_RUNTIME, "python[23]*"},
-    {FUNCTION, GW_WHOSE_RUNTIME, "_PyEval_EvalFrameDefault*"},
+    {FUNCTION, GW_WHOSE_RUNTIME, "_PyEval_*"},
+    {FUNCTION, GW_WHOSE_RUNTIME, "_PyObject_*"},
+    {FUNCTION, GW_WHOSE_RUNTIME, "PyObject_*"},
     /* the system's libraries */
     {PATH, GW_WHOSE_PACKAGE, "/usr/lib/*"},
     {PATH, GW_WHOSE_PACKAGE, "/usr/lib64/*"},
@@ -174,5 +176,7 @@ gw_whose gwi_whose(const gw_sites *sites, const gw_frame *frame)
             (rows[i].field == PATH && fits(rows[i].pattern, frame->module)))
             return rows[i].whose;
     }
+    if (!frame->python && frame->module == NULL)
+        return frame->function == NULL ? GW_WHOSE_NOBODY : GW_WHOSE_FRAMEWORK; /* which named it itself */
     return is_own(sites, frame) ? GW_WHOSE_OWN : GW_WHOSE_USER;
 }
