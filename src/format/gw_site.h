@@ -76,7 +76,7 @@ typedef enum gw_site_flag {
 #define GW_SYMBOL_STATES(X)                                                                                            \
     X(NOT_ASKED, 0, "was not looked at")                                                                               \
     X(LINE, 1, "has lines")                                                                                            \
-    X(FUNCTION, 2, "tells no lines there")                                                                         \
+    X(FUNCTION, 2, "tells no lines there")                                                                             \
     X(NONE, 3, "has no symbol there")                                                                                  \
     X(MISSING, 4, "is not there any more")                                                                             \
     X(CHANGED, 5, "is not the one that ran")                                                                           \

@@ -4,10 +4,11 @@
  * codes, ...) is no part of this reader: it stops there with one line that names file, offset and opcode. Nothing of a
  * file is ever executed.
  *
- * A file is read through a small window. So that its values need little memory, each list, tuple and dict is offered to the caller's `fold` when it is complete: a folded container is forgotten but for one number that
- * the caller gave it, and stands for that number wherever the file refers to it again. A container is complete when it
- * was filled for the last time (picklers fill in batches, only the last of which is smaller than 1000), or when it is
- * put into another one; a file that changes it afterwards is refused, which also rules out cycles.
+ * A file is read through a small window. So that its values need little memory, each list, tuple and dict is offered to
+ * the caller's `fold` when it is complete: a folded container is forgotten but for one number that the caller gave it,
+ * and stands for that number wherever the file refers to it again. A container is complete when it was filled for the
+ * last time (picklers fill in batches, only the last of which is smaller than 1000), or when it is put into another
+ * one; a file that changes it afterwards is refused, which also rules out cycles.
  *
  * One reader, one thread. All values and texts belong to the reader and live until gw_pickle_free(). */
 #ifndef GW_PICKLE_H

@@ -284,6 +284,30 @@ static void test_capacity(void **state)
     judge_close();
 }
 
+static void name_phase(const char *name)
+{
+    gw_feed_text_call(&feed, "", GW_EV_PHASE, 0, 0, 0, 0, name);
+    gw_feed_wait(&feed, 1000000);
+}
+
+static void test_capacity_in_a_phase(void **state)
+{
+    (void)state;
+    for (int named = 0; named < 2; named++) {
+        open_program(16 * gib);
+        name_phase("load");
+        for (int i = 0; i < 5; i++)
+            gw_feed_alloc(&feed, 3 * gib - (uint64_t)i * mib);
+        name_phase(named ? "validation" : "");
+        gw_feed_no_room(&feed, 5 * gib, gib, 16 * gib);
+        gw_feed_exit(&feed, 1, 0);
+        expect_fault("gpu-oom-capacity", GW_ESTABLISHED);
+        assert_int_equal(says("this was in phase validation"), named);
+        assert_false(says("this was in phase load"));
+        judge_close();
+    }
+}
+
 static void test_capacity_near_the_failure_was_handled(void **state)
 {
     (void)state;
@@ -1999,6 +2023,7 @@ int main(void)
         cmocka_unit_test(test_program_without_cuda),
         cmocka_unit_test(test_empty_recording),
         cmocka_unit_test(test_capacity),
+        cmocka_unit_test(test_capacity_in_a_phase),
         cmocka_unit_test(test_capacity_near_the_failure_was_handled),
         cmocka_unit_test(test_one_block_holds_most),
         cmocka_unit_test(test_unchecked_allocation),
