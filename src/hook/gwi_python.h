@@ -90,9 +90,14 @@ static inline uintptr_t gwi_python_word(uintptr_t at)
 }
 
 /* An address as objects and frames have it. */
+#if defined(__x86_64__)
+#define GWI_PYTHON_ADDRESS_BITS 47
+#else
+#define GWI_PYTHON_ADDRESS_BITS 48
+#endif
 static inline bool gwi_python_plausible(uintptr_t at)
 {
-    return (at & 7) == 0 && at >= 4096 && at >> 47 == 0;
+    return (at & 7) == 0 && at >= 4096 && at >> GWI_PYTHON_ADDRESS_BITS == 0;
 }
 
 /* Objects, the same in all versions with the lock. */

@@ -127,7 +127,7 @@ static presence find_thread(const gwi_python_interpreter **ret_py, uintptr_t *re
 /* ---- marks ---- */
 
 enum { TEXT_COMPACT_ASCII = 3 << 5 };
-#define IMPLAUSIBLE_BITS (UINT64_C(7) | ~UINT64_C(0) << 47)
+#define IMPLAUSIBLE_BITS (UINT64_C(7) | ~UINT64_C(0) << GWI_PYTHON_ADDRESS_BITS)
 
 static inline uint64_t eight_bytes(uintptr_t at)
 {

@@ -19,3 +19,8 @@ target_compile_definitions(python_embed_test PRIVATE _GNU_SOURCE)
 add_dependencies(python_embed_test gw_api_generated)
 target_link_libraries(python_embed_test PRIVATE pthread ${CMAKE_DL_LIBS})
 gw_add_python_tests(python_embedded ${CMAKE_CURRENT_LIST_DIR}/python_embed_test.py $<TARGET_FILE:python_embed_test>)
+
+gw_add_unit_test(python_layout_test python_layout_test.c python_layout.c)
+if(TARGET python_layout_test)
+  target_include_directories(python_layout_test PRIVATE . ${CMAKE_SOURCE_DIR}/src/base ${CMAKE_SOURCE_DIR}/src/format)
+endif()
