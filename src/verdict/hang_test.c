@@ -190,6 +190,7 @@ static void all_threads_wait_for_each_other(void **state)
     hang("3");
     fact(MAIN, "hang.thread", "wait=join owner=501 name=main");
     fact(LEFT, "hang.thread", "wait=lock owner=0 name=left");
+    fact(RIGHT, "hang.thread", "wait=input owner=0 name=cuda-EvtHandlr"); /* the driver's own */
     judge(-1, 0);
     expect("host-deadlock", GW_SUPPORTED);
     done();
