@@ -30,6 +30,7 @@ for part in "$@"; do
         need_header cmocka.h libcmocka-dev
         need_command clang-format clang-format
         need_command python3 python3
+        need_command "${CXX:-c++}" g++
         python3 -c 'import ensurepip, venv' >/dev/null 2>&1 || missing="$missing python3-venv"
         need_command ps procps
         need_command unshare util-linux

@@ -3,14 +3,17 @@ without frame pointers; Python by ctypes; names on a machine that no longer has 
 
 Prints a line a case. A case that this machine cannot show is printed as skipped; the test fails when one case fails.
 """
+import json
 import os
 import pathlib
 import re
 import shutil
 import subprocess
 import sys
+import time
 
-from harness import SANITIZE, Card, Failure, Workplace, expect, gpuwhy, library_folder, main, new_folder, run_observed
+from harness import (GPUWHY, SANITIZE, Card, Failure, Workplace, base_environment, expect, gpuwhy, library_folder, main,
+                     new_folder, run_observed)
 
 SOURCES = pathlib.Path(__file__).parents[1] / "scenarios" / "sites"
 CARD = Card("5GiB")
@@ -122,10 +125,24 @@ def names_survive(place):
         program.unlink(missing_ok=True)
         if replacement:
             shutil.copy(replacement, program)
-        import json
         status, out, err = gpuwhy("explain", "--json", run.recording)
         expect(status == 0, err)
         expect(json.loads(out)["where"] == verdict["where"], f"another place: {json.loads(out)['where']}")
+
+
+def explain_names_what_a_dead_supervisor_did_not(place):
+    program = build(place, "orphan", "-g")
+    folder = new_folder(place, "orphan")
+    line = 'kill -9 $PPID; "$0"; echo over >over'
+    subprocess.run([str(GPUWHY), "run", *CARD.options(), "-o", str(folder / "run.gpuwhy"), "--", "/bin/sh", "-c", line,
+                    str(program)], cwd=folder, env=base_environment(folder), stdout=subprocess.DEVNULL,
+                   stderr=subprocess.DEVNULL, timeout=120)
+    deadline = time.monotonic() + 60
+    while not (folder / "over").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    status, out, err = gpuwhy("explain", "--json", folder / "run.gpuwhy")
+    expect(status == 0, err)
+    expect_user(json.loads(out), "data::Loader<float>::next", SOURCES / "deep.cpp", "allocated")
 
 
 # ---- Python --------------------------------------------------------------------------------------------------------------
@@ -157,8 +174,8 @@ def python_on_a_thread(place):
            "the thread's own start is taken for the user's")
 
 
-CASES = [deep_inlining, without_frame_pointers_or_lines, stripped, separate_debug_file, names_survive, python,
-         python_on_a_thread]
+CASES = [deep_inlining, without_frame_pointers_or_lines, stripped, separate_debug_file, names_survive,
+         explain_names_what_a_dead_supervisor_did_not, python, python_on_a_thread]
 
 
 def all_cases():
