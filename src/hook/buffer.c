@@ -336,6 +336,14 @@ static uint32_t chunk_take(gw_slot *slot, uint32_t first, uint32_t end)
     return 0;
 }
 
+bool gwi_buffer_is_roomy(void)
+{
+    uint32_t free_count = 0;
+    for (uint32_t i = 0; i < GW_CHUNK_COUNT - GW_CHUNKS_FOR_FAILURES; i++)
+        free_count += atomic_load_explicit(&gwi.chunks[i].head.state, memory_order_relaxed) == GW_CHUNK_FREE;
+    return free_count >= GW_CHUNK_COUNT / 2;
+}
+
 static uint32_t used_of(uint32_t chunk)
 {
     return atomic_load_explicit(&gwi.chunks[chunk - 1].head.used_bytes, memory_order_relaxed);

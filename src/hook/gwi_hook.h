@@ -234,6 +234,8 @@ struct gwi_stack_known *gwi_slot_stack(gw_slot *slot);
 void gwi_slot_facts_begin(gw_slot *slot, uint64_t ticks, bool is_precious);
 void gwi_slot_facts_end(gw_slot *slot);
 uint64_t gwi_slot_facts_ticks(gw_slot *slot); /* 0: now */
+/* Half of the buffer is free: what can be done without may be written. */
+bool gwi_buffer_is_roomy(void);
 
 /* A wrapper's news for the guard: what it asked for is settled now. */
 void gwi_guard_after(gw_slot *slot, unsigned kind, int result, const uint64_t arg[4], uint64_t context);

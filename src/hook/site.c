@@ -193,10 +193,13 @@ static bool write_frames(uint32_t site, const stack *s)
     return !w.failed;
 }
 
-/* All that is new about a stack. 0: there was no room, or there are no numbers left. */
+/* All that is new about a stack. 0: there was no room, or there are no numbers left. A program that makes new stacks
+ * faster than they are drained must not lose events for them: an event is worth more than its site. */
 static GWI_COLD uint32_t write_site(gw_slot *slot, uint64_t ticks, bool is_precious, const stack *s)
 {
     uint32_t site = 0;
+    if (!is_precious && !gwi_buffer_is_roomy())
+        return 0;
     gwi_slot_facts_begin(slot, ticks, is_precious);
     if (write_modules(&s->native) && write_codes(s)) {
         uint32_t number = atomic_fetch_add(&sites.numbers_given, 1) + 1;

@@ -19,7 +19,7 @@
 
 #define NOINLINE __attribute__((noinline, noclone))
 
-enum { THREADS = 64, ROUNDS = 8, CHILDREN = 200, FRAMES_MAX = 80, DEPTH = 12, ALLOC_BYTES = 4096 };
+enum { THREADS = 64, ROUNDS = 8, CHILDREN = 200, STORM = 5000, FRAMES_MAX = 80, DEPTH = 12, ALLOC_BYTES = 4096 };
 
 typedef CUresult init_function(unsigned);
 typedef CUresult retain_function(CUcontext *, int);
@@ -83,6 +83,29 @@ static NOINLINE void two_lines(void)
     alloc_here((void *)(size_t) "line");
     alloc_here((void *)(size_t) "line");
     kept++;
+}
+
+/* Bit n of `path` decides from which line the n-th frame calls the next one. */
+static NOINLINE void by_path(unsigned depth, unsigned path)
+{
+    CUdeviceptr address;
+    if (depth == 0) {
+        (void)alloc(&address, ALLOC_BYTES);
+    } else if ((path & 1) != 0) {
+        by_path(depth - 1, path >> 1);
+        kept += 1;
+    } else {
+        by_path(depth - 1, path >> 1);
+        kept += 2;
+    }
+    kept++;
+}
+
+/* More new stacks at once than the buffer could hold. */
+static void storm(void)
+{
+    for (unsigned path = 0; path < STORM; path++)
+        by_path(40, path);
 }
 
 static void on_signal(int number)
@@ -220,5 +243,6 @@ int main(int argc, char **argv)
         through_plugin(argv[1 + i / 2]);
     in_children();
     in_threads();
+    storm();
     return 0;
 }
