@@ -34,8 +34,9 @@ GW_MUST_CHECK gw_status gw_model_end_phase(gw_model *model, const char *name, co
 GW_MUST_CHECK gw_status gw_model_finish(gw_model *model, gw_error *err);
 
 /* Give call sites the names that the recording does not hold, from files of this machine (gw_symbols.h: a child
- * process, `hard_ms` at most), and put sites of one line together. For a finished model, before it is judged; without
- * it sites have the names of the recording. GW_NOMEM, GW_IO: some names are missing, the model is as good as before. */
+ * process, `hard_ms` at most), and put sites of one line together (of more than 16,384 sites none). For a finished
+ * model, before it is judged; without it sites have the names of the recording. GW_NOMEM, GW_IO: some names are
+ * missing, the model is as good as before. */
 GW_MUST_CHECK gw_status gw_model_name_sites(gw_model *model, uint32_t soft_ms, uint32_t hard_ms, gw_error *err);
 
 #endif

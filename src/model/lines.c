@@ -132,8 +132,11 @@ static bool put_together(gw_model *model)
 
 gw_status gw_model_name_sites(gw_model *model, uint32_t soft_ms, uint32_t hard_ms, gw_error *err)
 {
+    enum { SITES_MAX = 1 << 14 }; /* all their stacks are put together: some 80 MB at most */
     if (gw_sites_count(model->sites) == 0)
         return GW_OK;
     gw_status st = gw_sites_resolve(model->sites, soft_ms, hard_ms, err);
+    if (gw_sites_count(model->sites) > SITES_MAX)
+        return st;
     return put_together(model) || st != GW_OK ? st : gw_fail(err, GW_NOMEM, "the lines of the call sites");
 }

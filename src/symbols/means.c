@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CALLERS_MIN = 3, LINES_MAX = 2, SITES_MAX = 20000 };
+enum { CALLERS_MIN = 3, LINES_MAX = 2, SITES_MAX = 1 << 14 };
 
 typedef struct passing { /* a stack goes through this function */
     uint64_t function, caller, line;
