@@ -361,6 +361,7 @@ typedef struct gw_stderr_facts {
     char frame[GW_STDERR_LINE_MAX]; /* its innermost frame: File "x.py", line 12, in f */
     bool exception_chain_oom;       /* an out-of-memory stands earlier in the same chain of exceptions */
     bool exception_after_oom;       /* its traceback came right after an out-of-memory line, nothing in between */
+    bool exception_is_fork_refused; /* it is a framework's refusal to use CUDA in a forked child */
     bool exception_lacks_value;     /* it is about a value that was never written: None, or an unknown name */
     uint64_t oom_last_t_ns;
     gw_stderr_line oom;        /* the first out-of-memory line of a framework; count: how many */
@@ -371,7 +372,9 @@ typedef struct gw_stderr_facts {
     gw_stderr_line host_memory;    /* MemoryError, std::bad_alloc, Cannot allocate memory */
     gw_stderr_line xla_dump;       /* the summary of TensorFlow's or XLA's allocator */
     gw_stderr_line fatal;          /* Fatal Python error, Segmentation fault */
-    gw_stderr_line driver_log;     /* not stderr: lines of the driver's own log */
+    gw_stderr_line fork_refused;   /* a framework would not use CUDA in a forked child: no driver call is made then */
+    char fork_frame[GW_STDERR_LINE_MAX]; /* the innermost frame of that traceback outside of installed packages */
+    gw_stderr_line driver_log;           /* not stderr: lines of the driver's own log */
 } gw_stderr_facts;
 
 /* Is this exception line about the GPU? */

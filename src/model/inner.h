@@ -149,6 +149,7 @@ typedef struct gwi_model {
     struct gwi_stderr_state {
         bool in_traceback, chain, chain_oom, last_frame_next;
         uint64_t lines_since_oom, lines_since_exception;
+        char own_frame[GW_STDERR_LINE_MAX]; /* of the traceback at work, the innermost one outside of packages */
     } stderr_state;
     uint64_t t_last_ns;
     bool nomem;

@@ -53,6 +53,8 @@ static const char *const host_words[] = {"MemoryError", "std::bad_alloc", "Canno
 static const char *const fatal_words[] = {"Fatal Python error", "Segmentation fault", "Bus error",
                                           "*** stack smashing detected", "double free or corruption"};
 
+static const char *const fork_words[] = {"Cannot re-initialize CUDA in forked subprocess"};
+
 /* What parents say whose children failed. */
 static const char *const child_words[] = {"ChildFailedError",       "ProcessRaisedException", "ProcessExitedException",
                                           "CalledProcessError",     "BrokenProcessPool",      "SignalException",
@@ -69,6 +71,13 @@ static size_t exception_name_bytes(const char *line)
     return line[count] == '\0' || line[count] == ':' ? count : 0;
 }
 
+static void keep_frame(gw_stderr_facts *facts, struct gwi_stderr_state *state, const char *frame)
+{
+    snprintf(facts->frame, sizeof facts->frame, "%.*s", (int)sizeof facts->frame - 1, frame);
+    if (!has(frame, "-packages/") && !has(frame, "/lib/python") && !has(frame, "File \"<"))
+        snprintf(state->own_frame, sizeof state->own_frame, "%.*s", (int)sizeof state->own_frame - 1, frame);
+}
+
 static void python_line(gw_model *model, uint64_t t_ns, const char *line)
 {
     gw_stderr_facts *facts = &model->stderr_facts;
@@ -80,6 +89,7 @@ static void python_line(gw_model *model, uint64_t t_ns, const char *line)
         facts->exception_after_oom = facts->oom.seen && state->lines_since_oom <= LINES_BETWEEN_MAX;
         state->in_traceback = true;
         state->chain = false;
+        state->own_frame[0] = '\0';
         facts->traceback = true;
         return;
     }
@@ -93,7 +103,7 @@ static void python_line(gw_model *model, uint64_t t_ns, const char *line)
     if (line[0] == ' ' || line[0] == '\t') {
         const char *frame = line + strspn(line, " \t");
         if (strncmp(frame, "File \"", 6) == 0)
-            snprintf(facts->frame, sizeof facts->frame, "%.*s", (int)sizeof facts->frame - 1, frame);
+            keep_frame(facts, state, frame);
         return;
     }
     size_t name = exception_name_bytes(line);
@@ -113,6 +123,7 @@ static void python_line(gw_model *model, uint64_t t_ns, const char *line)
     keep(&facts->exception, t_ns, line, true);
     snprintf(facts->exception_type, sizeof facts->exception_type, "%.*s", (int)(name < 95 ? name : 95), line);
     facts->exception_chain_oom = state->chain_oom;
+    facts->exception_is_fork_refused = HAS_ANY(line, fork_words);
     facts->exception_lacks_value = has(line, "NoneType") || strcmp(facts->exception_type, "NameError") == 0 ||
                                    strcmp(facts->exception_type, "UnboundLocalError") == 0;
     state->in_traceback = false;
@@ -143,6 +154,11 @@ static void scan_line(gw_model *model, uint64_t t_ns, const char *line)
         keep(&facts->host_memory, t_ns, line, false);
     if (HAS_ANY(line, fatal_words))
         keep(&facts->fatal, t_ns, line, false);
+    if (HAS_ANY(line, fork_words)) {
+        if (!facts->fork_refused.seen)
+            memcpy(facts->fork_frame, model->inner->stderr_state.own_frame, sizeof facts->fork_frame);
+        keep(&facts->fork_refused, t_ns, line, false);
+    }
     if (is_device_assert(line))
         keep(&facts->device_assert, t_ns, line, false);
     if (has(line, "terminate called") || strncmp(line, "  what():", 9) == 0)

@@ -1332,6 +1332,35 @@ static void test_fork_near_the_parent_had_not_initialised(void **state)
     judge_close();
 }
 
+/* PyTorch refuses by itself: the child makes no driver call. */
+static void told_of_a_fork(const char *last)
+{
+    gw_feed_open_bare(&feed);
+    gw_feed_begin_cuda(&feed, 16 * gib);
+    gw_feed_stderr(&feed,
+                   "Process Process-1:\nTraceback (most recent call last):\n"
+                   "  File \"/work/train.py\", line 7, in worker\n"
+                   "  File \"/venv/lib/python3.12/site-packages/torch/cuda/__init__.py\", line 398, in _lazy_init\n"
+                   "RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, "
+                   "you must use the 'spawn' start method\n");
+    gw_feed_stderr(&feed, last);
+    gw_feed_exit(&feed, 1, 0);
+}
+
+static void test_fork_after_init_told(void **state)
+{
+    (void)state;
+    told_of_a_fork("");
+    expect_fault("fork-after-init", GW_ESTABLISHED);
+    assert_true(says("train.py\", line 7, in worker"));
+    assert_true(says("initialised CUDA"));
+    judge_close();
+    told_of_a_fork("Traceback (most recent call last):\n  File \"/work/train.py\", line 30, in <module>\n"
+                   "KeyError: 'labels'\n");
+    expect_fault("script-exception", GW_ESTABLISHED); /* the program outlived the refusal */
+    judge_close();
+}
+
 static void test_script_exception(void **state)
 {
     (void)state;
@@ -2079,6 +2108,7 @@ int main(void)
         cmocka_unit_test(test_pinned_memory),
         cmocka_unit_test(test_pinned_memory_near_it_was_a_probe),
         cmocka_unit_test(test_fork_after_init),
+        cmocka_unit_test(test_fork_after_init_told),
         cmocka_unit_test(test_fork_near_the_parent_had_not_initialised),
         cmocka_unit_test(test_script_exception),
         cmocka_unit_test(test_script_exception_near_cuda_words),

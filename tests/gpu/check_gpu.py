@@ -216,6 +216,9 @@ class Harness:
             wrong.append(f"cause {verdict.get('cause')}, not {' or '.join(map(str, row.causes))}")
         elif row.status == "fault" and verdict.get("certainty") not in CERTAIN:
             wrong.append(f"only {verdict.get('certainty')}")
+        place = (verdict.get("where") or {}).get("text")
+        if row.at is not None and not re.search(row.at, place or ""):
+            wrong.append(f"its place is {place}, not /{row.at}/")
         for fact in row.facts:
             if not fact.holds(verdict):
                 wrong.append(f"not in the evidence: {fact}")

@@ -47,12 +47,13 @@ class Says:
 
 class Row:
     def __init__(self, id, kind, program, arguments=(), cause=None, status=None, memory=None, env=None, facts=(),
-                 compare=None, needs=(), note="", options=()):
+                 compare=None, needs=(), note="", options=(), at=None):
         self.id, self.kind, self.program, self.arguments = id, kind, program, tuple(arguments)
         self.causes = (cause,) if isinstance(cause, (str, type(None))) else tuple(cause)
         self.status = status or ("clean" if cause is None else "fault")
         self.memory, self.env, self.facts, self.needs, self.note = memory, dict(env or {}), tuple(facts), needs, note
         self.options = tuple(options)  # of gpuwhy run
+        self.at = at                   # the verdict's place fits this pattern
         # With a dump the driver aborts the process; a second run says everything on stderr twice.
         if options:
             compare = False
@@ -75,22 +76,25 @@ DETERMINISTIC = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
 NO_PREALLOCATION = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 
 TORCH = [
-    Row("S01", "torch", "s01_run_twice", (), "gpu-oom-leak", memory="8GiB", facts=[Bytes(4.0 * GIB, 7.0 * GIB)]),
+    Row("S01", "torch", "s01_run_twice", (), "gpu-oom-leak", memory="8GiB", facts=[Bytes(4.0 * GIB, 7.0 * GIB)], at=r"cnn\.py:\d+ in "),
     clean("S01", "torch", "s01_run_twice", ("repaired",), memory="8GiB"),
     clean("S02", "torch", "s01_run_twice", ("released",), memory="8GiB"),
-    Row("S03", "torch", "s03_caught", ("same_site",), "gpu-oom-capacity", memory="4GiB"),
-    Row("S03", "torch", "s03_caught", ("unwritten",), "gpu-oom-capacity", memory="4GiB"),
+    Row("S03", "torch", "s03_caught", ("same_site",), "gpu-oom-capacity", memory="4GiB", at=r"cnn\.py:\d+ in "),
+    Row("S03", "torch", "s03_caught", ("unwritten",), "gpu-oom-capacity", memory="4GiB", at=r"cnn\.py:\d+ in "),
     clean("S03", "torch", "s03_caught", ("smaller",), memory="4GiB", compare=False),
     clean("S03", "torch", "s03_caught", ("finder",), memory="4GiB", compare=False),
     Row("S03", "torch", "s03_caught", ("value_error",), "script-exception", memory="4GiB"),
-    Row("S03", "torch", "s03_caught", ("illegal",), "illegal-address", memory="4GiB"),
+    Row("S03", "torch", "s03_caught", ("illegal",), "illegal-address", memory="4GiB", at=r"(s03_caught|bad_kernel|cnn)\.py:\d+ in "),
+    Row("S05", "torch", "s05_loader", (), "gpu-oom-leak", memory="6GiB", facts=[Bytes(55 * MIB, 62 * MIB)],
+        at=r"(cnn|s05_loader)\.py:\d+ in "),
+    clean("S05", "torch", "s05_loader", ("repaired",), memory="6GiB"),
     # 3.5 GiB of segments and a context of 0.5 to 1.1 GiB fit, 1 GiB more does not.
     Row("S07", "torch", "s07_fragmented", (), "gpu-oom-fragmentation", memory="5000MiB",
-        facts=[Bytes(1024 * MIB, 1024 * MIB), Bytes(60 * MIB, 70 * MIB), Bytes(1.6 * GIB, 2.0 * GIB)]),
+        facts=[Bytes(1024 * MIB, 1024 * MIB), Bytes(60 * MIB, 70 * MIB), Bytes(1.6 * GIB, 2.0 * GIB)], at=r"s07_fragmented\.py:13 in allocate"),
     clean("S07", "torch", "s07_fragmented", (), memory="5000MiB", env=EXPANDABLE, note=" (expandable)"),
-    Row("S12", "torch", "s12_bad_address", (), "illegal-address", facts=[Says("write_far_away")]),
+    Row("S12", "torch", "s12_bad_address", (), "illegal-address", facts=[Says("write_far_away")], at=r"(cnn|s1[23]_\w+|bad_kernel)\.py:\d+ in "),
     clean("S12", "torch", "s12_bad_address", ("repaired",)),
-    Row("S13", "torch", "s13_label", (), "device-assert-index", facts=[Says("assert")]),
+    Row("S13", "torch", "s13_label", (), "device-assert-index", facts=[Says("assert")], at=r"(cnn|s1[23]_\w+|bad_kernel)\.py:\d+ in "),
     clean("S13", "torch", "s13_label", ("repaired",)),
     # The dump names kernel, and block and thread where the warp had not left; the second run the launch and the Python line.
     Row("S12", "torch", "s12_bad_address", (), "illegal-address", options=["--core"],
@@ -103,12 +107,12 @@ TORCH = [
     Row("S13", "torch", "s13_label", (), "device-assert-index", options=["--blame"],
         facts=[Says(r"of \S*nll_loss\S* on .* itself.*this launch is at fault"), Says(r"(cnn|s13_label)\.py|functional\.py")]),
     clean("S12", "torch", "s12_bad_address", ("repaired",), options=["--core", "--blame"]),
-    Row("S17", "torch", "s17_dataset", (), "gpu-oom-capacity", memory="8GiB", facts=[Bytes(5.9 * GIB, 6.0 * GIB)]),
+    Row("S17", "torch", "s17_dataset", (), "gpu-oom-capacity", memory="8GiB", facts=[Bytes(5.9 * GIB, 6.0 * GIB)], at=r"(s17_dataset|cnn)\.py:\d+ in "),
     clean("S17", "torch", "s17_dataset", ("repaired",), memory="8GiB"),
-    Row("S18", "torch", "s18_batch", (), "gpu-oom-capacity", memory="8GiB", facts=[Bytes(6.5 * GIB, 9.0 * GIB)]),
+    Row("S18", "torch", "s18_batch", (), "gpu-oom-capacity", memory="8GiB", facts=[Bytes(6.5 * GIB, 9.0 * GIB)], at=r"cnn\.py:\d+ in "),
     # PyTorch's own limit of 10 GiB is enough, but on a card of 10 GiB the context and its modules live as well.
     clean("S18", "torch", "s18_batch", (), memory="11GiB", note=" (11 GiB)"),
-    Row("S19", "torch", "s19_validation", (), "gpu-oom-peak-phase", memory="6GiB"),
+    Row("S19", "torch", "s19_validation", (), "gpu-oom-peak-phase", memory="6GiB", at=r"cnn\.py:\d+ in "),
     clean("S19", "torch", "s19_validation", ("repaired",), memory="6GiB"),
     Row("S28", "torch", "s28_host", ("exception",), "script-exception"),
     Row("S28", "torch", "s28_host", ("segfault",), "host-crash-of-process"),
@@ -119,7 +123,7 @@ TORCH = [
     clean("S30", "torch", "s30_healthy", ("graphs",), env=DETERMINISTIC),
     clean("S30", "torch", "s30_healthy", ("workers",), env=DETERMINISTIC),
     clean("S30", "torch", "s30_healthy", ("profiler",), env=DETERMINISTIC),
-    Row("S31", "torch", "s31_kept_exception", (), "gpu-oom-leak", memory="8GiB", facts=[Bytes(4.0 * GIB, 6.5 * GIB)]),
+    Row("S31", "torch", "s31_kept_exception", (), "gpu-oom-leak", memory="8GiB", facts=[Bytes(4.0 * GIB, 6.5 * GIB)], at=r"cnn\.py:\d+ in "),
     clean("S31", "torch", "s31_kept_exception", ("repaired",), memory="8GiB", compare=False),
     # With PyTorch's stacks the tensor's own line is told: where it was made, and who called.
     Row("S01", "torch", "s01_run_twice", (), "gpu-oom-leak", memory="8GiB", options=["--deep"],
@@ -133,6 +137,8 @@ TORCH = [
         facts=[Bytes(6.5 * GIB, 9.0 * GIB), Says(r"allocated at cnn\.py:(15|25|30)")]),
     clean("S01", "torch", "s01_run_twice", ("repaired",), memory="8GiB", options=["--deep"]),
     # Many processes: one recording, one verdict.
+    Row("S21", "torch", "s21_fork", (), "fork-after-init", facts=[Says(r"s21_fork\.py")], at=r"s21_fork\.py:15 in main"),
+    clean("S21", "torch", "s21_fork", ("repaired",)),
     Row("S22", "torch", "s22_pileup", (), "gpu-context-pileup", needs=TWO_GPUS, facts=[Says(r"GPU 1")]),
     clean("S22", "torch", "s22_pileup", ("repaired",), needs=TWO_GPUS),
     Row("S36", "torch", "s36_spawned", (), "illegal-address",
@@ -141,7 +147,7 @@ TORCH = [
     Row("-", "torch", "nccl_pair", (), "killed-by-scheduler-or-user", needs=TWO_GPUS,
         facts=[Says(r"rank 1 \(pid \d+\) was the first"), Says(r"rank 0 \(pid \d+\)", ("consequences",))]),
     clean("-", "torch", "nccl_pair", ("repaired",), needs=TWO_GPUS),
-    Row("S35", "torch", "s35_whole_array", (), "gpu-oom-capacity", memory="8GiB", facts=[Bytes(9.9 * GIB, 10.1 * GIB)]),
+    Row("S35", "torch", "s35_whole_array", (), "gpu-oom-capacity", memory="8GiB", facts=[Bytes(9.9 * GIB, 10.1 * GIB)], at=r"s35_whole_array\.py:13 in <module>"),
     clean("S35", "torch", "s35_whole_array", ("repaired",), memory="8GiB"),
 ]
 

@@ -30,11 +30,40 @@ static const gw_process *find_initialiser(const gw_model *model, const gw_proces
     return NULL;
 }
 
+/* PyTorch looks by itself whether it is in a fork, and then makes no driver call: its exception tells. */
+static gw_certainty judge_told(const gwi_case *c, gwi_finding *finding)
+{
+    const gw_stderr_facts *facts = &c->model->stderr_facts;
+    const gw_process *initialiser = NULL;
+    char at[GWI_PLACE_TEXT_MAX];
+    if (!facts->exception_is_fork_refused || c->root != NULL)
+        return GW_CERTAINTY_NONE;
+    for (size_t i = 0; i < c->model->process_count; i++) {
+        const gw_process *process = &c->model->process[i];
+        if (process->init_ok && process->t_init_ns < facts->fork_refused.t_ns &&
+            (initialiser == NULL || process->t_init_ns < initialiser->t_init_ns))
+            initialiser = process;
+    }
+    gwi_headline(finding, "a forked child wanted to use CUDA, which its parent had initialised: that cannot work");
+    gwi_evidence(finding, facts->fork_refused.t_ns, "stderr", "%s", facts->fork_refused.text);
+    if (facts->fork_frame[0] != '\0')
+        gwi_evidence(finding, facts->fork_refused.t_ns, "stderr", "the child came to it at %s", facts->fork_frame);
+    if (initialiser != NULL) {
+        gwi_evidence(finding, initialiser->t_init_ns, "driver", "pid %" PRIu32 " initialised CUDA (cuInit)%s",
+                     initialiser->pid, gwi_at(c, initialiser->init_site, at));
+        gwi_where(finding, initialiser->init_site, "CUDA was initialised there, before the fork");
+    }
+    gwi_rule_out(finding, "a broken driver (the child did not ask it)");
+    return initialiser != NULL ? GW_ESTABLISHED : GW_SUPPORTED;
+}
+
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
     const gw_failure *refused = find_refused(c);
     char call[GWI_CALL_TEXT_MAX], chain[GWI_CHAIN_TEXT_MAX], at[GWI_PLACE_TEXT_MAX];
-    if (refused == NULL || (c->root != NULL && (c->root->is_sticky || c->root->is_allocation)))
+    if (refused == NULL)
+        return judge_told(c, finding);
+    if (c->root != NULL && (c->root->is_sticky || c->root->is_allocation))
         return GW_CERTAINTY_NONE;
     const gw_process *child = gw_model_process(c->model, refused->pid);
     uint32_t parent_pid = child->fork_parent_pid != 0 ? child->fork_parent_pid : child->parent_pid;
@@ -67,7 +96,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 const gw_cause gwi_cause_fork_after_init = {
     .id = "fork-after-init",
     .summary = "A child process used CUDA that its parent had initialised before the fork.",
-    .proof = "result 3 in a process that was forked, without a new program, from one that had called cuInit",
+    .proof = "result 3 in a process that was forked, without a new program, from one that had called cuInit; or the "
+             "framework's own word that it will not use CUDA in a forked child",
     .fixes = {[GW_FRAMEWORK_RAW] = "Call no CUDA function before the fork, or start children as new programs (fork and "
                                    "exec, posix_spawn)",
               [GW_FRAMEWORK_TORCH] = "Use torch.multiprocessing.set_start_method(\"spawn\") (or forkserver), and "

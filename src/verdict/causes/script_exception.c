@@ -62,7 +62,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         gwi_evidence(finding, c->model->t_end_ns, "exit", c->signal != 0 ? "ended by signal %d" : "exit status %d",
                      c->signal != 0 ? c->signal : c->exit_code);
     say_gpu_is_well(c, finding);
-    if (heavy || c->told != NULL)
+    if (heavy || c->told != NULL || facts->exception_is_fork_refused)
         return GW_HYPOTHESIS;
     if (is_told_of_oom(c))
         return GW_SUPPORTED;
