@@ -133,10 +133,12 @@ class Bench:
         self.say(f"| start and end of `true` | - | {base / 1e3:.3f} ms | **{median / 1e3:+.3f} ms** | "
                  f"{low / 1e3:+.3f} to {high / 1e3:+.3f} | {100 * median / base:+.1f} % | {len(numbers['with_us'])} pairs |")
 
-    def training(self, work, words, launch_ns, switch="switch", settings=()):
+    def training(self, work, words, launch_ns, sites_only=False, settings=()):
         layout = run_json([os.path.join(self.build, "bench", "bench-hook-cost"), "--layout"], 10)
-        argv = [sys.executable, "-B", os.path.join(HERE, "gpu", "training.py"), work, "--switch", str(layout[switch]),
-                "--slots", ",".join(map(str, layout["slots"])), "--seconds", str(self.options.seconds)]
+        argv = [sys.executable, "-B", os.path.join(HERE, "gpu", "training.py"), work, "--slots",
+                ",".join(map(str, layout["slots"])), "--seconds", str(self.options.seconds)]
+        if sites_only:
+            argv += ["--sites-switch", str(layout["sites_switch"])]
         numbers = run_json(self.under_gpuwhy("real", ["env", *settings, *argv]), self.options.seconds + 90)
         if not numbers["recorded"]:
             raise CannotRun("the process was not recorded")
@@ -181,9 +183,9 @@ class Bench:
                  f"{machine()}; {self.card or 'no real card'}.")
         self.say()
         self.say("On and off are compared inside one process, in blocks on off off on: for single calls \"off\" is the "
-                 "driver's own function, called past the facade; for a training the recorder is switched by a word in its "
-                 "shared buffer. The difference is the median over neighbouring blocks, with the 95 % bootstrap interval "
-                 "of that median.")
+                 "driver's own function, called past the facade; for a training the facade's jumps "
+                 "lead straight into the driver. The difference is the median over neighbouring blocks, with the 95 % "
+                 "bootstrap interval of that median.")
         self.say()
         self.say("## A call")
         self.say()
@@ -205,7 +207,7 @@ class Bench:
             self.part(self.training, "cnn", "small CNN, batch 32, bound by launches", launch_ns, columns=6)
             self.part(self.training, "resnet50", "ResNet-50, batch 256, bf16, channels_last", launch_ns, columns=6)
             self.part(self.training, "resnet50", "the same with backend:cudaMallocAsync, some 1,100 allocations an "
-                      "iteration: on and off are call sites alone", None, "sites_switch",
+                      "iteration: on and off are call sites alone", None, True,
                       ("PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync",), columns=6)
         else:
             self.say("Needs a real card: not measured here.")

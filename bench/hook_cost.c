@@ -6,7 +6,7 @@
  * A block is a burst of the same call; blocks with and without us alternate (on off off on ...), so that drift of the
  * machine falls on both. "Off" calls the driver's own function, found in the file that the buffer's head names; "on"
  * calls what any program finds under that name. Without gpuwhy all blocks are bare calls. Prints one JSON object;
- * bench.py makes the statistics. --layout prints where in a buffer the recorder's switch lies, for training.py. */
+ * bench.py makes the statistics. --layout prints what training.py must know of a buffer. */
 #include "gw_buffer.h"
 #include "gw_cuda_calls.h"
 
@@ -284,12 +284,11 @@ static bool async_works(void)
     return driver.free_async(address, NULL) == CUDA_SUCCESS;
 }
 
-/* Where the recorder's switch and the counts of calls lie in a buffer: training.py cannot read the header. */
+/* Where the switch of call sites and the counts of calls lie in a buffer: training.py cannot read the header. */
 static void print_layout(void)
 {
-    printf("{\"switch\": %zu, \"sites_switch\": %zu, \"slots\": [%d, %zu, %d, %zu]}\n",
-           offsetof(gw_buffer_head, recorder_off), offsetof(gw_buffer_head, sites_off), GW_SLOTS_OFFSET,
-           sizeof(gw_slot), GW_SLOT_COUNT, offsetof(gw_slot, calls));
+    printf("{\"sites_switch\": %zu, \"slots\": [%d, %zu, %d, %zu]}\n", offsetof(gw_buffer_head, sites_off),
+           GW_SLOTS_OFFSET, sizeof(gw_slot), GW_SLOT_COUNT, offsetof(gw_slot, calls));
 }
 
 int main(int argc, char **argv)

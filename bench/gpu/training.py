@@ -1,12 +1,14 @@
 """What the recorder costs a training: one process, the recorder switched off and on by turns.
 
-usage: gpuwhy run --quiet -- python3 training.py cnn|resnet50 [--blocks N] [--switch OFFSET] [--seconds S]
+usage: gpuwhy run --quiet -- python3 training.py cnn|resnet50 [--blocks N] [--sites-switch OFFSET] [--seconds S]
 
-OFFSET is that of the switch in the buffer (bench-hook-cost's header knows it; bench.py passes it on). Without gpuwhy
-all blocks are alike. Prints one JSON object with the milliseconds an iteration of every block.
+Off: calls go through the facade straight into the driver. With OFFSET, that of the switch of call sites in the buffer
+(bench-hook-cost --layout knows it; bench.py passes it on), it is call sites alone that are off. Without gpuwhy all
+blocks are alike. Prints one JSON object with the milliseconds an iteration of every block.
 """
 
 import argparse
+import ctypes
 import glob
 import json
 import mmap
@@ -20,10 +22,10 @@ import torch.nn as nn
 
 
 class Switch:
-    """The recorder of this very process; does nothing when it is not recorded."""
+    """The recorder of this very process, or its call sites; does nothing when it is not recorded."""
 
-    def __init__(self, offset):
-        self.offset, self.map = offset, None
+    def __init__(self, sites_offset):
+        self.sites_offset, self.map = sites_offset, None
         folder = os.environ.get("GPUWHY_RUN_DIR")
         found = glob.glob(os.path.join(glob.escape(folder), f"{os.getpid()}-*.buf")) if folder else []
         if found:
@@ -34,9 +36,19 @@ class Switch:
         elif folder:
             sys.exit("training: gpuwhy runs, but this process has no buffer")
 
+        if self.map is not None and sites_offset is None:
+            try:  # the hook is in the process since the first driver call
+                self.record = ctypes.CDLL("libgpuwhy-hook.so", mode=os.RTLD_LAZY | os.RTLD_NOLOAD).gpuwhy_record
+            except (OSError, AttributeError) as error:
+                sys.exit(f"training: the recorder cannot be switched: {error}")
+
     def set(self, on):
-        if self.map is not None:
-            self.map[self.offset:self.offset + 4] = struct.pack("<I", 0 if on else 1)
+        if self.map is None:
+            return
+        if self.sites_offset is not None:
+            self.map[self.sites_offset:self.sites_offset + 4] = struct.pack("<I", 0 if on else 1)
+        elif self.record(int(on)) != 1:
+            sys.exit("training: the recorder was not switched")
 
     def launches(self, counters):
         """Launches and other recorded calls so far; `counters` is (first slot, slot bytes, slots, offset of calls)."""
@@ -87,7 +99,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("work", choices=("cnn", "resnet50"))
     parser.add_argument("--blocks", type=int, default=400)
-    parser.add_argument("--switch", type=int, default=None)
+    parser.add_argument("--sites-switch", type=int, help="offset of the switch of call sites in the buffer")
     parser.add_argument("--slots", help="first,bytes,count,calls: where the buffer counts calls")
     parser.add_argument("--seconds", type=float, default=120)
     options = parser.parse_args()
@@ -99,9 +111,7 @@ def main():
     for _ in range(warm):
         step()
     torch.cuda.synchronize()
-    switch = Switch(options.switch)
-    if switch.map is not None and options.switch is None:
-        sys.exit("training: --switch is missing")
+    switch = Switch(options.sites_switch)
     counters = tuple(int(n) for n in options.slots.split(",")) if options.slots else None
     switch.set(True)
     before = switch.launches(counters)

@@ -141,10 +141,10 @@ typedef struct gw_buffer_head {
     _Atomic uint64_t lost_events;
     _Atomic uint64_t lost_failures;
     _Atomic uint64_t threads_without_slot;
-    _Atomic uint32_t initialised;  /* cuInit answered 0 in this process */
-    _Atomic uint32_t failures;     /* failures written: lets the supervisor see one without draining */
-    _Atomic uint32_t sticky;       /* first sticky result; 0: none */
-    _Atomic uint32_t recorder_off; /* 1: the hook passes everything through (set from outside: bench) */
+    _Atomic uint32_t initialised; /* cuInit answered 0 in this process */
+    _Atomic uint32_t failures;    /* failures written: lets the supervisor see one without draining */
+    _Atomic uint32_t sticky;      /* first sticky result; 0: none */
+    uint32_t reserved32;
     char driver_path[1024];
     char driver_build_id[64]; /* hex; empty: none */
     char exe[1024];

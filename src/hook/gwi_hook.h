@@ -44,35 +44,39 @@ typedef struct gwi_wipe_page {
     _Atomic uint32_t mark;
 } gwi_wipe_page;
 
-/* All mutable state of the hook, except the resolver's and the guard's own tables. */
+/* All mutable state of the hook, except the resolver's and the guard's own tables. A launch finds this cold more often
+ * than not, between two kernels' worth of somebody else's work: all that it needs is in the first line. */
 typedef struct gwi_state {
-    gwi_wipe_page *_Atomic wipe; /* never NULL */
-    gw_buffer_head *head;        /* this process's buffer; NULL: none could be made */
-    gw_slot *slots;
+    _Alignas(64) gwi_wipe_page *_Atomic wipe; /* never NULL */
     gw_ring *rings;
-    gw_chunk *chunks;
     bool clock_is_tsc;
-    bool inert;          /* nobody asked for a recording: everything passes through */
+    bool inert;           /* nobody asked for a recording: everything passes through */
+    bool attach_observer; /* GPUWHY_ATTACH is not 0 */
+    bool records_sites;   /* GPUWHY_SITES is not 0 */
+    gw_buffer_head *head; /* this process's buffer; NULL: none could be made */
+    gw_slot *slots;
+    gw_chunk *chunks;
     void *driver;        /* handle of the next driver; NULL: not open */
     uint32_t name_count; /* of the driver's exports */
     char driver_path[1024];
     char driver_build_id[GW_FACADE_BUILD_ID_TEXT];
     char run_dir[1024];          /* "": none */
-    bool attach_observer;        /* GPUWHY_ATTACH is not 0 */
-    bool records_sites;          /* GPUWHY_SITES is not 0 */
     _Atomic uint64_t card_bytes; /* visible total of the smallest device; 0: not known yet */
 } gwi_state;
 
-extern gwi_state gwi;
+/* Hidden in so many words: a definition's visibility does not tell those who only see this, and each use would first
+ * fetch the address. */
+#define GWI_HIDDEN __attribute__((visibility("hidden")))
+extern GWI_HIDDEN gwi_state gwi;
 extern __thread gw_slot *gwi_slot __attribute__((tls_model("initial-exec")));
 
 /* The next driver's functions by fn; NULL: it lacks them. */
-extern void *gwi_real[GW_FN_COUNT];
+extern GWI_HIDDEN void *gwi_real[GW_FN_COUNT];
 /* What the program finds under the function's name: the facade's stub, which leads to the wrapper. NULL: none. */
-extern void *gwi_stub[GW_FN_COUNT];
+extern GWI_HIDDEN void *gwi_stub[GW_FN_COUNT];
 #define GWI_REAL(symbol) ((gw_fn_t_##symbol *)gwi_real[GW_FN_##symbol])
 
-extern bool gwi_guard_on; /* guard.c: a memory limit is in force */
+extern GWI_HIDDEN bool gwi_guard_on; /* guard.c: a memory limit is in force */
 
 static inline uint64_t gwi_ticks(void)
 {
@@ -105,8 +109,6 @@ static inline __attribute__((always_inline)) bool gwi_enter_as(gwi_slot_ref *th,
 {
     gw_slot *slot = gwi_slot_usable();
     if (gwi_unlikely(slot == NULL || atomic_load_explicit(&slot->inside_fn, memory_order_relaxed) != 0))
-        return false;
-    if (gwi_unlikely(atomic_load_explicit(&gwi.head->recorder_off, memory_order_relaxed) != 0))
         return false;
     th->slot = slot;
     th->is_timed = is_timed;
@@ -187,8 +189,9 @@ void gwi_get_failed(unsigned fn, int result, unsigned flags, uint64_t a0, uint64
 /* A module, library or context was made: its kernels may have handles that meant something else before (special.c). */
 void gwi_handles_made(void);
 
-/* A fact found by the hook, from any thread, inside a wrapper or outside. False: not recorded (lost, no buffer, the
- * recorder is off). `text` may be NULL; what is beyond GW_TEXT_BYTES_MAX is cut off. */
+/* A fact found by the hook, from any thread, inside a wrapper or outside, also while calls
+ * are not recorded (gpuwhy_record()). False: not recorded (lost, no buffer). `text` may be NULL; what is beyond
+ * GW_TEXT_BYTES_MAX is cut off. */
 bool gwi_fact(unsigned kind, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, const char *text);
 bool gwi_fact_at(unsigned kind, uint32_t site, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3);
 bool gwi_note(gw_note reason, uint64_t a, uint64_t b, uint64_t c, const char *text);
@@ -208,6 +211,10 @@ uint32_t gwi_slot_index(const gw_slot *slot); /* of a shared one */
  * this very thread holds it. */
 bool gwi_lock(void);
 void gwi_unlock(void);
+
+/* record.c. Under the lock: a facade's table leads to the wrappers now. */
+void gwi_facade_attached(gw_facade_head *head);
+bool gwi_recording_is_off(void); /* switched off from within the process */
 
 /* What follows from a rare event or a failure (facts.c): devices, memory, the driver's log. */
 void gwi_facts_after(unsigned kind, int result, const uint64_t arg[4]);
@@ -251,7 +258,7 @@ bool gwi_slot_take_refused(gw_slot *slot);
 void gwi_observer_poke(gwi_slot_ref *th, unsigned kind, int result, const uint64_t arg[4]) __attribute__((weak));
 
 /* The generated wrappers by fn; NULL for rows that are passed through. */
-extern void *const gwi_wrappers[GW_FN_COUNT];
+extern GWI_HIDDEN void *const gwi_wrappers[GW_FN_COUNT];
 
 /* errno belongs to the program: hold it across our own work. */
 #define GWI_KEEP_ERRNO(statement)                                                                                      \

@@ -415,6 +415,8 @@ static void fill_table(gw_facade_head *head, void *const *found)
         if (fn >= 0 && !gwi.inert)
             gwi_stub[fn] = (void *)(uintptr_t)(head->stubs + (size_t)i * head->stub_bytes);
     }
+    if (!gwi.inert)
+        gwi_facade_attached(head);
     __atomic_store_n(&head->attached, 1, __ATOMIC_RELEASE);
 }
 

@@ -186,7 +186,7 @@ static void answered(gwi_slot_ref *th, unsigned fn, int result, const char *name
     errno = saved_errno;
 }
 
-/* The recorder may be switched off for a while; what the program gets to hold now it uses later. Our own calls and the
+/* Recording may be switched off for a while; what the program gets to hold now it uses later. Our own calls and the
  * driver's calls to itself get the bare answer. */
 static void *answer_unrecorded(const char *name, int version, uint64_t flags, void *function)
 {
@@ -201,7 +201,7 @@ int gwi_instead_get_proc_address(unsigned fn, const char *symbol, void **pfn, in
 {
     gwi_slot_ref th;
     gw_fn_t_cuGetProcAddress *real = (gw_fn_t_cuGetProcAddress *)gwi_real[fn];
-    bool entered = gwi_enter(&th, fn);
+    bool entered = !gwi_recording_is_off() && gwi_enter(&th, fn);
     int result = real(symbol, pfn, cudaVersion, flags);
     if (entered) {
         answered(&th, fn, result, symbol, pfn, cudaVersion, flags);
@@ -217,7 +217,7 @@ int gwi_instead_get_proc_address_v2(unsigned fn, const char *symbol, void **pfn,
 {
     gwi_slot_ref th;
     gw_fn_t_cuGetProcAddress_v2 *real = (gw_fn_t_cuGetProcAddress_v2 *)gwi_real[fn];
-    bool entered = gwi_enter(&th, fn);
+    bool entered = !gwi_recording_is_off() && gwi_enter(&th, fn);
     int result = real(symbol, pfn, cudaVersion, flags, symbolStatus);
     if (entered) {
         answered(&th, fn, result, symbol, pfn, cudaVersion, flags);

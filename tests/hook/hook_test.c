@@ -245,6 +245,35 @@ static void part_buffer(void)
     CHECK(slot->tid == seen.head->pid && strcmp(slot->name, "hook_probe") == 0, "slot of %s", slot->name);
 }
 
+/* Recording switched off and on: what happened meanwhile is not there, all else is. */
+static void part_switch(void)
+{
+    probe(&plain, "fake_same", DOOR_NONE, "soname", "switched", NULL);
+    probe(&with, "fake_same", DOOR_PRELOAD, "soname", "switched", NULL);
+    same_behaviour("switched off and on");
+    CHECK(strstr(with.out, "switched 1 1") != NULL, "%s", with.out);
+    if (!walk_run(&with, 0)) {
+        CHECK(false, "no buffer");
+        return;
+    }
+    CHECK(seen.counter[GW_COUNT_LAUNCH] == 3 + 4 + 1, "%llu launches",
+          (unsigned long long)seen.counter[GW_COUNT_LAUNCH]);
+    CHECK(count_events(GW_EV_ALLOC) == 1 && count_events(GW_EV_FREE) == 0, "%d allocations, %d frees",
+          count_events(GW_EV_ALLOC), count_events(GW_EV_FREE));
+    CHECK(atomic_load(&seen.head->failures) == 0, "%u failures", atomic_load(&seen.head->failures));
+    const gw_slot *slot = (const gw_slot *)((const char *)seen.head + seen.head->slot_offset);
+    /* cuCtxSetCurrent is none of the calls that count. */
+    CHECK(slot->calls == 2 + 3 + 4 + 1 + 1, "%llu calls", (unsigned long long)slot->calls);
+    /* The guard must not lose count: nothing is switched, every launch is recorded. */
+    probe(&with, "fake_same", DOOR_PRELOAD, "soname", "switched", "GPUWHY_MEMORY=536870912");
+    CHECK(strstr(with.out, "switched 0 0") != NULL, "%s", with.out);
+    CHECK(walk_run(&with, 0) && seen.counter[GW_COUNT_LAUNCH] == 108, "under the guard");
+    probe(&plain, "fake_same", DOOR_NONE, "soname", "switched-load", NULL);
+    probe(&with, "fake_same", DOOR_PRELOAD, "soname", "switched-load", NULL);
+    same_behaviour("switched under load");
+    CHECK(walk_run(&with, 0) && seen.counter[GW_COUNT_LAUNCH] > 0, "nothing recorded under load");
+}
+
 /* What a kernel's function is is said once, and anew when a library was loaded. */
 static void part_kernels(void)
 {
@@ -862,7 +891,7 @@ int main(int argc, char **argv)
                  {"buffer", part_buffer},       {"kernels", part_kernels},   {"room", part_room},
                  {"processes", part_processes}, {"guard", part_guard},       {"guard_kinds", part_guard_kinds},
                  {"threads", part_threads},     {"fallback", part_fallback}, {"ceiling", part_ceiling},
-                 {"guests", part_guests},       {"steps", part_steps}};
+                 {"guests", part_guests},       {"steps", part_steps},       {"switch", part_switch}};
     const char *tmp = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
     snprintf(base_dir, sizeof base_dir, "%s/gpuwhy-hook-test-XXXXXX", tmp);
     if (argc != 2 || mkdtemp(base_dir) == NULL)

@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -315,6 +316,67 @@ static void guarded_kinds(void)
     show_free();
 }
 
+typedef int record_fn(int);
+
+/* Recording off and on again; without us nothing happens. Whatever was resolved while it was off is used later. */
+static void switched(void)
+{
+    void *hook = dlopen("libgpuwhy-hook.so", RTLD_LAZY | RTLD_NOLOAD);
+    record_fn *record = NULL;
+    begin();
+    if (hook == NULL) /* it comes with the first call */
+        hook = dlopen("libgpuwhy-hook.so", RTLD_LAZY | RTLD_NOLOAD);
+    if (hook != NULL)
+        record = (record_fn *)dlsym(hook, "gpuwhy_record");
+    launch(3);
+    int off = record != NULL ? record(0) : 1;
+    launch(100);
+    uint64_t block = alloc(1 << 20);
+    CALL(free_fn, "cuMemFree_v2", block);
+    CALL(free_fn, "cuMemFree_v2", block);
+    void *resolved = NULL;
+    CALL(resolve_fn, "cuGetProcAddress", "cuLaunchKernel", &resolved, 12000, 0);
+    int on = record != NULL ? record(1) : 1;
+    launch(4);
+    alloc(1 << 20);
+    answer("resolved", ((launch_fn *)resolved)((void *)0x1234, 1, 2, 3, 4, 5, 6, 7, (void *)2, NULL, NULL));
+    printf("switched %d %d\n", off, on);
+}
+
+static atomic_bool launched_enough;
+
+static void *launch_on_and_on(void *bad)
+{
+    launch_fn *go = (launch_fn *)sym("cuLaunchKernel");
+    while (!atomic_load(&launched_enough))
+        if (go((void *)0x1234, 1, 2, 3, 4, 5, 6, 7, (void *)2, NULL, NULL) != 0)
+            atomic_fetch_add((atomic_int *)bad, 1);
+    return NULL;
+}
+
+/* The same while others are at it. */
+static void switched_under_load(void)
+{
+    enum { THREADS = 3, TIMES = 200 };
+    pthread_t thread[THREADS];
+    atomic_int bad = 0;
+    int good = 0;
+    begin();
+    void *hook = dlopen("libgpuwhy-hook.so", RTLD_LAZY | RTLD_NOLOAD);
+    record_fn *record = hook != NULL ? (record_fn *)dlsym(hook, "gpuwhy_record") : NULL;
+    for (int i = 0; i < THREADS; i++)
+        if (pthread_create(&thread[i], NULL, launch_on_and_on, &bad) != 0)
+            exit(4);
+    for (int i = 0; i < TIMES; i++) {
+        good += record != NULL ? record(i & 1) : 1;
+        usleep(100);
+    }
+    atomic_store(&launched_enough, true);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(thread[i], NULL);
+    printf("switched %d times, %d bad\n", good, atomic_load(&bad));
+}
+
 static void exit_at_once(void)
 {
     begin();
@@ -367,7 +429,9 @@ static const struct {
                {"guarded", guarded},
                {"exit", exit_at_once},
                {"guarded-kinds", guarded_kinds},
-               {"kernels", kernel_functions}};
+               {"kernels", kernel_functions},
+               {"switched", switched},
+               {"switched-load", switched_under_load}};
 
 static bool reach(const char *route, const char *path)
 {

@@ -1,0 +1,68 @@
+/* Recording switched off and on from within the process, so that one training can be compared with itself
+ * (bench/gpu/training.py finds the function by the hook's soname). It is done where the facade jumps: nothing on a
+ * call's way asks whether it is on, and a call while it is off pays one jump. */
+#include "gwi_hook.h"
+
+#include <errno.h>
+
+enum { FACADES_MAX = 16 };
+
+static gw_facade_head *facades[FACADES_MAX]; /* under the lock; facades are never unmapped */
+static uint32_t facade_count;
+static _Atomic bool is_off;
+
+bool gwi_recording_is_off(void)
+{
+    return atomic_load_explicit(&is_off, memory_order_relaxed);
+}
+
+/* What the program gets from a resolver it uses later, when recording may be on again. */
+static bool is_resolver(int fn)
+{
+    return fn == GW_FN_cuGetProcAddress || fn == GW_FN_cuGetProcAddress_v2;
+}
+
+static void redirect(gw_facade_head *head, bool on)
+{
+    for (uint32_t i = 0; i < head->name_count; i++) {
+        int fn = gw_api_find_symbol(head->strings + head->names[i]);
+        if (fn < 0 || gwi_wrappers[fn] == NULL || gwi_real[fn] == NULL || is_resolver(fn))
+            continue;
+        void *now = __atomic_load_n(&head->table[i], __ATOMIC_RELAXED);
+        if (now == (on ? gwi_real[fn] : gwi_wrappers[fn])) /* a name that leads elsewhere is left alone */
+            __atomic_store_n(&head->table[i], on ? gwi_wrappers[fn] : gwi_real[fn], __ATOMIC_RELEASE);
+    }
+}
+
+void gwi_facade_attached(gw_facade_head *head)
+{
+    if (facade_count < FACADES_MAX)
+        facades[facade_count++] = head;
+    if (gwi_recording_is_off())
+        redirect(head, false);
+}
+
+int gpuwhy_record(int on) __attribute__((visibility("default")));
+
+/* From now on calls go straight to the driver (0), or are recorded as ever (else). 1: done; 0: nothing was changed, as
+ * nothing is recorded here, or the guard is on, which would lose count of memory.
+ *
+ * At any time, from any thread; calls in progress end as they began. Resolvers stay ours and answer as ever, uncounted.
+ * Facts that are no calls (phases, say) are still written. A function that the driver hands out but does not export has
+ * no place in a facade's table, and is recorded all the time. What is allocated or freed meanwhile the recording does
+ * not know: it is good for measuring, not for a verdict. */
+int gpuwhy_record(int on)
+{
+    int saved_errno = errno, done = 0;
+    if (gwi_lock()) {
+        if (!gwi.inert && !gwi_guard_on && facade_count > 0) {
+            atomic_store_explicit(&is_off, on == 0, memory_order_relaxed);
+            for (uint32_t i = 0; i < facade_count; i++)
+                redirect(facades[i], on != 0);
+            done = 1;
+        }
+        gwi_unlock();
+    }
+    errno = saved_errno;
+    return done;
+}
