@@ -147,6 +147,11 @@ typedef struct gwi_watch {
     uint64_t interval_ns;
     uint32_t unobserved[64]; /* pids said so far */
     uint32_t unobserved_count;
+    struct {
+        uint32_t pid;
+        uint64_t since_ns; /* monotonic */
+    } suspect[64];         /* use a driver behind our hook, and have made no call that it saw */
+    uint32_t suspect_count;
     uint32_t mapped[256]; /* pids whose libraries were written */
     uint32_t mapped_count;
 } gwi_watch;

@@ -113,10 +113,46 @@ static void put_map(gwi_record *record, uint32_t pid, const char *path)
     gwi_record_put(record, &item);
 }
 
+/* The parent's pid; 0: not known. */
+static uint32_t parent_of(pid_t pid)
+{
+    char path[64], line[512] = "";
+    int parent = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    FILE *file = fopen(path, "re");
+    if (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        const char *end = strrchr(line, ')');
+        if (end == NULL || sscanf(end, ") %*c %d", &parent) != 1)
+            parent = 0;
+    }
+    if (file != NULL)
+        fclose(file);
+    return parent > 0 ? (uint32_t)parent : 0;
+}
+
+/* A process whose driver lies behind our hook is seen with its next call, and for a moment before its first one is
+ * drained it looks like one that goes past us; so does, for ever, a child of a fork that makes no call. */
+static bool may_be_seen_yet(gwi_watch *watch, const gwi_record *record, pid_t pid)
+{
+    const uint64_t patience_ns = 2000000000u;
+    uint64_t now = gw_monotonic_ns();
+    if (gwi_record_has_process(record, parent_of(pid)))
+        return true;
+    for (uint32_t i = 0; i < watch->suspect_count; i++)
+        if (watch->suspect[i].pid == (uint32_t)pid)
+            return now - watch->suspect[i].since_ns < patience_ns;
+    if (watch->suspect_count == sizeof watch->suspect / sizeof watch->suspect[0])
+        return false;
+    watch->suspect[watch->suspect_count].pid = (uint32_t)pid;
+    watch->suspect[watch->suspect_count++].since_ns = now;
+    return true;
+}
+
 static void look_at_process(gwi_watch *watch, gwi_record *record, const gwi_doors *doors, pid_t pid)
 {
     char name[64], line[PATH_MAX + 128];
     gwi_path last = "", driver = "";
+    bool is_hooked = false;
     bool write_maps =
         gwi_record_has_process(record, (uint32_t)pid) &&
         add_once(watch->mapped, &watch->mapped_count, sizeof watch->mapped / sizeof watch->mapped[0], (uint32_t)pid);
@@ -133,12 +169,14 @@ static void look_at_process(gwi_watch *watch, gwi_record *record, const gwi_door
         if (write_maps && is_interesting(path))
             put_map(record, (uint32_t)pid, path);
         bool ours = doors->folder[0] != '\0' && strncmp(path, doors->folder, strlen(doors->folder)) == 0;
+        is_hooked = is_hooked || ours;
         if (is_driver(path) && !ours && !(doors->is_virtual && strcmp(path, doors->driver) == 0))
             snprintf(driver, sizeof driver, "%s", path);
     }
     if (maps != NULL)
         fclose(maps);
     if (driver[0] != '\0' && !gwi_record_has_process(record, (uint32_t)pid) && holds_device(pid) &&
+        !(is_hooked && may_be_seen_yet(watch, record, pid)) &&
         add_once(watch->unobserved, &watch->unobserved_count, sizeof watch->unobserved / sizeof watch->unobserved[0],
                  (uint32_t)pid))
         gwi_record_fact(record, "unobserved.driver", "pid %d uses %s, and its calls were not seen", (int)pid, driver);

@@ -163,8 +163,9 @@ static trouble trouble_of(const gw_model *model, const gw_process *process, bool
     bool died = gwi_died_badly(process), own_death = died && !was_told_to_end(process);
     if (ended_well(process) && roots.sticky == NULL)
         return none; /* it coped, or nobody cared */
-    if (process != model->command && successor_of(model, process) != NULL)
-        return none;
+    bool was_replaced = process != model->command && successor_of(model, process) != NULL;
+    if (was_replaced && (run_is_good || gw_exception_kind_of(&model->stderr_facts) == GW_EXCEPTION_SCRIPT))
+        return none; /* the run did not end of it */
     if (root != NULL && root != roots.other) {
         found.weight = !run_is_good || roots.sticky != NULL || own_death ? 3 : 0;
         found.t_ns = root->t_ns;

@@ -210,6 +210,21 @@ static void a_replaced_child_is_none(void **state)
     done();
 }
 
+/* When the run itself ends badly and nothing else says why, a worker that failed before its successor came counts. */
+static void a_replaced_child_of_a_bad_run_counts(void **state)
+{
+    (void)state;
+    gw_feed_open_bare(&feed);
+    begin_worker(200);
+    lose_context(200);
+    end_of(200, 1, 0);
+    begin_worker(201);
+    end_of(201, 0, 0);
+    judge(1);
+    expect("illegal-address", "pid 200: ");
+    done();
+}
+
 /* Another program, or one that began before, takes nobody's place. */
 static void a_sibling_is_no_replacement(void **state)
 {
@@ -284,11 +299,17 @@ static void who_lived_on_is_said(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_first_rank_is_the_root),    cmocka_unit_test(a_peers_death_comes_before_its_echo),
-        cmocka_unit_test(an_unnoticed_child_is_a_fault), cmocka_unit_test(an_unnoticed_child_without_memory_is_a_fault),
-        cmocka_unit_test(a_child_that_coped_is_none),    cmocka_unit_test(a_replaced_child_is_none),
-        cmocka_unit_test(a_sibling_is_no_replacement),   cmocka_unit_test(ended_workers_of_a_good_run_are_none),
-        cmocka_unit_test(a_probing_child_is_not_blamed), cmocka_unit_test(the_childs_own_exception_counts),
+        cmocka_unit_test(the_first_rank_is_the_root),
+        cmocka_unit_test(a_peers_death_comes_before_its_echo),
+        cmocka_unit_test(an_unnoticed_child_is_a_fault),
+        cmocka_unit_test(an_unnoticed_child_without_memory_is_a_fault),
+        cmocka_unit_test(a_child_that_coped_is_none),
+        cmocka_unit_test(a_replaced_child_is_none),
+        cmocka_unit_test(a_replaced_child_of_a_bad_run_counts),
+        cmocka_unit_test(a_sibling_is_no_replacement),
+        cmocka_unit_test(ended_workers_of_a_good_run_are_none),
+        cmocka_unit_test(a_probing_child_is_not_blamed),
+        cmocka_unit_test(the_childs_own_exception_counts),
         cmocka_unit_test(who_lived_on_is_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -47,12 +47,13 @@ class Says:
 
 class Row:
     def __init__(self, id, kind, program, arguments=(), cause=None, status=None, memory=None, env=None, facts=(),
-                 compare=None, needs=(), note="", options=(), at=None):
+                 compare=None, needs=(), note="", options=(), at=None, alone=False):
         self.id, self.kind, self.program, self.arguments = id, kind, program, tuple(arguments)
         self.causes = (cause,) if isinstance(cause, (str, type(None))) else tuple(cause)
         self.status = status or ("clean" if cause is None else "fault")
         self.memory, self.env, self.facts, self.needs, self.note = memory, dict(env or {}), tuple(facts), needs, note
         self.options = tuple(options)  # of gpuwhy run
+        self.alone = alone             # wants a card as a whole
         self.at = at                   # the verdict's place fits this pattern
         # With a dump the driver aborts the process; a second run says everything on stderr twice.
         if options:
@@ -139,8 +140,8 @@ TORCH = [
     # Many processes: one recording, one verdict.
     Row("S21", "torch", "s21_fork", (), "fork-after-init", facts=[Says(r"s21_fork\.py")], at=r"s21_fork\.py:15 in main"),
     clean("S21", "torch", "s21_fork", ("repaired",)),
-    Row("S22", "torch", "s22_pileup", (), "gpu-context-pileup", needs=TWO_GPUS, facts=[Says(r"GPU 1")]),
-    clean("S22", "torch", "s22_pileup", ("repaired",), needs=TWO_GPUS),
+    Row("S22", "torch", "s22_pileup", (), "gpu-context-pileup", needs=TWO_GPUS, alone=True, facts=[Says(r"GPU 1")]),
+    clean("S22", "torch", "s22_pileup", ("repaired",), needs=TWO_GPUS, alone=True),
     Row("S36", "torch", "s36_spawned", (), "illegal-address",
         facts=[Says(r"status 0 all the same"), Says("write_far_away")]),
     clean("S36", "torch", "s36_spawned", ("repaired",)),

@@ -63,6 +63,15 @@ static gw_certainty judge_no_context(const gwi_case *c, gwi_finding *finding)
                                                                                           : GW_HYPOTHESIS;
 }
 
+/* The holders we know may be a legitimate half of the story: others hold more than they do, beyond what contexts take.
+ */
+static bool is_more_unseen(const gwi_memory *memory)
+{
+    const uint64_t contexts_bytes = (uint64_t)4 << 30;
+    return memory->rest_known && memory->foreign_recorded && memory->rest_bytes > contexts_bytes &&
+           memory->rest_bytes > memory->foreign_bytes;
+}
+
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
     const gwi_memory *memory = &c->memory;
@@ -95,13 +104,19 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     gwi_measure(finding, memory->t_ns, "ledger", (double)memory->own_bytes, "bytes",
                 "without that the request would have fitted: this process itself held %s",
                 gw_bytes_text(own, memory->own_bytes));
+    bool more_unseen = !by_difference && is_more_unseen(memory);
+    if (more_unseen)
+        gwi_measure(finding, memory->t_ns, "driver", (double)memory->rest_bytes, "bytes",
+                    "still more, %s, was in use that no recorded process asked for",
+                    gw_bytes_text(own, memory->rest_bytes));
     if (memory->foreign_pid != 0)
         gwi_next(finding, "End pid %" PRIu32 " (its whole process group), or wait for it", memory->foreign_pid);
     if (c->oom_last != NULL)
         gwi_say_consequences(c, finding, c->oom_last);
     if (by_difference)
         return memory->own_bytes * 2 < memory->limit_bytes ? GW_SUPPORTED : GW_HYPOTHESIS;
-    return memory->own_bytes + memory->wanted_bytes <= memory->limit_bytes ? GW_ESTABLISHED : GW_SUPPORTED;
+    bool would_fit_alone = memory->own_bytes + memory->wanted_bytes <= memory->limit_bytes;
+    return would_fit_alone && !more_unseen ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 
 const gw_cause gwi_cause_gpu_oom_other_process = {
