@@ -187,42 +187,52 @@ bool gwi_decoder_start(gwi_decoder *decoder, const gwi_dict *dict, const uint8_t
     decoder->at = raw + 8;
     decoder->end = raw + raw_bytes;
     decoder->defined = 0;
+    decoder->item = (gw_item){.kind = GW_ITEM_EVENT};
     memcpy(&decoder->t_ns, raw, 8);
     return true;
 }
 
-gw_item *gwi_decoder_define(gwi_decoder *decoder, const uint8_t **at)
+/* False: it makes no sense. */
+static bool define(gwi_decoder *decoder, const uint8_t **at)
 {
     if (decoder->defined == GWI_TEMPLATES_MAX)
-        return NULL;
-    gw_item *item = &decoder->template[decoder->defined++];
-    memset(item, 0, sizeof *item);
-    item->kind = GW_ITEM_EVENT;
-    gw_event *event = &item->event;
-    item->pid = event->pid = (uint32_t)gwi_take(at, 4);
-    item->tid = event->tid = (uint32_t)gwi_take(at, 4);
-    event->fn = (uint16_t)gwi_take(at, 2);
+        return false;
+    gwi_template *template = &decoder->template[decoder->defined];
+    memset(template, 0, sizeof *template);
+    template->pid = (uint32_t)gwi_take(at, 4);
+    template->tid = (uint32_t)gwi_take(at, 4);
+    template->fn = (uint16_t)gwi_take(at, 2);
     uint8_t kind = (uint8_t)gwi_take(at, 1);
-    event->flags = (uint8_t)gwi_take(at, 1);
-    event->result = (uint16_t)gwi_take(at, 2);
-    event->context = gwi_take(at, 8);
+    template->flags = (uint8_t)gwi_take(at, 1);
+    template->result = (uint16_t)gwi_take(at, 2);
+    template->context = gwi_take(at, 8);
     if (kind >= decoder->dict->kind_count)
-        return NULL;
-    if (event->fn >= decoder->dict->fn_count && event->fn != GWI_FN_UNKNOWN)
-        return NULL;
-    event->kind = decoder->dict->kind[kind];
-    return item;
+        return false;
+    if (template->fn >= decoder->dict->fn_count && template->fn != GWI_FN_UNKNOWN)
+        return false;
+    template->kind = decoder->dict->kind[kind];
+    decoder->defined++;
+    return true;
 }
 
-bool gwi_decoder_text(gwi_decoder *decoder, gw_event *event, const uint8_t **at)
+gwi_place gwi_decoder_find(gwi_decoder *decoder, const uint8_t *at, unsigned mark)
 {
-    if (decoder->end - *at < 3)
-        return false;
-    uint32_t bytes = (uint32_t)gwi_take(at, 2);
-    if ((size_t)(decoder->end - *at) < bytes + 1u || (*at)[bytes] != 0)
-        return false;
-    event->text = (const char *)*at;
+    unsigned index = GWI_TEMPLATES_MAX;
+    if (mark != GWI_TEMPLATE_NEW)
+        index = (unsigned)gwi_take(&at, 2);
+    else if (define(decoder, &at))
+        index = decoder->defined - 1;
+    return (gwi_place){at, index};
+}
+
+const uint8_t *gwi_decoder_text(const gwi_decoder *decoder, gw_event *event, const uint8_t *at)
+{
+    if (at > decoder->end || decoder->end - at < 3)
+        return NULL;
+    uint32_t bytes = (uint32_t)gwi_take(&at, 2);
+    if ((size_t)(decoder->end - at) < bytes + 1u || at[bytes] != 0)
+        return NULL;
+    event->text = (const char *)at;
     event->text_bytes = bytes;
-    *at += bytes + 1u;
-    return true;
+    return at + bytes + 1u;
 }

@@ -27,12 +27,30 @@ typedef struct gwi_dict {
     char *text;           /* owned */
 } gwi_dict;
 
+/* What events of one sort have in common, and what the last of them had that the next one is a difference to. The first
+ * part lies as in a gw_event and is copied at one stroke; the last member of it is 0. */
+typedef struct gwi_template {
+    uint32_t pid, tid;
+    uint16_t fn;
+    uint8_t kind, flags;
+    uint16_t result, took_us;
+    uint32_t site, extra;
+    uint64_t context;
+    uint64_t arg[4];
+} gwi_template;
+enum { GWI_TEMPLATE_COPY_BYTES = 16 };
+_Static_assert(offsetof(gwi_template, site) == GWI_TEMPLATE_COPY_BYTES &&
+                   offsetof(gw_event, site) - offsetof(gw_event, pid) == GWI_TEMPLATE_COPY_BYTES &&
+                   offsetof(gw_event, result) - offsetof(gw_event, pid) == offsetof(gwi_template, result),
+               "a template begins as what an event has behind its time");
+
 typedef struct gwi_decoder {
     const uint8_t *at, *end; /* borrowed: the unpacked block, GWI_SLACK_BYTES of zeros behind it */
     const gwi_dict *dict;    /* borrowed */
     uint64_t t_ns;           /* of the last event */
     uint32_t defined;
-    gw_item template[GWI_TEMPLATES_MAX]; /* the last event of each template */
+    gw_item item; /* what gwi_decoder_next() hands out */
+    gwi_template template[GWI_TEMPLATES_MAX];
 } gwi_decoder;
 
 /* False: too short to be a block of events. */

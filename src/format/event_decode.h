@@ -12,58 +12,91 @@ static inline uint64_t gwi_take(const uint8_t **at, unsigned bytes)
     return word & gwi_length_mask[bytes];
 }
 
-/* A definition: fills the next template. NULL: it makes no sense. */
-gw_item *gwi_decoder_define(gwi_decoder *decoder, const uint8_t **at);
-/* The text of an event, `*at` not behind the end. False: it does not end in the block. */
-bool gwi_decoder_text(gwi_decoder *decoder, gw_event *event, const uint8_t **at);
+/* What is rare, out of line. Where the decoder stands is passed and returned by value: so it stays in a register. */
 
-static inline gw_item *gwi_decoder_find(gwi_decoder *decoder, const uint8_t **at)
+/* Which template an event has that does not say so in one byte: the byte is `mark`, and `at` is behind it. An index
+ * that is not defined: it makes no sense. */
+typedef struct gwi_place {
+    const uint8_t *at;
+    unsigned index;
+} gwi_place;
+gwi_place gwi_decoder_find(gwi_decoder *decoder, const uint8_t *at, unsigned mark);
+/* Behind the text of an event. NULL: the text does not end in the block. */
+const uint8_t *gwi_decoder_text(const gwi_decoder *decoder, gw_event *event, const uint8_t *at);
+
+static inline void gwi_take_arg(gwi_template *template, gw_event *event, unsigned i, const uint8_t **at,
+                                uint32_t control)
 {
-    unsigned index = (unsigned)gwi_take(at, 1);
-    if (__builtin_expect(index >= GWI_TEMPLATE_WIDE, 0)) {
-        if (index == GWI_TEMPLATE_NEW)
-            return gwi_decoder_define(decoder, at);
-        index = (unsigned)gwi_take(at, 2);
-    }
-    return index < decoder->defined ? &decoder->template[index] : NULL;
+    template->arg[i] += gwi_unzigzag(gwi_take(at, (control >> (4 * (i + 1))) & 15));
+    event->arg[i] = template->arg[i];
 }
 
-/* GW_OK: *ret_item is the decoder's until the next call; GW_END; GW_CORRUPT.
+/* The next event, written out whole: GW_OK; GW_END; GW_CORRUPT: it makes no sense, and asked again, it still makes
+ * none.
  *
  * At most GWI_EVENT_BYTES_MAX bytes are looked at before the end is checked: the slack behind the block covers them. */
-static inline gw_status gwi_decoder_next(gwi_decoder *decoder, const gw_item **ret_item)
+static inline gw_status gwi_decoder_event(gwi_decoder *decoder, gw_event *event)
 {
     const uint8_t *at = decoder->at;
     if (at >= decoder->end)
         return GW_END;
-    gw_item *item = gwi_decoder_find(decoder, &at);
-    if (__builtin_expect(item == NULL, 0))
+    unsigned index = (unsigned)gwi_take(&at, 1);
+    if (__builtin_expect(index >= GWI_TEMPLATE_WIDE, 0)) {
+        gwi_place place = gwi_decoder_find(decoder, at, index);
+        at = place.at;
+        index = place.index;
+    }
+    if (__builtin_expect(index >= decoder->defined, 0))
         return GW_CORRUPT;
-    gw_event *event = &item->event;
+    gwi_template *template = &decoder->template[index];
     uint32_t control = (uint32_t)gwi_take(&at, 3);
     uint32_t high = control & GWI_CONTROL_LENGTHS_HIGH;
     if (__builtin_expect((control & ((high >> 1) | (high >> 2) | (high >> 3))) != 0, 0))
         return GW_CORRUPT; /* a length above 8 */
-    decoder->t_ns += gwi_take(&at, control & 15);
-    item->t_ns = event->t_ns = decoder->t_ns;
-    for (unsigned i = 0; i < 4; i++)
-        event->arg[i] += gwi_unzigzag(gwi_take(&at, (control >> (4 * (i + 1))) & 15));
-    event->took_us = 0;
+    uint64_t t_ns = decoder->t_ns + gwi_take(&at, control & 15);
+    event->t_ns = t_ns;
+    memcpy(&event->pid, template, GWI_TEMPLATE_COPY_BYTES);
+    event->context = template->context;
     event->text = NULL;
     event->text_bytes = 0;
-    if (control & GWI_CONTROL_TOOK)
-        event->took_us = (uint16_t)gwi_take(&at, 2);
+    gwi_take_arg(template, event, 0, &at, control);
+    gwi_take_arg(template, event, 1, &at, control);
+    if ((control & GWI_CONTROL_LENGTHS_LATTER) != 0) { /* seldom: the latter two stay what they were */
+        gwi_take_arg(template, event, 2, &at, control);
+        gwi_take_arg(template, event, 3, &at, control);
+    } else {
+        event->arg[2] = template->arg[2];
+        event->arg[3] = template->arg[3];
+    }
+    /* Without a branch: which calls took long enough is chance. */
+    event->took_us = (uint16_t)gwi_take(&at, (control & GWI_CONTROL_TOOK) / (GWI_CONTROL_TOOK / 2));
     if (control & (GWI_CONTROL_SITE | GWI_CONTROL_EXTRA | GWI_CONTROL_TEXT)) {
         if (control & GWI_CONTROL_SITE)
-            event->site = (uint32_t)gwi_take(&at, 4);
+            template->site = (uint32_t)gwi_take(&at, 4);
         if (control & GWI_CONTROL_EXTRA)
-            event->extra = (uint32_t)gwi_take(&at, 4);
-        if ((control & GWI_CONTROL_TEXT) && (at > decoder->end || !gwi_decoder_text(decoder, event, &at)))
+            template->extra = (uint32_t)gwi_take(&at, 4);
+        if ((control & GWI_CONTROL_TEXT) && (at = gwi_decoder_text(decoder, event, at)) == NULL)
             return GW_CORRUPT;
     }
+    event->site = template->site;
+    event->extra = template->extra;
     if (__builtin_expect(at > decoder->end, 0))
         return GW_CORRUPT;
+    decoder->t_ns = t_ns;
     decoder->at = at;
+    return GW_OK;
+}
+
+/* The same as an item, which is the decoder's until the next call. */
+static inline gw_status gwi_decoder_next(gwi_decoder *decoder, const gw_item **ret_item)
+{
+    gw_item *item = &decoder->item;
+    gw_status st = gwi_decoder_event(decoder, &item->event);
+    if (st != GW_OK)
+        return st;
+    item->t_ns = item->event.t_ns;
+    item->pid = item->event.pid;
+    item->tid = item->event.tid;
     *ret_item = item;
     return GW_OK;
 }

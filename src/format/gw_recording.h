@@ -138,6 +138,11 @@ void gw_reader_close(gw_reader *reader); /* takes NULL */
  * untouched. The item and what it points to belong to the reader until the next call. */
 GW_MUST_CHECK gw_status gw_reader_next(gw_reader *reader, const gw_item **ret_item, gw_error *err);
 
+/* The events that come next and lie at hand, up to `room` of them, copied into `event`: faster than one by one. Returns
+ * how many; 0: what comes next, if only the next block, is gw_reader_next()'s to say. Their texts belong to the reader
+ * until the next call. */
+size_t gw_reader_events(gw_reader *reader, gw_event *event, size_t room);
+
 /* Name of a function of this recording's dictionary; "?" when out of range. Borrowed from the reader. */
 const char *gw_reader_fn_name(const gw_reader *reader, uint16_t fn);
 uint32_t gw_reader_fn_count(const gw_reader *reader);

@@ -94,7 +94,8 @@ enum {
     GWI_CONTROL_EXTRA = 1 << 22,
     GWI_CONTROL_TEXT = 1 << 23,
     GWI_CONTROL_LENGTHS = 0xfffff, /* five nibbles: bytes of the time and of the four arguments */
-    GWI_CONTROL_LENGTHS_HIGH = 0x88888
+    GWI_CONTROL_LENGTHS_HIGH = 0x88888,
+    GWI_CONTROL_LENGTHS_LATTER = 0xff000 /* of the last two arguments */
 };
 
 static inline uint64_t gwi_zigzag(uint64_t delta)

@@ -162,6 +162,17 @@ gw_status gw_reader_next(gw_reader *reader, const gw_item **ret_item, gw_error *
     return st;
 }
 
+size_t gw_reader_events(gw_reader *reader, gw_event *event, size_t room)
+{
+    if (reader->at >= reader->count || reader->source[reader->at].mode != GWI_IN_EVENTS)
+        return 0;
+    gwi_decoder *decoder = reader->source[reader->at].decoder;
+    size_t count = 0;
+    while (count < room && gwi_decoder_event(decoder, &event[count]) == GW_OK)
+        count++;
+    return count;
+}
+
 const char *gw_reader_fn_name(const gw_reader *reader, uint16_t fn)
 {
     const gwi_dict *dict = &reader->source[0].dict;

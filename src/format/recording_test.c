@@ -269,6 +269,55 @@ static void many_templates(void **state)
     gw_reader_close(reader);
 }
 
+/* Read one by one and many at a time, events are the same: arguments that stay, go back and take all eight bytes,
+ * texts, sites and the time that a call took, which come and go. */
+static void events_come_in_numbers(void **state)
+{
+    (void)state;
+    enum { COUNT = 30000, ROOM = 64 };
+    static gw_event event[ROOM];
+    gw_error err = {""};
+    gw_writer *writer = create(0);
+    for (uint64_t i = 0; i < COUNT; i++) {
+        gw_item item = event_item(i * 3, GW_EV_ALLOC, (uint16_t)(i % FN_COUNT), i * 0x9e3779b97f4a7c15u, i % 5);
+        item.event.arg[2] = i % 7 == 0 ? ~(i * i) : 1;
+        item.event.arg[3] = i % 11 == 0 ? i << 50 : 2;
+        item.event.took_us = i % 3 == 0 ? (uint16_t)i : 0;
+        item.event.site = (uint32_t)(i / 10);
+        item.event.extra = (uint32_t)(i / 100);
+        item.event.text = i % 13 == 0 ? "text" : NULL;
+        item.event.text_bytes = i % 13 == 0 ? 4 : 0;
+        put(writer, &item, NULL);
+    }
+    close_writer(writer);
+    gw_reader *one, *many;
+    const gw_item *item = NULL;
+    assert_int_equal(gw_reader_open(path, &one, &err), GW_OK);
+    assert_int_equal(gw_reader_open(path, &many, &err), GW_OK);
+    assert_int_equal(gw_reader_events(many, event, ROOM), 0); /* no block was entered yet */
+    size_t seen = 0, calls = 0;
+    while (gw_reader_next(many, &item, &err) == GW_OK) {
+        size_t count = 1;
+        for (event[0] = item->event; count > 0; count = gw_reader_events(many, event, ROOM), calls++) {
+            for (size_t i = 0; i < count; i++, seen++) {
+                assert_int_equal(gw_reader_next(one, &item, &err), GW_OK);
+                char *line = test_line(item, one);
+                gw_item other = *item;
+                other.event = event[i];
+                char *same = test_line(&other, many);
+                assert_string_equal(line, same);
+                assert_int_equal(event[i].t_ns, item->t_ns);
+                free(line);
+                free(same);
+            }
+        }
+    }
+    assert_int_equal(seen, COUNT);
+    assert_true(calls < COUNT / 32);
+    gw_reader_close(one);
+    gw_reader_close(many);
+}
+
 /* ---- damage ---- */
 
 static uint8_t *load(size_t *ret_bytes)
@@ -844,6 +893,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(every_item_comes_back),
         cmocka_unit_test(functions_have_names),
         cmocka_unit_test(many_templates),
+        cmocka_unit_test(events_come_in_numbers),
         cmocka_unit_test(every_flipped_byte_is_noticed),
         cmocka_unit_test(every_truncation_gives_a_prefix),
         cmocka_unit_test(shifted_blocks_are_found),

@@ -108,7 +108,20 @@ static inline void test_lines_free(test_lines *lines)
     *lines = (test_lines){0};
 }
 
-/* Everything that `path` holds; the status of the last call (GW_END: read to the end). */
+/* The events that lie at hand, as gw_reader_next() would have handed them out. */
+static inline void test_lines_read_events(gw_reader *reader, size_t room, test_lines *lines)
+{
+    gw_event event[8];
+    size_t count = gw_reader_events(reader, event, room % 9);
+    for (size_t i = 0; i < count; i++) {
+        gw_item item = {.kind = GW_ITEM_EVENT, .t_ns = event[i].t_ns, .pid = event[i].pid, .tid = event[i].tid};
+        item.event = event[i];
+        test_lines_add(lines, test_line(&item, reader));
+    }
+}
+
+/* Everything that `path` holds, by turns one item and up to eight events; the status of the last call (GW_END: read to
+ * the end). */
 static inline gw_status test_lines_read(const char *path, test_lines *lines, gw_error *err)
 {
     gw_reader *reader;
@@ -119,6 +132,7 @@ static inline gw_status test_lines_read(const char *path, test_lines *lines, gw_
     while ((st = gw_reader_next(reader, &item, err)) == GW_OK || st == GW_CORRUPT) {
         if (st == GW_OK) {
             test_lines_add(lines, test_line(item, reader));
+            test_lines_read_events(reader, lines->count, lines);
         } else {
             lines->faults++;
             lines->fault = *err;

@@ -97,6 +97,18 @@ static void look(const gw_reader *reader, const gw_item *item)
     }
 }
 
+/* The events at hand, several at once. */
+static void look_at_events(gw_reader *reader, size_t room)
+{
+    gw_event event[4];
+    size_t count = gw_reader_events(reader, event, room);
+    for (size_t i = 0; i < count; i++) {
+        gw_item item = {.kind = GW_ITEM_EVENT};
+        item.event = event[i];
+        look(reader, &item);
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     static int fd = -1;
@@ -113,8 +125,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         return 0;
     gw_status st;
     while ((st = gw_reader_next(reader, &item, &err)) == GW_OK || st == GW_CORRUPT || st == GW_UNSUPPORTED)
-        if (st == GW_OK)
+        if (st == GW_OK) {
             look(reader, item);
+            look_at_events(reader, bytes % 5);
+        }
     gw_reader_close(reader);
     return 0;
 }
