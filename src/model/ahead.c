@@ -1,9 +1,7 @@
 #include "ahead.h"
 
-#include <string.h>
-
 /* Which table an event of a kind looks into by its first argument; 0: none. Kinds that are rare may be left out. */
-static const uint8_t ways[GW_EV_COUNT] = {
+static const uint8_t ways[UINT8_MAX + 1] = {
     [GW_EV_ALLOC] = GWI_SPACE_MEMORY,         [GW_EV_ALLOC_ASYNC] = GWI_SPACE_MEMORY,
     [GW_EV_FREE] = GWI_SPACE_MEMORY,          [GW_EV_FREE_ASYNC] = GWI_SPACE_MEMORY,
     [GW_EV_HOST_ALLOC] = GWI_SPACE_HOST,      [GW_EV_HOST_FREE] = GWI_SPACE_HOST,
@@ -14,118 +12,73 @@ static const uint8_t ways[GW_EV_COUNT] = {
     [GW_EV_FUNCTION] = GWI_SPACE_FUNCTION,
 };
 
-/* The process of an event that has a way; NULL: nothing to fetch. */
-static const gwi_process *process_of(const gw_model *model, const gw_event *event)
+typedef struct glance {
+    const gwi_bucket *home;   /* where the address is looked up; NULL: nothing to fetch */
+    const gwi_object *object; /* first all of the process, then the one found */
+    uint32_t hash;
+} glance;
+
+static const gwi_process *process_of(const gw_model *model, uint32_t pid)
 {
-    if (event->kind >= GW_EV_COUNT || ways[event->kind] == GWI_SPACE_NONE || event->result != 0)
-        return NULL;
     const gwi_process *last = model->inner->last;
-    if (last != NULL && last->pid == event->pid)
+    if (last != NULL && last->pid == pid)
         return last;
     for (size_t i = model->process_count; i-- > 0;) {
-        if (model->inner->process[i]->pid == event->pid)
+        if (model->inner->process[i]->pid == pid)
             return model->inner->process[i];
     }
     return NULL;
 }
 
-static void fetch_bucket(const gw_model *model, const gw_event *event)
+static inline void fetch_bucket(const gwi_process *process, const gw_event *event, glance *it)
 {
-    const gwi_process *process = process_of(model, event);
-    if (process != NULL)
-        gwi_table_prefetch(&process->table[ways[event->kind]], gwi_hash(event->arg[0]));
-}
-
-/* The object that the event ends, as it looks now; any object for one that makes something: asking which it is would
- * cost more than fetching one too many. 0: none. */
-static uint32_t fetch_object(const gw_model *model, const gw_event *event)
-{
-    const gwi_process *process = process_of(model, event);
-    if (process == NULL || process->table[ways[event->kind]].bucket == NULL)
-        return 0;
-    uint32_t index = gwi_table_guess(&process->table[ways[event->kind]], gwi_hash(event->arg[0]));
-    gwi_prefetch(&process->object[index]);
-    return index;
-}
-
-static void fetch_group(const gw_model *model, const gw_event *event, uint32_t index)
-{
-    const gwi_process *process = process_of(model, event);
-    if (process == NULL || index >= process->object_count)
+    const gwi_table *table = &process->table[ways[event->kind]]; /* no way: a table that is always empty */
+    it->home = NULL;
+    if (table->bucket == NULL)
         return;
-    uint32_t group = process->object[index].group;
-    gwi_prefetch(&model->group[group < model->group_count ? group : 0].live_count); /* of a dead one it is no group */
+    it->hash = gwi_hash(event->arg[0]);
+    it->home = gwi_table_home(table, it->hash);
+    it->object = process->object;
+    gwi_prefetch(it->home);
 }
 
-static gw_event *at(gwi_ahead *ahead, uint64_t number)
+static inline void fetch_object(glance *it)
 {
-    return &ahead->event[number % GWI_AHEAD_ROOM];
-}
-
-static void feed_one(gwi_ahead *ahead, gw_model *model)
-{
-    gwi_model_event(model, at(ahead, ahead->fed_count++));
-}
-
-void gwi_ahead_flush(gwi_ahead *ahead, gw_model *model)
-{
-    while (ahead->fed_count < ahead->put_count)
-        feed_one(ahead, model);
-}
-
-/* The decoder has just written these words one by one, and a load of two at once would wait until they are in the
- * cache: the compiler is kept from joining them. */
-#define FRESH(to, from, field)                                                                                         \
-    do {                                                                                                               \
-        __typeof__((to)->field) word = (from)->field;                                                                  \
-        __asm__("" : "+r"(word));                                                                                      \
-        (to)->field = word;                                                                                            \
-    } while (0)
-
-static void copy_event(gw_event *to, const gw_event *from)
-{
-    FRESH(to, from, t_ns);
-    to->pid = from->pid;
-    to->tid = from->tid;
-    to->fn = from->fn;
-    to->kind = from->kind;
-    to->flags = from->flags;
-    to->result = from->result;
-    FRESH(to, from, took_us);
-    to->site = from->site;
-    to->extra = from->extra;
-    to->context = from->context;
-    for (int i = 0; i < 4; i++)
-        FRESH(to, from, arg[i]);
-    FRESH(to, from, text);
-    FRESH(to, from, text_bytes);
-}
-
-void gwi_ahead_put(gwi_ahead *ahead, gw_model *model, const gw_event *event)
-{
-    if (event->text_bytes >= GWI_AHEAD_TEXT_BYTES) {
-        gwi_ahead_flush(ahead, model);
-        gwi_model_event(model, event);
+    if (it->home == NULL)
         return;
+    it->object += gwi_bucket_guess(it->home, it->hash);
+    gwi_prefetch(it->object);
+}
+
+static inline void fetch_group(const gw_model *model, const glance *it)
+{
+    if (it->home == NULL)
+        return;
+    uint32_t group = it->object->group; /* of a dead one it is no group */
+    gwi_prefetch(&model->group[group < model->group_count ? group : 0]);
+}
+
+static void fetch(const gw_model *model, const gw_event *event, size_t count)
+{
+    glance seen[GWI_AHEAD_MAX];
+    const gwi_process *process = NULL;
+    for (size_t i = 0; i < count; i++) {
+        if (process == NULL || process->pid != event[i].pid)
+            process = process_of(model, event[i].pid);
+        if (process == NULL)
+            seen[i].home = NULL;
+        else
+            fetch_bucket(process, &event[i], &seen[i]);
     }
-    uint64_t number = ahead->put_count++, waiting = ahead->put_count - ahead->fed_count;
-    gw_event *copy = at(ahead, number);
-    copy_event(copy, event);
-    if (event->text != NULL) {
-        char *text = ahead->text[number % GWI_AHEAD_ROOM];
-        memcpy(text, event->text, event->text_bytes);
-        text[event->text_bytes] = '\0'; /* as a reader's */
-        copy->text = text;
-    }
-    fetch_bucket(model, copy);
-    if (waiting > GWI_AHEAD_STEP) {
-        uint64_t before = number - GWI_AHEAD_STEP;
-        ahead->object[before % GWI_AHEAD_ROOM] = fetch_object(model, at(ahead, before));
-    }
-    if (waiting > 2 * GWI_AHEAD_STEP) {
-        uint64_t before = number - 2 * GWI_AHEAD_STEP;
-        fetch_group(model, at(ahead, before), ahead->object[before % GWI_AHEAD_ROOM]);
-    }
-    if (waiting > GWI_AHEAD_WAIT)
-        feed_one(ahead, model);
+    for (size_t i = 0; i < count; i++)
+        fetch_object(&seen[i]);
+    for (size_t i = 0; i < count; i++)
+        fetch_group(model, &seen[i]);
+}
+
+void gwi_ahead_feed(gw_model *model, const gw_event *event, size_t count)
+{
+    fetch(model, event, count);
+    for (size_t i = 0; i < count; i++)
+        gwi_model_event(model, &event[i]);
 }

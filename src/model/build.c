@@ -22,22 +22,27 @@ static void note_damage(gw_model *model, const gw_error *why)
         snprintf(model->damaged_first, sizeof model->damaged_first, "%.255s", why->text);
 }
 
+/* Events that follow one another are taken together. */
+static void feed_events(gw_reader *reader, gw_model *model)
+{
+    gw_event event[GWI_AHEAD_MAX];
+    size_t count;
+    while ((count = gw_reader_events(reader, event, GWI_AHEAD_MAX)) > 0)
+        gwi_ahead_feed(model, event, count);
+}
+
 /* Everything of the recording, in order. GW_OK: to its end. */
-static gw_status feed_all(gw_reader *reader, gw_model *model, gwi_ahead *ahead, gw_error *err)
+static gw_status feed_all(gw_reader *reader, gw_model *model, gw_error *err)
 {
     const gw_item *item;
     gw_error local = {""};
     for (;;) {
         gw_status st = gw_reader_next(reader, &item, &local);
-        if (st == GW_OK && item->kind == GW_ITEM_EVENT) {
-            gwi_ahead_put(ahead, model, &item->event);
-            continue;
-        }
-        gwi_ahead_flush(ahead, model);
         if (st == GW_OK) {
             st = gw_model_feed(model, item, err);
             if (st != GW_OK)
                 return st;
+            feed_events(reader, model);
         } else if (st == GW_CORRUPT) { /* the reader goes on behind it */
             note_damage(model, &local);
             local.text[0] = '\0';
@@ -56,12 +61,9 @@ typedef struct phase_wanted {
 static gw_status build(gw_reader *reader, const phase_wanted *phase, bool finish, gw_model **ret_model, gw_error *err)
 {
     gw_model *model = NULL;
-    gwi_ahead *ahead = malloc(sizeof *ahead);
-    gw_status st = ahead == NULL ? gw_fail(err, GW_NOMEM, "make a model") : gw_model_new(&model, err);
-    if (st != GW_OK)
-        goto out;
-    ahead->put_count = ahead->fed_count = 0;
-    st = feed_all(reader, model, ahead, err);
+    gw_status st = gw_model_new(&model, err);
+    if (st == GW_OK)
+        st = feed_all(reader, model, err);
     if (st == GW_OK)
         st = name_fns(reader, model, err);
     if (st == GW_OK && phase != NULL)
@@ -72,8 +74,6 @@ static gw_status build(gw_reader *reader, const phase_wanted *phase, bool finish
         *ret_model = model;
         model = NULL;
     }
-out:
-    free(ahead);
     gw_model_free(model);
     return st;
 }

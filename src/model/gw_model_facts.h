@@ -51,7 +51,7 @@ const char *gw_class_text(gw_class cls); /* "plain", ...; static */
  * (gw_model_name_sites): `kin` is then the group that has all their numbers, and the others have none. Index 0 takes
  * what no longer fitted the table. */
 typedef struct gw_group {
-    uint64_t bytes; /* of one */
+    _Alignas(64) uint64_t bytes; /* of one. What a free touches is one cache line, and there may be many groups */
     uint32_t pid, tid;
     uint32_t site; /* of the first of them; 0: not known. All sites are numbers of gw_sites.h */
     uint32_t kin;  /* index; its own, unless another one stands for it */

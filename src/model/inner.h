@@ -83,7 +83,7 @@ typedef struct gwi_process {
     uint32_t object_free; /* index + 1 of a dead one; chained through `group` */
     gwi_table table[GWI_SPACE_COUNT];
     uint64_t primary[GW_MODEL_DEVICES_MAX]; /* context handle */
-    uint64_t context_last;                  /* a one-entry cache of context -> device */
+    uint64_t context_last;                  /* a one-entry cache of context -> device; 0: of device 0 */
     uint8_t context_last_device;
     uint32_t open_failure[64]; /* failed allocations not yet known to be recovered: indexes */
     uint32_t open_count;
@@ -163,6 +163,7 @@ char *gwi_copy_text(gw_model *model, const char *text);
 void gwi_model_event(gw_model *model, const gw_event *event);
 
 /* objects.c */
+bool gwi_groups_start(gw_model *model); /* false: no memory */
 /* What an event made. A thing of the same sort and key that is still there ends first. `device` -1: unknown, taken for
  * the first. The object is good until the next one is added; NULL: no memory, and nomem is set. */
 gwi_object *gwi_object_add(gw_model *model, gwi_process *process, const gw_event *event, gwi_space space, gw_class cls,
@@ -173,11 +174,27 @@ bool gwi_object_take(gwi_process *process, gwi_space space, uint64_t key, uint32
 void gwi_object_drop(gw_model *model, gwi_process *process, uint32_t index);
 /* Both. False: there is none. */
 bool gwi_object_end(gw_model *model, gwi_process *process, gwi_space space, uint64_t key);
+/* The same for what nearly all events are about: device memory that was made at arg[0], of arg[1] bytes; its end. */
+void gwi_memory_add(gw_model *model, gwi_process *process, const gw_event *event, gw_class cls);
+void gwi_memory_free(gw_model *model, gwi_process *process, const gw_event *event);
+
+/* The hash of the group that what `event` made, of so many bytes, belongs to: by what tells groups apart, but for the
+ * class, which a function nearly always has but one of. */
+static inline uint32_t gwi_group_hash(const gw_event *event, uint64_t bytes)
+{
+    uint64_t caller = event->site != 0 ? ~(uint64_t)event->site : event->tid;
+    uint64_t who = caller << 16 ^ (uint64_t)event->pid << 40 ^ event->fn;
+    return gwi_hash(bytes ^ who * 0xc2b2ae3d27d4eb4fu);
+}
 
 /* ledger.c: a call that succeeded. */
 void gwi_ledger_apply(gw_model *model, gwi_process *process, const gw_event *event);
+int gwi_device_find(gwi_process *process, uint64_t context);
 /* The device of a context; 0 when the context is not known. */
-int gwi_device_of(gwi_process *process, uint64_t context);
+static inline int gwi_device_of(gwi_process *process, uint64_t context)
+{
+    return context == process->context_last ? process->context_last_device : gwi_device_find(process, context);
+}
 /* "a, b": the kernel names of a graph; NULL: none known. Owned by the model. */
 const char *gwi_function_name(const gw_model *model, const gwi_process *process, uint64_t function);
 const char *gwi_exec_names(gw_model *model, gwi_process *process, uint64_t exec);

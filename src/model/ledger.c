@@ -9,18 +9,19 @@
 #include <stdio.h>
 #include <string.h>
 
-int gwi_device_of(gwi_process *process, uint64_t context)
+GWI_RARE int gwi_device_find(gwi_process *process, uint64_t context)
 {
-    if (context == process->context_last && context != 0)
-        return process->context_last_device;
     uint32_t index;
-    int device = 0;
-    if (context != 0 && gwi_object_find(process, GWI_SPACE_CONTEXT, context, &index)) {
-        device = process->object[index].device;
-        process->context_last = context;
-        process->context_last_device = (uint8_t)device;
-    }
-    return device;
+    bool known = context != 0 && gwi_object_find(process, GWI_SPACE_CONTEXT, context, &index);
+    process->context_last = context; /* known or not */
+    process->context_last_device = known ? process->object[index].device : 0;
+    return process->context_last_device;
+}
+
+static void forget_context(gwi_process *process)
+{
+    process->context_last = 0;
+    process->context_last_device = 0;
 }
 
 /* ---- contexts ---- */
@@ -91,7 +92,7 @@ static void bury(gw_model *model, gwi_process *process, const gw_event *event, g
         }
     }
     if (process->context_last == context)
-        process->context_last = 0;
+        forget_context(process);
 }
 
 static void context_create(gw_model *model, gwi_process *process, const gw_event *event)
@@ -109,6 +110,7 @@ static void context_create(gw_model *model, gwi_process *process, const gw_event
             process->object[index].kind == GW_CONTEXT_PRIMARY)
             return;
     }
+    forget_context(process);
     gwi_object *object = gwi_object_add(model, process, event, GWI_SPACE_CONTEXT, GW_CLASS_CONTEXT, context, 0, device);
     if (object == NULL)
         return;
@@ -156,14 +158,6 @@ static gw_class class_of_space(uint64_t space)
     static const gw_class classes[GW_SPACE_COUNT] = {GW_CLASS_PLAIN, GW_CLASS_PITCHED, GW_CLASS_MANAGED, GW_CLASS_ARRAY,
                                                      GW_CLASS_MIPMAP};
     return space < GW_SPACE_COUNT ? classes[space] : GW_CLASS_PLAIN;
-}
-
-static void free_memory(gw_model *model, gwi_process *process, const gw_event *event)
-{
-    if (event->arg[0] != 0 && !gwi_object_end(model, process, GWI_SPACE_MEMORY, event->arg[0]))
-        model->process[process->index].unknown_frees++;
-    if (event->arg[0] == 0 && process->last_failure >= 0 && model->failure[process->last_failure].is_allocation)
-        model->failure[process->last_failure].null_freed_after = true;
 }
 
 static void host_add(gw_model *model, gwi_process *process, const gw_event *event, gw_class cls)
@@ -425,24 +419,10 @@ static void graph_end(gw_model *model, gwi_process *process, const gw_event *eve
         nodes_forget(process, event->arg[0]);
 }
 
-void gwi_ledger_apply(gw_model *model, gwi_process *process, const gw_event *event)
+static GWI_RARE void apply_other(gw_model *model, gwi_process *process, const gw_event *event)
 {
     const uint64_t *arg = event->arg;
     switch ((gw_event_kind)event->kind) {
-    case GW_EV_ALLOC:
-        gwi_object_add(model, process, event, GWI_SPACE_MEMORY, class_of_space(arg[2]), arg[0], arg[1],
-                       gwi_device_of(process, event->context));
-        break;
-    case GW_EV_FREE:
-    case GW_EV_FREE_ASYNC:
-        if (event->kind == GW_EV_FREE || !captured_now(process, event))
-            free_memory(model, process, event);
-        break;
-    case GW_EV_ALLOC_ASYNC: /* captured: the graph owns it, nothing was allocated now */
-        if (!captured_now(process, event))
-            gwi_object_add(model, process, event, GWI_SPACE_MEMORY, GW_CLASS_POOL, arg[0], arg[1],
-                           gwi_device_of(process, event->context));
-        break;
     case GW_EV_HOST_ALLOC:
         host_add(model, process, event, GW_CLASS_HOST);
         break;
@@ -547,6 +527,36 @@ void gwi_ledger_apply(gw_model *model, gwi_process *process, const gw_event *eve
         gwi_object_end(model, process, GWI_SPACE_POOL, arg[0]);
         break;
     default:
+        break;
+    }
+}
+
+/* What is captured is the graph's: nothing is allocated or freed now. */
+static GWI_RARE void apply_async(gw_model *model, gwi_process *process, const gw_event *event)
+{
+    if (captured_now(process, event))
+        return;
+    if (event->kind == GW_EV_ALLOC_ASYNC)
+        gwi_memory_add(model, process, event, GW_CLASS_POOL);
+    else
+        gwi_memory_free(model, process, event);
+}
+
+void gwi_ledger_apply(gw_model *model, gwi_process *process, const gw_event *event)
+{
+    switch ((gw_event_kind)event->kind) { /* of a program that allocates much, nearly all is this */
+    case GW_EV_ALLOC:
+        gwi_memory_add(model, process, event, class_of_space(event->arg[2]));
+        break;
+    case GW_EV_FREE:
+        gwi_memory_free(model, process, event);
+        break;
+    case GW_EV_ALLOC_ASYNC:
+    case GW_EV_FREE_ASYNC:
+        apply_async(model, process, event);
+        break;
+    default:
+        apply_other(model, process, event);
         break;
     }
 }

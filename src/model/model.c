@@ -53,12 +53,10 @@ gw_status gw_model_new(gw_model **ret_model, gw_error *err)
         return gw_fail(err, GW_NOMEM, "make a model");
     model->inner = calloc(1, sizeof *model->inner);
     model->sites = gw_sites_new();
-    if (model->inner == NULL || model->sites == NULL ||
-        !gwi_room(model, &model->group, 0, &model->inner->group_capacity, sizeof(gw_group))) {
+    if (model->inner == NULL || model->sites == NULL || !gwi_groups_start(model)) {
         gw_model_free(model);
         return gw_fail(err, GW_NOMEM, "make a model");
     }
-    model->group[model->group_count++] = (gw_group){0};
     *ret_model = model;
     return GW_OK;
 }
@@ -140,7 +138,7 @@ void gw_model_free(gw_model *model)
 
 /* ---- processes and threads ---- */
 
-static gwi_process *process_add(gw_model *model, uint32_t pid, uint64_t t_ns)
+static GWI_RARE gwi_process *process_add(gw_model *model, uint32_t pid, uint64_t t_ns)
 {
     gwi_model *inner = model->inner;
     size_t capacity = inner->process_capacity;
@@ -162,16 +160,20 @@ static gwi_process *process_add(gw_model *model, uint32_t pid, uint64_t t_ns)
     return process;
 }
 
-static gwi_process *process_of(gw_model *model, uint32_t pid, uint64_t t_ns)
+static GWI_RARE gwi_process *process_find(gw_model *model, uint32_t pid, uint64_t t_ns)
 {
     gwi_model *inner = model->inner;
-    if (inner->last != NULL && inner->last->pid == pid)
-        return inner->last;
     for (size_t i = model->process_count; i-- > 0;) { /* the newest of a reused pid */
         if (inner->process[i]->pid == pid)
             return inner->last = inner->process[i];
     }
     return inner->last = process_add(model, pid, t_ns);
+}
+
+static inline gwi_process *process_of(gw_model *model, uint32_t pid, uint64_t t_ns)
+{
+    gwi_process *last = model->inner->last;
+    return last != NULL && last->pid == pid ? last : process_find(model, pid, t_ns);
 }
 
 static size_t thread_of(gw_model *model, uint32_t pid, uint32_t tid)
@@ -284,7 +286,7 @@ static void site_fact(gw_model *model, const gw_event *event)
         model->inner->nomem = true;
 }
 
-static void fact_event(gw_model *model, gwi_process *process, const gw_event *event)
+static GWI_RARE void fact_event(gw_model *model, gwi_process *process, const gw_event *event)
 {
     gw_process *facts = &model->process[process->index];
     switch ((gw_event_kind)event->kind) {
@@ -340,6 +342,15 @@ static bool is_fact(uint8_t kind)
     return kind >= GW_EV_TEXT;
 }
 
+static GWI_RARE void initialised(gw_model *model, gw_process *facts, const gw_event *event)
+{
+    if (facts->init_ok)
+        return;
+    facts->init_ok = true;
+    facts->t_init_ns = event->t_ns;
+    facts->init_site = gw_sites_number(model->sites, event->pid, event->site);
+}
+
 void gwi_model_event(gw_model *model, const gw_event *event)
 {
     if (event->t_ns > model->inner->t_last_ns)
@@ -360,11 +371,8 @@ void gwi_model_event(gw_model *model, const gw_event *event)
         gwi_failure_add(model, process, event);
         return;
     }
-    if (event->kind == GW_EV_INIT && !facts->init_ok) {
-        facts->init_ok = true;
-        facts->t_init_ns = event->t_ns;
-        facts->init_site = gw_sites_number(model->sites, event->pid, event->site);
-    }
+    if (event->kind == GW_EV_INIT)
+        initialised(model, facts, event);
     gwi_ledger_apply(model, process, event);
 }
 

@@ -17,54 +17,75 @@ static inline bool group_is(const void *context, uint32_t index)
 {
     const group_key *key = context;
     const gw_group *group = &key->group[index];
-    return group->bytes == key->bytes && group->site == key->site && (key->site != 0 || group->tid == key->tid) &&
-           group->fn == key->fn && group->cls == key->cls && group->pid == key->pid;
+    return group->bytes == key->bytes && group->fn == key->fn && group->site == key->site &&
+           (key->site != 0 || group->tid == key->tid) && group->cls == key->cls && group->pid == key->pid;
 }
 
-static inline uint32_t group_hash(const group_key *key)
+/* As gwi_room(), at cache lines. */
+static GWI_RARE bool group_room(gw_model *model)
 {
-    uint64_t caller = key->site != 0 ? ~(uint64_t)key->site : key->tid;
-    uint64_t who = ((uint64_t)key->pid << 32 ^ caller) * 0xc2b2ae3d27d4eb4fu;
-    uint64_t how = ((uint64_t)key->fn << 8 | key->cls) * 0x165667b19e3779f9u;
-    return gwi_hash(key->bytes ^ who ^ how);
+    size_t *capacity = &model->inner->group_capacity;
+    if (model->group_count < *capacity)
+        return true;
+    size_t more = *capacity == 0 ? 64 : *capacity * 2;
+    gw_group *wider = gwi_big_alloc(more * sizeof *wider);
+    if (wider == NULL) {
+        model->inner->nomem = true;
+        return false;
+    }
+    if (model->group_count > 0)
+        memcpy(wider, model->group, model->group_count * sizeof *wider);
+    free(model->group);
+    model->group = wider;
+    *capacity = more;
+    return true;
 }
 
-static uint32_t group_add(gw_model *model, uint32_t hash, const gw_group *group)
+bool gwi_groups_start(gw_model *model)
+{
+    if (!group_room(model))
+        return false;
+    model->group[model->group_count++] = (gw_group){0};
+    return true;
+}
+
+static GWI_RARE uint32_t group_add(gw_model *model, const gw_event *event, uint32_t hash, const group_key *key,
+                                   uint8_t device)
 {
     gwi_model *inner = model->inner;
-    if (model->group_count >= GWI_GROUPS_MAX ||
-        !gwi_room(model, &model->group, model->group_count, &inner->group_capacity, sizeof(gw_group)))
+    uint32_t index = (uint32_t)model->group_count;
+    if (index >= GWI_GROUPS_MAX || !group_room(model))
         return 0;
-    if (!gwi_table_add(&inner->group_table, hash, (uint32_t)model->group_count)) {
+    if (!gwi_table_add(&inner->group_table, hash, index)) {
         inner->nomem = true;
         return 0;
     }
-    model->group[model->group_count] = *group;
-    model->group[model->group_count].kin = (uint32_t)model->group_count;
-    return (uint32_t)model->group_count++;
+    model->group[index] = (gw_group){.bytes = key->bytes,
+                                     .pid = key->pid,
+                                     .tid = key->tid,
+                                     .site = key->site,
+                                     .kin = index,
+                                     .fn = key->fn,
+                                     .cls = key->cls,
+                                     .device = device,
+                                     .t_first_ns = event->t_ns};
+    model->group_count++;
+    return index;
 }
 
-static uint32_t group_of(gw_model *model, uint32_t pid, const gw_event *event, uint8_t cls, uint8_t device,
-                         uint64_t bytes)
+static inline uint32_t group_of(gw_model *model, uint32_t pid, const gw_event *event, uint8_t cls, uint8_t device,
+                                uint64_t bytes)
 {
     uint32_t site = event->site == 0 ? 0 : gw_sites_number(model->sites, event->pid, event->site);
     group_key key = {model->group, bytes, pid, event->tid, site, event->fn, cls};
-    uint32_t hash = group_hash(&key);
+    uint32_t hash = gwi_group_hash(event, bytes);
     gwi_spot spot = gwi_table_find(&model->inner->group_table, hash, group_is, &key);
     if (spot.bucket != NULL)
         return gwi_spot_value(spot);
-    gw_group group = {.bytes = bytes,
-                      .pid = pid,
-                      .tid = event->tid,
-                      .site = site,
-                      .fn = event->fn,
-                      .cls = cls,
-                      .device = device,
-                      .t_first_ns = event->t_ns};
-    return group_add(model, hash, &group);
+    return group_add(model, event, hash, &(group_key){NULL, bytes, pid, event->tid, site, event->fn, cls}, device);
 }
 
-static void group_grow(gw_group *group, const gwi_process *process, uint64_t order, uint64_t t_ns)
+static inline void group_grow(gw_group *group, const gwi_process *process, uint64_t order, uint64_t t_ns)
 {
     if (group->alloc_count == 0) {
         group->order_first = order;
@@ -83,7 +104,7 @@ static void group_grow(gw_group *group, const gwi_process *process, uint64_t ord
 
 /* ---- objects ---- */
 
-static bool grow_objects(gwi_process *process)
+static GWI_RARE bool grow_objects(gwi_process *process)
 {
     uint32_t capacity = process->object_capacity == 0 ? 64 : process->object_capacity * 2;
     gwi_object *wider = gwi_big_alloc(capacity * sizeof *wider);
@@ -97,7 +118,7 @@ static bool grow_objects(gwi_process *process)
     return true;
 }
 
-static gwi_object *object_new(gw_model *model, gwi_process *process, uint32_t *ret_index)
+static inline gwi_object *object_new(gw_model *model, gwi_process *process, uint32_t *ret_index)
 {
     if (process->object_free != 0) {
         *ret_index = process->object_free - 1;
@@ -112,7 +133,7 @@ static gwi_object *object_new(gw_model *model, gwi_process *process, uint32_t *r
     return &process->object[*ret_index];
 }
 
-static void usage_add(gw_usage *usage, uint8_t cls, uint64_t bytes, uint64_t t_ns)
+static inline void usage_add(gw_usage *usage, uint8_t cls, uint64_t bytes, uint64_t t_ns)
 {
     usage->class_bytes[cls] += bytes;
     usage->class_count[cls]++;
@@ -132,7 +153,7 @@ static void usage_add(gw_usage *usage, uint8_t cls, uint64_t bytes, uint64_t t_n
     }
 }
 
-static void usage_take(gw_usage *usage, uint8_t cls, uint64_t bytes)
+static inline void usage_take(gw_usage *usage, uint8_t cls, uint64_t bytes)
 {
     usage->class_bytes[cls] -= bytes;
     usage->class_count[cls]--;
@@ -142,14 +163,14 @@ static void usage_take(gw_usage *usage, uint8_t cls, uint64_t bytes)
     }
 }
 
-static void object_forget(gwi_process *process, uint32_t index)
+static inline void object_forget(gwi_process *process, uint32_t index)
 {
     process->object[index].space = GWI_SPACE_COUNT;
     process->object[index].group = process->object_free;
     process->object_free = index + 1;
 }
 
-void gwi_object_drop(gw_model *model, gwi_process *process, uint32_t index)
+static inline void object_drop(gw_model *model, gwi_process *process, uint32_t index)
 {
     gwi_object *object = &process->object[index];
     gw_process *facts = &model->process[process->index];
@@ -162,11 +183,17 @@ void gwi_object_drop(gw_model *model, gwi_process *process, uint32_t index)
         group->free_count++;
     }
     if (gwi_is_counted(object->cls)) {
-        gwi_snapshot_bury(model, process, object);
+        if (object->order <= process->pictured_order)
+            gwi_snapshot_bury(model, process, object);
         process->frees_total++;
         facts->free_order++;
     }
     object_forget(process, index);
+}
+
+void gwi_object_drop(gw_model *model, gwi_process *process, uint32_t index)
+{
+    object_drop(model, process, index);
 }
 
 typedef struct object_key {
@@ -196,7 +223,7 @@ bool gwi_object_find(const gwi_process *process, gwi_space space, uint64_t key, 
     return true;
 }
 
-bool gwi_object_take(gwi_process *process, gwi_space space, uint64_t key, uint32_t *ret_index)
+static inline bool object_take(gwi_process *process, gwi_space space, uint64_t key, uint32_t *ret_index)
 {
     gwi_spot spot = spot_of(process, space, key);
     if (spot.bucket == NULL)
@@ -206,26 +233,60 @@ bool gwi_object_take(gwi_process *process, gwi_space space, uint64_t key, uint32
     return true;
 }
 
-bool gwi_object_end(gw_model *model, gwi_process *process, gwi_space space, uint64_t key)
+bool gwi_object_take(gwi_process *process, gwi_space space, uint64_t key, uint32_t *ret_index)
+{
+    return object_take(process, space, key, ret_index);
+}
+
+static inline bool object_end(gw_model *model, gwi_process *process, gwi_space space, uint64_t key)
 {
     uint32_t index;
-    if (!gwi_object_take(process, space, key, &index))
+    if (!object_take(process, space, key, &index))
         return false;
-    gwi_object_drop(model, process, index);
+    object_drop(model, process, index);
     return true;
 }
 
-gwi_object *gwi_object_add(gw_model *model, gwi_process *process, const gw_event *event, gwi_space space, gw_class cls,
-                           uint64_t key, uint64_t bytes, int device)
+bool gwi_object_end(gw_model *model, gwi_process *process, gwi_space space, uint64_t key)
 {
-    uint32_t index;
+    return object_end(model, process, space, key);
+}
+
+static GWI_RARE void free_of_nothing(gw_model *model, const gwi_process *process, const gw_event *event)
+{
+    if (event->arg[0] != 0)
+        model->process[process->index].unknown_frees++;
+    else if (process->last_failure >= 0 && model->failure[process->last_failure].is_allocation)
+        model->failure[process->last_failure].null_freed_after = true;
+}
+
+void gwi_memory_free(gw_model *model, gwi_process *process, const gw_event *event)
+{
+    if (event->arg[0] == 0 || !object_end(model, process, GWI_SPACE_MEMORY, event->arg[0]))
+        free_of_nothing(model, process, event);
+}
+
+/* It was given back, or it could not be given out again: events were lost. */
+static GWI_RARE void end_unseen(gw_model *model, gwi_process *process, gwi_space space, uint64_t key)
+{
+    if (gwi_object_end(model, process, space, key))
+        model->process[process->index].unknown_frees++;
+}
+
+/* Inline, so that what is known of the space costs nothing. */
+static inline __attribute__((always_inline)) gwi_object *object_add(gw_model *model, gwi_process *process,
+                                                                    const gw_event *event, gwi_space space,
+                                                                    gw_class cls, uint64_t key, uint64_t bytes,
+                                                                    int device)
+{
+    uint32_t index, hash = gwi_hash(key);
     gw_process *facts = &model->process[process->index];
-    if (gwi_object_end(model, process, space, key)) /* its end was not seen: events were lost */
-        facts->unknown_frees++;
+    if (gwi_table_may_have(&process->table[space], hash))
+        end_unseen(model, process, space, key);
     gwi_object *object = object_new(model, process, &index);
     if (object == NULL)
         return NULL;
-    if (!gwi_table_add(&process->table[space], gwi_hash(key), index)) {
+    if (!gwi_table_add(&process->table[space], hash, index)) {
         model->inner->nomem = true;
         object_forget(process, index);
         return NULL;
@@ -250,4 +311,16 @@ gwi_object *gwi_object_add(gw_model *model, gwi_process *process, const gw_event
     if (process->open_count > 0 && (counted ? bytes : 0) >= process->open_bytes_min)
         gwi_failure_allocated(model, process, event, counted ? bytes : 0);
     return object;
+}
+
+gwi_object *gwi_object_add(gw_model *model, gwi_process *process, const gw_event *event, gwi_space space, gw_class cls,
+                           uint64_t key, uint64_t bytes, int device)
+{
+    return object_add(model, process, event, space, cls, key, bytes, device);
+}
+
+void gwi_memory_add(gw_model *model, gwi_process *process, const gw_event *event, gw_class cls)
+{
+    (void)object_add(model, process, event, GWI_SPACE_MEMORY, cls, event->arg[0], event->arg[1],
+                     gwi_device_of(process, event->context));
 }

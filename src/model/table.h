@@ -17,10 +17,18 @@
 #include <emmintrin.h>
 #endif
 
-enum { GWI_BUCKET_LANES = 7, GWI_BUCKET_FILL = 3 }; /* grown when the buckets hold so many each on average */
+/* What happens seldom, kept out of the code that runs at every event. */
+#define GWI_RARE __attribute__((noinline, cold))
+
+enum {
+    GWI_BUCKET_LANES = 7,
+    GWI_BUCKET_FULL = (1 << GWI_BUCKET_LANES) - 1, /* all lanes, as bits */
+    GWI_BUCKET_FILL = 3                            /* grown when the buckets hold so many each on average */
+};
 
 typedef struct gwi_bucket {
-    uint32_t hash[GWI_BUCKET_LANES + 1]; /* 0: empty; the last one is not used */
+    uint32_t hash[GWI_BUCKET_LANES];
+    uint32_t used; /* lanes that hold something, as bits */
     uint32_t value[GWI_BUCKET_LANES];
     uint32_t passed_count;
 } gwi_bucket;
@@ -29,7 +37,7 @@ _Static_assert(sizeof(gwi_bucket) == 64, "a bucket is one cache line");
 typedef struct gwi_table {
     gwi_bucket *bucket; /* owned; NULL while empty */
     uint32_t mask;      /* buckets - 1 */
-    uint32_t count;
+    uint32_t room;      /* how many more are taken before it grows */
 } gwi_table;
 
 typedef struct gwi_spot { /* good until the table changes */
@@ -37,12 +45,11 @@ typedef struct gwi_spot { /* good until the table changes */
     unsigned lane;
 } gwi_spot;
 
-/* Never 0. */
 static inline uint32_t gwi_hash(uint64_t key)
 {
     key ^= key >> 29;
     key *= 0x9e3779b97f4a7c15u;
-    return (uint32_t)(key >> 32) | 1;
+    return (uint32_t)(key >> 32);
 }
 
 /* It will be read and written soon. A function that only fetches has no effect in the compiler's eyes, and gcc drops
@@ -83,12 +90,12 @@ static inline unsigned gwi_bucket_lanes(const gwi_bucket *bucket, uint32_t hash)
     for (unsigned i = 0; i < GWI_BUCKET_LANES; i++)
         lanes |= (unsigned)(bucket->hash[i] == hash) << i;
 #endif
-    return lanes & ((1u << GWI_BUCKET_LANES) - 1);
+    return lanes & bucket->used;
 }
 
 static inline gwi_bucket *gwi_table_home(const gwi_table *table, uint32_t hash)
 {
-    return &table->bucket[hash >> 1 & table->mask];
+    return &table->bucket[hash & table->mask];
 }
 
 static inline gwi_bucket *gwi_table_after(const gwi_table *table, const gwi_bucket *bucket)
@@ -99,6 +106,15 @@ static inline gwi_bucket *gwi_table_after(const gwi_table *table, const gwi_buck
 static inline uint32_t gwi_spot_value(gwi_spot spot)
 {
     return spot.bucket->value[spot.lane];
+}
+
+/* May there be one with `hash`? One look at one cache line; true for what is not there happens seldom. */
+static inline bool gwi_table_may_have(const gwi_table *table, uint32_t hash)
+{
+    if (table->bucket == NULL)
+        return false;
+    const gwi_bucket *home = gwi_table_home(table, hash);
+    return (gwi_bucket_lanes(home, hash) | home->passed_count) != 0;
 }
 
 /* The one of those with `hash` of which `is(context, value)` holds. Inline, so that `is` is no call. */
@@ -119,45 +135,39 @@ static inline __attribute__((always_inline)) gwi_spot gwi_table_find(const gwi_t
     }
 }
 
-/* The hash will be looked for soon. */
-static inline void gwi_table_prefetch(const gwi_table *table, uint32_t hash)
+/* The value that is most likely found for `hash` in its home; any value of the table, or 0, when there is none. */
+static inline uint32_t gwi_bucket_guess(const gwi_bucket *home, uint32_t hash)
 {
-    if (table->bucket != NULL)
-        gwi_prefetch(gwi_table_home(table, hash));
-}
-
-/* The value that is most likely found for `hash`; any value when there is none. The table must not be empty. */
-static inline uint32_t gwi_table_guess(const gwi_table *table, uint32_t hash)
-{
-    const gwi_bucket *home = gwi_table_home(table, hash);
     return home->value[__builtin_ctz(gwi_bucket_lanes(home, hash) | 1u << (GWI_BUCKET_LANES - 1))];
 }
 
 static inline void gwi_table_fill(gwi_table *table, uint32_t hash, uint32_t value)
 {
     gwi_bucket *bucket = gwi_table_home(table, hash);
-    unsigned empty;
-    while ((empty = gwi_bucket_lanes(bucket, 0)) == 0) {
+    while (bucket->used == GWI_BUCKET_FULL) {
         bucket->passed_count++;
         bucket = gwi_table_after(table, bucket);
     }
-    unsigned lane = (unsigned)__builtin_ctz(empty);
+    unsigned lane = (unsigned)__builtin_ctz(~bucket->used);
+    bucket->used |= 1u << lane;
     bucket->hash[lane] = hash;
     bucket->value[lane] = value;
 }
 
-/* In the order of the old table, which is that of two places in the new one: no jumping about in memory. */
-static inline bool gwi_table_grow(gwi_table *table)
+/* In the order of the old table, which is that of two places in the new one: no jumping about in memory. Not every file
+ * that includes this grows one. */
+static GWI_RARE __attribute__((unused)) bool gwi_table_grow(gwi_table *table)
 {
     size_t buckets = table->bucket == NULL ? 16 : ((size_t)table->mask + 1) * 2;
-    gwi_table wider = {gwi_big_alloc(buckets * sizeof(gwi_bucket)), (uint32_t)(buckets - 1), table->count};
+    gwi_table wider = {gwi_big_alloc(buckets * sizeof(gwi_bucket)), (uint32_t)(buckets - 1),
+                       (uint32_t)(buckets - (table->bucket == NULL ? 0 : buckets / 2)) * GWI_BUCKET_FILL};
     if (wider.bucket == NULL)
         return false;
     memset(wider.bucket, 0, buckets * sizeof(gwi_bucket));
     for (size_t i = 0; table->bucket != NULL && i <= table->mask; i++) {
         const gwi_bucket *old = &table->bucket[i];
         for (unsigned lane = 0; lane < GWI_BUCKET_LANES; lane++) {
-            if (old->hash[lane] != 0)
+            if ((old->used >> lane & 1) != 0)
                 gwi_table_fill(&wider, old->hash[lane], old->value[lane]);
         }
     }
@@ -169,21 +179,20 @@ static inline bool gwi_table_grow(gwi_table *table)
 /* One more, whether there is another of that hash or not. False: no memory. */
 static inline bool gwi_table_add(gwi_table *table, uint32_t hash, uint32_t value)
 {
-    bool full = table->bucket == NULL || table->count / GWI_BUCKET_FILL > table->mask;
-    if (full && !gwi_table_grow(table))
+    if (table->room == 0 && !gwi_table_grow(table))
         return false;
     gwi_table_fill(table, hash, value);
-    table->count++;
+    table->room--;
     return true;
 }
 
 static inline void gwi_table_erase(gwi_table *table, gwi_spot spot)
 {
-    uint32_t *hash = &spot.bucket->hash[spot.lane];
-    for (gwi_bucket *at = gwi_table_home(table, *hash); at != spot.bucket; at = gwi_table_after(table, at))
+    uint32_t hash = spot.bucket->hash[spot.lane];
+    for (gwi_bucket *at = gwi_table_home(table, hash); at != spot.bucket; at = gwi_table_after(table, at))
         at->passed_count--;
-    *hash = 0;
-    table->count--;
+    spot.bucket->used &= ~(1u << spot.lane);
+    table->room++;
 }
 
 #endif
