@@ -307,7 +307,8 @@ static bool back_to_peak(const history_walk *walk, gw_live_set *set)
         if (!history_at(walk, i, &entry))
             continue;
         if (entry.action == GW_ACTION_FREE)
-            gw_live_set_add(set, entry.address, entry.bytes, stack_at(walk, i));
+            /* In the history that we ask for a free bears its allocation's stack, in the program's own perhaps not. */
+            gw_live_set_add(set, entry.address, entry.bytes, gwi_obs.history_since_ns != 0 ? stack_at(walk, i) : 0);
         else if (entry.action == GW_ACTION_ALLOC)
             gw_live_set_remove(set, entry.address);
     }

@@ -501,7 +501,8 @@ def test_deep_leaves_the_programs_history_alone(lib):
     lib.poke(1)
     check(fake.history_calls == [], "touched the program's own history")
     fake.attached[0](0, 99 * MIB, 64 * MIB, 5)
-    check(len(lib.sites()) == 4, lib.sites())
+    # what was freed since the peak bears the stack that freed it, perhaps: that is nobody's line
+    check(len(lib.sites()) == 3, lib.sites())
 
 
 def test_deep_tells_lines(lib):

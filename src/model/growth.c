@@ -312,6 +312,12 @@ typedef struct sort_of { /* live blocks of one group (the ledger's) or one size 
     uint64_t live_bytes;
     uint64_t kept_bytes, kept_since; /* of all sorts: from its first block on, since its last one */
     uint32_t group, site;
+    uint64_t site_count; /* how many have it */
+    struct {
+        uint32_t site;
+        uint64_t count;
+    } seen[16];
+    size_t sites_seen;
     bool begun;
 } sort_of;
 
@@ -354,6 +360,23 @@ static size_t sorts_of(const gw_live *live, size_t count, uint32_t *ret_sort, ui
     return sorts;
 }
 
+/* The site that most of them have, as far as there are few different ones: a block of a step in progress must not speak
+ * for all. */
+static void count_site(sort_of *it, uint32_t site)
+{
+    size_t at = 0;
+    while (at < it->sites_seen && it->seen[at].site != site)
+        at++;
+    if (at == sizeof it->seen / sizeof it->seen[0])
+        return;
+    it->sites_seen += at == it->sites_seen;
+    it->seen[at].site = site;
+    if (++it->seen[at].count > it->site_count) {
+        it->site_count = it->seen[at].count;
+        it->site = site;
+    }
+}
+
 static void follow_sort(const gw_live *live, size_t count, const work *list, const uint32_t *sort, uint32_t which,
                         sort_of *it)
 {
@@ -379,7 +402,7 @@ static void follow_sort(const gw_live *live, size_t count, const work *list, con
         it->kept_since = 0;
         it->bytes = live[i].bytes;
         it->group = live[i].group;
-        it->site = live[i].site;
+        count_site(it, live[i].site);
         it->live++;
         it->live_bytes += live[i].bytes;
         it->end_ns = live[i].t_ns;

@@ -503,7 +503,7 @@ typedef struct gw_growth {
     uint64_t step_fallen;    /* neighbours between which at least as much was given back, as spans of time show */
     uint64_t step_all_bytes; /* of all sizes, allocated since the first of them */
     uint32_t step_group;
-    uint32_t step_site; /* of the last of them; 0: not known */
+    uint32_t step_site; /* of most of them; 0: not known */
     /* the largest block */
     uint64_t largest_bytes, largest_t_ns;
     bool largest_has_time;

@@ -148,6 +148,24 @@ static uint64_t block_bytes(const gwi_torch_block *block)
     return block->requested_bytes != 0 ? block->requested_bytes : block->bytes;
 }
 
+/* Of a block that was freed later: whose allocation it is shows further back. A free's own stack is the one that gave
+ * the block back, unless the history kept stacks of allocations alone. */
+enum { STACK_NOT_MET = -1 };
+
+/* Gives such blocks of the set at `end` the stacks of their allocations. */
+static void name_stacks(const feeder *f, const trace *t, gw_live_set *live, size_t end)
+{
+    for (size_t i = end; i-- > 0;) {
+        const gwi_torch_entry *entry = entry_at(f, t, i);
+        gw_live_entry *block = entry->action == GW_ACTION_ALLOC ? gw_live_set_find(live, entry->address) : NULL;
+        if (block != NULL && block->address != 0 && !block->gone && block->stack == (uint32_t)STACK_NOT_MET)
+            block->stack = entry->stack;
+    }
+    for (size_t i = 0; i < live->entry_count; i++)
+        if (live->entry[i].stack == (uint32_t)STACK_NOT_MET)
+            live->entry[i].stack = 0;
+}
+
 static void step_back(moment *at, const gwi_torch_entry *entry)
 {
     switch ((gw_allocator_action)entry->action) {
@@ -156,7 +174,7 @@ static void step_back(moment *at, const gwi_torch_entry *entry)
         at->live_bytes -= entry->bytes < at->live_bytes ? entry->bytes : at->live_bytes;
         break;
     case GW_ACTION_FREE:
-        gw_live_set_add(&at->live, entry->address, entry->bytes, entry->stack);
+        gw_live_set_add(&at->live, entry->address, entry->bytes, (uint32_t)STACK_NOT_MET);
         at->live_bytes += entry->bytes;
         break;
     case GW_ACTION_SEGMENT_ALLOC:
@@ -403,6 +421,7 @@ static void tell_history(feeder *f, const trace *t, moment *at)
     }
     for (size_t i = at->end; i-- > peak;) /* the set itself, as far back as its peak */
         step_back(at, entry_at(f, t, i));
+    name_stacks(f, t, &at->live, peak);
     tell_held(f, &at->live, peak < t->count && t->has_times ? age_of(f, entry_at(f, t, peak)) : 0);
     free(spans);
 }
@@ -451,6 +470,7 @@ static void tell_device(feeder *f, const trace *t)
     state(f, t->device, GW_ALLOCATOR_RESERVED, at.reserved_bytes);
     tell_map(f, t->device, is_as_saved);
     state(f, t->device, GW_ALLOCATOR_HISTORY_TOTAL, t->count);
+    name_stacks(f, t, &at.live, at.end);
     tell_blocks(f, t, &at);
     tell_history(f, t, &at); /* last: it takes the set of live blocks back to the peak */
     free(at.live.entry);

@@ -86,7 +86,7 @@ TORCH = [
     clean("S03", "torch", "s03_caught", ("finder",), memory="4GiB", compare=False),
     Row("S03", "torch", "s03_caught", ("value_error",), "script-exception", memory="4GiB"),
     Row("S03", "torch", "s03_caught", ("illegal",), "illegal-address", memory="4GiB", at=r"(s03_caught|bad_kernel|cnn)\.py:\d+ in "),
-    Row("S05", "torch", "s05_loader", (), "gpu-oom-leak", memory="6GiB", facts=[Bytes(55 * MIB, 62 * MIB)],
+    Row("S05", "torch", "s05_loader", (), "gpu-oom-leak", memory="6GiB",
         at=r"(cnn|s05_loader)\.py:\d+ in "),
     clean("S05", "torch", "s05_loader", ("repaired",), memory="6GiB"),
     # 3.5 GiB of segments and a context of 0.5 to 1.1 GiB fit, 1 GiB more does not.
@@ -154,9 +154,10 @@ TORCH = [
 
 # Snapshots that PyTorch saved by itself: explained, not run under gpuwhy.
 SNAPSHOTS = [
-    Row("-", "snapshot", "save_snapshot", ("leak",), "gpu-oom-leak", facts=[Says(r"cnn\.py:25"), Says(r"save_snapshot\.py:31")]),
+    Row("-", "snapshot", "save_snapshot", ("leak",), "gpu-oom-leak", facts=[Says(r"cnn\.py:25")],
+        at=r"cnn\.py:25 in loss"),
     Row("-", "snapshot", "save_snapshot", ("validation",), ("gpu-oom-peak-phase", "gpu-oom-leak"),
-        facts=[Says(r"cnn\.py:25"), Says(r"save_snapshot\.py:37")]),
+        facts=[Says(r"cnn\.py:25")], at=r"cnn\.py:25 in loss"),
     Row("-", "snapshot", "save_snapshot", ("capacity",), "gpu-oom-capacity", facts=[Says(r"cnn\.py:(15|25|30)")]),
     Row("-", "snapshot", "save_snapshot", ("healthy",), None, "undetermined", facts=[Says(r"no out-of-memory")]),
 ]
