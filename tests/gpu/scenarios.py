@@ -87,6 +87,7 @@ TORCH = [
     Row("S03", "torch", "s03_caught", ("value_error",), "script-exception", memory="4GiB"),
     Row("S03", "torch", "s03_caught", ("illegal",), "illegal-address", memory="4GiB", at=r"(s03_caught|bad_kernel|cnn)\.py:\d+ in "),
     Row("S05", "torch", "s05_loader", (), "gpu-oom-leak", memory="6GiB",
+        facts=[Bytes(4.5 * GIB, 5.7 * GIB), Says(r"\d+ blocks of 5[78]\.")],
         at=r"(cnn|s05_loader)\.py:\d+ in "),
     clean("S05", "torch", "s05_loader", ("repaired",), memory="6GiB"),
     # 3.5 GiB of segments and a context of 0.5 to 1.1 GiB fit, 1 GiB more does not.
