@@ -146,6 +146,7 @@ bool gwi_buffer_create(uint32_t mark)
 {
     void *map = NULL;
     gwi.clock_is_tsc = counter_is_clock();
+    gwi_wipe.clock_is_not_tsc = !gwi.clock_is_tsc;
     if (!thread_end_key_made)
         thread_end_key_made = pthread_key_create(&thread_end_key, thread_ends) == 0;
     if (gwi.run_dir[0] != '\0' && thread_end_key_made && file_size_allowed())
@@ -160,7 +161,7 @@ bool gwi_buffer_create(uint32_t mark)
     gw_buffer_head *head = map;
     fill_head(head);
     gwi.slots = (gw_slot *)((char *)map + GW_SLOTS_OFFSET);
-    gwi.rings = (gw_ring *)((char *)map + GW_RINGS_OFFSET);
+    gwi_wipe.rings = (gw_ring *)((char *)map + GW_RINGS_OFFSET);
     gwi.chunks = (gw_chunk *)((char *)map + GW_CHUNKS_OFFSET);
     gwi.head = head;
     atomic_store_explicit(&head->ready, 1, memory_order_release);
@@ -284,8 +285,7 @@ static void chunk_close(uint32_t *chunk)
 static void thread_ends(void *value)
 {
     gw_slot *slot = value;
-    gwi_wipe_page *wipe = atomic_load(&gwi.wipe);
-    if (slot->mark != atomic_load(&wipe->mark) || slot == &no_slot)
+    if (!gwi_slot_is_ours(slot) || slot == &no_slot)
         return;
     if (gwi_slot == slot)
         gwi_slot = NULL;

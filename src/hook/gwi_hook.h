@@ -39,16 +39,28 @@ typedef struct gwi_slot_ref {
  * synchronisation, looks anew. A power of two. */
 enum { GWI_CALLS_A_LOOK = 8 };
 
-/* The page the kernel wipes in a child. `mark` 0: this process has no buffer yet. */
-typedef struct gwi_wipe_page {
-    _Atomic uint32_t mark;
+/* The largest page of a machine; tables of old loaders know no larger alignment than the usual page. */
+#if defined(__x86_64__)
+enum { GWI_PAGE_BYTES_MAX = 4096 };
+#else
+enum { GWI_PAGE_BYTES_MAX = 65536 };
+#endif
+
+/* The page the kernel wipes in a child. `mark` 0: this process has no buffer yet; else the rest is set. A launch finds
+ * all of the hook cold more often than not, after two kernels' worth of somebody else's work: what it needs of the
+ * process is together in one line. A signal's handler may fork between any two of our instructions: in the child's rest
+ * of that call all of this is 0, and must do no harm. */
+typedef union gwi_wipe_page {
+    struct {
+        _Atomic uint32_t mark;
+        bool clock_is_not_tsc;  /* the contrary of gwi.clock_is_tsc */
+        gw_ring *_Atomic rings; /* NULL: none */
+    };
+    _Alignas(GWI_PAGE_BYTES_MAX) char whole[GWI_PAGE_BYTES_MAX];
 } gwi_wipe_page;
 
-/* All mutable state of the hook, except the resolver's and the guard's own tables. A launch finds this cold more often
- * than not, between two kernels' worth of somebody else's work: all that it needs is in the first line. */
+/* All other mutable state of the hook, except the resolver's and the guard's own tables. */
 typedef struct gwi_state {
-    _Alignas(64) gwi_wipe_page *_Atomic wipe; /* never NULL */
-    gw_ring *rings;
     bool clock_is_tsc;
     bool inert;           /* nobody asked for a recording: everything passes through */
     bool attach_observer; /* GPUWHY_ATTACH is not 0 */
@@ -68,6 +80,7 @@ typedef struct gwi_state {
  * fetch the address. */
 #define GWI_HIDDEN __attribute__((visibility("hidden")))
 extern GWI_HIDDEN gwi_state gwi;
+extern GWI_HIDDEN gwi_wipe_page gwi_wipe;
 extern __thread gw_slot *gwi_slot __attribute__((tls_model("initial-exec")));
 
 /* The next driver's functions by fn; NULL: it lacks them. */
@@ -78,13 +91,20 @@ extern GWI_HIDDEN void *gwi_stub[GW_FN_COUNT];
 
 extern GWI_HIDDEN bool gwi_guard_on; /* guard.c: a memory limit is in force */
 
-static inline uint64_t gwi_ticks(void)
+static inline uint64_t gwi_ticks_of(bool clock_is_tsc)
 {
 #if defined(__x86_64__)
-    if (gwi_likely(gwi.clock_is_tsc))
+    if (gwi_likely(clock_is_tsc))
         return __rdtsc();
+#else
+    (void)clock_is_tsc;
 #endif
     return gw_monotonic_ns();
+}
+
+static inline uint64_t gwi_ticks(void)
+{
+    return gwi_ticks_of(gwi.clock_is_tsc);
 }
 
 static inline void gwi_bump(_Atomic uint64_t *counter, uint64_t by)
@@ -96,11 +116,16 @@ static inline void gwi_bump(_Atomic uint64_t *counter, uint64_t by)
 /* The thread's slot, made where necessary; NULL: pass through. */
 gw_slot *gwi_enter_slow(void) GWI_COLD;
 
+/* False in a child of fork, for its parent's slots. */
+static inline bool gwi_slot_is_ours(const gw_slot *slot)
+{
+    return gwi_likely(slot->mark == atomic_load_explicit(&gwi_wipe.mark, memory_order_relaxed));
+}
+
 static inline gw_slot *gwi_slot_usable(void)
 {
     gw_slot *slot = gwi_slot;
-    gwi_wipe_page *wipe = atomic_load_explicit(&gwi.wipe, memory_order_relaxed);
-    if (gwi_unlikely(slot == NULL || slot->mark != atomic_load_explicit(&wipe->mark, memory_order_relaxed)))
+    if (gwi_unlikely(slot == NULL || !gwi_slot_is_ours(slot)))
         slot = gwi_enter_slow();
     return slot;
 }
@@ -115,7 +140,7 @@ static inline __attribute__((always_inline)) bool gwi_enter_as(gwi_slot_ref *th,
     uint64_t calls = atomic_load_explicit(&slot->calls, memory_order_relaxed);
     atomic_store_explicit(&slot->calls, calls + 1, memory_order_relaxed);
     if (is_timed || calls % GWI_CALLS_A_LOOK == 0) {
-        th->entered_ticks = gwi_ticks();
+        th->entered_ticks = gwi_ticks_of(!gwi_wipe.clock_is_not_tsc);
         atomic_store_explicit(&slot->inside_since, th->entered_ticks, memory_order_relaxed);
     } else {
         th->entered_ticks = atomic_load_explicit(&slot->inside_since, memory_order_relaxed);
@@ -156,15 +181,16 @@ static inline __attribute__((always_inline)) void gwi_hot(gwi_slot_ref *th, unsi
     uint64_t head = atomic_load_explicit(&slot->ring_head, memory_order_relaxed);
     if (gwi_unlikely(ring < 0))
         ring = gwi_ring_take(slot);
-    if (gwi_likely(ring >= 0)) {
-        gw_ring_entry *entry = &gwi.rings[ring].entry[head % GW_RING_ENTRIES];
+    gw_ring *rings = atomic_load_explicit(&gwi_wipe.rings, memory_order_relaxed);
+    if (gwi_likely(ring >= 0 && rings != NULL)) {
+        gw_ring_entry *entry = &rings[ring].entry[head % GW_RING_ENTRIES];
         entry->ticks = th->entered_ticks;
         entry->what = what;
         entry->stream_fn = stream << 16 | fn;
         atomic_store_explicit(&slot->ring_head, head + 1, memory_order_release);
     }
     if (counter == GW_COUNT_SYNC) {
-        uint64_t now = gwi_ticks();
+        uint64_t now = gwi_ticks_of(!gwi_wipe.clock_is_not_tsc);
         atomic_store_explicit(&slot->inside_since, now, memory_order_relaxed); /* quick calls that follow are later */
         atomic_store_explicit(&slot->synced_at, now, memory_order_relaxed);
         atomic_store_explicit(&slot->synced_ring_head, head, memory_order_relaxed);

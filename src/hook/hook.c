@@ -19,9 +19,8 @@
 #define MADV_WIPEONFORK 18
 #endif
 
-static gwi_wipe_page before_first_use; /* mark 0 for ever */
-
-gwi_state gwi = {.wipe = &before_first_use};
+gwi_state gwi;
+gwi_wipe_page gwi_wipe;
 __thread gw_slot *gwi_slot __attribute__((tls_model("initial-exec")));
 void *gwi_real[GW_FN_COUNT];
 void *gwi_stub[GW_FN_COUNT];
@@ -59,25 +58,25 @@ void gwi_unlock(void)
 
 static void forked(void)
 {
-    atomic_store(&gwi.wipe->mark, 0);
+    atomic_store(&gwi_wipe.mark, 0);
 }
 
-/* Once a process image, under the lock. */
-static bool make_wipe_page(void)
+static _Atomic bool children_are_told; /* written under the lock */
+
+/* Our zeroed data has no file behind it, as wiping wants. Larger pages than we know would be wiped with what lies
+ * beside.
+ */
+static bool kernel_wipes(void)
 {
-    if (gwi.wipe != &before_first_use)
-        return true;
-    size_t bytes = (size_t)sysconf(_SC_PAGESIZE);
-    void *page = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (page == MAP_FAILED)
-        return false;
-    /* Kernels before 4.14 do not wipe. A handler then tells children made by fork(), though not by a raw clone. */
-    if (madvise(page, bytes, MADV_WIPEONFORK) != 0 && pthread_atfork(NULL, NULL, forked) != 0) {
-        munmap(page, bytes);
-        return false;
-    }
-    gwi.wipe = page;
-    return true;
+    return sysconf(_SC_PAGESIZE) <= GWI_PAGE_BYTES_MAX && madvise(&gwi_wipe, sizeof gwi_wipe, MADV_WIPEONFORK) == 0;
+}
+
+/* Kernels before 4.14 do not wipe. A handler then tells children made by fork(), though not by a raw clone. */
+static bool tell_children(void)
+{
+    if (!children_are_told)
+        children_are_told = kernel_wipes() || pthread_atfork(NULL, NULL, forked) == 0;
+    return children_are_told;
 }
 
 static void write_fork_fact(const gw_buffer_head *parent)
@@ -95,10 +94,9 @@ static bool in_foreign_memory(void)
 static gw_slot *enter_slow(void)
 {
     const gw_buffer_head *inherited = NULL;
-    if (gwi.wipe == &before_first_use || !gwi_lock())
+    if (!children_are_told || !gwi_lock())
         return NULL;
-    gwi_wipe_page *wipe = gwi.wipe;
-    uint32_t mark = atomic_load(&wipe->mark);
+    uint32_t mark = atomic_load(&gwi_wipe.mark);
     bool is_new = mark == 0;
     if (!is_new && in_foreign_memory()) {
         gwi_unlock();
@@ -109,7 +107,7 @@ static gw_slot *enter_slow(void)
         mark = (uint32_t)gw_monotonic_ns() | 1;
         if (gwi_buffer_create(mark))
             gwi_site_begin();
-        atomic_store(&wipe->mark, mark);
+        atomic_store(&gwi_wipe.mark, mark);
     }
     gw_slot *slot = gwi_slot; /* a signal handler may have been faster */
     if (slot == NULL || slot->mark != mark)
@@ -429,7 +427,7 @@ static int attach(gw_facade_head *head, void **found)
         return status;
     if (__atomic_load_n(&head->attached, __ATOMIC_ACQUIRE)) { /* another thread was faster */
         status = 0;
-    } else if (make_wipe_page() && adopt_driver(head, driver, found)) {
+    } else if (tell_children() && adopt_driver(head, driver, found)) {
         fill_table(head, found);
         status = 0;
     }

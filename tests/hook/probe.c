@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -166,6 +167,43 @@ static void fork_after(void)
     }
     await(child);
     alloc(4096);
+}
+
+static volatile sig_atomic_t forks_done, bad_children, is_child;
+
+static void fork_now(int sig)
+{
+    int status = 0;
+    (void)sig;
+    pid_t child = fork();
+    is_child = child == 0;
+    if (child > 0) {
+        while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+            ;
+        bad_children += status != 0;
+    }
+    forks_done++;
+}
+
+/* Forks by a signal's handler, mostly somewhere within a launch: the child ends that call, and makes more. Each is
+ * asked for by itself: a repeated timer may leave no time between two. */
+static void fork_in_calls(void)
+{
+    enum { FORKS = 40 };
+    launch_fn *go = (launch_fn *)sym("cuLaunchKernel");
+    begin();
+    signal(SIGALRM, fork_now);
+    for (int n = 0; n < FORKS; n++) {
+        const struct itimerval soon = {{0, 0}, {0, 200 + 3 * n}};
+        setitimer(ITIMER_REAL, &soon, NULL);
+        while (forks_done == n)
+            bad_children += go((void *)0x1234, 1, 2, 3, 4, 5, 6, 7, (void *)2, NULL, NULL) != 0;
+        for (int i = 0; is_child && i < 3; i++)
+            bad_children += go((void *)0x1234, 1, 2, 3, 4, 5, 6, 7, (void *)2, NULL, NULL) != 0;
+        if (is_child)
+            _exit(bad_children != 0);
+    }
+    printf("%d forks, %d bad\n", (int)forks_done, (int)bad_children);
 }
 
 static void fork_before(void)
@@ -421,6 +459,7 @@ static const struct {
                {"threads", threads},
                {"fork", fork_after},
                {"fork-before", fork_before},
+               {"fork-in-calls", fork_in_calls},
                {"vfork", vfork_child},
                {"clone", raw_clone},
                {"clone-vm", clone_vm},
