@@ -409,7 +409,9 @@ bool gwi_module_is_there(uint32_t number, uintptr_t pc)
                 return false;
         return marks_agree(m);
     }
-    if (ask((void *)pc, &object) != 0 || (uintptr_t)object.map_start != m->start || !marks_agree(m))
+    /* Its table at the same place, too: another file's memory may have holes where the marks were. */
+    if (ask((void *)pc, &object) != 0 || (uintptr_t)object.map_start != m->start ||
+        (m->cfi.table != 0 && (uintptr_t)object.eh_frame != m->cfi.table) || !marks_agree(m))
         return false;
     return gwi_likely(!m->by_path) || object.link_map->l_name == NULL || object.link_map->l_name[0] == '\0' ||
            strcmp(object.link_map->l_name, m->path) == 0;

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -20,17 +21,23 @@ _Atomic uint32_t gwi_python_interpreter_count;
 
 /* ---- memory that may not be there ---- */
 
+/* Plain system calls, here and below: the C library's are places where a thread may be cancelled. */
+static int open_plainly(const char *path)
+{
+    return (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+}
+
 bool gwi_python_read(uintptr_t at, void *out, size_t bytes)
 {
     struct iovec to = {out, bytes}, from = {(void *)at, bytes};
     ssize_t got = process_vm_readv(getpid(), &to, 1, &from, 1, 0);
     if (got >= 0 || (errno != EPERM && errno != ENOSYS))
         return got == (ssize_t)bytes;
-    int fd = open("/proc/self/mem", O_RDONLY | O_CLOEXEC); /* where the call is forbidden, as in some containers */
+    int fd = open_plainly("/proc/self/mem"); /* where the call is forbidden, as in some containers */
     if (fd < 0)
         return false;
-    got = pread(fd, out, bytes, (off_t)at);
-    close(fd);
+    got = syscall(SYS_pread64, fd, out, bytes, at);
+    syscall(SYS_close, fd);
     return got == (ssize_t)bytes;
 }
 
@@ -54,7 +61,7 @@ static uintptr_t absolute(const image *file, uint64_t value)
 
 static bool read_dynamic(image *file, const Elf64_Phdr *dynamic)
 {
-    Elf64_Dyn entry[DYNAMIC_MAX];
+    static Elf64_Dyn entry[DYNAMIC_MAX]; /* only one thread looks at a time, and its stack may be small */
     size_t count = dynamic->p_memsz / sizeof entry[0];
     if (count > DYNAMIC_MAX)
         count = DYNAMIC_MAX;
@@ -91,10 +98,10 @@ static bool read_dynamic(image *file, const Elf64_Phdr *dynamic)
 /* False: no program or library of this machine's kind is mapped there, or it has no names. */
 static bool open_image(uintptr_t base, image *file)
 {
-    union {
+    static union {
         Elf64_Ehdr elf;
         uint8_t bytes[HEAD_BYTES];
-    } head;
+    } head; /* as above */
     const Elf64_Phdr *dynamic = NULL;
     uint64_t first = UINT64_MAX, last = 0;
     memset(file, 0, sizeof *file);
@@ -388,16 +395,16 @@ static bool look(void)
 {
     scan s = {.tried = true};
     char *text = mmap(NULL, MAPS_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    int fd = text == MAP_FAILED ? -1 : open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    int fd = text == MAP_FAILED ? -1 : open_plainly("/proc/self/maps");
     if (fd >= 0) {
         size_t used = 0;
-        ssize_t got;
-        while ((got = read(fd, text + used, MAPS_BYTES - 1 - used)) > 0) {
+        long got;
+        while ((got = syscall(SYS_read, fd, text + used, MAPS_BYTES - 1 - used)) > 0) {
             used = see_lines(&s, text, used + (size_t)got);
             if (used == MAPS_BYTES - 1) /* no line is so long */
                 break;
         }
-        close(fd);
+        syscall(SYS_close, fd);
     }
     if (text != MAP_FAILED)
         munmap(text, MAPS_BYTES);

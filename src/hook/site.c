@@ -286,8 +286,11 @@ static __attribute__((noinline)) uint32_t site_here(memory *m, gw_slot *slot, un
     if (s->native.count == 0 && !s->native.is_short && s->python_count == 0 && s->borrowed == 0)
         return 0; /* nothing is known */
     place *p = place_of(m->table, key != 0 ? key : 1);
-    if (p == NULL)
+    if (p == NULL) {
+        if (s->is_main)
+            gwi_python_main_site(0); /* where it was before is not where it is: nobody may borrow that */
         return 0;
+    }
     int32_t site = atomic_load_explicit(&p->site, memory_order_acquire);
     if (gwi_unlikely(site <= 0)) {
         s->native.only_key = false;
