@@ -442,9 +442,18 @@ static bool is_accumulation(const sort_of *it, const course *way)
     return fell_before && before * 2 <= way->count;
 }
 
+enum { PAIRS_MIN = 8, PAIRS_MANY = 48 };
+
+/* Other memory came and went between most of them: too few for a leak without work that was waited for, and too many to
+ * say that there is none. */
+static bool may_be_step_leak(const gw_model *model, const gw_live *live, const sort_of *it)
+{
+    return came_with_frees(model, live, it) && it->pairs_with_turnover >= PAIRS_MIN &&
+           it->pairs_with_turnover * 4 >= it->live * 3;
+}
+
 static bool is_step_leak(const gw_model *model, const gw_live *live, const sort_of *it, const course *way)
 {
-    enum { PAIRS_MIN = 8, PAIRS_MANY = 48 };
     if (it->pairs_with_steps >= PAIRS_MIN)
         return true; /* work was launched and waited for, or fed by a copy, between one and the next */
     if (is_accumulation(it, way) && !is_late(it, way))
@@ -469,7 +478,8 @@ static void find_steps(const gw_model *model, const gw_live *live, size_t count,
             break;
         sort_of it = {0};
         follow_sort(live, count, list, sort, which, &it);
-        growth->steps_unsure = growth->steps_unsure || (is_accumulation(&it, way) && is_late(&it, way));
+        growth->steps_unsure = growth->steps_unsure || (is_accumulation(&it, way) && is_late(&it, way)) ||
+                               (live->cls != GW_CLASS_COUNT && may_be_step_leak(model, live, &it));
         if (is_step_leak(model, live, &it, way) && it.live_bytes > growth->step_live_bytes) {
             growth->steps = true;
             growth->step_count = it.live;

@@ -492,7 +492,7 @@ typedef struct gw_growth {
     uint64_t last_begin_ns;
     /* One size that was kept again and again while other memory came and went, or work was done. */
     bool steps;
-    bool steps_unsure;        /* it looks so, but the history began too late to tell it from a late phase */
+    bool steps_unsure;        /* it looks so, but too little was seen to tell it from a late phase or a first pass */
     uint64_t step_count;      /* how many of them are alive, of those whose time is known; so below */
     uint64_t step_bytes;      /* of one */
     uint64_t step_live_bytes; /* of all of them */
