@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -96,6 +97,33 @@ static void texts_grow(void **state)
     assert_string_equal(gw_text_str(&text), "");
 }
 
+static void strings_are_compared_and_copied(void **state)
+{
+    (void)state;
+    char text[] = "ab", *copy = NULL;
+    assert_true(gw_str_same(text, "ab"));
+    assert_true(gw_str_same(NULL, NULL));
+    assert_false(gw_str_same(text, NULL));
+    assert_false(gw_str_same(NULL, text));
+    assert_false(gw_str_same(text, "abc"));
+    assert_true(gw_str_copy(text, &copy));
+    assert_string_equal(copy, "ab");
+    free(copy);
+    assert_true(gw_str_copy(NULL, &copy));
+    assert_null(copy);
+}
+
+static void paths_have_last_parts(void **state)
+{
+    (void)state;
+    assert_string_equal(gw_path_last("/a/b.c"), "b.c");
+    assert_string_equal(gw_path_last("b.c"), "b.c");
+    assert_string_equal(gw_path_last("a/b/"), "a/b/");
+    assert_string_equal(gw_path_last("/"), "/");
+    assert_string_equal(gw_path_last(""), "");
+    assert_null(gw_path_last(NULL));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -105,6 +133,8 @@ int main(void)
         cmocka_unit_test(errors_never_outgrow_their_room),
         cmocka_unit_test(wrapping_prepends),
         cmocka_unit_test(texts_grow),
+        cmocka_unit_test(strings_are_compared_and_copied),
+        cmocka_unit_test(paths_have_last_parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

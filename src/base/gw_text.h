@@ -1,4 +1,5 @@
-/* A growing string, and the few ways we print quantities, so that they look alike everywhere.
+/* A growing string, small questions about strings and paths, and the few ways we print quantities, so that they look
+ * alike everywhere.
  *
  * A gw_text starts as {0} and is freed by gw_text_free(). When memory runs out the text stays as it is and
  * `failed` is set: callers look once, at the end. */
@@ -24,6 +25,13 @@ void gw_text_add_str(gw_text *text, const char *string);
 __attribute__((format(printf, 2, 3))) void gw_text_addf(gw_text *text, const char *format, ...);
 /* The text; "" while empty. Borrowed until the next change. */
 const char *gw_text_str(const gw_text *text);
+
+/* The same characters, or both NULL. */
+bool gw_str_same(const char *a, const char *b);
+/* A copy for the caller to free; NULL of NULL. False: no memory, and *ret_copy is NULL. */
+bool gw_str_copy(const char *from, char **ret_copy);
+/* What is behind the last slash of a path; all of it where there is no slash or nothing behind it; NULL of NULL. */
+const char *gw_path_last(const char *path);
 
 /* "0 B", "512 B", "1.50 KiB", "2.39 GiB": two decimals from KiB on. Writes to `out`, returns it. */
 enum { GW_BYTES_TEXT_MAX = 24 };

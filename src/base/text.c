@@ -74,6 +74,23 @@ const char *gw_text_str(const gw_text *text)
     return text->data == NULL ? "" : text->data;
 }
 
+bool gw_str_same(const char *a, const char *b)
+{
+    return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
+}
+
+bool gw_str_copy(const char *from, char **ret_copy)
+{
+    *ret_copy = from == NULL ? NULL : strdup(from);
+    return from == NULL || *ret_copy != NULL;
+}
+
+const char *gw_path_last(const char *path)
+{
+    const char *slash = path == NULL ? NULL : strrchr(path, '/');
+    return slash == NULL || slash[1] == '\0' ? path : slash + 1;
+}
+
 static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
 
 char *gw_bytes_text(char out[GW_BYTES_TEXT_MAX], uint64_t bytes)

@@ -35,6 +35,19 @@ static void put_pair(FILE *file, const char *key, const char *value)
     put_field(file, value, strlen(value));
 }
 
+/* `kind` is the source, arg0 the card. */
+static void put_machine_pair(gw_export_to *to, const char *source, uint32_t device, const char *key, const char *value)
+{
+    fprintf(to->file, ",%s,,,,,,,", source);
+    if (device != GW_NO_DEVICE)
+        fprintf(to->file, ",%" PRIu32 ",,,,arg0=card,", device);
+    else
+        fputs(",,,,,,", to->file);
+    put_field(to->file, key, strlen(key));
+    fputc(',', to->file);
+    put_field(to->file, value, strlen(value));
+}
+
 static void put_event(gw_export_to *to, const gw_event *event)
 {
     const char *separator = "";
@@ -137,6 +150,35 @@ static void put_symbol(gw_export_to *to, const gw_item *item)
     gw_text_free(&text);
 }
 
+/* A sample is many values: one line each. */
+static void put_sample(gw_export_to *to, const gw_item *item)
+{
+    for (uint32_t i = 0; i < item->sample.count; i++) {
+        const gw_sample_value *value = &item->sample.value[i];
+        char text[32];
+        if (i > 0) {
+            fputs("\r\n", to->file);
+            put_head(to, item);
+        }
+        snprintf(text, sizeof text, "%" PRIu64, value->value);
+        put_machine_pair(to, gw_source_text(item->sample.source), item->sample.device,
+                         gw_metric_find(value->metric)->name,
+                         value->state == GW_SAMPLE_KNOWN ? text : gw_sample_state_text(value->state));
+    }
+    if (item->sample.count == 0)
+        put_pair(to->file, "", "");
+}
+
+static void put_machine(gw_export_to *to, const gw_item *item)
+{
+    gw_text text = {0};
+    gw_text_addf(&text, "code=%" PRIu64 " value=%" PRIu64 " count=%u %s", item->machine.code, item->machine.value,
+                 item->machine.count, item->machine.text);
+    put_machine_pair(to, gw_source_text(item->machine.source), item->machine.device,
+                     gw_machine_event_text(item->machine.kind), gw_text_str(&text));
+    gw_text_free(&text);
+}
+
 static gw_status begin(gw_export_to *to, gw_error *err)
 {
     (void)err;
@@ -179,6 +221,12 @@ static gw_status put_item(gw_export_to *to, const gw_item *item, gw_error *err)
         break;
     case GW_ITEM_SYMBOL:
         put_symbol(to, item);
+        break;
+    case GW_ITEM_SAMPLE:
+        put_sample(to, item);
+        break;
+    case GW_ITEM_MACHINE:
+        put_machine(to, item);
         break;
     default:
         put_pair(to->file, "", "");

@@ -25,6 +25,7 @@ static const char *const item_names[] = {
     [GW_ITEM_STDERR] = "stderr",       [GW_ITEM_EXIT] = "exit",
     [GW_ITEM_MAPS] = "maps",           [GW_ITEM_SUPERVISOR] = "supervisor",
     [GW_ITEM_TRUNCATED] = "truncated", [GW_ITEM_SYMBOL] = "symbol",
+    [GW_ITEM_SAMPLE] = "sample",       [GW_ITEM_MACHINE] = "machine",
     [GW_ITEM_DRAINED] = "drained",
 };
 _Static_assert(sizeof item_names / sizeof item_names[0] == GW_ITEM_COUNT, "one name an item kind");

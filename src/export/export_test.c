@@ -67,6 +67,14 @@ static int write_recording(void **state)
     gw_symbol_frame frame[2] = {{"inner", "x.h", 3}, {"outer", NULL, 0}};
     item = (gw_item){.kind = GW_ITEM_SYMBOL, .symbol = {"/bin/x", 1, 0x20, GW_SYMBOL_LINE, frame, 2}};
     put(writer, &item);
+    gw_sample_value value[2] = {{GW_METRIC_CARD_POWER, GW_SAMPLE_KNOWN, 700000},
+                                {GW_METRIC_CARD_ECC_MODE, GW_SAMPLE_NOT_SUPPORTED, 0}};
+    item = (gw_item){.kind = GW_ITEM_SAMPLE, .sample = {GW_SOURCE_NVML, true, 1, value, 2}};
+    put(writer, &item);
+    item = (gw_item){.kind = GW_ITEM_MACHINE,
+                     .pid = 5,
+                     .machine = {GW_MACHINE_XID, GW_SOURCE_KERNEL_LOG, GW_NO_DEVICE, 1, 79, 0, "fallen, \"off\""}};
+    put(writer, &item);
     return gw_writer_close(writer, &err) == GW_OK ? 0 : -1;
 }
 
@@ -128,11 +136,14 @@ static void csv_lines_have_all_columns(void **state)
         if (fields != columns)
             fail_msg("%u fields: %.*s", fields, (int)(at - line), line);
     }
-    assert_int_equal(lines, 12);
+    assert_int_equal(lines, 15);
     assert_non_null(strstr(text, "7,event,5,6,ALLOC,cuMemAlloc_v2,0,9,3,0,0,0,18446744073709551615,4096,0,0,"
                                  "arg0=address arg1=bytes arg2=space arg3=detail,text,"));
     assert_non_null(strstr(text, "argv,\"a, \"\"quoted\"\"\nword\""));
     assert_non_null(strstr(text, "LAUNCH=3"));
+    assert_non_null(strstr(text, "sample,0,0,nvml,,,,,,,,1,,,,arg0=card,card.power,700000"));
+    assert_non_null(strstr(text, "arg0=card,card.ecc.mode,not supported"));
+    assert_non_null(strstr(text, "machine,5,0,kernel log,,,,,,,,,,,,,xid,"));
     free(text);
 }
 
@@ -154,7 +165,7 @@ static void json_is_parsed_back(void **state)
     assert_int_equal(json_object_get_int(get(all, "schema")), 1);
     assert_int_equal(json_object_array_length(get(all, "functions")), 2);
     json_object *items = get(all, "items");
-    assert_int_equal(json_object_array_length(items), 11);
+    assert_int_equal(json_object_array_length(items), 13);
     json_object *event = json_object_array_get_idx(items, 2);
     assert_string_equal(json_object_get_string(get(event, "item")), "event");
     assert_string_equal(json_object_get_string(get(event, "kind")), "ALLOC");
@@ -165,6 +176,12 @@ static void json_is_parsed_back(void **state)
                         "a, \"quoted\"\nword");
     json_object *ring = json_object_array_get_idx(items, 4);
     assert_int_equal(json_object_array_length(get(ring, "calls")), 2);
+    json_object *sample = json_object_array_get_idx(items, 11), *machine = json_object_array_get_idx(items, 12);
+    assert_string_equal(json_object_get_string(get(sample, "source")), "nvml");
+    assert_int_equal(json_object_get_int(get(get(sample, "values"), "card.power")), 700000);
+    assert_string_equal(json_object_get_string(get(get(sample, "unknown"), "card.ecc.mode")), "not supported");
+    assert_string_equal(json_object_get_string(get(machine, "kind")), "xid");
+    assert_int_equal(json_object_get_int(get(machine, "code")), 79);
     json_object_put(all);
     free(text);
 }

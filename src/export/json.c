@@ -153,6 +153,41 @@ static void add_symbol(json_object *object, const gw_item *item)
     json_object_object_add(object, "frames", frames);
 }
 
+static void add_device(json_object *object, uint32_t device)
+{
+    if (device != GW_NO_DEVICE)
+        add_number(object, "card", device);
+}
+
+static void add_sample(json_object *object, const gw_item *item)
+{
+    json_object *values = json_object_new_object(), *unknown = json_object_new_object();
+    add_string(object, "source", gw_source_text(item->sample.source));
+    add_device(object, item->sample.device);
+    json_object_object_add(object, "whole", json_object_new_boolean(item->sample.whole));
+    for (uint32_t i = 0; i < item->sample.count; i++) {
+        const gw_sample_value *value = &item->sample.value[i];
+        const char *name = gw_metric_find(value->metric)->name;
+        if (value->state == GW_SAMPLE_KNOWN)
+            add_number(values, name, value->value);
+        else
+            add_string(unknown, name, gw_sample_state_text(value->state));
+    }
+    json_object_object_add(object, "values", values);
+    json_object_object_add(object, "unknown", unknown);
+}
+
+static void add_machine(json_object *object, const gw_item *item)
+{
+    add_string(object, "kind", gw_machine_event_text(item->machine.kind));
+    add_string(object, "source", gw_source_text(item->machine.source));
+    add_device(object, item->machine.device);
+    add_number(object, "count", item->machine.count);
+    add_number(object, "code", item->machine.code);
+    add_number(object, "value", item->machine.value);
+    add_string(object, "text", item->machine.text);
+}
+
 static void add_rest(const gw_export_to *to, json_object *object, const gw_item *item)
 {
     switch (item->kind) {
@@ -190,6 +225,12 @@ static void add_rest(const gw_export_to *to, json_object *object, const gw_item 
         break;
     case GW_ITEM_SYMBOL:
         add_symbol(object, item);
+        break;
+    case GW_ITEM_SAMPLE:
+        add_sample(object, item);
+        break;
+    case GW_ITEM_MACHINE:
+        add_machine(object, item);
         break;
     default:
         break;

@@ -74,8 +74,12 @@ gw_status gwi_out_start(gwi_out *out, int fd, const char *path, uint64_t created
     gwi_file_head head = {.version = GWI_FILE_VERSION, .created_realtime_ns = created_realtime_ns};
     memcpy(head.magic, GWI_FILE_MAGIC, sizeof head.magic);
     head.head_crc = gwi_crc32c(0, &head, sizeof head - 4);
-    (void)take_room(out, sizeof head);
-    return write_all(out, &head, sizeof head, err);
+    /* The head first: taking room may wait for a busy disk, and a supervisor that dies meanwhile leaves an empty file,
+     * which nobody knows for a recording. */
+    gw_status st = write_all(out, &head, sizeof head, err);
+    if (st == GW_OK)
+        (void)take_room(out, 0);
+    return st;
 }
 
 void gwi_out_close(gwi_out *out)

@@ -30,6 +30,8 @@ typedef enum thing {
     GRAPH_EXEC,
     /* not things, but counted or remembered in the same table */
     FAILURE,
+    SAMPLE_FIRST,
+    SAMPLE_LAST,
     FIRST_THREAD_STATE
 } thing;
 
@@ -79,6 +81,8 @@ static const struct {
     [GW_EV_ALLOCATOR_BLOCK] = {DROPPED, 0, 0},
     [GW_EV_ALLOCATOR_HISTORY] = {DROPPED, 0, 0},
     [GW_EV_ALLOCATOR_HELD] = {DROPPED, 0, 0},
+    [GW_EV_ORDER] = {DROPPED, 0, 0},
+    [GW_EV_ORDER_RANGE] = {DROPPED, 0, 0},
 };
 
 /* ---- a table from (what, process, name) to a number ---- */
@@ -144,7 +148,7 @@ static entry *demand(table *t, uint32_t what, uint32_t pid, uint64_t name)
 
 typedef struct older {
     table table;
-    uint8_t *keep; /* owned: one byte an item of EVENTS, CARRY and STATE blocks */
+    uint8_t *keep; /* owned: one byte an item of EVENTS, CARRY, STATE and SAMPLES blocks */
     size_t count, capacity;
     uint64_t events, events_kept;
     uint64_t alive_skip; /* how many that should stay must go, oldest first */
@@ -215,6 +219,31 @@ static bool judge_state(older *o, const gw_item *item)
     return true;
 }
 
+/* Of what was read of machine and cards: of each thing the first and the last time that it was read as a whole. Their
+ * difference is that of the run; what lay between is gone, the highest values too. */
+static bool judge_sample(older *o, const gw_item *item)
+{
+    uint64_t name = (uint64_t)item->sample.source << 32 | item->sample.device;
+    if (!remember(o, false) || !item->sample.whole)
+        return !item->sample.whole;
+    entry *first = demand(&o->table, SAMPLE_FIRST, item->pid, name);
+    if (first == NULL)
+        return false;
+    if (first->value == 0) {
+        first->value = o->count;
+        o->keep[o->count - 1] = KEEP_ALWAYS;
+        return true;
+    }
+    entry *last = demand(&o->table, SAMPLE_LAST, item->pid, name);
+    if (last == NULL)
+        return false;
+    if (last->value != 0)
+        o->keep[last->value - 1] = KEEP_NOT;
+    last->value = o->count;
+    o->keep[o->count - 1] = KEEP_ALWAYS;
+    return true;
+}
+
 /* ---- walking through the old file ---- */
 
 typedef struct plan {
@@ -278,6 +307,12 @@ static plan make_plan(const block_place *list, size_t count, uint64_t bytes_max)
     return p;
 }
 
+/* Items that are looked at one by one. */
+static bool is_judged(unsigned type)
+{
+    return type == GWI_BLOCK_EVENTS || type == GWI_BLOCK_CARRY || type == GWI_BLOCK_STATE || type == GWI_BLOCK_SAMPLES;
+}
+
 static bool is_events(unsigned type)
 {
     return type == GWI_BLOCK_EVENTS || type == GWI_BLOCK_CARRY;
@@ -311,7 +346,9 @@ static gw_status visit_block(gwi_source *source, item_visitor each, void *user, 
 static gw_status judge(void *user, const gw_item *item, gw_error *err)
 {
     older *o = user;
-    bool ok = item->kind == GW_ITEM_EVENT ? judge_event(o, &item->event) : judge_state(o, item);
+    bool ok = item->kind == GW_ITEM_EVENT    ? judge_event(o, &item->event)
+              : item->kind == GW_ITEM_SAMPLE ? judge_sample(o, item)
+                                             : judge_state(o, item);
     return ok ? GW_OK : gw_fail(err, GW_NOMEM, "no memory to compact");
 }
 
@@ -321,7 +358,7 @@ static gw_status judge_older(gwi_source *source, const plan *p, older *o, gw_err
     while (st == GW_OK && (st = gwi_in_find(&source->in, err)) == GW_OK) {
         if (source->in.block_offset >= p->split_offset)
             break;
-        if (is_events(source->in.head.type) || source->in.head.type == GWI_BLOCK_STATE)
+        if (is_judged(source->in.head.type))
             st = visit_block(source, judge, o, err);
     }
     gwi_in_rewind(&source->in);
@@ -346,6 +383,7 @@ typedef struct copier {
     size_t next; /* index of the next item that was judged */
     gwi_encoder *encoder;
     gwi_bytes items;
+    gwi_block_type items_type; /* of the block that `items` becomes */
     uint64_t alive_dropped;
 } copier;
 
@@ -362,7 +400,7 @@ static gw_status flush_state(copier *c, gw_error *err)
 {
     gw_status st = c->items.used_bytes == 0
                        ? GW_OK
-                       : gwi_out_block(c->out, GWI_BLOCK_STATE, c->items.data, c->items.used_bytes, err);
+                       : gwi_out_block(c->out, c->items_type, c->items.data, c->items.used_bytes, err);
     c->items.used_bytes = 0;
     return st;
 }
@@ -380,8 +418,10 @@ static gw_status carry(void *user, const gw_item *item, gw_error *err)
         return GW_OK;
     if (item->kind != GW_ITEM_EVENT) {
         gw_status st = flush_carry(c, err);
-        if (st == GW_OK && c->items.used_bytes > GWI_BLOCK_RAW_GOAL)
+        gwi_block_type type = gwi_item_block(item->kind);
+        if (st == GW_OK && (c->items.used_bytes > GWI_BLOCK_RAW_GOAL || type != c->items_type))
             st = flush_state(c, err);
+        c->items_type = type;
         return st == GW_OK ? gwi_item_encode(&c->items, item) : st;
     }
     c->o->events_kept++;
@@ -410,7 +450,7 @@ static gw_status copy_block(gwi_source *source, const plan *p, copier *c, gw_err
 {
     gwi_in *in = &source->in;
     bool newer = in->block_offset >= p->split_offset;
-    if (!newer && (is_events(in->head.type) || in->head.type == GWI_BLOCK_STATE))
+    if (!newer && is_judged(in->head.type))
         return visit_block(source, carry, c, err);
     if (!newer && !copied_as_is(in, p))
         return GW_OK;

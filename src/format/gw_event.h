@@ -25,8 +25,13 @@
  *   `extra` is the dynamic shared memory in bytes.
  * GRAPH_NODE: `extra` is what an allocation node takes, in KiB.
  * ALLOCATOR_BLOCK, ALLOCATOR_HELD: the event's site is where the memory was asked for.
+ * FORK: parent_site is where the parent called fork(), in its own numbers of sites; 0: not known.
  * SITE to PYTHON_LINES: gw_site.h.
- * PHASE: the process is in the phase that the text names, since age_ns before the event; without text: in none. */
+ * ORDER, ORDER_RANGE: calls that put work in order, written down when memory is given back; see gw_order_step. Of FREE,
+ *   FREE_ASYNC, HOST_FREE and HOST_UNREGISTER `extra` is the number of the last step before it; 0: not known.
+ * CRASH (--catch-crash): a signal of a fault, `code` and address as siginfo has them; a second one that is the same
+ * adds the site. PHASE: the process is in the phase that the text names, since age_ns before the event; without text:
+ * in none. */
 #define GW_EVENT_KINDS(X)                                                                                              \
     X(CALL, FAILURE, "p0", "p1", "p2", "p3")                                                                           \
     X(INIT, RARE, "flags", "", "", "")                                                                                 \
@@ -95,7 +100,7 @@
     X(MEMORY_INFO, FACT, "bytes_free", "bytes_total", "device", "after_result")                                        \
     X(GUARD_REFUSED, FACT, "bytes_wanted", "bytes_limit", "bytes_used", "device")                                      \
     X(DRIVER_LOG, FACT, "", "", "", "")                                                                                \
-    X(FORK, FACT, "parent_pid", "parent_initialised", "", "")                                                          \
+    X(FORK, FACT, "parent_pid", "parent_initialised", "parent_site", "")                                               \
     X(ALLOCATOR_OOM, FACT, "bytes_wanted", "bytes_total", "bytes_free", "device")                                      \
     X(ALLOCATOR_STATE, FACT, "field", "value", "device", "")                                                           \
     X(ALLOCATOR_BLOCK, FACT, "address", "bytes", "age_ns", "state")                                                    \
@@ -106,7 +111,10 @@
     X(PYTHON_CODE, FACT, "code", "first_line", "version", "table_bytes")                                               \
     X(PYTHON_LINES, FACT, "code", "offset", "bytes", "")                                                               \
     X(PHASE, FACT, "age_ns", "", "", "")                                                                               \
-    X(ALLOCATOR_HELD, FACT, "moment", "bytes", "count", "age_ns")
+    X(ALLOCATOR_HELD, FACT, "moment", "bytes", "count", "age_ns")                                                      \
+    X(ORDER, FACT, "step_and_tid", "object", "stream", "age_ns")                                                       \
+    X(ORDER_RANGE, FACT, "destination", "source", "bytes", "")                                                         \
+    X(CRASH, FACT, "signal", "address", "code", "instruction")
 
 typedef enum gw_event_kind {
 #define GW_X(name, price, a0, a1, a2, a3) GW_EV_##name,
@@ -237,6 +245,31 @@ typedef enum gw_allocator_moment {
 #undef GW_X
         GW_MOMENT_COUNT
 } gw_allocator_moment;
+
+/* arg0 of ORDER is step | tid << 8: what a call did to the order of work on the GPU, and whose it was (`fn` is the
+ * call). The hook numbers such calls in the order in which they came back, over all threads of the process, from 1 on,
+ * and keeps the last thousand. When memory is given back that may matter, those not written yet are written, just
+ * before that event; a gap in the numbers (`extra`, modulo 2^32) means that calls are not known. `age_ns` is how long
+ * before the event the call began. Streams are as passed, but the per-thread default stream is tid << 8 | 2. Of a COPY
+ * and a FILL an ORDER_RANGE with the same number follows: source 0 for a FILL. */
+#define GW_ORDER_STEPS(X)                                                                                              \
+    X(UNKNOWN)     /* something was put in order by means that are not followed, or captured */                        \
+    X(COPY)        /* `object` is the destination; the host does not wait */                                           \
+    X(COPY_WAITED) /* a copy that the host may have waited for */                                                      \
+    X(FILL)                                                                                                            \
+    X(RECORD) /* of the event `object` */                                                                              \
+    X(WAIT)   /* the stream waits for the event `object` */                                                            \
+    X(HOST_FUNC)                                                                                                       \
+    X(STREAM_DONE)  /* the stream `object` was waited for, or asked and found done */                                  \
+    X(EVENT_DONE)   /* likewise the event `object` */                                                                  \
+    X(CONTEXT_DONE) /* likewise all of a context */
+
+typedef enum gw_order_step {
+#define GW_X(name) GW_ORDER_##name,
+    GW_ORDER_STEPS(GW_X)
+#undef GW_X
+        GW_ORDER_STEP_COUNT
+} gw_order_step;
 
 /* Flags of an event. */
 enum {

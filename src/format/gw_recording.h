@@ -8,6 +8,7 @@
 
 #include "gw_buffer.h"
 #include "gw_event.h"
+#include "gw_machine.h"
 #include "gw_site.h"
 #include "gw_status.h"
 
@@ -30,6 +31,8 @@ typedef enum gw_item_kind {
     GW_ITEM_SUPERVISOR, /* facts the supervisor found: key, value (e.g. "unobserved.driver") */
     GW_ITEM_TRUNCATED,  /* the recording ends here without its END block: machine or supervisor died */
     GW_ITEM_SYMBOL,     /* what lies at an address of a mapped file: names outlive the machine that the file is on */
+    GW_ITEM_SAMPLE,     /* values of machine or card at an instant; those that did not change may be missing */
+    GW_ITEM_MACHINE,    /* something happened to machine or card */
     GW_ITEM_DRAINED,    /* from the drain to the writer only: how far the buffers were read. Never read back */
     GW_ITEM_COUNT
 } gw_item_kind;
@@ -113,6 +116,20 @@ typedef struct gw_item {
             const gw_symbol_frame *frame;
             uint32_t count;
         } symbol;
+        struct {                          /* pid: the process that it is about; 0: none */
+            uint8_t source;               /* gw_source */
+            bool whole;                   /* all values that are known of it, not only those that changed */
+            uint32_t device;              /* NVML's index; GW_NO_DEVICE: not about a card */
+            const gw_sample_value *value; /* each metric once; those that this build does not know are left out */
+            uint32_t count;
+        } sample;
+        struct {                  /* pid: the process that it names; 0: none. The time is when it happened */
+            uint8_t kind, source; /* gw_machine_event_kind, gw_source */
+            uint32_t device;      /* NVML's index; GW_NO_DEVICE: not known, or not about a card */
+            uint32_t count;       /* equal ones in a short while; the first has the time */
+            uint64_t code, value;
+            const char *text; /* in the words of its source; "": none */
+        } machine;
         struct {
             uint64_t start_monotonic_ns; /* with the pid: which buffer */
             const gw_drained_mark *mark;

@@ -35,7 +35,10 @@
  * writers need not know each other: sites from GW_SITE_FRAMEWORK_FIRST on, codes from GW_SITE_FRAMEWORK_CODE_FIRST on.
  * Each of their codes has version 0 and no line table (table_bytes 0): then the instruction of a frame *is* its line,
  * whatever co_firstlineno says (it is 0); -1: not known. No frame of them is marked GW_FRAME_ENTRY. A frame of native
- * code that PyTorch named itself is such a frame, too. */
+ * code that PyTorch named itself is such a frame, too.
+ *
+ * Stacks that were read from outside, of threads of a process that hangs, are sites with numbers of their own, too:
+ * sites from GW_SITE_OUTSIDE_FIRST on, codes from GW_SITE_OUTSIDE_CODE_FIRST on, otherwise as the hook's. */
 #ifndef GW_SITE_H
 #define GW_SITE_H
 
@@ -52,6 +55,8 @@
 
 #define GW_SITE_FRAMEWORK_FIRST      UINT32_C(0x80000000)
 #define GW_SITE_FRAMEWORK_CODE_FIRST UINT32_C(0x20000000)
+#define GW_SITE_OUTSIDE_FIRST        UINT32_C(0xC0000000)
+#define GW_SITE_OUTSIDE_CODE_FIRST   UINT32_C(0x30000000)
 
 enum { GW_SITE_FRAMES_MAX = 192, GW_SITE_NATIVE_MAX = 96, GW_SITE_PYTHON_MAX = 96 };
 

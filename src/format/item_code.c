@@ -78,7 +78,10 @@ gwi_block_type gwi_item_block(gw_item_kind kind)
     case GW_ITEM_MAPS:
     case GW_ITEM_SUPERVISOR:
     case GW_ITEM_SYMBOL:
+    case GW_ITEM_MACHINE:
         return GWI_BLOCK_FACTS;
+    case GW_ITEM_SAMPLE:
+        return GWI_BLOCK_SAMPLES;
     case GW_ITEM_COUNTERS:
     case GW_ITEM_RING:
     case GW_ITEM_LOST:
@@ -115,6 +118,10 @@ static uint8_t item_code(gw_item_kind kind)
         return GWI_CODE_SUPERVISOR;
     case GW_ITEM_SYMBOL:
         return GWI_CODE_SYMBOL;
+    case GW_ITEM_SAMPLE:
+        return GWI_CODE_SAMPLE;
+    case GW_ITEM_MACHINE:
+        return GWI_CODE_MACHINE;
     default:
         return 0;
     }
@@ -152,6 +159,10 @@ static size_t item_bytes_max(const gw_item *item)
         return FIXED + (size_t)item->stderr_part.count;
     case GW_ITEM_SYMBOL:
         return FIXED + symbol_bytes(item);
+    case GW_ITEM_SAMPLE:
+        return FIXED + 11 * (size_t)item->sample.count;
+    case GW_ITEM_MACHINE:
+        return FIXED + string_bytes(item->machine.text);
     default:
         return 2 * FIXED;
     }
@@ -204,6 +215,33 @@ static void put_symbol(gwi_bytes *bytes, const gw_item *item)
     }
 }
 
+/* Each value as long as it needs. They are no differences: a block that is dropped takes nothing else along. */
+static void put_sample(gwi_bytes *bytes, const gw_item *item)
+{
+    put_u8(bytes, item->sample.source);
+    put_u8(bytes, item->sample.whole);
+    put_u32(bytes, item->sample.device);
+    put_u16(bytes, (uint16_t)item->sample.count);
+    for (uint32_t i = 0; i < item->sample.count; i++) {
+        const gw_sample_value *value = &item->sample.value[i];
+        unsigned length = gwi_length_of(value->value);
+        put_u16(bytes, value->metric);
+        put_u8(bytes, (uint8_t)(value->state << 4 | length));
+        put(bytes, &value->value, length);
+    }
+}
+
+static void put_machine(gwi_bytes *bytes, const gw_item *item)
+{
+    put_u8(bytes, item->machine.kind);
+    put_u8(bytes, item->machine.source);
+    put_u32(bytes, item->machine.device);
+    put_u32(bytes, item->machine.count);
+    put_u64(bytes, item->machine.code);
+    put_u64(bytes, item->machine.value);
+    put_string(bytes, item->machine.text);
+}
+
 static void put_payload(gwi_bytes *bytes, const gw_item *item)
 {
     switch (item->kind) {
@@ -246,6 +284,12 @@ static void put_payload(gwi_bytes *bytes, const gw_item *item)
     case GW_ITEM_SYMBOL:
         put_symbol(bytes, item);
         break;
+    case GW_ITEM_SAMPLE:
+        put_sample(bytes, item);
+        break;
+    case GW_ITEM_MACHINE:
+        put_machine(bytes, item);
+        break;
     default:
         break;
     }
@@ -254,7 +298,8 @@ static void put_payload(gwi_bytes *bytes, const gw_item *item)
 gw_status gwi_item_encode(gwi_bytes *bytes, const gw_item *item)
 {
     uint8_t code = item_code(item->kind);
-    if (code == 0 || (item->kind == GW_ITEM_RING && item->ring.count > RING_CALLS_MAX))
+    if (code == 0 || (item->kind == GW_ITEM_RING && item->ring.count > RING_CALLS_MAX) ||
+        (item->kind == GW_ITEM_SAMPLE && item->sample.count > GW_METRIC_COUNT))
         return GW_USAGE;
     if (!reserve(bytes, item_bytes_max(item)))
         return GW_NOMEM;
@@ -448,6 +493,43 @@ static void take_pair(gw_item *item, cursor *c, gw_item_kind kind)
 }
 
 /* GW_MISSING: a code that this build does not know. */
+static gw_status take_sample(gwi_item_reader *reader, cursor *c)
+{
+    gw_item *item = &reader->item;
+    bool seen[GW_METRIC_COUNT] = {false};
+    item->kind = GW_ITEM_SAMPLE;
+    item->sample.source = (uint8_t)take_uint(c, 1);
+    item->sample.whole = take_uint(c, 1) & 1;
+    item->sample.device = (uint32_t)take_uint(c, 4);
+    unsigned count = (unsigned)take_uint(c, 2);
+    for (unsigned i = 0; i < count && !c->bad; i++) {
+        gw_sample_value value = {.metric = (uint16_t)take_uint(c, 2)};
+        unsigned control = (unsigned)take_uint(c, 1);
+        if ((control & 15) > 8)
+            return GW_CORRUPT;
+        value.state = (uint8_t)(control >> 4);
+        value.value = take_uint(c, control & 15);
+        if (value.metric >= GW_METRIC_COUNT || value.state >= GW_SAMPLE_STATE_COUNT || seen[value.metric])
+            continue;
+        seen[value.metric] = true;
+        reader->sample[item->sample.count++] = value;
+    }
+    item->sample.value = reader->sample;
+    return GW_OK;
+}
+
+static void take_machine(gw_item *item, cursor *c)
+{
+    item->kind = GW_ITEM_MACHINE;
+    item->machine.kind = (uint8_t)take_uint(c, 1);
+    item->machine.source = (uint8_t)take_uint(c, 1);
+    item->machine.device = (uint32_t)take_uint(c, 4);
+    item->machine.count = (uint32_t)take_uint(c, 4);
+    item->machine.code = take_uint(c, 8);
+    item->machine.value = take_uint(c, 8);
+    item->machine.text = take_text(c);
+}
+
 static gw_status take_payload(gwi_item_reader *reader, cursor *c, unsigned code)
 {
     gw_item *item = &reader->item;
@@ -484,6 +566,11 @@ static gw_status take_payload(gwi_item_reader *reader, cursor *c, unsigned code)
         return GW_OK;
     case GWI_CODE_SYMBOL:
         take_symbol(reader, c);
+        return GW_OK;
+    case GWI_CODE_SAMPLE:
+        return take_sample(reader, c);
+    case GWI_CODE_MACHINE:
+        take_machine(&reader->item, c);
         return GW_OK;
     default:
         return GW_MISSING;

@@ -27,6 +27,7 @@ typedef struct gwi_item_reader {
     gw_hot_call *call; /* owned, freed by gwi_item_reader_free() */
     uint32_t call_capacity;
     gw_symbol_frame frame[GW_SYMBOL_FRAMES_MAX];
+    gw_sample_value sample[GW_METRIC_COUNT];
 } gwi_item_reader;
 
 void gwi_item_reader_start(gwi_item_reader *reader, const gwi_dict *dict, const uint8_t *raw, uint32_t raw_bytes);

@@ -38,13 +38,14 @@ _Static_assert(sizeof(gwi_file_head) == GWI_FILE_HEAD_BYTES, "as in the document
 
 typedef enum gwi_block_type {
     GWI_BLOCK_DICT = 1,   /* names of kinds, counters and functions */
-    GWI_BLOCK_FACTS = 2,  /* items that are always kept: META, PROCESS, EXIT, MAPS, SUPERVISOR */
+    GWI_BLOCK_FACTS = 2,  /* items that are always kept: META, PROCESS, EXIT, MAPS, SUPERVISOR, MACHINE */
     GWI_BLOCK_EVENTS = 3, /* events; the oldest are dropped when the limit nears */
     GWI_BLOCK_CARRY = 4,  /* events that outlived the dropping of their block; coded like EVENTS */
     GWI_BLOCK_STATE = 5,  /* items that supersede each other: COUNTERS, RING, LOST */
     GWI_BLOCK_STDERR = 6, /* STDERR; the oldest are dropped */
     GWI_BLOCK_SYNC = 7,   /* a flush: all blocks before it belong together; holds the DRAINED marks */
-    GWI_BLOCK_END = 8     /* nothing follows */
+    GWI_BLOCK_END = 8,    /* nothing follows */
+    GWI_BLOCK_SAMPLES = 9 /* SAMPLE; when the limit nears, the first and the last whole one of each thing stay */
 } gwi_block_type;
 
 enum { GWI_CODEC_NONE = 0, GWI_CODEC_ZSTD = 1 };
@@ -74,7 +75,9 @@ enum {
     GWI_CODE_EXIT = 7,
     GWI_CODE_MAPS = 8,
     GWI_CODE_SUPERVISOR = 9,
-    GWI_CODE_SYMBOL = 10
+    GWI_CODE_SYMBOL = 10,
+    GWI_CODE_SAMPLE = 11,
+    GWI_CODE_MACHINE = 12
 };
 
 enum {

@@ -172,6 +172,36 @@ static void put_end(gw_writer *writer, test_lines *expected)
     put(writer, &item, expected);
 }
 
+static void put_machine(gw_writer *writer, test_lines *expected)
+{
+    gw_sample_value value[GW_METRIC_COUNT];
+    for (unsigned i = 0; i < GW_METRIC_COUNT; i++)
+        value[i] = (gw_sample_value){(uint16_t)i, (uint8_t)(i % GW_SAMPLE_STATE_COUNT), i == 0 ? UINT64_MAX : i * i};
+    gw_item item = {.kind = GW_ITEM_SAMPLE, .t_ns = 9, .pid = 12};
+    item.sample.source = GW_SOURCE_NVML;
+    item.sample.whole = true;
+    item.sample.device = 3;
+    item.sample.value = value;
+    item.sample.count = GW_METRIC_COUNT;
+    put(writer, &item, expected);
+    item.sample.count = 0;
+    item.sample.whole = false;
+    item.sample.device = GW_NO_DEVICE;
+    put(writer, &item, expected);
+    item = (gw_item){.kind = GW_ITEM_MACHINE, .t_ns = 10, .pid = 12};
+    item.machine.kind = GW_MACHINE_XID;
+    item.machine.source = GW_SOURCE_KERNEL_LOG;
+    item.machine.device = 1;
+    item.machine.count = UINT32_MAX;
+    item.machine.code = 79;
+    item.machine.value = UINT64_MAX;
+    item.machine.text = "GPU has fallen off the bus.";
+    put(writer, &item, expected);
+    item.machine.kind = 200; /* of a later version */
+    item.machine.text = "";
+    put(writer, &item, expected);
+}
+
 /* One of everything. Names of functions are not in `expected`. */
 static void write_all_kinds(gw_writer *writer, test_lines *expected)
 {
@@ -182,6 +212,7 @@ static void write_all_kinds(gw_writer *writer, test_lines *expected)
     assert_int_equal(gw_writer_flush(writer, true, &err), GW_OK);
     put_events(writer, expected);
     put_symbols(writer, expected);
+    put_machine(writer, expected);
     put_end(writer, expected);
 }
 
@@ -717,6 +748,51 @@ static void the_limit_keeps_what_is_alive(void **state)
     assert_int_equal(access(smaller, F_OK), -1);
 }
 
+/* Of what was read of the machine, the first and the last whole reading of each thing outlive the limit. */
+static void the_limit_keeps_first_and_last_samples(void **state)
+{
+    (void)state;
+    enum { ROUNDS = 40, LIMIT = 300 << 10, FIRST = 7 };
+    gw_error err = {""};
+    gw_writer *writer = create(LIMIT);
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        for (uint32_t device = 0; device < 2; device++) {
+            gw_sample_value value = {GW_METRIC_CARD_ECC_UNCORRECTED, GW_SAMPLE_KNOWN, FIRST + i};
+            gw_item item = {.kind = GW_ITEM_SAMPLE, .t_ns = i};
+            item.sample.source = GW_SOURCE_NVML;
+            item.sample.whole = i % 4 == 0;
+            item.sample.device = device;
+            item.sample.value = &value;
+            item.sample.count = 1;
+            put(writer, &item, NULL);
+        }
+        put_churn(writer, 8000);
+    }
+    close_writer(writer);
+    gw_reader *reader;
+    const gw_item *item;
+    uint64_t first[2] = {0, 0}, last[2] = {0, 0}, count = 0, dropped = 0;
+    assert_int_equal(gw_reader_open(path, &reader, &err), GW_OK);
+    while (gw_reader_next(reader, &item, &err) == GW_OK) {
+        if (item->kind == GW_ITEM_SUPERVISOR && strcmp(item->pair.key, "dropped.events") == 0)
+            dropped = strtoull(item->pair.value, NULL, 10);
+        if (item->kind != GW_ITEM_SAMPLE)
+            continue;
+        uint32_t device = item->sample.device;
+        assert_true(device < 2 && item->sample.count == 1);
+        if (first[device] == 0)
+            first[device] = item->sample.value[0].value;
+        last[device] = item->sample.value[0].value;
+        count++;
+    }
+    gw_reader_close(reader);
+    assert_true(dropped > 0 && count < 2 * ROUNDS);
+    for (uint32_t device = 0; device < 2; device++) {
+        assert_int_equal(first[device], FIRST);
+        assert_int_equal(last[device], FIRST + ROUNDS - 1);
+    }
+}
+
 static void a_full_disk_is_said_and_closed(void **state)
 {
     (void)state;
@@ -905,6 +981,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(version_1_is_read),
         cmocka_unit_test(version_1_packed_is_read),
         cmocka_unit_test(the_limit_keeps_what_is_alive),
+        cmocka_unit_test(the_limit_keeps_first_and_last_samples),
         cmocka_unit_test(a_full_disk_is_said_and_closed),
         cmocka_unit_test(a_full_file_system_leaves_room_for_the_end),
         cmocka_unit_test(an_existing_file_is_not_overwritten),

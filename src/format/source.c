@@ -74,7 +74,8 @@ static gw_status enter_block(gwi_source *source, gw_error *err)
     if (type == GWI_BLOCK_DICT) /* read by find_dict(); the copy must be whole, not new */
         return gwi_in_unpack(&source->in, err);
     bool events = type == GWI_BLOCK_EVENTS || type == GWI_BLOCK_CARRY;
-    if (!events && type != GWI_BLOCK_FACTS && type != GWI_BLOCK_STATE && type != GWI_BLOCK_STDERR)
+    if (!events && type != GWI_BLOCK_FACTS && type != GWI_BLOCK_STATE && type != GWI_BLOCK_STDERR &&
+        type != GWI_BLOCK_SAMPLES)
         return GW_OK; /* SYNC, END, and what newer versions may add */
     gw_status st = gwi_in_unpack(&source->in, err);
     if (st != GW_OK)

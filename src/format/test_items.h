@@ -86,6 +86,18 @@ static inline char *test_line(const gw_item *item, const gw_reader *reader)
                 &text, " [%s|%s|%u]", item->symbol.frame[i].function == NULL ? "-" : item->symbol.frame[i].function,
                 item->symbol.frame[i].file == NULL ? "-" : item->symbol.frame[i].file, item->symbol.frame[i].line);
         break;
+    case GW_ITEM_SAMPLE:
+        gw_text_addf(&text, "source %u whole %d device %" PRIx32, item->sample.source, item->sample.whole,
+                     item->sample.device);
+        for (uint32_t i = 0; i < item->sample.count; i++)
+            gw_text_addf(&text, " %u:%u:%" PRIx64, item->sample.value[i].metric, item->sample.value[i].state,
+                         item->sample.value[i].value);
+        break;
+    case GW_ITEM_MACHINE:
+        gw_text_addf(&text, "event %u source %u device %" PRIx32 " count %u code %" PRIx64 " value %" PRIx64 " %s",
+                     item->machine.kind, item->machine.source, item->machine.device, item->machine.count,
+                     item->machine.code, item->machine.value, item->machine.text);
+        break;
     default:
         break;
     }

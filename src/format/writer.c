@@ -47,16 +47,14 @@ static void writer_free(gw_writer *writer)
     free(writer);
 }
 
-gw_status gwi_writer_on_fd(int fd, const char *path, uint64_t bytes_max, const char *const *fn_names, uint32_t fn_count,
-                           gw_writer **ret_writer, gw_error *err)
+/* A writer without a file. */
+static gw_status new_writer(const char *path, uint64_t bytes_max, const char *const *fn_names, uint32_t fn_count,
+                            gw_writer **ret_writer, gw_error *err)
 {
-    gw_status st = GW_NOMEM;
     gw_writer *writer = calloc(1, sizeof *writer);
-    if (writer == NULL) {
-        close(fd);
+    if (writer == NULL)
         return gw_fail(err, GW_NOMEM, "%s: no memory for the writer", path);
-    }
-    writer->out.fd = fd;
+    writer->out.fd = -1;
     writer->path = strdup(path);
     writer->encoder = gwi_encoder_new();
     writer->fn_count = fn_count < GWI_FN_UNKNOWN ? fn_count : GWI_FN_UNKNOWN;
@@ -65,30 +63,62 @@ gw_status gwi_writer_on_fd(int fd, const char *path, uint64_t bytes_max, const c
     writer->compact_at = writer->bytes_max;
     if (writer->path == NULL || writer->encoder == NULL ||
         gwi_dict_encode(&writer->dict, fn_names, writer->fn_count) != GW_OK) {
-        st = gw_fail(err, GW_NOMEM, "%s: no memory for the writer", path);
+        writer_free(writer);
+        return gw_fail(err, GW_NOMEM, "%s: no memory for the writer", path);
+    }
+    *ret_writer = writer;
+    return GW_OK;
+}
+
+/* The file's head and its first block. The descriptor is the writer's from here on. */
+static gw_status begin_file(gw_writer *writer, int fd, gw_error *err)
+{
+    writer->out.fd = fd;
+    gw_status st = gwi_out_start(&writer->out, fd, writer->path, gw_realtime_ns(), err);
+    return st == GW_OK ? gwi_out_block(&writer->out, GWI_BLOCK_DICT, writer->dict.data, writer->dict.used_bytes, err)
+                       : st;
+}
+
+gw_status gwi_writer_on_fd(int fd, const char *path, uint64_t bytes_max, const char *const *fn_names, uint32_t fn_count,
+                           gw_writer **ret_writer, gw_error *err)
+{
+    gw_writer *writer = NULL;
+    gw_status st = new_writer(path, bytes_max, fn_names, fn_count, &writer, err);
+    if (st != GW_OK) {
+        close(fd);
+        return st;
+    }
+    st = begin_file(writer, fd, err);
+    if (st != GW_OK)
+        writer_free(writer);
+    else
+        *ret_writer = writer;
+    return st;
+}
+
+/* The file is made last: a supervisor that dies between that and the head leaves an empty one, which nobody knows for a
+ * recording. */
+gw_status gw_writer_create(const char *path, uint64_t bytes_max, const char *const *fn_names, uint32_t fn_count,
+                           gw_writer **ret_writer, gw_error *err)
+{
+    gw_writer *writer = NULL;
+    gw_status st = new_writer(path, bytes_max, fn_names, fn_count, &writer, err);
+    if (st != GW_OK)
+        return st;
+    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0) {
+        st = gw_fail(err, GW_IO, "create %s: %s", path, strerror(errno));
         goto out;
     }
-    st = gwi_out_start(&writer->out, fd, writer->path, gw_realtime_ns(), err);
-    if (st == GW_OK)
-        st = gwi_out_block(&writer->out, GWI_BLOCK_DICT, writer->dict.data, writer->dict.used_bytes, err);
-    if (st != GW_OK)
+    st = begin_file(writer, fd, err);
+    if (st != GW_OK) {
+        unlink(path); /* it is ours, and holds nothing */
         goto out;
+    }
     *ret_writer = writer;
     writer = NULL;
 out:
     writer_free(writer);
-    return st;
-}
-
-gw_status gw_writer_create(const char *path, uint64_t bytes_max, const char *const *fn_names, uint32_t fn_count,
-                           gw_writer **ret_writer, gw_error *err)
-{
-    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return gw_fail(err, GW_IO, "create %s: %s", path, strerror(errno));
-    gw_status st = gwi_writer_on_fd(fd, path, bytes_max, fn_names, fn_count, ret_writer, err);
-    if (st != GW_OK)
-        unlink(path); /* it is ours, and holds nothing */
     return st;
 }
 

@@ -1,0 +1,100 @@
+/* Which row fits, and what an interpreter publishes about itself. */
+#include "gw_python_rows.h"
+
+#include <string.h>
+
+const gw_python_layout *gw_python_layout_of(unsigned version)
+{
+    for (size_t i = 0; i < GW_PYTHON_ROWS; i++)
+        if (gw_python_rows[i].version == version)
+            return &gw_python_rows[i];
+    return NULL;
+}
+
+/* ---- what the interpreter publishes ---- */
+
+/* Its words: a cookie, the version, whether it runs without its lock; then groups, each of a size and offsets. A row
+ * says at which word a group begins; what we read stands at the same place of its group in all versions. */
+typedef struct published_groups {
+    unsigned version;
+    uint8_t thread, frame, code, object, bytes, text;
+} published_groups;
+
+/* The groups before these begin at the same words in all versions. */
+enum { GROUP_RUNTIME = 3, GROUP_INTERPRETER = 6 };
+
+static const published_groups published_rows[] = {
+    {0x030D, 19, 28, 34, 44, 64, 67},
+    {0x030E, 22, 31, 39, 50, 74, 77},
+};
+
+static const published_groups *groups_of(unsigned version)
+{
+    for (size_t i = 0; i < sizeof published_rows / sizeof published_rows[0]; i++)
+        if (published_rows[i].version == version)
+            return &published_rows[i];
+    return NULL;
+}
+
+/* A member's offset; `size` is the group's first word. */
+static bool take(const uint64_t *size, unsigned member, unsigned bytes, uint16_t *ret_offset)
+{
+    uint64_t offset = size[member];
+    if (*size > UINT16_MAX || offset > *size || bytes > *size - offset || offset % bytes != 0)
+        return false;
+    *ret_offset = (uint16_t)offset;
+    return true;
+}
+
+bool gw_python_layout_publish(gw_python_layout *layout, const uint64_t published[GW_PYTHON_PUBLISHED_WORDS],
+                              unsigned long version_hex)
+{
+    static const char cookie[8] = {'x', 'd', 'e', 'b', 'u', 'g', 'p', 'y'};
+    const published_groups *row = groups_of(layout->version);
+    uint16_t object_type, bytes_data, ascii_bytes;
+    if (memcmp(published, cookie, sizeof cookie) != 0 || published[1] != version_hex || published[2] != 0 ||
+        row == NULL)
+        return false;
+    const uint64_t *thread = published + row->thread, *frame = published + row->frame, *code = published + row->code;
+    const uint64_t *bytes = published + row->bytes;
+    if (!take(thread, 3, 8, &layout->thread_interpreter) || !take(thread, 4, 8, &layout->thread_frame) ||
+        !take(thread, 5, 8, &layout->thread_ident) || !take(frame, 1, 8, &layout->frame_previous) ||
+        !take(frame, 2, 8, &layout->frame_code) || !take(frame, 3, 8, &layout->frame_instruction) ||
+        !take(frame, 5, 1, &layout->frame_mark) || !take(code, 1, 8, &layout->code_file) ||
+        !take(code, 3, 8, &layout->code_name) || !take(code, 4, 8, &layout->code_table) ||
+        !take(code, 5, 4, &layout->code_first_line) || !take(code, 9, 1, &layout->code_start) ||
+        !take(published + row->object, 1, 8, &object_type) || !take(bytes, 2, 1, &bytes_data))
+        return false;
+    ascii_bytes = (uint16_t)published[row->text + 3];
+    return object_type == GW_PYTHON_OB_TYPE && bytes_data == GW_PYTHON_BYTES_DATA && ascii_bytes == layout->ascii_bytes;
+}
+
+/* As take(), of structures that are large: the interpreter's state holds objects. */
+static bool take_far(const uint64_t *size, unsigned member, uint32_t *ret_offset)
+{
+    uint64_t offset = size[member];
+    if (*size > 1u << 24 || offset > *size || *size - offset < 8 || offset % 8 != 0)
+        return false;
+    *ret_offset = (uint32_t)offset;
+    return true;
+}
+
+bool gw_python_lists_of(const gw_python_layout *layout, const uint64_t *published, gw_python_lists *ret_lists)
+{
+    enum { WITH_NATIVE_ID = 0x030B };
+    *ret_lists =
+        (gw_python_lists){.interpreter_next = layout->interpreter_next,
+                          .interpreter_threads = layout->interpreter_threads,
+                          .thread_next = layout->thread_next,
+                          .thread_native_id = layout->version >= WITH_NATIVE_ID ? layout->thread_ident + 8u : 0};
+    if (layout->version < GW_PYTHON_PUBLISHED_SINCE)
+        return true;
+    const published_groups *row = groups_of(layout->version);
+    return row != NULL && published != NULL &&
+           take_far(published + GROUP_RUNTIME, 2, &ret_lists->runtime_interpreters) &&
+           ret_lists->runtime_interpreters != 0 &&
+           take_far(published + GROUP_INTERPRETER, 2, &ret_lists->interpreter_next) &&
+           take_far(published + GROUP_INTERPRETER, 3, &ret_lists->interpreter_threads) &&
+           take_far(published + row->thread, 2, &ret_lists->thread_next) &&
+           take_far(published + row->thread, 6, &ret_lists->thread_native_id);
+}

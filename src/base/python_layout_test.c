@@ -1,0 +1,151 @@
+/* What an interpreter publishes about itself, good and bad. */
+#include "gw_python_rows.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { WORDS = GW_PYTHON_PUBLISHED_WORDS };
+
+static const unsigned long version_hex[] = {0x030D05F0, 0x030E00F0};
+
+/* As CPython 3.13 and 3.14 publish it: where each group begins, then what their headers say. */
+static void publish(unsigned version, uint64_t words[WORDS])
+{
+    const gw_python_layout *row = gw_python_layout_of(version);
+    static const uint8_t begins[2][6] = {{19, 28, 34, 44, 64, 67}, {22, 31, 39, 50, 74, 77}};
+    const uint8_t *begin = begins[version - 0x030D];
+    memset(words, 0, WORDS * sizeof words[0]);
+    memcpy(words, "xdebugpy", 8);
+    words[1] = version_hex[version - 0x030D];
+    uint64_t *thread = words + begin[0], *frame = words + begin[1], *code = words + begin[2];
+    thread[0] = 400;
+    thread[3] = row->thread_interpreter;
+    thread[4] = row->thread_frame;
+    thread[5] = row->thread_ident;
+    frame[0] = 88;
+    frame[1] = row->frame_previous;
+    frame[2] = row->frame_code;
+    frame[3] = row->frame_instruction;
+    frame[5] = row->frame_mark;
+    code[0] = (uint64_t)row->code_bytes + 8;
+    code[1] = row->code_file;
+    code[3] = row->code_name;
+    code[4] = row->code_table;
+    code[5] = row->code_first_line;
+    code[9] = row->code_start;
+    words[begin[3]] = 16;
+    words[begin[3] + 1] = GW_PYTHON_OB_TYPE;
+    words[begin[4]] = 40;
+    words[begin[4] + 2] = GW_PYTHON_BYTES_DATA;
+    words[begin[5]] = row->unicode_bytes;
+    words[begin[5] + 3] = row->ascii_bytes;
+}
+
+static void versions(void **state)
+{
+    (void)state;
+    for (unsigned version = 0x0309; version <= 0x030E; version++) {
+        const gw_python_layout *row = gw_python_layout_of(version);
+        assert_non_null(row);
+        assert_int_equal(row->version, version);
+    }
+    static const unsigned others[] = {0, 0x0207, 0x0308, 0x030F, 0x0400};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        assert_null(gw_python_layout_of(others[i]));
+}
+
+static void published(void **state)
+{
+    (void)state;
+    for (unsigned version = 0x030D; version <= 0x030E; version++) {
+        uint64_t words[WORDS];
+        const gw_python_layout *row = gw_python_layout_of(version);
+        gw_python_layout layout = *row;
+        unsigned long hex = version_hex[version - 0x030D];
+        publish(version, words);
+        assert_true(gw_python_layout_publish(&layout, words, hex));
+        assert_memory_equal(&layout, row, sizeof layout);
+        assert_false(gw_python_layout_publish(&layout, words, hex + 1)); /* of another build */
+        words[2] = 1;                                                    /* without its lock */
+        assert_false(gw_python_layout_publish(&layout, words, hex));
+        words[2] = 0;
+        words[0] ^= 1;
+        assert_false(gw_python_layout_publish(&layout, words, hex));
+        words[0] ^= 1;
+        words[version == 0x030D ? 29 : 32] += 8; /* frame_previous: taken from what is published */
+        assert_true(gw_python_layout_publish(&layout, words, hex));
+        assert_int_equal(layout.frame_previous, row->frame_previous + 8);
+    }
+}
+
+/* The way from _PyRuntime to the thread states. */
+static void lists(void **state)
+{
+    (void)state;
+    gw_python_lists lists;
+    for (unsigned version = 0x0309; version <= 0x030E; version++) {
+        const gw_python_layout *row = gw_python_layout_of(version);
+        uint64_t words[WORDS];
+        if (version < GW_PYTHON_PUBLISHED_SINCE) {
+            assert_true(gw_python_lists_of(row, NULL, &lists));
+            assert_int_equal(lists.interpreter_threads, row->interpreter_threads);
+            assert_int_equal(lists.thread_native_id, version < 0x030B ? 0 : row->thread_ident + 8);
+            continue;
+        }
+        unsigned thread = version == 0x030D ? 19 : 22;
+        publish(version, words);
+        words[3] = 200000; /* sizes of the runtime's and the interpreter's state */
+        words[6] = 400000;
+        words[5] = 632;
+        words[8] = 7264;
+        words[9] = 7344;
+        words[thread + 2] = 8;
+        words[thread + 6] = 160;
+        assert_true(gw_python_lists_of(row, words, &lists));
+        assert_int_equal(lists.runtime_interpreters, 632);
+        assert_int_equal(lists.interpreter_next, 7264);
+        assert_int_equal(lists.interpreter_threads, 7344);
+        assert_int_equal(lists.thread_next, 8);
+        assert_int_equal(lists.thread_native_id, 160);
+        assert_false(gw_python_lists_of(row, NULL, &lists));
+        static const uint64_t bad[] = {0, 4, 200000, 400000, UINT64_MAX};
+        for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+            words[5] = bad[i];
+            assert_false(gw_python_lists_of(row, words, &lists));
+        }
+    }
+}
+
+/* Each word in turn is damaged: refused, or an offset inside its structure. */
+static void damaged(void **state)
+{
+    (void)state;
+    static const uint64_t bad[] = {1, 3, 0xffff, 0x10000, UINT64_MAX, UINT64_MAX - 7, UINT64_C(1) << 63};
+    for (unsigned version = 0x030D; version <= 0x030E; version++) {
+        for (unsigned at = 0; at < WORDS; at++) {
+            for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+                uint64_t words[WORDS];
+                gw_python_layout layout = *gw_python_layout_of(version);
+                publish(version, words);
+                words[at] = bad[i];
+                if (!gw_python_layout_publish(&layout, words, version_hex[version - 0x030D]))
+                    continue;
+                uint64_t frame_bytes = words[version == 0x030D ? 28 : 31];
+                assert_true(layout.frame_previous + 8u <= frame_bytes && layout.frame_previous % 8 == 0);
+                assert_true(layout.frame_mark < frame_bytes);
+                assert_int_equal(layout.ascii_bytes, 40);
+            }
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(versions), cmocka_unit_test(published), cmocka_unit_test(lists),
+                                       cmocka_unit_test(damaged)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
