@@ -1,0 +1,178 @@
+/* The tables as their users see them. */
+#include "gw_cuda_abi.h"
+#include "gw_data.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static gw_version v(const char *text)
+{
+    gw_version version = 0;
+    assert_true(gw_version_parse(text, &version, NULL));
+    return version;
+}
+
+static void versions_compare_and_hostile_ones_are_refused(void **state)
+{
+    (void)state;
+    assert_true(v("525.60.13") < v("525.105.17"));
+    assert_true(v("9.10") > v("9.9"));
+    assert_true(v("12.4") == v("12.4.0"));
+    static const char *const bad[] = {
+        "", ".", "x", "-1", "1.", "1..2", "1.2.3.4.5", "65536", "99999999999999999999", "12.4 ", "v1", "12,4"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        gw_version version = 7;
+        assert_false(gw_version_parse(bad[i], &version, NULL));
+        assert_true(version == 7);
+    }
+    const char *end;
+    gw_version version;
+    assert_true(gw_version_parse("2.11.0+cu130", &version, &end));
+    assert_string_equal(end, "+cu130");
+    char text[GW_VERSION_TEXT_MAX];
+    assert_string_equal(gw_version_text(text, v("8.9.2.26")), "8.9.2.26");
+    assert_string_equal(gw_version_text(text, v("12")), "12.0");
+    assert_string_equal(gw_version_text(text, UINT64_MAX), "65535.65535.65535.65535");
+    assert_string_equal(gw_version_text(text, 0), "?");
+}
+
+static void errors_are_found_by_number_and_by_both_names(void **state)
+{
+    (void)state;
+    const gw_cuda_error *error = gw_data_cuda_error(700);
+    assert_string_equal(error->driver_name, "CUDA_ERROR_ILLEGAL_ADDRESS");
+    assert_int_equal(error->sticky, GW_STICKY_YES);
+    assert_true(error->documented);
+    assert_ptr_equal(gw_data_cuda_error_named("cudaErrorIllegalAddress"), error);
+    assert_ptr_equal(gw_data_cuda_error_named("CUDA_ERROR_ILLEGAL_ADDRESS"), error);
+    assert_null(gw_data_cuda_error(35)->driver_name); /* the runtime alone has it */
+    assert_false(gw_data_cuda_error(214)->documented);
+    assert_int_equal(gw_data_cuda_error(214)->sticky, GW_STICKY_PRACTICE);
+    assert_null(gw_data_cuda_error(65535));
+    assert_null(gw_data_cuda_error_named("-"));
+    assert_int_equal(gw_data_xid_of(79)->kind, GW_XID_KIND_XID);
+    assert_string_equal(gw_data_xid_of(31)->class, "app-first");
+    assert_null(gw_data_xid_of(11004));
+    assert_non_null(gw_data_sxid_of(11004));
+    assert_int_equal(gw_data_xid_of(176)->verified, GW_VERIFIED_PARTLY); /* its name alone was read */
+}
+
+/* The table and the ABI that the virtual card answers by say the same. */
+static void the_abi_has_the_same_numbers(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        unsigned code;
+    } results[] = {
+#define GW_X(name, code) {#name, code},
+        GW_CUDA_RESULTS(GW_X)
+#undef GW_X
+    };
+    for (size_t i = 0; i < sizeof results / sizeof results[0]; i++) {
+        const gw_cuda_error *error = gw_data_cuda_error(results[i].code);
+        if (error == NULL || error->driver_name == NULL || strcmp(error->driver_name, results[i].name) != 0)
+            fail_msg("%s is %u; the table has %s", results[i].name, results[i].code,
+                     error == NULL || error->driver_name == NULL ? "nothing" : error->driver_name);
+    }
+}
+
+static void cudnn_numbers_depend_on_the_major_version(void **state)
+{
+    (void)state;
+    assert_string_equal(gw_data_cudnn_status_of(8, 1)->name, "CUDNN_STATUS_NOT_INITIALIZED");
+    assert_null(gw_data_cudnn_status_of(9, 1));
+    assert_string_equal(gw_data_cudnn_status_of(9, 1001)->name, "CUDNN_STATUS_NOT_INITIALIZED");
+    assert_null(gw_data_cudnn_status_of(8, 1001));
+    assert_null(gw_data_cudnn_status_of(7, 14)); /* came with 8 */
+    assert_int_equal(gw_data_cudnn_status_named(0, "CUDNN_STATUS_NOT_INITIALIZED")->code, 1001);
+    assert_int_equal(gw_data_cudnn_status_named(7, "CUDNN_STATUS_NOT_INITIALIZED")->code, 1);
+    assert_null(gw_data_cudnn_status_named(0, "CUDNN_STATUS_"));
+}
+
+/* "CUDA 12.2 on a 525 driver crashes": the family's minimum is 525.60.13, from there it runs, with limits. */
+static void a_525_driver_runs_cuda_12_2(void **state)
+{
+    (void)state;
+    const gw_driver_row *row = NULL;
+    assert_int_equal(gw_data_driver_fit(v("525.60.13"), v("12.2"), &row), GW_DRIVER_MINOR);
+    assert_string_equal(row->driver_minimum_text, "525.60.13");
+    assert_int_equal(gw_data_driver_fit(v("525.125.06"), v("12.2.2"), NULL), GW_DRIVER_MINOR);
+    assert_int_equal(gw_data_driver_fit(v("525.60.11"), v("12.2"), NULL), GW_DRIVER_TOO_OLD);
+    assert_int_equal(gw_data_driver_fit(v("515.105.01"), v("12.2"), NULL), GW_DRIVER_TOO_OLD);
+    assert_int_equal(gw_data_driver_fit(v("535.54.03"), v("12.2"), NULL), GW_DRIVER_FULL);
+    assert_int_equal(gw_data_driver_fit(v("525.60.13"), v("13.0"), NULL), GW_DRIVER_TOO_OLD);
+    assert_int_equal(gw_data_driver_fit(v("580.65.06"), v("11.4"), NULL), GW_DRIVER_FULL);
+    assert_int_equal(gw_data_driver_fit(v("418.39"), v("10.2"), NULL), GW_DRIVER_TOO_OLD); /* no family before 11 */
+    assert_int_equal(gw_data_driver_fit(v("580.65.06"), v("13.9"), NULL),
+                     GW_DRIVER_MINOR); /* not in the table: its family */
+    assert_int_equal(gw_data_driver_fit(v("580.65.06"), v("14.0"), NULL), GW_DRIVER_UNKNOWN);
+    assert_int_equal(gw_data_driver_fit(0, v("12.2"), NULL), GW_DRIVER_UNKNOWN);
+    assert_true(gw_data_cuda_of_driver(v("525.60.13"))->cuda == v("12.0"));
+    assert_true(gw_data_cuda_of_driver(v("580.159.04"))->cuda == v("13.0"));
+    assert_null(gw_data_cuda_of_driver(v("300.1")));
+}
+
+static void code_runs_on_its_own_major_version(void **state)
+{
+    (void)state;
+    assert_int_equal(gw_data_covers("7.5 8.0 8.6 9.0", v("8.9")), GW_COVER_NATIVE);
+    assert_int_equal(gw_data_covers("7.5 8.6 9.0", v("8.0")), GW_COVER_NONE); /* not on an older minor version */
+    assert_int_equal(gw_data_covers("7.5 8.0 9.0", v("12.0")), GW_COVER_NONE);
+    assert_int_equal(gw_data_covers("7.5 9.0+PTX", v("12.0")), GW_COVER_PTX);
+    assert_int_equal(gw_data_covers("12.0+PTX", v("9.0")), GW_COVER_NONE);
+    assert_int_equal(gw_data_covers("", v("9.0")), GW_COVER_NONE);
+    assert_int_equal(gw_data_covers("junk 9.0", v("9.0")), GW_COVER_NONE);
+    assert_string_equal(gw_data_capability(v("9.0"))->architecture, "Hopper");
+    assert_true(gw_data_capability(v("7.0"))->cuda_last == v("12.9"));
+    assert_null(gw_data_capability(v("99.0")));
+}
+
+static void frameworks_are_found_by_release_and_cuda(void **state)
+{
+    (void)state;
+    const gw_framework_row *row = gw_data_framework("pytorch", "2.1.2+cu121", v("12.1"));
+    assert_string_equal(row->cudnn, "8.9.2.26");
+    assert_string_equal(gw_data_framework("PyTorch", "2.11.0", v("12.6"))->cuda, "12.6.3");
+    assert_null(gw_data_framework("pytorch", "2.11.0", v("11.8")));
+    assert_null(gw_data_framework("pytorch", "nonsense", 0));
+    assert_null(gw_data_framework("paddle", "2.1.2", 0));
+    assert_int_equal(gw_data_covers(gw_data_framework("pytorch", "2.11.0", v("12.8"))->architectures, v("7.0")),
+                     GW_COVER_NONE);
+    const gw_framework_row *volta = gw_data_framework_for("pytorch", v("7.0"));
+    assert_non_null(volta);
+    assert_int_equal(gw_version_part(v("12.6"), 0), 12);
+    assert_true(strncmp(volta->cuda, "12.6", 4) == 0);
+    assert_true(gw_data_cudnn_support_of(v("9.20"))->capability_first == v("7.5"));
+    assert_true(gw_data_cudnn_support_of(v("9.10.2"))->capability_first == v("5.0"));
+    assert_true(gw_data_cudnn_support_of(v("9.5.1"))->cuda_last == v("12.6"));
+    assert_null(gw_data_cudnn_support_of(v("9.7.1"))); /* between two rows: not known */
+}
+
+static void statuses_of_libraries_are_found_by_number(void **state)
+{
+    (void)state;
+    assert_string_equal(gw_data_library_status_of(GW_STATUS_OF_CUBLAS, 3)->name, "CUBLAS_STATUS_ALLOC_FAILED");
+    assert_string_equal(gw_data_library_status_of(GW_STATUS_OF_NCCL, 6)->name, "ncclRemoteError");
+    assert_null(gw_data_library_status_of(GW_STATUS_OF_CUBLAS, 2));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(statuses_of_libraries_are_found_by_number),
+        cmocka_unit_test(versions_compare_and_hostile_ones_are_refused),
+        cmocka_unit_test(errors_are_found_by_number_and_by_both_names),
+        cmocka_unit_test(the_abi_has_the_same_numbers),
+        cmocka_unit_test(cudnn_numbers_depend_on_the_major_version),
+        cmocka_unit_test(a_525_driver_runs_cuda_12_2),
+        cmocka_unit_test(code_runs_on_its_own_major_version),
+        cmocka_unit_test(frameworks_are_found_by_release_and_cuda),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

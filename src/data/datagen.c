@@ -1,0 +1,627 @@
+/* datagen: reads the tables of data/ and writes the C arrays of gw_data.h.
+ *
+ *     datagen data-folder output.c
+ *
+ * Runs on the machine that builds, while building. A table is a file of columns separated by one tab, with '#' lines,
+ * one line that names the columns, then rows; "-" is "not known". The tables below are their grammar: what stands in
+ * each column, which columns make a row unique, and which rows of other tables a row relies on. A file that does not
+ * fit is named with line and reason, nothing is written, and the build fails.
+ *
+ * To add a column: here, in the struct of gw_data.h with the same name, in the file. */
+#include "gw_version.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { COLUMNS_MAX = 12, ROWS_MAX = 1024, LINE_MAX = 2048 };
+
+typedef enum column_type {
+    TEXT,          /* or "-" */
+    NAME,          /* a text that must be there */
+    NUMBER,        /* below 65536 */
+    VERSION,       /* or "-", which is 0 */
+    DRIVER,        /* a version whose text is kept, too: 525.60.13 has a zero that numbers lose */
+    RELEASE,       /* 2.11.0, 2.1.x */
+    VERSION_FROM,  /* 12.6.3, 12.1+, or "-" */
+    ARCHITECTURES, /* 7.5 8.0 12.0+PTX, or "-" */
+    WORD,          /* one of `words`, kept as text */
+    ENUM,          /* one of `words`, in C prefix and the word in capitals */
+    FLAG           /* the first of two words is true */
+} column_type;
+
+typedef struct column {
+    const char *name;
+    column_type type;
+    bool is_key;
+    const char *words; /* separated by spaces */
+    const char *prefix;
+} column;
+
+typedef struct table {
+    const char *name; /* file without .tsv */
+    const char *type;
+    column columns[COLUMNS_MAX];
+} table;
+
+#define VERIFIED                                                                                                       \
+    {                                                                                                                  \
+        "verified", ENUM, false, "no partly yes", "GW_VERIFIED_"                                                       \
+    }
+#define SOURCE                                                                                                         \
+    {                                                                                                                  \
+        "source", NAME, false, NULL, NULL                                                                              \
+    }
+#define PLAIN(name, type)                                                                                              \
+    {                                                                                                                  \
+        name, type, false, NULL, NULL                                                                                  \
+    }
+#define KEY(name, type)                                                                                                \
+    {                                                                                                                  \
+        name, type, true, NULL, NULL                                                                                   \
+    }
+
+static const table tables[] = {
+    {"xid",
+     "gw_xid",
+     {{"kind", ENUM, true, "xid sxid", "GW_XID_KIND_"},
+      KEY("code", NUMBER),
+      PLAIN("mnemonic", TEXT),
+      PLAIN("meaning", TEXT),
+      {"class", WORD, false,
+       "app-first app-or-driver bus-or-driver config consequence driver-fw driver-or-app driver-or-corruption "
+       "driver-or-hw "
+       "fabric fabric-always-fatal fabric-non-fatal fabric-potentially-fatal hardware hardware-managed hw-or-driver "
+       "hw-or-fw info not-training unused",
+       NULL},
+      PLAIN("hint", TEXT),
+      PLAIN("flags", TEXT),
+      PLAIN("action", TEXT),
+      PLAIN("inquiry", TEXT),
+      VERIFIED,
+      SOURCE}},
+    {"cuda_errors",
+     "gw_cuda_error",
+     {KEY("code", NUMBER),
+      PLAIN("driver_name", TEXT),
+      PLAIN("runtime_name", TEXT),
+      {"sticky", ENUM, false, "no yes practice maybe unknown", "GW_STICKY_"},
+      {"usable", ENUM, false, "no yes none unknown", "GW_USABLE_"},
+      {"reported", ENUM, false, "sync async either", "GW_REPORTED_"},
+      PLAIN("meaning", TEXT),
+      PLAIN("hint", TEXT),
+      {"basis", FLAG, false, "documented inferred", "documented"},
+      VERIFIED,
+      SOURCE}},
+    {"cudnn_status",
+     "gw_cudnn_status",
+     {KEY("major_first", NUMBER), PLAIN("major_last", NUMBER), KEY("code", NUMBER), PLAIN("name", NAME),
+      PLAIN("category", TEXT), PLAIN("meaning", TEXT), PLAIN("hint", TEXT), VERIFIED, SOURCE}},
+    {"library_status",
+     "gw_library_status",
+     {{"library", ENUM, true, "cublas nccl", "GW_STATUS_OF_"},
+      KEY("code", NUMBER),
+      PLAIN("name", NAME),
+      PLAIN("meaning", TEXT),
+      PLAIN("hint", TEXT),
+      VERIFIED,
+      SOURCE}},
+    {"driver_compat",
+     "gw_driver_row",
+     {PLAIN("cuda", VERSION), KEY("release", VERSION), PLAIN("driver_shipped", DRIVER), PLAIN("driver_minimum", DRIVER),
+      PLAIN("driver_windows", VERSION), VERIFIED, PLAIN("notes", TEXT), SOURCE}},
+    {"cuda_families",
+     "gw_cuda_family",
+     {KEY("major", NUMBER), PLAIN("driver_minimum", DRIVER), VERIFIED, PLAIN("notes", TEXT), SOURCE}},
+    {"compute_capability",
+     "gw_capability",
+     {KEY("capability", VERSION), PLAIN("architecture", NAME), PLAIN("examples", TEXT), PLAIN("cuda_first", VERSION),
+      PLAIN("cuda_last", VERSION), VERIFIED, PLAIN("notes", TEXT), SOURCE}},
+    {"framework_compat",
+     "gw_framework_row",
+     {{"component", WORD, true, "pytorch tensorflow jax", NULL},
+      KEY("release", RELEASE),
+      KEY("cuda", VERSION_FROM),
+      PLAIN("cudnn", VERSION_FROM),
+      PLAIN("architectures", ARCHITECTURES),
+      VERIFIED,
+      PLAIN("notes", TEXT),
+      SOURCE}},
+    {"cudnn_support",
+     "gw_cudnn_support",
+     {KEY("first", VERSION), PLAIN("last", VERSION), PLAIN("cuda_first", VERSION), PLAIN("cuda_last", VERSION),
+      PLAIN("capability_first", VERSION), PLAIN("capability_last", VERSION), VERIFIED, PLAIN("notes", TEXT), SOURCE}},
+};
+enum { TABLE_COUNT = sizeof tables / sizeof tables[0] };
+
+typedef struct row {
+    int line;
+    char *text;                     /* owned; the line, cut at its tabs */
+    const char *field[COLUMNS_MAX]; /* in text */
+} row;
+static row rows[TABLE_COUNT][ROWS_MAX];
+static int row_counts[TABLE_COUNT];
+static const char *folder;
+static bool failed;
+
+__attribute__((format(printf, 3, 4))) static void bad(const table *t, int line, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fprintf(stderr, "%s/%s.tsv:%d: ", folder, t->name, line);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+    va_end(args);
+    failed = true;
+}
+
+static int column_count(const table *t)
+{
+    int count = 0;
+    while (count < COLUMNS_MAX && t->columns[count].name != NULL)
+        count++;
+    return count;
+}
+
+/* ---- fields ---- */
+
+static bool is_dash(const char *text)
+{
+    return strcmp(text, "-") == 0;
+}
+
+static bool is_number(const char *text)
+{
+    if (*text == '\0' || strlen(text) > 5 || strspn(text, "0123456789") != strlen(text))
+        return false;
+    return strtol(text, NULL, 10) < 65536;
+}
+
+static bool is_architectures(const char *text)
+{
+    for (;;) {
+        gw_version version;
+        const char *end;
+        if (!gw_version_parse(text, &version, &end))
+            return false;
+        if (strncmp(end, "+PTX", 4) == 0)
+            end += 4;
+        if (*end == '\0')
+            return true;
+        if (*end != ' ')
+            return false;
+        text = end + 1;
+    }
+}
+
+/* Index of the word in `words`, or -1. */
+static int word_index(const char *words, const char *text)
+{
+    int index = 0;
+    size_t length = strlen(text);
+    for (const char *at = words; *at != '\0'; index++) {
+        size_t bytes = strcspn(at, " ");
+        if (bytes == length && memcmp(at, text, bytes) == 0)
+            return index;
+        at += bytes;
+        at += *at == ' ';
+    }
+    return -1;
+}
+
+static bool ends_in(const char *text, const char *tail)
+{
+    gw_version version;
+    const char *end;
+    return gw_version_parse(text, &version, &end) && (*end == '\0' || strcmp(end, tail) == 0);
+}
+
+static bool fits(const column *c, const char *text)
+{
+    gw_version version;
+    switch (c->type) {
+    case TEXT:
+        return true;
+    case NAME:
+        return !is_dash(text);
+    case NUMBER:
+        return is_number(text);
+    case VERSION:
+    case DRIVER:
+        return is_dash(text) || gw_version_parse(text, &version, NULL);
+    case RELEASE:
+        return ends_in(text, ".x");
+    case VERSION_FROM:
+        return is_dash(text) || ends_in(text, "+");
+    case ARCHITECTURES:
+        return is_dash(text) || is_architectures(text);
+    case WORD:
+    case ENUM:
+    case FLAG:
+        return word_index(c->words, text) >= 0;
+    }
+    return false;
+}
+
+static const char *wanted(const column *c)
+{
+    static const char *const texts[] = {"a text",
+                                        "a text other than '-'",
+                                        "a number below 65536",
+                                        "a version such as 12.4, or '-'",
+                                        "a version such as 525.60.13, or '-'",
+                                        "a release such as 2.11.0 or 2.1.x",
+                                        "a version such as 12.6 or 12.1+, or '-'",
+                                        "compute capabilities such as 7.5 12.0+PTX, or '-'"};
+    return c->words != NULL ? c->words : texts[c->type];
+}
+
+/* ---- reading ---- */
+
+/* Cuts `text` at its tabs: how many fields there are, also where they are too many to keep. */
+static int cut(char *text, const char *fields[COLUMNS_MAX])
+{
+    int count = 0;
+    for (char *at = text;;) {
+        if (count < COLUMNS_MAX)
+            fields[count] = at;
+        count++;
+        char *tab = strchr(at, '\t');
+        if (tab == NULL)
+            return count;
+        *tab = '\0';
+        at = tab + 1;
+    }
+}
+
+static void check_names(const table *t, int line, char *text)
+{
+    const char *names[COLUMNS_MAX];
+    int count = cut(text, names);
+    int columns = column_count(t);
+    if (count != columns) {
+        bad(t, line, "%d columns are named, wanted %d", count, columns);
+        return;
+    }
+    for (int i = 0; i < columns; i++) {
+        if (strcmp(names[i], t->columns[i].name) != 0)
+            bad(t, line, "column %d is '%s', wanted '%s'", i + 1, names[i], t->columns[i].name);
+    }
+}
+
+static bool is_clean(const char *text)
+{
+    for (; *text != '\0'; text++) {
+        if ((unsigned char)*text >= 0x7f || ((unsigned char)*text < ' ' && *text != '\t'))
+            return false;
+    }
+    return true;
+}
+
+static void add_row(int index, int line, char *text)
+{
+    const table *t = &tables[index];
+    if (row_counts[index] == ROWS_MAX) {
+        bad(t, line, "more than %d rows", ROWS_MAX);
+        return;
+    }
+    row *r = &rows[index][row_counts[index]];
+    r->line = line;
+    r->text = strdup(text);
+    if (r->text == NULL) {
+        bad(t, line, "out of memory");
+        return;
+    }
+    row_counts[index]++;
+    int count = cut(r->text, r->field);
+    int columns = column_count(t);
+    if (count != columns) {
+        bad(t, line, "%d columns, wanted %d", count, columns);
+        row_counts[index]--;
+        free(r->text);
+        return;
+    }
+    for (int i = 0; i < columns; i++) {
+        if (r->field[i][0] == '\0')
+            bad(t, line, "column '%s' is empty: write '-' for what is not known", t->columns[i].name);
+        else if (!fits(&t->columns[i], r->field[i]))
+            bad(t, line, "'%s' in column '%s', wanted %s", r->field[i], t->columns[i].name, wanted(&t->columns[i]));
+    }
+}
+
+static void read_table(int index)
+{
+    const table *t = &tables[index];
+    char path[4096], text[LINE_MAX];
+    snprintf(path, sizeof path, "%s/%s.tsv", folder, t->name);
+    FILE *file = fopen(path, "r");
+    if (file == NULL) {
+        bad(t, 0, "%s", strerror(errno));
+        return;
+    }
+    bool named = false;
+    for (int line = 1; fgets(text, sizeof text, file) != NULL; line++) {
+        size_t length = strlen(text);
+        if (length == 0 || text[length - 1] != '\n') {
+            bad(t, line, "no end of line, a zero byte, or more than %d characters", LINE_MAX - 2);
+            break;
+        }
+        text[length - 1] = '\0';
+        if (text[0] == '#')
+            continue;
+        if (!is_clean(text)) {
+            bad(t, line, "only printable ASCII and tabs");
+        } else if (!named) {
+            check_names(t, line, text);
+            named = true;
+        } else {
+            add_row(index, line, text);
+        }
+        if (failed && row_counts[index] == 0)
+            break; /* the names are wrong: every row would be */
+    }
+    if (ferror(file))
+        bad(t, 0, "%s", strerror(errno));
+    else if (!failed && row_counts[index] == 0)
+        bad(t, 0, "no rows");
+    fclose(file);
+}
+
+/* ---- what rows must have in common ---- */
+
+static bool same_key(const table *t, const row *a, const row *b)
+{
+    for (int i = 0; i < column_count(t); i++) {
+        if (t->columns[i].is_key && strcmp(a->field[i], b->field[i]) != 0)
+            return false;
+    }
+    return true;
+}
+
+static void check_keys(int index)
+{
+    for (int i = 0; i < row_counts[index]; i++) {
+        for (int k = 0; k < i; k++) {
+            if (same_key(&tables[index], &rows[index][k], &rows[index][i]))
+                bad(&tables[index], rows[index][i].line, "this row stands already at line %d", rows[index][k].line);
+        }
+    }
+}
+
+static int table_index(const char *name)
+{
+    for (int i = 0; i < (int)TABLE_COUNT; i++) {
+        if (strcmp(tables[i].name, name) == 0)
+            return i;
+    }
+    return -1;
+}
+
+static const char *field_of(int index, const row *r, const char *name)
+{
+    for (int i = 0; i < column_count(&tables[index]); i++) {
+        if (strcmp(tables[index].columns[i].name, name) == 0)
+            return r->field[i];
+    }
+    return "-";
+}
+
+static gw_version version_of(const char *text)
+{
+    gw_version version = 0;
+    const char *end;
+    (void)gw_version_parse(text, &version, &end);
+    return version;
+}
+
+static gw_version minor_of(gw_version version)
+{
+    return gw_version_of(gw_version_part(version, 0), gw_version_part(version, 1), 0);
+}
+
+/* Does a row of the table have this version (major and minor) in this column? */
+static bool has_version(const char *table_name, const char *name, gw_version version)
+{
+    int index = table_index(table_name);
+    for (int i = 0; i < row_counts[index]; i++) {
+        if (minor_of(version_of(field_of(index, &rows[index][i], name))) == minor_of(version))
+            return true;
+    }
+    return false;
+}
+
+static const row *family_of(unsigned major)
+{
+    int index = table_index("cuda_families");
+    for (int i = 0; i < row_counts[index]; i++) {
+        if ((unsigned)strtol(field_of(index, &rows[index][i], "major"), NULL, 10) == major)
+            return &rows[index][i];
+    }
+    return NULL;
+}
+
+static void check_driver(int index, const row *r)
+{
+    const table *t = &tables[index];
+    gw_version cuda = version_of(field_of(index, r, "cuda"));
+    gw_version release = version_of(field_of(index, r, "release"));
+    gw_version minimum = version_of(field_of(index, r, "driver_minimum"));
+    if (cuda == 0 || minimum == 0)
+        bad(t, r->line, "cuda and driver_minimum must be known");
+    if (minor_of(release) != cuda)
+        bad(t, r->line, "release %s is none of CUDA %s", field_of(index, r, "release"), field_of(index, r, "cuda"));
+    const row *family = family_of(gw_version_part(cuda, 0));
+    if (family == NULL) {
+        if (gw_version_part(cuda, 0) >= 11)
+            bad(t, r->line, "no row for CUDA %u in cuda_families.tsv", gw_version_part(cuda, 0));
+        return;
+    }
+    const char *wanted_minimum = field_of(table_index("cuda_families"), family, "driver_minimum");
+    if (strcmp(wanted_minimum, field_of(index, r, "driver_minimum")) != 0)
+        bad(t, r->line, "driver_minimum is not %s of cuda_families.tsv", wanted_minimum);
+}
+
+static void check_framework(int index, const row *r)
+{
+    const table *t = &tables[index];
+    const char *cuda = field_of(index, r, "cuda");
+    if (!is_dash(cuda) && !has_version("driver_compat", "cuda", version_of(cuda)))
+        bad(t, r->line, "CUDA %s is not in driver_compat.tsv", cuda);
+    const char *architectures = field_of(index, r, "architectures");
+    for (const char *at = architectures; !is_dash(architectures) && *at != '\0';) {
+        if (!has_version("compute_capability", "capability", version_of(at)))
+            bad(t, r->line, "%.*s is not in compute_capability.tsv", (int)strcspn(at, " "), at);
+        at += strcspn(at, " ");
+        at += *at == ' ';
+    }
+}
+
+static void check_capability(int index, const row *r)
+{
+    gw_version first = version_of(field_of(index, r, "cuda_first")), last = version_of(field_of(index, r, "cuda_last"));
+    if (first == 0 || (last != 0 && last < first))
+        bad(&tables[index], r->line, "cuda_first must be known and not after cuda_last");
+}
+
+static void check_support(int index, const row *r)
+{
+    const char *first = field_of(index, r, "capability_first");
+    gw_version last = version_of(field_of(index, r, "last"));
+    if (last != 0 && last < version_of(field_of(index, r, "first")))
+        bad(&tables[index], r->line, "last is older than first");
+    if (!has_version("compute_capability", "capability", version_of(first)))
+        bad(&tables[index], r->line, "%s is not in compute_capability.tsv", first);
+}
+
+static void check_error(int index, const row *r)
+{
+    if (is_dash(field_of(index, r, "driver_name")) && is_dash(field_of(index, r, "runtime_name")))
+        bad(&tables[index], r->line, "neither the driver nor the runtime has a name for it");
+}
+
+static void check_status(int index, const row *r)
+{
+    if (atoi(field_of(index, r, "major_last")) < atoi(field_of(index, r, "major_first")))
+        bad(&tables[index], r->line, "major_last is below major_first");
+}
+
+static void check_rows(const char *name, void (*check)(int index, const row *r))
+{
+    int index = table_index(name);
+    for (int i = 0; i < row_counts[index]; i++)
+        check(index, &rows[index][i]);
+}
+
+/* ---- writing ---- */
+
+static void write_text(FILE *out, const char *text)
+{
+    if (is_dash(text)) {
+        fputs("NULL", out);
+        return;
+    }
+    fputc('"', out);
+    for (; *text != '\0'; text++) {
+        if (*text == '"' || *text == '\\')
+            fputc('\\', out);
+        fputc(*text, out);
+    }
+    fputc('"', out);
+}
+
+static void write_enum(FILE *out, const column *c, const char *text)
+{
+    fputs(c->prefix, out);
+    for (; *text != '\0'; text++)
+        fputc(*text == '-' ? '_' : toupper((unsigned char)*text), out);
+}
+
+static void write_field(FILE *out, const column *c, const char *text)
+{
+    fprintf(out, ".%s = ", c->type == FLAG ? c->prefix : c->name);
+    switch (c->type) {
+    case NUMBER:
+        fputs(text, out);
+        break;
+    case VERSION:
+        fprintf(out, "UINT64_C(%llu)", (unsigned long long)version_of(text));
+        break;
+    case DRIVER:
+        fprintf(out, "UINT64_C(%llu), .%s_text = ", (unsigned long long)version_of(text), c->name);
+        write_text(out, text);
+        break;
+    case ENUM:
+        write_enum(out, c, text);
+        break;
+    case FLAG:
+        fputs(word_index(c->words, text) == 0 ? "true" : "false", out);
+        break;
+    default:
+        write_text(out, text);
+    }
+    fputs(", ", out);
+}
+
+static void write_table(FILE *out, int index)
+{
+    const table *t = &tables[index];
+    fprintf(out, "\nconst %s gw_data_%s[] = {\n", t->type, t->name);
+    for (int i = 0; i < row_counts[index]; i++) {
+        fputs("    {", out);
+        for (int k = 0; k < column_count(t); k++)
+            write_field(out, &t->columns[k], rows[index][i].field[k]);
+        fputs("},\n", out);
+    }
+    fprintf(out, "};\nconst size_t gw_data_%s_count = sizeof gw_data_%s / sizeof gw_data_%s[0];\n", t->name, t->name,
+            t->name);
+}
+
+static int write_all(const char *path)
+{
+    FILE *out = fopen(path, "w");
+    if (out == NULL) {
+        fprintf(stderr, "%s: %s\n", path, strerror(errno));
+        return 1;
+    }
+    fputs("/* Written by datagen from data/. Do not edit. */\n#include \"gw_data.h\"\n", out);
+    for (int i = 0; i < (int)TABLE_COUNT; i++)
+        write_table(out, i);
+    bool broken = ferror(out) != 0;
+    if (fclose(out) != 0 || broken) {
+        fprintf(stderr, "%s: %s\n", path, strerror(errno));
+        remove(path);
+        return 1;
+    }
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 3) {
+        fputs("usage: datagen data-folder output.c\n", stderr);
+        return 2;
+    }
+    folder = argv[1];
+    for (int i = 0; i < (int)TABLE_COUNT; i++)
+        read_table(i);
+    if (!failed) {
+        for (int i = 0; i < (int)TABLE_COUNT; i++)
+            check_keys(i);
+        check_rows("driver_compat", check_driver);
+        check_rows("framework_compat", check_framework);
+        check_rows("compute_capability", check_capability);
+        check_rows("cudnn_support", check_support);
+        check_rows("cuda_errors", check_error);
+        check_rows("cudnn_status", check_status);
+    }
+    int status = failed ? 1 : write_all(argv[2]);
+    for (int i = 0; i < (int)TABLE_COUNT; i++) {
+        for (int k = 0; k < row_counts[i]; k++)
+            free(rows[i][k].text);
+    }
+    return status;
+}

@@ -1,0 +1,127 @@
+/* datagen against spoilt tables: each is refused with file, line and reason, and nothing is written. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char folder[64];
+
+static int run(const char *command, char *said, size_t said_bytes)
+{
+    FILE *pipe = popen(command, "r");
+    assert_non_null(pipe);
+    said[fread(said, 1, said_bytes - 1, pipe)] = '\0';
+    int status = pclose(pipe);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static int generate(char *said, size_t said_bytes)
+{
+    char command[512];
+    snprintf(command, sizeof command, "%s %s %s/out.c 2>&1", GW_TEST_DATAGEN, folder, folder);
+    return run(command, said, said_bytes);
+}
+
+static void copy_tables(void)
+{
+    char command[512], said[256];
+    snprintf(command, sizeof command, "rm -f %s/* && cp %s/*.tsv %s", folder, GW_TEST_DATA, folder);
+    assert_int_equal(run(command, said, sizeof said), 0);
+}
+
+/* What sed does to one table must be refused, and why. */
+static void spoilt_tables_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *table;
+        const char *script;
+        const char *reason;
+    } cases[] = {
+        {"xid", "/^xid\\t79\\t/s/^xid/yid/", "'yid' in column 'kind', wanted xid sxid"},
+        {"xid", "/^xid\\t79\\t/s/\\t79/\\t65536/", "wanted a number below 65536"},
+        {"xid", "/^xid\\t79\\t/s/\\t79/\\t78/", "this row stands already at line"},
+        {"xid", "/^xid\\t79\\t/s/\\t[^\\t]*$//", "10 columns, wanted 11"},
+        {"xid", "/^xid\\t79\\t/s/$/\\tmore/", "12 columns, wanted 11"},
+        {"xid", "/^kind/s/mnemonic/name/", "column 3 is 'name', wanted 'mnemonic'"},
+        {"xid", "/^kind/d", "column 1 is 'xid', wanted 'kind'"},
+        {"xid", "/^[^#]/d", "no rows"},
+        {"xid", "/^xid\\t79\\t/s/GPU/G\\xffPU/", "only printable ASCII"},
+        {"xid", "/^xid\\t79\\t/s/\\tyes\\t/\\tsure\\t/", "wanted no partly yes"},
+        {"cuda_errors", "/^700\\t/s/\\t[^\\t]*\\t[^\\t]*/\\t-\\t-/", "neither the driver nor the runtime"},
+        {"cuda_errors", "/^700\\t/s/CUDA_ERROR_[A-Z_]*//", "column 'driver_name' is empty"},
+        {"cudnn_status", "/^9\\t9\\t1001\\t/s/^9\\t9/9\\t8/", "major_last is below major_first"},
+        {"driver_compat", "/^12.2\\t12.2.0/s/525.60.13/525.60.1x/", "wanted a version such as 525.60.13"},
+        {"driver_compat", "/^12.2\\t12.2.0/s/525.60.13/525.60.14/", "driver_minimum is not 525.60.13"},
+        {"driver_compat", "/^12.2\\t12.2.0/s/12.2.0/12.3.9/", "release 12.3.9 is none of CUDA 12.2"},
+        {"cuda_families", "/^12\\t/d", "no row for CUDA 12 in cuda_families.tsv"},
+        {"compute_capability", "/^9.0\\t/d", "9.0 is not in compute_capability.tsv"},
+        {"compute_capability", "/^7.0\\t/s/12.9/8.0/", "not after cuda_last"},
+        {"framework_compat", "0,/^pytorch\\t2.1.x\\t12.1/s//pytorch\\t2.1.y\\t12.1/", "wanted a release"},
+        {"framework_compat", "0,/^pytorch\\t2.1.x\\t12.1/s//pytorch\\t2.1.x\\t12.77/",
+         "CUDA 12.77 is not in driver_compat"},
+        {"framework_compat", "0,/5.0 6.0 7.0/s//5.0, 6.0 7.0/", "wanted compute capabilities"},
+        {"cudnn_support", "/^9.10.2\\t/s/^9.10.2\\t9.10.2/9.10.2\\t9.1/", "last is older than first"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char command[1024], said[16384], path[256];
+        copy_tables();
+        snprintf(command, sizeof command, "LC_ALL=C sed -i '%s' %s/%s.tsv", cases[i].script, folder, cases[i].table);
+        assert_int_equal(run(command, said, sizeof said), 0);
+        int status = generate(said, sizeof said);
+        snprintf(path, sizeof path, "%s/out.c", folder);
+        if (status != 1 || strstr(said, cases[i].reason) == NULL || access(path, F_OK) == 0)
+            fail_msg("%s: exit status %d\n%s\nwanted: %s", cases[i].script, status, said, cases[i].reason);
+        assert_non_null(strstr(said, ".tsv:")); /* with file and line */
+    }
+}
+
+static void what_is_no_table_is_refused(void **state)
+{
+    (void)state;
+    char command[512], said[4096];
+    copy_tables();
+    snprintf(command, sizeof command, "rm %s/xid.tsv", folder);
+    assert_int_equal(run(command, said, sizeof said), 0);
+    assert_int_equal(generate(said, sizeof said), 1);
+    assert_non_null(strstr(said, "xid.tsv:0: No such file"));
+    copy_tables();
+    snprintf(command, sizeof command, "head -c 5000 /dev/zero > %s/xid.tsv", folder);
+    assert_int_equal(run(command, said, sizeof said), 0);
+    assert_int_equal(generate(said, sizeof said), 1);
+    copy_tables();
+    assert_int_equal(generate(said, sizeof said), 0);
+    assert_string_equal(said, "");
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    snprintf(folder, sizeof folder, "/tmp/gw-datagen-XXXXXX");
+    return mkdtemp(folder) == NULL;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    char command[128], said[16];
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    return run(command, said, sizeof said);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(spoilt_tables_are_refused),
+        cmocka_unit_test(what_is_no_table_is_refused),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
