@@ -1,0 +1,368 @@
+#include "gw_libs.h"
+#include "gw_text.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+    const char *word, *file, *package;
+} kinds[] = {
+#define GW_X(name, word, file, package) {word, file, package},
+    GW_LIBRARIES(GW_X)
+#undef GW_X
+};
+_Static_assert(sizeof kinds / sizeof kinds[0] == GW_LIBRARY_KIND_COUNT, "one row a kind");
+
+static const struct {
+    const char *word, *words;
+} places[] = {
+#define GW_X(name, word, text) {word, text},
+    GW_LIBRARY_PLACES(GW_X)
+#undef GW_X
+};
+
+static const char *const froms[] = {"unknown", "file name", "SONAME", "package", "content"};
+
+const char *gw_library_kind_text(gw_library_kind kind)
+{
+    return kinds[kind].word;
+}
+
+const char *gw_library_place_text(gw_library_place place)
+{
+    return places[place].word;
+}
+
+const char *gw_library_place_words(gw_library_place place)
+{
+    return places[place].words;
+}
+
+const char *gw_version_from_text(gw_version_from from)
+{
+    return froms[from];
+}
+
+char *gw_library_version_text(char out[GW_VERSION_TEXT_MAX], const gw_library *library)
+{
+    if (!library->is_major_only || library->version == 0)
+        return gw_version_text(out, library->version);
+    snprintf(out, GW_VERSION_TEXT_MAX, "%u.x", gw_version_part(library->version, 0));
+    return out;
+}
+
+/* ---- the path ---- */
+
+static bool begins(const char *text, const char *beginning)
+{
+    return strncmp(text, beginning, strlen(beginning)) == 0;
+}
+
+static gw_library_place place_of(const char *path)
+{
+    if (strstr(path, "/stubs/") != NULL)
+        return GW_PLACE_STUBS;
+    if (strstr(path, "/compat/") != NULL)
+        return GW_PLACE_COMPAT;
+    if (strstr(path, "/site-packages/") != NULL || strstr(path, "/dist-packages/") != NULL)
+        return GW_PLACE_WHEEL;
+    if (strstr(path, "conda") != NULL || strstr(path, "/mambaforge/") != NULL || strstr(path, "/envs/") != NULL)
+        return GW_PLACE_CONDA;
+    if (begins(path, "/usr/local/cuda") || begins(path, "/opt/cuda"))
+        return GW_PLACE_TOOLKIT;
+    if (begins(path, "/usr/lib") || begins(path, "/lib") || begins(path, "/usr/local/lib"))
+        return GW_PLACE_SYSTEM;
+    return GW_PLACE_OTHER;
+}
+
+/* Which row fits "libcudart.so.12", "libcudart-d0da41ae.so.11.0", "libcudnn_ops_infer.so.8": *ret_rest is what stands
+ * behind the name, from "-", "_" or ".so" on. */
+static bool kind_of(const char *base, gw_library_kind *ret_kind, const char **ret_rest)
+{
+    for (int i = 0; i < GW_LIBRARY_KIND_COUNT; i++) {
+        const char *rest = base + strlen(kinds[i].file);
+        bool part = i == GW_LIBRARY_CUDNN && begins(base, kinds[i].file) && *rest == '_';
+        if (!begins(base, kinds[i].file) || !(part || *rest == '-' || begins(rest, ".so")))
+            continue;
+        *ret_kind = (gw_library_kind)i;
+        *ret_rest = rest;
+        return true;
+    }
+    return false;
+}
+
+/* NVRTC's own helper has a name that begins alike. */
+static bool is_other(const char *base)
+{
+    return begins(base, "libnvrtc-builtins") || begins(base, "libcudadebugger");
+}
+
+static void version_of_name(const char *behind_so, gw_library *library)
+{
+    gw_version version;
+    const char *end;
+    if (behind_so[0] != '.' || !gw_version_parse(behind_so + 1, &version, &end) || *end != '\0')
+        return;
+    bool one = strchr(behind_so + 1, '.') == NULL;
+    /* libcuda.so.1 is no version of anything, and the runtime's 11.0 stood for all of 11. */
+    bool is_driver = library->kind == GW_LIBRARY_DRIVER || library->kind == GW_LIBRARY_NVML ||
+                     library->kind == GW_LIBRARY_PTX_COMPILER;
+    if (one && is_driver)
+        return;
+    library->version = version;
+    library->from = one ? GW_VERSION_FROM_SONAME : GW_VERSION_FROM_NAME;
+    library->is_major_only = one || (library->kind == GW_LIBRARY_CUDART && version == gw_version_of(11, 0, 0) &&
+                                     strcmp(behind_so, ".11.0") == 0);
+}
+
+bool gw_library_of_path(const char *path, gw_library *ret_library)
+{
+    gw_library library = {0};
+    const char *rest, *base = gw_path_last(path);
+    if (path == NULL || is_other(base) || !kind_of(base, &library.kind, &rest))
+        return false;
+    const char *so = strstr(rest, ".so");
+    if (so == NULL || (so[3] != '\0' && so[3] != '.'))
+        return false;
+    if (*rest == '_')
+        snprintf(library.part, sizeof library.part, "%.*s", (int)strcspn(rest + 1, ".-"), rest + 1);
+    library.place = place_of(path);
+    version_of_name(so + 3, &library);
+    library.path = strdup(path);
+    *ret_library = library;
+    return true;
+}
+
+void gw_library_free(gw_library *library)
+{
+    free(library->path);
+    free(library->soname);
+    *library = (gw_library){0};
+}
+
+/* ---- the package ---- */
+
+/* "nvidia_cudnn_cu12-9.1.0.70.dist-info" for "nvidia_cudnn". */
+static bool is_package(const char *entry, const char *package, gw_version *ret_version)
+{
+    gw_version version;
+    const char *end, *rest = entry + strlen(package);
+    if (!begins(entry, package))
+        return false;
+    if (begins(rest, "_cu"))
+        rest += 3 + strspn(rest + 3, "0123456789");
+    if (*rest != '-' || !gw_version_parse(rest + 1, &version, &end) || strstr(end, ".dist-info") == NULL)
+        return false;
+    *ret_version = version;
+    return true;
+}
+
+/* Length of the path up to and with "site-packages"; 0: it lies in none, or not in one of the vendor's packages there.
+ */
+static size_t packages_folder(const char *path)
+{
+    static const char *const names[] = {"/site-packages/nvidia/", "/dist-packages/nvidia/"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const char *at = strstr(path, names[i]);
+        if (at != NULL)
+            return (size_t)(at - path) + strlen("/site-packages");
+    }
+    return 0;
+}
+
+void gw_library_ask_package(const char *root, gw_library *library)
+{
+    const char *package = kinds[library->kind].package;
+    size_t bytes = library->path == NULL ? 0 : packages_folder(library->path);
+    gw_text folder = {0};
+    if (package == NULL || bytes == 0 || (library->version != 0 && !library->is_major_only))
+        return;
+    gw_text_addf(&folder, "%s%.*s", root, (int)bytes, library->path);
+    DIR *dir = opendir(gw_text_str(&folder));
+    gw_version found = 0;
+    bool several = false;
+    for (struct dirent *entry; dir != NULL && (entry = readdir(dir)) != NULL;) {
+        gw_version version;
+        if (!is_package(entry->d_name, package, &version))
+            continue;
+        if (library->is_major_only && library->kind != GW_LIBRARY_NCCL &&
+            gw_version_part(version, 0) != gw_version_part(library->version, 0))
+            continue; /* another package of the same name, for another CUDA */
+        several = several || (found != 0 && found != version);
+        found = version;
+    }
+    if (found != 0 && !several) {
+        library->version = found;
+        library->from = GW_VERSION_FROM_PACKAGE;
+        library->is_major_only = false;
+    }
+    if (dir != NULL)
+        closedir(dir);
+    gw_text_free(&folder);
+}
+
+/* ---- lists ---- */
+
+bool gw_libraries_add(gw_libraries *list, gw_library *library)
+{
+    bool known = library->path == NULL;
+    for (size_t i = 0; i < list->count && !known; i++)
+        known = strcmp(list->item[i].path, library->path) == 0;
+    if (!known && list->count == list->capacity) {
+        size_t wider = list->capacity == 0 ? 16 : list->capacity * 2;
+        gw_library *item = realloc(list->item, wider * sizeof *item);
+        known = item == NULL;
+        list->item = item == NULL ? list->item : item;
+        list->capacity = item == NULL ? list->capacity : wider;
+    }
+    if (known) {
+        gw_library_free(library);
+        return false;
+    }
+    list->item[list->count++] = *library;
+    *library = (gw_library){0};
+    return true;
+}
+
+void gw_libraries_free(gw_libraries *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        gw_library_free(&list->item[i]);
+    free(list->item);
+    *list = (gw_libraries){0};
+}
+
+const gw_library *gw_libraries_find(const gw_libraries *list, gw_library_kind kind)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        if (list->item[i].kind == kind && list->item[i].part[0] == '\0')
+            return &list->item[i];
+    }
+    return NULL;
+}
+
+/* ---- what does not go together ---- */
+
+static bool same_folder(const gw_library *a, const gw_library *b)
+{
+    size_t x = (size_t)(gw_path_last(a->path) - a->path), y = (size_t)(gw_path_last(b->path) - b->path);
+    return x == y && memcmp(a->path, b->path, x) == 0;
+}
+
+static unsigned major_of(const gw_library *library)
+{
+    return gw_version_part(library->version, 0);
+}
+
+/* Different for certain: what is known of both does not agree. */
+static bool versions_differ(const gw_library *a, const gw_library *b)
+{
+    if (a->version == 0 || b->version == 0)
+        return false;
+    if (a->is_major_only || b->is_major_only)
+        return major_of(a) != major_of(b);
+    return a->version != b->version;
+}
+
+/* Different major versions have different names, and may live side by side. */
+static bool may_stand_apart(const gw_library *a, const gw_library *b)
+{
+    return major_of(a) != 0 && major_of(b) != 0 && major_of(a) != major_of(b);
+}
+
+static bool clash_of(const gw_library *a, const gw_library *b, gw_clash_kind *ret_kind)
+{
+    if (a->kind == GW_LIBRARY_DRIVER && b->kind == GW_LIBRARY_DRIVER) {
+        *ret_kind = GW_CLASH_DRIVERS;
+        return true;
+    }
+    bool halves = (a->kind == GW_LIBRARY_CUBLAS && b->kind == GW_LIBRARY_CUBLASLT) ||
+                  (a->kind == GW_LIBRARY_CUBLASLT && b->kind == GW_LIBRARY_CUBLAS);
+    if (same_folder(a, b) || (a->kind != b->kind && !halves))
+        return false;
+    if (a->kind == GW_LIBRARY_CUDNN && strcmp(a->part, b->part) != 0) {
+        *ret_kind = versions_differ(a, b) ? GW_CLASH_CUDNN_VERSIONS : GW_CLASH_CUDNN_FOLDERS;
+        return true;
+    }
+    if (may_stand_apart(a, b))
+        return false;
+    *ret_kind = halves                                                 ? GW_CLASH_CUBLAS_FOLDERS
+                : a->kind == GW_LIBRARY_CUDNN && versions_differ(a, b) ? GW_CLASH_CUDNN_VERSIONS
+                                                                       : GW_CLASH_COPIES;
+    return true;
+}
+
+static bool has_clash(const gw_clash *clash, size_t count, gw_clash_kind kind, gw_library_kind library)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (clash[i].kind == kind && clash[i].a->kind == library)
+            return true;
+    }
+    return false;
+}
+
+size_t gw_libraries_clashes(const gw_libraries *list, gw_clash *clash, size_t room)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < list->count; i++) {
+        const gw_library *a = &list->item[i];
+        gw_clash_kind kind;
+        if (a->place == GW_PLACE_STUBS && count < room && !has_clash(clash, count, GW_CLASH_STUB, a->kind))
+            clash[count++] = (gw_clash){GW_CLASH_STUB, a, a};
+        for (size_t k = i + 1; k < list->count && count < room; k++) {
+            if (clash_of(a, &list->item[k], &kind) && !has_clash(clash, count, kind, a->kind))
+                clash[count++] = (gw_clash){kind, a, &list->item[k]};
+        }
+    }
+    return count;
+}
+
+/* ---- one line ---- */
+
+char *gw_library_to_line(char out[GW_LIBRARY_LINE_MAX], const gw_library *library)
+{
+    char version[GW_VERSION_TEXT_MAX];
+    snprintf(out, GW_LIBRARY_LINE_MAX, "kind=%s part=%s place=%s version=%s from=%d major_only=%d path=%s",
+             kinds[library->kind].word, library->part, places[library->place].word,
+             gw_version_text(version, library->version), (int)library->from, library->is_major_only, library->path);
+    return out;
+}
+
+/* What stands behind " key=", up to the next blank; false: it is not there or too long. */
+static bool word_of(const char *line, const char *key, char *out, size_t room)
+{
+    const char *at = strstr(line, key);
+    if (at == NULL)
+        return false;
+    at += strlen(key);
+    size_t bytes = strcspn(at, " ");
+    if (bytes >= room)
+        return false;
+    memcpy(out, at, bytes);
+    out[bytes] = '\0';
+    return true;
+}
+
+bool gw_library_from_line(const char *line, gw_library *ret_library)
+{
+    char version[GW_VERSION_TEXT_MAX], from[8], major[8];
+    gw_library library;
+    const char *path = strstr(line, " path=");
+    /* The path says kind, part and place again; the line's own words serve those who read it without us. */
+    if (path == NULL || !gw_library_of_path(path + strlen(" path="), &library))
+        return false;
+    if (word_of(line, " version=", version, sizeof version) && word_of(line, " from=", from, sizeof from) &&
+        word_of(line, " major_only=", major, sizeof major)) {
+        const char *end;
+        unsigned number = (unsigned)strtoul(from, NULL, 10);
+        library.version = 0;
+        if (!gw_version_parse(version, &library.version, &end))
+            library.version = 0;
+        library.from = number < sizeof froms / sizeof froms[0] ? (gw_version_from)number : GW_VERSION_UNKNOWN;
+        library.is_major_only = major[0] == '1';
+    }
+    *ret_library = library;
+    return true;
+}
