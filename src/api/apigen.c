@@ -22,6 +22,8 @@
  * HOT kind void gwi_event(&th, fn, kind, result, flags, extra, a0, a1, a2, a3, text)    success of a RARE kind void
  * gwi_failed(&th, fn, kind, result, flags, extra, a0, a1, a2, a3)         any failure; outputs read 0 extern bool
  * gwi_guard_on;
+ *   bool gwi_orders()                                somebody wants to know what puts work in order; then
+ *   void gwi_order(&th, fn, step, flags, object, source, bytes, stream)
  *
  * and of what rows ask for by name, declared in gw_hook_special.h:
  *
@@ -75,6 +77,7 @@ typedef struct row {
     bool per_thread; /* by its name: _ptsz or _ptds */
     bool is_public;  /* the parameters are known */
     bool is_get;     /* only failures matter, and it is over at once */
+    bool is_fence;   /* a CALL that puts work in order by means that nobody follows */
     int kind;
     const char *value[VALUE_COUNT]; /* NULL: not given */
     route routes[ROUTES_MAX];
@@ -362,7 +365,8 @@ static void read_effect(row *r, const char *text)
     size_t word = strcspn(text, " ");
     r->is_public = !(word == 4 && strncmp(text, "JUMP", 4) == 0);
     r->is_get = word == 3 && strncmp(text, "GET", 3) == 0;
-    r->kind = r->is_public && !r->is_get ? find_kind(text, word) : (int)GW_EV_CALL;
+    r->is_fence = word == 5 && strncmp(text, "FENCE", 5) == 0;
+    r->kind = r->is_public && !r->is_get && !r->is_fence ? find_kind(text, word) : (int)GW_EV_CALL;
     if (r->kind < 0 || strcmp(kinds[r->kind].price, "FACT") == 0)
         die_at(r->line, "effect of %s: no kind of call '%.*s'", r->symbol, (int)word, text);
     int key;
@@ -384,8 +388,8 @@ static void read_effect(row *r, const char *text)
         for (int k = 0; k <= VALUE_TEXT; k++)
             if (r->value[k] != NULL)
                 die_at(r->line, "%s= of %s: a CALL has no arguments of its own", keys[k], r->symbol);
-    if (r->is_get && text[word] != '\0')
-        die_at(r->line, "GET of %s takes nothing", r->symbol);
+    if ((r->is_get || r->is_fence) && text[word] != '\0')
+        die_at(r->line, "%.*s of %s takes nothing", (int)word, text, r->symbol);
 }
 
 static void read_row(char *text, int line)
@@ -608,6 +612,63 @@ static void put_hot(FILE *out, const row *r)
     fprintf(out, ", %s);\n", bytes < 0 ? "0" : "gw_bytes");
 }
 
+static bool has_type(const row *r, const char *value, const char *type)
+{
+    const param *p = value == NULL ? NULL : find_param(r, value, strlen(value));
+    return p != NULL && strcmp(p->type, type) == 0;
+}
+
+/* What the call does to the order of work on the GPU; NULL: nothing, or it is a launch, which nothing may slow. */
+static const char *order_step(const row *r)
+{
+    bool on_stream = r->value[VALUE_A + 3] != NULL;
+    switch (r->kind) {
+    case GW_EV_COPY:
+        return on_stream ? "COPY" : "COPY_WAITED";
+    case GW_EV_FILL:
+        return "FILL";
+    case GW_EV_EVENT_RECORD:
+        return on_stream ? "RECORD" : "UNKNOWN"; /* of all streams of a context */
+    case GW_EV_STREAM_WAIT:
+        return on_stream ? "WAIT" : "UNKNOWN";
+    case GW_EV_HOST_FUNC:
+        return "HOST_FUNC";
+    case GW_EV_PREFETCH:
+        return "UNKNOWN";
+    case GW_EV_QUERY:
+    case GW_EV_SYNC:
+        return has_type(r, r->value[VALUE_A], "CUstream")  ? "STREAM_DONE"
+               : has_type(r, r->value[VALUE_A], "CUevent") ? "EVENT_DONE"
+                                                           : "CONTEXT_DONE";
+    default:
+        return r->is_fence ? "UNKNOWN" : NULL;
+    }
+}
+
+/* Several copies by one call: a0, a1 are the first one's, a2 is the sum. */
+static bool is_batch(const row *r)
+{
+    const char *to = r->value[VALUE_A];
+    return to != NULL && (strncmp(to, "gw_first(", 9) == 0 || strncmp(to, "gw_batch3d_", 11) == 0);
+}
+
+static void put_order(FILE *out, const row *r)
+{
+    const char *step = order_step(r);
+    if (step == NULL)
+        return;
+    bool is_range = (r->kind == GW_EV_COPY || r->kind == GW_EV_FILL) && !is_batch(r);
+    const char *const value[] = {r->value[VALUE_A], r->kind == GW_EV_COPY ? r->value[VALUE_A + 1] : NULL,
+                                 is_range ? "gw_bytes" : NULL, r->value[VALUE_A + 3]};
+    fprintf(out, "        if (gwi_orders())\n            gwi_order(&gw_th, GW_FN_%s, GW_ORDER_%s, %s", r->symbol, step,
+            flags_of(r));
+    for (int i = 0; i < 4; i++) {
+        fputs(", ", out);
+        put_value(out, value[i]);
+    }
+    fputs(");\n", out);
+}
+
 static void put_rare(FILE *out, const row *r)
 {
     fprintf(out, "gwi_event(&gw_th, GW_FN_%s, GW_EV_%s, gw_result, %s, %s", r->symbol, kinds[r->kind].name, flags_of(r),
@@ -691,7 +752,11 @@ static void put_wrapper(FILE *out, const row *r)
     put_arguments(out, r);
     fputs(");\n", out);
     put_call_through(out, r);
-    if (r->kind == GW_EV_CALL && !r->value[VALUE_AFTER]) {
+    if (r->is_fence) {
+        fputs("    if (__builtin_expect(gw_result == 0, 1)) {\n", out);
+        put_order(out, r);
+        fputs("    } else\n        ", out);
+    } else if (r->kind == GW_EV_CALL && !r->value[VALUE_AFTER]) {
         fputs("    if (__builtin_expect(gw_result != 0, 0))\n        ", out);
     } else {
         fputs("    if (__builtin_expect(gw_result == 0, 1)) {\n", out);
@@ -699,6 +764,7 @@ static void put_wrapper(FILE *out, const row *r)
             put_hot_bytes(out, r);
         fputs("        ", out);
         put_success(out, r);
+        put_order(out, r);
         fputs("    } else\n        ", out);
     }
     put_failed(out, r);

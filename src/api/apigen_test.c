@@ -79,6 +79,7 @@ static void bad_rows_are_refused(void **state)
         {"cuA | - | JUMP | int x\n", "its parameters are '-'"},
         {"cuA | - | JUMP a0=x | -\n", "JUMP of cuA takes nothing"},
         {"cuA | - | GET after=f | int x\n", "GET of cuA takes nothing"},
+        {"cuA | - | FENCE after=f | int x\n", "FENCE of cuA takes nothing"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char said[1024];

@@ -48,6 +48,22 @@ void gwi_hot(gwi_slot_ref *th, unsigned fn, unsigned counter, uint64_t what, uin
     gwi_said.bytes = bytes;
 }
 
+bool gwi_orders(void)
+{
+    return true;
+}
+
+void gwi_order(gwi_slot_ref *th, unsigned fn, unsigned step, unsigned flags, uint64_t object, uint64_t source,
+               uint64_t bytes, uint64_t stream)
+{
+    assert_int_equal(th->fn, fn);
+    gwi_said.fn = fn;
+    gwi_said.flags = flags;
+    gwi_said.step = step;
+    gwi_said.order_count++;
+    memcpy(gwi_said.order, (uint64_t[4]){object, source, bytes, stream}, sizeof gwi_said.order);
+}
+
 static void note_event(gwi_slot_ref *th, unsigned fn, unsigned kind, int result, unsigned flags, uint32_t extra)
 {
     assert_int_equal(th->fn, fn);
@@ -353,6 +369,63 @@ static void copies_and_fills_count_bytes(void **state)
     assert_int_equal(gwi_said.bytes, 10);
 }
 
+static void what_orders_work_is_told(void **state)
+{
+    (void)state;
+    CUstream stream = (CUstream)(uintptr_t)0x50;
+    CUevent event = (CUevent)(uintptr_t)0x60;
+    CUdeviceptr two[2] = {0x10, 0x20};
+    size_t sizes[2] = {30, 12};
+    gw_fn_t_cuMemcpyDtoDAsync_v2 *copy = (gw_fn_t_cuMemcpyDtoDAsync_v2 *)gwi_wrappers[GW_FN_cuMemcpyDtoDAsync_v2];
+    gw_fn_t_cuMemcpyDtoD_v2 *waited = (gw_fn_t_cuMemcpyDtoD_v2 *)gwi_wrappers[GW_FN_cuMemcpyDtoD_v2];
+    gw_fn_t_cuMemcpyBatchAsync_v2 *batch = (gw_fn_t_cuMemcpyBatchAsync_v2 *)gwi_wrappers[GW_FN_cuMemcpyBatchAsync_v2];
+    gw_fn_t_cuStreamWaitEvent *wait = (gw_fn_t_cuStreamWaitEvent *)gwi_wrappers[GW_FN_cuStreamWaitEvent];
+    copy(0x1000, 0x2000, 64, stream);
+    assert_int_equal(gwi_said.step, GW_ORDER_COPY);
+    assert_memory_equal(gwi_said.order, ((uint64_t[4]){0x1000, 0x2000, 64, 0x50}), 32);
+    waited(0x1000, 0x2000, 64);
+    assert_int_equal(gwi_said.step, GW_ORDER_COPY_WAITED);
+    batch(two, two, sizes, 2, NULL, NULL, 0, stream);
+    assert_int_equal(gwi_said.step, GW_ORDER_COPY);
+    assert_int_equal(gwi_said.order[2], 0); /* the sum of several is no range */
+    wait(stream, event, 0);
+    assert_int_equal(gwi_said.step, GW_ORDER_WAIT);
+    assert_memory_equal(gwi_said.order, ((uint64_t[4]){0x60, 0, 0, 0x50}), 32);
+
+    static const struct {
+        gw_fn fn;
+        gw_order_step step;
+    } questions[] = {
+        {GW_FN_cuStreamQuery, GW_ORDER_STREAM_DONE},       {GW_FN_cuEventQuery, GW_ORDER_EVENT_DONE},
+        {GW_FN_cuStreamSynchronize, GW_ORDER_STREAM_DONE}, {GW_FN_cuEventSynchronize, GW_ORDER_EVENT_DONE},
+        {GW_FN_cuCtxSynchronize, GW_ORDER_CONTEXT_DONE},   {GW_FN_cuCtxSynchronize_v2, GW_ORDER_CONTEXT_DONE},
+        {GW_FN_cuStreamWaitValue32_v2, GW_ORDER_UNKNOWN},  {GW_FN_cuStreamBatchMemOp_v2, GW_ORDER_UNKNOWN},
+        {GW_FN_cuLaunchHostFunc, GW_ORDER_HOST_FUNC},      {GW_FN_cuStreamAddCallback, GW_ORDER_HOST_FUNC}};
+    for (size_t i = 0; i < sizeof questions / sizeof questions[0]; i++) {
+        memset(&gwi_said, 0, sizeof gwi_said);
+        ((any_function *)gwi_wrappers[questions[i].fn])(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+        assert_int_equal(gwi_said.order_count, 1);
+        assert_int_equal(gwi_said.step, questions[i].step);
+        driver_answer = 600;
+        ((any_function *)gwi_wrappers[questions[i].fn])(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+        driver_answer = 0;
+        assert_int_equal(gwi_said.order_count, 1);
+    }
+}
+
+/* Nothing may be added to a launch. */
+static void a_launch_tells_nothing_of_order(void **state)
+{
+    (void)state;
+    for (int fn = 0; fn < GW_FN_COUNT; fn++) {
+        int kind = gw_api_fns[fn].kind;
+        if (gwi_wrappers[fn] == NULL || (kind != GW_EV_LAUNCH && kind != GW_EV_GRAPH_LAUNCH))
+            continue;
+        ((any_function *)gwi_wrappers[fn])(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+        assert_int_equal(gwi_said.order_count, 0);
+    }
+}
+
 static int mapping_driver(CUdeviceptr *dptr, size_t *pitch, size_t width, size_t height, unsigned element)
 {
     (void)width, (void)height, (void)element;
@@ -400,6 +473,8 @@ int main(void)
         cmocka_unit_test_setup(the_guard_is_asked_first, begin),
         cmocka_unit_test_setup(a_launch_keeps_its_shape, begin),
         cmocka_unit_test_setup(copies_and_fills_count_bytes, begin),
+        cmocka_unit_test_setup(what_orders_work_is_told, begin),
+        cmocka_unit_test_setup(a_launch_tells_nothing_of_order, begin),
         cmocka_unit_test_setup(a_pitched_allocation_counts_its_pitch, begin),
         cmocka_unit_test_setup(a_function_has_its_name, begin),
         cmocka_unit_test_setup(a_failure_says_the_name_asked_for, begin),

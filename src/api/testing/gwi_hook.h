@@ -21,6 +21,9 @@ typedef struct said {
     uint64_t arg[4];
     uint64_t what, stream, bytes;
     const char *text;
+    int order_count;
+    unsigned step;
+    uint64_t order[4]; /* object, source, bytes, stream */
 } said;
 extern said gwi_said;
 
@@ -32,6 +35,9 @@ bool gwi_enter(gwi_slot_ref *th, unsigned fn);
 bool gwi_enter_quick(gwi_slot_ref *th, unsigned fn);
 void gwi_leave(gwi_slot_ref *th);
 void gwi_hot(gwi_slot_ref *th, unsigned fn, unsigned counter, uint64_t what, uint64_t stream, uint64_t bytes);
+bool gwi_orders(void);
+void gwi_order(gwi_slot_ref *th, unsigned fn, unsigned step, unsigned flags, uint64_t object, uint64_t source,
+               uint64_t bytes, uint64_t stream);
 void gwi_event(gwi_slot_ref *th, unsigned fn, unsigned kind, int result, unsigned flags, uint32_t extra, uint64_t a0,
                uint64_t a1, uint64_t a2, uint64_t a3, const char *text);
 void gwi_failed(gwi_slot_ref *th, unsigned fn, unsigned kind, int result, unsigned flags, uint32_t extra, uint64_t a0,
