@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "gw_gpucore.h"
+#include "gw_text.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -62,12 +63,6 @@ static gw_gpucore *read_whole(const dump *file)
     return core;
 }
 
-static const char *base_name(const char *path)
-{
-    const char *slash = path == NULL ? NULL : strrchr(path, '/');
-    return slash == NULL ? path : slash + 1;
-}
-
 static void assert_device(const gw_gpucore *core)
 {
     assert_string_equal(core->device_name, "NVIDIA H200");
@@ -79,15 +74,20 @@ static void assert_device(const gw_gpucore *core)
     assert_int_equal(core->image_count, 10);
 }
 
-/* The warp had left when the fault was found: no grid, no block, no thread, but a PC. */
-static void test_illegal_address(void **state)
+/* Both were made with the driver's abort, as users get them. */
+static void assert_made_with_abort(const gw_gpucore *core)
 {
-    (void)state;
-    dump file = dump_open("illegal-address.cudacore");
-    gw_gpucore *core = read_whole(&file);
-    assert_device(core);
-    assert_int_equal(core->grid_count, 0);
+    assert_true(core->has_flags);
+    assert_false(core->flags & GW_GPUCORE_SKIP_ABORT);
+    assert_int_equal(core->grid_count, 1);
     assert_int_equal(core->fault_count, 1);
+}
+
+/* The warp had left when the fault was found: its SM names exception and PC; others of its grid are still there, but
+ * none of them says that it was the one. So the kernel comes from the image that the PC lies in; no block, no thread.
+ */
+static void assert_illegal_address(const gw_gpucore *core)
+{
     const gw_gpucore_fault *fault = &core->fault[0];
     char name[GW_GPUCORE_NAME_MAX];
     assert_string_equal(gw_gpucore_exception_name(name, fault->exception), "WARP_ILLEGAL_ADDRESS");
@@ -97,43 +97,52 @@ static void test_illegal_address(void **state)
     assert_false(fault->has_thread);
     assert_false(fault->has_grid);
     assert_true(fault->has_pc);
-    assert_string_equal(fault->kernel, "_Z22scribble_out_of_boundsPfm");
-    assert_string_equal(fault->function, "_Z22scribble_out_of_boundsPfm");
-    assert_int_equal(fault->offset, 0x90);
-    assert_string_equal(base_name(fault->file), "crash2.cu");
-    assert_int_equal(fault->line, 4);
+    assert_string_equal(fault->kernel, "_Z4fillPfm");
+    assert_string_equal(fault->function, "_Z4fillPfm");
+    assert_int_equal(fault->offset, 0xa0);
+    assert_string_equal(gw_path_last(fault->file), "s12_bad_address.cu");
+    assert_int_equal(fault->line, 7);
+}
+
+static void test_illegal_address(void **state)
+{
+    (void)state;
+    dump file = dump_open("illegal-address.cudacore");
+    gw_gpucore *core = read_whole(&file);
+    assert_device(core);
+    assert_made_with_abort(core);
+    assert_illegal_address(core);
     gw_gpucore_free(core);
     dump_close(&file);
 }
 
-/* The warp waits in its assertion: grid, block and thread are there; the image has no line information. */
+/* The warp waits in its assertion: grid, block and thread are there. Its PC is behind the call that does not return. */
 static void test_device_assert(void **state)
 {
     (void)state;
     dump file = dump_open("device-assert.cudacore");
     gw_gpucore *core = read_whole(&file);
     assert_device(core);
-    assert_true(core->flags & GW_GPUCORE_SKIP_ABORT);
-    assert_int_equal(core->grid_count, 1);
-    assert_int_equal(core->fault_count, 1);
+    assert_made_with_abort(core);
     const gw_gpucore_fault *fault = &core->fault[0];
     char name[GW_GPUCORE_NAME_MAX];
     assert_string_equal(gw_gpucore_exception_name(name, fault->exception), "WARP_ASSERT");
     assert_int_equal(gw_gpucore_exception_result(fault->exception), 710);
     assert_int_equal(fault->sm, 124);
     assert_true(fault->has_thread);
-    assert_int_equal(fault->warp, 0);
-    assert_int_equal(fault->lane, 0);
-    static const uint32_t zero[3], one[3] = {1, 1, 1};
+    assert_int_equal(fault->warp, 1);
+    assert_int_equal(fault->lane, 17);
+    static const uint32_t zero[3], one[3] = {1, 1, 1}, thread[3] = {17}, threads[3] = {64, 1, 1};
     assert_memory_equal(fault->block, zero, sizeof zero);
-    assert_memory_equal(fault->thread, zero, sizeof zero);
+    assert_memory_equal(fault->thread, thread, sizeof thread);
     assert_true(fault->has_grid);
     assert_memory_equal(fault->grid_dim, one, sizeof one);
-    assert_memory_equal(fault->block_dim, one, sizeof one);
-    assert_string_equal(fault->kernel, "_Z7assertsi");
-    assert_string_equal(fault->function, "_Z7assertsi");
-    assert_int_equal(fault->offset, 0x140);
-    assert_null(fault->file);
+    assert_memory_equal(fault->block_dim, threads, sizeof threads);
+    assert_string_equal(fault->kernel, "_Z4pickPKfPKiPfi");
+    assert_string_equal(fault->function, "_Z4pickPKfPKiPfi");
+    assert_int_equal(fault->offset, 0x1c0);
+    assert_string_equal(gw_path_last(fault->file), "s13_assert.cu");
+    assert_int_equal(fault->line, 9);
     gw_gpucore_free(core);
     dump_close(&file);
 }

@@ -75,8 +75,9 @@ static inline uint64_t gwi_u64(const uint8_t *at)
     return gwi_u32(at) | (uint64_t)gwi_u32(at + 4) << 32;
 }
 
-/* place.c: fill function, offset, file, line, and the kernel where it is not known yet, from fault->pc. `kernel_entry`:
- * the address that the grid's kernel begins at, 0: unknown. Unknown stays unknown; only GW_NOMEM fails. */
+/* place.c: fill function, offset, file, line, and the kernel where it is not known yet, from fault->pc; what is looked
+ * up is the instruction before it where the PC is where the thread would go on (an assertion's). `kernel_entry`: the
+ * address that the grid's kernel begins at, 0: unknown. Unknown stays unknown; only GW_NOMEM fails. */
 GW_MUST_CHECK gw_status gwi_place_find(const gwi_core *core, uint64_t kernel_entry, gw_gpucore_fault *fault,
                                        gw_error *err);
 

@@ -133,7 +133,7 @@ static Dwarf_Line *line_at(Dwarf_Lines *lines, size_t count, uint64_t address)
     return NULL;
 }
 
-static gw_status find_line(const image *in, gw_gpucore_fault *fault, gw_error *err)
+static gw_status find_line(const image *in, uint64_t address, gw_gpucore_fault *fault, gw_error *err)
 {
     Dwarf *dwarf = dwarf_begin_elf(in->elf, DWARF_C_READ, NULL);
     Dwarf_Off offset = 0, next;
@@ -144,7 +144,7 @@ static gw_status find_line(const image *in, gw_gpucore_fault *fault, gw_error *e
     gw_status st = GW_OK;
     while (dwarf != NULL && st == GW_OK && fault->file == NULL &&
            dwarf_next_lines(dwarf, offset, &next, &unit, &files, &file_count, &lines, &line_count) == 0) {
-        Dwarf_Line *line = line_at(lines, line_count, fault->pc);
+        Dwarf_Line *line = line_at(lines, line_count, address);
         if (line != NULL)
             st = take_line(line, fault, err);
         if (next <= offset)
@@ -156,6 +156,14 @@ static gw_status find_line(const image *in, gw_gpucore_fault *fault, gw_error *e
 }
 
 /* ---- the images ---- */
+
+/* A failed assertion is a call that does not return: its thread stands behind it, which is the next line, or the next
+ * function (driver 580: 0x1c0, where the line after that of the assert begins). */
+static uint64_t instruction_of(const gw_gpucore_fault *fault)
+{
+    enum { WARP_ASSERT = 12 };
+    return fault->exception == WARP_ASSERT ? fault->pc - 1 : fault->pc;
+}
 
 static gw_status keep_name(char **field, const char *name, gw_error *err)
 {
@@ -175,14 +183,15 @@ static gw_status look_at_image(const image *in, uint64_t kernel_entry, gw_gpucor
     }
     if (st != GW_OK || !fault->has_pc || fault->function != NULL)
         return st;
-    function found = find_function(in, fault->pc);
+    uint64_t at = instruction_of(fault);
+    function found = find_function(in, at);
     if (found.name == NULL)
         return GW_OK;
     fault->offset = fault->pc - found.begin;
     st = keep_name(&fault->function, plain_name(found.name), err);
     if (st == GW_OK)
         st = keep_name(&fault->kernel, found.kernel, err);
-    return st == GW_OK ? find_line(in, fault, err) : st;
+    return st == GW_OK ? find_line(in, at, fault, err) : st;
 }
 
 gw_status gwi_place_find(const gwi_core *core, uint64_t kernel_entry, gw_gpucore_fault *fault, gw_error *err)

@@ -6,17 +6,21 @@
  * kernel's yama module restricts tracing (scope 1, usual) a descendant of ours. What may not be read is unknown and
  * says why.
  *
- * One thread of ours at a time. Names come from symbol tables (elfutils); without elfutils there are no stacks. */
+ * Native stacks are walked by elfutils; without it there are none. Python's frames (CPython 3.9 to 3.14, as in the
+ * hook) are read from the process's memory: while the thread stands still for its native stack; of a thread that may
+ * not be stopped, twice, and they count only where it did not run in between. Stacks are numbers here, as in gw_site.h,
+ * with what is needed to name them.
+ *
+ * One thread of ours at a time. */
 #ifndef GW_STACKS_H
 #define GW_STACKS_H
 
+#include "gw_site.h"
 #include "gw_status.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-enum { GW_STACK_FRAMES_MAX = 32, GW_STACK_TEXT_MAX = 160 };
 
 /* What a thread does. X(name, word) */
 #define GW_WAITS(X)                                                                                                    \
@@ -46,14 +50,31 @@ typedef struct gw_stack_thread {
     char name[16];
     char state; /* as in /proc: R, S, D, T, Z; '?' unknown */
     gw_wait wait;
-    int syscall;                                        /* -1: none, or not known */
-    uint64_t lock_address;                              /* LOCK and kin; 0: not known */
-    uint32_t owner_tid;                                 /* LOCK: who holds it, JOIN: whose end it is; 0: not known */
-    char where[40];                                     /* what it sleeps in inside the Linux kernel; "": not known */
-    uint64_t cpu_ms;                                    /* used since it began */
-    char frame[GW_STACK_FRAMES_MAX][GW_STACK_TEXT_MAX]; /* innermost first: "function+0x12 in libc.so.6" */
+    int syscall;                        /* -1: none, or not known */
+    uint64_t lock_address;              /* LOCK and kin; 0: not known */
+    uint32_t owner_tid;                 /* LOCK: who holds it, JOIN: whose end it is; 0: not known */
+    char where[40];                     /* what it sleeps in inside the Linux kernel; "": not known */
+    uint64_t cpu_ms;                    /* used since it began */
+    uint64_t frame[GW_SITE_FRAMES_MAX]; /* as in SITE_FRAMES; a Python frame's code is an index of the process's list */
     size_t frame_count;
+    unsigned flags; /* gw_site_flag: what is missing of the stack */
 } gw_stack_thread;
+
+/* What a Python frame runs, as in PYTHON_CODE. */
+typedef struct gw_stack_code {
+    uint64_t address;
+    char *text; /* owned */
+    int32_t first_line;
+    uint16_t version;
+    uint8_t *table;       /* owned; NULL: not kept */
+    uint32_t table_bytes; /* GW_PYTHON_TABLE_NOT_KEPT where there is none */
+} gw_stack_code;
+
+/* A file that native frames lie in, as in MAPPED. */
+typedef struct gw_stack_mapping {
+    uint64_t start, bytes, bias, build_id;
+    char *path; /* owned */
+} gw_stack_mapping;
 
 typedef struct gw_stack_process {
     gw_stack_thread *thread; /* owned */
@@ -61,10 +82,15 @@ typedef struct gw_stack_process {
     uint64_t threads_left_out; /* there are more than are looked at */
     char no_waits[160];        /* why it is not known what threads wait for; "": it is */
     char no_stacks[160];       /* why there are no stacks, or not of all threads; "": all there */
+    char no_python[160];       /* why there are no Python frames, or not of all threads; "": all that there are */
+    gw_stack_code *code;       /* owned */
+    size_t code_count;
+    gw_stack_mapping *mapping; /* owned */
+    size_t mapping_count;
 } gw_stack_process;
 
-/* Look at `pid`. `stacks` false: nobody is stopped. GW_OK: the caller's, freed by gw_stack_process_free().
- * GW_MISSING: there is no such process. GW_IO: it may not even be listed. GW_NOMEM. */
+/* Look at `pid`. `stacks` false: nobody is stopped, and there are no frames. GW_OK: the caller's, freed by
+ * gw_stack_process_free(). GW_MISSING: there is no such process. GW_IO: it may not even be listed. GW_NOMEM. */
 GW_MUST_CHECK gw_status gw_stacks_look(uint32_t pid, bool stacks, gw_stack_process **ret_process, gw_error *err);
 void gw_stack_process_free(gw_stack_process *process); /* takes NULL */
 

@@ -207,6 +207,97 @@ static void look_at_call(uint32_t pid, gw_stack_process *process, gw_stack_threa
         look_at_futex(pid, process, argument, thread);
 }
 
+/* ---- Python ---- */
+
+static bool read_theirs(void *user, uint64_t at, void *out, size_t bytes)
+{
+    return read_memory(*(const uint32_t *)user, at, out, bytes);
+}
+
+/* "start-end rights offset device inode path". Only files with code are looked into: touching the first page of a data
+ * file could wait for its disk. `file` is what was seen before. */
+typedef struct scan {
+    uint64_t base;
+    char path[4096];
+    bool tried;
+} scan;
+
+static void see_mapping(scan *it, const char *line, gwi_python *python)
+{
+    uint64_t start, end, offset;
+    char rights[8];
+    int at = 0;
+    if (sscanf(line, "%lx-%lx %7s %lx %*s %*s %n", &start, &end, rights, &offset, &at) < 4 || at == 0 ||
+        line[at] != '/')
+        return;
+    if (offset == 0) {
+        it->base = start;
+        it->tried = false;
+        snprintf(it->path, sizeof it->path, "%s", line + at);
+    }
+    if (rights[2] == 'x' && !it->tried && strcmp(it->path, line + at) == 0) {
+        it->tried = true;
+        gwi_python_try(python, it->base);
+    }
+}
+
+static bool may_be_read(uint32_t pid, const char *first_line)
+{
+    uint32_t word;
+    return read_memory(pid, strtoull(first_line, NULL, 16), &word, sizeof word) || errno == EFAULT;
+}
+
+/* The interpreters of the process, and their threads. */
+static void find_python(uint32_t pid, gwi_python *python, gw_stack_process *process)
+{
+    scan it = {.tried = true};
+    char path[48], *line = NULL;
+    size_t room = 0, lines = 0;
+    snprintf(path, sizeof path, "/proc/%u/maps", pid);
+    FILE *maps = fopen(path, "re");
+    if (maps == NULL)
+        snprintf(process->no_python, sizeof process->no_python, "%s: %s", path, strerror(errno));
+    for (; maps != NULL && getline(&line, &room, maps) > 0; lines++) {
+        if (lines == 0 && !may_be_read(pid, line)) {
+            snprintf(process->no_python, sizeof process->no_python, "Python frames: the memory of pid %u: %s", pid,
+                     strerror(errno));
+            break;
+        }
+        see_mapping(&it, line, python);
+    }
+    free(line);
+    if (maps != NULL)
+        fclose(maps);
+    gwi_python_list(python);
+    if (python->why[0] != '\0')
+        snprintf(process->no_python, sizeof process->no_python, "%s", python->why);
+}
+
+void gwi_stacks_unheld(uint32_t pid, gw_stack_process *process, gw_stack_thread *thread, gwi_python *python)
+{
+    char before[256], after[256];
+    gw_stack_thread again = *thread;
+    bool stood = thread->wait != GW_WAIT_RUNNING && thread->wait != GW_WAIT_UNKNOWN &&
+                 read_of_thread(before, sizeof before, pid, thread->tid, "syscall") > 0;
+    gwi_python_frames(python, process, &again);
+    if (again.frame_count == thread->frame_count && again.flags == thread->flags)
+        return; /* it runs no Python */
+    gw_stack_thread first = again;
+    again = *thread;
+    gwi_python_frames(python, process, &again);
+    stood = stood && read_of_thread(after, sizeof after, pid, thread->tid, "syscall") > 0 &&
+            strcmp(before, after) == 0 && again.frame_count == first.frame_count && again.flags == first.flags &&
+            memcmp(again.frame, first.frame, again.frame_count * sizeof again.frame[0]) == 0;
+    if (stood) {
+        *thread = again;
+        return;
+    }
+    thread->flags |= GW_SITE_PYTHON_UNKNOWN;
+    if (process->no_python[0] == '\0')
+        snprintf(process->no_python, sizeof process->no_python,
+                 "Python frames: threads that ran while they were looked at (such as tid %u)", thread->tid);
+}
+
 /* ---- the whole ---- */
 
 static void look_at_thread(uint32_t pid, gw_stack_thread *thread)
@@ -247,6 +338,7 @@ static gw_status list_threads(uint32_t pid, gw_stack_process *process, gw_error 
 gw_status gw_stacks_look(uint32_t pid, bool stacks, gw_stack_process **ret_process, gw_error *err)
 {
     gw_stack_process *process = calloc(1, sizeof *process);
+    gwi_python *python = NULL;
     gw_status st = GW_NOMEM;
     if (process == NULL || (process->thread = calloc(THREADS_MAX, sizeof *process->thread)) == NULL) {
         st = gw_fail(err, GW_NOMEM, "look at process %u", pid);
@@ -259,11 +351,20 @@ gw_status gw_stacks_look(uint32_t pid, bool stacks, gw_stack_process **ret_proce
         look_at_thread(pid, &process->thread[i]);
     for (size_t i = 0; i < process->thread_count; i++) /* owners are looked up among all */
         look_at_call(pid, process, &process->thread[i]);
-    if (stacks)
-        gwi_stacks_walk(pid, process);
+    if (stacks && (python = calloc(1, sizeof *python)) == NULL) {
+        st = gw_fail(err, GW_NOMEM, "look at process %u", pid);
+        goto out;
+    }
+    if (stacks) {
+        python->read = read_theirs;
+        python->user = &pid;
+        find_python(pid, python, process);
+        gwi_stacks_walk(pid, process, python);
+    }
     *ret_process = process;
     process = NULL;
 out:
+    free(python);
     gw_stack_process_free(process);
     return st;
 }
@@ -272,6 +373,14 @@ void gw_stack_process_free(gw_stack_process *process)
 {
     if (process == NULL)
         return;
+    for (size_t i = 0; i < process->code_count; i++) {
+        free(process->code[i].text);
+        free(process->code[i].table);
+    }
+    for (size_t i = 0; i < process->mapping_count; i++)
+        free(process->mapping[i].path);
+    free(process->code);
+    free(process->mapping);
     free(process->thread);
     free(process);
 }

@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ptrace.h>
 #include <sys/uio.h>
@@ -31,36 +32,53 @@ static int no_debug_files(Dwfl_Module *module, void **user, const char *name, Dw
 
 static const Dwfl_Callbacks callbacks = {.find_elf = dwfl_linux_proc_find_elf, .find_debuginfo = no_debug_files};
 
-static const char *base_name(const char *path)
+/* The file that holds an address becomes one of the process's. */
+static void take_module(Dwfl_Module *module, gw_stack_process *process)
 {
-    const char *slash = path == NULL ? NULL : strrchr(path, '/');
-    return path == NULL ? "?" : slash == NULL ? path : slash + 1;
+    enum { MODULES_MAX = 4096 };
+    Dwarf_Addr start, end, bias, id_address;
+    const unsigned char *id;
+    const char *path = dwfl_module_info(module, NULL, &start, &end, NULL, NULL, NULL, NULL);
+    size_t count = process->mapping_count;
+    for (size_t i = 0; i < count; i++)
+        if (process->mapping[i].start == start)
+            return;
+    if (path == NULL || count == MODULES_MAX || dwfl_module_getelf(module, &bias) == NULL)
+        return; /* its addresses stay bare */
+    gw_stack_mapping *wider = realloc(process->mapping, (count + 1) * sizeof *wider);
+    char *copy = wider == NULL ? NULL : strdup(path);
+    if (wider != NULL)
+        process->mapping = wider;
+    if (copy == NULL)
+        return;
+    wider[count] = (gw_stack_mapping){.start = start, .bytes = end - start, .bias = bias, .path = copy};
+    int bytes = dwfl_module_build_id(module, &id, &id_address);
+    if (bytes > 0)
+        memcpy(&wider[count].build_id, id, (size_t)bytes < sizeof(uint64_t) ? (size_t)bytes : sizeof(uint64_t));
+    process->mapping_count++;
 }
 
-static void name_frame(Dwfl *dwfl, Dwarf_Addr pc, bool is_call_site, char text[GW_STACK_TEXT_MAX])
-{
-    Dwarf_Addr at = is_call_site ? pc - 1 : pc; /* a call at a function's very end returns behind it */
-    Dwfl_Module *module = dwfl_addrmodule(dwfl, at);
-    const char *file = module == NULL ? NULL : dwfl_module_info(module, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-    GElf_Off offset = 0;
-    GElf_Sym symbol;
-    const char *name = module == NULL ? NULL : dwfl_module_addrinfo(module, at, &offset, &symbol, NULL, NULL, NULL);
-    if (name != NULL)
-        snprintf(text, GW_STACK_TEXT_MAX, "%.90s+0x%lx in %.48s", name,
-                 (unsigned long)(offset + (is_call_site ? 1 : 0)), base_name(file));
-    else
-        snprintf(text, GW_STACK_TEXT_MAX, "0x%lx in %.48s", (unsigned long)pc, base_name(file));
-}
+typedef struct walking {
+    gw_stack_process *process;
+    gw_stack_thread *thread;
+} walking;
 
 static int take_frame(Dwfl_Frame *frame, void *user)
 {
-    gw_stack_thread *thread = user;
+    const walking *it = user;
     Dwarf_Addr pc;
     bool is_activation;
-    if (thread->frame_count == GW_STACK_FRAMES_MAX || !dwfl_frame_pc(frame, &pc, &is_activation))
+    if (it->thread->frame_count == GW_SITE_NATIVE_MAX) {
+        it->thread->flags |= GW_SITE_NATIVE_CUT;
         return DWARF_CB_ABORT;
-    Dwfl *dwfl = dwfl_thread_dwfl(dwfl_frame_thread(frame));
-    name_frame(dwfl, pc, !is_activation, thread->frame[thread->frame_count++]);
+    }
+    if (!dwfl_frame_pc(frame, &pc, &is_activation))
+        return DWARF_CB_ABORT;
+    uint64_t address = is_activation ? pc + 1 : pc; /* as gw_site.h has it: the byte before lies in the code */
+    Dwfl_Module *module = dwfl_addrmodule(dwfl_thread_dwfl(dwfl_frame_thread(frame)), address - 1);
+    if (module != NULL)
+        take_module(module, it->process);
+    it->thread->frame[it->thread->frame_count++] = address & ~(GW_FRAME_PYTHON | GW_FRAME_ENTRY);
     return DWARF_CB_OK;
 }
 
@@ -151,35 +169,44 @@ static bool hold(uint32_t tid, int *ret_status)
     return false;
 }
 
-static void walk_thread(Dwfl *dwfl, gw_stack_process *process, gw_stack_thread *thread)
+/* `dwfl` NULL: Python's frames alone. */
+static void walk_thread(Dwfl *dwfl, uint32_t pid, gw_stack_process *process, gw_stack_thread *thread,
+                        gwi_python *python)
 {
     int status = 0;
+    walking it = {process, thread};
     if (!gwi_may_be_stopped(thread)) {
         snprintf(process->no_stacks, sizeof process->no_stacks,
                  "threads whose system call would notice a stop (such as tid %u) were left alone", thread->tid);
+        gwi_stacks_unheld(pid, process, thread, python);
         return;
     }
     errno = 0;
     if (!hold(thread->tid, &status)) {
         snprintf(process->no_stacks, sizeof process->no_stacks, "tid %u cannot be stopped to be read: %s", thread->tid,
                  errno == EPERM ? "no permission to trace it" : strerror(errno));
+        gwi_stacks_unheld(pid, process, thread, python);
         return;
     }
-    if (dwfl_getthread_frames(dwfl, (pid_t)thread->tid, take_frame, thread) != 0 && thread->frame_count == 0)
-        snprintf(process->no_stacks, sizeof process->no_stacks, "tid %u: %s", thread->tid, dwfl_errmsg(-1));
+    int ended = dwfl == NULL ? 0 : dwfl_getthread_frames(dwfl, (pid_t)thread->tid, take_frame, &it);
+    if (ended < 0) {
+        thread->flags |= GW_SITE_NATIVE_LOST;
+        if (thread->frame_count == 0)
+            snprintf(process->no_stacks, sizeof process->no_stacks, "tid %u: %s", thread->tid, dwfl_errmsg(-1));
+    }
+    gwi_python_frames(python, process, thread);
     let_go(thread->tid, status);
 }
 
-void gwi_stacks_walk(uint32_t pid, gw_stack_process *process)
+void gwi_stacks_walk(uint32_t pid, gw_stack_process *process, gwi_python *python)
 {
     Dwfl *dwfl = dwfl_begin(&callbacks);
-    if (dwfl == NULL || dwfl_linux_proc_report(dwfl, (pid_t)pid) != 0 || dwfl_report_end(dwfl, NULL, NULL) != 0 ||
-        dwfl_linux_proc_attach(dwfl, (pid_t)pid, true) != 0) {
+    bool attached = dwfl != NULL && dwfl_linux_proc_report(dwfl, (pid_t)pid) == 0 &&
+                    dwfl_report_end(dwfl, NULL, NULL) == 0 && dwfl_linux_proc_attach(dwfl, (pid_t)pid, true) == 0;
+    if (!attached)
         snprintf(process->no_stacks, sizeof process->no_stacks, "pid %u: %s", pid, dwfl_errmsg(-1));
-    } else {
-        for (size_t i = 0; i < process->thread_count; i++)
-            walk_thread(dwfl, process, &process->thread[i]);
-    }
+    for (size_t i = 0; i < process->thread_count; i++)
+        walk_thread(attached ? dwfl : NULL, pid, process, &process->thread[i], python);
     dwfl_end(dwfl);
 }
 

@@ -1,12 +1,14 @@
-/* Without elfutils there are no stacks. */
+/* Without elfutils there are no native stacks. */
 #include "gwi_stacks.h"
 
 #include <stdio.h>
 
-void gwi_stacks_walk(uint32_t pid, gw_stack_process *process)
+void gwi_stacks_walk(uint32_t pid, gw_stack_process *process, gwi_python *python)
 {
-    (void)pid;
-    snprintf(process->no_stacks, sizeof process->no_stacks, "this build lacks elfutils (libdw), which reads stacks");
+    for (size_t i = 0; i < process->thread_count; i++)
+        gwi_stacks_unheld(pid, process, &process->thread[i], python);
+    snprintf(process->no_stacks, sizeof process->no_stacks,
+             "this build lacks elfutils (libdw), which reads native stacks");
 }
 
 void gw_stacks_let_go(void)

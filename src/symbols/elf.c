@@ -6,6 +6,7 @@
 #include "inner.h"
 
 #include "gw_clock.h"
+#include "parts.h"
 
 #include <dwarf.h>
 #include <elfutils/libdw.h>
@@ -223,6 +224,34 @@ static void take_tables(Elf *elf, wanted *list, size_t count)
             take_symbol(elf, head.sh_link, &symbol, list, count);
         }
     }
+}
+
+/* Those that lie in a part of a function which has no name of its own get the function's. */
+static void take_owners(Elf *elf, Elf *debug, wanted *list, size_t count)
+{
+    gwi_parts *parts = NULL;
+    wanted *owner = NULL;
+    size_t nameless = 0, owned = 0;
+    for (size_t i = 0; i < count; i++)
+        nameless += list[i].name == NULL;
+    if (nameless == 0)
+        return;
+    parts = gwi_parts_open(elf);
+    owner = parts == NULL ? NULL : calloc(nameless, sizeof *owner);
+    for (size_t i = 0; i < count && owner != NULL; i++) {
+        uint64_t begin = list[i].name != NULL ? 0 : gwi_part_owner(parts, list[i].address);
+        if (begin != 0)
+            owner[owned++] = (wanted){.address = begin, .index = i};
+    }
+    if (owned > 0) {
+        qsort(owner, owned, sizeof *owner, by_address);
+        take_tables(elf, owner, owned);
+        take_tables(debug, owner, owned);
+    }
+    for (size_t i = 0; i < owned; i++)
+        list[owner[i].index].name = owner[i].name;
+    free(owner);
+    gwi_parts_close(parts);
 }
 
 /* ---- DWARF ---- */
@@ -479,6 +508,7 @@ static void read_file(const reading *how, wanted *list, size_t count, bool lines
     if (state == GW_SYMBOL_NOT_ASKED) {
         take_tables(it.main.elf, list, count);
         take_tables(it.debug.elf, list, count);
+        take_owners(it.main.elf, it.debug.elf, list, count);
         if (lines)
             dwarf_open(&it);
     }

@@ -22,7 +22,7 @@ gw_sites *gw_sites_new(void)
 
 static void program_free(gwi_program *program)
 {
-    for (int kind = 0; kind < 2; kind++) {
+    for (int kind = 0; kind < GWI_WRITERS; kind++) {
         const gwi_codes *codes = &program->codes[kind];
         for (uint32_t i = 0; i < codes->count; i++) {
             free(codes->code[i].text);
@@ -205,14 +205,22 @@ static gwi_site *site_at(gw_sites *sites, uint32_t number)
     return number == 0 || number > sites->site_count ? NULL : &sites->site[number - 1];
 }
 
+/* Who gave an id, of those whose ids begin at `framework` and `outside`; *ret_at: which of his own it is. */
+static unsigned writer_of(uint64_t id, uint32_t framework, uint32_t outside, uint64_t *ret_at)
+{
+    *ret_at = id >= outside ? id - outside : id >= framework ? id - framework : id;
+    return id >= outside ? 2 : id >= framework;
+}
+
 uint32_t gw_sites_number(gw_sites *sites, uint32_t pid, uint32_t id)
 {
+    uint64_t its;
     gwi_program *program = id == 0 ? NULL : program_of(sites, pid);
-    bool framework = id >= GW_SITE_FRAMEWORK_FIRST;
-    uint32_t at = framework ? id - GW_SITE_FRAMEWORK_FIRST : id;
+    unsigned writer = writer_of(id, GW_SITE_FRAMEWORK_FIRST, GW_SITE_OUTSIDE_FIRST, &its);
+    uint32_t at = (uint32_t)its;
     if (program == NULL)
         return 0;
-    gwi_numbers *numbers = &program->numbers[framework];
+    gwi_numbers *numbers = &program->numbers[writer];
     if (at < numbers->count && numbers->number[at] != 0)
         return numbers->number[at];
     void *wider = grow_to(sites, numbers->number, at, &numbers->count, IDS_MAX, sizeof *numbers->number);
@@ -355,10 +363,10 @@ static void fork_event(gw_sites *sites, const gw_event *event)
 
 static gwi_codes *codes_of(const gwi_program *program, uint64_t id, uint32_t *ret_at)
 {
-    bool framework = id >= GW_SITE_FRAMEWORK_CODE_FIRST;
-    uint64_t at = framework ? id - GW_SITE_FRAMEWORK_CODE_FIRST : id;
+    uint64_t at;
+    unsigned writer = writer_of(id, GW_SITE_FRAMEWORK_CODE_FIRST, GW_SITE_OUTSIDE_CODE_FIRST, &at);
     *ret_at = at >= CODES_MAX ? UINT32_MAX : (uint32_t)at;
-    return (gwi_codes *)(uintptr_t)&program->codes[framework];
+    return (gwi_codes *)(uintptr_t)&program->codes[writer];
 }
 
 const gwi_code *gwi_code_of(const gwi_program *program, uint32_t id)
@@ -522,7 +530,8 @@ static bool symbol_item(gw_sites *sites, const gw_item *item)
     gw_symbol *symbol = path == NULL ? NULL : symbol_of(sites, path, item->symbol.build_id, item->symbol.address);
     if (symbol == NULL)
         return false;
-    if (symbol->state != GW_SYMBOL_NOT_ASKED || (is_worth_another_try(item->symbol.state) && item->symbol.count == 0))
+    if (symbol->state != GW_SYMBOL_NOT_ASKED || symbol->frame != NULL ||
+        (is_worth_another_try(item->symbol.state) && item->symbol.count == 0))
         return true;
     symbol->frame = copy_frames(item->symbol.frame, item->symbol.count);
     if (symbol->frame == NULL)

@@ -19,7 +19,8 @@ typedef struct gwi_code { /* of a Python function; function NULL: never written 
     uint32_t table_bytes, table_have;
 } gwi_code;
 
-/* The hook's own ids, and those that a framework's stacks have, each from 0 on. */
+/* The ids of each of those that write stacks, each from 0 on: the hook, a framework, who looked from outside. */
+enum { GWI_WRITERS = 3 };
 typedef struct gwi_codes {
     gwi_code *code;
     uint32_t count;
@@ -35,8 +36,8 @@ typedef struct gwi_program { /* what ran under a pid until it ended or another p
     bool started; /* start_realtime_ns is known */
     gwi_mapping *mapping;
     uint32_t mapping_count, mapping_capacity;
-    gwi_codes codes[2];
-    gwi_numbers numbers[2];
+    gwi_codes codes[GWI_WRITERS];
+    gwi_numbers numbers[GWI_WRITERS];
 } gwi_program;
 
 typedef struct gwi_site {

@@ -341,7 +341,7 @@ static gw_sites *a_python_program(void)
     assert_non_null(sites);
     feed_meta(sites, "argv", "python");
     feed_meta(sites, "argv", "./train.py");
-    feed_meta(sites, "cwd", "/home/me/work");
+    feed_meta(sites, "cwd", "/project");
     feed_process(sites, 1, python_path);
     feed_event(sites, GW_EV_MAPPED, PYTHON_AT, SIZE, PYTHON_AT, 0, python_path);
     feed_event(sites, GW_EV_MAPPED, TORCH_AT, SIZE, TORCH_AT, 0, torch_path);
@@ -350,8 +350,8 @@ static gw_sites *a_python_program(void)
     feed_symbol(sites, python_path, IN_TAIL, "_TAIL_CALL_CALL", NULL, 0);
     feed_symbol(sites, python_path, IN_CALL, "cfunction_call", NULL, 0);
     feed_symbol(sites, torch_path, IN_TORCH, "THPModule_empty", NULL, 0);
-    feed_event(sites, GW_EV_PYTHON_CODE, 1, 10, 0x030B, 0, "load_batch\n/home/me/work/data.py");
-    feed_event(sites, GW_EV_PYTHON_CODE, 2, 20, 0x030B, 0, "train\n/home/me/work/train.py");
+    feed_event(sites, GW_EV_PYTHON_CODE, 1, 10, 0x030B, 0, "load_batch\n/project/data.py");
+    feed_event(sites, GW_EV_PYTHON_CODE, 2, 20, 0x030B, 0, "train\n/project/train.py");
     feed_event(sites, GW_EV_PYTHON_CODE, 3, 30, 0x030B, 0,
                "Module.__call__\n/v/lib/python3.11/site-packages/torch/nn/modules/module.py");
     feed_event(sites, GW_EV_PYTHON_CODE, 4, 40, 0x030B, 0, "run\n/usr/lib/python3.11/threading.py");
@@ -432,7 +432,7 @@ static void frameworks_stacks(void **state)
     (void)state;
     gw_sites *sites = a_python_program();
     uint32_t code = GW_SITE_FRAMEWORK_CODE_FIRST + 1, id = GW_SITE_FRAMEWORK_FIRST;
-    feed_event(sites, GW_EV_PYTHON_CODE, code, 0, 0, 0, "step\n/home/me/work/model.py");
+    feed_event(sites, GW_EV_PYTHON_CODE, code, 0, 0, 0, "step\n/project/model.py");
     const uint64_t frame[] = {GW_FRAME_OF_CODE(code, 77), FRAME(2, false)};
     feed_site(sites, id, frame, 2, 0);
     uint32_t number = gw_sites_number(sites, PID, id);
@@ -450,6 +450,26 @@ static void frameworks_stacks(void **state)
     assert_string_equal(gw_frame_text(sites, &stack->frame[stack->user], text), "model.py:78 in step");
     assert_false(stack->frame[0].python);
     assert_int_equal(stack->frame[2].whose, GW_WHOSE_FRAMEWORK);
+    gw_sites_free(sites);
+}
+
+/* Stacks that were read from outside have numbers of their own; the hook's and a framework's of the same rank differ.
+ */
+static void stacks_from_outside(void **state)
+{
+    (void)state;
+    gw_sites *sites = a_python_program();
+    uint32_t code = GW_SITE_OUTSIDE_CODE_FIRST + 1, id = GW_SITE_OUTSIDE_FIRST + 1;
+    feed_event(sites, GW_EV_PYTHON_CODE, code, 41, 0x030B, 0, "take\n/project/locks.py");
+    feed_event(sites, GW_EV_PYTHON_CODE, GW_SITE_FRAMEWORK_CODE_FIRST + 1, 0, 0, 0, "step\n/project/model.py");
+    const uint64_t mine[] = {GW_FRAME_OF_CODE(code, 0)},
+                   framework[] = {GW_FRAME_OF_CODE(GW_SITE_FRAMEWORK_CODE_FIRST + 1, 7)};
+    feed_site(sites, id, mine, 1, 0);
+    feed_site(sites, GW_SITE_FRAMEWORK_FIRST + 1, framework, 1, 0);
+    assert_string_equal(gw_sites_stack(sites, gw_sites_number(sites, PID, id))->frame[0].function, "take");
+    assert_string_equal(
+        gw_sites_stack(sites, gw_sites_number(sites, PID, GW_SITE_FRAMEWORK_FIRST + 1))->frame[0].function, "step");
+    assert_int_not_equal(gw_sites_number(sites, PID, id), gw_sites_number(sites, PID, 1));
     gw_sites_free(sites);
 }
 
@@ -513,6 +533,24 @@ static void nonsense_is_passed_over(void **state)
     gw_sites_free(sites);
 }
 
+/* A symbol that nobody asked for, and has a name all the same: the first one stays, and is let go once. */
+static void a_name_is_kept_once(void **state)
+{
+    (void)state;
+    gw_sites *sites = gw_sites_new();
+    for (int i = 0; i < 2; i++) {
+        gw_symbol_frame frame = {i == 0 ? "first" : "second", NULL, 0};
+        gw_item item = {.kind = GW_ITEM_SYMBOL, .symbol = {"/opt/a.so", 0, 16, GW_SYMBOL_NOT_ASKED, &frame, 1}};
+        feed(sites, &item);
+    }
+    feed_event(sites, GW_EV_MAPPED, 4096, 4096, 4096, 0, "/opt/a.so");
+    const uint64_t frame[] = {4096 + 17};
+    feed_site(sites, 1, frame, 1, 0);
+    const gw_stack *stack = gw_sites_stack(sites, gw_sites_number(sites, PID, 1));
+    assert_string_equal(stack->frame[0].function, "first");
+    gw_sites_free(sites);
+}
+
 /* ---- names ---- */
 
 static void names_are_readable(void **state)
@@ -561,9 +599,11 @@ int main(void)
         cmocka_unit_test(python_frames_without_a_place),
         cmocka_unit_test(a_thread_without_python_borrows),
         cmocka_unit_test(frameworks_stacks),
+        cmocka_unit_test(stacks_from_outside),
         cmocka_unit_test(the_users_frame),
         cmocka_unit_test(a_file_mapped_in_anothers_place_counts_from_then_on),
         cmocka_unit_test(nonsense_is_passed_over),
+        cmocka_unit_test(a_name_is_kept_once),
         cmocka_unit_test(names_are_readable),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

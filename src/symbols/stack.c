@@ -2,6 +2,7 @@
 #include "sites.h"
 
 #include "gw_python_lines.h"
+#include "gw_text.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -162,17 +163,12 @@ static const char *plain_name(gw_sites *sites, const char *function, bool *ret_p
     return end == NULL ? function : gwi_intern(sites, function, (size_t)(end - function));
 }
 
-static bool is_text(const char *a, const char *b)
-{
-    return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
-}
-
 /* A function and its part are one frame: the part's, which has the line. */
 static bool is_rest_of(const building *it, const gw_frame *frame)
 {
     const gw_frame *part = it->count == 0 ? NULL : &it->frame[it->count - 1];
-    return it->in_part && part != NULL && frame->function != NULL && is_text(part->function, frame->function) &&
-           is_text(part->file, frame->file);
+    return it->in_part && part != NULL && frame->function != NULL && gw_str_same(part->function, frame->function) &&
+           gw_str_same(part->file, frame->file);
 }
 
 static void add_native(building *it, uint64_t address)
@@ -285,16 +281,18 @@ const gw_stack *gw_sites_stack(gw_sites *sites, uint32_t number)
     return stack;
 }
 
+const gw_frame *gw_stack_caller(const gw_stack *stack)
+{
+    for (size_t i = stack->user + 1; i < stack->count; i++)
+        if (stack->frame[i].whose <= stack->frame[stack->user].whose)
+            return &stack->frame[i];
+    return NULL;
+}
+
 const gw_frame *gw_sites_user(gw_sites *sites, uint32_t number)
 {
     const gw_stack *stack = gw_sites_stack(sites, number);
     return stack == NULL || stack->user == stack->count ? NULL : &stack->frame[stack->user];
-}
-
-static const char *last_part(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash == NULL || slash[1] == '\0' ? path : slash + 1;
 }
 
 char *gw_frame_text(const gw_sites *sites, const gw_frame *frame, char out[GW_PLACE_TEXT_MAX])
@@ -304,17 +302,17 @@ char *gw_frame_text(const gw_sites *sites, const gw_frame *frame, char out[GW_PL
     if (file != NULL && folder > 1 && strncmp(file, sites->cwd, folder) == 0 && file[folder] == '/')
         file += folder + 1;
     else if (file != NULL)
-        file = last_part(file);
+        file = gw_path_last(file);
     if (file != NULL && frame->line != 0)
         snprintf(out, GW_PLACE_TEXT_MAX, "%.120s:%" PRIu32 "%s%.110s", file, frame->line,
                  frame->function == NULL ? "" : " in ", frame->function == NULL ? "" : frame->function);
     else if (frame->function != NULL)
         snprintf(out, GW_PLACE_TEXT_MAX, "%.120s (%.110s)", frame->function,
                  file != NULL            ? file
-                 : frame->module != NULL ? last_part(frame->module)
+                 : frame->module != NULL ? gw_path_last(frame->module)
                                          : "?");
     else if (frame->module != NULL)
-        snprintf(out, GW_PLACE_TEXT_MAX, "%.200s+0x%" PRIx64, last_part(frame->module), frame->address);
+        snprintf(out, GW_PLACE_TEXT_MAX, "%.200s+0x%" PRIx64, gw_path_last(frame->module), frame->address);
     else
         snprintf(out, GW_PLACE_TEXT_MAX, "0x%" PRIx64, frame->address);
     return out;

@@ -2,6 +2,8 @@
 #include "inner.h"
 #include "sites.h"
 
+#include "gw_text.h"
+
 #include <fnmatch.h>
 #include <string.h>
 
@@ -117,23 +119,17 @@ static const struct {
     {PATH, GW_WHOSE_PACKAGE, "/lib64/*"},
 };
 
-static const char *last_part(const char *path)
-{
-    const char *slash = path == NULL ? NULL : strrchr(path, '/');
-    return slash == NULL ? path : slash + 1;
-}
-
 bool gwi_is_runtime(const char *module)
 {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        if (rows[i].field == MODULE && fnmatch(rows[i].pattern, last_part(module), 0) == 0)
+        if (rows[i].field == MODULE && fnmatch(rows[i].pattern, gw_path_last(module), 0) == 0)
             return rows[i].whose == GW_WHOSE_RUNTIME;
     return false;
 }
 
 bool gwi_is_interpreter(const char *module)
 {
-    const char *name = last_part(module);
+    const char *name = gw_path_last(module);
     return name != NULL &&
            (strncmp(name, "libpython", 9) == 0 || strcmp(name, "python") == 0 || fnmatch("python[23]*", name, 0) == 0);
 }
@@ -169,8 +165,9 @@ gw_whose gwi_whose(const gw_sites *sites, const gw_frame *frame)
         return GW_WHOSE_RUNTIME; /* starts a notebook's kernel, and is its script */
     if (frame->python && frame->file != NULL && sites->script != NULL && strcmp(frame->file, sites->script) == 0)
         return GW_WHOSE_OWN; /* wherever it is installed */
-    const char *subject[] = {
-        [MODULE] = last_part(frame->module), [PATH] = frame->file, [FUNCTION] = frame->python ? NULL : frame->function};
+    const char *subject[] = {[MODULE] = gw_path_last(frame->module),
+                             [PATH] = frame->file,
+                             [FUNCTION] = frame->python ? NULL : frame->function};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         if (fits(rows[i].pattern, subject[rows[i].field]) ||
             (rows[i].field == PATH && fits(rows[i].pattern, frame->module)))

@@ -1,0 +1,435 @@
+/* From the symbol _PyRuntime to interpreters, to thread states, to frames, to code objects. */
+#include "gwi_python.h"
+
+#include "gw_event.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    INTERPRETERS_MAX = 64, /* of one copy: the first and its sub-interpreters */
+    STEPS_MAX = 1024,      /* frames and shims of one thread */
+    CODES_MAX = 4096,
+    TABLE_BYTES_MAX = 1 << 16, /* a longer line table is not kept */
+    NAME_BYTES_MAX = 400,
+    TEXT_CHARACTERS_MAX = 4096, /* no path is longer */
+    TEXT_BYTES_MAX = GW_TEXT_BYTES_MAX
+};
+
+static bool read_at(const gwi_python *python, uint64_t at, void *out, size_t bytes)
+{
+    return python->read(python->user, at, out, bytes);
+}
+
+static bool read_word(const gwi_python *python, uint64_t at, uint64_t *ret_word)
+{
+    return read_at(python, at, ret_word, sizeof *ret_word);
+}
+
+/* One of several fields of a structure that was read at once. */
+static uint64_t word_in(const uint8_t *bytes, size_t at)
+{
+    uint64_t word;
+    memcpy(&word, bytes + at, sizeof word);
+    return word;
+}
+
+static int32_t number_in(const uint8_t *bytes, size_t at)
+{
+    int32_t number;
+    memcpy(&number, bytes + at, sizeof number);
+    return number;
+}
+
+static size_t furthest(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+/* ---- an interpreter ---- */
+
+/* 0x030B for 3.11; 0: not known. Before 3.11 no number is published: which functions there are tells, and the sizes of
+ * the types must agree (fits()). */
+static unsigned version_of(const gwi_python *python, const gw_image *image, unsigned long *ret_hex)
+{
+    uint64_t at;
+    *ret_hex = 0;
+    if (gw_image_find(image, "Py_Version", &at))
+        return read_at(python, at, ret_hex, sizeof *ret_hex) ? (unsigned)(*ret_hex >> 16) : 0;
+    if (gw_image_find(image, "Py_NewRef", &at))
+        return 0x030A;
+    return gw_image_find(image, "PyThreadState_GetFrame", &at) ? 0x0309 : 0;
+}
+
+/* Types say how large their objects are: a build whose structures differ from the row's shows here. */
+static bool type_fits(const gwi_python *python, uint64_t type, uint16_t bytes)
+{
+    enum { TYPE_OBJECT_BYTES = 32 };
+    uint64_t size;
+    return read_word(python, type + TYPE_OBJECT_BYTES, &size) && size == bytes;
+}
+
+static bool fits(const gwi_python *python, const gw_image *image, gwi_interpreter *copy)
+{
+    uint64_t frame_type;
+    unsigned long hex;
+    uint64_t published[GW_PYTHON_PUBLISHED_WORDS];
+    const gw_python_layout *row = gw_python_layout_of(version_of(python, image, &hex));
+    if (row == NULL || !gw_image_find(image, "PyCode_Type", &copy->code_type) ||
+        !gw_image_find(image, "PyUnicode_Type", &copy->unicode_type) ||
+        !gw_image_find(image, "PyBytes_Type", &copy->bytes_type) ||
+        !gw_image_find(image, "PyFrame_Type", &frame_type) || !type_fits(python, copy->code_type, row->code_bytes) ||
+        !type_fits(python, frame_type, row->frame_bytes) || !type_fits(python, copy->unicode_type, row->unicode_bytes))
+        return false;
+    copy->layout = *row;
+    bool publishes = row->version >= GW_PYTHON_PUBLISHED_SINCE;
+    if (publishes && (!read_at(python, copy->runtime, published, sizeof published) ||
+                      !gw_python_layout_publish(&copy->layout, published, hex)))
+        return false;
+    return gw_python_lists_of(&copy->layout, publishes ? published : NULL, &copy->lists);
+}
+
+static void miss(gwi_python *python, const char *why)
+{
+    python->incomplete = true;
+    if (python->why[0] == '\0')
+        snprintf(python->why, sizeof python->why, "%s", why);
+}
+
+void gwi_python_try(gwi_python *python, uint64_t base)
+{
+    gw_image image;
+    gw_image_room room;
+    gwi_interpreter copy = {0};
+    if (!gw_image_open(&image, python->read, python->user, base, &room) ||
+        !gw_image_find(&image, "_PyRuntime", &copy.runtime))
+        return;
+    if (!fits(python, &image, &copy))
+        miss(python, "Python frames: a version or build of Python whose memory is not known");
+    else if (python->copy_count == GWI_INTERPRETERS_MAX)
+        miss(python, "Python frames: there are more copies of Python than are looked at");
+    else
+        python->copy[python->copy_count++] = copy;
+}
+
+/* ---- thread states ---- */
+
+/* A state says whose it is: by the kernel's thread id, and by the address of the C library's structure for the thread,
+ * in which glibc keeps that id. After a fork the first may still be the parent's. 0: not known. */
+static uint32_t tid_of(const gwi_python *python, uint64_t ident, uint64_t native_id)
+{
+#if defined(__x86_64__)
+    enum { GLIBC_TID = 720 };
+#else
+    enum { GLIBC_TID = 208 };
+#endif
+    uint32_t tid = 0;
+    if (ident == 0)
+        return 0; /* it has not begun, or is over */
+    if (gw_python_plausible(ident) && read_at(python, ident + GLIBC_TID, &tid, sizeof tid) && tid != 0 &&
+        (native_id == tid || native_id == 0))
+        return tid;
+    return native_id <= UINT32_MAX && native_id != 0 ? (uint32_t)native_id : tid;
+}
+
+/* What is read of a state. */
+typedef struct state_fields {
+    uint64_t next, interpreter, frame;
+    uint32_t tid;
+} state_fields;
+
+static bool read_state(const gwi_python *python, const gwi_interpreter *copy, uint64_t address, state_fields *ret)
+{
+    uint8_t bytes[1024];
+    const gw_python_layout *layout = &copy->layout;
+    const gw_python_lists *lists = &copy->lists;
+    size_t end = furthest(furthest(layout->thread_interpreter, layout->thread_frame),
+                          furthest(furthest(layout->thread_ident, lists->thread_next), lists->thread_native_id)) +
+                 8;
+    if (!gw_python_plausible(address) || end > sizeof bytes || !read_at(python, address, bytes, end))
+        return false;
+    ret->next = word_in(bytes, lists->thread_next);
+    ret->interpreter = word_in(bytes, layout->thread_interpreter);
+    ret->frame = word_in(bytes, layout->thread_frame);
+    ret->tid = tid_of(python, word_in(bytes, layout->thread_ident),
+                      lists->thread_native_id == 0 ? 0 : word_in(bytes, lists->thread_native_id));
+    return true;
+}
+
+/* Is there an interpreter at this address? Its threads must say that they are its own. */
+static bool is_interpreter(const gwi_python *python, const gwi_interpreter *copy, uint64_t address)
+{
+    uint64_t thread, interpreter;
+    return gw_python_plausible(address) && read_word(python, address + copy->lists.interpreter_threads, &thread) &&
+           gw_python_plausible(thread) && read_word(python, thread + copy->layout.thread_interpreter, &interpreter) &&
+           interpreter == address;
+}
+
+/* The newest interpreter, from which the others are linked; 0: Python has not begun, or is over. False: not known.
+ *
+ * Where no offset is published it is looked for: after it stands the main interpreter, which is the same one as long as
+ * there are no others. */
+static bool first_interpreter(const gwi_python *python, const gwi_interpreter *copy, uint64_t *ret_interpreter)
+{
+    enum { WORDS = 16 };
+    uint64_t word[WORDS], at = copy->lists.runtime_interpreters;
+    *ret_interpreter = 0;
+    if (at != 0)
+        return read_word(python, copy->runtime + at, ret_interpreter) &&
+               (*ret_interpreter == 0 || is_interpreter(python, copy, *ret_interpreter));
+    if (!read_at(python, copy->runtime, word, sizeof word))
+        return false;
+    for (size_t i = 0; i + 1 < WORDS; i++) {
+        if (is_interpreter(python, copy, word[i]) && is_interpreter(python, copy, word[i + 1])) {
+            *ret_interpreter = word[i];
+            return true;
+        }
+    }
+    return word[0] == 0 && word[1] == 0; /* how far it has begun */
+}
+
+/* False: the list was torn, or is longer than what is looked at. */
+static bool list_threads(gwi_python *python, size_t index, uint64_t interpreter)
+{
+    const gwi_interpreter *copy = &python->copy[index];
+    uint64_t thread;
+    if (!read_word(python, interpreter + copy->lists.interpreter_threads, &thread))
+        return false;
+    while (thread != 0) {
+        state_fields fields;
+        if (python->state_count == GWI_STATES_MAX || !read_state(python, copy, thread, &fields) ||
+            fields.interpreter != interpreter)
+            return false;
+        python->state[python->state_count++] = (gwi_state){thread, interpreter, fields.tid, (uint8_t)index};
+        thread = fields.next;
+    }
+    return true;
+}
+
+static bool list_copy(gwi_python *python, size_t index)
+{
+    const gwi_interpreter *copy = &python->copy[index];
+    uint64_t interpreter;
+    if (!first_interpreter(python, copy, &interpreter))
+        return false;
+    for (unsigned i = 0; i < INTERPRETERS_MAX && interpreter != 0; i++) {
+        if (!list_threads(python, index, interpreter) ||
+            !read_word(python, interpreter + copy->lists.interpreter_next, &interpreter))
+            return false;
+    }
+    return interpreter == 0;
+}
+
+void gwi_python_list(gwi_python *python)
+{
+    enum { TRIES = 3 }; /* threads may come and go while the lists are read */
+    python->state_count = 0;
+    for (size_t i = 0; i < python->copy_count; i++) {
+        size_t before = python->state_count;
+        bool whole = false;
+        for (int tries = 0; tries < TRIES && !whole; tries++) {
+            python->state_count = before;
+            whole = list_copy(python, i);
+        }
+        if (!whole)
+            miss(python, "Python frames: the list of Python's threads could not be read to its end");
+    }
+}
+
+/* ---- code ---- */
+
+/* What was copied already. */
+static void fetch_own(void *user, uintptr_t at, void *out, size_t bytes)
+{
+    (void)user;
+    memcpy(out, (const void *)at, bytes);
+}
+
+/* A text of Python's, appended to `out` as one line. Returns the bytes; 0: it is none, or too long. */
+static size_t take_text(const gwi_python *python, const gwi_interpreter *copy, uint64_t address, bool is_path,
+                        char *out, size_t room)
+{
+    uint8_t head[GW_PYTHON_TEXT_STATE + 4];
+    uint8_t data[TEXT_CHARACTERS_MAX];
+    if (!gw_python_plausible(address) || !read_at(python, address, head, sizeof head) ||
+        word_in(head, GW_PYTHON_OB_TYPE) != copy->unicode_type)
+        return 0;
+    uint32_t state = (uint32_t)number_in(head, GW_PYTHON_TEXT_STATE);
+    gw_python_text text = {.data = (uintptr_t)data,
+                           .count = word_in(head, GW_PYTHON_OB_SIZE),
+                           .width = state >> 2 & 7,
+                           .fetch = fetch_own};
+    bool is_ascii = (state & GW_PYTHON_TEXT_ASCII) != 0;
+    if ((state & GW_PYTHON_TEXT_COMPACT) == 0 || (text.width != 1 && text.width != 2 && text.width != 4) ||
+        text.count > sizeof data / text.width ||
+        !read_at(python, address + (is_ascii ? copy->layout.ascii_bytes : copy->layout.compact_bytes), data,
+                 text.count * text.width))
+        return 0;
+    return is_path ? gw_python_text_put_end(&text, out, room) : gw_python_text_put(&text, 0, out, room);
+}
+
+/* The line table; NULL: not kept. The result is the caller's. */
+static uint8_t *take_table(const gwi_python *python, const gwi_interpreter *copy, uint64_t address, uint32_t *ret_bytes)
+{
+    uint8_t head[GW_PYTHON_OB_SIZE + 8];
+    *ret_bytes = GW_PYTHON_TABLE_NOT_KEPT;
+    if (!gw_python_plausible(address) || !read_at(python, address, head, sizeof head) ||
+        word_in(head, GW_PYTHON_OB_TYPE) != copy->bytes_type)
+        return NULL;
+    uint64_t bytes = word_in(head, GW_PYTHON_OB_SIZE);
+    uint8_t *table = bytes > TABLE_BYTES_MAX ? NULL : malloc(bytes + 1);
+    if (table == NULL || !read_at(python, address + GW_PYTHON_BYTES_DATA, table, bytes)) {
+        free(table);
+        return NULL;
+    }
+    *ret_bytes = (uint32_t)bytes;
+    return table;
+}
+
+static bool same_code(const gw_stack_code *a, const gw_stack_code *b)
+{
+    return a->address == b->address && a->first_line == b->first_line && a->table_bytes == b->table_bytes &&
+           a->version == b->version && strcmp(a->text, b->text) == 0 &&
+           (a->table == NULL || memcmp(a->table, b->table, a->table_bytes) == 0);
+}
+
+/* Number of this code among the process's; -1: no memory, or too many. Takes what `code` owns. Code may have been freed
+ * and other code be at its address since another thread was looked at: only what is all the same is the same. */
+static int keep_code(gw_stack_process *process, gw_stack_code *code)
+{
+    size_t count = process->code_count;
+    for (size_t i = 0; i < count; i++) {
+        if (same_code(&process->code[i], code)) {
+            free(code->text);
+            free(code->table);
+            return (int)i;
+        }
+    }
+    gw_stack_code *wider = count < CODES_MAX ? realloc(process->code, (count + 1) * sizeof *wider) : NULL;
+    if (wider == NULL) {
+        free(code->text);
+        free(code->table);
+        return -1;
+    }
+    process->code = wider;
+    process->code[count] = *code;
+    return (int)process->code_count++;
+}
+
+static int take_code(const gwi_python *python, const gwi_interpreter *copy, uint64_t address, gw_stack_process *process)
+{
+    const gw_python_layout *layout = &copy->layout;
+    uint8_t bytes[1024];
+    char text[TEXT_BYTES_MAX + 1];
+    size_t end = furthest(furthest(layout->code_file, layout->code_name),
+                          furthest(layout->code_table, layout->code_first_line)) +
+                 8;
+    if (!gw_python_plausible(address) || end > sizeof bytes || !read_at(python, address, bytes, end) ||
+        word_in(bytes, GW_PYTHON_OB_TYPE) != copy->code_type)
+        return -1;
+    size_t used = take_text(python, copy, word_in(bytes, layout->code_name), false, text, NAME_BYTES_MAX);
+    text[used++] = '\n';
+    used += take_text(python, copy, word_in(bytes, layout->code_file), true, text + used, TEXT_BYTES_MAX - used);
+    text[used] = '\0';
+    gw_stack_code code = {.address = address,
+                          .first_line = number_in(bytes, layout->code_first_line),
+                          .version = (uint16_t)layout->version,
+                          .text = strdup(text)};
+    if (code.text == NULL)
+        return -1;
+    code.table = take_table(python, copy, word_in(bytes, layout->code_table), &code.table_bytes);
+    return keep_code(process, &code);
+}
+
+/* ---- frames ---- */
+
+static int32_t instruction_of(const gw_python_layout *layout, const uint8_t *frame, uint64_t code)
+{
+    if (layout->instruction_bytes != 0) {
+        int32_t last = number_in(frame, layout->frame_instruction);
+        return last < 0 || last > INT32_MAX / 2 ? -1 : last * layout->instruction_bytes;
+    }
+    uint64_t bytes = word_in(frame, layout->frame_instruction) - code - layout->code_start;
+    return bytes < INT32_MAX ? (int32_t)bytes : -1; /* before the first: the frame is still being made */
+}
+
+/* False: what is there does not look like frames. */
+static bool read_frames(const gwi_python *python, const gwi_interpreter *copy, uint64_t at, gw_stack_process *process,
+                        gw_stack_thread *thread)
+{
+    const gw_python_layout *layout = &copy->layout;
+    uint8_t frame[1024];
+    size_t end = furthest(furthest(layout->frame_code, layout->frame_previous),
+                          furthest(layout->frame_instruction, layout->frame_mark)) +
+                 8;
+    uint64_t *first = thread->frame + thread->frame_count;
+    size_t count = 0;
+    for (unsigned steps = 0; at != 0; steps++) {
+        if (!gw_python_plausible(at) || steps == STEPS_MAX || end > sizeof frame || !read_at(python, at, frame, end))
+            return false;
+        uint8_t mark = layout->entry != GW_PYTHON_ENTRY_ALL ? frame[layout->frame_mark] : 1;
+        at = word_in(frame, layout->frame_previous);
+        if (layout->entry == GW_PYTHON_ENTRY_SHIM && mark >= layout->shim_owner) {
+            if (count != 0)
+                first[count - 1] |= GW_FRAME_ENTRY;
+            continue;
+        }
+        if (count == GW_SITE_PYTHON_MAX) { /* a shim right behind the last one was still seen */
+            thread->flags |= GW_SITE_PYTHON_CUT;
+            break;
+        }
+        /* The lowest bits of 3.14's references say who counts them. */
+        uint64_t address = word_in(frame, layout->frame_code) & ~(uint64_t)7;
+        int code = take_code(python, copy, address, process);
+        if (code < 0)
+            return false;
+        first[count] = GW_FRAME_OF_CODE((uint32_t)code, instruction_of(layout, frame, address));
+        if (layout->entry != GW_PYTHON_ENTRY_SHIM && mark != 0)
+            first[count] |= GW_FRAME_ENTRY;
+        count++;
+    }
+    thread->frame_count += count;
+    return true;
+}
+
+/* Where the innermost frame is; 0: none. False: not known. */
+static bool top_frame(const gwi_python *python, const gwi_state *state, uint32_t tid, uint64_t *ret_frame)
+{
+    const gwi_interpreter *copy = &python->copy[state->copy];
+    state_fields fields;
+    /* Its memory may be another thread's by now. */
+    if (!read_state(python, copy, state->address, &fields) || fields.tid != tid ||
+        fields.interpreter != state->interpreter)
+        return false;
+    *ret_frame = fields.frame;
+    return fields.frame == 0 || !copy->layout.has_holder ||
+           (gw_python_plausible(fields.frame) &&
+            read_word(python, fields.frame + copy->layout.holder_frame, ret_frame));
+}
+
+void gwi_python_frames(gwi_python *python, gw_stack_process *process, gw_stack_thread *thread)
+{
+    const gwi_state *found = NULL;
+    uint64_t frame = 0;
+    unsigned claims = 0;
+    bool torn = false;
+    for (size_t i = 0; i < python->state_count && !torn; i++) {
+        uint64_t top = 0;
+        if (python->state[i].tid != thread->tid)
+            continue;
+        torn = !top_frame(python, &python->state[i], thread->tid, &top);
+        if (!torn && top != 0) {
+            claims++;
+            found = &python->state[i];
+            frame = top;
+        }
+    }
+    if (claims == 0 && !torn && !python->incomplete)
+        return; /* it runs no Python */
+    unsigned flags = thread->flags;
+    /* Of two interpreters at once it is not told which is inside the other. */
+    if (claims == 1 && !torn && read_frames(python, &python->copy[found->copy], frame, process, thread))
+        return;
+    thread->flags = flags | GW_SITE_PYTHON_UNKNOWN;
+}
