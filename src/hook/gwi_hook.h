@@ -54,6 +54,7 @@ typedef union gwi_wipe_page {
     struct {
         _Atomic uint32_t mark;
         bool clock_is_not_tsc;  /* the contrary of gwi.clock_is_tsc */
+        _Atomic bool orders;    /* calls that put work in order are noted: order.c */
         gw_ring *_Atomic rings; /* NULL: none */
     };
     _Alignas(GWI_PAGE_BYTES_MAX) char whole[GWI_PAGE_BYTES_MAX];
@@ -197,6 +198,17 @@ static inline __attribute__((always_inline)) void gwi_hot(gwi_slot_ref *th, unsi
     }
 }
 
+/* order.c: calls that put work on the GPU in order, a launch excepted, so that it can be told whether work on another
+ * stream was ordered with a block's end. False until the program has memory of which that is a question. */
+static inline bool gwi_orders(void)
+{
+    return gwi_unlikely(atomic_load_explicit(&gwi_wipe.orders, memory_order_relaxed));
+}
+
+/* Such a call has succeeded: gw_order_step. `source` and `bytes` of copies and fills alone. */
+void gwi_order(gwi_slot_ref *th, unsigned fn, unsigned step, unsigned flags, uint64_t object, uint64_t source,
+               uint64_t bytes, uint64_t stream);
+
 /* A rare call is over, well or not; `text` may be NULL. The arguments mean what gw_event.h says for `kind`. */
 void gwi_event(gwi_slot_ref *th, unsigned fn, unsigned kind, int result, unsigned flags, uint32_t extra, uint64_t a0,
                uint64_t a1, uint64_t a2, uint64_t a3, const char *text);
@@ -238,9 +250,35 @@ uint32_t gwi_slot_index(const gw_slot *slot); /* of a shared one */
 bool gwi_lock(void);
 void gwi_unlock(void);
 
+/* forks.c. At the first call into the hook, holding none of our locks. */
+void gwi_forks_watch(void);
+/* The site, in the parent's numbers, at which the process was made that this one is; once. 0: not known. Its first slot
+ * gets to know its thread's stack, where that is the one that forked. Under the lock. */
+uint32_t gwi_fork_take(gw_slot *slot);
+
+/* crash.c. With GPUWHY_CATCH_CRASH=1: from now on a signal of a fault is written down before it takes its course. */
+void gwi_crash_watch(void);
+
 /* record.c. Under the lock: a facade's table leads to the wrappers now. */
 void gwi_facade_attached(gw_facade_head *head);
 bool gwi_recording_is_off(void); /* switched off from within the process */
+
+/* order.c. A rare call has succeeded and is about to be written: the steps before it that matter to it are written now,
+ * and its `extra` is filled in. Memory that comes begins the noting, what goes is asked about once there is any. */
+#define GWI_ORDER_BEGINS                                                                                               \
+    (UINT64_C(1) << GW_EV_ALLOC_ASYNC | UINT64_C(1) << GW_EV_HOST_ALLOC | UINT64_C(1) << GW_EV_HOST_REGISTER)
+#define GWI_ORDER_ENDS                                                                                                 \
+    (UINT64_C(1) << GW_EV_FREE_ASYNC | UINT64_C(1) << GW_EV_FREE | UINT64_C(1) << GW_EV_HOST_FREE |                    \
+     UINT64_C(1) << GW_EV_HOST_UNREGISTER)
+void gwi_order_event_of(gwi_slot_ref *th, gw_raw_event *event);
+static inline void gwi_order_event(gwi_slot_ref *th, gw_raw_event *event)
+{
+    uint64_t kinds = GWI_ORDER_BEGINS | (gwi_orders() ? GWI_ORDER_ENDS : 0);
+    if (event->kind < 64 && (kinds >> event->kind & 1) != 0)
+        gwi_order_event_of(th, event);
+}
+/* ns of so many ticks; 0: not known yet. */
+uint64_t gwi_ticks_ns(uint64_t ticks);
 
 /* What follows from a rare event or a failure (facts.c): devices, memory, the driver's log. */
 void gwi_facts_after(unsigned kind, int result, const uint64_t arg[4]);

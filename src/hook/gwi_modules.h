@@ -38,6 +38,8 @@ void gwi_modules_begin(bool without_loader);
 /* Memory for the table, all zero: GWI_MODULES_BYTES, a multiple of a page. */
 enum { GWI_MODULE_TEXT_BYTES = 512 << 10, GWI_MODULES_BYTES = GWI_MODULES_MAX * 128 + GWI_MODULE_TEXT_BYTES };
 void gwi_modules_place(void *memory);
+void gwi_modules_forked(
+    void); /* in the child of a fork: what its parent knew is true, but nobody has been told of it */
 
 /* The module at `pc`, made known where necessary; 0: no file that the loader mapped, or there is no room. Slow. Never
  * waits for this very thread. */

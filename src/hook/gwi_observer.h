@@ -27,6 +27,7 @@
 
 #include "gw_event.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum {
@@ -38,8 +39,8 @@ enum {
 /* What the observer needs of the hook. All members are set, and valid for the life of the process. Called on any
  * thread, with the interpreter's lock held, never inside a driver call. */
 typedef struct gwi_observer_port {
-    /* Write one fact; `text` may be NULL and is borrowed for the call. */
-    void (*fact)(gw_event_kind kind, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, const char *text);
+    /* Write one fact; `text` may be NULL and is borrowed for the call. False: there was no room for it. */
+    bool (*fact)(gw_event_kind kind, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, const char *text);
     /* The same with the call site of what it tells; 0: not known. */
     void (*fact_at)(gw_event_kind kind, uint32_t site, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3);
     /* Driver calls of this thread between the two are our own and are not recorded. They nest: what the first returns

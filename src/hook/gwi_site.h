@@ -39,6 +39,9 @@ uint32_t gwi_site(gw_slot *slot, unsigned fn, uint64_t ticks, bool is_precious);
  * True: there is one now and there was none before. */
 bool gwi_python_look(void);
 
+/* In the child of a fork: true when another thread of the parent was just looking, so that a new look is due. */
+bool gwi_python_look_forked(void);
+
 typedef struct gwi_python_frame {
     uintptr_t code;      /* address of the code object */
     uint64_t mark;       /* differs when the code at this address is another one (with high probability): for the key */
@@ -46,15 +49,23 @@ typedef struct gwi_python_frame {
     bool is_entry;
 } gwi_python_frame;
 
+/* How a stop reads the interpreter: NULL for the process's first thread, otherwise `space`, emptied. The interpreter
+ * does not end while its first thread is in here. Under other threads it may, unless they hold its lock, so these read
+ * through the kernel. */
+typedef struct gwi_python_memory gwi_python_memory;
+gwi_python_memory *gwi_python_memory_begin(gwi_python_memory *space, bool is_first_thread);
+
 /* The Python frames that this thread runs, innermost first: at most `max` are put into `out`; the return value says how
  * many. 0: this thread runs no Python, or there is no interpreter, or (see `*ret_flags`) it could not be read.
+ * `memory`: of this stop, from gwi_python_memory_begin().
  * `*ret_flags` gets GW_SITE_PYTHON_* bits. `*ret_is_main`: this is the interpreter's main thread.
  * Nothing of it may be kept: addresses are used again for other code. */
-size_t gwi_python_frames(gwi_python_frame *out, size_t max, unsigned *ret_flags, bool *ret_is_main);
+size_t gwi_python_frames(gwi_python_frame *out, size_t max, gwi_python_memory *memory, unsigned *ret_flags,
+                         bool *ret_is_main);
 
 /* The number of the code object of a frame just read; PYTHON_CODE and PYTHON_LINES are written when it is first seen.
  * 0: it could not be read or written. A code object that was freed and another at its address are told apart. */
-uint32_t gwi_python_code(const gwi_python_frame *frame);
+uint32_t gwi_python_code(const gwi_python_frame *frame, gwi_python_memory *memory);
 
 /* For threads that run no Python (PyTorch's backward threads): the main thread tells its site each time it has one with
  * Python frames; a thread for which gwi_python_frames() says GW_SITE_PYTHON_BORROWED gets the last of these, which is

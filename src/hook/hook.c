@@ -28,18 +28,26 @@ void *gwi_stub[GW_FN_COUNT];
 /* ---- the lock ---- */
 
 static _Atomic uint32_t lock_tid; /* who is setting up; 0: nobody */
+static int lock_cancel_state;     /* the holder's own, given back with the lock */
 
 /* A fork copies a lock that another thread holds: its holder does not exist in the child, and the lock is taken over.
- */
+ * A thread that is to be cancelled is not while it waits or holds the lock: files are opened under it, which the C
+ * library takes as an invitation. */
 bool gwi_lock(void)
 {
+    int cancel_state;
     uint32_t tid = (uint32_t)syscall(SYS_gettid);
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
     for (unsigned round = 0;; round++) {
         uint32_t holder = 0;
-        if (atomic_compare_exchange_strong(&lock_tid, &holder, tid))
+        if (atomic_compare_exchange_strong(&lock_tid, &holder, tid)) {
+            lock_cancel_state = cancel_state;
             return true;
-        if (holder == tid)
+        }
+        if (holder == tid) {
+            pthread_setcancelstate(cancel_state, NULL);
             return false;
+        }
         if (round > 1000) /* a holder of lower priority may need our core */
             nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
         else if (round > 100)
@@ -51,7 +59,9 @@ bool gwi_lock(void)
 
 void gwi_unlock(void)
 {
+    int cancel_state = lock_cancel_state;
     atomic_store(&lock_tid, 0);
+    pthread_setcancelstate(cancel_state, NULL);
 }
 
 /* ---- a new process, a new thread ---- */
@@ -79,9 +89,9 @@ static bool tell_children(void)
     return children_are_told;
 }
 
-static void write_fork_fact(const gw_buffer_head *parent)
+static void write_fork_fact(const gw_buffer_head *parent, uint32_t site)
 {
-    gwi_fact(GW_EV_FORK, parent->pid, atomic_load(&parent->initialised), 0, 0, NULL);
+    gwi_fact(GW_EV_FORK, parent->pid, atomic_load(&parent->initialised), site, 0, NULL);
 }
 
 /* The buffer is another living process's: we share its memory (vfork, clone with CLONE_VM) and write nothing. */
@@ -94,6 +104,7 @@ static bool in_foreign_memory(void)
 static gw_slot *enter_slow(void)
 {
     const gw_buffer_head *inherited = NULL;
+    uint32_t fork_site = 0;
     if (!children_are_told || !gwi_lock())
         return NULL;
     uint32_t mark = atomic_load(&gwi_wipe.mark);
@@ -112,9 +123,11 @@ static gw_slot *enter_slow(void)
     gw_slot *slot = gwi_slot; /* a signal handler may have been faster */
     if (slot == NULL || slot->mark != mark)
         gwi_slot = gwi_slot_take(mark);
+    if (is_new)
+        fork_site = gwi_fork_take(gwi_slot);
     gwi_unlock();
     if (is_new && inherited != NULL)
-        write_fork_fact(inherited);
+        write_fork_fact(inherited, fork_site);
     return gwi_slot;
 }
 
@@ -144,29 +157,43 @@ bool gwi_may_ask(int result)
     return result != 3 && result != 4 && result != 800;
 }
 
-/* Microseconds of `ticks`. The counter's pace is learned from the time since the buffer was made; a call shorter than
- * 300 ticks takes no whole microsecond on any machine. */
-static uint16_t took_us(uint64_t ticks)
+/* Ticks in a millisecond, learned from the time since the buffer was made; 0: not yet. */
+static uint64_t pace(void)
 {
     static _Atomic uint64_t ticks_per_ms;
     const gw_buffer_head *head = gwi.head;
+    uint64_t known = atomic_load_explicit(&ticks_per_ms, memory_order_relaxed);
+    if (gwi_likely(known != 0))
+        return known;
+    uint64_t passed_ns = gw_monotonic_ns() - head->start_monotonic_ns;
+    uint64_t passed_ticks = gwi_ticks() - head->start_ticks;
+    if (passed_ns < 1000)
+        return 0;
+    known = (uint64_t)((double)passed_ticks * 1e6 / (double)passed_ns);
+    if (passed_ns > 20000000)
+        atomic_store_explicit(&ticks_per_ms, known, memory_order_relaxed);
+    return known;
+}
+
+uint64_t gwi_ticks_ns(uint64_t ticks)
+{
+    if (!gwi.clock_is_tsc)
+        return ticks;
+    uint64_t ticks_per_ms = pace();
+    return ticks_per_ms == 0 ? 0 : (uint64_t)((double)ticks * 1e6 / (double)ticks_per_ms);
+}
+
+/* Microseconds of `ticks`. A call shorter than 300 ticks takes no whole microsecond on any machine. */
+static uint16_t took_us(uint64_t ticks)
+{
     if (!gwi.clock_is_tsc)
         return ticks / 1000 < UINT16_MAX ? (uint16_t)(ticks / 1000) : UINT16_MAX;
     if (ticks < 300)
         return 0;
-    uint64_t pace = atomic_load_explicit(&ticks_per_ms, memory_order_relaxed);
-    if (gwi_unlikely(pace == 0)) {
-        uint64_t passed_ns = gw_monotonic_ns() - head->start_monotonic_ns;
-        uint64_t passed_ticks = gwi_ticks() - head->start_ticks;
-        if (passed_ns < 1000)
-            return 0;
-        pace = (uint64_t)((double)passed_ticks * 1e6 / (double)passed_ns);
-        if (passed_ns > 20000000)
-            atomic_store_explicit(&ticks_per_ms, pace, memory_order_relaxed);
-        if (pace == 0)
-            return 0;
-    }
-    uint64_t us = ticks > UINT64_MAX / 1000 ? UINT16_MAX : ticks * 1000 / pace;
+    uint64_t ticks_per_ms = pace();
+    if (ticks_per_ms == 0)
+        return 0;
+    uint64_t us = ticks > UINT64_MAX / 1000 ? UINT16_MAX : ticks * 1000 / ticks_per_ms;
     return us < UINT16_MAX ? (uint16_t)us : UINT16_MAX;
 }
 
@@ -238,6 +265,8 @@ void gwi_event(gwi_slot_ref *th, unsigned fn, unsigned kind, int result, unsigne
     }
     if (kind == GW_EV_LIBRARY_LOAD || kind == GW_EV_MODULE_LOAD || kind == GW_EV_CTX_CREATE)
         gwi_handles_made();
+    if (result == 0)
+        gwi_order_event(th, &event);
     write_call(th, &event, text);
     gwi_facts_after(kind, result, event.arg);
     if (gwi_unlikely(gwi_observer_poke != NULL && gwi.attach_observer))
@@ -432,6 +461,10 @@ static int attach(gw_facade_head *head, void **found)
         status = 0;
     }
     gwi_unlock();
+    if (status == 0) {
+        gwi_forks_watch();
+        gwi_crash_watch();
+    }
     return status;
 }
 

@@ -279,6 +279,13 @@ void gwi_modules_place(void *memory)
     atomic_store(&module_count, 0);
 }
 
+void gwi_modules_forked(void)
+{
+    uint32_t count = atomic_load(&module_count);
+    for (uint32_t i = 1; i <= count; i++)
+        atomic_store_explicit(&modules[i].is_announced, 0, memory_order_relaxed);
+}
+
 /* A copy of a path that lives as long as the table; "" where there is no room. */
 static const char *keep_path(const char *path)
 {
@@ -293,14 +300,15 @@ static const char *keep_path(const char *path)
     return at;
 }
 
-/* The loader leaves the program itself without a name. */
-static const char *path_of(const struct link_map *map, char *space, size_t bytes)
+/* The loader leaves the program itself without a name. /proc/self/exe is not always it: `ld-linux.so program` is a way
+ * to start one, too. Under our lock; until the next look_up(). */
+static const char *path_of(const struct link_map *map, uintptr_t pc)
 {
+    const mapping *found;
+    uintptr_t file_start;
     if (map->l_name != NULL && map->l_name[0] != '\0')
         return map->l_name;
-    long n = syscall(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", space, bytes - 1);
-    space[n > 0 ? n : 0] = '\0';
-    return space;
+    return look_up(pc, &found, &file_start) ? found->path : "";
 }
 
 /* The program itself, we, and the C library that we call. */
@@ -316,7 +324,6 @@ static bool cannot_go(const gwi_module *m, const struct link_map *map)
 /* Under our lock. */
 static bool learn(uintptr_t pc, gwi_module *m)
 {
-    static char space[1024];
     find_object_function *ask = atomic_load_explicit(&find_object, memory_order_relaxed);
     found_object object;
     const struct link_map *map = NULL;
@@ -327,7 +334,7 @@ static bool learn(uintptr_t pc, gwi_module *m)
         if (ask((void *)pc, &object) != 0 || !read_file_in_memory((uintptr_t)object.map_start, m))
             return false;
         map = object.link_map;
-        m->path = keep_path(path_of(object.link_map, space, sizeof space));
+        m->path = keep_path(path_of(object.link_map, pc));
     } else {
         if (!look_up(pc, &found, &file_start) || file_start == 0 || !gwi_may_read(file_start) ||
             !read_file_in_memory(file_start, m))
@@ -350,8 +357,18 @@ static uint32_t find_known(uintptr_t pc)
     return 0;
 }
 
+/* Code made at run time lies in no file, and is on the stack again and again: the loader says so at once. */
+static bool is_in_no_file(uintptr_t pc)
+{
+    find_object_function *ask = atomic_load_explicit(&find_object, memory_order_relaxed);
+    found_object object;
+    return ask != NULL && ask((void *)pc, &object) != 0;
+}
+
 uint32_t gwi_module_find(uintptr_t pc)
 {
+    if (is_in_no_file(pc))
+        return 0;
     uint32_t number = find_known(pc);
     if (number != 0 || modules == NULL || !gwi_lock())
         return number;

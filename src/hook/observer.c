@@ -5,9 +5,9 @@
 /* What a slot says the thread is inside while we work: no function, but not "outside" either. */
 enum { INSIDE_OURSELVES = 0xffff };
 
-static void put_fact(gw_event_kind kind, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, const char *text)
+static bool put_fact(gw_event_kind kind, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, const char *text)
 {
-    (void)gwi_fact(kind, a0, a1, a2, a3, text);
+    return gwi_fact(kind, a0, a1, a2, a3, text);
 }
 
 static void put_fact_at(gw_event_kind kind, uint32_t site, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3)

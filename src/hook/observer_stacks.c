@@ -36,7 +36,7 @@ typedef struct stack {
     py_object *frames; /* borrowed from the snapshot that was read when `reading` was this */
     uint32_t reading;
     uint32_t site; /* 0: not written */
-    bool refused;  /* no room for its site */
+    bool refused;  /* there are too many sites or codes for it */
 } stack;
 
 typedef struct code {
@@ -182,7 +182,7 @@ uint32_t gwi_stacks_number(py_object *frames)
 
 /* ---- writing ---- */
 
-/* The id of a code; 0: more than are written. */
+/* The id of a code; 0: more than are written, or there was no room for it in the buffer. */
 static uint32_t code_of(const frame_text *text)
 {
     uint64_t hash = hash_of_code(text);
@@ -195,9 +195,12 @@ static uint32_t code_of(const frame_text *text)
         return 0;
     char words[NAME_BYTES + FILE_BYTES + 2];
     snprintf(words, sizeof words, "%.*s\n%.*s", NAME_BYTES, text->name, FILE_BYTES, text->file);
-    st.space->code[at] = (code){hash, GW_SITE_FRAMEWORK_CODE_FIRST + ++st.code_count};
-    gwi_obs.port->fact(GW_EV_PYTHON_CODE, st.space->code[at].id, 0, 0, 0, words);
-    return st.space->code[at].id;
+    uint32_t id = GW_SITE_FRAMEWORK_CODE_FIRST + st.code_count + 1;
+    if (!gwi_obs.port->fact(GW_EV_PYTHON_CODE, id, 0, 0, 0, words))
+        return 0;
+    st.code_count++;
+    st.space->code[at] = (code){hash, id};
+    return id;
 }
 
 /* False: a frame could not be read or had no room. */
@@ -210,11 +213,17 @@ static bool frame_of(py_object *dict, uint64_t *ret_frame)
     return id != 0;
 }
 
-static void write_site(uint32_t site, const uint64_t *frame, uint32_t count, bool cut)
+/* The number of a site with these frames; 0: the buffer is full. A number under which some of it was written is not
+ * used again. */
+static uint32_t write_site(const uint64_t *frame, uint32_t count, bool cut)
 {
-    gwi_obs.port->fact(GW_EV_SITE, site, count, cut ? GW_SITE_PYTHON_CUT : 0, 0, NULL);
-    for (uint32_t i = 0; i < count; i += 3)
-        gwi_obs.port->fact(GW_EV_SITE_FRAMES, site | (uint64_t)i << 32, frame[i], frame[i + 1], frame[i + 2], NULL);
+    uint32_t site = GW_SITE_FRAMEWORK_FIRST + st.site_count + 1;
+    bool good = gwi_obs.port->fact(GW_EV_SITE, site, count, cut ? GW_SITE_PYTHON_CUT : 0, 0, NULL);
+    st.site_count += good;
+    for (uint32_t i = 0; i < count && good; i += 3)
+        good =
+            gwi_obs.port->fact(GW_EV_SITE_FRAMES, site | (uint64_t)i << 32, frame[i], frame[i + 1], frame[i + 2], NULL);
+    return good ? site : 0;
 }
 
 uint32_t gwi_stacks_site(uint32_t number)
@@ -227,12 +236,12 @@ uint32_t gwi_stacks_site(uint32_t number)
         return it->site;
     ptrdiff_t count = gwi_py_list_size(it->frames);
     uint32_t kept = (uint32_t)(count < FRAMES_MAX ? count : FRAMES_MAX);
-    it->refused = st.site_count == SITES_MAX;
-    for (uint32_t i = 0; i < kept && !it->refused; i++)
-        it->refused = !frame_of(gwi_obs.py.PyList_GetItem(it->frames, (ptrdiff_t)i), &frame[i]);
-    if (it->refused)
-        return 0;
-    it->site = GW_SITE_FRAMEWORK_FIRST + ++st.site_count;
-    write_site(it->site, frame, kept, count > FRAMES_MAX);
+    bool good = st.site_count < SITES_MAX;
+    for (uint32_t i = 0; i < kept && good; i++)
+        good = frame_of(gwi_obs.py.PyList_GetItem(it->frames, (ptrdiff_t)i), &frame[i]);
+    if (good)
+        it->site = write_site(frame, kept, count > FRAMES_MAX); /* with the next report, where the buffer is full */
+    else
+        it->refused = st.site_count == SITES_MAX || st.code_count == CODES_MAX;
     return it->site;
 }

@@ -181,13 +181,13 @@ class FakeTorch:
         self.snapshot["device_traces"] = [trace]
 
 
-    def fill_stacks(self):
+    def fill_stacks(self, file="/w/train.py"):
         """As fill(), with the stack of each allocation: train.py keeps 3 MiB a round (line 44), and needs 8 (line 40)."""
         self.fill()
 
         def stack(line, function="train"):
-            return [{"filename": "/w/train.py", "name": function, "line": line},
-                    {"filename": "/w/train.py", "name": "<module>", "line": 90}]
+            return [{"filename": file, "name": function, "line": line},
+                    {"filename": file, "name": "<module>", "line": 90}]
 
         kept, passing, weights = stack(44), stack(40), stack(12, "build")
         for segment in self.snapshot["segments"]:
@@ -538,6 +538,33 @@ def test_deep_writes_each_stack_once(lib):
     check(len(sites) == 4, sites)
     used = {site for _, site in lib.with_site(BLOCK)} | {site for _, site in lib.with_site(HELD)}
     check(used <= set(sites) | {0}, "a site that nobody told")
+
+
+def test_deep_writes_again_what_found_no_room(lib):
+    fake = FakeTorch()
+    fake.fill_stacks()
+    lib.start(GPUWHY_DEEP="1")
+    lib.poke(1)
+
+    def report():
+        before = len(lib.with_site(BLOCK)), len(lib.with_site(HELD))
+        fake.attached[0](0, 99 * MIB, 64 * MIB, 5)
+        return [site for _, site in lib.with_site(BLOCK)[before[0]:] + lib.with_site(HELD)[before[1]:]]
+
+    for number, kind in enumerate((CODE, SITE, FRAMES)):
+        fake.fill_stacks(f"/w/train{number}.py")  # nobody has seen these
+        lib.lib.test_refuse(lib.lib.test_kind(kind.encode()), 1000)
+        without = report().count(0)
+        lib.lib.test_refuse(0, 0)
+        full = report()
+        check(without > full.count(0), f"a site although there was no room for a {kind}: {without}, {full}")
+        missing = {}
+        for fact, a, _ in lib.facts():
+            if fact == SITE:
+                missing[a[0]] = a[1]
+            elif fact == FRAMES:
+                missing[a[0] & 0xffffffff] -= sum(1 for frame in a[1:] if frame)
+        check(all(missing[site] == 0 for site in full if site != 0), (kind, full, missing))
 
 
 def test_deep_at_the_end(lib):

@@ -25,6 +25,7 @@ void test_poke_from_threads(int threads);
 void test_forked(void);
 void test_taken(uint64_t bytes, uint64_t card_bytes);
 void test_clear(void);
+void test_refuse(int kind, int times);
 int test_kind(const char *name);
 int test_field_count(void);
 const char *test_field_name(int index);
@@ -36,23 +37,24 @@ static fact facts[FACTS_MAX];
 static uint32_t fact_count;
 static __thread int guard_depth;
 static int unguarded_facts;
+static int refused_kind, refusals; /* so many facts of the kind are refused, as by a full buffer */
 
-static void put_fact(gw_event_kind kind, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, const char *text)
+static bool put_fact(gw_event_kind kind, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, const char *text)
 {
     if (guard_depth <= 0)
         unguarded_facts++;
-    if (fact_count == FACTS_MAX)
-        return;
+    if (fact_count == FACTS_MAX || (refusals > 0 && (int)kind == refused_kind && refusals-- > 0))
+        return false;
     fact *f = &facts[fact_count++];
     *f = (fact){.kind = kind, .argument = {a0, a1, a2, a3}};
     if (text != NULL)
         snprintf(f->text, sizeof f->text, "%s", text);
+    return true;
 }
 
 static void put_fact_at(gw_event_kind kind, uint32_t site, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3)
 {
-    put_fact(kind, a0, a1, a2, a3, NULL);
-    if (fact_count > 0)
+    if (put_fact(kind, a0, a1, a2, a3, NULL))
         facts[fact_count - 1].site = site;
 }
 
@@ -134,6 +136,12 @@ void test_forked(void)
 void test_clear(void)
 {
     fact_count = 0;
+}
+
+void test_refuse(int kind, int times)
+{
+    refused_kind = kind;
+    refusals = times;
 }
 
 /* The kind of that name; -1: there is none. */

@@ -1,4 +1,6 @@
-#include "gwi_python_rows.h"
+#include "gw_python_rows.h"
+#include "gwi_hook.h"
+#include "gwi_python.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -29,7 +31,7 @@ typedef enum presence {
     PRESENCE_THREAD
 } presence;
 
-static bool has_frame(const gwi_python_layout *layout, uintptr_t thread)
+static bool has_frame(const gw_python_layout *layout, uintptr_t thread)
 {
     uintptr_t frame = 0;
     if (!gwi_python_read(thread + layout->thread_frame, &frame, sizeof frame))
@@ -43,7 +45,7 @@ static bool has_frame(const gwi_python_layout *layout, uintptr_t thread)
  * another one. Other threads may change the lists meanwhile: they are read as memory that may go. */
 static bool runs_subinterpreter(const gwi_python_interpreter *py, uintptr_t main)
 {
-    const gwi_python_layout *layout = &py->layout;
+    const gw_python_layout *layout = &py->layout;
     uintptr_t interpreter = (uintptr_t)py->get_last_interpreter(), thread, ident;
     if (interpreter == main) /* the newest is the only one */
         return false;
@@ -66,7 +68,15 @@ static bool runs_subinterpreter(const gwi_python_interpreter *py, uintptr_t main
     return false;
 }
 
-static presence thread_of(const gwi_python_interpreter *py, bool is_only, uintptr_t *ret_thread)
+/* What belongs to a thread's state, up to the last word that is read of it. */
+static size_t thread_bytes(const gw_python_layout *layout)
+{
+    uint16_t last = layout->thread_stack == 0 ? layout->thread_id : layout->thread_stack + sizeof(uintptr_t);
+    return last + sizeof(uintptr_t);
+}
+
+static presence thread_of(const gwi_python_interpreter *py, bool is_only, gwi_python_memory **memory,
+                          uintptr_t *ret_thread)
 {
     if (!is_loaded(py))
         return PRESENCE_NONE;
@@ -77,19 +87,28 @@ static presence thread_of(const gwi_python_interpreter *py, bool is_only, uintpt
         return PRESENCE_NONE;
     if (py->is_finalizing())
         return PRESENCE_UNKNOWN;
+    /* Who has the lock is asked first: a thread that had it then has it still, and while it has it the interpreter does
+     * not end. A state that went meanwhile, with another one at its address, is no answer to the second question. */
+    uintptr_t holder = *memory == NULL || py->get_lock_holder == NULL ? 0 : (uintptr_t)py->get_lock_holder();
     uintptr_t thread = (uintptr_t)py->get_thread();
     *ret_thread = thread;
     if (thread == 0)
         return PRESENCE_NONE;
     uintptr_t interpreter = 0, at = thread + py->layout.thread_interpreter;
-    if (!gwi_python_plausible(thread))
+    if (!gw_python_plausible(thread))
         return PRESENCE_UNKNOWN;
     if (!is_only) { /* functions of a second copy may have found the first one's data, of another version */
         int error = errno;
         (void)gwi_python_read(at, &interpreter, sizeof interpreter);
         errno = error;
     } else {
-        interpreter = gwi_python_word(at);
+        if (*memory != NULL && holder == thread) {
+            (*memory)->has_lock = true;
+            *memory = NULL;
+        }
+        if (*memory != NULL)
+            gwi_python_want(*memory, thread, thread_bytes(&py->layout));
+        interpreter = gwi_python_word(*memory, at);
     }
     if (interpreter != main)
         return PRESENCE_UNKNOWN;
@@ -105,14 +124,14 @@ static presence thread_of(const gwi_python_interpreter *py, bool is_only, uintpt
 
 /* The interpreter that this thread belongs to. Two copies of one library may be there, of which one lies idle or both
  * are the same to the program; two that both claim the thread are not understood. */
-static presence find_thread(const gwi_python_interpreter **ret_py, uintptr_t *ret_thread)
+static presence find_thread(gwi_python_memory **memory, const gwi_python_interpreter **ret_py, uintptr_t *ret_thread)
 {
     uint32_t count = atomic_load_explicit(&gwi_python_interpreter_count, memory_order_acquire);
     presence all = PRESENCE_NONE;
     *ret_thread = 0;
     for (uint32_t i = 0; i < count; i++) {
         uintptr_t thread = 0;
-        presence one = thread_of(&gwi_python_interpreter_list[i], count == 1, &thread);
+        presence one = thread_of(&gwi_python_interpreter_list[i], count == 1, memory, &thread);
         if (one == PRESENCE_UNKNOWN || (one == PRESENCE_THREAD && all == PRESENCE_THREAD && thread != *ret_thread))
             return PRESENCE_UNKNOWN;
         if (one == PRESENCE_THREAD && all == PRESENCE_NONE) {
@@ -127,33 +146,35 @@ static presence find_thread(const gwi_python_interpreter **ret_py, uintptr_t *re
 /* ---- marks ---- */
 
 enum { TEXT_COMPACT_ASCII = 3 << 5 };
-#define IMPLAUSIBLE_BITS (UINT64_C(7) | ~UINT64_C(0) << GWI_PYTHON_ADDRESS_BITS)
+#define IMPLAUSIBLE_BITS (UINT64_C(7) | ~UINT64_C(0) << GW_PYTHON_ADDRESS_BITS)
 
-static inline uint64_t eight_bytes(uintptr_t at)
+static inline __attribute__((always_inline)) uint64_t eight_bytes(gwi_python_memory *memory, uintptr_t at)
 {
     uint64_t value;
-    memcpy(&value, (const void *)at, sizeof value);
+    gwi_python_fetch(memory, at, &value, sizeof value);
     return value;
 }
 
 /* Of a file's name: its length and its end. */
-static uint64_t file_mark(const gwi_python_layout *layout, uintptr_t object)
+static inline __attribute__((always_inline)) uint64_t file_mark(gwi_python_memory *memory,
+                                                                const gw_python_layout *layout, uintptr_t object)
 {
-    uint32_t state = *(const volatile uint32_t *)(object + GWI_PYTHON_TEXT_STATE);
-    uint64_t count = gwi_python_word(object + GWI_PYTHON_OB_SIZE), tail = 0;
+    uint32_t state = gwi_python_half(memory, object + GW_PYTHON_TEXT_STATE);
+    uint64_t count = gwi_python_word(memory, object + GW_PYTHON_OB_SIZE), tail = 0;
     if ((state & TEXT_COMPACT_ASCII) == TEXT_COMPACT_ASCII && count >= sizeof tail)
-        tail = eight_bytes(object + layout->ascii_bytes + count - sizeof tail);
+        tail = eight_bytes(memory, object + layout->ascii_bytes + count - sizeof tail);
     return tail ^ count << 56;
 }
 
 /* Of a line table: its length, its first and its last bytes. */
-static uint64_t table_mark(uintptr_t object)
+static inline __attribute__((always_inline)) uint64_t table_mark(gwi_python_memory *memory, uintptr_t object)
 {
-    uint64_t count = gwi_python_word(object + GWI_PYTHON_OB_SIZE), head = 0;
-    uintptr_t data = object + GWI_PYTHON_BYTES_DATA;
+    uint64_t count = gwi_python_word(memory, object + GW_PYTHON_OB_SIZE), head = 0;
+    uintptr_t data = object + GW_PYTHON_BYTES_DATA;
     if (count >= sizeof head)
-        return (eight_bytes(data) + count) * UINT64_C(0xD6E8FEB86659FD93) ^ eight_bytes(data + count - sizeof head);
-    memcpy(&head, (const void *)data, count);
+        return (eight_bytes(memory, data) + count) * UINT64_C(0xD6E8FEB86659FD93) ^
+               eight_bytes(memory, data + count - sizeof head);
+    gwi_python_fetch(memory, data, &head, count);
     return head ^ count << 56;
 }
 
@@ -162,44 +183,46 @@ static uint64_t table_mark(uintptr_t object)
  * what they hold is looked at. Names are interned, so they know their hash. The instructions are no help: the
  * interpreter rewrites them while they run. That these objects are what they should be, the code object's type says.
  * A sum of products is as good as a chain of them, and the products do not wait for each other. */
-static inline __attribute__((always_inline)) uint64_t mark_of(const gwi_python_layout *layout, uintptr_t code,
-                                                              uintptr_t *last_file, uint64_t *last_file_mark)
+static inline __attribute__((always_inline)) uint64_t mark_of(gwi_python_memory *memory, const gw_python_layout *layout,
+                                                              uintptr_t code, uintptr_t *last_file,
+                                                              uint64_t *last_file_mark)
 {
-    uint64_t first_line = *(const volatile uint32_t *)(code + layout->code_first_line);
-    uintptr_t table = gwi_python_word(code + layout->code_table);
+    uint64_t first_line = gwi_python_half(memory, code + layout->code_first_line);
+    uintptr_t table = gwi_python_word(memory, code + layout->code_table);
     if (layout->code_version != 0) {
-        uint32_t version = *(const volatile uint32_t *)(code + layout->code_version);
+        uint32_t version = gwi_python_half(memory, code + layout->code_version);
         if (version != 0) /* they have not run out */
             return (first_line << 32 | version) ^ table << 16;
     }
-    uintptr_t name = gwi_python_word(code + layout->code_name), file = gwi_python_word(code + layout->code_file);
+    uintptr_t name = gwi_python_word(memory, code + layout->code_name),
+              file = gwi_python_word(memory, code + layout->code_file);
     if (((table | name | file) & IMPLAUSIBLE_BITS) != 0 || table == 0 || name == 0 || file == 0)
         return first_line;
     if (file != *last_file) {
         *last_file = file;
-        *last_file_mark = file_mark(layout, file) ^ file;
+        *last_file_mark = file_mark(memory, layout, file) ^ file;
     }
     return (first_line << 32 ^ table) * UINT64_C(0x9E3779B97F4A7C15) +
-           table_mark(table) * UINT64_C(0x94D049BB133111EB) +
-           (name ^ gwi_python_word(name + GWI_PYTHON_TEXT_HASH)) * UINT64_C(0xFF51AFD7ED558CCD) +
+           table_mark(memory, table) * UINT64_C(0x94D049BB133111EB) +
+           (name ^ gwi_python_word(memory, name + GW_PYTHON_TEXT_HASH)) * UINT64_C(0xFF51AFD7ED558CCD) +
            *last_file_mark * UINT64_C(0xC4CEB9FE1A85EC53);
 }
 
 /* ---- frames ---- */
 
-static inline __attribute__((always_inline)) int32_t instruction_of(const gwi_python_layout *layout, uintptr_t frame,
-                                                                    uintptr_t code)
+static inline __attribute__((always_inline)) int32_t
+instruction_of(gwi_python_memory *memory, const gw_python_layout *layout, uintptr_t frame, uintptr_t code)
 {
     if (layout->instruction_bytes != 0) {
-        int32_t last = *(const volatile int32_t *)(frame + layout->frame_instruction);
+        int32_t last = (int32_t)gwi_python_half(memory, frame + layout->frame_instruction);
         return last < 0 ? -1 : last * layout->instruction_bytes;
     }
-    uintptr_t bytes = gwi_python_word(frame + layout->frame_instruction) - code - layout->code_start;
+    uintptr_t bytes = gwi_python_word(memory, frame + layout->frame_instruction) - code - layout->code_start;
     return bytes < INT32_MAX ? (int32_t)bytes : -1; /* before the first: the frame is still being made */
 }
 
 /* False: what is there does not look like frames. */
-static inline __attribute__((always_inline)) bool read_by(const gwi_python_layout *layout, uintptr_t code_type,
+static inline __attribute__((always_inline)) bool read_by(const gw_python_layout *layout, uintptr_t code_type,
                                                           uintptr_t frame, gwi_python_frame *out, size_t max,
                                                           size_t *ret_count, bool *ret_cut)
 {
@@ -207,14 +230,15 @@ static inline __attribute__((always_inline)) bool read_by(const gwi_python_layou
     uint64_t last_file_mark = 0;
     size_t count = 0;
     for (unsigned steps = 0; frame != 0; steps++) {
-        if (!gwi_python_plausible(frame) || steps == STEPS_MAX)
+        if (!gw_python_plausible(frame) || steps == STEPS_MAX)
             return false;
-        uint8_t mark =
-            layout->entry != GWI_PYTHON_ENTRY_ALL ? *(const volatile uint8_t *)(frame + layout->frame_mark) : 1;
-        if (layout->entry == GWI_PYTHON_ENTRY_SHIM && mark >= layout->shim_owner) {
+        uint8_t mark = 1;
+        if (layout->entry != GW_PYTHON_ENTRY_ALL)
+            gwi_python_fetch(NULL, frame + layout->frame_mark, &mark, sizeof mark);
+        if (layout->entry == GW_PYTHON_ENTRY_SHIM && mark >= layout->shim_owner) {
             if (count != 0)
                 out[count - 1].is_entry = true;
-            frame = gwi_python_word(frame + layout->frame_previous);
+            frame = gwi_python_word(NULL, frame + layout->frame_previous);
             continue;
         }
         if (count == max) { /* a shim right behind the last one was still seen */
@@ -222,14 +246,14 @@ static inline __attribute__((always_inline)) bool read_by(const gwi_python_layou
             break;
         }
         /* The lowest bits of 3.14's references say who counts them. */
-        uintptr_t code = gwi_python_word(frame + layout->frame_code) & ~(uintptr_t)7;
-        if (!gwi_python_plausible(code) || gwi_python_word(code + GWI_PYTHON_OB_TYPE) != code_type)
+        uintptr_t code = gwi_python_word(NULL, frame + layout->frame_code) & ~(uintptr_t)7;
+        if (!gw_python_plausible(code) || gwi_python_word(NULL, code + GW_PYTHON_OB_TYPE) != code_type)
             return false;
         out[count++] = (gwi_python_frame){.code = code,
-                                          .mark = mark_of(layout, code, &last_file, &last_file_mark),
-                                          .instruction = instruction_of(layout, frame, code),
-                                          .is_entry = layout->entry != GWI_PYTHON_ENTRY_SHIM && mark != 0};
-        frame = gwi_python_word(frame + layout->frame_previous);
+                                          .mark = mark_of(NULL, layout, code, &last_file, &last_file_mark),
+                                          .instruction = instruction_of(NULL, layout, frame, code),
+                                          .is_entry = layout->entry != GW_PYTHON_ENTRY_SHIM && mark != 0};
+        frame = gwi_python_word(NULL, frame + layout->frame_previous);
     }
     *ret_count = count;
     return true;
@@ -240,50 +264,182 @@ static bool read_frames(const gwi_python_interpreter *py, uintptr_t frame, gwi_p
                         size_t *ret_count, bool *ret_cut)
 {
     uintptr_t type = py->code_type;
-    _Static_assert(GWI_PYTHON_ROWS == 6, "a case for each row");
+    _Static_assert(GW_PYTHON_ROWS == 6, "a case for each row");
     switch (py->row) {
     case 0:
-        return read_by(&gwi_python_rows[0], type, frame, out, max, ret_count, ret_cut);
+        return read_by(&gw_python_rows[0], type, frame, out, max, ret_count, ret_cut);
     case 1:
-        return read_by(&gwi_python_rows[1], type, frame, out, max, ret_count, ret_cut);
+        return read_by(&gw_python_rows[1], type, frame, out, max, ret_count, ret_cut);
     case 2:
-        return read_by(&gwi_python_rows[2], type, frame, out, max, ret_count, ret_cut);
+        return read_by(&gw_python_rows[2], type, frame, out, max, ret_count, ret_cut);
     case 3:
-        return read_by(&gwi_python_rows[3], type, frame, out, max, ret_count, ret_cut);
+        return read_by(&gw_python_rows[3], type, frame, out, max, ret_count, ret_cut);
     case 4:
-        return read_by(&gwi_python_rows[4], type, frame, out, max, ret_count, ret_cut);
+        return read_by(&gw_python_rows[4], type, frame, out, max, ret_count, ret_cut);
     case 5:
-        return read_by(&gwi_python_rows[5], type, frame, out, max, ret_count, ret_cut);
+        return read_by(&gw_python_rows[5], type, frame, out, max, ret_count, ret_cut);
     default:
         return read_by(&py->layout, type, frame, out, max, ret_count, ret_cut);
     }
 }
 
-static uintptr_t top_frame(const gwi_python_layout *layout, uintptr_t thread)
+static uintptr_t top_frame(gwi_python_memory *memory, const gw_python_layout *layout, uintptr_t thread)
 {
-    uintptr_t at = gwi_python_word(thread + layout->thread_frame);
-    if (!layout->has_holder || !gwi_python_plausible(at))
+    uintptr_t at = gwi_python_word(memory, thread + layout->thread_frame);
+    if (!layout->has_holder || !gw_python_plausible(at))
         return at;
-    return gwi_python_word(at + layout->holder_frame);
+    return gwi_python_word(memory, at + layout->holder_frame);
 }
 
-size_t gwi_python_frames(gwi_python_frame *out, size_t max, unsigned *ret_flags, bool *ret_is_main)
+/* ---- frames in memory that may go: all that will be read is asked for in as few steps as it can be ---- */
+
+enum { STACK_BYTES_AHEAD = 8 << 10 }; /* some fifty frames; those behind them come one by one */
+
+static size_t frame_bytes(const gw_python_layout *layout)
+{
+    uint16_t last = layout->frame_code;
+    last = layout->frame_previous > last ? layout->frame_previous : last;
+    last = layout->frame_instruction > last ? layout->frame_instruction : last;
+    last = layout->frame_mark > last ? layout->frame_mark : last;
+    return last + sizeof(uintptr_t);
+}
+
+/* Frames lie one behind the other, where they have memory of their own. */
+static void want_stack(gwi_python_memory *memory, const gw_python_layout *layout, uintptr_t thread)
+{
+    uintptr_t holder = gwi_python_word(memory, thread + layout->thread_frame);
+    if (layout->has_holder && gw_python_plausible(holder))
+        gwi_python_want(memory, holder + layout->holder_frame, sizeof(uintptr_t));
+    if (layout->thread_stack == 0)
+        return;
+    uintptr_t begin = gwi_python_word(memory, thread + layout->thread_stack);
+    uintptr_t end = gwi_python_word(memory, thread + layout->thread_stack + sizeof(uintptr_t));
+    if (!gw_python_plausible(begin) || !gw_python_plausible(end) || begin >= end)
+        return;
+    size_t bytes = end - begin < STACK_BYTES_AHEAD ? end - begin : STACK_BYTES_AHEAD;
+    gwi_python_want(memory, end - bytes, bytes);
+}
+
+/* What mark_of() reads of a code object. */
+static void want_code(gwi_python_memory *memory, const gw_python_layout *layout, uintptr_t code)
+{
+    gwi_python_want(memory, code + GW_PYTHON_OB_TYPE, layout->code_table + sizeof(uintptr_t) - GW_PYTHON_OB_TYPE);
+}
+
+/* And of the objects that it leads to, in code without a number. Most names of files and line tables are short. */
+static void want_parts(gwi_python_memory *memory, const gw_python_layout *layout, uintptr_t code, uintptr_t *last_file)
+{
+    enum { FILE_BYTES = 192, TABLE_BYTES = 256 };
+    uintptr_t table = gwi_python_word(memory, code + layout->code_table),
+              name = gwi_python_word(memory, code + layout->code_name),
+              file = gwi_python_word(memory, code + layout->code_file);
+    if (((table | name | file) & IMPLAUSIBLE_BITS) != 0 || table == 0 || name == 0 || file == 0)
+        return;
+    gwi_python_want(memory, name + GW_PYTHON_TEXT_HASH, sizeof(uint64_t));
+    gwi_python_want_about(memory, table + GW_PYTHON_OB_SIZE, TABLE_BYTES);
+    if (file != *last_file)
+        gwi_python_want_about(memory, file + GW_PYTHON_OB_SIZE, FILE_BYTES);
+    *last_file = file;
+}
+
+/* As read_by(): everything but the marks. */
+static bool copy_frames(gwi_python_memory *memory, const gw_python_layout *layout, uintptr_t frame,
+                        gwi_python_frame *out, size_t max, size_t *ret_count, bool *ret_cut)
+{
+    size_t count = 0;
+    for (unsigned steps = 0; frame != 0; steps++) {
+        if (!gw_python_plausible(frame) || steps == STEPS_MAX || memory->failed)
+            return false;
+        uint8_t mark = 1;
+        gwi_python_want(memory, frame, frame_bytes(layout));
+        if (layout->entry != GW_PYTHON_ENTRY_ALL)
+            gwi_python_fetch(memory, frame + layout->frame_mark, &mark, sizeof mark);
+        bool is_shim = layout->entry == GW_PYTHON_ENTRY_SHIM && mark >= layout->shim_owner;
+        if (is_shim && count != 0)
+            out[count - 1].is_entry = true;
+        if (!is_shim && count == max) {
+            *ret_cut = true;
+            break;
+        }
+        if (!is_shim) {
+            uintptr_t code = gwi_python_word(memory, frame + layout->frame_code) & ~(uintptr_t)7;
+            if (!gw_python_plausible(code))
+                return false;
+            out[count++] = (gwi_python_frame){.code = code,
+                                              .instruction = instruction_of(memory, layout, frame, code),
+                                              .is_entry = layout->entry != GW_PYTHON_ENTRY_SHIM && mark != 0};
+            want_code(memory, layout, code);
+        }
+        frame = gwi_python_word(memory, frame + layout->frame_previous);
+    }
+    *ret_count = count;
+    return true;
+}
+
+static bool copy_marks(gwi_python_memory *memory, const gw_python_layout *layout, uintptr_t code_type,
+                       gwi_python_frame *frame, size_t count)
+{
+    uintptr_t last_file = 0;
+    uint64_t last_file_mark = 0;
+    for (size_t i = 0; i < count && !memory->failed; i++)
+        if (layout->code_version == 0 || gwi_python_half(memory, frame[i].code + layout->code_version) == 0)
+            want_parts(memory, layout, frame[i].code, &last_file);
+    last_file = 0;
+    for (size_t i = 0; i < count && !memory->failed; i++) {
+        if (gwi_python_word(memory, frame[i].code + GW_PYTHON_OB_TYPE) != code_type)
+            return false;
+        frame[i].mark = mark_of(memory, layout, frame[i].code, &last_file, &last_file_mark);
+    }
+    return !memory->failed;
+}
+
+static bool read_frames_that_may_go(gwi_python_memory *memory, const gwi_python_interpreter *py, uintptr_t thread,
+                                    gwi_python_frame *out, size_t max, size_t *ret_count, bool *ret_cut)
+{
+    want_stack(memory, &py->layout, thread);
+    return copy_frames(memory, &py->layout, top_frame(memory, &py->layout, thread), out, max, ret_count, ret_cut) &&
+           copy_marks(memory, &py->layout, py->code_type, out, *ret_count);
+}
+
+/* A thread's frames, where there are some. */
+static presence look_at_thread(gwi_python_memory *memory, gwi_python_frame *out, size_t max, size_t *ret_count,
+                               bool *ret_cut, bool *ret_is_main)
 {
     const gwi_python_interpreter *py = NULL;
     uintptr_t thread;
+    presence here = find_thread(&memory, &py, &thread);
+    if (here != PRESENCE_THREAD)
+        return here;
+    *ret_is_main = gwi_python_word(memory, thread + py->layout.thread_id) == MAIN_THREAD_ID ||
+                   thread == atomic_load_explicit(&main_thread, memory_order_relaxed);
+    if (memory == NULL)
+        return read_frames(py, top_frame(NULL, &py->layout, thread), out, max, ret_count, ret_cut) ? here
+                                                                                                   : PRESENCE_UNKNOWN;
+    bool good = read_frames_that_may_go(memory, py, thread, out, max, ret_count, ret_cut);
+    return good && gwi_python_memory_held(memory, py) && (uintptr_t)py->get_thread() == thread ? here
+                                                                                               : PRESENCE_UNKNOWN;
+}
+
+static GWI_COLD presence look_at_other_thread(gwi_python_memory *memory, gwi_python_frame *out, size_t max,
+                                              size_t *ret_count, bool *ret_cut, bool *ret_is_main)
+{
+    int error = errno;
+    presence here = look_at_thread(memory, out, max, ret_count, ret_cut, ret_is_main);
+    errno = error;
+    return here;
+}
+
+size_t gwi_python_frames(gwi_python_frame *out, size_t max, gwi_python_memory *memory, unsigned *ret_flags,
+                         bool *ret_is_main)
+{
     size_t count = 0;
     bool cut = false;
     *ret_flags = 0;
     *ret_is_main = false;
     if (atomic_load_explicit(&gwi_python_interpreter_count, memory_order_relaxed) == 0)
         return 0;
-    presence here = find_thread(&py, &thread);
-    if (here == PRESENCE_THREAD) {
-        *ret_is_main = gwi_python_word(thread + py->layout.thread_id) == MAIN_THREAD_ID ||
-                       thread == atomic_load_explicit(&main_thread, memory_order_relaxed);
-        if (!read_frames(py, top_frame(&py->layout, thread), out, max, &count, &cut))
-            here = PRESENCE_UNKNOWN;
-    }
+    presence here = memory == NULL ? look_at_thread(NULL, out, max, &count, &cut, ret_is_main)
+                                   : look_at_other_thread(memory, out, max, &count, &cut, ret_is_main);
     if (here == PRESENCE_UNKNOWN) {
         *ret_flags = GW_SITE_PYTHON_UNKNOWN;
         return 0;
@@ -312,7 +468,8 @@ void gwi_python_forked(void)
     const gwi_python_interpreter *py = NULL;
     uintptr_t thread;
     atomic_store_explicit(&main_site, 0, memory_order_relaxed);
-    if (find_thread(&py, &thread) == PRESENCE_THREAD) /* whoever forks is the main thread of the child */
+    gwi_python_memory *memory = NULL;
+    if (find_thread(&memory, &py, &thread) == PRESENCE_THREAD) /* whoever forks is the main thread of the child */
         atomic_store_explicit(&main_thread, thread, memory_order_relaxed);
     gwi_python_code_forked();
 }

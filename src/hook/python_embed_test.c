@@ -1,35 +1,16 @@
 /* An interpreter that another program loads late, with its names for nobody else, ends and unloads.
  *
  *   python_embed_test LIBPYTHON 3.11     run by python_embed_test.py */
-#include "gw_event.h"
 #include "gwi_python.h"
+#include "python_testlib.h"
 
 #include <dlfcn.h>
 #include <inttypes.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* python_testlib.c */
-typedef struct test_frame {
-    uint32_t code;
-    int32_t instruction;
-    int32_t is_entry;
-    uint64_t address, mark;
-} test_frame;
-typedef struct test_fact {
-    uint32_t kind;
-    uint64_t arg[4];
-    char text[GW_TEXT_BYTES_MAX + 1];
-} test_fact;
-typedef struct thread_stop {
-    uint32_t flags, count, borrowed;
-} thread_stop;
-int test_look(void);
-uint32_t test_stop(test_frame *out, uint32_t max, uint32_t *ret_count);
-uint32_t test_fact_count(void);
-const test_fact *test_fact_at(uint32_t at);
-int test_stop_native(thread_stop *into);
+#include <unistd.h>
 
 enum { IS_MAIN = 1 << 16 };
 
@@ -57,7 +38,9 @@ typedef struct method {
     X(PyImport_AddModule, void *, (const char *))                                                                      \
     X(PyObject_SetAttrString, int, (void *, const char *, void *))                                                     \
     X(PyCFunction_NewEx, void *, (method *, void *, void *))                                                           \
-    X(PyLong_FromLong, void *, (long))
+    X(PyLong_FromLong, void *, (long))                                                                                 \
+    X(PyEval_SaveThread, void *, (void))                                                                               \
+    X(PyEval_RestoreThread, void, (void *))
 
 static struct {
 #define GW_X(name, result, parameters) result(*name) parameters;
@@ -150,7 +133,7 @@ static void run_python(void)
     EXPECT(py.PyRun_SimpleString("def f():\n    g()\ndef g():\n    stop()\nf()\n") == 0);
     EXPECT(stops == 2);
     expect_nothing(IS_MAIN);
-    thread_stop other;
+    test_thread_stop other;
     gwi_python_main_site(5);
     EXPECT(test_stop_native(&other) == 0 && other.count == 0 && other.flags == GW_SITE_PYTHON_BORROWED);
     gwi_python_main_site(0);
@@ -160,9 +143,76 @@ static void run_python(void)
     EXPECT((test_stop(frame, 4, &count) & ~(uint32_t)GW_SITE_PYTHON_UNKNOWN) == 0 && count == 0);
 }
 
+/* ---- the interpreter ends while a daemon thread's frames are read ---- */
+
+static struct {
+    void *(*get_thread)(void); /* the interpreter's own */
+    sem_t left, go, asked, over, read;
+    uint32_t flags, count;
+} late;
+static __thread bool answers_late;
+
+/* When the answer comes there is no such thread any more. The question whether the interpreter ends came before. */
+static void *answer_late(void)
+{
+    void *answer = late.get_thread();
+    if (answers_late) {
+        answers_late = false;
+        sem_post(&late.asked);
+        sem_wait(&late.over);
+    }
+    return answer;
+}
+
+/* As a driver call: without the lock. */
+static void *leave(void *self, void *arguments)
+{
+    test_frame frame[32];
+    (void)self;
+    (void)arguments;
+    py.PyEval_SaveThread();
+    uint32_t flags = test_stop(frame, 32, &late.count); /* read for the first time: also what belongs to the code */
+    EXPECT(flags == 0 && late.count >= 21 && strcmp(name_of(frame[0].code), "deep") == 0);
+    sem_post(&late.left);
+    sem_wait(&late.go);
+    answers_late = true;
+    late.flags = test_stop(frame, 32, &late.count);
+    sem_post(&late.read);
+    for (;;) /* there is no way back */
+        pause();
+}
+
+static void end_under_a_reader(void)
+{
+    static method leave_method = {"leave", leave, 4 /* no arguments */, NULL};
+    sem_t *all[] = {&late.left, &late.go, &late.asked, &late.over, &late.read};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        EXPECT(sem_init(all[i], 0, 0) == 0);
+    py.Py_InitializeEx(0);
+    void *function = py.PyCFunction_NewEx(&leave_method, NULL, NULL);
+    EXPECT(py.PyObject_SetAttrString(py.PyImport_AddModule("__main__"), "leave", function) == 0);
+    EXPECT(py.PyRun_SimpleString("import threading\n"
+                                 "def deep(n):\n    deep(n - 1) if n else leave()\n"
+                                 "threading.Thread(target=deep, args=(20,), daemon=True).start()\n") == 0);
+    void *mine = py.PyEval_SaveThread();
+    sem_wait(&late.left);
+    py.PyEval_RestoreThread(mine);
+    gwi_python_interpreter *last = &gwi_python_interpreter_list[gwi_python_interpreter_count - 1];
+    late.get_thread = last->get_thread;
+    last->get_thread = answer_late;
+    last->stays = true; /* or it would be found to be another function than before */
+    sem_post(&late.go);
+    sem_wait(&late.asked);
+    (void)py.Py_FinalizeEx();
+    sem_post(&late.over);
+    sem_wait(&late.read);
+    EXPECT(late.flags == GW_SITE_PYTHON_UNKNOWN && late.count == 0);
+}
+
 int main(int argc, char **argv)
 {
     EXPECT(argc == 3);
+    alarm(60);
     minor = atoi(strchr(argv[2], '.') + 1);
     EXPECT(test_look() == 0);
     expect_nothing(0);
@@ -181,6 +231,8 @@ int main(int argc, char **argv)
         (void)test_look();
         run_python();
     }
-    printf("%s: loaded late, ended, %s\n", argv[1], gone ? "unloaded, loaded again" : "stays loaded");
+    end_under_a_reader();
+    printf("%s: loaded late, ended, %s, ended under a reader\n", argv[1],
+           gone ? "unloaded, loaded again" : "stays loaded");
     return 0;
 }

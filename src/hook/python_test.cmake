@@ -1,5 +1,5 @@
 # The Python half inside real interpreters. Included by this folder's CMakeLists.txt.
-add_library(gw_python_test MODULE python_find.c python_layout.c python.c python_code.c python_testlib.c
+add_library(gw_python_test MODULE python_find.c python.c python_memory.c python_code.c python_testlib.c ${python_base_sources}
                                   ${CMAKE_SOURCE_DIR}/src/symbols/python_lines.c)
 target_include_directories(gw_python_test PRIVATE . ${CMAKE_SOURCE_DIR}/src/base ${CMAKE_SOURCE_DIR}/src/format
                                                   ${CMAKE_SOURCE_DIR}/src/api ${CMAKE_BINARY_DIR}/generated
@@ -11,7 +11,7 @@ add_dependencies(gw_python_test gw_api_generated)
 gw_link_old_glibc(gw_python_test)
 gw_add_python_tests(python_frames ${CMAKE_CURRENT_LIST_DIR}/python_test.py $<TARGET_FILE:gw_python_test>)
 
-add_executable(python_embed_test python_embed_test.c python_find.c python_layout.c python.c python_code.c
+add_executable(python_embed_test python_embed_test.c python_find.c python.c python_memory.c python_code.c ${python_base_sources}
                                  python_testlib.c ${CMAKE_SOURCE_DIR}/src/symbols/python_lines.c)
 get_target_property(folders gw_python_test INCLUDE_DIRECTORIES)
 target_include_directories(python_embed_test PRIVATE ${folders})
@@ -19,8 +19,3 @@ target_compile_definitions(python_embed_test PRIVATE _GNU_SOURCE)
 add_dependencies(python_embed_test gw_api_generated)
 target_link_libraries(python_embed_test PRIVATE pthread ${CMAKE_DL_LIBS})
 gw_add_python_tests(python_embedded ${CMAKE_CURRENT_LIST_DIR}/python_embed_test.py $<TARGET_FILE:python_embed_test>)
-
-gw_add_unit_test(python_layout_test python_layout_test.c python_layout.c)
-if(TARGET python_layout_test)
-  target_include_directories(python_layout_test PRIVATE . ${CMAKE_SOURCE_DIR}/src/base ${CMAKE_SOURCE_DIR}/src/format)
-endif()

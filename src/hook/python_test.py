@@ -646,6 +646,39 @@ def cost():
     print("  the code of 38 frames when it is new: %.1f us, %d bytes in the buffer" % (scope["f29"](), written.value))
 
 
+@case
+def cost_of_threads():
+    """Another thread than the first, with the interpreter's lock and, as PyTorch calls the driver, without. Printed; a
+    thread with the lock has no need of the kernel."""
+    def measured(lib):
+        out, count, total, rounds = (Frame * MAX)(), ctypes.c_uint32(), ctypes.c_uint64(), 2000
+        flags = lib.test_stop(out, MAX, ctypes.byref(count))
+        expect(flags & ~MAIN == 0 and count.value > 16, "%d frames, flags %#x" % (count.value, flags))
+        return min(lib.test_time_key(rounds, ctypes.byref(total)) for _ in range(9)) / rounds, total.value
+
+    def chain(last):
+        scope = {"last": last}
+        for i in range(16):
+            body = "def f%d():\n  x = 1\n  y = [x for x in range(3)]\n  return %s()\n"
+            exec(body % (i, "f%d" % (i - 1) if i else "last"), scope)
+        return scope["f15"]()
+
+    def both_ways():
+        return chain(lambda: [measured(lib) for lib in (WITH_LOCK, WITHOUT_LOCK)])
+    first = both_ways()
+    other = []
+    thread = threading.Thread(target=lambda: other.extend(both_ways()))
+    thread.start()
+    thread.join()
+    expect(len(other) == 2, "the thread ended early")
+    for keys in (first, other):
+        expect(keys[0][1] == keys[1][1], "with the lock and without: two keys")
+    first, locked, free = first[0][0], other[0][0], other[1][0]
+    expect(locked < free / 2, "with the lock %.0f ns, without %.0f ns" % (locked, free))
+    print("  some 20 frames: first thread %.0f ns, another with the lock %.0f ns (%.1f times), without %.0f ns (%.1f times)"
+          % (first, locked, locked / first, free, free / first))
+
+
 def main():
     if hasattr(WITHOUT_LOCK, "test_look") and not WITHOUT_LOCK.test_look():
         sys.exit("no interpreter was found")

@@ -1,5 +1,6 @@
 /* The Python half of the hook as a library that an interpreter loads: python_test.py calls these and compares. */
-#include "gw_event.h"
+#include "python_testlib.h"
+
 #include "gw_python_lines.h"
 #include "gwi_python.h"
 
@@ -8,17 +9,11 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
-
-#define EXPORT __attribute__((visibility("default")))
+#include <unistd.h>
 
 /* ---- the hook's place: facts are kept, for the test to read ---- */
-
-typedef struct test_fact {
-    uint32_t kind;
-    uint64_t arg[4];
-    char text[GW_TEXT_BYTES_MAX + 1];
-} test_fact;
 
 enum { FACTS_MAX = 200000 };
 static test_fact *facts; /* owned */
@@ -54,13 +49,11 @@ bool gwi_fact(unsigned kind, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3,
     return true;
 }
 
-EXPORT uint32_t test_fact_count(void);
 uint32_t test_fact_count(void)
 {
     return atomic_load(&fact_count);
 }
 
-EXPORT const test_fact *test_fact_at(uint32_t at);
 const test_fact *test_fact_at(uint32_t at)
 {
     return &facts[at];
@@ -74,14 +67,6 @@ void test_refuse(int count)
 
 /* ---- what the test calls ---- */
 
-typedef struct test_frame {
-    uint32_t code;
-    int32_t instruction;
-    int32_t is_entry;
-    uint64_t address, mark;
-} test_frame;
-
-EXPORT int test_look(void);
 int test_look(void)
 {
     if (facts == NULL)
@@ -95,19 +80,28 @@ void test_forked(void)
     gwi_python_forked();
 }
 
+static gwi_python_memory *begin_stop(void)
+{
+    static __thread gwi_python_memory space;
+    static __thread int is_first; /* 1: it is, -1: it is not */
+    if (is_first == 0)
+        is_first = syscall(SYS_gettid) == getpid() ? 1 : -1;
+    return gwi_python_memory_begin(&space, is_first > 0);
+}
+
 extern EXPORT uint32_t test_last_flags;
 uint32_t test_last_flags;
 
-/* A stop: frames, and all that is to be said of their code. The flags, and bit 16: the main thread. */
-EXPORT uint32_t test_stop(test_frame *out, uint32_t max, uint32_t *ret_count);
 uint32_t test_stop(test_frame *out, uint32_t max, uint32_t *ret_count)
 {
     gwi_python_frame frame[GW_SITE_PYTHON_MAX];
     unsigned flags;
     bool is_main;
-    size_t count = gwi_python_frames(frame, max < GW_SITE_PYTHON_MAX ? max : GW_SITE_PYTHON_MAX, &flags, &is_main);
+    gwi_python_memory *memory = begin_stop();
+    size_t count =
+        gwi_python_frames(frame, max < GW_SITE_PYTHON_MAX ? max : GW_SITE_PYTHON_MAX, memory, &flags, &is_main);
     for (size_t i = 0; i < count; i++) {
-        out[i].code = gwi_python_code(&frame[i]);
+        out[i].code = gwi_python_code(&frame[i], memory);
         out[i].instruction = frame[i].instruction;
         out[i].is_entry = frame[i].is_entry;
         out[i].address = frame[i].code;
@@ -141,22 +135,16 @@ int test_loops(void)
     return count < 4096 ? loops : -1;
 }
 
-typedef struct thread_stop {
-    uint32_t flags, count, borrowed;
-} thread_stop;
-
 static void *stop_thread(void *into)
 {
-    thread_stop *s = into;
+    test_thread_stop *s = into;
     test_frame frame[GW_SITE_PYTHON_MAX];
     s->flags = test_stop(frame, GW_SITE_PYTHON_MAX, &s->count);
     s->borrowed = gwi_python_borrowed_site();
     return NULL;
 }
 
-/* A stop on a thread that never was Python's. */
-EXPORT int test_stop_native(thread_stop *into);
-int test_stop_native(thread_stop *into)
+int test_stop_native(test_thread_stop *into)
 {
     pthread_t thread;
     if (pthread_create(&thread, NULL, stop_thread, into) != 0)
@@ -182,7 +170,7 @@ uint64_t test_time_key(uint32_t rounds, uint64_t *ret_sum)
     bool is_main;
     uint64_t sum = 0, begin = now_ns();
     for (uint32_t round = 0; round < rounds; round++) {
-        size_t count = gwi_python_frames(frame, GW_SITE_PYTHON_MAX, &flags, &is_main);
+        size_t count = gwi_python_frames(frame, GW_SITE_PYTHON_MAX, begin_stop(), &flags, &is_main);
         for (size_t i = 0; i < count; i++)
             sum += frame[i].code + (uint32_t)frame[i].instruction + frame[i].mark;
     }
@@ -198,12 +186,13 @@ uint64_t test_time_codes(uint64_t *ret_bytes)
     gwi_python_frame frame[GW_SITE_PYTHON_MAX];
     unsigned flags;
     bool is_main;
-    size_t count = gwi_python_frames(frame, GW_SITE_PYTHON_MAX, &flags, &is_main);
+    gwi_python_memory *memory = begin_stop();
+    size_t count = gwi_python_frames(frame, GW_SITE_PYTHON_MAX, memory, &flags, &is_main);
     gwi_python_code_forked();
     sink_at = sink;
     uint64_t begin = now_ns();
     for (size_t i = 0; i < count; i++)
-        (void)gwi_python_code(&frame[i]);
+        (void)gwi_python_code(&frame[i], memory);
     uint64_t ns = now_ns() - begin;
     *ret_bytes = (uint64_t)(sink_at - sink);
     sink_at = NULL;

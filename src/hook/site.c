@@ -7,10 +7,12 @@
 #include "gwi_site.h"
 
 #include "gwi_hook.h"
+#include "gwi_python.h"
 #include "gwi_unwind.h"
 
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 enum {
     SITES_MAX = 64 << 10,
@@ -44,7 +46,9 @@ typedef struct stack {
     uint32_t python_count;
     uint32_t borrowed; /* the site whose Python frames stand for ours */
     bool is_main;
+    gwi_python_memory *memory; /* NULL or the space below */
     gwi_python_frame python[GW_SITE_PYTHON_MAX];
+    gwi_python_memory space;
 } stack;
 
 /* ---- a process begins ---- */
@@ -58,24 +62,36 @@ typedef struct memory {
     stack scratch[GW_SLOT_COUNT]; /* a thread's stack may be small */
 } memory;
 
+/* What the parent knew of stacks is all zero again. Which files are mapped, and which of them are interpreters, is as
+ * true for a child, and costs milliseconds to find out where there are thousands. */
+static void forget_parents(memory *m)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), all = offsetof(memory, modules), whole = all / page * page;
+    (void)madvise(m, whole, MADV_DONTNEED);
+    memset((char *)m + whole, 0, all - whole);
+}
+
 void gwi_site_begin(void)
 {
     memory *m = atomic_load(&sites.memory);
     if (!gwi.records_sites)
         return;
     if (m != NULL) {
-        (void)madvise(m, sizeof *m, MADV_DONTNEED); /* what the parent knew: all zero again */
+        forget_parents(m);
+        gwi_modules_forked();
+        if (gwi_python_look_forked())
+            sites.modules_seen = 0;
         gwi_python_forked();
     } else {
         m = mmap(NULL, sizeof *m, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (m == MAP_FAILED)
             return;
         (void)madvise(m, sizeof *m, MADV_NOHUGEPAGE);
+        gwi_modules_place(m->modules);
     }
     gwi_unwind_place(m->unwind);
     gwi_trail_place(m->trails);
-    gwi_modules_place(m->modules);
-    sites.numbers_given = sites.keys_taken = sites.own_module = sites.modules_seen = sites.said_full = 0;
+    sites.numbers_given = sites.keys_taken = sites.said_full = 0;
     atomic_store(&sites.memory, m);
 }
 
@@ -92,8 +108,8 @@ static void look_for_python(void)
     uint32_t count = gwi_modules_count();
     if (gwi_likely(atomic_load_explicit(&sites.modules_seen, memory_order_relaxed) == count))
         return;
-    atomic_store_explicit(&sites.modules_seen, count, memory_order_relaxed);
     (void)gwi_python_look();
+    atomic_store_explicit(&sites.modules_seen, count, memory_order_relaxed);
 }
 
 static uint64_t read_python(stack *s, uint64_t key)
@@ -101,7 +117,8 @@ static uint64_t read_python(stack *s, uint64_t key)
     s->python_flags = s->python_count = s->borrowed = 0;
     s->is_main = false;
     look_for_python();
-    s->python_count = (uint32_t)gwi_python_frames(s->python, GW_SITE_PYTHON_MAX, &s->python_flags, &s->is_main);
+    s->python_count =
+        (uint32_t)gwi_python_frames(s->python, GW_SITE_PYTHON_MAX, s->memory, &s->python_flags, &s->is_main);
     for (uint32_t i = 0; i < s->python_count; i++) {
         const gwi_python_frame *frame = &s->python[i];
         uint64_t where = (uint64_t)(uint32_t)frame->instruction << 1 | frame->is_entry;
@@ -162,9 +179,9 @@ static void put_frame(frame_writer *w, uint64_t frame)
         flush_frames(w);
 }
 
-static uint64_t python_frame(const gwi_python_frame *frame)
+static uint64_t python_frame(const gwi_python_frame *frame, gwi_python_memory *python_memory)
 {
-    uint32_t code = gwi_python_code(frame); /* written before */
+    uint32_t code = gwi_python_code(frame, python_memory); /* written before */
     uint64_t entry = frame->is_entry ? GW_FRAME_ENTRY : 0;
     return GW_FRAME_OF_CODE(code, frame->instruction) | entry;
 }
@@ -173,7 +190,7 @@ static uint64_t python_frame(const gwi_python_frame *frame)
 static bool write_codes(const stack *s)
 {
     for (uint32_t i = 0; i < s->python_count; i++)
-        if (gwi_python_code(&s->python[i]) == 0)
+        if (gwi_python_code(&s->python[i], s->memory) == 0)
             return false;
     return true;
 }
@@ -188,7 +205,7 @@ static bool write_frames(uint32_t site, const stack *s)
     for (uint32_t i = 0; i < s->native.count; i++)
         put_frame(&w, s->native.pc[i]);
     for (uint32_t i = 0; i < s->python_count; i++)
-        put_frame(&w, python_frame(&s->python[i]));
+        put_frame(&w, python_frame(&s->python[i], s->memory));
     flush_frames(&w);
     return !w.failed;
 }
@@ -281,6 +298,7 @@ static __attribute__((noinline)) uint32_t site_here(memory *m, gw_slot *slot, un
     s->native.skip_module = atomic_load_explicit(&sites.own_module, memory_order_relaxed);
     s->native.salt = fn;
     s->native.only_key = true;
+    s->memory = gwi_python_memory_begin(&s->space, slot->tid == gwi.head->pid);
     gwi_unwind(&s->native, reg, known);
     uint64_t key = read_python(s, s->native.key);
     if (s->native.count == 0 && !s->native.is_short && s->python_count == 0 && s->borrowed == 0)

@@ -331,6 +331,33 @@ static void part_loader(void)
 }
 #endif
 
+/* A thread that somebody cancelled before it came to its first driver calls: these have no place where that takes
+ * effect, and nor may we have one. */
+static _Atomic int came_back;
+
+static void *call_while_cancelled(void *unused)
+{
+    int version = 0;
+    (void)unused;
+    pthread_cancel(pthread_self());
+    came_back += OURS(init_fn, "cuInit")(0) == 0;
+    came_back += OURS(version_fn, "cuDriverGetVersion")(&version) == 0;
+    pthread_testcancel();
+    came_back = -1;
+    return NULL;
+}
+
+static void part_cancel(void)
+{
+    pthread_t thread;
+    void *result = NULL;
+    open_both();
+    CHECK(pthread_create(&thread, NULL, call_while_cancelled, NULL) == 0, "thread");
+    pthread_join(thread, &result);
+    CHECK(came_back == 2, "%d", came_back);
+    CHECK(result == PTHREAD_CANCELED, "it is cancelled when the calls are over");
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -343,7 +370,8 @@ int main(int argc, char **argv)
                  {"guard_unmap", part_guard_unmap},
                  {"green", part_green},
                  {"order", part_order},
-                 {"loader", part_loader}};
+                 {"loader", part_loader},
+                 {"cancel", part_cancel}};
     const char *tmp = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
     int failed = 0;
     snprintf(base_dir, sizeof base_dir, "%s/gpuwhy-harm-test-XXXXXX", tmp);

@@ -344,6 +344,65 @@ static void part_room(void)
     umount(full);
 }
 
+/* The site at which the process of buffer `n` was forked, in its parent's numbers; `*ret_parent` its pid. -1: it was
+ * not forked. */
+static int64_t fork_site(int n, uint64_t *ret_parent)
+{
+    const walk_event *fork_event = walk_run(&with, n) ? walk_event_find(&seen, GW_EV_FORK, 0) : NULL;
+    if (fork_event == NULL)
+        return -1;
+    *ret_parent = fork_event->raw.arg[0];
+    return (int64_t)fork_event->raw.arg[2];
+}
+
+/* Was that site written by that process? */
+static bool site_is_known(uint64_t pid, uint64_t site)
+{
+    bool known = false;
+    for (int n = 0; walk_run(&with, n); n++) {
+        for (int e = 0; e < seen.event_count && seen.head->pid == pid; e++)
+            known = known || (seen.event[e].raw.kind == GW_EV_SITE && seen.event[e].raw.arg[0] == site);
+    }
+    return known;
+}
+
+/* A child says where it was forked: itself, a grandchild, and those of threads that fork at once. */
+static void part_fork_sites(void)
+{
+    static const char *const single[] = {"fork", "fork-nested", "clone"};
+    bool tsan = strstr(SANITIZER_RUNTIME, "tsan") != NULL;
+    uint64_t parent = 0;
+    for (int i = 0; i < (tsan ? 2 : 3); i++) {
+        bool no_handler = strcmp(single[i], "clone") == 0;
+        probe(&with, "fake_same", DOOR_PRELOAD | DOOR_PATH, "soname", single[i], NULL);
+        int64_t site = -1;
+        for (int n = 0; n < with.buffers && site < 0; n++)
+            site = fork_site(n, &parent);
+        CHECK(no_handler ? site == 0 : site > 0 && site_is_known(parent, (uint64_t)site), "%s: site %lld", single[i],
+              (long long)site);
+    }
+    probe(&plain, "fake_same", DOOR_NONE, "soname", "fork-threads", NULL);
+    probe(&with, "fake_same", DOOR_PRELOAD | DOOR_PATH, "soname", "fork-threads", NULL);
+    same_behaviour("fork-threads");
+    /* A place is more than one site where the C library itself takes another way: it does, once one thread is left. */
+    enum { SITES_MAX = 64 };
+    uint64_t owner[SITES_MAX] = {0}, seen_of[2] = {0, 0};
+    CHECK(with.buffers == 11, "%d buffers", with.buffers);
+    for (int n = 0; n < with.buffers; n++) {
+        int64_t site = fork_site(n, &parent);
+        const walk_event *alloc = walk_event_find(&seen, GW_EV_ALLOC, 0);
+        if (site < 0)
+            continue;
+        uint64_t bytes = alloc == NULL ? 0 : alloc->raw.arg[1];
+        CHECK(bytes > 1000 && bytes < 1003 && site > 0 && site < SITES_MAX, "site %lld", (long long)site);
+        CHECK(owner[site % SITES_MAX] == 0 || owner[site % SITES_MAX] == bytes, "two threads forked at one place");
+        CHECK(site_is_known(parent, (uint64_t)site), "site %lld is unknown", (long long)site);
+        owner[site % SITES_MAX] = bytes;
+        seen_of[bytes % 2]++;
+    }
+    CHECK(seen_of[0] == 5 && seen_of[1] == 5, "%d and %d children", (int)seen_of[0], (int)seen_of[1]);
+}
+
 static void part_processes(void)
 {
     static const struct {
@@ -896,11 +955,14 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } parts[] = {{"routes", part_routes},       {"names", part_names},       {"resolver", part_resolver},
-                 {"buffer", part_buffer},       {"kernels", part_kernels},   {"room", part_room},
-                 {"processes", part_processes}, {"guard", part_guard},       {"guard_kinds", part_guard_kinds},
-                 {"threads", part_threads},     {"fallback", part_fallback}, {"ceiling", part_ceiling},
-                 {"guests", part_guests},       {"steps", part_steps},       {"switch", part_switch}};
+    } parts[] = {{"routes", part_routes},       {"names", part_names},
+                 {"resolver", part_resolver},   {"buffer", part_buffer},
+                 {"kernels", part_kernels},     {"room", part_room},
+                 {"processes", part_processes}, {"fork_sites", part_fork_sites},
+                 {"guard", part_guard},         {"guard_kinds", part_guard_kinds},
+                 {"threads", part_threads},     {"fallback", part_fallback},
+                 {"ceiling", part_ceiling},     {"guests", part_guests},
+                 {"steps", part_steps},         {"switch", part_switch}};
     const char *tmp = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
     snprintf(base_dir, sizeof base_dir, "%s/gpuwhy-hook-test-XXXXXX", tmp);
     if (argc != 2 || mkdtemp(base_dir) == NULL)

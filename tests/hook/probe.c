@@ -169,6 +169,77 @@ static void fork_after(void)
     alloc(4096);
 }
 
+/* Its child makes no driver call, and forks again. */
+static void fork_nested(void)
+{
+    begin();
+    alloc(4096);
+    pid_t child = fork();
+    if (child == 0) {
+        pid_t grandchild = fork();
+        if (grandchild == 0) {
+            alloc(8192);
+            _exit(0);
+        }
+        await(grandchild);
+        _exit(0);
+    }
+    await(child);
+}
+
+static void alloc_silently(size_t bytes)
+{
+    uint64_t address;
+    ((alloc_fn *)sym("cuMemAlloc_v2"))(&address, bytes);
+}
+
+/* Two places that no compiler makes one. */
+static __attribute__((noinline)) pid_t fork_here(volatile int *count)
+{
+    pid_t child = fork();
+    *count += 1;
+    return child;
+}
+
+static __attribute__((noinline)) pid_t fork_there(volatile int *count)
+{
+    pid_t child = fork();
+    *count += 2;
+    return child;
+}
+
+/* Two threads at once, each from a place of its own; the bytes tell which. */
+static void *fork_often(void *who)
+{
+    enum { FORKS = 5 };
+    volatile int count = 0;
+    bool first = who == NULL;
+    alloc_silently(100);
+    for (int i = 0; i < FORKS; i++) {
+        pid_t child = first ? fork_here(&count) : fork_there(&count);
+        int status;
+        if (child == 0) {
+            alloc_silently(first ? 1001 : 1002);
+            _exit(0);
+        }
+        while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+            ;
+    }
+    return NULL;
+}
+
+static void fork_in_threads(void)
+{
+    pthread_t thread[2];
+    begin();
+    for (int i = 0; i < 2; i++)
+        if (pthread_create(&thread[i], NULL, fork_often, i == 0 ? NULL : (void *)thread) != 0)
+            exit(4);
+    for (int i = 0; i < 2; i++)
+        pthread_join(thread[i], NULL);
+    printf("done\n");
+}
+
 static volatile sig_atomic_t forks_done, bad_children, is_child;
 
 static void fork_now(int sig)
@@ -459,6 +530,8 @@ static const struct {
                {"threads", threads},
                {"fork", fork_after},
                {"fork-before", fork_before},
+               {"fork-nested", fork_nested},
+               {"fork-threads", fork_in_threads},
                {"fork-in-calls", fork_in_calls},
                {"vfork", vfork_child},
                {"clone", raw_clone},

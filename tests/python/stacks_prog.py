@@ -113,6 +113,33 @@ def thread_without_python():
     say(pointer, [], freed_without_python=True, borrowed=[f[2] for f in last])
 
 
+IN_ANOTHER_INTERPRETER = """if 1:
+    import ctypes, json, os
+    driver, pointer = ctypes.CDLL("libcuda.so.1"), ctypes.c_uint64()
+    if driver.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(1 << 20)) != 0:
+        raise RuntimeError("no memory")
+    with open(%r, "a", encoding="utf-8") as report:
+        line = dict(pid=os.getpid(), address=pointer.value, frames=[], sub_interpreter=True)
+        report.write(json.dumps(line) + chr(10))
+"""
+
+
+def sub_interpreter():
+    """Its frames are not known, and the main interpreter's are no substitute; these are right before and after."""
+    try:
+        import _interpreters as module  # 3.13
+        number = module.create("legacy")  # one that loads any extension module
+    except ImportError:
+        import _xxsubinterpreters as module
+        number = module.create(isolated=False)
+    alloc()
+    failed = module.run_string(number, IN_ANOTHER_INTERPRETER % sys.argv[1])
+    if failed is not None:
+        raise RuntimeError(str(failed))
+    module.destroy(number)
+    alloc()
+
+
 class Context:
     def __enter__(self):
         alloc()
@@ -153,4 +180,5 @@ deep()
 threads()
 with Context():
     [alloc() for _ in range(2)]
+sub_interpreter()
 thread_without_python()

@@ -25,11 +25,11 @@ def candidates(version):
     yield from sorted(glob.glob(os.path.join(pyenv, "versions", version + ".*", "bin", name)))
 
 
-def find(version):
-    """Path of an interpreter of exactly this version, or None. "3.14t" is the free-threaded build."""
+def find(version, accept=lambda path: True):
+    """Path of an acceptable interpreter of exactly this version, or None. "3.14t" is the free-threaded build."""
     wanted = ["cpython", version.rstrip("t"), str(version.endswith("t"))]
     for path in candidates(version):
-        if not os.access(path, os.X_OK):
+        if not os.access(path, os.X_OK) or not accept(path):
             continue
         try:
             said = subprocess.run([path, "-I", "-c", ASK], capture_output=True, text=True, timeout=60, check=False)
