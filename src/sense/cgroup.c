@@ -1,0 +1,293 @@
+#include "gwi_host.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Version 1 says "no limit" by a number that no machine has. */
+static const uint64_t no_limit_bytes = UINT64_C(1) << 62;
+
+/* ---- where ---- */
+
+/* Is `word` one of the list "a,b,c" of so many bytes? */
+static bool is_listed(const char *list, size_t bytes, const char *word)
+{
+    size_t word_bytes = strlen(word);
+    for (size_t at = 0; at < bytes;) {
+        size_t one = 0;
+        while (at + one < bytes && list[at + one] != ',')
+            one++;
+        if (one == word_bytes && memcmp(list + at, word, one) == 0)
+            return true;
+        at += one + 1;
+    }
+    return false;
+}
+
+/* The group's path in the tree of `controller`: of version 1 where one has it, else of version 2. */
+static bool find_path(const char *groups, const char *controller, char *out, size_t room, bool *ret_v2)
+{
+    bool found = false;
+    for (const char *line = groups; *line != '\0';) {
+        size_t bytes = strcspn(line, "\n");
+        const char *end = line + bytes;
+        const char *first = memchr(line, ':', bytes);
+        const char *second = first == NULL ? NULL : memchr(first + 1, ':', (size_t)(end - first - 1));
+        if (second != NULL) {
+            size_t list_bytes = (size_t)(second - first - 1);
+            bool is_v2 = list_bytes == 0 && line[0] == '0';
+            if (is_listed(first + 1, list_bytes, controller) || (is_v2 && !found)) {
+                snprintf(out, room, "%.*s", (int)(end - second - 1), second + 1);
+                *ret_v2 = is_v2;
+                found = true;
+                if (!is_v2)
+                    return true;
+            }
+        }
+        line = *end == '\n' ? end + 1 : end;
+    }
+    return found;
+}
+
+typedef struct mount {
+    char root[PATH_MAX], point[PATH_MAX];
+} mount;
+
+/* "36 35 98:0 /root /point options - type source super" */
+static bool parse_mount(const char *line, const char *controller, bool is_v2, mount *ret_mount)
+{
+    char type[32], super[1024], options[1024];
+    const char *dash = strstr(line, " - ");
+    if (dash == NULL ||
+        sscanf(line, "%*d %*d %*s %4095s %4095s %1023s", ret_mount->root, ret_mount->point, options) != 3 ||
+        sscanf(dash, " - %31s %*s %1023s", type, super) != 2)
+        return false;
+    if (is_v2)
+        return strcmp(type, "cgroup2") == 0;
+    return strcmp(type, "cgroup") == 0 && is_listed(super, strlen(super), controller);
+}
+
+static bool find_mount(const char *mounts, const char *controller, bool is_v2, mount *ret_mount)
+{
+    char line[4 * PATH_MAX];
+    for (const char *at = mounts; *at != '\0';) {
+        size_t bytes = strcspn(at, "\n");
+        if (bytes < sizeof line) {
+            memcpy(line, at, bytes);
+            line[bytes] = '\0';
+            if (parse_mount(line, controller, is_v2, ret_mount))
+                return true;
+        }
+        at += bytes + (at[bytes] == '\n');
+    }
+    return false;
+}
+
+static void find_part(gwi_cgroup_part *part, const char *root, const char *groups, const char *mounts,
+                      const char *controller)
+{
+    static mount place; /* large */
+    char path[PATH_MAX];
+    if (!find_path(groups, controller, path, sizeof path, &part->is_v2) ||
+        !find_mount(mounts, controller, part->is_v2, &place))
+        return;
+    /* A container sees its own group as the top of the tree, while its path counts from the machine's top. */
+    size_t above = strlen(place.root);
+    const char *rest = path;
+    if (strcmp(place.root, "/") != 0 && strncmp(path, place.root, above) == 0 &&
+        (path[above] == '/' || path[above] == '\0'))
+        rest = path + above;
+    int top = snprintf(part->path, sizeof part->path, "%s%s", root, place.point);
+    if (top <= 0 || (size_t)top >= sizeof part->path) {
+        part->path[0] = '\0';
+        return;
+    }
+    part->top_bytes = (size_t)top;
+    size_t room = sizeof part->path - (size_t)top;
+    if (strcmp(rest, "/") != 0 && strlen(rest) < room)
+        memcpy(part->path + top, rest, strlen(rest) + 1);
+    if (access(part->path, F_OK) != 0)
+        part->path[top] = '\0'; /* moved to another namespace: what we see is the top */
+}
+
+/* A text file of any size; the caller frees it. NULL: none. */
+static char *load(const char *root, const char *format, pid_t pid, int *ret_why)
+{
+    enum { STEP = 64 << 10, MOST = 4 << 20 };
+    for (size_t room = STEP; room <= MOST; room *= 4) {
+        char *text = malloc(room), name[64];
+        snprintf(name, sizeof name, format, (int)pid);
+        ssize_t got = text == NULL ? -1 : gwi_read_text(text, room, ret_why, "%s%s", root, name);
+        if (got >= 0 && (size_t)got + 1 < room)
+            return text;
+        free(text);
+        if (got < 0)
+            return NULL;
+    }
+    *ret_why = EFBIG;
+    return NULL;
+}
+
+void gwi_cgroup_find(gwi_cgroup *group, const char *root, pid_t pid)
+{
+    *group = (gwi_cgroup){.why = ENOENT};
+    char *groups = load(root, "/proc/%d/cgroup", pid, &group->why);
+    char *mounts = groups == NULL ? NULL : load(root, "/proc/%d/mountinfo", pid, &group->why);
+    if (mounts != NULL) {
+        group->why = ENOENT;
+        find_part(&group->memory, root, groups, mounts, "memory");
+        find_part(&group->cpu, root, groups, mounts, "cpu");
+        find_part(&group->pids, root, groups, mounts, "pids");
+    }
+    free(groups);
+    free(mounts);
+}
+
+/* ---- what ---- */
+
+/* A file of one number, or of "max". */
+static bool read_number(const gwi_cgroup_part *part, size_t path_bytes, const char *name, uint64_t *ret_number,
+                        int *ret_why)
+{
+    char text[64], *end;
+    *ret_why = ENOENT;
+    if (part->path[0] == '\0' ||
+        gwi_read_text(text, sizeof text, ret_why, "%.*s/%s", (int)path_bytes, part->path, name) < 0)
+        return false;
+    if (strncmp(text, "max", 3) == 0) {
+        *ret_number = UINT64_MAX;
+        return true;
+    }
+    *ret_why = EINVAL;
+    errno = 0;
+    unsigned long long number = isdigit((unsigned char)text[0]) ? strtoull(text, &end, 10) : 0;
+    if (!isdigit((unsigned char)text[0]) || errno != 0)
+        return false;
+    *ret_number = number;
+    return true;
+}
+
+static void put_number(const gwi_cgroup_part *part, const char *name, gw_metric metric, gwi_values *values)
+{
+    uint64_t number = 0;
+    int why;
+    bool known = read_number(part, strlen(part->path), name, &number, &why);
+    gwi_values_number(values, metric, known, number, why);
+}
+
+/* The smallest limit from the group up to the top of what can be seen: each of them holds. */
+static void put_limit(const gwi_cgroup_part *part, const char *name, gw_metric metric, gwi_values *values)
+{
+    uint64_t least = UINT64_MAX, number;
+    bool known = false;
+    int why = ENOENT, last_why;
+    for (size_t bytes = strlen(part->path); bytes >= part->top_bytes && bytes > 0;) {
+        if (read_number(part, bytes, name, &number, &last_why)) {
+            known = true;
+            number = number >= no_limit_bytes ? UINT64_MAX : number;
+            least = number < least ? number : least;
+        } else if (!known) {
+            why = last_why;
+        }
+        size_t above = bytes;
+        while (above > 0 && part->path[above - 1] != '/')
+            above--;
+        if (above <= part->top_bytes)
+            bytes = bytes > part->top_bytes ? part->top_bytes : 0;
+        else
+            bytes = above - 1;
+    }
+    /* The top group of version 2 has no such file, and no limit. */
+    gwi_values_number(values, metric, known || (part->is_v2 && part->path[0] != '\0' && why == ENOENT), least, why);
+}
+
+/* The number behind `key` in the group's file. */
+static void put_key(const gwi_cgroup_part *part, const char *name, const char *key, uint64_t factor, gw_metric metric,
+                    gwi_values *values)
+{
+    char text[4096];
+    uint64_t number = 0;
+    int why = ENOENT;
+    bool known = part->path[0] != '\0' && gwi_read_text(text, sizeof text, &why, "%s/%s", part->path, name) >= 0;
+    if (known && !gwi_text_number(text, key, &number)) {
+        known = false;
+        why = ENOENT;
+    }
+    gwi_values_number(values, metric, known, number * factor, why);
+}
+
+/* "some avg10=0.00 avg60=0.00 avg300=0.00 total=123" */
+static void put_pressure(const gwi_cgroup_part *part, gwi_values *values)
+{
+    char text[512];
+    int why = ENOENT;
+    const char *total = NULL;
+    if (part->is_v2 && part->path[0] != '\0' &&
+        gwi_read_text(text, sizeof text, &why, "%s/memory.pressure", part->path) >= 0 && strncmp(text, "some ", 5) == 0)
+        total = strstr(text, "total=");
+    gwi_values_number(values, GW_METRIC_CGROUP_MEMORY_STALLED, total != NULL,
+                      total == NULL ? 0 : strtoull(total + 6, NULL, 10), why);
+}
+
+static void put_memory(const gwi_cgroup_part *part, gwi_values *values)
+{
+    bool v2 = part->is_v2;
+    put_number(part, v2 ? "memory.current" : "memory.usage_in_bytes", GW_METRIC_CGROUP_MEMORY_USED, values);
+    put_limit(part, v2 ? "memory.max" : "memory.limit_in_bytes", GW_METRIC_CGROUP_MEMORY_LIMIT, values);
+    put_number(part, v2 ? "memory.peak" : "memory.max_usage_in_bytes", GW_METRIC_CGROUP_MEMORY_PEAK, values);
+    put_key(part, v2 ? "memory.events" : "memory.oom_control", "oom_kill", 1, GW_METRIC_CGROUP_OOM_KILLS, values);
+    if (v2)
+        put_key(part, "memory.events", "max", 1, GW_METRIC_CGROUP_MEMORY_REFUSED, values);
+    else
+        put_number(part, "memory.failcnt", GW_METRIC_CGROUP_MEMORY_REFUSED, values);
+    put_pressure(part, values);
+}
+
+/* "50000 100000" or "max 100000": microseconds of each period. */
+static void put_cpu_limit(const gwi_cgroup_part *part, gwi_values *values)
+{
+    char text[64] = "";
+    uint64_t quota = UINT64_MAX, period = 0;
+    int why = ENOENT;
+    bool known = false;
+    if (part->path[0] != '\0' && part->is_v2) {
+        known = gwi_read_text(text, sizeof text, &why, "%s/cpu.max", part->path) >= 0;
+        if (known && sscanf(text, "%" SCNu64 " %" SCNu64, &quota, &period) != 2)
+            quota = UINT64_MAX;
+    } else if (part->path[0] != '\0') {
+        known = gwi_read_text(text, sizeof text, &why, "%s/cpu.cfs_quota_us", part->path) >= 0;
+        if (known && (text[0] == '-' || !read_number(part, strlen(part->path), "cpu.cfs_period_us", &period, &why)))
+            quota = UINT64_MAX;
+        else if (known)
+            quota = strtoull(text, NULL, 10);
+    }
+    uint64_t milli =
+        quota == UINT64_MAX || period == 0 || quota > UINT64_MAX / 1000 ? UINT64_MAX : quota * 1000 / period;
+    gwi_values_number(values, GW_METRIC_CGROUP_CPU_LIMIT, known, milli, why);
+}
+
+void gwi_cgroup_read(const gwi_cgroup *group, gwi_values *values)
+{
+    put_memory(&group->memory, values);
+    put_cpu_limit(&group->cpu, values);
+    put_key(&group->cpu, "cpu.stat", "nr_periods", 1, GW_METRIC_CGROUP_CPU_PERIODS, values);
+    put_key(&group->cpu, "cpu.stat", "nr_throttled", 1, GW_METRIC_CGROUP_CPU_THROTTLED, values);
+    put_key(&group->cpu, "cpu.stat", group->cpu.is_v2 ? "throttled_usec" : "throttled_time",
+            group->cpu.is_v2 ? 1000 : 1, GW_METRIC_CGROUP_CPU_THROTTLED_TIME, values);
+    put_number(&group->pids, "pids.current", GW_METRIC_CGROUP_PIDS, values);
+    put_limit(&group->pids, "pids.max", GW_METRIC_CGROUP_PIDS_LIMIT, values);
+}
+
+bool gwi_cgroup_oom_kills(const gwi_cgroup *group, uint64_t *ret_count)
+{
+    char text[4096];
+    int why;
+    return group->memory.path[0] != '\0' &&
+           gwi_read_text(text, sizeof text, &why, "%s/%s", group->memory.path,
+                         group->memory.is_v2 ? "memory.events" : "memory.oom_control") >= 0 &&
+           gwi_text_number(text, "oom_kill", ret_count);
+}

@@ -1,0 +1,220 @@
+#define _GNU_SOURCE
+#include "gwi_host.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+/* ---- small files ---- */
+
+ssize_t gwi_read_text(char *out, size_t room, int *ret_why, const char *format, ...)
+{
+    char path[PATH_MAX];
+    va_list args;
+    va_start(args, format);
+    int bytes = vsnprintf(path, sizeof path, format, args);
+    va_end(args);
+    *ret_why = ENAMETOOLONG;
+    if (bytes < 0 || (size_t)bytes >= sizeof path)
+        return -1;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    *ret_why = errno;
+    if (fd < 0)
+        return -1;
+    size_t count = 0;
+    ssize_t got;
+    while (count + 1 < room && (got = read(fd, out + count, room - 1 - count)) != 0) {
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0) {
+            *ret_why = errno;
+            close(fd);
+            return -1;
+        }
+        count += (size_t)got;
+    }
+    close(fd);
+    out[count] = '\0';
+    return (ssize_t)count;
+}
+
+bool gwi_text_number(const char *text, const char *key, uint64_t *ret_number)
+{
+    size_t bytes = strlen(key);
+    for (const char *line = text; *line != '\0';) {
+        if (strncmp(line, key, bytes) == 0 && (line[bytes] == ' ' || line[bytes] == '\t')) {
+            const char *at = line + bytes + strspn(line + bytes, " \t");
+            errno = 0;
+            unsigned long long number = isdigit((unsigned char)*at) ? strtoull(at, NULL, 10) : 0;
+            if (!isdigit((unsigned char)*at) || errno != 0)
+                return false;
+            *ret_number = number;
+            return true;
+        }
+        line += strcspn(line, "\n");
+        line += *line == '\n';
+    }
+    return false;
+}
+
+/* ---- the machine ---- */
+
+static void read_meminfo(const char *root, gwi_values *values)
+{
+    static const struct {
+        const char *key;
+        gw_metric metric;
+    } rows[] = {{"MemTotal:", GW_METRIC_HOST_MEMORY_TOTAL},
+                {"MemAvailable:", GW_METRIC_HOST_MEMORY_AVAILABLE},
+                {"SwapFree:", GW_METRIC_HOST_SWAP_FREE}};
+    char text[8192];
+    int why = 0;
+    bool read = gwi_read_text(text, sizeof text, &why, "%s/proc/meminfo", root) >= 0;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        uint64_t kib = 0;
+        bool known = read && gwi_text_number(text, rows[i].key, &kib);
+        gwi_values_number(values, rows[i].metric, known, kib * 1024, read ? ENOENT : why);
+    }
+}
+
+static void read_oom_kills(const char *root, gwi_values *values)
+{
+    char text[32768];
+    uint64_t count = 0;
+    int why = 0;
+    bool read = gwi_read_text(text, sizeof text, &why, "%s/proc/vmstat", root) >= 0;
+    bool known = read && gwi_text_number(text, "oom_kill", &count);
+    gwi_values_number(values, GW_METRIC_HOST_OOM_KILLS, known, count, read ? ENOENT : why);
+}
+
+static void read_load(const char *root, gwi_values *values)
+{
+    char text[128];
+    int why = EINVAL;
+    double load = -1;
+    if (gwi_read_text(text, sizeof text, &why, "%s/proc/loadavg", root) >= 0)
+        load = strtod(text, NULL);
+    bool known = load >= 0 && load < 1e9;
+    gwi_values_number(values, GW_METRIC_HOST_LOAD, known, known ? (uint64_t)(load * 1000) : 0, why);
+}
+
+static void read_cpus(gwi_values *values)
+{
+    cpu_set_t set;
+    bool known = sched_getaffinity(0, sizeof set, &set) == 0;
+    gwi_values_number(values, GW_METRIC_HOST_CPUS, known, known ? (uint64_t)CPU_COUNT(&set) : 0, errno);
+}
+
+static void read_shm(const char *root, gwi_values *values)
+{
+    char path[PATH_MAX];
+    struct statvfs info = {0};
+    snprintf(path, sizeof path, "%s/dev/shm", root);
+    bool known = statvfs(path, &info) == 0;
+    gwi_values_number(values, GW_METRIC_SHM_TOTAL, known, (uint64_t)info.f_blocks * info.f_frsize, errno);
+    gwi_values_number(values, GW_METRIC_SHM_FREE, known, (uint64_t)info.f_bavail * info.f_frsize, errno);
+}
+
+void gwi_host_read(const char *root, gwi_values *values)
+{
+    read_meminfo(root, values);
+    read_oom_kills(root, values);
+    read_load(root, values);
+    read_cpus(values);
+    read_shm(root, values);
+}
+
+bool gwi_host_counts_pids(const char *root)
+{
+    char path[PATH_MAX], target[64] = "";
+    snprintf(path, sizeof path, "%s/proc/self/ns/pid", root);
+    ssize_t bytes = readlink(path, target, sizeof target - 1);
+    return bytes > 0 && strcmp(target, "pid:[4026531836]") == 0; /* the kernel's number of its first namespace */
+}
+
+/* ---- a process ---- */
+
+/* Newer kernels (6.2) say how many there are without a walk. */
+static bool count_descriptors(const char *root, pid_t pid, uint64_t *ret_count, int *ret_why)
+{
+    char path[PATH_MAX];
+    struct stat info;
+    snprintf(path, sizeof path, "%s/proc/%d/fd", root, (int)pid);
+    if (root[0] == '\0' && stat(path, &info) == 0 && info.st_size > 0) {
+        *ret_count = (uint64_t)info.st_size;
+        return true;
+    }
+    DIR *folder = opendir(path);
+    *ret_why = errno;
+    if (folder == NULL)
+        return false;
+    *ret_count = 0;
+    for (struct dirent *entry; (entry = readdir(folder)) != NULL;)
+        *ret_count += entry->d_name[0] != '.';
+    closedir(folder);
+    return true;
+}
+
+bool gwi_process_read(const char *root, pid_t pid, gwi_values *values)
+{
+    char text[4096];
+    uint64_t size = 0, resident = 0, count = 0, limit = 0;
+    int why = 0;
+    if (gwi_read_text(text, sizeof text, &why, "%s/proc/%d/statm", root, (int)pid) <= 0)
+        return false;
+    bool known = sscanf(text, "%" SCNu64 " %" SCNu64, &size, &resident) == 2;
+    if (known && size == 0)
+        return false; /* it has ended, its parent has not asked yet */
+    gwi_values_number(values, GW_METRIC_PROCESS_MEMORY, known, resident * (uint64_t)sysconf(_SC_PAGESIZE), EINVAL);
+    known = count_descriptors(root, pid, &count, &why);
+    gwi_values_number(values, GW_METRIC_PROCESS_DESCRIPTORS, known, count, why);
+    known = gwi_read_text(text, sizeof text, &why, "%s/proc/%d/limits", root, (int)pid) >= 0 &&
+            gwi_text_number(text, "Max open files", &limit);
+    gwi_values_number(values, GW_METRIC_PROCESS_DESCRIPTORS_LIMIT, known, limit, why);
+    return true;
+}
+
+/* ---- who uses a card ---- */
+
+static bool has_card_open(const char *root, const char *pid)
+{
+    enum { DESCRIPTORS_MAX = 4096 };
+    static const char card[] = "/dev/nvidia";
+    char path[PATH_MAX], target[64];
+    snprintf(path, sizeof path, "%s/proc/%s/fd", root, pid);
+    DIR *folder = opendir(path);
+    bool found = false;
+    struct dirent *entry;
+    for (int i = 0; folder != NULL && !found && i < DESCRIPTORS_MAX && (entry = readdir(folder)) != NULL; i++) {
+        ssize_t bytes = readlinkat(dirfd(folder), entry->d_name, target, sizeof target - 1);
+        target[bytes > 0 ? bytes : 0] = '\0';
+        found = strncmp(target, card, sizeof card - 1) == 0 && isdigit((unsigned char)target[sizeof card - 1]);
+    }
+    if (folder != NULL)
+        closedir(folder);
+    return found;
+}
+
+void gwi_host_device_users(const char *root, void (*each)(void *user, uint32_t pid), void *user)
+{
+    enum { PROCESSES_MAX = 32768 };
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/proc", root);
+    DIR *folder = opendir(path);
+    struct dirent *entry;
+    for (int i = 0; folder != NULL && i < PROCESSES_MAX && (entry = readdir(folder)) != NULL; i++)
+        if (isdigit((unsigned char)entry->d_name[0]) && has_card_open(root, entry->d_name))
+            each(user, (uint32_t)strtoul(entry->d_name, NULL, 10));
+    if (folder != NULL)
+        closedir(folder);
+}

@@ -1,0 +1,173 @@
+#include "gw_klog.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define ANY GW_MACHINE_EVENT_COUNT
+
+typedef struct row {
+    const char *line;
+    gw_machine_event_kind kind; /* ANY: nothing to keep */
+    uint32_t pid;
+    uint64_t code, value;
+    const char *name;
+    int bus; /* -1: none */
+} row;
+
+/* As real drivers and kernels write them. */
+static const row rows[] = {
+    {"NVRM: Xid (PCI:0000:01:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.", GW_MACHINE_XID, 0,
+     79, 0, "", 1},
+    {"[ 1103.983772] NVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus.", GW_MACHINE_XID, 0, 79, 0, "", 1},
+    {"[Mon Jan  1 00:00:00 2024] NVRM: Xid (PCI:0000:02:00): 31, pid=1004, Ch 00000008, intr 00000000. MMU Fault: "
+     "ENGINE "
+     "GRAPHICS GPCCLIENT_T1_10 faulted @ 0x7f0000000000. Fault is of type FAULT_PDE ACCESS_TYPE_VIRT_READ",
+     GW_MACHINE_XID, 1004, 31, 0, "", 2},
+    {"4,711,5678901,-;NVRM: Xid (PCI:0000:18:00): 31, pid=4242, name=python3, Ch 00000008, intr 10000000",
+     GW_MACHINE_XID, 4242, 31, 0, "python3", 0x18},
+    {"4,712,5678902,-;NVRM: Xid (PCI:0000:18:00): 13, Graphics SM Warp Exception on (GPC 1, TPC 2, SM 0): Out Of Range "
+     "Address",
+     GW_MACHINE_XID, 0, 13, 0, "", 0x18},
+    {"NVRM: Xid (PCI:0000:18:00): 43, pid=77, name=my prog, Ch 0000000a", GW_MACHINE_XID, 77, 43, 0, "my prog", 0x18},
+    {"NVRM: Xid (PCI:0000:18:00 GPU-I:01 GPU-CI:00): 45, pid=5, name=a, Ch 1 caused by previous Xid 31", GW_MACHINE_XID,
+     5, 45, 31, "a", 0x18},
+    {"NVRM: Xid (0000:03:00): 48, An uncorrectable double bit error (DBE) has been detected", GW_MACHINE_XID, 0, 48, 0,
+     "", 3},
+    {"NVRM: Xid (PCI:0001:af:00): 94, pid=8, name=b, Contained: SM (0x1). RST: No, D-RST: No", GW_MACHINE_XID, 8, 94, 0,
+     "b", 0xaf},
+    {"NVRM: Xid (PCI:0000:18:00): 119, pid=9, name=c, Timeout after 45s of waiting for RPC response from GPU0 GSP! "
+     "Expected function 76",
+     GW_MACHINE_XID, 9, 119, 0, "c", 0x18},
+    {"NVRM: Xid (PCI:0000:18:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)",
+     GW_MACHINE_XID, 0, 154, 0, "", 0x18},
+    {"NVRM: GPU 0000:01:00.0: GPU has fallen off the bus.", GW_MACHINE_DRIVER_LOG, 0, GW_DRIVER_LINE_OFF_BUS, 0, "", 1},
+    {"NVRM: GPU at PCI:0000:01:00: GPU-00000000-0000-0000-0000-000000000001", GW_MACHINE_DRIVER_LOG, 0,
+     GW_DRIVER_LINE_OTHER, 0, "", 1},
+    {"NVRM: API mismatch: the client has the version 550.54.15, but", GW_MACHINE_DRIVER_LOG, 0, GW_DRIVER_LINE_VERSIONS,
+     0, "", -1},
+    {"NVRM: GPU 0000:01:00.0: RmInitAdapter failed! (0x22:0x56:751)", GW_MACHINE_DRIVER_LOG, 0, GW_DRIVER_LINE_INIT, 0,
+     "", 1},
+    {"nvidia-nvlink: Nvlink Core is being initialized, major device number 235", GW_MACHINE_DRIVER_LOG, 0,
+     GW_DRIVER_LINE_NVLINK, 0, "", -1},
+    {"nvidia-nvswitch3: SXid (PCI:0000:c4:00.0): 20034, Fatal, Link 30 LTSSM Fault Up", GW_MACHINE_DRIVER_LOG, 0,
+     GW_DRIVER_LINE_SWITCH, 20034, "", 0xc4},
+    {"Out of memory: Killed process 1234 (python3) total-vm:9000kB, anon-rss:8000kB, file-rss:0kB, UID:1000",
+     GW_MACHINE_OOM_KILL, 1234, 0, 1, "python3", -1},
+    {"3,99,1,-;Memory cgroup out of memory: Killed process 55 (a) b) (x) total-vm:1kB", GW_MACHINE_OOM_KILL, 55, 1, 1,
+     "a", -1},
+    {"Killed process 77 (train) total-vm:1kB", GW_MACHINE_OOM_KILL, 77, 2, 1, "train", -1},
+    {"python3[1234]: segfault at 7f00deadb000 ip 000055d0 sp 00007ffd error 4 in libc.so.6[7f00+195000]",
+     GW_MACHINE_CRASH, 1234, 11, 0x7f00deadb000, "python3", -1},
+    {"traps: my [odd] prog[12] general protection fault ip:55 sp:7f error:0 in x[55+1]", GW_MACHINE_CRASH, 12, 11, 0,
+     "my [odd] prog", -1},
+    {"traps: a[3] trap invalid opcode ip:55 sp:7f error:0 in a[55+1]", GW_MACHINE_CRASH, 3, 4, 0, "a", -1},
+    {"prog[44]: unhandled level 2 translation fault (11) at 0x00001000, esr 0x92000006, in prog[aaaa+1000]",
+     GW_MACHINE_CRASH, 44, 11, 0x1000, "prog", -1},
+    {"pcieport 0000:00:01.0: AER: Corrected error received: 0000:01:00.0", GW_MACHINE_BUS_ERROR, 0, 0, 0, "", 0},
+    {"nvidia 0000:41:00.0: PCIe Bus Error: severity=Uncorrected (Non-Fatal), type=Transaction Layer",
+     GW_MACHINE_BUS_ERROR, 0, 1, 0, "", 0x41},
+    {"nvidia 0000:41:00.0: PCIe Bus Error: severity=Uncorrected (Fatal), type=Inaccessible", GW_MACHINE_BUS_ERROR, 0, 2,
+     0, "", 0x41},
+    /* not for us */
+    {"usb 1-1: new high-speed USB device", ANY, 0, 0, 0, NULL, -1},
+    {"30,1,2,-;NVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus.", ANY, 0, 0, 0, NULL,
+     -1}, /* from user space */
+    {"oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),task=python3,pid=5,uid=0", ANY, 0, 0, 0, NULL, -1},
+    {"oom_reaper: reaped process 5 (python3), now anon-rss:0kB", ANY, 0, 0, 0, NULL, -1},
+    {"pcieport 0000:00:01.0: AER: enabled with IRQ 26", ANY, 0, 0, 0, NULL, -1},
+    {"", ANY, 0, 0, 0, NULL, -1},
+};
+
+static void lines_are_understood(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const row *r = &rows[i];
+        gw_klog klog;
+        bool kept = gw_klog_parse(r->line, strlen(r->line), &klog);
+        if (kept != (r->kind != ANY))
+            fail_msg("kept %d: %s", kept, r->line);
+        if (!kept)
+            continue;
+        if (klog.kind != r->kind || klog.pid != r->pid || klog.code != r->code || klog.value != r->value ||
+            strcmp(klog.name, r->name) != 0 || klog.has_pci != (r->bus >= 0) ||
+            (r->bus >= 0 && klog.bus != (uint32_t)r->bus))
+            fail_msg("kind %d pid %u code %llu value %llx name '%s' pci %d bus %x: %s", klog.kind, klog.pid,
+                     (unsigned long long)klog.code, (unsigned long long)klog.value, klog.name, klog.has_pci, klog.bus,
+                     r->line);
+        assert_true(klog.text[0] != '\0' && strchr(klog.text, '\n') == NULL);
+    }
+}
+
+static void stamps_are_read(void **state)
+{
+    (void)state;
+    gw_klog klog;
+    const char *kmsg = "4,711,5678901,-,caller=T1;NVRM: Xid (PCI:0000:18:00): 31, pid=1\n SUBSYSTEM=pci\n";
+    assert_true(gw_klog_parse(kmsg, strlen(kmsg), &klog));
+    assert_true(klog.has_stamp && klog.stamp_us == 5678901);
+    assert_null(strstr(klog.text, "SUBSYSTEM"));
+    const char *dmesg = "<4>[ 1103.000772] NVRM: Xid (PCI:0000:01:00): 79, x";
+    assert_true(gw_klog_parse(dmesg, strlen(dmesg), &klog));
+    assert_true(klog.has_stamp && klog.stamp_us == 1103000772);
+    const char *bare = "NVRM: Xid (PCI:0000:01:00): 79, x";
+    assert_true(gw_klog_parse(bare, strlen(bare), &klog));
+    assert_false(klog.has_stamp);
+}
+
+/* Every Xid that there may be, with and without a process. */
+static void every_number_is_read(void **state)
+{
+    (void)state;
+    for (unsigned xid = 1; xid < 300; xid++) {
+        char line[160];
+        gw_klog klog;
+        snprintf(line, sizeof line, "NVRM: Xid (PCI:0000:3b:00): %u, pid=%u, name=p%u, text", xid, xid + 5, xid);
+        assert_true(gw_klog_parse(line, strlen(line), &klog));
+        assert_int_equal(klog.code, xid);
+        assert_int_equal(klog.pid, xid + 5);
+    }
+}
+
+/* Cut anywhere, with any byte changed, nothing breaks and nothing is read behind the end. */
+static void damage_does_no_harm(void **state)
+{
+    (void)state;
+    gw_klog klog;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        size_t bytes = strlen(rows[i].line);
+        for (size_t cut = 0; cut <= bytes; cut++) {
+            char *copy = malloc(cut + 1); /* exactly: a sanitizer sees a look behind it */
+            assert_non_null(copy);
+            memcpy(copy, rows[i].line, cut);
+            (void)gw_klog_parse(copy, cut, &klog);
+            for (int value = 0; cut > 0 && value < 256; value += 17) {
+                copy[cut - 1] = (char)value;
+                if (gw_klog_parse(copy, cut, &klog))
+                    assert_true(strlen(klog.name) < GW_KLOG_NAME_MAX && strlen(klog.text) < GW_KLOG_TEXT_MAX);
+            }
+            free(copy);
+        }
+    }
+    static char huge[70000];
+    memset(huge, 'x', sizeof huge);
+    memcpy(huge, "NVRM: Xid (PCI:0000:3b:00): 31, pid=99999999999999999999999, name=", 66);
+    assert_true(gw_klog_parse(huge, sizeof huge, &klog));
+    assert_int_equal(klog.pid, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lines_are_understood),
+        cmocka_unit_test(stamps_are_read),
+        cmocka_unit_test(every_number_is_read),
+        cmocka_unit_test(damage_does_no_harm),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,439 @@
+#include "gw_sense.h"
+
+#include "gw_clock.h"
+#include "gwi_host.h"
+#include "gwi_kmsg.h"
+#include "gwi_sampler.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const uint64_t second_ns = 1000000000u;
+static const uint64_t fast_ns = 100000000u;
+/* Around the start and after failures everything is read ten times a second. */
+static const uint64_t fast_start_ns = 1000000000u, fast_failure_ns = 3000000000u;
+/* A program that ends before this is not looked at: it shall not pay for it. */
+static const uint64_t settle_ns = 4000000u;
+/* NVML's slowest healthy calls take a fraction of this. */
+static const uint64_t stuck_ns = 3000000000u;
+/* What the driver tells of a fault may come a little after the call that failed. */
+static const uint64_t trailing_ns = 100000000u;
+enum { PROCESSES_MAX = 32, HOLDERS_ASKED_MAX = 16 };
+
+typedef struct process {
+    uint32_t pid;
+    bool gone;
+    gwi_values values;
+} process;
+
+struct gw_sense {
+    gw_sense_options options;
+    uint64_t opened_ns, host_due_ns, fast_until_ns;
+    bool looked;
+    gwi_kmsg kmsg;
+    bool counts_pids; /* this process numbers processes as the kernel does */
+    gwi_cgroup cgroup;
+    gwi_values group, host;
+    bool has_oom_kills;
+    uint64_t oom_kills;
+    process *process; /* owned */
+    size_t process_count;
+    gwi_sampler sampler;
+    bool sampler_tried, stuck_told;
+    uint64_t failure_seen_ns, request_number, done_number;
+    uint64_t holders_asked_ns; /* run time */
+    uint32_t holders_asked;    /* how often */
+    bool users_told;
+    uint64_t card_events; /* told by NVML */
+};
+
+gw_status gw_sense_open(const gw_sense_options *options, gw_sense **ret_sense, gw_error *err)
+{
+    gw_sense *sense = calloc(1, sizeof *sense);
+    if (sense == NULL || (sense->process = calloc(PROCESSES_MAX, sizeof *sense->process)) == NULL) {
+        free(sense);
+        return gw_fail(err, GW_NOMEM, "the senses");
+    }
+    sense->options = *options;
+    if (sense->options.root == NULL)
+        sense->options.root = "";
+    sense->opened_ns = gw_monotonic_ns();
+    sense->fast_until_ns = sense->opened_ns + fast_start_ns;
+    sense->sampler.fd = -1;
+    gwi_kmsg_open(&sense->kmsg, sense->options.root);
+    *ret_sense = sense;
+    return GW_OK;
+}
+
+void gw_sense_close(gw_sense *sense)
+{
+    if (sense == NULL)
+        return;
+    (void)gwi_sampler_stop(&sense->sampler);
+    gwi_kmsg_close(&sense->kmsg);
+    free(sense->process);
+    free(sense);
+}
+
+/* ---- telling ---- */
+
+static uint64_t run_time(const gw_sense *sense, uint64_t monotonic_ns)
+{
+    return monotonic_ns > sense->options.t0_monotonic_ns ? monotonic_ns - sense->options.t0_monotonic_ns : 0;
+}
+
+static void tell_fact(const gw_sense *sense, const gw_sense_sink *sink, const char *key, const char *value)
+{
+    gw_item item = {.kind = GW_ITEM_SUPERVISOR, .t_ns = run_time(sense, gw_monotonic_ns())};
+    item.pair.key = key;
+    item.pair.value = value;
+    sink->item(sink->user, &item);
+}
+
+static void tell_event(const gw_sense *sense, const gw_sense_sink *sink, gw_machine_event_kind kind, gw_source source,
+                       uint64_t code, uint64_t value, const char *text)
+{
+    gw_item item = {.kind = GW_ITEM_MACHINE, .t_ns = run_time(sense, gw_monotonic_ns())};
+    item.machine.kind = (uint8_t)kind;
+    item.machine.source = (uint8_t)source;
+    item.machine.device = GW_NO_DEVICE;
+    item.machine.count = 1;
+    item.machine.code = code;
+    item.machine.value = value;
+    item.machine.text = text;
+    sink->item(sink->user, &item);
+}
+
+static void tell_values(const gw_sense *sense, const gw_sense_sink *sink, gwi_values *values, gw_source source,
+                        uint32_t pid, bool whole)
+{
+    gw_sample_value value[GW_METRIC_COUNT];
+    uint64_t now = gw_monotonic_ns();
+    gw_item item = {.kind = GW_ITEM_SAMPLE, .t_ns = run_time(sense, now), .pid = pid};
+    item.sample.source = (uint8_t)source;
+    item.sample.device = GW_NO_DEVICE;
+    item.sample.value = value;
+    item.sample.count = gwi_values_take(values, now, whole, value, &item.sample.whole);
+    if (item.sample.count > 0)
+        sink->item(sink->user, &item);
+}
+
+/* ---- the host ---- */
+
+/* Looked at each time: when it rose is what tells whose death it was. */
+static void look_at_oom_kills(gw_sense *sense, const gw_sense_sink *sink)
+{
+    uint64_t count;
+    char text[96];
+    if (!gwi_cgroup_oom_kills(&sense->cgroup, &count))
+        return;
+    if (sense->has_oom_kills && count > sense->oom_kills) {
+        snprintf(text, sizeof text, "oom_kill of the control group went from %" PRIu64 " to %" PRIu64, sense->oom_kills,
+                 count);
+        tell_event(sense, sink, GW_MACHINE_OOM_KILL, GW_SOURCE_CGROUP, 2, count - sense->oom_kills, text);
+    }
+    sense->has_oom_kills = true;
+    sense->oom_kills = count;
+}
+
+static process *process_of(gw_sense *sense, uint32_t pid)
+{
+    for (size_t i = 0; i < sense->process_count; i++)
+        if (sense->process[i].pid == pid)
+            return &sense->process[i];
+    if (sense->process_count == PROCESSES_MAX)
+        return NULL;
+    process *it = &sense->process[sense->process_count++];
+    it->pid = pid;
+    return it;
+}
+
+static void look_at_process(gw_sense *sense, const gw_sense_sink *sink, uint32_t pid)
+{
+    process *it = process_of(sense, pid);
+    if (it == NULL || it->gone)
+        return;
+    if (gwi_process_read(sense->options.root, (pid_t)pid, &it->values))
+        tell_values(sense, sink, &it->values, GW_SOURCE_PROCESS, pid, false);
+    else
+        it->gone = true;
+}
+
+static void look_at_host(gw_sense *sense, const gw_sense_now *now, const gw_sense_sink *sink, bool whole)
+{
+    gwi_host_read(sense->options.root, &sense->host);
+    tell_values(sense, sink, &sense->host, GW_SOURCE_HOST, 0, whole);
+    gwi_cgroup_read(&sense->cgroup, &sense->group);
+    tell_values(sense, sink, &sense->group, GW_SOURCE_CGROUP, 0, whole);
+    look_at_process(sense, sink, (uint32_t)sense->options.command);
+    for (size_t i = 0; i < now->pid_count; i++)
+        look_at_process(sense, sink, now->pid[i]);
+}
+
+static void begin(gw_sense *sense, const gw_sense_sink *sink)
+{
+    sense->looked = true;
+    sense->counts_pids = gwi_host_counts_pids(sense->options.root);
+    gwi_cgroup_find(&sense->cgroup, sense->options.root, sense->options.command);
+    tell_fact(sense, sink, "sense.pids", sense->counts_pids ? "the kernel's" : "of a namespace");
+    if (sense->kmsg.fd < 0)
+        tell_fact(sense, sink, "sense.no_kernel_log",
+                  sense->kmsg.why == EPERM || sense->kmsg.why == EACCES ? "no permission" : strerror(sense->kmsg.why));
+}
+
+/* ---- the sampler ---- */
+
+static void start_sampler(gw_sense *sense, const gw_sense_sink *sink)
+{
+    gw_error why;
+    sense->sampler_tried = true;
+    if (gwi_sampler_start(&sense->sampler, &sense->options, &why) != GW_OK)
+        tell_fact(sense, sink, "nvml.none", why.text);
+}
+
+static bool is_ours(const gw_sense *sense, const gw_sense_now *now, uint32_t pid)
+{
+    bool ours = pid == (uint32_t)sense->options.command;
+    for (size_t i = 0; i < now->pid_count && !ours; i++)
+        ours = now->pid[i] == pid;
+    return ours;
+}
+
+/* Who has memory on a card. In a container the driver may count processes as the host does, and we do not: then one of
+ * them may be us, and nobody is named. */
+static void take_holders(gw_sense *sense, const gw_sense_now *now, const gw_sense_sink *sink,
+                         const gwi_message *message)
+{
+    bool matched = sense->counts_pids;
+    if (!message->whole) {
+        tell_fact(sense, sink, "nvml.no_processes", gw_sample_state_text((unsigned)message->code));
+        return;
+    }
+    for (uint32_t i = 0; i < message->count && !matched; i++)
+        matched = is_ours(sense, now, message->holder[i].pid);
+    for (uint32_t i = 0; i < message->count; i++)
+        sink->holder(sink->user, message->card, message->holder[i].pid, message->holder[i].bytes, matched);
+}
+
+static void take_message(gw_sense *sense, const gw_sense_now *now, const gw_sense_sink *sink, gwi_message *message)
+{
+    gw_item item = {.kind = GW_ITEM_SAMPLE, .t_ns = run_time(sense, message->t_monotonic_ns)};
+    switch ((gwi_message_kind)message->kind) {
+    case GWI_MESSAGE_SAMPLE:
+        item.sample.source = message->source;
+        item.sample.whole = message->whole;
+        item.sample.device = message->card;
+        item.sample.value = message->sample;
+        item.sample.count = message->count;
+        sink->item(sink->user, &item);
+        break;
+    case GWI_MESSAGE_EVENT:
+        sense->card_events++;
+        item.kind = GW_ITEM_MACHINE;
+        item.machine.kind = message->event_kind;
+        item.machine.source = message->source;
+        item.machine.device = message->card;
+        item.machine.count = 1;
+        item.machine.code = message->code;
+        item.machine.value = message->value;
+        item.machine.text = message->text;
+        sink->item(sink->user, &item);
+        break;
+    case GWI_MESSAGE_FACT: {
+        message->text[sizeof message->text - 1] = '\0';
+        char *equals = strchr(message->text, '=');
+        if (equals == NULL)
+            break;
+        *equals = '\0';
+        tell_fact(sense, sink, message->text, equals + 1);
+        break;
+    }
+    case GWI_MESSAGE_HOLDERS:
+        take_holders(sense, now, sink, message);
+        break;
+    case GWI_MESSAGE_DONE:
+        sense->done_number = message->code;
+        break;
+    }
+}
+
+static void take_messages(gw_sense *sense, const gw_sense_now *now, const gw_sense_sink *sink)
+{
+    enum { AT_ONCE_MAX = 256 };
+    gwi_message message;
+    int got = 0;
+    for (int i = 0; i < AT_ONCE_MAX && (got = gwi_sampler_next(&sense->sampler, &message)) > 0; i++)
+        take_message(sense, now, sink, &message);
+    if (got < 0 && sense->sampler.pid > 0) {
+        tell_event(sense, sink, GW_MACHINE_SENSE, GW_SOURCE_SUPERVISOR, 0, 0,
+                   "the process that asks NVML ended by itself: nothing more is known of the cards");
+        (void)gwi_sampler_stop(&sense->sampler);
+    }
+}
+
+static void look_at_sampler(gw_sense *sense, const gw_sense_sink *sink)
+{
+    const gwi_nvml_progress *progress = sense->sampler.progress;
+    char text[160];
+    if (progress == NULL || sense->stuck_told)
+        return;
+    uint64_t since = atomic_load_explicit(&progress->inside_since_ns, memory_order_acquire);
+    uint64_t now = gw_monotonic_ns();
+    if (since == 0 || now < since + stuck_ns)
+        return;
+    sense->stuck_told = true;
+    snprintf(text, sizeof text, "NVML has not answered for %.1f s: %s", (double)(now - since) / 1e9,
+             gwi_nvml_row_name(atomic_load_explicit(&progress->inside_row, memory_order_relaxed)));
+    tell_event(sense, sink, GW_MACHINE_SENSE, GW_SOURCE_NVML, 1, now - since, text);
+}
+
+/* After a refusal, but not after each of a series: those of one moment are taken together. */
+static bool wants_holders(const gw_sense *sense, const gw_sense_now *now)
+{
+    if (now->holders_known || sense->holders_asked >= HOLDERS_ASKED_MAX ||
+        now->out_of_memory_at_ns <= sense->holders_asked_ns)
+        return false;
+    return sense->holders_asked == 0 || run_time(sense, gw_monotonic_ns()) >= sense->holders_asked_ns + second_ns;
+}
+
+static void ask(gw_sense *sense, const gw_sense_now *now, bool everything)
+{
+    gwi_request request = {.fast_until_ns = sense->fast_until_ns};
+    if (sense->sampler.pid <= 0)
+        return;
+    if (everything)
+        request.number = ++sense->request_number;
+    request.holders = wants_holders(sense, now);
+    if (!gwi_sampler_ask(&sense->sampler, &request) || !request.holders)
+        return;
+    sense->holders_asked++;
+    sense->holders_asked_ns = run_time(sense, gw_monotonic_ns());
+}
+
+/* What reading the cards has cost. */
+static void tell_cost(const gw_sense *sense, const gw_sense_sink *sink)
+{
+    const gwi_nvml_progress *progress = sense->sampler.progress;
+    char text[96];
+    if (progress == NULL)
+        return;
+    snprintf(text, sizeof text, "calls=%" PRIu64 " cpu_us=%" PRIu64 " of_ms=%" PRIu64,
+             atomic_load_explicit(&progress->call_count, memory_order_relaxed),
+             atomic_load_explicit(&progress->spent_ns, memory_order_relaxed) / 1000,
+             (gw_monotonic_ns() - sense->opened_ns) / 1000000);
+    tell_fact(sense, sink, "nvml.cost", text);
+}
+
+/* ---- the whole ---- */
+
+static void tell_user(void *user, uint32_t pid)
+{
+    const gw_sense_sink *sink = user;
+    sink->holder(sink->user, GW_NO_DEVICE, pid, UINT64_MAX, true);
+}
+
+/* At the first refused allocation: NVML may show nobody, or numbers that mean nothing here. */
+static void look_at_users(gw_sense *sense, const gw_sense_now *now, const gw_sense_sink *sink)
+{
+    if (now->out_of_memory_at_ns == 0 || sense->users_told || sense->options.is_virtual)
+        return;
+    sense->users_told = true;
+    gwi_host_device_users(sense->options.root, tell_user, (void *)(uintptr_t)sink);
+}
+
+/* A failure that was not seen before: from here on everything is looked at more often. */
+static void look_at_failure(gw_sense *sense, const gw_sense_now *now)
+{
+    bool is_new = now->failure_at_ns != 0 && now->failure_at_ns > sense->failure_seen_ns;
+    if (!is_new && !(sense->sampler.pid > 0 && wants_holders(sense, now)))
+        return;
+    bool was_calm = gw_monotonic_ns() > sense->fast_until_ns;
+    sense->failure_seen_ns = now->failure_at_ns > sense->failure_seen_ns ? now->failure_at_ns : sense->failure_seen_ns;
+    sense->fast_until_ns = gw_monotonic_ns() + fast_failure_ns;
+    if (was_calm)
+        sense->host_due_ns = 0;
+    ask(sense, now, false);
+}
+
+void gw_sense_look(gw_sense *sense, const gw_sense_now *now, const gw_sense_sink *sink)
+{
+    uint64_t time = gw_monotonic_ns();
+    if (time < sense->opened_ns + settle_ns)
+        return;
+    if (!sense->looked)
+        begin(sense, sink);
+    const gwi_kmsg_to to = {&sense->options, now, sink, sense->counts_pids};
+    gwi_kmsg_read(&sense->kmsg, &to, false);
+    look_at_oom_kills(sense, sink);
+    look_at_failure(sense, now);
+    look_at_users(sense, now, sink);
+    if (time >= sense->host_due_ns) {
+        look_at_host(sense, now, sink, false);
+        sense->host_due_ns = time + (time < sense->fast_until_ns ? fast_ns / 2 : second_ns - fast_ns / 2);
+    }
+    if (!sense->sampler_tried && (now->pid_count > 0 || time > sense->opened_ns + second_ns)) {
+        start_sampler(sense, sink);
+        look_at_failure(sense, now);
+    }
+    take_messages(sense, now, sink);
+    look_at_sampler(sense, sink);
+}
+
+static void wait_for_answer(gw_sense *sense, const gw_sense_now *now, const gw_sense_sink *sink, uint64_t until_ns)
+{
+    while (sense->sampler.pid > 0 && sense->done_number < sense->request_number) {
+        uint64_t time = gw_monotonic_ns();
+        struct pollfd waited = {.fd = sense->sampler.fd, .events = POLLIN};
+        if (time >= until_ns) {
+            tell_event(sense, sink, GW_MACHINE_SENSE, GW_SOURCE_NVML, 2, 0,
+                       "NVML did not answer in time at the program's end: the last values are older");
+            return;
+        }
+        poll(&waited, 1, (int)((until_ns - time) / 1000000) + 1);
+        take_messages(sense, now, sink);
+    }
+}
+
+/* The program failed a moment ago, of something else than a full card, and the cards have told nothing yet. */
+static bool is_fresh_fault(const gw_sense *sense, const gw_sense_now *now)
+{
+    return sense->sampler.pid > 0 && sense->card_events == 0 && sense->done_number == sense->request_number &&
+           now->failure_at_ns != 0 && now->out_of_memory_at_ns == 0 &&
+           run_time(sense, gw_monotonic_ns()) < now->failure_at_ns + second_ns;
+}
+
+static void wait_for_events(gw_sense *sense, const gw_sense_now *now, const gw_sense_sink *sink, uint64_t until_ns)
+{
+    for (uint64_t time; sense->sampler.pid > 0 && sense->card_events == 0 && (time = gw_monotonic_ns()) < until_ns;) {
+        struct pollfd waited = {.fd = sense->sampler.fd, .events = POLLIN};
+        poll(&waited, 1, (int)((until_ns - time) / 1000000) + 1);
+        take_messages(sense, now, sink);
+    }
+}
+
+void gw_sense_last(gw_sense *sense, const gw_sense_now *now, const gw_sense_sink *sink, unsigned wait_ms)
+{
+    if (!sense->looked)
+        begin(sense, sink);
+    uint64_t until_ns = gw_monotonic_ns() + (uint64_t)wait_ms * 1000000;
+    if (!sense->sampler_tried && now->pid_count > 0)
+        start_sampler(sense, sink);
+    ask(sense, now, true);
+    const gwi_kmsg_to to = {&sense->options, now, sink, sense->counts_pids};
+    gwi_kmsg_read(&sense->kmsg, &to, true);
+    look_at_oom_kills(sense, sink);
+    look_at_host(sense, now, sink, true);
+    look_at_users(sense, now, sink);
+    wait_for_answer(sense, now, sink, until_ns);
+    if (is_fresh_fault(sense, now))
+        wait_for_events(sense, now, sink, gw_monotonic_ns() + trailing_ns);
+    gwi_kmsg_read(&sense->kmsg, &to, true); /* what was written meanwhile */
+    tell_cost(sense, sink);
+    if (!gwi_sampler_stop(&sense->sampler))
+        tell_event(sense, sink, GW_MACHINE_SENSE, GW_SOURCE_NVML, 3, 0,
+                   "the process that asks NVML cannot be ended: it hangs in the driver");
+}

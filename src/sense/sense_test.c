@@ -1,0 +1,354 @@
+/* The senses as a whole: against a libnvidia-ml whose answers are known, and a made-up kernel log. */
+#define _GNU_SOURCE
+#include "gw_sense.h"
+
+#include "gw_clock.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+typedef struct seen {
+    gw_sample_value card[2][GW_METRIC_COUNT], host[GW_METRIC_COUNT];
+    uint32_t samples, wholes, holders, unmatched, events[GW_MACHINE_EVENT_COUNT];
+    uint64_t xid, holder_bytes, oom_kills;
+    uint32_t users, last_user;
+    uint32_t xid_card, crash_pid, log_count;
+    char card_text[2][200], facts[4096], last_event[256];
+} seen;
+
+static void forget(seen *s)
+{
+    memset(s, 0, sizeof *s);
+    for (size_t i = 0; i < GW_METRIC_COUNT; i++)
+        s->card[0][i].state = s->card[1][i].state = s->host[i].state = UINT8_MAX;
+}
+
+static void take_fact(seen *s, const gw_item *item)
+{
+    if (strcmp(item->pair.key, "nvml.card") == 0 && strncmp(item->pair.value, "index=", 6) == 0)
+        snprintf(s->card_text[atoi(item->pair.value + 6) & 1], sizeof s->card_text[0], "%s", item->pair.value);
+    size_t used = strlen(s->facts);
+    snprintf(s->facts + used, sizeof s->facts - used, "%s=%s\n", item->pair.key, item->pair.value);
+}
+
+static void take_item(void *user, const gw_item *item)
+{
+    seen *s = user;
+    if (item->kind == GW_ITEM_SUPERVISOR)
+        take_fact(s, item);
+    if (item->kind == GW_ITEM_MACHINE) {
+        s->events[item->machine.kind]++;
+        snprintf(s->last_event, sizeof s->last_event, "%s", item->machine.text);
+        if (item->machine.kind == GW_MACHINE_XID) {
+            s->xid = item->machine.code;
+            s->xid_card = item->machine.device;
+            s->log_count += item->machine.count;
+        }
+        if (item->machine.kind == GW_MACHINE_CRASH)
+            s->crash_pid = item->pid;
+        if (item->machine.kind == GW_MACHINE_OOM_KILL)
+            s->oom_kills += item->machine.value;
+    }
+    if (item->kind != GW_ITEM_SAMPLE)
+        return;
+    s->samples++;
+    s->wholes += item->sample.whole;
+    gw_sample_value *to = item->sample.device == GW_NO_DEVICE ? s->host : s->card[item->sample.device & 1];
+    for (uint32_t i = 0; i < item->sample.count; i++)
+        to[item->sample.value[i].metric] = item->sample.value[i];
+}
+
+static void take_holder(void *user, uint32_t card, uint32_t pid, uint64_t bytes, bool matched)
+{
+    seen *s = user;
+    if (card == GW_NO_DEVICE) { /* a device file, perhaps of this machine */
+        s->users++;
+        s->last_user = pid;
+        return;
+    }
+    assert_int_equal(card, 0);
+    assert_true(pid == 4711 || pid == (uint32_t)getpid());
+    s->holders++;
+    s->unmatched += !matched;
+    if (pid != 4711)
+        s->holder_bytes = bytes;
+}
+
+static seen all;
+static const gw_sense_sink sink = {&all, take_item, take_holder};
+
+static gw_sense *open_senses(const char *words, const char *root)
+{
+    static char word[64];
+    static const char *environment[2] = {word};
+    gw_error err = {""};
+    gw_sense *sense;
+    snprintf(word, sizeof word, "GW_FAKE_NVML=%s", words);
+    gw_sense_options options = {.t0_monotonic_ns = gw_monotonic_ns(),
+                                .command = getpid(),
+                                .nvml_path = GW_FAKE_NVML_PATH,
+                                .environment = environment,
+                                .root = root};
+    forget(&all);
+    if (gw_sense_open(&options, &sense, &err) != GW_OK)
+        fail_msg("%s", err.text);
+    return sense;
+}
+
+/* Look until `seconds` are over or `*until` is not 0. */
+static void look_for(gw_sense *sense, const gw_sense_now *now, double seconds, const uint32_t *until)
+{
+    uint64_t end_ns = gw_monotonic_ns() + (uint64_t)(seconds * 1e9);
+    while (gw_monotonic_ns() < end_ns && *until == 0) {
+        usleep(5000);
+        gw_sense_look(sense, now, &sink);
+    }
+}
+
+static void expect(const gw_sample_value *values, gw_metric metric, gw_sample_state state, uint64_t value)
+{
+    const gw_sample_value *got = &values[metric];
+    if (got->state != state || got->value != value)
+        fail_msg("%s: %s %llu", gw_metric_find(metric)->name, gw_sample_state_text(got->state),
+                 (unsigned long long)got->value);
+}
+
+static void every_answer_is_told_with_its_reason(void **state)
+{
+    (void)state;
+    uint32_t pid = (uint32_t)getpid();
+    gw_sense_now now = {.pid = &pid, .pid_count = 1};
+    gw_sense *sense = open_senses("", "");
+    look_for(sense, &now, 20, &all.events[GW_MACHINE_XID]);
+    gw_sense_last(sense, &now, &sink, 20000);
+    gw_sense_close(sense);
+    assert_int_equal(all.xid, 79);
+    assert_int_equal(all.xid_card, 1);
+    assert_string_equal(all.card_text[1], "index=1 pci=00000000:19:00.0 uuid= name=Fake card");
+    expect(all.card[0], GW_METRIC_CARD_MEMORY_USED, GW_SAMPLE_KNOWN, 400);
+    expect(all.card[1], GW_METRIC_CARD_MEMORY_TOTAL, GW_SAMPLE_KNOWN, 1001);
+    expect(all.card[0], GW_METRIC_CARD_POWER, GW_SAMPLE_KNOWN, 70000);
+    expect(all.card[1], GW_METRIC_CARD_POWER, GW_SAMPLE_NO_PERMISSION, 0);
+    expect(all.card[0], GW_METRIC_CARD_POWER_LIMIT, GW_SAMPLE_NOT_SUPPORTED, 0); /* the function is missing */
+    expect(all.card[0], GW_METRIC_CARD_ECC_UNCORRECTED, GW_SAMPLE_NOT_SUPPORTED, 0);
+    expect(all.card[0], GW_METRIC_CARD_PCIE_REPLAYS, GW_SAMPLE_FAILED, 999);
+    expect(all.card[0], GW_METRIC_CARD_CLOCK_REASONS, GW_SAMPLE_KNOWN, GW_CLOCK_REASON_POWER_CAP);
+    expect(all.card[0], GW_METRIC_CARD_NVLINK_REPLAYS, GW_SAMPLE_KNOWN, 40); /* link by link */
+    expect(all.card[0], GW_METRIC_CARD_NVLINK_CRC, GW_SAMPLE_NOT_SUPPORTED, 0);
+    expect(all.card[0], GW_METRIC_CARD_RECOVERY_ACTION, GW_SAMPLE_KNOWN, 1);
+    expect(all.card[0], GW_METRIC_CARD_TEMPERATURE_MEMORY, GW_SAMPLE_NOT_SUPPORTED, 0);
+    assert_int_equal(all.card[1][GW_METRIC_CARD_ECC_UNCORRECTED].state, GW_SAMPLE_KNOWN);
+    assert_true(all.wholes >= 4); /* first and last of both cards */
+    assert_int_equal(all.host[GW_METRIC_DISK_CWD_FREE].state, GW_SAMPLE_KNOWN);
+    assert_int_equal(all.host[GW_METRIC_HOST_MEMORY_TOTAL].state, GW_SAMPLE_KNOWN);
+    assert_int_equal(all.host[GW_METRIC_PROCESS_DESCRIPTORS].state, GW_SAMPLE_KNOWN);
+    assert_int_equal(all.holders, 0); /* nothing was refused */
+}
+
+static void holders_are_asked_at_a_refusal(void **state)
+{
+    (void)state;
+    uint32_t pid = (uint32_t)getpid();
+    gw_sense_now now = {.pid = &pid, .pid_count = 1};
+    gw_sense *sense = open_senses("", "");
+    look_for(sense, &now, 0.05, &all.holders);
+    now.failure_at_ns = now.out_of_memory_at_ns = 1000;
+    look_for(sense, &now, 20, &all.holders);
+    gw_sense_last(sense, &now, &sink, 20000);
+    gw_sense_close(sense);
+    assert_int_equal(all.holders, 2); /* once, not again at the end */
+    assert_int_equal(all.unmatched, 0);
+    assert_int_equal(all.holder_bytes, 100);
+    assert_non_null(strstr(all.facts, "nvml.no_processes=not supported")); /* the other card */
+}
+
+/* The program is not kept waiting: looks go on, and the end comes. */
+static void a_call_that_hangs_is_said(void **state)
+{
+    (void)state;
+    uint32_t pid = (uint32_t)getpid();
+    gw_sense_now now = {.pid = &pid, .pid_count = 1};
+    gw_sense *sense = open_senses("hang", "");
+    uint64_t before_ns = gw_monotonic_ns(), looks = 0;
+    while (all.events[GW_MACHINE_SENSE] == 0 && gw_monotonic_ns() - before_ns < 30000000000u) {
+        usleep(5000);
+        gw_sense_look(sense, &now, &sink);
+        looks++;
+    }
+    assert_int_equal(all.events[GW_MACHINE_SENSE], 1);
+    assert_non_null(strstr(all.last_event, "nvmlDeviceGetUtilizationRates"));
+    assert_true(looks > 50);
+    gw_sense_last(sense, &now, &sink, 50);
+    gw_sense_close(sense);
+    assert_non_null(strstr(all.last_event, "did not answer in time"));
+}
+
+static void a_crash_in_the_library_is_survived(void **state)
+{
+    (void)state;
+    uint32_t pid = (uint32_t)getpid();
+    gw_sense_now now = {.pid = &pid, .pid_count = 1};
+    gw_sense *sense = open_senses("crash", "");
+    look_for(sense, &now, 20, &all.events[GW_MACHINE_SENSE]);
+    gw_sense_last(sense, &now, &sink, 50);
+    gw_sense_close(sense);
+    assert_int_equal(all.events[GW_MACHINE_SENSE], 1);
+    assert_non_null(strstr(all.last_event, "ended by itself"));
+}
+
+static void a_library_that_does_not_work_is_said(void **state)
+{
+    (void)state;
+    uint32_t pid = (uint32_t)getpid();
+    gw_sense_now now = {.pid = &pid, .pid_count = 1};
+    gw_sense *sense = open_senses("init", "");
+    gw_sense_last(sense, &now, &sink, 20000);
+    gw_sense_close(sense);
+    assert_non_null(strstr(all.facts, "nvml.none=nvmlInit_v2 answered 18 (versions differ)"));
+}
+
+/* A program that ends at once is not looked at. */
+static void nothing_is_done_for_a_short_program(void **state)
+{
+    (void)state;
+    gw_sense_now now = {0};
+    const uint64_t short_ns = 4000000;
+    uint64_t before_ns = gw_monotonic_ns();
+    gw_sense *sense = open_senses("", "");
+    gw_sense_look(sense, &now, &sink);
+    bool was_short = gw_monotonic_ns() - before_ns < short_ns;
+    gw_sense_close(sense);
+    if (!was_short)
+        skip(); /* this machine was too busy to be that quick */
+    assert_int_equal(all.samples, 0);
+    assert_int_equal(all.facts[0], '\0');
+}
+
+/* ---- a made-up machine ---- */
+
+static char root[] = "/tmp/gw-sense-XXXXXX";
+
+static void write_file(const char *name, const char *mode, const char *text)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s%s", root, name);
+    for (char *at = path + 1; (at = strchr(at, '/')) != NULL; at++) {
+        *at = '\0';
+        mkdir(path, 0700);
+        *at = '/';
+    }
+    FILE *file = fopen(path, mode);
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+static int make_root(void **state)
+{
+    (void)state;
+    return mkdtemp(root) == NULL;
+}
+
+static int remove_root(void **state)
+{
+    char command[128];
+    (void)state;
+    snprintf(command, sizeof command, "rm -rf %s", root);
+    return system(command);
+}
+
+/* Only lines that were written since count; a burst is counted; of crashes only our own. */
+static void the_kernel_log_is_followed(void **state)
+{
+    (void)state;
+    char line[256];
+    uint32_t pid = (uint32_t)getpid();
+    gw_sense_now now = {.pid = &pid, .pid_count = 1};
+    write_file("/dev/kmsg", "w", "4,1,1,-;NVRM: Xid (PCI:0000:18:00): 48, old\n");
+    gw_sense *sense = open_senses("init", root);
+    look_for(sense, &now, 0.02, &all.events[GW_MACHINE_XID]);
+    assert_int_equal(all.events[GW_MACHINE_XID], 0);
+    for (int i = 0; i < 100; i++)
+        write_file("/dev/kmsg", "a", "4,2,2,-;NVRM: Xid (PCI:0000:18:00): 31, pid=1, name=x\n");
+    write_file("/dev/kmsg", "a", "4,3,3,-;python3[99]: segfault at 0 ip 0 sp 0 error 4 in x\n");
+    snprintf(line, sizeof line, "4,4,4,-;python3[%u]: segfault at 0 ip 0 sp 0 error 4 in x\n", pid);
+    write_file("/dev/kmsg", "a", line);
+    gw_sense_look(sense, &now, &sink);
+    assert_int_equal(all.events[GW_MACHINE_XID], 4);
+    gw_sense_last(sense, &now, &sink, 0);
+    gw_sense_close(sense);
+    assert_int_equal(all.log_count, 100);
+    assert_int_equal(all.events[GW_MACHINE_XID], 5);
+    /* the made-up machine does not say how it counts processes: then a number means nothing here */
+    assert_int_equal(all.events[GW_MACHINE_CRASH], 0);
+    assert_non_null(strstr(all.facts, "sense.pids=of a namespace"));
+}
+
+/* Whatever NVML shows: who has a card's device file open. */
+static void users_of_device_files_are_found(void **state)
+{
+    (void)state;
+    char path[256];
+    uint32_t none = 0;
+    gw_sense_now now = {0};
+    static const char *const targets[] = {"/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia", "/dev/null"};
+    for (unsigned i = 0; i < sizeof targets / sizeof targets[0]; i++) {
+        snprintf(path, sizeof path, "/proc/%u/fd/note", 4000 + i);
+        write_file(path, "w", "");
+        snprintf(path, sizeof path, "%s/proc/%u/fd/3", root, 4000 + i);
+        assert_int_equal(symlink(targets[i], path), 0);
+    }
+    gw_sense *sense = open_senses("init", root);
+    look_for(sense, &now, 0.02, &none);
+    assert_int_equal(all.users, 0);
+    now.out_of_memory_at_ns = 1000;
+    look_for(sense, &now, 0.02, &none);
+    gw_sense_close(sense);
+    assert_int_equal(all.users, 1);
+    assert_int_equal(all.last_user, 4000);
+}
+
+static void a_rise_of_oom_kill_is_an_event(void **state)
+{
+    (void)state;
+    char name[64];
+    uint32_t none = 0;
+    gw_sense_now now = {0};
+    snprintf(name, sizeof name, "/proc/%d/cgroup", (int)getpid());
+    write_file(name, "w", "0::/job\n");
+    snprintf(name, sizeof name, "/proc/%d/mountinfo", (int)getpid());
+    write_file(name, "w", "30 20 0:26 / /cg rw shared:4 - cgroup2 cgroup2 rw\n");
+    write_file("/cg/job/memory.events", "w", "low 0\nhigh 0\nmax 7\noom 2\noom_kill 2\noom_group_kill 0\n");
+    gw_sense *sense = open_senses("init", root);
+    look_for(sense, &now, 0.05, &none);
+    expect(all.host, GW_METRIC_CGROUP_OOM_KILLS, GW_SAMPLE_KNOWN, 2);
+    expect(all.host, GW_METRIC_CGROUP_MEMORY_REFUSED, GW_SAMPLE_KNOWN, 7);
+    assert_int_equal(all.oom_kills, 0);
+    write_file("/cg/job/memory.events", "w", "max 9\noom_kill 3\n");
+    gw_sense_look(sense, &now, &sink);
+    assert_int_equal(all.oom_kills, 1);
+    gw_sense_close(sense);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_answer_is_told_with_its_reason),
+        cmocka_unit_test(holders_are_asked_at_a_refusal),
+        cmocka_unit_test(a_call_that_hangs_is_said),
+        cmocka_unit_test(a_crash_in_the_library_is_survived),
+        cmocka_unit_test(a_library_that_does_not_work_is_said),
+        cmocka_unit_test(nothing_is_done_for_a_short_program),
+        cmocka_unit_test(the_kernel_log_is_followed),
+        cmocka_unit_test(users_of_device_files_are_found),
+        cmocka_unit_test(a_rise_of_oom_kill_is_an_event),
+    };
+    return cmocka_run_group_tests(tests, make_root, remove_root);
+}
