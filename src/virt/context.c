@@ -26,6 +26,8 @@ static void limits_reset(gwi_context *context)
 /* Bring a context to life: its own memory, its default stream. */
 int gwi_context_make(gwi_context *context, gwi_device *device)
 {
+    if (gwi_card_is_lost(device->index))
+        return CUDA_ERROR_UNKNOWN;
     if (!gwi_device_ready(device))
         return CUDA_ERROR_OUT_OF_MEMORY;
     uint64_t own = device->context_count == 0 ? gwi.spec.card.context_bytes : gwi.spec.card.context_next_bytes;

@@ -38,6 +38,12 @@ static int not_found(void)
     return CUDA_ERROR_INVALID_VALUE;
 }
 
+static bool is_host(uint64_t address)
+{
+    const gwi_block *block = gwi_block_at(address);
+    return block == NULL || gwi_is_host_block(block);
+}
+
 static int linear(uint64_t to, side_kind to_kind, uint64_t from, side_kind from_kind, size_t bytes, request *ret)
 {
     memset(ret, 0, sizeof *ret);
@@ -52,6 +58,7 @@ static int linear(uint64_t to, side_kind to_kind, uint64_t from, side_kind from_
     ret->work.copy.height = ret->work.copy.depth = bytes > 0 ? 1 : 0;
     ret->from_pageable = gwi_block_at(from) == NULL;
     ret->to_pageable = gwi_block_at(to) == NULL;
+    ret->work.copy.crosses_link = is_host(from) != is_host(to);
     return 0;
 }
 
@@ -245,6 +252,7 @@ static int shape_work(const CUDA_MEMCPY3D *copy, request *ret)
     if (result == 0)
         result =
             shape_resolve(&to, copy->WidthInBytes, copy->Height, copy->Depth, &ret->work.copy.to, &ret->to_pageable);
+    ret->work.copy.crosses_link = (from.type == CU_MEMORYTYPE_HOST) != (to.type == CU_MEMORYTYPE_HOST);
     return result;
 }
 

@@ -296,6 +296,10 @@ int gwi_virt_enter(unsigned fn)
     if ((class & OWN_THREAD) && gwi.spec.fault_count == 0)
         return 0;
     gwi_lock();
+    if (gwi.cards_fail) {
+        gwi_cards_call(fn);
+        gwi_cards_look();
+    }
     if (gwi.active != NULL)
         gwi_advance();
     int result = gwi.spec.fault_count > 0 ? fault_by_option(fn) : 0;
@@ -326,6 +330,16 @@ static void sources_read(void)
     }
 }
 
+/* What happened before this process came is none of its business, except that a lost card stays lost. */
+static bool cards_are_gone(void)
+{
+    unsigned lost_count = 0;
+    gwi_cards_look();
+    for (unsigned d = 0; d < gwi.spec.device_count; d++)
+        lost_count += gwi_card_is_lost(d);
+    return lost_count == gwi.spec.device_count;
+}
+
 static int initialise(void)
 {
     for (unsigned i = 0; i < gwi.spec.fault_count; i++)
@@ -336,10 +350,16 @@ static int initialise(void)
         gwi_say("%s", gwi.init_reason);
         return gwi.init_result;
     }
-    if (!gwi_shared_open(gwi.folder, &gwi.spec, &gwi.shared, &gwi.shared_slot)) {
+    if (gwi.shared == NULL && !gwi_shared_open(gwi.folder, &gwi.spec, &gwi.shared, &gwi.shared_slot)) {
         gwi_say("the virtual cards' state cannot be shared through %s", gwi.folder != NULL ? gwi.folder : "memory");
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
+    for (unsigned d = 0; d < gwi.spec.device_count; d++)
+        gwi.devices[d].index = d;
+    for (unsigned i = 0; i < gwi.spec.fault_count; i++)
+        gwi.cards_fail |= gwi.spec.faults[i].kind == GW_VIRT_FAULT_CARD;
+    if (cards_are_gone())
+        return CUDA_ERROR_NO_DEVICE;
     unsigned char *mark = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (mark == MAP_FAILED)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -351,8 +371,6 @@ static int initialise(void)
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_cond_init(&gwi.changed, &attributes);
     pthread_condattr_destroy(&attributes);
-    for (unsigned d = 0; d < gwi.spec.device_count; d++)
-        gwi.devices[d].index = d;
     gwi.next_id = 1;
     __atomic_store_n(&gwi.initialised, true, __ATOMIC_RELEASE);
     return 0;

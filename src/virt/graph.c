@@ -658,6 +658,18 @@ GWI_API(cuGraphUpload)(CUgraphExec hGraphExec, CUstream hStream)
     return gwi_leave(gwi_object_find(hGraphExec, GWI_EXEC) != NULL ? 0 : CUDA_ERROR_INVALID_VALUE);
 }
 
+/* A reset takes the modules, and with them the functions that a graph's kernels are of. */
+static bool has_its_functions(const graph_exec *exec)
+{
+    for (size_t i = 0; i < exec->count; i++) {
+        const gwi_work *work = &exec->works[i];
+        if (work->kind == GWI_WORK_KERNEL && gwi_object_find(work->kernel.function, GWI_FUNCTION) == NULL &&
+            gwi_object_find(work->kernel.function, GWI_KERNEL) == NULL)
+            return false;
+    }
+    return true;
+}
+
 GWI_API(cuGraphLaunch)(CUgraphExec hGraphExec, CUstream hStream)
 {
     GWI_ENTER;
@@ -665,6 +677,8 @@ GWI_API(cuGraphLaunch)(CUgraphExec hGraphExec, CUstream hStream)
     gwi_stream *stream = gwi_stream_find(hStream);
     if (exec == NULL)
         return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    if (!has_its_functions(exec))
+        return gwi_leave(CUDA_ERROR_INVALID_HANDLE);
     for (size_t i = 0; i < exec->count; i++) {
         gwi_work work;
         if (!gwi_work_copy(&work, &exec->works[i]))

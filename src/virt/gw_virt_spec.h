@@ -22,6 +22,22 @@ enum {
     GW_VIRT_DRIVER_VERSION = 13000
 };
 
+/* What a card's sensors and its board say to NVML. 0: this card lacks it. */
+typedef struct gw_virt_board {
+    uint64_t reserved_bytes; /* NVML's total counts them, cuDeviceTotalMem does not */
+    uint64_t bar1_bytes;
+    uint64_t power_idle_mw, power_busy_mw, power_limit_mw, power_min_mw;
+    uint64_t temperature_idle, temperature_busy; /* degrees Celsius, as the following */
+    uint64_t temperature_slowdown, temperature_shutdown, temperature_gpu_max, temperature_memory_max;
+    uint64_t clock_idle_mhz; /* of the SMs; the highest ones are attributes 13 and 36 */
+    uint64_t link_generation, link_lanes;
+    uint64_t nvlink_count;
+    uint64_t pci_id, pci_subsystem_id; /* device << 16 | vendor */
+    uint64_t cores_per_sm;
+    uint64_t fan_count;
+    uint64_t has_ecc, has_row_remap;
+} gw_virt_board;
+
 /* One kind of card. Bytes are what a real one was seen to take. */
 typedef struct gw_virt_card {
     char name[96];               /* as cuDeviceGetName says it */
@@ -31,6 +47,7 @@ typedef struct gw_virt_card {
     uint64_t stream_bytes;       /* by each stream */
     int attributes[GW_VIRT_ATTRIBUTES_MAX];
     bool attributes_known[GW_VIRT_ATTRIBUTES_MAX];
+    gw_virt_board board;
 } gw_virt_card;
 
 typedef enum gw_virt_fault_kind {
@@ -38,14 +55,37 @@ typedef enum gw_virt_fault_kind {
     GW_VIRT_FAULT_INIT,   /* cuInit answers `code` */
     GW_VIRT_FAULT_CALL,   /* the count-th call of `name` answers `code` */
     GW_VIRT_FAULT_KERNEL, /* every launch of kernel `name` has the fault `code` (enum gw_kernel_fault) */
-    GW_VIRT_FAULT_LAUNCH  /* the count-th launch has the fault `code` */
+    GW_VIRT_FAULT_LAUNCH, /* the count-th launch has the fault `code` */
+    GW_VIRT_FAULT_CARD    /* `card` itself fails in the way `code` (gw_virt_card_fault), see `when` */
 } gw_virt_fault_kind;
+
+/* What can happen to a card, whoever uses it. The program's calls and NVML see the same. */
+typedef enum gw_virt_card_fault {
+    GW_VIRT_CARD_XID, /* values[0]: its number */
+    GW_VIRT_CARD_LOST,
+    GW_VIRT_CARD_ECC, /* uncorrectable */
+    GW_VIRT_CARD_THERMAL,
+    GW_VIRT_CARD_POWER_CAP,
+    GW_VIRT_CARD_POWER_BRAKE,
+    GW_VIRT_CARD_LINK, /* values: generation, lanes */
+    GW_VIRT_CARD_FAULT_COUNT
+} gw_virt_card_fault;
+
+typedef enum gw_virt_when {
+    GW_VIRT_WHEN_TIME,  /* after_ns after the cards were first used */
+    GW_VIRT_WHEN_CALL,  /* before a process's count-th call of `name` */
+    GW_VIRT_WHEN_LAUNCH /* when a process's count-th launch starts */
+} gw_virt_when;
 
 typedef struct gw_virt_fault {
     gw_virt_fault_kind kind;
     int code;
     uint64_t count;
     char name[96];
+    gw_virt_when when; /* this and the following: of GW_VIRT_FAULT_CARD alone */
+    unsigned card;
+    unsigned values[2];
+    uint64_t after_ns;
 } gw_virt_fault;
 
 typedef struct gw_virt_spec {

@@ -23,6 +23,7 @@
 #include "gw_cuda_abi.h"
 #include "gw_virt_calls.h"
 #include "gw_virt_spec.h"
+#include "gwi_health.h"
 #include "gwi_image.h"
 #include "gwi_pages.h"
 #include "gwi_ranges.h"
@@ -76,6 +77,7 @@ typedef struct gwi_device {
     gwi_context *primary; /* owned; the same handle for the life of the process */
     unsigned primary_flags;
     unsigned context_count;
+    uint64_t strikes_seen;  /* of the card's strike_count */
     gwi_pool *pool_default; /* owned */
     gwi_pool *pool_current; /* borrowed */
 } gwi_device;
@@ -276,6 +278,7 @@ typedef struct gwi_work {
             gwi_side to, from;
             size_t width, height, depth;
             void *staged; /* owned: a copy of what the host may change after the call */
+            bool crosses_link;
             CUDA_MEMCPY3D asked;
         } copy;
         struct {
@@ -319,7 +322,7 @@ struct gwi_command {
     gwi_command *next;
     gwi_command **waits_for; /* owned, references */
     size_t wait_count;
-    int fault; /* of a kernel: what it does when it ends */
+    uint64_t fault; /* of a kernel: what it does when it ends (enum gw_kernel_fault) */
     gwi_work work;
 };
 
@@ -369,6 +372,7 @@ typedef struct gwi_state {
     uint64_t allocation_count;
     uint64_t launch_count;
     uint64_t fault_calls[GW_VIRT_FAULTS_MAX];
+    bool cards_fail; /* the specification has faults of the cards' own */
 } gwi_state;
 
 extern gwi_state gwi;
@@ -414,6 +418,18 @@ int gwi_see_fault(void);
 /* logs.c */
 void gwi_log_line(const char *line, CUlogLevel level);
 void gwi_log_result(const char *symbol, int result);
+
+/* cards.c: faults of the cards' own. The lock is held. */
+/* Notice what happened to the cards since the last look, and ruin the contexts that it met. */
+void gwi_cards_look(void);
+/* Whether a call brings about a fault of a card: then it happens now. */
+void gwi_cards_call(unsigned fn);
+/* The card answers nobody any more. */
+bool gwi_card_is_lost(unsigned device);
+/* What a kernel of this length takes on a card whose clocks are held down. */
+uint64_t gwi_card_slowed_ns(const gwi_device *device, uint64_t duration_ns);
+/* What the copy takes on a card with a poor link; 0 on others: as long as it takes to move the bytes here. */
+uint64_t gwi_card_copy_ns(const gwi_device *device, const gwi_work *work);
 
 /* context.c */
 int gwi_context_make(gwi_context *context, gwi_device *device);
@@ -479,7 +495,11 @@ void gwi_module_free(gwi_module *module);
 int gwi_module_global(gwi_module *module, const char *name, gwi_block **ret_block);
 
 /* launch.c: what a kernel does, decided when it starts */
-int gwi_kernel_fault(const gwi_work *work);
+/* Which fault the kernel has (enum gw_kernel_fault), what the driver answers for it, and what it tells its listeners.
+ */
+uint64_t gwi_kernel_fault(const gwi_work *work);
+int gwi_fault_code(uint64_t fault);
+void gwi_fault_tell(uint64_t fault, const gwi_context *context);
 uint64_t gwi_kernel_duration_ns(const gwi_work *work);
 void gwi_kernel_print_assert(const gwi_work *work);
 void gwi_kernel_dump(const gwi_work *work, const gwi_context *context, int code);

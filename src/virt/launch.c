@@ -9,7 +9,7 @@
 #include "gwi_dump.h"
 #include "gwi_virt.h"
 
-static int fault_code(uint64_t fault)
+int gwi_fault_code(uint64_t fault)
 {
     static const int codes[] = {
         [GW_KERNEL_FAULT_NONE] = 0,
@@ -60,24 +60,49 @@ static bool model_strikes(const gwi_work *work, const struct gw_kernel_model *mo
     }
 }
 
-static int fault_by_option(const gwi_work *work)
+/* What the driver tells its listeners about the fault, as seen on a real card. */
+void gwi_fault_tell(uint64_t fault, const gwi_context *context)
+{
+    static const unsigned char xids[][2] = {
+        [GW_KERNEL_FAULT_NONE] = {0},
+        [GW_KERNEL_FAULT_ILLEGAL_ADDRESS] = {31},
+        [GW_KERNEL_FAULT_MISALIGNED] = {13},
+        [GW_KERNEL_FAULT_ASSERT] = {43},
+        [GW_KERNEL_FAULT_TRAP] = {43},
+        [GW_KERNEL_FAULT_STACK_OVERFLOW] = {13, 43},
+        [GW_KERNEL_FAULT_ILLEGAL_INSTRUCTION] = {13},
+        [GW_KERNEL_FAULT_ADDRESS_SPACE] = {13},
+        [GW_KERNEL_FAULT_INVALID_PC] = {13},
+    };
+    _Static_assert(sizeof xids / sizeof *xids == GW_KERNEL_FAULT_COUNT, "one row a fault");
+    for (unsigned i = 0; i < 2 && fault < GW_KERNEL_FAULT_COUNT; i++)
+        if (xids[fault][i] != 0)
+            gwi_health_xid(gwi.shared, context->device->index, xids[fault][i], getpid());
+}
+
+static uint64_t fault_by_option(const gwi_work *work)
 {
     for (unsigned i = 0; i < gwi.spec.fault_count; i++) {
         const gw_virt_fault *fault = &gwi.spec.faults[i];
         if ((fault->kind == GW_VIRT_FAULT_KERNEL && strcmp(fault->name, work->kernel.function->info->name) == 0) ||
             (fault->kind == GW_VIRT_FAULT_LAUNCH && fault->count == work->kernel.launch_number))
-            return fault_code((uint64_t)fault->code);
+            return (uint64_t)fault->code;
+        /* The card's own: whoever looks at the cards next finds it. */
+        if (fault->kind == GW_VIRT_FAULT_CARD && fault->when == GW_VIRT_WHEN_LAUNCH &&
+            fault->count == work->kernel.launch_number)
+            gwi_health_strike(gwi.shared, &gwi.spec, i, getpid());
     }
     return 0;
 }
 
-int gwi_kernel_fault(const gwi_work *work)
+uint64_t gwi_kernel_fault(const gwi_work *work)
 {
     const gwi_kernel_info *info = work->kernel.function->info;
-    int code = gwi.spec.fault_count > 0 ? fault_by_option(work) : 0;
-    if (code == 0 && info->has_model && info->model.fault != 0 && model_strikes(work, &info->model))
-        code = fault_code(info->model.fault);
-    return code;
+    uint64_t fault = gwi.spec.fault_count > 0 ? fault_by_option(work) : 0;
+    if (fault == 0 && info->has_model && info->model.fault < GW_KERNEL_FAULT_COUNT && info->model.fault != 0 &&
+        model_strikes(work, &info->model))
+        fault = info->model.fault;
+    return fault;
 }
 
 uint64_t gwi_kernel_duration_ns(const gwi_work *work)

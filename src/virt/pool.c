@@ -11,21 +11,47 @@
 #define CHUNK_BYTES ((uint64_t)32 << 20)
 #define STEP_BYTES  ((uint64_t)512)
 
-static bool pool_ready(gwi_pool *pool)
+/* Addresses of pools that are no more, for the next ones: hundreds of GiB each, so that a program which makes and
+ * destroys pools would run out of address space. All are of one size. Guarded by the lock. */
+typedef struct spare {
+    struct spare *next;
+    uint64_t base;
+    char *shadow;
+} spare;
+static spare *spares;
+
+static bool pool_take_spare(gwi_pool *pool, uint64_t bytes)
 {
-    if (pool->base != 0)
-        return true;
-    uint64_t bytes = (gwi.spec.card.memory_bytes * 2 + CHUNK_BYTES - 1) / CHUNK_BYTES * CHUNK_BYTES;
+    spare *found = spares;
+    if (found == NULL || !gwi_runs_give(&pool->addresses, found->base, bytes))
+        return false;
+    pool->base = found->base;
+    pool->shadow = found->shadow;
+    spares = found->next;
+    free(found);
+    return true;
+}
+
+/* Of an empty pool that is about to go. */
+static void pool_leave_spare(gwi_pool *pool)
+{
+    spare *left = pool->base == 0 ? NULL : malloc(sizeof *left);
+    if (left == NULL)
+        return;
+    *left = (spare){.next = spares, .base = pool->base, .shadow = pool->shadow};
+    spares = left;
+}
+
+/* Addresses of its own, and memory behind them. */
+static bool pool_map(gwi_pool *pool, uint64_t bytes)
+{
     size_t mapped = (size_t)(bytes + CHUNK_BYTES);
     char *addresses = mmap(NULL, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (addresses == MAP_FAILED)
         return false;
     char *shadow = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    pool->chunk_uses = calloc((size_t)(bytes / CHUNK_BYTES), sizeof *pool->chunk_uses);
-    pool->chunk_held = calloc((size_t)(bytes / CHUNK_BYTES), sizeof *pool->chunk_held);
     uint64_t base = ((uintptr_t)addresses + CHUNK_BYTES - 1) / CHUNK_BYTES * CHUNK_BYTES;
-    if (shadow == MAP_FAILED || pool->chunk_uses == NULL || pool->chunk_held == NULL ||
-        !gwi_runs_give(&pool->addresses, base, bytes)) {
+    if (shadow == MAP_FAILED || !gwi_runs_give(&pool->addresses, base, bytes)) {
         munmap(addresses, mapped);
         if (shadow != MAP_FAILED)
             munmap(shadow, mapped);
@@ -34,10 +60,27 @@ static bool pool_ready(gwi_pool *pool)
     madvise(shadow, mapped, MADV_DONTDUMP);
     pool->shadow = shadow + (base - (uintptr_t)addresses);
     pool->base = base;
-    pool->bytes = bytes;
     return true;
 }
 
+static bool pool_ready(gwi_pool *pool)
+{
+    if (pool->base != 0)
+        return true;
+    uint64_t bytes = (gwi.spec.card.memory_bytes * 2 + CHUNK_BYTES - 1) / CHUNK_BYTES * CHUNK_BYTES;
+    pool->chunk_uses = calloc((size_t)(bytes / CHUNK_BYTES), sizeof *pool->chunk_uses);
+    pool->chunk_held = calloc((size_t)(bytes / CHUNK_BYTES), sizeof *pool->chunk_held);
+    bool has_tables = pool->chunk_uses != NULL && pool->chunk_held != NULL;
+    if (has_tables && (pool_take_spare(pool, bytes) || pool_map(pool, bytes))) {
+        pool->bytes = bytes;
+        return true;
+    }
+    free(pool->chunk_uses);
+    free(pool->chunk_held);
+    pool->chunk_uses = NULL;
+    pool->chunk_held = NULL;
+    return false;
+}
 static void charge(gwi_pool *pool, uint64_t bytes)
 {
     pool->reserved += bytes;
@@ -266,6 +309,7 @@ GWI_API(cuMemPoolDestroy)(CUmemoryPool pool)
     if (found->device->pool_current == found)
         found->device->pool_current = found->device->pool_default;
     gwi_object_remove(&found->object);
+    pool_leave_spare(found);
     gwi_runs_free(&found->addresses);
     free(found->chunk_uses);
     free(found->chunk_held);

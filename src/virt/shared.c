@@ -11,6 +11,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "gw_clock.h"
+#include "gwi_health.h"
+
 uint64_t gwi_process_start_ticks(int pid)
 {
     char path[40];
@@ -35,7 +38,7 @@ uint64_t gwi_process_start_ticks(int pid)
     return field != NULL ? strtoull(field + 1, NULL, 10) : 0;
 }
 
-static void lock(gwi_shared *shared)
+void gwi_shared_lock(gwi_shared *shared)
 {
     /* What a process that died inside left behind is at most one sum out of step: recount. */
     if (pthread_mutex_lock(&shared->lock) != EOWNERDEAD)
@@ -48,10 +51,19 @@ static void lock(gwi_shared *shared)
     pthread_mutex_consistent(&shared->lock);
 }
 
+void gwi_shared_unlock(gwi_shared *shared)
+{
+    pthread_mutex_unlock(&shared->lock);
+}
+
 static void process_clear(gwi_shared *shared, gwi_shared_process *process)
 {
-    for (unsigned d = 0; d < GW_VIRT_DEVICES_MAX; d++)
+    for (unsigned d = 0; d < GW_VIRT_DEVICES_MAX; d++) {
         shared->used_bytes[d] -= process->used_bytes[d];
+        gwi_shared_busy *busy = &shared->busy[process - shared->processes][d];
+        shared->cards[d].busy_ns += gwi_busy_ns(busy, 0, gw_monotonic_ns());
+        memset(busy, 0, sizeof *busy);
+    }
     memset(process, 0, sizeof *process);
 }
 
@@ -68,7 +80,7 @@ static void dead_clear(gwi_shared *shared)
 static bool slot_take(gwi_shared *shared, unsigned *ret_slot)
 {
     bool found = false;
-    lock(shared);
+    gwi_shared_lock(shared);
     dead_clear(shared);
     /* An entry of this pid is of the program that this process was before exec. */
     for (unsigned p = 0; p < GWI_SHARED_PROCESSES; p++)
@@ -83,8 +95,20 @@ static bool slot_take(gwi_shared *shared, unsigned *ret_slot)
         *ret_slot = p;
         found = true;
     }
-    pthread_mutex_unlock(&shared->lock);
+    gwi_shared_unlock(shared);
     return found;
+}
+
+void gwi_shared_tidy(gwi_shared *shared)
+{
+    gwi_shared_lock(shared);
+    dead_clear(shared);
+    gwi_shared_unlock(shared);
+}
+
+void gwi_shared_close(gwi_shared *shared)
+{
+    munmap(shared, sizeof *shared);
 }
 
 static void prepare(gwi_shared *shared, const gw_virt_spec *spec)
@@ -97,6 +121,7 @@ static void prepare(gwi_shared *shared, const gw_virt_spec *spec)
     pthread_mutexattr_destroy(&attributes);
     shared->version = GWI_SHARED_VERSION;
     shared->device_count = spec->device_count;
+    shared->began_ns = gw_monotonic_ns();
     for (unsigned d = 0; d < spec->device_count; d++)
         shared->total_bytes[d] = spec->card.memory_bytes;
     __atomic_store_n(&shared->magic, GWI_SHARED_MAGIC, __ATOMIC_RELEASE);
@@ -132,17 +157,17 @@ bool gwi_shared_open(const char *folder, const gw_virt_spec *spec, gwi_shared **
         flock(fd, LOCK_UN); /* the mapping keeps the open file, and so the lock, beyond close() */
         close(fd);
     }
-    ok = ok && shared->version == GWI_SHARED_VERSION && slot_take(shared, ret_slot);
+    ok = ok && shared->version == GWI_SHARED_VERSION && (ret_slot == NULL || slot_take(shared, ret_slot));
     if (ok)
         *ret_shared = shared;
     else if (shared != MAP_FAILED)
-        munmap(shared, sizeof *shared);
+        gwi_shared_close(shared);
     return ok;
 }
 
 bool gwi_shared_take(gwi_shared *shared, unsigned slot, unsigned device, uint64_t bytes)
 {
-    lock(shared);
+    gwi_shared_lock(shared);
     if (shared->total_bytes[device] - shared->used_bytes[device] < bytes)
         dead_clear(shared);
     bool ok = shared->total_bytes[device] - shared->used_bytes[device] >= bytes;
@@ -150,23 +175,23 @@ bool gwi_shared_take(gwi_shared *shared, unsigned slot, unsigned device, uint64_
         shared->processes[slot].used_bytes[device] += bytes;
         shared->used_bytes[device] += bytes;
     }
-    pthread_mutex_unlock(&shared->lock);
+    gwi_shared_unlock(shared);
     return ok;
 }
 
 void gwi_shared_give(gwi_shared *shared, unsigned slot, unsigned device, uint64_t bytes)
 {
-    lock(shared);
+    gwi_shared_lock(shared);
     shared->processes[slot].used_bytes[device] -= bytes;
     shared->used_bytes[device] -= bytes;
-    pthread_mutex_unlock(&shared->lock);
+    gwi_shared_unlock(shared);
 }
 
 uint64_t gwi_shared_free_bytes(gwi_shared *shared, unsigned device)
 {
-    lock(shared);
+    gwi_shared_lock(shared);
     dead_clear(shared);
     uint64_t bytes = shared->total_bytes[device] - shared->used_bytes[device];
-    pthread_mutex_unlock(&shared->lock);
+    gwi_shared_unlock(shared);
     return bytes;
 }

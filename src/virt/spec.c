@@ -9,6 +9,7 @@
 #include "gpuwhy/kernel_model.h"
 #include "gw_text.h"
 #include "gwi_embedded.h"
+#include "gwi_spec.h"
 
 static const gwi_embedded *card_find(const char *name, size_t name_bytes)
 {
@@ -26,7 +27,7 @@ const char *gw_virt_card_name(size_t index)
     return index < count ? gwi_cards[index].name : NULL;
 }
 
-static bool number_parse(const char *text, long long min, long long max, long long *ret)
+bool gwi_number_parse(const char *text, long long min, long long max, long long *ret)
 {
     char *end = NULL;
     errno = 0;
@@ -45,20 +46,42 @@ static gw_status card_line(gw_virt_card *card, const char *key, const char *valu
     } sizes[] = {{"memory_bytes", offsetof(gw_virt_card, memory_bytes)},
                  {"context_bytes", offsetof(gw_virt_card, context_bytes)},
                  {"context_next_bytes", offsetof(gw_virt_card, context_next_bytes)},
-                 {"stream_bytes", offsetof(gw_virt_card, stream_bytes)}};
+                 {"stream_bytes", offsetof(gw_virt_card, stream_bytes)},
+                 {"reserved_bytes", offsetof(gw_virt_card, board.reserved_bytes)},
+                 {"bar1_bytes", offsetof(gw_virt_card, board.bar1_bytes)},
+                 {"power_idle_mw", offsetof(gw_virt_card, board.power_idle_mw)},
+                 {"power_busy_mw", offsetof(gw_virt_card, board.power_busy_mw)},
+                 {"power_limit_mw", offsetof(gw_virt_card, board.power_limit_mw)},
+                 {"power_min_mw", offsetof(gw_virt_card, board.power_min_mw)},
+                 {"temperature_idle", offsetof(gw_virt_card, board.temperature_idle)},
+                 {"temperature_busy", offsetof(gw_virt_card, board.temperature_busy)},
+                 {"temperature_slowdown", offsetof(gw_virt_card, board.temperature_slowdown)},
+                 {"temperature_shutdown", offsetof(gw_virt_card, board.temperature_shutdown)},
+                 {"temperature_gpu_max", offsetof(gw_virt_card, board.temperature_gpu_max)},
+                 {"temperature_memory_max", offsetof(gw_virt_card, board.temperature_memory_max)},
+                 {"clock_idle_mhz", offsetof(gw_virt_card, board.clock_idle_mhz)},
+                 {"link_generation", offsetof(gw_virt_card, board.link_generation)},
+                 {"link_lanes", offsetof(gw_virt_card, board.link_lanes)},
+                 {"nvlink_count", offsetof(gw_virt_card, board.nvlink_count)},
+                 {"pci_id", offsetof(gw_virt_card, board.pci_id)},
+                 {"pci_subsystem_id", offsetof(gw_virt_card, board.pci_subsystem_id)},
+                 {"cores_per_sm", offsetof(gw_virt_card, board.cores_per_sm)},
+                 {"fan_count", offsetof(gw_virt_card, board.fan_count)},
+                 {"has_ecc", offsetof(gw_virt_card, board.has_ecc)},
+                 {"has_row_remap", offsetof(gw_virt_card, board.has_row_remap)}};
     long long number = 0;
     if (strcmp(key, "name") == 0) {
         snprintf(card->name, sizeof card->name, "%s", value);
         return GW_OK;
     }
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        if (strcmp(key, sizes[i].key) == 0 && number_parse(value, 0, INT64_MAX, &number)) {
+        if (strcmp(key, sizes[i].key) == 0 && gwi_number_parse(value, 0, INT64_MAX, &number)) {
             *(uint64_t *)((char *)card + sizes[i].offset) = (uint64_t)number;
             return GW_OK;
         }
     long long attribute = 0;
-    if (strncmp(key, "attr.", 5) == 0 && number_parse(key + 5, 0, GW_VIRT_ATTRIBUTES_MAX - 1, &attribute) &&
-        number_parse(value, INT32_MIN, INT32_MAX, &number)) {
+    if (strncmp(key, "attr.", 5) == 0 && gwi_number_parse(key + 5, 0, GW_VIRT_ATTRIBUTES_MAX - 1, &attribute) &&
+        gwi_number_parse(value, INT32_MIN, INT32_MAX, &number)) {
         card->attributes[attribute] = (int)number;
         card->attributes_known[attribute] = true;
         return GW_OK;
@@ -119,14 +142,13 @@ static int kernel_fault_find(const char *name, size_t bytes)
     return 0;
 }
 
-/* "NAME" or "NAME:N" into name and count (1 where it is missing). */
-static bool name_count(const char *text, gw_virt_fault *fault)
+bool gwi_name_count(const char *text, gw_virt_fault *fault)
 {
     size_t bytes = strcspn(text, ":");
     long long count = 1;
     if (bytes == 0 || bytes >= sizeof fault->name)
         return false;
-    if (text[bytes] == ':' && !number_parse(text + bytes + 1, 1, INT64_MAX, &count))
+    if (text[bytes] == ':' && !gwi_number_parse(text + bytes + 1, 1, INT64_MAX, &count))
         return false;
     memcpy(fault->name, text, bytes);
     fault->name[bytes] = '\0';
@@ -141,18 +163,20 @@ static bool fault_parse(const char *text, gw_virt_fault *fault)
     if (strncmp(text, "oom-at:", 7) == 0) {
         fault->kind = GW_VIRT_FAULT_OOM_AT;
         fault->code = 2;
-        if (!number_parse(text + 7, 1, INT64_MAX, &number))
+        if (!gwi_number_parse(text + 7, 1, INT64_MAX, &number))
             return false;
         fault->count = (uint64_t)number;
         return true;
     }
     if (strncmp(text, "init:", 5) == 0) {
         fault->kind = GW_VIRT_FAULT_INIT;
-        if (!number_parse(text + 5, 1, 9999, &number))
+        if (!gwi_number_parse(text + 5, 1, 9999, &number))
             return false;
         fault->code = (int)number;
         return true;
     }
+    if (gwi_is_card_fault(text))
+        return gwi_card_fault_parse(text, fault);
     const char *at = strchr(text, '@');
     if (at == NULL)
         return false;
@@ -161,7 +185,7 @@ static bool fault_parse(const char *text, gw_virt_fault *fault)
         fault->kind = GW_VIRT_FAULT_KERNEL;
         return snprintf(fault->name, sizeof fault->name, "%s", at + 8) < (int)sizeof fault->name;
     }
-    if (fault->code != 0 && strncmp(at, "@launch:", 8) == 0 && number_parse(at + 8, 1, INT64_MAX, &number)) {
+    if (fault->code != 0 && strncmp(at, "@launch:", 8) == 0 && gwi_number_parse(at + 8, 1, INT64_MAX, &number)) {
         fault->kind = GW_VIRT_FAULT_LAUNCH;
         fault->count = (uint64_t)number;
         return true;
@@ -171,11 +195,11 @@ static bool fault_parse(const char *text, gw_virt_fault *fault)
         return false;
     memcpy(code, text, (size_t)(at - text));
     code[at - text] = '\0';
-    if (!number_parse(code, 1, 9999, &number))
+    if (!gwi_number_parse(code, 1, 9999, &number))
         return false;
     fault->kind = GW_VIRT_FAULT_CALL;
     fault->code = (int)number;
-    return name_count(at + 1, fault);
+    return gwi_name_count(at + 1, fault);
 }
 
 static gw_status fault_option(const char *value, gw_virt_spec *spec, gw_error *err)
@@ -183,9 +207,12 @@ static gw_status fault_option(const char *value, gw_virt_spec *spec, gw_error *e
     if (spec->fault_count == GW_VIRT_FAULTS_MAX)
         return gw_fail(err, GW_USAGE, "more than %d faults", GW_VIRT_FAULTS_MAX);
     if (!fault_parse(value, &spec->faults[spec->fault_count]))
-        return gw_fail(err, GW_USAGE,
-                       "fault=%s: not one of oom-at:N, init:CODE, CODE@FUNCTION[:N], KIND@kernel:NAME, KIND@launch:N",
-                       value);
+        return gw_fail(
+            err, GW_USAGE,
+            "fault=%s: not one of oom-at:N, init:CODE, CODE@FUNCTION[:N], KIND@kernel:NAME, KIND@launch:N, nor "
+            "of a card's own: xid:N, lost, ecc, thermal, power-cap, power-brake, link:GENxLANES, each with "
+            "[#CARD][@TIME|@launch:N|@FUNCTION[:N]]",
+            value);
     spec->fault_count++;
     return GW_OK;
 }
@@ -206,7 +233,7 @@ static gw_status option(const char *key, const char *value, gw_virt_spec *spec, 
     }
     if (strcmp(key, "driver") == 0) {
         long long version = 0;
-        if (!number_parse(value, 11040, GW_VIRT_DRIVER_VERSION, &version))
+        if (!gwi_number_parse(value, 11040, GW_VIRT_DRIVER_VERSION, &version))
             return gw_fail(err, GW_USAGE, "driver=%s: not a version from 11040 to %d", value, GW_VIRT_DRIVER_VERSION);
         spec->driver_version = (int)version;
         return GW_OK;
@@ -261,6 +288,10 @@ gw_status gw_virt_spec_parse(const char *text, gw_virt_spec *ret_spec, gw_error 
         *equals = '\0';
         st = option(word, equals + 1, &spec, err);
     }
+    for (unsigned i = 0; i < spec.fault_count && st == GW_OK; i++)
+        if (spec.faults[i].kind == GW_VIRT_FAULT_CARD && spec.faults[i].card >= spec.device_count)
+            st = gw_fail(err, GW_USAGE, "a fault of card #%u: there are %u cards, counted from 0", spec.faults[i].card,
+                         spec.device_count);
     if (st == GW_OK)
         *ret_spec = spec;
     return st;

@@ -37,12 +37,13 @@ gw_status gw_virt_state_read(const char *folder, gw_virt_state *ret_state, gw_er
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return gw_fail(err, errno == ENOENT ? GW_MISSING : GW_IO, "%s: %s", path, strerror(errno));
+    const size_t bytes = offsetof(gwi_shared, busy); /* what follows is not asked for here */
     gwi_shared *shared = malloc(sizeof *shared);
     gw_status st = GW_OK;
     if (shared == NULL)
         st = gw_fail(err, GW_NOMEM, "%s", path);
-    else if (pread(fd, shared, sizeof *shared, 0) != (ssize_t)sizeof *shared)
-        st = gw_fail(err, GW_CORRUPT, "%s: shorter than %zu bytes", path, sizeof *shared);
+    else if (pread(fd, shared, bytes, 0) != (ssize_t)bytes)
+        st = gw_fail(err, GW_CORRUPT, "%s: shorter than %zu bytes", path, bytes);
     else if (shared->magic != GWI_SHARED_MAGIC || shared->version != GWI_SHARED_VERSION ||
              shared->device_count > GW_VIRT_DEVICES_MAX)
         st = gw_fail(err, GW_CORRUPT, "%s: not the state of virtual cards", path);

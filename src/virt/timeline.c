@@ -214,6 +214,7 @@ static void finish(gwi_command *command, uint64_t end_ns)
 void gwi_abandon(gwi_context *context)
 {
     uint64_t now = gwi_now_ns();
+    gwi_busy_cut(gwi.shared, gwi.shared_slot, context->device->index, now);
     gwi_stream *next = NULL;
     for (gwi_stream *stream = gwi.active; stream != NULL; stream = next) {
         next = stream->active_next;
@@ -230,12 +231,13 @@ void gwi_abandon(gwi_context *context)
 static void fault(gwi_command *command)
 {
     gwi_context *context = command->stream->context;
-    int code = command->fault;
+    int code = gwi_fault_code(command->fault);
     if (code == CUDA_ERROR_ASSERT)
         gwi_kernel_print_assert(&command->work);
     gwi_kernel_dump(&command->work, context, code);
     if (context->fault == 0)
         context->fault = code;
+    gwi_fault_tell(command->fault, context);
     gwi_abandon(context);
 }
 
@@ -262,13 +264,17 @@ static void start(gwi_command *command, uint64_t start_ns)
     command->started = true;
     command->start_ns = start_ns;
     command->due_ns = start_ns;
+    const gwi_device *device = command->stream->context->device;
+    if (command->work.kind == GWI_WORK_COPY)
+        command->due_ns += gwi_card_copy_ns(device, &command->work);
     if (command->work.kind != GWI_WORK_KERNEL)
         return;
-    uint64_t duration_ns = gwi_kernel_duration_ns(&command->work);
+    uint64_t duration_ns = gwi_card_slowed_ns(device, gwi_kernel_duration_ns(&command->work));
     command->fault = gwi_kernel_fault(&command->work);
     if (command->fault != 0)
         duration_ns += duration_ns < NEVER / 2 ? 20000000 : 0; /* the card takes its time to tell */
     command->due_ns = duration_ns > NEVER - start_ns ? NEVER : start_ns + duration_ns;
+    gwi_busy_add(gwi.shared, gwi.shared_slot, device->index, start_ns, command->due_ns);
 }
 
 /* Move the stream's head on. True when something ended. */
@@ -302,6 +308,7 @@ void gwi_advance(void)
 {
     if (gwi.active == NULL)
         return;
+    gwi_cards_look();
     uint64_t now_ns = gwi_now_ns();
     bool ended = false;
     bool again = true;
@@ -334,6 +341,10 @@ static uint64_t next_due_ns(void)
         if (at < due_ns)
             due_ns = at;
     }
+    /* A card may fail by another process's doing, or because its time has come. */
+    const uint64_t look_every_ns = 20000000;
+    if (gwi.cards_fail && gwi.active != NULL && due_ns > gwi_now_ns() + look_every_ns)
+        due_ns = gwi_now_ns() + look_every_ns;
     return due_ns;
 }
 

@@ -229,6 +229,24 @@ static void test_spec_refuse(void **state)
                                       "h200,fault=illegal-address@kernel:",
                                       "h200,fault=sometimes@kernel:x",
                                       "h200,fault=2@",
+                                      "h200,fault=xid",
+                                      "h200,fault=xid:",
+                                      "h200,fault=xid:0",
+                                      "h200,fault=xid:79@",
+                                      "h200,fault=xid:79@5",
+                                      "h200,fault=xid:79@5h",
+                                      "h200,fault=xid:79@99999999999999999999s",
+                                      "h200,fault=xid:79@launch:",
+                                      "h200,fault=lost#",
+                                      "h200,fault=lost#1",
+                                      "h200,fault=lost#x",
+                                      "h200,fault=lost:1",
+                                      "h200,fault=ecc@cuInit:0",
+                                      "h200,fault=link:",
+                                      "h200,fault=link:5",
+                                      "h200,fault=link:0x4",
+                                      "h200,fault=link:7x4",
+                                      "h200,fault=link:5x",
                                       "h200,fault=99999999@cuMemAlloc_v2"};
     char big[2000];
     gw_error err;
@@ -275,6 +293,35 @@ static void test_spec_good(void **state)
     assert_string_equal(spec.faults[3].name, "step");
 }
 
+static void test_spec_card_faults(void **state)
+{
+    gw_virt_spec spec;
+    gw_error err;
+    (void)state;
+    assert_int_equal(gw_virt_spec_parse("2xh200,fault=xid:31#1@launch:7,fault=lost@1500ms,fault=ecc#1@cuMemFree_v2:3,"
+                                        "fault=link:3x8,fault=power-cap@2s",
+                                        &spec, &err),
+                     GW_OK);
+    const gw_virt_fault *fault = spec.faults;
+    for (unsigned i = 0; i < 5; i++)
+        assert_int_equal(fault[i].kind, GW_VIRT_FAULT_CARD);
+    assert_int_equal(fault[0].code, GW_VIRT_CARD_XID);
+    assert_int_equal(fault[0].values[0], 31);
+    assert_int_equal(fault[0].card, 1);
+    assert_int_equal(fault[0].when, GW_VIRT_WHEN_LAUNCH);
+    assert_int_equal(fault[0].count, 7);
+    assert_int_equal(fault[1].code, GW_VIRT_CARD_LOST);
+    assert_int_equal(fault[1].when, GW_VIRT_WHEN_TIME);
+    assert_true(fault[1].after_ns == 1500000000);
+    assert_int_equal(fault[2].when, GW_VIRT_WHEN_CALL);
+    assert_string_equal(fault[2].name, "cuMemFree_v2");
+    assert_int_equal(fault[2].count, 3);
+    assert_int_equal(fault[3].values[0], 3);
+    assert_int_equal(fault[3].values[1], 8);
+    assert_int_equal(fault[3].card, 0);
+    assert_true(fault[4].after_ns == 2000000000);
+}
+
 /* Every card can be read and has what programs ask first. */
 static void test_cards(void **state)
 {
@@ -290,6 +337,15 @@ static void test_cards(void **state)
         assert_true(spec.card.name[0] != '\0');
         assert_int_equal(spec.card.attributes[10], 32);
         assert_true(spec.card.attributes[75] >= 7);
+        const gw_virt_board *board = &spec.card.board;
+        assert_true(board->reserved_bytes > 0 && board->reserved_bytes < spec.card.memory_bytes / 8);
+        assert_true(board->power_idle_mw < board->power_busy_mw && board->power_busy_mw <= board->power_limit_mw);
+        assert_true(board->power_min_mw < board->power_limit_mw);
+        assert_true(board->temperature_idle < board->temperature_busy);
+        assert_true(board->temperature_busy < board->temperature_slowdown);
+        assert_true(board->temperature_slowdown < board->temperature_shutdown);
+        assert_true(board->link_generation >= 3 && board->link_generation <= 6 && board->link_lanes == 16);
+        assert_int_equal(board->pci_id & 0xffff, 0x10de);
     }
     assert_true(count >= 4);
 }
@@ -465,6 +521,7 @@ int main(void)
         cmocka_unit_test(test_spec_refuse),
         cmocka_unit_test(test_spec_unknown_names_known),
         cmocka_unit_test(test_spec_good),
+        cmocka_unit_test(test_spec_card_faults),
         cmocka_unit_test(test_cards),
         cmocka_unit_test(test_ptx_refuse),
         cmocka_unit_test(test_ptx_good),

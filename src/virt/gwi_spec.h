@@ -1,0 +1,18 @@
+/* What the files that read a specification share. */
+#ifndef GWI_SPEC_H
+#define GWI_SPEC_H
+
+#include <stdbool.h>
+
+#include "gw_virt_spec.h"
+
+/* The whole text as a number from min to max. */
+bool gwi_number_parse(const char *text, long long min, long long max, long long *ret);
+/* "NAME" or "NAME:N" into name and count (1 where it is missing). */
+bool gwi_name_count(const char *text, gw_virt_fault *fault);
+
+/* Whether the text begins with the name of a fault of a card's own; then its grammar holds (card_fault.c). */
+bool gwi_is_card_fault(const char *text);
+bool gwi_card_fault_parse(const char *text, gw_virt_fault *fault);
+
+#endif

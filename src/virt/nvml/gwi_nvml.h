@@ -1,0 +1,95 @@
+/* The virtual card's NVML: what its files share.
+ *
+ * Every exported name of a real library of the 580 family is there. Those without a function of their own here answer
+ * NVML_ERROR_NOT_SUPPORTED (the generated stubs, which are weak: a function of the same name wins). What is answered
+ * comes out of the specification (GPUWHY_VIRTUAL), the card's data and the state that the programs of the run share
+ * (GPUWHY_VIRTUAL_DIR); both are read by the first nvmlInit. Functions may be called from any thread. */
+#ifndef GWI_NVML_H
+#define GWI_NVML_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "gw_cuda_abi.h"
+#include "gw_nvml_abi.h"
+#include "gw_virt_spec.h"
+#include "gwi_health.h"
+#include "gwi_shared.h"
+
+#define GWI_NVML __attribute__((visibility("default")))
+
+#define GWI_NVML_DECLARE(symbol, parameters) GWI_NVML nvmlReturn_t symbol parameters;
+GW_NVML_FUNCTIONS(GWI_NVML_DECLARE)
+#undef GWI_NVML_DECLARE
+GWI_NVML const char *nvmlErrorString(nvmlReturn_t result);
+
+/* A card; its address is the handle that programs hold. */
+struct nvmlDevice_st {
+    unsigned index;
+};
+
+typedef struct gwi_nvml_state {
+    unsigned init_count; /* 0: not initialised */
+    gw_virt_spec spec;
+    gwi_shared *shared; /* owned; a mapping */
+    struct nvmlDevice_st devices[GW_VIRT_DEVICES_MAX];
+} gwi_nvml_state;
+
+extern gwi_nvml_state gwi_nvml;
+
+/* library.c */
+/* What the stubs answer. */
+nvmlReturn_t gwi_nvml_lacks(void);
+/* Before every call about a card: lets happen to the cards what is due. `out` is where the answer goes. UNINITIALIZED,
+ * INVALID_ARGUMENT, GPU_IS_LOST, or NVML_SUCCESS. */
+nvmlReturn_t gwi_enter(nvmlDevice_t device, const void *out);
+nvmlReturn_t gwi_text_put(char *out, unsigned length, const char *text);
+static inline const gwi_shared_card *gwi_card_of(nvmlDevice_t device)
+{
+    return &gwi_nvml.shared->cards[device->index];
+}
+static inline const gw_virt_board *gwi_board(void)
+{
+    return &gwi_nvml.spec.card.board;
+}
+static inline unsigned gwi_attribute(int attribute)
+{
+    return (unsigned)gwi_nvml.spec.card.attributes[attribute];
+}
+
+/* A function with one answer: `expression` may use `device`. */
+#define GWI_ANSWER(symbol, type, expression)                                                                           \
+    GWI_NVML nvmlReturn_t symbol(nvmlDevice_t device, type *ret)                                                       \
+    {                                                                                                                  \
+        nvmlReturn_t result = gwi_enter(device, ret);                                                                  \
+        if (result == NVML_SUCCESS)                                                                                    \
+            *ret = (type)(expression);                                                                                 \
+        return result;                                                                                                 \
+    }
+/* The same, where cards without it exist. */
+#define GWI_ANSWER_IF(symbol, type, has, expression)                                                                   \
+    GWI_NVML nvmlReturn_t symbol(nvmlDevice_t device, type *ret)                                                       \
+    {                                                                                                                  \
+        nvmlReturn_t result = gwi_enter(device, ret);                                                                  \
+        if (result == NVML_SUCCESS && !(has))                                                                          \
+            result = NVML_ERROR_NOT_SUPPORTED;                                                                         \
+        if (result == NVML_SUCCESS)                                                                                    \
+            *ret = (type)(expression);                                                                                 \
+        return result;                                                                                                 \
+    }
+
+/* sensors.c; percent of the last second, ns since the cards were first used. */
+unsigned gwi_busy_percent(unsigned device);
+uint64_t gwi_busy_total_ns(unsigned device);
+unsigned gwi_process_busy_percent(unsigned slot, unsigned device);
+unsigned gwi_memory_busy_percent(unsigned busy_percent);
+uint64_t gwi_wall_us(void);
+unsigned gwi_temperature(nvmlDevice_t device);
+unsigned gwi_power_mw(nvmlDevice_t device);
+unsigned gwi_power_limit_mw(nvmlDevice_t device);
+uint64_t gwi_energy_mj(nvmlDevice_t device);
+/* How long a cause of lower clocks has lasted; since_ns 0: not at all. */
+uint64_t gwi_lasted_ns(uint64_t since_ns);
+
+#endif
