@@ -22,17 +22,27 @@ static void note_damage(gw_model *model, const gw_error *why)
         snprintf(model->damaged_first, sizeof model->damaged_first, "%.255s", why->text);
 }
 
+typedef struct watcher {
+    gw_model_watch *watch; /* NULL: nobody */
+    void *user;
+} watcher;
+
 /* Events that follow one another are taken together. */
-static void feed_events(gw_reader *reader, gw_model *model)
+static gw_status feed_events(gw_reader *reader, gw_model *model, const watcher *who, gw_error *err)
 {
     gw_event event[GWI_AHEAD_MAX];
+    gw_status st = GW_OK;
     size_t count;
-    while ((count = gw_reader_events(reader, event, GWI_AHEAD_MAX)) > 0)
+    while (st == GW_OK && (count = gw_reader_events(reader, event, GWI_AHEAD_MAX)) > 0) {
         gwi_ahead_feed(model, event, count);
+        for (size_t i = 0; who->watch != NULL && st == GW_OK && i < count; i++)
+            st = who->watch(who->user, model, &event[i], err);
+    }
+    return st;
 }
 
 /* Everything of the recording, in order. GW_OK: to its end. */
-static gw_status feed_all(gw_reader *reader, gw_model *model, gw_error *err)
+static gw_status feed_all(gw_reader *reader, gw_model *model, const watcher *who, gw_error *err)
 {
     const gw_item *item;
     gw_error local = {""};
@@ -40,9 +50,12 @@ static gw_status feed_all(gw_reader *reader, gw_model *model, gw_error *err)
         gw_status st = gw_reader_next(reader, &item, &local);
         if (st == GW_OK) {
             st = gw_model_feed(model, item, err);
+            if (st == GW_OK && who->watch != NULL)
+                st = who->watch(who->user, model, item->kind == GW_ITEM_EVENT ? &item->event : NULL, err);
+            if (st == GW_OK)
+                st = feed_events(reader, model, who, err);
             if (st != GW_OK)
                 return st;
-            feed_events(reader, model);
         } else if (st == GW_CORRUPT) { /* the reader goes on behind it */
             note_damage(model, &local);
             local.text[0] = '\0';
@@ -58,12 +71,13 @@ typedef struct phase_wanted {
 } phase_wanted;
 
 /* `phase` NULL: the whole run. */
-static gw_status build(gw_reader *reader, const phase_wanted *phase, bool finish, gw_model **ret_model, gw_error *err)
+static gw_status build(gw_reader *reader, const phase_wanted *phase, const watcher *who, bool finish,
+                       gw_model **ret_model, gw_error *err)
 {
     gw_model *model = NULL;
     gw_status st = gw_model_new(&model, err);
     if (st == GW_OK)
-        st = feed_all(reader, model, err);
+        st = feed_all(reader, model, who, err);
     if (st == GW_OK)
         st = name_fns(reader, model, err);
     if (st == GW_OK && phase != NULL)
@@ -80,16 +94,22 @@ static gw_status build(gw_reader *reader, const phase_wanted *phase, bool finish
 
 gw_status gw_model_build(gw_reader *reader, gw_model **ret_model, gw_error *err)
 {
-    return build(reader, NULL, true, ret_model, err);
+    return build(reader, NULL, &(watcher){0}, true, ret_model, err);
+}
+
+gw_status gw_model_build_watched(gw_reader *reader, gw_model_watch *watch, void *user, gw_model **ret_model,
+                                 gw_error *err)
+{
+    return build(reader, NULL, &(watcher){watch, user}, true, ret_model, err);
 }
 
 gw_status gw_model_read(gw_reader *reader, gw_model **ret_model, gw_error *err)
 {
-    return build(reader, NULL, false, ret_model, err);
+    return build(reader, NULL, &(watcher){0}, false, ret_model, err);
 }
 
 gw_status gw_model_build_phase(gw_reader *reader, const char *name, const char *traceback, size_t bytes,
                                gw_model **ret_model, gw_error *err)
 {
-    return build(reader, &(phase_wanted){name, traceback, bytes}, true, ret_model, err);
+    return build(reader, &(phase_wanted){name, traceback, bytes}, &(watcher){0}, true, ret_model, err);
 }

@@ -263,6 +263,28 @@ static void refused_again(gw_model *model, gwi_process *process, gw_failure *fai
     failure->snapshot = gwi_snapshot_take(model, process, failure->device, failure->t_last_ns, GW_SNAPSHOT_FAILURE);
 }
 
+/* Handles and addresses are given out again: what went with a context may be something new by now. */
+static void look_up_named(gwi_process *process, gw_failure *failure)
+{
+    if (process->named_left == 0)
+        return;
+    process->named_left--;
+    uint32_t index;
+    failure->named_known = true;
+    failure->context_lives = gwi_object_find(process, GWI_SPACE_CONTEXT, failure->context, &index);
+    for (uint32_t i = 0; i < process->object_count; i++) {
+        const gwi_object *object = &process->object[i];
+        bool gone = object->cls == GW_CLASS_FUNCTION && object->t_ns <= process->t_teardown_ns; /* its name stays */
+        if (!gwi_is_alive(object) || gone)
+            continue;
+        uint64_t bytes = gw_class_has_addresses((gw_class)object->cls) ? object->bytes : 0;
+        for (int k = 0; k < 4; k++) {
+            if (failure->arg[k] == object->key || failure->arg[k] - object->key < bytes)
+                failure->named_classes[k] |= 1u << object->cls;
+        }
+    }
+}
+
 void gwi_failure_add(gw_model *model, gwi_process *process, const gw_event *event)
 {
     if (process->last_failure >= 0 && is_same(&model->failure[process->last_failure], event)) {
@@ -320,6 +342,8 @@ void gwi_failure_add(gw_model *model, gwi_process *process, const gw_event *even
             failure->text[event->text_bytes] = '\0';
         }
     }
+    look_up_named(process, failure);
+    gwi_elsewhere_find(model, process, failure);
     process->last_failure = (int)index;
     process->sticky = process->sticky || sticky;
     if (!failure->is_allocation || failure->is_echo)
@@ -342,6 +366,9 @@ void gwi_failure_allocated(gw_model *model, gwi_process *process, const gw_event
         if (!failure->retry_seen && failure->tid == event->tid && bytes > 0) {
             failure->retry_seen = true;
             failure->retried = bytes == failure->bytes_wanted;
+            failure->next_bytes = bytes;
+            failure->t_next_ns = event->t_ns;
+            failure->next_site = gw_sites_number(model->sites, event->pid, event->site);
         }
         if (object ? failure->kind == event->kind : bytes >= failure->bytes_wanted) {
             failure->recovery = GW_RECOVERED_BY_SIZE;
@@ -398,18 +425,13 @@ static uint64_t ring_launches_after(const gw_model *model, const gw_failure *fai
     return count;
 }
 
-static uint64_t launches_of(const gw_process *process)
-{
-    return process->counter[GW_COUNT_LAUNCH] + process->counter[GW_COUNT_GRAPH_LAUNCH];
-}
-
 static void settle_allocation(gw_model *model, gw_failure *failure)
 {
     const gw_process *process = gw_model_process(model, failure->pid);
     const gwi_process *inner = process == NULL ? NULL : model->inner->process[process - model->process];
     uint64_t by_counter = 0;
     if (failure->launches_after != UINT64_MAX && process != NULL)
-        by_counter = launches_of(process) - failure->launches_after;
+        by_counter = gw_launches(process->counter) - failure->launches_after;
     uint64_t by_ring = ring_launches_after(model, failure);
     failure->launches_after = by_counter > by_ring ? by_counter : by_ring;
     failure->frees_after = inner == NULL ? 0 : inner->frees_total - failure->frees_after;

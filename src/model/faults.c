@@ -124,6 +124,84 @@ static void take_dump(gw_model *model, const gw_item *item)
     number_field(value, "beyond", &dump->fault_beyond);
 }
 
+static void free_blame_stack(gw_blame *blame)
+{
+    for (size_t i = 0; i < blame->stack_count; i++) {
+        const gw_blame_frame *frame = &blame->stack[i];
+        char *const texts[] = {frame->function, frame->file, frame->module, frame->text, frame->whose};
+        for (size_t k = 0; k < sizeof texts / sizeof texts[0]; k++)
+            free(texts[k]);
+    }
+    free(blame->stack);
+    blame->stack = NULL;
+    blame->stack_count = 0;
+}
+
+/* What is between two tabs, moving on behind the second; NULL: nothing. */
+static char *next_part(gw_model *model, const char **at, const char *end)
+{
+    const char *begin = *at, *tab = memchr(begin, '\t', (size_t)(end - begin));
+    *at = tab == NULL ? end : tab + 1;
+    tab = tab == NULL ? end : tab;
+    char *copy = tab == begin ? NULL : strndup(begin, (size_t)(tab - begin));
+    if (copy == NULL && tab != begin)
+        model->inner->nomem = true;
+    return copy;
+}
+
+static void take_blame_frame(gw_model *model, gw_blame_frame *frame, const char *text, size_t bytes)
+{
+    const char *end = text + bytes;
+    char *kind = next_part(model, &text, end), *number;
+    *frame = (gw_blame_frame){0};
+    frame->python = kind != NULL && strcmp(kind, "python") == 0;
+    frame->inlined = kind != NULL && strcmp(kind, "inlined") == 0;
+    free(kind);
+    frame->whose = next_part(model, &text, end);
+    number = next_part(model, &text, end);
+    frame->line = number == NULL ? 0 : (uint32_t)strtoul(number, NULL, 10);
+    free(number);
+    number = next_part(model, &text, end);
+    frame->address = number == NULL ? 0 : strtoull(number, NULL, 0);
+    free(number);
+    frame->function = next_part(model, &text, end);
+    frame->file = next_part(model, &text, end);
+    frame->module = next_part(model, &text, end);
+    frame->text = next_part(model, &text, end);
+}
+
+static void take_blame_stack(gw_model *model, gw_blame *blame, const char *value)
+{
+    char name[32];
+    size_t bytes;
+    const char *text;
+    uint64_t user;
+    if (!number_field(value, "user", &user))
+        return;
+    for (blame->stack_count = 0; blame->stack_count < GW_BLAME_FRAMES_MAX;) {
+        snprintf(name, sizeof name, "stack.%zu", blame->stack_count);
+        text = field(value, name, &bytes);
+        gw_blame_frame *wider =
+            text == NULL ? NULL : grown(model, blame->stack, blame->stack_count, sizeof *blame->stack);
+        if (wider == NULL)
+            break;
+        blame->stack = wider;
+        take_blame_frame(model, &wider[blame->stack_count++], text, bytes);
+    }
+    for (size_t i = 0; i < GW_BLAME_NOTES_MAX; i++) {
+        snprintf(name, sizeof name, "note.%zu", i);
+        blame->note[i] = text_field(model, value, name);
+        if (blame->note[i] == NULL)
+            break;
+    }
+    blame->where_reason = text_field(model, value, "where_reason");
+    /* A verdict's place without its user's frame is none. */
+    if (user >= blame->stack_count || blame->stack[user].text == NULL)
+        free_blame_stack(blame);
+    else
+        blame->stack_user = (size_t)user;
+}
+
 static void take_blame(gw_model *model, const gw_item *item)
 {
     static const char *const ends[] = {[GW_BLAME_IN_LAUNCH] = "in-launch",
@@ -151,6 +229,7 @@ static void take_blame(gw_model *model, const gw_item *item)
         number_field(value, "t_ns", &blame->t_ns);
         blame->frame = text_field(model, value, "frame");
         blame->where = text_field(model, value, "where");
+        take_blame_stack(model, blame, value);
     }
 }
 
@@ -315,8 +394,11 @@ void gwi_faults_free(gw_model *model)
     free(facts->fault);
     free(facts->dump);
     gw_blame *blame = &facts->blame;
-    char *const texts[] = {blame->recording, blame->ended, blame->call, blame->kernel,
-                           blame->thread,    blame->frame, blame->where};
+    char *const texts[] = {blame->recording, blame->ended, blame->call,  blame->kernel,
+                           blame->thread,    blame->frame, blame->where, blame->where_reason};
+    free_blame_stack(blame);
+    for (size_t i = 0; i < GW_BLAME_NOTES_MAX; i++)
+        free(blame->note[i]);
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         free(texts[i]);
 }

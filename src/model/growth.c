@@ -458,8 +458,7 @@ static bool is_step_leak(const gw_model *model, const gw_live *live, const sort_
         return true; /* work was launched and waited for, or fed by a copy, between one and the next */
     if (is_accumulation(it, way) && !is_late(it, way))
         return true;
-    return came_with_frees(model, live, it) && it->pairs_with_turnover >= PAIRS_MANY &&
-           it->pairs_with_turnover * 4 >= it->live * 3;
+    return may_be_step_leak(model, live, it) && it->pairs_with_turnover >= PAIRS_MANY;
 }
 
 /* The sorts that hold most are looked at; a leak too small to be among them did not fill the card. */

@@ -53,6 +53,16 @@ typedef enum gw_blame_end {
     GW_BLAME_NOT_RUN    /* it could not be started */
 } gw_blame_end;
 
+/* A frame of the call at fault, as the second run's verdict has it (gw_where_frame). */
+typedef struct gw_blame_frame {
+    char *function, *file, *module, *text, *whose; /* owned; NULL: not known */
+    uint64_t address;
+    uint32_t line;
+    bool python, inlined;
+} gw_blame_frame;
+
+enum { GW_BLAME_FRAMES_MAX = 512, GW_BLAME_NOTES_MAX = 8 };
+
 typedef struct gw_blame {
     bool known;
     gw_blame_end end;
@@ -65,10 +75,15 @@ typedef struct gw_blame {
     uint32_t tid;
     char *thread; /* its name */
     bool has_order;
-    uint64_t order; /* launches of its thread before it */
-    uint64_t t_ns;  /* in the second run */
-    char *frame;    /* the innermost frame of its Python traceback; NULL: none was seen */
-    char *where;    /* the place in the program, as the second run's verdict has it; NULL: unknown */
+    uint64_t order;                 /* launches of its thread before it */
+    uint64_t t_ns;                  /* in the second run */
+    char *frame;                    /* the innermost frame of its Python traceback; NULL: none was seen */
+    char *where;                    /* the place in the program, as the second run's verdict has it; NULL: unknown */
+    gw_blame_frame *stack;          /* of that place; innermost first; owned */
+    size_t stack_count;             /* 0: unknown */
+    size_t stack_user;              /* index of the user's frame */
+    char *note[GW_BLAME_NOTES_MAX]; /* what is missing of the stack; NULL behind the last */
+    char *where_reason;             /* why there is no place, or no line; NULL: nothing is missing */
 } gw_blame;
 
 /* A line of the driver's own log that tells of a lost context. Most lines of that log tell of harmless probes. */

@@ -16,6 +16,12 @@ GW_MUST_CHECK gw_status gw_model_build(gw_reader *reader, gw_model **ret_model, 
 GW_MUST_CHECK gw_status gw_model_read(gw_reader *reader, gw_model **ret_model, gw_error *err);
 void gw_model_free(gw_model *model); /* takes NULL */
 
+/* The same with somebody who watches: called with each event after the model took it, in order, and with NULL after
+ * anything else. Any answer but GW_OK ends the reading and is the call's. */
+typedef gw_status gw_model_watch(void *user, gw_model *model, const gw_event *event, gw_error *err);
+GW_MUST_CHECK gw_status gw_model_build_watched(gw_reader *reader, gw_model_watch *watch, void *user,
+                                               gw_model **ret_model, gw_error *err);
+
 /* The same for one phase of a program that lives on: gw_model_end_phase(). */
 GW_MUST_CHECK gw_status gw_model_build_phase(gw_reader *reader, const char *name, const char *traceback, size_t bytes,
                                              gw_model **ret_model, gw_error *err);

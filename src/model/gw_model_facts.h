@@ -5,6 +5,8 @@
 
 #include "gw_event.h"
 #include "gw_fault_facts.h"
+#include "gw_libs.h"
+#include "gw_machine_facts.h"
 #include "gw_model.h"
 #include "gw_sites.h"
 
@@ -34,7 +36,10 @@ enum { GW_MODEL_DEVICES_MAX = 16 };
     X(FUNCTION, "function")                                                                                            \
     X(GRAPH, "graph")                                                                                                  \
     X(GRAPH_EXEC, "executable graph")                                                                                  \
-    X(MEMORY_POOL, "memory pool")
+    X(MEMORY_POOL, "memory pool")                                                                                      \
+    X(LIBRARY, "library")                                                                                              \
+    X(EXTERNAL, "external memory")                                                                                     \
+    X(RESERVATION, "address reservation")
 
 typedef enum gw_class {
 #define GW_X(name, text) GW_CLASS_##name,
@@ -43,8 +48,11 @@ typedef enum gw_class {
         GW_CLASS_COUNT
 } gw_class;
 enum { GW_CLASS_DEVICE_LAST = GW_CLASS_VMM };
+_Static_assert(GW_CLASS_COUNT <= 32, "bits of classes");
 
 const char *gw_class_text(gw_class cls); /* "plain", ...; static */
+/* Device memory of which programs pass addresses: not arrays, which have handles. */
+bool gw_class_has_addresses(gw_class cls);
 
 /* Allocations of one kind: same process, function, class, size and call site; where that is not known: same thread.
  * Sites of which the innermost three of the user's frames are the same lines are one, once they have names
@@ -60,8 +68,10 @@ typedef struct gw_group {
     uint64_t alloc_count, free_count, live_count, live_count_peak;
     uint64_t buried_count; /* of free_count: nobody gave them back, they went with their context */
     uint64_t t_first_ns, t_last_ns;
+    /* Of device and managed memory: counted in such allocations and frees of the process. Of all else: in things made
+     * (made_total) and ended, whatever they are. */
     uint64_t order_first, order_last;
-    uint64_t frees_at_last; /* of the process, when this group last grew */
+    uint64_t frees_at_last; /* when this group last grew */
     uint64_t step_count;    /* allocations before which the process had freed something since the group's last one */
 } gw_group;
 
@@ -73,6 +83,7 @@ typedef struct gw_usage {
     uint64_t peak_bytes, t_peak_ns;
     uint64_t alloc_bytes_total, alloc_count_total; /* ever */
     uint64_t class_bytes[GW_CLASS_COUNT];
+    uint64_t managed_bytes_peak;               /* of class_bytes[GW_CLASS_MANAGED] */
     uint64_t class_count[GW_CLASS_COUNT];      /* alive */
     uint64_t class_count_peak[GW_CLASS_COUNT]; /* most alive at once */
     uint64_t class_made[GW_CLASS_COUNT];       /* ever */
@@ -125,6 +136,19 @@ typedef enum gw_recovery {
     GW_RECOVERED_BY_LAUNCHES /* many launches succeeded later and were waited for */
 } gw_recovery;
 
+/* A call names something of another device than the one that it works on. */
+typedef struct gw_elsewhere {
+    bool found;
+    uint8_t cls;     /* FUNCTION, EVENT, or a class of memory: what lies elsewhere */
+    uint64_t key;    /* handle or address */
+    uint64_t bytes;  /* memory */
+    int device;      /* it was made on this one */
+    int call_device; /* the call works on this one: its stream's, else the current context's */
+    uint64_t stream; /* of the call; 0: the default stream, that of the current context */
+    uint32_t site;   /* where it was made; 0: not known */
+    uint64_t t_made_ns;
+} gw_elsewhere;
+
 /* A driver call that did not succeed. Equal failures of one thread in a row are one entry. */
 typedef struct gw_failure {
     uint64_t t_ns, t_last_ns;
@@ -153,6 +177,7 @@ typedef struct gw_failure {
     uint64_t frees_after;
     bool synced_after;     /* a synchronisation succeeded later */
     bool null_freed_after; /* the program freed, filled or copied through NULL later */
+    gw_elsewhere elsewhere;
     uint64_t null_used_at; /* index + 1 of the first later failure that names a NULL address */
 
     bool has_info; /* the driver's totals, asked right after the failure */
@@ -161,14 +186,22 @@ typedef struct gw_failure {
     bool has_limit;
     uint64_t bytes_limit, bytes_used; /* the guard's */
     bool retried;                     /* the thread's next allocation that succeeded was this request again */
-    bool retry_seen;                  /* the thread allocated something later */
-    uint32_t other_pid;               /* the recorded process that holds most on the device besides this one; 0: none */
+    bool retry_seen;                  /* the thread allocated something later; then, of the first of these: */
+    uint64_t next_bytes, t_next_ns;
+    uint32_t next_site; /* 0: not known */
+    uint32_t other_pid; /* the recorded process that holds most on the device besides this one; 0: none */
     uint64_t other_bytes, other_bytes_total;
     uint32_t processes_on_device; /* recorded ones with a context on it, this one included */
     uint32_t devices_idle;        /* bits: known devices on which no recorded process has a context */
     uint64_t ledger_bytes_all;    /* asked for by all recorded processes on that device at that instant */
     int snapshot;                 /* for gw_model_snapshot(); -1: none */
     int allocator;                /* index into the model's allocator reports that belongs to it; -1: none */
+
+    /* A context had gone before: bits of the classes of living things that arg[k] may name by handle, or point into. Of
+     * the first failures after the context's end alone (named_known). */
+    bool named_known;
+    bool context_lives; /* the current one, made anew perhaps */
+    uint32_t named_classes[4];
 
     const char *kernel; /* is_sticky and a launch: its kernel; NULL: unknown */
     bool by_dump;       /* no call reported it: a GPU core dump tells, and the driver ended the process. fn_name is the
@@ -189,6 +222,8 @@ typedef struct gw_teardown {
     uint32_t site; /* of the call that did it; 0: not known */
     int device;
     uint64_t context;
+    uint64_t t_made_ns;             /* the context; a primary one: first retained. 0: not seen */
+    uint32_t made_site;             /* of that; 0: not known */
     uint64_t count[GW_CLASS_COUNT]; /* destroyed with it */
     uint64_t bytes;                 /* of device memory */
     gw_buried *buried;              /* what was destroyed, the first GW_BURIED_MAX; owned */
@@ -216,6 +251,20 @@ typedef struct gw_thread {
     uint64_t ring_total, ring_synced_total;
 } gw_thread;
 
+/* A signal of a fault in host code, as a handler of ours (--catch-crash) or the kernel's log told it. The process need
+ * not have died of it: handlers of its own may cope. */
+typedef struct gw_crash {
+    bool seen;
+    bool by_handler;  /* else by the kernel's log: then tid, site and instruction are 0 */
+    bool was_sent;    /* no instruction of that thread brought it: somebody sent the signal */
+    bool has_address; /* the one that the code touched; of some faults nobody tells it */
+    bool in_block;    /* it lies in device memory that was alive: in `block` */
+    int signal;
+    uint64_t address, instruction, t_ns;
+    uint32_t tid, site;
+    gw_live block;
+} gw_crash;
+
 typedef struct gw_process {
     uint32_t pid, parent_pid;
     bool is_command;
@@ -228,7 +277,7 @@ typedef struct gw_process {
     uint64_t t_fork_ns;
     uint32_t fork_parent_pid;
     uint32_t init_site; /* of its first cuInit that succeeded; 0: not known */
-    uint32_t fork_site; /* of its first call after the fork: its stack leads through the fork; 0: not known */
+    uint32_t fork_site; /* where its parent called fork; 0: not known */
     bool exit_known;    /* it ended */
     gw_exit_fact exit;
     uint64_t t_exit_ns;
@@ -237,14 +286,19 @@ typedef struct gw_process {
     uint64_t synced_at_ns;            /* last good synchronisation of any thread */
     gw_usage usage[GW_MODEL_DEVICES_MAX];
     uint64_t alloc_order, free_order;
+    uint64_t allocation_us; /* inside ALLOC and FREE calls that succeeded, whole microseconds of each: a lower bound */
+    uint64_t made_total;    /* things of any class, but functions and mappings */
     uint64_t pinned_bytes, pinned_bytes_peak;
     uint64_t unknown_frees; /* of addresses that the ledger does not know */
     uint64_t primary_retains[GW_MODEL_DEVICES_MAX];
     bool has_rank, has_world; /* as its launcher named it */
     uint32_t rank, world;     /* world: how many there are */
-    bool alive_at_end;        /* when the command ended, and a moment later */
-    int end_snapshot;         /* the ledger at its end, or before the teardown that took most memory along; for
-                               * gw_model_snapshot(); -1: none */
+    uint32_t driver_api;      /* the driver's word on the CUDA version that it is for: 12040; 0: not known */
+    gw_libraries libraries;   /* CUDA libraries that it had mapped, as far as the supervisor saw */
+    gw_crash crash;
+    bool alive_at_end; /* when the command ended, and a moment later */
+    int end_snapshot;  /* the ledger at its end, or before the teardown that took most memory along; for
+                        * gw_model_snapshot(); -1: none */
 } gw_process;
 
 typedef struct gw_device {
@@ -327,7 +381,8 @@ typedef struct gw_hang_thread {
     uint64_t inside_ns;   /* for so long, as far as watched */
     uint64_t questions;   /* it asked the GPU so often whether it is done, and nothing else */
     char where[40];       /* inside the Linux kernel; "": not known */
-    const char **frame;   /* innermost first; owned list */
+    uint32_t site;        /* where it stands, as seen from outside; 0: not known */
+    const char **frame;   /* the same in recordings of older versions: innermost first; owned list */
     size_t frame_count;
 } gw_hang_thread;
 
@@ -343,6 +398,49 @@ typedef struct gw_hang {
     size_t thread_count;
 } gw_hang;
 
+/* Memory that was given back while a copy (or a fill) that uses it was not known to be over: no event, wait or
+ * synchronisation lies between, as far as calls tell, and all of those in between are known. Whether it is a fault is
+ * for the verdict to say. */
+typedef enum gw_unordered_kind {
+    GW_UNORDERED_FREE,     /* stream-ordered memory, freed in the order of another stream, or at once */
+    GW_UNORDERED_HOST_FREE /* page-locked memory that the copy writes to */
+} gw_unordered_kind;
+enum { GW_ORDER_STREAMS_MAX = 8 };
+typedef struct gw_unordered {
+    gw_unordered_kind kind;
+    uint32_t pid, copy_tid, free_tid;
+    uint32_t free_site, block_site; /* of the free, of the block's allocation; 0: not known */
+    uint16_t copy_fn_id, free_fn_id;
+    const char *copy_fn, *free_fn; /* "?" unknown */
+    uint64_t t_copy_ns, t_free_ns; /* when these calls began; a fill's may be a little early */
+    uint64_t t_block_ns, address, block_bytes;
+    uint64_t copy_bytes;
+    bool is_fill;
+    bool to_host;   /* the copy writes to page-locked memory: the host may see there that it is over */
+    bool from_host; /* it reads from the host's memory */
+    uint64_t copy_stream, free_stream;     /* as in ORDER; free_stream: FREE_ASYNC alone */
+    bool by_free;                          /* freed by a call that names no stream */
+    uint64_t stream[GW_ORDER_STREAMS_MAX]; /* work on these comes after the copy */
+    uint32_t stream_count;
+    bool on_blocking;     /* one of them is a blocking stream: a launch into the default stream may put it in order */
+    bool recorded;        /* an event was recorded after it */
+    uint64_t later_count; /* copies, fills and the like on these streams after it */
+    /* From the rings of all threads, for the time between. */
+    bool launches_known;    /* false: some may be forgotten */
+    uint64_t launch_count;  /* on these streams */
+    uint64_t default_count; /* into the legacy default stream */
+    uint64_t graph_count;   /* of graphs, on any stream */
+} gw_unordered;
+enum { GW_UNORDERED_MAX = 64 };
+
+/* A copy to the host that nothing waited for until the process ended. */
+typedef struct gw_unwaited {
+    uint32_t pid, tid;
+    const char *copy_fn;
+    uint64_t t_ns, bytes, stream;
+    uint64_t count; /* of such copies, this last one included */
+} gw_unwaited;
+
 /* What stderr said. Lines are kept in part. */
 enum { GW_STDERR_LINE_MAX = 400 };
 typedef struct gw_stderr_line {
@@ -353,6 +451,10 @@ typedef struct gw_stderr_line {
 } gw_stderr_line;
 typedef struct gw_stderr_facts {
     uint64_t bytes;
+    /* As it was written; of much, its beginning and its end. `text_gap`: what follows from there is the end, and lines
+     * are missing before it; 0: nothing is missing. */
+    char *text; /* owned */
+    size_t text_bytes, text_gap;
     bool traceback;           /* a Python traceback came */
     gw_stderr_line exception; /* the last line of the last traceback: "ValueError: ..." */
     char exception_type[96];
@@ -367,9 +469,13 @@ typedef struct gw_stderr_facts {
     gw_stderr_line oom;        /* the first out-of-memory line of a framework; count: how many */
     gw_stderr_line cuda_error; /* "CUDA error: ...", "CUDA_ERROR_..." */
     gw_stderr_line device_assert;
+    gw_stderr_line wrong_device;   /* a framework says that something is on another GPU than the current one */
     gw_stderr_line library_status; /* CUDNN_STATUS_..., CUBLAS_STATUS_... */
     gw_stderr_line terminate;      /* C++: terminate called, what(): */
     gw_stderr_line host_memory;    /* MemoryError, std::bad_alloc, Cannot allocate memory */
+    gw_stderr_line result;         /* the last one that names a result of CUDA, or has the runtime's words for one */
+    gw_stderr_line disk_full;      /* the last one; a disk or quota is full: "No space left on device" */
+    gw_stderr_line limit;          /* the last one; no more files, threads or processes: "Too many open files" */
     gw_stderr_line xla_dump;       /* the summary of TensorFlow's or XLA's allocator */
     gw_stderr_line fatal;          /* Fatal Python error, Segmentation fault */
     gw_stderr_line fork_refused;   /* a framework would not use CUDA in a forked child: no driver call is made then */
@@ -427,9 +533,15 @@ struct gw_model {
     size_t fact_count;
     gw_hang *hang; /* in order of time */
     size_t hang_count;
+    gw_unordered *unordered; /* the first and the last of them, in order of time; owned */
+    size_t unordered_count;
+    uint64_t unordered_total; /* how many there were */
+    gw_unwaited *unwaited;    /* at most one a process; owned */
+    size_t unwaited_count;
     uint64_t note_count[GW_NOTE_COUNT];
     gw_stderr_facts stderr_facts;
     gw_fault_facts faults;
+    gw_machine machine;
     bool framework_mapped[GW_FRAMEWORK_COUNT];
     bool cudnn_mapped;
     bool observer_attached;
@@ -443,6 +555,12 @@ struct gw_model {
     bool is_virtual;           /* the card was a virtual one */
     struct gwi_model *inner;   /* the ledgers at work */
 };
+
+/* Launches of kernels, one by one or as graphs, of a process or a thread. */
+static inline uint64_t gw_launches(const uint64_t counter[GW_COUNT_COUNT])
+{
+    return counter[GW_COUNT_LAUNCH] + counter[GW_COUNT_GRAPH_LAUNCH];
+}
 
 /* Looks things up. NULL or -1: unknown. */
 const gw_process *gw_model_process(const gw_model *model, uint32_t pid);
@@ -459,6 +577,9 @@ const char *gw_model_phase(const gw_model *model, uint32_t pid, uint64_t t_ns);
 gw_framework gw_model_framework(const gw_model *model);
 /* What the process could have: the guard's limit, else the device's total. False: unknown. */
 bool gw_model_device_limit(const gw_model *model, int device, uint64_t *ret_bytes);
+/* The name of a call as people know it, without version and variant: "cuMemAlloc". Writes to `out`, returns it. */
+enum { GW_CALL_TEXT_MAX = 80 };
+char *gw_call_text(char out[GW_CALL_TEXT_MAX], const char *fn_name);
 const char *gw_result_name(uint16_t result); /* "CUDA_ERROR_OUT_OF_MEMORY"; "CUDA_ERROR_?" */
 
 /* Blocks of a list that were allocated in phases of one name. */

@@ -20,6 +20,8 @@ typedef enum gwi_space {
     GWI_SPACE_GRAPH,
     GWI_SPACE_EXEC,
     GWI_SPACE_POOL,
+    GWI_SPACE_EXTERNAL,
+    GWI_SPACE_RESERVATION,
     GWI_SPACE_COUNT
 } gwi_space;
 
@@ -30,13 +32,17 @@ typedef struct gwi_object {
     uint64_t owner;   /* mapping: object index of the VMM block; function: module; exec: graph */
     uint32_t group;   /* dead: index + 1 of the next dead one */
     union {
-        uint32_t refs; /* VMM: handles out */
+        uint32_t refs; /* VMM: handles out; memory of another process: how often it is open */
         uint32_t name; /* function: index + 1 into the names */
     };
-    uint32_t maps; /* VMM: mappings alive */
+    union {
+        uint32_t maps; /* VMM: mappings alive */
+        uint32_t site; /* function: where its handle was asked for; functions are in no group */
+    };
     uint8_t cls, device;
     uint8_t space; /* GWI_SPACE_COUNT: dead */
-    uint8_t kind;  /* context: gw_context_kind */
+    /* Context: gw_context_kind; function: gw_owner_kind; stream: 1 where the default stream does not wait for it. */
+    uint8_t kind;
 } gwi_object;
 _Static_assert(sizeof(gwi_object) == 64, "an object is one cache line");
 
@@ -89,9 +95,12 @@ typedef struct gwi_process {
     uint32_t open_count;
     uint64_t open_bytes_min;  /* a request below it tells nothing about any of them */
     uint32_t report_open[16]; /* out-of-memory reports not yet recovered */
-    uint64_t frees_total;
-    int last_failure; /* index, -1: none */
-    bool has_refusal; /* a guard's refusal that waits for its failure */
+    uint64_t frees_total;     /* of what is counted; ends_total: of all that is in groups */
+    uint64_t ends_total;
+    uint64_t t_teardown_ns; /* of the last one */
+    uint32_t named_left;    /* failures of which is still asked what their arguments name: a context went */
+    int last_failure;       /* index, -1: none */
+    bool has_refusal;       /* a guard's refusal that waits for its failure */
     uint64_t refusal[4];
     int allocator_now;    /* the report being filled, -1: none */
     gwi_capture *capture; /* owned */
@@ -107,6 +116,9 @@ typedef struct gwi_process {
     uint64_t pictured_order; /* of the newest of them; 0: none */
     gwi_grave *grave;        /* owned */
     size_t grave_count, grave_capacity;
+    struct gwi_order *order; /* owned; NULL: no steps were told */
+    uint64_t t_waited_ns;    /* a call that waits for the whole device by the way began last */
+    uint64_t t_default_ns;   /* stream-ordered memory was last asked for or freed in the default stream */
 } gwi_process;
 
 typedef struct gwi_string_pool {
@@ -135,6 +147,7 @@ typedef struct gwi_model {
     gwi_hot_ring *ring;         /* parallel to gw_model.thread; owned */
     uint16_t *inside_fn_plus_1; /* likewise */
     size_t process_capacity, thread_capacity, failure_capacity, snapshot_capacity, teardown_capacity, group_capacity;
+    size_t unwaited_capacity;
     size_t info_capacity, allocator_capacity, phase_capacity, meta_capacity, fact_capacity, hang_capacity;
     gwi_table group_table; /* of the groups */
     gwi_picture *picture;  /* parallel to gw_model.snapshot; owned */
@@ -148,6 +161,7 @@ typedef struct gwi_model {
     size_t line_bytes;
     struct gwi_stderr_state {
         bool in_traceback, chain, chain_oom, last_frame_next;
+        size_t text_capacity;
         uint64_t lines_since_oom, lines_since_exception;
         char own_frame[GW_STDERR_LINE_MAX]; /* of the traceback at work, the innermost one outside of packages */
     } stderr_state;
@@ -235,6 +249,34 @@ void gwi_fault_fact(gw_model *model, const gw_item *item);
 void gwi_fault_log(gw_model *model, const gw_event *event); /* of kind DRIVER_LOG */
 void gwi_faults_finish(gw_model *model);
 void gwi_faults_free(gw_model *model);
+
+/* machine.c */
+void gwi_machine_sample(gw_model *model, const gw_item *item);
+void gwi_machine_event(gw_model *model, const gw_item *item);
+void gwi_machine_fact(gw_model *model, const gw_item *item); /* SUPERVISOR */
+void gwi_machine_finish(gw_model *model);
+
+/* crash.c: CRASH, and in the end what the kernel's log says and whose memory it was. */
+void gwi_crash_event(gw_model *model, gwi_process *process, const gw_event *event);
+void gwi_crash_finish(gw_model *model); /* after gwi_machine_finish() */
+
+void gwi_machine_free(gw_model *model);
+
+/* elsewhere.c: does the call that failed name something of another device? `process` as it was at the call. */
+void gwi_elsewhere_find(const gw_model *model, gwi_process *process, gw_failure *failure);
+
+/* order.c: a step (ORDER, ORDER_RANGE), and a call that succeeded and may matter, before the ledger knows of it. */
+void gwi_order_step(gw_model *model, gwi_process *process, const gw_event *event);
+void gwi_order_call(gw_model *model, gwi_process *process, const gw_event *event);
+static inline bool gwi_order_matters(uint8_t kind)
+{
+    const uint64_t kinds = 1ull << GW_EV_FREE | 1ull << GW_EV_ALLOC_ASYNC | 1ull << GW_EV_FREE_ASYNC |
+                           1ull << GW_EV_HOST_FREE | 1ull << GW_EV_HOST_UNREGISTER | 1ull << GW_EV_CTX_DESTROY |
+                           1ull << GW_EV_CTX_RELEASE | 1ull << GW_EV_CTX_RESET | 1ull << GW_EV_MODULE_UNLOAD |
+                           1ull << GW_EV_LIBRARY_UNLOAD | 1ull << GW_EV_POOL_DESTROY | 1ull << GW_EV_VMM_UNMAP;
+    return kind < 64 && (kinds >> kind & 1) != 0;
+}
+void gwi_order_finish(gw_model *model);
 
 /* hang.c */
 void gwi_hangs_finish(gw_model *model);

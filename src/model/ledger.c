@@ -31,12 +31,16 @@ static bool dies_with_context(const gwi_object *object)
     if (object->space == GWI_SPACE_HANDLE)
         return false; /* on the host or imported, too: and mappings may hold it */
     switch (object->cls) {
+    case GW_CLASS_FUNCTION:
+        return object->kind != GW_OWNER_LIBRARY; /* a library's kernel is no context's */
     case GW_CLASS_MAPPING:
     case GW_CLASS_CONTEXT:
     case GW_CLASS_MEMORY_POOL:
     case GW_CLASS_GRAPH:
     case GW_CLASS_POOL:
     case GW_CLASS_REGISTERED:
+    case GW_CLASS_LIBRARY:
+    case GW_CLASS_RESERVATION:
         return false;
     default:
         return true;
@@ -45,8 +49,18 @@ static bool dies_with_context(const gwi_object *object)
 
 static uint32_t site_of(const gw_model *model, const gwi_object *object)
 {
-    bool grouped = object->cls != GW_CLASS_FUNCTION && object->cls != GW_CLASS_MAPPING;
-    return grouped ? model->group[object->group].site : 0;
+    if (object->cls == GW_CLASS_FUNCTION)
+        return object->site;
+    return object->cls == GW_CLASS_MAPPING ? 0 : model->group[object->group].site;
+}
+
+static void note_context(const gw_model *model, const gwi_process *process, gw_teardown *teardown)
+{
+    uint32_t index;
+    if (!gwi_object_find(process, GWI_SPACE_CONTEXT, teardown->context, &index))
+        return;
+    teardown->t_made_ns = process->object[index].t_ns;
+    teardown->made_site = site_of(model, &process->object[index]);
 }
 
 /* Everything of `context` goes; after a reset of the device, its default pool's blocks too. */
@@ -54,6 +68,7 @@ static void bury(gw_model *model, gwi_process *process, const gw_event *event, g
                  uint64_t context)
 {
     gw_process *facts = &model->process[process->index];
+    enum { NAMED_MAX = 32 };
     int before = facts->end_snapshot;
     uint64_t bytes = facts->usage[device].live_bytes;
     if (bytes > 0 && (before < 0 || bytes >= model->snapshot[before].usage.live_bytes)) {
@@ -71,6 +86,9 @@ static void bury(gw_model *model, gwi_process *process, const gw_event *event, g
                               .site = gw_sites_number(model->sites, event->pid, event->site),
                               .device = device,
                               .context = context};
+    note_context(model, process, teardown);
+    process->named_left = NAMED_MAX;
+    process->t_teardown_ns = event->t_ns;
     size_t capacity = 0;
     for (uint32_t i = 0; i < process->object_count; i++) {
         gwi_object *object = &process->object[i];
@@ -79,7 +97,7 @@ static void bury(gw_model *model, gwi_process *process, const gw_event *event, g
             continue;
         teardown->count[object->cls]++;
         teardown->bytes += gwi_is_memory(object->cls) ? object->bytes : 0;
-        if (teardown->buried_count < GW_BURIED_MAX && object->cls != GW_CLASS_FUNCTION &&
+        if (teardown->buried_count < GW_BURIED_MAX &&
             gwi_room(model, &teardown->buried, teardown->buried_count, &capacity, sizeof(gw_buried)))
             teardown->buried[teardown->buried_count++] =
                 (gw_buried){object->key, object->bytes, object->t_ns, site_of(model, object), object->cls};
@@ -265,6 +283,30 @@ static void vmm_map(gw_model *model, gwi_process *process, const gw_event *event
     process->object[block].maps++;
 }
 
+/* Opened again, another process's memory is at the same address, and has to be closed as often. */
+static void import_open(gw_model *model, gwi_process *process, const gw_event *event)
+{
+    uint32_t index;
+    if (event->kind == GW_EV_IPC_OPEN && gwi_object_find(process, GWI_SPACE_MEMORY, event->arg[0], &index) &&
+        process->object[index].cls == GW_CLASS_IMPORT) {
+        process->object[index].refs++;
+        return;
+    }
+    gwi_object_add(model, process, event, GWI_SPACE_MEMORY, GW_CLASS_IMPORT, event->arg[0], 0,
+                   gwi_device_of(process, event->context));
+}
+
+static void import_close(gw_model *model, gwi_process *process, const gw_event *event)
+{
+    uint32_t index;
+    if (!gwi_object_find(process, GWI_SPACE_MEMORY, event->arg[0], &index))
+        return;
+    if (process->object[index].cls == GW_CLASS_IMPORT && process->object[index].refs > 1)
+        process->object[index].refs--;
+    else
+        gwi_object_end(model, process, GWI_SPACE_MEMORY, event->arg[0]);
+}
+
 /* ---- code and graphs ---- */
 
 static void function_add(gw_model *model, gwi_process *process, const gw_event *event)
@@ -276,6 +318,8 @@ static void function_add(gw_model *model, gwi_process *process, const gw_event *
     if (object == NULL)
         return;
     object->owner = event->arg[1];
+    object->kind = (uint8_t)event->arg[2];
+    object->site = gw_sites_number(model->sites, event->pid, event->site);
     uint32_t kernel;
     if (event->text != NULL && event->text_bytes > 0) {
         gwi_string_pool *names = &model->inner->names;
@@ -407,6 +451,15 @@ static void thing_add(gw_model *model, gwi_process *process, const gw_event *eve
     gwi_object_add(model, process, event, space, cls, event->arg[0], 0, gwi_device_of(process, event->context));
 }
 
+static void stream_add(gw_model *model, gwi_process *process, const gw_event *event)
+{
+    enum { NON_BLOCKING = 1 };
+    gwi_object *stream = gwi_object_add(model, process, event, GWI_SPACE_STREAM, GW_CLASS_STREAM, event->arg[0], 0,
+                                        gwi_device_of(process, event->context));
+    if (stream != NULL)
+        stream->kind = event->arg[1] & NON_BLOCKING;
+}
+
 static void module_end(gw_model *model, gwi_process *process, const gw_event *event)
 {
     gwi_object_end(model, process, GWI_SPACE_MODULE, event->arg[0]); /* its functions keep their names */
@@ -454,11 +507,24 @@ static GWI_RARE void apply_other(gw_model *model, gwi_process *process, const gw
         break;
     case GW_EV_IPC_OPEN:
     case GW_EV_EXT_MAP:
-        gwi_object_add(model, process, event, GWI_SPACE_MEMORY, GW_CLASS_IMPORT, arg[0], 0,
-                       gwi_device_of(process, event->context));
+        import_open(model, process, event);
         break;
     case GW_EV_IPC_CLOSE:
-        gwi_object_end(model, process, GWI_SPACE_MEMORY, arg[0]);
+        import_close(model, process, event);
+        break;
+    case GW_EV_EXT_IMPORT:
+        gwi_object_add(model, process, event, GWI_SPACE_EXTERNAL, GW_CLASS_EXTERNAL, arg[0], arg[1],
+                       gwi_device_of(process, event->context));
+        break;
+    case GW_EV_EXT_DESTROY:
+        gwi_object_end(model, process, GWI_SPACE_EXTERNAL, arg[0]);
+        break;
+    case GW_EV_VMM_RESERVE:
+        gwi_object_add(model, process, event, GWI_SPACE_RESERVATION, GW_CLASS_RESERVATION, arg[0], arg[1],
+                       gwi_device_of(process, event->context));
+        break;
+    case GW_EV_VMM_UNRESERVE:
+        gwi_object_end(model, process, GWI_SPACE_RESERVATION, arg[0]);
         break;
     case GW_EV_CTX_CREATE:
         context_create(model, process, event);
@@ -472,8 +538,10 @@ static GWI_RARE void apply_other(gw_model *model, gwi_process *process, const gw
     case GW_EV_CTX_RESET:
         primary_end(model, process, event, GW_TEARDOWN_RESET);
         break;
-    case GW_EV_MODULE_LOAD:
     case GW_EV_LIBRARY_LOAD:
+        thing_add(model, process, event, GWI_SPACE_MODULE, GW_CLASS_LIBRARY);
+        break;
+    case GW_EV_MODULE_LOAD:
         thing_add(model, process, event, GWI_SPACE_MODULE, GW_CLASS_MODULE);
         break;
     case GW_EV_MODULE_UNLOAD:
@@ -484,7 +552,7 @@ static GWI_RARE void apply_other(gw_model *model, gwi_process *process, const gw
         function_add(model, process, event);
         break;
     case GW_EV_STREAM_CREATE:
-        thing_add(model, process, event, GWI_SPACE_STREAM, GW_CLASS_STREAM);
+        stream_add(model, process, event);
         break;
     case GW_EV_STREAM_DESTROY:
         gwi_object_end(model, process, GWI_SPACE_STREAM, arg[0]);
@@ -546,9 +614,11 @@ void gwi_ledger_apply(gw_model *model, gwi_process *process, const gw_event *eve
 {
     switch ((gw_event_kind)event->kind) { /* of a program that allocates much, nearly all is this */
     case GW_EV_ALLOC:
+        model->process[process->index].allocation_us += event->took_us;
         gwi_memory_add(model, process, event, class_of_space(event->arg[2]));
         break;
     case GW_EV_FREE:
+        model->process[process->index].allocation_us += event->took_us;
         gwi_memory_free(model, process, event);
         break;
     case GW_EV_ALLOC_ASYNC:
@@ -572,5 +642,6 @@ void gwi_process_free(gwi_process *process)
     free(process->capture);
     free(process->node);
     free(process->history);
+    free(process->order);
     free(process);
 }

@@ -2,6 +2,8 @@
  * that the compiler unrolled, or an epoch of its own for the first pass, makes several sites of one line. */
 #include "inner.h"
 
+#include "gw_text.h"
+
 #include <string.h>
 
 static uint64_t mix(uint64_t hash, uint64_t value)
@@ -15,11 +17,6 @@ static uint64_t mix_text(uint64_t hash, const char *text)
     for (; text != NULL && *text != '\0'; text++)
         hash = mix(hash, (unsigned char)*text);
     return hash;
-}
-
-static bool is_text(const char *a, const char *b)
-{
-    return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
 }
 
 /* The innermost frames of the user's, which say where it was: one alone may be a function that everything is allocated
@@ -63,9 +60,10 @@ static bool is_same_place(const place *a, const place *b)
 {
     bool same = a->depth == b->depth;
     for (int i = 0; i < a->depth && same; i++)
-        same = a->frame[i]->line == b->frame[i]->line && is_text(a->frame[i]->file, b->frame[i]->file) &&
-               is_text(a->frame[i]->function, b->frame[i]->function) &&
-               is_text(a->frame[i]->module, b->frame[i]->module) && address_of(a->frame[i]) == address_of(b->frame[i]);
+        same = a->frame[i]->line == b->frame[i]->line && gw_str_same(a->frame[i]->file, b->frame[i]->file) &&
+               gw_str_same(a->frame[i]->function, b->frame[i]->function) &&
+               gw_str_same(a->frame[i]->module, b->frame[i]->module) &&
+               address_of(a->frame[i]) == address_of(b->frame[i]);
     return same;
 }
 

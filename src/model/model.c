@@ -46,6 +46,21 @@ const char *gw_class_text(gw_class cls)
     return (unsigned)cls < GW_CLASS_COUNT ? class_texts[cls] : "memory";
 }
 
+bool gw_class_has_addresses(gw_class cls)
+{
+    switch (cls) {
+    case GW_CLASS_PLAIN:
+    case GW_CLASS_PITCHED:
+    case GW_CLASS_POOL:
+    case GW_CLASS_MANAGED:
+    case GW_CLASS_IMPORT:
+    case GW_CLASS_MAPPING:
+        return true;
+    default:
+        return false;
+    }
+}
+
 gw_status gw_model_new(gw_model **ret_model, gw_error *err)
 {
     gw_model *model = calloc(1, sizeof *model);
@@ -104,10 +119,13 @@ void gw_model_free(gw_model *model)
     free_inner(model);
     gwi_phases_free(model);
     gwi_faults_free(model);
+    gwi_machine_free(model);
+    free(model->stderr_facts.text);
     for (size_t i = 0; i < model->process_count; i++) {
         free(model->process[i].exe);
         free(model->process[i].driver_path);
         free(model->process[i].driver_build_id);
+        gw_libraries_free(&model->process[i].libraries);
     }
     for (size_t i = 0; i < model->thread_count; i++)
         free(model->thread[i].ring);
@@ -131,6 +149,8 @@ void gw_model_free(gw_model *model)
     free(model->info);
     free(model->allocator);
     gwi_hangs_free(model);
+    free(model->unordered);
+    free(model->unwaited);
     free_pairs(model->meta, model->meta_count);
     free_pairs(model->fact, model->fact_count);
     free(model);
@@ -302,6 +322,12 @@ static GWI_RARE void fact_event(gw_model *model, gwi_process *process, const gw_
     case GW_EV_NOTE:
         note_fact(model, event);
         break;
+    case GW_EV_CRASH:
+        gwi_crash_event(model, process, event);
+        break;
+    case GW_EV_DRIVER:
+        facts->driver_api = (uint32_t)event->arg[0];
+        break;
     case GW_EV_DRIVER_LOG:
         driver_log(model, event);
         gwi_fault_log(model, event);
@@ -317,7 +343,8 @@ static GWI_RARE void fact_event(gw_model *model, gwi_process *process, const gw_
         facts->forked = true;
         facts->forked_after_init = facts->forked_after_init || event->arg[1] != 0;
         facts->t_fork_ns = event->t_ns;
-        facts->fork_site = gw_sites_number(model->sites, event->pid, event->site);
+        if (event->arg[2] != 0 && event->arg[2] <= UINT32_MAX)
+            facts->fork_site = gw_sites_number(model->sites, (uint32_t)event->arg[0], (uint32_t)event->arg[2]);
         site_fact(model, event);
         facts->fork_parent_pid = (uint32_t)event->arg[0];
         break;
@@ -330,6 +357,10 @@ static GWI_RARE void fact_event(gw_model *model, gwi_process *process, const gw_
     case GW_EV_PYTHON_CODE:
     case GW_EV_PYTHON_LINES:
         site_fact(model, event);
+        break;
+    case GW_EV_ORDER:
+    case GW_EV_ORDER_RANGE:
+        gwi_order_step(model, process, event);
         break;
     default:
         gwi_observer_event(model, process, event);
@@ -373,6 +404,8 @@ void gwi_model_event(gw_model *model, const gw_event *event)
     }
     if (event->kind == GW_EV_INIT)
         initialised(model, facts, event);
+    if (gwi_order_matters(event->kind))
+        gwi_order_call(model, process, event);
     gwi_ledger_apply(model, process, event);
 }
 
@@ -394,11 +427,6 @@ static void feed_process(gw_model *model, const gw_item *item)
         facts->driver_path = gwi_copy_text(model, item->process.driver_path);
     if (facts->driver_build_id == NULL)
         facts->driver_build_id = gwi_copy_text(model, item->process.driver_build_id);
-}
-
-static uint64_t launches_of(const gw_process *process)
-{
-    return process->counter[GW_COUNT_LAUNCH] + process->counter[GW_COUNT_GRAPH_LAUNCH];
 }
 
 static void feed_counters(gw_model *model, const gw_item *item)
@@ -424,7 +452,7 @@ static void feed_counters(gw_model *model, const gw_item *item)
     for (uint32_t i = 0; i < process->open_count; i++) {
         gw_failure *failure = &model->failure[process->open_failure[i]];
         if (failure->launches_after == UINT64_MAX)
-            failure->launches_after = launches_of(facts);
+            failure->launches_after = gw_launches(facts->counter);
     }
 }
 
@@ -514,10 +542,14 @@ static void process_fact(gw_model *model, const gw_item *item)
     if (item->pid == 0 || item->pair.key == NULL || item->pair.value == NULL)
         return;
     bool rank = strcmp(item->pair.key, "process.rank") == 0, alive = strcmp(item->pair.key, "process.alive") == 0;
-    gwi_process *process = rank || alive ? process_of(model, item->pid, item->t_ns) : NULL;
+    bool library = strcmp(item->pair.key, "library") == 0;
+    gwi_process *process = rank || alive || library ? process_of(model, item->pid, item->t_ns) : NULL;
     if (process == NULL)
         return;
     gw_process *facts = &model->process[process->index];
+    gw_library found;
+    if (library && gw_library_from_line(item->pair.value, &found))
+        (void)gw_libraries_add(&facts->libraries, &found);
     if (rank) {
         facts->has_rank = number_of(item->pair.value, "rank=", &facts->rank);
         facts->has_world = number_of(item->pair.value, "of=", &facts->world);
@@ -569,6 +601,7 @@ gw_status gw_model_feed(gw_model *model, const gw_item *item, gw_error *err)
         pair_add(model, &model->fact, &model->fact_count, &inner->fact_capacity, item);
         process_fact(model, item);
         gwi_fault_fact(model, item);
+        gwi_machine_fact(model, item);
         break;
     case GW_ITEM_PROCESS:
         feed_process(model, item);
@@ -600,6 +633,12 @@ gw_status gw_model_feed(gw_model *model, const gw_item *item, gw_error *err)
         break;
     case GW_ITEM_SYMBOL:
         site_item(model, item);
+        break;
+    case GW_ITEM_SAMPLE:
+        gwi_machine_sample(model, item);
+        break;
+    case GW_ITEM_MACHINE:
+        gwi_machine_event(model, item);
         break;
     case GW_ITEM_TRUNCATED:
         model->truncated = true;
@@ -722,6 +761,9 @@ gw_status gw_model_finish(gw_model *model, gw_error *err)
     gwi_failures_finish(model);
     gwi_faults_finish(model);
     gwi_hangs_finish(model);
+    gwi_machine_finish(model);
+    gwi_crash_finish(model);
+    gwi_order_finish(model);
     return model->inner->nomem ? gw_fail(err, GW_NOMEM, "the model of the run") : GW_OK;
 }
 

@@ -85,12 +85,12 @@ static inline uint32_t group_of(gw_model *model, uint32_t pid, const gw_event *e
     return group_add(model, event, hash, &(group_key){NULL, bytes, pid, event->tid, site, event->fn, cls}, device);
 }
 
-static inline void group_grow(gw_group *group, const gwi_process *process, uint64_t order, uint64_t t_ns)
+static inline void group_grow(gw_group *group, uint64_t frees, uint64_t order, uint64_t t_ns)
 {
     if (group->alloc_count == 0) {
         group->order_first = order;
         group->t_first_ns = t_ns;
-    } else if (process->frees_total > group->frees_at_last) {
+    } else if (frees > group->frees_at_last) {
         group->step_count++;
     }
     group->alloc_count++;
@@ -99,7 +99,7 @@ static inline void group_grow(gw_group *group, const gwi_process *process, uint6
         group->live_count_peak = group->live_count;
     group->t_last_ns = t_ns;
     group->order_last = order;
-    group->frees_at_last = process->frees_total;
+    group->frees_at_last = frees;
 }
 
 /* ---- objects ---- */
@@ -140,6 +140,8 @@ static inline void usage_add(gw_usage *usage, uint8_t cls, uint64_t bytes, uint6
     usage->class_made[cls]++;
     if (usage->class_count[cls] > usage->class_count_peak[cls])
         usage->class_count_peak[cls] = usage->class_count[cls];
+    if (cls == GW_CLASS_MANAGED && usage->class_bytes[cls] > usage->managed_bytes_peak)
+        usage->managed_bytes_peak = usage->class_bytes[cls];
     if (!gwi_is_memory(cls))
         return;
     usage->used = true;
@@ -181,6 +183,7 @@ static inline void object_drop(gw_model *model, gwi_process *process, uint32_t i
         gw_group *group = &model->group[object->group];
         group->live_count--;
         group->free_count++;
+        process->ends_total++;
     }
     if (gwi_is_counted(object->cls)) {
         if (object->order <= process->pictured_order)
@@ -306,7 +309,9 @@ static inline __attribute__((always_inline)) gwi_object *object_add(gw_model *mo
     usage_add(&facts->usage[on], (uint8_t)cls, bytes, event->t_ns);
     if (cls != GW_CLASS_FUNCTION && cls != GW_CLASS_MAPPING) {
         object->group = group_of(model, process->pid, event, (uint8_t)cls, on, bytes);
-        group_grow(&model->group[object->group], process, facts->alloc_order, event->t_ns);
+        facts->made_total++;
+        group_grow(&model->group[object->group], counted ? process->frees_total : process->ends_total,
+                   counted ? facts->alloc_order : facts->made_total, event->t_ns);
     }
     if (process->open_count > 0 && (counted ? bytes : 0) >= process->open_bytes_min)
         gwi_failure_allocated(model, process, event, counted ? bytes : 0);

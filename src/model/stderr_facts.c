@@ -6,9 +6,16 @@
 
 #include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-enum { LINE_BYTES_MAX = 2048 };
+enum {
+    LINE_BYTES_MAX = 2048,
+    TEXT_BYTES_FIRST = 4 << 10,
+    TEXT_BYTES_MAX = 1 << 20,
+    TEXT_BEGIN_BYTES = 256 << 10,
+    TEXT_END_BYTES = 256 << 10
+};
 
 static void keep(gw_stderr_line *line, uint64_t t_ns, const char *text, bool newest)
 {
@@ -46,12 +53,42 @@ static const char *const oom_words[] = {"OutOfMemoryError",
                                         "CUDA error: out of memory"};
 static const char *const cuda_words[] = {"CUDA error",         "CUDA_ERROR_",      "cudaError",
                                          "CUDA runtime error", "AcceleratorError", "CUDA driver error"};
+/* What frameworks raise when CUDA does not start, or shows no card. */
+static const char *const start_words[] = {"No CUDA GPUs are available",
+                                          "Found no NVIDIA driver",
+                                          "NVIDIA driver on your system is too old",
+                                          "driver version is insufficient",
+                                          "CUDA driver initialization failed",
+                                          "CUDA unknown error",
+                                          "Unexpected error from cudaGetDeviceCount",
+                                          "Torch not compiled with CUDA enabled",
+                                          "Unable to initialize backend 'cuda'",
+                                          "no CUDA-capable device",
+                                          "system not yet initialized",
+                                          "invalid device ordinal"};
 static const char *const library_words[] = {"CUDNN_STATUS_", "CUBLAS_STATUS_",   "cuDNN error", "CUSOLVER_STATUS_",
                                             "CUFFT_",        "CUSPARSE_STATUS_", "NCCL error"};
 static const char *const host_words[] = {"MemoryError", "std::bad_alloc", "Cannot allocate memory",
                                          "DefaultCPUAllocator"};
 static const char *const fatal_words[] = {"Fatal Python error", "Segmentation fault", "Bus error",
                                           "*** stack smashing detected", "double free or corruption"};
+
+static const char *const result_words[] = {"CUDA_ERROR_",
+                                           "cudaError",
+                                           "invalid argument",
+                                           "invalid device ordinal",
+                                           "invalid device context",
+                                           "invalid resource handle",
+                                           "named symbol not found",
+                                           "operation not supported"};
+static const char *const disk_words[] = {"No space left on device", "Disk quota exceeded",
+                                         "PytorchStreamWriter failed writing"};
+static const char *const limit_words[] = {"Too many open files",    "items of ancdata",
+                                          "can't start new thread", "pthread_create failed",
+                                          "hread creation failed",  "fork: Resource temporarily",
+                                          "fork: retry:",           "what():  Resource temporarily unavailable"};
+
+static const char *const device_words[] = {"cannot be accessed from Triton", "Duplicate GPU detected"};
 
 static const char *const fork_words[] = {"Cannot re-initialize CUDA in forked subprocess"};
 
@@ -150,8 +187,16 @@ static void scan_line(gw_model *model, uint64_t t_ns, const char *line)
         keep(&facts->cuda_error, t_ns, line, false);
     if (HAS_ANY(line, library_words))
         keep(&facts->library_status, t_ns, line, false);
+    if (HAS_ANY(line, device_words))
+        keep(&facts->wrong_device, t_ns, line, false);
     if (HAS_ANY(line, host_words))
         keep(&facts->host_memory, t_ns, line, false);
+    if (HAS_ANY(line, result_words))
+        keep(&facts->result, t_ns, line, true);
+    if (HAS_ANY(line, disk_words))
+        keep(&facts->disk_full, t_ns, line, true);
+    if (HAS_ANY(line, limit_words))
+        keep(&facts->limit, t_ns, line, true);
     if (HAS_ANY(line, fatal_words))
         keep(&facts->fatal, t_ns, line, false);
     if (HAS_ANY(line, fork_words)) {
@@ -167,10 +212,54 @@ static void scan_line(gw_model *model, uint64_t t_ns, const char *line)
         keep(&facts->xla_dump, t_ns, line, false);
 }
 
+/* Room for `more`: by growing, or by forgetting what lies between the beginning and the end. */
+static bool make_text_room(gw_model *model, size_t more)
+{
+    gw_stderr_facts *facts = &model->stderr_facts;
+    if (facts->text_bytes + more > TEXT_BYTES_MAX) {
+        const char *end = facts->text + facts->text_bytes - TEXT_END_BYTES;
+        const char *line = memchr(end, '\n', TEXT_END_BYTES);
+        size_t kept = line == NULL ? TEXT_END_BYTES : (size_t)(facts->text + facts->text_bytes - line) - 1;
+        if (facts->text_gap == 0) {
+            facts->text_gap = TEXT_BEGIN_BYTES;
+            while (facts->text_gap > 1 && facts->text[facts->text_gap - 1] != '\n')
+                facts->text_gap--;
+        }
+        memmove(facts->text + facts->text_gap, facts->text + facts->text_bytes - kept, kept);
+        facts->text_bytes = facts->text_gap + kept;
+    }
+    size_t *capacity = &model->inner->stderr_state.text_capacity, wider = *capacity;
+    while (wider < facts->text_bytes + more)
+        wider = wider == 0 ? TEXT_BYTES_FIRST : 2 * wider;
+    char *text = wider == *capacity ? facts->text : realloc(facts->text, wider);
+    if (text == NULL)
+        return false;
+    facts->text = text;
+    *capacity = wider;
+    return true;
+}
+
+static void keep_text(gw_model *model, const char *bytes, size_t count)
+{
+    gw_stderr_facts *facts = &model->stderr_facts;
+    while (count > 0) {
+        size_t part = count < TEXT_END_BYTES ? count : TEXT_END_BYTES;
+        if (!make_text_room(model, part)) {
+            model->inner->nomem = true;
+            return;
+        }
+        memcpy(facts->text + facts->text_bytes, bytes, part);
+        facts->text_bytes += part;
+        bytes += part;
+        count -= part;
+    }
+}
+
 void gwi_stderr_part(gw_model *model, uint64_t t_ns, const char *bytes, size_t count)
 {
     gwi_model *inner = model->inner;
     model->stderr_facts.bytes += count;
+    keep_text(model, bytes, count);
     if (inner->line == NULL && (inner->line = malloc(LINE_BYTES_MAX + 1)) == NULL) {
         inner->nomem = true;
         return;
@@ -205,7 +294,7 @@ gw_exception_kind gw_exception_kind_of(const gw_stderr_facts *facts)
         return GW_EXCEPTION_NONE;
     if (HAS_ANY(text, oom_words) || facts->exception_chain_oom)
         return GW_EXCEPTION_OOM;
-    if (HAS_ANY(text, cuda_words) || HAS_ANY(text, library_words))
+    if (HAS_ANY(text, cuda_words) || HAS_ANY(text, library_words) || HAS_ANY(text, start_words))
         return GW_EXCEPTION_GPU;
     return GW_EXCEPTION_SCRIPT;
 }

@@ -88,6 +88,7 @@ static gw_event event_of(gw_feed *feed, const char *fn, gw_event_kind kind, uint
                       .kind = (uint8_t)kind,
                       .result = result,
                       .site = feed->site,
+                      .took_us = feed->took_us,
                       .context = feed->context};
     memcpy(event.arg, arg, sizeof event.arg);
     return event;
@@ -199,6 +200,7 @@ void gw_feed_launch(gw_feed *feed, uint64_t function, uint64_t stream)
 void gw_feed_copy(gw_feed *feed, uint64_t bytes)
 {
     hot(feed, "cuMemcpyHtoDAsync_v2", GW_COUNT_COPY, bytes, 0);
+    thread_now(feed)->counter[GW_COUNT_COPY_BYTES] += bytes;
 }
 
 void gw_feed_sync(gw_feed *feed)
@@ -248,6 +250,40 @@ void gw_feed_meta(gw_feed *feed, const char *key, const char *value)
 void gw_feed_fact(gw_feed *feed, const char *key, const char *value)
 {
     pair(feed, GW_ITEM_SUPERVISOR, key, value);
+}
+
+static void sample(gw_feed *feed, uint32_t device, uint32_t pid, const gw_sample_value *value)
+{
+    gw_item item = {.kind = GW_ITEM_SAMPLE, .t_ns = feed->t_ns, .pid = pid};
+    item.sample.source = value->metric <= GW_METRIC_CARD_STATUS ? GW_SOURCE_NVML : GW_SOURCE_HOST;
+    item.sample.device = device;
+    item.sample.value = value;
+    item.sample.count = 1;
+    feed_item(feed, &item);
+}
+
+void gw_feed_sample(gw_feed *feed, gw_metric metric, uint32_t device, uint32_t pid, uint64_t value)
+{
+    sample(feed, device, pid, &(gw_sample_value){(uint16_t)metric, GW_SAMPLE_KNOWN, value});
+}
+
+void gw_feed_unknown(gw_feed *feed, gw_metric metric, uint32_t device, gw_sample_state state)
+{
+    sample(feed, device, 0, &(gw_sample_value){(uint16_t)metric, (uint8_t)state, 0});
+}
+
+void gw_feed_machine(gw_feed *feed, gw_machine_event_kind kind, gw_source source, uint32_t device, uint32_t pid,
+                     uint64_t code, uint64_t value, const char *text)
+{
+    gw_item item = {.kind = GW_ITEM_MACHINE, .t_ns = feed->t_ns, .pid = pid};
+    item.machine.kind = (uint8_t)kind;
+    item.machine.source = (uint8_t)source;
+    item.machine.device = device;
+    item.machine.count = 1;
+    item.machine.code = code;
+    item.machine.value = value;
+    item.machine.text = text;
+    feed_item(feed, &item);
 }
 
 void gw_feed_map(gw_feed *feed, const char *path)

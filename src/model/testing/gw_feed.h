@@ -24,6 +24,7 @@ typedef struct gw_feed {
     uint64_t t_ns, context;
     uint32_t pid, tid;
     uint32_t site, site_last; /* of the calls that follow, as a test sets it; the last one that was told */
+    uint16_t took_us;         /* of the calls that follow, as a test sets it */
     const char *name[GW_FEED_NAMES_MAX];
     uint32_t name_count;
     gw_feed_thread thread[GW_FEED_THREADS_MAX];
@@ -61,6 +62,11 @@ void gw_feed_drain(gw_feed *feed);
 void gw_feed_wait(gw_feed *feed, uint64_t ns);
 void gw_feed_meta(gw_feed *feed, const char *key, const char *value);
 void gw_feed_fact(gw_feed *feed, const char *key, const char *value);
+/* One value of the machine (device GW_NO_DEVICE, pid 0) or of a card (NVML's number), or of a process. */
+void gw_feed_sample(gw_feed *feed, gw_metric metric, uint32_t device, uint32_t pid, uint64_t value);
+void gw_feed_unknown(gw_feed *feed, gw_metric metric, uint32_t device, gw_sample_state state);
+void gw_feed_machine(gw_feed *feed, gw_machine_event_kind kind, gw_source source, uint32_t device, uint32_t pid,
+                     uint64_t code, uint64_t value, const char *text);
 void gw_feed_map(gw_feed *feed, const char *path);
 void gw_feed_stderr(gw_feed *feed, const char *text);
 void gw_feed_process(gw_feed *feed, uint32_t pid, uint32_t parent_pid, const char *exe);

@@ -1,0 +1,70 @@
+/* Faults of host code: where in memory, and whether that is a block of the GPU's. */
+#include "inner.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { SENT_BY_KERNEL = 0x80 }; /* si_code: the address is not told */
+
+void gwi_crash_event(gw_model *model, gwi_process *process, const gw_event *event)
+{
+    gw_crash *crash = &model->process[process->index].crash;
+    int64_t code = (int64_t)event->arg[2];
+    *crash = (gw_crash){.seen = true,
+                        .by_handler = true,
+                        .was_sent = code <= 0,
+                        .has_address = code > 0 && code != SENT_BY_KERNEL,
+                        .signal = (int)event->arg[0],
+                        .address = event->arg[1],
+                        .instruction = event->arg[3],
+                        .t_ns = event->t_ns,
+                        .tid = event->tid,
+                        .site = event->site};
+}
+
+/* The kernel's line names process and address: "python3[123]: segfault at 7f.. ip ..". */
+static void take_lines(gw_model *model)
+{
+    for (size_t i = 0; i < model->machine.event_count; i++) {
+        const gw_machine_event *event = &model->machine.event[i];
+        for (size_t k = 0; event->kind == GW_MACHINE_CRASH && event->pid != 0 && k < model->process_count; k++) {
+            gw_process *process = &model->process[k];
+            if (process->pid != event->pid || process->crash.seen)
+                continue;
+            process->crash = (gw_crash){.seen = true,
+                                        .has_address = strstr(event->text, "segfault at ") != NULL ||
+                                                       strstr(event->text, " at 0x") != NULL,
+                                        .signal = (int)event->code,
+                                        .address = event->value,
+                                        .t_ns = event->t_ns};
+        }
+    }
+}
+
+static void find_block(const gw_model *model, const gwi_process *process, gw_crash *crash)
+{
+    for (uint32_t i = 0; i < process->object_count; i++) {
+        const gwi_object *object = &process->object[i];
+        if (!gwi_is_alive(object) || !gw_class_has_addresses(object->cls) || object->cls == GW_CLASS_MANAGED ||
+            crash->address < object->key || crash->address - object->key >= object->bytes)
+            continue;
+        crash->in_block = true;
+        crash->block = (gw_live){.address = object->key,
+                                 .bytes = object->bytes,
+                                 .t_ns = object->t_ns,
+                                 .has_time = true,
+                                 .group = object->group,
+                                 .site = model->group[object->group].site,
+                                 .cls = object->cls,
+                                 .device = object->device};
+        return;
+    }
+}
+
+void gwi_crash_finish(gw_model *model)
+{
+    take_lines(model);
+    for (size_t i = 0; i < model->process_count; i++)
+        if (model->process[i].crash.has_address)
+            find_block(model, model->inner->process[i], &model->process[i].crash);
+}

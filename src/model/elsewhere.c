@@ -1,0 +1,65 @@
+/* Calls that fail because what they name belongs to another device: a kernel launched into a stream of another device,
+ * or without a stream while another device is current; an event recorded in a stream of another device; memory of
+ * another device filled or copied. Which device a handle belongs to is what the ledger has of the context that was
+ * current when it was made; of a function, when its module was loaded. */
+#include "inner.h"
+
+enum { INVALID_VALUE = 1, INVALID_HANDLE = 400, STREAM_NAMES = 2 };
+
+static const gwi_object *find(const gwi_process *process, gwi_space space, uint64_t key)
+{
+    uint32_t index;
+    return key != 0 && gwi_object_find(process, space, key, &index) ? &process->object[index] : NULL;
+}
+
+/* The device that the call works on; -1: not known. */
+static int device_of_call(gwi_process *process, const gw_failure *failure)
+{
+    uint64_t stream = failure->arg[3];
+    const gwi_object *it = stream > STREAM_NAMES ? find(process, GWI_SPACE_STREAM, stream)
+                                                 : find(process, GWI_SPACE_CONTEXT, failure->context);
+    return it == NULL ? -1 : it->device;
+}
+
+/* Where the code of a function was loaded; NULL: kernels of libraries are at home on every device. */
+static const gwi_object *module_of(const gwi_process *process, uint64_t function)
+{
+    const gwi_object *it = find(process, GWI_SPACE_FUNCTION, function);
+    return it == NULL || it->kind != GW_OWNER_MODULE ? NULL : find(process, GWI_SPACE_MODULE, it->owner);
+}
+
+static const gwi_object *named_by(const gwi_process *process, const gw_failure *failure, unsigned argument)
+{
+    bool handle = failure->result == INVALID_HANDLE, value = failure->result == INVALID_VALUE;
+    switch ((gw_event_kind)failure->kind) {
+    case GW_EV_LAUNCH:
+        return handle && argument == 0 ? module_of(process, failure->arg[0]) : NULL;
+    case GW_EV_EVENT_RECORD:
+        return handle && argument == 0 ? find(process, GWI_SPACE_EVENT, failure->arg[0]) : NULL;
+    case GW_EV_FILL:
+        return value && argument == 0 ? find(process, GWI_SPACE_MEMORY, failure->arg[0]) : NULL;
+    case GW_EV_COPY:
+        return value && argument <= 1 ? find(process, GWI_SPACE_MEMORY, failure->arg[argument]) : NULL;
+    default:
+        return NULL;
+    }
+}
+
+void gwi_elsewhere_find(const gw_model *model, gwi_process *process, gw_failure *failure)
+{
+    int device = device_of_call(process, failure);
+    for (unsigned argument = 0; argument < 2 && device >= 0 && !failure->elsewhere.found; argument++) {
+        const gwi_object *it = named_by(process, failure, argument);
+        if (it == NULL || it->device == device)
+            continue;
+        failure->elsewhere = (gw_elsewhere){.found = true,
+                                            .cls = it->cls == GW_CLASS_MODULE ? GW_CLASS_FUNCTION : it->cls,
+                                            .key = failure->arg[argument],
+                                            .bytes = gwi_is_counted(it->cls) ? it->bytes : 0,
+                                            .device = it->device,
+                                            .call_device = device,
+                                            .stream = failure->arg[3],
+                                            .site = model->group[it->group].site,
+                                            .t_made_ns = it->t_ns};
+    }
+}

@@ -1,0 +1,558 @@
+/* What was in order with what on the GPU.
+ *
+ * The hook tells the calls that order work, numbered over all threads (gw_order_step), before an event that gives
+ * memory back. Followed are copies and fills alone: each has the streams whose further work comes after it, and the
+ * events that are recorded after it. A wait for such an event adds a stream; what the host has waited for, asked about
+ * with success, or is told by a callback is over. A block that is given back in the order of a stream that is not among
+ * them, or by the host before it is over, is noted.
+ *
+ * Wherever something is not known - a gap in the numbers, an event that was recorded before we looked, work that is
+ * captured, a wait by other means - the copy is taken for ordered and forgotten: silence, never a claim. So are, for
+ * the same reason, calls that are known to wait for the device by the way (freeing plain memory, unloading). Launches
+ * are not among the steps; what they could change is looked up in the threads' rings at the end. */
+#include "inner.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { COPIES_MAX = 64, EVENTS_MAX = 8, KNOWN_EVENTS = 256, STREAM_LEGACY = 1, STREAM_PER_THREAD = 2 };
+
+typedef struct copy {
+    uint64_t t_ns, to, from, bytes, made_on;
+    uint32_t tid;
+    uint16_t fn;
+    bool is_fill;
+    bool on_blocking;  /* one of its streams is a blocking one, or the default stream */
+    bool all_blocking; /* the default stream comes after it, and so do all blocking ones */
+    uint64_t stream[GW_ORDER_STREAMS_MAX];
+    uint32_t stream_count;
+    uint64_t event[EVENTS_MAX];
+    uint32_t event_count;
+    uint64_t later_count;
+} copy;
+
+typedef struct gwi_order {
+    uint32_t last;  /* number of the last step */
+    bool range_due; /* of the newest copy */
+    copy due;
+    copy item[COPIES_MAX]; /* oldest first */
+    uint32_t count;
+    uint64_t known_event[KNOWN_EVENTS]; /* recorded by steps we know; a ring */
+    uint32_t known_count;
+    uint64_t looked; /* objects looked at */
+} gwi_order;
+
+/* ---- streams ---- */
+
+static bool is_legacy(uint64_t stream)
+{
+    return stream == 0 || stream == STREAM_LEGACY;
+}
+
+/* Ordered with the default stream without being told. */
+static bool is_blocking(const gwi_process *process, uint64_t stream)
+{
+    uint32_t index;
+    if (is_legacy(stream) || (stream & 7) == STREAM_PER_THREAD)
+        return true;
+    return !gwi_object_find(process, GWI_SPACE_STREAM, stream, &index) || process->object[index].kind == 0;
+}
+
+static bool has_stream(const copy *it, uint64_t stream)
+{
+    for (uint32_t i = 0; i < it->stream_count; i++)
+        if (it->stream[i] == stream)
+            return true;
+    return false;
+}
+
+/* Does work that is put into `stream` now come after the copy? */
+static bool is_after(const gwi_process *process, const copy *it, uint64_t stream)
+{
+    return has_stream(it, stream) || (it->all_blocking && is_blocking(process, stream)) ||
+           (it->on_blocking && is_legacy(stream));
+}
+
+static void forget(gwi_order *order, uint32_t index)
+{
+    memmove(&order->item[index], &order->item[index + 1], (order->count - index - 1) * sizeof order->item[0]);
+    order->count--;
+}
+
+/* False: it comes before more streams than are kept, and is forgotten. */
+static bool add_stream(const gwi_process *process, copy *it, uint64_t stream)
+{
+    if (has_stream(it, stream))
+        return true;
+    if (it->stream_count == GW_ORDER_STREAMS_MAX)
+        return false;
+    it->stream[it->stream_count++] = stream;
+    it->on_blocking |= is_blocking(process, stream);
+    it->all_blocking |= is_legacy(stream);
+    return true;
+}
+
+/* Work is put into the default stream: it comes after all blocking streams, and before what is put into them later. */
+static void note_work(gwi_process *process, uint64_t stream)
+{
+    gwi_order *order = process->order;
+    for (uint32_t i = 0; i < order->count; i++) {
+        copy *it = &order->item[i];
+        if (is_legacy(stream))
+            it->all_blocking |= it->on_blocking;
+        it->later_count += is_after(process, it, stream);
+    }
+}
+
+/* ---- steps ---- */
+
+static bool is_known(const gwi_order *order, uint64_t event)
+{
+    uint32_t count = order->known_count < KNOWN_EVENTS ? order->known_count : KNOWN_EVENTS;
+    for (uint32_t i = 0; i < count; i++)
+        if (order->known_event[i] == event)
+            return true;
+    return false;
+}
+
+static bool has_event(const copy *it, uint64_t event)
+{
+    for (uint32_t i = 0; i < it->event_count; i++)
+        if (it->event[i] == event)
+            return true;
+    return false;
+}
+
+/* An event stays with the copy when it is recorded anew: at worst something is taken for ordered that is not. */
+static void record(gwi_process *process, uint64_t event, uint64_t stream)
+{
+    gwi_order *order = process->order;
+    if (!is_known(order, event))
+        order->known_event[order->known_count++ % KNOWN_EVENTS] = event;
+    for (uint32_t i = order->count; i-- > 0;) {
+        copy *it = &order->item[i];
+        if (!is_after(process, it, stream) || has_event(it, event))
+            continue;
+        if (it->event_count == EVENTS_MAX)
+            forget(order, i);
+        else
+            it->event[it->event_count++] = event;
+    }
+}
+
+static void wait_for(gwi_process *process, uint64_t event, uint64_t stream)
+{
+    gwi_order *order = process->order;
+    bool known = is_known(order, event);
+    for (uint32_t i = order->count; i-- > 0;) {
+        copy *it = &order->item[i];
+        if ((!known || has_event(it, event)) && !add_stream(process, it, stream))
+            forget(order, i);
+    }
+}
+
+static void stream_is_done(gwi_process *process, uint64_t stream)
+{
+    gwi_order *order = process->order;
+    for (uint32_t i = order->count; i-- > 0;)
+        if (is_after(process, &order->item[i], stream))
+            forget(order, i);
+}
+
+static void event_is_done(gwi_process *process, uint64_t event)
+{
+    gwi_order *order = process->order;
+    bool known = is_known(order, event);
+    for (uint32_t i = order->count; i-- > 0;)
+        if (!known || has_event(&order->item[i], event))
+            forget(order, i);
+}
+
+/* One that does the same as an older one comes after it: what the newer is in order with, the older is, too. */
+static void add_copy(gwi_order *order, const copy *it)
+{
+    for (uint32_t i = order->count; i-- > 0;) {
+        const copy *older = &order->item[i];
+        if (older->made_on == it->made_on && older->to == it->to && older->from == it->from &&
+            older->bytes == it->bytes)
+            forget(order, i);
+    }
+    if (order->count == COPIES_MAX)
+        forget(order, 0);
+    order->item[order->count++] = *it;
+}
+
+static void take_range(gwi_process *process, const gw_event *event)
+{
+    gwi_order *order = process->order;
+    if (!order->range_due || event->extra != order->last)
+        return;
+    order->range_due = false;
+    order->due.to = event->arg[0];
+    order->due.from = event->arg[1];
+    order->due.bytes = event->arg[2];
+    if (order->due.made_on == UINT64_MAX) /* waited for, maybe: nothing to follow */
+        return;
+    add_copy(order, &order->due);
+}
+
+static void begin_copy(gwi_process *process, const gw_event *event, gw_order_step step)
+{
+    gwi_order *order = process->order;
+    uint64_t stream = event->arg[2], age_ns = event->arg[3];
+    order->range_due = true;
+    order->due = (copy){.t_ns = event->t_ns > age_ns ? event->t_ns - age_ns : 0,
+                        .made_on = stream,
+                        .tid = (uint32_t)(event->arg[0] >> 8),
+                        .fn = event->fn,
+                        .is_fill = step == GW_ORDER_FILL};
+    if (step == GW_ORDER_COPY_WAITED) {
+        stream_is_done(process, stream);
+        order->due.made_on = UINT64_MAX;
+        return;
+    }
+    note_work(process, stream);
+    (void)add_stream(process, &order->due, stream); /* the first one */
+}
+
+static void take_step(gwi_process *process, const gw_event *event)
+{
+    gwi_order *order = process->order;
+    gw_order_step step = (gw_order_step)(event->arg[0] & 0xff);
+    uint64_t object = event->arg[1], stream = event->arg[2];
+    switch (step) {
+    case GW_ORDER_COPY:
+    case GW_ORDER_COPY_WAITED:
+    case GW_ORDER_FILL:
+        begin_copy(process, event, step);
+        break;
+    case GW_ORDER_RECORD:
+        note_work(process, stream);
+        record(process, object, stream);
+        break;
+    case GW_ORDER_WAIT:
+        wait_for(process, object, stream);
+        note_work(process, stream);
+        break;
+    case GW_ORDER_HOST_FUNC:
+    case GW_ORDER_STREAM_DONE:
+        stream_is_done(process, step == GW_ORDER_HOST_FUNC ? stream : object);
+        break;
+    case GW_ORDER_EVENT_DONE:
+        event_is_done(process, object);
+        break;
+    default: /* CONTEXT_DONE, UNKNOWN, and what a later version may tell */
+        order->count = 0;
+        break;
+    }
+}
+
+void gwi_order_step(gw_model *model, gwi_process *process, const gw_event *event)
+{
+    if (process->order == NULL)
+        process->order = calloc(1, sizeof *process->order);
+    if (process->order == NULL) {
+        model->inner->nomem = true;
+        return;
+    }
+    gwi_order *order = process->order;
+    if (event->kind == GW_EV_ORDER_RANGE) {
+        take_range(process, event);
+        return;
+    }
+    if (event->extra != order->last + 1 || order->range_due)
+        order->count = 0;
+    order->range_due = false;
+    order->last = event->extra;
+    take_step(process, event);
+}
+
+/* ---- memory that is given back ---- */
+
+static bool touches(const copy *it, uint64_t at, uint64_t bytes)
+{
+    if (it->bytes == 0)
+        return false;
+    return (it->to < at + bytes && it->to + it->bytes > at) ||
+           (!it->is_fill && it->from < at + bytes && it->from + it->bytes > at);
+}
+
+/* Is there memory of this sort at `at` that the process made? */
+static bool is_inside(const gwi_process *process, uint64_t at, bool host)
+{
+    for (uint32_t i = 0; i < process->object_count; i++) {
+        const gwi_object *object = &process->object[i];
+        bool fits = host ? object->space == GWI_SPACE_HOST
+                         : object->space == GWI_SPACE_MEMORY || object->space == GWI_SPACE_MAPPING;
+        if (fits && gwi_is_alive(object) && at >= object->key && at - object->key < object->bytes)
+            return true;
+    }
+    return false;
+}
+
+/* Of pageable memory, for which we take all that we do not know, the driver waits by itself. Looking through a large
+ * ledger takes time: after a few hundred million objects nothing is claimed any more. */
+static bool is_asynchronous(const gwi_process *process, const copy *it)
+{
+    const uint64_t side[] = {it->to, it->is_fill ? it->to : it->from}, looked_max = UINT64_C(1) << 28;
+    process->order->looked += process->object_count;
+    if (process->order->looked > looked_max)
+        return false;
+    for (int i = 0; i < 2; i++)
+        if (!is_inside(process, side[i], true) && !is_inside(process, side[i], false))
+            return false;
+    return true;
+}
+
+static void add_unordered(gw_model *model, const gwi_process *process, const gw_event *event, const copy *it,
+                          const gwi_object *block, gw_unordered_kind kind)
+{
+    if (model->unordered == NULL)
+        model->unordered = calloc(GW_UNORDERED_MAX, sizeof *model->unordered);
+    if (model->unordered == NULL) {
+        model->inner->nomem = true;
+        return;
+    }
+    model->unordered_total++;
+    if (model->unordered_count == GW_UNORDERED_MAX) { /* the first half and the newest stay */
+        size_t half = GW_UNORDERED_MAX / 2;
+        memmove(&model->unordered[half], &model->unordered[half + 1], (half - 1) * sizeof *model->unordered);
+        model->unordered_count--;
+    }
+    gw_unordered *found = &model->unordered[model->unordered_count++];
+    *found = (gw_unordered){.kind = kind,
+                            .pid = process->pid,
+                            .copy_tid = it->tid,
+                            .free_tid = event->tid,
+                            .free_site = gw_sites_number(model->sites, event->pid, event->site),
+                            .block_site = model->group[block->group].site,
+                            .copy_fn_id = it->fn,
+                            .free_fn_id = event->fn,
+                            .t_copy_ns = it->t_ns,
+                            .t_free_ns = event->t_ns,
+                            .t_block_ns = block->t_ns,
+                            .address = block->key,
+                            .block_bytes = block->bytes,
+                            .copy_bytes = it->bytes,
+                            .is_fill = it->is_fill,
+                            .copy_stream = it->made_on,
+                            .free_stream = event->arg[3],
+                            .by_free = event->kind == GW_EV_FREE,
+                            .stream_count = it->stream_count,
+                            .on_blocking = it->on_blocking,
+                            .recorded = it->event_count > 0,
+                            .later_count = it->later_count};
+    memcpy(found->stream, it->stream, sizeof found->stream);
+    found->to_host = is_inside(process, it->to, true);
+    found->from_host = !it->is_fill && is_inside(process, it->from, true);
+}
+
+static uint64_t free_stream(const gw_event *event)
+{
+    uint64_t stream = event->arg[3];
+    if (stream == STREAM_PER_THREAD || (stream == 0 && (event->flags & GW_EVF_PER_THREAD) != 0))
+        return (uint64_t)event->tid << 8 | STREAM_PER_THREAD;
+    return stream;
+}
+
+/* A copy that is older than the block, or began after the free, was about another block at that address. */
+static bool is_of_its_time(const gwi_process *process, const copy *it, const gwi_object *block, const gw_event *event)
+{
+    return it->t_ns >= block->t_ns && it->t_ns < event->t_ns && it->t_ns > process->t_waited_ns;
+}
+
+static void pool_free(gw_model *model, gwi_process *process, const gw_event *event)
+{
+    gwi_order *order = process->order;
+    uint32_t index;
+    if (!gwi_object_find(process, GWI_SPACE_MEMORY, event->arg[0], &index) ||
+        process->object[index].cls != GW_CLASS_POOL)
+        return;
+    const gwi_object *block = &process->object[index];
+    uint64_t stream = free_stream(event);
+    for (uint32_t i = 0; i < order->count; i++) {
+        copy *it = &order->item[i];
+        it->all_blocking |= it->on_blocking && it->t_ns <= process->t_default_ns;
+        if (!touches(it, block->key, block->bytes) || !is_of_its_time(process, it, block, event))
+            continue;
+        if ((event->kind == GW_EV_FREE || !is_after(process, it, stream)) && is_asynchronous(process, it))
+            add_unordered(model, process, event, it, block, GW_UNORDERED_FREE);
+    }
+}
+
+static void host_free(gw_model *model, gwi_process *process, const gw_event *event)
+{
+    const gwi_order *order = process->order;
+    uint32_t index;
+    if (!gwi_object_find(process, GWI_SPACE_HOST, event->arg[0], &index))
+        return;
+    const gwi_object *block = &process->object[index];
+    for (uint32_t i = 0; i < order->count; i++) {
+        const copy *it = &order->item[i];
+        if (!it->is_fill && it->to >= block->key && it->to - block->key < block->bytes && it->t_ns >= block->t_ns &&
+            it->t_ns < event->t_ns)
+            add_unordered(model, process, event, it, block, GW_UNORDERED_HOST_FREE);
+    }
+}
+
+static bool is_pool_memory(const gwi_process *process, uint64_t address)
+{
+    uint32_t index;
+    return gwi_object_find(process, GWI_SPACE_MEMORY, address, &index) && process->object[index].cls == GW_CLASS_POOL;
+}
+
+void gwi_order_call(gw_model *model, gwi_process *process, const gw_event *event)
+{
+    const gwi_order *order = process->order;
+    bool known = order != NULL && order->count > 0 && event->extra != 0 && event->extra == order->last &&
+                 !order->range_due && (event->flags & GW_EVF_CAPTURING) == 0;
+    switch ((gw_event_kind)event->kind) {
+    case GW_EV_FREE_ASYNC:
+    case GW_EV_FREE:
+        if (known)
+            pool_free(model, process, event);
+        if (event->kind == GW_EV_FREE && !is_pool_memory(process, event->arg[0]))
+            process->t_waited_ns = event->t_ns;
+        break;
+    case GW_EV_HOST_FREE:
+    case GW_EV_HOST_UNREGISTER:
+        if (known)
+            host_free(model, process, event);
+        process->t_waited_ns = event->t_ns;
+        break;
+    case GW_EV_ALLOC_ASYNC:
+        break;
+    default:
+        process->t_waited_ns = event->t_ns;
+        break;
+    }
+    if ((event->kind == GW_EV_ALLOC_ASYNC || event->kind == GW_EV_FREE_ASYNC) && is_legacy(event->arg[3]))
+        process->t_default_ns = event->t_ns;
+}
+
+/* ---- the end: what the rings show ---- */
+
+/* The first call of the thread's ring that may have been made after `t_ns`. False: such calls may be forgotten. Calls
+ * that share one look at the clock bear the time of the first of them: of another thread's, the last ones before `t_ns`
+ * may have been made later. */
+static bool find_first(const gw_thread *thread, uint64_t t_ns, bool same_thread, size_t *ret_first)
+{
+    size_t first = 0;
+    while (first < thread->ring_count && thread->ring[first].t_ns < t_ns)
+        first++;
+    size_t shared = first;
+    while (!same_thread && shared > 0 && thread->ring[shared - 1].t_ns == thread->ring[first - 1].t_ns)
+        shared--;
+    *ret_first = shared;
+    return shared > 0 || thread->ring_total <= thread->ring_count;
+}
+
+static void look_at_thread(gw_unordered *it, const gw_thread *thread)
+{
+    uint64_t launches = thread->counter[GW_COUNT_LAUNCH] + thread->counter[GW_COUNT_GRAPH_LAUNCH];
+    size_t first;
+    if (launches == 0)
+        return;
+    if (thread->ring_count == 0 || !find_first(thread, it->t_copy_ns, thread->tid == it->copy_tid, &first)) {
+        it->launches_known = false;
+        return;
+    }
+    for (size_t i = first; i < thread->ring_count && thread->ring[i].t_ns <= it->t_free_ns; i++) {
+        const gw_ring_call *call = &thread->ring[i];
+        if (call->is_graph_launch)
+            it->graph_count++;
+        if (!call->is_launch)
+            continue;
+        it->default_count += is_legacy(call->stream);
+        for (uint32_t k = 0; k < it->stream_count; k++)
+            it->launch_count += it->stream[k] == call->stream || (call->stream & ~7ull) == 0;
+    }
+}
+
+static void look_at_rings(gw_model *model, gw_unordered *it)
+{
+    it->copy_fn = gw_model_fn_name(model, it->copy_fn_id);
+    it->free_fn = gw_model_fn_name(model, it->free_fn_id);
+    it->launches_known = true;
+    for (size_t i = 0; i < model->thread_count; i++)
+        if (model->thread[i].pid == it->pid)
+            look_at_thread(it, &model->thread[i]);
+}
+
+static bool ends_waiting(const gw_ring_call *call)
+{
+    return call->is_sync || strstr(call->fn_name, "Query") != NULL || strstr(call->fn_name, "HostFunc") != NULL ||
+           strstr(call->fn_name, "AddCallback") != NULL || (call->is_copy && strstr(call->fn_name, "Async") == NULL);
+}
+
+/* The time of the last call of the process by which the host may have waited for anything. */
+static uint64_t last_wait(const gw_model *model, uint32_t pid)
+{
+    uint64_t t_ns = 0;
+    for (size_t i = 0; i < model->thread_count; i++) {
+        const gw_thread *thread = &model->thread[i];
+        if (thread->pid != pid)
+            continue;
+        if (thread->synced_at_ns > t_ns)
+            t_ns = thread->synced_at_ns;
+        for (size_t k = 0; k < thread->ring_count; k++)
+            if (ends_waiting(&thread->ring[k]) && thread->ring[k].t_ns > t_ns)
+                t_ns = thread->ring[k].t_ns;
+    }
+    return t_ns;
+}
+
+/* Page-locked memory that such a copy could have gone to was there until the end, or until the context went. */
+static bool has_host_block(const gw_model *model, const gwi_process *process, uint64_t bytes, uint64_t t_ns)
+{
+    for (size_t i = 0; i < model->teardown_count; i++) {
+        const gw_teardown *teardown = &model->teardown[i];
+        for (size_t k = 0; teardown->pid == process->pid && teardown->t_ns >= t_ns && k < teardown->buried_count; k++)
+            if (teardown->buried[k].cls == GW_CLASS_HOST && teardown->buried[k].bytes >= bytes)
+                return true;
+    }
+    for (uint32_t i = 0; i < process->object_count; i++) {
+        const gwi_object *object = &process->object[i];
+        if (gwi_is_alive(object) && object->space == GWI_SPACE_HOST && object->bytes >= bytes)
+            return true;
+    }
+    return false;
+}
+
+static bool is_copy_to_host(const gw_ring_call *call)
+{
+    return !call->captured &&
+           (strstr(call->fn_name, "DtoHAsync") != NULL || strstr(call->fn_name, "AtoHAsync") != NULL);
+}
+
+static void find_unwaited(gw_model *model, const gwi_process *process)
+{
+    uint64_t waited_ns = last_wait(model, process->pid);
+    gw_unwaited found = {.pid = process->pid};
+    for (size_t i = 0; i < model->thread_count; i++) {
+        const gw_thread *thread = &model->thread[i];
+        for (size_t k = 0; thread->pid == process->pid && k < thread->ring_count; k++) {
+            const gw_ring_call *call = &thread->ring[k];
+            if (!is_copy_to_host(call) || call->t_ns <= waited_ns ||
+                !has_host_block(model, process, call->what, call->t_ns))
+                continue;
+            uint64_t count = found.count + 1;
+            if (call->t_ns >= found.t_ns)
+                found = (gw_unwaited){process->pid, thread->tid,  call->fn_name, call->t_ns,
+                                      call->what,   call->stream, count};
+            found.count = count;
+        }
+    }
+    if (found.count > 0 &&
+        gwi_room(model, &model->unwaited, model->unwaited_count, &model->inner->unwaited_capacity, sizeof found))
+        model->unwaited[model->unwaited_count++] = found;
+}
+
+void gwi_order_finish(gw_model *model)
+{
+    for (size_t i = 0; i < model->unordered_count; i++)
+        look_at_rings(model, &model->unordered[i]);
+    for (size_t i = 0; i < model->process_count; i++)
+        if (model->process[i].exit_known)
+            find_unwaited(model, model->inner->process[i]);
+}
