@@ -1,0 +1,361 @@
+/* Each sign has an example, and is found in it through the whole reader; terminal text, long lines, damage, order,
+ * bounds. */
+#include "gwi_logs.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static gw_log *read_text(const char *bytes, size_t count, size_t piece)
+{
+    gw_error err;
+    gw_log_reader *reader = NULL;
+    gw_log *log = NULL;
+    assert_int_equal(gw_log_open(&reader, &err), GW_OK);
+    assert_int_equal(gw_log_begin(reader, "test.log", &err), GW_OK);
+    for (size_t at = 0; at < count; at += piece)
+        assert_int_equal(gw_log_feed(reader, bytes + at, count - at < piece ? count - at : piece, &err), GW_OK);
+    assert_int_equal(gw_log_finish(reader, &log, &err), GW_OK);
+    return log;
+}
+
+static gw_log *read_string(const char *text)
+{
+    return read_text(text, strlen(text), SIZE_MAX / 2);
+}
+
+static const gw_log_find *find_of(const gw_log *log, gw_sign sign)
+{
+    for (size_t i = 0; i < log->find_count; i++) {
+        if (log->find[i].sign == sign)
+            return &log->find[i];
+    }
+    return NULL;
+}
+
+/* ---- signs ---- */
+
+static const struct {
+    gw_sign sign;
+    const char *field, *value, *line;
+} examples[] = {
+#define GWI_EXAMPLE(sign, field, value, line) {GW_SAYS_##sign, field, value, line},
+#include "examples.def"
+#undef GWI_EXAMPLE
+};
+enum { EXAMPLE_COUNT = sizeof examples / sizeof examples[0] };
+
+static void every_sign_is_found_in_its_example(void **state)
+{
+    (void)state;
+    bool seen[GW_SIGN_COUNT] = {0};
+    for (size_t i = 0; i < EXAMPLE_COUNT; i++) {
+        gw_log *log = read_string(examples[i].line);
+        const gw_log_find *find = find_of(log, examples[i].sign);
+        bool noise = gw_sign_kind_of(examples[i].sign) == GW_SIGN_NOISE;
+        if (noise ? log->count[examples[i].sign] != 1 || log->find_count != 0 : find == NULL)
+            fail_msg("%s is not found in: %s", gw_sign_name(examples[i].sign), examples[i].line);
+        if (examples[i].field[0] != '\0')
+            assert_string_equal(gw_log_text(find, examples[i].field), examples[i].value);
+        seen[examples[i].sign] = true;
+        gw_log_free(log);
+    }
+    for (gw_sign sign = 0; sign < GW_SIGN_COUNT; sign++) {
+        if (!seen[sign])
+            fail_msg("%s has no example", gw_sign_name(sign));
+    }
+}
+
+static void every_pattern_has_a_literal(void **state)
+{
+    (void)state;
+    gwi_literals literals;
+    for (gw_sign sign = 0; sign < GW_SIGN_COUNT; sign++) {
+        if (gw_sign_kind_of(sign) == GW_SIGN_BEFORE)
+            continue; /* not looked for in all of a log */
+        gwi_literals_find(gwi_sign_pattern(sign), &literals);
+        if (literals.count == 0)
+            fail_msg("%s has no literal to look for", gw_sign_name(sign));
+    }
+}
+
+static void literals_are_what_a_line_must_hold(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *pattern;
+        size_t count;
+        const char *first;
+    } cases[] = {{"abc", 1, "abc"},
+                 {"abc|defg", 2, "abc"},
+                 {"ab?cdef", 1, "cdef"},
+                 {"(?:abc|def)ghijk", 1, "ghijk"},
+                 {"x(?:abc|def)y", 2, "abc"},
+                 {"a\\.bcd", 1, "a.bcd"},
+                 {"[a-z]+xyz", 1, "xyz"},
+                 {"(?<n>abcd)*xyz", 1, "xyz"},
+                 {"abc{0,3}de", 0, ""},
+                 {"abc(?!longer than it)", 1, "abc"},
+                 {"(?<!longer )abc(?=no)", 1, "abc"},
+                 {"\\bword\\b", 1, "word"},
+                 {"abc|.", 0, ""},
+                 {"a|b", 0, ""},
+                 {"abc(def", 1, "abc"},
+                 {"abc)def", 0, ""},
+                 {"[abc", 0, ""}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        gwi_literals found;
+        gwi_literals_find(cases[i].pattern, &found);
+        if (found.count != cases[i].count)
+            fail_msg("%s: %zu literals", cases[i].pattern, found.count);
+        if (found.count > 0)
+            assert_string_equal(found.text[0], cases[i].first);
+    }
+}
+
+/* ---- terminals ---- */
+
+static void colours_and_progress_bars_do_not_hide_a_line(void **state)
+{
+    (void)state;
+    gw_log *log = read_string("one\r\n\x1b[1;31mRuntimeError\x1b[0m: \x1b[31mCUDA error: misaligned \x1b[0maddress\r\n"
+                              " 10%|#\r 20%|##\rRuntimeError: CUDA error: unspecified launch failure\n"
+                              "\x1b]0;title\x07"
+                              "CUDA error: invalid device function\n");
+    assert_int_equal(log->count[GW_SAYS_CUDA_TEXT], 3);
+    assert_int_equal(log->file[0].line_count, 4);
+    const gw_log_find *find = find_of(log, GW_SAYS_CUDA_TEXT);
+    assert_int_equal(find->line, 2);
+    assert_string_equal(find->text, "RuntimeError: CUDA error: misaligned address");
+    gw_log_free(log);
+}
+
+static void broken_sequences_end_with_their_line(void **state)
+{
+    (void)state;
+    gw_log *log =
+        read_string("\x1b[31\nCUDA error: misaligned address\n\x1b]0;never closed\nCUDA error: misaligned address\n"
+                    "\xff\xc3(\x80 CUDA error: misaligned address \xf0\x28\n\x1b");
+    assert_int_equal(log->count[GW_SAYS_CUDA_TEXT], 3);
+    gw_log_free(log);
+}
+
+static void sixteen_bit_text_is_read(void **state)
+{
+    (void)state;
+    static const char text[] = "x\nCUDA error: misaligned address\n";
+    for (int high_first = 0; high_first < 2; high_first++) {
+        char wide[2 * sizeof text] = {(char)(high_first ? 0xfe : 0xff), (char)(high_first ? 0xff : 0xfe)};
+        for (size_t i = 0; text[i] != '\0'; i++)
+            wide[2 + 2 * i + (size_t)high_first] = text[i];
+        gw_log *log = read_text(wide, 2 * sizeof text, 3);
+        assert_int_equal(log->count[GW_SAYS_CUDA_TEXT], 1);
+        assert_int_equal(find_of(log, GW_SAYS_CUDA_TEXT)->line, 2);
+        gw_log_free(log);
+    }
+}
+
+/* ---- sizes ---- */
+
+/* The same finds, however the text is cut. */
+static void pieces_make_no_difference(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "Epoch 1\n\x1b[31mTraceback (most recent call last):\x1b[0m\n  File \"a.py\", line 3, in f\n"
+        "ValueError: bad\nEpoch 2";
+    static const size_t pieces[] = {1, 2, 3, 7, 1000};
+    for (size_t i = 0; i < sizeof pieces / sizeof pieces[0]; i++) {
+        gw_log *log = read_text(text, sizeof text - 1, pieces[i]);
+        assert_int_equal(log->find_count, 5);
+        assert_int_equal(log->file[0].line_count, 5);
+        assert_int_equal(find_of(log, GW_SAYS_EXCEPTION)->line, 4);
+        gw_log_free(log);
+    }
+}
+
+enum { MIB = 1 << 20 };
+
+static void lines_longer_than_a_block_are_read(void **state)
+{
+    (void)state;
+    size_t count = 3 * MIB;
+    char *text = malloc(count);
+    assert_non_null(text);
+    memset(text, 'x', count);
+    static const char said[] = "CUDA error: misaligned address";
+    memcpy(text, said, sizeof said - 1);
+    static const char end[] = "\nKeyboardInterrupt";
+    memcpy(text + count - sizeof end + 1, end, sizeof end - 1);
+    gw_log *log = read_text(text, count, 4096);
+    assert_int_equal(log->count[GW_SAYS_CUDA_TEXT], 1);
+    assert_int_equal(find_of(log, GW_SAYS_INTERRUPTED)->line, 2);
+    assert_true(strlen(find_of(log, GW_SAYS_CUDA_TEXT)->text) <= GW_LOG_TEXT_MAX);
+    gw_log_free(log);
+    free(text);
+}
+
+/* Of many the first and the last are kept, and all are counted; lines keep their numbers over blocks. */
+static void finds_are_bounded(void **state)
+{
+    (void)state;
+    enum { LINES = 60000 };
+    static const char line[] = "CUDA error: misaligned address\n";
+    size_t bytes = sizeof line - 1;
+    char *text = malloc(LINES * bytes);
+    assert_non_null(text);
+    for (size_t i = 0; i < LINES; i++)
+        memcpy(text + i * bytes, line, bytes);
+    gw_log *log = read_text(text, LINES * bytes, 100000);
+    assert_int_equal(log->count[GW_SAYS_CUDA_TEXT], LINES);
+    assert_true(log->find_count < 200);
+    assert_int_equal(log->find[0].line, 1);
+    assert_int_equal(log->find[log->find_count - 1].line, LINES);
+    gw_log_free(log);
+    free(text);
+}
+
+/* ---- ranks ---- */
+
+static void prefixes_name_the_rank(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *line;
+        int rank;
+    } cases[] = {{"[rank3]: Traceback", 3},
+                 {"[rank2]:[E ProcessGroupNCCL.cpp:563] [Rank 2] Watchdog", 2},
+                 {"[E ProcessGroupNCCL.cpp:474] [Rank 0] Watchdog", 0},
+                 {"[1,5]<stderr>: error", 5},
+                 {" 7: srun's label", 7},
+                 {"host0:1001:1002 [1] NCCL INFO x", 1},
+                 {"[2024-01-01 00:00:00] x", -1},
+                 {"12:30:01 INFO x", -1},
+                 {"[1/5] step", -1},
+                 {"[99999999999,99999999999999999]", -1},
+                 {"", -1},
+                 {"[rank", -1},
+                 {"[Rank ]", -1}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        assert_int_equal(gwi_rank_of(cases[i].line, strlen(cases[i].line)), cases[i].rank);
+}
+
+/* ---- files ---- */
+
+typedef struct scratch {
+    char folder[64], path[96];
+} scratch;
+
+static void make(scratch *it, const char *name, const void *bytes, size_t count)
+{
+    strcpy(it->folder, "/tmp/gpuwhy-logs-XXXXXX");
+    assert_non_null(mkdtemp(it->folder));
+    snprintf(it->path, sizeof it->path, "%s/%s", it->folder, name);
+    FILE *file = fopen(it->path, "w");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, count, file), count);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void away(scratch *it)
+{
+    unlink(it->path);
+    rmdir(it->folder);
+}
+
+static void packed_files_are_read(void **state)
+{
+    (void)state;
+    static const char *const packers[] = {"gzip -n", "xz -T1", "zstd -q --rm"};
+    static const char *const suffixes[] = {"gz", "xz", "zst"};
+    static const char text[] = "Epoch 1\nCUDA error: misaligned address\n";
+    for (size_t i = 0; i < sizeof packers / sizeof packers[0]; i++) {
+        scratch it;
+        char command[256];
+        gw_error err;
+        gw_log *log = NULL;
+        make(&it, "train.log", text, sizeof text - 1);
+        snprintf(command, sizeof command, "%s %s", packers[i], it.path);
+        if (system(command) != 0) {
+            away(&it);
+            continue; /* that packer is not here */
+        }
+        strcat(strcat(it.path, "."), suffixes[i]);
+        assert_true(gw_log_is_text(it.path));
+        gw_status st = gw_log_read((const char *const[]){it.path}, 1, &log, &err);
+        if (st != GW_UNSUPPORTED) {
+            assert_int_equal(st, GW_OK);
+            assert_int_equal(log->count[GW_SAYS_CUDA_TEXT], 1);
+            assert_int_equal(log->file[0].bytes, sizeof text - 1);
+            gw_log_free(log);
+            /* cut off: what is there is kept, and the damage is said */
+            assert_int_equal(truncate(it.path, 30), 0);
+            log = NULL;
+            assert_int_equal(gw_log_read((const char *const[]){it.path}, 1, &log, &err), GW_OK);
+            assert_non_null(log->file[0].damage);
+            gw_log_free(log);
+        }
+        away(&it);
+    }
+}
+
+static void what_is_no_text_is_refused(void **state)
+{
+    (void)state;
+    scratch it;
+    gw_error err;
+    gw_log *log = NULL;
+    char bytes[512] = {0};
+    make(&it, "x.bin", bytes, sizeof bytes);
+    assert_false(gw_log_is_text(it.path));
+    assert_int_equal(gw_log_read((const char *const[]){it.path}, 1, &log, &err), GW_CORRUPT);
+    assert_non_null(strstr(err.text, it.path));
+    assert_int_equal(gw_log_read((const char *const[]){it.folder}, 1, &log, &err), GW_IO);
+    assert_int_equal(gw_log_read((const char *const[]){"/nowhere/train.log"}, 1, &log, &err), GW_IO);
+    assert_non_null(strstr(err.text, "/nowhere/train.log"));
+    away(&it);
+}
+
+static void fields_are_numbers_and_sizes(void **state)
+{
+    (void)state;
+    int64_t number;
+    uint64_t bytes;
+    gw_log_find find = {.field = {{"a", "1,024"}, {"b", "381.50 MiB"}, {"c", "x"}, {"d", "999999999999999999999999"}},
+                        .field_count = 4};
+    assert_true(gw_log_number(&find, "a", &number));
+    assert_int_equal(number, 1024);
+    assert_true(gw_log_bytes(&find, "b", &bytes));
+    assert_int_equal(bytes, 400031744);
+    assert_false(gw_log_number(&find, "b", &number));
+    assert_false(gw_log_bytes(&find, "c", &bytes));
+    assert_false(gw_log_number(&find, "none", &number));
+}
+
+int main(void)
+{
+    if (!gw_logs_are_supported()) {
+        printf("[  SKIPPED ] text logs: this build has no matcher\n");
+        return 77;
+    }
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_sign_is_found_in_its_example),
+                                       cmocka_unit_test(every_pattern_has_a_literal),
+                                       cmocka_unit_test(literals_are_what_a_line_must_hold),
+                                       cmocka_unit_test(colours_and_progress_bars_do_not_hide_a_line),
+                                       cmocka_unit_test(broken_sequences_end_with_their_line),
+                                       cmocka_unit_test(sixteen_bit_text_is_read),
+                                       cmocka_unit_test(pieces_make_no_difference),
+                                       cmocka_unit_test(lines_longer_than_a_block_are_read),
+                                       cmocka_unit_test(finds_are_bounded),
+                                       cmocka_unit_test(prefixes_name_the_rank),
+                                       cmocka_unit_test(packed_files_are_read),
+                                       cmocka_unit_test(what_is_no_text_is_refused),
+                                       cmocka_unit_test(fields_are_numbers_and_sizes)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

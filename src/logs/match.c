@@ -1,0 +1,259 @@
+/* Hyperscan looks for the literals of all signs at once, at the speed of memory (literals.c); PCRE2 then reads the few
+ * lines that hold one, and has the last word. */
+#include "gwi_logs.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    gw_sign_kind kind;
+    const char *pattern;
+} signs[GW_SIGN_COUNT] = {
+#define GWI_SIGN(name, kind, pattern) {#name, GW_SIGN_##kind, pattern},
+#include "signs.def"
+#undef GWI_SIGN
+};
+
+gw_sign_kind gw_sign_kind_of(gw_sign sign)
+{
+    return (unsigned)sign < GW_SIGN_COUNT ? signs[sign].kind : GW_SIGN_NOISE;
+}
+
+const char *gw_sign_name(gw_sign sign)
+{
+    return (unsigned)sign < GW_SIGN_COUNT ? signs[sign].name : "?";
+}
+
+const char *gwi_sign_pattern(gw_sign sign)
+{
+    return signs[sign].pattern;
+}
+
+#if GW_HAVE_MATCHER
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <hs/hs.h>
+#include <pcre2.h>
+
+bool gw_logs_are_supported(void)
+{
+    return true;
+}
+
+struct gwi_matcher {
+    hs_database_t *database;
+    hs_scratch_t *scratch;
+    pcre2_code *code[GW_SIGN_COUNT]; /* made when first needed */
+    const char *group[GW_SIGN_COUNT][GW_LOG_FIELDS_MAX];
+    uint32_t group_number[GW_SIGN_COUNT][GW_LOG_FIELDS_MAX];
+    size_t group_count[GW_SIGN_COUNT];
+    bool broken[GW_SIGN_COUNT]; /* PCRE2 refused it: logs_test sees to it that none is */
+    pcre2_match_data *match;
+    char names[GW_SIGN_COUNT][GW_LOG_FIELDS_MAX][24];
+};
+
+#ifdef GW_FUZZ_ONE_MATCHER
+static gwi_matcher *kept; /* a fuzzer reads hundreds of logs a second with one */
+#endif
+
+void gwi_matcher_close(gwi_matcher *matcher)
+{
+    if (matcher == NULL)
+        return;
+#ifdef GW_FUZZ_ONE_MATCHER
+    if (matcher == kept)
+        return;
+#endif
+    for (size_t i = 0; i < GW_SIGN_COUNT; i++)
+        pcre2_code_free(matcher->code[i]);
+    pcre2_match_data_free(matcher->match);
+    hs_free_scratch(matcher->scratch);
+    hs_free_database(matcher->database);
+    free(matcher);
+}
+
+typedef struct literal_list {
+    gwi_literals *of; /* by sign */
+    const char *text[GW_SIGN_COUNT * GWI_LITERALS_MAX];
+    size_t bytes[GW_SIGN_COUNT * GWI_LITERALS_MAX];
+    unsigned flags[GW_SIGN_COUNT * GWI_LITERALS_MAX], id[GW_SIGN_COUNT * GWI_LITERALS_MAX];
+    unsigned count;
+} literal_list;
+
+static void list_literals(literal_list *list)
+{
+    for (gw_sign sign = 0; sign < GW_SIGN_COUNT; sign++) {
+        if (signs[sign].kind == GW_SIGN_BEFORE)
+            continue;
+        gwi_literals_find(signs[sign].pattern, &list->of[sign]);
+        for (size_t i = 0; i < list->of[sign].count; i++) {
+            list->text[list->count] = list->of[sign].text[i];
+            list->bytes[list->count] = strlen(list->of[sign].text[i]);
+            list->id[list->count++] = (unsigned)sign;
+        }
+    }
+}
+
+static gw_status compile(gwi_matcher *matcher, gw_error *err)
+{
+    gw_status st = GW_OK;
+    hs_compile_error_t *wrong = NULL;
+    literal_list *list = calloc(1, sizeof *list);
+    if (list == NULL || (list->of = calloc(GW_SIGN_COUNT, sizeof *list->of)) == NULL) {
+        free(list);
+        return gw_fail(err, GW_NOMEM, "read logs");
+    }
+    list_literals(list);
+    if (hs_compile_lit_multi(list->text, list->flags, list->id, list->bytes, list->count, HS_MODE_BLOCK, NULL,
+                             &matcher->database, &wrong) != HS_SUCCESS) {
+        st = gw_fail(err, GW_UNSUPPORTED, "the matcher refuses its table: %s", wrong->message);
+        hs_free_compile_error(wrong);
+    } else if (hs_alloc_scratch(matcher->database, &matcher->scratch) != HS_SUCCESS) {
+        st = gw_fail(err, GW_NOMEM, "read logs");
+    }
+    free(list->of);
+    free(list);
+    return st;
+}
+
+gw_status gwi_matcher_open(gwi_matcher **ret_matcher, gw_error *err)
+{
+    enum { GROUPS_MAX = 32 };
+#ifdef GW_FUZZ_ONE_MATCHER
+    if (kept != NULL) {
+        *ret_matcher = kept;
+        return GW_OK;
+    }
+#endif
+    gwi_matcher *matcher = calloc(1, sizeof *matcher);
+    gw_status st = GW_NOMEM;
+    if (matcher != NULL && (matcher->match = pcre2_match_data_create(GROUPS_MAX, NULL)) != NULL)
+        st = compile(matcher, err);
+    else
+        st = gw_fail(err, GW_NOMEM, "read logs");
+    if (st != GW_OK) {
+        gwi_matcher_close(matcher);
+        return st;
+    }
+#ifdef GW_FUZZ_ONE_MATCHER
+    kept = matcher;
+#endif
+    *ret_matcher = matcher;
+    return GW_OK;
+}
+
+struct scan {
+    gwi_hit hit;
+    void *user;
+};
+
+static int on_match(unsigned id, unsigned long long from, unsigned long long to, unsigned flags, void *user)
+{
+    const struct scan *scan = user;
+    (void)from;
+    (void)flags;
+    return !scan->hit(scan->user, (gw_sign)id, (size_t)to);
+}
+
+gw_status gwi_matcher_scan(gwi_matcher *matcher, const char *bytes, size_t count, gwi_hit hit, void *user,
+                           gw_error *err)
+{
+    struct scan scan = {hit, user};
+    hs_error_t done = hs_scan(matcher->database, bytes, (unsigned)count, 0, matcher->scratch, on_match, &scan);
+    if (done != HS_SUCCESS && done != HS_SCAN_TERMINATED)
+        return gw_fail(err, GW_UNSUPPORTED, "the matcher's error %d", (int)done);
+    return GW_OK;
+}
+
+/* The names of the groups, without the digits that keep those of different alternatives apart. */
+static void note_groups(gwi_matcher *matcher, gw_sign sign)
+{
+    uint32_t count = 0, entry_bytes = 0;
+    PCRE2_SPTR table = NULL;
+    pcre2_pattern_info(matcher->code[sign], PCRE2_INFO_NAMECOUNT, &count);
+    pcre2_pattern_info(matcher->code[sign], PCRE2_INFO_NAMEENTRYSIZE, &entry_bytes);
+    pcre2_pattern_info(matcher->code[sign], PCRE2_INFO_NAMETABLE, &table);
+    for (uint32_t i = 0; i < count && i < GW_LOG_FIELDS_MAX; i++) {
+        const unsigned char *entry = table + (size_t)i * entry_bytes;
+        char *name = matcher->names[sign][i];
+        size_t bytes = strcspn((const char *)entry + 2, "0123456789");
+        bytes = bytes < sizeof matcher->names[0][0] - 1 ? bytes : sizeof matcher->names[0][0] - 1;
+        memcpy(name, entry + 2, bytes);
+        name[bytes] = '\0';
+        matcher->group[sign][i] = name;
+        matcher->group_number[sign][i] = (uint32_t)entry[0] << 8 | entry[1];
+        matcher->group_count[sign]++;
+    }
+}
+
+static bool is_ready(gwi_matcher *matcher, gw_sign sign)
+{
+    int number;
+    PCRE2_SIZE at;
+    if (matcher->code[sign] != NULL)
+        return true;
+    if (matcher->broken[sign])
+        return false;
+    matcher->code[sign] = pcre2_compile((PCRE2_SPTR)signs[sign].pattern, PCRE2_ZERO_TERMINATED, 0, &number, &at, NULL);
+    matcher->broken[sign] = matcher->code[sign] == NULL;
+    if (matcher->broken[sign])
+        return false;
+    pcre2_jit_compile(matcher->code[sign], PCRE2_JIT_COMPLETE); /* without it: slower, the same */
+    note_groups(matcher, sign);
+    return true;
+}
+
+bool gwi_matcher_line(gwi_matcher *matcher, gw_sign sign, const char *line, size_t bytes, gwi_match *ret_match)
+{
+    *ret_match = (gwi_match){0};
+    if (!is_ready(matcher, sign) ||
+        pcre2_match(matcher->code[sign], (PCRE2_SPTR)line, bytes, 0, 0, matcher->match, NULL) < 0)
+        return false;
+    const PCRE2_SIZE *at = pcre2_get_ovector_pointer(matcher->match);
+    uint32_t at_count = pcre2_get_ovector_count(matcher->match);
+    for (size_t i = 0; i < matcher->group_count[sign]; i++) {
+        uint32_t number = matcher->group_number[sign][i];
+        if (number >= at_count || at[2 * number] == PCRE2_UNSET)
+            continue;
+        ret_match->field[ret_match->field_count].name = matcher->group[sign][i];
+        ret_match->field[ret_match->field_count].begin = at[2 * number];
+        ret_match->field[ret_match->field_count++].end = at[2 * number + 1];
+    }
+    return true;
+}
+
+#else
+
+bool gw_logs_are_supported(void)
+{
+    return false;
+}
+
+gw_status gwi_matcher_open(gwi_matcher **ret_matcher, gw_error *err)
+{
+    (void)ret_matcher;
+    return gw_fail(err, GW_UNSUPPORTED,
+                   "this build cannot read text logs (Hyperscan and PCRE2 were not there when it was built)");
+}
+
+void gwi_matcher_close(gwi_matcher *matcher)
+{
+    (void)matcher;
+}
+
+gw_status gwi_matcher_scan(gwi_matcher *matcher, const char *bytes, size_t count, gwi_hit hit, void *user,
+                           gw_error *err)
+{
+    (void)matcher, (void)bytes, (void)count, (void)hit, (void)user;
+    return gw_fail(err, GW_UNSUPPORTED, "this build cannot read text logs");
+}
+
+bool gwi_matcher_line(gwi_matcher *matcher, gw_sign sign, const char *line, size_t bytes, gwi_match *ret_match)
+{
+    (void)matcher, (void)sign, (void)line, (void)bytes;
+    *ret_match = (gwi_match){0};
+    return false;
+}
+
+#endif

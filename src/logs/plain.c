@@ -1,0 +1,103 @@
+/* A terminal's text without what a terminal alone understands: escape sequences (ECMA-48) and UTF-16's zero bytes. */
+#include "gwi_logs.h"
+
+#include <string.h>
+
+enum { PLAIN, ESCAPE, SEQUENCE, STRING, STRING_ESCAPE };
+
+static size_t narrow(gwi_plain *plain, char *bytes, size_t count)
+{
+    size_t out = 0;
+    for (size_t i = 0; i < count; i++) {
+        unsigned char byte = (unsigned char)bytes[i];
+        if (!plain->has_held) {
+            plain->held = byte;
+            plain->has_held = true;
+            continue;
+        }
+        plain->has_held = false;
+        unsigned char low = plain->wide == 1 ? plain->held : byte, high = plain->wide == 1 ? byte : plain->held;
+        bytes[out++] = high == 0 ? (char)low : '?';
+    }
+    return out;
+}
+
+/* What a byte of an escape sequence leads to. */
+static uint8_t next_state(uint8_t state, unsigned char byte)
+{
+    switch (state) {
+    case ESCAPE:
+        if (byte == '[')
+            return SEQUENCE;
+        if (byte == ']' || byte == 'P' || byte == '_' || byte == '^')
+            return STRING;
+        return byte >= 0x20 && byte <= 0x2f ? ESCAPE : PLAIN;
+    case SEQUENCE:
+        return byte >= 0x40 && byte <= 0x7e ? PLAIN : SEQUENCE;
+    case STRING:
+        return byte == 0x07 ? PLAIN : byte == 0x1b ? STRING_ESCAPE : STRING;
+    case STRING_ESCAPE:
+        return byte == '\\' ? PLAIN : STRING;
+    default:
+        return PLAIN;
+    }
+}
+
+static size_t without_escapes(gwi_plain *plain, char *bytes, size_t count)
+{
+    if (plain->state == PLAIN && memchr(bytes, 0x1b, count) == NULL)
+        return count;
+    size_t out = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (plain->state == PLAIN) { /* up to the next one as a whole */
+            const char *next = memchr(bytes + i, 0x1b, count - i);
+            size_t span = next == NULL ? count - i : (size_t)(next - bytes) - i;
+            memmove(bytes + out, bytes + i, span);
+            out += span;
+            i += span;
+            if (i == count)
+                break;
+        }
+        unsigned char byte = (unsigned char)bytes[i];
+        if (plain->state != PLAIN && (byte == '\n' || byte == '\r'))
+            plain->state = PLAIN; /* broken off: the line ends all the same */
+        if (plain->state != PLAIN)
+            plain->state = next_state(plain->state, byte);
+        else if (byte == 0x1b)
+            plain->state = ESCAPE;
+        else
+            bytes[out++] = bytes[i];
+    }
+    return out;
+}
+
+size_t gwi_plain_make(gwi_plain *plain, char *bytes, size_t count)
+{
+    if (!plain->began && count >= 2) {
+        plain->began = true;
+        unsigned char first = (unsigned char)bytes[0], second = (unsigned char)bytes[1];
+        plain->wide = first == 0xff && second == 0xfe ? 1 : first == 0xfe && second == 0xff ? 2 : 0;
+        if (plain->wide != 0) {
+            memmove(bytes, bytes + 2, count - 2);
+            count -= 2;
+        }
+    }
+    if (plain->wide != 0)
+        count = narrow(plain, bytes, count);
+    return without_escapes(plain, bytes, count);
+}
+
+bool gwi_is_binary(const char *bytes, size_t count)
+{
+    enum { LOOK_BYTES = 4096, TOLERATED_PERCENT = 20 };
+    size_t odd = 0;
+    if (count >= 2 && ((unsigned char)bytes[0] == 0xff || (unsigned char)bytes[0] == 0xfe))
+        return false; /* UTF-16 */
+    count = count < LOOK_BYTES ? count : LOOK_BYTES;
+    for (size_t i = 0; i < count; i++) {
+        unsigned char byte = (unsigned char)bytes[i];
+        odd += byte < 0x20 && strchr("\t\n\r\b\f\v\a\033", byte) == NULL;
+        odd += byte == 0;
+    }
+    return count > 0 && odd * 100 > count * TOLERATED_PERCENT;
+}

@@ -1,0 +1,584 @@
+/* From bytes to finds: blocks of whole lines go through the matcher; each line that may say something is looked at
+ * once.
+ *
+ * Carriage returns end lines, too, so that the last state of a progress bar does not hide what follows it; they are
+ * not counted as lines, because no editor counts them. */
+#include "gwi_logs.h"
+
+#include "gw_text.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    BLOCK_BYTES = 1 << 20,
+    LINE_BYTES_MAX = 16 << 10, /* of a longer line the rest is not looked at */
+    FIRST_MAX = 40,            /* finds of one sign that are kept from the start */
+    LAST_MAX = 24,             /* and from the end */
+    TRACE_FACTOR = 10,         /* tracebacks are long */
+    PROGRESS_BYTES = 4 << 10,  /* before a failure and at the end of a block, where progress is looked for */
+    SAYS_MAX = 32              /* signs in one line */
+};
+
+typedef struct late_line { /* not looked at before the end: many follow it, perhaps */
+    char *bytes;
+    size_t count, room;
+    uint32_t file;
+    uint64_t line, order;
+} late_line;
+
+typedef struct sign_state {
+    uint32_t first_count;
+    late_line *late; /* a ring, in its own order */
+    size_t late_at, late_count;
+} sign_state;
+
+struct gw_log_reader {
+    gwi_matcher *matcher;
+    gw_log *log;
+    size_t file_room, find_room;
+    char *block;
+    size_t block_bytes;
+    gwi_plain plain;
+    uint64_t order_before; /* lines of the files before */
+    size_t counted_at;     /* newlines of the block are counted up to here */
+    uint64_t counted;      /* of the file */
+    /* the line that hits are collected for */
+    size_t line_begin, line_end;
+    bool has_line;
+    gw_sign says[SAYS_MAX];
+    size_t says_count;
+    uint64_t progress_line; /* of the file: progress was looked for up to here */
+    bool nomem;
+    sign_state sign[GW_SIGN_COUNT];
+};
+
+static size_t first_max(gw_sign sign)
+{
+    return gw_sign_kind_of(sign) == GW_SIGN_TRACE ? (size_t)FIRST_MAX * TRACE_FACTOR : FIRST_MAX;
+}
+
+static size_t last_max(gw_sign sign)
+{
+    gw_sign_kind kind = gw_sign_kind_of(sign);
+    return kind == GW_SIGN_TRACE || kind == GW_SIGN_BEFORE ? (size_t)LAST_MAX * TRACE_FACTOR : LAST_MAX;
+}
+
+/* ---- finds ---- */
+
+/* The line for people: no control characters, no space around it. */
+static size_t show(char *out, const char *line, size_t bytes)
+{
+    size_t count = 0;
+    while (bytes > 0 && isspace((unsigned char)line[0])) {
+        line++;
+        bytes--;
+    }
+    while (bytes > 0 && isspace((unsigned char)line[bytes - 1]))
+        bytes--;
+    for (size_t i = 0; i < bytes && count < GW_LOG_TEXT_MAX; i++)
+        out[count++] = iscntrl((unsigned char)line[i]) ? ' ' : line[i];
+    out[count++] = '\0';
+    return count;
+}
+
+static void add_find(gw_log_reader *reader, gw_sign sign, const late_line *at, const gwi_match *match)
+{
+    gw_log *log = reader->log;
+    if (log->find_count == reader->find_room) {
+        size_t room = reader->find_room == 0 ? 64 : 2 * reader->find_room;
+        gw_log_find *more = realloc(log->find, room * sizeof *more);
+        if (more == NULL) {
+            reader->nomem = true;
+            return;
+        }
+        log->find = more;
+        reader->find_room = room;
+    }
+    size_t values = 0;
+    for (size_t i = 0; i < match->field_count; i++)
+        values += strlen(match->field[i].name) + 1 + match->field[i].end - match->field[i].begin + 1;
+    char *text = malloc(GW_LOG_TEXT_MAX + 1 + values);
+    if (text == NULL) {
+        reader->nomem = true;
+        return;
+    }
+    gw_log_find *find = &log->find[log->find_count++];
+    *find = (gw_log_find){.sign = sign,
+                          .file = at->file,
+                          .line = at->line,
+                          .order = at->order,
+                          .rank = gwi_rank_of(at->bytes, at->count),
+                          .text = text,
+                          .field_count = match->field_count};
+    char *value = text + show(text, at->bytes, at->count);
+    for (size_t i = 0; i < match->field_count; i++) {
+        size_t bytes = match->field[i].end - match->field[i].begin, name_bytes = strlen(match->field[i].name) + 1;
+        memcpy(value, at->bytes + match->field[i].begin, bytes);
+        value[bytes] = '\0';
+        memcpy(value + bytes + 1, match->field[i].name, name_bytes);
+        find->field[i] = (gw_log_field){value + bytes + 1, value};
+        value += bytes + 1 + name_bytes;
+    }
+}
+
+static void keep_late(gw_log_reader *reader, gw_sign sign, const late_line *at)
+{
+    sign_state *state = &reader->sign[sign];
+    if (state->late == NULL && (state->late = calloc(last_max(sign), sizeof *state->late)) == NULL) {
+        reader->nomem = true;
+        return;
+    }
+    late_line *slot = &state->late[state->late_at];
+    size_t room = slot->room;
+    char *bytes = slot->bytes;
+    if (room < at->count + 1) { /* lines of one meaning are of about one length */
+        room = at->count + at->count / 2 + 1;
+        bytes = realloc(slot->bytes, room);
+    }
+    if (bytes == NULL) {
+        reader->nomem = true;
+        return;
+    }
+    memcpy(bytes, at->bytes, at->count);
+    *slot = *at;
+    slot->bytes = bytes;
+    slot->room = room;
+    state->late_at = (state->late_at + 1) % last_max(sign);
+    state->late_count += state->late_count < last_max(sign);
+}
+
+/* ---- lines ---- */
+
+static uint64_t count_lines(const char *bytes, size_t count)
+{
+    uint64_t lines = 0;
+    const char *end = bytes + count;
+    for (const char *at = bytes; at < end && (at = memchr(at, '\n', (size_t)(end - at))) != NULL; at++)
+        lines++;
+    return lines;
+}
+
+/* Of a place that may lie before what is counted. */
+static uint64_t line_number_of(const gw_log_reader *reader, size_t at)
+{
+    if (at < reader->counted_at)
+        return reader->counted + 1 - count_lines(reader->block + at, reader->counted_at - at);
+    return reader->counted + 1 + count_lines(reader->block + reader->counted_at, at - reader->counted_at);
+}
+
+static uint64_t line_number(gw_log_reader *reader, size_t at)
+{
+    reader->counted += count_lines(reader->block + reader->counted_at, at - reader->counted_at);
+    reader->counted_at = at;
+    return reader->counted + 1;
+}
+
+/* Lines of progress between two places of the block, the later one the end of a line. */
+static void look_for_progress(gw_log_reader *reader, size_t begin, size_t end)
+{
+    gwi_match match;
+    uint64_t line = 0;
+    for (size_t next; begin < end; begin = next) {
+        const char *bytes = reader->block + begin;
+        const char *stop = memchr(bytes, '\n', end - begin);
+        size_t count = stop == NULL ? end - begin : (size_t)(stop - bytes);
+        next = begin + count + 1;
+        line = line == 0 ? line_number_of(reader, begin) : line + 1;
+        if (count > LINE_BYTES_MAX)
+            continue;
+        const char *last = memrchr(bytes, '\r', count > 0 ? count - 1 : 0); /* the last state of a progress bar */
+        late_line at = {.bytes = (char *)(last == NULL ? bytes : last + 1),
+                        .file = (uint32_t)(reader->log->file_count - 1),
+                        .line = line,
+                        .order = reader->order_before + line};
+        at.count = (size_t)(bytes + count - at.bytes);
+        if (line <= reader->progress_line ||
+            !gwi_matcher_line(reader->matcher, GW_SAYS_PROGRESS, at.bytes, at.count, &match))
+            continue;
+        reader->progress_line = line;
+        reader->log->count[GW_SAYS_PROGRESS]++;
+        keep_late(reader, GW_SAYS_PROGRESS, &at);
+    }
+}
+
+static size_t lines_before(const char *bytes, size_t at, size_t bytes_max)
+{
+    size_t from = at > bytes_max ? at - bytes_max : 0;
+    while (from > 0 && from < at && bytes[from - 1] != '\n')
+        from++;
+    return from;
+}
+
+/* One line and what the matcher thinks it says. */
+static void finish_line(gw_log_reader *reader)
+{
+    gwi_match match;
+    late_line at = {.bytes = reader->block + reader->line_begin,
+                    .count = reader->line_end - reader->line_begin,
+                    .file = (uint32_t)(reader->log->file_count - 1)};
+    reader->has_line = false;
+    if (at.count > LINE_BYTES_MAX)
+        at.count = LINE_BYTES_MAX;
+    at.line = line_number(reader, reader->line_begin);
+    at.order = reader->order_before + at.line;
+    for (size_t i = 0; i < reader->says_count; i++) {
+        gw_sign sign = reader->says[i];
+        if (gw_sign_kind_of(sign) == GW_SIGN_NOISE &&
+            gwi_matcher_line(reader->matcher, sign, at.bytes, at.count, &match)) {
+            reader->log->count[sign]++;
+            return;
+        }
+    }
+    for (size_t i = 0; i < reader->says_count; i++) {
+        gw_sign sign = reader->says[i];
+        if (gw_sign_kind_of(sign) == GW_SIGN_NOISE)
+            continue;
+        if (reader->sign[sign].first_count == first_max(sign)) {
+            reader->log->count[sign]++;
+            keep_late(reader, sign, &at);
+        } else if (gwi_matcher_line(reader->matcher, sign, at.bytes, at.count, &match)) {
+            reader->log->count[sign]++;
+            reader->sign[sign].first_count++;
+            add_find(reader, sign, &at, &match);
+            if (gw_sign_kind_of(sign) == GW_SIGN_FAULT)
+                look_for_progress(reader, lines_before(reader->block, reader->line_begin, PROGRESS_BYTES),
+                                  reader->line_begin);
+        }
+    }
+}
+
+/* A line ends at either. Looked for in short pieces: a bar that is drawn a thousand times has the one only, and the
+ * other may be far. */
+enum { PIECE_BYTES = 256 };
+
+static size_t find_line_end(const char *block, size_t at, size_t count)
+{
+    while (at < count) {
+        size_t piece = count - at < PIECE_BYTES ? count - at : PIECE_BYTES;
+        const char *line = memchr(block + at, '\n', piece);
+        piece = line != NULL ? (size_t)(line - block) - at : piece;
+        const char *back = memchr(block + at, '\r', piece);
+        if (back != NULL || line != NULL)
+            return back != NULL ? (size_t)(back - block) : (size_t)(line - block);
+        at += piece;
+    }
+    return count;
+}
+
+/* Where the line begins that `at` is in. */
+static size_t find_line_begin(const char *block, size_t at)
+{
+    while (at > 0) {
+        size_t piece = at < PIECE_BYTES ? at : PIECE_BYTES;
+        const char *from = block + at - piece;
+        const char *line = memrchr(from, '\n', piece);
+        from = line != NULL ? line + 1 : from;
+        const char *back = memrchr(from, '\r', (size_t)(block + at - from));
+        if (back != NULL || line != NULL)
+            return (size_t)((back != NULL ? back : line) - block) + 1;
+        at -= piece;
+    }
+    return 0;
+}
+
+static bool on_hit(void *user, gw_sign sign, size_t end)
+{
+    gw_log_reader *reader = user;
+    size_t last = end > 0 ? end - 1 : 0;
+    if (reader->has_line && last >= reader->line_end) {
+        finish_line(reader);
+    }
+    if (!reader->has_line) {
+        reader->line_begin = find_line_begin(reader->block, last);
+        reader->line_end = find_line_end(reader->block, last, reader->block_bytes);
+        reader->has_line = true;
+        reader->says_count = 0;
+    }
+    for (size_t i = 0; i < reader->says_count; i++) {
+        if (reader->says[i] == sign)
+            return !reader->nomem;
+    }
+    if (reader->says_count < SAYS_MAX)
+        reader->says[reader->says_count++] = sign;
+    return !reader->nomem;
+}
+
+/* Scan what is in the block up to `count`, and move the rest to its front. */
+static gw_status scan(gw_log_reader *reader, size_t count, gw_error *err)
+{
+    size_t all = reader->block_bytes;
+    reader->block_bytes = count; /* lines end here at the latest */
+    gw_status st = gwi_matcher_scan(reader->matcher, reader->block, count, on_hit, reader, err);
+    if (reader->has_line)
+        finish_line(reader);
+    look_for_progress(reader, lines_before(reader->block, count, PROGRESS_BYTES), count);
+    if (reader->nomem)
+        st = gw_fail(err, GW_NOMEM, "read a log");
+    gw_log_file *file = &reader->log->file[reader->log->file_count - 1];
+    line_number(reader, count);
+    file->line_count = reader->counted;
+    reader->counted_at = 0;
+    reader->block_bytes = all - count;
+    memmove(reader->block, reader->block + count, reader->block_bytes);
+    return st;
+}
+
+static size_t whole_lines(const char *bytes, size_t count)
+{
+    const char *last = memrchr(bytes, '\n', count);
+    return last == NULL ? 0 : (size_t)(last - bytes) + 1;
+}
+
+/* ---- the reader ---- */
+
+gw_status gw_log_open(gw_log_reader **ret_reader, gw_error *err)
+{
+    gw_log_reader *reader = calloc(1, sizeof *reader);
+    if (reader == NULL || (reader->block = malloc(BLOCK_BYTES)) == NULL ||
+        (reader->log = calloc(1, sizeof *reader->log)) == NULL) {
+        gw_log_cancel(reader);
+        return gw_fail(err, GW_NOMEM, "read a log");
+    }
+    gw_status st = gwi_matcher_open(&reader->matcher, err);
+    if (st != GW_OK) {
+        gw_log_cancel(reader);
+        return st;
+    }
+    *ret_reader = reader;
+    return GW_OK;
+}
+
+/* The last line of a file needs no end. */
+static gw_status end_file(gw_log_reader *reader, gw_error *err)
+{
+    if (reader->log->file_count == 0)
+        return GW_OK;
+    gw_log_file *file = &reader->log->file[reader->log->file_count - 1];
+    bool open_end = reader->block_bytes > 0 && reader->block[reader->block_bytes - 1] != '\n';
+    gw_status st = reader->block_bytes > 0 ? scan(reader, reader->block_bytes, err) : GW_OK;
+    file->line_count += open_end;
+    reader->order_before += file->line_count;
+    reader->counted = 0;
+    reader->progress_line = 0;
+    reader->plain = (gwi_plain){0};
+    return st;
+}
+
+gw_status gw_log_begin(gw_log_reader *reader, const char *name, gw_error *err)
+{
+    gw_status st = end_file(reader, err);
+    if (st != GW_OK)
+        return st;
+    gw_log *log = reader->log;
+    if (log->file_count == reader->file_room) {
+        size_t room = reader->file_room == 0 ? 4 : 2 * reader->file_room;
+        gw_log_file *more = realloc(log->file, room * sizeof *more);
+        if (more == NULL)
+            return gw_fail(err, GW_NOMEM, "read a log");
+        log->file = more;
+        reader->file_room = room;
+    }
+    char *copy = strdup(name);
+    if (copy == NULL)
+        return gw_fail(err, GW_NOMEM, "read a log");
+    log->file[log->file_count++] = (gw_log_file){.name = copy};
+    return GW_OK;
+}
+
+/* `bytes` of text are in the block, behind what was there. */
+static gw_status take(gw_log_reader *reader, size_t bytes, gw_error *err)
+{
+    char *begin = reader->block + reader->block_bytes;
+    size_t left = gwi_plain_make(&reader->plain, begin, bytes);
+    reader->log->file[reader->log->file_count - 1].bytes += bytes;
+    reader->block_bytes += left;
+    if (reader->block_bytes < BLOCK_BYTES)
+        return GW_OK;
+    size_t whole = whole_lines(reader->block, reader->block_bytes);
+    return scan(reader, whole > 0 ? whole : reader->block_bytes, err);
+}
+
+gw_status gw_log_feed(gw_log_reader *reader, const char *bytes, size_t count, gw_error *err)
+{
+    while (count > 0) {
+        size_t part = BLOCK_BYTES - reader->block_bytes;
+        part = part < count ? part : count;
+        memcpy(reader->block + reader->block_bytes, bytes, part);
+        gw_status st = take(reader, part, err);
+        if (st != GW_OK)
+            return st;
+        bytes += part;
+        count -= part;
+    }
+    return GW_OK;
+}
+
+static int by_order(const void *a, const void *b)
+{
+    const gw_log_find *first = a, *second = b;
+    if (first->order != second->order)
+        return first->order < second->order ? -1 : 1;
+    return first->sign < second->sign ? -1 : first->sign > second->sign;
+}
+
+static void look_at_late_lines(gw_log_reader *reader)
+{
+    gwi_match match;
+    for (gw_sign sign = 0; sign < GW_SIGN_COUNT; sign++) {
+        sign_state *state = &reader->sign[sign];
+        for (size_t i = 0; i < state->late_count; i++) {
+            if (gwi_matcher_line(reader->matcher, sign, state->late[i].bytes, state->late[i].count, &match))
+                add_find(reader, sign, &state->late[i], &match);
+        }
+    }
+}
+
+gw_status gw_log_finish(gw_log_reader *reader, gw_log **ret_log, gw_error *err)
+{
+    gw_status st = end_file(reader, err);
+    if (st == GW_OK) {
+        look_at_late_lines(reader);
+        if (reader->nomem)
+            st = gw_fail(err, GW_NOMEM, "read a log");
+    }
+    if (st == GW_OK) {
+        if (reader->log->find_count > 0)
+            qsort(reader->log->find, reader->log->find_count, sizeof *reader->log->find, by_order);
+        *ret_log = reader->log;
+        reader->log = NULL;
+    }
+    gw_log_cancel(reader);
+    return st;
+}
+
+void gw_log_cancel(gw_log_reader *reader)
+{
+    if (reader == NULL)
+        return;
+    for (gw_sign sign = 0; sign < GW_SIGN_COUNT; sign++) {
+        for (size_t i = 0; i < reader->sign[sign].late_count; i++)
+            free(reader->sign[sign].late[i].bytes);
+        free(reader->sign[sign].late);
+    }
+    gwi_matcher_close(reader->matcher);
+    gw_log_free(reader->log);
+    free(reader->block);
+    free(reader);
+}
+
+void gw_log_free(gw_log *log)
+{
+    if (log == NULL)
+        return;
+    for (size_t i = 0; i < log->find_count; i++)
+        free((char *)log->find[i].text);
+    for (size_t i = 0; i < log->file_count; i++) {
+        free((char *)log->file[i].name);
+        free((char *)log->file[i].damage);
+    }
+    free(log->find);
+    free(log->file);
+    free(log);
+}
+
+/* ---- files ---- */
+
+static gw_status read_file(gw_log_reader *reader, const char *path, gw_error *err)
+{
+    gwi_log_source *source = NULL;
+    bool first = true;
+    gw_status st = gwi_log_source_open(path, &source, err);
+    if (st == GW_OK)
+        st = gw_log_begin(reader, path, err);
+    while (st == GW_OK) {
+        size_t count = 0;
+        st = gwi_log_source_read(source, reader->block + reader->block_bytes, BLOCK_BYTES - reader->block_bytes, &count,
+                                 err);
+        if (st != GW_OK)
+            break;
+        if (first && gwi_is_binary(reader->block, count)) {
+            st = gw_fail(err, GW_CORRUPT, "%s: this is no text: a recording ends in .gpuwhy", path);
+            goto out;
+        }
+        first = false;
+        st = take(reader, count, err);
+    }
+    if (st == GW_END) {
+        st = GW_OK;
+    } else if (st == GW_CORRUPT || (st == GW_IO && !first)) { /* nothing good is lost */
+        gw_log_file *file = &reader->log->file[reader->log->file_count - 1];
+        file->damage = strdup(err != NULL ? err->text : gw_status_text(st));
+        st = GW_OK;
+    } else {
+        gw_wrap(err, "%s", path);
+    }
+out:
+    gwi_log_source_close(source);
+    return st;
+}
+
+gw_status gw_log_read(const char *const *path, size_t count, gw_log **ret_log, gw_error *err)
+{
+    gw_log_reader *reader = NULL;
+    gw_status st = gw_log_open(&reader, err);
+    for (size_t i = 0; st == GW_OK && i < count; i++)
+        st = read_file(reader, path[i], err);
+    if (st == GW_OK)
+        return gw_log_finish(reader, ret_log, err);
+    gw_log_cancel(reader);
+    return st;
+}
+
+/* ---- fields ---- */
+
+const char *gw_log_text(const gw_log_find *find, const char *field)
+{
+    for (size_t i = 0; i < find->field_count; i++) {
+        if (strcmp(find->field[i].name, field) == 0)
+            return find->field[i].value;
+    }
+    return NULL;
+}
+
+bool gw_log_number(const gw_log_find *find, const char *field, int64_t *ret_number)
+{
+    const char *text = gw_log_text(find, field);
+    char digits[32], *end;
+    size_t count = 0;
+    if (text == NULL)
+        return false;
+    for (; *text != '\0'; text++) {
+        if (*text == ',')
+            continue;
+        if (count == sizeof digits - 1)
+            return false;
+        digits[count++] = *text;
+    }
+    digits[count] = '\0';
+    long long number = strtoll(digits, &end, 10);
+    if (count == 0 || *end != '\0')
+        return false;
+    *ret_number = number;
+    return true;
+}
+
+bool gw_log_bytes(const gw_log_find *find, const char *field, uint64_t *ret_bytes)
+{
+    const char *text = gw_log_text(find, field);
+    char compact[32];
+    size_t count = 0;
+    if (text == NULL)
+        return false;
+    for (; *text != '\0'; text++) {
+        if (*text == ' ' || *text == ',')
+            continue;
+        if (count == sizeof compact - 1)
+            return false;
+        compact[count++] = *text;
+    }
+    compact[count] = '\0';
+    return gw_bytes_parse(compact, ret_bytes);
+}

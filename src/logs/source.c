@@ -1,0 +1,309 @@
+/* Files, standard input, and what gzip, xz and zstd made of them. */
+#include "gwi_logs.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#if GW_HAVE_ZLIB
+#include <zlib.h>
+#endif
+#if GW_HAVE_LZMA
+#include <lzma.h>
+#endif
+#if GW_HAVE_ZSTD
+#include <zstd.h>
+#endif
+
+enum { INPUT_BYTES = 256 << 10, MAGIC_BYTES = 6 };
+
+typedef enum codec { CODEC_NONE, CODEC_GZIP, CODEC_XZ, CODEC_ZSTD } codec;
+
+struct gwi_log_source {
+    int fd;
+    bool is_stdin;
+    bool ended; /* of what is in the file */
+    codec codec;
+    bool inside; /* of a compressed stream that has not ended */
+    unsigned char *input;
+    size_t input_bytes, input_at;
+#if GW_HAVE_ZLIB
+    z_stream gzip;
+#endif
+#if GW_HAVE_LZMA
+    lzma_stream xz;
+#endif
+#if GW_HAVE_ZSTD
+    ZSTD_DStream *zstd;
+#endif
+};
+
+static gw_status fill(gwi_log_source *source, gw_error *err)
+{
+    ssize_t got;
+    do
+        got = read(source->fd, source->input, INPUT_BYTES);
+    while (got < 0 && errno == EINTR);
+    if (got < 0)
+        return gw_fail(err, GW_IO, "read: %s", strerror(errno));
+    source->ended = got == 0;
+    source->input_bytes = (size_t)got;
+    source->input_at = 0;
+    return GW_OK;
+}
+
+/* A pipe gives its first bytes in any portion: read until the magic is there. */
+static gw_status fill_first(gwi_log_source *source, gw_error *err)
+{
+    while (source->input_bytes < MAGIC_BYTES) {
+        ssize_t got = read(source->fd, source->input + source->input_bytes, INPUT_BYTES - source->input_bytes);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return gw_fail(err, GW_IO, "read: %s", strerror(errno));
+        if (got == 0)
+            break;
+        source->input_bytes += (size_t)got;
+    }
+    return GW_OK;
+}
+
+static codec codec_of(const unsigned char *bytes, size_t count)
+{
+    static const struct {
+        codec codec;
+        size_t count;
+        unsigned char bytes[MAGIC_BYTES];
+    } magics[] = {{CODEC_GZIP, 2, {0x1f, 0x8b}},
+                  {CODEC_XZ, 6, {0xfd, '7', 'z', 'X', 'Z', 0}},
+                  {CODEC_ZSTD, 4, {0x28, 0xb5, 0x2f, 0xfd}}};
+    for (size_t i = 0; i < sizeof magics / sizeof magics[0]; i++) {
+        if (count >= magics[i].count && memcmp(bytes, magics[i].bytes, magics[i].count) == 0)
+            return magics[i].codec;
+    }
+    return CODEC_NONE;
+}
+
+static gw_status start_codec(gwi_log_source *source, gw_error *err)
+{
+    switch (source->codec) {
+    case CODEC_NONE:
+        return GW_OK;
+    case CODEC_GZIP:
+#if GW_HAVE_ZLIB
+        if (inflateInit2(&source->gzip, 15 + 16) == Z_OK)
+            return GW_OK;
+        return gw_fail(err, GW_NOMEM, "start gzip");
+#else
+        return gw_fail(err, GW_UNSUPPORTED, "compressed by gzip, and this build lacks zlib");
+#endif
+    case CODEC_XZ:
+#if GW_HAVE_LZMA
+        if (lzma_stream_decoder(&source->xz, 512U << 20, LZMA_CONCATENATED) == LZMA_OK)
+            return GW_OK;
+        return gw_fail(err, GW_NOMEM, "start xz");
+#else
+        return gw_fail(err, GW_UNSUPPORTED, "compressed by xz, and this build lacks liblzma");
+#endif
+    case CODEC_ZSTD:
+#if GW_HAVE_ZSTD
+        source->zstd = ZSTD_createDStream();
+        return source->zstd != NULL ? GW_OK : gw_fail(err, GW_NOMEM, "start zstd");
+#else
+        return gw_fail(err, GW_UNSUPPORTED, "compressed by zstd, and this build lacks libzstd");
+#endif
+    }
+    return gw_fail(err, GW_UNSUPPORTED, "unknown compression");
+}
+
+/* Recordings, and pickles, of which the oldest protocol looks like text. */
+static bool has_name_of_another(const char *path)
+{
+    static const char *const suffixes[] = {".gpuwhy", ".pickle", ".pkl"};
+    size_t bytes = strlen(path);
+    for (size_t i = 0; i < sizeof suffixes / sizeof suffixes[0]; i++) {
+        size_t suffix = strlen(suffixes[i]);
+        if (bytes >= suffix && strcmp(path + bytes - suffix, suffixes[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+bool gw_log_is_text(const char *path)
+{
+    enum { LOOK_BYTES = 4096 };
+    char start[LOOK_BYTES];
+    struct stat info;
+    if (strcmp(path, "-") == 0)
+        return true;
+    if (has_name_of_another(path) || stat(path, &info) != 0 || S_ISDIR(info.st_mode))
+        return false;
+    if (!S_ISREG(info.st_mode))
+        return true;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd < 0 ? -1 : read(fd, start, sizeof start);
+    if (fd >= 0)
+        close(fd);
+    return got > 0 &&
+           (codec_of((unsigned char *)start, (size_t)got) != CODEC_NONE || !gwi_is_binary(start, (size_t)got));
+}
+
+gw_status gwi_log_source_open(const char *path, gwi_log_source **ret_source, gw_error *err)
+{
+    gwi_log_source *source = calloc(1, sizeof *source);
+    gw_status st = GW_OK;
+    struct stat info;
+    if (source == NULL || (source->input = malloc(INPUT_BYTES)) == NULL) {
+        free(source);
+        return gw_fail(err, GW_NOMEM, "%s: no memory", path);
+    }
+    source->is_stdin = strcmp(path, "-") == 0;
+    source->fd = source->is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
+    if (source->fd < 0)
+        st = gw_fail(err, GW_IO, "open: %s", strerror(errno));
+    else if (fstat(source->fd, &info) == 0 && S_ISDIR(info.st_mode))
+        st = gw_fail(err, GW_IO, "it is a folder");
+    if (st == GW_OK)
+        st = fill_first(source, err);
+    if (st == GW_OK) {
+        source->codec = codec_of(source->input, source->input_bytes);
+        source->inside = source->codec != CODEC_NONE;
+        st = start_codec(source, err);
+    }
+    if (st != GW_OK) {
+        gw_wrap(err, "%s", path);
+        gwi_log_source_close(source);
+        return st;
+    }
+    *ret_source = source;
+    return GW_OK;
+}
+
+#if GW_HAVE_ZLIB
+static gw_status read_gzip(gwi_log_source *source, char *bytes, size_t room, size_t *ret_count, gw_error *err)
+{
+    z_stream *z = &source->gzip;
+    z->next_in = source->input + source->input_at;
+    z->avail_in = (uInt)(source->input_bytes - source->input_at);
+    z->next_out = (Bytef *)bytes;
+    z->avail_out = (uInt)room;
+    if (!source->inside) { /* files put one behind the other */
+        source->inside = true;
+        if (inflateReset(z) != Z_OK)
+            return gw_fail(err, GW_CORRUPT, "gzip: cannot go on");
+    }
+    int done = inflate(z, Z_NO_FLUSH);
+    source->input_at = source->input_bytes - z->avail_in;
+    *ret_count = room - z->avail_out;
+    if (done == Z_STREAM_END)
+        source->inside = false;
+    else if (done != Z_OK && done != Z_BUF_ERROR)
+        return gw_fail(err, GW_CORRUPT, "damaged gzip data: %s", z->msg != NULL ? z->msg : "no reason given");
+    return GW_OK;
+}
+#endif
+
+#if GW_HAVE_LZMA
+static gw_status read_xz(gwi_log_source *source, char *bytes, size_t room, size_t *ret_count, gw_error *err)
+{
+    lzma_stream *xz = &source->xz;
+    xz->next_in = source->input + source->input_at;
+    xz->avail_in = source->input_bytes - source->input_at;
+    xz->next_out = (uint8_t *)bytes;
+    xz->avail_out = room;
+    lzma_ret done = lzma_code(xz, source->ended ? LZMA_FINISH : LZMA_RUN);
+    source->input_at = source->input_bytes - xz->avail_in;
+    *ret_count = room - xz->avail_out;
+    if (done == LZMA_STREAM_END)
+        source->inside = false;
+    else if (done != LZMA_OK && done != LZMA_BUF_ERROR)
+        return gw_fail(err, GW_CORRUPT, "damaged xz data (liblzma's status %d)", (int)done);
+    return GW_OK;
+}
+#endif
+
+#if GW_HAVE_ZSTD
+static gw_status read_zstd(gwi_log_source *source, char *bytes, size_t room, size_t *ret_count, gw_error *err)
+{
+    ZSTD_inBuffer in = {source->input, source->input_bytes, source->input_at};
+    ZSTD_outBuffer out = {bytes, room, 0};
+    size_t left = ZSTD_decompressStream(source->zstd, &out, &in);
+    source->input_at = in.pos;
+    *ret_count = out.pos;
+    if (ZSTD_isError(left))
+        return gw_fail(err, GW_CORRUPT, "damaged zstd data: %s", ZSTD_getErrorName(left));
+    source->inside = left != 0;
+    return GW_OK;
+}
+#endif
+
+static gw_status decompress(gwi_log_source *source, char *bytes, size_t room, size_t *ret_count, gw_error *err)
+{
+    switch (source->codec) {
+#if GW_HAVE_ZLIB
+    case CODEC_GZIP:
+        return read_gzip(source, bytes, room, ret_count, err);
+#endif
+#if GW_HAVE_LZMA
+    case CODEC_XZ:
+        return read_xz(source, bytes, room, ret_count, err);
+#endif
+#if GW_HAVE_ZSTD
+    case CODEC_ZSTD:
+        return read_zstd(source, bytes, room, ret_count, err);
+#endif
+    default:
+        break;
+    }
+    (void)err; /* without a codec nothing is damaged */
+    size_t count = source->input_bytes - source->input_at;
+    count = count < room ? count : room;
+    memcpy(bytes, source->input + source->input_at, count);
+    source->input_at += count;
+    *ret_count = count;
+    return GW_OK;
+}
+
+gw_status gwi_log_source_read(gwi_log_source *source, char *bytes, size_t room, size_t *ret_count, gw_error *err)
+{
+    for (;;) {
+        *ret_count = 0;
+        if (source->input_at == source->input_bytes && !source->ended) {
+            gw_status st = fill(source, err);
+            if (st != GW_OK)
+                return st;
+        }
+        bool starved = source->input_at == source->input_bytes;
+        if (starved && (source->codec == CODEC_NONE || !source->inside))
+            return GW_END;
+        gw_status st = decompress(source, bytes, room, ret_count, err);
+        if (st != GW_OK || *ret_count > 0)
+            return st;
+        if (starved && source->ended)
+            return source->inside ? gw_fail(err, GW_CORRUPT, "the compressed data break off") : GW_END;
+    }
+}
+
+void gwi_log_source_close(gwi_log_source *source)
+{
+    if (source == NULL)
+        return;
+#if GW_HAVE_ZLIB
+    if (source->codec == CODEC_GZIP)
+        inflateEnd(&source->gzip);
+#endif
+#if GW_HAVE_LZMA
+    if (source->codec == CODEC_XZ)
+        lzma_end(&source->xz);
+#endif
+#if GW_HAVE_ZSTD
+    ZSTD_freeDStream(source->zstd);
+#endif
+    if (source->fd >= 0 && !source->is_stdin)
+        close(source->fd);
+    free(source->input);
+    free(source);
+}
