@@ -1,0 +1,85 @@
+/* Two portraits side by side. */
+#include "gwi_compare.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+void gw_comparison_free(gw_comparison *comparison)
+{
+    if (comparison == NULL)
+        return;
+    free(comparison->difference);
+    free(comparison->parting.reason);
+    free(comparison->parting.good.call);
+    free(comparison->parting.good.place);
+    free(comparison->parting.bad.call);
+    free(comparison->parting.bad.place);
+    free(comparison);
+}
+
+static bool is_same(const gw_trait *a, const gw_trait *b)
+{
+    if (!a->has_value || !b->has_value)
+        return strcmp(a->text, b->text) == 0;
+    double larger = fmax(fabs(a->value), fabs(b->value));
+    return fabs(a->value - b->value) <= larger * a->tolerance;
+}
+
+static void add(gw_comparison *comparison, const gw_trait *good, const gw_trait *bad)
+{
+    const gw_trait *any = good != NULL ? good : bad;
+    bool matters = any->matters && (any->lack_matters || (good != NULL && bad != NULL));
+    comparison->difference[comparison->count++] = (gw_difference){any->area, matters, good, bad};
+    comparison->differs = comparison->differs || matters;
+}
+
+/* By area, what matters first; within that, the order in which they are told. False: no memory. */
+static bool put_in_order(gw_comparison *comparison)
+{
+    size_t count = 0;
+    gw_difference *list = calloc(comparison->count + 1, sizeof *list);
+    if (list == NULL)
+        return false;
+    for (int area = 0; area < GW_AREA_COUNT; area++)
+        for (int light = 0; light < 2; light++)
+            for (size_t i = 0; i < comparison->count; i++)
+                if ((int)comparison->difference[i].area == area && comparison->difference[i].matters == !light)
+                    list[count++] = comparison->difference[i];
+    free(comparison->difference);
+    comparison->difference = list;
+    return true;
+}
+
+static bool compare_traits(gw_portrait *good, gw_portrait *bad, gw_comparison *comparison)
+{
+    size_t good_count, bad_count;
+    const gw_trait *of_good = gw_portrait_traits(good, &good_count), *of_bad = gw_portrait_traits(bad, &bad_count);
+    comparison->difference = calloc(good_count + bad_count + 1, sizeof *comparison->difference);
+    if (of_good == NULL || of_bad == NULL || comparison->difference == NULL)
+        return false;
+    for (size_t i = 0; i < good_count; i++) {
+        const gw_trait *other = gw_portrait_trait(bad, of_good[i].area, of_good[i].name);
+        if (other != NULL && is_same(&of_good[i], other))
+            comparison->same[of_good[i].area]++;
+        else
+            add(comparison, &of_good[i], other);
+    }
+    for (size_t i = 0; i < bad_count; i++)
+        if (gw_portrait_trait(good, of_bad[i].area, of_bad[i].name) == NULL)
+            add(comparison, NULL, &of_bad[i]);
+    return put_in_order(comparison);
+}
+
+gw_status gw_compare(gw_portrait *good, gw_portrait *bad, gw_comparison **ret_comparison, gw_error *err)
+{
+    gw_comparison *comparison = calloc(1, sizeof *comparison);
+    if (comparison == NULL || !compare_traits(good, bad, comparison) ||
+        !gwi_parting_find(good, bad, &comparison->parting)) {
+        gw_comparison_free(comparison);
+        return gw_fail(err, GW_NOMEM, "compare two runs");
+    }
+    comparison->differs = comparison->differs || (comparison->parting.parted && comparison->parting.is_main);
+    *ret_comparison = comparison;
+    return GW_OK;
+}

@@ -1,0 +1,388 @@
+/* Two runs side by side. Runs are told call by call; what a recording adds is asked in tests/e2e/compare.py. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "gw_compare.h"
+#include "gw_feed.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const uint64_t mib = 1u << 20, gib = 1u << 30;
+
+typedef struct side {
+    gw_feed feed;
+    gw_calls *calls;
+} side;
+static side good, bad; /* large: not on the stack */
+static gw_portrait *of_good, *of_bad;
+static gw_comparison *comparison;
+
+static void begin(side *run)
+{
+    gw_feed_open(&run->feed, 16 * gib);
+    run->calls = gw_calls_new();
+    assert_non_null(run->calls);
+}
+
+static void begin_both(void)
+{
+    begin(&good);
+    begin(&bad);
+}
+
+static uint16_t fn_of(const gw_feed *feed, const char *fn)
+{
+    for (uint32_t i = 0; i < feed->name_count; i++)
+        if (strcmp(feed->name[i], fn) == 0)
+            return (uint16_t)i;
+    fail_msg("no function %s", fn);
+    return 0;
+}
+
+/* One call, for the model and for the order. */
+static void call(side *run, const char *fn, gw_event_kind kind, uint16_t result, uint64_t a0, uint64_t a1)
+{
+    gw_feed_call(&run->feed, fn, kind, result, a0, a1, 0, 0);
+    gw_event event = {.t_ns = run->feed.t_ns,
+                      .pid = run->feed.pid,
+                      .tid = run->feed.tid,
+                      .fn = fn_of(&run->feed, fn),
+                      .kind = (uint8_t)kind,
+                      .result = result,
+                      .site = run->feed.site,
+                      .arg = {a0, a1}};
+    assert_true(gw_calls_feed(run->calls, run->feed.model, &event));
+}
+
+static void alloc(side *run, uint64_t bytes)
+{
+    run->feed.address_next += 2 * bytes;
+    call(run, "cuMemAlloc_v2", GW_EV_ALLOC, 0, run->feed.address_next, bytes);
+}
+
+static gw_portrait *finish(side *run)
+{
+    gw_error err;
+    gw_portrait *portrait = NULL;
+    assert_int_equal(gw_portrait_make(gw_feed_finish(&run->feed), run->calls, &portrait, &err), GW_OK);
+    return portrait;
+}
+
+static void compare(void)
+{
+    gw_error err;
+    of_good = finish(&good);
+    of_bad = finish(&bad);
+    assert_int_equal(gw_compare(of_good, of_bad, &comparison, &err), GW_OK);
+}
+
+static void done(void)
+{
+    gw_comparison_free(comparison);
+    gw_portrait_free(of_good);
+    gw_portrait_free(of_bad);
+    comparison = NULL;
+}
+
+static const gw_difference *difference(gw_area area, const char *name)
+{
+    for (size_t i = 0; i < comparison->count; i++) {
+        const gw_difference *at = &comparison->difference[i];
+        const gw_trait *any = at->good != NULL ? at->good : at->bad;
+        if (at->area == area && strcmp(any->name, name) == 0)
+            return at;
+    }
+    return NULL;
+}
+
+static void equal_runs_have_no_difference(void **state)
+{
+    (void)state;
+    begin_both();
+    for (int i = 0; i < 3; i++) {
+        alloc(&good, (uint64_t)(i + 1) * mib);
+        alloc(&bad, (uint64_t)(i + 1) * mib);
+    }
+    gw_feed_exit(&good.feed, 0, 0);
+    gw_feed_exit(&bad.feed, 0, 0);
+    compare();
+    assert_false(comparison->differs);
+    assert_true(comparison->parting.known);
+    assert_false(comparison->parting.parted);
+    assert_int_equal(comparison->parting.same, 3);
+    done();
+}
+
+/* Addresses are another matter in each run; sizes and results are not. */
+static void runs_part_at_the_first_other_size(void **state)
+{
+    (void)state;
+    begin_both();
+    alloc(&good, mib);
+    bad.feed.address_next += 64 * mib;
+    alloc(&bad, mib);
+    good.feed.site = gw_feed_site(&good.feed, "load /srv/train.py 41");
+    alloc(&good, 64 * mib);
+    bad.feed.site = gw_feed_site(&bad.feed, "load /srv/train.py 41");
+    alloc(&bad, 128 * mib);
+    compare();
+    assert_true(comparison->differs && comparison->parting.parted && comparison->parting.is_main);
+    assert_int_equal(comparison->parting.same, 1);
+    assert_int_equal(comparison->parting.good.bytes, 64 * mib);
+    assert_int_equal(comparison->parting.bad.bytes, 128 * mib);
+    assert_string_equal(comparison->parting.bad.call, "cuMemAlloc");
+    assert_non_null(strstr(comparison->parting.bad.place, "train.py:41 in load"));
+    const gw_difference *block = difference(GW_AREA_MEMORY, "largest block at train.py:41 in load");
+    assert_true(block != NULL && block->matters && block->bad->value == 2 * block->good->value);
+    done();
+}
+
+static void a_thread_that_ends_early_parts(void **state)
+{
+    (void)state;
+    begin_both();
+    alloc(&good, mib);
+    alloc(&bad, mib);
+    alloc(&good, mib);
+    compare();
+    assert_true(comparison->parting.parted && comparison->parting.bad.ended && !comparison->parting.good.ended);
+    done();
+}
+
+/* Which of two helper threads comes first is chance; and a question is asked as long as it takes. */
+static void threads_are_compared_one_by_one(void **state)
+{
+    (void)state;
+    side *both[] = {&good, &bad};
+    begin_both();
+    for (int i = 0; i < 2; i++) {
+        alloc(both[i], mib);
+        for (int k = 0; k < 3 + i; k++)
+            call(both[i], "cuEventQuery", GW_EV_QUERY, 600, 1, 0);
+    }
+    for (int i = 0; i < 2; i++) { /* the second thread's calls lie between those of the first, or behind them */
+        both[i]->feed.tid = GW_FEED_PID + (i == 0);
+        alloc(both[i], (i == 0 ? 3 : 2) * mib);
+        both[i]->feed.tid = GW_FEED_PID + (i != 0);
+        alloc(both[i], (i == 0 ? 2 : 3) * mib);
+    }
+    compare();
+    assert_false(comparison->parting.parted);
+    assert_int_equal(comparison->parting.same, 3);
+    done();
+}
+
+static void another_threads_parting_alone_does_not_matter(void **state)
+{
+    (void)state;
+    begin_both();
+    alloc(&good, mib);
+    alloc(&bad, mib);
+    good.feed.tid = bad.feed.tid = GW_FEED_PID + 7;
+    alloc(&good, 10 * mib);
+    alloc(&good, 10 * mib);
+    alloc(&bad, 10 * mib);
+    call(&bad, "cuStreamCreate", GW_EV_STREAM_CREATE, 0, 0x51, 0);
+    compare();
+    assert_true(comparison->parting.parted);
+    assert_false(comparison->parting.is_main);
+    assert_int_equal(comparison->parting.thread, 2);
+    done();
+}
+
+static void what_is_new_for_each_run_does_not_matter(void **state)
+{
+    (void)state;
+    begin_both();
+    gw_feed_meta(&good.feed, "env.SLURM_JOB_ID", "7");
+    gw_feed_meta(&bad.feed, "env.SLURM_JOB_ID", "8");
+    gw_feed_meta(&good.feed, "host", "a");
+    gw_feed_meta(&bad.feed, "host", "b");
+    alloc(&good, mib);
+    alloc(&bad, mib);
+    compare();
+    assert_false(comparison->differs);
+    assert_non_null(difference(GW_AREA_ENVIRONMENT, "SLURM_JOB_ID"));
+    assert_non_null(difference(GW_AREA_HOST, "name"));
+    done();
+}
+
+static void software_and_card_are_compared(void **state)
+{
+    (void)state;
+    begin_both();
+    gw_feed_meta(&good.feed, "driver.module", "550.54.14");
+    gw_feed_meta(&bad.feed, "driver.module", "535.104.05");
+    gw_feed_meta(&bad.feed, "env.CUDA_LAUNCH_BLOCKING", "1");
+    gw_feed_fact(&bad.feed, "card.holder", "pid=77 bytes=9663676416 device=0 user=me cmd=serve.py");
+    compare();
+    const gw_difference *driver = difference(GW_AREA_DRIVER, "kernel module");
+    const gw_difference *variable = difference(GW_AREA_ENVIRONMENT, "CUDA_LAUNCH_BLOCKING");
+    const gw_difference *holder = difference(GW_AREA_CARD, "held by serve.py (pid 77)");
+    assert_true(driver != NULL && driver->matters);
+    assert_string_equal(driver->bad->text, "535.104.05");
+    assert_true(variable != NULL && variable->matters && variable->good == NULL);
+    assert_non_null(holder);
+    assert_false(holder->matters); /* in the good run nobody asked */
+    assert_string_equal(holder->bad->text, "9.00 GiB");
+    done();
+}
+
+static void lost_calls_are_no_difference(void **state)
+{
+    (void)state;
+    begin_both();
+    gw_feed_fact(&bad.feed, "dropped.events", "500");
+    alloc(&good, mib);
+    alloc(&good, 2 * mib);
+    alloc(&bad, 2 * mib);
+    compare();
+    assert_false(comparison->parting.known);
+    assert_non_null(strstr(comparison->parting.reason, "bad run"));
+    done();
+}
+
+static void nothing_recorded_is_said(void **state)
+{
+    (void)state;
+    gw_feed_open_bare(&good.feed);
+    gw_feed_open_bare(&bad.feed);
+    good.calls = gw_calls_new();
+    bad.calls = NULL;
+    compare();
+    assert_false(comparison->parting.known);
+    assert_non_null(comparison->parting.reason);
+    done();
+}
+
+/* More calls and threads than are kept. */
+static void what_is_kept_is_bounded(void **state)
+{
+    (void)state;
+    side *both[] = {&good, &bad};
+    begin_both();
+    for (int i = 0; i < 2; i++) {
+        gw_event event = {.pid = GW_FEED_PID, .tid = GW_FEED_PID, .kind = GW_EV_CTX_CREATE};
+        for (int k = 0; k < GW_CALLS_MAX + 10 + i; k++)
+            assert_true(gw_calls_feed(both[i]->calls, both[i]->feed.model, &event));
+        for (uint32_t k = 0; k < GW_CALLS_THREADS_MAX + 10; k++) {
+            event.tid = GW_FEED_PID + k;
+            assert_true(gw_calls_feed(both[i]->calls, both[i]->feed.model, &event));
+        }
+    }
+    compare();
+    assert_true(comparison->parting.known && comparison->parting.cut);
+    assert_false(comparison->parting.parted);
+    assert_int_equal(comparison->parting.same, GW_CALLS_MAX);
+    done();
+}
+
+/* ---- several attempts ---- */
+
+static void attempt(gw_attempts *attempts, bool is_good, uint64_t limit_bytes, bool has_holder, const char *variable)
+{
+    char text[120];
+    begin(&good);
+    gw_feed_call(&good.feed, "cuMemAlloc_v2", GW_EV_GUARD_REFUSED, 0, mib, limit_bytes, 0, 0);
+    if (variable != NULL)
+        gw_feed_meta(&good.feed, "env.CUDA_LAUNCH_BLOCKING", variable);
+    if (has_holder) {
+        snprintf(text, sizeof text, "pid=77 bytes=%llu device=0 user=me cmd=serve.py", 9ull << 30);
+        gw_feed_fact(&good.feed, "card.holder", text);
+    }
+    gw_feed_exit(&good.feed, is_good ? 0 : 1, 0);
+    gw_portrait *portrait = finish(&good);
+    assert_true(gw_attempts_add(attempts, portrait, is_good));
+    gw_portrait_free(portrait);
+}
+
+static const gw_split *split_of(const gw_splits *splits, const char *name)
+{
+    for (size_t i = 0; i < splits->count; i++)
+        if (strcmp(splits->item[i].name, name) == 0)
+            return &splits->item[i];
+    return NULL;
+}
+
+static void what_failed_attempts_share_is_found(void **state)
+{
+    (void)state;
+    gw_error err;
+    gw_splits splits;
+    gw_attempts *attempts = gw_attempts_new();
+    for (int i = 0; i < 7; i++) /* the variable comes and goes with neither */
+        attempt(attempts, true, (9 + (uint64_t)i) * gib, false, i % 2 == 0 ? "1" : NULL);
+    for (int i = 0; i < 3; i++)
+        attempt(attempts, false, (2 + (uint64_t)i) * gib, true, i % 2 == 0 ? "1" : NULL);
+    assert_int_equal(gw_attempts_split(attempts, &splits, &err), GW_OK);
+    const gw_split *limit = split_of(&splits, "GPU 0 limit"), *holder = split_of(&splits, "held by serve.py (pid 77)");
+    assert_non_null(limit);
+    assert_string_equal(limit->bad, "at most 4.00 GiB");
+    assert_string_equal(limit->good, "at least 9.00 GiB");
+    assert_non_null(holder);
+    assert_string_equal(holder->bad, "9.00 GiB");
+    assert_null(holder->good); /* nobody asked there */
+    assert_null(split_of(&splits, "CUDA_LAUNCH_BLOCKING"));
+    assert_true(splits.chance < 0.1);
+    gw_splits_free(&splits);
+    gw_attempts_free(attempts);
+}
+
+static void overlapping_attempts_share_nothing(void **state)
+{
+    (void)state;
+    gw_error err;
+    gw_splits splits;
+    gw_attempts *attempts = gw_attempts_new();
+    attempt(attempts, true, 4 * gib, false, NULL);
+    attempt(attempts, false, 5 * gib, false, NULL);
+    attempt(attempts, false, 3 * gib, false, NULL);
+    assert_int_equal(gw_attempts_split(attempts, &splits, &err), GW_OK);
+    assert_int_equal(splits.count, 0);
+    gw_splits_free(&splits);
+    gw_attempts_free(attempts);
+}
+
+/* One of each: whatever differs splits them, and says little. */
+static void few_attempts_may_differ_by_chance(void **state)
+{
+    (void)state;
+    gw_error err;
+    gw_splits splits;
+    gw_attempts *attempts = gw_attempts_new();
+    attempt(attempts, true, 4 * gib, false, NULL);
+    assert_int_equal(gw_attempts_split(attempts, &splits, &err), GW_OK);
+    assert_int_equal(splits.count, 0);
+    gw_splits_free(&splits);
+    attempt(attempts, false, 3 * gib, false, "1");
+    assert_int_equal(gw_attempts_split(attempts, &splits, &err), GW_OK);
+    assert_int_equal(splits.count, 2);
+    assert_non_null(split_of(&splits, "CUDA_LAUNCH_BLOCKING"));
+    assert_true(splits.chance == 1);
+    gw_splits_free(&splits);
+    gw_attempts_free(attempts);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(equal_runs_have_no_difference),
+                                       cmocka_unit_test(runs_part_at_the_first_other_size),
+                                       cmocka_unit_test(a_thread_that_ends_early_parts),
+                                       cmocka_unit_test(threads_are_compared_one_by_one),
+                                       cmocka_unit_test(another_threads_parting_alone_does_not_matter),
+                                       cmocka_unit_test(what_is_new_for_each_run_does_not_matter),
+                                       cmocka_unit_test(software_and_card_are_compared),
+                                       cmocka_unit_test(lost_calls_are_no_difference),
+                                       cmocka_unit_test(nothing_recorded_is_said),
+                                       cmocka_unit_test(what_is_kept_is_bounded),
+                                       cmocka_unit_test(what_failed_attempts_share_is_found),
+                                       cmocka_unit_test(overlapping_attempts_share_nothing),
+                                       cmocka_unit_test(few_attempts_may_differ_by_chance)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,52 @@
+/* Shared inside compare/. */
+#ifndef GWI_COMPARE_H
+#define GWI_COMPARE_H
+
+#include "gw_compare.h"
+
+typedef struct gwi_call {
+    uint64_t t_ns, bytes;
+    uint32_t site; /* a number of the model's sites */
+    uint16_t fn, result;
+} gwi_call;
+
+typedef struct gwi_thread_calls {
+    uint32_t pid, tid;
+    uint32_t process, place; /* the how manieth process that made calls, the how manieth thread of it; from 1 on */
+    gwi_call *call;          /* owned */
+    size_t count, capacity;
+    uint64_t total; /* made, kept or not */
+} gwi_thread_calls;
+
+struct gw_calls {
+    gwi_thread_calls *thread; /* owned; in order of their first calls */
+    size_t thread_count;
+    uint64_t kept_count;
+    size_t last; /* index of the thread that was fed last */
+    bool cut;
+};
+
+typedef struct gwi_traits {
+    gw_trait *item; /* owned */
+    size_t count, capacity;
+    bool failed;
+} gwi_traits;
+
+struct gw_portrait {
+    gw_model *model; /* owned */
+    gw_calls *calls; /* owned */
+    gwi_traits traits;
+    bool has_traits;
+};
+
+/* All that can be said of the run. False: no memory. */
+bool gwi_traits_find(const gw_model *model, gwi_traits *ret_traits);
+void gwi_traits_free(gwi_traits *traits);
+
+/* Where the calls part. False: no memory. */
+bool gwi_parting_find(const gw_portrait *good, const gw_portrait *bad, gw_parting *ret_parting);
+
+/* "train.py:41 in load, called at train.py:88 in main"; NULL: not known. The caller's to free. */
+char *gwi_place_of(const gw_model *model, uint32_t site);
+
+#endif

@@ -1,0 +1,498 @@
+/* What can be said of one run, trait by trait. Which of them matter stands here and nowhere else. */
+#include "gwi_compare.h"
+
+#include "gw_text.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Sizes and counts that differ by less are the same: threads and caches make a little difference between any two runs.
+ */
+static const double counts_tolerance = 0.05, exact = 0;
+enum { ROWS_MAX = 256, SHORT_ID_BYTES = 12 };
+
+const char *gw_area_text(gw_area area)
+{
+    static const char *const words[] = {
+#define GW_X(name, word) word,
+        GW_AREAS(GW_X)
+#undef GW_X
+    };
+    _Static_assert(sizeof words / sizeof words[0] == GW_AREA_COUNT, "a word for each area");
+    return (unsigned)area < GW_AREA_COUNT ? words[area] : "?";
+}
+
+void gwi_traits_free(gwi_traits *traits)
+{
+    for (size_t i = 0; i < traits->count; i++) {
+        free(traits->item[i].name);
+        free(traits->item[i].text);
+    }
+    free(traits->item);
+    *traits = (gwi_traits){0};
+}
+
+/* ---- adding ---- */
+
+static gw_trait *find(gwi_traits *traits, gw_area area, const char *name)
+{
+    for (size_t i = 0; i < traits->count; i++)
+        if (traits->item[i].area == area && strcmp(traits->item[i].name, name) == 0)
+            return &traits->item[i];
+    return NULL;
+}
+
+/* NULL: no memory. A trait that is there already gets the text behind its own. */
+static gw_trait *add(gwi_traits *traits, gw_area area, const char *name, const char *text)
+{
+    gw_trait *old = find(traits, area, name);
+    if (old != NULL) {
+        gw_text both = {0};
+        gw_text_addf(&both, "%s; %s", old->text, text);
+        traits->failed = traits->failed || both.failed;
+        if (!both.failed) {
+            free(old->text);
+            old->text = both.data;
+        }
+        return old;
+    }
+    if (traits->count == traits->capacity) {
+        size_t capacity = traits->capacity == 0 ? 64 : traits->capacity * 2;
+        gw_trait *wider = realloc(traits->item, capacity * sizeof *wider);
+        traits->failed = traits->failed || wider == NULL;
+        if (wider == NULL)
+            return NULL;
+        traits->item = wider;
+        traits->capacity = capacity;
+    }
+    gw_trait *trait = &traits->item[traits->count];
+    *trait = (gw_trait){.area = area, .matters = true, .unit = "", .lack_matters = true};
+    trait->name = strdup(name);
+    trait->text = strdup(text);
+    traits->count++;
+    traits->failed = traits->failed || trait->name == NULL || trait->text == NULL;
+    return trait->name == NULL || trait->text == NULL ? NULL : trait;
+}
+
+__attribute__((format(printf, 4, 5))) static gw_trait *addf(gwi_traits *traits, gw_area area, const char *name,
+                                                            const char *format, ...)
+{
+    char text[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    return add(traits, area, name, text);
+}
+
+/* Whether the trait is one without weight, or one of which absence says nothing. */
+static void make_light(gw_trait *trait)
+{
+    if (trait != NULL)
+        trait->matters = false;
+}
+
+static void make_optional(gw_trait *trait)
+{
+    if (trait != NULL)
+        trait->lack_matters = false;
+}
+
+static gw_trait *add_number(gwi_traits *traits, gw_area area, const char *name, double value, const char *unit,
+                            double tolerance)
+{
+    char bytes[GW_BYTES_TEXT_MAX], text[48];
+    if (strcmp(unit, "bytes") == 0)
+        snprintf(text, sizeof text, "%s", gw_bytes_text(bytes, (uint64_t)value));
+    else if (strcmp(unit, "s") == 0)
+        snprintf(text, sizeof text, "%.2f s", value);
+    else
+        snprintf(text, sizeof text, "%.0f%s%s", value, unit[0] == '\0' || strcmp(unit, "count") == 0 ? "" : " ",
+                 strcmp(unit, "count") == 0 ? "" : unit);
+    gw_trait *trait = find(traits, area, name) != NULL ? NULL : add(traits, area, name, text);
+    if (trait != NULL) {
+        trait->has_value = true;
+        trait->value = value;
+        trait->unit = unit;
+        trait->tolerance = tolerance;
+    }
+    return trait;
+}
+
+/* ---- command, environment, host: what the supervisor wrote down at the start ---- */
+
+static bool begins(const char *text, const char *beginning)
+{
+    return strncmp(text, beginning, strlen(beginning)) == 0;
+}
+
+/* Names and numbers that a scheduler, a launcher or gpuwhy itself gives anew for each run. */
+static bool is_passing(const char *variable)
+{
+    static const char *const beginnings[] = {"SLURM_",  "OMPI_",   "PMI_",           "PMIX_",          "TORCHELASTIC_",
+                                             "MASTER_", "GPUWHY_", "CUDA_COREDUMP_", "NVIDIA_PRODUCT", "CUDA_MPS_LOG"};
+    for (size_t i = 0; i < sizeof beginnings / sizeof beginnings[0]; i++)
+        if (begins(variable, beginnings[i]))
+            return true;
+    return false;
+}
+
+static void add_meta(gwi_traits *traits, const char *key, const char *value, gw_text *command)
+{
+    static const struct {
+        const char *key;
+        gw_area area;
+        const char *name;
+        bool matters;
+    } rows[] = {{"cwd", GW_AREA_COMMAND, "folder", true},
+                {"version", GW_AREA_COMMAND, "gpuwhy", false},
+                {"driver", GW_AREA_DRIVER, "file", true},
+                {"driver.module", GW_AREA_DRIVER, "kernel module", true},
+                {"device.files", GW_AREA_CARD, "device files", true},
+                {"host", GW_AREA_HOST, "name", false},
+                {"kernel", GW_AREA_HOST, "Linux", false},
+                {"machine", GW_AREA_HOST, "processor", true}};
+    if (strcmp(key, "argv") == 0) {
+        gw_text_addf(command, "%s%s", command->bytes == 0 ? "" : " ", value);
+    } else if (begins(key, "env.")) {
+        gw_trait *trait = add(traits, GW_AREA_ENVIRONMENT, key + 4, value);
+        if (is_passing(key + 4))
+            make_light(trait);
+    } else if (begins(key, "option.")) {
+        add(traits, GW_AREA_COMMAND, key, value);
+    } else if (begins(key, "rlimit.")) {
+        add(traits, GW_AREA_HOST, key, value);
+    }
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        if (strcmp(key, rows[i].key) != 0)
+            continue;
+        gw_trait *trait = add(traits, rows[i].area, rows[i].name, value);
+        if (!rows[i].matters)
+            make_light(trait);
+    }
+}
+
+static void add_metas(gwi_traits *traits, const gw_model *model)
+{
+    gw_text command = {0};
+    for (size_t i = 0; i < model->meta_count; i++)
+        if (model->meta[i].key != NULL && model->meta[i].value != NULL)
+            add_meta(traits, model->meta[i].key, model->meta[i].value, &command);
+    if (command.bytes > 0)
+        add(traits, GW_AREA_COMMAND, "line", gw_text_str(&command));
+    traits->failed = traits->failed || command.failed;
+    gw_text_free(&command);
+}
+
+/* ---- driver and libraries ---- */
+
+static void add_driver(gwi_traits *traits, const gw_model *model)
+{
+    for (size_t i = 0; i < model->process_count; i++) {
+        const gw_process *process = &model->process[i];
+        if (process->driver_api != 0 && find(traits, GW_AREA_DRIVER, "CUDA") == NULL)
+            make_optional(addf(traits, GW_AREA_DRIVER, "CUDA", "%u.%u", process->driver_api / 1000,
+                               process->driver_api % 1000 / 10));
+        if (process->driver_build_id != NULL && process->driver_build_id[0] != '\0' &&
+            find(traits, GW_AREA_DRIVER, "build") == NULL)
+            make_optional(addf(traits, GW_AREA_DRIVER, "build", "%.*s", SHORT_ID_BYTES, process->driver_build_id));
+    }
+}
+
+static bool is_told(const gw_model *model, size_t process, size_t library)
+{
+    const char *path = model->process[process].libraries.item[library].path;
+    for (size_t p = 0; p <= process; p++) {
+        const gw_libraries *list = &model->process[p].libraries;
+        size_t end = p == process ? library : list->count;
+        for (size_t i = 0; i < end; i++)
+            if (gw_str_same(list->item[i].path, path))
+                return true;
+    }
+    return false;
+}
+
+static void add_libraries(gwi_traits *traits, const gw_model *model)
+{
+    for (size_t p = 0; p < model->process_count; p++) {
+        const gw_libraries *list = &model->process[p].libraries;
+        for (size_t i = 0; i < list->count; i++) {
+            const gw_library *library = &list->item[i];
+            char name[64], version[GW_VERSION_TEXT_MAX];
+            if (library->kind == GW_LIBRARY_DRIVER || is_told(model, p, i))
+                continue; /* the driver that is in use is told above; our own facade goes by its name, too */
+            snprintf(name, sizeof name, "%s%s%s", gw_library_kind_text(library->kind),
+                     library->part[0] == '\0' ? "" : " ", library->part);
+            make_optional(addf(traits, GW_AREA_LIBRARY, name, "%s, %s", gw_library_version_text(version, library),
+                               library->path));
+        }
+    }
+}
+
+/* ---- cards ---- */
+
+static void add_device(gwi_traits *traits, const gw_model *model, int index)
+{
+    enum { ATTRIBUTE_MAJOR = 75, ATTRIBUTE_MINOR = 76 };
+    const gw_device *device = &model->device[index];
+    char name[64];
+    if (!device->known)
+        return;
+    snprintf(name, sizeof name, "GPU %d", index);
+    if (device->name != NULL)
+        make_optional(add(traits, GW_AREA_CARD, name, device->name));
+    snprintf(name, sizeof name, "GPU %d memory", index);
+    if (device->has_total)
+        make_optional(add_number(traits, GW_AREA_CARD, name, (double)device->bytes_total, "bytes", exact));
+    snprintf(name, sizeof name, "GPU %d limit", index);
+    if (device->has_limit)
+        add_number(traits, GW_AREA_CARD, name, (double)device->bytes_limit, "bytes", exact);
+    snprintf(name, sizeof name, "GPU %d compute capability", index);
+    if (device->has_attribute[ATTRIBUTE_MAJOR] && device->has_attribute[ATTRIBUTE_MINOR])
+        make_optional(addf(traits, GW_AREA_CARD, name, "%" PRIu64 ".%" PRIu64, device->attribute[ATTRIBUTE_MAJOR],
+                           device->attribute[ATTRIBUTE_MINOR]));
+    snprintf(name, sizeof name, "GPU %d free at the start", index);
+    if (device->has_total && device->bytes_free_first <= device->bytes_total)
+        make_optional(
+            add_number(traits, GW_AREA_CARD, name, (double)device->bytes_free_first, "bytes", counts_tolerance));
+}
+
+/* Settings of cards, control group and host, as the senses first read them. */
+static void add_settings(gwi_traits *traits, const gw_machine *machine)
+{
+    for (size_t i = 0; i < machine->series_count; i++) {
+        const gw_series *series = &machine->series[i];
+        const gw_metric_info *info = gw_metric_find(series->metric);
+        if (info == NULL || info->kind != GW_METRIC_LEVEL || series->state != GW_SAMPLE_KNOWN || series->pid != 0 ||
+            series->metric == GW_METRIC_CARD_MEMORY_TOTAL) /* the last is told of the GPU */
+            continue;
+        char name[96];
+        bool of_card = series->device != GW_NO_DEVICE;
+        if (of_card)
+            snprintf(name, sizeof name, "%s of card %u", info->name, series->device);
+        else
+            snprintf(name, sizeof name, "%s", info->name);
+        gw_area area = of_card ? GW_AREA_CARD : GW_AREA_HOST;
+        gw_trait *trait = series->first == UINT64_MAX
+                              ? add(traits, area, name, "no limit")
+                              : add_number(traits, area, name, (double)series->first, info->unit, exact);
+        make_optional(trait);
+    }
+}
+
+/* Who else held memory when a request was refused: in a run without a refusal nobody looked. A fact reads
+ * "pid=4711 bytes=9663676416 device=0 user=me cmd=train.py". */
+static void add_holder(gwi_traits *traits, const char *fact, uint32_t pid)
+{
+    uint64_t bytes;
+    const char *command = strstr(fact, "cmd="), *size = strstr(fact, "bytes=");
+    gw_text name = {0};
+    if (command != NULL)
+        gw_text_addf(&name, "held by %.120s (pid %" PRIu32 ")", command + strlen("cmd="), pid);
+    else
+        gw_text_addf(&name, "held by pid %" PRIu32, pid);
+    if (size != NULL && sscanf(size, "bytes=%" SCNu64, &bytes) == 1)
+        make_optional(add_number(traits, GW_AREA_CARD, gw_text_str(&name), (double)bytes, "bytes", counts_tolerance));
+    else
+        make_optional(add(traits, GW_AREA_CARD, gw_text_str(&name), "an unknown amount"));
+    traits->failed = traits->failed || name.failed;
+    gw_text_free(&name);
+}
+
+static void add_holders(gwi_traits *traits, const gw_model *model)
+{
+    enum { HOLDERS_MAX = 8 };
+    size_t told = 0;
+    for (size_t i = 0; i < model->fact_count && told < HOLDERS_MAX; i++) {
+        const gw_pair *fact = &model->fact[i];
+        uint32_t pid = 0;
+        if (fact->key == NULL || fact->value == NULL || strcmp(fact->key, "card.holder") != 0 ||
+            sscanf(fact->value, "pid=%" SCNu32, &pid) != 1 || gw_model_process(model, pid) != NULL)
+            continue; /* the last: a process of the run */
+        add_holder(traits, fact->value, pid);
+        told++;
+    }
+}
+
+/* ---- memory ---- */
+
+typedef struct place_row {
+    char *name; /* owned */
+    uint64_t largest_bytes, count;
+} place_row;
+
+static char *name_of_group(const gw_model *model, const gw_group *group)
+{
+    char *place = gwi_place_of(model, group->site), call[GW_CALL_TEXT_MAX];
+    gw_text text = {0};
+    if (place != NULL)
+        gw_text_addf(&text, "largest block at %s", place);
+    else
+        gw_text_addf(&text, "largest block by %s", gw_call_text(call, gw_model_fn_name(model, group->fn)));
+    free(place);
+    return text.data;
+}
+
+static bool is_device_memory(const gw_group *group)
+{
+    return group->cls <= GW_CLASS_DEVICE_LAST || group->cls == GW_CLASS_MANAGED;
+}
+
+static int by_size(const void *left, const void *right)
+{
+    const place_row *a = left, *b = right;
+    return a->largest_bytes > b->largest_bytes ? -1 : a->largest_bytes < b->largest_bytes;
+}
+
+/* Blocks by the place that asked for them; of more than ROWS_MAX places the first ones. */
+static void add_blocks(gwi_traits *traits, const gw_model *model)
+{
+    place_row *row = calloc(ROWS_MAX, sizeof *row);
+    size_t count = 0;
+    traits->failed = traits->failed || row == NULL;
+    for (size_t i = 1; row != NULL && i < model->group_count; i++) {
+        const gw_group *group = &model->group[i];
+        if (!is_device_memory(group) || group->alloc_count == 0)
+            continue;
+        char *name = name_of_group(model, group);
+        size_t at = 0;
+        while (at < count && name != NULL && strcmp(row[at].name, name) != 0)
+            at++;
+        traits->failed = traits->failed || name == NULL;
+        if (at == count && count < ROWS_MAX && name != NULL) {
+            row[count++] = (place_row){.name = name};
+            name = NULL;
+        }
+        free(name);
+        if (at < count) {
+            row[at].count += group->alloc_count;
+            row[at].largest_bytes = group->bytes > row[at].largest_bytes ? group->bytes : row[at].largest_bytes;
+        }
+    }
+    if (row != NULL)
+        qsort(row, count, sizeof *row, by_size);
+    for (size_t i = 0; i < count; i++) { /* a run that ended early did not come to all places */
+        make_optional(
+            add_number(traits, GW_AREA_MEMORY, row[i].name, (double)row[i].largest_bytes, "bytes", counts_tolerance));
+        free(row[i].name);
+    }
+    free(row);
+}
+
+static void add_peaks(gwi_traits *traits, const gw_model *model)
+{
+    for (int device = 0; device < GW_MODEL_DEVICES_MAX; device++) {
+        uint64_t peak = 0;
+        char name[64];
+        for (size_t i = 0; i < model->process_count; i++) {
+            const gw_usage *usage = &model->process[i].usage[device];
+            peak = usage->used && usage->peak_bytes > peak ? usage->peak_bytes : peak;
+        }
+        snprintf(name, sizeof name, "peak on GPU %d", device);
+        if (peak > 0)
+            add_number(traits, GW_AREA_MEMORY, name, (double)peak, "bytes", counts_tolerance);
+    }
+    uint64_t framework = 0;
+    for (size_t i = 0; i < model->allocator_count; i++) {
+        const gw_allocator_report *report = &model->allocator[i];
+        if (report->has_field[GW_ALLOCATOR_ALLOCATED_PEAK] && report->field[GW_ALLOCATOR_ALLOCATED_PEAK] > framework)
+            framework = report->field[GW_ALLOCATOR_ALLOCATED_PEAK];
+    }
+    if (framework > 0)
+        make_optional(add_number(traits, GW_AREA_MEMORY, "peak in the framework's allocator", (double)framework,
+                                 "bytes", counts_tolerance));
+}
+
+/* ---- work and end ---- */
+
+static void add_work(gwi_traits *traits, const gw_model *model)
+{
+    uint64_t launches = 0, allocations = 0;
+    size_t processes = 0;
+    for (size_t i = 0; i < model->process_count; i++) {
+        const gw_process *process = &model->process[i];
+        launches += gw_launches(process->counter);
+        processes += process->init_ok;
+        for (int device = 0; device < GW_MODEL_DEVICES_MAX; device++)
+            allocations += process->usage[device].alloc_count_total;
+    }
+    add_number(traits, GW_AREA_WORK, "launches", (double)launches, "count", counts_tolerance);
+    add_number(traits, GW_AREA_WORK, "allocations", (double)allocations, "count", counts_tolerance);
+    add_number(traits, GW_AREA_WORK, "processes on the GPU", (double)processes, "count", exact);
+    make_light(add_number(traits, GW_AREA_WORK, "time", (double)model->t_end_ns / 1e9, "s", 0.1));
+}
+
+static const gw_failure *first_failure(const gw_model *model)
+{
+    for (size_t i = 0; i < model->failure_count; i++) {
+        const gw_failure *failure = &model->failure[i];
+        if (!failure->is_probe && !failure->is_echo && failure->recovery == GW_RECOVERED_NOT)
+            return failure;
+    }
+    return NULL;
+}
+
+static void add_end(gwi_traits *traits, const gw_model *model)
+{
+    char call[GW_CALL_TEXT_MAX];
+    const gw_process *command = model->command;
+    if (command == NULL || !command->exit_known || !command->exit.status_known)
+        make_optional(add(traits, GW_AREA_END, "exit", "not known"));
+    else if (command->exit.signal != 0)
+        addf(traits, GW_AREA_END, "exit", "died of signal %d (%s)", command->exit.signal,
+             strsignal(command->exit.signal));
+    else
+        addf(traits, GW_AREA_END, "exit", "exited %d", command->exit.exit_code);
+    const gw_failure *failure = first_failure(model);
+    if (failure != NULL)
+        addf(traits, GW_AREA_END, "first failed call", "%s: %s", gw_call_text(call, failure->fn_name),
+             gw_result_name(failure->result));
+    if (gw_exception_kind_of(&model->stderr_facts) != GW_EXCEPTION_NONE)
+        add(traits, GW_AREA_END, "exception", model->stderr_facts.exception.text);
+}
+
+/* ---- the whole ---- */
+
+static int by_area(const void *left, const void *right)
+{
+    const gw_trait *a = left, *b = right;
+    return a->area != b->area ? (a->area < b->area ? -1 : 1) : 0;
+}
+
+/* Stable, which qsort() is not; there are some hundred traits at most. */
+static void sort_by_area(gwi_traits *traits)
+{
+    for (size_t i = 1; i < traits->count; i++) {
+        gw_trait moved = traits->item[i];
+        size_t at = i;
+        for (; at > 0 && by_area(&traits->item[at - 1], &moved) > 0; at--)
+            traits->item[at] = traits->item[at - 1];
+        traits->item[at] = moved;
+    }
+}
+
+bool gwi_traits_find(const gw_model *model, gwi_traits *ret_traits)
+{
+    gwi_traits traits = {0};
+    add_metas(&traits, model);
+    add_driver(&traits, model);
+    add_libraries(&traits, model);
+    for (int i = 0; i < GW_MODEL_DEVICES_MAX; i++)
+        add_device(&traits, model, i);
+    add_settings(&traits, &model->machine);
+    add_holders(&traits, model);
+    add_peaks(&traits, model);
+    add_blocks(&traits, model);
+    add_work(&traits, model);
+    add_end(&traits, model);
+    if (traits.failed) {
+        gwi_traits_free(&traits);
+        return false;
+    }
+    sort_by_area(&traits);
+    *ret_traits = traits;
+    return true;
+}
