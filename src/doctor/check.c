@@ -1,0 +1,159 @@
+#include "gwi_doctor.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const state_texts[] = {
+#define GW_X(name, word) word,
+    GW_CHECK_STATES(GW_X)
+#undef GW_X
+};
+
+const char *gw_check_state_text(gw_check_state state)
+{
+    return state_texts[state];
+}
+
+void gwi_check(gw_checkup *checkup, const char *section, const char *id, gw_check_state state, const char *todo,
+               const char *format, ...)
+{
+    gw_check check = {.section = section, .id = id, .state = state};
+    va_list args;
+    va_start(args, format);
+    int bytes = vasprintf(&check.text, format, args);
+    va_end(args);
+    if (bytes < 0) {
+        checkup->failed = true;
+        return;
+    }
+    if (todo != NULL && todo[0] != '\0' && !gw_str_copy(todo, &check.todo))
+        checkup->failed = true;
+    if (checkup->count == checkup->capacity) {
+        size_t wider = checkup->capacity == 0 ? 32 : checkup->capacity * 2;
+        gw_check *item = realloc(checkup->item, wider * sizeof *item);
+        if (item == NULL) {
+            checkup->failed = true;
+            free(check.text);
+            free(check.todo);
+            return;
+        }
+        checkup->item = item;
+        checkup->capacity = wider;
+    }
+    checkup->item[checkup->count++] = check;
+    checkup->counts[state]++;
+}
+
+void gw_checkup_free(gw_checkup *checkup)
+{
+    for (size_t i = 0; i < checkup->count; i++) {
+        free(checkup->item[i].text);
+        free(checkup->item[i].todo);
+    }
+    free(checkup->item);
+    *checkup = (gw_checkup){0};
+}
+
+void gw_doctor_check(const gw_facts *facts, gw_checkup *checkup)
+{
+    gwi_check_driver(facts, checkup);
+    gwi_check_cards(facts, checkup);
+    gwi_check_libraries(facts, checkup);
+    gwi_check_python(facts, checkup);
+    gwi_check_host(facts, checkup);
+    gwi_check_environment(facts, checkup);
+}
+
+/* ---- against a good day ---- */
+
+/* What changes by itself, or from shell to shell, says nothing. */
+static bool is_of_the_moment(const char *key)
+{
+    static const char *const parts[] = {".temperature",   ".throttle", ".speed",
+                                        "shm.bytes_free", "library.",  "libraries"};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        if (strstr(key, parts[i]) != NULL)
+            return true;
+    }
+    return false;
+}
+
+static bool is_about_cards(const char *key)
+{
+    return strcmp(key, "nvml.cards") == 0 || strcmp(key, "driver.cards") == 0 || strcmp(key, "pci.cards") == 0;
+}
+
+/* A card that is gone fails; what else differs is worth a look. */
+static void compare_one(const char *key, const char *now, const char *then, gw_checkup *checkup)
+{
+    if (is_of_the_moment(key) || (now != NULL && then != NULL && strcmp(now, then) == 0))
+        return;
+    bool fewer = is_about_cards(key) && now != NULL && then != NULL && atoll(now) < atoll(then);
+    if (fewer)
+        gwi_check(checkup, "since", "cards-gone", GW_CHECK_FAIL,
+                  "Look at the kernel log for Xid 79, and at power and seating", "%s: %s now, %s then", key, now, then);
+    else
+        gwi_check(checkup, "since", "changed", GW_CHECK_WARN, NULL, "%s: %s now, %s then", key,
+                  now != NULL ? now : "not known", then != NULL ? then : "not known");
+}
+
+/* Libraries have numbers, which shift: the path says which is which. NULL: there is none of that path. */
+static const char *library_at(const gw_facts *facts, const char *path)
+{
+    for (long long i = 0; i < gwi_library_count(facts); i++) {
+        const char *line = gw_facts_getf(facts, "library.%03lld", i),
+                   *at = line == NULL ? NULL : strstr(line, " path=");
+        if (at != NULL && strcmp(at, path) == 0)
+            return line;
+    }
+    return NULL;
+}
+
+static void version_in(const char *line, char out[GW_VERSION_TEXT_MAX])
+{
+    const char *at = line == NULL ? NULL : strstr(line, " version=");
+    snprintf(out, GW_VERSION_TEXT_MAX, "%.*s", at == NULL ? 0 : (int)strcspn(at + strlen(" version="), " "),
+             at == NULL ? "" : at + strlen(" version="));
+}
+
+static void compare_libraries(const gw_facts *facts, const gw_facts *before, gw_checkup *checkup)
+{
+    for (long long i = 0; i < gwi_library_count(before); i++) {
+        const char *then = gw_facts_getf(before, "library.%03lld", i),
+                   *path = then == NULL ? NULL : strstr(then, " path=");
+        const char *now = path == NULL ? NULL : library_at(facts, path);
+        char version[GW_VERSION_TEXT_MAX], version_then[GW_VERSION_TEXT_MAX];
+        version_in(now, version);
+        version_in(then, version_then);
+        if (path != NULL && (now == NULL || strcmp(version, version_then) != 0))
+            gwi_check(checkup, "since", "changed", GW_CHECK_WARN, NULL, "%s: %s now, %s then", path + strlen(" path="),
+                      now != NULL ? version : "gone", version_then);
+    }
+    for (long long i = 0; i < gwi_library_count(facts); i++) {
+        const char *now = gw_facts_getf(facts, "library.%03lld", i), *path = now == NULL ? NULL : strstr(now, " path=");
+        if (path != NULL && library_at(before, path) == NULL)
+            gwi_check(checkup, "since", "changed", GW_CHECK_WARN, NULL, "%s: was not there", path + strlen(" path="));
+    }
+}
+
+void gw_doctor_compare(const gw_facts *facts, const gw_facts *before, gw_checkup *checkup)
+{
+    size_t count = checkup->count;
+    bool python = gw_facts_get(facts, "python.version") != NULL && gw_facts_get(before, "python.version") != NULL;
+    for (size_t i = 0; i < before->count; i++) {
+        if (python || strncmp(before->item[i].key, "python.", 7) != 0)
+            compare_one(before->item[i].key, gw_facts_get(facts, before->item[i].key), before->item[i].value, checkup);
+    }
+    for (size_t i = 0; i < facts->count; i++) {
+        if (gw_facts_get(before, facts->item[i].key) == NULL &&
+            (python || strncmp(facts->item[i].key, "python.", 7) != 0))
+            compare_one(facts->item[i].key, facts->item[i].value, NULL, checkup);
+    }
+    /* Without an interpreter its packages' libraries are not looked for. */
+    if (python || (gw_facts_get(facts, "python.version") == NULL && gw_facts_get(before, "python.version") == NULL))
+        compare_libraries(facts, before, checkup);
+    if (checkup->count == count)
+        gwi_check(checkup, "since", "changed", GW_CHECK_PASS, NULL, "nothing that matters has changed");
+}

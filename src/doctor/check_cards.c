@@ -1,0 +1,224 @@
+/* The cards: as NVML and the bus see them. */
+#include "gwi_doctor.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+static const char section[] = "cards";
+
+/* What a fact's value means for a card. `when` NULL: any value but "0", "no", "off" and "none". */
+static const struct {
+    const char *what, *when, *id;
+    gw_check_state state;
+    const char *text, *todo;
+} rules[] = {
+    {"lost", NULL, "gpu-off-bus", GW_CHECK_FAIL, "has fallen off the bus",
+     "Reboot; then look at power, seating and PCIe errors"},
+    {"remap_failed", NULL, "ecc-uncorrectable", GW_CHECK_FAIL, "could not set memory rows aside",
+     "Run the vendor's diagnostics; the card is due for replacement"},
+    {"remap_pending", NULL, "remap-pending", GW_CHECK_WARN, "has memory rows to set aside at the next reset",
+     "Reset the card when it is idle (nvidia-smi -r), or reboot: nothing is broken until then"},
+    {"ecc_uncorrected", NULL, "ecc-uncorrectable", GW_CHECK_WARN,
+     "has seen uncorrectable memory errors since the driver started",
+     "Reset the card when it is idle; if they come back, run the vendor's diagnostics"},
+    {"recovery", "reset", "remap-pending", GW_CHECK_FAIL, "asks for a reset", "Reset the card (nvidia-smi -r)"},
+    {"recovery", "reboot", "gpu-off-bus", GW_CHECK_FAIL, "asks for a reboot of the machine", "Reboot"},
+    {"recovery", "drain", "gpu-off-bus", GW_CHECK_WARN, "asks to be drained",
+     "Give it no new work; then reset or reboot"},
+    {"compute_mode", "prohibited", "device-busy-or-partition", GW_CHECK_FAIL,
+     "takes no process (compute mode: prohibited)", "nvidia-smi -c 0"},
+    {"compute_mode", "exclusive", "device-busy-or-partition", GW_CHECK_WARN,
+     "takes one process at a time (compute mode: exclusive)", "nvidia-smi -c 0, unless that is meant"},
+    {"mig", "empty", "device-busy-or-partition", GW_CHECK_FAIL, "is in MIG mode and has no instance",
+     "Make one (nvidia-smi mig -cgi ... -C), or switch MIG off"},
+    {"fabric", "not-started", "fabric-not-ready", GW_CHECK_FAIL,
+     "is not registered with the NVLink fabric: cuInit answers 802",
+     "Start nvidia-fabricmanager of exactly the driver's version"},
+    {"fabric", "in-progress", "fabric-not-ready", GW_CHECK_WARN, "is being registered with the NVLink fabric",
+     "Wait; if it stays so, look at nvidia-fabricmanager's log"},
+    {"fabric", "failed", "fabric-not-ready", GW_CHECK_FAIL, "could not be registered with the NVLink fabric",
+     "Look at nvidia-fabricmanager's log; its version must be exactly the driver's"},
+    {"persistence", "off", "persistence", GW_CHECK_PASS,
+     "is set up anew for each first program (persistence is off): its start takes a second or more longer", NULL},
+    {"throttle.thermal", NULL, "thermal-throttle", GW_CHECK_WARN, "runs slower for its heat",
+     "Look at fans, airflow and the inlet's temperature"},
+    {"throttle.brake", NULL, "power-limit-or-brake", GW_CHECK_WARN, "runs slower because the power supply asks for it",
+     "Look at power supplies, cables and the rack's limits"},
+};
+
+static bool is_set(const char *value, const char *when)
+{
+    if (value == NULL)
+        return false;
+    if (when != NULL)
+        return strcmp(value, when) == 0;
+    return strcmp(value, "0") != 0 && strcmp(value, "no") != 0 && strcmp(value, "off") != 0 &&
+           strcmp(value, "none") != 0 && strcmp(value, "unknown") != 0;
+}
+
+static const char *name_of(const gw_facts *facts, long long card, char out[160])
+{
+    const char *name = gwi_card(facts, card, "name"), *pci = gwi_card(facts, card, "pci");
+    snprintf(out, 160, "card %lld%s%.80s%s%.40s%s", card, name != NULL ? " " : "", name != NULL ? name : "",
+             pci != NULL ? " (" : "", pci != NULL ? pci : "", pci != NULL ? ")" : "");
+    return out;
+}
+
+static size_t check_rules(const gw_facts *facts, gw_checkup *checkup, long long card)
+{
+    char name[160];
+    size_t bad = 0;
+    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
+        const char *value = gw_facts_getf(facts, "card.%lld.%s", card, rules[i].what);
+        if (!is_set(value, rules[i].when))
+            continue;
+        gwi_check(checkup, section, rules[i].id, rules[i].state, rules[i].todo, "%s %s", name_of(facts, card, name),
+                  rules[i].text);
+        bad += rules[i].state != GW_CHECK_PASS;
+    }
+    return bad;
+}
+
+static size_t check_power(const gw_facts *facts, gw_checkup *checkup, long long card)
+{
+    const char *limit = gw_facts_getf(facts, "card.%lld.power_limit_w", card),
+               *standard = gw_facts_getf(facts, "card.%lld.power_default_w", card);
+    char name[160];
+    if (limit == NULL || standard == NULL || atof(limit) >= atof(standard) * 0.97)
+        return 0;
+    gwi_check(checkup, section, "power-limit-or-brake", GW_CHECK_WARN,
+              "nvidia-smi -pl with the default, unless the limit is meant",
+              "%s is limited to %s W; its default is %s W", name_of(facts, card, name), limit, standard);
+    return 1;
+}
+
+/* NVML says 00000000:1B:00.0 where Linux says 0000:1b:00.0. */
+static bool is_same_place(const char *a, const char *b)
+{
+    enum { PLACE_BYTES = 12 };
+    size_t x = strlen(a), y = strlen(b);
+    return x >= PLACE_BYTES && y >= PLACE_BYTES && strcasecmp(a + x - PLACE_BYTES, b + y - PLACE_BYTES) == 0;
+}
+
+/* The card's number among those on the bus, of which a container may have but a few. -1: not known. */
+static long long bus_index(const gw_facts *facts, long long card)
+{
+    const char *place = gwi_card(facts, card, "pci");
+    long long count = gwi_number_or(facts, "pci.cards", 0);
+    if (place == NULL)
+        return count == gwi_card_count(facts) ? card : -1;
+    for (long long i = 0; i < count && i < GWI_CARDS_MAX; i++) {
+        const char *name = gw_facts_getf(facts, "pci.card.%lld.pci", i);
+        if (name != NULL && is_same_place(name, place))
+            return i;
+    }
+    return -1;
+}
+
+/* A narrow link is narrow at all times; a slow one only counts under load. */
+static size_t check_link(const gw_facts *facts, gw_checkup *checkup, long long card)
+{
+    long long index = bus_index(facts, card);
+    const char *width = gw_facts_getf(facts, "pci.card.%lld.width", index),
+               *widest = gw_facts_getf(facts, "pci.card.%lld.width_max", index),
+               *pci = gw_facts_getf(facts, "pci.card.%lld.pci", index);
+    if (width == NULL || widest == NULL || atoi(width) <= 0 || atoi(width) >= atoi(widest))
+        return 0;
+    gwi_check(
+        checkup, section, "pcie-degraded", GW_CHECK_WARN,
+        "Reseat the card, try another slot or riser, look at the BIOS's bifurcation; some boards wire fewer lanes",
+        "the card at %s uses %s of its %s PCIe lanes", pci != NULL ? pci : "?", width, widest);
+    return 1;
+}
+
+static void check_mixed(const gw_facts *facts, gw_checkup *checkup, long long count)
+{
+    const char *first = gwi_card(facts, 0, "name"), *order = gw_facts_get(facts, "env.CUDA_DEVICE_ORDER");
+    bool mixed = false;
+    for (long long i = 1; i < count && first != NULL; i++) {
+        const char *name = gwi_card(facts, i, "name");
+        mixed = mixed || (name != NULL && strcmp(name, first) != 0);
+    }
+    if (!mixed)
+        return;
+    if (gwi_is(order, "PCI_BUS_ID"))
+        gwi_check(checkup, section, "device-order", GW_CHECK_PASS, NULL,
+                  "different cards, numbered by the bus as nvidia-smi does (CUDA_DEVICE_ORDER)");
+    else
+        gwi_check(checkup, section, "device-order", GW_CHECK_WARN, "Set CUDA_DEVICE_ORDER=PCI_BUS_ID",
+                  "different cards (%s and others): CUDA puts the fastest first, nvidia-smi goes by the bus, so their "
+                  "numbers "
+                  "need not agree",
+                  first);
+}
+
+static void check_fabric(const gw_facts *facts, gw_checkup *checkup)
+{
+    bool has_switch = gwi_has_device(facts, "nvidia-nvswitchctl") || gwi_number_or(facts, "pci.nvswitches", 0) > 0;
+    if (!has_switch)
+        return;
+    if (gw_facts_get(facts, "process.fabricmanager") != NULL)
+        gwi_check(checkup, section, "fabric-not-ready", GW_CHECK_PASS, NULL, "NVSwitches, and the Fabric Manager runs");
+    else if (gwi_is(gw_facts_getf(facts, "card.0.fabric"), "completed"))
+        gwi_check(checkup, section, "fabric-not-ready", GW_CHECK_PASS, NULL,
+                  "NVSwitches, and the cards are registered");
+    else if (gw_facts_get(facts, "container") != NULL || gw_facts_get(facts, "processes.seen") == NULL)
+        gwi_check(checkup, section, "fabric-not-ready", GW_CHECK_UNKNOWN, NULL,
+                  "NVSwitches; whether the host's Fabric Manager runs cannot be seen from here");
+    else
+        gwi_check(checkup, section, "fabric-not-ready", GW_CHECK_FAIL,
+                  "Start nvidia-fabricmanager; its version must be exactly the driver's",
+                  "the machine has NVSwitches and no Fabric Manager runs: cuInit answers 802");
+}
+
+static void check_seen(const gw_facts *facts, gw_checkup *checkup, long long count)
+{
+    long long bus, driver, nvml;
+    char names[320] = "";
+    for (long long i = 0; i < count && strlen(names) < 200; i++) {
+        const char *name = gwi_card(facts, i, "name");
+        snprintf(names + strlen(names), sizeof names - strlen(names), "%s%.60s", i > 0 ? ", " : "",
+                 name != NULL ? name : "?");
+    }
+    if (gw_facts_number(facts, "pci.cards", &bus) && gw_facts_number(facts, "driver.cards", &driver) && bus > driver &&
+        driver > 0 && gw_facts_get(facts, "container") == NULL)
+        gwi_check(checkup, section, "gpu-off-bus", GW_CHECK_UNKNOWN,
+                  "Look at the kernel log for NVRM lines about the other cards",
+                  "%lld cards on the bus, and the driver took %lld: the others belong to a virtual machine, or failed",
+                  bus, driver);
+    else if (gw_facts_number(facts, "driver.cards", &driver) && gw_facts_number(facts, "nvml.cards", &nvml) &&
+             nvml < driver && gw_facts_get(facts, "container") == NULL)
+        gwi_check(checkup, section, "gpu-off-bus", GW_CHECK_FAIL, "Look at the kernel log (Xid 79), then reboot",
+                  "the driver had %lld cards, and NVML answers for %lld", driver, nvml);
+    else if (count > 0)
+        gwi_check(checkup, section, "cards", GW_CHECK_PASS, NULL, "%lld: %s", count, names);
+}
+
+static void check_mps(const gw_facts *facts, gw_checkup *checkup)
+{
+    if (gw_facts_get(facts, "process.mps") != NULL || gw_facts_get(facts, "env.CUDA_MPS_PIPE_DIRECTORY") != NULL)
+        gwi_check(checkup, section, "mps-neighbour-fault", GW_CHECK_PASS, NULL,
+                  "programs share the card through MPS: a fault in one of them ends the others, too");
+}
+
+void gwi_check_cards(const gw_facts *facts, gw_checkup *checkup)
+{
+    long long count = gwi_card_count(facts);
+    if (count <= 0)
+        return;
+    check_seen(facts, checkup, count);
+    size_t said = 0;
+    for (long long i = 0; i < count; i++)
+        said += check_rules(facts, checkup, i) + check_power(facts, checkup, i) + check_link(facts, checkup, i);
+    if (gw_facts_get(facts, "nvml.cards") == NULL)
+        gwi_check(checkup, section, "nvml", GW_CHECK_UNKNOWN, NULL,
+                  "memory errors, throttling, modes and partitions are not known: %s",
+                  gw_facts_get(facts, "nvml.why") != NULL ? gw_facts_get(facts, "nvml.why") : "NVML was not asked");
+    else if (said == 0)
+        gwi_check(checkup, section, "nvml", GW_CHECK_PASS, NULL, "no errors, no throttling, no mode that refuses work");
+    check_mps(facts, checkup);
+    check_mixed(facts, checkup, count);
+    check_fabric(facts, checkup);
+}

@@ -1,0 +1,225 @@
+/* The driver: its two halves, its device files, and whether it runs what is installed. */
+#include "gw_data.h"
+#include "gw_libs.h"
+#include "gwi_doctor.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char section[] = "driver";
+
+static void check_module(const gw_facts *facts, gw_checkup *checkup)
+{
+    const char *module = gw_facts_get(facts, "driver.module");
+    long long cards = gwi_card_count(facts);
+    bool wsl = gwi_has_device(facts, "dxg");
+    if (module != NULL)
+        gwi_check(checkup, section, "driver-module", GW_CHECK_PASS, NULL, "kernel driver %s%s%s%s", module,
+                  gw_facts_get(facts, "driver.module.kind") != NULL ? " (" : "",
+                  gw_facts_get(facts, "driver.module.kind") != NULL ? gw_facts_get(facts, "driver.module.kind") : "",
+                  gw_facts_get(facts, "driver.module.kind") != NULL ? ")" : "");
+    else if (gw_facts_get(facts, "nvml.driver") != NULL)
+        gwi_check(checkup, section, "driver-module", GW_CHECK_PASS, NULL,
+                  "driver %s answers; its kernel driver is not to be seen from here",
+                  gw_facts_get(facts, "nvml.driver"));
+    else if (wsl)
+        gwi_check(checkup, section, "driver-module", GW_CHECK_PASS, NULL,
+                  "the driver is that of the Windows host (/dev/dxg)");
+    else if (cards == 0)
+        gwi_check(checkup, section, "no-device-visible", GW_CHECK_FAIL,
+                  "This machine cannot run CUDA programs; gpuwhy run --gpu virtual:h200 runs driver-API programs "
+                  "without a card",
+                  "no NVIDIA card on the bus, and no kernel driver");
+    else if (cards > 0)
+        gwi_check(checkup, section, "driver-module", GW_CHECK_FAIL,
+                  "Load it (modprobe nvidia), or install the driver for this Linux kernel; secure boot refuses "
+                  "unsigned modules",
+                  "%lld card%s on the bus, and the kernel driver is not loaded", cards, cards == 1 ? "" : "s");
+    else
+        gwi_check(checkup, section, "driver-module", GW_CHECK_UNKNOWN, NULL,
+                  "neither /sys nor /proc says whether a kernel driver is loaded");
+}
+
+static void check_match(const gw_facts *facts, gw_checkup *checkup)
+{
+    const char *module = gw_facts_get(facts, "driver.module"), *library = gw_facts_get(facts, "driver.library.version"),
+               *path = gw_facts_get(facts, "driver.library"), *place = gw_facts_get(facts, "driver.library.place");
+    if (path == NULL) {
+        if (module != NULL)
+            gwi_check(checkup, section, "library-not-found", GW_CHECK_FAIL,
+                      gw_facts_get(facts, "container") != NULL
+                          ? "Start the container with --gpus all and NVIDIA_DRIVER_CAPABILITIES=compute,utility"
+                          : "Install the driver's libraries of the module's version",
+                      "there is no libcuda.so.1 where the loader looks");
+        return;
+    }
+    if (gwi_is(place, "stubs")) {
+        gwi_check(checkup, section, "stub-or-wrong-libcuda", GW_CHECK_FAIL,
+                  "Take the stubs folder out of LD_LIBRARY_PATH", "the loader takes %s, a stub: cuInit answers 34",
+                  path);
+        return;
+    }
+    if (gwi_is(place, "compat"))
+        return; /* said by check_compat() */
+    if (module == NULL || library == NULL)
+        gwi_check(checkup, section, "driver-library-mismatch", GW_CHECK_UNKNOWN, NULL,
+                  "driver library %s; whether it belongs to the module is not known", path);
+    else if (strcmp(module, library) != 0)
+        gwi_check(checkup, section, "driver-library-mismatch", GW_CHECK_FAIL,
+                  gw_facts_get(facts, "container") != NULL
+                      ? "Take libcuda.so out of the image: the host's comes in by itself"
+                      : "Reboot, or unload and load the nvidia modules: the driver was updated while they ran",
+                  "the kernel driver is %s, the library %s: cuInit answers 803", module, path);
+    else
+        gwi_check(checkup, section, "driver-library-mismatch", GW_CHECK_PASS, NULL, "library %s: as the module", path);
+}
+
+/* A package for forward compatibility that comes first. */
+static void check_compat(const gw_facts *facts, gw_checkup *checkup)
+{
+    const char *path = gw_facts_get(facts, "driver.library"), *name = gwi_card(facts, 0, "name"),
+               *module = gw_facts_get(facts, "driver.module"), *version = gw_facts_get(facts, "driver.library.version");
+    if (!gwi_is(gw_facts_get(facts, "driver.library.place"), "compat"))
+        return;
+    bool consumer = name != NULL && (strstr(name, "GeForce") != NULL || strstr(name, "TITAN") != NULL);
+    if (consumer)
+        gwi_check(checkup, section, "forward-compat-misuse", GW_CHECK_FAIL,
+                  "Take the compat folder out of LD_LIBRARY_PATH and ld.so.conf; update the driver instead",
+                  "the loader takes %s: forward compatibility is not for %s (cuInit answers 804)", path, name);
+    else if (module != NULL && version != NULL && gwi_version(version) < gwi_version(module))
+        gwi_check(checkup, section, "forward-compat-misuse", GW_CHECK_FAIL,
+                  "Take the older compat folder out of LD_LIBRARY_PATH",
+                  "the loader takes %s, which is older than the kernel driver %s", path, module);
+    else
+        gwi_check(checkup, section, "forward-compat-misuse", name == NULL ? GW_CHECK_UNKNOWN : GW_CHECK_PASS, NULL,
+                  "forward compatibility is in use: %s", path);
+}
+
+/* The driver's other libraries: of its version, and there at all. */
+static void check_companions(const gw_facts *facts, gw_checkup *checkup)
+{
+    const char *version = gw_facts_get(facts, "driver.library.version");
+    long long count = gwi_library_count(facts);
+    bool compiler = false;
+    for (long long i = 0; i < count; i++) {
+        gw_library library;
+        const char *line = gw_facts_getf(facts, "library.%03lld", i);
+        if (line == NULL || !gw_library_from_line(line, &library))
+            continue;
+        compiler = compiler || library.kind == GW_LIBRARY_PTX_COMPILER;
+        if (library.kind == GW_LIBRARY_NVML && library.place == GW_PLACE_SYSTEM && library.version != 0 &&
+            version != NULL && gw_facts_get(facts, "driver.module") != NULL &&
+            library.version != gwi_version(gw_facts_get(facts, "driver.module")))
+            gwi_check(checkup, section, "driver-library-mismatch", GW_CHECK_WARN,
+                      "Remove what another driver left behind", "%s is not of the module's version", library.path);
+        gw_library_free(&library);
+    }
+    if (gw_facts_get(facts, "driver.library") != NULL && !compiler && !gwi_has_device(facts, "dxg"))
+        gwi_check(checkup, section, "jit-library-missing", GW_CHECK_WARN,
+                  "In a container: NVIDIA_DRIVER_CAPABILITIES=compute,utility; else install the driver's whole package",
+                  "libnvidia-ptxjitcompiler is not beside the driver: programs that bring PTX alone will fail (221)");
+}
+
+static void check_device_files(const gw_facts *facts, gw_checkup *checkup)
+{
+    const char *files = gw_facts_get(facts, "device.files");
+    long long cards = gwi_card_count(facts);
+    if (gwi_has_device(facts, "dxg") ||
+        (gw_facts_get(facts, "driver.module") == NULL && gw_facts_get(facts, "nvml.driver") != NULL))
+        return;
+    if (files == NULL || (gw_facts_get(facts, "driver.module") == NULL && cards <= 0))
+        return;
+    long long found = 0;
+    for (const char *at = files; (at = strstr(at, "nvidia")) != NULL; at += 6)
+        found += at[6] >= '0' && at[6] <= '9';
+    const char *refused = gw_facts_get(facts, "device.refused");
+    const char *container = gw_facts_get(facts, "container");
+    if (found == 0 || !gwi_has_device(facts, "nvidiactl"))
+        gwi_check(checkup, section, "no-device-visible", GW_CHECK_FAIL,
+                  container != NULL ? "Start the container with --gpus all (or the device plugin)"
+                                    : "Make the device files: nvidia-modprobe -c 0 -u",
+                  "no card's device file here (/dev: %s): cuInit answers 100",
+                  files[0] != '\0' ? files : "none of nvidia");
+    else if (!gwi_has_device(facts, "nvidia-uvm"))
+        gwi_check(checkup, section, "driver-state-lost", container != NULL ? GW_CHECK_FAIL : GW_CHECK_WARN,
+                  container != NULL ? "Give the container /dev/nvidia-uvm, too"
+                                    : "nvidia-modprobe -u -c 0; the first CUDA program of root would make it as well",
+                  "/dev/nvidia-uvm is not there: without it cuInit answers 999");
+    else if (refused != NULL)
+        gwi_check(checkup, section, "no-device-visible", GW_CHECK_FAIL,
+                  "Join the group that owns it (ls -l /dev/nvidia*)", "/dev/%s may not be opened by this user",
+                  refused);
+    else
+        gwi_check(checkup, section, "device-files", GW_CHECK_PASS, NULL, "%lld card%s among the device files", found,
+                  found == 1 ? "" : "s");
+}
+
+/* ---- the driver against the runtimes ---- */
+
+static void check_runtime(const gw_facts *facts, gw_checkup *checkup, gw_version driver, const char *driver_text,
+                          const char *what, gw_version cuda)
+{
+    const gw_driver_row *row = NULL;
+    gw_driver_fit fit = gw_data_driver_fit(driver, cuda, &row);
+    const gw_cuda_family *family = gw_data_cuda_family(gw_version_part(cuda, 0));
+    const char *minimum = family != NULL ? family->driver_minimum_text : row != NULL ? row->driver_minimum_text : NULL;
+    const gw_driver_row *own = gw_data_cuda_of_driver(driver);
+    char text[GW_VERSION_TEXT_MAX], own_text[GW_VERSION_TEXT_MAX];
+    gw_version_text(text, gw_version_of(gw_version_part(cuda, 0), gw_version_part(cuda, 1), 0));
+    bool sure = family != NULL ? family->verified == GW_VERIFIED_YES : row != NULL && row->verified == GW_VERIFIED_YES;
+    bool compat = gwi_is(gw_facts_get(facts, "driver.library.place"), "compat");
+    if (fit == GW_DRIVER_TOO_OLD && !compat)
+        gwi_check(checkup, section, "driver-too-old", sure ? GW_CHECK_FAIL : GW_CHECK_WARN,
+                  "Update the driver, or use a build for an older CUDA", "%s needs driver %s or newer; this one is %s",
+                  what, minimum, driver_text);
+    else if (fit == GW_DRIVER_MINOR)
+        gwi_check(checkup, section, "driver-runtime", GW_CHECK_PASS, NULL,
+                  "%s runs on driver %s (%s is the oldest for CUDA %u.x). The driver itself is for CUDA %s: PTX made "
+                  "by %s, and "
+                  "calls that came after %s, do not work",
+                  what, driver_text, minimum != NULL ? minimum : "?", gw_version_part(cuda, 0),
+                  own != NULL ? gw_version_text(own_text, own->cuda) : "an older version", text,
+                  own != NULL ? gw_version_text(own_text, own->cuda) : "it");
+    else if (fit == GW_DRIVER_FULL)
+        gwi_check(checkup, section, "driver-runtime", GW_CHECK_PASS, NULL, "%s runs on driver %s", what, driver_text);
+    else if (fit == GW_DRIVER_UNKNOWN && driver != 0)
+        gwi_check(checkup, section, "driver-runtime", GW_CHECK_UNKNOWN, NULL,
+                  "whether driver %s runs %s is not in the tables", driver_text, what);
+}
+
+static void check_runtimes(const gw_facts *facts, gw_checkup *checkup)
+{
+    const char *driver_text = gwi_driver(facts);
+    gw_version driver = gwi_version(driver_text), said[64];
+    long long count = gwi_library_count(facts);
+    size_t said_count = 0;
+    for (long long i = 0; i < count; i++) {
+        gw_library library;
+        const char *line = gw_facts_getf(facts, "library.%03lld", i);
+        char what[4500], version[GW_VERSION_TEXT_MAX];
+        if (line == NULL || !gw_library_from_line(line, &library))
+            continue;
+        gw_version minor = gw_version_of(gw_version_part(library.version, 0), gw_version_part(library.version, 1),
+                                         library.is_major_only);
+        bool known = library.kind != GW_LIBRARY_CUDART || library.version == 0 || said_count == 64;
+        for (size_t k = 0; k < said_count; k++)
+            known = known || said[k] == minor;
+        if (!known) {
+            said[said_count++] = minor;
+            snprintf(what, sizeof what, "the CUDA %s runtime (%s)", gw_library_version_text(version, &library),
+                     library.path);
+            check_runtime(facts, checkup, driver, driver_text, what, library.version);
+        }
+        gw_library_free(&library);
+    }
+}
+
+void gwi_check_driver(const gw_facts *facts, gw_checkup *checkup)
+{
+    check_module(facts, checkup);
+    check_match(facts, checkup);
+    check_compat(facts, checkup);
+    check_companions(facts, checkup);
+    check_device_files(facts, checkup);
+    check_runtimes(facts, checkup);
+}

@@ -1,0 +1,50 @@
+/* Switches that somebody set once, to look for something, and that are still on. */
+#include "gwi_doctor.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char section[] = "environment";
+
+/* `when` NULL: any value but "" and "0". */
+static const struct {
+    const char *name, *when;
+    const char *text;
+} knobs[] = {
+    {"CUDA_LAUNCH_BLOCKING", NULL, "every launch is waited for: several times slower"},
+    {"CUDA_DISABLE_JIT", NULL, "PTX is not compiled: modules without native code fail (223)"},
+    {"CUDA_FORCE_PTX_JIT", NULL, "native code is ignored: every start compiles"},
+    {"CUDA_ENABLE_COREDUMP_ON_EXCEPTION", NULL, "a GPU exception ends the program, and writes a dump"},
+    {"CUDA_CACHE_DISABLE", NULL, "compiled PTX is thrown away: every start compiles again"},
+    {"CUDA_MODULE_LOADING", "EAGER", "all kernels are loaded at the start: slower, and hundreds of MiB of the card"},
+    {"PYTORCH_NO_CUDA_MEMORY_CACHING", NULL, "PyTorch asks the driver for every tensor: very slow"},
+    {"NCCL_P2P_DISABLE", NULL, "cards copy to each other by way of the host: slower"},
+    {"NCCL_IB_DISABLE", NULL, "InfiniBand is not used: slower between hosts"},
+    {"NCCL_SHM_DISABLE", NULL, "processes of one host talk over the network"},
+    {"NCCL_DEBUG", "TRACE", "NCCL writes a line for everything"},
+    {"NVIDIA_TF32_OVERRIDE", "0", "TF32 is off: matrix products in FP32 are several times slower"},
+    {"TF_GPU_ALLOCATOR", "cuda_malloc", "TensorFlow asks the driver for every tensor: very slow"},
+};
+
+void gwi_check_environment(const gw_facts *facts, gw_checkup *checkup)
+{
+    const char *mask = gw_facts_get(facts, "env.CUDA_VISIBLE_DEVICES");
+    size_t before = checkup->count;
+    if (mask != NULL && (mask[0] == '\0' || strncmp(mask, "-1", 2) == 0 || strcmp(mask, "NoDevFiles") == 0))
+        gwi_check(checkup, section, "no-device-visible", GW_CHECK_FAIL, "unset CUDA_VISIBLE_DEVICES",
+                  "CUDA_VISIBLE_DEVICES=\"%s\" hides all cards", mask);
+    for (size_t i = 0; i < sizeof knobs / sizeof knobs[0]; i++) {
+        const char *value = gw_facts_getf(facts, "env.%s", knobs[i].name);
+        bool set = value != NULL && (knobs[i].when != NULL ? strcmp(value, knobs[i].when) == 0
+                                                           : value[0] != '\0' && strcmp(value, "0") != 0);
+        if (set) {
+            char todo[96];
+            snprintf(todo, sizeof todo, "unset %s, unless it is meant", knobs[i].name);
+            gwi_check(checkup, section, "debug-knob-left-on", GW_CHECK_WARN, todo, "%s=%.100s: %s", knobs[i].name,
+                      value, knobs[i].text);
+        }
+    }
+    if (checkup->count == before)
+        gwi_check(checkup, section, "debug-knob-left-on", GW_CHECK_PASS, NULL,
+                  "no switch that slows programs down is set");
+}

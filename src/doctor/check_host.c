@@ -1,0 +1,130 @@
+/* What the program needs of the machine around the card. */
+#include "gwi_doctor.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char section[] = "host";
+
+static void check_shm(const gw_facts *facts, gw_checkup *checkup)
+{
+    long long bytes;
+    char text[GW_BYTES_TEXT_MAX];
+    if (!gw_facts_number(facts, "shm.bytes", &bytes)) {
+        gwi_check(checkup, section, "shm-exhausted", GW_CHECK_UNKNOWN, NULL, "the size of /dev/shm is not known");
+        return;
+    }
+    gw_bytes_text(text, (uint64_t)bytes);
+    if (bytes < 1ll << 30)
+        gwi_check(checkup, section, "shm-exhausted", GW_CHECK_WARN,
+                  gw_facts_get(facts, "container") != NULL ? "Start the container with --shm-size=8g, or --ipc=host"
+                                                           : "mount -o remount,size=8G /dev/shm",
+                  "/dev/shm has %s: workers that load data (and NCCL) die of a bus error when it is full", text);
+    else
+        gwi_check(checkup, section, "shm-exhausted", GW_CHECK_PASS, NULL, "/dev/shm has %s", text);
+}
+
+static void check_memory(const gw_facts *facts, gw_checkup *checkup)
+{
+    long long limit, bytes;
+    char text[GW_BYTES_TEXT_MAX];
+    if (gw_facts_number(facts, "memory.limit", &limit) && limit < 4ll << 30)
+        gwi_check(checkup, section, "host-oom-kill", GW_CHECK_WARN,
+                  "Ask for more memory (the container's or the job's limit)",
+                  "this process and its neighbours may use %s of host memory: a framework alone takes 2 to 4 GiB",
+                  gw_bytes_text(text, (uint64_t)limit));
+    else if (gw_facts_number(facts, "memory.bytes", &bytes) && bytes > 0)
+        gwi_check(checkup, section, "host-oom-kill", GW_CHECK_PASS, NULL, "%s of host memory%s",
+                  gw_bytes_text(text, (uint64_t)bytes),
+                  gw_facts_get(facts, "memory.limit") != NULL ? ", limited by the control group" : "");
+    if (gwi_number_or(facts, "memory.overcommit", 0) == 2)
+        gwi_check(checkup, section, "pinned-memory-failure", GW_CHECK_WARN, "sysctl vm.overcommit_memory=0",
+                  "the kernel refuses to overcommit memory (vm.overcommit_memory=2): CUDA reserves far more addresses "
+                  "than it uses");
+}
+
+static void check_limits(const gw_facts *facts, gw_checkup *checkup)
+{
+    long long number;
+    char text[GW_BYTES_TEXT_MAX];
+    if (gw_facts_number(facts, "limit.address", &number))
+        gwi_check(checkup, section, "limits", GW_CHECK_FAIL,
+                  "ulimit -v unlimited; limit memory with a control group instead",
+                  "the address space is limited to %s (ulimit -v): CUDA reserves far more and cannot start",
+                  gw_bytes_text(text, (uint64_t)number));
+    if (gw_facts_number(facts, "limit.files", &number) && number < 1024)
+        gwi_check(checkup, section, "fd-or-process-limit", GW_CHECK_WARN, "ulimit -n 65536",
+                  "a process may open %lld files: data loaders with many workers need more", number);
+    if (gw_facts_number(facts, "limit.processes", &number) && number < 1024)
+        gwi_check(checkup, section, "fd-or-process-limit", GW_CHECK_WARN, "ulimit -u 65536",
+                  "a user may have %lld processes and threads: frameworks start one thread a core, and workers",
+                  number);
+    if (gw_facts_number(facts, "limit.memlock", &number) && number < 64 << 10)
+        gwi_check(checkup, section, "pinned-memory-failure", GW_CHECK_WARN, "ulimit -l unlimited",
+                  "a process may lock %lld bytes of memory: RDMA (NCCL over InfiniBand) needs more", number);
+}
+
+static void check_platform(const gw_facts *facts, gw_checkup *checkup)
+{
+    const char *clock = gw_facts_get(facts, "clocksource");
+    if (gwi_is(clock, "hpet") || gwi_is(clock, "acpi_pm") || gwi_is(clock, "jiffies"))
+        gwi_check(
+            checkup, section, "clock", GW_CHECK_WARN, "Boot with clocksource=tsc where the processor's clock is sound",
+            "time comes from %s, which takes a microsecond to read: frameworks and profilers ask for it all the time",
+            clock);
+    long long nodes, cards = gwi_card_count(facts);
+    if (!gw_facts_number(facts, "numa.nodes", &nodes) || nodes < 2)
+        return;
+    for (long long i = 0; i < cards; i++) {
+        if (gwi_is(gw_facts_getf(facts, "pci.card.%lld.numa", i), "-1")) {
+            gwi_check(checkup, section, "numa", GW_CHECK_UNKNOWN, NULL,
+                      "%lld NUMA nodes, and the firmware does not say to which one the cards belong: copies may cross",
+                      nodes);
+            return;
+        }
+    }
+}
+
+static void check_iommu(const gw_facts *facts, gw_checkup *checkup)
+{
+    long long groups = gwi_number_or(facts, "iommu.groups", 0), cards = gwi_card_count(facts);
+    const char *type = gw_facts_get(facts, "iommu.type");
+    if (groups == 0 || cards < 2 || gwi_number_or(facts, "pci.nvswitches", 0) > 0 ||
+        gwi_has_device(facts, "nvidia-nvswitchctl"))
+        return;
+    if (type != NULL && strcmp(type, "identity") != 0)
+        gwi_check(
+            checkup, section, "p2p-iommu-acs", GW_CHECK_WARN,
+            "Boot with iommu=pt, and switch ACS off on the bridges above the cards, if copies between cards hang or "
+            "are wrong",
+            "the IOMMU translates (%s) between %lld cards: copies from card to card over PCIe may hang or go wrong",
+            type, cards);
+    else if (type == NULL)
+        gwi_check(checkup, section, "p2p-iommu-acs", GW_CHECK_UNKNOWN, NULL,
+                  "whether the IOMMU translates between the cards is not known");
+}
+
+static void check_container(const gw_facts *facts, gw_checkup *checkup)
+{
+    const char *visible = gw_facts_get(facts, "env.NVIDIA_VISIBLE_DEVICES"),
+               *capabilities = gw_facts_get(facts, "env.NVIDIA_DRIVER_CAPABILITIES");
+    if (gw_facts_get(facts, "container") == NULL)
+        return;
+    if (gwi_is(visible, "void") || gwi_is(visible, "none"))
+        gwi_check(checkup, section, "no-device-visible", GW_CHECK_FAIL, "Start the container with --gpus all",
+                  "NVIDIA_VISIBLE_DEVICES=%s: the container runtime gives this container no card", visible);
+    if (capabilities != NULL && strstr(capabilities, "compute") == NULL && strstr(capabilities, "all") == NULL)
+        gwi_check(checkup, section, "library-not-found", GW_CHECK_FAIL, "NVIDIA_DRIVER_CAPABILITIES=compute,utility",
+                  "NVIDIA_DRIVER_CAPABILITIES=%s: the driver's compute libraries do not come in", capabilities);
+}
+
+void gwi_check_host(const gw_facts *facts, gw_checkup *checkup)
+{
+    check_container(facts, checkup);
+    check_shm(facts, checkup);
+    check_memory(facts, checkup);
+    check_limits(facts, checkup);
+    check_platform(facts, checkup);
+    check_iommu(facts, checkup);
+}

@@ -1,0 +1,451 @@
+/* What files say of a machine. Paths are those of Linux and of the driver's packages; nothing that is missing is an
+ * error. */
+#include "gwi_doctor.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+/* ---- small readers ---- */
+
+/* The first line of a file as a fact. */
+static void line_fact(gw_facts *facts, const char *root, const char *path, const char *key)
+{
+    char *text = gwi_read_file(root, path);
+    if (text == NULL)
+        return;
+    text[strcspn(text, "\n")] = '\0';
+    if (text[0] != '\0')
+        gw_facts_set(facts, key, "%s", text);
+    free(text);
+}
+
+static DIR *open_folder(const char *root, const char *path)
+{
+    gw_text whole = {0};
+    gw_text_addf(&whole, "%s%s", root, path);
+    DIR *folder = opendir(gw_text_str(&whole));
+    gw_text_free(&whole);
+    return folder;
+}
+
+static bool exists(const char *root, const char *path)
+{
+    gw_text whole = {0};
+    gw_text_addf(&whole, "%s%s", root, path);
+    bool found = access(gw_text_str(&whole), F_OK) == 0;
+    gw_text_free(&whole);
+    return found;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Names in a folder, sorted; the caller frees the names. Returns how many. */
+static size_t list_names(const char *root, const char *path, char **names, size_t room)
+{
+    size_t count = 0;
+    DIR *folder = open_folder(root, path);
+    for (struct dirent *entry; folder != NULL && count < room && (entry = readdir(folder)) != NULL;) {
+        if (entry->d_name[0] != '.' && (names[count] = strdup(entry->d_name)) != NULL)
+            count++;
+    }
+    if (folder != NULL)
+        closedir(folder);
+    qsort(names, count, sizeof *names, by_name);
+    return count;
+}
+
+static void free_names(char **names, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        free(names[i]);
+}
+
+/* ---- the driver's kernel side ---- */
+
+/* "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build ..." */
+static void look_at_module(gw_facts *facts, const char *root)
+{
+    line_fact(facts, root, "/sys/module/nvidia/version", "driver.module");
+    char *text = gwi_read_file(root, "/proc/driver/nvidia/version");
+    if (text == NULL)
+        return;
+    gw_facts_set(facts, "driver.module.kind", "%s",
+                 strstr(text, "Open Kernel Module") != NULL ? "open" : "proprietary");
+    for (char *at = text; *at != '\0' && gw_facts_get(facts, "driver.module") == NULL; at++) {
+        gw_version version;
+        const char *end;
+        if (at != text && at[-1] == ' ' && isdigit((unsigned char)*at) && gw_version_parse(at, &version, &end) &&
+            gw_version_part(version, 0) > 99 && (*end == ' ' || *end == '\n'))
+            gw_facts_set(facts, "driver.module", "%.*s", (int)(end - at), at);
+    }
+    free(text);
+}
+
+/* "Model:  NVIDIA H200": the value behind a name. */
+static void information_fact(gw_facts *facts, const char *text, const char *name, size_t card, const char *what)
+{
+    char key[GWI_FACT_KEY_MAX];
+    const char *at = strstr(text, name);
+    if (at == NULL)
+        return;
+    at += strlen(name);
+    at += strspn(at, " \t");
+    snprintf(key, sizeof key, "driver.card.%zu.%s", card, what);
+    gw_facts_set(facts, key, "%.*s", (int)strcspn(at, "\n"), at);
+}
+
+static void look_at_driver_cards(gw_facts *facts, const char *root)
+{
+    char *names[GWI_CARDS_MAX], path[600];
+    if (!exists(root, "/proc/driver/nvidia/gpus"))
+        return;
+    size_t count = list_names(root, "/proc/driver/nvidia/gpus", names, GWI_CARDS_MAX);
+    gw_facts_set(facts, "driver.cards", "%zu", count);
+    for (size_t i = 0; i < count; i++) {
+        char key[GWI_FACT_KEY_MAX];
+        snprintf(path, sizeof path, "/proc/driver/nvidia/gpus/%s/information", names[i]);
+        snprintf(key, sizeof key, "driver.card.%zu.pci", i);
+        gw_facts_set(facts, key, "%s", names[i]);
+        char *text = gwi_read_file(root, path);
+        if (text == NULL)
+            continue;
+        information_fact(facts, text, "Model:", i, "name");
+        information_fact(facts, text, "GPU UUID:", i, "uuid");
+        information_fact(facts, text, "Device Minor:", i, "minor");
+        free(text);
+    }
+    free_names(names, count);
+}
+
+/* ---- the bus ---- */
+
+static void look_at_card_on_bus(gw_facts *facts, const char *root, const char *name, size_t index)
+{
+    static const struct {
+        const char *file, *what;
+    } files[] = {{"current_link_width", "width"}, {"max_link_width", "width_max"}, {"current_link_speed", "speed"},
+                 {"max_link_speed", "speed_max"}, {"numa_node", "numa"},           {"device", "device"}};
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        char path[600], key[GWI_FACT_KEY_MAX];
+        snprintf(path, sizeof path, "/sys/bus/pci/devices/%s/%s", name, files[i].file);
+        snprintf(key, sizeof key, "pci.card.%zu.%s", index, files[i].what);
+        line_fact(facts, root, path, key);
+    }
+    char key[GWI_FACT_KEY_MAX];
+    snprintf(key, sizeof key, "pci.card.%zu.pci", index);
+    gw_facts_set(facts, key, "%s", name);
+}
+
+/* Display and 3D controllers of the vendor are cards, its bridges are NVSwitches. */
+static void look_at_bus(gw_facts *facts, const char *root)
+{
+    enum { DEVICES_MAX = 1024 };
+    char *names[DEVICES_MAX];
+    size_t cards = 0, switches = 0;
+    if (!exists(root, "/sys/bus/pci/devices"))
+        return;
+    size_t count = list_names(root, "/sys/bus/pci/devices", names, DEVICES_MAX);
+    for (size_t i = 0; i < count; i++) {
+        char path[600];
+        snprintf(path, sizeof path, "/sys/bus/pci/devices/%s/vendor", names[i]);
+        char *vendor = gwi_read_file(root, path);
+        snprintf(path, sizeof path, "/sys/bus/pci/devices/%s/class", names[i]);
+        char *class = gwi_read_file(root, path);
+        if (vendor != NULL && class != NULL && strncmp(vendor, "0x10de", 6) == 0) {
+            if (strncmp(class, "0x0300", 6) == 0 || strncmp(class, "0x0302", 6) == 0)
+                look_at_card_on_bus(facts, root, names[i], cards++);
+            switches += strncmp(class, "0x0680", 6) == 0;
+        }
+        free(vendor);
+        free(class);
+    }
+    free_names(names, count);
+    gw_facts_set(facts, "pci.cards", "%zu", cards);
+    gw_facts_set(facts, "pci.nvswitches", "%zu", switches);
+}
+
+/* Of those that every CUDA program opens. */
+static bool is_refused(const char *name)
+{
+    char path[300];
+    const char *rest = name + strlen("nvidia");
+    bool needed = strcmp(name, "nvidiactl") == 0 || strcmp(name, "nvidia-uvm") == 0 ||
+                  (strncmp(name, "nvidia", strlen("nvidia")) == 0 && isdigit((unsigned char)*rest));
+    snprintf(path, sizeof path, "/dev/%.200s", name);
+    return needed && access(path, F_OK) == 0 && access(path, R_OK | W_OK) != 0;
+}
+
+static void look_at_devices(gw_facts *facts, const char *root)
+{
+    enum { NAMES_MAX = 4096 };
+    static char *names[NAMES_MAX];
+    gw_text list = {0};
+    if (!exists(root, "/dev"))
+        return;
+    size_t count = list_names(root, "/dev", names, NAMES_MAX);
+    for (size_t i = 0; i < count; i++) {
+        if (strncmp(names[i], "nvidia", strlen("nvidia")) != 0 && strcmp(names[i], "dxg") != 0)
+            continue;
+        gw_text_addf(&list, "%s%s", list.bytes == 0 ? "" : " ", names[i]);
+        if (root[0] == '\0' && is_refused(names[i]))
+            gw_facts_set(facts, "device.refused", "%.100s", names[i]);
+    }
+    gw_facts_set(facts, "device.files", "%s", gw_text_str(&list));
+    gw_text_free(&list);
+    free_names(names, count);
+}
+
+/* ---- processes and containers ---- */
+
+static void look_at_processes(gw_facts *facts, const char *root)
+{
+    static const struct {
+        const char *name, *key;
+    } known[] = {{"nv-fabricmanage", "process.fabricmanager"}, /* names are cut after 15 characters */
+                 {"nvidia-persiste", "process.persistenced"},
+                 {"nvidia-cuda-mps", "process.mps"}};
+    DIR *folder = open_folder(root, "/proc");
+    bool any = false;
+    for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;) {
+        char path[300];
+        if (!isdigit((unsigned char)entry->d_name[0]))
+            continue;
+        snprintf(path, sizeof path, "/proc/%.200s/comm", entry->d_name);
+        char *name = gwi_read_file(root, path);
+        any = any || name != NULL;
+        for (size_t i = 0; name != NULL && i < sizeof known / sizeof known[0]; i++) {
+            if (strncmp(name, known[i].name, strlen(known[i].name)) == 0)
+                gw_facts_set(facts, known[i].key, "1");
+        }
+        free(name);
+    }
+    if (folder != NULL)
+        closedir(folder);
+    if (any)
+        gw_facts_set(facts, "processes.seen", "1");
+}
+
+static void look_at_container(gw_facts *facts, const char *root)
+{
+    char *group = gwi_read_file(root, "/proc/1/cgroup");
+    bool named = group != NULL && (strstr(group, "docker") != NULL || strstr(group, "kubepods") != NULL ||
+                                   strstr(group, "containerd") != NULL);
+    char *mounts = gwi_read_file(root, "/proc/self/mounts"); /* images lie in layers */
+    bool layered = mounts != NULL && (strncmp(mounts, "overlay / ", 10) == 0 || strstr(mounts, "\noverlay / ") != NULL);
+    if (exists(root, "/.dockerenv") || exists(root, "/run/.containerenv") || named || layered)
+        gw_facts_set(facts, "container", "1");
+    free(mounts);
+    free(group);
+}
+
+/* ---- limits ---- */
+
+/* "Max open files            1024                 4096                 files" */
+static void look_at_limits(gw_facts *facts, const char *root)
+{
+    static const struct {
+        const char *name, *key;
+    } limits[] = {{"Max open files", "limit.files"},
+                  {"Max locked memory", "limit.memlock"},
+                  {"Max address space", "limit.address"},
+                  {"Max processes", "limit.processes"},
+                  {"Max data size", "limit.data"}};
+    char *text = gwi_read_file(root, "/proc/self/limits");
+    for (size_t i = 0; text != NULL && i < sizeof limits / sizeof limits[0]; i++) {
+        const char *at = strstr(text, limits[i].name);
+        if (at == NULL)
+            continue;
+        at += strlen(limits[i].name);
+        at += strspn(at, " ");
+        gw_facts_set(facts, limits[i].key, "%.*s", (int)strcspn(at, " \n"), at);
+    }
+    free(text);
+}
+
+/* "65536k", "50%" (no number of bytes): false. */
+static bool size_of(const char *text, unsigned long long *ret_bytes)
+{
+    char *end;
+    unsigned long long number = strtoull(text, &end, 10);
+    if (end == text)
+        return false;
+    unsigned shift = *end == 'k' || *end == 'K'   ? 10
+                     : *end == 'm' || *end == 'M' ? 20
+                     : *end == 'g' || *end == 'G' ? 30
+                                                  : 0;
+    end += shift != 0;
+    if ((*end != ',' && *end != ' ' && *end != '\n' && *end != '\0') || number > (1ull << 40))
+        return false;
+    *ret_bytes = number << shift;
+    return true;
+}
+
+static void look_at_shm(gw_facts *facts, const char *root)
+{
+    struct statvfs info;
+    char *mounts = gwi_read_file(root, "/proc/self/mounts");
+    const char *at = mounts == NULL ? NULL : strstr(mounts, " /dev/shm ");
+    if (root[0] == '\0' && statvfs("/dev/shm", &info) == 0) {
+        gw_facts_set(facts, "shm.bytes", "%llu", (unsigned long long)info.f_frsize * info.f_blocks);
+        gw_facts_set(facts, "shm.bytes_free", "%llu", (unsigned long long)info.f_frsize * info.f_bavail);
+    } else if (at != NULL) {
+        size_t line = strcspn(at, "\n");
+        const char *size = strstr(at, "size=");
+        unsigned long long bytes;
+        if (size != NULL && size < at + line && size_of(size + strlen("size="), &bytes))
+            gw_facts_set(facts, "shm.bytes", "%llu", bytes);
+    }
+    free(mounts);
+}
+
+static void look_at_memory(gw_facts *facts, const char *root)
+{
+    char *text = gwi_read_file(root, "/proc/meminfo");
+    const char *at = text == NULL ? NULL : strstr(text, "MemTotal:");
+    if (at != NULL)
+        gw_facts_set(facts, "memory.bytes", "%llu", strtoull(at + strlen("MemTotal:"), NULL, 10) * 1024);
+    free(text);
+    line_fact(facts, root, "/proc/sys/vm/overcommit_memory", "memory.overcommit");
+}
+
+/* The tightest memory limit on the way from our group up: version 2's memory.max, version 1's limit_in_bytes. */
+static void look_at_group(gw_facts *facts, const char *root, const char *base, const char *group, const char *file)
+{
+    const unsigned long long no_limit = 1ull << 60; /* version 1 writes a number near 2^63 */
+    char path[4400], folder[4096];
+    snprintf(folder, sizeof folder, "%s", group);
+    for (;;) {
+        snprintf(path, sizeof path, "%s%s/%s", base, folder, file);
+        char *text = gwi_read_file(root, path);
+        unsigned long long bytes =
+            text == NULL || !isdigit((unsigned char)text[0]) ? no_limit : strtoull(text, NULL, 10);
+        long long known = gwi_number_or(facts, "memory.limit", -1);
+        if (bytes < no_limit && (known < 0 || bytes < (unsigned long long)known))
+            gw_facts_set(facts, "memory.limit", "%llu", bytes);
+        free(text);
+        char *slash = strrchr(folder, '/');
+        if (slash == NULL)
+            return;
+        *slash = '\0';
+    }
+}
+
+static void look_at_groups(gw_facts *facts, const char *root)
+{
+    char *text = gwi_read_file(root, "/proc/self/cgroup");
+    for (char *line = text, *next; line != NULL && *line != '\0'; line = next) {
+        size_t bytes = strcspn(line, "\n");
+        next = line + bytes + (line[bytes] == '\n');
+        line[bytes] = '\0';
+        char *controllers = strchr(line, ':'), *group = controllers == NULL ? NULL : strchr(controllers + 1, ':');
+        if (group == NULL)
+            continue;
+        *group++ = '\0';
+        if (strcmp(controllers + 1, "") == 0)
+            look_at_group(facts, root, "/sys/fs/cgroup", strcmp(group, "/") == 0 ? "" : group, "memory.max");
+        else if (strstr(controllers + 1, "memory") != NULL)
+            look_at_group(facts, root, "/sys/fs/cgroup/memory", strcmp(group, "/") == 0 ? "" : group,
+                          "memory.limit_in_bytes");
+    }
+    free(text);
+}
+
+/* ---- the rest ---- */
+
+/* Names that concern CUDA, and where the loader looks. Values of others are nobody's business. */
+static bool is_of_interest(const char *name, size_t bytes)
+{
+    static const char *const beginnings[] = {
+        "CUDA_", "NVIDIA_", "NCCL_",   "PYTORCH_",        "TORCH_",       "XLA_",       "JAX_",
+        "TF_",   "CUDNN_",  "CUBLAS_", "LD_LIBRARY_PATH", "CONDA_PREFIX", "VIRTUAL_ENV"};
+    for (size_t i = 0; i < sizeof beginnings / sizeof beginnings[0]; i++) {
+        if (bytes >= strlen(beginnings[i]) && strncmp(name, beginnings[i], strlen(beginnings[i])) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void look_at_environment(gw_facts *facts, const char *root)
+{
+    enum { BYTES_MAX = 1 << 20 };
+    gw_text path = {0};
+    gw_text_addf(&path, "%s/proc/self/environ", root);
+    FILE *file = fopen(gw_text_str(&path), "re");
+    gw_text_free(&path);
+    char *text = malloc(BYTES_MAX + 1);
+    size_t bytes = file == NULL || text == NULL ? 0 : fread(text, 1, BYTES_MAX, file);
+    for (size_t at = 0; at < bytes; at += strlen(text + at) + 1) {
+        text[bytes] = '\0';
+        char *equals = strchr(text + at, '=');
+        char key[GWI_FACT_KEY_MAX];
+        if (equals == NULL || !is_of_interest(text + at, (size_t)(equals - text - at)) ||
+            (size_t)(equals - text - at) >= sizeof key - 5)
+            continue;
+        snprintf(key, sizeof key, "env.%.*s", (int)(equals - text - (ptrdiff_t)at), text + at);
+        gw_facts_set(facts, key, "%s", equals + 1);
+    }
+    if (file != NULL)
+        fclose(file);
+    free(text);
+}
+
+static void look_at_platform(gw_facts *facts, const char *root)
+{
+    char *names[64];
+    line_fact(facts, root, "/sys/devices/system/clocksource/clocksource0/current_clocksource", "clocksource");
+    line_fact(facts, root, "/proc/sys/kernel/osrelease", "kernel");
+    size_t count = list_names(root, "/sys/devices/system/node", names, 64), nodes = 0;
+    for (size_t i = 0; i < count; i++)
+        nodes += strncmp(names[i], "node", 4) == 0 && isdigit((unsigned char)names[i][4]);
+    free_names(names, count);
+    if (nodes > 0)
+        gw_facts_set(facts, "numa.nodes", "%zu", nodes);
+    if (exists(root, "/sys/kernel/iommu_groups")) {
+        count = list_names(root, "/sys/kernel/iommu_groups", names, 64);
+        free_names(names, count);
+        gw_facts_set(facts, "iommu.groups", "%zu", count);
+    }
+    char *type = gwi_read_file(root, "/sys/kernel/iommu_groups/0/type"); /* "identity": passed through */
+    if (type != NULL)
+        gw_facts_set(facts, "iommu.type", "%.*s", (int)strcspn(type, "\n"), type);
+    free(type);
+}
+
+static void take_answers(gw_facts *facts, const char *root)
+{
+    char *answers = gwi_read_file(root, "/nvml.answers");
+    if (answers != NULL)
+        gw_facts_parse(facts, answers, "nvml. card.");
+    free(answers);
+    answers = gwi_read_file(root, "/python.answers");
+    if (answers != NULL)
+        gw_doctor_take_python(facts, root, answers);
+    free(answers);
+}
+
+void gw_doctor_look(gw_facts *facts, const char *root)
+{
+    look_at_environment(facts, root);
+    look_at_module(facts, root);
+    look_at_driver_cards(facts, root);
+    look_at_bus(facts, root);
+    look_at_devices(facts, root);
+    look_at_processes(facts, root);
+    look_at_container(facts, root);
+    look_at_limits(facts, root);
+    look_at_shm(facts, root);
+    look_at_memory(facts, root);
+    look_at_groups(facts, root);
+    look_at_platform(facts, root);
+    gwi_look_libraries(facts, root);
+    if (root[0] != '\0')
+        take_answers(facts, root);
+}

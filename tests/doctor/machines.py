@@ -1,0 +1,402 @@
+"""Made-up machines: each is a small tree of files, and what `gpuwhy doctor` must find there, and nothing worse.
+
+    machines.py [NAME...]
+
+A machine is a healthy one with changes. "Nothing worse" is the other half of each test: a finding that is not expected fails it.
+"""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+GPUWHY = pathlib.Path(os.environ.get("GPUWHY_BUILD", "build")) / "gpuwhy"
+LIB = "usr/lib/x86_64-linux-gnu"
+SITE = "v/lib/python3.11/site-packages"
+DRIVER = "580.65.06"
+
+
+def driver_files(version):
+    return {f"{LIB}/libcuda.so.{version}": "", f"{LIB}/libcuda.so.1": ("link", f"libcuda.so.{version}"),
+            f"{LIB}/libnvidia-ml.so.{version}": "", f"{LIB}/libnvidia-ptxjitcompiler.so.{version}": ""}
+
+
+def card_files(index, pci, name, width=16):
+    bus = f"sys/bus/pci/devices/{pci}"
+    return {f"proc/driver/nvidia/gpus/{pci}/information": f"Model: \t\t {name}\nGPU UUID: \t GPU-{index}\nDevice Minor: \t {index}\n",
+            f"{bus}/vendor": "0x10de\n", f"{bus}/class": "0x030200\n", f"{bus}/current_link_width": f"{width}\n",
+            f"{bus}/max_link_width": "16\n", f"{bus}/numa_node": "0\n", f"dev/nvidia{index}": ""}
+
+
+def nvml(*cards, **more):
+    """Each card is (name, capability) and what else is to be said of it."""
+    lines = [f"nvml.cards={len(cards)}"]
+    for index, card in enumerate(cards):
+        said = {"name": card[0], "capability": card[1], "compute_mode": "default", "remap_pending": "0", "mig": "off"}
+        said.update(card[2] if len(card) > 2 else {})
+        lines += [f"card.{index}.{key}={value}" for key, value in said.items()]
+    return "\n".join(lines + [f"{key}={value}" for key, value in more.items()]) + "\n"
+
+
+def torch(release, cuda, cudnn="9.1.0.70", arch=None):
+    lines = ["python.version=3.11.7", "python.executable=/v/bin/python", f"python.package.torch={release}",
+             f"python.torch.cuda={cuda}", f"python.cudnn={cudnn}", f"python.folder.0=/{SITE}/nvidia/cudnn/lib"]
+    return "\n".join(lines + ([f"python.torch.arch={arch}"] if arch else [])) + "\n"
+
+
+def environ(**values):
+    return "\0".join(f"{key}={value}" for key, value in values.items()) + "\0"
+
+
+H200 = ("NVIDIA H200", "9.0")
+HEALTHY = {
+    "sys/module/nvidia/version": DRIVER + "\n",
+    "proc/driver/nvidia/version": f"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {DRIVER}  Release Build\n",
+    **driver_files(DRIVER), **card_files(0, "0000:1b:00.0", "NVIDIA H200"),
+    "dev/null": "", "dev/nvidiactl": "", "dev/nvidia-uvm": "", "dev/nvidia-uvm-tools": "",
+    "proc/self/mounts": "tmpfs /dev/shm tmpfs rw,size=67108864k 0 0\n",
+    "proc/self/environ": environ(HOME="/root"),
+    "proc/self/limits": "Limit                     Soft Limit           Hard Limit           Units\n"
+                        "Max locked memory         8388608              8388608              bytes\n"
+                        "Max address space         unlimited            unlimited            bytes\n"
+                        "Max processes             127000               127000               processes\n"
+                        "Max open files            1024                 524288               files\n",
+    "proc/self/cgroup": "0::/\n", "proc/meminfo": "MemTotal:       263845720 kB\n", "proc/1/comm": "systemd\n",
+    "sys/devices/system/clocksource/clocksource0/current_clocksource": "tsc\n",
+    "sys/devices/system/node/node0/x": "",
+    "usr/local/cuda-12.4/lib64/libcudart.so.12.4.127": "",
+    f"{SITE}/nvidia/cudnn/lib/libcudnn.so.9": "", f"{SITE}/nvidia/cudnn/lib/libcudnn_ops.so.9": "",
+    f"{SITE}/nvidia_cudnn_cu12-9.1.0.70.dist-info/METADATA": "",
+    "nvml.answers": nvml(H200),
+    "python.answers": torch("2.5.1+cu124", "12.4"),
+}
+
+
+def machine(changes=None, drop=(), base=HEALTHY):
+    files = {path: content for path, content in base.items() if not any(path.startswith(d) for d in drop)}
+    files.update(changes or {})
+    return files
+
+
+def on_driver(version, cuda, more=None, drop=()):
+    """Another driver, with the runtime of a toolkit, and no framework."""
+    return machine({"sys/module/nvidia/version": version + "\n", **driver_files(version),
+                    f"usr/local/cuda-{cuda}/lib64/libcudart.so.{cuda}.99": "", **(more or {})},
+                   ("sys/module", "proc/driver/nvidia/version", LIB, "usr/local", "python.answers", SITE, *drop))
+
+
+def cards(*list_of, env=None, python=None, drop=()):
+    files = {}
+    for index, card in enumerate(list_of):
+        files.update(card_files(index, f"0000:{16 + index:02x}:00.0", card[0]))
+    files["nvml.answers"] = nvml(*list_of)
+    if env:
+        files["proc/self/environ"] = environ(**env)
+    if python:
+        files["python.answers"] = python
+    return machine(files, ("proc/driver/nvidia/gpus", "sys/bus/pci", "dev/nvidia0", *drop))
+
+
+RTX = ("NVIDIA GeForce RTX 4090", "8.9")
+V100 = ("Tesla V100-SXM2-16GB", "7.0")
+B200 = ("NVIDIA B200", "10.0")
+ARCH = "sm_50 sm_60 sm_70 sm_75 sm_80 sm_86 sm_90"
+CONTAINER = {".dockerenv": "", "proc/self/mounts": "shm /dev/shm tmpfs rw,size=65536k 0 0\n"}
+CUDNN_OLD = "opt/old/libcudnn.so.9.3.0"
+
+# name: (files, {(id, state)} that must come, and no others but pass; texts that must be said)
+MACHINES = {
+    "healthy": (machine(), set(), ["library /usr/lib/x86_64-linux-gnu/libcuda.so.580.65.06: as the module",
+                                   "the CUDA 12.4.127 runtime", "torch 2.5.1+cu124, built for CUDA 12.4",
+                                   "torch has code for the card", "9.1.0.70 in a Python package"]),
+    "healthy-without-python": (machine(drop=("python.answers", SITE)), set(), []),
+    "healthy-two-cards": (cards(H200, H200), set(), ["2: NVIDIA H200, NVIDIA H200"]),
+    "healthy-small-container": (machine({**CONTAINER, "proc/self/mounts": "shm /dev/shm tmpfs rw,size=16g 0 0\n"}), set(), []),
+    "no-card": ({"sys/bus/pci/devices/0000:00:01.0/vendor": "0x8086\n", "sys/bus/pci/devices/0000:00:01.0/class": "0x060000\n",
+                 "proc/self/mounts": "tmpfs /dev/shm tmpfs rw,size=8g 0 0\n"},
+                {("no-device-visible", "fail")}, ["no NVIDIA card on the bus"]),
+    "nothing-is-readable": ({"etc/x": ""}, {("driver-module", "unknown"), ("shm-exhausted", "unknown")}, []),
+    "module-not-loaded": (machine(drop=("sys/module", "proc/driver", "dev/nvidia", "nvml.answers", "python.answers")),
+                          {("driver-module", "fail"), ("driver-library-mismatch", "unknown"), ("no-device-visible", "fail"),
+                           ("nvml", "unknown")}, ["the kernel driver is not loaded"]),
+    "driver-updated-without-reboot": (
+        machine({**driver_files("580.95.05")}, (LIB,)),
+        {("driver-library-mismatch", "fail"), ("driver-library-mismatch", "warn")}, ["580.65.06", "libcuda.so.580.95.05", "803"]),
+    "image-brings-its-own-libcuda": (
+        machine({**CONTAINER, **driver_files("550.54.15"), "proc/self/mounts": "shm /dev/shm tmpfs rw,size=8g 0 0\n"}, (LIB,)),
+        {("driver-library-mismatch", "fail"), ("driver-library-mismatch", "warn")}, ["Take libcuda.so out of the image"]),
+    "stub-first": (machine({"usr/local/cuda-12.4/lib64/stubs/libcuda.so.1": "",
+                            "proc/self/environ": environ(LD_LIBRARY_PATH="/usr/local/cuda-12.4/lib64/stubs")}),
+                   {("stub-or-wrong-libcuda", "fail")}, ["cuInit answers 34"]),
+    "forward-compat-on-geforce": (
+        machine({"usr/local/cuda-13.0/compat/libcuda.so.1": ("link", "libcuda.so.580.95.05"),
+                 "usr/local/cuda-13.0/compat/libcuda.so.580.95.05": "",
+                 "proc/self/environ": environ(LD_LIBRARY_PATH="/usr/local/cuda-13.0/compat"), "nvml.answers": nvml(RTX)}),
+        {("forward-compat-misuse", "fail")}, ["RTX 4090", "804"]),
+    "forward-compat-on-data-centre": (
+        machine({"usr/local/cuda-13.0/compat/libcuda.so.1": ("link", "libcuda.so.580.95.05"),
+                 "usr/local/cuda-13.0/compat/libcuda.so.580.95.05": "", "usr/local/cuda-13.0/lib64/libcudart.so.13.0.96": "",
+                 "sys/module/nvidia/version": "550.54.15\n",
+                 "proc/self/environ": environ(LD_LIBRARY_PATH="/usr/local/cuda-13.0/compat")},
+                (LIB + "/libnvidia-ml",)), set(), ["forward compatibility is in use"]),
+    # "CUDA 12.2 on a 525 driver crashes": from 525.60.13 on it runs, with limits that are said; below it does not.
+    "cuda-12.2-on-525": (on_driver("525.60.13", "12.2"), set(),
+                         ["the CUDA 12.2.99 runtime", "runs on driver 525.60.13", "525.60.13 is the oldest for CUDA 12.x",
+                          "PTX made by 12.2", "calls that came after 12.0"]),
+    "cuda-12.2-on-an-older-525": (on_driver("525.60.11", "12.2"), {("driver-too-old", "fail")},
+                                  ["needs driver 525.60.13 or newer; this one is 525.60.11"]),
+    "cuda-12.2-on-535": (on_driver("535.54.03", "12.2"), set(), ["the CUDA 12.2.99 runtime"]),
+    "cuda-13-on-535": (on_driver("535.54.03", "13.0"), {("driver-too-old", "fail")}, ["needs driver 580 or newer"]),
+    "cuda-11-on-580": (on_driver("580.65.06", "11.8"), set(), ["runs on driver 580.65.06"]),
+    "cuda-of-the-future": (on_driver("580.65.06", "19.1"), {("driver-runtime", "unknown")}, ["is not in the tables"]),
+    "torch-cu130-on-535": (machine({"sys/module/nvidia/version": "535.54.03\n", **driver_files("535.54.03"),
+                                    "python.answers": torch("2.11.0+cu130", "13.0", "9.19.0.56", "sm_75 sm_90")}, (LIB,)),
+                           {("driver-too-old", "fail")}, ["torch 2.11.0+cu130 is built for CUDA 13.0", "580"]),
+    "torch-without-cuda": (machine({"python.answers": torch("2.5.1+cpu", "none")}), {("no-device-visible", "fail")},
+                           ["a build for the CPU alone"]),
+    "volta-and-a-wheel-that-dropped-it": (
+        machine({"nvml.answers": nvml(V100),
+                 "python.answers": torch("2.11.0+cu128", "12.8", "9.10.2.21", "sm_75 sm_80 sm_86 sm_90 sm_100 sm_120")}),
+        {("arch-not-in-binary", "fail")}, ["compute capability 7.0", "Builds with code for it"]),
+    "blackwell-by-the-table-alone": (machine({"nvml.answers": nvml(B200), "python.answers": torch("2.5.1+cu124", "12.4")}),
+                                     {("arch-not-in-binary", "fail")}, ["compute capability 10.0"]),
+    "ptx-alone": (machine({"nvml.answers": nvml(("NVIDIA RTX PRO 6000", "12.0")),
+                           "python.answers": torch("2.6.0", "12.4", arch="sm_80 sm_90 compute_90")}),
+                  {("arch-not-in-binary", "warn")}, ["only PTX"]),
+    "cudnn-that-dropped-the-card": (
+        machine({"nvml.answers": nvml(V100), "python.answers": torch("2.9.1", "12.8", "9.13.0.50", ARCH)}),
+        {("library-too-old-or-dropped-gpu", "warn")}, ["no longer works"]),
+    "mixed-cards": (cards(H200, V100, env={"HOME": "/"}, python=torch("2.5.1+cu124", "12.4")), {("device-order", "warn")},
+                    ["CUDA_DEVICE_ORDER=PCI_BUS_ID", "torch has code for every card"]),
+    "mixed-cards-in-order": (cards(H200, V100, env={"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}), set(), []),
+    "code-missing-for-one-of-two": (
+        cards(H200, V100, env={"CUDA_DEVICE_ORDER": "PCI_BUS_ID"},
+              python=torch("2.11.0", "12.8", "9.10.2.21", "sm_75 sm_80 sm_90 sm_120")),
+        {("arch-not-in-binary", "fail")}, ["card 1 Tesla V100"]),
+    "container-without-devices": (machine({**CONTAINER, "proc/self/mounts": "shm /dev/shm tmpfs rw,size=8g 0 0\n"},
+                                          ("dev/nvidia",)), {("no-device-visible", "fail")}, ["--gpus all"]),
+    "container-with-little": (
+        machine({**CONTAINER, "proc/self/environ": environ(NVIDIA_DRIVER_CAPABILITIES="utility"),
+                 "proc/self/cgroup": "0::/docker/x\n", "sys/fs/cgroup/docker/x/memory.max": "2147483648\n"},
+                (LIB + "/libnvidia-ptx",)),
+        {("shm-exhausted", "warn"), ("host-oom-kill", "warn"), ("library-not-found", "fail"), ("jit-library-missing", "warn")},
+        ["64.00 MiB", "--shm-size", "2.00 GiB of host memory"]),
+    "cgroup-version-1": (machine({"proc/self/cgroup": "12:cpu:/a\n5:memory:/job/1\n",
+                                  "sys/fs/cgroup/memory/job/1/memory.limit_in_bytes": "9223372036854771712\n",
+                                  "sys/fs/cgroup/memory/job/memory.limit_in_bytes": "1073741824\n"}),
+                         {("host-oom-kill", "warn")}, ["1.00 GiB of host memory"]),
+    "no-uvm": (machine(drop=("dev/nvidia-uvm",)), {("driver-state-lost", "warn")}, ["999"]),
+    "card-off-the-bus": (cards(H200, H200, drop=()) | {"nvml.answers": nvml(H200)}, {("gpu-off-bus", "fail")},
+                         ["NVML answers for 1"]),
+    "card-lost": (machine({"nvml.answers": nvml((*H200, {"lost": "1"}))}), {("gpu-off-bus", "fail")}, ["fallen off the bus"]),
+    "rows-to-remap": (machine({"nvml.answers": nvml((*H200, {"remap_pending": "1"}))}), {("remap-pending", "warn")},
+                      ["nothing is broken until then"]),
+    "remap-failed": (machine({"nvml.answers": nvml((*H200, {"remap_failed": "1"}))}), {("ecc-uncorrectable", "fail")}, []),
+    "hot": (machine({"nvml.answers": nvml((*H200, {"throttle.thermal": "1"}))}), {("thermal-throttle", "warn")}, ["heat"]),
+    "power-cap": (machine({"nvml.answers": nvml((*H200, {"power_limit_w": "400", "power_default_w": "700"}))}),
+                  {("power-limit-or-brake", "warn")}, ["400 W"]),
+    "narrow-link": (machine(card_files(0, "0000:1b:00.0", "NVIDIA H200", width=4)), {("pcie-degraded", "warn")},
+                    ["4 of its 16 PCIe lanes"]),
+    "exclusive": (machine({"nvml.answers": nvml((*H200, {"compute_mode": "exclusive"}))}),
+                  {("device-busy-or-partition", "warn")}, []),
+    "prohibited": (machine({"nvml.answers": nvml((*H200, {"compute_mode": "prohibited"}))}),
+                   {("device-busy-or-partition", "fail")}, ["nvidia-smi -c 0"]),
+    "mig-without-instance": (machine({"nvml.answers": nvml((*H200, {"mig": "empty"}))}),
+                             {("device-busy-or-partition", "fail")}, ["MIG"]),
+    "nvswitch-without-manager": (machine({"dev/nvidia-nvswitchctl": ""}), {("fabric-not-ready", "fail")}, ["802"]),
+    "nvswitch-with-manager": (machine({"dev/nvidia-nvswitchctl": "", "proc/77/comm": "nv-fabricmanage\n"}), set(), []),
+    "nvml-does-not-answer": (machine({"nvml.answers": "nvml.why=libnvidia-ml.so.1 is not there\n"}, ("python.answers", SITE)),
+                             {("nvml", "unknown")}, ["libnvidia-ml.so.1 is not there"]),
+    "old-cudnn-on-the-path": (machine({CUDNN_OLD: "", "proc/self/environ": environ(LD_LIBRARY_PATH="/x:/opt/old/")}),
+                              {("cudnn-mixed-libraries", "warn")}, ["/opt/old/libcudnn.so.9.3.0", "9.1.0.70"]),
+    "old-cudnn-elsewhere": (machine({"usr/local/lib/libcudnn.so.8.9.7": ""}), set(), ["8.9.7 in the system's folders"]),
+    "half-updated-cudnn": (machine({f"{LIB}/libcudnn.so.9.1.0": "", f"{LIB}/libcudnn_ops.so.9.3.0": ""}),
+                           {("cudnn-mixed-libraries", "fail")}, ["parts of two versions"]),
+    "conda-and-pip": (machine({"python.answers": torch("2.5.1", "12.4") + "python.conda_cuda=cudnn-9.1.0\n"}),
+                      {("cudnn-mixed-libraries", "warn")}, ["not both"]),
+    "all-hidden": (machine({"proc/self/environ": environ(CUDA_VISIBLE_DEVICES="")}), {("no-device-visible", "fail")},
+                   ["hides all cards"]),
+    "knobs": (machine({"proc/self/environ": environ(CUDA_LAUNCH_BLOCKING="1", PYTORCH_NO_CUDA_MEMORY_CACHING="1",
+                                                    NCCL_DEBUG="INFO", CUDA_DEVICE_MAX_CONNECTIONS="1")}),
+              {("debug-knob-left-on", "warn")}, ["CUDA_LAUNCH_BLOCKING=1", "PYTORCH_NO_CUDA_MEMORY_CACHING=1"]),
+    "address-space-limit": (machine({"proc/self/limits": "Max address space         8589934592           unlimited            bytes\n"}),
+                            {("limits", "fail")}, ["8.00 GiB"]),
+    "few-files": (machine({"proc/self/limits": "Max open files            256                  256                  files\n"}),
+                  {("fd-or-process-limit", "warn")}, []),
+    "slow-clock": (machine({"sys/devices/system/clocksource/clocksource0/current_clocksource": "hpet\n"}), {("clock", "warn")}, []),
+    "iommu-between-cards": (cards(H200, H200) | {"sys/kernel/iommu_groups/0/type": "DMA\n"}, {("p2p-iommu-acs", "warn")},
+                            ["iommu=pt"]),
+    "numa-not-told": (machine({"sys/devices/system/node/node1/x": "", "sys/bus/pci/devices/0000:1b:00.0/numa_node": "-1\n"}),
+                      {("numa", "unknown")}, ["2 NUMA nodes"]),
+    "shared-and-asleep": (machine({"nvml.answers": nvml((*H200, {"persistence": "off"})), "proc/9/comm": "nvidia-cuda-mps\n"}),
+                          set(), ["persistence is off", "through MPS"]),
+    "one-card-of-eight-in-a-container": (
+        machine({**{k: v for i in range(1, 8) for k, v in card_files(i, f"0000:{0x20 + i:02x}:00.0", "NVIDIA H200", width=1).items()
+                    if k.startswith("sys/")},
+                 "nvml.answers": nvml((*H200, {"pci": "00000000:1B:00.0"})),
+                 "proc/self/mounts": "overlay / overlay rw,lowerdir=x 0 0\nshm /dev/shm tmpfs rw,size=8g 0 0\n"}),
+        set(), ["1: NVIDIA H200"]),
+    "card-of-a-virtual-machine": (machine({k: v for k, v in card_files(1, "0000:2b:00.0", "x").items() if k.startswith("sys/")}),
+                                  {("gpu-off-bus", "unknown")}, ["virtual machine"]),
+    "windows-host": ({"dev/dxg": "", "usr/lib/wsl/lib/libcuda.so.1": "", "proc/self/mounts": "tmpfs /dev/shm tmpfs rw,size=8g 0 0\n"},
+                     {("driver-library-mismatch", "unknown")}, ["Windows host"]),
+    "values-that-are-no-text": (machine({"proc/self/environ": environ(CUDA_LAUNCH_BLOCKING="1\x1b[31m\xff\xfe", LD_LIBRARY_PATH="/\xff:/" + "y" * 6000)}),
+                                {("debug-knob-left-on", "warn")}, ["CUDA_LAUNCH_BLOCKING=1"]),
+    "interpreter-does-not-answer": (machine({"python.answers": "python.why=there is no program python9\n"}, (SITE,)),
+                                    {("python", "unknown")}, ["python9"]),
+    "files-full-of-nonsense": (
+        machine({"sys/module/nvidia/version": "\x01\x02" * 3000, "proc/self/limits": "Max open files", "proc/self/cgroup": ":::\n::\n5",
+                 "proc/driver/nvidia/version": "9" * 40000, "proc/self/mounts": " /dev/shm size=99999999999999999999k",
+                 "nvml.answers": "nvml.cards=99999999999999\n=\ncard.0.name\n" + "x" * 5000 + "=1\n",
+                 "python.answers": "python.version=3\npython.package.torch=..\npython.torch.cuda=x.y\npython.folder.0=\n"}),
+        None, []),
+}
+
+
+def build(root, files):
+    for path, content in files.items():
+        target = root / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(content, tuple):
+            target.symlink_to(content[1])
+        else:
+            target.write_text(content, encoding="latin-1")
+
+
+def doctor(root, *options):
+    done = subprocess.run([GPUWHY, "doctor", "--root", root, "--json", *options], capture_output=True, text=True, timeout=60)
+    if done.returncode not in (0, 1):
+        raise AssertionError(f"exit status {done.returncode}: {done.stderr}")
+    return done.returncode, json.loads(done.stdout)
+
+
+def check(name, root):
+    files, expected, texts = MACHINES[name]
+    build(root, files)
+    status, page = doctor(root)
+    found = {(c["id"], c["state"]) for c in page["checks"] if c["state"] != "pass"}
+    shown = "\n".join(f"    {c['state']:8}{c['id']}: {c['text']} {c['todo'] or ''}" for c in page["checks"])
+    if expected is not None and found != expected:
+        raise AssertionError(f"missing {sorted(expected - found)}, not expected {sorted(found - expected)}\n{shown}")
+    said = shown + json.dumps([c["todo"] for c in page["checks"]])
+    for text in texts:
+        if text not in said:
+            raise AssertionError(f"nothing says '{text}'\n{shown}")
+    if status != int(any(state == "fail" for _, state in found)):
+        raise AssertionError(f"exit status {status} with {sorted(found)}")
+    plain = subprocess.run([GPUWHY, "doctor", "--root", root], capture_output=True, text=True, timeout=60)
+    if plain.returncode != status or f"{page['counts']['fail']} will fail" not in plain.stdout:
+        raise AssertionError(f"the page and the JSON differ:\n{plain.stdout}")
+
+
+def check_against(folder):
+    """A machine and itself on a good day."""
+    good, later = folder / "good", folder / "later"
+    build(good, cards(H200, H200))
+    doctor(good, "--save", folder / "facts")
+    status, page = doctor(good, "--against", folder / "facts")
+    same = [c for c in page["checks"] if c["section"] == "since"]
+    if status != 0 or [c["state"] for c in same] != ["pass"]:
+        raise AssertionError(f"differs from itself: {same}")
+    build(later, machine({"sys/module/nvidia/version": "580.95.05\n", **driver_files("580.95.05"),
+                          f"{SITE}/nvidia_cudnn_cu12-9.3.0.75.dist-info/METADATA": ""},
+                         (LIB, f"{SITE}/nvidia_cudnn_cu12-9.1.0.70.dist-info")))
+    status, page = doctor(later, "--against", folder / "facts")
+    since = {c["text"]: c["state"] for c in page["checks"] if c["section"] == "since"}
+    if since.get("driver.module: 580.95.05 now, 580.65.06 then") != "warn" or \
+            since.get("driver.cards: 1 now, 2 then") != "fail" or status != 1 or \
+            since.get(f"/{SITE}/nvidia/cudnn/lib/libcudnn.so.9: 9.3.0.75 now, 9.1.0.70 then") != "warn" or \
+            since.get(f"/{LIB}/libcuda.so.580.95.05: was not there") != "warn":
+        raise AssertionError(f"what has changed is not said: {since}")
+    for content in ("", "nonsense\n", None):
+        path = folder / "bad"
+        if content is not None:
+            path.write_text(content)
+        done = subprocess.run([GPUWHY, "doctor", "--root", good, "--against", path if content is not None else folder / "none"],
+                              capture_output=True, text=True, timeout=60)
+        if done.returncode != 2 or done.stderr.count("\n") != 1:
+            raise AssertionError(f"--against a bad file: {done.returncode} {done.stderr}")
+
+
+def check_interpreter(folder):
+    """A real interpreter with made-up packages: they are read, never run."""
+    site = folder / "site-packages"
+    build(site, {"torch/__init__.py": "open(__file__ + '.was_run', 'w')\nraise SystemExit(9)\n",
+                 "torch/version.py": "from typing import Optional\n__version__ = '2.5.1'\ncuda: Optional[str] = '12.4'\nhip = None\n",
+                 "torch/lib/libtorch_python.so": "\0junk\0sm_50 sm_80 sm_90\0more",
+                 "torch-2.5.1.dist-info/METADATA": "Metadata-Version: 2.1\nName: torch\nVersion: 2.5.1\n",
+                 "nvidia_cudnn_cu12-9.1.0.70.dist-info/METADATA": "Metadata-Version: 2.1\nName: nvidia-cudnn-cu12\nVersion: 9.1.0.70\n",
+                 "nvidia/cudnn/lib/libcudnn.so.9": "", "broken-1.dist-info/METADATA": "\x00"})
+    done = subprocess.run([GPUWHY, "doctor", "--json", "--", sys.executable], capture_output=True, text=True, timeout=120,
+                          env={**os.environ, "PYTHONPATH": str(site)})
+    facts = json.loads(done.stdout)["facts"]
+    wanted = {"python.package.torch": "2.5.1", "python.torch.cuda": "12.4", "python.torch.arch": "sm_50 sm_80 sm_90",
+              "python.cudnn": "9.1.0.70", "python.version": ".".join(map(str, sys.version_info[:3]))}
+    got = {key: facts.get(key) for key in wanted}
+    if got != wanted:
+        raise AssertionError(f"{got}")
+    if (site / "torch" / "__init__.py.was_run").exists():
+        raise AssertionError("torch was imported")
+    if not any("libcudnn.so.9" in value and "version=9.1.0.70" in value for value in facts.values()):
+        raise AssertionError("the package's cuDNN is not among the libraries")
+    for words in (["/bin/true"], ["/bin/false"], ["no-such-program"]):
+        done = subprocess.run([GPUWHY, "doctor", "--json", "--", *words], capture_output=True, text=True, timeout=60)
+        checks = json.loads(done.stdout)["checks"]
+        if not any(c["section"] == "python" and c["state"] == "unknown" for c in checks):
+            raise AssertionError(f"{words}: {checks}")
+
+
+def check_nvml(folder):
+    """NVML itself, of virtual cards: what the survey asks, and what it makes of a card that fails."""
+    library = GPUWHY.parent.resolve() / "lib" / "gpuwhy" / "virtual" / "nvml"
+
+    def ask(specification):
+        environment = {**os.environ, "GPUWHY_VIRTUAL": specification, "LD_LIBRARY_PATH": str(library)}
+        environment.pop("GPUWHY_VIRTUAL_DIR", None)
+        done = subprocess.run([GPUWHY, "doctor", "--json"], capture_output=True, text=True, timeout=120, env=environment)
+        page = json.loads(done.stdout)
+        return page["facts"], {(c["id"], c["state"]) for c in page["checks"] if c["section"] == "cards" and c["state"] != "pass"}
+
+    facts, found = ask("2xh200")
+    wanted = {"nvml.cards": "2", "card.1.name": "NVIDIA H200", "card.0.capability": "9.0", "card.0.compute_mode": "default",
+              "card.0.remap_pending": "0", "card.0.throttle.thermal": "0", "card.0.mig": "off"}
+    got = {key: facts.get(key) for key in wanted}
+    if got != wanted or found:
+        raise AssertionError(f"{got} {found}")
+    for fault, expected in (("thermal", ("thermal-throttle", "warn")), ("power-brake", ("power-limit-or-brake", "warn")),
+                            ("ecc", ("remap-pending", "warn")), ("lost", ("gpu-off-bus", "fail"))):
+        facts, found = ask(f"h200,fault={fault}")
+        if expected not in found:
+            raise AssertionError(f"{fault}: {sorted(found)} {[f for f in facts.items() if f[0].startswith('card.0')]}")
+    done = subprocess.run([GPUWHY, "doctor", "--json"], capture_output=True, text=True, timeout=120,
+                          env={**os.environ, "GPUWHY_VIRTUAL": "no-such-card", "LD_LIBRARY_PATH": str(library)})
+    if "nvml.why" not in json.loads(done.stdout)["facts"]:
+        raise AssertionError("an NVML that refuses is not said")
+
+
+def check_arguments(folder):
+    for words in (["--root", str(folder / "none")], ["python3"], ["--what"], ["--save", str(folder / "no" / "where")]):
+        done = subprocess.run([GPUWHY, "doctor", *words], capture_output=True, text=True, timeout=60)
+        if done.returncode != 2 or done.stderr.count("\n") != 1 or not done.stderr.startswith("gpuwhy: doctor: "):
+            raise AssertionError(f"{words}: {done.returncode} {done.stderr!r}")
+
+
+def main(names):
+    special = {"against": check_against, "interpreter": check_interpreter, "nvml": check_nvml, "arguments": check_arguments}
+    failed = 0
+    for name in names or [*MACHINES, *special]:
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="gpuwhy-doctor-"))
+        try:
+            special[name](folder) if name in special else check(name, folder)
+        except AssertionError as error:
+            failed += 1
+            print(f"FAILED {name}: {error}")
+        finally:
+            shutil.rmtree(folder)
+    print(f"{len(MACHINES)} machines, {failed} failed")
+    sys.exit(failed != 0)
+
+
+main(sys.argv[1:])
