@@ -23,21 +23,56 @@ static void parse_holder(const gw_pair *pair, uint32_t *ret_pid, uint64_t *ret_b
     *ret_command = command == NULL ? "" : command + 4;
 }
 
-/* The card's own word on who holds it, as the supervisor saw it at the failure. */
-static void find_holders(const gw_model *model, gwi_memory *memory)
+/* Is it about that device of CUDA's? */
+static bool is_held(const gw_model *model, const char *value, int wanted)
 {
-    uint64_t largest = 0, sum = 0;
-    bool any = false;
+    const char *device = strstr(value, "device="), *card = strstr(value, "card=");
+    const char *command = strstr(value, "cmd="); /* which may say anything */
+    if (device != NULL && (command == NULL || device < command))
+        return atoi(device + 7) == wanted;
+    if (card != NULL && (command == NULL || card < command))
+        return gw_machine_device_of(model, (uint32_t)strtoul(card + 5, NULL, 10)) == wanted;
+    return true;
+}
+
+/* When the holders were told that are nearest to the failure: at most of the failures of a run they are asked, and what
+ * others held at another one says nothing. */
+static bool find_telling(const gw_model *model, uint64_t t_ns, uint64_t *ret_t_ns)
+{
+    const uint64_t near_ns = 10000000000u;
+    uint64_t least_ns = near_ns + 1;
     for (size_t i = 0; i < model->fact_count; i++) {
-        if (model->fact[i].key == NULL || strcmp(model->fact[i].key, "card.holder") != 0)
+        const gw_pair *fact = &model->fact[i];
+        if (fact->key == NULL || strcmp(fact->key, "card.holder") != 0)
+            continue;
+        uint64_t apart_ns = fact->t_ns > t_ns ? fact->t_ns - t_ns : t_ns - fact->t_ns;
+        if (apart_ns < least_ns) {
+            least_ns = apart_ns;
+            *ret_t_ns = fact->t_ns;
+        }
+    }
+    return least_ns <= near_ns;
+}
+
+/* The card's own word on who holds it, as the supervisor saw it at the failure. A refusal of the guard's counts this
+ * run's processes alone: what strangers hold beside them is no part of it. */
+static void find_holders(const gw_model *model, const gw_failure *failure, gwi_memory *memory)
+{
+    const uint64_t together_ns = 400000000u; /* they are asked a second apart at least */
+    uint64_t largest = 0, sum = 0, told_ns = 0;
+    bool any = false, told = find_telling(model, memory->t_ns, &told_ns);
+    for (size_t i = 0; i < model->fact_count; i++) {
+        const gw_pair *fact = &model->fact[i];
+        if (!told || fact->key == NULL || strcmp(fact->key, "card.holder") != 0 || fact->t_ns + together_ns < told_ns ||
+            told_ns + together_ns < fact->t_ns)
             continue;
         uint32_t pid;
         uint64_t bytes;
         const char *command;
         parse_holder(&model->fact[i], &pid, &bytes, &command);
         any = true;
-        const char *device = strstr(model->fact[i].value, "device=");
-        if (pid == memory->pid || (device != NULL && atoi(device + 7) != memory->device))
+        bool stranger = gw_model_process(model, pid) == NULL;
+        if (pid == memory->pid || (failure->guard && stranger) || !is_held(model, model->fact[i].value, memory->device))
             continue;
         sum += bytes;
         if (bytes <= largest)
@@ -103,7 +138,7 @@ static void from_failure(const gwi_case *c, const gw_failure *failure, gwi_memor
         memory->context_count = snapshot->usage.class_count[GW_CLASS_CONTEXT];
         memory->made_context_count = memory->context_count - (snapshot->has_primary && memory->context_count > 0);
     }
-    find_holders(c->model, memory);
+    find_holders(c->model, failure, memory);
     find_siblings(c->model, failure, memory);
 }
 

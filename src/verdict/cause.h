@@ -81,6 +81,9 @@ typedef struct gwi_case {
     gwi_hang hang;              /* of the process */
     const gw_stderr_line *told; /* no call failed, but a framework's message tells of the failure that ended it all */
     gwi_memory memory;
+    /* What stderr says, read as a log (told.c); NULL where the driver's events tell why the run ended. */
+    const struct gwi_statement *said;
+    const struct gwi_log_case *said_in;
 } gwi_case;
 
 gw_status gwi_case_open(const gw_model *model, gwi_case *ret_case, gw_error *err);
@@ -95,6 +98,7 @@ const gw_failure *gwi_failure_next(const gwi_case *c, const gw_failure *failure)
 /* ---- the finding ---- */
 
 typedef struct gwi_finding {
+    const struct gw_cause *cause; /* that is asked; NULL: none in particular */
     gw_text headline;
     gw_evidence *evidence; /* owned */
     size_t evidence_count;
@@ -104,6 +108,7 @@ typedef struct gwi_finding {
     uint32_t where_site;    /* by gwi_where() */
     const char *where_what;
     bool where_asked;
+    bool where_in_second; /* by gwi_where_in_second() */
 } gwi_finding;
 
 #define GWI_NO_TIME    UINT64_MAX
@@ -119,6 +124,11 @@ GWI_FORMAT(2) void gwi_consequence(gwi_finding *finding, const char *format, ...
 GWI_FORMAT(2) void gwi_next(gwi_finding *finding, const char *format, ...); /* before the cause's own fixes */
 void gwi_finding_free(gwi_finding *finding);
 bool gwi_list_add(gw_string_list *list, const char *text);
+GWI_FORMAT(2) bool gwi_list_addf(gw_string_list *list, const char *format, ...);
+
+/* The cause's fixes in the framework's words, else the general ones. False: no memory. */
+struct gw_cause;
+bool gwi_add_fixes(gw_string_list *next, const struct gw_cause *cause, gw_framework framework);
 
 /* The failed request with the free memory, the limit and what the process held: every memory verdict begins so. */
 void gwi_say_request(const gwi_case *c, gwi_finding *finding);
@@ -142,6 +152,8 @@ void gwi_say_sticky(const gwi_case *c, gwi_finding *finding, const gw_failure *s
 /* Later failures of the process as consequences. */
 void gwi_say_consequences(const gwi_case *c, gwi_finding *finding, const gw_failure *after);
 
+/* Who says what is live: the word for evidence. */
+const char *gwi_memory_source(const gwi_memory *memory);
 /* Is the time of most of what lives known, and far enough back? Else growth was not seen, and is not ruled out. */
 bool gwi_growth_is_known(const gwi_memory *memory);
 
@@ -154,6 +166,8 @@ char *gwi_at(const gwi_case *c, uint32_t site, char out[GWI_PLACE_TEXT_MAX]);
 char *gwi_fork_place(const gwi_case *c, uint32_t site, char out[GWI_PLACE_TEXT_MAX]);
 /* The place of the verdict; the last word counts. `what` happened there: static, "the request that was refused". */
 void gwi_where(gwi_finding *finding, uint32_t site, const char *what);
+/* The same, by the stack that the second run (--blame) found. */
+void gwi_where_in_second(gwi_finding *finding, const char *what);
 /* Which place holds most of these blocks. False: no site of theirs is known. */
 typedef struct gwi_holder {
     uint32_t site;
@@ -179,6 +193,8 @@ uint32_t gwi_request_site(const gwi_case *c); /* of the refused request that end
 bool gwi_take_where(const gwi_case *c, const gwi_finding *finding, gw_verdict *verdict);
 void gwi_where_free(gw_where *where); /* takes NULL */
 gw_where *gwi_where_copy(const gw_where *where);
+/* The place of a site, `what` is static; NULL where it is not known. False: no memory, and *ret_where is NULL. */
+bool gwi_where_at(const gwi_case *c, uint32_t site, const char *what, gw_where **ret_where);
 
 /* Does the explanation free enough for the request? */
 bool gwi_would_fit(const gwi_memory *memory, uint64_t freed_bytes);
@@ -194,9 +210,20 @@ typedef struct gw_cause {
     /* It is what is left: a hypothesis only when an earlier row of causes.def is supported, nothing when one is
      * established. */
     bool is_remainder;
-    /* GW_CERTAINTY_NONE: this is not it; what was written to `finding` is then dropped. */
+    /* GW_CERTAINTY_NONE: this is not it; what was written to `finding` is then dropped. NULL: never the reason of a
+     * failure, only advice. */
     gw_certainty (*judge)(const gwi_case *c, gwi_finding *finding);
+    /* gwi_judge_by_log() is asked where `judge` finds nothing: events show it only now and then, words tell of it. */
+    bool is_told;
+    /* What is worth knowing beside any verdict, a clean one too. NULL: nothing. False: no memory. */
+    bool (*advise)(const gwi_case *c, gw_string_list *advice);
 } gw_cause;
+
+/* For causes of which what is printed tells (log_rules.def): does stderr speak of the cause that is asked? Nothing
+ * where a driver call failed, the run ended well, or this build cannot read logs. */
+gw_certainty gwi_judge_by_log(const gwi_case *c, gwi_finding *finding);
+/* Does stderr tell of a cause that is more than the exception or the signal which it led to? */
+bool gwi_is_told_by_log(const gwi_case *c);
 
 #define GWI_CAUSE(name) extern const gw_cause gwi_cause_##name;
 #include "causes.def"

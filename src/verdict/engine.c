@@ -3,10 +3,15 @@
  * A fault needs a cause that is at least supported. A run that ended well has no fault unless a context was lost or a
  * process of it died of the GPU; what is worth knowing about it becomes advice. Everything else is undetermined, with
  * what is ruled out. */
+#include "ask.h"
 #include "cause.h"
+#include "crash.h"
 #include "family.h"
 #include "healthy.h"
 #include "kept.h"
+#include "leaks.h"
+#include "log.h"
+#include "order.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -35,11 +40,29 @@ const char *gw_verdict_status_text(gw_verdict_status status)
 const gw_cause_info *gw_causes(size_t *ret_count)
 {
     static gw_cause_info infos[CAUSE_COUNT];
-    for (size_t i = 0; i < CAUSE_COUNT; i++) /* the same values each time */
-        infos[i] =
-            (gw_cause_info){causes[i]->id, causes[i]->summary, causes[i]->proof, causes[i]->fixes[GW_FRAMEWORK_RAW]};
+    for (size_t i = 0; i < CAUSE_COUNT; i++) { /* the same values each time */
+        const gw_cause *cause = causes[i];
+        infos[i] = (gw_cause_info){.id = cause->id,
+                                   .summary = cause->summary,
+                                   .proof = cause->proof,
+                                   .fixes = cause->fixes[GW_FRAMEWORK_RAW],
+                                   .fixes_for = {{"PyTorch", cause->fixes[GW_FRAMEWORK_TORCH]},
+                                                 {"TensorFlow", cause->fixes[GW_FRAMEWORK_TENSORFLOW]},
+                                                 {"JAX", cause->fixes[GW_FRAMEWORK_JAX]}},
+                                   .from_recording = cause->judge != gwi_judge_by_log,
+                                   .is_advice = cause->judge == NULL};
+    }
     *ret_count = CAUSE_COUNT;
     return infos;
+}
+
+const gw_cause *gwi_cause_of(const char *id)
+{
+    for (size_t i = 0; i < CAUSE_COUNT; i++) {
+        if (strcmp(causes[i]->id, id) == 0)
+            return causes[i];
+    }
+    return NULL;
 }
 
 /* ---- freeing ---- */
@@ -80,8 +103,24 @@ void gw_verdict_free(gw_verdict *verdict)
     }
     free(verdict->parts);
     free(verdict->snapshot);
+    free(verdict->log);
+    gwi_question_free(verdict->question);
     gwi_kept_free(verdict);
+    gwi_leaks_free(verdict);
     free(verdict);
+}
+
+bool gw_verdict_add_evidence(gw_verdict *verdict, const char *source, const char *text)
+{
+    gw_evidence *wider = realloc(verdict->evidence, (verdict->evidence_count + 1) * sizeof *wider);
+    char *copy = strdup(text);
+    verdict->evidence = wider == NULL ? verdict->evidence : wider;
+    if (wider == NULL || copy == NULL) {
+        free(copy);
+        return false;
+    }
+    wider[verdict->evidence_count++] = (gw_evidence){.text = copy, .source = source};
+    return true;
 }
 
 /* ---- the head line ---- */
@@ -197,7 +236,12 @@ static void ask_all(const gwi_case *c, answer *answers)
 {
     for (size_t i = 0; i < CAUSE_COUNT; i++) {
         answers[i] = (answer){.cause = causes[i]};
+        if (causes[i]->judge == NULL)
+            continue;
+        answers[i].finding.cause = causes[i];
         answers[i].certainty = causes[i]->judge(c, &answers[i].finding);
+        if (answers[i].certainty == GW_CERTAINTY_NONE && causes[i]->is_told)
+            answers[i].certainty = gwi_judge_by_log(c, &answers[i].finding);
         if (causes[i]->is_remainder) {
             gw_certainty special = most_certain(answers, i);
             gw_certainty most = special == GW_ESTABLISHED ? GW_CERTAINTY_NONE
@@ -234,11 +278,11 @@ static bool add_alternative(gw_verdict *verdict, const char *cause, gw_certainty
     size_t at = verdict->alternative_count++;
     for (; at > 0 && wider[at - 1].certainty < certainty; at--)
         wider[at] = wider[at - 1];
-    wider[at] = (gw_alternative){cause, certainty};
+    wider[at] = (gw_alternative){.cause = cause, .certainty = certainty};
     return true;
 }
 
-static bool add_fixes(gw_string_list *next, const gw_cause *cause, gw_framework framework)
+bool gwi_add_fixes(gw_string_list *next, const gw_cause *cause, gw_framework framework)
 {
     const char *fixes = cause->fixes[framework] != NULL ? cause->fixes[framework] : cause->fixes[GW_FRAMEWORK_RAW];
     while (fixes != NULL && *fixes != '\0') {
@@ -292,10 +336,11 @@ static bool take_answer(const gwi_case *c, gw_verdict *verdict, answer *best)
     verdict->certainty = best->certainty;
     gwi_say_phase(c, &best->finding);
     gwi_say_family(c, &best->finding);
+    gwi_say_null_used(c, &best->finding);
     if (!name_process(c, &best->finding))
         return false;
     gw_framework words = best->finding.fixes_for != GW_FRAMEWORK_RAW ? best->finding.fixes_for : c->framework;
-    return take_finding(c, verdict, &best->finding) && add_fixes(&verdict->next, best->cause, words);
+    return take_finding(c, verdict, &best->finding) && gwi_add_fixes(&verdict->next, best->cause, words);
 }
 
 static bool add_alternatives(const gwi_case *c, gw_verdict *verdict, const answer *answers, const answer *best)
@@ -320,10 +365,12 @@ static bool is_unobserved(const gw_model *model)
     return gw_model_fact(model, "unobserved.driver") != NULL || gw_model_fact(model, "unobserved.program") != NULL;
 }
 
-/* Nothing failed that the end of the run would show. */
+/* Nothing failed that the end of the run would show, nor was memory given away that was still in use: then results may
+ * be wrong that nobody looked at. */
 static bool is_healthy(const gwi_case *c)
 {
-    return c->ended && !c->bad_end && c->sticky == NULL;
+    gwi_race race;
+    return c->ended && !c->bad_end && c->sticky == NULL && gwi_find_race(c, &race) < GW_SUPPORTED;
 }
 
 static bool judge_fault(const gwi_case *c, gw_verdict *verdict)
@@ -354,6 +401,18 @@ static bool judge_fault(const gwi_case *c, gw_verdict *verdict)
     return good;
 }
 
+/* A clean run may still have done what shows only now and then: hypotheses about order are alternatives. */
+static bool add_hypotheses(const gwi_case *c, gw_verdict *verdict)
+{
+    gwi_race race;
+    gwi_host_read read;
+    if (gwi_find_race(c, &race) != GW_CERTAINTY_NONE &&
+        !add_alternative(verdict, gwi_cause_cross_stream_use_after_free.id, GW_HYPOTHESIS))
+        return false;
+    return gwi_find_host_read(c, &read) == GW_CERTAINTY_NONE ||
+           add_alternative(verdict, gwi_cause_host_read_not_ordered.id, GW_HYPOTHESIS);
+}
+
 static bool judge_healthy(const gwi_case *c, gw_verdict *verdict)
 {
     gwi_finding finding = {0};
@@ -369,7 +428,7 @@ static bool judge_healthy(const gwi_case *c, gw_verdict *verdict)
     }
     bool good = take_finding(c, verdict, &finding);
     gwi_finding_free(&finding);
-    return good;
+    return good && add_hypotheses(c, verdict);
 }
 
 static bool judge_case(const gwi_case *c, gw_verdict *verdict)
@@ -381,8 +440,13 @@ static bool judge_case(const gwi_case *c, gw_verdict *verdict)
         return false;
     if (verdict->status == GW_VERDICT_FAULT && (!gwi_fill_failure(c, verdict) || !gwi_fill_kept(c, verdict)))
         return false;
+    if (verdict->status == GW_VERDICT_CLEAN && !gwi_fill_leaks(c, verdict))
+        return false;
     if (!gwi_say_advice(c, verdict->status, &verdict->advice))
         return false;
+    for (size_t i = 0; i < CAUSE_COUNT; i++)
+        if (causes[i]->advise != NULL && !causes[i]->advise(c, &verdict->advice))
+            return false;
     return fill_run(c, verdict);
 }
 
@@ -392,8 +456,13 @@ gw_status gw_judge(const gw_model *model, gw_verdict **ret_verdict, gw_error *er
     gw_status st = gwi_case_open(model, &c, err);
     if (st != GW_OK)
         return st;
+    gwi_told told = {0};
+    if (!gwi_told_open(&c, &told))
+        return gw_fail(err, GW_NOMEM, "judge the run");
     gw_verdict *verdict = calloc(1, sizeof *verdict);
-    if (verdict == NULL || !judge_case(&c, verdict)) {
+    bool good = verdict != NULL && judge_case(&c, verdict);
+    gwi_told_close(&told);
+    if (!good) {
         gw_verdict_free(verdict);
         return gw_fail(err, GW_NOMEM, "judge the run");
     }

@@ -96,8 +96,7 @@ static bool ended_well(const gw_process *process)
 
 static bool has_worked(const gw_process *process)
 {
-    uint64_t work = process->counter[GW_COUNT_LAUNCH] + process->counter[GW_COUNT_GRAPH_LAUNCH] +
-                    process->counter[GW_COUNT_COPY] + process->counter[GW_COUNT_FILL];
+    uint64_t work = gw_launches(process->counter) + process->counter[GW_COUNT_COPY] + process->counter[GW_COUNT_FILL];
     for (int device = 0; device < GW_MODEL_DEVICES_MAX; device++)
         work += process->usage[device].alloc_count_total;
     return process->init_ok && work > 0;

@@ -195,15 +195,21 @@ static void a_child_that_coped_is_none(void **state)
     done();
 }
 
-static void a_replaced_child_is_none(void **state)
+/* A worker that fails, and another one after it that does not. */
+static void replace_worker(void)
 {
-    (void)state;
     gw_feed_open_bare(&feed);
     begin_worker(200);
     lose_context(200);
     end_of(200, 1, 0);
     begin_worker(201);
     end_of(201, 0, 0);
+}
+
+static void a_replaced_child_is_none(void **state)
+{
+    (void)state;
+    replace_worker();
     judge(0);
     expect(NULL, NULL);
     assert_true(has(&verdict->advice, "pid 201 took its place"));
@@ -214,12 +220,7 @@ static void a_replaced_child_is_none(void **state)
 static void a_replaced_child_of_a_bad_run_counts(void **state)
 {
     (void)state;
-    gw_feed_open_bare(&feed);
-    begin_worker(200);
-    lose_context(200);
-    end_of(200, 1, 0);
-    begin_worker(201);
-    end_of(201, 0, 0);
+    replace_worker();
     judge(1);
     expect("illegal-address", "pid 200: ");
     done();

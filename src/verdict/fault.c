@@ -26,7 +26,7 @@ const gw_gpu_fault *gwi_gpu_fault(const gwi_case *c)
     return first;
 }
 
-static bool launches_block(const gwi_case *c)
+bool gwi_launches_block(const gwi_case *c)
 {
     const char *value = gw_model_meta(c->model, "env.CUDA_LAUNCH_BLOCKING");
     return value != NULL && atoi(value) != 0;
@@ -39,20 +39,25 @@ static bool is_launch(const gw_failure *failure)
 
 bool gwi_is_own_report(const gwi_case *c, const gw_failure *sticky)
 {
-    return is_launch(sticky) && launches_block(c);
+    return is_launch(sticky) && gwi_launches_block(c);
+}
+
+/* The second run's launch that reported the same fault itself; NULL: none did. */
+static const gw_blame *blamed_launch(const gwi_case *c, const gw_failure *sticky)
+{
+    const gw_blame *blame = &c->model->faults.blame;
+    return blame->known && blame->end == GW_BLAME_IN_LAUNCH && blame->result == sticky->result ? blame : NULL;
 }
 
 const char *gwi_kernel_at_fault(const gwi_case *c, const gw_failure *sticky)
 {
     const gw_gpu_fault *fault = gwi_gpu_fault(c);
-    const gw_blame *blame = &c->model->faults.blame;
+    const gw_blame *blame = blamed_launch(c, sticky);
     if (fault != NULL && fault->kernel != NULL && fault->result == sticky->result)
         return fault->kernel;
     if (sticky->kind == GW_EV_LAUNCH && gwi_is_own_report(c, sticky))
         return sticky->kernel;
-    if (blame->known && blame->end == GW_BLAME_IN_LAUNCH && blame->result == sticky->result)
-        return blame->kernel;
-    return NULL;
+    return blame == NULL ? NULL : blame->kernel;
 }
 
 bool gwi_ended_by_dump(const gwi_case *c)
@@ -77,19 +82,13 @@ char *gwi_culprit_text(char out[GWI_CULPRIT_MAX], const gwi_case *c, const gw_fa
     return out;
 }
 
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash == NULL || slash[1] == '\0' ? path : slash + 1;
-}
-
 char *gwi_surfaced_text(char out[GWI_SURFACED_MAX], const gwi_case *c, const gw_failure *sticky)
 {
     const gw_gpu_fault *fault = gwi_gpu_fault(c);
     size_t used = 0;
     out[0] = '\0';
     if (fault != NULL && fault->file != NULL && fault->result == sticky->result)
-        used = (size_t)snprintf(out, GWI_SURFACED_MAX, " at %.200s:%u", base_name(fault->file), fault->line);
+        used = (size_t)snprintf(out, GWI_SURFACED_MAX, " at %.200s:%u", gw_path_last(fault->file), fault->line);
     const double t_s = (double)sticky->t_ns / 1e9;
     if (sticky->by_dump)
         snprintf(out + used, GWI_SURFACED_MAX - used, "; the driver found it at %.2f s and ended the process", t_s);
@@ -116,8 +115,7 @@ static void say_own_report(const gwi_case *c, gwi_finding *finding, const gw_fai
     uint64_t launches = 0;
     for (size_t i = 0; i < c->model->thread_count; i++)
         if (c->model->thread[i].pid == sticky->pid && c->model->thread[i].tid == sticky->tid)
-            launches =
-                c->model->thread[i].counter[GW_COUNT_LAUNCH] + c->model->thread[i].counter[GW_COUNT_GRAPH_LAUNCH];
+            launches = gw_launches(c->model->thread[i].counter);
     gwi_measure(finding, sticky->t_ns, "driver", (double)launches, "count",
                 "every launch was waited for (CUDA_LAUNCH_BLOCKING=1), so it reports itself: %s on %s, after %" PRIu64
                 " launch%s of thread %u",
@@ -125,13 +123,23 @@ static void say_own_report(const gwi_case *c, gwi_finding *finding, const gw_fai
                 gwi_stream_text(stream, sticky->arg[3]), launches, launches == 1 ? "" : "es", sticky->tid);
 }
 
+/* A call that only reported the fault is the place for want of a better one. */
+static void say_where(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky)
+{
+    const gw_blame *blame = blamed_launch(c, sticky);
+    if (gwi_is_own_report(c, sticky))
+        gwi_where(finding, sticky->site, "the launch at fault");
+    else if (blame != NULL && blame->stack_count > 0)
+        gwi_where_in_second(finding, "the launch at fault, as the second run (--blame) found it");
+    else
+        gwi_where(finding, sticky->site, "the call that reported it; what is at fault was launched before");
+}
+
 void gwi_say_report(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky, const char *what)
 {
     char call[GWI_CALL_TEXT_MAX], at[GWI_PLACE_TEXT_MAX];
     gwi_call_text(call, sticky->fn_name);
-    gwi_where(finding, sticky->site,
-              gwi_is_own_report(c, sticky) ? "the launch at fault"
-                                           : "the call that reported it; what is at fault was launched before");
+    say_where(c, finding, sticky);
     if (!sticky->by_dump) {
         gwi_evidence(finding, sticky->t_ns, "driver", "%s%s returned %u (%s): %s", call, gwi_at(c, sticky->site, at),
                      sticky->result, gw_result_name(sticky->result), what);

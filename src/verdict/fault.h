@@ -10,6 +10,8 @@ const gw_gpu_fault *gwi_gpu_fault(const gwi_case *c);
 /* The kernel at fault, as far as it is proved: by the dump, by a launch that reported the fault while launches were
  * waited for, or by the second run. NULL: not known. Mangled. */
 const char *gwi_kernel_at_fault(const gwi_case *c, const gw_failure *sticky);
+/* CUDA_LAUNCH_BLOCKING: the driver waits for each launch. */
+bool gwi_launches_block(const gwi_case *c);
 /* Every launch was waited for, and this failure is a launch: it has committed the fault that it reports. */
 bool gwi_is_own_report(const gwi_case *c, const gw_failure *sticky);
 

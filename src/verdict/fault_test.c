@@ -303,6 +303,44 @@ static void test_blame_in_launch(void **state)
     close_verdict();
 }
 
+/* The verdict's place is that of the launch at fault, not of the call that told of it; whatever the text holds. */
+static void test_blame_place(void **state)
+{
+    (void)state;
+    fail_and_blame("end=in-launch\nresult=700\ncall=cuLaunchKernel\nkernel=_Z8scribblePfm\nuser=1\n"
+                   "stack.0=native\truntime\t0\t0x5a\tffi_call\t\t/usr/lib/libffi.so.8\tffi_call (libffi.so.8)\n"
+                   "stack.1=python\town\t12\t0x0\tstep\t/x/train.py\t\ttrain.py:12 in step\n"
+                   "stack.2=inlined\n"
+                   "note.0=cut\nwhere_reason=no line\n");
+    assert_non_null(verdict->where);
+    assert_non_null(strstr(verdict->where->what, "the launch at fault"));
+    assert_int_equal(verdict->where->frame_count, 3);
+    assert_int_equal(verdict->where->user, 1);
+    assert_string_equal(verdict->where->frame[0].module, "/usr/lib/libffi.so.8");
+    assert_int_equal(verdict->where->frame[0].address, 0x5a);
+    assert_string_equal(verdict->where->frame[1].text, "train.py:12 in step");
+    assert_string_equal(verdict->where->frame[1].whose, "own");
+    assert_int_equal(verdict->where->frame[1].line, 12);
+    assert_true(verdict->where->frame[1].python);
+    assert_null(verdict->where->frame[1].module);
+    assert_true(verdict->where->frame[2].inlined);
+    assert_null(verdict->where->frame[2].function);
+    assert_int_equal(verdict->where->notes.count, 1);
+    assert_string_equal(verdict->where_reason, "no line");
+    close_verdict();
+    static const char *const without[] = {
+        "end=in-launch\nresult=700\nuser=0\n", /* no frame */
+        "end=in-launch\nresult=700\nuser=7\nstack.0=python\town\t1\t0\tf\tg\t\th\n",
+        "end=in-launch\nresult=716\nuser=0\nstack.0=python\town\t1\t0\tf\tg\t\th\n", /* another fault's */
+        "end=elsewhere\nresult=700\nuser=0\nstack.0=python\town\t1\t0\tf\tg\t\th\n",
+        "end=in-launch\nresult=700\nuser=0\nstack.0=\n"};
+    for (size_t i = 0; i < sizeof without / sizeof without[0]; i++) {
+        fail_and_blame(without[i]);
+        assert_null(verdict->where); /* the reporting call has no site here */
+        close_verdict();
+    }
+}
+
 static void test_blame_without_fault(void **state)
 {
     (void)state;
@@ -379,6 +417,7 @@ int main(void)
         cmocka_unit_test(test_own_report),
         cmocka_unit_test(test_launch_that_reports_another),
         cmocka_unit_test(test_blame_in_launch),
+        cmocka_unit_test(test_blame_place),
         cmocka_unit_test(test_blame_without_fault),
         cmocka_unit_test(test_blame_with_another_result),
         cmocka_unit_test(test_blame_elsewhere),

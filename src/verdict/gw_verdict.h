@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 typedef struct gw_model gw_model;
+typedef struct gw_log gw_log;
 
 typedef enum gw_verdict_status { GW_VERDICT_FAULT, GW_VERDICT_CLEAN, GW_VERDICT_UNDETERMINED } gw_verdict_status;
 
@@ -26,12 +27,14 @@ typedef struct gw_evidence {
     bool has_value;
     double value;
     const char *unit;   /* static: "bytes", "count", "ms", "calls", "" */
-    const char *source; /* static: "driver", "ledger", "observer", "stderr", "exit", "driver log", "card", "host" */
+    const char *source; /* static: "driver", "ledger", "observer", "stderr", "exit", "driver log", "card", "kernel log",
+                           "host", "log", "last good run" */
 } gw_evidence;
 
 typedef struct gw_alternative {
     const char *cause; /* static id */
     gw_certainty certainty;
+    const char *summary, *told_by; /* static: what it is, and what evidence establishes it; NULL but for a question */
 } gw_alternative;
 
 typedef struct gw_string_list {
@@ -100,6 +103,34 @@ typedef struct gw_where {
     gw_string_list notes; /* what is missing of the stack */
 } gw_where;
 
+/* Things of one kind, made by one place and never given back. */
+typedef struct gw_verdict_leak {
+    const char *kind; /* static: "stream", "plain", ... */
+    char *call;       /* owned; the driver call that made them */
+    uint32_t pid;
+    uint64_t made, left; /* left: of those made, alive at the end or gone with their context */
+    uint64_t bytes;      /* of those left; 0: the kind has no size, or it is another process's memory */
+    uint64_t t_first_ns, t_last_ns;
+    gw_where *where; /* owned; NULL: not known */
+} gw_verdict_leak;
+
+/* What somebody asked instead of giving a recording or a log: a code, a name, one message. */
+typedef struct gw_verdict_meaning {
+    const char *kind; /* static: "CUDA error", "cuDNN 9 status", "Xid", "exit status", "signal", "message" */
+    bool has_code;
+    int code;
+    char *name, *meaning, *hint; /* owned; NULL: none, or not known */
+    const char *verified;        /* static: "no", "partly", "yes" */
+    const char *source;          /* static; NULL: the system's own, or the message itself */
+} gw_verdict_meaning;
+typedef struct gw_verdict_question {
+    char *text;                  /* owned */
+    gw_verdict_meaning *meaning; /* owned; likelier first; none: it is not known */
+    size_t meaning_count;
+    const char *command, *tells; /* static: the one observation that decides, and what it tells; NULL: none is known */
+    gw_string_list misleading;   /* what is said about it and leads astray */
+} gw_verdict_question;
+
 typedef struct gw_verdict {
     gw_verdict_status status;
     const char *cause; /* static id; NULL when clean or undetermined */
@@ -133,7 +164,9 @@ typedef struct gw_verdict {
     gw_verdict_run run;
     gw_verdict_part *parts; /* owned; none for a recording that was judged alone */
     size_t part_count;
+    char *log;      /* names of the text logs that are judged instead of a recording; NULL: none */
     char *snapshot; /* path of the PyTorch memory snapshot that is judged instead of a recording; NULL: none */
+    gw_verdict_question *question; /* owned; NULL: none was asked */
     /* the failure that the verdict is about */
     bool has_failure;
     uint64_t t_failure_ns;
@@ -141,10 +174,24 @@ typedef struct gw_verdict {
     bool context_lost;     /* nothing on the GPU works any more in that process */
     gw_verdict_kept *kept; /* most bytes first; empty where the program names no phases */
     size_t kept_count;
+    gw_verdict_leak *leaks; /* of a clean run, by process, most bytes first */
+    size_t leak_count;
 } gw_verdict;
 
 GW_MUST_CHECK gw_status gw_judge(const gw_model *model, gw_verdict **ret_verdict, gw_error *err);
+/* The verdict on what was printed, by the same catalogue: the certainty is what a log alone can give. GW_NOMEM. */
+GW_MUST_CHECK gw_status gw_judge_log(const gw_log *log, gw_verdict **ret_verdict, gw_error *err);
+/* What a code or a name may come from: "700", "Xid 79", "CUDNN_STATUS_NOT_INITIALIZED", "exit 137". Such a thing alone
+ * proves nothing: UNDETERMINED, with the causes as alternatives, likelier first. GW_MISSING: `question` reads as no
+ * code and no name that is known; GW_NOMEM. */
+GW_MUST_CHECK gw_status gw_judge_question(const char *question, gw_verdict **ret_verdict, gw_error *err);
+/* The same for one message, read as a log. Only where it says more than a code - numbers that decide, a cause in words
+ * - is there a fault. GW_NOMEM. */
+GW_MUST_CHECK gw_status gw_judge_message(const gw_log *log, const char *message, gw_verdict **ret_verdict,
+                                         gw_error *err);
 void gw_verdict_free(gw_verdict *verdict); /* takes NULL */
+/* Add evidence that was found beside the verdict, without a time. `source` is static. False: no memory. */
+bool gw_verdict_add_evidence(gw_verdict *verdict, const char *source, const char *text);
 
 /* One verdict for recordings of one job, `count` >= 2 of them, each judged alone before: the run that came to harm
  * first is the root, the others' faults are its consequences. Which was first is claimed only when more lies between
@@ -157,12 +204,37 @@ const char *gw_certainty_text(gw_certainty certainty);        /* "established", 
 const char *gw_verdict_status_text(gw_verdict_status status); /* "fault", "clean", "undetermined" */
 
 /* The catalogue, for `gpuwhy causes`. Static. */
+enum { GW_CAUSE_FRAMEWORKS = 3 };
 typedef struct gw_cause_info {
     const char *id;
     const char *summary; /* one sentence */
     const char *proof;   /* what evidence establishes it */
     const char *fixes;   /* best first, separated by newlines */
+    struct gw_cause_fixes {
+        const char *framework, *fixes; /* fixes NULL: the general ones are this framework's, too */
+    } fixes_for[GW_CAUSE_FRAMEWORKS];
+    bool from_recording; /* false: only what is printed tells of it */
+    bool is_advice;      /* never the reason of a failure */
 } gw_cause_info;
 const gw_cause_info *gw_causes(size_t *ret_count);
+
+/* What in a log tells of a cause. Static strings. */
+typedef struct gw_cause_line {
+    const char *sign;    /* "TORCH_OOM", "CUDA error" */
+    const char *which;   /* of that sign: "700", "ALLOC_FAILED NOT_INITIALIZED"; NULL: any */
+    const char *example; /* such a line, shortened; NULL: none at hand */
+    bool is_first;       /* the likeliest cause of such a line */
+    bool is_only;        /* no other is known */
+} gw_cause_line;
+size_t gw_cause_lines(const char *id, gw_cause_line *ret_lines, size_t count_max); /* how many; likeliest first */
+
+/* Causes that have these words, in any case, in their id, summary, fixes, proof, or in lines of logs that tell of them:
+ * most words first, then by weight. How many. */
+typedef struct gw_cause_hit {
+    const gw_cause_info *cause;
+    size_t word_count; /* how many of the words it has */
+    unsigned weight;
+} gw_cause_hit;
+size_t gw_causes_search(const char *const *words, size_t word_count, gw_cause_hit *ret_hits, size_t count_max);
 
 #endif

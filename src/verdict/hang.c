@@ -9,6 +9,8 @@
 #include "hang.h"
 #include "family.h"
 
+#include "gw_sites.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -182,12 +184,38 @@ static bool is_foreign_frame(const char *frame)
     return false;
 }
 
+enum { SHOWN_FRAMES_MAX = 5 };
+
+/* The frames that are not the runtime's, innermost first. Returns how many. */
+static size_t add_frames(const gwi_case *c, uint32_t site, gw_text *line)
+{
+    char text[GW_PLACE_TEXT_MAX];
+    const gw_stack *stack = gw_sites_stack(c->model->sites, site);
+    size_t shown = 0;
+    for (size_t i = 0; stack != NULL && i < stack->count && shown < SHOWN_FRAMES_MAX; i++) {
+        if (stack->frame[i].whose < GW_WHOSE_RUNTIME)
+            gw_text_addf(line, "%s%s", shown++ == 0 ? "" : " <- ",
+                         gw_frame_text(c->model->sites, &stack->frame[i], text));
+    }
+    return shown;
+}
+
+bool gwi_waits_in_own_line(const gwi_case *c, const gw_hang_thread *thread)
+{
+    const gw_stack *stack = gw_sites_stack(c->model->sites, thread->site);
+    if (stack == NULL || stack->user == stack->count)
+        return false;
+    for (size_t i = 0; i < stack->user; i++)
+        if (stack->frame[i].python)
+            return false;
+    return true;
+}
+
 void gwi_say_stand(const gwi_case *c, gwi_finding *finding, const gw_hang_thread *thread)
 {
-    enum { SHOWN_MAX = 5 };
     gw_text line = {0};
-    size_t shown = 0;
-    for (size_t i = 0; i < thread->frame_count && shown < SHOWN_MAX; i++) {
+    size_t shown = add_frames(c, thread->site, &line);
+    for (size_t i = 0; i < thread->frame_count && shown < SHOWN_FRAMES_MAX; i++) {
         if (is_foreign_frame(thread->frame[i]))
             continue;
         gw_text_addf(&line, "%s%s", shown == 0 ? "" : " <- ", thread->frame[i]);
@@ -235,6 +263,7 @@ void gwi_say_waiting(const gwi_case *c, gwi_finding *finding)
         gwi_evidence(finding, GWI_NO_TIME, "driver", "and %" PRIu64 " launches before these",
                      launches.total - launches.count);
     gwi_say_stand(c, finding, thread);
+    gwi_where(finding, thread->site, "the program waits for the GPU there");
 }
 
 void gwi_say_threads(const gwi_case *c, gwi_finding *finding)

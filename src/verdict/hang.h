@@ -10,8 +10,10 @@ gwi_hang gwi_hang_of(const gw_model *model, uint32_t pid);
 
 /* The thread that waits for the GPU, and the launches that nothing has waited for since: the newest ones. */
 void gwi_say_waiting(const gwi_case *c, gwi_finding *finding);
-/* Where a thread stands: its frames outside the driver and the C library. */
+/* Where a thread stands: its frames outside the driver, the C library and the interpreter. */
 void gwi_say_stand(const gwi_case *c, gwi_finding *finding, const gw_hang_thread *thread);
+/* Does the user's own line wait, and not a Python function that it called, such as Thread.join()? False: not known. */
+bool gwi_waits_in_own_line(const gwi_case *c, const gw_hang_thread *thread);
 /* All threads in a line each, for a hang that is not explained. */
 void gwi_say_threads(const gwi_case *c, gwi_finding *finding);
 /* Who else should be in the collective: ranks that ended or do something else. Returns how many were named. */

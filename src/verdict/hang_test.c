@@ -105,6 +105,43 @@ static void a_kernel_that_is_waited_for(void **state)
     done();
 }
 
+/* Where a thread stands is a site; the place of the verdict is the line of the user's that waits, not a join. */
+static void a_site_is_the_place(void **state)
+{
+    (void)state;
+    char text[96];
+    static const char *const frames[] = {"wait /usr/lib/python3.11/threading.py 320, main /data/train.py 40",
+                                         "take /data/train.py 12, run /usr/lib/python3.11/threading.py 982"};
+    static const uint32_t tids[] = {MAIN, LEFT};
+    begin("spin");
+    hang("0");
+    for (size_t i = 0; i < 2; i++) {
+        snprintf(text, sizeof text, "wait=lock owner=0 site=%u name=t", gw_feed_site(&feed, frames[i]));
+        fact(tids[i], "hang.thread", text);
+    }
+    judge(-1, 0);
+    expect("host-deadlock", GW_SUPPORTED);
+    assert_true(has_evidence("stands in train.py:40 in main"));
+    assert_non_null(verdict->where);
+    assert_string_equal(verdict->where->frame[verdict->where->user].text, "train.py:12 in take");
+    done();
+    begin("spin");
+    hang("0");
+    snprintf(text, sizeof text, "wait=input in=cuCtxSynchronize in_ms=5000 site=%u", gw_feed_site(&feed, frames[0]));
+    fact(MAIN, "hang.thread", text);
+    judge(-1, 0);
+    expect("kernel-never-ends", GW_SUPPORTED);
+    assert_string_equal(verdict->where->frame[verdict->where->user].text, "train.py:40 in main");
+    done();
+    begin("spin"); /* a site that was never written */
+    hang("0");
+    fact(MAIN, "hang.thread", "wait=input in=cuCtxSynchronize in_ms=5000 site=3221225480");
+    judge(-1, 0);
+    expect("kernel-never-ends", GW_SUPPORTED);
+    assert_null(verdict->where);
+    done();
+}
+
 static void who_ended_it_is_not_the_cause(void **state)
 {
     (void)state;
@@ -257,6 +294,8 @@ static void senseless_facts_do_no_harm(void **state)
                                       "wait=lock owner=4294967295 owner_ended=7",
                                       "owner= in_ms=x questions=- name=",
                                       "wait=a-word-that-is-longer-than-any-word-has-ever-been in=b",
+                                      "site=99999999999 wait=lock owner=0",
+                                      "site=4294967295 wait=lock owner=0",
                                       "name=\xff\xfe wait=lock"};
     enum { ODD = sizeof odd / sizeof odd[0] };
     for (size_t i = 0; i < ODD; i++) {
@@ -286,6 +325,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_kernel_that_is_waited_for),
+        cmocka_unit_test(a_site_is_the_place),
         cmocka_unit_test(who_ended_it_is_not_the_cause),
         cmocka_unit_test(what_went_on_is_no_cause),
         cmocka_unit_test(a_hang_that_ended_well_is_clean),

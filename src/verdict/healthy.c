@@ -1,24 +1,13 @@
 #include "healthy.h"
 #include "family.h"
 #include "hang.h"
+#include "order.h"
+#include "start.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-GWI_FORMAT(2) static bool add(gw_string_list *list, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    char *text = NULL;
-    int bytes = vasprintf(&text, format, args);
-    va_end(args);
-    bool good = bytes >= 0 && gwi_list_add(list, text);
-    if (bytes >= 0)
-        free(text);
-    return good;
-}
 
 /* ---- clean ---- */
 
@@ -26,7 +15,7 @@ static uint64_t launches_of(const gw_model *model)
 {
     uint64_t count = 0;
     for (size_t i = 0; i < model->process_count; i++)
-        count += model->process[i].counter[GW_COUNT_LAUNCH] + model->process[i].counter[GW_COUNT_GRAPH_LAUNCH];
+        count += gw_launches(model->process[i].counter);
     return count;
 }
 
@@ -252,105 +241,6 @@ void gwi_say_undetermined(const gwi_case *c, bool unobserved, gwi_finding *findi
 
 /* ---- advice ---- */
 
-typedef struct kept {
-    uint32_t group;
-    uint64_t count;
-} kept;
-
-static int by_bytes(const void *left, const void *right, void *user)
-{
-    const gw_group *group = user;
-    const kept *a = left, *b = right;
-    uint64_t x = a->count * group[a->group].bytes, y = b->count * group[b->group].bytes;
-    return x > y ? -1 : x < y;
-}
-
-/* Groups that grew step by step while other memory came and went, and were alive at the end. */
-static size_t find_kept(const gw_model *model, const gw_snapshot *snapshot, kept *list, size_t list_max,
-                        uint64_t *ret_other_bytes)
-{
-    enum { COUNT_MIN = 8 };
-    const uint64_t bytes_min = 1u << 20;
-    uint64_t *count = calloc(model->group_count, sizeof *count);
-    size_t found = 0;
-    if (count == NULL)
-        return 0;
-    for (size_t i = 0; i < snapshot->live_count; i++)
-        count[snapshot->live[i].group]++;
-    for (size_t i = 0; i < model->group_count; i++) {
-        const gw_group *group = &model->group[i];
-        bool leaks = i != 0 && count[i] >= COUNT_MIN && group->step_count * 2 >= group->alloc_count &&
-                     count[i] * group->bytes >= bytes_min && count[i] * 2 >= group->alloc_count;
-        if (leaks && found < list_max)
-            list[found++] = (kept){(uint32_t)i, count[i]};
-        else
-            *ret_other_bytes += count[i] * group->bytes;
-    }
-    free(count);
-    qsort_r(list, found, sizeof *list, by_bytes, (void *)(uintptr_t)model->group);
-    return found;
-}
-
-static bool advise_kept(const gwi_case *c, const gw_process *process, gw_string_list *advice)
-{
-    enum { KINDS_MAX = 64, SHOWN_MAX = 4 };
-    const gw_model *model = c->model;
-    const gw_snapshot *snapshot = gw_model_snapshot(model, process->end_snapshot);
-    if (snapshot == NULL)
-        return true;
-    kept list[KINDS_MAX];
-    uint64_t other = 0;
-    size_t count = find_kept(model, snapshot, list, KINDS_MAX, &other);
-    bool good = true;
-    for (size_t i = 0; i < count && i < SHOWN_MAX && good; i++) {
-        const gw_group *group = &model->group[list[i].group];
-        char all[GW_BYTES_TEXT_MAX], one[GW_BYTES_TEXT_MAX], call[GWI_CALL_TEXT_MAX], at[GWI_PLACE_TEXT_MAX];
-        good =
-            add(advice,
-                "possible leak: %s in %" PRIu64 " blocks of %s by %s%s, never freed while other memory came and went "
-                "(%.1f s to %.1f s)",
-                gw_bytes_text(all, list[i].count * group->bytes), list[i].count, gw_bytes_text(one, group->bytes),
-                gwi_call_text(call, gw_model_fn_name(model, group->fn)), gwi_at(c, group->site, at),
-                (double)group->t_first_ns / 1e9, (double)group->t_last_ns / 1e9);
-    }
-    const uint64_t worth_saying = 64u << 20;
-    if (good && other >= worth_saying && snapshot->reason == GW_SNAPSHOT_END) {
-        char bytes[GW_BYTES_TEXT_MAX];
-        good = add(advice, "%s left to process exit by pid %u: no fault, the driver takes it back",
-                   gw_bytes_text(bytes, other), process->pid);
-    }
-    return good;
-}
-
-/* Handles that one place makes again and again and nobody gives back. What is made once, or in a few dozens at the
- * start, lives until exit by design. */
-static bool advise_handles(const gwi_case *c, const gw_process *process, gw_string_list *advice)
-{
-    static const struct {
-        gw_class cls;
-        uint64_t count_min;
-        const char *verb;
-    } rows[] = {{GW_CLASS_STREAM, 128, "destroyed"},    {GW_CLASS_EVENT, 1024, "destroyed"},
-                {GW_CLASS_CONTEXT, 4, "destroyed"},     {GW_CLASS_MODULE, 128, "unloaded"},
-                {GW_CLASS_GRAPH, 128, "destroyed"},     {GW_CLASS_GRAPH_EXEC, 128, "destroyed"},
-                {GW_CLASS_MEMORY_POOL, 16, "destroyed"}};
-    bool good = true;
-    for (size_t i = 1; i < c->model->group_count && good; i++) {
-        const gw_group *group = &c->model->group[i];
-        size_t row = 0, count = sizeof rows / sizeof rows[0];
-        while (row < count && rows[row].cls != (gw_class)group->cls)
-            row++;
-        uint64_t left = group->live_count + group->buried_count;
-        if (row == count || group->pid != process->pid || left < rows[row].count_min || left * 2 < group->alloc_count)
-            continue;
-        char at[GWI_PLACE_TEXT_MAX];
-        good = add(advice, "possible leak: %" PRIu64 " %ss made%s, %" PRIu64 " of them never %s (%.1f s to %.1f s)",
-                   group->alloc_count, gw_class_text((gw_class)group->cls), gwi_at(c, group->site, at), left,
-                   rows[row].verb, (double)group->t_first_ns / 1e9, (double)group->t_last_ns / 1e9);
-    }
-    return good;
-}
-
 static bool advise_reuse(const gwi_case *c, const gw_process *process, gw_string_list *advice)
 {
     const gw_model *model = c->model;
@@ -364,17 +254,18 @@ static bool advise_reuse(const gwi_case *c, const gw_process *process, gw_string
                 pooled += model->group[i].alloc_count * model->group[i].bytes;
         }
         if (pooled > 0 && pooled >= 2 * usage->peak_bytes)
-            return add(advice, "cached memory was reused: the pool handed out %s in all and never more than %s at once",
-                       gw_bytes_text(total, pooled), gw_bytes_text(peak, usage->peak_bytes));
+            return gwi_list_addf(
+                advice, "cached memory was reused: the pool handed out %s in all and never more than %s at once",
+                gw_bytes_text(total, pooled), gw_bytes_text(peak, usage->peak_bytes));
     }
     for (size_t i = model->allocator_count; i-- > 0;) {
         const gw_allocator_report *report = &model->allocator[i];
         if (report->pid != process->pid || report->is_oom || !report->has_field[GW_ALLOCATOR_RESERVED] ||
             !report->has_field[GW_ALLOCATOR_ALLOCATED_PEAK])
             continue;
-        return add(advice, "cached memory was reused: at most %s in use at once, %s reserved at the end",
-                   gw_bytes_text(peak, report->field[GW_ALLOCATOR_ALLOCATED_PEAK]),
-                   gw_bytes_text(total, report->field[GW_ALLOCATOR_RESERVED]));
+        return gwi_list_addf(advice, "cached memory was reused: at most %s in use at once, %s reserved at the end",
+                             gw_bytes_text(peak, report->field[GW_ALLOCATOR_ALLOCATED_PEAK]),
+                             gw_bytes_text(total, report->field[GW_ALLOCATOR_RESERVED]));
     }
     return true;
 }
@@ -412,19 +303,20 @@ static bool advise_handled(const gwi_case *c, gw_string_list *advice)
         char bytes[GW_BYTES_TEXT_MAX], call[GWI_CALL_TEXT_MAX], at[GWI_PLACE_TEXT_MAX];
         gwi_at(c, failure->site, at);
         if (failure->recovery == GW_RECOVERED_NOT && is_end_unknown(c, failure->pid)) {
-            good = add(advice,
-                       "not handled: %s of %s%s was refused at %.2f s for lack of memory in pid %u, which ended at an "
-                       "unknown status: look at what became of it",
-                       gwi_call_text(call, failure->fn_name),
-                       failure->bytes_wanted == 0 ? "an object" : gw_bytes_text(bytes, failure->bytes_wanted), at,
-                       (double)failure->t_ns / 1e9, failure->pid);
+            good = gwi_list_addf(
+                advice,
+                "not handled: %s of %s%s was refused at %.2f s for lack of memory in pid %u, which ended at an "
+                "unknown status: look at what became of it",
+                gwi_call_text(call, failure->fn_name),
+                failure->bytes_wanted == 0 ? "an object" : gw_bytes_text(bytes, failure->bytes_wanted), at,
+                (double)failure->t_ns / 1e9, failure->pid);
             said++;
             continue;
         }
-        good = add(advice, "handled: %s of %s%s was refused at %.2f s for lack of memory, %s",
-                   gwi_call_text(call, failure->fn_name),
-                   failure->bytes_wanted == 0 ? "an object" : gw_bytes_text(bytes, failure->bytes_wanted), at,
-                   (double)failure->t_ns / 1e9, how[failure->recovery]);
+        good = gwi_list_addf(advice, "handled: %s of %s%s was refused at %.2f s for lack of memory, %s",
+                             gwi_call_text(call, failure->fn_name),
+                             failure->bytes_wanted == 0 ? "an object" : gw_bytes_text(bytes, failure->bytes_wanted), at,
+                             (double)failure->t_ns / 1e9, how[failure->recovery]);
         said++;
     }
     return good;
@@ -436,16 +328,19 @@ static bool advise_losses(const gwi_case *c, gw_string_list *advice)
     for (size_t i = 0; i < c->model->process_count; i++)
         lost += c->model->process[i].lost_events;
     if (lost > 0 &&
-        !add(advice, "%" PRIu64 " events were lost because the buffer was full: numbers are lower bounds", lost))
+        !gwi_list_addf(advice, "%" PRIu64 " events were lost because the buffer was full: numbers are lower bounds",
+                       lost))
         return false;
-    if (c->model->damaged_count > 0 && !add(advice, "the recording is damaged, %" PRIu64 " blocks were skipped: %s",
-                                            c->model->damaged_count, c->model->damaged_first))
+    if (c->model->damaged_count > 0 &&
+        !gwi_list_addf(advice, "the recording is damaged, %" PRIu64 " blocks were skipped: %s", c->model->damaged_count,
+                       c->model->damaged_first))
         return false;
-    if (c->model->truncated && !add(advice, "the recording has no end: the machine or the supervisor died"))
+    if (c->model->truncated && !gwi_list_addf(advice, "the recording has no end: the machine or the supervisor died"))
         return false;
     if (c->model->framework_mapped[GW_FRAMEWORK_TORCH] && !c->model->observer_attached &&
         c->model->allocator_count == 0 && gw_model_meta(c->model, "option.no_attach") == NULL)
-        return add(advice, "PyTorch's own evidence was not attached: what lives inside its allocator is not known");
+        return gwi_list_addf(advice,
+                             "PyTorch's own evidence was not attached: what lives inside its allocator is not known");
     return true;
 }
 
@@ -458,12 +353,13 @@ static bool advise_hangs(const gwi_case *c, gw_string_list *advice)
         const gw_hang *hang = &model->hang[i];
         gwi_hang last = hang->over ? (gwi_hang){0} : gwi_hang_of(model, hang->pid);
         if (last.hang == hang && (last.waiting != NULL || last.kind != GWI_HANG_NONE) && c->ended && !c->bad_end)
-            good = add(advice,
-                       "pid %u did nothing on the GPU for %.1f s at %.2f s, and the program ended well all the same",
-                       hang->pid, (double)hang->for_ns / 1e9, (double)hang->t_ns / 1e9);
+            good = gwi_list_addf(
+                advice, "pid %u did nothing on the GPU for %.1f s at %.2f s, and the program ended well all the same",
+                hang->pid, (double)hang->for_ns / 1e9, (double)hang->t_ns / 1e9);
         if (hang->over && hang->t_over_ns >= hang->t_ns)
-            good = add(advice, "pid %u did nothing on the GPU for %.1f s until %.2f s, and went on then", hang->pid,
-                       (double)(hang->t_over_ns - hang->t_ns + hang->for_ns) / 1e9, (double)hang->t_over_ns / 1e9);
+            good = gwi_list_addf(advice, "pid %u did nothing on the GPU for %.1f s until %.2f s, and went on then",
+                                 hang->pid, (double)(hang->t_over_ns - hang->t_ns + hang->for_ns) / 1e9,
+                                 (double)hang->t_over_ns / 1e9);
     }
     return good;
 }
@@ -473,9 +369,9 @@ bool gwi_say_advice(const gwi_case *c, gw_verdict_status status, gw_string_list 
     bool good = true;
     if (status == GW_VERDICT_CLEAN) {
         for (size_t i = 0; i < c->model->process_count && good; i++)
-            good = advise_kept(c, &c->model->process[i], advice) && advise_handles(c, &c->model->process[i], advice) &&
-                   advise_reuse(c, &c->model->process[i], advice) &&
-                   gwi_advise_peak(c, c->model->process[i].pid, advice);
+            good =
+                advise_reuse(c, &c->model->process[i], advice) && gwi_advise_peak(c, c->model->process[i].pid, advice);
+        good = good && gwi_advise_unused_gpu(c, advice) && gwi_advise_order(c, advice);
     }
     return good && advise_hangs(c, advice) && advise_handled(c, advice) && gwi_advise_family(c, advice) &&
            advise_losses(c, advice);

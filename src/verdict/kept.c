@@ -9,11 +9,6 @@
 
 enum { KEPT_ROOM = 64, KEPT_SAID_MAX = 4 };
 
-static const char *source_of(const gwi_memory *memory)
-{
-    return memory->report != NULL && memory->live == memory->report->live ? "observer" : "ledger";
-}
-
 /* Under a framework with an allocator of its own the driver's ledger shows that one's segments: who asked for the first
  * piece of a segment says nothing about what lives in it now. */
 static bool can_tell(const gwi_case *c)
@@ -38,13 +33,13 @@ static void say_one(const gwi_case *c, gwi_finding *finding, const gw_kept *kept
     char bytes[GW_BYTES_TEXT_MAX], age[64];
     gw_bytes_text(bytes, kept->bytes);
     if (!kept->time_known) {
-        gwi_measure(finding, GWI_NO_TIME, source_of(&c->memory), (double)kept->bytes, "bytes",
+        gwi_measure(finding, GWI_NO_TIME, gwi_memory_source(&c->memory), (double)kept->bytes, "bytes",
                     "%s in %" PRIu64 " block%s: when they were allocated is not known", bytes, kept->count,
                     GWI_PLURAL(kept->count));
         return;
     }
     age_text(age, &c->memory, kept);
-    gwi_measure(finding, kept->t_first_ns, source_of(&c->memory), (double)kept->bytes, "bytes",
+    gwi_measure(finding, kept->t_first_ns, gwi_memory_source(&c->memory), (double)kept->bytes, "bytes",
                 "%s in %" PRIu64 " block%s %s%s, %s earlier", bytes, kept->count, GWI_PLURAL(kept->count),
                 kept->phase != NULL ? "allocated in " : "allocated in no phase",
                 kept->phase != NULL ? kept->phase->name : "", age);

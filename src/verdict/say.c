@@ -1,6 +1,7 @@
 /* How causes speak: lists that grow, and the sentences that several causes share. */
 #include "fault.h"
 #include "kept.h"
+#include "machine.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -24,6 +25,17 @@ static char *format_text(const char *format, va_list args)
 {
     char *text = NULL;
     return vasprintf(&text, format, args) < 0 ? NULL : text;
+}
+
+bool gwi_list_addf(gw_string_list *list, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    char *text = format_text(format, args);
+    va_end(args);
+    bool good = text != NULL && gwi_list_add(list, text);
+    free(text);
+    return good;
 }
 
 static void list_format(gwi_finding *finding, gw_string_list *list, const char *format, va_list args)
@@ -122,16 +134,8 @@ void gwi_finding_free(gwi_finding *finding)
 
 char *gwi_call_text(char out[GWI_CALL_TEXT_MAX], const char *fn_name)
 {
-    snprintf(out, GWI_CALL_TEXT_MAX, "%.70s", fn_name == NULL ? "?" : fn_name);
-    char *tail = strstr(out, "_ptsz");
-    if (tail == NULL)
-        tail = strstr(out, "_ptds");
-    if (tail != NULL)
-        *tail = '\0';
-    size_t bytes = strlen(out);
-    if (bytes > 3 && out[bytes - 3] == '_' && out[bytes - 2] == 'v')
-        out[bytes - 3] = '\0';
-    return out;
+    _Static_assert((int)GWI_CALL_TEXT_MAX == (int)GW_CALL_TEXT_MAX, "the same names");
+    return gw_call_text(out, fn_name);
 }
 
 /* One length-prefixed part of a mangled name; NULL: there is none. */
@@ -259,6 +263,11 @@ static void rule_out_fragmentation(const gwi_memory *memory, gwi_finding *findin
         gwi_rule_out(finding, "fragmentation (%s cached but not in use)", gw_bytes_text(cached, memory->cached_bytes));
     else if (memory->snapshot != NULL && memory->snapshot->live != NULL)
         gwi_rule_out(finding, "fragmentation (%s in half-used pages)", gw_bytes_text(idle, memory->idle_page_bytes));
+}
+
+const char *gwi_memory_source(const gwi_memory *memory)
+{
+    return memory->report != NULL && memory->live == memory->report->live ? "observer" : "ledger";
 }
 
 bool gwi_growth_is_known(const gwi_memory *memory)
@@ -519,6 +528,7 @@ void gwi_say_sticky(const gwi_case *c, gwi_finding *finding, const gw_failure *s
         say_window(c, finding, sticky);
     }
     gwi_say_fault_details(c, finding, sticky);
+    gwi_say_xids(c, finding);
     say_reset(c, finding, sticky);
 }
 

@@ -89,12 +89,6 @@ static const gw_verdict *find_root(const gw_verdict *const *runs, size_t count)
 
 /* ---- copying the root's verdict ---- */
 
-static bool copy_text(char **to, const char *from)
-{
-    *to = from == NULL ? NULL : strdup(from);
-    return from == NULL || *to != NULL;
-}
-
 static bool copy_list(gw_string_list *to, const gw_string_list *from)
 {
     for (size_t i = 0; i < from->count; i++) {
@@ -122,7 +116,7 @@ static bool copy_gpus(const gw_verdict *from, gw_verdict *to)
     to->gpus = calloc(from->gpu_count + 1, sizeof *to->gpus);
     for (size_t i = 0; to->gpus != NULL && i < from->gpu_count; i++) {
         to->gpus[i] = from->gpus[i];
-        if (!copy_text(&to->gpus[i].name, from->gpus[i].name))
+        if (!gw_str_copy(from->gpus[i].name, &to->gpus[i].name))
             return false;
         to->gpu_count++;
     }
@@ -152,9 +146,9 @@ static bool copy_rest(const gw_verdict *from, gw_verdict *to)
     if (from->alternative_count > 0)
         memcpy(to->alternatives, from->alternatives, from->alternative_count * sizeof *to->alternatives);
     to->alternative_count = from->alternative_count;
-    return copy_text(&to->run.host, from->run.host) && copy_text(&to->run.boot_id, from->run.boot_id) &&
-           copy_where(&to->where, from->where) && copy_text(&to->where_reason, from->where_reason) &&
-           copy_text(&to->recording, from->recording) && copy_list(&to->argv, &from->argv) &&
+    return gw_str_copy(from->run.host, &to->run.host) && gw_str_copy(from->run.boot_id, &to->run.boot_id) &&
+           copy_where(&to->where, from->where) && gw_str_copy(from->where_reason, &to->where_reason) &&
+           gw_str_copy(from->recording, &to->recording) && copy_list(&to->argv, &from->argv) &&
            copy_list(&to->advice, &from->advice) && copy_gpus(from, to);
 }
 
@@ -216,8 +210,8 @@ static bool add_part(gw_verdict *verdict, const gw_verdict *root, const gw_verdi
     part->has_offset = root->run.has_trouble && run->run.has_trouble && root->run.has_start && run->run.has_start;
     part->offset_s = part->has_offset ? trouble_gap_s(&root->run, &run->run) : 0;
     part->uncertainty_s = run == root ? 0 : uncertainty_s(&root->run, &run->run);
-    return copy_text(&part->host, run->run.host) && copy_text(&part->recording, run->recording) &&
-           copy_text(&part->headline, run->headline);
+    return gw_str_copy(run->run.host, &part->host) && gw_str_copy(run->recording, &part->recording) &&
+           gw_str_copy(run->headline, &part->headline);
 }
 
 static bool say_all(const gw_verdict *const *runs, size_t count, const gw_verdict *root, gw_verdict *verdict,
@@ -252,7 +246,7 @@ static bool put_together(const gw_verdict *const *runs, size_t count, gw_verdict
                 copy_list(&finding.ruled_out, &root->ruled_out) &&
                 copy_list(&finding.consequences, &root->consequences) && copy_list(&finding.next, &root->next) &&
                 say_all(runs, count, root, verdict, &finding);
-    good = good && copy_text(&verdict->headline, gw_text_str(&finding.headline));
+    good = good && gw_str_copy(gw_text_str(&finding.headline), &verdict->headline);
     verdict->evidence = finding.evidence;
     verdict->evidence_count = finding.evidence_count;
     verdict->ruled_out = finding.ruled_out;

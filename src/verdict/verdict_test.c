@@ -1148,10 +1148,18 @@ static void test_kernel_fault_other(void **state)
 static void test_device_faults_near_another_code(void **state)
 {
     (void)state;
-    fault_with(214); /* memory error of the card: no cause of this version */
+    fault_with(304); /* the operating system refused something: no cause of this version */
     close_program(1);
     expect_status(GW_VERDICT_UNDETERMINED);
-    assert_true(says("214"));
+    assert_true(says("304"));
+    judge_close();
+    fault_with(220);
+    close_program(1);
+    expect_fault("nvlink-fault", GW_SUPPORTED);
+    judge_close();
+    fault_with(702);
+    close_program(1);
+    expect_fault("launch-timeout", GW_ESTABLISHED);
     judge_close();
 }
 
@@ -1251,6 +1259,74 @@ static void test_context_destroyed(void **state)
     judge_close();
 }
 
+/* Every kind, by its handle or by a pointer into it. The last call is the failing one's. */
+static void test_context_destroyed_by_kind(void **state)
+{
+    (void)state;
+    enum { HANDLE = 0x7f120000, OWNER = 0x7f130000 };
+    static const struct {
+        const char *make, *use, *said;
+        gw_event_kind made, used;
+        uint16_t result;
+        uint64_t into;
+    } rows[] = {
+        {"cuMemAlloc_v2", "cuMemcpyHtoD_v2", "the block of 1.00 MiB made at", GW_EV_ALLOC, GW_EV_COPY, 1, 4096},
+        {"cuMemAllocAsync", "cuMemFreeAsync", "the block of 1.00 MiB made at", GW_EV_ALLOC_ASYNC, GW_EV_FREE_ASYNC, 1,
+         0},
+        {"cuStreamCreate", "cuStreamQuery", "the stream made at", GW_EV_STREAM_CREATE, GW_EV_SYNC, 400, 0},
+        {"cuEventCreate", "cuEventRecord", "the event made at", GW_EV_EVENT_CREATE, GW_EV_EVENT_RECORD, 201, 0},
+        {"cuModuleLoadData", "cuModuleUnload", "the module made at", GW_EV_MODULE_LOAD, GW_EV_MODULE_UNLOAD, 400, 0},
+        {"cuModuleGetFunction", "cuLaunchKernel", "the function made at", GW_EV_FUNCTION, GW_EV_LAUNCH, 400, 0},
+        {"cuGraphInstantiateWithFlags", "cuGraphLaunch", "the executable graph made at", GW_EV_GRAPH_EXEC_CREATE,
+         GW_EV_GRAPH_LAUNCH, 400, 0},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        for (int anew = 0; anew < 2; anew++) { /* made again under the same number: another fault */
+            open_program(16 * gib);
+            feed.site = gw_feed_site(&feed, "build model.py 5");
+            uint64_t bytes = rows[i].made == GW_EV_FUNCTION ? OWNER : mib;
+            gw_feed_call(&feed, rows[i].make, rows[i].made, 0, HANDLE, bytes, 0, 0);
+            feed.site = 0;
+            gw_feed_call(&feed, "cuDevicePrimaryCtxReset_v2", GW_EV_CTX_RESET, 0, 0, 0, 0, 0);
+            gw_feed_call(&feed, "cuDevicePrimaryCtxRetain", GW_EV_CTX_CREATE, 0, 0xc0de, 0, 0, GW_CONTEXT_PRIMARY);
+            if (anew)
+                gw_feed_call(&feed, rows[i].make, rows[i].made, 0, HANDLE, bytes, 0, 0);
+            /* the number is also that of something else by now, which is no reason */
+            if (rows[i].made != GW_EV_STREAM_CREATE)
+                gw_feed_call(&feed, "cuStreamCreate", GW_EV_STREAM_CREATE, 0, HANDLE, 0, 0, 0);
+            feed.tid++;
+            gw_feed_call(&feed, rows[i].use, rows[i].used, rows[i].result, HANDLE + rows[i].into, 0, 0, 0);
+            close_program(1);
+            judge_open();
+            bool found = verdict->cause != NULL && strcmp(verdict->cause, "context-destroyed") == 0;
+            if (found == (anew != 0))
+                fail_msg("%s, %d: %s", rows[i].use, anew, verdict->headline);
+            if (found && !(says(rows[i].said) && says("at model.py:5 in build") && says("behind the back of thread")))
+                fail_msg("%s: not said", rows[i].use);
+            judge_close();
+        }
+    }
+}
+
+/* The thread's current context is gone: where it had been made. */
+static void test_context_destroyed_and_still_current(void **state)
+{
+    (void)state;
+    gw_feed_open_bare(&feed);
+    feed.site = gw_feed_site(&feed, "start main.py 3");
+    gw_feed_begin_cuda(&feed, 2 * gib);
+    feed.site = gw_feed_site(&feed, "close lib.py 9");
+    gw_feed_call(&feed, "cuDevicePrimaryCtxReset_v2", GW_EV_CTX_RESET, 0, 0, 0, 0, 0);
+    feed.site = 0;
+    gw_feed_call(&feed, "cuMemAlloc_v2", GW_EV_ALLOC, 709, 0, mib, 0, 0);
+    close_program(1);
+    judge_open();
+    assert_string_equal(verdict->cause, "context-destroyed");
+    expect_place("lib.py:9 in close", "reset");
+    assert_true(says("at main.py:3 in start is still current there"));
+    judge_close();
+}
+
 static void test_context_destroyed_near_nothing_kept(void **state)
 {
     (void)state;
@@ -1304,10 +1380,11 @@ static void forked(bool parent_had_initialised)
         gw_feed_begin_cuda(&feed, 16 * gib);
     else
         gw_feed_process(&feed, GW_FEED_PID, 1, "/usr/bin/program");
+    uint32_t site = gw_feed_site(&feed, "start main.py 8"); /* the parent's */
     feed.pid = feed.tid = 300;
     feed.context = 0;
     gw_feed_process(&feed, 300, GW_FEED_PID, "/usr/bin/program");
-    gw_feed_call(&feed, "?", GW_EV_FORK, 0, GW_FEED_PID, parent_had_initialised, 0, 0);
+    gw_feed_call(&feed, "?", GW_EV_FORK, 0, GW_FEED_PID, parent_had_initialised, site, 0);
     gw_feed_call(&feed, "cuMemAlloc_v2", GW_EV_ALLOC, 3, 0, mib, 0, 0);
     gw_feed_exit_of(&feed, 300, 1, 0);
     gw_feed_exit(&feed, 1, 0);
@@ -1320,6 +1397,7 @@ static void test_fork_after_init(void **state)
     expect_fault("fork-after-init", GW_ESTABLISHED);
     assert_true(says("300"));
     assert_true(says("100"));
+    assert_true(says("the fork was at main.py:8 in start"));
     judge_close();
 }
 
@@ -1339,7 +1417,7 @@ static void told_of_a_fork(const char *last)
     gw_feed_begin_cuda(&feed, 16 * gib);
     gw_feed_stderr(&feed,
                    "Process Process-1:\nTraceback (most recent call last):\n"
-                   "  File \"/work/train.py\", line 7, in worker\n"
+                   "  File \"/project/train.py\", line 7, in worker\n"
                    "  File \"/venv/lib/python3.12/site-packages/torch/cuda/__init__.py\", line 398, in _lazy_init\n"
                    "RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, "
                    "you must use the 'spawn' start method\n");
@@ -1355,7 +1433,7 @@ static void test_fork_after_init_told(void **state)
     assert_true(says("train.py\", line 7, in worker"));
     assert_true(says("initialised CUDA"));
     judge_close();
-    told_of_a_fork("Traceback (most recent call last):\n  File \"/work/train.py\", line 30, in <module>\n"
+    told_of_a_fork("Traceback (most recent call last):\n  File \"/project/train.py\", line 30, in <module>\n"
                    "KeyError: 'labels'\n");
     expect_fault("script-exception", GW_ESTABLISHED); /* the program outlived the refusal */
     judge_close();
@@ -1522,8 +1600,11 @@ static void test_the_guards_refusal(void **state)
                       .context = feed.context,
                       .arg = {0, 5 * gib, 0, 0}};
     gw_feed_event(&feed, &event);
+    /* a stranger on the same card: the guard does not count it */
+    gw_feed_fact(&feed, "card.holder", "pid=4711 bytes=13958643712 cmd=python notebook.py");
     close_program(1);
     expect_fault("gpu-oom-capacity", GW_ESTABLISHED);
+    assert_false(says("4711"));
     assert_true(says("limit set by gpuwhy"));
     assert_true(says("16.00 GiB"));
     assert_int_equal(verdict->gpus[0].bytes_limit, 16 * gib);
@@ -2104,6 +2185,8 @@ int main(void)
         cmocka_unit_test(test_launch_config),
         cmocka_unit_test(test_launch_config_near_nothing_is_over),
         cmocka_unit_test(test_context_destroyed),
+        cmocka_unit_test(test_context_destroyed_by_kind),
+        cmocka_unit_test(test_context_destroyed_and_still_current),
         cmocka_unit_test(test_context_destroyed_near_nothing_kept),
         cmocka_unit_test(test_pinned_memory),
         cmocka_unit_test(test_pinned_memory_near_it_was_a_probe),

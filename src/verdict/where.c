@@ -10,15 +10,6 @@
 
 /* ---- in sentences ---- */
 
-/* The next frame outwards that is as much the user's own; NULL: none. */
-static const gw_frame *caller_of(const gw_stack *stack)
-{
-    for (size_t i = stack->user + 1; i < stack->count; i++)
-        if (stack->frame[i].whose <= stack->frame[stack->user].whose)
-            return &stack->frame[i];
-    return NULL;
-}
-
 static const gw_stack *stack_of(const gwi_case *c, uint32_t site)
 {
     const gw_stack *stack = gw_sites_stack(c->model->sites, site);
@@ -38,7 +29,7 @@ char *gwi_place(const gwi_case *c, uint32_t site, char out[GWI_PLACE_TEXT_MAX])
     out[0] = '\0';
     if (stack == NULL)
         return out;
-    const gw_frame *caller = caller_of(stack);
+    const gw_frame *caller = gw_stack_caller(stack);
     gw_frame_text(c->model->sites, &stack->frame[stack->user], inner);
     snprintf(out, GWI_PLACE_TEXT_MAX, "%.250s%s%.250s%s", inner, caller == NULL ? "" : ", called at ",
              caller == NULL ? "" : gw_frame_text(c->model->sites, caller, outer), borrowed_text(stack));
@@ -91,7 +82,15 @@ char *gwi_fork_place(const gwi_case *c, uint32_t site, char out[GWI_PLACE_TEXT_M
 
 void gwi_where(gwi_finding *finding, uint32_t site, const char *what)
 {
+    finding->where_in_second = false;
     finding->where_site = site;
+    finding->where_what = what;
+    finding->where_asked = true;
+}
+
+void gwi_where_in_second(gwi_finding *finding, const char *what)
+{
+    finding->where_in_second = true;
     finding->where_what = what;
     finding->where_asked = true;
 }
@@ -220,12 +219,6 @@ void gwi_where_free(gw_where *where)
     free(where);
 }
 
-static bool copy_text(char **to, const char *from)
-{
-    *to = from == NULL ? NULL : strdup(from);
-    return from == NULL || *to != NULL;
-}
-
 static const char *const whose_words[] = {[GW_WHOSE_OWN] = "own",         [GW_WHOSE_USER] = "user",
                                           [GW_WHOSE_PACKAGE] = "package", [GW_WHOSE_FRAMEWORK] = "framework",
                                           [GW_WHOSE_RUNTIME] = "runtime", [GW_WHOSE_NOBODY] = NULL};
@@ -238,8 +231,8 @@ static bool copy_frame(gw_sites *sites, const gw_frame *from, gw_where_frame *to
     to->python = from->python;
     to->inlined = from->inlined;
     to->whose = whose_words[from->whose];
-    return copy_text(&to->function, from->function) && copy_text(&to->file, from->file) &&
-           copy_text(&to->module, from->module) && copy_text(&to->text, gw_frame_text(sites, from, text));
+    return gw_str_copy(from->function, &to->function) && gw_str_copy(from->file, &to->file) &&
+           gw_str_copy(from->module, &to->module) && gw_str_copy(gw_frame_text(sites, from, text), &to->text);
 }
 
 static bool add_notes(const gw_stack *stack, gw_string_list *notes)
@@ -268,8 +261,8 @@ gw_where *gwi_where_copy(const gw_where *from)
         gw_where_frame *to = &where->frame[where->frame_count++];
         *to = from->frame[i];
         to->function = to->file = to->module = to->text = NULL;
-        good = copy_text(&to->function, from->frame[i].function) && copy_text(&to->file, from->frame[i].file) &&
-               copy_text(&to->module, from->frame[i].module) && copy_text(&to->text, from->frame[i].text);
+        good = gw_str_copy(from->frame[i].function, &to->function) && gw_str_copy(from->frame[i].file, &to->file) &&
+               gw_str_copy(from->frame[i].module, &to->module) && gw_str_copy(from->frame[i].text, &to->text);
     }
     for (size_t i = 0; i < from->notes.count && good; i++)
         good = gwi_list_add(&where->notes, from->notes.item[i]);
@@ -290,6 +283,50 @@ static gw_where *where_of(gw_sites *sites, const gw_stack *stack, const char *wh
     bool good = where->frame != NULL && add_notes(stack, &where->notes);
     for (size_t i = 0; i < stack->count && good; i++)
         good = copy_frame(sites, &stack->frame[i], &where->frame[where->frame_count++]);
+    if (good)
+        return where;
+    gwi_where_free(where);
+    return NULL;
+}
+
+bool gwi_where_at(const gwi_case *c, uint32_t site, const char *what, gw_where **ret_where)
+{
+    const gw_stack *stack = stack_of(c, site);
+    *ret_where = stack == NULL ? NULL : where_of(c->model->sites, stack, what);
+    return stack == NULL || *ret_where != NULL;
+}
+
+static const char *whose_word(const char *text)
+{
+    for (size_t i = 0; i < sizeof whose_words / sizeof whose_words[0]; i++)
+        if (text != NULL && whose_words[i] != NULL && strcmp(text, whose_words[i]) == 0)
+            return whose_words[i];
+    return NULL;
+}
+
+/* The stack of the second run is names already: its file is not asked again. */
+static gw_where *where_in_second(const gw_blame *blame, const char *what)
+{
+    gw_where *where = calloc(1, sizeof *where);
+    if (where == NULL)
+        return NULL;
+    where->what = what;
+    where->user = blame->stack_user;
+    where->frame = calloc(blame->stack_count + 1, sizeof *where->frame);
+    bool good = where->frame != NULL;
+    for (size_t i = 0; i < GW_BLAME_NOTES_MAX && blame->note[i] != NULL && good; i++)
+        good = gwi_list_add(&where->notes, blame->note[i]);
+    for (size_t i = 0; i < blame->stack_count && good; i++) {
+        const gw_blame_frame *from = &blame->stack[i];
+        gw_where_frame *to = &where->frame[where->frame_count++];
+        *to = (gw_where_frame){.address = from->address,
+                               .line = from->line,
+                               .whose = whose_word(from->whose),
+                               .python = from->python,
+                               .inlined = from->inlined};
+        good = gw_str_copy(from->function, &to->function) && gw_str_copy(from->file, &to->file) &&
+               gw_str_copy(from->module, &to->module) && gw_str_copy(from->text == NULL ? "?" : from->text, &to->text);
+    }
     if (good)
         return where;
     gwi_where_free(where);
@@ -320,6 +357,10 @@ bool gwi_take_where(const gwi_case *c, const gwi_finding *finding, gw_verdict *v
     if (!finding->where_asked)
         return reason_is(verdict,
                          verdict->status == GW_VERDICT_FAULT ? "no one call is at fault" : "nothing is at fault");
+    if (finding->where_in_second) {
+        verdict->where = where_in_second(&c->model->faults.blame, finding->where_what);
+        return verdict->where != NULL && gw_str_copy(c->model->faults.blame.where_reason, &verdict->where_reason);
+    }
     if (gw_sites_count(sites) == 0)
         return reason_is(verdict, "the recording holds no call sites");
     if (stack == NULL)

@@ -2,6 +2,7 @@
 #include "cause.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 static const char *verb_of(gw_teardown_kind kind)
@@ -11,83 +12,165 @@ static const char *verb_of(gw_teardown_kind kind)
     return verbs[kind];
 }
 
+/* Memory is memory, whatever it was made by. */
+static uint32_t classes_like(uint8_t cls)
+{
+    const uint32_t memory = (2u << GW_CLASS_MAPPING) - 1;
+    return (memory >> cls & 1) != 0 ? memory : 1u << cls;
+}
+
+/* What the teardown destroyed and the failed call names: a handle, or memory that it points into. What was made anew
+ * after the teardown under the same number is not meant. */
 static const gw_buried *find_buried(const gw_teardown *teardown, const gw_failure *failure)
 {
+    if (!failure->named_known)
+        return NULL;
     for (size_t i = 0; i < teardown->buried_count; i++) {
         const gw_buried *buried = &teardown->buried[i];
+        uint64_t bytes = gw_class_has_addresses((gw_class)buried->cls) ? buried->bytes : 0;
         for (int k = 0; k < 4; k++) {
-            if (buried->key > 0xffff && failure->arg[k] == buried->key)
+            bool named = failure->arg[k] == buried->key || failure->arg[k] - buried->key < bytes;
+            if (buried->key > 0xffff && named && (failure->named_classes[k] & classes_like(buried->cls)) == 0)
                 return buried;
         }
     }
     return NULL;
 }
 
-/* Is it alive again under the same number, made anew after the teardown? Then the failure is not about the old one. */
-static bool is_likely_new(const gwi_case *c, const gw_teardown *teardown, const gw_failure *failure)
+/* "an event" */
+static const char *name_of(const gw_buried *buried)
 {
-    (void)c;
-    return failure->t_ns <= teardown->t_ns;
+    if (buried == NULL)
+        return "the context";
+    if (buried->cls <= GW_CLASS_IMPORT)
+        return "memory";
+    switch ((gw_class)buried->cls) {
+    case GW_CLASS_STREAM:
+        return "a stream";
+    case GW_CLASS_EVENT:
+        return "an event";
+    case GW_CLASS_MODULE:
+        return "a module";
+    case GW_CLASS_FUNCTION:
+        return "a function of a module";
+    case GW_CLASS_GRAPH_EXEC:
+        return "an executable graph";
+    default:
+        return "an object";
+    }
 }
 
-static void say_teardown(const gwi_case *c, gwi_finding *finding, const gw_teardown *teardown)
+enum { THINGS_TEXT_MAX = 256 }; /* five numbers of 20 digits, and words */
+
+/* "4.00 MiB in 1 block, 2 events and 1 module", of what had not been given back. */
+static void count_things(const gw_teardown *teardown, uint64_t blocks, char out[THINGS_TEXT_MAX])
 {
-    char bytes[GW_BYTES_TEXT_MAX], at[GWI_PLACE_TEXT_MAX];
-    uint64_t blocks = teardown->count[GW_CLASS_PLAIN] + teardown->count[GW_CLASS_POOL] +
-                      teardown->count[GW_CLASS_PITCHED] + teardown->count[GW_CLASS_MANAGED];
-    uint64_t streams = teardown->count[GW_CLASS_STREAM], events = teardown->count[GW_CLASS_EVENT];
+    static const gw_class classes[] = {GW_CLASS_STREAM, GW_CLASS_EVENT, GW_CLASS_MODULE, GW_CLASS_GRAPH_EXEC};
+    char bytes[GW_BYTES_TEXT_MAX];
+    size_t left = 0, used = (size_t)snprintf(out, THINGS_TEXT_MAX, "%s in %" PRIu64 " block%s",
+                                             gw_bytes_text(bytes, teardown->bytes), blocks, GWI_PLURAL(blocks));
+    for (size_t i = 0; i < sizeof classes / sizeof classes[0]; i++)
+        left += teardown->count[classes[i]] > 0;
+    for (size_t i = 0; i < sizeof classes / sizeof classes[0]; i++) {
+        uint64_t count = teardown->count[classes[i]];
+        if (count == 0)
+            continue;
+        left--;
+        used += (size_t)snprintf(out + used, THINGS_TEXT_MAX - used, "%s%" PRIu64 " %s%s", left == 0 ? " and " : ", ",
+                                 count, gw_class_text(classes[i]), GWI_PLURAL(count));
+    }
+}
+
+/* `user_tid`: the thread that used what was destroyed. */
+static void say_teardown(const gwi_case *c, gwi_finding *finding, const gw_teardown *teardown, uint32_t user_tid)
+{
+    char things[THINGS_TEXT_MAX], at[GWI_PLACE_TEXT_MAX], on[80] = "";
+    uint64_t blocks = 0;
+    for (int cls = 0; cls <= GW_CLASS_MANAGED; cls++)
+        blocks += teardown->count[cls];
+    count_things(teardown, blocks, things);
+    if (user_tid != teardown->tid)
+        snprintf(on, sizeof on, " on thread %" PRIu32 ", behind the back of thread %" PRIu32, teardown->tid, user_tid);
     gwi_measure(finding, teardown->t_ns, "ledger", (double)teardown->bytes, "bytes",
-                "%s%s; it destroyed %s in %" PRIu64 " block%s, %" PRIu64 " stream%s and %" PRIu64
-                " event%s that had not been given back",
-                verb_of(teardown->kind), gwi_at(c, teardown->site, at), gw_bytes_text(bytes, teardown->bytes), blocks,
-                GWI_PLURAL(blocks), streams, GWI_PLURAL(streams), events, GWI_PLURAL(events));
+                "%s%s%s; it destroyed %s that had not been given back", verb_of(teardown->kind),
+                gwi_at(c, teardown->site, at), on, things);
 }
 
 static uint64_t kept_by(const gw_teardown *teardown)
 {
     return teardown->count[GW_CLASS_STREAM] + teardown->count[GW_CLASS_EVENT] + teardown->count[GW_CLASS_PLAIN] +
-           teardown->count[GW_CLASS_POOL] + teardown->count[GW_CLASS_PITCHED] + teardown->count[GW_CLASS_MODULE];
+           teardown->count[GW_CLASS_POOL] + teardown->count[GW_CLASS_PITCHED] + teardown->count[GW_CLASS_MODULE] +
+           teardown->count[GW_CLASS_GRAPH_EXEC];
+}
+
+/* The failed call, and what it names. */
+static void say_use(const gwi_case *c, gwi_finding *finding, const gw_teardown *teardown, const gw_buried *buried)
+{
+    const gw_failure *use = c->root;
+    char call[GWI_CALL_TEXT_MAX], bytes[GW_BYTES_TEXT_MAX], used[GWI_PLACE_TEXT_MAX], made[GWI_PLACE_TEXT_MAX];
+    const char *result = gw_result_name(use->result);
+    gwi_call_text(call, use->fn_name);
+    gwi_at(c, use->site, used);
+    gwi_at(c, buried == NULL ? teardown->made_site : buried->site, made);
+    if (buried == NULL && teardown->t_made_ns == 0)
+        gwi_evidence(finding, use->t_ns, "driver", "%s%s returned %u (%s)", call, used, use->result, result);
+    else if (buried == NULL)
+        gwi_evidence(finding, use->t_ns, "driver",
+                     "%s%s returned %u (%s): the context made at %.2f s%s is still current there", call, used,
+                     use->result, result, (double)teardown->t_made_ns / 1e9, made);
+    else if (buried->bytes > 0)
+        gwi_measure(finding, use->t_ns, "driver", (double)buried->bytes, "bytes",
+                    "%s%s returned %u (%s): it names the block of %s made at %.2f s%s, which went with it", call, used,
+                    use->result, result, gw_bytes_text(bytes, buried->bytes), (double)buried->t_made_ns / 1e9, made);
+    else
+        gwi_evidence(finding, use->t_ns, "driver",
+                     "%s%s returned %u (%s): it names the %s made at %.2f s%s, which went with it", call, used,
+                     use->result, result, gw_class_text((gw_class)buried->cls), (double)buried->t_made_ns / 1e9, made);
 }
 
 /* A call that failed names what the teardown destroyed. */
 static gw_certainty judge_named(const gwi_case *c, gwi_finding *finding, const gw_teardown *teardown)
 {
+    enum { INVALID_CONTEXT = 201, CONTEXT_IS_DESTROYED = 709 };
     const gw_failure *use = c->root;
-    if (use == NULL || use->is_sticky || use->is_allocation || is_likely_new(c, teardown, use))
+    if (use == NULL || use->is_sticky || use->is_allocation || use->t_ns <= teardown->t_ns)
         return GW_CERTAINTY_NONE;
     const gw_buried *buried = find_buried(teardown, use);
-    bool context_gone = use->result == 709 || (use->result == 201 && use->context == teardown->context);
-    char call[GWI_CALL_TEXT_MAX], bytes[GW_BYTES_TEXT_MAX], used[GWI_PLACE_TEXT_MAX], made[GWI_PLACE_TEXT_MAX];
+    bool context_gone =
+        use->result == CONTEXT_IS_DESTROYED || (use->result == INVALID_CONTEXT && use->context == teardown->context &&
+                                                use->named_known && !use->context_lives);
     if (buried == NULL && !context_gone)
         return GW_CERTAINTY_NONE;
-    gwi_call_text(call, use->fn_name);
-    gwi_at(c, use->site, used);
-    gwi_at(c, buried == NULL ? 0 : buried->site, made);
     gwi_headline(finding, "%s at %.2f s, and %s from before it was used afterwards", verb_of(teardown->kind),
-                 (double)teardown->t_ns / 1e9,
-                 buried == NULL                    ? "the context"
-                 : buried->cls <= GW_CLASS_MANAGED ? "memory"
-                 : buried->cls == GW_CLASS_STREAM  ? "a stream"
-                 : buried->cls == GW_CLASS_EVENT   ? "an event"
-                 : buried->cls == GW_CLASS_MODULE  ? "a module"
-                                                   : "an object");
-    say_teardown(c, finding, teardown);
-    if (buried != NULL && buried->bytes > 0)
-        gwi_measure(finding, use->t_ns, "driver", (double)buried->bytes, "bytes",
-                    "%s%s returned %u (%s): it names the block of %s made at %.2f s%s, which went with it", call, used,
-                    use->result, gw_result_name(use->result), gw_bytes_text(bytes, buried->bytes),
-                    (double)buried->t_made_ns / 1e9, made);
-    else if (buried != NULL)
-        gwi_evidence(finding, use->t_ns, "driver",
-                     "%s%s returned %u (%s): it names the %s made at %.2f s%s, which went with it", call, used,
-                     use->result, gw_result_name(use->result), gw_class_text((gw_class)buried->cls),
-                     (double)buried->t_made_ns / 1e9, made);
-    else
-        gwi_evidence(finding, use->t_ns, "driver", "%s%s returned %u (%s)", call, used, use->result,
-                     gw_result_name(use->result));
+                 (double)teardown->t_ns / 1e9, name_of(buried));
+    say_teardown(c, finding, teardown, use->tid);
+    say_use(c, finding, teardown, buried);
     gwi_where(finding, teardown->site, verb_of(teardown->kind));
     gwi_say_consequences(c, finding, use);
     return GW_ESTABLISHED;
+}
+
+/* The last launch, before the fault was reported, of an executable graph that the teardown destroyed; NULL: none that
+ * the rings show. */
+static const gw_buried *find_old_graph(const gwi_case *c, const gw_teardown *teardown, const gw_ring_call **ret_launch)
+{
+    const gw_buried *found = NULL;
+    for (size_t i = 0; i < c->model->thread_count; i++) {
+        const gw_thread *thread = &c->model->thread[i];
+        for (size_t k = thread->pid == teardown->pid ? thread->ring_count : 0; k-- > 0;) {
+            const gw_ring_call *call = &thread->ring[k];
+            if (!call->is_graph_launch || call->t_ns <= teardown->t_ns || call->t_ns > c->sticky->t_ns ||
+                (found != NULL && call->t_ns <= (*ret_launch)->t_ns))
+                continue;
+            for (size_t n = 0; n < teardown->buried_count; n++) {
+                if (teardown->buried[n].cls == GW_CLASS_GRAPH_EXEC && teardown->buried[n].key == call->what) {
+                    found = &teardown->buried[n];
+                    *ret_launch = call;
+                }
+            }
+        }
+    }
+    return found;
 }
 
 /* A kernel faulted after a reset that took memory which the program had kept. */
@@ -101,7 +184,13 @@ static gw_certainty judge_fault(const gwi_case *c, gwi_finding *finding, const g
     gwi_headline(finding,
                  "%s at %.2f s, and a kernel after it used an address that is not mapped: memory from before it",
                  verb_of(teardown->kind), (double)teardown->t_ns / 1e9);
-    say_teardown(c, finding, teardown);
+    say_teardown(c, finding, teardown, sticky->tid);
+    const gw_ring_call *launch = NULL;
+    const gw_buried *graph = find_old_graph(c, teardown, &launch);
+    char made[GWI_PLACE_TEXT_MAX];
+    if (graph != NULL)
+        gwi_evidence(finding, launch->t_ns, "driver", "the executable graph made at %.2f s%s was launched after it",
+                     (double)graph->t_made_ns / 1e9, gwi_at(c, graph->site, made));
     for (size_t i = 0; i < teardown->buried_count && i < 3; i++) {
         const gw_buried *buried = &teardown->buried[i];
         char bytes[GW_BYTES_TEXT_MAX], at[GWI_PLACE_TEXT_MAX];
@@ -116,7 +205,7 @@ static gw_certainty judge_fault(const gwi_case *c, gwi_finding *finding, const g
     return GW_SUPPORTED;
 }
 
-/* Streams and events that went with it, and where they had been made: which one was used afterwards is not known. */
+/* What went with it besides memory, and where it had been made: which one was used afterwards is not known. */
 static void say_kept(const gwi_case *c, gwi_finding *finding, const gw_teardown *teardown)
 {
     enum { SHOWN_MAX = 4 };
@@ -124,7 +213,8 @@ static void say_kept(const gwi_case *c, gwi_finding *finding, const gw_teardown 
     for (size_t i = 0; i < teardown->buried_count && shown < SHOWN_MAX; i++) {
         const gw_buried *buried = &teardown->buried[i];
         char place[GWI_PLACE_TEXT_MAX];
-        if ((buried->cls != GW_CLASS_STREAM && buried->cls != GW_CLASS_EVENT) ||
+        if ((buried->cls != GW_CLASS_STREAM && buried->cls != GW_CLASS_EVENT && buried->cls != GW_CLASS_MODULE &&
+             buried->cls != GW_CLASS_GRAPH_EXEC) ||
             gwi_place(c, buried->site, place)[0] == '\0')
             continue;
         gwi_evidence(finding, buried->t_made_ns, "ledger", "gone with it: the %s made at %s",
@@ -148,7 +238,7 @@ static gw_certainty judge_crash(const gwi_case *c, gwi_finding *finding, const g
         return GW_CERTAINTY_NONE;
     gwi_headline(finding, "%s at %.2f s, and the driver crashed, most likely on something from before it",
                  verb_of(teardown->kind), (double)teardown->t_ns / 1e9);
-    say_teardown(c, finding, teardown);
+    say_teardown(c, finding, teardown, inside->tid);
     gwi_evidence(finding, c->model->t_end_ns, "exit",
                  "the process died of SIGSEGV inside %s, as the driver does when it is handed a stream that a reset "
                  "destroyed",
@@ -180,11 +270,11 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 const gw_cause gwi_cause_context_destroyed = {
     .id = "context-destroyed",
     .summary = "The device was reset or its context destroyed, and things made in it were used afterwards.",
-    .proof = "a reset or destroy that took live memory, streams or events along, and a later failure that names one of "
-             "them",
+    .proof = "a reset or destroy that took memory, streams, events, modules or graphs along, and a later failure that "
+             "names one of them",
     .fixes = {[GW_FRAMEWORK_RAW] =
                   "Remove the reset (cuDevicePrimaryCtxReset, cudaDeviceReset): with nothing kept it changes nothing\n"
-                  "Or make everything anew after it: memory, streams, events, modules\n"
+                  "Or make everything anew after it: memory, streams, events, modules, graphs\n"
                   "Retain and release primary contexts in pairs",
               [GW_FRAMEWORK_TORCH] =
                   "Remove cudaDeviceReset and numba's cuda.close() from the process: PyTorch keeps its "

@@ -83,7 +83,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         gwi_evidence(finding, child->t_fork_ns, "driver",
                      "pid %" PRIu32 " is a fork that did not start a new program (it and its parents: %s)", child->pid,
                      gwi_chain_text(chain, c->model, child));
-    if (gwi_fork_place(c, refused->site, at)[0] != '\0')
+    if (gwi_place(c, child->fork_site, at)[0] != '\0' || gwi_fork_place(c, refused->site, at)[0] != '\0')
         gwi_evidence(finding, child->t_fork_ns, "driver", "the fork was at %s", at);
     gwi_evidence(finding, refused->t_ns, "driver", "%s%s in pid %" PRIu32 " returned %u (%s)", call,
                  gwi_at(c, refused->site, at), child->pid, refused->result, gw_result_name(refused->result));

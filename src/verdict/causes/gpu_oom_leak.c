@@ -6,11 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *source_of(const gwi_memory *memory)
-{
-    return memory->report != NULL && memory->live == memory->report->live ? "observer" : "ledger";
-}
-
 /* ---- an earlier run ---- */
 
 static void say_first_run(gwi_finding *finding, const gwi_memory *memory, const char *kept)
@@ -22,7 +17,7 @@ static void say_first_run(gwi_finding *finding, const gwi_memory *memory, const 
         snprintf(when, sizeof when, "between %.2f s and %.2f s", begin_s, end_s);
     else
         snprintf(when, sizeof when, "before %.2f s", end_s);
-    gwi_measure(finding, growth->first_has_begin ? growth->first_begin_ns : GWI_NO_TIME, source_of(memory),
+    gwi_measure(finding, growth->first_has_begin ? growth->first_begin_ns : GWI_NO_TIME, gwi_memory_source(memory),
                 (double)growth->first_bytes, "bytes",
                 "%s of the %s in use were allocated by the first run, %s, and never freed", kept,
                 gw_bytes_text(own, memory->own_bytes), when);
@@ -41,8 +36,9 @@ static gw_certainty judge_runs(const gwi_case *c, gwi_finding *finding)
                  growth->repeat_count == 2 ? "the second run" : "a later run", kept);
     gwi_say_request(c, finding);
     say_first_run(finding, memory, kept);
-    gwi_say_holder(c, finding, growth->first_end_ns, source_of(memory), memory->live, growth->first_count, "that");
-    gwi_measure(finding, growth->last_begin_ns, source_of(memory), (double)growth->repeat_match_count, "count",
+    gwi_say_holder(c, finding, growth->first_end_ns, gwi_memory_source(memory), memory->live, growth->first_count,
+                   "that");
+    gwi_measure(finding, growth->last_begin_ns, gwi_memory_source(memory), (double)growth->repeat_match_count, "count",
                 "from %.2f s on the same sizes in the same order began again (%zu in a row)%s",
                 (double)growth->last_begin_ns / 1e9, growth->repeat_match_count,
                 growth->repeat_count > 2 ? ", not for the first time" : "");
@@ -61,7 +57,7 @@ static gw_certainty judge_runs(const gwi_case *c, gwi_finding *finding)
 static void say_iterations(const gwi_case *c, gwi_finding *finding)
 {
     const gw_growth *growth = &c->memory.growth;
-    gwi_measure(finding, growth->step_end_ns, source_of(&c->memory), (double)growth->step_count, "count",
+    gwi_measure(finding, growth->step_end_ns, gwi_memory_source(&c->memory), (double)growth->step_count, "count",
                 "%" PRIu64 " such blocks, one an iteration: it could not fail much earlier, and had to fail about then",
                 growth->step_count);
 }
@@ -79,19 +75,19 @@ static gw_certainty judge_accumulation(const gwi_case *c, gwi_finding *finding)
     gwi_headline(finding, "something of every few steps is kept: %s more in %" PRIu64 " steps", all,
                  growth->step_count);
     gwi_say_request(c, finding);
-    gwi_measure(finding, growth->step_begin_ns, source_of(memory), (double)growth->step_all_bytes, "bytes",
+    gwi_measure(finding, growth->step_begin_ns, gwi_memory_source(memory), (double)growth->step_all_bytes, "bytes",
                 "%s of the %s in use were allocated between %.2f s and %.2f s, and never freed", all,
                 gw_bytes_text(own, memory->own_bytes), (double)growth->step_begin_ns / 1e9,
                 (double)growth->step_end_ns / 1e9);
-    gwi_measure(finding, growth->step_end_ns, source_of(memory), (double)growth->step_count, "count",
+    gwi_measure(finding, growth->step_end_ns, gwi_memory_source(memory), (double)growth->step_count, "count",
                 "among them %" PRIu64 " blocks of %s%s; between %" PRIu64 " of them at least as much was given back",
                 growth->step_count, gw_bytes_text(one, growth->step_bytes), gwi_at(c, growth->step_site, at),
                 growth->step_fallen);
     if (growth->step_site != 0)
         gwi_where(finding, growth->step_site, "what is kept is allocated there");
     if (growth->earlier_peak_bytes != 0)
-        gwi_measure(finding, growth->earlier_t_ns, source_of(memory), (double)growth->earlier_peak_bytes, "bytes",
-                    "until %.2f s the same work needed at most %s at once, and gave it back",
+        gwi_measure(finding, growth->earlier_t_ns, gwi_memory_source(memory), (double)growth->earlier_peak_bytes,
+                    "bytes", "until %.2f s the same work needed at most %s at once, and gave it back",
                     (double)growth->earlier_t_ns / 1e9, gw_bytes_text(peak, growth->earlier_peak_bytes));
     gwi_say_memory_ruled_out(c, finding, GWI_NOT_FOREIGN | GWI_NOT_FRAGMENTED);
     return GW_SUPPORTED;
@@ -114,7 +110,7 @@ static gw_certainty judge_steps(const gwi_case *c, gwi_finding *finding)
     gwi_headline(finding, "%s more was kept in every iteration and never freed, %s in all", one, all);
     gwi_say_request(c, finding);
     gwi_measure(
-        finding, growth->step_begin_ns, source_of(memory), (double)growth->step_bytes, "bytes",
+        finding, growth->step_begin_ns, gwi_memory_source(memory), (double)growth->step_bytes, "bytes",
         "%s an iteration: %" PRIu64 " blocks of that size, %s of the %s in use, allocated one after the other from "
         "%.2f s to %.2f s%s",
         one, growth->step_count, all, gw_bytes_text(own, memory->own_bytes), (double)growth->step_begin_ns / 1e9,
@@ -122,7 +118,7 @@ static gw_certainty judge_steps(const gwi_case *c, gwi_finding *finding)
     if (growth->step_site != 0)
         gwi_where(finding, growth->step_site, "what is kept is allocated there");
     if (growth->step_turnover > 0)
-        gwi_measure(finding, GWI_NO_TIME, source_of(memory), (double)growth->step_turnover, "count",
+        gwi_measure(finding, GWI_NO_TIME, gwi_memory_source(memory), (double)growth->step_turnover, "count",
                     "meanwhile %" PRIu64 " other allocations came and went", growth->step_turnover);
     if (growth->step_freed > 0)
         gwi_measure(finding, GWI_NO_TIME, "ledger", (double)growth->step_freed, "count",
@@ -294,7 +290,7 @@ static gw_certainty judge_kept_phase(const gwi_case *c, gwi_finding *finding)
     gwi_measure(finding, first->t_last_ns, "driver", (double)first->bytes_wanted, "bytes",
                 "in %s %s of %s had failed, and the program went on", then->name, gwi_call_text(call, first->fn_name),
                 gw_bytes_text(wanted, first->bytes_wanted));
-    gwi_measure(finding, memory->t_ns, source_of(memory), (double)held, "bytes",
+    gwi_measure(finding, memory->t_ns, gwi_memory_source(memory), (double)held, "bytes",
                 "%s that %s allocated before that are still alive; without them the request would have found room",
                 kept, then->name);
     gwi_next(

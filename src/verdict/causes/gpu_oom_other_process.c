@@ -2,6 +2,7 @@
 #include "cause.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 /* The most free memory that anything in this run ever saw on the device. */
@@ -21,6 +22,31 @@ static bool find_free(const gwi_case *c, uint64_t *ret_bytes)
         any = true;
     }
     return any;
+}
+
+/* Where nobody is named by what he holds: who might be, and why the driver's own word on it does not help. */
+static void say_candidates(const gwi_case *c, gwi_finding *finding)
+{
+    enum { SHOWN_MAX = 4 };
+    const gw_model *model = c->model;
+    uint64_t unmatched = 0;
+    int shown = 0;
+    for (size_t i = 0; i < model->fact_count; i++) {
+        const gw_pair *fact = &model->fact[i];
+        unmatched += strcmp(fact->key, "card.holder.unmatched") == 0;
+        uint32_t pid;
+        if (strcmp(fact->key, "device.holder") != 0 || shown == SHOWN_MAX ||
+            sscanf(fact->value, "pid=%" SCNu32, &pid) != 1 || gw_model_process(model, pid) != NULL)
+            continue;
+        gwi_evidence(finding, fact->t_ns, "host", "a process with a GPU's device file open: %s", fact->value);
+        shown++;
+    }
+    if (unmatched > 0)
+        gwi_evidence(finding, GWI_NO_TIME, "card",
+                     "the driver counts %" PRIu64
+                     " process%s on the cards by numbers of another pid namespace: which of "
+                     "them are ours cannot be told from inside this container",
+                     unmatched, unmatched == 1 ? "" : "es");
 }
 
 /* Not even a context fitted, and nothing of this process is on the device: the memory is somebody else's. Host limits
@@ -49,6 +75,8 @@ static gw_certainty judge_no_context(const gwi_case *c, gwi_finding *finding)
                     "bytes", "%s held by other processes, most by pid %" PRIu32 "%s%s",
                     gw_bytes_text(bytes, memory->foreign_bytes), memory->foreign_pid,
                     memory->foreign_command[0] != '\0' ? ": " : "", memory->foreign_command);
+    else
+        say_candidates(c, finding);
     if (has_free)
         gwi_measure(finding, GWI_NO_TIME, "driver", (double)free_bytes, "bytes", "at most %s of the GPU were seen free",
                     gw_bytes_text(bytes, free_bytes));
@@ -57,6 +85,11 @@ static gw_certainty judge_no_context(const gwi_case *c, gwi_finding *finding)
     if (unlimited)
         gwi_rule_out(finding, "a limit on the process (its address space and data are unlimited)");
     gwi_rule_out(finding, "what this program needs (it had asked for nothing yet)");
+    /* The card's own word: what the others hold leaves no room for a context. */
+    const uint64_t context_bytes = (uint64_t)600 << 20;
+    if (memory->foreign_known && memory->limit_bytes > 0 &&
+        memory->foreign_bytes + context_bytes >= memory->limit_bytes)
+        return GW_ESTABLISHED;
     if (memory->foreign_bytes > 0 && memory->foreign_bytes * 2 >= memory->limit_bytes && memory->limit_bytes > 0)
         return GW_SUPPORTED;
     return unlimited && !c->model->is_virtual && !c->model->stderr_facts.host_memory.seen ? GW_SUPPORTED
@@ -101,6 +134,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     else
         gwi_measure(finding, memory->t_ns, "driver", (double)foreign, "bytes",
                     "%s in use that no recorded process asked for (total less free less our own)", bytes);
+    if (memory->foreign_pid == 0)
+        say_candidates(c, finding);
     gwi_measure(finding, memory->t_ns, "ledger", (double)memory->own_bytes, "bytes",
                 "without that the request would have fitted: this process itself held %s",
                 gw_bytes_text(own, memory->own_bytes));

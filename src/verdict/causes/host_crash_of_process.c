@@ -1,6 +1,9 @@
 /* The process died of its own host code: a bad pointer, an abort. */
+#include "crash.h"
 #include "fault.h"
 
+#include <inttypes.h>
+#include <signal.h>
 #include <string.h>
 
 static const char *signal_name(int signal)
@@ -32,6 +35,31 @@ static const gw_thread *inside_driver(const gwi_case *c)
     return NULL;
 }
 
+/* Where it was, as far as anybody told. */
+static void say_place(const gwi_case *c, gwi_finding *finding)
+{
+    const gw_crash *crash = gwi_crash_of(c);
+    char at[GWI_PLACE_TEXT_MAX];
+    if (crash == NULL && (c->signal == SIGSEGV || c->signal == SIGBUS) &&
+        gw_model_meta(c->model, "option.catch_crash") == NULL)
+        gwi_next(finding, "Run it with --catch-crash: the address and the stack of the crash are noted then");
+    if (crash == NULL)
+        return;
+    gwi_at(c, crash->site, at);
+    if (crash->has_address)
+        gwi_evidence(finding, crash->t_ns, gwi_crash_source(crash), "the fault was at address 0x%" PRIx64 "%s%s",
+                     crash->address, crash->address < 4096 ? ", the NULL page" : "", at);
+    else if (crash->was_sent)
+        gwi_evidence(finding, crash->t_ns, gwi_crash_source(crash),
+                     "signal %d was sent to thread %u, by itself or by another process%s", crash->signal, crash->tid,
+                     at);
+    else if (at[0] != '\0')
+        gwi_evidence(finding, crash->t_ns, gwi_crash_source(crash), "the fault was%s", at);
+    if (crash->has_address && !crash->in_block)
+        gwi_rule_out(finding, "host code that used GPU memory (the address lies in no block of it)");
+    gwi_where(finding, crash->site, "the crash");
+}
+
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
     const gw_stderr_facts *facts = &c->model->stderr_facts;
@@ -44,6 +72,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         gwi_evidence(finding, facts->fatal.t_ns, "stderr", "%s", facts->fatal.text);
     if (facts->terminate.seen)
         gwi_evidence(finding, facts->terminate.t_ns, "stderr", "%s", facts->terminate.text);
+    say_place(c, finding);
     const gw_thread *inside = inside_driver(c);
     if (inside != NULL) {
         char call[GWI_CALL_TEXT_MAX];
@@ -54,7 +83,9 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     }
     if (c->root == NULL)
         gwi_rule_out(finding, "the GPU (no driver call failed before)");
-    if (c->sticky != NULL || c->oom != NULL)
+    const gw_crash *crash = gwi_crash_of(c);
+    if ((crash != NULL && crash->in_block) || c->sticky != NULL || c->oom != NULL ||
+        (c->signal == SIGABRT && gwi_is_told_by_log(c)))
         return GW_HYPOTHESIS; /* a failure before it explains more */
     return c->root != NULL || inside != NULL ? GW_SUPPORTED : GW_ESTABLISHED;
 }

@@ -29,6 +29,23 @@ static void say_thread(const gwi_case *c, gwi_finding *finding, const gw_hang_th
     gwi_say_stand(c, finding, thread);
 }
 
+/* The verdict's place: of the threads that are named a thread that waits for an owner, else one whose own line waits.
+ */
+static uint32_t place_of(const gwi_case *c, const gw_hang *hang)
+{
+    const gw_hang_thread *any = NULL, *own = NULL;
+    for (size_t i = 0; i < hang->thread_count; i++) {
+        const gw_hang_thread *thread = &hang->thread[i];
+        if (thread->site == 0 || strcmp(thread->wait, "lock") != 0)
+            continue;
+        if (is_waiting_for_owner(thread))
+            return thread->site;
+        any = any == NULL ? thread : any;
+        own = own == NULL && gwi_waits_in_own_line(c, thread) ? thread : own;
+    }
+    return own != NULL ? own->site : any != NULL ? any->site : 0;
+}
+
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
     enum { SHOWN_MAX = 8 };
@@ -55,6 +72,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
             }
         }
     }
+    gwi_where(finding, place_of(c, hang), "a thread waits there for a lock");
     if (hang->cpu_known)
         gwi_measure(finding, hang->t_ns, "host", (double)hang->cpu_ms, "ms",
                     "all threads used %" PRIu64 " ms of CPU in that time", hang->cpu_ms);

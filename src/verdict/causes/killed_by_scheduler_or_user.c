@@ -1,5 +1,5 @@
 /* Somebody ended the program from outside. */
-#include "cause.h"
+#include "machine.h"
 
 static const char *sender_of(int signal)
 {
@@ -37,10 +37,16 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (sender == NULL)
         return GW_CERTAINTY_NONE;
     gwi_headline(finding, "the program was ended from outside by signal %d", signal);
-    gwi_evidence(finding, c->model->t_end_ns, "exit", "%s", sender);
     if (c->signal == 0)
         gwi_evidence(finding, c->model->t_end_ns, "exit", "exit status %d stands for that signal", c->exit_code);
-    if (signal == 9)
+    const gwi_oom_kill kill = gwi_find_oom_kill(c);
+    bool no_oom_kill = kill.log == NULL && kill.group == NULL && kill.is_group_known && kill.group_count == 0 &&
+                       (!kill.is_host_known || kill.host_count == 0);
+    gwi_evidence(finding, c->model->t_end_ns, "exit", "%s",
+                 signal == 9 && no_oom_kill ? "SIGKILL: a user or a scheduler" : sender);
+    if (signal == 9 && no_oom_kill)
+        gwi_rule_out(finding, "the kernel's out-of-memory killer (oom_kill did not rise)");
+    else if (signal == 9)
         gwi_next(finding, "Look for \"Out of memory: Killed process\" in the kernel log and oom_kill in the cgroup's "
                           "memory.events: then it was the host's memory");
     if (c->root == NULL)

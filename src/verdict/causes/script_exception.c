@@ -1,5 +1,5 @@
 /* The program failed by itself: an exception, with no driver call that failed before. */
-#include "cause.h"
+#include "host.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -62,7 +62,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         gwi_evidence(finding, c->model->t_end_ns, "exit", c->signal != 0 ? "ended by signal %d" : "exit status %d",
                      c->signal != 0 ? c->signal : c->exit_code);
     say_gpu_is_well(c, finding);
-    if (heavy || c->told != NULL || facts->exception_is_fork_refused)
+    if (heavy || c->told != NULL || gwi_host_words(c, GWI_HOST_DISK) != NULL ||
+        gwi_host_words(c, GWI_HOST_LIMIT) != NULL || facts->exception_is_fork_refused || gwi_is_told_by_log(c))
         return GW_HYPOTHESIS;
     if (is_told_of_oom(c))
         return GW_SUPPORTED;

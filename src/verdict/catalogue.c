@@ -1,0 +1,161 @@
+/* The catalogue as a book to look things up in: fixes by framework, which lines of a log tell of a cause, and a search.
+ */
+#include "log.h"
+
+#include "gw_data.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+/* ---- which lines tell ---- */
+
+typedef struct log_row {
+    int sign;
+    const char *name, *which, *causes;
+} log_row;
+static const log_row rows[] = {
+#define GWI_SAYS(sign, which, depth, certainty, causes) {GW_SAYS_##sign, #sign, which, causes},
+#include "log_rules.def"
+#undef GWI_SAYS
+};
+enum { ROW_COUNT = sizeof rows / sizeof rows[0] };
+
+static const struct {
+    int sign;
+    const char *value, *line;
+} examples[] = {
+#define GWI_EXAMPLE(sign, field, value, line) {GW_SAYS_##sign, value, line},
+#include "examples.def"
+#undef GWI_EXAMPLE
+};
+enum { EXAMPLE_COUNT = sizeof examples / sizeof examples[0] };
+
+/* A line of that sign and, where the row has values, of one of these. NULL: none is at hand. */
+static const char *example_of(const log_row *row)
+{
+    for (size_t i = 0; i < EXAMPLE_COUNT; i++) {
+        if (examples[i].sign != row->sign)
+            continue;
+        if (row->which[0] == '\0' || gwi_log_is_listed(row->which, examples[i].value))
+            return examples[i].line;
+    }
+    return NULL;
+}
+
+size_t gw_cause_lines(const char *id, gw_cause_line *ret_lines, size_t count_max)
+{
+    size_t count = 0;
+    for (int first = 1; first >= 0; first--) {
+        for (size_t i = 0; i < ROW_COUNT && count < count_max; i++) {
+            size_t bytes = strcspn(rows[i].causes, " ");
+            bool is_first = strlen(id) == bytes && strncmp(rows[i].causes, id, bytes) == 0;
+            if (is_first != (first == 1) || (!is_first && !gwi_log_is_listed(rows[i].causes, id)))
+                continue;
+            ret_lines[count++] = (gw_cause_line){.sign = rows[i].sign == GW_SAYS_CUDA ? "CUDA error" : rows[i].name,
+                                                 .which = rows[i].which[0] == '\0' ? NULL : rows[i].which,
+                                                 .example = example_of(&rows[i]),
+                                                 .is_first = is_first,
+                                                 .is_only = rows[i].causes[bytes] == '\0'};
+        }
+    }
+    return count;
+}
+
+/* ---- search ---- */
+
+static bool has(const char *text, const char *word)
+{
+    return text != NULL && strcasestr(text, word) != NULL;
+}
+
+/* The runtime's or the driver's name, or the meaning, of one of the errors that a row lists. */
+static bool names_have(const char *codes, const char *word)
+{
+    for (const char *at = codes; *at != '\0';) {
+        const gw_cuda_error *error = gw_data_cuda_error((unsigned)strtoul(at, NULL, 10));
+        if (error != NULL &&
+            (has(error->driver_name, word) || has(error->runtime_name, word) || has(error->meaning, word)))
+            return true;
+        at += strcspn(at, " ");
+        at += *at == ' ';
+    }
+    return false;
+}
+
+static bool examples_have(const log_row *row, const char *word)
+{
+    for (size_t i = 0; i < EXAMPLE_COUNT; i++) {
+        bool same = examples[i].sign == row->sign &&
+                    (row->which[0] == '\0' || gwi_log_is_listed(row->which, examples[i].value));
+        if (same && has(examples[i].line, word))
+            return true;
+    }
+    return false;
+}
+
+/* 0: not at all. A line that tells of this cause first weighs as much as a summary; of which it is one of many, least.
+ */
+static unsigned weigh_lines(const char *id, const char *word)
+{
+    enum { FIRST = 6, OTHER = 1 };
+    unsigned most = 0;
+    for (size_t i = 0; i < ROW_COUNT; i++) {
+        const log_row *row = &rows[i];
+        size_t bytes = strcspn(row->causes, " ");
+        bool is_first = strlen(id) == bytes && strncmp(row->causes, id, bytes) == 0;
+        if (!is_first && !gwi_log_is_listed(row->causes, id))
+            continue;
+        bool told = has(row->name, word) || gwi_log_is_listed(row->which, word) || examples_have(row, word) ||
+                    (row->sign == GW_SAYS_CUDA ? names_have(row->which, word) : has(row->which, word));
+        unsigned weight = !told ? 0 : is_first ? FIRST : OTHER;
+        most = weight > most ? weight : most;
+    }
+    return most;
+}
+
+static unsigned weigh(const gw_cause_info *cause, const char *word)
+{
+    enum { ID = 8, SUMMARY = 6, FIX = 3, PROOF = 2 };
+    unsigned lines = weigh_lines(cause->id, word);
+    unsigned own = has(cause->id, word) ? ID : has(cause->summary, word) ? SUMMARY : 0;
+    for (size_t i = 0; i < GW_CAUSE_FRAMEWORKS && own < FIX; i++) {
+        if (has(cause->fixes_for[i].fixes, word))
+            own = FIX;
+    }
+    if (own == 0 && has(cause->fixes, word))
+        own = FIX;
+    if (own == 0 && has(cause->proof, word))
+        own = PROOF;
+    return own > lines ? own : lines;
+}
+
+static int compare(const void *a, const void *b)
+{
+    const gw_cause_hit *left = a, *right = b;
+    if (left->word_count != right->word_count)
+        return left->word_count > right->word_count ? -1 : 1;
+    if (left->weight != right->weight)
+        return left->weight > right->weight ? -1 : 1;
+    return left->cause < right->cause ? -1 : 1; /* one array: the catalogue's order */
+}
+
+size_t gw_causes_search(const char *const *words, size_t word_count, gw_cause_hit *ret_hits, size_t count_max)
+{
+    size_t causes_count, count = 0;
+    const gw_cause_info *causes = gw_causes(&causes_count);
+    for (size_t i = 0; i < causes_count && count < count_max; i++) {
+        gw_cause_hit hit = {.cause = &causes[i]};
+        for (size_t k = 0; k < word_count; k++) {
+            unsigned weight = words[k][0] == '\0' ? 0 : weigh(&causes[i], words[k]);
+            hit.weight += weight;
+            hit.word_count += weight > 0;
+        }
+        if (hit.word_count > 0)
+            ret_hits[count++] = hit;
+    }
+    if (count > 0)
+        qsort(ret_hits, count, sizeof *ret_hits, compare);
+    return count;
+}

@@ -1,0 +1,65 @@
+/* Memory of the driver is taken and given back again and again while the program works. No fault. */
+#include "pace.h"
+
+#include <inttypes.h>
+
+enum { MADE_MIN = 1000, LAUNCHES_EACH = 20 };
+static const double share_min = 0.1;
+
+typedef struct churn {
+    uint64_t made, freed;
+    uint64_t t_first_ns, t_last_ns;
+    const gw_group *most;
+} churn;
+
+static churn find_churn(const gw_model *model, uint32_t pid)
+{
+    churn found = {.t_first_ns = UINT64_MAX};
+    for (size_t i = 0; i < model->group_count; i++) {
+        const gw_group *group = &model->group[i];
+        if (group->pid != pid || group->cls != GW_CLASS_PLAIN || group->alloc_count == 0)
+            continue;
+        found.made += group->alloc_count;
+        found.freed += group->free_count - group->buried_count;
+        found.t_first_ns = group->t_first_ns < found.t_first_ns ? group->t_first_ns : found.t_first_ns;
+        found.t_last_ns = group->t_last_ns > found.t_last_ns ? group->t_last_ns : found.t_last_ns;
+        if (found.most == NULL || group->alloc_count > found.most->alloc_count)
+            found.most = group;
+    }
+    return found;
+}
+
+static bool advise(const gwi_case *c, gw_string_list *advice)
+{
+    gwi_pace pace;
+    char at[GWI_PLACE_TEXT_MAX];
+    if (c->model->is_virtual || !gwi_pace_find(c, &pace)) /* what its calls take says nothing about a real card */
+        return true;
+    churn found = find_churn(c->model, pace.process->pid);
+    uint64_t end_ns = pace.thread->ring[pace.thread->ring_count - 1].t_ns;
+    bool goes_on = found.made > 0 && found.t_first_ns < end_ns &&
+                   found.t_last_ns >= found.t_first_ns + (end_ns - found.t_first_ns) / 10 * 8;
+    double share = goes_on ? (double)pace.process->allocation_us * 1e3 / (double)(end_ns - found.t_first_ns) : 0;
+    if (found.made < MADE_MIN || found.freed < found.made / 10 * 9 || found.made * LAUNCHES_EACH < pace.launches ||
+        share < share_min)
+        return true;
+    return gwi_list_addf(
+        advice,
+        "alloc-churn: the driver was asked for memory %" PRIu64 " times and got it back %" PRIu64
+        " times, once for %.1f launches, to the end of the run%s; at least %.0f %% of the time passed in "
+        "these calls: keep buffers, or use stream-ordered memory",
+        found.made, found.freed, (double)pace.launches / (double)found.made, gwi_at(c, found.most->site, at),
+        100 * share);
+}
+
+const gw_cause gwi_cause_alloc_churn = {
+    .id = "alloc-churn",
+    .summary = "Device memory is taken and given back again and again while the program works. Advice, never a fault.",
+    .proof = "a thousand driver allocations, nine in ten freed again, at least one for 20 launches, to the end of the "
+             "run, and a tenth of the time inside these calls",
+    .fixes = {[GW_FRAMEWORK_RAW] = "Keep buffers between steps, or use cuMemAllocAsync with a pool that keeps memory",
+              [GW_FRAMEWORK_TORCH] = "No torch.cuda.empty_cache() inside the loop\n"
+                                     "Constant shapes, or PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n"
+                                     "Lower the peak: a cache that runs into the limit is flushed"},
+    .advise = advise,
+};

@@ -1,0 +1,74 @@
+/* No code for this card. */
+#include "start.h"
+
+#include <string.h>
+
+enum { NO_BINARY_FOR_GPU = 209 };
+
+static const gw_stderr_line *told_line(const gwi_case *c)
+{
+    const gw_stderr_facts *facts = &c->model->stderr_facts;
+    if (facts->cuda_error.seen && strstr(facts->cuda_error.text, "no kernel image") != NULL)
+        return &facts->cuda_error;
+    return facts->exception.seen && strstr(facts->exception.text, "no kernel image") != NULL ? &facts->exception : NULL;
+}
+
+static void say_card(const gwi_versions *versions, gwi_finding *finding)
+{
+    char text[GW_VERSION_TEXT_MAX], cuda[GW_VERSION_TEXT_MAX];
+    const gw_capability *row = versions->has_capability ? gw_data_capability(versions->capability) : NULL;
+    if (!versions->has_capability)
+        return;
+    gwi_evidence(finding, GWI_NO_TIME, "driver", "the card's compute capability is %s (sm_%u%u%s%s)",
+                 gw_version_text(text, versions->capability), gw_version_part(versions->capability, 0),
+                 gw_version_part(versions->capability, 1), row != NULL ? ", " : "",
+                 row != NULL ? row->architecture : "");
+    if (row == NULL)
+        return;
+    gwi_next(finding, "Build with -gencode arch=compute_%u%u,code=sm_%u%u (CUDA %s or newer%s)",
+             gw_version_part(versions->capability, 0), gw_version_part(versions->capability, 1),
+             gw_version_part(versions->capability, 0), gw_version_part(versions->capability, 1),
+             gw_version_text(cuda, row->cuda_first),
+             row->cuda_last != 0 ? ", but not the newest: it dropped this card" : "");
+}
+
+static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
+{
+    const gw_failure *failure = gwi_root_with(c, NO_BINARY_FOR_GPU);
+    const gw_stderr_line *told = told_line(c);
+    if (failure == NULL && (told == NULL || !c->bad_end || c->root != NULL))
+        return GW_CERTAINTY_NONE;
+    gwi_versions versions = gwi_versions_of(c);
+    gwi_headline(finding, "a program or library holds no code for this card");
+    if (failure != NULL)
+        gwi_say_failed_call(c, finding, failure);
+    if (told != NULL)
+        gwi_evidence(finding, told->t_ns, "stderr", "%s", told->text);
+    say_card(&versions, finding);
+    gwi_say_versions(&versions, finding);
+    const gw_framework_row *row = c->framework == GW_FRAMEWORK_TORCH && versions.has_capability
+                                      ? gw_data_framework_for("pytorch", versions.capability)
+                                      : NULL;
+    if (row != NULL)
+        gwi_next(finding, "PyTorch's own builds with code for this card: as late as %s for CUDA %s%s", row->release,
+                 row->cuda, row->verified == GW_VERIFIED_YES ? "" : " (not confirmed)");
+    gwi_rule_out(finding, "a driver that is too old (it said that the code is for other cards)");
+    if (failure == NULL)
+        return gwi_sure_of_words(c);
+    /* A library may try several images and cope: only words or an end without any work say that it did not. */
+    bool alone = told != NULL || failure->launches_after == 0;
+    return gwi_sure_of_end(c, failure, alone ? GW_ESTABLISHED : GW_HYPOTHESIS);
+}
+
+const gw_cause gwi_cause_arch_not_in_binary = {
+    .id = "arch-not-in-binary",
+    .summary = "The program, or a library of it, was not built for this card.",
+    .proof = "a module load that failed with 209, or the framework's \"no kernel image is available\"",
+    .fixes = {[GW_FRAMEWORK_RAW] = "Rebuild for the card's architecture, or ship PTX beside native code",
+              [GW_FRAMEWORK_TORCH] = "Compare torch.cuda.get_arch_list() with the card; install the build that has it "
+                                     "(Pascal and Volta: cu126; "
+                                     "Blackwell: 2.7 or newer, cu128 or newer)\n"
+                                     "Rebuild extensions with TORCH_CUDA_ARCH_LIST set to the card's capability\n"
+                                     "torch.cuda.is_available() does not look at this: it says True all the same"},
+    .judge = judge,
+};

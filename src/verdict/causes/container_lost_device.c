@@ -1,0 +1,13 @@
+/* A running container lost its access to the GPU.
+ * What tells of it is printed; no driver call does. */
+#include "cause.h"
+
+const gw_cause gwi_cause_container_lost_device = {
+    .id = "container-lost-device",
+    .summary = "A running container lost its access to the GPU.",
+    .proof = "NVML fails inside the container and works on the host",
+    .fixes = {[GW_FRAMEWORK_RAW] =
+                  "Start the container anew\n"
+                  "Give the device by name (--device), or by CDI, so that a reload of systemd does not take it away"},
+    .judge = gwi_judge_by_log,
+};

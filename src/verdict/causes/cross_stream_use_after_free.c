@@ -1,0 +1,82 @@
+/* Stream-ordered memory was freed in the order of one stream while a copy on another one still used it. The pool may
+ * hand it out again at once. */
+#include "order.h"
+
+#include <inttypes.h>
+
+static void say_use(const gwi_case *c, gwi_finding *finding, const gw_unordered *it)
+{
+    char bytes[GW_BYTES_TEXT_MAX], block[GW_BYTES_TEXT_MAX], call[GWI_CALL_TEXT_MAX], at[GWI_PLACE_TEXT_MAX];
+    char stream[GWI_ORDER_STREAM_TEXT_MAX];
+    gwi_measure(finding, it->t_copy_ns, "driver", (double)it->copy_bytes, "bytes",
+                "%s of %s on %s began: it uses the block 0x%" PRIx64 " of %s allocated at %.2f s%s",
+                gwi_call_text(call, it->copy_fn), gw_bytes_text(bytes, it->copy_bytes),
+                gwi_order_stream_text(stream, it->copy_stream), it->address, gw_bytes_text(block, it->block_bytes),
+                (double)it->t_block_ns / 1e9, gwi_at(c, it->block_site, at));
+    gwi_call_text(call, it->free_fn);
+    gwi_at(c, it->free_site, at);
+    double between_us = (double)(it->t_free_ns - it->t_copy_ns) / 1e3;
+    if (it->by_free)
+        gwi_measure(finding, it->t_free_ns, "driver", between_us / 1e3, "ms",
+                    "%s freed it at once, %.1f us later%s: of stream-ordered memory it waits for nothing", call,
+                    between_us, at);
+    else
+        gwi_measure(finding, it->t_free_ns, "driver", between_us / 1e3, "ms",
+                    "%s freed it in the order of %s, %.1f us later%s", call,
+                    gwi_order_stream_text(stream, it->free_stream), between_us, at);
+}
+
+static void say_reason(gwi_finding *finding, const gwi_race *race)
+{
+    const gw_unordered *it = race->found;
+    gwi_evidence(finding, it->t_free_ns, "driver",
+                 "all calls in between that put work in order are known: no event recorded after the copy was waited "
+                 "for by %s, and nothing synchronised with it, asked about it or called back after it",
+                 it->by_free ? "the host" : "that stream");
+    if (race->certainty < GW_SUPPORTED)
+        gwi_evidence(finding, it->t_free_ns, "driver",
+                     "whether the copy was over by then, and the program knew it by other means, is not known");
+    else if (race->reason == GWI_RACE_IN_FLIGHT)
+        gwi_evidence(finding, it->t_free_ns, "driver", "no card copies so much in that time: the copy was not over");
+    else
+        gwi_evidence(
+            finding, it->t_free_ns, "driver",
+            "no work followed the copy on its stream by which the program could have learned that it was over");
+}
+
+static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
+{
+    gwi_race race;
+    char at[GWI_PLACE_TEXT_MAX], bytes[GW_BYTES_TEXT_MAX];
+    if (gwi_find_race(c, &race) == GW_CERTAINTY_NONE)
+        return GW_CERTAINTY_NONE;
+    const gw_unordered *it = race.found;
+    gwi_headline(finding, "a block of %s was freed%s while %s on another stream, not ordered with it, still used it",
+                 gw_bytes_text(bytes, it->block_bytes), gwi_at(c, it->free_site, at),
+                 it->is_fill ? "a fill" : "a copy");
+    say_use(c, finding, it);
+    say_reason(finding, &race);
+    if (c->model->unordered_total > 1)
+        gwi_measure(finding, GWI_NO_TIME, "driver", (double)c->model->unordered_total, "count",
+                    "%" PRIu64 " times in the run memory was given back without such an order",
+                    c->model->unordered_total);
+    gwi_where(finding, it->free_site, "the free that came too early");
+    gwi_rule_out(finding, "an order by events, host callbacks, queries or synchronisation (all such calls are known)");
+    return race.certainty;
+}
+
+const gw_cause gwi_cause_cross_stream_use_after_free = {
+    .id = "cross-stream-use-after-free",
+    .summary = "Memory was freed on one stream while work on another one, not ordered with it, still used it: its "
+               "contents may be somebody else's.",
+    .proof = "a free of stream-ordered memory after a copy that uses it on another stream, with all calls in between "
+             "known and none that orders the two",
+    .fixes = {[GW_FRAMEWORK_RAW] = "Free on the stream that uses the block last\n"
+                                   "Or record an event after the last use, and let the freeing stream wait for it "
+                                   "(cuEventRecord, cuStreamWaitEvent) before cuMemFreeAsync\n"
+                                   "Before cuMemFree of stream-ordered memory wait for the streams that use it",
+              [GW_FRAMEWORK_TORCH] = "Call tensor.record_stream(stream) for each other stream that uses the tensor\n"
+                                     "Or let the current stream wait before the tensor goes: "
+                                     "torch.cuda.current_stream().wait_stream(side)"},
+    .judge = judge,
+};

@@ -1,0 +1,101 @@
+/* Parts of cuDNN, or cuBLAS and its other half, that do not belong together in one process. */
+#include "start.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char *const library_words[] = {"SUBLIBRARY_VERSION_MISMATCH", "SUBLIBRARY_LOADING_FAILED",
+                                            "VERSION_MISMATCH", "undefined symbol", "CUDNN_STATUS_"};
+
+/* What the program says of its libraries; *ret_certain: these words mean that versions do not fit. */
+static const gw_stderr_line *told_line(const gwi_case *c, bool *ret_certain)
+{
+    const gw_stderr_facts *facts = &c->model->stderr_facts;
+    const gw_stderr_line *lines[] = {&facts->library_status, &facts->exception, &facts->fatal};
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        for (size_t k = 0; lines[i]->seen && k < sizeof library_words / sizeof library_words[0]; k++) {
+            if (strstr(lines[i]->text, library_words[k]) == NULL)
+                continue;
+            *ret_certain = k < 3;
+            return lines[i];
+        }
+    }
+    return NULL;
+}
+
+/* What the status in the program's words means, by the version that is mapped. */
+static void say_status(gwi_finding *finding, const char *text, unsigned major)
+{
+    char name[96];
+    const char *at = strstr(text, "CUDNN_STATUS_");
+    if (at == NULL)
+        return;
+    snprintf(name, sizeof name, "%.*s", (int)strspn(at, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789"), at);
+    const gw_cudnn_status *status = gw_data_cudnn_status_named(major, name);
+    if (status != NULL && status->verified == GW_VERIFIED_YES && status->meaning != NULL)
+        gwi_evidence(finding, GWI_NO_TIME, "stderr", "%s (%u) means: %s", name, status->code, status->meaning);
+}
+
+static void say_library(gwi_finding *finding, const gw_library *library)
+{
+    char version[GW_VERSION_TEXT_MAX];
+    gwi_evidence(finding, GWI_NO_TIME, "host", "%s%s%s %s (by its %s) out of %s: %s",
+                 gw_library_kind_text(library->kind), library->part[0] != '\0' ? "_" : "", library->part,
+                 gw_library_version_text(version, library), gw_version_from_text(library->from),
+                 gw_library_place_words(library->place), library->path);
+}
+
+static const gw_clash *find_clash(const gw_clash *clash, size_t count)
+{
+    const gw_clash *found = NULL; /* they are sorted by nothing: versions that differ say most */
+    for (size_t i = 0; i < count; i++) {
+        if (clash[i].kind == GW_CLASH_CUDNN_VERSIONS)
+            return &clash[i];
+        if (clash[i].kind == GW_CLASH_CUDNN_FOLDERS || clash[i].kind == GW_CLASH_CUBLAS_FOLDERS ||
+            (clash[i].kind == GW_CLASH_COPIES && clash[i].a->kind == GW_LIBRARY_CUDNN))
+            found = found == NULL ? &clash[i] : found;
+    }
+    return found;
+}
+
+static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
+{
+    enum { CLASHES_MAX = 16 };
+    gw_clash clashes[CLASHES_MAX];
+    bool certain = false;
+    if (c->process == NULL || c->root != NULL || (c->ended && !c->bad_end))
+        return GW_CERTAINTY_NONE; /* a driver call that failed says more */
+    size_t count = gw_libraries_clashes(&c->process->libraries, clashes, CLASHES_MAX);
+    const gw_clash *clash = find_clash(clashes, count);
+    const gw_stderr_line *told = told_line(c, &certain);
+    if (clash == NULL || (told == NULL && c->exception != GW_EXCEPTION_GPU))
+        return GW_CERTAINTY_NONE;
+    gwi_headline(finding, clash->kind == GW_CLASH_CUDNN_VERSIONS
+                              ? "parts of two different versions of cuDNN are in one process"
+                          : clash->kind == GW_CLASH_CUBLAS_FOLDERS
+                              ? "cuBLAS and cuBLASLt of one process come from different places"
+                              : "parts of cuDNN in one process come from different places");
+    say_library(finding, clash->a);
+    say_library(finding, clash->b);
+    if (told != NULL)
+        gwi_evidence(finding, told->t_ns, "stderr", "%s", told->text);
+    if (told != NULL && clash->a->kind == GW_LIBRARY_CUDNN)
+        say_status(finding, told->text, gw_version_part(clash->a->version, 0));
+    const char *path = gw_model_meta(c->model, "env.LD_LIBRARY_PATH");
+    if (path != NULL && path[0] != '\0')
+        gwi_evidence(finding, GWI_NO_TIME, "host", "LD_LIBRARY_PATH=%s", path);
+    gwi_rule_out(finding, "a driver call (none failed)");
+    if (clash->kind == GW_CLASH_CUDNN_VERSIONS && certain)
+        return GW_ESTABLISHED;
+    return clash->kind == GW_CLASH_CUDNN_VERSIONS || certain ? GW_SUPPORTED : GW_HYPOTHESIS;
+}
+
+const gw_cause gwi_cause_cudnn_mixed_libraries = {
+    .id = "cudnn-mixed-libraries",
+    .summary = "Parts of cuDNN (or cuBLAS) that do not belong together are in one process.",
+    .proof = "the process had parts of cuDNN of different versions mapped, and a status of the library that says so",
+    .fixes = {[GW_FRAMEWORK_RAW] = "Unset LD_LIBRARY_PATH, or take the other copy's folder out of it\n"
+                                   "Remove the system's cuDNN, or install the version that the program was built with\n"
+                                   "Never mix conda's and pip's CUDA packages in one environment"},
+    .judge = judge,
+};

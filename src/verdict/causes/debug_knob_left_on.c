@@ -1,0 +1,51 @@
+/* A setting that is meant for the search of faults was on. No fault. */
+#include "cause.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+    const char *name, *on;
+    const char *what;
+} knobs[] = {
+    {"CUDA_LAUNCH_BLOCKING", "1", "every launch is waited for"},
+    {"NCCL_P2P_DISABLE", "1", "cards do not copy to each other directly"},
+    {"NCCL_SHM_DISABLE", "1", "processes of one machine talk over the network"},
+    {"NCCL_IB_DISABLE", "1", "InfiniBand is not used"},
+    {"NVIDIA_TF32_OVERRIDE", "0", "matrix units may not use TF32"},
+    {"PYTORCH_NO_CUDA_MEMORY_CACHING", "1", "every tensor is an allocation of the driver"},
+    {"CUDA_DEVICE_WAITS_ON_EXCEPTION", "1", "a GPU fault stops the program until a debugger comes"},
+    {"TORCH_DISTRIBUTED_DEBUG", "DETAIL", "collectives are checked against each other"},
+};
+
+static bool has_launched(const gw_model *model)
+{
+    for (size_t i = 0; i < model->process_count; i++)
+        if (gw_launches(model->process[i].counter) > 0)
+            return true;
+    return false;
+}
+
+static bool advise(const gwi_case *c, gw_string_list *advice)
+{
+    bool good = true;
+    if (!c->ended || c->bad_end || c->sticky != NULL || !has_launched(c->model))
+        return true;
+    for (size_t i = 0; i < sizeof knobs / sizeof knobs[0] && good; i++) {
+        char key[96];
+        snprintf(key, sizeof key, "env.%s", knobs[i].name);
+        const char *value = gw_model_meta(c->model, key);
+        if (value != NULL && strcmp(value, knobs[i].on) == 0)
+            good = gwi_list_addf(advice, "debug-knob-left-on: %s=%s: %s; unset it for real runs", knobs[i].name, value,
+                                 knobs[i].what);
+    }
+    return good;
+}
+
+const gw_cause gwi_cause_debug_knob_left_on = {
+    .id = "debug-knob-left-on",
+    .summary = "A setting that is meant for the search of faults slows the program down. Advice, never a fault.",
+    .proof = "the environment of the run",
+    .fixes = {[GW_FRAMEWORK_RAW] = "Unset it, but for runs in which a fault is looked for"},
+    .advise = advise,
+};

@@ -1,0 +1,45 @@
+/* The card is there and refuses this process: its mode, a partition, or the MPS server. */
+#include "start.h"
+
+static const struct {
+    uint16_t result;
+    const char *headline;
+} refusals[] = {{46, "the card does not take another process now"},
+                {805, "the MPS server cannot be reached"},
+                {807, "the MPS server is recovering from another client's fault"},
+                {808, "the MPS server has as many clients as it takes"},
+                {809, "the MPS server has no connections left"}};
+
+enum { COMPUTE_MODE = 20 };
+
+static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
+{
+    static const char *const modes[] = {"default", "exclusive thread", "prohibited", "exclusive process"};
+    const gw_failure *failure = NULL;
+    for (size_t i = 0; i < sizeof refusals / sizeof refusals[0] && failure == NULL; i++) {
+        failure = gwi_root_with(c, refusals[i].result);
+        if (failure != NULL)
+            gwi_headline(finding, "%s", refusals[i].headline);
+    }
+    if (failure == NULL)
+        return GW_CERTAINTY_NONE;
+    const gw_device *device = &c->model->device[failure->device < 0 ? 0 : failure->device];
+    uint64_t mode = device->has_attribute[COMPUTE_MODE] ? device->attribute[COMPUTE_MODE] : 0;
+    gwi_say_failed_call(c, finding, failure);
+    if (device->has_attribute[COMPUTE_MODE] && mode < sizeof modes / sizeof modes[0])
+        gwi_evidence(finding, GWI_NO_TIME, "driver", "the card's compute mode is %s", modes[mode]);
+    /* 46 also comes from a card that hangs after a fault. */
+    bool proven = failure->result != 46 || mode != 0;
+    return gwi_sure_of_end(c, failure, proven ? GW_ESTABLISHED : GW_SUPPORTED);
+}
+
+const gw_cause gwi_cause_device_busy_or_partition = {
+    .id = "device-busy-or-partition",
+    .summary = "The card refuses this process: exclusive mode, no MIG instance, or limits of MPS.",
+    .proof = "the first context failed with 46 on a card whose compute mode is not the default, or with 805 to 809",
+    .fixes = {[GW_FRAMEWORK_RAW] =
+                  "Set the default compute mode (nvidia-smi -c 0), or wait until the other process is gone\n"
+                  "With MIG: make an instance, and name its UUID in CUDA_VISIBLE_DEVICES\n"
+                  "With MPS: restart the server, or raise its limit of clients"},
+    .judge = judge,
+};

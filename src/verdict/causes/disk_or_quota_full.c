@@ -1,0 +1,65 @@
+/* A disk, or the user's share of it, is full. */
+#include "host.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static const uint64_t no_room_bytes = 1u << 20;
+
+typedef struct room {
+    const gw_series *bytes, *files;
+    const char *place;
+} room;
+
+static bool is_full(const room *r)
+{
+    return (r->bytes != NULL && r->bytes->min < no_room_bytes) || (r->files != NULL && r->files->min == 0);
+}
+
+static void say_room(gwi_finding *finding, const room *r)
+{
+    char bytes[GW_BYTES_TEXT_MAX];
+    if (r->bytes != NULL)
+        gwi_measure(finding, r->bytes->t_min_ns, "host", (double)r->bytes->min, "bytes",
+                    "least room on the disk of %s: %s", r->place, gw_bytes_text(bytes, r->bytes->min));
+    if (r->files != NULL && r->files->min == 0)
+        gwi_measure(finding, r->files->t_min_ns, "host", 0, "count", "no more files fit on the disk of %s", r->place);
+}
+
+static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
+{
+    const gw_stderr_line *words = gwi_host_words(c, GWI_HOST_DISK);
+    const gw_model *model = c->model;
+    room rooms[] = {{gw_machine_known(model, GW_METRIC_DISK_CWD_FREE, GW_NO_DEVICE, 0),
+                     gw_machine_known(model, GW_METRIC_DISK_CWD_FILES_FREE, GW_NO_DEVICE, 0), "the working folder"},
+                    {gw_machine_known(model, GW_METRIC_DISK_TMP_FREE, GW_NO_DEVICE, 0),
+                     gw_machine_known(model, GW_METRIC_DISK_TMP_FILES_FREE, GW_NO_DEVICE, 0), "temporary files"}};
+    bool full = false;
+    if (words == NULL)
+        return GW_CERTAINTY_NONE;
+    bool quota = strstr(words->text, "quota") != NULL;
+    gwi_headline(finding, "%s; the GPU is not at fault",
+                 quota ? "the user's share of a disk is used up" : "a disk is full, and a write was refused");
+    gwi_evidence(finding, words->t_ns, "stderr", "%s", words->text);
+    for (size_t i = 0; i < sizeof rooms / sizeof rooms[0]; i++) {
+        say_room(finding, &rooms[i]);
+        full = full || is_full(&rooms[i]);
+    }
+    if (!full && !quota)
+        gwi_evidence(finding, GWI_NO_TIME, "host",
+                     "the disks that were watched had room: it is another one, or a quota");
+    gwi_rule_out(finding, "the GPU (no driver call failed)");
+    bool told = strstr(words->text, "No space left") != NULL || quota;
+    return told && (full || quota) ? GW_ESTABLISHED : GW_SUPPORTED;
+}
+
+const gw_cause gwi_cause_disk_or_quota_full = {
+    .id = "disk-or-quota-full",
+    .summary = "A disk, or the user's share of it, is full.",
+    .proof =
+        "the program ended with the system's message, and the disk had no room left or the message names the quota",
+    .fixes = {[GW_FRAMEWORK_RAW] =
+                  "Free space, or write checkpoints elsewhere\n"
+                  "Write a checkpoint under another name first, then rename it: the last good one stays"},
+    .judge = judge,
+};

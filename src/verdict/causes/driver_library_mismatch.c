@@ -1,0 +1,33 @@
+/* The driver's library and the kernel driver are of different versions. */
+#include "start.h"
+
+enum { SYSTEM_DRIVER_MISMATCH = 803 };
+
+static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
+{
+    const gw_failure *failure = gwi_root_with(c, SYSTEM_DRIVER_MISMATCH);
+    gw_version module = 0;
+    const char *end;
+    if (failure == NULL)
+        return GW_CERTAINTY_NONE;
+    gwi_versions versions = gwi_versions_of(c);
+    if (versions.module != NULL && !gw_version_parse(versions.module, &module, &end))
+        module = 0;
+    gwi_headline(finding, "the driver's library and the kernel driver do not belong together");
+    gwi_say_failed_call(c, finding, failure);
+    gwi_say_versions(&versions, finding);
+    /* Versions that agree speak against it, but cuInit knows better than two files. */
+    bool agree = module != 0 && versions.driver != 0 && module == versions.driver;
+    return gwi_sure_of_end(c, failure, agree ? GW_SUPPORTED : GW_ESTABLISHED);
+}
+
+const gw_cause gwi_cause_driver_library_mismatch = {
+    .id = "driver-library-mismatch",
+    .summary = "The driver's library is of another version than the kernel driver.",
+    .proof = "cuInit answered 803",
+    .fixes = {[GW_FRAMEWORK_RAW] =
+                  "Reboot, or unload and load the nvidia modules: the driver was updated while they ran\n"
+                  "A container must not bring a libcuda.so of its own: take it out of the image\n"
+                  "Hold back unattended updates of the driver"},
+    .judge = judge,
+};

@@ -1,0 +1,86 @@
+/* The program was built for a CUDA that needs a newer driver, and a call failed of it. A driver that is merely older
+ * than the toolkit is no fault: within a major version it runs what it can. */
+#include "start.h"
+
+#include <string.h>
+
+enum { INSUFFICIENT_DRIVER = 35, CALL_REQUIRES_NEWER_DRIVER = 36, UNSUPPORTED_PTX = 222 };
+
+static const char *told_line(const gwi_case *c, uint64_t *ret_t_ns)
+{
+    static const char *const words[] = {"driver version is insufficient", "driver on your system is too old"};
+    const gw_stderr_line *lines[] = {&c->model->stderr_facts.exception, &c->model->stderr_facts.cuda_error};
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        for (size_t k = 0; lines[i]->seen && k < sizeof words / sizeof words[0]; k++) {
+            if (strstr(lines[i]->text, words[k]) == NULL)
+                continue;
+            *ret_t_ns = lines[i]->t_ns;
+            return lines[i]->text;
+        }
+    }
+    return NULL;
+}
+
+/* Is the driver below the oldest that runs this runtime? By its own word on its CUDA version, else by its number. */
+static bool is_below_family(const gwi_versions *versions, const char **ret_minimum, bool *ret_known)
+{
+    if (versions->runtime == NULL)
+        return false;
+    unsigned major = gw_version_part(versions->runtime->version, 0);
+    const gw_cuda_family *family = gw_data_cuda_family(major);
+    *ret_minimum = family == NULL ? NULL : family->driver_minimum_text;
+    if (versions->api_major != 0) {
+        *ret_known = true;
+        return versions->api_major < major;
+    }
+    if (family == NULL || family->verified != GW_VERIFIED_YES || versions->driver == 0)
+        return false;
+    *ret_known = true;
+    return versions->driver < family->driver_minimum;
+}
+
+static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
+{
+    uint64_t t_ns = 0;
+    const char *told = told_line(c, &t_ns), *minimum = NULL;
+    const gw_failure *failure = gwi_root_with(c, INSUFFICIENT_DRIVER);
+    failure = failure == NULL ? gwi_root_with(c, CALL_REQUIRES_NEWER_DRIVER) : failure;
+    gwi_versions versions = gwi_versions_of(c);
+    bool known = false, below = is_below_family(&versions, &minimum, &known);
+    if (failure == NULL && below)
+        failure = gwi_root_with(c, UNSUPPORTED_PTX);
+    if (failure == NULL && (told == NULL || c->root != NULL || !c->bad_end))
+        return GW_CERTAINTY_NONE;
+    char text[GW_VERSION_TEXT_MAX];
+    if (below && minimum != NULL)
+        gwi_headline(finding, "the driver is too old for this program: CUDA %s needs driver %s or newer",
+                     gw_version_text(text, versions.runtime->version), minimum);
+    else
+        gwi_headline(finding, "the driver is too old for what the program asked of it");
+    if (failure != NULL)
+        gwi_say_failed_call(c, finding, failure);
+    if (told != NULL)
+        gwi_evidence(finding, t_ns, "stderr", "%s", told);
+    gwi_say_versions(&versions, finding);
+    if (known && !below)
+        gwi_rule_out(finding, "a driver below the minimum of its CUDA family (one newer call is missing, not all)");
+    gw_certainty most = below || told != NULL ? GW_ESTABLISHED : GW_SUPPORTED;
+    if (failure == NULL)
+        return below ? GW_ESTABLISHED : gwi_sure_of_words(c);
+    return gwi_sure_of_end(c, failure, most);
+}
+
+const gw_cause gwi_cause_driver_too_old = {
+    .id = "driver-too-old",
+    .summary = "The program, or a library of it, needs a newer driver than there is.",
+    .proof =
+        "a call that failed with 35, 36 or 222, or the runtime's own words, with a driver below the minimum of the "
+        "runtime's CUDA family; versions alone prove nothing",
+    .fixes = {[GW_FRAMEWORK_RAW] = "Update the driver\n"
+                                   "Use a build for the driver's CUDA version, or an older one\n"
+                                   "On data-centre cards: install the forward-compatibility package (cuda-compat)",
+              [GW_FRAMEWORK_TORCH] = "Install the build for an older CUDA: pip install torch --index-url "
+                                     "https://download.pytorch.org/whl/cu126 (or the newest that the driver runs)\n"
+                                     "Update the driver"},
+    .judge = judge,
+};

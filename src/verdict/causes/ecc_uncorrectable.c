@@ -1,0 +1,91 @@
+/* The card's memory returned what was not written there, and could not make it good. */
+#include "machine.h"
+
+#include <inttypes.h>
+
+/* Of these Xids the first two are told for the fault itself, the others with it. */
+static const unsigned xids[] = {48, 94, 95, 140, 64, 171, 172, 0};
+enum { DOUBLE_BIT_EVENT = 2, DRIVER_ECC = 214, DRIVER_CONTAINED = 226, CONTAINED = 94 };
+
+static const gw_series *find_rise(const gwi_case *c)
+{
+    uint32_t card[GW_MODEL_DEVICES_MAX];
+    size_t count = gwi_cards_used(c, card);
+    for (size_t i = 0; i < count; i++) {
+        const gw_series *errors = gw_machine_known(c->model, GW_METRIC_CARD_ECC_UNCORRECTED, card[i], 0);
+        if (errors != NULL && errors->rise > 0)
+            return errors;
+    }
+    return NULL;
+}
+
+static const gw_machine_event *find_event(const gwi_case *c)
+{
+    const gw_machine_event *xid = gwi_find_xid(c, xids), *event = NULL;
+    while (xid == NULL && (event = gw_machine_event_next(c->model, event, GW_MACHINE_CARD_EVENT, true)) != NULL)
+        if (event->code == DOUBLE_BIT_EVENT && gwi_comes_first(c, event))
+            return event;
+    return xid;
+}
+
+static void say_remaps(const gwi_case *c, gwi_finding *finding, uint32_t card)
+{
+    const gw_series *pending = gw_machine_known(c->model, GW_METRIC_CARD_REMAP_PENDING, card, 0);
+    const gw_series *failed = gw_machine_known(c->model, GW_METRIC_CARD_REMAP_FAILED, card, 0);
+    if (pending != NULL && pending->last != 0)
+        gwi_evidence(finding, pending->t_max_ns, "card", "a row of its memory waits to be replaced at the next reset");
+    if (failed != NULL && failed->last != 0)
+        gwi_evidence(finding, failed->t_max_ns, "card",
+                     "a row of its memory could not be replaced: that is a reason to return the card");
+}
+
+static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
+{
+    const gw_machine_event *event = find_event(c);
+    const gw_series *rise = find_rise(c);
+    const gw_failure *first = c->sticky != NULL ? c->sticky : c->root;
+    bool driver_says = first != NULL && (first->result == DRIVER_ECC || first->result == DRIVER_CONTAINED);
+    char card[GWI_CARD_TEXT_MAX], call[GWI_CALL_TEXT_MAX];
+    if ((event == NULL && rise == NULL && !driver_says) || (first == NULL && !c->bad_end && c->hang.hang == NULL))
+        return GW_CERTAINTY_NONE;
+    uint32_t which = event != NULL && event->device != GW_NO_DEVICE ? event->device
+                     : rise != NULL                                 ? rise->device
+                                                                    : GW_NO_DEVICE;
+    if (which == GW_NO_DEVICE && first != NULL)
+        which = gw_machine_card_of(c->model, first->device);
+    gwi_headline(finding, "the memory of %s had an error that could not be corrected: the hardware, not the program",
+                 gwi_card_text(card, c->model, which));
+    if (event != NULL)
+        gwi_say_machine_event(c, finding, event);
+    if (rise != NULL)
+        gwi_measure(finding, rise->t_rise_ns, "card", (double)rise->rise, "count",
+                    "uncorrectable memory errors of %s during the run: %" PRIu64,
+                    gwi_card_text(card, c->model, rise->device), rise->rise);
+    if (first != NULL)
+        gwi_evidence(finding, first->t_ns, "driver", "%s returned %u (%s)", gwi_call_text(call, first->fn_name),
+                     first->result, gw_result_name(first->result));
+    if (which != GW_NO_DEVICE)
+        say_remaps(c, finding, which);
+    if (first != NULL)
+        gwi_say_consequences(c, finding, first);
+    if (driver_says)
+        return GW_ESTABLISHED;
+    /* A contained error strikes one process of the card, and NVML does not say which. */
+    bool names_us = event != NULL && event->is_ours &&
+                    !(event->kind == GW_MACHINE_XID &&
+                      (!gwi_is_xid_verified(event) || (event->code == CONTAINED && event->pid == 0)));
+    if (c->sticky == NULL) /* what failed leaves the context alone: that is not how such an error is told */
+        return c->hang.hang != NULL ? GW_SUPPORTED : GW_HYPOTHESIS;
+    return names_us ? GW_ESTABLISHED : GW_SUPPORTED;
+}
+
+const gw_cause gwi_cause_ecc_uncorrectable = {
+    .id = "ecc-uncorrectable",
+    .summary = "The GPU's memory had an error that could not be corrected.",
+    .proof = "Xid 48, 94, 95 or 140 about a card that the run used, or the driver's result 214, and calls that failed",
+    .fixes = {[GW_FRAMEWORK_RAW] =
+                  "Start the job again from its last checkpoint; after Xid 95 or 48 reset the GPU first\n"
+                  "Drain the card and reset it (nvidia-smi -r), so that the bad row is replaced\n"
+                  "Have the card replaced when rows cannot be replaced (Xid 64), or when it comes again"},
+    .judge = judge,
+};

@@ -1,0 +1,30 @@
+/* A machine with NVSwitches whose Fabric Manager does not work. */
+#include "start.h"
+
+enum { SYSTEM_NOT_READY = 802 };
+
+static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
+{
+    const gw_failure *failure = gwi_root_with(c, SYSTEM_NOT_READY);
+    if (failure == NULL)
+        return GW_CERTAINTY_NONE;
+    gwi_versions versions = gwi_versions_of(c);
+    bool known, has_switch = gwi_has_device_file(c, "nvidia-nvswitchctl", &known);
+    gwi_headline(finding, "the driver says that the machine is not ready: its NVLink fabric is not set up");
+    gwi_say_failed_call(c, finding, failure);
+    gwi_say_versions(&versions, finding);
+    if (has_switch)
+        gwi_evidence(finding, GWI_NO_TIME, "host", "the machine has NVSwitches (/dev/nvidia-nvswitchctl)");
+    gwi_rule_out(finding, "the program (the driver refused before it did anything)");
+    return gwi_sure_of_end(c, failure, GW_ESTABLISHED);
+}
+
+const gw_cause gwi_cause_fabric_not_ready = {
+    .id = "fabric-not-ready",
+    .summary = "The NVLink fabric of the machine is not set up: its Fabric Manager does not run, or not yet.",
+    .proof = "cuInit, or the first context, answered 802",
+    .fixes = {[GW_FRAMEWORK_RAW] = "Start nvidia-fabricmanager; its version must be exactly the driver's\n"
+                                   "After an update of the driver: reboot\n"
+                                   "In a virtual machine: let the host set up the fabric (shared NVSwitch mode)"},
+    .judge = judge,
+};

@@ -1,0 +1,83 @@
+/* A limit on open files, threads or processes was reached. */
+#include "host.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* Most open files of a process, measured against its limit. NULL: not known of any. */
+static const gw_series *fullest(const gw_model *model, const gw_series **ret_limit)
+{
+    const gw_series *best = NULL;
+    double share = -1;
+    for (size_t i = 0; i < model->machine.series_count; i++) {
+        const gw_series *open = &model->machine.series[i];
+        if (open->metric != GW_METRIC_PROCESS_DESCRIPTORS || open->state != GW_SAMPLE_KNOWN)
+            continue;
+        const gw_series *limit = gw_machine_known(model, GW_METRIC_PROCESS_DESCRIPTORS_LIMIT, open->device, open->pid);
+        if (limit == NULL || limit->last == 0 || (double)open->max / (double)limit->last <= share)
+            continue;
+        share = (double)open->max / (double)limit->last;
+        best = open;
+        *ret_limit = limit;
+    }
+    return best;
+}
+
+/* True: as good as none were left. */
+static bool say_files(const gwi_case *c, gwi_finding *finding)
+{
+    const gw_series *limit = NULL, *open = fullest(c->model, &limit);
+    const char *told = gw_model_meta(c->model, "rlimit.nofile");
+    if (open == NULL) {
+        if (told != NULL)
+            gwi_evidence(finding, GWI_NO_TIME, "host", "limit of open files (ulimit -n): %s", told);
+        return false;
+    }
+    gwi_measure(finding, open->t_max_ns, "host", (double)open->max, "count",
+                "pid %" PRIu32 " had %" PRIu64 " files open at the most; its limit is %" PRIu64, open->pid, open->max,
+                limit->last);
+    return open->max + open->max / 20 + 2 >= limit->last;
+}
+
+static bool say_threads(const gwi_case *c, gwi_finding *finding)
+{
+    const gw_series *count = gw_machine_known(c->model, GW_METRIC_CGROUP_PIDS, GW_NO_DEVICE, 0);
+    const gw_series *limit = gw_machine_known(c->model, GW_METRIC_CGROUP_PIDS_LIMIT, GW_NO_DEVICE, 0);
+    const char *told = gw_model_meta(c->model, "rlimit.nproc");
+    if (told != NULL)
+        gwi_evidence(finding, GWI_NO_TIME, "host", "limit of the user's threads and processes (ulimit -u): %s", told);
+    if (count == NULL || limit == NULL || limit->last == UINT64_MAX)
+        return false;
+    gwi_measure(finding, count->t_max_ns, "host", (double)count->max, "count",
+                "the control group had %" PRIu64 " threads and processes at the most; its limit is %" PRIu64,
+                count->max, limit->last);
+    return count->max + count->max / 20 + 2 >= limit->last;
+}
+
+static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
+{
+    const gw_stderr_line *words = gwi_host_words(c, GWI_HOST_LIMIT);
+    if (words == NULL)
+        return GW_CERTAINTY_NONE;
+    bool is_files = strstr(words->text, "open files") != NULL || strstr(words->text, "ancdata") != NULL;
+    gwi_headline(finding, "the limit of %s was reached; the GPU is not at fault",
+                 is_files ? "open files" : "threads or processes");
+    gwi_evidence(finding, words->t_ns, "stderr", "%s", words->text);
+    bool reached = is_files ? say_files(c, finding) : say_threads(c, finding);
+    gwi_rule_out(finding, "the GPU (no driver call failed)");
+    if (reached || strstr(words->text, "Too many open files") != NULL)
+        return GW_ESTABLISHED; /* the system's own word, which has no other meaning */
+    return GW_SUPPORTED;
+}
+
+const gw_cause gwi_cause_fd_or_process_limit = {
+    .id = "fd-or-process-limit",
+    .summary = "A limit on open files, threads or processes was reached.",
+    .proof = "the program ended with the system's \"Too many open files\", or could start no thread while its control "
+             "group was at the limit",
+    .fixes = {[GW_FRAMEWORK_RAW] = "Raise the limit (ulimit -n, ulimit -u) for the job\n"
+                                   "Use fewer workers, close files that are done with",
+              [GW_FRAMEWORK_TORCH] = "torch.multiprocessing.set_sharing_strategy(\"file_system\")\n"
+                                     "Raise ulimit -n, or use fewer DataLoader workers"},
+    .judge = judge,
+};

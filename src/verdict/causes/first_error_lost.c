@@ -1,0 +1,86 @@
+/* A call failed and nobody looked; the runtime kept the error, and an innocent call reported it later. */
+#include "cause.h"
+#include "gw_data.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* What the runtime prints for results that leave the context whole. */
+static const char *runtime_text(uint16_t result)
+{
+    switch (result) {
+    case 1:
+        return "invalid argument";
+    case 101:
+        return "invalid device ordinal";
+    case 201:
+        return "invalid device context";
+    case 400:
+        return "invalid resource handle";
+    case 500:
+        return "named symbol not found";
+    case 801:
+        return "operation not supported";
+    default:
+        return NULL;
+    }
+}
+
+static bool names_result(const char *text, uint16_t result)
+{
+    const gw_cuda_error *row = gw_data_cuda_error(result);
+    const char *names[] = {row == NULL ? NULL : row->driver_name, row == NULL ? NULL : row->runtime_name,
+                           runtime_text(result)};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (names[i] != NULL && strstr(text, names[i]) != NULL)
+            return true;
+    return false;
+}
+
+/* Work that went well between the failure and the message: the call that failed was not the one that was checked. */
+static uint64_t calls_between(const gwi_case *c, const gw_failure *failure, uint64_t t_ns)
+{
+    uint64_t count = 0;
+    for (size_t i = 0; i < c->model->thread_count; i++) {
+        const gw_thread *thread = &c->model->thread[i];
+        for (size_t k = 0; thread->pid == failure->pid && k < thread->ring_count; k++)
+            count += thread->ring[k].t_ns > failure->t_ns && thread->ring[k].t_ns <= t_ns;
+    }
+    return count;
+}
+
+static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
+{
+    const gw_failure *failure = c->root;
+    const gw_stderr_line *line = &c->model->stderr_facts.result;
+    char call[GWI_CALL_TEXT_MAX], at[GWI_PLACE_TEXT_MAX];
+    if (failure == NULL || failure != c->other || failure->is_allocation || !c->ended || !c->bad_end || !line->seen ||
+        line->t_ns < failure->t_ns || !names_result(line->text, failure->result))
+        return GW_CERTAINTY_NONE;
+    uint64_t between = calls_between(c, failure, line->t_ns);
+    if (between == 0)
+        return GW_CERTAINTY_NONE;
+    gwi_call_text(call, failure->fn_name);
+    gwi_headline(finding,
+                 "%s failed with %u (%s) and nobody looked; the program met the error later, in a call that went well",
+                 call, failure->result, gw_result_name(failure->result));
+    gwi_evidence(finding, failure->t_ns, "driver", "%s%s returned %u (%s)", call, gwi_at(c, failure->site, at),
+                 failure->result, gw_result_name(failure->result));
+    gwi_measure(finding, line->t_ns, "driver", (double)between, "calls",
+                "%" PRIu64 " launches, copies and waits succeeded after it", between);
+    gwi_evidence(finding, line->t_ns, "stderr", "%s", line->text);
+    gwi_where(finding, failure->site, "the call that failed");
+    gwi_say_consequences(c, finding, failure);
+    return GW_SUPPORTED;
+}
+
+const gw_cause gwi_cause_first_error_lost = {
+    .id = "first-error-lost",
+    .summary = "A call failed and its result was not looked at; a later, innocent call reported it.",
+    .proof =
+        "a failed call, work that succeeded after it, and the same result on stderr later; never more than supported",
+    .fixes = {[GW_FRAMEWORK_RAW] =
+                  "Check the result of every call, copies too, where it is made\n"
+                  "cudaGetLastError() returns what an earlier call left: ask before and after a launch"},
+    .judge = judge,
+};

@@ -1,0 +1,35 @@
+/* The forward-compatibility driver on a card, or a kernel driver, that it is not for. */
+#include "start.h"
+
+#include <string.h>
+
+enum { COMPAT_NOT_SUPPORTED = 804 };
+
+static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
+{
+    const gw_failure *failure = gwi_root_with(c, COMPAT_NOT_SUPPORTED);
+    if (failure == NULL)
+        return GW_CERTAINTY_NONE;
+    gwi_versions versions = gwi_versions_of(c);
+    bool compat = versions.driver_path != NULL && strstr(versions.driver_path, "/compat") != NULL;
+    const char *path = gw_model_meta(c->model, "env.LD_LIBRARY_PATH");
+    gwi_headline(finding,
+                 "a forward-compatibility driver was loaded that does not work with this card and kernel driver");
+    gwi_say_failed_call(c, finding, failure);
+    gwi_say_versions(&versions, finding);
+    if (path != NULL && strstr(path, "compat") != NULL)
+        gwi_evidence(finding, GWI_NO_TIME, "host", "LD_LIBRARY_PATH=%s", path);
+    return gwi_sure_of_end(c, failure, compat ? GW_ESTABLISHED : GW_SUPPORTED);
+}
+
+const gw_cause gwi_cause_forward_compat_misuse = {
+    .id = "forward-compat-misuse",
+    .summary = "A forward-compatibility driver is used where it cannot work.",
+    .proof = "cuInit answered 804, and the driver's library lies in a compat folder",
+    .fixes =
+        {[GW_FRAMEWORK_RAW] =
+             "Take the compat folder out of LD_LIBRARY_PATH and ld.so.conf: forward compatibility is for data-centre "
+             "cards\n"
+             "Update the driver; or use an image with an older CUDA"},
+    .judge = judge,
+};

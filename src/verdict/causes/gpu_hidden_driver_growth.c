@@ -1,0 +1,97 @@
+/* Memory of the card went to the driver itself: local memory of kernels, graphs, communicators. No call asked for it.
+ */
+#include "cause.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { STREAMS_MANY = 64 };
+static const uint64_t growth_min = 512u << 20;
+
+static bool has_managed(const gw_process *process, int device)
+{
+    return process->usage[device].class_made[GW_CLASS_MANAGED] != 0;
+}
+
+/* All holders of cards that were named are this process: not only at the end, others may have come and gone. */
+static bool is_alone(const gwi_case *c)
+{
+    for (size_t i = 0; i < c->model->fact_count; i++) {
+        const gw_pair *fact = &c->model->fact[i];
+        unsigned pid;
+        if (fact->key == NULL || strncmp(fact->key, "card.holder", strlen("card.holder")) != 0)
+            continue;
+        if (strcmp(fact->key, "card.holder") != 0 || sscanf(fact->value, "pid=%u", &pid) != 1 || pid != c->process->pid)
+            return false;
+    }
+    return true;
+}
+
+/* What is in use now beyond the ledger and beyond others, less all that was in use when the device was first seen,
+ * which others may have held then: a lower bound. False: others, managed memory or objects may explain it. */
+static bool find_growth(const gwi_case *c, uint64_t *ret_bytes, uint64_t *ret_first)
+{
+    const gwi_memory *m = &c->memory;
+    if (!m->known || m->from_stderr || !m->rest_known || !m->foreign_known || m->limit_is_guard || !m->has_total ||
+        m->device < 0 || m->device >= GW_MODEL_DEVICES_MAX || c->process == NULL || c->oom_last == NULL)
+        return false;
+    const gw_device *device = &c->model->device[m->device];
+    if (device->bytes_free_first == 0 || device->bytes_free_first > m->total_bytes || device->t_first_ns >= m->t_ns ||
+        c->oom_last->processes_on_device > 1 || has_managed(c->process, m->device) || m->made_context_count > 0 ||
+        m->stream_count > STREAMS_MANY || !is_alone(c))
+        return false;
+    *ret_first = m->total_bytes - device->bytes_free_first;
+    *ret_bytes = m->rest_bytes > *ret_first ? m->rest_bytes - *ret_first : 0;
+    return true;
+}
+
+static void say_suspects(const gwi_case *c, gwi_finding *finding)
+{
+    const gw_usage *usage = &c->process->usage[c->memory.device];
+    uint64_t graphs = usage->class_count[GW_CLASS_GRAPH_EXEC], modules = usage->class_count[GW_CLASS_MODULE];
+    if (graphs > 0)
+        gwi_measure(finding, c->memory.t_ns, "ledger", (double)graphs, "count",
+                    "%" PRIu64 " executable graph%s alive: each keeps memory of its own", graphs, GWI_PLURAL(graphs));
+    if (modules > 0)
+        gwi_measure(finding, c->memory.t_ns, "ledger", (double)modules, "count",
+                    "%" PRIu64 " module%s loaded: a kernel with much local memory enlarges the stack of all threads of "
+                    "the card, and it never shrinks",
+                    modules, GWI_PLURAL(modules));
+}
+
+static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
+{
+    const gwi_memory *m = &c->memory;
+    uint64_t growth = 0, first = 0;
+    char text[GW_BYTES_TEXT_MAX], before[GW_BYTES_TEXT_MAX];
+    if (!find_growth(c, &growth, &first) || growth < growth_min || growth < m->total_bytes / 10 ||
+        !gwi_would_fit(m, growth))
+        return GW_CERTAINTY_NONE;
+    gwi_headline(finding, "the driver itself took at least %s of the card during the run, which no call asked for",
+                 gw_bytes_text(text, growth));
+    gwi_say_request(c, finding);
+    gwi_measure(finding, m->t_ns, "driver", (double)m->rest_bytes, "bytes",
+                "in use and asked for by nobody: %s; when the device was first used, %s was in use in all",
+                gw_bytes_text(text, m->rest_bytes), gw_bytes_text(before, first));
+    say_suspects(c, finding);
+    gwi_say_memory_ruled_out(c, finding, GWI_NOT_FOREIGN);
+    gwi_say_consequences(c, finding, c->oom_last);
+    return GW_SUPPORTED;
+}
+
+const gw_cause gwi_cause_gpu_hidden_driver_growth = {
+    .id = "gpu-hidden-driver-growth",
+    .summary = "Memory of the card went to the driver itself: kernels' stacks, graphs, communicators.",
+    .proof =
+        "memory in use beyond all allocations and all other processes grew by a tenth of the card, and without that "
+        "growth the refused request had fitted; never more than supported",
+    .fixes =
+        {[GW_FRAMEWORK_RAW] =
+             "Find the kernel with large local memory (cuobjdump -res-usage): the stack is enlarged and never shrinks\n"
+             "Destroy executable graphs, or trim their memory (cuDeviceGraphMemTrim)\n"
+             "Fewer communicators and channels: NCCL_MAX_NCHANNELS, NCCL_BUFFSIZE",
+         [GW_FRAMEWORK_TORCH] = "Let CUDA graphs share one pool (torch.cuda.graph_pool_handle())\n"
+                                "Fewer process groups; NCCL_MAX_NCHANNELS, NCCL_BUFFSIZE"},
+    .judge = judge,
+};

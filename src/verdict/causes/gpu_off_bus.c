@@ -1,0 +1,88 @@
+/* The card is gone: it does not answer on the bus any more. */
+#include "machine.h"
+
+static const gw_machine_event *find_event(const gwi_case *c)
+{
+    static const unsigned numbers[] = {79, 0};
+    enum { LOST = 15 };
+    const gw_machine_event *xid = gwi_find_xid(c, numbers), *event = NULL;
+    if (xid != NULL && xid->is_ours)
+        return xid;
+    while ((event = gw_machine_event_next(c->model, event, GW_MACHINE_CARD_LOST, true)) != NULL)
+        if (event->code == LOST && gwi_comes_first(c, event) && (event->is_ours || xid == NULL))
+            return event;
+    while ((event = gw_machine_event_next(c->model, event, GW_MACHINE_DRIVER_LOG, true)) != NULL)
+        if (event->code == GW_DRIVER_LINE_OFF_BUS && gwi_comes_first(c, event) && (event->is_ours || xid == NULL))
+            return event;
+    return xid;
+}
+
+/* NVML itself answers "lost" for a card of ours. */
+static const gw_series *find_lost(const gwi_case *c)
+{
+    enum { LOST = 15 };
+    uint32_t card[GW_MODEL_DEVICES_MAX];
+    size_t count = gwi_cards_used(c, card);
+    for (size_t i = 0; i < count; i++) {
+        const gw_series *status = gw_machine_known(c->model, GW_METRIC_CARD_STATUS, card[i], 0);
+        if (status != NULL && status->last == LOST)
+            return status;
+    }
+    return NULL;
+}
+
+/* No device, invalid device, not permitted any more, unknown: what calls answer when the card is gone. */
+static bool is_answer_of_lost(uint16_t result)
+{
+    return result == 999 || result == 100 || result == 101 || result == 46 || result == 3;
+}
+
+static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
+{
+    const gw_machine_event *event = find_event(c);
+    const gw_series *lost = find_lost(c);
+    bool suffered = c->sticky != NULL || c->root != NULL || c->hang.hang != NULL || c->bad_end;
+    char card[GWI_CARD_TEXT_MAX];
+    if ((event == NULL && lost == NULL) || !suffered)
+        return GW_CERTAINTY_NONE;
+    uint32_t which = event != NULL && event->device != GW_NO_DEVICE ? event->device
+                     : lost != NULL                                 ? lost->device
+                                                                    : GW_NO_DEVICE;
+    gwi_headline(finding, "%s has fallen off the bus: the machine cannot reach it any more",
+                 gwi_card_text(card, c->model, which));
+    if (event != NULL)
+        gwi_say_machine_event(c, finding, event);
+    if (lost != NULL)
+        gwi_evidence(finding, lost->t_max_ns, "card", "NVML answers 15 (GPU is lost) for %s",
+                     gwi_card_text(card, c->model, lost->device));
+    const gw_failure *first = c->sticky != NULL ? c->sticky : c->root;
+    char call[GWI_CALL_TEXT_MAX];
+    if (first != NULL)
+        gwi_evidence(finding, first->t_ns, "driver", "%s returned %u (%s)", gwi_call_text(call, first->fn_name),
+                     first->result, gw_result_name(first->result));
+    for (const gw_machine_event *bus = NULL;
+         (bus = gw_machine_event_next(c->model, bus, GW_MACHINE_BUS_ERROR, true)) != NULL;)
+        gwi_say_machine_event(c, finding, bus);
+    if (first != NULL)
+        gwi_say_consequences(c, finding, first);
+    gwi_rule_out(finding, "the program (no call of a program takes a card off the bus)");
+    bool ours = lost != NULL || (event != NULL && event->is_ours);
+    bool proved = lost != NULL || (event != NULL && (event->kind != GW_MACHINE_XID || gwi_is_xid_verified(event)));
+    bool fits = c->sticky != NULL || c->hang.hang != NULL || (first != NULL && is_answer_of_lost(first->result));
+    if (!fits && first != NULL)
+        return GW_HYPOTHESIS; /* it failed of something else before */
+    return ours && proved && fits ? GW_ESTABLISHED : GW_SUPPORTED;
+}
+
+const gw_cause gwi_cause_gpu_off_bus = {
+    .id = "gpu-off-bus",
+    .summary = "A GPU has fallen off the PCIe bus.",
+    .proof = "Xid 79, or the driver's word that the GPU is lost, about a card that the run used, and calls that failed",
+    .fixes =
+        {[GW_FRAMEWORK_RAW] =
+             "Reboot the machine, or power it off and on: the card does not come back by itself\n"
+             "Check power cables and supply, seating and riser, and the temperature before it happened\n"
+             "If it comes again: limit the power as a test (nvidia-smi -pl), update the firmware, run the vendor's "
+             "field diagnostics, have the card replaced"},
+    .judge = judge,
+};

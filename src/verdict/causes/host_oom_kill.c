@@ -1,0 +1,97 @@
+/* The kernel killed the program because the host, or its control group, had no memory left. */
+#include "machine.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum { KILL = 9 };
+/* The count is looked at ten times a second, and the end is seen at once. */
+static const uint64_t together_ns = 1500000000u;
+
+/* A shell tells the signal by an exit status, Python's multiprocessing in words. */
+static bool was_killed(const gwi_case *c)
+{
+    const char *said = c->model->stderr_facts.exception.text;
+    return c->signal == KILL || c->exit_code == 128 + KILL ||
+           (c->model->stderr_facts.exception.seen && strstr(said, "signal: Killed") != NULL);
+}
+
+static void say_memory(const gwi_case *c, gwi_finding *finding)
+{
+    const gw_model *model = c->model;
+    char bytes[GW_BYTES_TEXT_MAX], limit[GW_BYTES_TEXT_MAX];
+    const gw_series *most = gw_machine_known(model, GW_METRIC_CGROUP_MEMORY_LIMIT, GW_NO_DEVICE, 0);
+    const gw_series *peak = gw_machine_known(model, GW_METRIC_CGROUP_MEMORY_PEAK, GW_NO_DEVICE, 0);
+    if (most != NULL && most->last != UINT64_MAX && peak != NULL)
+        gwi_measure(finding, peak->t_last_ns, "host", (double)peak->last, "bytes",
+                    "the control group used up to %s of its limit of %s", gw_bytes_text(bytes, peak->last),
+                    gw_bytes_text(limit, most->last));
+    const gw_series *available = gw_machine_known(model, GW_METRIC_HOST_MEMORY_AVAILABLE, GW_NO_DEVICE, 0);
+    if (available != NULL)
+        gwi_measure(finding, available->t_min_ns, "host", (double)available->min, "bytes",
+                    "least memory that the whole host had left: %s", gw_bytes_text(bytes, available->min));
+    const gw_process *command = model->command;
+    const gw_series *own =
+        command == NULL ? NULL : gw_machine_known(model, GW_METRIC_PROCESS_MEMORY, GW_NO_DEVICE, command->pid);
+    if (own != NULL)
+        gwi_measure(finding, own->t_max_ns, "host", (double)own->max, "bytes",
+                    "the command itself was seen with up to %s in memory", gw_bytes_text(bytes, own->max));
+}
+
+static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
+{
+    const gwi_oom_kill kill = gwi_find_oom_kill(c);
+    bool killed = c->ended && c->bad_end && was_killed(c);
+    bool by_count = kill.group != NULL || kill.group_count > 0 || (!kill.is_group_known && kill.host_count > 0);
+    if (!c->ended || !c->bad_end || (kill.log == NULL && !(killed && by_count)))
+        return GW_CERTAINTY_NONE;
+    const gw_series *limit = gw_machine_known(c->model, GW_METRIC_CGROUP_MEMORY_LIMIT, GW_NO_DEVICE, 0);
+    bool by_group = kill.log != NULL ? kill.log->code == 1 : limit != NULL && limit->last != UINT64_MAX;
+    gwi_headline(finding, "the kernel killed %s because %s ran out of memory",
+                 kill.log != NULL && kill.log->pid != 0 &&
+                         (c->model->command == NULL || kill.log->pid != c->model->command->pid)
+                     ? "a process of the program"
+                     : "the program",
+                 by_group ? "its control group" : "the host");
+    if (kill.log != NULL)
+        gwi_say_machine_event(c, finding, kill.log);
+    if (kill.group != NULL)
+        gwi_say_machine_event(c, finding, kill.group);
+    else if (kill.group_count > 0)
+        gwi_measure(finding, GWI_NO_TIME, "host", (double)kill.group_count, "count",
+                    "the control group's oom_kill rose by %" PRIu64 " during the run", kill.group_count);
+    else if (kill.host_count > 0)
+        gwi_measure(finding, GWI_NO_TIME, "host", (double)kill.host_count, "count",
+                    "the machine's oom_kill rose by %" PRIu64 " during the run", kill.host_count);
+    if (c->signal == KILL)
+        gwi_evidence(finding, c->model->t_end_ns, "exit", "ended by signal 9 (SIGKILL)");
+    else
+        gwi_evidence(finding, c->model->t_end_ns, "exit", "exited with status %d", c->exit_code);
+    say_memory(c, finding);
+    gwi_rule_out(finding, "the GPU's memory (it is the host's that ran out)");
+    if (c->root == NULL)
+        gwi_rule_out(finding, "the GPU (no driver call failed)");
+    if (kill.log != NULL)
+        return GW_ESTABLISHED;
+    uint64_t end_ns = c->model->t_end_ns;
+    bool together =
+        kill.group != NULL && kill.group->t_ns + together_ns >= end_ns && end_ns + together_ns >= kill.group->t_ns;
+    return together && c->root == NULL ? GW_ESTABLISHED : GW_SUPPORTED;
+}
+
+const gw_cause gwi_cause_host_oom_kill = {
+    .id = "host-oom-kill",
+    .summary = "The kernel's out-of-memory killer ended the program: the host's memory, not the GPU's.",
+    .proof =
+        "the kernel's log names a process of the run, or the control group's oom_kill rose when the program died of "
+        "SIGKILL",
+    .fixes =
+        {[GW_FRAMEWORK_RAW] =
+             "Give the job more memory (the scheduler's or the container's limit), or a larger machine\n"
+             "Look at what grows on the host: data that is loaded whole, queues, copies in child processes",
+         [GW_FRAMEWORK_TORCH] =
+             "Fewer DataLoader workers (num_workers), smaller prefetch_factor: each worker copies what it touches\n"
+             "Keep the data set as arrays or memory-mapped files instead of lists of Python objects\n"
+             "Give the job more memory (the scheduler's or the container's limit)"},
+    .judge = judge,
+};

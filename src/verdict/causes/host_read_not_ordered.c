@@ -1,0 +1,51 @@
+/* A copy to the host that nothing waited for. Never more than a hypothesis: whether and when the host read what was
+ * copied is not seen. */
+#include "order.h"
+
+static void say_freed(const gwi_case *c, gwi_finding *finding, const gw_unordered *it)
+{
+    char bytes[GW_BYTES_TEXT_MAX], call[GWI_CALL_TEXT_MAX], at[GWI_PLACE_TEXT_MAX];
+    char stream[GWI_ORDER_STREAM_TEXT_MAX];
+    gwi_measure(finding, it->t_copy_ns, "driver", (double)it->copy_bytes, "bytes", "%s of %s to the host began on %s",
+                gwi_call_text(call, it->copy_fn), gw_bytes_text(bytes, it->copy_bytes),
+                gwi_order_stream_text(stream, it->copy_stream));
+    gwi_evidence(finding, it->t_free_ns, "driver",
+                 "%s gave its page-locked memory back%s, and nothing had waited for the copy, asked about it or "
+                 "called back after it",
+                 gwi_call_text(call, it->free_fn), gwi_at(c, it->free_site, at));
+    gwi_where(finding, it->free_site, "the memory that was given back");
+}
+
+static void say_unwaited(gwi_finding *finding, const gw_unwaited *it)
+{
+    char bytes[GW_BYTES_TEXT_MAX], call[GWI_CALL_TEXT_MAX], stream[GWI_STREAM_TEXT_MAX];
+    gwi_measure(finding, it->t_ns, "driver", (double)it->bytes, "bytes",
+                "%s of %s to the host began on %s, and nothing waited for anything after it until the process ended",
+                gwi_call_text(call, it->copy_fn), gw_bytes_text(bytes, it->bytes), gwi_stream_text(stream, it->stream));
+}
+
+static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
+{
+    gwi_host_read read;
+    if (gwi_find_host_read(c, &read) == GW_CERTAINTY_NONE)
+        return GW_CERTAINTY_NONE;
+    gwi_headline(finding, "a copy to the host was never waited for: what the host read of it may be old");
+    if (read.freed != NULL)
+        say_freed(c, finding, read.freed);
+    if (read.unwaited != NULL)
+        say_unwaited(finding, read.unwaited);
+    return GW_HYPOTHESIS;
+}
+
+const gw_cause gwi_cause_host_read_not_ordered = {
+    .id = "host-read-not-ordered",
+    .summary = "The host may have read the result of an asynchronous copy before it was there.",
+    .proof = "never more than a hypothesis: a copy to page-locked memory that nothing waited for until the memory was "
+             "given back or the program ended; the host's reads are not seen",
+    .fixes = {[GW_FRAMEWORK_RAW] = "Wait for the copy before the host reads its result: cuStreamSynchronize, or an "
+                                   "event after it and cuEventSynchronize",
+              [GW_FRAMEWORK_TORCH] =
+                  "After .to('cpu', non_blocking=True) call torch.cuda.current_stream().synchronize() "
+                  "before the values are used"},
+    .judge = judge,
+};

@@ -1,0 +1,64 @@
+/* Host code used an address that only the GPU can: it died of SIGSEGV or SIGBUS. */
+#include "crash.h"
+
+#include <inttypes.h>
+#include <signal.h>
+
+static bool is_bad_access(const gwi_case *c)
+{
+    return c->ended && (c->signal == SIGSEGV || c->signal == SIGBUS);
+}
+
+static bool has_device_memory(const gw_process *process)
+{
+    for (int device = 0; process != NULL && device < GW_MODEL_DEVICES_MAX; device++)
+        if (process->usage[device].live_count > 0)
+            return true;
+    return false;
+}
+
+static gw_certainty say_block(const gwi_case *c, gwi_finding *finding, const gw_crash *crash)
+{
+    const gw_live *block = &crash->block;
+    char bytes[GW_BYTES_TEXT_MAX], at[GWI_PLACE_TEXT_MAX], crashed_at[GWI_PLACE_TEXT_MAX];
+    gw_bytes_text(bytes, block->bytes);
+    gwi_headline(finding, "the host used an address of GPU memory: inside a block of %s%s", bytes,
+                 gwi_at(c, block->site, at));
+    gwi_evidence(finding, crash->t_ns, gwi_crash_source(crash), "signal %d at address 0x%" PRIx64 "%s", crash->signal,
+                 crash->address, gwi_at(c, crash->site, crashed_at));
+    gwi_measure(finding, block->t_ns, "ledger", (double)block->bytes, "bytes",
+                "that is %" PRIu64 " bytes into the block 0x%" PRIx64 " of %s on GPU %u, allocated at %.3f s%s",
+                crash->address - block->address, block->address, bytes, block->device, (double)block->t_ns / 1e9,
+                gwi_at(c, block->site, at));
+    if (crash->site != 0)
+        gwi_where(finding, crash->site, "the host's access");
+    else
+        gwi_where(finding, block->site, "the allocation of the block that the host touched");
+    gwi_rule_out(finding, "a fault of the GPU (the address was used by host code)");
+    return c->root == NULL && gwi_died_of(c, crash) ? GW_ESTABLISHED : GW_SUPPORTED;
+}
+
+static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
+{
+    const gw_crash *crash = gwi_crash_of(c);
+    if (crash != NULL && crash->in_block)
+        return say_block(c, finding, crash);
+    if (!is_bad_access(c))
+        return GW_CERTAINTY_NONE;
+    if (crash != NULL && gwi_is_null_of_root(c, crash))
+        return GW_HYPOTHESIS; /* that request is the root, and its cause says the rest */
+    return (crash == NULL || (!crash->has_address && !crash->was_sent)) && has_device_memory(c->process)
+               ? GW_HYPOTHESIS
+               : GW_CERTAINTY_NONE;
+}
+
+const gw_cause gwi_cause_host_touched_device_memory = {
+    .id = "host-touched-device-memory",
+    .summary = "Host code used an address of GPU memory, or the NULL of a refused allocation.",
+    .proof = "the address of the fault, by --catch-crash or the kernel's log, lies in a live block of device memory",
+    .fixes = {[GW_FRAMEWORK_RAW] =
+                  "Copy the data to the host first (cuMemcpyDtoH), or use managed memory where both sides need it\n"
+                  "Check the result of every allocation before its pointer is used",
+              [GW_FRAMEWORK_TORCH] = "tensor.cpu() before its data_ptr() goes to host code (ctypes, extensions)"},
+    .judge = judge,
+};

@@ -1,0 +1,67 @@
+/* A GPU number that this process does not see. */
+#include "start.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum { INVALID_DEVICE = 101 };
+
+/* cuDeviceGet() is a question elsewhere: here it is the failure, when nothing else is. */
+static const gw_failure *find_refused(const gwi_case *c)
+{
+    if (c->root != NULL)
+        return gwi_root_with(c, INVALID_DEVICE);
+    for (size_t i = c->model->failure_count; c->process != NULL && i-- > 0;) {
+        const gw_failure *failure = &c->model->failure[i];
+        if (failure->result == INVALID_DEVICE && failure->pid == c->process->pid && !failure->is_earlier)
+            return failure;
+    }
+    return NULL;
+}
+
+static uint32_t visible_count(const gwi_case *c)
+{
+    uint32_t count = 0;
+    for (int i = 0; i < GW_MODEL_DEVICES_MAX; i++)
+        count += c->model->device[i].known;
+    return count;
+}
+
+static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
+{
+    const gw_failure *failure = find_refused(c);
+    const gw_stderr_line *told = &c->model->stderr_facts.cuda_error;
+    bool says = told->seen && strstr(told->text, "invalid device ordinal") != NULL;
+    if ((failure == NULL && (!says || c->root != NULL)) || (c->ended && !c->bad_end))
+        return GW_CERTAINTY_NONE;
+    uint32_t count = visible_count(c);
+    const char *mask = gwi_visible_devices(c);
+    gwi_headline(finding, "the program asked for a GPU number that it does not see");
+    if (failure != NULL)
+        gwi_say_failed_call(c, finding, failure);
+    if (says)
+        gwi_evidence(finding, told->t_ns, "stderr", "%s", told->text);
+    if (count > 0)
+        gwi_measure(finding, GWI_NO_TIME, "driver", count, "count", "the process sees %" PRIu32 " GPU%s", count,
+                    GWI_PLURAL(count));
+    if (mask != NULL)
+        gwi_evidence(finding, GWI_NO_TIME, "host",
+                     "CUDA_VISIBLE_DEVICES=\"%s\": the cards in it are numbered anew from 0", mask);
+    if (c->process != NULL && c->process->has_rank)
+        gwi_evidence(finding, GWI_NO_TIME, "host", "the process is rank %" PRIu32, c->process->rank);
+    if (failure == NULL)
+        return gwi_sure_of_words(c);
+    bool probed = failure->is_probe && !says; /* asked until the answer was no, perhaps */
+    return gwi_sure_of_end(c, failure, probed ? GW_HYPOTHESIS : GW_ESTABLISHED);
+}
+
+const gw_cause gwi_cause_invalid_device_ordinal = {
+    .id = "invalid-device-ordinal",
+    .summary = "The program asked for a GPU number that it does not see.",
+    .proof = "a context, or the choice of a device, that failed with 101",
+    .fixes =
+        {[GW_FRAMEWORK_RAW] =
+             "Start as many processes as there are GPUs to see; use the local rank, not the global one, as GPU number\n"
+             "With CUDA_VISIBLE_DEVICES=2,3 the GPUs are 0 and 1"},
+    .judge = judge,
+};

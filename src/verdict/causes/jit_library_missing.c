@@ -1,0 +1,34 @@
+/* The driver's compiler for PTX is missing or switched off. */
+#include "start.h"
+
+enum { JIT_COMPILER_NOT_FOUND = 221, JIT_COMPILATION_DISABLED = 223 };
+
+static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
+{
+    const gw_failure *failure = gwi_root_with(c, JIT_COMPILER_NOT_FOUND);
+    if (failure != NULL)
+        gwi_headline(finding, "the driver's compiler for PTX (libnvidia-ptxjitcompiler) is not there");
+    else if ((failure = gwi_root_with(c, JIT_COMPILATION_DISABLED)) != NULL)
+        gwi_headline(finding, "the driver may not compile PTX here: that is switched off");
+    else
+        return GW_CERTAINTY_NONE;
+    gwi_versions versions = gwi_versions_of(c);
+    const char *disabled = gw_model_meta(c->model, "env.CUDA_DISABLE_JIT");
+    gwi_say_failed_call(c, finding, failure);
+    if (disabled != NULL)
+        gwi_evidence(finding, GWI_NO_TIME, "host", "CUDA_DISABLE_JIT=%s", disabled);
+    gwi_say_versions(&versions, finding);
+    return gwi_sure_of_end(c, failure, GW_ESTABLISHED);
+}
+
+const gw_cause gwi_cause_jit_library_missing = {
+    .id = "jit-library-missing",
+    .summary = "A module needs the driver's PTX compiler, which is not there or switched off.",
+    .proof = "a module load that failed with 221 or 223",
+    .fixes =
+        {[GW_FRAMEWORK_RAW] =
+             "In a container: NVIDIA_DRIVER_CAPABILITIES=compute,utility, so that the host's driver libraries come in\n"
+             "Install the driver's package that brings libnvidia-ptxjitcompiler, of the driver's own version\n"
+             "Unset CUDA_DISABLE_JIT; or build native code for this card"},
+    .judge = judge,
+};

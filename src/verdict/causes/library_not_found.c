@@ -1,0 +1,18 @@
+/* A library of the CUDA family is not where the loader looks.
+ * What tells of it is printed; no driver call does. */
+#include "cause.h"
+
+const gw_cause gwi_cause_library_not_found = {
+    .id = "library-not-found",
+    .summary = "A library of the CUDA family is not where the loader looks.",
+    .proof = "the loader's message names the missing file",
+    .fixes = {[GW_FRAMEWORK_RAW] =
+                  "Install the package that brings this library into this environment\n"
+                  "Put its folder into the loader's path, and nothing else of another version with it\n"
+                  "In a container: start it with the GPU's driver libraries (--gpus all)",
+              [GW_FRAMEWORK_TORCH] = "Reinstall torch with its nvidia-* packages by pip, in a fresh environment\n"
+                                     "Unset LD_LIBRARY_PATH: wheels find their own libraries",
+              [GW_FRAMEWORK_TENSORFLOW] = "pip install tensorflow[and-cuda], in a fresh environment",
+              [GW_FRAMEWORK_JAX] = "pip install -U \"jax[cuda12]\" or \"jax[cuda13]\", in a fresh environment"},
+    .judge = gwi_judge_by_log,
+};

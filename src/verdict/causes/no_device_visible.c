@@ -1,0 +1,69 @@
+/* The driver is there, and shows this process no card. */
+#include "start.h"
+
+#include <string.h>
+
+enum { NO_DEVICE = 100 };
+
+/* Does the mask hide all cards by itself? */
+static bool hides_all(const char *mask)
+{
+    return mask != NULL && (mask[0] == '\0' || strcmp(mask, "-1") == 0 || strncmp(mask, "-1,", 3) == 0 ||
+                            strcmp(mask, "NoDevFiles") == 0 || strcmp(mask, "none") == 0);
+}
+
+/* A framework that was built without CUDA says so and makes no driver call. */
+static gw_certainty judge_told(const gwi_case *c, gwi_finding *finding)
+{
+    static const char *const words[] = {"Torch not compiled with CUDA enabled", "No CUDA GPUs are available"};
+    const gw_stderr_line *told = &c->model->stderr_facts.exception;
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        if (!told->seen || !c->bad_end || c->root != NULL || strstr(told->text, words[i]) == NULL)
+            continue;
+        gwi_headline(finding,
+                     i == 0 ? "the framework was built without CUDA: it sees no GPU" : "the framework sees no GPU");
+        gwi_evidence(finding, told->t_ns, "stderr", "%s", told->text);
+        if (gwi_visible_devices(c) != NULL)
+            gwi_evidence(finding, GWI_NO_TIME, "host", "CUDA_VISIBLE_DEVICES=\"%s\"", gwi_visible_devices(c));
+        if (i == 0)
+            gwi_next(finding, "Install the framework's CUDA build (PyTorch: the index URL that its site names)");
+        return GW_SUPPORTED;
+    }
+    return GW_CERTAINTY_NONE;
+}
+
+static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
+{
+    const gw_failure *failure = gwi_root_with(c, NO_DEVICE);
+    if (failure == NULL)
+        return judge_told(c, finding);
+    if (!gwi_is_before_context(c, failure))
+        return GW_CERTAINTY_NONE;
+    const char *mask = gwi_visible_devices(c);
+    bool known, has_file = gwi_has_device_file(c, "nvidia0", &known);
+    if (hides_all(mask))
+        gwi_headline(finding, "the program sees no GPU: CUDA_VISIBLE_DEVICES=\"%s\" hides all of them", mask);
+    else if (known && !has_file && !c->model->is_virtual)
+        gwi_headline(finding, "the program sees no GPU: there is no /dev/nvidia0 here");
+    else
+        gwi_headline(finding, "the program sees no GPU");
+    gwi_say_failed_call(c, finding, failure);
+    if (mask != NULL)
+        gwi_evidence(finding, GWI_NO_TIME, "host", "CUDA_VISIBLE_DEVICES=\"%s\"", mask);
+    if (known && !c->model->is_virtual)
+        gwi_evidence(finding, GWI_NO_TIME, "host", "device files: %s", gw_model_meta(c->model, "device.files"));
+    gwi_versions versions = gwi_versions_of(c);
+    gwi_say_versions(&versions, finding);
+    return gwi_sure_of_end(c, failure, GW_ESTABLISHED);
+}
+
+const gw_cause gwi_cause_no_device_visible = {
+    .id = "no-device-visible",
+    .summary = "The driver shows this process no card.",
+    .proof = "cuInit answered 100",
+    .fixes = {[GW_FRAMEWORK_RAW] =
+                  "Look at CUDA_VISIBLE_DEVICES: empty, -1 and unknown UUIDs hide all cards\n"
+                  "In a container: start it with --gpus all; in a cluster: ask the scheduler for a GPU\n"
+                  "Look whether nvidia-smi shows a card here, and whether the kernel driver is loaded"},
+    .judge = judge,
+};

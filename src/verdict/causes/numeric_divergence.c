@@ -1,0 +1,21 @@
+/* The numbers of the training left the finite ones; the GPU is well.
+ * What tells of it is printed; no driver call does. */
+#include "cause.h"
+
+const gw_cause gwi_cause_numeric_divergence = {
+    .id = "numeric-divergence",
+    .summary = "The numbers of the training left the finite ones; the GPU is well.",
+    .proof = "a message of the program's own about NaN or infinity, and no failing driver call",
+    .fixes = {[GW_FRAMEWORK_RAW] = "Lower the learning rate, or warm it up\n"
+                                   "Clip gradients\n"
+                                   "Skip a bad batch: look at its inputs",
+              [GW_FRAMEWORK_TORCH] = "bfloat16 instead of float16 where the card has it\n"
+                                     "torch.nn.utils.clip_grad_norm_, a lower learning rate, a warm-up\n"
+                                     "torch.autograd.set_detect_anomaly(True) for a short run names the operation",
+              [GW_FRAMEWORK_TENSORFLOW] = "mixed_bfloat16 instead of mixed_float16 where the card has it\n"
+                                          "Clip gradients (clipnorm of the optimizer), lower the learning rate\n"
+                                          "tf.debugging.enable_check_numerics() for a short run names the operation",
+              [GW_FRAMEWORK_JAX] = "Clip gradients (optax.clip_by_global_norm), lower the learning rate\n"
+                                   "jax.config.update(\"jax_debug_nans\", True) for a short run names the operation"},
+    .judge = gwi_judge_by_log,
+};

@@ -1,0 +1,30 @@
+/* The driver was given intermediate code of a toolkit that is newer than itself. */
+#include "start.h"
+
+enum { UNSUPPORTED_PTX = 222 };
+
+static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
+{
+    const gw_failure *failure = gwi_root_with(c, UNSUPPORTED_PTX);
+    if (failure == NULL)
+        return GW_CERTAINTY_NONE;
+    gwi_versions versions = gwi_versions_of(c);
+    gwi_headline(finding, "a module holds PTX of a newer toolkit than the driver knows");
+    gwi_say_failed_call(c, finding, failure);
+    gwi_say_versions(&versions, finding);
+    gwi_rule_out(finding,
+                 "a card that is too new or too old (the driver looked at the code's version, not at the card)");
+    return gwi_sure_of_end(c, failure, GW_ESTABLISHED);
+}
+
+const gw_cause gwi_cause_ptx_too_new = {
+    .id = "ptx-too-new",
+    .summary = "A module's PTX was made by a newer toolkit than the driver can compile.",
+    .proof = "a module load that failed with 222",
+    .fixes = {[GW_FRAMEWORK_RAW] =
+                  "Update the driver\n"
+                  "Build native code for this card (-gencode arch=compute_XX,code=sm_XX): within a major "
+                  "version of CUDA an older driver runs that\n"
+                  "Compile at run time with the NVRTC, or the Triton, of the driver's CUDA version"},
+    .judge = judge,
+};

@@ -1,0 +1,13 @@
+/* The port for the ranks' meeting was taken.
+ * What tells of it is printed; no driver call does. */
+#include "cause.h"
+
+const gw_cause gwi_cause_rendezvous_port_clash = {
+    .id = "rendezvous-port-clash",
+    .summary = "The port for the ranks' meeting was taken.",
+    .proof = "the system's message that the address is in use",
+    .fixes = {[GW_FRAMEWORK_RAW] = "Use another port (--master_port, MASTER_PORT), or end the job that holds it",
+              [GW_FRAMEWORK_TORCH] = "torchrun --standalone chooses a free port; else --master_port\n"
+                                     "End the processes of the run before: they may still hold it"},
+    .judge = gwi_judge_by_log,
+};

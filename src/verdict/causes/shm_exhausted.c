@@ -1,0 +1,82 @@
+/* /dev/shm was full: who touches a page of it dies of SIGBUS, who asks gets ENOSPC. */
+#include "machine.h"
+
+#include <string.h>
+
+enum { BUS = 7 };
+static const uint64_t docker_default_bytes = 64u << 20;
+
+/* What says that shared memory was at fault, in the words of frameworks and of the C library. */
+static const char *words_of(const gw_stderr_facts *facts)
+{
+    static const char *const parts[] = {"out of shared memory",
+                                        "insufficient shared memory",
+                                        "shared memory (shm)",
+                                        "unable to write to file </torch",
+                                        "/dev/shm",
+                                        "signal: Bus error",
+                                        "psm_",
+                                        "shm_open"};
+    const char *texts[] = {facts->exception.text, facts->child_exception.text, facts->terminate.text,
+                           facts->fatal.text};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+        for (size_t k = 0; k < sizeof parts / sizeof parts[0]; k++)
+            if (strstr(texts[i], parts[k]) != NULL)
+                return texts[i];
+    return NULL;
+}
+
+static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
+{
+    const gw_model *model = c->model;
+    const char *words = words_of(&model->stderr_facts);
+    const gw_series *room = gw_machine_known(model, GW_METRIC_SHM_FREE, GW_NO_DEVICE, 0);
+    const gw_series *size = gw_machine_known(model, GW_METRIC_SHM_TOTAL, GW_NO_DEVICE, 0);
+    /* Python's message for a full file system names none. */
+    bool no_space = strstr(model->stderr_facts.exception.text, "No space left on device") != NULL;
+    bool died = c->signal == BUS || c->exit_code == 128 + BUS;
+    char bytes[GW_BYTES_TEXT_MAX], all[GW_BYTES_TEXT_MAX];
+    if (!c->ended || !c->bad_end || (!died && words == NULL && !no_space))
+        return GW_CERTAINTY_NONE;
+    bool known = room != NULL && size != NULL && size->last > 0;
+    bool was_full = known && (room->min < 4096 * 16 || room->min < size->last / 200);
+    bool was_short = known && room->min < size->last / 10;
+    bool is_small = known && size->last <= docker_default_bytes;
+    if (no_space && !died && words == NULL && !was_full)
+        return GW_CERTAINTY_NONE;
+    if (!was_short && !(is_small && words != NULL) && words == NULL)
+        return GW_CERTAINTY_NONE;
+    if (known && !was_short && !is_small)
+        return GW_CERTAINTY_NONE; /* there was room all the time, as far as was seen */
+    gwi_headline(finding, "/dev/shm %s, and a process that used it %s",
+                 was_full ? "was full" : "may have been too small", died ? "died of SIGBUS" : "failed");
+    if (known)
+        gwi_measure(finding, room->t_min_ns, "host", (double)room->min, "bytes", "least room in /dev/shm: %s of %s",
+                    gw_bytes_text(bytes, room->min), gw_bytes_text(all, size->last));
+    if (died)
+        gwi_evidence(finding, model->t_end_ns, "exit", "ended by signal 7 (SIGBUS): memory that could not be provided");
+    if (words != NULL)
+        gwi_evidence(finding, GWI_NO_TIME, "stderr", "%s", words);
+    if (c->root == NULL)
+        gwi_rule_out(finding, "the GPU (no driver call failed)");
+    if (c->sticky != NULL || c->oom != NULL || (!died && words == NULL))
+        return GW_HYPOTHESIS;
+    return was_full && c->root == NULL                ? GW_ESTABLISHED
+           : was_full || (was_short && words != NULL) ? GW_SUPPORTED
+                                                      : GW_HYPOTHESIS;
+}
+
+const gw_cause gwi_cause_shm_exhausted = {
+    .id = "shm-exhausted",
+    .summary = "/dev/shm, the memory that processes share, was full.",
+    .proof = "/dev/shm had no room when a process died of SIGBUS or was refused shared memory",
+    .fixes =
+        {[GW_FRAMEWORK_RAW] = "Make it larger: docker run --shm-size=8g (or --ipc=host), a larger medium: Memory "
+                              "emptyDir in Kubernetes, mount -o remount,size=8g /dev/shm\n"
+                              "Remove files of dead programs: ls -l /dev/shm",
+         [GW_FRAMEWORK_TORCH] =
+             "Make it larger: docker run --shm-size=8g (or --ipc=host); in Kubernetes an emptyDir of medium Memory\n"
+             "Fewer DataLoader workers, smaller prefetch_factor, or num_workers=0\n"
+             "torch.multiprocessing.set_sharing_strategy('file_system') when descriptors run out, not for room"},
+    .judge = judge,
+};

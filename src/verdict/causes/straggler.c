@@ -1,0 +1,12 @@
+/* One rank is late again and again, and the others wait for it.
+ * What tells of it is printed; no driver call does. */
+#include "cause.h"
+
+const gw_cause gwi_cause_straggler = {
+    .id = "straggler",
+    .summary = "One rank is late again and again, and the others wait for it.",
+    .proof = "the time between collectives is longer on one rank, and its clocks, links or processor tell why",
+    .fixes = {[GW_FRAMEWORK_RAW] = "Find the rank that comes last, and leave its host out\n"
+                                   "Raise the timeout only when a slow phase is legitimate"},
+    .judge = gwi_judge_by_log,
+};

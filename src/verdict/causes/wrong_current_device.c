@@ -1,0 +1,88 @@
+/* Work was given to one GPU with something of another one: a device guard is missing. */
+#include "cause.h"
+
+static const char *thing_of(const gw_elsewhere *it)
+{
+    return it->cls == GW_CLASS_FUNCTION ? "a kernel" : it->cls == GW_CLASS_EVENT ? "an event" : "memory";
+}
+
+static const char *made_of(const gw_elsewhere *it)
+{
+    return it->cls == GW_CLASS_FUNCTION ? "its code was loaded on"
+           : it->cls == GW_CLASS_EVENT  ? "it was created on"
+                                        : "it was allocated on";
+}
+
+static void say_call(const gwi_case *c, gwi_finding *finding, const gw_failure *failure)
+{
+    const gw_elsewhere *it = &failure->elsewhere;
+    char call[GWI_CALL_TEXT_MAX], at[GWI_PLACE_TEXT_MAX], made[GWI_PLACE_TEXT_MAX], stream[GWI_STREAM_TEXT_MAX];
+    gwi_evidence(finding, failure->t_ns, "driver", "%s%s returned %u (%s)", gwi_call_text(call, failure->fn_name),
+                 gwi_at(c, failure->site, at), failure->result, gw_result_name(failure->result));
+    gwi_evidence(finding, failure->t_ns, "ledger", "it names %s of GPU %d: %s GPU %d at %.2f s%s", thing_of(it),
+                 it->device, made_of(it), it->device, (double)it->t_made_ns / 1e9, gwi_at(c, it->site, made));
+    if (it->stream > 2)
+        gwi_evidence(finding, failure->t_ns, "ledger", "and works on GPU %d, to which %s belongs", it->call_device,
+                     gwi_stream_text(stream, it->stream));
+    else
+        gwi_evidence(finding, failure->t_ns, "ledger", "and works on GPU %d, which was the current one of that thread",
+                     it->call_device);
+}
+
+/* Kernels' arguments are not recorded: that one of them was another GPU's is no more than possible. */
+static gw_certainty judge_fault(const gwi_case *c, gwi_finding *finding)
+{
+    enum { ILLEGAL_ADDRESS = 700 };
+    const gw_failure *sticky = c->sticky;
+    int others = 0;
+    if (sticky == NULL || sticky->result != ILLEGAL_ADDRESS || sticky->device < 0 || c->process == NULL)
+        return GW_CERTAINTY_NONE;
+    for (int device = 0; device < GW_MODEL_DEVICES_MAX; device++)
+        others += device != sticky->device && c->process->usage[device].peak_bytes > 0;
+    if (others == 0)
+        return GW_CERTAINTY_NONE;
+    gwi_headline(finding, "a kernel on GPU %d may have been given memory of another GPU", sticky->device);
+    gwi_evidence(finding, sticky->t_ns, "ledger",
+                 "the process had memory on %d other GPU%s; which memory a kernel was given is not recorded", others,
+                 GWI_PLURAL(others));
+    return GW_HYPOTHESIS;
+}
+
+/* A framework's word, which it also gives for memory of the host. */
+static gw_certainty judge_told(const gwi_case *c, gwi_finding *finding)
+{
+    const gw_stderr_line *told = &c->model->stderr_facts.wrong_device;
+    if (!told->seen || !c->bad_end)
+        return judge_fault(c, finding);
+    gwi_headline(finding, "a framework says that something is not on the current GPU");
+    gwi_evidence(finding, told->t_ns, "stderr", "%s", told->text);
+    return GW_HYPOTHESIS;
+}
+
+static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
+{
+    const gw_failure *failure = c->root;
+    char call[GWI_CALL_TEXT_MAX];
+    if (failure == NULL || !failure->elsewhere.found)
+        return judge_told(c, finding);
+    const gw_elsewhere *it = &failure->elsewhere;
+    gwi_headline(finding, "%s on GPU %d was given %s of GPU %d", gwi_call_text(call, failure->fn_name), it->call_device,
+                 thing_of(it), it->device);
+    say_call(c, finding, failure);
+    gwi_where(finding, failure->site, "the call that was refused");
+    gwi_say_consequences(c, finding, failure);
+    return failure->kind == GW_EV_LAUNCH || failure->kind == GW_EV_EVENT_RECORD ? GW_SUPPORTED : GW_HYPOTHESIS;
+}
+
+const gw_cause gwi_cause_wrong_current_device = {
+    .id = "wrong-current-device",
+    .summary = "A call worked on one GPU with a kernel, an event or memory of another one.",
+    .proof = "a launch or an event record that answered 400, and a ledger in which kernel or event belong to another "
+             "GPU than the stream or the current context; of memory given to kernels never more than a hypothesis",
+    .fixes = {[GW_FRAMEWORK_RAW] = "Make the GPU current to which stream, module and memory belong before the call "
+                                   "(cuCtxSetCurrent, cudaSetDevice), and again in each new thread\n"
+                                   "One process, or one thread, for each GPU",
+              [GW_FRAMEWORK_TORCH] = "Put the call into: with torch.cuda.device(tensor.device):\n"
+                                     "Call torch.cuda.set_device(local_rank) first thing in each rank"},
+    .judge = judge,
+};

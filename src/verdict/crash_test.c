@@ -1,0 +1,287 @@
+/* Host code that uses GPU memory, and errors that nobody looked at, each with a run that nearly has it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "gw_feed.h"
+#include "gw_verdict.h"
+
+#include <signal.h>
+#include <string.h>
+
+enum { MAPERR = 1, BY_KERNEL = 0x80, SENT = 0 };
+static const uint64_t gib = 1u << 30;
+static gw_feed feed; /* large: not on the stack */
+static gw_verdict *verdict;
+
+static void expect(const char *cause, gw_certainty certainty)
+{
+    gw_error err;
+    gw_model *model = gw_feed_finish(&feed);
+    assert_int_equal(gw_judge(model, &verdict, &err), GW_OK);
+    gw_model_free(model);
+    assert_string_equal(verdict->cause == NULL ? "none" : verdict->cause, cause);
+    assert_string_equal(gw_certainty_text(verdict->certainty), gw_certainty_text(certainty));
+}
+
+static bool list_says(const gw_string_list *list, const char *part)
+{
+    for (size_t i = 0; i < list->count; i++)
+        if (strstr(list->item[i], part) != NULL)
+            return true;
+    return false;
+}
+
+static bool says(const char *part)
+{
+    for (size_t i = 0; i < verdict->evidence_count; i++)
+        if (strstr(verdict->evidence[i].text, part) != NULL)
+            return true;
+    return strstr(verdict->headline, part) != NULL;
+}
+
+static gw_certainty alternative(const char *cause)
+{
+    for (size_t i = 0; i < verdict->alternative_count; i++)
+        if (strcmp(verdict->alternatives[i].cause, cause) == 0)
+            return verdict->alternatives[i].certainty;
+    return GW_CERTAINTY_NONE;
+}
+
+static void done(void)
+{
+    gw_verdict_free(verdict);
+    verdict = NULL;
+}
+
+static uint64_t open_run(void)
+{
+    gw_feed_open(&feed, 16 * gib);
+    gw_feed_alloc(&feed, gib);
+    uint64_t block = gw_feed_alloc(&feed, 48 << 20);
+    gw_feed_launch(&feed, 1, 0);
+    gw_feed_sync(&feed);
+    gw_feed_drain(&feed);
+    return block;
+}
+
+static void crash_at(uint64_t address, int code)
+{
+    gw_feed_call(&feed, "?", GW_EV_CRASH, 0, SIGSEGV, address, (uint64_t)(int64_t)code, 0x401000);
+}
+
+static void inside_a_block(void **state)
+{
+    (void)state;
+    crash_at(open_run() + 4096, MAPERR);
+    gw_feed_exit(&feed, -1, SIGSEGV);
+    expect("host-touched-device-memory", GW_ESTABLISHED);
+    assert_true(says("48.00 MiB") && says("4096 bytes into the block"));
+    assert_int_equal(alternative("host-crash-of-process"), GW_HYPOTHESIS);
+    done();
+}
+
+static void behind_a_block(void **state)
+{
+    (void)state;
+    crash_at(open_run() + (1ull << 40), MAPERR);
+    gw_feed_exit(&feed, -1, SIGSEGV);
+    expect("host-crash-of-process", GW_ESTABLISHED);
+    assert_int_equal(alternative("host-touched-device-memory"), GW_CERTAINTY_NONE);
+    assert_true(list_says(&verdict->ruled_out, "lies in no block"));
+    done();
+}
+
+static void in_a_block_that_is_gone(void **state)
+{
+    (void)state;
+    uint64_t block = open_run();
+    gw_feed_free(&feed, block);
+    crash_at(block, MAPERR);
+    gw_feed_exit(&feed, -1, SIGSEGV);
+    expect("host-crash-of-process", GW_ESTABLISHED);
+    done();
+}
+
+/* The host may use managed memory. */
+static void in_managed_memory(void **state)
+{
+    (void)state;
+    (void)open_run();
+    gw_feed_call(&feed, "cuMemAllocManaged", GW_EV_ALLOC, 0, 0x600000000000, gib, GW_SPACE_MANAGED, 0);
+    crash_at(0x600000000010, MAPERR);
+    gw_feed_exit(&feed, -1, SIGSEGV);
+    expect("host-crash-of-process", GW_ESTABLISHED);
+    done();
+}
+
+/* General protection, or a signal that somebody sent: there is no address. */
+static void without_an_address(void **state)
+{
+    static const int codes[] = {BY_KERNEL, SENT, -6};
+    (void)state;
+    for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++) {
+        uint64_t block = open_run();
+        crash_at(codes[i] == BY_KERNEL ? 0 : block, codes[i]);
+        gw_feed_exit(&feed, -1, SIGSEGV);
+        expect("host-crash-of-process", GW_ESTABLISHED);
+        assert_int_equal(alternative("host-touched-device-memory"), codes[i] == BY_KERNEL ? GW_HYPOTHESIS : 0);
+        assert_int_equal(says("was sent"), codes[i] != BY_KERNEL);
+        done();
+    }
+}
+
+static void nobody_told(void **state)
+{
+    (void)state;
+    (void)open_run();
+    gw_feed_exit(&feed, -1, SIGSEGV);
+    expect("host-crash-of-process", GW_ESTABLISHED);
+    assert_int_equal(alternative("host-touched-device-memory"), GW_HYPOTHESIS);
+    assert_true(list_says(&verdict->next, "--catch-crash"));
+    done();
+}
+
+static void by_the_kernel_log(void **state)
+{
+    (void)state;
+    uint64_t block = open_run();
+    gw_feed_machine(&feed, GW_MACHINE_CRASH, GW_SOURCE_KERNEL_LOG, GW_NO_DEVICE, GW_FEED_PID, SIGSEGV, block + 64,
+                    "program[100]: segfault at 7f0000000040 ip 0000000000401000 sp 00007ffc0 error 4 in program");
+    gw_feed_exit(&feed, -1, SIGSEGV);
+    expect("host-touched-device-memory", GW_ESTABLISHED);
+    done();
+    /* another process crashed */
+    block = open_run();
+    gw_feed_machine(&feed, GW_MACHINE_CRASH, GW_SOURCE_KERNEL_LOG, GW_NO_DEVICE, 4711, SIGSEGV, block + 64,
+                    "other[4711]: segfault at 7f0000000040 ip 0000000000401000 sp 00007ffc0 error 4 in other");
+    gw_feed_exit(&feed, -1, SIGSEGV);
+    expect("host-crash-of-process", GW_ESTABLISHED);
+    done();
+}
+
+static void the_program_copes(void **state)
+{
+    (void)state;
+    crash_at(open_run() + 4096, MAPERR);
+    gw_feed_exit(&feed, 0, 0);
+    expect("none", GW_ESTABLISHED);
+    assert_int_equal(verdict->status, GW_VERDICT_CLEAN);
+    done();
+    crash_at(open_run() + 4096, MAPERR);
+    gw_feed_exit(&feed, 7, 0);
+    expect("host-touched-device-memory", GW_SUPPORTED);
+    done();
+}
+
+/* It had coped with one, and died of another reason long after. */
+static void an_earlier_fault(void **state)
+{
+    (void)state;
+    crash_at(open_run() + 4096, MAPERR);
+    gw_feed_alloc(&feed, 4096);
+    gw_feed_exit(&feed, 3, 0);
+    expect("none", GW_CERTAINTY_NONE);
+    done();
+}
+
+static void the_null_of_a_refusal(void **state)
+{
+    (void)state;
+    (void)open_run();
+    gw_feed_no_room(&feed, 30 * gib, 14 * gib, 16 * gib);
+    crash_at(0, MAPERR);
+    gw_feed_exit(&feed, -1, SIGSEGV);
+    expect("gpu-oom-capacity", GW_ESTABLISHED);
+    assert_true(list_says(&verdict->consequences, "the NULL that cuMemAlloc left"));
+    done();
+    /* a wild address is another matter */
+    (void)open_run();
+    gw_feed_no_room(&feed, 30 * gib, 14 * gib, 16 * gib);
+    crash_at(0x700000000000, MAPERR);
+    gw_feed_exit(&feed, -1, SIGSEGV);
+    expect("gpu-oom-capacity", GW_ESTABLISHED);
+    assert_false(list_says(&verdict->consequences, "NULL"));
+    done();
+}
+
+/* ---- first-error-lost ---- */
+
+static void fail_a_copy(unsigned launches, const char *printed, int status)
+{
+    gw_feed_open(&feed, 16 * gib);
+    uint64_t block = gw_feed_alloc(&feed, gib);
+    gw_feed_call(&feed, "cuMemcpyHtoD_v2", GW_EV_COPY, 1, block, 0x7000, 2 * gib, 0);
+    for (unsigned i = 0; i < launches; i++)
+        gw_feed_launch(&feed, 1, 0);
+    gw_feed_sync(&feed);
+    gw_feed_drain(&feed);
+    gw_feed_stderr(&feed, printed);
+    gw_feed_exit(&feed, status, 0);
+}
+
+static void a_lost_error(void **state)
+{
+    static const char *const texts[] = {"launch failed: CUDA_ERROR_INVALID_VALUE\n",
+                                        "CUDA error at train.cu:88: invalid argument\n",
+                                        "Error: cudaErrorInvalidValue\n"};
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        fail_a_copy(20, texts[i], 1);
+        expect("first-error-lost", GW_SUPPORTED);
+        assert_true(says("cuMemcpyHtoD"));
+        done();
+    }
+}
+
+static void an_error_without_a_word(void **state)
+{
+    (void)state;
+    fail_a_copy(20, "something went wrong\n", 1);
+    expect("none", GW_CERTAINTY_NONE);
+    done();
+    fail_a_copy(20, "CUDA error: invalid resource handle\n", 1); /* that is another one */
+    expect("none", GW_CERTAINTY_NONE);
+    done();
+    fail_a_copy(20, "CUDA error: invalid argument\n", 0);
+    expect("none", GW_ESTABLISHED);
+    assert_int_equal(verdict->status, GW_VERDICT_CLEAN);
+    done();
+}
+
+/* It was printed at once: the call that failed was looked at. */
+static void an_error_that_was_looked_at(void **state)
+{
+    (void)state;
+    gw_feed_open(&feed, 16 * gib);
+    uint64_t block = gw_feed_alloc(&feed, gib);
+    gw_feed_launch(&feed, 1, 0);
+    gw_feed_call(&feed, "cuMemcpyHtoD_v2", GW_EV_COPY, 1, block, 0x7000, 2 * gib, 0);
+    gw_feed_stderr(&feed, "copy: CUDA_ERROR_INVALID_VALUE\n");
+    gw_feed_exit(&feed, 1, 0);
+    expect("none", GW_CERTAINTY_NONE);
+    done();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(inside_a_block),
+        cmocka_unit_test(behind_a_block),
+        cmocka_unit_test(in_a_block_that_is_gone),
+        cmocka_unit_test(in_managed_memory),
+        cmocka_unit_test(without_an_address),
+        cmocka_unit_test(nobody_told),
+        cmocka_unit_test(by_the_kernel_log),
+        cmocka_unit_test(the_program_copes),
+        cmocka_unit_test(an_earlier_fault),
+        cmocka_unit_test(the_null_of_a_refusal),
+        cmocka_unit_test(a_lost_error),
+        cmocka_unit_test(an_error_without_a_word),
+        cmocka_unit_test(an_error_that_was_looked_at),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

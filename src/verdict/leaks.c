@@ -1,0 +1,238 @@
+/* Leaks of a run that ended well, by the place that made what was never given back.
+ *
+ * Device and managed memory: blocks of one size from one place, most of them kept while other memory came and went.
+ * Everything else that has a call to end it: more of a kind than programs keep on purpose, most of them kept, made one
+ * after the other while other things ended or siblings from the same place were ended, and made until the last. */
+#include "leaks.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* `grown_min`: as many are a leak where other things ended between them; `many_min`: where nothing did. Libraries and
+ * frameworks keep up to some dozens of streams, events, graphs and modules for good. `noun` in the plural is "nouns".
+ */
+typedef struct kind {
+    gw_class cls;
+    uint64_t grown_min, many_min;
+    const char *noun, *verb;
+} kind;
+
+static const kind kinds[] = {
+    {GW_CLASS_STREAM, 128, 192, "stream", "destroyed"}, /* PyTorch makes 32 of each priority at once and keeps them */
+    {GW_CLASS_EVENT, 256, 1024, "event", "destroyed"},
+    {GW_CLASS_CONTEXT, 4, 4, "context", "destroyed"},
+    {GW_CLASS_MODULE, 128, 128, "module", "unloaded"},
+    {GW_CLASS_LIBRARY, 128, 128, "library handle", "unloaded"},
+    {GW_CLASS_GRAPH, 64, 128, "graph", "destroyed"},
+    {GW_CLASS_GRAPH_EXEC, 128, 128, "executable graph", "destroyed"},
+    {GW_CLASS_MEMORY_POOL, 8, 16, "memory pool", "destroyed"},
+    {GW_CLASS_HOST, 16, 64, "pinned host block", "freed"},
+    {GW_CLASS_REGISTERED, 16, 64, "registered host block", "unregistered"},
+    {GW_CLASS_IMPORT, 16, 64, "imported block", "closed"},
+    {GW_CLASS_EXTERNAL, 16, 64, "external memory object", "destroyed"},
+    {GW_CLASS_RESERVATION, 16, 64, "address reservation", "freed"},
+};
+
+typedef struct found {
+    const gw_group *group;
+    const kind *kind; /* NULL: memory */
+    uint64_t left;
+} found;
+
+enum { FOUND_MAX = 64 };
+typedef struct found_list {
+    found item[FOUND_MAX];
+    size_t count;
+} found_list;
+
+static void add_found(found_list *list, const gw_group *group, const kind *of, uint64_t left)
+{
+    if (list->count < FOUND_MAX)
+        list->item[list->count++] = (found){group, of, left};
+}
+
+/* Alive at the end, or gone with their context. Who destroys contexts instead of what is in them never had more than
+ * the most that was alive at once. */
+static uint64_t left_of(const gw_group *group)
+{
+    uint64_t left = group->live_count + group->buried_count;
+    return left < group->live_count_peak ? left : group->live_count_peak;
+}
+
+/* ---- memory ---- */
+
+static bool is_memory_leak(const gw_group *group)
+{
+    enum { COUNT_MIN = 8 };
+    const uint64_t bytes_min = 1u << 20;
+    uint64_t left = left_of(group);
+    return (group->cls <= GW_CLASS_DEVICE_LAST || group->cls == GW_CLASS_MANAGED) && left >= COUNT_MIN &&
+           group->step_count * 2 >= group->alloc_count && left * group->bytes >= bytes_min &&
+           left * 2 >= group->alloc_count;
+}
+
+static void find_memory(const gw_model *model, const gw_process *process, found_list *list)
+{
+    for (size_t i = 1; i < model->group_count; i++) {
+        const gw_group *group = &model->group[i];
+        if (group->pid == process->pid && is_memory_leak(group))
+            add_found(list, group, NULL, left_of(group));
+    }
+}
+
+/* Alive when the process ended, and no leak. */
+static uint64_t other_bytes(const gw_model *model, const gw_snapshot *snapshot)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < snapshot->live_count; i++) {
+        uint32_t group = snapshot->live[i].group;
+        if (group == 0 || !is_memory_leak(&model->group[model->group[group].kin]))
+            bytes += snapshot->live[i].bytes;
+    }
+    return bytes;
+}
+
+/* ---- everything else ---- */
+
+static const kind *kind_of(const gw_group *group)
+{
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        if (kinds[i].cls == (gw_class)group->cls)
+            return &kinds[i];
+    }
+    return NULL;
+}
+
+/* A cache that has filled up, or all that a program makes for itself before its work, is kept on purpose: a leak goes
+ * on to the last, measured by what else the process makes, and by time. */
+static bool goes_on(const gw_process *process, const gw_group *group)
+{
+    const uint64_t moment_ns = 1000000000;
+    uint64_t t_end_ns =
+        process->t_last_event_ns > process->synced_at_ns ? process->t_last_event_ns : process->synced_at_ns;
+    uint64_t grown_ns = group->t_last_ns - group->t_first_ns;
+    uint64_t rest_ns = t_end_ns > group->t_last_ns ? t_end_ns - group->t_last_ns : 0;
+    return group->order_last >= process->made_total / 4 * 3 && rest_ns <= grown_ns + moment_ns;
+}
+
+static void find_handles(const gw_model *model, const gw_process *process, found_list *list)
+{
+    for (size_t i = 1; i < model->group_count; i++) {
+        const gw_group *group = &model->group[i];
+        const kind *of = group->pid == process->pid ? kind_of(group) : NULL;
+        uint64_t left = left_of(group), given_back = group->free_count - group->buried_count;
+        if (of == NULL || left < of->grown_min || left * 2 < group->alloc_count)
+            continue;
+        bool grown = group->step_count * 2 >= group->alloc_count || given_back > 0;
+        if ((grown || left >= of->many_min) && goes_on(process, group))
+            add_found(list, group, of, left);
+    }
+}
+
+/* ---- told ---- */
+
+static uint64_t bytes_of(const found *it)
+{
+    return it->left * it->group->bytes;
+}
+
+static int by_weight(const void *left, const void *right)
+{
+    const found *a = left, *b = right;
+    if (bytes_of(a) != bytes_of(b))
+        return bytes_of(a) > bytes_of(b) ? -1 : 1;
+    return a->left > b->left ? -1 : a->left < b->left;
+}
+
+static bool say(const gwi_case *c, gw_verdict *verdict, const found *it)
+{
+    const gw_group *group = it->group;
+    char all[GW_BYTES_TEXT_MAX], one[GW_BYTES_TEXT_MAX], call[GWI_CALL_TEXT_MAX], at[GWI_PLACE_TEXT_MAX];
+    double first_s = (double)group->t_first_ns / 1e9, last_s = (double)group->t_last_ns / 1e9;
+    gw_bytes_text(all, bytes_of(it));
+    gw_bytes_text(one, group->bytes);
+    gwi_at(c, group->site, at);
+    if (it->kind == NULL)
+        return gwi_list_addf(
+            &verdict->advice,
+            "possible leak: %s in %" PRIu64 " blocks of %s by %s%s, never freed while other memory came and "
+            "went (%.1f s to %.1f s)",
+            all, it->left, one, gwi_call_text(call, gw_model_fn_name(c->model, group->fn)), at, first_s, last_s);
+    const char *noun = it->kind->noun, *verb = it->kind->verb;
+    if (group->bytes == 0)
+        return gwi_list_addf(&verdict->advice,
+                             "possible leak: %" PRIu64 " %ss made%s, %" PRIu64 " of them never %s (%.1f s to %.1f s)",
+                             group->alloc_count, noun, at, it->left, verb, first_s, last_s);
+    return gwi_list_addf(&verdict->advice,
+                         "possible leak: %" PRIu64 " %ss of %s made%s, %" PRIu64
+                         " of them (%s) never %s (%.1f s to %.1f s)",
+                         group->alloc_count, noun, one, at, it->left, all, verb, first_s, last_s);
+}
+
+static bool list_one(const gwi_case *c, gw_verdict *verdict, const found *it)
+{
+    const gw_group *group = it->group;
+    gw_verdict_leak *wider = realloc(verdict->leaks, (verdict->leak_count + 1) * sizeof *wider);
+    if (wider == NULL)
+        return false;
+    verdict->leaks = wider;
+    gw_verdict_leak *leak = &wider[verdict->leak_count++];
+    *leak = (gw_verdict_leak){.kind = gw_class_text((gw_class)group->cls),
+                              .call = strdup(gw_model_fn_name(c->model, group->fn)),
+                              .pid = group->pid,
+                              .made = group->alloc_count,
+                              .left = it->left,
+                              .bytes = bytes_of(it),
+                              .t_first_ns = group->t_first_ns,
+                              .t_last_ns = group->t_last_ns};
+    return leak->call != NULL && gwi_where_at(c, group->site, "it was made there", &leak->where);
+}
+
+static bool list_process(const gwi_case *c, const gw_process *process, gw_verdict *verdict)
+{
+    enum { SAID_MAX = 4 };
+    found_list list = {.count = 0};
+    bool good = true;
+    find_memory(c->model, process, &list);
+    find_handles(c->model, process, &list);
+    qsort(list.item, list.count, sizeof list.item[0], by_weight);
+    for (size_t i = 0; i < list.count && good; i++)
+        good = list_one(c, verdict, &list.item[i]);
+    /* Memory and handles are different stories: each has its turn. */
+    for (int handles = 0; handles < 2; handles++) {
+        size_t said = 0;
+        for (size_t i = 0; i < list.count && said < SAID_MAX && good; i++) {
+            if ((list.item[i].kind != NULL) != (handles != 0))
+                continue;
+            good = say(c, verdict, &list.item[i]);
+            said++;
+        }
+    }
+    const gw_snapshot *snapshot = gw_model_snapshot(c->model, process->end_snapshot);
+    uint64_t other = snapshot != NULL && snapshot->reason == GW_SNAPSHOT_END ? other_bytes(c->model, snapshot) : 0;
+    const uint64_t worth_saying = 64u << 20;
+    if (good && other >= worth_saying) {
+        char bytes[GW_BYTES_TEXT_MAX];
+        good = gwi_list_addf(&verdict->advice, "%s left to process exit by pid %u: no fault, the driver takes it back",
+                             gw_bytes_text(bytes, other), process->pid);
+    }
+    return good;
+}
+
+bool gwi_fill_leaks(const gwi_case *c, gw_verdict *verdict)
+{
+    bool good = true;
+    for (size_t i = 0; i < c->model->process_count && good; i++)
+        good = list_process(c, &c->model->process[i], verdict);
+    return good;
+}
+
+void gwi_leaks_free(gw_verdict *verdict)
+{
+    for (size_t i = 0; i < verdict->leak_count; i++) {
+        free(verdict->leaks[i].call);
+        gwi_where_free(verdict->leaks[i].where);
+    }
+    free(verdict->leaks);
+}

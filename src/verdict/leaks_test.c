@@ -1,0 +1,243 @@
+/* Leaks of runs that end well: every kind that is never given back is listed with its place, what lives until exit by
+ * design is not. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "gw_feed.h"
+#include "gw_verdict.h"
+
+#include <string.h>
+
+static const uint64_t gib = 1u << 30, mib = 1u << 20;
+static gw_feed feed; /* large: not on the stack */
+static gw_verdict *verdict;
+
+static void judge(void)
+{
+    gw_error err;
+    gw_feed_exit(&feed, 0, 0);
+    gw_model *model = gw_feed_finish(&feed);
+    assert_int_equal(gw_model_name_sites(model, 100, 1000, &err), GW_OK);
+    assert_int_equal(gw_judge(model, &verdict, &err), GW_OK);
+    gw_model_free(model);
+    assert_int_equal(verdict->status, GW_VERDICT_CLEAN);
+}
+
+static bool advised(const char *part)
+{
+    for (size_t i = 0; i < verdict->advice.count; i++) {
+        if (strstr(verdict->advice.item[i], part) != NULL)
+            return true;
+    }
+    return false;
+}
+
+/* How a kind is made and ended: `a1` is its bytes where it has any. */
+typedef struct row {
+    const char *kind, *make, *end;
+    gw_event_kind made, ended;
+    uint64_t a1, a2, bytes;
+    const char *said;
+} row;
+
+static const row rows[] = {
+    {"stream", "cuStreamCreate", "cuStreamDestroy_v2", GW_EV_STREAM_CREATE, GW_EV_STREAM_DESTROY, 0, 0, 0,
+     "300 streams made at make.py:5 in make, 300 of them never destroyed"},
+    {"event", "cuEventCreate", "cuEventDestroy_v2", GW_EV_EVENT_CREATE, GW_EV_EVENT_DESTROY, 0, 0, 0, "300 events"},
+    {"context", "cuCtxCreate_v2", "cuCtxDestroy_v2", GW_EV_CTX_CREATE, GW_EV_CTX_DESTROY, 0, 0, 0, "300 contexts"},
+    {"module", "cuModuleLoadData", "cuModuleUnload", GW_EV_MODULE_LOAD, GW_EV_MODULE_UNLOAD, 0, 0, 0,
+     "300 of them never unloaded"},
+    {"library", "cuLibraryLoadData", "cuLibraryUnload", GW_EV_LIBRARY_LOAD, GW_EV_LIBRARY_UNLOAD, 0, 0, 0,
+     "300 library handles"},
+    {"graph", "cuGraphCreate", "cuGraphDestroy", GW_EV_GRAPH_CREATE, GW_EV_GRAPH_DESTROY, 0, 0, 0, "300 graphs"},
+    {"executable graph", "cuGraphInstantiateWithFlags", "cuGraphExecDestroy", GW_EV_GRAPH_EXEC_CREATE,
+     GW_EV_GRAPH_EXEC_DESTROY, 0, 0, 0, "300 executable graphs"},
+    {"memory pool", "cuMemPoolCreate", "cuMemPoolDestroy", GW_EV_POOL_CREATE, GW_EV_POOL_DESTROY, 0, 0, 0,
+     "300 memory pools"},
+    {"plain", "cuMemAlloc_v2", "cuMemFree_v2", GW_EV_ALLOC, GW_EV_FREE, 1u << 20, GW_SPACE_DEVICE, 1u << 20,
+     "300.00 MiB in 300 blocks of 1.00 MiB by cuMemAlloc at make.py:5 in make"},
+    {"array", "cuArrayCreate_v2", "cuArrayDestroy", GW_EV_ALLOC, GW_EV_FREE, 1u << 20, GW_SPACE_ARRAY, 1u << 20,
+     "300 blocks"},
+    {"mipmapped array", "cuMipmappedArrayCreate", "cuMipmappedArrayDestroy", GW_EV_ALLOC, GW_EV_FREE, 1u << 20,
+     GW_SPACE_MIPMAP, 1u << 20, "300 blocks"},
+    {"stream-ordered", "cuMemAllocAsync", "cuMemFreeAsync", GW_EV_ALLOC_ASYNC, GW_EV_FREE_ASYNC, 1u << 20, 0, 1u << 20,
+     "300 blocks"},
+    {"virtual memory management", "cuMemCreate", "cuMemRelease", GW_EV_VMM_CREATE, GW_EV_VMM_RELEASE, 1u << 20, 0,
+     1u << 20, "300 blocks"},
+    {"address reservation", "cuMemAddressReserve", "cuMemAddressFree", GW_EV_VMM_RESERVE, GW_EV_VMM_UNRESERVE, 1u << 20,
+     0, 1u << 20, "300 address reservations of 1.00 MiB"},
+    {"pinned host", "cuMemHostAlloc", "cuMemFreeHost", GW_EV_HOST_ALLOC, GW_EV_HOST_FREE, 1u << 20, 0, 1u << 20,
+     "300 of them (300.00 MiB) never freed"},
+    {"registered host", "cuMemHostRegister_v2", "cuMemHostUnregister", GW_EV_HOST_REGISTER, GW_EV_HOST_UNREGISTER,
+     1u << 20, 0, 1u << 20, "never unregistered"},
+    {"imported", "cuIpcOpenMemHandle_v2", "cuIpcCloseMemHandle", GW_EV_IPC_OPEN, GW_EV_IPC_CLOSE, 0, 0, 0,
+     "300 imported blocks"},
+    {"external memory", "cuImportExternalMemory", "cuDestroyExternalMemory", GW_EV_EXT_IMPORT, GW_EV_EXT_DESTROY,
+     1u << 20, 0, 1u << 20, "300 external memory objects"},
+};
+enum { ROW_COUNT = sizeof rows / sizeof rows[0] };
+
+static uint64_t make(const row *r, uint64_t i)
+{
+    uint64_t key = ((uint64_t)(r - rows) << 32) + 0x100000 + i * 0x200000;
+    bool is_context = r->made == GW_EV_CTX_CREATE;
+    gw_feed_call(&feed, r->make, r->made, 0, key, r->a1, r->a2, is_context ? GW_CONTEXT_PLAIN : 0);
+    return key;
+}
+
+static void end(const row *r, uint64_t key)
+{
+    gw_feed_call(&feed, r->end, r->ended, 0, key, 0, r->a2, 0);
+}
+
+/* One of every kind each round, all ended but those of `kept`. */
+static void work(const row *kept, uint64_t rounds)
+{
+    uint32_t site = gw_feed_site(&feed, "make make.py 5"), other = gw_feed_site(&feed, "other make.py 9");
+    for (uint64_t i = 0; i < rounds; i++) {
+        for (size_t k = 0; k < ROW_COUNT; k++) {
+            feed.site = &rows[k] == kept ? site : other;
+            uint64_t key = make(&rows[k], i);
+            if (&rows[k] != kept)
+                end(&rows[k], key);
+        }
+    }
+    feed.site = 0;
+}
+
+static void test_each_kind_is_listed_with_its_place(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < ROW_COUNT; k++) {
+        gw_feed_open(&feed, 16 * gib);
+        work(&rows[k], 300);
+        judge();
+        if (verdict->leak_count != 1)
+            fail_msg("%s: %zu leaks", rows[k].kind, verdict->leak_count);
+        const gw_verdict_leak *leak = &verdict->leaks[0];
+        assert_string_equal(leak->kind, rows[k].kind);
+        assert_string_equal(leak->call, rows[k].make);
+        assert_int_equal(leak->pid, GW_FEED_PID);
+        assert_int_equal(leak->made, 300);
+        assert_int_equal(leak->left, 300);
+        assert_int_equal(leak->bytes, 300 * rows[k].bytes);
+        assert_true(leak->t_first_ns < leak->t_last_ns);
+        assert_non_null(leak->where);
+        assert_string_equal(leak->where->frame[leak->where->user].text, "make.py:5 in make");
+        if (!advised(rows[k].said))
+            fail_msg("%s: not said: %s", rows[k].kind, rows[k].said);
+        gw_verdict_free(verdict);
+    }
+}
+
+static void test_what_is_given_back_is_none(void **state)
+{
+    (void)state;
+    gw_feed_open(&feed, 16 * gib);
+    work(NULL, 300);
+    judge();
+    assert_int_equal(verdict->leak_count, 0);
+    assert_false(advised("leak"));
+    gw_verdict_free(verdict);
+}
+
+/* All that a program makes at its start, and a cache that fills up: nothing comes to it when the work goes on. */
+static void test_what_lives_until_exit_by_design_is_none(void **state)
+{
+    (void)state;
+    gw_feed_open(&feed, 16 * gib);
+    for (uint64_t i = 0; i < 2000; i++) {
+        for (size_t k = 0; k < ROW_COUNT; k++) {
+            if (rows[k].made != GW_EV_ALLOC && rows[k].made != GW_EV_ALLOC_ASYNC && rows[k].made != GW_EV_VMM_CREATE)
+                make(&rows[k], i);
+        }
+    }
+    work(NULL, 12000);
+    judge();
+    assert_int_equal(verdict->leak_count, 0);
+    assert_false(advised("leak"));
+    gw_verdict_free(verdict);
+}
+
+/* The same, and the work that goes on makes nothing: time tells. */
+static void test_a_start_before_much_work_is_none(void **state)
+{
+    (void)state;
+    gw_feed_open(&feed, 16 * gib);
+    for (uint64_t i = 0; i < 300; i++)
+        make(&rows[0], i);
+    for (int i = 0; i < 100; i++) {
+        gw_feed_wait(&feed, 100000000);
+        gw_feed_launch(&feed, 0xf00, 0);
+        gw_feed_sync(&feed);
+    }
+    judge();
+    assert_int_equal(verdict->leak_count, 0);
+    gw_verdict_free(verdict);
+}
+
+/* A few of a kind stay, as libraries keep them. */
+static void test_a_few_are_none(void **state)
+{
+    (void)state;
+    gw_feed_open(&feed, 16 * gib);
+    work(&rows[0], 31);
+    judge();
+    assert_int_equal(verdict->leak_count, 0);
+    gw_verdict_free(verdict);
+}
+
+/* The reset is what gives back: never more than one round's is alive. */
+static void test_contexts_that_take_all_along_are_the_end_of_it(void **state)
+{
+    (void)state;
+    gw_feed_open(&feed, 16 * gib);
+    for (uint64_t round = 0; round < 40; round++) {
+        for (uint64_t i = 0; i < 40; i++) {
+            gw_feed_alloc(&feed, mib);
+            gw_feed_free(&feed, gw_feed_alloc(&feed, mib));
+            gw_feed_call(&feed, "cuStreamCreate", GW_EV_STREAM_CREATE, 0, 0x100000 + i * 64, 0, 0, 0);
+        }
+        gw_feed_call(&feed, "cuDevicePrimaryCtxReset_v2", GW_EV_CTX_RESET, 0, 0, 0, 0, 0);
+        gw_feed_call(&feed, "cuDevicePrimaryCtxRetain", GW_EV_CTX_CREATE, 0, 0xc0de, 0, 0, GW_CONTEXT_PRIMARY);
+    }
+    judge();
+    assert_int_equal(verdict->leak_count, 0);
+    gw_verdict_free(verdict);
+}
+
+/* The driver gives the same address each time, and wants to be told as often that it is done with. */
+static void test_memory_opened_twice_is_closed_twice(void **state)
+{
+    (void)state;
+    gw_feed_open(&feed, 16 * gib);
+    for (uint64_t i = 0; i < 100; i++) {
+        uint64_t address = 0x7000000 + i * mib;
+        for (int k = 0; k < 4; k++)
+            gw_feed_call(&feed, k < 2 ? "cuIpcOpenMemHandle_v2" : "cuIpcCloseMemHandle",
+                         k < 2 ? GW_EV_IPC_OPEN : GW_EV_IPC_CLOSE, 0, address, 0, 0, 0);
+    }
+    assert_int_equal(gw_model_process(feed.model, GW_FEED_PID)->usage[0].class_count[GW_CLASS_IMPORT], 0);
+    assert_int_equal(gw_model_process(feed.model, GW_FEED_PID)->unknown_frees, 0);
+    judge();
+    assert_int_equal(verdict->leak_count, 0);
+    gw_verdict_free(verdict);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_each_kind_is_listed_with_its_place),
+        cmocka_unit_test(test_what_is_given_back_is_none),
+        cmocka_unit_test(test_what_lives_until_exit_by_design_is_none),
+        cmocka_unit_test(test_a_start_before_much_work_is_none),
+        cmocka_unit_test(test_a_few_are_none),
+        cmocka_unit_test(test_contexts_that_take_all_along_are_the_end_of_it),
+        cmocka_unit_test(test_memory_opened_twice_is_closed_twice),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,399 @@
+/* The verdict on a text log. One statement is the root: of those that the program did not outlive the one that explains
+ * most, and of equals the first. A log proves little: its verdicts are supported at best, unless a message admits one
+ * reading and its consequences follow it. */
+#include "log.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the root ---- */
+
+const gwi_statement *gwi_log_root(const gwi_log_case *c)
+{
+    const gwi_statement *root = NULL;
+    for (size_t i = 0; i < c->count; i++) {
+        const gwi_statement *it = &c->statement[i];
+        if (it->survived)
+            continue;
+        bool better =
+            root == NULL || it->depth > root->depth ||
+            (it->depth == root->depth && it->find->order == root->find->order && it->certainty > root->certainty);
+        if (better)
+            root = it;
+    }
+    return root;
+}
+
+/* Of the same line another statement may know more: the sums, a name beside a number. */
+static bool is_of(const gwi_statement *it, const char *cause)
+{
+    return it->cause_count > 0 && strcmp(it->cause[0], cause) == 0;
+}
+
+static bool has_consequence(const gwi_log_case *c, const gwi_statement *root)
+{
+    for (size_t i = 0; i < c->log->find_count; i++) {
+        const gw_log_find *find = &c->log->find[i];
+        gw_sign_kind kind = gw_sign_kind_of(find->sign);
+        bool bad =
+            kind == GW_SIGN_FAULT || kind == GW_SIGN_STATUS || kind == GW_SIGN_END || find->sign == GW_SAYS_EXCEPTION;
+        if (bad && find->order > root->find->order && strcmp(find->text, root->find->text) != 0)
+            return true;
+    }
+    return c->exception != NULL && c->exception->order == root->find->order;
+}
+
+/* ---- words ---- */
+
+static const char *file_of(const gwi_log_case *c, const gw_log_find *find)
+{
+    const char *name = c->log->file[find->file].name;
+    return strcmp(name, "-") == 0 ? "standard input" : gw_path_last(name);
+}
+
+void gwi_log_say_line(const gwi_log_case *c, gwi_finding *finding, uint64_t t_ns, const char *source,
+                      const gw_log_find *find)
+{
+    enum { TEXT_SHOWN = 300 };
+    char rank[24] = "";
+    if (find->rank >= 0)
+        snprintf(rank, sizeof rank, " (rank %d)", find->rank);
+    gwi_evidence(finding, t_ns, source, "%s:%" PRIu64 "%s: %.*s", file_of(c, find), find->line, rank, TEXT_SHOWN,
+                 find->text);
+}
+
+static void say_line(const gwi_log_case *c, gwi_finding *finding, const gw_log_find *find)
+{
+    gwi_log_say_line(c, finding, GWI_NO_TIME, "log", find);
+}
+
+static void say_same_cause(const gwi_log_case *c, gwi_finding *finding, const gwi_statement *root)
+{
+    enum { SHOWN_MAX = 3 };
+    size_t shown = 0;
+    uint64_t last = root->find->order;
+    for (size_t i = 0; i < c->count && shown < SHOWN_MAX; i++) {
+        const gwi_statement *it = &c->statement[i];
+        if (it->find->order == last || it->survived || !is_of(it, root->cause[0]) ||
+            strcmp(it->find->text, root->find->text) == 0)
+            continue;
+        say_line(c, finding, it->find);
+        last = it->find->order;
+        shown++;
+    }
+}
+
+static void say_consequences(const gwi_log_case *c, gwi_finding *finding, const gwi_statement *root)
+{
+    enum { SHOWN_MAX = 4, TEXT_SHOWN = 140 };
+    size_t shown = 0;
+    uint64_t last = root->find->order;
+    for (size_t i = 0; i < c->count && shown < SHOWN_MAX; i++) {
+        const gwi_statement *it = &c->statement[i];
+        if (it->find->order <= last || is_of(it, root->cause[0]))
+            continue;
+        gwi_consequence(finding, "%s:%" PRIu64 ": %.*s", file_of(c, it->find), it->find->line, TEXT_SHOWN,
+                        it->find->text);
+        last = it->find->order;
+        shown++;
+    }
+}
+
+/* Which card and which versions the log names: a reader's first questions. */
+static void say_context(const gwi_log_case *c, gwi_finding *finding, const gwi_log_frame *frame)
+{
+    const gwi_log_context *context = &c->context;
+    char bytes[GW_BYTES_TEXT_MAX];
+    if (context->card != NULL && context->card_bytes != 0)
+        gwi_evidence(finding, GWI_NO_TIME, "log", "the card is a %s with %s", context->card,
+                     gw_bytes_text(bytes, context->card_bytes));
+    else if (context->card != NULL)
+        gwi_evidence(finding, GWI_NO_TIME, "log", "the card is a %s", context->card);
+    else if (context->card_bytes != 0)
+        gwi_evidence(finding, GWI_NO_TIME, "log", "the card has %s", gw_bytes_text(bytes, context->card_bytes));
+    if (context->driver != NULL)
+        gwi_evidence(finding, GWI_NO_TIME, "log", "the driver is %s", context->driver);
+    if (context->version_text != NULL)
+        gwi_evidence(finding, GWI_NO_TIME, "log", "%s is %s%s", context->framework, context->version_text,
+                     context->version_by_message ? " or older, by the form of its message" : "");
+    if (frame != NULL && frame->python)
+        gwi_evidence(finding, GWI_NO_TIME, "log", "the exception came up at %s:%" PRIu32 "%s%s", frame->file,
+                     frame->line, frame->function != NULL ? " in " : "",
+                     frame->function != NULL ? frame->function : "");
+}
+
+const char *gwi_log_decider(const char *cause)
+{
+    static const struct {
+        const char *begin, *option;
+    } rows[] = {{"gpu-oom", "gpuwhy run -- COMMAND (who held which bytes, and from where)"},
+                {"gpu-context", "gpuwhy run -- COMMAND (which process made a context on which card)"},
+                {"illegal-address", "gpuwhy run --core -- COMMAND (which kernel and line it was)"},
+                {"device-assert", "gpuwhy run --blame -- COMMAND (which launch it was)"},
+                {"misaligned", "gpuwhy run --core -- COMMAND (which kernel and line it was)"},
+                {"kernel-fault", "gpuwhy run --core -- COMMAND (which kernel and line it was)"},
+                {"launch-timeout", "gpuwhy run -- COMMAND (which kernel ran for how long)"},
+                {"cross-stream", "gpuwhy run -- COMMAND (the order of frees and copies on the streams)"},
+                {"peer-died", "gpuwhy run on every host, then gpuwhy explain with all recordings (who was first)"},
+                {"collective", "gpuwhy run on every host, then gpuwhy explain with all recordings (who waits where)"},
+                {"host-oom", "gpuwhy run -- COMMAND (the memory group's count of kills), or the kernel's log"},
+                {"killed-by", "gpuwhy run -- COMMAND (signal, and whether the memory group killed)"}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        if (strncmp(cause, rows[i].begin, strlen(rows[i].begin)) == 0)
+            return rows[i].option;
+    }
+    return NULL;
+}
+
+/* ---- where ---- */
+
+typedef struct place {
+    gwi_log_frame frame[GWI_LOG_FRAMES_MAX];
+    size_t count;
+    char text[320]; /* of the innermost; "": none */
+} place;
+
+/* "train.py:41 in load_batch" */
+static void name_frame(const gwi_log_frame *frame, char *out, size_t bytes)
+{
+    char line[16] = "";
+    if (frame->line != 0)
+        snprintf(line, sizeof line, ":%" PRIu32, frame->line);
+    snprintf(out, bytes, "%.250s%s%s%.200s", frame->file, line, frame->function != NULL ? " in " : "",
+             frame->function != NULL ? frame->function : "");
+}
+
+/* The traceback of what the verdict is about. */
+static void find_place(const gwi_log_case *c, const gw_log_find *find, place *ret_place)
+{
+    const gw_log_find *exception = gwi_log_exception_of(c, find);
+    ret_place->count = exception != NULL ? gwi_log_frames(c->log, exception, ret_place->frame) : 0;
+    ret_place->text[0] = '\0';
+    if (ret_place->count > 0)
+        name_frame(&ret_place->frame[0], ret_place->text, sizeof ret_place->text);
+}
+
+static bool fill_frame(const gwi_log_frame *from, gw_where_frame *frame)
+{
+    char text[480];
+    name_frame(from, text, sizeof text);
+    frame->python = from->python;
+    frame->whose = "user";
+    frame->line = from->line;
+    return gw_str_copy(from->python ? from->file : NULL, &frame->file) &&
+           gw_str_copy(from->python ? NULL : from->file, &frame->module) &&
+           gw_str_copy(from->function, &frame->function) && gw_str_copy(text, &frame->text);
+}
+
+/* A fault on the device is noticed by a later call than the one that made it. */
+static bool is_late(const char *cause)
+{
+    static const char *const late[] = {"illegal-address",    "device-assert-index", "misaligned-access",
+                                       "kernel-fault-other", "ecc-uncorrectable",   "cross-stream-use-after-free"};
+    for (size_t i = 0; cause != NULL && i < sizeof late / sizeof late[0]; i++) {
+        if (strcmp(late[i], cause) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool fill_where(const place *at, gw_verdict *verdict)
+{
+    if (at->count == 0)
+        return gw_str_copy("the log has no traceback with a line of the program's own", &verdict->where_reason);
+    gw_where *where = calloc(1, sizeof *where);
+    verdict->where = where;
+    if (where == NULL || (where->frame = calloc(at->count, sizeof *where->frame)) == NULL)
+        return false;
+    where->what = !at->frame[0].python ? "the innermost frame of a native stack in the log that is no framework's"
+                  : is_late(verdict->cause)
+                      ? "the exception came up there; the fault may be of an earlier call, it is noticed late"
+                      : "the exception came up there";
+    for (size_t i = 0; i < at->count; i++) {
+        where->frame_count++;
+        if (!fill_frame(&at->frame[i], &where->frame[i]))
+            return false;
+    }
+    return true;
+}
+
+/* The card that the log names, for the head line. */
+static bool fill_card(const gwi_log_case *c, gw_verdict *verdict)
+{
+    if (c->context.card == NULL)
+        return true;
+    verdict->gpus = calloc(1, sizeof *verdict->gpus);
+    if (verdict->gpus == NULL || !gw_str_copy(c->context.card, &verdict->gpus[0].name))
+        return false;
+    verdict->gpus[0].bytes_total = c->context.card_bytes;
+    verdict->gpu_count = 1;
+    return true;
+}
+
+/* ---- the verdict ---- */
+
+static bool take(gw_verdict *verdict, gwi_finding *finding)
+{
+    if (finding->failed)
+        return false;
+    verdict->headline = strdup(gw_text_str(&finding->headline));
+    verdict->evidence = finding->evidence;
+    verdict->evidence_count = finding->evidence_count;
+    verdict->ruled_out = finding->ruled_out;
+    verdict->consequences = finding->consequences;
+    verdict->next = finding->next;
+    finding->evidence = NULL;
+    finding->evidence_count = 0;
+    finding->ruled_out = finding->consequences = finding->next = (gw_string_list){0};
+    return verdict->headline != NULL;
+}
+
+static bool add_alternatives(gw_verdict *verdict, const gwi_statement *root)
+{
+    if (root->certainty == GW_ESTABLISHED || root->cause_count < 2)
+        return true;
+    verdict->alternatives = calloc(root->cause_count - 1, sizeof *verdict->alternatives);
+    if (verdict->alternatives == NULL)
+        return false;
+    for (size_t i = 1; i < root->cause_count; i++)
+        verdict->alternatives[verdict->alternative_count++] =
+            (gw_alternative){.cause = root->cause[i], .certainty = GW_HYPOTHESIS};
+    return true;
+}
+
+static bool judge_fault(const gwi_log_case *c, gw_verdict *verdict, const gwi_statement *found)
+{
+    gwi_statement root = *found;
+    gwi_finding finding = {0};
+    const gw_cause *cause = gwi_cause_of(root.cause[0]);
+    if (root.certainty == GW_ESTABLISHED && !has_consequence(c, &root))
+        root.certainty = GW_SUPPORTED;
+    verdict->status = GW_VERDICT_FAULT;
+    verdict->cause = cause->id;
+    verdict->certainty = root.certainty;
+    char summary[256];
+    snprintf(summary, sizeof summary, "%.*s", (int)strcspn(cause->summary, "."), cause->summary);
+    if (root.why[0] != '\0')
+        gwi_headline(&finding, "%s", root.why);
+    else
+        gwi_headline(&finding, "%s", summary);
+    say_line(c, &finding, root.find);
+    say_same_cause(c, &finding, &root);
+    place at;
+    find_place(c, root.find, &at);
+    say_context(c, &finding, at.count > 0 ? &at.frame[0] : NULL);
+    say_consequences(c, &finding, &root);
+    bool good = take(verdict, &finding) && add_alternatives(verdict, &root) && fill_where(&at, verdict) &&
+                fill_card(c, verdict) && gwi_log_add_fixes(c, cause, at.text, &verdict->next);
+    gwi_finding_free(&finding);
+    const char *option = gwi_log_decider(cause->id);
+    if (good && root.certainty != GW_ESTABLISHED && option != NULL) {
+        char text[256];
+        snprintf(text, sizeof text, "To be sure: %s", option);
+        good = gwi_list_add(&verdict->next, text);
+    }
+    return good;
+}
+
+/* An exception of the program's own: nothing in the log speaks of the GPU. */
+static bool judge_exception(const gwi_log_case *c, gw_verdict *verdict)
+{
+    static const char *const gpu_words[] = {"CUDA", "cuda", "GPU", "cuDNN", "CUDNN", "cublas", "CUBLAS", "NCCL", "XLA"};
+    gwi_finding finding = {0};
+    bool about_gpu = false;
+    for (size_t i = 0; i < sizeof gpu_words / sizeof gpu_words[0]; i++)
+        about_gpu = about_gpu || strstr(c->exception->text, gpu_words[i]) != NULL;
+    const char *type = gw_log_text(c->exception, "type");
+    verdict->status = about_gpu ? GW_VERDICT_UNDETERMINED : GW_VERDICT_FAULT;
+    if (about_gpu) {
+        gwi_headline(&finding, "the log ends with %s about the GPU, which this version does not know", type);
+    } else {
+        verdict->cause = gwi_cause_of("script-exception")->id;
+        verdict->certainty = GW_SUPPORTED;
+        gwi_headline(&finding, "the program raised %s; nothing in the log speaks of the GPU", type);
+    }
+    say_line(c, &finding, c->exception);
+    place at;
+    find_place(c, c->exception, &at);
+    say_context(c, &finding, at.count > 0 ? &at.frame[0] : NULL);
+    bool good = take(verdict, &finding) && fill_where(&at, verdict) && fill_card(c, verdict) &&
+                (about_gpu || gwi_log_add_fixes(c, gwi_cause_of("script-exception"), at.text, &verdict->next));
+    gwi_finding_free(&finding);
+    return good;
+}
+
+static bool judge_silence(const gwi_log_case *c, gw_verdict *verdict)
+{
+    enum { LINES_MIN = 20 }; /* of which none says anything bad */
+    gwi_finding finding = {0};
+    uint64_t lines = 0;
+    for (size_t i = 0; i < c->log->file_count; i++)
+        lines += c->log->file[i].line_count;
+    bool works = c->log->count[GW_SAYS_PROGRESS] > 0 || lines >= LINES_MIN;
+    verdict->status = works ? GW_VERDICT_CLEAN : GW_VERDICT_UNDETERMINED;
+    verdict->certainty = works ? GW_SUPPORTED : GW_CERTAINTY_NONE;
+    if (works)
+        gwi_headline(&finding, "no fault found in %" PRIu64 " line%s", lines, GWI_PLURAL(lines));
+    else
+        gwi_headline(&finding, "nothing in %" PRIu64 " line%s is known to mean a fault, or that all went well", lines,
+                     GWI_PLURAL(lines));
+    for (size_t i = 0; i < c->count; i++) {
+        if (c->statement[i].survived) {
+            gwi_evidence(&finding, GWI_NO_TIME, "log", "what looked like one was survived: the work went on after it");
+            say_line(c, &finding, c->statement[i].find);
+            break;
+        }
+    }
+    bool good = take(verdict, &finding);
+    gwi_finding_free(&finding);
+    return good;
+}
+
+static bool name_files(const gw_log *log, gw_verdict *verdict)
+{
+    gw_text names = {0};
+    for (size_t i = 0; i < log->file_count; i++)
+        gw_text_addf(&names, "%s%s", i == 0 ? "" : ", ",
+                     strcmp(log->file[i].name, "-") == 0 ? "standard input" : log->file[i].name);
+    bool good = !names.failed && gw_str_copy(gw_text_str(&names), &verdict->log);
+    gw_text_free(&names);
+    for (size_t i = 0; i < log->file_count && good; i++) {
+        char text[512];
+        if (log->file[i].damage == NULL)
+            continue;
+        snprintf(text, sizeof text, "%.200s was read up to line %" PRIu64 " alone: %.200s", log->file[i].name,
+                 log->file[i].line_count, log->file[i].damage);
+        good = gwi_list_add(&verdict->advice, text);
+    }
+    return good;
+}
+
+gw_status gw_judge_log(const gw_log *log, gw_verdict **ret_verdict, gw_error *err)
+{
+    gwi_log_case c;
+    gw_status st = gwi_log_open(log, &c, err);
+    if (st != GW_OK)
+        return st;
+    gw_verdict *verdict = calloc(1, sizeof *verdict);
+    bool good = verdict != NULL && name_files(log, verdict);
+    if (good) {
+        const gwi_statement *root = gwi_log_root(&c);
+        bool last_only = root != NULL && root->depth == GWI_LAST;
+        if (root != NULL &&
+            !(last_only && c.exception != NULL && !c.exception_about_child && root->certainty < GW_SUPPORTED))
+            good = judge_fault(&c, verdict, root);
+        else if (c.exception != NULL)
+            good = judge_exception(&c, verdict);
+        else
+            good = judge_silence(&c, verdict);
+    }
+    gwi_log_close(&c);
+    if (!good) {
+        gw_verdict_free(verdict);
+        return gw_fail(err, GW_NOMEM, "judge a log");
+    }
+    *ret_verdict = verdict;
+    return GW_OK;
+}

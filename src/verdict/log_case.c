@@ -1,0 +1,514 @@
+/* From finds to statements: what each may come from (log_rules.def), whether the program went on, and what was running.
+ */
+#include "log.h"
+
+#include "gw_data.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct rule {
+    int sign; /* gw_sign, or GW_SAYS_CUDA */
+    const char *which;
+    gwi_depth depth;
+    gw_certainty certainty;
+    const char *causes;
+} rule;
+
+#define ROOT        GWI_ROOT
+#define DIRECT      GWI_DIRECT
+#define ECHO        GWI_ECHO
+#define LAST        GWI_LAST
+#define ESTABLISHED GW_ESTABLISHED
+#define SUPPORTED   GW_SUPPORTED
+#define HYPOTHESIS  GW_HYPOTHESIS
+static const rule rules[] = {
+#define GWI_SAYS(sign, which, depth, certainty, causes) {GW_SAYS_##sign, which, depth, certainty, causes},
+#include "log_rules.def"
+#undef GWI_SAYS
+};
+#undef ROOT
+#undef DIRECT
+#undef ECHO
+#undef LAST
+#undef ESTABLISHED
+#undef SUPPORTED
+#undef HYPOTHESIS
+enum { RULE_COUNT = sizeof rules / sizeof rules[0] };
+
+/* ---- numbers of CUDA ---- */
+
+/* As cudaGetErrorString() says it. */
+static const struct {
+    const char *text;
+    unsigned code;
+} texts[] = {
+    {"an illegal memory access was encountered", 700},
+    {"device-side assert triggered", 710},
+    {"misaligned address", 716},
+    {"unspecified launch failure", 719},
+    {"the launch timed out and was terminated", 702},
+    {"no kernel image is available for execution on the device", 209},
+    {"invalid device function", 98},
+    {"an illegal instruction was encountered", 715},
+    {"hardware stack error", 714},
+    {"invalid program counter", 718},
+    {"operation not supported on global/shared address space", 717},
+    {"too many resources requested for launch", 701},
+    {"invalid configuration argument", 9},
+    {"device kernel image is invalid", 200},
+    {"invalid resource handle", 400},
+    {"uncorrectable ECC error encountered", 214},
+    {"uncorrectable NVLink error detected", 220},
+    {"the provided PTX was compiled with an unsupported toolchain", 222},
+    {"PTX JIT compiler library not found", 221},
+    {"a PTX JIT compilation failed", 218},
+    {"context is destroyed", 709},
+    {"invalid device ordinal", 101},
+    {"all CUDA-capable devices are busy or unavailable", 46},
+    {"system not yet initialized", 802},
+    {"system has unsupported display driver / cuda driver combination", 803},
+    {"forward compatibility was attempted on non supported HW", 804},
+    {"CUDA driver version is insufficient for CUDA runtime version", 35},
+    {"API call is not supported in the installed CUDA driver", 36},
+    {"CUDA driver is a stub library", 34},
+    {"no CUDA-capable device is detected", 100},
+    {"CUDA unknown error", 999},
+    {"CUDA initialization error", 3},
+    {"driver shutting down", 4},
+    {"peer access is not supported between these two devices", 217},
+    {"part or all of the requested memory range is already mapped", 712},
+    {"the remote procedural call between the MPS server and the MPS client failed", 806},
+    {"MPS client failed to connect to the MPS", 805},
+    {"the MPS server is not ready", 807},
+    /* only where the line speaks of CUDA */
+    {"unknown error", 999},
+    {"initialization error", 3},
+    {"invalid value", 1},
+    {"invalid argument", 1},
+};
+
+/* What the runtime called these errors before CUDA 10.1; the numbers that meant something else then. */
+static const struct {
+    unsigned old, code;
+} old_numbers[] = {{6, 702},  {7, 701},  {8, 98},   {10, 101}, {30, 999}, {38, 100},
+                   {39, 214}, {59, 710}, {74, 716}, {77, 700}, {48, 209}};
+
+bool gwi_log_old_cuda_code(unsigned number, unsigned *ret_code)
+{
+    for (size_t i = 0; i < sizeof old_numbers / sizeof old_numbers[0]; i++) {
+        if (old_numbers[i].old == number) {
+            *ret_code = old_numbers[i].code;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool code_of_text(const char *text, unsigned *ret_code)
+{
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        if (strcmp(texts[i].text, text) == 0) {
+            *ret_code = texts[i].code;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool code_of_name(const char *prefix, const char *name, unsigned *ret_code)
+{
+    char whole[96];
+    snprintf(whole, sizeof whole, "%s%s", prefix, name);
+    const gw_cuda_error *error = gw_data_cuda_error_named(whole);
+    if (error != NULL)
+        *ret_code = error->code;
+    return error != NULL;
+}
+
+static bool code_of_number(const gw_log_find *find, unsigned *ret_code)
+{
+    int64_t number;
+    if (!gw_log_number(find, "code", &number) || number <= 0)
+        return false;
+    if (!gwi_log_old_cuda_code((unsigned)number, ret_code))
+        *ret_code = (unsigned)number;
+    return gw_data_cuda_error(*ret_code) != NULL;
+}
+
+bool gwi_log_cuda_code(const gw_log_find *find, unsigned *ret_code)
+{
+    const char *name = gw_log_text(find, "name"), *text = gw_log_text(find, "text");
+    switch (find->sign) {
+    case GW_SAYS_CUDA_NAME:
+        return name != NULL && code_of_name("CUDA_ERROR_", name, ret_code);
+    case GW_SAYS_CUDA_RUNTIME_NAME:
+        return name != NULL && code_of_name("cudaError", name, ret_code);
+    case GW_SAYS_CUDA_NUMBER:
+    case GW_SAYS_CUDA_JULIA_NAME:
+        return code_of_number(find, ret_code);
+    case GW_SAYS_CUDA_TEXT:
+    case GW_SAYS_CUDA_SHORT_TEXT:
+        return text != NULL && code_of_text(text, ret_code);
+    default:
+        return false;
+    }
+}
+
+/* A number alone may be of another release: the text beside it says the same for sure. */
+static bool is_told_better(const gw_log *log, size_t at)
+{
+    const gw_log_find *find = &log->find[at];
+    if (find->sign != GW_SAYS_CUDA_NUMBER && find->sign != GW_SAYS_CUDA_SHORT_TEXT)
+        return false;
+    for (size_t i = 0; i < log->find_count; i++) {
+        const gw_log_find *other = &log->find[i];
+        if (other->order == find->order && (other->sign == GW_SAYS_CUDA_TEXT || other->sign == GW_SAYS_CUDA_NAME ||
+                                            other->sign == GW_SAYS_CUDA_RUNTIME_NAME))
+            return true;
+    }
+    return false;
+}
+
+/* ---- statements ---- */
+
+bool gwi_log_is_listed(const char *list, const char *value)
+{
+    size_t bytes = strlen(value);
+    if (bytes == 0)
+        return false;
+    for (const char *at = strstr(list, value); at != NULL; at = strstr(at + 1, value)) {
+        bool begins = at == list || at[-1] == ' ';
+        bool ends = at[bytes] == '\0' || at[bytes] == ' ';
+        if (begins && ends)
+            return true;
+    }
+    return false;
+}
+
+/* The rows of a sign are told apart by the first of these fields that the find has. */
+const char *gwi_log_value(const gw_log_find *find)
+{
+    static const char *const fields[] = {"name", "code", "text", "signal", "exit"};
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
+        const char *value = gw_log_text(find, fields[i]);
+        if (value != NULL)
+            return value;
+    }
+    return "";
+}
+
+static const rule *rule_for(int sign, const char *value, bool *ret_is_exact)
+{
+    const rule *general = NULL;
+    *ret_is_exact = false;
+    for (size_t i = 0; i < RULE_COUNT; i++) {
+        if (rules[i].sign != sign)
+            continue;
+        if (rules[i].which[0] == '\0') {
+            general = &rules[i];
+        } else if (gwi_log_is_listed(rules[i].which, value)) {
+            *ret_is_exact = true;
+            return &rules[i];
+        }
+    }
+    return general;
+}
+
+/* cuDNN 9 says more in a name's tail: what no row has is what its head is, BAD_PARAM of BAD_PARAM_SHAPE_MISMATCH. */
+static const rule *rule_of_status(const char *name, bool *ret_is_exact)
+{
+    char head[64];
+    snprintf(head, sizeof head, "%s", name);
+    for (;;) {
+        const rule *found = rule_for(GW_SAYS_CUDNN_STATUS, head, ret_is_exact);
+        char *tail = strrchr(head, '_');
+        if (*ret_is_exact || tail == NULL)
+            return found;
+        *tail = '\0';
+    }
+}
+
+static const rule *rule_of(const gw_log_find *find)
+{
+    unsigned code;
+    char number[16];
+    bool exact;
+    if (find->sign == GW_SAYS_CUDNN_STATUS)
+        return rule_of_status(gwi_log_value(find), &exact);
+    if (!gwi_log_cuda_code(find, &code))
+        return rule_for((int)find->sign, gwi_log_value(find), &exact);
+    snprintf(number, sizeof number, "%u", code);
+    return rule_for(GW_SAYS_CUDA, number, &exact);
+}
+
+/* The catalogue's own string, so that it outlives this. */
+static bool add_cause(gwi_statement *statement, const char *id, size_t bytes)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%.*s", (int)bytes, id);
+    const gw_cause *cause = gwi_cause_of(name);
+    if (cause != NULL && statement->cause_count < GWI_LOG_CAUSES_MAX)
+        statement->cause[statement->cause_count++] = cause->id;
+    return cause != NULL;
+}
+
+static gwi_statement state(const gw_log_find *find, const rule *said)
+{
+    gwi_statement statement = {.find = find, .depth = said->depth, .certainty = said->certainty};
+    for (const char *at = said->causes; *at != '\0';) {
+        size_t bytes = strcspn(at, " ");
+        add_cause(&statement, at, bytes);
+        at += bytes + (at[bytes] == ' ');
+    }
+    return statement;
+}
+
+bool gwi_log_rule(int sign, const char *value, gwi_statement *ret_statement, bool *ret_is_exact)
+{
+    const rule *said =
+        sign == (int)GW_SAYS_CUDNN_STATUS ? rule_of_status(value, ret_is_exact) : rule_for(sign, value, ret_is_exact);
+    if (said != NULL)
+        *ret_statement = state(NULL, said);
+    return said != NULL;
+}
+
+void gwi_log_decide(gwi_statement *statement, const char *cause, gw_certainty certainty, const char *why, ...)
+{
+    const gw_cause *row = gwi_cause_of(cause);
+    va_list args;
+    if (row == NULL)
+        return;
+    size_t at = 0;
+    while (at < statement->cause_count && strcmp(statement->cause[at], cause) != 0)
+        at++;
+    if (at == statement->cause_count) {
+        if (statement->cause_count < GWI_LOG_CAUSES_MAX)
+            statement->cause_count++;
+        else
+            at--;
+    }
+    memmove(statement->cause + 1, statement->cause, at * sizeof statement->cause[0]);
+    statement->cause[0] = row->id;
+    statement->certainty = certainty;
+    va_start(args, why);
+    vsnprintf(statement->why, sizeof statement->why, why, args);
+    va_end(args);
+}
+
+/* ---- did the program go on? ---- */
+
+/* Two lines of progress behind it, with rising numbers, of the same rank: the work went on. Bars that are drawn a last
+ * time when the program dies are different ones, with totals of their own. Another file's lines have no order to these:
+ * of a job's two files, output and errors, either may be named first. */
+static bool went_on(const gw_log *log, const gw_log_find *after)
+{
+    int64_t last = -1, bar_last = -1, number;
+    const char *bar_total = "";
+    for (size_t i = 0; i < log->find_count; i++) {
+        const gw_log_find *find = &log->find[i];
+        if (find->sign != GW_SAYS_PROGRESS || find->file != after->file || find->order <= after->order ||
+            (after->rank >= 0 && find->rank >= 0 && find->rank != after->rank) ||
+            !gw_log_number(find, "number", &number))
+            continue;
+        const char *total = gw_log_text(find, "total");
+        int64_t *before = total == NULL ? &last : &bar_last;
+        if (total != NULL && strcmp(total, bar_total) != 0) {
+            bar_total = total;
+            bar_last = -1;
+        }
+        if (*before >= 0 && number > *before)
+            return true;
+        *before = number;
+    }
+    return false;
+}
+
+/* ---- what was running ---- */
+
+static gw_framework framework_in(const char *text)
+{
+    static const struct {
+        const char *word;
+        gw_framework framework;
+    } words[] = {{"torch", GW_FRAMEWORK_TORCH},
+                 {"PyTorch", GW_FRAMEWORK_TORCH},
+                 {"ProcessGroupNCCL", GW_FRAMEWORK_TORCH},
+                 {"tensorflow", GW_FRAMEWORK_TENSORFLOW},
+                 {"keras", GW_FRAMEWORK_TENSORFLOW},
+                 {"jax", GW_FRAMEWORK_JAX},
+                 {"xla", GW_FRAMEWORK_JAX}};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        if (strstr(text, words[i].word) != NULL)
+            return words[i].framework;
+    }
+    return GW_FRAMEWORK_RAW;
+}
+
+static gw_framework find_framework(const gw_log *log)
+{
+    size_t votes[GW_FRAMEWORK_COUNT] = {0}, most = GW_FRAMEWORK_RAW;
+    for (size_t i = 0; i < log->find_count; i++)
+        votes[framework_in(log->find[i].text)]++;
+    for (size_t i = GW_FRAMEWORK_RAW + 1; i < GW_FRAMEWORK_COUNT; i++) {
+        if (votes[i] > (most == GW_FRAMEWORK_RAW ? 0 : votes[most]))
+            most = i;
+    }
+    return (gw_framework)most;
+}
+
+/* The exception that the run's story is about: the last, but a parent's word on a child only where there is no other.
+ */
+static const gw_log_find *find_exception(const gw_log *log, bool *ret_about_child)
+{
+    const gw_log_find *found = NULL, *about_child = NULL;
+    static const char *const parents[] = {"ChildFailedError",   "ProcessRaisedException", "ProcessExitedException",
+                                          "CalledProcessError", "BrokenProcessPool",      "SignalException"};
+    for (size_t i = 0; i < log->find_count; i++) {
+        const gw_log_find *find = &log->find[i];
+        if (find->sign != GW_SAYS_EXCEPTION || !gwi_log_has_traceback(log, find) || went_on(log, find))
+            continue;
+        bool parent = false;
+        const char *type = gw_log_text(find, "type");
+        for (size_t k = 0; k < sizeof parents / sizeof parents[0] && type != NULL; k++)
+            parent = parent || strstr(type, parents[k]) != NULL;
+        *(parent ? &about_child : &found) = find;
+    }
+    *ret_about_child = found == NULL && about_child != NULL;
+    return found != NULL ? found : about_child;
+}
+
+static const gw_log_find *find_in_line(const gw_log *log, gw_sign sign, uint64_t order)
+{
+    for (size_t i = 0; i < log->find_count; i++) {
+        if (log->find[i].sign == sign && log->find[i].order == order)
+            return &log->find[i];
+    }
+    return NULL;
+}
+
+static bool is_between(const gw_log *log, gw_sign sign, const gw_log_find *first, const gw_log_find *last)
+{
+    for (size_t i = 0; i < log->find_count; i++) {
+        const gw_log_find *find = &log->find[i];
+        if (find->sign == sign && find->order > first->order && find->order < last->order && find->rank == last->rank)
+            return true;
+    }
+    return false;
+}
+
+/* ---- several ranks ---- */
+
+static bool tells_of_a_peer(const gwi_statement *statement)
+{
+    return statement->depth == GWI_ECHO && strcmp(statement->cause[0], "peer-died") == 0;
+}
+
+static bool is_stated(const gwi_log_case *c, uint64_t order)
+{
+    for (size_t i = 0; i < c->count; i++) {
+        if (c->statement[i].find->order == order)
+            return true;
+    }
+    return false;
+}
+
+/* Before the echo; of another rank a little later, too: ranks do not write at once what they have to say. */
+static bool may_be_before(const gw_log_find *exception, const gw_log_find *echo)
+{
+    enum { LINES_WOVEN = 200 };
+    bool other_rank = exception->rank >= 0 && echo->rank >= 0 && exception->rank != echo->rank;
+    return exception->order < echo->order || (other_rank && exception->order < echo->order + LINES_WOVEN);
+}
+
+/* A rank that raised an exception of its own when others missed their peer: that one is the story. */
+static void find_first_rank(gwi_log_case *c)
+{
+    const gwi_statement *echo = NULL;
+    for (size_t i = 0; i < c->count && echo == NULL; i++) {
+        if (tells_of_a_peer(&c->statement[i]) && !c->statement[i].survived)
+            echo = &c->statement[i];
+    }
+    for (size_t i = 0; echo != NULL && i < c->log->find_count; i++) {
+        const gw_log_find *find = &c->log->find[i];
+        bool same_rank = find->rank >= 0 && find->rank == echo->find->rank;
+        if (!may_be_before(find, echo->find) || find->sign != GW_SAYS_EXCEPTION || same_rank ||
+            is_stated(c, find->order) || !gwi_log_has_traceback(c->log, find) || went_on(c->log, find) ||
+            is_between(c->log, GW_SAYS_CHAINED, find, echo->find))
+            continue;
+        c->exception = find;
+        c->exception_about_child = false;
+        for (size_t k = 0; k < c->count; k++) {
+            if (tells_of_a_peer(&c->statement[k]))
+                c->statement[k].depth = GWI_LAST;
+        }
+        return;
+    }
+}
+
+/* ---- caught, and told ---- */
+
+static bool lacks_value(const gw_log_find *exception)
+{
+    return strstr(exception->text, "NoneType") != NULL || strstr(exception->text, "NameError") != NULL ||
+           strstr(exception->text, "UnboundLocalError") != NULL;
+}
+
+static bool is_out_of_memory(const gw_log *log, uint64_t order)
+{
+    return find_in_line(log, GW_SAYS_TORCH_OOM, order) != NULL || find_in_line(log, GW_SAYS_OOM_WORDS, order) != NULL ||
+           find_in_line(log, GW_SAYS_XLA_OOM, order) != NULL;
+}
+
+/* PyTorch raises this message: in a line without the exception's name the program itself printed it, so it had caught
+ * it. An exception about something else that came up later ended the program; unless it misses what the caught step
+ * should have left. */
+static void forgive_caught(gwi_log_case *c)
+{
+    const gw_log_find *end = c->exception;
+    if (end == NULL || c->exception_about_child || lacks_value(end) || is_out_of_memory(c->log, end->order))
+        return;
+    for (size_t i = 0; i < c->count; i++) {
+        const gw_log_find *find = c->statement[i].find;
+        if (find->order < end->order && find->rank == end->rank &&
+            find_in_line(c->log, GW_SAYS_TORCH_OOM, find->order) != NULL &&
+            find_in_line(c->log, GW_SAYS_EXCEPTION, find->order) == NULL &&
+            is_between(c->log, GW_SAYS_TRACEBACK, find, end))
+            c->statement[i].survived = true;
+    }
+}
+
+/* ---- the case ---- */
+
+gw_status gwi_log_open(const gw_log *log, gwi_log_case *ret_case, gw_error *err)
+{
+    gwi_log_case c = {.log = log};
+    c.statement = calloc(log->find_count + 1, sizeof *c.statement);
+    if (c.statement == NULL)
+        return gw_fail(err, GW_NOMEM, "judge a log");
+    for (size_t i = 0; i < log->find_count; i++) {
+        const rule *said = is_told_better(log, i) ? NULL : rule_of(&log->find[i]);
+        if (said == NULL)
+            continue;
+        gwi_statement statement = state(&log->find[i], said);
+        statement.survived = went_on(log, &log->find[i]);
+        if (statement.cause_count > 0)
+            c.statement[c.count++] = statement;
+    }
+    c.framework = find_framework(log);
+    c.exception = find_exception(log, &c.exception_about_child);
+    find_first_rank(&c);
+    forgive_caught(&c);
+    gwi_log_look_around(&c);
+    gwi_log_weigh_memory(&c);
+    *ret_case = c;
+    return GW_OK;
+}
+
+void gwi_log_close(gwi_log_case *c)
+{
+    free(c->statement);
+    *c = (gwi_log_case){0};
+}

@@ -1,0 +1,253 @@
+/* The sums of out-of-memory messages. Their advice is the same whatever happened ("avoid fragmentation"), their numbers
+ * are not:
+ *
+ *   PyTorch  total = free + reserved by this process + the rest; reserved = allocated + idle
+ *   TF, XLA  a limit of the pool, bytes in use in it, the request; free and total of the card at the start */
+#include "log.h"
+
+#include <string.h>
+
+#define GIB ((uint64_t)1 << 30)
+
+enum {
+    CONTEXT_SHARE = 20, /* of a card in percent that a process's own context and libraries may take beside its pool */
+    OWN_SHARE = 5,      /* the same where the message has all that the process holds: the driver's own */
+    IDLE_SHARE = 8,     /* idle bytes in the pool beyond this are worth a word */
+    FULL_SHARE = 70,    /* a pool that is so full was full of what the program held */
+    NEARBY_LINES = 3
+};
+
+typedef struct sums {
+    bool has_wanted, has_total, has_free, has_allocated, has_reserved, has_limit, has_own;
+    uint64_t wanted, total, free, allocated, reserved, limit;
+    uint64_t own;             /* the whole process: its pool, its context, its libraries */
+    const gw_log_find *other; /* a process that the message names */
+} sums;
+
+static void take(const gw_log_find *find, const char *field, bool *has, uint64_t *bytes)
+{
+    uint64_t value;
+    if (!*has && gw_log_bytes(find, field, &value)) {
+        *has = true;
+        *bytes = value;
+    }
+}
+
+/* All that stands in the line of the statement. */
+static sums sums_of_line(const gw_log *log, const gw_log_find *line)
+{
+    sums s = {0};
+    bool has_idle = false;
+    uint64_t idle = 0;
+    for (size_t i = 0; i < log->find_count; i++) {
+        const gw_log_find *find = &log->find[i];
+        if (find->order != line->order)
+            continue;
+        take(find, "wanted", &s.has_wanted, &s.wanted);
+        take(find, "total", &s.has_total, &s.total);
+        take(find, "free", &s.has_free, &s.free);
+        take(find, "allocated", &s.has_allocated, &s.allocated);
+        take(find, "reserved", &s.has_reserved, &s.reserved);
+        take(find, "idle", &has_idle, &idle);
+        take(find, "allowed", &s.has_limit, &s.limit);
+        take(find, "own", &s.has_own, &s.own);
+        if (find->sign == GW_SAYS_OOM_OTHER)
+            s.other = find;
+    }
+    if (!s.has_reserved && has_idle && s.has_allocated) {
+        s.has_reserved = true;
+        s.reserved = s.allocated + idle;
+    }
+    return s;
+}
+
+static const gw_log_find *find_before(const gw_log *log, gw_sign sign, const gw_log_find *before)
+{
+    const gw_log_find *found = NULL;
+    for (size_t i = 0; i < log->find_count; i++) {
+        if (log->find[i].sign == sign && (before == NULL || log->find[i].order <= before->order))
+            found = &log->find[i];
+    }
+    return found;
+}
+
+static bool is_memory(const gwi_statement *statement)
+{
+    switch (statement->find->sign) {
+    case GW_SAYS_TORCH_OOM:
+    case GW_SAYS_SUMMARY_OOMS:
+    case GW_SAYS_OOM_WORDS:
+    case GW_SAYS_XLA_OOM:
+    case GW_SAYS_TF_OOM_TENSOR:
+    case GW_SAYS_TF_DEVICE_REFUSED:
+    case GW_SAYS_BFC_OOM:
+    case GW_SAYS_CUPY_OOM:
+    case GW_SAYS_PADDLE_OOM:
+    case GW_SAYS_JULIA_OOM:
+        return true;
+    default: {
+        unsigned code;
+        return gwi_log_cuda_code(statement->find, &code) && code == 2;
+    }
+    }
+}
+
+/* ---- PyTorch ---- */
+
+static bool weigh_other(gwi_statement *it, const sums *s)
+{
+    char rest[GW_BYTES_TEXT_MAX], total[GW_BYTES_TEXT_MAX], own[GW_BYTES_TEXT_MAX];
+    uint64_t held = s->has_own ? s->own : s->reserved;
+    if (!s->has_total || !s->has_free || !(s->has_reserved || s->has_own) || s->free + held > s->total)
+        return false;
+    uint64_t others = s->total - s->free - held;
+    uint64_t context = s->total * (s->has_own ? OWN_SHARE : CONTEXT_SHARE) / 100;
+    context = context < 2 * GIB ? context : 2 * GIB;
+    if (others <= context || (s->has_wanted && s->wanted > s->free + others - context))
+        return false;
+    gwi_log_decide(it, "gpu-oom-other-process", GW_SUPPORTED,
+                   "%s of the card's %s is neither free nor this process's (it has %s)%s%s",
+                   gw_bytes_text(rest, others), gw_bytes_text(total, s->total), gw_bytes_text(own, held),
+                   s->other != NULL ? "; the message names process " : "",
+                   s->other != NULL ? gw_log_text(s->other, "pid") : "");
+    return true;
+}
+
+static bool weigh_fragments(gwi_statement *it, const sums *s)
+{
+    char idle[GW_BYTES_TEXT_MAX], wanted[GW_BYTES_TEXT_MAX];
+    if (!s->has_reserved || !s->has_allocated || !s->has_wanted || !s->has_total || s->reserved < s->allocated)
+        return false;
+    uint64_t bytes = s->reserved - s->allocated;
+    if (bytes < s->wanted || bytes < s->total * IDLE_SHARE / 100)
+        return false;
+    gwi_log_decide(
+        it, "gpu-oom-fragmentation", GW_SUPPORTED,
+        "%s lay idle in the framework's pool, which is no less than the %s asked for: no piece was large enough",
+        gw_bytes_text(idle, bytes), gw_bytes_text(wanted, s->wanted));
+    return true;
+}
+
+static bool weigh_capacity(gwi_statement *it, const sums *s)
+{
+    char wanted[GW_BYTES_TEXT_MAX], total[GW_BYTES_TEXT_MAX], held[GW_BYTES_TEXT_MAX];
+    uint64_t limit = s->has_limit ? s->limit : s->total;
+    if (!s->has_wanted || limit == 0)
+        return false;
+    if (s->wanted > limit) {
+        gwi_log_decide(it, "gpu-oom-capacity", GW_ESTABLISHED, "one request of %s is more than the %s there are",
+                       gw_bytes_text(wanted, s->wanted), gw_bytes_text(total, limit));
+        return true;
+    }
+    if (!s->has_allocated || s->allocated < limit / 100 * FULL_SHARE)
+        return false;
+    gwi_log_decide(it, "gpu-oom-capacity", GW_SUPPORTED, "the program itself held %s of %s when it asked for %s more",
+                   gw_bytes_text(held, s->allocated), gw_bytes_text(total, limit), gw_bytes_text(wanted, s->wanted));
+    return true;
+}
+
+/* torch.cuda.memory_summary(), printed after the failure: the pool is mostly idle, and full of holes. */
+static bool weigh_summary(const gwi_log_case *c, gwi_statement *it)
+{
+    uint64_t allocated, reserved;
+    int64_t refused;
+    char idle[GW_BYTES_TEXT_MAX], all[GW_BYTES_TEXT_MAX];
+    const gw_log_find *ooms = find_before(c->log, GW_SAYS_SUMMARY_OOMS, NULL);
+    const gw_log_find *allocated_line = find_before(c->log, GW_SAYS_SUMMARY_ALLOCATED, NULL);
+    const gw_log_find *reserved_line = find_before(c->log, GW_SAYS_SUMMARY_RESERVED, NULL);
+    enum { HALF = 2 };
+    if (ooms == NULL || !gw_log_number(ooms, "count", &refused) || refused == 0 || allocated_line == NULL ||
+        reserved_line == NULL || !gw_log_bytes(allocated_line, "bytes", &allocated) ||
+        !gw_log_bytes(reserved_line, "bytes", &reserved) || allocated >= reserved / HALF)
+        return false;
+    gwi_log_decide(it, "gpu-oom-fragmentation", GW_SUPPORTED,
+                   "%s of the pool's %s lay idle when a request was refused: in pieces, none large enough",
+                   gw_bytes_text(idle, reserved - allocated), gw_bytes_text(all, reserved));
+    return true;
+}
+
+/* ---- again, and sooner ---- */
+
+static bool progress_near(const gw_log *log, const gw_log_find *at, int64_t *ret_number)
+{
+    bool found = false;
+    for (size_t i = 0; i < log->find_count; i++) {
+        const gw_log_find *find = &log->find[i];
+        uint64_t distance = find->order > at->order ? find->order - at->order : at->order - find->order;
+        if (find->sign == GW_SAYS_PROGRESS && distance <= NEARBY_LINES && gw_log_number(find, "number", ret_number) &&
+            find->order >= at->order)
+            return true;
+        found = false;
+    }
+    return found;
+}
+
+/* The same request was refused before, later in its run than now: what the first run had is still there. */
+static bool weigh_again(const gwi_log_case *c, gwi_statement *it)
+{
+    int64_t now, before;
+    const char *wanted = gw_log_text(it->find, "wanted");
+    if (wanted == NULL || !progress_near(c->log, it->find, &now))
+        return false;
+    for (const gwi_statement *earlier = c->statement; earlier < it; earlier++) {
+        const char *same = gw_log_text(earlier->find, "wanted");
+        if (earlier->find->order == it->find->order || same == NULL || strcmp(same, wanted) != 0 ||
+            !progress_near(c->log, earlier->find, &before) || before <= now)
+            continue;
+        gwi_log_decide(it, "gpu-oom-leak", GW_SUPPORTED,
+                       "the same request failed before, at step %lld; this time at step %lld: what the run before had "
+                       "taken was not given back",
+                       (long long)before, (long long)now);
+        return true;
+    }
+    return false;
+}
+
+/* ---- TensorFlow and XLA ---- */
+
+static bool weigh_start(const gwi_log_case *c, gwi_statement *it)
+{
+    uint64_t free_bytes, total_bytes;
+    char free_text[GW_BYTES_TEXT_MAX], total_text[GW_BYTES_TEXT_MAX];
+    enum { HALF = 2 };
+    const gw_log_find *free_line = find_before(c->log, GW_SAYS_TF_FREE_MEMORY, it->find);
+    const gw_log_find *total_line = find_before(c->log, GW_SAYS_TF_TOTAL_MEMORY, it->find);
+    if (free_line == NULL || total_line == NULL || !gw_log_bytes(free_line, "bytes", &free_bytes) ||
+        !gw_log_bytes(total_line, "bytes", &total_bytes) || free_bytes > total_bytes / HALF)
+        return false;
+    gwi_log_decide(it, "gpu-oom-other-process", GW_SUPPORTED,
+                   "when the program came to the card only %s of its %s was free (line %llu)",
+                   gw_bytes_text(free_text, free_bytes), gw_bytes_text(total_text, total_bytes),
+                   (unsigned long long)free_line->line);
+    return true;
+}
+
+static bool weigh_pool(const gwi_log_case *c, gwi_statement *it, const sums *s)
+{
+    uint64_t limit, used;
+    char used_text[GW_BYTES_TEXT_MAX], limit_text[GW_BYTES_TEXT_MAX], wanted[GW_BYTES_TEXT_MAX];
+    const gw_log_find *limit_line = find_before(c->log, GW_SAYS_BFC_LIMIT, NULL);
+    const gw_log_find *used_line = find_before(c->log, GW_SAYS_BFC_INUSE_FIELD, NULL);
+    if (limit_line == NULL || used_line == NULL || !s->has_wanted || !gw_log_bytes(limit_line, "bytes", &limit) ||
+        !gw_log_bytes(used_line, "bytes", &used) || used > limit)
+        return false;
+    bool fits = limit - used >= s->wanted;
+    gwi_log_decide(it, fits ? "gpu-oom-fragmentation" : "gpu-oom-capacity", GW_SUPPORTED,
+                   "the pool had %s of %s in use when %s was asked for%s", gw_bytes_text(used_text, used),
+                   gw_bytes_text(limit_text, limit), gw_bytes_text(wanted, s->wanted),
+                   fits ? ": enough in all, and no piece large enough" : "");
+    return true;
+}
+
+void gwi_log_weigh_memory(gwi_log_case *c)
+{
+    for (gwi_statement *it = c->statement; it < c->statement + c->count; it++) {
+        if (!is_memory(it))
+            continue;
+        sums s = sums_of_line(c->log, it->find);
+        if (weigh_again(c, it) || weigh_other(it, &s) || weigh_start(c, it) || weigh_fragments(it, &s) ||
+            weigh_pool(c, it, &s) || weigh_summary(c, it))
+            continue;
+        weigh_capacity(it, &s);
+    }
+}

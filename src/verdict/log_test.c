@@ -1,0 +1,229 @@
+/* Small logs: cause, certainty, place, and the words of evidence and advice. */
+#include "gw_logs.h"
+#include "gw_verdict.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define TRACE                 "Traceback (most recent call last):\n"
+#define IN(file, line, where) "  File \"" file "\", line " #line ", in " where "\n    x\n"
+#define TORCH_LIB             "/usr/lib/python3/site-packages/torch/nn/modules/module.py"
+#define OOM                   "torch.cuda.OutOfMemoryError: CUDA out of memory. "
+#define NEW_SUMS                                                                                                       \
+    "Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 14.56 GiB of which 120.00 MiB is free. Process 1 has "  \
+    "14.44 GiB memory in use. Of the allocated memory 13.90 GiB is allocated by PyTorch, and 100.00 MiB is reserved "  \
+    "by PyTorch but unallocated.\n"
+#define OLD_SUMS                                                                                                       \
+    "Tried to allocate 2.00 GiB (GPU 0; 14.56 GiB total capacity; 6.10 GiB already allocated; 1.00 GiB free; "         \
+    "13.20 GiB reserved in total by PyTorch)\n"
+#define NEW_CACHED                                                                                                     \
+    "Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 14.56 GiB of which 200.00 MiB is free. Process 1 has "  \
+    "14.36 GiB memory in use. Of the allocated memory 6.10 GiB is allocated by PyTorch, and 8.00 GiB is reserved "     \
+    "by PyTorch but unallocated.\n"
+
+/* says: parts of headline, evidence, next; silent: parts that are nowhere. Separated by |. */
+typedef struct log_row {
+    const char *name, *log, *cause, *where, *says, *silent;
+    gw_certainty certainty_most; /* no more than that */
+} log_row;
+
+static const log_row rows[] = {
+    {"the user's innermost frame, not the library's",
+     TRACE IN("train.py", 88, "main") IN("train.py", 41, "step") IN(TORCH_LIB, 1501, "_call_impl") OOM NEW_SUMS,
+     "gpu-oom-capacity", "train.py:41 in step",
+     "the exception came up at train.py:41 in step|At train.py:41 in step: |the card has 14.56 GiB", "", GW_SUPPORTED},
+    {"a folder of the user's that is called torch",
+     TRACE IN("/data/torch/train.py", 7, "main") IN(TORCH_LIB, 1501, "_call_impl") OOM NEW_SUMS, "gpu-oom-capacity",
+     "/data/torch/train.py:7 in main", "", "", GW_SUPPORTED},
+    {"a chained exception: the first one's line",
+     TRACE IN("train.py", 41, "step") OOM NEW_SUMS
+     "\nDuring handling of the above exception, another exception occurred:\n\n" TRACE IN(
+         "train.py", 99, "save") "RuntimeError: could not save\n",
+     "gpu-oom-capacity", "train.py:41 in step", "", "", GW_SUPPORTED},
+    {"several ranks: the traceback of the rank that failed",
+     "[rank1]: " TRACE "[rank0]: " TRACE "[rank1]:   File \"train.py\", line 41, in step\n"
+     "[rank0]:   File \"train.py\", line 60, in wait\n"
+     "[rank1]: " OOM NEW_SUMS,
+     "gpu-oom-capacity", "train.py:41 in step", "(rank 1)", "", GW_SUPPORTED},
+    {"a notebook of today",
+     "OutOfMemoryError                          " TRACE "Cell In[7], line 3\n      1 model = build()\n"
+     "----> 3 train(model)\n\nFile /usr/lib/python3/site-packages/torch/nn/modules/module.py:1501, in "
+     "Module._call_impl(self, *args)\n-> 1501 return forward_call()\n" OOM NEW_SUMS,
+     "gpu-oom-capacity", "In [7]:3", "", "", GW_SUPPORTED},
+    {"a notebook of old, with a file of the user's",
+     "RuntimeError                              " TRACE "<ipython-input-5-0a1b2c3d> in <module>\n      1 import x\n"
+     "----> 2 train()\n\n~/project/model.py in forward(self, x)\n---> 41 y = self.conv(x)\n"
+     "RuntimeError: CUDA error: device-side assert triggered\n",
+     "device-assert-index", "~/project/model.py:41 in forward", "it is noticed late", "", GW_SUPPORTED},
+    {"a native stack",
+     TRACE IN(TORCH_LIB, 1501, "_call_impl") "RuntimeError: CUDA error: an illegal memory access was encountered\n"
+                                             "frame #0: c10::Error::Error() + 0x57 (0x7f00 in /x/torch/lib/libc10.so)\n"
+                                             "frame #1: my::launch(at::Tensor) + 0x1b (0x7f01 in "
+                                             "/data/ext/_C.cpython-310-x86_64-linux-gnu.so)\n",
+     "illegal-address", "/data/ext/_C.cpython-310-x86_64-linux-gnu.so in my::launch(at::Tensor)", "", "", GW_SUPPORTED},
+    {"no line of the program's own", "CUDA out of memory. " NEW_SUMS, "gpu-oom-capacity", "", "", "At ", GW_SUPPORTED},
+    {"an assertion: the fault is earlier than the line",
+     "Loss.cu:250: nll_loss: block: [0,0,0], thread: [4,0,0] Assertion `t >= 0 && t < n_classes` failed.\n" TRACE IN(
+         "train.py", 41, "step") "RuntimeError: CUDA error: device-side assert triggered\n",
+     "device-assert-index", "train.py:41 in step", "it is noticed late", "", GW_ESTABLISHED},
+
+    /* versions */
+    {"before 2.1, told",
+     "PyTorch version: 1.13.1\n" TRACE IN("train.py", 41, "step") "RuntimeError: CUDA out of memory. " OLD_SUMS,
+     "gpu-oom-fragmentation", "train.py:41 in step", "PyTorch is 1.13.1|max_split_size_mb:128",
+     "expandable_segments:True", GW_SUPPORTED},
+    {"before 2.1, by the form of the message",
+     TRACE IN("train.py", 41, "step") "RuntimeError: CUDA out of memory. " OLD_SUMS, "gpu-oom-fragmentation",
+     "train.py:41 in step", "PyTorch is 2.0 or older|max_split_size_mb:128", "expandable_segments:True", GW_SUPPORTED},
+    {"2.4", "torch==2.4.0\n" TRACE IN("train.py", 41, "step") OOM NEW_CACHED, "gpu-oom-fragmentation",
+     "train.py:41 in step", "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", "=max_split_size_mb", GW_SUPPORTED},
+    {"2.9: the new name is ignored", "torch==2.9.1\n" TRACE IN("train.py", 41, "step") OOM NEW_CACHED,
+     "gpu-oom-fragmentation", "train.py:41 in step",
+     "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True|was ignored in 2.9.1", "", GW_SUPPORTED},
+    {"2.12: the new name", "torch==2.12.0\n" TRACE IN("train.py", 41, "step") OOM NEW_CACHED, "gpu-oom-fragmentation",
+     "train.py:41 in step", "Set PYTORCH_ALLOC_CONF=expandable_segments:True", "PYTORCH_CUDA_ALLOC_CONF", GW_SUPPORTED},
+    {"no version: the fix says from when", TRACE IN("train.py", 41, "step") OOM NEW_CACHED, "gpu-oom-fragmentation",
+     "train.py:41 in step", "expandable_segments:True (PyTorch 2.1 or later)", "", GW_SUPPORTED},
+    {"another package's version is not the framework's",
+     "transformers==4.30.0\n" TRACE IN("train.py", 41, "step") OOM NEW_CACHED, "gpu-oom-fragmentation",
+     "train.py:41 in step", "", "PyTorch is 4.30", GW_SUPPORTED},
+    {"an old TensorFlow has no policy",
+     "tensorflow==1.15.0\nAllocator (GPU_0_bfc) ran out of memory trying to allocate 2.20GiB\n" TRACE IN(
+         "train.py", 41, "step") "tensorflow.python.framework.errors_impl.ResourceExhaustedError: OOM when allocating "
+                                 "tensor with shape[1024,256] and type float\n",
+     NULL, "train.py:41 in step", "TensorFlow is 1.15.0", "set_global_policy", GW_SUPPORTED},
+
+    /* cards */
+    {"a card without bfloat16", "| 0  Tesla T4            On  |\n" TRACE IN("train.py", 41, "step") OOM NEW_SUMS,
+     "gpu-oom-capacity", "train.py:41 in step", "the card is a Tesla T4|Tesla T4 has no bfloat16", "torch.bfloat16)",
+     GW_SUPPORTED},
+    {"a card with bfloat16",
+     "| 0  NVIDIA A100-SXM4-40GB            On  |\n" TRACE IN("train.py", 41, "step") OOM NEW_SUMS, "gpu-oom-capacity",
+     "train.py:41 in step", "the card is a NVIDIA A100|torch.bfloat16", "has no bfloat16", GW_SUPPORTED},
+
+    /* exceptions that are nobody's but the program's */
+    {"an exception of the program's own", TRACE IN("train.py", 3, "<module>") "ValueError: no such mode\n",
+     "script-exception", "train.py:3 in <module>", "", "", GW_SUPPORTED},
+};
+
+static gw_verdict *judge(const char *text)
+{
+    gw_log_reader *reader = NULL;
+    gw_log *log = NULL;
+    gw_verdict *verdict = NULL;
+    assert_int_equal(gw_log_open(&reader, NULL), GW_OK);
+    assert_int_equal(gw_log_begin(reader, "train.log", NULL), GW_OK);
+    assert_int_equal(gw_log_feed(reader, text, strlen(text), NULL), GW_OK);
+    assert_int_equal(gw_log_finish(reader, &log, NULL), GW_OK);
+    assert_int_equal(gw_judge_log(log, &verdict, NULL), GW_OK);
+    gw_log_free(log);
+    return verdict;
+}
+
+static bool says(const gw_verdict *verdict, const char *part)
+{
+    bool found = strstr(verdict->headline, part) != NULL;
+    for (size_t i = 0; i < verdict->evidence_count; i++)
+        found = found || strstr(verdict->evidence[i].text, part) != NULL;
+    for (size_t i = 0; i < verdict->next.count; i++)
+        found = found || strstr(verdict->next.item[i], part) != NULL;
+    return found || (verdict->where != NULL && strstr(verdict->where->what, part) != NULL);
+}
+
+static void check_parts(const log_row *row, const gw_verdict *verdict, const char *parts, bool wanted)
+{
+    char part[256];
+    for (const char *at = parts; *at != '\0';) {
+        size_t bytes = strcspn(at, "|");
+        snprintf(part, sizeof part, "%.*s", (int)bytes, at);
+        if (says(verdict, part) != wanted)
+            fail_msg("%s: %s says \"%s\"", row->name, wanted ? "nothing" : "something", part);
+        at += bytes + (at[bytes] != '\0');
+    }
+}
+
+static void logs_are_judged_with_their_place_and_in_their_words(void **state)
+{
+    (void)state;
+    if (!gw_logs_are_supported())
+        skip();
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const log_row *row = &rows[i];
+        gw_verdict *verdict = judge(row->log);
+        if (verdict->status != GW_VERDICT_FAULT)
+            fail_msg("%s: %s", row->name, gw_verdict_status_text(verdict->status));
+        if (row->cause != NULL && strcmp(verdict->cause, row->cause) != 0)
+            fail_msg("%s: %s", row->name, verdict->cause);
+        if (verdict->certainty > row->certainty_most)
+            fail_msg("%s: %s", row->name, gw_certainty_text(verdict->certainty));
+        const char *where = verdict->where != NULL ? verdict->where->frame[verdict->where->user].text : "";
+        if (strcmp(where, row->where) != 0)
+            fail_msg("%s: at \"%s\"", row->name, where);
+        assert_true((verdict->where == NULL) == (verdict->where_reason != NULL));
+        check_parts(row, verdict, row->says, true);
+        check_parts(row, verdict, row->silent, false);
+        gw_verdict_free(verdict);
+    }
+}
+
+static void the_callers_of_the_place_are_the_users(void **state)
+{
+    (void)state;
+    if (!gw_logs_are_supported())
+        skip();
+    gw_verdict *verdict = judge(TRACE IN("main.py", 5, "<module>") IN("train.py", 88, "main") IN("train.py", 41, "step")
+                                    IN(TORCH_LIB, 1501, "_call_impl") OOM NEW_SUMS);
+    assert_int_equal(verdict->where->frame_count, 3);
+    assert_string_equal(verdict->where->frame[1].text, "train.py:88 in main");
+    assert_string_equal(verdict->where->frame[2].text, "main.py:5 in <module>");
+    gw_verdict_free(verdict);
+}
+
+/* Hostile: no frame, line or version that the log could make up may break anything. */
+static void strange_logs_do_no_harm(void **state)
+{
+    static const char *const logs[] = {
+        TRACE "  File \"\", line 0, in \nRuntimeError: CUDA out of memory\n",
+        TRACE "  File \"x.py\", line 99999999999999999999, in f\nRuntimeError: CUDA out of memory\n",
+        TRACE "----> 3 x\nRuntimeError: CUDA out of memory\n",
+        "torch==999999.1.2.3\n" TRACE IN("a.py", 1, "f") OOM NEW_CACHED,
+        "torch==2.\n" OOM NEW_CACHED,
+        "RuntimeError: CUDA error: an illegal memory access was encountered\nframe #99999999999: + 0x (in )\n",
+        "----> 7 \nCell In[], line\n<ipython-input--> in \n" TRACE "ValueError\n",
+    };
+    (void)state;
+    if (!gw_logs_are_supported())
+        skip();
+    for (size_t i = 0; i < sizeof logs / sizeof logs[0]; i++) {
+        gw_verdict *verdict = judge(logs[i]);
+        assert_non_null(verdict->headline);
+        gw_verdict_free(verdict);
+    }
+    char *deep = malloc(1 << 20);
+    assert_non_null(deep);
+    size_t bytes = (size_t)sprintf(deep, TRACE);
+    while (bytes < (1 << 20) - 1024)
+        bytes += (size_t)sprintf(deep + bytes, "  File \"train.py\", line %zu, in f\n", bytes);
+    sprintf(deep + bytes, "RecursionError: maximum recursion depth exceeded\n");
+    gw_verdict *verdict = judge(deep);
+    assert_non_null(verdict->headline);
+    gw_verdict_free(verdict);
+    free(deep);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(logs_are_judged_with_their_place_and_in_their_words),
+        cmocka_unit_test(the_callers_of_the_place_are_the_users),
+        cmocka_unit_test(strange_logs_do_no_harm),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

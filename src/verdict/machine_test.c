@@ -1,0 +1,588 @@
+/* Causes in machine and card, each with a run that nearly has it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "gw_feed.h"
+#include "gw_verdict.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const uint64_t second_ns = 1000000000u, gib = 1u << 30;
+static gw_feed feed; /* large: not on the stack */
+static gw_verdict *verdict;
+
+static void judge(void)
+{
+    gw_error err;
+    gw_model *model = gw_feed_finish(&feed);
+    assert_int_equal(gw_judge(model, &verdict, &err), GW_OK);
+    gw_model_free(model);
+    if (getenv("GW_TEST_PRINT") == NULL)
+        return;
+    printf("\n%s %s (%s): %s\n", gw_verdict_status_text(verdict->status), verdict->cause,
+           gw_certainty_text(verdict->certainty), verdict->headline);
+    for (size_t i = 0; i < verdict->evidence_count; i++)
+        printf("  %8.3f  %s  [%s]\n", (double)verdict->evidence[i].t_ns / 1e9, verdict->evidence[i].text,
+               verdict->evidence[i].source);
+    for (size_t i = 0; i < verdict->ruled_out.count; i++)
+        printf("  not: %s\n", verdict->ruled_out.item[i]);
+    for (size_t i = 0; i < verdict->advice.count; i++)
+        printf("  advice: %s\n", verdict->advice.item[i]);
+}
+
+static void done(void)
+{
+    gw_verdict_free(verdict);
+    verdict = NULL;
+}
+
+static void expect(const char *cause, gw_certainty certainty)
+{
+    judge();
+    assert_string_equal(verdict->cause == NULL ? "none" : verdict->cause, cause);
+    assert_string_equal(gw_certainty_text(verdict->certainty), gw_certainty_text(certainty));
+}
+
+static bool list_has(const gw_string_list *list, const char *part)
+{
+    for (size_t i = 0; i < list->count; i++)
+        if (strstr(list->item[i], part) != NULL)
+            return true;
+    return false;
+}
+
+static bool says(const char *part)
+{
+    for (size_t i = 0; i < verdict->evidence_count; i++)
+        if (strstr(verdict->evidence[i].text, part) != NULL)
+            return true;
+    return strstr(verdict->headline, part) != NULL || list_has(&verdict->advice, part);
+}
+
+/* ---- the host's memory ---- */
+
+static void host_counts(uint64_t group, uint64_t machine)
+{
+    gw_feed_sample(&feed, GW_METRIC_CGROUP_OOM_KILLS, GW_NO_DEVICE, 0, group);
+    gw_feed_sample(&feed, GW_METRIC_HOST_OOM_KILLS, GW_NO_DEVICE, 0, machine);
+}
+
+static void open_host_run(void)
+{
+    gw_feed_open(&feed, 16 * gib);
+    gw_feed_alloc(&feed, gib);
+    gw_feed_sample(&feed, GW_METRIC_CGROUP_MEMORY_LIMIT, GW_NO_DEVICE, 0, 64 << 20);
+    gw_feed_sample(&feed, GW_METRIC_CGROUP_MEMORY_PEAK, GW_NO_DEVICE, 0, 10 << 20);
+    host_counts(3, 22);
+    gw_feed_wait(&feed, second_ns);
+}
+
+static void the_kernel_names_the_command(void **state)
+{
+    (void)state;
+    open_host_run();
+    gw_feed_machine(&feed, GW_MACHINE_OOM_KILL, GW_SOURCE_KERNEL_LOG, GW_NO_DEVICE, GW_FEED_PID, 1, 1,
+                    "Memory cgroup out of memory: Killed process 100 (program) total-vm:9000kB");
+    gw_feed_exit(&feed, -1, 9);
+    expect("host-oom-kill", GW_ESTABLISHED);
+    assert_true(says("control group") && says("Killed process 100"));
+    done();
+}
+
+static void the_group_count_rises_with_the_death(void **state)
+{
+    (void)state;
+    open_host_run();
+    gw_feed_machine(&feed, GW_MACHINE_OOM_KILL, GW_SOURCE_CGROUP, GW_NO_DEVICE, 0, 2, 1,
+                    "oom_kill of the control group went from 3 to 4");
+    host_counts(4, 23);
+    gw_feed_wait(&feed, second_ns / 10);
+    gw_feed_exit(&feed, -1, 9);
+    expect("host-oom-kill", GW_ESTABLISHED);
+    done();
+}
+
+/* The count rose long before: somebody else in the group died then. */
+static void the_group_count_rose_earlier(void **state)
+{
+    (void)state;
+    open_host_run();
+    gw_feed_machine(&feed, GW_MACHINE_OOM_KILL, GW_SOURCE_CGROUP, GW_NO_DEVICE, 0, 2, 1, "oom_kill 3 to 4");
+    host_counts(4, 23);
+    gw_feed_wait(&feed, 60 * second_ns);
+    gw_feed_exit(&feed, -1, 9);
+    expect("host-oom-kill", GW_SUPPORTED);
+    done();
+}
+
+static void a_kill_by_hand(void **state)
+{
+    (void)state;
+    open_host_run();
+    host_counts(3, 22);
+    gw_feed_exit(&feed, -1, 9);
+    expect("killed-by-scheduler-or-user", GW_SUPPORTED);
+    assert_true(list_has(&verdict->ruled_out, "out-of-memory killer"));
+    done();
+}
+
+/* The machine's count rose, but our group's is known and did not. */
+static void somebody_else_was_killed(void **state)
+{
+    (void)state;
+    open_host_run();
+    host_counts(3, 23);
+    gw_feed_machine(&feed, GW_MACHINE_OOM_KILL, GW_SOURCE_KERNEL_LOG, GW_NO_DEVICE, 4711, 0, 1,
+                    "Out of memory: Killed process 4711 (other) total-vm:9000kB");
+    gw_feed_exit(&feed, -1, 9);
+    expect("killed-by-scheduler-or-user", GW_SUPPORTED);
+    done();
+}
+
+/* Nobody could read anything: nothing is ruled out. */
+static void nothing_is_known_of_the_host(void **state)
+{
+    (void)state;
+    gw_feed_open(&feed, 16 * gib);
+    gw_feed_exit(&feed, -1, 9);
+    expect("killed-by-scheduler-or-user", GW_SUPPORTED);
+    assert_false(list_has(&verdict->ruled_out, "out-of-memory killer"));
+    assert_true(list_has(&verdict->next, "Out of memory"));
+    done();
+}
+
+/* A worker without driver calls is named by its parent's exception. */
+static void a_worker_was_killed(void **state)
+{
+    (void)state;
+    open_host_run();
+    gw_feed_machine(&feed, GW_MACHINE_OOM_KILL, GW_SOURCE_KERNEL_LOG, GW_NO_DEVICE, 555, 0, 1,
+                    "Out of memory: Killed process 555 (python3) total-vm:9000kB");
+    gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"train.py\", line 3, in <module>\n"
+                          "RuntimeError: DataLoader worker (pid 555) is killed by signal: Killed. \n");
+    gw_feed_exit(&feed, 1, 0);
+    expect("host-oom-kill", GW_ESTABLISHED);
+    done();
+}
+
+static void an_oom_kill_elsewhere_harms_nobody(void **state)
+{
+    (void)state;
+    open_host_run();
+    gw_feed_machine(&feed, GW_MACHINE_OOM_KILL, GW_SOURCE_CGROUP, GW_NO_DEVICE, 0, 2, 1, "oom_kill 3 to 4");
+    host_counts(4, 23);
+    gw_feed_exit(&feed, 0, 0);
+    judge();
+    assert_int_equal(verdict->status, GW_VERDICT_CLEAN);
+    done();
+}
+
+/* ---- /dev/shm ---- */
+
+static void shm(uint64_t total, uint64_t room)
+{
+    gw_feed_sample(&feed, GW_METRIC_SHM_TOTAL, GW_NO_DEVICE, 0, total);
+    gw_feed_sample(&feed, GW_METRIC_SHM_FREE, GW_NO_DEVICE, 0, room);
+}
+
+static void shm_is_full_at_sigbus(void **state)
+{
+    (void)state;
+    gw_feed_open(&feed, 16 * gib);
+    shm(64 << 20, 60 << 20);
+    gw_feed_wait(&feed, second_ns);
+    shm(64 << 20, 0);
+    gw_feed_exit(&feed, -1, 7);
+    expect("shm-exhausted", GW_ESTABLISHED);
+    done();
+}
+
+static void shm_has_room_at_sigbus(void **state)
+{
+    (void)state;
+    gw_feed_open(&feed, 16 * gib);
+    shm(8 * gib, 7 * gib);
+    gw_feed_exit(&feed, -1, 7);
+    expect("host-crash-of-process", GW_ESTABLISHED);
+    done();
+}
+
+static void shm_is_full_in_words(void **state)
+{
+    (void)state;
+    gw_feed_open(&feed, 16 * gib);
+    shm(64 << 20, 0);
+    gw_feed_stderr(&feed,
+                   "Traceback (most recent call last):\n  File \"train.py\", line 3, in <module>\n"
+                   "RuntimeError: DataLoader worker (pid 555) is killed by signal: Bus error. It is possible that "
+                   "dataloader's workers are out of shared memory. Please try to raise your shared memory limit.\n");
+    gw_feed_exit(&feed, 1, 0);
+    expect("shm-exhausted", GW_ESTABLISHED);
+    done();
+}
+
+static void shm_full_and_another_end(void **state)
+{
+    (void)state;
+    gw_feed_open(&feed, 16 * gib);
+    shm(64 << 20, 0);
+    gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"x.py\", line 3, in <module>\nKeyError: 'a'\n");
+    gw_feed_exit(&feed, 1, 0);
+    expect("script-exception", GW_ESTABLISHED);
+    done();
+}
+
+/* ---- cards ---- */
+
+/* CUDA's device 0 is NVML's card 1. */
+static void open_card_run(void)
+{
+    gw_feed_open(&feed, 16 * gib);
+    gw_feed_call(&feed, "cuInit", GW_EV_DEVICE_ATTRIBUTE, 0, 0, 33, 0xaf, 0);
+    gw_feed_call(&feed, "cuInit", GW_EV_DEVICE_ATTRIBUTE, 0, 0, 34, 0, 0);
+    gw_feed_call(&feed, "cuInit", GW_EV_DEVICE_ATTRIBUTE, 0, 0, 50, 0, 0);
+    gw_feed_fact(&feed, "nvml.card", "index=0 pci=00000000:18:00.0 uuid=GPU-1 name=NVIDIA H200");
+    gw_feed_fact(&feed, "nvml.card", "index=1 pci=00000000:AF:00.0 uuid=GPU-2 name=NVIDIA H200");
+    gw_feed_alloc(&feed, gib);
+    gw_feed_launch(&feed, 0xf1f1, 0x5151);
+    gw_feed_wait(&feed, second_ns);
+}
+
+static void lose_context(uint16_t result)
+{
+    gw_feed_call(&feed, "cuCtxSynchronize", GW_EV_SYNC, result, 0, 0, 0, 0);
+    gw_feed_exit(&feed, 1, 0);
+}
+
+static void xid(uint32_t card, uint64_t number, const char *line)
+{
+    gw_feed_machine(&feed, GW_MACHINE_XID, line[0] == '\0' ? GW_SOURCE_NVML : GW_SOURCE_KERNEL_LOG, card, 0, number, 0,
+                    line);
+}
+
+static void off_the_bus(void **state)
+{
+    (void)state;
+    open_card_run();
+    xid(1, 79, "");
+    lose_context(719);
+    expect("gpu-off-bus", GW_ESTABLISHED);
+    assert_true(says("GPU 0") && says("Xid 79"));
+    done();
+}
+
+static void another_card_is_off_the_bus(void **state)
+{
+    (void)state;
+    open_card_run();
+    xid(0, 79, "");
+    lose_context(719);
+    expect("kernel-fault-other", GW_ESTABLISHED);
+    done();
+}
+
+static void off_the_bus_by_the_log_alone(void **state)
+{
+    (void)state;
+    open_card_run();
+    xid(GW_NO_DEVICE, 79,
+        "NVRM: Xid (PCI:0000:af:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.");
+    lose_context(700);
+    expect("gpu-off-bus", GW_ESTABLISHED);
+    done();
+}
+
+/* The card went long after the program had failed of something else. */
+static void off_the_bus_too_late(void **state)
+{
+    (void)state;
+    open_card_run();
+    gw_feed_call(&feed, "cuCtxSynchronize", GW_EV_SYNC, 700, 0, 0, 0, 0);
+    gw_feed_wait(&feed, 60 * second_ns);
+    xid(1, 79, "");
+    gw_feed_exit(&feed, 1, 0);
+    expect("illegal-address", GW_ESTABLISHED);
+    done();
+}
+
+static void nvml_says_lost(void **state)
+{
+    (void)state;
+    open_card_run();
+    gw_feed_sample(&feed, GW_METRIC_CARD_STATUS, 1, 0, 0);
+    gw_feed_wait(&feed, second_ns);
+    gw_feed_sample(&feed, GW_METRIC_CARD_STATUS, 1, 0, 15);
+    lose_context(999);
+    expect("gpu-off-bus", GW_ESTABLISHED);
+    done();
+}
+
+static void application_xids_are_no_hardware(void **state)
+{
+    (void)state;
+    open_card_run();
+    xid(1, 31, "");
+    xid(1, 43, "");
+    lose_context(700);
+    expect("illegal-address", GW_ESTABLISHED);
+    done();
+}
+
+static void uncorrectable_memory(void **state)
+{
+    (void)state;
+    open_card_run();
+    gw_feed_sample(&feed, GW_METRIC_CARD_ECC_UNCORRECTED, 1, 0, 5);
+    gw_feed_wait(&feed, second_ns);
+    gw_feed_sample(&feed, GW_METRIC_CARD_ECC_UNCORRECTED, 1, 0, 6);
+    gw_feed_sample(&feed, GW_METRIC_CARD_REMAP_PENDING, 1, 0, 1);
+    xid(1, 48, "");
+    lose_context(700);
+    expect("ecc-uncorrectable", GW_ESTABLISHED);
+    assert_true(says("Xid 48") && says("uncorrectable memory errors of GPU 0 during the run: 1") && says("next reset"));
+    done();
+}
+
+/* The counter alone rose while an ordinary fault of a kernel was reported. */
+static void uncorrectable_memory_by_the_counter(void **state)
+{
+    (void)state;
+    open_card_run();
+    gw_feed_sample(&feed, GW_METRIC_CARD_ECC_UNCORRECTED, 1, 0, 5);
+    gw_feed_wait(&feed, second_ns);
+    gw_feed_sample(&feed, GW_METRIC_CARD_ECC_UNCORRECTED, 1, 0, 6);
+    lose_context(214);
+    expect("ecc-uncorrectable", GW_ESTABLISHED);
+    done();
+}
+
+/* Another process of the card was struck, ours ran out of memory. */
+static void contained_error_of_somebody_else(void **state)
+{
+    (void)state;
+    open_card_run();
+    xid(1, 94, "");
+    for (int i = 0; i < 7; i++)
+        gw_feed_alloc(&feed, 2 * gib);
+    gw_feed_no_room(&feed, 4 * gib, gib / 2, 16 * gib);
+    gw_feed_exit(&feed, 1, 0);
+    expect("gpu-oom-capacity", GW_ESTABLISHED);
+    done();
+}
+
+static void off_the_bus_after_a_full_card(void **state)
+{
+    (void)state;
+    open_card_run();
+    for (int i = 0; i < 7; i++)
+        gw_feed_alloc(&feed, 2 * gib);
+    gw_feed_no_room(&feed, 4 * gib, gib / 2, 16 * gib);
+    xid(1, 79, "");
+    gw_feed_exit(&feed, 1, 0);
+    expect("gpu-oom-capacity", GW_ESTABLISHED);
+    done();
+}
+
+static void old_memory_errors_are_no_news(void **state)
+{
+    (void)state;
+    open_card_run();
+    gw_feed_sample(&feed, GW_METRIC_CARD_ECC_UNCORRECTED, 1, 0, 5);
+    gw_feed_wait(&feed, second_ns);
+    gw_feed_sample(&feed, GW_METRIC_CARD_ECC_UNCORRECTED, 1, 0, 5);
+    gw_feed_sample(&feed, GW_METRIC_CARD_ECC_UNCORRECTED, 0, 0, 5);
+    gw_feed_wait(&feed, second_ns);
+    gw_feed_sample(&feed, GW_METRIC_CARD_ECC_UNCORRECTED, 0, 0, 9); /* another card's */
+    lose_context(700);
+    expect("illegal-address", GW_ESTABLISHED);
+    done();
+}
+
+/* ---- who holds the memory ---- */
+
+static void nvml_names_the_holder(void **state)
+{
+    (void)state;
+    open_card_run();
+    gw_feed_no_room(&feed, 4 * gib, 2 * gib, 16 * gib);
+    gw_feed_fact(&feed, "card.holder", "pid=100 bytes=1610612736 card=1 cmd=program");
+    gw_feed_fact(&feed, "card.holder", "pid=4711 bytes=13958643712 card=1 user=ann cmd=python notebook.py device=7");
+    gw_feed_fact(&feed, "card.holder", "pid=4712 bytes=15032385536 card=0 user=ann cmd=python other.py");
+    gw_feed_exit(&feed, 1, 0);
+    expect("gpu-oom-other-process", GW_ESTABLISHED);
+    assert_true(says("4711") && says("notebook.py") && !says("4712"));
+    done();
+}
+
+static void the_holder_is_on_another_card(void **state)
+{
+    (void)state;
+    open_card_run();
+    for (int i = 0; i < 6; i++)
+        gw_feed_alloc(&feed, 2 * gib);
+    gw_feed_no_room(&feed, 4 * gib, gib, 16 * gib);
+    gw_feed_fact(&feed, "card.holder", "pid=4712 bytes=15032385536 card=0 user=ann cmd=python other.py");
+    gw_feed_exit(&feed, 1, 0);
+    expect("gpu-oom-capacity", GW_ESTABLISHED);
+    done();
+}
+
+/* Somebody held the card when a first request was refused, and had long gone when the program failed by itself. */
+static void the_holder_had_gone(void **state)
+{
+    (void)state;
+    open_card_run();
+    gw_feed_no_room(&feed, 4 * gib, 2 * gib, 16 * gib);
+    gw_feed_fact(&feed, "card.holder", "pid=4711 bytes=13958643712 card=1 user=ann cmd=python notebook.py");
+    gw_feed_wait(&feed, 100 * second_ns);
+    for (int i = 0; i < 7; i++)
+        gw_feed_alloc(&feed, 2 * gib);
+    gw_feed_sync(&feed);
+    gw_feed_no_room(&feed, 4 * gib, gib, 16 * gib);
+    gw_feed_fact(&feed, "card.holder", "pid=100 bytes=16106127360 card=1 cmd=program");
+    gw_feed_exit(&feed, 1, 0);
+    expect("gpu-oom-capacity", GW_ESTABLISHED);
+    assert_false(says("4711"));
+    done();
+}
+
+/* In a container: NVML counts processes as the host does. Nobody is named, and the reason is said. */
+static void holders_of_another_namespace(void **state)
+{
+    (void)state;
+    open_card_run();
+    gw_feed_no_room(&feed, 4 * gib, gib, 16 * gib);
+    gw_feed_fact(&feed, "card.holder.unmatched", "pid=88123 bytes=15032385536 card=1 ");
+    gw_feed_fact(&feed, "device.holder", "pid=100 user=ann cmd=program");
+    gw_feed_fact(&feed, "device.holder", "pid=321 user=ann cmd=python stale.py");
+    gw_feed_exit(&feed, 1, 0);
+    expect("gpu-oom-other-process", GW_SUPPORTED);
+    assert_true(says("pid=321") && !says("pid=100") && says("pid namespace") && !says("88123"));
+    done();
+}
+
+/* ---- advice ---- */
+
+static void reasons(uint64_t bits, unsigned seconds)
+{
+    for (unsigned i = 0; i < seconds; i++, gw_feed_wait(&feed, second_ns))
+        gw_feed_sample(&feed, GW_METRIC_CARD_CLOCK_REASONS, 1, 0, bits);
+}
+
+static void end_well(void)
+{
+    gw_feed_sync(&feed);
+    gw_feed_exit(&feed, 0, 0);
+    judge();
+    assert_int_equal(verdict->status, GW_VERDICT_CLEAN);
+}
+
+static void heat_is_advice(void **state)
+{
+    (void)state;
+    open_card_run();
+    gw_feed_sample(&feed, GW_METRIC_CARD_TEMPERATURE, 1, 0, 91);
+    reasons(0, 10);
+    reasons(GW_CLOCK_REASON_HW_THERMAL | GW_CLOCK_REASON_HW_SLOWDOWN, 5);
+    reasons(0, 1);
+    end_well();
+    assert_true(says("GPU 0 ran at lower clocks because of heat for 5.0 of"));
+    assert_true(says("91 C"));
+    done();
+}
+
+static void a_busy_card_at_its_limit_is_well(void **state)
+{
+    (void)state;
+    open_card_run();
+    gw_feed_sample(&feed, GW_METRIC_CARD_POWER_LIMIT, 1, 0, 700000);
+    gw_feed_sample(&feed, GW_METRIC_CARD_POWER_LIMIT_DEFAULT, 1, 0, 700000);
+    gw_feed_sample(&feed, GW_METRIC_CARD_PCIE_WIDTH, 1, 0, 16);
+    gw_feed_sample(&feed, GW_METRIC_CARD_PCIE_WIDTH_MAX, 1, 0, 16);
+    gw_feed_sample(&feed, GW_METRIC_CARD_PCIE_GENERATION, 1, 0, 1);
+    gw_feed_sample(&feed, GW_METRIC_CARD_PCIE_GENERATION_MAX, 1, 0, 5);
+    gw_feed_sample(&feed, GW_METRIC_CARD_UTILISATION, 1, 0, 0);
+    reasons(GW_CLOCK_REASON_IDLE, 3);
+    gw_feed_sample(&feed, GW_METRIC_CARD_PCIE_GENERATION, 1, 0, 5); /* the link wakes up */
+    gw_feed_sample(&feed, GW_METRIC_CARD_UTILISATION, 1, 0, 100);
+    gw_feed_sample(&feed, GW_METRIC_CARD_PCIE_REPLAYS, 1, 0, 1000);
+    reasons(GW_CLOCK_REASON_POWER_CAP, 30);
+    gw_feed_sample(&feed, GW_METRIC_CARD_PCIE_REPLAYS, 1, 0, 1001);
+    end_well();
+    assert_false(says("PCIe") || says("power") || says("heat"));
+    done();
+}
+
+static void a_lowered_limit_and_a_brake_are_advice(void **state)
+{
+    (void)state;
+    open_card_run();
+    gw_feed_sample(&feed, GW_METRIC_CARD_POWER_LIMIT, 1, 0, 400000);
+    gw_feed_sample(&feed, GW_METRIC_CARD_POWER_LIMIT_DEFAULT, 1, 0, 700000);
+    reasons(GW_CLOCK_REASON_POWER_CAP | GW_CLOCK_REASON_POWER_BRAKE, 10);
+    reasons(0, 1);
+    end_well();
+    assert_true(says("power limit of 400 W, below its standard 700 W"));
+    assert_true(says("braked"));
+    done();
+}
+
+static void a_narrow_link_is_advice(void **state)
+{
+    (void)state;
+    open_card_run();
+    gw_feed_sample(&feed, GW_METRIC_CARD_PCIE_WIDTH, 1, 0, 4);
+    gw_feed_sample(&feed, GW_METRIC_CARD_PCIE_WIDTH_MAX, 1, 0, 16);
+    gw_feed_sample(&feed, GW_METRIC_CARD_PCIE_REPLAYS, 1, 0, 1000);
+    gw_feed_sample(&feed, GW_METRIC_CARD_UTILISATION, 1, 0, 90);
+    gw_feed_wait(&feed, second_ns);
+    gw_feed_sample(&feed, GW_METRIC_CARD_PCIE_REPLAYS, 1, 0, 1500);
+    end_well();
+    assert_true(says("4 of 16 lanes"));
+    assert_true(says("500 packets"));
+    done();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_kernel_names_the_command),
+        cmocka_unit_test(the_group_count_rises_with_the_death),
+        cmocka_unit_test(the_group_count_rose_earlier),
+        cmocka_unit_test(a_kill_by_hand),
+        cmocka_unit_test(somebody_else_was_killed),
+        cmocka_unit_test(nothing_is_known_of_the_host),
+        cmocka_unit_test(a_worker_was_killed),
+        cmocka_unit_test(an_oom_kill_elsewhere_harms_nobody),
+        cmocka_unit_test(shm_is_full_at_sigbus),
+        cmocka_unit_test(shm_has_room_at_sigbus),
+        cmocka_unit_test(shm_is_full_in_words),
+        cmocka_unit_test(shm_full_and_another_end),
+        cmocka_unit_test(off_the_bus),
+        cmocka_unit_test(another_card_is_off_the_bus),
+        cmocka_unit_test(off_the_bus_by_the_log_alone),
+        cmocka_unit_test(off_the_bus_too_late),
+        cmocka_unit_test(nvml_says_lost),
+        cmocka_unit_test(application_xids_are_no_hardware),
+        cmocka_unit_test(uncorrectable_memory),
+        cmocka_unit_test(uncorrectable_memory_by_the_counter),
+        cmocka_unit_test(contained_error_of_somebody_else),
+        cmocka_unit_test(off_the_bus_after_a_full_card),
+        cmocka_unit_test(old_memory_errors_are_no_news),
+        cmocka_unit_test(nvml_names_the_holder),
+        cmocka_unit_test(the_holder_is_on_another_card),
+        cmocka_unit_test(the_holder_had_gone),
+        cmocka_unit_test(holders_of_another_namespace),
+        cmocka_unit_test(heat_is_advice),
+        cmocka_unit_test(a_busy_card_at_its_limit_is_well),
+        cmocka_unit_test(a_lowered_limit_and_a_brake_are_advice),
+        cmocka_unit_test(a_narrow_link_is_advice),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,231 @@
+/* What is a fault, what a suspicion, and what neither: memory given back while a copy may still use it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "gw_feed.h"
+#include "gw_verdict.h"
+
+#include <string.h>
+
+enum { A = 0xa000, B = 0xb000, EVENT = 0xe000, NON_BLOCKING = 1, LEGACY = 0 };
+static const uint64_t mib = 1 << 20, us = 1000, block = 0x7000000000, weights = 0x7100000000, host = 0x10000000;
+static const char race_id[] = "cross-stream-use-after-free", read_id[] = "host-read-not-ordered";
+
+static gw_feed feed; /* large: not on the stack */
+static uint32_t number;
+
+static void tell(gw_order_step step, uint64_t object, uint64_t stream, uint64_t age_ns)
+{
+    gw_feed_extra_call(&feed, "cuMemcpyDtoDAsync_v2", GW_EV_ORDER, 0, ++number,
+                       (uint64_t)step | (uint64_t)feed.tid << 8, object, stream, age_ns);
+}
+
+static void copy(uint64_t to, uint64_t from, uint64_t bytes)
+{
+    tell(GW_ORDER_COPY, to, B, 5 * us);
+    gw_feed_extra_call(&feed, "cuMemcpyDtoDAsync_v2", GW_EV_ORDER_RANGE, 0, number, to, from, bytes, 0);
+}
+
+static void begin(uint64_t flags)
+{
+    number = 0;
+    gw_feed_open(&feed, 16ull << 30);
+    gw_feed_call(&feed, "cuStreamCreate", GW_EV_STREAM_CREATE, 0, A, flags, 0, 0);
+    gw_feed_call(&feed, "cuStreamCreate", GW_EV_STREAM_CREATE, 0, B, flags, 0, 0);
+    gw_feed_call(&feed, "cuMemAlloc_v2", GW_EV_ALLOC, 0, weights, 8192 * mib, GW_SPACE_DEVICE, 0);
+    gw_feed_call(&feed, "cuMemHostAlloc", GW_EV_HOST_ALLOC, 0, host, 8192 * mib, 0, 0);
+    gw_feed_call(&feed, "cuMemAllocAsync", GW_EV_ALLOC_ASYNC, 0, block, 8192 * mib, 0, A);
+    gw_feed_wait(&feed, 100 * us);
+}
+
+static void give_back(void)
+{
+    gw_feed_extra_call(&feed, "cuMemFreeAsync", GW_EV_FREE_ASYNC, 0, number, block, 0, 0, A);
+}
+
+static bool is_alternative(const gw_verdict *verdict, const char *cause)
+{
+    for (size_t i = 0; i < verdict->alternative_count; i++)
+        if (strcmp(verdict->alternatives[i].cause, cause) == 0)
+            return verdict->alternatives[i].certainty == GW_HYPOTHESIS;
+    return false;
+}
+
+static bool is_advised(const gw_verdict *verdict, const char *part)
+{
+    for (size_t i = 0; i < verdict->advice.count; i++)
+        if (strstr(verdict->advice.item[i], part) != NULL)
+            return true;
+    return false;
+}
+
+/* CERTAINTY_NONE: clean, and nothing is suspected. */
+static void expect(const char *cause, gw_certainty certainty)
+{
+    gw_error err;
+    gw_verdict *verdict;
+    gw_feed_exit(&feed, 0, 0);
+    gw_model *model = gw_feed_finish(&feed);
+    assert_int_equal(gw_judge(model, &verdict, &err), GW_OK);
+    gw_model_free(model);
+    if (certainty == GW_SUPPORTED) {
+        assert_int_equal(verdict->status, GW_VERDICT_FAULT);
+        assert_string_equal(verdict->cause, cause);
+        assert_int_equal(verdict->certainty, certainty);
+        assert_true(verdict->evidence_count > 2 && verdict->next.count > 0);
+    } else {
+        assert_int_equal(verdict->status, GW_VERDICT_CLEAN);
+        assert_int_equal(is_alternative(verdict, cause), certainty == GW_HYPOTHESIS);
+        assert_int_equal(is_advised(verdict, cause), certainty == GW_HYPOTHESIS);
+        assert_true(certainty == GW_HYPOTHESIS || verdict->alternative_count == 0);
+    }
+    gw_verdict_free(verdict);
+}
+
+static void nobody_can_have_known(void **state)
+{
+    (void)state;
+    begin(NON_BLOCKING);
+    gw_feed_launch(&feed, 0xf, B); /* before it */
+    copy(weights, block, mib);
+    give_back();
+    expect(race_id, GW_SUPPORTED);
+}
+
+static void after_a_while_it_is_trusted(void **state)
+{
+    (void)state;
+    begin(NON_BLOCKING);
+    copy(weights, block, mib);
+    gw_feed_wait(&feed, 500000 * us);
+    give_back();
+    expect(race_id, GW_HYPOTHESIS);
+}
+
+static void the_host_may_have_looked(void **state)
+{
+    (void)state;
+    begin(NON_BLOCKING);
+    copy(host, block, mib);
+    give_back();
+    expect(race_id, GW_HYPOTHESIS);
+
+    begin(NON_BLOCKING);
+    copy(weights, block, mib);
+    copy(host, weights, 64);
+    give_back();
+    expect(race_id, GW_HYPOTHESIS);
+
+    begin(NON_BLOCKING);
+    copy(weights, block, mib);
+    tell(GW_ORDER_RECORD, EVENT, B, 0); /* cuEventElapsedTime may have told */
+    give_back();
+    expect(race_id, GW_HYPOTHESIS);
+
+    begin(NON_BLOCKING);
+    copy(weights, block, mib);
+    gw_feed_wait(&feed, us);
+    gw_feed_launch(&feed, 0xf, B);
+    give_back();
+    expect(race_id, GW_HYPOTHESIS);
+}
+
+static void so_much_is_not_copied_so_soon(void **state)
+{
+    (void)state;
+    begin(NON_BLOCKING);
+    copy(host, block, 4096 * mib);
+    tell(GW_ORDER_RECORD, EVENT, B, 0);
+    give_back();
+    expect(race_id, GW_SUPPORTED);
+
+    begin(NON_BLOCKING);
+    copy(host, block, 4096 * mib);
+    gw_feed_wait(&feed, us);
+    gw_feed_launch(&feed, 0xf, B); /* may wake a kernel that waits on the other stream */
+    give_back();
+    expect(race_id, GW_HYPOTHESIS);
+}
+
+static void unknown_work_may_put_it_in_order(void **state)
+{
+    (void)state;
+    begin(0);
+    copy(weights, block, mib);
+    gw_feed_wait(&feed, us);
+    gw_feed_launch(&feed, 0xf, LEGACY);
+    give_back();
+    expect(race_id, GW_CERTAINTY_NONE);
+
+    begin(0);
+    copy(weights, block, mib);
+    give_back();
+    for (int i = 0; i < 2 * GW_RING_ENTRIES; i++)
+        gw_feed_launch(&feed, 0xf, A);
+    expect(race_id, GW_CERTAINTY_NONE);
+
+    begin(NON_BLOCKING);
+    copy(weights, block, mib);
+    give_back();
+    for (int i = 0; i < 2 * GW_RING_ENTRIES; i++)
+        gw_feed_launch(&feed, 0xf, A);
+    expect(race_id, GW_HYPOTHESIS);
+
+    begin(NON_BLOCKING);
+    gw_feed_meta(&feed, "env.CUDA_LAUNCH_BLOCKING", "1");
+    copy(weights, block, mib);
+    give_back();
+    expect(race_id, GW_CERTAINTY_NONE);
+}
+
+static void what_was_lost_may_put_it_in_order(void **state)
+{
+    (void)state;
+    begin(NON_BLOCKING);
+    copy(weights, block, mib);
+    give_back();
+    gw_item lost = {.kind = GW_ITEM_LOST, .t_ns = feed.t_ns, .pid = feed.pid, .lost = {.events = 1}};
+    gw_error err;
+    assert_int_equal(gw_model_feed(feed.model, &lost, &err), GW_OK);
+    gw_feed_exit(&feed, 0, 0);
+    gw_model *model = gw_feed_finish(&feed);
+    gw_verdict *verdict;
+    assert_int_equal(gw_judge(model, &verdict, &err), GW_OK);
+    assert_int_equal(verdict->status, GW_VERDICT_CLEAN);
+    assert_int_equal(verdict->alternative_count, 0);
+    gw_verdict_free(verdict);
+    gw_model_free(model);
+}
+
+static void a_result_may_have_been_read_too_early(void **state)
+{
+    (void)state;
+    begin(NON_BLOCKING);
+    copy(host, weights, mib);
+    gw_feed_extra_call(&feed, "cuMemFreeHost", GW_EV_HOST_FREE, 0, number, host, 0, 0, 0);
+    expect(read_id, GW_HYPOTHESIS);
+
+    begin(NON_BLOCKING);
+    copy(host, weights, mib);
+    tell(GW_ORDER_STREAM_DONE, B, 0, 0);
+    gw_feed_extra_call(&feed, "cuMemFreeHost", GW_EV_HOST_FREE, 0, number, host, 0, 0, 0);
+    expect(read_id, GW_CERTAINTY_NONE);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nobody_can_have_known),
+        cmocka_unit_test(after_a_while_it_is_trusted),
+        cmocka_unit_test(the_host_may_have_looked),
+        cmocka_unit_test(so_much_is_not_copied_so_soon),
+        cmocka_unit_test(unknown_work_may_put_it_in_order),
+        cmocka_unit_test(what_was_lost_may_put_it_in_order),
+        cmocka_unit_test(a_result_may_have_been_read_too_early),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

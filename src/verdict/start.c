@@ -1,0 +1,155 @@
+#include "start.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { CAPABILITY_MAJOR = 75, CAPABILITY_MINOR = 76 };
+
+static const gw_library *newest_runtime(const gw_process *process)
+{
+    const gw_library *found = NULL;
+    for (size_t i = 0; i < process->libraries.count; i++) {
+        const gw_library *library = &process->libraries.item[i];
+        if (library->kind == GW_LIBRARY_CUDART && library->version != 0 &&
+            (found == NULL || library->version > found->version))
+            found = library;
+    }
+    return found;
+}
+
+static void find_driver(const gwi_case *c, gwi_versions *versions)
+{
+    const gw_library *driver = gw_libraries_find(&c->process->libraries, GW_LIBRARY_DRIVER);
+    gw_library library = {0};
+    versions->driver_path = driver != NULL ? driver->path : c->process->driver_path;
+    if (versions->driver_path == NULL)
+        versions->driver_path = gw_model_meta(c->model, "driver");
+    if (versions->driver_path != NULL && gw_library_of_path(versions->driver_path, &library))
+        versions->driver = library.version;
+    gw_library_free(&library);
+}
+
+gwi_versions gwi_versions_of(const gwi_case *c)
+{
+    gwi_versions versions = {.module = gw_model_meta(c->model, "driver.module")};
+    if (c->process == NULL)
+        return versions;
+    versions.api_major = c->process->driver_api / 1000;
+    versions.api_minor = c->process->driver_api % 1000 / 10;
+    versions.runtime = newest_runtime(c->process);
+    find_driver(c, &versions);
+    const gw_device *device = &c->model->device[c->root == NULL || c->root->device < 0 ? 0 : c->root->device];
+    versions.has_capability = device->has_attribute[CAPABILITY_MAJOR] && device->has_attribute[CAPABILITY_MINOR];
+    if (versions.has_capability)
+        versions.capability = gw_version_of((unsigned)device->attribute[CAPABILITY_MAJOR],
+                                            (unsigned)device->attribute[CAPABILITY_MINOR], 0);
+    return versions;
+}
+
+void gwi_say_versions(const gwi_versions *versions, gwi_finding *finding)
+{
+    char text[GW_VERSION_TEXT_MAX];
+    if (versions->api_major != 0)
+        gwi_evidence(finding, GWI_NO_TIME, "driver", "the driver says that it is for CUDA %u.%u", versions->api_major,
+                     versions->api_minor);
+    if (versions->driver_path != NULL)
+        gwi_evidence(finding, GWI_NO_TIME, "host", "the driver's library is %s", versions->driver_path);
+    if (versions->module != NULL)
+        gwi_evidence(finding, GWI_NO_TIME, "host", "the kernel driver's version is %s", versions->module);
+    if (versions->runtime != NULL)
+        gwi_evidence(finding, GWI_NO_TIME, "host", "the CUDA runtime in the process is %s (%s, by its %s)",
+                     gw_library_version_text(text, versions->runtime), versions->runtime->path,
+                     gw_version_from_text(versions->runtime->from));
+}
+
+const gw_failure *gwi_root_with(const gwi_case *c, uint16_t result)
+{
+    return c->root != NULL && c->root->result == result ? c->root : NULL;
+}
+
+bool gwi_is_before_context(const gwi_case *c, const gw_failure *failure)
+{
+    for (int device = 0; c->process != NULL && device < GW_MODEL_DEVICES_MAX; device++) {
+        if (c->process->usage[device].class_made[GW_CLASS_CONTEXT] > 0)
+            return false;
+    }
+    return failure->kind == GW_EV_INIT || failure->kind == GW_EV_CTX_CREATE || failure->context == 0;
+}
+
+void gwi_say_failed_call(const gwi_case *c, gwi_finding *finding, const gw_failure *failure)
+{
+    char call[GWI_CALL_TEXT_MAX], at[GWI_PLACE_TEXT_MAX];
+    const gw_cuda_error *error = gw_data_cuda_error(failure->result);
+    gwi_evidence(finding, failure->t_ns, "driver", "%s%s returned %u (%s)%s%s%s%s",
+                 gwi_call_text(call, failure->fn_name), gwi_at(c, failure->site, at), failure->result,
+                 gw_result_name(failure->result), error != NULL && error->meaning != NULL ? ": " : "",
+                 error != NULL && error->meaning != NULL ? error->meaning : "", failure->text != NULL ? "; " : "",
+                 failure->text != NULL ? failure->text : "");
+    gwi_where(finding, failure->site, "the call that failed");
+    gwi_say_consequences(c, finding, failure);
+}
+
+gw_certainty gwi_sure_of_end(const gwi_case *c, const gw_failure *failure, gw_certainty most)
+{
+    enum { ABORT = 6 };
+    if (c->ended && !c->bad_end)
+        return GW_HYPOTHESIS;
+    bool other = c->exception == GW_EXCEPTION_SCRIPT || c->exception == GW_EXCEPTION_OOM ||
+                 (c->signal != 0 && c->signal != ABORT) || c->process == NULL || c->process->pid != failure->pid;
+    /* Work that succeeded and was waited for afterwards: it had another way. */
+    other = other || (failure->launches_after > 0 && failure->synced_after);
+    return other ? GW_HYPOTHESIS : most;
+}
+
+gw_certainty gwi_sure_of_words(const gwi_case *c)
+{
+    return c->process != NULL && (c->process->exe != NULL || c->process->t_first_call_ns != 0) ? GW_SUPPORTED
+                                                                                               : GW_HYPOTHESIS;
+}
+
+bool gwi_has_device_file(const gwi_case *c, const char *name, bool *ret_known)
+{
+    const char *files = gw_model_meta(c->model, "device.files");
+    size_t bytes = strlen(name);
+    *ret_known = files != NULL;
+    for (const char *at = files; at != NULL && (at = strstr(at, name)) != NULL; at += bytes) {
+        if ((at == files || at[-1] == ' ') && (at[bytes] == '\0' || at[bytes] == ' '))
+            return true;
+    }
+    return false;
+}
+
+const char *gwi_visible_devices(const gwi_case *c)
+{
+    return gw_model_meta(c->model, "env.CUDA_VISIBLE_DEVICES");
+}
+
+static bool made_context(const gw_model *model)
+{
+    for (size_t i = 0; i < model->process_count; i++) {
+        for (int device = 0; device < GW_MODEL_DEVICES_MAX; device++) {
+            if (model->process[i].usage[device].class_made[GW_CLASS_CONTEXT] > 0)
+                return true;
+        }
+    }
+    return false;
+}
+
+bool gwi_advise_unused_gpu(const gwi_case *c, gw_string_list *advice)
+{
+    const char *mask = gwi_visible_devices(c);
+    bool known, present = gwi_has_device_file(c, "nvidia0", &known), cuda_build = false;
+    char text[512];
+    for (size_t i = 0; i < c->model->process_count; i++)
+        cuda_build = cuda_build || gw_libraries_find(&c->model->process[i].libraries, GW_LIBRARY_CUDART) != NULL;
+    if (gw_model_framework(c->model) == GW_FRAMEWORK_RAW || !cuda_build || made_context(c->model) ||
+        !(present || c->model->is_virtual))
+        return true;
+    snprintf(text, sizeof text,
+             "the framework is built for CUDA and the machine has a GPU, but the program made no context on it: it ran "
+             "on the "
+             "CPU%s%.200s%s (no-device-visible, if that was not meant)",
+             mask != NULL ? "; CUDA_VISIBLE_DEVICES=\"" : "", mask != NULL ? mask : "", mask != NULL ? "\"" : "");
+    return gwi_list_add(advice, text);
+}

@@ -1,0 +1,357 @@
+/* Causes in the software around a program: each with the run that has it and with one that nearly has it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "gw_feed.h"
+#include "gw_verdict.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const uint64_t gib = 1u << 30;
+static gw_feed feed; /* large: not on the stack */
+static gw_verdict *verdict;
+
+static void judge(void)
+{
+    gw_error err;
+    gw_model *model = gw_feed_finish(&feed);
+    assert_int_equal(gw_judge(model, &verdict, &err), GW_OK);
+    gw_model_free(model);
+    if (getenv("GW_TEST_PRINT") == NULL)
+        return;
+    printf("\n%s %s (%s): %s\n", gw_verdict_status_text(verdict->status), verdict->cause,
+           gw_certainty_text(verdict->certainty), verdict->headline);
+    for (size_t i = 0; i < verdict->evidence_count; i++)
+        printf("  %s\n", verdict->evidence[i].text);
+}
+
+static bool says(const char *part)
+{
+    if (strstr(verdict->headline, part) != NULL)
+        return true;
+    for (size_t i = 0; i < verdict->evidence_count; i++) {
+        if (strstr(verdict->evidence[i].text, part) != NULL)
+            return true;
+    }
+    return false;
+}
+
+static void expect(const char *cause, gw_certainty certainty, const char *part)
+{
+    judge();
+    assert_string_equal(gw_verdict_status_text(verdict->status), "fault");
+    assert_string_equal(verdict->cause, cause);
+    assert_string_equal(gw_certainty_text(verdict->certainty), gw_certainty_text(certainty));
+    if (!says(part))
+        fail_msg("nothing says \"%s\"", part);
+    gw_verdict_free(verdict);
+}
+
+static void expect_not_fault(gw_verdict_status status)
+{
+    judge();
+    assert_string_equal(gw_verdict_status_text(verdict->status), gw_verdict_status_text(status));
+    gw_verdict_free(verdict);
+}
+
+static void library(const char *line)
+{
+    gw_item item = {.kind = GW_ITEM_SUPERVISOR, .t_ns = feed.t_ns, .pid = GW_FEED_PID};
+    gw_error err;
+    item.pair.key = "library";
+    item.pair.value = line;
+    assert_int_equal(gw_model_feed(feed.model, &item, &err), GW_OK);
+}
+
+static void open_with_driver(unsigned api)
+{
+    gw_feed_open(&feed, 16 * gib);
+    gw_feed_call(&feed, "cuInit", GW_EV_DRIVER, 0, api, 700, 0, 0);
+}
+
+#define RUNTIME_13                                                                                                     \
+    "kind=cudart part= place=wheel version=13.0.96 from=3 major_only=0 "                                               \
+    "path=/v/site-packages/nvidia/cu13/lib/libcudart.so.13"
+
+/* ---- CUDA does not start ---- */
+
+static void init_fails(uint16_t result)
+{
+    gw_feed_open_bare(&feed);
+    gw_feed_process(&feed, GW_FEED_PID, 1, "/usr/bin/prog");
+    gw_feed_call(&feed, "cuInit", GW_EV_INIT, result, 0, 0, 0, 0);
+}
+
+static void test_codes_of_init_say_what_is_wrong(void **state)
+{
+    (void)state;
+    static const struct {
+        uint16_t result;
+        const char *cause;
+        gw_certainty certainty;
+    } cases[] = {{34, "stub-or-wrong-libcuda", GW_SUPPORTED},      {100, "no-device-visible", GW_ESTABLISHED},
+                 {802, "fabric-not-ready", GW_ESTABLISHED},        {803, "driver-library-mismatch", GW_ESTABLISHED},
+                 {804, "forward-compat-misuse", GW_SUPPORTED},     {46, "device-busy-or-partition", GW_SUPPORTED},
+                 {805, "device-busy-or-partition", GW_ESTABLISHED}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        init_fails(cases[i].result);
+        gw_feed_exit(&feed, 1, 0);
+        expect(cases[i].cause, cases[i].certainty, "cuInit returned");
+        init_fails(cases[i].result); /* it went on without a GPU, and well */
+        gw_feed_exit(&feed, 0, 0);
+        expect_not_fault(GW_VERDICT_CLEAN);
+        init_fails(cases[i].result); /* it went on, and failed of something else */
+        gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"t.py\", line 1, in <module>\n"
+                              "KeyError: 'loss'\n");
+        gw_feed_exit(&feed, 1, 0);
+        expect("script-exception", GW_SUPPORTED, "KeyError");
+    }
+}
+
+static void test_paths_make_it_certain(void **state)
+{
+    (void)state;
+    init_fails(34);
+    library("kind=driver version=? from=0 major_only=0 path=/usr/local/cuda/lib64/stubs/libcuda.so");
+    gw_feed_exit(&feed, 1, 0);
+    expect("stub-or-wrong-libcuda", GW_ESTABLISHED, "/stubs/");
+    init_fails(804);
+    library("kind=driver version=? from=1 major_only=0 path=/usr/local/cuda/compat/libcuda.so.580.65.06");
+    gw_feed_exit(&feed, 1, 0);
+    expect("forward-compat-misuse", GW_ESTABLISHED, "/compat/");
+    init_fails(803); /* the files agree: what cuInit saw was something else, or a moment ago */
+    gw_feed_meta(&feed, "driver.module", "580.65.06");
+    library("kind=driver version=580.65.6 from=1 major_only=0 path=/usr/lib/libcuda.so.580.65.06");
+    gw_feed_exit(&feed, 1, 0);
+    expect("driver-library-mismatch", GW_SUPPORTED, "kernel driver's version is 580.65.06");
+}
+
+static void test_no_device_says_why(void **state)
+{
+    (void)state;
+    init_fails(100);
+    gw_feed_meta(&feed, "env.CUDA_VISIBLE_DEVICES", "");
+    gw_feed_exit(&feed, 1, 0);
+    expect("no-device-visible", GW_ESTABLISHED, "hides all of them");
+    init_fails(100);
+    gw_feed_meta(&feed, "device.files", "nvidiactl nvidia-uvm");
+    gw_feed_exit(&feed, 1, 0);
+    expect("no-device-visible", GW_ESTABLISHED, "no /dev/nvidia0");
+    init_fails(100);
+    gw_feed_meta(&feed, "device.files", "nvidia0 nvidia-uvm");
+    gw_feed_meta(&feed, "env.CUDA_VISIBLE_DEVICES", "GPU-1234");
+    gw_feed_exit(&feed, 1, 0);
+    expect("no-device-visible", GW_ESTABLISHED, "\"GPU-1234\"");
+}
+
+static void raise_error(const char *line)
+{
+    gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"t.py\", line 1, in <module>\n");
+    gw_feed_stderr(&feed, line);
+    gw_feed_exit(&feed, 1, 0);
+}
+
+/* As PyTorch says it: these exceptions are the failure, not another one. */
+static void test_frameworks_words_for_a_failed_start(void **state)
+{
+    (void)state;
+    init_fails(100);
+    raise_error("RuntimeError: No CUDA GPUs are available\n");
+    expect("no-device-visible", GW_ESTABLISHED, "cuInit returned 100");
+    init_fails(803);
+    raise_error("RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 803: unsupported display driver\n");
+    expect("driver-library-mismatch", GW_ESTABLISHED, "803");
+    init_fails(802);
+    raise_error("RuntimeError: CUDA driver initialization failed, you might not have a CUDA gpu.\n");
+    expect("fabric-not-ready", GW_ESTABLISHED, "802");
+    gw_feed_open_bare(&feed);
+    raise_error("AssertionError: Torch not compiled with CUDA enabled\n");
+    expect("no-device-visible", GW_SUPPORTED, "built without CUDA");
+    gw_feed_open_bare(&feed);
+    gw_feed_process(&feed, GW_FEED_PID, 1, "/usr/bin/python3");
+    library("kind=driver version=535.54.3 from=1 major_only=0 path=/usr/lib/libcuda.so.535.54.03");
+    library(RUNTIME_13);
+    raise_error("RuntimeError: The NVIDIA driver on your system is too old (found version 12020).\n");
+    expect("driver-too-old", GW_ESTABLISHED, "needs driver 580");
+}
+
+static void test_lost_state_needs_the_missing_file(void **state)
+{
+    (void)state;
+    init_fails(999);
+    gw_feed_meta(&feed, "device.files", "nvidia0 nvidiactl");
+    gw_feed_exit(&feed, 1, 0);
+    expect("driver-state-lost", GW_SUPPORTED, "/dev/nvidia-uvm is not");
+    init_fails(999);
+    gw_feed_meta(&feed, "device.files", "nvidia0 nvidiactl nvidia-uvm");
+    gw_feed_exit(&feed, 1, 0);
+    expect_not_fault(GW_VERDICT_UNDETERMINED);
+}
+
+/* ---- code does not load ---- */
+
+static void test_modules_that_do_not_load(void **state)
+{
+    (void)state;
+    static const struct {
+        uint16_t result;
+        const char *cause;
+    } cases[] = {
+        {209, "arch-not-in-binary"}, {221, "jit-library-missing"}, {222, "ptx-too-new"}, {223, "jit-library-missing"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        open_with_driver(12020);
+        gw_feed_call(&feed, "cuModuleLoadData", GW_EV_MODULE_LOAD, cases[i].result, 0, 0, 0, 0);
+        gw_feed_exit(&feed, 1, 0);
+        expect(cases[i].cause, GW_ESTABLISHED, "for CUDA 12.2");
+        open_with_driver(12020); /* another image worked: no fault */
+        gw_feed_call(&feed, "cuModuleLoadData", GW_EV_MODULE_LOAD, cases[i].result, 0, 0, 0, 0);
+        gw_feed_call(&feed, "cuModuleLoadData", GW_EV_MODULE_LOAD, 0, 0x77, 0, 0, 0);
+        gw_feed_launch(&feed, 0xf1, 0);
+        gw_feed_sync(&feed);
+        gw_feed_exit(&feed, 0, 0);
+        expect_not_fault(GW_VERDICT_CLEAN);
+    }
+}
+
+static void test_driver_too_old_needs_a_failing_call(void **state)
+{
+    (void)state;
+    open_with_driver(12020);
+    library(RUNTIME_13);
+    gw_feed_call(&feed, "cuLibraryLoadData", GW_EV_LIBRARY_LOAD, 222, 0, 0, 0, 0);
+    gw_feed_exit(&feed, 1, 0);
+    expect("driver-too-old", GW_ESTABLISHED, "needs driver 580");
+    open_with_driver(12020);
+    library(RUNTIME_13);
+    gw_feed_call(&feed, "cuStreamCreate", GW_EV_STREAM_CREATE, 36, 0, 0, 0, 0);
+    gw_feed_exit(&feed, 1, 0);
+    expect("driver-too-old", GW_ESTABLISHED, "13.0.96");
+    open_with_driver(12020); /* the same versions, and nothing failed */
+    library(RUNTIME_13);
+    gw_feed_launch(&feed, 0xf1, 0);
+    gw_feed_sync(&feed);
+    gw_feed_exit(&feed, 0, 0);
+    expect_not_fault(GW_VERDICT_CLEAN);
+    open_with_driver(12020); /* one newer call is missing of a family that the driver knows */
+    library("kind=cudart version=12.4.127 from=1 major_only=0 path=/c/libcudart.so.12.4.127");
+    gw_feed_call(&feed, "cuStreamCreate", GW_EV_STREAM_CREATE, 36, 0, 0, 0, 0);
+    gw_feed_exit(&feed, 1, 0);
+    expect("driver-too-old", GW_SUPPORTED, "12.4.127");
+    open_with_driver(12020); /* the runtime refuses by itself: no call fails */
+    library(RUNTIME_13);
+    gw_feed_stderr(&feed, "CUDA error: CUDA driver version is insufficient for CUDA runtime version\n");
+    gw_feed_exit(&feed, 1, 0);
+    expect("driver-too-old", GW_ESTABLISHED, "insufficient");
+    open_with_driver(13000); /* the same words with versions that fit */
+    library(RUNTIME_13);
+    gw_feed_stderr(&feed, "CUDA error: CUDA driver version is insufficient for CUDA runtime version\n");
+    gw_feed_exit(&feed, 1, 0);
+    expect("driver-too-old", GW_SUPPORTED, "insufficient");
+}
+
+static void test_ordinals(void **state)
+{
+    (void)state;
+    open_with_driver(13000);
+    gw_feed_meta(&feed, "env.CUDA_VISIBLE_DEVICES", "2");
+    gw_feed_call(&feed, "cuDevicePrimaryCtxRetain", GW_EV_CTX_CREATE, 101, 0, 0, 3, 0);
+    gw_feed_exit(&feed, 1, 0);
+    expect("invalid-device-ordinal", GW_ESTABLISHED, "numbered anew");
+    open_with_driver(13000); /* it counted by asking */
+    gw_feed_call(&feed, "cuDeviceGet", GW_EV_CALL, 101, 0, 1, 0, 0);
+    gw_feed_launch(&feed, 0xf1, 0);
+    gw_feed_sync(&feed);
+    gw_feed_exit(&feed, 3, 0);
+    expect_not_fault(GW_VERDICT_UNDETERMINED);
+}
+
+static void test_mixed_cudnn(void **state)
+{
+    (void)state;
+    const char
+        *wheel = "kind=cudnn version=9.1.0.70 from=3 major_only=0 path=/v/site-packages/nvidia/cudnn/lib/libcudnn.so.9",
+        *system = "kind=cudnn version=9.3.0 from=1 major_only=0 path=/usr/lib/libcudnn_ops.so.9.3.0",
+        *error = "RuntimeError: cuDNN error: CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH\n",
+        *trace = "Traceback (most recent call last):\n  File \"t.py\", line 1, in <module>\n";
+    open_with_driver(13000);
+    library(wheel);
+    library(system);
+    gw_feed_stderr(&feed, trace);
+    gw_feed_stderr(&feed, error);
+    gw_feed_exit(&feed, 1, 0);
+    expect("cudnn-mixed-libraries", GW_ESTABLISHED, "(1002) means");
+    open_with_driver(13000); /* both are there, and all is well */
+    library(wheel);
+    library(system);
+    gw_feed_exit(&feed, 0, 0);
+    expect_not_fault(GW_VERDICT_CLEAN);
+    open_with_driver(13000); /* one copy, and another trouble */
+    library(wheel);
+    gw_feed_stderr(&feed, trace);
+    gw_feed_stderr(&feed, error);
+    gw_feed_exit(&feed, 1, 0);
+    judge();
+    assert_true(verdict->cause == NULL || strcmp(verdict->cause, "cudnn-mixed-libraries") != 0);
+    gw_verdict_free(verdict);
+}
+
+static void advised(bool wanted)
+{
+    judge();
+    bool found = false;
+    for (size_t i = 0; i < verdict->advice.count; i++)
+        found = found || strstr(verdict->advice.item[i], "no-device-visible") != NULL;
+    assert_int_equal(verdict->status, GW_VERDICT_CLEAN);
+    assert_int_equal(found, wanted);
+    gw_verdict_free(verdict);
+}
+
+static void cpu_run(const char *files, const char *runtime)
+{
+    init_fails(100);
+    gw_feed_map(&feed, "/v/site-packages/torch/lib/libtorch_cuda.so");
+    gw_feed_meta(&feed, "device.files", files);
+    if (runtime != NULL)
+        library(runtime);
+    gw_feed_exit(&feed, 0, 0);
+}
+
+static void test_a_gpu_that_nobody_used_is_advice(void **state)
+{
+    (void)state;
+    cpu_run("nvidia0 nvidiactl", RUNTIME_13);
+    advised(true);
+    cpu_run("", RUNTIME_13); /* no GPU here */
+    advised(false);
+    cpu_run("nvidia0 nvidiactl", NULL); /* a build for the CPU */
+    advised(false);
+    open_with_driver(13000); /* it used it */
+    gw_feed_map(&feed, "/v/site-packages/torch/lib/libtorch_cuda.so");
+    gw_feed_meta(&feed, "device.files", "nvidia0");
+    library(RUNTIME_13);
+    gw_feed_exit(&feed, 0, 0);
+    advised(false);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_codes_of_init_say_what_is_wrong),
+        cmocka_unit_test(test_paths_make_it_certain),
+        cmocka_unit_test(test_no_device_says_why),
+        cmocka_unit_test(test_frameworks_words_for_a_failed_start),
+        cmocka_unit_test(test_lost_state_needs_the_missing_file),
+        cmocka_unit_test(test_modules_that_do_not_load),
+        cmocka_unit_test(test_driver_too_old_needs_a_failing_call),
+        cmocka_unit_test(test_ordinals),
+        cmocka_unit_test(test_mixed_cudnn),
+        cmocka_unit_test(test_a_gpu_that_nobody_used_is_advice),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,583 @@
+/* Waste in runs that end well, and what the host refuses, each with a run that nearly has it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "gw_feed.h"
+#include "gw_verdict.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const uint64_t ms_ns = 1000000u, gib = 1u << 30;
+static gw_feed feed; /* large: not on the stack */
+static gw_verdict *verdict;
+
+static void print_verdict(void)
+{
+    printf("\n%s %s (%s): %s\n", gw_verdict_status_text(verdict->status), verdict->cause,
+           gw_certainty_text(verdict->certainty), verdict->headline);
+    for (size_t i = 0; i < verdict->evidence_count; i++)
+        printf("  %s  [%s]\n", verdict->evidence[i].text, verdict->evidence[i].source);
+    for (size_t i = 0; i < verdict->advice.count; i++)
+        printf("  advice: %s\n", verdict->advice.item[i]);
+}
+
+static void judge(void)
+{
+    gw_error err;
+    gw_model *model = gw_feed_finish(&feed);
+    assert_int_equal(gw_judge(model, &verdict, &err), GW_OK);
+    gw_model_free(model);
+    if (getenv("GW_TEST_PRINT") != NULL)
+        print_verdict();
+}
+
+static bool advises(const char *part)
+{
+    for (size_t i = 0; i < verdict->advice.count; i++)
+        if (strstr(verdict->advice.item[i], part) != NULL)
+            return true;
+    return false;
+}
+
+/* The run ends well and is clean; it gets this advice, or, `is_there` false, does not. */
+static void expect_advice(const char *part, bool is_there)
+{
+    gw_feed_exit(&feed, 0, 0);
+    judge();
+    assert_string_equal(gw_verdict_status_text(verdict->status), "clean");
+    assert_int_equal(advises(part), is_there);
+    gw_verdict_free(verdict);
+}
+
+static void expect(const char *cause, gw_certainty certainty)
+{
+    judge();
+    assert_string_equal(verdict->cause == NULL ? "none" : verdict->cause, cause);
+    assert_string_equal(gw_certainty_text(verdict->certainty), gw_certainty_text(certainty));
+    gw_verdict_free(verdict);
+}
+
+static void open_run(void)
+{
+    gw_feed_open(&feed, 16 * gib);
+    gw_feed_fact(&feed, "nvml.card", "index=0 pci=0000:01:00.0 uuid=GPU-1 name=Card");
+    gw_feed_alloc(&feed, gib);
+}
+
+static void busy(uint64_t percent)
+{
+    gw_feed_sample(&feed, GW_METRIC_CARD_UTILISATION, 0, 0, percent);
+}
+
+/* ---- synchronisations ---- */
+
+static void steps(unsigned count, unsigned launches, uint64_t wait_ns, bool waits)
+{
+    for (unsigned i = 0; i < count; i++) {
+        for (unsigned k = 0; k < launches; k++)
+            gw_feed_launch(&feed, 1, 0);
+        if (waits)
+            gw_feed_sync(&feed);
+        gw_feed_wait(&feed, wait_ns);
+    }
+}
+
+static void a_wait_after_every_launch(void **state)
+{
+    (void)state;
+    open_run();
+    steps(3000, 1, ms_ns / 10, true);
+    expect_advice("sync-storm: 1.0 synchronisations a launch", true);
+}
+
+static void a_wait_after_every_step(void **state)
+{
+    (void)state;
+    open_run();
+    steps(3000, 20, ms_ns / 10, true);
+    expect_advice("sync-storm", false);
+}
+
+/* What is waited for takes long: then the wait costs nothing. */
+static void a_wait_for_every_large_kernel(void **state)
+{
+    (void)state;
+    open_run();
+    steps(3000, 1, 20 * ms_ns, true);
+    expect_advice("sync-storm", false);
+}
+
+static void few_waits(void **state)
+{
+    (void)state;
+    open_run();
+    steps(500, 1, ms_ns / 10, true);
+    steps(600, 1, ms_ns / 10, false);
+    expect_advice("sync-storm", false);
+}
+
+/* ---- launches ---- */
+
+static void launch_for(uint64_t percent, uint64_t gap_ns)
+{
+    open_run();
+    busy(0);
+    for (unsigned i = 0; i < 400; i++) {
+        steps(1000, 1, gap_ns, false);
+        busy(percent);
+    }
+}
+
+static void small_kernels(void **state)
+{
+    (void)state;
+    launch_for(35, 5000);
+    expect_advice("launch-bound: a launch every 15.0 us (400000 in all), and the GPU was never more than 35 % busy",
+                  true);
+}
+
+static void small_kernels_on_a_busy_card(void **state)
+{
+    (void)state;
+    launch_for(97, 5000);
+    expect_advice("launch-bound", false);
+}
+
+/* The host does something else between launches: not they are what takes the time. */
+static void rare_launches(void **state)
+{
+    (void)state;
+    launch_for(35, ms_ns);
+    expect_advice("launch-bound", false);
+}
+
+/* ---- input, copies ---- */
+
+static void load_for(uint64_t percent, uint64_t pause_ns, uint64_t bytes, uint64_t copy_ns)
+{
+    open_run();
+    busy(0);
+    for (unsigned i = 0; i < 200; i++) {
+        gw_feed_wait(&feed, pause_ns);
+        gw_feed_copy(&feed, bytes);
+        gw_feed_wait(&feed, copy_ns);
+        steps(20, 1, 0, false);
+        gw_feed_sync(&feed);
+        busy(percent);
+    }
+}
+
+static void pauses_before_input(void **state)
+{
+    (void)state;
+    load_for(12, 60 * ms_ns, 1 << 20, 0);
+    expect_advice("input-bound", true);
+}
+
+static void input_that_comes_in_time(void **state)
+{
+    (void)state;
+    load_for(95, 60 * ms_ns, 1 << 20, 0); /* the pause is the wait for the GPU */
+    expect_advice("input-bound", false);
+}
+
+static void copies_from_plain_memory(void **state)
+{
+    (void)state;
+    load_for(90, 0, 8 << 20, 10 * ms_ns);
+    expect_advice("pageable-copy", true);
+}
+
+static void copies_from_locked_memory(void **state)
+{
+    (void)state;
+    gw_feed_open(&feed, 16 * gib);
+    gw_feed_call(&feed, "cuMemHostAlloc", GW_EV_HOST_ALLOC, 0, 0x7000000, 8 << 20, 0, 0);
+    for (unsigned i = 0; i < 200; i++) {
+        gw_feed_copy(&feed, 8 << 20);
+        gw_feed_wait(&feed, 10 * ms_ns);
+        steps(20, 1, 0, false);
+        gw_feed_sync(&feed);
+    }
+    expect_advice("pageable-copy", false);
+}
+
+static void quick_copies(void **state)
+{
+    (void)state;
+    load_for(90, 10 * ms_ns, 8 << 20, 0);
+    expect_advice("pageable-copy", false);
+}
+
+/* ---- allocations ---- */
+
+static void allocate(unsigned count, unsigned launches, bool frees, uint16_t took_us)
+{
+    feed.took_us = took_us;
+    for (unsigned i = 0; i < count; i++) {
+        uint64_t address = gw_feed_alloc(&feed, 4096);
+        steps(1, launches, 0, false);
+        if (frees)
+            gw_feed_free(&feed, address);
+    }
+}
+
+static void memory_again_and_again(void **state)
+{
+    (void)state;
+    open_run();
+    allocate(2000, 3, true, 6);
+    expect_advice("alloc-churn: the driver was asked for memory 2001 times", true);
+}
+
+/* Often, but it costs next to nothing. */
+static void memory_in_no_time(void **state)
+{
+    (void)state;
+    open_run();
+    allocate(2000, 3, true, 1);
+    expect_advice("alloc-churn", false);
+}
+
+static void memory_at_the_start(void **state)
+{
+    (void)state;
+    open_run();
+    allocate(1100, 1, true, 6);
+    steps(15000, 1, 0, false);
+    expect_advice("alloc-churn", false);
+}
+
+static void memory_that_is_kept(void **state)
+{
+    (void)state;
+    open_run();
+    allocate(2000, 3, false, 6);
+    expect_advice("alloc-churn", false);
+}
+
+static void managed(uint64_t first_bytes, uint64_t second_bytes, bool together)
+{
+    gw_feed_open(&feed, 16 * gib);
+    gw_feed_call(&feed, "cuMemAllocManaged", GW_EV_ALLOC, 0, 0x100000000, first_bytes, GW_SPACE_MANAGED, 0);
+    if (!together)
+        gw_feed_call(&feed, "cuMemFree_v2", GW_EV_FREE, 0, 0x100000000, 0, GW_SPACE_DEVICE, 0);
+    gw_feed_call(&feed, "cuMemAllocManaged", GW_EV_ALLOC, 0, 0x2000000000, second_bytes, GW_SPACE_MANAGED, 0);
+}
+
+static void more_managed_memory_than_there_is(void **state)
+{
+    (void)state;
+    managed(10 * gib, 10 * gib, true);
+    expect_advice("uvm-thrash", true);
+}
+
+static void managed_memory_in_turn(void **state)
+{
+    (void)state;
+    managed(10 * gib, 10 * gib, false);
+    expect_advice("uvm-thrash", false);
+}
+
+/* ---- settings, processors, rows ---- */
+
+static void a_knob(void **state)
+{
+    (void)state;
+    open_run();
+    gw_feed_meta(&feed, "env.CUDA_LAUNCH_BLOCKING", "1");
+    gw_feed_launch(&feed, 1, 0);
+    expect_advice("CUDA_LAUNCH_BLOCKING=1", true);
+}
+
+static void a_knob_that_is_off(void **state)
+{
+    (void)state;
+    open_run();
+    gw_feed_meta(&feed, "env.CUDA_LAUNCH_BLOCKING", "0");
+    gw_feed_launch(&feed, 1, 0);
+    expect_advice("CUDA_LAUNCH_BLOCKING", false);
+}
+
+static void processors(uint64_t throttled)
+{
+    gw_feed_open(&feed, gib);
+    gw_feed_sample(&feed, GW_METRIC_CGROUP_CPU_LIMIT, GW_NO_DEVICE, 0, 2000);
+    gw_feed_sample(&feed, GW_METRIC_CGROUP_CPU_PERIODS, GW_NO_DEVICE, 0, 1000);
+    gw_feed_sample(&feed, GW_METRIC_CGROUP_CPU_THROTTLED, GW_NO_DEVICE, 0, 900);
+    gw_feed_sample(&feed, GW_METRIC_CGROUP_CPU_THROTTLED_TIME, GW_NO_DEVICE, 0, 0);
+    gw_feed_wait(&feed, 10000 * ms_ns);
+    gw_feed_sample(&feed, GW_METRIC_CGROUP_CPU_PERIODS, GW_NO_DEVICE, 0, 1100);
+    gw_feed_sample(&feed, GW_METRIC_CGROUP_CPU_THROTTLED, GW_NO_DEVICE, 0, 900 + throttled);
+    gw_feed_sample(&feed, GW_METRIC_CGROUP_CPU_THROTTLED_TIME, GW_NO_DEVICE, 0, throttled * 50 * ms_ns);
+}
+
+static void too_few_processors(void **state)
+{
+    (void)state;
+    processors(60);
+    expect_advice("cpu-starved: the control group's limit of 2.00 processors stopped its threads in 60 %", true);
+}
+
+static void enough_processors(void **state)
+{
+    (void)state;
+    processors(5);
+    expect_advice("cpu-starved", false);
+}
+
+static void a_row_waits(void **state)
+{
+    (void)state;
+    open_run();
+    gw_feed_sample(&feed, GW_METRIC_CARD_REMAP_PENDING, 0, 0, 1);
+    expect_advice("remap-pending: a row of the memory of GPU 0", true);
+}
+
+static void no_row_waits(void **state)
+{
+    (void)state;
+    open_run();
+    gw_feed_sample(&feed, GW_METRIC_CARD_REMAP_PENDING, 0, 0, 0);
+    expect_advice("remap-pending", false);
+}
+
+/* ---- what the host refuses ---- */
+
+static void ends_with(const char *exception)
+{
+    char text[512];
+    snprintf(text, sizeof text, "Traceback (most recent call last):\n  File \"train.py\", line 9, in save\n%s\n",
+             exception);
+    gw_feed_stderr(&feed, text);
+    gw_feed_exit(&feed, 1, 0);
+}
+
+static void no_room(uint64_t bytes)
+{
+    open_run();
+    gw_feed_sample(&feed, GW_METRIC_DISK_CWD_FREE, GW_NO_DEVICE, 0, bytes);
+    ends_with("OSError: [Errno 28] No space left on device: 'model.pt'");
+}
+
+static void a_full_disk(void **state)
+{
+    (void)state;
+    no_room(4096);
+    expect("disk-or-quota-full", GW_ESTABLISHED);
+    no_room(100 * gib); /* another disk than those that are watched */
+    expect("disk-or-quota-full", GW_SUPPORTED);
+}
+
+static void a_used_up_quota(void **state)
+{
+    (void)state;
+    open_run();
+    ends_with("OSError: [Errno 122] Disk quota exceeded: 'model.pt'");
+    expect("disk-or-quota-full", GW_ESTABLISHED);
+}
+
+/* It was said, and coped with; the end is another exception. */
+static void a_full_disk_is_not_the_end(void **state)
+{
+    (void)state;
+    open_run();
+    gw_feed_stderr(&feed, "warning: cache: No space left on device\n");
+    ends_with("ValueError: bad label");
+    expect("script-exception", GW_ESTABLISHED);
+}
+
+static void full_shared_memory_is_no_disk(void **state)
+{
+    (void)state;
+    open_run();
+    gw_feed_sample(&feed, GW_METRIC_SHM_TOTAL, GW_NO_DEVICE, 0, gib);
+    gw_feed_sample(&feed, GW_METRIC_SHM_FREE, GW_NO_DEVICE, 0, 0);
+    ends_with("OSError: [Errno 28] No space left on device: '/dev/shm/psm_1'");
+    expect("shm-exhausted", GW_ESTABLISHED);
+}
+
+static void files(uint64_t open, const char *exception)
+{
+    open_run();
+    gw_feed_sample(&feed, GW_METRIC_PROCESS_DESCRIPTORS, GW_NO_DEVICE, GW_FEED_PID, open);
+    gw_feed_sample(&feed, GW_METRIC_PROCESS_DESCRIPTORS_LIMIT, GW_NO_DEVICE, GW_FEED_PID, 1024);
+    ends_with(exception);
+}
+
+static void too_many_files(void **state)
+{
+    (void)state;
+    files(1024, "OSError: [Errno 24] Too many open files: 'a.jpg'");
+    expect("fd-or-process-limit", GW_ESTABLISHED);
+    files(1020, "RuntimeError: received 0 items of ancdata");
+    expect("fd-or-process-limit", GW_ESTABLISHED);
+    files(40, "RuntimeError: received 0 items of ancdata");
+    expect("fd-or-process-limit", GW_SUPPORTED);
+}
+
+static void many_files_and_another_end(void **state)
+{
+    (void)state;
+    files(1020, "ValueError: bad label");
+    expect("script-exception", GW_ESTABLISHED);
+    /* said for many reasons */
+    files(40, "BlockingIOError: [Errno 11] Resource temporarily unavailable");
+    expect("script-exception", GW_ESTABLISHED);
+}
+
+static void no_more_threads(void **state)
+{
+    (void)state;
+    open_run();
+    gw_feed_sample(&feed, GW_METRIC_CGROUP_PIDS, GW_NO_DEVICE, 0, 512);
+    gw_feed_sample(&feed, GW_METRIC_CGROUP_PIDS_LIMIT, GW_NO_DEVICE, 0, 512);
+    ends_with("RuntimeError: can't start new thread");
+    expect("fd-or-process-limit", GW_ESTABLISHED);
+}
+
+/* ---- memory that nobody asked for ---- */
+
+/* 1 GiB is asked for, and of 16 so much is free when the next request comes. */
+static void run_out(uint64_t wanted_gib, uint64_t free_gib, const char *holder)
+{
+    gw_feed_open(&feed, 16 * gib);
+    gw_feed_alloc(&feed, gib);
+    gw_feed_launch(&feed, 1, 0);
+    gw_feed_wait(&feed, 1000 * ms_ns);
+    gw_feed_no_room(&feed, wanted_gib * gib, free_gib * gib, 16 * gib);
+    if (holder != NULL)
+        gw_feed_fact(&feed, "card.holder", holder);
+    gw_feed_exit(&feed, 1, 0);
+}
+
+static void expect_other(const char *cause)
+{
+    judge();
+    assert_true(verdict->cause == NULL || strcmp(verdict->cause, cause) != 0);
+    for (size_t i = 0; i < verdict->alternative_count; i++)
+        assert_string_not_equal(verdict->alternatives[i].cause, cause);
+    gw_verdict_free(verdict);
+}
+
+static void memory_of_the_driver(void **state)
+{
+    (void)state;
+    run_out(10, 7, "pid=100 bytes=9663676416 cmd=program");
+    expect("gpu-hidden-driver-growth", GW_SUPPORTED);
+}
+
+static void memory_of_somebody(void **state)
+{
+    (void)state;
+    run_out(10, 7, "pid=4711 bytes=8589934592 cmd=other");
+    expect_other("gpu-hidden-driver-growth");
+    run_out(10, 7, NULL); /* nobody said who holds what */
+    expect_other("gpu-hidden-driver-growth");
+}
+
+static void it_would_not_fit_in_any_case(void **state)
+{
+    (void)state;
+    run_out(16, 7, "pid=100 bytes=9663676416 cmd=program");
+    expect_other("gpu-hidden-driver-growth");
+    run_out(15, 14, "pid=100 bytes=2147483648 cmd=program"); /* what a context takes */
+    expect_other("gpu-hidden-driver-growth");
+}
+
+/* ---- cards and links ---- */
+
+static void fail_with(uint16_t result, uint64_t xid, uint32_t pid)
+{
+    open_run();
+    gw_feed_launch(&feed, 1, 0);
+    gw_feed_drain(&feed);
+    if (xid != 0)
+        gw_feed_machine(&feed, GW_MACHINE_XID, GW_SOURCE_NVML, 0, pid, xid, 0, "");
+    gw_feed_call(&feed, "cuStreamSynchronize", GW_EV_SYNC, result, 0, 0, 0, 0);
+    gw_feed_exit(&feed, 1, 0);
+}
+
+static void links(void **state)
+{
+    (void)state;
+    fail_with(220, 74, 0);
+    expect("nvlink-fault", GW_ESTABLISHED);
+    fail_with(220, 0, 0);
+    expect("nvlink-fault", GW_SUPPORTED);
+}
+
+/* One card has no link to use: whatever its links do is not why it failed. */
+static void links_of_a_single_card(void **state)
+{
+    (void)state;
+    fail_with(700, 74, 0);
+    expect("illegal-address", GW_ESTABLISHED);
+}
+
+static void firmware(void **state)
+{
+    (void)state;
+    fail_with(719, 119, 0);
+    expect("gsp-failure", GW_ESTABLISHED);
+}
+
+static void an_mps_neighbour(void **state)
+{
+    (void)state;
+    fail_with(810, 31, 4711);
+    expect("mps-neighbour-fault", GW_ESTABLISHED);
+    fail_with(810, 0, 0);
+    expect("mps-neighbour-fault", GW_SUPPORTED);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_wait_after_every_launch),
+        cmocka_unit_test(a_wait_after_every_step),
+        cmocka_unit_test(a_wait_for_every_large_kernel),
+        cmocka_unit_test(few_waits),
+        cmocka_unit_test(small_kernels),
+        cmocka_unit_test(small_kernels_on_a_busy_card),
+        cmocka_unit_test(rare_launches),
+        cmocka_unit_test(pauses_before_input),
+        cmocka_unit_test(input_that_comes_in_time),
+        cmocka_unit_test(copies_from_plain_memory),
+        cmocka_unit_test(copies_from_locked_memory),
+        cmocka_unit_test(quick_copies),
+        cmocka_unit_test(memory_again_and_again),
+        cmocka_unit_test(memory_in_no_time),
+        cmocka_unit_test(memory_at_the_start),
+        cmocka_unit_test(memory_that_is_kept),
+        cmocka_unit_test(more_managed_memory_than_there_is),
+        cmocka_unit_test(managed_memory_in_turn),
+        cmocka_unit_test(a_knob),
+        cmocka_unit_test(a_knob_that_is_off),
+        cmocka_unit_test(too_few_processors),
+        cmocka_unit_test(enough_processors),
+        cmocka_unit_test(a_row_waits),
+        cmocka_unit_test(no_row_waits),
+        cmocka_unit_test(a_full_disk),
+        cmocka_unit_test(a_used_up_quota),
+        cmocka_unit_test(a_full_disk_is_not_the_end),
+        cmocka_unit_test(full_shared_memory_is_no_disk),
+        cmocka_unit_test(too_many_files),
+        cmocka_unit_test(many_files_and_another_end),
+        cmocka_unit_test(no_more_threads),
+        cmocka_unit_test(memory_of_the_driver),
+        cmocka_unit_test(memory_of_somebody),
+        cmocka_unit_test(it_would_not_fit_in_any_case),
+        cmocka_unit_test(links),
+        cmocka_unit_test(links_of_a_single_card),
+        cmocka_unit_test(firmware),
+        cmocka_unit_test(an_mps_neighbour),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,109 @@
+/* A library that takes a smaller workspace, and runs that nearly do. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "gw_feed.h"
+#include "gw_verdict.h"
+
+#include <string.h>
+
+static const uint64_t gib = 1u << 30, mib = 1u << 20;
+static gw_feed feed; /* large: not on the stack */
+
+typedef struct story {
+    bool library, other_place, kept, late;
+    uint64_t small_bytes;
+} story;
+
+static void map_cudnn(void)
+{
+    gw_item item = {.kind = GW_ITEM_SUPERVISOR, .t_ns = feed.t_ns, .pid = GW_FEED_PID};
+    gw_error err;
+    item.pair.key = "library";
+    item.pair.value = "kind=cudnn part= place=wheel version=9.1.0 from=3 major_only=0 "
+                      "path=/v/site-packages/nvidia/cudnn/lib/libcudnn.so.9";
+    assert_int_equal(gw_model_feed(feed.model, &item, &err), GW_OK);
+}
+
+static void tell(const story *told)
+{
+    gw_feed_open(&feed, 16 * gib);
+    if (told->library)
+        map_cudnn();
+    uint32_t site = gw_feed_site(&feed, "forward /srv/net.py 30, main /srv/net.py 80");
+    uint32_t other = gw_feed_site(&feed, "load /srv/data.py 7, main /srv/net.py 70");
+    gw_feed_text_call(&feed, "cuModuleGetFunction", GW_EV_FUNCTION, 0xf1, 0, 0, 0, "conv_large");
+    gw_feed_text_call(&feed, "cuModuleGetFunction", GW_EV_FUNCTION, 0xf2, 0, 0, 0, "conv_small");
+    feed.site = site;
+    uint64_t workspace = gw_feed_alloc(&feed, 2 * gib);
+    gw_feed_launch(&feed, 0xf1, 0);
+    gw_feed_free(&feed, workspace);
+    gw_feed_no_room(&feed, 2 * gib, gib, 16 * gib);
+    if (told->late)
+        gw_feed_wait(&feed, 5000000000u);
+    feed.site = told->other_place ? other : site;
+    workspace = gw_feed_alloc(&feed, told->small_bytes);
+    gw_feed_launch(&feed, 0xf2, 0);
+    gw_feed_sync(&feed);
+    if (!told->kept)
+        gw_feed_free(&feed, workspace);
+    gw_feed_exit(&feed, 0, 0);
+}
+
+/* The advice; "" none. */
+static const char *advice_on(const story *told)
+{
+    static char text[1000];
+    gw_verdict *verdict = NULL;
+    gw_error err;
+    text[0] = '\0';
+    tell(told);
+    gw_model *model = gw_feed_finish(&feed);
+    assert_int_equal(gw_judge(model, &verdict, &err), GW_OK);
+    assert_int_equal(verdict->status, GW_VERDICT_CLEAN);
+    for (size_t i = 0; i < verdict->advice.count; i++)
+        if (strstr(verdict->advice.item[i], "library-workspace-choice") != NULL)
+            strncpy(text, verdict->advice.item[i], sizeof text - 1);
+    gw_verdict_free(verdict);
+    gw_model_free(model);
+    return text;
+}
+
+static void a_smaller_workspace_is_told(void **state)
+{
+    (void)state;
+    const char *text = advice_on(&(story){.library = true, .small_bytes = 96 * mib});
+    static const char *const wanted[] = {"2.00 GiB", "96.00 MiB", "net.py:30", "cudnn", "conv_large", "conv_small"};
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++)
+        if (strstr(text, wanted[i]) == NULL)
+            fail_msg("%s is not in: %s", wanted[i], text);
+}
+
+static void what_is_nearly_that_is_not(void **state)
+{
+    (void)state;
+    const story near[] = {
+        {.small_bytes = 96 * mib},                                       /* no library that chooses */
+        {.library = true, .small_bytes = 96 * mib, .other_place = true}, /* something else was asked for */
+        {.library = true, .small_bytes = 96 * mib, .kept = true},        /* no workspace: it stays */
+        {.library = true, .small_bytes = 96 * mib, .late = true},        /* later */
+        {.library = true, .small_bytes = 3 * gib / 2},                   /* a little less */
+        {.library = true, .small_bytes = 2 * gib},                       /* the same again */
+    };
+    for (size_t i = 0; i < sizeof near / sizeof near[0]; i++) {
+        const char *text = advice_on(&near[i]);
+        if (text[0] != '\0')
+            fail_msg("story %zu: %s", i, text);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_smaller_workspace_is_told),
+                                       cmocka_unit_test(what_is_nearly_that_is_not)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,126 @@
+/* Calls that fail because what they name is another GPU's, and calls that fail alike for another reason. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "gw_feed.h"
+#include "gw_verdict.h"
+
+#include <string.h>
+
+enum { FIRST = 0xc0de, SECOND = 0xc1de, MODULE = 0xa0d0, KERNEL = 0xf000, EVENT = 0xe000, STREAM = 0x5000 };
+enum { INVALID_VALUE = 1, INVALID_HANDLE = 400, ILLEGAL_ADDRESS = 700 };
+static const char id[] = "wrong-current-device";
+static const uint64_t mib = 1 << 20, block = 0x7000000000;
+
+static gw_feed feed; /* large: not on the stack */
+
+/* GPU 0 has a kernel, an event and a block; GPU 1, now the current one, a stream. */
+static void begin(void)
+{
+    gw_feed_open(&feed, 16ull << 30);
+    gw_feed_call(&feed, "cuModuleLoadData", GW_EV_MODULE_LOAD, 0, MODULE, 0, 0, 0);
+    gw_feed_text_call(&feed, "cuModuleGetFunction", GW_EV_FUNCTION, KERNEL, MODULE, GW_OWNER_MODULE, 0, "train");
+    gw_feed_call(&feed, "cuEventCreate", GW_EV_EVENT_CREATE, 0, EVENT, 0, 0, 0);
+    gw_feed_call(&feed, "cuMemAlloc_v2", GW_EV_ALLOC, 0, block, mib, GW_SPACE_DEVICE, 0);
+    gw_feed_call(&feed, "cuDevicePrimaryCtxRetain", GW_EV_CTX_CREATE, 0, SECOND, 0, 1, GW_CONTEXT_PRIMARY);
+    feed.context = SECOND;
+    gw_feed_call(&feed, "cuStreamCreate", GW_EV_STREAM_CREATE, 0, STREAM, 0, 0, 0);
+}
+
+static void expect(gw_certainty certainty)
+{
+    gw_error err;
+    gw_verdict *verdict;
+    gw_feed_exit(&feed, 1, 0);
+    gw_model *model = gw_feed_finish(&feed);
+    assert_int_equal(gw_judge(model, &verdict, &err), GW_OK);
+    gw_model_free(model);
+    gw_certainty found = verdict->cause != NULL && strcmp(verdict->cause, id) == 0 ? verdict->certainty : 0;
+    for (size_t i = 0; i < verdict->alternative_count; i++)
+        if (strcmp(verdict->alternatives[i].cause, id) == 0)
+            found = verdict->alternatives[i].certainty;
+    gw_verdict_free(verdict);
+    assert_int_equal(found, certainty);
+}
+
+static void handles_of_another_gpu(void **state)
+{
+    (void)state;
+    begin(); /* the wrong GPU is current */
+    gw_feed_call(&feed, "cuLaunchKernel", GW_EV_LAUNCH, INVALID_HANDLE, KERNEL, 1, 1, 0);
+    expect(GW_SUPPORTED);
+    begin(); /* the right one is, but the stream is the other's */
+    feed.context = FIRST;
+    gw_feed_call(&feed, "cuLaunchKernel", GW_EV_LAUNCH, INVALID_HANDLE, KERNEL, 1, 1, STREAM);
+    expect(GW_SUPPORTED);
+    begin();
+    gw_feed_call(&feed, "cuEventRecord", GW_EV_EVENT_RECORD, INVALID_HANDLE, EVENT, 0, 0, STREAM);
+    expect(GW_SUPPORTED);
+}
+
+static void the_same_answer_for_another_reason(void **state)
+{
+    (void)state;
+    begin();
+    feed.context = FIRST; /* all of one GPU */
+    gw_feed_call(&feed, "cuLaunchKernel", GW_EV_LAUNCH, INVALID_HANDLE, KERNEL, 1, 1, 0);
+    expect(GW_CERTAINTY_NONE);
+    begin(); /* not known where it belongs */
+    gw_feed_call(&feed, "cuLaunchKernel", GW_EV_LAUNCH, INVALID_HANDLE, KERNEL + 16, 1, 1, 0);
+    expect(GW_CERTAINTY_NONE);
+    begin(); /* a library's kernels are at home everywhere */
+    gw_feed_text_call(&feed, "cuLibraryGetKernel", GW_EV_FUNCTION, KERNEL + 32, MODULE, GW_OWNER_LIBRARY, 0, "any");
+    feed.context = FIRST;
+    gw_feed_call(&feed, "cuLaunchKernel", GW_EV_LAUNCH, INVALID_HANDLE, KERNEL + 32, 1, 1, STREAM);
+    expect(GW_CERTAINTY_NONE);
+    begin(); /* the shape was refused */
+    gw_feed_call(&feed, "cuLaunchKernel", GW_EV_LAUNCH, INVALID_VALUE, KERNEL, 1, 1ull << 50, 0);
+    expect(GW_CERTAINTY_NONE);
+    begin(); /* the context is not known */
+    feed.context = 0;
+    gw_feed_call(&feed, "cuLaunchKernel", GW_EV_LAUNCH, INVALID_HANDLE, KERNEL, 1, 1, 0);
+    expect(GW_CERTAINTY_NONE);
+}
+
+static void memory_of_another_gpu_is_a_hypothesis(void **state)
+{
+    (void)state;
+    begin();
+    gw_feed_call(&feed, "cuMemsetD8_v2", GW_EV_FILL, INVALID_VALUE, block, 0, mib, 0);
+    expect(GW_HYPOTHESIS);
+    begin();
+    gw_feed_call(&feed, "cuCtxSynchronize", GW_EV_SYNC, ILLEGAL_ADDRESS, 0, 0, 0, 0);
+    expect(GW_HYPOTHESIS);
+    begin(); /* all memory is on the GPU that failed */
+    feed.context = FIRST;
+    gw_feed_call(&feed, "cuCtxSynchronize", GW_EV_SYNC, ILLEGAL_ADDRESS, 0, 0, 0, 0);
+    expect(GW_CERTAINTY_NONE);
+}
+
+static void a_framework_says_so(void **state)
+{
+    (void)state;
+    begin();
+    gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"t.py\", line 3, in f\n"
+                          "ValueError: Pointer argument (at 0) cannot be accessed from Triton (cpu tensor?)\n");
+    expect(GW_HYPOTHESIS);
+    begin();
+    gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"t.py\", line 3, in f\n"
+                          "ValueError: Pointer argument (at 0) is no pointer\n");
+    expect(GW_CERTAINTY_NONE);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(handles_of_another_gpu),
+        cmocka_unit_test(the_same_answer_for_another_reason),
+        cmocka_unit_test(memory_of_another_gpu_is_a_hypothesis),
+        cmocka_unit_test(a_framework_says_so),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
