@@ -60,17 +60,23 @@ static const gw_ring_call *last_launch(const gw_model *model, const gw_failure *
     return last;
 }
 
-static void add_text(gw_text *text, const char *name, const char *value)
+/* Nothing in it may look like the end of a field. */
+static void add_cut(gw_text *text, const char *value)
 {
     enum { BYTES_MAX = 1000 };
+    size_t begin = text->bytes;
+    gw_text_addf(text, "%.*s", BYTES_MAX, value == NULL ? "" : value);
+    for (size_t i = begin; text->data != NULL && i < text->bytes; i++)
+        if (text->data[i] == '\n' || text->data[i] == '\t')
+            text->data[i] = '?';
+}
+
+static void add_text(gw_text *text, const char *name, const char *value)
+{
     if (value == NULL || value[0] == '\0')
         return;
     gw_text_addf(text, "%s=", name);
-    size_t begin = text->bytes;
-    gw_text_addf(text, "%.*s", BYTES_MAX, value);
-    for (size_t i = begin; text->data != NULL && i < text->bytes; i++)
-        if (text->data[i] == '\n')
-            text->data[i] = '?';
+    add_cut(text, value);
     gw_text_add_str(text, "\n");
 }
 
@@ -97,8 +103,7 @@ static void add_fault(gw_text *text, const gw_model *model, const gw_failure *fa
     if (thread != NULL) {
         add_text(text, "thread", thread->name);
         if (launch)
-            gw_text_addf(text, "order=%" PRIu64 "\n",
-                         thread->counter[GW_COUNT_LAUNCH] + thread->counter[GW_COUNT_GRAPH_LAUNCH]);
+            gw_text_addf(text, "order=%" PRIu64 "\n", gw_launches(thread->counter));
     }
     if (model->stderr_facts.exception.seen)
         add_text(text, "frame", model->stderr_facts.frame);
@@ -123,6 +128,33 @@ static void add_where(gw_text *text, const gw_where *where)
     gw_text_free(&line);
 }
 
+/* The whole stack: where the first run's call only reported the fault, this is the place of the verdict. */
+static void add_stack(gw_text *text, const gw_verdict *verdict)
+{
+    const gw_where *where = verdict->where;
+    gw_text_addf(text, "user=%zu\n", where->user);
+    for (size_t i = 0; i < where->frame_count && i < GW_BLAME_FRAMES_MAX; i++) {
+        const gw_where_frame *frame = &where->frame[i];
+        gw_text_addf(text, "stack.%zu=%s\t%s\t%" PRIu32 "\t0x%" PRIx64, i,
+                     frame->python    ? "python"
+                     : frame->inlined ? "inlined"
+                                      : "native",
+                     frame->whose == NULL ? "" : frame->whose, frame->line, frame->address);
+        const char *const texts[] = {frame->function, frame->file, frame->module, frame->text};
+        for (size_t k = 0; k < sizeof texts / sizeof texts[0]; k++) {
+            gw_text_add_str(text, "\t");
+            add_cut(text, texts[k]);
+        }
+        gw_text_add_str(text, "\n");
+    }
+    for (size_t i = 0; i < where->notes.count && i < GW_BLAME_NOTES_MAX; i++) {
+        gw_text_addf(text, "note.%zu=", i);
+        add_cut(text, where->notes.item[i]);
+        gw_text_add_str(text, "\n");
+    }
+    add_text(text, "where_reason", verdict->where_reason);
+}
+
 static gw_status describe(const gw_model *model, const gw_verdict *verdict, int status, gw_text *text)
 {
     const gw_failure *failure = first_fault(model);
@@ -131,8 +163,10 @@ static gw_status describe(const gw_model *model, const gw_verdict *verdict, int 
         add_fault(text, model, failure);
     else
         gw_text_addf(text, "end=%s\n", good ? "no-fault" : "other");
-    if (failure != NULL && verdict->where != NULL)
+    if (failure != NULL && verdict->where != NULL) {
         add_where(text, verdict->where);
+        add_stack(text, verdict);
+    }
     return text->failed ? GW_NOMEM : GW_OK;
 }
 

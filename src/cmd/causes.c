@@ -1,46 +1,148 @@
 /* `gpuwhy causes`: the catalogue. */
 #include "gwi_cmd.h"
+#include "gwi_options.h"
 
 #include "gw_verdict.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static void print_list(const gw_cause_info *causes, size_t count)
+#define GWI_CAUSES_OPTIONS(X)                                                                                          \
+    X(FLAG, bool, search, "--search", NULL, NULL, "causes that have these words anywhere, likelier first")             \
+    X(FLAG, bool, help, "--help", NULL, NULL, "this")
+
+typedef struct causes_options {
+    GWI_CAUSES_OPTIONS(GWI_OPTION_FIELD)
+} causes_options;
+
+#define OPTIONS_STRUCT causes_options
+static const gwi_option options_table[] = {GWI_CAUSES_OPTIONS(GWI_OPTION_ROW)};
+enum { OPTION_COUNT = sizeof options_table / sizeof options_table[0] };
+
+static void print_row(const gw_cause_info *cause)
 {
-    for (size_t i = 0; i < count; i++)
-        printf("%-28s %s\n", causes[i].id, causes[i].summary);
+    printf("%-28s %s\n", cause->id, cause->summary);
 }
 
-static void print_one(const gw_cause_info *cause)
+static void print_fixes(const char *head, const char *fixes)
 {
-    printf("%s\n\n%s\n\nProof\n  %s\n\nWhat to do\n", cause->id, cause->summary, cause->proof);
     int number = 1;
-    for (const char *line = cause->fixes; *line != '\0';) {
+    printf("\n%s\n", head);
+    for (const char *line = fixes; *line != '\0';) {
         size_t bytes = strcspn(line, "\n");
         printf("  %d. %.*s\n", number++, (int)bytes, line);
         line += bytes + (line[bytes] != '\0');
     }
 }
 
-int gwi_cmd_causes(int argc, char **argv)
+static void print_lines(const gw_cause_info *cause)
+{
+    enum { LINES_MAX = 64 };
+    gw_cause_line lines[LINES_MAX];
+    size_t count = gw_cause_lines(cause->id, lines, LINES_MAX);
+    puts("\nLines of a log that may come from it");
+    if (count == 0)
+        puts("  none: a log does not tell of it");
+    for (size_t i = 0; i < count; i++) {
+        const gw_cause_line *line = &lines[i];
+        printf("  %s%s%s%s%s%s%s%s\n",
+               line->is_only    ? "only it:     "
+               : line->is_first ? "likeliest:   "
+                                : "one of many: ",
+               line->example != NULL ? "\"" : line->sign, line->example != NULL ? line->example : "",
+               line->example != NULL ? "\"" : "", line->example != NULL && line->which != NULL ? " [" : "",
+               line->which != NULL ? (line->example != NULL ? "" : " ") : "", line->which != NULL ? line->which : "",
+               line->example != NULL && line->which != NULL ? "]" : "");
+    }
+}
+
+static void print_one(const gw_cause_info *cause)
+{
+    printf("%s\n\n%s\n\nProof%s\n  %s\n", cause->id, cause->summary,
+           cause->is_advice        ? " (it is advice, never the reason of a failure)"
+           : cause->from_recording ? ""
+                                   : " (only what is printed tells of it)",
+           cause->proof);
+    print_lines(cause);
+    print_fixes("What to do", cause->fixes);
+    for (size_t i = 0; i < GW_CAUSE_FRAMEWORKS; i++) {
+        if (cause->fixes_for[i].fixes != NULL)
+            print_fixes(cause->fixes_for[i].framework, cause->fixes_for[i].fixes);
+    }
+}
+
+static int help(void)
+{
+    gw_text text = {0};
+    gw_text_add_str(&text, "gpuwhy causes [id]\ngpuwhy causes --search WORD...\n\n"
+                           "What gpuwhy knows how to find; with an id: what proves it, which lines of a log may come "
+                           "from it, what to do.\nA search ends with 1 when no cause has any of the words.\n\n");
+    gwi_options_help(options_table, OPTION_COUNT, &text);
+    fputs(gw_text_str(&text), stdout);
+    gw_text_free(&text);
+    return GWI_EXIT_OK;
+}
+
+/* Those that have all the words; where none has, those that have most of them. */
+static int search(char **argv, int count)
+{
+    enum { WORDS_MAX = 32, HITS_MAX = 256 };
+    const char *words[WORDS_MAX];
+    gw_cause_hit hits[HITS_MAX];
+    size_t word_count = 0;
+    for (int i = 0; i < count; i++) { /* "out of memory" in quotes is three words */
+        for (char *word = strtok(argv[i], " \t\n,"); word != NULL && word_count < WORDS_MAX;
+             word = strtok(NULL, " \t\n,"))
+            words[word_count++] = word;
+    }
+    if (word_count == 0) {
+        fputs("gpuwhy: causes: --search: which words?\n", stderr);
+        return GWI_EXIT_USAGE;
+    }
+    size_t hit_count = gw_causes_search(words, word_count, hits, HITS_MAX);
+    if (hit_count == 0) {
+        fputs("gpuwhy: causes: no cause has any of these words\n", stderr);
+        return GWI_EXIT_UNDETERMINED;
+    }
+    if (hits[0].word_count < word_count)
+        fprintf(stderr, "gpuwhy: causes: none has all of these words; those with %zu of %zu\n", hits[0].word_count,
+                word_count);
+    for (size_t i = 0; i < hit_count && hits[i].word_count == hits[0].word_count; i++)
+        print_row(hits[i].cause);
+    return GWI_EXIT_OK;
+}
+
+static int show(const char *id)
 {
     size_t count = 0;
     const gw_cause_info *causes = gw_causes(&count);
-    if (argc < 2) {
-        print_list(causes, count);
-        return GWI_EXIT_OK;
-    }
-    if (strcmp(argv[1], "--help") == 0) {
-        puts("gpuwhy causes [id]\n\nWhat gpuwhy knows how to find; with an id: what proves it and what to do.");
-        return GWI_EXIT_OK;
-    }
     for (size_t i = 0; i < count; i++) {
-        if (strcmp(causes[i].id, argv[1]) == 0) {
+        if (id == NULL)
+            print_row(&causes[i]);
+        else if (strcmp(causes[i].id, id) == 0) {
             print_one(&causes[i]);
             return GWI_EXIT_OK;
         }
     }
-    fprintf(stderr, "gpuwhy: causes: no cause %s; `gpuwhy causes` lists them\n", argv[1]);
+    if (id == NULL)
+        return GWI_EXIT_OK;
+    fprintf(stderr,
+            "gpuwhy: causes: no cause %s; `gpuwhy causes` lists them, `gpuwhy causes --search` looks for words\n", id);
     return GWI_EXIT_USAGE;
+}
+
+int gwi_cmd_causes(int argc, char **argv)
+{
+    causes_options options = {0};
+    gw_error err;
+    int words = 0;
+    if (gwi_options_parse_mixed(options_table, OPTION_COUNT, &options, argc, argv, &words, &err) != GW_OK) {
+        fprintf(stderr, "gpuwhy: causes: %s\n", err.text);
+        return GWI_EXIT_USAGE;
+    }
+    if (options.help)
+        return help();
+    if (options.search)
+        return search(argv + 1, words);
+    return show(words > 0 ? argv[1] : NULL);
 }

@@ -95,6 +95,13 @@ static void put_first(const char *variable, const char *first, const char *old)
     gw_text_free(&value);
 }
 
+void gwi_doors_path(const gwi_run_options *options)
+{
+    gwi_path tools;
+    if (strncmp(options->gpu, "virtual:", 8) == 0 && gwi_library_find("virtual/bin", tools, NULL) == GW_OK)
+        put_first("PATH", tools, getenv("PATH"));
+}
+
 static void set_preload(const gwi_doors *doors, const gwi_program *program)
 {
     const char *old = getenv("LD_PRELOAD");
@@ -136,6 +143,8 @@ void gwi_doors_enter(const gwi_doors *doors, const gwi_run_options *options, con
     if (options->memory_bytes != 0)
         snprintf(bytes, sizeof bytes, "%" PRIu64, options->memory_bytes);
     set_preload(doors, program);
+    if (doors->nvml_folder[0] != '\0')
+        put_first("LD_LIBRARY_PATH", doors->nvml_folder, getenv("LD_LIBRARY_PATH"));
     put_first("LD_LIBRARY_PATH", doors->folder, getenv("LD_LIBRARY_PATH"));
     set_or_unset("GPUWHY_RUN_DIR", run_folder);
     set_or_unset("GPUWHY_MEMORY", bytes);
@@ -144,6 +153,7 @@ void gwi_doors_enter(const gwi_doors *doors, const gwi_run_options *options, con
         setenv("GPUWHY_DEEP", "1", 1);
     if (options->no_sites)
         setenv("GPUWHY_SITES", "0", 1);
+    set_or_unset("GPUWHY_CATCH_CRASH", options->catch_crash ? "1" : NULL);
     set_or_unset("GPUWHY_VIRTUAL", doors->virtual_specification);
     set_or_unset("GPUWHY_VIRTUAL_DIR", doors->virtual_folder);
 }

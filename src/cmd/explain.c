@@ -3,6 +3,7 @@
 #include "gwi_cmd.h"
 #include "gwi_run.h"
 
+#include "gw_logs.h"
 #include "gw_out.h"
 #include "gw_torch.h"
 
@@ -11,9 +12,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define GWI_EXPLAIN_OPTIONS(X)                                                                                         \
+    X(STRING, const char *, message, "-m", "TEXT", NULL,                                                               \
+      "one message, or a code or name (700, \"Xid 79\", CUDNN_STATUS_NOT_INITIALIZED, \"exit 137\"): what it may "     \
+      "come "                                                                                                          \
+      "from, and what decides")                                                                                        \
     X(FLAG, bool, json, "--json", NULL, NULL, "print JSON (docs/json-schema.md)")                                      \
     X(STRING, const char *, cell, "--cell", "NAME", NULL,                                                              \
       "judge that phase alone, as if the program had ended with it; its traceback is read from standard input")        \
@@ -204,15 +211,134 @@ out:
     return status;
 }
 
+/* ---- text logs ---- */
+
+static int explain_log(const gw_log *log, const explain_options *options)
+{
+    gw_error err;
+    gw_verdict *verdict = NULL;
+    int status = gw_judge_log(log, &verdict, &err) == GW_OK ? show(verdict, false, options) : fail(&err);
+    gw_verdict_free(verdict);
+    return status;
+}
+
+static int explain_logs(char **files, int count, const explain_options *options)
+{
+    gw_error err;
+    gw_log *log = NULL;
+    int status = gw_log_read((const char *const *)files, (size_t)count, &log, &err) == GW_OK ? explain_log(log, options)
+                                                                                             : fail(&err);
+    gw_log_free(log);
+    return status;
+}
+
+/* ---- questions ---- */
+
+static gw_status read_message(const char *message, gw_log **ret_log, gw_error *err)
+{
+    gw_log_reader *reader = NULL;
+    gw_status st = gw_log_open(&reader, err);
+    if (st != GW_OK)
+        return st;
+    st = gw_log_begin(reader, "the message", err);
+    if (st == GW_OK)
+        st = gw_log_feed(reader, message, strlen(message), err);
+    if (st == GW_OK)
+        return gw_log_finish(reader, ret_log, err);
+    gw_log_cancel(reader);
+    return st;
+}
+
+static int explain_message(const char *message, const explain_options *options)
+{
+    gw_error err;
+    gw_log *log = NULL;
+    gw_verdict *verdict = NULL;
+    gw_status st = gw_judge_question(message, &verdict, &err);
+    if (st == GW_MISSING) {
+        st = read_message(message, &log, &err);
+        if (st == GW_OK)
+            st = gw_judge_message(log, message, &verdict, &err);
+    }
+    int status = st == GW_OK ? show(verdict, false, options) : fail(&err);
+    gw_log_free(log);
+    gw_verdict_free(verdict);
+    return status;
+}
+
+/* A name that only a file has: then that it is missing is the better answer. */
+static bool looks_like_file(const char *word)
+{
+    static const char *const ends[] = {".gpuwhy", ".log", ".txt", ".out", ".err",    ".gz",  ".xz",
+                                       ".zst",    ".pkl", ".bin", ".csv", ".pickle", ".json"};
+    size_t bytes = strlen(word);
+    bool ended = strchr(word, '/') != NULL || bytes == 0 || strcmp(word, "-") == 0;
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0] && !ended; i++) {
+        size_t end = strlen(ends[i]);
+        ended = bytes > end && strcasecmp(word + bytes - end, ends[i]) == 0;
+    }
+    return ended;
+}
+
+/* The words as one question, "Xid 79" in quotes or without. False: they name files, or nothing that is known. */
+static bool explain_words(char **words, int count, const explain_options *options, int *ret_status)
+{
+    struct stat info;
+    gw_text question = {0};
+    gw_log *log = NULL;
+    gw_verdict *verdict = NULL;
+    bool known = count > 0;
+    for (int i = 0; i < count && known; i++) {
+        known = !looks_like_file(words[i]) && lstat(words[i], &info) != 0;
+        gw_text_addf(&question, "%s%s", i == 0 ? "" : " ", words[i]);
+    }
+    if (known && gw_judge_question(gw_text_str(&question), &verdict, NULL) != GW_OK) {
+        known = read_message(gw_text_str(&question), &log, NULL) == GW_OK &&
+                gw_judge_message(log, gw_text_str(&question), &verdict, NULL) == GW_OK &&
+                verdict->question->meaning_count > 0;
+    }
+    if (known)
+        *ret_status = show(verdict, false, options);
+    gw_log_free(log);
+    gw_verdict_free(verdict);
+    gw_text_free(&question);
+    return known;
+}
+
+static bool are_logs(char **files, int count)
+{
+    for (int i = 0; i < count; i++) {
+        if (!gw_log_is_text(files[i]) || gw_torch_is_snapshot(files[i]))
+            return false;
+    }
+    return count > 0;
+}
+
+/* `... | gpuwhy explain`, `gpuwhy explain < train.log`. False: standard input is nothing of that kind, or empty. */
+static bool explain_input(const explain_options *options, int *ret_status)
+{
+    struct stat info;
+    gw_log *log = NULL;
+    bool piped = fstat(STDIN_FILENO, &info) == 0 && (S_ISFIFO(info.st_mode) || S_ISREG(info.st_mode));
+    bool has = piped && gw_log_read((const char *const[]){"-"}, 1, &log, NULL) == GW_OK && log->file[0].bytes > 0;
+    if (has)
+        *ret_status = explain_log(log, options);
+    gw_log_free(log);
+    return has;
+}
+
 static int help(void)
 {
     gw_text text = {0};
-    gw_text_add_str(&text,
-                    "gpuwhy explain [options] [recording | run folder | PyTorch memory snapshot]...\n\n"
-                    "The verdict for a recording, also one that is still being written. Without a name: for the "
-                    "last one.\nSeveral recordings of one job, of several hosts or ranks, are judged together: who was "
-                    "first.\nEnds with 0 when there is a verdict, 1 when the cause was not determined, 2 when "
-                    "the input cannot be read.\n\n");
+    gw_text_add_str(&text, "gpuwhy explain [options] [recording | run folder | PyTorch memory snapshot]...\n"
+                           "gpuwhy explain [options] LOG...\n... | gpuwhy explain\n"
+                           "gpuwhy explain [options] CODE or NAME\ngpuwhy explain [options] -m \"one message\"\n\n"
+                           "The verdict for a recording, also one that is still being written, or for text logs "
+                           "(plain, .gz, .xz, .zst; - is\n"
+                           "standard input). Without a name: for the last recording.\nSeveral recordings of one job, "
+                           "of several hosts or ranks, are judged together: who was "
+                           "first.\nEnds with 0 when there is a verdict, 1 when the cause was not determined, 2 when "
+                           "the input cannot be read.\n\n");
     gwi_options_help(options_table, OPTION_COUNT, &text);
     fputs(gw_text_str(&text), stdout);
     gw_text_free(&text);
@@ -228,6 +354,11 @@ int gwi_cmd_explain(int argc, char **argv)
         return fail(&err);
     if (options.help)
         return help();
+    if (options.message != NULL && (words > 0 || options.cell != NULL)) {
+        gw_status st = gw_fail(&err, GW_USAGE, "-m: a message alone, no files and no --cell beside it");
+        (void)st;
+        return fail(&err);
+    }
     if (options.cell != NULL && words > 1) {
         gw_status st = gw_fail(&err, GW_USAGE, "--cell: one recording at a time");
         (void)st;
@@ -239,10 +370,19 @@ int gwi_cmd_explain(int argc, char **argv)
         (void)st;
         return fail(&err);
     }
+    int status;
+    if (options.message != NULL)
+        return explain_message(options.message, &options);
+    if (options.cell == NULL && explain_words(argv + 1, words, &options, &status))
+        return status;
+    if (options.cell == NULL && are_logs(argv + 1, words))
+        return explain_logs(argv + 1, words, &options);
     if (words > 1)
         return explain_together(argv + 1, words, &options);
     if (words == 1)
         return explain(argv[1], &options);
+    if (options.cell == NULL && explain_input(&options, &status))
+        return status;
     static gwi_path last;
     if (gwi_last_recording(last, &err) != GW_OK)
         return fail(&err);

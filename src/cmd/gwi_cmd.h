@@ -6,11 +6,14 @@
  * its answer is the exit status. */
 #define GWI_COMMANDS(X)                                                                                                \
     X(run, "[options] -- program [arguments]", "record a program, watch it, say why it died")                          \
-    X(explain, "[--json] [file..]", "the verdict for a recording; without a file: the last one")                       \
+    X(explain, "[--json] [file.. | code]", "the verdict for a recording or a log; what a code may be")                 \
+    X(diff, "[--json] GOOD BAD", "two recordings: what was different, and where their calls part")                     \
+    X(history, "[--all] [words of the command]", "the last runs, and what failed ones have in common")                 \
     X(poke, "[--json] PID", "what a recorded process does right now")                                                  \
     X(export, "file --to json|csv [-o out]", "a recording for other tools")                                            \
     X(jupyter, "install|uninstall|list [options]", "a notebook kernel that runs under gpuwhy")                         \
-    X(causes, "[id]", "what gpuwhy knows how to find")                                                                 \
+    X(doctor, "[options] [-- python]", "what will fail on this machine before it does")                                \
+    X(causes, "[id | --search WORD..]", "what gpuwhy knows how to find")                                               \
     X(version, "", "version and parts of this build")                                                                  \
     X(help, "[command]", "this")
 

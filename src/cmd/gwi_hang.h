@@ -38,7 +38,11 @@ typedef struct gwi_hang_watch {
     gwi_hang_thread thread[GWI_HANG_THREADS_MAX];
     size_t thread_count;
     uint64_t now_ns;
+    uint32_t sites_told, codes_told; /* stacks that were read from outside have numbers of their own */
 } gwi_hang_watch;
+
+/* The supervisor's numbers end here, and those of `poke`, which looks at the same run, begin. */
+enum { GWI_HANG_NUMBERS_MAX = 1 << 16 };
 
 /* A look: begin, gwi_hang_see() as the sink for each thread, end. */
 void gwi_hang_begin(gwi_hang_watch *watch, uint64_t now_ns);
@@ -50,7 +54,28 @@ typedef void (*gwi_item_sink)(void *user, const gw_item *item);
 /* Hand the facts of a hang of `process` to `put`: see src/model/hang.c. False, and nothing is handed out, when what its
  * threads do is no sign of a hang: nobody is in the driver, nobody asks the GPU, and not all wait for locks.
  * `whatever`: also then. */
-bool gwi_hang_tell(const gwi_hang_watch *watch, const gwi_hang_process *process, bool whatever, gwi_item_sink put,
+bool gwi_hang_tell(gwi_hang_watch *watch, const gwi_hang_process *process, bool whatever, gwi_item_sink put,
                    void *user);
+
+/* ---- the stacks (hang_sites.c) ---- */
+
+struct gw_stack_process;
+struct gw_stack_thread;
+
+/* What stacks of one look are told with. */
+typedef struct gwi_hang_stacks {
+    gwi_hang_watch *watch;
+    const struct gw_stack_process *process;
+    const gw_item *like; /* time and pid of all that is told */
+    gwi_item_sink put;
+    void *user;
+    uint32_t code_first; /* number of the process's first code */
+    bool full;           /* there are no numbers left */
+} gwi_hang_stacks;
+
+/* Tell files and Python code that the process's stacks need: events MAPPED, PYTHON_CODE, PYTHON_LINES. */
+void gwi_hang_stacks_begin(gwi_hang_stacks *stacks);
+/* Tell a thread's stack: SITE, SITE_FRAMES. Returns its number; 0: there is nothing to tell. */
+uint32_t gwi_hang_stack_tell(gwi_hang_stacks *stacks, const struct gw_stack_thread *thread);
 
 #endif

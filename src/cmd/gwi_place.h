@@ -26,7 +26,8 @@ GW_MUST_CHECK gw_status gwi_run_folder_make(gwi_path out, gw_error *err);
 /* Remove a folder and what is in it, two levels deep. Says nothing: it is a clean-up. */
 void gwi_folder_remove(const char *path);
 
-/* Remove run folders that supervisors left when they died, once they are a day old: they take memory. */
+/* Remove run folders that supervisors left when they died, once they are a day old and no process writes into them any
+ * more: they take memory. */
 void gwi_run_folders_tidy(void);
 
 /* Call `visit` for each run folder of this user on this machine. */

@@ -10,6 +10,7 @@
 #include "gwi_program.h"
 #include "gwi_stderr.h"
 
+#include <limits.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -37,7 +38,11 @@
     X(FLAG, bool, kill_on_hang, "--kill-on-hang", NULL, NULL, "end the program then: SIGTERM, 10 s later SIGKILL")     \
     X(FLAG, bool, no_attach, "--no-attach", NULL, NULL, "do not ask frameworks for their own evidence")                \
     X(FLAG, bool, no_sites, "--no-sites", NULL, NULL, "do not record from where driver calls were made")               \
+    X(FLAG, bool, catch_crash, "--catch-crash", NULL, NULL, "note where in memory host code crashed, by a handler")    \
     X(FLAG, bool, no_stderr, "--no-stderr", NULL, NULL, "do not record the program's stderr")                          \
+    X(FLAG, bool, no_sense, "--no-sense", NULL, NULL, "do not read the state of cards and machine meanwhile")          \
+    X(FLAG, bool, no_history, "--no-history", NULL, NULL,                                                              \
+      "neither list this run for gpuwhy history nor compare it with the last good one")                                \
     X(FLAG, bool, end_with_parent, "--end-with-parent", NULL, NULL,                                                    \
       "end the program when the process that started gpuwhy, or gpuwhy itself, is gone")                               \
     X(FLAG, bool, help, "--help", NULL, NULL, "this")
@@ -58,6 +63,7 @@ typedef struct gwi_doors {
     gwi_path driver;         /* the next driver; "" when there is none */
     gwi_path folder;         /* of the facade */
     gwi_path virtual_folder; /* the virtual cards' shared state */
+    gwi_path nvml_folder;    /* of the virtual cards' libnvidia-ml.so.1; "" for real ones */
     const char *virtual_specification;
 } gwi_doors;
 
@@ -72,6 +78,8 @@ typedef struct gwi_gpu_source {
 
 extern const gwi_gpu_source gwi_source_real, gwi_source_virtual;
 
+/* On virtual cards, their nvidia-smi comes first in the search path: in ours, so that it may also be the program. */
+void gwi_doors_path(const gwi_run_options *options);
 /* Find the driver and write its facade. GW_OK also when there is none: then `open` is false and `err` says why.
  * GW_USAGE: the options make no sense. Else: the doors stay closed, `err` has the reason. */
 GW_MUST_CHECK gw_status gwi_doors_prepare(gwi_doors *doors, const gwi_run_options *options, const gwi_program *program,
@@ -93,9 +101,11 @@ typedef struct gwi_record {
     uint64_t failure_at_ns; /* run time of the last failure worth a judgement; 0: none since gwi_record_failure_clear */
     uint32_t processes;     /* whose calls were recorded */
     uint32_t pids[256];     /* the first of them */
-    bool saw_out_of_memory; /* an allocation was refused */
-    bool holders_told;      /* by gwi_holders_record() */
-    struct gw_sites *sites; /* owned; NULL: nothing is written */
+    uint64_t failed_at_ns;  /* run time of the last failure of a call, for good */
+    uint64_t out_of_memory_at_ns; /* run time of the last refused allocation; 0: none */
+    uint64_t holders_told_at_ns;  /* by gwi_holders_record(), run time */
+    uint32_t holders_told;        /* how often */
+    struct gw_sites *sites;       /* owned; NULL: nothing is written */
 } gwi_record;
 
 void gwi_record_init(gwi_record *record);
@@ -120,8 +130,30 @@ uint64_t gwi_record_now_ns(const gwi_record *record);
 enum { GWI_NAMES_SOFT_MS = 400, GWI_NAMES_HARD_MS = 1500 };
 void gwi_record_names(gwi_record *record);
 
-/* After the first refused allocation on a virtual card: facts "card.holder", who holds how much of it (holders.c). */
+/* After a refused allocation on a virtual card: facts "card.holder", who holds how much of it (holders.c). Once a
+ * second at most, and GWI_HOLDERS_TOLD_MAX times. */
+enum { GWI_HOLDERS_TOLD_MAX = 16 };
 void gwi_holders_record(gwi_record *record, const gwi_doors *doors);
+
+/* A process with memory on a card, NVML's number `card`; bytes UINT64_MAX: not known. `matched`: its pid is one of this
+ * machine as we count. card GW_NO_DEVICE: it has a card's device file open. A `user` for the senses: it is a
+ * gwi_record. */
+void gwi_holder_record(void *user, uint32_t card, uint32_t pid, uint64_t bytes, bool matched);
+
+/* ---- the senses (senses.c) ---- */
+
+typedef struct gwi_senses {
+    struct gw_sense *sense; /* owned; NULL: off */
+    gwi_path nvml;          /* the virtual cards' */
+    char specification[1024], folder[PATH_MAX + 32];
+    const char *environment[3];
+} gwi_senses;
+
+void gwi_senses_begin(gwi_senses *senses, gwi_record *record, const gwi_run_options *options, const gwi_doors *doors,
+                      pid_t command);
+void gwi_senses_look(gwi_senses *senses, gwi_record *record); /* after a drain */
+/* At the end, with the program's status. The senses are closed. */
+void gwi_senses_last(gwi_senses *senses, gwi_record *record, int status);
 
 /* ---- GPU core dumps (dumps.c) ---- */
 
@@ -154,6 +186,8 @@ typedef struct gwi_watch {
     uint32_t suspect_count;
     uint32_t mapped[256]; /* pids whose libraries were written */
     uint32_t mapped_count;
+    uint64_t library[1024]; /* hashes of pid and path: CUDA libraries told so far */
+    uint32_t library_count;
 } gwi_watch;
 
 /* Look at the command and its children: libraries of those that are recorded, and real drivers in use that the hook

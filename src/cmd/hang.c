@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { FRAMES_TOLD_MAX = 24, THREADS_TOLD_MAX = 64 };
+enum { THREADS_TOLD_MAX = 64 };
 
 void gwi_hang_begin(gwi_hang_watch *watch, uint64_t now_ns)
 {
@@ -145,28 +145,28 @@ static bool has_ended(const gw_stack_process *threads, uint32_t tid)
     return threads->threads_left_out == 0;
 }
 
-static void tell_thread(const gwi_hang_watch *watch, const gw_stack_process *threads, const gw_stack_thread *thread,
-                        const gw_item *like, gwi_item_sink put, void *user)
+static void tell_thread(gwi_hang_stacks *stacks, const gw_stack_thread *thread)
 {
     char text[320];
-    gw_item item = *like;
+    const gwi_hang_watch *watch = stacks->watch;
+    const gw_stack_process *threads = stacks->process;
+    gw_item item = *stacks->like;
     item.tid = thread->tid;
-    const gwi_hang_thread *seen = watched(watch, like->pid, thread->tid);
+    const gwi_hang_thread *seen = watched(watch, item.pid, thread->tid);
     uint16_t inside = seen == NULL ? 0 : seen->inside_fn_plus_1;
     const char *fn = inside == 0 || inside > GW_FN_COUNT ? "" : gw_api_fns[inside - 1].symbol;
     uint64_t inside_ms = inside == 0 ? 0 : (watch->now_ns - seen->inside_since_ns) / 1000000u;
     snprintf(text, sizeof text,
-             "wait=%s owner=%" PRIu32 " owner_ended=%d in=%s in_ms=%" PRIu64 " questions=%" PRIu64 " where=%s name=%s",
+             "wait=%s owner=%" PRIu32 " owner_ended=%d in=%s in_ms=%" PRIu64 " questions=%" PRIu64 " site=%" PRIu32
+             " where=%s name=%s",
              thread->wait == GW_WAIT_UNKNOWN ? "" : gw_wait_word(thread->wait), thread->owner_tid,
              thread->owner_tid != 0 && has_ended(threads, thread->owner_tid), fn, inside_ms,
-             seen == NULL ? 0 : seen->questions - seen->questions_before, thread->where, thread->name);
-    put_fact(put, user, &item, "hang.thread", text);
-    for (size_t i = 0; i < thread->frame_count && i < FRAMES_TOLD_MAX; i++)
-        put_fact(put, user, &item, "hang.frame", thread->frame[i]);
+             seen == NULL ? 0 : seen->questions - seen->questions_before, gwi_hang_stack_tell(stacks, thread),
+             thread->where, thread->name);
+    put_fact(stacks->put, stacks->user, &item, "hang.thread", text);
 }
 
-bool gwi_hang_tell(const gwi_hang_watch *watch, const gwi_hang_process *process, bool whatever, gwi_item_sink put,
-                   void *user)
+bool gwi_hang_tell(gwi_hang_watch *watch, const gwi_hang_process *process, bool whatever, gwi_item_sink put, void *user)
 {
     gw_stack_process *threads = NULL;
     gw_error err;
@@ -189,13 +189,17 @@ bool gwi_hang_tell(const gwi_hang_watch *watch, const gwi_hang_process *process,
         put_fact(put, user, &item, "hang.no_waits", threads->no_waits);
     if (threads->no_stacks[0] != '\0')
         put_fact(put, user, &item, "hang.no_stacks", threads->no_stacks);
+    if (threads->no_python[0] != '\0')
+        put_fact(put, user, &item, "hang.no_python", threads->no_python);
+    gwi_hang_stacks stacks = {.watch = watch, .process = threads, .like = &item, .put = put, .user = user};
+    gwi_hang_stacks_begin(&stacks);
     /* Threads in the driver first: they say most. */
     for (int driver = 1; driver >= 0; driver--) {
         for (size_t i = 0, count = 0; i < threads->thread_count && count < THREADS_TOLD_MAX; i++) {
             const gw_stack_thread *thread = &threads->thread[i];
             if (uses_driver(watched(watch, process->pid, thread->tid)) != (driver == 1))
                 continue;
-            tell_thread(watch, threads, thread, &item, put, user);
+            tell_thread(&stacks, thread);
             count++;
         }
     }

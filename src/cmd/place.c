@@ -1,5 +1,7 @@
 #include "gwi_place.h"
 
+#include "gw_buffer.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -18,6 +20,7 @@
 enum { TMPFS_MAGIC_NUMBER = 0x01021994 };
 static const uint64_t run_folder_bytes_min = 16u << 20;
 static const time_t old_seconds = 24 * 3600;
+enum { FOLDER_FLAGS = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC };
 
 gw_status gwi_path_format(gwi_path out, gw_error *err, const char *format, ...)
 {
@@ -118,27 +121,31 @@ gw_status gwi_run_folder_make(gwi_path out, gw_error *err)
                    "no tmpfs with 16 MiB of room to write to (tried XDG_RUNTIME_DIR, /dev/shm, /tmp)");
 }
 
-static void remove_entries(const char *path, int depth)
+/* By descriptors, and never through a link: what is removed lies in the folder that was looked at. Takes `fd`. */
+static void remove_entries(int fd, int depth)
 {
-    DIR *folder = opendir(path);
-    if (folder == NULL)
+    DIR *folder = fdopendir(fd);
+    if (folder == NULL) {
+        close(fd);
         return;
+    }
     for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
-        gwi_path inner;
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
-            gwi_path_format(inner, NULL, "%s/%s", path, entry->d_name) != GW_OK)
+            unlinkat(fd, entry->d_name, 0) == 0 || errno != EISDIR || depth == 0)
             continue;
-        if (unlink(inner) < 0 && errno == EISDIR && depth > 0) {
+        int inner = openat(fd, entry->d_name, FOLDER_FLAGS);
+        if (inner >= 0)
             remove_entries(inner, depth - 1);
-            rmdir(inner);
-        }
+        unlinkat(fd, entry->d_name, AT_REMOVEDIR);
     }
     closedir(folder);
 }
 
 void gwi_folder_remove(const char *path)
 {
-    remove_entries(path, 1);
+    int fd = open(path, FOLDER_FLAGS);
+    if (fd >= 0)
+        remove_entries(fd, 1);
     rmdir(path);
 }
 
@@ -161,6 +168,45 @@ void gwi_run_folders_visit(void (*visit)(void *user, const char *folder), void *
     }
 }
 
+static uint64_t own_pid_namespace(void)
+{
+    char text[40] = "";
+    ssize_t bytes = readlink("/proc/self/ns/pid", text, sizeof text - 1);
+    const char *digits = bytes > 0 ? strpbrk(text, "0123456789") : NULL;
+    return digits == NULL ? 0 : strtoull(digits, NULL, 10);
+}
+
+/* Whether the process that writes this buffer may live: of another namespace's processes nothing is known. */
+static bool may_have_writer(int folder, const char *name)
+{
+    gw_buffer_head head;
+    int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    ssize_t bytes = fd < 0 ? -1 : pread(fd, &head, sizeof head, 0);
+    if (fd >= 0)
+        close(fd);
+    if (bytes == (ssize_t)sizeof head && head.pid_namespace != 0 && head.pid_namespace != own_pid_namespace())
+        return true;
+    pid_t pid = (pid_t)strtoul(name, NULL, 10);
+    return pid > 0 && (kill(pid, 0) == 0 || errno != ESRCH);
+}
+
+/* Whether a process may still write into the folder's buffers. */
+static bool has_writers(const char *path)
+{
+    int fd = open(path, FOLDER_FLAGS);
+    DIR *folder = fd < 0 ? NULL : fdopendir(fd);
+    bool found = folder == NULL;
+    for (struct dirent *entry; !found && (entry = readdir(folder)) != NULL;) {
+        size_t bytes = strlen(entry->d_name);
+        found = bytes > 4 && strcmp(entry->d_name + bytes - 4, ".buf") == 0 && may_have_writer(fd, entry->d_name);
+    }
+    if (folder != NULL)
+        closedir(folder);
+    else if (fd >= 0)
+        close(fd);
+    return found;
+}
+
 static void remove_when_old(void *user, const char *folder)
 {
     (void)user;
@@ -170,7 +216,7 @@ static void remove_when_old(void *user, const char *folder)
     if (sscanf(name, "/gpuwhy-%*u-%d-", &pid) != 1 || pid <= 0 || kill(pid, 0) == 0 || errno != ESRCH)
         return;
     if (lstat(folder, &stat_) < 0 || !S_ISDIR(stat_.st_mode) || stat_.st_uid != getuid() ||
-        stat_.st_mtime + old_seconds > time(NULL))
+        stat_.st_mtime + old_seconds > time(NULL) || has_writers(folder))
         return;
     gwi_folder_remove(folder);
 }

@@ -90,7 +90,21 @@ static const gwi_hang_process *find(const poke *it)
 
 /* ---- the words ---- */
 
-static void print_thread(const gw_hang_thread *thread)
+/* All frames, the user's marked. */
+static void print_stack(gw_sites *sites, uint32_t site)
+{
+    char text[GW_PLACE_TEXT_MAX];
+    const gw_stack *stack = gw_sites_stack(sites, site);
+    for (size_t i = 0; stack != NULL && i < stack->count; i++)
+        printf("    %s %s\n", i == stack->user ? ">" : " ", gw_frame_text(sites, &stack->frame[i], text));
+#define GW_X(name, value, told)                                                                                        \
+    if (stack != NULL && (stack->flags & GW_SITE_##name) != 0)                                                         \
+        printf("      not known: %s\n", told);
+    GW_SITE_FLAGS(GW_X)
+#undef GW_X
+}
+
+static void print_thread(gw_sites *sites, const gw_hang_thread *thread)
 {
     printf("  thread %" PRIu32 " (%s): ", thread->tid, thread->name);
     if (thread->inside_fn[0] != '\0')
@@ -107,8 +121,7 @@ static void print_thread(const gw_hang_thread *thread)
     else
         printf("waits: %s%s%s\n", thread->wait[0] == '\0' ? "unknown" : thread->wait,
                thread->where[0] == '\0' ? "" : ", in ", thread->where);
-    for (size_t i = 0; i < thread->frame_count; i++)
-        printf("      %s\n", thread->frame[i]);
+    print_stack(sites, thread->site);
 }
 
 static void print_all(const poke *it, bool goes_on)
@@ -121,7 +134,7 @@ static void print_all(const poke *it, bool goes_on)
         if (hang->pid != it->pid)
             continue;
         for (size_t k = 0; k < hang->thread_count; k++)
-            print_thread(&hang->thread[k]);
+            print_thread(model->sites, &hang->thread[k]);
         break;
     }
     for (size_t i = model->fact_count; i-- > 0;) {
@@ -160,10 +173,14 @@ static gw_status read_model(poke *it, const gwi_hang_process *process, gw_error 
     shifted.now_ns -= t0_ns;
     for (size_t i = 0; i < shifted.thread_count; i++)
         shifted.thread[i].inside_since_ns -= t0_ns;
+    shifted.sites_told = shifted.codes_told = GWI_HANG_NUMBERS_MAX;
     gwi_hang_process shifted_process = *process;
     shifted_process.since_ns -= t0_ns;
     gwi_hang_tell(&shifted, &shifted_process, true, feed_item, it);
-    return it->nomem ? gw_fail(err, GW_NOMEM, "judge pid %" PRIu32, it->pid) : gw_model_finish(it->model, err);
+    st = it->nomem ? gw_fail(err, GW_NOMEM, "judge pid %" PRIu32, it->pid) : gw_model_finish(it->model, err);
+    if (st == GW_OK) /* what has no name is called by file and address */
+        (void)!gw_model_name_sites(it->model, GWI_NAMES_SOFT_MS, GWI_NAMES_HARD_MS, NULL);
+    return st;
 }
 
 static int fail(const char *text)

@@ -6,6 +6,7 @@
 #include "gwi_mask.h"
 #include "rank.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -231,11 +232,8 @@ static void put_limits(gwi_record *record)
     static const struct {
         __rlimit_resource_t resource;
         const char *key;
-    } limits[] = {{RLIMIT_AS, "rlimit.as"},
-                  {RLIMIT_DATA, "rlimit.data"},
-                  {RLIMIT_MEMLOCK, "rlimit.memlock"},
-                  {RLIMIT_NOFILE, "rlimit.nofile"},
-                  {RLIMIT_STACK, "rlimit.stack"}};
+    } limits[] = {{RLIMIT_AS, "rlimit.as"},         {RLIMIT_DATA, "rlimit.data"},   {RLIMIT_MEMLOCK, "rlimit.memlock"},
+                  {RLIMIT_NOFILE, "rlimit.nofile"}, {RLIMIT_NPROC, "rlimit.nproc"}, {RLIMIT_STACK, "rlimit.stack"}};
     for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
         struct rlimit limit;
         if (getrlimit(limits[i].resource, &limit) < 0)
@@ -268,6 +266,30 @@ static void put_clock(gwi_record *record)
         fclose(file);
 }
 
+/* The driver's other half: which version of it the Linux kernel runs, and which device files there are. */
+static void put_kernel_side(gwi_record *record)
+{
+    char version[64] = "";
+    gw_text nodes = {0};
+    int fd = open("/sys/module/nvidia/version", O_RDONLY | O_CLOEXEC);
+    if (fd >= 0 && read(fd, version, sizeof version - 1) > 0)
+        version[strcspn(version, "\n")] = '\0';
+    if (fd >= 0)
+        close(fd);
+    if (version[0] != '\0')
+        put_meta(record, "driver.module", version);
+    DIR *folder = opendir("/dev");
+    for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;) {
+        if (strncmp(entry->d_name, "nvidia", strlen("nvidia")) == 0)
+            gw_text_addf(&nodes, "%s%.64s", nodes.bytes == 0 ? "" : " ", entry->d_name);
+    }
+    if (folder != NULL) {
+        put_meta(record, "device.files", gw_text_str(&nodes));
+        closedir(folder);
+    }
+    gw_text_free(&nodes);
+}
+
 static void put_machine(gwi_record *record)
 {
     struct utsname name;
@@ -279,6 +301,7 @@ static void put_machine(gwi_record *record)
     }
     if (getcwd(cwd, sizeof cwd) != NULL)
         put_meta(record, "cwd", cwd);
+    put_kernel_side(record);
     put_meta_number(record, "start_realtime_ns", gw_realtime_ns() - gwi_record_now_ns(record));
     put_meta_number(record, "uid", getuid());
     put_clock(record);
@@ -297,10 +320,14 @@ static void put_options(gwi_record *record, const gwi_run_options *options)
         put_meta(record, "option.deep", "1");
     if (options->no_attach)
         put_meta(record, "option.no_attach", "1");
+    if (options->catch_crash)
+        put_meta(record, "option.catch_crash", "1");
     if (options->no_sites)
         put_meta(record, "option.no_sites", "1");
     if (options->no_stderr)
         put_meta(record, "option.no_stderr", "1");
+    if (options->no_sense)
+        put_meta(record, "option.no_sense", "1");
 }
 
 void gwi_record_meta(gwi_record *record, const gwi_run_options *options, char *const *argv, const gwi_doors *doors)
@@ -333,9 +360,9 @@ static void look_at(gwi_record *record, const gw_item *item)
         record->processes++;
     } else if (item->kind == GW_ITEM_EVENT) {
         if (!is_probe(item->event.result) || item->event.kind == GW_EV_ALLOCATOR_OOM)
-            record->failure_at_ns = gwi_record_now_ns(record);
+            record->failure_at_ns = record->failed_at_ns = gwi_record_now_ns(record);
         if (item->event.result == 2)
-            record->saw_out_of_memory = true;
+            record->out_of_memory_at_ns = gwi_record_now_ns(record);
     }
 }
 

@@ -2,6 +2,7 @@
 #include "gwi_blame.h"
 #include "gwi_child.h"
 #include "gwi_cmd.h"
+#include "gwi_past.h"
 #include "gwi_run.h"
 
 #include "gw_clock.h"
@@ -21,7 +22,7 @@
 static const gwi_option options_table[] = {GWI_RUN_OPTIONS(GWI_OPTION_ROW)};
 enum { OPTION_COUNT = sizeof options_table / sizeof options_table[0] };
 
-enum { DRAIN_EVERY_MS = 100, DRAIN_SOON_MS = 10 };
+enum { DRAIN_EVERY_MS = 100, DRAIN_SOON_MS = 10, FIRST_LOOK_MS = 5 };
 static const double fill_ratio_soon = 0.5;
 /* How long a failure may stay unanswered before it counts as one that lasts, and how often we look again. */
 static const uint64_t failure_lasts_ns = 3000000000u;
@@ -41,7 +42,9 @@ typedef struct supervisor {
     gwi_stderr capture;
     gwi_signals signals;
     gwi_watch watch;
+    gwi_senses senses;
     pid_t child;
+    uint64_t started_at_ns; /* run time */
     int status;
     gwi_hangs hangs; /* --hang-after */
     /* --on-failure */
@@ -191,8 +194,11 @@ static int start(supervisor *run)
     int why = 0;
     gw_status st = gwi_child_start(&how, &run->child, &why, &err);
     gwi_stderr_began(&run->capture);
-    if (st == GW_OK)
+    if (st == GW_OK) {
+        run->started_at_ns = gwi_record_now_ns(&run->record);
+        gwi_senses_begin(&run->senses, &run->record, &run->options, &run->doors, run->child);
         return GWI_EXIT_OK;
+    }
     gwi_say("%s", err.text);
     return GWI_EXIT_CANNOT_RUN;
 }
@@ -286,7 +292,8 @@ static void wait_a_moment(const supervisor *run)
     struct pollfd waited[] = {
         {.fd = run->signals.fd, .events = POLLIN},
         {.fd = run->record.drain == NULL ? -1 : gw_drain_end_fd(run->record.drain), .events = POLLIN}};
-    poll(waited, sizeof waited / sizeof waited[0], soon ? DRAIN_SOON_MS : DRAIN_EVERY_MS);
+    bool is_new = gwi_record_now_ns(&run->record) < run->started_at_ns + FIRST_LOOK_MS * UINT64_C(1000000);
+    poll(waited, sizeof waited / sizeof waited[0], is_new ? FIRST_LOOK_MS : soon ? DRAIN_SOON_MS : DRAIN_EVERY_MS);
 }
 
 static void watch(supervisor *run)
@@ -296,6 +303,7 @@ static void watch(supervisor *run)
         gwi_signals_pass_on(&run->signals, run->child);
         gwi_record_drain(&run->record, false);
         gwi_holders_record(&run->record, &run->doors);
+        gwi_senses_look(&run->senses, &run->record);
         gwi_watch_look(&run->watch, &run->record, &run->doors, run->child, false);
         look_at_failures(run);
         look_at_parent(run);
@@ -354,6 +362,7 @@ static void finish_recording(supervisor *run)
     gwi_stderr_settle(&run->capture);
     gwi_record_drain(&run->record, true);
     gwi_holders_record(&run->record, &run->doors);
+    gwi_senses_last(&run->senses, &run->record, run->status);
     gwi_record_stderr(&run->record, &run->capture);
     take_virtual_notes(run);
     gwi_dumps_take(&run->dumps, &run->record, run->child);
@@ -379,6 +388,11 @@ static void tell(supervisor *run)
     if (st != GW_OK) {
         gwi_say("no verdict: %s", err.text);
         return;
+    }
+    if (!run->options.no_history) {
+        if (verdict->status != GW_VERDICT_CLEAN)
+            gwi_last_good_say(verdict, run->record.path);
+        gwi_past_add(verdict, run->record.is_temporary ? "" : run->record.path);
     }
     if (!run->record.is_temporary) {
         free(verdict->recording);
@@ -406,6 +420,8 @@ static void clean_up(supervisor *run)
 static int begin(supervisor *run)
 {
     gw_error err;
+    if (!run->is_second)
+        gwi_doors_path(&run->options);
     int status = find_program(run);
     if (status != GWI_EXIT_OK)
         return status;

@@ -1,4 +1,4 @@
-/* The virtual card's driver library, which lies beside ours. */
+/* The virtual card's driver library and its NVML, which lie beside ours. */
 #include "gwi_run.h"
 
 #include "gw_virt_spec.h"
@@ -15,7 +15,8 @@ static gw_status choose(gwi_doors *doors, const char *specification, const gwi_p
         gw_wrap(err, "--gpu virtual:%s", specification);
         return st;
     }
-    return gwi_library_find("virtual/libcuda.so.1", doors->driver, err);
+    st = gwi_library_find("virtual/nvml", doors->nvml_folder, err);
+    return st == GW_OK ? gwi_library_find("virtual/libcuda.so.1", doors->driver, err) : st;
 }
 
 const gwi_gpu_source gwi_source_virtual = {"virtual", choose};

@@ -18,6 +18,6 @@ int gwi_cmd_version(int argc, char **argv)
     printf("names of call sites:    %s\n",
            gw_symbols_supported() ? "yes" : "no (built without elfutils: native frames are file and address)");
     printf("GPU core dumps:         %s\n", gw_gpucore_can_read() ? "yes" : "no (built without elfutils)");
-    printf("stacks of hung threads: %s\n", gw_stacks_has_frames() ? "yes" : "no (built without elfutils)");
+    printf("native stacks of hung threads: %s\n", gw_stacks_has_frames() ? "yes" : "no (built without elfutils)");
     return GWI_EXIT_OK;
 }

@@ -3,6 +3,8 @@
 #include "gwi_run.h"
 
 #include "gw_clock.h"
+#include "gw_libs.h"
+#include "gw_text.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -16,6 +18,7 @@ static const uint64_t last_interval_ns = 5000000000u;
 
 typedef struct process_tree {
     pid_t pid[PROCESSES_MAX];
+    pid_t parent[PROCESSES_MAX]; /* 0: the command, whose parent is the supervisor */
     size_t count;
 } process_tree;
 
@@ -34,8 +37,10 @@ static void add_children(process_tree *family, pid_t parent)
         snprintf(children, sizeof children, "%s/%s/children", path, entry);
         FILE *list = fopen(children, "re"); /* absent in kernels without it: then only the command is watched */
         int child;
-        while (list != NULL && family->count < PROCESSES_MAX && fscanf(list, "%d", &child) == 1)
+        while (list != NULL && family->count < PROCESSES_MAX && fscanf(list, "%d", &child) == 1) {
+            family->parent[family->count] = parent;
             family->pid[family->count++] = child;
+        }
         if (list != NULL)
             fclose(list);
     }
@@ -45,15 +50,10 @@ static void add_children(process_tree *family, pid_t parent)
 static void find_family(process_tree *family, pid_t command)
 {
     family->pid[0] = command;
+    family->parent[0] = 0;
     family->count = 1;
     for (size_t i = 0; i < family->count; i++) /* grows while it is walked */
         add_children(family, family->pid[i]);
-}
-
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash == NULL ? path : slash + 1;
 }
 
 static bool is_interesting(const char *path)
@@ -62,7 +62,7 @@ static bool is_interesting(const char *path)
                                              "libtorch",    "libc10",        "libpython", "python",   "libcupti",
                                              "libjax",      "libtensorflow", "libnvrtc",  "libcufft", "libcusolver",
                                              "libcusparse", "libcurand"};
-    const char *base = base_name(path);
+    const char *base = gw_path_last(path);
     for (size_t i = 0; i < sizeof beginnings / sizeof beginnings[0]; i++)
         if (strncmp(base, beginnings[i], strlen(beginnings[i])) == 0)
             return true;
@@ -71,7 +71,7 @@ static bool is_interesting(const char *path)
 
 static bool is_driver(const char *path)
 {
-    return strncmp(base_name(path), "libcuda.so", strlen("libcuda.so")) == 0;
+    return strncmp(gw_path_last(path), "libcuda.so", strlen("libcuda.so")) == 0;
 }
 
 static bool add_once(uint32_t *list, uint32_t *count, size_t room, uint32_t pid)
@@ -113,30 +113,41 @@ static void put_map(gwi_record *record, uint32_t pid, const char *path)
     gwi_record_put(record, &item);
 }
 
-/* The parent's pid; 0: not known. */
-static uint32_t parent_of(pid_t pid)
+static uint64_t library_hash(uint32_t pid, const char *path)
 {
-    char path[64], line[512] = "";
-    int parent = 0;
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    FILE *file = fopen(path, "re");
-    if (file != NULL && fgets(line, sizeof line, file) != NULL) {
-        const char *end = strrchr(line, ')');
-        if (end == NULL || sscanf(end, ") %*c %d", &parent) != 1)
-            parent = 0;
-    }
-    if (file != NULL)
-        fclose(file);
-    return parent > 0 ? (uint32_t)parent : 0;
+    uint64_t hash = 0xcbf29ce484222325u ^ pid; /* FNV-1a */
+    for (; *path != '\0'; path++)
+        hash = (hash ^ (unsigned char)*path) * 0x100000001b3u;
+    return hash;
+}
+
+/* Libraries come when they are first needed: each look may find more. */
+static void put_library(gwi_watch *watch, gwi_record *record, uint32_t pid, const char *path)
+{
+    gw_library library;
+    char line[GW_LIBRARY_LINE_MAX];
+    uint64_t hash = library_hash(pid, path);
+    for (uint32_t i = 0; i < watch->library_count; i++)
+        if (watch->library[i] == hash)
+            return;
+    if (watch->library_count == sizeof watch->library / sizeof watch->library[0] || !gw_library_of_path(path, &library))
+        return;
+    watch->library[watch->library_count++] = hash;
+    gw_library_ask_package("", &library);
+    gw_item item = {.kind = GW_ITEM_SUPERVISOR, .t_ns = gwi_record_now_ns(record), .pid = pid};
+    item.pair.key = "library";
+    item.pair.value = library.path == NULL ? "" : gw_library_to_line(line, &library);
+    gwi_record_put(record, &item);
+    gw_library_free(&library);
 }
 
 /* A process whose driver lies behind our hook is seen with its next call, and for a moment before its first one is
  * drained it looks like one that goes past us; so does, for ever, a child of a fork that makes no call. */
-static bool may_be_seen_yet(gwi_watch *watch, const gwi_record *record, pid_t pid)
+static bool may_be_seen_yet(gwi_watch *watch, const gwi_record *record, pid_t pid, pid_t parent)
 {
     const uint64_t patience_ns = 2000000000u;
     uint64_t now = gw_monotonic_ns();
-    if (gwi_record_has_process(record, parent_of(pid)))
+    if (gwi_record_has_process(record, (uint32_t)parent))
         return true;
     for (uint32_t i = 0; i < watch->suspect_count; i++)
         if (watch->suspect[i].pid == (uint32_t)pid)
@@ -148,14 +159,14 @@ static bool may_be_seen_yet(gwi_watch *watch, const gwi_record *record, pid_t pi
     return true;
 }
 
-static void look_at_process(gwi_watch *watch, gwi_record *record, const gwi_doors *doors, pid_t pid)
+static void look_at_process(gwi_watch *watch, gwi_record *record, const gwi_doors *doors, pid_t pid, pid_t parent)
 {
     char name[64], line[PATH_MAX + 128];
     gwi_path last = "", driver = "";
     bool is_hooked = false;
-    bool write_maps =
-        gwi_record_has_process(record, (uint32_t)pid) &&
-        add_once(watch->mapped, &watch->mapped_count, sizeof watch->mapped / sizeof watch->mapped[0], (uint32_t)pid);
+    bool recorded = gwi_record_has_process(record, (uint32_t)pid);
+    bool write_maps = recorded && add_once(watch->mapped, &watch->mapped_count,
+                                           sizeof watch->mapped / sizeof watch->mapped[0], (uint32_t)pid);
     snprintf(name, sizeof name, "/proc/%d/maps", (int)pid);
     FILE *maps = fopen(name, "re");
     while (maps != NULL && fgets(line, sizeof line, maps) != NULL) {
@@ -169,14 +180,17 @@ static void look_at_process(gwi_watch *watch, gwi_record *record, const gwi_door
         if (write_maps && is_interesting(path))
             put_map(record, (uint32_t)pid, path);
         bool ours = doors->folder[0] != '\0' && strncmp(path, doors->folder, strlen(doors->folder)) == 0;
+        bool virtual = doors->is_virtual && strcmp(path, doors->driver) == 0;
         is_hooked = is_hooked || ours;
-        if (is_driver(path) && !ours && !(doors->is_virtual && strcmp(path, doors->driver) == 0))
+        if (recorded && !ours && !virtual)
+            put_library(watch, record, (uint32_t)pid, path);
+        if (is_driver(path) && !ours && !virtual)
             snprintf(driver, sizeof driver, "%s", path);
     }
     if (maps != NULL)
         fclose(maps);
     if (driver[0] != '\0' && !gwi_record_has_process(record, (uint32_t)pid) && holds_device(pid) &&
-        !(is_hooked && may_be_seen_yet(watch, record, pid)) &&
+        !(is_hooked && may_be_seen_yet(watch, record, pid, parent)) &&
         add_once(watch->unobserved, &watch->unobserved_count, sizeof watch->unobserved / sizeof watch->unobserved[0],
                  (uint32_t)pid))
         gwi_record_fact(record, "unobserved.driver", "pid %d uses %s, and its calls were not seen", (int)pid, driver);
@@ -194,5 +208,5 @@ void gwi_watch_look(gwi_watch *watch, gwi_record *record, const gwi_doors *doors
     static process_tree family;
     find_family(&family, command);
     for (size_t i = 0; i < family.count; i++)
-        look_at_process(watch, record, doors, family.pid[i]);
+        look_at_process(watch, record, doors, family.pid[i], family.parent[i]);
 }

@@ -42,12 +42,12 @@ static void add_clean(gw_text *text, const char *string, const char *wrong, bool
     }
 }
 
-void gwi_add_printable(gw_text *text, const char *string)
+void gw_out_add_printable(gw_text *text, const char *string)
 {
     add_clean(text, string, "?", true);
 }
 
-void gwi_add_utf8(gw_text *text, const char *string)
+void gw_out_add_utf8(gw_text *text, const char *string)
 {
     add_clean(text, string, "\xEF\xBF\xBD", false);
 }

@@ -29,4 +29,11 @@ bool gw_out_has_json(void);
  * GW_OK, `text` is unchanged. */
 GW_MUST_CHECK gw_status gw_out_json(const gw_verdict *verdict, gw_text *text, gw_error *err);
 
+/* Add `string` with every control character and every byte that is not part of valid UTF-8 replaced by '?': it may
+ * come from the program's arguments or its stderr, and must not steer the reader's terminal. */
+void gw_out_add_printable(gw_text *text, const char *string);
+
+/* Add `string` as valid UTF-8: wrong bytes become U+FFFD, control characters stay (JSON escapes them). */
+void gw_out_add_utf8(gw_text *text, const char *string);
+
 #endif

@@ -18,7 +18,7 @@ static struct json_object *string_or_null(const char *string)
     if (string == NULL)
         return NULL;
     gw_text clean = {0};
-    gwi_add_utf8(&clean, string);
+    gw_out_add_utf8(&clean, string);
     struct json_object *object = json_object_new_string_len(gw_text_str(&clean), (int)clean.bytes);
     gw_text_free(&clean);
     return object;
@@ -72,9 +72,39 @@ static struct json_object *alternative_array(const gw_verdict *verdict)
         struct json_object *one = json_object_new_object();
         json_object_object_add(one, "cause", string_or_null(verdict->alternatives[i].cause));
         json_object_object_add(one, "certainty", string_or_null(gw_certainty_text(verdict->alternatives[i].certainty)));
+        json_object_object_add(one, "told_by", string_or_null(verdict->alternatives[i].told_by));
         json_object_array_add(array, one);
     }
     return array;
+}
+
+static struct json_object *question_object(const gw_verdict_question *question)
+{
+    if (question == NULL)
+        return NULL;
+    struct json_object *one = json_object_new_object(), *meanings = json_object_new_array();
+    for (size_t i = 0; i < question->meaning_count; i++) {
+        const gw_verdict_meaning *from = &question->meaning[i];
+        struct json_object *meaning = json_object_new_object();
+        json_object_object_add(meaning, "kind", string_or_null(from->kind));
+        json_object_object_add(meaning, "code", from->has_code ? json_object_new_int(from->code) : NULL);
+        json_object_object_add(meaning, "name", string_or_null(from->name));
+        json_object_object_add(meaning, "meaning", string_or_null(from->meaning));
+        json_object_object_add(meaning, "hint", string_or_null(from->hint));
+        json_object_object_add(meaning, "verified", string_or_null(from->verified));
+        json_object_object_add(meaning, "source", string_or_null(from->source));
+        json_object_array_add(meanings, meaning);
+    }
+    struct json_object *decide = question->command == NULL ? NULL : json_object_new_object();
+    if (decide != NULL) {
+        json_object_object_add(decide, "command", string_or_null(question->command));
+        json_object_object_add(decide, "tells", string_or_null(question->tells));
+    }
+    json_object_object_add(one, "text", string_or_null(question->text));
+    json_object_object_add(one, "meanings", meanings);
+    json_object_object_add(one, "decide", decide);
+    json_object_object_add(one, "misleading", strings(&question->misleading));
+    return one;
 }
 
 static struct json_object *program_object(const gw_verdict *verdict)
@@ -200,6 +230,26 @@ static struct json_object *where_object(const gw_where *where)
     return one;
 }
 
+static struct json_object *leak_array(const gw_verdict *verdict)
+{
+    struct json_object *array = json_object_new_array();
+    for (size_t i = 0; i < verdict->leak_count; i++) {
+        const gw_verdict_leak *leak = &verdict->leaks[i];
+        struct json_object *one = json_object_new_object();
+        json_object_object_add(one, "kind", string_or_null(leak->kind));
+        json_object_object_add(one, "call", string_or_null(leak->call));
+        json_object_object_add(one, "pid", json_object_new_int64(leak->pid));
+        json_object_object_add(one, "made", json_object_new_int64((int64_t)leak->made));
+        json_object_object_add(one, "left", json_object_new_int64((int64_t)leak->left));
+        json_object_object_add(one, "bytes", leak->bytes == 0 ? NULL : json_object_new_int64((int64_t)leak->bytes));
+        json_object_object_add(one, "first_t_s", seconds(leak->t_first_ns));
+        json_object_object_add(one, "last_t_s", seconds(leak->t_last_ns));
+        json_object_object_add(one, "where", where_object(leak->where));
+        json_object_array_add(array, one);
+    }
+    return array;
+}
+
 gw_status gw_out_json(const gw_verdict *verdict, gw_text *text, gw_error *err)
 {
     bool fault = verdict->status == GW_VERDICT_FAULT;
@@ -223,9 +273,12 @@ gw_status gw_out_json(const gw_verdict *verdict, gw_text *text, gw_error *err)
     json_object_object_add(root, "gpus", gpu_array(verdict));
     json_object_object_add(root, "failure", failure_object(verdict));
     json_object_object_add(root, "kept", kept_array(verdict));
+    json_object_object_add(root, "leaks", leak_array(verdict));
     json_object_object_add(root, "recording", string_or_null(verdict->recording));
     json_object_object_add(root, "recordings", verdict->part_count > 0 ? recordings(verdict) : NULL);
     json_object_object_add(root, "snapshot", string_or_null(verdict->snapshot));
+    json_object_object_add(root, "log", string_or_null(verdict->log));
+    json_object_object_add(root, "question", question_object(verdict->question));
 
     gw_status st = GW_OK;
     const char *shown = json_object_to_json_string_ext(root, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED |

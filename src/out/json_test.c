@@ -73,8 +73,8 @@ static void an_empty_verdict_has_every_field(void **state)
                                         "headline", "recording", "failure"};
     for (size_t i = 0; i < sizeof nulls / sizeof nulls[0]; i++)
         assert_null(get(root, nulls[i]));
-    static const char *const arrays[] = {"evidence", "alternatives", "ruled_out", "consequences",
-                                         "next",     "advice",       "gpus",      "kept"};
+    static const char *const arrays[] = {"evidence", "alternatives", "ruled_out", "consequences", "next",
+                                         "advice",   "gpus",         "kept",      "leaks"};
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++)
         assert_int_equal(json_object_array_length(get(root, arrays[i])), 0);
     assert_null(get(get(root, "program"), "exit")); /* unknown is not zero */
@@ -94,7 +94,7 @@ static void values_survive(void **state)
                                .unit = "bytes",
                                .source = "driver"},
                               {.text = (char *)"u", .has_value = true, .value = NAN, .unit = "ms", .source = "host"}};
-    gw_alternative alternative = {"illegal-address", GW_HYPOTHESIS};
+    gw_alternative alternative = {.cause = "illegal-address", .certainty = GW_HYPOTHESIS};
     struct gw_verdict_gpu gpu = {.name = (char *)"card", .bytes_total = 1ull << 40, .is_virtual = true};
     gw_verdict verdict = {.status = GW_VERDICT_FAULT,
                           .cause = "gpu-oom-leak",
@@ -141,7 +141,7 @@ static void a_place_has_its_stack(void **state)
                                .whose = "framework",
                                .inlined = true},
                               {.function = (char *)"load_batch",
-                               .file = (char *)"/work/train.py",
+                               .file = (char *)"/project/train.py",
                                .text = (char *)"train.py:41 in load_batch",
                                .line = 41,
                                .whose = "own",
@@ -150,7 +150,7 @@ static void a_place_has_its_stack(void **state)
     gw_verdict verdict = {.status = GW_VERDICT_FAULT, .cause = "gpu-oom-leak", .where = &where};
     struct json_object *root = written(&verdict), *place = get(root, "where");
     assert_string_equal(json_object_get_string(get(place, "function")), "load_batch");
-    assert_string_equal(json_object_get_string(get(place, "file")), "/work/train.py");
+    assert_string_equal(json_object_get_string(get(place, "file")), "/project/train.py");
     assert_int_equal(json_object_get_int(get(place, "line")), 41);
     assert_int_equal(json_object_get_int(get(place, "user")), 1);
     struct json_object *inner = json_object_array_get_idx(get(place, "frames"), 0);

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { LABEL_COLUMNS = 9, WIDTH_MIN = 40, ARGUMENT_BYTES_MAX = 72, COMMAND_BYTES_MAX = 120 };
+enum { LABEL_COLUMNS = 9, WIDTH_MIN = 40, ARGUMENT_BYTES_MAX = 72, COMMAND_BYTES_MAX = 120, QUESTION_BYTES_MAX = 200 };
 
 typedef struct layout {
     gw_text *text;
@@ -71,7 +71,7 @@ static void add_label(layout *page, const char *label)
 static void add_paragraph(layout *page, const char *label, const char *foreign, unsigned hang)
 {
     gw_text clean = {0};
-    gwi_add_printable(&clean, foreign);
+    gw_out_add_printable(&clean, foreign);
     add_label(page, label);
     add_wrapped(page, gw_text_str(&clean), LABEL_COLUMNS, LABEL_COLUMNS + hang);
     gw_text_free(&clean);
@@ -137,15 +137,22 @@ static void add_ending(gw_text *line, const gw_verdict *verdict, bool running)
     gw_text_addf(line, verdict->seconds < 1000 ? " after %.1f s" : " after %.0f s", verdict->seconds);
 }
 
+static void add_cut(gw_text *line, const char *text, size_t bytes_max)
+{
+    size_t bytes = strlen(text);
+    bool cut = bytes > bytes_max;
+    while (cut && bytes > 0 && (bytes > bytes_max - 3 || ((unsigned char)text[bytes] & 0xC0) == 0x80))
+        bytes--; /* not in the middle of a character */
+    gw_text_addf(line, "%.*s%s", (int)bytes, text, cut ? "..." : "");
+}
+
 /* One argument as one would type it; long ones (whole scripts after -c) are cut. */
 static void add_argument(gw_text *line, const char *argument)
 {
-    size_t bytes = strlen(argument);
-    bool plain = bytes > 0 && strpbrk(argument, " \t\n\"'\\$&;<>|()*?[]#~`!{}") == NULL;
-    bool cut = bytes > ARGUMENT_BYTES_MAX;
-    while (cut && bytes > 0 && (bytes > ARGUMENT_BYTES_MAX - 3 || ((unsigned char)argument[bytes] & 0xC0) == 0x80))
-        bytes--; /* not in the middle of a character */
-    gw_text_addf(line, plain ? "%.*s%s" : "'%.*s%s'", (int)bytes, argument, cut ? "..." : "");
+    bool plain = argument[0] != '\0' && strpbrk(argument, " \t\n\"'\\$&;<>|()*?[]#~`!{}") == NULL;
+    gw_text_add_str(line, plain ? "" : "'");
+    add_cut(line, argument, ARGUMENT_BYTES_MAX);
+    gw_text_add_str(line, plain ? "" : "'");
 }
 
 static void add_head(layout *page, const gw_verdict *verdict)
@@ -161,15 +168,20 @@ static void add_head(layout *page, const gw_verdict *verdict)
         }
         add_argument(&line, verdict->argv.item[i]);
     }
-    if (verdict->argv.count == 0 && verdict->snapshot == NULL)
+    bool asked = verdict->question != NULL;
+    if (verdict->argv.count == 0 && verdict->snapshot == NULL && verdict->log == NULL && !asked)
         gw_text_add_str(&line, "the program");
-    if (verdict->snapshot == NULL)
+    if (asked)
+        add_cut(&line, verdict->question->text, QUESTION_BYTES_MAX);
+    else if (verdict->log != NULL)
+        gw_text_add_str(&line, verdict->log);
+    else if (verdict->snapshot == NULL)
         add_ending(&line, verdict, page->running);
     else
         gw_text_addf(&line, "PyTorch memory snapshot %s, %.1f s of history", verdict->snapshot, verdict->seconds);
     add_gpus(&line, verdict);
     gw_text clean = {0};
-    gwi_add_printable(&clean, gw_text_str(&line));
+    gw_out_add_printable(&clean, gw_text_str(&line));
     add_wrapped(page, gw_text_str(&clean), 0, 8);
     gw_text_free(&clean);
     gw_text_free(&line);
@@ -246,6 +258,27 @@ static void add_alternatives(layout *page, const gw_verdict *verdict)
     gw_text_free(&line);
 }
 
+static int first_sentence(const char *text)
+{
+    const char *end = strstr(text, ". ");
+    return end != NULL ? (int)(end - text) + 1 : (int)strlen(text);
+}
+
+/* Of a question: each cause with what would establish it. */
+static void add_causes(layout *page, const gw_verdict *verdict)
+{
+    for (size_t i = 0; i < verdict->alternative_count; i++) {
+        const gw_alternative *one = &verdict->alternatives[i];
+        gw_text line = {0};
+        gw_text_addf(&line, "%zu. %s: %.*s", i + 1, one->cause, first_sentence(one->summary), one->summary);
+        add_paragraph(page, i == 0 ? "From" : "", gw_text_str(&line), 3);
+        gw_text_clear(&line);
+        gw_text_addf(&line, "   told by: %s", one->told_by);
+        add_paragraph(page, "", gw_text_str(&line), 3);
+        gw_text_free(&line);
+    }
+}
+
 void gw_out_text(const gw_verdict *verdict, const gw_out_style *style, gw_text *text)
 {
     unsigned width = style->width == 0 ? 80 : style->width;
@@ -256,13 +289,19 @@ void gw_out_text(const gw_verdict *verdict, const gw_out_style *style, gw_text *
     add_head(&page, verdict);
     gw_text_add(text, "\n", 1);
     add_verdict_line(&page, verdict);
-    const char *label = verdict->status == GW_VERDICT_CLEAN ? "Seen" : "Why";
+    bool is_answer = verdict->question != NULL && verdict->status == GW_VERDICT_UNDETERMINED;
+    const char *label = is_answer ? "Is" : verdict->status == GW_VERDICT_CLEAN ? "Seen" : "Why";
     add_evidence(&page, verdict, &label);
     add_joined(&page, label, "ruled out: ", &verdict->ruled_out);
     add_where(&page, verdict);
     add_list(&page, "Then", &verdict->consequences, false);
-    add_alternatives(&page, verdict);
+    if (is_answer)
+        add_causes(&page, verdict);
+    else
+        add_alternatives(&page, verdict);
     add_list(&page, "Next", &verdict->next, verdict->next.count > 1);
+    if (verdict->question != NULL)
+        add_list(&page, "Beware", &verdict->question->misleading, false);
     add_list(&page, "Also", &verdict->advice, false);
     if (verdict->recording != NULL) {
         gw_text line = {0};

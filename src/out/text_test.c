@@ -142,8 +142,8 @@ static void foreign_bytes_become_harmless(void **state)
                  {"\xF0\x9F\x98\x80", "\xF0\x9F\x98\x80", "\xF0\x9F\x98\x80"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         gw_text shown = {0}, utf8 = {0};
-        gwi_add_printable(&shown, cases[i].given);
-        gwi_add_utf8(&utf8, cases[i].given);
+        gw_out_add_printable(&shown, cases[i].given);
+        gw_out_add_utf8(&utf8, cases[i].given);
         assert_string_equal(gw_text_str(&shown), cases[i].shown);
         assert_string_equal(gw_text_str(&utf8), cases[i].utf8);
         gw_text_free(&shown);

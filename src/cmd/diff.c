@@ -1,0 +1,115 @@
+/* `gpuwhy diff`: two recordings side by side. */
+#include "gwi_cmd.h"
+#include "gwi_run.h"
+
+#include "gw_out.h"
+#include "gw_out_compare.h"
+#include "gw_torch.h"
+
+#include <stdio.h>
+
+#define GWI_DIFF_OPTIONS(X)                                                                                            \
+    X(FLAG, bool, json, "--json", NULL, NULL, "print JSON (docs/json-schema.md)")                                      \
+    X(FLAG, bool, help, "--help", NULL, NULL, "this")
+
+typedef struct diff_options {
+    GWI_DIFF_OPTIONS(GWI_OPTION_FIELD)
+} diff_options;
+
+#define OPTIONS_STRUCT diff_options
+static const gwi_option options_table[] = {GWI_DIFF_OPTIONS(GWI_OPTION_ROW)};
+enum { OPTION_COUNT = sizeof options_table / sizeof options_table[0] };
+
+enum { DIFFERENT = 1 };
+
+static int help(void)
+{
+    gw_text text = {0};
+    gw_text_add_str(&text, "gpuwhy diff [options] GOOD BAD\n\n"
+                           "What was different between two recordings of one command, and where their calls part.\n"
+                           "Ends with 0 when nothing that matters differs, 1 when something does, 2 when a recording "
+                           "cannot be read.\n\n");
+    gwi_options_help(options_table, OPTION_COUNT, &text);
+    fputs(gw_text_str(&text), stdout);
+    gw_text_free(&text);
+    return GWI_EXIT_OK;
+}
+
+static int fail(const gw_error *err)
+{
+    fprintf(stderr, "gpuwhy: diff: %s\n", err->text);
+    return GWI_EXIT_USAGE;
+}
+
+static gw_status read_one(const char *path, gw_portrait **ret_portrait, gw_error *err)
+{
+    if (gw_torch_is_snapshot(path))
+        return gw_fail(err, GW_USAGE, "%s is a PyTorch memory snapshot; only recordings are compared", path);
+    gw_status st = gw_portrait_read(path, UINT64_MAX, ret_portrait, err);
+    if (st == GW_OK)
+        gw_portrait_name_sites(*ret_portrait, GWI_NAMES_SOFT_MS, GWI_NAMES_HARD_MS);
+    return st;
+}
+
+static gw_status render(const gw_comparison *comparison, gw_portrait *good, gw_portrait *bad, bool json, gw_error *err)
+{
+    gw_text text = {0};
+    gw_status st = GW_OK;
+    if (json)
+        st = gw_out_comparison_json(comparison, good, bad, &text, err);
+    else
+        gw_out_comparison_text(comparison, good, bad, &text);
+    if (st == GW_OK && text.failed)
+        st = gw_fail(err, GW_NOMEM, "print the comparison");
+    if (st == GW_OK && (fputs(gw_text_str(&text), stdout) < 0 || fflush(stdout) != 0))
+        st = gw_fail(err, GW_IO, "write to standard output");
+    gw_text_free(&text);
+    return st;
+}
+
+/* A page is made of what is left; but that nothing differs cannot be said. */
+static bool is_damaged(const char *path, const gw_portrait *portrait)
+{
+    const gw_model *model = gw_portrait_model(portrait);
+    if (model->damaged_count > 0)
+        fprintf(stderr, "gpuwhy: diff: %s is damaged, so not all of it was compared: %s\n", path, model->damaged_first);
+    return model->damaged_count > 0;
+}
+
+static int compare(const char *good_path, const char *bad_path, const diff_options *options)
+{
+    gw_error err;
+    gw_portrait *good = NULL, *bad = NULL;
+    gw_comparison *comparison = NULL;
+    gw_status st = read_one(good_path, &good, &err);
+    if (st == GW_OK)
+        st = read_one(bad_path, &bad, &err);
+    if (st == GW_OK)
+        st = gw_compare(good, bad, &comparison, &err);
+    if (st == GW_OK)
+        st = render(comparison, good, bad, options->json, &err);
+    int status = st != GW_OK ? fail(&err) : comparison->differs ? DIFFERENT : GWI_EXIT_OK;
+    if (st == GW_OK && is_damaged(good_path, good))
+        status = GWI_EXIT_USAGE;
+    if (st == GW_OK && is_damaged(bad_path, bad))
+        status = GWI_EXIT_USAGE;
+    gw_comparison_free(comparison);
+    gw_portrait_free(bad);
+    gw_portrait_free(good);
+    return status;
+}
+
+int gwi_cmd_diff(int argc, char **argv)
+{
+    diff_options options = {0};
+    gw_error err = {0};
+    int words = 0;
+    gw_status st = gwi_options_parse_mixed(options_table, OPTION_COUNT, &options, argc, argv, &words, &err);
+    if (st == GW_OK && options.help)
+        return help();
+    if (st == GW_OK && words != 2)
+        st = gw_fail(&err, GW_USAGE, "two recordings are compared, the good one first");
+    if (st == GW_OK && options.json && !gw_out_has_json())
+        st = gw_fail(&err, GW_USAGE, "--json: this build lacks JSON (json-c was not there when it was built)");
+    return st == GW_OK ? compare(argv[1], argv[2], &options) : fail(&err);
+}

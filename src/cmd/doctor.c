@@ -1,0 +1,157 @@
+/* `gpuwhy doctor`: one page that says what will fail on this machine before it does. */
+#include "gwi_cmd.h"
+#include "gwi_doctor_cmd.h"
+#include "gwi_options.h"
+#include "gwi_place.h"
+
+#include "gw_out.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define GWI_DOCTOR_OPTIONS(X)                                                                                          \
+    X(FLAG, bool, json, "--json", NULL, NULL, "print JSON (docs/json-schema.md)")                                      \
+    X(STRING, const char *, save, "--save", "FILE", NULL, "keep what is so now, for --against")                        \
+    X(STRING, const char *, against, "--against", "FILE", NULL, "say what differs from then")                          \
+    X(STRING, const char *, root, "--root", "DIR", "", "look at a tree of files instead of this machine")              \
+    X(FLAG, bool, help, "--help", NULL, NULL, "this")
+
+typedef struct doctor_options {
+    GWI_DOCTOR_OPTIONS(GWI_OPTION_FIELD)
+} doctor_options;
+
+#define OPTIONS_STRUCT doctor_options
+static const gwi_option options_table[] = {GWI_DOCTOR_OPTIONS(GWI_OPTION_ROW)};
+enum { OPTION_COUNT = sizeof options_table / sizeof options_table[0], EXIT_FAILS = 1 };
+
+static int fail(const gw_error *err)
+{
+    fprintf(stderr, "gpuwhy: doctor: %s\n", err->text);
+    return GWI_EXIT_USAGE;
+}
+
+static int help(void)
+{
+    gw_text text = {0};
+    gw_text_add_str(&text,
+                    "gpuwhy doctor [options] [-- python [arguments]]\n\n"
+                    "What will fail on this machine before it does. With an interpreter: also what its packages are "
+                    "built for;\nnothing of them is imported. Ends with 1 when something will fail, with 2 when it was "
+                    "asked wrongly, else with 0:\na warning or an unknown is no failure.\n\n");
+    gwi_options_help(options_table, OPTION_COUNT, &text);
+    fputs(gw_text_str(&text), stdout);
+    gw_text_free(&text);
+    return GWI_EXIT_OK;
+}
+
+/* A line of at most `width` characters after the indent, broken at blanks. */
+static void print_wrapped(const char *text, int indent, int width)
+{
+    while (*text != '\0') {
+        int bytes = (int)strlen(text);
+        if (bytes > width) {
+            bytes = width;
+            while (bytes > 0 && text[bytes] != ' ')
+                bytes--;
+            if (bytes == 0)
+                bytes = (int)strcspn(text, " ");
+        }
+        printf("%.*s\n", bytes, text);
+        text += bytes;
+        text += strspn(text, " ");
+        if (*text != '\0')
+            printf("%*s", indent, "");
+    }
+}
+
+static void print_page(const gw_checkup *checkup)
+{
+    enum { INDENT = 10, WIDTH = 110 };
+    const char *section = "";
+    for (size_t i = 0; i < checkup->count; i++) {
+        const gw_check *check = &checkup->item[i];
+        if (strcmp(section, check->section) != 0)
+            printf("%s%s\n", i > 0 ? "\n" : "", check->section);
+        section = check->section;
+        printf("  %-8s", gw_check_state_text(check->state));
+        gw_text line = {0};
+        gw_out_add_printable(&line, check->text);
+        print_wrapped(gw_text_str(&line), INDENT, WIDTH);
+        gw_text_free(&line);
+        if (check->todo != NULL) {
+            printf("%*s-> ", INDENT, "");
+            print_wrapped(check->todo, INDENT + 3, WIDTH - 3);
+        }
+    }
+    printf("\n%zu passed, %zu warning%s, %zu will fail, %zu unknown\n", checkup->counts[GW_CHECK_PASS],
+           checkup->counts[GW_CHECK_WARN], checkup->counts[GW_CHECK_WARN] == 1 ? "" : "s",
+           checkup->counts[GW_CHECK_FAIL], checkup->counts[GW_CHECK_UNKNOWN]);
+}
+
+static void ask_python(gw_facts *facts, const char *root, char *const *words)
+{
+    gwi_path script;
+    gw_error err;
+    if (gwi_library_find("python/gpuwhy_doctor.py", script, &err) != GW_OK)
+        gw_facts_set(facts, "python.why", "%s", err.text);
+    else
+        gw_doctor_ask_python(facts, root, words, script);
+}
+
+static gw_status examine(const doctor_options *options, char *const *words, gw_facts *facts, gw_checkup *checkup,
+                         gw_error *err)
+{
+    gw_facts before = {0};
+    gw_status st = GW_OK;
+    if (options->against != NULL)
+        st = gw_facts_load(&before, options->against, err);
+    if (st != GW_OK)
+        goto out;
+    gw_doctor_look(facts, options->root);
+    if (options->root[0] == '\0')
+        gw_doctor_ask_nvml(facts);
+    if (words[0] != NULL)
+        ask_python(facts, options->root, words);
+    gw_doctor_check(facts, checkup);
+    if (options->against != NULL)
+        gw_doctor_compare(facts, &before, checkup);
+    if (options->save != NULL)
+        st = gw_facts_save(facts, options->save, err);
+    if (st == GW_OK && (facts->failed || checkup->failed))
+        st = gw_fail(err, GW_NOMEM, "out of memory");
+out:
+    gw_facts_free(&before);
+    return st;
+}
+
+int gwi_cmd_doctor(int argc, char **argv)
+{
+    doctor_options options = {0};
+    gw_error err = {0};
+    int index = 0;
+    if (gwi_options_parse(options_table, OPTION_COUNT, &options, argc, argv, &index, &err) != GW_OK)
+        return fail(&err);
+    if (options.help)
+        return help();
+    if (index < argc && strcmp(argv[index - 1], "--") != 0) {
+        fprintf(stderr, "gpuwhy: doctor: %s: an interpreter stands behind --\n", argv[index]);
+        return GWI_EXIT_USAGE;
+    }
+    if (access(options.root[0] == '\0' ? "/" : options.root, X_OK) != 0) {
+        fprintf(stderr, "gpuwhy: doctor: --root %s: no such folder\n", options.root);
+        return GWI_EXIT_USAGE;
+    }
+    gw_facts facts = {0};
+    gw_checkup checkup = {0};
+    gw_status st = examine(&options, argv + index, &facts, &checkup, &err);
+    if (st == GW_OK && options.json)
+        st = gwi_doctor_write_json(&checkup, &facts, &err);
+    else if (st == GW_OK)
+        print_page(&checkup);
+    int status = st != GW_OK ? fail(&err) : checkup.counts[GW_CHECK_FAIL] > 0 ? EXIT_FAILS : GWI_EXIT_OK;
+    gw_checkup_free(&checkup);
+    gw_facts_free(&facts);
+    return status;
+}

@@ -1,0 +1,10 @@
+/* Inside src/cmd: the parts of `gpuwhy doctor`. */
+#ifndef GWI_DOCTOR_CMD_H
+#define GWI_DOCTOR_CMD_H
+
+#include "gw_doctor.h"
+
+/* The page as JSON to standard output (docs/json-schema.md). GW_UNSUPPORTED: built without json-c. */
+GW_MUST_CHECK gw_status gwi_doctor_write_json(const gw_checkup *checkup, const gw_facts *facts, gw_error *err);
+
+#endif

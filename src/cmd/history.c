@@ -1,0 +1,233 @@
+/* `gpuwhy history`: the last runs, and what those of one command that failed have in common. */
+#include "gwi_cmd.h"
+#include "gwi_past.h"
+#include "gwi_run.h"
+
+#include "gw_clock.h"
+#include "gw_compare.h"
+#include "gw_out.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define GWI_HISTORY_OPTIONS(X)                                                                                         \
+    X(FLAG, bool, all, "--all", NULL, NULL, "all runs that are known, not only the last 20")                           \
+    X(FLAG, bool, help, "--help", NULL, NULL, "this")
+
+typedef struct history_options {
+    GWI_HISTORY_OPTIONS(GWI_OPTION_FIELD)
+} history_options;
+
+#define OPTIONS_STRUCT history_options
+static const gwi_option options_table[] = {GWI_HISTORY_OPTIONS(GWI_OPTION_ROW)};
+enum { OPTION_COUNT = sizeof options_table / sizeof options_table[0] };
+
+enum { SHOWN = 20, COMPARED_MAX = 20, FEW = 2 };
+static const uint64_t compare_time_ns = 5000000000u, one_time_ns = 2000000000u;
+/* Above this it may well be chance. */
+static const double chance_max = 0.1;
+
+static int help(void)
+{
+    gw_text text = {0};
+    gw_text_add_str(&text, "gpuwhy history [--all] [words of the command]\n\n"
+                           "The last runs with their verdicts; with words: those whose command line holds them, and "
+                           "what the failed attempts of the\nnewest of these commands have in common that the good "
+                           "ones have not.\n\n");
+    gwi_options_help(options_table, OPTION_COUNT, &text);
+    fputs(gw_text_str(&text), stdout);
+    gw_text_free(&text);
+    return GWI_EXIT_OK;
+}
+
+static int fail(const gw_error *err)
+{
+    fprintf(stderr, "gpuwhy: history: %s\n", err->text);
+    return GWI_EXIT_USAGE;
+}
+
+/* Foreign words must not steer a terminal. */
+static void print(gw_text *line)
+{
+    gw_text clean = {0};
+    gw_out_add_printable(&clean, gw_text_str(line));
+    puts(gw_text_str(&clean));
+    gw_text_free(&clean);
+    gw_text_clear(line);
+}
+
+static const char *verdict_of(const gwi_past *past)
+{
+    return past->status == GW_VERDICT_FAULT   ? past->cause
+           : past->status == GW_VERDICT_CLEAN ? "clean"
+                                              : "not determined";
+}
+
+static void add_start(gw_text *line, const gwi_past *past)
+{
+    time_t start = (time_t)(past->start_realtime_ns / 1000000000u);
+    struct tm parts;
+    char stamp[32] = "?";
+    if (localtime_r(&start, &parts) != NULL)
+        strftime(stamp, sizeof stamp, "%Y-%m-%d %H:%M:%S", &parts);
+    gw_text_add_str(line, stamp);
+}
+
+static void show_run(const gwi_past *past)
+{
+    gw_text line = {0};
+    add_start(&line, past);
+    gw_text_addf(&line, "  %-26s %s after %.1f s: %.100s", verdict_of(past), past->end, past->seconds, past->command);
+    print(&line);
+    gw_text_free(&line);
+}
+
+/* ---- several attempts ---- */
+
+typedef struct attempts_seen {
+    size_t good, failed; /* of all that are known */
+    size_t gone, slow;   /* recordings that are not there or cannot be read; that took too long */
+} attempts_seen;
+
+/* Newest first. */
+static gw_status read_attempts(const gwi_past_list *list, uint64_t key, gw_attempts *attempts, attempts_seen *seen,
+                               gw_error *err)
+{
+    uint64_t until_ns = gw_monotonic_ns() + compare_time_ns;
+    size_t read_count = 0;
+    for (size_t i = list->count; i-- > 0;) {
+        const gwi_past *past = &list->item[i];
+        gw_portrait *portrait = NULL;
+        if (past->key != key)
+            continue;
+        seen->good += past->good;
+        seen->failed += !past->good;
+        if (read_count == COMPARED_MAX)
+            continue;
+        uint64_t now_ns = gw_monotonic_ns(), one_ns = now_ns + one_time_ns;
+        gw_status st = past->recording[0] == '\0' ? GW_MISSING
+                       : now_ns >= until_ns
+                           ? GW_END
+                           : gw_portrait_read(past->recording, one_ns < until_ns ? one_ns : until_ns, &portrait, NULL);
+        seen->slow += st == GW_END;
+        seen->gone += st != GW_OK && st != GW_END;
+        read_count += st == GW_OK;
+        bool added = st != GW_OK || gw_attempts_add(attempts, portrait, past->good);
+        gw_portrait_free(portrait);
+        if (!added)
+            return gw_fail(err, GW_NOMEM, "compare attempts");
+    }
+    return GW_OK;
+}
+
+static void show_splits(const gw_splits *splits)
+{
+    gw_text line = {0};
+    for (size_t i = 0; i < splits->count; i++) {
+        const gw_split *split = &splits->item[i];
+        gw_text_addf(&line, "  %-13s%s: %s", gw_area_text(split->area), split->name, split->bad);
+        if (split->good != NULL)
+            gw_text_addf(&line, "; good runs: %s", split->good);
+        else
+            gw_text_add_str(&line, "; the good runs do not tell");
+        print(&line);
+    }
+    gw_text_free(&line);
+}
+
+static void show_attempts(const gwi_past *newest, const attempts_seen *seen, const gw_splits *splits)
+{
+    gw_text line = {0};
+    putchar('\n');
+    gw_text_addf(&line, "%.100s in %s: fails %zu of %zu", newest->command, newest->folder, seen->failed,
+                 seen->good + seen->failed);
+    print(&line);
+    if (splits->good_count + splits->bad_count < seen->good + seen->failed)
+        printf("compared: %zu good and %zu failed runs; of the others the recordings are %s\n", splits->good_count,
+               splits->bad_count,
+               seen->slow > 0   ? "gone or too large to be read in time"
+               : seen->gone > 0 ? "gone, or older than those"
+                                : "older than those");
+    if (seen->good == 0 || seen->failed == 0) {
+        puts(seen->good == 0 ? "none ended well, so there is nothing to compare with"
+                             : "none failed, so there is nothing to explain");
+    } else if (splits->good_count == 0 || splits->bad_count == 0) {
+        puts("there is no recording left of one of the two kinds, so they cannot be compared");
+    } else if (splits->count == 0) {
+        puts("nothing that recordings show holds for all failed runs and for no good one");
+    } else {
+        puts("each failed run, and no good one:");
+        show_splits(splits);
+    }
+    if (splits->count > 0 && (splits->good_count < FEW || splits->bad_count < FEW || splits->chance > chance_max))
+        printf("with so few runs (%zu good, %zu failed) this may be chance\n", splits->good_count, splits->bad_count);
+    gw_text_free(&line);
+}
+
+static gw_status compare_attempts(const gwi_past_list *list, const gwi_past *newest, gw_error *err)
+{
+    attempts_seen seen = {0};
+    gw_splits splits = {0};
+    gw_attempts *attempts = gw_attempts_new();
+    gw_status st = attempts == NULL ? gw_fail(err, GW_NOMEM, "compare attempts") : GW_OK;
+    if (st == GW_OK)
+        st = read_attempts(list, newest->key, attempts, &seen, err);
+    if (st == GW_OK)
+        st = gw_attempts_split(attempts, &splits, err);
+    if (st == GW_OK && seen.good + seen.failed > 1)
+        show_attempts(newest, &seen, &splits);
+    gw_splits_free(&splits);
+    gw_attempts_free(attempts);
+    return st;
+}
+
+/* ---- the list ---- */
+
+static bool is_asked(const gwi_past *past, const char *words)
+{
+    return words[0] == '\0' || strstr(past->command, words) != NULL;
+}
+
+static gw_status show(const gwi_past_list *list, const char *words, bool all, gw_error *err)
+{
+    size_t matches = 0, skipped = 0;
+    const gwi_past *newest = NULL;
+    for (size_t i = 0; i < list->count; i++)
+        matches += is_asked(&list->item[i], words);
+    size_t skip = all || matches <= SHOWN ? 0 : matches - SHOWN;
+    for (size_t i = 0; i < list->count; i++) {
+        if (!is_asked(&list->item[i], words))
+            continue;
+        newest = &list->item[i];
+        if (skipped++ >= skip)
+            show_run(newest);
+    }
+    if (newest == NULL)
+        puts(words[0] == '\0' ? "no run is known yet; gpuwhy run lists them" : "no run of such a command is known");
+    fflush(stdout);
+    return newest == NULL || words[0] == '\0' ? GW_OK : compare_attempts(list, newest, err);
+}
+
+int gwi_cmd_history(int argc, char **argv)
+{
+    history_options options = {0};
+    gw_error err = {0};
+    gwi_past_list list = {0};
+    gw_text words = {0};
+    int first = 0;
+    gw_status st = gwi_options_parse(options_table, OPTION_COUNT, &options, argc, argv, &first, &err);
+    if (st == GW_OK && options.help)
+        return help();
+    for (int i = first; st == GW_OK && i < argc; i++)
+        gw_text_addf(&words, "%s%s", i == first ? "" : " ", argv[i]);
+    if (st == GW_OK)
+        st = gwi_past_read(&list, &err);
+    if (st == GW_OK)
+        st = show(&list, gw_text_str(&words), options.all, &err);
+    gwi_past_free(&list);
+    gw_text_free(&words);
+    return st == GW_OK ? GWI_EXIT_OK : fail(&err);
+}

@@ -1,0 +1,129 @@
+/* What was different when the same command last ended well: evidence beside a verdict, never its ground. The verdict
+ * stands before anything here is looked at. */
+#include "gwi_past.h"
+
+#include "gw_clock.h"
+#include "gw_compare.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const uint64_t time_max_ns = 500000000u;
+/* A larger one is not read in that time. */
+enum { RECORDING_BYTES_MAX = 64 << 20, LINES_MAX = 4 };
+static const char source[] = "last good run";
+
+static bool is_readable(const char *path)
+{
+    struct stat info;
+    return path[0] != '\0' && stat(path, &info) == 0 && S_ISREG(info.st_mode) && info.st_size <= RECORDING_BYTES_MAX;
+}
+
+/* The newest good run of the command before this one whose recording is there; NULL: none. */
+static const gwi_past *find(const gwi_past_list *list, const gw_verdict *verdict)
+{
+    gwi_path folder;
+    if (getcwd(folder, sizeof folder) == NULL || !verdict->run.has_start)
+        return NULL;
+    uint64_t key = gwi_past_key(&verdict->argv, folder);
+    for (size_t i = list->count; i-- > 0;) {
+        const gwi_past *past = &list->item[i];
+        if (past->key == key && past->good && past->start_realtime_ns < verdict->run.start_realtime_ns &&
+            is_readable(past->recording))
+            return past;
+    }
+    return NULL;
+}
+
+/* What came of the fault itself, and what only has names, says nothing of why it came. */
+static bool is_telling(const gw_difference *difference)
+{
+    if (!difference->matters || difference->area == GW_AREA_END || difference->area == GW_AREA_WORK)
+        return false;
+    /* a run that ended early had less */
+    bool less = difference->good != NULL && difference->bad != NULL && difference->bad->has_value &&
+                difference->bad->value < difference->good->value;
+    return difference->area != GW_AREA_MEMORY || (difference->good != NULL && difference->bad != NULL && !less);
+}
+
+static const char *lead_of(gw_area area)
+{
+    return area == GW_AREA_DRIVER        ? "the driver's "
+           : area == GW_AREA_LIBRARY     ? "the library "
+           : area == GW_AREA_ENVIRONMENT ? "the variable "
+                                         : "";
+}
+
+static const char *value_of(const gw_trait *trait)
+{
+    return trait == NULL ? "not there" : trait->text;
+}
+
+static bool say_difference(gw_verdict *verdict, const gw_difference *difference, const char *when)
+{
+    char text[800];
+    const gw_trait *any = difference->good != NULL ? difference->good : difference->bad;
+    snprintf(text, sizeof text, "in the last good run, %s ago, %s%.200s was %.200s; here it is %.200s", when,
+             lead_of(difference->area), any->name, value_of(difference->good), value_of(difference->bad));
+    return gw_verdict_add_evidence(verdict, source, text);
+}
+
+static bool say_parting(gw_verdict *verdict, const gw_parting *parting, const char *when)
+{
+    char text[700], good[GW_BYTES_TEXT_MAX], bad[GW_BYTES_TEXT_MAX];
+    if (!parting->parted || !parting->is_main || parting->good.ended || parting->bad.ended ||
+        strcmp(parting->good.call, parting->bad.call) != 0 || parting->good.bytes == parting->bad.bytes)
+        return true;
+    snprintf(text, sizeof text,
+             "its calls were those of the last good run, %s ago, up to %.2f s: there %s asks for %s%s%.300s, which was "
+             "%s then",
+             when, (double)parting->bad.t_ns / 1e9, parting->bad.call, gw_bytes_text(bad, parting->bad.bytes),
+             parting->bad.place == NULL ? "" : " at ", parting->bad.place == NULL ? "" : parting->bad.place,
+             gw_bytes_text(good, parting->good.bytes));
+    return gw_verdict_add_evidence(verdict, source, text);
+}
+
+static bool say(gw_verdict *verdict, const gw_comparison *comparison, const gwi_past *past)
+{
+    char when[GWI_AGE_TEXT_MAX], text[256];
+    size_t told = 0;
+    gwi_age_text(when, verdict->run.start_realtime_ns - past->start_realtime_ns);
+    for (size_t i = 0; i < comparison->count && told < LINES_MAX; i++) {
+        if (!is_telling(&comparison->difference[i]))
+            continue;
+        if (!say_difference(verdict, &comparison->difference[i], when))
+            return false;
+        told++;
+    }
+    if (!say_parting(verdict, &comparison->parting, when))
+        return false;
+    if (told > 0)
+        return true;
+    snprintf(text, sizeof text,
+             "driver, libraries, environment, card and limits are, as far as recordings show, those of the last good "
+             "run, %s ago",
+             when);
+    return gw_verdict_add_evidence(verdict, source, text);
+}
+
+void gwi_last_good_say(gw_verdict *verdict, const char *path)
+{
+    uint64_t until_ns = gw_monotonic_ns() + time_max_ns;
+    gwi_past_list list;
+    gw_portrait *good = NULL, *bad = NULL;
+    gw_comparison *comparison = NULL;
+    if (!is_readable(path) || gwi_past_read(&list, NULL) != GW_OK)
+        return;
+    const gwi_past *past = find(&list, verdict);
+    if (past != NULL && gw_portrait_read(past->recording, until_ns, &good, NULL) == GW_OK &&
+        gw_portrait_read(path, until_ns, &bad, NULL) == GW_OK && gw_portrait_model(good)->damaged_count == 0 &&
+        gw_compare(good, bad, &comparison, NULL) == GW_OK)
+        (void)say(verdict, comparison, past); /* without memory a line is missing */
+    gw_comparison_free(comparison);
+    gw_portrait_free(bad);
+    gw_portrait_free(good);
+    gwi_past_free(&list);
+}

@@ -1,0 +1,264 @@
+/* The list of runs. A line: version, start, key, status, good, seconds, cause, end, recording, folder, command, with
+ * tabs between; what is below a blank, and the percent sign, are written as %XX. */
+#include "gwi_past.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { PAST_BYTES_MAX = 512 << 10, LINE_BYTES_MAX = 16 << 10, COMMAND_BYTES_MAX = 2 << 10 };
+static const char version[] = "1";
+
+static gw_status list_path(gwi_path out, gw_error *err)
+{
+    gwi_path folder;
+    gw_status st = gwi_state_folder(folder, err);
+    return st == GW_OK ? gwi_path_format(out, err, "%s/runs", folder) : st;
+}
+
+/* ---- keys ---- */
+
+static uint64_t hash_more(uint64_t hash, const char *text)
+{
+    for (const char *at = text;; at++) { /* its end, too: words do not run together */
+        hash = (hash ^ (unsigned char)*at) * UINT64_C(0x100000001b3);
+        if (*at == '\0')
+            return hash;
+    }
+}
+
+uint64_t gwi_past_key(const gw_string_list *argv, const char *folder)
+{
+    uint64_t hash = hash_more(UINT64_C(0xcbf29ce484222325), folder);
+    for (size_t i = 0; i < argv->count; i++)
+        hash = hash_more(hash, argv->item[i]);
+    return hash;
+}
+
+/* ---- writing ---- */
+
+static void add_field(gw_text *line, const char *value)
+{
+    gw_text_add(line, "\t", 1);
+    for (; *value != '\0'; value++) {
+        unsigned char byte = (unsigned char)*value;
+        if (byte < ' ' || byte == '%' || byte == 0x7f)
+            gw_text_addf(line, "%%%02X", byte);
+        else
+            gw_text_add(line, value, 1);
+    }
+}
+
+static void add_end(gw_text *line, const gw_verdict *verdict)
+{
+    char end[48] = "not known";
+    if (verdict->exit_known && verdict->signal != 0)
+        snprintf(end, sizeof end, "died of signal %d", verdict->signal);
+    else if (verdict->exit_known)
+        snprintf(end, sizeof end, "exited %d", verdict->exit_code);
+    add_field(line, end);
+}
+
+static void add_command(gw_text *line, const gw_string_list *argv)
+{
+    gw_text command = {0};
+    for (size_t i = 0; i < argv->count && command.bytes < COMMAND_BYTES_MAX; i++)
+        gw_text_addf(&command, "%s%.*s", i == 0 ? "" : " ", (int)COMMAND_BYTES_MAX, argv->item[i]);
+    add_field(line, gw_text_str(&command));
+    line->failed = line->failed || command.failed;
+    gw_text_free(&command);
+}
+
+static char status_letter(gw_verdict_status status)
+{
+    return status == GW_VERDICT_FAULT ? 'f' : status == GW_VERDICT_CLEAN ? 'c' : 'u';
+}
+
+/* The second half of a list that has grown too long, from the beginning of a line on. Under the lock; a line that
+ * another run adds meanwhile may be lost. */
+static void shorten(int fd, const char *path)
+{
+    gwi_path fresh;
+    char *bytes = malloc(PAST_BYTES_MAX / 2);
+    off_t end = lseek(fd, 0, SEEK_END);
+    ssize_t got = bytes == NULL ? -1 : pread(fd, bytes, PAST_BYTES_MAX / 2, end - PAST_BYTES_MAX / 2);
+    char *line = got <= 0 ? NULL : memchr(bytes, '\n', (size_t)got);
+    if (line != NULL && gwi_path_format(fresh, NULL, "%s.%d", path, (int)getpid()) == GW_OK) {
+        size_t left = (size_t)got - (size_t)(line + 1 - bytes);
+        int out = open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        bool whole = out >= 0 && write(out, line + 1, left) == (ssize_t)left;
+        if (out >= 0 && (close(out) != 0 || !whole || rename(fresh, path) != 0))
+            unlink(fresh);
+    }
+    free(bytes);
+}
+
+static void append(const gw_text *line)
+{
+    gwi_path path;
+    struct stat info;
+    if (line->failed || line->bytes > LINE_BYTES_MAX || list_path(path, NULL) != GW_OK)
+        return;
+    int fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return;
+    ssize_t ignored = write(fd, gw_text_str(line), line->bytes); /* one write: lines stay whole */
+    (void)ignored;
+    if (fstat(fd, &info) == 0 && info.st_size > PAST_BYTES_MAX && flock(fd, LOCK_EX | LOCK_NB) == 0)
+        shorten(fd, path);
+    close(fd);
+}
+
+void gwi_past_add(const gw_verdict *verdict, const char *recording)
+{
+    gwi_path folder;
+    gw_text line = {0};
+    if (getcwd(folder, sizeof folder) == NULL || !verdict->run.has_start)
+        return;
+    bool good =
+        verdict->status == GW_VERDICT_CLEAN && verdict->exit_known && verdict->signal == 0 && verdict->exit_code == 0;
+    gw_text_addf(&line, "%s\t%" PRIu64 "\t%016" PRIx64 "\t%c\t%d\t%.3f", version, verdict->run.start_realtime_ns,
+                 gwi_past_key(&verdict->argv, folder), status_letter(verdict->status), good, verdict->seconds);
+    add_field(&line, verdict->cause == NULL ? "" : verdict->cause);
+    add_end(&line, verdict);
+    add_field(&line, recording);
+    add_field(&line, folder);
+    add_command(&line, &verdict->argv);
+    gw_text_add(&line, "\n", 1);
+    append(&line);
+    gw_text_free(&line);
+}
+
+/* ---- reading ---- */
+
+static void past_free(gwi_past *past)
+{
+    free(past->cause);
+    free(past->end);
+    free(past->recording);
+    free(past->folder);
+    free(past->command);
+}
+
+void gwi_past_free(gwi_past_list *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        past_free(&list->item[i]);
+    free(list->item);
+    *list = (gwi_past_list){0};
+}
+
+/* In place. */
+static void unescape(char *text)
+{
+    char *to = text;
+    for (const char *from = text; *from != '\0';) {
+        char digits[3] = "";
+        if (from[0] == '%' && isxdigit((unsigned char)from[1]) && isxdigit((unsigned char)from[2])) {
+            memcpy(digits, from + 1, 2);
+            *to++ = (char)strtoul(digits, NULL, 16);
+            from += 3;
+        } else {
+            *to++ = *from++;
+        }
+    }
+    *to = '\0';
+}
+
+enum { FIELD_COUNT = 11 };
+
+static bool split(char *line, char *field[FIELD_COUNT])
+{
+    size_t count = 0;
+    for (char *at = line; at != NULL && count < FIELD_COUNT; count++) {
+        field[count] = at;
+        at = strchr(at, '\t');
+        if (at != NULL)
+            *at++ = '\0';
+    }
+    return count == FIELD_COUNT && strcmp(field[0], version) == 0;
+}
+
+/* False: no memory. A line that is none is passed over. */
+static bool take_line(gwi_past_list *list, char *line)
+{
+    char *field[FIELD_COUNT], letter;
+    int good;
+    gwi_past past = {0};
+    if (!split(line, field) || sscanf(field[1], "%" SCNu64, &past.start_realtime_ns) != 1 ||
+        sscanf(field[2], "%" SCNx64, &past.key) != 1 || sscanf(field[3], "%c", &letter) != 1 ||
+        sscanf(field[4], "%d", &good) != 1 || sscanf(field[5], "%lf", &past.seconds) != 1)
+        return true;
+    past.status = letter == 'f' ? GW_VERDICT_FAULT : letter == 'c' ? GW_VERDICT_CLEAN : GW_VERDICT_UNDETERMINED;
+    past.good = good == 1;
+    char **text[] = {&past.cause, &past.end, &past.recording, &past.folder, &past.command};
+    bool copied = true;
+    for (size_t i = 0; i < sizeof text / sizeof text[0]; i++) {
+        unescape(field[6 + i]);
+        *text[i] = strdup(field[6 + i]);
+        copied = copied && *text[i] != NULL;
+    }
+    if (copied && list->count == list->capacity) {
+        size_t capacity = list->capacity == 0 ? 64 : list->capacity * 2;
+        gwi_past *wider = realloc(list->item, capacity * sizeof *wider);
+        copied = wider != NULL;
+        list->item = copied ? wider : list->item;
+        list->capacity = copied ? capacity : list->capacity;
+    }
+    if (copied)
+        list->item[list->count++] = past;
+    else
+        past_free(&past);
+    return copied;
+}
+
+gw_status gwi_past_read(gwi_past_list *ret_list, gw_error *err)
+{
+    gwi_path path;
+    *ret_list = (gwi_past_list){0};
+    gw_status st = list_path(path, err);
+    if (st != GW_OK)
+        return st;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOENT ? GW_OK : gw_fail(err, GW_IO, "open %s: %s", path, strerror(errno));
+    off_t end = lseek(fd, 0, SEEK_END), from = end > PAST_BYTES_MAX ? end - PAST_BYTES_MAX : 0;
+    char *bytes = malloc(PAST_BYTES_MAX + 1);
+    ssize_t got = bytes == NULL ? 0 : pread(fd, bytes, PAST_BYTES_MAX, from);
+    close(fd);
+    if (bytes == NULL)
+        return gw_fail(err, GW_NOMEM, "the list of runs");
+    bytes[got < 0 ? 0 : got] = '\0';
+    char *rest = NULL;
+    for (char *line = strtok_r(bytes, "\n", &rest); line != NULL && st == GW_OK; line = strtok_r(NULL, "\n", &rest))
+        if (!take_line(ret_list, line))
+            st = gw_fail(err, GW_NOMEM, "the list of runs");
+    free(bytes);
+    if (st != GW_OK)
+        gwi_past_free(ret_list);
+    return st;
+}
+
+char *gwi_age_text(char out[GWI_AGE_TEXT_MAX], uint64_t ns)
+{
+    static const struct {
+        uint64_t seconds;
+        const char *word;
+    } units[] = {{86400, "day"}, {3600, "h"}, {60, "min"}, {1, "s"}};
+    uint64_t seconds = ns / 1000000000u;
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
+        if (seconds < units[i].seconds && i + 1 < sizeof units / sizeof units[0])
+            continue;
+        uint64_t count = seconds / units[i].seconds;
+        snprintf(out, GWI_AGE_TEXT_MAX, "%" PRIu64 " %s%s", count, units[i].word, i == 0 && count != 1 ? "s" : "");
+        break;
+    }
+    return out;
+}

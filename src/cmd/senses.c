@@ -1,0 +1,77 @@
+/* The senses of a run: what the supervisor knows goes in, items of the recording come out. */
+#include "gwi_run.h"
+
+#include "gw_sense.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+
+/* How long the end of a run waits for the cards' last values. */
+enum { LAST_WAIT_MS = 300 };
+static const uint64_t worth_a_last_look_ns = 1000000000u;
+
+static void put_item(void *user, const gw_item *item)
+{
+    gwi_record_put(user, item);
+}
+
+static gw_sense_sink sink_of(gwi_record *record)
+{
+    return (gw_sense_sink){.user = record, .item = put_item, .holder = gwi_holder_record};
+}
+
+static gw_sense_now now_of(const gwi_senses *senses, const gwi_record *record)
+{
+    size_t most = sizeof record->pids / sizeof record->pids[0];
+    return (gw_sense_now){.pid = record->pids,
+                          .pid_count = record->processes < most ? record->processes : most,
+                          .failure_at_ns = record->failed_at_ns,
+                          .out_of_memory_at_ns = record->out_of_memory_at_ns,
+                          .holders_known = senses->nvml[0] != '\0'};
+}
+
+void gwi_senses_begin(gwi_senses *senses, gwi_record *record, const gwi_run_options *options, const gwi_doors *doors,
+                      pid_t command)
+{
+    gw_sense_options how = {.t0_monotonic_ns = record->t0_monotonic_ns, .command = command};
+    gw_error err;
+    if (options->no_sense || record->writer == NULL)
+        return;
+    if (doors->is_virtual) { /* never a real card's NVML beside a virtual card */
+        how.is_virtual = true;
+        how.nvml_path =
+            gwi_library_find("virtual/nvml/libnvidia-ml.so.1", senses->nvml, NULL) == GW_OK ? senses->nvml : "";
+        snprintf(senses->specification, sizeof senses->specification, "GPUWHY_VIRTUAL=%s",
+                 doors->virtual_specification);
+        snprintf(senses->folder, sizeof senses->folder, "GPUWHY_VIRTUAL_DIR=%s", doors->virtual_folder);
+        senses->environment[0] = senses->specification;
+        senses->environment[1] = senses->folder;
+        how.environment = senses->environment;
+    }
+    if (gw_sense_open(&how, &senses->sense, &err) != GW_OK)
+        gwi_record_fact(record, "sense.none", "%s", err.text);
+}
+
+void gwi_senses_look(gwi_senses *senses, gwi_record *record)
+{
+    if (senses->sense == NULL)
+        return;
+    const gw_sense_now now = now_of(senses, record);
+    const gw_sense_sink sink = sink_of(record);
+    gw_sense_look(senses->sense, &now, &sink);
+}
+
+/* A short program that used no GPU and ended well has nothing that a last look could explain. */
+void gwi_senses_last(gwi_senses *senses, gwi_record *record, int status)
+{
+    bool ended_well = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    if (senses->sense != NULL &&
+        (!ended_well || record->processes > 0 || gwi_record_now_ns(record) > worth_a_last_look_ns)) {
+        const gw_sense_now now = now_of(senses, record);
+        const gw_sense_sink sink = sink_of(record);
+        gw_sense_last(senses->sense, &now, &sink, LAST_WAIT_MS);
+    }
+    gw_sense_close(senses->sense);
+    senses->sense = NULL;
+}

@@ -1,0 +1,172 @@
+/* Two runs side by side as text: what differs and matters first, then where their calls part, then the rest in short.
+ *
+ *     gpuwhy: python train.py: good exited 0 after 3.1 s, bad exited 1 after 1.2 s
+ *
+ *     Differs  driver       kernel module        550.54.14 -> 535.104.05
+ *              environment  CUDA_VISIBLE_DEVICES (none) -> 1
+ *     Parts    after 214 equal calls
+ *              good  0.31 s  cuMemAlloc of 64.00 MiB at train.py:41 in load
+ *              bad   0.33 s  cuMemAlloc of 128.00 MiB at train.py:41 in load
+ *     Same     command (2), driver (3), libraries (9) */
+#include "gw_out.h"
+#include "gw_out_compare.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { LABEL_COLUMNS = 9, AREA_COLUMNS = 13, VALUE_BYTES_MAX = 100, LINES_MAX = 30, LIGHT_MAX = 8 };
+
+typedef struct page {
+    gw_text *text;
+    const char *label; /* of the next line; "" once it was said */
+} page;
+
+/* Foreign words must not steer a terminal. */
+static void add_line(page *at, const char *line)
+{
+    gw_text clean = {0};
+    gw_out_add_printable(&clean, line);
+    gw_text_addf(at->text, "%-*s%s\n", LABEL_COLUMNS, at->label, gw_text_str(&clean));
+    gw_text_free(&clean);
+    at->label = "";
+}
+
+/* Of a long value the end tells most: files, lists of folders. */
+static void add_value(gw_text *line, const gw_trait *trait)
+{
+    if (trait == NULL) {
+        gw_text_add_str(line, "(none)");
+        return;
+    }
+    size_t bytes = strlen(trait->text), cut = bytes > VALUE_BYTES_MAX ? bytes - VALUE_BYTES_MAX : 0;
+    while (cut > 0 && ((unsigned char)trait->text[cut] & 0xC0) == 0x80)
+        cut++; /* not in the middle of a character */
+    gw_text_addf(line, "%s%s", cut > 0 ? "..." : bytes == 0 ? "\"\"" : "", trait->text + cut);
+}
+
+/* How many times as large, where that says more than the values. */
+static void add_ratio(gw_text *line, const gw_difference *difference)
+{
+    if (difference->good == NULL || difference->bad == NULL || !difference->good->has_value ||
+        !difference->bad->has_value || difference->good->value <= 0)
+        return;
+    double ratio = difference->bad->value / difference->good->value;
+    gw_text_addf(line, ratio >= 10 ? " (x %.0f)" : " (x %.2f)", ratio);
+}
+
+static void add_difference(page *at, const gw_difference *difference)
+{
+    gw_text line = {0};
+    const gw_trait *any = difference->good != NULL ? difference->good : difference->bad;
+    gw_text_addf(&line, "%-*s%s: ", AREA_COLUMNS, gw_area_text(difference->area), any->name);
+    add_value(&line, difference->good);
+    gw_text_add_str(&line, " -> ");
+    add_value(&line, difference->bad);
+    add_ratio(&line, difference);
+    add_line(at, gw_text_str(&line));
+    gw_text_free(&line);
+}
+
+/* Those that matter, or those that do not, `lines_max` at most. */
+static void add_differences(page *at, const gw_comparison *comparison, bool matters, size_t lines_max)
+{
+    size_t told = 0, left = 0;
+    for (size_t i = 0; i < comparison->count; i++) {
+        if (comparison->difference[i].matters != matters)
+            continue;
+        if (told == lines_max) {
+            left++;
+            continue;
+        }
+        add_difference(at, &comparison->difference[i]);
+        told++;
+    }
+    if (left > 0) {
+        char line[64];
+        snprintf(line, sizeof line, "and %zu more (--json has all)", left);
+        add_line(at, line);
+    }
+}
+
+static void add_side(page *at, const char *which, const gw_parting_side *side)
+{
+    gw_text line = {0};
+    char bytes[GW_BYTES_TEXT_MAX];
+    gw_text_addf(&line, "%-4s  ", which);
+    if (side->ended) {
+        gw_text_add_str(&line, "no further call");
+    } else {
+        gw_text_addf(&line, "%.2f s  %s", (double)side->t_ns / 1e9, side->call);
+        if (side->bytes != 0)
+            gw_text_addf(&line, " of %s", gw_bytes_text(bytes, side->bytes));
+        if (side->result != 0)
+            gw_text_addf(&line, " failed: %s", gw_result_name(side->result));
+        if (side->place != NULL)
+            gw_text_addf(&line, " at %s", side->place);
+    }
+    add_line(at, gw_text_str(&line));
+    gw_text_free(&line);
+}
+
+static void add_parting(page *at, const gw_parting *parting)
+{
+    gw_text line = {0};
+    at->label = "Parts";
+    if (!parting->known)
+        gw_text_addf(&line, "not known: %s", parting->reason);
+    else if (!parting->parted)
+        gw_text_addf(&line, "nowhere: the same %" PRIu64 " calls in the same order%s", parting->same,
+                     parting->cut ? ", as far as they were kept" : "");
+    else
+        gw_text_addf(&line, "after %" PRIu64 " equal calls", parting->same);
+    if (parting->parted && !parting->is_main)
+        gw_text_addf(&line, " of thread %u of process %u", parting->thread, parting->process);
+    add_line(at, gw_text_str(&line));
+    gw_text_free(&line);
+    if (parting->parted) {
+        add_side(at, "good", &parting->good);
+        add_side(at, "bad", &parting->bad);
+    }
+}
+
+static void add_same(page *at, const gw_comparison *comparison)
+{
+    gw_text line = {0};
+    for (int i = 0; i < GW_AREA_COUNT; i++)
+        if (comparison->same[i] > 0)
+            gw_text_addf(&line, "%s%s (%zu)", line.bytes == 0 ? "" : ", ", gw_area_text((gw_area)i),
+                         comparison->same[i]);
+    at->label = "Same";
+    add_line(at, line.bytes == 0 ? "nothing" : gw_text_str(&line));
+    gw_text_free(&line);
+}
+
+static void add_ending(gw_text *line, const char *which, gw_portrait *portrait)
+{
+    const gw_trait *exit = gw_portrait_trait(portrait, GW_AREA_END, "exit");
+    double seconds = (double)gw_portrait_model(portrait)->t_end_ns / 1e9;
+    gw_text_addf(line, "%s %s after %.1f s", which, exit == NULL ? "(how it ended is not known)" : exit->text, seconds);
+}
+
+void gw_out_comparison_text(const gw_comparison *comparison, gw_portrait *good, gw_portrait *bad, gw_text *text)
+{
+    page at = {.text = text, .label = ""};
+    gw_text head = {0}, clean = {0};
+    const gw_trait *command = gw_portrait_trait(bad, GW_AREA_COMMAND, "line");
+    gw_text_addf(&head, "gpuwhy: %.120s: ", command == NULL ? "the program" : command->text);
+    add_ending(&head, "good", good);
+    add_ending(&head, ", bad", bad);
+    gw_out_add_printable(&clean, gw_text_str(&head));
+    gw_text_addf(text, "%s\n\n", gw_text_str(&clean));
+    gw_text_free(&clean);
+    gw_text_free(&head);
+    at.label = "Differs";
+    add_differences(&at, comparison, true, LINES_MAX);
+    if (at.label[0] != '\0')
+        add_line(&at, "in nothing that matters");
+    add_parting(&at, &comparison->parting);
+    add_same(&at, comparison);
+    at.label = "Also";
+    add_differences(&at, comparison, false, LIGHT_MAX);
+}
