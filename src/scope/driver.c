@@ -1,0 +1,97 @@
+#include "gwi_driver.h"
+#include "gwi_scope.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+gwi_driver gwi_cuda;
+
+static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER;
+static void *library;             /* never closed: its threads run to the end of the process */
+static atomic_int is_initialised; /* 1: from now on gwi_cuda is constant */
+static atomic_int is_forked;
+
+int gwi_driver_is_loaded(void)
+{
+    return atomic_load_explicit(&is_initialised, memory_order_acquire);
+}
+
+int gwi_driver_is_forked(void)
+{
+    return atomic_load_explicit(&is_forked, memory_order_relaxed);
+}
+
+void *gwi_driver_symbol(const char *name)
+{
+    return gwi_driver_is_loaded() ? dlsym(library, name) : NULL;
+}
+
+static void after_fork(void)
+{
+    atomic_store_explicit(&is_forked, 1, memory_order_relaxed);
+}
+
+static gs_status find_functions(gs_failure *ret_failure)
+{
+    static const struct {
+        const char *name;
+        size_t offset;
+    } rows[] = {
+#define GWI_X(name) {#name, offsetof(gwi_driver, name)},
+        GWI_DRIVER_CALLS(GWI_X)
+#undef GWI_X
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        void *found = dlsym(library, rows[i].name);
+        if (found == NULL)
+            return gwi_refusal(ret_failure, GS_NO_DRIVER, "dlsym(libcuda.so.1)",
+                               "this driver has no %s; CUDA 11.4 is the oldest that will do", rows[i].name);
+        memcpy((char *)&gwi_cuda + rows[i].offset, &found, sizeof found);
+    }
+    return GS_OK;
+}
+
+static gs_status load(gs_failure *ret_failure)
+{
+    if (library == NULL)
+        library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (library == NULL) {
+        const char *reason = dlerror();
+        return gwi_refusal(ret_failure, GS_NO_DRIVER, "dlopen(libcuda.so.1)", "%s",
+                           reason == NULL ? "no reason given" : reason);
+    }
+    gs_status status = find_functions(ret_failure);
+    if (status != GS_OK)
+        return status;
+    int code = gwi_cuda.cuInit(0);
+    if (code == CUDA_SUCCESS)
+        return GS_OK;
+    gwi_describe(ret_failure, GS_FROM_DRIVER, code, "cuInit", "", 0);
+    ret_failure->status = code == CUDA_ERROR_NO_DEVICE      ? GS_NO_DEVICE
+                          : code == CUDA_ERROR_STUB_LIBRARY ? GS_NO_DRIVER
+                                                            : GS_FAILED;
+    return ret_failure->status;
+}
+
+gs_status gwi_driver_load(gs_failure *ret_failure)
+{
+    if (gwi_driver_is_forked())
+        return gwi_refusal(ret_failure, GS_DEAD, "fork",
+                           "this process was forked from one that uses the driver, which "
+                           "does not work here: see gs_run_in_child()");
+    if (gwi_driver_is_loaded())
+        return GS_OK;
+    pthread_mutex_lock(&load_lock);
+    gs_status status = gwi_driver_is_loaded() ? GS_OK : load(ret_failure);
+    if (status == GS_OK && !gwi_driver_is_loaded()) {
+        if (pthread_atfork(NULL, NULL, after_fork) != 0)
+            status = gwi_refusal(ret_failure, GS_NO_HOST_MEMORY, "pthread_atfork", "no memory");
+        else
+            atomic_store_explicit(&is_initialised, 1, memory_order_release);
+    }
+    pthread_mutex_unlock(&load_lock);
+    return status;
+}

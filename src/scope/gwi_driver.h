@@ -1,0 +1,70 @@
+/* The driver, loaded at run time. Its functions by their exported names, which keep their meaning for ever; their types
+ * come from api/driver.api. */
+#ifndef GWI_DRIVER_H
+#define GWI_DRIVER_H
+
+#include "gw_api_proto.h"
+
+#include <gpuwhy/scope.h>
+
+/* All of them are in every driver since 11.4. */
+#define GWI_DRIVER_CALLS(X)                                                                                            \
+    X(cuGetErrorName)                                                                                                  \
+    X(cuGetErrorString)                                                                                                \
+    X(cuInit)                                                                                                          \
+    X(cuDeviceGet)                                                                                                     \
+    X(cuDeviceGetAttribute)                                                                                            \
+    X(cuDevicePrimaryCtxRetain)                                                                                        \
+    X(cuDevicePrimaryCtxRelease_v2)                                                                                    \
+    X(cuDevicePrimaryCtxGetState)                                                                                      \
+    X(cuCtxGetCurrent)                                                                                                 \
+    X(cuCtxSetCurrent)                                                                                                 \
+    X(cuCtxSynchronize)                                                                                                \
+    X(cuMemGetInfo_v2)                                                                                                 \
+    X(cuMemAlloc_v2)                                                                                                   \
+    X(cuMemFree_v2)                                                                                                    \
+    X(cuMemHostAlloc)                                                                                                  \
+    X(cuMemHostGetDevicePointer_v2)                                                                                    \
+    X(cuMemFreeHost)                                                                                                   \
+    X(cuMemPoolCreate)                                                                                                 \
+    X(cuMemPoolDestroy)                                                                                                \
+    X(cuMemPoolSetAttribute)                                                                                           \
+    X(cuMemAllocFromPoolAsync)                                                                                         \
+    X(cuMemFreeAsync)                                                                                                  \
+    X(cuStreamCreate)                                                                                                  \
+    X(cuStreamDestroy_v2)                                                                                              \
+    X(cuStreamSynchronize)                                                                                             \
+    X(cuStreamWaitEvent)                                                                                               \
+    X(cuEventCreate)                                                                                                   \
+    X(cuEventDestroy_v2)                                                                                               \
+    X(cuEventRecord)                                                                                                   \
+    X(cuEventSynchronize)                                                                                              \
+    X(cuEventElapsedTime)                                                                                              \
+    X(cuModuleLoadDataEx)                                                                                              \
+    X(cuModuleGetFunction)                                                                                             \
+    X(cuModuleUnload)                                                                                                  \
+    X(cuLaunchKernel)                                                                                                  \
+    X(cuMemcpyHtoDAsync_v2)                                                                                            \
+    X(cuMemcpyDtoHAsync_v2)                                                                                            \
+    X(cuMemcpyDtoDAsync_v2)                                                                                            \
+    X(cuMemsetD8Async)
+
+typedef struct gwi_driver {
+#define GWI_X(name) gw_fn_t_##name *name;
+    GWI_DRIVER_CALLS(GWI_X)
+#undef GWI_X
+} gwi_driver;
+
+/* Filled by gwi_driver_load(); constant from then on. */
+extern gwi_driver gwi_cuda;
+
+/* Load the driver and initialise it, once for the process; what failed is tried again by the next caller. Any thread.
+ * Unless GS_OK, *ret_failure says why. */
+gs_status gwi_driver_load(gs_failure *ret_failure);
+/* Has it been loaded? Then its functions may be called. */
+int gwi_driver_is_loaded(void);
+void *gwi_driver_symbol(const char *name);
+/* The process was forked after the driver was initialised: nothing of it works here. */
+int gwi_driver_is_forked(void);
+
+#endif

@@ -1,0 +1,66 @@
+#include "gwi_scope.h"
+
+#include "gw_text.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+static void print_held(const gs_held *held, FILE *out)
+{
+    char bytes[GW_BYTES_TEXT_MAX];
+    fprintf(out, "  still held: %zu x %s", held->count, gs_kind_text(held->kind));
+    if (held->bytes != 0)
+        fprintf(out, ", %s", gw_bytes_text(bytes, held->bytes));
+    fprintf(out, ", %s:%d", held->file, held->line);
+    if (held->scope[0] != '\0')
+        fprintf(out, " (%s)", held->scope);
+    if (held->kept_count != 0)
+        fprintf(out, ": %zu could not be released", held->kept_count);
+    fputc('\n', out);
+}
+
+static void print_memory(const gs_report *report, FILE *out)
+{
+    char begin[GW_BYTES_TEXT_MAX], end[GW_BYTES_TEXT_MAX], allowed[GW_BYTES_TEXT_MAX];
+    int64_t missing = report->missing_bytes;
+    if (!report->has_memory) {
+        fprintf(out, "  the driver's free memory: not known\n");
+        return;
+    }
+    gw_bytes_text(begin, report->free_begin_bytes);
+    gw_bytes_text(end, report->free_end_bytes);
+    gw_bytes_text(allowed, report->allowed_bytes);
+    fprintf(out, "  the driver's free memory: %s before, %s after", begin, end);
+    if (missing <= 0)
+        fprintf(out, ": nothing is missing\n");
+    else if ((uint64_t)missing <= report->allowed_bytes)
+        fprintf(out, ": %" PRId64 " bytes, which the context keeps (up to %s)\n", missing, allowed);
+    else
+        fprintf(out, ": %" PRId64 " bytes are MISSING (a context keeps up to %s)\n", missing, allowed);
+}
+
+void gs_report_print(const gs_report *report, FILE *out)
+{
+    char text[1024], peak[GW_BYTES_TEXT_MAX], pinned[GW_BYTES_TEXT_MAX];
+    fprintf(out, "scope %s ended%s: peak %s on the card, %s pinned\n",
+            report->name[0] == '\0' ? "(no name)" : report->name, report->is_dead ? ", dead" : "",
+            gw_bytes_text(peak, report->peak_bytes), gw_bytes_text(pinned, report->pinned_peak_bytes));
+    if (report->has_failure)
+        fprintf(out, "  first failure: %s\n", gs_failure_text(&report->failure, text, sizeof text));
+    for (size_t i = 0; i < report->entry_count; i++)
+        print_held(&report->entries[i], out);
+    if (report->is_dead)
+        fprintf(out, "  nothing could be released one by one: the context was let go\n");
+    else
+        print_memory(report, out);
+    if (report->context == GS_CONTEXT_UNSURE)
+        fprintf(out, "  the context could not be released for sure\n");
+}
+
+void gs_report_free(gs_report *report)
+{
+    if (report == NULL)
+        return;
+    free(report->entries);
+    free(report);
+}
