@@ -1,0 +1,151 @@
+#!/usr/bin/env python3
+"""The shape of a log does not change what it says: `GPUWHY_BUILD=build python3 -B tests/logs/shapes.py`.
+
+The logs of tests/logs/produced again, with Windows line ends, colours, bytes that are no UTF-8, as UTF-16, compressed, with the
+prefixes of launchers, behind the output of other ranks, and cut into a job's two files, named in either order. And a long log
+needs no more memory than a short one.
+"""
+import csv
+import gzip
+import json
+import lzma
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+GPUWHY = pathlib.Path(os.environ.get("GPUWHY_BUILD", "build")) / "gpuwhy"
+HEALTHY = b"".join(b"step %d loss %.3f\n" % (i, 3 / (i + 1)) for i in range(40))
+
+
+def explain(*paths, stdin=None):
+    process = subprocess.Popen([GPUWHY, "explain", "--json", *map(str, paths)], stdout=subprocess.PIPE,
+                               stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL)
+    if stdin is not None:
+        process.stdin.write(stdin)
+        process.stdin.close()
+    answer = process.stdout.read()
+    status = process.wait()
+    if not answer:
+        sys.exit(f"gpuwhy explain {' '.join(map(str, paths))}: no answer, status {status}")
+    verdict = json.loads(answer)
+    return verdict["cause"]
+
+
+def lines(text, change):
+    return b"\n".join(change(line) if line else line for line in text.split(b"\n"))
+
+
+SHAPES = {
+    "Windows line ends": lambda t: t.replace(b"\n", b"\r\n"),
+    "colours": lambda t: lines(t, lambda line: b"\x1b[31m" + line + b"\x1b[0m"),
+    "bytes that are no UTF-8": lambda t: b"\xfd\xc3\x28 is no text\n" + t.replace(b"...", b"\xe2\x80") + b"\xf0\x28\x8c\n",
+    "UTF-16": lambda t: b"\xff\xfe" + t.decode(errors="replace").encode("utf-16-le"),
+    "gzip": gzip.compress,
+    "xz": lzma.compress,
+    "torchrun's prefix": lambda t: lines(t, lambda line: b"[rank2]: " + line),
+    "a progress bar before": lambda t: b"\r".join(b"Epoch 1: %d%%|##| %d/100 [00:01<00:09]" % (i, i) for i in range(40)) + b"\n" + t,
+}
+# With a prefix "5: " or "[rank2]: ", "Killed" and a loader's message are no shell's any more; those of Python stay.
+PREFIXES = ("torchrun's prefix",)
+
+
+def cases():
+    with open(HERE / "produced" / "index.tsv", newline="") as file:
+        for row in csv.DictReader(file, delimiter="\t"):
+            text = (HERE / "produced" / f"{row['id']}.log").read_bytes()
+            yield row["id"], text
+
+
+def check_shapes(folder):
+    wrong = 0
+    for number, (name, text) in enumerate(cases()):
+        wanted = explain(HERE / "produced" / f"{name}.log")
+        for index, (shape, change) in enumerate(SHAPES.items()):
+            if (number + index) % len(SHAPES) > 1:  # each shape on a quarter of the logs, each log in two shapes
+                continue
+            if shape in PREFIXES and (b"Traceback" not in text or b"ranks" in name.encode()):
+                continue
+            path = folder / "shaped.log"
+            path.write_bytes(change(text))
+            got = explain(path)
+            if got != wanted:
+                print(f"wrong: {name}, {shape}: {wanted}, taken for {got}")
+                wrong += 1
+    return wrong
+
+
+def check_two_files(folder):
+    """A job's output, which goes on in its own file, and its errors."""
+    wrong = 0
+    out, err = folder / "slurm-1.out", folder / "slurm-1.err"
+    out.write_bytes(HEALTHY)
+    for name in ("torch-label", "torch-bad-address", "key-error", "files-limit", "cuda-assert"):
+        path = HERE / "produced" / f"{name}.log"
+        wanted = explain(path)
+        err.write_bytes(b"".join(line for line in path.read_bytes().splitlines(True) if not line.startswith(b"step ")))
+        for order in ((out, err), (err, out)):
+            got = explain(*order)
+            if got != wanted:
+                print(f"wrong: {name}, {' '.join(p.name for p in order)}: {wanted}, taken for {got}")
+                wrong += 1
+    return wrong
+
+
+def check_ranks(folder):
+    """Rank 1 fails; the others say only that it is gone, before and after in the file, line by line among each other."""
+    echo = b"Traceback (most recent call last):\n  File \"/project/train.py\", line 40, in <module>\n    dist.all_reduce(loss)\n" \
+           b"torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1, remote process exited or there was a network error\n"
+    wrong = 0
+    for name in ("torch-label", "torch-bad-address", "key-error", "nan-raised", "files-limit"):
+        text = (HERE / "produced" / f"{name}.log").read_bytes()
+        wanted = explain(HERE / "produced" / f"{name}.log")
+        root = [b"[rank1]: " + line for line in text.splitlines(True)]
+        others = [b"[rank%d]: " % rank + line for rank in (0, 2, 3) for line in echo.splitlines(True)]
+        woven = root[:1] + [line for pair in zip(others, root[1:] + [b""] * len(others)) for line in pair[::-1]] + root[1 + len(others):]
+        for shape, content in (("one after the other", root + others), ("woven", woven)):
+            path = folder / "ranks.log"
+            path.write_bytes(b"".join(content))
+            got = explain(path)
+            if got != wanted:
+                print(f"wrong: {name}, ranks {shape}: {wanted}, taken for {got}")
+                wrong += 1
+    return wrong
+
+
+def check_pipe():
+    text = (HERE / "produced" / "torch-label.log").read_bytes()
+    got = explain(stdin=HEALTHY + text)
+    if got != "device-assert-index":
+        print(f"wrong: a pipe: {got}")
+    return got != "device-assert-index"
+
+
+def check_memory():
+    """Sixteen times the text, with a line of every healthy log in it, takes no more memory."""
+    text = b"".join(p.read_bytes() for p in sorted((HERE / "healthy").glob("*.log")) if p.stem != "utf16")
+    kib = []
+    for times in (32, 512):
+        process = subprocess.Popen([GPUWHY, "explain"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+        for _ in range(times):
+            process.stdin.write(text)
+        process.stdin.flush()
+        status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+        kib.append(int(status.split("VmHWM:")[1].split()[0]))
+        process.communicate()
+    print(f"memory: {kib[0]} KiB for {32 * len(text) >> 20} MiB of text, {kib[1]} KiB for {512 * len(text) >> 20} MiB")
+    return kib[1] > kib[0] * 1.25 + 1024
+
+
+def main():
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = pathlib.Path(temporary)
+        wrong = check_shapes(folder) + check_two_files(folder) + check_ranks(folder) + check_pipe() + check_memory()
+    print(f"{wrong} wrong")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
