@@ -140,7 +140,9 @@ class Surroundings(Case):
         added = {k for k in after if k not in before}
         self.assertEqual({k for k in added if not k.startswith("GPUWHY_")} - {"LD_PRELOAD"}, set())
         changed = {k for k in before if before[k] != after.get(k) and k not in ("_", "SHLVL")}
-        self.assertLessEqual(changed, {"LD_LIBRARY_PATH", "LD_PRELOAD"})
+        self.assertLessEqual(changed, {"LD_LIBRARY_PATH", "LD_PRELOAD", "PATH"})
+        folders = after["PATH"].split(":")  # of a virtual card alone: that of its nvidia-smi
+        self.assertIn(before["PATH"].split(":"), (folders, folders[1:]))
         self.assertTrue(after["LD_LIBRARY_PATH"].endswith(":/a b:/c"))
         for element in after["LD_LIBRARY_PATH"].split(":"):
             self.assertTrue(element, "an empty element means the current folder")

@@ -1,11 +1,15 @@
 """`gpuwhy run --blame`: a second run that waits for each launch, merged with the first one into one verdict."""
+import json
 import os
 import signal
 import subprocess
+import sys
 
-from harness import (CNN, GPUWHY, Card, Workplace, base_environment, behind_sanitizer, expect, expect_text, gpuwhy, main, new_folder,
+from harness import (CNN, GPUWHY, SANITIZE, Card, Workplace, base_environment, behind_sanitizer, expect, expect_text, gpuwhy, main, new_folder,
                      run_observed)
+from sites import SOURCES, line_of
 
+NAMES_SITES = os.environ.get("GPUWHY_NAMES_SITES", "1") == "1"
 SMALL = Card("16GiB")
 BAD = [CNN, "--runs", "2", "--bad-address"]
 
@@ -26,6 +30,22 @@ def second_recording(run):
     return run.recording.with_name("run.blame.gpuwhy")
 
 
+def expect_place(run, verdict):
+    """The place is the launch's: the same as in the second recording, and not that of the call that reported the fault."""
+    status, out, err = gpuwhy("explain", "--json", second_recording(run), folder=run.folder)
+    second = json.loads(out)["where"]
+    expect(status == 0 and second["what"] == "the launch at fault", f"the second run's place: {second} {err}")
+    where = verdict["where"]
+    expect("the launch at fault" in where["what"] and "second run" in where["what"], f"what: {where['what']}")
+    changed = [key for key in second if key != "what" and where[key] != second[key]]
+    expect(not changed, f"{changed} differ: {where} and {second}")
+    expect(verdict["where_reason"] == json.loads(out)["where_reason"], f"reason: {verdict['where_reason']}")
+    functions = [f["function"] for f in where["frames"]]
+    expect(not NAMES_SITES or "report_with_bad_address" in functions, f"no launch was made there: {functions}")
+    text = gpuwhy("explain", run.recording, folder=run.folder)[1]
+    expect("the launch at fault, as the second run" in " ".join(text.split()), f"the text names another place: {text}")
+
+
 def named(place):
     run = run_observed(BAD, SMALL, new_folder(place, "named"), ["--blame"])
     expect(run.status == 1, f"exit status {run.status}: the first run's is 1")
@@ -36,10 +56,25 @@ def named(place):
     expect_text(verdict, r"after \d+ launches of thread \d+ \(cnn\)", "its order and thread")
     expect_text(verdict, r"its place in the program: .*cnn.*, called at .*cnn", "where the launch was made")
     expect_text(verdict, str(second_recording(run)), "where the second recording lies")
+    expect_place(run, verdict)
     status, out, err = gpuwhy("explain", second_recording(run), folder=place)
     expect(status == 0 and "its own launch reported it" in " ".join(out.split()), f"the second recording says: {out}{err}")
     status, out, err = gpuwhy("explain", run.recording, folder=place)
     expect(status == 0 and "this launch is at fault" in " ".join(out.split()), f"explain says otherwise: {out}{err}")
+
+
+def python_line(place):
+    """The Python line that launched, not the one that happened to wait."""
+    if SANITIZE:
+        print("skipped: this interpreter loads no sanitized libraries")
+        return
+    source = SOURCES / "launches.py"
+    card = Card("16GiB", more="fault=illegal-address@kernel:bad")
+    run = run_observed([sys.executable, source], card, new_folder(place, "python"), ["--blame"])
+    where = expect_verdict(run)["where"]
+    expect(any(f["function"] == "work" and f["line"] == line_of(source, "fault") for f in where["frames"]),
+           f"the launch is not on the stack: {[(f['function'], f['line']) for f in where['frames'] if f['kind'] == 'python']}")
+    expect(where["function"] in ("launch", "work") and where["file"] == str(source), f"{where['text']}")
 
 
 def only_once(place):
@@ -113,7 +148,7 @@ def input_again(place):
 
 def test():
     with Workplace() as place:
-        for part in (named, only_once, other_end, with_dump, healthy, other_fault, waited_already, input_again):
+        for part in (named, python_line, only_once, other_end, with_dump, healthy, other_fault, waited_already, input_again):
             print(f"-- {part.__name__}")
             part(place)
 

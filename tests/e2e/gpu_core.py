@@ -128,9 +128,9 @@ def real_dumps(place):
     if shutil.which("zstd") is None:
         print("skipped: the dumps of a real card (no zstd)")
         return
-    wanted = {"illegal-address": ("illegal-address", r"kernel scribble_out_of_bounds touched .* at crash2.cu:4",
-                                  "block unknown"),
-              "device-assert": ("device-assert-index", r"kernel asserts", r"block \(0,0,0\), thread \(0,0,0\)")}
+    wanted = {"illegal-address": ("illegal-address", r"kernel fill\b.* touched .* at s12_bad_address.cu:7", "block unknown"),
+              "device-assert": ("device-assert-index", r"kernel pick\b.* at s13_assert.cu:9",
+                                r"block \(0,0,0\), thread \(17,0,0\)")}
     for name, (cause, headline, block) in wanted.items():
         # what the driver does: a file of the name that it was told, then an abort
         script = f'zstd -dqc {FIXTURES}/{name}.cudacore.zst > "$(echo $CUDA_COREDUMP_FILE | sed s/%p/$$/)"; kill -ABRT $$'

@@ -3,34 +3,37 @@
 The programs wait at the same time, so that the whole takes seconds. Nothing here depends on how long something took, but
 that programs which wait for a minute are still alive when gpuwhy speaks."""
 import concurrent.futures
+import functools
 import json
 import os
+import pathlib
 import re
 import signal
 import subprocess
 import sys
 import time
 
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "python"))
+
+import with_version
 from harness import (GPUWHY, REAL, SANITIZE, SCENARIOS, Card, Failure, Workplace, base_environment, behind_sanitizer, expect,
                      fill_in, gpuwhy, main, new_folder)
 
 HANG = SCENARIOS / "s27_hang"
-PYTHON_LOCKS = """
-import ctypes, threading
-driver = ctypes.CDLL("libcuda.so.1")
-assert driver.cuInit(0) == 0
-one, two, both = threading.Lock(), threading.Lock(), threading.Barrier(2)
-def take(first, second):
-    with first:
-        both.wait()
-        with second:
-            pass
-threads = [threading.Thread(target=take, args=pair) for pair in ((one, two), (two, one))]
-for thread in threads:
-    thread.start()
-for thread in threads:
-    thread.join()
-"""
+HANG_SOURCE = pathlib.Path(__file__).parents[1] / "scenarios" / "driver" / "s27_hang.c"
+STANDS = pathlib.Path(__file__).parents[1] / "scenarios" / "sites" / "stands.py"
+
+
+def line_of(source, mark):
+    """The line that ends with "mark: MARK"."""
+    for number, line in enumerate(source.read_text().splitlines(), 1):
+        if re.search(rf"mark: {mark}( \*/)?$", line):
+            return number
+    raise Failure(f"{source.name} has no mark {mark}")
+
+
+def place_in(source, mark, function):
+    return f"{source.name}:{line_of(source, mark)} in {function}"
 
 
 def start(place, name, argv, *options, ours=None):
@@ -57,7 +60,8 @@ def evidence(verdict):
     return "\n".join(e["text"] for e in verdict["evidence"])
 
 
-def hangs(place, name, cause, *patterns, argv=None, ours=None):
+def hangs(place, name, cause, *patterns, argv=None, ours=None, where=None):
+    """`where`: one of these is the verdict's place."""
     folder, process = start(place, name, argv or [HANG, "--kind", name, "--truth", "{truth}"], "--hang-after", "1",
                             "--kill-on-hang", ours=ours)
     status, _, err, verdict = finish(folder, process)
@@ -68,36 +72,126 @@ def hangs(place, name, cause, *patterns, argv=None, ours=None):
     for pattern in patterns:
         expect(re.search(pattern, evidence(verdict)), f"no evidence like {pattern}: {found}")
     expect(verdict["next"], "no fix is offered")
-    out = gpuwhy("explain", "--json", folder / "run.gpuwhy", folder=folder)[1]
-    expect(json.loads(out)["cause"] == cause, f"explain says {out}")
+    if where is not None:
+        found = verdict["where"] and verdict["where"]["text"]
+        expect(found in where, f"the place is {found}, not {where}: {verdict['where_reason']}\n{err}")
+        user = verdict["where"]
+        expect(found == f"{pathlib.Path(user['file']).name}:{user['line']} in {user['function']}", f"{user} is not {found}")
+        expect(err.count(f"Where    {found}") == 2, f"the place was not told while it lived and at its end:\n{err}")
+    out = json.loads(gpuwhy("explain", "--json", folder / "run.gpuwhy", folder=folder)[1])
+    expect(out["cause"] == cause and out["where"] == verdict["where"], f"explain says {out}")
 
 
 def is_no_hang(place, name, *options):
-    folder, process = start(place, name + "-twin", [HANG, "--kind", name, *options], "--hang-after", "1")
+    goes_on(place, name, [HANG, "--kind", name, *options], r"it went on\n")
+
+
+def goes_on(place, name, argv, said, ours=None):
+    folder, process = start(place, name + "-twin", argv, "--hang-after", "1", ours=ours)
     status, out, err, verdict = finish(folder, process)
-    expect(status == 0 and out == "it went on\n", f"exit {status}: {out}{err}")
+    expect(status == 0 and re.fullmatch(said, out), f"exit {status}: {out}{err}")
     expect(verdict["status"] == "clean", f"{verdict['status']}, {verdict['cause']}: {err}")
     expect("is running" not in err and "never-ends" not in err and "deadlock" not in err, f"something was said of a hang: {err}")
 
 
+def in_c(*marks):
+    """Places of the C program; None where native stacks are not read."""
+    return [place_in(HANG_SOURCE, mark, function) for mark, function in marks] if has_stacks() else None
+
+
 def kernel(place):
     hangs(place, "kernel", "kernel-never-ends", r"inside cuStreamSynchronize for \d", r"spin was launched on stream 0x",
-          *([r"stands in .*main"] if has_stacks() else []))
+          *([r"stands in s27_hang.c:\d+ in wait_for_kernel <- "] if has_stacks() else []),
+          where=in_c(("kernel", "wait_for_kernel")))
 
 
 def ask(place):
-    hangs(place, "ask", "kernel-never-ends", r"asked the GPU \d+ times", r"spin was launched")
+    hangs(place, "ask", "kernel-never-ends", r"asked the GPU \d+ times", r"spin was launched",
+          where=in_c(("ask", "ask_kernel"), ("between", "ask_kernel")))
 
 
 def locks(place):
+    marks = ("trainer", "apply_gradients"), ("collector", "collect_gradients")
     hangs(place, "locks", "host-deadlock", r"waits for a lock that thread \d+ \(\S+\) holds",
-          *([r"stands in .*trainer", r"stands in .*collector"] if has_stacks() else []))
+          *[f"stands in {re.escape(where)} <- .* in {caller}"
+            for where, caller in zip(in_c(*marks) or [], ("trainer", "collector"))], where=in_c(*marks))
 
 
-def python_locks(place):
+# ---- Python, every version that is here ----
+
+PYTHON_PLACES = {"trainer": ("Trainer.step", "step"), "collector": ("collect.<locals>.take", "take"), "kernel": ("Gpu.wait", "wait"),
+                 "join": ("use_locks", "use_locks")}
+
+
+def python_place(version, mark):
+    """Functions have their qualified names from 3.11 on."""
+    return place_in(STANDS, mark, PYTHON_PLACES[mark][0 if tuple(map(int, version.split("."))) >= (3, 11) else 1])
+
+
+def python_locks(place, version, python):
     """Python's locks know no owner, but every thread waits for what only the others could give."""
+    places = [python_place(version, mark) for mark in ("trainer", "collector")]
     hangs(place, "python", "host-deadlock", r"waits, without a time limit, for another thread",
-          argv=[sys.executable, "-c", PYTHON_LOCKS], ours=False)
+          *[f"stands in {re.escape(where)}" for where in places + [python_place(version, "join")]],
+          argv=[python, "-B", STANDS, "locks"], ours=False, where=places)
+
+
+def python_kernel(place, version, python):
+    where = python_place(version, "kernel")
+    hangs(place, "python", "kernel-never-ends", r"inside cuCtxSynchronize for \d", r"spin was launched",
+          f"stands in {re.escape(where)} <- stands.py:\\d+ in main <- stands.py:\\d+ in <module>",
+          argv=[python, "-B", STANDS, "kernel"], ours=False, where=[where])
+
+
+def python_twins(place, version, python):
+    for kind in ("locks", "kernel"):
+        goes_on(place, kind, [python, "-B", STANDS, kind, "--repaired"], r"pid \d+\nit went on\n", ours=False)
+
+
+def python_stacks(text, line, head):
+    """The Python frames of each thread, as (file, line), sorted."""
+    stacks = []
+    for row in text.splitlines():
+        if re.match(head, row):
+            stacks.append([])
+        frame = re.match(line, row)
+        if frame and stacks:
+            stacks[-1].append((pathlib.Path(frame[1]).name, int(frame[2])))
+    return sorted(stack for stack in stacks if stack)
+
+
+def python_poke(place, version, python):
+    """The lines that poke shows are those that the interpreter says itself."""
+    for kind, cause in (("locks", "host-deadlock"), ("kernel", "kernel-never-ends")):
+        folder, process = start(place, "poke-" + kind, [python, "-B", STANDS, kind], "--hang-after", "off", ours=False)
+        try:
+            pid = int(process.stdout.readline().decode().removeprefix("pid "))
+            time.sleep(0.5)
+            status, out, err = gpuwhy("poke", str(pid), folder=folder)
+            expect(status == 0 and f"Verdict  {cause}" in out, f"exit {status}: {out}{err}")
+            os.kill(pid, signal.SIGUSR1)
+            said = wait_for_text(folder / "said", "in <module>")
+            shown = python_stacks(out, r"    [> ] (\S+\.py):(\d+) in ", r"  thread \d+ ")
+            wanted = python_stacks(said, r'  File "(.*)", line (\d+) in ', r"(Current thread|Thread) 0x")
+            expect(shown == wanted, f"poke shows {shown}, faulthandler says {wanted}\n{out}\n{said}")
+            status, out, err = gpuwhy("poke", "--json", str(pid), folder=folder)
+            where = json.loads(out)["where"]["text"]
+            marks = ("trainer", "collector") if kind == "locks" else ("kernel",)
+            expect(where in [python_place(version, mark) for mark in marks], f"poke --json says {where}")
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+
+
+def wait_for_text(path, text):
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        found = path.read_text() if path.exists() else ""
+        if text in found:
+            time.sleep(0.1)  # it may say more
+            return path.read_text()
+        time.sleep(0.05)
+    raise Failure(f"{path.name} does not hold {text!r}")
 
 
 def slow_kernels(place):
@@ -186,9 +280,27 @@ def has_stacks():
     return "threads: yes" in gpuwhy("version")[1]
 
 
-CASES = [kernel, ask, locks, python_locks, slow_kernels, asked_kernel_ends, locks_in_order, waits_for_input, sleeps,
-         loads_data, pool_waits, hang_that_passes, off_says_nothing, poke, poke_says_why_not, bad_options]
-VIRTUAL_ONLY = [python_locks]
+CASES = [kernel, ask, locks, slow_kernels, asked_kernel_ends, locks_in_order, waits_for_input, sleeps, loads_data, pool_waits,
+         hang_that_passes, off_says_nothing, poke, poke_says_why_not, bad_options]
+PYTHON_CASES = [python_locks, python_kernel, python_twins, python_poke]
+VERSIONS = ["3.9", "3.10", "3.11", "3.12", "3.13", "3.14"]
+
+
+def python_cases():
+    """For every version that is here; the others are printed."""
+    if REAL or SANITIZE:  # an interpreter of the system loads no sanitized libraries
+        print("  skipped  Python: " + ("for the virtual card" if REAL else "these interpreters are not sanitized"))
+        return []
+    cases = []
+    for version in VERSIONS:
+        python = with_version.find(version)
+        if python is None:
+            print(f"  skipped  Python {version}: there is none here")
+        for case in PYTHON_CASES if python else []:
+            bound = functools.partial(case, version=version, python=python)
+            bound.__name__ = f"{case.__name__}_{version}"
+            cases.append(bound)
+    return cases
 
 
 def run_case(place, case):
@@ -200,11 +312,8 @@ def run_case(place, case):
 
 
 def test():
-    asked = [c for c in CASES if not sys.argv[1:] or c.__name__ in sys.argv[1:]]
-    left_out = [c for c in asked if c in VIRTUAL_ONLY and (REAL or SANITIZE)]
-    cases = [c for c in asked if c not in left_out]
-    for case in left_out:  # an interpreter of the system loads no sanitized libraries
-        print(f"  skipped  {case.__name__}: " + ("for the virtual card" if REAL else "this interpreter is not sanitized"))
+    words = sys.argv[1:]
+    cases = [c for c in CASES + python_cases() if not words or any(c.__name__.startswith(word) for word in words)]
     with Workplace() as place, concurrent.futures.ThreadPoolExecutor(8) as pool:
         results = list(pool.map(lambda case: run_case(place, case), cases))
     print("\n".join(line for line, _ in results))

@@ -264,6 +264,13 @@ class Workplace:
             shutil.rmtree(self.path, ignore_errors=True)
 
 
+def remove_run_folders(pid):
+    """What a gpuwhy that was killed could not take away."""
+    for root in filter(None, (os.environ.get("XDG_RUNTIME_DIR"), "/dev/shm", "/tmp")):
+        for folder in pathlib.Path(root).glob(f"gpuwhy-{os.getuid()}-{pid}-*"):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
 def main(test):
     """Run `test()`; print its failure in full, exit 0 or 1."""
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))

@@ -124,6 +124,52 @@ def lose_both(trial, expected):
     return explain_whatever_is_left(trial)
 
 
+def run_folder_of(trial):
+    """Where the supervised program's buffers lie; None: it has none yet."""
+    for root in (os.environ.get("XDG_RUNTIME_DIR"), "/dev/shm", "/tmp"):
+        for folder in pathlib.Path(root).glob(f"gpuwhy-{os.getuid()}-{trial.process.pid}-*") if root else []:
+            if any(folder.glob("*.buf")):
+                return folder
+    return None
+
+
+def leave_a_folder(place, iterations):
+    """What a dead supervisor left goes when it is old and nobody writes into it, not before."""
+    trial = Trial(new_folder(place, "left"), str(iterations))
+    deadline = time.monotonic() + 60
+    while (folder := run_folder_of(trial)) is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    expect(folder is not None, "no run folder with a buffer")
+    trial.process.kill()
+    trial.process.wait()
+    trial.process.stderr.close()
+
+    def after_a_run(days):
+        then = time.time() - days * 24 * 3600
+        os.utime(folder, (then, then))
+        status, _, err = gpuwhy("run", "--quiet", "--", "true", folder=trial.folder)
+        expect(status == 0, f"gpuwhy run -- true: exit {status}: {err}")
+        if not folder.exists():
+            return False
+        os.utime(folder)  # of today again: other tests run beside this one, and take old folders away, too
+        return True
+
+    alive = trial.read("last") != "over"
+    there = after_a_run(days=2)
+    expect(not alive or trial.read("last") == "over" or there, "removed while the program writes into it")
+    expect(trial.wait_for_program(), "the program did not survive its supervisor")
+    time.sleep(0.2)  # the shell says so before it ends
+    if there:
+        victim = trial.folder / "victim"
+        victim.mkdir()
+        (victim / "kept").write_text("kept")
+        (folder / "link").symlink_to(victim)
+        expect(after_a_run(days=0), "removed on the day on which it was left")
+        expect(not after_a_run(days=2), "an old folder of dead processes stays")
+        expect((victim / "kept").exists(), "removed what a link led to")
+    return "alive" if there else "too late"
+
+
 def iterations_for(place, seconds):
     """How many iterations last about that long here; what the program then prints."""
     run = run_observed([CNN, "--iterations", "200"], CARD, new_folder(place, "measure"))
@@ -139,6 +185,7 @@ def test():
     outcomes = {}
     with Workplace() as place:
         iterations, expected, seconds = iterations_for(place, WANTED_S)
+        print(f"  the run folder of a killed supervisor: program {leave_a_folder(place, 6 * iterations)}")
         for number in range(COUNT):
             lose = random.choice((lose_program, lose_supervisor, lose_both))
             trial = Trial(new_folder(place, f"{number}"), str(iterations))

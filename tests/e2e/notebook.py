@@ -4,50 +4,19 @@ else is as with ipykernel alone.
 Needs ipykernel and jupyter_client. They are installed once, with pip, into build-notebook/ in the source tree; where that
 cannot be done the test is skipped and says why. GPUWHY_NOTEBOOK_PYTHON names a Python that has them.
 """
-import fcntl
 import os
 import pathlib
 import re
-import shutil
 import signal
 import subprocess
 import sys
 import time
 
-from harness import GPUWHY, Workplace, expect, main, skip
+from harness import GPUWHY, Workplace, expect, main, remove_run_folders
+from pypi import python_with
 
-SOURCE = pathlib.Path(__file__).resolve().parents[2]
 PACKAGES = ("ipykernel", "jupyter_client")
 WAIT_S = 60
-
-
-def has_packages(python):
-    return subprocess.run([python, "-c", "import " + ", ".join(PACKAGES)], capture_output=True).returncode == 0
-
-
-def find_python():
-    named = os.environ.get("GPUWHY_NOTEBOOK_PYTHON")
-    if named:
-        return named
-    if has_packages(sys.executable):
-        return sys.executable
-    folder = SOURCE / "build-notebook"
-    folder.mkdir(exist_ok=True)
-    python = folder / "venv" / "bin" / "python"
-    with open(folder / "lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if python.exists() and has_packages(python):
-            return str(python)
-        for command in ([sys.executable, "-m", "venv", "--clear", str(folder / "venv")],
-                        [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", *PACKAGES]):
-            try:
-                done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=240)
-            except subprocess.TimeoutExpired:
-                skip(f"{' '.join(command)}: not over after 240 s")
-            if done.returncode != 0:
-                lines = done.stdout.decode(errors="replace").strip().splitlines() or ["no reason given"]
-                skip(f"{' '.join(command)}: {lines[-1]}")
-    return str(python)
 
 
 # ---- a notebook ----------------------------------------------------------------------------------------------------
@@ -130,9 +99,7 @@ class Notebook:
         self.errors.close()
         for pid in self.pids:  # killed, they could not do it
             wait_until(lambda: not is_alive(pid), "gpuwhy lives on")
-            for root in filter(None, (os.environ.get("XDG_RUNTIME_DIR"), "/dev/shm", "/tmp")):
-                for folder in pathlib.Path(root).glob(f"gpuwhy-{os.getuid()}-{pid}-*"):
-                    shutil.rmtree(folder, ignore_errors=True)
+            remove_run_folders(pid)
 
     def pid(self):
         """Of gpuwhy, which is what the server knows."""
@@ -435,7 +402,7 @@ def run_tests():
 
 def start():
     """This very program, by a Python that has the packages."""
-    python = find_python()
+    python = python_with(PACKAGES, "notebook")
     if os.path.abspath(python) != os.path.abspath(sys.executable):
         os.execv(python, [python, __file__, *sys.argv[1:]])
     run_tests()

@@ -12,22 +12,29 @@ import shutil
 import signal
 import sys
 
-from harness import (CNN, REAL, SCENARIOS, Card, Workplace, bytes_text, expect, expect_same, expect_text,
+from harness import (CNN, REAL, SANITIZE, SCENARIOS, Card, Workplace, bytes_text, expect, expect_same, expect_text,
                      expect_value, has_value, main, new_folder, run_observed, run_plain, skip)
 
 PYTHON = sys.executable
 NAMES_SITES = os.environ.get("GPUWHY_NAMES_SITES", "1") == "1"
 
 
+CATCH = ("--catch-crash",)
+
+
 class Scenario:
     """`argv` and `twin` are command lines ({truth}: a file); `check(run, verdict)` looks at the facts."""
 
     def __init__(self, argv, card, cause, check=None, twin=None, twin_card=None, twin_check=None, on="both",
-                 exit=1, signal_when=None, status="fault", kernel=None):
+                 exit=1, signal_when=None, status="fault", kernel=None, races=False, crashes=False,
+                 options=()):
         self.argv, self.card, self.cause, self.check, self.on = argv, card, cause, check, on
         self.twin, self.twin_card, self.twin_check = twin, twin_card or card, twin_check
         self.exit, self.signal_when, self.status = exit, signal_when, status
+        self.options = options  # of gpuwhy run
         self.kernel = kernel  # the oldest Linux that shows the fault, as (major, minor)
+        self.crashes = crashes  # on an address that a sanitizer's handler sees first
+        self.races = races  # the program itself looks at memory that the card is still writing
 
 
 def cnn(*options):
@@ -51,11 +58,14 @@ def lines_with(source, code):
 
 def expect_where(verdict, function, source, code):
     """The place is `function`, at a line of `source` that holds `code`. Needs elfutils and a debug build of ours."""
+    expect_place(verdict["where"], verdict["where_reason"], function, source, code)
+
+
+def expect_place(where, reason, function, source, code):
     if not NAMES_SITES:
-        expect(verdict["where"] is None or verdict["where"]["line"] is None, "a line without elfutils?")
+        expect(where is None or where["line"] is None, "a line without elfutils?")
         return
-    where = verdict["where"]
-    expect(where is not None, f"no place: {verdict['where_reason']}")
+    expect(where is not None, f"no place: {reason}")
     stack = ", ".join(f"{f['function']} ({f['file']}:{f['line']})" for f in where["frames"])
     expect(where["function"] == function and pathlib.Path(where["file"] or "?").name == source.name,
            f"not in {function}, {source.name}: {stack}")
@@ -137,11 +147,76 @@ def s11(run, verdict):
     expect_said_place(verdict, "convolve", CNN_C, "WORKSPACE_FLOATS)", "the leak's line")
 
 
+def s11_kind(name, kind, code):
+    """One kind is left, and nothing else is called a leak."""
+    def check(run, verdict):
+        found = [(leak["kind"], leak["call"], leak["left"], leak["where"] and leak["where"]["text"])
+                 for leak in verdict["leaks"]]
+        expect(len(found) == 1 and found[0][0] == kind and found[0][2] == run.truth("left"),
+               f"expected {run.truth('left')} of kind {kind}, found {found}")
+        leak = verdict["leaks"][0]
+        expect(leak["made"] > leak["left"] and leak["first_t_s"] <= leak["last_t_s"], f"{leak}")
+        expect(any(f"{leak['left']}" in line and "possible leak" in line for line in verdict["advice"]),
+               f"the advice does not say it: {verdict['advice']}")
+        expect_place(leak["where"], None, f"make_{name}", DRIVER / "s11_leaks.c", code)
+    return check
+
+
+def s11_none(run, verdict):
+    expect(verdict["leaks"] == [] and not any("leak" in line for line in verdict["advice"]),
+           f"found {verdict['leaks']}, {verdict['advice']}")
+
+
+def wrong_device(function, source, code):
+    def check(run, verdict):
+        expect_text(verdict, r"GPU 0", "whose it is")
+        expect_text(verdict, r"GPU 1", "which one was worked on")
+        expect_text(verdict, r"400 \(CUDA_ERROR_INVALID_HANDLE\)", "what the driver answered")
+        expect_where(verdict, function, DRIVER / source, code)
+    return check
+
+
+S16_C = DRIVER / "s16_order.c"
+
+
+def s16(run, verdict):
+    expect_value(verdict, run.truth("block_bytes"), "the bytes that the copy uses", 0.001)
+    expect_text(verdict, r"cuMemcpyDtoD", "the copy")
+    expect_said_place(verdict, "block_release", S16_C, "cuMemFree", "where it was freed")
+    expect_where(verdict, "block_release", S16_C, "cuMemFree")
+
+
+def s16_pipeline(run, verdict):
+    expect_text(verdict, r"cuMemcpyHtoD", "the copy")
+    expect_where(verdict, "block_release", S16_C, "cuMemFree")
+
+
+def hypotheses(verdict):
+    return {a["cause"]: a["certainty"] for a in verdict["alternatives"]}
+
+
+def s16_is_silent(run, verdict):
+    expect(not verdict["alternatives"], f"suspects something: {verdict['alternatives']}")
+    expect(not any("ordered" in line for line in verdict["advice"]), f"suspects something: {verdict['advice']}")
+
+
+def s16_is_told(run, verdict):
+    expect(hypotheses(verdict) == {"cross-stream-use-after-free": "hypothesis"}, f"{verdict['alternatives']}")
+    expect(any("block_release" in line or not NAMES_SITES for line in verdict["advice"]), f"{verdict['advice']}")
+
+
+def s16b(run, verdict):
+    expect(hypotheses(verdict) == {"host-read-not-ordered": "hypothesis"}, f"{verdict['alternatives']}")
+    expect(any("cuMemcpyDtoHAsync" in line for line in verdict["advice"]), f"not advised: {verdict['advice']}")
+
+
 def s12(run, verdict):
     expect_text(verdict, r"class_report", "the kernel that was launched last")
     expect_text(verdict, r"reset", "that no reset cures it")
     expect_text(verdict, r"\bms\b", "the distance in time")
     expect(not verdict["where"] or "reported it" in verdict["where"]["what"], f"{verdict['where']}")
+    if not REAL:  # which innocent call reports it is chance there
+        expect_where(verdict, "run_begin", CNN_C, "cuStreamSynchronize(")
 
 
 def s15(limits, asked):
@@ -163,6 +238,7 @@ def s21(run, verdict):
     if NAMES_SITES:
         callers = [f["function"] for f in verdict["where"]["frames"]]
         expect("child_start" in callers, f"the function that forked is not on the stack: {callers}")
+        expect_said_place(verdict, "child_start", DRIVER / "s21_fork.c", "fork()", "where the fork was")
         expect_said_place(verdict, "gpu_open", ROOT / "examples" / "common" / "gpu.c", "cuInit(", "who initialised CUDA")
 
 
@@ -173,6 +249,32 @@ def s22(run, verdict):
     expect_where(verdict, "worker", DRIVER / "s22_pileup.c", "cuMemAlloc(&block")
 
 
+def s26(*words):
+    def check(run, verdict):
+        for word in words:
+            expect_text(verdict, word, word)
+        expect(not verdict["cause"].startswith("gpu-oom"), "the GPU is blamed")
+    return check
+
+
+def s25(*patterns):
+    def check(run, verdict):
+        for pattern in patterns:
+            expect_text(verdict, pattern, f"the card's own word: {pattern}")
+    return check
+
+
+def s25_advice(pattern):
+    def check(run, verdict):
+        expect(any(re.search(pattern, line) for line in verdict["advice"]), f"no {pattern}: {verdict['advice']}")
+    return check
+
+
+def s25_no_advice(run, verdict):
+    odd = [line for line in verdict["advice"] if re.search("heat|power|PCIe", line)]
+    expect(not odd, f"advice about a healthy card: {odd}")
+
+
 def s29(run, verdict):
     expect(not NAMES_SITES or verdict["where"]["function"] == "main" or verdict["where"]["file"].endswith("s29_pinned.c"),
            f"{verdict['where']}")
@@ -180,15 +282,32 @@ def s29(run, verdict):
     expect(not (verdict["cause"] or "").startswith("gpu-oom"), "the GPU is blamed")
 
 
-def s32(run, verdict):
-    expect_text(verdict, r"reset", "the reset")
-    expect_where(verdict, "main", DRIVER / "s32_reset.c", "cuDevicePrimaryCtxReset(")
+def workspace(run, verdict):
+    lines = [line for line in verdict["advice"] if line.startswith("library-workspace-choice")]
+    expect(len(lines) == 1, f"not said once: {verdict['advice']}")
+    # Which kernel ran with which workspace is told by the time stamps of rings, and on a slow or a real card not always.
+    names = () if REAL or SANITIZE else ("conv_large", "conv_small")
+    for wanted in ("cudnn", bytes_text(run.truth("large_bytes")), bytes_text(run.truth("small_bytes")), *names):
+        expect(wanted in lines[0], f"{wanted} is not in {lines[0]}")
+    expect(not NAMES_SITES or "workspace_choice.c:" in lines[0], f"no place in {lines[0]}")
 
 
-def s32_made(code):
+def workspace_is_silent(run, verdict):
+    expect(not any("library-workspace" in line for line in verdict["advice"]), f"{verdict['advice']}")
+
+
+def s32(made, function="call_begin", used=None, by="reset"):
+    """Where it was made, where the reset was, and, where a call names it, where it was used."""
+    source = DRIVER / "s32_reset.c"
+
     def check(run, verdict):
-        s32(run, verdict)
-        expect_said_place(verdict, "call_begin", DRIVER / "s32_reset.c", code, "where it was made")
+        expect_text(verdict, r"reset", "the reset")
+        expect_where(verdict, by, source, "cuDevicePrimaryCtxReset(")
+        expect_said_place(verdict, function, source, made, "where it was made")
+        if used is not None:
+            expect_said_place(verdict, *used, "where it was used")
+        if by == "library_close":
+            expect_text(verdict, r"behind the back of thread", "that another thread did it")
     return check
 
 
@@ -209,6 +328,65 @@ def ranks(run, verdict):
     expect(any("the command exited with status 1" in c for c in verdict["consequences"]), "the launcher's end")
 
 
+S33 = DRIVER / "s33_host_touch.c"
+
+
+def s33_block(run, verdict):
+    expect_value(verdict, run.truth("block_bytes"), "the block", 0.001)
+    expect_text(verdict, rf"{int(run.truth('address')):#x}", "the address")
+    expect_text(verdict, r"4096 bytes into", "the place in the block")
+    expect_said_place(verdict, "block_make", S33, "cuMemAlloc(", "the allocation")
+    expect_where(verdict, "host_read", S33, "return *there")
+
+
+def s33_null(run, verdict):
+    expect_value(verdict, run.truth("wanted_bytes"), "the failed request", 0.001)
+    expect(any("address 0x0" in c and "NULL" in c for c in verdict["consequences"]),
+           f"the crash is no consequence: {verdict['consequences']}")
+
+
+def s33_unknown(run, verdict):
+    expect("host-touched-device-memory" in [a["cause"] for a in verdict["alternatives"]],
+           f"not among the alternatives: {verdict['alternatives']}")
+    expect(any("--catch-crash" in n for n in verdict["next"]), f"--catch-crash is not offered: {verdict['next']}")
+
+
+def s34(run, verdict):
+    expect(verdict["certainty"] == "supported", f"certainty {verdict['certainty']}")
+    expect_text(verdict, r"cuMemcpyHtoD", "the call that failed")
+    expect_where(verdict, "copy_in", DRIVER / "s34_lost_error.c", "cuMemcpyHtoD(")
+
+
+def files(count, kept):
+    """Opens `count` files under a limit of 64, and keeps them or not."""
+    code = f"kept = [open('/dev/null') for _ in range({count})]" if kept else \
+           f"for _ in range({count}): open('/dev/null').close()"
+    return ["/bin/sh", "-c", f'ulimit -n 64; exec "{PYTHON}" -c "{code}"']
+
+
+def write_to(path):
+    return [PYTHON, "-c", f"open('{path}', 'wb', buffering=0).write(b'weights')"]
+
+
+def host_refused(words):
+    def check(run, verdict):
+        expect_text(verdict, words, "the system's words")
+        expect("the GPU" in " ".join(verdict["ruled_out"]), f"the GPU is not ruled out: {verdict['ruled_out']}")
+    return check
+
+
+def storm(run, verdict):
+    said = [a for a in verdict["advice"] if a.startswith("sync-storm: 1.0 synchronisations a launch")]
+    expect(said and f"({run.truth('waits')} in all)" in said[0], f"no advice about waits: {verdict['advice']}")
+
+
+def no_waste(run, verdict):
+    words = ["sync-storm", "launch-bound", "input-bound", "pageable-copy", "debug-knob", "uvm-thrash"]
+    if not REAL:  # there the example does wait for its allocations most of the time
+        words.append("alloc-churn")
+    expect(not [a for a in verdict["advice"] if a.startswith(tuple(words))], f"advice without a reason: {verdict['advice']}")
+
+
 def gpu_is_not_blamed(run, verdict):
     said = [verdict["cause"] or ""] + [a["cause"] for a in verdict["alternatives"] if a["certainty"] != "hypothesis"]
     blamed = [c for c in said if c.startswith("gpu-") or c in ("illegal-address", "context-destroyed")]
@@ -224,6 +402,11 @@ def gpu_is_ruled_out(run, verdict):
 
 KEEP = ("--runs", "2", "--batch", "16384", "--save", "weights.bin")
 PROGRAM_WAITS = b"the GPU is done"
+
+CUDNN = ("--library", SCENARIOS / "named" / "libcudnn.so.9.1.0",
+         "--second", SCENARIOS / "named" / "other" / "libcudnn_ops.so.9.3.0")
+RUNTIME = SCENARIOS / "named" / "libcudart.so.13.0.96"  # nothing but a name
+OLD = "driver=12020"
 
 TABLE = {
     "S01": Scenario(cnn(*KEEP, "--keep-runs"), Card("16GiB"), "gpu-oom-leak", s01, twin=cnn(*KEEP)),
@@ -245,9 +428,10 @@ TABLE = {
                      s10("contexts", "request_with_context", DRIVER / "s10_handles.c", "cuCtxCreate("),
                      twin=program("s10_handles", "--kind", "context", "--repaired", "--requests", "40"), on="virtual"),
     "S10-cnn": Scenario(cnn("--iterations", "1000", "--leak-streams", "20"), Card("3GiB"), "gpu-oom-leak",
-                        s10("streams"), twin=cnn("--iterations", "200"), on="virtual"),
+                        s10("streams", "leak_streams", CNN_C, "cuStreamCreate("), twin=cnn("--iterations", "200"),
+                        on="virtual"),
     "S11": Scenario(cnn("--iterations", "60", "--leak-workspace"), Card("16GiB"), None, s11, status="clean", exit=0,
-                    twin=cnn("--iterations", "60")),
+                    twin=cnn("--iterations", "60"), twin_check=s11_none),
     "S12": Scenario(cnn("--runs", "2", "--bad-address"), Card("16GiB"), "illegal-address", s12,
                     twin=cnn("--runs", "2")),
     "S15-threads": Scenario(program("s15_launch_config"), Card(), "launch-config-invalid", s15([1024], 4096),
@@ -259,12 +443,63 @@ TABLE = {
     "S17": Scenario(cnn("--batch", "1600", "--whole-data-set", "1200MiB"), Card("2GiB"), "gpu-oom-capacity", s17,
                     twin=cnn("--batch", "1600")),
     "S21": Scenario(program("s21_fork"), Card(), "fork-after-init", s21, twin=program("s21_fork", "--repaired")),
+    **{f"S16{name}": Scenario(program("s16_order", *options), Card(), "cross-stream-use-after-free", s16, exit=0,
+                              twin=program("s16_order", *options, "--repaired"), twin_check=s16_is_silent)
+       for name, options in (("", ()), ("-thread", ("--thread",)), ("-blocking", ("--blocking",)))},
+    # The driver frees stream-ordered memory at once only on paper: a real one may wait.
+    "S16-at-once": Scenario(program("s16_order", "--at-once"), Card(), "cross-stream-use-after-free", s16, exit=0,
+                            twin=program("s16_order", "--at-once", "--repaired", "--by", "stream"),
+                            twin_check=s16_is_silent, on="virtual"),
+    "S16-pipeline": Scenario(program("s16_order", "--what", "pipeline", "--forget"), Card(),
+                             "cross-stream-use-after-free", s16_pipeline, exit=0,
+                             twin=program("s16_order", "--what", "pipeline"), twin_check=s16_is_silent),
+    **{f"S16-by-{way}": Scenario(program("s16_order", "--repaired", "--by", way), Card(), None, s16_is_silent,
+                                 exit=0, status="clean")
+       for way in ("third", "waited-event", "asked-event", "asked-stream", "callback", "stream", "context", "same",
+                   "freeing")},
+    "S16-threads": Scenario(program("s16_order", "--what", "threads"), Card(), None, s16_is_silent, exit=0,
+                            status="clean"),
+    # No call tells that the host looked: nothing is claimed, and something is suspected.
+    "S16-by-memory": Scenario(program("s16_order", "--repaired", "--by", "memory"), Card(), None, s16_is_told, exit=0,
+                              status="clean", races=True),
+    "S16b": Scenario(program("s16_order", "--what", "host"), Card(), None, s16b, exit=0, status="clean",
+                     twin=program("s16_order", "--what", "host", "--repaired", "--by", "stream"),
+                     twin_check=s16_is_silent),
+    "S16b-end": Scenario(program("s16_order", "--what", "host", "--keep"), Card(), None, s16b, exit=0, status="clean",
+                         races=True,
+                         twin=program("s16_order", "--what", "host", "--keep", "--repaired", "--by", "asked-event"),
+                         twin_check=s16_is_silent),
     "S22": Scenario(program("s22_pileup"), Card("8GiB", name="2xh200"), "gpu-context-pileup", s22,
                     twin=program("s22_pileup", "--repaired"), on="virtual"),
     "S23-term": Scenario(program("s28_host", "--end", "wait"), Card(), "killed-by-scheduler-or-user",
                          gpu_is_not_blamed, exit=-signal.SIGTERM, signal_when=(PROGRAM_WAITS, signal.SIGTERM)),
     "S23-kill": Scenario(program("s28_host", "--end", "wait"), Card(), "killed-by-scheduler-or-user",
                          gpu_is_not_blamed, exit=-signal.SIGKILL, signal_when=(PROGRAM_WAITS, signal.SIGKILL)),
+    # Versions and the software around the program: a code, with what the process had, says what is wrong.
+    "S26": Scenario(program("s26_versions", "--library", RUNTIME), Card("2GiB", more=OLD + ",fault=222@cuModuleLoadData"),
+                    "driver-too-old", s26(r"CUDA 12\.2", r"13\.0\.96", "580"), on="virtual",
+                    twin=program("s26_versions", "--library", RUNTIME), twin_card=Card("2GiB", more=OLD)),
+    "S26-call": Scenario(program("s26_versions", "--library", RUNTIME), Card("2GiB", more=OLD + ",fault=36@cuMemAlloc_v2"),
+                         "driver-too-old", s26(r"CUDA 12\.2", "cuMemAlloc"), on="virtual"),
+    "S26-ptx": Scenario(program("s26_versions"), Card("2GiB", more=OLD + ",fault=222@cuModuleLoadData"),
+                        "ptx-too-new", s26("cuModuleLoadData", r"CUDA 12\.2"), on="virtual"),
+    "S26-arch": Scenario(program("s26_versions"), Card("2GiB", more="fault=209@cuModuleLoadData"), "arch-not-in-binary",
+                         s26("sm_90", "Hopper"), on="virtual", twin=program("s26_versions"), twin_card=Card("2GiB")),
+    "S26-jit": Scenario(program("s26_versions"), Card("2GiB", more="fault=221@cuModuleLoadData"), "jit-library-missing",
+                        s26("cuModuleLoadData"), on="virtual"),
+    "S26-module": Scenario(program("s26_versions"), Card("2GiB", more="fault=init:803"), "driver-library-mismatch",
+                           s26("cuInit"), on="virtual"),
+    "S26-fabric": Scenario(program("s26_versions"), Card("2GiB", more="fault=init:802"), "fabric-not-ready",
+                           s26("cuInit"), on="virtual"),
+    "S26-none": Scenario(program("s26_versions"), Card("2GiB", more="fault=init:100"), "no-device-visible", s26("cuInit"),
+                         on="virtual"),
+    "S26-busy": Scenario(program("s26_versions"), Card("2GiB", more="fault=46@cuDevicePrimaryCtxRetain"),
+                         "device-busy-or-partition", s26("compute mode"), on="virtual"),
+    "S26-cudnn": Scenario(program("s26_versions", *CUDNN, "--status", "CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH"), Card("2GiB"),
+                          "cudnn-mixed-libraries", s26(r"9\.1", r"9\.3", "1002"), twin=program("s26_versions", *CUDNN),
+                          on="virtual"),
+    "S26-ordinal": Scenario(program("s26_versions"), Card("2GiB", more="fault=101@cuDevicePrimaryCtxRetain"),
+                            "invalid-device-ordinal", s26("cuDevicePrimaryCtxRetain"), on="virtual"),
     "S28-exception": Scenario([PYTHON, "-c", "raise ValueError('the labels are wrong')"], Card(), "script-exception",
                               gpu_is_not_blamed, twin=[PYTHON, "-c", "print('trained')"]),
     "S28-segfault": Scenario(program("s28_host", "--end", "crash"), Card(), "host-crash-of-process",
@@ -275,32 +510,111 @@ TABLE = {
                          status="undetermined"),
     "S28-sh-exit": Scenario(["/bin/sh", "-c", "exit 3"], Card(), None, gpu_is_ruled_out, exit=3,
                             status="undetermined"),
+    # S25: the card itself. The fault strikes late enough for whoever reads the card to be there.
+    "S25-lost": Scenario(cnn("--iterations", "25000"), Card(more="fault=lost@launch:600000"), "gpu-off-bus",
+                         s25(r"Xid 79", r"999"), twin=cnn("--iterations", "1000"), twin_card=Card(), on="virtual"),
+    "S25-ecc": Scenario(cnn("--iterations", "25000"), Card(more="fault=ecc@launch:600000"), "ecc-uncorrectable",
+                        s25(r"Xid 48", r"uncorrectable memory errors of GPU 0 during the run: 1", r"214"),
+                        twin=cnn("--iterations", "1000"), twin_card=Card(), on="virtual"),
+    "S25-thermal": Scenario(cnn("--iterations", "20000"), Card(more="fault=thermal"), None, s25_advice(r"because of heat"),
+                            status="clean", exit=0, twin=cnn("--iterations", "20000"), twin_card=Card(),
+                            twin_check=s25_no_advice, on="virtual"),
+    "S25-brake": Scenario(cnn("--iterations", "20000"), Card(more="fault=power-brake"), None, s25_advice(r"braked"),
+                          status="clean", exit=0, on="virtual"),
+    "S25-cap": Scenario(cnn("--iterations", "20000"), Card(more="fault=power-cap"), None, s25_advice(r"power limit of"),
+                        status="clean", exit=0, on="virtual"),
+    "S25-link": Scenario(cnn("--iterations", "8000"), Card(more="fault=link:3x4"), None, s25_advice(r"4 of 16 lanes"),
+                         status="clean", exit=0, on="virtual"),
+    "waste-waits": Scenario(program("waste"), Card(), None, storm, status="clean", exit=0,
+                            twin=program("waste", "--repaired"), twin_check=no_waste),
+    "files": Scenario(files(200, True), Card(), "fd-or-process-limit", host_refused(r"Too many open files"),
+                      twin=files(200, False)),
+    "disk": Scenario(write_to("/dev/full"), Card(), "disk-or-quota-full", host_refused(r"No space left"),
+                     twin=write_to("/dev/null")),
     "S29-twice": Scenario(program("s29_pinned"), Card(), "pinned-memory-failure", s29,
                           twin=program("s29_pinned", "--repaired")),
     "S29-limit": Scenario(program("s29_pinned", "--bytes", "2GiB"), Card(more="hostmem=1GiB"), "pinned-memory-failure",
                           s29, twin=program("s29_pinned", "--bytes", "2GiB", "--repaired"), on="virtual"),
+    "workspace": Scenario(program("workspace_choice", *CUDNN[:2]), Card("4GiB"), None, workspace, status="clean", exit=0,
+                          twin=program("workspace_choice", *CUDNN[:2], "--repaired"), twin_check=workspace_is_silent),
+    "workspace-own": Scenario(program("workspace_choice"), Card("4GiB"), None, workspace_is_silent, status="clean",
+                              exit=0),
     "S32-pointer": Scenario(program("s32_reset", "--use", "pointer"), Card(), "context-destroyed",
-                            s32_made("cuMemAlloc("), twin=program("s32_reset", "--repaired")),
-    # How a real driver takes an old stream or event is chance: it answers or it crashes.
+                            s32("cuMemAlloc("), twin=program("s32_reset", "--repaired")),
+    "S33-block": Scenario(program("s33_host_touch"), Card("4GiB"), "host-touched-device-memory", s33_block,
+                          exit=-signal.SIGSEGV, twin=program("s33_host_touch", "--repaired"), options=CATCH),
+    "S33-null": Scenario(program("s33_host_touch", "--what", "null"), Card("4GiB"), "gpu-oom-capacity", s33_null,
+                         exit=-signal.SIGSEGV, crashes=True, twin=program("s33_host_touch", "--what", "null", "--repaired"),
+                         options=CATCH),
+    "S33-handler": Scenario(program("s33_host_touch", "--handles"), Card("4GiB"), "host-touched-device-memory",
+                            s33_block, exit=7, options=CATCH),
+    "S33-unknown": Scenario(program("s33_host_touch"), Card("4GiB"), "host-crash-of-process", s33_unknown,
+                            exit=-signal.SIGSEGV, options=("--no-sense",)),
+    "S34": Scenario(program("s34_lost_error"), Card("4GiB"), "first-error-lost", s34,
+                    twin=program("s34_lost_error", "--repaired")),
+    "S34-unnoticed": Scenario(program("s34_lost_error", "--unnoticed"), Card("4GiB"), None, status="clean", exit=0),
+    # How a real driver takes an old stream, event, function or graph is chance: it answers or it crashes.
     "S32-stream": Scenario(program("s32_reset", "--use", "stream"), Card(), "context-destroyed",
-                           s32_made("cuStreamCreate("),
+                           s32("cuStreamCreate("),
                            exit=-signal.SIGSEGV, on="virtual"),
     "S32-event": Scenario(program("s32_reset", "--use", "event"), Card(), "context-destroyed",
-                          s32_made("cuEventCreate("), on="virtual"),
+                          s32("cuEventCreate(", used=("call_compute", DRIVER / "s32_reset.c", "cuEventRecord(")),
+                          on="virtual"),
+    "S32-copy": Scenario(program("s32_reset", "--use", "copy"), Card(), "context-destroyed",
+                         s32("cuMemAlloc(", used=("call_compute", DRIVER / "s32_reset.c", "cuMemcpyHtoD("))),
     "S32-free": Scenario(program("s32_reset", "--use", "free"), Card(), "context-destroyed",
-                         s32_made("cuMemAlloc(")),
+                         s32("cuMemAlloc(", used=("keep", DRIVER / "s32_reset.c", "cuMemFree("))),
+    "S32-module": Scenario(program("s32_reset", "--use", "module"), Card(), "context-destroyed",
+                           s32("cuModuleLoadData(",
+                               used=("call_begin", DRIVER / "s32_reset.c", "cuModuleGetFunction(")), on="virtual"),
+    "S32-function": Scenario(program("s32_reset", "--use", "function"), Card(), "context-destroyed",
+                             s32("cuModuleGetFunction(",
+                                 used=("scenario_store", DRIVER / "scenario.c", "cuLaunchKernel(")), on="virtual"),
+    "S32-graph": Scenario(program("s32_reset", "--use", "graph"), Card(), "context-destroyed",
+                          s32("cuGraphInstantiate(", "steps_record"), on="virtual"),
+    # Another part of the process resets what it takes for its own.
+    "S32-library-copy": Scenario(program("s32_reset", "--use", "copy", "--by", "library"), Card(), "context-destroyed",
+                                 s32("cuMemAlloc(", by="library_close"),
+                                 twin=program("s32_reset", "--by", "library", "--repaired")),
+    "S32-library-pointer": Scenario(program("s32_reset", "--use", "pointer", "--by", "library"), Card(),
+                                    "context-destroyed", s32("cuMemAlloc(", by="library_close")),
+    "S32-library-context": Scenario(program("s32_reset", "--use", "context", "--by", "library"), Card(),
+                                    "context-destroyed", None, on="virtual"),
     "S36-address": Scenario(program("s36_children"), Card(), "illegal-address", s36, exit=0,
                             twin=program("s36_children", "--repaired")),
     "S36-memory": Scenario(program("s36_children", "--of", "memory"), Card(), "gpu-oom-capacity", s36, exit=0,
                            twin=program("s36_children", "--of", "memory", "--handle"), kernel=(6, 15)),
     "S36-late": Scenario(program("s36_children", "--of", "memory", "--late"), Card(), "gpu-oom-capacity", s36, exit=0,
                          twin=program("s36_children", "--replace"), twin_check=s36_replaced),
+    **{f"device-{use}": Scenario(program("wrong_device", "--use", use), Card("8GiB", name="2xh200"),
+                                 "wrong-current-device", wrong_device(*place),
+                                 twin=program("wrong_device", "--use", use, "--repaired"), on="virtual")
+       for use, place in (("kernel", ("scenario_store", "scenario.c", "cuLaunchKernel(")),
+                          ("stream", ("scenario_store", "scenario.c", "cuLaunchKernel(")),
+                          ("event", ("main", "wrong_device.c", "cuEventRecord(")))},
     "ranks-address": Scenario(program("ranks"), Card(), "illegal-address", ranks, twin=program("ranks", "--repaired")),
     "ranks-crash": Scenario(program("ranks", "--of", "crash"), Card(), "host-crash-of-process", ranks),
-    "healthy-plain": Scenario(cnn("--iterations", "500", "--save", "weights.bin"), Card(), None, status="clean",
-                              exit=0),
-    "healthy-pool": Scenario(cnn("--iterations", "500", "--allocator", "pool"), Card(), None, status="clean", exit=0),
+    "healthy-plain": Scenario(cnn("--iterations", "500", "--save", "weights.bin"), Card(), None, no_waste,
+                              status="clean", exit=0),
+    "healthy-pool": Scenario(cnn("--iterations", "500", "--allocator", "pool"), Card(), None, no_waste,
+                             status="clean", exit=0),
 }
+
+
+# name of the kind in the program, its name in the verdict, the call that makes one
+S11_KINDS = [("plain", "plain", "cuMemAlloc("), ("pitched", "pitched", "cuMemAllocPitch("),
+             ("managed", "managed", "cuMemAllocManaged("), ("ordered", "stream-ordered", "cuMemAllocAsync("),
+             ("array", "array", "cuArrayCreate("), ("reservation", "address reservation", "cuMemAddressReserve("),
+             ("vmm", "virtual memory management", "cuMemCreate("), ("host", "pinned host", "cuMemHostAlloc("),
+             ("registered", "registered host", "cuMemHostRegister("), ("stream", "stream", "cuStreamCreate("),
+             ("event", "event", "cuEventCreate("), ("context", "context", "cuCtxCreate("),
+             ("module", "module", "cuModuleLoadData("), ("library", "library", "cuLibraryLoadData("),
+             ("graph", "graph", "cuGraphCreate("), ("exec", "executable graph", "cuGraphInstantiate("),
+             ("pool", "memory pool", "cuMemPoolCreate(")]
+for name, kind, code in S11_KINDS:
+    TABLE["S11-" + name] = Scenario(program("s11_leaks", "--keep", name), Card("16GiB"), None,
+                                    s11_kind(name, kind, code), status="clean", exit=0)
+TABLE["S11-plain"].twin, TABLE["S11-plain"].twin_check = program("s11_leaks", "--repaired"), s11_none
 
 
 def names(real):
@@ -314,11 +628,11 @@ def names(real):
 
 # ---- running one ------------------------------------------------------------------------------------------------------
 
-def run_both(argv, card, place, signal_when, is_twin=False):
+def run_both(argv, card, place, signal_when, is_twin=False, options=()):
     if not shutil.which(str(argv[0])):
         skip(f"{argv[0]} is not there")
     plain = run_plain(argv, card, new_folder(place, "plain"), signal_when)
-    observed = run_observed(argv, card, new_folder(place, "observed"), signal_when=signal_when)
+    observed = run_observed(argv, card, new_folder(place, "observed"), options, signal_when)
     if card.same_without_gpuwhy() or is_twin:
         expect_same(plain, observed)
     return observed
@@ -339,7 +653,7 @@ def judge(run, status, cause):
 
 
 def run_fault(scenario, place):
-    run = run_both(scenario.argv, scenario.card, place, scenario.signal_when)
+    run = run_both(scenario.argv, scenario.card, place, scenario.signal_when, options=scenario.options)
     expect(run.status == scenario.exit,
            f"exit status {run.status}, expected {scenario.exit}: {run.stderr.decode(errors='replace')}")
     verdict = judge(run, scenario.status, scenario.cause)
@@ -348,7 +662,7 @@ def run_fault(scenario, place):
 
 
 def run_twin(scenario, place):
-    run = run_both(scenario.twin, scenario.twin_card, place, None, is_twin=True)
+    run = run_both(scenario.twin, scenario.twin_card, place, None, is_twin=True, options=scenario.options)
     expect(run.status == 0, f"the twin failed ({run.status}): {run.stderr.decode(errors='replace')}")
     verdict = judge(run, "clean", None)
     if scenario.twin_check is not None:
@@ -360,6 +674,10 @@ def run_one(name):
     scenario = TABLE[name.removesuffix("-twin")]
     if REAL and scenario.on == "virtual":
         skip("only a virtual card can show this")
+    if scenario.races and SANITIZE == "thread":
+        skip("the program races with the card on purpose, which ThreadSanitizer reports")
+    if scenario.crashes and SANITIZE.startswith("address"):
+        skip("the sanitizer answers the program's own crash")
     release = tuple(int(n) for n in re.findall(r"\d+", os.uname().release)[:2])
     if scenario.kernel is not None and release < scenario.kernel and not is_twin:
         skip(f"Linux {scenario.kernel} tells how somebody else's child ended; this is {os.uname().release}")

@@ -13,7 +13,10 @@ import sys
 import time
 
 from harness import (GPUWHY, SANITIZE, Card, Failure, Workplace, base_environment, expect, gpuwhy, library_folder, main,
-                     new_folder, run_observed)
+                     new_folder, remove_run_folders, run_observed)
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "python"))
+import with_version
 
 SOURCES = pathlib.Path(__file__).parents[1] / "scenarios" / "sites"
 CARD = Card("5GiB")
@@ -60,15 +63,16 @@ def observe(place, name, argv):
 
 # ---- C++ ---------------------------------------------------------------------------------------------------------------
 
-def build(place, name, *options):
-    compiler = shutil.which(os.environ.get("CXX", "c++"))
+def build(place, name, *options, source="deep.cpp"):
+    cpp = source.endswith(".cpp")
+    compiler = shutil.which(os.environ.get("CXX", "c++") if cpp else os.environ.get("CC", "cc"))
     if compiler is None:
-        raise CaseSkipped("no C++ compiler")
+        raise CaseSkipped("no compiler")
     if SANITIZE:
         raise CaseSkipped("a C++ program of its own cannot load sanitized libraries")
     folder = library_folder(new_folder(place, name + "-build"))
     program = folder / name
-    done = subprocess.run([compiler, "-O2", "-std=c++17", *options, str(SOURCES / "deep.cpp"), "-o", str(program),
+    done = subprocess.run([compiler, "-O2", *(["-std=c++17"] if cpp else []), *options, str(SOURCES / source), "-o", str(program),
                            f"-L{folder}", "-lcuda", "-Wl,--allow-shlib-undefined"], capture_output=True, text=True)
     expect(done.returncode == 0, f"not built: {done.stderr}")
     return program
@@ -105,6 +109,19 @@ def stripped(place):
     expect(verdict["where_reason"], "no reason why there is no line")
 
 
+def stripped_part(place):
+    """A part of a function that the compiler moved away is called by the function's name, without a symbol of its own."""
+    if shutil.which("strip") is None or shutil.which("nm") is None:
+        raise CaseSkipped("no strip, or no nm")
+    program = build(place, "cold", "-rdynamic", source="cold.c")
+    if "keep.cold" not in subprocess.run(["nm", str(program)], capture_output=True, text=True).stdout:
+        raise CaseSkipped("this compiler leaves functions in one piece")
+    subprocess.run(["strip", str(program)], check=True)
+    _, verdict = observe(place, "cold", [program])
+    own = [f["function"] for f in frames(verdict) if f["whose"] == "own"]
+    expect(own[1:] == ["keep", "main"], f"functions: {own}")
+
+
 def separate_debug_file(place):
     if shutil.which("objcopy") is None:
         raise CaseSkipped("no objcopy")
@@ -134,62 +151,94 @@ def explain_names_what_a_dead_supervisor_did_not(place):
     program = build(place, "orphan", "-g")
     folder = new_folder(place, "orphan")
     line = 'kill -9 $PPID; "$0"; echo over >over'
-    subprocess.run([str(GPUWHY), "run", *CARD.options(), "-o", str(folder / "run.gpuwhy"), "--", "/bin/sh", "-c", line,
-                    str(program)], cwd=folder, env=base_environment(folder), stdout=subprocess.DEVNULL,
-                   stderr=subprocess.DEVNULL, timeout=120)
+    gone = subprocess.Popen([str(GPUWHY), "run", *CARD.options(), "-o", str(folder / "run.gpuwhy"), "--", "/bin/sh", "-c",
+                             line, str(program)], cwd=folder, env=base_environment(folder), stdout=subprocess.DEVNULL,
+                            stderr=subprocess.DEVNULL)
+    gone.wait(timeout=120)
     deadline = time.monotonic() + 60
     while not (folder / "over").exists() and time.monotonic() < deadline:
         time.sleep(0.01)
     status, out, err = gpuwhy("explain", "--json", folder / "run.gpuwhy")
+    remove_run_folders(gone.pid)
     expect(status == 0, err)
     expect_user(json.loads(out), "data::Loader<float>::next", SOURCES / "deep.cpp", "allocated")
 
 
 # ---- Python --------------------------------------------------------------------------------------------------------------
 
-def python_argv(*arguments):
+VERSIONS = ("3.9", "3.10", "3.11", "3.12", "3.13", "3.14")
+
+
+def python_argv(version, *arguments):
     if SANITIZE:
         raise CaseSkipped("this interpreter loads no sanitized libraries")
-    return [sys.executable, str(SOURCES / "keeps.py"), *arguments]
+    interpreter = with_version.find(version)
+    if interpreter is None:
+        raise CaseSkipped(f"no CPython {version} here; tools/pythons.sh brings one")
+    return [interpreter, "-B", str(SOURCES / "keeps.py"), *arguments]
 
 
-def python(place):
+def qualified(version):
+    return "Loader.__iter__" if int(version.split(".")[1]) >= 11 else "__iter__"
+
+
+def expect_mixed(verdict):
+    """The interpreter's own frames inside and outside of Python's: each has found its place."""
+    where = verdict["where"]
+    expect(not where["notes"], f"notes: {where['notes']}")
+    kinds = [f["kind"] for f in where["frames"]]
+    first, last = kinds.index("python"), len(kinds) - 1 - kinds[::-1].index("python")
+    expect(0 < first and last < len(kinds) - 1, f"Python's frames are not among the native ones: {kinds}")
+    inner = where["frames"][first - 1]
+    expect("python" in (inner["module"] or ""), f"what Python's innermost frame calls is no part of the interpreter: {inner}")
+
+
+def python(place, version):
     source = SOURCES / "keeps.py"
-    _, verdict = observe(place, "python", python_argv())
-    name = "Loader.__iter__" if sys.version_info >= (3, 11) else "__iter__"
+    _, verdict = observe(place, "python", python_argv(version))
+    name = qualified(version)
     expect_user(verdict, name, source, "kept")
     deeper = ("train", line_of(source, "deeper"))
     below(verdict, [(name, line_of(source, "kept")), ("train", line_of(source, "loop")), deeper, deeper, deeper,
                     ("work", line_of(source, "train")), ("<module>", line_of(source, "main"))])
-    expect(any("Loader.__iter__" in e["text"] or "__iter__" in e["text"] for e in verdict["evidence"]),
-           "the evidence names no place")
+    expect(any("__iter__" in e["text"] for e in verdict["evidence"]), "the evidence names no place")
+    expect_mixed(verdict)
 
 
-def python_on_a_thread(place):
+def python_on_a_thread(place, version):
     source = SOURCES / "keeps.py"
-    _, verdict = observe(place, "thread", python_argv("thread"))
-    name = "Loader.__iter__" if sys.version_info >= (3, 11) else "__iter__"
-    expect_user(verdict, name, source, "kept")
+    _, verdict = observe(place, "thread", python_argv(version, "thread"))
+    expect_user(verdict, qualified(version), source, "kept")
     expect(not any("_bootstrap" in (f["function"] or "") and f["whose"] != "runtime" for f in frames(verdict)),
            "the thread's own start is taken for the user's")
+    expect_mixed(verdict)
 
 
-CASES = [deep_inlining, without_frame_pointers_or_lines, stripped, separate_debug_file, names_survive,
-         explain_names_what_a_dead_supervisor_did_not, python, python_on_a_thread]
+CASES = [deep_inlining, without_frame_pointers_or_lines, stripped, stripped_part, separate_debug_file, names_survive,
+         explain_names_what_a_dead_supervisor_did_not]
+
+
+def cases():
+    """(name, what runs it)"""
+    for case in CASES:
+        yield case.__name__, case
+    for version in VERSIONS:
+        for case in (python, python_on_a_thread):
+            yield f"{case.__name__} {version}", lambda place, case=case, version=version: case(place, version)
 
 
 def all_cases():
     failed = []
-    for case in CASES:
+    for name, case in cases():
         with Workplace() as place:
             try:
                 case(place)
-                print(f"passed: {case.__name__}")
+                print(f"passed: {name}")
             except CaseSkipped as reason:
-                print(f"skipped: {case.__name__}: {reason}")
+                print(f"skipped: {name}: {reason}")
             except Failure as failure:
-                failed.append(case.__name__)
-                print(f"FAILED: {case.__name__}: {failure}")
+                failed.append(name)
+                print(f"FAILED: {name}: {failure}")
     expect(not failed, f"{len(failed)} cases failed: {', '.join(failed)}")
 
 

@@ -1,0 +1,127 @@
+"""Questions: `gpuwhy explain 700`, `-m "one message"`; missing files keep their own error."""
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+GPUWHY = os.environ["GPUWHY"]
+HAS_JSON = os.environ.get("GPUWHY_HAS_JSON") == "1"
+
+
+def explain(*words, **more):
+    with tempfile.TemporaryDirectory() as folder:
+        return subprocess.run([GPUWHY, "explain", *words], cwd=more.get("cwd", folder), stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, timeout=60)
+
+
+class Ask(unittest.TestCase):
+    def test_codes_are_answered_and_are_no_verdict(self):
+        for words, cause, command in [(["700"], "illegal-address", "gpuwhy run --core"),
+                                      (["Xid", "79"], "gpu-off-bus", "gpuwhy run"),
+                                      (["Xid 79"], "gpu-off-bus", "gpuwhy run"),
+                                      (["CUDNN_STATUS_NOT_INITIALIZED"], "gpu-oom-library-handle", "gpuwhy run"),
+                                      (["-m", "ncclUnhandledCudaError"], "illegal-address", "gpuwhy run -- COMMAND on every rank"),
+                                      (["exit", "137"], "host-oom-kill", "gpuwhy run")]:
+            with self.subTest(words=words):
+                done = explain(*words)
+                self.assertEqual(done.returncode, 1, done.stderr)
+                self.assertIn("not determined", done.stdout)
+                self.assertIn("1. " + cause + ":", done.stdout)
+                self.assertIn("To decide: " + command, " ".join(done.stdout.split()))
+                self.assertEqual(done.stderr, "")
+
+    def test_both_numbers_of_cudnn_are_named(self):
+        out = " ".join(explain("CUDNN_STATUS_INTERNAL_ERROR").stdout.split())
+        self.assertIn("cuDNN 9 status 4000", out)
+        self.assertIn("cuDNN 7 and 8 status 4", out)
+
+    def test_a_missing_file_keeps_its_error(self):
+        for word in ["train", "700.log", "runs/700", "./700", "slurm-700.out", "x.gpuwhy"]:
+            with self.subTest(word=word):
+                done = explain(word)
+                self.assertEqual(done.returncode, 2)
+                self.assertIn(word, done.stderr)
+                self.assertIn("No such file", done.stderr)
+                self.assertEqual(done.stdout, "")
+
+    def test_a_file_that_is_there_is_read(self):
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "700").write_text("Traceback (most recent call last):\n"
+                                                   '  File "train.py", line 3, in <module>\n'
+                                                   "ValueError: no\n")
+            done = explain("700", cwd=folder)
+            self.assertNotIn("illegal-address", done.stdout)
+
+    def test_bad_usage(self):
+        for words in [["-m"], ["-m", "700", "file"], ["-m", "700", "--cell", "1"]]:
+            with self.subTest(words=words):
+                done = explain(*words)
+                self.assertEqual(done.returncode, 2)
+                self.assertEqual(len(done.stderr.strip().splitlines()), 1)
+
+    @unittest.skipUnless(HAS_JSON, "this build has no JSON")
+    def test_json(self):
+        done = explain("--json", "700")
+        verdict = json.loads(done.stdout)
+        self.assertEqual(verdict["schema"], 1)
+        self.assertEqual(verdict["status"], "undetermined")
+        self.assertIsNone(verdict["cause"])
+        self.assertEqual(verdict["alternatives"][0]["cause"], "illegal-address")
+        self.assertTrue(all(one["told_by"] for one in verdict["alternatives"]))
+        question = verdict["question"]
+        self.assertEqual(question["text"], "700")
+        self.assertEqual(question["meanings"][0]["code"], 700)
+        self.assertEqual(question["meanings"][0]["verified"], "yes")
+        self.assertTrue(question["decide"]["command"].startswith("gpuwhy "))
+        self.assertTrue(question["misleading"])
+        done = explain("--json", "-m", "CUDA out of memory")
+        if "cannot read text logs" in done.stderr:
+            self.skipTest(done.stderr.strip())
+        self.assertEqual(json.loads(done.stdout)["alternatives"][0]["cause"], "gpu-oom-capacity")
+
+
+def causes(*words):
+    return subprocess.run([GPUWHY, "causes", *words], capture_output=True, text=True, timeout=60)
+
+
+class Causes(unittest.TestCase):
+    def test_search(self):
+        for words, first in [(["expandable"], "gpu-oom-fragmentation"), (["cudaErrorIllegalAddress"], "illegal-address"),
+                             (["illegal", "ADDRESS"], "illegal-address"), (["Xid", "79"], "gpu-off-bus"),
+                             (["forked subprocess"], "fork-after-init"), (["/dev/shm"], "shm-exhausted"),
+                             (["no kernel image"], "arch-not-in-binary"), (["XLA_PYTHON_CLIENT_PREALLOCATE"], "gpu-oom-preallocation")]:
+            with self.subTest(words=words):
+                done = causes("--search", *words)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual(done.stdout.split()[0], first)
+                self.assertEqual(done.stderr, "")
+
+    def test_search_says_what_it_did_not_find(self):
+        self.assertEqual(causes("--search", "xyzzy").returncode, 1)
+        done = causes("--search", "xyzzy", "expandable")
+        self.assertIn("none has all of these words; those with 1 of 2", done.stderr)
+        self.assertTrue(done.stdout.startswith("gpu-oom-fragmentation"))
+        self.assertEqual(causes("--search").returncode, 2)
+        self.assertEqual(causes("--search", " , ").returncode, 2)
+
+    def test_every_cause_is_shown_and_is_found_by_its_id(self):
+        ids = [line.split()[0] for line in causes().stdout.splitlines()]
+        self.assertGreater(len(ids), 50)
+        for cause in ids:
+            with self.subTest(cause=cause):
+                out = causes(cause).stdout
+                for part in ["Proof", "Lines of a log that may come from it", "What to do\n  1. "]:
+                    self.assertIn(part, out)
+                self.assertEqual(causes("--search", cause).stdout.split()[0], cause)
+
+    def test_fixes_by_framework_and_lines(self):
+        out = causes("gpu-oom-fragmentation").stdout
+        self.assertIn("\nPyTorch\n  1. ", out)
+        self.assertIn("\nTensorFlow\n  1. ", out)
+        self.assertIn("only it:     ", causes("fork-after-init").stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()

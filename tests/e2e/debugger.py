@@ -1,0 +1,201 @@
+"""Stacks against what gdb says at the same stop: the recording's native frames, one by one, for C, C++ with everything
+inlined, without frame pointers, and CPython; and the names, lines and inlined frames of the verdict's place.
+
+gdb runs the program under `gpuwhy run` and looks at its stack inside the virtual driver's cuMemAlloc_v2. Skipped, with the reason,
+where there is no gdb with Python, or no process may be traced.
+"""
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+from harness import GPUWHY, SANITIZE, VIRT_LIB, Card, Failure, Workplace, expect, main, new_folder, run_observed, skip
+from sites import SOURCES, VERSIONS, CaseSkipped, build, with_version
+from walks import Sites, rows_of
+
+SCRIPT = pathlib.Path(__file__).with_name("debugger_script.py")
+CARD = Card("5GiB")
+FRAME_PYTHON = 1 << 63
+
+
+def find_gdb():
+    gdb = shutil.which("gdb")
+    if gdb is None:
+        skip("no gdb")
+    batch = [gdb, "-nx", "-batch"]
+    said = subprocess.run([*batch, "-ex", "python print(40 + 2)"], capture_output=True, text=True)
+    if said.stdout.strip() != "42":
+        skip("this gdb has no Python")
+    said = subprocess.run([*batch, "-iex", "set startup-with-shell off", "-ex", "run", "--args", "/bin/true"],
+                          capture_output=True, text=True, timeout=60)
+    if "exited normally" not in said.stdout:
+        lines = (said.stderr.strip() or said.stdout.strip() or "it said nothing").splitlines()
+        skip(f"gdb cannot run a program here: {lines[-1]}")
+    return gdb
+
+
+def observe(place, name, argv, gdb):
+    """What gdb said of each stop, the finished run, and its verdict."""
+    folder = new_folder(place, name)
+    stacks = folder / "stacks"
+    os.environ.update(GW_STACKS=str(stacks), GW_DRIVER=str(VIRT_LIB.resolve()), DEBUGINFOD_URLS="")
+    run = run_observed([gdb, "-nx", "-batch", "-x", SCRIPT, "--args", *argv], CARD, folder)
+    expect(stacks.exists(), f"gdb never stopped: {run.stdout.decode()} {run.stderr.decode(errors='replace')}")
+    return [json.loads(line) for line in stacks.read_text().splitlines()], run, run.verdict()
+
+
+def is_ours(frame):
+    """The way from the program into the driver."""
+    module = os.path.realpath(frame["module"] or "")
+    return module == str(VIRT_LIB.resolve()) or os.path.basename(module).startswith("libgpuwhy") or \
+        os.path.basename(frame["module"] or "").startswith("libcuda.so")
+
+
+def programs_frames(stop):
+    stack = list(stop["stack"])
+    while stack and is_ours(stack[0]):
+        stack.pop(0)
+    return stack
+
+
+def compare_addresses(stops, run):
+    """Each stop is one allocation of the process, in order; its native frames are gdb's, all of them."""
+    rows = rows_of(run)
+    sites = Sites(rows)
+    pid = stops[0]["pid"]
+    made = [int(row["site"]) for row in rows if row["kind"] == "ALLOC" and int(row["pid"]) == pid]
+    expect(len(made) >= len(stops), f"{len(stops)} stops, {len(made)} allocations in the recording")
+    for number, (stop, site) in enumerate(zip(stops, made)):
+        wanted = [f["pc"] for f in programs_frames(stop) if not f["inlined"]]
+        found = [a for a in sites.stack(pid, site) if not a & FRAME_PYTHON]
+        expect(found == wanted, f"allocation {number}: recorded {[hex(a) for a in found]}, gdb says "
+               f"{[(hex(f['pc']), f['name']) for f in programs_frames(stop)]}")
+    return sum(len(programs_frames(stop)) for stop in stops)
+
+
+def plain(name):
+    """gdb's name as we write it: no parameters, no suffix of a compiler's copy; of a lambda its operator alone."""
+    name = re.sub(r"\.(part|constprop|isra|cold|lto_priv)\b.*", "", name or "")
+    return re.sub(r".*::operator\(\)", "operator()", re.sub(r"\((?!\)).*?\)(?= const|$)", "", name))
+
+
+def is_at(frame, other):
+    """The same place: files begin at a page."""
+    return (frame["address"] ^ (other["pc"] - 1)) & 0xfff == 0
+
+
+def compare_names(stops, verdict, with_lines):
+    """The place's own frames, inlined ones, too: gdb's names, files and lines at the stop that was there."""
+    ours = [f for f in verdict["where"]["frames"] if f["whose"] == "own"]
+    there = [stack for stack in map(programs_frames, stops) if is_at(ours[0], stack[0])]
+    expect(len(ours) > 0 and len(there) > 0, f"gdb saw no stop at {ours[:1]}")
+    theirs = there[0][:len(ours)]
+    for mine, other in zip(ours, theirs):
+        same = plain(mine["function"]).endswith(plain(other["name"])) or plain(other["name"]).endswith(plain(mine["function"]))
+        expect(same and mine["inlined"] == other["inlined"], f"{mine} is not gdb's {other}")
+        if with_lines:
+            expect(os.path.basename(mine["file"]) == os.path.basename(other["file"]) and mine["line"] == other["line"],
+                   f"{mine} is not at gdb's {other}")
+    return len(ours)
+
+
+def compare_order(stop, verdict):
+    """Where gdb sees the evaluation loop, Python's frames stand; every other frame is the same one."""
+    ours, at = [f for f in verdict["where"]["frames"] if not f["inlined"]], 0
+    loops = 0
+    before = None
+    for frame in programs_frames(stop):
+        is_loop = (frame["name"] or "").startswith("_PyEval_EvalFrameDefault")
+        if is_loop and before == "loop":
+            continue  # one entered from the other, with nothing between
+        if is_loop:
+            begin = at
+            while at < len(ours) and ours[at]["kind"] == "python":
+                at += 1
+            expect(at > begin, f"gdb sees the evaluation loop where we have {ours[at:at + 1]}")
+            before, loops = "loop", loops + 1
+            continue
+        if frame["inlined"]:
+            continue  # the interpreter's own lines are not looked up
+        expect(at < len(ours) and ours[at]["kind"] == "native", f"gdb sees {frame} where we have {ours[at:at + 1]}")
+        if is_at(ours[at], frame):
+            before, at = plain(frame["name"]), at + 1
+        else:  # a function and the part of it that the compiler moved away are one frame of ours
+            expect(plain(frame["name"]) == before, f"gdb sees {frame} where we have {ours[at]}")
+    expect(at == len(ours) and loops > 0, f"{len(ours) - at} frames that gdb does not see, {loops} loops")
+    return loops
+
+
+def compare_order_at_one(stops, verdict):
+    """The verdict's place is one of several stacks: a loop over a generator enters it through C at first, and later not."""
+    reasons = []
+    for stop in stops:
+        try:
+            return compare_order(stop, verdict)
+        except Failure as reason:
+            reasons.append(str(reason))
+    raise Failure(reasons[-1])
+
+
+# ---- the programs ----------------------------------------------------------------------------------------------------
+
+def c_program(place, gdb):
+    program = build(place, "cold", "-g", source="cold.c")
+    stops, run, verdict = observe(place, "c", [program], gdb)
+    return f"{compare_addresses(stops, run)} frames, {compare_names(stops, verdict, True)} by name and line"
+
+
+def inlined_cpp(place, gdb):
+    stops, run, verdict = observe(place, "cpp", [build(place, "deep", "-g")], gdb)
+    return f"{compare_addresses(stops, run)} frames, {compare_names(stops, verdict, True)} by name and line"
+
+
+def without_frame_pointers(place, gdb):
+    stops, run, verdict = observe(place, "bare", [build(place, "bare", "-fomit-frame-pointer")], gdb)
+    return f"{compare_addresses(stops, run)} frames, {compare_names(stops, verdict, False)} by name"
+
+
+def is_program(path):
+    with open(path, "rb") as file:
+        return file.read(4) == b"\x7fELF"
+
+
+def python_program(version, *arguments):
+    def case(place, gdb):
+        interpreter = with_version.find(version, is_program)
+        if interpreter is None:
+            raise CaseSkipped(f"no CPython {version} here that is a program: gdb does not see through scripts and loaders")
+        stops, run, verdict = observe(place, "python", [os.path.realpath(interpreter), "-B", str(SOURCES / "keeps.py"), *arguments], gdb)
+        return f"{compare_addresses(stops, run)} frames, {compare_order_at_one(stops, verdict)} evaluation loops"
+    return case
+
+
+CASES = {"c": c_program, "inlined C++": inlined_cpp, "without frame pointers": without_frame_pointers}
+CASES.update({f"python {version}": python_program(version) for version in VERSIONS})
+CASES["python on a thread"] = python_program("%d.%d" % sys.version_info[:2], "thread")
+
+
+def all_cases():
+    if SANITIZE:
+        skip("a debugger of the system loads no sanitized libraries")
+    gdb = find_gdb()
+    failed = []
+    for name, case in CASES.items():
+        if sys.argv[1:] and name not in sys.argv[1:]:
+            continue
+        with Workplace() as place:
+            try:
+                print(f"passed: {name}: {case(place, gdb)}", flush=True)
+            except CaseSkipped as reason:
+                print(f"skipped: {name}: {reason}", flush=True)
+            except Failure as failure:
+                failed.append(name)
+                print(f"FAILED: {name}: {failure}", flush=True)
+    expect(not failed, f"{len(failed)} cases failed: {', '.join(failed)}")
+
+
+if __name__ == "__main__":
+    main(all_cases)

@@ -1,0 +1,50 @@
+"""Pythons that have packages from PyPI: installed once, with pip, into a folder of the source tree that git ignores."""
+import fcntl
+import os
+import pathlib
+import subprocess
+import sys
+
+from harness import skip
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+
+
+def has(python, modules):
+    return subprocess.run([python, "-c", "import " + ", ".join(modules)], capture_output=True).returncode == 0
+
+
+def install(python, folder, packages):
+    """None, or why it could not be done."""
+    for command in ([sys.executable, "-m", "venv", "--clear", str(folder / "venv")],
+                    [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", *packages]):
+        try:
+            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=240)
+        except subprocess.TimeoutExpired:
+            return f"{' '.join(command)}: not over after 240 s"
+        if done.returncode != 0:
+            lines = done.stdout.decode(errors="replace").strip().splitlines() or ["no reason given"]
+            return f"{' '.join(command)}: {lines[-1]}"
+    return None
+
+
+def python_with(packages, name, modules=None):
+    """A Python that has `packages`, which it imports as `modules`: the one that GPUWHY_<NAME>_PYTHON names, ours, or one
+    in build-<name>/. Ends the test as skipped, with the reason, where there is none."""
+    modules = modules or packages
+    named = os.environ.get(f"GPUWHY_{name.upper()}_PYTHON")
+    if named:
+        return named
+    if has(sys.executable, modules):
+        return sys.executable
+    folder = SOURCE / f"build-{name}"
+    folder.mkdir(exist_ok=True)
+    python = folder / "venv" / "bin" / "python"
+    with open(folder / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if python.exists() and has(python, modules):
+            return str(python)
+        reason = install(python, folder, packages)
+    if reason is not None:
+        skip(reason)
+    return str(python)

@@ -1,0 +1,45 @@
+/* S26: the software around a program does not fit the card or the driver. What is wrong comes from the virtual card's
+ * specification (fault=CODE@FUNCTION, driver=VERSION); this program is an ordinary one that loads a library, asks for
+ * an optional function that came later, and works. On a card without a fault the optional function may be
+ * missing, and all is well. */
+#include "scenario.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <time.h>
+
+int main(int argc, char **argv)
+{
+    const char *truth_path = NULL, *library = NULL, *second = NULL, *status = NULL;
+    const struct option_row rows[] = {
+        {"truth", OPTION_TEXT, &truth_path, "file for what the program knows"},
+        {"library", OPTION_TEXT, &library, "a library to load first"},
+        {"second", OPTION_TEXT, &second, "another one"},
+        {"status", OPTION_TEXT, &status, "what a library answers: the program ends of it"},
+        {NULL, OPTION_FLAG, NULL, NULL}};
+    options_parse(argc, argv, rows, "Works with a driver that may be older than what it was built for.");
+    truth_open(truth_path);
+    if (library != NULL && dlopen(library, RTLD_NOW) == NULL)
+        scenario_fail("%s", dlerror());
+    if (second != NULL && dlopen(second, RTLD_NOW) == NULL)
+        scenario_fail("%s", dlerror());
+    struct gpu gpu;
+    CUdeviceptr block;
+    void *optional = NULL;
+    CUdriverProcAddressQueryResult found = CU_GET_PROC_ADDRESS_SUCCESS;
+    const struct timespec a_while = {.tv_nsec = 400000000};
+    gpu_open(&gpu, 0);
+    (void)cuGetProcAddress_v2("cuLogsRegisterCallback", &optional, 12090, 0, &found);
+    truth("optional", "%d", (int)found);
+    nanosleep(&a_while, NULL); /* a program that trains lives for longer than this */
+    CUfunction store = gpu_kernel(gpu_load(scenario_ptx), "store");
+    CHECK(cuMemAlloc(&block, 4096));
+    CHECK(scenario_store(store, block, NULL));
+    CHECK(cuCtxSynchronize());
+    CHECK(cuMemFree(block));
+    gpu_close(&gpu);
+    if (status != NULL)
+        scenario_fail("cuDNN error: %s", status);
+    printf("worked\n");
+    return 0;
+}

@@ -1,0 +1,58 @@
+/* S34: a copy fails and nobody looks; the error is kept, as the runtime API does, and the check behind a good launch
+ * reports it. Repaired: the copy is right. With --unnoticed nothing ever asks. */
+#include "scenario.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static CUresult first_error;
+
+/* As a program that wraps its calls and looks at the outcome now and then. */
+static void keep(CUresult result)
+{
+    if (first_error == CUDA_SUCCESS)
+        first_error = result;
+}
+
+static void copy_in(CUdeviceptr to, const void *from, size_t bytes)
+{
+    keep(cuMemcpyHtoD(to, from, bytes));
+}
+
+static int check(const char *where)
+{
+    const char *name = "?";
+    if (first_error == CUDA_SUCCESS)
+        return 0;
+    cuGetErrorName(first_error, &name);
+    fprintf(stderr, "%s: %s\n", where, name);
+    return 1;
+}
+
+int main(int argc, char **argv)
+{
+    enum { BYTES = 1 << 20 };
+    const char *truth_path = NULL;
+    int repaired = 0, unnoticed = 0;
+    struct gpu gpu;
+    CUdeviceptr block;
+    const struct option_row rows[] = {{"unnoticed", OPTION_FLAG, &unnoticed, "looks at no result"},
+                                      {"repaired", OPTION_FLAG, &repaired, "copies what there is"},
+                                      {"truth", OPTION_TEXT, &truth_path, "file for what the program knows"},
+                                      {NULL, OPTION_FLAG, NULL, NULL}};
+    options_parse(argc, argv, rows, "Loses the result of a copy.");
+    truth_open(truth_path);
+    gpu_open(&gpu, 0);
+    CUfunction store = gpu_kernel(gpu_load(scenario_ptx), "store");
+    void *host = calloc(2, BYTES);
+    CHECK(cuMemAlloc(&block, BYTES));
+    copy_in(block, host, repaired ? BYTES : 2 * BYTES);
+    for (int step = 0; step < 20; step++)
+        keep(scenario_store(store, block, NULL));
+    keep(cuCtxSynchronize());
+    int bad = unnoticed ? 0 : check("after the launch");
+    CHECK(cuMemFree(block));
+    free(host);
+    gpu_close(&gpu);
+    return bad;
+}
