@@ -294,6 +294,14 @@ class Harness:
         print(line_of(result), flush=True)
         return result
 
+    def run_scope(self):
+        """libgpuscope: a hundred runs in one process, and the driver's free memory before and after each."""
+        script = os.path.join(ROOT, "tests", "e2e", "scope.py")
+        env = {"GPUWHY_BUILD": self.options.build, "GPUWHY_E2E_GPU": "real", "PYTHONDONTWRITEBYTECODE": "1"}
+        result = self.run_driver_part([sys.executable, script], env, scenarios.Row("-", "driver", "scope"), 180)
+        print(line_of(result), flush=True)
+        return result
+
     # ---- all rows ----
 
     def run_all(self, rows):
@@ -421,6 +429,8 @@ def main():
     results += harness.run_driver_scenarios()
     if not options.only or re.search(options.only, "S27"):
         results.append(harness.run_hangs())
+    if not options.only or re.search(options.only, "scope"):
+        results.append(harness.run_scope())
     os.makedirs(os.path.dirname(os.path.abspath(options.results)), exist_ok=True)
     write_results(options.results, results, machine, ", ".join(versions) or "no framework")
     if options.out:

@@ -204,16 +204,21 @@ def second_run():
     return a
 
 
-def capacity():
-    """One large working set on a card that is too small."""
-    a = Allocator()
-    build_model(a, 24, 500 * MIB)
+def fill(a):
+    """Activations that are all kept, until there is no room."""
     try:
         for i in range(100):
             a.alloc(200 * MIB + i * 4096, stack(40))
     except OutOfMemory:
         pass
     return a
+
+
+def capacity():
+    """One large working set on a card that is too small."""
+    a = Allocator()
+    build_model(a, 24, 500 * MIB)
+    return fill(a)
 
 
 def validation():
@@ -295,12 +300,7 @@ def own_limit():
     """The program limited itself: the card has room, PyTorch refuses all the same."""
     a = Allocator(card=141 * GIB, limit=8 * GIB)
     build_model(a, 12, 500 * MIB)
-    try:
-        for i in range(100):
-            a.alloc(200 * MIB + i * 4096, stack(40))
-    except OutOfMemory:
-        pass
-    return a
+    return fill(a)
 
 
 CASES = {f.__name__: f for f in (leak, second_run, capacity, validation, fragmented, healthy, handled, unwound, tiny,
