@@ -24,6 +24,7 @@ static void write_seed(const char *folder)
         return;
     gw_hot_call call[2] = {{1, 2, 3, 1}, {9, 2, 3, 0}};
     uint64_t counter[GW_COUNT_COUNT] = {1, 2, 3};
+    gw_sample_value sample[2] = {{GW_METRIC_CARD_POWER, GW_SAMPLE_KNOWN, 70000}, {3, GW_SAMPLE_NOT_SUPPORTED, 0}};
     gw_symbol_frame frame[2] = {{"inlined", "x.h", 1}, {"main", NULL, 0}};
     gw_item items[] = {
         {.kind = GW_ITEM_META, .pair = {"key", "value"}},
@@ -37,6 +38,8 @@ static void write_seed(const char *folder)
         {.kind = GW_ITEM_STDERR, .stderr_part = {"text", 4}},
         {.kind = GW_ITEM_EXIT, .exit = {.pid = 1}},
         {.kind = GW_ITEM_SYMBOL, .symbol = {"/bin/x", 1, 2, GW_SYMBOL_LINE, frame, 2}},
+        {.kind = GW_ITEM_SAMPLE, .pid = 7, .sample = {GW_SOURCE_NVML, true, 1, sample, 2}},
+        {.kind = GW_ITEM_MACHINE, .machine = {GW_MACHINE_XID, GW_SOURCE_KERNEL_LOG, 0, 3, 79, 0, "fallen"}},
     };
     for (size_t i = 0; i < sizeof items / sizeof items[0]; i++)
         if (gw_writer_put(writer, &items[i], &err) != GW_OK)
@@ -91,6 +94,13 @@ static void look(const gw_reader *reader, const gw_item *item)
             sink += frame->line + (frame->function == NULL ? 0 : strlen(frame->function)) +
                     (frame->file == NULL ? 0 : strlen(frame->file));
         }
+        break;
+    case GW_ITEM_SAMPLE:
+        for (uint32_t i = 0; i < item->sample.count; i++)
+            sink += item->sample.value[i].value + strlen(gw_metric_find(item->sample.value[i].metric)->name);
+        break;
+    case GW_ITEM_MACHINE:
+        sink += item->machine.code + strlen(item->machine.text);
         break;
     default:
         break;

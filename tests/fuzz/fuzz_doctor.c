@@ -1,0 +1,26 @@
+/* Any bytes as facts about a machine: lines of an interpreter or of a saved file, and what the checks make of them. */
+#include "gw_doctor.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+    char *text = malloc(bytes + 1);
+    if (text == NULL)
+        return 0;
+    memcpy(text, data, bytes);
+    text[bytes] = '\0';
+    gw_facts facts = {0}, none = {0};
+    gw_checkup checkup = {0};
+    gw_facts_parse(&facts, text, NULL);
+    gw_doctor_check(&facts, &checkup);
+    gw_doctor_compare(&facts, &none, &checkup);
+    gw_doctor_compare(&none, &facts, &checkup);
+    gw_checkup_free(&checkup);
+    gw_facts_free(&facts);
+    free(text);
+    return 0;
+}

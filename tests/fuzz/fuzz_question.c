@@ -1,0 +1,83 @@
+/* Any bytes as a question, and as a log: what it may mean, and the verdict on it. */
+#include "gw_logs.h"
+#include "gw_verdict.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+int LLVMFuzzerInitialize(int *argc, char ***argv);
+
+/* Seeds of our own, written into the folder named by GW_FUZZ_SEEDS. */
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+    static const char *const seeds[] = {
+        "700",
+        "exit code -9",
+        "Xid 79",
+        "CUDNN_STATUS_NOT_INITIALIZED",
+        ("torch==2.4.0\n| 0  Tesla T4   On  |\nTraceback (most recent call last):\n  File \"train.py\", line 41, in "
+         "step\n"
+         "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of "
+         "14.56 "
+         "GiB of which 120.00 MiB is free. Of the allocated memory 13.90 GiB is allocated by PyTorch, and 100.00 MiB "
+         "is "
+         "reserved by PyTorch but unallocated.\n"),
+        ("RuntimeError    Traceback (most recent call last)\n<ipython-input-5-0a1b> in <module>\n----> 2 train()\n"
+         "~/model.py in forward(self)\n---> 41 y\nRuntimeError: CUDA error: device-side assert triggered\n"),
+        "[rank1]: frame #1: my::launch(at::Tensor) + 0x1b (0x7f01 in /x/_C.so)\n[rank1]: ncclUnhandledCudaError\n"};
+    const char *folder = getenv("GW_FUZZ_SEEDS");
+    (void)argc;
+    (void)argv;
+    for (size_t i = 0; folder != NULL && i < sizeof seeds / sizeof seeds[0]; i++) {
+        char path[4096];
+        snprintf(path, sizeof path, "%s/seed%zu", folder, i);
+        FILE *file = fopen(path, "w");
+        if (file == NULL)
+            continue;
+        fputs(seeds[i], file);
+        fclose(file);
+    }
+    return 0;
+}
+
+static void judge_as_log(const char *text, size_t bytes)
+{
+    gw_log_reader *reader = NULL;
+    gw_log *log = NULL;
+    gw_verdict *verdict = NULL;
+    if (gw_log_open(&reader, NULL) != GW_OK)
+        return;
+    if (gw_log_begin(reader, "x", NULL) != GW_OK || gw_log_feed(reader, text, bytes, NULL) != GW_OK) {
+        gw_log_cancel(reader);
+        return;
+    }
+    if (gw_log_finish(reader, &log, NULL) != GW_OK)
+        return;
+    if (gw_judge_log(log, &verdict, NULL) == GW_OK && verdict->headline == NULL)
+        abort();
+    gw_verdict_free(verdict);
+    verdict = NULL;
+    if (gw_judge_message(log, text, &verdict, NULL) == GW_OK && verdict->question == NULL)
+        abort();
+    gw_verdict_free(verdict);
+    gw_log_free(log);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+    gw_verdict *verdict = NULL;
+    char *text = malloc(bytes + 1);
+    if (text == NULL)
+        return 0;
+    memcpy(text, data, bytes);
+    text[bytes] = '\0';
+    if (gw_judge_question(text, &verdict, NULL) == GW_OK && verdict->status != GW_VERDICT_UNDETERMINED)
+        abort(); /* a code alone is no verdict */
+    gw_verdict_free(verdict);
+    if (memchr(text, '\n', bytes) != NULL) /* the matcher takes a tenth of a second to make: not for every word */
+        judge_as_log(text, bytes);
+    free(text);
+    return 0;
+}

@@ -1,0 +1,32 @@
+/* What a user writes behind --gpu virtual: . A first byte below 128 puts a good card and a fault in front. */
+#include "gw_virt_spec.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static const char front[] = "2xh200,fault=";
+    char text[1024];
+    size_t front_bytes = size > 0 && data[0] < 128 ? sizeof front - 1 : 0;
+    if (size == 0 || size > sizeof text - sizeof front)
+        return 0;
+    memcpy(text, front, front_bytes);
+    memcpy(text + front_bytes, data + 1, size - 1);
+    text[front_bytes + size - 1] = '\0';
+    gw_virt_spec spec;
+    gw_error err = {{0}};
+    gw_status st = gw_virt_spec_parse(text, &spec, &err);
+    if (st != GW_OK && err.text[0] == '\0')
+        abort(); /* refused without a reason */
+    if (st != GW_OK)
+        return 0;
+    if (spec.device_count == 0 || spec.device_count > GW_VIRT_DEVICES_MAX || spec.fault_count > GW_VIRT_FAULTS_MAX)
+        abort();
+    for (unsigned i = 0; i < spec.fault_count; i++)
+        if (spec.faults[i].card >= spec.device_count)
+            abort();
+    return 0;
+}
