@@ -1,9 +1,9 @@
 """What recording costs, as tables: on the virtual card everywhere, on a real one where there is one.
 
-usage: bench.py [--build DIR] [--write FILE] [--seconds S]
+usage: bench.py [--build DIR] [--write FILE] [--seconds S] [--real]
 
 --write puts the tables into a file (docs/benchmarks.md), with machine, card, driver and date. A part that cannot run
-says so in its place.
+says so in its place. --real measures nothing where there is no real card.
 """
 
 import argparse
@@ -16,6 +16,7 @@ import re
 import statistics
 import subprocess
 import sys
+import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
@@ -163,6 +164,50 @@ class Bench:
             if done.returncode != 0:
                 raise CannotRun(f"{argv[0]}: exit status {done.returncode}")
 
+    def logs(self):
+        """A gigabyte of text out of tests/logs/healthy, read by one core: ordinary training, and lines of every kind."""
+        training = ("torch-tqdm", "lightning", "hf-trainer", "keras", "torchrun", "slurm", "megatron", "fairseq", "fsdp-interleaved",
+                    "mpi-tagged")
+        folder = os.path.join(ROOT, "tests", "logs")
+        everything = sorted(n[:-4] for n in os.listdir(os.path.join(folder, "healthy")) if n.endswith(".log") and n != "utf16.log")
+        for words, names in (("training: progress of ten kinds", training), ("start-up noise, warnings and all else", everything)):
+            text = b"".join(self.text_of(os.path.join(folder, "healthy", name + ".log")) for name in names)
+            end = self.text_of(os.path.join(folder, "produced", "torch-label.log"))
+            with tempfile.NamedTemporaryFile(suffix=".log", dir=self.log_folder()) as file:
+                for _ in range((1 << 30) // len(text) + 1):
+                    file.write(text)
+                file.write(end)
+                file.flush()
+                self.read_log(words, file.name)
+
+    @staticmethod
+    def text_of(path):
+        try:
+            with open(path, "rb") as file:
+                return file.read()
+        except OSError as error:
+            raise CannotRun(str(error))
+
+    @staticmethod
+    def log_folder():
+        """In memory where there is room: a disk's speed is not what is asked for."""
+        room = os.statvfs("/dev/shm") if os.path.isdir("/dev/shm") else None
+        return "/dev/shm" if room is not None and room.f_bavail * room.f_frsize > 4 << 30 else None
+
+    def read_log(self, words, path):
+        rates = []
+        for _ in range(5):
+            process = subprocess.Popen([self.gpuwhy, "explain", "--json", path], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
+            answer = process.stdout.read()
+            _, status, used = os.wait4(process.pid, 0)
+            process.returncode = status
+            if status != 0 and not answer:
+                raise CannotRun(f"gpuwhy explain: exit status {os.waitstatus_to_exitcode(status)}")
+            rates.append(os.path.getsize(path) / (used.ru_utime + used.ru_stime) / 1e6)
+        cause = json.loads(answer)["cause"]
+        self.say(f"    {words}: {statistics.median(rates):.0f} MB/s of processor time ({min(rates):.0f} to {max(rates):.0f}), at most "
+                 f"{used.ru_maxrss / 1024:.0f} MiB of memory; the fault at the end: {cause}")
+
     # ---- the page ----
 
     def part(self, function, *arguments, columns):
@@ -217,6 +262,12 @@ class Bench:
         self.say("One core; the mix of events is stated in `bench/made_recording.h`.")
         self.say()
         self.part(self.reading, columns=2)
+        self.say()
+        self.say("## Text logs")
+        self.say()
+        self.say("A gigabyte each, made of `tests/logs/healthy`, with a device assert as its end.")
+        self.say()
+        self.part(self.logs, columns=2)
         return not self.failed
 
 
@@ -225,8 +276,12 @@ def main():
     parser.add_argument("--build", default=os.path.join(ROOT, "build"))
     parser.add_argument("--write", help="file for the tables")
     parser.add_argument("--seconds", type=float, default=90, help="limit of each part")
+    parser.add_argument("--real", action="store_true", help="fail where there is no real card")
     options = parser.parse_args()
     bench = Bench(options)
+    if options.real and bench.card is None:
+        print("bench: there is no NVIDIA GPU here (nvidia-smi names none), so nothing was measured", file=sys.stderr)
+        return 2
     if not os.access(bench.gpuwhy, os.X_OK):
         print(f"bench: {bench.gpuwhy} is not built")
         return 2

@@ -1,0 +1,134 @@
+/* What it costs to note the calls that put work in order (src/hook/order.c), and to tell them before a free: one
+ * process over the driver API, the same bursts before and after the hook begins to note, and with a copy on another
+ * stream before each free. Median of bursts, ns a call; absolute times are the machine's, compare within one run.
+ *
+ *   gpuwhy run --quiet --gpu virtual:h200 -- bench-order-cost */
+#include "gw_cuda_calls.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { BURSTS = 300, CALLS = 100 };
+
+static CUstream computing, copying;
+static CUevent event;
+static CUdeviceptr from, to, block[CALLS];
+
+static void check(int result, const char *what)
+{
+    if (result == 0)
+        return;
+    fprintf(stderr, "order_cost: %s: %d\n", what, result);
+    exit(1);
+}
+#define CHECK(call) check((int)(call), #call)
+
+static double now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void record(int i)
+{
+    (void)i;
+    CHECK(cuEventRecord(event, copying));
+}
+
+static void wait(int i)
+{
+    (void)i;
+    CHECK(cuStreamWaitEvent(computing, event, 0));
+}
+
+static void copy(int i)
+{
+    (void)i;
+    CHECK(cuMemcpyDtoDAsync(to, from, 64, copying));
+}
+
+static void free_one(int i)
+{
+    CHECK(cuMemFreeAsync(block[i], computing));
+}
+
+static void nothing(void)
+{
+}
+
+static void allocate(void)
+{
+    for (int i = 0; i < CALLS; i++)
+        CHECK(cuMemAllocAsync(&block[i], 4096, computing));
+}
+
+/* Then each free of the burst is a question; the first of them tells the steps. */
+static void allocate_and_copy(void)
+{
+    allocate();
+    copy(0);
+    record(0);
+    wait(0);
+}
+
+static double measure(void (*before)(void), void (*call)(int))
+{
+    static double burst_ns[BURSTS];
+    for (int b = 0; b < BURSTS; b++) {
+        before();
+        double begin = now_ns();
+        for (int i = 0; i < CALLS; i++)
+            call(i);
+        burst_ns[b] = (now_ns() - begin) / CALLS;
+        CHECK(cuCtxSynchronize());
+        usleep(2000); /* the supervisor must keep up: a full buffer has another price */
+    }
+    qsort(burst_ns, BURSTS, sizeof burst_ns[0], compare);
+    return burst_ns[BURSTS / 2];
+}
+
+int main(void)
+{
+    CUdevice device;
+    CUcontext context;
+    enum { NON_BLOCKING = 1, DISABLE_TIMING = 2 };
+    CHECK(cuInit(0));
+    CHECK(cuDeviceGet(&device, 0));
+    CHECK(cuDevicePrimaryCtxRetain(&context, device));
+    CHECK(cuCtxSetCurrent(context));
+    CHECK(cuStreamCreate(&computing, NON_BLOCKING));
+    CHECK(cuStreamCreate(&copying, NON_BLOCKING));
+    CHECK(cuEventCreate(&event, DISABLE_TIMING));
+    CHECK(cuMemAlloc(&from, 4096));
+    CHECK(cuMemAlloc(&to, 4096));
+    static const struct {
+        const char *name;
+        void (*call)(int);
+    } steps[] = {{"cuEventRecord", record}, {"cuStreamWaitEvent", wait}, {"cuMemcpyDtoDAsync", copy}};
+    enum { STEPS = sizeof steps / sizeof steps[0] };
+    double off[STEPS];
+    for (int i = 0; i < STEPS; i++)
+        off[i] = measure(nothing, steps[i].call);
+    void *locked;
+    CHECK(cuMemHostAlloc(&locked, 4096, 0)); /* from here on they are noted */
+    for (int i = 0; i < STEPS; i++) {
+        double on = measure(nothing, steps[i].call);
+        printf("%-22s %7.1f ns, noted %7.1f ns: %+.1f ns\n", steps[i].name, off[i], on, on - off[i]);
+    }
+    for (int i = 0; i < 2000; i++) /* no copy is left in the ring of steps */
+        record(i), wait(i);
+    double without = measure(allocate, free_one);
+    double with = measure(allocate_and_copy, free_one);
+    printf("%-22s %7.1f ns, after a copy on another stream %7.1f ns: %+.1f ns\n", "cuMemFreeAsync", without, with,
+           with - without);
+    return 0;
+}
