@@ -6,6 +6,8 @@
 #   make check-pythons  Python's frames under CPython 3.9 to 3.14, which are brought where they lack (root)
 #   make check-gpu  what needs one; fails where there is none
 #   make bench      what recording costs
+#   make bench-gpu  the same where there is a GPU; fails where there is none
+#   make corpus     how often the verdict on a log is right: CORPUS=a folder of labelled logs
 #   make fuzz       the parsers against made-up input
 #   make soak       long runs
 #   make install    PREFIX=/usr/local, DESTDIR=
@@ -26,7 +28,7 @@ demo:
 	@sh tools/demo.sh $(BUILD)
 
 check:
-	@sh tools/need.sh build json zstd elf check
+	@sh tools/need.sh build json zstd elf logs check
 	@sh tools/check.sh
 
 check-pythons: all
@@ -40,8 +42,15 @@ check-gpu: all
 bench: all
 	@sh tools/bench.sh $(BUILD)
 
+bench-gpu: all
+	@sh tools/bench.sh $(BUILD) --real
+
+corpus: all
+	@sh tools/need.sh build json logs
+	@python3 -B tests/logs/corpus.py --gpuwhy $(BUILD)/gpuwhy $(or $(CORPUS),$(error CORPUS is not set: a folder with index.tsv and its logs))
+
 fuzz:
-	@sh tools/need.sh build json zstd elf fuzz
+	@sh tools/need.sh build json zstd elf logs fuzz
 	@sh tools/fuzz.sh
 
 soak: all
@@ -54,4 +63,4 @@ install: all
 clean:
 	@rm -rf build build-*
 
-.PHONY: all tools-build demo check check-pythons check-gpu bench fuzz soak install clean
+.PHONY: all tools-build demo check check-pythons check-gpu bench bench-gpu corpus fuzz soak install clean

@@ -4,7 +4,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 jobs=$(nproc)
-passed=0 failed=0 skipped=0 names=
+passed=0 failed=0 skipped=0 names= pythons=
 
 # One result that is no ctest.
 count() { # what status
@@ -23,9 +23,18 @@ formatted() {
     git ls-files '*.c' '*.h' | grep -v '^build' | xargs clang-format --dry-run -Werror
 }
 
+# They are brought while the first build runs.
+wait_for_pythons() {
+    [ -n "$pythons" ] || return 0
+    wait "$pythons"
+    pythons=
+    cat build-pythons.log
+}
+
 run_tests() { # name folder ctest options
     name=$1 folder=$2
     shift 2
+    wait_for_pythons
     log=$folder/check.log
     (cd "$folder" && ctest -j"$jobs" --timeout 300 --output-on-failure --no-tests=error "$@") >"$log" 2>&1
     ended=$?
@@ -62,6 +71,8 @@ check_build() { # name cmake options -- ctest options
     [ $status -ne 0 ] || run_tests "$name" "$folder" "$@"
 }
 
+sh tools/pythons.sh lacking >build-pythons.log 2>&1 &
+pythons=$!
 formatted
 count "clang-format" $?
 check_build dev -DCMAKE_BUILD_TYPE=Debug -DGW_STRICT=ON
@@ -69,6 +80,7 @@ check_build dev -DCMAKE_BUILD_TYPE=Debug -DGW_STRICT=ON
 check_build asan -DCMAKE_BUILD_TYPE=Debug -DGW_STRICT=ON -DGW_SANITIZE=address,undefined -- -LE long
 check_build tsan -DCMAKE_BUILD_TYPE=Debug -DGW_STRICT=ON -DGW_SANITIZE=thread -- -LE long
 
+wait_for_pythons
 echo "$names" | sed "/^$/d"
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ]

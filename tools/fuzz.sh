@@ -10,6 +10,12 @@ for program in build-fuzz/tests/fuzz/fuzz_*; do
         if [ "${program##*/}" = fuzz_gpucore ] && command -v zstd >/dev/null 2>&1; then
             zstd -dqf --output-dir-flat "$corpus" tests/fixtures/gpucore/device-assert.cudacore.zst
         fi
+        if [ "${program##*/}" = fuzz_parts ]; then
+            { printf '\0\0\0\0\0\0\0\0'; cat /bin/true; } >"$corpus/true"
+        fi
+        if [ "${program##*/}" = fuzz_logs ]; then
+            cp tests/logs/produced/*.log "$corpus"
+        fi
         echo "== ${program##*/}, $seconds s"
         GW_FUZZ_SEEDS="$corpus" "$program" -max_total_time="$seconds" -print_final_stats=1 "$corpus" 2>"$corpus.log" ||
             { tail -40 "$corpus.log"; exit 1; }

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Look for what a target needs: `tools/need.sh build [json] [zstd] [elf] [check] [pythons] [fuzz]`. What is missing is installed on Debian and
+# Look for what a target needs: `tools/need.sh build [json] [zstd] [elf] [logs] [check] [pythons] [fuzz]`. What is missing is installed on Debian and
 # its kin when we are root; otherwise the one command that does it is printed.
 set -eu
 
@@ -22,6 +22,13 @@ for part in "$@"; do
         ;;
     json) need_header json-c/json.h libjson-c-dev ;;
     zstd) need_header zstd.h libzstd-dev ;;
+    logs)
+        [ "$(uname -m)" != x86_64 ] || need_header hs/hs.h libhyperscan-dev
+        printf '#define PCRE2_CODE_UNIT_WIDTH 8\n#include <pcre2.h>\n' | "${CC:-cc}" -fsyntax-only -x c - >/dev/null 2>&1 ||
+            missing="$missing libpcre2-dev"
+        need_header zlib.h zlib1g-dev
+        need_header lzma.h liblzma-dev
+        ;;
     elf)
         need_header gelf.h libelf-dev
         need_header elfutils/libdw.h libdw-dev
@@ -31,11 +38,13 @@ for part in "$@"; do
         need_command clang-format clang-format
         need_command python3 python3
         need_command "${CXX:-c++}" g++
+        need_command pkg-config pkg-config
         python3 -c 'import ensurepip, venv' >/dev/null 2>&1 || missing="$missing python3-venv"
         need_command ps procps
         need_command unshare util-linux
         need_command git git
         need_command zstd zstd
+        need_command gdb gdb
         ;;
     pythons) need_command debootstrap debootstrap ;;
     fuzz) need_command clang "clang libclang-rt-14-dev" ;;

@@ -3,15 +3,39 @@
 # Needs root and debootstrap (apt-get install debootstrap). Each is a folder of its own with a C library of its own; the
 # program pythonX.Y beside it runs it. Then every version that is here is tested; 3.10 and 3.12 are no Debian release's:
 # they are taken from PATH or pyenv where they are there (tests/python/with_version.py).
+#
+# `pythons.sh lacking` brings only versions of which nothing is found; where it cannot, it says so and ends well: the
+# tests of that version are then printed as skipped.
 set -eu
 cd "$(dirname "$0")/.."
 folder=build-pythons
+lacking=${1:-}
+
+is_there() { # version
+    if [ -z "$lacking" ]; then
+        [ -x "$folder/python$1" ]
+    else
+        python3 -B tests/python/with_version.py "$1" -c pass >/dev/null 2>&1
+    fi
+}
+
+if [ -n "$lacking" ]; then
+    wanted=
+    for version in 3.9 3.13 3.14; do
+        is_there "$version" || wanted="$wanted $version"
+    done
+    [ -n "$wanted" ] || exit 0
+    if [ "$(id -u)" -ne 0 ] || ! sh tools/need.sh pythons; then
+        echo "no CPython$wanted here, and only root can bring them: not tested"
+        exit 0
+    fi
+fi
 # Where this machine gets its own packages from.
 mirror=${GPUWHY_DEBIAN_MIRROR:-$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Label: Debian' | head -1)}
 
 bring() { # suite version
     suite=$1 version=$2 root=$PWD/$folder/$1
-    if [ -x "$folder/python$version" ]; then
+    if is_there "$version"; then
         echo "  python$version is there"
         return
     fi

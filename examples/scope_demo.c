@@ -1,0 +1,250 @@
+/* A program over libgpuscope: the same run many times in one process, each as the first.
+ *
+ *     scope_demo [--runs N] [--memory SIZE] [--batch N] [--warm] [--fault]
+ *
+ * A run finds the largest micro-batch that its memory has room for, plans an iteration's memory ahead, works through a
+ * few iterations, and ends: what it took is the driver's again. --warm keeps the context from run to run; --fault
+ * ruins a run with a wild pointer, in a process of its own, and goes on. It exits 0 when all runs were alike. */
+#include "options.h"
+
+#include <gpuwhy/scope.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static const char ptx[] =
+    ".version 7.0\n.target sm_70\n.address_size 64\n"
+    /* The virtual card cannot see what a kernel does: this one faults where its first parameter points to no memory. */
+    ".visible .global .align 8 .u64 gpuwhy_model_step[5] = {0x4D4B594857555047, 1, 1, 1, 0};\n"
+    ".visible .entry step(.param .u64 p)\n{\n.reg .b64 %d;\n.reg .b32 %r;\n"
+    "ld.param.u64 %d, [p];\nmov.u32 %r, 1;\nst.global.u32 [%d], %r;\nret;\n}\n";
+
+enum { LAYERS = 8, ITERATIONS = 5 };
+
+struct settings {
+    long long runs, memory_bytes, batch;
+};
+
+/* What layer `i` keeps of so many images. */
+static size_t layer_bytes(int i, size_t images)
+{
+    return images * (size_t)(LAYERS - i) * 20000;
+}
+
+/* ---- memory, planned ahead ---- */
+
+struct iteration {
+    gs_plan *plan;
+    gs_plan_size size;
+};
+
+/* One iteration, dry: what the forward pass keeps is given back by the backward pass, layer by layer. */
+static gs_status plan_iteration(size_t images, struct iteration *ret)
+{
+    size_t saved[LAYERS], gradient;
+    gs_plan *plan;
+    gs_status status = gs_plan_new(0, &plan);
+    if (status != GS_OK)
+        return status;
+    for (int i = 0; i < LAYERS && status == GS_OK; i++)
+        status = gs_plan_alloc(plan, layer_bytes(i, images), &saved[i]);
+    for (int i = LAYERS; i-- > 0 && status == GS_OK;) {
+        status = gs_plan_alloc(plan, layer_bytes(i, images), &gradient);
+        if (status == GS_OK)
+            status = gs_plan_free(plan, gradient);
+        if (status == GS_OK)
+            status = gs_plan_free(plan, saved[i]);
+    }
+    if (status == GS_OK)
+        status = gs_plan_close(plan, &ret->size);
+    if (status != GS_OK) {
+        gs_plan_delete(plan);
+        return status;
+    }
+    ret->plan = plan;
+    return GS_OK;
+}
+
+static gs_status bytes_for(void *unused, size_t images, uint64_t *ret_bytes)
+{
+    (void)unused;
+    struct iteration iteration;
+    gs_status status = plan_iteration(images, &iteration);
+    if (status != GS_OK)
+        return status;
+    *ret_bytes = iteration.size.arena_bytes;
+    gs_plan_delete(iteration.plan);
+    return GS_OK;
+}
+
+/* ---- one run ---- */
+
+/* The same calls as in the plan, now in earnest. */
+static gs_status iterate(gs_arena *arena, CUfunction step, size_t images, CUstream stream)
+{
+    CUdeviceptr saved[LAYERS], gradient;
+    gs_status status = gs_arena_restart(arena);
+    for (int i = 0; i < LAYERS && status == GS_OK; i++) {
+        status = gs_arena_alloc(arena, layer_bytes(i, images), &saved[i]);
+        if (status == GS_OK)
+            status = GS_LAUNCH(step, gs_dim(1, 1, 1), gs_dim(32, 1, 1), 0, stream, &saved[i]);
+    }
+    for (int i = LAYERS; i-- > 0 && status == GS_OK;) {
+        status = gs_arena_alloc(arena, layer_bytes(i, images), &gradient);
+        if (status == GS_OK)
+            status = gs_arena_free(arena, gradient);
+        if (status == GS_OK)
+            status = gs_arena_free(arena, saved[i]);
+    }
+    return status;
+}
+
+struct seen {
+    uint64_t images, peak_bytes,
+        driver_bytes; /* the largest micro-batch; the scope's peak; all that the card was short of */
+};
+
+static gs_status work(gs_scope *scope, const struct settings *settings, struct iteration *iteration, struct seen *seen)
+{
+    gs_fit fit = {.budget_bytes = (uint64_t)settings->memory_bytes * 3 / 4,
+                  .n_max = (size_t)settings->batch,
+                  .divides = (size_t)settings->batch};
+    const size_t workspaces[] = {(size_t)settings->memory_bytes, 64 << 20, 4 << 20, 0};
+    size_t images, choice;
+    uint64_t bytes;
+    gs_arena *arena;
+    gs_workspace *workspace;
+    CUdeviceptr at;
+    CUstream stream;
+    CUmodule module;
+    CUfunction step;
+    gs_memory memory;
+    gs_status status = gs_fit_batch(&fit, bytes_for, NULL, &images, &bytes);
+    if (status == GS_OK)
+        status = plan_iteration(images, iteration);
+    if (status == GS_OK)
+        status = gs_arena_open(scope, iteration->plan, &arena);
+    if (status == GS_OK)
+        status = gs_workspace_open(scope, 128 << 20, &workspace);
+    if (status == GS_OK)
+        status = gs_workspace_choose(workspace, workspaces, 4, &choice, &at);
+    if (status == GS_OK)
+        status = gs_stream(scope, &stream);
+    if (status == GS_OK)
+        status = gs_module(scope, ptx, &module);
+    if (status == GS_OK)
+        status = gs_kernel(scope, module, "step", &step);
+    for (int i = 0; i < ITERATIONS && status == GS_OK; i++)
+        status = iterate(arena, step, images, stream);
+    if (status == GS_OK)
+        status = gs_wait(stream);
+    if (status == GS_OK)
+        status = gs_memory_of(scope, &memory);
+    if (status != GS_OK)
+        return status;
+    *seen = (struct seen){
+        .images = images, .peak_bytes = memory.peak_bytes, .driver_bytes = memory.total_bytes - memory.free_bytes};
+    return GS_OK;
+}
+
+static gs_status run(gs_scope *outer, const struct settings *settings, struct seen *seen, gs_report **ret_report)
+{
+    gs_options options = {.name = "run", .memory_bytes = (uint64_t)settings->memory_bytes};
+    gs_scope *scope;
+    gs_failure failure;
+    char text[1024];
+    struct iteration iteration = {0};
+    gs_status status = outer != NULL ? gs_begin(outer, &options, &scope) : gs_open(&options, &scope, &failure);
+    if (status != GS_OK) {
+        if (outer == NULL || gs_first_failure(outer, &failure))
+            fprintf(stderr, "%s\n", gs_failure_text(&failure, text, sizeof text));
+        return status;
+    }
+    status = work(scope, settings, &iteration, seen);
+    gs_status ended = gs_end(scope, ret_report);
+    gs_plan_delete(iteration.plan);
+    return status != GS_OK ? status : ended;
+}
+
+/* ---- a run that is ruined ---- */
+
+/* In a process of its own, so that this one stays clean. */
+static gs_status ruin(const void *input, size_t input_bytes, gs_reply *reply)
+{
+    (void)input;
+    (void)input_bytes;
+    gs_scope *scope;
+    CUmodule module;
+    CUfunction step;
+    CUdeviceptr nowhere = 0x1000;
+    gs_status status = gs_open(NULL, &scope, NULL);
+    if (status != GS_OK)
+        return status;
+    status = gs_module(scope, ptx, &module);
+    if (status == GS_OK)
+        status = gs_kernel(scope, module, "step", &step);
+    if (status == GS_OK)
+        status = GS_LAUNCH(step, gs_dim(1, 1, 1), gs_dim(32, 1, 1), 0, NULL, &nowhere);
+    if (status == GS_OK)
+        status = gs_wait_all();
+    gs_status told = gs_reply_write(reply, "ruined", 6);
+    gs_status ended = gs_end(scope, NULL);
+    return status != GS_OK ? status : told != GS_OK ? told : ended;
+}
+
+static int show_fault(void)
+{
+    gs_child_result result;
+    char text[1024];
+    gs_status status = gs_run_in_child(ruin, NULL, 0, 60000, &result);
+    if (status != GS_OK) {
+        fprintf(stderr, "no child: %s\n", gs_status_text(status));
+        return 0;
+    }
+    printf("a child answered \"%.*s\": %s\n", (int)result.output_bytes, (const char *)result.output,
+           gs_status_text(result.status));
+    if (result.has_failure)
+        printf("%s\n", gs_failure_text(&result.failure, text, sizeof text));
+    free(result.output);
+    return result.status == GS_DEAD;
+}
+
+int main(int argc, char **argv)
+{
+    static const gs_child_entry entries[] = {{"ruin", ruin}, {NULL, NULL}};
+    gs_child_main(argc, argv, entries);
+    struct settings settings = {.runs = 3, .memory_bytes = 1 << 30, .batch = 1024};
+    int warm = 0, fault = 0, all_well = 1;
+    const struct option_row rows[] = {{"runs", OPTION_NUMBER, &settings.runs, "how many"},
+                                      {"memory", OPTION_NUMBER, &settings.memory_bytes, "what a run may take"},
+                                      {"batch", OPTION_NUMBER, &settings.batch, "images in a batch"},
+                                      {"warm", OPTION_FLAG, &warm, "one context for all runs"},
+                                      {"fault", OPTION_FLAG, &fault, "first a run with a fault, in a child"},
+                                      {NULL, OPTION_FLAG, NULL, NULL}};
+    options_parse(argc, argv, rows, "Runs that leave nothing behind.");
+    gs_scope *outer = NULL;
+    struct seen first = {0}, seen = {0};
+    if (fault)
+        all_well = show_fault();
+    if (warm && gs_open(NULL, &outer, NULL) != GS_OK)
+        return 1;
+    for (long long i = 1; i <= settings.runs; i++) {
+        gs_report *report = NULL;
+        gs_status status = run(outer, &settings, &seen, &report);
+        if (i == 2)
+            first = seen;
+        printf("run %lld: %s, micro-batch %llu, peak %llu bytes, card %llu bytes\n", i, gs_status_text(status),
+               (unsigned long long)seen.images, (unsigned long long)seen.peak_bytes,
+               (unsigned long long)seen.driver_bytes);
+        if (i > 2 && (seen.peak_bytes != first.peak_bytes || seen.driver_bytes != first.driver_bytes))
+            all_well = 0;
+        if (status != GS_OK)
+            all_well = 0;
+        if (report != NULL && (i == settings.runs || status != GS_OK))
+            gs_report_print(report, stdout);
+        gs_report_free(report);
+    }
+    if (warm && gs_end(outer, NULL) != GS_OK)
+        all_well = 0;
+    return all_well ? 0 : 1;
+}
