@@ -31,14 +31,33 @@ wait_for_pythons() {
     cat build-pythons.log
 }
 
+# What ctest printed of the tests that failed.
+show_failed() { # log
+    sed -n '/tests failed/q;p' "$1" | grep -vE '^ +Start +[0-9]|(Passed|Skipped) +[0-9.]+ sec' | tail -120
+}
+
+# What failed beside other tests is run once more, alone; one that passes then is named as flaky. What a sanitizer
+# reported stays failed: a race need not show twice.
+run_failed_alone() { # folder
+    show_failed "$1/check.log"
+    ! grep -qE '(Address|Thread|Leak)Sanitizer:|runtime error:' "$1/check.log" || return 0
+    (cd "$1" && ctest --rerun-failed --timeout 300 --output-on-failure --no-tests=error) >"$1/check.alone.log" 2>&1
+    ended=$?
+    show_failed "$1/check.alone.log"
+    sed -E -f tools/results.sed "$1/check.alone.log" >"$1/check.alone"
+    grep -E ' (Passed|Skipped)$' "$1/check.results" >"$1/check.first"
+    cat "$1/check.first" "$1/check.alone" >"$1/check.results"
+    names="$names$(sed -nE "s/^([^ ]+) Passed$/\n  flaky    $name: \1 (failed beside others, passed alone)/p" "$1/check.alone")"
+}
+
 run_tests() { # name folder ctest options
     name=$1 folder=$2
     shift 2
     wait_for_pythons
-    log=$folder/check.log
-    (cd "$folder" && ctest -j"$jobs" --timeout 300 --output-on-failure --no-tests=error "$@") >"$log" 2>&1
+    (cd "$folder" && ctest -j"$jobs" --timeout 300 --output-on-failure --no-tests=error "$@") >"$folder/check.log" 2>&1
     ended=$?
-    sed -E -f tools/results.sed "$log" >"$folder/check.results"
+    sed -E -f tools/results.sed "$folder/check.log" >"$folder/check.results"
+    [ "$ended" -eq 0 ] || run_failed_alone "$folder"
     p=$(grep -c ' Passed$' "$folder/check.results")
     s=$(grep -cE ' Skipped$' "$folder/check.results")
     total=$(wc -l <"$folder/check.results")
@@ -50,9 +69,6 @@ run_tests() { # name folder ctest options
     echo "  $name: $p passed, $f failed, $s skipped"
     names="$names$(grep -E ' Skipped$' "$folder/check.results" | sed -E "s/^([^ ]+) .*/\n  skipped  $name: \1/")"
     names="$names$(grep -vE ' (Passed|Skipped)$' "$folder/check.results" | sed -E "s/^([^ ]+) .*/\n  FAILED   $name: \1/")"
-    if [ "$f" -ne 0 ]; then
-        sed -n '/tests failed/q;p' "$log" | grep -vE '^ +Start +[0-9]|(Passed|Skipped) +[0-9.]+ sec' | tail -120
-    fi
 }
 
 check_build() { # name cmake options -- ctest options

@@ -290,17 +290,20 @@ def inside_power_cap():
 
 def inside_link():
     card, other = asked()[0], asked()[1]
-    expect((card["link_generation"], card["link_lanes"]) == (1, 4), f"link {card}")
+    expect((card["link_generation"], card["link_lanes"]) == (1, 1), f"link {card}")
     expect((other["link_generation"], other["link_lanes"]) == (5, 16), f"the other card's link {other}")
     expect((card["link_generation_max"], card["link_lanes_max"]) == (5, 16), f"what it could be {card}")
     with User() as slow, User() as quick:
-        times = []
-        for user, number in ((slow, 0), (quick, 1)):
-            user.do("open", number)
+        slow.do("open", 0)
+        quick.do("open", 1)
+        # One old lane takes 4 ns a byte besides what the copy costs this machine: the quickest of many tells them apart.
+        times = {slow: [], quick: []}
+        for user in (slow, quick) * 12:
             started = time.monotonic()
-            user.do("upload", 256 << 20)  # a quarter of a second over four old lanes
-            times.append(time.monotonic() - started)
-        expect(times[0] > 0.25 and times[0] > times[1], f"copies over the poor link are not slower: {times}")
+            user.do("upload", 4 << 20)
+            times[user].append(time.monotonic() - started)
+        best = min(times[slow]), min(times[quick])
+        expect(best[0] > (4 << 20) * 4e-9 and best[0] > best[1], f"copies over the poor link are not slower: {best}")
 
 
 # ---- inside: clients from PyPI -------------------------------------------------------------------------------------
@@ -392,7 +395,7 @@ TESTS = {
     "thermal": ("h200", "fault=thermal"),
     "power_brake": ("h200", "fault=power-brake"),
     "power_cap": ("h200", "fault=power-cap"),
-    "link": ("2xh200", "fault=link:1x4#0"),
+    "link": ("2xh200", "fault=link:1x1#0"),
     "pypi": ("2xh200", ""),
 }
 OURS = [name for name in TESTS if name != "pypi"]
