@@ -39,7 +39,8 @@ struct iteration {
 
 /* What a device has seen. Unknown is -1. */
 struct backend_watch {
-    int64_t free_bytes, total_bytes; /* the card's */
+    int64_t free_bytes, total_bytes; /* the card's, whoever uses it */
+    int64_t own_bytes;               /* what this process holds there: contexts, libraries and kernels, too */
     int temperature;                 /* degrees Celsius */
 };
 
@@ -59,7 +60,8 @@ struct backend {
      * A second load() gives the first one's memory back. */
     bool (*load)(void *state, const struct schedule *schedule, struct reason *reason);
 
-    /* To and from a block, as bytes; done when they return. */
+    /* To and from a block, as bytes; done when they return. What is put into LASTING_PARAMETERS goes into LASTING_LOW,
+     * too. */
     bool (*put)(void *state, size_t block, const void *data, size_t bytes, struct reason *reason);
     bool (*get)(void *state, size_t block, void *data, size_t bytes, struct reason *reason);
 
@@ -74,15 +76,20 @@ struct backend {
 
     /* All steps of the schedule over one micro-batch. */
     bool (*iterate)(void *state, const struct iteration *iteration, struct reason *reason);
-    /* Sum the gradients of all devices; NULL where the back end knows one device alone. Between join() and close(). */
+    /* The three are NULL where the back end knows one device alone. One device invites, all join by its id, each in a
+     * thread of its own, before load(): what the communicator takes is measured with the rest. */
+    bool (*invite)(void *state, gs_nccl_id *ret_id, struct reason *reason);
     bool (*join)(void *state, int ranks, int rank, const gs_nccl_id *id, struct reason *reason);
+    /* Of all devices, between join() and close(). */
     bool (*sum_gradients)(void *state, struct reason *reason);
     /* Count gradients that are no numbers into results.broken, and take the step on the device only if there are
      * none. */
     bool (*update)(void *state, const struct update *update, struct reason *reason);
     /* Waits for everything; the results since the last is_first. */
     bool (*settle)(void *state, struct results *ret_results, struct reason *reason);
-    void (*watch)(void *state, struct backend_watch *ret_watch);
+    /* Needs no state: also before open(), where it makes no context. Any thread. card_watch() (watch.h) is it, where
+     * there are cards. */
+    void (*watch)(int device, struct backend_watch *ret_watch);
 };
 
 /* NULL: not part of this build, or no such back end. */
