@@ -4,8 +4,8 @@
  * A log is read once, from front to end, in bounded memory: of each meaning (signs.def) the first finds and the last
  * ones are kept, all are counted. Nothing here decides what a find is worth: that is src/verdict's.
  *
- * One thread. Lines count from 1. Texts are the log's own, cut at GW_LOG_TEXT_MAX, without colours, and stay until
- * gw_log_free(). */
+ * One thread a reader. What all readers look for is made by the first one of the process and kept until it ends. Lines
+ * count from 1. Texts are the log's own, cut at GW_LOG_TEXT_MAX, without colours, and stay until gw_log_free(). */
 #ifndef GW_LOGS_H
 #define GW_LOGS_H
 

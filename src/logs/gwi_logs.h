@@ -39,7 +39,7 @@ void gwi_literals_find(const char *pattern, gwi_literals *ret);
 
 /* ---- match.c: which signs are in a line ---- */
 
-typedef struct gwi_matcher gwi_matcher;
+typedef struct gwi_matcher gwi_matcher; /* of one thread; what is dear to make is shared by all of a process */
 GW_MUST_CHECK gw_status gwi_matcher_open(gwi_matcher **ret_matcher, gw_error *err);
 void gwi_matcher_close(gwi_matcher *matcher); /* takes NULL */
 
@@ -51,7 +51,7 @@ GW_MUST_CHECK gw_status gwi_matcher_scan(gwi_matcher *matcher, const char *bytes
 /* A sign looked for in one line, exactly. Values point into `line`. */
 typedef struct gwi_match {
     struct {
-        const char *name; /* the matcher's */
+        const char *name; /* static */
         size_t begin, end;
     } field[GW_LOG_FIELDS_MAX];
     size_t field_count;

@@ -2,6 +2,7 @@
  * bounds. */
 #include "gwi_logs.h"
 
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -246,6 +247,51 @@ static void prefixes_name_the_rank(void **state)
         assert_int_equal(gwi_rank_of(cases[i].line, strlen(cases[i].line)), cases[i].rank);
 }
 
+/* ---- several readers ---- */
+
+enum { THREADS = 4 };
+
+static void *read_all_examples(void *unused)
+{
+    size_t *count = calloc(GW_SIGN_COUNT, sizeof *count);
+    gw_log_reader *reader = NULL;
+    gw_log *log = NULL;
+    (void)unused;
+    if (count == NULL || gw_log_open(&reader, NULL) != GW_OK || gw_log_begin(reader, "x", NULL) != GW_OK) {
+        free(count);
+        return NULL;
+    }
+    for (size_t i = 0; i < EXAMPLE_COUNT; i++) {
+        if (gw_log_feed(reader, examples[i].line, strlen(examples[i].line), NULL) != GW_OK ||
+            gw_log_feed(reader, "\n", 1, NULL) != GW_OK)
+            break;
+    }
+    if (gw_log_finish(reader, &log, NULL) == GW_OK) {
+        for (gw_sign sign = 0; sign < GW_SIGN_COUNT; sign++)
+            count[sign] = log->count[sign];
+        gw_log_free(log);
+    }
+    return count;
+}
+
+/* Whoever comes first makes what all look for; what it is does not depend on who that was. */
+static void readers_of_several_threads_see_the_same(void **state)
+{
+    (void)state;
+    pthread_t thread[THREADS];
+    size_t *count[THREADS];
+    for (size_t i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&thread[i], NULL, read_all_examples, NULL), 0);
+    for (size_t i = 0; i < THREADS; i++) {
+        assert_int_equal(pthread_join(thread[i], (void **)&count[i]), 0);
+        assert_non_null(count[i]);
+        assert_memory_equal(count[i], count[0], GW_SIGN_COUNT * sizeof *count[0]);
+    }
+    assert_int_equal(count[0][GW_SAYS_FORK], 1);
+    for (size_t i = 0; i < THREADS; i++)
+        free(count[i]);
+}
+
 /* ---- files ---- */
 
 typedef struct scratch {
@@ -344,18 +390,20 @@ int main(void)
         printf("[  SKIPPED ] text logs: this build has no matcher\n");
         return 77;
     }
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_sign_is_found_in_its_example),
-                                       cmocka_unit_test(every_pattern_has_a_literal),
-                                       cmocka_unit_test(literals_are_what_a_line_must_hold),
-                                       cmocka_unit_test(colours_and_progress_bars_do_not_hide_a_line),
-                                       cmocka_unit_test(broken_sequences_end_with_their_line),
-                                       cmocka_unit_test(sixteen_bit_text_is_read),
-                                       cmocka_unit_test(pieces_make_no_difference),
-                                       cmocka_unit_test(lines_longer_than_a_block_are_read),
-                                       cmocka_unit_test(finds_are_bounded),
-                                       cmocka_unit_test(prefixes_name_the_rank),
-                                       cmocka_unit_test(packed_files_are_read),
-                                       cmocka_unit_test(what_is_no_text_is_refused),
-                                       cmocka_unit_test(fields_are_numbers_and_sizes)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(readers_of_several_threads_see_the_same), /* first: nothing is made yet */
+        cmocka_unit_test(every_sign_is_found_in_its_example),
+        cmocka_unit_test(every_pattern_has_a_literal),
+        cmocka_unit_test(literals_are_what_a_line_must_hold),
+        cmocka_unit_test(colours_and_progress_bars_do_not_hide_a_line),
+        cmocka_unit_test(broken_sequences_end_with_their_line),
+        cmocka_unit_test(sixteen_bit_text_is_read),
+        cmocka_unit_test(pieces_make_no_difference),
+        cmocka_unit_test(lines_longer_than_a_block_are_read),
+        cmocka_unit_test(finds_are_bounded),
+        cmocka_unit_test(prefixes_name_the_rank),
+        cmocka_unit_test(packed_files_are_read),
+        cmocka_unit_test(what_is_no_text_is_refused),
+        cmocka_unit_test(fields_are_numbers_and_sizes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,41 +35,44 @@ const char *gwi_sign_pattern(gw_sign sign)
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <hs/hs.h>
 #include <pcre2.h>
+#include <pthread.h>
+#include <stdatomic.h>
 
 bool gw_logs_are_supported(void)
 {
     return true;
 }
 
-struct gwi_matcher {
-    hs_database_t *database;
-    hs_scratch_t *scratch;
-    pcre2_code *code[GW_SIGN_COUNT]; /* made when first needed */
-    const char *group[GW_SIGN_COUNT][GW_LOG_FIELDS_MAX];
-    uint32_t group_number[GW_SIGN_COUNT][GW_LOG_FIELDS_MAX];
-    size_t group_count[GW_SIGN_COUNT];
-    bool broken[GW_SIGN_COUNT]; /* PCRE2 refused it: logs_test sees to it that none is */
-    pcre2_match_data *match;
-    char names[GW_SIGN_COUNT][GW_LOG_FIELDS_MAX][24];
-};
+/* How a line is read for one sign. */
+typedef struct reading {
+    pcre2_code *code;
+    size_t group_count;
+    uint32_t group_number[GW_LOG_FIELDS_MAX];
+    char group[GW_LOG_FIELDS_MAX][24]; /* names */
+} reading;
 
-#ifdef GW_FUZZ_ONE_MATCHER
-static gwi_matcher *kept; /* a fuzzer reads hundreds of logs a second with one */
-#endif
+/* Made once in a process, because it takes a tenth of a second, and kept until it ends. Nothing of it changes once it
+ * is made, so any thread may use it. */
+static struct {
+    pthread_mutex_t making;
+    hs_database_t *database;                   /* under the lock */
+    _Atomic(reading *) reading[GW_SIGN_COUNT]; /* made when first needed, under the lock */
+    atomic_bool broken[GW_SIGN_COUNT];         /* PCRE2 refused it: logs_test sees to it that none is */
+} shared = {.making = PTHREAD_MUTEX_INITIALIZER};
+
+/* What a thread needs of its own. */
+struct gwi_matcher {
+    const hs_database_t *database; /* borrowed from `shared` */
+    hs_scratch_t *scratch;
+    pcre2_match_data *match;
+};
 
 void gwi_matcher_close(gwi_matcher *matcher)
 {
     if (matcher == NULL)
         return;
-#ifdef GW_FUZZ_ONE_MATCHER
-    if (matcher == kept)
-        return;
-#endif
-    for (size_t i = 0; i < GW_SIGN_COUNT; i++)
-        pcre2_code_free(matcher->code[i]);
     pcre2_match_data_free(matcher->match);
     hs_free_scratch(matcher->scratch);
-    hs_free_database(matcher->database);
     free(matcher);
 }
 
@@ -95,7 +98,7 @@ static void list_literals(literal_list *list)
     }
 }
 
-static gw_status compile(gwi_matcher *matcher, gw_error *err)
+static gw_status compile(hs_database_t **ret_database, gw_error *err)
 {
     gw_status st = GW_OK;
     hs_compile_error_t *wrong = NULL;
@@ -106,39 +109,40 @@ static gw_status compile(gwi_matcher *matcher, gw_error *err)
     }
     list_literals(list);
     if (hs_compile_lit_multi(list->text, list->flags, list->id, list->bytes, list->count, HS_MODE_BLOCK, NULL,
-                             &matcher->database, &wrong) != HS_SUCCESS) {
+                             ret_database, &wrong) != HS_SUCCESS) {
         st = gw_fail(err, GW_UNSUPPORTED, "the matcher refuses its table: %s", wrong->message);
         hs_free_compile_error(wrong);
-    } else if (hs_alloc_scratch(matcher->database, &matcher->scratch) != HS_SUCCESS) {
-        st = gw_fail(err, GW_NOMEM, "read logs");
     }
     free(list->of);
     free(list);
     return st;
 }
 
+static gw_status borrow_database(const hs_database_t **ret_database, gw_error *err)
+{
+    gw_status st = GW_OK;
+    pthread_mutex_lock(&shared.making);
+    if (shared.database == NULL)
+        st = compile(&shared.database, err);
+    *ret_database = shared.database;
+    pthread_mutex_unlock(&shared.making);
+    return st;
+}
+
 gw_status gwi_matcher_open(gwi_matcher **ret_matcher, gw_error *err)
 {
     enum { GROUPS_MAX = 32 };
-#ifdef GW_FUZZ_ONE_MATCHER
-    if (kept != NULL) {
-        *ret_matcher = kept;
-        return GW_OK;
-    }
-#endif
     gwi_matcher *matcher = calloc(1, sizeof *matcher);
-    gw_status st = GW_NOMEM;
-    if (matcher != NULL && (matcher->match = pcre2_match_data_create(GROUPS_MAX, NULL)) != NULL)
-        st = compile(matcher, err);
-    else
+    if (matcher == NULL)
+        return gw_fail(err, GW_NOMEM, "read logs");
+    gw_status st = borrow_database(&matcher->database, err);
+    if (st == GW_OK && ((matcher->match = pcre2_match_data_create(GROUPS_MAX, NULL)) == NULL ||
+                        hs_alloc_scratch(matcher->database, &matcher->scratch) != HS_SUCCESS))
         st = gw_fail(err, GW_NOMEM, "read logs");
     if (st != GW_OK) {
         gwi_matcher_close(matcher);
         return st;
     }
-#ifdef GW_FUZZ_ONE_MATCHER
-    kept = matcher;
-#endif
     *ret_matcher = matcher;
     return GW_OK;
 }
@@ -167,56 +171,72 @@ gw_status gwi_matcher_scan(gwi_matcher *matcher, const char *bytes, size_t count
 }
 
 /* The names of the groups, without the digits that keep those of different alternatives apart. */
-static void note_groups(gwi_matcher *matcher, gw_sign sign)
+static void note_groups(reading *it)
 {
     uint32_t count = 0, entry_bytes = 0;
     PCRE2_SPTR table = NULL;
-    pcre2_pattern_info(matcher->code[sign], PCRE2_INFO_NAMECOUNT, &count);
-    pcre2_pattern_info(matcher->code[sign], PCRE2_INFO_NAMEENTRYSIZE, &entry_bytes);
-    pcre2_pattern_info(matcher->code[sign], PCRE2_INFO_NAMETABLE, &table);
+    pcre2_pattern_info(it->code, PCRE2_INFO_NAMECOUNT, &count);
+    pcre2_pattern_info(it->code, PCRE2_INFO_NAMEENTRYSIZE, &entry_bytes);
+    pcre2_pattern_info(it->code, PCRE2_INFO_NAMETABLE, &table);
     for (uint32_t i = 0; i < count && i < GW_LOG_FIELDS_MAX; i++) {
         const unsigned char *entry = table + (size_t)i * entry_bytes;
-        char *name = matcher->names[sign][i];
+        char *name = it->group[i];
         size_t bytes = strcspn((const char *)entry + 2, "0123456789");
-        bytes = bytes < sizeof matcher->names[0][0] - 1 ? bytes : sizeof matcher->names[0][0] - 1;
+        bytes = bytes < sizeof it->group[0] - 1 ? bytes : sizeof it->group[0] - 1;
         memcpy(name, entry + 2, bytes);
         name[bytes] = '\0';
-        matcher->group[sign][i] = name;
-        matcher->group_number[sign][i] = (uint32_t)entry[0] << 8 | entry[1];
-        matcher->group_count[sign]++;
+        it->group_number[i] = (uint32_t)entry[0] << 8 | entry[1];
+        it->group_count++;
     }
 }
 
-static bool is_ready(gwi_matcher *matcher, gw_sign sign)
+/* NULL: no memory, or PCRE2 refuses the pattern. */
+static reading *make_reading(gw_sign sign)
 {
     int number;
     PCRE2_SIZE at;
-    if (matcher->code[sign] != NULL)
-        return true;
-    if (matcher->broken[sign])
-        return false;
-    matcher->code[sign] = pcre2_compile((PCRE2_SPTR)signs[sign].pattern, PCRE2_ZERO_TERMINATED, 0, &number, &at, NULL);
-    matcher->broken[sign] = matcher->code[sign] == NULL;
-    if (matcher->broken[sign])
-        return false;
-    pcre2_jit_compile(matcher->code[sign], PCRE2_JIT_COMPLETE); /* without it: slower, the same */
-    note_groups(matcher, sign);
-    return true;
+    reading *it = calloc(1, sizeof *it);
+    if (it == NULL)
+        return NULL;
+    it->code = pcre2_compile((PCRE2_SPTR)signs[sign].pattern, PCRE2_ZERO_TERMINATED, 0, &number, &at, NULL);
+    if (it->code == NULL) {
+        free(it);
+        return NULL;
+    }
+    pcre2_jit_compile(it->code, PCRE2_JIT_COMPLETE); /* without it: slower, the same */
+    note_groups(it);
+    return it;
+}
+
+static const reading *reading_of(gw_sign sign)
+{
+    reading *it = atomic_load_explicit(&shared.reading[sign], memory_order_acquire);
+    if (it != NULL || atomic_load_explicit(&shared.broken[sign], memory_order_relaxed))
+        return it;
+    pthread_mutex_lock(&shared.making);
+    it = atomic_load_explicit(&shared.reading[sign], memory_order_relaxed);
+    if (it == NULL) {
+        it = make_reading(sign);
+        atomic_store_explicit(&shared.reading[sign], it, memory_order_release);
+        atomic_store_explicit(&shared.broken[sign], it == NULL, memory_order_relaxed);
+    }
+    pthread_mutex_unlock(&shared.making);
+    return it;
 }
 
 bool gwi_matcher_line(gwi_matcher *matcher, gw_sign sign, const char *line, size_t bytes, gwi_match *ret_match)
 {
+    const reading *it = reading_of(sign);
     *ret_match = (gwi_match){0};
-    if (!is_ready(matcher, sign) ||
-        pcre2_match(matcher->code[sign], (PCRE2_SPTR)line, bytes, 0, 0, matcher->match, NULL) < 0)
+    if (it == NULL || pcre2_match(it->code, (PCRE2_SPTR)line, bytes, 0, 0, matcher->match, NULL) < 0)
         return false;
     const PCRE2_SIZE *at = pcre2_get_ovector_pointer(matcher->match);
     uint32_t at_count = pcre2_get_ovector_count(matcher->match);
-    for (size_t i = 0; i < matcher->group_count[sign]; i++) {
-        uint32_t number = matcher->group_number[sign][i];
+    for (size_t i = 0; i < it->group_count; i++) {
+        uint32_t number = it->group_number[i];
         if (number >= at_count || at[2 * number] == PCRE2_UNSET)
             continue;
-        ret_match->field[ret_match->field_count].name = matcher->group[sign][i];
+        ret_match->field[ret_match->field_count].name = it->group[i];
         ret_match->field[ret_match->field_count].begin = at[2 * number];
         ret_match->field[ret_match->field_count++].end = at[2 * number + 1];
     }
