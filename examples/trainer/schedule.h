@@ -21,7 +21,8 @@ enum step_kind {
     STEP_INPUT,    /* y = x, in the precision of the activations */
     STEP_FORWARD,  /* y = layer(x, x2), its ReLU included */
     STEP_LOSS,     /* dx = gradient of the mean loss by the logits x, times the loss scale; adds to the results */
-    STEP_RELU,     /* dy is 0 where y is: in place, before STEP_BACKWARD of a layer with a ReLU */
+    STEP_RELU,     /* dy is 0 where y is: in place, before STEP_BACKWARD of a layer with a ReLU; but batch normalisation
+                      does it in its own STEP_BACKWARD, without writing to dy */
     STEP_BACKWARD, /* dx (+)= gradient by x, parameters' gradients += ; dx may be NO_BLOCK */
     STEP_COPY,     /* dx = dy */
     STEP_SUM,      /* dx += dy */
@@ -50,7 +51,7 @@ enum lasting {
     LASTING_MOMENT_1,   /* momentum of SGD, mean of Adam; fp32 */
     LASTING_MOMENT_2,   /* Adam's; else NO_BLOCK */
     LASTING_LOW,        /* parameters in the precision of the activations; NO_BLOCK for fp32 */
-    LASTING_STATISTICS, /* fp32 */
+    LASTING_STATISTICS, /* fp32; NO_BLOCK: the model has none */
     LASTING_INPUT_0,    /* two buffers for images (fp32) and labels (int32), filled in turn */
     LASTING_INPUT_1,
     LASTING_LABELS_0,

@@ -1,0 +1,523 @@
+/* Making a schedule: the steps first, over as many blocks as are convenient; then each block's first and last step;
+ * then the plan, in which blocks that never live at once share their place. */
+#include "schedule.h"
+
+#include "backend.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct maker {
+    struct schedule *schedule;
+    const struct model *model;
+    const struct backend *backend;
+    void *state;
+    size_t budget_bytes;
+    struct reason *reason;
+    size_t step_room, block_room;
+    /* Of each layer: */
+    size_t *y;        /* where its newest result lies */
+    size_t *saved;    /* what its forward step left for the backward one */
+    size_t *gradient; /* by its result; NO_BLOCK: none yet */
+    bool *is_trained; /* parameters are in it or above it */
+    bool *is_kept;    /* its result is there until the backward pass */
+    bool *is_needed;  /* in the backward pass */
+    size_t *owners;   /* of each block: gradients that it is at once */
+};
+
+const char *step_kind_text(enum step_kind kind)
+{
+    static const char *const texts[] = {"input", "forward", "loss", "relu", "backward", "copy", "sum"};
+    _Static_assert(sizeof texts / sizeof *texts == STEP_KIND_COUNT, "a text for each");
+    return texts[kind];
+}
+
+/* ---- growing ---- */
+
+static bool no_memory(struct reason *reason)
+{
+    because(reason, "the host has no memory for a schedule");
+    reason->is_memory = true;
+    return false;
+}
+
+/* A block of `count` numbers of `each` bytes; NO_BLOCK for none. */
+static bool new_block(struct maker *maker, size_t count, size_t each, size_t *ret)
+{
+    struct schedule *schedule = maker->schedule;
+    size_t bytes;
+    *ret = NO_BLOCK;
+    if (__builtin_mul_overflow(count, each, &bytes) || bytes > (size_t)1 << 50) {
+        because(maker->reason, "a block of more than 2^50 bytes");
+        maker->reason->is_memory = true;
+        return false;
+    }
+    if (bytes == 0)
+        return true;
+    if (schedule->block_count == maker->block_room) {
+        size_t room = maker->block_room == 0 ? 256 : maker->block_room * 2;
+        size_t *sizes = reallocarray(schedule->block_bytes, room, sizeof *sizes);
+        if (sizes != NULL)
+            schedule->block_bytes = sizes;
+        size_t *owners = reallocarray(maker->owners, room, sizeof *owners);
+        if (owners != NULL)
+            maker->owners = owners;
+        if (sizes == NULL || owners == NULL)
+            return no_memory(maker->reason);
+        maker->block_room = room;
+    }
+    schedule->block_bytes[schedule->block_count] = bytes;
+    maker->owners[schedule->block_count] = 0;
+    *ret = schedule->block_count++;
+    return true;
+}
+
+/* A block for what a layer gives, or its gradient. */
+static bool new_result(struct maker *maker, const struct layer *layer, size_t *ret)
+{
+    size_t numbers;
+    if (__builtin_mul_overflow(shape_count(layer->out), maker->schedule->options.images, &numbers))
+        numbers = SIZE_MAX;
+    return new_block(maker, numbers, precision_bytes(maker->schedule->options.precision), ret);
+}
+
+static struct step empty_step(enum step_kind kind, const struct layer *layer)
+{
+    return (struct step){.kind = kind,
+                         .layer = layer,
+                         .x = NO_BLOCK,
+                         .x2 = NO_BLOCK,
+                         .y = NO_BLOCK,
+                         .dx = NO_BLOCK,
+                         .dy = NO_BLOCK,
+                         .saved = NO_BLOCK,
+                         .workspace = NO_BLOCK};
+}
+
+/* The back end chooses; the step stands behind the others. */
+static bool add_step(struct maker *maker, struct step step)
+{
+    struct schedule *schedule = maker->schedule;
+    if (schedule->step_count == maker->step_room) {
+        size_t room = maker->step_room == 0 ? 256 : maker->step_room * 2;
+        struct step *steps = reallocarray(schedule->steps, room, sizeof *steps);
+        if (steps == NULL)
+            return no_memory(maker->reason);
+        schedule->steps = steps;
+        maker->step_room = room;
+    }
+    if (maker->backend != NULL &&
+        !maker->backend->plan(maker->state, &schedule->options, &step, maker->budget_bytes, maker->reason))
+        return false;
+    if (!new_block(maker, step.workspace_bytes, 1, &step.workspace))
+        return false;
+    schedule->steps[schedule->step_count++] = step;
+    return true;
+}
+
+/* ---- forward ---- */
+
+static bool save_block(struct maker *maker, const struct layer *layer, size_t *ret)
+{
+    if (layer->kind == LAYER_BATCHNORM)
+        return new_block(maker, 2 * layer->out.channels, sizeof(float), ret);
+    if (layer->kind == LAYER_MAXPOOL) /* the result's own block was made: this product fits */
+        return new_block(maker, shape_count(layer->out) * maker->schedule->options.images, 1, ret);
+    *ret = NO_BLOCK;
+    return true;
+}
+
+static bool forward(struct maker *maker, size_t index, bool is_again)
+{
+    const struct layer *layer = &maker->model->layers[index];
+    struct step step = empty_step(index == 0 ? STEP_INPUT : STEP_FORWARD, layer);
+    step.is_again = is_again;
+    step.x = index == 0 ? maker->schedule->lasting[LASTING_INPUT_0] : maker->y[layer->from[0]];
+    if (layer->kind == LAYER_ADD)
+        step.x2 = maker->y[layer->from[1]];
+    if (!new_result(maker, layer, &step.y) || !save_block(maker, layer, &step.saved))
+        return false;
+    maker->y[index] = step.y;
+    maker->saved[index] = step.saved;
+    return add_step(maker, step);
+}
+
+static bool loss(struct maker *maker)
+{
+    size_t last = maker->model->layer_count - 1;
+    struct step step = empty_step(STEP_LOSS, &maker->model->layers[last]);
+    step.x = maker->y[last];
+    step.x2 = maker->schedule->lasting[LASTING_LABELS_0];
+    if (!new_result(maker, step.layer, &step.dx))
+        return false;
+    maker->gradient[last] = step.dx;
+    maker->owners[step.dx] = 1;
+    return add_step(maker, step);
+}
+
+/* ---- backward ---- */
+
+static bool reads_input(const struct layer *layer)
+{
+    return layer->kind == LAYER_CONV || layer->kind == LAYER_BATCHNORM || layer->kind == LAYER_LINEAR;
+}
+
+/* Which results the backward pass reads, and which are kept for it. */
+static void mark(struct maker *maker)
+{
+    const struct model *model = maker->model;
+    for (size_t i = 1; i < model->layer_count; i++) {
+        const struct layer *layer = &model->layers[i];
+        maker->is_trained[i] = layer->weight_count + layer->bias_count != 0 || maker->is_trained[layer->from[0]] ||
+                               (layer->kind == LAYER_ADD && maker->is_trained[layer->from[1]]);
+        if (layer->has_relu)
+            maker->is_needed[i] = true;
+        if (reads_input(layer))
+            maker->is_needed[layer->from[0]] = true;
+    }
+    for (size_t i = 0; i < model->layer_count; i++) {
+        maker->is_kept[i] =
+            !maker->schedule->options.checkpointing || i == 0 || model->layers[i].segment + 1 == model->segment_count;
+        for (size_t j = i + 1; j < model->layer_count && !maker->is_kept[i]; j++) /* read from another segment */
+            maker->is_kept[i] = model->layers[j].segment != model->layers[i].segment &&
+                                (model->layers[j].from[0] == i ||
+                                 (model->layers[j].kind == LAYER_ADD && model->layers[j].from[1] == i));
+    }
+    /* What is computed again reads what it read before. */
+    for (size_t i = model->layer_count; i-- > 1;)
+        if (maker->is_needed[i] && !maker->is_kept[i]) {
+            maker->is_needed[model->layers[i].from[0]] = true;
+            if (model->layers[i].kind == LAYER_ADD)
+                maker->is_needed[model->layers[i].from[1]] = true;
+        }
+}
+
+/* What a segment did not keep, in front of its backward steps. `last` is its last layer. */
+static bool compute_again(struct maker *maker, size_t last)
+{
+    const struct model *model = maker->model;
+    size_t first = last;
+    while (first > 0 && model->layers[first - 1].segment == model->layers[last].segment)
+        first--;
+    for (size_t i = first; i <= last; i++)
+        if (maker->is_needed[i] && !maker->is_kept[i] && !forward(maker, i, true))
+            return false;
+    return true;
+}
+
+/* A gradient that is about to be changed in place is this layer's alone. */
+static bool own_gradient(struct maker *maker, size_t index)
+{
+    size_t shared = maker->gradient[index];
+    if (maker->owners[shared] == 1)
+        return true;
+    struct step step = empty_step(STEP_COPY, &maker->model->layers[index]);
+    if (!new_result(maker, step.layer, &step.dx))
+        return false;
+    step.dy = shared;
+    maker->owners[shared]--;
+    maker->owners[step.dx] = 1;
+    maker->gradient[index] = step.dx;
+    return add_step(maker, step);
+}
+
+/* Where the step puts the gradient by the result of layer `to`: a new block, or what is already there. */
+static bool give_gradient(struct maker *maker, size_t to, struct step *step)
+{
+    if (!maker->is_trained[to])
+        return true;
+    if (maker->gradient[to] == NO_BLOCK) {
+        if (!new_result(maker, &maker->model->layers[to], &step->dx))
+            return false;
+        maker->owners[step->dx] = 1;
+        maker->gradient[to] = step->dx;
+        return true;
+    }
+    if (!own_gradient(maker, to))
+        return false;
+    step->dx = maker->gradient[to];
+    step->adds = true;
+    return true;
+}
+
+/* A sum hands its gradient on as it is, to both. */
+static bool backward_add(struct maker *maker, size_t index)
+{
+    const struct layer *layer = &maker->model->layers[index];
+    for (int i = 0; i < 2; i++) {
+        size_t to = layer->from[i], block = maker->gradient[index];
+        if (!maker->is_trained[to])
+            continue;
+        if (maker->gradient[to] == NO_BLOCK) {
+            maker->gradient[to] = block;
+            maker->owners[block]++;
+            continue;
+        }
+        struct step step = empty_step(STEP_SUM, layer);
+        if (!own_gradient(maker, to))
+            return false;
+        step.dx = maker->gradient[to];
+        step.dy = block;
+        step.adds = true;
+        if (!add_step(maker, step))
+            return false;
+    }
+    return true;
+}
+
+static bool backward(struct maker *maker, size_t index)
+{
+    const struct layer *layer = &maker->model->layers[index];
+    if (!maker->is_trained[index])
+        return true;
+    struct step step = empty_step(STEP_BACKWARD, layer);
+    if (layer->has_relu && layer->kind != LAYER_BATCHNORM) {
+        struct step relu = empty_step(STEP_RELU, layer);
+        if (!own_gradient(maker, index))
+            return false;
+        relu.y = maker->y[index];
+        relu.dy = maker->gradient[index];
+        if (!add_step(maker, relu))
+            return false;
+    }
+    if (layer->kind == LAYER_ADD) {
+        if (!backward_add(maker, index))
+            return false;
+    } else {
+        step.x = reads_input(layer) ? maker->y[layer->from[0]] : NO_BLOCK;
+        step.y = layer->has_relu && layer->kind == LAYER_BATCHNORM ? maker->y[index] : NO_BLOCK;
+        step.saved = maker->saved[index];
+        step.dy = maker->gradient[index];
+        if (!give_gradient(maker, layer->from[0], &step) || !add_step(maker, step))
+            return false;
+    }
+    maker->owners[maker->gradient[index]]--;
+    return true;
+}
+
+static bool tell_steps(struct maker *maker)
+{
+    const struct model *model = maker->model;
+    mark(maker);
+    for (size_t i = 0; i < model->layer_count; i++)
+        if (!forward(maker, i, false))
+            return false;
+    if (!loss(maker))
+        return false;
+    for (size_t i = model->layer_count; i-- > 1;) {
+        bool ends_segment = i + 1 == model->layer_count || model->layers[i + 1].segment != model->layers[i].segment;
+        if (ends_segment && !compute_again(maker, i))
+            return false;
+        if (!backward(maker, i))
+            return false;
+    }
+    return true;
+}
+
+/* ---- what lives as long as the run ---- */
+
+static bool tell_lasting(struct maker *maker)
+{
+    struct schedule *schedule = maker->schedule;
+    const struct schedule_options *options = &schedule->options;
+    size_t parameters = maker->model->parameter_count, numbers;
+    if (__builtin_mul_overflow(shape_count(maker->model->layers[0].out), options->images, &numbers))
+        numbers = SIZE_MAX;
+    const struct {
+        size_t count, each;
+    } sizes[] = {
+        [LASTING_PARAMETERS] = {parameters, sizeof(float)},
+        [LASTING_GRADIENTS] = {parameters, sizeof(float)},
+        [LASTING_MOMENT_1] = {parameters, sizeof(float)},
+        [LASTING_MOMENT_2] = {options->optimizer == OPTIMIZER_ADAM ? parameters : 0, sizeof(float)},
+        [LASTING_LOW] = {options->precision != PRECISION_FP32 ? parameters : 0, precision_bytes(options->precision)},
+        [LASTING_STATISTICS] = {maker->model->statistics_count, sizeof(float)},
+        [LASTING_INPUT_0] = {numbers, sizeof(float)},
+        [LASTING_INPUT_1] = {numbers, sizeof(float)},
+        [LASTING_LABELS_0] = {options->images, sizeof(int32_t)},
+        [LASTING_LABELS_1] = {options->images, sizeof(int32_t)},
+        [LASTING_RESULTS] = {1, sizeof(struct results)},
+    };
+    _Static_assert(sizeof sizes / sizeof *sizes == LASTING_COUNT, "a size for each");
+    for (int i = 0; i < LASTING_COUNT; i++)
+        if (!new_block(maker, sizes[i].count, sizes[i].each, &schedule->lasting[i]))
+            return false;
+    return true;
+}
+
+/* ---- places ---- */
+
+enum { BLOCKS_OF_STEP = 7 };
+
+static void blocks_of(struct step *step, size_t *ret_blocks[BLOCKS_OF_STEP])
+{
+    size_t *const blocks[] = {&step->x, &step->x2, &step->y, &step->dx, &step->dy, &step->saved, &step->workspace};
+    _Static_assert(sizeof blocks / sizeof *blocks == BLOCKS_OF_STEP, "all of them");
+    memcpy(ret_blocks, blocks, sizeof blocks);
+}
+
+/* The plan's number of a block that was told before; NO_BLOCK stays what it is. */
+struct places {
+    size_t *last;   /* owned; the last step that touches the block */
+    size_t *number; /* owned; in the plan */
+    size_t *bytes;  /* owned; by number */
+    size_t count;
+};
+
+static gs_status give_place(const struct schedule *schedule, struct places *places, size_t block)
+{
+    if (block == NO_BLOCK || places->number[block] != NO_BLOCK)
+        return GS_OK;
+    places->bytes[places->count++] = schedule->block_bytes[block];
+    return gs_plan_alloc(schedule->plan, schedule->block_bytes[block], &places->number[block]);
+}
+
+static gs_status tell_plan(struct schedule *schedule, struct places *places)
+{
+    gs_status status = GS_OK;
+    size_t *blocks[BLOCKS_OF_STEP];
+    for (int i = 0; i < LASTING_COUNT && status == GS_OK; i++)
+        status = give_place(schedule, places, schedule->lasting[i]);
+    for (size_t i = 0; i < schedule->step_count && status == GS_OK; i++) {
+        blocks_of(&schedule->steps[i], blocks);
+        for (int k = 0; k < BLOCKS_OF_STEP && status == GS_OK; k++)
+            status = give_place(schedule, places, *blocks[k]);
+        for (int k = 0; k < BLOCKS_OF_STEP && status == GS_OK; k++)
+            if (*blocks[k] != NO_BLOCK && places->last[*blocks[k]] == i) {
+                status = gs_plan_free(schedule->plan, places->number[*blocks[k]]);
+                places->last[*blocks[k]] = SIZE_MAX; /* it may stand in a step twice */
+            }
+    }
+    return status == GS_OK ? gs_plan_close(schedule->plan, &schedule->size) : status;
+}
+
+static void find_last(struct schedule *schedule, size_t *last)
+{
+    size_t *blocks[BLOCKS_OF_STEP];
+    for (size_t i = 0; i < schedule->step_count; i++) {
+        blocks_of(&schedule->steps[i], blocks);
+        for (int k = 0; k < BLOCKS_OF_STEP; k++)
+            if (*blocks[k] != NO_BLOCK)
+                last[*blocks[k]] = i;
+    }
+    for (int i = 0; i < LASTING_COUNT; i++)
+        if (schedule->lasting[i] != NO_BLOCK)
+            last[schedule->lasting[i]] = SIZE_MAX;
+}
+
+/* From now on blocks are what the plan calls them. */
+static void renumber(struct schedule *schedule, struct places *places)
+{
+    size_t *blocks[BLOCKS_OF_STEP];
+    for (size_t i = 0; i < schedule->step_count; i++) {
+        blocks_of(&schedule->steps[i], blocks);
+        for (int k = 0; k < BLOCKS_OF_STEP; k++)
+            if (*blocks[k] != NO_BLOCK)
+                *blocks[k] = places->number[*blocks[k]];
+    }
+    for (int i = 0; i < LASTING_COUNT; i++)
+        if (schedule->lasting[i] != NO_BLOCK)
+            schedule->lasting[i] = places->number[schedule->lasting[i]];
+    free(schedule->block_bytes);
+    schedule->block_bytes = places->bytes;
+    schedule->block_count = places->count;
+    places->bytes = NULL;
+}
+
+static bool find_places(struct maker *maker)
+{
+    struct schedule *schedule = maker->schedule;
+    size_t count = schedule->block_count;
+    struct places places = {.last = calloc(count, sizeof *places.last),
+                            .number = calloc(count, sizeof *places.number),
+                            .bytes = calloc(count, sizeof *places.bytes)};
+    gs_status status = GS_NO_HOST_MEMORY;
+    if (places.last != NULL && places.number != NULL && places.bytes != NULL) {
+        memset(places.number, 0xff, count * sizeof *places.number);
+        find_last(schedule, places.last);
+        status = gs_plan_new(0, &schedule->plan);
+        if (status == GS_OK)
+            status = tell_plan(schedule, &places);
+        if (status == GS_OK)
+            renumber(schedule, &places);
+    }
+    free(places.last);
+    free(places.number);
+    free(places.bytes);
+    return status == GS_OK || because(maker->reason, "no plan: %s", gs_status_text(status));
+}
+
+/* ---- the whole ---- */
+
+static bool open_maker(struct maker *maker)
+{
+    size_t count = maker->model->layer_count;
+    maker->y = calloc(count, sizeof *maker->y);
+    maker->saved = calloc(count, sizeof *maker->saved);
+    maker->gradient = calloc(count, sizeof *maker->gradient);
+    maker->is_trained = calloc(count, sizeof *maker->is_trained);
+    maker->is_kept = calloc(count, sizeof *maker->is_kept);
+    maker->is_needed = calloc(count, sizeof *maker->is_needed);
+    if (maker->y == NULL || maker->saved == NULL || maker->gradient == NULL || maker->is_trained == NULL ||
+        maker->is_kept == NULL || maker->is_needed == NULL)
+        return no_memory(maker->reason);
+    memset(maker->gradient, 0xff, count * sizeof *maker->gradient);
+    return true;
+}
+
+static void close_maker(struct maker *maker)
+{
+    free(maker->y);
+    free(maker->saved);
+    free(maker->gradient);
+    free(maker->is_trained);
+    free(maker->is_kept);
+    free(maker->is_needed);
+    free(maker->owners);
+}
+
+bool schedule_make(const struct model *model, const struct schedule_options *options, const struct backend *backend,
+                   void *state, size_t workspace_budget_bytes, struct schedule *ret_schedule, struct reason *reason)
+{
+    struct schedule schedule = {.options = *options, .model = model};
+    struct maker maker = {.schedule = &schedule,
+                          .model = model,
+                          .backend = backend,
+                          .state = state,
+                          .budget_bytes = workspace_budget_bytes,
+                          .reason = reason};
+    if (options->images == 0)
+        return because(reason, "no images in a micro-batch");
+    bool is_made = open_maker(&maker) && tell_lasting(&maker) && tell_steps(&maker) && find_places(&maker);
+    close_maker(&maker);
+    if (is_made)
+        *ret_schedule = schedule;
+    else
+        schedule_clear(&schedule);
+    return is_made;
+}
+
+void schedule_clear(struct schedule *schedule)
+{
+    gs_plan_delete(schedule->plan);
+    free(schedule->steps);
+    free(schedule->block_bytes);
+    *schedule = (struct schedule){0};
+}
+
+uint64_t schedule_offset(const struct schedule *schedule, size_t block)
+{
+    uint64_t offset = 0;
+    gs_plan_offset(schedule->plan, block, &offset);
+    return offset;
+}
+
+size_t schedule_input(const struct schedule *schedule, unsigned turn)
+{
+    return schedule->lasting[turn % 2 == 0 ? LASTING_INPUT_0 : LASTING_INPUT_1];
+}
+
+size_t schedule_labels(const struct schedule *schedule, unsigned turn)
+{
+    return schedule->lasting[turn % 2 == 0 ? LASTING_LABELS_0 : LASTING_LABELS_1];
+}
