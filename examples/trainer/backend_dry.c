@@ -1,0 +1,132 @@
+/* Takes on a card what a run takes, copies its inputs, computes nothing: for plans, and for virtual cards. Results are
+ * those of a network that answers nothing: loss 0, none correct. */
+#include "card.h"
+#include "watch.h"
+
+#include <stdlib.h>
+
+struct dry {
+    struct card card;
+};
+
+static bool can(enum precision precision)
+{
+    (void)precision;
+    return true;
+}
+
+static bool open(const struct backend_options *options, void **ret_state, struct reason *reason)
+{
+    struct dry *dry = calloc(1, sizeof *dry);
+    if (dry == NULL)
+        return because(reason, "no memory for a back end");
+    if (!card_open(&dry->card, options, reason)) {
+        free(dry);
+        return false;
+    }
+    *ret_state = dry;
+    return true;
+}
+
+static bool close(void *state, gs_report **ret_report, struct reason *reason)
+{
+    struct dry *dry = state;
+    bool is_well = card_close(&dry->card, ret_report, reason);
+    free(dry);
+    return is_well;
+}
+
+static bool plan(void *state, const struct schedule_options *options, struct step *step, size_t budget_bytes,
+                 struct reason *reason)
+{
+    (void)state;
+    (void)options;
+    (void)budget_bytes;
+    (void)reason;
+    step->workspace_bytes = 0;
+    return true;
+}
+
+static bool load(void *state, const struct schedule *schedule, struct reason *reason)
+{
+    struct dry *dry = state;
+    return card_load(&dry->card, schedule, reason);
+}
+
+static bool put(void *state, size_t block, const void *data, size_t bytes, struct reason *reason)
+{
+    struct dry *dry = state;
+    return card_put(&dry->card, block, data, bytes, reason);
+}
+
+static bool get(void *state, size_t block, void *data, size_t bytes, struct reason *reason)
+{
+    struct dry *dry = state;
+    return card_get(&dry->card, block, data, bytes, reason);
+}
+
+static bool host_alloc(void *state, size_t bytes, void **ret, struct reason *reason)
+{
+    struct dry *dry = state;
+    return card_host_alloc(&dry->card, bytes, ret, reason);
+}
+
+static void host_free(void *state, void *memory)
+{
+    struct dry *dry = state;
+    card_host_free(&dry->card, memory);
+}
+
+static bool feed(void *state, unsigned turn, const float *images, const int32_t *labels, struct reason *reason)
+{
+    struct dry *dry = state;
+    return card_feed(&dry->card, turn, images, labels, reason);
+}
+
+static bool fed(void *state, unsigned turn, struct reason *reason)
+{
+    struct dry *dry = state;
+    return card_fed(&dry->card, turn, reason);
+}
+
+static bool iterate(void *state, const struct iteration *iteration, struct reason *reason)
+{
+    struct dry *dry = state;
+    return card_begin(&dry->card, iteration->turn, reason) && card_end(&dry->card, iteration->turn, reason);
+}
+
+static bool update(void *state, const struct update *update, struct reason *reason)
+{
+    (void)state;
+    (void)update;
+    (void)reason;
+    return true;
+}
+
+static bool settle(void *state, struct results *ret_results, struct reason *reason)
+{
+    struct dry *dry = state;
+    if (!card_well(&dry->card, gs_wait(dry->card.compute), "waiting for the card", reason))
+        return false;
+    *ret_results = (struct results){0};
+    return true;
+}
+
+const struct backend backend_dry = {
+    .name = "dry",
+    .can = can,
+    .open = open,
+    .close = close,
+    .plan = plan,
+    .load = load,
+    .put = put,
+    .get = get,
+    .host_alloc = host_alloc,
+    .host_free = host_free,
+    .feed = feed,
+    .fed = fed,
+    .iterate = iterate,
+    .update = update,
+    .settle = settle,
+    .watch = card_watch,
+};

@@ -1,0 +1,155 @@
+/* Scope, arena, streams and copies of a back end on a card. */
+#include "card.h"
+
+bool card_well(const struct card *card, gs_status status, const char *doing, struct reason *reason)
+{
+    gs_failure failure;
+    char text[480];
+    if (status == GS_OK)
+        return true;
+    if (card->scope != NULL && gs_first_failure(card->scope, &failure))
+        because(reason, "%s: %s", doing, gs_failure_text(&failure, text, sizeof text));
+    else
+        because(reason, "%s: %s", doing, gs_status_text(status));
+    reason->is_memory = status == GS_NO_MEMORY;
+    return false;
+}
+
+static gs_status open_things(struct card *card)
+{
+    gs_status status = gs_stream(card->scope, &card->compute);
+    if (status == GS_OK)
+        status = gs_stream(card->scope, &card->copy);
+    for (int i = 0; i < 2 && status == GS_OK; i++) {
+        status = gs_event(card->scope, 0, &card->fed[i]);
+        if (status == GS_OK)
+            status = gs_event(card->scope, 0, &card->used[i]);
+    }
+    return status;
+}
+
+bool card_open(struct card *card, const struct backend_options *options, struct reason *reason)
+{
+    gs_options scope_options = {.name = options->name,
+                                .device = options->device,
+                                .memory_bytes = options->memory_bytes,
+                                .log = options->log,
+                                .log_user = options->log_user};
+    gs_failure failure;
+    char text[480];
+    *card = (struct card){0};
+    gs_status status = gs_open(&scope_options, &card->scope, &failure);
+    if (status != GS_OK) {
+        card->scope = NULL;
+        because(reason, "the card: %s", gs_failure_text(&failure, text, sizeof text));
+        reason->is_memory = status == GS_NO_MEMORY;
+        return false;
+    }
+    if (card_well(card, open_things(card), "streams and events", reason))
+        return true;
+    gs_end(card->scope, NULL);
+    card->scope = NULL;
+    return false;
+}
+
+bool card_close(struct card *card, gs_report **ret_report, struct reason *reason)
+{
+    gs_status status = gs_end(card->scope, ret_report);
+    *card = (struct card){0};
+    return card_well(card, status, "giving back the card's things", reason);
+}
+
+/* The memory is a scope of its own, so that another schedule's can take its place. */
+bool card_load(struct card *card, const struct schedule *schedule, struct reason *reason)
+{
+    gs_options options = {0};
+    gs_status status = GS_OK;
+    if (card->memory != NULL) {
+        status = gs_end(card->memory, NULL);
+        card->memory = NULL;
+        card->schedule = NULL;
+    }
+    if (status == GS_OK)
+        status = gs_begin(card->scope, &options, &card->memory);
+    if (status == GS_OK)
+        status = gs_arena_open(card->memory, schedule->plan, &card->arena);
+    if (!card_well(card, status, "the run's memory", reason))
+        return false;
+    card->schedule = schedule;
+    return true;
+}
+
+CUdeviceptr card_at(const struct card *card, size_t block)
+{
+    return block == NO_BLOCK ? 0 : gs_arena_at(card->arena, block);
+}
+
+bool card_put(struct card *card, size_t block, const void *data, size_t bytes, struct reason *reason)
+{
+    gs_status status = gs_copy_in(card_at(card, block), data, bytes, card->compute);
+    if (status == GS_OK)
+        status = gs_wait(card->compute);
+    return card_well(card, status, "a copy to the card", reason);
+}
+
+bool card_get(struct card *card, size_t block, void *data, size_t bytes, struct reason *reason)
+{
+    gs_status status = gs_copy_out(data, card_at(card, block), bytes, card->compute);
+    if (status == GS_OK)
+        status = gs_wait(card->compute);
+    return card_well(card, status, "a copy from the card", reason);
+}
+
+bool card_host_alloc(struct card *card, size_t bytes, void **ret, struct reason *reason)
+{
+    return card_well(card, gs_alloc_pinned(card->scope, bytes, ret), "page-locked memory", reason);
+}
+
+void card_host_free(struct card *card, void *memory)
+{
+    if (memory != NULL)
+        gs_free_host(card->scope, memory);
+}
+
+static gs_status copy_inputs(const struct card *card, unsigned turn, const float *images, const int32_t *labels)
+{
+    const struct schedule *schedule = card->schedule;
+    size_t images_block = schedule_input(schedule, turn), labels_block = schedule_labels(schedule, turn);
+    gs_status status = gs_follow(card->copy, card->used[turn % 2]);
+    if (status == GS_OK)
+        status = gs_copy_in(card_at(card, images_block), images, schedule->block_bytes[images_block], card->copy);
+    if (status == GS_OK)
+        status = gs_copy_in(card_at(card, labels_block), labels, schedule->block_bytes[labels_block], card->copy);
+    return status == GS_OK ? gs_record(card->fed[turn % 2], card->copy) : status;
+}
+
+/* The calling thread may be a loader's, which is in no scope. */
+bool card_feed(struct card *card, unsigned turn, const float *images, const int32_t *labels, struct reason *reason)
+{
+    gs_status status = gs_enter(card->scope);
+    if (status == GS_OK) {
+        status = copy_inputs(card, turn, images, labels);
+        gs_leave(card->scope);
+    }
+    return card_well(card, status, "a copy of inputs", reason);
+}
+
+bool card_fed(struct card *card, unsigned turn, struct reason *reason)
+{
+    gs_status status = gs_enter(card->scope);
+    if (status == GS_OK) {
+        status = gs_wait_event(card->fed[turn % 2]);
+        gs_leave(card->scope);
+    }
+    return card_well(card, status, "a copy of inputs", reason);
+}
+
+bool card_begin(struct card *card, unsigned turn, struct reason *reason)
+{
+    return card_well(card, gs_follow(card->compute, card->fed[turn % 2]), "waiting for inputs", reason);
+}
+
+bool card_end(struct card *card, unsigned turn, struct reason *reason)
+{
+    return card_well(card, gs_record(card->used[turn % 2], card->compute), "marking inputs as used", reason);
+}
