@@ -1,0 +1,332 @@
+/* Models and schedules: plain data, no back end.
+ *
+ * A schedule is played with a mark for each byte range instead of numbers: what a step reads must still be what the
+ * step before wrote there. That says at once whether blocks that live together lie apart, and whether anything is read
+ * before it was computed. */
+#include "backend.h"
+#include "schedule.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static struct model read_model(const char *name)
+{
+    char path[512];
+    struct model model;
+    struct reason reason;
+    snprintf(path, sizeof path, "%s/%s.net", TRAINER_MODELS, name);
+    if (!model_read(path, &model, &reason))
+        fail_msg("%s", reason.text);
+    return model;
+}
+
+/* ---- models ---- */
+
+static void models_have_the_parameters_of_their_papers(void **unused)
+{
+    (void)unused;
+    const struct {
+        const char *name;
+        size_t parameters, layers;
+    } rows[] = {
+        {"small", 138378, 6}, {"vgg11", 132863336, 17}, {"resnet18", 11689512, 52}, {"resnet50", 25557032, 126}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct model model = read_model(rows[i].name);
+        size_t parameters = 0;
+        for (size_t k = 0; k < model.layer_count; k++)
+            parameters += model.layers[k].weight_count + model.layers[k].bias_count;
+        assert_string_equal(model.name, rows[i].name);
+        assert_int_equal(parameters, rows[i].parameters);
+        assert_int_equal(model.layer_count, rows[i].layers);
+        assert_true(model.parameter_count >= parameters);
+        model_clear(&model);
+    }
+}
+
+static bool read_text(const char *text, struct model *model, struct reason *reason)
+{
+    char path[] = "/tmp/model-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+    close(fd);
+    bool is_good = model_read(path, model, reason);
+    unlink(path);
+    return is_good;
+}
+
+static void bad_models_are_told_by_line(void **unused)
+{
+    (void)unused;
+    const struct {
+        const char *text, *says;
+    } rows[] = {
+        {"", "no layers"},
+        {"input 3 8 8\n", "no layers"},
+        {"linear 10\n", ":1: the first line is the input"},
+        {"input 3 8 8\ninput 3 8 8\n", ":2: only the first line"},
+        {"input 3 8\n", ":1: a number is missing: \"the width\""},
+        {"input 3 8 0\n", ":1: the width is a number from 1"},
+        {"input 3 8 8x\n", "not \"8x\""},
+        {"input 3 8 99999999999999999999\n", "the width is a number"},
+        {"input 65536 65536 65536\nlinear 2\n", ":1: more than 2^31 numbers"},
+        {"input 65536 100 100\nlinear 65536\n", ":2: more than 2^31 parameters"},
+        {"input 3 8 8\nfoo 3\n", ":2: no such layer: \"foo\""},
+        {"input 3 8 8\nconv 4 9\n", ":2: the window is larger"},
+        {"input 3 8 8\nconv 4 3 pad 3\n", ":2: the padding"},
+        {"input 3 8 8\nconv 4 3 stride 0\n", "the stride is a number from 1"},
+        {"input 3 8 8\nconv 4 3 spin\n", "not understood: \"spin\""},
+        {"input 3 8 8\nconv 4 3 from\n", ":2: from what?"},
+        {"input 3 8 8\nconv 4 3 from here\n", "no line above is named \"here\""},
+        {"input 3 8 8\nmaxpool 2 relu\n", "not understood: \"relu\""},
+        {"input 3 8 8\nmaxpool 16\n", "at most 15 wide"},
+        {"input 3 8 8\na =\n", ":2: a name, but no layer"},
+        {"input 3 8 8\na = conv 4 3 pad 1\nconv 8 3\nadd a\nlinear 2\n", ":4: 4x8x8 cannot be added to 8x6x6"},
+        {"input 3 8 8\na = conv 4 3\nconv 4 3\nlinear 2 from a\n", ":3: no line reads"},
+        {"input 3 8 8\nconv 4 3\n", ":2: the last line gives two classes"},
+        {"input 3 8 8\nlinear 2 relu\n", "without a ReLU"},
+        {"input 3 1 1\naveragepool\n", "nothing to be learnt"},
+        {"input 3 8 8 # a b c d e f g h i j k l m n o p\nlinear 1 2 3 4 5 6 7 8 9 a b c d e f g h\n", "too many words"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct model model = {0};
+        struct reason reason = {.text = ""};
+        bool is_good = read_text(rows[i].text, &model, &reason);
+        if (is_good || strstr(reason.text, rows[i].says) == NULL)
+            fail_msg("%s -> %s, \"%s\" wanted", rows[i].text, is_good ? "accepted" : reason.text, rows[i].says);
+    }
+    struct model model = {0};
+    struct reason reason = {.text = ""};
+    assert_false(model_read("/nowhere/x.net", &model, &reason));
+    assert_non_null(strstr(reason.text, "/nowhere/x.net: No such file"));
+}
+
+static void first_values_repeat(void **unused)
+{
+    (void)unused;
+    struct model model = read_model("resnet18");
+    size_t bytes = model.parameter_count * sizeof(float);
+    float *a = malloc(bytes), *b = malloc(bytes), *s = malloc(model.statistics_count * sizeof *s);
+    assert_true(a != NULL && b != NULL && s != NULL);
+    model_begin(&model, 7, a, s);
+    model_begin(&model, 7, b, s);
+    assert_memory_equal(a, b, bytes);
+    model_begin(&model, 8, b, s);
+    assert_memory_not_equal(a, b, bytes);
+    const struct layer *conv = &model.layers[1];
+    double squares = 0;
+    for (size_t i = 0; i < conv->weight_count; i++)
+        squares += (double)a[conv->weight_at + i] * (double)a[conv->weight_at + i];
+    double variance = squares / (double)conv->weight_count, wanted = 2.0 / (7 * 7 * 3); /* He: 2 / inputs */
+    assert_true(variance > wanted * 0.9 && variance < wanted * 1.1);
+    free(a);
+    free(b);
+    free(s);
+    model_clear(&model);
+}
+
+/* ---- schedules ---- */
+
+enum { GRANULE = 512 }; /* of the plan: two blocks never share one */
+
+struct play {
+    const struct schedule *schedule;
+    uint32_t *memory;  /* owned; for each granule, the number of the write that it holds; 0: none */
+    uint32_t *written; /* owned; for each block, the number of its last write */
+    uint32_t writes;
+};
+
+static void touch(struct play *play, size_t block, bool reads, bool writes)
+{
+    if (block == NO_BLOCK)
+        return;
+    uint64_t first = schedule_offset(play->schedule, block) / GRANULE;
+    uint64_t count = (play->schedule->block_bytes[block] + GRANULE - 1) / GRANULE;
+    assert_true((first + count) * GRANULE <= play->schedule->size.arena_bytes);
+    if (reads) {
+        assert_true(play->written[block] != 0);
+        for (uint64_t i = 0; i < count; i++)
+            assert_int_equal(play->memory[first + i], play->written[block]);
+    }
+    if (writes) {
+        play->written[block] = ++play->writes;
+        for (uint64_t i = 0; i < count; i++)
+            play->memory[first + i] = play->writes;
+    }
+}
+
+static void play_step(struct play *play, const struct step *step)
+{
+    bool is_backward = step->kind == STEP_BACKWARD;
+    touch(play, step->workspace, false, true);
+    touch(play, step->x, true, false);
+    touch(play, step->x2, true, false);
+    touch(play, step->dy, true, step->kind == STEP_RELU);
+    touch(play, step->y, step->kind == STEP_RELU || is_backward,
+          step->kind == STEP_INPUT || step->kind == STEP_FORWARD);
+    touch(play, step->saved, is_backward, !is_backward);
+    touch(play, step->dx, step->adds, true);
+    touch(play, step->workspace, step->workspace != NO_BLOCK, false); /* nothing of the step lies in it */
+}
+
+static void play_iterations(const struct schedule *schedule)
+{
+    struct play play = {.schedule = schedule,
+                        .memory = calloc(schedule->size.arena_bytes / GRANULE + 1, sizeof *play.memory),
+                        .written = calloc(schedule->block_count, sizeof *play.written)};
+    assert_true(play.memory != NULL && play.written != NULL);
+    for (int i = 0; i < LASTING_COUNT; i++)
+        touch(&play, schedule->lasting[i], false, true);
+    for (int iteration = 0; iteration < 2; iteration++) {
+        for (size_t i = 0; i < schedule->step_count; i++)
+            play_step(&play, &schedule->steps[i]);
+        for (int i = 0; i < LASTING_COUNT; i++) /* nothing has written over them */
+            touch(&play, schedule->lasting[i], true, false);
+    }
+    free(play.memory);
+    free(play.written);
+}
+
+/* Each layer with parameters once, from the last to the first; what is computed again is so for the backward pass. */
+static void count_steps(const struct schedule *schedule)
+{
+    const struct model *model = schedule->model;
+    size_t *backward = calloc(model->layer_count, sizeof *backward), again = 0, previous = model->layer_count;
+    assert_non_null(backward);
+    for (size_t i = 0; i < schedule->step_count; i++) {
+        const struct step *step = &schedule->steps[i];
+        size_t layer = (size_t)(step->layer - model->layers);
+        again += step->is_again;
+        if (step->kind != STEP_BACKWARD)
+            continue;
+        assert_true(layer < previous);
+        previous = layer;
+        backward[layer]++;
+    }
+    for (size_t i = 0; i < model->layer_count; i++)
+        if (model->layers[i].weight_count != 0)
+            assert_int_equal(backward[i], 1);
+    assert_int_equal(again != 0, schedule->options.checkpointing && model->segment_count > 1);
+    free(backward);
+}
+
+/* Some workspace for every step, of different sizes. */
+static bool plan_some(void *state, const struct schedule_options *options, struct step *step, size_t budget_bytes,
+                      struct reason *reason)
+{
+    (void)options;
+    (void)reason;
+    size_t *number = state;
+    step->workspace_bytes = ++*number * 7919 % budget_bytes;
+    return true;
+}
+
+static void steps_find_what_was_written(void **unused)
+{
+    (void)unused;
+    const char *const names[] = {"small", "vgg11", "resnet18", "resnet50"};
+    const struct backend some = {.plan = plan_some};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct model model = read_model(names[i]);
+        uint64_t sizes[2] = {0};
+        for (unsigned way = 0; way < 2 * PRECISION_COUNT * OPTIMIZER_COUNT; way++) {
+            struct schedule_options options = {.images = 3,
+                                               .checkpointing = way % 2,
+                                               .precision = (enum precision)(way / 2 % PRECISION_COUNT),
+                                               .optimizer = (enum optimizer)(way / 2 / PRECISION_COUNT)};
+            struct schedule schedule;
+            struct reason reason;
+            size_t number = way;
+            if (!schedule_make(&model, &options, way % 3 == 0 ? NULL : &some, &number, 100000, &schedule, &reason))
+                fail_msg("%s", reason.text);
+            play_iterations(&schedule);
+            count_steps(&schedule);
+            assert_int_equal(schedule.lasting[LASTING_MOMENT_2] != NO_BLOCK, options.optimizer == OPTIMIZER_ADAM);
+            assert_int_equal(schedule.lasting[LASTING_LOW] != NO_BLOCK, options.precision != PRECISION_FP32);
+            if (way < 2)
+                sizes[way] = schedule.size.arena_bytes;
+            schedule_clear(&schedule);
+        }
+        assert_true(sizes[1] <= sizes[0] + 200000); /* with checkpointing at most as large, but for the workspace */
+        model_clear(&model);
+    }
+}
+
+/* With many images checkpointing pays, most in deep networks. */
+static void checkpointing_needs_less(void **unused)
+{
+    (void)unused;
+    struct model model = read_model("resnet50");
+    uint64_t sizes[2];
+    for (unsigned i = 0; i < 2; i++) {
+        struct schedule_options options = {.images = 64, .checkpointing = i};
+        struct schedule schedule;
+        struct reason reason;
+        assert_true(schedule_make(&model, &options, NULL, NULL, 0, &schedule, &reason));
+        sizes[i] = schedule.size.arena_bytes;
+        schedule_clear(&schedule);
+    }
+    assert_true(sizes[1] * 2 < sizes[0]);
+    model_clear(&model);
+}
+
+/* A sum hands one gradient to two readers: what one of them changes in place, the other must not see. */
+static void shared_gradients_are_copied(void **unused)
+{
+    (void)unused;
+    const char text[] =
+        "input 2 4 4\na = conv 2 3 pad 1 relu\nb = conv 2 3 pad 1 relu\nadd a\nc = add b relu\nadd c\nlinear 2\n";
+    struct model model;
+    struct reason reason;
+    struct schedule schedule;
+    struct schedule_options options = {.images = 2};
+    if (!read_text(text, &model, &reason))
+        fail_msg("%s", reason.text);
+    assert_true(schedule_make(&model, &options, NULL, NULL, 0, &schedule, &reason));
+    play_iterations(&schedule);
+    size_t copies = 0, sums = 0;
+    for (size_t i = 0; i < schedule.step_count; i++) {
+        copies += schedule.steps[i].kind == STEP_COPY;
+        sums += schedule.steps[i].kind == STEP_SUM;
+    }
+    assert_true(copies >= 1 && sums >= 1);
+    schedule_clear(&schedule);
+    model_clear(&model);
+}
+
+static void impossible_sizes_are_refused(void **unused)
+{
+    (void)unused;
+    struct model model = read_model("resnet50");
+    const size_t images[] = {0, SIZE_MAX, SIZE_MAX / 8, (size_t)1 << 40};
+    for (size_t i = 0; i < sizeof images / sizeof *images; i++) {
+        struct schedule_options options = {.images = images[i]};
+        struct schedule schedule;
+        struct reason reason = {.text = ""};
+        assert_false(schedule_make(&model, &options, NULL, NULL, 0, &schedule, &reason));
+        assert_true(reason.text[0] != '\0');
+        assert_int_equal(reason.is_memory, images[i] != 0);
+    }
+    model_clear(&model);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(models_have_the_parameters_of_their_papers),
+        cmocka_unit_test(bad_models_are_told_by_line),
+        cmocka_unit_test(first_values_repeat),
+        cmocka_unit_test(steps_find_what_was_written),
+        cmocka_unit_test(checkpointing_needs_less),
+        cmocka_unit_test(shared_gradients_are_copied),
+        cmocka_unit_test(impossible_sizes_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
