@@ -130,6 +130,11 @@ GWI_FORMAT(2) bool gwi_list_addf(gw_string_list *list, const char *format, ...);
 struct gw_cause;
 bool gwi_add_fixes(gw_string_list *next, const struct gw_cause *cause, gw_framework framework);
 
+/* What was said becomes the verdict's: head line, evidence, lists. False: no memory. */
+bool gwi_take_words(gwi_finding *finding, gw_verdict *verdict);
+/* Among the alternatives, the more certain first, each once; `cause` is static. False: no memory. */
+bool gwi_add_alternative(gw_verdict *verdict, const char *cause, gw_certainty certainty);
+
 /* The failed request with the free memory, the limit and what the process held: every memory verdict begins so. */
 void gwi_say_request(const gwi_case *c, gwi_finding *finding);
 /* "a block", "2 blocks": for counts in sentences. */

@@ -265,7 +265,7 @@ static answer *best_of(answer *answers)
     return best;
 }
 
-static bool add_alternative(gw_verdict *verdict, const char *cause, gw_certainty certainty)
+bool gwi_add_alternative(gw_verdict *verdict, const char *cause, gw_certainty certainty)
 {
     for (size_t i = 0; i < verdict->alternative_count; i++) {
         if (strcmp(verdict->alternatives[i].cause, cause) == 0)
@@ -296,10 +296,9 @@ bool gwi_add_fixes(gw_string_list *next, const gw_cause *cause, gw_framework fra
     return true;
 }
 
-/* The finding's parts become the verdict's. */
-static bool take_finding(const gwi_case *c, gw_verdict *verdict, gwi_finding *finding)
+bool gwi_take_words(gwi_finding *finding, gw_verdict *verdict)
 {
-    if (finding->failed || !gwi_take_where(c, finding, verdict))
+    if (finding->failed)
         return false;
     verdict->headline = strdup(gw_text_str(&finding->headline));
     verdict->evidence = finding->evidence;
@@ -311,6 +310,11 @@ static bool take_finding(const gwi_case *c, gw_verdict *verdict, gwi_finding *fi
     finding->evidence_count = 0;
     finding->ruled_out = finding->consequences = finding->next = (gw_string_list){0};
     return verdict->headline != NULL;
+}
+
+static bool take_finding(const gwi_case *c, gw_verdict *verdict, gwi_finding *finding)
+{
+    return !finding->failed && gwi_take_where(c, finding, verdict) && gwi_take_words(finding, verdict);
 }
 
 /* The headline says whose it is, where that is not plain. */
@@ -349,12 +353,12 @@ static bool add_alternatives(const gwi_case *c, gw_verdict *verdict, const answe
         /* Nothing that is left beside a verdict is established. */
         gw_certainty certainty = answers[i].certainty > GW_SUPPORTED ? GW_SUPPORTED : answers[i].certainty;
         if (&answers[i] != best && certainty != GW_CERTAINTY_NONE &&
-            !add_alternative(verdict, answers[i].cause->id, certainty))
+            !gwi_add_alternative(verdict, answers[i].cause->id, certainty))
             return false;
     }
     if ((c->handled != NULL || c->model->stderr_facts.oom.seen) &&
         (verdict->cause == NULL || strncmp(verdict->cause, "gpu-oom", 7) != 0))
-        return add_alternative(verdict, gwi_cause_gpu_oom_capacity.id, GW_HYPOTHESIS);
+        return gwi_add_alternative(verdict, gwi_cause_gpu_oom_capacity.id, GW_HYPOTHESIS);
     return true;
 }
 
@@ -407,10 +411,10 @@ static bool add_hypotheses(const gwi_case *c, gw_verdict *verdict)
     gwi_race race;
     gwi_host_read read;
     if (gwi_find_race(c, &race) != GW_CERTAINTY_NONE &&
-        !add_alternative(verdict, gwi_cause_cross_stream_use_after_free.id, GW_HYPOTHESIS))
+        !gwi_add_alternative(verdict, gwi_cause_cross_stream_use_after_free.id, GW_HYPOTHESIS))
         return false;
     return gwi_find_host_read(c, &read) == GW_CERTAINTY_NONE ||
-           add_alternative(verdict, gwi_cause_host_read_not_ordered.id, GW_HYPOTHESIS);
+           gwi_add_alternative(verdict, gwi_cause_host_read_not_ordered.id, GW_HYPOTHESIS);
 }
 
 static bool judge_healthy(const gwi_case *c, gw_verdict *verdict)

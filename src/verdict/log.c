@@ -234,32 +234,12 @@ static bool fill_card(const gwi_log_case *c, gw_verdict *verdict)
 
 /* ---- the verdict ---- */
 
-static bool take(gw_verdict *verdict, gwi_finding *finding)
-{
-    if (finding->failed)
-        return false;
-    verdict->headline = strdup(gw_text_str(&finding->headline));
-    verdict->evidence = finding->evidence;
-    verdict->evidence_count = finding->evidence_count;
-    verdict->ruled_out = finding->ruled_out;
-    verdict->consequences = finding->consequences;
-    verdict->next = finding->next;
-    finding->evidence = NULL;
-    finding->evidence_count = 0;
-    finding->ruled_out = finding->consequences = finding->next = (gw_string_list){0};
-    return verdict->headline != NULL;
-}
-
 static bool add_alternatives(gw_verdict *verdict, const gwi_statement *root)
 {
-    if (root->certainty == GW_ESTABLISHED || root->cause_count < 2)
-        return true;
-    verdict->alternatives = calloc(root->cause_count - 1, sizeof *verdict->alternatives);
-    if (verdict->alternatives == NULL)
-        return false;
-    for (size_t i = 1; i < root->cause_count; i++)
-        verdict->alternatives[verdict->alternative_count++] =
-            (gw_alternative){.cause = root->cause[i], .certainty = GW_HYPOTHESIS};
+    for (size_t i = 1; i < root->cause_count && root->certainty != GW_ESTABLISHED; i++) {
+        if (!gwi_add_alternative(verdict, root->cause[i], GW_HYPOTHESIS))
+            return false;
+    }
     return true;
 }
 
@@ -285,7 +265,7 @@ static bool judge_fault(const gwi_log_case *c, gw_verdict *verdict, const gwi_st
     find_place(c, root.find, &at);
     say_context(c, &finding, at.count > 0 ? &at.frame[0] : NULL);
     say_consequences(c, &finding, &root);
-    bool good = take(verdict, &finding) && add_alternatives(verdict, &root) && fill_where(&at, verdict) &&
+    bool good = gwi_take_words(&finding, verdict) && add_alternatives(verdict, &root) && fill_where(&at, verdict) &&
                 fill_card(c, verdict) && gwi_log_add_fixes(c, cause, at.text, &verdict->next);
     gwi_finding_free(&finding);
     const char *option = gwi_log_decider(cause->id);
@@ -318,7 +298,7 @@ static bool judge_exception(const gwi_log_case *c, gw_verdict *verdict)
     place at;
     find_place(c, c->exception, &at);
     say_context(c, &finding, at.count > 0 ? &at.frame[0] : NULL);
-    bool good = take(verdict, &finding) && fill_where(&at, verdict) && fill_card(c, verdict) &&
+    bool good = gwi_take_words(&finding, verdict) && fill_where(&at, verdict) && fill_card(c, verdict) &&
                 (about_gpu || gwi_log_add_fixes(c, gwi_cause_of("script-exception"), at.text, &verdict->next));
     gwi_finding_free(&finding);
     return good;
@@ -346,7 +326,7 @@ static bool judge_silence(const gwi_log_case *c, gw_verdict *verdict)
             break;
         }
     }
-    bool good = take(verdict, &finding);
+    bool good = gwi_take_words(&finding, verdict);
     gwi_finding_free(&finding);
     return good;
 }
