@@ -1,17 +1,7 @@
 /* Questions: what a code is read as, and that a code alone is never a verdict. */
 #include "ask.h"
 
-#include "gw_logs.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "judge_testlib.h"
 
 /* question, kind and code of its first meaning, first cause ("": none), a word of the command that decides ("": none)
  */
@@ -181,13 +171,8 @@ static void every_code_of_the_tables_has_an_answer(void **state)
 
 static gw_verdict *ask(const char *message)
 {
-    gw_log_reader *reader = NULL;
-    gw_log *log = NULL;
     gw_verdict *verdict = NULL;
-    assert_int_equal(gw_log_open(&reader, NULL), GW_OK);
-    assert_int_equal(gw_log_begin(reader, "the message", NULL), GW_OK);
-    assert_int_equal(gw_log_feed(reader, message, strlen(message), NULL), GW_OK);
-    assert_int_equal(gw_log_finish(reader, &log, NULL), GW_OK);
+    gw_log *log = log_of("the message", message);
     assert_int_equal(gw_judge_message(log, message, &verdict, NULL), GW_OK);
     gw_log_free(log);
     return verdict;

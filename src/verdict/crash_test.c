@@ -1,16 +1,7 @@
 /* Host code that uses GPU memory, and errors that nobody looked at, each with a run that nearly has it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include "gw_feed.h"
-#include "gw_verdict.h"
+#include "judge_testlib.h"
 
 #include <signal.h>
-#include <string.h>
 
 enum { MAPERR = 1, BY_KERNEL = 0x80, SENT = 0 };
 static const uint64_t gib = 1u << 30;
@@ -19,36 +10,18 @@ static gw_verdict *verdict;
 
 static void expect(const char *cause, gw_certainty certainty)
 {
-    gw_error err;
-    gw_model *model = gw_feed_finish(&feed);
-    assert_int_equal(gw_judge(model, &verdict, &err), GW_OK);
-    gw_model_free(model);
-    assert_string_equal(verdict->cause == NULL ? "none" : verdict->cause, cause);
-    assert_string_equal(gw_certainty_text(verdict->certainty), gw_certainty_text(certainty));
-}
-
-static bool list_says(const gw_string_list *list, const char *part)
-{
-    for (size_t i = 0; i < list->count; i++)
-        if (strstr(list->item[i], part) != NULL)
-            return true;
-    return false;
+    verdict = judge_fed(&feed);
+    assert_cause(verdict, cause, certainty);
 }
 
 static bool says(const char *part)
 {
-    for (size_t i = 0; i < verdict->evidence_count; i++)
-        if (strstr(verdict->evidence[i].text, part) != NULL)
-            return true;
-    return strstr(verdict->headline, part) != NULL;
+    return why_has(verdict, part);
 }
 
 static gw_certainty alternative(const char *cause)
 {
-    for (size_t i = 0; i < verdict->alternative_count; i++)
-        if (strcmp(verdict->alternatives[i].cause, cause) == 0)
-            return verdict->alternatives[i].certainty;
-    return GW_CERTAINTY_NONE;
+    return certainty_of_alternative(verdict, cause);
 }
 
 static void done(void)
@@ -91,7 +64,7 @@ static void behind_a_block(void **state)
     gw_feed_exit(&feed, -1, SIGSEGV);
     expect("host-crash-of-process", GW_ESTABLISHED);
     assert_int_equal(alternative("host-touched-device-memory"), GW_CERTAINTY_NONE);
-    assert_true(list_says(&verdict->ruled_out, "lies in no block"));
+    assert_true(list_has(&verdict->ruled_out, "lies in no block"));
     done();
 }
 
@@ -141,7 +114,7 @@ static void nobody_told(void **state)
     gw_feed_exit(&feed, -1, SIGSEGV);
     expect("host-crash-of-process", GW_ESTABLISHED);
     assert_int_equal(alternative("host-touched-device-memory"), GW_HYPOTHESIS);
-    assert_true(list_says(&verdict->next, "--catch-crash"));
+    assert_true(list_has(&verdict->next, "--catch-crash"));
     done();
 }
 
@@ -196,7 +169,7 @@ static void the_null_of_a_refusal(void **state)
     crash_at(0, MAPERR);
     gw_feed_exit(&feed, -1, SIGSEGV);
     expect("gpu-oom-capacity", GW_ESTABLISHED);
-    assert_true(list_says(&verdict->consequences, "the NULL that cuMemAlloc left"));
+    assert_true(list_has(&verdict->consequences, "the NULL that cuMemAlloc left"));
     done();
     /* a wild address is another matter */
     (void)open_run();
@@ -204,7 +177,7 @@ static void the_null_of_a_refusal(void **state)
     crash_at(0x700000000000, MAPERR);
     gw_feed_exit(&feed, -1, SIGSEGV);
     expect("gpu-oom-capacity", GW_ESTABLISHED);
-    assert_false(list_says(&verdict->consequences, "NULL"));
+    assert_false(list_has(&verdict->consequences, "NULL"));
     done();
 }
 

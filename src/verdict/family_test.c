@@ -1,17 +1,7 @@
 /* Runs of several processes: who was first, who followed, what went unnoticed. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include "gw_feed.h"
-#include "gw_verdict.h"
+#include "judge_testlib.h"
 
 #include <signal.h>
-#include <stdio.h>
-#include <string.h>
 
 enum { COMMAND = GW_FEED_PID, FIRST_RANK = 200, MS = 1000000 };
 static const uint64_t gib = 1u << 30;
@@ -75,31 +65,15 @@ static void end_of(uint32_t pid, int code, int signal_)
 
 static void judge(int command_code)
 {
-    gw_error err;
     gw_feed_wait(&feed, 10 * MS);
     be(COMMAND);
     gw_feed_exit(&feed, command_code, 0);
-    gw_model *model = gw_feed_finish(&feed);
-    assert_int_equal(gw_judge(model, &verdict, &err), GW_OK);
-    gw_model_free(model);
-}
-
-static bool has(const gw_string_list *list, const char *part)
-{
-    for (size_t i = 0; i < list->count; i++) {
-        if (strstr(list->item[i], part) != NULL)
-            return true;
-    }
-    return false;
+    verdict = judge_fed(&feed);
 }
 
 static bool has_evidence(const char *part)
 {
-    for (size_t i = 0; i < verdict->evidence_count; i++) {
-        if (strstr(verdict->evidence[i].text, part) != NULL)
-            return true;
-    }
-    return false;
+    return evidence_has(verdict, part);
 }
 
 static void expect(const char *cause, const char *headline_part)
@@ -132,9 +106,9 @@ static void the_first_rank_is_the_root(void **state)
     judge(1);
     expect("illegal-address", "rank 2 (pid 202): ");
     assert_true(has_evidence("rank 2 (pid 202) was the first of 5"));
-    assert_true(has(&verdict->consequences, "rank 1 (pid 201): cuCtxSynchronize returned 700"));
-    assert_true(has(&verdict->consequences, "rank 0 (pid 200) was ended by signal 15"));
-    assert_true(has(&verdict->consequences, "the command exited with status 1"));
+    assert_true(list_has(&verdict->consequences, "rank 1 (pid 201): cuCtxSynchronize returned 700"));
+    assert_true(list_has(&verdict->consequences, "rank 0 (pid 200) was ended by signal 15"));
+    assert_true(list_has(&verdict->consequences, "the command exited with status 1"));
     done();
 }
 
@@ -212,7 +186,7 @@ static void a_replaced_child_is_none(void **state)
     replace_worker();
     judge(0);
     expect(NULL, NULL);
-    assert_true(has(&verdict->advice, "pid 201 took its place"));
+    assert_true(list_has(&verdict->advice, "pid 201 took its place"));
     done();
 }
 
@@ -281,7 +255,7 @@ static void the_childs_own_exception_counts(void **state)
                           "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n");
     judge(1);
     expect("script-exception", "KeyError");
-    assert_true(has(&verdict->consequences, "ChildFailedError"));
+    assert_true(list_has(&verdict->consequences, "ChildFailedError"));
     done();
 }
 
@@ -293,7 +267,7 @@ static void who_lived_on_is_said(void **state)
     feed_fact_of(200, "process.alive", "when the command had ended");
     judge(0);
     expect(NULL, NULL);
-    assert_true(has(&verdict->advice, "pid 200 was still running"));
+    assert_true(list_has(&verdict->advice, "pid 200 was still running"));
     done();
 }
 

@@ -1,17 +1,5 @@
 /* Kernel faults that more is known of than the call that reported them: GPU core dumps, a second run. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include "gw_feed.h"
-#include "gw_verdict.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "judge_testlib.h"
 
 enum { STREAM = 0x5151, GOOD = 0xf1f1, BAD = 0xf2f2, ABORT = 6 };
 static const uint64_t gib = 1u << 30, mib = 1u << 20;
@@ -45,16 +33,7 @@ static void open_program(void)
 
 static void judge(const char *cause, gw_certainty certainty)
 {
-    gw_error err;
-    gw_model *model = gw_feed_finish(&feed);
-    assert_int_equal(gw_judge(model, &verdict, &err), GW_OK);
-    gw_model_free(model); /* the verdict stands by itself */
-    if (getenv("GW_TEST_PRINT") != NULL) {
-        printf("\n%s (%s): %s\n", verdict->cause, gw_certainty_text(verdict->certainty), verdict->headline);
-        for (size_t i = 0; i < verdict->evidence_count; i++)
-            printf("  %8.3f  %s  [%s]\n", (double)verdict->evidence[i].t_ns / 1e9, verdict->evidence[i].text,
-                   verdict->evidence[i].source);
-    }
+    verdict = judge_fed(&feed);
     if (cause == NULL) {
         assert_null(verdict->cause);
         return;
@@ -70,28 +49,14 @@ static void close_verdict(void)
     verdict = NULL;
 }
 
-static bool list_has(const gw_string_list *list, const char *part)
-{
-    for (size_t i = 0; i < list->count; i++)
-        if (strstr(list->item[i], part) != NULL)
-            return true;
-    return false;
-}
-
 static bool says(const char *part)
 {
-    for (size_t i = 0; i < verdict->evidence_count; i++)
-        if (strstr(verdict->evidence[i].text, part) != NULL)
-            return true;
-    return strstr(verdict->headline, part) != NULL || list_has(&verdict->next, part);
+    return why_has(verdict, part) || list_has(&verdict->next, part);
 }
 
 static bool has_alternative(const char *cause)
 {
-    for (size_t i = 0; i < verdict->alternative_count; i++)
-        if (strcmp(verdict->alternatives[i].cause, cause) == 0)
-            return true;
-    return false;
+    return certainty_of_alternative(verdict, cause) != GW_CERTAINTY_NONE;
 }
 
 /* ---- dumps ---- */

@@ -1,17 +1,7 @@
 /* Hangs: what proves which, what proves nothing, and facts that make no sense. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include "gw_feed.h"
-#include "gw_verdict.h"
+#include "judge_testlib.h"
 
 #include <signal.h>
-#include <stdio.h>
-#include <string.h>
 
 enum { MAIN = GW_FEED_PID, LEFT = 501, RIGHT = 502 };
 static const uint64_t gib = 1u << 30, second_ns = 1000000000u;
@@ -52,12 +42,9 @@ static void hang(const char *cpu)
 
 static void judge(int code, int signal_)
 {
-    gw_error err;
     if (code != -1 || signal_ != 0)
         gw_feed_exit(&feed, code, signal_);
-    gw_model *model = gw_feed_finish(&feed);
-    assert_int_equal(gw_judge(model, &verdict, &err), GW_OK);
-    gw_model_free(model);
+    verdict = judge_fed(&feed);
 }
 
 static void done(void)
@@ -68,11 +55,7 @@ static void done(void)
 
 static bool has_evidence(const char *part)
 {
-    for (size_t i = 0; i < verdict->evidence_count; i++) {
-        if (strstr(verdict->evidence[i].text, part) != NULL)
-            return true;
-    }
-    return false;
+    return evidence_has(verdict, part);
 }
 
 static void expect(const char *cause, gw_certainty certainty)

@@ -1,17 +1,6 @@
 /* What was kept, by phase: said where the program names phases, silent where it names none, and a leak where an earlier
  * phase ran out of memory and its share is what is missing now. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include "gw_feed.h"
-#include "gw_verdict.h"
-
-#include <stdio.h>
-#include <string.h>
+#include "judge_testlib.h"
 
 static const uint64_t gib = 1u << 30;
 static gw_feed feed; /* large: not on the stack */
@@ -29,19 +18,13 @@ static void judge(const char *alone)
     gw_error err;
     if (alone != NULL)
         assert_int_equal(gw_model_end_phase(feed.model, alone, "x\n", 2, &err), GW_OK);
-    gw_model *model = gw_feed_finish(&feed);
-    assert_int_equal(gw_judge(model, &verdict, &err), GW_OK);
-    gw_model_free(model);
+    verdict = judge_fed(&feed);
     assert_int_equal(verdict->status, GW_VERDICT_FAULT);
 }
 
 static bool says(const char *part)
 {
-    for (size_t i = 0; i < verdict->evidence_count; i++) {
-        if (strstr(verdict->evidence[i].text, part) != NULL)
-            return true;
-    }
-    return false;
+    return evidence_has(verdict, part);
 }
 
 /* 12 GiB that live, 2 GiB free, 4 GiB wanted; the first phase is refused something when `failed`. */

@@ -1,16 +1,6 @@
 /* Leaks of runs that end well: every kind that is never given back is listed with its place, what lives until exit by
  * design is not. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include "gw_feed.h"
-#include "gw_verdict.h"
-
-#include <string.h>
+#include "judge_testlib.h"
 
 static const uint64_t gib = 1u << 30, mib = 1u << 20;
 static gw_feed feed; /* large: not on the stack */
@@ -29,11 +19,7 @@ static void judge(void)
 
 static bool advised(const char *part)
 {
-    for (size_t i = 0; i < verdict->advice.count; i++) {
-        if (strstr(verdict->advice.item[i], part) != NULL)
-            return true;
-    }
-    return false;
+    return list_has(&verdict->advice, part);
 }
 
 /* How a kind is made and ended: `a1` is its bytes where it has any. */

@@ -1,16 +1,5 @@
 /* Small logs: cause, certainty, place, and the words of evidence and advice. */
-#include "gw_logs.h"
-#include "gw_verdict.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "judge_testlib.h"
 
 #define TRACE                 "Traceback (most recent call last):\n"
 #define IN(file, line, where) "  File \"" file "\", line " #line ", in " where "\n    x\n"
@@ -115,13 +104,8 @@ static const log_row rows[] = {
 
 static gw_verdict *judge(const char *text)
 {
-    gw_log_reader *reader = NULL;
-    gw_log *log = NULL;
     gw_verdict *verdict = NULL;
-    assert_int_equal(gw_log_open(&reader, NULL), GW_OK);
-    assert_int_equal(gw_log_begin(reader, "train.log", NULL), GW_OK);
-    assert_int_equal(gw_log_feed(reader, text, strlen(text), NULL), GW_OK);
-    assert_int_equal(gw_log_finish(reader, &log, NULL), GW_OK);
+    gw_log *log = log_of("train.log", text);
     assert_int_equal(gw_judge_log(log, &verdict, NULL), GW_OK);
     gw_log_free(log);
     return verdict;

@@ -1,17 +1,5 @@
 /* Causes in machine and card, each with a run that nearly has it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include "gw_feed.h"
-#include "gw_verdict.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "judge_testlib.h"
 
 static const uint64_t second_ns = 1000000000u, gib = 1u << 30;
 static gw_feed feed; /* large: not on the stack */
@@ -19,21 +7,7 @@ static gw_verdict *verdict;
 
 static void judge(void)
 {
-    gw_error err;
-    gw_model *model = gw_feed_finish(&feed);
-    assert_int_equal(gw_judge(model, &verdict, &err), GW_OK);
-    gw_model_free(model);
-    if (getenv("GW_TEST_PRINT") == NULL)
-        return;
-    printf("\n%s %s (%s): %s\n", gw_verdict_status_text(verdict->status), verdict->cause,
-           gw_certainty_text(verdict->certainty), verdict->headline);
-    for (size_t i = 0; i < verdict->evidence_count; i++)
-        printf("  %8.3f  %s  [%s]\n", (double)verdict->evidence[i].t_ns / 1e9, verdict->evidence[i].text,
-               verdict->evidence[i].source);
-    for (size_t i = 0; i < verdict->ruled_out.count; i++)
-        printf("  not: %s\n", verdict->ruled_out.item[i]);
-    for (size_t i = 0; i < verdict->advice.count; i++)
-        printf("  advice: %s\n", verdict->advice.item[i]);
+    verdict = judge_fed(&feed);
 }
 
 static void done(void)
@@ -45,24 +19,12 @@ static void done(void)
 static void expect(const char *cause, gw_certainty certainty)
 {
     judge();
-    assert_string_equal(verdict->cause == NULL ? "none" : verdict->cause, cause);
-    assert_string_equal(gw_certainty_text(verdict->certainty), gw_certainty_text(certainty));
-}
-
-static bool list_has(const gw_string_list *list, const char *part)
-{
-    for (size_t i = 0; i < list->count; i++)
-        if (strstr(list->item[i], part) != NULL)
-            return true;
-    return false;
+    assert_cause(verdict, cause, certainty);
 }
 
 static bool says(const char *part)
 {
-    for (size_t i = 0; i < verdict->evidence_count; i++)
-        if (strstr(verdict->evidence[i].text, part) != NULL)
-            return true;
-    return strstr(verdict->headline, part) != NULL || list_has(&verdict->advice, part);
+    return why_has(verdict, part) || list_has(&verdict->advice, part);
 }
 
 /* ---- the host's memory ---- */

@@ -1,15 +1,5 @@
 /* What is a fault, what a suspicion, and what neither: memory given back while a copy may still use it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include "gw_feed.h"
-#include "gw_verdict.h"
-
-#include <string.h>
+#include "judge_testlib.h"
 
 enum { A = 0xa000, B = 0xb000, EVENT = 0xe000, NON_BLOCKING = 1, LEGACY = 0 };
 static const uint64_t mib = 1 << 20, us = 1000, block = 0x7000000000, weights = 0x7100000000, host = 0x10000000;
@@ -49,29 +39,19 @@ static void give_back(void)
 
 static bool is_alternative(const gw_verdict *verdict, const char *cause)
 {
-    for (size_t i = 0; i < verdict->alternative_count; i++)
-        if (strcmp(verdict->alternatives[i].cause, cause) == 0)
-            return verdict->alternatives[i].certainty == GW_HYPOTHESIS;
-    return false;
+    return certainty_of_alternative(verdict, cause) == GW_HYPOTHESIS;
 }
 
 static bool is_advised(const gw_verdict *verdict, const char *part)
 {
-    for (size_t i = 0; i < verdict->advice.count; i++)
-        if (strstr(verdict->advice.item[i], part) != NULL)
-            return true;
-    return false;
+    return list_has(&verdict->advice, part);
 }
 
 /* CERTAINTY_NONE: clean, and nothing is suspected. */
 static void expect(const char *cause, gw_certainty certainty)
 {
-    gw_error err;
-    gw_verdict *verdict;
     gw_feed_exit(&feed, 0, 0);
-    gw_model *model = gw_feed_finish(&feed);
-    assert_int_equal(gw_judge(model, &verdict, &err), GW_OK);
-    gw_model_free(model);
+    gw_verdict *verdict = judge_fed(&feed);
     if (certainty == GW_SUPPORTED) {
         assert_int_equal(verdict->status, GW_VERDICT_FAULT);
         assert_string_equal(verdict->cause, cause);
@@ -192,13 +172,10 @@ static void what_was_lost_may_put_it_in_order(void **state)
     gw_error err;
     assert_int_equal(gw_model_feed(feed.model, &lost, &err), GW_OK);
     gw_feed_exit(&feed, 0, 0);
-    gw_model *model = gw_feed_finish(&feed);
-    gw_verdict *verdict;
-    assert_int_equal(gw_judge(model, &verdict, &err), GW_OK);
+    gw_verdict *verdict = judge_fed(&feed);
     assert_int_equal(verdict->status, GW_VERDICT_CLEAN);
     assert_int_equal(verdict->alternative_count, 0);
     gw_verdict_free(verdict);
-    gw_model_free(model);
 }
 
 static void a_result_may_have_been_read_too_early(void **state)

@@ -1,17 +1,5 @@
 /* Causes in the software around a program: each with the run that has it and with one that nearly has it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include "gw_feed.h"
-#include "gw_verdict.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "judge_testlib.h"
 
 static const uint64_t gib = 1u << 30;
 static gw_feed feed; /* large: not on the stack */
@@ -19,27 +7,12 @@ static gw_verdict *verdict;
 
 static void judge(void)
 {
-    gw_error err;
-    gw_model *model = gw_feed_finish(&feed);
-    assert_int_equal(gw_judge(model, &verdict, &err), GW_OK);
-    gw_model_free(model);
-    if (getenv("GW_TEST_PRINT") == NULL)
-        return;
-    printf("\n%s %s (%s): %s\n", gw_verdict_status_text(verdict->status), verdict->cause,
-           gw_certainty_text(verdict->certainty), verdict->headline);
-    for (size_t i = 0; i < verdict->evidence_count; i++)
-        printf("  %s\n", verdict->evidence[i].text);
+    verdict = judge_fed(&feed);
 }
 
 static bool says(const char *part)
 {
-    if (strstr(verdict->headline, part) != NULL)
-        return true;
-    for (size_t i = 0; i < verdict->evidence_count; i++) {
-        if (strstr(verdict->evidence[i].text, part) != NULL)
-            return true;
-    }
-    return false;
+    return why_has(verdict, part);
 }
 
 static void expect(const char *cause, gw_certainty certainty, const char *part)

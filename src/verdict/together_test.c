@@ -1,18 +1,8 @@
 /* Recordings of several hosts judged together: clocks that agree, that are shifted, that nobody keeps right. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include "gw_feed.h"
-#include "gw_verdict.h"
+#include "judge_testlib.h"
 
 #include <inttypes.h>
 #include <signal.h>
-#include <stdio.h>
-#include <string.h>
 
 static const uint64_t gib = 1u << 30, second_ns = 1000000000u;
 static const uint64_t noon_ns = 1700000000ull * 1000000000u;
@@ -38,8 +28,6 @@ static void feed_number(const char *key, uint64_t value)
 
 static gw_verdict *judge(const host *it)
 {
-    gw_error err;
-    gw_verdict *verdict = NULL;
     gw_feed_open(&feed, 16 * gib);
     gw_feed_meta(&feed, "host", it->name);
     feed_number("start_realtime_ns", it->start_ns);
@@ -56,10 +44,7 @@ static gw_verdict *judge(const host *it)
     else
         gw_feed_sync(&feed);
     gw_feed_exit(&feed, it->signal != 0 ? -1 : it->trouble_at_ns != 0, it->signal);
-    gw_model *model = gw_feed_finish(&feed);
-    assert_int_equal(gw_judge(model, &verdict, &err), GW_OK);
-    gw_model_free(model);
-    return verdict;
+    return judge_fed(&feed);
 }
 
 static gw_status together(const host *a, const host *b)
@@ -80,11 +65,7 @@ static void done(void)
 
 static bool has_evidence(const char *part)
 {
-    for (size_t i = 0; i < whole->evidence_count; i++) {
-        if (strstr(whole->evidence[i].text, part) != NULL)
-            return true;
-    }
-    return false;
+    return evidence_has(whole, part);
 }
 
 static void the_host_that_failed_first_is_the_root(void **state)

@@ -1,17 +1,8 @@
 /* A recording's stderr as a log: where no driver call tells why, words may; never else. */
-#include "gw_feed.h"
+#include "judge_testlib.h"
+
 #include "gw_logs.h"
 #include "gw_model.h"
-#include "gw_verdict.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 static const uint64_t gib = (uint64_t)1 << 30;
 
@@ -46,20 +37,12 @@ static void judge_run(const char *text, int code, int signal)
 
 static bool has_alternative(const char *cause)
 {
-    for (size_t i = 0; i < verdict->alternative_count; i++) {
-        if (strcmp(verdict->alternatives[i].cause, cause) == 0)
-            return true;
-    }
-    return false;
+    return certainty_of_alternative(verdict, cause) != GW_CERTAINTY_NONE;
 }
 
 static bool says(const char *text)
 {
-    for (size_t i = 0; i < verdict->evidence_count; i++) {
-        if (strstr(verdict->evidence[i].text, text) != NULL)
-            return true;
-    }
-    return false;
+    return evidence_has(verdict, text);
 }
 
 #define TRACEBACK "Traceback (most recent call last):\n  File \"train.py\", line 9, in step\n"

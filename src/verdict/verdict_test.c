@@ -1,17 +1,5 @@
 /* Each cause on a run that has it and on one that nearly has it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include "gw_feed.h"
-#include "gw_verdict.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "judge_testlib.h"
 
 static const uint64_t kib = 1u << 10, mib = 1u << 20, gib = 1u << 30;
 enum { STREAM = 0x5151, KERNEL = 0xf1f1 };
@@ -21,28 +9,7 @@ static gw_verdict *verdict;
 
 static void judge_open(void)
 {
-    gw_error err;
-    gw_model *model = gw_feed_finish(&feed);
-    assert_int_equal(gw_judge(model, &verdict, &err), GW_OK);
-    gw_model_free(model); /* the verdict stands by itself */
-    if (getenv("GW_TEST_PRINT") == NULL)
-        return;
-    printf("\n%s %s (%s): %s\n", gw_verdict_status_text(verdict->status), verdict->cause,
-           gw_certainty_text(verdict->certainty), verdict->headline);
-    for (size_t i = 0; i < verdict->evidence_count; i++)
-        printf("  %8.3f  %s  [%s]\n", (double)verdict->evidence[i].t_ns / 1e9, verdict->evidence[i].text,
-               verdict->evidence[i].source);
-    for (size_t i = 0; i < verdict->ruled_out.count; i++)
-        printf("  not: %s\n", verdict->ruled_out.item[i]);
-    for (size_t i = 0; i < verdict->consequences.count; i++)
-        printf("  then: %s\n", verdict->consequences.item[i]);
-    for (size_t i = 0; i < verdict->alternative_count; i++)
-        printf("  or: %s (%s)\n", verdict->alternatives[i].cause,
-               gw_certainty_text(verdict->alternatives[i].certainty));
-    for (size_t i = 0; i < verdict->advice.count; i++)
-        printf("  advice: %s\n", verdict->advice.item[i]);
-    for (size_t i = 0; i < verdict->next.count; i++)
-        printf("  next: %s\n", verdict->next.item[i]);
+    verdict = judge_fed(&feed);
 }
 
 static void judge_close(void)
@@ -70,24 +37,9 @@ static void expect_status(gw_verdict_status status)
     assert_null(verdict->cause);
 }
 
-static bool list_has(const gw_string_list *list, const char *part)
-{
-    for (size_t i = 0; i < list->count; i++) {
-        if (strstr(list->item[i], part) != NULL)
-            return true;
-    }
-    return false;
-}
-
 static bool says(const char *part)
 {
-    if (strstr(verdict->headline, part) != NULL)
-        return true;
-    for (size_t i = 0; i < verdict->evidence_count; i++) {
-        if (strstr(verdict->evidence[i].text, part) != NULL)
-            return true;
-    }
-    return list_has(&verdict->next, part) || list_has(&verdict->advice, part);
+    return why_has(verdict, part) || list_has(&verdict->next, part) || list_has(&verdict->advice, part);
 }
 
 static bool has_value(double value, const char *unit)
@@ -102,11 +54,7 @@ static bool has_value(double value, const char *unit)
 
 static bool has_alternative(const char *cause)
 {
-    for (size_t i = 0; i < verdict->alternative_count; i++) {
-        if (strcmp(verdict->alternatives[i].cause, cause) == 0)
-            return true;
-    }
-    return false;
+    return certainty_of_alternative(verdict, cause) != GW_CERTAINTY_NONE;
 }
 
 /* ---- a training program ---- */

@@ -1,48 +1,18 @@
 /* Waste in runs that end well, and what the host refuses, each with a run that nearly has it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include "gw_feed.h"
-#include "gw_verdict.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "judge_testlib.h"
 
 static const uint64_t ms_ns = 1000000u, gib = 1u << 30;
 static gw_feed feed; /* large: not on the stack */
 static gw_verdict *verdict;
 
-static void print_verdict(void)
-{
-    printf("\n%s %s (%s): %s\n", gw_verdict_status_text(verdict->status), verdict->cause,
-           gw_certainty_text(verdict->certainty), verdict->headline);
-    for (size_t i = 0; i < verdict->evidence_count; i++)
-        printf("  %s  [%s]\n", verdict->evidence[i].text, verdict->evidence[i].source);
-    for (size_t i = 0; i < verdict->advice.count; i++)
-        printf("  advice: %s\n", verdict->advice.item[i]);
-}
-
 static void judge(void)
 {
-    gw_error err;
-    gw_model *model = gw_feed_finish(&feed);
-    assert_int_equal(gw_judge(model, &verdict, &err), GW_OK);
-    gw_model_free(model);
-    if (getenv("GW_TEST_PRINT") != NULL)
-        print_verdict();
+    verdict = judge_fed(&feed);
 }
 
 static bool advises(const char *part)
 {
-    for (size_t i = 0; i < verdict->advice.count; i++)
-        if (strstr(verdict->advice.item[i], part) != NULL)
-            return true;
-    return false;
+    return list_has(&verdict->advice, part);
 }
 
 /* The run ends well and is clean; it gets this advice, or, `is_there` false, does not. */
@@ -58,8 +28,7 @@ static void expect_advice(const char *part, bool is_there)
 static void expect(const char *cause, gw_certainty certainty)
 {
     judge();
-    assert_string_equal(verdict->cause == NULL ? "none" : verdict->cause, cause);
-    assert_string_equal(gw_certainty_text(verdict->certainty), gw_certainty_text(certainty));
+    assert_cause(verdict, cause, certainty);
     gw_verdict_free(verdict);
 }
 

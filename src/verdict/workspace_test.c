@@ -1,15 +1,5 @@
 /* A library that takes a smaller workspace, and runs that nearly do. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include "gw_feed.h"
-#include "gw_verdict.h"
-
-#include <string.h>
+#include "judge_testlib.h"
 
 static const uint64_t gib = 1u << 30, mib = 1u << 20;
 static gw_feed feed; /* large: not on the stack */
@@ -58,18 +48,14 @@ static void tell(const story *told)
 static const char *advice_on(const story *told)
 {
     static char text[1000];
-    gw_verdict *verdict = NULL;
-    gw_error err;
     text[0] = '\0';
     tell(told);
-    gw_model *model = gw_feed_finish(&feed);
-    assert_int_equal(gw_judge(model, &verdict, &err), GW_OK);
+    gw_verdict *verdict = judge_fed(&feed);
     assert_int_equal(verdict->status, GW_VERDICT_CLEAN);
     for (size_t i = 0; i < verdict->advice.count; i++)
         if (strstr(verdict->advice.item[i], "library-workspace-choice") != NULL)
             strncpy(text, verdict->advice.item[i], sizeof text - 1);
     gw_verdict_free(verdict);
-    gw_model_free(model);
     return text;
 }
 

@@ -1,15 +1,5 @@
 /* Calls that fail because what they name is another GPU's, and calls that fail alike for another reason. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include "gw_feed.h"
-#include "gw_verdict.h"
-
-#include <string.h>
+#include "judge_testlib.h"
 
 enum { FIRST = 0xc0de, SECOND = 0xc1de, MODULE = 0xa0d0, KERNEL = 0xf000, EVENT = 0xe000, STREAM = 0x5000 };
 enum { INVALID_VALUE = 1, INVALID_HANDLE = 400, ILLEGAL_ADDRESS = 700 };
@@ -33,16 +23,10 @@ static void begin(void)
 
 static void expect(gw_certainty certainty)
 {
-    gw_error err;
-    gw_verdict *verdict;
     gw_feed_exit(&feed, 1, 0);
-    gw_model *model = gw_feed_finish(&feed);
-    assert_int_equal(gw_judge(model, &verdict, &err), GW_OK);
-    gw_model_free(model);
-    gw_certainty found = verdict->cause != NULL && strcmp(verdict->cause, id) == 0 ? verdict->certainty : 0;
-    for (size_t i = 0; i < verdict->alternative_count; i++)
-        if (strcmp(verdict->alternatives[i].cause, id) == 0)
-            found = verdict->alternatives[i].certainty;
+    gw_verdict *verdict = judge_fed(&feed);
+    bool is_first = verdict->cause != NULL && strcmp(verdict->cause, id) == 0;
+    gw_certainty found = is_first ? verdict->certainty : certainty_of_alternative(verdict, id);
     gw_verdict_free(verdict);
     assert_int_equal(found, certainty);
 }

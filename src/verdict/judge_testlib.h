@@ -1,0 +1,107 @@
+/* What tests of verdicts have in common: a fed program is judged, and its verdict searched. Each test keeps its own
+ * feed and verdict. For cmocka's tests alone. */
+#ifndef GW_JUDGE_TESTLIB_H
+#define GW_JUDGE_TESTLIB_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "gw_feed.h"
+#include "gw_logs.h"
+#include "gw_verdict.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static inline void verdict_print(const gw_verdict *verdict)
+{
+    printf("\n%s %s (%s): %s\n", gw_verdict_status_text(verdict->status),
+           verdict->cause == NULL ? "none" : verdict->cause, gw_certainty_text(verdict->certainty), verdict->headline);
+    for (size_t i = 0; i < verdict->evidence_count; i++)
+        printf("  %8.3f  %s  [%s]\n", (double)verdict->evidence[i].t_ns / 1e9, verdict->evidence[i].text,
+               verdict->evidence[i].source);
+    for (size_t i = 0; i < verdict->ruled_out.count; i++)
+        printf("  not: %s\n", verdict->ruled_out.item[i]);
+    for (size_t i = 0; i < verdict->consequences.count; i++)
+        printf("  then: %s\n", verdict->consequences.item[i]);
+    for (size_t i = 0; i < verdict->alternative_count; i++)
+        printf("  or: %s (%s)\n", verdict->alternatives[i].cause,
+               gw_certainty_text(verdict->alternatives[i].certainty));
+    for (size_t i = 0; i < verdict->advice.count; i++)
+        printf("  advice: %s\n", verdict->advice.item[i]);
+    for (size_t i = 0; i < verdict->next.count; i++)
+        printf("  next: %s\n", verdict->next.item[i]);
+}
+
+/* The caller's. The feed is closed; the verdict stands by itself. Printed where GW_TEST_PRINT is set. */
+static inline gw_verdict *judge_fed(gw_feed *feed)
+{
+    gw_error err;
+    gw_verdict *verdict = NULL;
+    gw_model *model = gw_feed_finish(feed);
+    assert_int_equal(gw_judge(model, &verdict, &err), GW_OK);
+    gw_model_free(model);
+    if (getenv("GW_TEST_PRINT") != NULL)
+        verdict_print(verdict);
+    return verdict;
+}
+
+/* A text as a log; the caller's. Only where gw_logs_are_supported(). */
+static inline gw_log *log_of(const char *name, const char *text)
+{
+    gw_log_reader *reader = NULL;
+    gw_log *log = NULL;
+    assert_int_equal(gw_log_open(&reader, NULL), GW_OK);
+    assert_int_equal(gw_log_begin(reader, name, NULL), GW_OK);
+    assert_int_equal(gw_log_feed(reader, text, strlen(text), NULL), GW_OK);
+    assert_int_equal(gw_log_finish(reader, &log, NULL), GW_OK);
+    return log;
+}
+
+static inline bool list_has(const gw_string_list *list, const char *part)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        if (strstr(list->item[i], part) != NULL)
+            return true;
+    }
+    return false;
+}
+
+static inline bool evidence_has(const gw_verdict *verdict, const char *part)
+{
+    for (size_t i = 0; i < verdict->evidence_count; i++) {
+        if (strstr(verdict->evidence[i].text, part) != NULL)
+            return true;
+    }
+    return false;
+}
+
+/* In its head line or its evidence. */
+static inline bool why_has(const gw_verdict *verdict, const char *part)
+{
+    return strstr(verdict->headline, part) != NULL || evidence_has(verdict, part);
+}
+
+/* GW_CERTAINTY_NONE: it is no alternative. */
+static inline gw_certainty certainty_of_alternative(const gw_verdict *verdict, const char *cause)
+{
+    for (size_t i = 0; i < verdict->alternative_count; i++) {
+        if (strcmp(verdict->alternatives[i].cause, cause) == 0)
+            return verdict->alternatives[i].certainty;
+    }
+    return GW_CERTAINTY_NONE;
+}
+
+/* "none": it has no cause. */
+static inline void assert_cause(const gw_verdict *verdict, const char *cause, gw_certainty certainty)
+{
+    assert_string_equal(verdict->cause == NULL ? "none" : verdict->cause, cause);
+    assert_string_equal(gw_certainty_text(verdict->certainty), gw_certainty_text(certainty));
+}
+
+#endif
