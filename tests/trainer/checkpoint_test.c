@@ -1,0 +1,257 @@
+/* Checkpoints: what comes back, what is refused, and every damage that one byte can do. */
+#include "checkpoint.h"
+#include "checksum.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static struct reason reason;
+static char folder[] = "/tmp/trainer-checkpoint-XXXXXX", path[64];
+
+static int make_folder(void **state)
+{
+    (void)state;
+    strcpy(strrchr(folder, '-') + 1, "XXXXXX");
+    if (mkdtemp(folder) == NULL)
+        return 1;
+    snprintf(path, sizeof path, "%s/c", folder);
+    return 0;
+}
+
+static int drop_folder(void **state)
+{
+    (void)state;
+    remove(path);
+    return rmdir(folder);
+}
+
+enum { PARAMETERS = 100, STATISTICS = 7 };
+
+static struct checkpoint sample(void)
+{
+    struct checkpoint checkpoint = {.model = "small",
+                                    .model_sum = 0xdeadbeef,
+                                    .parameter_count = PARAMETERS,
+                                    .statistics_count = STATISTICS,
+                                    .moment_count = 2,
+                                    .optimizer = "adam",
+                                    .data = "mnist:a folder",
+                                    .image_count = 60000,
+                                    .batch = 12800,
+                                    .seed = UINT64_MAX,
+                                    .precision = "fp16",
+                                    .micro_batch = 400,
+                                    .devices = 2,
+                                    .rate = 0.1,
+                                    .step = 18,
+                                    .update_number = 17,
+                                    .epoch = 4,
+                                    .position = 25600,
+                                    .loss_scale = 65536,
+                                    .good_steps = 3,
+                                    .broken_steps = 1,
+                                    .random_state = 0x123456789abcdef0};
+    assert_true(checkpoint_alloc(&checkpoint, &reason));
+    for (int i = 0; i < PARAMETERS; i++) {
+        checkpoint.parameters[i] = (float)i / 3;
+        checkpoint.moments[0][i] = (float)i / 7;
+        checkpoint.moments[1][i] = (float)i / 11;
+    }
+    for (int i = 0; i < STATISTICS; i++)
+        checkpoint.statistics[i] = (float)i;
+    return checkpoint;
+}
+
+static uint64_t most(void)
+{
+    return checkpoint_bytes_max(PARAMETERS, STATISTICS);
+}
+
+static void comes_back(void **state)
+{
+    (void)state;
+    struct checkpoint was = sample(), is;
+    char note[256];
+    assert_true(checkpoint_write(path, &was, &reason));
+    assert_true(checkpoint_read(path, most(), &is, &reason));
+    assert_memory_equal(&was, &is, offsetof(struct checkpoint, parameters));
+    assert_memory_equal(was.parameters, is.parameters, PARAMETERS * sizeof(float));
+    assert_memory_equal(was.moments[0], is.moments[0], PARAMETERS * sizeof(float));
+    assert_memory_equal(was.moments[1], is.moments[1], PARAMETERS * sizeof(float));
+    assert_memory_equal(was.statistics, is.statistics, STATISTICS * sizeof(float));
+    assert_true(checkpoint_fits(&is, &was, note, sizeof note, &reason));
+    assert_string_equal(note, "");
+    checkpoint_clear(&is);
+    was.moment_count = 1;
+    was.statistics_count = 0;
+    assert_true(checkpoint_write(path, &was, &reason)); /* over the last one */
+    assert_true(checkpoint_read(path, most(), &is, &reason));
+    assert_int_equal(is.moment_count, 1);
+    assert_null(is.statistics);
+    checkpoint_clear(&is);
+    checkpoint_clear(&was);
+}
+
+static void misfit(const struct checkpoint *is, const struct checkpoint *wants, const char *why)
+{
+    char note[256];
+    assert_false(checkpoint_fits(is, wants, note, sizeof note, &reason));
+    if (strstr(reason.text, why) == NULL)
+        fail_msg("not said: '%s', but: '%s'", why, reason.text);
+}
+
+static void refuses_what_does_not_fit(void **state)
+{
+    (void)state;
+    struct checkpoint is = {.model = "small", .optimizer = "adam", .data = "synthetic", .batch = 32}, wants = is;
+    char note[256];
+    strcpy(wants.model, "vgg11");
+    misfit(&is, &wants, "the checkpoint is of model small, and this is vgg11");
+    wants = is;
+    wants.model_sum = 1;
+    misfit(&is, &wants, "sum 0, and this is 1");
+    wants = is;
+    wants.batch = 64;
+    misfit(&is, &wants, "batch 32, and this is 64");
+    wants = is;
+    wants.seed = 1;
+    misfit(&is, &wants, "seed 0, and this is 1");
+    wants = is;
+    strcpy(wants.optimizer, "sgd");
+    misfit(&is, &wants, "optimizer adam, and this is sgd");
+    wants = is;
+    is.position = 1;
+    misfit(&is, &wants, "that cannot be");
+    is.position = 0;
+    wants.micro_batch = 8;
+    assert_true(checkpoint_fits(&is, &wants, note, sizeof note, &reason));
+    assert_non_null(strstr(note, "micro-batch 0"));
+}
+
+static void unreadable(const char *why)
+{
+    struct checkpoint is = {0};
+    assert_false(checkpoint_read(path, most(), &is, &reason));
+    assert_null(is.parameters);
+    if (strstr(reason.text, why) == NULL)
+        fail_msg("not said: '%s', but: '%s'", why, reason.text);
+}
+
+static void rewrite(const struct bytes *bytes)
+{
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes->data, 1, bytes->count, file), bytes->count);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void refuses_damage(void **state)
+{
+    (void)state;
+    struct checkpoint was = sample(), is = {0};
+    struct bytes bytes;
+    assert_true(checkpoint_write(path, &was, &reason));
+    assert_true(bytes_read(path, UINT64_MAX, &bytes, &reason));
+    for (size_t i = 0; i < bytes.count; i++) /* every byte counts */
+        for (int bit = 0; bit < 8; bit += 7) {
+            bytes.data[i] ^= (uint8_t)(1 << bit);
+            assert_false(checkpoint_parse("c", &bytes, &is, &reason));
+            bytes.data[i] ^= (uint8_t)(1 << bit);
+        }
+    for (size_t count = 0; count < bytes.count; count++) { /* so does every end */
+        struct bytes shorter = {bytes.data, count};
+        assert_false(checkpoint_parse("c", &shorter, &is, &reason));
+    }
+    bytes.count--;
+    rewrite(&bytes);
+    unreadable("damaged: its checksum is ");
+    bytes.data[0] = 'X';
+    rewrite(&bytes);
+    unreadable("no checkpoint of this trainer");
+    bytes.count = 0;
+    rewrite(&bytes);
+    unreadable("no checkpoint of this trainer");
+    assert_int_equal(truncate(path, (off_t)most() + 1), 0);
+    unreadable("are possible");
+    remove(path);
+    unreadable("No such file or directory");
+    bytes_clear(&bytes);
+    checkpoint_clear(&was);
+}
+
+/* A head with a right checksum that says what is not so. */
+static void refuses_lies(void **state)
+{
+    (void)state;
+    static const char *const lies[][2] = {{"parameter_count 100", "parameter_count 999"},
+                                          {"moment_count 2", "moment_count 9"},
+                                          {"moment_count 2", "moment_count x"},
+                                          {"step 18", "step -8"},
+                                          {"batch 12800", "butch 12800"},
+                                          {"loss_scale 0x1p+16", "loss_scale 0x1p+9n"}};
+    struct checkpoint was = sample(), is = {0};
+    struct bytes bytes;
+    assert_true(checkpoint_write(path, &was, &reason));
+    for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
+        assert_true(bytes_read(path, UINT64_MAX, &bytes, &reason));
+        uint8_t *at = memmem(bytes.data, bytes.count, lies[i][0], strlen(lies[i][0]));
+        assert_non_null(at);
+        memcpy(at, lies[i][1], strlen(lies[i][1]));
+        uint32_t sum = checksum(0, bytes.data + 16, bytes.count - 16);
+        for (int k = 0; k < 4; k++)
+            bytes.data[12 + k] = (uint8_t)(sum >> 8 * k);
+        assert_false(checkpoint_parse("c", &bytes, &is, &reason));
+        assert_null(strstr(reason.text, "checksum"));
+        bytes_clear(&bytes);
+    }
+    checkpoint_clear(&was);
+}
+
+/* Where it cannot be written, the last one stays. */
+static void keeps_the_last_one(void **state)
+{
+    (void)state;
+    struct checkpoint was = sample(), is;
+    char beside[80];
+    snprintf(beside, sizeof beside, "%s.new", path);
+    assert_true(checkpoint_write(path, &was, &reason));
+    assert_int_equal(mkdir(beside, 0700), 0);
+    was.step = 99;
+    assert_false(checkpoint_write(path, &was, &reason));
+    assert_non_null(strstr(reason.text, "c.new: Is a directory"));
+    assert_true(checkpoint_read(path, most(), &is, &reason));
+    assert_int_equal(is.step, 18);
+    checkpoint_clear(&is);
+    assert_int_equal(rmdir(beside), 0);
+    checkpoint_clear(&was);
+}
+
+static void sums_agree(void **state)
+{
+    (void)state;
+    assert_int_equal(checksum(0, "123456789", 9), 0xCBF43926); /* as everywhere */
+    assert_int_equal(checksum_by_bits(0, "123456789", 9), 0xCBF43926);
+    assert_int_equal(checksum(checksum(0, "1234", 4), "56789", 5), 0xCBF43926);
+    assert_int_equal(checksum(7, NULL, 0), 7);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(comes_back, make_folder, drop_folder),
+        cmocka_unit_test(refuses_what_does_not_fit),
+        cmocka_unit_test_setup_teardown(refuses_damage, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(refuses_lies, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(keeps_the_last_one, make_folder, drop_folder),
+        cmocka_unit_test(sums_agree),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
