@@ -2,54 +2,28 @@
 #define _GNU_SOURCE
 #include "gwi_host.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
+#include "made_root_testlib.h"
+
 #include <unistd.h>
 
-#include <cmocka.h>
-
 enum { PID = 77 };
-static char root[] = "/tmp/gw-cgroup-XXXXXX";
 
-static void write_file(const char *name, const char *text)
-{
-    char path[512];
-    snprintf(path, sizeof path, "%s%s", root, name);
-    for (char *at = path + 1; (at = strchr(at, '/')) != NULL; at++) {
-        *at = '\0';
-        mkdir(path, 0700);
-        *at = '/';
-    }
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    fputs(text, file);
-    fclose(file);
-}
+/* Up to the one without a name. */
+typedef struct made_file {
+    const char *name, *text;
+} made_file;
 
-static int make_root(void **state)
+static void write_files(const made_file *file)
 {
-    (void)state;
-    memcpy(root + sizeof root - 7, "XXXXXX", 6);
-    return mkdtemp(root) == NULL;
-}
-
-static int remove_root(void **state)
-{
-    char command[128];
-    (void)state;
-    snprintf(command, sizeof command, "rm -rf %s", root);
-    return system(command);
+    for (; file->name != NULL; file++)
+        write_file(file->name, "w", file->text);
 }
 
 static gwi_values read_group(void)
 {
     static gwi_cgroup group;
     gwi_values values = {0};
-    gwi_cgroup_find(&group, root, PID);
+    gwi_cgroup_find(&group, made_root, PID);
     gwi_cgroup_read(&group, &values);
     return values;
 }
@@ -62,48 +36,65 @@ static void expect(const gwi_values *values, gw_metric metric, gw_sample_state s
                  (unsigned long long)got->value, gw_sample_state_text(state), (unsigned long long)value);
 }
 
+typedef struct wanted {
+    gw_metric metric;
+    gw_sample_state state;
+    uint64_t value;
+} wanted;
+
+static void expect_all(const gwi_values *values, const wanted *want, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        expect(values, want[i].metric, want[i].state, want[i].value);
+}
+#define EXPECT_ALL(values, want) expect_all(values, want, sizeof(want) / sizeof(want)[0])
+
 static void version_2(void **state)
 {
+    static const made_file files[] = {
+        {"/proc/77/cgroup", "0::/user.slice/job\n"},
+        {"/proc/77/mountinfo", "22 1 0:20 / /sys rw - sysfs sysfs rw\n"
+                               "30 22 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n"},
+        {"/sys/fs/cgroup/user.slice/memory.max", "4294967296\n"}, /* the tighter one holds */
+        {"/sys/fs/cgroup/user.slice/job/memory.max", "max\n"},
+        {"/sys/fs/cgroup/user.slice/job/memory.current", "1000\n"},
+        {"/sys/fs/cgroup/user.slice/job/memory.peak", "2000\n"},
+        {"/sys/fs/cgroup/user.slice/job/memory.events", "low 0\nhigh 1\nmax 5\noom 3\noom_kill 2\noom_group_kill 9\n"},
+        {"/sys/fs/cgroup/user.slice/job/memory.pressure",
+         "some avg10=0.00 avg60=0.00 avg300=0.00 total=12345\nfull avg10=0.00 total=99\n"},
+        {"/sys/fs/cgroup/user.slice/job/cpu.max", "150000 100000\n"},
+        {"/sys/fs/cgroup/user.slice/job/cpu.stat",
+         "usage_usec 5\nnr_periods 100\nnr_throttled 40\nthrottled_usec 7000\n"},
+        {"/sys/fs/cgroup/user.slice/job/pids.max", "100\n"},
+        {"/sys/fs/cgroup/user.slice/job/pids.current", "7\n"},
+        {NULL, NULL}};
+    static const wanted want[] = {
+        {GW_METRIC_CGROUP_MEMORY_USED, GW_SAMPLE_KNOWN, 1000},
+        {GW_METRIC_CGROUP_MEMORY_PEAK, GW_SAMPLE_KNOWN, 2000},
+        {GW_METRIC_CGROUP_MEMORY_LIMIT, GW_SAMPLE_KNOWN, 4294967296},
+        {GW_METRIC_CGROUP_OOM_KILLS, GW_SAMPLE_KNOWN, 2},
+        {GW_METRIC_CGROUP_MEMORY_REFUSED, GW_SAMPLE_KNOWN, 5},
+        {GW_METRIC_CGROUP_MEMORY_STALLED, GW_SAMPLE_KNOWN, 12345},
+        {GW_METRIC_CGROUP_CPU_LIMIT, GW_SAMPLE_KNOWN, 1500},
+        {GW_METRIC_CGROUP_CPU_PERIODS, GW_SAMPLE_KNOWN, 100},
+        {GW_METRIC_CGROUP_CPU_THROTTLED, GW_SAMPLE_KNOWN, 40},
+        {GW_METRIC_CGROUP_CPU_THROTTLED_TIME, GW_SAMPLE_KNOWN, 7000000},
+        {GW_METRIC_CGROUP_PIDS, GW_SAMPLE_KNOWN, 7},
+        {GW_METRIC_CGROUP_PIDS_LIMIT, GW_SAMPLE_KNOWN, 100},
+    };
     (void)state;
-    write_file("/proc/77/cgroup", "0::/user.slice/job\n");
-    write_file("/proc/77/mountinfo",
-               "22 1 0:20 / /sys rw - sysfs sysfs rw\n"
-               "30 22 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n");
-    write_file("/sys/fs/cgroup/user.slice/memory.max", "4294967296\n"); /* the tighter one holds */
-    write_file("/sys/fs/cgroup/user.slice/job/memory.max", "max\n");
-    write_file("/sys/fs/cgroup/user.slice/job/memory.current", "1000\n");
-    write_file("/sys/fs/cgroup/user.slice/job/memory.peak", "2000\n");
-    write_file("/sys/fs/cgroup/user.slice/job/memory.events",
-               "low 0\nhigh 1\nmax 5\noom 3\noom_kill 2\noom_group_kill 9\n");
-    write_file("/sys/fs/cgroup/user.slice/job/memory.pressure",
-               "some avg10=0.00 avg60=0.00 avg300=0.00 total=12345\nfull avg10=0.00 total=99\n");
-    write_file("/sys/fs/cgroup/user.slice/job/cpu.max", "150000 100000\n");
-    write_file("/sys/fs/cgroup/user.slice/job/cpu.stat",
-               "usage_usec 5\nnr_periods 100\nnr_throttled 40\nthrottled_usec 7000\n");
-    write_file("/sys/fs/cgroup/user.slice/job/pids.max", "100\n");
-    write_file("/sys/fs/cgroup/user.slice/job/pids.current", "7\n");
+    write_files(files);
     gwi_values values = read_group();
-    expect(&values, GW_METRIC_CGROUP_MEMORY_USED, GW_SAMPLE_KNOWN, 1000);
-    expect(&values, GW_METRIC_CGROUP_MEMORY_PEAK, GW_SAMPLE_KNOWN, 2000);
-    expect(&values, GW_METRIC_CGROUP_MEMORY_LIMIT, GW_SAMPLE_KNOWN, 4294967296);
-    expect(&values, GW_METRIC_CGROUP_OOM_KILLS, GW_SAMPLE_KNOWN, 2);
-    expect(&values, GW_METRIC_CGROUP_MEMORY_REFUSED, GW_SAMPLE_KNOWN, 5);
-    expect(&values, GW_METRIC_CGROUP_MEMORY_STALLED, GW_SAMPLE_KNOWN, 12345);
-    expect(&values, GW_METRIC_CGROUP_CPU_LIMIT, GW_SAMPLE_KNOWN, 1500);
-    expect(&values, GW_METRIC_CGROUP_CPU_PERIODS, GW_SAMPLE_KNOWN, 100);
-    expect(&values, GW_METRIC_CGROUP_CPU_THROTTLED, GW_SAMPLE_KNOWN, 40);
-    expect(&values, GW_METRIC_CGROUP_CPU_THROTTLED_TIME, GW_SAMPLE_KNOWN, 7000000);
-    expect(&values, GW_METRIC_CGROUP_PIDS, GW_SAMPLE_KNOWN, 7);
-    expect(&values, GW_METRIC_CGROUP_PIDS_LIMIT, GW_SAMPLE_KNOWN, 100);
+    EXPECT_ALL(&values, want);
 }
 
 /* No limit anywhere is known to be none; what an older kernel lacks is not supported, not 0. */
 static void version_2_without_limits(void **state)
 {
     (void)state;
-    write_file("/proc/77/cgroup", "0::/\n");
-    write_file("/proc/77/mountinfo", "30 22 0:26 / /cg rw - cgroup2 none rw\n");
-    write_file("/cg/memory.events", "oom 0\n"); /* 4.13 and older: no oom_kill */
+    write_file("/proc/77/cgroup", "w", "0::/\n");
+    write_file("/proc/77/mountinfo", "w", "30 22 0:26 / /cg rw - cgroup2 none rw\n");
+    write_file("/cg/memory.events", "w", "oom 0\n"); /* 4.13 and older: no oom_kill */
     gwi_values values = read_group();
     expect(&values, GW_METRIC_CGROUP_MEMORY_LIMIT, GW_SAMPLE_KNOWN, UINT64_MAX);
     expect(&values, GW_METRIC_CGROUP_OOM_KILLS, GW_SAMPLE_NOT_SUPPORTED, 0);
@@ -114,33 +105,38 @@ static void version_2_without_limits(void **state)
 /* Both versions at once, as many machines have it: version 1 has the controllers. A container sees its group as top. */
 static void version_1_in_a_container(void **state)
 {
+    static const made_file files[] = {
+        {"/proc/77/cgroup", "9:name=systemd:/docker/abc\n5:memory:/docker/abc/sub\n4:cpu,cpuacct:/docker/abc\n"
+                            "0::/docker/abc\n"},
+        {"/proc/77/mountinfo", "40 30 0:30 /docker/abc /sys/fs/cgroup/memory ro master:9 - cgroup cgroup rw,memory\n"
+                               "41 30 0:31 /docker/abc /sys/fs/cgroup/cpu,cpuacct ro - cgroup cgroup rw,cpu,cpuacct\n"
+                               "42 30 0:32 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n"},
+        {"/sys/fs/cgroup/memory/memory.limit_in_bytes", "67108864\n"},
+        {"/sys/fs/cgroup/memory/sub/memory.limit_in_bytes", "9223372036854771712\n"}, /* none */
+        {"/sys/fs/cgroup/memory/sub/memory.usage_in_bytes", "100\n"},
+        {"/sys/fs/cgroup/memory/sub/memory.max_usage_in_bytes", "200\n"},
+        {"/sys/fs/cgroup/memory/sub/memory.failcnt", "3\n"},
+        {"/sys/fs/cgroup/memory/sub/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 4\n"},
+        {"/sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "-1\n"},
+        {"/sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us", "100000\n"},
+        {"/sys/fs/cgroup/cpu,cpuacct/cpu.stat", "nr_periods 1\nnr_throttled 1\nthrottled_time 123\n"},
+        {NULL, NULL}};
+    static const wanted want[] = {
+        {GW_METRIC_CGROUP_MEMORY_LIMIT, GW_SAMPLE_KNOWN, 67108864},
+        {GW_METRIC_CGROUP_MEMORY_USED, GW_SAMPLE_KNOWN, 100},
+        {GW_METRIC_CGROUP_MEMORY_PEAK, GW_SAMPLE_KNOWN, 200},
+        {GW_METRIC_CGROUP_OOM_KILLS, GW_SAMPLE_KNOWN, 4},
+        {GW_METRIC_CGROUP_MEMORY_REFUSED, GW_SAMPLE_KNOWN, 3},
+        {GW_METRIC_CGROUP_MEMORY_STALLED, GW_SAMPLE_NOT_SUPPORTED, 0},
+        {GW_METRIC_CGROUP_CPU_LIMIT, GW_SAMPLE_KNOWN, UINT64_MAX},
+        {GW_METRIC_CGROUP_CPU_THROTTLED_TIME, GW_SAMPLE_KNOWN, 123},
+        {GW_METRIC_CGROUP_PIDS, GW_SAMPLE_NOT_SUPPORTED, 0}, /* no such controller */
+    };
     (void)state;
-    write_file("/proc/77/cgroup", "9:name=systemd:/docker/abc\n5:memory:/docker/abc/sub\n4:cpu,cpuacct:/docker/abc\n"
-                                  "0::/docker/abc\n");
-    write_file("/proc/77/mountinfo",
-               "40 30 0:30 /docker/abc /sys/fs/cgroup/memory ro master:9 - cgroup cgroup rw,memory\n"
-               "41 30 0:31 /docker/abc /sys/fs/cgroup/cpu,cpuacct ro - cgroup cgroup rw,cpu,cpuacct\n"
-               "42 30 0:32 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n");
-    write_file("/sys/fs/cgroup/memory/memory.limit_in_bytes", "67108864\n");
-    write_file("/sys/fs/cgroup/memory/sub/memory.limit_in_bytes", "9223372036854771712\n"); /* none */
-    write_file("/sys/fs/cgroup/memory/sub/memory.usage_in_bytes", "100\n");
-    write_file("/sys/fs/cgroup/memory/sub/memory.max_usage_in_bytes", "200\n");
-    write_file("/sys/fs/cgroup/memory/sub/memory.failcnt", "3\n");
-    write_file("/sys/fs/cgroup/memory/sub/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 4\n");
-    write_file("/sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "-1\n");
-    write_file("/sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us", "100000\n");
-    write_file("/sys/fs/cgroup/cpu,cpuacct/cpu.stat", "nr_periods 1\nnr_throttled 1\nthrottled_time 123\n");
+    write_files(files);
     gwi_values values = read_group();
-    expect(&values, GW_METRIC_CGROUP_MEMORY_LIMIT, GW_SAMPLE_KNOWN, 67108864);
-    expect(&values, GW_METRIC_CGROUP_MEMORY_USED, GW_SAMPLE_KNOWN, 100);
-    expect(&values, GW_METRIC_CGROUP_MEMORY_PEAK, GW_SAMPLE_KNOWN, 200);
-    expect(&values, GW_METRIC_CGROUP_OOM_KILLS, GW_SAMPLE_KNOWN, 4);
-    expect(&values, GW_METRIC_CGROUP_MEMORY_REFUSED, GW_SAMPLE_KNOWN, 3);
-    expect(&values, GW_METRIC_CGROUP_MEMORY_STALLED, GW_SAMPLE_NOT_SUPPORTED, 0);
-    expect(&values, GW_METRIC_CGROUP_CPU_LIMIT, GW_SAMPLE_KNOWN, UINT64_MAX);
-    expect(&values, GW_METRIC_CGROUP_CPU_THROTTLED_TIME, GW_SAMPLE_KNOWN, 123);
-    expect(&values, GW_METRIC_CGROUP_PIDS, GW_SAMPLE_NOT_SUPPORTED, 0); /* no such controller */
-    write_file("/sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "50000\n");
+    EXPECT_ALL(&values, want);
+    write_file("/sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "w", "50000\n");
     values = read_group();
     expect(&values, GW_METRIC_CGROUP_CPU_LIMIT, GW_SAMPLE_KNOWN, 500);
 }
@@ -159,20 +155,20 @@ static void nonsense(void **state)
     char large[9000];
     memset(large, 'x', sizeof large - 1);
     large[sizeof large - 1] = '\0';
-    write_file("/cg/memory.limit_in_bytes", "lots\n");
-    write_file("/cg/memory.oom_control", "oom_kill -4\n");
-    write_file("/cg/memory.failcnt", "99999999999999999999999\n");
+    write_file("/cg/memory.limit_in_bytes", "w", "lots\n");
+    write_file("/cg/memory.oom_control", "w", "oom_kill -4\n");
+    write_file("/cg/memory.failcnt", "w", "99999999999999999999999\n");
     for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++)
         for (size_t k = 0; k < sizeof mounts / sizeof mounts[0]; k++) {
-            write_file("/proc/77/cgroup", groups[i]);
-            write_file("/proc/77/mountinfo", mounts[k]);
+            write_file("/proc/77/cgroup", "w", groups[i]);
+            write_file("/proc/77/mountinfo", "w", mounts[k]);
             gwi_values values = read_group();
             assert_int_not_equal(values.value[GW_METRIC_CGROUP_OOM_KILLS].state, GW_SAMPLE_KNOWN);
             assert_int_not_equal(values.value[GW_METRIC_CGROUP_MEMORY_REFUSED].state, GW_SAMPLE_KNOWN);
             assert_int_not_equal(values.value[GW_METRIC_CGROUP_MEMORY_USED].state, GW_SAMPLE_KNOWN);
         }
-    write_file("/proc/77/cgroup", large);
-    write_file("/proc/77/mountinfo", large);
+    write_file("/proc/77/cgroup", "w", large);
+    write_file("/proc/77/mountinfo", "w", large);
     (void)read_group();
     remove_root(NULL);
     gwi_values values = read_group(); /* nothing is there at all */

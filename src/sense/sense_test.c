@@ -4,15 +4,9 @@
 
 #include "gw_clock.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include "made_root_testlib.h"
 
-#include <cmocka.h>
+#include <unistd.h>
 
 typedef struct seen {
     gw_sample_value card[2][GW_METRIC_COUNT], host[GW_METRIC_COUNT];
@@ -233,37 +227,6 @@ static void nothing_is_done_for_a_short_program(void **state)
 
 /* ---- a made-up machine ---- */
 
-static char root[] = "/tmp/gw-sense-XXXXXX";
-
-static void write_file(const char *name, const char *mode, const char *text)
-{
-    char path[512];
-    snprintf(path, sizeof path, "%s%s", root, name);
-    for (char *at = path + 1; (at = strchr(at, '/')) != NULL; at++) {
-        *at = '\0';
-        mkdir(path, 0700);
-        *at = '/';
-    }
-    FILE *file = fopen(path, mode);
-    assert_non_null(file);
-    fputs(text, file);
-    fclose(file);
-}
-
-static int make_root(void **state)
-{
-    (void)state;
-    return mkdtemp(root) == NULL;
-}
-
-static int remove_root(void **state)
-{
-    char command[128];
-    (void)state;
-    snprintf(command, sizeof command, "rm -rf %s", root);
-    return system(command);
-}
-
 /* Only lines that were written since count; a burst is counted; of crashes only our own. */
 static void the_kernel_log_is_followed(void **state)
 {
@@ -272,7 +235,7 @@ static void the_kernel_log_is_followed(void **state)
     uint32_t pid = (uint32_t)getpid();
     gw_sense_now now = {.pid = &pid, .pid_count = 1};
     write_file("/dev/kmsg", "w", "4,1,1,-;NVRM: Xid (PCI:0000:18:00): 48, old\n");
-    gw_sense *sense = open_senses("init", root);
+    gw_sense *sense = open_senses("init", made_root);
     look_for(sense, &now, 0.02, &all.events[GW_MACHINE_XID]);
     assert_int_equal(all.events[GW_MACHINE_XID], 0);
     for (int i = 0; i < 100; i++)
@@ -302,10 +265,10 @@ static void users_of_device_files_are_found(void **state)
     for (unsigned i = 0; i < sizeof targets / sizeof targets[0]; i++) {
         snprintf(path, sizeof path, "/proc/%u/fd/note", 4000 + i);
         write_file(path, "w", "");
-        snprintf(path, sizeof path, "%s/proc/%u/fd/3", root, 4000 + i);
+        snprintf(path, sizeof path, "%s/proc/%u/fd/3", made_root, 4000 + i);
         assert_int_equal(symlink(targets[i], path), 0);
     }
-    gw_sense *sense = open_senses("init", root);
+    gw_sense *sense = open_senses("init", made_root);
     look_for(sense, &now, 0.02, &none);
     assert_int_equal(all.users, 0);
     now.out_of_memory_at_ns = 1000;
@@ -326,7 +289,7 @@ static void a_rise_of_oom_kill_is_an_event(void **state)
     snprintf(name, sizeof name, "/proc/%d/mountinfo", (int)getpid());
     write_file(name, "w", "30 20 0:26 / /cg rw shared:4 - cgroup2 cgroup2 rw\n");
     write_file("/cg/job/memory.events", "w", "low 0\nhigh 0\nmax 7\noom 2\noom_kill 2\noom_group_kill 0\n");
-    gw_sense *sense = open_senses("init", root);
+    gw_sense *sense = open_senses("init", made_root);
     look_for(sense, &now, 0.05, &none);
     expect(all.host, GW_METRIC_CGROUP_OOM_KILLS, GW_SAMPLE_KNOWN, 2);
     expect(all.host, GW_METRIC_CGROUP_MEMORY_REFUSED, GW_SAMPLE_KNOWN, 7);

@@ -1,0 +1,49 @@
+/* A made-up machine for tests: a folder that stands for /. For cmocka's tests alone, one folder a test program. */
+#ifndef GW_MADE_ROOT_TESTLIB_H
+#define GW_MADE_ROOT_TESTLIB_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <cmocka.h>
+
+static char made_root[32];
+
+/* `mode` as of fopen(); its folders are made. */
+static inline void write_file(const char *name, const char *mode, const char *text)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s%s", made_root, name);
+    for (char *at = path + 1; (at = strchr(at, '/')) != NULL; at++) {
+        *at = '\0';
+        mkdir(path, 0700);
+        *at = '/';
+    }
+    FILE *file = fopen(path, mode);
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+static inline int make_root(void **state)
+{
+    (void)state;
+    strcpy(made_root, "/tmp/gw-root-XXXXXX");
+    return mkdtemp(made_root) == NULL;
+}
+
+static inline int remove_root(void **state)
+{
+    char command[128];
+    (void)state;
+    snprintf(command, sizeof command, "rm -rf %s", made_root);
+    return system(command);
+}
+
+#endif
