@@ -1,15 +1,10 @@
 /* Any bytes as a line of the kernel's log. */
 #include "gw_klog.h"
+#include "seeds.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
-int LLVMFuzzerInitialize(int *argc, char ***argv);
-
-/* Seeds of our own, written into the folder named by GW_FUZZ_SEEDS. */
-int LLVMFuzzerInitialize(int *argc, char ***argv)
+static void write_seeds(const char *folder)
 {
     static const char *const lines[] = {
         "4,711,5678901,-;NVRM: Xid (PCI:0000:18:00): 31, pid=4242, name=python3, Ch 00000008 caused by previous Xid 13",
@@ -19,19 +14,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
         "traps: my [odd] prog[12] general protection fault ip:55 sp:7f error:0 in x[55+1]",
         "prog[44]: unhandled level 2 translation fault (11) at 0x00001000, esr 0x92000006",
         "nvidia 0000:41:00.0: PCIe Bus Error: severity=Uncorrected (Non-Fatal), type=Transaction Layer"};
-    const char *folder = getenv("GW_FUZZ_SEEDS");
-    (void)argc;
-    (void)argv;
-    for (size_t i = 0; folder != NULL && i < sizeof lines / sizeof lines[0]; i++) {
-        char path[4096];
-        snprintf(path, sizeof path, "%s/line%zu", folder, i);
-        FILE *file = fopen(path, "w");
-        if (file == NULL)
-            continue;
-        fputs(lines[i], file);
-        fclose(file);
-    }
-    return 0;
+    write_texts(folder, lines, sizeof lines / sizeof lines[0]);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)

@@ -2,16 +2,12 @@
  * file begins in the middle. */
 #include "gw_logs.h"
 #include "gw_verdict.h"
+#include "seeds.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
-int LLVMFuzzerInitialize(int *argc, char ***argv);
-
-/* One line of each meaning, alone and all together: written into the folder named by GW_FUZZ_SEEDS. */
-int LLVMFuzzerInitialize(int *argc, char ***argv)
+/* One line of each meaning, alone and all together. */
+static void write_seeds(const char *folder)
 {
     static const char *const lines[] = {
 #define GWI_EXAMPLE(sign, field, value, line) line,
@@ -19,13 +15,8 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 #undef GWI_EXAMPLE
     };
     enum { COUNT = sizeof lines / sizeof lines[0] };
-    const char *folder = getenv("GW_FUZZ_SEEDS");
-    (void)argc;
-    (void)argv;
-    for (size_t i = 0; folder != NULL && i <= COUNT; i++) {
-        char path[4096];
-        snprintf(path, sizeof path, "%s/line%zu", folder, i);
-        FILE *file = fopen(path, "w");
+    for (size_t i = 0; i <= COUNT; i++) {
+        FILE *file = open_seed(folder, i);
         if (file == NULL)
             continue;
         fputc('\0', file);
@@ -33,7 +24,6 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
             fprintf(file, "[rank%zu]: %s\n", k % 4, lines[k]);
         fclose(file);
     }
-    return 0;
 }
 
 static void check(const gw_log *log)

@@ -2,18 +2,14 @@
 #define _GNU_SOURCE
 #include "gw_torch.h"
 #include "gw_verdict.h"
+#include "seeds.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
-int LLVMFuzzerInitialize(int *argc, char ***argv);
-
-/* A seed of our own, written into the folder named by GW_FUZZ_SEEDS: one segment, one block, one entry with a stack. */
-static void write_seed(const char *folder)
+/* A seed of our own: one segment, one block, one entry with a stack. */
+static void write_seeds(const char *folder)
 {
     static const char seed[] =
         "\x80\x02}(X\x08\0\0\0segments](}(X\x0a\0\0\0total_sizeM\0\x02X\x06\0\0\0blocks]}("
@@ -35,16 +31,6 @@ static void write_seed(const char *folder)
         abort();
     }
     gw_model_free(model);
-}
-
-int LLVMFuzzerInitialize(int *argc, char ***argv)
-{
-    (void)argc;
-    (void)argv;
-    const char *folder = getenv("GW_FUZZ_SEEDS");
-    if (folder != NULL)
-        write_seed(folder);
-    return 0;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)

@@ -1,16 +1,11 @@
 /* Any bytes as a question, and as a log: what it may mean, and the verdict on it. */
 #include "gw_logs.h"
 #include "gw_verdict.h"
+#include "seeds.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
-int LLVMFuzzerInitialize(int *argc, char ***argv);
-
-/* Seeds of our own, written into the folder named by GW_FUZZ_SEEDS. */
-int LLVMFuzzerInitialize(int *argc, char ***argv)
+static void write_seeds(const char *folder)
 {
     static const char *const seeds[] = {
         "700",
@@ -27,19 +22,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
         ("RuntimeError    Traceback (most recent call last)\n<ipython-input-5-0a1b> in <module>\n----> 2 train()\n"
          "~/model.py in forward(self)\n---> 41 y\nRuntimeError: CUDA error: device-side assert triggered\n"),
         "[rank1]: frame #1: my::launch(at::Tensor) + 0x1b (0x7f01 in /x/_C.so)\n[rank1]: ncclUnhandledCudaError\n"};
-    const char *folder = getenv("GW_FUZZ_SEEDS");
-    (void)argc;
-    (void)argv;
-    for (size_t i = 0; folder != NULL && i < sizeof seeds / sizeof seeds[0]; i++) {
-        char path[4096];
-        snprintf(path, sizeof path, "%s/seed%zu", folder, i);
-        FILE *file = fopen(path, "w");
-        if (file == NULL)
-            continue;
-        fputs(seeds[i], file);
-        fclose(file);
-    }
-    return 0;
+    write_texts(folder, seeds, sizeof seeds / sizeof seeds[0]);
 }
 
 static void judge_as_log(const char *text, size_t bytes)

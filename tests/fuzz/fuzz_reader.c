@@ -1,18 +1,14 @@
 /* Any bytes as a recording: read to the end, look at all that is handed out. */
 #define _GNU_SOURCE
 #include "gw_recording.h"
+#include "seeds.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
-int LLVMFuzzerInitialize(int *argc, char ***argv);
-
-/* Seeds of our own, written into the folder named by GW_FUZZ_SEEDS: a recording with one of everything. */
-static void write_seed(const char *folder)
+/* Seeds of our own: a recording with one of everything. */
+static void write_seeds(const char *folder)
 {
     static const char *const fn_names[] = {"cuMemAlloc_v2", "cuMemFree_v2"};
     char path[4096];
@@ -46,16 +42,6 @@ static void write_seed(const char *folder)
             abort();
     if (gw_writer_close(writer, &err) != GW_OK)
         abort();
-}
-
-int LLVMFuzzerInitialize(int *argc, char ***argv)
-{
-    (void)argc;
-    (void)argv;
-    const char *folder = getenv("GW_FUZZ_SEEDS");
-    if (folder != NULL)
-        write_seed(folder);
-    return 0;
 }
 
 static volatile uint64_t sink;

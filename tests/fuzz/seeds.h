@@ -1,0 +1,45 @@
+/* Seeds of a fuzzer's own: it writes them into the folder that GW_FUZZ_SEEDS names when it starts. Include it in one
+ * file of a fuzzer and define write_seeds() there. */
+#ifndef GW_FUZZ_SEEDS_H
+#define GW_FUZZ_SEEDS_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+int LLVMFuzzerInitialize(int *argc, char ***argv);
+
+static void write_seeds(const char *folder);
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+    const char *folder = getenv("GW_FUZZ_SEEDS");
+    (void)argc;
+    (void)argv;
+    if (folder != NULL)
+        write_seeds(folder);
+    return 0;
+}
+
+/* The folder's file number `index`, to be closed; NULL: it cannot be written. */
+static inline FILE *open_seed(const char *folder, size_t index)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/seed%zu", folder, index);
+    return fopen(path, "w");
+}
+
+static inline void write_texts(const char *folder, const char *const *text, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        FILE *file = open_seed(folder, i);
+        if (file == NULL)
+            continue;
+        fputs(text[i], file);
+        fclose(file);
+    }
+}
+
+#endif
