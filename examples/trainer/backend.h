@@ -14,6 +14,7 @@ struct backend_options {
     int device;
     uint64_t memory_bytes;                     /* that the run may take; 0: no limit */
     bool deterministic;                        /* the same sums in the same order each time */
+    bool tune;                                 /* load() may time algorithms and keep the quickest */
     const char *name;                          /* of the scope, thus the phase for gpuwhy; NULL: none */
     void (*log)(void *user, const char *line); /* falls back, what was held; any thread */
     void *log_user;
@@ -53,7 +54,8 @@ struct backend {
     bool (*close)(void *state, gs_report **ret_report, struct reason *reason);
 
     /* Which algorithm a step takes, and its workspace: writes step->algorithm and step->workspace_bytes. Called by
-     * schedule_make(), before there is memory. */
+     * schedule_make(), before there is memory. The budget is for what an algorithm likes to have; what a step cannot do
+     * without (partial sums, results that are added to others) it takes in any case. */
     bool (*plan)(void *state, const struct schedule_options *options, struct step *step, size_t budget_bytes,
                  struct reason *reason);
     /* All memory of the schedule, at once. The schedule must live as long as the state, or until the next load().
