@@ -1,0 +1,511 @@
+/* The back end for NVIDIA's cards: cuDNN for convolutions, cuBLAS for matrix products, own kernels for the rest.
+ *
+ * Everything of an iteration is on one stream and at addresses that never change; the copy stream brings the next
+ * inputs meanwhile. Nothing is allocated after load(), and nothing waits for the card but settle(), put() and get(). */
+#include "cuda_conv.h"
+#include "watch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool can(enum precision precision)
+{
+    (void)precision;
+    return true; /* bf16 wants Ampere: cuDNN says so of older cards when a step is planned */
+}
+
+/* ---- opening and closing ---- */
+
+static bool open_libraries(struct cuda *cuda, struct reason *reason)
+{
+    int device = 0, major = 0, minor = 0;
+    gs_scope *scope = cuda->card.scope;
+    gs_status status = gs_cudnn(scope, cuda->card.compute, &cuda->cudnn);
+    if (status == GS_OK)
+        status = gs_cublas(scope, cuda->card.compute, &cuda->cublas);
+    if (!card_well(&cuda->card, status, "cuDNN and cuBLAS", reason) || !cuda_find(cuda, reason))
+        return false;
+    const struct cuda_calls *api = &cuda->api;
+    status = GS_TRY(api->cuDeviceGet(&device, cuda->options.device));
+    if (status == GS_OK)
+        status = GS_TRY(api->cuDeviceGetAttribute(&major, CU_ATTRIBUTE_MAJOR, device));
+    if (status == GS_OK)
+        status = GS_TRY(api->cuDeviceGetAttribute(&minor, CU_ATTRIBUTE_MINOR, device));
+    if (status == GS_OK)
+        status = GS_TRY(api->cuDeviceGetAttribute(&cuda->multiprocessors, CU_ATTRIBUTE_MULTIPROCESSORS, device));
+    cuda->architecture = major * 10 + minor;
+    return card_well(&cuda->card, status, "asking what the card is", reason);
+}
+
+static void free_packs(struct cuda *cuda)
+{
+    for (size_t i = 0; i < cuda->pack_count; i++)
+        conv_pack_free(cuda, &cuda->packs[i]);
+    free(cuda->packs);
+    cuda->packs = NULL;
+    cuda->pack_count = 0;
+}
+
+static bool open(const struct backend_options *options, void **ret_state, struct reason *reason)
+{
+    struct cuda *cuda = calloc(1, sizeof *cuda);
+    struct reason ignored;
+    if (cuda == NULL)
+        return because(reason, "no memory for a back end");
+    if (!card_open(&cuda->card, options, reason)) {
+        free(cuda);
+        return false;
+    }
+    cuda->options = *options;
+    if (!open_libraries(cuda, reason)) {
+        card_close(&cuda->card, NULL, &ignored);
+        free(cuda);
+        return false;
+    }
+    *ret_state = cuda;
+    return true;
+}
+
+static bool close(void *state, gs_report **ret_report, struct reason *reason)
+{
+    struct cuda *cuda = state;
+    gs_wait(cuda->card.compute); /* what fails here the end of the scope finds, too */
+    free_packs(cuda);
+    conv_free_all(cuda);
+    bool is_well = card_close(&cuda->card, ret_report, reason);
+    free(cuda);
+    return is_well;
+}
+
+/* ---- planning ---- */
+
+static size_t rows_of(const struct schedule_options *options, const struct layer *layer)
+{
+    return options->images * layer->out.height * layer->out.width;
+}
+
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+static struct conv_problem problem_of(enum conv_kind kind, const struct schedule_options *options,
+                                      const struct step *step, size_t budget_bytes)
+{
+    const struct layer *layer = step->layer;
+    struct conv_problem problem;
+    memset(&problem, 0, sizeof problem);
+    problem.kind = kind;
+    problem.precision = options->precision;
+    problem.images = options->images;
+    problem.in = layer->in;
+    problem.out = layer->out;
+    problem.kernel = layer->kernel;
+    problem.stride = layer->stride;
+    problem.pad = layer->pad;
+    problem.budget_bytes = budget_bytes;
+    problem.adds = kind == CONV_DATA && step->adds;
+    return problem;
+}
+
+static size_t bias_bytes(struct cuda *cuda, const struct schedule_options *options, const struct layer *layer)
+{
+    return layer->has_bias ? cuda_partial_bytes(cuda, rows_of(options, layer), layer->out.channels, 1) : 0;
+}
+
+/* A backward step's two convolutions: by weights in the low half of `algorithm`, by inputs in the high one. */
+enum { HALF = 32 };
+
+static bool plan_conv(struct cuda *cuda, const struct schedule_options *options, struct step *step, size_t budget_bytes,
+                      struct reason *reason)
+{
+    size_t first = 0, second = 0;
+    bool is_forward = step->kind == STEP_FORWARD;
+    struct conv_problem problem = problem_of(is_forward ? CONV_FORWARD : CONV_FILTER, options, step, budget_bytes);
+    if (!conv_find(cuda, &problem, &first, reason))
+        return false;
+    step->workspace_bytes = cuda->convs[first]->workspace_bytes;
+    if (!is_forward)
+        step->workspace_bytes = larger(step->workspace_bytes, bias_bytes(cuda, options, step->layer));
+    if (!is_forward && step->dx != NO_BLOCK) {
+        problem = problem_of(CONV_DATA, options, step, budget_bytes);
+        if (!conv_find(cuda, &problem, &second, reason))
+            return false;
+        step->workspace_bytes = larger(step->workspace_bytes, cuda->convs[second]->workspace_bytes);
+    }
+    step->algorithm = first | second << HALF;
+    return true;
+}
+
+static size_t plan_own(struct cuda *cuda, const struct schedule_options *options, const struct step *step,
+                       size_t budget_bytes)
+{
+    const struct layer *layer = step->layer;
+    size_t sums = cuda_partial_bytes(cuda, rows_of(options, layer), layer->out.channels, 2);
+    bool is_pass = step->kind == STEP_FORWARD || step->kind == STEP_BACKWARD;
+    if (step->kind == STEP_LOSS)
+        return options->images * 2 * sizeof(float);
+    if (is_pass && layer->kind == LAYER_BATCHNORM)
+        return sums + (step->kind == STEP_BACKWARD ? 2 * layer->out.channels * sizeof(float) : 0);
+    if (is_pass && layer->kind == LAYER_LINEAR)
+        return larger(gemm_workspace_bytes(budget_bytes), bias_bytes(cuda, options, layer));
+    return 0;
+}
+
+static bool plan(void *state, const struct schedule_options *options, struct step *step, size_t budget_bytes,
+                 struct reason *reason)
+{
+    struct cuda *cuda = state;
+    if ((step->kind == STEP_FORWARD || step->kind == STEP_BACKWARD) && step->layer->kind == LAYER_CONV)
+        return plan_conv(cuda, options, step, budget_bytes, reason);
+    step->workspace_bytes = plan_own(cuda, options, step, budget_bytes);
+    return true;
+}
+
+/* ---- steps ---- */
+
+/* Weights as matrix products and convolutions read them. */
+static CUdeviceptr weights(const struct cuda *cuda, const struct layer *layer)
+{
+    const struct schedule *schedule = cuda->card.schedule;
+    size_t low = schedule->lasting[LASTING_LOW];
+    return card_at(&cuda->card, low != NO_BLOCK ? low : schedule->lasting[LASTING_PARAMETERS]) +
+           layer->weight_at * precision_bytes(schedule->options.precision);
+}
+
+static CUdeviceptr fp32_at(const struct cuda *cuda, enum lasting which, size_t at)
+{
+    return card_at(&cuda->card, cuda->card.schedule->lasting[which]) + at * sizeof(float);
+}
+
+static struct conv_data data_of(const struct cuda *cuda, const struct step *step)
+{
+    bool is_forward = step->kind == STEP_FORWARD;
+    return (struct conv_data){.x = card_at(&cuda->card, step->x),
+                              .w = weights(cuda, step->layer),
+                              .y = card_at(&cuda->card, is_forward ? step->y : step->dy),
+                              .gradient = fp32_at(cuda, LASTING_GRADIENTS, step->layer->weight_at),
+                              .workspace = card_at(&cuda->card, step->workspace)};
+}
+
+static gs_status forward_conv(struct cuda *cuda, const struct step *step, void **packs)
+{
+    struct conv *conv = cuda->convs[step->algorithm];
+    struct conv_data data = data_of(cuda, step);
+    return conv_run(cuda, conv, conv->chosen, &data, &packs[0]);
+}
+
+/* Of the two halves, what writes gradients by weights comes first: gradients by inputs may lie over the inputs only in
+ * a schedule that says so, which none does. */
+static gs_status backward_conv(struct cuda *cuda, const struct step *step, void **packs)
+{
+    struct conv *filter = cuda->convs[step->algorithm & UINT32_MAX];
+    struct conv_data data = data_of(cuda, step);
+    gs_status status = conv_run(cuda, filter, filter->chosen, &data, &packs[0]);
+    if (status != GS_OK || step->dx == NO_BLOCK)
+        return status;
+    struct conv *inputs = cuda->convs[step->algorithm >> HALF];
+    data.x = card_at(&cuda->card, step->dx);
+    return conv_run(cuda, inputs, inputs->chosen, &data, &packs[1]);
+}
+
+static gs_status linear(struct cuda *cuda, const struct step *step, enum conv_kind kind)
+{
+    const struct layer *layer = step->layer;
+    const struct schedule_options *options = &cuda->card.schedule->options;
+    struct conv_data data = data_of(cuda, step);
+    size_t bytes = cuda->card.schedule->block_bytes[step->workspace];
+    if (kind == CONV_DATA)
+        data.x = card_at(&cuda->card, step->dx);
+    return gemm_run(cuda, kind, options->precision, options->images, shape_count(layer->in), shape_count(layer->out),
+                    kind == CONV_DATA && step->adds, &data, data.workspace, bytes);
+}
+
+/* Bias and ReLU of what a convolution or matrix product gave. */
+static gs_status finish(struct cuda *cuda, const struct step *step)
+{
+    const struct layer *layer = step->layer;
+    size_t rows = rows_of(&cuda->card.schedule->options, layer);
+    CUdeviceptr y = card_at(&cuda->card, step->y);
+    if (layer->has_bias)
+        return cuda_bias(cuda, y, fp32_at(cuda, LASTING_PARAMETERS, layer->bias_at), rows, layer->out.channels,
+                         layer->has_relu);
+    return layer->has_relu ? cuda_relu(cuda, y, rows * layer->out.channels) : GS_OK;
+}
+
+static gs_status forward(struct cuda *cuda, const struct step *step, bool is_evaluation, void **packs)
+{
+    const struct layer *layer = step->layer;
+    size_t count = rows_of(&cuda->card.schedule->options, layer) * layer->out.channels;
+    gs_status status;
+    switch (layer->kind) {
+    case LAYER_CONV:
+        status = forward_conv(cuda, step, packs);
+        return status == GS_OK ? finish(cuda, step) : status;
+    case LAYER_LINEAR:
+        status = linear(cuda, step, CONV_FORWARD);
+        return status == GS_OK ? finish(cuda, step) : status;
+    case LAYER_BATCHNORM:
+        return cuda_norm(cuda, step, is_evaluation);
+    case LAYER_MAXPOOL:
+        return cuda_max(cuda, step);
+    case LAYER_AVERAGEPOOL:
+        return cuda_mean(cuda, step);
+    case LAYER_ADD:
+        return cuda_add(cuda, card_at(&cuda->card, step->y), card_at(&cuda->card, step->x),
+                        card_at(&cuda->card, step->x2), count, layer->has_relu);
+    case LAYER_INPUT:
+    case LAYER_KIND_COUNT:
+        break;
+    }
+    return GS_OK;
+}
+
+static gs_status bias_gradient(struct cuda *cuda, const struct step *step)
+{
+    const struct layer *layer = step->layer;
+    if (!layer->has_bias)
+        return GS_OK;
+    return cuda_bias_gradient(cuda, fp32_at(cuda, LASTING_GRADIENTS, layer->bias_at), card_at(&cuda->card, step->dy),
+                              card_at(&cuda->card, step->workspace), rows_of(&cuda->card.schedule->options, layer),
+                              layer->out.channels);
+}
+
+static gs_status backward(struct cuda *cuda, const struct step *step, void **packs)
+{
+    gs_status status;
+    switch (step->layer->kind) {
+    case LAYER_CONV:
+        status = bias_gradient(cuda, step);
+        return status == GS_OK ? backward_conv(cuda, step, packs) : status;
+    case LAYER_LINEAR:
+        status = bias_gradient(cuda, step);
+        if (status == GS_OK)
+            status = linear(cuda, step, CONV_FILTER);
+        return status == GS_OK && step->dx != NO_BLOCK ? linear(cuda, step, CONV_DATA) : status;
+    case LAYER_BATCHNORM:
+        return cuda_norm_backward(cuda, step);
+    case LAYER_MAXPOOL:
+        return cuda_max_backward(cuda, step);
+    case LAYER_AVERAGEPOOL:
+        return cuda_mean_backward(cuda, step);
+    case LAYER_ADD:
+    case LAYER_INPUT:
+    case LAYER_KIND_COUNT:
+        break; /* schedules have none */
+    }
+    return GS_OK;
+}
+
+static gs_status run_step(struct cuda *cuda, size_t index, const struct iteration *iteration)
+{
+    const struct schedule *schedule = cuda->card.schedule;
+    const struct step *step = &schedule->steps[index];
+    const struct layer *layer = step->layer;
+    CUstream stream = cuda->card.compute;
+    size_t count = rows_of(&schedule->options, layer) * layer->out.channels;
+    CUdeviceptr dx = card_at(&cuda->card, step->dx), dy = card_at(&cuda->card, step->dy);
+    void **packs = &cuda->packs[2 * index];
+    switch (step->kind) {
+    case STEP_INPUT:
+        return cuda_input(cuda, card_at(&cuda->card, step->y),
+                          card_at(&cuda->card, schedule_input(schedule, iteration->turn)), count);
+    case STEP_FORWARD:
+        return forward(cuda, step, iteration->is_evaluation, packs);
+    case STEP_LOSS:
+        return cuda_loss(cuda, step, iteration);
+    case STEP_RELU:
+        return cuda_relu_backward(cuda, dy, card_at(&cuda->card, step->y), count);
+    case STEP_BACKWARD:
+        return backward(cuda, step, packs);
+    case STEP_COPY:
+        return gs_copy(dx, dy, count * precision_bytes(schedule->options.precision), stream);
+    case STEP_SUM:
+        return cuda_add(cuda, dx, dx, dy, count, false);
+    case STEP_KIND_COUNT:
+        break;
+    }
+    return GS_OK;
+}
+
+/* ---- memory ---- */
+
+static gs_status clear(struct cuda *cuda, enum lasting which)
+{
+    const struct schedule *schedule = cuda->card.schedule;
+    size_t block = schedule->lasting[which];
+    return block == NO_BLOCK
+               ? GS_OK
+               : gs_fill(card_at(&cuda->card, block), 0, schedule->block_bytes[block], cuda->card.compute);
+}
+
+static gs_status time_step(struct cuda *cuda, const struct step *step)
+{
+    struct conv_data data = data_of(cuda, step);
+    gs_status status = conv_time(cuda, cuda->convs[step->algorithm & UINT32_MAX], &data);
+    if (status != GS_OK || step->kind == STEP_FORWARD || step->dx == NO_BLOCK)
+        return status;
+    data.x = card_at(&cuda->card, step->dx);
+    return conv_time(cuda, cuda->convs[step->algorithm >> HALF], &data);
+}
+
+/* Over the run's own memory, before anything is in it. */
+static gs_status time_all(struct cuda *cuda)
+{
+    const struct schedule *schedule = cuda->card.schedule;
+    gs_status status = GS_OK;
+    for (size_t i = 0; i < schedule->step_count && status == GS_OK; i++) {
+        const struct step *step = &schedule->steps[i];
+        if (step->layer->kind == LAYER_CONV && (step->kind == STEP_FORWARD || step->kind == STEP_BACKWARD))
+            status = time_step(cuda, step);
+    }
+    return status;
+}
+
+static bool load(void *state, const struct schedule *schedule, struct reason *reason)
+{
+    struct cuda *cuda = state;
+    gs_status status = gs_wait(cuda->card.compute);
+    free_packs(cuda);
+    if (!card_well(&cuda->card, status, "waiting for the card", reason) ||
+        !cuda_kernels_load(cuda, schedule->options.precision, reason) || !card_load(&cuda->card, schedule, reason))
+        return false;
+    cuda->blas_workspace = 0;
+    cuda->packs = calloc(schedule->step_count * 2, sizeof *cuda->packs);
+    if (cuda->packs == NULL)
+        return because(reason, "the host has no memory for a schedule");
+    cuda->pack_count = schedule->step_count * 2;
+    status = cuda->options.tune ? time_all(cuda) : GS_OK;
+    for (int i = 0; i < LASTING_COUNT && status == GS_OK; i++)
+        status = clear(cuda, (enum lasting)i);
+    return card_well(&cuda->card, status, "the run's memory", reason);
+}
+
+static bool put(void *state, size_t block, const void *data, size_t bytes, struct reason *reason)
+{
+    struct cuda *cuda = state;
+    const struct schedule *schedule = cuda->card.schedule;
+    if (!card_put(&cuda->card, block, data, bytes, reason))
+        return false;
+    if (block != schedule->lasting[LASTING_PARAMETERS] || schedule->lasting[LASTING_LOW] == NO_BLOCK)
+        return true;
+    gs_status status = cuda_input(cuda, card_at(&cuda->card, schedule->lasting[LASTING_LOW]),
+                                  card_at(&cuda->card, block), schedule->model->parameter_count);
+    return card_well(&cuda->card, status, "parameters in low precision", reason);
+}
+
+static bool get(void *state, size_t block, void *data, size_t bytes, struct reason *reason)
+{
+    struct cuda *cuda = state;
+    return card_get(&cuda->card, block, data, bytes, reason);
+}
+
+static bool host_alloc(void *state, size_t bytes, void **ret, struct reason *reason)
+{
+    struct cuda *cuda = state;
+    return card_host_alloc(&cuda->card, bytes, ret, reason);
+}
+
+static void host_free(void *state, void *memory)
+{
+    struct cuda *cuda = state;
+    card_host_free(&cuda->card, memory);
+}
+
+static bool feed(void *state, unsigned turn, const float *images, const int32_t *labels, struct reason *reason)
+{
+    struct cuda *cuda = state;
+    return card_feed(&cuda->card, turn, images, labels, reason);
+}
+
+static bool fed(void *state, unsigned turn, struct reason *reason)
+{
+    struct cuda *cuda = state;
+    return card_fed(&cuda->card, turn, reason);
+}
+
+/* ---- training ---- */
+
+static gs_status run_steps(struct cuda *cuda, const struct iteration *iteration)
+{
+    const struct schedule *schedule = cuda->card.schedule;
+    gs_status status = iteration->is_first ? clear(cuda, LASTING_RESULTS) : GS_OK;
+    if (status == GS_OK && iteration->is_first && !iteration->is_evaluation)
+        status = clear(cuda, LASTING_GRADIENTS);
+    for (size_t i = 0; i < schedule->step_count && status == GS_OK; i++) {
+        status = run_step(cuda, i, iteration);
+        if (iteration->is_evaluation && schedule->steps[i].kind == STEP_LOSS)
+            break;
+    }
+    return status;
+}
+
+static bool iterate(void *state, const struct iteration *iteration, struct reason *reason)
+{
+    struct cuda *cuda = state;
+    return card_begin(&cuda->card, iteration->turn, reason) &&
+           card_well(&cuda->card, run_steps(cuda, iteration), "an iteration", reason) &&
+           card_end(&cuda->card, iteration->turn, reason);
+}
+
+static bool invite(void *state, gs_nccl_id *ret_id, struct reason *reason)
+{
+    struct cuda *cuda = state;
+    return card_well(&cuda->card, gs_nccl_new_id(cuda->card.scope, ret_id), "NCCL", reason);
+}
+
+static bool join(void *state, int ranks, int rank, const gs_nccl_id *id, struct reason *reason)
+{
+    struct cuda *cuda = state;
+    gs_status status = gs_nccl(cuda->card.scope, ranks, id, rank, &cuda->nccl);
+    return card_well(&cuda->card, status, "NCCL", reason) && cuda_find_nccl(cuda, reason);
+}
+
+static bool sum_gradients(void *state, struct reason *reason)
+{
+    struct cuda *cuda = state;
+    const struct cuda_calls *api = &cuda->api;
+    const struct schedule *schedule = cuda->card.schedule;
+    void *gradients = (void *)(uintptr_t)card_at(&cuda->card, schedule->lasting[LASTING_GRADIENTS]);
+    if (cuda->nccl == NULL)
+        return because(reason, "no devices were joined");
+    gs_status status =
+        GS_TRY_OF(GS_FROM_NCCL, api->ncclAllReduce(gradients, gradients, schedule->model->parameter_count, NCCL_FLOAT,
+                                                   NCCL_SUM, cuda->nccl, cuda->card.compute));
+    return card_well(&cuda->card, status, "the sum over devices", reason);
+}
+
+static bool update(void *state, const struct update *update, struct reason *reason)
+{
+    struct cuda *cuda = state;
+    return card_well(&cuda->card, cuda_check_and_step(cuda, update), "the optimizer's step", reason);
+}
+
+static bool settle(void *state, struct results *ret_results, struct reason *reason)
+{
+    struct cuda *cuda = state;
+    return card_get(&cuda->card, cuda->card.schedule->lasting[LASTING_RESULTS], ret_results, sizeof *ret_results,
+                    reason);
+}
+
+const struct backend backend_cuda = {
+    .name = "cuda",
+    .can = can,
+    .open = open,
+    .close = close,
+    .plan = plan,
+    .load = load,
+    .put = put,
+    .get = get,
+    .host_alloc = host_alloc,
+    .host_free = host_free,
+    .feed = feed,
+    .fed = fed,
+    .iterate = iterate,
+    .invite = invite,
+    .join = join,
+    .sum_gradients = sum_gradients,
+    .update = update,
+    .settle = settle,
+    .watch = card_watch,
+};

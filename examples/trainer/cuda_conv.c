@@ -1,0 +1,478 @@
+/* Convolutions: which ways there are for a problem, which is taken, and running it.
+ *
+ * Convolutions by a 1x1 filter with stride 1 are matrix products, and may go to cuBLAS, which can add to what is there;
+ * so can cuDNN's older interface in fp32. Anything else that adds goes through scratch of our own and a kernel. fp32
+ * goes to the older interface, which can be told to leave the matrix cores (TF32) alone; bf16 and fp16 to the graph
+ * interface, which alone has the kernels for newer cards.
+ *
+ * TRAINER_CUDNN=legacy|graph takes one interface for everything that it can do. */
+#include "cuda_conv.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { REPEATS = 3 };
+#define BLAS_BYTES_MIN ((size_t)64 << 10)
+#define BLAS_BYTES_MAX ((size_t)32 << 20)
+
+int conv_type(enum precision precision)
+{
+    static const int types[] = {CUDNN_DATA_FLOAT, CUDNN_DATA_BFLOAT16, CUDNN_DATA_HALF};
+    _Static_assert(sizeof types / sizeof *types == PRECISION_COUNT, "a type for each");
+    return types[precision];
+}
+
+static size_t weight_count(const struct conv_problem *problem)
+{
+    return problem->out.channels * problem->kernel * problem->kernel * problem->in.channels;
+}
+
+size_t conv_result_count(const struct conv_problem *problem)
+{
+    switch (problem->kind) {
+    case CONV_FORWARD:
+        return problem->images * shape_count(problem->out);
+    case CONV_DATA:
+        return problem->images * shape_count(problem->in);
+    case CONV_FILTER:
+        break;
+    }
+    return weight_count(problem);
+}
+
+static bool is_gemm(const struct conv_problem *problem)
+{
+    return problem->kernel == 1 && problem->stride == 1 && problem->pad == 0;
+}
+
+/* ---- matrix products ---- */
+
+/* cuBLAS wants 16 KiB at least; 32 MiB is what it takes by itself on Hopper. */
+size_t gemm_workspace_bytes(size_t budget_bytes)
+{
+    return budget_bytes < BLAS_BYTES_MIN   ? BLAS_BYTES_MIN
+           : budget_bytes < BLAS_BYTES_MAX ? budget_bytes & ~(size_t)511
+                                           : BLAS_BYTES_MAX;
+}
+
+static gs_status set_workspace(struct cuda *cuda, CUdeviceptr workspace, size_t bytes)
+{
+    const struct cuda_calls *api = &cuda->api;
+    if (workspace == cuda->blas_workspace && bytes == cuda->blas_bytes)
+        return GS_OK;
+    gs_status status =
+        GS_TRY_OF(GS_FROM_CUBLAS, api->cublasSetWorkspace_v2(cuda->cublas, (void *)(uintptr_t)workspace, bytes));
+    cuda->blas_workspace = status == GS_OK ? workspace : 0;
+    cuda->blas_bytes = bytes;
+    return status;
+}
+
+/* cuBLAS counts columns first: a matrix of rows is its own transpose there. */
+gs_status gemm_run(struct cuda *cuda, enum conv_kind kind, enum precision precision, size_t rows, size_t in, size_t out,
+                   bool adds, const struct conv_data *data, CUdeviceptr workspace, size_t workspace_bytes)
+{
+    static const int types[] = {CUDA_R_32F, CUDA_R_16BF, CUDA_R_16F};
+    const struct cuda_calls *api = &cuda->api;
+    const float one = 1, beta = adds ? 1 : 0;
+    void *handle = cuda->cublas;
+    int type = types[precision], n = (int)rows, i = (int)in, o = (int)out;
+    const void *x = (const void *)(uintptr_t)data->x, *w = (const void *)(uintptr_t)data->w;
+    const void *y = (const void *)(uintptr_t)data->y;
+    gs_status status = set_workspace(cuda, workspace, workspace_bytes);
+    if (status != GS_OK)
+        return status;
+    switch (kind) {
+    case CONV_FORWARD:
+        return GS_TRY_OF(GS_FROM_CUBLAS, api->cublasGemmEx(handle, CUBLAS_OP_T, CUBLAS_OP_N, o, n, i, &one, w, type, i,
+                                                           x, type, i, &beta, (void *)(uintptr_t)data->y, type, o,
+                                                           CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+    case CONV_DATA:
+        return GS_TRY_OF(GS_FROM_CUBLAS, api->cublasGemmEx(handle, CUBLAS_OP_N, CUBLAS_OP_N, i, n, o, &one, w, type, i,
+                                                           y, type, o, &beta, (void *)(uintptr_t)data->x, type, i,
+                                                           CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+    case CONV_FILTER:
+        break;
+    }
+    return GS_TRY_OF(GS_FROM_CUBLAS, api->cublasGemmEx(handle, CUBLAS_OP_N, CUBLAS_OP_T, i, o, n, &one, x, type, i, y,
+                                                       type, o, &one, (void *)(uintptr_t)data->gradient, CUDA_R_32F, i,
+                                                       CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+}
+
+/* ---- the older interface ---- */
+
+static gs_status legacy_tensor(struct cuda *cuda, const struct conv_problem *problem, struct shape shape, void **ret)
+{
+    const struct cuda_calls *api = &cuda->api;
+    gs_status status = GS_TRY_OF(GS_FROM_CUDNN, api->cudnnCreateTensorDescriptor(ret));
+    if (status == GS_OK)
+        status = GS_TRY_OF(GS_FROM_CUDNN,
+                           api->cudnnSetTensor4dDescriptor(*ret, CUDNN_TENSOR_NHWC, conv_type(problem->precision),
+                                                           (int)problem->images, (int)shape.channels, (int)shape.height,
+                                                           (int)shape.width));
+    return status;
+}
+
+static gs_status legacy_filter(struct cuda *cuda, const struct conv_problem *problem, void **ret)
+{
+    const struct cuda_calls *api = &cuda->api;
+    gs_status status = GS_TRY_OF(GS_FROM_CUDNN, api->cudnnCreateFilterDescriptor(ret));
+    if (status == GS_OK)
+        status = GS_TRY_OF(GS_FROM_CUDNN,
+                           api->cudnnSetFilter4dDescriptor(*ret, conv_type(problem->precision), CUDNN_TENSOR_NHWC,
+                                                           (int)problem->out.channels, (int)problem->in.channels,
+                                                           (int)problem->kernel, (int)problem->kernel));
+    return status;
+}
+
+static gs_status legacy_convolution(struct cuda *cuda, const struct conv_problem *problem, void **ret)
+{
+    const struct cuda_calls *api = &cuda->api;
+    int pad = (int)problem->pad, stride = (int)problem->stride;
+    int math = problem->precision == PRECISION_FP32 ? CUDNN_FMA_MATH : CUDNN_TENSOR_OP_MATH;
+    gs_status status = GS_TRY_OF(GS_FROM_CUDNN, api->cudnnCreateConvolutionDescriptor(ret));
+    if (status == GS_OK)
+        status =
+            GS_TRY_OF(GS_FROM_CUDNN, api->cudnnSetConvolution2dDescriptor(*ret, pad, pad, stride, stride, 1, 1,
+                                                                          CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
+    if (status == GS_OK)
+        status = GS_TRY_OF(GS_FROM_CUDNN, api->cudnnSetConvolutionMathType(*ret, math));
+    return status;
+}
+
+static gs_status legacy_describe(struct cuda *cuda, struct conv *conv)
+{
+    const struct conv_problem *problem = &conv->problem;
+    gs_status status = legacy_tensor(cuda, problem, problem->in, &conv->x);
+    if (status == GS_OK)
+        status = legacy_tensor(cuda, problem, problem->out, &conv->y);
+    if (status == GS_OK)
+        status = legacy_filter(cuda, problem, &conv->w);
+    return status == GS_OK ? legacy_convolution(cuda, problem, &conv->convolution) : status;
+}
+
+/* What cuDNN's heuristics propose, best first. */
+static gs_status legacy_propose(struct cuda *cuda, const struct conv *conv, int *ret_count, struct cudnn_algorithm *ret)
+{
+    const struct cuda_calls *api = &cuda->api;
+    void *handle = cuda->cudnn, *x = conv->x, *w = conv->w, *y = conv->y, *how = conv->convolution;
+    const int room = CUDNN_ALGORITHMS_MAX;
+    switch (conv->problem.kind) {
+    case CONV_FORWARD:
+        return GS_TRY_OF(GS_FROM_CUDNN,
+                         api->cudnnGetConvolutionForwardAlgorithm_v7(handle, x, w, how, y, room, ret_count, ret));
+    case CONV_DATA:
+        return GS_TRY_OF(GS_FROM_CUDNN,
+                         api->cudnnGetConvolutionBackwardDataAlgorithm_v7(handle, w, y, how, x, room, ret_count, ret));
+    case CONV_FILTER:
+        break;
+    }
+    return GS_TRY_OF(GS_FROM_CUDNN,
+                     api->cudnnGetConvolutionBackwardFilterAlgorithm_v7(handle, x, y, how, w, room, ret_count, ret));
+}
+
+/* An algorithm that cannot do it says so here, which is no failure. */
+static bool legacy_bytes(struct cuda *cuda, const struct conv *conv, int algorithm, size_t *ret_bytes)
+{
+    const struct cuda_calls *api = &cuda->api;
+    void *handle = cuda->cudnn, *x = conv->x, *w = conv->w, *y = conv->y, *how = conv->convolution;
+    switch (conv->problem.kind) {
+    case CONV_FORWARD:
+        return api->cudnnGetConvolutionForwardWorkspaceSize(handle, x, w, how, y, algorithm, ret_bytes) == 0;
+    case CONV_DATA:
+        return api->cudnnGetConvolutionBackwardDataWorkspaceSize(handle, w, y, how, x, algorithm, ret_bytes) == 0;
+    case CONV_FILTER:
+        break;
+    }
+    return api->cudnnGetConvolutionBackwardFilterWorkspaceSize(handle, x, y, how, w, algorithm, ret_bytes) == 0;
+}
+
+static gs_status legacy_find(struct cuda *cuda, struct conv *conv, size_t way_limit)
+{
+    const struct conv_problem *problem = &conv->problem;
+    struct cudnn_algorithm found[CUDNN_ALGORITHMS_MAX];
+    int count = 0, math = problem->precision == PRECISION_FP32 ? CUDNN_FMA_MATH : CUDNN_TENSOR_OP_MATH;
+    size_t scratch = problem->kind == CONV_FILTER && problem->precision != PRECISION_FP32
+                         ? conv_round(weight_count(problem) * precision_bytes(problem->precision))
+                         : 0;
+    gs_status status = legacy_describe(cuda, conv);
+    if (status == GS_OK)
+        status = legacy_propose(cuda, conv, &count, found);
+    for (int i = 0; status == GS_OK && i < count && i < CUDNN_ALGORITHMS_MAX && conv->way_count < way_limit; i++) {
+        struct conv_way way = {.kind = WAY_LEGACY, .algorithm = found[i].algorithm, .scratch_bytes = scratch};
+        /* In fp32 a proposal of another sort of arithmetic is one with matrix cores. */
+        if (found[i].status != 0 || (math == CUDNN_FMA_MATH && found[i].math_type == CUDNN_TENSOR_OP_MATH) ||
+            (cuda->options.deterministic && found[i].determinism != CUDNN_DETERMINISTIC))
+            continue;
+        if (legacy_bytes(cuda, conv, way.algorithm, &way.library_bytes) && way.library_bytes <= problem->budget_bytes)
+            conv->ways[conv->way_count++] = way;
+    }
+    return status;
+}
+
+static gs_status legacy_run(struct cuda *cuda, struct conv *conv, const struct conv_way *way,
+                            const struct conv_data *data)
+{
+    const struct cuda_calls *api = &cuda->api;
+    const float one = 1, zero = 0, *beta = conv->problem.adds ? &one : &zero;
+    void *handle = cuda->cudnn, *how = conv->convolution, *space = (void *)(uintptr_t)data->workspace;
+    void *x = (void *)(uintptr_t)data->x, *w = (void *)(uintptr_t)data->w, *y = (void *)(uintptr_t)data->y;
+    size_t bytes = way->library_bytes;
+    int algorithm = way->algorithm;
+    switch (conv->problem.kind) {
+    case CONV_FORWARD:
+        return GS_TRY_OF(GS_FROM_CUDNN, api->cudnnConvolutionForward(handle, &one, conv->x, x, conv->w, w, how,
+                                                                     algorithm, space, bytes, &zero, conv->y, y));
+    case CONV_DATA:
+        return GS_TRY_OF(GS_FROM_CUDNN, api->cudnnConvolutionBackwardData(handle, &one, conv->w, w, conv->y, y, how,
+                                                                          algorithm, space, bytes, beta, conv->x, x));
+    case CONV_FILTER:
+        break;
+    }
+    if (way->scratch_bytes == 0) { /* fp32: adds to the gradient itself */
+        w = (void *)(uintptr_t)data->gradient;
+        beta = &one;
+    }
+    return GS_TRY_OF(GS_FROM_CUDNN, api->cudnnConvolutionBackwardFilter(handle, &one, conv->x, x, conv->y, y, how,
+                                                                        algorithm, space, bytes, beta, conv->w, w));
+}
+
+/* ---- which ways there are ---- */
+
+static bool wants(const char *interface, bool unless_said)
+{
+    const char *said = getenv("TRAINER_CUDNN");
+    return said == NULL || said[0] == '\0' ? unless_said : strcmp(said, interface) == 0;
+}
+
+static void add_gemm(struct conv *conv)
+{
+    conv->ways[conv->way_count++] =
+        (struct conv_way){.kind = WAY_GEMM, .library_bytes = gemm_workspace_bytes(conv->problem.budget_bytes)};
+}
+
+static gs_status find_ways(struct cuda *cuda, struct conv *conv)
+{
+    const struct conv_problem *problem = &conv->problem;
+    bool is_low = problem->precision != PRECISION_FP32, is_timed = cuda->options.tune;
+    /* The product of long, thin matrices is what cuBLAS may be slow at. */
+    bool is_gemm_first = is_gemm(problem) && (!is_low || problem->kind != CONV_FILTER || is_timed);
+    size_t limit = is_timed ? CONV_WAYS_MAX : 1;
+    gs_status status = GS_OK;
+    if (is_gemm_first)
+        add_gemm(conv);
+    if (conv->way_count < limit && wants("graph", is_low))
+        graph_find(cuda, conv, is_timed ? limit - 2 : limit);
+    if (conv->way_count < limit && (conv->way_count == 0 || is_timed))
+        status = legacy_find(cuda, conv, limit);
+    if (status == GS_FAILED && conv->way_count != 0) { /* there are others */
+        gs_forgive(cuda->card.scope);
+        status = GS_OK;
+    }
+    if (conv->way_count == 0 && status == GS_OK && is_gemm(problem))
+        add_gemm(conv);
+    return status;
+}
+
+static void describe(const struct conv_problem *problem, char *out, size_t out_bytes)
+{
+    static const char *const kinds[] = {"convolution", "gradient by inputs", "gradient by weights"};
+    snprintf(out, out_bytes, "%s of %zu x %zux%zux%zu to %zu channels by %zux%zu, %s", kinds[problem->kind],
+             problem->images, problem->in.channels, problem->in.height, problem->in.width, problem->out.channels,
+             problem->kernel, problem->kernel, precision_text(problem->precision));
+}
+
+static void tell(struct cuda *cuda, const struct conv *conv)
+{
+    char line[300], what[160];
+    const struct conv_way *way = &conv->ways[conv->chosen];
+    static const char *const names[] = {"a matrix product of cuBLAS", "cuDNN's older interface", "cuDNN's graph"};
+    if (cuda->options.log == NULL || getenv("TRAINER_TELL_CONVOLUTIONS") == NULL)
+        return;
+    describe(&conv->problem, what, sizeof what);
+    snprintf(line, sizeof line, "%s: %s, the %zu. of %zu ways, workspace %zu + %zu bytes", what, names[way->kind],
+             conv->chosen + 1, conv->way_count, way->scratch_bytes, way->library_bytes);
+    cuda->options.log(cuda->options.log_user, line);
+}
+
+static bool is_int(size_t count)
+{
+    return count <= INT32_MAX;
+}
+
+static bool fits(const struct conv_problem *problem, struct reason *reason)
+{
+    char what[160];
+    if (is_int(problem->images * problem->in.height * problem->in.width) && is_int(problem->images) &&
+        is_int(problem->images * problem->out.height * problem->out.width) && is_int(weight_count(problem)))
+        return true;
+    describe(problem, what, sizeof what);
+    because(reason, "%s: more than the libraries count", what);
+    reason->is_memory = true; /* fewer images may help */
+    return false;
+}
+
+static void conv_free(struct cuda *cuda, struct conv *conv)
+{
+    if (conv == NULL)
+        return;
+    if (conv->x != NULL)
+        cuda->api.cudnnDestroyTensorDescriptor(conv->x);
+    if (conv->y != NULL)
+        cuda->api.cudnnDestroyTensorDescriptor(conv->y);
+    if (conv->w != NULL)
+        cuda->api.cudnnDestroyFilterDescriptor(conv->w);
+    if (conv->convolution != NULL)
+        cuda->api.cudnnDestroyConvolutionDescriptor(conv->convolution);
+    while (conv->descriptor_count > 0)
+        cuda->api.cudnnBackendDestroyDescriptor(conv->descriptors[--conv->descriptor_count]);
+    free(conv->descriptors);
+    free(conv);
+}
+
+static bool conv_new(struct cuda *cuda, const struct conv_problem *problem, struct conv **ret, struct reason *reason)
+{
+    char what[160];
+    if (!fits(problem, reason))
+        return false;
+    struct conv *conv = calloc(1, sizeof *conv);
+    if (conv == NULL)
+        return because(reason, "the host has no memory for a convolution");
+    conv->problem = *problem;
+    gs_status status = find_ways(cuda, conv);
+    describe(problem, what, sizeof what);
+    if (status != GS_OK && conv->way_count == 0) {
+        card_well(&cuda->card, status, what, reason);
+    } else if (conv->way_count == 0) {
+        because(reason, "%s: no algorithm for it within a workspace of %zu bytes", what, problem->budget_bytes);
+        reason->is_memory = true;
+    }
+    if (conv->way_count == 0) {
+        conv_free(cuda, conv);
+        return false;
+    }
+    for (size_t i = 0; i < conv->way_count; i++) {
+        size_t bytes = conv->ways[i].scratch_bytes + conv->ways[i].library_bytes;
+        conv->workspace_bytes = bytes > conv->workspace_bytes ? bytes : conv->workspace_bytes;
+    }
+    tell(cuda, conv);
+    *ret = conv;
+    return true;
+}
+
+bool conv_find(struct cuda *cuda, const struct conv_problem *problem, size_t *ret_index, struct reason *reason)
+{
+    for (size_t i = 0; i < cuda->conv_count; i++)
+        if (memcmp(&cuda->convs[i]->problem, problem, sizeof *problem) == 0) {
+            *ret_index = i;
+            return true;
+        }
+    if (cuda->conv_count == cuda->conv_room) {
+        size_t room = cuda->conv_room == 0 ? 64 : cuda->conv_room * 2;
+        struct conv **grown = realloc(cuda->convs, room * sizeof(struct conv *));
+        if (grown == NULL)
+            return because(reason, "the host has no memory for a convolution");
+        cuda->convs = grown;
+        cuda->conv_room = room;
+    }
+    if (!conv_new(cuda, problem, &cuda->convs[cuda->conv_count], reason))
+        return false;
+    *ret_index = cuda->conv_count++;
+    return true;
+}
+
+void conv_free_all(struct cuda *cuda)
+{
+    for (size_t i = 0; i < cuda->conv_count; i++)
+        conv_free(cuda, cuda->convs[i]);
+    free(cuda->convs);
+    cuda->convs = NULL;
+    cuda->conv_count = cuda->conv_room = 0;
+}
+
+/* ---- running ---- */
+
+static gs_status add_result(struct cuda *cuda, const struct conv *conv, const struct conv_data *data)
+{
+    size_t count = conv_result_count(&conv->problem);
+    if (conv->problem.kind == CONV_FILTER)
+        return cuda_add_gradient(cuda, data->gradient, data->workspace, count);
+    return cuda_add(cuda, data->x, data->x, data->workspace, count, false);
+}
+
+gs_status conv_run(struct cuda *cuda, struct conv *conv, size_t index, const struct conv_data *data, void **pack)
+{
+    const struct conv_way *way = &conv->ways[index];
+    const struct conv_problem *problem = &conv->problem;
+    struct conv_data inner = *data;
+    gs_status status = GS_OK;
+    inner.workspace = data->workspace + way->scratch_bytes;
+    if (way->scratch_bytes != 0 && problem->kind == CONV_FILTER)
+        inner.w = data->workspace;
+    if (way->scratch_bytes != 0 && problem->kind == CONV_DATA)
+        inner.x = data->workspace;
+    switch (way->kind) {
+    case WAY_GEMM:
+        status = gemm_run(cuda, problem->kind, problem->precision,
+                          problem->images * problem->in.height * problem->in.width, problem->in.channels,
+                          problem->out.channels, problem->adds, &inner, inner.workspace, way->library_bytes);
+        break;
+    case WAY_LEGACY:
+        status = legacy_run(cuda, conv, way, &inner);
+        break;
+    case WAY_GRAPH:
+        status = graph_run(cuda, way, &inner, pack);
+        break;
+    }
+    return status == GS_OK && way->scratch_bytes != 0 ? add_result(cuda, conv, data) : status;
+}
+
+/* One run that does not count, then the mean of some. */
+static gs_status time_way(struct cuda *cuda, struct conv *conv, size_t way, const struct conv_data *data, CUevent begin,
+                          CUevent end, float *ret_ms)
+{
+    CUstream stream = cuda->card.compute;
+    void *pack = NULL;
+    gs_status status = conv_run(cuda, conv, way, data, &pack);
+    if (status == GS_OK)
+        status = gs_record(begin, stream);
+    for (int i = 0; i < REPEATS && status == GS_OK; i++)
+        status = conv_run(cuda, conv, way, data, &pack);
+    if (status == GS_OK)
+        status = gs_record(end, stream);
+    if (status == GS_OK)
+        status = gs_wait_event(end);
+    if (status == GS_OK)
+        status = gs_elapsed(begin, end, ret_ms);
+    conv_pack_free(cuda, &pack);
+    return status;
+}
+
+gs_status conv_time(struct cuda *cuda, struct conv *conv, const struct conv_data *data)
+{
+    CUevent begin = NULL, end = NULL;
+    float best_ms = 0, ms = 0;
+    if (conv->is_timed || conv->way_count < 2)
+        return GS_OK;
+    gs_status status = gs_event(cuda->card.scope, 1, &begin);
+    if (status == GS_OK)
+        status = gs_event(cuda->card.scope, 1, &end);
+    for (size_t i = 0; i < conv->way_count && status == GS_OK; i++) {
+        status = time_way(cuda, conv, i, data, begin, end, &ms);
+        if (status == GS_FAILED) { /* this way is none on this card; the card is well */
+            gs_forgive(cuda->card.scope);
+            status = GS_OK;
+        } else if (status == GS_OK && (best_ms == 0 || ms < best_ms)) {
+            best_ms = ms;
+            conv->chosen = i;
+        }
+    }
+    if (end != NULL)
+        gs_event_close(cuda->card.scope, end);
+    if (begin != NULL)
+        gs_event_close(cuda->card.scope, begin);
+    conv->is_timed = status == GS_OK;
+    if (status == GS_OK)
+        tell(cuda, conv);
+    return status;
+}

@@ -1,0 +1,823 @@
+/* The kernels of the cuda back end: what lies between convolutions and matrix products. Compiled by NVRTC for the card
+ * and for one precision of the activations: -DELEMENT=0 is fp32, 1 bf16, 2 fp16. C without headers, so that a test can
+ * compile it for the host, too.
+ *
+ * Activations are rows of channels (images, rows, columns, channels). Sums are taken in fp32 or fp64 in an order that
+ * the launch alone decides: the same numbers each time. Whatever a kernel reads was written by one before it on the
+ * same stream. Names with _8 need channels in multiples of 8; _1 takes any. */
+
+typedef unsigned long long size;
+
+#ifndef KERNEL
+#define KERNEL   extern "C" __global__ void
+#define DEVICE   static __device__ __forceinline__
+#define SHARED   __shared__
+#define BITS(x)  __float_as_uint(x)
+#define FLOAT(x) __uint_as_float(x)
+#define ROOT(x)  (1.0f / sqrtf(x))
+#endif
+
+/* ---- elements ---- */
+
+#if ELEMENT == 0
+typedef float element;
+DEVICE float widen(element x)
+{
+    return x;
+}
+DEVICE element narrow(float x)
+{
+    return x;
+}
+#elif ELEMENT == 1
+typedef unsigned short element;
+DEVICE float widen(element x)
+{
+    return FLOAT((unsigned)x << 16);
+}
+DEVICE element narrow(float x)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    element y;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y) : "f"(x));
+    return y;
+#else
+    unsigned bits = BITS(x);
+    if ((bits & 0x7fffffffu) > 0x7f800000u)
+        return 0x7fff;
+    return (element)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16); /* to nearest, ties to even */
+#endif
+}
+#else
+typedef unsigned short element;
+#ifdef __CUDA_ARCH__
+DEVICE float widen(element x)
+{
+    float y;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x));
+    return y;
+}
+DEVICE element narrow(float x)
+{
+    element y;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y) : "f"(x));
+    return y;
+}
+#endif
+#endif
+
+/* 16 bytes at a time, from addresses that are multiples of it. */
+struct chunk {
+    unsigned word[4];
+};
+#ifdef __CUDA_ARCH__
+DEVICE struct chunk read_chunk(const void *from)
+{
+    uint4 value = *(const uint4 *)from;
+    struct chunk ret = {{value.x, value.y, value.z, value.w}};
+    return ret;
+}
+DEVICE void write_chunk(void *to, struct chunk chunk)
+{
+    *(uint4 *)to = make_uint4(chunk.word[0], chunk.word[1], chunk.word[2], chunk.word[3]);
+}
+#else
+DEVICE struct chunk read_chunk(const void *from)
+{
+    return *(const struct chunk *)from;
+}
+DEVICE void write_chunk(void *to, struct chunk chunk)
+{
+    *(struct chunk *)to = chunk;
+}
+#endif
+
+DEVICE void read_floats(const float *from, float *to, const int width)
+{
+    if (width == 8) {
+        struct chunk low = read_chunk(from), high = read_chunk(from + 4);
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            to[k] = FLOAT(low.word[k]);
+            to[k + 4] = FLOAT(high.word[k]);
+        }
+    } else
+        to[0] = from[0];
+}
+
+DEVICE void write_floats(float *to, const float *from, const int width)
+{
+    if (width == 8) {
+        struct chunk low, high;
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            low.word[k] = BITS(from[k]);
+            high.word[k] = BITS(from[k + 4]);
+        }
+        write_chunk(to, low);
+        write_chunk(to + 4, high);
+    } else
+        to[0] = from[0];
+}
+
+DEVICE void read_elements(const element *from, float *to, const int width)
+{
+#if ELEMENT == 0
+    read_floats(from, to, width);
+#else
+    if (width == 8) {
+        struct chunk chunk = read_chunk(from);
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            to[2 * k] = widen((element)(chunk.word[k] & 0xffffu));
+            to[2 * k + 1] = widen((element)(chunk.word[k] >> 16));
+        }
+    } else
+        to[0] = widen(from[0]);
+#endif
+}
+
+DEVICE void write_elements(element *to, const float *from, const int width)
+{
+#if ELEMENT == 0
+    write_floats(to, from, width);
+#else
+    if (width == 8) {
+        struct chunk chunk;
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            chunk.word[k] = (unsigned)narrow(from[2 * k]) | (unsigned)narrow(from[2 * k + 1]) << 16;
+        write_chunk(to, chunk);
+    } else
+        to[0] = narrow(from[0]);
+#endif
+}
+
+/* ---- element by element: a thread has 8 of them, the threads behind the last 8 one each ---- */
+
+/* Runs `body` with `at` and `width`, 8 or 1, a constant. */
+#define EACH(count, body)                                                                                              \
+    size thread = (size)blockIdx.x * blockDim.x + threadIdx.x, whole = (count) / 8;                                    \
+    if (thread < whole)                                                                                                \
+        body(thread * 8, 8);                                                                                           \
+    else if (thread < whole + (count) % 8)                                                                             \
+        body(whole * 8 + thread - whole, 1);
+
+#define WITH(statement)                                                                                                \
+    _Pragma("unroll") for (int k = 0; k < width; k++)                                                                  \
+    {                                                                                                                  \
+        statement;                                                                                                     \
+    }
+
+DEVICE void to_low_at(element *y, const float *x, size at, const int width)
+{
+    float v[8];
+    read_floats(x + at, v, width);
+    write_elements(y + at, v, width);
+}
+KERNEL to_low(element *y, const float *x, size count)
+{
+#define BODY(at, width) to_low_at(y, x, at, width)
+    EACH(count, BODY)
+#undef BODY
+}
+
+/* A layer's ReLU, and nothing else of it. */
+DEVICE void relu_at(element *y, size at, const int width)
+{
+    float v[8];
+    read_elements(y + at, v, width);
+    WITH(v[k] = v[k] < 0.0f ? 0.0f : v[k])
+    write_elements(y + at, v, width);
+}
+KERNEL relu_forward(element *y, size count)
+{
+#define BODY(at, width) relu_at(y, at, width)
+    EACH(count, BODY)
+#undef BODY
+}
+
+DEVICE void relu_backward_at(element *dy, const element *y, size at, const int width)
+{
+    float v[8], gradient[8];
+    read_elements(y + at, v, width);
+    read_elements(dy + at, gradient, width);
+    WITH(gradient[k] = v[k] > 0.0f ? gradient[k] : 0.0f)
+    write_elements(dy + at, gradient, width);
+}
+KERNEL relu_backward(element *dy, const element *y, size count)
+{
+#define BODY(at, width) relu_backward_at(dy, y, at, width)
+    EACH(count, BODY)
+#undef BODY
+}
+
+/* y = a + b; y may be one of them. */
+DEVICE void add_at(element *y, const element *a, const element *b, int has_relu, size at, const int width)
+{
+    float v[8], w[8];
+    read_elements(a + at, v, width);
+    read_elements(b + at, w, width);
+    WITH(v[k] += w[k]; v[k] = has_relu && v[k] < 0.0f ? 0.0f : v[k])
+    write_elements(y + at, v, width);
+}
+KERNEL add(element *y, const element *a, const element *b, size count, int has_relu)
+{
+#define BODY(at, width) add_at(y, a, b, has_relu, at, width)
+    EACH(count, BODY)
+#undef BODY
+}
+
+/* A weight gradient in the precision of the activations goes to the sum in fp32. */
+DEVICE void add_gradient_at(float *sum, const element *x, size at, const int width)
+{
+    float v[8], w[8];
+    read_floats(sum + at, v, width);
+    read_elements(x + at, w, width);
+    WITH(v[k] += w[k])
+    write_floats(sum + at, v, width);
+}
+KERNEL add_gradient(float *sum, const element *x, size count)
+{
+#define BODY(at, width) add_gradient_at(sum, x, at, width)
+    EACH(count, BODY)
+#undef BODY
+}
+
+/* ---- rows of channels: threads stand beside each other in channels (x) and below each other in rows (y) ---- */
+
+#define COLUMN(width) (((size)blockIdx.x * blockDim.x + threadIdx.x) * (width))
+#define FIRST_ROW     ((size)blockIdx.y * blockDim.y + threadIdx.y)
+#define ROW_STRIDE    ((size)gridDim.y * blockDim.y)
+
+/* Both widths of a kernel: its name, its parameters, and their names. */
+#define PAIR(name, parameters, ...)                                                                                    \
+    KERNEL name##_8 parameters                                                                                         \
+    {                                                                                                                  \
+        name##_any(__VA_ARGS__, 8);                                                                                    \
+    }                                                                                                                  \
+    KERNEL name##_1 parameters                                                                                         \
+    {                                                                                                                  \
+        name##_any(__VA_ARGS__, 1);                                                                                    \
+    }
+
+DEVICE void bias_any(element *y, const float *bias, size rows, unsigned channels, int has_relu, const int width)
+{
+    size column = COLUMN(width);
+    float b[8], v[8];
+    if (column >= channels)
+        return;
+    read_floats(bias + column, b, width);
+    for (size row = FIRST_ROW; row < rows; row += ROW_STRIDE) {
+        element *at = y + row * channels + column;
+        read_elements(at, v, width);
+        WITH(v[k] += b[k]; v[k] = has_relu && v[k] < 0.0f ? 0.0f : v[k])
+        write_elements(at, v, width);
+    }
+}
+PAIR(bias, (element * y, const float *bias, size rows, unsigned channels, int has_relu),
+     y, bias, rows, channels, has_relu)
+
+/* The threads of a block that stand in one column add up what they have; the first row's writes it to
+ * partial[blockIdx.y][which][channels]. */
+DEVICE void give_partial(float *partial, const float *sum, size column, unsigned channels, int which, int of,
+                         const int width)
+{
+    SHARED float all[8 * 256];
+    int threads = blockDim.x * blockDim.y, thread = threadIdx.y * blockDim.x + threadIdx.x;
+    __syncthreads();
+    for (int k = 0; k < width; k++)
+        all[k * threads + thread] = sum[k];
+    for (int half = blockDim.y / 2; half > 0; half /= 2) { /* a power of two */
+        __syncthreads();
+        if ((int)threadIdx.y < half)
+            for (int k = 0; k < width; k++)
+                all[k * threads + thread] += all[k * threads + thread + half * blockDim.x];
+    }
+    if (threadIdx.y == 0 && column < channels)
+        for (int k = 0; k < width; k++)
+            partial[((size)blockIdx.y * of + which) * channels + column + k] = all[k * threads + thread];
+}
+
+/* What column `channel` of partial[parts][of][channels] adds up to; a block has 32 columns and 32 threads for each.
+ * Only threads with threadIdx.y 0 get the answer. */
+DEVICE double whole_of(const float *partial, unsigned channel, unsigned channels, int which, int of, unsigned parts)
+{
+    SHARED double all[32][33];
+    double sum = 0;
+    if (channel < channels) {
+#pragma unroll 4
+        for (unsigned part = threadIdx.y; part < parts; part += blockDim.y)
+            sum += partial[((size)part * of + which) * channels + channel];
+    }
+    __syncthreads();
+    all[threadIdx.y][threadIdx.x] = sum;
+    for (int half = blockDim.y / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if ((int)threadIdx.y < half)
+            all[threadIdx.y][threadIdx.x] += all[threadIdx.y + half][threadIdx.x];
+    }
+    return threadIdx.y == 0 ? all[0][threadIdx.x] : 0;
+}
+
+/* Gradients by a bias. */
+DEVICE void columns_any(float *partial, const element *dy, size rows, unsigned channels, const int width)
+{
+    size column = COLUMN(width);
+    float sum[8] = {0}, v[8];
+    if (column < channels) {
+#pragma unroll 4
+        for (size row = FIRST_ROW; row < rows; row += ROW_STRIDE) {
+            read_elements(dy + row * channels + column, v, width);
+            WITH(sum[k] += v[k])
+        }
+    }
+    give_partial(partial, sum, column, channels, 0, 1, width);
+}
+PAIR(columns, (float *partial, const element *dy, size rows, unsigned channels),
+     partial, dy, rows, channels)
+
+KERNEL columns_end(float *gradient, const float *partial, unsigned channels, unsigned parts)
+{
+    unsigned channel = blockIdx.x * blockDim.x + threadIdx.x;
+    double sum = whole_of(partial, channel, channels, 0, 1, parts);
+    if (threadIdx.y == 0 && channel < channels)
+        gradient[channel] += (float)sum;
+}
+
+/* ---- batch normalisation ---- */
+
+/* Sums of x - x0 and its square, with x0 the first row: variances lose nothing to a large mean. */
+DEVICE void norm_sums_any(float *partial, const element *x, size rows, unsigned channels, const int width)
+{
+    size column = COLUMN(width);
+    float first[8], sum[8] = {0}, square[8] = {0}, v[8];
+    if (column < channels) {
+        read_elements(x + column, first, width);
+#pragma unroll 4
+        for (size row = FIRST_ROW; row < rows; row += ROW_STRIDE) {
+            read_elements(x + row * channels + column, v, width);
+            WITH(v[k] -= first[k]; sum[k] += v[k]; square[k] += v[k] * v[k])
+        }
+    }
+    give_partial(partial, sum, column, channels, 0, 2, width);
+    give_partial(partial, square, column, channels, 1, 2, width);
+}
+PAIR(norm_sums, (float *partial, const element *x, size rows, unsigned channels),
+     partial, x, rows, channels)
+
+/* saved: mean and 1/deviation; running: mean and variance, or NULL to leave it alone. */
+KERNEL norm_statistics(float *saved, float *running, const float *partial, const element *x, size rows,
+                       unsigned channels, unsigned parts, float epsilon, float momentum)
+{
+    unsigned channel = blockIdx.x * blockDim.x + threadIdx.x;
+    double sum = whole_of(partial, channel, channels, 0, 2, parts) / rows;
+    double variance = whole_of(partial, channel, channels, 1, 2, parts) / rows - sum * sum;
+    if (threadIdx.y != 0 || channel >= channels)
+        return;
+    if (variance < 0)
+        variance = 0;
+    float mean = (float)(widen(x[channel]) + sum);
+    saved[channel] = mean;
+    saved[channels + channel] = ROOT((float)variance + epsilon);
+    if (running != 0) {
+        float unbiased = (float)(variance * rows / (rows > 1 ? rows - 1 : 1));
+        running[channel] += momentum * (mean - running[channel]);
+        running[channels + channel] += momentum * (unbiased - running[channels + channel]);
+    }
+}
+
+/* For an evaluation. */
+KERNEL norm_running(float *saved, const float *running, unsigned channels, float epsilon)
+{
+    unsigned channel = blockIdx.x * blockDim.x + threadIdx.x;
+    if (channel >= channels)
+        return;
+    saved[channel] = running[channel];
+    saved[channels + channel] = ROOT(running[channels + channel] + epsilon);
+}
+
+/* The same expression forward and backward: where it is above 0 the ReLU let it pass. */
+DEVICE float normal(float centred, float factor, float shift)
+{
+    return fmaf(centred, factor, shift);
+}
+
+DEVICE void norm_forward_any(element *__restrict__ y, const element *__restrict__ x, const float *saved, const float *scale, const float *shift,
+                             size rows, unsigned channels, int has_relu, const int width)
+{
+    size column = COLUMN(width);
+    float mean[8], factor[8], gamma[8], beta[8], v[8];
+    if (column >= channels)
+        return;
+    read_floats(saved + column, mean, width);
+    read_floats(saved + channels + column, factor, width);
+    read_floats(scale + column, gamma, width);
+    read_floats(shift + column, beta, width);
+    WITH(factor[k] *= gamma[k])
+#pragma unroll 4
+    for (size row = FIRST_ROW; row < rows; row += ROW_STRIDE) {
+        read_elements(x + row * channels + column, v, width);
+        WITH(v[k] = normal(v[k] - mean[k], factor[k], beta[k]); v[k] = has_relu && v[k] < 0.0f ? 0.0f : v[k])
+        write_elements(y + row * channels + column, v, width);
+    }
+}
+PAIR(norm_forward,
+     (element * y, const element *x, const float *saved, const float *scale, const float *shift, size rows,
+      unsigned channels, int has_relu),
+     y, x, saved, scale, shift, rows, channels, has_relu)
+
+/* Sums of dy and of dy (x - mean), dy being 0 where the ReLU let nothing pass. */
+DEVICE void norm_backward_sums_any(float *partial, const element *__restrict__ dy, const element *__restrict__ x, const float *saved,
+                                   const float *scale, const float *shift, size rows, unsigned channels, int has_relu,
+                                   const int width)
+{
+    size column = COLUMN(width);
+    float mean[8], factor[8], gamma[8], beta[8], v[8], gradient[8], sum[8] = {0}, product[8] = {0};
+    if (column < channels) {
+        read_floats(saved + column, mean, width);
+        read_floats(saved + channels + column, factor, width);
+        read_floats(scale + column, gamma, width);
+        read_floats(shift + column, beta, width);
+        WITH(factor[k] *= gamma[k])
+#pragma unroll 2
+        for (size row = FIRST_ROW; row < rows; row += ROW_STRIDE) {
+            read_elements(x + row * channels + column, v, width);
+            read_elements(dy + row * channels + column, gradient, width);
+            WITH(v[k] -= mean[k];
+                 gradient[k] = has_relu && !(normal(v[k], factor[k], beta[k]) > 0.0f) ? 0.0f : gradient[k];
+                 sum[k] += gradient[k]; product[k] += gradient[k] * v[k])
+        }
+    }
+    give_partial(partial, sum, column, channels, 0, 2, width);
+    give_partial(partial, product, column, channels, 1, 2, width);
+}
+PAIR(norm_backward_sums,
+     (float *partial, const element *dy, const element *x, const float *saved, const float *scale, const float *shift,
+      size rows, unsigned channels, int has_relu),
+     partial, dy, x, saved, scale, shift, rows, channels, has_relu)
+
+/* Gradients by scale and shift; `means`: what is taken off each gradient, and off it per x - mean. */
+KERNEL norm_backward_statistics(float *scale_gradient, float *shift_gradient, float *means, const float *partial,
+                                const float *saved, size rows, unsigned channels, unsigned parts)
+{
+    unsigned channel = blockIdx.x * blockDim.x + threadIdx.x;
+    double sum = whole_of(partial, channel, channels, 0, 2, parts);
+    double product = whole_of(partial, channel, channels, 1, 2, parts);
+    if (threadIdx.y != 0 || channel >= channels)
+        return;
+    double inverse = saved[channels + channel];
+    shift_gradient[channel] += (float)sum;
+    scale_gradient[channel] += (float)(product * inverse);
+    means[channel] = (float)(sum / rows);
+    means[channels + channel] = (float)(product * inverse * inverse / rows);
+}
+
+DEVICE void norm_backward_any(element *__restrict__ dx, const element *__restrict__ dy, const element *__restrict__ x, const float *saved, const float *means,
+                              const float *scale, const float *shift, size rows, unsigned channels, int has_relu,
+                              int adds, const int width)
+{
+    size column = COLUMN(width);
+    float mean[8], factor[8], gamma[8], beta[8], off[8], slope[8], v[8], gradient[8], before[8];
+    if (column >= channels)
+        return;
+    read_floats(saved + column, mean, width);
+    read_floats(saved + channels + column, factor, width);
+    read_floats(scale + column, gamma, width);
+    read_floats(shift + column, beta, width);
+    read_floats(means + column, off, width);
+    read_floats(means + channels + column, slope, width);
+    WITH(factor[k] *= gamma[k])
+#pragma unroll 2
+    for (size row = FIRST_ROW; row < rows; row += ROW_STRIDE) {
+        size at = row * channels + column;
+        read_elements(x + at, v, width);
+        read_elements(dy + at, gradient, width);
+        WITH(v[k] -= mean[k];
+             gradient[k] = has_relu && !(normal(v[k], factor[k], beta[k]) > 0.0f) ? 0.0f : gradient[k];
+             v[k] = factor[k] * (gradient[k] - off[k] - v[k] * slope[k]))
+        if (adds) {
+            read_elements(dx + at, before, width);
+            WITH(v[k] += before[k])
+        }
+        write_elements(dx + at, v, width);
+    }
+}
+PAIR(norm_backward,
+     (element * dx, const element *dy, const element *x, const float *saved, const float *means, const float *scale,
+      const float *shift, size rows, unsigned channels, int has_relu, int adds),
+     dx, dy, x, saved, means, scale, shift, rows, channels, has_relu, adds)
+
+/* ---- pooling ---- */
+
+struct pool {
+    unsigned channels, height, width, out_height, out_width, kernel, stride, pad;
+};
+
+DEVICE void copy_bytes(const unsigned char *from, unsigned char *to, const int width)
+{
+    if (width == 8)
+        *(size *)to = *(const size *)from;
+    else
+        to[0] = from[0];
+}
+
+/* A block has a row of results; a thread goes along it. */
+DEVICE void max_forward_any(element *y, unsigned char *which, const element *x, struct pool pool, int has_relu,
+                            const int width)
+{
+    unsigned groups = pool.channels / width, count = pool.out_width * groups;
+    size image = blockIdx.x / pool.out_height;
+    int top = (int)(blockIdx.x % pool.out_height * pool.stride) - (int)pool.pad;
+    for (unsigned i = threadIdx.x; i < count; i += blockDim.x) {
+        unsigned column = i / groups, channel = i % groups * width;
+        int left = (int)(column * pool.stride) - (int)pool.pad;
+        float best[8], v[8];
+        union {
+            size word;
+            unsigned char byte[8];
+        } index;
+        index.word = 0;
+        WITH(best[k] = -FLOAT(0x7f800000u))
+        for (int r = 0; r < (int)pool.kernel; r++)
+            for (int s = 0; s < (int)pool.kernel; s++) {
+                if (top + r < 0 || top + r >= (int)pool.height || left + s < 0 || left + s >= (int)pool.width)
+                    continue;
+                read_elements(x + ((image * pool.height + top + r) * pool.width + left + s) * pool.channels + channel,
+                              v, width);
+                WITH(if (v[k] > best[k] || v[k] != v[k]) {
+                    best[k] = v[k];
+                    index.byte[k] = (unsigned char)(r * pool.kernel + s);
+                })
+            }
+        WITH(best[k] = has_relu && best[k] < 0.0f ? 0.0f : best[k])
+        size at = ((size)blockIdx.x * pool.out_width + column) * pool.channels + channel;
+        write_elements(y + at, best, width);
+        copy_bytes(index.byte, which + at, width);
+    }
+}
+PAIR(max_forward, (element * y, unsigned char *which, const element *x, struct pool pool, int has_relu),
+     y, which, x, pool, has_relu)
+
+/* A block has a row of inputs; each adds up the windows that chose it. */
+DEVICE void max_backward_any(element *dx, const element *dy, const unsigned char *which, struct pool pool, int adds,
+                             const int width)
+{
+    unsigned groups = pool.channels / width, count = pool.width * groups;
+    size image = blockIdx.x / pool.height;
+    int y = (int)(blockIdx.x % pool.height + pool.pad), kernel = (int)pool.kernel, stride = (int)pool.stride;
+    for (unsigned i = threadIdx.x; i < count; i += blockDim.x) {
+        unsigned column = i / groups, channel = i % groups * width;
+        int x = (int)(column + pool.pad);
+        size at = ((size)blockIdx.x * pool.width + column) * pool.channels + channel;
+        float sum[8] = {0}, v[8];
+        union {
+            size word;
+            unsigned char byte[8];
+        } index;
+        if (adds)
+            read_elements(dx + at, sum, width);
+        for (int row = y < kernel ? 0 : (y - kernel) / stride + 1; row <= y / stride; row++)
+            for (int col = x < kernel ? 0 : (x - kernel) / stride + 1; col <= x / stride; col++) {
+                if (row >= (int)pool.out_height || col >= (int)pool.out_width)
+                    continue;
+                size from = ((image * pool.out_height + row) * pool.out_width + col) * pool.channels + channel;
+                int here = (y - row * stride) * kernel + x - col * stride;
+                copy_bytes(which + from, index.byte, width);
+                read_elements(dy + from, v, width);
+                WITH(sum[k] += index.byte[k] == here ? v[k] : 0.0f)
+            }
+        write_elements(dx + at, sum, width);
+    }
+}
+PAIR(max_backward, (element * dx, const element *dy, const unsigned char *which, struct pool pool, int adds),
+     dx, dy, which, pool, adds)
+
+/* The mean over an image; a block has some channels of one. */
+DEVICE void mean_forward_any(element *y, const element *x, unsigned pixels, unsigned channels, int has_relu,
+                             const int width)
+{
+    unsigned channel = (blockIdx.x * blockDim.x + threadIdx.x) * width;
+    float sum[8] = {0}, v[8];
+    if (channel >= channels)
+        return;
+    const element *from = x + (size)blockIdx.y * pixels * channels + channel;
+    for (unsigned i = 0; i < pixels; i++) {
+        read_elements(from + (size)i * channels, v, width);
+        WITH(sum[k] += v[k])
+    }
+    WITH(sum[k] /= pixels; sum[k] = has_relu && sum[k] < 0.0f ? 0.0f : sum[k])
+    write_elements(y + (size)blockIdx.y * channels + channel, sum, width);
+}
+PAIR(mean_forward, (element * y, const element *x, unsigned pixels, unsigned channels, int has_relu),
+     y, x, pixels, channels, has_relu)
+
+DEVICE void mean_backward_any(element *dx, const element *dy, unsigned pixels, unsigned channels, int adds,
+                              const int width)
+{
+    unsigned channel = (blockIdx.x * blockDim.x + threadIdx.x) * width;
+    float share[8], v[8];
+    if (channel >= channels)
+        return;
+    read_elements(dy + (size)blockIdx.y * channels + channel, share, width);
+    WITH(share[k] /= pixels)
+    element *to = dx + (size)blockIdx.y * pixels * channels + channel;
+    for (unsigned i = 0; i < pixels; i++) {
+        WITH(v[k] = share[k])
+        if (adds) {
+            read_elements(to + (size)i * channels, v, width);
+            WITH(v[k] += share[k])
+        }
+        write_elements(to + (size)i * channels, v, width);
+    }
+}
+PAIR(mean_backward, (element * dx, const element *dy, unsigned pixels, unsigned channels, int adds),
+     dx, dy, pixels, channels, adds)
+
+/* ---- loss: softmax and cross entropy, a block for an image ---- */
+
+enum { LOSS_THREADS = 128 };
+
+struct best {
+    float value;
+    int index;
+};
+
+DEVICE struct best best_of(const element *x, unsigned classes)
+{
+    SHARED float values[LOSS_THREADS];
+    SHARED int indices[LOSS_THREADS];
+    struct best best = {-FLOAT(0x7f800000u), 0x7fffffff};
+    for (unsigned i = threadIdx.x; i < classes; i += blockDim.x) {
+        float v = widen(x[i]);
+        if (v > best.value) {
+            best.value = v;
+            best.index = (int)i;
+        }
+    }
+    values[threadIdx.x] = best.value;
+    indices[threadIdx.x] = best.index;
+    for (int half = blockDim.x / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if ((int)threadIdx.x < half) {
+            float other = values[threadIdx.x + half];
+            int index = indices[threadIdx.x + half];
+            if (other > values[threadIdx.x] || (other == values[threadIdx.x] && index < indices[threadIdx.x])) {
+                values[threadIdx.x] = other;
+                indices[threadIdx.x] = index;
+            }
+        }
+    }
+    __syncthreads();
+    best.value = values[0];
+    best.index = indices[0];
+    return best;
+}
+
+DEVICE float sum_of(float part)
+{
+    SHARED float sums[LOSS_THREADS];
+    sums[threadIdx.x] = part;
+    for (int half = blockDim.x / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if ((int)threadIdx.x < half)
+            sums[threadIdx.x] += sums[threadIdx.x + half];
+    }
+    __syncthreads();
+    return sums[0];
+}
+
+/* dx NULL: an evaluation. each[images][2]: loss, and 1 where the answer is right. Images from `counted` on count for
+ * nothing. */
+KERNEL loss(element *dx, float *each, const element *logits, const int *labels, unsigned classes, unsigned counted,
+            float scale)
+{
+    size image = blockIdx.x;
+    const element *x = logits + image * classes;
+    int label = labels[image], is_label = label >= 0 && label < (int)classes;
+    struct best best = best_of(x, classes);
+    float part = 0.0f;
+    for (unsigned i = threadIdx.x; i < classes; i += blockDim.x)
+        part += expf(widen(x[i]) - best.value);
+    float sum = sum_of(part);
+    int counts = image < counted;
+    if (threadIdx.x == 0) {
+        float own = is_label ? widen(x[label]) : FLOAT(0x7fc00000u);
+        each[2 * image] = counts ? logf(sum) + best.value - own : 0.0f;
+        each[2 * image + 1] = counts && is_label && best.index == label ? 1.0f : 0.0f;
+    }
+    if (dx == 0)
+        return;
+    for (unsigned i = threadIdx.x; i < classes; i += blockDim.x) {
+        float share = expf(widen(x[i]) - best.value) / sum - ((int)i == label ? 1.0f : 0.0f);
+        dx[image * classes + i] = narrow(counts ? share * scale : 0.0f);
+    }
+}
+
+struct results {
+    float loss;
+    unsigned correct, broken, reserved;
+};
+
+/* One block adds up what the images gave. */
+KERNEL loss_sum(struct results *results, const float *each, unsigned images)
+{
+    SHARED double losses[256];
+    SHARED unsigned corrects[256];
+    double own = 0;
+    unsigned correct = 0;
+    for (unsigned i = threadIdx.x; i < images; i += blockDim.x) {
+        own += each[2 * i];
+        correct += each[2 * i + 1] > 0.0f;
+    }
+    losses[threadIdx.x] = own;
+    corrects[threadIdx.x] = correct;
+    for (int half = blockDim.x / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if ((int)threadIdx.x < half) {
+            losses[threadIdx.x] += losses[threadIdx.x + half];
+            corrects[threadIdx.x] += corrects[threadIdx.x + half];
+        }
+    }
+    if (threadIdx.x == 0) {
+        results->loss += (float)losses[0];
+        results->correct += corrects[0];
+    }
+}
+
+/* ---- the optimizer's step ---- */
+
+/* Counts gradients that are no numbers. Whole numbers: the order of their sum does not matter. */
+KERNEL check(struct results *results, const float *gradients, size count)
+{
+    SHARED unsigned all[256];
+    unsigned broken = 0;
+    size stride = (size)gridDim.x * blockDim.x;
+    for (size i = (size)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += stride)
+        broken += (BITS(gradients[i]) & 0x7f800000u) == 0x7f800000u;
+    all[threadIdx.x] = broken;
+    for (int half = blockDim.x / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if ((int)threadIdx.x < half)
+            all[threadIdx.x] += all[threadIdx.x + half];
+    }
+    if (threadIdx.x == 0 && all[0] != 0)
+        atomicAdd(&results->broken, all[0]);
+}
+
+struct step_size {
+    float rate, momentum, weight_decay, beta_1, beta_2, epsilon, scale;
+    float root_correction; /* sqrt(1 - beta_2^t) */
+    float correction;      /* 1 - beta_1^t */
+};
+
+DEVICE void sgd_at(float *parameters, float *moment, element *low, const float *gradients, struct step_size by, size at,
+                   const int width)
+{
+    float p[8], m[8], g[8];
+    read_floats(parameters + at, p, width);
+    read_floats(moment + at, m, width);
+    read_floats(gradients + at, g, width);
+    WITH(m[k] = by.momentum * m[k] + (g[k] * by.scale + by.weight_decay * p[k]); p[k] -= by.rate * m[k])
+    write_floats(parameters + at, p, width);
+    write_floats(moment + at, m, width);
+    if (low != 0)
+        write_elements(low + at, p, width);
+}
+/* low NULL: there is none. */
+KERNEL sgd(float *parameters, float *moment, element *low, const float *gradients, const struct results *results,
+           struct step_size by, size count)
+{
+    if (results->broken != 0)
+        return;
+#define BODY(at, width) sgd_at(parameters, moment, low, gradients, by, at, width)
+    EACH(count, BODY)
+#undef BODY
+}
+
+DEVICE void adam_at(float *parameters, float *mean, float *square, element *low, const float *gradients,
+                    struct step_size by, size at, const int width)
+{
+    float p[8], m[8], s[8], g[8];
+    read_floats(parameters + at, p, width);
+    read_floats(mean + at, m, width);
+    read_floats(square + at, s, width);
+    read_floats(gradients + at, g, width);
+    WITH(g[k] = g[k] * by.scale + by.weight_decay * p[k]; m[k] = by.beta_1 * m[k] + (1.0f - by.beta_1) * g[k];
+         s[k] = by.beta_2 * s[k] + (1.0f - by.beta_2) * g[k] * g[k];
+         p[k] -= by.rate / by.correction * m[k] / (sqrtf(s[k]) / by.root_correction + by.epsilon))
+    write_floats(parameters + at, p, width);
+    write_floats(mean + at, m, width);
+    write_floats(square + at, s, width);
+    if (low != 0)
+        write_elements(low + at, p, width);
+}
+KERNEL adam(float *parameters, float *mean, float *square, element *low, const float *gradients,
+            const struct results *results, struct step_size by, size count)
+{
+    if (results->broken != 0)
+        return;
+#define BODY(at, width) adam_at(parameters, mean, square, low, gradients, by, at, width)
+    EACH(count, BODY)
+#undef BODY
+}

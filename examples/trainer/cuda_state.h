@@ -1,0 +1,101 @@
+/* The cuda back end's inside: one device. */
+#ifndef TRAINER_CUDA_STATE_H
+#define TRAINER_CUDA_STATE_H
+
+#include "card.h"
+#include "cuda_api.h"
+
+/* Functions of the libraries, found by cuda_find(). */
+struct cuda_calls {
+#define X(name, parameters) int(*name) parameters;
+    CUDNN_CALLS(X) CUBLAS_CALLS(X) NCCL_CALLS(X) DRIVER_CALLS(X)
+#undef X
+};
+
+#define CUDA_KERNELS(X)                                                                                                \
+    X(to_low)                                                                                                          \
+    X(relu_forward)                                                                                                    \
+    X(relu_backward)                                                                                                   \
+    X(add)                                                                                                             \
+    X(add_gradient)                                                                                                    \
+    X(columns_end)                                                                                                     \
+    X(norm_statistics)                                                                                                 \
+    X(norm_running)                                                                                                    \
+    X(norm_backward_statistics)                                                                                        \
+    X(loss)                                                                                                            \
+    X(loss_sum)                                                                                                        \
+    X(check)                                                                                                           \
+    X(sgd)                                                                                                             \
+    X(adam)
+/* Two of each: [1] for channels in multiples of 8, [0] for others. */
+#define CUDA_KERNEL_PAIRS(X)                                                                                           \
+    X(bias)                                                                                                            \
+    X(columns)                                                                                                         \
+    X(norm_sums)                                                                                                       \
+    X(norm_forward)                                                                                                    \
+    X(norm_backward_sums)                                                                                              \
+    X(norm_backward)                                                                                                   \
+    X(max_forward)                                                                                                     \
+    X(max_backward)                                                                                                    \
+    X(mean_forward)                                                                                                    \
+    X(mean_backward)
+struct cuda_kernels {
+#define X(name) CUfunction name;
+    CUDA_KERNELS(X)
+#undef X
+#define X(name) CUfunction name[2];
+    CUDA_KERNEL_PAIRS(X)
+#undef X
+};
+
+struct conv;
+
+struct cuda {
+    struct card card; /* first */
+    struct backend_options options;
+    struct cuda_calls api;
+    void *cudnn, *cublas, *nccl; /* owned by the scope */
+    int multiprocessors, architecture;
+    CUmodule module; /* NULL: none yet */
+    enum precision module_precision;
+    struct cuda_kernels kernels;
+    struct conv **convs; /* owned; for the life of the state */
+    size_t conv_count, conv_room;
+    void **packs; /* owned: of each step, forward or weights, and inputs; cuDNN's; NULL where there is none */
+    size_t pack_count;
+    CUdeviceptr blas_workspace; /* the handle's, as set last */
+    size_t blas_bytes;
+};
+
+/* cuda_program.c */
+/* Fills cuda->api: what is missing is named. The libraries have been loaded. */
+bool cuda_find(struct cuda *cuda, struct reason *reason);
+bool cuda_find_nccl(struct cuda *cuda, struct reason *reason);
+/* The kernels for a precision: compiled once for the process, loaded once for the state. */
+bool cuda_kernels_load(struct cuda *cuda, enum precision precision, struct reason *reason);
+
+/* cuda_layers.c: the steps that are kernels of our own. Everything is on the compute stream. */
+struct launch_shape {
+    gs_dims grid, block;
+    int is_wide; /* 8 channels a thread */
+};
+/* Bytes of partial sums of rows of channels, `of` sums at once. */
+size_t cuda_partial_bytes(const struct cuda *cuda, size_t rows, size_t channels, int of);
+gs_status cuda_input(struct cuda *cuda, CUdeviceptr y, CUdeviceptr x, size_t count);
+gs_status cuda_bias(struct cuda *cuda, CUdeviceptr y, CUdeviceptr bias, size_t rows, size_t channels, bool has_relu);
+gs_status cuda_bias_gradient(struct cuda *cuda, CUdeviceptr gradient, CUdeviceptr dy, CUdeviceptr workspace,
+                             size_t rows, size_t channels);
+gs_status cuda_relu(struct cuda *cuda, CUdeviceptr y, size_t count);
+gs_status cuda_relu_backward(struct cuda *cuda, CUdeviceptr dy, CUdeviceptr y, size_t count);
+gs_status cuda_add(struct cuda *cuda, CUdeviceptr y, CUdeviceptr a, CUdeviceptr b, size_t count, bool has_relu);
+gs_status cuda_add_gradient(struct cuda *cuda, CUdeviceptr sum, CUdeviceptr x, size_t count);
+gs_status cuda_norm(struct cuda *cuda, const struct step *step, bool is_evaluation);
+gs_status cuda_norm_backward(struct cuda *cuda, const struct step *step);
+gs_status cuda_max(struct cuda *cuda, const struct step *step);
+gs_status cuda_max_backward(struct cuda *cuda, const struct step *step);
+gs_status cuda_mean(struct cuda *cuda, const struct step *step);
+gs_status cuda_mean_backward(struct cuda *cuda, const struct step *step);
+gs_status cuda_loss(struct cuda *cuda, const struct step *step, const struct iteration *iteration);
+gs_status cuda_check_and_step(struct cuda *cuda, const struct update *update);
+
+#endif

@@ -1,0 +1,5 @@
+# cmake -DFROM=file -DTO=header -DNAME=name -P embed.cmake: a text as an array of char, with a 0 behind it.
+file(READ ${FROM} bytes HEX)
+string(REGEX REPLACE "(................................)" "\\1\n" bytes "${bytes}")
+string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${bytes}")
+file(WRITE ${TO} "static const char ${NAME}[] = {\n${bytes}0};\n")
