@@ -28,7 +28,7 @@ demo:
 	@sh tools/demo.sh $(BUILD)
 
 check:
-	@sh tools/need.sh build json zstd elf logs check
+	@sh tools/need.sh build json zstd elf logs dnnl check
 	@sh tools/check.sh
 
 check-pythons: all

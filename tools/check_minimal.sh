@@ -40,13 +40,13 @@ done
 
 # ---- the build: OFF is a value that no search replaces ----
 hidden=
-for library in ZSTD JSONC CMOCKA ELF DW; do
+for library in ZSTD JSONC CMOCKA ELF DW DNNL; do
     hidden="$hidden -DGW_${library}_INCLUDE:STRING=OFF -DGW_${library}_LIBRARY:STRING=OFF"
 done
 hidden="$hidden -DGW_PYTHON3:STRING=OFF -DCMAKE_DISABLE_FIND_PACKAGE_Python3=ON -DCMAKE_DISABLE_FIND_PACKAGE_Git=ON"
 # shellcheck disable=SC2086 # options are words
 sh tools/build.sh "$folder" -DCMAKE_BUILD_TYPE=Release -DGW_STRICT=ON $hidden >"$work/build" || fail "$(cat "$work/build")"
-for library in zstd json-c cmocka; do
+for library in zstd json-c cmocka oneDNN; do
     expect "$work/build" "$library not found: "
 done
 gpuwhy=$folder/gpuwhy

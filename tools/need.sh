@@ -1,5 +1,5 @@
 #!/bin/sh
-# Look for what a target needs: `tools/need.sh build [json] [zstd] [elf] [logs] [check] [pythons] [fuzz]`. What is missing is installed on Debian and
+# Look for what a target needs: `tools/need.sh build [json] [zstd] [elf] [logs] [dnnl] [check] [pythons] [fuzz]`. What is missing is installed on Debian and
 # its kin when we are root; otherwise the one command that does it is printed.
 set -eu
 
@@ -33,6 +33,7 @@ for part in "$@"; do
         need_header gelf.h libelf-dev
         need_header elfutils/libdw.h libdw-dev
         ;;
+    dnnl) need_header oneapi/dnnl/dnnl.h libdnnl-dev ;;
     check)
         need_header cmocka.h libcmocka-dev
         need_command clang-format clang-format

@@ -1,0 +1,84 @@
+/* Inside the back end `cpu`: what its files share. Convolutions and pooling are oneDNN's (cpu_dnnl.c), the rest are
+ * loops (cpu_loops.c, cpu_update.c). All of it is fp32, images as rows, columns, channels. */
+#ifndef TRAINER_CPU_H
+#define TRAINER_CPU_H
+
+#include "backend.h"
+
+#include <oneapi/dnnl/dnnl.h>
+
+#ifdef _OPENMP
+#define CPU_PARALLEL_FOR _Pragma("omp parallel for schedule(static)")
+#define CPU_PARALLEL_SUM(counter) CPU_PRAGMA(omp parallel for schedule(static) reduction(+ : counter))
+#define CPU_PRAGMA(text) _Pragma(#text)
+#else
+#define CPU_PARALLEL_FOR
+#define CPU_PARALLEL_SUM(counter)
+#endif
+
+enum { CPU_ARGUMENTS = 8, CPU_CALLS = 8, CPU_MEMORIES = 32 };
+
+struct cpu_call {
+    dnnl_primitive_t primitive; /* owned */
+    dnnl_exec_arg_t arguments[CPU_ARGUMENTS];
+    int argument_count;
+};
+
+/* oneDNN's part of a step, in order; empty where a step is a loop. */
+struct cpu_work {
+    struct cpu_call calls[CPU_CALLS];
+    size_t call_count;
+    dnnl_memory_t memories[CPU_MEMORIES]; /* owned; what the arguments name */
+    size_t memory_count;
+};
+
+struct cpu_state {
+    struct backend_options options;
+    dnnl_engine_t engine;
+    dnnl_stream_t stream;
+    dnnl_primitive_attr_t plain, relu, adding; /* the result as it is; through a ReLU; added to what is there */
+    const struct schedule *schedule;           /* borrowed; NULL: nothing is loaded */
+    char *memory;                              /* owned */
+    struct cpu_work *works;                    /* owned; for each step */
+};
+
+/* Where a block lies; NULL for NO_BLOCK. */
+static inline void *cpu_block(const struct cpu_state *state, size_t block)
+{
+    return block == NO_BLOCK ? NULL : state->memory + schedule_offset(state->schedule, block);
+}
+static inline float *cpu_lasting(const struct cpu_state *state, enum lasting which)
+{
+    return cpu_block(state, state->schedule->lasting[which]);
+}
+
+/* ---- cpu_dnnl.c ---- */
+
+bool cpu_dnnl_open(struct cpu_state *state, struct reason *reason);
+void cpu_dnnl_close(struct cpu_state *state); /* takes a half-open one */
+/* backend.plan() of the steps that oneDNN does. */
+bool cpu_dnnl_plan(struct cpu_state *state, const struct schedule_options *options, struct step *step,
+                   size_t budget_bytes, struct reason *reason);
+/* Make what the step needs, for the memory that is loaded. */
+bool cpu_dnnl_build(struct cpu_state *state, const struct step *step, struct cpu_work *work, struct reason *reason);
+bool cpu_dnnl_run(struct cpu_state *state, const struct cpu_work *work, struct reason *reason);
+void cpu_work_clear(struct cpu_work *work); /* takes a zeroed one */
+bool cpu_linear_forward(struct cpu_state *state, const struct step *step, struct reason *reason);
+bool cpu_linear_backward(struct cpu_state *state, const struct step *step, struct reason *reason);
+
+/* ---- cpu_loops.c ---- */
+
+void cpu_copy(float *to, const float *from, size_t count);
+void cpu_add(float *to, const float *from, size_t count);
+void cpu_add_forward(const struct cpu_state *state, const struct step *step);
+void cpu_relu_backward(const struct cpu_state *state, const struct step *step);
+void cpu_batchnorm_forward(const struct cpu_state *state, const struct step *step, bool is_evaluation);
+void cpu_batchnorm_backward(const struct cpu_state *state, const struct step *step);
+bool cpu_loss(const struct cpu_state *state, const struct step *step, const struct iteration *iteration,
+              struct reason *reason);
+
+/* ---- cpu_update.c ---- */
+
+void cpu_update(const struct cpu_state *state, const struct update *update);
+
+#endif
