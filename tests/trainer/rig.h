@@ -1,0 +1,41 @@
+/* A back end with a small model, made-up values and a batch: what tests of back ends begin with. Whatever does not work
+ * ends the test. */
+#ifndef TRAINER_RIG_H
+#define TRAINER_RIG_H
+
+#include "backend.h"
+
+struct rig_options {
+    size_t images; /* in a micro-batch */
+    size_t parts;  /* micro-batches that are made up; 0: 1 */
+    bool checkpointing;
+    enum optimizer optimizer;
+    size_t budget_bytes; /* of a workspace */
+    uint64_t seed;
+};
+
+struct rig {
+    struct rig_options options;
+    struct model model;
+    struct schedule schedule;
+    const struct backend *backend;
+    void *state;
+    float *parameters, *statistics; /* owned; first values: no bias is 0, no scale 1, no mean 0 */
+    float *images;                  /* owned; of all parts */
+    int32_t *labels;                /* owned */
+};
+
+struct model rig_model(const char *text);
+/* The same seed gives the same values and images, however they are parted. */
+void rig_open(struct rig *rig, const struct backend *backend, const char *text, const struct rig_options *options);
+void rig_close(struct rig *rig);
+/* One micro-batch of a step over all parts. */
+struct iteration rig_iteration(const struct rig *rig, size_t part);
+void rig_iterate(struct rig *rig, size_t part, const struct iteration *iteration);
+/* A whole block; the caller frees it. */
+void *rig_get(struct rig *rig, enum lasting which);
+struct results rig_settle(struct rig *rig);
+/* The gradients of all parts from nothing; the caller frees them. */
+float *rig_gradients(struct rig *rig);
+
+#endif
