@@ -33,7 +33,6 @@ static const struct field fields[] = {
                         FIELD(step, FIELD_U64) FIELD(update_number, FIELD_U64) FIELD(epoch, FIELD_U64)
                             FIELD(position, FIELD_U64) FIELD(loss_scale, FIELD_DOUBLE) FIELD(good_steps, FIELD_U64)
                                 FIELD(broken_steps, FIELD_U64) FIELD(broken_in_a_row, FIELD_U64)
-                                    FIELD(random_state, FIELD_U64)
 #undef FIELD
 };
 enum { FIELD_COUNT = sizeof fields / sizeof *fields };

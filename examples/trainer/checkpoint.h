@@ -1,4 +1,5 @@
-/* What a training needs to go on as if nothing had happened, in one file.
+/* What a training needs to go on as if nothing had happened, in one file. There is no random state: first values, data
+ * and each epoch's order come from the seed alone.
  *
  * It is written beside its name, synced, renamed over the last one, and the folder is synced: whenever the process or
  * the machine dies, there is a whole file under the name, the last one or this one. One run at a time writes a name.
@@ -35,7 +36,6 @@ struct checkpoint {
     uint64_t epoch, position; /* the next image of the order */
     double loss_scale;
     uint64_t good_steps, broken_steps, broken_in_a_row; /* since the scale changed; in all; just now */
-    uint64_t random_state;
 
     float *parameters; /* owned, as the following; NULL where the count is 0 */
     float *moments[CHECKPOINT_MOMENTS_MAX];

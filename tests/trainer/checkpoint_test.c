@@ -57,8 +57,7 @@ static struct checkpoint sample(void)
                                     .position = 25600,
                                     .loss_scale = 65536,
                                     .good_steps = 3,
-                                    .broken_steps = 1,
-                                    .random_state = 0x123456789abcdef0};
+                                    .broken_steps = 1};
     assert_true(checkpoint_alloc(&checkpoint, &reason));
     for (int i = 0; i < PARAMETERS; i++) {
         checkpoint.parameters[i] = (float)i / 3;
