@@ -1,0 +1,226 @@
+/* The loader's thread.
+ *
+ * A buffer is written once the copy out of it is done (fed()), and fed once the device was told to compute what it was
+ * fed before: only then does the back end know which steps the copy must wait for. All waiting is for counts, which
+ * only grow: micro-batches fed by the loader, micro-batches passed by the other side. */
+#include "loader.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TURNS = 2 };
+
+struct loader {
+    struct loader_options options;
+    float *images[TURNS]; /* owned, by host_free() */
+    int32_t *labels[TURNS];
+    uint32_t *order; /* owned; of order_epoch; the loader's thread alone */
+    uint64_t order_epoch;
+    bool has_order;
+
+    pthread_t thread;
+    bool is_running; /* there is a thread to join */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct load loads[TURNS]; /* guarded by lock, as all that follows */
+    uint64_t fed_count, taken_count, passed_count;
+    bool is_over; /* no more will be fed: all was, or it failed */
+    bool has_failed;
+    struct reason reason;
+    bool stops; /* it is to end */
+};
+
+/* ---- in its thread ---- */
+
+static void fill_order(struct loader *loader, uint64_t epoch)
+{
+    if (loader->has_order && loader->order_epoch == epoch)
+        return;
+    data_order(loader->options.seed, epoch, data_count(loader->options.data, PART_TRAIN), loader->order);
+    loader->order_epoch = epoch;
+    loader->has_order = true;
+}
+
+static bool is_stopped(struct loader *loader)
+{
+    pthread_mutex_lock(&loader->lock);
+    bool stops = loader->stops;
+    pthread_mutex_unlock(&loader->lock);
+    return stops;
+}
+
+/* false: it is to end. */
+static bool fill(struct loader *loader, const struct load *load)
+{
+    const struct loader_options *options = &loader->options;
+    float *image = loader->images[load->turn];
+    if (load->part == PART_TRAIN)
+        fill_order(loader, load->epoch);
+    for (size_t i = 0; i < options->images; i++, image += options->image_count) {
+        size_t at = load->first + (i < load->count ? i : 0);
+        if (i % 64 == 0 && is_stopped(loader))
+            return false;
+        data_image(options->data, load->part, load->part == PART_TRAIN ? loader->order[at] : at, image,
+                   &loader->labels[load->turn][i]);
+    }
+    return true;
+}
+
+/* Until the device was told to compute what these buffers of it were fed before. */
+static bool wait_for_turn(struct loader *loader, uint64_t number)
+{
+    pthread_mutex_lock(&loader->lock);
+    while (!loader->stops && loader->passed_count + TURNS <= number)
+        pthread_cond_wait(&loader->changed, &loader->lock);
+    bool stops = loader->stops;
+    pthread_mutex_unlock(&loader->lock);
+    return !stops;
+}
+
+static bool feed_next(struct loader *loader, uint64_t number, bool *ret_is_over, struct reason *reason)
+{
+    const struct loader_options *options = &loader->options;
+    struct load load = {0};
+    if (!options->next(options->user, &load)) {
+        *ret_is_over = true;
+        return true;
+    }
+    load.turn = (unsigned)(number % TURNS);
+    if (number >= TURNS && !options->backend->fed(options->state, load.turn, reason))
+        return false;
+    if (!fill(loader, &load) || !wait_for_turn(loader, number)) {
+        *ret_is_over = true;
+        return true;
+    }
+    if (!options->backend->feed(options->state, load.turn, loader->images[load.turn], loader->labels[load.turn],
+                                reason))
+        return false;
+    pthread_mutex_lock(&loader->lock);
+    loader->loads[load.turn] = load;
+    loader->fed_count++;
+    pthread_cond_broadcast(&loader->changed);
+    pthread_mutex_unlock(&loader->lock);
+    return true;
+}
+
+static void *run(void *user)
+{
+    struct loader *loader = user;
+    struct reason reason = {0};
+    bool is_well = true, is_over = false;
+    for (uint64_t number = 0; is_well && !is_over; number++)
+        is_well = feed_next(loader, number, &is_over, &reason);
+    pthread_mutex_lock(&loader->lock);
+    loader->is_over = true;
+    loader->has_failed = !is_well;
+    loader->reason = reason;
+    pthread_cond_broadcast(&loader->changed);
+    pthread_mutex_unlock(&loader->lock);
+    return NULL;
+}
+
+/* ---- of the others ---- */
+
+bool loader_take(struct loader *loader, struct load *ret_load, struct reason *reason)
+{
+    pthread_mutex_lock(&loader->lock);
+    while (!loader->is_over && loader->taken_count == loader->fed_count)
+        pthread_cond_wait(&loader->changed, &loader->lock);
+    bool is_there = loader->taken_count < loader->fed_count;
+    if (is_there)
+        *ret_load = loader->loads[loader->taken_count++ % TURNS];
+    else if (loader->has_failed)
+        *reason = loader->reason;
+    else
+        because(reason, "loader: there is nothing more to take");
+    pthread_mutex_unlock(&loader->lock);
+    return is_there;
+}
+
+void loader_passed(struct loader *loader)
+{
+    pthread_mutex_lock(&loader->lock);
+    loader->passed_count++;
+    pthread_cond_broadcast(&loader->changed);
+    pthread_mutex_unlock(&loader->lock);
+}
+
+static bool take_memory(struct loader *loader, struct reason *reason)
+{
+    const struct loader_options *options = &loader->options;
+    size_t count = data_count(options->data, PART_TRAIN);
+    loader->order = malloc(count * sizeof *loader->order);
+    if (loader->order == NULL)
+        return because(reason, "loader: no host memory for the order of %zu images", count);
+    for (int turn = 0; turn < TURNS; turn++) {
+        void *images, *labels;
+        if (!options->backend->host_alloc(options->state, options->images * options->image_count * sizeof(float),
+                                          &images, reason))
+            return false;
+        loader->images[turn] = images;
+        if (!options->backend->host_alloc(options->state, options->images * sizeof(int32_t), &labels, reason))
+            return false;
+        loader->labels[turn] = labels;
+    }
+    return true;
+}
+
+bool loader_open(const struct loader_options *options, struct loader **ret_loader, struct reason *reason)
+{
+    struct loader *loader = calloc(1, sizeof *loader);
+    if (loader == NULL)
+        return because(reason, "loader: no host memory");
+    loader->options = *options;
+    pthread_mutex_init(&loader->lock, NULL);
+    pthread_cond_init(&loader->changed, NULL);
+    bool is_open = take_memory(loader, reason);
+    if (is_open) {
+        int error = pthread_create(&loader->thread, NULL, run, loader);
+        loader->is_running = error == 0;
+        is_open = error == 0 || because(reason, "loader: no thread: %s", strerror(error));
+    }
+    if (!is_open) {
+        loader_close(loader);
+        return false;
+    }
+    *ret_loader = loader;
+    return true;
+}
+
+static void stop(struct loader *loader)
+{
+    pthread_mutex_lock(&loader->lock);
+    loader->stops = true;
+    pthread_cond_broadcast(&loader->changed);
+    pthread_mutex_unlock(&loader->lock);
+    pthread_join(loader->thread, NULL);
+}
+
+/* A copy may still be on its way out of the buffers. */
+static void give_memory(struct loader *loader)
+{
+    const struct loader_options *options = &loader->options;
+    struct reason ignored;
+    for (unsigned turn = 0; turn < TURNS; turn++) {
+        if (loader->fed_count > turn)
+            (void)options->backend->fed(options->state, turn, &ignored);
+        if (loader->images[turn] != NULL)
+            options->backend->host_free(options->state, loader->images[turn]);
+        if (loader->labels[turn] != NULL)
+            options->backend->host_free(options->state, loader->labels[turn]);
+    }
+    free(loader->order);
+}
+
+void loader_close(struct loader *loader)
+{
+    if (loader == NULL)
+        return;
+    if (loader->is_running)
+        stop(loader);
+    give_memory(loader);
+    pthread_cond_destroy(&loader->changed);
+    pthread_mutex_destroy(&loader->lock);
+    free(loader);
+}

@@ -1,0 +1,48 @@
+/* Parameters, moments and statistics, to a device and from it. */
+#include "worker.h"
+
+struct item {
+    enum lasting lasting;
+    float *vector; /* NULL: none */
+    uint64_t count;
+};
+enum { ITEMS = 4 };
+
+static void items_of(const struct checkpoint *checkpoint, struct item items[ITEMS])
+{
+    items[0] = (struct item){LASTING_PARAMETERS, checkpoint->parameters, checkpoint->parameter_count};
+    items[1] = (struct item){LASTING_MOMENT_1, checkpoint->moments[0], checkpoint->parameter_count};
+    items[2] = (struct item){LASTING_MOMENT_2, checkpoint->moments[1], checkpoint->parameter_count};
+    items[3] = (struct item){LASTING_STATISTICS, checkpoint->statistics, checkpoint->statistics_count};
+}
+
+static size_t block_of(const struct worker *worker, const struct item *item)
+{
+    return item->vector == NULL ? NO_BLOCK : worker->schedule.lasting[item->lasting];
+}
+
+bool worker_put(struct worker *worker, struct reason *reason)
+{
+    struct item items[ITEMS];
+    items_of(&worker->training->start, items);
+    for (int i = 0; i < ITEMS; i++) {
+        size_t block = block_of(worker, &items[i]);
+        if (block != NO_BLOCK && !worker->training->options->backend->put(worker->state, block, items[i].vector,
+                                                                          items[i].count * sizeof(float), reason))
+            return false;
+    }
+    return true;
+}
+
+bool worker_get(struct worker *worker, struct reason *reason)
+{
+    struct item items[ITEMS];
+    items_of(&worker->training->start, items);
+    for (int i = 0; i < ITEMS; i++) {
+        size_t block = block_of(worker, &items[i]);
+        if (block != NO_BLOCK && !worker->training->options->backend->get(worker->state, block, items[i].vector,
+                                                                          items[i].count * sizeof(float), reason))
+            return false;
+    }
+    return true;
+}

@@ -1,0 +1,438 @@
+/* One device of a training. */
+#include "worker.h"
+
+#include "watch.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+static bool is_first(const struct worker *worker)
+{
+    return worker->device == 0;
+}
+
+static const struct train_options *options_of(const struct worker *worker)
+{
+    return worker->training->options;
+}
+
+static const struct backend *backend_of(const struct worker *worker)
+{
+    return worker->training->options->backend;
+}
+
+/* All meet, and all must be well. */
+static bool meet(struct worker *worker, struct reason *reason)
+{
+    return team_meet(&worker->training->team) || because(reason, "another device failed");
+}
+
+/* ---- before the first step ---- */
+
+static void say_backend_line(void *user, const char *line)
+{
+    fprintf(user, "%s\n", line);
+}
+
+static bool open_state(struct worker *worker, struct reason *reason)
+{
+    const struct train_options *options = options_of(worker);
+    struct backend_options backend_options = {.device = worker->device,
+                                              .memory_bytes = options->fit.memory_bytes,
+                                              .deterministic = options->deterministic,
+                                              .tune = options->tunes,
+                                              .name = options->name,
+                                              .log = options->says_all ? say_backend_line : NULL,
+                                              .log_user = stderr};
+    return options->backend->open(&backend_options, &worker->state, reason);
+}
+
+static bool join(struct worker *worker, struct reason *reason)
+{
+    struct training *training = worker->training;
+    const struct backend *backend = backend_of(worker);
+    int devices = options_of(worker)->devices;
+    if (devices == 1)
+        return true;
+    if (is_first(worker) && !backend->invite(worker->state, &training->id, reason))
+        return false;
+    return meet(worker, reason) && backend->join(worker->state, devices, worker->device, &training->id, reason);
+}
+
+static void say_choice(void *user, const char *line)
+{
+    struct training *training = user;
+    char text[1100];
+    report_say(training->report, "%s", line);
+    report_log(training->report, "{\"choice\":%s}", json_text(line, text, sizeof text));
+}
+
+/* A checkpoint was made with a choice, too. */
+static void note_choice(struct training *training)
+{
+    struct checkpoint *start = &training->start;
+    const struct schedule_options *chosen = &training->fit.schedule;
+    const char *precision = precision_text(chosen->precision);
+    if (start->step > 0 && (start->micro_batch != chosen->images || strcmp(start->precision, precision) != 0))
+        report_say(training->report,
+                   "note: the checkpoint was made with micro-batches of %" PRIu64
+                   " in %s: the numbers will not be those of a run without a break",
+                   start->micro_batch, start->precision);
+    start->micro_batch = chosen->images;
+    snprintf(start->precision, sizeof start->precision, "%s", precision);
+}
+
+/* What all devices can do: by the one that has least. */
+static bool choose(struct worker *worker, struct reason *reason)
+{
+    struct training *training = worker->training;
+    const struct train_options *options = options_of(worker);
+    struct fit_request request = {.options = options->fit,
+                                  .model = &training->model,
+                                  .backend = options->backend,
+                                  .state = worker->state,
+                                  .images = options->batch / (size_t)options->devices,
+                                  .optimizer = options->optimizer,
+                                  .has_card = options->backend->watch == card_watch,
+                                  .taken_bytes = training->taken_bytes[0],
+                                  .free_bytes = training->free_bytes[0],
+                                  .say = say_choice,
+                                  .user = training};
+    for (int i = 1; i < options->devices; i++) {
+        if (training->taken_bytes[i] > request.taken_bytes)
+            request.taken_bytes = training->taken_bytes[i];
+        if (training->free_bytes[i] < request.free_bytes)
+            request.free_bytes = training->free_bytes[i];
+    }
+    if (!fit_choose(&request, &training->fit, reason))
+        return false;
+    training->way.micro_batch = training->fit.schedule.images;
+    note_choice(training);
+    return true;
+}
+
+static bool make_schedule(struct worker *worker, struct reason *reason)
+{
+    const struct training *training = worker->training;
+    const struct fit *fit = &training->fit;
+    if (!schedule_make(&training->model, &fit->schedule, backend_of(worker), worker->state,
+                       (size_t)fit->workspace_bytes, &worker->schedule, reason))
+        return false;
+    if (worker->schedule.size.arena_bytes > fit->plan_bytes && fit->limit_bytes != 0)
+        return because(reason, "device %d: the plan needs %" PRIu64 " bytes here, and %" PRIu64 " on the first device",
+                       worker->device, worker->schedule.size.arena_bytes, fit->plan_bytes);
+    return true;
+}
+
+static bool open_loader(struct worker *worker, struct reason *reason)
+{
+    const struct training *training = worker->training;
+    worker->walk = (struct walk){.way = training->way, .place = worker->place, .device = (size_t)worker->device};
+    struct loader_options loader_options = {.backend = backend_of(worker),
+                                            .state = worker->state,
+                                            .data = training->data,
+                                            .seed = options_of(worker)->seed,
+                                            .images = training->way.micro_batch,
+                                            .image_count = shape_count(training->model.layers[0].out),
+                                            .next = walk_next,
+                                            .user = &worker->walk};
+    return loader_open(&loader_options, &worker->loader, reason);
+}
+
+/* Open, measured, joined, chosen, loaded: the devices go through it side by side. */
+static bool begin(struct worker *worker, struct reason *reason)
+{
+    struct training *training = worker->training;
+    struct backend_watch before, after;
+    options_of(worker)->backend->watch(worker->device, &before);
+    if (!open_state(worker, reason) || !join(worker, reason))
+        return false;
+    options_of(worker)->backend->watch(worker->device, &after);
+    training->taken_bytes[worker->device] = fit_taken(&before, &after);
+    training->free_bytes[worker->device] = after.free_bytes;
+    if (!meet(worker, reason) || (is_first(worker) && !choose(worker, reason)) || !meet(worker, reason))
+        return false;
+    return make_schedule(worker, reason) && backend_of(worker)->load(worker->state, &worker->schedule, reason) &&
+           worker_put(worker, reason) && open_loader(worker, reason) && meet(worker, reason);
+}
+
+/* ---- a step ---- */
+
+static bool iterate(struct worker *worker, bool is_first_part, bool is_evaluation, size_t images_in_step,
+                    struct reason *reason)
+{
+    struct load load;
+    if (!loader_take(worker->loader, &load, reason))
+        return false;
+    struct iteration iteration = {.turn = load.turn,
+                                  .is_first = is_first_part,
+                                  .is_evaluation = is_evaluation,
+                                  .loss_scale = is_evaluation ? 1 : worker->scale.now,
+                                  .images_in_step = images_in_step,
+                                  .images = load.count};
+    if (!backend_of(worker)->iterate(worker->state, &iteration, reason))
+        return false;
+    loader_passed(worker->loader);
+    return true;
+}
+
+static bool update(struct worker *worker, struct reason *reason)
+{
+    const struct train_options *options = options_of(worker);
+    struct update step = {.optimizer = options->optimizer,
+                          .rate = (float)options->rate,
+                          .momentum = (float)options->momentum,
+                          .weight_decay = (float)options->weight_decay,
+                          .beta_1 = 0.9f,
+                          .beta_2 = 0.999f,
+                          .epsilon = 1e-8f,
+                          .number = worker->update_number + 1,
+                          .scale = 1 / worker->scale.now};
+    return backend_of(worker)->update(worker->state, &step, reason);
+}
+
+/* Told to the device: nothing is waited for. */
+static bool tell_step(struct worker *worker, struct reason *reason)
+{
+    const struct way *way = &worker->training->way;
+    for (size_t part = 0; part < way_parts(way); part++)
+        if (!iterate(worker, part == 0, false, way->batch, reason))
+            return false;
+    if (way->devices > 1 && (!meet(worker, reason) || !backend_of(worker)->sum_gradients(worker->state, reason)))
+        return false;
+    if (!update(worker, reason))
+        return false;
+    place_step(way, &worker->place);
+    worker->interval_steps++;
+    return true;
+}
+
+static bool is_checkpoint_due(const struct worker *worker)
+{
+    const struct train_options *options = options_of(worker);
+    uint64_t step = worker->place.step;
+    return options->checkpoint_path != NULL &&
+           (step == worker->training->way.last_step ||
+            (options->checkpoint_every != 0 && step % options->checkpoint_every == 0));
+}
+
+static bool reads_results(const struct worker *worker)
+{
+    const struct train_options *options = options_of(worker);
+    const struct way *way = &worker->training->way;
+    uint64_t step = worker->place.step;
+    return options->results_every <= 1 || step % options->results_every == 0 || step == way->last_step ||
+           options->scaling == SCALING_DYNAMIC || !worker->is_warm || place_evaluates(way, &worker->place) ||
+           is_checkpoint_due(worker);
+}
+
+/* The first device's results become those of all. */
+static bool gather(struct worker *worker, struct results *ret_results, double *ret_loss, struct reason *reason)
+{
+    struct training *training = worker->training;
+    int devices = options_of(worker)->devices;
+    struct results *mine = &training->results[worker->device];
+    if (!backend_of(worker)->settle(worker->state, mine, reason))
+        return false;
+    if (is_first(worker))
+        training->stops = is_stop_wanted();
+    if (!meet(worker, reason))
+        return false;
+    *ret_results = (struct results){0};
+    *ret_loss = 0;
+    for (int i = 0; i < devices; i++) {
+        *ret_loss += training->results[i].loss;
+        ret_results->correct += training->results[i].correct;
+        ret_results->broken += training->results[i].broken;
+    }
+    worker->is_stopped = training->stops;
+    return devices == 1 || meet(worker, reason); /* all have read them */
+}
+
+static void tell_results(struct worker *worker, const struct results *results, double loss, float scale)
+{
+    struct training *training = worker->training;
+    double now = seconds_now(), batch = (double)training->way.batch, taken_s = now - worker->interval_begin;
+    struct step_report step = {.step = worker->place.step,
+                               .last_step = training->way.last_step,
+                               .epoch = (worker->place.step - 1) / way_steps(&training->way),
+                               .loss = loss / batch,
+                               .accuracy = results->correct / batch,
+                               .images_per_s = (double)worker->interval_steps * batch / taken_s,
+                               .scale = scale,
+                               .is_broken = results->broken != 0};
+    report_step(training->report, &step);
+    training->result.loss = step.loss;
+    training->result.accuracy = step.accuracy;
+    if (training->report->watch.own_bytes > training->result.own_bytes)
+        training->result.own_bytes = training->report->watch.own_bytes;
+    if (worker->is_warm) {
+        worker->counted_s += taken_s;
+        worker->counted_steps += worker->interval_steps;
+    }
+}
+
+/* Once kernels are loaded, the promise is measured. */
+static bool is_promise_kept(struct worker *worker, struct reason *reason)
+{
+    uint64_t promised = options_of(worker)->fit.memory_bytes;
+    int64_t own_bytes = worker->training->report->watch.own_bytes;
+    char has[24], limit[24];
+    if (promised == 0 || own_bytes < 0 || (uint64_t)own_bytes <= promised)
+        return true;
+    return because(reason, "the process holds %s on a card, and %s were promised: libraries took more than the reserve",
+                   size_text((uint64_t)own_bytes, has), size_text(promised, limit));
+}
+
+/* ---- beside the steps ---- */
+
+static bool evaluate(struct worker *worker, struct reason *reason)
+{
+    struct training *training = worker->training;
+    const struct way *way = &training->way;
+    struct results results;
+    for (size_t at = 0; at < way->test_count; at += way->micro_batch)
+        if (!iterate(worker, at == 0, true, way->test_count, reason))
+            return false;
+    if (!backend_of(worker)->settle(worker->state, &results, reason))
+        return false;
+    training->result.test_loss = (double)results.loss / (double)way->test_count;
+    training->result.test_accuracy = results.correct / (double)way->test_count;
+    report_log(training->report,
+               "{\"step\":%" PRIu64 ",\"test_loss\":%.12g,\"test_accuracy\":%.12g,\"test_images\":%zu}",
+               worker->place.step, isfinite(training->result.test_loss) ? training->result.test_loss : -1,
+               training->result.test_accuracy, way->test_count);
+    report_say(training->report, "step %" PRIu64 ": test loss %.4f, test accuracy %.4f", worker->place.step,
+               training->result.test_loss, training->result.test_accuracy);
+    return true;
+}
+
+static bool write_checkpoint(struct worker *worker, struct reason *reason)
+{
+    struct training *training = worker->training;
+    struct checkpoint *checkpoint = &training->start;
+    if (!worker_get(worker, reason))
+        return false;
+    checkpoint->step = worker->place.step;
+    checkpoint->epoch = worker->place.epoch;
+    checkpoint->position = worker->place.position;
+    checkpoint->update_number = worker->update_number;
+    checkpoint->loss_scale = worker->scale.now;
+    checkpoint->good_steps = worker->scale.good_steps;
+    checkpoint->broken_steps = worker->scale.broken_steps;
+    checkpoint->broken_in_a_row = worker->scale.broken_in_a_row;
+    if (!checkpoint_write(options_of(worker)->checkpoint_path, checkpoint, reason))
+        return false;
+    report_log(training->report, "{\"checkpoint\":%" PRIu64 "}", worker->place.step);
+    return true;
+}
+
+/* After a step whose results were read: what the first device does while the others wait for the next sum. */
+static bool between_steps(struct worker *worker, struct reason *reason)
+{
+    const struct train_options *options = options_of(worker);
+    bool is_stopped = worker->is_stopped && worker->place.step < worker->training->way.last_step;
+    if (place_evaluates(&worker->training->way, &worker->place) && !evaluate(worker, reason))
+        return false;
+    if ((is_checkpoint_due(worker) || (is_stopped && options->checkpoint_path != NULL)) &&
+        !write_checkpoint(worker, reason))
+        return false;
+    worker->interval_begin = seconds_now();
+    return true;
+}
+
+/* ---- all steps ---- */
+
+static bool read_step(struct worker *worker, struct reason *reason)
+{
+    struct results results;
+    double loss;
+    float scale = worker->scale.now;
+    if (!gather(worker, &results, &loss, reason))
+        return false;
+    bool goes_on = scale_step(&worker->scale, results.broken != 0);
+    if (results.broken == 0)
+        worker->update_number++;
+    if (is_first(worker)) {
+        tell_results(worker, &results, loss, scale);
+        if (!worker->is_warm && !is_promise_kept(worker, reason))
+            return false;
+    }
+    worker->interval_steps = 0;
+    worker->is_warm = true;
+    if (!goes_on)
+        return because(reason, "step %" PRIu64 ": gradients were no numbers for %" PRIu64 " steps in a row",
+                       worker->place.step, worker->scale.broken_in_a_row);
+    return !is_first(worker) || between_steps(worker, reason);
+}
+
+static bool all_steps(struct worker *worker, struct reason *reason)
+{
+    uint64_t last_step = worker->training->way.last_step;
+    worker->interval_begin = seconds_now();
+    while (worker->place.step < last_step && !worker->is_stopped) {
+        if (!tell_step(worker, reason))
+            return false;
+        if (!reads_results(worker)) {
+            worker->update_number++; /* nobody looked: it counts as taken */
+            continue;
+        }
+        if (!read_step(worker, reason))
+            return false;
+    }
+    return true;
+}
+
+/* ---- the end ---- */
+
+static bool close_state(struct worker *worker, struct reason *reason)
+{
+    struct train_result *result = &worker->training->result;
+    gs_report *report = NULL;
+    bool is_well = backend_of(worker)->close(worker->state, &report, reason);
+    worker->state = NULL;
+    if (report == NULL)
+        return is_well;
+    if (is_first(worker)) {
+        result->has_scope = true;
+        result->peak_bytes = report->peak_bytes;
+        result->pinned_peak_bytes = report->pinned_peak_bytes;
+        result->has_free = report->has_memory != 0;
+        result->free_begin_bytes = report->free_begin_bytes;
+        result->free_end_bytes = report->free_end_bytes;
+    }
+    if (is_well && report->has_memory && report->missing_bytes > (int64_t)report->allowed_bytes)
+        is_well = because(reason, "device %d: %" PRId64 " bytes are missing after the end", worker->device,
+                          report->missing_bytes);
+    if (is_well && (report->kept_count != 0 || report->is_dead))
+        is_well = because(reason, "device %d: %zu things could not be given back", worker->device, report->kept_count);
+    gs_report_free(report);
+    return is_well;
+}
+
+static void tell_end(struct worker *worker)
+{
+    struct train_result *result = &worker->training->result;
+    result->steps = worker->place.step;
+    result->was_stopped = worker->is_stopped && worker->place.step < worker->training->way.last_step;
+    result->fit = worker->training->fit;
+    if (worker->counted_steps > 0 && worker->counted_s > 0)
+        result->images_per_s = (double)worker->counted_steps * (double)worker->training->way.batch / worker->counted_s;
+}
+
+void worker_run(struct worker *worker)
+{
+    struct reason reason = {0};
+    struct team *team = &worker->training->team;
+    bool is_well = begin(worker, &reason) && all_steps(worker, &reason);
+    if (!is_well)
+        team_fail(team, &reason); /* before anything else, so that nobody waits for this one */
+    if (is_first(worker))
+        tell_end(worker);
+    loader_close(worker->loader);
+    if (worker->state != NULL && !close_state(worker, &reason) && is_well)
+        team_fail(team, &reason);
+    schedule_clear(&worker->schedule);
+    team_leave(team, TRAIN_WAIT_S);
+}
