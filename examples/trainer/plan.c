@@ -114,7 +114,7 @@ bool train_plan(const struct train_options *options, FILE *out, struct reason *r
                                   .backend = options->backend,
                                   .images = options->batch / (size_t)options->devices,
                                   .optimizer = options->optimizer,
-                                  .has_card = options->backend->watch == card_watch,
+                                  .has_card = has_card(options->backend),
                                   .taken_bytes = -1,
                                   .free_bytes = -1,
                                   .say = say_line,

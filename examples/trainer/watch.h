@@ -11,4 +11,10 @@
  * process numbers). */
 void card_watch(int device, struct backend_watch *ret_watch);
 
+/* Whether a back end takes its memory of a card. */
+static inline bool has_card(const struct backend *backend)
+{
+    return backend->watch == card_watch;
+}
+
 #endif

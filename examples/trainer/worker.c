@@ -94,7 +94,7 @@ static bool choose(struct worker *worker, struct reason *reason)
                                   .state = worker->state,
                                   .images = options->batch / (size_t)options->devices,
                                   .optimizer = options->optimizer,
-                                  .has_card = options->backend->watch == card_watch,
+                                  .has_card = has_card(options->backend),
                                   .taken_bytes = training->taken_bytes[0],
                                   .free_bytes = training->free_bytes[0],
                                   .say = say_choice,
@@ -279,7 +279,7 @@ static bool is_promise_kept(struct worker *worker, struct reason *reason)
     uint64_t promised = options_of(worker)->fit.memory_bytes;
     int64_t own_bytes = worker->training->report->watch.own_bytes;
     char has[24], limit[24];
-    if (promised == 0 || own_bytes < 0 || (uint64_t)own_bytes <= promised)
+    if (promised == 0 || own_bytes < 0 || !has_card(backend_of(worker)) || (uint64_t)own_bytes <= promised)
         return true;
     return because(reason, "the process holds %s on a card, and %s were promised: libraries took more than the reserve",
                    size_text((uint64_t)own_bytes, has), size_text(promised, limit));
@@ -375,7 +375,8 @@ static bool all_steps(struct worker *worker, struct reason *reason)
         if (!tell_step(worker, reason))
             return false;
         if (!reads_results(worker)) {
-            worker->update_number++; /* nobody looked: it counts as taken */
+            worker->update_number++; /* nobody looked: it counts as good */
+            (void)scale_step(&worker->scale, false);
             continue;
         }
         if (!read_step(worker, reason))

@@ -1,0 +1,36 @@
+/* A back end for tests: "input, linear" in plain C, on any number of devices, watched for misuse.
+ *
+ * It computes what it says, so it learns; the same calls give the same bits. Every function can be told to fail. What
+ * breaks backend.h's rules ends the program. */
+#ifndef TRAINER_FAKE_H
+#define TRAINER_FAKE_H
+
+#include "backend.h"
+
+#define FAKE_CALLS(X)                                                                                                  \
+    X(open)                                                                                                            \
+    X(close)                                                                                                           \
+    X(plan) X(load) X(put) X(get) X(host_alloc) X(feed) X(fed) X(iterate) X(invite) X(join) X(sum) X(update) X(settle)
+enum fake_call {
+#define X(name) FAKE_##name,
+    FAKE_CALLS(X)
+#undef X
+        FAKE_CALL_COUNT
+};
+const char *fake_call_text(enum fake_call call);
+
+struct fake_watch {
+    int calls[FAKE_CALL_COUNT];
+    enum fake_call fails; /* its `at`th call; 0: none */
+    int fails_at;
+    uint64_t broken_first, broken_last; /* update() calls that find no numbers; from 1 */
+    int states, host_blocks;            /* that were not given back */
+    struct backend_watch seen;          /* what watch() answers */
+};
+/* Nothing fails, nothing was counted. */
+void fake_reset(void);
+struct fake_watch *fake_watch(void); /* between trainings, by one thread */
+
+extern const struct backend backend_fake; /* "fake" */
+
+#endif

@@ -1,0 +1,398 @@
+/* The loop, on a back end that is told what to do: what is learned, how steps are parted, what goes on from a
+ * checkpoint, and what is left when any call fails. */
+#include "checkpoint.h"
+#include "fake.h"
+#include "scale.h"
+#include "team.h"
+#include "train.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static struct reason reason;
+static char folder[] = "/tmp/trainer-train-XXXXXX", model_path[64], checkpoint_path[64], log_path[64];
+
+static int make_folder(void **state)
+{
+    (void)state;
+    strcpy(strrchr(folder, '-') + 1, "XXXXXX");
+    if (mkdtemp(folder) == NULL)
+        return 1;
+    snprintf(model_path, sizeof model_path, "%s/m.net", folder);
+    snprintf(checkpoint_path, sizeof checkpoint_path, "%s/c", folder);
+    snprintf(log_path, sizeof log_path, "%s/log", folder);
+    FILE *file = fopen(model_path, "w");
+    fputs("input 1 8 8\nlinear 4\n", file);
+    fclose(file);
+    fake_reset();
+    return 0;
+}
+
+static int drop_folder(void **state)
+{
+    (void)state;
+    remove(model_path);
+    remove(checkpoint_path);
+    remove(log_path);
+    return rmdir(folder);
+}
+
+static struct train_options small(void)
+{
+    return (struct train_options){.model_path = model_path,
+                                  .backend = &backend_fake,
+                                  .devices = 1,
+                                  .data = "synthetic",
+                                  .image_count = 500,
+                                  .seed = 3,
+                                  .batch = 32,
+                                  .steps = 60,
+                                  .rate = 0.02,
+                                  .momentum = 0.9,
+                                  .evaluates = true};
+}
+
+static struct train_result trained(const struct train_options *options)
+{
+    struct train_result result;
+    if (!train(options, &result, &reason))
+        fail_msg("%s", reason.text);
+    assert_int_equal(fake_watch()->states, 0);
+    assert_int_equal(fake_watch()->host_blocks, 0);
+    return result;
+}
+
+static struct checkpoint read_checkpoint(void)
+{
+    struct checkpoint is;
+    if (!checkpoint_read(checkpoint_path, 1 << 20, &is, &reason))
+        fail_msg("%s", reason.text);
+    return is;
+}
+
+/* ---- what it computes ---- */
+
+static void learns(void **state)
+{
+    (void)state;
+    struct train_options options = small();
+    struct train_result result = trained(&options);
+    assert_int_equal(result.steps, 60);
+    assert_true(result.test_accuracy > 0.9);
+    options.optimizer = OPTIMIZER_ADAM;
+    assert_true(trained(&options).test_accuracy > 0.9);
+    options.labels_are_lot = true; /* what the images do not say cannot be told of new ones */
+    assert_true(trained(&options).test_accuracy < 0.5);
+}
+
+/* The largest difference of two sets of parameters. */
+static double apart(const struct checkpoint *one, const struct checkpoint *other)
+{
+    double most = 0;
+    for (uint64_t i = 0; i < one->parameter_count; i++)
+        most = fmax(most, fabs(one->parameters[i] - other->parameters[i]));
+    return most;
+}
+
+static void parts_make_the_same_step(void **state)
+{
+    (void)state;
+    struct train_options options = small();
+    options.checkpoint_path = checkpoint_path;
+    trained(&options);
+    struct checkpoint whole = read_checkpoint();
+    const struct {
+        size_t micro_batch;
+        int devices;
+    } rows[] = {{8, 1}, {1, 1}, {0, 2}, {4, 4}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        fake_reset();
+        options.fit.micro_batch = rows[i].micro_batch;
+        options.devices = rows[i].devices;
+        trained(&options);
+        struct checkpoint parted = read_checkpoint();
+        assert_true(apart(&whole, &parted) < 1e-5);
+        checkpoint_clear(&parted);
+    }
+    options.fit.micro_batch = 5;
+    options.devices = 1;
+    struct train_result result;
+    assert_false(train(&options, &result, &reason));
+    assert_non_null(strstr(reason.text, "micro-batches of 5 do not make up the 32 images"));
+    checkpoint_clear(&whole);
+}
+
+static void same_checkpoint(const struct checkpoint *one, const struct checkpoint *other)
+{
+    assert_memory_equal(one, other, offsetof(struct checkpoint, parameters));
+    assert_memory_equal(one->parameters, other->parameters, one->parameter_count * sizeof(float));
+    for (uint64_t i = 0; i < one->moment_count; i++)
+        assert_memory_equal(one->moments[i], other->moments[i], one->parameter_count * sizeof(float));
+}
+
+/* 60 steps at once, or with breaks wherever: to the bit the same, over the ends of epochs and micro-batches. */
+static void goes_on(void **state)
+{
+    (void)state;
+    static const uint64_t breaks[] = {1, 15, 16, 40, 60};
+    struct train_options options = small();
+    options.optimizer = OPTIMIZER_ADAM;
+    options.fit.micro_batch = 16;
+    options.checkpoint_path = checkpoint_path;
+    options.scaling = SCALING_DYNAMIC;
+    options.scale_after = 7;
+    trained(&options);
+    struct checkpoint whole = read_checkpoint();
+    assert_int_equal(remove(checkpoint_path), 0);
+    options.resumes = true;
+    for (size_t i = 0; i < sizeof breaks / sizeof *breaks; i++) {
+        options.steps = breaks[i];
+        struct train_result result = trained(&options);
+        assert_int_equal(result.steps, breaks[i]);
+        assert_int_equal(result.own_steps, breaks[i] - (i == 0 ? 0 : breaks[i - 1]));
+    }
+    struct checkpoint broken = read_checkpoint();
+    same_checkpoint(&whole, &broken);
+    checkpoint_clear(&whole);
+    checkpoint_clear(&broken);
+    options.batch = 16;
+    struct train_result result;
+    assert_false(train(&options, &result, &reason));
+    assert_non_null(strstr(reason.text, "/c: the checkpoint is of batch 32, and this is 16"));
+}
+
+/* Reading the results less often changes no step. */
+static void results_may_wait(void **state)
+{
+    (void)state;
+    struct train_options options = small();
+    options.optimizer = OPTIMIZER_ADAM;
+    options.checkpoint_path = checkpoint_path;
+    trained(&options);
+    struct checkpoint each = read_checkpoint();
+    int settled = fake_watch()->calls[FAKE_settle];
+    fake_reset();
+    options.results_every = 10;
+    trained(&options);
+    assert_true(fake_watch()->calls[FAKE_settle] < settled / 5);
+    struct checkpoint some = read_checkpoint();
+    same_checkpoint(&each, &some);
+    checkpoint_clear(&each);
+    checkpoint_clear(&some);
+}
+
+/* ---- the loss scale ---- */
+
+static void scales(void **state)
+{
+    (void)state;
+    struct scale scale = scale_begin(SCALING_DYNAMIC, 0);
+    scale.after = 3;
+    assert_true(scale.now == SCALE_BEGIN);
+    assert_true(scale_step(&scale, true) && scale.now == SCALE_BEGIN / 2);
+    assert_true(scale_step(&scale, false) && scale_step(&scale, false) && scale.now == SCALE_BEGIN / 2);
+    assert_true(scale_step(&scale, true) && scale.now == SCALE_BEGIN / 4); /* the good ones count anew */
+    for (int i = 0; i < 3; i++)
+        assert_true(scale_step(&scale, false));
+    assert_true(scale.now == SCALE_BEGIN / 2);
+    for (int i = 0; i < 3 * 30; i++)
+        assert_true(scale_step(&scale, false));
+    assert_true(scale.now == SCALE_MOST);
+    while (scale.now > 1)
+        assert_true(scale_step(&scale, true));
+    for (int i = 1; i < SCALE_BROKEN_MOST; i++)
+        assert_true(scale_step(&scale, true) && scale.now == 1);
+    assert_false(scale_step(&scale, true));
+    scale = scale_begin(SCALING_FIXED, 128);
+    assert_true(scale_step(&scale, true) && scale.now == 128);
+}
+
+/* Steps that were not taken are none for Adam. */
+static void broken_steps_are_not_taken(void **state)
+{
+    (void)state;
+    struct train_options options = small();
+    options.checkpoint_path = checkpoint_path;
+    options.scaling = SCALING_DYNAMIC;
+    fake_watch()->broken_first = 10;
+    fake_watch()->broken_last = 12;
+    trained(&options);
+    struct checkpoint is = read_checkpoint();
+    assert_int_equal(is.step, 60);
+    assert_int_equal(is.update_number, 57);
+    assert_int_equal(is.broken_steps, 3);
+    assert_int_equal(is.good_steps, 48);
+    assert_true(is.loss_scale == SCALE_BEGIN / 8);
+    checkpoint_clear(&is);
+    fake_reset();
+    fake_watch()->broken_first = 3;
+    fake_watch()->broken_last = UINT64_MAX;
+    options.scaling = SCALING_FIXED;
+    options.loss_scale = 128;
+    struct train_result result;
+    assert_false(train(&options, &result, &reason));
+    assert_non_null(strstr(reason.text, "step 52: gradients were no numbers for 50 steps in a row"));
+    assert_int_equal(fake_watch()->states, 0);
+}
+
+/* ---- what fails ---- */
+
+/* Each call of each function in turn: it is named, nothing hangs, all is given back. */
+static void fails_cleanly(const struct train_options *options)
+{
+    struct train_result result;
+    fake_reset();
+    trained(options);
+    struct fake_watch healthy = *fake_watch();
+    for (enum fake_call call = 0; call < FAKE_CALL_COUNT; call++) {
+        char said[64];
+        snprintf(said, sizeof said, "fake: %s failed", fake_call_text(call));
+        for (int at = 1; at <= healthy.calls[call]; at++) {
+            fake_reset();
+            fake_watch()->fails = call;
+            fake_watch()->fails_at = at;
+            bool is_well = train(options, &result, &reason);
+            if (fake_watch()->states != 0 || fake_watch()->host_blocks != 0)
+                fail_msg("%s, call %d: something was not given back", said, at);
+            if (call == FAKE_fed && is_well)
+                continue; /* the loader's last words, when all was done */
+            if (!is_well && call == FAKE_sum && strstr(reason.text, "another device is gone") != NULL)
+                continue; /* it was quicker to say so */
+            if (is_well || strstr(reason.text, said) == NULL)
+                fail_msg("%s, call %d: it says '%s'", said, at, is_well ? "all is well" : reason.text);
+        }
+    }
+}
+
+static void any_call_may_fail(void **state)
+{
+    (void)state;
+    struct train_options options = small();
+    options.image_count = 40;
+    options.batch = 8;
+    options.fit.micro_batch = 2;
+    options.steps = 3;
+    options.checkpoint_path = checkpoint_path;
+    options.checkpoint_every = 2;
+    fails_cleanly(&options);
+    options.devices = 2;
+    fails_cleanly(&options);
+}
+
+static void nobody_waits_for_ever(void **state)
+{
+    (void)state;
+    struct team team;
+    team_begin(&team, 2);
+    because(&reason, "a card is lost");
+    pid_t child = fork();
+    if (child == 0) {
+        fclose(stderr);
+        team_fail(&team, &reason);
+        team_leave(&team, 0);
+        _exit(0);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 3);
+    team_miss(&team, &reason);
+    team_leave(&team, 0);
+    team_end(&team);
+}
+
+static void refused(struct train_options options, const char *why)
+{
+    struct train_result result;
+    assert_false(train(&options, &result, &reason));
+    if (strstr(reason.text, why) == NULL)
+        fail_msg("not said: '%s', but: '%s'", why, reason.text);
+}
+
+static void refuses_what_cannot_be(void **state)
+{
+    (void)state;
+    struct train_options options = small();
+    options.devices = 3;
+    refused(options, "a batch of 32 images has no equal parts for 3 devices");
+    options = small();
+    options.batch = 501;
+    refused(options, "synthetic: 500 training images, and a batch has 501");
+    options = small();
+    options.steps = 0;
+    refused(options, "neither steps nor epochs");
+    options = small();
+    options.fit.precision = PRECISION_FP16;
+    refused(options, "the back end fake cannot compute in fp16");
+    options = small();
+    options.fit.memory_bytes = 1000;
+    refused(options, "nothing fits: at least ");
+    options = small();
+    options.resumes = true;
+    refused(options, "no checkpoint is named");
+    options = small();
+    options.checkpoint_path = "/nowhere/c";
+    refused(options, "/nowhere/c.new: No such file or directory");
+    options = small();
+    options.model_path = "/nowhere/m.net";
+    refused(options, "/nowhere/m.net");
+}
+
+/* ---- what it tells ---- */
+
+static bool log_has(const char *text)
+{
+    char line[4096];
+    bool is_found = false;
+    FILE *file = fopen(log_path, "r");
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file) != NULL)
+        is_found = is_found || strstr(line, text) != NULL;
+    fclose(file);
+    return is_found;
+}
+
+static void warns(void **state)
+{
+    (void)state;
+    struct train_options options = small();
+    options.steps = 2;
+    options.memory_warn_bytes = 1 << 30;
+    options.temperature_warn = 80;
+    fake_watch()->seen = (struct backend_watch){-1, -1, 1 << 30, 79};
+    options.log = fopen(log_path, "w");
+    trained(&options);
+    fclose(options.log);
+    assert_true(log_has("\"step\":2") && log_has("\"memory_bytes\":1073741824") && log_has("\"temperature\":79"));
+    assert_false(log_has("warning"));
+    fake_watch()->seen = (struct backend_watch){-1, -1, (1 << 30) + 1, 80};
+    options.log = fopen(log_path, "w");
+    trained(&options);
+    fclose(options.log);
+    assert_true(log_has("{\"warning\":\"memory\",\"memory_bytes\":1073741825,\"limit_bytes\":1073741824}"));
+    assert_true(log_has("{\"warning\":\"temperature\",\"temperature\":80,\"limit\":80}"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(learns, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(parts_make_the_same_step, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(goes_on, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(results_may_wait, make_folder, drop_folder),
+        cmocka_unit_test(scales),
+        cmocka_unit_test_setup_teardown(broken_steps_are_not_taken, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(any_call_may_fail, make_folder, drop_folder),
+        cmocka_unit_test(nobody_waits_for_ever),
+        cmocka_unit_test_setup_teardown(refuses_what_cannot_be, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(warns, make_folder, drop_folder),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
