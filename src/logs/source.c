@@ -41,16 +41,24 @@ struct gwi_log_source {
 #endif
 };
 
-static gw_status fill(gwi_log_source *source, gw_error *err)
+static gw_status read_some(gwi_log_source *source, void *bytes, size_t room, size_t *ret_count, gw_error *err)
 {
     ssize_t got;
     do
-        got = read(source->fd, source->input, INPUT_BYTES);
+        got = read(source->fd, bytes, room);
     while (got < 0 && errno == EINTR);
     if (got < 0)
         return gw_fail(err, GW_IO, "read: %s", strerror(errno));
-    source->ended = got == 0;
-    source->input_bytes = (size_t)got;
+    *ret_count = (size_t)got;
+    return GW_OK;
+}
+
+static gw_status fill(gwi_log_source *source, gw_error *err)
+{
+    gw_status st = read_some(source, source->input, INPUT_BYTES, &source->input_bytes, err);
+    if (st != GW_OK)
+        return st;
+    source->ended = source->input_bytes == 0;
     source->input_at = 0;
     return GW_OK;
 }
@@ -58,17 +66,13 @@ static gw_status fill(gwi_log_source *source, gw_error *err)
 /* A pipe gives its first bytes in any portion: read until the magic is there. */
 static gw_status fill_first(gwi_log_source *source, gw_error *err)
 {
-    while (source->input_bytes < MAGIC_BYTES) {
-        ssize_t got = read(source->fd, source->input + source->input_bytes, INPUT_BYTES - source->input_bytes);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return gw_fail(err, GW_IO, "read: %s", strerror(errno));
-        if (got == 0)
-            break;
-        source->input_bytes += (size_t)got;
+    size_t got = 1;
+    gw_status st = GW_OK;
+    while (st == GW_OK && got > 0 && source->input_bytes < MAGIC_BYTES) {
+        st = read_some(source, source->input + source->input_bytes, INPUT_BYTES - source->input_bytes, &got, err);
+        source->input_bytes += st == GW_OK ? got : 0;
     }
-    return GW_OK;
+    return st;
 }
 
 static codec codec_of(const unsigned char *bytes, size_t count)
@@ -269,6 +273,10 @@ static gw_status decompress(gwi_log_source *source, char *bytes, size_t room, si
 
 gw_status gwi_log_source_read(gwi_log_source *source, char *bytes, size_t room, size_t *ret_count, gw_error *err)
 {
+    if (source->codec == CODEC_NONE && source->input_at == source->input_bytes) { /* nothing to unpack: no copy */
+        gw_status st = read_some(source, bytes, room, ret_count, err);
+        return st == GW_OK && *ret_count == 0 ? GW_END : st;
+    }
     for (;;) {
         *ret_count = 0;
         if (source->input_at == source->input_bytes && !source->ended) {
