@@ -30,7 +30,7 @@ bool gwi_is_binary(const char *bytes, size_t count);
 
 /* ---- literals.c: what a line must hold ---- */
 
-enum { GWI_LITERALS_MAX = 64, GWI_LITERAL_MAX = 40 };
+enum { GWI_LITERALS_MAX = 64, GWI_LITERAL_MAX = 20 };
 typedef struct gwi_literals {
     char text[GWI_LITERALS_MAX][GWI_LITERAL_MAX + 1];
     size_t count; /* 0: none are known */

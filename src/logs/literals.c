@@ -1,8 +1,12 @@
 /* From a pattern to the literals of which every line that matches must hold one.
  *
- * A small reading of the pattern: a sequence needs all its parts, so its best part is enough; alternatives need one
- * literal each. What is optional, a class or a repetition gives nothing. Where this reading is in doubt it gives
- * nothing, and the caller learns that the pattern has no literal: logs_test does not let that pass. */
+ * Each part of a pattern is read as sets of strings: all that it can be, where these are few; else what it surely
+ * begins and ends with. Neighbours are joined, so that
+ *
+ *   (?<free>[\d.]+ ?[KMGT]?i?B) (?:is )?free    gives    "B free", "B is free"
+ *
+ * and the rarest set of all that were seen is taken. Alternatives need one literal each. Where this reading is in doubt
+ * a part may be anything; a pattern that has no literal then is one that logs_test does not let pass. */
 #include "gwi_logs.h"
 
 #include <string.h>
@@ -11,15 +15,81 @@ typedef struct reader {
     const char *at;
 } reader;
 
-static void read_choice(reader *in, gwi_literals *ret);
+/* A set of no strings means that nothing is known; "" in it, that the part may be empty there. */
+typedef struct part {
+    gwi_literals whole;       /* all that it can be */
+    gwi_literals first, last; /* one of these it begins with, and one it ends with */
+    gwi_literals best;        /* one of these is in it: the rarest set so far */
+} part;
 
-enum { BYTES_MIN = 3 };
+static void read_choice(reader *in, part *ret);
+
+enum { BYTES_MIN = 3, BYTES_RARE = 10, JOINED_MAX = 40 };
+
+/* ---- sets ---- */
+
+static void copy(gwi_literals *to, const gwi_literals *from)
+{
+    to->count = from->count;
+    memcpy(to->text, from->text, from->count * sizeof from->text[0]);
+}
+
+static void set_one(gwi_literals *set, const char *text)
+{
+    set->count = 1;
+    strcpy(set->text[0], text);
+}
+
+/* Nothing is known of a set that grows too large. */
+static void add(gwi_literals *set, const char *text)
+{
+    for (size_t i = 0; i < set->count; i++) {
+        if (strcmp(set->text[i], text) == 0)
+            return;
+    }
+    strcpy(set->text[set->count++], text);
+}
+
+static bool add_all(gwi_literals *to, const gwi_literals *from)
+{
+    if (to->count + from->count > GWI_LITERALS_MAX)
+        return false;
+    for (size_t i = 0; i < from->count; i++)
+        add(to, from->text[i]);
+    return true;
+}
+
+static size_t longest(const gwi_literals *set)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < set->count; i++)
+        bytes = strlen(set->text[i]) > bytes ? strlen(set->text[i]) : bytes;
+    return bytes;
+}
+
+/* Each of `set` followed by each of `next`. False: these would be too many, or too long. */
+static bool join(gwi_literals *set, const gwi_literals *next)
+{
+    gwi_literals joined;
+    if (next->count == 0 || set->count * next->count > JOINED_MAX || longest(set) + longest(next) > GWI_LITERAL_MAX)
+        return false;
+    joined.count = 0;
+    for (size_t i = 0; i < set->count; i++) {
+        for (size_t k = 0; k < next->count; k++) {
+            char text[GWI_LITERAL_MAX + 1];
+            strcat(strcpy(text, set->text[i]), next->text[k]);
+            add(&joined, text);
+        }
+    }
+    copy(set, &joined);
+    return true;
+}
 
 /* Words that logs are full of: they tell little, however long they are. */
 static bool is_common(const char *text)
 {
-    static const char *const words[] = {"error",   "Error",   "failed", "failure", "loss", "scale",
-                                        "version", "file",    "line",   "memory",  "exit", "name",
+    static const char *const words[] = {"error",   "Error",   "failed", "failure", "loss", "scale", "imeout",
+                                        "version", "file",    "line",   "memory",  "exit", "name",  "loss scale",
                                         "node",    "process", "iter",   "step",    "GPU"};
     while (*text == ' ')
         text++;
@@ -35,51 +105,103 @@ static bool is_common(const char *text)
 
 static size_t shortest(const gwi_literals *set)
 {
-    size_t bytes = set->count == 0 ? 0 : SIZE_MAX;
+    size_t bytes = set->count == 0 ? 0 : BYTES_RARE;
     for (size_t i = 0; i < set->count; i++) {
-        size_t length = is_common(set->text[i]) ? BYTES_MIN : strlen(set->text[i]);
+        size_t length = strlen(set->text[i]);
+        length = length > BYTES_MIN && is_common(set->text[i]) ? BYTES_MIN : length;
         bytes = length < bytes ? length : bytes;
     }
     return bytes;
 }
 
 /* The rarer the better: long literals, and few. */
-static bool is_better(const gwi_literals *a, const gwi_literals *b)
+static void keep_better(gwi_literals *best, const gwi_literals *set)
 {
-    size_t first = shortest(a), second = shortest(b);
-    return first != second ? first > second : first > 0 && a->count < b->count;
+    size_t had = shortest(best), has = shortest(set);
+    if (has > had || (has > 0 && has == had && set->count < best->count))
+        copy(best, set);
 }
 
-/* Behind a part: 0 where it must come, else it may be left out. Steps over the quantifier. */
-static bool take_quantifier(reader *in, bool *ret_repeats)
+/* ---- parts ---- */
+
+static void set_whole(part *it, const char *text)
 {
-    bool optional = false;
-    *ret_repeats = false;
+    set_one(&it->whole, text);
+    set_one(&it->first, text);
+    set_one(&it->last, text);
+    it->best.count = 0;
+}
+
+static void set_anything(part *it)
+{
+    set_whole(it, "");
+    it->whole.count = 0;
+}
+
+/* How often what stands before may come. */
+typedef enum times { ONCE, MAYBE, SOME, ANY } times;
+
+static times take_quantifier(reader *in)
+{
+    times found;
     if (*in->at == '?' || *in->at == '*' || *in->at == '+') {
-        optional = *in->at != '+';
-        *ret_repeats = *in->at != '?';
+        found = *in->at == '?' ? MAYBE : *in->at == '*' ? ANY : SOME;
         in->at++;
     } else if (*in->at == '{') {
-        optional = in->at[1] == '0';
-        *ret_repeats = true;
+        found = in->at[1] == '0' ? ANY : SOME;
         in->at += strcspn(in->at, "}");
         in->at += *in->at == '}';
     } else {
-        return false;
+        return ONCE;
     }
     if (*in->at == '?' || *in->at == '+') /* lazy, possessive */
         in->at++;
-    return optional;
+    return found;
 }
 
-static void skip_class(reader *in)
+static void repeat(part *it, times often)
 {
+    if (often == ONCE)
+        return;
+    if (often == SOME) {
+        keep_better(&it->best, &it->whole);
+        it->whole.count = 0;
+    } else if (often == MAYBE && it->whole.count > 0 && it->whole.count < GWI_LITERALS_MAX) {
+        add(&it->whole, "");
+        copy(&it->first, &it->whole);
+        copy(&it->last, &it->whole);
+        it->best.count = 0;
+    } else {
+        set_anything(it);
+    }
+}
+
+/* [Tt]: a few characters that stand for themselves. Anything else is any character. */
+static void read_class(reader *in, part *ret)
+{
+    enum { FEW = 4 };
+    bool few = true;
     in->at++; /* [ */
+    few = *in->at != '^';
     in->at += *in->at == '^';
+    ret->whole.count = 0;
+    for (bool begun = false; *in->at != '\0' && (*in->at != ']' || !begun); begun = true) {
+        bool escaped = in->at[0] == '\\' && in->at[1] != '\0';
+        char text[2] = {in->at[escaped], '\0'};
+        in->at += escaped ? 2 : 1;
+        bool range = in->at[0] == '-' && in->at[1] != ']' && in->at[1] != '\0';
+        few = few && !range && !(escaped && strchr("dwsSWDBbnrtx", text[0]) != NULL) && ret->whole.count < FEW;
+        if (few)
+            add(&ret->whole, text);
+    }
     in->at += *in->at == ']';
-    while (*in->at != '\0' && *in->at != ']')
-        in->at += in->at[0] == '\\' && in->at[1] != '\0' ? 2 : 1;
-    in->at += *in->at == ']';
+    if (!few) {
+        set_anything(ret);
+        return;
+    }
+    copy(&ret->first, &ret->whole);
+    copy(&ret->last, &ret->whole);
+    ret->best.count = 0;
 }
 
 /* Past "(" and what kind of group it is. False: one that looks around, whose text need not be in a match. */
@@ -100,90 +222,173 @@ static bool open_group(reader *in)
     return true;
 }
 
-/* One character that stands for itself. False: something else is there; it was stepped over. */
-static bool take_literal(reader *in, char *ret_byte, bool *ret_nothing)
+static void read_group(reader *in, part *ret)
 {
-    *ret_nothing = false;
-    if (*in->at == '\\' && in->at[1] != '\0') {
-        *ret_byte = in->at[1];
-        in->at += 2;
-        *ret_nothing = *ret_byte == 'b';
-        return strchr("dwsSWDBnrtx", *ret_byte) == NULL && !*ret_nothing;
-    }
-    if (*in->at == '[') {
-        skip_class(in);
-        return false;
-    }
-    *ret_byte = *in->at++;
-    *ret_nothing = *ret_byte == '^' || *ret_byte == '$';
-    return *ret_byte != '.' && !*ret_nothing;
+    bool needed = open_group(in);
+    read_choice(in, ret);
+    in->at += *in->at == ')';
+    if (!needed)
+        set_whole(ret, "");
 }
 
-static void end_run(char *run, size_t *count, gwi_literals *best)
+static void read_escape(reader *in, part *ret)
 {
-    gwi_literals one = {.count = 1};
-    run[*count] = '\0';
-    memcpy(one.text[0], run, *count + 1);
-    if (*count > 0 && is_better(&one, best))
-        *best = one;
-    *count = 0;
+    char text[2] = {in->at[1], '\0'};
+    in->at += 2;
+    if (text[0] == 'b')
+        set_whole(ret, "");
+    else if (strchr("dwsSWDBnrtx", text[0]) != NULL)
+        set_anything(ret);
+    else
+        set_whole(ret, text);
+}
+
+static void read_atom(reader *in, part *ret)
+{
+    char text[2] = {*in->at, '\0'};
+    if (*in->at == '(') {
+        read_group(in, ret);
+    } else if (*in->at == '[') {
+        read_class(in, ret);
+    } else if (*in->at == '\\' && in->at[1] != '\0') {
+        read_escape(in, ret);
+    } else {
+        in->at++;
+        if (text[0] == '.')
+            set_anything(ret);
+        else
+            set_whole(ret, text[0] == '^' || text[0] == '$' ? "" : text);
+    }
+}
+
+/* What the strings begin or end with. */
+static void cut(const gwi_literals *set, size_t bytes, bool at_front, gwi_literals *ret)
+{
+    ret->count = 0;
+    for (size_t i = 0; i < set->count; i++) {
+        char text[GWI_LITERAL_MAX + 1];
+        size_t length = strlen(set->text[i]);
+        bool is_longer = length > bytes;
+        strcpy(text, set->text[i] + (is_longer && !at_front ? length - bytes : 0));
+        text[is_longer && at_front ? bytes : length] = '\0';
+        add(ret, text);
+    }
+}
+
+static const size_t cut_bytes[] = {8, 4, 2, 1};
+enum { CUT_COUNT = sizeof cut_bytes / sizeof cut_bytes[0] };
+
+/* Both were too much: what there is with the beginning of what follows may still be rare. */
+static void keep_beginning(gwi_literals *best, const gwi_literals *set, const gwi_literals *next)
+{
+    keep_better(best, set);
+    for (size_t i = 0; i < CUT_COUNT; i++) {
+        gwi_literals joined, begins;
+        copy(&joined, set);
+        cut(next, cut_bytes[i], true, &begins);
+        if (join(&joined, &begins)) {
+            keep_better(best, &joined);
+            return;
+        }
+    }
+}
+
+/* The end of `set` with what follows. */
+static bool join_end(gwi_literals *set, const gwi_literals *next)
+{
+    for (size_t i = 0; i < CUT_COUNT; i++) {
+        gwi_literals ends;
+        cut(set, cut_bytes[i], false, &ends);
+        if (join(&ends, next)) {
+            copy(set, &ends);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What follows `it`. */
+static void append(part *it, const part *next)
+{
+    bool is_known = next->whole.count > 0;
+    const gwi_literals *after = is_known ? &next->whole : &next->first;
+    gwi_literals before;
+    copy(&before, &it->last);
+    keep_better(&it->best, &next->best);
+    bool all = join(&it->last, after);
+    if (it->whole.count > 0) {
+        copy(&it->first, all ? &it->last : &before);
+        copy(&it->whole, &it->last);
+        it->whole.count = all && is_known ? it->whole.count : 0;
+    }
+    if (!all) {
+        keep_beginning(&it->best, &before, after);
+        all = join_end(&it->last, after);
+    }
+    if (!is_known)
+        keep_better(&it->best, &it->last);
+    if (!is_known || !all)
+        copy(&it->last, is_known ? &next->whole : &next->last);
 }
 
 /* Parts one after the other, up to | or ) or the end. */
-static void read_sequence(reader *in, gwi_literals *best)
+static void read_sequence(reader *in, part *ret)
 {
-    char run[GWI_LITERAL_MAX + 1];
-    size_t count = 0;
-    *best = (gwi_literals){0};
+    set_whole(ret, "");
     while (*in->at != '\0' && *in->at != '|' && *in->at != ')') {
-        bool repeats, nothing;
-        char byte = '\0';
-        if (*in->at == '(') {
-            gwi_literals inner;
-            end_run(run, &count, best);
-            bool needed = open_group(in);
-            read_choice(in, &inner);
-            in->at += *in->at == ')';
-            if (!take_quantifier(in, &repeats) && needed && is_better(&inner, best))
-                *best = inner;
-            continue;
-        }
-        bool literal = take_literal(in, &byte, &nothing);
-        if (nothing)
-            continue;
-        bool optional = take_quantifier(in, &repeats);
-        if (!literal || optional || count == GWI_LITERAL_MAX)
-            end_run(run, &count, best);
-        if (literal && !optional)
-            run[count++] = byte;
-        if (repeats)
-            end_run(run, &count, best);
+        part next;
+        read_atom(in, &next);
+        repeat(&next, take_quantifier(in));
+        append(ret, &next);
     }
-    end_run(run, &count, best);
+    keep_better(&ret->best, &ret->last);
+    if (ret->whole.count > 0)
+        copy(&ret->first, &ret->whole);
 }
 
-static void read_choice(reader *in, gwi_literals *ret)
+/* `to` may be one or the other. */
+static void unite(gwi_literals *to, const gwi_literals *from, bool empty_if_unknown)
 {
-    bool open = false; /* an alternative without a literal: any line will do */
-    *ret = (gwi_literals){0};
-    for (;;) {
-        gwi_literals one;
-        read_sequence(in, &one);
-        open = open || one.count == 0 || ret->count + one.count > GWI_LITERALS_MAX;
-        for (size_t i = 0; i < one.count && !open; i++)
-            memcpy(ret->text[ret->count++], one.text[i], sizeof one.text[i]);
-        if (*in->at != '|')
-            break;
+    bool known = to->count > 0 && from->count > 0 && add_all(to, from);
+    if (!known && empty_if_unknown)
+        set_one(to, "");
+    else if (!known)
+        to->count = 0;
+}
+
+static void read_choice(reader *in, part *ret)
+{
+    read_sequence(in, ret);
+    while (*in->at == '|') {
+        part other;
         in->at++;
+        read_sequence(in, &other);
+        unite(&ret->whole, &other.whole, false);
+        unite(&ret->first, &other.first, true);
+        unite(&ret->last, &other.last, true);
+        unite(&ret->best, &other.best, false);
     }
-    if (open)
-        *ret = (gwi_literals){0};
+}
+
+/* Where "B free" is looked for, "GiB free" need not be. */
+static void drop_longer(const gwi_literals *all, gwi_literals *ret)
+{
+    ret->count = 0;
+    for (size_t i = 0; i < all->count; i++) {
+        bool is_needed = true;
+        for (size_t k = 0; k < all->count && is_needed; k++)
+            is_needed = k == i || strstr(all->text[i], all->text[k]) == NULL;
+        if (is_needed)
+            strcpy(ret->text[ret->count++], all->text[i]);
+    }
 }
 
 void gwi_literals_find(const char *pattern, gwi_literals *ret)
 {
     reader in = {pattern};
-    read_choice(&in, ret);
-    if (*in.at != '\0' || shortest(ret) < BYTES_MIN)
-        *ret = (gwi_literals){0};
+    part all;
+    read_choice(&in, &all);
+    ret->count = 0;
+    if (*in.at == '\0' && shortest(&all.best) >= BYTES_MIN)
+        drop_longer(&all.best, ret);
 }

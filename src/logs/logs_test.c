@@ -95,19 +95,25 @@ static void literals_are_what_a_line_must_hold(void **state)
         const char *first;
     } cases[] = {{"abc", 1, "abc"},
                  {"abc|defg", 2, "abc"},
-                 {"ab?cdef", 1, "cdef"},
-                 {"(?:abc|def)ghijk", 1, "ghijk"},
-                 {"x(?:abc|def)y", 2, "abc"},
+                 {"ab?cdef", 2, "abcdef"},
+                 {"(?:abc|def)ghijk", 2, "abcghijk"},
+                 {"(?:abc|xabc)", 1, "abc"},
+                 {"x(?:abc|def)y", 2, "xabcy"},
+                 {"[Tt]imed out", 2, "Timed out"},
                  {"a\\.bcd", 1, "a.bcd"},
                  {"[a-z]+xyz", 1, "xyz"},
+                 {"[]x]yz", 2, "]yz"},
+                 {"[^x]abc", 1, "abc"},
                  {"(?<n>abcd)*xyz", 1, "xyz"},
+                 {"(?<n>abcd)+xyz", 1, "abcdxyz"},
+                 {"(?<n>[\\d.]+ ?[KMGT]?i?B) (?:is )?free", 2, "B is free"},
                  {"abc{0,3}de", 0, ""},
                  {"abc(?!longer than it)", 1, "abc"},
                  {"(?<!longer )abc(?=no)", 1, "abc"},
                  {"\\bword\\b", 1, "word"},
                  {"abc|.", 0, ""},
                  {"a|b", 0, ""},
-                 {"abc(def", 1, "abc"},
+                 {"abc(def", 1, "abcdef"},
                  {"abc)def", 0, ""},
                  {"[abc", 0, ""}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -118,6 +124,35 @@ static void literals_are_what_a_line_must_hold(void **state)
         if (found.count > 0)
             assert_string_equal(found.text[0], cases[i].first);
     }
+}
+
+static bool holds_one(const char *line, const gwi_literals *literals)
+{
+    for (size_t i = 0; i < literals->count; i++) {
+        if (strstr(line, literals->text[i]) != NULL)
+            return true;
+    }
+    return false;
+}
+
+/* Whatever a pattern matches in any line, that line would have been looked at. */
+static void no_match_is_without_a_literal(void **state)
+{
+    (void)state;
+    gwi_matcher *matcher = NULL;
+    gwi_match match;
+    assert_int_equal(gwi_matcher_open(&matcher, NULL), GW_OK);
+    for (gw_sign sign = 0; sign < GW_SIGN_COUNT; sign++) {
+        gwi_literals literals;
+        gwi_literals_find(gwi_sign_pattern(sign), &literals);
+        for (size_t i = 0; i < EXAMPLE_COUNT; i++) {
+            const char *line = examples[i].line;
+            if (gw_sign_kind_of(sign) != GW_SIGN_BEFORE &&
+                gwi_matcher_line(matcher, sign, line, strlen(line), &match) && !holds_one(line, &literals))
+                fail_msg("%s is in a line that nobody looks at: %s", gw_sign_name(sign), line);
+        }
+    }
+    gwi_matcher_close(matcher);
 }
 
 /* ---- terminals ---- */
@@ -395,6 +430,7 @@ int main(void)
         cmocka_unit_test(every_sign_is_found_in_its_example),
         cmocka_unit_test(every_pattern_has_a_literal),
         cmocka_unit_test(literals_are_what_a_line_must_hold),
+        cmocka_unit_test(no_match_is_without_a_literal),
         cmocka_unit_test(colours_and_progress_bars_do_not_hide_a_line),
         cmocka_unit_test(broken_sequences_end_with_their_line),
         cmocka_unit_test(sixteen_bit_text_is_read),
