@@ -223,19 +223,17 @@ static bool begin_search(const struct builder *builder, const struct job *job, d
         layer_kind_text(builder->step->layer->kind), builder->reason);
 }
 
-/* The first one whose workspace fits. */
+/* The first one whose workspace is within the budget; where there is none, the one that does with the least. */
 static bool plan_job(struct builder *builder, const struct job *job, size_t budget_bytes, size_t *ret_number)
 {
     dnnl_primitive_desc_iterator_t search;
     size_t least_bytes = SIZE_MAX;
-    bool is_found = false;
     if (!begin_search(builder, job, &search))
         return false;
-    for (size_t number = 0; number < IMPLEMENTATIONS && !is_found; number++) {
+    for (size_t number = 0; number < IMPLEMENTATIONS && (number == 0 || least_bytes > budget_bytes); number++) {
         dnnl_primitive_desc_t primitive = dnnl_primitive_desc_iterator_fetch(search);
-        if (make_job(builder, primitive, job)) {
-            is_found = builder->workspace_used <= budget_bytes;
-            least_bytes = builder->workspace_used < least_bytes ? builder->workspace_used : least_bytes;
+        if (make_job(builder, primitive, job) && builder->workspace_used < least_bytes) {
+            least_bytes = builder->workspace_used;
             *ret_number = number;
         }
         dnnl_primitive_desc_destroy(primitive);
@@ -243,15 +241,10 @@ static bool plan_job(struct builder *builder, const struct job *job, size_t budg
             break;
     }
     dnnl_primitive_desc_iterator_destroy(search);
-    if (is_found) {
-        builder->workspace_most =
-            builder->workspace_used > builder->workspace_most ? builder->workspace_used : builder->workspace_most;
-    } else if (least_bytes != SIZE_MAX) {
-        because(builder->reason, "line %d: %s needs %zu bytes of workspace, %zu may be taken",
-                builder->step->layer->line, layer_kind_text(builder->step->layer->kind), least_bytes, budget_bytes);
-        builder->reason->is_memory = true;
-    }
-    return is_found;
+    if (least_bytes == SIZE_MAX) /* the reason is there */
+        return false;
+    builder->workspace_most = least_bytes > builder->workspace_most ? least_bytes : builder->workspace_most;
+    return true;
 }
 
 static bool build_job(struct builder *builder, const struct job *job, size_t number)
