@@ -41,6 +41,8 @@ for part in "$@"; do
         need_command "${CXX:-c++}" g++
         need_command pkg-config pkg-config
         python3 -c 'import ensurepip, venv' >/dev/null 2>&1 || missing="$missing python3-venv"
+        python3 -c 'import numpy' >/dev/null 2>&1 || /usr/bin/python3 -c 'import numpy' >/dev/null 2>&1 ||
+            missing="$missing python3-numpy"
         need_command ps procps
         need_command unshare util-linux
         need_command git git
