@@ -333,7 +333,11 @@ static gw_framework framework_in(const char *text)
     static const struct {
         const char *word;
         gw_framework framework;
-    } words[] = {{"torch", GW_FRAMEWORK_TORCH},
+    } words[] = {{"org_tensorflow/tensorflow/compiler/xla", GW_FRAMEWORK_JAX}, /* in jaxlib TensorFlow is "external" */
+                 {"external/xla/", GW_FRAMEWORK_JAX},
+                 {"Outdated cuDNN installation found", GW_FRAMEWORK_JAX},
+                 {"CUDA backend failed to initialize", GW_FRAMEWORK_JAX},
+                 {"torch", GW_FRAMEWORK_TORCH},
                  {"PyTorch", GW_FRAMEWORK_TORCH},
                  {"ProcessGroupNCCL", GW_FRAMEWORK_TORCH},
                  {"tensorflow", GW_FRAMEWORK_TENSORFLOW},

@@ -28,7 +28,7 @@ static bool is_package(gw_framework framework, const char *package)
     case GW_FRAMEWORK_TENSORFLOW:
         return strcasecmp(package, "tensorflow") == 0;
     case GW_FRAMEWORK_JAX:
-        return strcasecmp(package, "jax") == 0;
+        return strcasecmp(package, "jax") == 0 || strcasecmp(package, "jaxlib") == 0;
     default:
         return false;
     }

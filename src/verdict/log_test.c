@@ -5,6 +5,9 @@
 #define IN(file, line, where) "  File \"" file "\", line " #line ", in " where "\n    x\n"
 #define TORCH_LIB             "/usr/lib/python3/site-packages/torch/nn/modules/module.py"
 #define OOM                   "torch.cuda.OutOfMemoryError: CUDA out of memory. "
+#define JAX_OOM                                                                                                        \
+    "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 5520758552 "     \
+    "bytes.\n"
 #define NEW_SUMS                                                                                                       \
     "Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 14.56 GiB of which 120.00 MiB is free. Process 1 has "  \
     "14.44 GiB memory in use. Of the allocated memory 13.90 GiB is allocated by PyTorch, and 100.00 MiB is reserved "  \
@@ -88,6 +91,32 @@ static const log_row rows[] = {
          "train.py", 41, "step") "tensorflow.python.framework.errors_impl.ResourceExhaustedError: OOM when allocating "
                                  "tensor with shape[1024,256] and type float\n",
      NULL, "train.py:41 in step", "TensorFlow is 1.15.0", "set_global_policy", GW_SUPPORTED},
+    {"JAX's words", TRACE IN("train.py", 41, "step") JAX_OOM, NULL, "train.py:41 in step", "jax.checkpoint", "tf.",
+     GW_SUPPORTED},
+    {"jaxlib has TensorFlow's folder in its own, and is JAX",
+     TRACE IN("train.py", 41,
+              "step") "RuntimeError: external/org_tensorflow/tensorflow/compiler/xla/python/local_client.cc:672] "
+                      "Execution of replica 0 failed: Resource exhausted: Out of memory while trying to allocate "
+                      "5520758552 bytes.\n",
+     NULL, "train.py:41 in step", "jax.checkpoint", "tf.recompute_grad", GW_SUPPORTED},
+    {"JAX's own word on a library, without its name",
+     "Outdated cuDNN installation found.\nVersion JAX was built against: 9101\n", "library-version-mismatch", "",
+     "\"jax[cuda13]\"", "comes with 0.7", GW_SUPPORTED},
+    {"a JAX before jax[cuda13]", "jax==0.4.35\nOutdated cuDNN installation found.\n", "library-version-mismatch", "",
+     "JAX is 0.4.35|(\"jax[cuda13]\" comes with 0.7)", "or \"jax[cuda13]\"", GW_SUPPORTED},
+    {"a JAX before jax[cuda12]", "jax==0.4.20\nOutdated cuDNN installation found.\n", "library-version-mismatch", "",
+     "jax[cuda12_pip]", "\"jax[cuda13]\"", GW_SUPPORTED},
+    {"a JAX whose capture is broken",
+     "jax==0.6.0\n" TRACE IN(
+         "train.py", 41,
+         "step") "jaxlib.xla_extension.XlaRuntimeError: INTERNAL: "
+                 "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED: operation failed due to a previous error during capture\n",
+     "graph-capture-violation", "train.py:41 in step", "--xla_gpu_enable_command_buffer=", ".item()", GW_SUPPORTED},
+    {"TensorFlow's messages from XLA stay TensorFlow's",
+     "2024-01-01 external/local_xla/xla/stream_executor/cuda/cuda_dnn.cc:1] x\ntensorflow==2.15.0\n" TRACE IN(
+         "train.py", 41, "step") "tensorflow.python.framework.errors_impl.ResourceExhaustedError: OOM when allocating "
+                                 "tensor with shape[1024,256] and type float\n",
+     NULL, "train.py:41 in step", "TensorFlow is 2.15.0", "jax.", GW_SUPPORTED},
 
     /* cards */
     {"a card without bfloat16", "| 0  Tesla T4            On  |\n" TRACE IN("train.py", 41, "step") OOM NEW_SUMS,

@@ -69,6 +69,10 @@ const gw_cause gwi_cause_arch_not_in_binary = {
                                      "(Pascal and Volta: cu126; "
                                      "Blackwell: 2.7 or newer, cu128 or newer)\n"
                                      "Rebuild extensions with TORCH_CUDA_ARCH_LIST set to the card's capability\n"
-                                     "torch.cuda.is_available() does not look at this: it says True all the same"},
+                                     "torch.cuda.is_available() does not look at this: it says True all the same",
+              [GW_FRAMEWORK_JAX] =
+                  "Install the wheels that have the card: those for CUDA 13 begin with Turing, for CUDA 12 "
+                  "with Maxwell\n"
+                  "Rebuild kernels of your own for the card's architecture"},
     .judge = judge,
 };

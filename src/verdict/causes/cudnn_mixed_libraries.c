@@ -96,6 +96,10 @@ const gw_cause gwi_cause_cudnn_mixed_libraries = {
     .proof = "the process had parts of cuDNN of different versions mapped, and a status of the library that says so",
     .fixes = {[GW_FRAMEWORK_RAW] = "Unset LD_LIBRARY_PATH, or take the other copy's folder out of it\n"
                                    "Remove the system's cuDNN, or install the version that the program was built with\n"
-                                   "Never mix conda's and pip's CUDA packages in one environment"},
+                                   "Never mix conda's and pip's CUDA packages in one environment",
+              [GW_FRAMEWORK_JAX] =
+                  "Unset LD_LIBRARY_PATH: the wheels of jax[cuda12] and jax[cuda13] bring their cuDNN\n"
+                  "pip install -U \"jax[cuda12]\" or \"jax[cuda13]\" in a fresh environment\n"
+                  "Never mix conda's and pip's CUDA packages in one environment"},
     .judge = judge,
 };

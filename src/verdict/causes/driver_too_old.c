@@ -81,6 +81,10 @@ const gw_cause gwi_cause_driver_too_old = {
                                    "On data-centre cards: install the forward-compatibility package (cuda-compat)",
               [GW_FRAMEWORK_TORCH] = "Install the build for an older CUDA: pip install torch --index-url "
                                      "https://download.pytorch.org/whl/cu126 (or the newest that the driver runs)\n"
-                                     "Update the driver"},
+                                     "Update the driver",
+              [GW_FRAMEWORK_JAX] =
+                  "Install the wheels that the driver runs: those for CUDA 12 from 525 on, for CUDA 13 "
+                  "from 580 on\n"
+                  "Update the driver"},
     .judge = judge,
 };

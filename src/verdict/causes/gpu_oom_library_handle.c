@@ -41,6 +41,8 @@ const gw_cause gwi_cause_gpu_oom_library_handle = {
                                    "Limit workspaces: CUBLAS_WORKSPACE_CONFIG=:4096:2, cuDNN's workspace limit",
               [GW_FRAMEWORK_TORCH] = "Leave room: torch.cuda.set_per_process_memory_fraction(0.9), or a smaller batch\n"
                                      "Create the handles early: run one small convolution and one matmul first\n"
-                                     "Switch torch.backends.cudnn.benchmark off; set CUBLAS_WORKSPACE_CONFIG=:4096:2"},
+                                     "Switch torch.backends.cudnn.benchmark off; set CUBLAS_WORKSPACE_CONFIG=:4096:2",
+              [GW_FRAMEWORK_JAX] = "Leave room beside JAX's pool: XLA_PYTHON_CLIENT_MEM_FRACTION=.7\n"
+                                   "Create the handles early: run one small convolution and one matmul first"},
     .judge = judge,
 };

@@ -158,9 +158,15 @@ const gw_cause gwi_cause_gpu_oom_other_process = {
     .id = "gpu-oom-other-process",
     .summary = "Another process holds the GPU's memory.",
     .proof = "other processes held so much at the moment of the failure that without it the request would have fitted",
-    .fixes = {[GW_FRAMEWORK_RAW] =
-                  "Find the holders with nvidia-smi, or fuser -v /dev/nvidia* on the host, not in the container\n"
-                  "End stale notebook kernels and orphaned workers: kill the process group\n"
-                  "Choose another GPU with CUDA_VISIBLE_DEVICES, or let a scheduler give each job its own"},
+    .fixes =
+        {[GW_FRAMEWORK_RAW] =
+             "Find the holders with nvidia-smi, or fuser -v /dev/nvidia* on the host, not in the container\n"
+             "End stale notebook kernels and orphaned workers: kill the process group\n"
+             "Choose another GPU with CUDA_VISIBLE_DEVICES, or let a scheduler give each job its own",
+         [GW_FRAMEWORK_JAX] =
+             "Give each JAX process on the card its share: XLA_PYTHON_CLIENT_MEM_FRACTION=.4 for two of them; each "
+             "takes three quarters else\n"
+             "Find the holders with nvidia-smi, or fuser -v /dev/nvidia* on the host, not in the container\n"
+             "Choose another GPU with CUDA_VISIBLE_DEVICES, or let a scheduler give each job its own"},
     .judge = judge,
 };

@@ -27,7 +27,10 @@ const gw_cause gwi_cause_graph_capture_violation = {
               [GW_FRAMEWORK_TORCH] =
                   "Warm up on a side stream before the capture, and copy results to the host only after a replay\n"
                   "No .item(), print or .cpu() between the begin and the end of the capture\n"
-                  "Under torch.compile use mode=\"default\" where an operation cannot be captured"},
+                  "Under torch.compile use mode=\"default\" where an operation cannot be captured",
+              [GW_FRAMEWORK_JAX] =
+                  "Let kernels and libraries of your own run on the stream that XLA gives them, on no other\n"
+                  "Set XLA_FLAGS=--xla_gpu_enable_command_buffer= (nothing behind it): XLA then captures nothing"},
     .judge = judge,
     .is_told = true,
 };

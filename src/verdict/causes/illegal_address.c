@@ -31,6 +31,8 @@ const gw_cause gwi_cause_illegal_address = {
                   "overflow gives the same error)",
               [GW_FRAMEWORK_TORCH] =
                   "Suspect custom, Triton and extension kernels first; then indices and views with "
-                  "over 2^31 elements\nRun under compute-sanitizer --tool memcheck with a small input"},
+                  "over 2^31 elements\nRun under compute-sanitizer --tool memcheck with a small input",
+              [GW_FRAMEWORK_JAX] = "Suspect kernels of your own first: Pallas, Triton, foreign calls\n"
+                                   "Run a small input under jax.disable_jit(): it tells which operation it is"},
     .judge = judge,
 };

@@ -61,9 +61,13 @@ const gw_cause gwi_cause_no_device_visible = {
     .id = "no-device-visible",
     .summary = "The driver shows this process no card.",
     .proof = "cuInit answered 100",
-    .fixes = {[GW_FRAMEWORK_RAW] =
-                  "Look at CUDA_VISIBLE_DEVICES: empty, -1 and unknown UUIDs hide all cards\n"
-                  "In a container: start it with --gpus all; in a cluster: ask the scheduler for a GPU\n"
-                  "Look whether nvidia-smi shows a card here, and whether the kernel driver is loaded"},
+    .fixes =
+        {[GW_FRAMEWORK_RAW] = "Look at CUDA_VISIBLE_DEVICES: empty, -1 and unknown UUIDs hide all cards\n"
+                              "In a container: start it with --gpus all; in a cluster: ask the scheduler for a GPU\n"
+                              "Look whether nvidia-smi shows a card here, and whether the kernel driver is loaded",
+         [GW_FRAMEWORK_JAX] =
+             "pip install -U \"jax[cuda12]\" or \"jax[cuda13]\": plain jax has no GPU\n"
+             "Set JAX_PLATFORMS=cuda for one run: JAX then says why it finds none\n"
+             "Look at CUDA_VISIBLE_DEVICES, and whether nvidia-smi shows a card here (in a container: --gpus all)"},
     .judge = judge,
 };
