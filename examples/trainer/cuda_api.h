@@ -1,6 +1,6 @@
 /* What the cuda back end calls of NVIDIA's libraries, which are loaded when it is opened: a build needs no header of
  * theirs. Numbers and prototypes are facts of the libraries' binary interface, from the documentation of cuDNN 8.9 and
- * 9, cuBLAS 12 and 13, NVRTC 11 to 13 and NCCL 2; tests/trainer/abi_check.sh compares them with the real headers where
+ * 9, cuBLAS 12 and 13, NVRTC 11 to 13 and NCCL 2; tests/trainer/abi_check.py compares them with the real headers where
  * those are at hand. Handles and descriptors are pointers, enumerations int. */
 #ifndef TRAINER_CUDA_API_H
 #define TRAINER_CUDA_API_H
@@ -31,7 +31,7 @@ struct cudnn_algorithm {
     int determinism, math_type;
     int reserved[3];
 };
-enum { CUDNN_ALGORITHMS_MAX = 10 };
+enum { ALGORITHMS_MAX = 10 };
 
 /* The graph interface: descriptors of kinds, attributes of types. */
 enum {

@@ -156,7 +156,7 @@ static gs_status legacy_propose(struct cuda *cuda, const struct conv *conv, int 
 {
     const struct cuda_calls *api = &cuda->api;
     void *handle = cuda->cudnn, *x = conv->x, *w = conv->w, *y = conv->y, *how = conv->convolution;
-    const int room = CUDNN_ALGORITHMS_MAX;
+    const int room = ALGORITHMS_MAX;
     switch (conv->problem.kind) {
     case CONV_FORWARD:
         return GS_TRY_OF(GS_FROM_CUDNN,
@@ -190,7 +190,7 @@ static bool legacy_bytes(struct cuda *cuda, const struct conv *conv, int algorit
 static gs_status legacy_find(struct cuda *cuda, struct conv *conv, size_t way_limit)
 {
     const struct conv_problem *problem = &conv->problem;
-    struct cudnn_algorithm found[CUDNN_ALGORITHMS_MAX];
+    struct cudnn_algorithm found[ALGORITHMS_MAX];
     int count = 0, math = problem->precision == PRECISION_FP32 ? CUDNN_FMA_MATH : CUDNN_TENSOR_OP_MATH;
     size_t scratch = problem->kind == CONV_FILTER && problem->precision != PRECISION_FP32
                          ? conv_round(weight_count(problem) * precision_bytes(problem->precision))
@@ -198,7 +198,7 @@ static gs_status legacy_find(struct cuda *cuda, struct conv *conv, size_t way_li
     gs_status status = legacy_describe(cuda, conv);
     if (status == GS_OK)
         status = legacy_propose(cuda, conv, &count, found);
-    for (int i = 0; status == GS_OK && i < count && i < CUDNN_ALGORITHMS_MAX && conv->way_count < way_limit; i++) {
+    for (int i = 0; status == GS_OK && i < count && i < ALGORITHMS_MAX && conv->way_count < way_limit; i++) {
         struct conv_way way = {.kind = WAY_LEGACY, .algorithm = found[i].algorithm, .scratch_bytes = scratch};
         /* In fp32 a proposal of another sort of arithmetic is one with matrix cores. */
         if (found[i].status != 0 || (math == CUDNN_FMA_MATH && found[i].math_type == CUDNN_TENSOR_OP_MATH) ||

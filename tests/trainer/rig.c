@@ -84,9 +84,11 @@ void rig_open(struct rig *rig, const struct backend *backend, const char *text, 
 {
     *rig = (struct rig){.options = *options, .model = rig_model(text), .backend = backend};
     rig->options.parts = options->parts != 0 ? options->parts : 1;
-    struct backend_options of_backend = {.deterministic = true};
-    struct schedule_options of_schedule = {
-        .images = options->images, .optimizer = options->optimizer, .checkpointing = options->checkpointing};
+    struct backend_options of_backend = {.deterministic = true, .tune = options->tune};
+    struct schedule_options of_schedule = {.images = options->images,
+                                           .precision = options->precision,
+                                           .optimizer = options->optimizer,
+                                           .checkpointing = options->checkpointing};
     struct reason reason;
     must(backend->open(&of_backend, &rig->state, &reason), reason.text);
     must(schedule_make(&rig->model, &of_schedule, backend, rig->state, options->budget_bytes, &rig->schedule, &reason),

@@ -10,6 +10,8 @@ struct rig_options {
     size_t parts;  /* micro-batches that are made up; 0: 1 */
     bool checkpointing;
     enum optimizer optimizer;
+    enum precision precision;
+    bool tune;
     size_t budget_bytes; /* of a workspace */
     uint64_t seed;
 };

@@ -1,0 +1,311 @@
+/* A card in the host's memory, in place of libgpuscope's scopes: what is allocated, copied and launched is done at
+ * once, and kernels compute (host_launch.c). A test that links it checks the arithmetic of the cuda back end, with its
+ * own launches, without a GPU. Of libgpuscope it takes the plans alone. */
+#include "cuda_state.h"
+#include "fake_nvidia.h"
+#include "host_kernels.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct gs_scope {
+    int unused;
+};
+struct gs_arena {
+    const gs_plan *plan;
+    char *memory;
+};
+
+/* A scope's things: all go with the outermost one. */
+static struct gs_scope outer, inner;
+static struct gs_arena arena;
+static float ms_now;
+static gs_failure first;
+static int has_failure;
+
+#define UNUSED (void)file, (void)line
+#define PLACE  const char *file, int line
+
+gs_status gs_check(gs_source source, int code, const char *call, PLACE)
+{
+    if (code == 0)
+        return GS_OK;
+    fprintf(stderr, "%s:%d: %s answers %d\n", file, line, call, code);
+    first = (gs_failure){.status = GS_FAILED, .source = source, .code = code, .line = line};
+    has_failure = 1;
+    return GS_FAILED;
+}
+int gs_alive(void)
+{
+    return 1;
+}
+int gs_first_failure(const gs_scope *scope, gs_failure *ret_failure)
+{
+    (void)scope;
+    if (has_failure)
+        *ret_failure = first;
+    return has_failure;
+}
+char *gs_failure_text(const gs_failure *failure, char *out, size_t out_bytes)
+{
+    snprintf(out, out_bytes, "%d", failure->code);
+    return out;
+}
+const char *gs_status_text(int status)
+{
+    return status == GS_OK ? "success" : "no success";
+}
+void gs_forgive(gs_scope *scope)
+{
+    (void)scope;
+    has_failure = 0;
+}
+void gs_report_free(gs_report *report)
+{
+    (void)report;
+}
+
+/* ---- scopes ---- */
+
+gs_status gs_open_at(const gs_options *options, gs_scope **ret_scope, gs_failure *ret_failure, PLACE)
+{
+    (void)options, (void)ret_failure, UNUSED;
+    *ret_scope = &outer;
+    return GS_OK;
+}
+gs_status gs_begin_at(gs_scope *parent, const gs_options *options, gs_scope **ret_scope, PLACE)
+{
+    (void)parent, (void)options, UNUSED;
+    *ret_scope = &inner;
+    return GS_OK;
+}
+gs_status gs_end_at(gs_scope *scope, gs_report **ret_report, PLACE)
+{
+    (void)scope, UNUSED;
+    free(arena.memory);
+    arena.memory = NULL;
+    if (ret_report != NULL)
+        *ret_report = NULL;
+    return GS_OK;
+}
+gs_status gs_enter_at(gs_scope *scope, PLACE)
+{
+    (void)scope, UNUSED;
+    return GS_OK;
+}
+gs_status gs_leave_at(gs_scope *scope, PLACE)
+{
+    (void)scope, UNUSED;
+    return GS_OK;
+}
+
+/* ---- what a scope owns ---- */
+
+static void *some(void)
+{
+    static char thing;
+    return &thing;
+}
+gs_status gs_stream_at(gs_scope *scope, CUstream *ret, PLACE)
+{
+    (void)scope, UNUSED;
+    *ret = some();
+    return GS_OK;
+}
+gs_status gs_event_at(gs_scope *scope, int timing, CUevent *ret, PLACE)
+{
+    (void)scope, (void)timing, UNUSED;
+    *ret = some();
+    return GS_OK;
+}
+gs_status gs_event_close_at(gs_scope *scope, CUevent event, PLACE)
+{
+    (void)scope, (void)event, UNUSED;
+    return GS_OK;
+}
+gs_status gs_alloc_pinned_at(gs_scope *scope, size_t bytes, void **ret, PLACE)
+{
+    (void)scope, UNUSED;
+    *ret = malloc(bytes);
+    return *ret == NULL ? GS_NO_MEMORY : GS_OK;
+}
+gs_status gs_free_host_at(gs_scope *scope, void *memory, PLACE)
+{
+    (void)scope, UNUSED;
+    free(memory);
+    return GS_OK;
+}
+/* What nobody wrote is no number. */
+gs_status gs_arena_open_at(gs_scope *scope, const gs_plan *plan, gs_arena **ret_arena, PLACE)
+{
+    (void)scope, UNUSED;
+    uint64_t offset = 0, end = 0;
+    for (size_t block = 0; gs_plan_offset(plan, block, &offset) == GS_OK; block++)
+        end = offset > end ? offset : end;
+    size_t bytes = (size_t)end + ((size_t)4 << 20); /* the last block's size is not known here */
+    arena = (struct gs_arena){.plan = plan, .memory = aligned_alloc(512, bytes)};
+    if (arena.memory == NULL)
+        return GS_NO_MEMORY;
+    memset(arena.memory, 0xff, bytes);
+    *ret_arena = &arena;
+    return GS_OK;
+}
+CUdeviceptr gs_arena_at(const gs_arena *of, size_t block)
+{
+    uint64_t offset;
+    return gs_plan_offset(of->plan, block, &offset) == GS_OK ? (CUdeviceptr)(uintptr_t)of->memory + offset : 0;
+}
+
+/* ---- libraries ---- */
+
+gs_status gs_cudnn_at(gs_scope *scope, CUstream stream, void **ret, PLACE)
+{
+    (void)scope, (void)stream, UNUSED;
+    *ret = some();
+    return GS_OK;
+}
+gs_status gs_cublas_at(gs_scope *scope, CUstream stream, void **ret, PLACE)
+{
+    (void)scope, (void)stream, UNUSED;
+    *ret = some();
+    return GS_OK;
+}
+gs_status gs_nccl_at(gs_scope *scope, int ranks, const gs_nccl_id *id, int rank, void **ret, PLACE)
+{
+    (void)scope, (void)ranks, (void)id, (void)rank, UNUSED;
+    *ret = some();
+    return GS_OK;
+}
+gs_status gs_nccl_new_id_at(gs_scope *scope, gs_nccl_id *ret, PLACE)
+{
+    (void)scope, UNUSED;
+    memset(ret, 7, sizeof *ret);
+    return GS_OK;
+}
+
+/* In place of cuda_program.c. */
+static int cuDeviceGet(int *ret, int ordinal)
+{
+    *ret = ordinal;
+    return 0;
+}
+static int cuDeviceGetAttribute(int *ret, int attribute, int device)
+{
+    *ret = attribute == CU_ATTRIBUTE_MULTIPROCESSORS ? 3 : attribute == CU_ATTRIBUTE_MAJOR ? 9 : 0;
+    return device;
+}
+#define X(name, parameters) int name parameters;
+CUDNN_CALLS(X)
+CUBLAS_CALLS(X) NCCL_CALLS(X)
+#undef X
+
+    bool cuda_find(struct cuda *cuda, struct reason *reason)
+{
+    (void)reason;
+    fake_computes = 1;
+#define X(name, parameters) cuda->api.name = name;
+    CUDNN_CALLS(X)
+    CUBLAS_CALLS(X) DRIVER_CALLS(X)
+#undef X
+        return true;
+}
+bool cuda_find_nccl(struct cuda *cuda, struct reason *reason)
+{
+    (void)reason;
+#define X(name, parameters) cuda->api.name = name;
+    NCCL_CALLS(X)
+#undef X
+    return true;
+}
+
+static CUfunction look_up(enum precision precision, const char *name)
+{
+    static const struct host_kernel *const tables[] = {host_kernels_0, host_kernels_1, host_kernels_2};
+    for (const struct host_kernel *kernel = tables[precision]; kernel->name != NULL; kernel++)
+        if (strcmp(kernel->name, name) == 0)
+            return (CUfunction)(uintptr_t)kernel;
+    fprintf(stderr, "there is no kernel %s\n", name);
+    abort();
+}
+
+bool cuda_kernels_load(struct cuda *cuda, enum precision precision, struct reason *reason)
+{
+    (void)reason;
+#define X(name) cuda->kernels.name = look_up(precision, #name);
+    CUDA_KERNELS(X)
+#undef X
+#define X(name)                                                                                                        \
+    cuda->kernels.name[0] = look_up(precision, #name "_1");                                                            \
+    cuda->kernels.name[1] = look_up(precision, #name "_8");
+    CUDA_KERNEL_PAIRS(X)
+#undef X
+    return true;
+}
+
+/* ---- work ---- */
+
+static void *host(CUdeviceptr at)
+{
+    return (void *)(uintptr_t)at;
+}
+gs_status gs_copy_in_at(CUdeviceptr to, const void *from, size_t bytes, CUstream stream, PLACE)
+{
+    (void)stream, UNUSED;
+    memcpy(host(to), from, bytes);
+    return GS_OK;
+}
+gs_status gs_copy_out_at(void *to, CUdeviceptr from, size_t bytes, CUstream stream, PLACE)
+{
+    (void)stream, UNUSED;
+    memcpy(to, host(from), bytes);
+    return GS_OK;
+}
+gs_status gs_copy_at(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream, PLACE)
+{
+    (void)stream, UNUSED;
+    memcpy(host(to), host(from), bytes);
+    return GS_OK;
+}
+gs_status gs_fill_at(CUdeviceptr to, unsigned char byte, size_t bytes, CUstream stream, PLACE)
+{
+    (void)stream, UNUSED;
+    memset(host(to), byte, bytes);
+    return GS_OK;
+}
+gs_status gs_record_at(CUevent event, CUstream stream, PLACE)
+{
+    (void)event, (void)stream, UNUSED;
+    return GS_OK;
+}
+gs_status gs_follow_at(CUstream stream, CUevent event, PLACE)
+{
+    (void)event, (void)stream, UNUSED;
+    return GS_OK;
+}
+gs_status gs_wait_at(CUstream stream, PLACE)
+{
+    (void)stream, UNUSED;
+    return GS_OK;
+}
+gs_status gs_wait_event_at(CUevent event, PLACE)
+{
+    (void)event, UNUSED;
+    return GS_OK;
+}
+/* Each measurement is shorter than the one before: what is tried last is chosen. */
+gs_status gs_elapsed_at(CUevent begin, CUevent end, float *ret_ms, PLACE)
+{
+    (void)begin, (void)end, UNUSED;
+    ms_now += 1;
+    *ret_ms = 1 / ms_now;
+    return GS_OK;
+}
+gs_status gs_launch(CUfunction kernel, gs_dims grid, gs_dims block, unsigned shared_bytes, CUstream stream,
+                    void **arguments, const char *call, PLACE)
+{
+    (void)shared_bytes, (void)stream, (void)call, UNUSED;
+    host_launch((const struct host_kernel *)(uintptr_t)kernel, (struct dims){grid.x, grid.y, grid.z},
+                (struct dims){block.x, block.y, block.z}, arguments);
+    return GS_OK;
+}
