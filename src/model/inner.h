@@ -102,8 +102,9 @@ typedef struct gwi_process {
     int last_failure;       /* index, -1: none */
     bool has_refusal;       /* a guard's refusal that waits for its failure */
     uint64_t refusal[4];
-    int allocator_now;    /* the report being filled, -1: none */
-    gwi_capture *capture; /* owned */
+    int allocator_now;        /* the report being filled, -1: none */
+    uint64_t history_read_ns; /* when its history was read; 0: not yet */
+    gwi_capture *capture;     /* owned */
     size_t capture_count, capture_capacity;
     uint32_t captures_open;
     gwi_node *node; /* owned */

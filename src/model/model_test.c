@@ -584,6 +584,36 @@ static void test_hostile_stderr(void **state)
     gw_model_free(model);
 }
 
+/* However long writing the report took: ages count from the moment at which the history was read. */
+static void test_ages_of_a_report_are_of_one_moment(void **state)
+{
+    enum { BLOCKS = 4 };
+    const uint64_t pause_ns = 50000000, age_ns = 300000000;
+    (void)state;
+    open_feed();
+    gw_feed_wait(&feed, 1000000000);
+    gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_OOM, 0, gib, 16 * gib, mib, 0);
+    gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_STATE, 0, GW_ALLOCATOR_HISTORY_TOTAL, BLOCKS, 0, 0);
+    uint64_t read_ns = feed.t_ns;
+    for (uint64_t i = 0; i < BLOCKS; i++) {
+        gw_feed_wait(&feed, pause_ns); /* a busy machine */
+        gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_HISTORY, 0, GW_ACTION_LIVE_PEAK, 0, gib, age_ns - i);
+        gw_feed_wait(&feed, pause_ns);
+        gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_BLOCK, 0, 0x1000 + i, mib, age_ns - i, GW_BLOCK_LIVE);
+    }
+    gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_HELD, 0, GW_MOMENT_PEAK, gib, 1, age_ns);
+    gw_model *model = gw_feed_finish(&feed);
+    const gw_allocator_report *report = &model->allocator[0];
+    assert_int_equal(report->live_count, BLOCKS);
+    assert_int_equal(report->peak_count, BLOCKS);
+    for (uint64_t i = 0; i < BLOCKS; i++) {
+        assert_int_equal(report->live[i].t_ns, read_ns - age_ns + i);
+        assert_int_equal(report->peak[i].t_ns, read_ns - age_ns + i);
+    }
+    assert_int_equal(report->t_held_ns, read_ns - age_ns);
+    gw_model_free(model);
+}
+
 static void test_hostile_events(void **state)
 {
     (void)state;
@@ -639,6 +669,7 @@ int main(void)
         cmocka_unit_test(test_traceback),
         cmocka_unit_test(test_chained_traceback_keeps_the_out_of_memory),
         cmocka_unit_test(test_hostile_stderr),
+        cmocka_unit_test(test_ages_of_a_report_are_of_one_moment),
         cmocka_unit_test(test_hostile_events),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

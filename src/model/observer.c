@@ -12,7 +12,18 @@ static int report_open(gw_model *model, gwi_process *process, const gw_event *ev
     gw_allocator_report *report = &model->allocator[model->allocator_count];
     *report = (gw_allocator_report){.t_ns = event->t_ns, .pid = process->pid, .is_oom = is_oom};
     process->history_count = 0;
+    process->history_read_ns = 0;
     return process->allocator_now = (int)model->allocator_count++;
+}
+
+/* Ages in a report are all told of one moment, that at which its history began to be read: on a busy machine its facts
+ * are written over a longer time. False: unknown, or older than the run. */
+static bool time_of_age(const gwi_process *process, const gw_event *event, uint64_t age_ns, uint64_t *ret_t_ns)
+{
+    uint64_t told_ns = process->history_read_ns != 0 ? process->history_read_ns : event->t_ns;
+    bool known = age_ns != GW_AGE_UNKNOWN && age_ns <= told_ns;
+    *ret_t_ns = known ? told_ns - age_ns : 0;
+    return known;
 }
 
 /* The allocator's own failure of the driver call just before belongs to the report. */
@@ -34,16 +45,17 @@ static gw_allocator_report *report_now(gw_model *model, gwi_process *process, co
     return index < 0 ? NULL : &model->allocator[index];
 }
 
-static void block_add(gw_model *model, gw_allocator_report *report, const gw_event *event)
+static void block_add(gw_model *model, const gwi_process *process, gw_allocator_report *report, const gw_event *event)
 {
     enum { ROOM_STEP = 256 };
+    uint64_t t_ns;
     if (event->arg[3] == GW_BLOCK_REST) {
         report->rest_count += event->arg[0];
         report->rest_bytes += event->arg[1];
     }
     if (event->arg[3] > GW_BLOCK_PENDING || report->live_count >= GWI_GRAVES_MAX)
         return;
-    bool aged = event->arg[2] != GW_AGE_UNKNOWN && event->arg[2] <= event->t_ns;
+    bool aged = time_of_age(process, event, event->arg[2], &t_ns);
     if (report->live_count % ROOM_STEP == 0) {
         gw_live *wider = realloc(report->live, (report->live_count + ROOM_STEP) * sizeof *wider);
         if (wider == NULL) {
@@ -54,7 +66,7 @@ static void block_add(gw_model *model, gw_allocator_report *report, const gw_eve
     }
     report->live[report->live_count++] = (gw_live){.address = event->arg[0],
                                                    .bytes = event->arg[1],
-                                                   .t_ns = aged ? event->t_ns - event->arg[2] : 0,
+                                                   .t_ns = t_ns,
                                                    .site = gw_sites_number(model->sites, event->pid, event->site),
                                                    .cls = GW_CLASS_COUNT,
                                                    .device = (uint8_t)report->device,
@@ -64,7 +76,8 @@ static void block_add(gw_model *model, gw_allocator_report *report, const gw_eve
 /* Single entries say what came and went lately; LIVE_PEAK spans how the live bytes went over the whole run. */
 static void history_add(gw_model *model, gwi_process *process, gw_allocator_report *report, const gw_event *event)
 {
-    uint64_t t_ns = event->arg[3] <= event->t_ns ? event->t_ns - event->arg[3] : 0;
+    uint64_t t_ns;
+    (void)time_of_age(process, event, event->arg[3], &t_ns);
     if (event->arg[0] == GW_ACTION_ALLOC) {
         report->history_count++;
         if (gwi_room(model, &process->history, process->history_count, &process->history_capacity, sizeof(uint64_t)))
@@ -81,7 +94,7 @@ static void history_add(gw_model *model, gwi_process *process, gw_allocator_repo
     }
 }
 
-static void held_add(gw_model *model, gw_allocator_report *report, const gw_event *event)
+static void held_add(gw_model *model, const gwi_process *process, gw_allocator_report *report, const gw_event *event)
 {
     gw_held held = {
         .bytes = event->arg[1], .count = event->arg[2], .site = gw_sites_number(model->sites, event->pid, event->site)};
@@ -89,7 +102,7 @@ static void held_add(gw_model *model, gw_allocator_report *report, const gw_even
         report->wanted_site = held.site;
     } else if (event->arg[0] == GW_MOMENT_PEAK && report->held_count < GW_HELD_MAX) {
         report->held[report->held_count++] = held;
-        report->t_held_ns = event->arg[3] <= event->t_ns ? event->t_ns - event->arg[3] : 0;
+        (void)time_of_age(process, event, event->arg[3], &report->t_held_ns);
     } else if (event->arg[0] == GW_MOMENT_PEAK || event->arg[0] == GW_MOMENT_REST) {
         report->held_rest.bytes += held.bytes;
         report->held_rest.count += held.count;
@@ -172,12 +185,14 @@ void gwi_observer_event(gw_model *model, gwi_process *process, const gw_event *e
         if (report != NULL && event->arg[0] < GW_ALLOCATOR_FIELD_COUNT) {
             report->has_field[event->arg[0]] = true;
             report->field[event->arg[0]] = event->arg[1];
+            if (event->arg[0] == GW_ALLOCATOR_HISTORY_TOTAL)
+                process->history_read_ns = event->t_ns;
         }
         return;
     case GW_EV_ALLOCATOR_BLOCK:
         report = report_now(model, process, event);
         if (report != NULL)
-            block_add(model, report, event);
+            block_add(model, process, report, event);
         return;
     case GW_EV_ALLOCATOR_HISTORY:
         report = report_now(model, process, event);
@@ -187,7 +202,7 @@ void gwi_observer_event(gw_model *model, gwi_process *process, const gw_event *e
     case GW_EV_ALLOCATOR_HELD:
         report = report_now(model, process, event);
         if (report != NULL)
-            held_add(model, report, event);
+            held_add(model, process, report, event);
         return;
     default:
         return;

@@ -29,7 +29,8 @@ def call(driver, name, *arguments):
 
 
 def program(case, deep):
-    """What runs under gpuwhy. The history ends now; what the driver holds is what the fake allocator reserved."""
+    """What runs under gpuwhy. The history goes from this process's first memory until now, however long that took; what
+    the driver holds is what the fake allocator reserved."""
     make = snapshots.CASES[case]
     fake = observer_test.FakeTorch()
     driver = ctypes.CDLL("libcuda.so.1")
@@ -39,14 +40,15 @@ def program(case, deep):
                             ("cuMemAlloc_v2", (ctypes.byref(address), ctypes.c_size_t(2 * MIB)))):
         if call(driver, name, *arguments) != 0:
             sys.exit(name)
+    first = time.time_ns() // 1000
     wanted = "alloc" if deep else None
     if fake.history_calls and fake.history_calls[0][1] != wanted or deep and not fake.history_calls:
         sys.exit(f"history: {fake.history_calls}")
     allocator = make()
-    time.sleep(0.4)  # the history shall lie within the life of the process
-    end, now = allocator.trace[-1][3], time.time_ns() // 1000
-    scale = 300_000 / (end - allocator.trace[0][3])
-    allocator.trace = [(a, b, c, int(now - 1000 - (end - t) * scale), f) for a, b, c, t, f in allocator.trace]
+    time.sleep(0.2)
+    begin, now = allocator.trace[0][3], time.time_ns() // 1000
+    scale = (now - first) / (allocator.trace[-1][3] - begin)
+    allocator.trace = [(a, b, c, int(first + (t - begin) * scale), f) for a, b, c, t, f in allocator.trace]
     allocator.stacks = deep
     fake.snapshot = allocator.snapshot()
     live = sum(block[2] for _, block in allocator.live.values())
