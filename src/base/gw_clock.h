@@ -23,4 +23,10 @@ static inline uint64_t gw_realtime_ns(void)
     return gw_clock_ns(CLOCK_REALTIME);
 }
 
+/* What this process has used of processors: for limits that a busy machine must not make tighter. */
+static inline uint64_t gw_processor_ns(void)
+{
+    return gw_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+}
+
 #endif

@@ -96,7 +96,7 @@ typedef struct attempts_seen {
 static gw_status read_attempts(const gwi_past_list *list, uint64_t key, gw_attempts *attempts, attempts_seen *seen,
                                gw_error *err)
 {
-    uint64_t until_ns = gw_monotonic_ns() + compare_time_ns;
+    uint64_t until_ns = gw_processor_ns() + compare_time_ns;
     size_t read_count = 0;
     for (size_t i = list->count; i-- > 0;) {
         const gwi_past *past = &list->item[i];
@@ -107,7 +107,7 @@ static gw_status read_attempts(const gwi_past_list *list, uint64_t key, gw_attem
         seen->failed += !past->good;
         if (read_count == COMPARED_MAX)
             continue;
-        uint64_t now_ns = gw_monotonic_ns(), one_ns = now_ns + one_time_ns;
+        uint64_t now_ns = gw_processor_ns(), one_ns = now_ns + one_time_ns;
         gw_status st = past->recording[0] == '\0' ? GW_MISSING
                        : now_ns >= until_ns
                            ? GW_END

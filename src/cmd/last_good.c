@@ -111,7 +111,7 @@ static bool say(gw_verdict *verdict, const gw_comparison *comparison, const gwi_
 
 void gwi_last_good_say(gw_verdict *verdict, const char *path)
 {
-    uint64_t until_ns = gw_monotonic_ns() + time_max_ns;
+    uint64_t until_ns = gw_processor_ns() + time_max_ns;
     gwi_past_list list;
     gw_portrait *good = NULL, *bad = NULL;
     gw_comparison *comparison = NULL;

@@ -28,7 +28,7 @@ bool gw_calls_feed(gw_calls *calls, gw_model *model, const gw_event *event);
 
 typedef struct gw_portrait gw_portrait;
 
-/* Read a recording, or a run folder. `until_ns` (CLOCK_MONOTONIC; UINT64_MAX: no end): GW_END when it is not read by
+/* Read a recording, or a run folder. `until_ns` (gw_processor_ns(); UINT64_MAX: no end): GW_END when it is not read by
  * then. GW_IO, GW_CORRUPT, GW_VERSION, GW_NOMEM, GW_UNSUPPORTED: as gw_reader_open(); `err` names the file. */
 GW_MUST_CHECK gw_status gw_portrait_read(const char *path, uint64_t until_ns, gw_portrait **ret_portrait,
                                          gw_error *err);

@@ -311,7 +311,7 @@ static void make_ranges(object *it, uint64_t deadline_ns)
         Dwarf_Addr base, low, high;
         if (type != DW_UT_compile && type != DW_UT_skeleton && type != DW_UT_partial)
             continue;
-        if (++seen % LOOK_EVERY == 0 && gw_monotonic_ns() > deadline_ns)
+        if (++seen % LOOK_EVERY == 0 && gw_processor_ns() > deadline_ns)
             break;
         for (ptrdiff_t at = 0; (at = dwarf_ranges(&die, at, &base, &low, &high)) > 0;) {
             range.low = low;
@@ -517,7 +517,7 @@ static void read_file(const reading *how, wanted *list, size_t count, bool lines
             how->listener->found(how->listener->user, list[i].index, (uint8_t)state, NULL, 0);
         else if (!lines)
             tell_function(how, &list[i]);
-        else if (it.dwarf != NULL && gw_monotonic_ns() < how->deadline_ns)
+        else if (it.dwarf != NULL && gw_processor_ns() < how->deadline_ns)
             tell_lines(how, &it, &list[i]);
     }
     object_close(&it);
@@ -555,7 +555,7 @@ static void read_all(const reading *how, const size_t *order, size_t count, cons
         uint8_t avoided = avoid == NULL ? GWI_AVOID_NOTHING : avoid[order[from]];
         if (avoided == GWI_AVOID_FILE || (lines && (avoided == GWI_AVOID_LINES || gwi_is_runtime(first->path))))
             continue;
-        if (lines && gw_monotonic_ns() >= how->deadline_ns)
+        if (lines && gw_processor_ns() >= how->deadline_ns)
             return;
         qsort(list, to - from, sizeof *list, by_address);
         read_file(how, list, to - from, lines);

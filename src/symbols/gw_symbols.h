@@ -32,8 +32,9 @@ typedef struct gw_symbol {
 
 typedef struct gw_symbols_options {
     uint64_t begun_realtime_ns; /* of the run; 0: not known */
-    uint32_t soft_ms;           /* no more source lines are looked up after that, only functions */
-    uint32_t hard_ms;           /* what is not known by then ends as GW_SYMBOL_LATE */
+    uint32_t soft_ms;           /* no more source lines are looked up after that, only functions; of a processor */
+    uint32_t hard_ms;           /* of a processor, or four times as long by the clock: what is not known by then ends as
+                                 * GW_SYMBOL_LATE */
 } gw_symbols_options;
 
 /* Whether this build reads symbols at all. */
