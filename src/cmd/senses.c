@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <sys/wait.h>
 
-/* How long the end of a run waits for the cards' last values. */
-enum { LAST_WAIT_MS = 300 };
+/* How long the end of a run waits for the cards' last values: a few ms, but NVML may hang, and a machine be busy. */
+enum { LAST_WAIT_MS = 2000 };
 static const uint64_t worth_a_last_look_ns = 1000000000u;
 
 static void put_item(void *user, const gw_item *item)

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -16,7 +17,7 @@
 #include <termios.h>
 #include <unistd.h>
 
-enum { COPY_BYTES = 64 << 10, SETTLE_MS_MAX = 500, SETTLE_QUIET_MS = 20 };
+enum { COPY_BYTES = 64 << 10, SETTLE_MS_MAX = 1000, SETTLE_QUIET_MS = 20 };
 
 struct gwi_stderr_tail {
     _Atomic uint64_t total; /* bytes ever copied; the newest lie before total % size */
@@ -241,6 +242,21 @@ void gwi_stderr_began(gwi_stderr *capture)
 
 /* ---- reading ---- */
 
+/* It waits for more to copy. What was written wakes it at once, but on a busy machine it may go on only later. */
+static bool relay_sleeps(const gwi_stderr *capture)
+{
+    char path[48], line[256] = "";
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)capture->relay_pid);
+    FILE *stat = fopen(path, "re");
+    if (stat == NULL)
+        return true;
+    if (fgets(line, sizeof line, stat) == NULL)
+        line[0] = '\0';
+    fclose(stat);
+    const char *name_end = strrchr(line, ')');
+    return name_end == NULL || strncmp(name_end, ") S", 3) == 0;
+}
+
 void gwi_stderr_settle(gwi_stderr *capture)
 {
     if (capture->tail == NULL)
@@ -252,7 +268,7 @@ void gwi_stderr_settle(gwi_stderr *capture)
             return;
         poll(NULL, 0, 1);
         uint64_t now = atomic_load_explicit(&capture->tail->total, memory_order_acquire);
-        quiet_ms = now == before ? quiet_ms + 1 : 0;
+        quiet_ms = now == before && relay_sleeps(capture) ? quiet_ms + 1 : 0;
         before = now;
     }
 }

@@ -361,7 +361,7 @@ int gwi_sampler_next(const gwi_sampler *sampler, gwi_message *message)
 
 bool gwi_sampler_stop(gwi_sampler *sampler)
 {
-    enum { PATIENCE_MS = 50 };
+    enum { PATIENCE_MS = 1000 }; /* a busy machine lets it end late */
     bool ended = sampler->pid <= 0;
     if (sampler->pid > 0)
         kill(sampler->pid, SIGKILL);

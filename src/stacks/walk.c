@@ -16,7 +16,7 @@
 #include <sys/user.h>
 #include <sys/wait.h>
 
-enum { STOP_WAIT_MS = 200, PENDING_MAX = 64 };
+enum { STOP_WAIT_MS = 2000, PENDING_MAX = 64 };
 
 /* Threads that did not stop in time: they will, and then must be let go. */
 static uint32_t pending[PENDING_MAX];
