@@ -126,6 +126,9 @@ static void run(gw_drain *drain, bool last, seen *s)
         fail_msg("%s", err.text);
 }
 
+/* For what comes soon on an idle machine: rounds of 4 ms. */
+enum { ROUNDS_MAX = 50000 };
+
 static void pause_ms(unsigned ms)
 {
     usleep(ms * 1000);
@@ -185,10 +188,9 @@ static void young_events_wait(void **state)
 }
 
 #if defined(__x86_64__)
-/* Ticks of the processor's counter become times between two readings of the clock around the event. */
-static void ticks_become_times(void **state)
+/* The time that an event's ticks became lies between two readings of the clock around it. */
+static bool is_told_in_time(void)
 {
-    (void)state;
     test_buffer b;
     test_buffer_make(&b, folder, (uint32_t)getpid(), 1);
     b.head->clock = GW_CLOCK_TSC;
@@ -207,9 +209,20 @@ static void ticks_become_times(void **state)
     run(drain, false, &s);
     assert_int_equal(s.count[GW_ITEM_EVENT], 1);
     uint64_t slack_ns = pair_ns + 1000000; /* the pair was not taken at one instant */
-    assert_in_range(s.t_ns_last, before_ns - slack_ns, after_ns + slack_ns);
+    bool in_time = s.t_ns_last + slack_ns >= before_ns && s.t_ns_last <= after_ns + slack_ns;
     gw_drain_close(drain);
     test_buffer_drop(&b);
+    return in_time;
+}
+
+/* Clock and counter are read one after the other, and on a busy machine something else may run in between. */
+static void ticks_become_times(void **state)
+{
+    enum { TRIES = 5 };
+    (void)state;
+    unsigned tries = 1;
+    while (!is_told_in_time())
+        assert_true(tries++ < TRIES);
 }
 #endif
 
@@ -311,16 +324,15 @@ static void a_busy_program_is_foreseen(void **state)
     test_thread thread = test_thread_start(&b, 0, 0);
     gw_drain *drain = open_drain();
     seen s = seen_start;
+    uint64_t i = 0, begun_ns = gw_monotonic_ns();
     run(drain, false, &s);
     assert_true(gw_drain_fill_ratio(drain) < 0.01);
-    uint64_t i = 0;
     while (i < GW_CHUNK_COUNT * GW_CHUNK_RECORDS / 2)
         assert_true(test_write_event(&thread, GW_EV_ALLOC, i++));
     assert_true(gw_drain_fill_ratio(drain) > 0.45); /* it is */
     run(drain, true, &s);
     gw_drain_commit(drain);
-    uint64_t filled_ns = s.t_ns_last;
-    if (filled_ns < 100000000)                          /* the machine was not too slow for it */
+    if (gw_monotonic_ns() - begun_ns < 100000000)       /* the machine was not too slow for it */
         assert_true(gw_drain_fill_ratio(drain) > 0.45); /* it will be */
     for (unsigned k = 0; k < 30; k++)
         run(drain, true, &s);
@@ -483,7 +495,7 @@ static void a_dead_process_is_finished(void **state)
     uint32_t pid = make_dead_stranger(600);
     gw_drain *drain = open_drain();
     seen s = seen_start;
-    for (unsigned i = 0; i < 500 && s.count[GW_ITEM_EXIT] == 0; i++) {
+    for (unsigned i = 0; i < ROUNDS_MAX && s.count[GW_ITEM_EXIT] == 0; i++) {
         pause_ms(4);
         run(drain, false, &s);
     }
@@ -544,7 +556,7 @@ static void end_stranger(stranger *s)
 
 static void run_until_exit(gw_drain *drain, seen *s)
 {
-    for (unsigned i = 0; i < 500 && s->count[GW_ITEM_EXIT] == 0; i++) {
+    for (unsigned i = 0; i < ROUNDS_MAX && s->count[GW_ITEM_EXIT] == 0; i++) {
         pause_ms(4);
         run(drain, false, s);
     }
@@ -561,7 +573,7 @@ static void how_an_unwaited_stranger_ended_is_known(void **state)
     struct pollfd ends = {.fd = gw_drain_end_fd(drain), .events = POLLIN};
     assert_int_equal(poll(&ends, 1, 0), 0);
     close(child.end_fd);
-    assert_int_equal(poll(&ends, 1, 10000), 1);
+    assert_int_equal(poll(&ends, 1, 200000), 1);
     run_until_exit(drain, &s);
     assert_true(s.exit.status_known);
     assert_int_equal(s.exit.exit_code, 7);

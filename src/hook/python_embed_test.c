@@ -212,7 +212,7 @@ static void end_under_a_reader(void)
 int main(int argc, char **argv)
 {
     EXPECT(argc == 3);
-    alarm(60);
+    alarm(240);
     minor = atoi(strchr(argv[2], '.') + 1);
     EXPECT(test_look() == 0);
     expect_nothing(0);

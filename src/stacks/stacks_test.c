@@ -27,6 +27,7 @@ typedef struct board {
     _Atomic uint32_t tid[8];
 } board;
 static board *shared;
+enum { PATIENCE_MS = 200000 };
 enum { LEFT, RIGHT, JOINER, READER, SLEEPER, SPINNER, POLLER, ROLES };
 
 static pthread_mutex_t first = PTHREAD_MUTEX_INITIALIZER, second = PTHREAD_MUTEX_INITIALIZER;
@@ -128,16 +129,36 @@ static _Noreturn void be_child(void)
         pause();
 }
 
+/* Of these threads the first wait after they have arrived is the one that they stay in. */
+static void wait_for_sleep(pid_t pid, uint32_t tid)
+{
+    enum { LOOKS = 10 };
+    char path[64], line[256];
+    snprintf(path, sizeof path, "/proc/%d/task/%u/stat", (int)pid, tid);
+    for (int ms = 0, asleep = 0; ms < PATIENCE_MS; ms++) {
+        FILE *stat = fopen(path, "re");
+        assert_non_null(stat);
+        const char *got = fgets(line, sizeof line, stat), *name_end = got == NULL ? NULL : strrchr(got, ')');
+        fclose(stat);
+        asleep = name_end != NULL && strncmp(name_end, ") S", 3) == 0 ? asleep + 1 : 0;
+        if (asleep == LOOKS)
+            return;
+        usleep(1000);
+    }
+    fail_msg("thread %u does not come to rest", tid);
+}
+
 static pid_t start_child(void)
 {
     memset(shared, 0, sizeof *shared);
     pid_t pid = fork();
     if (pid == 0)
         be_child();
-    for (int ms = 0; shared->ready < ROLES && ms < 10000; ms++)
+    for (int ms = 0; shared->ready < ROLES && ms < PATIENCE_MS; ms++)
         usleep(1000);
     assert_int_equal(shared->ready, ROLES);
-    usleep(50000); /* from the last word to the wait itself */
+    for (int role = LEFT; role <= READER; role++) /* from the last word to the wait itself */
+        wait_for_sleep(pid, shared->tid[role]);
     return pid;
 }
 

@@ -21,7 +21,7 @@ def run(words):
     with tempfile.TemporaryDirectory() as folder:
         env = dict(os.environ, XDG_STATE_HOME=folder)
         return subprocess.run([str(word) for word in words], cwd=ROOT, env=env, stdin=subprocess.DEVNULL,
-                              capture_output=True, text=True, timeout=120)
+                              capture_output=True, text=True, timeout=240)
 
 
 def commands(page):

@@ -13,7 +13,7 @@ HAS_JSON = os.environ.get("GPUWHY_HAS_JSON") == "1"
 def explain(*words, **more):
     with tempfile.TemporaryDirectory() as folder:
         return subprocess.run([GPUWHY, "explain", *words], cwd=more.get("cwd", folder), stdin=subprocess.DEVNULL,
-                              capture_output=True, text=True, timeout=60)
+                              capture_output=True, text=True, timeout=240)
 
 
 class Ask(unittest.TestCase):
@@ -83,7 +83,7 @@ class Ask(unittest.TestCase):
 
 
 def causes(*words):
-    return subprocess.run([GPUWHY, "causes", *words], capture_output=True, text=True, timeout=60)
+    return subprocess.run([GPUWHY, "causes", *words], capture_output=True, text=True, timeout=240)
 
 
 class Causes(unittest.TestCase):

@@ -14,6 +14,7 @@ PATH = pathlib.Path(__file__).resolve().parents[2] / "python" / "gpuwhy_ipython.
 spec = importlib.util.spec_from_file_location("gpuwhy_ipython", PATH)
 notebook = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(notebook)
+notebook.WALK_SECONDS_MAX = 300  # what is cut is cut by count here: a busy machine is slow
 
 
 class Array:
@@ -142,10 +143,9 @@ class Names(unittest.TestCase):
         before = notebook.ITEMS_MAX
         try:
             notebook.ITEMS_MAX = 1000
-            notebook.WALK_SECONDS_MAX = 0.5
             found = self.names(raises=Raises(), proxy=Proxy(), lies=Lies(a=good), loop=loop, endless=Endless([good]), good=good, **odd)
         finally:
-            notebook.ITEMS_MAX, notebook.WALK_SECONDS_MAX = before, 1.0
+            notebook.ITEMS_MAX = before
         self.assertEqual(found, {name: {good.address: 64} for name in ("good", "lies", "endless")})
 
     def test_too_much_is_cut(self):

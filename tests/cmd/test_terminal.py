@@ -113,13 +113,15 @@ class Terminal(Case):
     def test_stop_and_continue_under_a_shell(self):
         pid = self.open(["bash", "--norc", "--noprofile", "-i"])
         program = self.folder / "program.py"  # no shell: one that is stopped while it forks cannot be stopped at all
-        program.write_text("import sys, time\nprint('ready', flush=True)\ntime.sleep(1)\nprint('finished')\nsys.exit(3)\n")
+        program.write_text("import os, sys, time\nprint('ready', flush=True)\nwhile not os.path.exists('go'):\n    time.sleep(0.01)\n"
+                           "print('finished')\nsys.exit(3)\n")
         command = " ".join(f"'{a}'" for a in run_command(sys.executable, str(program)))
         os.write(self.master, b"PS1='> '; stty -echo\n" + command.encode() + b"\n")
         self.read_until(b"ready")
         os.write(self.master, b"\x1a")
         self.read_until(b"Stopped")
         os.write(self.master, b"fg\n")
+        (self.folder / "go").touch()
         self.read_until(b"finished")
         os.write(self.master, b"echo status=$?\n")
         self.read_until(b"status=3")

@@ -170,7 +170,7 @@ static void shared_card(void)
     pid_t child = fork();
     if (child == 0) {
         CUdeviceptr p = 0;
-        alarm(60);
+        alarm(240);
         bool ok = cuInit(0) == 0 && cuDevicePrimaryCtxRetain(&context, 0) == 0 && cuCtxSetCurrent(context) == 0 &&
                   cuMemAlloc(&p, (size_t)2 << 30) == 0;
         byte = ok ? 'y' : 'n';
@@ -237,7 +237,7 @@ static void ipc(void)
     fflush(stdout);
     pid_t child = fork();
     if (child == 0) {
-        alarm(60);
+        alarm(240);
         bool ok = read(handles[0], &handle, sizeof handle) == (ssize_t)sizeof handle && cuInit(0) == 0 &&
                   cuDevicePrimaryCtxRetain(&context, 0) == 0 && cuCtxSetCurrent(context) == 0 &&
                   cuIpcOpenMemHandle(&p, handle, 1) == 0 && cuMemcpyDtoH(back, p, 4) == 0 && back[3] == 7 &&
@@ -294,7 +294,7 @@ static int run_case(int index)
             _exit(2);
         setenv("GPUWHY_VIRTUAL", cases[index].spec, 1);
         setenv("GPUWHY_VIRTUAL_DIR", folder, 1);
-        alarm(60);
+        alarm(240);
         case_name = cases[index].name;
         cases[index].run();
         fflush(stdout);

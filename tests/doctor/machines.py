@@ -266,7 +266,7 @@ def build(root, files):
 
 
 def doctor(root, *options):
-    done = subprocess.run([GPUWHY, "doctor", "--root", root, "--json", *options], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([GPUWHY, "doctor", "--root", root, "--json", *options], capture_output=True, text=True, timeout=240)
     if done.returncode not in (0, 1):
         raise AssertionError(f"exit status {done.returncode}: {done.stderr}")
     return done.returncode, json.loads(done.stdout)
@@ -286,7 +286,7 @@ def check(name, root):
             raise AssertionError(f"nothing says '{text}'\n{shown}")
     if status != int(any(state == "fail" for _, state in found)):
         raise AssertionError(f"exit status {status} with {sorted(found)}")
-    plain = subprocess.run([GPUWHY, "doctor", "--root", root], capture_output=True, text=True, timeout=60)
+    plain = subprocess.run([GPUWHY, "doctor", "--root", root], capture_output=True, text=True, timeout=240)
     if plain.returncode != status or f"{page['counts']['fail']} will fail" not in plain.stdout:
         raise AssertionError(f"the page and the JSON differ:\n{plain.stdout}")
 
@@ -315,7 +315,7 @@ def check_against(folder):
         if content is not None:
             path.write_text(content)
         done = subprocess.run([GPUWHY, "doctor", "--root", good, "--against", path if content is not None else folder / "none"],
-                              capture_output=True, text=True, timeout=60)
+                              capture_output=True, text=True, timeout=240)
         if done.returncode != 2 or done.stderr.count("\n") != 1:
             raise AssertionError(f"--against a bad file: {done.returncode} {done.stderr}")
 
@@ -329,7 +329,7 @@ def check_interpreter(folder):
                  "torch-2.5.1.dist-info/METADATA": "Metadata-Version: 2.1\nName: torch\nVersion: 2.5.1\n",
                  "nvidia_cudnn_cu12-9.1.0.70.dist-info/METADATA": "Metadata-Version: 2.1\nName: nvidia-cudnn-cu12\nVersion: 9.1.0.70\n",
                  "nvidia/cudnn/lib/libcudnn.so.9": "", "broken-1.dist-info/METADATA": "\x00"})
-    done = subprocess.run([GPUWHY, "doctor", "--json", "--", sys.executable], capture_output=True, text=True, timeout=120,
+    done = subprocess.run([GPUWHY, "doctor", "--json", "--", sys.executable], capture_output=True, text=True, timeout=240,
                           env={**os.environ, "PYTHONPATH": str(site)})
     facts = json.loads(done.stdout)["facts"]
     wanted = {"python.package.torch": "2.5.1", "python.torch.cuda": "12.4", "python.torch.arch": "sm_50 sm_80 sm_90",
@@ -342,7 +342,7 @@ def check_interpreter(folder):
     if not any("libcudnn.so.9" in value and "version=9.1.0.70" in value for value in facts.values()):
         raise AssertionError("the package's cuDNN is not among the libraries")
     for words in (["/bin/true"], ["/bin/false"], ["no-such-program"]):
-        done = subprocess.run([GPUWHY, "doctor", "--json", "--", *words], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([GPUWHY, "doctor", "--json", "--", *words], capture_output=True, text=True, timeout=240)
         checks = json.loads(done.stdout)["checks"]
         if not any(c["section"] == "python" and c["state"] == "unknown" for c in checks):
             raise AssertionError(f"{words}: {checks}")
@@ -355,7 +355,7 @@ def check_nvml(folder):
     def ask(specification):
         environment = {**os.environ, "GPUWHY_VIRTUAL": specification, "LD_LIBRARY_PATH": str(library)}
         environment.pop("GPUWHY_VIRTUAL_DIR", None)
-        done = subprocess.run([GPUWHY, "doctor", "--json"], capture_output=True, text=True, timeout=120, env=environment)
+        done = subprocess.run([GPUWHY, "doctor", "--json"], capture_output=True, text=True, timeout=240, env=environment)
         page = json.loads(done.stdout)
         return page["facts"], {(c["id"], c["state"]) for c in page["checks"] if c["section"] == "cards" and c["state"] != "pass"}
 
@@ -370,7 +370,7 @@ def check_nvml(folder):
         facts, found = ask(f"h200,fault={fault}")
         if expected not in found:
             raise AssertionError(f"{fault}: {sorted(found)} {[f for f in facts.items() if f[0].startswith('card.0')]}")
-    done = subprocess.run([GPUWHY, "doctor", "--json"], capture_output=True, text=True, timeout=120,
+    done = subprocess.run([GPUWHY, "doctor", "--json"], capture_output=True, text=True, timeout=240,
                           env={**os.environ, "GPUWHY_VIRTUAL": "no-such-card", "LD_LIBRARY_PATH": str(library)})
     if "nvml.why" not in json.loads(done.stdout)["facts"]:
         raise AssertionError("an NVML that refuses is not said")
@@ -378,7 +378,7 @@ def check_nvml(folder):
 
 def check_arguments(folder):
     for words in (["--root", str(folder / "none")], ["python3"], ["--what"], ["--save", str(folder / "no" / "where")]):
-        done = subprocess.run([GPUWHY, "doctor", *words], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([GPUWHY, "doctor", *words], capture_output=True, text=True, timeout=240)
         if done.returncode != 2 or done.stderr.count("\n") != 1 or not done.stderr.startswith("gpuwhy: doctor: "):
             raise AssertionError(f"{words}: {done.returncode} {done.stderr!r}")
 

@@ -139,7 +139,7 @@ def input_again(place):
         argv = [str(GPUWHY), "run", *SMALL.options(), "--blame", "-o", str(folder / "run.gpuwhy"), "--",
                 *by_shell('cat >> seen; exec "$@"', *BAD)]
         with open(source) as file:
-            done = subprocess.run(argv, cwd=folder / "work", env=base_environment(folder), timeout=120,
+            done = subprocess.run(argv, cwd=folder / "work", env=base_environment(folder), timeout=240,
                                   capture_output=True, **({"stdin": file} if kind == "file" else {"input": b"hello\n"}))
         expect(done.returncode == 1, f"exit status {done.returncode}: {done.stderr.decode()}")
         seen = (folder / "work" / "seen").read_text()

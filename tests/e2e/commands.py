@@ -28,7 +28,7 @@ class CaseSkipped(Exception):
 def run(place, *command, options=(), stdin=b"", environment=None):
     """(status, stdout, stderr) of a command under gpuwhy."""
     done = subprocess.run([str(GPUWHY), "run", *CARD, *options, "--", *map(str, command)], input=stdin, cwd=place,
-                          env=environment or base_environment(place), capture_output=True, timeout=120)
+                          env=environment or base_environment(place), capture_output=True, timeout=240)
     return done.returncode, done.stdout, done.stderr.decode(errors="replace")
 
 
@@ -79,7 +79,7 @@ def explain_answers_while_the_run_goes_on(place):
         expect(process.poll() is None, "the run is over")
     finally:
         os.kill(int(re.search(r"truth pid=(\d+)", (place / "truth").read_text())[1]), signal.SIGTERM)
-        process.communicate(timeout=60)
+        process.communicate(timeout=240)
 
 
 def recordings_are_judged_together(place):
@@ -93,11 +93,11 @@ def recordings_are_judged_together(place):
     waiting = start("one.gpuwhy", 0, SCENARIOS / "s28_host", "--end", "wait", "--truth", "{truth}")
     try:
         expect(b"done" in waiting.stdout.readline(), "the waiting rank did not start")
-        start("two.gpuwhy", 1, CNN, "--runs", "2", "--bad-address").communicate(timeout=120)
+        start("two.gpuwhy", 1, CNN, "--runs", "2", "--bad-address").communicate(timeout=240)
         time.sleep(0.2)
     finally:
         os.kill(int(re.search(r"truth pid=(\d+)", (place / "truth").read_text())[1]), signal.SIGTERM)
-        waiting.communicate(timeout=60)
+        waiting.communicate(timeout=240)
     status, out, err = gpuwhy("explain", "--json", place / "one.gpuwhy", place / "two.gpuwhy", folder=place)
     verdict = json.loads(out)
     expect(status == 0 and verdict["cause"] == "illegal-address", f"exit {status}: {out}{err}")
@@ -123,7 +123,7 @@ def on_failure_tells_at_once(place):
         said += process.stderr.read() or b""
     alive = process.poll() is None
     os.killpg(process.pid, signal.SIGTERM)
-    process.communicate(timeout=60)
+    process.communicate(timeout=240)
     expect(alive and b"gpu-oom" in said, f"nothing was said while the program lived: {said.decode(errors='replace')}")
 
 

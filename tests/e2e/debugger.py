@@ -30,7 +30,7 @@ def find_gdb():
     if said.stdout.strip() != "42":
         skip("this gdb has no Python")
     said = subprocess.run([*batch, "-iex", "set startup-with-shell off", "-ex", "run", "--args", "/bin/true"],
-                          capture_output=True, text=True, timeout=60)
+                          capture_output=True, text=True, timeout=240)
     if "exited normally" not in said.stdout:
         lines = (said.stderr.strip() or said.stdout.strip() or "it said nothing").splitlines()
         skip(f"gdb cannot run a program here: {lines[-1]}")

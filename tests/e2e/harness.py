@@ -196,7 +196,7 @@ def run_observed(argv, card, folder, options=(), signal_when=None):
     return execute(command, folder, base_environment(folder), signal_when)
 
 
-def gpuwhy(*arguments, folder=None, stdin=b"", environment=None, timeout=60):
+def gpuwhy(*arguments, folder=None, stdin=b"", environment=None, timeout=240):
     """Any other command of gpuwhy. Returns (status, stdout, stderr) as text."""
     environment = environment or base_environment(pathlib.Path(folder or tempfile.gettempdir()))
     done = subprocess.run([str(GPUWHY), *map(str, arguments)], input=stdin, capture_output=True, cwd=folder,

@@ -101,7 +101,7 @@ def judge(folder, program, before=(), preexec=None):
     command = [*before, str(GPUWHY), "run", "--json", str(folder / "verdict.json"), "-o", str(folder / "run.gpuwhy"), "--",
                sys.executable, "-c", program]
     done = subprocess.run(command, cwd=folder, env=base_environment(folder), stdin=subprocess.DEVNULL,
-                          capture_output=True, timeout=120, preexec_fn=preexec)
+                          capture_output=True, timeout=240, preexec_fn=preexec)
     expect((folder / "verdict.json").exists(), f"no verdict: {done.stderr.decode(errors='replace')}")
     return done, json.loads((folder / "verdict.json").read_text())
 

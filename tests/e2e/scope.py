@@ -90,7 +90,7 @@ def no_driver(place):
 # ---- the installed library -----------------------------------------------------------------------------------------
 
 def must(*command, environment=None):
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, env=environment, timeout=120)
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, env=environment, timeout=240)
     expect(done.returncode == 0, f"{' '.join(map(str, command))}: {done.stdout}{done.stderr}")
     return done.stdout.split()
 

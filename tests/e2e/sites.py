@@ -154,7 +154,7 @@ def explain_names_what_a_dead_supervisor_did_not(place):
     gone = subprocess.Popen([str(GPUWHY), "run", *CARD.options(), "-o", str(folder / "run.gpuwhy"), "--", "/bin/sh", "-c",
                              line, str(program)], cwd=folder, env=base_environment(folder), stdout=subprocess.DEVNULL,
                             stderr=subprocess.DEVNULL)
-    gone.wait(timeout=120)
+    gone.wait(timeout=240)
     deadline = time.monotonic() + 60
     while not (folder / "over").exists() and time.monotonic() < deadline:
         time.sleep(0.01)

@@ -316,7 +316,7 @@ static void part_loader(void)
     open_both();
     get_version = OURS(version_fn, "cuDriverGetVersion");
     atomic_store(&watch, 1);
-    alarm(20); /* instead of a deadlock */
+    alarm(240); /* instead of a deadlock */
     CHECK(pthread_create(&thread, NULL, first_call, NULL) == 0, "thread");
     while (!atomic_load(&asking))
         usleep(1000);

@@ -32,7 +32,7 @@ def find(version, accept=lambda path: True):
         if not os.access(path, os.X_OK) or not accept(path):
             continue
         try:
-            said = subprocess.run([path, "-I", "-c", ASK], capture_output=True, text=True, timeout=60, check=False)
+            said = subprocess.run([path, "-I", "-c", ASK], capture_output=True, text=True, timeout=240, check=False)
         except OSError:
             continue
         if said.stdout.split() == wanted:

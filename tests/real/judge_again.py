@@ -34,7 +34,7 @@ def read_rows():
 
 
 def ask(program, *arguments):
-    done = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=240, check=False)
     if done.returncode not in (0, 1) or not done.stdout:
         raise ValueError(f"gpuwhy {arguments[0]} ended with {done.returncode}: {done.stderr.strip()}")
     return done.stdout

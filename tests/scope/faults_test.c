@@ -213,7 +213,7 @@ static int try_case(int careless, long at, int code, int sticks)
     int status = 0;
     pid_t pid = fork(); /* nothing of the driver has been touched here */
     if (pid == 0) {
-        alarm(60);
+        alarm(240);
         is_careless = careless;
         _exit(judge(at, code, sticks));
     }

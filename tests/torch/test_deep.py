@@ -78,7 +78,7 @@ def verdict_of(folder, case, deep):
     done = subprocess.run(
         [os.path.join(os.environ["GPUWHY_BUILD"], "gpuwhy"), "run", "--gpu", "virtual:h200,memory=" + ("1600MiB" if case == "tiny" else "20GiB"), *options,
          "--json", path, "-o", os.path.join(folder, f"{case}-{deep}.gpuwhy"), "--", sys.executable, "-B",
-         os.path.abspath(__file__), "program", case, str(int(deep))], capture_output=True, text=True, timeout=120,
+         os.path.abspath(__file__), "program", case, str(int(deep))], capture_output=True, text=True, timeout=240,
         env=os.environ if deep else {**os.environ, "GPUWHY_HISTORY": "100000"})  # the same history without stacks
     with open(path) as f:
         return done, json.load(f)
@@ -109,7 +109,7 @@ def main():
                         wrong.append(f"{case}, deep {deep}: '{word}' {'missing' if deep else 'out of nothing'}\n{done.stderr}")
                 print(f"{case}, {'deep' if deep else 'plain'}: {verdict['status']} {verdict['cause']}")
     done = subprocess.run([os.path.join(os.environ["GPUWHY_BUILD"], "gpuwhy"), "run", "--deep", "--no-attach", "--", "true"],
-                          capture_output=True, text=True, timeout=60)
+                          capture_output=True, text=True, timeout=240)
     if done.returncode != 2 or "--no-attach" not in done.stderr:
         wrong.append(f"--deep --no-attach: {done}")
     print("\n".join(wrong))

@@ -44,7 +44,7 @@ def check(condition, what):
 
 
 def explain(path, *options):
-    return subprocess.run([GPUWHY, "explain", *options, path], capture_output=True, text=True, timeout=120)
+    return subprocess.run([GPUWHY, "explain", *options, path], capture_output=True, text=True, timeout=240)
 
 
 def verdict_of(path):
@@ -148,7 +148,7 @@ def test_large(folder):
         limit = ""
         print("skipped  large: its limit of address space, which a sanitizer's own exceeds")
     done = subprocess.run(["/bin/sh", "-c", limit + "exec \"$0\" explain --json \"$1\"", GPUWHY, path],
-                          capture_output=True, text=True, timeout=120)
+                          capture_output=True, text=True, timeout=240)
     check(start == b"\x80" and done.returncode == 1, f"large, {size} bytes: {done.returncode} {done.stderr}")
     print(f"large: {size >> 20} MiB, {len(allocator.trace)} entries")
 
