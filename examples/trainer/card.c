@@ -7,7 +7,9 @@ bool card_well(const struct card *card, gs_status status, const char *doing, str
     char text[480];
     if (status == GS_OK)
         return true;
-    if (card->scope != NULL && gs_first_failure(card->scope, &failure))
+    /* What the compute stream is given counts for the innermost scope, which is the memory's. */
+    if ((card->memory != NULL && gs_first_failure(card->memory, &failure)) ||
+        (card->scope != NULL && gs_first_failure(card->scope, &failure)))
         because(reason, "%s: %s", doing, gs_failure_text(&failure, text, sizeof text));
     else
         because(reason, "%s: %s", doing, gs_status_text(status));
@@ -54,9 +56,18 @@ bool card_open(struct card *card, const struct backend_options *options, struct 
 
 bool card_close(struct card *card, gs_report **ret_report, struct reason *reason)
 {
-    gs_status status = gs_end(card->scope, ret_report);
+    gs_report *report = NULL;
+    char text[480];
+    gs_status status = gs_end(card->scope, &report);
     *card = (struct card){0};
-    return card_well(card, status, "giving back the card's things", reason);
+    bool is_well = card_well(card, status, "giving back the card's things", reason);
+    if (!is_well && report != NULL && report->has_failure)
+        because(reason, "giving back the card's things: %s", gs_failure_text(&report->failure, text, sizeof text));
+    if (ret_report != NULL)
+        *ret_report = report;
+    else
+        gs_report_free(report);
+    return is_well;
 }
 
 /* The memory is a scope of its own, so that another schedule's can take its place. */

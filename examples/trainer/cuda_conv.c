@@ -245,6 +245,14 @@ static bool wants(const char *interface, bool unless_said)
     return said == NULL || said[0] == '\0' ? unless_said : strcmp(said, interface) == 0;
 }
 
+/* A way that fails is none: what was kept of it would be told of the next failure. */
+static void forgive(struct cuda *cuda)
+{
+    gs_forgive(cuda->card.scope);
+    if (cuda->card.memory != NULL)
+        gs_forgive(cuda->card.memory);
+}
+
 static void add_gemm(struct conv *conv)
 {
     conv->ways[conv->way_count++] =
@@ -266,7 +274,7 @@ static gs_status find_ways(struct cuda *cuda, struct conv *conv)
     if (conv->way_count < limit && (conv->way_count == 0 || is_timed))
         status = legacy_find(cuda, conv, limit);
     if (status == GS_FAILED && conv->way_count != 0) { /* there are others */
-        gs_forgive(cuda->card.scope);
+        forgive(cuda);
         status = GS_OK;
     }
     if (conv->way_count == 0 && status == GS_OK && is_gemm(problem))
@@ -460,7 +468,7 @@ gs_status conv_time(struct cuda *cuda, struct conv *conv, const struct conv_data
     for (size_t i = 0; i < conv->way_count && status == GS_OK; i++) {
         status = time_way(cuda, conv, i, data, begin, end, &ms);
         if (status == GS_FAILED) { /* this way is none on this card; the card is well */
-            gs_forgive(cuda->card.scope);
+            forgive(cuda);
             status = GS_OK;
         } else if (status == GS_OK && (best_ms == 0 || ms < best_ms)) {
             best_ms = ms;
