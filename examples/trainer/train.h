@@ -67,7 +67,7 @@ struct train_result {
     /* By the back end's scope, of the first device. */
     bool has_scope;
     uint64_t peak_bytes, pinned_peak_bytes;
-    bool has_free;
+    bool has_free; /* of the card, whoever uses it, without a context of ours: */
     uint64_t free_begin_bytes, free_end_bytes;
     int64_t own_bytes; /* most that this process held on a card, by what was seen; -1: unknown */
 };

@@ -146,6 +146,7 @@ static bool begin(struct worker *worker, struct reason *reason)
     struct training *training = worker->training;
     struct backend_watch before, after;
     options_of(worker)->backend->watch(worker->device, &before);
+    worker->free_begin_bytes = before.free_bytes;
     if (!open_state(worker, reason) || !join(worker, reason))
         return false;
     options_of(worker)->backend->watch(worker->device, &after);
@@ -390,6 +391,7 @@ static bool all_steps(struct worker *worker, struct reason *reason)
 static bool close_state(struct worker *worker, struct reason *reason)
 {
     struct train_result *result = &worker->training->result;
+    struct backend_watch after;
     gs_report *report = NULL;
     bool is_well = backend_of(worker)->close(worker->state, &report, reason);
     worker->state = NULL;
@@ -399,11 +401,14 @@ static bool close_state(struct worker *worker, struct reason *reason)
         result->has_scope = true;
         result->peak_bytes = report->peak_bytes;
         result->pinned_peak_bytes = report->pinned_peak_bytes;
-        result->has_free = report->has_memory != 0;
-        result->free_begin_bytes = report->free_begin_bytes;
-        result->free_end_bytes = report->free_end_bytes;
+        backend_of(worker)->watch(worker->device, &after);
+        result->has_free = worker->free_begin_bytes >= 0 && after.free_bytes >= 0;
+        result->free_begin_bytes = (uint64_t)worker->free_begin_bytes;
+        result->free_end_bytes = (uint64_t)after.free_bytes;
     }
-    if (is_well && report->has_memory && report->missing_bytes > (int64_t)report->allowed_bytes)
+    /* What the libraries' kernels took of a context that is gone went with it. */
+    if (is_well && report->context != GS_CONTEXT_RELEASED && report->has_memory &&
+        report->missing_bytes > (int64_t)report->allowed_bytes)
         is_well = because(reason, "device %d: %" PRId64 " bytes are missing after the end", worker->device,
                           report->missing_bytes);
     if (is_well && (report->kept_count != 0 || report->is_dead))

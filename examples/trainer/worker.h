@@ -37,8 +37,9 @@ struct worker {
     struct scale scale;
     uint64_t update_number;
     bool is_stopped;
-    bool is_warm;          /* the results of a step were read */
-    double interval_begin; /* the first device: since the results were read last */
+    int64_t free_begin_bytes; /* of the card, before the device was opened; -1: unknown */
+    bool is_warm;             /* the results of a step were read */
+    double interval_begin;    /* the first device: since the results were read last */
     uint64_t interval_steps;
     double counted_s; /* once it was warm */
     uint64_t counted_steps;
