@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -195,6 +196,13 @@ static struct train_options make_options(const struct settings *s, char path[PAT
 
 /* ---- runs ---- */
 
+/* What the process holds of the heap when a run is over. */
+static size_t heap_bytes(void)
+{
+    struct mallinfo2 heap = mallinfo2();
+    return heap.uordblks + heap.hblkhd;
+}
+
 static void print_run(long long run, const struct train_result *result)
 {
     printf("run %lld: %" PRIu64 " steps, loss %.9g, accuracy %.4f", run, result->steps, result->loss, result->accuracy);
@@ -207,6 +215,7 @@ static void print_run(long long run, const struct train_result *result)
         printf(", peak %" PRIu64 " bytes, pinned %" PRIu64 " bytes", result->peak_bytes, result->pinned_peak_bytes);
     if (result->has_free)
         printf(", card free %" PRIu64 " before, %" PRIu64 " after", result->free_begin_bytes, result->free_end_bytes);
+    printf(", heap %zu bytes", heap_bytes());
     printf("%s\n", result->was_stopped ? "; stopped" : "");
     fflush(stdout);
 }

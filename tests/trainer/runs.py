@@ -1,0 +1,329 @@
+"""The trainer as its users start it: it learns, keeps its promise, leaves nothing behind, and outlives its death.
+
+    runs.py [NAME]    one of CASES; exit 77: this build or machine cannot show it
+
+GPUWHY_TRAINER_CPU says whether the build has the back end on the CPU.
+"""
+import json
+import os
+import pathlib
+import random
+import re
+import signal
+import struct
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
+from harness import (BUILD, SANITIZE, Card, Workplace, base_environment, behind_sanitizer, expect, main, new_folder,
+                     run_observed, skip)
+
+TRAINER = BUILD / "examples" / "trainer"
+HAS_CPU = os.environ.get("GPUWHY_TRAINER_CPU", "0") == "1"
+TINY = "input 1 12 12\nconv 8 3 pad 1 relu\nmaxpool 2\nsegment\nconv 8 3 pad 1 relu\nmaxpool 2\nlinear 10\n"
+NORMALISED = ("input 1 12 12\nconv 8 3 pad 1 nobias\nbatchnorm relu\nmaxpool 2\nsegment\nconv 8 3 pad 1 nobias\n"
+              "batchnorm relu\nmaxpool 2\nlinear 10\n")
+GIB = 1 << 30
+RUNS = 20 if SANITIZE else 100 # the same code again
+
+
+def need_cpu():
+    if not HAS_CPU:
+        skip("this build has no back end on the CPU (oneDNN was not found)")
+
+
+class Place:
+    """A folder with models, and trainers that are started in it."""
+
+    def __init__(self, path):
+        self.path = path
+        self.environment = base_environment(path)
+        self.environment["OMP_NUM_THREADS"] = "1"
+        (path / "tiny.net").write_text(TINY)
+        (path / "normalised.net").write_text(NORMALISED)
+
+    def start(self, *options, **more):
+        return subprocess.Popen(behind_sanitizer([TRAINER, *options]), cwd=self.path, env=self.environment, text=True,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more)
+
+    def run(self, *options, status=0):
+        process = self.start(*options)
+        out, err = process.communicate(timeout=200)
+        expect(process.returncode == status, f"{options}: exit {process.returncode} instead of {status}: {out}{err}")
+        return out, err
+
+    def cpu(self, *options, status=0):
+        return self.run("--backend", "cpu", "--model", "tiny.net", *options, status=status)
+
+    def log(self, name):
+        """Each line is an object; of a killed run the last one may lack its end."""
+        lines = (self.path / name).read_text().split("\n")
+        return [json.loads(line) for line in lines if line.endswith("}")]
+
+    def losses(self, name):
+        """By step; one that was made again must have been the same."""
+        losses = {}
+        for line in self.log(name):
+            if "loss" in line:
+                before = losses.setdefault(line["step"], line["loss"])
+                expect(before == line["loss"], f"step {line['step']}: loss {before}, then {line['loss']}")
+        return losses
+
+
+def accuracy(out):
+    return float(re.search(r"test accuracy ([0-9.]+)", out).group(1))
+
+
+# ---- it learns -----------------------------------------------------------------------------------------------------
+
+FONT = ("01110 10001 10011 10101 11001 10001 01110", "00100 01100 00100 00100 00100 00100 01110",
+        "01110 10001 00001 00010 00100 01000 11111", "11111 00010 00100 00010 00001 10001 01110",
+        "00010 00110 01010 10010 11111 00010 00010", "11111 10000 11110 00001 00001 10001 01110",
+        "00110 01000 10000 11110 10001 10001 01110", "11111 00001 00010 00100 01000 01000 01000",
+        "01110 10001 10001 01110 10001 10001 01110", "01110 10001 10001 01111 00001 00010 01100")
+SIDE = 12
+
+
+def digit(number, luck):
+    """5x7 dots somewhere in 12x12, brighter or darker, with noise."""
+    image = [luck.randrange(60) for _ in range(SIDE * SIDE)]
+    top, left, light = luck.randrange(SIDE - 7), luck.randrange(SIDE - 5), luck.randrange(120, 196)
+    for y, row in enumerate(FONT[number].split()):
+        for x, dot in enumerate(row):
+            if dot == "1":
+                image[(top + y) * SIDE + left + x] += light
+    return bytes(image)
+
+
+def write_digits(folder, part, count, luck, shuffles=False):
+    numbers = [luck.randrange(10) for _ in range(count)]
+    images = b"".join(digit(number, luck) for number in numbers)
+    if shuffles:
+        luck.shuffle(numbers)
+    (folder / f"{part}-images-idx3-ubyte").write_bytes(struct.pack(">4I", 0x803, count, SIDE, SIDE) + images)
+    (folder / f"{part}-labels-idx1-ubyte").write_bytes(struct.pack(">2I", 0x801, count) + bytes(numbers))
+
+
+def learns_synthetic(place):
+    need_cpu()
+    options = ["--images", "1000", "--batch", "50", "--steps", "60", "--rate", "0.02", "--evaluate", "--quiet",
+               "--deterministic"]
+    out, _ = place.cpu(*options)
+    expect(accuracy(out) > 0.9, f"above 0.9 is what it must tell right: {out}")
+    out, _ = place.cpu(*options, "--random-labels")
+    expect(accuracy(out) < 0.3, f"nothing could be learned, and it tells {out}")
+
+
+def learns_digits(place):
+    need_cpu()
+    few = SANITIZE != ""
+    good, shuffled = place.path / "good", place.path / "shuffled"
+    for folder in (good, shuffled):
+        luck = random.Random(5)
+        folder.mkdir()
+        write_digits(folder, "train", 500 if few else 2000, luck, shuffles=folder == shuffled)
+        write_digits(folder, "t10k", 100 if few else 500, luck)
+    for model in ("tiny.net", "normalised.net"):
+        options = ["--backend", "cpu", "--model", model, "--batch", "50", "--epochs", "6", "--optimizer", "adam", "--rate", "0.01", "--evaluate", "--quiet", "--deterministic"]
+        out, _ = place.run(*options, "--data", "mnist:good")
+        line = 0.5 if few else 0.9
+        expect(accuracy(out) > line, f"{model}: above {line} is what it must tell right: {out}")
+        out, _ = place.run(*options, "--data", "mnist:shuffled")
+        expect(accuracy(out) < 0.3, f"{model}: nothing could be learned, and it tells {out}")
+
+
+# ---- run after run -------------------------------------------------------------------------------------------------
+
+def run_lines(out):
+    """What each run said of memory."""
+    return [re.sub(r".*?; plan", "plan", line) for line in out.splitlines() if line.startswith("run ")]
+
+
+def hundred_runs_dry(place):
+    run = run_observed([TRAINER, "--backend", "dry", "--model", place.path / "normalised.net", "--runs", str(RUNS),
+                        "--images", "100", "--batch", "20", "--steps", "3", "--evaluate", "--quiet"],
+                       Card("2GiB"), new_folder(place.path, "runs"))
+    expect(run.status == 0, f"exit {run.status}: {run.stdout.decode()}{run.stderr.decode(errors='replace')}")
+    lines = [line.split(", heap")[0] for line in run_lines(run.stdout.decode())]
+    expect(len(lines) == RUNS and len(set(lines[1:])) == 1, f"runs 2 to {RUNS} differ: {set(lines[1:])}")
+    expect("peak" in lines[1] and "card free" in lines[1], lines[1])
+    verdict = run.verdict()
+    expect(verdict["status"] == "clean", f"{verdict['status']}: {verdict['headline']}")
+
+
+def hundred_runs_cpu(place):
+    """The heap settles (what a thread's cache of the C library holds counts as used), and stays."""
+    need_cpu()
+    out, _ = place.run("--backend", "cpu", "--model", "normalised.net", "--runs", str(RUNS), "--images", "100", "--batch",
+                       "20", "--steps", "3", "--evaluate", "--quiet", "--deterministic")
+    lines = run_lines(out)
+    plans = {line.split(", heap")[0] for line in lines}
+    expect(len(lines) == RUNS and len(plans) == 1, f"the plans differ: {plans}")
+    numbers = {re.search(r"loss ([^,]+)", line).group(1) for line in out.splitlines()}
+    expect(len(numbers) == 1, f"the same run ends with {numbers}")
+    heaps = [int(re.search(r"heap (\d+)", line).group(1)) for line in lines]
+    half = RUNS // 2
+    expect(heaps[-1] - heaps[half - 1] < half * 64, f"{half} runs leave {heaps[-1] - heaps[half - 1]} bytes on the heap")
+
+
+# ---- the promise ---------------------------------------------------------------------------------------------------
+
+def keeps_the_promise(place):
+    """On a card that has no more than was promised; without the promise the same fails there."""
+    rows = (("small", "6400", "2GiB"), ("resnet18", "64", "2GiB"))
+    for model, batch, size in rows:
+        options = ["--backend", "dry", "--model", model, "--batch", batch, "--images", batch, "--steps", "2",
+                   "--optimizer", "adam"]
+        run = run_observed([TRAINER, *options, "--memory", size], Card(size), new_folder(place.path, model))
+        said = run.stderr.decode(errors="replace")
+        expect(run.status == 0 and "refused: micro-batch" in said and "chosen: micro-batch" in said,
+               f"{model}: exit {run.status}: {said}")
+        expect(run.verdict()["status"] == "clean", f"{model}: {run.verdict()['headline']}")
+        # It is a promise on a card with room, too: what the scope took, with context and reserve, is below.
+        folder = new_folder(place.path, model + "-room")
+        run = run_observed([TRAINER, *options, "--memory", size, "--quiet"], Card(), folder)
+        expect(run.status == 0, f"{model}: exit {run.status}: {run.stderr.decode(errors='replace')}")
+        peak = int(re.search(r"peak (\d+) bytes", run.stdout.decode()).group(1))
+        expect(peak <= int(size[0]) * GIB - (256 << 20), f"{model}: peak {peak}")
+    run = run_observed([TRAINER, "--backend", "dry", "--model", "small", "--batch", "6400", "--images", "6400",
+                        "--steps", "2", "--micro-batch", "6400", "--checkpointing", "off"], Card("2GiB"),
+                       new_folder(place.path, "forced"))
+    expect(run.status == 1 and "nothing fits: at least " in run.stderr.decode(), run.stderr.decode())
+
+
+def prints_plans(place):
+    for model in ("small", "vgg11", "resnet18", "resnet50"):
+        run = run_observed([TRAINER, "--backend", "dry", "--model", model, "--batch", "32", "--plan"], Card(),
+                           new_folder(place.path, model))
+        said = run.stdout.decode()
+        expect(run.status == 0 and "parameters" in said and re.search(r"^  taken +\d+", said, re.M), said[:2000])
+        taken = int(re.search(r"^  taken +(\d+)", said, re.M).group(1))
+        if model not in ("small", "resnet18"):
+            continue # first values for that many parameters take their time
+        run = run_observed([TRAINER, "--backend", "dry", "--model", model, "--batch", "32", "--images", "32", "--steps",
+                            "1", "--quiet"], Card(), new_folder(place.path, model + "-taken"))
+        peak = int(re.search(r"peak (\d+) bytes", run.stdout.decode()).group(1))
+        expect(taken == peak, f"{model}: {taken} planned, {peak} taken")
+    out, _ = place.run("--backend", "dry", "--plan", "--model", "tiny.net") # without a card
+    expect("planned without it" in out and "taken" in out, out)
+
+
+# ---- what is refused -----------------------------------------------------------------------------------------------
+
+def refuses_damage(place):
+    need_cpu()
+    data, luck = place.path / "data", random.Random(1)
+    data.mkdir()
+    write_digits(data, "train", 100, luck)
+    write_digits(data, "t10k", 20, luck)
+    options = ["--data", "mnist:data", "--batch", "20", "--steps", "3", "--checkpoint", "c", "--quiet"]
+    place.cpu(*options)
+    images = data / "train-images-idx3-ubyte"
+    whole = images.read_bytes()
+    images.write_bytes(whole[:-1])
+    _, err = place.cpu(*options, status=1)
+    expect("data/train-images-idx3-ubyte: byte 4: 100 images of 12x12 are 14400 bytes, and behind the head there are "
+           "14399" in err, err)
+    images.write_bytes(whole)
+    checkpoint = place.path / "c"
+    kept = checkpoint.read_bytes()
+    damaged = bytearray(kept)
+    damaged[len(kept) // 2] ^= 1
+    checkpoint.write_bytes(damaged)
+    _, err = place.cpu(*options, "--resume", status=1)
+    expect("c: damaged: its checksum is " in err, err)
+    checkpoint.write_bytes(kept)
+    _, err = place.cpu(*options, "--resume", "--seed", "2", status=1)
+    expect("c: the checkpoint is of seed 1, and this is 2" in err, err)
+    (place.path / "bad.net").write_text("input 1 12 12\nconvolution 8\n")
+    _, err = place.run("--backend", "cpu", "--model", "bad.net", status=1)
+    expect("bad.net:2: " in err, err)
+    for options in (["--backend", "tpu"], ["--precision", "fp8"], ["--rate", "-1"], ["--loss-scale", "0"],
+                    ["--data"], ["--log", "/nowhere/log", "--backend", "cpu"]):
+        place.run(*options, status=2)
+    _, err = place.cpu("--data", "svhn", status=1)
+    expect('no such data as "svhn"' in err, err)
+
+
+# ---- death ---------------------------------------------------------------------------------------------------------
+
+STEADY = ["--backend", "cpu", "--model", "normalised.net", "--images", "400", "--batch", "16", "--micro-batch", "8",
+          "--optimizer", "adam", "--rate", "0.003", "--deterministic", "--quiet"]
+
+
+def ends_well_at_a_signal(place):
+    need_cpu()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        name = f"{number}"
+        process = place.start(*STEADY, "--steps", "1000000", "--checkpoint", name, "--log", name + ".log")
+        log, until = place.path / (name + ".log"), time.monotonic() + 100
+        while not (log.exists() and log.read_text().count("\n") > 20) and time.monotonic() < until:
+            time.sleep(0.02)
+        process.send_signal(number)
+        out, err = process.communicate(timeout=100)
+        expect(process.returncode == 4 and "; stopped" in out, f"exit {process.returncode}: {out}{err}")
+        steps = int(re.search(r"run 1: (\d+) steps", out).group(1))
+        more = str(steps + 20)
+        place.run(*STEADY, "--steps", more, "--checkpoint", name, "--resume", "--log", name + ".log")
+        place.run(*STEADY, "--steps", more, "--log", name + ".whole")
+        losses = place.losses(name + ".log")
+        expect(losses == place.losses(name + ".whole") and len(losses) == steps + 20,
+               f"{len(losses)} losses differ from those of a run without a break")
+
+
+def wait_for_more(log, process):
+    """Until the log has grown: the process has made a step."""
+    size, until = log.stat().st_size if log.exists() else 0, time.monotonic() + 100
+    while process.poll() is None and time.monotonic() < until:
+        if log.exists() and log.stat().st_size > size and '"step"' in log.read_text()[size:]:
+            return
+        time.sleep(0.002)
+    expect(process.poll() is None, f"it ended by itself: {process.communicate()}")
+    expect(False, "no step in 100 s")
+
+
+def outlives_kills(place, kills=200):
+    """Killed again and again, wherever it is; the losses are those of a run that was left alone, to the bit."""
+    need_cpu()
+    luck, killed, log = random.Random(9), 0, place.path / "log"
+    options = [*STEADY, "--checkpoint", "c", "--every", "3", "--resume", "--log", "log", "--steps"]
+    resumed = []
+    while killed < kills or (len(set(resumed)) < 4 and killed < 5 * kills):
+        process = place.start(*options, "1000000")
+        if luck.random() < 0.8: # else while it begins
+            wait_for_more(log, process)
+        time.sleep(luck.uniform(0, 0.06))
+        process.kill()
+        _, err = process.communicate(timeout=100)
+        expect(process.returncode == -signal.SIGKILL, f"exit {process.returncode}: {err}")
+        killed += 1
+        if log.exists():
+            log.write_text("".join(line for line in log.read_text().splitlines(True) if line.endswith("}\n")))
+            resumed = [line["resumed"] for line in place.log("log") if "resumed" in line]
+    expect(resumed == sorted(resumed), f"it went back behind a checkpoint: {resumed}")
+    expect(len(set(resumed)) >= 4, f"{killed} kills, and it resumed from {set(resumed)} alone")
+    steps = max(place.losses("log"))
+    place.run(*options, str(steps + 5))
+    place.run(*STEADY, "--steps", str(steps + 5), "--log", "whole")
+    expect(place.losses("log") == place.losses("whole"), "the losses are not those of a run without a kill")
+    print(f"{killed} kills, {steps} steps, resumed from {len(set(resumed))} different checkpoints")
+
+
+def outlives_some_kills(place):
+    outlives_kills(place, 10)
+
+
+CASES = {f.__name__: f for f in (learns_synthetic, learns_digits, hundred_runs_dry, hundred_runs_cpu, keeps_the_promise,
+                                 prints_plans, refuses_damage, ends_well_at_a_signal, outlives_kills,
+                                 outlives_some_kills)}
+
+
+def test():
+    for name in sys.argv[1:] or list(CASES):
+        with Workplace() as path:
+            CASES[name](Place(path))
+
+
+if __name__ == "__main__":
+    main(test)
