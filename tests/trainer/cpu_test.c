@@ -46,6 +46,10 @@ static const struct {
      "input 2 6 6\na = conv 4 3 pad 1\nb = maxpool 2\naveragepool from a\nc = conv 4 1\nmaxpool 3 stride 3 from b\n"
      "add c\nd = conv 3 1\nsegment\nlinear 3 from c\ne = conv 3 1\nadd d\nadd e\n",
      3},
+    {"second readers",
+     "input 2 6 6\na = conv 4 3 pad 1\nb = batchnorm relu\nconv 4 1 from a\nc = add b\nsegment\n"
+     "d = linear 3 from c\nconv 2 3 from c\nlinear 3\nadd d\n",
+     4},
     {"residual",
      "input 3 8 8\na = conv 16 3 pad 1 nobias\nsegment\nconv 16 3 pad 1 nobias\nbatchnorm relu\n"
      "conv 16 3 pad 1 nobias\nbatchnorm\nb = add a relu\nsegment\nconv 24 1 stride 2 nobias from b\n"
@@ -209,6 +213,23 @@ static void running_statistics_are_pytorchs(void **unused)
     rig_close(&rig);
 }
 
+/* Where the variance is as small as the epsilon beside it. */
+static void epsilon_is_pytorchs(void **unused)
+{
+    (void)unused;
+    struct rig rig;
+    rig_open(&rig, &backend_cpu, "input 2 3 3\nbatchnorm\nlinear 2\n", &(struct rig_options){.images = 3, .seed = 5});
+    for (size_t i = 0; i < 54; i++)
+        rig.images[i] *= 0.003F;
+    double *parameters = widen(rig.parameters, rig.model.parameter_count);
+    struct exact exact = exact_of(&rig);
+    double loss = exact_loss(&exact, parameters);
+    free(rig_gradients(&rig));
+    assert_true(fabs((double)rig_settle(&rig).loss - loss) < 1e-6 * loss);
+    free(parameters);
+    rig_close(&rig);
+}
+
 /* ---- against itself ---- */
 
 static void checkpointing_gives_the_same_bits(void **unused)
@@ -303,27 +324,40 @@ static void four_micro_batches_are_one_batch(void **unused)
     assert_true(compared >= 8);
 }
 
-/* The loss scale goes through all layers and out again. */
+static const struct update sgd = {.optimizer = OPTIMIZER_SGD, .rate = 0.1F, .momentum = 0.9F, .number = 1, .scale = 1};
+
+/* The loss scale goes through all layers, and the step takes it out again; of powers of two nothing is rounded. */
 static void loss_scale_scales(void **unused)
 {
     (void)unused;
-    struct rig rig;
-    rig_open(&rig, &backend_cpu, models[1].text,
-             &(struct rig_options){.images = 2, .seed = 4, .budget_bytes = 64 * MIB});
-    float *plain = rig_gradients(&rig);
-    struct iteration iteration = rig_iteration(&rig, 0);
+    struct rig plain, scaled;
+    struct rig_options options = {.images = 2, .seed = 4, .budget_bytes = 64 * MIB};
+    struct reason reason;
+    rig_open(&plain, &backend_cpu, models[1].text, &options);
+    rig_open(&scaled, &backend_cpu, models[1].text, &options);
+    float *gradients = rig_gradients(&plain);
+    struct iteration iteration = rig_iteration(&scaled, 0);
     iteration.loss_scale = 128;
-    rig_iterate(&rig, 0, &iteration);
-    float *scaled = rig_get(&rig, LASTING_GRADIENTS);
-    for (size_t i = 0; i < rig.model.parameter_count; i++)
-        plain[i] *= 128; /* a power of two: no rounding */
-    assert_memory_equal(plain, scaled, rig.model.parameter_count * sizeof *plain);
-    free(plain);
-    free(scaled);
-    rig_close(&rig);
+    rig_iterate(&scaled, 0, &iteration);
+    float *gradients_128 = rig_get(&scaled, LASTING_GRADIENTS);
+    size_t count = plain.model.parameter_count;
+    for (size_t i = 0; i < count; i++)
+        gradients[i] *= 128;
+    assert_memory_equal(gradients, gradients_128, count * sizeof *gradients);
+    struct update update = sgd;
+    assert_true(backend_cpu.update(plain.state, &update, &reason));
+    update.scale = 1.0F / 128;
+    assert_true(backend_cpu.update(scaled.state, &update, &reason));
+    float *a = rig_get(&plain, LASTING_PARAMETERS), *b = rig_get(&scaled, LASTING_PARAMETERS);
+    assert_memory_equal(a, b, count * sizeof *a);
+    assert_memory_not_equal(a, plain.parameters, count * sizeof *a);
+    free(gradients);
+    free(gradients_128);
+    free(a);
+    free(b);
+    rig_close(&plain);
+    rig_close(&scaled);
 }
-
-static const struct update sgd = {.optimizer = OPTIMIZER_SGD, .rate = 0.1F, .momentum = 0.9F, .number = 1, .scale = 1};
 
 static void broken_gradients_move_nothing(void **unused)
 {
@@ -427,6 +461,7 @@ int main(void)
         cmocka_unit_test(gradients_are_slopes),
         cmocka_unit_test(evaluation_uses_running_statistics),
         cmocka_unit_test(running_statistics_are_pytorchs),
+        cmocka_unit_test(epsilon_is_pytorchs),
         cmocka_unit_test(checkpointing_gives_the_same_bits),
         cmocka_unit_test(nothing_else_is_written),
         cmocka_unit_test(four_micro_batches_are_one_batch),
