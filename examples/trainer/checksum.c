@@ -1,6 +1,6 @@
 #include "checksum.h"
 
-#if TRAINER_HAVE_ZLIB
+#ifdef TRAINER_HAVE_ZLIB
 #include <zlib.h>
 #endif
 
@@ -20,7 +20,7 @@ uint32_t checksum(uint32_t sum, const void *data, size_t bytes)
 {
     if (bytes == 0)
         return sum;
-#if TRAINER_HAVE_ZLIB
+#ifdef TRAINER_HAVE_ZLIB
     return (uint32_t)crc32_z(sum, data, bytes);
 #else
     return checksum_by_bits(sum, data, bytes);

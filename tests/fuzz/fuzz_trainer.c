@@ -1,0 +1,121 @@
+/* What the trainer reads: data files, checkpoints (whose checksums are not checked here), models and the schedules made
+ * of them. The first byte chooses; for IDX the next two say where the labels begin. */
+#include "checkpoint.h"
+#include "pictures.h"
+#include "schedule.h"
+#include "seeds.h"
+
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { KIND_IDX, KIND_CIFAR, KIND_CHECKPOINT, KIND_MODEL, KIND_COUNT, CLASSES = 10 };
+
+static void check(const struct pictures *pictures)
+{
+    for (size_t i = 0; i < pictures->count; i++)
+        if (pictures->labels[i] >= CLASSES)
+            abort();
+    volatile uint8_t last = pictures->pixels[pictures->count * shape_count(pictures->shape) - 1];
+    (void)last;
+}
+
+static void idx(const uint8_t *data, size_t bytes, struct reason *reason)
+{
+    if (bytes < 2)
+        return;
+    size_t at = (size_t)data[0] << 8 | data[1];
+    at = at > bytes - 2 ? bytes - 2 : at;
+    struct bytes images = {(uint8_t *)data + 2, at}, labels = {(uint8_t *)data + 2 + at, bytes - 2 - at};
+    struct pictures pictures = {0};
+    if (pictures_from_idx("images", &images, "labels", &labels, CLASSES, &pictures, reason))
+        check(&pictures);
+    pictures_clear(&pictures);
+}
+
+static void cifar(const uint8_t *data, size_t bytes, struct reason *reason)
+{
+    struct bytes file = {(uint8_t *)data, bytes};
+    struct pictures pictures = {0};
+    for (int i = 0; i < 2; i++)
+        if (pictures_add_cifar10("batch", &file, &pictures, reason))
+            check(&pictures);
+    pictures_clear(&pictures);
+}
+
+static void checkpoint(const uint8_t *data, size_t bytes, struct reason *reason)
+{
+    struct bytes file = {(uint8_t *)data, bytes};
+    struct checkpoint is = {0}, wants = {0};
+    char note[400];
+    if (checkpoint_parse("c", &file, &is, reason))
+        (void)checkpoint_fits(&is, &wants, note, sizeof note, reason);
+    checkpoint_clear(&is);
+}
+
+static void model(const uint8_t *data, size_t bytes, struct reason *reason)
+{
+    struct schedule_options options = {.images = 2, .checkpointing = bytes % 2};
+    struct schedule schedule = {0};
+    struct model read = {0};
+    char path[64];
+    int fd = memfd_create("model", 0);
+    if (fd < 0)
+        return;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    if (write(fd, data, bytes) == (ssize_t)bytes && model_read(path, &read, reason) && read.layer_count < 200 &&
+        schedule_make(&read, &options, NULL, NULL, 0, &schedule, reason))
+        schedule_clear(&schedule);
+    model_clear(&read);
+    close(fd);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+    static void (*const readers[KIND_COUNT])(const uint8_t *, size_t, struct reason *) = {idx, cifar, checkpoint,
+                                                                                          model};
+    struct reason reason = {0};
+    if (bytes > 0)
+        readers[data[0] % KIND_COUNT](data + 1, bytes - 1, &reason);
+    return 0;
+}
+
+/* ---- seeds ---- */
+
+static void seed_bytes(const char *folder, size_t index, int kind, const void *data, size_t bytes)
+{
+    FILE *file = open_seed(folder, index);
+    if (file == NULL)
+        return;
+    fputc(kind, file);
+    fwrite(data, 1, bytes, file);
+    fclose(file);
+}
+
+static void seed_checkpoint(const char *folder, size_t index)
+{
+    struct checkpoint is = {.model = "m", .parameter_count = 3, .moment_count = 2, .statistics_count = 2};
+    struct bytes bytes = {0};
+    struct reason reason;
+    char path[4096];
+    snprintf(path, sizeof path, "%s/checkpoint", folder);
+    if (checkpoint_alloc(&is, &reason) && checkpoint_write(path, &is, &reason) &&
+        bytes_read(path, 1 << 20, &bytes, &reason))
+        seed_bytes(folder, index, KIND_CHECKPOINT, bytes.data, bytes.count);
+    remove(path);
+    bytes_clear(&bytes);
+    checkpoint_clear(&is);
+}
+
+static void write_seeds(const char *folder)
+{
+    static const uint8_t two_images[] = {0, 18, 0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 1, 0,
+                                         0, 0,  1, 5, 6, 0, 0, 8, 1, 0, 0, 0, 2, 1, 9};
+    static const uint8_t record[3073] = {7};
+    static const char text[] = "input 3 8 8\na = conv 4 3 stride 2 pad 1 nobias\nbatchnorm relu\nsegment\n"
+                               "b = conv 4 3 pad 1 from a\nadd a relu # sum\nmaxpool 2\naveragepool\nlinear 10\n";
+    seed_bytes(folder, 0, KIND_IDX, two_images, sizeof two_images);
+    seed_bytes(folder, 1, KIND_CIFAR, record, sizeof record);
+    seed_checkpoint(folder, 2);
+    seed_bytes(folder, 3, KIND_MODEL, text, sizeof text - 1);
+}
