@@ -371,6 +371,7 @@ static bool load(void *state, const struct schedule *schedule, struct reason *re
         !cuda_kernels_load(cuda, schedule->options.precision, reason) || !card_load(&cuda->card, schedule, reason))
         return false;
     cuda->blas_workspace = 0;
+    cuda->iterations = 0;
     cuda->packs = calloc(schedule->step_count * 2, sizeof *cuda->packs);
     if (cuda->packs == NULL)
         return because(reason, "the host has no memory for a schedule");
@@ -429,15 +430,22 @@ static bool fed(void *state, unsigned turn, struct reason *reason)
 static gs_status run_steps(struct cuda *cuda, const struct iteration *iteration)
 {
     const struct schedule *schedule = cuda->card.schedule;
-    gs_status status = iteration->is_first ? clear(cuda, LASTING_RESULTS) : GS_OK;
+    struct cuda_times times = {0};
+    gs_status status = iteration->is_first ? clear(cuda, LASTING_RESULTS) : GS_OK, timed = GS_OK;
     if (status == GS_OK && iteration->is_first && !iteration->is_evaluation)
         status = clear(cuda, LASTING_GRADIENTS);
+    if (status == GS_OK && !iteration->is_evaluation)
+        status = times_begin(cuda, &times);
     for (size_t i = 0; i < schedule->step_count && status == GS_OK; i++) {
-        status = run_step(cuda, i, iteration);
+        status = times_mark(cuda, &times, i);
+        if (status == GS_OK)
+            status = run_step(cuda, i, iteration);
         if (iteration->is_evaluation && schedule->steps[i].kind == STEP_LOSS)
             break;
     }
-    return status;
+    if (times.events != NULL)
+        timed = times_end(cuda, &times);
+    return status == GS_OK ? timed : status;
 }
 
 static bool iterate(void *state, const struct iteration *iteration, struct reason *reason)

@@ -63,6 +63,7 @@ struct cuda {
     size_t conv_count, conv_room;
     void **packs; /* owned: of each step, forward or weights, and inputs; cuDNN's; NULL where there is none */
     size_t pack_count;
+    uint64_t iterations;        /* of training, since load() */
     CUdeviceptr blas_workspace; /* the handle's, as set last */
     size_t blas_bytes;
 };
@@ -73,6 +74,17 @@ bool cuda_find(struct cuda *cuda, struct reason *reason);
 bool cuda_find_nccl(struct cuda *cuda, struct reason *reason);
 /* The kernels for a precision: compiled once for the process, loaded once for the state. */
 bool cuda_kernels_load(struct cuda *cuda, enum precision precision, struct reason *reason);
+
+/* cuda_times.c: how long the steps of one iteration take. */
+struct cuda_times {
+    CUevent *events; /* owned, the events by the scope: one in front of each step, and one behind the last */
+    size_t count;
+};
+/* Is it this iteration's turn (TRAINER_TELL_TIMES=N: the N-th of training)? Then there are events; NULL in it: no. */
+gs_status times_begin(struct cuda *cuda, struct cuda_times *ret_times);
+gs_status times_mark(struct cuda *cuda, const struct cuda_times *times, size_t step);
+/* Waits, and tells the log what each kind of step took. */
+gs_status times_end(struct cuda *cuda, struct cuda_times *times);
 
 /* cuda_layers.c: the steps that are kernels of our own. Everything is on the compute stream. */
 struct launch_shape {

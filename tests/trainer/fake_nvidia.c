@@ -336,7 +336,7 @@ static int run_legacy(int kind, const void *alpha, const struct legacy *x_tensor
     memcpy(&one, alpha, sizeof one);
     memcpy(&factor, beta, sizeof factor);
     if (!gather(kind, x_tensor, w_filter, how, y_tensor, &convolution) || one != 1 || x == NULL || w == NULL ||
-        y == NULL || algorithm < 2 || algorithm >= ALGORITHMS ||
+        y == NULL || algorithm < 0 || algorithm == 1 || algorithm >= ALGORITHMS ||
         (algorithm == 3 && x_tensor->type == CUDNN_DATA_FLOAT) || bytes < algorithm_bytes[algorithm] ||
         (space == NULL && bytes != 0))
         return BAD_PARAMETER;

@@ -1,0 +1,474 @@
+#!/usr/bin/env python3
+"""What the trainer does on a real card, in about two and a half minutes:
+
+    trainer_on_gpu.py --build BUILD [--out FOLDER] [--only losses,speed] [--seconds 150] [--list]
+
+Each part has its own limit of time and fails alone. FOLDER gets trainer.json, trainer.md and what each program said.
+BUILD needs the targets example-trainer and trainer_steps, built for speed (Release). cuDNN, cuBLAS, NVRTC and NCCL are
+taken from where PyTorch has them, unless LD_LIBRARY_PATH says otherwise.
+
+Exit status: 0: no part failed (parts that could not be run are named), 1: one did, 2: no card."""
+import argparse
+import ctypes
+import glob
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TESTS = os.path.dirname(HERE)
+MIB = 1 << 20
+GIB = 1 << 30
+
+
+# ---- programs ----
+
+class Bench:
+    def __init__(self, args):
+        self.build, self.out = os.path.abspath(args.build), os.path.abspath(args.out)
+        self.deadline = time.monotonic() + args.seconds
+        self.trainer = os.path.join(self.build, "examples", "trainer")
+        self.environment = dict(os.environ, LD_LIBRARY_PATH=library_path(args.python))
+        self.python, self.count = args.python, 0
+        os.makedirs(self.out, exist_ok=True)
+
+    def left(self, limit):
+        return max(1.0, min(limit, self.deadline - time.monotonic()))
+
+    def run(self, command, limit, **environment):
+        """What it said, with its exit status (None: over its time) and seconds. Killed with all that it started."""
+        begin, self.count = time.monotonic(), self.count + 1
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                   env=dict(self.environment, **environment), start_new_session=True)
+        try:
+            out, err = process.communicate(timeout=self.left(limit))
+            status = process.returncode
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            out, err = process.communicate()
+            status = None
+        with open(os.path.join(self.out, "said.txt"), "a") as file:
+            file.write("== %s\nstatus %s, %.1f s\n%s%s\n" % (" ".join(command), status, time.monotonic() - begin, out,
+                                                            err[-6000:]))
+        return {"status": status, "out": out, "err": err, "seconds": time.monotonic() - begin}
+
+    def train(self, limit, *options, log=True, **environment):
+        """A training: the answer of run(), with `runs` (the lines of each), `steps` (of the log)."""
+        name = os.path.join(self.out, "log-%d.jsonl" % self.count)
+        command = [self.trainer, "--backend", "cuda"] + [str(option) for option in options]
+        if log:
+            command += ["--log", name]
+        answer = self.run(command, limit, **environment)
+        answer["steps"] = read_log(name) if log else []
+        answer["runs"] = [numbers(line) for line in answer["out"].splitlines() if line.startswith("run ")]
+        if os.path.exists(name):
+            os.unlink(name)
+        return answer
+
+
+def library_path(python):
+    code = ("import sysconfig, glob; print(':'.join(sorted(glob.glob(sysconfig.get_paths()['purelib'] + "
+            "'/nvidia/*/lib'))))")
+    found = subprocess.run([python, "-c", code], capture_output=True, text=True).stdout.strip()
+    own = os.environ.get("LD_LIBRARY_PATH", "")
+    return ":".join(part for part in (own, found, "/usr/local/cuda/lib64") if part)
+
+
+def read_log(name):
+    steps = []
+    if os.path.exists(name):
+        for line in open(name):
+            try:
+                record = json.loads(line)
+            except ValueError:
+                continue
+            if "step" in record:
+                steps.append(record)
+    return steps
+
+
+def numbers(line):
+    """A line of a run: its numbers by the words around them."""
+    patterns = {"loss": r" loss (\S+?),", "images_per_s": r", (\d+) images/s", "plan": r"plan (\d+) bytes",
+                "peak": r"peak (\d+) bytes", "free_before": r"card free (\d+) before", "free_after": r", (\d+) after"}
+    found = {}
+    for key, pattern in patterns.items():
+        match = re.search(pattern, line)
+        if match:
+            found[key] = float(match.group(1))
+    return found
+
+
+def losses(answer):
+    return [step["loss"] for step in answer["steps"]]
+
+
+def apart(ones, others):
+    """The largest relative difference; None: they cannot be compared."""
+    if not ones or len(ones) != len(others) or None in ones or None in others:
+        return None
+    return max(abs(a - b) / max(abs(b), 1e-12) for a, b in zip(ones, others))
+
+
+def trouble(answer):
+    lines = answer["err"].strip().splitlines()
+    return "%s: %s" % ("out of time" if answer["status"] is None else "status %s" % answer["status"],
+                       lines[-1] if lines else "it said nothing")
+
+
+# ---- the card, by NVML ----
+
+class Card:
+    """Used bytes of device 0, and the most of them while something runs."""
+
+    class Memory(ctypes.Structure):
+        _fields_ = [(name, ctypes.c_ulonglong) for name in ("total", "free", "used")]
+
+    def __init__(self):
+        self.nvml = ctypes.CDLL("libnvidia-ml.so.1")
+        self.handle, count = ctypes.c_void_p(), ctypes.c_uint()
+        if self.nvml.nvmlInit_v2() != 0 or self.nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)) != 0 or count.value == 0:
+            raise OSError("NVML knows no card")
+        self.count = count.value
+        if self.nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(self.handle)) != 0:
+            raise OSError("NVML does not give card 0")
+
+    def used(self):
+        memory = self.Memory()
+        if self.nvml.nvmlDeviceGetMemoryInfo(self.handle, ctypes.byref(memory)) != 0:
+            return 0
+        return memory.used
+
+    def name(self):
+        text = ctypes.create_string_buffer(96)
+        self.nvml.nvmlDeviceGetName(self.handle, text, 96)
+        return text.value.decode()
+
+    def most_while(self, function):
+        """(what the function gave, bytes used before, most bytes used meanwhile)."""
+        before, most, is_over = self.used(), [0], threading.Event()
+
+        def look():
+            while not is_over.wait(0.01):
+                most[0] = max(most[0], self.used())
+
+        thread = threading.Thread(target=look)
+        thread.start()
+        try:
+            result = function()
+        finally:
+            is_over.set()
+            thread.join()
+        return result, before, most[0]
+
+
+# ---- parts: each gives (verdict, rows of a table, remarks); verdict: True, False, or None where it could not be run ----
+
+def part_losses(bench, card):
+    """Ten steps in fp32, here and in NumPy in double: small CNN, and a network with residual blocks"""
+    rows, good = [], True
+    steps = os.path.join(bench.build, "tests", "trainer", "trainer_steps")
+    trainer = os.path.join(TESTS, "trainer")
+    small = os.path.join(bench.build, "examples", "models", "small.net")
+    for model, optimizer, images, parts, more in (
+            (os.path.join(trainer, "residual.net"), "sgd", 6, 2, ["checkpointing"]),
+            (os.path.join(trainer, "residual.net"), "adam", 6, 2, []), (small, "sgd", 4, 1, []),
+            (small, "adam", 4, 1, [])):
+        answer = bench.run(["sh", os.path.join(trainer, "compare.sh"), steps, "cuda", model, optimizer, str(images),
+                            str(parts), "10"] + more, 20)
+        lines = (answer["out"] + answer["err"]).strip().splitlines()
+        found = re.findall(r"^\s*\d+\s+\S+\s+\S+\s+(\S+e[-+]\d+)", answer["out"], re.M)
+        good = good and answer["status"] == 0
+        rows.append({"model": os.path.basename(model), "optimizer": optimizer, "steps": len(found),
+                     "losses apart, at most": max((float(x) for x in found), default=None),
+                     "said": lines[-1] if lines else trouble(answer)})
+    return good, rows, []
+
+
+def part_cpu(bench, card):
+    """The same training on the CPU back end (oneDNN), where the build has it"""
+    options = ("--model", "small", "--batch", 64, "--steps", 10, "--images", 640, "--quiet")
+    gpu = bench.train(20, *options)
+    if gpu["status"] != 0:
+        return False, [], [trouble(gpu)]
+    log = os.path.join(bench.out, "cpu.jsonl")
+    if os.path.exists(log):
+        os.unlink(log)
+    cpu = bench.run([bench.trainer, "--backend", "cpu"] + [str(x) for x in options] + ["--log", log], 30)
+    if cpu["status"] == 2:
+        return None, [], ["the build has no CPU back end: " + trouble(cpu)]
+    off = apart(losses(gpu), [step["loss"] for step in read_log(log)])
+    return off is not None and off < 1e-4, [{"steps": len(gpu["steps"]), "losses apart, at most": off}], []
+
+
+def part_runs(bench, card):
+    """A hundred runs in one process: the driver's free memory before and after each, from the second on"""
+    answer = bench.train(60, "--model", "small", "--batch", 256, "--steps", 4, "--images", 2560, "--runs", 100,
+                         "--quiet", log=False)
+    runs = answer["runs"]
+    later = runs[1:]
+    if not later:
+        return False, [], [trouble(answer)]
+    before = {run.get("free_before") for run in later}
+    after = {run.get("free_after") for run in later}
+    # A context keeps 0.55 MiB for each stream that it had, in pages of 2 MiB: not more, and not more with each run.
+    same = len(before) == 1 and len(after) == 1 and None not in before | after and 0 <= min(before) - min(after) <= 4 * MIB
+    row = {"runs": len(runs), "free before, runs 2 on": sorted(before, key=str), "free after": sorted(after, key=str),
+           "peaks": sorted({run.get("peak") for run in later}, key=str), "run 1": [runs[0].get("free_before"), runs[0].get("free_after")],
+           "seconds": round(answer["seconds"], 1)}
+    remarks = [] if answer["status"] == 0 else [trouble(answer)]
+    # Fewer runs than a hundred for want of time are told, and no failure of the memory.
+    return same and (answer["status"] in (0, None)), [row], remarks
+
+
+def part_batch(bench, card):
+    """Batch 12,800 within 8 GiB, and with room: the same losses; the promise is kept"""
+    options = ("--model", "small", "--batch", 12800, "--steps", 4, "--images", 25600, "--quiet")
+    tight, before, most = card.most_while(lambda: bench.train(25, *options, "--memory", 8 * GIB))
+    room = bench.train(25, *options)
+    if tight["status"] != 0 or room["status"] != 0:
+        return False, [], [trouble(tight), trouble(room)]
+    off = apart(losses(tight), losses(room))
+    held = most - before
+    row = {"losses apart, at most": off, "held GiB": round(held / GIB, 3), "plan GiB": round(tight["runs"][0]["plan"] / GIB, 3),
+           "plan with room GiB": round(room["runs"][0]["plan"] / GIB, 3)}
+    return off is not None and off < 1e-4 and held <= 8 * GIB, [row], ["fp32; sums in another order: 1e-4 is allowed"]
+
+
+def taken(answer):
+    """Context and libraries, as the program says before it trains."""
+    match = re.search(r"memory: .* by plan, ([\d.]+) (\w+) taken", answer["err"])
+    units = {"B": 1, "KiB": 1 << 10, "MiB": MIB, "GiB": GIB}
+    return float(match.group(1)) * units[match.group(2)] if match else None
+
+
+def part_memory(bench, card):
+    """ResNet-50: what the plan says against what NVML sees, the whole process"""
+    rows, good, remarks = [], True, []
+    for precision, checkpointing, batch in (("bf16", "off", 256), ("bf16", "on", 256), ("bf16", "off", 64),
+                                            ("bf16", "on", 64), ("fp32", "off", 128), ("fp32", "on", 128),
+                                            ("fp32", "off", 32), ("fp16", "off", 128), ("fp16", "on", 32)):
+        if bench.left(100) < 4:
+            remarks.append("no time was left for the rest")
+            break
+        answer, before, most = card.most_while(lambda: bench.train(
+            15, "--model", "resnet50", "--precision", precision, "--checkpointing", checkpointing, "--batch", batch,
+            "--micro-batch", batch, "--steps", 3, "--images", batch, "--progress-every", 0))
+        row = {"precision": precision, "checkpointing": checkpointing, "batch": batch}
+        rows.append(row)
+        if answer["status"] != 0 or not answer["runs"]:
+            good = False
+            row["said"] = trouble(answer)
+            continue
+        plan, before_plan, measured = answer["runs"][0]["plan"], taken(answer), most - before
+        own = [step["memory_bytes"] for step in answer["steps"] if step["memory_bytes"]]
+        row.update({"plan GiB": round(plan / GIB, 3), "taken before GiB": round((before_plan or 0) / GIB, 3),
+                    "measured GiB": round(measured / GIB, 3), "own GiB by NVML": round(max(own) / GIB, 3) if own else None,
+                    "driver, peak GiB": round(answer["runs"][0].get("peak", 0) / GIB, 3)})
+        if before_plan:
+            error = (measured - plan - before_plan) / measured
+            row["error %"] = round(100 * error, 2)
+            good = good and abs(error) <= 0.02
+    return good, rows, remarks + ["error: measured less plan and what was taken before it, of measured"]
+
+
+class Peer:
+    """PyTorch, waiting to be told how long to train."""
+
+    def __init__(self, bench, model, batch, precision):
+        self.process = subprocess.Popen(
+            [bench.python, os.path.join(HERE, "torch", "trainer_peer.py"), model, str(batch), precision],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+
+    def answer(self, limit):
+        lines = []
+        thread = threading.Thread(target=lambda: lines.append(self.process.stdout.readline()), daemon=True)
+        thread.start()
+        thread.join(limit)
+        if not lines or not lines[0]:
+            raise RuntimeError("PyTorch did not answer: " + self.end()[-300:])
+        return lines[0].strip()
+
+    def measure(self, seconds):
+        self.process.stdin.write("%g\n" % seconds)
+        self.process.stdin.flush()
+        return float(self.answer(seconds + 20))
+
+    def end(self):
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        return self.process.communicate()[1]
+
+
+def compare_speed(bench, model, batch, precision, seconds, guess):
+    """Alternating: PyTorch, ours, PyTorch, ours, PyTorch, ours. `guess`: images per second, for how many steps."""
+    row = {"model": model, "batch": batch, "precision": precision}
+    peer, theirs, ours, said = Peer(bench, model, batch, precision), [], [], None
+    try:
+        peer.answer(bench.left(40))
+        for _ in range(3):
+            theirs.append(peer.measure(seconds))
+            steps = max(20, int(seconds * guess / batch))
+            answer = bench.train(seconds * 3 + 12, "--model", model, "--batch", batch, "--micro-batch", batch,
+                                 "--checkpointing", "off", "--precision", precision, "--steps", steps, "--images",
+                                 4 * batch, "--results-every", 20, "--tune", "--quiet", log=False)
+            if answer["status"] != 0 or not answer["runs"] or "images_per_s" not in answer["runs"][0]:
+                said = trouble(answer)
+                break
+            ours.append(answer["runs"][0]["images_per_s"])
+            guess = ours[-1]
+    except RuntimeError as error:
+        said = str(error)
+    finally:
+        peer.end()
+    row.update({"images/s": [round(x) for x in ours], "PyTorch": [round(x) for x in theirs]})
+    if ours and theirs:
+        ratios = [a / b for a, b in zip(ours, theirs)]
+        row["ratio"] = round(sorted(ratios)[len(ratios) // 2], 3)
+        row["ratio from, to"] = [round(min(ratios), 3), round(max(ratios), 3)]
+    if said:
+        row["said"] = said
+    return row
+
+
+def part_speed(bench, card):
+    """Images per second beside PyTorch in alternating runs; where the time goes"""
+    rows = []
+    for model, batch, precision, seconds, guess in (("resnet50", 256, "bf16", 3, 2500), ("small", 32, "bf16", 1.5, 60000),
+                                                    ("small", 256, "bf16", 1.5, 150000)):
+        if bench.left(100) > 8:
+            rows.append(compare_speed(bench, model, batch, precision, seconds, guess))
+    answer = bench.train(15, "--model", "resnet50", "--batch", 256, "--micro-batch", 256, "--checkpointing", "off",
+                         "--precision", "bf16", "--steps", 6, "--images", 256, "--tune", "--verbose", "--progress-every",
+                         0, log=False, TRAINER_TELL_TIMES="5")
+    remarks = ["ResNet-50: " + line.split("times: ", 1)[1] for line in answer["err"].splitlines() if "times: " in line]
+    return all("ratio" in row for row in rows) and bool(rows), rows, remarks or ["no times: " + trouble(answer)]
+
+
+def part_fp16(bench, card):
+    """fp16 with a fixed loss scale of 128, and with a dynamic one"""
+    rows, good = [], True
+    ends = {}
+    for precision, scale in (("fp32", "none"), ("fp16", "128"), ("fp16", "dynamic")):
+        answer = bench.train(12, "--model", "small", "--batch", 256, "--steps", 60, "--images", 15360, "--precision",
+                             precision, "--loss-scale", scale, "--scale-after", 20, "--quiet")
+        steps = answer["steps"]
+        if answer["status"] != 0 or not steps:
+            good = False
+            rows.append({"precision": precision, "loss scale": scale, "said": trouble(answer)})
+            continue
+        known = [step["loss"] for step in steps if step["loss"] is not None]
+        ends[precision + scale] = sum(known[-10:]) / 10
+        rows.append({"precision": precision, "loss scale": scale, "first loss": known[0],
+                     "loss of the last ten": round(ends[precision + scale], 5),
+                     "broken steps": sum(step["broken"] for step in steps),
+                     "scale from, to": [steps[0]["scale"], steps[-1]["scale"]],
+                     "images/s": round(answer["runs"][0].get("images_per_s", 0))})
+        good = good and known[-1] < known[0]
+    return good and len(ends) == 3, rows, []
+
+
+def part_gpus(bench, card):
+    """Two GPUs: the losses of one with twice the batch; a GPU's memory is that of one alone"""
+    if card.count < 2:
+        return None, [], ["there is one card"]
+    options = ("--model", "small", "--micro-batch", 256, "--steps", 10, "--images", 10240, "--quiet")
+    two = bench.train(40, *options, "--batch", 512, "--gpus", 2)
+    one = bench.train(20, *options, "--batch", 512)
+    half = bench.train(20, *options, "--batch", 256)
+    if any(answer["status"] != 0 for answer in (two, one, half)):
+        return False, [], [trouble(answer) for answer in (two, one, half)]
+    off = apart(losses(two), losses(one))
+    row = {"losses apart, at most": off, "plan of each of two": two["runs"][0]["plan"],
+           "plan of one alone": half["runs"][0]["plan"], "images/s": [x["runs"][0].get("images_per_s") for x in (two, one, half)]}
+    return off is not None and off < 1e-4 and row["plan of each of two"] == row["plan of one alone"], [row], []
+
+
+PARTS = {"losses": part_losses, "cpu": part_cpu, "speed": part_speed, "batch": part_batch, "memory": part_memory,
+         "fp16": part_fp16, "gpus": part_gpus, "runs": part_runs}
+
+
+# ---- the report ----
+
+def cell(value):
+    if isinstance(value, float):
+        return "%.3g" % value if abs(value) < 1e6 else "%.0f" % value
+    if isinstance(value, list):
+        return ", ".join(cell(x) for x in value)
+    return "-" if value is None else " ".join(str(value).replace("|", "/").split())
+
+
+def table(rows):
+    keys = []
+    for row in rows:
+        keys += [key for key in row if key not in keys]
+    if not keys:
+        return ""
+    lines = ["| " + " | ".join(keys) + " |", "|" + "---|" * len(keys)]
+    lines += ["| " + " | ".join(cell(row.get(key)) for key in keys) + " |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def write(bench, card, results):
+    with open(os.path.join(bench.out, "trainer.json"), "w") as file:
+        json.dump({"card": card.name(), "cards": card.count, "parts": results}, file, indent=1)
+    words = {True: "holds", False: "FAILS", None: "not run"}
+    with open(os.path.join(bench.out, "trainer.md"), "w") as file:
+        file.write("%s, %d of them\n\n" % (card.name(), card.count))
+        for name, result in results.items():
+            file.write("## %s: %s (%.0f s)\n%s\n\n%s\n" % (name, words[result["verdict"]], result["seconds"],
+                                                          result["what"], table(result["rows"])))
+            file.writelines("- %s\n" % remark for remark in result["remarks"])
+            file.write("\n")
+
+
+def run_part(bench, card, name):
+    begin, function = time.monotonic(), PARTS[name]
+    try:
+        verdict, rows, remarks = function(bench, card)
+    except Exception as error:  # whatever it is, the other parts are run
+        verdict, rows, remarks = False, [], ["%s: %s" % (type(error).__name__, error)]
+    return {"what": function.__doc__, "verdict": verdict, "rows": rows, "remarks": remarks,
+            "seconds": time.monotonic() - begin}
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--build", required=True)
+    parser.add_argument("--out", default="trainer-on-gpu")
+    parser.add_argument("--only", default=",".join(PARTS))
+    parser.add_argument("--seconds", type=float, default=150)
+    parser.add_argument("--python", default=sys.executable, help="that has PyTorch")
+    parser.add_argument("--list", action="store_true")
+    args = parser.parse_args()
+    if args.list:
+        for name, function in PARTS.items():
+            print("%-8s %s" % (name, function.__doc__))
+        return 0
+    bench = Bench(args)
+    try:
+        card = Card()
+    except OSError as error:
+        print("no card: %s" % error)
+        return 2
+    results = {}
+    for name in args.only.split(","):
+        if bench.left(1e9) <= 1:
+            results[name] = {"what": PARTS[name].__doc__, "verdict": None, "rows": [], "remarks": ["no time was left"],
+                             "seconds": 0}
+        else:
+            results[name] = run_part(bench, card, name)
+        write(bench, card, results)
+    sys.stdout.write(open(os.path.join(bench.out, "trainer.md")).read())
+    return any(result["verdict"] is False for result in results.values())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
