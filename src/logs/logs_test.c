@@ -73,6 +73,31 @@ static void every_sign_is_found_in_its_example(void **state)
     }
 }
 
+/* The same words about something else. */
+static void other_things_are_not_found(void **state)
+{
+    static const struct {
+        gw_sign sign;
+        const char *line;
+    } others[] = {{GW_SAYS_XLA_OOM, "429 RESOURCE_EXHAUSTED: Quota exceeded for requests"},
+                  {GW_SAYS_XLA_OOM, "StatusCode.RESOURCE_EXHAUSTED details = \"Received message larger than max\""},
+                  {GW_SAYS_OOM_WORDS, "java.lang.OutOfMemoryError: Java heap space"},
+                  {GW_SAYS_SUMMARY_OOMS, "|            CUDA OOMs: 0            |"},
+                  {GW_SAYS_THROTTLE, "thermal throttling monitor started on GPU 0"},
+                  {GW_SAYS_THROTTLE, "HW Thermal Slowdown                  : Not Active"},
+                  {GW_SAYS_NAN, "op CheckNumerics is not clusterable"},
+                  {GW_SAYS_NAN, "NaN detected: False"},
+                  {GW_SAYS_NETWORK, "websocket connection failed, retrying"},
+                  {GW_SAYS_NETWORK, "socket.timeout: The read operation timed out"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        gw_log *log = read_string(others[i].line);
+        if (log->count[others[i].sign] != 0)
+            fail_msg("%s is found in: %s", gw_sign_name(others[i].sign), others[i].line);
+        gw_log_free(log);
+    }
+}
+
 static void every_pattern_has_a_literal(void **state)
 {
     (void)state;
@@ -428,6 +453,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(readers_of_several_threads_see_the_same), /* first: nothing is made yet */
         cmocka_unit_test(every_sign_is_found_in_its_example),
+        cmocka_unit_test(other_things_are_not_found),
         cmocka_unit_test(every_pattern_has_a_literal),
         cmocka_unit_test(literals_are_what_a_line_must_hold),
         cmocka_unit_test(no_match_is_without_a_literal),

@@ -326,6 +326,52 @@ static bool went_on(const gw_log *log, const gw_log_find *after)
     return false;
 }
 
+/* What programs say and go on all the same: they do without a card or a library, or try again. */
+static bool is_often_survived(const gwi_statement *it)
+{
+    static const gw_sign signs[] = {
+        GW_SAYS_NO_DRIVER,  GW_SAYS_CPU_BUILD, GW_SAYS_LIBRARY_MISSING, GW_SAYS_TF_NO_LIBRARIES, GW_SAYS_NETWORK,
+        GW_SAYS_PORT_CLASH, GW_SAYS_THROTTLE,  GW_SAYS_DISK_FULL,       GW_SAYS_LIMITS,          GW_SAYS_NAN};
+    enum { NO_DEVICE = 100 };
+    unsigned code;
+    if (it->depth == GWI_LAST || it->find->sign == GW_SAYS_SUMMARY_OOMS)
+        return false;
+    if (it->depth == GWI_ECHO || it->certainty == GW_HYPOTHESIS)
+        return true;
+    for (size_t i = 0; i < sizeof signs / sizeof signs[0]; i++) {
+        if (it->find->sign == signs[i])
+            return true;
+    }
+    return gwi_log_cuda_code(it->find, &code) && code == NO_DEVICE;
+}
+
+static bool is_bad_end(const gw_log_find *find)
+{
+    int64_t exit;
+    if (find->sign == GW_SAYS_EXCEPTION)
+        return true;
+    bool ended_well = (gw_log_number(find, "exit", &exit) || gw_log_number(find, "exit2", &exit)) && exit == 0;
+    return gw_sign_kind_of(find->sign) == GW_SIGN_END && !ended_well;
+}
+
+/* No exception and no bad end comes with it or later, and many lines do in which nothing is wrong. */
+static bool output_goes_on(const gw_log *log, const gw_log_find *after)
+{
+    enum { LINES_ON = 10 }; /* a failure's own words, or the notes below it, are fewer where no exception follows */
+    uint64_t last = after->line;
+    for (size_t i = 0; i < log->find_count; i++) {
+        const gw_log_find *find = &log->find[i];
+        gw_sign_kind kind = gw_sign_kind_of(find->sign);
+        bool later = find->file != after->file || find->order >= after->order;
+        if (later && is_bad_end(find))
+            return false;
+        bool is_bad = kind == GW_SIGN_FAULT || kind == GW_SIGN_STATUS || kind == GW_SIGN_TRACE;
+        if (is_bad && find->file == after->file && find->line > last)
+            last = find->line;
+    }
+    return log->file[after->file].line_count >= last + LINES_ON;
+}
+
 /* ---- what was running ---- */
 
 static gw_framework framework_in(const char *text)
@@ -497,7 +543,8 @@ gw_status gwi_log_open(const gw_log *log, gwi_log_case *ret_case, gw_error *err)
         if (said == NULL)
             continue;
         gwi_statement statement = state(&log->find[i], said);
-        statement.survived = went_on(log, &log->find[i]);
+        statement.survived =
+            went_on(log, &log->find[i]) || (is_often_survived(&statement) && output_goes_on(log, &log->find[i]));
         if (statement.cause_count > 0)
             c.statement[c.count++] = statement;
     }

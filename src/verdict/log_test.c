@@ -1,6 +1,8 @@
 /* Small logs: cause, certainty, place, and the words of evidence and advice. */
 #include "judge_testlib.h"
 
+#include "gw_text.h"
+
 #define TRACE                 "Traceback (most recent call last):\n"
 #define IN(file, line, where) "  File \"" file "\", line " #line ", in " where "\n    x\n"
 #define TORCH_LIB             "/usr/lib/python3/site-packages/torch/nn/modules/module.py"
@@ -231,12 +233,49 @@ static void strange_logs_do_no_harm(void **state)
     free(deep);
 }
 
+/* The same line: at the end of all, before many lines, before many lines and an exception, before few of them. */
+static void what_the_output_outlives_is_no_fault(void **state)
+{
+    static const char *const warnings[] = {
+        "W dso_loader.cc:64] Could not load dynamic library 'libcudart.so.11.0'; dlerror: libcudart.so.11.0: cannot "
+        "open",
+        "E cuda_driver.cc:266] failed call to cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected",
+        "WARNING: Retrying after connection broken by 'ConnectionResetError(104, 'Connection reset by peer')'",
+        "W: could not start the metrics server: Address already in use"};
+    static const char trace[] =
+        TRACE IN("train.py", 41, "step") "RuntimeError: CUDA error: device-side assert triggered\n";
+    static const char exit_code[] = "worker 3: exited with exit code 1\n";
+    static const struct {
+        size_t lines;
+        const char *end;
+        bool is_fault;
+    } cases[] = {{0, "", true}, {3, "", true}, {30, "", false}, {30, trace, true}, {30, exit_code, true}};
+    (void)state;
+    if (!gw_logs_are_supported())
+        skip();
+    for (size_t i = 0; i < sizeof warnings / sizeof warnings[0]; i++) {
+        for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
+            gw_text text = {0};
+            gw_text_addf(&text, "%s\n", warnings[i]);
+            for (size_t line = 0; line < cases[k].lines; line++)
+                gw_text_addf(&text, "shard %zu is read\n", line);
+            gw_text_addf(&text, "%s", cases[k].end);
+            gw_verdict *verdict = judge(gw_text_str(&text));
+            if ((verdict->status == GW_VERDICT_FAULT) != cases[k].is_fault)
+                fail_msg("%s, %zu lines, %s: %s", warnings[i], cases[k].lines, cases[k].end, verdict->headline);
+            gw_verdict_free(verdict);
+            gw_text_free(&text);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(logs_are_judged_with_their_place_and_in_their_words),
         cmocka_unit_test(the_callers_of_the_place_are_the_users),
         cmocka_unit_test(strange_logs_do_no_harm),
+        cmocka_unit_test(what_the_output_outlives_is_no_fault),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
