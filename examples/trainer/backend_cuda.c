@@ -339,25 +339,31 @@ static gs_status clear(struct cuda *cuda, enum lasting which)
                : gs_fill(card_at(&cuda->card, block), 0, schedule->block_bytes[block], cuda->card.compute);
 }
 
-static gs_status time_step(struct cuda *cuda, const struct step *step)
+static gs_status try_conv(struct cuda *cuda, struct conv *conv, const struct conv_data *data)
+{
+    gs_status status = cuda->options.tune ? conv_time(cuda, conv, data) : GS_OK;
+    return status == GS_OK ? conv_try(cuda, conv, data) : status;
+}
+
+static gs_status try_step(struct cuda *cuda, const struct step *step)
 {
     struct conv_data data = data_of(cuda, step);
-    gs_status status = conv_time(cuda, cuda->convs[step->algorithm & UINT32_MAX], &data);
+    gs_status status = try_conv(cuda, cuda->convs[step->algorithm & UINT32_MAX], &data);
     if (status != GS_OK || step->kind == STEP_FORWARD || step->dx == NO_BLOCK)
         return status;
     data.x = card_at(&cuda->card, step->dx);
-    return conv_time(cuda, cuda->convs[step->algorithm >> HALF], &data);
+    return try_conv(cuda, cuda->convs[step->algorithm >> HALF], &data);
 }
 
-/* Over the run's own memory, before anything is in it. */
-static gs_status time_all(struct cuda *cuda)
+/* Each sort of convolution once, over the run's own memory, before anything is in it: kernels are loaded, too. */
+static gs_status try_all(struct cuda *cuda)
 {
     const struct schedule *schedule = cuda->card.schedule;
     gs_status status = GS_OK;
     for (size_t i = 0; i < schedule->step_count && status == GS_OK; i++) {
         const struct step *step = &schedule->steps[i];
         if (step->layer->kind == LAYER_CONV && (step->kind == STEP_FORWARD || step->kind == STEP_BACKWARD))
-            status = time_step(cuda, step);
+            status = try_step(cuda, step);
     }
     return status;
 }
@@ -376,7 +382,7 @@ static bool load(void *state, const struct schedule *schedule, struct reason *re
     if (cuda->packs == NULL)
         return because(reason, "the host has no memory for a schedule");
     cuda->pack_count = schedule->step_count * 2;
-    status = cuda->options.tune ? time_all(cuda) : GS_OK;
+    status = try_all(cuda);
     for (int i = 0; i < LASTING_COUNT && status == GS_OK; i++)
         status = clear(cuda, (enum lasting)i);
     return card_well(&cuda->card, status, "the run's memory", reason);

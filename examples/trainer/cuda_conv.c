@@ -3,7 +3,8 @@
  * Convolutions by a 1x1 filter with stride 1 are matrix products, and may go to cuBLAS, which can add to what is there;
  * so can cuDNN's older interface in fp32. Anything else that adds goes through scratch of our own and a kernel. fp32
  * goes to the older interface, which can be told to leave the matrix cores (TF32) alone; bf16 and fp16 to the graph
- * interface, which alone has the kernels for newer cards.
+ * interface, which alone has the kernels for newer cards. The other one stands by: each way is run once before training
+ * begins, and one that the card refuses gives way to it.
  *
  * TRAINER_CUDNN=legacy|graph takes one interface for everything that it can do. */
 #include "cuda_conv.h"
@@ -15,6 +16,7 @@
 enum { REPEATS = 3 };
 #define BLAS_BYTES_MIN ((size_t)64 << 10)
 #define BLAS_BYTES_MAX ((size_t)32 << 20)
+#define SPARE_BYTES    ((size_t)1 << 20)
 
 int conv_type(enum precision precision)
 {
@@ -259,6 +261,21 @@ static void add_gemm(struct conv *conv)
         (struct conv_way){.kind = WAY_GEMM, .library_bytes = gemm_workspace_bytes(conv->problem.budget_bytes)};
 }
 
+/* Another way, for a card that refuses the first one when it is run. It may not cost much memory. */
+static gs_status find_spare(struct cuda *cuda, struct conv *conv)
+{
+    size_t budget = conv->problem.budget_bytes, most = conv->ways[0].library_bytes;
+    most = most < SPARE_BYTES ? SPARE_BYTES : most;
+    conv->problem.budget_bytes = most < budget ? most : budget;
+    gs_status status = GS_OK;
+    if (conv->ways[0].kind != WAY_GRAPH && wants("graph", true))
+        graph_find(cuda, conv, 2);
+    if (conv->way_count < 2 && conv->ways[0].kind != WAY_LEGACY && wants("legacy", true))
+        status = legacy_find(cuda, conv, 2);
+    conv->problem.budget_bytes = budget;
+    return status;
+}
+
 static gs_status find_ways(struct cuda *cuda, struct conv *conv)
 {
     const struct conv_problem *problem = &conv->problem;
@@ -271,14 +288,16 @@ static gs_status find_ways(struct cuda *cuda, struct conv *conv)
         add_gemm(conv);
     if (conv->way_count < limit && wants("graph", is_low))
         graph_find(cuda, conv, is_timed ? limit - 2 : limit);
-    if (conv->way_count < limit && (conv->way_count == 0 || is_timed))
+    if (conv->way_count < limit && (conv->way_count == 0 || is_timed) && wants("legacy", true))
         status = legacy_find(cuda, conv, limit);
+    if (conv->way_count == 0 && status == GS_OK && is_gemm(problem))
+        add_gemm(conv);
+    if (conv->way_count == 1)
+        status = find_spare(cuda, conv);
     if (status == GS_FAILED && conv->way_count != 0) { /* there are others */
         forgive(cuda);
         status = GS_OK;
     }
-    if (conv->way_count == 0 && status == GS_OK && is_gemm(problem))
-        add_gemm(conv);
     return status;
 }
 
@@ -456,11 +475,38 @@ static gs_status time_way(struct cuda *cuda, struct conv *conv, size_t way, cons
     return status;
 }
 
+static void tell_refused(struct cuda *cuda, const struct conv *conv)
+{
+    char line[300], what[160];
+    describe(&conv->problem, what, sizeof what);
+    snprintf(line, sizeof line, "%s: the card refuses the %zu. of %zu ways", what, conv->chosen + 1, conv->way_count);
+    if (cuda->options.log != NULL)
+        cuda->options.log(cuda->options.log_user, line);
+}
+
+gs_status conv_try(struct cuda *cuda, struct conv *conv, const struct conv_data *data)
+{
+    gs_status status = GS_OK;
+    for (; !conv->is_tried; conv->chosen++) {
+        void *pack = NULL;
+        status = conv_run(cuda, conv, conv->chosen, data, &pack);
+        if (status == GS_OK)
+            status = gs_wait(cuda->card.compute);
+        conv_pack_free(cuda, &pack);
+        if (status != GS_FAILED || conv->chosen + 1 == conv->way_count)
+            break;
+        tell_refused(cuda, conv);
+        forgive(cuda);
+    }
+    conv->is_tried = status == GS_OK;
+    return status;
+}
+
 gs_status conv_time(struct cuda *cuda, struct conv *conv, const struct conv_data *data)
 {
     CUevent begin = NULL, end = NULL;
     float best_ms = 0, ms = 0;
-    if (conv->is_timed || conv->way_count < 2)
+    if (conv->is_tried || conv->way_count < 2)
         return GS_OK;
     gs_status status = gs_event(cuda->card.scope, 1, &begin);
     if (status == GS_OK)
@@ -479,7 +525,7 @@ gs_status conv_time(struct cuda *cuda, struct conv *conv, const struct conv_data
         gs_event_close(cuda->card.scope, end);
     if (begin != NULL)
         gs_event_close(cuda->card.scope, begin);
-    conv->is_timed = status == GS_OK;
+    conv->is_tried = status == GS_OK;
     if (status == GS_OK)
         tell(cuda, conv);
     return status;

@@ -31,7 +31,7 @@ struct conv {
     struct conv_problem problem;
     struct conv_way ways[CONV_WAYS_MAX];
     size_t way_count, chosen; /* ways[0] until one was found to be quicker */
-    bool is_timed;
+    bool is_tried;
     size_t workspace_bytes;        /* enough for each of them */
     void *x, *w, *y, *convolution; /* owned: descriptors of the older interface; NULL: not needed */
     void **descriptors;            /* owned: of the graph interface */
@@ -49,6 +49,8 @@ bool conv_find(struct cuda *cuda, const struct conv_problem *problem, size_t *re
 void conv_free_all(struct cuda *cuda);
 /* `pack`: where cuDNN's list of the data is kept while they stay where they are; NULL in it at first. */
 gs_status conv_run(struct cuda *cuda, struct conv *conv, size_t way, const struct conv_data *data, void **pack);
+/* Run the chosen way over the data, once; where it fails and the card is well, the next one is chosen. */
+gs_status conv_try(struct cuda *cuda, struct conv *conv, const struct conv_data *data);
 /* Time the ways over the data, once, and choose the quickest. What is in them is lost. */
 gs_status conv_time(struct cuda *cuda, struct conv *conv, const struct conv_data *data);
 void conv_pack_free(struct cuda *cuda, void **pack);

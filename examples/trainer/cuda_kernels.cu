@@ -67,7 +67,7 @@ DEVICE element narrow(float x)
 #endif
 
 /* 16 bytes at a time, from addresses that are multiples of it. */
-struct chunk {
+struct __attribute__((aligned(16))) chunk {
     unsigned word[4];
 };
 #ifdef __CUDA_ARCH__

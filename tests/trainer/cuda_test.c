@@ -143,6 +143,19 @@ static void whatever_is_quickest_does(void **unused)
     }
 }
 
+static void what_a_card_refuses_gives_way(void **unused)
+{
+    (void)unused;
+    for (enum precision precision = PRECISION_BF16; precision < PRECISION_COUNT; precision++) {
+        struct rig_options options = {.images = 2, .precision = precision, .budget_bytes = MIB, .seed = 5};
+        fake_legacy_runs = fake_graph_runs = 0;
+        fake_refuses_graphs = 1;
+        compare("refused", models[MODELS - 1].text, options);
+        fake_refuses_graphs = 0;
+        assert_true(fake_legacy_runs > 0 && fake_graph_runs == 0);
+    }
+}
+
 static void parts_and_segments_are_one_batch(void **unused)
 {
     (void)unused;
@@ -359,6 +372,7 @@ int main(void)
         cmocka_unit_test(gradients_are_those_of_the_cpu),
         cmocka_unit_test(both_interfaces_of_cudnn_do),
         cmocka_unit_test(whatever_is_quickest_does),
+        cmocka_unit_test(what_a_card_refuses_gives_way),
         cmocka_unit_test(parts_and_segments_are_one_batch),
         cmocka_unit_test(checkpointing_gives_the_same_bits),
         cmocka_unit_test(steps_are_those_of_the_cpu),

@@ -11,7 +11,7 @@
 /* cudnnStatus_t and cublasStatus_t: for a wrong argument, and for what an algorithm cannot do. */
 enum { BAD_PARAMETER = 2000, NOT_SUPPORTED = 3000, BLAS_INVALID = 7 };
 
-int fake_computes;
+int fake_computes, fake_refuses_graphs;
 long fake_calls, fake_fail_at;
 int fake_fail_code;
 const char *fake_failed;
@@ -643,6 +643,8 @@ int cudnnBackendExecute(void *handle, void *plan, void *variant_pack)
     void *x = by_id['x'], *w = by_id['w'], *y = by_id['y'];
     if (x == NULL || w == NULL || y == NULL || (space == NULL && engine_bytes[part->engine] != 0))
         return BAD_PARAMETER;
+    if (fake_refuses_graphs)
+        return NOT_SUPPORTED;
     fake_graph_runs++;
     if (fake_computes && engine_bytes[part->engine] != 0)
         memset(space, 0xAA, (size_t)engine_bytes[part->engine]);

@@ -11,6 +11,8 @@ FAKE_API extern int fake_computes;
 FAKE_API extern long fake_calls, fake_fail_at;
 FAKE_API extern int fake_fail_code;
 FAKE_API extern const char *fake_failed; /* which one it was; NULL: none yet */
+/* 1: what cuDNN's graph interface has planned it refuses to run. */
+FAKE_API extern int fake_refuses_graphs;
 /* Handles, descriptors, plans and programs that were made and not given back. */
 FAKE_API extern long fake_alive;
 /* Of work: convolutions and products. */
