@@ -231,6 +231,7 @@ static bool is_alike(const struct train_result *one, const struct train_result *
 static int run_all(struct train_options *options, long long runs)
 {
     struct train_result second = {0}, result;
+    int status = 0;
     for (long long run = 1; run <= runs; run++) {
         char name[32];
         struct reason reason = {0};
@@ -247,10 +248,10 @@ static int run_all(struct train_options *options, long long runs)
             second = result;
         if (run > 2 && !is_alike(&second, &result)) {
             fprintf(stderr, "trainer: run %lld took other memory than run 2\n", run);
-            return EXIT_FAILED;
+            status = EXIT_FAILED;
         }
     }
-    return 0;
+    return status;
 }
 
 /* The second signal is not waited for. */

@@ -406,11 +406,12 @@ static bool close_state(struct worker *worker, struct reason *reason)
         result->free_begin_bytes = (uint64_t)worker->free_begin_bytes;
         result->free_end_bytes = (uint64_t)after.free_bytes;
     }
-    /* What the libraries' kernels took of a context that is gone went with it. */
-    if (is_well && report->context != GS_CONTEXT_RELEASED && report->has_memory &&
+    /* cuDNN and cuBLAS keep the context for the rest of the process, and their kernels in it: 14 MiB on an H200, of the
+     * first run alone. Other programs on the card count, too: it is told, and no failure. */
+    if (report->context != GS_CONTEXT_RELEASED && report->has_memory &&
         report->missing_bytes > (int64_t)report->allowed_bytes)
-        is_well = because(reason, "device %d: %" PRId64 " bytes are missing after the end", worker->device,
-                          report->missing_bytes);
+        report_say(worker->training->report, "device %d: %" PRId64 " bytes of the card stay taken after the end",
+                   worker->device, report->missing_bytes);
     if (is_well && (report->kept_count != 0 || report->is_dead))
         is_well = because(reason, "device %d: %zu things could not be given back", worker->device, report->kept_count);
     gs_report_free(report);
