@@ -2,14 +2,22 @@
  *
  * A buffer is written once the copy out of it is done (fed()), and fed once the device was told to compute what it was
  * fed before: only then does the back end know which steps the copy must wait for. All waiting is for counts, which
- * only grow: micro-batches fed by the loader, micro-batches passed by the other side. */
+ * only grow: micro-batches fed by the loader, micro-batches passed by the other side.
+ *
+ * Helpers fill their part of a buffer's images, each the same part of every buffer. */
 #include "loader.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { TURNS = 2 };
+enum { TURNS = 2, HELPERS_MAX = 15, WORTH_HELP = 1 << 16 /* numbers in a micro-batch */ };
+
+struct helper {
+    struct loader *loader;
+    int index; /* from 1: the loader's thread has the first part */
+    pthread_t thread;
+};
 
 struct loader {
     struct loader_options options;
@@ -29,6 +37,15 @@ struct loader {
     bool has_failed;
     struct reason reason;
     bool stops; /* it is to end */
+
+    struct helper helpers[HELPERS_MAX];
+    int helper_count; /* running */
+    pthread_mutex_t help_lock;
+    pthread_cond_t help_changed;
+    uint64_t help_wanted; /* guarded by help_lock, as the following; buffers to be filled so far */
+    int helping;          /* helpers that are not through with the newest */
+    struct load help_load;
+    bool help_ends;
 };
 
 /* ---- in its thread ---- */
@@ -50,21 +67,71 @@ static bool is_stopped(struct loader *loader)
     return stops;
 }
 
+/* One thread's part of the images; leaves it where the loader is to end. */
+static void fill_part(struct loader *loader, const struct load *load, int part)
+{
+    const struct loader_options *options = &loader->options;
+    size_t parts = (size_t)loader->helper_count + 1;
+    size_t begin = options->images * (size_t)part / parts, end = options->images * ((size_t)part + 1) / parts;
+    for (size_t i = begin; i < end; i++) {
+        size_t at = load->first + (i < load->count ? i : 0);
+        if (i % 64 == 0 && is_stopped(loader))
+            return;
+        data_image(options->data, load->part, load->part == PART_TRAIN ? loader->order[at] : at,
+                   loader->images[load->turn] + i * options->image_count, &loader->labels[load->turn][i]);
+    }
+}
+
+static void *run_helper(void *user)
+{
+    struct helper *helper = user;
+    struct loader *loader = helper->loader;
+    pthread_mutex_lock(&loader->help_lock);
+    for (uint64_t done = 0;; done++) {
+        while (!loader->help_ends && loader->help_wanted == done)
+            pthread_cond_wait(&loader->help_changed, &loader->help_lock);
+        if (loader->help_wanted == done)
+            break;
+        struct load load = loader->help_load;
+        pthread_mutex_unlock(&loader->help_lock);
+        fill_part(loader, &load, helper->index);
+        pthread_mutex_lock(&loader->help_lock);
+        if (--loader->helping == 0)
+            pthread_cond_broadcast(&loader->help_changed);
+    }
+    pthread_mutex_unlock(&loader->help_lock);
+    return NULL;
+}
+
+static void call_helpers(struct loader *loader, const struct load *load)
+{
+    pthread_mutex_lock(&loader->help_lock);
+    loader->help_load = *load;
+    loader->help_wanted++;
+    loader->helping = loader->helper_count;
+    pthread_cond_broadcast(&loader->help_changed);
+    pthread_mutex_unlock(&loader->help_lock);
+}
+
+static void wait_for_helpers(struct loader *loader)
+{
+    pthread_mutex_lock(&loader->help_lock);
+    while (loader->helping > 0)
+        pthread_cond_wait(&loader->help_changed, &loader->help_lock);
+    pthread_mutex_unlock(&loader->help_lock);
+}
+
 /* false: it is to end. */
 static bool fill(struct loader *loader, const struct load *load)
 {
-    const struct loader_options *options = &loader->options;
-    float *image = loader->images[load->turn];
     if (load->part == PART_TRAIN)
         fill_order(loader, load->epoch);
-    for (size_t i = 0; i < options->images; i++, image += options->image_count) {
-        size_t at = load->first + (i < load->count ? i : 0);
-        if (i % 64 == 0 && is_stopped(loader))
-            return false;
-        data_image(options->data, load->part, load->part == PART_TRAIN ? loader->order[at] : at, image,
-                   &loader->labels[load->turn][i]);
-    }
-    return true;
+    if (loader->helper_count > 0)
+        call_helpers(loader, load);
+    fill_part(loader, load, 0);
+    if (loader->helper_count > 0)
+        wait_for_helpers(loader);
+    return !is_stopped(loader);
 }
 
 /* Until the device was told to compute what these buffers of it were fed before. */
@@ -104,13 +171,43 @@ static bool feed_next(struct loader *loader, uint64_t number, bool *ret_is_over,
     return true;
 }
 
+/* Before the first buffer: nobody's part changes later. */
+static void begin_helpers(struct loader *loader)
+{
+    const struct loader_options *options = &loader->options;
+    int wanted = options->threads - 1 < HELPERS_MAX ? options->threads - 1 : HELPERS_MAX;
+    if (options->images * options->image_count < WORTH_HELP)
+        return;
+    pthread_mutex_lock(&loader->help_lock); /* they look at the count when all are there */
+    while (loader->helper_count < wanted) {
+        struct helper *helper = &loader->helpers[loader->helper_count];
+        *helper = (struct helper){.loader = loader, .index = loader->helper_count + 1};
+        if (pthread_create(&helper->thread, NULL, run_helper, helper) != 0)
+            break;
+        loader->helper_count++;
+    }
+    pthread_mutex_unlock(&loader->help_lock);
+}
+
+static void end_helpers(struct loader *loader)
+{
+    pthread_mutex_lock(&loader->help_lock);
+    loader->help_ends = true;
+    pthread_cond_broadcast(&loader->help_changed);
+    pthread_mutex_unlock(&loader->help_lock);
+    for (int i = 0; i < loader->helper_count; i++)
+        pthread_join(loader->helpers[i].thread, NULL);
+}
+
 static void *run(void *user)
 {
     struct loader *loader = user;
     struct reason reason = {0};
     bool is_well = true, is_over = false;
+    begin_helpers(loader);
     for (uint64_t number = 0; is_well && !is_over; number++)
         is_well = feed_next(loader, number, &is_over, &reason);
+    end_helpers(loader);
     pthread_mutex_lock(&loader->lock);
     loader->is_over = true;
     loader->has_failed = !is_well;
@@ -174,6 +271,8 @@ bool loader_open(const struct loader_options *options, struct loader **ret_loade
     loader->options = *options;
     pthread_mutex_init(&loader->lock, NULL);
     pthread_cond_init(&loader->changed, NULL);
+    pthread_mutex_init(&loader->help_lock, NULL);
+    pthread_cond_init(&loader->help_changed, NULL);
     bool is_open = take_memory(loader, reason);
     if (is_open) {
         int error = pthread_create(&loader->thread, NULL, run, loader);
@@ -220,6 +319,8 @@ void loader_close(struct loader *loader)
     if (loader->is_running)
         stop(loader);
     give_memory(loader);
+    pthread_cond_destroy(&loader->help_changed);
+    pthread_mutex_destroy(&loader->help_lock);
     pthread_cond_destroy(&loader->changed);
     pthread_mutex_destroy(&loader->lock);
     free(loader);

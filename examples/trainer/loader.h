@@ -1,4 +1,4 @@
-/* A thread that fills two host buffers in turn and feeds them to a device while it computes.
+/* A thread that fills two host buffers in turn and feeds them to a device while it computes; others help to fill.
  *
  *     loader_take(loader, &load, reason)     the next micro-batch is on its way to the device
  *     backend->iterate(... load.turn ...)
@@ -27,6 +27,7 @@ struct loader_options {
     uint64_t seed;                               /* of the order */
     size_t images;                               /* in a micro-batch; a shorter one is filled up with the first image */
     size_t image_count;                          /* numbers in an image */
+    int threads;                                 /* that fill; 0: one. Fewer where they cannot be had */
     bool (*next)(void *user, struct load *load); /* false: that was all */
     void *user;
 };

@@ -20,7 +20,7 @@ struct settings {
     const char *model, *backend, *data, *precision, *optimizer, *rate, *momentum, *weight_decay, *loss_scale,
         *checkpointing, *checkpoint, *log;
     long long batch, micro_batch, steps, epochs, memory, workspace, gpus, runs, every, seed, images, evaluate_every,
-        results_every, scale_after, progress_every, warn_memory, warn_temperature;
+        results_every, loaders, scale_after, progress_every, warn_memory, warn_temperature;
     int resume, plan, deterministic, tune, evaluate, random_labels, verbose, quiet;
 };
 
@@ -53,6 +53,8 @@ static void parse(int argc, char **argv, struct settings *s)
         {"backend", OPTION_TEXT, &s->backend, "cuda, cpu, or dry: takes memory, computes nothing"},
         {"data", OPTION_TEXT, &s->data, "synthetic, mnist:FOLDER (or Fashion-MNIST), cifar10:FOLDER"},
         {"images", OPTION_NUMBER, &s->images, "synthetic training images"},
+        {"loaders", OPTION_NUMBER, &s->loaders,
+         "threads that fill a GPU's inputs (4, or what there are processors for)"},
         {"batch", OPTION_NUMBER, &s->batch, "images in a step, of all GPUs"},
         {"micro-batch", OPTION_NUMBER, &s->micro_batch, "images at once on a GPU; 0: what fits"},
         {"steps", OPTION_NUMBER, &s->steps, "steps in all (100)"},
@@ -156,6 +158,14 @@ static const char *model_path(const char *model, char path[PATH_BYTES])
     return path;
 }
 
+static int loader_threads(const struct settings *s)
+{
+    long processors = sysconf(_SC_NPROCESSORS_ONLN), each = s->gpus > 0 ? processors / s->gpus : processors;
+    if (s->loaders > 0)
+        return s->loaders < 64 ? (int)s->loaders : 64;
+    return each < 1 ? 1 : each > 4 ? 4 : (int)each;
+}
+
 static struct train_options make_options(const struct settings *s, char path[PATH_BYTES])
 {
     static const char *const optimizers[] = {"sgd", "adam", NULL};
@@ -165,6 +175,7 @@ static struct train_options make_options(const struct settings *s, char path[PAT
                                     .data = s->data,
                                     .image_count = (size_t)s->images,
                                     .labels_are_lot = s->random_labels,
+                                    .loader_threads = loader_threads(s),
                                     .seed = (uint64_t)s->seed,
                                     .deterministic = s->deterministic,
                                     .tunes = s->tune,

@@ -27,7 +27,8 @@ struct train_options {
     const char *data; /* as data_options has them */
     size_t image_count;
     bool labels_are_lot;
-    uint64_t seed; /* of first values, data and order */
+    int loader_threads; /* for each device; 0: one */
+    uint64_t seed;      /* of first values, data and order */
     bool deterministic;
     bool tunes; /* the back end may time its algorithms first */
 

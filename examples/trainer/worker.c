@@ -135,6 +135,7 @@ static bool open_loader(struct worker *worker, struct reason *reason)
                                             .seed = options_of(worker)->seed,
                                             .images = training->way.micro_batch,
                                             .image_count = shape_count(training->model.layers[0].out),
+                                            .threads = options_of(worker)->loader_threads,
                                             .next = walk_next,
                                             .user = &worker->walk};
     return loader_open(&loader_options, &worker->loader, reason);

@@ -78,6 +78,33 @@ static struct checkpoint read_checkpoint(void)
     return is;
 }
 
+/* Each call of each function in turn: it is named, nothing hangs, all is given back. */
+static void fails_cleanly(const struct train_options *options)
+{
+    struct train_result result;
+    fake_reset();
+    trained(options);
+    struct fake_watch healthy = *fake_watch();
+    for (enum fake_call call = 0; call < FAKE_CALL_COUNT; call++) {
+        char said[64];
+        snprintf(said, sizeof said, "fake: %s failed", fake_call_text(call));
+        for (int at = 1; at <= healthy.calls[call]; at++) {
+            fake_reset();
+            fake_watch()->fails = call;
+            fake_watch()->fails_at = at;
+            bool is_well = train(options, &result, &reason);
+            if (fake_watch()->states != 0 || fake_watch()->host_blocks != 0)
+                fail_msg("%s, call %d: something was not given back", said, at);
+            if (call == FAKE_fed && is_well)
+                continue; /* the loader's last words, when all was done */
+            if (!is_well && call == FAKE_sum && strstr(reason.text, "another device is gone") != NULL)
+                continue; /* it was quicker to say so */
+            if (is_well || strstr(reason.text, said) == NULL)
+                fail_msg("%s, call %d: it says '%s'", said, at, is_well ? "all is well" : reason.text);
+        }
+    }
+}
+
 /* ---- what it computes ---- */
 
 static void learns(void **state)
@@ -169,6 +196,30 @@ static void goes_on(void **state)
     assert_non_null(strstr(reason.text, "/c: the checkpoint is of batch 32, and this is 16"));
 }
 
+/* Who fills the buffers changes no step. 32 x 48 x 48 numbers are worth help. */
+static void helpers_change_nothing(void **state)
+{
+    (void)state;
+    struct train_options options = small();
+    FILE *file = fopen(model_path, "w");
+    fputs("input 1 48 48\nlinear 4\n", file);
+    fclose(file);
+    options.steps = 20;
+    options.rate = 0.001;
+    options.checkpoint_path = checkpoint_path;
+    trained(&options);
+    struct checkpoint alone = read_checkpoint();
+    options.loader_threads = 4;
+    trained(&options);
+    struct checkpoint helped = read_checkpoint();
+    same_checkpoint(&alone, &helped);
+    checkpoint_clear(&alone);
+    checkpoint_clear(&helped);
+    options.steps = 3;
+    options.image_count = 100;
+    fails_cleanly(&options);
+}
+
 /* Reading the results less often changes no step. */
 static void results_may_wait(void **state)
 {
@@ -244,33 +295,6 @@ static void broken_steps_are_not_taken(void **state)
 }
 
 /* ---- what fails ---- */
-
-/* Each call of each function in turn: it is named, nothing hangs, all is given back. */
-static void fails_cleanly(const struct train_options *options)
-{
-    struct train_result result;
-    fake_reset();
-    trained(options);
-    struct fake_watch healthy = *fake_watch();
-    for (enum fake_call call = 0; call < FAKE_CALL_COUNT; call++) {
-        char said[64];
-        snprintf(said, sizeof said, "fake: %s failed", fake_call_text(call));
-        for (int at = 1; at <= healthy.calls[call]; at++) {
-            fake_reset();
-            fake_watch()->fails = call;
-            fake_watch()->fails_at = at;
-            bool is_well = train(options, &result, &reason);
-            if (fake_watch()->states != 0 || fake_watch()->host_blocks != 0)
-                fail_msg("%s, call %d: something was not given back", said, at);
-            if (call == FAKE_fed && is_well)
-                continue; /* the loader's last words, when all was done */
-            if (!is_well && call == FAKE_sum && strstr(reason.text, "another device is gone") != NULL)
-                continue; /* it was quicker to say so */
-            if (is_well || strstr(reason.text, said) == NULL)
-                fail_msg("%s, call %d: it says '%s'", said, at, is_well ? "all is well" : reason.text);
-        }
-    }
-}
 
 static void any_call_may_fail(void **state)
 {
@@ -386,6 +410,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(learns, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(parts_make_the_same_step, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(goes_on, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(helpers_change_nothing, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(results_may_wait, make_folder, drop_folder),
         cmocka_unit_test(scales),
         cmocka_unit_test_setup_teardown(broken_steps_are_not_taken, make_folder, drop_folder),
