@@ -1,7 +1,11 @@
 /* The back end for NVIDIA's cards: cuDNN for convolutions, cuBLAS for matrix products, own kernels for the rest.
  *
  * Everything of an iteration is on one stream and at addresses that never change; the copy stream brings the next
- * inputs meanwhile. Nothing is allocated after load(), and nothing waits for the card but settle(), put() and get(). */
+ * inputs meanwhile. Nothing is allocated after load(), and nothing waits for the card but settle(), put() and get().
+ *
+ * For those who search: TRAINER_CUDNN=legacy|graph takes one of cuDNN's interfaces for all that it can do,
+ * TRAINER_TELL_CONVOLUTIONS=1 logs which way each convolution takes, TRAINER_TELL_TIMES=N what the steps of the N-th
+ * iteration took, TRAINER_NVRTC names the compiler's file. The log is shown by --verbose. */
 #include "cuda_conv.h"
 #include "watch.h"
 
@@ -385,6 +389,8 @@ static bool load(void *state, const struct schedule *schedule, struct reason *re
     status = try_all(cuda);
     for (int i = 0; i < LASTING_COUNT && status == GS_OK; i++)
         status = clear(cuda, (enum lasting)i);
+    if (status == GS_OK)
+        status = gs_wait(cuda->card.compute); /* inputs come on another stream */
     return card_well(&cuda->card, status, "the run's memory", reason);
 }
 
