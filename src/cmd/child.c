@@ -1,6 +1,7 @@
 #include "gwi_child.h"
 
 #include "gwi_cmd.h"
+#include "gwi_cudnn.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -159,6 +160,7 @@ void gwi_signals_end(gwi_signals *signals)
 static _Noreturn void become(const gwi_start *start, int report_fd)
 {
     gwi_stderr_enter(start->capture);
+    gwi_cudnn_enter(start->cudnn);
     gwi_doors_enter(start->doors, start->options, start->program, start->run_folder);
     if (start->options->end_with_parent && prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() != start->supervisor)
         _exit(GWI_EXIT_CANNOT_RUN); /* it died before we could ask to be told */

@@ -28,6 +28,7 @@ typedef struct gwi_start {
     const gwi_doors *doors;
     const gwi_stderr *capture;
     const gwi_signals *signals;
+    const struct gwi_cudnn *cudnn;
     const char *run_folder;
     pid_t supervisor;
 } gwi_start;

@@ -32,7 +32,7 @@
     X(FLAG, bool, core, "--core", NULL, NULL, "let the driver write a small GPU core dump at a fault, and read it")    \
     X(FLAG, bool, blame, "--blame", NULL, NULL, "after a fault on the GPU, run once more and wait for each launch")    \
     X(FLAG, bool, deep, "--deep", NULL, NULL,                                                                          \
-      "record the Python line of each of PyTorch's allocations; it costs time")                                        \
+      "record the Python line of each of PyTorch's allocations, and cuDNN's own log; it costs time")                   \
     X(STRING, const char *, hang_after, "--hang-after", "SECONDS|off", NULL,                                           \
       "tell when nothing went on for so long [off on a terminal, else 300]")                                           \
     X(FLAG, bool, kill_on_hang, "--kill-on-hang", NULL, NULL, "end the program then: SIGTERM, 10 s later SIGKILL")     \

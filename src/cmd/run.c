@@ -2,6 +2,7 @@
 #include "gwi_blame.h"
 #include "gwi_child.h"
 #include "gwi_cmd.h"
+#include "gwi_cudnn.h"
 #include "gwi_past.h"
 #include "gwi_run.h"
 
@@ -39,6 +40,7 @@ typedef struct supervisor {
     char doors_reason[512]; /* why they are closed, in words */
     gwi_record record;
     gwi_dumps dumps;
+    gwi_cudnn cudnn; /* --deep */
     gwi_stderr capture;
     gwi_signals signals;
     gwi_watch watch;
@@ -188,6 +190,7 @@ static int start(supervisor *run)
                      .doors = &run->doors,
                      .capture = &run->capture,
                      .signals = &run->signals,
+                     .cudnn = &run->cudnn,
                      .run_folder = run->run_folder,
                      .supervisor = getpid()};
     gw_error err;
@@ -232,6 +235,7 @@ static void judge_while_running(supervisor *run)
     gw_verdict *verdict = NULL;
     gw_error err;
     gwi_record_stderr(&run->record, &run->capture);
+    gwi_cudnn_look(&run->cudnn);
     gwi_record_drain(&run->record, false);
     if (gwi_judge(run->run_folder, &verdict, &err) != GW_OK) {
         gwi_say("--on-failure: %s", err.text);
@@ -302,6 +306,7 @@ static void watch(supervisor *run)
         wait_a_moment(run);
         gwi_signals_pass_on(&run->signals, run->child);
         gwi_record_drain(&run->record, false);
+        gwi_cudnn_look(&run->cudnn);
         gwi_holders_record(&run->record, &run->doors);
         gwi_senses_look(&run->senses, &run->record);
         gwi_watch_look(&run->watch, &run->record, &run->doors, run->child, false);
@@ -364,6 +369,7 @@ static void finish_recording(supervisor *run)
     gwi_holders_record(&run->record, &run->doors);
     gwi_senses_last(&run->senses, &run->record, run->status);
     gwi_record_stderr(&run->record, &run->capture);
+    gwi_cudnn_end(&run->cudnn);
     take_virtual_notes(run);
     gwi_dumps_take(&run->dumps, &run->record, run->child);
     gw_item item = {.kind = GW_ITEM_EXIT, .t_ns = ended_at_ns};
@@ -407,6 +413,7 @@ static void tell(supervisor *run)
 
 static void clean_up(supervisor *run)
 {
+    gwi_cudnn_end(&run->cudnn); /* of a program that was not started */
     gwi_record_close(&run->record);
     gwi_stderr_end(&run->capture);
     if (run->command_pid > 0)
@@ -438,6 +445,8 @@ static int begin(supervisor *run)
         gwi_last_recording_set(run->record.path); /* `gpuwhy explain` can be asked from now on */
     if (run->options.core)
         gwi_dumps_ask(&run->dumps, &run->record, run->run_folder);
+    if (run->options.deep)
+        gwi_cudnn_ask(&run->cudnn, &run->record);
     gwi_record_meta(&run->record, &run->options, run->argv, &run->doors);
     if (!run->doors.open)
         gwi_record_fact(&run->record, "doors.reason", "%s", run->doors_reason);
@@ -501,6 +510,7 @@ static int run_second(const supervisor *first, supervisor *second, const char *r
         (void)!lseek(STDIN_FILENO, first->input_at, SEEK_SET);
     int output = output_to_nowhere();
     gwi_record_init(&second->record);
+    gwi_cudnn_init(&second->cudnn);
     int status = begin(second);
     if (status == GWI_EXIT_OK)
         supervise(second);
@@ -571,6 +581,7 @@ int gwi_cmd_run(int argc, char **argv)
     run.capture.child_fd = run.capture.file_fd = -1;
     run.input_at = lseek(STDIN_FILENO, 0, SEEK_CUR); /* a terminal or a pipe has no place to go back to */
     gwi_record_init(&run.record);
+    gwi_cudnn_init(&run.cudnn);
     status = begin(&run);
     if (status != GWI_EXIT_OK) {
         gwi_record_close(&run.record);

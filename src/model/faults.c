@@ -4,6 +4,7 @@
  * A dump ends the process before any call can report the fault. So that whoever asks for the failure that cost the
  * context finds one, the dump's first exception becomes such a failure, marked as told by the dump. */
 #define _GNU_SOURCE
+#include "fields.h"
 #include "inner.h"
 
 #include <errno.h>
@@ -11,58 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The text behind "name=" at the beginning of a line; NULL: there is none. */
-static const char *field(const char *value, const char *name, size_t *ret_bytes)
-{
-    size_t name_bytes = strlen(name);
-    for (const char *line = value; line != NULL && *line != '\0';) {
-        size_t bytes = strcspn(line, "\n");
-        if (bytes > name_bytes && strncmp(line, name, name_bytes) == 0 && line[name_bytes] == '=') {
-            *ret_bytes = bytes - name_bytes - 1;
-            return line + name_bytes + 1;
-        }
-        line += bytes + (line[bytes] == '\n');
-    }
-    return NULL;
-}
-
-static char *text_field(gw_model *model, const char *value, const char *name)
-{
-    size_t bytes;
-    const char *text = field(value, name, &bytes);
-    if (text == NULL || bytes == 0)
-        return NULL;
-    char *copy = strndup(text, bytes);
-    if (copy == NULL)
-        model->inner->nomem = true;
-    return copy;
-}
-
-static bool number_field(const char *value, const char *name, uint64_t *ret_number)
-{
-    size_t bytes;
-    const char *text = field(value, name, &bytes);
-    char *end;
-    if (text == NULL || bytes == 0 || text[0] == '-')
-        return false;
-    errno = 0;
-    unsigned long long number = strtoull(text, &end, 0);
-    if (end != text + bytes || errno != 0)
-        return false;
-    *ret_number = number;
-    return true;
-}
-
-static uint32_t small_field(const char *value, const char *name)
-{
-    uint64_t number = 0;
-    return number_field(value, name, &number) && number <= UINT32_MAX ? (uint32_t)number : 0;
-}
-
 static bool three_field(const char *value, const char *name, uint32_t out[3])
 {
     size_t bytes;
-    const char *text = field(value, name, &bytes);
+    const char *text = gwi_field(value, name, &bytes);
     return text != NULL && sscanf(text, "%u,%u,%u", &out[0], &out[1], &out[2]) == 3;
 }
 
@@ -79,8 +32,8 @@ static void take_fault(gw_model *model, const gw_item *item)
     gw_fault_facts *facts = &model->faults;
     const char *value = item->pair.value;
     uint64_t exception, result;
-    if (facts->fault_count == GW_GPU_FAULTS_MAX || !number_field(value, "exception", &exception) ||
-        !number_field(value, "result", &result) || exception > UINT32_MAX || result > UINT16_MAX)
+    if (facts->fault_count == GW_GPU_FAULTS_MAX || !gwi_number_field(value, "exception", &exception) ||
+        !gwi_number_field(value, "result", &result) || exception > UINT32_MAX || result > UINT16_MAX)
         return;
     gw_gpu_fault *wider = grown(model, facts->fault, facts->fault_count, sizeof *wider);
     if (wider == NULL)
@@ -89,19 +42,20 @@ static void take_fault(gw_model *model, const gw_item *item)
     gw_gpu_fault *fault = &wider[facts->fault_count++];
     *fault = (gw_gpu_fault){.t_ns = item->t_ns, .pid = item->pid, .exception = (uint32_t)exception};
     fault->result = (uint16_t)result;
-    fault->name = text_field(model, value, "name");
-    fault->device = small_field(value, "device");
-    fault->sm = small_field(value, "sm");
-    if (!number_field(value, "count", &fault->count))
+    fault->name = gwi_text_field(model, value, "name");
+    fault->device = gwi_small_field(value, "device");
+    fault->sm = gwi_small_field(value, "sm");
+    if (!gwi_number_field(value, "count", &fault->count))
         fault->count = 1;
     fault->has_thread = three_field(value, "block", fault->block) && three_field(value, "thread", fault->thread);
     fault->has_grid =
         three_field(value, "grid_dim", fault->grid_dim) && three_field(value, "block_dim", fault->block_dim);
-    fault->has_pc = number_field(value, "pc", &fault->pc);
-    fault->kernel = text_field(model, value, "kernel");
-    fault->function = number_field(value, "offset", &fault->offset) ? text_field(model, value, "function") : NULL;
-    fault->file = text_field(model, value, "file");
-    fault->line = small_field(value, "line");
+    fault->has_pc = gwi_number_field(value, "pc", &fault->pc);
+    fault->kernel = gwi_text_field(model, value, "kernel");
+    fault->function =
+        gwi_number_field(value, "offset", &fault->offset) ? gwi_text_field(model, value, "function") : NULL;
+    fault->file = gwi_text_field(model, value, "file");
+    fault->line = gwi_small_field(value, "line");
 }
 
 static void take_dump(gw_model *model, const gw_item *item)
@@ -115,13 +69,13 @@ static void take_dump(gw_model *model, const gw_item *item)
     facts->dump = wider;
     gw_gpu_dump *dump = &wider[facts->dump_count++];
     *dump = (gw_gpu_dump){.t_ns = item->t_ns, .pid = item->pid};
-    dump->path = text_field(model, value, "path");
-    dump->refused = text_field(model, value, "refused");
-    dump->kept = small_field(value, "kept") != 0;
-    dump->skip_abort = small_field(value, "skip_abort") != 0;
-    number_field(value, "bytes", &dump->bytes);
-    number_field(value, "faults", &dump->fault_count);
-    number_field(value, "beyond", &dump->fault_beyond);
+    dump->path = gwi_text_field(model, value, "path");
+    dump->refused = gwi_text_field(model, value, "refused");
+    dump->kept = gwi_small_field(value, "kept") != 0;
+    dump->skip_abort = gwi_small_field(value, "skip_abort") != 0;
+    gwi_number_field(value, "bytes", &dump->bytes);
+    gwi_number_field(value, "faults", &dump->fault_count);
+    gwi_number_field(value, "beyond", &dump->fault_beyond);
 }
 
 static void free_blame_stack(gw_blame *blame)
@@ -176,11 +130,11 @@ static void take_blame_stack(gw_model *model, gw_blame *blame, const char *value
     size_t bytes;
     const char *text;
     uint64_t user;
-    if (!number_field(value, "user", &user))
+    if (!gwi_number_field(value, "user", &user))
         return;
     for (blame->stack_count = 0; blame->stack_count < GW_BLAME_FRAMES_MAX;) {
         snprintf(name, sizeof name, "stack.%zu", blame->stack_count);
-        text = field(value, name, &bytes);
+        text = gwi_field(value, name, &bytes);
         gw_blame_frame *wider =
             text == NULL ? NULL : grown(model, blame->stack, blame->stack_count, sizeof *blame->stack);
         if (wider == NULL)
@@ -190,11 +144,11 @@ static void take_blame_stack(gw_model *model, gw_blame *blame, const char *value
     }
     for (size_t i = 0; i < GW_BLAME_NOTES_MAX; i++) {
         snprintf(name, sizeof name, "note.%zu", i);
-        blame->note[i] = text_field(model, value, name);
+        blame->note[i] = gwi_text_field(model, value, name);
         if (blame->note[i] == NULL)
             break;
     }
-    blame->where_reason = text_field(model, value, "where_reason");
+    blame->where_reason = gwi_text_field(model, value, "where_reason");
     /* A verdict's place without its user's frame is none. */
     if (user >= blame->stack_count || blame->stack[user].text == NULL)
         free_blame_stack(blame);
@@ -212,23 +166,23 @@ static void take_blame(gw_model *model, const gw_item *item)
     gw_blame *blame = &model->faults.blame;
     const char *value = item->pair.value;
     size_t bytes;
-    const char *end = field(value, "end", &bytes);
+    const char *end = gwi_field(value, "end", &bytes);
     for (size_t i = 0; end != NULL && !blame->known && i < sizeof ends / sizeof ends[0]; i++) {
         if (strlen(ends[i]) != bytes || strncmp(end, ends[i], bytes) != 0)
             continue;
         *blame = (gw_blame){.known = true, .end = (gw_blame_end)i};
-        blame->recording = text_field(model, value, "recording");
-        blame->ended = text_field(model, value, "ended");
-        blame->result = (uint16_t)small_field(value, "result");
-        blame->call = text_field(model, value, "call");
-        blame->kernel = text_field(model, value, "kernel");
-        number_field(value, "stream", &blame->stream);
-        blame->tid = small_field(value, "tid");
-        blame->thread = text_field(model, value, "thread");
-        blame->has_order = number_field(value, "order", &blame->order);
-        number_field(value, "t_ns", &blame->t_ns);
-        blame->frame = text_field(model, value, "frame");
-        blame->where = text_field(model, value, "where");
+        blame->recording = gwi_text_field(model, value, "recording");
+        blame->ended = gwi_text_field(model, value, "ended");
+        blame->result = (uint16_t)gwi_small_field(value, "result");
+        blame->call = gwi_text_field(model, value, "call");
+        blame->kernel = gwi_text_field(model, value, "kernel");
+        gwi_number_field(value, "stream", &blame->stream);
+        blame->tid = gwi_small_field(value, "tid");
+        blame->thread = gwi_text_field(model, value, "thread");
+        blame->has_order = gwi_number_field(value, "order", &blame->order);
+        gwi_number_field(value, "t_ns", &blame->t_ns);
+        blame->frame = gwi_text_field(model, value, "frame");
+        blame->where = gwi_text_field(model, value, "where");
         take_blame_stack(model, blame, value);
     }
 }

@@ -483,6 +483,18 @@ typedef struct gw_stderr_facts {
     gw_stderr_line driver_log;           /* not stderr: lines of the driver's own log */
 } gw_stderr_facts;
 
+/* Entries of cuDNN's own log that differ in nothing but their time. */
+typedef struct gw_cudnn_line {
+    uint64_t t_ns,
+        t_last_ns; /* when the supervisor read the first and the last of them: 0.1 s after they were written */
+    uint64_t count;
+    uint32_t pid;                     /* as the log names it; 0: it does not */
+    uint32_t version;                 /* 90300, 8204; 0: not told */
+    uint32_t more;                    /* further messages of the entry */
+    bool is_error;                    /* else a warning */
+    char *function, *status, *reason; /* owned; NULL: not told */
+} gw_cudnn_line;
+
 /* Is this exception line about the GPU? */
 typedef enum gw_exception_kind {
     GW_EXCEPTION_NONE,
@@ -542,6 +554,8 @@ struct gw_model {
     gw_stderr_facts stderr_facts;
     gw_fault_facts faults;
     gw_machine machine;
+    gw_cudnn_line *cudnn_line; /* --deep; owned */
+    size_t cudnn_line_count;
     bool framework_mapped[GW_FRAMEWORK_COUNT];
     bool cudnn_mapped;
     bool observer_attached;

@@ -167,6 +167,7 @@ typedef struct gwi_model {
         char own_frame[GW_STDERR_LINE_MAX]; /* of the traceback at work, the innermost one outside of packages */
     } stderr_state;
     uint64_t t_last_ns;
+    size_t cudnn_line_capacity;
     bool nomem;
 } gwi_model;
 
@@ -256,6 +257,10 @@ void gwi_machine_sample(gw_model *model, const gw_item *item);
 void gwi_machine_event(gw_model *model, const gw_item *item);
 void gwi_machine_fact(gw_model *model, const gw_item *item); /* SUPERVISOR */
 void gwi_machine_finish(gw_model *model);
+
+/* cudnn.c */
+void gwi_cudnn_fact(gw_model *model, const gw_item *item); /* SUPERVISOR */
+void gwi_cudnn_free(gw_model *model);
 
 /* crash.c: CRASH, and in the end what the kernel's log says and whose memory it was. */
 void gwi_crash_event(gw_model *model, gwi_process *process, const gw_event *event);

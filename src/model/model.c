@@ -120,6 +120,7 @@ void gw_model_free(gw_model *model)
     gwi_phases_free(model);
     gwi_faults_free(model);
     gwi_machine_free(model);
+    gwi_cudnn_free(model);
     free(model->stderr_facts.text);
     for (size_t i = 0; i < model->process_count; i++) {
         free(model->process[i].exe);
@@ -602,6 +603,7 @@ gw_status gw_model_feed(gw_model *model, const gw_item *item, gw_error *err)
         process_fact(model, item);
         gwi_fault_fact(model, item);
         gwi_machine_fact(model, item);
+        gwi_cudnn_fact(model, item);
         break;
     case GW_ITEM_PROCESS:
         feed_process(model, item);

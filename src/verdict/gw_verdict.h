@@ -28,7 +28,7 @@ typedef struct gw_evidence {
     double value;
     const char *unit;   /* static: "bytes", "count", "ms", "calls", "" */
     const char *source; /* static: "driver", "ledger", "observer", "stderr", "exit", "driver log", "card", "kernel log",
-                           "host", "log", "last good run" */
+                           "host", "log", "library log", "last good run" */
 } gw_evidence;
 
 typedef struct gw_alternative {

@@ -1,5 +1,6 @@
 /* What a recording's stderr says, read as a log. It is asked only where no driver call tells why the run ended badly:
  * words never stand against events. Its certainty is what a log gives. */
+#include "cudnn_log.h"
 #include "log.h"
 
 #include <string.h>
@@ -99,6 +100,10 @@ gw_certainty gwi_judge_by_log(const gwi_case *c, gwi_finding *finding)
         gwi_log_say_line(c->said_in, finding, GWI_NO_TIME, "stderr", c->said_in->exception);
     if (c->model->stderr_facts.frame[0] != '\0')
         gwi_evidence(finding, GWI_NO_TIME, "stderr", "raised at %s", c->model->stderr_facts.frame);
+    const gw_cudnn_line *logged =
+        strncmp(finding->cause->id, "library-", strlen("library-")) == 0 ? gwi_cudnn_error(c, NULL) : NULL;
+    if (logged != NULL)
+        gwi_cudnn_say(finding, logged);
     gwi_rule_out(finding, "a failed driver call (none failed that was not made good)");
     return c->said->certainty < GW_SUPPORTED ? c->said->certainty : GW_SUPPORTED;
 }

@@ -5,7 +5,7 @@ static const uint64_t gib = 1u << 30, mib = 1u << 20;
 static gw_feed feed; /* large: not on the stack */
 
 typedef struct story {
-    bool library, other_place, kept, late;
+    bool library, other_place, kept, late, logged;
     uint64_t small_bytes;
 } story;
 
@@ -33,6 +33,10 @@ static void tell(const story *told)
     gw_feed_launch(&feed, 0xf1, 0);
     gw_feed_free(&feed, workspace);
     gw_feed_no_room(&feed, 2 * gib, gib, 16 * gib);
+    if (told->logged)
+        gw_feed_fact(&feed, "cudnn.log",
+                     "severity=warning\nfunction=cudnnBackendExecute\nstatus=CUDNN_STATUS_NOT_SUPPORTED\n"
+                     "reason=workspace is too small\n");
     if (told->late)
         gw_feed_wait(&feed, 5000000000u);
     feed.site = told->other_place ? other : site;
@@ -87,9 +91,20 @@ static void what_is_nearly_that_is_not(void **state)
     }
 }
 
+/* What cuDNN's own log says of then, and only where there is something to say. */
+static void the_librarys_own_word(void **state)
+{
+    (void)state;
+    const char *text = advice_on(&(story){.library = true, .small_bytes = 96 * mib, .logged = true});
+    assert_non_null(strstr(text, "cuDNN's own log has a warning of then, cudnnBackendExecute"));
+    assert_non_null(strstr(text, "workspace is too small"));
+    assert_string_equal(advice_on(&(story){.small_bytes = 96 * mib, .logged = true}), "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_smaller_workspace_is_told),
-                                       cmocka_unit_test(what_is_nearly_that_is_not)};
+                                       cmocka_unit_test(what_is_nearly_that_is_not),
+                                       cmocka_unit_test(the_librarys_own_word)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

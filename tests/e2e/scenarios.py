@@ -125,6 +125,21 @@ def s08(run, verdict):
     expect_text(verdict, r"2\.?0* MiB|page", "half-used pages")
 
 
+def library_log(*parts):
+    """The library's own words, as evidence; the program printed none of them."""
+    def check(run, verdict):
+        lines = [e["text"] for e in verdict["evidence"] if e["source"] == "library log"]
+        expect(len(lines) == 1 and all(part in lines[0] for part in parts), f"{parts} is not in {lines}")
+        expect(b"CUDNN" not in run.stderr.split(b"gpuwhy:")[0], "the program itself prints the status")
+        left = [f.name for f in run.folder.iterdir() if "cudnn" in f.name]
+        expect(not left, f"left behind: {left}")
+    return check
+
+
+def no_library_log(run, verdict):
+    expect(not any(e["source"] == "library log" for e in verdict["evidence"]), f"{verdict['evidence']}")
+
+
 def s10(kind, *function):
     function = function or None
     each_bytes = {"streams": 512 << 10, "contexts": 400 << 20}[kind]
@@ -408,6 +423,13 @@ CUDNN = ("--library", SCENARIOS / "named" / "libcudnn.so.9.1.0",
 RUNTIME = SCENARIOS / "named" / "libcudart.so.13.0.96"  # nothing but a name
 OLD = "driver=12020"
 
+
+def library(version, *options):
+    """A program with a library that has a log of its own."""
+    return program("s09_library_log", "--library", SCENARIOS / "fake" / f"libcudnn.so.{version}", *options)
+
+
+
 TABLE = {
     "S01": Scenario(cnn(*KEEP, "--keep-runs"), Card("16GiB"), "gpu-oom-leak", s01, twin=cnn(*KEEP)),
     "S02": Scenario(cnn("--runs", "2", "--batch", "8192", "--allocator", "pool"), Card("16GiB"), None, s02,
@@ -421,6 +443,16 @@ TABLE = {
     "S08": Scenario(program("s08_small_blocks"), Card("8GiB", whole_if_real=True), "gpu-oom-fragmentation", s08,
                     twin=program("s08_small_blocks", "--repaired")),
     # What the driver takes for streams and contexts is not counted by --memory, and a real card takes minutes to fill.
+    **{f"S09-log-{major}": Scenario(library(version), Card("4GiB"), "gpu-oom-library-handle",
+                                    library_log("cudnnCreate: CUDNN_STATUS_NOT_INITIALIZED", "cudaMalloc"),
+                                    twin=library(version, "--repaired", "--warnings", "3"), twin_check=no_library_log,
+                                    options=("--deep",), on="virtual")
+       for major, version in ((8, "8.7.0"), (9, "9.3.0"))},
+    "S09-argument": Scenario(library("9.3.0", "--what", "argument", "--warnings", "3"), Card("4GiB"), "library-bad-argument",
+                             library_log("BAD_PARAM", "strideA[1] < 1"), on="virtual", options=("--deep",),
+                             twin=library("9.3.0", "--what", "argument", "--warnings", "3", "--repaired")),
+    "S09-not-asked": Scenario(library("9.3.0", "--what", "argument"), Card("4GiB"), None, no_library_log,
+                              status="undetermined", on="virtual"),
     "S10": Scenario(program("s10_handles"), Card("3GiB"), "gpu-oom-leak",
                     s10("streams", "request_with_stream", DRIVER / "s10_handles.c", "cuStreamCreate("),
                     twin=program("s10_handles", "--repaired"), on="virtual"),

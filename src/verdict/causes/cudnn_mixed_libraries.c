@@ -1,4 +1,5 @@
 /* Parts of cuDNN, or cuBLAS and its other half, that do not belong together in one process. */
+#include "cudnn_log.h"
 #include "start.h"
 
 #include <stdio.h>
@@ -7,33 +8,39 @@
 static const char *const library_words[] = {"SUBLIBRARY_VERSION_MISMATCH", "SUBLIBRARY_LOADING_FAILED",
                                             "VERSION_MISMATCH", "undefined symbol", "CUDNN_STATUS_"};
 
-/* What the program says of its libraries; *ret_certain: these words mean that versions do not fit. */
-static const gw_stderr_line *told_line(const gwi_case *c, bool *ret_certain)
+/* What somebody says of the libraries. */
+typedef struct told_line {
+    const char *text, *source; /* NULL: nobody says anything */
+    uint64_t t_ns;
+    bool is_certain; /* these words mean that versions do not fit */
+} told_line;
+
+static told_line find_told(const gwi_case *c)
 {
+    static const char *const certain[] = {"VERSION_MISMATCH", "SUBLIBRARY_LOADING_FAILED", NULL};
     const gw_stderr_facts *facts = &c->model->stderr_facts;
     const gw_stderr_line *lines[] = {&facts->library_status, &facts->exception, &facts->fatal};
-    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
-        for (size_t k = 0; lines[i]->seen && k < sizeof library_words / sizeof library_words[0]; k++) {
-            if (strstr(lines[i]->text, library_words[k]) == NULL)
-                continue;
-            *ret_certain = k < 3;
-            return lines[i];
-        }
-    }
-    return NULL;
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
+        for (size_t k = 0; lines[i]->seen && k < sizeof library_words / sizeof library_words[0]; k++)
+            if (strstr(lines[i]->text, library_words[k]) != NULL)
+                return (told_line){lines[i]->text, "stderr", lines[i]->t_ns, k < 3};
+    const gw_cudnn_line *logged = gwi_cudnn_error(c, certain);
+    if (logged != NULL)
+        return (told_line){logged->status, "library log", logged->t_last_ns, true};
+    return (told_line){0};
 }
 
 /* What the status in the program's words means, by the version that is mapped. */
-static void say_status(gwi_finding *finding, const char *text, unsigned major)
+static void say_status(gwi_finding *finding, const told_line *told, unsigned major)
 {
     char name[96];
-    const char *at = strstr(text, "CUDNN_STATUS_");
+    const char *at = strstr(told->text, "CUDNN_STATUS_");
     if (at == NULL)
         return;
     snprintf(name, sizeof name, "%.*s", (int)strspn(at, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789"), at);
     const gw_cudnn_status *status = gw_data_cudnn_status_named(major, name);
     if (status != NULL && status->verified == GW_VERIFIED_YES && status->meaning != NULL)
-        gwi_evidence(finding, GWI_NO_TIME, "stderr", "%s (%u) means: %s", name, status->code, status->meaning);
+        gwi_evidence(finding, GWI_NO_TIME, told->source, "%s (%u) means: %s", name, status->code, status->meaning);
 }
 
 static void say_library(gwi_finding *finding, const gw_library *library)
@@ -62,13 +69,13 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
     enum { CLASHES_MAX = 16 };
     gw_clash clashes[CLASHES_MAX];
-    bool certain = false;
     if (c->process == NULL || c->root != NULL || (c->ended && !c->bad_end))
         return GW_CERTAINTY_NONE; /* a driver call that failed says more */
     size_t count = gw_libraries_clashes(&c->process->libraries, clashes, CLASHES_MAX);
     const gw_clash *clash = find_clash(clashes, count);
-    const gw_stderr_line *told = told_line(c, &certain);
-    if (clash == NULL || (told == NULL && c->exception != GW_EXCEPTION_GPU))
+    told_line told = find_told(c);
+    const gw_cudnn_line *logged = gwi_cudnn_error(c, NULL);
+    if (clash == NULL || (told.text == NULL && c->exception != GW_EXCEPTION_GPU))
         return GW_CERTAINTY_NONE;
     gwi_headline(finding, clash->kind == GW_CLASH_CUDNN_VERSIONS
                               ? "parts of two different versions of cuDNN are in one process"
@@ -77,17 +84,19 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
                               : "parts of cuDNN in one process come from different places");
     say_library(finding, clash->a);
     say_library(finding, clash->b);
-    if (told != NULL)
-        gwi_evidence(finding, told->t_ns, "stderr", "%s", told->text);
-    if (told != NULL && clash->a->kind == GW_LIBRARY_CUDNN)
-        say_status(finding, told->text, gw_version_part(clash->a->version, 0));
+    if (told.text != NULL && strcmp(told.source, "stderr") == 0)
+        gwi_evidence(finding, told.t_ns, told.source, "%s", told.text);
+    if (logged != NULL)
+        gwi_cudnn_say(finding, logged);
+    if (told.text != NULL && clash->a->kind == GW_LIBRARY_CUDNN)
+        say_status(finding, &told, gw_version_part(clash->a->version, 0));
     const char *path = gw_model_meta(c->model, "env.LD_LIBRARY_PATH");
     if (path != NULL && path[0] != '\0')
         gwi_evidence(finding, GWI_NO_TIME, "host", "LD_LIBRARY_PATH=%s", path);
     gwi_rule_out(finding, "a driver call (none failed)");
-    if (clash->kind == GW_CLASH_CUDNN_VERSIONS && certain)
+    if (clash->kind == GW_CLASH_CUDNN_VERSIONS && told.is_certain)
         return GW_ESTABLISHED;
-    return clash->kind == GW_CLASH_CUDNN_VERSIONS || certain ? GW_SUPPORTED : GW_HYPOTHESIS;
+    return clash->kind == GW_CLASH_CUDNN_VERSIONS || told.is_certain ? GW_SUPPORTED : GW_HYPOTHESIS;
 }
 
 const gw_cause gwi_cause_cudnn_mixed_libraries = {

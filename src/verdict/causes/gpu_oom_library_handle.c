@@ -1,5 +1,5 @@
 /* cuDNN, cuBLAS or another library found no memory for its handle or workspace, and says something else. */
-#include "cause.h"
+#include "cudnn_log.h"
 
 #include <string.h>
 
@@ -7,18 +7,24 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
     const gw_stderr_facts *facts = &c->model->stderr_facts;
     const gwi_memory *memory = &c->memory;
-    static const char *const words[] = {"NOT_INITIALIZED", "ALLOC_FAILED", "INTERNAL_ERROR", "EXECUTION_FAILED",
-                                        "4004"};
+    static const char *const words[] = {"NOT_INITIALIZED",  "ALLOC_FAILED", "INTERNAL_ERROR",
+                                        "EXECUTION_FAILED", "4004",         NULL};
     bool fits = false;
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+    for (size_t i = 0; words[i] != NULL; i++)
         fits = fits || (facts->library_status.seen && strstr(facts->library_status.text, words[i]) != NULL);
+    const gw_cudnn_line *logged = gwi_cudnn_error(c, words);
+    if (logged != NULL && !gwi_cudnn_is_near(logged, memory->t_ns))
+        logged = NULL;
     /* An error that cost the context explains such a message better. */
-    if (!fits || c->sticky != NULL || !memory->known)
+    if ((!fits && logged == NULL) || c->sticky != NULL || !memory->known)
         return GW_CERTAINTY_NONE;
     bool told_by_framework = c->exception == GW_EXCEPTION_OOM;
     gwi_headline(finding,
                  "a GPU library found no memory for its handle or workspace; its message speaks of something else");
-    gwi_evidence(finding, facts->library_status.t_ns, "stderr", "%s", facts->library_status.text);
+    if (fits)
+        gwi_evidence(finding, facts->library_status.t_ns, "stderr", "%s", facts->library_status.text);
+    if (logged != NULL)
+        gwi_cudnn_say(finding, logged);
     gwi_say_request(c, finding);
     if (memory->cached_bytes > 0) {
         char cached[GW_BYTES_TEXT_MAX];
@@ -36,7 +42,7 @@ const gw_cause gwi_cause_gpu_oom_library_handle = {
     .summary = "No memory was left for the handle or workspace of cuDNN, cuBLAS or another library.",
     .proof =
         "a refused request for memory and a library status such as NOT_INITIALIZED or ALLOC_FAILED right after it, "
-        "with no fault on the device before",
+        "with no fault on the device before; the status is on stderr or, with --deep, in cuDNN's own log",
     .fixes = {[GW_FRAMEWORK_RAW] = "Create the library's handles early, before the memory is taken\n"
                                    "Limit workspaces: CUBLAS_WORKSPACE_CONFIG=:4096:2, cuDNN's workspace limit",
               [GW_FRAMEWORK_TORCH] = "Leave room: torch.cuda.set_per_process_memory_fraction(0.9), or a smaller batch\n"

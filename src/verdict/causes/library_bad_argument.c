@@ -1,6 +1,12 @@
 /* A library refused the shapes, types or values that the program passed to it.
- * What tells of it is printed; no driver call does. */
-#include "cause.h"
+ * What tells of it is printed, or in cuDNN's own log; no driver call does. */
+#include "cudnn_log.h"
+
+static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
+{
+    static const char *const words[] = {"BAD_PARAM", NULL};
+    return gwi_cudnn_judge(c, finding, words, "cuDNN refused the shapes, types or values that it was given");
+}
 
 const gw_cause gwi_cause_library_bad_argument = {
     .id = "library-bad-argument",
@@ -11,5 +17,6 @@ const gw_cause gwi_cause_library_bad_argument = {
                   "Run the same call on the CPU: its message names the argument",
               [GW_FRAMEWORK_TORCH] = "Run the failing step on the CPU: its message names the shapes\n"
                                      "Call .contiguous() before, and check that types agree"},
-    .judge = gwi_judge_by_log,
+    .judge = judge,
+    .is_told = true,
 };

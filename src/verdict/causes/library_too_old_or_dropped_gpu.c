@@ -1,6 +1,12 @@
 /* The library's version does not serve this card, or has dropped it.
- * What tells of it is printed; no driver call does. */
-#include "cause.h"
+ * What tells of it is printed, or in cuDNN's own log; no driver call does. */
+#include "cudnn_log.h"
+
+static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
+{
+    static const char *const words[] = {"ARCH_MISMATCH", NULL};
+    return gwi_cudnn_judge(c, finding, words, "this version of cuDNN does not serve this card");
+}
 
 const gw_cause gwi_cause_library_too_old_or_dropped_gpu = {
     .id = "library-too-old-or-dropped-gpu",
@@ -8,5 +14,6 @@ const gw_cause gwi_cause_library_too_old_or_dropped_gpu = {
     .proof = "the library's status for an unsupported architecture, or versions outside of its support table",
     .fixes = {[GW_FRAMEWORK_RAW] = "Install the framework's build for this card (data/framework_compat.tsv)\n"
                                    "For cards older than Turing: cuDNN 9.10 or older"},
-    .judge = gwi_judge_by_log,
+    .judge = judge,
+    .is_told = true,
 };

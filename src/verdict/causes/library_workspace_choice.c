@@ -1,6 +1,6 @@
 /* A workspace was refused for lack of memory, and a smaller one taken at the same place: a library that searches among
  * its algorithms has taken another one, which may be slower. No fault. */
-#include "cause.h"
+#include "cudnn_log.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -130,6 +130,7 @@ static bool advise(const gwi_case *c, gw_string_list *advice)
                  gw_bytes_text(wanted, first->bytes_wanted), count, GWI_PLURAL(count), (double)first->t_ns / 1e9,
                  gwi_at(c, first->site, at), gw_bytes_text(taken, first->next_bytes));
     add_kernels(c, first, &text);
+    gwi_cudnn_add_workspace(c, first->t_ns, &text);
     gw_text_addf(&text,
                  ": so does %s when it takes another algorithm, which may be slower; leave room, or limit workspaces",
                  choosing_library(gw_model_process(c->model, first->pid)));

@@ -1,0 +1,186 @@
+/* What cuDNN's own log proves, and runs that nearly have it. */
+#include "judge_testlib.h"
+
+#include <signal.h>
+
+static const uint64_t gib = 1u << 30;
+static gw_feed feed; /* large: not on the stack */
+static gw_verdict *verdict;
+
+static void logged_of(uint32_t pid, const char *severity, const char *status, const char *reason, unsigned count)
+{
+    char value[512];
+    gw_error err;
+    gw_item item = {.kind = GW_ITEM_SUPERVISOR, .t_ns = feed.t_ns, .pid = pid};
+    snprintf(value, sizeof value,
+             "severity=%s\nversion=90300\ncount=%u\nmore=1\nfunction=cudnnBackendFinalize\nstatus=%s\nreason=%s\n",
+             severity, count, status, reason);
+    item.pair.key = "cudnn.log";
+    item.pair.value = value;
+    assert_int_equal(gw_model_feed(feed.model, &item, &err), GW_OK);
+}
+
+static void logged(const char *severity, const char *status, const char *reason)
+{
+    logged_of(GW_FEED_PID, severity, status, reason, 1);
+}
+
+static void expect(const char *cause, gw_certainty certainty)
+{
+    verdict = judge_fed(&feed);
+    assert_cause(verdict, cause, certainty);
+}
+
+/* How many lines of evidence are the library's own. */
+static size_t library_lines(const char *part)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < verdict->evidence_count; i++)
+        count +=
+            strcmp(verdict->evidence[i].source, "library log") == 0 && strstr(verdict->evidence[i].text, part) != NULL;
+    return count;
+}
+
+static void done(void)
+{
+    gw_verdict_free(verdict);
+    verdict = NULL;
+}
+
+static void open_run(void)
+{
+    gw_feed_open(&feed, 16 * gib);
+    gw_feed_launch(&feed, 1, 0);
+    gw_feed_sync(&feed);
+    gw_feed_wait(&feed, 1000000000u);
+}
+
+static void refused_memory(void)
+{
+    open_run();
+    for (int i = 0; i < 3; i++)
+        gw_feed_alloc(&feed, 5 * gib);
+    gw_feed_no_room(&feed, 64u << 20, 32u << 20, 16 * gib);
+}
+
+static void a_handle_without_room(void **state)
+{
+    (void)state;
+    refused_memory();
+    logged("error", "CUDNN_STATUS_NOT_INITIALIZED", "cudaMalloc(&p) != cudaSuccess");
+    gw_feed_exit(&feed, 1, 0);
+    expect("gpu-oom-library-handle", GW_SUPPORTED);
+    assert_int_equal(library_lines("cudnnBackendFinalize: CUDNN_STATUS_NOT_INITIALIZED, cudaMalloc"), 1);
+    done();
+}
+
+/* The same word long before, of another process, or as a warning, is not about that request. */
+static void not_about_that_request(void **state)
+{
+    (void)state;
+    for (int which = 0; which < 3; which++) {
+        refused_memory();
+        if (which == 0)
+            gw_feed_wait(&feed, 60000000000u);
+        gw_feed_process(&feed, 222, GW_FEED_PID, "/usr/bin/other");
+        logged_of(which == 1 ? 222 : GW_FEED_PID, which == 2 ? "warning" : "error", "CUDNN_STATUS_NOT_INITIALIZED", "",
+                  1);
+        gw_feed_exit(&feed, 1, 0);
+        expect("gpu-oom-capacity", GW_ESTABLISHED);
+        assert_int_equal(library_lines(""), 0);
+        done();
+    }
+}
+
+static void refused_arguments(void **state)
+{
+    (void)state;
+    open_run();
+    logged("warning", "CUDNN_STATUS_NOT_SUPPORTED", "numUserNodes != 5");
+    logged("error", "CUDNN_STATUS_BAD_PARAM", "xDesc.strideA[1] < 1");
+    logged_of(GW_FEED_PID, "error", "CUDNN_STATUS_BAD_PARAM", "xDesc.strideA[1] < 1", 2);
+    gw_feed_exit(&feed, 1, 0);
+    expect("library-bad-argument", GW_SUPPORTED);
+    assert_int_equal(library_lines("strideA[1] < 1 (2 times)"), 1);
+    assert_int_equal(library_lines(""), 1);
+    done();
+}
+
+static void another_reason_came_after(void **state)
+{
+    (void)state;
+    open_run();
+    logged("error", "CUDNN_STATUS_BAD_PARAM", "xDesc.strideA[1] < 1");
+    gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"t.py\", line 3, in <module>\nKeyError: 'x'\n");
+    gw_feed_exit(&feed, 1, 0);
+    expect("script-exception", GW_ESTABLISHED);
+    done();
+}
+
+/* A program that lives on for long after it, dies of a signal, or ends well. */
+static void not_the_end(void **state)
+{
+    (void)state;
+    for (int which = 0; which < 3; which++) {
+        open_run();
+        logged("error", "CUDNN_STATUS_BAD_PARAM", "xDesc.strideA[1] < 1");
+        gw_feed_wait(&feed, which == 0 ? 60000000000u : 1000);
+        gw_feed_exit(&feed, which == 1 ? -1 : which == 0, which == 1 ? SIGKILL : 0);
+        verdict = judge_fed(&feed);
+        assert_true(verdict->cause == NULL || strncmp(verdict->cause, "library", 7) != 0);
+        done();
+    }
+}
+
+static void a_card_that_is_not_served(void **state)
+{
+    (void)state;
+    open_run();
+    logged("error", "CUDNN_STATUS_NOT_SUPPORTED_ARCH_MISMATCH", "deviceVer < 700");
+    gw_feed_exit(&feed, 1, 0);
+    expect("library-too-old-or-dropped-gpu", GW_SUPPORTED);
+    done();
+}
+
+static void map_library(const char *value)
+{
+    gw_error err;
+    gw_item item = {.kind = GW_ITEM_SUPERVISOR, .t_ns = feed.t_ns, .pid = GW_FEED_PID};
+    item.pair.key = "library";
+    item.pair.value = value;
+    assert_int_equal(gw_model_feed(feed.model, &item, &err), GW_OK);
+}
+
+static void two_versions(void **state)
+{
+    (void)state;
+    for (int same = 0; same < 2; same++) {
+        open_run();
+        map_library(
+            "kind=cudnn part= place=wheel version=9.1.0 from=3 major_only=0 path=/v/nvidia/cudnn/libcudnn.so.9");
+        map_library(same ? "kind=cudnn part=ops place=wheel version=9.1.0 from=3 major_only=0 "
+                           "path=/v/nvidia/cudnn/libcudnn_ops.so.9"
+                         : "kind=cudnn part=ops place=system version=9.3.0 from=3 major_only=0 "
+                           "path=/usr/lib/libcudnn_ops.so.9");
+        logged("error", "CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH", "ops");
+        gw_feed_exit(&feed, 1, 0);
+        if (same) {
+            verdict = judge_fed(&feed);
+            assert_null(verdict->cause);
+        } else {
+            expect("cudnn-mixed-libraries", GW_ESTABLISHED);
+            assert_int_equal(library_lines("SUBLIBRARY_VERSION_MISMATCH"), 2); /* the line, and what its status means */
+        }
+        done();
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_handle_without_room), cmocka_unit_test(not_about_that_request),
+        cmocka_unit_test(refused_arguments),     cmocka_unit_test(another_reason_came_after),
+        cmocka_unit_test(not_the_end),           cmocka_unit_test(a_card_that_is_not_served),
+        cmocka_unit_test(two_versions)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,89 @@
+"""The log that cuDNN writes with --deep: however much it is, it stays small on disk; whose it is when somebody has asked
+for it already; and where it cannot be had, the program runs as ever.
+
+    library_log.py
+"""
+import os
+import re
+import resource
+import subprocess
+import time
+
+from harness import GPUWHY, SCENARIOS, TIMEOUT_S, Workplace, base_environment, behind_sanitizer, expect, gpuwhy, main, new_folder
+
+LIBRARIES = {8: SCENARIOS / "fake" / "libcudnn.so.8.7.0", 9: SCENARIOS / "fake" / "libcudnn.so.9.3.0"}
+ENTRY_BYTES = 300  # at least
+HELD_BYTES = 12 << 20  # what may wait to be read, and a look's worth
+
+
+def start(folder, major, *options, environment=(), before=None):
+    command = [str(GPUWHY), "run", "--gpu", "virtual:h200,memory=4GiB", "--deep", "-o", str(folder / "run.gpuwhy"), "--",
+               *behind_sanitizer([SCENARIOS / "s09_library_log", "--library", LIBRARIES[major], *options])]
+    return subprocess.Popen(command, cwd=folder / "work", env={**base_environment(folder), **dict(environment)},
+                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=before)
+
+
+def facts(folder, key):
+    status, out, err = gpuwhy("export", folder / "run.gpuwhy", "--to", "json", folder=folder)
+    expect(status == 0, err)
+    return re.findall(rf'"{re.escape(key)}", *"value": *"([^"]*)"', out) or re.findall(rf"{re.escape(key)}[^\n]*", out)
+
+
+def wait_for(what, ready):
+    deadline = time.monotonic() + TIMEOUT_S
+    while not ready():
+        expect(time.monotonic() < deadline, f"never: {what}")
+        time.sleep(0.02)
+
+
+def much_stays_small(place, major):
+    """The apparent size says that all was written, the blocks that it was given back."""
+    count = 150000
+    folder = new_folder(place, f"much-{major}")
+    log, go_on = folder / "run.cudnn.log", folder / "go-on"
+    process = start(folder, major, "--repaired", "--warnings", str(count), "--until", str(go_on))
+    try:
+        wait_for("the log is there", log.exists)
+        wait_for("all is written", lambda: log.stat().st_size >= count * ENTRY_BYTES)
+        wait_for("it was given back", lambda: log.stat().st_blocks * 512 <= HELD_BYTES)
+    finally:
+        go_on.touch()
+        out, err = process.communicate(timeout=TIMEOUT_S)
+    expect(process.returncode == 0 and b"worked" in out, f"{process.returncode}: {err.decode(errors='replace')}")
+    expect(not log.exists(), "the log was left behind")
+    size = (folder / "run.gpuwhy").stat().st_size
+    expect(size < 1 << 20, f"{count} equal warnings made a recording of {size} bytes")
+
+
+def asked_for_by_the_user(place):
+    """Then it is theirs."""
+    folder = new_folder(place, "own")
+    own = folder / "own.log"
+    process = start(folder, 9, "--what", "argument", environment={"CUDNN_LOGDEST_DBG": str(own), "CUDNN_LOGLEVEL_DBG": "1"})
+    process.communicate(timeout=TIMEOUT_S)
+    expect("BAD_PARAM" in own.read_text(), "the user's own log is not where it was asked for")
+    expect(not (folder / "run.cudnn.log").exists(), "a second log")
+    expect("settings of its own" in str(facts(folder, "cudnn.log.none")), "not recorded why there is none")
+
+
+def file_size_is_limited(place):
+    """A log that reached the limit would end the program by SIGXFSZ."""
+    limit = 64 << 20
+    folder = new_folder(place, "limited")
+    process = start(folder, 8, "--repaired", "--warnings", str(limit // ENTRY_BYTES),
+                    before=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
+    out, err = process.communicate(timeout=TIMEOUT_S)
+    expect(process.returncode == 0 and b"worked" in out, f"{process.returncode}: {err.decode(errors='replace')}")
+    expect("ulimit -f" in str(facts(folder, "cudnn.log.none")), "not recorded why there is none")
+
+
+def test():
+    with Workplace() as place:
+        for major in LIBRARIES:
+            much_stays_small(place, major)
+        asked_for_by_the_user(place)
+        file_size_is_limited(place)
+
+
+if __name__ == "__main__":
+    main(test)
