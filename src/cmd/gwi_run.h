@@ -172,6 +172,11 @@ void gwi_dumps_take(const gwi_dumps *dumps, gwi_record *record, pid_t command);
 /* No dumps from here on: a call that fails then says so itself. */
 void gwi_dumps_forbid(void);
 
+/* ---- core dumps of processes (host_core.c) ---- */
+
+/* After the end of the command, with its status: what cores of this run's processes say, as facts "host.core". */
+void gwi_host_cores_take(gwi_record *record, pid_t command, int status);
+
 /* ---- the processes (watch.c) ---- */
 
 typedef struct gwi_watch {

@@ -372,6 +372,7 @@ static void finish_recording(supervisor *run)
     gwi_cudnn_end(&run->cudnn);
     take_virtual_notes(run);
     gwi_dumps_take(&run->dumps, &run->record, run->child);
+    gwi_host_cores_take(&run->record, run->child, run->status);
     gw_item item = {.kind = GW_ITEM_EXIT, .t_ns = ended_at_ns};
     item.pid = (uint32_t)run->child;
     item.exit = (gw_exit_fact){.pid = (uint32_t)run->child,

@@ -1,6 +1,8 @@
 /* Faults of host code: where in memory, and whether that is a block of the GPU's. */
+#include "fields.h"
 #include "inner.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,6 +22,45 @@ void gwi_crash_event(gw_model *model, gwi_process *process, const gw_event *even
                         .t_ns = event->t_ns,
                         .tid = event->tid,
                         .site = event->site};
+}
+
+static bool is_fault(uint64_t signal)
+{
+    return signal == SIGSEGV || signal == SIGBUS || signal == SIGILL || signal == SIGFPE;
+}
+
+/* A core dump that the supervisor read. What a handler of ours told has a stack, and says more. */
+static void take_core(gw_model *model, const gw_pair *fact, uint32_t pid)
+{
+    uint64_t signal, code = 0, address = 0, instruction = 0;
+    size_t code_bytes;
+    bool was_told = gwi_field(fact->value, "code", &code_bytes) != NULL;
+    for (size_t i = 0; i < model->process_count; i++) {
+        gw_process *process = &model->process[i];
+        if (process->pid != pid || process->crash.seen || !gwi_number_field(fact->value, "signal", &signal) ||
+            !is_fault(signal))
+            continue;
+        bool has_code = gwi_number_field(fact->value, "code", &code); /* a negative one is none: it was sent */
+        bool has_address =
+            has_code && code > 0 && code != SENT_BY_KERNEL && gwi_number_field(fact->value, "address", &address);
+        (void)gwi_number_field(fact->value, "instruction", &instruction);
+        process->crash = (gw_crash){.seen = true,
+                                    .by_core = true,
+                                    .was_sent = was_told && code == 0,
+                                    .has_address = has_address,
+                                    .signal = (int)signal,
+                                    .address = address,
+                                    .instruction = instruction,
+                                    .t_ns = fact->t_ns,
+                                    .tid = gwi_small_field(fact->value, "tid")};
+    }
+}
+
+static void take_cores(gw_model *model)
+{
+    for (size_t i = 0; i < model->fact_count; i++)
+        if (model->fact[i].key != NULL && strcmp(model->fact[i].key, "host.core") == 0)
+            take_core(model, &model->fact[i], model->fact[i].pid);
 }
 
 /* The kernel's line names process and address: "python3[123]: segfault at 7f.. ip ..". */
@@ -63,6 +104,7 @@ static void find_block(const gw_model *model, const gwi_process *process, gw_cra
 
 void gwi_crash_finish(gw_model *model)
 {
+    take_cores(model);
     take_lines(model);
     for (size_t i = 0; i < model->process_count; i++)
         if (model->process[i].crash.has_address)

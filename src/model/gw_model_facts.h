@@ -251,11 +251,12 @@ typedef struct gw_thread {
     uint64_t ring_total, ring_synced_total;
 } gw_thread;
 
-/* A signal of a fault in host code, as a handler of ours (--catch-crash) or the kernel's log told it. The process need
- * not have died of it: handlers of its own may cope. */
+/* A signal of a fault in host code, as a handler of ours (--catch-crash), a core dump or the kernel's log told it. The
+ * process need not have died of it: handlers of its own may cope. */
 typedef struct gw_crash {
     bool seen;
-    bool by_handler;  /* else by the kernel's log: then tid, site and instruction are 0 */
+    bool by_handler;  /* else `site` is 0 */
+    bool by_core;     /* neither: by the kernel's log, then tid and instruction are 0, too */
     bool was_sent;    /* no instruction of that thread brought it: somebody sent the signal */
     bool has_address; /* the one that the code touched; of some faults nobody tells it */
     bool in_block;    /* it lies in device memory that was alive: in `block` */

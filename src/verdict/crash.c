@@ -31,7 +31,7 @@ bool gwi_is_null_of_root(const gwi_case *c, const gw_crash *crash)
 
 const char *gwi_crash_source(const gw_crash *crash)
 {
-    return crash->by_handler ? "observer" : "kernel log";
+    return crash->by_handler ? "observer" : crash->by_core ? "core dump" : "kernel log";
 }
 
 void gwi_say_null_used(const gwi_case *c, gwi_finding *finding)

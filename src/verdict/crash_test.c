@@ -57,6 +57,65 @@ static void inside_a_block(void **state)
     done();
 }
 
+static void core_at(uint64_t address, int code)
+{
+    char value[256];
+    snprintf(value, sizeof value, "path=/w/core\nsignal=%d\ntid=%u\ncode=%d\naddress=0x%llx\ninstruction=0x401000\n",
+             SIGSEGV, GW_FEED_PID, code, (unsigned long long)address);
+    gw_error err;
+    gw_item item = {.kind = GW_ITEM_SUPERVISOR, .t_ns = feed.t_ns, .pid = GW_FEED_PID};
+    item.pair.key = "host.core";
+    item.pair.value = value;
+    assert_int_equal(gw_model_feed(feed.model, &item, &err), GW_OK);
+}
+
+static bool core_says(const char *part)
+{
+    for (size_t i = 0; i < verdict->evidence_count; i++)
+        if (strcmp(verdict->evidence[i].source, "core dump") == 0 && strstr(verdict->evidence[i].text, part) != NULL)
+            return true;
+    return false;
+}
+
+static void by_a_core_dump(void **state)
+{
+    (void)state;
+    core_at(open_run() + 4096, MAPERR);
+    gw_feed_exit(&feed, -1, SIGSEGV);
+    expect("host-touched-device-memory", GW_ESTABLISHED);
+    assert_true(core_says("signal 11 at address") && says("4096 bytes into the block"));
+    done();
+}
+
+/* In no block, without an address, sent by somebody, or a number that makes no sense. */
+static void by_a_core_dump_of_another_crash(void **state)
+{
+    static const struct {
+        uint64_t offset;
+        int code;
+    } rows[] = {{1ull << 40, MAPERR}, {0, BY_KERNEL}, {0, SENT}, {0, -6}};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        core_at(open_run() + rows[i].offset, rows[i].code);
+        gw_feed_exit(&feed, -1, SIGSEGV);
+        expect("host-crash-of-process", GW_ESTABLISHED);
+        assert_int_equal(core_says("the fault was at address"), i == 0);
+        done();
+    }
+}
+
+static void a_handler_says_more_than_a_core(void **state)
+{
+    (void)state;
+    uint64_t block = open_run();
+    crash_at(block + 4096, MAPERR);
+    core_at(block + 8192, MAPERR);
+    gw_feed_exit(&feed, -1, SIGSEGV);
+    expect("host-touched-device-memory", GW_ESTABLISHED);
+    assert_true(says("4096 bytes into the block") && !core_says(""));
+    done();
+}
+
 static void behind_a_block(void **state)
 {
     (void)state;
@@ -244,6 +303,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(inside_a_block),
         cmocka_unit_test(behind_a_block),
+        cmocka_unit_test(by_a_core_dump),
+        cmocka_unit_test(by_a_core_dump_of_another_crash),
+        cmocka_unit_test(a_handler_says_more_than_a_core),
         cmocka_unit_test(in_a_block_that_is_gone),
         cmocka_unit_test(in_managed_memory),
         cmocka_unit_test(without_an_address),

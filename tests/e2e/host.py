@@ -1,17 +1,18 @@
 """The host's own faults, for real where this machine allows them: a control group that runs out of memory, a full
-/dev/shm. Each with a twin that dies alike for another reason.
+/dev/shm, a core dump. Each with a twin that dies alike for another reason.
 
     host.py [NAME]    one of CASES; exit 77: this machine does not allow it
 """
 import json
 import os
 import pathlib
+import resource
 import signal
 import subprocess
 import sys
 import time
 
-from harness import GPUWHY, Workplace, base_environment, expect, main, new_folder, skip
+from harness import GPUWHY, SCENARIOS, Workplace, base_environment, expect, main, new_folder, skip
 
 EATS = "import time\nkept = []\nfor i in range(600):\n    kept.append(b'x' * (1 << 20))\n    time.sleep(0.001)\nprint('ate all')\n"
 EATS_LITTLE_AND_IS_KILLED = """import os, signal, time
@@ -162,8 +163,49 @@ def shared_memory_has_room(folder):
     expect_cause(verdict, "host-crash-of-process", "established")
 
 
+# ---- core dumps --------------------------------------------------------------------------------------------------------
+
+def judge_crash(folder, core_bytes, program, *options):
+    """The kernel's log is not read: the core alone can tell the address."""
+    pattern = open("/proc/sys/kernel/core_pattern").read().strip()
+    if pattern.startswith(("|", "/")):
+        skip(f"core dumps go elsewhere on this machine (core_pattern: {pattern})")
+    command = [str(GPUWHY), "run", "--gpu", "virtual:h200,memory=4GiB", "--no-sense", "--json", str(folder / "verdict.json"),
+               "-o", str(folder / "run.gpuwhy"), "--", str(SCENARIOS / program), *options, "--truth", str(folder / "truth")]
+    done = subprocess.run(command, cwd=folder / "work", env=base_environment(folder), stdin=subprocess.DEVNULL,
+                          capture_output=True, timeout=120,
+                          preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CORE, (core_bytes, core_bytes)))
+    expect(done.returncode == -signal.SIGSEGV, f"ended by {done.returncode}: {done.stderr.decode(errors='replace')}")
+    if core_bytes and not any((folder / "work").iterdir()):
+        skip("the kernel wrote no core dump")
+    return json.loads((folder / "verdict.json").read_text())
+
+
+def lines_of_the_core(verdict):
+    return [line["text"] for line in verdict["evidence"] if line["source"] == "core dump"]
+
+
+def core_of_a_touched_block(folder):
+    verdict = judge_crash(folder, resource.RLIM_INFINITY, "s33_host_touch")
+    expect_cause(verdict, "host-touched-device-memory", "established")
+    address = next(line.split("=")[1] for line in (folder / "truth").read_text().splitlines() if "address=" in line)
+    expect(any(f"{int(address):#x}" in text for text in lines_of_the_core(verdict)), f"{verdict['evidence']}")
+
+
+def core_of_another_crash(folder):
+    verdict = judge_crash(folder, resource.RLIM_INFINITY, "s28_host", "--end", "crash")
+    expect_cause(verdict, "host-crash-of-process", "established")
+    expect(any("at address" in text for text in lines_of_the_core(verdict)), f"{verdict['evidence']}")
+
+
+def no_core(folder):
+    verdict = judge_crash(folder, 0, "s33_host_touch")
+    expect_cause(verdict, "host-crash-of-process", "established")
+    expect(not lines_of_the_core(verdict), f"{verdict['evidence']}")
+
+
 CASES = {f.__name__: f for f in (killed_for_memory, killed_by_hand, shared_memory_is_full, shared_memory_is_refused,
-                                 shared_memory_has_room)}
+                                 shared_memory_has_room, core_of_a_touched_block, core_of_another_crash, no_core)}
 
 
 def test():

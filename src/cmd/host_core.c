@@ -1,0 +1,164 @@
+/* The core dump of a process that died, where the kernel wrote it as a plain file: the address of the fault.
+ *
+ * Nothing is asked for: whether there is one, where and how large, is the user's setting (ulimit -c, core_pattern). */
+#include "gwi_run.h"
+
+#include "gw_clock.h"
+#include "gw_hostcore.h"
+#include "gw_text.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { ENTRIES_MAX = 1 << 16, CORES_MAX = 16 };
+/* File systems stamp with the clock of the last tick. */
+static const uint64_t stamp_slack_ns = 20000000u;
+
+typedef struct search {
+    gwi_record *record;
+    pid_t command;
+    gwi_path folder;
+    char pattern[2 * NAME_MAX + 8]; /* of fnmatch */
+    uint64_t since_realtime_ns;
+    size_t found;
+} search;
+
+static bool read_setting(const char *name, char *out, size_t bytes_max)
+{
+    gwi_path path;
+    int fd = gwi_path_format(path, NULL, "/proc/sys/kernel/%s", name) == GW_OK ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    ssize_t got = fd < 0 ? -1 : read(fd, out, bytes_max - 1);
+    if (fd >= 0)
+        close(fd);
+    if (got <= 0)
+        return false;
+    out[got] = '\0';
+    out[strcspn(out, "\n")] = '\0';
+    return out[0] != '\0';
+}
+
+/* The kernel's %p, %e, ... as a pattern of fnmatch. False: too long. */
+static bool as_fnmatch(const char *name, bool with_pid, char *out, size_t bytes_max)
+{
+    size_t used = 0;
+    bool names_pid = false;
+    for (const char *at = name; *at != '\0'; at++) {
+        bool is_sign = *at == '%' && at[1] != '\0';
+        if (used + 5 > bytes_max)
+            return false;
+        if (is_sign && at[1] != '%') {
+            names_pid = names_pid || at[1] == 'p';
+            out[used++] = '*';
+        } else {
+            if (strchr("*?[]\\", *at) != NULL)
+                out[used++] = '\\';
+            out[used++] = *at;
+        }
+        at += is_sign;
+    }
+    snprintf(out + used, bytes_max - used, "%s", with_pid && !names_pid ? ".*" : "");
+    return true;
+}
+
+/* Where cores of this run would lie. Static text: why that is not to be known; NULL: it is. */
+static const char *find_place(search *it)
+{
+    char setting[512], uses_pid[8] = "0";
+    if (!read_setting("core_pattern", setting, sizeof setting))
+        return "core_pattern cannot be read";
+    if (setting[0] == '|' || setting[0] == '@')
+        return "the kernel hands core dumps to a program (core_pattern)";
+    (void)read_setting("core_uses_pid", uses_pid, sizeof uses_pid);
+    char *slash = strrchr(setting, '/'), *name = slash == NULL ? setting : slash + 1;
+    if (slash != NULL)
+        *slash = '\0';
+    if (slash != NULL && strchr(setting, '%') != NULL)
+        return "the folder in core_pattern is another one for each process";
+    gwi_path here;
+    bool is_absolute = slash != NULL && (setting[0] == '/' || slash == setting);
+    if (!is_absolute && getcwd(here, sizeof here) == NULL)
+        return "the working folder has no name";
+    gw_status st = is_absolute ? gwi_path_format(it->folder, NULL, "%s/", setting)
+                               : gwi_path_format(it->folder, NULL, "%s/%s", here, slash == NULL ? "" : setting);
+    if (st != GW_OK || !as_fnmatch(name, uses_pid[0] == '1', it->pattern, sizeof it->pattern))
+        return "core_pattern is too long";
+    return NULL;
+}
+
+static void put(search *it, const char *path, uint64_t t_ns, const gw_hostcore *core)
+{
+    gw_text text = {0};
+    gw_text_addf(&text, "path=%s\nsignal=%d\ntid=%" PRIu32 "\n", strchr(path, '\n') == NULL ? path : "?", core->signal,
+                 core->tid);
+    if (core->has_code)
+        gw_text_addf(&text, "code=%d\naddress=0x%" PRIx64 "\n", core->code, core->address);
+    if (core->has_registers)
+        gw_text_addf(&text, "instruction=0x%" PRIx64 "\n", core->instruction);
+    gw_item item = {.kind = GW_ITEM_SUPERVISOR, .t_ns = t_ns, .pid = core->pid};
+    item.pair.key = "host.core";
+    item.pair.value = gw_text_str(&text);
+    if (!text.failed)
+        gwi_record_put(it->record, &item);
+    gw_text_free(&text);
+}
+
+/* A core of one of our processes, written since the run began. */
+static void look_at_file(search *it, const char *name)
+{
+    gwi_path path;
+    struct stat facts;
+    gw_hostcore core;
+    int fd = gwi_path_format(path, NULL, "%s/%s", it->folder, name) == GW_OK
+                 ? open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
+                 : -1;
+    if (fd >= 0 && fstat(fd, &facts) == 0 && S_ISREG(facts.st_mode)) {
+        uint64_t written_ns = (uint64_t)facts.st_mtim.tv_sec * 1000000000u + (uint64_t)facts.st_mtim.tv_nsec;
+        uint64_t since_ns = it->since_realtime_ns;
+        if (written_ns + stamp_slack_ns >= since_ns && gw_hostcore_read(fd, path, &core, NULL) == GW_OK &&
+            (core.pid == (uint32_t)it->command || gwi_record_has_process(it->record, core.pid))) {
+            put(it, path, written_ns > since_ns ? written_ns - since_ns : 0, &core);
+            it->found++;
+        }
+    }
+    if (fd >= 0)
+        close(fd);
+}
+
+static void look_in_folder(search *it)
+{
+    if (strpbrk(it->pattern, "*\\") == NULL) {
+        look_at_file(it, it->pattern);
+        return;
+    }
+    DIR *entries = opendir(it->folder);
+    struct dirent *entry;
+    for (int i = 0; entries != NULL && i < ENTRIES_MAX && it->found < CORES_MAX && (entry = readdir(entries)) != NULL;
+         i++)
+        if (fnmatch(it->pattern, entry->d_name, FNM_PERIOD) == 0)
+            look_at_file(it, entry->d_name);
+    if (entries != NULL)
+        closedir(entries);
+}
+
+void gwi_host_cores_take(gwi_record *record, pid_t command, int status)
+{
+    search it = {.record = record, .command = command};
+    bool ended_well = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    if (ended_well || (WIFSIGNALED(status) && !WCOREDUMP(status)))
+        return;
+    it.since_realtime_ns = gw_realtime_ns() - gwi_record_now_ns(record);
+    const char *why = find_place(&it);
+    if (why == NULL)
+        look_in_folder(&it);
+    else if (WIFSIGNALED(status))
+        gwi_record_fact(record, "host.core.none", "%s", why);
+}
