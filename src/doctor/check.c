@@ -88,6 +88,9 @@ static bool is_about_cards(const char *key)
 /* A card that is gone fails; what else differs is worth a look. */
 static void compare_one(const char *key, const char *now, const char *then, gw_checkup *checkup)
 {
+    bool is_half_known = now == NULL || then == NULL;
+    if (strncmp(key, "pci.acs.", strlen("pci.acs.")) == 0 && (is_half_known || strstr(key, ".read") != NULL))
+        return; /* root reads more than others */
     if (is_of_the_moment(key) || (now != NULL && then != NULL && strcmp(now, then) == 0))
         return;
     bool fewer = is_about_cards(key) && now != NULL && then != NULL && atoll(now) < atoll(then);

@@ -117,6 +117,35 @@ static long long bus_index(const gw_facts *facts, long long card)
     return -1;
 }
 
+static bool is_slow_now(const gw_facts *facts, long long index)
+{
+    const char *speed = gw_facts_getf(facts, "pci.card.%lld.speed", index),
+               *fastest = gw_facts_getf(facts, "pci.card.%lld.speed_max", index);
+    return speed != NULL && fastest != NULL && atof(speed) > 0 && atof(speed) < atof(fastest);
+}
+
+/* A card that has nothing to do lets its link go slower. Which speed it has at work no idle machine shows. */
+static void check_speed(const gw_facts *facts, gw_checkup *checkup, long long count)
+{
+    long long slow = 0, first = -1;
+    for (long long i = 0; i < count; i++) {
+        long long index = bus_index(facts, i);
+        if (index < 0 || !is_slow_now(facts, index))
+            continue;
+        slow++;
+        first = first < 0 ? index : first;
+    }
+    if (slow == 0)
+        return;
+    gwi_check(
+        checkup, section, "pcie-degraded", GW_CHECK_UNKNOWN,
+        "gpuwhy run -- PROGRAM that copies much: it notes the link's speed meanwhile, and tells of a slow one",
+        "%lld of %lld cards: the PCIe link is slower now than it can be (%s: %s of %s). Idle cards do that; under "
+        "load its speed is not known",
+        slow, count, gw_facts_getf(facts, "pci.card.%lld.pci", first),
+        gw_facts_getf(facts, "pci.card.%lld.speed", first), gw_facts_getf(facts, "pci.card.%lld.speed_max", first));
+}
+
 /* A narrow link is narrow at all times; a slow one only counts under load. */
 static size_t check_link(const gw_facts *facts, gw_checkup *checkup, long long card)
 {
@@ -218,6 +247,7 @@ void gwi_check_cards(const gw_facts *facts, gw_checkup *checkup)
                   gw_facts_get(facts, "nvml.why") != NULL ? gw_facts_get(facts, "nvml.why") : "NVML was not asked");
     else if (said == 0)
         gwi_check(checkup, section, "nvml", GW_CHECK_PASS, NULL, "no errors, no throttling, no mode that refuses work");
+    check_speed(facts, checkup, count);
     check_mps(facts, checkup);
     check_mixed(facts, checkup, count);
     check_fabric(facts, checkup);

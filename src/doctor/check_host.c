@@ -86,12 +86,55 @@ static void check_platform(const gw_facts *facts, gw_checkup *checkup)
     }
 }
 
+/* Do the cards of this machine copy to each other over PCIe? */
+static bool has_peers_on_bus(const gw_facts *facts)
+{
+    return gwi_card_count(facts) > 1 && gwi_number_or(facts, "pci.nvswitches", 0) == 0 &&
+           !gwi_has_device(facts, "nvidia-nvswitchctl");
+}
+
+/* How the IOMMU treats the cards: of their groups the first that it translates for, else of any group. */
+static const char *iommu_type(const gw_facts *facts)
+{
+    const char *passed = NULL;
+    for (long long i = 0; i < gwi_number_or(facts, "pci.cards", 0) && i < GWI_CARDS_MAX; i++) {
+        const char *type = gw_facts_getf(facts, "pci.card.%lld.iommu", i);
+        if (type != NULL && strcmp(type, "identity") != 0)
+            return type;
+        passed = type != NULL ? type : passed;
+    }
+    return passed != NULL ? passed : gw_facts_get(facts, "iommu.type");
+}
+
+static void check_acs(const gw_facts *facts, gw_checkup *checkup)
+{
+    long long bridges = gwi_number_or(facts, "pci.acs.bridges", 0), read = gwi_number_or(facts, "pci.acs.read", 0);
+    const char *redirect = gw_facts_get(facts, "pci.acs.redirect");
+    if (!has_peers_on_bus(facts) || bridges == 0)
+        return;
+    if (redirect != NULL && strcmp(redirect, "none") != 0)
+        gwi_check(
+            checkup, section, "p2p-iommu-acs", GW_CHECK_WARN,
+            "Switch ACS off on these bridges (setpci, or the firmware's setting) where no virtual machine needs it",
+            "ACS of the bridges above the cards (%.120s) sends copies from card to card up to the root: they are "
+            "slow, and hang or go wrong where an IOMMU translates",
+            redirect);
+    else if (read < bridges)
+        gwi_check(checkup, section, "p2p-iommu-acs", GW_CHECK_UNKNOWN, NULL,
+                  "whether ACS redirects copies between the cards is not known: %lld of %lld bridges above them show "
+                  "their settings to root alone",
+                  bridges - read, bridges);
+    else
+        gwi_check(checkup, section, "p2p-iommu-acs", GW_CHECK_PASS, NULL,
+                  "ACS of the %lld bridge%s above the cards lets them copy to each other", bridges,
+                  bridges == 1 ? "" : "s");
+}
+
 static void check_iommu(const gw_facts *facts, gw_checkup *checkup)
 {
     long long groups = gwi_number_or(facts, "iommu.groups", 0), cards = gwi_card_count(facts);
-    const char *type = gw_facts_get(facts, "iommu.type");
-    if (groups == 0 || cards < 2 || gwi_number_or(facts, "pci.nvswitches", 0) > 0 ||
-        gwi_has_device(facts, "nvidia-nvswitchctl"))
+    const char *type = iommu_type(facts);
+    if (groups == 0 || !has_peers_on_bus(facts))
         return;
     if (type != NULL && strcmp(type, "identity") != 0)
         gwi_check(
@@ -127,4 +170,5 @@ void gwi_check_host(const gw_facts *facts, gw_checkup *checkup)
     check_limits(facts, checkup);
     check_platform(facts, checkup);
     check_iommu(facts, checkup);
+    check_acs(facts, checkup);
 }

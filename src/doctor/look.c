@@ -132,7 +132,8 @@ static void look_at_card_on_bus(gw_facts *facts, const char *root, const char *n
     static const struct {
         const char *file, *what;
     } files[] = {{"current_link_width", "width"}, {"max_link_width", "width_max"}, {"current_link_speed", "speed"},
-                 {"max_link_speed", "speed_max"}, {"numa_node", "numa"},           {"device", "device"}};
+                 {"max_link_speed", "speed_max"}, {"numa_node", "numa"},           {"device", "device"},
+                 {"iommu_group/type", "iommu"}};
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
         char path[600], key[GWI_FACT_KEY_MAX];
         snprintf(path, sizeof path, "/sys/bus/pci/devices/%s/%s", name, files[i].file);
@@ -437,6 +438,7 @@ void gw_doctor_look(gw_facts *facts, const char *root)
     look_at_module(facts, root);
     look_at_driver_cards(facts, root);
     look_at_bus(facts, root);
+    gwi_look_acs(facts, root);
     look_at_devices(facts, root);
     look_at_processes(facts, root);
     look_at_container(facts, root);

@@ -99,6 +99,30 @@ def cards(*list_of, env=None, python=None, drop=()):
     return machine(files, ("proc/driver/nvidia/gpus", "sys/bus/pci", "dev/nvidia0", *drop))
 
 
+def config(*capabilities):
+    """A bridge's configuration space: extended capabilities (id, control) one behind the other."""
+    space = bytearray(4096)
+    for index, (identity, control) in enumerate(capabilities):
+        at = 0x100 + 0x20 * index
+        following = at + 0x20 if index + 1 < len(capabilities) else 0
+        space[at:at + 4] = (identity | 1 << 16 | following << 20).to_bytes(4, "little")
+        space[at + 6:at + 8] = control.to_bytes(2, "little")
+    return space.decode("latin-1")
+
+
+def behind_a_bridge(bridge_config):
+    """Two cards behind one bridge."""
+    files = {"sys/bus/pci/devices/0000:00:01.0/config": bridge_config, "sys/bus/pci/devices/0000:00:01.0/vendor": "0x8086\n"}
+    for path, content in cards(H200, H200).items():
+        real = path.replace("sys/bus/pci/devices/", "sys/devices/pci0000:00/0000:00:01.0/")
+        files[real] = content
+    for index in range(2):
+        name = f"0000:{16 + index:02x}:00.0"
+        files[f"sys/bus/pci/devices/{name}"] = ("link", f"../../../devices/pci0000:00/0000:00:01.0/{name}")
+    return files
+
+
+AER, ACS = 1, 13
 RTX = ("NVIDIA GeForce RTX 4090", "8.9")
 V100 = ("Tesla V100-SXM2-16GB", "7.0")
 B200 = ("NVIDIA B200", "10.0")
@@ -228,6 +252,19 @@ MACHINES = {
     "slow-clock": (machine({"sys/devices/system/clocksource/clocksource0/current_clocksource": "hpet\n"}), {("clock", "warn")}, []),
     "iommu-between-cards": (cards(H200, H200) | {"sys/kernel/iommu_groups/0/type": "DMA\n"}, {("p2p-iommu-acs", "warn")},
                             ["iommu=pt"]),
+    "acs-redirects": (behind_a_bridge(config((AER, 0), (ACS, 0x1d))), {("p2p-iommu-acs", "warn")}, ["0000:00:01.0", "ACS"]),
+    "acs-checks-alone": (behind_a_bridge(config((AER, 0), (ACS, 0x01))), set(), ["lets them copy"]),
+    "acs-is-not-there": (behind_a_bridge(config((AER, 0x0c))), set(), ["lets them copy"]),
+    "acs-for-root-alone": (behind_a_bridge(config()[:64]), {("p2p-iommu-acs", "unknown")}, ["1 of 1 bridges"]),
+    "acs-in-a-circle": (behind_a_bridge(("\x01\x00\x01\x10" * 1024)), set(), []),
+    "iommu-passes-the-cards": (cards(H200, H200) | {"sys/kernel/iommu_groups/0/type": "DMA\n"} |
+                               {f"sys/bus/pci/devices/0000:{16 + i:02x}:00.0/iommu_group/type": "identity\n" for i in range(2)},
+                               set(), []),
+    "link-slow-while-idle": (machine({"sys/bus/pci/devices/0000:1b:00.0/current_link_speed": "2.5 GT/s PCIe\n",
+                                      "sys/bus/pci/devices/0000:1b:00.0/max_link_speed": "32.0 GT/s PCIe\n"}),
+                             {("pcie-degraded", "unknown")}, ["2.5 GT/s PCIe of 32.0 GT/s", "gpuwhy run"]),
+    "link-at-full-speed": (machine({"sys/bus/pci/devices/0000:1b:00.0/current_link_speed": "32.0 GT/s PCIe\n",
+                                    "sys/bus/pci/devices/0000:1b:00.0/max_link_speed": "32.0 GT/s PCIe\n"}), set(), []),
     "numa-not-told": (machine({"sys/devices/system/node/node1/x": "", "sys/bus/pci/devices/0000:1b:00.0/numa_node": "-1\n"}),
                       {("numa", "unknown")}, ["2 NUMA nodes"]),
     "shared-and-asleep": (machine({"nvml.answers": nvml((*H200, {"persistence": "off"})), "proc/9/comm": "nvidia-cuda-mps\n"}),

@@ -1,0 +1,135 @@
+/* Access control (ACS) of the PCIe bridges above the cards: does it send copies from card to card up to the root?
+ *
+ * The control register is in a bridge's extended configuration space, of which the kernel shows all but the first 64
+ * bytes to root alone. Layout: PCI Express Base Specification, extended capabilities from 0x100 on (id in the low 16
+ * bits, next one in the high 12), ACS: id 0x000d, control register at 6; bits 2 and 3 redirect requests and completions
+ * between devices below. */
+#include "gwi_doctor.h"
+
+#include <ctype.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    CONFIG_BYTES = 4096,
+    EXTENDED = 0x100,
+    CAPABILITIES_MAX = 64,
+    ACS_ID = 0x000d,
+    ACS_CONTROL = 6,
+    REDIRECTS = 0x0c,
+    NAME_BYTES_MAX = 16, /* "0000:10:00.0", or a domain of eight digits */
+    BRIDGES_MAX = 256
+};
+
+typedef struct bridges {
+    char name[BRIDGES_MAX][NAME_BYTES_MAX];
+    size_t count, read;
+    gw_text redirect; /* names of those that redirect */
+} bridges;
+
+static unsigned little(const uint8_t *at, int bytes)
+{
+    unsigned value = 0;
+    for (int i = bytes; i-- > 0;)
+        value = value << 8 | at[i];
+    return value;
+}
+
+/* Where ACS lies; 0: the bridge has none. */
+static size_t find_acs(const uint8_t config[CONFIG_BYTES])
+{
+    size_t at = EXTENDED;
+    for (int i = 0; i < CAPABILITIES_MAX && at >= EXTENDED && at + ACS_CONTROL + 2 <= CONFIG_BYTES; i++) {
+        unsigned head = little(config + at, 4);
+        if ((head & 0xffff) == ACS_ID)
+            return at;
+        at = head >> 20 & 0xffc;
+    }
+    return 0;
+}
+
+static bool read_config(const char *root, const char *name, uint8_t config[CONFIG_BYTES])
+{
+    gw_text path = {0};
+    gw_text_addf(&path, "%s/sys/bus/pci/devices/%s/config", root, name);
+    int fd = path.failed ? -1 : open(gw_text_str(&path), O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd < 0 ? -1 : read(fd, config, CONFIG_BYTES);
+    if (fd >= 0)
+        close(fd);
+    gw_text_free(&path);
+    return got == CONFIG_BYTES;
+}
+
+static void look_at_bridge(const char *root, const char *name, bridges *all)
+{
+    uint8_t config[CONFIG_BYTES];
+    for (size_t i = 0; i < all->count; i++)
+        if (strcmp(all->name[i], name) == 0)
+            return;
+    if (all->count == BRIDGES_MAX)
+        return;
+    snprintf(all->name[all->count++], NAME_BYTES_MAX, "%s", name);
+    if (!read_config(root, name, config))
+        return;
+    all->read++;
+    size_t acs = find_acs(config);
+    if (acs != 0 && (little(config + acs + ACS_CONTROL, 2) & REDIRECTS) != 0)
+        gw_text_addf(&all->redirect, "%s%s", all->redirect.bytes > 0 ? " " : "", name);
+}
+
+/* "0000:00:01.0" */
+static bool is_address(const char *text, size_t bytes)
+{
+    size_t domain = strspn(text, "0123456789abcdef");
+    return domain >= 4 && bytes == domain + strlen(":00:00.0") && bytes < NAME_BYTES_MAX && text[domain] == ':' &&
+           text[domain + 3] == ':' && text[domain + 6] == '.' && isdigit((unsigned char)text[domain + 7]);
+}
+
+/* The card's place in the tree of devices names the bridges above it: ".../0000:00:01.0/0000:01:00.0". */
+static void look_above(const char *root, const char *card, bridges *all)
+{
+    char place[PATH_MAX], name[NAME_BYTES_MAX];
+    gw_text path = {0};
+    gw_text_addf(&path, "%s/sys/bus/pci/devices/%s", root, card);
+    ssize_t got = path.failed ? -1 : readlink(gw_text_str(&path), place, sizeof place - 1);
+    gw_text_free(&path);
+    if (got <= 0)
+        return;
+    place[got] = '\0';
+    for (char *part = place; *part != '\0';) {
+        size_t bytes = strcspn(part, "/");
+        if (part[bytes] == '/' && is_address(part, bytes)) { /* the last part is the card */
+            snprintf(name, sizeof name, "%.*s", (int)bytes, part);
+            look_at_bridge(root, name, all);
+        }
+        part += bytes + (part[bytes] == '/');
+    }
+}
+
+void gwi_look_acs(gw_facts *facts, const char *root)
+{
+    bridges *all = calloc(1, sizeof *all);
+    long long cards = gwi_number_or(facts, "pci.cards", 0);
+    if (all == NULL) {
+        facts->failed = true;
+        return;
+    }
+    for (long long i = 0; i < cards && i < GWI_CARDS_MAX; i++) {
+        const char *card = gw_facts_getf(facts, "pci.card.%lld.pci", i);
+        if (card != NULL)
+            look_above(root, card, all);
+    }
+    if (all->count > 0) {
+        gw_facts_set(facts, "pci.acs.bridges", "%zu", all->count);
+        gw_facts_set(facts, "pci.acs.read", "%zu", all->read);
+    }
+    if (all->read > 0)
+        gw_facts_set(facts, "pci.acs.redirect", "%s", all->redirect.bytes > 0 ? gw_text_str(&all->redirect) : "none");
+    facts->failed = facts->failed || all->redirect.failed;
+    gw_text_free(&all->redirect);
+    free(all);
+}
