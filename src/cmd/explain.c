@@ -1,6 +1,7 @@
 /* `gpuwhy explain`: the verdict for a recording, finished, still being written, or left behind by a supervisor that
  * died. */
 #include "gwi_cmd.h"
+#include "gwi_past.h"
 #include "gwi_run.h"
 
 #include "gw_logs.h"
@@ -24,6 +25,7 @@
     X(FLAG, bool, json, "--json", NULL, NULL, "print JSON (docs/json-schema.md)")                                      \
     X(STRING, const char *, cell, "--cell", "NAME", NULL,                                                              \
       "judge that phase alone, as if the program had ended with it; its traceback is read from standard input")        \
+    X(FLAG, bool, no_history, "--no-history", NULL, NULL, "do not compare the run with the last good one")             \
     X(FLAG, bool, help, "--help", NULL, NULL, "this")
 
 typedef struct explain_options {
@@ -153,6 +155,9 @@ static gw_verdict *judge(const char *file, const explain_options *options, bool 
     free(verdict->recording);
     verdict->recording =
         verdict->snapshot != NULL ? NULL : strdup(search.recording[0] == '\0' ? file : search.recording);
+    if (!options->no_history && options->cell == NULL && !search.running && verdict->snapshot == NULL &&
+        verdict->status != GW_VERDICT_CLEAN)
+        gwi_last_good_say(verdict, file, NULL);
     *ret_running = search.running;
     return verdict;
 }

@@ -45,7 +45,9 @@ enum { GWI_AGE_TEXT_MAX = 32 };
 char *gwi_age_text(char out[GWI_AGE_TEXT_MAX], uint64_t ns);
 
 /* Add what was different when the same command last ended well as evidence to the verdict on the recording at `path`.
- * Takes half a second at most, and says nothing when that run's recording is gone or too large for it. */
-void gwi_last_good_say(gw_verdict *verdict, const char *path);
+ * `folder`: the run's working folder; NULL: it is the one of the line in the list that tells of this run, and without
+ * such a line nothing is said. Takes half a second at most, and says nothing when that run's recording is gone or too
+ * large for it. */
+void gwi_last_good_say(gw_verdict *verdict, const char *path, const char *folder);
 
 #endif

@@ -1,10 +1,9 @@
 /* `gpuwhy history`: the last runs, and what those of one command that failed have in common. */
 #include "gwi_cmd.h"
-#include "gwi_past.h"
+#include "gwi_history.h"
 #include "gwi_run.h"
 
 #include "gw_clock.h"
-#include "gw_compare.h"
 #include "gw_out.h"
 
 #include <stdio.h>
@@ -15,6 +14,7 @@
 
 #define GWI_HISTORY_OPTIONS(X)                                                                                         \
     X(FLAG, bool, all, "--all", NULL, NULL, "all runs that are known, not only the last 20")                           \
+    X(FLAG, bool, json, "--json", NULL, NULL, "print JSON (docs/json-schema.md)")                                      \
     X(FLAG, bool, help, "--help", NULL, NULL, "this")
 
 typedef struct history_options {
@@ -33,7 +33,7 @@ static const double chance_max = 0.1;
 static int help(void)
 {
     gw_text text = {0};
-    gw_text_add_str(&text, "gpuwhy history [--all] [words of the command]\n\n"
+    gw_text_add_str(&text, "gpuwhy history [--all] [--json] [words of the command]\n\n"
                            "The last runs with their verdicts; with words: those whose command line holds them, and "
                            "what the failed attempts of the\nnewest of these commands have in common that the good "
                            "ones have not.\n\n");
@@ -87,13 +87,8 @@ static void show_run(const gwi_past *past)
 
 /* ---- several attempts ---- */
 
-typedef struct attempts_seen {
-    size_t good, failed; /* of all that are known */
-    size_t gone, slow;   /* recordings that are not there or cannot be read; that took too long */
-} attempts_seen;
-
 /* Newest first. */
-static gw_status read_attempts(const gwi_past_list *list, uint64_t key, gw_attempts *attempts, attempts_seen *seen,
+static gw_status read_attempts(const gwi_past_list *list, uint64_t key, gw_attempts *attempts, gwi_attempts_view *seen,
                                gw_error *err)
 {
     uint64_t until_ns = gw_processor_ns() + compare_time_ns;
@@ -138,11 +133,12 @@ static void show_splits(const gw_splits *splits)
     gw_text_free(&line);
 }
 
-static void show_attempts(const gwi_past *newest, const attempts_seen *seen, const gw_splits *splits)
+static void show_attempts(const gwi_attempts_view *seen)
 {
     gw_text line = {0};
+    const gw_splits *splits = &seen->splits;
     putchar('\n');
-    gw_text_addf(&line, "%.100s in %s: fails %zu of %zu", newest->command, newest->folder, seen->failed,
+    gw_text_addf(&line, "%.100s in %s: fails %zu of %zu", seen->newest->command, seen->newest->folder, seen->failed,
                  seen->good + seen->failed);
     print(&line);
     if (splits->good_count + splits->bad_count < seen->good + seen->failed)
@@ -162,25 +158,30 @@ static void show_attempts(const gwi_past *newest, const attempts_seen *seen, con
         puts("each failed run, and no good one:");
         show_splits(splits);
     }
-    if (splits->count > 0 && (splits->good_count < FEW || splits->bad_count < FEW || splits->chance > chance_max))
+    if (seen->may_be_chance)
         printf("with so few runs (%zu good, %zu failed) this may be chance\n", splits->good_count, splits->bad_count);
     gw_text_free(&line);
 }
 
-static gw_status compare_attempts(const gwi_past_list *list, const gwi_past *newest, gw_error *err)
+static gw_status compare_attempts(const gwi_past_list *list, const gwi_past *newest, gwi_attempts_view *ret_view,
+                                  gw_error *err)
 {
-    attempts_seen seen = {0};
-    gw_splits splits = {0};
+    gwi_attempts_view view = {.newest = newest};
     gw_attempts *attempts = gw_attempts_new();
     gw_status st = attempts == NULL ? gw_fail(err, GW_NOMEM, "compare attempts") : GW_OK;
     if (st == GW_OK)
-        st = read_attempts(list, newest->key, attempts, &seen, err);
+        st = read_attempts(list, newest->key, attempts, &view, err);
     if (st == GW_OK)
-        st = gw_attempts_split(attempts, &splits, err);
-    if (st == GW_OK && seen.good + seen.failed > 1)
-        show_attempts(newest, &seen, &splits);
-    gw_splits_free(&splits);
+        st = gw_attempts_split(attempts, &view.splits, err);
+    const gw_splits *splits = &view.splits;
+    view.is_there = view.good + view.failed > 1;
+    view.may_be_chance =
+        splits->count > 0 && (splits->good_count < FEW || splits->bad_count < FEW || splits->chance > chance_max);
     gw_attempts_free(attempts);
+    if (st == GW_OK)
+        *ret_view = view;
+    else
+        gw_splits_free(&view.splits);
     return st;
 }
 
@@ -191,24 +192,32 @@ static bool is_asked(const gwi_past *past, const char *words)
     return words[0] == '\0' || strstr(past->command, words) != NULL;
 }
 
-static gw_status show(const gwi_past_list *list, const char *words, bool all, gw_error *err)
+/* Those that are asked for; of many the newest. */
+static gw_status look(const gwi_past_list *list, const char *words, bool all, gwi_history_view *ret_view, gw_error *err)
 {
-    size_t matches = 0, skipped = 0;
-    const gwi_past *newest = NULL;
+    ret_view->run = calloc(list->count + 1, sizeof(const gwi_past *));
+    if (ret_view->run == NULL)
+        return gw_fail(err, GW_NOMEM, "list runs");
+    size_t matches = 0, passed = 0;
     for (size_t i = 0; i < list->count; i++)
         matches += is_asked(&list->item[i], words);
     size_t skip = all || matches <= SHOWN ? 0 : matches - SHOWN;
-    for (size_t i = 0; i < list->count; i++) {
-        if (!is_asked(&list->item[i], words))
-            continue;
-        newest = &list->item[i];
-        if (skipped++ >= skip)
-            show_run(newest);
-    }
-    if (newest == NULL)
+    for (size_t i = 0; i < list->count; i++)
+        if (is_asked(&list->item[i], words) && passed++ >= skip)
+            ret_view->run[ret_view->run_count++] = &list->item[i];
+    if (ret_view->run_count == 0 || words[0] == '\0')
+        return GW_OK;
+    return compare_attempts(list, ret_view->run[ret_view->run_count - 1], &ret_view->attempts, err);
+}
+
+static void show(const gwi_history_view *view, const char *words)
+{
+    for (size_t i = 0; i < view->run_count; i++)
+        show_run(view->run[i]);
+    if (view->run_count == 0)
         puts(words[0] == '\0' ? "no run is known yet; gpuwhy run lists them" : "no run of such a command is known");
-    fflush(stdout);
-    return newest == NULL || words[0] == '\0' ? GW_OK : compare_attempts(list, newest, err);
+    if (view->attempts.is_there)
+        show_attempts(&view->attempts);
 }
 
 int gwi_cmd_history(int argc, char **argv)
@@ -216,6 +225,7 @@ int gwi_cmd_history(int argc, char **argv)
     history_options options = {0};
     gw_error err = {0};
     gwi_past_list list = {0};
+    gwi_history_view view = {0};
     gw_text words = {0};
     int first = 0;
     gw_status st = gwi_options_parse(options_table, OPTION_COUNT, &options, argc, argv, &first, &err);
@@ -226,7 +236,13 @@ int gwi_cmd_history(int argc, char **argv)
     if (st == GW_OK)
         st = gwi_past_read(&list, &err);
     if (st == GW_OK)
-        st = show(&list, gw_text_str(&words), options.all, &err);
+        st = look(&list, gw_text_str(&words), options.all, &view, &err);
+    if (st == GW_OK && options.json)
+        st = gwi_history_write_json(&view, &err);
+    else if (st == GW_OK)
+        show(&view, gw_text_str(&words));
+    gw_splits_free(&view.attempts.splits);
+    free(view.run);
     gwi_past_free(&list);
     gw_text_free(&words);
     return st == GW_OK ? GWI_EXIT_OK : fail(&err);

@@ -22,13 +22,29 @@ static bool is_readable(const char *path)
     return path[0] != '\0' && stat(path, &info) == 0 && S_ISREG(info.st_mode) && info.st_size <= RECORDING_BYTES_MAX;
 }
 
-/* The newest good run of the command before this one whose recording is there; NULL: none. */
-static const gwi_past *find(const gwi_past_list *list, const gw_verdict *verdict)
+/* False: nobody knows in which folder the run was. */
+static bool find_key(const gwi_past_list *list, const gw_verdict *verdict, const char *folder, uint64_t *ret_key)
 {
-    gwi_path folder;
-    if (getcwd(folder, sizeof folder) == NULL || !verdict->run.has_start)
+    if (folder != NULL) {
+        *ret_key = gwi_past_key(&verdict->argv, folder);
+        return true;
+    }
+    for (size_t i = list->count; i-- > 0;) {
+        if (list->item[i].start_realtime_ns == verdict->run.start_realtime_ns &&
+            gwi_past_key(&verdict->argv, list->item[i].folder) == list->item[i].key) {
+            *ret_key = list->item[i].key;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The newest good run of the command before this one whose recording is there; NULL: none. */
+static const gwi_past *find(const gwi_past_list *list, const gw_verdict *verdict, const char *folder)
+{
+    uint64_t key;
+    if (!verdict->run.has_start || !find_key(list, verdict, folder, &key))
         return NULL;
-    uint64_t key = gwi_past_key(&verdict->argv, folder);
     for (size_t i = list->count; i-- > 0;) {
         const gwi_past *past = &list->item[i];
         if (past->key == key && past->good && past->start_realtime_ns < verdict->run.start_realtime_ns &&
@@ -109,7 +125,7 @@ static bool say(gw_verdict *verdict, const gw_comparison *comparison, const gwi_
     return gw_verdict_add_evidence(verdict, source, text);
 }
 
-void gwi_last_good_say(gw_verdict *verdict, const char *path)
+void gwi_last_good_say(gw_verdict *verdict, const char *path, const char *folder)
 {
     uint64_t until_ns = gw_processor_ns() + time_max_ns;
     gwi_past_list list;
@@ -117,7 +133,7 @@ void gwi_last_good_say(gw_verdict *verdict, const char *path)
     gw_comparison *comparison = NULL;
     if (!is_readable(path) || gwi_past_read(&list, NULL) != GW_OK)
         return;
-    const gwi_past *past = find(&list, verdict);
+    const gwi_past *past = find(&list, verdict, folder);
     if (past != NULL && gw_portrait_read(past->recording, until_ns, &good, NULL) == GW_OK &&
         gw_portrait_read(path, until_ns, &bad, NULL) == GW_OK && gw_portrait_model(good)->damaged_count == 0 &&
         gw_compare(good, bad, &comparison, NULL) == GW_OK)

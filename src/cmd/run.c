@@ -397,8 +397,9 @@ static void tell(supervisor *run)
         return;
     }
     if (!run->options.no_history) {
-        if (verdict->status != GW_VERDICT_CLEAN)
-            gwi_last_good_say(verdict, run->record.path);
+        gwi_path folder;
+        if (verdict->status != GW_VERDICT_CLEAN && getcwd(folder, sizeof folder) != NULL)
+            gwi_last_good_say(verdict, run->record.path, folder);
         gwi_past_add(verdict, run->record.is_temporary ? "" : run->record.path);
     }
     if (!run->record.is_temporary) {

@@ -122,6 +122,13 @@ def said(verdict):
     return [e["text"] for e in verdict["evidence"] if e["source"] == LAST]
 
 
+def explained(folder, recording, *options):
+    status, out, err = gpuwhy("explain", "--json", *options, recording, folder=folder / "work",
+                              environment=base_environment(folder))
+    expect(status == 0, f"exit {status}: {err}")
+    return json.loads(out)
+
+
 def last_good_run(place):
     folder = new_folder(place, "last-good")
     expect(not said(attempt(folder, "1GiB")), "a good run before the first one?")
@@ -131,6 +138,10 @@ def last_good_run(place):
     for wanted in ("GPU 0 memory was 16.00 GiB; here it is 1.00 GiB",
                    "the variable CUDA_LAUNCH_BLOCKING was not there; here it is 1"):
         expect(any(wanted in line for line in lines), f"not said: {wanted}: {lines}")
+    bad = max((folder / "state" / "gpuwhy").glob("*.gpuwhy"), key=lambda path: path.stat().st_mtime)
+    expect(said(explained(folder, bad)) == lines, f"explain says {said(explained(folder, bad))}")
+    expect(not said(explained(folder, bad, "--no-history")), "explain --no-history compares")
+    expect(not said(explained(new_folder(place, "elsewhere"), bad)), "compared with a history that does not know the run")
     alone = attempt(folder, "1GiB", ["--no-history"], CUDA_LAUNCH_BLOCKING="1")
     expect(not said(alone), said(alone))
     for key in ("status", "cause", "certainty", "headline"):
@@ -155,6 +166,14 @@ def history(place):
     expect("fails 3 of 10" in out and "GPU 0 memory: at most 1.00 GiB; good runs: at least 16.00 GiB" in out,
            f"exit {status}: {out}{err}")
     expect("may be chance" not in out, out)
+    page = json.loads(gpuwhy("history", "--json", "cnn", folder=folder)[1])
+    attempts = page["attempts"]
+    expect(page["kind"] == "history" and len(page["runs"]) == 10 and sum(r["good"] for r in page["runs"]) == 7, page)
+    expect(all(os.path.exists(r["recording"]) and r["folder"] == str(folder.resolve()) for r in page["runs"]), page)
+    expect(attempts["failed"] == 3 and attempts["good"] == 7 and attempts["compared"] == {"good": 7, "failed": 3} and
+           not attempts["may_be_chance"] and any(row["name"] == "GPU 0 memory" for row in attempts["in_common"]), attempts)
+    page = json.loads(gpuwhy("history", "--json", "no such words", folder=folder)[1])
+    expect(page["runs"] == [] and page["attempts"] is None, page)
     status, out, err = gpuwhy("history", "no such words", folder=folder)
     expect(status == 0 and "no run of such a command" in out, f"exit {status}: {out}{err}")
     few = new_folder(place, "few")

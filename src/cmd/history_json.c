@@ -1,0 +1,85 @@
+#include "gwi_history.h"
+
+#include "gw_out.h"
+
+#include <json-c/json.h>
+#include <stdio.h>
+
+/* Command lines and paths are any bytes. */
+static json_object *text_or_null(const char *text)
+{
+    gw_text clean = {0};
+    if (text == NULL || text[0] == '\0')
+        return NULL;
+    gw_out_add_utf8(&clean, text);
+    json_object *object = json_object_new_string(gw_text_str(&clean));
+    gw_text_free(&clean);
+    return object;
+}
+
+static void add_count(json_object *object, const char *name, size_t count)
+{
+    json_object_object_add(object, name, json_object_new_int64((int64_t)count));
+}
+
+static json_object *of_run(const gwi_past *past)
+{
+    json_object *object = json_object_new_object();
+    json_object_object_add(object, "start_s", json_object_new_double((double)past->start_realtime_ns / 1e9));
+    json_object_object_add(object, "seconds", json_object_new_double(past->seconds));
+    json_object_object_add(object, "status", json_object_new_string(gw_verdict_status_text(past->status)));
+    json_object_object_add(object, "cause", text_or_null(past->cause));
+    json_object_object_add(object, "end", text_or_null(past->end));
+    json_object_object_add(object, "good", json_object_new_boolean(past->good));
+    json_object_object_add(object, "command", text_or_null(past->command));
+    json_object_object_add(object, "folder", text_or_null(past->folder));
+    json_object_object_add(object, "recording", text_or_null(past->recording));
+    return object;
+}
+
+static json_object *of_split(const gw_split *split)
+{
+    json_object *object = json_object_new_object();
+    json_object_object_add(object, "area", json_object_new_string(gw_area_text(split->area)));
+    json_object_object_add(object, "name", text_or_null(split->name));
+    json_object_object_add(object, "failed", text_or_null(split->bad));
+    json_object_object_add(object, "good", text_or_null(split->good));
+    return object;
+}
+
+static json_object *of_attempts(const gwi_attempts_view *attempts)
+{
+    if (!attempts->is_there)
+        return NULL;
+    json_object *object = json_object_new_object(), *compared = json_object_new_object(),
+                *splits = json_object_new_array();
+    for (size_t i = 0; i < attempts->splits.count; i++)
+        json_object_array_add(splits, of_split(&attempts->splits.item[i]));
+    add_count(compared, "good", attempts->splits.good_count);
+    add_count(compared, "failed", attempts->splits.bad_count);
+    json_object_object_add(object, "command", text_or_null(attempts->newest->command));
+    json_object_object_add(object, "folder", text_or_null(attempts->newest->folder));
+    add_count(object, "good", attempts->good);
+    add_count(object, "failed", attempts->failed);
+    json_object_object_add(object, "compared", compared);
+    add_count(object, "gone", attempts->gone);
+    add_count(object, "too_slow", attempts->slow);
+    json_object_object_add(object, "in_common", splits);
+    json_object_object_add(object, "may_be_chance", json_object_new_boolean(attempts->may_be_chance));
+    return object;
+}
+
+gw_status gwi_history_write_json(const gwi_history_view *view, gw_error *err)
+{
+    json_object *whole = json_object_new_object(), *runs = json_object_new_array();
+    for (size_t i = 0; i < view->run_count; i++)
+        json_object_array_add(runs, of_run(view->run[i]));
+    json_object_object_add(whole, "schema", json_object_new_int(1));
+    json_object_object_add(whole, "kind", json_object_new_string("history"));
+    json_object_object_add(whole, "runs", runs);
+    json_object_object_add(whole, "attempts", of_attempts(&view->attempts));
+    const char *text = json_object_to_json_string_ext(whole, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_NOSLASHESCAPE);
+    gw_status st = text == NULL || puts(text) < 0 ? gw_fail(err, GW_IO, "write JSON") : GW_OK;
+    json_object_put(whole);
+    return st;
+}
