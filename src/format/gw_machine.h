@@ -126,7 +126,9 @@ typedef enum gw_metric_kind {
     /* one process */                                                                                                  \
     X(PROCESS_MEMORY, "process.memory", "bytes", GAUGE) /* resident */                                                 \
     X(PROCESS_DESCRIPTORS, "process.descriptors", "count", GAUGE)                                                      \
-    X(PROCESS_DESCRIPTORS_LIMIT, "process.descriptors.limit", "count", LEVEL)
+    X(PROCESS_DESCRIPTORS_LIMIT, "process.descriptors.limit", "count", LEVEL)                                          \
+    X(PROCESS_CPU_WAIT, "process.main.cpu_wait", "ns",                                                                 \
+      COUNTER) /* its first thread: ready to run, without a processor */
 
 typedef enum gw_metric {
 #define GW_X(name, text, unit, kind) GW_METRIC_##name,

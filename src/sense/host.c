@@ -181,6 +181,11 @@ bool gwi_process_read(const char *root, pid_t pid, gwi_values *values)
     known = gwi_read_text(text, sizeof text, &why, "%s/proc/%d/limits", root, (int)pid) >= 0 &&
             gwi_text_number(text, "Max open files", &limit);
     gwi_values_number(values, GW_METRIC_PROCESS_DESCRIPTORS_LIMIT, known, limit, why);
+    /* time on a processor, time waiting for one, slices: of the first thread */
+    uint64_t ran_ns = 0, waited_ns = 0;
+    known = gwi_read_text(text, sizeof text, &why, "%s/proc/%d/schedstat", root, (int)pid) > 0 &&
+            sscanf(text, "%" SCNu64 " %" SCNu64, &ran_ns, &waited_ns) == 2;
+    gwi_values_number(values, GW_METRIC_PROCESS_CPU_WAIT, known, waited_ns, why);
     return true;
 }
 

@@ -301,6 +301,32 @@ static void enough_processors(void **state)
     expect_advice("cpu-starved", false);
 }
 
+static void waits_for_processors(uint64_t waited_ms, uint64_t of_ms)
+{
+    open_run();
+    gw_feed_sample(&feed, GW_METRIC_PROCESS_CPU_WAIT, GW_NO_DEVICE, GW_FEED_PID, 900 * ms_ns);
+    gw_feed_wait(&feed, of_ms * ms_ns);
+    gw_feed_sample(&feed, GW_METRIC_PROCESS_CPU_WAIT, GW_NO_DEVICE, GW_FEED_PID, (900 + waited_ms) * ms_ns);
+}
+
+static void a_crowd(void **state)
+{
+    (void)state;
+    waits_for_processors(6000, 10000);
+    expect_advice("cpu-starved: the first thread of pid 100 was ready to run and had no processor for 6.0 s of 10.0 s",
+                  true);
+}
+
+/* A small part of the time, or a moment. */
+static void no_crowd(void **state)
+{
+    (void)state;
+    waits_for_processors(3000, 10000);
+    expect_advice("cpu-starved", false);
+    waits_for_processors(1500, 2000);
+    expect_advice("cpu-starved", false);
+}
+
 static void a_row_waits(void **state)
 {
     (void)state;
@@ -531,6 +557,8 @@ int main(void)
         cmocka_unit_test(a_knob_that_is_off),
         cmocka_unit_test(too_few_processors),
         cmocka_unit_test(enough_processors),
+        cmocka_unit_test(a_crowd),
+        cmocka_unit_test(no_crowd),
         cmocka_unit_test(a_row_waits),
         cmocka_unit_test(no_row_waits),
         cmocka_unit_test(a_full_disk),

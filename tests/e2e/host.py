@@ -40,7 +40,7 @@ os.kill(os.getpid(), signal.SIGBUS)
 
 # ---- a control group of our own ----------------------------------------------------------------------------------------
 
-def group_folders():
+def group_folders(controller):
     """Where a group below ours would be: (version, folder)."""
     mounts = [line.split() for line in open("/proc/self/mountinfo")]
     for line in open("/proc/self/cgroup").read().splitlines():
@@ -48,7 +48,7 @@ def group_folders():
         for mount in mounts:
             dash = mount.index("-")
             kind, options = mount[dash + 1], mount[dash + 3].split(",")
-            is_v1 = kind == "cgroup" and "memory" in controllers.split(",") and "memory" in options
+            is_v1 = kind == "cgroup" and controller in controllers.split(",") and controller in options
             is_v2 = kind == "cgroup2" and controllers == ""
             if is_v1 or is_v2:
                 rest = path[len(mount[3]):] if mount[3] != "/" and path.startswith(mount[3]) else path
@@ -58,10 +58,11 @@ def group_folders():
 class Group:
     """A control group with little memory."""
     BYTES = 96 << 20
+    controller = "memory"
 
     def __enter__(self):
         reasons = []
-        for version, above in group_folders():
+        for version, above in group_folders(self.controller):
             self.folder = above / f"gpuwhy-test-{os.getpid()}"
             try:
                 self.folder.mkdir()
@@ -71,7 +72,7 @@ class Group:
             except OSError as error:
                 reasons.append(f"version {version}: {error}")
                 self.remove()
-        skip("no control group with a memory limit can be made here: " + "; ".join(reasons))
+        skip(f"no control group with a {self.controller} limit can be made here: " + "; ".join(reasons))
 
     def set_limit(self, version):
         (self.folder / ("memory.limit_in_bytes" if version == 1 else "memory.max")).write_text(str(self.BYTES))
@@ -94,6 +95,30 @@ class Group:
 
     def __exit__(self, *_):
         self.remove()
+
+
+class SlowGroup(Group):
+    """A control group that gets half a processor, in periods of 10 ms."""
+    controller = "cpu"
+
+    def set_limit(self, version):
+        if version == 2:
+            (self.folder / "cpu.max").write_text("5000 10000")
+        else:
+            (self.folder / "cpu.cfs_period_us").write_text("10000")
+            (self.folder / "cpu.cfs_quota_us").write_text("5000")
+
+
+    def stopped_share(self):
+        counts = dict(line.split() for line in (self.folder / "cpu.stat").read_text().splitlines())
+        return int(counts["nr_throttled"]) / max(int(counts["nr_periods"]), 1)
+
+
+class FreeGroup(SlowGroup):
+    """The same without a limit."""
+
+    def set_limit(self, version):
+        (self.folder / ("cpu.max" if version == 2 else "cpu.cfs_quota_us")).write_text("max" if version == 2 else "-1")
 
 
 # ---- runs ----------------------------------------------------------------------------------------------------------------
@@ -163,6 +188,75 @@ def shared_memory_has_room(folder):
     expect_cause(verdict, "host-crash-of-process", "established")
 
 
+# ---- processors --------------------------------------------------------------------------------------------------------
+
+# Works until it has waited for a processor for long enough, by the kernel's count, or for so many seconds.
+WORKS = """import sys, time
+def waited():
+    return int(open('/proc/self/schedstat').read().split()[1]) / 1e9
+begin, first, seconds = time.monotonic(), waited(), float(sys.argv[1])
+while waited() - first < 6.0 and time.monotonic() - begin < seconds:
+    sum(range(20000))
+open('waited', 'w').write(str((waited() - first) / (time.monotonic() - begin)))
+"""
+SPINS = "while True:\n    pass\n"
+
+
+def starved_lines(folder, seconds, preexec):
+    """What is said of processors, and which share of its time the program itself counts as waiting."""
+    command = [str(GPUWHY), "run", "--gpu", "virtual:h200", "--json", str(folder / "verdict.json"), "--", sys.executable,
+               "-c", WORKS, str(seconds)]
+    done = subprocess.run(command, cwd=folder, env=base_environment(folder), stdin=subprocess.DEVNULL,
+                          capture_output=True, timeout=240, preexec_fn=preexec)
+    expect(done.returncode == 0, f"ended by {done.returncode}: {done.stderr.decode(errors='replace')}")
+    verdict = json.loads((folder / "verdict.json").read_text())
+    share = float((folder / "waited").read_text())
+    lines = [line for line in verdict["advice"] if line.startswith("cpu-starved")]
+    print(f"waited {share:.0%} of the time: {lines}")
+    return lines, share
+
+
+def one_processor():
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+
+
+def processor_is_crowded(folder):
+    """Three others on the only processor that the program may use, each in a session, hence a group, of its own."""
+    crowd = [subprocess.Popen([sys.executable, "-c", SPINS], preexec_fn=one_processor, start_new_session=True)
+             for _ in range(3)]
+    try:
+        lines, share = starved_lines(folder, 60, one_processor)
+    finally:
+        for process in crowd:
+            process.kill()
+            process.wait()
+    if share < 0.45:
+        skip("the scheduler gave the program a processor all the same")
+    expect(len(lines) == 1 and "had no processor for" in lines[0], f"{lines}")
+
+
+def processor_is_not_crowded(folder):
+    lines, share = starved_lines(folder, 4, one_processor)
+    if share > 0.25:
+        skip("others keep this machine's processors busy")
+    expect(not lines, f"{lines}")
+
+
+def processor_time_is_limited(folder):
+    with SlowGroup() as group:
+        lines, _ = starved_lines(folder, 6, group.enter)
+        stopped = group.stopped_share()
+    if stopped < 0.4:
+        skip(f"others kept the program from its limit: it was stopped in {stopped:.0%} of the periods")
+    expect(len(lines) == 1 and "limit of 0.50 processors" in lines[0], f"{lines}")
+
+
+def processor_time_is_not_limited(folder):
+    with FreeGroup() as group:
+        lines, _ = starved_lines(folder, 4, group.enter)
+    expect(not any("limit of" in line for line in lines), f"{lines}")
+
+
 # ---- core dumps --------------------------------------------------------------------------------------------------------
 
 def judge_crash(folder, core_bytes, program, *options):
@@ -205,7 +299,8 @@ def no_core(folder):
 
 
 CASES = {f.__name__: f for f in (killed_for_memory, killed_by_hand, shared_memory_is_full, shared_memory_is_refused,
-                                 shared_memory_has_room, core_of_a_touched_block, core_of_another_crash, no_core)}
+                                 shared_memory_has_room, core_of_a_touched_block, core_of_another_crash, no_core, processor_is_crowded,
+                                 processor_is_not_crowded, processor_time_is_limited, processor_time_is_not_limited)}
 
 
 def test():

@@ -4,14 +4,16 @@
 #include <inttypes.h>
 
 static const uint64_t periods_min = 50; /* five seconds of the usual tenth of a second */
-static const double throttled_min = 0.25;
+static const double throttled_min = 0.25, waited_min = 1.0 / 3;
+static const uint64_t waited_ns_min = 2000000000u;
 
 static const gw_series *group_series(const gwi_case *c, gw_metric metric)
 {
     return gw_machine_known(c->model, metric, GW_NO_DEVICE, 0);
 }
 
-static bool advise(const gwi_case *c, gw_string_list *advice)
+/* The limit of a control group. False: nothing was said. */
+static bool say_throttled(const gwi_case *c, gw_string_list *advice, bool *ret_good)
 {
     const gw_series *periods = group_series(c, GW_METRIC_CGROUP_CPU_PERIODS);
     const gw_series *throttled = group_series(c, GW_METRIC_CGROUP_CPU_THROTTLED);
@@ -19,22 +21,60 @@ static bool advise(const gwi_case *c, gw_string_list *advice)
     const gw_series *limit = group_series(c, GW_METRIC_CGROUP_CPU_LIMIT);
     if (periods == NULL || throttled == NULL || limit == NULL || limit->last == UINT64_MAX ||
         periods->rise < periods_min || throttled->rise > periods->rise)
-        return true;
+        return false;
     double share = (double)throttled->rise / (double)periods->rise;
     if (share < throttled_min)
+        return false;
+    *ret_good =
+        gwi_list_addf(advice,
+                      "cpu-starved: the control group's limit of %.2f processors stopped its threads in %.0f %% of "
+                      "the periods (%" PRIu64 " of %" PRIu64 "%s%.1f s in all): raise the limit, or use fewer "
+                      "threads (OMP_NUM_THREADS) and loader workers",
+                      (double)limit->last / 1e3, 100 * share, throttled->rise, periods->rise,
+                      time == NULL ? "; not known, " : ", ", time == NULL ? 0 : (double)time->rise / 1e9);
+    return true;
+}
+
+/* Of the processes whose first thread waited too long, the one that waited longest: others had the processors. */
+static const gw_series *longest_wait(const gwi_case *c)
+{
+    const gw_series *longest = NULL;
+    for (size_t i = 0; i < c->model->process_count; i++) {
+        const gw_series *wait =
+            gw_machine_known(c->model, GW_METRIC_PROCESS_CPU_WAIT, GW_NO_DEVICE, c->model->process[i].pid);
+        if (wait != NULL && wait->rise >= waited_ns_min &&
+            (double)wait->rise >= waited_min * (double)(wait->t_last_ns - wait->t_first_ns) &&
+            (longest == NULL || wait->rise > longest->rise))
+            longest = wait;
+    }
+    return longest;
+}
+
+static bool advise(const gwi_case *c, gw_string_list *advice)
+{
+    bool good = true;
+    if (say_throttled(c, advice, &good))
+        return good;
+    const gw_series *wait = longest_wait(c);
+    if (wait == NULL)
         return true;
-    return gwi_list_addf(advice,
-                         "cpu-starved: the control group's limit of %.2f processors stopped its threads in %.0f %% of "
-                         "the periods (%" PRIu64 " of %" PRIu64 "%s%.1f s in all): raise the limit, or use fewer "
-                         "threads (OMP_NUM_THREADS) and loader workers",
-                         (double)limit->last / 1e3, 100 * share, throttled->rise, periods->rise,
-                         time == NULL ? "; not known, " : ", ", time == NULL ? 0 : (double)time->rise / 1e9);
+    double waited_s = (double)wait->rise / 1e9, seconds = (double)(wait->t_last_ns - wait->t_first_ns) / 1e9;
+    return gwi_list_addf(
+        advice,
+        "cpu-starved: the first thread of pid %" PRIu32
+        " was ready to run and had no processor for %.1f s of %.1f s (%.0f %%): too many threads share "
+        "its processors; use fewer (OMP_NUM_THREADS, loader workers), or look at what else runs "
+        "there, and at the processors that the program may use (taskset -p)",
+        wait->pid, waited_s, seconds, 100 * waited_s / seconds);
 }
 
 const gw_cause gwi_cause_cpu_starved = {
     .id = "cpu-starved",
-    .summary = "The program's threads were stopped by a processor limit. Advice, never a fault.",
-    .proof = "the control group's count of throttled periods rose in at least a quarter of the periods of the run",
+    .summary =
+        "The program's threads were stopped by a processor limit, or waited for processors. Advice, never a fault.",
+    .proof = "the control group's count of throttled periods rose in at least a quarter of the periods of the run, or "
+             "the first "
+             "thread of a process waited for a processor, by the kernel's count, for a third of the time",
     .fixes = {[GW_FRAMEWORK_RAW] = "Raise the processor limit of the job or container\n"
                                    "Set OMP_NUM_THREADS to what the job has\n"
                                    "Use fewer loader workers; pin processes to one NUMA node"},
