@@ -43,6 +43,7 @@ struct gw_log_reader {
     size_t block_bytes;
     gwi_plain plain;
     uint64_t order_before; /* lines of the files before */
+    bool is_open;          /* what was searched last has no end of line */
     size_t counted_at;     /* newlines of the block are counted up to here */
     uint64_t counted;      /* of the file */
     /* the line that hits are collected for */
@@ -325,6 +326,7 @@ static gw_status scan(gw_log_reader *reader, size_t count, gw_error *err)
     gw_log_file *file = &reader->log->file[reader->log->file_count - 1];
     line_number(reader, count);
     file->line_count = reader->counted;
+    reader->is_open = reader->block[count - 1] != '\n';
     reader->counted_at = 0;
     reader->block_bytes = all - count;
     memmove(reader->block, reader->block + count, reader->block_bytes);
@@ -362,9 +364,9 @@ static gw_status end_file(gw_log_reader *reader, gw_error *err)
     if (reader->log->file_count == 0)
         return GW_OK;
     gw_log_file *file = &reader->log->file[reader->log->file_count - 1];
-    bool open_end = reader->block_bytes > 0 && reader->block[reader->block_bytes - 1] != '\n';
     gw_status st = reader->block_bytes > 0 ? scan(reader, reader->block_bytes, err) : GW_OK;
-    file->line_count += open_end;
+    file->line_count += reader->is_open;
+    reader->is_open = false;
     reader->order_before += file->line_count;
     reader->counted = 0;
     reader->progress_line = 0;
