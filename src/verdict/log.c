@@ -124,6 +124,31 @@ static void say_context(const gwi_log_case *c, gwi_finding *finding, const gwi_l
                      frame->function != NULL ? frame->function : "");
 }
 
+/* What the log says beside it that belongs to this cause: one line of each kind, the first. */
+static void say_beside(const gwi_log_case *c, gwi_finding *finding, const gwi_statement *root)
+{
+    static const struct {
+        const char *begin; /* of the cause's id */
+        gw_sign sign;
+    } rows[] = {{"numeric-divergence", GW_SAYS_LOSS_NAN},
+                {"numeric-divergence", GW_SAYS_SCALE_SKIPPED},
+                {"peer-died", GW_SAYS_NCCL_WORK},
+                {"collective-desync", GW_SAYS_NCCL_WORK},
+                {"straggler", GW_SAYS_NCCL_WORK},
+                {"arch-not-in-binary", GW_SAYS_ARCH_LIST},
+                {"library-version-mismatch", GW_SAYS_JAX_BUILT_AGAINST},
+                {"gpu-off-bus", GW_SAYS_AER},
+                {"faulty-gpu", GW_SAYS_AER},
+                {"gpu-oom", GW_SAYS_TF_CARD},
+                {"gpu-oom", GW_SAYS_BFC_IN_USE}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const gw_log_find *find = gwi_log_first(c->log, rows[i].sign);
+        if (strncmp(root->cause[0], rows[i].begin, strlen(rows[i].begin)) == 0 && find != NULL &&
+            find->order != root->find->order)
+            say_line(c, finding, find);
+    }
+}
+
 const char *gwi_log_decider(const char *cause)
 {
     static const struct {
@@ -261,6 +286,7 @@ static bool judge_fault(const gwi_log_case *c, gw_verdict *verdict, const gwi_st
         gwi_headline(&finding, "%s", summary);
     say_line(c, &finding, root.find);
     say_same_cause(c, &finding, &root);
+    say_beside(c, &finding, &root);
     place at;
     find_place(c, root.find, &at);
     say_context(c, &finding, at.count > 0 ? &at.frame[0] : NULL);

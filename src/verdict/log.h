@@ -58,6 +58,8 @@ typedef struct gwi_log_case {
     bool exception_about_child;   /* it only says that another process failed */
 } gwi_log_case;
 
+/* The first that says so; NULL: none does. */
+const gw_log_find *gwi_log_first(const gw_log *log, gw_sign sign);
 /* log_context.c: framework, version, card. */
 void gwi_log_look_around(gwi_log_case *c);
 /* The cause's fixes in the words of the framework and its version, for that card. False: no memory. */

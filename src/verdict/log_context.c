@@ -8,7 +8,7 @@
 
 /* ---- looking ---- */
 
-static const gw_log_find *first_of(const gw_log *log, gw_sign sign)
+const gw_log_find *gwi_log_first(const gw_log *log, gw_sign sign)
 {
     for (size_t i = 0; i < log->find_count; i++) {
         if (log->find[i].sign == sign)
@@ -75,12 +75,13 @@ static bool lacks_bfloat16(const char *card)
 
 void gwi_log_look_around(gwi_log_case *c)
 {
-    const gw_log_find *card = first_of(c->log, GW_SAYS_GPU_NAME), *driver = first_of(c->log, GW_SAYS_SMI_DRIVER);
-    const gw_log_find *total = first_of(c->log, GW_SAYS_OOM_TOTAL);
+    const gw_log_find *card = gwi_log_first(c->log, GW_SAYS_GPU_NAME),
+                      *driver = gwi_log_first(c->log, GW_SAYS_SMI_DRIVER);
+    const gw_log_find *total = gwi_log_first(c->log, GW_SAYS_OOM_TOTAL);
     gwi_log_context *context = &c->context;
     *context = (gwi_log_context){.framework = names[c->framework]};
     if (total == NULL)
-        total = first_of(c->log, GW_SAYS_TF_TOTAL_MEMORY);
+        total = gwi_log_first(c->log, GW_SAYS_TF_TOTAL_MEMORY);
     context->card = card != NULL ? gw_log_text(card, "name") : NULL;
     context->driver = driver != NULL ? gw_log_text(driver, "version") : NULL;
     context->card_lacks_bfloat16 = context->card != NULL && lacks_bfloat16(context->card);

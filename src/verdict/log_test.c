@@ -68,6 +68,14 @@ static const log_row rows[] = {
          "train.py", 41, "step") "RuntimeError: CUDA error: device-side assert triggered\n",
      "device-assert-index", "train.py:41 in step", "it is noticed late", "", GW_ESTABLISHED},
 
+    {"what belongs to the cause is said beside it",
+     "step 3 loss: nan\n" TRACE IN("train.py", 41, "step") "ValueError: Loss is nan, stopping training\n",
+     "numeric-divergence", "train.py:41 in step", "train.log:1: step 3 loss: nan", "", GW_SUPPORTED},
+    {"the numbers of a watchdog",
+     "[rank1]:[E1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE, NumelIn=4) ran\n"
+     "[rank1]:[E1] Timeout at NCCL work: 7, last enqueued NCCL work: 9, last completed NCCL work: 6.\n",
+     "peer-died", "", "last completed NCCL work: 6", "", GW_SUPPORTED},
+
     /* versions */
     {"before 2.1, told",
      "PyTorch version: 1.13.1\n" TRACE IN("train.py", 41, "step") "RuntimeError: CUDA out of memory. " OLD_SUMS,
