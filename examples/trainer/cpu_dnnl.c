@@ -546,7 +546,9 @@ bool cpu_dnnl_run(struct cpu_state *state, const struct cpu_work *work, struct r
     return is_good(dnnl_stream_wait(state->stream), "waiting", reason);
 }
 
-/* ---- linear layers: products that add where they shall, without a workspace ---- */
+/* ---- linear layers ---- *
+ * Products that add where they shall: no workspace holds gradients of perhaps hundreds of megabytes a second time.
+ * While one runs, oneDNN packs its operands into memory that is not in the plan (VGG-11: 5 MB). */
 
 struct product {
     size_t images, inputs, outputs; /* all matrices by rows */
