@@ -54,7 +54,7 @@ class Bench:
             status = None
         with open(os.path.join(self.out, "said.txt"), "a") as file:
             file.write("== %s\nstatus %s, %.1f s\n%s%s\n" % (" ".join(command), status, time.monotonic() - begin, out,
-                                                            err[-6000:]))
+                                                            err[-60000:]))
         return {"status": status, "out": out, "err": err, "seconds": time.monotonic() - begin}
 
     def train(self, limit, *options, log=True, **environment):
@@ -175,16 +175,16 @@ def part_losses(bench, card):
     steps = os.path.join(bench.build, "tests", "trainer", "trainer_steps")
     trainer = os.path.join(TESTS, "trainer")
     small = os.path.join(bench.build, "examples", "models", "small.net")
-    for model, optimizer, images, parts, more in (
-            (os.path.join(trainer, "residual.net"), "sgd", 6, 2, ["checkpointing"]),
-            (os.path.join(trainer, "residual.net"), "adam", 6, 2, []), (small, "sgd", 4, 1, []),
-            (small, "adam", 4, 1, [])):
+    residual = os.path.join(trainer, "residual.net")
+    for model, optimizer, images, parts, more, interface in (
+            (residual, "sgd", 6, 2, ["checkpointing"], ""), (residual, "adam", 6, 2, [], ""), (small, "sgd", 4, 1, [], ""),
+            (small, "adam", 4, 1, [], ""), (residual, "sgd", 6, 2, [], "graph")):
         answer = bench.run(["sh", os.path.join(trainer, "compare.sh"), steps, "cuda", model, optimizer, str(images),
-                            str(parts), "10"] + more, 20)
+                            str(parts), "10"] + more, 20, TRAINER_CUDNN=interface)
         lines = (answer["out"] + answer["err"]).strip().splitlines()
         found = re.findall(r"^\s*\d+\s+\S+\s+\S+\s+(\S+e[-+]\d+)", answer["out"], re.M)
         good = good and answer["status"] == 0
-        rows.append({"model": os.path.basename(model), "optimizer": optimizer, "steps": len(found),
+        rows.append({"model": os.path.basename(model), "optimizer": optimizer, "cuDNN": interface or "as it is", "steps": len(found),
                      "losses apart, at most": max((float(x) for x in found), default=None),
                      "said": lines[-1] if lines else trouble(answer)})
     return good, rows, []
@@ -347,7 +347,7 @@ def part_speed(bench, card):
             rows.append(compare_speed(bench, model, batch, precision, seconds, guess))
     answer = bench.train(15, "--model", "resnet50", "--batch", 256, "--micro-batch", 256, "--checkpointing", "off",
                          "--precision", "bf16", "--steps", 6, "--images", 256, "--tune", "--verbose", "--progress-every",
-                         0, log=False, TRAINER_TELL_TIMES="5")
+                         0, log=False, TRAINER_TELL_TIMES="5", TRAINER_TELL_CONVOLUTIONS="1")
     remarks = ["ResNet-50: " + line.split("times: ", 1)[1] for line in answer["err"].splitlines() if "times: " in line]
     return all("ratio" in row for row in rows) and bool(rows), rows, remarks or ["no times: " + trouble(answer)]
 
