@@ -58,8 +58,8 @@ struct backend {
      * without (partial sums, results that are added to others) it takes in any case. */
     bool (*plan)(void *state, const struct schedule_options *options, struct step *step, size_t budget_bytes,
                  struct reason *reason);
-    /* All memory of the schedule, at once. The schedule must live as long as the state, or until the next load().
-     * A second load() gives the first one's memory back. */
+    /* All memory of the schedule, at once; the moments are 0. The schedule must live as long as the state, or until the
+     * next load(). A second load() gives the first one's memory back. */
     bool (*load)(void *state, const struct schedule *schedule, struct reason *reason);
 
     /* To and from a block, as bytes; done when they return. What is put into LASTING_PARAMETERS goes into LASTING_LOW,
