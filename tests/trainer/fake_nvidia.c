@@ -24,9 +24,15 @@ CUBLAS_CALLS(DECLARE)
 NVRTC_CALLS(DECLARE)
 NCCL_CALLS(DECLARE)
 
+/* Devices are threads. */
+static long add(long *what, long by)
+{
+    return __atomic_add_fetch(what, by, __ATOMIC_RELAXED);
+}
+
 static int told_to_fail(const char *name)
 {
-    if (++fake_calls != fake_fail_at)
+    if (add(&fake_calls, 1) != fake_fail_at)
         return 0;
     fake_failed = name;
     return fake_fail_code;
@@ -154,14 +160,14 @@ static void compute(const struct convolution *c, const void *x, const void *w, c
     {                                                                                                                  \
         BEGIN()                                                                                                        \
         *ret = calloc(1, 1);                                                                                           \
-        fake_alive++;                                                                                                  \
+        add(&fake_alive, 1);                                                                                         \
         return *ret == NULL;                                                                                           \
     }                                                                                                                  \
     API int destroy(void *handle);                                                                                     \
     int destroy(void *handle)                                                                                          \
     {                                                                                                                  \
         free(handle);                                                                                                  \
-        fake_alive--;                                                                                                  \
+        add(&fake_alive, -1);                                                                                        \
         return 0;                                                                                                      \
     }                                                                                                                  \
     API int set_stream(void *handle, CUstream stream);                                                                 \
@@ -194,7 +200,7 @@ static int make(void **ret, int kind)
         abort();
     made->kind = kind;
     *ret = made;
-    fake_alive++;
+    add(&fake_alive, 1);
     return 0;
 }
 
@@ -203,7 +209,7 @@ static int unmake(void *of)
     if (of == NULL)
         return BAD_PARAMETER;
     free(of);
-    fake_alive--;
+    add(&fake_alive, -1);
     return 0;
 }
 
@@ -342,7 +348,7 @@ static int run_legacy(int kind, const void *alpha, const struct legacy *x_tensor
         return BAD_PARAMETER;
     if (convolution.type == CUDNN_DATA_FLOAT ? how->math != CUDNN_FMA_MATH : how->math != CUDNN_TENSOR_OP_MATH)
         return BAD_PARAMETER;
-    fake_legacy_runs++;
+    add(&fake_legacy_runs, 1);
     if (fake_computes && bytes != 0)
         memset((void *)(uintptr_t)space, 0xAA, algorithm_bytes[algorithm]);
     if (fake_computes)
@@ -530,7 +536,7 @@ int cudnnBackendCreateDescriptor(int kind, void **ret)
         abort();
     part->kind = kind;
     *ret = part;
-    fake_alive++;
+    add(&fake_alive, 1);
     return 0;
 }
 
@@ -645,7 +651,7 @@ int cudnnBackendExecute(void *handle, void *plan, void *variant_pack)
         return BAD_PARAMETER;
     if (fake_refuses_graphs)
         return NOT_SUPPORTED;
-    fake_graph_runs++;
+    add(&fake_graph_runs, 1);
     if (fake_computes && engine_bytes[part->engine] != 0)
         memset(space, 0xAA, (size_t)engine_bytes[part->engine]);
     if (fake_computes)
@@ -679,7 +685,7 @@ int cublasGemmEx(void *handle, int transpose_a, int transpose_b, int m, int n, i
         compute_type != CUBLAS_COMPUTE_32F || algorithm != CUBLAS_GEMM_DEFAULT || a_type != b_type ||
         (c_type != a_type && c_type != CUDA_R_32F))
         return BLAS_INVALID;
-    fake_gemm_runs++;
+    add(&fake_gemm_runs, 1);
     for (int j = 0; fake_computes && j < n; j++)
         for (int i = 0; i < m; i++) {
             double sum = 0;
@@ -713,7 +719,7 @@ int ncclCommInitRank(void **ret, int ranks, gs_nccl_id id, int rank)
     if (id.bytes[127] != 7 || rank < 0 || rank >= ranks)
         return 4;
     *ret = calloc(1, 1);
-    fake_alive++;
+    add(&fake_alive, 1);
     return *ret == NULL;
 }
 API int ncclCommDestroy(void *communicator);
@@ -733,7 +739,7 @@ int ncclAllReduce(const void *from, void *to, size_t count, int type, int operat
     if (from == NULL || to != from || count == 0 || type != NCCL_FLOAT || operation != NCCL_SUM ||
         communicator == NULL || stream == NULL)
         return 4;
-    fake_sums++;
+    add(&fake_sums, 1);
     return 0;
 }
 
@@ -815,7 +821,7 @@ int nvrtcCreateProgram(void **ret, const char *source, const char *name, int hea
     program->bytes = sizeof head - 1;
     entries(program, source);
     *ret = program;
-    fake_alive++;
+    add(&fake_alive, 1);
     return 0;
 }
 
@@ -824,7 +830,7 @@ int nvrtcDestroyProgram(void **program)
     free(((struct program *)*program)->ptx);
     free(*program);
     *program = NULL;
-    fake_alive--;
+    add(&fake_alive, -1);
     return 0;
 }
 

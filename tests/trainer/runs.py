@@ -152,6 +152,25 @@ def hundred_runs_dry(place):
     expect(verdict["status"] == "clean", f"{verdict['status']}: {verdict['headline']}")
 
 
+def runs_of_cuda(place):
+    """The back end for cards, with libraries that compute nothing: on one card and on two."""
+    fakes = os.environ.get("GPUWHY_TRAINER_FAKES", "")
+    if fakes == "":
+        skip("this build has no libraries that stand for CUDA's")
+    names = [f"GPUSCOPE_{name}" for name in ("CUDNN", "CUBLAS", "CUBLASLT", "NCCL")] + ["TRAINER_NVRTC"]
+    for gpus in (1, 2):
+        command = ["env", *(f"{name}={fakes}" for name in names), *behind_sanitizer([TRAINER]), "--backend", "cuda",
+                   "--model", place.path / "normalised.net", "--runs", "20", "--images", "100", "--batch", "20", "--steps", "3",
+                   "--precision", "bf16", "--evaluate", "--quiet", "--workspace", "1MiB", "--gpus", str(gpus)]
+        # 2 GiB: under ThreadSanitizer there are no addresses for two large ones.
+        run = run_observed(command, Card("2GiB", name=f"{gpus}xh200"), new_folder(place.path, f"cuda{gpus}"))
+        expect(run.status == 0, f"exit {run.status}: {run.stdout.decode()}{run.stderr.decode(errors='replace')}")
+        lines = [line.split(", heap")[0] for line in run_lines(run.stdout.decode())]
+        expect(len(lines) == 20 and len(set(lines[1:])) == 1, f"runs 2 to 20 differ: {set(lines[1:])}")
+        verdict = run.verdict()
+        expect(verdict["status"] == "clean", f"{verdict['status']}: {verdict['headline']}")
+
+
 def hundred_runs_cpu(place):
     """The heap settles (what a thread's cache of the C library holds counts as used), and stays."""
     need_cpu()
@@ -314,7 +333,8 @@ def outlives_some_kills(place):
     outlives_kills(place, 10)
 
 
-CASES = {f.__name__: f for f in (learns_synthetic, learns_digits, hundred_runs_dry, hundred_runs_cpu, keeps_the_promise,
+CASES = {f.__name__: f for f in (learns_synthetic, learns_digits, hundred_runs_dry, runs_of_cuda, hundred_runs_cpu,
+                                 keeps_the_promise,
                                  prints_plans, refuses_damage, ends_well_at_a_signal, outlives_kills,
                                  outlives_some_kills)}
 
