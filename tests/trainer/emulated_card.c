@@ -197,7 +197,8 @@ static int cuDeviceGetAttribute(int *ret, int attribute, int device)
 }
 #define X(name, parameters) int name parameters;
 CUDNN_CALLS(X)
-CUBLAS_CALLS(X) NCCL_CALLS(X)
+CUBLAS_CALLS(X)
+NCCL_CALLS(X)
 #undef X
 
     bool cuda_find(struct cuda *cuda, struct reason *reason)
@@ -206,7 +207,8 @@ CUBLAS_CALLS(X) NCCL_CALLS(X)
     fake_computes = 1;
 #define X(name, parameters) cuda->api.name = name;
     CUDNN_CALLS(X)
-    CUBLAS_CALLS(X) DRIVER_CALLS(X)
+    CUBLAS_CALLS(X)
+    DRIVER_CALLS(X)
 #undef X
         return true;
 }

@@ -160,14 +160,14 @@ static void compute(const struct convolution *c, const void *x, const void *w, c
     {                                                                                                                  \
         BEGIN()                                                                                                        \
         *ret = calloc(1, 1);                                                                                           \
-        add(&fake_alive, 1);                                                                                         \
+        add(&fake_alive, 1);                                                                                           \
         return *ret == NULL;                                                                                           \
     }                                                                                                                  \
     API int destroy(void *handle);                                                                                     \
     int destroy(void *handle)                                                                                          \
     {                                                                                                                  \
         free(handle);                                                                                                  \
-        add(&fake_alive, -1);                                                                                        \
+        add(&fake_alive, -1);                                                                                          \
         return 0;                                                                                                      \
     }                                                                                                                  \
     API int set_stream(void *handle, CUstream stream);                                                                 \
