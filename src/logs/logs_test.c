@@ -259,6 +259,12 @@ static void lines_longer_than_a_block_are_read(void **state)
     assert_int_equal(find_of(log, GW_SAYS_INTERRUPTED)->line, 2);
     assert_true(strlen(find_of(log, GW_SAYS_CUDA_TEXT)->text) <= GW_LOG_TEXT_MAX);
     gw_log_free(log);
+    memset(text, 'x', 400000);
+    memcpy(text + 200000, said, sizeof said - 1);
+    log = read_text(text, 400000, 400000);
+    assert_int_equal(log->count[GW_SAYS_CUDA_TEXT], 1); /* far behind the line's begin */
+    assert_non_null(strstr(find_of(log, GW_SAYS_CUDA_TEXT)->text, said));
+    gw_log_free(log);
     for (size_t blocks = 1; blocks <= 2; blocks++) { /* a last line that ends where a block does */
         log = read_text(text, blocks * MIB, MIB);
         assert_int_equal(log->file[0].line_count, 1);

@@ -14,7 +14,8 @@
 
 enum {
     BLOCK_BYTES = 1 << 20,
-    LINE_BYTES_MAX = 16 << 10, /* of a longer line the rest is not looked at */
+    LINE_BYTES_MAX = 16 << 10, /* of a longer line what is around its first hit is looked at */
+    BEFORE_HIT_BYTES = 400,    /* then: a message begins no farther before, and is still shown */
     FIRST_MAX = 40,            /* finds of one sign that are kept from the start */
     LAST_MAX = 24,             /* and from the end */
     TRACE_FACTOR = 10,         /* tracebacks are long */
@@ -47,7 +48,7 @@ struct gw_log_reader {
     size_t counted_at;     /* newlines of the block are counted up to here */
     uint64_t counted;      /* of the file */
     /* the line that hits are collected for */
-    size_t line_begin, line_end;
+    size_t line_begin, line_end, first_hit;
     bool has_line;
     gw_sign says[SAYS_MAX];
     size_t says_count;
@@ -222,8 +223,11 @@ static size_t lines_before(const char *bytes, size_t at, size_t bytes_max)
 static void finish_line(gw_log_reader *reader)
 {
     gwi_match match;
-    late_line at = {.bytes = reader->block + reader->line_begin,
-                    .count = reader->line_end - reader->line_begin,
+    size_t begin = reader->line_begin;
+    if (reader->first_hit > begin + LINE_BYTES_MAX)
+        begin = reader->first_hit - BEFORE_HIT_BYTES;
+    late_line at = {.bytes = reader->block + begin,
+                    .count = reader->line_end - begin,
                     .file = (uint32_t)(reader->log->file_count - 1)};
     reader->has_line = false;
     if (at.count > LINE_BYTES_MAX)
@@ -301,6 +305,7 @@ static bool on_hit(void *user, gw_sign sign, size_t end)
         reader->line_begin = find_line_begin(reader->block, last);
         reader->line_end = find_line_end(reader->block, last, reader->block_bytes);
         reader->has_line = true;
+        reader->first_hit = last;
         reader->says_count = 0;
     }
     for (size_t i = 0; i < reader->says_count; i++) {
