@@ -125,6 +125,9 @@ void gwi_record_close(gwi_record *record);
 bool gwi_record_has_process(const gwi_record *record, uint32_t pid);
 uint64_t gwi_record_now_ns(const gwi_record *record);
 
+/* Where the machine has several cards: the fact "pci.peers", what stands between them (bus.c). */
+void gwi_record_bus(gwi_record *record);
+
 /* Name the addresses of all call sites, and write that (names.c). Takes GWI_NAMES_HARD_MS at most; source lines are
  * only looked up for GWI_NAMES_SOFT_MS. */
 enum { GWI_NAMES_SOFT_MS = 400, GWI_NAMES_HARD_MS = 1500 };

@@ -200,6 +200,8 @@ static int start(supervisor *run)
     if (st == GW_OK) {
         run->started_at_ns = gwi_record_now_ns(&run->record);
         gwi_senses_begin(&run->senses, &run->record, &run->options, &run->doors, run->child);
+        if (!run->options.no_sense && !run->doors.is_virtual)
+            gwi_record_bus(&run->record);
         return GWI_EXIT_OK;
     }
     gwi_say("%s", err.text);

@@ -93,19 +93,6 @@ static bool has_peers_on_bus(const gw_facts *facts)
            !gwi_has_device(facts, "nvidia-nvswitchctl");
 }
 
-/* How the IOMMU treats the cards: of their groups the first that it translates for, else of any group. */
-static const char *iommu_type(const gw_facts *facts)
-{
-    const char *passed = NULL;
-    for (long long i = 0; i < gwi_number_or(facts, "pci.cards", 0) && i < GWI_CARDS_MAX; i++) {
-        const char *type = gw_facts_getf(facts, "pci.card.%lld.iommu", i);
-        if (type != NULL && strcmp(type, "identity") != 0)
-            return type;
-        passed = type != NULL ? type : passed;
-    }
-    return passed != NULL ? passed : gw_facts_get(facts, "iommu.type");
-}
-
 static void check_acs(const gw_facts *facts, gw_checkup *checkup)
 {
     long long bridges = gwi_number_or(facts, "pci.acs.bridges", 0), read = gwi_number_or(facts, "pci.acs.read", 0);
@@ -133,7 +120,7 @@ static void check_acs(const gw_facts *facts, gw_checkup *checkup)
 static void check_iommu(const gw_facts *facts, gw_checkup *checkup)
 {
     long long groups = gwi_number_or(facts, "iommu.groups", 0), cards = gwi_card_count(facts);
-    const char *type = iommu_type(facts);
+    const char *type = gw_facts_get(facts, "iommu.cards");
     if (groups == 0 || !has_peers_on_bus(facts))
         return;
     if (type != NULL && strcmp(type, "identity") != 0)

@@ -45,6 +45,8 @@ GW_MUST_CHECK gw_status gw_facts_load(gw_facts *facts, const char *path, gw_erro
 /* All that files below `root` say. With a root that is not "", NVML's and Python's answers are read from its files
  * nvml.answers and python.answers. */
 void gw_doctor_look(gw_facts *facts, const char *root);
+/* Of that only the cards on the bus and what stands between them: "pci.*", "iommu.*". */
+void gw_doctor_look_bus(gw_facts *facts, const char *root);
 /* What NVML says of this machine's cards; where it cannot be asked, the fact nvml.why says why. */
 void gw_doctor_ask_nvml(gw_facts *facts);
 /* Asks `words`, the command of an interpreter, by running our `script` in it: python/gpuwhy_doctor.py. Where it does

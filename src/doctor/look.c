@@ -409,8 +409,13 @@ static void look_at_platform(gw_facts *facts, const char *root)
     free_names(names, count);
     if (nodes > 0)
         gw_facts_set(facts, "numa.nodes", "%zu", nodes);
+}
+
+static void look_at_iommu(gw_facts *facts, const char *root)
+{
+    char *names[64];
     if (exists(root, "/sys/kernel/iommu_groups")) {
-        count = list_names(root, "/sys/kernel/iommu_groups", names, 64);
+        size_t count = list_names(root, "/sys/kernel/iommu_groups", names, 64);
         free_names(names, count);
         gw_facts_set(facts, "iommu.groups", "%zu", count);
     }
@@ -418,6 +423,15 @@ static void look_at_platform(gw_facts *facts, const char *root)
     if (type != NULL)
         gw_facts_set(facts, "iommu.type", "%.*s", (int)strcspn(type, "\n"), type);
     free(type);
+    /* How it treats the cards: of their groups the first that it translates for, else of any group. */
+    const char *found = gw_facts_get(facts, "iommu.type"), *own = NULL;
+    for (long long i = 0; i < gwi_number_or(facts, "pci.cards", 0) && i < GWI_CARDS_MAX; i++) {
+        const char *of_card = gw_facts_getf(facts, "pci.card.%lld.iommu", i);
+        if (of_card != NULL && (own == NULL || strcmp(own, "identity") == 0))
+            own = of_card;
+    }
+    if (own != NULL || found != NULL)
+        gw_facts_set(facts, "iommu.cards", "%s", own != NULL ? own : found);
 }
 
 static void take_answers(gw_facts *facts, const char *root)
@@ -432,13 +446,19 @@ static void take_answers(gw_facts *facts, const char *root)
     free(answers);
 }
 
+void gw_doctor_look_bus(gw_facts *facts, const char *root)
+{
+    look_at_bus(facts, root);
+    gwi_look_acs(facts, root);
+    look_at_iommu(facts, root);
+}
+
 void gw_doctor_look(gw_facts *facts, const char *root)
 {
     look_at_environment(facts, root);
     look_at_module(facts, root);
     look_at_driver_cards(facts, root);
-    look_at_bus(facts, root);
-    gwi_look_acs(facts, root);
+    gw_doctor_look_bus(facts, root);
     look_at_devices(facts, root);
     look_at_processes(facts, root);
     look_at_container(facts, root);

@@ -267,6 +267,59 @@ static void a_collective_is_a_hypothesis_that_names_who_is_missing(void **state)
     done();
 }
 
+/* Two ranks in one collective that stands still, on a machine with such a bus. */
+static void stuck_on(const char *peers, const char *nccl_p2p_disable)
+{
+    static const char kernel[] = "ncclDevKernel_AllReduce_Sum_f32_RING_LL";
+    begin(kernel);
+    fact(0, "process.rank", "rank=0 of=2 by=RANK");
+    gw_feed_process(&feed, 300, 1, "/usr/bin/python3");
+    feed.pid = feed.tid = 300;
+    gw_feed_text_call(&feed, "cuModuleGetFunction", GW_EV_FUNCTION, 0xf2f2, 0xacac, GW_OWNER_MODULE, 0, kernel);
+    gw_feed_launch(&feed, 0xf2f2, 0x5252);
+    gw_feed_drain(&feed);
+    feed.pid = feed.tid = GW_FEED_PID;
+    fact_of(300, 0, "process.rank", "rank=1 of=2 by=RANK");
+    fact(0, "pci.peers", peers);
+    if (nccl_p2p_disable != NULL)
+        gw_feed_meta(&feed, "env.NCCL_P2P_DISABLE", nccl_p2p_disable);
+    hang("2");
+    fact(MAIN, "hang.thread", "wait=running in=cuStreamSynchronize in_ms=5000 name=main");
+    judge(-1, 0);
+}
+
+static void copies_are_redirected(void **state)
+{
+    (void)state;
+    stuck_on("cards=2 nvswitches=0 iommu=DMA-FQ acs=0000:00:01.0", NULL);
+    expect("p2p-iommu-acs", GW_SUPPORTED);
+    assert_true(has_evidence("DMA-FQ") && has_evidence("0000:00:01.0"));
+    done();
+    stuck_on("cards=2 nvswitches=0 iommu=DMA-FQ acs=?", NULL);
+    assert_null(verdict->cause);
+    assert_int_equal(certainty_of_alternative(verdict, "p2p-iommu-acs"), GW_HYPOTHESIS);
+    done();
+}
+
+/* Passed through, switched, one card, switched off, or a fact that makes no sense. */
+static void copies_are_not_redirected(void **state)
+{
+    static const struct {
+        const char *peers, *disable;
+    } rows[] = {{"cards=2 nvswitches=0 iommu=identity acs=none", NULL},
+                {"cards=8 nvswitches=4 iommu=DMA acs=0000:00:01.0", NULL},
+                {"cards=1 nvswitches=0 iommu=DMA acs=0000:00:01.0", NULL},
+                {"cards=2 nvswitches=0 iommu=DMA acs=0000:00:01.0", "1"},
+                {"cards=2 iommu=DMA", NULL}};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        stuck_on(rows[i].peers, rows[i].disable);
+        assert_null(verdict->cause);
+        assert_int_equal(certainty_of_alternative(verdict, "p2p-iommu-acs"), GW_CERTAINTY_NONE);
+        done();
+    }
+}
+
 static void senseless_facts_do_no_harm(void **state)
 {
     (void)state;
@@ -319,6 +372,8 @@ int main(void)
         cmocka_unit_test(who_waits_for_input_hangs_not),
         cmocka_unit_test(a_busy_owner_is_no_deadlock),
         cmocka_unit_test(a_collective_is_a_hypothesis_that_names_who_is_missing),
+        cmocka_unit_test(copies_are_redirected),
+        cmocka_unit_test(copies_are_not_redirected),
         cmocka_unit_test(senseless_facts_do_no_harm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

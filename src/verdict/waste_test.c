@@ -327,6 +327,50 @@ static void no_crowd(void **state)
     expect_advice("cpu-starved", false);
 }
 
+static void library(const char *line)
+{
+    gw_error err;
+    gw_item item = {.kind = GW_ITEM_SUPERVISOR, .t_ns = feed.t_ns, .pid = GW_FEED_PID};
+    item.pair.key = "library";
+    item.pair.value = line;
+    assert_int_equal(gw_model_feed(feed.model, &item, &err), GW_OK);
+}
+
+static void with_libraries(unsigned capability, const char *first, const char *second)
+{
+    enum { CAPABILITY_MAJOR = 75 };
+    open_run();
+    gw_feed_call(&feed, "cuInit", GW_EV_DEVICE_ATTRIBUTE, 0, 0, CAPABILITY_MAJOR, capability, 0);
+    library(first);
+    if (second != NULL)
+        library(second);
+}
+
+#define CUBLAS(kind, version)                                                                                          \
+    "kind=" kind " part= place=wheel version=" version " from=3 major_only=0 path=/v/lib" kind ".so"
+
+static void libraries_known_for_wrong_numbers(void **state)
+{
+    (void)state;
+    with_libraries(10, CUBLAS("cublas", "12.9.1.4"), NULL);
+    expect_advice("silent-data-corruption: cuBLAS 12.9.1", true);
+    with_libraries(9, CUBLAS("cublasLt", "12.9.1.4"), CUBLAS("cudnn", "9.8.0.87"));
+    gw_feed_call(&feed, "cuDevicePrimaryCtxRetain", GW_EV_CTX_CREATE, 0, 0xc1de, 0, 1, GW_CONTEXT_PRIMARY);
+    expect_advice("silent-data-corruption: cuDNN 9.8.0", true);
+}
+
+/* A fixed version, another card, and one GPU alone. */
+static void libraries_that_are_not(void **state)
+{
+    (void)state;
+    with_libraries(10, CUBLAS("cublas", "13.2.0"), NULL);
+    expect_advice("silent-data-corruption", false);
+    with_libraries(9, CUBLAS("cublas", "12.9.1.4"), NULL);
+    expect_advice("silent-data-corruption", false);
+    with_libraries(9, CUBLAS("cublasLt", "12.9.1.4"), CUBLAS("cudnn", "9.8.0.87"));
+    expect_advice("silent-data-corruption", false);
+}
+
 static void a_row_waits(void **state)
 {
     (void)state;
@@ -557,6 +601,8 @@ int main(void)
         cmocka_unit_test(a_knob_that_is_off),
         cmocka_unit_test(too_few_processors),
         cmocka_unit_test(enough_processors),
+        cmocka_unit_test(libraries_known_for_wrong_numbers),
+        cmocka_unit_test(libraries_that_are_not),
         cmocka_unit_test(a_crowd),
         cmocka_unit_test(no_crowd),
         cmocka_unit_test(a_row_waits),

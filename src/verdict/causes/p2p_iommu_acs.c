@@ -1,0 +1,84 @@
+/* Copies from card to card over PCIe that the IOMMU, or ACS of a bridge, sends another way: they hang, or go wrong.
+ * No call tells of it. What is seen is a collective that does not end, on a machine that is set up so. */
+#include "cause.h"
+#include "hang.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* As the supervisor found the bus: "cards=4 nvswitches=0 iommu=DMA-FQ acs=0000:00:01.0 0000:40:01.0". */
+typedef struct bus {
+    unsigned cards, nvswitches;
+    bool translates, redirects;
+    char iommu[32];
+    const char *acs; /* borrowed from the model */
+} bus;
+
+static bool read_bus(const gwi_case *c, bus *ret_bus)
+{
+    const gw_pair *fact = gw_model_fact(c->model, "pci.peers");
+    const char *acs = fact == NULL ? NULL : strstr(fact->value, " acs=");
+    *ret_bus = (bus){0};
+    if (acs == NULL || sscanf(fact->value, "cards=%u nvswitches=%u iommu=%31s", &ret_bus->cards, &ret_bus->nvswitches,
+                              ret_bus->iommu) != 3)
+        return false;
+    ret_bus->acs = acs + strlen(" acs=");
+    ret_bus->translates = strcmp(ret_bus->iommu, "identity") != 0 && strcmp(ret_bus->iommu, "?") != 0;
+    ret_bus->redirects = strcmp(ret_bus->acs, "none") != 0 && strcmp(ret_bus->acs, "?") != 0;
+    return true;
+}
+
+/* Cards that are linked do not copy over PCIe. */
+static bool has_nvlink(const gwi_case *c)
+{
+    for (size_t i = 0; i < c->model->machine.card_count; i++)
+        if (gw_machine_known(c->model, GW_METRIC_CARD_NVLINK_REPLAYS, c->model->machine.card[i].index, 0) != NULL)
+            return true;
+    return false;
+}
+
+static bool is_switched_off(const gwi_case *c)
+{
+    const char *disabled = gw_model_meta(c->model, "env.NCCL_P2P_DISABLE");
+    const char *level = gw_model_meta(c->model, "env.NCCL_P2P_LEVEL");
+    return (disabled != NULL && atoi(disabled) != 0) || (level != NULL && strcmp(level, "LOC") == 0);
+}
+
+static size_t ranks_here(const gwi_case *c)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < c->model->process_count; i++)
+        count += c->model->process[i].has_rank;
+    return count;
+}
+
+static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
+{
+    bus found;
+    if (c->hang.kind != GWI_HANG_PEER || !read_bus(c, &found) || found.cards < 2 || found.nvswitches > 0 ||
+        (!found.translates && !found.redirects) || has_nvlink(c) || is_switched_off(c))
+        return GW_CERTAINTY_NONE;
+    gwi_headline(finding, "a collective does not end, and this machine sends copies from card to card another way (%s)",
+                 found.redirects ? "ACS" : "IOMMU");
+    gwi_say_waiting(c, finding);
+    if (found.translates)
+        gwi_evidence(finding, GWI_NO_TIME, "host", "the IOMMU translates for the cards (%s)", found.iommu);
+    if (found.redirects)
+        gwi_evidence(finding, GWI_NO_TIME, "host", "ACS of bridges above the cards redirects copies between them: %s",
+                     found.acs);
+    bool all_there = gwi_say_missing_ranks(c, finding) == 0 && ranks_here(c) > 1;
+    return all_there && found.translates && found.redirects ? GW_SUPPORTED : GW_HYPOTHESIS;
+}
+
+const gw_cause gwi_cause_p2p_iommu_acs = {
+    .id = "p2p-iommu-acs",
+    .summary = "The IOMMU or ACS redirects copies from card to card over PCIe: they hang, or go wrong.",
+    .proof =
+        "a collective stands still with all ranks in it, the IOMMU translates for the cards and ACS of the bridges "
+        "above them redirects, and they have no NVLink; that it goes with NCCL_P2P_DISABLE=1 decides",
+    .fixes = {[GW_FRAMEWORK_RAW] = "Run it once with NCCL_P2P_DISABLE=1: if it goes on then, this is it\n"
+                                   "Boot with iommu=pt (or off), where no virtual machine needs the IOMMU\n"
+                                   "Switch ACS off on the bridges above the cards, in the firmware or by setpci"},
+    .judge = judge,
+};
