@@ -116,7 +116,7 @@ def on_failure_tells_at_once(place):
                                 *behind_sanitizer([SCENARIOS / "s28_host", "--end", "stuck"])],
                                cwd=place, env=base_environment(place), stdout=subprocess.DEVNULL,
                                stderr=subprocess.PIPE, start_new_session=True)
-    said, deadline = b"", time.monotonic() + 60
+    said, deadline = b"", time.monotonic() + 240
     os.set_blocking(process.stderr.fileno(), False)
     while b"gpu-oom" not in said and time.monotonic() < deadline and process.poll() is None:
         select.select([process.stderr], [], [], 1)

@@ -54,7 +54,7 @@ class Trial:
         return True
 
     def wait_for_program(self):
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 240
         while self.read("last") != "over" and time.monotonic() < deadline:
             time.sleep(0.01)
         return self.read("last") == "over"
@@ -145,7 +145,7 @@ def run_folder_of(trial):
 def leave_a_folder(place, iterations):
     """What a dead supervisor left goes when it is old and nobody writes into it, not before."""
     trial = Trial(new_folder(place, "left"), str(iterations))
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while (folder := run_folder_of(trial)) is None and time.monotonic() < deadline:
         time.sleep(0.01)
     expect(folder is not None, "no run folder with a buffer")

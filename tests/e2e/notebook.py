@@ -16,7 +16,7 @@ from harness import GPUWHY, Workplace, expect, main, remove_run_folders
 from pypi import python_with
 
 PACKAGES = ("ipykernel", "jupyter_client")
-WAIT_S = 60
+WAIT_S = 200
 
 
 # ---- a notebook ----------------------------------------------------------------------------------------------------
