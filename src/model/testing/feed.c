@@ -178,9 +178,9 @@ static void hot(gw_feed *feed, const char *fn, gw_counter counter, uint64_t what
 {
     gw_feed_thread *thread = thread_now(feed);
     feed->t_ns += 10000;
-    if (thread->ring_count == GW_RING_ENTRIES) {
-        memmove(&thread->ring[0], &thread->ring[1], (GW_RING_ENTRIES - 1) * sizeof thread->ring[0]);
-        thread->ring_count--;
+    if (thread->ring_count == 2 * GW_RING_ENTRIES) {
+        memcpy(&thread->ring[0], &thread->ring[GW_RING_ENTRIES], GW_RING_ENTRIES * sizeof thread->ring[0]);
+        thread->ring_count = GW_RING_ENTRIES;
     }
     thread->ring[thread->ring_count++] = (gw_hot_call){feed->t_ns, what, stream, fn_of(feed, fn)};
     thread->total++;
@@ -226,8 +226,9 @@ void gw_feed_drain(gw_feed *feed)
         item.counters.thread_name = "program";
         feed_item(feed, &item);
         gw_item ring = {.kind = GW_ITEM_RING, .t_ns = feed->t_ns, .pid = thread->pid, .tid = thread->tid};
-        ring.ring.call = thread->ring;
-        ring.ring.count = thread->ring_count;
+        uint32_t count = thread->ring_count < GW_RING_ENTRIES ? thread->ring_count : GW_RING_ENTRIES;
+        ring.ring.call = thread->ring + thread->ring_count - count;
+        ring.ring.count = count;
         ring.ring.total = thread->total;
         ring.ring.synced_total = thread->synced_total;
         feed_item(feed, &ring);

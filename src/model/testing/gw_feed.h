@@ -14,7 +14,7 @@ typedef struct gw_feed_thread {
     uint32_t pid, tid;
     uint64_t counter[GW_COUNT_COUNT], calls, synced_at_ns;
     uint16_t inside_fn_plus_1;
-    gw_hot_call ring[GW_RING_ENTRIES];
+    gw_hot_call ring[2 * GW_RING_ENTRIES]; /* the newest GW_RING_ENTRIES of them count */
     uint32_t ring_count;
     uint64_t total, synced_total;
 } gw_feed_thread;
