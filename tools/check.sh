@@ -3,7 +3,7 @@
 # again under the sanitizers. Ends with `N passed, N failed, N skipped`; a skipped test is named.
 set -u
 cd "$(dirname "$0")/.." || exit 1
-jobs=$(nproc)
+jobs=$(($(nproc) * 2)) # many tests wait for something, and need no processor meanwhile
 passed=0 failed=0 skipped=0 names= pythons=
 
 # One result that is no ctest.

@@ -48,6 +48,7 @@ for part in "$@"; do
         need_command git git
         need_command zstd zstd
         need_command gdb gdb
+        need_command ninja ninja-build
         ;;
     pythons) need_command debootstrap debootstrap ;;
     fuzz) need_command clang "clang libclang-rt-14-dev" ;;
