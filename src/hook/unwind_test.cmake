@@ -17,7 +17,7 @@ if(TARGET unwind_test)
   add_dependencies(unwind_test gw_api_generated gw_unwind_plugin_a gw_unwind_plugin_b)
 endif()
 
-gw_add_unit_test(cfi_test cfi_test.c cfi.c)
+gw_add_unit_test(cfi_test ONE_THREAD cfi_test.c cfi.c)
 if(TARGET cfi_test)
   target_include_directories(cfi_test PRIVATE .)
   target_compile_definitions(cfi_test PRIVATE _GNU_SOURCE)
