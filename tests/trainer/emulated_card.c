@@ -201,7 +201,7 @@ CUBLAS_CALLS(X)
 NCCL_CALLS(X)
 #undef X
 
-    bool cuda_find(struct cuda *cuda, struct reason *reason)
+bool cuda_find(struct cuda *cuda, struct reason *reason)
 {
     (void)reason;
     fake_computes = 1;
@@ -210,7 +210,7 @@ NCCL_CALLS(X)
     CUBLAS_CALLS(X)
     DRIVER_CALLS(X)
 #undef X
-        return true;
+    return true;
 }
 bool cuda_find_nccl(struct cuda *cuda, struct reason *reason)
 {
