@@ -1,0 +1,116 @@
+/* What a plan says against what a card saw: every model, precision, checkpointing, optimizer and a few batches, each
+ * loaded on the virtual card. */
+#include "backend.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { PAGE = 2 << 20 }; /* of the driver, for more than 1 MiB */
+
+static uint64_t card_free(void)
+{
+    int (*get_info)(size_t *, size_t *);
+    size_t free_bytes, total_bytes;
+    void *found = gs_symbol(GS_FROM_DRIVER, "cuMemGetInfo_v2");
+    assert_non_null(found);
+    memcpy(&get_info, &found, sizeof found);
+    assert_int_equal(GS_TRY(get_info(&free_bytes, &total_bytes)), GS_OK);
+    return free_bytes;
+}
+
+/* Open, load, close: the card loses the plan, in pages, and gets all of it back. */
+static void load_one(const struct model *model, const struct schedule_options *options)
+{
+    struct backend_options backend_options = {.name = "grid"};
+    struct schedule schedule;
+    struct reason reason;
+    gs_report *report = NULL;
+    void *state;
+    if (!backend_dry.open(&backend_options, &state, &reason))
+        fail_msg("%s", reason.text);
+    if (!schedule_make(model, options, &backend_dry, state, 0, &schedule, &reason))
+        fail_msg("%s", reason.text);
+    uint64_t plan = schedule.size.arena_bytes, before = card_free();
+    if (!backend_dry.load(state, &schedule, &reason))
+        fail_msg("%s", reason.text);
+    assert_true(plan > 1 << 20);
+    assert_int_equal(before - card_free(), (plan + PAGE - 1) / PAGE * PAGE);
+    if (!backend_dry.load(state, &schedule, &reason)) /* the first one's memory is given back before */
+        fail_msg("%s", reason.text);
+    assert_int_equal(before - card_free(), (plan + PAGE - 1) / PAGE * PAGE);
+    if (!backend_dry.close(state, &report, &reason))
+        fail_msg("%s", reason.text);
+    assert_int_equal(report->peak_bytes, plan);
+    assert_int_equal(report->kept_count, 0);
+    assert_true(report->missing_bytes <= (int64_t)report->allowed_bytes);
+    gs_report_free(report);
+    schedule_clear(&schedule);
+}
+
+static void card_sees_what_was_planned(void **unused)
+{
+    (void)unused;
+    static const char *const names[] = {"small", "vgg11", "resnet18", "resnet50"};
+    static const size_t batches[] = {1, 7, 32, 256};
+    size_t loaded = 0;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char path[512];
+        struct model model;
+        struct reason reason;
+        snprintf(path, sizeof path, "%s/%s.net", TRAINER_MODELS, names[i]);
+        if (!model_read(path, &model, &reason))
+            fail_msg("%s", reason.text);
+        for (unsigned way = 0; way < 2 * PRECISION_COUNT * OPTIMIZER_COUNT; way++)
+            for (size_t b = 0; b < sizeof batches / sizeof *batches; b++, loaded++) {
+                struct schedule_options options = {.images = batches[b],
+                                                   .checkpointing = way % 2,
+                                                   .precision = (enum precision)(way / 2 % PRECISION_COUNT),
+                                                   .optimizer = (enum optimizer)(way / 2 / PRECISION_COUNT)};
+                load_one(&model, &options);
+            }
+        model_clear(&model);
+    }
+    print_message("%zu plans loaded\n", loaded);
+}
+
+/* The test can fail: a card that is too small says so, and nothing is left. */
+static void card_that_is_too_small_says_so(void **unused)
+{
+    (void)unused;
+    char path[512];
+    struct model model;
+    struct reason reason = {.text = ""};
+    struct schedule schedule;
+    struct schedule_options options = {.images = 256};
+    struct backend_options backend_options = {.memory_bytes = (uint64_t)4 << 30};
+    gs_report *report = NULL;
+    void *state;
+    snprintf(path, sizeof path, "%s/resnet50.net", TRAINER_MODELS);
+    assert_true(model_read(path, &model, &reason));
+    assert_true(backend_dry.open(&backend_options, &state, &reason));
+    uint64_t before = card_free();
+    assert_true(schedule_make(&model, &options, &backend_dry, state, 0, &schedule, &reason));
+    assert_false(backend_dry.load(state, &schedule, &reason));
+    assert_true(reason.is_memory);
+    assert_int_equal(card_free(), before);
+    backend_dry.close(state, &report, &reason);
+    assert_non_null(report);
+    assert_int_equal(report->peak_bytes, 0);
+    gs_report_free(report);
+    schedule_clear(&schedule);
+    model_clear(&model);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(card_sees_what_was_planned),
+        cmocka_unit_test(card_that_is_too_small_says_so),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
