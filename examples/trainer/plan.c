@@ -112,7 +112,6 @@ bool train_plan(const struct train_options *options, FILE *out, struct reason *r
     struct backend_watch before, after;
     struct fit_request request = {.options = options->fit,
                                   .backend = options->backend,
-                                  .images = options->batch / (size_t)options->devices,
                                   .optimizer = options->optimizer,
                                   .has_card = has_card(options->backend),
                                   .taken_bytes = -1,
@@ -122,8 +121,9 @@ bool train_plan(const struct train_options *options, FILE *out, struct reason *r
     struct model model = {0};
     struct reason ignored;
     void *state = NULL;
-    if (!model_read(options->model_path, &model, reason))
+    if (!train_has_parts(options, reason) || !model_read(options->model_path, &model, reason))
         return false;
+    request.images = options->batch / (size_t)options->devices;
     options->backend->watch(0, &before);
     if (options->backend->open(&backend_options, &state, &ignored)) {
         options->backend->watch(0, &after);

@@ -25,7 +25,7 @@ bool is_stop_wanted(void)
 
 /* ---- what is shared ---- */
 
-static bool is_possible(const struct train_options *options, struct reason *reason)
+bool train_has_parts(const struct train_options *options, struct reason *reason)
 {
     if (options->devices < 1 || options->devices > TRAIN_DEVICES_MAX)
         return because(reason, "%d devices; 1 to %d are possible", options->devices, TRAIN_DEVICES_MAX);
@@ -34,6 +34,15 @@ static bool is_possible(const struct train_options *options, struct reason *reas
     if (options->batch == 0 || options->batch % (size_t)options->devices != 0)
         return because(reason, "a batch of %zu images has no equal parts for %d devices", options->batch,
                        options->devices);
+    return true;
+}
+
+static bool is_possible(const struct train_options *options, struct reason *reason)
+{
+    if (!train_has_parts(options, reason))
+        return false;
+    if (options->devices > 1 && options->backend->join == NULL)
+        return because(reason, "the back end %s knows one device alone", options->backend->name);
     if (options->steps == 0 && options->epochs == 0)
         return because(reason, "neither steps nor epochs are given");
     if (options->resumes && options->checkpoint_path == NULL)

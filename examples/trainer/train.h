@@ -78,6 +78,8 @@ bool train(const struct train_options *options, struct train_result *ret_result,
 /* What it would take: the plan alone, printed. Without a card the libraries' workspaces are unknown, and that is said.
  */
 bool train_plan(const struct train_options *options, FILE *out, struct reason *reason);
+/* Whether the batch has an equal part for each device: both of the above refuse it else. */
+bool train_has_parts(const struct train_options *options, struct reason *reason);
 /* From a signal handler, or any thread: all trainings of the process end soon. */
 void train_stop(void);
 
