@@ -12,10 +12,10 @@
 
 struct backend_options {
     int device;
-    uint64_t memory_bytes;                     /* that the run may take; 0: no limit */
-    bool deterministic;                        /* the same sums in the same order each time */
-    bool tune;                                 /* load() may time algorithms and keep the quickest */
-    const char *name;                          /* of the scope, thus the phase for gpuwhy; NULL: none */
+    uint64_t memory_bytes; /* that the run may take; 0: no limit */
+    bool deterministic;    /* the same sums in the same order each time */
+    bool tune;             /* load() may time algorithms and keep the quickest: not the same ones each time */
+    const char *name;      /* of the scope, thus the phase for gpuwhy; NULL: none */
     void (*log)(void *user, const char *line); /* falls back, what was held; any thread */
     void *log_user;
 };

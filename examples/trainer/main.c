@@ -199,6 +199,8 @@ static struct train_options make_options(const struct settings *s, char path[PAT
                                     .says_all = s->verbose};
     if (options.backend == NULL)
         refuse("backend", s->backend, "not part of this build; cuda, cpu and dry are known");
+    if (s->tune && s->deterministic)
+        refuse("tune", "--deterministic", "a clock does not choose the same algorithms each time");
     options.optimizer = (enum optimizer)word("optimizer", s->optimizer, optimizers, "sgd or adam");
     set_scaling(s, &options);
     set_fit(s, &options.fit);

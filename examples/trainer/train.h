@@ -30,7 +30,7 @@ struct train_options {
     int loader_threads; /* for each device; 0: one */
     uint64_t seed;      /* of first values, data and order */
     bool deterministic;
-    bool tunes; /* the back end may time its algorithms first */
+    bool tunes; /* the back end may time its algorithms first: another run may take others */
 
     size_t batch; /* images in a step, of all devices */
     struct fit_options fit;
