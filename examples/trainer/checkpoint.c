@@ -394,7 +394,8 @@ bool checkpoint_fits(const struct checkpoint *is, const struct checkpoint *wants
         !same_number("image count", is->image_count, wants->image_count, reason) ||
         !same_number("batch", is->batch, wants->batch, reason) || !same_number("seed", is->seed, wants->seed, reason))
         return false;
-    if (is->position > is->image_count || is->update_number > is->step)
+    bool is_inside = is->position == 0 || (is->batch <= is->image_count && is->position <= is->image_count - is->batch);
+    if (!is_inside || is->update_number > is->step)
         return because(reason,
                        "the checkpoint is at image %" PRIu64 " of %" PRIu64 ", update %" PRIu64 " of step %" PRIu64
                        ": that cannot be",

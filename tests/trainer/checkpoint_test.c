@@ -129,6 +129,11 @@ static void refuses_what_does_not_fit(void **state)
     wants = is;
     is.position = 1;
     misfit(&is, &wants, "that cannot be");
+    is.image_count = wants.image_count = 64;
+    is.position = 33; /* the step would read behind the end */
+    misfit(&is, &wants, "that cannot be");
+    is.position = 32;
+    assert_true(checkpoint_fits(&is, &wants, note, sizeof note, &reason));
     is.position = 0;
     wants.micro_batch = 8;
     assert_true(checkpoint_fits(&is, &wants, note, sizeof note, &reason));
