@@ -272,7 +272,7 @@ static size_t aligned(size_t count)
 static bool place_parameters(const struct reader *reader, struct layer *layer)
 {
     struct model *model = reader->model;
-    if (layer->weight_count + layer->bias_count > ((size_t)1 << 31) - model->parameter_count)
+    if (model->parameter_count + layer->weight_count + layer->bias_count > (size_t)1 << 31)
         return bad(reader, "more than 2^31 parameters");
     layer->weight_at = model->parameter_count;
     model->parameter_count += aligned(layer->weight_count);
