@@ -597,17 +597,17 @@ PAIR(max_backward, (element * dx, const element *dy, const unsigned char *which,
 DEVICE void mean_forward_any(element *y, const element *x, unsigned pixels, unsigned channels, int has_relu,
                              const int width)
 {
-    unsigned channel = (blockIdx.x * blockDim.x + threadIdx.x) * width;
+    unsigned channel = (blockIdx.y * blockDim.x + threadIdx.x) * width;
     float sum[8] = {0}, v[8];
     if (channel >= channels)
         return;
-    const element *from = x + (size)blockIdx.y * pixels * channels + channel;
+    const element *from = x + (size)blockIdx.x * pixels * channels + channel;
     for (unsigned i = 0; i < pixels; i++) {
         read_elements(from + (size)i * channels, v, width);
         WITH(sum[k] += v[k])
     }
     WITH(sum[k] /= pixels; sum[k] = has_relu && sum[k] < 0.0f ? 0.0f : sum[k])
-    write_elements(y + (size)blockIdx.y * channels + channel, sum, width);
+    write_elements(y + (size)blockIdx.x * channels + channel, sum, width);
 }
 PAIR(mean_forward, (element * y, const element *x, unsigned pixels, unsigned channels, int has_relu),
      y, x, pixels, channels, has_relu)
@@ -615,13 +615,13 @@ PAIR(mean_forward, (element * y, const element *x, unsigned pixels, unsigned cha
 DEVICE void mean_backward_any(element *dx, const element *dy, unsigned pixels, unsigned channels, int adds,
                               const int width)
 {
-    unsigned channel = (blockIdx.x * blockDim.x + threadIdx.x) * width;
+    unsigned channel = (blockIdx.y * blockDim.x + threadIdx.x) * width;
     float share[8], v[8];
     if (channel >= channels)
         return;
-    read_elements(dy + (size)blockIdx.y * channels + channel, share, width);
+    read_elements(dy + (size)blockIdx.x * channels + channel, share, width);
     WITH(share[k] /= pixels)
-    element *to = dx + (size)blockIdx.y * pixels * channels + channel;
+    element *to = dx + (size)blockIdx.x * pixels * channels + channel;
     for (unsigned i = 0; i < pixels; i++) {
         WITH(v[k] = share[k])
         if (adds) {

@@ -277,7 +277,8 @@ static struct launch_shape mean_shape(const struct cuda *cuda, size_t channels)
     size_t columns = is_wide ? channels / 8 : channels;
     unsigned threads = along(columns);
     size_t images = cuda->card.schedule->options.images;
-    return (struct launch_shape){.grid = gs_dim((unsigned)((columns + threads - 1) / threads), (unsigned)images, 1),
+    /* Images in x, which alone may be more than 65,535. */
+    return (struct launch_shape){.grid = gs_dim((unsigned)images, (unsigned)((columns + threads - 1) / threads), 1),
                                  .block = gs_dim(threads, 1, 1),
                                  .is_wide = is_wide};
 }
