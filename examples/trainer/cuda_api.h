@@ -56,7 +56,6 @@ enum {
     CUDNN_TYPE_HEUR_MODE = 8,
     CUDNN_TYPE_NUMERICAL_NOTE = 11,
     CUDNN_TYPE_BACKEND_DESCRIPTOR = 15,
-    CUDNN_TYPE_BEHAVIOR_NOTE = 19,
 
     CUDNN_ATTR_CONVOLUTION_COMP_TYPE = 100,
     CUDNN_ATTR_CONVOLUTION_CONV_MODE = 101,
@@ -101,13 +100,11 @@ enum {
     CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS = 1001,
     CUDNN_ATTR_VARIANT_PACK_WORKSPACE = 1003,
     CUDNN_ATTR_ENGINE_NUMERICAL_NOTE = 1303,
-    CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE = 1305,
 
     CUDNN_NUMERICAL_NOTE_TENSOR_CORE = 0,
     CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS = 1,
     CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION = 2,
     CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC = 4,
-    CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION = 0,
     CUDNN_HEUR_MODE_FALLBACK = 2,
     CUDNN_HEUR_MODE_A = 3
 };
@@ -195,12 +192,7 @@ enum { NCCL_FLOAT = 7, NCCL_SUM = 0 };
 
 /* ---- the driver, beyond what libgpuscope does ---- */
 
-enum {
-    CU_ATTRIBUTE_MULTIPROCESSORS = 16,
-    CU_ATTRIBUTE_MAJOR = 75,
-    CU_ATTRIBUTE_MINOR = 76,
-    CU_CAPTURE_THREAD_LOCAL = 1
-};
+enum { CU_ATTRIBUTE_MULTIPROCESSORS = 16, CU_ATTRIBUTE_MAJOR = 75, CU_ATTRIBUTE_MINOR = 76 };
 #define DRIVER_CALLS(X)                                                                                                \
     X(cuDeviceGet, (int *ret, int ordinal))                                                                            \
     X(cuDeviceGetAttribute, (int *ret, int attribute, int device))
