@@ -43,6 +43,11 @@ size_t conv_result_count(const struct conv_problem *problem)
     return weight_count(problem);
 }
 
+static bool is_int(size_t count)
+{
+    return count <= INT32_MAX;
+}
+
 static bool is_gemm(const struct conv_problem *problem)
 {
     return problem->kernel == 1 && problem->stride == 1 && problem->pad == 0;
@@ -197,6 +202,9 @@ static gs_status legacy_find(struct cuda *cuda, struct conv *conv, size_t way_li
     size_t scratch = problem->kind == CONV_FILTER && problem->precision != PRECISION_FP32
                          ? conv_round(weight_count(problem) * precision_bytes(problem->precision))
                          : 0;
+    /* Its tensors have less than 2^31 elements: fewer images may help, as with a workspace that is too large. */
+    if (!is_int(problem->images * shape_count(problem->in)) || !is_int(problem->images * shape_count(problem->out)))
+        return GS_OK;
     gs_status status = legacy_describe(cuda, conv);
     if (status == GS_OK)
         status = legacy_propose(cuda, conv, &count, found);
@@ -270,7 +278,7 @@ static gs_status find_spare(struct cuda *cuda, struct conv *conv)
     gs_status status = GS_OK;
     if (conv->ways[0].kind != WAY_GRAPH && wants("graph", true))
         graph_find(cuda, conv, 2);
-    if (conv->way_count < 2 && conv->ways[0].kind != WAY_LEGACY && wants("legacy", true))
+    if (conv->way_count < 2 && conv->x == NULL && wants("legacy", true)) /* else it was asked before */
         status = legacy_find(cuda, conv, 2);
     conv->problem.budget_bytes = budget;
     return status;
@@ -292,7 +300,7 @@ static gs_status find_ways(struct cuda *cuda, struct conv *conv)
         status = legacy_find(cuda, conv, limit);
     if (conv->way_count == 0 && status == GS_OK && is_gemm(problem))
         add_gemm(conv);
-    if (conv->way_count == 1)
+    if (conv->way_count == 1 && status == GS_OK)
         status = find_spare(cuda, conv);
     if (status == GS_FAILED && conv->way_count != 0) { /* there are others */
         forgive(cuda);
@@ -320,11 +328,6 @@ static void tell(struct cuda *cuda, const struct conv *conv)
     snprintf(line, sizeof line, "%s: %s, the %zu. of %zu ways, workspace %zu + %zu bytes", what, names[way->kind],
              conv->chosen + 1, conv->way_count, way->scratch_bytes, way->library_bytes);
     cuda->options.log(cuda->options.log_user, line);
-}
-
-static bool is_int(size_t count)
-{
-    return count <= INT32_MAX;
 }
 
 static bool fits(const struct conv_problem *problem, struct reason *reason)
@@ -525,8 +528,8 @@ gs_status conv_time(struct cuda *cuda, struct conv *conv, const struct conv_data
         gs_event_close(cuda->card.scope, end);
     if (begin != NULL)
         gs_event_close(cuda->card.scope, begin);
-    conv->is_tried = status == GS_OK;
-    if (status == GS_OK)
+    conv->is_tried = status == GS_OK && best_ms > 0; /* where none did it, conv_try() says why */
+    if (conv->is_tried)
         tell(cuda, conv);
     return status;
 }
