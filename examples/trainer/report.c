@@ -140,8 +140,7 @@ static void warn_temperature(struct report *report)
 
 /* ---- a step ---- */
 
-/* JSON knows no NaN; a number less than 0 is one that is unknown. */
-static const char *json_number(double number, char out[32])
+const char *json_number(double number, char out[32])
 {
     if (!isfinite(number) || number < 0)
         return "null";

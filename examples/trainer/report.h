@@ -46,5 +46,7 @@ void report_step(struct report *report, const struct step_report *step);
 void report_end(struct report *report);
 /* Text as JSON has it, with its quotes; returns `out`. */
 char *json_text(const char *text, char *out, size_t out_bytes);
+/* JSON knows no NaN: it is null, and so is a number less than 0, which is one that is unknown. */
+const char *json_number(double number, char out[32]);
 
 #endif

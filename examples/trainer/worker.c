@@ -294,6 +294,7 @@ static bool evaluate(struct worker *worker, struct reason *reason)
     struct training *training = worker->training;
     const struct way *way = &training->way;
     struct results results;
+    char loss[32];
     for (size_t at = 0; at < way->test_count; at += way->micro_batch)
         if (!iterate(worker, at == 0, true, way->test_count, reason))
             return false;
@@ -301,10 +302,9 @@ static bool evaluate(struct worker *worker, struct reason *reason)
         return false;
     training->result.test_loss = (double)results.loss / (double)way->test_count;
     training->result.test_accuracy = results.correct / (double)way->test_count;
-    report_log(training->report,
-               "{\"step\":%" PRIu64 ",\"test_loss\":%.12g,\"test_accuracy\":%.12g,\"test_images\":%zu}",
-               worker->place.step, isfinite(training->result.test_loss) ? training->result.test_loss : -1,
-               training->result.test_accuracy, way->test_count);
+    report_log(training->report, "{\"step\":%" PRIu64 ",\"test_loss\":%s,\"test_accuracy\":%.12g,\"test_images\":%zu}",
+               worker->place.step, json_number(training->result.test_loss, loss), training->result.test_accuracy,
+               way->test_count);
     report_say(training->report, "step %" PRIu64 ": test loss %.4f, test accuracy %.4f", worker->place.step,
                training->result.test_loss, training->result.test_accuracy);
     return true;
