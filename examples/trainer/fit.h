@@ -2,9 +2,9 @@
  *
  * What counts against a promise of `memory_bytes`, on each device:
  * - taken: what the process holds on the card once the back end is open and has joined the others: context, libraries,
- *   handles. By NVML's word on this process; where NVML does not name it, what the card has less than before open();
- *   FIT_UNKNOWN_BYTES where NVML is missing. On a host (`has_card` false) nothing: a promise is for the plan
- *   alone there, without libraries and data.
+ *   handles. By NVML's word on this process; where NVML does not name it, what the card has less than before open(),
+ * the most of all runs of the process; FIT_UNKNOWN_BYTES where NVML is missing. On a host (`has_card` false) nothing: a
+ * promise is for the plan alone there, without libraries and data.
  * - the plan: all that the run allocates, to the byte, workspaces included.
  * - FIT_RESERVE_BYTES: what libraries load late (kernels at their first use), and the driver's pages. Whether that was
  *   enough is measured after the first step (train.h).

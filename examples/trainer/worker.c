@@ -4,7 +4,7 @@
 #include "watch.h"
 
 #include <inttypes.h>
-#include <math.h>
+#include <stdatomic.h>
 #include <string.h>
 
 static bool is_first(const struct worker *worker)
@@ -141,6 +141,20 @@ static bool open_loader(struct worker *worker, struct reason *reason)
     return loader_open(&loader_options, &worker->loader, reason);
 }
 
+/* The context outlives the first run (cudart in cuDNN keeps it): a later one finds it taken before open(), and where
+ * NVML does not name the process that is not seen as ours. The most that any run of the process saw counts. */
+static int64_t taken_by_open(int device, const struct backend_watch *before, const struct backend_watch *after)
+{
+    static _Atomic int64_t most_bytes[TRAIN_DEVICES_MAX];
+    int64_t taken_bytes = fit_taken(before, after), known_bytes = atomic_load(&most_bytes[device]);
+    if (after->own_bytes >= 0 || taken_bytes < 0)
+        return taken_bytes;
+    if (taken_bytes < known_bytes)
+        return known_bytes;
+    atomic_store(&most_bytes[device], taken_bytes);
+    return taken_bytes;
+}
+
 /* Open, measured, joined, chosen, loaded: the devices go through it side by side. */
 static bool begin(struct worker *worker, struct reason *reason)
 {
@@ -151,7 +165,7 @@ static bool begin(struct worker *worker, struct reason *reason)
     if (!open_state(worker, reason) || !join(worker, reason))
         return false;
     options_of(worker)->backend->watch(worker->device, &after);
-    training->taken_bytes[worker->device] = fit_taken(&before, &after);
+    training->taken_bytes[worker->device] = taken_by_open(worker->device, &before, &after);
     training->free_bytes[worker->device] = after.free_bytes;
     if (!meet(worker, reason) || (is_first(worker) && !choose(worker, reason)) || !meet(worker, reason))
         return false;
