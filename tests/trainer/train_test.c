@@ -292,6 +292,13 @@ static void broken_steps_are_not_taken(void **state)
     assert_false(train(&options, &result, &reason));
     assert_non_null(strstr(reason.text, "step 52: gradients were no numbers for 50 steps in a row"));
     assert_int_equal(fake_watch()->states, 0);
+    options.steps = 200; /* of which every second one is looked at */
+    options.results_every = 2;
+    fake_reset();
+    fake_watch()->broken_first = 3;
+    fake_watch()->broken_last = UINT64_MAX;
+    assert_false(train(&options, &result, &reason));
+    assert_non_null(strstr(reason.text, "step 102: gradients were no numbers for 50 steps in a row"));
 }
 
 /* ---- what fails ---- */
