@@ -240,7 +240,8 @@ static bool reads_results(const struct worker *worker)
     uint64_t step = worker->place.step;
     return options->results_every <= 1 || step % options->results_every == 0 || step == way->last_step ||
            options->scaling == SCALING_DYNAMIC || !worker->is_warm || place_evaluates(way, &worker->place) ||
-           is_checkpoint_due(worker);
+           is_checkpoint_due(worker) ||
+           (way->devices == 1 && is_stop_wanted()); /* several must all see it at the same step */
 }
 
 /* The first device's results become those of all. */
