@@ -29,8 +29,6 @@ bool train_has_parts(const struct train_options *options, struct reason *reason)
 {
     if (options->devices < 1 || options->devices > TRAIN_DEVICES_MAX)
         return because(reason, "%d devices; 1 to %d are possible", options->devices, TRAIN_DEVICES_MAX);
-    if (options->devices > 1 && options->backend->join == NULL)
-        return because(reason, "the back end %s knows one device alone", options->backend->name);
     if (options->batch == 0 || options->batch % (size_t)options->devices != 0)
         return because(reason, "a batch of %zu images has no equal parts for %d devices", options->batch,
                        options->devices);
@@ -214,6 +212,10 @@ static void run_workers(struct training *training)
     for (int i = 1; i < count; i++)
         if (is_running[i])
             pthread_join(threads[i], NULL);
+    for (int i = 0; i < count; i++)
+        if (training->missing_bytes[i] != 0)
+            report_say(training->report, "device %d: %" PRId64 " bytes of the card stay taken after the end", i,
+                       training->missing_bytes[i]);
 }
 
 static void log_begin(struct training *training)

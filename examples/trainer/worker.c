@@ -426,8 +426,7 @@ static bool close_state(struct worker *worker, struct reason *reason)
      * first run alone. Other programs on the card count, too: it is told, and no failure. */
     if (report->context != GS_CONTEXT_RELEASED && report->has_memory &&
         report->missing_bytes > (int64_t)report->allowed_bytes)
-        report_say(worker->training->report, "device %d: %" PRId64 " bytes of the card stay taken after the end",
-                   worker->device, report->missing_bytes);
+        worker->training->missing_bytes[worker->device] = report->missing_bytes;
     if (is_well && (report->kept_count != 0 || report->is_dead))
         is_well = because(reason, "device %d: %zu things could not be given back", worker->device, report->kept_count);
     gs_report_free(report);

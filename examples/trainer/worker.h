@@ -22,7 +22,8 @@ struct training {
     gs_nccl_id id;
     int64_t taken_bytes[TRAIN_DEVICES_MAX], free_bytes[TRAIN_DEVICES_MAX]; /* each one writes its own */
     struct results results[TRAIN_DEVICES_MAX];
-    struct report *report; /* the first device's alone */
+    int64_t missing_bytes[TRAIN_DEVICES_MAX]; /* of the card after the end, more than may be; each one writes its own */
+    struct report *report;                    /* the first device's alone */
     struct train_result result;
 };
 
