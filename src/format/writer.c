@@ -7,8 +7,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 enum { BYTES_MAX_MIN = 64 << 10, STDERR_PART_BYTES = 64 << 10 };
@@ -96,28 +98,71 @@ gw_status gwi_writer_on_fd(int fd, const char *path, uint64_t bytes_max, const c
     return st;
 }
 
-/* The file is made last: a supervisor that dies between that and the head leaves an empty one, which nobody knows for a
- * recording. */
+/* A file of the folder that has no name yet; -1: the file system knows no such files. */
+static int open_unnamed(const char *path)
+{
+    char folder[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    if (slash == NULL)
+        snprintf(folder, sizeof folder, ".");
+    else if (snprintf(folder, sizeof folder, "%.*s", slash == path ? 1 : (int)(slash - path), path) >= PATH_MAX)
+        return -1;
+    return open(folder, O_RDWR | O_TMPFILE | O_CLOEXEC, 0600);
+}
+
+/* false: errno says why, EEXIST that somebody has the name. */
+static bool give_name(int fd, const char *path)
+{
+    char link[64];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    return linkat(AT_FDCWD, link, AT_FDCWD, path, AT_SYMLINK_FOLLOW) == 0;
+}
+
+/* The name comes last, so that a supervisor that dies on a busy disk does not leave an empty file, which nobody would
+ * know for a recording. *ret_is_made: false where that is not to be had here; the writer is then as before. */
+static gw_status begin_unnamed(gw_writer *writer, bool *ret_is_made, gw_error *err)
+{
+    int fd = open_unnamed(writer->path);
+    *ret_is_made = false;
+    if (fd < 0)
+        return GW_OK;
+    gw_status st = begin_file(writer, fd, err);
+    if (st != GW_OK)
+        return st;
+    *ret_is_made = give_name(fd, writer->path);
+    if (*ret_is_made)
+        return GW_OK;
+    st = errno == EEXIST ? gw_fail(err, GW_IO, "create %s: %s", writer->path, strerror(errno)) : GW_OK;
+    gwi_out_close(&writer->out);
+    return st;
+}
+
+static gw_status begin_named(gw_writer *writer, gw_error *err)
+{
+    int fd = open(writer->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return gw_fail(err, GW_IO, "create %s: %s", writer->path, strerror(errno));
+    gw_status st = begin_file(writer, fd, err);
+    if (st != GW_OK)
+        unlink(writer->path); /* it is ours, and holds nothing */
+    return st;
+}
+
 gw_status gw_writer_create(const char *path, uint64_t bytes_max, const char *const *fn_names, uint32_t fn_count,
                            gw_writer **ret_writer, gw_error *err)
 {
     gw_writer *writer = NULL;
+    bool is_made;
     gw_status st = new_writer(path, bytes_max, fn_names, fn_count, &writer, err);
     if (st != GW_OK)
         return st;
-    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (fd < 0) {
-        st = gw_fail(err, GW_IO, "create %s: %s", path, strerror(errno));
-        goto out;
+    st = begin_unnamed(writer, &is_made, err);
+    if (st == GW_OK && !is_made)
+        st = begin_named(writer, err);
+    if (st == GW_OK) {
+        *ret_writer = writer;
+        writer = NULL;
     }
-    st = begin_file(writer, fd, err);
-    if (st != GW_OK) {
-        unlink(path); /* it is ours, and holds nothing */
-        goto out;
-    }
-    *ret_writer = writer;
-    writer = NULL;
-out:
     writer_free(writer);
     return st;
 }
