@@ -378,7 +378,7 @@ static bool load(void *state, const struct schedule *schedule, struct reason *re
     gs_status status = gs_wait(cuda->card.compute);
     free_packs(cuda);
     if (!card_well(&cuda->card, status, "waiting for the card", reason) ||
-        !cuda_kernels_load(cuda, schedule->options.precision, reason) || !card_load(&cuda->card, schedule, reason))
+        !cuda_kernels_load(cuda, schedule->options.precision, reason) || !card_load(cuda, schedule, reason))
         return false;
     cuda->blas_workspace = 0;
     cuda->iterations = 0;
@@ -398,43 +398,13 @@ static bool put(void *state, size_t block, const void *data, size_t bytes, struc
 {
     struct cuda *cuda = state;
     const struct schedule *schedule = cuda->card.schedule;
-    if (!card_put(&cuda->card, block, data, bytes, reason))
+    if (!card_put(cuda, block, data, bytes, reason))
         return false;
     if (block != schedule->lasting[LASTING_PARAMETERS] || schedule->lasting[LASTING_LOW] == NO_BLOCK)
         return true;
     gs_status status = cuda_input(cuda, card_at(&cuda->card, schedule->lasting[LASTING_LOW]),
                                   card_at(&cuda->card, block), schedule->model->parameter_count);
     return card_well(&cuda->card, status, "parameters in low precision", reason);
-}
-
-static bool get(void *state, size_t block, void *data, size_t bytes, struct reason *reason)
-{
-    struct cuda *cuda = state;
-    return card_get(&cuda->card, block, data, bytes, reason);
-}
-
-static bool host_alloc(void *state, size_t bytes, void **ret, struct reason *reason)
-{
-    struct cuda *cuda = state;
-    return card_host_alloc(&cuda->card, bytes, ret, reason);
-}
-
-static void host_free(void *state, void *memory)
-{
-    struct cuda *cuda = state;
-    card_host_free(&cuda->card, memory);
-}
-
-static bool feed(void *state, unsigned turn, const float *images, const int32_t *labels, struct reason *reason)
-{
-    struct cuda *cuda = state;
-    return card_feed(&cuda->card, turn, images, labels, reason);
-}
-
-static bool fed(void *state, unsigned turn, struct reason *reason)
-{
-    struct cuda *cuda = state;
-    return card_fed(&cuda->card, turn, reason);
 }
 
 /* ---- training ---- */
@@ -504,8 +474,7 @@ static bool update(void *state, const struct update *update, struct reason *reas
 static bool settle(void *state, struct results *ret_results, struct reason *reason)
 {
     struct cuda *cuda = state;
-    return card_get(&cuda->card, cuda->card.schedule->lasting[LASTING_RESULTS], ret_results, sizeof *ret_results,
-                    reason);
+    return card_get(cuda, cuda->card.schedule->lasting[LASTING_RESULTS], ret_results, sizeof *ret_results, reason);
 }
 
 const struct backend backend_cuda = {
@@ -516,11 +485,11 @@ const struct backend backend_cuda = {
     .plan = plan,
     .load = load,
     .put = put,
-    .get = get,
-    .host_alloc = host_alloc,
-    .host_free = host_free,
-    .feed = feed,
-    .fed = fed,
+    .get = card_get,
+    .host_alloc = card_host_alloc,
+    .host_free = card_host_free,
+    .feed = card_feed,
+    .fed = card_fed,
     .iterate = iterate,
     .invite = invite,
     .join = join,

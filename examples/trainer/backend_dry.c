@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 struct dry {
-    struct card card;
+    struct card card; /* first */
 };
 
 static bool can(enum precision precision)
@@ -47,48 +47,6 @@ static bool plan(void *state, const struct schedule_options *options, struct ste
     return true;
 }
 
-static bool load(void *state, const struct schedule *schedule, struct reason *reason)
-{
-    struct dry *dry = state;
-    return card_load(&dry->card, schedule, reason);
-}
-
-static bool put(void *state, size_t block, const void *data, size_t bytes, struct reason *reason)
-{
-    struct dry *dry = state;
-    return card_put(&dry->card, block, data, bytes, reason);
-}
-
-static bool get(void *state, size_t block, void *data, size_t bytes, struct reason *reason)
-{
-    struct dry *dry = state;
-    return card_get(&dry->card, block, data, bytes, reason);
-}
-
-static bool host_alloc(void *state, size_t bytes, void **ret, struct reason *reason)
-{
-    struct dry *dry = state;
-    return card_host_alloc(&dry->card, bytes, ret, reason);
-}
-
-static void host_free(void *state, void *memory)
-{
-    struct dry *dry = state;
-    card_host_free(&dry->card, memory);
-}
-
-static bool feed(void *state, unsigned turn, const float *images, const int32_t *labels, struct reason *reason)
-{
-    struct dry *dry = state;
-    return card_feed(&dry->card, turn, images, labels, reason);
-}
-
-static bool fed(void *state, unsigned turn, struct reason *reason)
-{
-    struct dry *dry = state;
-    return card_fed(&dry->card, turn, reason);
-}
-
 static bool iterate(void *state, const struct iteration *iteration, struct reason *reason)
 {
     struct dry *dry = state;
@@ -118,13 +76,13 @@ const struct backend backend_dry = {
     .open = open,
     .close = close,
     .plan = plan,
-    .load = load,
-    .put = put,
-    .get = get,
-    .host_alloc = host_alloc,
-    .host_free = host_free,
-    .feed = feed,
-    .fed = fed,
+    .load = card_load,
+    .put = card_put,
+    .get = card_get,
+    .host_alloc = card_host_alloc,
+    .host_free = card_host_free,
+    .feed = card_feed,
+    .fed = card_fed,
     .iterate = iterate,
     .update = update,
     .settle = settle,

@@ -71,8 +71,9 @@ bool card_close(struct card *card, gs_report **ret_report, struct reason *reason
 }
 
 /* The memory is a scope of its own, so that another schedule's can take its place. */
-bool card_load(struct card *card, const struct schedule *schedule, struct reason *reason)
+bool card_load(void *state, const struct schedule *schedule, struct reason *reason)
 {
+    struct card *card = state;
     gs_options options = {0};
     gs_status status = GS_OK;
     if (card->memory != NULL) {
@@ -95,29 +96,33 @@ CUdeviceptr card_at(const struct card *card, size_t block)
     return block == NO_BLOCK ? 0 : gs_arena_at(card->arena, block);
 }
 
-bool card_put(struct card *card, size_t block, const void *data, size_t bytes, struct reason *reason)
+bool card_put(void *state, size_t block, const void *data, size_t bytes, struct reason *reason)
 {
+    struct card *card = state;
     gs_status status = gs_copy_in(card_at(card, block), data, bytes, card->compute);
     if (status == GS_OK)
         status = gs_wait(card->compute);
     return card_well(card, status, "a copy to the card", reason);
 }
 
-bool card_get(struct card *card, size_t block, void *data, size_t bytes, struct reason *reason)
+bool card_get(void *state, size_t block, void *data, size_t bytes, struct reason *reason)
 {
+    struct card *card = state;
     gs_status status = gs_copy_out(data, card_at(card, block), bytes, card->compute);
     if (status == GS_OK)
         status = gs_wait(card->compute);
     return card_well(card, status, "a copy from the card", reason);
 }
 
-bool card_host_alloc(struct card *card, size_t bytes, void **ret, struct reason *reason)
+bool card_host_alloc(void *state, size_t bytes, void **ret, struct reason *reason)
 {
+    struct card *card = state;
     return card_well(card, gs_alloc_pinned(card->scope, bytes, ret), "page-locked memory", reason);
 }
 
-void card_host_free(struct card *card, void *memory)
+void card_host_free(void *state, void *memory)
 {
+    struct card *card = state;
     if (memory != NULL)
         gs_free_host(card->scope, memory);
 }
@@ -135,8 +140,9 @@ static gs_status copy_inputs(const struct card *card, unsigned turn, const float
 }
 
 /* The calling thread may be a loader's, which is in no scope. */
-bool card_feed(struct card *card, unsigned turn, const float *images, const int32_t *labels, struct reason *reason)
+bool card_feed(void *state, unsigned turn, const float *images, const int32_t *labels, struct reason *reason)
 {
+    struct card *card = state;
     gs_status status = gs_enter(card->scope);
     if (status == GS_OK) {
         status = copy_inputs(card, turn, images, labels);
@@ -145,8 +151,9 @@ bool card_feed(struct card *card, unsigned turn, const float *images, const int3
     return card_well(card, status, "a copy of inputs", reason);
 }
 
-bool card_fed(struct card *card, unsigned turn, struct reason *reason)
+bool card_fed(void *state, unsigned turn, struct reason *reason)
 {
+    struct card *card = state;
     gs_status status = gs_enter(card->scope);
     if (status == GS_OK) {
         status = gs_wait_event(card->fed[turn % 2]);

@@ -18,15 +18,16 @@ struct card {
 /* Opens the scope, streams and events. On failure nothing is left open. */
 bool card_open(struct card *card, const struct backend_options *options, struct reason *reason);
 bool card_close(struct card *card, gs_report **ret_report, struct reason *reason);
-bool card_load(struct card *card, const struct schedule *schedule, struct reason *reason);
 CUdeviceptr card_at(const struct card *card, size_t block); /* 0 for NO_BLOCK */
 
-bool card_put(struct card *card, size_t block, const void *data, size_t bytes, struct reason *reason);
-bool card_get(struct card *card, size_t block, void *data, size_t bytes, struct reason *reason);
-bool card_host_alloc(struct card *card, size_t bytes, void **ret, struct reason *reason);
-void card_host_free(struct card *card, void *memory);
-bool card_feed(struct card *card, unsigned turn, const float *images, const int32_t *labels, struct reason *reason);
-bool card_fed(struct card *card, unsigned turn, struct reason *reason);
+/* The following are a back end's functions as they are: `state` begins with its struct card. */
+bool card_load(void *state, const struct schedule *schedule, struct reason *reason);
+bool card_put(void *state, size_t block, const void *data, size_t bytes, struct reason *reason);
+bool card_get(void *state, size_t block, void *data, size_t bytes, struct reason *reason);
+bool card_host_alloc(void *state, size_t bytes, void **ret, struct reason *reason);
+void card_host_free(void *state, void *memory);
+bool card_feed(void *state, unsigned turn, const float *images, const int32_t *labels, struct reason *reason);
+bool card_fed(void *state, unsigned turn, struct reason *reason);
 /* Around the steps that read the inputs of a turn: on the compute stream. */
 bool card_begin(struct card *card, unsigned turn, struct reason *reason);
 bool card_end(struct card *card, unsigned turn, struct reason *reason);
