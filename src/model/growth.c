@@ -452,6 +452,16 @@ static bool may_be_step_leak(const gw_model *model, const gw_live *live, const s
            it->pairs_with_turnover * 4 >= it->live * 3;
 }
 
+/* Equal blocks hold most of what lives, and no kernel ran at all: one pool taken in pieces, or a loop that keeps what
+ * it takes. With launches between them they may be one pass through equal layers. */
+static bool may_be_pile(const sort_of *it, uint64_t total_bytes, const work *list, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (list[i].launches > 0)
+            return false;
+    return it->live >= PAIRS_MIN && it->live_bytes * 2 >= total_bytes;
+}
+
 static bool is_step_leak(const gw_model *model, const gw_live *live, const sort_of *it, const course *way)
 {
     if (it->pairs_with_steps >= PAIRS_MIN)
@@ -469,6 +479,9 @@ static void find_steps(const gw_model *model, const gw_live *live, size_t count,
     uint32_t *sort = malloc(count * sizeof *sort);
     uint64_t *bytes = malloc(count * sizeof *bytes);
     size_t sorts = sort == NULL || bytes == NULL ? 0 : sorts_of(live, count, sort, bytes);
+    uint64_t total_bytes = 0;
+    for (size_t i = 0; i < sorts; i++)
+        total_bytes += bytes[i];
     for (size_t look = 0; look < LOOK_MAX && sorts > 0; look++) {
         uint32_t which = 0;
         for (uint32_t i = 1; i < sorts; i++)
@@ -478,7 +491,8 @@ static void find_steps(const gw_model *model, const gw_live *live, size_t count,
         sort_of it = {0};
         follow_sort(live, count, list, sort, which, &it);
         growth->steps_unsure = growth->steps_unsure || (is_accumulation(&it, way) && is_late(&it, way)) ||
-                               (live->cls != GW_CLASS_COUNT && may_be_step_leak(model, live, &it));
+                               (live->cls != GW_CLASS_COUNT &&
+                                (may_be_step_leak(model, live, &it) || may_be_pile(&it, total_bytes, list, count)));
         if (is_step_leak(model, live, &it, way) && it.live_bytes > growth->step_live_bytes) {
             growth->steps = true;
             growth->step_count = it.live;

@@ -531,6 +531,19 @@ static void test_leak_near_activations_of_one_pass(void **state)
     judge_close();
 }
 
+/* Nothing but allocations was seen: a pool in pieces, or a loop that keeps what it takes. Neither is sure. */
+static void test_equal_blocks_without_work(void **state)
+{
+    (void)state;
+    open_program(2 * gib);
+    for (int i = 0; i < 40; i++)
+        gw_feed_alloc(&feed, 50 * mib);
+    gw_feed_no_room(&feed, 50 * mib, 4 * mib, 2 * gib);
+    close_program(1);
+    expect_fault("gpu-oom-capacity", GW_SUPPORTED);
+    judge_close();
+}
+
 static void make_streams(int count)
 {
     for (int i = 0; i < count; i++)
@@ -2095,6 +2108,7 @@ int main(void)
         cmocka_unit_test(test_no_place_says_why),
         cmocka_unit_test(test_leak_list_of_a_clean_run_has_lines),
         cmocka_unit_test(test_leak_near_activations_of_one_pass),
+        cmocka_unit_test(test_equal_blocks_without_work),
         cmocka_unit_test(test_stream_leak),
         cmocka_unit_test(test_stream_leak_near_memory_holds_it),
         cmocka_unit_test(test_context_leak),
