@@ -18,10 +18,16 @@
  *   extern void *gwi_real[GW_FN_COUNT];              the next driver's functions
  *   bool gwi_enter(&th, fn)                          false: call through, record nothing
  *   bool gwi_enter_quick(&th, fn)                    likewise, for CALL and HOT kinds, except COPY and SYNC, which may
- * wait void gwi_leave(&th) void gwi_hot(&th, fn, GW_COUNT_<kind>, what, stream, bytes)                  success of a
- * HOT kind void gwi_event(&th, fn, kind, result, flags, extra, a0, a1, a2, a3, text)    success of a RARE kind void
- * gwi_failed(&th, fn, kind, result, flags, extra, a0, a1, a2, a3)         any failure; outputs read 0 extern bool
- * gwi_guard_on;
+ *                                                    wait
+ *   void gwi_leave(&th)
+ *   void gwi_hot(&th, fn, GW_COUNT_<kind>, what, stream, bytes)
+ *                                                    success of a HOT kind
+ *   void gwi_hot_read(&th)                           after gwi_hot: the copy was one to the host
+ *   void gwi_event(&th, fn, kind, result, flags, extra, a0, a1, a2, a3, text)
+ *                                                    success of a RARE kind
+ *   void gwi_failed(&th, fn, kind, result, flags, extra, a0, a1, a2, a3)
+ *                                                    any failure; outputs read 0
+ *   extern bool gwi_guard_on;
  *   bool gwi_orders()                                somebody wants to know what puts work in order; then
  *   void gwi_order(&th, fn, step, flags, object, source, bytes, stream)
  *
@@ -610,6 +616,8 @@ static void put_hot(FILE *out, const row *r)
     fputs(", ", out);
     put_value(out, r->value[VALUE_A + 3]);
     fprintf(out, ", %s);\n", bytes < 0 ? "0" : "gw_bytes");
+    if (r->kind == GW_EV_COPY && (strstr(r->symbol, "DtoH") != NULL || strstr(r->symbol, "AtoH") != NULL))
+        fputs("        gwi_hot_read(&gw_th);\n", out);
 }
 
 static bool has_type(const row *r, const char *value, const char *type)

@@ -48,6 +48,12 @@ void gwi_hot(gwi_slot_ref *th, unsigned fn, unsigned counter, uint64_t what, uin
     gwi_said.bytes = bytes;
 }
 
+void gwi_hot_read(gwi_slot_ref *th)
+{
+    assert_true(th->fn < GW_FN_COUNT);
+    gwi_said.read_count++;
+}
+
 bool gwi_orders(void)
 {
     return true;
@@ -367,6 +373,9 @@ static void copies_and_fills_count_bytes(void **state)
     assert_int_equal(gwi_said.bytes, 120);
     fill16(0x1000, 1, 5);
     assert_int_equal(gwi_said.bytes, 10);
+    assert_int_equal(gwi_said.read_count, 0);
+    ((gw_fn_t_cuMemcpyDtoHAsync_v2 *)gwi_wrappers[GW_FN_cuMemcpyDtoHAsync_v2])(sizes, 0x1000, 8, stream);
+    assert_int_equal(gwi_said.read_count, 1);
 }
 
 static void what_orders_work_is_told(void **state)

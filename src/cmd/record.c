@@ -303,6 +303,7 @@ static void put_machine(gwi_record *record)
         put_meta(record, "cwd", cwd);
     put_kernel_side(record);
     put_meta_number(record, "start_realtime_ns", gw_realtime_ns() - gwi_record_now_ns(record));
+    put_meta(record, GW_META_WORK, "1");
     put_meta_number(record, "uid", getuid());
     put_clock(record);
 }

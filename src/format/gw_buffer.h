@@ -24,7 +24,7 @@
 #include <stdint.h>
 
 enum {
-    GW_BUFFER_VERSION = 1,
+    GW_BUFFER_VERSION = 2,
     GW_BUFFER_BYTES = 4 << 20,
     GW_RING_ENTRIES = 2048,
     GW_SLOT_COUNT = 128,
@@ -52,7 +52,8 @@ enum {
     X(PEER_ALREADY) /* results 704 and 705 */                                                                          \
     X(NOT_FOUND)    /* result 500 from a resolver */                                                                   \
     X(RARE)         /* events written */                                                                               \
-    X(LOST)         /* events lost because the buffer was full */
+    X(LOST)         /* events lost because the buffer was full */                                                      \
+    X(READ)         /* of COPY: copies to the host, by the function's name */
 
 typedef enum gw_counter {
 #define GW_X(name) GW_COUNT_##name,
@@ -92,7 +93,7 @@ typedef struct gw_slot {
     uint32_t mark;               /* the hook's own: says which process set this slot up */
     _Atomic uint64_t counter[GW_COUNT_COUNT];
     char name[16]; /* the thread's name when it took the slot */
-    uint8_t reserved[304];
+    uint8_t reserved[296];
 } gw_slot;
 _Static_assert(sizeof(gw_slot) == 512, "slots are 512 bytes");
 

@@ -21,6 +21,8 @@
  *
  * CALL: `arg` holds the first four integer or pointer parameters as passed.
  * DEVICE: the name follows as text; bytes_free is all ones where it could not be asked for.
+ * ALLOC, ALLOC_ASYNC, VMM_CREATE: `extra` is the work since the thread's last such call: gw_work_launches() and the
+ *   others.
  * LAUNCH: grid = x | y << 32 | z << 48 and block = x | y << 21 | z << 42, each part saturating;
  *   `extra` is the dynamic shared memory in bytes.
  * GRAPH_NODE: `extra` is what an allocation node takes, in KiB.
@@ -271,6 +273,48 @@ typedef enum gw_order_step {
         GW_ORDER_STEP_COUNT
 } gw_order_step;
 
+/* `extra` of a request for device memory: what the thread had the GPU do since its last request. Each count stops at
+ * its greatest value. 0: nothing, or a recording from before this was counted. */
+#define GW_META_WORK "requests.work" /* META of a recording in which this is counted */
+enum { GW_WORK_LAUNCHES_MAX = 0xfff, GW_WORK_COPIES_MAX = 0x7f, GW_WORK_READS_MAX = 0x3f, GW_WORK_WAITS_MAX = 0x7f };
+
+static inline uint32_t gw_work_launches(uint32_t work)
+{
+    return work & GW_WORK_LAUNCHES_MAX;
+}
+
+/* Copies of every direction, those to the host included. */
+static inline uint32_t gw_work_copies(uint32_t work)
+{
+    return work >> 12 & GW_WORK_COPIES_MAX;
+}
+
+/* Copies to the host, by the function's name: cuMemcpy, which takes any address, is not among them. */
+static inline uint32_t gw_work_reads(uint32_t work)
+{
+    return work >> 19 & GW_WORK_READS_MAX;
+}
+
+/* Synchronisations of a context, a stream or an event. */
+static inline uint32_t gw_work_waits(uint32_t work)
+{
+    return work >> 25;
+}
+
+static inline uint32_t gw_work_pack(uint64_t launches, uint64_t copies, uint64_t reads, uint64_t waits)
+{
+    uint32_t l = (uint32_t)(launches < GW_WORK_LAUNCHES_MAX ? launches : GW_WORK_LAUNCHES_MAX);
+    uint32_t c = (uint32_t)(copies < GW_WORK_COPIES_MAX ? copies : GW_WORK_COPIES_MAX);
+    uint32_t r = (uint32_t)(reads < GW_WORK_READS_MAX ? reads : GW_WORK_READS_MAX);
+    uint32_t w = (uint32_t)(waits < GW_WORK_WAITS_MAX ? waits : GW_WORK_WAITS_MAX);
+    return l | c << 12 | r << 19 | w << 25;
+}
+
+static inline int gw_is_request(uint8_t kind)
+{
+    return kind == GW_EV_ALLOC || kind == GW_EV_ALLOC_ASYNC || kind == GW_EV_VMM_CREATE;
+}
+
 /* Flags of an event. */
 enum {
     GW_EVF_CAPTURING = 1 << 0,    /* a stream capture was open in the process */
@@ -289,7 +333,7 @@ typedef struct gw_raw_event {
     uint16_t result;  /* CUresult; all are below 1,000 */
     uint16_t took_us; /* duration of the call, saturating at 65,535; 0 for kinds whose calls are not timed */
     uint32_t site;    /* call site id; 0: not known */
-    uint32_t extra;   /* LAUNCH: dynamic shared memory in bytes */
+    uint32_t extra;   /* by kind: see above */
     uint64_t context; /* the context current at the call; 0: none or not asked */
     uint64_t arg[4];
 } gw_raw_event;

@@ -26,6 +26,7 @@ typedef struct slot_private {
     gwi_stack_known stack;
     uint64_t facts_ticks;
     bool facts_are_precious;
+    uint64_t launches, copies, reads, waits; /* at the last request for memory */
 } slot_private;
 _Static_assert(sizeof(slot_private) <= sizeof((gw_slot *)0)->reserved, "fits");
 
@@ -272,6 +273,26 @@ gw_slot *gwi_slot_take(uint32_t mark)
     }
     atomic_fetch_add(&gwi.head->threads_without_slot, 1);
     return gwi_guard_on ? unshared_slot(mark) : &no_slot;
+}
+
+static uint64_t count_since(const gw_slot *slot, unsigned counter, uint64_t *last)
+{
+    uint64_t now = atomic_load_explicit(&slot->counter[counter], memory_order_relaxed);
+    uint64_t since = now - *last;
+    *last = now;
+    return since;
+}
+
+uint32_t gwi_slot_work(gw_slot *slot)
+{
+    slot_private *own = private_of(slot);
+    uint64_t graphs = atomic_load_explicit(&slot->counter[GW_COUNT_GRAPH_LAUNCH], memory_order_relaxed);
+    uint64_t launches = atomic_load_explicit(&slot->counter[GW_COUNT_LAUNCH], memory_order_relaxed) + graphs;
+    uint64_t launched = launches - own->launches;
+    own->launches = launches;
+    uint64_t copies = count_since(slot, GW_COUNT_COPY, &own->copies);
+    uint64_t reads = count_since(slot, GW_COUNT_READ, &own->reads);
+    return gw_work_pack(launched, copies, reads, count_since(slot, GW_COUNT_SYNC, &own->waits));
 }
 
 static void chunk_close(uint32_t *chunk)

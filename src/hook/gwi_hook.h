@@ -198,6 +198,12 @@ static inline __attribute__((always_inline)) void gwi_hot(gwi_slot_ref *th, unsi
     }
 }
 
+/* That COPY, just counted, was one to the host. */
+static inline void gwi_hot_read(gwi_slot_ref *th)
+{
+    gwi_bump(&th->slot->counter[GW_COUNT_READ], 1);
+}
+
 /* order.c: calls that put work on the GPU in order, a launch excepted, so that it can be told whether work on another
  * stream was ordered with a block's end. False until the program has memory of which that is a question. */
 static inline bool gwi_orders(void)
@@ -298,6 +304,9 @@ void gwi_guard_begin(void);
 /* What the program shall see of a device whose real free and total bytes are given; unchanged while the guard is off.
  */
 void gwi_guard_show(int device, size_t *free_bytes, size_t *total_bytes);
+
+/* What the thread had the GPU do since the last time this was asked, packed as in gw_event.h (buffer.c). */
+uint32_t gwi_slot_work(gw_slot *slot);
 
 /* What site.c keeps with a thread (buffer.c): its stack; and how facts are written that belong to an event to come, at
  * its time and, where it is precious, with the room kept for failures. */

@@ -265,6 +265,8 @@ void gwi_event(gwi_slot_ref *th, unsigned fn, unsigned kind, int result, unsigne
     }
     if (kind == GW_EV_LIBRARY_LOAD || kind == GW_EV_MODULE_LOAD || kind == GW_EV_CTX_CREATE)
         gwi_handles_made();
+    if (gw_is_request(event.kind) && gwi_slot_is_shared(th->slot))
+        event.extra = gwi_slot_work(th->slot);
     if (result == 0)
         gwi_order_event(th, &event);
     write_call(th, &event, text);

@@ -14,7 +14,7 @@ typedef struct gwi_slot_ref {
 
 /* The last thing a wrapper said, and how many it said since the test cleared it. */
 typedef struct said {
-    int hot_count, event_count, failed_count, after_count, leave_count;
+    int hot_count, read_count, event_count, failed_count, after_count, leave_count;
     unsigned fn, kind, counter, flags;
     int result;
     uint32_t extra;
@@ -35,6 +35,7 @@ bool gwi_enter(gwi_slot_ref *th, unsigned fn);
 bool gwi_enter_quick(gwi_slot_ref *th, unsigned fn);
 void gwi_leave(gwi_slot_ref *th);
 void gwi_hot(gwi_slot_ref *th, unsigned fn, unsigned counter, uint64_t what, uint64_t stream, uint64_t bytes);
+void gwi_hot_read(gwi_slot_ref *th);
 bool gwi_orders(void);
 void gwi_order(gwi_slot_ref *th, unsigned fn, unsigned step, unsigned flags, uint64_t object, uint64_t source,
                uint64_t bytes, uint64_t stream);
