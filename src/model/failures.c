@@ -287,6 +287,8 @@ static void look_up_named(gwi_process *process, gw_failure *failure)
 
 void gwi_failure_add(gw_model *model, gwi_process *process, const gw_event *event)
 {
+    if (gw_is_request(event->kind))
+        gwi_work_add(process, event->extra);
     if (process->last_failure >= 0 && is_same(&model->failure[process->last_failure], event)) {
         gw_failure *same = &model->failure[process->last_failure];
         same->repeat_count++;

@@ -7,6 +7,7 @@
  * Equal sizes in a row alone prove nothing: gradients repeat the weights' sizes, and layers repeat each other's. */
 #include "inner.h"
 #include "pattern.h"
+#include "sort.h"
 
 #include <string.h>
 
@@ -556,9 +557,84 @@ static course course_of(const gw_model *model, uint32_t pid, const gw_allocator_
     return way;
 }
 
-void gw_growth_find(const gw_model *model, uint32_t pid, const gw_live *live, size_t count, uint64_t wanted_bytes,
-                    uint64_t order_now, const gw_allocator_report *report, gw_growth *ret_growth)
+/* ---- iterations ---- */
+
+/* The refused request stands at the end of the list: it may be what begins an iteration. */
+static void add_refused(const gw_growth_question *question, gw_request *list, size_t *count)
 {
+    const gw_snapshot *snapshot = question->snapshot;
+    gw_request refused = {.t_ns = question->wanted_t_ns,
+                          .bytes = question->wanted_bytes,
+                          .live_bytes = snapshot->usage.live_bytes + snapshot->usage.class_bytes[GW_CLASS_MANAGED],
+                          .launches = snapshot->launches,
+                          .copies = snapshot->copies,
+                          .reads = snapshot->reads,
+                          .waits = snapshot->waits,
+                          .order = snapshot->order + 1,
+                          .site = question->wanted_site};
+    for (size_t i = *count; i-- > 0 && refused.group == 0;)
+        if (list[i].site == refused.site && list[i].bytes == refused.bytes)
+            refused.group = list[i].group;
+    list[(*count)++] = refused;
+}
+
+/* What the places that leak kept before the requests that are known one by one. */
+static uint64_t kept_earlier(const gw_growth_question *question, const gw_iterations *loop, uint64_t first_order)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < question->live_count && question->live[i].order < first_order; i++) {
+        for (size_t k = 0; k < loop->keeper_count; k++)
+            bytes += question->live[i].site != 0 && question->live[i].site == loop->keeper[k].site
+                         ? question->live[i].bytes
+                         : 0;
+    }
+    return bytes;
+}
+
+static void find_iterations(const gw_model *model, const gw_growth_question *question, gw_growth *growth)
+{
+    size_t count = 0;
+    bool work_known = false;
+    gw_request *list = gwi_requests_list(model, question->pid, question->snapshot, &count, &work_known);
+    if (list == NULL || count == 0) {
+        free(list);
+        return;
+    }
+    growth->requests_whole = list[0].order == 1;
+    uint64_t first_order = list[0].order;
+    add_refused(question, list, &count);
+    gw_iterations_find(list, count, work_known, growth->total_bytes, &growth->loop);
+    growth->loop_bytes = growth->loop.leak_bytes;
+    if (growth->loop.leak_count > 0 && growth->loop.idle_count == 0)
+        growth->loop_bytes += kept_earlier(question, &growth->loop, first_order);
+    free(list);
+}
+
+/* The place that holds most, and how many blocks those are. */
+static void find_pile(const gw_live *live, size_t count, gw_growth *growth)
+{
+    gwi_sort_key *key = malloc(count * sizeof *key);
+    if (key == NULL)
+        return;
+    for (size_t i = 0; i < count; i++)
+        key[i] = (gwi_sort_key){live[i].site != 0 ? (uint64_t)live[i].site << 1 | 1 : live[i].bytes << 1, (uint32_t)i};
+    bool good = gwi_sort(key, count);
+    for (size_t from = 0, to; good && from < count; from = to) {
+        uint64_t bytes = 0;
+        for (to = from; to < count && key[to].key == key[from].key; to++)
+            bytes += live[key[to].index].bytes;
+        if (bytes <= growth->pile_bytes)
+            continue;
+        growth->pile_bytes = bytes;
+        growth->pile_count = to - from;
+    }
+    free(key);
+}
+
+void gw_growth_find(const gw_model *model, const gw_growth_question *question, gw_growth *ret_growth)
+{
+    const gw_live *live = question->live;
+    size_t count = question->live_count;
     *ret_growth = (gw_growth){0};
     for (size_t i = 0; i < count; i++) {
         ret_growth->total_bytes += live[i].bytes;
@@ -571,15 +647,19 @@ void gw_growth_find(const gw_model *model, uint32_t pid, const gw_live *live, si
             ret_growth->largest_site = live[i].site;
         }
     }
-    course way = course_of(model, pid, report, ret_growth->total_bytes);
+    course way = course_of(model, question->pid, question->report, ret_growth->total_bytes);
     find_earlier(&way, ret_growth);
+    if (question->snapshot != NULL)
+        find_iterations(model, question, ret_growth);
     if (count < 2)
         return;
-    work *list = work_of(model, pid, live, count, order_now, &way);
+    find_pile(live, count, ret_growth);
+    work *list = work_of(model, question->pid, live, count, question->order_now, &way);
     if (list == NULL)
         return;
-    find_steps(model, live, count, list, &way, ret_growth);
-    find_runs(live, count, wanted_bytes, list, ret_growth);
+    if (!ret_growth->loop.searched) /* a framework's list, or a recording from before work was counted */
+        find_steps(model, live, count, list, &way, ret_growth);
+    find_runs(live, count, question->wanted_bytes, list, ret_growth);
     if (!ret_growth->repeats)
         find_spans(live, count, list, ret_growth);
     free(list);

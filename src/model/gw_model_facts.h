@@ -5,6 +5,7 @@
 
 #include "gw_event.h"
 #include "gw_fault_facts.h"
+#include "gw_iterations.h"
 #include "gw_libs.h"
 #include "gw_machine_facts.h"
 #include "gw_model.h"
@@ -107,10 +108,11 @@ typedef struct gw_snapshot {
     uint64_t t_ns;
     uint32_t pid;
     int device;
-    gw_usage usage;        /* of that device */
-    bool has_primary;      /* one of its contexts is the primary one */
-    uint64_t order, frees; /* allocations and frees of the process so far */
-    gw_live *live;         /* device memory on that device, managed too; owned; NULL: not kept */
+    gw_usage usage;                          /* of that device */
+    bool has_primary;                        /* one of its contexts is the primary one */
+    uint64_t order, frees;                   /* allocations and frees of the process so far */
+    uint64_t launches, copies, reads, waits; /* of the process so far, as its requests for memory count them */
+    gw_live *live;                           /* device memory on that device, managed too; owned; NULL: not kept */
     size_t live_count;
     uint64_t small_bytes;      /* blocks of at most 1 MiB, which share pages of 2 MiB */
     uint64_t held_bytes;       /* what the driver takes for these blocks: whole pages of 2 MiB */
@@ -648,13 +650,28 @@ typedef struct gw_growth {
     uint64_t total_bytes, undated_bytes; /* undated: of blocks whose time is not known */
     /* Earlier work came to an end and gave back most of what it had: what it needed at most. 0: not seen. */
     uint64_t earlier_peak_bytes, earlier_t_ns;
+    /* Iterations and what each left behind; not searched where requests are not known one by one. */
+    gw_iterations loop;
+    uint64_t loop_bytes; /* loop.leak_bytes, and what the same places kept before the requests that are known */
+    uint64_t pile_count, pile_bytes; /* live blocks of the place that holds most; by size where places are not known */
+    bool requests_whole; /* all requests of the process are known, from the first on */
 } gw_growth;
 
-/* `wanted_bytes`: the request that failed after them, 0: none. `order_now`: the order when the list was taken.
- * `live` must be in order of `order`. `report`: says how the live bytes went and how far its history reaches; NULL:
- * not known. Allocates nothing but short-lived memory; without it nothing is claimed. */
-void gw_growth_find(const gw_model *model, uint32_t pid, const gw_live *live, size_t count, uint64_t wanted_bytes,
-                    uint64_t order_now, const gw_allocator_report *report, gw_growth *ret_growth);
+/* What is asked about growth. */
+typedef struct gw_growth_question {
+    uint32_t pid;
+    const gw_live *live; /* in order of `order` */
+    size_t live_count;
+    uint64_t wanted_bytes; /* the request that failed after them; 0: none */
+    uint32_t wanted_site;  /* where it was asked for; 0: not known */
+    uint64_t wanted_t_ns;
+    uint64_t order_now;                /* the order when the list was taken */
+    const gw_snapshot *snapshot;       /* `live` is its list; NULL: it is not the ledger's */
+    const gw_allocator_report *report; /* says how the live bytes went and how far its history reaches; NULL: none */
+} gw_growth_question;
+
+/* Allocates nothing but short-lived memory; without it nothing is claimed. */
+void gw_growth_find(const gw_model *model, const gw_growth_question *question, gw_growth *ret_growth);
 
 /* When the blocks of the report whose time is not known were made at the latest. False: that is not known either. */
 bool gw_report_undated_before(const gw_allocator_report *report, uint64_t *ret_t_ns);

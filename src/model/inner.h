@@ -2,6 +2,7 @@
 #ifndef GWI_MODEL_INNER_H
 #define GWI_MODEL_INNER_H
 
+#include "gw_iterations.h"
 #include "gw_model_facts.h"
 #include "table.h"
 
@@ -79,6 +80,18 @@ typedef struct gwi_grave {
     uint64_t died; /* frees of the process before its own */
 } gwi_grave;
 
+/* One of the newest requests for memory that were granted. */
+typedef struct gwi_request {
+    uint64_t t_ns, bytes, live_bytes; /* live: before it, on its device */
+    uint64_t launches;                /* of the process so far; so the others */
+    uint64_t ended;                   /* frees of the process up to its own; 0: alive */
+    uint32_t copies, reads, waits;
+    uint32_t group;
+    uint32_t lifetime; /* requests that came until it ended */
+    uint8_t device;
+} gwi_request;
+typedef struct gwi_requests gwi_requests;
+
 enum { GWI_GRAVES_MAX = 8 << 20, GWI_PICTURES_MAX = 64, GWI_FAILURES_MAX = 4096, GWI_GROUPS_MAX = 1 << 17 };
 
 typedef struct gwi_process {
@@ -117,9 +130,12 @@ typedef struct gwi_process {
     uint64_t pictured_order; /* of the newest of them; 0: none */
     gwi_grave *grave;        /* owned */
     size_t grave_count, grave_capacity;
-    struct gwi_order *order; /* owned; NULL: no steps were told */
-    uint64_t t_waited_ns;    /* a call that waits for the whole device by the way began last */
-    uint64_t t_default_ns;   /* stream-ordered memory was last asked for or freed in the default stream */
+    struct gwi_order *order;                 /* owned; NULL: no steps were told */
+    uint64_t t_waited_ns;                    /* a call that waits for the whole device by the way began last */
+    gwi_requests *requests;                  /* owned; NULL: there were none */
+    bool work_known;                         /* the recording counts work between requests */
+    uint64_t launches, copies, reads, waits; /* so far, as requests tell */
+    uint64_t t_default_ns; /* stream-ordered memory was last asked for or freed in the default stream */
 } gwi_process;
 
 typedef struct gwi_string_pool {
@@ -228,6 +244,17 @@ void gwi_snapshot_release(gw_model *model, int index,
                           bool needed); /* a user, who might still want the list or not, goes */
 /* A block of device or managed memory is about to die: kept, when a picture shows it. */
 void gwi_snapshot_bury(gw_model *model, gwi_process *process, const gwi_object *object);
+
+/* requests.c: what the ledger writes down of each request. NULL: no memory, and nomem is set. */
+gwi_request *gwi_request_place(gw_model *model, gwi_process *process, uint64_t order);
+/* The block that was the request `order` is given back; `frees`: of the process, this one counted; `order_now`: of the
+ * newest request. */
+void gwi_request_end(gwi_process *process, uint64_t order, uint64_t frees, uint64_t order_now);
+void gwi_work_add(gwi_process *process, uint32_t work); /* `extra` of a request */
+void gwi_requests_free(gwi_process *process);
+/* Those on the snapshot's device up to it, with room for one more; the caller frees the list. NULL: none are known. */
+gw_request *gwi_requests_list(const gw_model *model, uint32_t pid, const gw_snapshot *snapshot, size_t *ret_count,
+                              bool *ret_work_known);
 
 /* failures.c */
 void gwi_failure_add(gw_model *model, gwi_process *process, const gw_event *event);

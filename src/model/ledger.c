@@ -643,5 +643,6 @@ void gwi_process_free(gwi_process *process)
     free(process->node);
     free(process->history);
     free(process->order);
+    gwi_requests_free(process);
     free(process);
 }

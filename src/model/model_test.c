@@ -462,7 +462,13 @@ static gw_growth growth_at_failure(uint64_t wanted)
     gw_model *model = gw_feed_finish(&feed);
     const gw_snapshot *snapshot = gw_model_snapshot(model, model->failure[0].snapshot);
     gw_growth growth;
-    gw_growth_find(model, feed.pid, snapshot->live, snapshot->live_count, wanted, snapshot->order, NULL, &growth);
+    gw_growth_question question = {.pid = feed.pid,
+                                   .live = snapshot->live,
+                                   .live_count = snapshot->live_count,
+                                   .wanted_bytes = wanted,
+                                   .order_now = snapshot->order,
+                                   .snapshot = snapshot};
+    gw_growth_find(model, &question, &growth);
     gw_model_free(model);
     return growth;
 }

@@ -190,6 +190,7 @@ static inline void object_drop(gw_model *model, gwi_process *process, uint32_t i
             gwi_snapshot_bury(model, process, object);
         process->frees_total++;
         facts->free_order++;
+        gwi_request_end(process, object->order, facts->free_order, facts->alloc_order);
     }
     object_forget(process, index);
 }
@@ -276,6 +277,24 @@ static GWI_RARE void end_unseen(gw_model *model, gwi_process *process, gwi_space
         model->process[process->index].unknown_frees++;
 }
 
+static inline void request_add(gw_model *model, gwi_process *process, const gwi_object *object, const gw_event *event,
+                               uint64_t live_bytes)
+{
+    if (gw_is_request(event->kind))
+        gwi_work_add(process, event->extra);
+    gwi_request *request = gwi_request_place(model, process, object->order);
+    if (request != NULL)
+        *request = (gwi_request){.t_ns = event->t_ns,
+                                 .bytes = object->bytes,
+                                 .live_bytes = live_bytes,
+                                 .launches = process->launches,
+                                 .copies = (uint32_t)process->copies,
+                                 .reads = (uint32_t)process->reads,
+                                 .waits = (uint32_t)process->waits,
+                                 .group = object->group,
+                                 .device = object->device};
+}
+
 /* Inline, so that what is known of the space costs nothing. */
 static inline __attribute__((always_inline)) gwi_object *object_add(gw_model *model, gwi_process *process,
                                                                     const gw_event *event, gwi_space space,
@@ -306,6 +325,7 @@ static inline __attribute__((always_inline)) gwi_object *object_add(gw_model *mo
                            .cls = (uint8_t)cls,
                            .device = on,
                            .space = (uint8_t)space};
+    uint64_t usage_before = facts->usage[on].live_bytes + facts->usage[on].class_bytes[GW_CLASS_MANAGED];
     usage_add(&facts->usage[on], (uint8_t)cls, bytes, event->t_ns);
     if (cls != GW_CLASS_FUNCTION && cls != GW_CLASS_MAPPING) {
         object->group = group_of(model, process->pid, event, (uint8_t)cls, on, bytes);
@@ -313,6 +333,8 @@ static inline __attribute__((always_inline)) gwi_object *object_add(gw_model *mo
         group_grow(&model->group[object->group], counted ? process->frees_total : process->ends_total,
                    counted ? facts->alloc_order : facts->made_total, event->t_ns);
     }
+    if (counted)
+        request_add(model, process, object, event, usage_before);
     if (process->open_count > 0 && (counted ? bytes : 0) >= process->open_bytes_min)
         gwi_failure_allocated(model, process, event, counted ? bytes : 0);
     return object;

@@ -122,7 +122,11 @@ int gwi_snapshot_take(gw_model *model, gwi_process *process, int device, uint64_
                                                .usage = facts->usage[device],
                                                .has_primary = process->primary[device] != 0,
                                                .order = facts->alloc_order,
-                                               .frees = facts->free_order};
+                                               .frees = facts->free_order,
+                                               .launches = process->launches,
+                                               .copies = process->copies,
+                                               .reads = process->reads,
+                                               .waits = process->waits};
         list(model, process, index);
     }
     model->inner->picture[index].use_count++;

@@ -349,11 +349,19 @@ static void find_memory(gwi_case *c)
     }
     find_rest(memory);
     find_caught(c->model, memory);
-    uint64_t order = report != NULL && memory->live == report->live ? report->order
-                     : memory->snapshot != NULL                     ? memory->snapshot->order
-                                                                    : 0;
-    gw_growth_find(c->model, memory->pid, memory->live, memory->live_count, memory->wanted_bytes, order, report,
-                   &memory->growth);
+    bool by_report = report != NULL && memory->live == report->live;
+    gw_growth_question question = {.pid = memory->pid,
+                                   .live = memory->live,
+                                   .live_count = memory->live_count,
+                                   .wanted_bytes = memory->wanted_bytes,
+                                   .wanted_site = c->oom_last == NULL ? 0 : c->oom_last->site,
+                                   .wanted_t_ns = memory->t_ns,
+                                   .order_now = by_report                  ? report->order
+                                                : memory->snapshot != NULL ? memory->snapshot->order
+                                                                           : 0,
+                                   .snapshot = by_report ? NULL : memory->snapshot,
+                                   .report = report};
+    gw_growth_find(c->model, &question, &memory->growth);
 }
 
 bool gwi_would_fit(const gwi_memory *memory, uint64_t freed_bytes)

@@ -162,6 +162,13 @@ const char *gwi_memory_source(const gwi_memory *memory);
 /* Is the time of most of what lives known, and far enough back? Else growth was not seen, and is not ruled out. */
 bool gwi_growth_is_known(const gwi_memory *memory);
 
+/* What iterations leave behind (iterations.c). Is it a leak that explains the refusal? Were they balanced: is a leak
+ * ruled out? The headline, the evidence and the place of a leak; what is worth saying where it is none. */
+gw_certainty gwi_loop_certainty(const gwi_memory *memory);
+bool gwi_loop_is_balanced(const gwi_memory *memory);
+void gwi_say_loop_leak(const gwi_case *c, gwi_finding *finding);
+void gwi_say_loop(const gwi_case *c, gwi_finding *finding);
+
 /* Call sites (where.c). A site that is not known is left out of sentences: the texts are then empty.
  * gwi_place: "train.py:41 in load_batch, called at train.py:88 in main"; gwi_at: " at train.py:41 in load_batch". */
 enum { GWI_PLACE_TEXT_MAX = 600 };

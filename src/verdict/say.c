@@ -282,9 +282,9 @@ void gwi_say_memory_ruled_out(const gwi_case *c, gwi_finding *finding, unsigned 
         rule_out_foreign(memory, finding);
     if (which & GWI_NOT_FRAGMENTED)
         rule_out_fragmentation(memory, finding);
-    if ((which & GWI_NOT_GROWTH) && memory->live_count > 0 && !memory->growth.steps && !memory->growth.repeats &&
-        gwi_growth_is_known(memory))
-        gwi_rule_out(finding, "a leak (no size was kept again and again, nothing repeats an earlier run)");
+    if ((which & GWI_NOT_GROWTH) && gwi_loop_is_balanced(memory) && !memory->growth.steps && !memory->growth.repeats)
+        gwi_rule_out(finding, "a leak (the last %" PRIu64 " iterations left nothing behind)",
+                     memory->growth.loop.balanced_count);
 }
 
 /* ---- faults on the device ---- */

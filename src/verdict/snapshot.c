@@ -35,7 +35,12 @@ static void say_growth(const gwi_case *c, gwi_finding *finding, const gw_allocat
 {
     gw_growth growth;
     char all[GW_BYTES_TEXT_MAX], one[GW_BYTES_TEXT_MAX];
-    gw_growth_find(c->model, report->pid, report->live, report->live_count, 0, report->order, report, &growth);
+    gw_growth_question question = {.pid = report->pid,
+                                   .live = report->live,
+                                   .live_count = report->live_count,
+                                   .order_now = report->order,
+                                   .report = report};
+    gw_growth_find(c->model, &question, &growth);
     if (growth.steps)
         gwi_measure(finding, growth.step_end_ns, "observer", (double)growth.step_all_bytes, "bytes",
                     "%" PRIu64 " blocks of %s were kept one after the other while other memory came and went; with "

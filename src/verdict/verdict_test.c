@@ -228,7 +228,7 @@ static void test_capacity(void **state)
     close_program(1);
     expect_fault("gpu-oom-capacity", GW_ESTABLISHED);
     assert_true(has_value((double)(5 * gib), "bytes"));
-    assert_true(list_has(&verdict->ruled_out, "a leak"));
+    assert_false(list_has(&verdict->ruled_out, "a leak")); /* there were no iterations to balance */
     judge_close();
 }
 
@@ -517,8 +517,8 @@ static void test_leak_near_activations_of_one_pass(void **state)
 {
     (void)state;
     open_program(2 * gib);
-    run it = {0};
-    run_begin(&it);
+    for (int i = 0; i < 40; i++) /* the weights of as many layers */
+        gw_feed_alloc(&feed, 64 * kib);
     gw_feed_copy(&feed, mib);
     for (int i = 0; i < 40; i++) {
         gw_feed_alloc(&feed, 50 * mib);
@@ -526,8 +526,8 @@ static void test_leak_near_activations_of_one_pass(void **state)
     }
     gw_feed_no_room(&feed, 50 * mib, 4 * mib, 2 * gib);
     close_program(1);
-    expect_fault("gpu-oom-capacity", GW_ESTABLISHED);
-    assert_false(has_alternative("gpu-oom-leak"));
+    expect_fault("gpu-oom-capacity", GW_SUPPORTED);
+    assert_false(list_has(&verdict->ruled_out, "a leak"));
     judge_close();
 }
 
@@ -675,7 +675,7 @@ static void test_framework_fragmentation_near_all_is_in_use(void **state)
     observe_oom(200 * mib, 3980 * mib, 3990 * mib, 4 * mib);
     torch_oom_message();
     close_program(1);
-    expect_fault("gpu-oom-capacity", GW_ESTABLISHED);
+    expect_fault("gpu-oom-capacity", GW_SUPPORTED);
     assert_true(list_has(&verdict->ruled_out, "fragmentation"));
     judge_close();
 }
@@ -874,7 +874,7 @@ static void test_peak_phase_near_always_high(void **state)
     observe_peaks(3800 * mib, 3890 * mib);
     torch_oom_message();
     close_program(1);
-    expect_fault("gpu-oom-capacity", GW_ESTABLISHED);
+    expect_fault("gpu-oom-capacity", GW_SUPPORTED);
     judge_close();
 }
 
@@ -889,7 +889,7 @@ static void test_peak_phase_near_one_large_request(void **state)
     observe_peaks(120 * mib, 290 * mib);
     torch_oom_message();
     close_program(1);
-    expect_fault("gpu-oom-capacity", GW_ESTABLISHED);
+    expect_fault("gpu-oom-capacity", GW_SUPPORTED);
     judge_close();
 }
 
@@ -904,7 +904,7 @@ static void test_peak_phase_near_one_larger_step(void **state)
     observe_peaks(110 * mib, 2570 * mib);
     torch_oom_message();
     close_program(1);
-    expect_fault("gpu-oom-capacity", GW_ESTABLISHED);
+    expect_fault("gpu-oom-capacity", GW_SUPPORTED);
     judge_close();
 }
 
@@ -1022,7 +1022,7 @@ static void test_kept_exception_near_a_dropped_one(void **state)
 {
     (void)state;
     fail_twice(false, true);
-    expect_fault("gpu-oom-capacity", GW_ESTABLISHED); /* all that is live came after the first failure */
+    expect_fault("gpu-oom-capacity", GW_SUPPORTED); /* all that is live came after the first failure */
     assert_false(has_alternative("gpu-oom-leak"));
     judge_close();
 }
@@ -1031,7 +1031,7 @@ static void test_kept_exception_near_a_library_that_tries(void **state)
 {
     (void)state;
     fail_twice(false, false);
-    expect_fault("gpu-oom-capacity", GW_ESTABLISHED); /* one step: nothing was waited for between the refusals */
+    expect_fault("gpu-oom-capacity", GW_SUPPORTED); /* one step: nothing was waited for between the refusals */
     assert_true(has_value((double)(1226 * mib), "bytes"));
     assert_false(has_alternative("gpu-oom-leak"));
     judge_close();
@@ -1844,7 +1844,7 @@ static void test_kept_steps_near_a_first_pass(void **state)
         observe_steps(600 - 50 * i, 50, 290 * mib * (i + 1));
     torch_oom_message();
     close_program(1);
-    expect_fault("gpu-oom-capacity", GW_ESTABLISHED);
+    expect_fault("gpu-oom-capacity", GW_SUPPORTED);
     assert_false(has_alternative("gpu-oom-leak"));
     judge_close();
 }

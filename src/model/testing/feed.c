@@ -40,6 +40,7 @@ void gw_feed_open_bare(gw_feed *feed)
     feed->address_next = 0x7f0000000000u;
     feed->small_next = 0x7e0000000000u;
     gw_feed_meta(feed, "argv", "program");
+    gw_feed_meta(feed, GW_META_WORK, "1");
 }
 
 void gw_feed_begin_cuda(gw_feed *feed, uint64_t total_bytes)
@@ -94,11 +95,37 @@ static gw_event event_of(gw_feed *feed, const char *fn, gw_event_kind kind, uint
     return event;
 }
 
+static gw_feed_thread *thread_now(gw_feed *feed)
+{
+    for (size_t i = 0; i < feed->thread_count; i++) {
+        if (feed->thread[i].pid == feed->pid && feed->thread[i].tid == feed->tid)
+            return &feed->thread[i];
+    }
+    must(feed->thread_count < GW_FEED_THREADS_MAX, "too many threads");
+    gw_feed_thread *thread = &feed->thread[feed->thread_count++];
+    thread->pid = feed->pid;
+    thread->tid = feed->tid;
+    return thread;
+}
+
+/* What the thread had the GPU do since its last request for memory. */
+static uint32_t work_now(gw_feed *feed)
+{
+    gw_feed_thread *thread = thread_now(feed);
+    uint64_t since[GW_COUNT_COUNT];
+    for (int i = 0; i < GW_COUNT_COUNT; i++) {
+        since[i] = thread->counter[i] - thread->counter_at_request[i];
+        thread->counter_at_request[i] = thread->counter[i];
+    }
+    return gw_work_pack(since[GW_COUNT_LAUNCH] + since[GW_COUNT_GRAPH_LAUNCH], since[GW_COUNT_COPY],
+                        since[GW_COUNT_READ], since[GW_COUNT_SYNC]);
+}
+
 void gw_feed_extra_call(gw_feed *feed, const char *fn, gw_event_kind kind, uint16_t result, uint32_t extra, uint64_t a0,
                         uint64_t a1, uint64_t a2, uint64_t a3)
 {
     gw_event event = event_of(feed, fn, kind, result, (uint64_t[4]){a0, a1, a2, a3});
-    event.extra = extra;
+    event.extra = gw_is_request((uint8_t)kind) && extra == 0 ? work_now(feed) : extra;
     gw_feed_event(feed, &event);
 }
 
@@ -161,19 +188,6 @@ void gw_feed_no_room(gw_feed *feed, uint64_t bytes, uint64_t free_bytes, uint64_
     gw_feed_call(feed, "cuMemGetInfo_v2", GW_EV_MEMORY_INFO, 0, free_bytes, total_bytes, 0, 2);
 }
 
-static gw_feed_thread *thread_now(gw_feed *feed)
-{
-    for (size_t i = 0; i < feed->thread_count; i++) {
-        if (feed->thread[i].pid == feed->pid && feed->thread[i].tid == feed->tid)
-            return &feed->thread[i];
-    }
-    must(feed->thread_count < GW_FEED_THREADS_MAX, "too many threads");
-    gw_feed_thread *thread = &feed->thread[feed->thread_count++];
-    thread->pid = feed->pid;
-    thread->tid = feed->tid;
-    return thread;
-}
-
 static void hot(gw_feed *feed, const char *fn, gw_counter counter, uint64_t what, uint64_t stream)
 {
     gw_feed_thread *thread = thread_now(feed);
@@ -201,6 +215,13 @@ void gw_feed_copy(gw_feed *feed, uint64_t bytes)
 {
     hot(feed, "cuMemcpyHtoDAsync_v2", GW_COUNT_COPY, bytes, 0);
     thread_now(feed)->counter[GW_COUNT_COPY_BYTES] += bytes;
+}
+
+void gw_feed_read(gw_feed *feed, uint64_t bytes)
+{
+    hot(feed, "cuMemcpyDtoH_v2", GW_COUNT_COPY, bytes, 0);
+    thread_now(feed)->counter[GW_COUNT_COPY_BYTES] += bytes;
+    thread_now(feed)->counter[GW_COUNT_READ]++;
 }
 
 void gw_feed_sync(gw_feed *feed)

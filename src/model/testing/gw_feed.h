@@ -12,7 +12,7 @@ enum { GW_FEED_NAMES_MAX = 64, GW_FEED_THREADS_MAX = 8, GW_FEED_PID = 100 };
 
 typedef struct gw_feed_thread {
     uint32_t pid, tid;
-    uint64_t counter[GW_COUNT_COUNT], calls, synced_at_ns;
+    uint64_t counter[GW_COUNT_COUNT], counter_at_request[GW_COUNT_COUNT], calls, synced_at_ns;
     uint16_t inside_fn_plus_1;
     gw_hot_call ring[2 * GW_RING_ENTRIES]; /* the newest GW_RING_ENTRIES of them count */
     uint32_t ring_count;
@@ -56,6 +56,7 @@ void gw_feed_free(gw_feed *feed, uint64_t address);
 void gw_feed_no_room(gw_feed *feed, uint64_t bytes, uint64_t free_bytes, uint64_t total_bytes);
 void gw_feed_launch(gw_feed *feed, uint64_t function, uint64_t stream);
 void gw_feed_copy(gw_feed *feed, uint64_t bytes);
+void gw_feed_read(gw_feed *feed, uint64_t bytes); /* to the host */
 void gw_feed_sync(gw_feed *feed);
 void gw_feed_inside(gw_feed *feed, const char *fn);
 void gw_feed_drain(gw_feed *feed);

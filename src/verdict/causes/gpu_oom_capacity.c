@@ -90,7 +90,7 @@ static void say_told(const gwi_case *c, gwi_finding *finding)
 static bool explained_otherwise(const gwi_memory *memory)
 {
     const gw_growth *growth = &memory->growth;
-    return memory->caught != NULL ||
+    return memory->caught != NULL || gwi_loop_certainty(memory) >= GW_SUPPORTED ||
            (growth->repeats && growth->repeat_goes_on && gwi_would_fit(memory, growth->first_bytes)) ||
            (growth->steps && growth->step_live_bytes * 2 >= memory->own_bytes) ||
            (growth->steps && growth->step_fallen > growth->step_waited &&
@@ -98,6 +98,25 @@ static bool explained_otherwise(const gwi_memory *memory)
            (memory->foreign_bytes > 0 && gwi_would_fit(memory, memory->foreign_bytes) &&
             memory->foreign_bytes * 4 >= memory->limit_bytes) ||
            (memory->wanted_bytes != 0 && gwi_would_fit(memory, memory->idle_page_bytes) && memory->idle_page_bytes > 0);
+}
+
+/* Is what was alive what one iteration needs? Either whole iterations gave back all that they took, and this one wants
+ * more than they did; or the first one is not over: the host has not waited for the GPU nor read from it, and no place
+ * asked for memory again after kernels had run, so that nothing can be left over from earlier. A framework's allocator
+ * keeps its own books, of which only live blocks are known here. */
+static bool is_one_need(const gwi_case *c)
+{
+    enum { WAITS_FEW = 1, PILE_MIN = 8 };
+    const gwi_memory *memory = &c->memory;
+    const gw_growth *growth = &memory->growth;
+    const gw_iterations *loop = &growth->loop;
+    if (!loop->searched)
+        return false;
+    if (gwi_loop_is_balanced(memory))
+        return memory->own_bytes + memory->wanted_bytes > loop->balanced_peak_bytes;
+    return growth->requests_whole && loop->leak_count == 0 && !growth->repeats && !growth->steps_unsure &&
+           memory->snapshot->reads == 0 && memory->snapshot->waits <= WAITS_FEW &&
+           (growth->pile_count < PILE_MIN || growth->pile_bytes * 2 < growth->total_bytes);
 }
 
 static gw_certainty certainty_of(const gwi_case *c)
@@ -122,11 +141,7 @@ static gw_certainty certainty_of(const gwi_case *c)
         return GW_HYPOTHESIS;
     if (memory->limit_bytes == 0 || (memory->live_count == 0 && memory->report == NULL))
         return GW_SUPPORTED;
-    if (!gwi_growth_is_known(memory) && !is_dominant(memory))
-        return GW_SUPPORTED; /* a leak of blocks without ages would look the same */
-    /* Much less had sufficed for work that came to its end: then one step's need was not what filled the card. */
-    uint64_t earlier = memory->growth.earlier_peak_bytes;
-    if (earlier >= (64u << 20) && earlier * 3 < memory->own_bytes)
+    if (!is_one_need(c))
         return GW_SUPPORTED;
     bool exceeds = memory->own_bytes + memory->wanted_bytes > memory->limit_bytes;
     bool fills = memory->own_bytes * 10 >= memory->limit_bytes * 9;
@@ -166,6 +181,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     gwi_say_live_holder(c, finding, "what lives in PyTorch's allocator");
     gwi_say_peak(c, finding, c->memory.report);
     say_need(c, finding);
+    gwi_say_loop(c, finding);
     gwi_say_memory_ruled_out(c, finding, GWI_NOT_FOREIGN | GWI_NOT_FRAGMENTED | GWI_NOT_GROWTH);
     if (c->oom_last != NULL)
         gwi_say_consequences(c, finding, c->oom_last);

@@ -130,6 +130,16 @@ static gw_certainty judge_steps(const gwi_case *c, gwi_finding *finding)
     return sure ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 
+static gw_certainty judge_iterations(const gwi_case *c, gwi_finding *finding)
+{
+    gw_certainty certainty = gwi_loop_certainty(&c->memory);
+    if (certainty == GW_CERTAINTY_NONE)
+        return certainty;
+    gwi_say_loop_leak(c, finding);
+    gwi_say_memory_ruled_out(c, finding, GWI_NOT_FOREIGN | GWI_NOT_FRAGMENTED);
+    return certainty;
+}
+
 /* ---- streams and contexts ---- */
 
 typedef struct handle_leak {
@@ -305,7 +315,7 @@ static gw_certainty judge_kept_phase(const gwi_case *c, gwi_finding *finding)
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
     static gw_certainty (*const kinds[])(const gwi_case *, gwi_finding *) = {
-        judge_kept_exception, judge_kept_phase, judge_runs, judge_steps, judge_streams_and_contexts};
+        judge_kept_exception, judge_kept_phase, judge_runs, judge_iterations, judge_steps, judge_streams_and_contexts};
     if (!c->memory.known || (c->oom == NULL && c->sticky != NULL))
         return GW_CERTAINTY_NONE;
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {

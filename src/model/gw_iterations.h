@@ -1,0 +1,79 @@
+/* The iterations of a program, found in its requests for device memory, and what each of them left behind.
+ *
+ * The order of requests repeats from one iteration to the next: the same places ask again, whatever the sizes. A *mark*
+ * is a request that begins an iteration: the same place (or the same place and size) asks again, and work was done on
+ * the GPU in between. Live bytes at successive marks are the books: what an iteration leaves behind is what it
+ * allocated and what is still alive at the end of the list.
+ *
+ * Source: a ledger (requests that reached the driver) or a framework's allocator. Nothing here knows which. */
+#ifndef GW_ITERATIONS_H
+#define GW_ITERATIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* One request for device memory, granted; the last of a list may be the one that was refused. Counts of work are of the
+ * process, since it began, up to the request. */
+typedef struct gw_request {
+    uint64_t t_ns, bytes;
+    uint64_t live_bytes; /* on the device, before the request */
+    uint64_t launches, copies, reads, waits;
+    uint64_t order;    /* counts the requests of the process, on whatever device */
+    uint64_t lifetime; /* requests of the process that came until it was given back; GW_ALIVE */
+    uint32_t site;     /* 0: not known */
+    uint32_t group;    /* same size, place and function */
+} gw_request;
+#define GW_ALIVE UINT64_MAX
+
+/* Why what repeats need not be a leak, although it leaves memory behind. */
+typedef enum gw_loop_doubt {
+    GW_LOOP_SURE,     /* no such reason */
+    GW_LOOP_FEW,      /* fewer than three whole iterations */
+    GW_LOOP_NO_WORK,  /* no kernel ran in it and nothing was read back: a pool, or data loaded in pieces */
+    GW_LOOP_LOADING,  /* copied in through a buffer and converted: weights, loaded layer by layer */
+    GW_LOOP_ONE_PASS, /* nothing came from or went to the host: one pass through layers, or an optimizer's first step */
+    GW_LOOP_HELD_BEFORE /* as much was held by the same places before, and given back */
+} gw_loop_doubt;
+
+enum { GW_KEEPERS_MAX = 4 };
+typedef struct gw_keeper {
+    uint32_t site;         /* 0: not known */
+    uint32_t group;        /* of its last block */
+    uint64_t bytes, count; /* alive, of those iterations */
+} gw_keeper;
+
+typedef struct gw_iterations {
+    bool searched; /* false: there are too few requests, or work is not known */
+    /* Iterations that left something behind, in a row up to the newest. All zero: there are none. */
+    uint64_t leak_count;
+    uint64_t leak_bytes;                                        /* of all of them, alive */
+    uint64_t leak_bytes_min, leak_bytes_max, leak_bytes_median; /* of one */
+    uint64_t leak_blocks;                                       /* alive, of all of them */
+    uint64_t leak_begin_ns, leak_end_ns;                        /* the first of these iterations; the end of the last */
+    uint64_t requests, launches, copies, reads, waits, passing; /* of one of them, median; passing: given back in it */
+    uint64_t idle_count;         /* whole iterations before them that left nothing behind */
+    bool leak_is_current;        /* the list ends within such an iteration */
+    bool each_waited, each_read; /* the host waited for the GPU, or read results, in every one of them */
+    bool is_even;                /* each left the same, within a sixteenth */
+    gw_loop_doubt doubt;
+    gw_keeper keeper[GW_KEEPERS_MAX]; /* by place, most bytes first */
+    size_t keeper_count;
+    /* Whole iterations, in a row up to the newest, at whose ends as much was alive as at their beginning. */
+    uint64_t balanced_count;
+    uint64_t balanced_peak_bytes; /* most bytes live at once within them */
+    uint64_t balanced_begin_ns;
+    size_t leak_begin, balanced_end, balanced_span; /* indexes into the list; a number of requests */
+} gw_iterations;
+
+/* Find them in `count` requests in order of `order`; `live_bytes_now`: on the device at the end of the list;
+ * `work_known`: counts of work are told. Allocates short-lived memory alone; without it nothing is found. */
+void gw_iterations_find(const gw_request *request, size_t count, bool work_known, uint64_t live_bytes_now,
+                        gw_iterations *ret_found);
+
+/* The rule by which a leak is *established*: eight iterations or more in a row, each with kernels, that all left
+ * something behind and read results back to the host, without any doubt; or 128 that the host only waited in; or eight
+ * after three of the same loop that had left nothing. */
+bool gw_iterations_prove_leak(const gw_iterations *found);
+
+#endif

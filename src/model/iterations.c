@@ -1,0 +1,450 @@
+/* Finding iterations: every place that asks for memory again and again is tried as the beginning of an iteration, and
+ * the books are kept between its requests. See gw_iterations.h for the words.
+ *
+ *     weights, then:  batch act act | batch act act | batch act act | batch -> refused
+ *     marks:          ^               ^               ^               ^
+ *
+ * If all of `act` are given back and one `batch` an iteration is not, each of the three whole iterations left one block
+ * behind. Places inside an iteration (`act`) are tried as well; that with the best proof is reported. */
+#include "gw_iterations.h"
+
+#include "sort.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { TRIED_MAX = 12, MEDIAN_MAX = 64, PLACES_MAX = 64 };
+
+typedef struct list {
+    const gw_request *request;
+    size_t count;
+    uint64_t *kept;        /* [i]: bytes of the first i requests that are alive */
+    uint32_t *kept_blocks; /* likewise blocks */
+} list;
+
+/* The marks of one place: indexes of requests, in order. */
+typedef struct mark_list {
+    const uint32_t *at;
+    size_t count;
+} mark_list;
+
+/* Iterations of one place that left something behind, up to the newest. */
+typedef struct candidate {
+    mark_list marks; /* owned by the caller, copied when kept */
+    size_t first;    /* index of the mark that begins the first of them */
+    uint64_t bytes;
+    bool is_current;
+} candidate;
+
+/* Whatever the GPU was given to do, and what came of it. */
+static uint64_t work_at(const gw_request *request)
+{
+    return request->launches + request->copies + request->reads + request->waits;
+}
+
+static uint64_t kept_in(const list *all, size_t from, size_t to)
+{
+    return all->kept[to] - all->kept[from];
+}
+
+static int by_number(const void *left, const void *right)
+{
+    const uint64_t *a = left, *b = right;
+    return *a < *b ? -1 : *a > *b;
+}
+
+static uint64_t median_of(uint64_t *number, size_t count)
+{
+    if (count == 0)
+        return 0;
+    qsort(number, count, sizeof *number, by_number);
+    return number[count / 2];
+}
+
+typedef enum measure { OF_LAUNCHES, OF_COPIES, OF_READS, OF_WAITS, OF_WORK, OF_REQUESTS, OF_KEPT } measure;
+
+static uint64_t measured(const list *all, const mark_list *marks, size_t which, measure what)
+{
+    const gw_request *a = &all->request[marks->at[which]], *b = &all->request[marks->at[which + 1]];
+    switch (what) {
+    case OF_LAUNCHES:
+        return b->launches - a->launches;
+    case OF_COPIES:
+        return b->copies - a->copies;
+    case OF_READS:
+        return b->reads - a->reads;
+    case OF_WAITS:
+        return b->waits - a->waits;
+    case OF_WORK:
+        return work_at(b) - work_at(a);
+    case OF_REQUESTS:
+        return marks->at[which + 1] - marks->at[which];
+    case OF_KEPT:
+        return kept_in(all, marks->at[which], marks->at[which + 1]);
+    }
+    return 0;
+}
+
+/* Of the newest iterations from `first` on. */
+static uint64_t median(const list *all, const mark_list *marks, size_t first, measure what)
+{
+    uint64_t number[MEDIAN_MAX];
+    size_t count = 0;
+    for (size_t i = marks->count - 1; i-- > first && count < MEDIAN_MAX;)
+        number[count++] = measured(all, marks, i, what);
+    return median_of(number, count);
+}
+
+/* Does the list end within one more iteration? */
+static bool is_current(const list *all, const mark_list *marks)
+{
+    enum { SLACK = 4 };
+    size_t last = marks->at[marks->count - 1];
+    uint64_t since = work_at(&all->request[all->count - 1]) - work_at(&all->request[last]);
+    return since <= 2 * median(all, marks, 0, OF_WORK) + SLACK &&
+           all->count - last <= 2 * median(all, marks, 0, OF_REQUESTS) + SLACK;
+}
+
+/* The newest iterations in a row that left something behind. What they left must have made the live bytes grow: where
+ * older blocks were given back instead, a window moves on and nothing leaks. False: there are not two of them. */
+static bool find_leak(const list *all, const mark_list *marks, candidate *ret_found)
+{
+    if (marks->count < 3)
+        return false;
+    size_t last = marks->count - 1, first = last;
+    while (first > 0 && measured(all, marks, first - 1, OF_KEPT) > 0)
+        first--;
+    /* What came before the loop may lie in its first iteration. */
+    if (last - first > 2 && measured(all, marks, first, OF_KEPT) > 4 * median(all, marks, first, OF_KEPT))
+        first++;
+    if (last - first < 2)
+        return false;
+    uint64_t kept = kept_in(all, marks->at[first], marks->at[last]);
+    uint64_t before = all->request[marks->at[first]].live_bytes, after = all->request[marks->at[last]].live_bytes;
+    if (after < before || (after - before) / 3 * 5 < kept)
+        return false;
+    *ret_found = (candidate){.marks = *marks, .first = first, .bytes = kept, .is_current = is_current(all, marks)};
+    return true;
+}
+
+/* The newest iterations in a row at whose ends about as much was alive. */
+static void find_balance(const list *all, const mark_list *marks, uint64_t live_now, gw_iterations *found)
+{
+    enum { COUNT_MIN = 3, PART = 50 };
+    if (marks->count < COUNT_MIN + 1 || !is_current(all, marks))
+        return;
+    size_t last = marks->count - 1, first = last;
+    uint64_t at_end = all->request[marks->at[last]].live_bytes;
+    for (; first > 0; first--) {
+        uint64_t at_begin = all->request[marks->at[first - 1]].live_bytes;
+        uint64_t apart = at_begin > at_end ? at_begin - at_end : at_end - at_begin;
+        if (apart > live_now / PART)
+            break;
+    }
+    uint64_t span = marks->at[last] - marks->at[first];
+    if (last - first < COUNT_MIN || span <= found->balanced_span)
+        return;
+    found->balanced_count = last - first;
+    found->balanced_span = span;
+    found->balanced_end = marks->at[last];
+    found->balanced_begin_ns = all->request[marks->at[first]].t_ns;
+}
+
+static void add_balanced_peak(const list *all, gw_iterations *found)
+{
+    for (size_t i = found->balanced_end - found->balanced_span; i < found->balanced_end; i++) {
+        uint64_t live = all->request[i].live_bytes + all->request[i].bytes;
+        found->balanced_peak_bytes = live > found->balanced_peak_bytes ? live : found->balanced_peak_bytes;
+    }
+}
+
+/* ---- what a candidate is ---- */
+
+static void add_keeper(gw_keeper *place, size_t *count, const gw_request *request)
+{
+    size_t at = 0;
+    while (at < *count &&
+           (place[at].site != request->site || (request->site == 0 && place[at].group != request->group)))
+        at++;
+    if (at == PLACES_MAX)
+        return;
+    *count += at == *count;
+    place[at].site = request->site;
+    place[at].group = request->group;
+    place[at].bytes += request->bytes;
+    place[at].count++;
+}
+
+static int by_bytes(const void *left, const void *right)
+{
+    const gw_keeper *a = left, *b = right;
+    return a->bytes > b->bytes ? -1 : a->bytes < b->bytes;
+}
+
+static void find_keepers(const list *all, const candidate *it, gw_iterations *found)
+{
+    gw_keeper place[PLACES_MAX] = {{0}};
+    size_t count = 0, last = it->marks.count - 1;
+    for (size_t i = it->marks.at[it->first]; i < it->marks.at[last]; i++)
+        if (all->request[i].lifetime == GW_ALIVE)
+            add_keeper(place, &count, &all->request[i]);
+    qsort(place, count, sizeof *place, by_bytes);
+    found->keeper_count = count < GW_KEEPERS_MAX ? count : GW_KEEPERS_MAX;
+    memcpy(found->keeper, place, found->keeper_count * sizeof *place);
+}
+
+static bool is_kept_there(const gw_iterations *found, const gw_request *request)
+{
+    for (size_t i = 0; i < found->keeper_count; i++)
+        if (request->site != 0 ? found->keeper[i].site == request->site : found->keeper[i].group == request->group)
+            return true;
+    return false;
+}
+
+/* The most that these places held at once before more than half of it was given back: what is normal for them. */
+static uint64_t held_before(const list *all, const gw_iterations *found)
+{
+    int64_t *change = calloc(all->count + 1, sizeof *change);
+    for (size_t i = 0; change != NULL && i < all->count; i++) {
+        const gw_request *request = &all->request[i];
+        if (!is_kept_there(found, request))
+            continue;
+        change[i] += (int64_t)request->bytes;
+        if (request->lifetime != GW_ALIVE)
+            change[i + request->lifetime < all->count ? i + request->lifetime : all->count] -= (int64_t)request->bytes;
+    }
+    int64_t held = 0, highest = 0, normal = 0;
+    for (size_t i = 0; change != NULL && i < all->count; i++) {
+        held += change[i];
+        highest = held > highest ? held : highest;
+        if (held * 2 < highest) {
+            normal = highest > normal ? highest : normal;
+            highest = held;
+        }
+    }
+    free(change);
+    return (uint64_t)normal;
+}
+
+/* In nine of ten of them at least. */
+static bool in_each(const list *all, const candidate *it, measure what, measure or_what)
+{
+    size_t last = it->marks.count - 1, good = 0;
+    for (size_t i = it->first; i < last; i++)
+        good += measured(all, &it->marks, i, what) > 0 || measured(all, &it->marks, i, or_what) > 0;
+    return good * 10 >= (last - it->first) * 9;
+}
+
+static uint64_t passing_in(const list *all, const candidate *it)
+{
+    size_t last = it->marks.count - 1;
+    uint64_t from = it->marks.at[it->first], to = it->marks.at[last];
+    uint64_t alive = all->kept_blocks[to] - all->kept_blocks[from];
+    return (to - from - alive) / (last - it->first);
+}
+
+static gw_loop_doubt doubt_of(const list *all, const candidate *it, const gw_iterations *found)
+{
+    enum { COUNT_FEW = 3, PASS_MAX = 128, LAUNCHES_FEW = 2, COLD_MAX = 4 };
+    const gw_request *begin = &all->request[it->marks.at[it->first]];
+    if (found->launches == 0 && found->reads == 0)
+        return GW_LOOP_NO_WORK;
+    if (found->reads == 0 && found->copies > 0 && found->passing > 0 && found->launches <= LAUNCHES_FEW &&
+        begin->launches <= COLD_MAX)
+        return GW_LOOP_LOADING;
+    bool alone = found->reads == 0 && found->copies == 0 && found->waits == 0;
+    if (alone && found->leak_count < PASS_MAX && all->kept_blocks[it->marks.at[it->first]] >= found->leak_count)
+        return GW_LOOP_ONE_PASS;
+    if (held_before(all, found) * 5 >= found->leak_bytes * 4)
+        return GW_LOOP_HELD_BEFORE;
+    return found->leak_count < COUNT_FEW ? GW_LOOP_FEW : GW_LOOP_SURE;
+}
+
+/* How many whole iterations right before the first of these left nothing behind. */
+static uint64_t idle_before(const list *all, const candidate *it)
+{
+    uint64_t idle = 0;
+    for (size_t i = it->first; i-- > 0 && measured(all, &it->marks, i, OF_KEPT) == 0;)
+        idle++;
+    return idle;
+}
+
+static void describe(const list *all, const candidate *it, gw_iterations *found)
+{
+    const mark_list *marks = &it->marks;
+    size_t last = marks->count - 1;
+    found->leak_count = last - it->first;
+    found->leak_bytes = it->bytes;
+    found->leak_bytes_min = UINT64_MAX;
+    for (size_t i = it->first; i < last; i++) {
+        uint64_t kept = measured(all, marks, i, OF_KEPT);
+        found->leak_bytes_min = kept < found->leak_bytes_min ? kept : found->leak_bytes_min;
+        found->leak_bytes_max = kept > found->leak_bytes_max ? kept : found->leak_bytes_max;
+    }
+    found->leak_bytes_median = median(all, marks, it->first, OF_KEPT);
+    found->is_even = found->leak_bytes_max - found->leak_bytes_min <= found->leak_bytes_max / 16;
+    found->leak_blocks = all->kept_blocks[marks->at[last]] - all->kept_blocks[marks->at[it->first]];
+    found->leak_begin_ns = all->request[marks->at[it->first]].t_ns;
+    found->leak_end_ns = all->request[marks->at[last]].t_ns;
+    found->leak_begin = marks->at[it->first];
+    found->requests = median(all, marks, it->first, OF_REQUESTS);
+    found->launches = median(all, marks, it->first, OF_LAUNCHES);
+    found->copies = median(all, marks, it->first, OF_COPIES);
+    found->reads = median(all, marks, it->first, OF_READS);
+    found->waits = median(all, marks, it->first, OF_WAITS);
+    found->passing = passing_in(all, it);
+    found->idle_count = idle_before(all, it);
+    found->leak_is_current = it->is_current;
+    found->each_read = in_each(all, it, OF_READS, OF_READS);
+    found->each_waited = in_each(all, it, OF_WAITS, OF_READS);
+    find_keepers(all, it, found);
+    found->doubt = doubt_of(all, it, found);
+}
+
+bool gw_iterations_prove_leak(const gw_iterations *found)
+{
+    enum { COUNT_MIN = 8, WAITED_MIN = 128, IDLE_MIN = 3 };
+    if (found->doubt != GW_LOOP_SURE || !found->leak_is_current || found->launches == 0 ||
+        found->leak_count < COUNT_MIN)
+        return false;
+    return found->each_read || (found->each_waited && found->leak_count >= WAITED_MIN) ||
+           (found->each_waited && found->idle_count >= IDLE_MIN);
+}
+
+/* ---- choosing ---- */
+
+static int rank_of(const gw_iterations *found)
+{
+    return gw_iterations_prove_leak(found) ? 3 : found->doubt != GW_LOOP_SURE ? 0 : found->leak_is_current ? 2 : 1;
+}
+
+/* The better proof; of equal ones that which explains more; of those the longer iterations. */
+static bool is_better(const gw_iterations *one, const gw_iterations *other)
+{
+    int a = rank_of(one), b = rank_of(other);
+    bool less = one->leak_bytes / 10 * 11 < other->leak_bytes, more = other->leak_bytes / 10 * 11 < one->leak_bytes;
+    if (other->leak_count == 0 || (a > 0) != (b > 0))
+        return other->leak_count == 0 || a > b;
+    if (less || more)
+        return more;
+    return a != b ? a > b : one->requests > other->requests;
+}
+
+typedef struct search {
+    list all;
+    candidate tried[TRIED_MAX]; /* most bytes first; their marks are owned */
+    size_t tried_count;
+} search;
+
+static void keep_candidate(search *it, const candidate *found)
+{
+    size_t at = it->tried_count;
+    while (at > 0 && it->tried[at - 1].bytes < found->bytes)
+        at--;
+    if (at == TRIED_MAX)
+        return;
+    uint32_t *copy = malloc(found->marks.count * sizeof *copy);
+    if (copy == NULL)
+        return;
+    memcpy(copy, found->marks.at, found->marks.count * sizeof *copy);
+    if (it->tried_count == TRIED_MAX)
+        free((void *)(uintptr_t)it->tried[--it->tried_count].marks.at);
+    memmove(&it->tried[at + 1], &it->tried[at], (it->tried_count - at) * sizeof it->tried[0]);
+    it->tried[at] = *found;
+    it->tried[at].marks.at = copy;
+    it->tried_count++;
+}
+
+/* Requests of one place, `mark` its indexes: those with work since the one before them are marks. */
+static void try_place(search *it, uint32_t *mark, size_t count, uint64_t live_now, gw_iterations *found)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (kept == 0 || work_at(&it->all.request[mark[i]]) > work_at(&it->all.request[mark[kept - 1]]))
+            mark[kept++] = mark[i];
+    }
+    mark_list marks = {mark, kept};
+    candidate leak;
+    if (find_leak(&it->all, &marks, &leak))
+        keep_candidate(it, &leak);
+    else
+        find_balance(&it->all, &marks, live_now, found);
+}
+
+/* By place alone, then by place and size. */
+static bool try_all(search *it, bool by_size, uint64_t live_now, gw_iterations *found)
+{
+    size_t count = it->all.count;
+    gwi_sort_key *key = malloc(count * sizeof *key);
+    uint32_t *mark = malloc(count * sizeof *mark);
+    bool good = key != NULL && mark != NULL;
+    for (size_t i = 0; good && i < count; i++) {
+        const gw_request *request = &it->all.request[i];
+        bool place = !by_size && request->site != 0;
+        key[i] = (gwi_sort_key){place ? (uint64_t)request->site << 1 | 1 : (uint64_t)request->group << 1, (uint32_t)i};
+    }
+    good = good && gwi_sort(key, count);
+    for (size_t from = 0, to; good && from < count; from = to) {
+        for (to = from; to < count && key[to].key == key[from].key; to++)
+            mark[to - from] = key[to].index;
+        try_place(it, mark, to - from, live_now, found);
+    }
+    free(key);
+    free(mark);
+    return good;
+}
+
+static bool add_up(list *all)
+{
+    all->kept = malloc((all->count + 1) * sizeof *all->kept);
+    all->kept_blocks = malloc((all->count + 1) * sizeof *all->kept_blocks);
+    if (all->kept == NULL || all->kept_blocks == NULL)
+        return false;
+    all->kept[0] = 0;
+    all->kept_blocks[0] = 0;
+    for (size_t i = 0; i < all->count; i++) {
+        bool alive = all->request[i].lifetime == GW_ALIVE;
+        all->kept[i + 1] = all->kept[i] + (alive ? all->request[i].bytes : 0);
+        all->kept_blocks[i + 1] = all->kept_blocks[i] + alive;
+    }
+    return true;
+}
+
+static void choose(search *it, gw_iterations *found)
+{
+    gw_iterations best = {0};
+    for (size_t i = 0; i < it->tried_count; i++) {
+        gw_iterations one = {0};
+        describe(&it->all, &it->tried[i], &one);
+        /* Whole iterations of a longer kind gave all of it back: this is within one of them. */
+        if (found->balanced_count > 0 && one.leak_begin >= found->balanced_end)
+            one.doubt = GW_LOOP_HELD_BEFORE;
+        if (is_better(&one, &best))
+            best = one;
+    }
+    if (best.leak_count == 0)
+        return;
+    best.balanced_count = found->balanced_count;
+    best.balanced_span = found->balanced_span;
+    best.balanced_end = found->balanced_end;
+    best.balanced_begin_ns = found->balanced_begin_ns;
+    *found = best;
+}
+
+void gw_iterations_find(const gw_request *request, size_t count, bool work_known, uint64_t live_bytes_now,
+                        gw_iterations *ret_found)
+{
+    search it = {.all = {request, count, NULL, NULL}};
+    *ret_found = (gw_iterations){0};
+    if (count > 0 && count < UINT32_MAX && work_known && add_up(&it.all)) {
+        ret_found->searched =
+            try_all(&it, false, live_bytes_now, ret_found) && try_all(&it, true, live_bytes_now, ret_found);
+        choose(&it, ret_found);
+        if (ret_found->balanced_count > 0)
+            add_balanced_peak(&it.all, ret_found);
+    }
+    for (size_t i = 0; i < it.tried_count; i++)
+        free((void *)(uintptr_t)it.tried[i].marks.at);
+    free(it.all.kept);
+    free(it.all.kept_blocks);
+}

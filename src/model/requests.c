@@ -1,0 +1,112 @@
+/* The newest requests for device memory of each process: who asked for how much, what work lay between, and what became
+ * of it. A ring, so that a long run costs no more than a short one. */
+#include "inner.h"
+
+#include <string.h>
+
+enum { ROOM_MIN = 256, ROOM_MAX = 1 << 15 };
+_Static_assert((ROOM_MAX & (ROOM_MAX - 1)) == 0, "a power of two");
+
+struct gwi_requests {
+    gwi_request *item; /* by order; owned */
+    uint64_t room;     /* a power of two, or 0 */
+    uint64_t newest;   /* order */
+    uint64_t oldest;
+};
+
+/* Twice the room: what is there keeps its place by order. */
+static bool grow(gwi_requests *list)
+{
+    uint64_t room = list->room == 0 ? ROOM_MIN : list->room * 2;
+    gwi_request *wider = malloc(room * sizeof *wider);
+    if (wider == NULL)
+        return false;
+    for (uint64_t order = list->oldest; list->room != 0 && order <= list->newest; order++)
+        wider[order & (room - 1)] = list->item[order & (list->room - 1)];
+    free(list->item);
+    list->item = wider;
+    list->room = room;
+    return true;
+}
+
+GWI_RARE gwi_request *gwi_request_place(gw_model *model, gwi_process *process, uint64_t order)
+{
+    gwi_requests *list = process->requests;
+    if (list == NULL) {
+        list = process->requests = calloc(1, sizeof *list);
+        if (list == NULL) {
+            model->inner->nomem = true;
+            return NULL;
+        }
+        list->oldest = order;
+    }
+    bool full = list->room == 0 || order - list->oldest >= list->room;
+    if (full && list->room < ROOM_MAX && !grow(list)) {
+        model->inner->nomem = true;
+        return NULL;
+    }
+    if (order - list->oldest >= list->room)
+        list->oldest = order - list->room + 1;
+    list->newest = order;
+    return &list->item[order & (list->room - 1)];
+}
+
+void gwi_request_end(gwi_process *process, uint64_t order, uint64_t frees, uint64_t order_now)
+{
+    const gwi_requests *list = process->requests;
+    if (list == NULL || order < list->oldest || order > list->newest)
+        return;
+    gwi_request *request = &list->item[order & (list->room - 1)];
+    request->ended = frees;
+    request->lifetime = order_now - order;
+}
+
+void gwi_work_add(gwi_process *process, uint32_t work)
+{
+    process->work_known = process->work_known || work != 0;
+    process->launches += gw_work_launches(work);
+    process->copies += gw_work_copies(work);
+    process->reads += gw_work_reads(work);
+    process->waits += gw_work_waits(work);
+}
+
+void gwi_requests_free(gwi_process *process)
+{
+    if (process->requests != NULL)
+        free(process->requests->item);
+    free(process->requests);
+}
+
+gw_request *gwi_requests_list(const gw_model *model, uint32_t pid, const gw_snapshot *snapshot, size_t *ret_count,
+                              bool *ret_work_known)
+{
+    const gw_process *facts = gw_model_process(model, pid);
+    const gwi_process *process = facts == NULL ? NULL : model->inner->process[facts - model->process];
+    const gwi_requests *list = process == NULL ? NULL : process->requests;
+    if (list == NULL || snapshot == NULL || snapshot->order < list->oldest)
+        return NULL;
+    uint64_t last = snapshot->order < list->newest ? snapshot->order : list->newest;
+    gw_request *copy = malloc((last - list->oldest + 2) * sizeof *copy); /* and one for the refused */
+    size_t count = 0;
+    for (uint64_t order = list->oldest; copy != NULL && order <= last; order++) {
+        const gwi_request *from = &list->item[order & (list->room - 1)];
+        if (from->device != snapshot->device)
+            continue;
+        const gw_group *group = &model->group[from->group];
+        bool alive = from->ended == 0 || from->ended > snapshot->frees;
+        copy[count++] = (gw_request){.t_ns = from->t_ns,
+                                     .bytes = from->bytes,
+                                     .live_bytes = from->live_bytes,
+                                     .launches = from->launches,
+                                     .copies = from->copies,
+                                     .reads = from->reads,
+                                     .waits = from->waits,
+                                     .order = order,
+                                     .lifetime = alive ? GW_ALIVE : from->lifetime,
+                                     .site = group->site,
+                                     .group = group->kin};
+    }
+    *ret_count = count;
+    *ret_work_known = process->work_known || gw_model_meta(model, GW_META_WORK) != NULL;
+    return copy;
+}

@@ -1,0 +1,121 @@
+/* What iterations leave behind, as verdicts weigh and word it. The rule of proof is gw_iterations_prove_leak()'s. */
+#include "cause.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+/* Would the request have found room without what the iterations left? The one in progress left something, too. */
+static bool would_help(const gwi_memory *memory)
+{
+    const gw_growth *growth = &memory->growth;
+    uint64_t all = growth->loop_bytes + growth->loop_bytes / 16 + growth->loop.leak_bytes_max;
+    return memory->has_free ? gwi_would_fit(memory, all) : growth->loop_bytes * 2 >= memory->own_bytes;
+}
+
+gw_certainty gwi_loop_certainty(const gwi_memory *memory)
+{
+    enum { COUNT_MANY = 8 };
+    const gw_iterations *loop = &memory->growth.loop;
+    if (loop->leak_count == 0 || !would_help(memory))
+        return GW_CERTAINTY_NONE;
+    bool works = loop->launches > 0 && (loop->waits > 0 || loop->reads > 0 || loop->copies > 0);
+    switch (loop->doubt) {
+    case GW_LOOP_FEW: /* two in a row, each a whole round trip to the GPU */
+        return works && loop->is_even && loop->leak_is_current ? GW_SUPPORTED : GW_HYPOTHESIS;
+    case GW_LOOP_SURE:
+        break;
+    default:
+        return GW_HYPOTHESIS;
+    }
+    if (!loop->leak_is_current) /* other work came after it */
+        return loop->each_waited && loop->leak_count >= COUNT_MANY ? GW_SUPPORTED : GW_HYPOTHESIS;
+    return gw_iterations_prove_leak(loop) ? GW_ESTABLISHED : GW_SUPPORTED;
+}
+
+bool gwi_loop_is_balanced(const gwi_memory *memory)
+{
+    const gw_iterations *loop = &memory->growth.loop;
+    return loop->balanced_count > 0 && (loop->leak_count == 0 || loop->doubt == GW_LOOP_HELD_BEFORE);
+}
+
+/* "11 iterations (54 allocations, 120 kernels)" */
+static void say_left(const gwi_case *c, gwi_finding *finding)
+{
+    const gwi_memory *memory = &c->memory;
+    const gw_iterations *loop = &memory->growth.loop;
+    char one[GW_BYTES_TEXT_MAX], most[GW_BYTES_TEXT_MAX], at[GWI_PLACE_TEXT_MAX] = "";
+    const gw_keeper *first = &loop->keeper[0];
+    if (loop->keeper_count > 0)
+        gwi_at(c, first->site, at);
+    bool partly = loop->keeper_count > 1 && at[0] != '\0';
+    uint64_t share = loop->leak_bytes == 0 ? 0 : first->bytes * 100 / loop->leak_bytes;
+    char which[64] = "";
+    if (partly)
+        snprintf(which, sizeof which, ", %" PRIu64 " %% of it", share);
+    uint64_t blocks = (loop->leak_blocks + loop->leak_count / 2) / loop->leak_count;
+    gw_bytes_text(one, loop->leak_bytes_median);
+    gw_bytes_text(most, loop->leak_bytes_max);
+    gwi_measure(finding, loop->leak_end_ns, gwi_memory_source(memory), (double)loop->leak_bytes_median, "bytes",
+                "each of the last %" PRIu64 " iterations (%" PRIu64 " allocation%s, %" PRIu64
+                " kernel launch%s) left %s%s%s behind, %" PRIu64 " block%s%s%s%s",
+                loop->leak_count, loop->requests, GWI_PLURAL(loop->requests), loop->launches,
+                loop->launches == 1 ? "" : "es", one, loop->is_even ? "" : ", at most ", loop->is_even ? "" : most,
+                blocks, GWI_PLURAL(blocks), which, at[0] == '\0' ? "" : ", allocated", at);
+}
+
+void gwi_say_loop_leak(const gwi_case *c, gwi_finding *finding)
+{
+    const gwi_memory *memory = &c->memory;
+    const gw_growth *growth = &memory->growth;
+    const gw_iterations *loop = &growth->loop;
+    char all[GW_BYTES_TEXT_MAX], own[GW_BYTES_TEXT_MAX], one[GW_BYTES_TEXT_MAX];
+    gw_bytes_text(all, growth->loop_bytes);
+    gw_bytes_text(one, loop->leak_bytes_median);
+    gwi_headline(finding, "every iteration keeps %s%s that it never frees, %s in all", loop->is_even ? "" : "about ",
+                 one, all);
+    gwi_say_request(c, finding);
+    say_left(c, finding);
+    gwi_measure(finding, loop->leak_begin_ns, gwi_memory_source(memory), (double)loop->leak_count, "count",
+                "from %.2f s to %.2f s %" PRIu64 " iterations kept %s of the %s in use; without it the request would "
+                "have found room",
+                (double)loop->leak_begin_ns / 1e9, (double)loop->leak_end_ns / 1e9, loop->leak_count, all,
+                gw_bytes_text(own, memory->own_bytes));
+    for (size_t i = 1; i < loop->keeper_count; i++) {
+        char bytes[GW_BYTES_TEXT_MAX], at[GWI_PLACE_TEXT_MAX];
+        const gw_keeper *keeper = &loop->keeper[i];
+        if (gwi_at(c, keeper->site, at)[0] != '\0')
+            gwi_measure(finding, GWI_NO_TIME, gwi_memory_source(memory), (double)keeper->bytes, "bytes",
+                        "%s of it in %" PRIu64 " block%s, allocated%s", gw_bytes_text(bytes, keeper->bytes),
+                        keeper->count, GWI_PLURAL(keeper->count), at);
+    }
+    if (loop->idle_count > 0)
+        gwi_measure(finding, loop->leak_begin_ns, gwi_memory_source(memory), (double)loop->idle_count, "count",
+                    "%" PRIu64 " iteration%s before them had left nothing behind", loop->idle_count,
+                    GWI_PLURAL(loop->idle_count));
+    if (loop->keeper_count > 0 && loop->keeper[0].site != 0)
+        gwi_where(finding, loop->keeper[0].site, "what is kept is allocated there");
+}
+
+/* Why what repeats is not taken for a leak, or the books that exclude one. */
+void gwi_say_loop(const gwi_case *c, gwi_finding *finding)
+{
+    static const char *const doubts[] = {
+        [GW_LOOP_FEW] = "fewer than three whole iterations were seen",
+        [GW_LOOP_NO_WORK] = "no kernel ran between these blocks: a pool or data loaded in pieces looks the same",
+        [GW_LOOP_LOADING] = "it looks like a model that is loaded layer by layer",
+        [GW_LOOP_ONE_PASS] = "it looks like one pass through layers, or an optimizer's first step",
+        [GW_LOOP_HELD_BEFORE] = "as much was held there before, and given back",
+    };
+    const gwi_memory *memory = &c->memory;
+    const gw_iterations *loop = &memory->growth.loop;
+    char bytes[GW_BYTES_TEXT_MAX];
+    if (gwi_loop_is_balanced(memory))
+        gwi_measure(finding, loop->balanced_begin_ns, gwi_memory_source(memory), (double)loop->balanced_peak_bytes,
+                    "bytes",
+                    "the last %" PRIu64 " iterations gave back all that they allocated, and needed at most %s at once",
+                    loop->balanced_count, gw_bytes_text(bytes, loop->balanced_peak_bytes));
+    else if (loop->leak_count > 0 && loop->doubt != GW_LOOP_SURE && would_help(memory))
+        gwi_measure(finding, loop->leak_begin_ns, gwi_memory_source(memory), (double)loop->leak_bytes, "bytes",
+                    "%s were kept in %" PRIu64 " repetitions of the same requests; %s",
+                    gw_bytes_text(bytes, loop->leak_bytes), loop->leak_count, doubts[loop->doubt]);
+}
