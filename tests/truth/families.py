@@ -420,7 +420,7 @@ def own_exception(d):
     body += [only_faulty(Node("throw", "label 1204 is not one of the 1000 classes") if thrown else
                          Node("exit", rng.choice([1, 2, 3])))]
     d.notes.update(refusals=refusals, leaks=leaks)
-    right = {"undetermined": None} if not python else {"script-exception": ESTABLISHED_OR_SUPPORTED}
+    right = {"undetermined": None, "gpu-oom-capacity": ("hypothesis",)} if not python else {"script-exception": ESTABLISHED_OR_SUPPORTED}
     true = ["script-exception"] if python else []
     if d.language == "c++":
         # std::terminate aborts the process.

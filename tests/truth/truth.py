@@ -110,6 +110,10 @@ class Program:
     def ends(self):
         return "exit" if self.repaired else self.truth.ends
 
+    def write_text(self):
+        """The faulty version as a plan."""
+        return writers.Interpreted(self.versions[False], self.draft.fail).text
+
     def write(self, folder, tools, version):
         """Returns (argv of the program, its source)."""
         folder.mkdir(parents=True, exist_ok=True)
@@ -211,7 +215,7 @@ class Result:
     def __init__(self, program):
         self.index, self.seed, self.name, self.language = program.index, program.seed, program.name(), program.language
         self.notes, self.ambiguous = program.notes, program.truth.ambiguous if not program.repaired else None
-        self.steps = program.steps
+        self.steps, self.ends = program.steps, program.ends()
         self.broken = self.verdict = self.certainty = self.headline = None
         self.right = self.overclaim = self.lists_leaks = False
         self.rules_out_leak = False
@@ -311,7 +315,7 @@ def describe(result):
     notes = " ".join(f"{k}={v}" for k, v in result.notes.items())
     leak = ', "a leak" ruled out' if result.rules_out_leak else ""
     leaks = ", leaks listed" if result.lists_leaks else ""
-    steps = f" died in step {result.steps}" if result.steps is not None and "repaired" not in result.name else ""
+    steps = f" died in step {result.steps}" if result.steps is not None and result.ends == "oom" else ""
     return (f"  {result.name} [{result.language}] {notes}{steps}\n"
             f"    said {result.said()}{leak}{leaks}: {result.headline}\n    {command_of(result)}")
 
