@@ -8,6 +8,7 @@
 #   make bench      what recording costs
 #   make bench-gpu  the same where there is a GPU; fails where there is none
 #   make corpus     how often the verdict on a log is right: CORPUS=a folder of labelled logs
+#   make truth      programs with known truth, judged on the virtual card: TRUTH_COUNT=3000, TRUTH_SEED= the clock's
 #   make fuzz       the parsers against made-up input
 #   make soak       long runs
 #   make install    PREFIX=/usr/local, DESTDIR=
@@ -49,6 +50,10 @@ corpus: all
 	@sh tools/need.sh build json logs
 	@python3 -B tests/logs/corpus.py --gpuwhy $(BUILD)/gpuwhy $(or $(CORPUS),$(error CORPUS is not set: a folder with index.tsv and its logs))
 
+truth: all
+	@sh tools/need.sh build json elf
+	@python3 -B tests/truth/truth.py --build $(BUILD) --count $(or $(TRUTH_COUNT),3000) $(if $(TRUTH_SEED),--seed $(TRUTH_SEED))
+
 fuzz:
 	@sh tools/need.sh build json zstd elf logs fuzz
 	@sh tools/fuzz.sh
@@ -63,4 +68,4 @@ install: all
 clean:
 	@rm -rf build build-*
 
-.PHONY: all tools-build demo check check-pythons check-gpu bench bench-gpu corpus fuzz soak install clean
+.PHONY: all tools-build demo check check-pythons check-gpu bench bench-gpu corpus truth fuzz soak install clean

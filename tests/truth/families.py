@@ -1,0 +1,524 @@
+"""The families of programs. Each function draws one program that holds both of its versions, faulty and repaired, and says
+what is true of the faulty one: `Truth`. truth.py checks that by arithmetic before it runs anything.
+"""
+from plans import (GIB, KIB, MARGIN, MIB, NEXT_CONTEXT, PAGE, STREAM, Impossible, Node, alloc, call, loop, only_faulty,
+                   only_repaired, when)
+
+ESTABLISHED_OR_SUPPORTED = ("established", "supported")
+
+
+class Truth:
+    """What may be said of a program.
+
+    name: of the row in the table. ends: how the faulty program ends ("oom", "exit", "kill", "throw").
+    right: verdicts that are right, {cause: certainties}; cause "clean" and "undetermined" have none.
+    true: causes that may be called established; every other one that is, is an overclaim.
+    leak: whether "ruled out: a leak" is false. ambiguous: why "not determined" is right, too."""
+
+    def __init__(self, name, ends, right, true, leak=False, ambiguous=None):
+        self.name, self.ends, self.right, self.true = name, ends, right, set(true)
+        self.leak, self.ambiguous = leak, ambiguous
+
+
+def leak_truth(name, ambiguous=None):
+    return Truth(name, "oom", {"gpu-oom-leak": ESTABLISHED_OR_SUPPORTED}, ["gpu-oom-leak"], True, ambiguous)
+
+
+def capacity_truth(name, ambiguous=None, others=()):
+    causes = ["gpu-oom-capacity", *others]
+    return Truth(name, "oom", {c: ESTABLISHED_OR_SUPPORTED for c in causes}, causes, False, ambiguous)
+
+
+CLEAN = {"clean": None}
+
+
+# ---- leaks ---------------------------------------------------------------------------------------------------------
+
+def leak(d):
+    """Blocks that each step, each k-th step, or each step from the n-th on keeps; freed in the repaired program."""
+    rng = d.rng
+    share = d.log(0.001, 0.4)
+    base = rng.choice([0, rng.uniform(0, 0.2), rng.uniform(0.1, 0.6)])
+    warm_part = rng.choice([0, rng.random(), 1])
+    transient_part = (1 - warm_part) * 0.9
+    every = rng.choice([1] * 6 + [2, 3, 5, 10])
+    start = rng.choice([0] * 5 + [3, 10, 30])
+    steps_needed = start + every * ((1 - base) / share + 1)
+    pattern = rng.choice(["equal", "equal", "varied", "varied", "cycle", "growing", "hidden"])
+    sites = rng.choice([1, 1, 1, 2, 2, 3, 4])
+    kind = d.kind if rng.random() < 0.7 else rng.choice(["plain", "pitch", "async", "pool", "vmm", "vmmh", "vmmr", "cached"])
+    allowed = d.ops_max * 0.6 / steps_needed
+    if allowed < 4:
+        raise Impossible("too many steps")
+    count = rng.choice([0, 0, rng.randint(1, 4), rng.randint(3, 30)])
+    count = int(min(count, allowed / 4))
+    d.notes.update(share=round(share, 4), base=round(base, 3), every=every, start=start, pattern=pattern, sites=sites,
+                   kept=kind, transients=count)
+    body, end = d.transients(base * transient_part * d.usable, count, int(steps_needed * 2))
+    body = body + d.work()
+    keep, bags = [], []
+    bytes_a_step = share * d.usable
+    if pattern == "hidden":
+        blocks = int(max(3, min(rng.randint(5, 60), allowed / 3)))
+        bag = d.bag()
+        inner = [alloc(bag, d.place(), kind, d.sizes(bytes_a_step / blocks / sites, "varied", int(steps_needed) * blocks,
+                                                     kind)) for _ in range(sites)]
+        keep.append(loop(blocks, inner + d.work(rng.choice([0, 1]))))
+        bags.append(bag)
+    else:
+        weights = [rng.uniform(0.3, 1) for _ in range(sites)]
+        for weight in weights:
+            bag = d.bag()
+            table = d.sizes(bytes_a_step * weight / sum(weights), pattern, int(steps_needed / every) + 8, kind)
+            keep.append(alloc(bag, d.place(), kind, table))
+            bags.append(bag)
+    half = rng.random() < 0.06
+    if half:
+        keep = [loop(2, keep)] + [Node("freehalf", bag) for bag in bags]
+    if every > 1:
+        keep = [when("every", every, rng.randrange(every), body=keep)]
+    if start > 0:
+        keep = [when("from", start, body=keep)]
+    if rng.random() < 0.3:
+        keep = [call(rng.randrange(8), keep)]
+    repair = [only_repaired(*[Node("freeall", bag) for bag in bags])]
+    if rng.random() < 0.25:
+        repair = keep + repair  # all in one place
+    else:
+        body = d.insert(body, keep)
+    body = body + d.waits() + repair + end
+    if rng.random() < 0.15:
+        body = [call(0, body)]
+    steps = int(steps_needed * rng.uniform(1.3, 2.2)) + 5
+    warm = d.warm(base * warm_part * d.usable) if warm_part * base > 0 else []
+    if rng.random() < 0.15 and warm_part * base > 0:  # the optimizer's state comes with the first step
+        body = [when("until", 1, body=warm)] + body
+        warm = []
+    ambiguous = None
+    if count == 0 and (pattern in ("equal", "growing") or sites == 1) and not half:
+        ambiguous = "the loop does nothing but take blocks: it may as well build something"
+    truth = leak_truth("leak: " + pattern, ambiguous)
+    return d.program(warm + d.main_loop(steps, body)), truth
+
+
+def leak_runs(d):
+    """Train twice (or more often) in one process: what the first run allocated stays."""
+    rng = d.rng
+    share = rng.uniform(0.12, 0.6)
+    runs = int(1 / share * rng.uniform(1.3, 2)) + 2
+    steps = rng.randint(3, 40)
+    kept = d.warm(share * 1.6 * d.usable)
+    bags = {n.args[0] for n in flat(kept) if n.op == "alloc"}
+    start, end = d.transients(rng.uniform(0.02, 0.3) * d.usable, rng.randint(1, 8), steps * runs)
+    step = start + d.work() + d.waits() + end
+    free = [Node("freeall", bag) for bag in sorted(bags)]
+    run = kept + [loop(steps, step)] + [only_repaired(*free)]
+    d.notes.update(share=share, runs=runs)
+    return d.program(d.main_loop(runs, run)), leak_truth("leak: runs kept")
+
+
+def leak_handles(d):
+    """Streams or contexts that each step makes, beside the program's own data."""
+    rng = d.rng
+    d.card = rng.choice([2, 3, 4]) * GIB
+    d.usable = d.card - 552402944
+    contexts = rng.random() < 0.3
+    base = rng.choice([0, rng.uniform(0.05, 0.3), rng.uniform(0.3, 0.75)])
+    if contexts:
+        base = min(base, 0.5)
+    bag = d.bag()
+    room = d.usable * (1 - base * 0.6)
+    if contexts:
+        number, steps = 1, int(room / NEXT_CONTEXT * 2) + 6
+        each = [alloc(bag, d.place(), "context", 1)]
+    else:
+        number = rng.randint(3, 40)
+        steps = int(room / STREAM / number * 1.6) + 6
+        each = [loop(number, [alloc(bag, d.place(), "stream", 1)])]
+    start, end = d.transients(base * 0.35 * d.usable, min(rng.randint(0, 8), int(8000 / steps)), steps)
+    body = d.insert(start + d.work(rng.choice([0, 1, 2])), each) + d.waits() + end + [only_repaired(Node("freeall", bag))]
+    warm = d.warm(base * 0.5 * d.usable) if base else []
+    d.ops_max = max(d.ops_max, 16000) if d.language != "python" else 6000
+    d.notes.update(base=round(base, 3), handles="contexts" if contexts else "streams", a_step=number)
+    return d.program(warm + d.main_loop(steps, body)), leak_truth("leak: " + d.notes["handles"])
+
+
+def leak_thread(d):
+    """One thread loads and keeps; another one trains and gives back."""
+    rng = d.rng
+    share = d.log(0.005, 0.2)
+    steps = int(1 / share * rng.uniform(1.2, 1.6)) + 4
+    bag = d.bag()
+    kind = rng.choice(["plain", "plain", "pitch", "vmm"])
+    pattern = rng.choice(["equal", "varied", "cycle"])
+    loader = [alloc(bag, d.place(), kind, d.sizes(share * d.usable, pattern, steps, kind)), Node("wait", "htod", 0)]
+    loader += [only_repaired(Node("freeall", bag))]
+    d.kind = rng.choice(["plain", "pitch"])
+    other = min(steps, 200)
+    start, end = d.transients(rng.uniform(0.01, 0.1) * d.usable, rng.randint(1, 5), other)
+    trainer = start + d.work(2) + d.waits() + end
+    warm = d.warm(rng.uniform(0.02, 0.2) * d.usable, "plain") if rng.random() < 0.6 else []
+    if "cached" in set(kinds_in_flat(warm + trainer + loader)):
+        raise Impossible("the cache belongs to one thread")
+    body = [Node("thread", body=[loop(steps, loader)]), Node("thread", body=[loop(other, trainer)]), Node("join")]
+    d.notes.update(share=share, pattern=pattern)
+    return d.program(warm + body), leak_truth("leak: thread")
+
+
+# ---- capacity ------------------------------------------------------------------------------------------------------
+
+def steady_steps(d, budget, count, steps, more=()):
+    start, end = d.transients(budget, count, steps)
+    return d.main_loop(steps, start + d.work() + list(more) + d.waits() + end)
+
+
+def capacity_huge(d):
+    """One request that is larger than the card, at the start or after steps that went well."""
+    rng = d.rng
+    steps = rng.choice([0, 0, 1, 5, 40])
+    base = rng.uniform(0, 0.6)
+    before = d.warm(base * 0.5 * d.usable) if rng.random() < 0.6 else []
+    if steps:
+        before = before + steady_steps(d, base * 0.4 * d.usable, rng.randint(1, 8), steps)
+    bag = d.bag()
+    kind = d.kind if d.kind != "cached" else "plain"
+    place = d.place()
+    huge = d.size(d.card * rng.choice([1.05, 1.3, 2, 5]), kind)
+    body = before + [only_faulty(alloc(bag, place, kind, huge)),
+                     only_repaired(alloc(bag, place, kind, d.size(0.2 * d.usable, kind)))]
+    body += d.work(1) + d.waits() + [Node("freeall", bag)]
+    others = ["gpu-oom-peak-phase"] if steps > 1 else []
+    return d.program(body), capacity_truth("capacity: one request", others=others)
+
+
+def forward_backward(d, budget, layers, equal):
+    """One step of a network: each layer's output is kept for the way back. (statements)"""
+    rng = d.rng
+    bag = d.bag()
+    if equal:
+        table = [d.size(budget / layers)]
+        forward = [loop(layers, [alloc(bag, d.place(), d.kind, table)] + d.work(1) +
+                        (d.waits() if rng.random() < 0.4 else []))]
+    elif layers <= 14:
+        weights = [rng.uniform(0.2, 1) for _ in range(layers)]
+        forward = []
+        for weight in weights:
+            forward.append(alloc(bag, d.place(), d.kind, d.size(budget * weight / sum(weights))))
+            forward += d.work(rng.choice([0, 1, 2]))
+    else:
+        pieces = rng.randint(2, 4)
+        each = [rng.uniform(0.2, 1) for _ in range(pieces)]
+        inner = []
+        for part in each:
+            table = [d.size(budget / layers * part / sum(each) * rng.uniform(0.8, 1.2)) for _ in range(layers)]
+            inner.append(alloc(bag, d.place(), d.kind, table))
+            inner += d.work(1)
+        forward = [loop(layers, inner + (d.waits() if rng.random() < 0.4 else []))]
+    backward = [loop(layers, d.work(1) + [Node("freelast", bag)]), Node("freeall", bag)]
+    return [call(1, forward), call(2, backward)] if rng.random() < 0.5 else forward + backward
+
+
+def both(d, build):
+    """The same statements at two sizes: build(factor), drawn with the same dice."""
+    state, bags, place = d.rng.getstate(), d.bags_used, d.next_place
+    faulty = build(1.0)
+    d.rng.setstate(state)
+    d.bags_used, d.next_place = bags, place
+    return [only_faulty(*faulty), only_repaired(*build(None))]
+
+
+def capacity_step(d):
+    """The first step needs more than the card has, in many blocks, all of which it would have given back."""
+    rng = d.rng
+    need = rng.uniform(1.15, 3)
+    fits = rng.uniform(0.3, 0.7)
+    warm_share = rng.choice([0, rng.uniform(0.02, 0.25)])
+    steps = rng.randint(1, 10)
+    layers = rng.choice([rng.randint(3, 14), rng.randint(15, 80)])
+    equal = rng.random() < 0.3
+
+    warm = d.warm(warm_share * d.usable) if warm_share else []
+    repaired_steps = steps
+
+    def build(factor):
+        budget = d.usable * (need if factor else fits * (1 - warm_share))
+        return d.main_loop(repaired_steps, forward_backward(d, budget, layers, equal) + d.waits())
+
+    ambiguous = "layers that repeat, and no step ended: the same calls as a loop that keeps" if layers > 14 or equal else None
+    d.notes.update(need=round(need, 2), layers=layers, equal=equal, warm=round(warm_share, 2))
+    return d.program(warm + both(d, build)), capacity_truth("capacity: first step", ambiguous)
+
+
+def capacity_model(d):
+    """A model loaded layer by layer that is larger than the card; with a copy and a conversion for each layer, or without."""
+    rng = d.rng
+    need = rng.uniform(1.1, 2.5)
+    layers = rng.randint(4, 80)
+    parts = rng.randint(1, 5)
+    staging = rng.random() < 0.5
+    copies, converts = rng.random() < 0.6, rng.random() < 0.6
+    equal = rng.random() < 0.6
+
+    def build(factor):
+        budget = d.usable * (need if factor else 0.5)
+        bag, stage = d.bag(), d.bag()
+        shares = [rng.uniform(0.1, 1) for _ in range(parts)]
+        inner = []
+        for share in shares:
+            table = [d.size(budget / layers * share / sum(shares) * (1 if equal else rng.uniform(0.4, 1.6)))
+                     for _ in range(1 if equal else layers)]
+            if staging:
+                inner.append(alloc(stage, d.place(), "plain", [d.size(size / 4, "plain") for size in table[:1]]))
+            inner.append(alloc(bag, d.place(), d.kind, table))
+            if copies:
+                inner.append(Node("wait", "htod", 0))
+            if converts:
+                inner += d.work(1)
+            if staging:
+                inner.append(Node("freeall", stage))
+        start, end = d.transients(0.1 * d.usable, 4, 10)
+        return [call(4, [loop(layers, inner + d.waits())])] + d.main_loop(5, start + d.work() + d.waits() + end)
+
+    ambiguous = "no step was reached: layers that stay look as a loop that keeps" if layers > 3 else None
+    d.notes.update(need=round(need, 2), layers=layers, parts=parts, staging=staging, converts=converts, equal=equal)
+    return d.program(both(d, build)), capacity_truth("capacity: model", ambiguous)
+
+
+def capacity_growing(d):
+    """Each step gives all back, and needs more than the one before: a larger batch, a longer sequence."""
+    rng = d.rng
+    steps = rng.randint(6, 60)
+    blocks = rng.randint(1, 10)
+    warm_share = rng.choice([0, rng.uniform(0.05, 0.4)])
+    peak = rng.uniform(1.2, 2)
+    shape = rng.choice(["line", "double", "random"])
+    warm = d.warm(warm_share * d.usable) if warm_share else []
+    long_at = rng.randint(steps // 2, steps - 1)
+
+    def size_at(i, factor, part):
+        if shape == "line":
+            share = (i + 1) / steps
+        elif shape == "double":
+            share = 2.0 ** -(min(steps, 12) - 1 - i) if i < 12 else 1
+        else:
+            share = rng.uniform(0.05, 0.35)
+            if i == long_at:
+                share = 1
+        return d.size(share * part * d.usable * (peak if factor else 0.45 * (1 - warm_share)))
+
+    def build(factor):
+        bag = d.bag()
+        parts = [rng.uniform(0.2, 1) for _ in range(blocks)]
+        body = []
+        for part in parts:
+            part /= sum(parts)
+            body.append(alloc(bag, d.place(), d.kind, [size_at(i, factor, part) for i in range(steps)]))
+            body += d.work(rng.choice([0, 1]))
+        return d.main_loop(steps, body + d.work(1) + d.waits() + [Node("freeall", bag)])
+
+    d.notes.update(steps=steps, blocks=blocks, shape=shape)
+    return d.program(warm + both(d, build)), capacity_truth("capacity: growing steps", others=["gpu-oom-peak-phase"])
+
+
+def peak_phase(d):
+    """Steps go well; the validation after them, or the optimizer's first step, needs more than there is."""
+    rng = d.rng
+    steps = rng.randint(3, 80)
+    before = d.warm(rng.uniform(0.05, 0.3) * d.usable) if rng.random() < 0.8 else []
+    before += steady_steps(d, rng.uniform(0.05, 0.3) * d.usable, rng.randint(1, 10), steps)
+    layers = rng.randint(3, 40)
+    equal = rng.random() < 0.3
+    need = rng.uniform(1.15, 2)
+
+    def build(factor):
+        body = forward_backward(d, d.usable * (need if factor else 0.2), layers, equal)
+        return [call(5, body)]
+
+    d.notes.update(steps=steps, layers=layers, equal=equal)
+    return (d.program(before + both(d, build)),
+            capacity_truth("peak phase", "blocks of a phase that was never over" if layers > 3 else None,
+                           others=["gpu-oom-peak-phase"]))
+
+
+# ---- others --------------------------------------------------------------------------------------------------------
+
+def fragmentation(d):
+    """Small blocks share pages; every other one is freed, the pages stay. Repaired: large blocks with pages of their own."""
+    rng = d.rng
+    d.card = rng.choice([2, 3, 4, 6]) * GIB
+    d.usable = d.card - 552402944
+    filled = rng.uniform(0.6, 0.93)
+    small = rng.choice([MIB, MIB, 512 * KIB, 768 * KIB])
+    bag = d.bag()
+    count = int(filled * d.usable / max(small, 0.5 * MIB if small < MIB else small))
+    if small == 768 * KIB:
+        count = int(filled * d.usable / MIB)  # two of them in a page of 2 MiB
+    large = int(filled * d.usable / (32 * MIB))
+    held = filled * d.usable
+    want = d.size((d.usable - held) + held * rng.uniform(0.1, 0.35), "plain")
+    place, wanted_at = d.place(), d.place()
+    last = d.bag()
+    steps = rng.choice([0, 0, 10])
+    body = [only_faulty(loop(count, [alloc(bag, place, "plain", small)]), Node("freehalf", bag)),
+            only_repaired(loop(large, [alloc(bag, place, "plain", 32 * MIB)]), Node("freehalf", bag))]
+    if steps:
+        body += steady_steps(d, (d.usable - held) * 0.4, 3, steps)
+    body += d.work(1) + [alloc(last, wanted_at, "plain", want)] + d.work(1) + [Node("freeall", last), Node("freeall", bag)]
+    d.notes.update(small=small, filled=round(filled, 2), want=want)
+    d.pages_matter = (count, small, want)
+    d.ops_max = 20000
+    return d.program(body), Truth("fragmentation", "oom", {"gpu-oom-fragmentation": ESTABLISHED_OR_SUPPORTED},
+                                  ["gpu-oom-fragmentation"])
+
+
+def neighbour(d):
+    """Another process holds the card; alone this one would have had room."""
+    rng = d.rng
+    theirs = rng.uniform(0.35, 0.75)
+    ours = 1 - theirs + rng.uniform(0.1, 0.3)
+    ours = min(ours, 0.85)
+    d.neighbour = [Node("begin", 1, 0, 0)]
+    blocks = rng.choice([1, 1, 8])
+    for part in (only_faulty, only_repaired):
+        share = theirs if part is only_faulty else 0.02
+        d.neighbour.append(part(*[alloc(0, 0, "plain", int(share * d.usable / blocks) // PAGE * PAGE + PAGE)
+                                  for _ in range(blocks)]))
+    d.neighbour += [Node("ready"), Node("hold")]
+    d.neighbour_bytes = int(theirs * d.usable) + 552402944
+    d.neighbour_bytes_repaired = int(0.02 * d.usable) + 552402944 + blocks * 2 * PAGE
+    d.usable_alone = d.usable
+    steps = rng.randint(1, 30)
+    split = rng.uniform(0, 1)
+    warm = d.warm(ours * 1.7 * split * d.usable) if split > 0.1 else []
+    body = warm + d.main_loop(steps, forward_backward(d, ours * (1 - split * 0.9) * d.usable, rng.randint(1, 12), False) +
+                              d.waits())
+    d.notes.update(theirs=round(theirs, 2), ours=round(ours, 2))
+    return d.program(body), Truth("neighbour", "oom", {"gpu-oom-other-process": ESTABLISHED_OR_SUPPORTED},
+                                  ["gpu-oom-other-process"])
+
+
+def own_exception(d):
+    """An out-of-memory is handled, much goes well after it, and the program ends over something else of its own."""
+    rng = d.rng
+    tries = d.bag()
+    kind = d.kind if d.kind != "cached" else "plain"
+    body = d.warm(rng.uniform(0.02, 0.3) * d.usable) if rng.random() < 0.6 else []
+    refusals = rng.choice([0, 1, 1, 3, 20])
+    if refusals:
+        body.append(loop(refusals, [alloc(tries, d.place(), kind, d.size(d.card * rng.uniform(1.1, 3), kind), op="try")]))
+        body.append(Node("iffailed", body=[alloc(tries, d.place(), kind, d.size(0.1 * d.usable, kind))]))
+        if rng.random() < 0.5:
+            body.append(Node("say", "no room for this batch, going on with a smaller one"))
+    steps = rng.randint(5, 120)
+    leaks = rng.random() < 0.25
+    more = []
+    if leaks:
+        more = [alloc(d.bag(), d.place(), d.kind, d.size(0.3 / steps * d.usable))]
+    body += steady_steps(d, rng.uniform(0.02, 0.2) * d.usable, rng.randint(1, 10), steps, more)
+    python = d.language == "python"
+    thrown = python or d.language == "c++"
+    body += [only_faulty(Node("throw", "label 1204 is not one of the 1000 classes") if thrown else
+                         Node("exit", rng.choice([1, 2, 3])))]
+    d.notes.update(refusals=refusals, leaks=leaks)
+    right = {"undetermined": None, "gpu-oom-capacity": ("hypothesis",)} if not python else {"script-exception": ESTABLISHED_OR_SUPPORTED}
+    true = ["script-exception"] if python else []
+    if d.language == "c++":
+        # std::terminate aborts the process.
+        right = {"undetermined": None, "script-exception": ("established", "supported", "hypothesis"),
+                 "host-crash-of-process": ("established", "supported", "hypothesis")}
+        true = ["script-exception", "host-crash-of-process"]
+    return d.program(body), Truth("own exception" + (" after a handled refusal" if refusals else ""),
+                                  "throw" if thrown else "exit", right, true)
+
+
+def killed(d):
+    """SIGKILL amid healthy steps."""
+    rng = d.rng
+    body = d.warm(rng.uniform(0.02, 0.4) * d.usable) if rng.random() < 0.6 else []
+    body += steady_steps(d, rng.uniform(0.02, 0.4) * d.usable, rng.randint(1, 10), rng.randint(3, 80))
+    body += [only_faulty(Node("kill", 9))]
+    return d.program(body), Truth("killed", "kill", {"killed-by-scheduler-or-user": ESTABLISHED_OR_SUPPORTED,
+                                                     "undetermined": None}, ["killed-by-scheduler-or-user"])
+
+
+# ---- healthy -------------------------------------------------------------------------------------------------------
+
+def healthy(d):
+    """Nothing is wrong, though some of it grows, is kept, is refused, or is taken twice."""
+    rng = d.rng
+    kind = d.kind
+    what = rng.choice(["steady", "window", "cache", "plateau", "accumulation", "model", "small leak", "runs", "refused",
+                       "arena", "two threads", "managed", "handles"])
+    warm = d.warm(rng.uniform(0.02, 0.4) * d.usable) if rng.random() < 0.6 else []
+    steps = rng.choice([rng.randint(1, 10), rng.randint(10, 150)])
+    more, body, bag = [], None, d.bag()
+    budget = rng.uniform(0.01, 0.25) * d.usable
+    count = rng.randint(0, 12)
+    pattern = rng.choice(["equal", "varied", "cycle"])
+    if what == "window":
+        length = rng.randint(2, 12)
+        more = [alloc(bag, d.place(), kind, d.sizes(0.2 / length * d.usable, pattern, steps)), Node("trim", bag, length)]
+    elif what in ("cache", "plateau"):
+        fill = rng.randint(1, max(1, steps // 2))
+        table = d.sizes(rng.uniform(0.05, 0.3) / fill * d.usable, rng.choice([pattern, "growing"]), fill)
+        more = [when("until", fill, body=[alloc(bag, d.place(), kind, table)])]
+    elif what == "accumulation":
+        every = rng.randint(2, 8)
+        more = [alloc(bag, d.place(), kind, d.sizes(0.2 / every * d.usable, pattern, steps)),
+                when("every", every, every - 1, body=[Node("freeall", bag)])]
+    elif what == "model":
+        layers = rng.randint(8, 200 if d.language != "python" else 60)
+        warm += [loop(layers, [alloc(bag, d.place(), kind, d.sizes(0.3 / layers * d.usable, pattern, layers))] +
+                      (d.work(1) if rng.random() < 0.5 else []) + (d.waits() if rng.random() < 0.5 else []))]
+    elif what == "small leak":
+        more = [alloc(bag, d.place(), kind, d.sizes(rng.uniform(0.001, 0.03) / steps * d.usable, pattern, steps))]
+    elif what == "runs":
+        runs = rng.randint(2, 5)
+        start, end = d.transients(budget, count, steps)
+        steps = min(steps, 40)
+        inner = [alloc(bag, d.place(), kind, d.sizes(rng.uniform(0.1, 0.4) / 3 * d.usable, "equal", 1))] * 1 + \
+            [loop(steps, start + d.work() + d.waits() + end), Node("freeall", bag)]
+        body = d.main_loop(runs, inner)
+    elif what == "refused":
+        table = d.size(d.card * rng.uniform(1.1, 3), "plain")
+        more = [when("every", rng.randint(2, 9), 0, body=[alloc(bag, d.place(), "plain", table, op="try")])]
+    elif what == "arena":
+        warm = [alloc(bag, d.place(), "plain", d.size(rng.uniform(0.4, 0.7) * d.usable, "plain"))]
+        budget = min(budget, 0.15 * d.usable)
+    elif what == "two threads":
+        d.kind = "plain"
+        parts = []
+        for _ in range(2):
+            start, end = d.transients(budget * 0.5, max(1, count), steps)
+            parts.append(Node("thread", body=[loop(steps, start + d.work(1) + d.waits() + end)]))
+        body = parts + [Node("join")]
+        if "cached" in set(kinds_in_flat(body)):
+            raise Impossible("the cache belongs to one thread")
+    elif what == "managed":
+        more = [alloc(bag, d.place(), "managed", MIB), when("every", 4, 3, body=[Node("freeall", bag)])]
+    elif what == "handles":
+        handle = rng.choice(["stream", "event"])
+        more = [loop(rng.randint(1, 6), [alloc(bag, d.place(), handle, 1)]), Node("freeall", bag)]
+    if body is None:
+        body = steady_steps(d, budget, count, steps, more)
+    d.notes.update(what=what, steps=steps)
+    name = "healthy: " + what
+    return d.program(warm + body), Truth(name, "exit", CLEAN, [])
+
+
+def flat(nodes):
+    for node in nodes:
+        yield node
+        if node.body is not None:
+            yield from flat(node.body)
+
+
+def kinds_in_flat(nodes):
+    return [n.args[2] for n in flat(nodes) if n.op in ("alloc", "try")]
+
+
+# weight, family, whether there is a repaired twin
+FAMILIES = [(34, leak, True), (6, leak_runs, True), (5, leak_handles, True), (3, leak_thread, True),
+            (3, capacity_huge, True), (6, capacity_step, True), (5, capacity_model, True), (5, capacity_growing, True),
+            (4, peak_phase, True), (3, fragmentation, True), (4, neighbour, True), (5, own_exception, True),
+            (2, killed, True), (15, healthy, False)]
