@@ -295,7 +295,7 @@ static inline uint32_t gw_work_reads(uint32_t work)
     return work >> 19 & GW_WORK_READS_MAX;
 }
 
-/* Synchronisations of a context, a stream or an event. */
+/* Synchronisations of a context, a stream or an event, and questions whether its work is done. */
 static inline uint32_t gw_work_waits(uint32_t work)
 {
     return work >> 25;

@@ -26,7 +26,7 @@ typedef struct slot_private {
     gwi_stack_known stack;
     uint64_t facts_ticks;
     bool facts_are_precious;
-    uint64_t launches, copies, reads, waits; /* at the last request for memory */
+    uint64_t launches, copies, reads, waits, queries; /* at the last request for memory */
 } slot_private;
 _Static_assert(sizeof(slot_private) <= sizeof((gw_slot *)0)->reserved, "fits");
 
@@ -292,7 +292,8 @@ uint32_t gwi_slot_work(gw_slot *slot)
     own->launches = launches;
     uint64_t copies = count_since(slot, GW_COUNT_COPY, &own->copies);
     uint64_t reads = count_since(slot, GW_COUNT_READ, &own->reads);
-    return gw_work_pack(launched, copies, reads, count_since(slot, GW_COUNT_SYNC, &own->waits));
+    uint64_t waits = count_since(slot, GW_COUNT_SYNC, &own->waits) + count_since(slot, GW_COUNT_QUERY, &own->queries);
+    return gw_work_pack(launched, copies, reads, waits);
 }
 
 static void chunk_close(uint32_t *chunk)

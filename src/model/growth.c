@@ -567,6 +567,7 @@ static void add_refused(const gw_growth_question *question, gw_request *list, si
                           .bytes = question->wanted_bytes,
                           .live_bytes = snapshot->usage.live_bytes + snapshot->usage.class_bytes[GW_CLASS_MANAGED],
                           .launches = snapshot->launches,
+                          .frees = snapshot->frees,
                           .copies = snapshot->copies,
                           .reads = snapshot->reads,
                           .waits = snapshot->waits,
@@ -591,6 +592,80 @@ static uint64_t kept_earlier(const gw_growth_question *question, const gw_iterat
     return bytes;
 }
 
+/* What lies between two equal requests: several iterations, if the host took part in them or memory came and went. */
+static bool is_between_runs(const gw_request *list, size_t from, size_t to)
+{
+    enum { ROUNDS_MIN = 3 };
+    const gw_request *a = &list[from], *b = &list[to];
+    uint64_t rounds = b->waits + b->reads - a->waits - a->reads, passing = 0;
+    for (size_t i = from; i < to; i++)
+        passing += list[i].lifetime != GW_ALIVE;
+    return b->launches + b->copies > a->launches + a->copies && (rounds >= ROUNDS_MIN || passing >= ROUNDS_MIN);
+}
+
+/* How many requests before and with `a` are those before and with `b`, without meeting. */
+static size_t equal_before(const gw_request *list, size_t a, size_t b, size_t most)
+{
+    size_t length = 0;
+    while (length <= a && length < b - a && length < most && list[a - length].group == list[b - length].group)
+        length++;
+    return length;
+}
+
+/* The earlier requests that the newest ones repeat for longest; `work_max` bounds the search. */
+static size_t longest_repeat(const gw_request *list, size_t last, size_t *ret_then)
+{
+    enum { WORK_MAX = 4 << 20, LENGTH_MAX = 1 << 13 };
+    size_t best = 0, work = 0;
+    for (size_t then = last; then-- > 0 && work < WORK_MAX;) {
+        size_t length = equal_before(list, then, last, LENGTH_MAX);
+        work += length + 1;
+        if (length > best) {
+            best = length;
+            *ret_then = then;
+        }
+    }
+    return best;
+}
+
+/* The refused request, and those before it, are those that an earlier run began with: the same places ask for the same
+ * sizes, something of what they were granted then is alive, and iterations lie in between. */
+static void find_rerun(const gw_request *list, size_t count, const gw_growth_question *question, gw_growth *growth)
+{
+    size_t last = count - 1, then = 0, length = list[last].group == 0 ? 0 : longest_repeat(list, last, &then);
+    if (length == 0)
+        return;
+    size_t begin = last - length + 1, first = then - length + 1;
+    uint64_t kept = 0, kept_of_beginning = 0;
+    for (size_t i = first; i < begin; i++) {
+        kept += list[i].lifetime == GW_ALIVE ? list[i].bytes : 0;
+        kept_of_beginning += list[i].lifetime == GW_ALIVE && i <= then ? list[i].bytes : 0;
+    }
+    if (!is_between_runs(list, then, begin) || kept_of_beginning == 0)
+        return;
+    growth->rerun = true;
+    growth->rerun_match_count = length;
+    growth->rerun_bytes = kept;
+    growth->rerun_first_ns = list[first].t_ns;
+    growth->rerun_begin_ns = list[begin].t_ns;
+    while (growth->rerun_live_count < question->live_count &&
+           question->live[growth->rerun_live_count].order < list[begin].order)
+        growth->rerun_live_count++;
+}
+
+static void take_rerun(const gw_live *live, gw_growth *growth)
+{
+    growth->repeats = growth->repeat_goes_on = true;
+    growth->repeat_count = growth->span_count = 2;
+    growth->repeat_match_count = growth->rerun_match_count;
+    growth->repeat_by_requests = true;
+    growth->first_bytes = growth->rerun_bytes;
+    growth->first_count = growth->rerun_live_count;
+    growth->first_has_begin = live[0].has_time;
+    growth->first_begin_ns = growth->rerun_first_ns;
+    growth->first_end_ns = growth->last_begin_ns = growth->rerun_begin_ns;
+}
+
 static void find_iterations(const gw_model *model, const gw_growth_question *question, gw_growth *growth)
 {
     size_t count = 0;
@@ -603,7 +678,18 @@ static void find_iterations(const gw_model *model, const gw_growth_question *que
     growth->requests_whole = list[0].order == 1;
     uint64_t first_order = list[0].order;
     add_refused(question, list, &count);
+    gwi_requests_work(model, question->pid, list, count);
     gw_iterations_find(list, count, work_known, growth->total_bytes, &growth->loop);
+        const gw_iterations *l = &growth->loop;
+        fprintf(stderr,
+                "keepers=%zu blocks=%llu bal=%llu cnt=%zu prior=%zu bytes=%llu total=%llu\n",
+                (unsigned long long)l->leak_count, (unsigned long long)l->requests, (unsigned long long)l->launches,
+                (unsigned long long)l->copies, (unsigned long long)l->reads, (unsigned long long)l->waits,
+                (unsigned long long)l->passing, (unsigned long long)l->idle_count, l->leak_is_current, l->doubt,
+                l->is_even, l->keeper_count, (unsigned long long)l->leak_blocks, (unsigned long long)l->balanced_count,
+                count, l->leak_begin, (unsigned long long)l->leak_bytes >> 20,
+                (unsigned long long)growth->total_bytes >> 20);
+    find_rerun(list, count, question, growth);
     growth->loop_bytes = growth->loop.leak_bytes;
     if (growth->loop.leak_count > 0 && growth->loop.idle_count == 0)
         growth->loop_bytes += kept_earlier(question, &growth->loop, first_order);
@@ -660,6 +746,8 @@ void gw_growth_find(const gw_model *model, const gw_growth_question *question, g
     if (!ret_growth->loop.searched) /* a framework's list, or a recording from before work was counted */
         find_steps(model, live, count, list, &way, ret_growth);
     find_runs(live, count, question->wanted_bytes, list, ret_growth);
+    if (!ret_growth->repeats && ret_growth->rerun)
+        take_rerun(live, ret_growth);
     if (!ret_growth->repeats)
         find_spans(live, count, list, ret_growth);
     free(list);

@@ -19,6 +19,7 @@ typedef struct gw_request {
     uint64_t t_ns, bytes;
     uint64_t live_bytes; /* on the device, before the request */
     uint64_t launches, copies, reads, waits;
+    uint64_t frees;    /* of the process so far */
     uint64_t order;    /* counts the requests of the process, on whatever device */
     uint64_t lifetime; /* requests of the process that came until it was given back; GW_ALIVE */
     uint32_t site;     /* 0: not known */
@@ -28,11 +29,12 @@ typedef struct gw_request {
 
 /* Why what repeats need not be a leak, although it leaves memory behind. */
 typedef enum gw_loop_doubt {
-    GW_LOOP_SURE,     /* no such reason */
-    GW_LOOP_FEW,      /* fewer than three whole iterations */
-    GW_LOOP_NO_WORK,  /* no kernel ran in it and nothing was read back: a pool, or data loaded in pieces */
-    GW_LOOP_LOADING,  /* copied in through a buffer and converted: weights, loaded layer by layer */
-    GW_LOOP_ONE_PASS, /* nothing came from or went to the host: one pass through layers, or an optimizer's first step */
+    GW_LOOP_SURE,       /* no such reason */
+    GW_LOOP_FEW,        /* fewer than three whole iterations */
+    GW_LOOP_NO_WORK,    /* no kernel ran in it and nothing was read back: a pool, or data loaded in pieces */
+    GW_LOOP_LOADING,    /* copied in through a buffer and converted: weights, loaded layer by layer */
+    GW_LOOP_ONE_PASS,   /* each block was followed by its kernel and stayed: one pass through layers, or their making */
+    GW_LOOP_LATE,       /* most work was done before it: a phase that needs more */
     GW_LOOP_HELD_BEFORE /* as much was held by the same places before, and given back */
 } gw_loop_doubt;
 
@@ -44,7 +46,8 @@ typedef struct gw_keeper {
 } gw_keeper;
 
 typedef struct gw_iterations {
-    bool searched; /* false: there are too few requests, or work is not known */
+    uint64_t most_requests; /* of one place */
+    bool searched;          /* false: there are too few requests, or work is not known */
     /* Iterations that left something behind, in a row up to the newest. All zero: there are none. */
     uint64_t leak_count;
     uint64_t leak_bytes;                                        /* of all of them, alive */
@@ -55,6 +58,8 @@ typedef struct gw_iterations {
     uint64_t idle_count;         /* whole iterations before them that left nothing behind */
     bool leak_is_current;        /* the list ends within such an iteration */
     bool each_waited, each_read; /* the host waited for the GPU, or read results, in every one of them */
+    bool is_interleaved;         /* work lies before nearly every request */
+    bool is_late;                /* less than half of all work was done since the loop began */
     bool is_even;                /* each left the same, within a sixteenth */
     gw_loop_doubt doubt;
     gw_keeper keeper[GW_KEEPERS_MAX]; /* by place, most bytes first */
@@ -63,6 +68,8 @@ typedef struct gw_iterations {
     uint64_t balanced_count;
     uint64_t balanced_peak_bytes; /* most bytes live at once within them */
     uint64_t balanced_begin_ns;
+    bool balanced_whole;                            /* so were all before them, the first one perhaps excepted */
+    bool balanced_asked;                            /* their places made all later requests of the list, too */
     size_t leak_begin, balanced_end, balanced_span; /* indexes into the list; a number of requests */
 } gw_iterations;
 
@@ -71,9 +78,10 @@ typedef struct gw_iterations {
 void gw_iterations_find(const gw_request *request, size_t count, bool work_known, uint64_t live_bytes_now,
                         gw_iterations *ret_found);
 
-/* The rule by which a leak is *established*: eight iterations or more in a row, each with kernels, that all left
- * something behind and read results back to the host, without any doubt; or 128 that the host only waited in; or eight
- * after three of the same loop that had left nothing. */
+/* The rule by which a leak is *established*. One pass through layers, and a model that is built layer by layer, repeat
+ * themselves as a leak does, but not for long, and not before. So: eight iterations or more in a row, each with kernels
+ * and waited for by the host, all of which left something behind; and either three of the same loop before them had
+ * left nothing, or they are 256 and more. No doubt of gw_loop_doubt's may be left. */
 bool gw_iterations_prove_leak(const gw_iterations *found);
 
 #endif

@@ -237,7 +237,7 @@ typedef struct gw_ring_call {
     uint64_t t_ns, what, stream;
     const char *fn_name;
     const char *kernel; /* launches: the kernel's name, NULL: unknown. Graph launches: names of its kernel nodes */
-    bool is_launch, is_graph_launch, is_copy, is_sync;
+    bool is_launch, is_graph_launch, is_copy, is_sync, is_query;
     bool captured; /* went into a graph: it has not run */
 } gw_ring_call;
 
@@ -622,6 +622,7 @@ typedef struct gw_growth {
     size_t repeat_count;       /* how many spans do so, the first included */
     size_t repeat_match_count; /* equal sizes in a row at the start of the last of them */
     bool repeat_goes_on;       /* a run, and not the copy of a model: see growth.c */
+    bool repeat_by_requests;   /* told by requests, those given back included, not by what is alive */
     uint64_t first_bytes, first_count;
     bool first_has_begin;                  /* false: it began before what is known of time */
     uint64_t first_begin_ns, first_end_ns; /* of the first span; the end is the beginning of the next */
@@ -651,10 +652,16 @@ typedef struct gw_growth {
     /* Earlier work came to an end and gave back most of what it had: what it needed at most. 0: not seen. */
     uint64_t earlier_peak_bytes, earlier_t_ns;
     /* Iterations and what each left behind; not searched where requests are not known one by one. */
+    /* The refused request repeats the beginning of an earlier run whose blocks are alive; then the fields of `repeats`
+     * are about it, unless the list showed a repetition by itself. */
+    bool rerun;
+    size_t rerun_match_count, rerun_live_count; /* equal requests in a row; live blocks that are older than them */
+    uint64_t rerun_bytes;                       /* kept of that run */
+    uint64_t rerun_first_ns, rerun_begin_ns;
     gw_iterations loop;
     uint64_t loop_bytes; /* loop.leak_bytes, and what the same places kept before the requests that are known */
     uint64_t pile_count, pile_bytes; /* live blocks of the place that holds most; by size where places are not known */
-    bool requests_whole; /* all requests of the process are known, from the first on */
+    bool requests_whole;             /* all requests of the process are known, from the first on */
 } gw_growth;
 
 /* What is asked about growth. */

@@ -84,7 +84,8 @@ typedef struct gwi_grave {
 typedef struct gwi_request {
     uint64_t t_ns, bytes, live_bytes; /* live: before it, on its device */
     uint64_t launches;                /* of the process so far; so the others */
-    uint64_t ended;                   /* frees of the process up to its own; 0: alive */
+    uint64_t frees;
+    uint64_t ended; /* frees of the process up to its own; 0: alive */
     uint32_t copies, reads, waits;
     uint32_t group;
     uint32_t lifetime; /* requests that came until it ended */
@@ -255,6 +256,9 @@ void gwi_requests_free(gwi_process *process);
 /* Those on the snapshot's device up to it, with room for one more; the caller frees the list. NULL: none are known. */
 gw_request *gwi_requests_list(const gw_model *model, uint32_t pid, const gw_snapshot *snapshot, size_t *ret_count,
                               bool *ret_work_known);
+
+/* Where no request tells of any work: fill in what the rings of all threads tell. */
+void gwi_requests_work(const gw_model *model, uint32_t pid, gw_request *request, size_t count);
 
 /* failures.c */
 void gwi_failure_add(gw_model *model, gwi_process *process, const gw_event *event);

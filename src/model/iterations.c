@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TRIED_MAX = 12, MEDIAN_MAX = 64, PLACES_MAX = 64 };
+enum { TRIED_MAX = 12, MEDIAN_MAX = 64, PLACES_MAX = 64, PASS_MAX = 128 };
 
 typedef struct list {
     const gw_request *request;
@@ -36,10 +36,10 @@ typedef struct candidate {
     bool is_current;
 } candidate;
 
-/* Whatever the GPU was given to do, and what came of it. */
+/* Whatever the GPU was given to do, and what came of it. Memory that was given back is a sign of work, too. */
 static uint64_t work_at(const gw_request *request)
 {
-    return request->launches + request->copies + request->reads + request->waits;
+    return request->launches + request->copies + request->reads + request->waits + request->frees;
 }
 
 static uint64_t kept_in(const list *all, size_t from, size_t to)
@@ -130,7 +130,7 @@ static bool find_leak(const list *all, const mark_list *marks, candidate *ret_fo
 /* The newest iterations in a row at whose ends about as much was alive. */
 static void find_balance(const list *all, const mark_list *marks, uint64_t live_now, gw_iterations *found)
 {
-    enum { COUNT_MIN = 3, PART = 50 };
+    enum { COUNT_MIN = 3, PART = 50, WARM_UP = 1 };
     if (marks->count < COUNT_MIN + 1 || !is_current(all, marks))
         return;
     size_t last = marks->count - 1, first = last;
@@ -145,6 +145,7 @@ static void find_balance(const list *all, const mark_list *marks, uint64_t live_
     if (last - first < COUNT_MIN || span <= found->balanced_span)
         return;
     found->balanced_count = last - first;
+    found->balanced_whole = first <= WARM_UP;
     found->balanced_span = span;
     found->balanced_end = marks->at[last];
     found->balanced_begin_ns = all->request[marks->at[first]].t_ns;
@@ -243,29 +244,91 @@ static uint64_t passing_in(const list *all, const candidate *it)
     return (to - from - alive) / (last - it->first);
 }
 
+/* Is there work before nine of ten requests of these iterations? */
+static bool is_interleaved(const list *all, const candidate *it)
+{
+    size_t from = it->marks.at[it->first], to = it->marks.at[it->marks.count - 1], worked = 0;
+    for (size_t i = from + 1; i <= to; i++)
+        worked += work_at(&all->request[i]) > work_at(&all->request[i - 1]);
+    return worked * 10 >= (to - from) * 9;
+}
+
+/* Was less than half of all work done since the first mark of the loop, whether that left something or not? */
+static bool is_late(const list *all, const candidate *it)
+{
+    uint64_t begin = work_at(&all->request[0]), end = work_at(&all->request[all->count - 1]);
+    return (work_at(&all->request[it->marks.at[0]]) - begin) * 2 > end - begin;
+}
+
+/* Every block got its kernel, or less, and stayed: so layers are made, or passed through. */
+static bool looks_like_layers(const gw_iterations *found)
+{
+    return found->passing == 0 && found->is_interleaved && found->launches * 2 <= found->requests * 3 &&
+           found->leak_count < PASS_MAX;
+}
+
+/* ... for the first time. Where the host took part, two blocks or more must have come in turn, with nothing before
+ * them or with a block for each of them, as weights are. */
+static bool may_be_one_pass(const list *all, const candidate *it, const gw_iterations *found)
+{
+    uint64_t before = all->kept_blocks[it->marks.at[it->first]];
+    if (found->reads == 0 && found->waits == 0)
+        return true;
+    return found->requests > 1 &&
+           (before <= 2 * found->requests + 2 || (found->reads == 0 && before >= found->leak_count));
+}
+
+/* Work that gave back its memory had been done before the loop began: iterations, or an epoch of them. */
+static bool had_worked(const list *all, const candidate *it)
+{
+    enum { PASSED_MIN = 8 };
+    size_t first = it->marks.at[0];
+    return first - all->kept_blocks[first] >= PASSED_MIN;
+}
+
+/* Staging buffers came and went, what was converted out of them stayed, and nothing had been there before. */
+static bool looks_like_loading(const list *all, const candidate *it, const gw_iterations *found)
+{
+    const gw_request *begin = &all->request[it->marks.at[it->first]];
+    uint64_t stayed = found->requests - (found->passing < found->requests ? found->passing : found->requests);
+    return found->reads == 0 && found->copies > 0 && found->passing > 0 && found->launches > 0 &&
+           found->launches <= stayed + 1 && begin->live_bytes <= 2 * found->leak_bytes_median &&
+           found->leak_count < PASS_MAX;
+}
+
+static bool did_nothing(const gw_iterations *found)
+{
+    enum { WAITS_MIN = 2, PASSING_MIN = 16 };
+    return found->launches == 0 && found->reads == 0 && found->waits < WAITS_MIN &&
+           (found->passing == 0 || found->leak_count < PASSING_MIN);
+}
+
 static gw_loop_doubt doubt_of(const list *all, const candidate *it, const gw_iterations *found)
 {
-    enum { COUNT_FEW = 3, PASS_MAX = 128, LAUNCHES_FEW = 2, COLD_MAX = 4 };
-    const gw_request *begin = &all->request[it->marks.at[it->first]];
-    if (found->launches == 0 && found->reads == 0)
+    enum { COUNT_FEW = 3 };
+    if (did_nothing(found))
         return GW_LOOP_NO_WORK;
-    if (found->reads == 0 && found->copies > 0 && found->passing > 0 && found->launches <= LAUNCHES_FEW &&
-        begin->launches <= COLD_MAX)
+    if (looks_like_loading(all, it, found))
         return GW_LOOP_LOADING;
-    bool alone = found->reads == 0 && found->copies == 0 && found->waits == 0;
-    if (alone && found->leak_count < PASS_MAX && all->kept_blocks[it->marks.at[it->first]] >= found->leak_count)
+    if (looks_like_layers(found) && found->is_late && had_worked(all, it))
+        return GW_LOOP_LATE;
+    if (looks_like_layers(found) && may_be_one_pass(all, it, found))
         return GW_LOOP_ONE_PASS;
     if (held_before(all, found) * 5 >= found->leak_bytes * 4)
         return GW_LOOP_HELD_BEFORE;
     return found->leak_count < COUNT_FEW ? GW_LOOP_FEW : GW_LOOP_SURE;
 }
 
-/* How many whole iterations right before the first of these left nothing behind. */
-static uint64_t idle_before(const list *all, const candidate *it)
+/* How many whole iterations of the same kind right before the first of these left nothing behind. */
+static uint64_t idle_before(const list *all, const candidate *it, const gw_iterations *found)
 {
     uint64_t idle = 0;
-    for (size_t i = it->first; i-- > 0 && measured(all, &it->marks, i, OF_KEPT) == 0;)
+    for (size_t i = it->first; i-- > 0 && measured(all, &it->marks, i, OF_KEPT) == 0;) {
+        uint64_t launches = measured(all, &it->marks, i, OF_LAUNCHES);
+        if (launches * 2 < found->launches || launches > found->launches * 2)
+            break;
         idle++;
+    }
     return idle;
 }
 
@@ -293,7 +356,9 @@ static void describe(const list *all, const candidate *it, gw_iterations *found)
     found->reads = median(all, marks, it->first, OF_READS);
     found->waits = median(all, marks, it->first, OF_WAITS);
     found->passing = passing_in(all, it);
-    found->idle_count = idle_before(all, it);
+    found->idle_count = idle_before(all, it, found);
+    found->is_interleaved = is_interleaved(all, it);
+    found->is_late = is_late(all, it);
     found->leak_is_current = it->is_current;
     found->each_read = in_each(all, it, OF_READS, OF_READS);
     found->each_waited = in_each(all, it, OF_WAITS, OF_READS);
@@ -303,12 +368,11 @@ static void describe(const list *all, const candidate *it, gw_iterations *found)
 
 bool gw_iterations_prove_leak(const gw_iterations *found)
 {
-    enum { COUNT_MIN = 8, WAITED_MIN = 128, IDLE_MIN = 3 };
-    if (found->doubt != GW_LOOP_SURE || !found->leak_is_current || found->launches == 0 ||
+    enum { COUNT_MIN = 8, IDLE_MIN = 3, MANY = 256 };
+    if (found->doubt != GW_LOOP_SURE || !found->leak_is_current || found->launches == 0 || !found->each_waited ||
         found->leak_count < COUNT_MIN)
         return false;
-    return found->each_read || (found->each_waited && found->leak_count >= WAITED_MIN) ||
-           (found->each_waited && found->idle_count >= IDLE_MIN);
+    return found->idle_count >= IDLE_MIN || found->leak_count >= MANY;
 }
 
 /* ---- choosing ---- */
@@ -387,6 +451,7 @@ static bool try_all(search *it, bool by_size, uint64_t live_now, gw_iterations *
     for (size_t from = 0, to; good && from < count; from = to) {
         for (to = from; to < count && key[to].key == key[from].key; to++)
             mark[to - from] = key[to].index;
+        found->most_requests = to - from > found->most_requests ? to - from : found->most_requests;
         try_place(it, mark, to - from, live_now, found);
     }
     free(key);
@@ -410,6 +475,26 @@ static bool add_up(list *all)
     return true;
 }
 
+static bool was_asked(const list *all, const gw_iterations *found, const gw_request *wanted)
+{
+    for (size_t i = found->balanced_end - found->balanced_span; i < found->balanced_end; i++) {
+        const gw_request *request = &all->request[i];
+        if (wanted->site != 0 ? request->site == wanted->site : request->group == wanted->group && wanted->group != 0)
+            return true;
+    }
+    return false;
+}
+
+/* Did the balanced iterations make all requests that came after them, the refused one too, of whatever size? */
+static bool were_asked(const list *all, const gw_iterations *found)
+{
+    enum { ASKED_MAX = 256 };
+    bool asked = all->count - found->balanced_end <= ASKED_MAX;
+    for (size_t i = all->count; asked && i-- > found->balanced_end;)
+        asked = was_asked(all, found, &all->request[i]);
+    return asked;
+}
+
 static void choose(search *it, gw_iterations *found)
 {
     gw_iterations best = {0};
@@ -424,7 +509,10 @@ static void choose(search *it, gw_iterations *found)
     }
     if (best.leak_count == 0)
         return;
+    best.searched = found->searched;
+    best.most_requests = found->most_requests;
     best.balanced_count = found->balanced_count;
+    best.balanced_whole = found->balanced_whole;
     best.balanced_span = found->balanced_span;
     best.balanced_end = found->balanced_end;
     best.balanced_begin_ns = found->balanced_begin_ns;
@@ -440,6 +528,7 @@ void gw_iterations_find(const gw_request *request, size_t count, bool work_known
         ret_found->searched =
             try_all(&it, false, live_bytes_now, ret_found) && try_all(&it, true, live_bytes_now, ret_found);
         choose(&it, ret_found);
+        ret_found->balanced_asked = ret_found->balanced_count > 0 && were_asked(&it.all, ret_found);
         if (ret_found->balanced_count > 0)
             add_balanced_peak(&it.all, ret_found);
     }

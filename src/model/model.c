@@ -686,6 +686,7 @@ static void decode_call(gw_model *model, gwi_process *process, uint32_t tid, con
     call->is_launch = begins(name, "cuLaunch") && !begins(name, "cuLaunchHostFunc");
     call->is_copy = begins(name, "cuMemcpy");
     call->is_sync = strstr(name, "Synchronize") != NULL;
+    call->is_query = begins(name, "cuStreamQuery") || begins(name, "cuEventQuery");
     if (process == NULL)
         return;
     if (call->is_launch || call->is_graph_launch)

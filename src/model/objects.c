@@ -288,6 +288,7 @@ static inline void request_add(gw_model *model, gwi_process *process, const gwi_
                                  .bytes = object->bytes,
                                  .live_bytes = live_bytes,
                                  .launches = process->launches,
+                                 .frees = process->frees_total,
                                  .copies = (uint32_t)process->copies,
                                  .reads = (uint32_t)process->reads,
                                  .waits = (uint32_t)process->waits,

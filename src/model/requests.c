@@ -77,6 +77,50 @@ void gwi_requests_free(gwi_process *process)
     free(process->requests);
 }
 
+/* ---- work of other threads ---- */
+
+static int by_time(const void *left, const void *right)
+{
+    const gw_ring_call *const *a = left, *const *b = right;
+    return (*a)->t_ns < (*b)->t_ns ? -1 : (*a)->t_ns > (*b)->t_ns;
+}
+
+/* A thread that only asks for memory counts no work. What the others did is in their rings, as far as those reach. */
+static void work_from_rings(const gw_model *model, uint32_t pid, gw_request *request, size_t count)
+{
+    size_t room = 0, calls = 0, at = 0;
+    for (size_t i = 0; i < model->thread_count; i++)
+        room += model->thread[i].pid == pid ? model->thread[i].ring_count : 0;
+    const gw_ring_call **call = room == 0 ? NULL : malloc(room * sizeof(const gw_ring_call *));
+    for (size_t i = 0; call != NULL && i < model->thread_count; i++) {
+        for (size_t k = 0; model->thread[i].pid == pid && k < model->thread[i].ring_count; k++)
+            call[calls++] = &model->thread[i].ring[k];
+    }
+    if (calls > 0)
+        qsort(call, calls, sizeof(const gw_ring_call *), by_time);
+    gw_request sum = {0};
+    for (size_t i = 0; calls > 0 && i < count; i++) {
+        for (; at < calls && call[at]->t_ns <= request[i].t_ns; at++) {
+            sum.launches += (call[at]->is_launch || call[at]->is_graph_launch) && !call[at]->captured;
+            sum.copies += call[at]->is_copy;
+            sum.reads += call[at]->is_copy && strstr(call[at]->fn_name, "toH") != NULL;
+            sum.waits += call[at]->is_sync || call[at]->is_query;
+        }
+        request[i].launches = sum.launches;
+        request[i].copies = sum.copies;
+        request[i].reads = sum.reads;
+        request[i].waits = sum.waits;
+    }
+    free(call);
+}
+
+void gwi_requests_work(const gw_model *model, uint32_t pid, gw_request *request, size_t count)
+{
+    const gw_process *facts = gw_model_process(model, pid);
+    if (facts != NULL && model->inner->process[facts - model->process]->launches == 0)
+        work_from_rings(model, pid, request, count);
+}
+
 gw_request *gwi_requests_list(const gw_model *model, uint32_t pid, const gw_snapshot *snapshot, size_t *ret_count,
                               bool *ret_work_known)
 {
@@ -98,6 +142,7 @@ gw_request *gwi_requests_list(const gw_model *model, uint32_t pid, const gw_snap
                                      .bytes = from->bytes,
                                      .live_bytes = from->live_bytes,
                                      .launches = from->launches,
+                                     .frees = from->frees,
                                      .copies = from->copies,
                                      .reads = from->reads,
                                      .waits = from->waits,

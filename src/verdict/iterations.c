@@ -18,10 +18,10 @@ gw_certainty gwi_loop_certainty(const gwi_memory *memory)
     const gw_iterations *loop = &memory->growth.loop;
     if (loop->leak_count == 0 || !would_help(memory))
         return GW_CERTAINTY_NONE;
-    bool works = loop->launches > 0 && (loop->waits > 0 || loop->reads > 0 || loop->copies > 0);
+    bool works = loop->launches > 0 && (loop->waits > 0 || loop->reads > 0 || loop->launches > 2 * loop->requests);
     switch (loop->doubt) {
     case GW_LOOP_FEW: /* two in a row, each a whole round trip to the GPU */
-        return works && loop->is_even && loop->leak_is_current ? GW_SUPPORTED : GW_HYPOTHESIS;
+        return works && loop->leak_is_current ? GW_SUPPORTED : GW_HYPOTHESIS;
     case GW_LOOP_SURE:
         break;
     default:
@@ -35,7 +35,8 @@ gw_certainty gwi_loop_certainty(const gwi_memory *memory)
 bool gwi_loop_is_balanced(const gwi_memory *memory)
 {
     const gw_iterations *loop = &memory->growth.loop;
-    return loop->balanced_count > 0 && (loop->leak_count == 0 || loop->doubt == GW_LOOP_HELD_BEFORE);
+    return loop->balanced_count > 0 && loop->balanced_whole && loop->balanced_asked && !memory->growth.repeats &&
+           (loop->leak_count == 0 || loop->doubt == GW_LOOP_HELD_BEFORE);
 }
 
 /* "11 iterations (54 allocations, 120 kernels)" */
@@ -103,7 +104,8 @@ void gwi_say_loop(const gwi_case *c, gwi_finding *finding)
         [GW_LOOP_FEW] = "fewer than three whole iterations were seen",
         [GW_LOOP_NO_WORK] = "no kernel ran between these blocks: a pool or data loaded in pieces looks the same",
         [GW_LOOP_LOADING] = "it looks like a model that is loaded layer by layer",
-        [GW_LOOP_ONE_PASS] = "it looks like one pass through layers, or an optimizer's first step",
+        [GW_LOOP_ONE_PASS] = "it looks like one pass through layers, or a model that is built layer by layer",
+        [GW_LOOP_LATE] = "most of the work was done before: it looks like a phase that needs more",
         [GW_LOOP_HELD_BEFORE] = "as much was held there before, and given back",
     };
     const gwi_memory *memory = &c->memory;

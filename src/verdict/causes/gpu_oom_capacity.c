@@ -101,12 +101,12 @@ static bool explained_otherwise(const gwi_memory *memory)
 }
 
 /* Is what was alive what one iteration needs? Either whole iterations gave back all that they took, and this one wants
- * more than they did; or the first one is not over: the host has not waited for the GPU nor read from it, and no place
- * asked for memory again after kernels had run, so that nothing can be left over from earlier. A framework's allocator
- * keeps its own books, of which only live blocks are known here. */
+ * more than they did; or the first one is not over: the host has not waited for the GPU nor read from it, nothing was
+ * given back, and no place asked for memory often enough to be a loop: so nothing can be left over from earlier. A
+ * framework's allocator keeps its own books, of which only live blocks are known here. */
 static bool is_one_need(const gwi_case *c)
 {
-    enum { WAITS_FEW = 1, PILE_MIN = 8 };
+    enum { WAITS_FEW = 1, REQUESTS_MAX = 7 };
     const gwi_memory *memory = &c->memory;
     const gw_growth *growth = &memory->growth;
     const gw_iterations *loop = &growth->loop;
@@ -115,8 +115,8 @@ static bool is_one_need(const gwi_case *c)
     if (gwi_loop_is_balanced(memory))
         return memory->own_bytes + memory->wanted_bytes > loop->balanced_peak_bytes;
     return growth->requests_whole && loop->leak_count == 0 && !growth->repeats && !growth->steps_unsure &&
-           memory->snapshot->reads == 0 && memory->snapshot->waits <= WAITS_FEW &&
-           (growth->pile_count < PILE_MIN || growth->pile_bytes * 2 < growth->total_bytes);
+           memory->snapshot->frees == 0 && memory->snapshot->reads == 0 && memory->snapshot->waits <= WAITS_FEW &&
+           loop->most_requests <= REQUESTS_MAX;
 }
 
 static gw_certainty certainty_of(const gwi_case *c)

@@ -46,7 +46,7 @@ static gw_certainty judge_runs(const gwi_case *c, gwi_finding *finding)
     enum { MATCH_SURE = 6 };
     if (!growth->repeat_goes_on)
         return GW_HYPOTHESIS;
-    if (!gwi_would_fit(memory, growth->first_bytes))
+    if (!gwi_would_fit(memory, growth->first_bytes) || growth->repeat_by_requests)
         return GW_SUPPORTED;
     return growth->repeat_match_count >= MATCH_SURE ? GW_ESTABLISHED : GW_SUPPORTED;
 }
@@ -181,10 +181,11 @@ static gw_certainty judge_handles(const gwi_case *c, gwi_finding *finding, const
 {
     const gwi_memory *memory = &c->memory;
     char bytes[GW_BYTES_TEXT_MAX], each[GW_BYTES_TEXT_MAX], rest[GW_BYTES_TEXT_MAX];
-    uint64_t floor_bytes = leak->count * leak->each_bytes / 2; /* half of what the measured card takes */
-    uint64_t held = memory->rest_known ? memory->rest_bytes : leak->count * leak->each_bytes;
-    if (leak->count < leak->count_min || held < floor_bytes || held * 4 < memory->limit_bytes ||
-        memory->own_bytes > held)
+    uint64_t taken = leak->count * leak->each_bytes; /* on the measured card */
+    uint64_t held = memory->rest_known && memory->rest_bytes < taken ? memory->rest_bytes : taken;
+    bool is_most = held * 4 >= memory->limit_bytes && memory->own_bytes <= held;
+    bool matters = held * 16 >= memory->limit_bytes && memory->has_free && gwi_would_fit(memory, held);
+    if (leak->count < leak->count_min || held < taken / 2 || !(is_most || matters))
         return GW_CERTAINTY_NONE;
     uint64_t one = bytes_each(c, leak->cls, leak->count);
     char place[GWI_PLACE_TEXT_MAX];
@@ -208,11 +209,12 @@ static gw_certainty judge_handles(const gwi_case *c, gwi_finding *finding, const
                     : leak->cls == GW_CLASS_STREAM ? " a stream"
                                                    : " a context");
     gwi_measure(finding, memory->t_ns, "ledger", (double)memory->own_bytes, "bytes",
-                "the program's own allocations were only %s", gw_bytes_text(bytes, memory->own_bytes));
+                is_most ? "the program's own allocations were only %s" : "the program's own allocations were %s",
+                gw_bytes_text(bytes, memory->own_bytes));
     gwi_next(finding, "Make %ss once and reuse them, or destroy each one (%s) when its work is done", leak->name,
              leak->cls == GW_CLASS_STREAM ? "cuStreamDestroy" : "cuCtxDestroy");
     gwi_say_memory_ruled_out(c, finding, GWI_NOT_FOREIGN | GWI_NOT_FRAGMENTED);
-    return memory->rest_known && held * 2 >= memory->limit_bytes ? GW_ESTABLISHED : GW_SUPPORTED;
+    return is_most && memory->rest_known && held * 2 >= memory->limit_bytes ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 
 static gw_certainty judge_streams_and_contexts(const gwi_case *c, gwi_finding *finding)
@@ -318,18 +320,25 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         judge_kept_exception, judge_kept_phase, judge_runs, judge_iterations, judge_steps, judge_streams_and_contexts};
     if (!c->memory.known || (c->oom == NULL && c->sticky != NULL))
         return GW_CERTAINTY_NONE;
+    gw_certainty most = GW_CERTAINTY_NONE;
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-        gw_certainty certainty = kinds[i](c, finding);
-        if (certainty == GW_CERTAINTY_NONE)
-            continue;
+        gwi_finding one = {.cause = finding->cause};
+        gw_certainty certainty = kinds[i](c, &one);
         /* The driver sees the segments of a caching allocator, not what lives in them. */
-        if (c->framework != GW_FRAMEWORK_RAW && c->memory.report == NULL && kinds[i] != judge_streams_and_contexts)
+        if (certainty != GW_CERTAINTY_NONE && c->framework != GW_FRAMEWORK_RAW && c->memory.report == NULL &&
+            kinds[i] != judge_streams_and_contexts)
             certainty = GW_HYPOTHESIS;
-        if (c->oom_last != NULL)
-            gwi_say_consequences(c, finding, c->oom_last);
-        return certainty;
+        if (certainty <= most) {
+            gwi_finding_free(&one);
+            continue;
+        }
+        gwi_finding_free(finding);
+        *finding = one;
+        most = certainty;
     }
-    return GW_CERTAINTY_NONE;
+    if (most != GW_CERTAINTY_NONE && c->oom_last != NULL)
+        gwi_say_consequences(c, finding, c->oom_last);
+    return most;
 }
 
 const gw_cause gwi_cause_gpu_oom_leak = {
