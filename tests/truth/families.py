@@ -2,7 +2,7 @@
 what is true of the faulty one: `Truth`. truth.py checks that by arithmetic before it runs anything.
 """
 from plans import (GIB, KIB, MARGIN, MIB, NEXT_CONTEXT, PAGE, STREAM, Impossible, Node, alloc, call, loop, only_faulty,
-                   only_repaired, when)
+                   only_repaired, varied_loop, when)
 
 ESTABLISHED_OR_SUPPORTED = ("established", "supported")
 
@@ -13,11 +13,11 @@ class Truth:
     name: of the row in the table. ends: how the faulty program ends ("oom", "exit", "kill", "throw").
     right: verdicts that are right, {cause: certainties}; cause "clean" and "undetermined" have none.
     true: causes that may be called established; every other one that is, is an overclaim.
-    leak: whether "ruled out: a leak" is false. ambiguous: why "not determined" is right, too."""
+    leak: whether "ruled out: a leak" is false. lists: whether a clean run may list leaks. ambiguous: why "not determined" is right, too."""
 
     def __init__(self, name, ends, right, true, leak=False, ambiguous=None):
         self.name, self.ends, self.right, self.true = name, ends, right, set(true)
-        self.leak, self.ambiguous = leak, ambiguous
+        self.leak, self.ambiguous, self.lists = leak, ambiguous, False
 
 
 def leak_truth(name, ambiguous=None):
@@ -63,20 +63,32 @@ def leak(d):
         bag = d.bag()
         inner = [alloc(bag, d.place(), kind, d.sizes(bytes_a_step / blocks / sites, "varied", int(steps_needed) * blocks,
                                                      kind)) for _ in range(sites)]
-        keep.append(loop(blocks, inner + d.work(rng.choice([0, 1]))))
+        inner += d.work(rng.choice([0, 1]))
+        if rng.random() < 0.4:
+            lengths = [rng.randint(max(1, blocks // 2), blocks * 3 // 2) for _ in range(97)]
+            keep.append(varied_loop(lengths, inner))
+        else:
+            keep.append(loop(blocks, inner))
         bags.append(bag)
     else:
         weights = [rng.uniform(0.3, 1) for _ in range(sites)]
         for weight in weights:
             bag = d.bag()
             table = d.sizes(bytes_a_step * weight / sum(weights), pattern, int(steps_needed / every) + 8, kind)
-            keep.append(alloc(bag, d.place(), kind, table))
+            one = [alloc(bag, d.place(), kind, table)]
+            if sites > 1 and keep and rng.random() < 0.2:
+                one = [when("every", rng.randint(2, 4), 0, body=one)]
+            keep += one
             bags.append(bag)
     half = rng.random() < 0.06
     if half:
         keep = [loop(2, keep)] + [Node("freehalf", bag) for bag in bags]
     if every > 1:
-        keep = [when("every", every, rng.randrange(every), body=keep)]
+        if rng.random() < 0.25:
+            keep = [when("chosen", every, body=keep)]
+            d.notes["chosen"] = True
+        else:
+            keep = [when("every", every, rng.randrange(every), body=keep)]
     if start > 0:
         keep = [when("from", start, body=keep)]
     if rng.random() < 0.3:
@@ -413,7 +425,8 @@ def own_exception(d):
     leaks = rng.random() < 0.25
     more = []
     if leaks:
-        more = [alloc(d.bag(), d.place(), d.kind, d.size(0.3 / steps * d.usable))]
+        more = [alloc(d.bag(), d.place(), d.kind, d.size(0.3 / steps * d.usable)),
+                only_repaired(Node("freeall", d.bags_used - 1))]
     body += steady_steps(d, rng.uniform(0.02, 0.2) * d.usable, rng.randint(1, 10), steps, more)
     python = d.language == "python"
     thrown = python or d.language == "c++"
@@ -436,9 +449,42 @@ def killed(d):
     rng = d.rng
     body = d.warm(rng.uniform(0.02, 0.4) * d.usable) if rng.random() < 0.6 else []
     body += steady_steps(d, rng.uniform(0.02, 0.4) * d.usable, rng.randint(1, 10), rng.randint(3, 80))
+    if rng.random() < 0.3:  # it would have died of a leak, some day
+        body += d.main_loop(rng.randint(5, 40), [alloc(d.bag(), d.place(), d.kind, d.size(0.005 * d.usable)),
+                                                 only_repaired(Node("freeall", d.bags_used - 1))] + d.work(1))
     body += [only_faulty(Node("kill", 9))]
     return d.program(body), Truth("killed", "kill", {"killed-by-scheduler-or-user": ESTABLISHED_OR_SUPPORTED,
                                                      "undetermined": None}, ["killed-by-scheduler-or-user"])
+
+
+def idle_memory(d):
+    """A pool, or the program's own cache, holds what nobody uses; a request past it finds no room. Repaired: it is trimmed."""
+    rng = d.rng
+    own = rng.random() < 0.5
+    kind = "cached" if own else rng.choice(["async", "pool"])
+    bag, last = d.bag(), d.bag()
+    held = rng.uniform(0.45, 0.75)
+    d.kind = kind
+    steps = rng.randint(1, 40)
+    count = rng.randint(1, 20)
+    table = d.size(held * d.usable / count, "plain")
+    step = [loop(count, [alloc(bag, d.place(), kind, table)] + d.work(rng.choice([0, 1]))), Node("freeall", bag)]
+    body = d.main_loop(steps, step + (d.waits() or [Node("wait", "ctx", 0)]))
+    body += [only_repaired(Node("flush" if own else "trimpools"))]
+    want = d.size((1 - held + rng.uniform(0.1, 0.25)) * d.usable, "plain")
+    body += [alloc(last, d.place(), "plain", want)] + d.work(1) + [Node("freeall", last)]
+    body = d.program(body)
+    if not own:
+        for node in body:
+            if node.op == "begin":
+                node.args = (d.streams, 1, 1)
+        body = [n for n in body if n.op != "keeppools"]
+        body.insert(1, Node("keeppools"))
+    d.notes.update(held=round(held, 2), steps=steps, count=count, kind=kind)
+    right = {"gpu-oom-fragmentation": ESTABLISHED_OR_SUPPORTED, "gpu-oom-preallocation": ESTABLISHED_OR_SUPPORTED,
+             "gpu-oom-capacity": ("supported", "hypothesis"), "undetermined": None}
+    return body, Truth("idle: own cache" if own else "idle: pool", "oom", right,
+                       ["gpu-oom-fragmentation", "gpu-oom-preallocation"])
 
 
 # ---- healthy -------------------------------------------------------------------------------------------------------
@@ -448,7 +494,7 @@ def healthy(d):
     rng = d.rng
     kind = d.kind
     what = rng.choice(["steady", "window", "cache", "plateau", "accumulation", "model", "small leak", "runs", "refused",
-                       "arena", "two threads", "managed", "handles"])
+                       "arena", "two threads", "managed", "handles", "cached runs", "rebound", "host memory", "gave up early"])
     warm = d.warm(rng.uniform(0.02, 0.4) * d.usable) if rng.random() < 0.6 else []
     steps = rng.choice([rng.randint(1, 10), rng.randint(10, 150)])
     more, body, bag = [], None, d.bag()
@@ -496,14 +542,35 @@ def healthy(d):
             raise Impossible("the cache belongs to one thread")
     elif what == "managed":
         more = [alloc(bag, d.place(), "managed", MIB), when("every", 4, 3, body=[Node("freeall", bag)])]
+    elif what == "cached runs":  # each run gives its blocks to the program's own cache, the next one takes them from there
+        start, end = d.transients(budget, count, steps)
+        steps = min(steps, 40)
+        layers = rng.randint(2, 20)
+        inner = [loop(layers, [alloc(bag, d.place(), "cached", d.sizes(0.4 / layers * d.usable, "equal", layers, "plain"))] +
+                      d.work(rng.choice([0, 1]))),
+                 loop(steps, start + d.work() + d.waits() + end), Node("freeall", bag)]
+        warm, body = [], d.main_loop(rng.randint(2, 6), inner)
+    elif what == "rebound":  # model = build(): the old one is freed when the new one is there
+        layers = rng.randint(1, 12)
+        start, end = d.transients(0.1 * d.usable, count, steps)
+        table = d.sizes(rng.uniform(0.1, 0.22) / layers * d.usable, rng.choice(["equal", "cycle"]), layers)
+        table = (table * layers)[:layers]
+        inner = [loop(layers, [alloc(bag, d.place(), kind, table)]), Node("trim", bag, layers),
+                 loop(min(steps, 20), start + d.work() + d.waits() + end)]
+        warm, body = [], d.main_loop(rng.randint(2, 8), inner)
+    elif what == "host memory":
+        more = [alloc(bag, d.place(), "host", 64 * KIB)]
+    elif what == "gave up early":  # it leaks quickly, and stops long before the card is full
+        more = [alloc(bag, d.place(), kind, d.sizes(rng.uniform(0.1, 0.4) / steps * d.usable, pattern, steps))]
     elif what == "handles":
         handle = rng.choice(["stream", "event"])
         more = [loop(rng.randint(1, 6), [alloc(bag, d.place(), handle, 1)]), Node("freeall", bag)]
     if body is None:
         body = steady_steps(d, budget, count, steps, more)
     d.notes.update(what=what, steps=steps)
-    name = "healthy: " + what
-    return d.program(warm + body), Truth(name, "exit", CLEAN, [])
+    truth = Truth("healthy: " + what, "exit", CLEAN, [])
+    truth.lists = what in ("small leak", "gave up early", "host memory")
+    return d.program(warm + body), truth
 
 
 def flat(nodes):
@@ -521,4 +588,4 @@ def kinds_in_flat(nodes):
 FAMILIES = [(34, leak, True), (6, leak_runs, True), (5, leak_handles, True), (3, leak_thread, True),
             (3, capacity_huge, True), (6, capacity_step, True), (5, capacity_model, True), (5, capacity_growing, True),
             (4, peak_phase, True), (3, fragmentation, True), (4, neighbour, True), (5, own_exception, True),
-            (2, killed, True), (15, healthy, False)]
+            (2, killed, True), (3, idle_memory, True), (16, healthy, False)]

@@ -52,6 +52,7 @@ class Program:
         _, build, has_twin = fixed.choices(families.FAMILIES, weights)[0]
         self.repaired = has_twin and fixed.random() < 0.28
         self.verified = fixed.random() < 0.06
+        self.twice = fixed.random() < 0.04
         language = fixed.choices([n for n, _ in LANGUAGES], [w for _, w in LANGUAGES])[0]
         if build is families.neighbour:
             language = "plan"
@@ -217,7 +218,7 @@ class Result:
         self.notes, self.ambiguous = program.notes, program.truth.ambiguous if not program.repaired else None
         self.steps, self.ends = program.steps, program.ends()
         self.broken = self.verdict = self.certainty = self.headline = None
-        self.right = self.overclaim = self.lists_leaks = False
+        self.right = self.overclaim = self.lists_leaks = self.unstable = False
         self.rules_out_leak = False
         self.seconds = 0
 
@@ -245,7 +246,7 @@ def judge(program, verdict, result):
         result.overclaim = True
     if leaky and result.rules_out_leak:
         result.overclaim, result.right = True, False
-    if right is families.CLEAN and result.lists_leaks and "small leak" not in result.name:
+    if right is families.CLEAN and result.lists_leaks and not truth.lists:
         result.right = False
 
 
@@ -266,6 +267,10 @@ def run_one(job):
             result.broken = "gpuwhy wrote no verdict: " + (folder / "stderr").read_text(errors="replace")[:300]
         else:
             judge(program, verdict, result)
+        if program.twice and result.broken is None:
+            _, again = run_observed(program, tools, folder / "again")
+            keys = ("status", "cause", "certainty")
+            result.unstable = again is None or any(verdict[k] != again[k] for k in keys)
         if program.verified and result.broken is None:
             check_twin(program, tools, folder / "twin", result)
     except Exception as error:  # noqa: BLE001 - one program must not end the run
@@ -337,14 +342,19 @@ def report(results, options, seconds):
         print(f"\n{len(misses)} misses:")
         for r in misses[:options.show]:
             print(describe(r))
+    unstable = [r for r in judged if r.unstable]
+    if unstable:
+        print(f"\n{len(unstable)} were judged otherwise the second time:")
+        for r in unstable[:options.show]:
+            print(describe(r))
     print_table(judged)
     healthy = [r for r in judged if r.name.startswith("healthy") or "repaired" in r.name]
     noisy = [r for r in healthy if not r.right]
     right = sum(r.right for r in judged)
     print(f"\nseed {options.seed}: {len(judged)} programs in {seconds:.0f} s, {right} right ({100 * right / len(judged):.1f} %), "
-          f"{len(over)} overclaims, {len(noisy)} of {len(healthy)} healthy ones not silent, {len(broken)} were no test")
+          f"{len(over)} overclaims, {len(noisy)} of {len(healthy)} healthy ones not silent, {len(unstable)} unstable, {len(broken)} were no test")
     bad = len(over) > options.overclaims_max or 100 * right < options.right_min * len(judged) or bool(broken)
-    bad = bad or len(noisy) > options.noisy_max
+    bad = bad or len(noisy) > options.noisy_max or bool(unstable)
     return 1 if bad else 0
 
 

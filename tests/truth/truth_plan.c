@@ -38,12 +38,14 @@ enum op_code {
     OP_endclean,
     OP_begin,
     OP_sleep,
+    OP_vloop,
+    OP_trimpools,
     OP_COUNT
 };
 static const char *const op_names[OP_COUNT] = {
-    "alloc", "try",      "freeall", "freelast",  "freehalf", "trim",     "launch", "wait", "memset", "loop",
-    "if",    "iffailed", "call",    "thread",    "join",     "end",      "say",    "exit", "kill",   "throw",
-    "spawn", "ready",    "hold",    "keeppools", "flush",    "endclean", "begin",  "sleep"};
+    "alloc", "try",      "freeall", "freelast",  "freehalf", "trim",     "launch", "wait",  "memset", "loop",
+    "if",    "iffailed", "call",    "thread",    "join",     "end",      "say",    "exit",  "kill",   "throw",
+    "spawn", "ready",    "hold",    "keeppools", "flush",    "endclean", "begin",  "sleep", "vloop",  "trimpools"};
 
 struct op {
     enum op_code code;
@@ -194,6 +196,8 @@ static int holds(const struct op *op, long long turn)
         return turn >= op->numbers[1];
     if (strcmp(how, "until") == 0)
         return turn < op->numbers[1];
+    if (strcmp(how, "chosen") == 0)
+        return chosen(turn, op->numbers[1]);
     return turn == op->numbers[1]; /* only */
 }
 
@@ -274,6 +278,9 @@ static void step(struct op *op)
     case OP_flush:
         cache_flush();
         break;
+    case OP_trimpools:
+        trim_pools();
+        break;
     case OP_endclean:
         end_clean();
         break;
@@ -295,6 +302,10 @@ static void run(size_t first, size_t end, long long turn)
         switch (op->code) {
         case OP_loop:
             for (long long i = 0; i < op->numbers[0]; i++)
+                run(index + 1, op->end, i);
+            break;
+        case OP_vloop:
+            for (long long i = 0, count = (long long)op->sizes[op->turn++ % op->sizes_count]; i < count; i++)
                 run(index + 1, op->end, i);
             break;
         case OP_if:
@@ -356,14 +367,15 @@ static void read_op(char *line)
     sscanf(op->text, "%31s %31s %31s", op->words[0], op->words[1], op->words[2]);
     for (int index = 0; index < 3; index++)
         op->numbers[index] = atoll(op->words[index]);
-    if (op->code == OP_alloc || op->code == OP_try) {
-        unsigned long id = 0;
-        sscanf(op->text, "%*s %*s %*s %lu", &id);
+    if (op->code == OP_alloc || op->code == OP_try || op->code == OP_vloop) {
+        unsigned long id = (unsigned long)op->numbers[0];
+        if (op->code != OP_vloop)
+            sscanf(op->text, "%*s %*s %*s %lu", &id);
         op->sizes = tables[id].sizes;
         op->sizes_count = tables[id].count;
     }
-    if (op->code == OP_loop || op->code == OP_if || op->code == OP_iffailed || op->code == OP_call ||
-        op->code == OP_thread)
+    if (op->code == OP_loop || op->code == OP_vloop || op->code == OP_if || op->code == OP_iffailed ||
+        op->code == OP_call || op->code == OP_thread)
         open[depth++] = ops_count;
     if (op->code == OP_end)
         ops[open[--depth]].end = ops_count;

@@ -68,7 +68,10 @@ static const char *program_path;
 static int neighbour_pid, neighbour_pipe[2] = {-1, -1};
 static pthread_mutex_t last_words = PTHREAD_MUTEX_INITIALIZER;
 
-static const char truth_ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
+static const char truth_ptx[] =
+    ".version 7.0\n.target sm_70\n.address_size 64\n"
+    /* one of them takes 20 us */
+    ".visible .global .align 8 .u64 gpuwhy_model_norm[7] = {0x4D4B594857555047, 1, 0, 0, 0, 0, 20};\n"
 #define KERNEL(name) ".visible .entry " name "(.param .u64 p)\n{\nret;\n}\n"
     KERNEL("convert") KERNEL("gemm") KERNEL("softmax") KERNEL("relu") KERNEL("norm") KERNEL("gradient") KERNEL("adam")
         KERNEL("loss");
@@ -408,6 +411,21 @@ static MAYBE_UNUSED void keep_pools(void)
     CHECKED(cuDeviceGetDefaultMemPool(&pool, the_device));
     CHECKED(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all));
     CHECKED(cuMemPoolSetAttribute(own_pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all));
+}
+
+static MAYBE_UNUSED void trim_pools(void)
+{
+    CUmemoryPool pool;
+    CHECKED(cuDeviceGetDefaultMemPool(&pool, the_device));
+    CHECKED(cuCtxSynchronize());
+    CHECKED(cuMemPoolTrimTo(pool, 0));
+    CHECKED(cuMemPoolTrimTo(own_pool, 0));
+}
+
+/* Irregular, and the same in all languages. */
+static MAYBE_UNUSED int chosen(long long turn, long long one_in)
+{
+    return (long long)((unsigned)turn * 2654435761u >> 16) % one_in == 0;
 }
 
 /* ---- the neighbour ---- */

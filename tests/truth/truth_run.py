@@ -14,8 +14,9 @@ cached = {}
 failed = False
 
 KERNELS = ("convert", "gemm", "softmax", "relu", "norm", "gradient", "adam", "loss")
+SLOW = ".visible .global .align 8 .u64 gpuwhy_model_norm[7] = {0x4D4B594857555047, 1, 0, 0, 0, 0, 20};\n"
 PTX = ".version 7.0\n.target sm_70\n.address_size 64\n" + "".join(
-    f".visible .entry {name}(.param .u64 p)\n{{\nret;\n}}\n" for name in KERNELS)
+    f"{SLOW if name == 'norm' else ''}.visible .entry {name}(.param .u64 p)\n{{\nret;\n}}\n" for name in KERNELS)
 
 
 class OutOfMemory(RuntimeError):
@@ -220,6 +221,18 @@ def keep_pools():
     check(cu.cuDeviceGetDefaultMemPool(byref(pool), device))
     check(cu.cuMemPoolSetAttribute(pool, c_int(4), byref(everything)))
     check(cu.cuMemPoolSetAttribute(own_pool, c_int(4), byref(everything)))
+
+
+def trim_pools():
+    pool = c_void_p()
+    check(cu.cuDeviceGetDefaultMemPool(byref(pool), device))
+    check(cu.cuCtxSynchronize())
+    check(cu.cuMemPoolTrimTo(pool, c_size_t(0)))
+    check(cu.cuMemPoolTrimTo(own_pool, c_size_t(0)))
+
+
+def chosen(turn, one_in):
+    return (turn * 2654435761 % 4294967296 >> 16) % one_in == 0
 
 
 def make_current():

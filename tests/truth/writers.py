@@ -31,7 +31,10 @@ class Interpreted:
                 bag, place, kind = node.args
                 self.lines.append(f"{node.op} {bag} {place} {kind} {self.table(node.sizes)}")
                 continue
-            self.lines.append(" ".join([node.op, *map(str, node.args)]))
+            if node.op == "vloop":
+                self.lines.append(f"vloop {self.table(node.sizes)}")
+            else:
+                self.lines.append(" ".join([node.op, *map(str, node.args)]))
             if node.body is not None:
                 self.write(node.body)
                 self.lines.append("end")
@@ -88,10 +91,19 @@ class Compiled:
                 index = f"i{self.counter}"
                 lines.append(f"{pad}for (long long {index} = 0; {index} < {args[0]}; {index}++) {{")
                 lines += self.body(node.body, depth + 1, index) + [f"{pad}}}"]
+            elif op == "vloop":
+                count, number = self.sizes(node.sizes)
+                self.counter += 1
+                index = f"i{self.counter}"
+                lines += [f"{pad}{{"] + ([f"{pad}    {number}"] if number else [])
+                lines.append(f"{pad}    for (long long {index} = 0, end{index} = (long long){count}; {index} < end{index}; "
+                             f"{index}++) {{")
+                lines += self.body(node.body, depth + 2, index) + [f"{pad}    }}", f"{pad}}}"]
             elif op == "if":
                 how = args[0]
                 test = (f"{turn} % {args[1]} == {args[2]}" if how == "every" else f"{turn} >= {args[1]}" if how == "from"
-                        else f"{turn} < {args[1]}" if how == "until" else f"{turn} == {args[1]}")
+                        else f"{turn} < {args[1]}" if how == "until" else f"chosen({turn}, {args[1]})" if how == "chosen"
+                        else f"{turn} == {args[1]}")
                 lines += [f"{pad}if ({test}) {{"] + self.body(node.body, depth + 1, turn) + [f"{pad}}}"]
             elif op == "iffailed":
                 lines += [f"{pad}if (failed) {{"] + self.body(node.body, depth + 1, turn) + [f"{pad}}}"]
@@ -141,7 +153,7 @@ class Compiled:
                 "join": lambda: "while (threads_count > 0)\n        pthread_join(threads[--threads_count], NULL);",
                 "say": lambda: f'fprintf(stderr, "{args[0]}\\n");', "exit": lambda: f"stop({args[0]});",
                 "kill": lambda: f"kill(getpid(), {args[0]});", "throw": lambda: f'fprintf(stderr, "{args[0]}\\n"), stop(1);',
-                "keeppools": lambda: "keep_pools();", "flush": lambda: "cache_flush();",
+                "keeppools": lambda: "keep_pools();", "trimpools": lambda: "trim_pools();", "flush": lambda: "cache_flush();",
                 "endclean": lambda: "end_clean();", "begin": lambda: f"begin({args[0]}, {args[1]}, {args[2]});"}[op]()
 
 
@@ -188,10 +200,17 @@ class Scripted:
                 self.counter += 1
                 lines += [f"{pad}for i{self.counter} in range({args[0]}):"] + \
                     self.body(node.body, depth + 1, f"i{self.counter}")
+            elif op == "vloop":
+                count, after = self.sizes(node.sizes)
+                self.counter += 1
+                lines += [f"{pad}count{self.counter} = {count}"] + [pad + line for line in after]
+                lines += [f"{pad}for i{self.counter} in range(count{self.counter}):"] + \
+                    self.body(node.body, depth + 1, f"i{self.counter}")
             elif op == "if":
                 how = args[0]
                 test = (f"{turn} % {args[1]} == {args[2]}" if how == "every" else f"{turn} >= {args[1]}" if how == "from"
-                        else f"{turn} < {args[1]}" if how == "until" else f"{turn} == {args[1]}")
+                        else f"{turn} < {args[1]}" if how == "until" else f"gpu.chosen({turn}, {args[1]})"
+                        if how == "chosen" else f"{turn} == {args[1]}")
                 lines += [f"{pad}if {test}:"] + self.body(node.body, depth + 1, turn)
             elif op == "iffailed":
                 lines += [f"{pad}if gpu.failed:"] + self.body(node.body, depth + 1, turn)
@@ -215,6 +234,6 @@ class Scripted:
                 "join": lambda: "for thread in threads: thread.join()",
                 "say": lambda: f'gpu.sys.stderr.write("{args[0]}\\n")', "exit": lambda: f"gpu.leave({args[0]})",
                 "kill": lambda: f"gpu.kill({args[0]})", "throw": lambda: f'raise ValueError("{args[0]}")',
-                "keeppools": lambda: "gpu.keep_pools()", "flush": lambda: "gpu.flush()",
+                "keeppools": lambda: "gpu.keep_pools()", "trimpools": lambda: "gpu.trim_pools()", "flush": lambda: "gpu.flush()",
                 "endclean": lambda: "gpu.end_clean(bags)",
                 "begin": lambda: f"gpu.begin({args[0]}, {args[1]}, {args[2]})"}[op]()
