@@ -389,7 +389,7 @@ def neighbour(d):
     theirs = rng.uniform(0.35, 0.75)
     ours = 1 - theirs + rng.uniform(0.1, 0.3)
     ours = min(ours, 0.85)
-    d.neighbour = [Node("begin", 1, 0, 0)]
+    d.neighbour = [Node("begin", 1, 0, 0, 0)]
     blocks = rng.choice([1, 1, 8])
     for part in (only_faulty, only_repaired):
         share = theirs if part is only_faulty else 0.02
@@ -477,7 +477,7 @@ def idle_memory(d):
     if not own:
         for node in body:
             if node.op == "begin":
-                node.args = (d.streams, 1, 1)
+                node.args = (d.streams, 1, 1, 0)
         body = [n for n in body if n.op != "keeppools"]
         body.insert(1, Node("keeppools"))
     d.notes.update(held=round(held, 2), steps=steps, count=count, kind=kind)

@@ -457,11 +457,13 @@ class Draft:
         """Head and tail around the body."""
         rng = self.rng
         kinds = set(kinds_in(body))
-        begin = Node("begin", self.streams, 1, 1 if "pool" in kinds or rng.random() < 0.05 else 0)
+        # A kernel that takes time, in half of the programs: not where frees queue up behind it, in stream order.
+        slow = int(rng.random() < 0.5 and not kinds & {"async", "pool"})
+        begin = Node("begin", self.streams, 1, 1 if "pool" in kinds or rng.random() < 0.05 else 0, slow)
         head = [begin]
         if kinds & {"async", "pool"} and rng.random() < 0.5:
             if begin.args[2] == 0:
-                begin.args = (self.streams, 1, 1)
+                begin.args = (self.streams, 1, 1, slow)
             head.append(Node("keeppools"))
         tail = endings
         if tail is None:

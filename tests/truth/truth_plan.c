@@ -49,8 +49,8 @@ static const char *const op_names[OP_COUNT] = {
 
 struct op {
     enum op_code code;
-    char words[3][32]; /* its first words, as text */
-    long long numbers[3];
+    char words[4][32]; /* its first words, as text */
+    long long numbers[4];
     char *text;          /* owned, never freed: the rest of the line */
     const size_t *sizes; /* of the table that an alloc names */
     size_t sizes_count;
@@ -285,7 +285,7 @@ static void step(struct op *op)
         end_clean();
         break;
     case OP_begin:
-        begin((int)op->numbers[0], (int)op->numbers[1], (int)op->numbers[2]);
+        begin((int)op->numbers[0], (int)op->numbers[1], (int)op->numbers[2], (int)op->numbers[3]);
         break;
     case OP_sleep:
         usleep((unsigned)op->numbers[0] * 1000);
@@ -364,8 +364,8 @@ static void read_op(char *line)
         abort();
     op->code = code_of(name);
     op->text = strdup(line + used);
-    sscanf(op->text, "%31s %31s %31s", op->words[0], op->words[1], op->words[2]);
-    for (int index = 0; index < 3; index++)
+    sscanf(op->text, "%31s %31s %31s %31s", op->words[0], op->words[1], op->words[2], op->words[3]);
+    for (int index = 0; index < 4; index++)
         op->numbers[index] = atoll(op->words[index]);
     if (op->code == OP_alloc || op->code == OP_try || op->code == OP_vloop) {
         unsigned long id = (unsigned long)op->numbers[0];

@@ -154,7 +154,7 @@ class Compiled:
                 "say": lambda: f'fprintf(stderr, "{args[0]}\\n");', "exit": lambda: f"stop({args[0]});",
                 "kill": lambda: f"kill(getpid(), {args[0]});", "throw": lambda: f'fprintf(stderr, "{args[0]}\\n"), stop(1);',
                 "keeppools": lambda: "keep_pools();", "trimpools": lambda: "trim_pools();", "flush": lambda: "cache_flush();",
-                "endclean": lambda: "end_clean();", "begin": lambda: f"begin({args[0]}, {args[1]}, {args[2]});"}[op]()
+                "endclean": lambda: "end_clean();", "begin": lambda: f"begin({args[0]}, {args[1]}, {args[2]}, {args[3]});"}[op]()
 
 
 class Scripted:
@@ -236,4 +236,4 @@ class Scripted:
                 "kill": lambda: f"gpu.kill({args[0]})", "throw": lambda: f'raise ValueError("{args[0]}")',
                 "keeppools": lambda: "gpu.keep_pools()", "trimpools": lambda: "gpu.trim_pools()", "flush": lambda: "gpu.flush()",
                 "endclean": lambda: "gpu.end_clean(bags)",
-                "begin": lambda: f"gpu.begin({args[0]}, {args[1]}, {args[2]})"}[op]()
+                "begin": lambda: f"gpu.begin({args[0]}, {args[1]}, {args[2]}, {args[3]})"}[op]()
