@@ -32,11 +32,40 @@ def capacity_truth(name, ambiguous=None, others=()):
 CLEAN = {"clean": None}
 
 
+def modest_neighbour(d):
+    """Another process holds a part of the card, in both versions: whatever happens to this one is its own doing."""
+    theirs = d.rng.uniform(0.08, 0.3)
+    d.neighbour = [Node("begin", 1, 0, 0, 0), alloc(0, 0, "plain", int(theirs * d.usable) // PAGE * PAGE), Node("ready"),
+                   Node("hold")]
+    d.neighbour_bytes = d.neighbour_bytes_repaired = 0  # already out of what is usable
+    d.usable -= int(theirs * d.usable) + 552402944 + 4 * PAGE
+    d.notes["neighbour"] = round(theirs, 2)
+    if d.usable < GIB // 2:
+        raise Impossible("too small a card for two")
+
+
+def found_batch(d):
+    """A search for the batch size: refusals that are handled before the work begins."""
+    kind = d.kind if d.kind != "cached" else "plain"
+    bag = d.bag()
+    sizes = [d.size(d.card * factor, kind) for factor in (4, 2, 1.1)]
+    d.notes["searched"] = True
+    return [loop(3, [alloc(bag, d.place(), kind, sizes, op="try")])] + d.waits()
+
+
+def small_leak(d, steps):
+    """Statements of a step that keep a little: never what kills the program."""
+    d.notes["small_leak"] = True
+    return [alloc(d.bag(), d.place(), d.rng.choice([d.kind, "plain"]), d.size(d.rng.uniform(0.002, 0.04) * d.usable / steps))]
+
+
 # ---- leaks ---------------------------------------------------------------------------------------------------------
 
 def leak(d):
     """Blocks that each step, each k-th step, or each step from the n-th on keeps; freed in the repaired program."""
     rng = d.rng
+    if d.language == "plan" and d.card >= 4 * GIB and rng.random() < 0.08:
+        modest_neighbour(d)
     share = d.log(0.001, 0.4)
     base = rng.choice([0, rng.uniform(0, 0.2), rng.uniform(0.1, 0.6)])
     warm_part = rng.choice([0, rng.random(), 1])
@@ -110,6 +139,9 @@ def leak(d):
     if count == 0 and (pattern in ("equal", "growing") or sites == 1) and not half:
         ambiguous = "the loop does nothing but take blocks: it may as well build something"
     truth = leak_truth("leak: " + pattern, ambiguous)
+    d.kept_bags = set(bags)
+    if rng.random() < 0.06:
+        warm = found_batch(d) + warm
     return d.program(warm + d.main_loop(steps, body)), truth
 
 
@@ -126,6 +158,7 @@ def leak_runs(d):
     free = [Node("freeall", bag) for bag in sorted(bags)]
     run = kept + [loop(steps, step)] + [only_repaired(*free)]
     d.notes.update(share=share, runs=runs)
+    d.kept_bags = bags
     return d.program(d.main_loop(runs, run)), leak_truth("leak: runs kept")
 
 
@@ -151,6 +184,7 @@ def leak_handles(d):
     body = d.insert(start + d.work(rng.choice([0, 1, 2])), each) + d.waits() + end + [only_repaired(Node("freeall", bag))]
     warm = d.warm(base * 0.5 * d.usable) if base else []
     d.ops_max = max(d.ops_max, 16000) if d.language != "python" else 6000
+    d.kept_bags = {bag}
     d.notes.update(base=round(base, 3), handles="contexts" if contexts else "streams", a_step=number)
     return d.program(warm + d.main_loop(steps, body)), leak_truth("leak: " + d.notes["handles"])
 
@@ -174,6 +208,7 @@ def leak_thread(d):
         raise Impossible("the cache belongs to one thread")
     body = [Node("thread", body=[loop(steps, loader)]), Node("thread", body=[loop(other, trainer)]), Node("join")]
     d.notes.update(share=share, pattern=pattern)
+    d.kept_bags = {bag}
     return d.program(warm + body), leak_truth("leak: thread")
 
 
@@ -191,7 +226,8 @@ def capacity_huge(d):
     base = rng.uniform(0, 0.6)
     before = d.warm(base * 0.5 * d.usable) if rng.random() < 0.6 else []
     if steps:
-        before = before + steady_steps(d, base * 0.4 * d.usable, rng.randint(1, 8), steps)
+        more = small_leak(d, steps) if rng.random() < 0.25 else []
+        before = before + steady_steps(d, base * 0.4 * d.usable, rng.randint(1, 8), steps, more)
     bag = d.bag()
     kind = d.kind if d.kind != "cached" else "plain"
     place = d.place()
@@ -296,6 +332,31 @@ def capacity_model(d):
     return d.program(both(d, build)), capacity_truth("capacity: model", ambiguous)
 
 
+def capacity_models(d):
+    """Several models of different make, each trained for a while and kept, because the last phase uses them all."""
+    rng = d.rng
+    number = rng.randint(2, 4)
+    need = rng.uniform(1.15, 1.8)
+    shares = [rng.uniform(0.5, 1) for _ in range(number)]
+    shapes = [(rng.randint(2, 24), rng.randint(1, 3), rng.randint(2, 15)) for _ in range(number)]
+
+    def build(factor):
+        budget = d.usable * (need if factor else 0.5)
+        body = []
+        for share, (layers, parts, steps) in zip(shares, shapes):
+            bag = d.bag()
+            each = budget * share / sum(shares) / layers / parts
+            inner = [alloc(bag, d.place(), d.kind, [d.size(each * rng.uniform(0.6, 1.4)) for _ in range(layers)])
+                     for _ in range(parts)]
+            start, end = d.transients(0.03 * d.usable, rng.randint(1, 6), steps)
+            body += [call(4, [loop(layers, inner + d.work(rng.choice([0, 1])))]),
+                     loop(steps, start + d.work() + d.waits() + end)]
+        return body + [loop(5, d.work(3) + d.waits())]
+
+    d.notes.update(number=number, need=round(need, 2))
+    return d.program(both(d, build)), capacity_truth("capacity: several models", "what is kept may be used again, or not")
+
+
 def capacity_growing(d):
     """Each step gives all back, and needs more than the one before: a larger batch, a longer sequence."""
     rng = d.rng
@@ -337,7 +398,12 @@ def peak_phase(d):
     rng = d.rng
     steps = rng.randint(3, 80)
     before = d.warm(rng.uniform(0.05, 0.3) * d.usable) if rng.random() < 0.8 else []
-    before += steady_steps(d, rng.uniform(0.05, 0.3) * d.usable, rng.randint(1, 10), steps)
+    more = small_leak(d, steps) if rng.random() < 0.15 else []
+    if rng.random() < 0.25:  # a cache that fills up, and then stays as it is
+        fill = rng.randint(1, max(1, steps * 2 // 3))
+        more += [when("until", fill, body=[alloc(d.bag(), d.place(), d.kind, d.size(0.2 / fill * d.usable))])]
+        d.notes["cache"] = fill
+    before += steady_steps(d, rng.uniform(0.05, 0.25) * d.usable, rng.randint(1, 10), steps, more)
     layers = rng.randint(3, 40)
     equal = rng.random() < 0.3
     need = rng.uniform(1.15, 2)
@@ -586,6 +652,6 @@ def kinds_in_flat(nodes):
 
 # weight, family, whether there is a repaired twin
 FAMILIES = [(34, leak, True), (6, leak_runs, True), (5, leak_handles, True), (3, leak_thread, True),
-            (3, capacity_huge, True), (6, capacity_step, True), (5, capacity_model, True), (5, capacity_growing, True),
+            (3, capacity_huge, True), (6, capacity_step, True), (5, capacity_model, True), (3, capacity_models, True), (5, capacity_growing, True),
             (4, peak_phase, True), (3, fragmentation, True), (4, neighbour, True), (5, own_exception, True),
             (2, killed, True), (3, idle_memory, True), (16, healthy, False)]

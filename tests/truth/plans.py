@@ -323,7 +323,7 @@ class Draft:
         self.ops_max = 3000 if language == "python" else 14000
         self.usable = self.card - CONTEXT
         self.notes = {}
-        self.neighbour = None
+        self.neighbour, self.kept_bags = None, set()
         self.fail = rng.choice({"c": ["exit", "exit", "quiet", "cleanup", "abort"],
                                 "plan": ["exit", "exit", "quiet", "cleanup", "abort"],
                                 "c++": ["exit", "throw", "cleanup", "abort"],

@@ -54,7 +54,7 @@ class Program:
         self.verified = fixed.random() < 0.06
         self.twice = fixed.random() < 0.04
         language = fixed.choices([n for n, _ in LANGUAGES], [w for _, w in LANGUAGES])[0]
-        if build is families.neighbour:
+        if build is families.neighbour:  # the interpreter starts it
             language = "plan"
         if build is families.leak_thread and language == "python":
             language = "c"
@@ -217,6 +217,7 @@ class Result:
         self.index, self.seed, self.name, self.language = program.index, program.seed, program.name(), program.language
         self.notes, self.ambiguous = program.notes, program.truth.ambiguous if not program.repaired else None
         self.steps, self.ends = program.steps, program.ends()
+        self.place_right = None
         self.broken = self.verdict = self.certainty = self.headline = None
         self.right = self.overclaim = self.lists_leaks = self.unstable = False
         self.rules_out_leak = False
@@ -241,6 +242,8 @@ def judge(program, verdict, result):
         result.right = "undetermined" in right or result.ambiguous is not None
     else:
         result.right = cause in right and certainty in (right[cause] or ())
+    if result.verdict == "gpu-oom-leak" and "gpu-oom-leak" in true:
+        result.place_right = names_a_place(program, verdict["where"])
     leaky = truth.leak and not program.repaired
     if status == "fault" and certainty == "established" and cause not in true:
         result.overclaim = True
@@ -248,6 +251,16 @@ def judge(program, verdict, result):
         result.overclaim, result.right = True, False
     if right is families.CLEAN and result.lists_leaks and not truth.lists:
         result.right = False
+
+
+def names_a_place(program, where):
+    """Whether the verdict's stack leads through a function that keeps; None: this program's functions are not followed."""
+    if program.language not in ("plan", "python") or not program.draft.kept_bags:
+        return None
+    places = {writers.PLACES[n.args[1] % len(writers.PLACES)] for n in families.flat(program.versions[False])
+              if n.op == "alloc" and n.args[0] in program.draft.kept_bags}
+    functions = [f["function"] or "" for f in where["frames"]] if where else []
+    return any(f == p or f.startswith(p + "_") for f in functions for p in places)
 
 
 def run_one(job):
@@ -348,6 +361,10 @@ def report(results, options, seconds):
         for r in unstable[:options.show]:
             print(describe(r))
     print_table(judged)
+    placed = [r for r in judged if r.place_right is not None]
+    if placed:
+        print(f"\nOf {len(placed)} leaks that were told and whose places are followed, {sum(r.place_right for r in placed)} "
+              "name a place that keeps")
     healthy = [r for r in judged if r.name.startswith("healthy") or "repaired" in r.name]
     noisy = [r for r in healthy if not r.right]
     right = sum(r.right for r in judged)

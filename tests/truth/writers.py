@@ -49,7 +49,7 @@ class Compiled:
         self.counter = 0
         self.through = rng.random() < 0.5
         main = self.body(nodes, 1, "0")
-        head = (["#include <stdexcept>", "#include <string>"] if language == "c++" else []) + ['#include "truth_run.h"', ""]
+        head = (["#include <exception>"] if language == "c++" else []) + ['#include "truth_run.h"', ""]
         if self.counter and any(f.startswith("static void *thread") for f in self.functions):
             head += ["static pthread_t threads[8];", "static int threads_count;"]
         head += ["static MAYBE_UNUSED int failed;", ""]
@@ -144,7 +144,7 @@ class Compiled:
                 return f"launch({args[0]}, {args[2]}, scratch);"
             return f"for (int k = 0; k < {count}; k++)\n        launch(({args[0]} + k) % KERNELS, {args[2]}, scratch);"
         if op == "throw" and self.language == "c++":
-            return f'throw std::runtime_error("{args[0]}");'
+            return f'throw truth_failure("{args[0]}");'
         return {"freeall": lambda: f"give_all(&bags[{args[0]}]);", "freelast": lambda: f"give_last(&bags[{args[0]}]);",
                 "freehalf": lambda: f"give_half(&bags[{args[0]}]);",
                 "trim": lambda: f"give_beyond(&bags[{args[0]}], {args[1]});",
