@@ -1,7 +1,7 @@
 """The families of programs. Each function draws one program that holds both of its versions, faulty and repaired, and says
 what is true of the faulty one: `Truth`. truth.py checks that by arithmetic before it runs anything.
 """
-from plans import (GIB, KIB, MARGIN, MIB, NEXT_CONTEXT, PAGE, STREAM, Impossible, Node, alloc, call, loop, only_faulty,
+from plans import (CONTEXT, GIB, KIB, MIB, NEXT_CONTEXT, PAGE, STREAM, Impossible, Node, alloc, call, loop, only_faulty,
                    only_repaired, varied_loop, when)
 
 ESTABLISHED_OR_SUPPORTED = ("established", "supported")
@@ -13,7 +13,8 @@ class Truth:
     name: of the row in the table. ends: how the faulty program ends ("oom", "exit", "kill", "throw").
     right: verdicts that are right, {cause: certainties}; cause "clean" and "undetermined" have none.
     true: causes that may be called established; every other one that is, is an overclaim.
-    leak: whether "ruled out: a leak" is false. lists: whether a clean run may list leaks. ambiguous: why "not determined" is right, too."""
+    leak: whether "ruled out: a leak" is false. lists: whether a clean run may list leaks.
+    ambiguous: why "not determined" is right, too."""
 
     def __init__(self, name, ends, right, true, leak=False, ambiguous=None):
         self.name, self.ends, self.right, self.true = name, ends, right, set(true)
@@ -38,7 +39,7 @@ def modest_neighbour(d):
     d.neighbour = [Node("begin", 1, 0, 0, 0), alloc(0, 0, "plain", int(theirs * d.usable) // PAGE * PAGE), Node("ready"),
                    Node("hold")]
     d.neighbour_bytes = d.neighbour_bytes_repaired = 0  # already out of what is usable
-    d.usable -= int(theirs * d.usable) + 552402944 + 4 * PAGE
+    d.usable -= int(theirs * d.usable) + CONTEXT + 4 * PAGE
     d.notes["neighbour"] = round(theirs, 2)
     if d.usable < GIB // 2:
         raise Impossible("too small a card for two")
@@ -56,7 +57,8 @@ def found_batch(d):
 def small_leak(d, steps):
     """Statements of a step that keep a little: never what kills the program."""
     d.notes["small_leak"] = True
-    return [alloc(d.bag(), d.place(), d.rng.choice([d.kind, "plain"]), d.size(d.rng.uniform(0.002, 0.04) * d.usable / steps))]
+    size = d.size(d.rng.uniform(0.002, 0.04) * d.usable / steps)
+    return [alloc(d.bag(), d.place(), d.rng.choice([d.kind, "plain"]), size)]
 
 
 # ---- leaks ---------------------------------------------------------------------------------------------------------
@@ -166,7 +168,7 @@ def leak_handles(d):
     """Streams or contexts that each step makes, beside the program's own data."""
     rng = d.rng
     d.card = rng.choice([2, 3, 4]) * GIB
-    d.usable = d.card - 552402944
+    d.usable = d.card - CONTEXT
     contexts = rng.random() < 0.3
     base = rng.choice([0, rng.uniform(0.05, 0.3), rng.uniform(0.3, 0.75)])
     if contexts:
@@ -210,6 +212,25 @@ def leak_thread(d):
     d.notes.update(share=share, pattern=pattern)
     d.kept_bags = {bag}
     return d.program(warm + body), leak_truth("leak: thread")
+
+
+def leak_skipped(d):
+    """A leak whose refusals are caught: batches are skipped from then on, and the program ends with status 1."""
+    rng = d.rng
+    share = d.log(0.03, 0.3)
+    steps = int(1 / share * rng.uniform(1.5, 3)) + 6
+    bag = d.bag()
+    kind = rng.choice(["plain", "pitch", "vmm"])
+    d.kind = "plain"
+    start, end = d.transients(rng.uniform(0.005, 0.02) * d.usable, rng.randint(1, 5), steps)
+    keep = [alloc(bag, d.place(), kind, d.sizes(share * d.usable, rng.choice(["equal", "cycle"]), steps, kind), op="try")]
+    body = start + d.work() + keep + d.waits() + end + [only_repaired(Node("freeall", bag))]
+    body = d.main_loop(steps, body) + [only_faulty(Node("say", "too many batches were skipped"), Node("exit", 1))]
+    d.kept_bags = {bag}
+    d.notes.update(share=round(share, 3), steps=steps)
+    truth = Truth("leak: refusals skipped", "exit", {"gpu-oom-leak": ("established", "supported", "hypothesis"),
+                                                      "undetermined": None}, ["gpu-oom-leak"], True)
+    return d.program(body), truth
 
 
 # ---- capacity ------------------------------------------------------------------------------------------------------
@@ -286,19 +307,20 @@ def capacity_step(d):
     equal = rng.random() < 0.3
 
     warm = d.warm(warm_share * d.usable) if warm_share else []
-    repaired_steps = steps
 
     def build(factor):
         budget = d.usable * (need if factor else fits * (1 - warm_share))
-        return d.main_loop(repaired_steps, forward_backward(d, budget, layers, equal) + d.waits())
+        return d.main_loop(steps, forward_backward(d, budget, layers, equal) + d.waits())
 
-    ambiguous = "layers that repeat, and no step ended: the same calls as a loop that keeps" if layers > 14 or equal else None
+    ambiguous = None
+    if layers > 14 or equal:
+        ambiguous = "layers that repeat, and no step ended: the same calls as a loop that keeps"
     d.notes.update(need=round(need, 2), layers=layers, equal=equal, warm=round(warm_share, 2))
     return d.program(warm + both(d, build)), capacity_truth("capacity: first step", ambiguous)
 
 
 def capacity_model(d):
-    """A model loaded layer by layer that is larger than the card; with a copy and a conversion for each layer, or without."""
+    """A model loaded layer by layer that is larger than the card; perhaps with a copy and a conversion for each layer."""
     rng = d.rng
     need = rng.uniform(1.1, 2.5)
     layers = rng.randint(4, 80)
@@ -424,7 +446,7 @@ def fragmentation(d):
     """Small blocks share pages; every other one is freed, the pages stay. Repaired: large blocks with pages of their own."""
     rng = d.rng
     d.card = rng.choice([2, 3, 4, 6]) * GIB
-    d.usable = d.card - 552402944
+    d.usable = d.card - CONTEXT
     filled = rng.uniform(0.6, 0.93)
     small = rng.choice([MIB, MIB, 512 * KIB, 768 * KIB])
     bag = d.bag()
@@ -462,8 +484,8 @@ def neighbour(d):
         d.neighbour.append(part(*[alloc(0, 0, "plain", int(share * d.usable / blocks) // PAGE * PAGE + PAGE)
                                   for _ in range(blocks)]))
     d.neighbour += [Node("ready"), Node("hold")]
-    d.neighbour_bytes = int(theirs * d.usable) + 552402944
-    d.neighbour_bytes_repaired = int(0.02 * d.usable) + 552402944 + blocks * 2 * PAGE
+    d.neighbour_bytes = int(theirs * d.usable) + CONTEXT
+    d.neighbour_bytes_repaired = int(0.02 * d.usable) + CONTEXT + blocks * 2 * PAGE
     d.usable_alone = d.usable
     steps = rng.randint(1, 30)
     split = rng.uniform(0, 1)
@@ -478,6 +500,8 @@ def neighbour(d):
 def own_exception(d):
     """An out-of-memory is handled, much goes well after it, and the program ends over something else of its own."""
     rng = d.rng
+    if d.language == "python":
+        d.fail = "raise"  # its end is no failed allocation
     tries = d.bag()
     kind = d.kind if d.kind != "cached" else "plain"
     body = d.warm(rng.uniform(0.02, 0.3) * d.usable) if rng.random() < 0.6 else []
@@ -499,7 +523,9 @@ def own_exception(d):
     body += [only_faulty(Node("throw", "label 1204 is not one of the 1000 classes") if thrown else
                          Node("exit", rng.choice([1, 2, 3])))]
     d.notes.update(refusals=refusals, leaks=leaks)
-    right = {"undetermined": None, "gpu-oom-capacity": ("hypothesis",)} if not python else {"script-exception": ESTABLISHED_OR_SUPPORTED}
+    right = {"undetermined": None, "gpu-oom-capacity": ("hypothesis",)}
+    if python:
+        right = {"script-exception": ESTABLISHED_OR_SUPPORTED}
     true = ["script-exception"] if python else []
     if d.language == "c++":
         # std::terminate aborts the process.
@@ -524,7 +550,7 @@ def killed(d):
 
 
 def idle_memory(d):
-    """A pool, or the program's own cache, holds what nobody uses; a request past it finds no room. Repaired: it is trimmed."""
+    """A pool, or the program's own cache, holds what nobody uses; a request past it finds no room. Repaired: trimmed."""
     rng = d.rng
     own = rng.random() < 0.5
     kind = "cached" if own else rng.choice(["async", "pool"])
@@ -560,7 +586,8 @@ def healthy(d):
     rng = d.rng
     kind = d.kind
     what = rng.choice(["steady", "window", "cache", "plateau", "accumulation", "model", "small leak", "runs", "refused",
-                       "arena", "two threads", "managed", "handles", "cached runs", "rebound", "host memory", "gave up early"])
+                       "arena", "two threads", "managed", "handles", "cached runs", "rebound", "host memory",
+                       "gave up early"])
     warm = d.warm(rng.uniform(0.02, 0.4) * d.usable) if rng.random() < 0.6 else []
     steps = rng.choice([rng.randint(1, 10), rng.randint(10, 150)])
     more, body, bag = [], None, d.bag()
@@ -651,7 +678,8 @@ def kinds_in_flat(nodes):
 
 
 # weight, family, whether there is a repaired twin
-FAMILIES = [(34, leak, True), (6, leak_runs, True), (5, leak_handles, True), (3, leak_thread, True),
-            (3, capacity_huge, True), (6, capacity_step, True), (5, capacity_model, True), (3, capacity_models, True), (5, capacity_growing, True),
+FAMILIES = [(34, leak, True), (6, leak_runs, True), (5, leak_handles, True), (3, leak_thread, True), (2, leak_skipped, True),
+            (3, capacity_huge, True), (6, capacity_step, True), (5, capacity_model, True), (3, capacity_models, True),
+            (5, capacity_growing, True),
             (4, peak_phase, True), (3, fragmentation, True), (4, neighbour, True), (5, own_exception, True),
             (2, killed, True), (3, idle_memory, True), (16, healthy, False)]

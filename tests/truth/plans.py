@@ -4,7 +4,6 @@ Nothing here knows how gpuwhy judges. What is true of a program follows from how
 `holds()` walks through the program and its repaired twin, and adds up what they hold of the card.
 """
 import math
-import random
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 PAGE = 2 * MIB

@@ -135,8 +135,20 @@ class Program:
             return [str(tools.interpreter), str(source)], source
         source = folder / ("train.c" if self.language == "c" else "train.cc")
         source.write_text(writers.Compiled(nodes, style, self.draft.fail, self.language).text)
-        tools.compile(source, folder / "train", style.choice(["-O0", "-O0", "-O1", "-O2"]))
+        tools.compile(source, folder / "train", style.choice(["-O0", "-O0", "-O1", "-O2"]),
+                      style.choice(["-g"] * 9 + ["-s"]))
         return [str(folder / "train")], source
+
+    def command(self, argv):
+        """As a user starts it: itself, from a shell script, or with its output in a file."""
+        dice = random.Random(f"shell {self.seed} {self.index}").random()
+        if self.family == "own_exception" and dice < 0.2:
+            self.notes["output"] = "log"
+            return ["/bin/sh", "-c", 'exec "$@" >log 2>&1', "sh", *argv]
+        if self.family != "killed" and dice > 0.95:
+            self.notes["started"] = "by a shell"
+            return ["/bin/sh", "-c", '"$@"; exit $?', "sh", *argv]
+        return argv
 
     def specification(self):
         return f"h200,memory={self.card // plans.GIB}GiB"
@@ -156,10 +168,10 @@ class Tools:
         self.interpreter = folder / "truth_plan"
         self.compile(HERE / "truth_plan.c", self.interpreter, "-O1")
 
-    def compile(self, source, program, level):
+    def compile(self, source, program, level, symbols="-g"):
         cxx = source.suffix == ".cc"
         command = shlex.split(self.cxx if cxx else self.cc) + [
-            "-std=gnu++17" if cxx else "-std=gnu17", "-g", level, "-w", "-D_GNU_SOURCE", f"-I{HERE}",
+            "-std=gnu++17" if cxx else "-std=gnu17", symbols, level, "-w", "-D_GNU_SOURCE", f"-I{HERE}",
             f"-I{self.build / 'generated'}", f"-I{HERE.parents[1] / 'src' / 'api'}", str(source), "-o", str(program),
             f"-L{self.virtual}", "-lcuda", "-lpthread"]
         done = subprocess.run(command, capture_output=True, text=True)
@@ -201,7 +213,7 @@ def run_observed(program, tools, folder):
     argv, _ = program.write(folder, tools, program.repaired)
     verdict = folder / "verdict.json"
     command = [str(tools.gpuwhy), "run", "--gpu", "virtual:" + program.specification(), "--quiet", "--no-history", "--json",
-               str(verdict), "-o", str(folder / "run.gpuwhy"), "--", *argv]
+               str(verdict), "-o", str(folder / "run.gpuwhy"), "--", *program.command(argv)]
     status = execute(command, folder, tools.environment(folder))
     return status, json.loads(verdict.read_text()) if verdict.exists() else None
 
@@ -369,7 +381,8 @@ def report(results, options, seconds):
     noisy = [r for r in healthy if not r.right]
     right = sum(r.right for r in judged)
     print(f"\nseed {options.seed}: {len(judged)} programs in {seconds:.0f} s, {right} right ({100 * right / len(judged):.1f} %), "
-          f"{len(over)} overclaims, {len(noisy)} of {len(healthy)} healthy ones not silent, {len(unstable)} unstable, {len(broken)} were no test")
+          f"{len(over)} overclaims, {len(noisy)} of {len(healthy)} healthy ones not silent, {len(unstable)} unstable, "
+          f"{len(broken)} were no test")
     bad = len(over) > options.overclaims_max or 100 * right < options.right_min * len(judged) or bool(broken)
     bad = bad or len(noisy) > options.noisy_max or bool(unstable)
     return 1 if bad else 0
@@ -387,7 +400,8 @@ def main():
     parser.add_argument("--show", type=int, default=40, help="overclaims and misses to print [40]")
     parser.add_argument("--right-min", type=float, default=0, metavar="PERCENT", help="fail under this share")
     parser.add_argument("--overclaims-max", type=int, default=0, metavar="N", help="fail with more [0]")
-    parser.add_argument("--noisy-max", type=int, default=0, metavar="N", help="fail when more healthy ones are not silent [0]")
+    parser.add_argument("--noisy-max", type=int, default=0, metavar="N",
+                        help="fail when more healthy ones are not silent [0]")
     parser.add_argument("--json", metavar="FILE", help="write one line a program there")
     options = parser.parse_args()
     if options.seed is None:

@@ -78,7 +78,8 @@ class Compiled:
         return name
 
     def function(self, name, body):
-        self.functions.append(f"static NOINLINE void {name}(long long turn)\n{{\n    (void)turn;\n" + "\n".join(body) + "\n}\n")
+        self.functions.append(f"static NOINLINE void {name}(long long turn)\n{{\n    (void)turn;\n" + "\n".join(body) +
+                              "\n}\n")
 
     def body(self, nodes, depth, turn):
         lines, pad = [], "    " * depth
@@ -153,8 +154,10 @@ class Compiled:
                 "join": lambda: "while (threads_count > 0)\n        pthread_join(threads[--threads_count], NULL);",
                 "say": lambda: f'fprintf(stderr, "{args[0]}\\n");', "exit": lambda: f"stop({args[0]});",
                 "kill": lambda: f"kill(getpid(), {args[0]});", "throw": lambda: f'fprintf(stderr, "{args[0]}\\n"), stop(1);',
-                "keeppools": lambda: "keep_pools();", "trimpools": lambda: "trim_pools();", "flush": lambda: "cache_flush();",
-                "endclean": lambda: "end_clean();", "begin": lambda: f"begin({args[0]}, {args[1]}, {args[2]}, {args[3]});"}[op]()
+                "keeppools": lambda: "keep_pools();", "trimpools": lambda: "trim_pools();",
+                "flush": lambda: "cache_flush();",
+                "endclean": lambda: "end_clean();",
+                "begin": lambda: f"begin({args[0]}, {args[1]}, {args[2]}, {args[3]});"}[op]()
 
 
 class Scripted:
@@ -234,6 +237,7 @@ class Scripted:
                 "join": lambda: "for thread in threads: thread.join()",
                 "say": lambda: f'gpu.sys.stderr.write("{args[0]}\\n")', "exit": lambda: f"gpu.leave({args[0]})",
                 "kill": lambda: f"gpu.kill({args[0]})", "throw": lambda: f'raise ValueError("{args[0]}")',
-                "keeppools": lambda: "gpu.keep_pools()", "trimpools": lambda: "gpu.trim_pools()", "flush": lambda: "gpu.flush()",
+                "keeppools": lambda: "gpu.keep_pools()", "trimpools": lambda: "gpu.trim_pools()",
+                "flush": lambda: "gpu.flush()",
                 "endclean": lambda: "gpu.end_clean(bags)",
                 "begin": lambda: f"gpu.begin({args[0]}, {args[1]}, {args[2]}, {args[3]})"}[op]()
