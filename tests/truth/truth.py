@@ -65,6 +65,7 @@ class Program:
         if build is families.healthy and language == "python":
             draft.fail = "raise"
         nodes, self.truth = build(draft)
+        self.truth.lists = self.truth.lists or "small_leak" in draft.notes  # which both versions have
         self.draft, self.notes, self.card = draft, draft.notes, draft.card
         self.versions = {False: plans.resolve(nodes, False), True: plans.resolve(nodes, True)}
         self.neighbours = {}
@@ -270,7 +271,7 @@ def names_a_place(program, where):
     if program.language not in ("plan", "python") or not program.draft.kept_bags:
         return None
     places = {writers.PLACES[n.args[1] % len(writers.PLACES)] for n in families.flat(program.versions[False])
-              if n.op == "alloc" and n.args[0] in program.draft.kept_bags}
+              if n.op in ("alloc", "try") and n.args[0] in program.draft.kept_bags}
     functions = [f["function"] or "" for f in where["frames"]] if where else []
     return any(f == p or f.startswith(p + "_") for f in functions for p in places)
 
