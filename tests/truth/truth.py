@@ -232,7 +232,7 @@ class Result:
         self.index, self.seed, self.name, self.language = program.index, program.seed, program.name(), program.language
         self.notes, self.ambiguous = program.notes, program.truth.ambiguous if not program.repaired else None
         self.steps, self.ends = program.steps, program.ends()
-        self.place_right = None
+        self.place_right = self.build = None  # the build folder, where it is not the usual one
         self.broken = self.verdict = self.certainty = self.headline = None
         self.right = self.overclaim = self.lists_leaks = self.unstable = False
         self.rules_out_leak = False
@@ -284,6 +284,8 @@ def run_one(job):
     folder = pathlib.Path(parent) / f"{seed}-{index}"
     program = Program(seed, index, tools.has_cxx)
     result = Result(program)
+    if tools.build != HERE.parents[1] / "build":
+        result.build = os.path.relpath(tools.build, HERE.parents[1])
     try:
         status, verdict = run_observed(program, tools, folder)
         wanted = expected_status(program, program.repaired)
@@ -322,7 +324,8 @@ def check_twin(program, tools, folder, result):
 # ---- what is printed -----------------------------------------------------------------------------------------------
 
 def command_of(result):
-    return f"python3 tests/truth/truth.py --seed {result.seed} --only {result.index}"
+    build = f" --build {result.build}" if result.build else ""
+    return f"python3 tests/truth/truth.py{build} --seed {result.seed} --only {result.index}"
 
 
 def print_table(results):
