@@ -194,6 +194,8 @@ def leak_handles(d):
 def leak_thread(d):
     """One thread loads and keeps; another one trains and gives back."""
     rng = d.rng
+    if d.fail == "cleanup":  # not while the other thread uses its bags
+        d.fail = "exit"
     share = d.log(0.005, 0.2)
     steps = int(1 / share * rng.uniform(1.2, 1.6)) + 4
     bag = d.bag()

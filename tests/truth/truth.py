@@ -282,6 +282,7 @@ def run_one(job):
     seed, index, tools, parent, keep, verify = job
     started = time.monotonic()
     folder = pathlib.Path(parent) / f"{seed}-{index}"
+    shutil.rmtree(folder, ignore_errors=True)  # of an earlier run with --keep: no recording is overwritten
     program = Program(seed, index, tools.has_cxx)
     result = Result(program)
     if tools.build != HERE.parents[1] / "build":
