@@ -1,8 +1,8 @@
 """The families of programs. Each function draws one program that holds both of its versions, faulty and repaired, and says
 what is true of the faulty one: `Truth`. truth.py checks that by arithmetic before it runs anything.
 """
-from plans import (GIB, KIB, MARGIN, MIB, NEXT_CONTEXT, PAGE, STREAM, Impossible, Node, alloc, call, loop, only_faulty,
-                   only_repaired, when)
+from plans import (CONTEXT, GIB, KIB, MIB, NEXT_CONTEXT, PAGE, STREAM, Impossible, Node, alloc, call, loop, only_faulty,
+                   only_repaired, varied_loop, when)
 
 ESTABLISHED_OR_SUPPORTED = ("established", "supported")
 
@@ -13,11 +13,12 @@ class Truth:
     name: of the row in the table. ends: how the faulty program ends ("oom", "exit", "kill", "throw").
     right: verdicts that are right, {cause: certainties}; cause "clean" and "undetermined" have none.
     true: causes that may be called established; every other one that is, is an overclaim.
-    leak: whether "ruled out: a leak" is false. ambiguous: why "not determined" is right, too."""
+    leak: whether "ruled out: a leak" is false. lists: whether a clean run may list leaks.
+    ambiguous: why "not determined" is right, too."""
 
     def __init__(self, name, ends, right, true, leak=False, ambiguous=None):
         self.name, self.ends, self.right, self.true = name, ends, right, set(true)
-        self.leak, self.ambiguous = leak, ambiguous
+        self.leak, self.ambiguous, self.lists = leak, ambiguous, False
 
 
 def leak_truth(name, ambiguous=None):
@@ -32,11 +33,41 @@ def capacity_truth(name, ambiguous=None, others=()):
 CLEAN = {"clean": None}
 
 
+def modest_neighbour(d):
+    """Another process holds a part of the card, in both versions: whatever happens to this one is its own doing."""
+    theirs = d.rng.uniform(0.08, 0.3)
+    d.neighbour = [Node("begin", 1, 0, 0, 0), alloc(0, 0, "plain", int(theirs * d.usable) // PAGE * PAGE), Node("ready"),
+                   Node("hold")]
+    d.neighbour_bytes = d.neighbour_bytes_repaired = 0  # already out of what is usable
+    d.usable -= int(theirs * d.usable) + CONTEXT + 4 * PAGE
+    d.notes["neighbour"] = round(theirs, 2)
+    if d.usable < GIB // 2:
+        raise Impossible("too small a card for two")
+
+
+def found_batch(d):
+    """A search for the batch size: refusals that are handled before the work begins."""
+    kind = d.kind if d.kind != "cached" else "plain"
+    bag = d.bag()
+    sizes = [d.size(d.card * factor, kind) for factor in (4, 2, 1.1)]
+    d.notes["searched"] = True
+    return [loop(3, [alloc(bag, d.place(), kind, sizes, op="try")])] + d.waits()
+
+
+def small_leak(d, steps):
+    """Statements of a step that keep a little: never what kills the program."""
+    d.notes["small_leak"] = True
+    size = d.size(d.rng.uniform(0.002, 0.04) * d.usable / steps)
+    return [alloc(d.bag(), d.place(), d.rng.choice([d.kind, "plain"]), size)]
+
+
 # ---- leaks ---------------------------------------------------------------------------------------------------------
 
 def leak(d):
     """Blocks that each step, each k-th step, or each step from the n-th on keeps; freed in the repaired program."""
     rng = d.rng
+    if d.language == "plan" and d.card >= 4 * GIB and rng.random() < 0.08:
+        modest_neighbour(d)
     share = d.log(0.001, 0.4)
     base = rng.choice([0, rng.uniform(0, 0.2), rng.uniform(0.1, 0.6)])
     warm_part = rng.choice([0, rng.random(), 1])
@@ -63,20 +94,32 @@ def leak(d):
         bag = d.bag()
         inner = [alloc(bag, d.place(), kind, d.sizes(bytes_a_step / blocks / sites, "varied", int(steps_needed) * blocks,
                                                      kind)) for _ in range(sites)]
-        keep.append(loop(blocks, inner + d.work(rng.choice([0, 1]))))
+        inner += d.work(rng.choice([0, 1]))
+        if rng.random() < 0.4:
+            lengths = [rng.randint(max(1, blocks // 2), blocks * 3 // 2) for _ in range(97)]
+            keep.append(varied_loop(lengths, inner))
+        else:
+            keep.append(loop(blocks, inner))
         bags.append(bag)
     else:
         weights = [rng.uniform(0.3, 1) for _ in range(sites)]
         for weight in weights:
             bag = d.bag()
             table = d.sizes(bytes_a_step * weight / sum(weights), pattern, int(steps_needed / every) + 8, kind)
-            keep.append(alloc(bag, d.place(), kind, table))
+            one = [alloc(bag, d.place(), kind, table)]
+            if sites > 1 and keep and rng.random() < 0.2:
+                one = [when("every", rng.randint(2, 4), 0, body=one)]
+            keep += one
             bags.append(bag)
     half = rng.random() < 0.06
     if half:
         keep = [loop(2, keep)] + [Node("freehalf", bag) for bag in bags]
     if every > 1:
-        keep = [when("every", every, rng.randrange(every), body=keep)]
+        if rng.random() < 0.25:
+            keep = [when("chosen", every, body=keep)]
+            d.notes["chosen"] = True
+        else:
+            keep = [when("every", every, rng.randrange(every), body=keep)]
     if start > 0:
         keep = [when("from", start, body=keep)]
     if rng.random() < 0.3:
@@ -98,6 +141,9 @@ def leak(d):
     if count == 0 and (pattern in ("equal", "growing") or sites == 1) and not half:
         ambiguous = "the loop does nothing but take blocks: it may as well build something"
     truth = leak_truth("leak: " + pattern, ambiguous)
+    d.kept_bags = set(bags)
+    if rng.random() < 0.06:
+        warm = found_batch(d) + warm
     return d.program(warm + d.main_loop(steps, body)), truth
 
 
@@ -114,6 +160,7 @@ def leak_runs(d):
     free = [Node("freeall", bag) for bag in sorted(bags)]
     run = kept + [loop(steps, step)] + [only_repaired(*free)]
     d.notes.update(share=share, runs=runs)
+    d.kept_bags = bags
     return d.program(d.main_loop(runs, run)), leak_truth("leak: runs kept")
 
 
@@ -121,7 +168,7 @@ def leak_handles(d):
     """Streams or contexts that each step makes, beside the program's own data."""
     rng = d.rng
     d.card = rng.choice([2, 3, 4]) * GIB
-    d.usable = d.card - 552402944
+    d.usable = d.card - CONTEXT
     contexts = rng.random() < 0.3
     base = rng.choice([0, rng.uniform(0.05, 0.3), rng.uniform(0.3, 0.75)])
     if contexts:
@@ -139,6 +186,7 @@ def leak_handles(d):
     body = d.insert(start + d.work(rng.choice([0, 1, 2])), each) + d.waits() + end + [only_repaired(Node("freeall", bag))]
     warm = d.warm(base * 0.5 * d.usable) if base else []
     d.ops_max = max(d.ops_max, 16000) if d.language != "python" else 6000
+    d.kept_bags = {bag}
     d.notes.update(base=round(base, 3), handles="contexts" if contexts else "streams", a_step=number)
     return d.program(warm + d.main_loop(steps, body)), leak_truth("leak: " + d.notes["handles"])
 
@@ -146,6 +194,8 @@ def leak_handles(d):
 def leak_thread(d):
     """One thread loads and keeps; another one trains and gives back."""
     rng = d.rng
+    if d.fail == "cleanup":  # not while the other thread uses its bags
+        d.fail = "exit"
     share = d.log(0.005, 0.2)
     steps = int(1 / share * rng.uniform(1.2, 1.6)) + 4
     bag = d.bag()
@@ -162,7 +212,27 @@ def leak_thread(d):
         raise Impossible("the cache belongs to one thread")
     body = [Node("thread", body=[loop(steps, loader)]), Node("thread", body=[loop(other, trainer)]), Node("join")]
     d.notes.update(share=share, pattern=pattern)
+    d.kept_bags = {bag}
     return d.program(warm + body), leak_truth("leak: thread")
+
+
+def leak_skipped(d):
+    """A leak whose refusals are caught: batches are skipped from then on, and the program ends with status 1."""
+    rng = d.rng
+    share = d.log(0.03, 0.3)
+    steps = int(1 / share * rng.uniform(1.5, 3)) + 6
+    bag = d.bag()
+    kind = rng.choice(["plain", "pitch", "vmm"])
+    d.kind = "plain"
+    start, end = d.transients(rng.uniform(0.005, 0.02) * d.usable, rng.randint(1, 5), steps)
+    keep = [alloc(bag, d.place(), kind, d.sizes(share * d.usable, rng.choice(["equal", "cycle"]), steps, kind), op="try")]
+    body = start + d.work() + keep + d.waits() + end + [only_repaired(Node("freeall", bag))]
+    body = d.main_loop(steps, body) + [only_faulty(Node("say", "too many batches were skipped"), Node("exit", 1))]
+    d.kept_bags = {bag}
+    d.notes.update(share=round(share, 3), steps=steps)
+    truth = Truth("leak: refusals skipped", "exit", {"gpu-oom-leak": ("established", "supported", "hypothesis"),
+                                                      "undetermined": None}, ["gpu-oom-leak"], True)
+    return d.program(body), truth
 
 
 # ---- capacity ------------------------------------------------------------------------------------------------------
@@ -179,7 +249,8 @@ def capacity_huge(d):
     base = rng.uniform(0, 0.6)
     before = d.warm(base * 0.5 * d.usable) if rng.random() < 0.6 else []
     if steps:
-        before = before + steady_steps(d, base * 0.4 * d.usable, rng.randint(1, 8), steps)
+        more = small_leak(d, steps) if rng.random() < 0.25 else []
+        before = before + steady_steps(d, base * 0.4 * d.usable, rng.randint(1, 8), steps, more)
     bag = d.bag()
     kind = d.kind if d.kind != "cached" else "plain"
     place = d.place()
@@ -238,19 +309,20 @@ def capacity_step(d):
     equal = rng.random() < 0.3
 
     warm = d.warm(warm_share * d.usable) if warm_share else []
-    repaired_steps = steps
 
     def build(factor):
         budget = d.usable * (need if factor else fits * (1 - warm_share))
-        return d.main_loop(repaired_steps, forward_backward(d, budget, layers, equal) + d.waits())
+        return d.main_loop(steps, forward_backward(d, budget, layers, equal) + d.waits())
 
-    ambiguous = "layers that repeat, and no step ended: the same calls as a loop that keeps" if layers > 14 or equal else None
+    ambiguous = None
+    if layers > 14 or equal:
+        ambiguous = "layers that repeat, and no step ended: the same calls as a loop that keeps"
     d.notes.update(need=round(need, 2), layers=layers, equal=equal, warm=round(warm_share, 2))
     return d.program(warm + both(d, build)), capacity_truth("capacity: first step", ambiguous)
 
 
 def capacity_model(d):
-    """A model loaded layer by layer that is larger than the card; with a copy and a conversion for each layer, or without."""
+    """A model loaded layer by layer that is larger than the card; perhaps with a copy and a conversion for each layer."""
     rng = d.rng
     need = rng.uniform(1.1, 2.5)
     layers = rng.randint(4, 80)
@@ -282,6 +354,31 @@ def capacity_model(d):
     ambiguous = "no step was reached: layers that stay look as a loop that keeps" if layers > 3 else None
     d.notes.update(need=round(need, 2), layers=layers, parts=parts, staging=staging, converts=converts, equal=equal)
     return d.program(both(d, build)), capacity_truth("capacity: model", ambiguous)
+
+
+def capacity_models(d):
+    """Several models of different make, each trained for a while and kept, because the last phase uses them all."""
+    rng = d.rng
+    number = rng.randint(2, 4)
+    need = rng.uniform(1.15, 1.8)
+    shares = [rng.uniform(0.5, 1) for _ in range(number)]
+    shapes = [(rng.randint(2, 24), rng.randint(1, 3), rng.randint(2, 15)) for _ in range(number)]
+
+    def build(factor):
+        budget = d.usable * (need if factor else 0.5)
+        body = []
+        for share, (layers, parts, steps) in zip(shares, shapes):
+            bag = d.bag()
+            each = budget * share / sum(shares) / layers / parts
+            inner = [alloc(bag, d.place(), d.kind, [d.size(each * rng.uniform(0.6, 1.4)) for _ in range(layers)])
+                     for _ in range(parts)]
+            start, end = d.transients(0.03 * d.usable, rng.randint(1, 6), steps)
+            body += [call(4, [loop(layers, inner + d.work(rng.choice([0, 1])))]),
+                     loop(steps, start + d.work() + d.waits() + end)]
+        return body + [loop(5, d.work(3) + d.waits())]
+
+    d.notes.update(number=number, need=round(need, 2))
+    return d.program(both(d, build)), capacity_truth("capacity: several models", "what is kept may be used again, or not")
 
 
 def capacity_growing(d):
@@ -325,7 +422,12 @@ def peak_phase(d):
     rng = d.rng
     steps = rng.randint(3, 80)
     before = d.warm(rng.uniform(0.05, 0.3) * d.usable) if rng.random() < 0.8 else []
-    before += steady_steps(d, rng.uniform(0.05, 0.3) * d.usable, rng.randint(1, 10), steps)
+    more = small_leak(d, steps) if rng.random() < 0.15 else []
+    if rng.random() < 0.25:  # a cache that fills up, and then stays as it is
+        fill = rng.randint(1, max(1, steps * 2 // 3))
+        more += [when("until", fill, body=[alloc(d.bag(), d.place(), d.kind, d.size(0.2 / fill * d.usable))])]
+        d.notes["cache"] = fill
+    before += steady_steps(d, rng.uniform(0.05, 0.25) * d.usable, rng.randint(1, 10), steps, more)
     layers = rng.randint(3, 40)
     equal = rng.random() < 0.3
     need = rng.uniform(1.15, 2)
@@ -346,7 +448,7 @@ def fragmentation(d):
     """Small blocks share pages; every other one is freed, the pages stay. Repaired: large blocks with pages of their own."""
     rng = d.rng
     d.card = rng.choice([2, 3, 4, 6]) * GIB
-    d.usable = d.card - 552402944
+    d.usable = d.card - CONTEXT
     filled = rng.uniform(0.6, 0.93)
     small = rng.choice([MIB, MIB, 512 * KIB, 768 * KIB])
     bag = d.bag()
@@ -377,15 +479,15 @@ def neighbour(d):
     theirs = rng.uniform(0.35, 0.75)
     ours = 1 - theirs + rng.uniform(0.1, 0.3)
     ours = min(ours, 0.85)
-    d.neighbour = [Node("begin", 1, 0, 0)]
+    d.neighbour = [Node("begin", 1, 0, 0, 0)]
     blocks = rng.choice([1, 1, 8])
     for part in (only_faulty, only_repaired):
         share = theirs if part is only_faulty else 0.02
         d.neighbour.append(part(*[alloc(0, 0, "plain", int(share * d.usable / blocks) // PAGE * PAGE + PAGE)
                                   for _ in range(blocks)]))
     d.neighbour += [Node("ready"), Node("hold")]
-    d.neighbour_bytes = int(theirs * d.usable) + 552402944
-    d.neighbour_bytes_repaired = int(0.02 * d.usable) + 552402944 + blocks * 2 * PAGE
+    d.neighbour_bytes = int(theirs * d.usable) + CONTEXT
+    d.neighbour_bytes_repaired = int(0.02 * d.usable) + CONTEXT + blocks * 2 * PAGE
     d.usable_alone = d.usable
     steps = rng.randint(1, 30)
     split = rng.uniform(0, 1)
@@ -400,6 +502,8 @@ def neighbour(d):
 def own_exception(d):
     """An out-of-memory is handled, much goes well after it, and the program ends over something else of its own."""
     rng = d.rng
+    if d.language == "python":
+        d.fail = "raise"  # its end is no failed allocation
     tries = d.bag()
     kind = d.kind if d.kind != "cached" else "plain"
     body = d.warm(rng.uniform(0.02, 0.3) * d.usable) if rng.random() < 0.6 else []
@@ -413,14 +517,17 @@ def own_exception(d):
     leaks = rng.random() < 0.25
     more = []
     if leaks:
-        more = [alloc(d.bag(), d.place(), d.kind, d.size(0.3 / steps * d.usable))]
+        more = [alloc(d.bag(), d.place(), d.kind, d.size(0.3 / steps * d.usable)),
+                only_repaired(Node("freeall", d.bags_used - 1))]
     body += steady_steps(d, rng.uniform(0.02, 0.2) * d.usable, rng.randint(1, 10), steps, more)
     python = d.language == "python"
     thrown = python or d.language == "c++"
     body += [only_faulty(Node("throw", "label 1204 is not one of the 1000 classes") if thrown else
                          Node("exit", rng.choice([1, 2, 3])))]
     d.notes.update(refusals=refusals, leaks=leaks)
-    right = {"undetermined": None, "gpu-oom-capacity": ("hypothesis",)} if not python else {"script-exception": ESTABLISHED_OR_SUPPORTED}
+    right = {"undetermined": None, "gpu-oom-capacity": ("hypothesis",)}
+    if python:
+        right = {"script-exception": ESTABLISHED_OR_SUPPORTED}
     true = ["script-exception"] if python else []
     if d.language == "c++":
         # std::terminate aborts the process.
@@ -436,9 +543,42 @@ def killed(d):
     rng = d.rng
     body = d.warm(rng.uniform(0.02, 0.4) * d.usable) if rng.random() < 0.6 else []
     body += steady_steps(d, rng.uniform(0.02, 0.4) * d.usable, rng.randint(1, 10), rng.randint(3, 80))
+    if rng.random() < 0.3:  # it would have died of a leak, some day
+        body += d.main_loop(rng.randint(5, 40), [alloc(d.bag(), d.place(), d.kind, d.size(0.005 * d.usable)),
+                                                 only_repaired(Node("freeall", d.bags_used - 1))] + d.work(1))
     body += [only_faulty(Node("kill", 9))]
     return d.program(body), Truth("killed", "kill", {"killed-by-scheduler-or-user": ESTABLISHED_OR_SUPPORTED,
                                                      "undetermined": None}, ["killed-by-scheduler-or-user"])
+
+
+def idle_memory(d):
+    """A pool, or the program's own cache, holds what nobody uses; a request past it finds no room. Repaired: trimmed."""
+    rng = d.rng
+    own = rng.random() < 0.5
+    kind = "cached" if own else rng.choice(["async", "pool"])
+    bag, last = d.bag(), d.bag()
+    held = rng.uniform(0.45, 0.75)
+    d.kind = kind
+    steps = rng.randint(1, 40)
+    count = rng.randint(1, 20)
+    table = d.size(held * d.usable / count, "plain")
+    step = [loop(count, [alloc(bag, d.place(), kind, table)] + d.work(rng.choice([0, 1]))), Node("freeall", bag)]
+    body = d.main_loop(steps, step + (d.waits() or [Node("wait", "ctx", 0)]))
+    body += [only_repaired(Node("flush" if own else "trimpools"))]
+    want = d.size((1 - held + rng.uniform(0.1, 0.25)) * d.usable, "plain")
+    body += [alloc(last, d.place(), "plain", want)] + d.work(1) + [Node("freeall", last)]
+    body = d.program(body)
+    if not own:
+        for node in body:
+            if node.op == "begin":
+                node.args = (d.streams, 1, 1, 0)
+        body = [n for n in body if n.op != "keeppools"]
+        body.insert(1, Node("keeppools"))
+    d.notes.update(held=round(held, 2), steps=steps, count=count, kind=kind)
+    right = {"gpu-oom-fragmentation": ESTABLISHED_OR_SUPPORTED, "gpu-oom-preallocation": ESTABLISHED_OR_SUPPORTED,
+             "gpu-oom-capacity": ("supported", "hypothesis"), "undetermined": None}
+    return body, Truth("idle: own cache" if own else "idle: pool", "oom", right,
+                       ["gpu-oom-fragmentation", "gpu-oom-preallocation"])
 
 
 # ---- healthy -------------------------------------------------------------------------------------------------------
@@ -448,7 +588,8 @@ def healthy(d):
     rng = d.rng
     kind = d.kind
     what = rng.choice(["steady", "window", "cache", "plateau", "accumulation", "model", "small leak", "runs", "refused",
-                       "arena", "two threads", "managed", "handles"])
+                       "arena", "two threads", "managed", "handles", "cached runs", "rebound", "host memory",
+                       "gave up early"])
     warm = d.warm(rng.uniform(0.02, 0.4) * d.usable) if rng.random() < 0.6 else []
     steps = rng.choice([rng.randint(1, 10), rng.randint(10, 150)])
     more, body, bag = [], None, d.bag()
@@ -496,14 +637,35 @@ def healthy(d):
             raise Impossible("the cache belongs to one thread")
     elif what == "managed":
         more = [alloc(bag, d.place(), "managed", MIB), when("every", 4, 3, body=[Node("freeall", bag)])]
+    elif what == "cached runs":  # each run gives its blocks to the program's own cache, the next one takes them from there
+        start, end = d.transients(budget, count, steps)
+        steps = min(steps, 40)
+        layers = rng.randint(2, 20)
+        inner = [loop(layers, [alloc(bag, d.place(), "cached", d.sizes(0.4 / layers * d.usable, "equal", layers, "plain"))] +
+                      d.work(rng.choice([0, 1]))),
+                 loop(steps, start + d.work() + d.waits() + end), Node("freeall", bag)]
+        warm, body = [], d.main_loop(rng.randint(2, 6), inner)
+    elif what == "rebound":  # model = build(): the old one is freed when the new one is there
+        layers = rng.randint(1, 12)
+        start, end = d.transients(0.1 * d.usable, count, steps)
+        table = d.sizes(rng.uniform(0.1, 0.22) / layers * d.usable, rng.choice(["equal", "cycle"]), layers)
+        table = (table * layers)[:layers]
+        inner = [loop(layers, [alloc(bag, d.place(), kind, table)]), Node("trim", bag, layers),
+                 loop(min(steps, 20), start + d.work() + d.waits() + end)]
+        warm, body = [], d.main_loop(rng.randint(2, 8), inner)
+    elif what == "host memory":
+        more = [alloc(bag, d.place(), "host", 64 * KIB)]
+    elif what == "gave up early":  # it leaks quickly, and stops long before the card is full
+        more = [alloc(bag, d.place(), kind, d.sizes(rng.uniform(0.1, 0.4) / steps * d.usable, pattern, steps))]
     elif what == "handles":
         handle = rng.choice(["stream", "event"])
         more = [loop(rng.randint(1, 6), [alloc(bag, d.place(), handle, 1)]), Node("freeall", bag)]
     if body is None:
         body = steady_steps(d, budget, count, steps, more)
     d.notes.update(what=what, steps=steps)
-    name = "healthy: " + what
-    return d.program(warm + body), Truth(name, "exit", CLEAN, [])
+    truth = Truth("healthy: " + what, "exit", CLEAN, [])
+    truth.lists = what in ("small leak", "gave up early", "host memory")
+    return d.program(warm + body), truth
 
 
 def flat(nodes):
@@ -518,7 +680,8 @@ def kinds_in_flat(nodes):
 
 
 # weight, family, whether there is a repaired twin
-FAMILIES = [(34, leak, True), (6, leak_runs, True), (5, leak_handles, True), (3, leak_thread, True),
-            (3, capacity_huge, True), (6, capacity_step, True), (5, capacity_model, True), (5, capacity_growing, True),
+FAMILIES = [(34, leak, True), (6, leak_runs, True), (5, leak_handles, True), (3, leak_thread, True), (2, leak_skipped, True),
+            (3, capacity_huge, True), (6, capacity_step, True), (5, capacity_model, True), (3, capacity_models, True),
+            (5, capacity_growing, True),
             (4, peak_phase, True), (3, fragmentation, True), (4, neighbour, True), (5, own_exception, True),
-            (2, killed, True), (15, healthy, False)]
+            (2, killed, True), (3, idle_memory, True), (16, healthy, False)]

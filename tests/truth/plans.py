@@ -4,7 +4,6 @@ Nothing here knows how gpuwhy judges. What is true of a program follows from how
 `holds()` walks through the program and its repaired twin, and adds up what they hold of the card.
 """
 import math
-import random
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 PAGE = 2 * MIB
@@ -14,7 +13,6 @@ MARGIN = 24 * MIB  # the library of kernels, the scratch block, pages that are b
 POOL_SLACK = 64 * MIB
 
 DEVICE_KINDS = ("plain", "pitch", "async", "pool", "vmm", "vmmh", "vmmr", "cached")
-BLOCKS = {"loop", "if", "iffailed", "call", "thread"}
 
 
 class Impossible(Exception):
@@ -34,6 +32,16 @@ def alloc(bag, place, kind, sizes, op="alloc"):
 
 def loop(count, body):
     return Node("loop", int(count), body=body)
+
+
+def varied_loop(counts, body):
+    """As often as the table says, another number each time it is reached."""
+    return Node("vloop", body=body, sizes=list(counts))
+
+
+def chosen(turn, one_in):
+    """Irregular, and the same in all languages."""
+    return (turn * 2654435761 % 4294967296 >> 16) % one_in == 0
 
 
 def when(how, *numbers, body):
@@ -81,7 +89,8 @@ class Holds:
         self.page_room, self.page_blocks, self.page_of = 0, [], []
         self.bags, self.turns, self.idle = {}, {}, {}
         self.low = self.large = self.small = self.small_peak = 0
-        self.pool = self.pool_peak = self.streams = self.streams_peak = self.idle_bytes = 0
+        self.pools, self.pool_peaks, self.pools_kept = {"async": 0, "pool": 0}, {"async": 0, "pool": 0}, False
+        self.streams = self.streams_peak = self.idle_bytes = 0
         self.low_peak = self.high_peak = 0
         self.ops = self.allocations = 0
         self.failed = False
@@ -89,7 +98,8 @@ class Holds:
         self.refusals = 0
 
     def high(self):
-        pool = 1.15 * self.pool_peak + POOL_SLACK if self.pool_peak else 0
+        peaks = sum(self.pool_peaks.values())
+        pool = 1.15 * peaks + POOL_SLACK if peaks else 0
         small = self.small_peak + PAGE if self.small_peak else 0
         return self.large + small + pool + self.streams_peak * STREAM + self.idle_bytes
 
@@ -104,9 +114,10 @@ class Holds:
             self.low += sign * NEXT_CONTEXT
             self.large += sign * (NEXT_CONTEXT + PAGE)
         elif kind in ("async", "pool"):
-            self.low += sign * size
-            self.pool += sign * size
-            self.pool_peak = max(self.pool, self.pool_peak)
+            self.pools[kind] += sign * size
+            grown = max(self.pools[kind] - self.pool_peaks[kind], 0)
+            self.pool_peaks[kind] += grown
+            self.low += grown if self.pools_kept else sign * size
         elif size <= MIB and not kind.startswith("vmm") and self.by_page:
             self.small_by_page(size, sign)
         elif size <= MIB and not kind.startswith("vmm"):
@@ -159,7 +170,9 @@ class Holds:
         self.low_peak = max(self.low_peak, self.low)
         high = self.high()
         self.high_peak = max(self.high_peak, high)
-        if self.low > self.usable + MARGIN:
+        # What idles in the program's own cache is flushed for a request through the cache, and for no other.
+        idle = 0 if kind == "cached" else sum(size * count for size, count in self.idle.items() if count)
+        if self.low + idle > self.usable + MARGIN:
             raise End("oom", self.main_turn)
 
     def give(self, item):
@@ -200,10 +213,16 @@ class Holds:
                     if main:
                         self.main_turn = i
                     self.walk(node.body, i)
+            elif op == "vloop":
+                number = self.turns.get(id(node), 0)
+                self.turns[id(node)] = number + 1
+                for i in range(node.sizes[number % len(node.sizes)]):
+                    self.walk(node.body, i)
             elif op == "if":
                 how = args[0]
                 if (turn % args[1] == args[2] if how == "every" else turn >= args[1] if how == "from" else
-                        turn < args[1] if how == "until" else turn == args[1]):
+                        turn < args[1] if how == "until" else chosen(turn, args[1]) if how == "chosen" else
+                        turn == args[1]):
                     self.walk(node.body, turn)
             elif op == "iffailed":
                 if self.failed:
@@ -214,6 +233,12 @@ class Holds:
                 self.ops += args[1]
             elif op == "flush":
                 self.idle, self.idle_bytes = {}, 0
+            elif op == "trimpools":
+                if self.pools_kept:
+                    self.low -= sum(self.pool_peaks.values()) - sum(self.pools.values())
+                self.pool_peaks = dict(self.pools)
+            elif op == "keeppools":
+                self.pools_kept = True
             elif op == "endclean":
                 for bag in list(self.bags):
                     for item in self.bags.pop(bag):
@@ -297,7 +322,7 @@ class Draft:
         self.ops_max = 3000 if language == "python" else 14000
         self.usable = self.card - CONTEXT
         self.notes = {}
-        self.neighbour = None
+        self.neighbour, self.kept_bags = None, set()
         self.fail = rng.choice({"c": ["exit", "exit", "quiet", "cleanup", "abort"],
                                 "plan": ["exit", "exit", "quiet", "cleanup", "abort"],
                                 "c++": ["exit", "throw", "cleanup", "abort"],
@@ -384,7 +409,7 @@ class Draft:
         rng = self.rng
         if count == 0 or budget < 4096:
             return [], []
-        style = rng.choice(["end", "end", "layers", "workspace", "mixed"])
+        style = rng.choice(["end", "end", "layers", "workspace", "mixed", "prefetch", "lengths"])
         pattern = rng.choice(["equal", "varied", "cycle"])
         kind = self.kind if rng.random() < 0.8 else rng.choice(["plain", "cached", "async"])
         start, end = [], []
@@ -395,6 +420,18 @@ class Draft:
             if rng.random() < 0.5:
                 end.append(loop(count, self.work(1) + [Node("freelast", bag)]))
             end.append(Node("freeall", bag))
+        elif style == "lengths":  # sequences: another number of blocks in each step
+            bag = self.bag()
+            table = self.sizes(budget * 0.4 / count, pattern, steps * count, kind)
+            counts = [rng.randint(1, count) for _ in range(min(steps, 400))]
+            start.append(varied_loop(counts, [alloc(bag, self.place(), kind, table)] + self.work(rng.choice([0, 1]))))
+            end.append(Node("freeall", bag))
+        elif style == "prefetch":  # each lives until the next step has its own
+            for _ in range(min(count, 3)):
+                bag = self.bag()
+                table = self.sizes(budget * 0.25 / min(count, 3), pattern, steps, kind)
+                start.append(alloc(bag, self.place(), kind, table))
+                end.append(Node("trim", bag, rng.randint(1, 2)))
         elif style == "workspace":
             bag = self.bag()
             table = self.sizes(budget * 0.55, pattern, steps * count, kind)
@@ -419,11 +456,13 @@ class Draft:
         """Head and tail around the body."""
         rng = self.rng
         kinds = set(kinds_in(body))
-        begin = Node("begin", self.streams, 1, 1 if "pool" in kinds or rng.random() < 0.05 else 0)
+        # A kernel that takes time, in half of the programs: not where frees queue up behind it, in stream order.
+        slow = int(rng.random() < 0.5 and not kinds & {"async", "pool"})
+        begin = Node("begin", self.streams, 1, 1 if "pool" in kinds or rng.random() < 0.05 else 0, slow)
         head = [begin]
         if kinds & {"async", "pool"} and rng.random() < 0.5:
             if begin.args[2] == 0:
-                begin.args = (self.streams, 1, 1)
+                begin.args = (self.streams, 1, 1, slow)
             head.append(Node("keeppools"))
         tail = endings
         if tail is None:
@@ -438,8 +477,9 @@ class Draft:
     def step_cost(self, body):
         total = 0
         for node in body:
-            if node.op == "loop":
-                total += node.args[0] * self.step_cost(node.body) + 1
+            if node.op in ("loop", "vloop"):
+                times = node.args[0] if node.op == "loop" else max(node.sizes)
+                total += times * self.step_cost(node.body) + 1
             elif node.body is not None:
                 total += self.step_cost(node.body) + 1
             elif node.op == "launch":

@@ -52,8 +52,9 @@ class Program:
         _, build, has_twin = fixed.choices(families.FAMILIES, weights)[0]
         self.repaired = has_twin and fixed.random() < 0.28
         self.verified = fixed.random() < 0.06
+        self.twice = fixed.random() < 0.04
         language = fixed.choices([n for n, _ in LANGUAGES], [w for _, w in LANGUAGES])[0]
-        if build is families.neighbour:
+        if build is families.neighbour:  # the interpreter starts it
             language = "plan"
         if build is families.leak_thread and language == "python":
             language = "c"
@@ -64,6 +65,7 @@ class Program:
         if build is families.healthy and language == "python":
             draft.fail = "raise"
         nodes, self.truth = build(draft)
+        self.truth.lists = self.truth.lists or "small_leak" in draft.notes  # which both versions have
         self.draft, self.notes, self.card = draft, draft.notes, draft.card
         self.versions = {False: plans.resolve(nodes, False), True: plans.resolve(nodes, True)}
         self.neighbours = {}
@@ -97,8 +99,10 @@ class Program:
             alone = plans.holds(self.versions[False], self.draft.usable, self.draft.ops_max)
             if alone.unsure or alone.end != "exit":
                 raise plans.Impossible("no room even alone")
-        if self.truth.leak and faulty.end == "oom" and faulty.detail is not None and faulty.detail < 3:
-            self.truth.ambiguous = self.truth.ambiguous or f"only {faulty.detail} steps ended before it died"
+        if self.truth.leak and faulty.end == "oom" and faulty.detail is not None:
+            kept = (faulty.detail - self.notes.get("start", 0)) // self.notes.get("every", 1)
+            if kept < 3:
+                self.truth.ambiguous = self.truth.ambiguous or f"only {max(kept, 0)} steps kept something before it died"
         self.steps = faulty.detail
         self.refusals = faulty.refusals
 
@@ -134,8 +138,20 @@ class Program:
             return [str(tools.interpreter), str(source)], source
         source = folder / ("train.c" if self.language == "c" else "train.cc")
         source.write_text(writers.Compiled(nodes, style, self.draft.fail, self.language).text)
-        tools.compile(source, folder / "train", style.choice(["-O0", "-O0", "-O1", "-O2"]))
+        tools.compile(source, folder / "train", style.choice(["-O0", "-O0", "-O1", "-O2"]),
+                      style.choice(["-g"] * 9 + ["-s"]))
         return [str(folder / "train")], source
+
+    def command(self, argv):
+        """As a user starts it: itself, from a shell script, or with its output in a file."""
+        dice = random.Random(f"shell {self.seed} {self.index}").random()
+        if self.family == "own_exception" and dice < 0.2:
+            self.notes["output"] = "log"
+            return ["/bin/sh", "-c", 'exec "$@" >log 2>&1', "sh", *argv]
+        if self.family != "killed" and dice > 0.95:
+            self.notes["started"] = "by a shell"
+            return ["/bin/sh", "-c", '"$@"; exit $?', "sh", *argv]
+        return argv
 
     def specification(self):
         return f"h200,memory={self.card // plans.GIB}GiB"
@@ -155,10 +171,10 @@ class Tools:
         self.interpreter = folder / "truth_plan"
         self.compile(HERE / "truth_plan.c", self.interpreter, "-O1")
 
-    def compile(self, source, program, level):
+    def compile(self, source, program, level, symbols="-g"):
         cxx = source.suffix == ".cc"
         command = shlex.split(self.cxx if cxx else self.cc) + [
-            "-std=gnu++17" if cxx else "-std=gnu17", "-g", level, "-w", "-D_GNU_SOURCE", f"-I{HERE}",
+            "-std=gnu++17" if cxx else "-std=gnu17", symbols, level, "-w", "-D_GNU_SOURCE", f"-I{HERE}",
             f"-I{self.build / 'generated'}", f"-I{HERE.parents[1] / 'src' / 'api'}", str(source), "-o", str(program),
             f"-L{self.virtual}", "-lcuda", "-lpthread"]
         done = subprocess.run(command, capture_output=True, text=True)
@@ -200,7 +216,7 @@ def run_observed(program, tools, folder):
     argv, _ = program.write(folder, tools, program.repaired)
     verdict = folder / "verdict.json"
     command = [str(tools.gpuwhy), "run", "--gpu", "virtual:" + program.specification(), "--quiet", "--no-history", "--json",
-               str(verdict), "-o", str(folder / "run.gpuwhy"), "--", *argv]
+               str(verdict), "-o", str(folder / "run.gpuwhy"), "--", *program.command(argv)]
     status = execute(command, folder, tools.environment(folder))
     return status, json.loads(verdict.read_text()) if verdict.exists() else None
 
@@ -216,8 +232,9 @@ class Result:
         self.index, self.seed, self.name, self.language = program.index, program.seed, program.name(), program.language
         self.notes, self.ambiguous = program.notes, program.truth.ambiguous if not program.repaired else None
         self.steps, self.ends = program.steps, program.ends()
+        self.place_right = self.build = None  # the build folder, where it is not the usual one
         self.broken = self.verdict = self.certainty = self.headline = None
-        self.right = self.overclaim = self.lists_leaks = False
+        self.right = self.overclaim = self.lists_leaks = self.unstable = False
         self.rules_out_leak = False
         self.seconds = 0
 
@@ -240,21 +257,36 @@ def judge(program, verdict, result):
         result.right = "undetermined" in right or result.ambiguous is not None
     else:
         result.right = cause in right and certainty in (right[cause] or ())
+    if result.verdict == "gpu-oom-leak" and "gpu-oom-leak" in true:
+        result.place_right = names_a_place(program, verdict["where"])
     leaky = truth.leak and not program.repaired
     if status == "fault" and certainty == "established" and cause not in true:
         result.overclaim = True
     if leaky and result.rules_out_leak:
         result.overclaim, result.right = True, False
-    if right is families.CLEAN and result.lists_leaks and "small leak" not in result.name:
+    if right is families.CLEAN and result.lists_leaks and not truth.lists:
         result.right = False
 
 
+def names_a_place(program, where):
+    """Whether the verdict's stack leads through a function that keeps; None: this program's functions are not followed."""
+    if program.language not in ("plan", "python") or not program.draft.kept_bags:
+        return None
+    places = {writers.PLACES[n.args[1] % len(writers.PLACES)] for n in families.flat(program.versions[False])
+              if n.op in ("alloc", "try") and n.args[0] in program.draft.kept_bags}
+    functions = [f["function"] or "" for f in where["frames"]] if where else []
+    return any(f == p or f.startswith(p + "_") for f in functions for p in places)
+
+
 def run_one(job):
-    seed, index, tools, parent, keep = job
+    seed, index, tools, parent, keep, verify = job
     started = time.monotonic()
     folder = pathlib.Path(parent) / f"{seed}-{index}"
+    shutil.rmtree(folder, ignore_errors=True)  # of an earlier run with --keep: no recording is overwritten
     program = Program(seed, index, tools.has_cxx)
     result = Result(program)
+    if tools.build != HERE.parents[1] / "build":
+        result.build = os.path.relpath(tools.build, HERE.parents[1])
     try:
         status, verdict = run_observed(program, tools, folder)
         wanted = expected_status(program, program.repaired)
@@ -266,7 +298,11 @@ def run_one(job):
             result.broken = "gpuwhy wrote no verdict: " + (folder / "stderr").read_text(errors="replace")[:300]
         else:
             judge(program, verdict, result)
-        if program.verified and result.broken is None:
+        if program.twice and result.broken is None:
+            _, again = run_observed(program, tools, folder / "again")
+            keys = ("status", "cause", "certainty")
+            result.unstable = again is None or any(verdict[k] != again[k] for k in keys)
+        if (program.verified or verify) and result.broken is None:
             check_twin(program, tools, folder / "twin", result)
     except Exception as error:  # noqa: BLE001 - one program must not end the run
         result.broken = f"{type(error).__name__}: {error}"
@@ -289,7 +325,8 @@ def check_twin(program, tools, folder, result):
 # ---- what is printed -----------------------------------------------------------------------------------------------
 
 def command_of(result):
-    return f"python3 tests/truth/truth.py --seed {result.seed} --only {result.index}"
+    build = f" --build {result.build}" if result.build else ""
+    return f"python3 tests/truth/truth.py{build} --seed {result.seed} --only {result.index}"
 
 
 def print_table(results):
@@ -337,14 +374,24 @@ def report(results, options, seconds):
         print(f"\n{len(misses)} misses:")
         for r in misses[:options.show]:
             print(describe(r))
+    unstable = [r for r in judged if r.unstable]
+    if unstable:
+        print(f"\n{len(unstable)} were judged otherwise the second time:")
+        for r in unstable[:options.show]:
+            print(describe(r))
     print_table(judged)
+    placed = [r for r in judged if r.place_right is not None]
+    if placed:
+        print(f"\nOf {len(placed)} leaks that were told and whose places are followed, {sum(r.place_right for r in placed)} "
+              "name a place that keeps")
     healthy = [r for r in judged if r.name.startswith("healthy") or "repaired" in r.name]
     noisy = [r for r in healthy if not r.right]
     right = sum(r.right for r in judged)
     print(f"\nseed {options.seed}: {len(judged)} programs in {seconds:.0f} s, {right} right ({100 * right / len(judged):.1f} %), "
-          f"{len(over)} overclaims, {len(noisy)} of {len(healthy)} healthy ones not silent, {len(broken)} were no test")
+          f"{len(over)} overclaims, {len(noisy)} of {len(healthy)} healthy ones not silent, {len(unstable)} unstable, "
+          f"{len(broken)} were no test")
     bad = len(over) > options.overclaims_max or 100 * right < options.right_min * len(judged) or bool(broken)
-    bad = bad or len(noisy) > options.noisy_max
+    bad = bad or len(noisy) > options.noisy_max or bool(unstable)
     return 1 if bad else 0
 
 
@@ -357,10 +404,12 @@ def main():
     parser.add_argument("--only", type=int, metavar="INDEX", help="run one program, and show it and its verdict")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--keep", metavar="FOLDER", help="keep sources, recordings and verdicts there")
+    parser.add_argument("--verify", action="store_true", help="run the twin of each program on the bare card, not of 6 %%")
     parser.add_argument("--show", type=int, default=40, help="overclaims and misses to print [40]")
     parser.add_argument("--right-min", type=float, default=0, metavar="PERCENT", help="fail under this share")
     parser.add_argument("--overclaims-max", type=int, default=0, metavar="N", help="fail with more [0]")
-    parser.add_argument("--noisy-max", type=int, default=0, metavar="N", help="fail when more healthy ones are not silent [0]")
+    parser.add_argument("--noisy-max", type=int, default=0, metavar="N",
+                        help="fail when more healthy ones are not silent [0]")
     parser.add_argument("--json", metavar="FILE", help="write one line a program there")
     options = parser.parse_args()
     if options.seed is None:
@@ -373,7 +422,8 @@ def main():
         if options.only is not None:
             return show_one(options, tools, parent)
         started = time.monotonic()
-        jobs = [(options.seed, i, tools, parent, options.keep) for i in range(options.first, options.first + options.count)]
+        indices = range(options.first, options.first + options.count)
+        jobs = [(options.seed, i, tools, parent, options.keep, options.verify) for i in indices]
         with concurrent.futures.ProcessPoolExecutor(options.jobs) as pool:
             results = []
             for result in pool.map(run_one, jobs, chunksize=4):
@@ -394,7 +444,7 @@ def show_one(options, tools, parent):
     program = Program(options.seed, options.only, tools.has_cxx)
     argv, source = program.write(parent / "shown", tools, program.repaired)
     print(source.read_text() if source.stat().st_size < 20000 else source.read_text()[:20000] + "\n...")
-    result = run_one((options.seed, options.only, tools, parent, True))
+    result = run_one((options.seed, options.only, tools, parent, True, options.verify))
     folder = parent / f"{options.seed}-{options.only}"
     print((folder / "stderr").read_text(errors="replace"))
     print("card:", program.specification(), "| truth:", program.name(), "| right would be:",

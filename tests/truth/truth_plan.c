@@ -38,17 +38,19 @@ enum op_code {
     OP_endclean,
     OP_begin,
     OP_sleep,
+    OP_vloop,
+    OP_trimpools,
     OP_COUNT
 };
 static const char *const op_names[OP_COUNT] = {
-    "alloc", "try",      "freeall", "freelast",  "freehalf", "trim",     "launch", "wait", "memset", "loop",
-    "if",    "iffailed", "call",    "thread",    "join",     "end",      "say",    "exit", "kill",   "throw",
-    "spawn", "ready",    "hold",    "keeppools", "flush",    "endclean", "begin",  "sleep"};
+    "alloc", "try",      "freeall", "freelast",  "freehalf", "trim",     "launch", "wait",  "memset", "loop",
+    "if",    "iffailed", "call",    "thread",    "join",     "end",      "say",    "exit",  "kill",   "throw",
+    "spawn", "ready",    "hold",    "keeppools", "flush",    "endclean", "begin",  "sleep", "vloop",  "trimpools"};
 
 struct op {
     enum op_code code;
-    char words[3][32]; /* its first words, as text */
-    long long numbers[3];
+    char words[4][32]; /* its first words, as text */
+    long long numbers[4];
     char *text;          /* owned, never freed: the rest of the line */
     const size_t *sizes; /* of the table that an alloc names */
     size_t sizes_count;
@@ -194,6 +196,8 @@ static int holds(const struct op *op, long long turn)
         return turn >= op->numbers[1];
     if (strcmp(how, "until") == 0)
         return turn < op->numbers[1];
+    if (strcmp(how, "chosen") == 0)
+        return chosen(turn, op->numbers[1]);
     return turn == op->numbers[1]; /* only */
 }
 
@@ -274,11 +278,14 @@ static void step(struct op *op)
     case OP_flush:
         cache_flush();
         break;
+    case OP_trimpools:
+        trim_pools();
+        break;
     case OP_endclean:
         end_clean();
         break;
     case OP_begin:
-        begin((int)op->numbers[0], (int)op->numbers[1], (int)op->numbers[2]);
+        begin((int)op->numbers[0], (int)op->numbers[1], (int)op->numbers[2], (int)op->numbers[3]);
         break;
     case OP_sleep:
         usleep((unsigned)op->numbers[0] * 1000);
@@ -295,6 +302,10 @@ static void run(size_t first, size_t end, long long turn)
         switch (op->code) {
         case OP_loop:
             for (long long i = 0; i < op->numbers[0]; i++)
+                run(index + 1, op->end, i);
+            break;
+        case OP_vloop:
+            for (long long i = 0, count = (long long)op->sizes[op->turn++ % op->sizes_count]; i < count; i++)
                 run(index + 1, op->end, i);
             break;
         case OP_if:
@@ -353,17 +364,18 @@ static void read_op(char *line)
         abort();
     op->code = code_of(name);
     op->text = strdup(line + used);
-    sscanf(op->text, "%31s %31s %31s", op->words[0], op->words[1], op->words[2]);
-    for (int index = 0; index < 3; index++)
+    sscanf(op->text, "%31s %31s %31s %31s", op->words[0], op->words[1], op->words[2], op->words[3]);
+    for (int index = 0; index < 4; index++)
         op->numbers[index] = atoll(op->words[index]);
-    if (op->code == OP_alloc || op->code == OP_try) {
-        unsigned long id = 0;
-        sscanf(op->text, "%*s %*s %*s %lu", &id);
+    if (op->code == OP_alloc || op->code == OP_try || op->code == OP_vloop) {
+        unsigned long id = (unsigned long)op->numbers[0];
+        if (op->code != OP_vloop)
+            sscanf(op->text, "%*s %*s %*s %lu", &id);
         op->sizes = tables[id].sizes;
         op->sizes_count = tables[id].count;
     }
-    if (op->code == OP_loop || op->code == OP_if || op->code == OP_iffailed || op->code == OP_call ||
-        op->code == OP_thread)
+    if (op->code == OP_loop || op->code == OP_vloop || op->code == OP_if || op->code == OP_iffailed ||
+        op->code == OP_call || op->code == OP_thread)
         open[depth++] = ops_count;
     if (op->code == OP_end)
         ops[open[--depth]].end = ops_count;

@@ -31,7 +31,10 @@ class Interpreted:
                 bag, place, kind = node.args
                 self.lines.append(f"{node.op} {bag} {place} {kind} {self.table(node.sizes)}")
                 continue
-            self.lines.append(" ".join([node.op, *map(str, node.args)]))
+            if node.op == "vloop":
+                self.lines.append(f"vloop {self.table(node.sizes)}")
+            else:
+                self.lines.append(" ".join([node.op, *map(str, node.args)]))
             if node.body is not None:
                 self.write(node.body)
                 self.lines.append("end")
@@ -46,7 +49,7 @@ class Compiled:
         self.counter = 0
         self.through = rng.random() < 0.5
         main = self.body(nodes, 1, "0")
-        head = (["#include <stdexcept>", "#include <string>"] if language == "c++" else []) + ['#include "truth_run.h"', ""]
+        head = (["#include <exception>"] if language == "c++" else []) + ['#include "truth_run.h"', ""]
         if self.counter and any(f.startswith("static void *thread") for f in self.functions):
             head += ["static pthread_t threads[8];", "static int threads_count;"]
         head += ["static MAYBE_UNUSED int failed;", ""]
@@ -75,7 +78,8 @@ class Compiled:
         return name
 
     def function(self, name, body):
-        self.functions.append(f"static NOINLINE void {name}(long long turn)\n{{\n    (void)turn;\n" + "\n".join(body) + "\n}\n")
+        self.functions.append(f"static NOINLINE void {name}(long long turn)\n{{\n    (void)turn;\n" + "\n".join(body) +
+                              "\n}\n")
 
     def body(self, nodes, depth, turn):
         lines, pad = [], "    " * depth
@@ -88,10 +92,19 @@ class Compiled:
                 index = f"i{self.counter}"
                 lines.append(f"{pad}for (long long {index} = 0; {index} < {args[0]}; {index}++) {{")
                 lines += self.body(node.body, depth + 1, index) + [f"{pad}}}"]
+            elif op == "vloop":
+                count, number = self.sizes(node.sizes)
+                self.counter += 1
+                index = f"i{self.counter}"
+                lines += [f"{pad}{{"] + ([f"{pad}    {number}"] if number else [])
+                lines.append(f"{pad}    for (long long {index} = 0, end{index} = (long long){count}; {index} < end{index}; "
+                             f"{index}++) {{")
+                lines += self.body(node.body, depth + 2, index) + [f"{pad}    }}", f"{pad}}}"]
             elif op == "if":
                 how = args[0]
                 test = (f"{turn} % {args[1]} == {args[2]}" if how == "every" else f"{turn} >= {args[1]}" if how == "from"
-                        else f"{turn} < {args[1]}" if how == "until" else f"{turn} == {args[1]}")
+                        else f"{turn} < {args[1]}" if how == "until" else f"chosen({turn}, {args[1]})" if how == "chosen"
+                        else f"{turn} == {args[1]}")
                 lines += [f"{pad}if ({test}) {{"] + self.body(node.body, depth + 1, turn) + [f"{pad}}}"]
             elif op == "iffailed":
                 lines += [f"{pad}if (failed) {{"] + self.body(node.body, depth + 1, turn) + [f"{pad}}}"]
@@ -132,7 +145,7 @@ class Compiled:
                 return f"launch({args[0]}, {args[2]}, scratch);"
             return f"for (int k = 0; k < {count}; k++)\n        launch(({args[0]} + k) % KERNELS, {args[2]}, scratch);"
         if op == "throw" and self.language == "c++":
-            return f'throw std::runtime_error("{args[0]}");'
+            return f'throw truth_failure("{args[0]}");'
         return {"freeall": lambda: f"give_all(&bags[{args[0]}]);", "freelast": lambda: f"give_last(&bags[{args[0]}]);",
                 "freehalf": lambda: f"give_half(&bags[{args[0]}]);",
                 "trim": lambda: f"give_beyond(&bags[{args[0]}], {args[1]});",
@@ -141,8 +154,10 @@ class Compiled:
                 "join": lambda: "while (threads_count > 0)\n        pthread_join(threads[--threads_count], NULL);",
                 "say": lambda: f'fprintf(stderr, "{args[0]}\\n");', "exit": lambda: f"stop({args[0]});",
                 "kill": lambda: f"kill(getpid(), {args[0]});", "throw": lambda: f'fprintf(stderr, "{args[0]}\\n"), stop(1);',
-                "keeppools": lambda: "keep_pools();", "flush": lambda: "cache_flush();",
-                "endclean": lambda: "end_clean();", "begin": lambda: f"begin({args[0]}, {args[1]}, {args[2]});"}[op]()
+                "keeppools": lambda: "keep_pools();", "trimpools": lambda: "trim_pools();",
+                "flush": lambda: "cache_flush();",
+                "endclean": lambda: "end_clean();",
+                "begin": lambda: f"begin({args[0]}, {args[1]}, {args[2]}, {args[3]});"}[op]()
 
 
 class Scripted:
@@ -188,10 +203,17 @@ class Scripted:
                 self.counter += 1
                 lines += [f"{pad}for i{self.counter} in range({args[0]}):"] + \
                     self.body(node.body, depth + 1, f"i{self.counter}")
+            elif op == "vloop":
+                count, after = self.sizes(node.sizes)
+                self.counter += 1
+                lines += [f"{pad}count{self.counter} = {count}"] + [pad + line for line in after]
+                lines += [f"{pad}for i{self.counter} in range(count{self.counter}):"] + \
+                    self.body(node.body, depth + 1, f"i{self.counter}")
             elif op == "if":
                 how = args[0]
                 test = (f"{turn} % {args[1]} == {args[2]}" if how == "every" else f"{turn} >= {args[1]}" if how == "from"
-                        else f"{turn} < {args[1]}" if how == "until" else f"{turn} == {args[1]}")
+                        else f"{turn} < {args[1]}" if how == "until" else f"gpu.chosen({turn}, {args[1]})"
+                        if how == "chosen" else f"{turn} == {args[1]}")
                 lines += [f"{pad}if {test}:"] + self.body(node.body, depth + 1, turn)
             elif op == "iffailed":
                 lines += [f"{pad}if gpu.failed:"] + self.body(node.body, depth + 1, turn)
@@ -215,6 +237,7 @@ class Scripted:
                 "join": lambda: "for thread in threads: thread.join()",
                 "say": lambda: f'gpu.sys.stderr.write("{args[0]}\\n")', "exit": lambda: f"gpu.leave({args[0]})",
                 "kill": lambda: f"gpu.kill({args[0]})", "throw": lambda: f'raise ValueError("{args[0]}")',
-                "keeppools": lambda: "gpu.keep_pools()", "flush": lambda: "gpu.flush()",
+                "keeppools": lambda: "gpu.keep_pools()", "trimpools": lambda: "gpu.trim_pools()",
+                "flush": lambda: "gpu.flush()",
                 "endclean": lambda: "gpu.end_clean(bags)",
-                "begin": lambda: f"gpu.begin({args[0]}, {args[1]}, {args[2]})"}[op]()
+                "begin": lambda: f"gpu.begin({args[0]}, {args[1]}, {args[2]}, {args[3]})"}[op]()
