@@ -138,6 +138,16 @@ static void fill(screen *it)
     }
 }
 
+/* Of the whole body; a word longer than a line is one line of the text, however many a terminal makes of it. */
+static unsigned lines_printed(gwi_page *page, const gwi_paragraph *paragraph)
+{
+    char *narrow = gwi_paragraph_narrow(page, paragraph, paragraph->body);
+    unsigned lines = narrow == NULL ? 0 : gwi_paragraph_lines(page, paragraph, narrow);
+    page->failed = page->failed || narrow == NULL;
+    free(narrow);
+    return lines;
+}
+
 unsigned gwi_page_fit(gwi_page *page, unsigned lines)
 {
     screen it = {.page = page, .left = lines, .left_of = {UINT_MAX, WHY_LINES_MAX, NEXT_LINES_MAX}};
@@ -153,7 +163,7 @@ unsigned gwi_page_fit(gwi_page *page, unsigned lines)
     follow(&it, &confirm); /* of few causes there is room for what would decide */
     for (size_t i = 0; i < page->count; i++) {
         gwi_paragraph *paragraph = &page->paragraph[i];
-        unsigned whole = gwi_paragraph_lines(page, paragraph, paragraph->body), shown = lines_shown(page, paragraph);
+        unsigned whole = lines_printed(page, paragraph), shown = lines_shown(page, paragraph);
         paragraph->hidden = paragraph->shown == NULL;
         if (paragraph->section != GWI_HEAD)
             left_out += whole > shown ? whole - shown : 0;

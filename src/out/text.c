@@ -260,7 +260,8 @@ static void add_lines(gwi_page *page, const gwi_source *source, unsigned wanted)
     int digits = snprintf(NULL, 0, "%u", source->first + source->count - 1);
     for (unsigned i = 0; i < source->count; i++) {
         expand(source->line[i], &line[i]);
-        size_t one = indent_of(gw_text_str(&line[i]));
+        bool left_out = source->first + i != wanted && says_nothing(gw_text_str(&line[i]));
+        size_t one = left_out ? SIZE_MAX : indent_of(gw_text_str(&line[i]));
         indent = one < indent ? one : indent;
     }
     for (unsigned i = 0; i < source->count; i++) {
