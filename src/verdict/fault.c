@@ -392,7 +392,7 @@ static void say_next(const gwi_case *c, gwi_finding *finding, const gw_failure *
     else if (kernel != NULL)
         gwi_next(finding, "Look at kernel %s and at what its launch gave it", gwi_kernel_text(name, kernel));
     if (kernel == NULL && gw_model_meta(c->model, "option.core") == NULL)
-        gwi_next(finding, "Run it with gpuwhy run --core: the driver's dump names kernel and line");
+        gwi_next(finding, "Run it with gpuwhy run --core: a dump then names kernel and line");
     if (!gwi_is_own_report(c, sticky) && !c->model->faults.blame.known)
         gwi_next(finding, "Run it with gpuwhy run --blame: a second run waits for each launch");
 }

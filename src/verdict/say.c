@@ -534,14 +534,29 @@ static void say_reset(const gwi_case *c, gwi_finding *finding, const gw_failure 
                       "helps");
 }
 
+/* The report decides, what a cause said before it, and what a dump or the second run found out: its first lines. */
+static void weigh_report(gwi_finding *finding, size_t reported)
+{
+    enum { FOUND_MAX = 2 };
+    size_t found = 0;
+    for (size_t i = 0; i < finding->evidence_count; i++) {
+        gw_evidence *one = &finding->evidence[i];
+        bool finds = strcmp(one->source, "core dump") == 0 || strcmp(one->source, "second run") == 0;
+        if (i < reported || (finds && found++ < FOUND_MAX))
+            one->weight = GW_WEIGHT_DECIDES;
+    }
+}
+
 void gwi_say_sticky(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky, const char *what)
 {
     gwi_say_report(c, finding, sticky, what);
+    size_t reported = finding->evidence_count;
     if (!gwi_is_own_report(c, sticky)) {
         gwi_say_last_launches(c, finding, sticky->t_ns);
         say_window(c, finding, sticky);
     }
     gwi_say_fault_details(c, finding, sticky);
+    weigh_report(finding, reported);
     gwi_say_xids(c, finding);
     say_reset(c, finding, sticky);
 }

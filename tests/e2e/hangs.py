@@ -70,7 +70,7 @@ def hangs(place, name, cause, *patterns, argv=None, ours=None, where=None):
     expect(verdict["cause"] == cause and status == -signal.SIGTERM, f"expected {cause}; found {found}")
     expect(err.count(f"Verdict  {cause}") == 2, f"not said once while it lived and once at its end: {found}")
     expect_screens(err, 2, verdict)
-    expect("is running" in err, f"not said while it lived: {found}")
+    expect("is running" in " ".join(err.split()), f"not said while it lived: {found}")
     for pattern in patterns:
         expect(re.search(pattern, evidence(verdict)), f"no evidence like {pattern}: {found}")
     expect(verdict["next"], "no fix is offered")
