@@ -44,18 +44,18 @@ static const char *rest_text(const gwi_memory *memory, bool few_pages)
                                                                            : "context, libraries and others";
 }
 
-/* False: the parts are not all known, and the sum would not be what was in use. */
+/* False: not all parts are known; then they are what lives and what was asked for. */
 static bool find_parts(const gwi_memory *memory, sum *it)
 {
     uint64_t cached = memory->reserved_bytes > memory->own_bytes ? memory->reserved_bytes - memory->own_bytes : 0;
     uint64_t accounted = memory->own_bytes + cached, taken = taken_bytes(memory);
     uint64_t beyond = taken > accounted ? taken - accounted : 0; /* libraries' own blocks, and half-used pages */
     bool framework = memory->limit_is_framework;                 /* which counts its own reserve alone */
-    if (!framework && !memory->rest_known)
-        return false;
     bool few_pages = memory->report != NULL || beyond * 64 < memory->limit_bytes;
     add(it, memory->own_bytes, "live", false);
     add(it, memory->wanted_bytes, "asked", false);
+    if (!framework && !memory->rest_known)
+        return false;
     add(it, cached, "cached", false);
     if (framework)
         return true;
@@ -138,32 +138,20 @@ static void write_sum(const gwi_memory *memory, const sum *it, gw_text *text)
         gw_text_add_str(text, ", PyTorch's own limit");
 }
 
-/* Nothing of what is not known for sure: then the bound is what lives and what was asked for. */
-static void say_bound(const gwi_memory *memory, gwi_finding *finding, const char *source)
-{
-    char need[GW_BYTES_TEXT_MAX], live[GW_BYTES_TEXT_MAX], wanted[GW_BYTES_TEXT_MAX], limit[GW_BYTES_TEXT_MAX];
-    uint64_t bytes = memory->own_bytes + memory->wanted_bytes;
-    gwi_measure(finding, memory->t_ns, source, (double)bytes, "bytes",
-                "needed: %s live + %s asked = %s, of %s, and what context and others held",
-                gw_bytes_text(live, memory->own_bytes), gw_bytes_text(wanted, memory->wanted_bytes),
-                gw_bytes_text(need, bytes), gw_bytes_text(limit, memory->limit_bytes));
-}
-
 void gwi_say_sum(const gwi_case *c, gwi_finding *finding)
 {
     const uint64_t sane_bytes = (uint64_t)1 << 60; /* larger ones are no need but a mistake */
     const gwi_memory *memory = &c->memory;
-    const char *source = memory->report != NULL ? "observer" : "ledger";
     sum it = {0};
     gw_text text = {0};
     if (!memory->has_limit || memory->limit_is_about || memory->wanted_bytes == 0 || memory->wanted_bytes > sane_bytes)
         return;
-    if (!find_parts(memory, &it)) {
-        say_bound(memory, finding, source);
-    } else {
-        write_sum(memory, &it, &text);
-        gwi_measure(finding, memory->t_ns, source, (double)it.total_bytes, "bytes", "%s", gw_text_str(&text));
-    }
+    bool whole = find_parts(memory, &it);
+    write_sum(memory, &it, &text);
+    if (!whole)
+        gw_text_add_str(&text, ", and what context and others held");
+    gwi_measure(finding, memory->t_ns, memory->report != NULL ? "observer" : "ledger", (double)it.total_bytes, "bytes",
+                "%s", gw_text_str(&text));
     gwi_weigh(finding, GW_WEIGHT_DECIDES);
     finding->failed = finding->failed || text.failed;
     gw_text_free(&text);

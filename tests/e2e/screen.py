@@ -39,6 +39,20 @@ def sections(lines):
     return found
 
 
+def sum_wrong(text):
+    """Of a line "needed: 4.51 GiB live + 1.53 GiB asked = 6.04 GiB > 5.00 GiB": does it add up, in what is printed?"""
+    parts, total = text.removeprefix("needed: ").split(" = ")
+    amount = r"(\d+(?:\.\d\d)?) (B|KiB|MiB|GiB|TiB)\b"
+    terms = [re.match(amount, part) for part in parts.split(" + ")]
+    total, limit = re.findall(amount, total)[:2]
+    if None in terms or any(term[2] != total[1] and term[1] != "0" for term in terms) or limit[1] != total[1]:
+        return f"not in one unit: {text}"
+    added = sum(round(float(term[1]) * 100) for term in terms)
+    if added != round(float(total[0]) * 100):
+        return f"the parts are {added / 100}: {text}"
+    return None if (" > " in text) == (float(total[0]) > float(limit[0]) or " by " in text) else f"not more: {text}"
+
+
 def wrong(lines, verdict=None):
     """What is wrong with a screen, as sentences. `verdict`: its JSON."""
     found = sections(lines)
@@ -62,4 +76,7 @@ def wrong(lines, verdict=None):
     if verdict is not None:
         for label, is_there in (("Where", verdict["where"]), ("Next", verdict["next"]), ("Why", verdict["evidence"])):
             must((label in labels) == bool(is_there), f"{label} is {'' if label in labels else 'not '}there")
+        for evidence in verdict["evidence"]:
+            problem = sum_wrong(evidence["text"]) if re.match(r"needed: .* (>|, of) ", evidence["text"]) else None
+            must(problem is None, problem)
     return problems
