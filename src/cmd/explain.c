@@ -22,6 +22,7 @@
       "one message, or a code or name (700, \"Xid 79\", CUDNN_STATUS_NOT_INITIALIZED, \"exit 137\"): what it may "     \
       "come "                                                                                                          \
       "from, and what decides")                                                                                        \
+    X(FLAG, bool, all, "--all", NULL, NULL, "print everything, not only what fits on one screen")                      \
     X(FLAG, bool, json, "--json", NULL, NULL, "print JSON (docs/json-schema.md)")                                      \
     X(STRING, const char *, cell, "--cell", "NAME", NULL,                                                              \
       "judge that phase alone, as if the program had ended with it; its traceback is read from standard input")        \
@@ -30,6 +31,7 @@
 
 typedef struct explain_options {
     GWI_EXPLAIN_OPTIONS(GWI_OPTION_FIELD)
+    const char *again; /* the same command with --all */
 } explain_options;
 
 #define OPTIONS_STRUCT explain_options
@@ -114,7 +116,8 @@ static int show(const gw_verdict *verdict, bool running, const explain_options *
     gw_error err;
     int status = verdict->status == GW_VERDICT_UNDETERMINED ? GWI_EXIT_UNDETERMINED : GWI_EXIT_OK;
     if (!options->json)
-        gwi_verdict_print(verdict, running, STDOUT_FILENO);
+        gwi_verdict_print(verdict, &(gwi_print){.running = running, .all = options->all, .again = options->again},
+                          STDOUT_FILENO);
     else if (gwi_verdict_write_json(verdict, "-", &err) != GW_OK)
         status = fail(&err);
     return status;
@@ -332,6 +335,23 @@ static bool explain_input(const explain_options *options, int *ret_status)
     return has;
 }
 
+/* The same command with --all, as one would type it; words that a shell would change are not repeated. */
+static void write_again(gw_text *text, int argc, char **argv)
+{
+    enum { AGAIN_BYTES_MAX = 160 };
+    bool plain = isatty(STDIN_FILENO) != 0 || argc > 1;
+    gw_text_add_str(text, "gpuwhy explain --all");
+    for (int i = 1; i < argc; i++) {
+        plain = plain && argv[i][0] != '\0' && strcmp(argv[i], "-") != 0 && strcmp(argv[i], "--cell") != 0 &&
+                strpbrk(argv[i], " \t\n\"'\\$&;<>|()*?[]#~`!{}") == NULL;
+        gw_text_addf(text, " %s", argv[i]);
+    }
+    if (plain && text->bytes <= AGAIN_BYTES_MAX)
+        return;
+    gw_text_clear(text);
+    gw_text_add_str(text, "the same command with --all");
+}
+
 static int help(void)
 {
     gw_text text = {0};
@@ -350,46 +370,57 @@ static int help(void)
     return GWI_EXIT_OK;
 }
 
-int gwi_cmd_explain(int argc, char **argv)
+static int explain_what(int words, char **argv, const explain_options *options)
 {
-    explain_options options = {0};
     gw_error err = {0};
-    int words = 0;
-    if (gwi_options_parse_mixed(options_table, OPTION_COUNT, &options, argc, argv, &words, &err) != GW_OK)
-        return fail(&err);
-    if (options.help)
-        return help();
-    if (options.message != NULL && (words > 0 || options.cell != NULL)) {
+    int status;
+    if (options->message != NULL && (words > 0 || options->cell != NULL)) {
         gw_status st = gw_fail(&err, GW_USAGE, "-m: a message alone, no files and no --cell beside it");
         (void)st;
         return fail(&err);
     }
-    if (options.cell != NULL && words > 1) {
+    if (options->cell != NULL && words > 1) {
         gw_status st = gw_fail(&err, GW_USAGE, "--cell: one recording at a time");
         (void)st;
         return fail(&err);
     }
-    if (options.json && !gw_out_has_json()) {
+    if (options->json && !gw_out_has_json()) {
         gw_status st =
             gw_fail(&err, GW_USAGE, "--json: this build lacks JSON (json-c was not there when it was built)");
         (void)st;
         return fail(&err);
     }
-    int status;
-    if (options.message != NULL)
-        return explain_message(options.message, &options);
-    if (options.cell == NULL && explain_words(argv + 1, words, &options, &status))
+    if (options->message != NULL)
+        return explain_message(options->message, options);
+    if (options->cell == NULL && explain_words(argv + 1, words, options, &status))
         return status;
-    if (options.cell == NULL && are_logs(argv + 1, words))
-        return explain_logs(argv + 1, words, &options);
+    if (options->cell == NULL && are_logs(argv + 1, words))
+        return explain_logs(argv + 1, words, options);
     if (words > 1)
-        return explain_together(argv + 1, words, &options);
+        return explain_together(argv + 1, words, options);
     if (words == 1)
-        return explain(argv[1], &options);
-    if (options.cell == NULL && explain_input(&options, &status))
+        return explain(argv[1], options);
+    if (options->cell == NULL && explain_input(options, &status))
         return status;
     static gwi_path last;
     if (gwi_last_recording(last, &err) != GW_OK)
         return fail(&err);
-    return explain(last, &options);
+    return explain(last, options);
+}
+
+int gwi_cmd_explain(int argc, char **argv)
+{
+    explain_options options = {0};
+    gw_error err = {0};
+    gw_text again = {0};
+    int words = 0;
+    write_again(&again, argc, argv);
+    if (gwi_options_parse_mixed(options_table, OPTION_COUNT, &options, argc, argv, &words, &err) != GW_OK) {
+        gw_text_free(&again);
+        return fail(&err);
+    }
+    options.again = gw_text_str(&again);
+    int status = options.help ? help() : explain_what(words, argv, &options);
+    gw_text_free(&again);
+    return status;
 }

@@ -78,7 +78,7 @@ static void print_hang(gwi_hangs *hangs, gwi_record *record, gwi_stderr *capture
         return;
     if (verdict->is_hang) {
         hangs->told = true;
-        gwi_verdict_print(verdict, true, STDERR_FILENO);
+        gwi_verdict_print_now(verdict, record);
         if (hangs->kill) {
             gwi_say("--kill-on-hang: SIGTERM to pid %d", (int)child);
             hangs->killed_at_ns = gwi_record_now_ns(record);

@@ -74,17 +74,26 @@ static gw_out_style style_of(int fd)
     return style;
 }
 
-void gwi_verdict_print(const gw_verdict *verdict, bool running, int fd)
+void gwi_verdict_print(const gw_verdict *verdict, const gwi_print *how, int fd)
 {
     gw_text text = {0};
     gw_out_style style = style_of(fd);
-    style.running = running;
+    style.running = how->running;
+    style.all = how->all;
+    style.again = how->again;
     if (isatty(fd))
         gw_text_add(&text, "\n", 1); /* a gap after the program's own last line */
     gw_out_text(verdict, &style, &text);
     gw_status ignored = write_whole(fd, &text, "the verdict", NULL); /* a closed stderr is no reason to fail */
     (void)ignored;
     gw_text_free(&text);
+}
+
+void gwi_verdict_print_now(gw_verdict *verdict, const gwi_record *record)
+{
+    free(verdict->recording);
+    verdict->recording = record->path[0] == '\0' || record->is_temporary ? NULL : strdup(record->path);
+    gwi_verdict_print(verdict, &(gwi_print){.running = true, .all = verdict->recording == NULL}, STDERR_FILENO);
 }
 
 gw_status gwi_verdict_write_json(const gw_verdict *verdict, const char *path, gw_error *err)

@@ -191,13 +191,13 @@ static int fail(const char *text)
 
 static int show_verdict(const gw_verdict *verdict, const poke_options *options)
 {
-    gw_error err;
+    gw_error err; /* the threads are above it: the rest of a screen would be gone anyway */
     if (options->json && gwi_verdict_write_json(verdict, "-", &err) != GW_OK)
         return fail(err.text);
     if (!options->json) {
         printf("\n");
         fflush(stdout);
-        gwi_verdict_print(verdict, true, STDOUT_FILENO);
+        gwi_verdict_print(verdict, &(gwi_print){.running = true, .all = true}, STDOUT_FILENO);
     }
     return verdict->status == GW_VERDICT_UNDETERMINED ? GWI_EXIT_UNDETERMINED : GWI_EXIT_OK;
 }

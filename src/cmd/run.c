@@ -246,7 +246,7 @@ static void judge_while_running(supervisor *run)
     if (verdict->status == GW_VERDICT_FAULT) {
         run->failure_told = true;
         if (strcmp(run->options.on_failure, "print") == 0)
-            gwi_verdict_print(verdict, true, STDERR_FILENO);
+            gwi_verdict_print_now(verdict, &run->record);
         else
             run_command(run, verdict);
     }
@@ -409,7 +409,7 @@ static void tell(supervisor *run)
         verdict->recording = strdup(run->record.path);
     }
     if (!run->options.quiet || verdict->status == GW_VERDICT_FAULT)
-        gwi_verdict_print(verdict, false, STDERR_FILENO);
+        gwi_verdict_print(verdict, &(gwi_print){.all = verdict->recording == NULL}, STDERR_FILENO);
     if (run->options.json != NULL && gwi_verdict_write_json(verdict, run->options.json, &err) != GW_OK)
         gwi_say("--json: %s", err.text);
     gw_verdict_free(verdict);

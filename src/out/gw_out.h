@@ -13,13 +13,23 @@
 enum { GW_JSON_SCHEMA = 1 };
 
 typedef struct gw_out_style {
-    unsigned width; /* columns to wrap at; 0: 80 */
-    bool colour;    /* the reader is a terminal that wants it */
-    bool running;   /* the program is alive: that its end is not known needs no regret */
+    unsigned width;    /* columns to wrap at; 0: 80 */
+    bool colour;       /* the reader is a terminal that wants it */
+    bool running;      /* the program is alive: do not print that its end is not known */
+    bool all;          /* everything, not one screen */
+    const char *again; /* the command that prints everything, after "12 more lines: "; NULL: gpuwhy explain --all with
+                          the verdict's recording */
 } gw_out_style;
 
-/* Add the verdict as text to `text`: a head line, then labelled paragraphs, each line with its newline. Control
- * characters of foreign strings (arguments, log lines) become '?'. */
+/* The lines of a screen: of a terminal of 24, one is left to the shell's next prompt. */
+enum { GW_OUT_LINES = 23 };
+
+/* Add the verdict as text to `text`: a head line, then labelled paragraphs, each line with its newline. Unless
+ * style->all, the text has at most GW_OUT_LINES lines of 80 columns or more, and its last line says how many were left
+ * out. Control characters of foreign strings (arguments, log lines, source files) become '?'.
+ *
+ * Under the verdict's place stands the user's line of source, where its file is on this machine and was not
+ * changed since (gwi_source.h). */
 void gw_out_text(const gw_verdict *verdict, const gw_out_style *style, gw_text *text);
 
 /* Whether this build can write JSON at all. */

@@ -1,105 +1,65 @@
-/* A verdict as text. Layout alone: a label column, then a body wrapped at the width.
+/* A verdict as text: one screen, or everything.
  *
  *     gpuwhy: python train.py exited 1 after 41.2 s on NVIDIA H200 (limit 16.00 GiB)
  *
  *     Verdict  gpu-oom-leak (established): the second run found the GPU full of what the first one kept.
+ *     Where    train.py:31 in step: what holds most was allocated there
+ *                30 |     loss = criterion(model(x), y)
+ *              > 31 |     losses.append(loss)
+ *     Next     Append float(loss), or loss.detach()
  *     Why      38.92 s  cuMemAlloc of 2.39 GiB failed; 0.79 GiB of 16.00 GiB was free
- *              ruled out: other processes (0 B) */
+ *              ruled out: other processes (0 B)
+ *     Details  4 more lines: gpuwhy explain --all run.gpuwhy */
 #include "gw_out.h"
 #include "gwi_out.h"
+#include "gwi_page.h"
+#include "gwi_source.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { LABEL_COLUMNS = 9, WIDTH_MIN = 40, ARGUMENT_BYTES_MAX = 72, COMMAND_BYTES_MAX = 120, QUESTION_BYTES_MAX = 200 };
+enum {
+    WIDTH_MIN = 40,
+    ARGUMENT_BYTES_MAX = 72,
+    COMMAND_BYTES_MAX = 120,
+    COMMAND_BYTES_MIN = 30,
+    QUESTION_BYTES_MAX = 200,
+    TAB_COLUMNS = 4
+};
 
-typedef struct layout {
-    gw_text *text;
-    unsigned width;
-    bool colour;
-    bool running;
-} layout;
-
-/* Columns a string takes: UTF-8 sequences count as one. Good enough for what we print. */
-static unsigned columns(const char *string, size_t bytes)
-{
-    unsigned count = 0;
-    for (size_t i = 0; i < bytes; i++)
-        count += ((unsigned char)string[i] & 0xC0) != 0x80;
-    return count;
-}
-
-static void add_spaces(gw_text *text, unsigned count)
-{
-    while (count-- > 0)
-        gw_text_add(text, " ", 1);
-}
-
-/* Words of `body` from column `at` on; further lines begin at `indent`. Words longer than a line stay whole: a
- * path that is cut cannot be copied. */
-static void add_wrapped(layout *page, const char *body, unsigned at, unsigned indent)
-{
-    bool line_is_empty = true;
-    while (*body != '\0') {
-        size_t gap = strspn(body, " ");
-        size_t word = strcspn(body + gap, " ");
-        unsigned wanted = (unsigned)gap + columns(body + gap, word);
-        if (!line_is_empty && at + wanted > page->width) {
-            gw_text_add(page->text, "\n", 1);
-            add_spaces(page->text, indent);
-            at = indent;
-            body += gap;
-            gap = 0;
-            wanted = columns(body, word);
-        }
-        gw_text_add(page->text, body, gap + word);
-        body += gap + word;
-        at += wanted;
-        line_is_empty = false;
-    }
-    gw_text_add(page->text, "\n", 1);
-}
-
-static void add_label(layout *page, const char *label)
-{
-    if (page->colour && label[0] != '\0')
-        gw_text_addf(page->text, "\033[1m%-*s\033[0m", LABEL_COLUMNS, label);
-    else
-        gw_text_addf(page->text, "%-*s", LABEL_COLUMNS, label);
-}
-
-static void add_paragraph(layout *page, const char *label, const char *foreign, unsigned hang)
-{
-    gw_text clean = {0};
-    gw_out_add_printable(&clean, foreign);
-    add_label(page, label);
-    add_wrapped(page, gw_text_str(&clean), LABEL_COLUMNS, LABEL_COLUMNS + hang);
-    gw_text_free(&clean);
-}
-
-/* Each entry of a list is a paragraph; the label stands before the first only. */
-static void add_list(layout *page, const char *label, const gw_string_list *list, bool numbered)
+/* Each entry of a list is a paragraph. */
+static void add_list(gwi_page *page, gwi_section section, const char *label, const gw_string_list *list, bool numbered)
 {
     for (size_t i = 0; i < list->count; i++) {
         gw_text line = {0};
         if (numbered)
             gw_text_addf(&line, "%zu. ", i + 1);
         gw_text_add_str(&line, list->item[i]);
-        add_paragraph(page, i == 0 ? label : "", gw_text_str(&line), numbered ? 3 : 2);
+        gwi_page_add(page, section, label, gw_text_str(&line), numbered ? 3 : 2);
         gw_text_free(&line);
     }
 }
 
-static void add_joined(layout *page, const char *label, const char *lead, const gw_string_list *list)
+/* "other processes (0 B)": in short "other processes". */
+static int without_detail(const char *item)
 {
-    if (list->count == 0)
-        return;
-    gw_text line = {0};
-    gw_text_add_str(&line, lead);
-    for (size_t i = 0; i < list->count; i++)
-        gw_text_addf(&line, "%s%s", i == 0 ? "" : ", ", list->item[i]);
-    add_paragraph(page, label, gw_text_str(&line), 2);
+    const char *detail = strstr(item, " (");
+    return detail == NULL || item[strlen(item) - 1] != ')' ? (int)strlen(item) : (int)(detail - item);
+}
+
+static void add_ruled_out(gwi_page *page, const char *label, const gw_string_list *list)
+{
+    gw_text line = {0}, brief = {0};
+    for (size_t i = 0; i < list->count; i++) {
+        gw_text_addf(&line, "%s%s", i == 0 ? "ruled out: " : ", ", list->item[i]);
+        gw_text_addf(&brief, "%s%.*s", i == 0 ? "ruled out: " : ", ", without_detail(list->item[i]), list->item[i]);
+    }
+    if (list->count > 0) {
+        gwi_page_add(page, GWI_RULED_OUT, label, gw_text_str(&line), 2);
+        gwi_page_brief(page, gw_text_str(&brief));
+    }
     gw_text_free(&line);
+    gw_text_free(&brief);
 }
 
 static void add_gpus(gw_text *line, const gw_verdict *verdict)
@@ -147,47 +107,62 @@ static void add_cut(gw_text *line, const char *text, size_t bytes_max)
 }
 
 /* One argument as one would type it; long ones (whole scripts after -c) are cut. */
-static void add_argument(gw_text *line, const char *argument)
+static void add_argument(gw_text *line, const char *argument, size_t bytes_max)
 {
     bool plain = argument[0] != '\0' && strpbrk(argument, " \t\n\"'\\$&;<>|()*?[]#~`!{}") == NULL;
     gw_text_add_str(line, plain ? "" : "'");
-    add_cut(line, argument, ARGUMENT_BYTES_MAX);
+    add_cut(line, argument, bytes_max);
     gw_text_add_str(line, plain ? "" : "'");
 }
 
-static void add_head(layout *page, const gw_verdict *verdict)
+static void add_command(gw_text *line, const gw_verdict *verdict, size_t bytes_max)
 {
-    gw_text line = {0};
-    gw_text_add_str(&line, "gpuwhy: ");
     for (size_t i = 0; i < verdict->argv.count; i++) {
         if (i > 0)
-            gw_text_add_str(&line, " ");
-        if (i > 0 && line.bytes > COMMAND_BYTES_MAX) {
-            gw_text_add_str(&line, "...");
+            gw_text_add_str(line, " ");
+        if (i > 0 && line->bytes > bytes_max) {
+            gw_text_add_str(line, "...");
             break;
         }
-        add_argument(&line, verdict->argv.item[i]);
+        add_argument(line, verdict->argv.item[i], bytes_max < ARGUMENT_BYTES_MAX ? bytes_max : ARGUMENT_BYTES_MAX);
     }
+}
+
+static void write_head(gw_text *line, const gw_verdict *verdict, bool running, size_t bytes_max)
+{
+    gw_text_clear(line);
+    gw_text_add_str(line, "gpuwhy: ");
+    add_command(line, verdict, bytes_max);
     bool asked = verdict->question != NULL;
     if (verdict->argv.count == 0 && verdict->snapshot == NULL && verdict->log == NULL && !asked)
-        gw_text_add_str(&line, "the program");
+        gw_text_add_str(line, "the program");
     if (asked)
-        add_cut(&line, verdict->question->text, QUESTION_BYTES_MAX);
+        add_cut(line, verdict->question->text, QUESTION_BYTES_MAX);
     else if (verdict->log != NULL)
-        gw_text_add_str(&line, verdict->log);
+        gw_text_add_str(line, verdict->log);
     else if (verdict->snapshot == NULL)
-        add_ending(&line, verdict, page->running);
+        add_ending(line, verdict, running);
     else
-        gw_text_addf(&line, "PyTorch memory snapshot %s, %.1f s of history", verdict->snapshot, verdict->seconds);
-    add_gpus(&line, verdict);
-    gw_text clean = {0};
-    gw_out_add_printable(&clean, gw_text_str(&line));
-    add_wrapped(page, gw_text_str(&clean), 0, 8);
-    gw_text_free(&clean);
+        gw_text_addf(line, "PyTorch memory snapshot %s, %.1f s of history", verdict->snapshot, verdict->seconds);
+    add_gpus(line, verdict);
+}
+
+/* On a screen the command is cut before anything that follows it is. */
+static void add_head(gwi_page *page, const gw_verdict *verdict, bool running)
+{
+    gw_text line = {0};
+    write_head(&line, verdict, running, COMMAND_BYTES_MAX);
+    const gwi_paragraph *head = gwi_page_add(page, GWI_HEAD, "", gw_text_str(&line), 8);
+    for (size_t bytes = COMMAND_BYTES_MAX; bytes >= COMMAND_BYTES_MIN && head != NULL; bytes -= 10) {
+        write_head(&line, verdict, running, bytes);
+        gwi_page_brief(page, gw_text_str(&line));
+        if (head->brief == NULL || gwi_paragraph_lines(page, head, head->brief) <= 2)
+            break;
+    }
     gw_text_free(&line);
 }
 
-static void add_verdict_line(layout *page, const gw_verdict *verdict)
+static void add_verdict_line(gwi_page *page, const gw_verdict *verdict)
 {
     gw_text line = {0};
     if (verdict->status == GW_VERDICT_FAULT)
@@ -203,26 +178,117 @@ static void add_verdict_line(layout *page, const gw_verdict *verdict)
         gw_text_clear(&line);
         gw_text_add_str(&line, verdict->headline);
     }
-    add_paragraph(page, "Verdict", gw_text_str(&line), 0);
+    gwi_page_add(page, GWI_VERDICT, "Verdict", gw_text_str(&line), 0);
     gw_text_free(&line);
 }
 
-static void add_evidence(layout *page, const gw_verdict *verdict, const char **label)
+/* In order of weight; lines of one weight in the order that the cause gave them. */
+static void add_evidence(gwi_page *page, const gw_verdict *verdict, const char *label)
 {
-    for (size_t i = 0; i < verdict->evidence_count; i++) {
-        const gw_evidence *evidence = &verdict->evidence[i];
-        gw_text line = {0};
-        if (evidence->has_time)
-            gw_text_addf(&line, "%.2f s  ", (double)evidence->t_ns / 1e9);
-        gw_text_add_str(&line, evidence->text);
-        add_paragraph(page, *label, gw_text_str(&line), 2);
-        gw_text_free(&line);
-        *label = "";
+    static const gw_weight order[] = {GW_WEIGHT_DECIDES, GW_WEIGHT_PLAIN, GW_WEIGHT_ASIDE};
+    for (size_t pass = 0; pass < sizeof order / sizeof order[0]; pass++) {
+        for (size_t i = 0; i < verdict->evidence_count; i++) {
+            const gw_evidence *evidence = &verdict->evidence[i];
+            if (evidence->weight != order[pass])
+                continue;
+            gw_text line = {0};
+            if (evidence->has_time)
+                gw_text_addf(&line, "%.2f s  ", (double)evidence->t_ns / 1e9);
+            gw_text_add_str(&line, evidence->text);
+            gwi_page_add(page, GWI_WHY, label, gw_text_str(&line), 2);
+            gw_text_free(&line);
+        }
     }
 }
 
+/* ---- the place ---- */
+
+/* Tabs as spaces, no line end; control characters become '?' when the line is added. */
+static void expand(const char *raw, gw_text *line)
+{
+    for (const char *c = raw; *c != '\0'; c++) {
+        if (*c == '\t')
+            gw_text_add(line, "        ", TAB_COLUMNS);
+        else if (*c != '\r' || c[1] != '\0')
+            gw_text_add(line, c, 1);
+    }
+}
+
+static size_t indent_of(const char *line)
+{
+    size_t indent = strspn(line, " ");
+    return line[indent] == '\0' ? SIZE_MAX : indent;
+}
+
+/* A neighbour of brackets alone, or a blank one. */
+static bool says_nothing(const char *line)
+{
+    for (; *line != '\0'; line++) {
+        unsigned char c = (unsigned char)*line;
+        if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c >= 0x80)
+            return false;
+    }
+    return true;
+}
+
+/* Cut to that many columns. */
+static void add_source_line(gwi_page *page, const char *gutter, const char *code, bool marked)
+{
+    gw_text line = {0}, clean = {0};
+    gw_out_add_printable(&clean, code);
+    const char *text = gw_text_str(&clean);
+    size_t bytes = strlen(text), room = page->width - GWI_LABEL_COLUMNS - strlen(gutter);
+    bool cut = gwi_columns(text, bytes) > room;
+    while (bytes > 0 &&
+           (((unsigned char)text[bytes] & 0xC0) == 0x80 || gwi_columns(text, bytes) + (cut ? 3 : 0) > room))
+        bytes--;
+    gw_text_addf(&line, "%s%.*s%s", gutter, (int)bytes, text, cut ? "..." : "");
+    gwi_paragraph *paragraph = gwi_page_add(page, GWI_SOURCE, "Where", gw_text_str(&line), 0);
+    if (paragraph != NULL) {
+        paragraph->verbatim = true;
+        paragraph->marked = marked;
+    }
+    gw_text_free(&line);
+    gw_text_free(&clean);
+}
+
+/* The user's line between its neighbours. */
+static void add_lines(gwi_page *page, const gwi_source *source, unsigned wanted)
+{
+    gw_text line[GWI_SOURCE_LINES] = {{0}};
+    size_t indent = SIZE_MAX;
+    int digits = snprintf(NULL, 0, "%u", source->first + source->count - 1);
+    for (unsigned i = 0; i < source->count; i++) {
+        expand(source->line[i], &line[i]);
+        bool left_out = source->first + i != wanted && says_nothing(gw_text_str(&line[i]));
+        size_t one = left_out ? SIZE_MAX : indent_of(gw_text_str(&line[i]));
+        indent = one < indent ? one : indent;
+    }
+    for (unsigned i = 0; i < source->count; i++) {
+        char gutter[32];
+        const char *code = gw_text_str(&line[i]);
+        bool marked = source->first + i == wanted, blank = indent_of(code) == SIZE_MAX;
+        if (marked || !says_nothing(code)) {
+            snprintf(gutter, sizeof gutter, "%s %*u | ", marked ? ">" : " ", digits, source->first + i);
+            add_source_line(page, gutter, blank ? "" : code + indent, marked);
+        }
+        gw_text_free(&line[i]);
+    }
+}
+
+static void add_source(gwi_page *page, const gw_verdict *verdict)
+{
+    gwi_source source;
+    const gw_where_frame *frame = &verdict->where->frame[verdict->where->user];
+    gwi_source_state state = gwi_source_read(verdict, &source);
+    if (state == GWI_SOURCE_READ)
+        add_lines(page, &source, frame->line);
+    else if (state == GWI_SOURCE_CHANGED)
+        gwi_page_add(page, GWI_WHERE_NOTE, "Where", "its line is not shown: the file has changed since", 2);
+}
+
 /* The user's frame, then those of the user's below it; what lies between and above is the JSON's. */
-static void add_where(layout *page, const gw_verdict *verdict)
+static void add_where(gwi_page *page, const gw_verdict *verdict)
 {
     enum { CALLERS_MAX = 4 };
     const gw_where *where = verdict->where;
@@ -231,7 +297,8 @@ static void add_where(layout *page, const gw_verdict *verdict)
     gw_text line = {0};
     unsigned shown = 0;
     gw_text_addf(&line, "%s: %s", where->frame[where->user].text, where->what);
-    add_paragraph(page, "Where", gw_text_str(&line), 2);
+    gwi_page_add(page, GWI_WHERE, "Where", gw_text_str(&line), 2);
+    add_source(page, verdict);
     gw_text_clear(&line);
     for (size_t i = where->user + 1; i < where->frame_count && shown < CALLERS_MAX; i++) {
         const gw_where_frame *frame = &where->frame[i];
@@ -241,21 +308,32 @@ static void add_where(layout *page, const gw_verdict *verdict)
         shown++;
     }
     if (shown > 0)
-        add_paragraph(page, "", gw_text_str(&line), 2);
+        gwi_page_add(page, GWI_CALLED, "Where", gw_text_str(&line), 2);
     gw_text_free(&line);
-    for (size_t i = 0; i < where->notes.count; i++)
-        add_paragraph(page, "", where->notes.item[i], 2);
+    add_list(page, GWI_WHERE_NOTE, "Where", &where->notes, false);
 }
 
-static void add_alternatives(layout *page, const gw_verdict *verdict)
+/* ---- other explanations ---- */
+
+/* In short, what is no more than a hypothesis goes without its certainty. */
+static void add_alternatives(gwi_page *page, const gw_verdict *verdict, const char *label)
 {
-    gw_text line = {0};
-    for (size_t i = 0; i < verdict->alternative_count; i++)
-        gw_text_addf(&line, "%s%s (%s)", i == 0 ? "" : ", ", verdict->alternatives[i].cause,
-                     gw_certainty_text(verdict->alternatives[i].certainty));
-    if (line.bytes > 0)
-        add_paragraph(page, "Or", gw_text_str(&line), 2);
+    gw_text line = {0}, brief = {0};
+    for (size_t i = 0; i < verdict->alternative_count; i++) {
+        const gw_alternative *one = &verdict->alternatives[i];
+        const char *begin = i == 0 ? "could also be: " : ", ", *certainty = gw_certainty_text(one->certainty);
+        gw_text_addf(&line, "%s%s (%s)", begin, one->cause, certainty);
+        if (one->certainty > GW_HYPOTHESIS)
+            gw_text_addf(&brief, "%s%s (%s)", begin, one->cause, certainty);
+        else
+            gw_text_addf(&brief, "%s%s", begin, one->cause);
+    }
+    if (line.bytes > 0) {
+        gwi_page_add(page, GWI_COULD, label, gw_text_str(&line), 2);
+        gwi_page_brief(page, gw_text_str(&brief));
+    }
     gw_text_free(&line);
+    gw_text_free(&brief);
 }
 
 static int first_sentence(const char *text)
@@ -265,48 +343,77 @@ static int first_sentence(const char *text)
 }
 
 /* Of a question: each cause with what would establish it. */
-static void add_causes(layout *page, const gw_verdict *verdict)
+static void add_causes(gwi_page *page, const gw_verdict *verdict)
 {
     for (size_t i = 0; i < verdict->alternative_count; i++) {
         const gw_alternative *one = &verdict->alternatives[i];
         gw_text line = {0};
         gw_text_addf(&line, "%zu. %s: %.*s", i + 1, one->cause, first_sentence(one->summary), one->summary);
-        add_paragraph(page, i == 0 ? "From" : "", gw_text_str(&line), 3);
+        gwi_page_add(page, GWI_CAUSE, "Causes", gw_text_str(&line), 3);
         gw_text_clear(&line);
-        gw_text_addf(&line, "   told by: %s", one->told_by);
-        add_paragraph(page, "", gw_text_str(&line), 3);
+        gw_text_addf(&line, "   Would be confirmed by: %s", one->told_by);
+        gwi_page_add(page, GWI_CONFIRM, "Causes", gw_text_str(&line), 3);
         gw_text_free(&line);
     }
 }
 
+/* ---- the whole ---- */
+
+/* Where the rest is, where this is not all; else where the recording is. */
+static void add_details(gwi_page *page, const gw_verdict *verdict, const gw_out_style *style, unsigned more)
+{
+    gw_text line = {0};
+    if (more > 0)
+        gw_text_addf(&line, "%u more line%s: ", more, more == 1 ? "" : "s");
+    if (more > 0 && style->again != NULL)
+        gw_text_add_str(&line, style->again);
+    else if (more > 0 || verdict->recording != NULL)
+        gw_text_addf(&line, "gpuwhy explain%s%s%s", more > 0 ? " --all" : "", verdict->recording == NULL ? "" : " ",
+                     verdict->recording == NULL ? "" : verdict->recording);
+    if (line.bytes > 0)
+        gwi_page_add(page, GWI_DETAILS, "Details", gw_text_str(&line), 2);
+    gw_text_free(&line);
+}
+
+static unsigned details_lines(const gwi_page *page, const gw_verdict *verdict, const gw_out_style *style)
+{
+    gwi_page alone = {.width = page->width};
+    add_details(&alone, verdict, style, 99);
+    unsigned lines = 0;
+    for (size_t i = 0; i < alone.count; i++)
+        lines += gwi_paragraph_lines(&alone, &alone.paragraph[i], alone.paragraph[i].body);
+    gwi_page_free(&alone);
+    return lines;
+}
+
+static void add_all(gwi_page *page, const gw_verdict *verdict, bool running)
+{
+    bool is_answer = verdict->question != NULL && verdict->status == GW_VERDICT_UNDETERMINED;
+    const char *label = is_answer ? "Meaning" : verdict->status == GW_VERDICT_CLEAN ? "Seen" : "Why";
+    add_head(page, verdict, running);
+    add_verdict_line(page, verdict);
+    add_where(page, verdict);
+    add_list(page, GWI_NEXT, "Next", &verdict->next, verdict->next.count > 1);
+    add_evidence(page, verdict, label);
+    add_ruled_out(page, label, &verdict->ruled_out);
+    if (is_answer)
+        add_causes(page, verdict);
+    else
+        add_alternatives(page, verdict, label);
+    add_list(page, GWI_LATER, "Later", &verdict->consequences, false);
+    if (verdict->question != NULL)
+        add_list(page, GWI_BEWARE, "Beware", &verdict->question->misleading, false);
+    add_list(page, GWI_ALSO, "Also", &verdict->advice, false);
+}
+
 void gw_out_text(const gw_verdict *verdict, const gw_out_style *style, gw_text *text)
 {
-    unsigned width = style->width == 0 ? 80 : style->width;
-    layout page = {.text = text,
-                   .width = width < WIDTH_MIN ? WIDTH_MIN : width,
-                   .colour = style->colour,
-                   .running = style->running};
-    add_head(&page, verdict);
-    gw_text_add(text, "\n", 1);
-    add_verdict_line(&page, verdict);
-    bool is_answer = verdict->question != NULL && verdict->status == GW_VERDICT_UNDETERMINED;
-    const char *label = is_answer ? "Is" : verdict->status == GW_VERDICT_CLEAN ? "Seen" : "Why";
-    add_evidence(&page, verdict, &label);
-    add_joined(&page, label, "ruled out: ", &verdict->ruled_out);
-    add_where(&page, verdict);
-    add_list(&page, "Then", &verdict->consequences, false);
-    if (is_answer)
-        add_causes(&page, verdict);
-    else
-        add_alternatives(&page, verdict);
-    add_list(&page, "Next", &verdict->next, verdict->next.count > 1);
-    if (verdict->question != NULL)
-        add_list(&page, "Beware", &verdict->question->misleading, false);
-    add_list(&page, "Also", &verdict->advice, false);
-    if (verdict->recording != NULL) {
-        gw_text line = {0};
-        gw_text_addf(&line, "gpuwhy explain %s", verdict->recording);
-        add_paragraph(&page, "Details", gw_text_str(&line), 2);
-        gw_text_free(&line);
-    }
+    unsigned width = style->width == 0 ? 80 : style->width, more = 0;
+    gwi_page page = {.width = width < WIDTH_MIN ? WIDTH_MIN : width, .colour = style->colour};
+    add_all(&page, verdict, style->running);
+    if (!style->all)
+        more = gwi_page_fit(&page, GW_OUT_LINES - details_lines(&page, verdict, style));
+    add_details(&page, verdict, style, more);
+    gwi_page_print(&page, text);
+    gwi_page_free(&page);
 }

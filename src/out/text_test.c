@@ -4,8 +4,12 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -57,12 +61,12 @@ static void a_verdict_reads_as_designed(void **state)
         "\n"
         "Verdict  gpu-oom-leak (established): the second run found the GPU full of what\n"
         "         the first one kept.\n"
-        "Why      38.92 s  cuMemAlloc of 2.39 GiB failed\n"
-        "         12.74 GiB in use by this process\n"
-        "         ruled out: other processes (0 B), fragmentation\n"
         "Next     1. Append float(x), or x.detach(), so that the graph of each step can\n"
         "            be freed with the step.\n"
         "         2. Use a smaller batch.\n"
+        "Why      38.92 s  cuMemAlloc of 2.39 GiB failed\n"
+        "         12.74 GiB in use by this process\n"
+        "         ruled out: other processes (0 B), fragmentation\n"
         "Details  gpuwhy explain\n"
         "           /a/very/long/path/that/must/not/be/cut/in/two/whatever/the/width/may/be.gpuwhy\n";
     assert_string_equal(gw_text_str(&text), wanted);
@@ -151,12 +155,321 @@ static void foreign_bytes_become_harmless(void **state)
     }
 }
 
+/* ---- one screen ---- */
+
+static unsigned lines_in(const char *text)
+{
+    unsigned lines = 0;
+    for (; *text != '\0'; text++)
+        lines += *text == '\n';
+    return lines;
+}
+
+/* A verdict with too much of everything. The caller frees the lists. */
+enum { MANY = 30 };
+static char many_text[MANY][200];
+static char *many[MANY];
+static gw_evidence many_evidence[MANY];
+
+static gw_verdict crowded(void)
+{
+    gw_verdict verdict = sample();
+    for (size_t i = 0; i < MANY; i++) {
+        snprintf(many_text[i], sizeof many_text[i],
+                 "line %zu says something that a reader can do without, at such length that it takes two lines (and "
+                 "says a little more: a third one)",
+                 i);
+        many[i] = many_text[i];
+        many_evidence[i] = (gw_evidence){.text = many_text[i], .source = "driver"};
+    }
+    verdict.evidence = many_evidence;
+    verdict.evidence_count = MANY;
+    verdict.ruled_out = verdict.consequences = verdict.next = verdict.advice = (gw_string_list){many, MANY};
+    verdict.recording = (char *)"run.gpuwhy";
+    return verdict;
+}
+
+static void too_much_becomes_one_screen(void **state)
+{
+    (void)state;
+    gw_verdict verdict = crowded();
+    gw_text screen = {0}, all = {0};
+    gw_out_text(&verdict, &(gw_out_style){.width = 80}, &screen);
+    gw_out_text(&verdict, &(gw_out_style){.width = 80, .all = true}, &all);
+    assert_in_range(lines_in(gw_text_str(&screen)), GW_OUT_LINES - 2, GW_OUT_LINES);
+    const char *fixes = strstr(gw_text_str(&screen), "\nNext "), *why = strstr(gw_text_str(&screen), "\nWhy ");
+    const char *details = strstr(gw_text_str(&screen), "\nDetails ");
+    assert_true(fixes != NULL && why != NULL && details != NULL && fixes < why && why < details);
+    unsigned more = (unsigned)strtoul(details + strlen("\nDetails  "), NULL, 10);
+    assert_int_equal(more, lines_in(gw_text_str(&all)) - lines_in(gw_text_str(&screen)));
+    assert_non_null(strstr(details, "more lines: gpuwhy explain --all run.gpuwhy\n"));
+    assert_null(strstr(gw_text_str(&all), "more line"));
+    for (size_t i = 0; i < MANY; i++) {
+        char number[20];
+        snprintf(number, sizeof number, "line %zu says", i);
+        assert_non_null(strstr(gw_text_str(&all), number));
+    }
+    gw_text_free(&screen);
+    gw_text_free(&all);
+}
+
+static void every_width_and_colour_fits(void **state)
+{
+    (void)state;
+    for (unsigned width = 80; width < 200; width += 13) {
+        gw_verdict verdict = crowded();
+        gw_text text = {0};
+        gw_out_text(&verdict, &(gw_out_style){.width = width, .colour = true}, &text);
+        assert_in_range(lines_in(gw_text_str(&text)), 10, GW_OUT_LINES);
+        gw_text_free(&text);
+    }
+}
+
+static void what_decides_comes_first(void **state)
+{
+    (void)state;
+    gw_verdict verdict = crowded();
+    many_evidence[MANY - 1].weight = GW_WEIGHT_DECIDES;
+    many_evidence[0].weight = GW_WEIGHT_ASIDE;
+    gw_text text = {0};
+    gw_out_text(&verdict, &(gw_out_style){.width = 80}, &text);
+    const char *why = strstr(gw_text_str(&text), "\nWhy ");
+    assert_memory_equal(why + 10, "line 29", 7);
+    assert_null(strstr(why, "line 0 says"));
+    gw_text_free(&text);
+}
+
+/* The rest may be asked for in other ways than by the recording's name. */
+static void the_command_for_the_rest_is_the_callers(void **state)
+{
+    (void)state;
+    gw_verdict verdict = crowded();
+    gw_text text = {0};
+    verdict.recording = NULL;
+    gw_out_text(&verdict, &(gw_out_style){.width = 80, .again = "gpuwhy explain --all 700"}, &text);
+    assert_non_null(strstr(gw_text_str(&text), "more lines: gpuwhy explain --all 700\n"));
+    gw_text_free(&text);
+}
+
+static void a_word_longer_than_a_line_loses_its_middle(void **state)
+{
+    (void)state;
+    gw_verdict verdict = sample();
+    char word[400] = "/begin";
+    gw_evidence one = {.text = word, .source = "host"};
+    memset(word + 6, 'x', sizeof word - 11);
+    memcpy(word + sizeof word - 5, ".so\0", 5);
+    verdict.evidence = &one;
+    verdict.evidence_count = 1;
+    verdict.recording = NULL;
+    gw_text text = {0};
+    gw_out_text(&verdict, &(gw_out_style){.width = 80}, &text);
+    const char *line = strstr(gw_text_str(&text), "Why      ");
+    assert_in_range(strcspn(line, "\n"), 70, 80);
+    assert_memory_equal(line + 9, "/begin", 6);
+    assert_memory_equal(line + strcspn(line, "\n") - 3, ".so", 3);
+    gw_text_clear(&text);
+    gw_out_text(&verdict, &(gw_out_style){.width = 80, .all = true}, &text);
+    assert_non_null(strstr(gw_text_str(&text), word));
+    gw_text_free(&text);
+}
+
+/* ---- the user's line ---- */
+
+static char source_path[64];
+static char host[256];
+static gw_where_frame frame;
+static gw_where where = {.what = "the request that was refused", .frame = &frame, .frame_count = 1};
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* A verdict on a run that began after the file was written, with its place at `line`. */
+static gw_verdict placed(const char *source, uint32_t line)
+{
+    gw_verdict verdict = sample();
+    snprintf(source_path, sizeof source_path, "/tmp/gpuwhy-out-XXXXXX");
+    int fd = mkstemp(source_path);
+    assert_true(fd >= 0 && write(fd, source, strlen(source)) == (ssize_t)strlen(source) && close(fd) == 0);
+    assert_int_equal(gethostname(host, sizeof host - 1), 0);
+    frame = (gw_where_frame){
+        .file = source_path, .text = (char *)"train.py:2 in step", .line = line, .whose = "own", .python = true};
+    verdict.where = &where;
+    verdict.run = (gw_verdict_run){.host = host, .has_start = true, .start_realtime_ns = now_ns() + 1000000000u};
+    verdict.recording = NULL;
+    return verdict;
+}
+
+static void shows(const gw_verdict *verdict, unsigned width, const char *wanted, const char *unwanted)
+{
+    gw_text text = {0};
+    gw_out_text(verdict, &(gw_out_style){.width = width}, &text);
+    if (wanted != NULL && strstr(gw_text_str(&text), wanted) == NULL)
+        fail_msg("'%s' is not in:\n%s", wanted, gw_text_str(&text));
+    if (unwanted != NULL && strstr(gw_text_str(&text), unwanted) != NULL)
+        fail_msg("'%s' is in:\n%s", unwanted, gw_text_str(&text));
+    gw_text_free(&text);
+}
+
+static void the_users_line_is_shown(void **state)
+{
+    (void)state;
+    gw_verdict verdict = placed("def step():\n    loss = f(x)\n\tkeep(loss)\nlast()\n", 2);
+    shows(&verdict, 80,
+          "Where    train.py:2 in step: the request that was refused\n"
+          "           1 | def step():\n"
+          "         > 2 |     loss = f(x)\n"
+          "           3 |     keep(loss)\n"
+          "Next ",
+          NULL);
+    frame.line = 1;
+    shows(&verdict, 80, "         > 1 | def step():\n           2 |     loss = f(x)\nNext ", NULL);
+    frame.line = 4;
+    shows(&verdict, 80, "           3 |     keep(loss)\n         > 4 | last()\nNext ", NULL);
+    frame.line = 5; /* none */
+    shows(&verdict, 80, "refused\nNext ", "|");
+    frame.line = 0;
+    shows(&verdict, 80, "refused\nNext ", "|");
+    unlink(source_path);
+    shows(&verdict, 80, "refused\nNext ", "|");
+}
+
+static void the_last_line_needs_no_end(void **state)
+{
+    (void)state;
+    gw_verdict verdict = placed("a()\nb()", 2);
+    shows(&verdict, 80, "           1 | a()\n         > 2 | b()\nNext ", NULL);
+    unlink(source_path);
+}
+
+static void lines_that_say_nothing_are_left_out(void **state)
+{
+    (void)state;
+    gw_verdict verdict = placed("    {\n        call();\n    }\n", 2);
+    shows(&verdict, 80, "refused\n         > 2 | call();\nNext ", NULL);
+    unlink(source_path);
+}
+
+static void a_source_line_cannot_steer_a_terminal(void **state)
+{
+    (void)state;
+    gw_verdict verdict = placed("x = '\033[2J\xC2\x9B\xFF'\r\n", 1);
+    shows(&verdict, 80,
+          "> 1 | x = '?[2J"
+          "?\?'\n",
+          "\033");
+    unlink(source_path);
+}
+
+static void a_long_source_line_is_cut(void **state)
+{
+    (void)state;
+    char source[70000];
+    memset(source, 'x', sizeof source - 1);
+    source[sizeof source - 1] = '\0';
+    source[60000] = '\n';
+    gw_verdict verdict = placed(source, 1);
+    for (unsigned width = 40; width < 300; width += 17) {
+        gw_text text = {0};
+        gw_out_text(&verdict, &(gw_out_style){.width = width}, &text);
+        const char *line = strstr(gw_text_str(&text), "         > 1 | xxx");
+        assert_non_null(line);
+        assert_int_equal(strcspn(line, "\n"), width);
+        gw_text_free(&text);
+    }
+    unlink(source_path);
+}
+
+/* What stands in the file now may not be what ran. */
+static void a_file_that_changed_is_not_shown(void **state)
+{
+    (void)state;
+    gw_verdict verdict = placed("a()\nb()\n", 2);
+    verdict.run.start_realtime_ns = now_ns() - 3600u * 1000000000u;
+    shows(&verdict, 80, "the file has changed since", "b()");
+    verdict.run.has_start = false; /* of a log, or a snapshot, it is not known when that was */
+    shows(&verdict, 80, NULL, "b()");
+    verdict.run.has_start = true;
+    verdict.run.start_realtime_ns = now_ns() + 1000000000u;
+    shows(&verdict, 80, "> 2 | b()", NULL);
+    verdict.run.host = (char *)"another.machine.invalid";
+    shows(&verdict, 80, NULL, "b()");
+    verdict.run.host = host;
+    unlink(source_path);
+}
+
+/* Native code ran as it was when it was built. */
+static void a_source_newer_than_the_program_is_not_shown(void **state)
+{
+    (void)state;
+    gw_verdict verdict = placed("a()\nb()\n", 2);
+    struct timespec times[2] = {{.tv_sec = 1000000000}, {.tv_sec = 1000000000}};
+    char module[] = "/tmp/gpuwhy-out-XXXXXX";
+    int fd = mkstemp(module);
+    assert_true(fd >= 0);
+    frame.python = false;
+    frame.module = module;
+    shows(&verdict, 80, "> 2 | b()", NULL);
+    assert_int_equal(futimens(fd, times), 0);
+    shows(&verdict, 80, "the file has changed since", "b()");
+    close(fd);
+    unlink(module);
+    shows(&verdict, 80, "the file has changed since", "b()"); /* nothing says that it is the same */
+    unlink(source_path);
+}
+
+static void only_plain_files_are_read(void **state)
+{
+    (void)state;
+    gw_verdict verdict = placed("a()\n", 1);
+    unlink(source_path);
+    assert_int_equal(mkfifo(source_path, 0600), 0);
+    shows(&verdict, 80, NULL, "| "); /* and does not wait for a writer */
+    unlink(source_path);
+    frame.file = (char *)"/dev/zero";
+    shows(&verdict, 80, NULL, "| ");
+    frame.file = (char *)"/tmp";
+    shows(&verdict, 80, NULL, "| ");
+}
+
+static void a_relative_name_is_one_of_the_runs_folder(void **state)
+{
+    (void)state;
+    gw_verdict verdict = placed("a()\n", 1);
+    frame.file = source_path + strlen("/tmp/");
+    shows(&verdict, 80, NULL, "a()");
+    verdict.run.cwd = (char *)"/tmp";
+    shows(&verdict, 80, "> 1 | a()", NULL);
+    unlink(source_path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_verdict_reads_as_designed),   cmocka_unit_test(no_line_is_wider_than_asked),
-        cmocka_unit_test(colours_only_when_asked),       cmocka_unit_test(an_empty_verdict_is_printed),
-        cmocka_unit_test(foreign_bytes_become_harmless), cmocka_unit_test(long_commands_are_cut),
+        cmocka_unit_test(a_verdict_reads_as_designed),
+        cmocka_unit_test(no_line_is_wider_than_asked),
+        cmocka_unit_test(colours_only_when_asked),
+        cmocka_unit_test(an_empty_verdict_is_printed),
+        cmocka_unit_test(foreign_bytes_become_harmless),
+        cmocka_unit_test(long_commands_are_cut),
+        cmocka_unit_test(too_much_becomes_one_screen),
+        cmocka_unit_test(every_width_and_colour_fits),
+        cmocka_unit_test(what_decides_comes_first),
+        cmocka_unit_test(the_command_for_the_rest_is_the_callers),
+        cmocka_unit_test(a_word_longer_than_a_line_loses_its_middle),
+        cmocka_unit_test(the_users_line_is_shown),
+        cmocka_unit_test(the_last_line_needs_no_end),
+        cmocka_unit_test(lines_that_say_nothing_are_left_out),
+        cmocka_unit_test(a_source_line_cannot_steer_a_terminal),
+        cmocka_unit_test(a_long_source_line_is_cut),
+        cmocka_unit_test(a_file_that_changed_is_not_shown),
+        cmocka_unit_test(a_source_newer_than_the_program_is_not_shown),
+        cmocka_unit_test(only_plain_files_are_read),
+        cmocka_unit_test(a_relative_name_is_one_of_the_runs_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

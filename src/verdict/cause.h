@@ -119,6 +119,8 @@ GWI_FORMAT(4) void gwi_evidence(gwi_finding *finding, uint64_t t_ns, const char 
 GWI_FORMAT(6)
 void gwi_measure(gwi_finding *finding, uint64_t t_ns, const char *source, double value, const char *unit,
                  const char *format, ...);
+/* The evidence that was given last: of that weight, where not all of it is printed. */
+void gwi_weigh(gwi_finding *finding, gw_weight weight);
 GWI_FORMAT(2) void gwi_rule_out(gwi_finding *finding, const char *format, ...);
 GWI_FORMAT(2) void gwi_consequence(gwi_finding *finding, const char *format, ...);
 GWI_FORMAT(2) void gwi_next(gwi_finding *finding, const char *format, ...); /* before the cause's own fixes */
@@ -137,6 +139,9 @@ bool gwi_add_alternative(gw_verdict *verdict, const char *cause, gw_certainty ce
 
 /* The failed request with the free memory, the limit and what the process held: every memory verdict begins so. */
 void gwi_say_request(const gwi_case *c, gwi_finding *finding);
+/* What the refused request needed: what lives, what was asked for, contexts and the rest, added up against the limit.
+ */
+void gwi_say_sum(const gwi_case *c, gwi_finding *finding);
 /* "a block", "2 blocks": for counts in sentences. */
 #define GWI_PLURAL(count) ((count) == 1 ? "" : "s")
 /* A kernel's name without the mangling of its parameters: "at::native::fill" of "_ZN2at6native4fillE...". */

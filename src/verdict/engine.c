@@ -96,6 +96,7 @@ void gw_verdict_free(gw_verdict *verdict)
     free(verdict->recording);
     free(verdict->run.host);
     free(verdict->run.boot_id);
+    free(verdict->run.cwd);
     for (size_t i = 0; i < verdict->part_count; i++) {
         free(verdict->parts[i].host);
         free(verdict->parts[i].recording);
@@ -205,7 +206,7 @@ static bool fill_run(const gwi_case *c, gw_verdict *verdict)
         run->has_rank = c->process->has_rank;
         run->rank = c->process->rank;
     }
-    return copy_meta(model, "host", &run->host) &&
+    return copy_meta(model, "host", &run->host) && copy_meta(model, "cwd", &run->cwd) &&
            (!meta_number(model, "start_monotonic_ns", &run->start_monotonic_ns) ||
             copy_meta(model, "boot_id", &run->boot_id));
 }

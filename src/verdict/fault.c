@@ -374,7 +374,10 @@ static void say_log(const gwi_case *c, gwi_finding *finding, const gw_failure *s
     for (size_t i = 0, shown = 0; i < facts->log_count && shown < SHOWN_MAX; i++) {
         if (facts->log[i].pid != sticky->pid)
             continue;
-        gwi_evidence(finding, facts->log[i].t_ns, "driver log", "%s", facts->log[i].text);
+        {
+            gwi_evidence(finding, facts->log[i].t_ns, "driver log", "%s", facts->log[i].text);
+            gwi_weigh(finding, GW_WEIGHT_ASIDE);
+        }
         shown++;
     }
 }
@@ -389,13 +392,9 @@ static void say_next(const gwi_case *c, gwi_finding *finding, const gw_failure *
     else if (kernel != NULL)
         gwi_next(finding, "Look at kernel %s and at what its launch gave it", gwi_kernel_text(name, kernel));
     if (kernel == NULL && gw_model_meta(c->model, "option.core") == NULL)
-        gwi_next(finding,
-                 "Run it again with gpuwhy run --core: the driver's dump then names the kernel, and where it is "
-                 "known block, thread and line");
+        gwi_next(finding, "Run it with gpuwhy run --core: a dump then names kernel and line");
     if (!gwi_is_own_report(c, sticky) && !c->model->faults.blame.known)
-        gwi_next(finding,
-                 "Run it with gpuwhy run --blame: a second run waits for each launch, so that the one at fault "
-                 "reports itself");
+        gwi_next(finding, "Run it with gpuwhy run --blame: a second run waits for each launch");
 }
 
 void gwi_say_fault_details(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky)

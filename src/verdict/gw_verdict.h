@@ -19,6 +19,13 @@ typedef enum gw_verdict_status { GW_VERDICT_FAULT, GW_VERDICT_CLEAN, GW_VERDICT_
 /* In rising order, so that they compare. */
 typedef enum gw_certainty { GW_CERTAINTY_NONE, GW_HYPOTHESIS, GW_SUPPORTED, GW_ESTABLISHED } gw_certainty;
 
+/* How much a line of evidence says about the cause; where not all are printed, the weightier ones are. */
+typedef enum gw_weight {
+    GW_WEIGHT_PLAIN,
+    GW_WEIGHT_DECIDES, /* the failure itself, and what proves its cause */
+    GW_WEIGHT_ASIDE    /* repeats another line, or is worth knowing beside them */
+} gw_weight;
+
 /* One line of evidence. `has_value` false: the line is text alone. */
 typedef struct gw_evidence {
     uint64_t t_ns; /* since the run began */
@@ -29,6 +36,7 @@ typedef struct gw_evidence {
     const char *unit;   /* static: "bytes", "count", "ms", "calls", "" */
     const char *source; /* static: "driver", "ledger", "observer", "stderr", "exit", "driver log", "card", "kernel log",
                            "host", "log", "library log", "last good run" */
+    gw_weight weight;
 } gw_evidence;
 
 typedef struct gw_alternative {
@@ -45,6 +53,7 @@ typedef struct gw_string_list {
 /* Where and when a run was, and when it came to harm: what recordings of one job are put in order by. */
 typedef struct gw_verdict_run {
     char *host, *boot_id; /* owned; NULL: not recorded */
+    char *cwd;            /* owned; of the command; NULL: not recorded */
     bool has_start;
     uint64_t start_realtime_ns, start_monotonic_ns; /* monotonic: comparable within one boot */
     bool clock_known;                               /* clock_error_ns is the kernel's word */

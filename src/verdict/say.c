@@ -112,6 +112,12 @@ void gwi_measure(gwi_finding *finding, uint64_t t_ns, const char *source, double
                                         .source = source});
 }
 
+void gwi_weigh(gwi_finding *finding, gw_weight weight)
+{
+    if (finding->evidence_count > 0)
+        finding->evidence[finding->evidence_count - 1].weight = weight;
+}
+
 static void list_free(gw_string_list *list)
 {
     for (size_t i = 0; i < list->count; i++)
@@ -178,15 +184,19 @@ static void say_earlier(const gwi_case *c, gwi_finding *finding)
 {
     const gw_failure *first = c->handled;
     char bytes[GW_BYTES_TEXT_MAX];
-    if (c->oom != NULL && c->oom->repeat_count > 1)
+    if (c->oom != NULL && c->oom->repeat_count > 1) {
         gwi_measure(finding, c->oom->t_ns, "driver", (double)c->oom->repeat_count, "count",
                     "the same request was refused %" PRIu64 " times, first at %.2f s", c->oom->repeat_count,
                     (double)c->oom->t_ns / 1e9);
+        gwi_weigh(finding, GW_WEIGHT_ASIDE);
+    }
     if (first != NULL && c->oom != NULL && first->t_ns < c->oom->t_ns && first->fn == c->oom->fn &&
-        first->bytes_wanted == c->oom->bytes_wanted && first->bytes_wanted != 0)
+        first->bytes_wanted == c->oom->bytes_wanted && first->bytes_wanted != 0) {
         gwi_measure(finding, first->t_ns, "driver", (double)first->bytes_wanted, "bytes",
                     "the same request of %s had been refused at %.2f s already, and was granted later",
                     gw_bytes_text(bytes, first->bytes_wanted), (double)first->t_ns / 1e9);
+        gwi_weigh(finding, GW_WEIGHT_ASIDE);
+    }
 }
 
 void gwi_say_request(const gwi_case *c, gwi_finding *finding)
@@ -222,6 +232,7 @@ void gwi_say_request(const gwi_case *c, gwi_finding *finding)
                     "%s%s failed for lack of memory%s; %s of %s was free%s", request, call, at, left, limit, by);
     else
         gwi_evidence(finding, memory->t_ns, source, "%s%s failed for lack of memory%s%s", request, call, at, by);
+    gwi_weigh(finding, GW_WEIGHT_DECIDES);
     gwi_where(finding, gwi_request_site(c), "the request that was refused");
     if (memory->from_stderr)
         gwi_evidence(finding, memory->t_ns, "stderr", "%s",
@@ -237,6 +248,7 @@ void gwi_say_request(const gwi_case *c, gwi_finding *finding)
                     "this process held %s that it had asked for, %" PRIu64 " block%s",
                     gw_bytes_text(own, memory->own_bytes), memory->snapshot->usage.live_count,
                     memory->snapshot->usage.live_count == 1 ? "" : "s");
+        gwi_weigh(finding, GW_WEIGHT_ASIDE); /* what lives of it is told with its sites */
     }
     gwi_say_kept(c, finding);
 }
@@ -399,6 +411,7 @@ static void say_more_launches(const gwi_case *c, gwi_finding *finding, uint64_t 
     gwi_measure(finding, GWI_NO_TIME, "driver", (double)more, "count",
                 "%" PRIu64 " more launch%s before them since the last good synchronisation; kernels of that time: %s%s",
                 more, more == 1 ? "" : "es", gw_text_str(&names), all ? "" : ", and others");
+    gwi_weigh(finding, GW_WEIGHT_ASIDE);
     finding->failed = finding->failed || names.failed;
     gw_text_free(&names);
 }
@@ -418,6 +431,7 @@ void gwi_say_last_launches(const gwi_case *c, gwi_finding *finding, uint64_t t_n
                      call->kernel != NULL ? gwi_kernel_text(kernel, call->kernel) : "a kernel without a name",
                      call->is_graph_launch ? " by a graph" : "", gwi_stream_text(stream, call->stream),
                      gwi_call_text(name, call->fn_name));
+        gwi_weigh(finding, shown == 0 ? GW_WEIGHT_PLAIN : GW_WEIGHT_ASIDE);
         shown++;
     }
     if (c->process != NULL && list.after_count > shown)
@@ -520,14 +534,29 @@ static void say_reset(const gwi_case *c, gwi_finding *finding, const gw_failure 
                       "helps");
 }
 
+/* The report decides, what a cause said before it, and what a dump or the second run found out: its first lines. */
+static void weigh_report(gwi_finding *finding, size_t reported)
+{
+    enum { FOUND_MAX = 2 };
+    size_t found = 0;
+    for (size_t i = 0; i < finding->evidence_count; i++) {
+        gw_evidence *one = &finding->evidence[i];
+        bool finds = strcmp(one->source, "core dump") == 0 || strcmp(one->source, "second run") == 0;
+        if (i < reported || (finds && found++ < FOUND_MAX))
+            one->weight = GW_WEIGHT_DECIDES;
+    }
+}
+
 void gwi_say_sticky(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky, const char *what)
 {
     gwi_say_report(c, finding, sticky, what);
+    size_t reported = finding->evidence_count;
     if (!gwi_is_own_report(c, sticky)) {
         gwi_say_last_launches(c, finding, sticky->t_ns);
         say_window(c, finding, sticky);
     }
     gwi_say_fault_details(c, finding, sticky);
+    weigh_report(finding, reported);
     gwi_say_xids(c, finding);
     say_reset(c, finding, sticky);
 }

@@ -57,9 +57,9 @@ def named(place):
     expect_text(verdict, r"its place in the program: .*cnn.*, called at .*cnn", "where the launch was made")
     expect_text(verdict, str(second_recording(run)), "where the second recording lies")
     expect_place(run, verdict)
-    status, out, err = gpuwhy("explain", second_recording(run), folder=place)
+    status, out, err = gpuwhy("explain", "--all", second_recording(run), folder=place)
     expect(status == 0 and "its own launch reported it" in " ".join(out.split()), f"the second recording says: {out}{err}")
-    status, out, err = gpuwhy("explain", run.recording, folder=place)
+    status, out, err = gpuwhy("explain", "--all", run.recording, folder=place)
     expect(status == 0 and "this launch is at fault" in " ".join(out.split()), f"explain says otherwise: {out}{err}")
 
 

@@ -17,7 +17,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "python"))
 
 import with_version
 from harness import (GPUWHY, REAL, SANITIZE, SCENARIOS, Card, Failure, Workplace, base_environment, behind_sanitizer, expect,
-                     fill_in, gpuwhy, main, new_folder)
+                     expect_screens, fill_in, gpuwhy, main, new_folder)
 
 HANG = SCENARIOS / "s27_hang"
 HANG_SOURCE = pathlib.Path(__file__).parents[1] / "scenarios" / "driver" / "s27_hang.c"
@@ -69,7 +69,8 @@ def hangs(place, name, cause, *patterns, argv=None, ours=None, where=None):
     found = f"{verdict['status']}, {verdict['cause']}, exit {status}:\n{err}"
     expect(verdict["cause"] == cause and status == -signal.SIGTERM, f"expected {cause}; found {found}")
     expect(err.count(f"Verdict  {cause}") == 2, f"not said once while it lived and once at its end: {found}")
-    expect("is running" in err, f"not said while it lived: {found}")
+    expect_screens(err, 2, verdict)
+    expect("is running" in " ".join(err.split()), f"not said while it lived: {found}")
     for pattern in patterns:
         expect(re.search(pattern, evidence(verdict)), f"no evidence like {pattern}: {found}")
     expect(verdict["next"], "no fix is offered")

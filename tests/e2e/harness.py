@@ -20,6 +20,8 @@ import sys
 import tempfile
 import time
 
+import screen
+
 SKIPPED = 77  # ctest prints such a test as skipped
 TIMEOUT_S = float(os.environ.get("GPUWHY_E2E_TIMEOUT_S", "240"))
 
@@ -226,6 +228,15 @@ def texts(verdict):
     for key in ("ruled_out", "consequences", "next", "advice"):
         parts += verdict.get(key) or []
     return "\n".join(parts)
+
+
+def expect_screens(text, count, verdict=None):
+    """Each of the `count` verdicts in what was printed fits on a screen; the last one is that of `verdict`."""
+    found = screen.screens(text)
+    expect(len(found) == count, f"{len(found)} verdicts instead of {count} in:\n{text}")
+    for lines in found:
+        problems = screen.wrong(lines, verdict if lines is found[-1] else None)
+        expect(not problems, "\n".join(["the screen is wrong: " + "; ".join(problems), *lines]))
 
 
 def has_value(verdict, value, tolerance=0.02, unit=None):

@@ -12,8 +12,8 @@ import shutil
 import signal
 import sys
 
-from harness import (CNN, REAL, SANITIZE, SCENARIOS, Card, Workplace, bytes_text, expect, expect_same, expect_text,
-                     expect_value, has_value, main, new_folder, run_observed, run_plain, skip)
+from harness import (CNN, REAL, SANITIZE, SCENARIOS, Card, Workplace, bytes_text, expect, expect_same, expect_screens,
+                     expect_text, expect_value, has_value, main, new_folder, run_observed, run_plain, skip)
 
 PYTHON = sys.executable
 NAMES_SITES = os.environ.get("GPUWHY_NAMES_SITES", "1") == "1"
@@ -692,6 +692,7 @@ def judge(run, status, cause):
         expect(verdict["certainty"] in ("established", "supported"), f"too weak: {found}")
         expect(verdict["next"], "no fix is offered")
         expect(verdict["evidence"], "no evidence is given")
+    expect_screens(run.stderr.decode(errors="replace"), 1, verdict)
     expect(verdict["where"] or verdict["where_reason"] or status != "fault", "no site, and no reason why")
     return verdict
 

@@ -32,18 +32,6 @@ static void say_largest(const gwi_case *c, gwi_finding *finding)
             bytes);
 }
 
-static void say_need(const gwi_case *c, gwi_finding *finding)
-{
-    const gwi_memory *memory = &c->memory;
-    uint64_t need = memory->own_bytes + memory->wanted_bytes;
-    char need_text[GW_BYTES_TEXT_MAX], limit[GW_BYTES_TEXT_MAX];
-    if (!memory->has_limit || memory->wanted_bytes == 0)
-        return;
-    gwi_measure(finding, memory->t_ns, memory->report != NULL ? "observer" : "ledger", (double)need, "bytes",
-                "needed at that moment: at least %s (a lower bound: what would have come next is not known) of %s",
-                gw_bytes_text(need_text, need), gw_bytes_text(limit, memory->limit_bytes));
-}
-
 /* The code was not looked at: the program went on with a pointer it did not get. */
 static void say_ignored(const gwi_case *c, gwi_finding *finding)
 {
@@ -180,7 +168,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     say_largest(c, finding);
     gwi_say_live_holder(c, finding, "what lives in PyTorch's allocator");
     gwi_say_peak(c, finding, c->memory.report);
-    say_need(c, finding);
+    gwi_say_sum(c, finding);
     gwi_say_loop(c, finding);
     gwi_say_memory_ruled_out(c, finding, GWI_NOT_FOREIGN | GWI_NOT_FRAGMENTED | GWI_NOT_GROWTH);
     if (c->oom_last != NULL)

@@ -1,0 +1,217 @@
+#include "gw_out.h"
+#include "gwi_page.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+unsigned gwi_columns(const char *string, size_t bytes)
+{
+    unsigned count = 0;
+    for (size_t i = 0; i < bytes; i++)
+        count += ((unsigned char)string[i] & 0xC0) != 0x80;
+    return count;
+}
+
+static void add_spaces(gw_text *text, unsigned count)
+{
+    while (count-- > 0)
+        gw_text_add(text, " ", 1);
+}
+
+/* Words of `body` from column `at` on; further lines begin at `indent`. Words longer than a line stay whole: a
+ * path that is cut cannot be copied. Returns the lines that a terminal of that width shows. */
+static unsigned add_wrapped(gw_text *text, unsigned width, const char *body, unsigned at, unsigned indent)
+{
+    unsigned lines = 1;
+    bool line_is_empty = true;
+    while (*body != '\0') {
+        size_t gap = strspn(body, " ");
+        size_t word = strcspn(body + gap, " ");
+        unsigned wanted = (unsigned)gap + gwi_columns(body + gap, word);
+        if (!line_is_empty && at + wanted > width) {
+            gw_text_add(text, "\n", 1);
+            add_spaces(text, indent);
+            lines++;
+            at = indent;
+            body += gap;
+            gap = 0;
+            wanted = gwi_columns(body, word);
+        }
+        gw_text_add(text, body, gap + word);
+        body += gap + word;
+        at += wanted;
+        if (at > width) {
+            lines += (at - 1) / width;
+            at = width; /* nothing else fits beside it */
+        }
+        line_is_empty = false;
+    }
+    gw_text_add(text, "\n", 1);
+    return lines;
+}
+
+static unsigned add_body(const gwi_page *page, const gwi_paragraph *paragraph, const char *body, gw_text *text)
+{
+    unsigned column = paragraph->section == GWI_HEAD ? 0 : GWI_LABEL_COLUMNS;
+    if (!paragraph->verbatim)
+        return add_wrapped(text, page->width, body, column, column + paragraph->hang);
+    gw_text_addf(text, "%s\n", body);
+    return 1;
+}
+
+unsigned gwi_paragraph_lines(const gwi_page *page, const gwi_paragraph *paragraph, const char *body)
+{
+    gw_text text = {0};
+    unsigned lines = add_body(page, paragraph, body, &text);
+    gw_text_free(&text);
+    return lines;
+}
+
+/* ---- what is there ---- */
+
+static char *printable(gwi_page *page, const char *foreign)
+{
+    gw_text clean = {0};
+    gw_out_add_printable(&clean, foreign);
+    char *copy = strdup(gw_text_str(&clean));
+    page->failed = page->failed || clean.failed || copy == NULL;
+    gw_text_free(&clean);
+    return copy;
+}
+
+gwi_paragraph *gwi_page_add(gwi_page *page, gwi_section section, const char *label, const char *body, unsigned hang)
+{
+    gwi_paragraph *wider = realloc(page->paragraph, (page->count + 1) * sizeof *wider);
+    char *copy = printable(page, body);
+    page->paragraph = wider == NULL ? page->paragraph : wider;
+    page->failed = page->failed || wider == NULL;
+    if (wider == NULL || copy == NULL) {
+        free(copy);
+        return NULL;
+    }
+    gwi_paragraph *paragraph = &wider[page->count++];
+    *paragraph = (gwi_paragraph){.section = section, .label = label, .body = copy, .hang = hang};
+    return paragraph;
+}
+
+void gwi_page_brief(gwi_page *page, const char *brief)
+{
+    if (page->count == 0)
+        return;
+    gwi_paragraph *last = &page->paragraph[page->count - 1];
+    free(last->brief);
+    last->brief = printable(page, brief);
+}
+
+void gwi_page_free(gwi_page *page)
+{
+    for (size_t i = 0; i < page->count; i++) {
+        free(page->paragraph[i].body);
+        free(page->paragraph[i].brief);
+        free(page->paragraph[i].shown);
+    }
+    free(page->paragraph);
+    *page = (gwi_page){0};
+}
+
+/* ---- cutting ---- */
+
+/* Does a clause end before the space at `at`? */
+static bool is_clause_end(const char *body, size_t at)
+{
+    return at > 0 && (strchr(":;.,", body[at - 1]) != NULL || body[at + 1] == '(');
+}
+
+static char *with_dots(const char *body, size_t bytes)
+{
+    while (bytes > 0 && strchr(" :;.,", body[bytes - 1]) != NULL)
+        bytes--;
+    gw_text text = {0};
+    gw_text_addf(&text, "%.*s ...", (int)bytes, body);
+    char *copy = text.failed ? NULL : strdup(gw_text_str(&text));
+    gw_text_free(&text);
+    return copy;
+}
+
+char *gwi_paragraph_cut(const gwi_page *page, const gwi_paragraph *paragraph, const char *body, unsigned lines)
+{
+    if (paragraph->verbatim || gwi_paragraph_lines(page, paragraph, body) <= lines)
+        return strdup(body);
+    size_t longest = 0;
+    for (size_t at = strlen(body); at-- > 0;) {
+        if (body[at] != ' ' || (longest != 0 && !is_clause_end(body, at)))
+            continue;
+        if (longest != 0 && at * 5 < longest * 3)
+            break; /* the clause is too short to say much */
+        char *cut = with_dots(body, at);
+        bool fits = cut != NULL && gwi_paragraph_lines(page, paragraph, cut) <= lines;
+        if (cut == NULL || (fits && (longest != 0 || is_clause_end(body, at))))
+            return cut;
+        free(cut);
+        longest = fits ? at : longest;
+    }
+    return with_dots(body, longest);
+}
+
+/* The bytes of the first, or from the end the last, so many columns of a word. */
+static size_t bytes_of(const char *word, size_t bytes, unsigned count, bool from_end)
+{
+    size_t used = 0;
+    while (used < bytes && gwi_columns(from_end ? word + bytes - used - 1 : word, used + 1) <= count)
+        used++;
+    while (from_end && used > 0 && ((unsigned char)word[bytes - used] & 0xC0) == 0x80)
+        used--; /* not in the middle of a character */
+    return used;
+}
+
+char *gwi_paragraph_narrow(const gwi_page *page, const gwi_paragraph *paragraph, const char *body)
+{
+    enum { DOTS = 3 };
+    gw_text text = {0};
+    unsigned column = (paragraph->section == GWI_HEAD ? 0 : GWI_LABEL_COLUMNS) + paragraph->hang;
+    unsigned room = page->width > column + 2 * DOTS ? page->width - column : 2 * DOTS;
+    while (*body != '\0' && !paragraph->verbatim) {
+        size_t gap = strspn(body, " "), word = strcspn(body + gap, " ");
+        gw_text_add(&text, body, gap);
+        body += gap;
+        if (gwi_columns(body, word) > room) {
+            size_t begin = bytes_of(body, word, room / 3, false);
+            size_t end = bytes_of(body, word, room - room / 3 - DOTS, true);
+            gw_text_addf(&text, "%.*s...%.*s", (int)begin, body, (int)end, body + word - end);
+        } else {
+            gw_text_add(&text, body, word);
+        }
+        body += word;
+    }
+    gw_text_add_str(&text, body);
+    char *copy = text.failed ? NULL : strdup(gw_text_str(&text));
+    gw_text_free(&text);
+    return copy;
+}
+
+/* ---- printing ---- */
+
+static void add_label(const gwi_page *page, const char *label, gw_text *text)
+{
+    if (page->colour && label[0] != '\0')
+        gw_text_addf(text, "\033[1m%-*s\033[0m", GWI_LABEL_COLUMNS, label);
+    else
+        gw_text_addf(text, "%-*s", GWI_LABEL_COLUMNS, label);
+}
+
+void gwi_page_print(const gwi_page *page, gw_text *text)
+{
+    const char *last = "";
+    for (size_t i = 0; i < page->count; i++) {
+        const gwi_paragraph *paragraph = &page->paragraph[i];
+        if (paragraph->hidden)
+            continue;
+        if (paragraph->section != GWI_HEAD)
+            add_label(page, strcmp(paragraph->label, last) == 0 ? "" : paragraph->label, text);
+        last = paragraph->label;
+        add_body(page, paragraph, paragraph->shown == NULL ? paragraph->body : paragraph->shown, text);
+        if (paragraph->section == GWI_HEAD)
+            gw_text_add(text, "\n", 1);
+    }
+    text->failed = text->failed || page->failed;
+}

@@ -1,0 +1,172 @@
+/* Which lines of a verdict are worth a screen.
+ *
+ * A screen has few lines, and what is read first must be on it: the verdict, the place, what to do, and the evidence
+ * that decides. The table says in which order the paragraphs ask for lines, and how many lines each may take. What
+ * finds no room is left out, and nothing of its section that comes after it is shown either: evidence stands in the
+ * order of its weight. */
+#include "gwi_page.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WHY_LINES_MAX = 8, NEXT_LINES_MAX = 8, ALL = UCHAR_MAX };
+
+typedef struct rule {
+    unsigned char section;
+    unsigned char count; /* as many paragraphs of the section, those of earlier rules included */
+    unsigned char lines; /* that each may take */
+} rule;
+
+static const rule rules[] = {
+    {GWI_HEAD, 1, 2},       {GWI_VERDICT, 1, 4},  {GWI_WHERE, 1, 2},  {GWI_NEXT, 1, 2},   {GWI_WHY, 1, 3},
+    {GWI_CAUSE, 3, 1},      {GWI_SOURCE, ALL, 1}, {GWI_WHY, 2, 2},    {GWI_NEXT, 2, 2},   {GWI_COULD, 1, 1},
+    {GWI_WHY, 4, 2},        {GWI_CAUSE, 8, 1},    {GWI_NEXT, 4, 2},   {GWI_CALLED, 1, 2}, {GWI_WHY, ALL, 3},
+    {GWI_RULED_OUT, 1, 2},  {GWI_BEWARE, 1, 2},   {GWI_LATER, 1, 2},  {GWI_ALSO, 2, 2},   {GWI_LATER, 4, 2},
+    {GWI_WHERE_NOTE, 1, 2}, {GWI_BEWARE, ALL, 2}, {GWI_ALSO, ALL, 2},
+};
+enum { RULE_COUNT = sizeof rules / sizeof rules[0] };
+
+/* Sections that share a label and a limit. */
+typedef enum pool { POOL_REST, POOL_WHY, POOL_NEXT, POOL_COUNT } pool;
+
+static pool pool_of(gwi_section section)
+{
+    if (section == GWI_NEXT)
+        return POOL_NEXT;
+    return section == GWI_WHY || section == GWI_RULED_OUT || section == GWI_COULD ? POOL_WHY : POOL_REST;
+}
+
+typedef struct screen {
+    gwi_page *page;
+    unsigned left;
+    unsigned left_of[POOL_COUNT];
+    bool closed[GWI_SECTION_COUNT];
+} screen;
+
+static unsigned lines_shown(const gwi_page *page, const gwi_paragraph *paragraph)
+{
+    if (paragraph->shown == NULL)
+        return 0;
+    return gwi_paragraph_lines(page, paragraph, paragraph->shown) + (paragraph->section == GWI_HEAD);
+}
+
+/* The body, or what stands for it where that is shorter, in at most `lines` lines. Words longer than a line lose their
+ * middle. */
+static char *text_for(gwi_page *page, const gwi_paragraph *paragraph, unsigned lines)
+{
+    unsigned whole = gwi_paragraph_lines(page, paragraph, paragraph->body);
+    const char *body = whole > lines && paragraph->brief != NULL ? paragraph->brief : paragraph->body;
+    char *narrow = gwi_paragraph_narrow(page, paragraph, body);
+    char *text = narrow == NULL ? NULL : gwi_paragraph_cut(page, paragraph, narrow, lines);
+    free(narrow);
+    page->failed = page->failed || text == NULL;
+    return text;
+}
+
+/* Show the paragraph in at most `lines` lines. False: there is no room, and what it showed before stays. */
+static bool show(screen *it, gwi_paragraph *paragraph, unsigned lines)
+{
+    pool of = pool_of(paragraph->section);
+    unsigned before = lines_shown(it->page, paragraph);
+    char *text = text_for(it->page, paragraph, lines), *shown = paragraph->shown;
+    if (text == NULL)
+        return false;
+    paragraph->shown = text;
+    unsigned more = lines_shown(it->page, paragraph) - before;
+    if (more > it->left || more > it->left_of[of]) {
+        paragraph->shown = shown;
+        free(text);
+        return false;
+    }
+    free(shown);
+    it->left -= more;
+    it->left_of[of] -= more;
+    return true;
+}
+
+static unsigned room_for(const screen *it, gwi_section section)
+{
+    unsigned room = it->left_of[pool_of(section)];
+    return it->left < room ? it->left : room;
+}
+
+/* The user's line with its neighbours, or alone. */
+static void show_source(screen *it)
+{
+    unsigned lines = 0;
+    for (size_t i = 0; i < it->page->count; i++)
+        lines += it->page->paragraph[i].section == GWI_SOURCE;
+    bool alone = lines > it->left;
+    for (size_t i = 0; i < it->page->count; i++) {
+        gwi_paragraph *paragraph = &it->page->paragraph[i];
+        if (paragraph->section == GWI_SOURCE && (paragraph->marked || !alone))
+            (void)show(it, paragraph, 1);
+    }
+}
+
+/* A sentence that is cut to one line says too little, unless the rule wants no more. */
+static bool show_by(screen *it, gwi_paragraph *paragraph, const rule *one)
+{
+    unsigned room = room_for(it, paragraph->section);
+    unsigned lines = room < one->lines ? room : one->lines;
+    if (lines == 1 && one->lines > 1 && gwi_paragraph_lines(it->page, paragraph, paragraph->body) > 1 &&
+        (paragraph->brief == NULL || gwi_paragraph_lines(it->page, paragraph, paragraph->brief) > 1))
+        return false;
+    return lines > 0 && show(it, paragraph, lines);
+}
+
+static void follow(screen *it, const rule *one)
+{
+    unsigned seen = 0;
+    for (size_t i = 0; i < it->page->count && !it->closed[one->section]; i++) {
+        gwi_paragraph *paragraph = &it->page->paragraph[i];
+        if (paragraph->section != one->section || seen++ >= one->count || paragraph->shown != NULL)
+            continue;
+        it->closed[one->section] = !show_by(it, paragraph, one);
+    }
+}
+
+/* Lines that nothing else wants go to what was cut, in order. */
+static void fill(screen *it)
+{
+    for (size_t i = 0; i < it->page->count && it->left > 0; i++) {
+        gwi_paragraph *paragraph = &it->page->paragraph[i];
+        if (paragraph->shown != NULL && paragraph->section != GWI_HEAD && paragraph->section != GWI_NEXT &&
+            paragraph->section != GWI_SOURCE)
+            (void)show(it, paragraph, lines_shown(it->page, paragraph) + room_for(it, paragraph->section));
+    }
+}
+
+/* Of the whole body; a word longer than a line is one line of the text, however many a terminal makes of it. */
+static unsigned lines_printed(gwi_page *page, const gwi_paragraph *paragraph)
+{
+    char *narrow = gwi_paragraph_narrow(page, paragraph, paragraph->body);
+    unsigned lines = narrow == NULL ? 0 : gwi_paragraph_lines(page, paragraph, narrow);
+    page->failed = page->failed || narrow == NULL;
+    free(narrow);
+    return lines;
+}
+
+unsigned gwi_page_fit(gwi_page *page, unsigned lines)
+{
+    screen it = {.page = page, .left = lines, .left_of = {UINT_MAX, WHY_LINES_MAX, NEXT_LINES_MAX}};
+    static const rule confirm = {GWI_CONFIRM, ALL, 3};
+    unsigned left_out = 0;
+    for (size_t i = 0; i < RULE_COUNT; i++) {
+        if (rules[i].section == GWI_SOURCE)
+            show_source(&it);
+        else
+            follow(&it, &rules[i]);
+    }
+    fill(&it);
+    follow(&it, &confirm); /* of few causes there is room for what would decide */
+    for (size_t i = 0; i < page->count; i++) {
+        gwi_paragraph *paragraph = &page->paragraph[i];
+        unsigned whole = lines_printed(page, paragraph), shown = lines_shown(page, paragraph);
+        paragraph->hidden = paragraph->shown == NULL;
+        if (paragraph->section != GWI_HEAD)
+            left_out += whole > shown ? whole - shown : 0;
+    }
+    return left_out;
+}
