@@ -184,6 +184,8 @@ static int start(supervisor *run)
     gwi_stderr_begin(&run->capture, !run->options.no_stderr);
     if (run->capture.not_recorded != NULL)
         gwi_record_fact(&run->record, "stderr.not_recorded", "%s", run->capture.not_recorded);
+    if (run->capture.with_stdout)
+        gwi_record_fact(&run->record, "stderr.with_stdout", "both are one file or pipe");
     gwi_start how = {.argv = run->argv,
                      .program = &run->program,
                      .options = &run->options,
