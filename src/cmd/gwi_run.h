@@ -192,6 +192,13 @@ typedef struct gwi_watch {
         uint64_t since_ns; /* monotonic */
     } suspect[64];         /* use a driver behind our hook, and have made no call that it saw */
     uint32_t suspect_count;
+    struct {
+        uint32_t pid, looks;
+    } young[64]; /* children that came since the last long look: they are looked at sooner */
+    uint32_t young_count, last_pid;
+    uint64_t young_at_ns; /* monotonic: when to look for such children again */
+    uint32_t strange[64]; /* pids without our environment, said so far */
+    uint32_t strange_count;
     uint32_t mapped[256]; /* pids whose libraries were written */
     uint32_t mapped_count;
     uint64_t library[1024]; /* hashes of pid and path: CUDA libraries told so far */

@@ -13,9 +13,9 @@ enum { RAISED_BYTES_MAX = 32 << 10, INTERRUPTED = 130, SIGNAL_INTERRUPT = 2 };
 void gwi_raised_event(gw_model *model, gw_process *process, const gw_event *event)
 {
     size_t bytes = event->text == NULL ? 0 : event->text_bytes;
-    if (process->raised_bytes + bytes + 1 > RAISED_BYTES_MAX)
+    if (process->raised_bytes + bytes + 2 > RAISED_BYTES_MAX)
         return;
-    char *wider = realloc(process->raised, process->raised_bytes + bytes + 1);
+    char *wider = realloc(process->raised, process->raised_bytes + bytes + 2);
     if (wider == NULL) {
         model->inner->nomem = true;
         return;
@@ -24,6 +24,7 @@ void gwi_raised_event(gw_model *model, gw_process *process, const gw_event *even
     process->raised = wider;
     process->raised_bytes += bytes;
     process->raised[process->raised_bytes++] = '\n';
+    process->raised[process->raised_bytes] = '\0';
     process->t_raised_ns = event->t_ns;
 }
 
@@ -37,18 +38,6 @@ static bool ended_by_it(const gw_process *process)
         return !process->is_command;
     return process->exit.exit_code == 1 || process->exit.exit_code == INTERRUPTED ||
            process->exit.signal == SIGNAL_INTERRUPT;
-}
-
-/* Of several processes the first: the others may be about its end. */
-static const gw_process *first_raised(const gw_model *model)
-{
-    const gw_process *first = NULL;
-    for (size_t i = 0; i < model->process_count; i++) {
-        const gw_process *process = &model->process[i];
-        if (ended_by_it(process) && (first == NULL || process->t_raised_ns < first->t_raised_ns))
-            first = process;
-    }
-    return first;
 }
 
 /* The last line that begins a message: "ValueError: ...". Its length in *ret_bytes. */
@@ -67,6 +56,25 @@ static const char *exception_line(const gw_process *process, size_t *ret_bytes)
         line += bytes + 1;
     }
     return found;
+}
+
+/* Of several processes the first, for the others may be about its end; but of the command the own one, unless that is
+ * about a child. */
+static const gw_process *first_raised(const gw_model *model)
+{
+    const gw_process *first = NULL;
+    for (size_t i = 0; i < model->process_count; i++) {
+        const gw_process *process = &model->process[i];
+        size_t bytes;
+        if (!ended_by_it(process))
+            continue;
+        const char *line = process == model->command ? exception_line(process, &bytes) : NULL;
+        if (line != NULL && !gwi_stderr_is_about_child(line))
+            return process;
+        if (first == NULL || process->t_raised_ns < first->t_raised_ns)
+            first = process;
+    }
+    return first;
 }
 
 /* The traceback of the last exception begins at the top of a program, not where somebody called into it. */
@@ -103,18 +111,18 @@ void gwi_raised_finish(gw_model *model)
     size_t bytes = 0;
     if (process == NULL)
         return;
-    process->raised[process->raised_bytes - 1] = '\0'; /* the line's end: it is written again below */
     const char *line = exception_line(process, &bytes);
     bool wanted = line != NULL && !is_said(facts, line, bytes);
-    bool from_top = is_from_top(process->raised);
-    process->raised[process->raised_bytes - 1] = '\n';
     if (!wanted)
         return;
     uint64_t said = facts->bytes;
     if (facts->text_bytes > 0 && facts->text[facts->text_bytes - 1] != '\n')
         gwi_stderr_part(model, process->t_raised_ns, "\n", 1);
     facts->inside_pid = process->pid;
-    facts->inside_from_top = from_top;
+    /* A child's exception ended the command, too, only where that says so. */
+    const gw_process *command = model->command;
+    facts->inside_from_top =
+        is_from_top(process->raised) && (process == command || (command != NULL && command->raised != NULL));
     gwi_stderr_part(model, process->t_raised_ns, process->raised, process->raised_bytes);
     facts->inside_at = facts->text_bytes - process->raised_bytes;
     facts->bytes = said;
