@@ -36,7 +36,7 @@
     X(STRING, const char *, hang_after, "--hang-after", "SECONDS|off", NULL,                                           \
       "tell when nothing went on for so long [off on a terminal, else 300]")                                           \
     X(FLAG, bool, kill_on_hang, "--kill-on-hang", NULL, NULL, "end the program then: SIGTERM, 10 s later SIGKILL")     \
-    X(FLAG, bool, no_attach, "--no-attach", NULL, NULL, "do not ask frameworks for their own evidence")                \
+    X(FLAG, bool, no_attach, "--no-attach", NULL, NULL, "do not ask Python and frameworks for their own evidence")     \
     X(FLAG, bool, no_sites, "--no-sites", NULL, NULL, "do not record from where driver calls were made")               \
     X(FLAG, bool, catch_crash, "--catch-crash", NULL, NULL, "note where in memory host code crashed, by a handler")    \
     X(FLAG, bool, no_stderr, "--no-stderr", NULL, NULL, "do not record the program's stderr")                          \
