@@ -197,7 +197,11 @@ typedef struct gwi_watch {
     } young[64]; /* children that came since the last long look: they are looked at sooner */
     uint32_t young_count, last_pid;
     uint64_t young_at_ns; /* monotonic: when to look for such children again */
-    uint32_t strange[64]; /* pids without our environment, said so far */
+    struct {
+        uint32_t pid;
+        bool said;
+        uint64_t since_ns; /* monotonic */
+    } strange[64];         /* without our environment */
     uint32_t strange_count;
     uint32_t mapped[256]; /* pids whose libraries were written */
     uint32_t mapped_count;

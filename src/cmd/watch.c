@@ -194,14 +194,26 @@ static void name_of(pid_t pid, char *name, size_t name_bytes)
         fclose(file);
 }
 
-/* The hook is not in it, and will not be. */
+/* The hook is not in it, and will not be. A process in the middle of an exec() has no environment for a moment: it
+ * counts when it has none a little later, too. */
 static void look_for_strangers(gwi_watch *watch, gwi_record *record, const gwi_doors *doors, pid_t pid)
 {
+    static const uint64_t exec_ns = 20000000u;
     char name[64];
     const char *why;
-    if (has_other_environment(doors, pid, &why) &&
-        add_once(watch->strange, &watch->strange_count, sizeof watch->strange / sizeof watch->strange[0],
-                 (uint32_t)pid)) {
+    uint32_t at = 0;
+    if (!has_other_environment(doors, pid, &why))
+        return;
+    while (at < watch->strange_count && watch->strange[at].pid != (uint32_t)pid)
+        at++;
+    if (at == sizeof watch->strange / sizeof watch->strange[0])
+        return;
+    if (at == watch->strange_count) {
+        watch->strange[at].pid = (uint32_t)pid;
+        watch->strange[at].since_ns = gw_monotonic_ns();
+        watch->strange_count++;
+    } else if (!watch->strange[at].said && gw_monotonic_ns() - watch->strange[at].since_ns >= exec_ns) {
+        watch->strange[at].said = true;
         name_of(pid, name, sizeof name);
         gwi_record_fact(record, "unobserved.child", "pid %d (%s) %s: driver calls of it would not be seen", (int)pid,
                         name, why);
@@ -274,10 +286,10 @@ static void forget_gone(gwi_watch *watch)
  * short looks at each new one, not more often than costs a small share of a processor. */
 static void look_at_young(gwi_watch *watch, gwi_record *record, const gwi_doors *doors, pid_t command)
 {
-    enum { LOOKS = 3, REST_FACTOR = 500 };
+    enum { LOOKS = 5, REST_FACTOR = 500 };
     static const uint64_t pause_ns = 100000000u;
     static process_tree family;
-    uint64_t began = gw_monotonic_ns();
+    uint64_t began_ns = gw_processor_ns();
     uint32_t newest = newest_pid();
     bool pending = false;
     for (uint32_t i = 0; i < watch->young_count; i++)
@@ -300,8 +312,8 @@ static void look_at_young(gwi_watch *watch, gwi_record *record, const gwi_doors 
                 look_at_process(watch, record, doors, family.pid[i], family.parent[i]);
         }
     }
-    uint64_t ended = gw_monotonic_ns(), rest = (ended - began) * REST_FACTOR;
-    watch->young_at_ns = ended + (rest > pause_ns ? rest : pause_ns);
+    uint64_t rest_ns = (gw_processor_ns() - began_ns) * REST_FACTOR;
+    watch->young_at_ns = gw_monotonic_ns() + (rest_ns > pause_ns ? rest_ns : pause_ns);
 }
 
 void gwi_watch_look(gwi_watch *watch, gwi_record *record, const gwi_doors *doors, pid_t command, bool now)

@@ -56,7 +56,8 @@ void gwi_say_clean(const gwi_case *c, gwi_finding *finding)
     if (launches > 0)
         gwi_measure(finding, GWI_NO_TIME, "driver", (double)launches, "count", "%" PRIu64 " launches", launches);
     if (!used && launches == 0)
-        gwi_evidence(finding, GWI_NO_TIME, "driver", "the program used no GPU memory and launched nothing");
+        gwi_evidence(finding, GWI_NO_TIME, "driver", "%s used no GPU memory and launched nothing",
+                     gwi_unseen(c->model, 0) != NULL ? "the processes that were observed" : "the program");
 }
 
 void gwi_say_unseen_run(const gwi_case *c, gwi_finding *finding)

@@ -3,9 +3,10 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import unittest
 
-from support import Case, GPU, GPUWHY, WAIT_S, run_command
+from support import Case, GPU, GPUWHY, WAIT_S, run_command, wait_until
 from test_raised import BEGIN
 
 
@@ -27,11 +28,30 @@ class Coverage(Case):
                               stderr=subprocess.PIPE, text=True, **more)
         return done, json.loads(self.json.read_text())
 
-    def child(self, environment, status, after="", check=True):
-        """A program whose child lives until a second after it was there, in which everything is looked at several times."""
-        child = f"import time, sys; time.sleep(2); sys.exit({status})"
-        return (f"import subprocess, sys\n{after}"
-                f"subprocess.run([sys.executable, '-c', {child!r}], env={environment}, check={check})\n")
+    def child(self, environment, status):
+        """A program whose child lives until it is told to go on."""
+        child = f"import os, time, sys\nwhile not os.path.exists('go'): time.sleep(0.02)\nsys.exit({status})"
+        return f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {child!r}], env={environment}, check=True)\n"
+
+    def run_until_seen(self, body):
+        """The child goes on once the recording says that it was seen."""
+        (self.folder / "go").unlink(missing_ok=True)
+        result = []
+        thread = threading.Thread(target=lambda: result.append(self.run_it(body)))
+        thread.start()
+
+        def is_seen():
+            done = self.run_gpuwhy("explain", "--json")
+            if done.returncode not in (0, 1) or not done.stdout:
+                return False
+            verdict = json.loads(done.stdout)
+            return verdict["program"]["exit"] is None and verdict["coverage"]["unobserved"]
+        try:
+            wait_until(is_seen, "the supervisor to see the child")
+        finally:
+            (self.folder / "go").touch()
+            thread.join()
+        return result[0]
 
     def assert_claims_nothing(self, verdict):
         self.assertFalse([line for line in verdict["ruled_out"] if line.startswith("the GPU")], verdict["ruled_out"])
@@ -39,16 +59,17 @@ class Coverage(Case):
             self.assertNotIn(words, verdict["headline"])
 
     def test_a_child_with_another_environment(self):
-        done, verdict = self.run_it(self.child("{}", 3))
+        done, verdict = self.run_until_seen(self.child("{}", 3))
         self.assertEqual((done.returncode, verdict["status"]), (1, "undetermined"), verdict)
         self.assert_claims_nothing(verdict)
         self.assertEqual(len(verdict["coverage"]["unobserved"]), 1)
         self.assertIn("another environment", verdict["coverage"]["unobserved"][0])
-        done, verdict = self.run_it(self.child("{}", 0))
+        done, verdict = self.run_until_seen(self.child("{}", 0))
         self.assertEqual((done.returncode, verdict["status"]), (0, "undetermined"), verdict)
         self.assert_claims_nothing(verdict)
 
     def test_its_twin_has_ours(self):
+        (self.folder / "go").touch()
         done, verdict = self.run_it(self.child("None", 3))
         self.assertEqual((done.returncode, verdict["cause"], verdict["certainty"]), (1, "script-exception", "established"))
         self.assertEqual(verdict["coverage"], {"processes": 0, "unobserved": []})
@@ -57,7 +78,7 @@ class Coverage(Case):
         self.assertEqual((done.returncode, verdict["headline"]), (0, "no fault found"))
 
     def test_beside_work_that_was_seen(self):
-        done, verdict = self.run_it(BEGIN + self.child("{}", 0))
+        done, verdict = self.run_until_seen(BEGIN + self.child("{}", 0))
         self.assertEqual((done.returncode, verdict["status"]), (0, "clean"))
         self.assertIn("in the processes that were observed", verdict["headline"])
         self.assertEqual((verdict["coverage"]["processes"], len(verdict["coverage"]["unobserved"])), (1, 1))

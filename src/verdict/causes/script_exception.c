@@ -81,7 +81,9 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 const gw_cause gwi_cause_script_exception = {
     .id = "script-exception",
     .summary = "The program raised an exception of its own; no driver call had failed.",
-    .proof = "an exception of the language on stderr, the exit status it causes, and no driver call that failed before",
+    .proof =
+        "an exception of the language on stderr or in the interpreter when it ended, the exit status it causes, no "
+        "driver call that failed before, and no part of the run that was not observed",
     .fixes = {[GW_FRAMEWORK_RAW] =
                   "Read the exception above: it is the program's own, and the line it names is the place"},
     .judge = judge,
