@@ -296,8 +296,8 @@ typedef struct gw_process {
     uint32_t rank, world;     /* world: how many there are */
     uint32_t driver_api;      /* the driver's word on the CUDA version that it is for: 12040; 0: not known */
     gw_libraries libraries;   /* CUDA libraries that it had mapped, as far as the supervisor saw */
-    /* The exception that nobody caught, as its Python interpreter had it when it ended; as Python prints it, without the
-     * source lines. Owned; NULL: none, or it could not be read. */
+    /* The exception that nobody caught, as its Python interpreter had it when it ended; as Python prints it, without
+     * the source lines. Owned; NULL: none, or it could not be read. */
     char *raised;
     size_t raised_bytes;
     uint64_t t_raised_ns;
@@ -466,7 +466,7 @@ typedef struct gw_stderr_facts {
     size_t inside_at;
     uint32_t inside_pid;
     bool inside_from_top; /* its traceback begins where a program begins: nobody caught it, as far as a file can tell */
-    bool traceback;           /* a Python traceback came */
+    bool traceback;       /* a Python traceback came */
     gw_stderr_line exception; /* the last line of the last traceback: "ValueError: ..." */
     char exception_type[96];
     bool exception_about_child;     /* it only says that another process failed */
