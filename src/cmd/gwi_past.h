@@ -17,6 +17,7 @@ typedef struct gwi_past {
     uint64_t key; /* of command line and working folder: gwi_past_key() */
     gw_verdict_status status;
     bool good;       /* clean, and exit 0 */
+    bool unobserved; /* it ended well, but no driver call was observed */
     double seconds;  /* how long it ran */
     char *cause;     /* owned, as are all below; "" none */
     char *end;       /* "exited 1", "died of signal 9" */

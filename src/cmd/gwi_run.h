@@ -36,7 +36,7 @@
     X(STRING, const char *, hang_after, "--hang-after", "SECONDS|off", NULL,                                           \
       "tell when nothing went on for so long [off on a terminal, else 300]")                                           \
     X(FLAG, bool, kill_on_hang, "--kill-on-hang", NULL, NULL, "end the program then: SIGTERM, 10 s later SIGKILL")     \
-    X(FLAG, bool, no_attach, "--no-attach", NULL, NULL, "do not ask frameworks for their own evidence")                \
+    X(FLAG, bool, no_attach, "--no-attach", NULL, NULL, "do not ask Python and frameworks for their own evidence")     \
     X(FLAG, bool, no_sites, "--no-sites", NULL, NULL, "do not record from where driver calls were made")               \
     X(FLAG, bool, catch_crash, "--catch-crash", NULL, NULL, "note where in memory host code crashed, by a handler")    \
     X(FLAG, bool, no_stderr, "--no-stderr", NULL, NULL, "do not record the program's stderr")                          \
@@ -192,6 +192,17 @@ typedef struct gwi_watch {
         uint64_t since_ns; /* monotonic */
     } suspect[64];         /* use a driver behind our hook, and have made no call that it saw */
     uint32_t suspect_count;
+    struct {
+        uint32_t pid, looks;
+    } young[64]; /* children that came since the last long look: they are looked at sooner */
+    uint32_t young_count, last_pid;
+    uint64_t young_at_ns; /* monotonic: when to look for such children again */
+    struct {
+        uint32_t pid;
+        bool said;
+        uint64_t since_ns; /* monotonic */
+    } strange[64];         /* without our environment */
+    uint32_t strange_count;
     uint32_t mapped[256]; /* pids whose libraries were written */
     uint32_t mapped_count;
     uint64_t library[1024]; /* hashes of pid and path: CUDA libraries told so far */

@@ -2,12 +2,16 @@
  *
  *   a file       read afterwards in place, from where it ended when the run began
  *   a terminal   a second terminal of the same size and modes, copied to the first by a relay process
- *   a pipe       a second pipe, copied likewise; left alone when stdout is the same pipe
+ *   a pipe       a second pipe, copied likewise
  *   else         left alone
  *
- * The relay is a process of its own, so that the program's stderr works on when the supervisor dies. It ends when
- * the last writer has closed its end, or when our own reader has gone (then the program learns it as it would
- * without us). Only the last GWI_STDERR_BYTES_MAX bytes are kept. */
+ * Where standard output is the same file or pipe (`> log 2>&1`, `2>&1 | tee log`), both are evidence: of a file both
+ * are there anyway, and the second pipe becomes the program's standard output, too, so that the order is kept.
+ *
+ * The relay is a process of its own, so that the program's stderr works on when the supervisor dies. The copying is
+ * done by a child of it, which is replaced when it is killed. It ends when the last writer has closed its end, or when
+ * our own reader has gone (then the program learns it as it would without us). Only the last GWI_STDERR_BYTES_MAX bytes
+ * are kept. */
 #ifndef GWI_STDERR_H
 #define GWI_STDERR_H
 
@@ -24,6 +28,7 @@ typedef struct gwi_stderr_tail gwi_stderr_tail;
 
 typedef struct gwi_stderr {
     const char *not_recorded; /* static: why it is left alone; NULL: it is recorded */
+    bool with_stdout;         /* what is recorded holds the standard output, too: both are one file or pipe */
     int child_fd;             /* what becomes the program's stderr; -1: it stays */
     int file_fd;              /* a file, opened again for reading; -1: none */
     off_t file_start;

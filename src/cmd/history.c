@@ -62,7 +62,7 @@ static void print(gw_text *line)
 static const char *verdict_of(const gwi_past *past)
 {
     return past->status == GW_VERDICT_FAULT   ? past->cause
-           : past->status == GW_VERDICT_CLEAN ? "clean"
+           : past->status == GW_VERDICT_CLEAN ? past->unobserved ? "no driver call observed" : "clean"
                                               : "not determined";
 }
 

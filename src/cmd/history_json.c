@@ -31,6 +31,7 @@ static json_object *of_run(const gwi_past *past)
     json_object_object_add(object, "cause", text_or_null(past->cause));
     json_object_object_add(object, "end", text_or_null(past->end));
     json_object_object_add(object, "good", json_object_new_boolean(past->good));
+    json_object_object_add(object, "observed", json_object_new_boolean(!past->unobserved));
     json_object_object_add(object, "command", text_or_null(past->command));
     json_object_object_add(object, "folder", text_or_null(past->folder));
     json_object_object_add(object, "recording", text_or_null(past->recording));

@@ -76,6 +76,13 @@ static void add_command(gw_text *line, const gw_string_list *argv)
     gw_text_free(&command);
 }
 
+/* `good` may be followed by an n: no driver call was observed. A reader that does not know it reads the number alone.
+ */
+static const char *observed_mark(const gw_verdict *verdict)
+{
+    return verdict->is_coverage_known && verdict->observed_count == 0 ? "n" : "";
+}
+
 static char status_letter(gw_verdict_status status)
 {
     return status == GW_VERDICT_FAULT ? 'f' : status == GW_VERDICT_CLEAN ? 'c' : 'u';
@@ -124,8 +131,9 @@ void gwi_past_add(const gw_verdict *verdict, const char *recording)
         return;
     bool good =
         verdict->status == GW_VERDICT_CLEAN && verdict->exit_known && verdict->signal == 0 && verdict->exit_code == 0;
-    gw_text_addf(&line, "%s\t%" PRIu64 "\t%016" PRIx64 "\t%c\t%d\t%.3f", version, verdict->run.start_realtime_ns,
-                 gwi_past_key(&verdict->argv, folder), status_letter(verdict->status), good, verdict->seconds);
+    gw_text_addf(&line, "%s\t%" PRIu64 "\t%016" PRIx64 "\t%c\t%d%s\t%.3f", version, verdict->run.start_realtime_ns,
+                 gwi_past_key(&verdict->argv, folder), status_letter(verdict->status), good, observed_mark(verdict),
+                 verdict->seconds);
     add_field(&line, verdict->cause == NULL ? "" : verdict->cause);
     add_end(&line, verdict);
     add_field(&line, recording);
@@ -198,6 +206,7 @@ static bool take_line(gwi_past_list *list, char *line)
         return true;
     past.status = letter == 'f' ? GW_VERDICT_FAULT : letter == 'c' ? GW_VERDICT_CLEAN : GW_VERDICT_UNDETERMINED;
     past.good = good == 1;
+    past.unobserved = strchr(field[4], 'n') != NULL;
     char **text[] = {&past.cause, &past.end, &past.recording, &past.folder, &past.command};
     bool copied = true;
     for (size_t i = 0; i < sizeof text / sizeof text[0]; i++) {

@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -184,6 +185,8 @@ static int start(supervisor *run)
     gwi_stderr_begin(&run->capture, !run->options.no_stderr);
     if (run->capture.not_recorded != NULL)
         gwi_record_fact(&run->record, "stderr.not_recorded", "%s", run->capture.not_recorded);
+    if (run->capture.with_stdout)
+        gwi_record_fact(&run->record, "stderr.with_stdout", "both are one file or pipe");
     gwi_start how = {.argv = run->argv,
                      .program = &run->program,
                      .options = &run->options,
@@ -362,6 +365,38 @@ static void see_others_end(supervisor *run)
     }
 }
 
+/* A run inside this one has a recording of its own: the processes that it started are not in ours. One says so in a
+ * file of our run folder, a line each. */
+static void say_nested(const supervisor *run)
+{
+    const char *outer = getenv("GPUWHY_RUN_DIR");
+    gwi_path path;
+    if (outer == NULL || outer[0] != '/' || run->is_second || gwi_path_format(path, NULL, "%s/nested", outer) != GW_OK)
+        return;
+    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return;
+    bool kept = run->record.path[0] != '\0' && !run->record.is_temporary;
+    dprintf(fd, "pid %d is another gpuwhy run; what it started is recorded %s%s\n", (int)getpid(),
+            kept ? "in " : "elsewhere", kept ? run->record.path : "");
+    close(fd);
+}
+
+static void take_nested(supervisor *run)
+{
+    gwi_path path;
+    char line[PATH_MAX + 128];
+    if (run->run_folder[0] == '\0' || gwi_path_format(path, NULL, "%s/nested", run->run_folder) != GW_OK)
+        return;
+    FILE *file = fopen(path, "re");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        line[strcspn(line, "\n")] = '\0';
+        gwi_record_fact(&run->record, "unobserved.nested", "%s", line);
+    }
+    if (file != NULL)
+        fclose(file);
+}
+
 static void finish_recording(supervisor *run)
 {
     uint64_t ended_at_ns = gwi_record_now_ns(&run->record);
@@ -373,6 +408,7 @@ static void finish_recording(supervisor *run)
     gwi_record_stderr(&run->record, &run->capture);
     gwi_cudnn_end(&run->cudnn);
     take_virtual_notes(run);
+    take_nested(run);
     gwi_dumps_take(&run->dumps, &run->record, run->child);
     gwi_host_cores_take(&run->record, run->child, run->status);
     gw_item item = {.kind = GW_ITEM_EXIT, .t_ns = ended_at_ns};
@@ -455,6 +491,7 @@ static int begin(supervisor *run)
     if (!run->doors.open)
         gwi_record_fact(&run->record, "doors.reason", "%s", run->doors_reason);
     say_what_is_not_seen(run);
+    say_nested(run);
     return start(run);
 }
 

@@ -17,28 +17,45 @@
 #include <termios.h>
 #include <unistd.h>
 
-enum { COPY_BYTES = 64 << 10, SETTLE_MS_MAX = 1000, SETTLE_QUIET_MS = 20 };
+enum {
+    COPY_BYTES = 64 << 10,
+    SETTLE_MS_MAX = 1000,
+    SETTLE_BLOCKED_MS_MAX = 10000, /* while the reader of our stderr takes nothing */
+    SETTLE_QUIET_MS = 20,
+    COPIERS_MAX = 16
+};
 
 struct gwi_stderr_tail {
-    _Atomic uint64_t total; /* bytes ever copied; the newest lie before total % size */
+    _Atomic uint64_t total;   /* bytes ever read; the newest lie before total % size */
+    _Atomic uint64_t written; /* of these, bytes that were passed on */
     _Atomic bool ended;
+    _Atomic pid_t copier; /* 0: not started yet */
     char bytes[GWI_STDERR_BYTES_MAX];
 };
+_Static_assert((size_t)COPY_BYTES <= (size_t)GWI_STDERR_BYTES_MAX,
+               "what was read and not yet passed on is still there");
 
 /* ---- the relay ---- */
 
-static bool write_all(int fd, const char *bytes, size_t count)
+/* Pass on what was read and is not written yet. It lies in the shared memory: a copier that takes the place of one that
+ * was killed goes on where that one was. */
+static bool pass_on(int fd, gwi_stderr_tail *tail)
 {
-    while (count > 0) {
-        ssize_t written = write(fd, bytes, count);
+    uint64_t total = atomic_load_explicit(&tail->total, memory_order_relaxed);
+    uint64_t done = atomic_load_explicit(&tail->written, memory_order_relaxed);
+    while (done < total) {
+        size_t at = (size_t)(done % sizeof tail->bytes), count = (size_t)(total - done);
+        if (count > sizeof tail->bytes - at)
+            count = sizeof tail->bytes - at;
+        ssize_t written = write(fd, tail->bytes + at, count);
         if (written < 0 && errno == EAGAIN) {
             struct pollfd ready = {.fd = fd, .events = POLLOUT};
             poll(&ready, 1, -1);
         } else if (written < 0 && errno != EINTR) {
             return false;
         } else if (written > 0) {
-            bytes += written;
-            count -= (size_t)written;
+            done += (uint64_t)written;
+            atomic_store_explicit(&tail->written, done, memory_order_release);
         }
     }
     return true;
@@ -79,10 +96,20 @@ static void close_all_but(int first, int second)
     closedir(folder);
 }
 
+/* Wait for something to copy. False: nobody reads our stderr any more. The program must learn that with its next write,
+ * as it would without us, and not with the one after it. */
+static bool wait_for_more(int source, bool is_pipe)
+{
+    struct pollfd waited[] = {{.fd = source, .events = POLLIN}, {.fd = is_pipe ? STDERR_FILENO : -1}};
+    return poll(waited, 2, -1) < 0 || (waited[1].revents & POLLERR) == 0;
+}
+
 static void copy_until_end(int source, gwi_stderr_tail *tail)
 {
     static char bytes[COPY_BYTES];
-    while (true) {
+    struct stat stat;
+    bool is_pipe = fstat(STDERR_FILENO, &stat) == 0 && S_ISFIFO(stat.st_mode);
+    while (pass_on(STDERR_FILENO, tail) && wait_for_more(source, is_pipe)) {
         if (window_changed) {
             struct winsize size;
             window_changed = 0;
@@ -90,31 +117,51 @@ static void copy_until_end(int source, gwi_stderr_tail *tail)
                 ioctl(source, TIOCSWINSZ, &size);
         }
         ssize_t got = read(source, bytes, sizeof bytes);
-        if (got < 0 && errno == EINTR)
+        if (got < 0 && (errno == EINTR || errno == EAGAIN))
             continue;
         if (got <= 0) /* a pty says EIO when its last writer has gone */
             return;
         keep(tail, bytes, (size_t)got);
-        if (!write_all(STDERR_FILENO, bytes, (size_t)got))
+    }
+}
+
+/* The program's output goes through the copier: if somebody kills it, another one takes its place. */
+static void copy_by_child(int source, gwi_stderr_tail *tail)
+{
+    for (int i = 0; i < COPIERS_MAX; i++) {
+        int status = 0;
+        pid_t pid = fork();
+        if (pid == 0) {
+            copy_until_end(source, tail);
+            _exit(0);
+        }
+        if (pid < 0)
+            break;
+        atomic_store_explicit(&tail->copier, pid, memory_order_release);
+        while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+            ;
+        if (WIFEXITED(status))
             return;
     }
+    atomic_store_explicit(&tail->copier, getpid(), memory_order_release);
+    copy_until_end(source, tail);
 }
 
 static _Noreturn void relay(int source, gwi_stderr_tail *tail)
 {
     /* The terminal's and the user's signals are for the program: whoever ends, the last words must get through. */
     static const int ignored[] = {SIGINT,  SIGQUIT, SIGHUP,  SIGTERM, SIGPIPE, SIGTSTP,
-                                  SIGTTOU, SIGTTIN, SIGUSR1, SIGUSR2, SIGALRM, SIGCHLD};
+                                  SIGTTOU, SIGTTIN, SIGUSR1, SIGUSR2, SIGALRM};
     for (size_t i = 0; i < sizeof ignored / sizeof ignored[0]; i++)
         signal(ignored[i], SIG_IGN);
-    struct sigaction action = {.sa_handler = note_window_change}; /* no SA_RESTART: read must return */
+    struct sigaction action = {.sa_handler = note_window_change}; /* no SA_RESTART: poll must return */
     sigaction(SIGWINCH, &action, NULL);
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     prctl(PR_SET_NAME, "gpuwhy-stderr");
     close_all_but(source, STDERR_FILENO);
-    copy_until_end(source, tail);
+    copy_by_child(source, tail);
     atomic_store_explicit(&tail->ended, true, memory_order_release);
     _exit(0);
 }
@@ -158,14 +205,23 @@ static bool is_also_stdout(const struct stat *ours)
     return fstat(STDOUT_FILENO, &other) == 0 && other.st_dev == ours->st_dev && other.st_ino == ours->st_ino;
 }
 
-static void begin_pipe(gwi_stderr *capture, const struct stat *ours)
+/* Of the size and with the flags of the one whose place it takes, as far as the system allows that. */
+static void dress_pipe(int writing_end)
+{
+    int bytes = fcntl(STDERR_FILENO, F_GETPIPE_SZ), flags = fcntl(STDERR_FILENO, F_GETFL);
+    if (bytes > 0)
+        fcntl(writing_end, F_SETPIPE_SZ, bytes);
+    if (flags >= 0 && (flags & O_NONBLOCK) != 0)
+        fcntl(writing_end, F_SETFL, O_NONBLOCK);
+}
+
+static void begin_pipe(gwi_stderr *capture)
 {
     int ends[2];
-    if (is_also_stdout(ours)) {
-        capture->not_recorded = "stderr and stdout are one pipe";
-    } else if (pipe2(ends, O_CLOEXEC) < 0) {
+    if (pipe2(ends, O_CLOEXEC) < 0) {
         capture->not_recorded = "no pipe could be made for stderr";
     } else {
+        dress_pipe(ends[1]);
         if (start_relay(capture, ends[0]))
             capture->child_fd = ends[1];
         else
@@ -218,19 +274,23 @@ void gwi_stderr_begin(gwi_stderr *capture, bool wanted)
     else if (S_ISREG(ours.st_mode))
         begin_file(capture);
     else if (S_ISFIFO(ours.st_mode))
-        begin_pipe(capture, &ours);
+        begin_pipe(capture);
     else if (isatty(STDERR_FILENO))
         begin_terminal(capture);
     else
         capture->not_recorded = "stderr is neither a file, a pipe nor a terminal";
     if (capture->not_recorded == NULL && capture->file_fd < 0 && capture->child_fd < 0)
         capture->not_recorded = "no process could be started to copy stderr";
+    /* Two terminals in the place of one would show lines in another order. */
+    capture->with_stdout = capture->not_recorded == NULL && !isatty(STDERR_FILENO) && is_also_stdout(&ours);
 }
 
 void gwi_stderr_enter(const gwi_stderr *capture)
 {
     if (capture->child_fd >= 0)
         dup2(capture->child_fd, STDERR_FILENO);
+    if (capture->child_fd >= 0 && capture->with_stdout)
+        dup2(capture->child_fd, STDOUT_FILENO);
 }
 
 void gwi_stderr_began(gwi_stderr *capture)
@@ -246,7 +306,10 @@ void gwi_stderr_began(gwi_stderr *capture)
 static bool relay_sleeps(const gwi_stderr *capture)
 {
     char path[48], line[256] = "";
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)capture->relay_pid);
+    pid_t copier = atomic_load_explicit(&capture->tail->copier, memory_order_acquire);
+    if (copier == 0)
+        return false;
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)copier);
     FILE *stat = fopen(path, "re");
     if (stat == NULL)
         return true;
@@ -262,13 +325,17 @@ void gwi_stderr_settle(gwi_stderr *capture)
     if (capture->tail == NULL)
         return;
     uint64_t before = atomic_load_explicit(&capture->tail->total, memory_order_acquire);
-    int quiet_ms = 0;
-    for (int ms = 0; ms < SETTLE_MS_MAX && quiet_ms < SETTLE_QUIET_MS; ms++) {
+    int quiet_ms = 0, blocked_ms = 0;
+    for (int ms = 0; ms < SETTLE_MS_MAX && blocked_ms < SETTLE_BLOCKED_MS_MAX && quiet_ms < SETTLE_QUIET_MS;) {
         if (atomic_load_explicit(&capture->tail->ended, memory_order_acquire))
             return;
         poll(NULL, 0, 1);
         uint64_t now = atomic_load_explicit(&capture->tail->total, memory_order_acquire);
-        quiet_ms = now == before && relay_sleeps(capture) ? quiet_ms + 1 : 0;
+        /* What we print must not overtake what waits for a slow reader: the program would have waited, too. */
+        bool blocked = atomic_load_explicit(&capture->tail->written, memory_order_acquire) != now;
+        quiet_ms = now == before && !blocked && relay_sleeps(capture) ? quiet_ms + 1 : 0;
+        blocked_ms += blocked && now == before;
+        ms += !(blocked && now == before);
         before = now;
     }
 }

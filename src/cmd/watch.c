@@ -7,6 +7,9 @@
 #include "gw_text.h"
 
 #include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -159,11 +162,69 @@ static bool may_be_seen_yet(gwi_watch *watch, const gwi_record *record, pid_t pi
     return true;
 }
 
+/* The facade is in neither variable of the process: a launcher has made it another environment, and the hook is not in
+ * it nor in what it starts. False also when it may not be read, unless it is somebody else's. */
+static bool has_other_environment(const gwi_doors *doors, pid_t pid, const char **ret_why)
+{
+    char path[64], buffer[64 << 10];
+    size_t used = 0;
+    snprintf(path, sizeof path, "/proc/%d/environ", (int)pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    *ret_why = "has other rights than yours";
+    if (fd < 0)
+        return errno == EACCES || errno == EPERM;
+    *ret_why = "was started with another environment";
+    ssize_t got;
+    while (used < sizeof buffer && (got = read(fd, buffer + used, sizeof buffer - used)) > 0)
+        used += (size_t)got;
+    bool whole = used < sizeof buffer && got == 0;
+    close(fd);
+    return whole && memmem(buffer, used, doors->folder, strlen(doors->folder)) == NULL;
+}
+
+static void name_of(pid_t pid, char *name, size_t name_bytes)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/comm", (int)pid);
+    FILE *file = fopen(path, "re");
+    if (file == NULL || fgets(name, (int)name_bytes, file) == NULL)
+        snprintf(name, name_bytes, "?");
+    name[strcspn(name, "\n")] = '\0';
+    if (file != NULL)
+        fclose(file);
+}
+
+/* The hook is not in it, and will not be. A process in the middle of an exec() has no environment for a moment: it
+ * counts when it has none a little later, too. */
+static void look_for_strangers(gwi_watch *watch, gwi_record *record, const gwi_doors *doors, pid_t pid)
+{
+    static const uint64_t exec_ns = 20000000u;
+    char name[64];
+    const char *why;
+    uint32_t at = 0;
+    if (!has_other_environment(doors, pid, &why))
+        return;
+    while (at < watch->strange_count && watch->strange[at].pid != (uint32_t)pid)
+        at++;
+    if (at == sizeof watch->strange / sizeof watch->strange[0])
+        return;
+    if (at == watch->strange_count) {
+        watch->strange[at].pid = (uint32_t)pid;
+        watch->strange[at].since_ns = gw_monotonic_ns();
+        watch->strange_count++;
+    } else if (!watch->strange[at].said && gw_monotonic_ns() - watch->strange[at].since_ns >= exec_ns) {
+        watch->strange[at].said = true;
+        name_of(pid, name, sizeof name);
+        gwi_record_fact(record, "unobserved.child", "pid %d (%s) %s: driver calls of it would not be seen", (int)pid,
+                        name, why);
+    }
+}
+
 static void look_at_process(gwi_watch *watch, gwi_record *record, const gwi_doors *doors, pid_t pid, pid_t parent)
 {
     char name[64], line[PATH_MAX + 128];
     gwi_path last = "", driver = "";
-    bool is_hooked = false;
+    bool is_hooked = false, has_maps = false;
     bool recorded = gwi_record_has_process(record, (uint32_t)pid);
     bool write_maps = recorded && add_once(watch->mapped, &watch->mapped_count,
                                            sizeof watch->mapped / sizeof watch->mapped[0], (uint32_t)pid);
@@ -174,6 +235,7 @@ static void look_at_process(gwi_watch *watch, gwi_record *record, const gwi_door
         if (path == NULL)
             continue;
         path[strcspn(path, "\n")] = '\0';
+        has_maps = true;
         if (strcmp(path, last) == 0)
             continue;
         snprintf(last, sizeof last, "%s", path);
@@ -187,8 +249,11 @@ static void look_at_process(gwi_watch *watch, gwi_record *record, const gwi_door
         if (is_driver(path) && !ours && !virtual)
             snprintf(driver, sizeof driver, "%s", path);
     }
+    bool is_foreign = maps == NULL && (errno == EACCES || errno == EPERM);
     if (maps != NULL)
         fclose(maps);
+    if (doors->open && !recorded && !is_hooked && (has_maps || is_foreign))
+        look_for_strangers(watch, record, doors, pid);
     if (driver[0] != '\0' && !gwi_record_has_process(record, (uint32_t)pid) && holds_device(pid) &&
         !(is_hooked && may_be_seen_yet(watch, record, pid, parent)) &&
         add_once(watch->unobserved, &watch->unobserved_count, sizeof watch->unobserved / sizeof watch->unobserved[0],
@@ -196,11 +261,69 @@ static void look_at_process(gwi_watch *watch, gwi_record *record, const gwi_door
         gwi_record_fact(record, "unobserved.driver", "pid %d uses %s, and its calls were not seen", (int)pid, driver);
 }
 
+/* The newest process number of the system: while it stands, no child has come. 0: not known. */
+static uint32_t newest_pid(void)
+{
+    unsigned pid = 0;
+    FILE *file = fopen("/proc/loadavg", "re");
+    if (file != NULL && fscanf(file, "%*s %*s %*s %*s %u", &pid) != 1)
+        pid = 0;
+    if (file != NULL)
+        fclose(file);
+    return pid;
+}
+
+static void forget_gone(gwi_watch *watch)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < watch->young_count; i++)
+        if (kill((pid_t)watch->young[i].pid, 0) == 0 || errno != ESRCH)
+            watch->young[kept++] = watch->young[i];
+    watch->young_count = kept;
+}
+
+/* Of a child between two long looks nothing would be known: it may live for a second, and have no hook in it. A few
+ * short looks at each new one, not more often than costs a small share of a processor. */
+static void look_at_young(gwi_watch *watch, gwi_record *record, const gwi_doors *doors, pid_t command)
+{
+    enum { LOOKS = 5, REST_FACTOR = 500 };
+    static const uint64_t pause_ns = 100000000u;
+    static process_tree family;
+    uint64_t began_ns = gw_processor_ns();
+    uint32_t newest = newest_pid();
+    bool pending = false;
+    for (uint32_t i = 0; i < watch->young_count; i++)
+        pending = pending || watch->young[i].looks < LOOKS;
+    if (newest != watch->last_pid || newest == 0 || pending) {
+        watch->last_pid = newest;
+        find_family(&family, command);
+        forget_gone(watch);
+        for (size_t i = 0; i < family.count; i++) {
+            uint32_t at = 0;
+            while (at < watch->young_count && watch->young[at].pid != (uint32_t)family.pid[i])
+                at++;
+            if (at == watch->young_count) {
+                if (at == sizeof watch->young / sizeof watch->young[0])
+                    continue;
+                watch->young[watch->young_count++].pid = (uint32_t)family.pid[i];
+                watch->young[at].looks = 0;
+            }
+            if (watch->young[at].looks++ < LOOKS && !gwi_record_has_process(record, (uint32_t)family.pid[i]))
+                look_at_process(watch, record, doors, family.pid[i], family.parent[i]);
+        }
+    }
+    uint64_t rest_ns = (gw_processor_ns() - began_ns) * REST_FACTOR;
+    watch->young_at_ns = gw_monotonic_ns() + (rest_ns > pause_ns ? rest_ns : pause_ns);
+}
+
 void gwi_watch_look(gwi_watch *watch, gwi_record *record, const gwi_doors *doors, pid_t command, bool now)
 {
     uint64_t time = gw_monotonic_ns();
-    if (!now && time < watch->next_at_ns)
+    if (!now && time < watch->next_at_ns) {
+        if (doors->open && time >= watch->young_at_ns)
+            look_at_young(watch, record, doors, command);
         return;
+    }
     watch->interval_ns = watch->interval_ns == 0 ? first_interval_ns : watch->interval_ns * 2;
     if (watch->interval_ns > last_interval_ns)
         watch->interval_ns = last_interval_ns;

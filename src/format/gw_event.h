@@ -33,7 +33,8 @@
  *   FREE_ASYNC, HOST_FREE and HOST_UNREGISTER `extra` is the number of the last step before it; 0: not known.
  * CRASH (--catch-crash): a signal of a fault, `code` and address as siginfo has them; a second one that is the same
  * adds the site. PHASE: the process is in the phase that the text names, since age_ns before the event; without text:
- * in none. */
+ * in none. PYTHON_RAISED: one line of the traceback of the last exception that reached the top level, read when the
+ * interpreter ended. */
 #define GW_EVENT_KINDS(X)                                                                                              \
     X(CALL, FAILURE, "p0", "p1", "p2", "p3")                                                                           \
     X(INIT, RARE, "flags", "", "", "")                                                                                 \
@@ -116,7 +117,8 @@
     X(ALLOCATOR_HELD, FACT, "moment", "bytes", "count", "age_ns")                                                      \
     X(ORDER, FACT, "step_and_tid", "object", "stream", "age_ns")                                                       \
     X(ORDER_RANGE, FACT, "destination", "source", "bytes", "")                                                         \
-    X(CRASH, FACT, "signal", "address", "code", "instruction")
+    X(CRASH, FACT, "signal", "address", "code", "instruction")                                                         \
+    X(PYTHON_RAISED, FACT, "", "", "", "")
 
 typedef enum gw_event_kind {
 #define GW_X(name, price, a0, a1, a2, a3) GW_EV_##name,

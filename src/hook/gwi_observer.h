@@ -3,8 +3,9 @@
  * A caching allocator hides lifetimes from the driver: its segments never come back. PyTorch tells more itself: it
  * calls an observer when it is out of memory, and it has statistics, a map of its blocks and, when asked, a history of
  * allocations. This module asks for them from inside a Python process, without Python's headers, without Python source
- * and without importing anything: all functions are found by name in the process, and work waits for the interpreter's
- * own pending-call queue, because the thread inside a driver call does not hold the interpreter's lock.
+ * and without importing anything but atexit, a part of the interpreter: all functions are found by name in the process,
+ * and work waits for the interpreter's own pending-call queue, because the thread inside a driver call does not hold
+ * the interpreter's lock.
  *
  * Promises to the program: nothing is attached before torch is imported and has initialised CUDA by itself; a pending
  * error of the interpreter is saved and restored; the pending call and the observer never raise; history that the
@@ -19,6 +20,9 @@
  * With GPUWHY_DEEP=1 the history is on from the attach and keeps the Python stack of each allocation (about 5 % on such
  * a network). It is then also read at the end, and blocks, the refused request and those who held most at the peak come
  * with their call sites. Where the program records stacks by itself, they are read at an out-of-memory as well.
+ *
+ * In any Python program it looks, when the interpreter ends, at the last exception that reached the top level, and
+ * writes its traceback line by line: no redirection of stderr hides it there (observer_raised.c).
  *
  * Environment: GPUWHY_ATTACH=0: nothing of this. GPUWHY_HISTORY=0: no history; =N: N entries, on from the attach.
  * GPUWHY_DEEP=1: with stacks. */

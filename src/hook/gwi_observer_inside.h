@@ -3,6 +3,7 @@
  *   observer_python.c  how it gets in: attempts, attaching, switching the history on, what PyTorch calls
  *   observer_read.c    what it reads and writes: statistics, blocks, history, peaks
  *   observer_stacks.c  stacks of the history as call sites
+ *   observer_raised.c  the exception that nobody caught, at the interpreter's end
  *   observer_py.c      small helpers over Python
  *
  * Everything here runs with the interpreter's lock held, unless it says otherwise. */
@@ -62,15 +63,40 @@ enum { PY_METHOD_VARARGS = 1, PY_METHOD_NOARGS = 4 };
     X(PyFloat_AsDouble, double, (py_object * number))                                                                  \
     X(PyUnicode_FromString, py_object *, (const char *text))                        /* new */                          \
     X(PyUnicode_AsUTF8AndSize, const char *, (py_object * text, ptrdiff_t * bytes)) /* lives as long as text */        \
-    X(PyErr_Occurred, py_object *, (void))                                          /* borrowed */                     \
+    X(PyObject_Type, py_object *, (py_object * object))                             /* new */                          \
+    X(PyObject_GenericGetAttr, py_object *, (py_object * object, py_object * name)) /* new */                          \
+    X(PyType_GetFlags, unsigned long, (py_object * type))                                                              \
+    X(PyException_GetTraceback, py_object *, (py_object * exception)) /* new */                                        \
+    X(PyException_GetCause, py_object *, (py_object * exception))     /* new */                                        \
+    X(PyException_GetContext, py_object *, (py_object * exception))   /* new */                                        \
+    X(PyImport_ImportModuleLevel, py_object *,                                                                         \
+      (const char *name, py_object *globals, py_object *locals, py_object *from, int level)) /* new */                 \
+    X(PyErr_Occurred, py_object *, (void))                                                   /* borrowed */            \
     X(PyErr_Clear, void, (void))                                                                                       \
     X(PyErr_Fetch, void, (py_object * *type, py_object * *value, py_object * *traceback))                              \
     X(PyErr_Restore, void, (py_object * type, py_object * value, py_object * traceback))
+
+/* X(name): types of its own, of which an exact instance has no code of the program. */
+#define PY_TYPES(X)                                                                                                    \
+    X(PyUnicode_Type)                                                                                                  \
+    X(PyLong_Type)                                                                                                     \
+    X(PyFloat_Type)                                                                                                    \
+    X(PyBool_Type)                                                                                                     \
+    X(PyBytes_Type)                                                                                                    \
+    X(PyTuple_Type)                                                                                                    \
+    X(PyWrapperDescr_Type) /* methods that C code implements */
+
+typedef struct python_types {
+#define GW_X(name) const py_object *name; /* borrowed: immortal */
+    PY_TYPES(GW_X)
+#undef GW_X
+} python_types;
 
 typedef struct python {
 #define GW_X(name, result, parameters) result(*name) parameters;
     PY_FUNCTIONS(GW_X)
 #undef GW_X
+    python_types types;
     py_object *none; /* borrowed: immortal */
 } python;
 
@@ -128,6 +154,8 @@ struct gwi_obs_state {
     keys key;
     py_object *torch_c; /* dict of torch._C; owned once attached: the interpreter's end clears modules before us */
     pid_t attached_by;  /* 0: nobody yet. In its forked children PyTorch's locks may be held for ever */
+    bool raised_begun;  /* the handler for the last exception is registered, or was tried to be */
+    pid_t raised_pid;   /* the process that it works for */
 };
 extern struct gwi_obs_state gwi_obs;
 
@@ -149,6 +177,23 @@ py_object *gwi_py_call_torch(const char *name, py_object *arguments, char *reaso
 py_object *gwi_py_tuple(py_object *const *item, ptrdiff_t count);
 py_object *gwi_py_none(void);                /* new */
 ptrdiff_t gwi_py_list_size(py_object *list); /* 0: no list */
+
+/* Around everything that the interpreter calls: an error that is pending is kept, and our driver calls are not
+ * recorded.
+ */
+typedef struct gwi_obs_saved {
+    py_object *type, *value, *traceback;
+    uint32_t guard;
+    int error;
+} gwi_obs_saved;
+gwi_obs_saved gwi_obs_enter(void);
+void gwi_obs_leave(const gwi_obs_saved *before);
+
+/* ---- the exception that nobody caught: observer_raised.c ---- */
+
+/* Register its handler, once. In the interpreter's main thread, between gwi_obs_enter() and gwi_obs_leave(). */
+void gwi_obs_raised_begin(void);
+void gwi_obs_raised_forked(void); /* in a child that calls the driver; without the lock */
 
 /* ---- reading: observer_read.c ---- */
 

@@ -28,6 +28,14 @@ bool gwi_py_find(python *py)
     }
     PY_FUNCTIONS(GW_X)
 #undef GW_X
+#define GW_X(name)                                                                                                     \
+    {                                                                                                                  \
+        py->types.name = dlsym(RTLD_DEFAULT, #name);                                                                   \
+        if (py->types.name == NULL)                                                                                    \
+            return false;                                                                                              \
+    }
+    PY_TYPES(GW_X)
+#undef GW_X
     py->none = dlsym(RTLD_DEFAULT, "_Py_NoneStruct");
     return py->none != NULL;
 }

@@ -1,6 +1,7 @@
 /* How the observer gets in.
  *
  *   notice (any thread)  ->  Py_AddPendingCall  ->  attach_pending (main thread, interpreter's lock held)
+ *        the first time: register the look at sys.last_exc at exit (observer_raised.c)
  *        torch imported?  CUDA initialised by it?  else: again at a later rare call, with growing pauses
  *        attach the out-of-memory observer, register the read-out at exit; history on if memory matters already
  *   taken (any thread): enough of the card taken  ->  notice  ->  Py_AddPendingCall  ->  history_pending: history on
@@ -41,20 +42,14 @@ struct gwi_obs_state gwi_obs;
 
 /* ---- what PyTorch and the interpreter call ---- */
 
-typedef struct saved {
-    py_object *type, *value, *traceback;
-    uint32_t guard;
-    int error;
-} saved;
-
-static saved enter(void)
+gwi_obs_saved gwi_obs_enter(void)
 {
-    saved before = {.error = errno, .guard = gwi_obs.port->guard_enter()};
+    gwi_obs_saved before = {.error = errno, .guard = gwi_obs.port->guard_enter()};
     gwi_obs.py.PyErr_Fetch(&before.type, &before.value, &before.traceback);
     return before;
 }
 
-static void leave(const saved *before)
+void gwi_obs_leave(const gwi_obs_saved *before)
 {
     gwi_obs.py.PyErr_Restore(before->type, before->value, before->traceback);
     gwi_obs.port->guard_leave(before->guard);
@@ -81,7 +76,7 @@ static py_object *on_oom(py_object *self, py_object *arguments)
     (void)self;
     if (getpid() != gwi_obs.attached_by)
         return gwi_py_none();
-    saved before = enter();
+    gwi_obs_saved before = gwi_obs_enter();
     for (ptrdiff_t i = 0; i < 4 && i < gwi_obs.py.PyTuple_Size(arguments); i++)
         value[i] = gwi_py_number(gwi_obs.py.PyTuple_GetItem(arguments, i), &known);
     gwi_obs.port->fact(GW_EV_ALLOCATOR_OOM, value[1], value[2], value[3], value[0], NULL);
@@ -97,7 +92,7 @@ static py_object *on_oom(py_object *self, py_object *arguments)
     }
     /* The program may catch it and go on: the next one shall have ages. */
     atomic_store_explicit(&gwi_obs.memory_matters, true, memory_order_relaxed);
-    leave(&before);
+    gwi_obs_leave(&before);
     return gwi_py_none();
 }
 
@@ -107,9 +102,9 @@ static py_object *on_exit_of_interpreter(py_object *self, py_object *arguments)
     (void)arguments;
     if (getpid() != gwi_obs.attached_by)
         return gwi_py_none();
-    saved before = enter();
+    gwi_obs_saved before = gwi_obs_enter();
     gwi_obs_read_at_end();
-    leave(&before);
+    gwi_obs_leave(&before);
     return gwi_py_none();
 }
 
@@ -313,11 +308,12 @@ static int attach_pending(void *unused)
     char reason[GWI_OBS_REASON_BYTES] = "";
     (void)unused;
     bool done = false;
-    saved before = enter();
+    gwi_obs_saved before = gwi_obs_enter();
+    gwi_obs_raised_begin();
     outcome result = attach(reason, &done);
     if (result == OUTCOME_REFUSED && ++gwi_obs.refusals == 1)
         gwi_obs_note(GW_NOTE_OBSERVER_REFUSED, reason);
-    leave(&before);
+    gwi_obs_leave(&before);
     int next = PHASE_WAITING;
     if (result == OUTCOME_ATTACHED) {
         next = done ? PHASE_DONE : PHASE_ATTACHED;
@@ -337,7 +333,7 @@ static int history_pending(void *unused)
     (void)unused;
     if (getpid() != gwi_obs.attached_by)
         return 0;
-    saved before = enter();
+    gwi_obs_saved before = gwi_obs_enter();
     switched result = switch_history(reason);
     if (result == SWITCHED_ON)
         history_words(words, sizeof words);
@@ -345,7 +341,7 @@ static int history_pending(void *unused)
         snprintf(words, sizeof words, "no history%s: %s", result == SWITCHED_NEVER ? " of ours" : "", reason);
     if (result != SWITCHED_FAILED || ++gwi_obs.refusals == 1)
         gwi_obs_note(GW_NOTE_TEXT_ONLY, words);
-    leave(&before);
+    gwi_obs_leave(&before);
     bool again = result == SWITCHED_FAILED && gwi_obs.refusals < (uint32_t)REFUSALS_MAX;
     atomic_store_explicit(&gwi_obs.phase, again ? PHASE_ATTACHED : PHASE_DONE, memory_order_release);
     return 0;
@@ -427,6 +423,7 @@ void gwi_observer_notice(uint64_t now_ticks)
 void gwi_observer_forked(void)
 {
     int phase = atomic_load_explicit(&gwi_obs.phase, memory_order_relaxed);
+    gwi_obs_raised_forked();
     if (phase == PHASE_QUEUED)
         atomic_store_explicit(&gwi_obs.phase, PHASE_WAITING, memory_order_release);
     else if (phase == PHASE_ATTACHED || phase == PHASE_HISTORY_QUEUED)

@@ -298,6 +298,11 @@ typedef struct gw_process {
     uint32_t rank, world;     /* world: how many there are */
     uint32_t driver_api;      /* the driver's word on the CUDA version that it is for: 12040; 0: not known */
     gw_libraries libraries;   /* CUDA libraries that it had mapped, as far as the supervisor saw */
+    /* The exception that nobody caught, as its Python interpreter had it when it ended; as Python prints it, without
+     * the source lines. Owned; NULL: none, or it could not be read. */
+    char *raised;
+    size_t raised_bytes;
+    uint64_t t_raised_ns;
     gw_crash crash;
     bool alive_at_end; /* when the command ended, and a moment later */
     int end_snapshot;  /* the ledger at its end, or before the teardown that took most memory along; for
@@ -458,7 +463,12 @@ typedef struct gw_stderr_facts {
      * are missing before it; 0: nothing is missing. */
     char *text; /* owned */
     size_t text_bytes, text_gap;
-    bool traceback;           /* a Python traceback came */
+    /* The text from here on is no stderr: it is the exception that a Python interpreter had when it ended, and that
+     * stderr does not hold. 0 and no `inside_pid`: all of it is stderr. */
+    size_t inside_at;
+    uint32_t inside_pid;
+    bool inside_from_top; /* its traceback begins where a program begins: nobody caught it, as far as a file can tell */
+    bool traceback;       /* a Python traceback came */
     gw_stderr_line exception; /* the last line of the last traceback: "ValueError: ..." */
     char exception_type[96];
     bool exception_about_child;     /* it only says that another process failed */

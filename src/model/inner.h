@@ -322,5 +322,11 @@ void gwi_hangs_free(gw_model *model);
 /* stderr_facts.c */
 void gwi_stderr_part(gw_model *model, uint64_t t_ns, const char *bytes, size_t count);
 void gwi_stderr_finish(gw_model *model);
+bool gwi_stderr_is_about_child(const char *text); /* its first line: the words of a parent whose child failed */
+
+/* raised.c: the exception that a Python interpreter had when it ended. finish: where stderr does not hold it, it is
+ * read as if it did. After gwi_stderr_finish(). */
+void gwi_raised_event(gw_model *model, gw_process *process, const gw_event *event);
+void gwi_raised_finish(gw_model *model);
 
 #endif

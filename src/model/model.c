@@ -125,6 +125,7 @@ void gw_model_free(gw_model *model)
     for (size_t i = 0; i < model->process_count; i++) {
         free(model->process[i].exe);
         free(model->process[i].driver_path);
+        free(model->process[i].raised);
         free(model->process[i].driver_build_id);
         gw_libraries_free(&model->process[i].libraries);
     }
@@ -351,6 +352,9 @@ static GWI_RARE void fact_event(gw_model *model, gwi_process *process, const gw_
         break;
     case GW_EV_PHASE:
         gwi_phase_event(model, process, event);
+        break;
+    case GW_EV_PYTHON_RAISED:
+        gwi_raised_event(model, facts, event);
         break;
     case GW_EV_SITE:
     case GW_EV_SITE_FRAMES:
@@ -760,6 +764,7 @@ gw_status gw_model_finish(gw_model *model, gw_error *err)
     find_command(model);
     find_card(model);
     gwi_stderr_finish(model);
+    gwi_raised_finish(model);
     gwi_observer_finish(model);
     gwi_failures_finish(model);
     gwi_faults_finish(model);

@@ -97,6 +97,14 @@ static const char *const child_words[] = {"ChildFailedError",       "ProcessRais
                                           "CalledProcessError",     "BrokenProcessPool",      "SignalException",
                                           "DataLoader worker (pid", "WorkerCrashedError"};
 
+bool gwi_stderr_is_about_child(const char *text)
+{
+    size_t bytes = strcspn(text, "\n");
+    char line[LINE_BYTES_MAX];
+    snprintf(line, sizeof line, "%.*s", (int)(bytes < sizeof line ? bytes : sizeof line - 1), text);
+    return HAS_ANY(line, child_words);
+}
+
 /* Python's exceptions begin a line: a dotted name, then the end or ": ". */
 static size_t exception_name_bytes(const char *line)
 {

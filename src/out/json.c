@@ -250,6 +250,16 @@ static struct json_object *leak_array(const gw_verdict *verdict)
     return array;
 }
 
+static struct json_object *coverage_object(const gw_verdict *verdict)
+{
+    if (!verdict->is_coverage_known)
+        return NULL;
+    struct json_object *one = json_object_new_object();
+    json_object_object_add(one, "processes", json_object_new_int64((int64_t)verdict->observed_count));
+    json_object_object_add(one, "unobserved", strings(&verdict->unobserved));
+    return one;
+}
+
 gw_status gw_out_json(const gw_verdict *verdict, gw_text *text, gw_error *err)
 {
     bool fault = verdict->status == GW_VERDICT_FAULT;
@@ -271,6 +281,7 @@ gw_status gw_out_json(const gw_verdict *verdict, gw_text *text, gw_error *err)
     json_object_object_add(root, "where_reason", string_or_null(verdict->where_reason));
     json_object_object_add(root, "program", program_object(verdict));
     json_object_object_add(root, "gpus", gpu_array(verdict));
+    json_object_object_add(root, "coverage", coverage_object(verdict));
     json_object_object_add(root, "failure", failure_object(verdict));
     json_object_object_add(root, "kept", kept_array(verdict));
     json_object_object_add(root, "leaks", leak_array(verdict));

@@ -173,8 +173,9 @@ static void add_verdict_line(gwi_page *page, const gw_verdict *verdict)
         gw_text_add_str(&line, "not determined: ");
     gw_text_add_str(&line, verdict->headline == NULL ? "" : verdict->headline);
     /* a headline that only repeats the label is not said twice */
+    bool unobserved = verdict->is_coverage_known && verdict->observed_count == 0; /* then it is no finding of ours */
     if (verdict->status == GW_VERDICT_CLEAN && verdict->headline != NULL &&
-        strncmp(verdict->headline, "no fault found", 14) == 0) {
+        (unobserved || strncmp(verdict->headline, "no fault found", 14) == 0)) {
         gw_text_clear(&line);
         gw_text_add_str(&line, verdict->headline);
     }

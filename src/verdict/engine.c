@@ -5,6 +5,7 @@
  * what is ruled out. */
 #include "ask.h"
 #include "cause.h"
+#include "coverage.h"
 #include "crash.h"
 #include "family.h"
 #include "healthy.h"
@@ -87,6 +88,7 @@ void gw_verdict_free(gw_verdict *verdict)
     list_free(&verdict->consequences);
     list_free(&verdict->next);
     list_free(&verdict->advice);
+    list_free(&verdict->unobserved);
     list_free(&verdict->argv);
     gwi_where_free(verdict->where);
     free(verdict->where_reason);
@@ -315,6 +317,7 @@ bool gwi_take_words(gwi_finding *finding, gw_verdict *verdict)
 
 static bool take_finding(const gwi_case *c, gw_verdict *verdict, gwi_finding *finding)
 {
+    gwi_name_inside(c, finding);
     return !finding->failed && gwi_take_where(c, finding, verdict) && gwi_take_words(finding, verdict);
 }
 
@@ -365,11 +368,6 @@ static bool add_alternatives(const gwi_case *c, gw_verdict *verdict, const answe
 
 /* ---- the whole ---- */
 
-static bool is_unobserved(const gw_model *model)
-{
-    return gw_model_fact(model, "unobserved.driver") != NULL || gw_model_fact(model, "unobserved.program") != NULL;
-}
-
 /* Nothing failed that the end of the run would show, nor was memory given away that was still in use: then results may
  * be wrong that nobody looked at. */
 static bool is_healthy(const gwi_case *c)
@@ -385,13 +383,14 @@ static bool judge_fault(const gwi_case *c, gw_verdict *verdict)
     answer *best = best_of(answers);
     gwi_lacks lacks;
     bool no_runtime = gwi_find_lacks(c, &lacks) && lacks.private_tables;
-    bool blind = (is_unobserved(c->model) || no_runtime) && c->root == NULL;
+    bool unseen = gwi_unseen_driver(c->model) != NULL;
+    bool blind = (unseen || no_runtime) && c->root == NULL;
     bool good = true;
     if (best != NULL && best->certainty >= GW_SUPPORTED && !blind) {
         good = take_answer(c, verdict, best) && add_alternatives(c, verdict, answers, best);
     } else {
         gwi_finding finding = {0};
-        gwi_say_undetermined(c, is_unobserved(c->model), &finding);
+        gwi_say_undetermined(c, unseen, &finding);
         verdict->status = GW_VERDICT_UNDETERMINED;
         good = take_finding(c, verdict, &finding);
         gwi_finding_free(&finding);
@@ -423,12 +422,18 @@ static bool judge_healthy(const gwi_case *c, gw_verdict *verdict)
     gwi_finding finding = {0};
     gwi_lacks lacks;
     bool no_runtime = gwi_find_lacks(c, &lacks) && lacks.private_tables; /* whether it looked at the errors or not */
-    if (is_unobserved(c->model) || no_runtime) {
+    bool unseen = gwi_unseen_driver(c->model) != NULL;
+    if (!unseen && !no_runtime && gwi_observed_count(c->model) == 0 && gwi_unseen(c->model, 0) != NULL) {
         verdict->status = GW_VERDICT_UNDETERMINED;
-        gwi_say_undetermined(c, is_unobserved(c->model), &finding);
+        gwi_say_unseen_run(c, &finding);
+    } else if (unseen || no_runtime) {
+        verdict->status = GW_VERDICT_UNDETERMINED;
+        gwi_say_undetermined(c, unseen, &finding);
     } else {
         verdict->status = GW_VERDICT_CLEAN;
-        verdict->certainty = is_incomplete(c) || gwi_open_end(c) != NULL ? GW_SUPPORTED : GW_ESTABLISHED;
+        bool partly = is_incomplete(c) || gwi_open_end(c) != NULL || gwi_unseen(c->model, 0) != NULL ||
+                      gwi_observed_count(c->model) == 0;
+        verdict->certainty = partly ? GW_SUPPORTED : GW_ESTABLISHED;
         gwi_say_clean(c, &finding);
     }
     bool good = take_finding(c, verdict, &finding);
@@ -436,10 +441,22 @@ static bool judge_healthy(const gwi_case *c, gw_verdict *verdict)
     return good && add_hypotheses(c, verdict);
 }
 
+static bool fill_coverage(const gwi_case *c, gw_verdict *verdict)
+{
+    const gw_pair *fact;
+    verdict->is_coverage_known = !is_snapshot(c->model);
+    verdict->observed_count = gwi_observed_count(c->model);
+    for (size_t i = 0; (fact = gwi_unseen(c->model, i)) != NULL; i++) {
+        if (!gwi_list_add(&verdict->unobserved, fact->value))
+            return false;
+    }
+    return true;
+}
+
 static bool judge_case(const gwi_case *c, gw_verdict *verdict)
 {
     verdict->is_hang = c->hang.kind != GWI_HANG_NONE;
-    if (!fill_program(c, verdict))
+    if (!fill_program(c, verdict) || !fill_coverage(c, verdict))
         return false;
     if (!(is_healthy(c) ? judge_healthy(c, verdict) : judge_fault(c, verdict)))
         return false;

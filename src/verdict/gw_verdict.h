@@ -168,8 +168,11 @@ typedef struct gw_verdict {
         bool is_virtual;
     } * gpus;
     size_t gpu_count;
-    char *recording; /* path; NULL: none */
-    bool is_hang;    /* nothing goes on in the judged process, for a reason that has to do with the GPU or with locks */
+    bool is_coverage_known;    /* false: no recording was judged */
+    size_t observed_count;     /* processes of which driver calls were recorded */
+    gw_string_list unobserved; /* parts of the run that were not observed, a sentence each */
+    char *recording;           /* path; NULL: none */
+    bool is_hang; /* nothing goes on in the judged process, for a reason that has to do with the GPU or with locks */
     gw_verdict_run run;
     gw_verdict_part *parts; /* owned; none for a recording that was judged alone */
     size_t part_count;

@@ -1,4 +1,5 @@
 #include "healthy.h"
+#include "coverage.h"
 #include "family.h"
 #include "hang.h"
 #include "order.h"
@@ -21,7 +22,16 @@ static uint64_t launches_of(const gw_model *model)
 
 void gwi_say_clean(const gwi_case *c, gwi_finding *finding)
 {
-    gwi_headline(finding, "no fault found");
+    if (gwi_observed_count(c->model) == 0) {
+        const gw_pair *closed = gw_model_fact(c->model, "doors.closed");
+        gwi_headline(finding, "the program ended well; no CUDA driver call was observed");
+        if (closed != NULL && strcmp(closed->value, "no driver") == 0)
+            gwi_evidence(finding, closed->t_ns, "host", "there is no GPU driver (libcuda.so.1) on this machine");
+        return;
+    }
+    gwi_headline(finding, "no fault found%s",
+                 gwi_unseen(c->model, 0) != NULL ? " in the processes that were observed" : "");
+    gwi_say_unseen(c, finding);
     bool used = false;
     for (size_t i = 0; i < c->model->process_count; i++) {
         const gw_process *process = &c->model->process[i];
@@ -46,7 +56,16 @@ void gwi_say_clean(const gwi_case *c, gwi_finding *finding)
     if (launches > 0)
         gwi_measure(finding, GWI_NO_TIME, "driver", (double)launches, "count", "%" PRIu64 " launches", launches);
     if (!used && launches == 0)
-        gwi_evidence(finding, GWI_NO_TIME, "driver", "the program used no GPU memory and launched nothing");
+        gwi_evidence(finding, GWI_NO_TIME, "driver", "%s used no GPU memory and launched nothing",
+                     gwi_unseen(c->model, 0) != NULL ? "the processes that were observed" : "the program");
+}
+
+void gwi_say_unseen_run(const gwi_case *c, gwi_finding *finding)
+{
+    gwi_headline(finding,
+                 "the program ended well; no CUDA driver call was observed, and a part of the run was not seen");
+    gwi_say_unseen(c, finding);
+    gwi_next(finding, "Start the process itself with gpuwhy run, not through a launcher that resets the environment");
 }
 
 /* ---- undetermined ---- */
@@ -136,22 +155,14 @@ static void say_other_failure(const gwi_case *c, gwi_finding *finding)
 static void rule_out_gpu(const gwi_case *c, gwi_finding *finding)
 {
     const gw_model *model = c->model;
-    uint64_t calls = 0, peak = 0;
-    for (size_t i = 0; i < model->thread_count; i++)
-        calls += model->thread[i].calls;
+    uint64_t peak = 0;
     for (size_t i = 0; i < model->process_count; i++) {
         for (int device = 0; device < GW_MODEL_DEVICES_MAX; device++)
             peak =
                 model->process[i].usage[device].peak_bytes > peak ? model->process[i].usage[device].peak_bytes : peak;
     }
-    bool any = false;
-    for (size_t i = 0; i < model->process_count; i++)
-        any = any || model->process[i].t_first_call_ns != 0 || model->process[i].init_ok;
-    if (!any && calls == 0) {
-        gwi_rule_out(finding, "the GPU (the program made no driver call)");
+    if (!gwi_rule_out_gpu(c, finding, "no driver call failed"))
         return;
-    }
-    gwi_rule_out(finding, "the GPU (no driver call failed)");
     if (c->handled == NULL) {
         char bytes[GW_BYTES_TEXT_MAX];
         gwi_rule_out(finding, "a shortage of GPU memory (no request was refused; at most %s were asked for)",
@@ -173,12 +184,10 @@ static void say_end(const gwi_case *c, gwi_finding *finding)
 
 static void say_unobserved(const gwi_case *c, gwi_finding *finding)
 {
-    const gw_pair *fact = gw_model_fact(c->model, "unobserved.driver");
-    if (fact == NULL)
-        fact = gw_model_fact(c->model, "unobserved.program");
     gwi_headline(finding, "not observed: the program used the GPU, or may have, by a way that was not seen");
-    gwi_evidence(finding, fact->t_ns, "host", "%s", fact->value);
+    gwi_say_unseen(c, finding);
     say_end(c, finding);
+    gwi_say_last_words(c, finding);
     gwi_next(finding, "Start the process itself with gpuwhy run, not through a launcher that resets the environment");
 }
 
@@ -195,6 +204,28 @@ static void say_hang(const gwi_case *c, gwi_finding *finding)
     }
     gwi_headline(finding, "no driver call began or ended for %.1f s; why is not determined", for_s);
     gwi_say_threads(c, finding);
+}
+
+/* It ended badly, or has not ended, and no failure tells why. */
+static void say_bad_end(const gwi_case *c, gwi_finding *finding)
+{
+    const char *gpu = gwi_gpu_is_ruled_out(c) ? "; the GPU is ruled out" : gwi_gpu_words(c);
+    const char *why = gwi_said_nothing(c) ? "and did not say why" : "and why is not determined";
+    if (!c->ended)
+        gwi_headline(finding, "nothing has failed so far");
+    else if (c->hang.hang != NULL && c->bad_end)
+        gwi_headline(finding, "nothing went on for %.1f s before the program was ended; why is not determined",
+                     (double)c->hang.hang->for_ns / 1e9);
+    else if (c->signal != 0)
+        gwi_headline(finding, "the program died of signal %d; why is not determined%s", c->signal, gpu);
+    else
+        gwi_headline(finding, "the program exited with status %d %s%s", c->exit_code, why, gpu);
+    if (c->hang.hang != NULL && c->bad_end)
+        gwi_say_threads(c, finding);
+    say_end(c, finding);
+    if (c->ended)
+        gwi_say_last_words(c, finding);
+    rule_out_gpu(c, finding);
 }
 
 void gwi_say_undetermined(const gwi_case *c, bool unobserved, gwi_finding *finding)
@@ -215,6 +246,7 @@ void gwi_say_undetermined(const gwi_case *c, bool unobserved, gwi_finding *findi
     if (c->root != NULL) {
         say_other_failure(c, finding);
         say_end(c, finding);
+        gwi_say_last_words(c, finding);
         return;
     }
     if (c->hang.kind == GWI_HANG_PEER || (c->hang.hang != NULL && !c->ended)) {
@@ -228,15 +260,7 @@ void gwi_say_undetermined(const gwi_case *c, bool unobserved, gwi_finding *findi
         say_end(c, finding);
         return;
     }
-    if (!c->ended)
-        gwi_headline(finding, "nothing has failed so far");
-    else if (c->signal != 0)
-        gwi_headline(finding, "the program died of signal %d; why is not determined, the GPU is ruled out", c->signal);
-    else
-        gwi_headline(finding, "the program exited with status %d and did not say why; the GPU is ruled out",
-                     c->exit_code);
-    say_end(c, finding);
-    rule_out_gpu(c, finding);
+    say_bad_end(c, finding);
 }
 
 /* ---- advice ---- */

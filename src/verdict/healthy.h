@@ -4,6 +4,8 @@
 
 #include "cause.h"
 
+/* It ended well, no driver call was observed, and a part of the run was not seen. */
+void gwi_say_unseen_run(const gwi_case *c, gwi_finding *finding);
 void gwi_say_clean(const gwi_case *c, gwi_finding *finding);
 /* snapshot.c: what a memory snapshot that PyTorch saved shows when no cause is supported. */
 void gwi_say_snapshot(const gwi_case *c, gwi_finding *finding);

@@ -224,6 +224,10 @@ static bool say_all(const gw_verdict *const *runs, size_t count, const gw_verdic
         if (runs[i] != root)
             say_other(root, runs[i], finding, &known);
     }
+    bool unseen = false;
+    for (size_t i = 0; i < count; i++)
+        unseen =
+            unseen || (runs[i]->is_coverage_known && (runs[i]->observed_count == 0 || runs[i]->unobserved.count > 0));
     for (size_t i = 0; i < count && any; i++)
         say_clocks(runs[i], finding);
     for (size_t i = 0; i < count && good; i++)
@@ -231,7 +235,10 @@ static bool say_all(const gw_verdict *const *runs, size_t count, const gw_verdic
     if (!known && verdict->certainty > GW_SUPPORTED)
         verdict->certainty = GW_SUPPORTED; /* another one may have been the first */
     if (root->status == GW_VERDICT_CLEAN)
-        gwi_headline(finding, "no fault found in %zu recordings", count);
+        gwi_headline(finding,
+                     unseen ? "no fault found in the processes that were observed, in %zu recordings"
+                            : "no fault found in %zu recordings",
+                     count);
     else
         gwi_headline(finding, "%s: %s", name_of(root, name), root->headline);
     return good && !finding->failed;

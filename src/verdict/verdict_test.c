@@ -1408,7 +1408,8 @@ static void test_script_exception(void **state)
                    "Traceback (most recent call last):\n  File \"<string>\", line 1, in <module>\nValueError: no\n");
     gw_feed_exit(&feed, 1, 0);
     expect_fault("script-exception", GW_ESTABLISHED);
-    assert_true(list_has(&verdict->ruled_out, "the GPU"));
+    assert_false(list_has(&verdict->ruled_out, "the GPU")); /* no driver call was seen */
+    assert_true(says("no CUDA driver call was observed"));
     assert_int_equal(verdict->alternative_count, 0);
     judge_close();
 }

@@ -48,6 +48,18 @@ class Evidence(Case):
         with open(self.folder / "stderr", "wb") as file:
             self.assert_the_exception_was_read(self.verdict_of([sys.executable, "-c", script], stderr=file))
 
+    def test_both_in_one_pipe(self):
+        """2>&1 | tee log"""
+        verdict = self.verdict_of(RAISES, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.assert_the_exception_was_read(verdict)
+
+    def test_both_in_one_file(self):
+        """> log 2>&1, and the same with a file of which each has a description of its own."""
+        with open(self.folder / "log", "wb") as log:
+            self.assert_the_exception_was_read(self.verdict_of(RAISES, stdout=log, stderr=subprocess.STDOUT))
+        with open(self.folder / "log", "ab") as log, open(self.folder / "log", "ab") as other:
+            self.assert_the_exception_was_read(self.verdict_of(RAISES, stdout=log, stderr=other))
+
     def test_stderr_on_a_terminal(self):
         pid, master = pty.fork()
         if pid == 0:

@@ -4,6 +4,8 @@ import pathlib
 import re
 import signal
 import subprocess
+import sys
+import time
 import unittest
 
 from support import Case, GPU, GPUWHY, WAIT_S, lines_of, run_command, wait_until
@@ -66,6 +68,75 @@ class Streams(Case):
         script = "for i in 1 2 3 4 5 6 7 8 9; do echo out $i; echo err $i >&2; done"
         plain, observed = self.run_both("sh", "-c", script, stderr=subprocess.STDOUT)
         self.assertEqual(plain.stdout, observed.stdout)
+
+    def test_one_pipe_for_both_passes_everything(self):
+        """More than any pipe holds, in pieces of many sizes, to a reader that is slow at first."""
+        script = ("import os\nfor i in range(4000): os.write(1 + i % 2, b'%d:' % i + bytes([65 + i % 26]) * (i * 7 % 700) + b'\\n')")
+        plain = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                               timeout=WAIT_S)
+        process = self.start(sys.executable, "-c", script, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                             options=["--json", "-"])
+        with process.stdout:
+            time.sleep(0.3)
+            observed = process.stdout.read()
+        self.assertEqual(process.wait(WAIT_S), 0)
+        self.assertEqual(observed[:len(plain.stdout)], plain.stdout)
+        self.assertTrue(observed[len(plain.stdout):].startswith(b"{"), "what gpuwhy prints overtook the program")
+
+    def test_what_one_pipe_for_both_is(self):
+        script = "import os, stat; print([(stat.S_IFMT(os.fstat(f).st_mode), os.isatty(f)) for f in (1, 2)], os.path.samestat(os.fstat(1), os.fstat(2)))"
+        plain, observed = self.run_both(sys.executable, "-c", script, stderr=subprocess.STDOUT)
+        self.assertEqual(plain.stdout, observed.stdout)
+        outputs = []
+        for prefix in ([], run_command()):
+            with open(self.folder / "log", "wb") as log:
+                subprocess.run([*prefix, sys.executable, "-c", script], stdout=log, stderr=log, env=self.environment,
+                               timeout=WAIT_S, check=True)
+            outputs.append((self.folder / "log").read_bytes())
+        self.assertEqual(outputs[0], outputs[1])
+
+    def test_a_gone_reader_of_both_is_felt_at_once(self):
+        """By the first write: the program makes one alone."""
+        for prefix in ([], run_command()):
+            argv = ["sh", "-c", "echo first; read x; echo second; echo >&2 third; exit 9"]
+            process = subprocess.Popen(prefix + argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                       stderr=subprocess.STDOUT, env=self.environment)
+            process.stdout.readline()
+            process.stdout.close()
+            if prefix:
+                wait_until(lambda: not self.copiers_of(process.pid), "the copier to end")
+            process.stdin.close()
+            self.assertEqual(process.wait(WAIT_S), -signal.SIGPIPE, prefix)
+
+    @staticmethod
+    def copiers_of(supervisor):
+        """Processes that copy, below the one that watches over them."""
+        def children(pid):
+            try:
+                return [int(p) for p in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+            except OSError:
+                return []
+
+        def name(pid):
+            try:
+                return pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
+            except OSError:
+                return ""
+        return [c for p in children(supervisor) if name(p) == "gpuwhy-stderr" for c in children(p)]
+
+    def test_a_killed_copier_is_replaced(self):
+        script = "echo before; echo started >started; while [ ! -e go ]; do sleep 0.05; done; echo out; echo err >&2; exit 5"
+        process = self.start("sh", "-c", script, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        wait_until(lambda: lines_of(self.folder / "started"), "the program")
+        for _ in range(3):
+            wait_until(lambda: self.copiers_of(process.pid), "a copier")
+            copier = self.copiers_of(process.pid)[0]
+            os.kill(copier, signal.SIGKILL)
+            wait_until(lambda: copier not in self.copiers_of(process.pid), "its end")
+        (self.folder / "go").touch()
+        with process.stdout:
+            self.assertEqual(process.stdout.read(), b"before\nout\nerr\n")
+        self.assertEqual(process.wait(WAIT_S), 5)
 
     def test_a_stderr_file_is_written_as_without_us(self):
         for mode in ("wb", "ab"):
@@ -177,6 +248,19 @@ class Supervisor(Case):
         with process.stdout, process.stderr:
             self.assertEqual(process.stdout.read(), b"out\n")
             self.assertEqual(process.stderr.read(), b"before\nafter\n")
+
+    def test_its_death_harms_nobody_with_one_pipe_for_both(self):
+        script = "echo started >started; echo before >&2; read x; echo after >&2; echo out; echo done >done; exit 5"
+        process = self.start("sh", "-c", script + " ; true", stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                             stderr=subprocess.STDOUT)
+        wait_until(lambda: lines_of(self.folder / "started"), "the program")
+        process.kill()
+        process.wait(WAIT_S)
+        process.stdin.write(b"go\n")
+        process.stdin.close()
+        with process.stdout:
+            self.assertEqual(process.stdout.read(), b"before\nafter\nout\n")
+        self.assertEqual(lines_of(self.folder / "done"), ["done"])
 
     def test_its_helpers_do_not_outlive_it(self):
         process = self.start("sh", "-c", "echo started >started; sleep 60")

@@ -150,8 +150,7 @@ def leave_a_folder(place, iterations):
         time.sleep(0.01)
     expect(folder is not None, "no run folder with a buffer")
     trial.process.kill()
-    trial.process.wait()
-    trial.process.stderr.close()
+    trial.process.wait()  # its stderr stays open: a program whose stderr nobody reads dies of its last line
 
     def after_a_run(days):
         then = time.time() - days * 24 * 3600
@@ -167,6 +166,7 @@ def leave_a_folder(place, iterations):
     there = after_a_run(days=2)
     expect(not alive or trial.read("last") == "over" or there, "removed while the program writes into it")
     expect(trial.wait_for_program(), "the program did not survive its supervisor")
+    trial.process.stderr.close()
     shell, deadline = int(trial.read("pid")), time.monotonic() + 120
     while is_alive(shell) and time.monotonic() < deadline:
         time.sleep(0.01)  # it says so before it ends

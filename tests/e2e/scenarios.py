@@ -384,10 +384,18 @@ def write_to(path):
     return [PYTHON, "-c", f"open('{path}', 'wb', buffering=0).write(b'weights')"]
 
 
+def no_driver_call(run, verdict):
+    """A program without a driver call is no evidence about a GPU."""
+    gpu_is_not_blamed(run, verdict)
+    expect(verdict["coverage"] == {"processes": 0, "unobserved": []}, f"coverage: {verdict['coverage']}")
+    expect("the GPU" not in " ".join(verdict["ruled_out"]), f"the GPU is ruled out: {verdict['ruled_out']}")
+    expect_text(verdict, r"no CUDA driver call was observed", "that no driver call was observed")
+
+
 def host_refused(words):
     def check(run, verdict):
         expect_text(verdict, words, "the system's words")
-        expect("the GPU" in " ".join(verdict["ruled_out"]), f"the GPU is not ruled out: {verdict['ruled_out']}")
+        no_driver_call(run, verdict)
     return check
 
 
@@ -411,7 +419,7 @@ def gpu_is_not_blamed(run, verdict):
 
 def gpu_is_ruled_out(run, verdict):
     gpu_is_not_blamed(run, verdict)
-    expect(verdict["ruled_out"], "nothing is ruled out")
+    expect(any(line.startswith("the GPU") for line in verdict["ruled_out"]), "the GPU is not ruled out")
 
 
 # ---- the table --------------------------------------------------------------------------------------------------------
@@ -551,7 +559,7 @@ TABLE = {
                           exit=-signal.SIGABRT),
     "S28-exit": Scenario(program("s28_host", "--end", "exit"), Card(), None, gpu_is_ruled_out, exit=3,
                          status="undetermined"),
-    "S28-sh-exit": Scenario(["/bin/sh", "-c", "exit 3"], Card(), None, gpu_is_ruled_out, exit=3,
+    "S28-sh-exit": Scenario(["/bin/sh", "-c", "exit 3"], Card(), None, no_driver_call, exit=3,
                             status="undetermined"),
     # S25: the card itself. The fault strikes late enough for whoever reads the card to be there.
     "S25-lost": Scenario(long_cnn(8000), Card(more=f"fault=lost@launch:{LAUNCHES_LATE}"), "gpu-off-bus",

@@ -1,4 +1,5 @@
 /* A disk, or the user's share of it, is full. */
+#include "coverage.h"
 #include "host.h"
 
 #include <inttypes.h>
@@ -38,8 +39,9 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (words == NULL)
         return GW_CERTAINTY_NONE;
     bool quota = strstr(words->text, "quota") != NULL;
-    gwi_headline(finding, "%s; the GPU is not at fault",
-                 quota ? "the user's share of a disk is used up" : "a disk is full, and a write was refused");
+    gwi_headline(finding, "%s%s",
+                 quota ? "the user's share of a disk is used up" : "a disk is full, and a write was refused",
+                 gwi_gpu_words(c));
     gwi_evidence(finding, words->t_ns, "stderr", "%s", words->text);
     for (size_t i = 0; i < sizeof rooms / sizeof rooms[0]; i++) {
         say_room(finding, &rooms[i]);
@@ -48,7 +50,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (!full && !quota)
         gwi_evidence(finding, GWI_NO_TIME, "host",
                      "the disks that were watched had room: it is another one, or a quota");
-    gwi_rule_out(finding, "the GPU (no driver call failed)");
+    gwi_rule_out_gpu(c, finding, "no driver call failed");
     bool told = strstr(words->text, "No space left") != NULL || quota;
     return told && (full || quota) ? GW_ESTABLISHED : GW_SUPPORTED;
 }

@@ -1,4 +1,5 @@
 /* A limit on open files, threads or processes was reached. */
+#include "coverage.h"
 #include "host.h"
 
 #include <inttypes.h>
@@ -60,11 +61,11 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (words == NULL)
         return GW_CERTAINTY_NONE;
     bool is_files = strstr(words->text, "open files") != NULL || strstr(words->text, "ancdata") != NULL;
-    gwi_headline(finding, "the limit of %s was reached; the GPU is not at fault",
-                 is_files ? "open files" : "threads or processes");
+    gwi_headline(finding, "the limit of %s was reached%s", is_files ? "open files" : "threads or processes",
+                 gwi_gpu_words(c));
     gwi_evidence(finding, words->t_ns, "stderr", "%s", words->text);
     bool reached = is_files ? say_files(c, finding) : say_threads(c, finding);
-    gwi_rule_out(finding, "the GPU (no driver call failed)");
+    gwi_rule_out_gpu(c, finding, "no driver call failed");
     if (reached || strstr(words->text, "Too many open files") != NULL)
         return GW_ESTABLISHED; /* the system's own word, which has no other meaning */
     return GW_SUPPORTED;

@@ -1,4 +1,5 @@
 /* The process died of its own host code: a bad pointer, an abort. */
+#include "coverage.h"
 #include "crash.h"
 #include "fault.h"
 
@@ -81,8 +82,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     } else {
         gwi_rule_out(finding, "a crash inside the driver (no thread was in a driver call)");
     }
-    if (c->root == NULL)
-        gwi_rule_out(finding, "the GPU (no driver call failed before)");
+    gwi_rule_out_gpu(c, finding, "no driver call failed before");
     const gw_crash *crash = gwi_crash_of(c);
     if ((crash != NULL && crash->in_block) || c->sticky != NULL || c->oom != NULL ||
         (c->signal == SIGABRT && gwi_is_told_by_log(c)))

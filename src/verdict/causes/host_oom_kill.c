@@ -1,4 +1,5 @@
 /* The kernel killed the program because the host, or its control group, had no memory left. */
+#include "coverage.h"
 #include "machine.h"
 
 #include <inttypes.h>
@@ -69,8 +70,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         gwi_evidence(finding, c->model->t_end_ns, "exit", "exited with status %d", c->exit_code);
     say_memory(c, finding);
     gwi_rule_out(finding, "the GPU's memory (it is the host's that ran out)");
-    if (c->root == NULL)
-        gwi_rule_out(finding, "the GPU (no driver call failed)");
+    gwi_rule_out_gpu(c, finding, "no driver call failed");
     if (kill.log != NULL)
         return GW_ESTABLISHED;
     uint64_t end_ns = c->model->t_end_ns;

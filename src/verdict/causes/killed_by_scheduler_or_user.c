@@ -1,4 +1,5 @@
 /* Somebody ended the program from outside. */
+#include "coverage.h"
 #include "machine.h"
 
 static const char *sender_of(int signal)
@@ -49,8 +50,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     else if (signal == 9)
         gwi_next(finding, "Look for \"Out of memory: Killed process\" in the kernel log and oom_kill in the cgroup's "
                           "memory.events: then it was the host's memory");
-    if (c->root == NULL)
-        gwi_rule_out(finding, "the GPU (no driver call failed)");
+    gwi_rule_out_gpu(c, finding, "no driver call failed");
     if (c->sticky != NULL || c->oom != NULL || c->hang.kind != GWI_HANG_NONE)
         return GW_HYPOTHESIS; /* something was wrong before, and somebody ended it therefore */
     bool direct = c->signal != 0 && signal != 9;

@@ -1,7 +1,9 @@
 /* The program failed by itself: an exception, with no driver call that failed before. */
+#include "coverage.h"
 #include "host.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 static bool is_uncaught_cpp(const gwi_case *c)
@@ -35,11 +37,13 @@ static void say_gpu_is_well(const gwi_case *c, gwi_finding *finding)
     if (c->root == NULL && is_told_of_oom(c))
         gwi_evidence(finding, c->model->stderr_facts.oom.t_ns, "stderr",
                      "no driver call failed, but a framework had said before: %s", c->model->stderr_facts.oom.text);
-    else if (c->root == NULL && calls > 0)
-        gwi_rule_out(finding, "the GPU (%" PRIu64 " driver calls, none failed%s)", calls,
-                     c->handled != NULL ? " but a request for memory that was made good" : "");
-    else if (c->root == NULL)
-        gwi_rule_out(finding, "the GPU (no driver call failed)");
+    else if (c->root == NULL && calls > 0) {
+        char words[64];
+        snprintf(words, sizeof words, "%" PRIu64 " driver calls, none failed", calls);
+        gwi_rule_out_gpu(c, finding, words);
+    } else {
+        gwi_rule_out_gpu(c, finding, "no driver call failed");
+    }
 }
 
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
@@ -49,14 +53,15 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     bool cpp = is_uncaught_cpp(c) && c->root == NULL && !facts->cuda_error.seen && !facts->oom.seen;
     if (!python && !cpp)
         return GW_CERTAINTY_NONE;
+    const char *gpu = gwi_gpu_words(c);
     bool heavy = c->sticky != NULL || c->oom != NULL;
     if (python && is_told_of_oom(c))
         gwi_headline(finding, "the program raised %.95s, after a framework had run out of GPU memory",
                      facts->exception_type);
     else if (python)
-        gwi_headline(finding, "the program raised %.95s; the GPU is not at fault", facts->exception_type);
+        gwi_headline(finding, "the program raised %.95s%s", facts->exception_type, gpu);
     else
-        gwi_headline(finding, "the program ended by an uncaught C++ exception; the GPU is not at fault");
+        gwi_headline(finding, "the program ended by an uncaught C++ exception%s", gpu);
     say_exception(c, finding);
     if (c->ended)
         gwi_evidence(finding, c->model->t_end_ns, "exit", c->signal != 0 ? "ended by signal %d" : "exit status %d",
@@ -65,7 +70,10 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (heavy || c->told != NULL || gwi_host_words(c, GWI_HOST_DISK) != NULL ||
         gwi_host_words(c, GWI_HOST_LIMIT) != NULL || facts->exception_is_fork_refused || gwi_is_told_by_log(c))
         return GW_HYPOTHESIS;
-    if (is_told_of_oom(c))
+    /* What it says of a child may be that child's failure on the GPU. */
+    if (facts->exception_about_child && gwi_unseen(c->model, 0) != NULL)
+        return GW_HYPOTHESIS;
+    if (is_told_of_oom(c) || gwi_unseen(c->model, 0) != NULL || gwi_exception_is_uncertain(c))
         return GW_SUPPORTED;
     return c->root == NULL ? GW_ESTABLISHED : GW_SUPPORTED;
 }
@@ -73,7 +81,9 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 const gw_cause gwi_cause_script_exception = {
     .id = "script-exception",
     .summary = "The program raised an exception of its own; no driver call had failed.",
-    .proof = "an exception of the language on stderr, the exit status it causes, and no driver call that failed before",
+    .proof =
+        "an exception of the language on stderr or in the interpreter when it ended, the exit status it causes, no "
+        "driver call that failed before, and no part of the run that was not observed",
     .fixes = {[GW_FRAMEWORK_RAW] =
                   "Read the exception above: it is the program's own, and the line it names is the place"},
     .judge = judge,

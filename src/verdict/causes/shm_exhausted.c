@@ -1,4 +1,5 @@
 /* /dev/shm was full: who touches a page of it dies of SIGBUS, who asks gets ENOSPC. */
+#include "coverage.h"
 #include "machine.h"
 
 #include <string.h>
@@ -57,8 +58,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         gwi_evidence(finding, model->t_end_ns, "exit", "ended by signal 7 (SIGBUS): memory that could not be provided");
     if (words != NULL)
         gwi_evidence(finding, GWI_NO_TIME, "stderr", "%s", words);
-    if (c->root == NULL)
-        gwi_rule_out(finding, "the GPU (no driver call failed)");
+    gwi_rule_out_gpu(c, finding, "no driver call failed");
     if (c->sticky != NULL || c->oom != NULL || (!died && words == NULL))
         return GW_HYPOTHESIS;
     return was_full && c->root == NULL                ? GW_ESTABLISHED

@@ -1,0 +1,129 @@
+/* The exception that nobody caught, as the interpreter of a process had it when it ended (hook/observer_raised.c).
+ *
+ * Where stderr holds it, stderr says more and keeps its place. Where it does not - it went to /dev/null, or something
+ * swallowed it - it is read as if stderr had said it last. */
+#include "inner.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { RAISED_BYTES_MAX = 32 << 10, INTERRUPTED = 130, SIGNAL_INTERRUPT = 2 };
+
+void gwi_raised_event(gw_model *model, gw_process *process, const gw_event *event)
+{
+    size_t bytes = event->text == NULL ? 0 : event->text_bytes;
+    if (process->raised_bytes + bytes + 2 > RAISED_BYTES_MAX)
+        return;
+    char *wider = realloc(process->raised, process->raised_bytes + bytes + 2);
+    if (wider == NULL) {
+        model->inner->nomem = true;
+        return;
+    }
+    memcpy(wider + process->raised_bytes, event->text, bytes);
+    process->raised = wider;
+    process->raised_bytes += bytes;
+    process->raised[process->raised_bytes++] = '\n';
+    process->raised[process->raised_bytes] = '\0';
+    process->t_raised_ns = event->t_ns;
+}
+
+/* An exception ends an interpreter with status 1, an interrupt with its signal. Anything else, and the program went on
+ * after the exception, as a debugger or a test runner does, which leaves its last one there, too. */
+static bool ended_by_it(const gw_process *process)
+{
+    if (process->raised == NULL)
+        return false;
+    if (!process->exit_known || !process->exit.status_known)
+        return !process->is_command;
+    return process->exit.exit_code == 1 || process->exit.exit_code == INTERRUPTED ||
+           process->exit.signal == SIGNAL_INTERRUPT;
+}
+
+/* The last line that begins a message: "ValueError: ...". Its length in *ret_bytes. */
+static const char *exception_line(const gw_process *process, size_t *ret_bytes)
+{
+    const char *found = NULL, *end = process->raised + process->raised_bytes;
+    bool after_frames = false;
+    for (const char *line = process->raised; line < end;) {
+        size_t bytes = strcspn(line, "\n");
+        bool is_frame = strncmp(line, "  File \"", 8) == 0 || strncmp(line, "Traceback (", 11) == 0;
+        if (!is_frame && after_frames) {
+            found = line;
+            *ret_bytes = bytes;
+        }
+        after_frames = is_frame;
+        line += bytes + 1;
+    }
+    return found;
+}
+
+/* Of several processes the first, for the others may be about its end; but of the command the own one, unless that is
+ * about a child. */
+static const gw_process *first_raised(const gw_model *model)
+{
+    const gw_process *first = NULL;
+    for (size_t i = 0; i < model->process_count; i++) {
+        const gw_process *process = &model->process[i];
+        size_t bytes;
+        if (!ended_by_it(process))
+            continue;
+        const char *line = process == model->command ? exception_line(process, &bytes) : NULL;
+        if (line != NULL && !gwi_stderr_is_about_child(line))
+            return process;
+        if (first == NULL || process->t_raised_ns < first->t_raised_ns)
+            first = process;
+    }
+    return first;
+}
+
+/* The traceback of the last exception begins at the top of a program, not where somebody called into it. */
+static bool is_from_top(const char *raised)
+{
+    const char *last = NULL;
+    for (const char *at = raised; (at = strstr(at, "Traceback (most recent call last):\n")) != NULL; at++)
+        last = at;
+    const char *frame = last == NULL ? NULL : strchr(last, '\n') + 1;
+    if (frame == NULL || strncmp(frame, "  File \"", 8) != 0)
+        return false;
+    size_t bytes = strcspn(frame, "\n");
+    const char *module = strstr(frame, ", in <module>"), *runner = strstr(frame, "runpy");
+    return (module != NULL && module < frame + bytes && strncmp(frame, "  File \"<console>", 17) != 0) ||
+           (runner != NULL && runner < frame + bytes);
+}
+
+static bool is_said(const gw_stderr_facts *facts, const char *line, size_t bytes)
+{
+    const char *at = facts->text, *end = at + facts->text_bytes;
+    while (at != NULL && (size_t)(end - at) >= bytes &&
+           (at = memchr(at, line[0], (size_t)(end - at) - bytes + 1)) != NULL) {
+        if (memcmp(at, line, bytes) == 0)
+            return true;
+        at++;
+    }
+    return false;
+}
+
+void gwi_raised_finish(gw_model *model)
+{
+    gw_stderr_facts *facts = &model->stderr_facts;
+    const gw_process *process = first_raised(model);
+    size_t bytes = 0;
+    if (process == NULL)
+        return;
+    const char *line = exception_line(process, &bytes);
+    bool wanted = line != NULL && !is_said(facts, line, bytes);
+    if (!wanted)
+        return;
+    uint64_t said = facts->bytes;
+    if (facts->text_bytes > 0 && facts->text[facts->text_bytes - 1] != '\n')
+        gwi_stderr_part(model, process->t_raised_ns, "\n", 1);
+    facts->inside_pid = process->pid;
+    /* A child's exception ended the command, too, only where that says so. */
+    const gw_process *command = model->command;
+    facts->inside_from_top =
+        is_from_top(process->raised) && (process == command || (command != NULL && command->raised != NULL));
+    gwi_stderr_part(model, process->t_raised_ns, process->raised, process->raised_bytes);
+    facts->inside_at = facts->text_bytes - process->raised_bytes;
+    facts->bytes = said;
+}

@@ -1,0 +1,164 @@
+#include "coverage.h"
+#include "family.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+size_t gwi_observed_count(const gw_model *model)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < model->process_count; i++)
+        count += model->process[i].t_first_call_ns != 0 || model->process[i].init_ok;
+    return count;
+}
+
+/* ---- what was not observed ---- */
+
+static bool is_unseen_driver(const gw_pair *fact)
+{
+    return strcmp(fact->key, "unobserved.driver") == 0 || strcmp(fact->key, "unobserved.program") == 0 ||
+           (strcmp(fact->key, "doors.closed") == 0 && strcmp(fact->value, "no driver") != 0);
+}
+
+static bool is_unseen(const gw_pair *fact)
+{
+    return is_unseen_driver(fact) || strcmp(fact->key, "unobserved.child") == 0 ||
+           strcmp(fact->key, "unobserved.nested") == 0;
+}
+
+const gw_pair *gwi_unseen(const gw_model *model, size_t index)
+{
+    for (size_t i = 0; i < model->fact_count; i++) {
+        const gw_pair *fact = &model->fact[i];
+        if (fact->key != NULL && fact->value != NULL && is_unseen(fact) && index-- == 0)
+            return fact;
+    }
+    return NULL;
+}
+
+const gw_pair *gwi_unseen_driver(const gw_model *model)
+{
+    const gw_pair *fact;
+    for (size_t i = 0; (fact = gwi_unseen(model, i)) != NULL; i++) {
+        if (is_unseen_driver(fact))
+            return fact;
+    }
+    return NULL;
+}
+
+void gwi_say_unseen(const gwi_case *c, gwi_finding *finding)
+{
+    enum { SAID_MAX = 3 };
+    const gw_pair *fact;
+    for (size_t i = 0; i < SAID_MAX && (fact = gwi_unseen(c->model, i)) != NULL; i++) {
+        if (strcmp(fact->key, "doors.closed") == 0)
+            gwi_evidence(finding, fact->t_ns, "host", "driver calls were not recorded: %s", fact->value);
+        else
+            gwi_evidence(finding, fact->t_ns, "host", "not observed: %s", fact->value);
+    }
+}
+
+/* ---- the GPU ---- */
+
+/* A call that had not come back when its process ended, or was last looked at: whether it failed is not known. */
+static const gw_thread *thread_inside(const gwi_case *c)
+{
+    if (!c->ended || !c->bad_end || c->process == NULL)
+        return NULL;
+    for (size_t i = 0; i < c->model->thread_count; i++) {
+        const gw_thread *thread = &c->model->thread[i];
+        if (thread->inside_fn != NULL && thread->pid == c->process->pid)
+            return thread;
+    }
+    return NULL;
+}
+
+/* The last that is known of the driver is that it said no to a question, and the process ended there. */
+static const gw_failure *ended_in_probe(const gwi_case *c)
+{
+    const gw_failure *last = NULL;
+    enum { SHUTTING_DOWN = 4 };
+    if (!c->bad_end || c->process == NULL)
+        return NULL;
+    for (size_t i = 0; i < c->model->failure_count; i++) {
+        if (c->model->failure[i].pid == c->process->pid)
+            last = &c->model->failure[i];
+    }
+    return last != NULL && last->is_probe && last->result != SHUTTING_DOWN &&
+                   c->process->t_last_event_ns <= last->t_last_ns
+               ? last
+               : NULL;
+}
+
+/* Another process of the run was refused something, and what became of that is not known. */
+static const gw_failure *failed_elsewhere(const gwi_case *c)
+{
+    for (size_t i = 0; i < c->model->process_count; i++) {
+        const gw_process *process = &c->model->process[i];
+        gwi_roots roots = {0};
+        if (c->process == NULL || process->pid != c->process->pid)
+            roots = gwi_roots_of(c->model, process->pid);
+        const gw_failure *root = gwi_root_of(&roots);
+        if (root != NULL)
+            return root;
+    }
+    return NULL;
+}
+
+static bool hangs(const gwi_case *c)
+{
+    return c->hang.hang != NULL && c->ended && c->bad_end;
+}
+
+bool gwi_gpu_is_ruled_out(const gwi_case *c)
+{
+    return c->root == NULL && gwi_observed_count(c->model) > 0 && gwi_unseen(c->model, 0) == NULL && !hangs(c) &&
+           thread_inside(c) == NULL && ended_in_probe(c) == NULL && failed_elsewhere(c) == NULL;
+}
+
+const char *gwi_gpu_words(const gwi_case *c)
+{
+    return gwi_gpu_is_ruled_out(c)             ? "; the GPU is not at fault"
+           : gwi_observed_count(c->model) == 0 ? "; no CUDA driver call was observed"
+           : gwi_unseen(c->model, 0) != NULL   ? "; a part of the run was not observed"
+                                               : "";
+}
+
+/* Each reason for which the GPU stays in question. */
+static void say_open(const gwi_case *c, gwi_finding *finding)
+{
+    char call[GWI_CALL_TEXT_MAX];
+    const gw_thread *inside = thread_inside(c);
+    const gw_failure *failure = ended_in_probe(c);
+    gwi_say_unseen(c, finding);
+    if (gwi_observed_count(c->model) == 0)
+        gwi_evidence(finding, GWI_NO_TIME, "driver", "no CUDA driver call was observed");
+    if (hangs(c))
+        gwi_evidence(finding, c->hang.hang->t_ns, "driver",
+                     "no driver call of pid %" PRIu32 " began or ended for %.1f s", c->hang.hang->pid,
+                     (double)c->hang.hang->for_ns / 1e9);
+    else if (inside != NULL)
+        gwi_evidence(finding, inside->inside_since_ns, "driver", "thread %u (%s) was inside %s when the program ended",
+                     inside->tid, inside->name, gwi_call_text(call, inside->inside_fn));
+    if (failure != NULL)
+        gwi_evidence(finding, failure->t_ns, "driver", "the last driver call, %s, returned %u (%s)",
+                     gwi_call_text(call, failure->fn_name), failure->result, gw_result_name(failure->result));
+    failure = failed_elsewhere(c);
+    if (failure != NULL)
+        gwi_evidence(finding, failure->t_ns, "driver", "in pid %" PRIu32 " %s returned %u (%s)", failure->pid,
+                     gwi_call_text(call, failure->fn_name), failure->result, gw_result_name(failure->result));
+}
+
+bool gwi_rule_out_gpu(const gwi_case *c, gwi_finding *finding, const char *words)
+{
+    if (c->root != NULL)
+        return false;
+    if (!gwi_gpu_is_ruled_out(c)) {
+        say_open(c, finding);
+        return false;
+    }
+    gwi_rule_out(finding, "the GPU (%s%s)", words,
+                 c->handled != NULL ? " but a request for memory that was made good" : "");
+    return true;
+}

@@ -1,0 +1,320 @@
+/* What is said of a GPU only where it was observed, and what the program itself said last. */
+#include "judge_testlib.h"
+
+#include <signal.h>
+
+static const uint64_t gib = 1u << 30, mib = 1u << 20;
+static gw_feed feed; /* large: not on the stack */
+static gw_verdict *verdict;
+
+static bool has(const char *part)
+{
+    return why_has(verdict, part);
+}
+
+static bool is_ruled_out(void)
+{
+    if (strstr(verdict->headline, "ruled out") != NULL || strstr(verdict->headline, "not at fault") != NULL)
+        return true;
+    for (size_t i = 0; i < verdict->ruled_out.count; i++) {
+        if (strncmp(verdict->ruled_out.item[i], "the GPU", 7) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void work(void)
+{
+    gw_feed_open(&feed, 16 * gib);
+    gw_feed_alloc(&feed, mib);
+    gw_feed_launch(&feed, 0xf1, 0);
+    gw_feed_sync(&feed);
+}
+
+static void end(int code, int signal_)
+{
+    gw_feed_exit(&feed, code, signal_);
+    verdict = judge_fed(&feed);
+}
+
+static void done(void)
+{
+    gw_verdict_free(verdict);
+    verdict = NULL;
+}
+
+/* ---- what was observed ---- */
+
+static const char other_child[] = "pid 7 (python3) was started with another environment: driver calls of it would not "
+                                  "be seen";
+static const char nested[] = "pid 7 is another gpuwhy run; what it started is recorded in /r.gpuwhy";
+
+static void test_a_silent_end(void **state)
+{
+    (void)state;
+    work();
+    end(3, 0);
+    assert_int_equal(verdict->status, GW_VERDICT_UNDETERMINED);
+    assert_true(is_ruled_out());
+    assert_int_equal(verdict->observed_count, 1);
+    done();
+
+    static const char *const keys[] = {"unobserved.child", "unobserved.nested", "unobserved.driver", "doors.closed"};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        work();
+        gw_feed_fact(&feed, keys[i], i == 1 ? nested : i == 3 ? "failed" : other_child);
+        end(3, 0);
+        assert_int_equal(verdict->status, GW_VERDICT_UNDETERMINED);
+        assert_false(is_ruled_out());
+        assert_true(verdict->unobserved.count == 1);
+        done();
+    }
+}
+
+static void test_without_a_driver_call(void **state)
+{
+    (void)state;
+    for (int driver = 0; driver < 2; driver++) {
+        gw_feed_open_bare(&feed);
+        if (driver == 0)
+            gw_feed_fact(&feed, "doors.closed", "no driver");
+        end(3, 0);
+        assert_int_equal(verdict->status, GW_VERDICT_UNDETERMINED);
+        assert_false(is_ruled_out());
+        assert_true(has("no CUDA driver call was observed"));
+        assert_int_equal(verdict->observed_count, 0);
+        done();
+    }
+}
+
+static void test_a_good_end(void **state)
+{
+    (void)state;
+    work();
+    end(0, 0);
+    assert_int_equal(verdict->status, GW_VERDICT_CLEAN);
+    assert_string_equal(verdict->headline, "no fault found");
+    done();
+    work();
+    gw_feed_fact(&feed, "unobserved.child", other_child);
+    end(0, 0);
+    assert_int_equal(verdict->status, GW_VERDICT_CLEAN);
+    assert_string_equal(verdict->headline, "no fault found in the processes that were observed");
+    assert_true(has("pid 7"));
+    done();
+    gw_feed_open_bare(&feed);
+    end(0, 0);
+    assert_int_equal(verdict->status, GW_VERDICT_CLEAN);
+    assert_null(strstr(verdict->headline, "no fault"));
+    assert_true(has("no CUDA driver call was observed"));
+    done();
+    gw_feed_open_bare(&feed);
+    gw_feed_fact(&feed, "unobserved.nested", nested);
+    end(0, 0);
+    assert_int_equal(verdict->status, GW_VERDICT_UNDETERMINED);
+    done();
+}
+
+/* The exception is the program's own, whatever else was not seen; but not what it says of a child that was not. */
+static void test_an_exception_beside_it(void **state)
+{
+    static const char own[] =
+        "Traceback (most recent call last):\n  File \"t.py\", line 1, in <module>\nValueError: no\n";
+    static const char childs[] = "Traceback (most recent call last):\n  File \"t.py\", line 1, in <module>\n"
+                                 "subprocess.CalledProcessError: Command 'x' returned non-zero exit status 1.\n";
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        work();
+        gw_feed_stderr(&feed, i < 2 ? own : childs);
+        if (i % 2 == 1)
+            gw_feed_fact(&feed, "unobserved.child", other_child);
+        end(1, 0);
+        if (i == 3) {
+            assert_int_equal(verdict->status, GW_VERDICT_UNDETERMINED);
+        } else {
+            assert_int_equal(verdict->status, GW_VERDICT_FAULT);
+            assert_string_equal(verdict->cause, "script-exception");
+            assert_int_equal(verdict->certainty, i == 1 ? GW_SUPPORTED : GW_ESTABLISHED);
+        }
+        assert_int_equal(is_ruled_out(), i % 2 == 0);
+        done();
+    }
+}
+
+static void test_ended_inside_a_call(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        work();
+        if (i == 1)
+            gw_feed_inside(&feed, "cuCtxSynchronize");
+        end(-1, SIGTERM);
+        assert_int_equal(is_ruled_out(), i == 0);
+        if (i == 1)
+            assert_true(has("was inside cuCtxSynchronize"));
+        done();
+    }
+}
+
+/* A question that was answered with no, and the process ended there; its twin went on. */
+static void test_ended_at_a_question(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        work();
+        gw_feed_call(&feed, "cuPointerGetAttribute", GW_EV_CALL, 1, 0, 0, 0, 0);
+        if (i == 0)
+            gw_feed_alloc(&feed, mib);
+        end(1, 0);
+        assert_int_equal(is_ruled_out(), i == 0);
+        done();
+    }
+}
+
+static void test_a_sibling_was_refused(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        work();
+        gw_feed_process(&feed, 900, GW_FEED_PID, "/usr/bin/worker");
+        feed.pid = feed.tid = 900;
+        gw_feed_begin_cuda(&feed, 16 * gib);
+        if (i == 1)
+            gw_feed_call(&feed, "cuStreamCreate", GW_EV_STREAM_CREATE, 1, 0, 0, 0, 0);
+        gw_feed_exit_of(&feed, 900, 0, 0);
+        feed.pid = feed.tid = GW_FEED_PID;
+        end(3, 0);
+        assert_int_equal(is_ruled_out(), i == 0);
+        done();
+    }
+}
+
+/* ---- what the program said ---- */
+
+static void test_last_words(void **state)
+{
+    (void)state;
+    work();
+    gw_feed_stderr(&feed, "one\ntwo\n10%\r20%\r30%\n  three\nfour\n\ngpuwhy: a word of ours\n");
+    end(3, 0);
+    assert_true(has("it wrote last: 30%") && has("three") && has("four"));
+    assert_false(has("two") || has("20%") || has("a word of ours"));
+    assert_null(strstr(verdict->headline, "did not say why"));
+    done();
+    work(); /* of stdout nothing is known */
+    end(3, 0);
+    assert_null(strstr(verdict->headline, "did not say why"));
+    done();
+    work();
+    gw_feed_fact(&feed, "stderr.with_stdout", "both are one file or pipe");
+    end(3, 0);
+    assert_non_null(strstr(verdict->headline, "did not say why"));
+    done();
+    work();
+    gw_feed_fact(&feed, "stderr.not_recorded", "not asked for");
+    end(3, 0);
+    assert_true(has("what it wrote was not recorded: not asked for"));
+    done();
+}
+
+/* ---- the exception from inside ---- */
+
+static void raise_inside(const char *const *lines)
+{
+    for (; *lines != NULL; lines++)
+        gw_feed_text_call(&feed, "", GW_EV_PYTHON_RAISED, 0, 0, 0, 0, *lines);
+}
+
+static const char *const at_top[] = {"Traceback (most recent call last):",
+                                     "  File \"/p/t.py\", line 9, in <module>",
+                                     "  File \"/p/t.py\", line 4, in step",
+                                     "ValueError: bad labels",
+                                     "second line",
+                                     NULL};
+
+static bool is_from_python(void)
+{
+    for (size_t i = 0; i < verdict->evidence_count; i++) {
+        if (strstr(verdict->evidence[i].text, "bad labels") != NULL)
+            return strcmp(verdict->evidence[i].source, "python") == 0;
+    }
+    return false;
+}
+
+static void test_raised_inside(void **state)
+{
+    (void)state;
+    work();
+    gw_feed_stderr(&feed, "epoch 1\n");
+    raise_inside(at_top);
+    end(1, 0);
+    assert_string_equal(verdict->cause, "script-exception");
+    assert_int_equal(verdict->certainty, GW_ESTABLISHED);
+    assert_true(has("ValueError: bad labels") && has("line 4, in step") && is_from_python());
+    done();
+    work(); /* stderr has it: its word counts */
+    gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"/p/t.py\", line 4, in step\n    x()\n"
+                          "ValueError: bad labels\n");
+    raise_inside(at_top);
+    end(1, 0);
+    assert_string_equal(verdict->cause, "script-exception");
+    assert_true(has("bad labels"));
+    assert_false(is_from_python());
+    done();
+}
+
+/* The last exception of an interpreter need not be what ended it. */
+static void test_raised_and_outlived(void **state)
+{
+    (void)state;
+    static const int code[] = {0, 3};
+    for (size_t i = 0; i < 2; i++) {
+        work();
+        raise_inside(at_top);
+        end(code[i], 0);
+        assert_int_equal(verdict->status, i == 0 ? GW_VERDICT_CLEAN : GW_VERDICT_UNDETERMINED);
+        assert_false(has("bad labels"));
+        done();
+    }
+    static const char *const in_a_runner[] = {
+        "Traceback (most recent call last):", "  File \"/p/runner.py\", line 341, in from_call",
+        "ValueError: bad labels", NULL};
+    work();
+    raise_inside(in_a_runner);
+    end(1, 0);
+    assert_string_equal(verdict->cause, "script-exception");
+    assert_int_equal(verdict->certainty, GW_SUPPORTED);
+    done();
+}
+
+static void test_raised_out_of_memory(void **state)
+{
+    static const char *const oom[] = {"Traceback (most recent call last):", "  File \"/p/t.py\", line 9, in <module>",
+                                      "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", NULL};
+    (void)state;
+    work();
+    gw_feed_no_room(&feed, 2 * gib, gib, 16 * gib);
+    raise_inside(oom);
+    end(1, 0);
+    assert_int_equal(verdict->status, GW_VERDICT_FAULT);
+    assert_int_equal(strncmp(verdict->cause, "gpu-oom", 7), 0);
+    done();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_silent_end),
+        cmocka_unit_test(test_without_a_driver_call),
+        cmocka_unit_test(test_a_good_end),
+        cmocka_unit_test(test_an_exception_beside_it),
+        cmocka_unit_test(test_ended_inside_a_call),
+        cmocka_unit_test(test_ended_at_a_question),
+        cmocka_unit_test(test_a_sibling_was_refused),
+        cmocka_unit_test(test_last_words),
+        cmocka_unit_test(test_raised_inside),
+        cmocka_unit_test(test_raised_and_outlived),
+        cmocka_unit_test(test_raised_out_of_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,115 @@
+"""What of a run was observed: children without the hook, a run inside a run, a machine without a driver."""
+import json
+import os
+import subprocess
+import sys
+import threading
+import unittest
+
+from support import Case, GPU, GPUWHY, WAIT_S, run_command, wait_until
+from test_raised import BEGIN
+
+
+
+class Coverage(Case):
+    def setUp(self):
+        super().setUp()
+        if os.environ.get("GPUWHY_HAS_JSON") == "0":
+            self.skipTest("this build writes no JSON")
+        if os.environ.get("GPUWHY_SANITIZE"):
+            self.skipTest("a sanitizer's runtime would have to be preloaded into Python")
+        self.json = self.folder / "verdict.json"
+
+    def run_it(self, body, gpu=GPU, **more):
+        program = self.folder / "launch.py"
+        program.write_text(body)
+        done = subprocess.run([GPUWHY, "run", "--gpu", gpu, "--json", str(self.json), "--", sys.executable, str(program)],
+                              env=self.environment, cwd=self.folder, timeout=WAIT_S, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True, **more)
+        return done, json.loads(self.json.read_text())
+
+    def child(self, environment, status):
+        """A program whose child lives until it is told to go on."""
+        child = f"import os, time, sys\nwhile not os.path.exists('go'): time.sleep(0.02)\nsys.exit({status})"
+        return f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {child!r}], env={environment}, check=True)\n"
+
+    def run_until_seen(self, body):
+        """The child goes on once the recording says that it was seen."""
+        (self.folder / "go").unlink(missing_ok=True)
+        result = []
+        thread = threading.Thread(target=lambda: result.append(self.run_it(body)))
+        thread.start()
+
+        def is_seen():
+            done = self.run_gpuwhy("explain", "--json")
+            if done.returncode not in (0, 1) or not done.stdout:
+                return False
+            verdict = json.loads(done.stdout)
+            return verdict["program"]["exit"] is None and verdict["coverage"]["unobserved"]
+        try:
+            wait_until(is_seen, "the supervisor to see the child")
+        finally:
+            (self.folder / "go").touch()
+            thread.join()
+        return result[0]
+
+    def assert_claims_nothing(self, verdict):
+        self.assertFalse([line for line in verdict["ruled_out"] if line.startswith("the GPU")], verdict["ruled_out"])
+        for words in ("ruled out", "not at fault", "no fault found"):
+            self.assertNotIn(words, verdict["headline"])
+
+    def test_a_child_with_another_environment(self):
+        done, verdict = self.run_until_seen(self.child("{}", 3))
+        self.assertEqual((done.returncode, verdict["status"]), (1, "undetermined"), verdict)
+        self.assert_claims_nothing(verdict)
+        self.assertEqual(len(verdict["coverage"]["unobserved"]), 1)
+        self.assertIn("another environment", verdict["coverage"]["unobserved"][0])
+        done, verdict = self.run_until_seen(self.child("{}", 0))
+        self.assertEqual((done.returncode, verdict["status"]), (0, "undetermined"), verdict)
+        self.assert_claims_nothing(verdict)
+
+    def test_its_twin_has_ours(self):
+        (self.folder / "go").touch()
+        done, verdict = self.run_it(self.child("None", 3))
+        self.assertEqual((done.returncode, verdict["cause"], verdict["certainty"]), (1, "script-exception", "established"))
+        self.assertEqual(verdict["coverage"], {"processes": 0, "unobserved": []})
+        self.assert_claims_nothing(verdict)
+        done, verdict = self.run_it(BEGIN + self.child("None", 0))
+        self.assertEqual((done.returncode, verdict["headline"]), (0, "no fault found"))
+
+    def test_beside_work_that_was_seen(self):
+        done, verdict = self.run_until_seen(BEGIN + self.child("{}", 0))
+        self.assertEqual((done.returncode, verdict["status"]), (0, "clean"))
+        self.assertIn("in the processes that were observed", verdict["headline"])
+        self.assertEqual((verdict["coverage"]["processes"], len(verdict["coverage"]["unobserved"])), (1, 1))
+
+    def test_a_run_inside_a_run(self):
+        inner = self.folder / "inner.py"
+        inner.write_text(BEGIN + "sys.exit(3)\n")
+        body = f"import subprocess, sys\nsys.exit(subprocess.run({run_command(sys.executable, str(inner))!r}).returncode)\n"
+        done, verdict = self.run_it(body)
+        self.assertEqual((done.returncode, verdict["status"]), (3, "undetermined"))
+        self.assertIn("another gpuwhy run", verdict["coverage"]["unobserved"][0])
+        self.assert_claims_nothing(verdict)
+
+    def test_without_a_driver(self):
+        if subprocess.run([sys.executable, "-c", "import ctypes; ctypes.CDLL('libcuda.so.1')"],
+                          stderr=subprocess.DEVNULL).returncode == 0:
+            self.skipTest("there is a driver here")
+        done, verdict = self.run_it("print('trained')", gpu="real")
+        self.assertEqual((done.returncode, verdict["coverage"]["processes"]), (0, 0))
+        self.assertIn("no CUDA driver call was observed", verdict["headline"])
+        self.assertNotIn("no fault found", done.stderr)
+        self.assertIn("no driver call observed", self.run_gpuwhy("history").stdout.decode())
+        self.assertFalse(json.loads(self.run_gpuwhy("history", "--json").stdout)["runs"][-1]["observed"])
+        self.assert_claims_nothing(verdict)
+        done, verdict = self.run_it("raise ValueError('no')", gpu="real")
+        self.assertEqual((verdict["cause"], verdict["certainty"]), ("script-exception", "established"))
+        self.assert_claims_nothing(verdict)
+        done, verdict = self.run_it("import os; os._exit(4)", gpu="real")
+        self.assertEqual((done.returncode, verdict["status"]), (4, "undetermined"))
+        self.assert_claims_nothing(verdict)
+
+
+if __name__ == "__main__":
+    unittest.main()
