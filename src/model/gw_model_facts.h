@@ -237,6 +237,8 @@ typedef struct gw_ring_call {
     const char *kernel; /* launches: the kernel's name, NULL: unknown. Graph launches: names of its kernel nodes */
     bool is_launch, is_graph_launch, is_copy, is_sync;
     bool captured; /* went into a graph: it has not run */
+    /* By the waits that followed, stream by stream (waits.c): it is surely over; it may be. */
+    bool waited, maybe_waited;
 } gw_ring_call;
 
 typedef struct gw_thread {

@@ -284,6 +284,9 @@ static inline bool gwi_order_matters(uint8_t kind)
 }
 void gwi_order_finish(gw_model *model);
 
+/* waits.c: which calls of the rings are surely over. After the rings are decoded. */
+void gwi_waits_finish(gw_model *model);
+
 /* hang.c */
 void gwi_hangs_finish(gw_model *model);
 void gwi_hangs_free(gw_model *model);

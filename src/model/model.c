@@ -756,6 +756,7 @@ gw_status gw_model_finish(gw_model *model, gw_error *err)
     snapshot_survivors(model);
     gwi_phases_sort(model);
     decode_rings(model);
+    gwi_waits_finish(model);
     find_command(model);
     find_card(model);
     gwi_stderr_finish(model);

@@ -150,8 +150,8 @@ void gwi_say_last_launches(const gwi_case *c, gwi_finding *finding, uint64_t t_n
 /* "the default stream", "stream 0x7f..". */
 enum { GWI_STREAM_TEXT_MAX = 32 };
 const char *gwi_stream_text(char out[GWI_STREAM_TEXT_MAX], uint64_t stream);
-/* Was the call `at` of the thread's ring made after the process's last good synchronisation? */
-bool gwi_is_after_sync(const gw_thread *thread, size_t at, uint64_t synced_ns);
+/* Is it a launch, not later than t_ns, of which no wait shows that it was over? */
+bool gwi_is_open_launch(const gw_ring_call *call, uint64_t t_ns);
 /* A sticky fault: where it first surfaced, the window in which it happened, what a reset did. */
 void gwi_say_sticky(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky, const char *what);
 /* Later failures of the process as consequences. */
