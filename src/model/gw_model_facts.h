@@ -132,8 +132,10 @@ typedef struct gw_memory_info {
 typedef enum gw_recovery {
     GW_RECOVERED_NOT,
     GW_RECOVERED_BY_SIZE,    /* a request of at least that size succeeded later */
-    GW_RECOVERED_BY_SMALLER, /* memory was given back, a smaller request followed, work went on and was waited for */
-    GW_RECOVERED_BY_LAUNCHES /* many launches succeeded later and were waited for */
+    GW_RECOVERED_BY_SMALLER, /* memory was given back, or the same line asked again; a smaller request followed, work went
+                              * on and was waited for */
+    GW_RECOVERED_BY_WORK,    /* many launches, copies and fills succeeded later and were waited for */
+    GW_RECOVERED_BY_REQUESTS /* very many requests for memory succeeded later */
 } gw_recovery;
 
 /* A call names something of another device than the one that it works on. */
@@ -174,8 +176,11 @@ typedef struct gw_failure {
     gw_recovery recovery;
     uint64_t t_recovered_ns;
     uint64_t launches_after; /* successful ones that followed in the process, at least */
+    uint64_t work_after;   /* the same with copies and fills */
+    uint64_t allocs_after; /* of device memory */
     uint64_t frees_after;
     bool synced_after;     /* a synchronisation succeeded later */
+    bool worked_after;     /* new work was done later, and the host waited for some of it and found it good */
     bool null_freed_after; /* the program freed, filled or copied through NULL later */
     gw_elsewhere elsewhere;
     uint64_t null_used_at; /* index + 1 of the first later failure that names a NULL address */

@@ -235,6 +235,7 @@ void gwi_failure_add(gw_model *model, gwi_process *process, const gw_event *even
 void gwi_failure_allocated(gw_model *model, gwi_process *process, const gw_event *event, uint64_t bytes);
 void gwi_failure_info(gw_model *model, gwi_process *process, const gw_memory_info *info);
 void gwi_failure_refused(gw_model *model, gwi_process *process, const gw_event *event);
+uint64_t gwi_work_count(const gw_process *process); /* launches, copies and fills so far */
 void gwi_failures_finish(gw_model *model);
 
 /* observer.c */

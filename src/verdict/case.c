@@ -269,6 +269,24 @@ static void prefer_raised(gwi_case *c)
     }
 }
 
+/* The program says that it ended for lack of memory: then other threads' work after the last refusal shows nothing. */
+static void prefer_last_said(gwi_case *c)
+{
+    const gw_model *model = c->model;
+    if (c->process == NULL || c->oom != NULL || c->sticky != NULL || !c->bad_end || c->exception != GW_EXCEPTION_OOM)
+        return;
+    for (size_t i = model->failure_count; i-- > 0;) {
+        const gw_failure *failure = &model->failure[i];
+        if (failure->pid != c->process->pid || !failure->is_allocation || failure->is_echo || failure->is_earlier)
+            continue;
+        if (failure->recovery == GW_RECOVERED_BY_WORK || failure->recovery == GW_RECOVERED_BY_REQUESTS) {
+            c->root = c->oom = c->oom_last = failure;
+            c->handled = c->handled == failure ? NULL : c->handled;
+        }
+        return;
+    }
+}
+
 /* Host code waited for the device after `begin_ns`, before `end_ns`: a refusal in between was not the last word. Rings
  * that do not reach back so far were filled since. */
 static bool went_on(const gw_model *model, uint32_t pid, uint64_t begin_ns, uint64_t end_ns)
@@ -435,12 +453,13 @@ gw_status gwi_case_open(const gw_model *model, gwi_case *ret_case, gw_error *err
     }
     /* An exception of the script itself ended the run: the allocation failure before it was caught and outlived. */
     if (c.root != NULL && c.root == c.oom && c.exception == GW_EXCEPTION_SCRIPT && c.ended && c.signal == 0 &&
-        c.oom->synced_after && c.oom->launches_after > 0) {
+        c.oom->null_used_at == 0 && c.oom_last->worked_after) {
         c.handled = c.handled == NULL ? c.oom : c.handled;
         c.handled_count++;
         c.oom = c.oom_last = NULL;
         c.root = gwi_earlier(c.sticky, c.other);
     }
+    prefer_last_said(&c);
     prefer_raised(&c);
     find_start_failure(&c);
     find_told(&c);

@@ -325,6 +325,165 @@ static void test_unchecked_near_handled_then_an_unrelated_fault(void **state)
     judge_close();
 }
 
+/* ---- refusals that were outlived ---- */
+
+typedef enum after {
+    AFTER_NOTHING,
+    AFTER_RESULTS,  /* what was computed before is fetched */
+    AFTER_COPIES,   /* input, a launch, and its result by a blocking copy */
+    AFTER_FILLS,    /* fills, waited for by a blocking copy */
+    AFTER_REQUESTS, /* very many of them */
+    AFTER_NULL      /* the same as COPIES, then the pointer that was refused */
+} after;
+
+static void refuse_then(after what)
+{
+    open_program(8 * gib);
+    gw_feed_alloc(&feed, 5 * gib);
+    gw_feed_no_room(&feed, 4 * gib, 2 * gib, 8 * gib);
+    bool works = what == AFTER_COPIES || what == AFTER_NULL;
+    if (works || what == AFTER_FILLS)
+        gw_feed_alloc(&feed, 16 * mib);
+    if (works) {
+        gw_feed_hot(&feed, "cuMemcpyHtoD_v2", GW_COUNT_COPY, 64, 0);
+        gw_feed_launch(&feed, KERNEL, 0);
+    }
+    for (int i = 0; what == AFTER_FILLS && i < 10; i++)
+        gw_feed_hot(&feed, "cuMemsetD8_v2", GW_COUNT_FILL, 64, 0);
+    if (works || what == AFTER_FILLS || what == AFTER_RESULTS)
+        gw_feed_hot(&feed, "cuMemcpyDtoH_v2", GW_COUNT_COPY, 64, 0);
+    for (int i = 0; what == AFTER_REQUESTS && i < 2000; i++)
+        gw_feed_free(&feed, gw_feed_alloc(&feed, mib));
+    if (what == AFTER_NULL)
+        gw_feed_call(&feed, "cuMemcpyHtoD_v2", GW_EV_COPY, 1, 0, 0x5000, 64, 0);
+}
+
+static void say_value_error(void)
+{
+    gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"t.py\", line 3, in f\nValueError: labels\n");
+    close_program(1);
+}
+
+static void say_illegal(void)
+{
+    gw_feed_launch(&feed, KERNEL, STREAM);
+    gw_feed_call(&feed, "cuStreamSynchronize", GW_EV_SYNC, 700, STREAM, 0, 0, 0);
+    close_program(1);
+}
+
+static void test_an_exception_after_an_outlived_refusal(void **state)
+{
+    static const after good[] = {AFTER_COPIES, AFTER_FILLS, AFTER_REQUESTS};
+    static const after bad[] = {AFTER_NOTHING, AFTER_RESULTS, AFTER_NULL};
+    (void)state;
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        refuse_then(good[i]);
+        say_value_error();
+        expect_fault("script-exception", GW_ESTABLISHED);
+        assert_true(list_has(&verdict->advice, "handled: cuMemAlloc of 4.00 GiB"));
+        judge_close();
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        refuse_then(bad[i]);
+        say_value_error();
+        expect_fault("gpu-oom-capacity", GW_ESTABLISHED);
+        assert_false(list_has(&verdict->advice, "handled"));
+        judge_close();
+    }
+}
+
+static void test_an_illegal_access_after_an_outlived_refusal(void **state)
+{
+    static const after good[] = {AFTER_COPIES, AFTER_FILLS, AFTER_REQUESTS};
+    static const after bad[] = {AFTER_NOTHING, AFTER_RESULTS, AFTER_NULL};
+    (void)state;
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        refuse_then(good[i]);
+        say_illegal();
+        expect_fault("illegal-address", good[i] == AFTER_REQUESTS ? GW_ESTABLISHED : GW_SUPPORTED);
+        assert_true(has_alternative("gpu-oom-capacity"));
+        assert_true(list_has(&verdict->advice, "handled: cuMemAlloc of 4.00 GiB"));
+        judge_close();
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        refuse_then(bad[i]);
+        say_illegal();
+        expect_fault("gpu-oom-capacity", GW_ESTABLISHED);
+        assert_true(has_alternative("illegal-address"));
+        judge_close();
+    }
+}
+
+/* The exit code alone: only what is surely coped with is no root. */
+static void test_an_exit_code_after_an_outlived_refusal(void **state)
+{
+    (void)state;
+    refuse_then(AFTER_REQUESTS);
+    close_program(3);
+    expect_status(GW_VERDICT_UNDETERMINED);
+    assert_true(list_has(&verdict->advice, "thousands of other requests succeeded"));
+    judge_close();
+    refuse_then(AFTER_COPIES);
+    close_program(3);
+    expect_fault("gpu-oom-capacity", GW_ESTABLISHED);
+    judge_close();
+    refuse_then(AFTER_REQUESTS); /* the same again at the end is one */
+    gw_feed_no_room(&feed, 4 * gib, 2 * gib, 8 * gib);
+    close_program(3);
+    expect_fault("gpu-oom-capacity", GW_ESTABLISHED);
+    judge_close();
+    refuse_then(AFTER_REQUESTS); /* the program says itself that it was for lack of memory */
+    gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"t.py\", line 3, in f\n"
+                          "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 4.00 GiB.\n");
+    close_program(1);
+    judge_open();
+    assert_non_null(verdict->cause);
+    assert_string_equal(verdict->cause, "gpu-oom-capacity");
+    judge_close();
+}
+
+/* Half as much at the same line: a loop that looks for what fits. Elsewhere it is just the next request. */
+static void test_a_retreat_without_a_free(void **state)
+{
+    (void)state;
+    for (int same = 0; same < 2; same++) {
+        open_program(8 * gib);
+        uint32_t line = gw_feed_site(&feed, "grow /data/t.py 7"), other = gw_feed_site(&feed, "next /data/t.py 9");
+        feed.site = line;
+        gw_feed_no_room(&feed, 10 * gib, 8 * gib, 8 * gib);
+        feed.site = same ? line : other;
+        gw_feed_alloc(&feed, 5 * gib);
+        gw_feed_hot(&feed, "cuMemsetD8_v2", GW_COUNT_FILL, 64, 0);
+        gw_feed_hot(&feed, "cuMemcpyDtoH_v2", GW_COUNT_COPY, 64, 0);
+        close_program(3);
+        judge_open();
+        assert_int_equal(verdict->status, same ? GW_VERDICT_UNDETERMINED : GW_VERDICT_FAULT);
+        assert_int_equal(list_has(&verdict->advice, "handled"), same);
+        judge_close();
+    }
+}
+
+static void test_handled_refusals_are_told_together(void **state)
+{
+    (void)state;
+    open_program(8 * gib);
+    feed.site = gw_feed_site(&feed, "probe /data/t.py 7");
+    for (int i = 0; i < 100; i++) {
+        gw_feed_no_room(&feed, gib, 100 * mib, 8 * gib);
+        iterate(1);
+    }
+    feed.site = gw_feed_site(&feed, "other /data/t.py 17");
+    gw_feed_no_room(&feed, 3 * gib, 100 * mib, 8 * gib);
+    gw_feed_wait(&feed, mib);
+    gw_feed_no_room(&feed, 2 * gib, 100 * mib, 8 * gib);
+    iterate(1);
+    close_program(0);
+    expect_status(GW_VERDICT_CLEAN);
+    assert_true(list_has(&verdict->advice, "handled: 100 refusals, 1.00 GiB each, at t.py:7 in probe of cuMemAlloc"));
+    assert_true(list_has(&verdict->advice, "handled: 2 refusals, 2.00 GiB to 3.00 GiB, at t.py:17 in other"));
+    judge_close();
+}
+
 static void train_twice(bool keep)
 {
     run it[2] = {{{0}, 0}, {{0}, 0}};
@@ -2099,6 +2258,11 @@ int main(void)
         cmocka_unit_test(test_one_block_holds_most),
         cmocka_unit_test(test_unchecked_allocation),
         cmocka_unit_test(test_unchecked_near_handled_then_an_unrelated_fault),
+        cmocka_unit_test(test_an_exception_after_an_outlived_refusal),
+        cmocka_unit_test(test_an_illegal_access_after_an_outlived_refusal),
+        cmocka_unit_test(test_an_exit_code_after_an_outlived_refusal),
+        cmocka_unit_test(test_a_retreat_without_a_free),
+        cmocka_unit_test(test_handled_refusals_are_told_together),
         cmocka_unit_test(test_second_run_finds_the_first_ones_memory),
         cmocka_unit_test(test_second_run_near_the_first_was_released),
         cmocka_unit_test(test_leak_each_iteration),

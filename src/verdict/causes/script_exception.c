@@ -37,7 +37,9 @@ static void say_gpu_is_well(const gwi_case *c, gwi_finding *finding)
                      "no driver call failed, but a framework had said before: %s", c->model->stderr_facts.oom.text);
     else if (c->root == NULL && calls > 0)
         gwi_rule_out(finding, "the GPU (%" PRIu64 " driver calls, none failed%s)", calls,
-                     c->handled != NULL ? " but a request for memory that was made good" : "");
+                     c->handled == NULL                         ? ""
+                     : c->handled->recovery == GW_RECOVERED_NOT ? " but a request for memory that the program outlived"
+                                                                : " but a request for memory that was made good");
     else if (c->root == NULL)
         gwi_rule_out(finding, "the GPU (no driver call failed)");
 }
