@@ -97,7 +97,8 @@ static bool explained_otherwise(const gwi_memory *memory)
             growth->step_all_bytes * 2 >= memory->own_bytes) ||
            (memory->foreign_bytes > 0 && gwi_would_fit(memory, memory->foreign_bytes) &&
             memory->foreign_bytes * 4 >= memory->limit_bytes) ||
-           (memory->wanted_bytes != 0 && gwi_would_fit(memory, memory->idle_page_bytes) && memory->idle_page_bytes > 0);
+           (memory->wanted_bytes != 0 && gwi_would_fit(memory, memory->idle_page_bytes) &&
+            memory->idle_page_bytes * 10 >= memory->limit_bytes && memory->idle_page_bytes > 0);
 }
 
 static gw_certainty certainty_of(const gwi_case *c)
