@@ -116,6 +116,8 @@ static bool is_same(const gw_failure *failure, const gw_event *event)
 static void look_around(const gw_model *model, gw_failure *failure)
 {
     uint32_t taken = 0;
+    failure->ledger_bytes_all = failure->other_bytes = failure->other_bytes_total = 0;
+    failure->processes_on_device = failure->devices_idle = failure->other_pid = 0;
     int device = failure->device < 0 ? 0 : failure->device;
     for (size_t i = 0; i < model->process_count; i++) {
         const gw_process *process = &model->process[i];
@@ -258,6 +260,8 @@ static void refused_again(gw_model *model, gwi_process *process, gw_failure *fai
     failure->t_recovered_ns = 0;
     process->open_bytes_min = 0;
     failure->has_info = false;
+    failure->pools = (gw_pool_state){0};
+    look_around(model, failure);
     if (gwi_snapshot_is_now(model, process, failure->snapshot))
         return;
     gwi_snapshot_release(model, failure->snapshot, true);
@@ -397,8 +401,29 @@ void gwi_failure_info(gw_model *model, gwi_process *process, const gw_memory_inf
         return;
     failure->has_info = true;
     failure->info = *info;
+    failure->pools = (gw_pool_state){0};
     if (failure->device < 0)
         failure->device = info->device;
+}
+
+void gwi_failure_pool(gw_model *model, gwi_process *process, const gw_event *event)
+{
+    gw_failure *failure = process->last_failure < 0 ? NULL : &model->failure[process->last_failure];
+    uint64_t reserved = event->arg[1], used = event->arg[2];
+    if (failure == NULL || !failure->is_allocation || !failure->has_info || reserved < used ||
+        (int)(event->arg[3] & UINT32_MAX) != failure->info.device || event->t_ns - failure->t_last_ns > 1000000000u)
+        return;
+    gw_pool_state *pools = &failure->pools;
+    pools->count++;
+    pools->bytes_reserved += reserved;
+    pools->bytes_used += used;
+    if (reserved - used < pools->idle_bytes_most)
+        return;
+    pools->idle_bytes_most = reserved - used;
+    pools->pool = event->arg[0];
+    pools->is_default = event->arg[3] >> 32 != 0;
+    pools->has_threshold = process->threshold_bytes != 0 && process->threshold_pool == pools->pool;
+    pools->threshold_bytes = pools->has_threshold ? process->threshold_bytes : 0;
 }
 
 void gwi_failure_refused(gw_model *model, gwi_process *process, const gw_event *event)
@@ -478,11 +503,37 @@ static void settle_counts(const gw_model *model, gw_failure *failure)
     failure->worked_after = found.good_work > 0 || beyond_rings;
 }
 
+/* The driver is not asked after every refusal. What it said last, less what was asked for since, is as good: without it
+ * the pace of a program would decide what is known. */
+static void derive_info(const gw_model *model, gw_failure *failure)
+{
+    enum { SOON_NS = 1000000000 };
+    const gw_memory_info *before = NULL;
+    for (size_t i = 0; i < model->info_count && model->info[i].t_ns <= failure->t_last_ns; i++)
+        if (model->info[i].pid == failure->pid && (failure->device < 0 || model->info[i].device == failure->device))
+            before = &model->info[i];
+    const gw_process *process = gw_model_process(model, failure->pid);
+    if (failure->has_info || failure->guard || before == NULL || process == NULL ||
+        failure->t_last_ns - before->t_ns > SOON_NS ||
+        process->usage[before->device].class_count_peak[GW_CLASS_POOL] > 0) /* what a pool takes is another number */
+        return;
+    uint64_t then = before->ledger_bytes, now = failure->ledger_bytes_all, was_free = before->bytes_free;
+    if (now > then && now - then > was_free)
+        return; /* others have given some back, or blocks are on the host: not to be told */
+    failure->info = *before;
+    failure->info.t_ns = failure->t_last_ns;
+    failure->info.ledger_bytes = now;
+    failure->info.bytes_free = was_free + then - now;
+    failure->has_info = failure->info_is_derived = failure->info.bytes_free <= before->bytes_total;
+    failure->device = failure->device < 0 ? before->device : failure->device;
+}
+
 /* A program that uses the pointer it did not get has not coped, whatever else it does. */
 static void settle_allocation(const gw_model *model, gw_failure *failure)
 {
     enum { WORK_MUCH = 64, REQUESTS_MANY = 1000 };
     settle_counts(model, failure);
+    derive_info(model, failure);
     if (failure->recovery != GW_RECOVERED_NOT)
         return;
     if (failure->null_used_at != 0)

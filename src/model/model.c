@@ -320,6 +320,9 @@ static GWI_RARE void fact_event(gw_model *model, gwi_process *process, const gw_
     case GW_EV_MEMORY_INFO:
         info_fact(model, process, event);
         break;
+    case GW_EV_POOL_STATE:
+        gwi_failure_pool(model, process, event);
+        break;
     case GW_EV_NOTE:
         note_fact(model, event);
         break;

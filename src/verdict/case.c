@@ -114,6 +114,7 @@ static void from_failure(const gwi_case *c, const gw_failure *failure, gwi_memor
     memory->call = failure->fn_name;
     memory->wanted_bytes = failure->bytes_wanted;
     memory->has_free = failure->has_info;
+    memory->pools = failure->pools.count > 0 ? &failure->pools : NULL;
     if (failure->has_info) {
         memory->free_bytes = failure->info.bytes_free;
         memory->total_bytes = failure->info.bytes_total;
@@ -210,6 +211,11 @@ static void from_stderr(const gwi_case *c, gwi_memory *memory)
         memory->own_bytes = c->process->usage[0].peak_bytes;
 }
 
+uint64_t gwi_pool_idle_bytes(const gwi_memory *memory)
+{
+    return memory->pools == NULL ? 0 : memory->pools->bytes_reserved - memory->pools->bytes_used;
+}
+
 /* What is in use and nobody accounts for. */
 static void find_rest(gwi_memory *memory)
 {
@@ -223,6 +229,9 @@ static void find_rest(gwi_memory *memory)
     uint64_t accounted = memory->free_bytes + own + (memory->limit_is_guard ? 0 : memory->foreign_bytes);
     if (total < accounted)
         return;
+    /* What its own pools hold and do not use is the process's; they round, so that this may be a little too much. */
+    uint64_t idle = gwi_pool_idle_bytes(memory);
+    accounted = total - accounted < idle ? total : accounted + idle;
     memory->rest_known = true;
     memory->rest_bytes = total - accounted;
 }

@@ -33,8 +33,9 @@ typedef struct gwi_memory {
     char foreign_command[256];
     bool foreign_recorded; /* it is a process of this run */
     bool rest_known;
-    uint64_t rest_bytes;               /* in use, asked for by nobody we saw: contexts, streams, code, other programs */
-    const gw_snapshot *snapshot;       /* NULL: none */
+    uint64_t rest_bytes;         /* in use, asked for by nobody we saw: contexts, streams, code, other programs */
+    const gw_pool_state *pools;  /* stream-ordered ones of the process, as the driver said; NULL: none, or unknown */
+    const gw_snapshot *snapshot; /* NULL: none */
     const gw_allocator_report *report; /* NULL: no framework's word on it */
     const gw_live *live;               /* of the report, else of the snapshot */
     size_t live_count;
@@ -201,6 +202,8 @@ gw_where *gwi_where_copy(const gw_where *where);
 /* The place of a site, `what` is static; NULL where it is not known. False: no memory, and *ret_where is NULL. */
 bool gwi_where_at(const gwi_case *c, uint32_t site, const char *what, gw_where **ret_where);
 
+/* Reserved and not used by the process's own stream-ordered pools. */
+uint64_t gwi_pool_idle_bytes(const gwi_memory *memory);
 /* Does the explanation free enough for the request? */
 bool gwi_would_fit(const gwi_memory *memory, uint64_t freed_bytes);
 

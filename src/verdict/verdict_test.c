@@ -434,7 +434,7 @@ static void test_an_exit_code_after_an_outlived_refusal(void **state)
     judge_close();
     refuse_then(AFTER_REQUESTS); /* the program says itself that it was for lack of memory */
     gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"t.py\", line 3, in f\n"
-                          "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 4.00 GiB.\n");
+                          "MemoryError: CUDA out of memory: cuMemAlloc of 4 GiB\n");
     close_program(1);
     judge_open();
     assert_non_null(verdict->cause);
