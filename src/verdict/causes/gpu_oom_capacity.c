@@ -145,18 +145,19 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     gw_certainty certainty = certainty_of(c);
     gw_bytes_text(wanted, memory->wanted_bytes);
     gw_bytes_text(limit, memory->limit_bytes);
+    const char *whose = memory->limit_is_framework ? ", PyTorch's own limit" : "";
     if (c->oom != NULL && c->sticky != NULL && c->sticky->t_ns > c->oom->t_ns)
         gwi_headline(
             finding,
             "an allocation of %s failed, nobody looked at its result, and its NULL pointer was used on the GPU",
             wanted);
     else if (memory->limit_bytes != 0 && memory->wanted_bytes > memory->limit_bytes)
-        gwi_headline(finding, "one request of %s is more than the whole %s", wanted, limit);
+        gwi_headline(finding, "one request of %s is more than the whole %s%s", wanted, limit, whose);
     else if (is_dominant(memory))
         gwi_headline(finding, "the GPU is full, and %s of it is one block",
                      gw_bytes_text(largest, memory->growth.largest_bytes));
     else if (memory->has_limit)
-        gwi_headline(finding, "what the program needs at once does not fit into %s", limit);
+        gwi_headline(finding, "what the program needs at once does not fit into %s%s", limit, whose);
     else
         gwi_headline(finding, "what the program needs at once does not fit on the GPU");
     gwi_say_request(c, finding);
