@@ -143,7 +143,41 @@ static void from_failure(const gwi_case *c, const gw_failure *failure, gwi_memor
     find_siblings(c->model, failure, memory);
 }
 
-static void from_report(const gw_allocator_report *report, gwi_memory *memory)
+/* PyTorch's own limit refused, not the driver. PyTorch then tells its observer that limit as the total, beside what is
+ * free on the card. A request that the driver refused reached it, and was within the limit. */
+static bool find_framework_limit(const gwi_case *c, const gw_allocator_report *report, uint64_t *ret_limit)
+{
+    const gw_device *device = &c->model->device[report->device];
+    uint64_t limit = report->has_field[GW_ALLOCATOR_LIMIT] ? report->field[GW_ALLOCATOR_LIMIT] : 0;
+    bool is_saved = gw_model_meta(c->model, GW_META_SNAPSHOT) != NULL; /* its limit is what was reserved */
+    if (limit == 0 && !is_saved && device->has_total && report->bytes_total < device->bytes_total / 100 * 99)
+        limit = report->bytes_total; /* a version that does not tell its fraction */
+    bool by_driver = c->oom_last != NULL && !(report->has_free && report->bytes_free >= report->bytes_wanted);
+    *ret_limit = limit;
+    return limit != 0 && !by_driver;
+}
+
+/* Sums are made with that limit as the card; what is free on the card itself helps nobody. */
+static void take_framework_limit(const gwi_case *c, const gw_allocator_report *report, uint64_t limit,
+                                 gwi_memory *memory)
+{
+    const gw_device *device = &c->model->device[memory->device];
+    memory->has_limit = memory->limit_is_framework = true;
+    memory->limit_bytes = limit;
+    memory->card_free_known = report->has_free;
+    memory->card_free_bytes = report->bytes_free;
+    memory->card_bytes = device->has_total ? device->bytes_total : 0;
+    if (report->bytes_total == 0) { /* a saved snapshot: at least so much was allowed, and it was too little */
+        memory->has_free = memory->limit_is_about = true;
+        memory->free_bytes = 0;
+        return;
+    }
+    memory->has_free = memory->has_total = true;
+    memory->total_bytes = limit;
+    memory->free_bytes = limit > memory->reserved_bytes ? limit - memory->reserved_bytes : 0;
+}
+
+static void from_report(const gwi_case *c, const gw_allocator_report *report, gwi_memory *memory)
 {
     if (!memory->known) {
         memory->known = true;
@@ -167,14 +201,9 @@ static void from_report(const gw_allocator_report *report, gwi_memory *memory)
         memory->cached_bytes =
             memory->reserved_bytes > memory->own_bytes ? memory->reserved_bytes - memory->own_bytes : 0;
     }
-    if (report->has_field[GW_ALLOCATOR_LIMIT] && report->field[GW_ALLOCATOR_LIMIT] != 0 && !memory->has_limit) {
-        memory->has_limit = memory->limit_is_framework = true;
-        memory->limit_bytes = report->field[GW_ALLOCATOR_LIMIT];
-    }
-    if (!memory->has_free && memory->limit_is_framework && report->bytes_total == 0) {
-        memory->has_free = memory->limit_is_about = true; /* nothing below that limit */
-        memory->free_bytes = 0;
-    }
+    uint64_t limit;
+    if (!memory->has_limit && find_framework_limit(c, report, &limit))
+        take_framework_limit(c, report, limit, memory);
     /* The driver sees the allocator's segments, not what lives in them. */
     memory->live = report->live;
     memory->live_count = report->live_count;
@@ -363,7 +392,7 @@ static void find_memory(gwi_case *c)
         from_failure(c, c->oom_last, memory);
     const gw_allocator_report *report = c->bad_end || !c->ended || c->oom != NULL ? report_of(c) : NULL;
     if (report != NULL)
-        from_report(report, memory);
+        from_report(c, report, memory);
     if (!memory->known && c->bad_end && c->sticky == NULL && (c->exception == GW_EXCEPTION_OOM || c->told != NULL))
         from_stderr(c, memory);
     if (!memory->known)

@@ -189,6 +189,28 @@ static void say_earlier(const gwi_case *c, gwi_finding *finding)
                     gw_bytes_text(bytes, first->bytes_wanted), (double)first->t_ns / 1e9);
 }
 
+/* "PyTorch's own limit of 2.80 GiB (...) was reached; 134.98 GiB of the card's 139.80 GiB was free" */
+static void say_framework_limit(const gwi_case *c, gwi_finding *finding)
+{
+    const gwi_memory *memory = &c->memory;
+    char limit[GW_BYTES_TEXT_MAX], left[GW_BYTES_TEXT_MAX], card[GW_BYTES_TEXT_MAX];
+    gw_text free_text = {0};
+    gw_bytes_text(limit, memory->limit_bytes);
+    gw_bytes_text(left, memory->card_free_bytes);
+    gw_bytes_text(card, memory->card_bytes);
+    if (memory->card_free_known && memory->card_bytes != 0)
+        gw_text_addf(&free_text, "; %s of the card's %s was free", left, card);
+    else if (memory->card_free_known)
+        gw_text_addf(&free_text, "; %s of the card was free", left);
+    gwi_measure(finding, memory->t_ns, "observer", (double)memory->limit_bytes, "bytes",
+                "PyTorch's own limit of %s (set_per_process_memory_fraction) was reached%s", limit,
+                free_text.failed ? "" : gw_text_str(&free_text));
+    finding->failed = finding->failed || free_text.failed;
+    gw_text_free(&free_text);
+    gwi_next(finding, "Raise PyTorch's own limit of %s (torch.cuda.set_per_process_memory_fraction), or do not set it",
+             limit);
+}
+
 void gwi_say_request(const gwi_case *c, gwi_finding *finding)
 {
     const gwi_memory *memory = &c->memory;
@@ -208,6 +230,10 @@ void gwi_say_request(const gwi_case *c, gwi_finding *finding)
         gwi_measure(finding, memory->t_ns, source, (double)memory->wanted_bytes, "bytes",
                     "%s%s %s %s failed at PyTorch's own limit (set_per_process_memory_fraction), with %s reserved",
                     request, call, link, wanted, limit);
+    else if (memory->limit_is_framework && memory->wanted_bytes != 0)
+        gwi_measure(finding, memory->t_ns, source, (double)memory->wanted_bytes, "bytes",
+                    "%s%s %s %s failed%s; %s of the %s that PyTorch may take was left", request, call, link, wanted, at,
+                    left, limit);
     else if (memory->wanted_bytes != 0 && memory->has_free && memory->has_limit)
         gwi_measure(finding, memory->t_ns, source, (double)memory->wanted_bytes, "bytes",
                     "%s%s %s %s failed%s; %s of %s was free%s", request, call, link, wanted, at, left, limit, by);
@@ -222,6 +248,8 @@ void gwi_say_request(const gwi_case *c, gwi_finding *finding)
                     "%s%s failed for lack of memory%s; %s of %s was free%s", request, call, at, left, limit, by);
     else
         gwi_evidence(finding, memory->t_ns, source, "%s%s failed for lack of memory%s%s", request, call, at, by);
+    if (memory->limit_is_framework && !memory->limit_is_about)
+        say_framework_limit(c, finding);
     gwi_where(finding, gwi_request_site(c), "the request that was refused");
     if (memory->from_stderr)
         gwi_evidence(finding, memory->t_ns, "stderr", "%s",
@@ -246,6 +274,8 @@ static void rule_out_foreign(const gwi_memory *memory, gwi_finding *finding)
     char bytes[GW_BYTES_TEXT_MAX];
     if (memory->limit_is_guard && !memory->foreign_recorded)
         gwi_rule_out(finding, "other processes (the limit counts this program alone)");
+    else if (memory->limit_is_framework)
+        gwi_rule_out(finding, "other processes (PyTorch's own limit counts this program alone)");
     else if (memory->foreign_known && !gwi_would_fit(memory, memory->foreign_bytes))
         gwi_rule_out(finding, "other processes (%s)", gw_bytes_text(bytes, memory->foreign_bytes));
     else if (!memory->foreign_known && memory->rest_known && !gwi_would_fit(memory, memory->rest_bytes))

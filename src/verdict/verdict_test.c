@@ -826,6 +826,47 @@ static void test_framework_fragmentation(void **state)
     judge_close();
 }
 
+/* PyTorch may take 2867 MiB of 140 GiB, by its own account or not; or the driver has no more, whatever is allowed. */
+static void at_own_limit(bool is_told, bool by_driver)
+{
+    const uint64_t allowed = 2867 * mib, card = 140 * gib, left = by_driver ? 10 * mib : 134 * gib;
+    open_torch(card);
+    gw_feed_alloc(&feed, 2840 * mib);
+    if (by_driver)
+        gw_feed_no_room(&feed, 20 * mib, left, card);
+    gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_OOM, 0, by_driver ? 20 * mib : 200 * mib, allowed, left, 0);
+    if (is_told)
+        gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_STATE, 0, GW_ALLOCATOR_LIMIT, allowed, 0, 0);
+    gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_STATE, 0, GW_ALLOCATOR_ALLOCATED, 2830 * mib, 0, 0);
+    gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_STATE, 0, GW_ALLOCATOR_RESERVED, 2840 * mib, 0, 0);
+    torch_oom_message();
+    close_program(1);
+    judge_open();
+}
+
+static void test_pytorchs_own_limit(void **state)
+{
+    (void)state;
+    for (int told = 0; told < 2; told++) {
+        at_own_limit(told, false);
+        assert_non_null(verdict->cause);
+        assert_string_equal(verdict->cause, "gpu-oom-capacity");
+        assert_non_null(strstr(verdict->headline, "2.80 GiB, PyTorch's own limit"));
+        assert_true(
+            says("PyTorch's own limit of 2.80 GiB (set_per_process_memory_fraction) was reached; 134.00 GiB of the "
+                 "card's 140.00 GiB was free"));
+        assert_true(says("27.00 MiB of the 2.80 GiB that PyTorch may take was left"));
+        assert_true(list_has(&verdict->next, "Raise PyTorch's own limit"));
+        assert_true(list_has(&verdict->ruled_out, "PyTorch's own limit counts this program alone"));
+        assert_false(has_alternative("gpu-oom-other-process"));
+        judge_close();
+        at_own_limit(told, true);
+        assert_false(says("set_per_process_memory_fraction"));
+        assert_true(says("10.00 MiB of 140.00 GiB was free"));
+        judge_close();
+    }
+}
+
 static void test_framework_fragmentation_near_all_is_in_use(void **state)
 {
     (void)state;
@@ -2279,6 +2320,7 @@ int main(void)
         cmocka_unit_test(test_driver_fragmentation),
         cmocka_unit_test(test_driver_fragmentation_near_pages_are_full),
         cmocka_unit_test(test_framework_fragmentation),
+        cmocka_unit_test(test_pytorchs_own_limit),
         cmocka_unit_test(test_framework_fragmentation_near_all_is_in_use),
         cmocka_unit_test(test_other_process),
         cmocka_unit_test(test_other_process_of_the_same_run),
