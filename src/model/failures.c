@@ -473,13 +473,17 @@ static later rings_after(const gw_model *model, const gw_failure *failure, uint6
     return found;
 }
 
+static bool asked_for_less(const gw_failure *failure)
+{
+    return failure->retry_seen && failure->next_bytes < failure->bytes_wanted &&
+           failure->next_bytes >= failure->bytes_wanted / RETREAT_PART && failure->site != 0 &&
+           failure->next_site == failure->site;
+}
+
 /* A program that does with less: it gave memory back first, or asks again at the same line. */
 static bool is_retreat(const gw_failure *failure)
 {
-    bool asked_again = failure->retry_seen && failure->next_bytes < failure->bytes_wanted &&
-                       failure->next_bytes >= failure->bytes_wanted / RETREAT_PART && failure->site != 0 &&
-                       failure->next_site == failure->site;
-    return failure->t_recovered_ns != 0 || asked_again;
+    return failure->t_recovered_ns != 0 || asked_for_less(failure);
 }
 
 /* The difference to what was counted at the first look after the failure, or what the rings show: both may be less than
@@ -548,6 +552,25 @@ static void settle_allocation(const gw_model *model, gw_failure *failure)
         failure->t_recovered_ns = 0;
 }
 
+/* A loop that looks for what fits: it got less at the same line, and found no room there again later. Then that is the
+ * refusal that ended it. */
+static void settle_retreats(gw_model *model)
+{
+    const gw_failure *next = NULL;
+    for (size_t i = model->failure_count; i-- > 0;) {
+        gw_failure *failure = &model->failure[i];
+        if (!failure->is_allocation || failure->is_echo || failure->site == 0 || failure->bytes_wanted == 0)
+            continue;
+        bool same = next != NULL && next->pid == failure->pid && next->tid == failure->tid && next->fn == failure->fn &&
+                    next->site == failure->site;
+        if (same && failure->recovery == GW_RECOVERED_NOT && failure->null_used_at == 0 &&
+            next->bytes_wanted < failure->bytes_wanted &&
+            (asked_for_less(failure) || next->t_next_ns == failure->t_next_ns))
+            failure->recovery = GW_RECOVERED_BY_SMALLER;
+        next = failure;
+    }
+}
+
 void gwi_failures_finish(gw_model *model)
 {
     for (size_t i = 0; i < model->failure_count; i++) {
@@ -559,4 +582,5 @@ void gwi_failures_finish(gw_model *model)
         failure->is_earlier =
             model->asked_phase != NULL && !failure->is_sticky && failure->t_last_ns < model->asked_phase->t_ns;
     }
+    settle_retreats(model);
 }

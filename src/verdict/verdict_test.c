@@ -463,6 +463,70 @@ static void test_a_retreat_without_a_free(void **state)
     }
 }
 
+/* Ever less at one line, until nothing fits: the last refusal is the one that ended it. */
+static void test_a_search_for_what_fits(void **state)
+{
+    (void)state;
+    open_program(8 * gib);
+    feed.site = gw_feed_site(&feed, "grow /data/t.py 7");
+    uint64_t left = 8 * gib;
+    for (uint64_t bytes = 3 * gib; bytes >= 96 * mib; bytes /= 2) {
+        for (; left >= bytes; left -= bytes)
+            gw_feed_alloc(&feed, bytes);
+        gw_feed_no_room(&feed, bytes, left, 8 * gib);
+    }
+    close_program(1);
+    judge_open();
+    assert_int_equal(verdict->status, GW_VERDICT_FAULT);
+    assert_true(says("cuMemAlloc of 96.00 MiB failed"));
+    assert_false(says("cuMemAlloc of 3.00 GiB failed"));
+    judge_close();
+}
+
+/* A pool keeps so much of 16 GiB that a plain block finds no room. */
+static void refuse_beside_pool(uint64_t kept, uint64_t used, gw_event_kind kind, uint64_t pool)
+{
+    enum { POOL = 0xb001, THRESHOLD = 4 };
+    const uint64_t left = 15 * gib - kept;
+    open_program(16 * gib);
+    gw_feed_call(&feed, "cuMemPoolSetAttribute", GW_EV_POOL_SET, 0, POOL, THRESHOLD, UINT64_MAX, 0);
+    gw_feed_alloc(&feed, 512 * mib);
+    if (used > 0)
+        gw_feed_call(&feed, "cuMemAllocAsync", GW_EV_ALLOC_ASYNC, 0, 0x7a0000000000, used, 0, STREAM);
+    gw_feed_call(&feed, kind == GW_EV_ALLOC ? "cuMemAlloc_v2" : "cuMemAllocFromPoolAsync", kind, 2, 0, 6 * gib, pool,
+                 0);
+    gw_feed_call(&feed, "?", GW_EV_MEMORY_INFO, 0, left, 16 * gib, 0, 2);
+    gw_feed_call(&feed, "?", GW_EV_POOL_STATE, 0, POOL, kept, used, (uint64_t)1 << 32);
+    close_program(1);
+    judge_open();
+}
+
+static void test_a_pool_of_its_own(void **state)
+{
+    (void)state;
+    refuse_beside_pool(12 * gib, gib, GW_EV_ALLOC, 0);
+    assert_non_null(verdict->cause);
+    assert_string_equal(verdict->cause, "gpu-oom-fragmentation");
+    assert_int_equal(verdict->certainty, GW_ESTABLISHED);
+    assert_true(says("pool 0xb001, the device's default pool, had 12.00 GiB reserved and 1.00 GiB used"));
+    assert_true(says("keeps all it ever held"));
+    assert_true(list_has(&verdict->next, "cuMemPoolTrimTo"));
+    assert_false(has_alternative("gpu-oom-other-process"));
+    assert_false(has_alternative("gpu-hidden-driver-growth"));
+    judge_close();
+    refuse_beside_pool(12 * gib, gib, GW_EV_ALLOC_ASYNC, 0xb002); /* another pool than the one that keeps it */
+    assert_string_equal(verdict->cause, "gpu-oom-fragmentation");
+    judge_close();
+    refuse_beside_pool(12 * gib, gib, GW_EV_ALLOC_ASYNC, 0xb001); /* its own serves it */
+    assert_true(verdict->cause == NULL || strcmp(verdict->cause, "gpu-oom-fragmentation") != 0);
+    assert_false(has_alternative("gpu-oom-other-process"));
+    judge_close();
+    refuse_beside_pool(12 * gib, 12 * gib, GW_EV_ALLOC, 0); /* all of it is in use */
+    assert_true(verdict->cause == NULL || strcmp(verdict->cause, "gpu-oom-fragmentation") != 0);
+    assert_false(says("cuMemPoolTrimTo"));
+    judge_close();
+}
+
 static void test_handled_refusals_are_told_together(void **state)
 {
     (void)state;
@@ -2303,6 +2367,8 @@ int main(void)
         cmocka_unit_test(test_an_illegal_access_after_an_outlived_refusal),
         cmocka_unit_test(test_an_exit_code_after_an_outlived_refusal),
         cmocka_unit_test(test_a_retreat_without_a_free),
+        cmocka_unit_test(test_a_search_for_what_fits),
+        cmocka_unit_test(test_a_pool_of_its_own),
         cmocka_unit_test(test_handled_refusals_are_told_together),
         cmocka_unit_test(test_second_run_finds_the_first_ones_memory),
         cmocka_unit_test(test_second_run_near_the_first_was_released),
