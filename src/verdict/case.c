@@ -307,6 +307,18 @@ static void prefer_raised(gwi_case *c)
     }
 }
 
+/* A framework refused by itself after that failure: no driver call shows it. */
+static bool is_told_later(const gw_model *model, const gw_failure *failure)
+{
+    for (size_t i = 0; i < model->allocator_count; i++) {
+        const gw_allocator_report *report = &model->allocator[i];
+        if (report->is_oom && report->pid == failure->pid && report->t_ns > failure->t_last_ns &&
+            failure->allocator != (int)i)
+            return true;
+    }
+    return false;
+}
+
 /* The program says that it ended for lack of memory: then other threads' work after the last refusal shows nothing. */
 static void prefer_last_said(gwi_case *c)
 {
@@ -317,7 +329,8 @@ static void prefer_last_said(gwi_case *c)
         const gw_failure *failure = &model->failure[i];
         if (failure->pid != c->process->pid || !failure->is_allocation || failure->is_echo || failure->is_earlier)
             continue;
-        if (failure->recovery == GW_RECOVERED_BY_WORK || failure->recovery == GW_RECOVERED_BY_REQUESTS) {
+        bool by_work = failure->recovery == GW_RECOVERED_BY_WORK || failure->recovery == GW_RECOVERED_BY_REQUESTS;
+        if (by_work && !is_told_later(model, failure)) {
             c->root = c->oom = c->oom_last = failure;
             c->handled = c->handled == failure ? NULL : c->handled;
         }

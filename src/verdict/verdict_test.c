@@ -908,6 +908,27 @@ static void at_own_limit(bool is_told, bool by_driver)
     judge_open();
 }
 
+/* A refusal of the driver's that was outlived is not the one that PyTorch's own limit raised later. */
+static void test_pytorchs_own_limit_after_an_outlived_refusal(void **state)
+{
+    (void)state;
+    open_torch(140 * gib);
+    gw_feed_no_room(&feed, 200 * gib, 130 * gib, 140 * gib);
+    iterate(10);
+    gw_feed_wait(&feed, 1000000);
+    gw_feed_alloc(&feed, 2840 * mib);
+    gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_OOM, 0, 200 * mib, 2867 * mib, 134 * gib, 0);
+    gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_STATE, 0, GW_ALLOCATOR_LIMIT, 2867 * mib, 0, 0);
+    gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_STATE, 0, GW_ALLOCATOR_ALLOCATED, 2830 * mib, 0, 0);
+    gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_STATE, 0, GW_ALLOCATOR_RESERVED, 2840 * mib, 0, 0);
+    torch_oom_message();
+    close_program(1);
+    judge_open();
+    assert_true(says("PyTorch's own limit of 2.80 GiB (set_per_process_memory_fraction) was reached"));
+    assert_false(says("cuMemAlloc of 200.00 GiB failed"));
+    judge_close();
+}
+
 static void test_pytorchs_own_limit(void **state)
 {
     (void)state;
@@ -2387,6 +2408,7 @@ int main(void)
         cmocka_unit_test(test_driver_fragmentation_near_pages_are_full),
         cmocka_unit_test(test_framework_fragmentation),
         cmocka_unit_test(test_pytorchs_own_limit),
+        cmocka_unit_test(test_pytorchs_own_limit_after_an_outlived_refusal),
         cmocka_unit_test(test_framework_fragmentation_near_all_is_in_use),
         cmocka_unit_test(test_other_process),
         cmocka_unit_test(test_other_process_of_the_same_run),
