@@ -24,7 +24,7 @@ typedef struct gwi_memory {
     uint64_t free_bytes, total_bytes;
     uint64_t limit_bytes; /* the guard's or the framework's own, else the total */
     bool limit_is_guard, limit_is_framework;
-    bool card_free_known;    /* limit_is_framework: what the card itself had, and how large it is (0: not known) */
+    bool card_free_known; /* limit_is_framework: what the card itself had, and how large it is (0: not known) */
     uint64_t card_free_bytes, card_bytes;
     bool limit_is_about;     /* the framework's limit is at least limit_bytes and was too low: from a saved snapshot */
     uint64_t own_bytes;      /* what the process asked for and still had */
