@@ -74,6 +74,7 @@ static const struct {
     [GW_EV_TEXT] = {SOME, 0, 0},
     [GW_EV_NOTE] = {SOME, 0, 0},
     [GW_EV_MEMORY_INFO] = {SOME, 0, 0},
+    [GW_EV_POOL_STATE] = {SOME, 0, 0},
     [GW_EV_GUARD_REFUSED] = {SOME, 0, 0},
     [GW_EV_DRIVER_LOG] = {SOME, 0, 0},
     [GW_EV_ALLOCATOR_OOM] = {SOME, 0, 0},

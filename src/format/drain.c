@@ -855,10 +855,12 @@ gw_status gw_drain_run(gw_drain *drain, bool last, gw_item_sink sink, void *user
     return st;
 }
 
+/* A wait that comes back changes nothing by itself: a program that waits again and again for work that is over, while
+ * other work never ends, does no more than one that asks. */
 static bool is_question(unsigned counter)
 {
-    return counter == GW_COUNT_QUERY || counter == GW_COUNT_NOT_READY || counter == GW_COUNT_NOT_FOUND ||
-           counter == GW_COUNT_PEER_ALREADY;
+    return counter == GW_COUNT_QUERY || counter == GW_COUNT_SYNC || counter == GW_COUNT_NOT_READY ||
+           counter == GW_COUNT_NOT_FOUND || counter == GW_COUNT_PEER_ALREADY;
 }
 
 static gw_thread_look look_at_slot(const gw_drain *drain, const gwi_buffer *buffer, const gw_slot *slot)

@@ -32,9 +32,10 @@
  * ORDER, ORDER_RANGE: calls that put work in order, written down when memory is given back; see gw_order_step. Of FREE,
  *   FREE_ASYNC, HOST_FREE and HOST_UNREGISTER `extra` is the number of the last step before it; 0: not known.
  * CRASH (--catch-crash): a signal of a fault, `code` and address as siginfo has them; a second one that is the same
- * adds the site. PHASE: the process is in the phase that the text names, since age_ns before the event; without text:
- * in none. PYTHON_RAISED: one line of the traceback of the last exception that reached the top level, read when the
- * interpreter ended. */
+ * adds the site. POOL_STATE: a pool of stream-ordered memory that this process uses, after a refused request; bit 32 of
+ * device_and_default is set for the device's default pool. PHASE: the process is in the phase that the text names,
+ * since age_ns before the event; without text: in none. PYTHON_RAISED: one line of the traceback of the last exception
+ * that reached the top level, read when the interpreter ended. */
 #define GW_EVENT_KINDS(X)                                                                                              \
     X(CALL, FAILURE, "p0", "p1", "p2", "p3")                                                                           \
     X(INIT, RARE, "flags", "", "", "")                                                                                 \
@@ -118,7 +119,8 @@
     X(ORDER, FACT, "step_and_tid", "object", "stream", "age_ns")                                                       \
     X(ORDER_RANGE, FACT, "destination", "source", "bytes", "")                                                         \
     X(CRASH, FACT, "signal", "address", "code", "instruction")                                                         \
-    X(PYTHON_RAISED, FACT, "", "", "", "")
+    X(PYTHON_RAISED, FACT, "", "", "", "")                                                                             \
+    X(POOL_STATE, FACT, "pool", "bytes_reserved", "bytes_used", "device_and_default")
 
 typedef enum gw_event_kind {
 #define GW_X(name, price, a0, a1, a2, a3) GW_EV_##name,

@@ -193,19 +193,110 @@ static void driver_ready(void)
     log_begin();
 }
 
+/* ---- stream-ordered pools ---- */
+
+/* What a pool holds and does not use is the process's own, and no event shows it. Asked about are the device's pools
+ * and those that the calling thread has made itself: of another thread's nobody knows whether it is being destroyed. */
+enum { POOLS_MAX = 16, RESERVED_NOW = 5, USED_NOW = 7 }; /* the driver's numbers of the attributes */
+static struct {
+    _Atomic uint32_t used; /* stream-ordered memory was asked for */
+    struct {
+        _Atomic uint64_t pool, thread; /* pool 0: free */
+        _Atomic uint32_t device;
+    } made[POOLS_MAX];
+} pools;
+
+static uint64_t this_thread(void)
+{
+    return (uint64_t)(uintptr_t)&gwi_slot;
+}
+
+static void pool_made(uint64_t pool, uint64_t device)
+{
+    for (size_t i = 0; pool != 0 && i < POOLS_MAX; i++) {
+        uint64_t none = 0;
+        if (!atomic_compare_exchange_strong(&pools.made[i].pool, &none, pool))
+            continue;
+        atomic_store(&pools.made[i].device, (uint32_t)device);
+        atomic_store(&pools.made[i].thread, this_thread());
+        return;
+    }
+}
+
+static void pool_gone(uint64_t pool)
+{
+    for (size_t i = 0; i < POOLS_MAX; i++) {
+        if (atomic_load(&pools.made[i].pool) != pool)
+            continue;
+        atomic_store(&pools.made[i].thread, 0);
+        atomic_store(&pools.made[i].pool, 0);
+    }
+}
+
+static void write_pool(CUmemoryPool pool, int device, bool is_default)
+{
+    gw_fn_t_cuMemPoolGetAttribute *get = GWI_REAL(cuMemPoolGetAttribute);
+    uint64_t reserved = 0, used = 0;
+    if (get == NULL || get(pool, (CUmemPool_attribute)RESERVED_NOW, &reserved) != 0 ||
+        get(pool, (CUmemPool_attribute)USED_NOW, &used) != 0 || reserved == 0)
+        return;
+    gwi_fact(GW_EV_POOL_STATE, (uint64_t)(uintptr_t)pool, reserved, used, (uint64_t)device | (uint64_t)is_default << 32,
+             NULL);
+}
+
+static void write_pools(int device)
+{
+    gw_fn_t_cuDeviceGetDefaultMemPool *get_default = GWI_REAL(cuDeviceGetDefaultMemPool);
+    gw_fn_t_cuDeviceGetMemPool *get_current = GWI_REAL(cuDeviceGetMemPool);
+    CUmemoryPool usual = NULL, current = NULL;
+    if (atomic_load_explicit(&pools.used, memory_order_relaxed) == 0)
+        return;
+    if (get_default != NULL && get_default(&usual, device) == 0)
+        write_pool(usual, device, true);
+    if (get_current != NULL && get_current(&current, device) == 0 && current != usual)
+        write_pool(current, device, false);
+    for (size_t i = 0; i < POOLS_MAX; i++) {
+        CUmemoryPool pool = (CUmemoryPool)(uintptr_t)atomic_load(&pools.made[i].pool);
+        if (pool != NULL && pool != current && atomic_load(&pools.made[i].thread) == this_thread() &&
+            atomic_load(&pools.made[i].device) == (uint32_t)device)
+            write_pool(pool, device, false);
+    }
+}
+
+static void note_pools(unsigned kind, const uint64_t arg[4])
+{
+    if (kind == GW_EV_ALLOC_ASYNC && atomic_load_explicit(&pools.used, memory_order_relaxed) == 0)
+        atomic_store_explicit(&pools.used, 1, memory_order_relaxed);
+    else if (kind == GW_EV_POOL_CREATE)
+        pool_made(arg[0], arg[2]);
+    else if (kind == GW_EV_POOL_DESTROY)
+        pool_gone(arg[0]);
+}
+
 /* ---- after an event ---- */
+
+/* Each of the first refusals, so that what a short program leaves does not hang on its pace; then ten a second. */
+static bool may_ask_for_memory(void)
+{
+    enum { ALWAYS_MAX = 64 };
+    static _Atomic uint64_t last_ns;
+    static _Atomic uint32_t asked;
+    bool is_early =
+        atomic_load_explicit(&asked, memory_order_relaxed) < ALWAYS_MAX && atomic_fetch_add(&asked, 1) < ALWAYS_MAX;
+    return gwi_turn(&last_ns) || is_early;
+}
 
 static void memory_after_failure(int result)
 {
-    static _Atomic uint64_t last_ns;
     size_t free_bytes = 0, total = 0;
     int device = 0;
-    if (capture_is_open() || gwi_is_sticky(result) || !gwi_turn(&last_ns) || !memory_info(&free_bytes, &total))
+    if (capture_is_open() || gwi_is_sticky(result) || !may_ask_for_memory() || !memory_info(&free_bytes, &total))
         return;
     if (!current_device(&device))
         device = 0;
     gwi_guard_show(device, &free_bytes, &total);
     gwi_fact(GW_EV_MEMORY_INFO, free_bytes, total, (uint64_t)device, (uint64_t)result, NULL);
+    write_pools(device);
 }
 
 static bool asks_for_memory(unsigned kind)
@@ -235,6 +326,8 @@ void gwi_facts_after(unsigned kind, int result, const uint64_t arg[4])
             device_seen((int)arg[2], arg[3] == GW_CONTEXT_GREEN ? 0 : arg[0]); /* a green one cannot be pushed */
         else if (kind == GW_EV_CAPTURE_BEGIN)
             atomic_fetch_add(&gwi.head->captures_open, 1);
+        else
+            note_pools(kind, arg);
         return;
     }
     /* A child of a fork has inherited what we know of its parent's driver, and must not use it. */

@@ -116,6 +116,8 @@ static bool is_same(const gw_failure *failure, const gw_event *event)
 static void look_around(const gw_model *model, gw_failure *failure)
 {
     uint32_t taken = 0;
+    failure->ledger_bytes_all = failure->other_bytes = failure->other_bytes_total = 0;
+    failure->processes_on_device = failure->devices_idle = failure->other_pid = 0;
     int device = failure->device < 0 ? 0 : failure->device;
     for (size_t i = 0; i < model->process_count; i++) {
         const gw_process *process = &model->process[i];
@@ -253,10 +255,13 @@ static void make_way(gw_model *model)
 static void refused_again(gw_model *model, gwi_process *process, gw_failure *failure)
 {
     failure->frees_after = process->frees_total;
+    failure->allocs_after = model->process[process->index].alloc_order;
     failure->launches_after = UINT64_MAX;
     failure->t_recovered_ns = 0;
     process->open_bytes_min = 0;
     failure->has_info = false;
+    failure->pools = (gw_pool_state){0};
+    look_around(model, failure);
     if (gwi_snapshot_is_now(model, process, failure->snapshot))
         return;
     gwi_snapshot_release(model, failure->snapshot, true);
@@ -354,6 +359,7 @@ void gwi_failure_add(gw_model *model, gwi_process *process, const gw_event *even
         take_refusal(process, failure);
     failure->frees_after = process->frees_total; /* the count so far; the difference is taken at the end */
     failure->launches_after = UINT64_MAX;        /* no look at the counters yet */
+    failure->allocs_after = model->process[process->index].alloc_order;
     look_around(model, failure);
     failure->snapshot = gwi_snapshot_take(model, process, failure->device, event->t_ns, GW_SNAPSHOT_FAILURE);
     open_add(process, index);
@@ -397,8 +403,29 @@ void gwi_failure_info(gw_model *model, gwi_process *process, const gw_memory_inf
         return;
     failure->has_info = true;
     failure->info = *info;
+    failure->pools = (gw_pool_state){0};
     if (failure->device < 0)
         failure->device = info->device;
+}
+
+void gwi_failure_pool(gw_model *model, gwi_process *process, const gw_event *event)
+{
+    gw_failure *failure = process->last_failure < 0 ? NULL : &model->failure[process->last_failure];
+    uint64_t reserved = event->arg[1], used = event->arg[2];
+    if (failure == NULL || !failure->is_allocation || !failure->has_info || reserved < used ||
+        (int)(event->arg[3] & UINT32_MAX) != failure->info.device || event->t_ns - failure->t_last_ns > 1000000000u)
+        return;
+    gw_pool_state *pools = &failure->pools;
+    pools->count++;
+    pools->bytes_reserved += reserved;
+    pools->bytes_used += used;
+    if (reserved - used < pools->idle_bytes_most)
+        return;
+    pools->idle_bytes_most = reserved - used;
+    pools->pool = event->arg[0];
+    pools->is_default = event->arg[3] >> 32 != 0;
+    pools->has_threshold = process->threshold_bytes != 0 && process->threshold_pool == pools->pool;
+    pools->threshold_bytes = pools->has_threshold ? process->threshold_bytes : 0;
 }
 
 void gwi_failure_refused(gw_model *model, gwi_process *process, const gw_event *event)
@@ -414,40 +441,136 @@ void gwi_failure_refused(gw_model *model, gwi_process *process, const gw_event *
 
 /* ---- at the end ---- */
 
-static uint64_t ring_launches_after(const gw_model *model, const gw_failure *failure)
+uint64_t gwi_work_count(const gw_process *process)
 {
-    uint64_t count = 0;
-    for (size_t i = 0; i < model->thread_count; i++) {
-        const gw_thread *thread = &model->thread[i];
-        if (thread->pid != failure->pid)
-            continue;
-        for (size_t k = thread->ring_count; k-- > 0 && thread->ring[k].t_ns > failure->t_last_ns;)
-            count += (thread->ring[k].is_launch || thread->ring[k].is_graph_launch) && !thread->ring[k].captured;
-    }
-    return count;
+    return gw_launches(process->counter) + process->counter[GW_COUNT_COPY] + process->counter[GW_COUNT_FILL];
 }
 
-static void settle_allocation(gw_model *model, gw_failure *failure)
+/* What the rings show of a process after a moment. */
+typedef struct later {
+    uint64_t launches, work; /* work: copies and fills, too */
+    uint64_t good_work;      /* of these, what is more than fetching results, and was waited for since */
+} later;
+
+static void count_later(const gw_ring_call *call, uint64_t synced_ns, later *found)
+{
+    bool launch = (call->is_launch || call->is_graph_launch) && !call->captured;
+    bool fill = strncmp(call->fn_name, "cuMemset", strlen("cuMemset")) == 0;
+    bool to_host = strncmp(call->fn_name, "cuMemcpyDtoH", strlen("cuMemcpyDtoH")) == 0;
+    found->launches += launch;
+    found->work += launch || fill || call->is_copy;
+    found->good_work += (launch || fill || (call->is_copy && !to_host)) &&
+                        (call->waited || (call->maybe_waited && synced_ns > call->t_ns));
+}
+
+static later rings_after(const gw_model *model, const gw_failure *failure, uint64_t synced_ns)
+{
+    later found = {0};
+    for (size_t i = 0; i < model->thread_count; i++) {
+        const gw_thread *thread = &model->thread[i];
+        for (size_t k = thread->ring_count;
+             thread->pid == failure->pid && k-- > 0 && thread->ring[k].t_ns > failure->t_last_ns;)
+            count_later(&thread->ring[k], synced_ns, &found);
+    }
+    return found;
+}
+
+static bool asked_for_less(const gw_failure *failure)
+{
+    return failure->retry_seen && failure->next_bytes < failure->bytes_wanted &&
+           failure->next_bytes >= failure->bytes_wanted / RETREAT_PART && failure->site != 0 &&
+           failure->next_site == failure->site;
+}
+
+/* A program that does with less: it gave memory back first, or asks again at the same line. */
+static bool is_retreat(const gw_failure *failure)
+{
+    return failure->t_recovered_ns != 0 || asked_for_less(failure);
+}
+
+/* The difference to what was counted at the first look after the failure, or what the rings show: both may be less than
+ * what there was. */
+static void settle_counts(const gw_model *model, gw_failure *failure)
 {
     const gw_process *process = gw_model_process(model, failure->pid);
     const gwi_process *inner = process == NULL ? NULL : model->inner->process[process - model->process];
-    uint64_t by_counter = 0;
-    if (failure->launches_after != UINT64_MAX && process != NULL)
-        by_counter = gw_launches(process->counter) - failure->launches_after;
-    uint64_t by_ring = ring_launches_after(model, failure);
-    failure->launches_after = by_counter > by_ring ? by_counter : by_ring;
+    later found = rings_after(model, failure, process == NULL ? 0 : process->synced_at_ns);
+    uint64_t launches = 0, work = 0;
+    if (failure->launches_after != UINT64_MAX && process != NULL) {
+        launches = gw_launches(process->counter) - failure->launches_after;
+        work = gwi_work_count(process) - failure->work_after;
+    }
+    failure->launches_after = launches > found.launches ? launches : found.launches;
+    failure->work_after = work > found.work ? work : found.work;
     failure->frees_after = inner == NULL ? 0 : inner->frees_total - failure->frees_after;
+    failure->allocs_after = process == NULL ? 0 : process->alloc_order - failure->allocs_after;
     failure->synced_after = process != NULL && process->synced_at_ns > failure->t_last_ns;
+    bool beyond_rings = failure->synced_after && launches > found.launches;
+    failure->worked_after = found.good_work > 0 || beyond_rings;
+}
+
+/* The driver is not asked after every refusal. What it said last, less what was asked for since, is as good: without it
+ * the pace of a program would decide what is known. */
+static void derive_info(const gw_model *model, gw_failure *failure)
+{
+    enum { SOON_NS = 1000000000 };
+    const gw_memory_info *before = NULL;
+    for (size_t i = 0; i < model->info_count && model->info[i].t_ns <= failure->t_last_ns; i++)
+        if (model->info[i].pid == failure->pid && (failure->device < 0 || model->info[i].device == failure->device))
+            before = &model->info[i];
+    const gw_process *process = gw_model_process(model, failure->pid);
+    if (failure->has_info || failure->guard || before == NULL || process == NULL ||
+        failure->t_last_ns - before->t_ns > SOON_NS ||
+        process->usage[before->device].class_count_peak[GW_CLASS_POOL] > 0) /* what a pool takes is another number */
+        return;
+    uint64_t then = before->ledger_bytes, now = failure->ledger_bytes_all, was_free = before->bytes_free;
+    if (now > then && now - then > was_free)
+        return; /* others have given some back, or blocks are on the host: not to be told */
+    failure->info = *before;
+    failure->info.t_ns = failure->t_last_ns;
+    failure->info.ledger_bytes = now;
+    failure->info.bytes_free = was_free + then - now;
+    failure->has_info = failure->info_is_derived = failure->info.bytes_free <= before->bytes_total;
+    failure->device = failure->device < 0 ? before->device : failure->device;
+}
+
+/* A program that uses the pointer it did not get has not coped, whatever else it does. */
+static void settle_allocation(const gw_model *model, gw_failure *failure)
+{
+    enum { WORK_MUCH = 64, REQUESTS_MANY = 1000 };
+    settle_counts(model, failure);
+    derive_info(model, failure);
     if (failure->recovery != GW_RECOVERED_NOT)
         return;
-    enum { LAUNCHES_MANY = 64 };
-    bool went_on = failure->synced_after && failure->launches_after > 0;
-    if (failure->t_recovered_ns != 0 && went_on)
+    if (failure->null_used_at != 0)
+        failure->t_recovered_ns = 0;
+    else if (is_retreat(failure) && failure->worked_after)
         failure->recovery = GW_RECOVERED_BY_SMALLER;
-    else if (failure->synced_after && failure->launches_after >= LAUNCHES_MANY)
-        failure->recovery = GW_RECOVERED_BY_LAUNCHES;
+    else if (failure->worked_after && failure->work_after >= WORK_MUCH)
+        failure->recovery = GW_RECOVERED_BY_WORK;
+    else if (failure->allocs_after >= REQUESTS_MANY)
+        failure->recovery = GW_RECOVERED_BY_REQUESTS;
     else
         failure->t_recovered_ns = 0;
+}
+
+/* A loop that looks for what fits: it got less at the same line, and found no room there again later. Then that is the
+ * refusal that ended it. */
+static void settle_retreats(gw_model *model)
+{
+    const gw_failure *next = NULL;
+    for (size_t i = model->failure_count; i-- > 0;) {
+        gw_failure *failure = &model->failure[i];
+        if (!failure->is_allocation || failure->is_echo || failure->site == 0 || failure->bytes_wanted == 0)
+            continue;
+        bool same = next != NULL && next->pid == failure->pid && next->tid == failure->tid && next->fn == failure->fn &&
+                    next->site == failure->site;
+        if (same && failure->recovery == GW_RECOVERED_NOT && failure->null_used_at == 0 &&
+            next->bytes_wanted < failure->bytes_wanted &&
+            (asked_for_less(failure) || next->t_next_ns == failure->t_next_ns))
+            failure->recovery = GW_RECOVERED_BY_SMALLER;
+        next = failure;
+    }
 }
 
 void gwi_failures_finish(gw_model *model)
@@ -461,4 +584,5 @@ void gwi_failures_finish(gw_model *model)
         failure->is_earlier =
             model->asked_phase != NULL && !failure->is_sticky && failure->t_last_ns < model->asked_phase->t_ns;
     }
+    settle_retreats(model);
 }

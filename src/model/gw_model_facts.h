@@ -131,11 +131,24 @@ typedef struct gw_memory_info {
     uint16_t after_result;
 } gw_memory_info;
 
+/* Stream-ordered pools of a process on a device, together, as the driver stated it after a refused request. */
+typedef struct gw_pool_state {
+    uint32_t count;
+    uint64_t bytes_reserved, bytes_used;
+    uint64_t idle_bytes_most; /* of the one that has most reserved and unused: */
+    uint64_t pool;            /* its handle */
+    bool is_default;          /* of the device */
+    bool has_threshold;       /* the program set what it keeps over synchronisations */
+    uint64_t threshold_bytes;
+} gw_pool_state;
+
 typedef enum gw_recovery {
     GW_RECOVERED_NOT,
     GW_RECOVERED_BY_SIZE,    /* a request of at least that size succeeded later */
-    GW_RECOVERED_BY_SMALLER, /* memory was given back, a smaller request followed, work went on and was waited for */
-    GW_RECOVERED_BY_LAUNCHES /* many launches succeeded later and were waited for */
+    GW_RECOVERED_BY_SMALLER, /* memory was given back, or the same line asked again; a smaller request followed, work
+                              * went on and was waited for */
+    GW_RECOVERED_BY_WORK,    /* many launches, copies and fills succeeded later and were waited for */
+    GW_RECOVERED_BY_REQUESTS /* very many requests for memory succeeded later */
 } gw_recovery;
 
 /* A call names something of another device than the one that it works on. */
@@ -176,15 +189,20 @@ typedef struct gw_failure {
     gw_recovery recovery;
     uint64_t t_recovered_ns;
     uint64_t launches_after; /* successful ones that followed in the process, at least */
+    uint64_t work_after;     /* the same with copies and fills */
+    uint64_t allocs_after;   /* of device memory */
     uint64_t frees_after;
     bool synced_after;     /* a synchronisation succeeded later */
+    bool worked_after;     /* new work was done later, and the host waited for some of it and found it good */
     bool null_freed_after; /* the program freed, filled or copied through NULL later */
     gw_elsewhere elsewhere;
     uint64_t null_used_at; /* index + 1 of the first later failure that names a NULL address */
 
     bool has_info; /* the driver's totals, asked right after the failure */
     gw_memory_info info;
-    bool guard; /* our guard refused, not the driver */
+    bool info_is_derived; /* it was asked after an earlier refusal, and the ledger says what changed since */
+    gw_pool_state pools;  /* asked right after the failure; count 0: none, or not known */
+    bool guard;           /* our guard refused, not the driver */
     bool has_limit;
     uint64_t bytes_limit, bytes_used; /* the guard's */
     bool retried;                     /* the thread's next allocation that succeeded was this request again */
@@ -239,6 +257,8 @@ typedef struct gw_ring_call {
     const char *kernel; /* launches: the kernel's name, NULL: unknown. Graph launches: names of its kernel nodes */
     bool is_launch, is_graph_launch, is_copy, is_sync, is_query;
     bool captured; /* went into a graph: it has not run */
+    /* By the waits that followed, stream by stream (waits.c): it is surely over; it may be. */
+    bool waited, maybe_waited;
 } gw_ring_call;
 
 typedef struct gw_thread {

@@ -113,8 +113,9 @@ typedef struct gwi_process {
     uint64_t ends_total;
     uint64_t t_teardown_ns; /* of the last one */
     uint32_t named_left;    /* failures of which is still asked what their arguments name: a context went */
-    int last_failure;       /* index, -1: none */
-    bool has_refusal;       /* a guard's refusal that waits for its failure */
+    uint64_t threshold_pool, threshold_bytes; /* the last release threshold that was set above 0, and of which pool */
+    int last_failure;                         /* index, -1: none */
+    bool has_refusal;                         /* a guard's refusal that waits for its failure */
     uint64_t refusal[4];
     int allocator_now;        /* the report being filled, -1: none */
     uint64_t history_read_ns; /* when its history was read; 0: not yet */
@@ -265,7 +266,9 @@ void gwi_failure_add(gw_model *model, gwi_process *process, const gw_event *even
 /* An allocation succeeded; call it where `bytes` reach the process's open_bytes_min. */
 void gwi_failure_allocated(gw_model *model, gwi_process *process, const gw_event *event, uint64_t bytes);
 void gwi_failure_info(gw_model *model, gwi_process *process, const gw_memory_info *info);
+void gwi_failure_pool(gw_model *model, gwi_process *process, const gw_event *event); /* POOL_STATE */
 void gwi_failure_refused(gw_model *model, gwi_process *process, const gw_event *event);
+uint64_t gwi_work_count(const gw_process *process); /* launches, copies and fills so far */
 void gwi_failures_finish(gw_model *model);
 
 /* observer.c */
@@ -314,6 +317,9 @@ static inline bool gwi_order_matters(uint8_t kind)
     return kind < 64 && (kinds >> kind & 1) != 0;
 }
 void gwi_order_finish(gw_model *model);
+
+/* waits.c: which calls of the rings are surely over. After the rings are decoded. */
+void gwi_waits_finish(gw_model *model);
 
 /* hang.c */
 void gwi_hangs_finish(gw_model *model);

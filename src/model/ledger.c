@@ -591,6 +591,14 @@ static GWI_RARE void apply_other(gw_model *model, gwi_process *process, const gw
     case GW_EV_POOL_CREATE:
         thing_add(model, process, event, GWI_SPACE_POOL, GW_CLASS_MEMORY_POOL);
         break;
+    case GW_EV_POOL_SET: {
+        enum { RELEASE_THRESHOLD = 4 };
+        if (arg[1] == RELEASE_THRESHOLD && (arg[2] != 0 || process->threshold_pool == arg[0])) {
+            process->threshold_pool = arg[0];
+            process->threshold_bytes = arg[2];
+        }
+        break;
+    }
     case GW_EV_POOL_DESTROY:
         gwi_object_end(model, process, GWI_SPACE_POOL, arg[0]);
         break;

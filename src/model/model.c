@@ -321,6 +321,9 @@ static GWI_RARE void fact_event(gw_model *model, gwi_process *process, const gw_
     case GW_EV_MEMORY_INFO:
         info_fact(model, process, event);
         break;
+    case GW_EV_POOL_STATE:
+        gwi_failure_pool(model, process, event);
+        break;
     case GW_EV_NOTE:
         note_fact(model, event);
         break;
@@ -456,8 +459,10 @@ static void feed_counters(gw_model *model, const gw_item *item)
         facts->synced_at_ns = thread->synced_at_ns;
     for (uint32_t i = 0; i < process->open_count; i++) {
         gw_failure *failure = &model->failure[process->open_failure[i]];
-        if (failure->launches_after == UINT64_MAX)
+        if (failure->launches_after == UINT64_MAX) {
             failure->launches_after = gw_launches(facts->counter);
+            failure->work_after = gwi_work_count(facts);
+        }
     }
 }
 
@@ -761,6 +766,7 @@ gw_status gw_model_finish(gw_model *model, gw_error *err)
     snapshot_survivors(model);
     gwi_phases_sort(model);
     decode_rings(model);
+    gwi_waits_finish(model);
     find_command(model);
     find_card(model);
     gwi_stderr_finish(model);

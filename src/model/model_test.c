@@ -387,7 +387,7 @@ static void test_recovered_by_launches_that_were_waited_for(void **state)
             gw_feed_sync(&feed);
         gw_feed_drain(&feed);
         gw_model *model = gw_feed_finish(&feed);
-        assert_int_equal(model->failure[0].recovery, waits ? GW_RECOVERED_BY_LAUNCHES : GW_RECOVERED_NOT);
+        assert_int_equal(model->failure[0].recovery, waits ? GW_RECOVERED_BY_WORK : GW_RECOVERED_NOT);
         gw_model_free(model);
     }
 }

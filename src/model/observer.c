@@ -223,7 +223,7 @@ static void settle_recovery(gw_model *model, gw_allocator_report *report)
             launches += thread->ring[k].is_launch || thread->ring[k].is_graph_launch;
     }
     if (launches >= LAUNCHES_MANY && process != NULL && process->synced_at_ns > report->t_ns)
-        report->recovery = GW_RECOVERED_BY_LAUNCHES;
+        report->recovery = GW_RECOVERED_BY_WORK;
 }
 
 /* They are older than the oldest entry that is left of the history (the allocator keeps only so many), and that entry

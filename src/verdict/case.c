@@ -114,6 +114,7 @@ static void from_failure(const gwi_case *c, const gw_failure *failure, gwi_memor
     memory->call = failure->fn_name;
     memory->wanted_bytes = failure->bytes_wanted;
     memory->has_free = failure->has_info;
+    memory->pools = failure->pools.count > 0 ? &failure->pools : NULL;
     if (failure->has_info) {
         memory->free_bytes = failure->info.bytes_free;
         memory->total_bytes = failure->info.bytes_total;
@@ -142,7 +143,41 @@ static void from_failure(const gwi_case *c, const gw_failure *failure, gwi_memor
     find_siblings(c->model, failure, memory);
 }
 
-static void from_report(const gw_allocator_report *report, gwi_memory *memory)
+/* PyTorch's own limit refused, not the driver. PyTorch then tells its observer that limit as the total, beside what is
+ * free on the card. A request that the driver refused reached it, and was within the limit. */
+static bool find_framework_limit(const gwi_case *c, const gw_allocator_report *report, uint64_t *ret_limit)
+{
+    const gw_device *device = &c->model->device[report->device];
+    uint64_t limit = report->has_field[GW_ALLOCATOR_LIMIT] ? report->field[GW_ALLOCATOR_LIMIT] : 0;
+    bool is_saved = gw_model_meta(c->model, GW_META_SNAPSHOT) != NULL; /* its limit is what was reserved */
+    if (limit == 0 && !is_saved && device->has_total && report->bytes_total < device->bytes_total / 100 * 99)
+        limit = report->bytes_total; /* a version that does not tell its fraction */
+    bool by_driver = c->oom_last != NULL && !(report->has_free && report->bytes_free >= report->bytes_wanted);
+    *ret_limit = limit;
+    return limit != 0 && !by_driver;
+}
+
+/* Sums are made with that limit as the card; what is free on the card itself helps nobody. */
+static void take_framework_limit(const gwi_case *c, const gw_allocator_report *report, uint64_t limit,
+                                 gwi_memory *memory)
+{
+    const gw_device *device = &c->model->device[memory->device];
+    memory->has_limit = memory->limit_is_framework = true;
+    memory->limit_bytes = limit;
+    memory->card_free_known = report->has_free;
+    memory->card_free_bytes = report->bytes_free;
+    memory->card_bytes = device->has_total ? device->bytes_total : 0;
+    if (report->bytes_total == 0) { /* a saved snapshot: at least so much was allowed, and it was too little */
+        memory->has_free = memory->limit_is_about = true;
+        memory->free_bytes = 0;
+        return;
+    }
+    memory->has_free = memory->has_total = true;
+    memory->total_bytes = limit;
+    memory->free_bytes = limit > memory->reserved_bytes ? limit - memory->reserved_bytes : 0;
+}
+
+static void from_report(const gwi_case *c, const gw_allocator_report *report, gwi_memory *memory)
 {
     if (!memory->known) {
         memory->known = true;
@@ -166,14 +201,9 @@ static void from_report(const gw_allocator_report *report, gwi_memory *memory)
         memory->cached_bytes =
             memory->reserved_bytes > memory->own_bytes ? memory->reserved_bytes - memory->own_bytes : 0;
     }
-    if (report->has_field[GW_ALLOCATOR_LIMIT] && report->field[GW_ALLOCATOR_LIMIT] != 0 && !memory->has_limit) {
-        memory->has_limit = memory->limit_is_framework = true;
-        memory->limit_bytes = report->field[GW_ALLOCATOR_LIMIT];
-    }
-    if (!memory->has_free && memory->limit_is_framework && report->bytes_total == 0) {
-        memory->has_free = memory->limit_is_about = true; /* nothing below that limit */
-        memory->free_bytes = 0;
-    }
+    uint64_t limit;
+    if (!memory->has_limit && find_framework_limit(c, report, &limit))
+        take_framework_limit(c, report, limit, memory);
     /* The driver sees the allocator's segments, not what lives in them. */
     memory->live = report->live;
     memory->live_count = report->live_count;
@@ -210,6 +240,11 @@ static void from_stderr(const gwi_case *c, gwi_memory *memory)
         memory->own_bytes = c->process->usage[0].peak_bytes;
 }
 
+uint64_t gwi_pool_idle_bytes(const gwi_memory *memory)
+{
+    return memory->pools == NULL ? 0 : memory->pools->bytes_reserved - memory->pools->bytes_used;
+}
+
 /* What is in use and nobody accounts for. */
 static void find_rest(gwi_memory *memory)
 {
@@ -223,6 +258,9 @@ static void find_rest(gwi_memory *memory)
     uint64_t accounted = memory->free_bytes + own + (memory->limit_is_guard ? 0 : memory->foreign_bytes);
     if (total < accounted)
         return;
+    /* What its own pools hold and do not use is the process's; they round, so that this may be a little too much. */
+    uint64_t idle = gwi_pool_idle_bytes(memory);
+    accounted = total - accounted < idle ? total : accounted + idle;
     memory->rest_known = true;
     memory->rest_bytes = total - accounted;
 }
@@ -264,6 +302,37 @@ static void prefer_raised(gwi_case *c)
         if (failure->recovery == GW_RECOVERED_NOT) {
             c->root = c->root == c->oom ? failure : c->root;
             c->oom = c->oom_last = failure;
+        }
+        return;
+    }
+}
+
+/* A framework refused by itself after that failure: no driver call shows it. */
+static bool is_told_later(const gw_model *model, const gw_failure *failure)
+{
+    for (size_t i = 0; i < model->allocator_count; i++) {
+        const gw_allocator_report *report = &model->allocator[i];
+        if (report->is_oom && report->pid == failure->pid && report->t_ns > failure->t_last_ns &&
+            failure->allocator != (int)i)
+            return true;
+    }
+    return false;
+}
+
+/* The program says that it ended for lack of memory: then other threads' work after the last refusal shows nothing. */
+static void prefer_last_said(gwi_case *c)
+{
+    const gw_model *model = c->model;
+    if (c->process == NULL || c->oom != NULL || c->sticky != NULL || !c->bad_end || c->exception != GW_EXCEPTION_OOM)
+        return;
+    for (size_t i = model->failure_count; i-- > 0;) {
+        const gw_failure *failure = &model->failure[i];
+        if (failure->pid != c->process->pid || !failure->is_allocation || failure->is_echo || failure->is_earlier)
+            continue;
+        bool by_work = failure->recovery == GW_RECOVERED_BY_WORK || failure->recovery == GW_RECOVERED_BY_REQUESTS;
+        if (by_work && !is_told_later(model, failure)) {
+            c->root = c->oom = c->oom_last = failure;
+            c->handled = c->handled == failure ? NULL : c->handled;
         }
         return;
     }
@@ -336,7 +405,7 @@ static void find_memory(gwi_case *c)
         from_failure(c, c->oom_last, memory);
     const gw_allocator_report *report = c->bad_end || !c->ended || c->oom != NULL ? report_of(c) : NULL;
     if (report != NULL)
-        from_report(report, memory);
+        from_report(c, report, memory);
     if (!memory->known && c->bad_end && c->sticky == NULL && (c->exception == GW_EXCEPTION_OOM || c->told != NULL))
         from_stderr(c, memory);
     if (!memory->known)
@@ -443,12 +512,13 @@ gw_status gwi_case_open(const gw_model *model, gwi_case *ret_case, gw_error *err
     }
     /* An exception of the script itself ended the run: the allocation failure before it was caught and outlived. */
     if (c.root != NULL && c.root == c.oom && c.exception == GW_EXCEPTION_SCRIPT && c.ended && c.signal == 0 &&
-        c.oom->synced_after && c.oom->launches_after > 0) {
+        c.oom->null_used_at == 0 && c.oom_last->worked_after) {
         c.handled = c.handled == NULL ? c.oom : c.handled;
         c.handled_count++;
         c.oom = c.oom_last = NULL;
         c.root = gwi_earlier(c.sticky, c.other);
     }
+    prefer_last_said(&c);
     prefer_raised(&c);
     find_start_failure(&c);
     find_told(&c);

@@ -24,6 +24,8 @@ typedef struct gwi_memory {
     uint64_t free_bytes, total_bytes;
     uint64_t limit_bytes; /* the guard's or the framework's own, else the total */
     bool limit_is_guard, limit_is_framework;
+    bool card_free_known; /* limit_is_framework: what the card itself had, and how large it is (0: not known) */
+    uint64_t card_free_bytes, card_bytes;
     bool limit_is_about;     /* the framework's limit is at least limit_bytes and was too low: from a saved snapshot */
     uint64_t own_bytes;      /* what the process asked for and still had */
     uint64_t reserved_bytes; /* by a framework's allocator; 0: none or not known */
@@ -33,8 +35,9 @@ typedef struct gwi_memory {
     char foreign_command[256];
     bool foreign_recorded; /* it is a process of this run */
     bool rest_known;
-    uint64_t rest_bytes;               /* in use, asked for by nobody we saw: contexts, streams, code, other programs */
-    const gw_snapshot *snapshot;       /* NULL: none */
+    uint64_t rest_bytes;         /* in use, asked for by nobody we saw: contexts, streams, code, other programs */
+    const gw_pool_state *pools;  /* stream-ordered ones of the process, as the driver said; NULL: none, or unknown */
+    const gw_snapshot *snapshot; /* NULL: none */
     const gw_allocator_report *report; /* NULL: no framework's word on it */
     const gw_live *live;               /* of the report, else of the snapshot */
     size_t live_count;
@@ -155,8 +158,8 @@ void gwi_say_last_launches(const gwi_case *c, gwi_finding *finding, uint64_t t_n
 /* "the default stream", "stream 0x7f..". */
 enum { GWI_STREAM_TEXT_MAX = 32 };
 const char *gwi_stream_text(char out[GWI_STREAM_TEXT_MAX], uint64_t stream);
-/* Was the call `at` of the thread's ring made after the process's last good synchronisation? */
-bool gwi_is_after_sync(const gw_thread *thread, size_t at, uint64_t synced_ns);
+/* Is it a launch, not later than t_ns, of which no wait shows that it was over? */
+bool gwi_is_open_launch(const gw_ring_call *call, uint64_t t_ns);
 /* A sticky fault: where it first surfaced, the window in which it happened, what a reset did. */
 void gwi_say_sticky(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky, const char *what);
 /* Later failures of the process as consequences. */
@@ -213,6 +216,8 @@ gw_where *gwi_where_copy(const gw_where *where);
 /* The place of a site, `what` is static; NULL where it is not known. False: no memory, and *ret_where is NULL. */
 bool gwi_where_at(const gwi_case *c, uint32_t site, const char *what, gw_where **ret_where);
 
+/* Reserved and not used by the process's own stream-ordered pools. */
+uint64_t gwi_pool_idle_bytes(const gwi_memory *memory);
 /* Does the explanation free enough for the request? */
 bool gwi_would_fit(const gwi_memory *memory, uint64_t freed_bytes);
 

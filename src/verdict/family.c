@@ -21,12 +21,17 @@ static const gw_failure *first_sticky(const gw_model *model, uint32_t pid)
     return NULL;
 }
 
+/* What the program made of a pointer that it did not get is that refusal's doing; so may be a lost context, unless work
+ * was waited for in between and was good, or the request was asked again and granted. */
 static bool is_unrecovered(const gw_failure *failure, const gw_process *process, const gw_failure *sticky)
 {
-    if (failure->recovery == GW_RECOVERED_NOT)
+    if (failure->null_used_at != 0 && !failure->retried)
         return true;
+    if (sticky == NULL || sticky->t_ns <= failure->t_ns)
+        return failure->recovery == GW_RECOVERED_NOT;
     bool waited = process != NULL && process->synced_at_ns > failure->t_last_ns;
-    return sticky != NULL && sticky->t_ns > failure->t_ns && !waited && !failure->retried;
+    return !failure->worked_after && !failure->retried && failure->recovery != GW_RECOVERED_BY_REQUESTS &&
+           !(waited && failure->recovery != GW_RECOVERED_NOT);
 }
 
 gwi_roots gwi_roots_of(const gw_model *model, uint32_t pid)

@@ -255,35 +255,35 @@ static bool same_kernel(const char *a, const char *b)
     return a != NULL && b != NULL && strcmp(a, b) == 0;
 }
 
-/* The launches of that kernel since the last good synchronisation: one of them it was. */
+/* The launches of that kernel that nothing had waited for: one of them it was. */
 static void say_its_launches(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky, const char *kernel)
 {
     const gw_ring_call *last = NULL;
     uint64_t count = 0, others = 0;
+    bool before = false; /* the last good synchronisation, which was one for other streams */
     for (size_t i = 0; i < c->model->thread_count; i++) {
         const gw_thread *thread = &c->model->thread[i];
         for (size_t k = 0; thread->pid == sticky->pid && k < thread->ring_count; k++) {
             const gw_ring_call *call = &thread->ring[k];
-            if (!call->is_launch || call->captured || call->t_ns > sticky->t_ns ||
-                !gwi_is_after_sync(thread, k, c->process->synced_at_ns))
+            if (!call->is_launch || !gwi_is_open_launch(call, sticky->t_ns))
                 continue;
             if (!same_kernel(call->kernel, kernel)) {
                 others++;
                 continue;
             }
             count++;
+            before = before || call->t_ns <= c->process->synced_at_ns;
             last = last == NULL || call->t_ns > last->t_ns ? call : last;
         }
     }
     char name[GWI_KERNEL_TEXT_MAX];
     gwi_kernel_text(name, kernel);
+    const char *span = before ? "and never waited for" : "since the last good synchronisation";
     if (count == 1)
-        gwi_evidence(finding, last->t_ns, "driver",
-                     "%s was launched once since the last good synchronisation: this launch it was", name);
+        gwi_evidence(finding, last->t_ns, "driver", "%s was launched once %s: this launch it was", name, span);
     else if (count > 1)
         gwi_measure(finding, last->t_ns, "driver", (double)count, "count",
-                    "%s was launched %" PRIu64 " times since the last good synchronisation, the last time here", name,
-                    count);
+                    "%s was launched %" PRIu64 " times %s, the last time here", name, count, span);
     if (count > 0 && others > 0)
         gwi_rule_out(finding, "the %" PRIu64 " other launch%s of that time (the dump names the kernel)", others,
                      others == 1 ? "" : "es");

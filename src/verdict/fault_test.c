@@ -59,6 +59,47 @@ static bool has_alternative(const char *cause)
     return certainty_of_alternative(verdict, cause) != GW_CERTAINTY_NONE;
 }
 
+/* ---- streams ---- */
+
+/* The bad kernel on a stream of its own; then work elsewhere, which is waited for. */
+static void fault_beside(uint64_t bad_stream, bool joined)
+{
+    enum { OTHER = 0x6161, EVENT = 0xe0, NON_BLOCKING = 1 };
+    gw_feed_open(&feed, 16 * gib);
+    gw_feed_text_call(&feed, "cuModuleGetFunction", GW_EV_FUNCTION, GOOD, 0x77, GW_OWNER_MODULE, 0, "_Z4finePf");
+    gw_feed_text_call(&feed, "cuModuleGetFunction", GW_EV_FUNCTION, BAD, 0x77, GW_OWNER_MODULE, 0, "_Z8scribblePfm");
+    gw_feed_call(&feed, "cuStreamCreate", GW_EV_STREAM_CREATE, 0, STREAM, NON_BLOCKING, 0, 0);
+    gw_feed_call(&feed, "cuStreamCreate", GW_EV_STREAM_CREATE, 0, OTHER, NON_BLOCKING, 0, 0);
+    gw_feed_launch(&feed, BAD, bad_stream);
+    if (joined) {
+        gw_feed_hot(&feed, "cuEventRecord", GW_COUNT_EVENT_RECORD, EVENT, bad_stream);
+        gw_feed_hot(&feed, "cuStreamWaitEvent", GW_COUNT_STREAM_WAIT, EVENT, STREAM);
+    }
+    gw_feed_launch(&feed, GOOD, STREAM);
+    gw_feed_hot(&feed, "cuStreamSynchronize", GW_COUNT_SYNC, STREAM, 0);
+    gw_feed_launch(&feed, GOOD, OTHER);
+    gw_feed_call(&feed, "cuCtxSynchronize", GW_EV_SYNC, 700, 0, 0, 0, 0);
+    gw_feed_exit(&feed, 1, 0);
+    judge("illegal-address", GW_ESTABLISHED);
+}
+
+static void test_a_launch_before_a_wait_for_another_stream(void **state)
+{
+    (void)state;
+    fault_beside(0x6161, false);
+    assert_true(says("scribble launched on stream 0x6161"));
+    assert_true(says("not of all streams: of 2 launches nothing shows that they were over, 1 made before it"));
+    close_verdict();
+    fault_beside(0x6161, true); /* the stream that was waited for had waited for it */
+    assert_false(says("scribble launched"));
+    assert_true(says("(1 launch)"));
+    close_verdict();
+    fault_beside(STREAM, false); /* it was waited for itself */
+    assert_false(says("scribble launched"));
+    assert_true(says("(1 launch)"));
+    close_verdict();
+}
+
 /* ---- dumps ---- */
 
 /* No call could report the error: the driver's abort is the fault's, not the host's. */
@@ -370,6 +411,7 @@ static void test_nothing_was_waited_for(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_launch_before_a_wait_for_another_stream),
         cmocka_unit_test(test_dump_and_abort),
         cmocka_unit_test(test_dump_of_an_assertion),
         cmocka_unit_test(test_dump_beside_a_call),

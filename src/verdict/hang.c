@@ -55,18 +55,43 @@ typedef struct outstanding {
     uint64_t total;
 } outstanding;
 
-/* The thread's own count is exact. What another thread waited for is told by times, and these may differ a little
- * between two readings of the same instant. */
-static bool is_waited_for(const gw_model *model, const gw_thread *thread, size_t at)
+/* Nothing that followed shows that it is over. A wait for one stream says nothing about another. */
+static bool is_outstanding(const gw_ring_call *call)
 {
-    if (thread->ring_total - thread->ring_count + at < thread->ring_synced_total)
-        return true;
-    for (size_t i = 0; i < model->thread_count; i++) {
-        const gw_thread *other = &model->thread[i];
-        if (other != thread && other->pid == thread->pid && other->synced_at_ns > thread->ring[at].t_ns)
-            return true;
+    return (call->is_launch || call->is_graph_launch) && !call->captured && !call->waited && !call->maybe_waited;
+}
+
+/* The one that goes for `call`: the oldest that is not the newest of its stream, else the oldest. SIZE_MAX: none does.
+ */
+static size_t who_goes(const outstanding *found, const gw_ring_call *call)
+{
+    size_t same = SIZE_MAX;
+    for (size_t i = found->count; i-- > 0;) {
+        same = found->newest[i]->stream == call->stream ? i : same;
+        for (size_t k = 0; k < i; k++)
+            if (found->newest[k]->stream == found->newest[i]->stream)
+                return same != SIZE_MAX && found->newest[i]->t_ns >= call->t_ns ? SIZE_MAX : i;
     }
-    return false;
+    size_t last = same == SIZE_MAX ? found->count - 1 : same;
+    return found->newest[last]->t_ns >= call->t_ns ? SIZE_MAX : last;
+}
+
+static void keep_newest(outstanding *found, const gw_ring_call *call)
+{
+    const size_t room = sizeof found->newest / sizeof found->newest[0];
+    size_t at = found->count;
+    if (at == room) {
+        at = who_goes(found, call);
+        if (at == SIZE_MAX)
+            return;
+        found->count--;
+        memmove(&found->newest[at], &found->newest[at + 1], (found->count - at) * sizeof found->newest[0]);
+        at = found->count;
+    }
+    for (; at > 0 && found->newest[at - 1]->t_ns < call->t_ns; at--)
+        found->newest[at] = found->newest[at - 1];
+    found->newest[at] = call;
+    found->count++;
 }
 
 static outstanding launches_outstanding(const gw_model *model, uint32_t pid)
@@ -76,15 +101,10 @@ static outstanding launches_outstanding(const gw_model *model, uint32_t pid)
         const gw_thread *thread = &model->thread[i];
         for (size_t k = thread->pid == pid ? thread->ring_count : 0; k-- > 0;) {
             const gw_ring_call *call = &thread->ring[k];
-            if ((!call->is_launch && !call->is_graph_launch) || call->captured || is_waited_for(model, thread, k))
+            if (!is_outstanding(call))
                 continue;
             found.total++;
-            size_t at = found.count < 4 ? found.count++ : 3;
-            if (at == 3 && found.newest[3] != NULL && found.newest[3]->t_ns >= call->t_ns)
-                continue;
-            for (; at > 0 && found.newest[at - 1]->t_ns < call->t_ns; at--)
-                found.newest[at] = found.newest[at - 1];
-            found.newest[at] = call;
+            keep_newest(&found, call);
         }
     }
     return found;
@@ -248,8 +268,7 @@ void gwi_say_waiting(const gwi_case *c, gwi_finding *finding)
     else
         gwi_measure(finding, hang->t_ns, "driver", ms, "ms",
                     "thread %" PRIu32 " (%s) had asked the GPU %" PRIu64
-                    " times in %.1f s whether it is done, and done "
-                    "nothing else",
+                    " times in %.1f s whether it is done, or waited for what was, and done nothing else",
                     thread->tid, thread->name, thread->questions, (double)hang->for_ns / 1e9);
     outstanding launches = launches_outstanding(c->model, hang->pid);
     for (size_t i = 0; i < launches.count; i++) {

@@ -178,6 +178,54 @@ static void nothing_outstanding_is_no_kernel(void **state)
     done();
 }
 
+enum { STREAM_B = 0xb000 };
+
+/* The kernel's stream is 0x5151; then the program launched on B and waited for that one alone. */
+static void begin_two_streams(void)
+{
+    begin("spin");
+    gw_feed_call(&feed, "cuStreamCreate", GW_EV_STREAM_CREATE, 0, 0x5151, 1, 0, 0);
+    gw_feed_call(&feed, "cuStreamCreate", GW_EV_STREAM_CREATE, 0, STREAM_B, 1, 0, 0);
+}
+
+static void judge_wait(void)
+{
+    gw_feed_drain(&feed);
+    gw_feed_wait(&feed, 10 * second_ns);
+    hang("2");
+    fact(MAIN, "hang.thread", "wait=running in=cuCtxSynchronize in_ms=5000 name=main");
+    judge(-1, 0);
+}
+
+static void a_wait_for_another_stream_says_nothing(void **state)
+{
+    (void)state;
+    begin_two_streams();
+    gw_feed_launch(&feed, 0xf2f2, STREAM_B);
+    gw_feed_hot(&feed, "cuStreamSynchronize", GW_COUNT_SYNC, STREAM_B, 0);
+    judge_wait();
+    expect("kernel-never-ends", GW_SUPPORTED);
+    assert_true(has_evidence("spin was launched on stream 0x5151 and nothing has waited for it since"));
+    assert_false(has_evidence("stream 0xb000"));
+    done();
+    begin_two_streams(); /* of many launches elsewhere the one on the kernel's stream is still shown */
+    for (int i = 0; i < 6; i++)
+        gw_feed_launch(&feed, 0xf2f2, STREAM_B);
+    judge_wait();
+    expect("kernel-never-ends", GW_SUPPORTED);
+    assert_true(has_evidence("spin was launched on stream 0x5151"));
+    assert_true(has_evidence("and 3 launches before these"));
+    done();
+    begin_two_streams(); /* B came after it, and B is over */
+    gw_feed_hot(&feed, "cuEventRecord", GW_COUNT_EVENT_RECORD, 0xe0, 0x5151);
+    gw_feed_hot(&feed, "cuStreamWaitEvent", GW_COUNT_STREAM_WAIT, 0xe0, STREAM_B);
+    gw_feed_launch(&feed, 0xf2f2, STREAM_B);
+    gw_feed_hot(&feed, "cuStreamSynchronize", GW_COUNT_SYNC, STREAM_B, 0);
+    judge_wait();
+    expect(NULL, GW_CERTAINTY_NONE);
+    done();
+}
+
 static void a_circle_of_locks(void **state)
 {
     (void)state;
@@ -366,6 +414,7 @@ int main(void)
         cmocka_unit_test(what_went_on_is_no_cause),
         cmocka_unit_test(a_hang_that_ended_well_is_clean),
         cmocka_unit_test(nothing_outstanding_is_no_kernel),
+        cmocka_unit_test(a_wait_for_another_stream_says_nothing),
         cmocka_unit_test(a_circle_of_locks),
         cmocka_unit_test(a_lock_whose_owner_ended),
         cmocka_unit_test(all_threads_wait_for_each_other),

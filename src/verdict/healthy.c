@@ -161,7 +161,9 @@ static void rule_out_gpu(const gwi_case *c, gwi_finding *finding)
             peak =
                 model->process[i].usage[device].peak_bytes > peak ? model->process[i].usage[device].peak_bytes : peak;
     }
-    if (!gwi_rule_out_gpu(c, finding, "no driver call failed"))
+    if (!gwi_rule_out_gpu(c, finding,
+                          c->handled != NULL ? "no driver call failed but requests for memory that the program outlived"
+                                             : "no driver call failed"))
         return;
     if (c->handled == NULL) {
         char bytes[GW_BYTES_TEXT_MAX];
@@ -311,36 +313,108 @@ const gw_failure *gwi_open_end(const gwi_case *c)
     return NULL;
 }
 
+/* Refusals of one process at one line, by one function, that the program outlived. */
+typedef struct refusals {
+    const gw_failure *first, *last;
+    uint64_t count, bytes_min, bytes_max;
+} refusals;
+
+static bool was_outlived(const gwi_case *c, const gw_failure *failure)
+{
+    bool is_root = failure == c->root || failure == c->oom || failure == c->oom_last;
+    bool may_be_why = !c->ended || c->bad_end;
+    if (!failure->is_allocation || failure->is_echo || (may_be_why && (is_root || failure->null_used_at != 0)))
+        return false;
+    return failure->recovery != GW_RECOVERED_NOT || !c->bad_end || failure == c->handled || failure->worked_after;
+}
+
+static bool are_of_one_kind(const gwi_case *c, const gw_failure *a, const gw_failure *b)
+{
+    bool is_open = a->recovery == GW_RECOVERED_NOT && is_end_unknown(c, a->pid);
+    return !is_open && a->pid == b->pid && a->fn == b->fn && a->site == b->site &&
+           (a->bytes_wanted == 0) == (b->bytes_wanted == 0);
+}
+
+static refusals refusals_from(const gwi_case *c, size_t begin)
+{
+    const gw_failure *first = &c->model->failure[begin];
+    refusals it = {first, first, first->repeat_count, first->bytes_wanted, first->bytes_wanted};
+    for (size_t i = begin + 1; i < c->model->failure_count; i++) {
+        const gw_failure *next = &c->model->failure[i];
+        if (!was_outlived(c, next) || !are_of_one_kind(c, next, first))
+            continue;
+        it.last = next;
+        it.count += next->repeat_count;
+        it.bytes_min = next->bytes_wanted < it.bytes_min ? next->bytes_wanted : it.bytes_min;
+        it.bytes_max = next->bytes_wanted > it.bytes_max ? next->bytes_wanted : it.bytes_max;
+    }
+    return it;
+}
+
+/* Was it told with an earlier one? */
+static bool is_of_earlier(const gwi_case *c, size_t at)
+{
+    for (size_t i = 0; i < at; i++)
+        if (was_outlived(c, &c->model->failure[i]) && are_of_one_kind(c, &c->model->failure[i], &c->model->failure[at]))
+            return true;
+    return false;
+}
+
+static const char *how_outlived(const gw_failure *failure)
+{
+    static const char *const how[] = {"and the program ended well all the same",
+                                      "and the same or a larger request succeeded later",
+                                      "a smaller request succeeded, and more work", "and much work succeeded later",
+                                      "and thousands of other requests succeeded later"};
+    return failure->recovery == GW_RECOVERED_NOT && failure->worked_after ? "and other work succeeded later"
+                                                                          : how[failure->recovery];
+}
+
+static bool advise_refusals(const gwi_case *c, const refusals *it, gw_string_list *advice)
+{
+    char most[GW_BYTES_TEXT_MAX], least[GW_BYTES_TEXT_MAX], call[GWI_CALL_TEXT_MAX], at[GWI_PLACE_TEXT_MAX];
+    char each[2 * GW_BYTES_TEXT_MAX + 16] = "";
+    gwi_call_text(call, it->first->fn_name);
+    gwi_at(c, it->first->site, at);
+    gw_bytes_text(most, it->bytes_max);
+    gw_bytes_text(least, it->bytes_min);
+    if (it->bytes_max != 0 && strcmp(most, least) == 0)
+        snprintf(each, sizeof each, ", %s each,", most);
+    else if (it->bytes_max != 0)
+        snprintf(each, sizeof each, ", %s to %s,", least, most);
+    return gwi_list_addf(advice,
+                         "handled: %s%" PRIu64 " refusals%s%s of %s for lack of memory, from %.2f s to %.2f s, %s",
+                         c->model->failures_dropped > 0 ? "at least " : "", it->count, each, at, call,
+                         (double)it->first->t_ns / 1e9, (double)it->last->t_last_ns / 1e9, how_outlived(it->last));
+}
+
+static bool advise_refusal(const gwi_case *c, const gw_failure *failure, gw_string_list *advice)
+{
+    char bytes[GW_BYTES_TEXT_MAX], call[GWI_CALL_TEXT_MAX], at[GWI_PLACE_TEXT_MAX];
+    const char *what = failure->bytes_wanted == 0 ? "an object" : gw_bytes_text(bytes, failure->bytes_wanted);
+    gwi_call_text(call, failure->fn_name);
+    gwi_at(c, failure->site, at);
+    if (failure->recovery == GW_RECOVERED_NOT && is_end_unknown(c, failure->pid))
+        return gwi_list_addf(
+            advice,
+            "not handled: %s of %s%s was refused at %.2f s for lack of memory in pid %u, which ended at an "
+            "unknown status: look at what became of it",
+            call, what, at, (double)failure->t_ns / 1e9, failure->pid);
+    return gwi_list_addf(advice, "handled: %s of %s%s was refused at %.2f s for lack of memory, %s", call, what, at,
+                         (double)failure->t_ns / 1e9, how_outlived(failure));
+}
+
 static bool advise_handled(const gwi_case *c, gw_string_list *advice)
 {
-    static const char *const how[] = {
-        "and the program ended well all the same", "and the same or a larger request succeeded later",
-        "memory was given back, and a smaller request and more work succeeded", "and much work succeeded later"};
+    enum { SAID_MAX = 3 };
     bool good = true;
     size_t said = 0;
-    for (size_t i = 0; i < c->model->failure_count && good && said < 3; i++) {
+    for (size_t i = 0; i < c->model->failure_count && good && said < SAID_MAX; i++) {
         const gw_failure *failure = &c->model->failure[i];
-        if (!failure->is_allocation || failure->is_echo || failure == c->root)
+        if (!was_outlived(c, failure) || is_of_earlier(c, i))
             continue;
-        if (failure->recovery == GW_RECOVERED_NOT && c->bad_end && failure != c->handled)
-            continue;
-        char bytes[GW_BYTES_TEXT_MAX], call[GWI_CALL_TEXT_MAX], at[GWI_PLACE_TEXT_MAX];
-        gwi_at(c, failure->site, at);
-        if (failure->recovery == GW_RECOVERED_NOT && is_end_unknown(c, failure->pid)) {
-            good = gwi_list_addf(
-                advice,
-                "not handled: %s of %s%s was refused at %.2f s for lack of memory in pid %u, which ended at an "
-                "unknown status: look at what became of it",
-                gwi_call_text(call, failure->fn_name),
-                failure->bytes_wanted == 0 ? "an object" : gw_bytes_text(bytes, failure->bytes_wanted), at,
-                (double)failure->t_ns / 1e9, failure->pid);
-            said++;
-            continue;
-        }
-        good = gwi_list_addf(advice, "handled: %s of %s%s was refused at %.2f s for lack of memory, %s",
-                             gwi_call_text(call, failure->fn_name),
-                             failure->bytes_wanted == 0 ? "an object" : gw_bytes_text(bytes, failure->bytes_wanted), at,
-                             (double)failure->t_ns / 1e9, how[failure->recovery]);
+        refusals it = refusals_from(c, i);
+        good = it.count > 1 ? advise_refusals(c, &it, advice) : advise_refusal(c, failure, advice);
         said++;
     }
     return good;

@@ -94,11 +94,18 @@ static bool is_memory(const gwi_statement *statement)
 
 /* ---- PyTorch ---- */
 
+/* PyTorch refused by itself: the card had room. */
+static bool is_at_own_limit(const sums *s)
+{
+    return s->has_limit && s->has_total && s->has_free && s->has_wanted && s->limit < s->total && s->free >= s->wanted;
+}
+
 static bool weigh_other(gwi_statement *it, const sums *s)
 {
     char rest[GW_BYTES_TEXT_MAX], total[GW_BYTES_TEXT_MAX], own[GW_BYTES_TEXT_MAX];
     uint64_t held = s->has_own ? s->own : s->reserved;
-    if (!s->has_total || !s->has_free || !(s->has_reserved || s->has_own) || s->free + held > s->total)
+    if (!s->has_total || !s->has_free || !(s->has_reserved || s->has_own) || s->free + held > s->total ||
+        is_at_own_limit(s))
         return false;
     uint64_t others = s->total - s->free - held;
     uint64_t context = s->total * (s->has_own ? OWN_SHARE : CONTEXT_SHARE) / 100;
@@ -137,6 +144,14 @@ static bool weigh_capacity(gwi_statement *it, const sums *s)
     if (s->wanted > limit) {
         gwi_log_decide(it, "gpu-oom-capacity", GW_ESTABLISHED, "one request of %s is more than the %s there are",
                        gw_bytes_text(wanted, s->wanted), gw_bytes_text(total, limit));
+        return true;
+    }
+    char free_text[GW_BYTES_TEXT_MAX], card[GW_BYTES_TEXT_MAX];
+    if (is_at_own_limit(s)) {
+        gwi_log_decide(it, "gpu-oom-capacity", GW_SUPPORTED,
+                       "PyTorch's own limit of %s (set_per_process_memory_fraction) was reached; %s of the card's %s "
+                       "was free: raise that limit",
+                       gw_bytes_text(total, limit), gw_bytes_text(free_text, s->free), gw_bytes_text(card, s->total));
         return true;
     }
     if (!s->has_allocated || s->allocated < limit / 100 * FULL_SHARE)

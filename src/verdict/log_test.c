@@ -33,6 +33,23 @@ static const log_row rows[] = {
      TRACE IN("train.py", 88, "main") IN("train.py", 41, "step") IN(TORCH_LIB, 1501, "_call_impl") OOM NEW_SUMS,
      "gpu-oom-capacity", "train.py:41 in step",
      "the exception came up at train.py:41 in step|At train.py:41 in step: |the card has 14.56 GiB", "", GW_SUPPORTED},
+    {"PyTorch's own limit, on a card with room",
+     TRACE IN("train.py", 41, "step") OOM "Tried to allocate 200.00 MiB. GPU 0 has a total capacity of 139.80 GiB of "
+                                          "which 134.98 GiB is free. Process 1 has "
+                                          "4.82 GiB memory in use. 2.80 GiB allowed; Of the allocated memory 2.70 GiB "
+                                          "is allocated by PyTorch, and 10.00 MiB "
+                                          "is reserved by PyTorch but unallocated.\n",
+     "gpu-oom-capacity", "train.py:41 in step",
+     "PyTorch's own limit of 2.80 GiB (set_per_process_memory_fraction) was reached|134.98 GiB of the card's 139.80 "
+     "GiB",
+     "other-process", GW_SUPPORTED},
+    {"PyTorch's own limit, on a card without room: it was not that",
+     TRACE IN("train.py", 41, "step") OOM
+     "Tried to allocate 200.00 MiB. GPU 0 has a total capacity of 14.56 GiB of which 120.00 MiB is free. Process 1 has "
+     "14.44 GiB memory in use. 14.40 GiB allowed; Of the allocated memory 13.90 GiB is allocated by PyTorch, and "
+     "100.00 "
+     "MiB is reserved by PyTorch but unallocated.\n",
+     "gpu-oom-capacity", "train.py:41 in step", "", "set_per_process", GW_SUPPORTED},
     {"a folder of the user's that is called torch",
      TRACE IN("/data/torch/train.py", 7, "main") IN(TORCH_LIB, 1501, "_call_impl") OOM NEW_SUMS, "gpu-oom-capacity",
      "/data/torch/train.py:7 in main", "", "", GW_SUPPORTED},

@@ -199,6 +199,28 @@ static void say_earlier(const gwi_case *c, gwi_finding *finding)
     }
 }
 
+/* "PyTorch's own limit of 2.80 GiB (...) was reached; 134.98 GiB of the card's 139.80 GiB was free" */
+static void say_framework_limit(const gwi_case *c, gwi_finding *finding)
+{
+    const gwi_memory *memory = &c->memory;
+    char limit[GW_BYTES_TEXT_MAX], left[GW_BYTES_TEXT_MAX], card[GW_BYTES_TEXT_MAX];
+    gw_text free_text = {0};
+    gw_bytes_text(limit, memory->limit_bytes);
+    gw_bytes_text(left, memory->card_free_bytes);
+    gw_bytes_text(card, memory->card_bytes);
+    if (memory->card_free_known && memory->card_bytes != 0)
+        gw_text_addf(&free_text, "; %s of the card's %s was free", left, card);
+    else if (memory->card_free_known)
+        gw_text_addf(&free_text, "; %s of the card was free", left);
+    gwi_measure(finding, memory->t_ns, "observer", (double)memory->limit_bytes, "bytes",
+                "PyTorch's own limit of %s (set_per_process_memory_fraction) was reached%s", limit,
+                free_text.failed ? "" : gw_text_str(&free_text));
+    finding->failed = finding->failed || free_text.failed;
+    gw_text_free(&free_text);
+    gwi_next(finding, "Raise PyTorch's own limit of %s (torch.cuda.set_per_process_memory_fraction), or do not set it",
+             limit);
+}
+
 void gwi_say_request(const gwi_case *c, gwi_finding *finding)
 {
     const gwi_memory *memory = &c->memory;
@@ -218,6 +240,10 @@ void gwi_say_request(const gwi_case *c, gwi_finding *finding)
         gwi_measure(finding, memory->t_ns, source, (double)memory->wanted_bytes, "bytes",
                     "%s%s %s %s failed at PyTorch's own limit (set_per_process_memory_fraction), with %s reserved",
                     request, call, link, wanted, limit);
+    else if (memory->limit_is_framework && memory->wanted_bytes != 0)
+        gwi_measure(finding, memory->t_ns, source, (double)memory->wanted_bytes, "bytes",
+                    "%s%s %s %s failed%s; %s of the %s that PyTorch may take was left", request, call, link, wanted, at,
+                    left, limit);
     else if (memory->wanted_bytes != 0 && memory->has_free && memory->has_limit)
         gwi_measure(finding, memory->t_ns, source, (double)memory->wanted_bytes, "bytes",
                     "%s%s %s %s failed%s; %s of %s was free%s", request, call, link, wanted, at, left, limit, by);
@@ -233,6 +259,8 @@ void gwi_say_request(const gwi_case *c, gwi_finding *finding)
     else
         gwi_evidence(finding, memory->t_ns, source, "%s%s failed for lack of memory%s%s", request, call, at, by);
     gwi_weigh(finding, GW_WEIGHT_DECIDES);
+    if (memory->limit_is_framework && !memory->limit_is_about)
+        say_framework_limit(c, finding);
     gwi_where(finding, gwi_request_site(c), "the request that was refused");
     if (memory->from_stderr)
         gwi_evidence(finding, memory->t_ns, "stderr", "%s",
@@ -258,6 +286,8 @@ static void rule_out_foreign(const gwi_memory *memory, gwi_finding *finding)
     char bytes[GW_BYTES_TEXT_MAX];
     if (memory->limit_is_guard && !memory->foreign_recorded)
         gwi_rule_out(finding, "other processes (the limit counts this program alone)");
+    else if (memory->limit_is_framework)
+        gwi_rule_out(finding, "other processes (PyTorch's own limit counts this program alone)");
     else if (memory->foreign_known && !gwi_would_fit(memory, memory->foreign_bytes))
         gwi_rule_out(finding, "other processes (%s)", gw_bytes_text(bytes, memory->foreign_bytes));
     else if (!memory->foreign_known && memory->rest_known && !gwi_would_fit(memory, memory->rest_bytes))
@@ -302,11 +332,17 @@ void gwi_say_memory_ruled_out(const gwi_case *c, gwi_finding *finding, unsigned 
 /* ---- faults on the device ---- */
 
 typedef struct launch_list {
-    const gw_ring_call *call[8];
-    bool is_after[8]; /* the last good synchronisation */
+    const gw_ring_call *last;    /* NULL: none */
+    const gw_ring_call *call[8]; /* the newest of those of which nothing shows that they were over, oldest first */
     size_t count;
-    uint64_t after_count; /* launches since the last good synchronisation */
+    uint64_t open_count;   /* of such launches */
+    uint64_t before_count; /* of these, made before the last good synchronisation, which was one for other work */
 } launch_list;
+
+bool gwi_is_open_launch(const gw_ring_call *call, uint64_t t_ns)
+{
+    return (call->is_launch || call->is_graph_launch) && !call->captured && call->t_ns <= t_ns && !call->waited;
+}
 
 /* Is the thread's last good synchronisation the process's? One stamp in two items may differ a little: the clock of the
  * buffers is measured anew each time. */
@@ -319,11 +355,25 @@ static bool is_own_sync(const gw_thread *thread, uint64_t synced_ns)
 }
 
 /* Times may be shared by calls that were over at once; the ring's own count is exact for the thread that waited. */
-bool gwi_is_after_sync(const gw_thread *thread, size_t at, uint64_t synced_ns)
+static bool is_after_sync(const gw_thread *thread, size_t at, uint64_t synced_ns)
 {
     if (is_own_sync(thread, synced_ns) && thread->ring_synced_total != 0)
         return thread->ring_total - thread->ring_count + at >= thread->ring_synced_total;
     return thread->ring[at].t_ns > synced_ns;
+}
+
+static void keep_launch(launch_list *list, const gw_ring_call *call)
+{
+    const size_t room = sizeof list->call / sizeof list->call[0];
+    if (list->count == room) {
+        if (call->t_ns < list->call[0]->t_ns)
+            return;
+        memmove(&list->call[0], &list->call[1], --list->count * sizeof list->call[0]);
+    }
+    size_t at = list->count++;
+    for (; at > 0 && list->call[at - 1]->t_ns > call->t_ns; at--)
+        list->call[at] = list->call[at - 1];
+    list->call[at] = call;
 }
 
 static launch_list launches_before(const gwi_case *c, uint64_t t_ns, uint64_t synced_ns)
@@ -337,25 +387,12 @@ static launch_list launches_before(const gwi_case *c, uint64_t t_ns, uint64_t sy
             const gw_ring_call *call = &thread->ring[k];
             if ((!call->is_launch && !call->is_graph_launch) || call->captured || call->t_ns > t_ns)
                 continue;
-            bool after = gwi_is_after_sync(thread, k, synced_ns);
-            list.after_count += after;
-            size_t at = list.count; /* keep the newest, in order of time */
-            if (list.count == 8) {
-                if (call->t_ns < list.call[0]->t_ns)
-                    continue;
-                memmove(&list.call[0], &list.call[1], 7 * sizeof list.call[0]);
-                memmove(&list.is_after[0], &list.is_after[1], 7 * sizeof list.is_after[0]);
-                at = 7;
-            } else {
-                list.count++;
-            }
-            while (at > 0 && list.call[at - 1]->t_ns > call->t_ns) {
-                list.call[at] = list.call[at - 1];
-                list.is_after[at] = list.is_after[at - 1];
-                at--;
-            }
-            list.call[at] = call;
-            list.is_after[at] = after;
+            list.last = list.last == NULL || call->t_ns >= list.last->t_ns ? call : list.last;
+            if (!gwi_is_open_launch(call, t_ns))
+                continue;
+            list.open_count++;
+            list.before_count += synced_ns != 0 && !is_after_sync(thread, k, synced_ns);
+            keep_launch(&list, call);
         }
     }
     return list;
@@ -386,7 +423,7 @@ static bool add_kernel(const char *seen[], size_t *count, size_t count_max, cons
 }
 
 /* More launches than are told one by one: how many, and of which kernels. */
-static void say_more_launches(const gwi_case *c, gwi_finding *finding, uint64_t t_ns, uint64_t synced_ns, uint64_t more)
+static void say_more_launches(const gwi_case *c, gwi_finding *finding, uint64_t t_ns, uint64_t more)
 {
     enum { KERNELS_MAX = 8 };
     const char *seen[KERNELS_MAX];
@@ -396,8 +433,7 @@ static void say_more_launches(const gwi_case *c, gwi_finding *finding, uint64_t 
         const gw_thread *thread = &c->model->thread[i];
         for (size_t k = 0; thread->pid == c->process->pid && k < thread->ring_count; k++) {
             const gw_ring_call *call = &thread->ring[k];
-            if ((call->is_launch || call->is_graph_launch) && !call->captured && call->t_ns <= t_ns &&
-                gwi_is_after_sync(thread, k, synced_ns))
+            if (gwi_is_open_launch(call, t_ns))
                 all =
                     add_kernel(seen, &count, KERNELS_MAX, call->kernel == NULL ? "one without a name" : call->kernel) &&
                     all;
@@ -416,26 +452,28 @@ static void say_more_launches(const gwi_case *c, gwi_finding *finding, uint64_t 
     gw_text_free(&names);
 }
 
+static void say_launch(gwi_finding *finding, const gw_ring_call *call, bool is_last)
+{
+    char stream[GWI_STREAM_TEXT_MAX], name[GWI_CALL_TEXT_MAX], kernel[GWI_KERNEL_TEXT_MAX];
+    gwi_evidence(finding, call->t_ns, "driver", "%s%s launched%s on %s, %s", is_last ? "last: " : "",
+                 call->kernel != NULL ? gwi_kernel_text(kernel, call->kernel) : "a kernel without a name",
+                 call->is_graph_launch ? " by a graph" : "", gwi_stream_text(stream, call->stream),
+                 gwi_call_text(name, call->fn_name));
+    gwi_weigh(finding, is_last ? GW_WEIGHT_PLAIN : GW_WEIGHT_ASIDE);
+}
+
 void gwi_say_last_launches(const gwi_case *c, gwi_finding *finding, uint64_t t_ns)
 {
     uint64_t synced = c->process == NULL ? 0 : c->process->synced_at_ns;
     launch_list list = launches_before(c, t_ns, synced);
     enum { SHOWN_MAX = 4 };
     size_t shown = 0;
-    for (size_t k = list.count; k-- > 0 && shown < SHOWN_MAX;) {
-        const gw_ring_call *call = list.call[k];
-        if (shown > 0 && !list.is_after[k])
-            break; /* it had been waited for, and was good */
-        char stream[GWI_STREAM_TEXT_MAX], name[GWI_CALL_TEXT_MAX], kernel[GWI_KERNEL_TEXT_MAX];
-        gwi_evidence(finding, call->t_ns, "driver", "%s%s launched%s on %s, %s", shown == 0 ? "last: " : "",
-                     call->kernel != NULL ? gwi_kernel_text(kernel, call->kernel) : "a kernel without a name",
-                     call->is_graph_launch ? " by a graph" : "", gwi_stream_text(stream, call->stream),
-                     gwi_call_text(name, call->fn_name));
-        gwi_weigh(finding, shown == 0 ? GW_WEIGHT_PLAIN : GW_WEIGHT_ASIDE);
-        shown++;
-    }
-    if (c->process != NULL && list.after_count > shown)
-        say_more_launches(c, finding, t_ns, synced, list.after_count - shown);
+    if (list.last != NULL && list.last->waited)
+        say_launch(finding, list.last, true);
+    for (size_t k = list.count; k-- > 0 && shown < SHOWN_MAX; shown++)
+        say_launch(finding, list.call[k], list.call[k] == list.last);
+    if (c->process != NULL && list.open_count > shown)
+        say_more_launches(c, finding, t_ns, list.open_count - shown);
 }
 
 /* Calls of the process between the two instants, as far as they are known one by one: hot ones of the rings, failures.
@@ -481,7 +519,7 @@ static void say_before_ring(const gwi_case *c, gwi_finding *finding, uint64_t sy
 
 static void say_distance(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky, const launch_list *list)
 {
-    const gw_ring_call *last = list->call[list->count - 1];
+    const gw_ring_call *last = list->last;
     uint64_t between = calls_between(c->model, sticky, last->t_ns);
     double ms = (double)(sticky->t_ns - last->t_ns) / 1e6;
     if (sticky->by_dump)
@@ -505,16 +543,22 @@ static void say_window(const gwi_case *c, gwi_finding *finding, const gw_failure
 {
     uint64_t synced = c->process->synced_at_ns;
     launch_list list = launches_before(c, sticky->t_ns, synced);
-    if (synced != 0 && synced < sticky->t_ns)
-        gwi_measure(finding, synced, "driver", (double)(sticky->t_ns - synced) / 1e6, "ms",
+    double ms = (double)(sticky->t_ns - synced) / 1e6;
+    if (synced != 0 && synced < sticky->t_ns && list.before_count > 0)
+        gwi_measure(finding, synced, "driver", ms, "ms",
+                    "last good synchronisation, %.2f ms before the report, but not of all streams: of %" PRIu64
+                    " launch%s nothing shows that they were over, %" PRIu64 " made before it",
+                    ms, list.open_count, list.open_count == 1 ? "" : "es", list.before_count);
+    else if (synced != 0 && synced < sticky->t_ns)
+        gwi_measure(finding, synced, "driver", ms, "ms",
                     "last good synchronisation: the fault happened in the %.2f ms (%" PRIu64
                     " launch%s) between it and the report",
-                    (double)(sticky->t_ns - synced) / 1e6, list.after_count, list.after_count == 1 ? "" : "es");
-    else if (synced == 0 && list.count > 0)
+                    ms, list.open_count, list.open_count == 1 ? "" : "es");
+    else if (synced == 0 && list.last != NULL)
         gwi_evidence(finding, GWI_NO_TIME, "driver",
                      "no synchronisation had succeeded before: any launch of the process may have caused it");
     say_before_ring(c, finding, synced);
-    if (list.count > 0)
+    if (list.last != NULL)
         say_distance(c, finding, sticky, &list);
 }
 

@@ -325,6 +325,229 @@ static void test_unchecked_near_handled_then_an_unrelated_fault(void **state)
     judge_close();
 }
 
+/* ---- refusals that were outlived ---- */
+
+typedef enum after {
+    AFTER_NOTHING,
+    AFTER_RESULTS,  /* what was computed before is fetched */
+    AFTER_COPIES,   /* input, a launch, and its result by a blocking copy */
+    AFTER_FILLS,    /* fills, waited for by a blocking copy */
+    AFTER_REQUESTS, /* very many of them */
+    AFTER_NULL      /* the same as COPIES, then the pointer that was refused */
+} after;
+
+static void refuse_then(after what)
+{
+    open_program(8 * gib);
+    gw_feed_alloc(&feed, 5 * gib);
+    gw_feed_no_room(&feed, 4 * gib, 2 * gib, 8 * gib);
+    bool works = what == AFTER_COPIES || what == AFTER_NULL;
+    if (works || what == AFTER_FILLS)
+        gw_feed_alloc(&feed, 16 * mib);
+    if (works) {
+        gw_feed_hot(&feed, "cuMemcpyHtoD_v2", GW_COUNT_COPY, 64, 0);
+        gw_feed_launch(&feed, KERNEL, 0);
+    }
+    for (int i = 0; what == AFTER_FILLS && i < 10; i++)
+        gw_feed_hot(&feed, "cuMemsetD8_v2", GW_COUNT_FILL, 64, 0);
+    if (works || what == AFTER_FILLS || what == AFTER_RESULTS)
+        gw_feed_hot(&feed, "cuMemcpyDtoH_v2", GW_COUNT_COPY, 64, 0);
+    for (int i = 0; what == AFTER_REQUESTS && i < 2000; i++)
+        gw_feed_free(&feed, gw_feed_alloc(&feed, mib));
+    if (what == AFTER_NULL)
+        gw_feed_call(&feed, "cuMemcpyHtoD_v2", GW_EV_COPY, 1, 0, 0x5000, 64, 0);
+}
+
+static void say_value_error(void)
+{
+    gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"t.py\", line 3, in f\nValueError: labels\n");
+    close_program(1);
+}
+
+static void say_illegal(void)
+{
+    gw_feed_launch(&feed, KERNEL, STREAM);
+    gw_feed_call(&feed, "cuStreamSynchronize", GW_EV_SYNC, 700, STREAM, 0, 0, 0);
+    close_program(1);
+}
+
+static void test_an_exception_after_an_outlived_refusal(void **state)
+{
+    static const after good[] = {AFTER_COPIES, AFTER_FILLS, AFTER_REQUESTS};
+    static const after bad[] = {AFTER_NOTHING, AFTER_RESULTS, AFTER_NULL};
+    (void)state;
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        refuse_then(good[i]);
+        say_value_error();
+        expect_fault("script-exception", GW_ESTABLISHED);
+        assert_true(list_has(&verdict->advice, "handled: cuMemAlloc of 4.00 GiB"));
+        judge_close();
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        refuse_then(bad[i]);
+        say_value_error();
+        expect_fault("gpu-oom-capacity", GW_ESTABLISHED);
+        assert_false(list_has(&verdict->advice, "handled"));
+        judge_close();
+    }
+}
+
+static void test_an_illegal_access_after_an_outlived_refusal(void **state)
+{
+    static const after good[] = {AFTER_COPIES, AFTER_FILLS, AFTER_REQUESTS};
+    static const after bad[] = {AFTER_NOTHING, AFTER_RESULTS, AFTER_NULL};
+    (void)state;
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        refuse_then(good[i]);
+        say_illegal();
+        expect_fault("illegal-address", good[i] == AFTER_REQUESTS ? GW_ESTABLISHED : GW_SUPPORTED);
+        assert_true(has_alternative("gpu-oom-capacity"));
+        assert_true(list_has(&verdict->advice, "handled: cuMemAlloc of 4.00 GiB"));
+        judge_close();
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        refuse_then(bad[i]);
+        say_illegal();
+        expect_fault("gpu-oom-capacity", GW_ESTABLISHED);
+        assert_true(has_alternative("illegal-address"));
+        judge_close();
+    }
+}
+
+/* The exit code alone: only what is surely coped with is no root. */
+static void test_an_exit_code_after_an_outlived_refusal(void **state)
+{
+    (void)state;
+    refuse_then(AFTER_REQUESTS);
+    close_program(3);
+    expect_status(GW_VERDICT_UNDETERMINED);
+    assert_true(list_has(&verdict->advice, "thousands of other requests succeeded"));
+    judge_close();
+    refuse_then(AFTER_COPIES);
+    close_program(3);
+    expect_fault("gpu-oom-capacity", GW_ESTABLISHED);
+    judge_close();
+    refuse_then(AFTER_REQUESTS); /* the same again at the end is one */
+    gw_feed_no_room(&feed, 4 * gib, 2 * gib, 8 * gib);
+    close_program(3);
+    expect_fault("gpu-oom-capacity", GW_ESTABLISHED);
+    judge_close();
+    refuse_then(AFTER_REQUESTS); /* the program says itself that it was for lack of memory */
+    gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"t.py\", line 3, in f\n"
+                          "MemoryError: CUDA out of memory: cuMemAlloc of 4 GiB\n");
+    close_program(1);
+    judge_open();
+    assert_non_null(verdict->cause);
+    assert_string_equal(verdict->cause, "gpu-oom-capacity");
+    judge_close();
+}
+
+/* Half as much at the same line: a loop that looks for what fits. Elsewhere it is just the next request. */
+static void test_a_retreat_without_a_free(void **state)
+{
+    (void)state;
+    for (int same = 0; same < 2; same++) {
+        open_program(8 * gib);
+        uint32_t line = gw_feed_site(&feed, "grow /data/t.py 7"), other = gw_feed_site(&feed, "next /data/t.py 9");
+        feed.site = line;
+        gw_feed_no_room(&feed, 10 * gib, 8 * gib, 8 * gib);
+        feed.site = same ? line : other;
+        gw_feed_alloc(&feed, 5 * gib);
+        gw_feed_hot(&feed, "cuMemsetD8_v2", GW_COUNT_FILL, 64, 0);
+        gw_feed_hot(&feed, "cuMemcpyDtoH_v2", GW_COUNT_COPY, 64, 0);
+        close_program(3);
+        judge_open();
+        assert_int_equal(verdict->status, same ? GW_VERDICT_UNDETERMINED : GW_VERDICT_FAULT);
+        assert_int_equal(list_has(&verdict->advice, "handled"), same);
+        judge_close();
+    }
+}
+
+/* Ever less at one line, until nothing fits: the last refusal is the one that ended it. */
+static void test_a_search_for_what_fits(void **state)
+{
+    (void)state;
+    open_program(8 * gib);
+    feed.site = gw_feed_site(&feed, "grow /data/t.py 7");
+    uint64_t left = 8 * gib;
+    for (uint64_t bytes = 3 * gib; bytes >= 96 * mib; bytes /= 2) {
+        for (; left >= bytes; left -= bytes)
+            gw_feed_alloc(&feed, bytes);
+        gw_feed_no_room(&feed, bytes, left, 8 * gib);
+    }
+    close_program(1);
+    judge_open();
+    assert_int_equal(verdict->status, GW_VERDICT_FAULT);
+    assert_true(says("cuMemAlloc of 96.00 MiB failed"));
+    assert_false(says("cuMemAlloc of 3.00 GiB failed"));
+    judge_close();
+}
+
+/* A pool keeps so much of 16 GiB that a plain block finds no room. */
+static void refuse_beside_pool(uint64_t kept, uint64_t used, gw_event_kind kind, uint64_t pool)
+{
+    enum { POOL = 0xb001, THRESHOLD = 4 };
+    const uint64_t left = 15 * gib - kept;
+    open_program(16 * gib);
+    gw_feed_call(&feed, "cuMemPoolSetAttribute", GW_EV_POOL_SET, 0, POOL, THRESHOLD, UINT64_MAX, 0);
+    gw_feed_alloc(&feed, 512 * mib);
+    if (used > 0)
+        gw_feed_call(&feed, "cuMemAllocAsync", GW_EV_ALLOC_ASYNC, 0, 0x7a0000000000, used, 0, STREAM);
+    gw_feed_call(&feed, kind == GW_EV_ALLOC ? "cuMemAlloc_v2" : "cuMemAllocFromPoolAsync", kind, 2, 0, 6 * gib, pool,
+                 0);
+    gw_feed_call(&feed, "?", GW_EV_MEMORY_INFO, 0, left, 16 * gib, 0, 2);
+    gw_feed_call(&feed, "?", GW_EV_POOL_STATE, 0, POOL, kept, used, (uint64_t)1 << 32);
+    close_program(1);
+    judge_open();
+}
+
+static void test_a_pool_of_its_own(void **state)
+{
+    (void)state;
+    refuse_beside_pool(12 * gib, gib, GW_EV_ALLOC, 0);
+    assert_non_null(verdict->cause);
+    assert_string_equal(verdict->cause, "gpu-oom-fragmentation");
+    assert_int_equal(verdict->certainty, GW_ESTABLISHED);
+    assert_true(says("pool 0xb001, the device's default pool, had 12.00 GiB reserved and 1.00 GiB used"));
+    assert_true(says("keeps all it ever held"));
+    assert_true(list_has(&verdict->next, "cuMemPoolTrimTo"));
+    assert_false(has_alternative("gpu-oom-other-process"));
+    assert_false(has_alternative("gpu-hidden-driver-growth"));
+    judge_close();
+    refuse_beside_pool(12 * gib, gib, GW_EV_ALLOC_ASYNC, 0xb002); /* another pool than the one that keeps it */
+    assert_string_equal(verdict->cause, "gpu-oom-fragmentation");
+    judge_close();
+    refuse_beside_pool(12 * gib, gib, GW_EV_ALLOC_ASYNC, 0xb001); /* its own serves it */
+    assert_true(verdict->cause == NULL || strcmp(verdict->cause, "gpu-oom-fragmentation") != 0);
+    assert_false(has_alternative("gpu-oom-other-process"));
+    judge_close();
+    refuse_beside_pool(12 * gib, 12 * gib, GW_EV_ALLOC, 0); /* all of it is in use */
+    assert_true(verdict->cause == NULL || strcmp(verdict->cause, "gpu-oom-fragmentation") != 0);
+    assert_false(says("cuMemPoolTrimTo"));
+    judge_close();
+}
+
+static void test_handled_refusals_are_told_together(void **state)
+{
+    (void)state;
+    open_program(8 * gib);
+    feed.site = gw_feed_site(&feed, "probe /data/t.py 7");
+    for (int i = 0; i < 100; i++) {
+        gw_feed_no_room(&feed, gib, 100 * mib, 8 * gib);
+        iterate(1);
+    }
+    feed.site = gw_feed_site(&feed, "other /data/t.py 17");
+    gw_feed_no_room(&feed, 3 * gib, 100 * mib, 8 * gib);
+    gw_feed_wait(&feed, mib);
+    gw_feed_no_room(&feed, 2 * gib, 100 * mib, 8 * gib);
+    iterate(1);
+    close_program(0);
+    expect_status(GW_VERDICT_CLEAN);
+    assert_true(list_has(&verdict->advice, "handled: 100 refusals, 1.00 GiB each, at t.py:7 in probe of cuMemAlloc"));
+    assert_true(list_has(&verdict->advice, "handled: 2 refusals, 2.00 GiB to 3.00 GiB, at t.py:17 in other"));
+    judge_close();
+}
+
 static void train_twice(bool keep)
 {
     run it[2] = {{{0}, 0}, {{0}, 0}};
@@ -665,6 +888,68 @@ static void test_framework_fragmentation(void **state)
     assert_true(has_value((double)(21 * mib), "bytes"));
     assert_true(says("expandable_segments"));
     judge_close();
+}
+
+/* PyTorch may take 2867 MiB of 140 GiB, by its own account or not; or the driver has no more, whatever is allowed. */
+static void at_own_limit(bool is_told, bool by_driver)
+{
+    const uint64_t allowed = 2867 * mib, card = 140 * gib, left = by_driver ? 10 * mib : 134 * gib;
+    open_torch(card);
+    gw_feed_alloc(&feed, 2840 * mib);
+    if (by_driver)
+        gw_feed_no_room(&feed, 20 * mib, left, card);
+    gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_OOM, 0, by_driver ? 20 * mib : 200 * mib, allowed, left, 0);
+    if (is_told)
+        gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_STATE, 0, GW_ALLOCATOR_LIMIT, allowed, 0, 0);
+    gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_STATE, 0, GW_ALLOCATOR_ALLOCATED, 2830 * mib, 0, 0);
+    gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_STATE, 0, GW_ALLOCATOR_RESERVED, 2840 * mib, 0, 0);
+    torch_oom_message();
+    close_program(1);
+    judge_open();
+}
+
+/* A refusal of the driver's that was outlived is not the one that PyTorch's own limit raised later. */
+static void test_pytorchs_own_limit_after_an_outlived_refusal(void **state)
+{
+    (void)state;
+    open_torch(140 * gib);
+    gw_feed_no_room(&feed, 200 * gib, 130 * gib, 140 * gib);
+    iterate(10);
+    gw_feed_wait(&feed, 1000000);
+    gw_feed_alloc(&feed, 2840 * mib);
+    gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_OOM, 0, 200 * mib, 2867 * mib, 134 * gib, 0);
+    gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_STATE, 0, GW_ALLOCATOR_LIMIT, 2867 * mib, 0, 0);
+    gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_STATE, 0, GW_ALLOCATOR_ALLOCATED, 2830 * mib, 0, 0);
+    gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_STATE, 0, GW_ALLOCATOR_RESERVED, 2840 * mib, 0, 0);
+    torch_oom_message();
+    close_program(1);
+    judge_open();
+    assert_true(says("PyTorch's own limit of 2.80 GiB (set_per_process_memory_fraction) was reached"));
+    assert_false(says("cuMemAlloc of 200.00 GiB failed"));
+    judge_close();
+}
+
+static void test_pytorchs_own_limit(void **state)
+{
+    (void)state;
+    for (int told = 0; told < 2; told++) {
+        at_own_limit(told, false);
+        assert_non_null(verdict->cause);
+        assert_string_equal(verdict->cause, "gpu-oom-capacity");
+        assert_non_null(strstr(verdict->headline, "2.80 GiB, PyTorch's own limit"));
+        assert_true(
+            says("PyTorch's own limit of 2.80 GiB (set_per_process_memory_fraction) was reached; 134.00 GiB of the "
+                 "card's 140.00 GiB was free"));
+        assert_true(says("27.00 MiB of the 2.80 GiB that PyTorch may take was left"));
+        assert_true(list_has(&verdict->next, "Raise PyTorch's own limit"));
+        assert_true(list_has(&verdict->ruled_out, "PyTorch's own limit counts this program alone"));
+        assert_false(has_alternative("gpu-oom-other-process"));
+        judge_close();
+        at_own_limit(told, true);
+        assert_false(says("set_per_process_memory_fraction"));
+        assert_true(says("10.00 MiB of 140.00 GiB was free"));
+        judge_close();
+    }
 }
 
 static void test_framework_fragmentation_near_all_is_in_use(void **state)
@@ -2100,6 +2385,13 @@ int main(void)
         cmocka_unit_test(test_one_block_holds_most),
         cmocka_unit_test(test_unchecked_allocation),
         cmocka_unit_test(test_unchecked_near_handled_then_an_unrelated_fault),
+        cmocka_unit_test(test_an_exception_after_an_outlived_refusal),
+        cmocka_unit_test(test_an_illegal_access_after_an_outlived_refusal),
+        cmocka_unit_test(test_an_exit_code_after_an_outlived_refusal),
+        cmocka_unit_test(test_a_retreat_without_a_free),
+        cmocka_unit_test(test_a_search_for_what_fits),
+        cmocka_unit_test(test_a_pool_of_its_own),
+        cmocka_unit_test(test_handled_refusals_are_told_together),
         cmocka_unit_test(test_second_run_finds_the_first_ones_memory),
         cmocka_unit_test(test_second_run_near_the_first_was_released),
         cmocka_unit_test(test_leak_each_iteration),
@@ -2116,6 +2408,8 @@ int main(void)
         cmocka_unit_test(test_driver_fragmentation),
         cmocka_unit_test(test_driver_fragmentation_near_pages_are_full),
         cmocka_unit_test(test_framework_fragmentation),
+        cmocka_unit_test(test_pytorchs_own_limit),
+        cmocka_unit_test(test_pytorchs_own_limit_after_an_outlived_refusal),
         cmocka_unit_test(test_framework_fragmentation_near_all_is_in_use),
         cmocka_unit_test(test_other_process),
         cmocka_unit_test(test_other_process_of_the_same_run),

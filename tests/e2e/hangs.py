@@ -113,6 +113,18 @@ def ask(place):
           where=in_c(("ask", "ask_kernel"), ("between", "ask_kernel")))
 
 
+def other(place):
+    """A wait for one stream says nothing about the kernel on another."""
+    hangs(place, "other", "kernel-never-ends", r"inside cuCtxSynchronize for \d", r"spin was launched on stream 0x",
+          where=in_c(("other", "wait_for_both")))
+
+
+def again(place):
+    """Waits that come back at once are no progress."""
+    hangs(place, "again", "kernel-never-ends", r"asked the GPU \d+ times", r"spin was launched",
+          where=in_c(("again", "wait_again"), ("again_asks", "wait_again"), ("again_rests", "wait_again")))
+
+
 def locks(place):
     marks = ("trainer", "apply_gradients"), ("collector", "collect_gradients")
     hangs(place, "locks", "host-deadlock", r"waits for a lock that thread \d+ \(\S+\) holds",
@@ -213,6 +225,19 @@ def asked_kernel_ends(place):
     is_no_hang(place, "ask", "--repaired")
 
 
+def other_kernel_ends(place):
+    is_no_hang(place, "other", "--repaired")
+
+
+def waits_again_until_it_ends(place):
+    is_no_hang(place, "again", "--repaired")
+
+
+def joined_by_an_event(place):
+    """The kernel of the other stream is over: the stream that waited for it is."""
+    is_no_hang(place, "join", "--seconds", "4")
+
+
 def locks_in_order(place):
     is_no_hang(place, "locks", "--repaired")
 
@@ -289,7 +314,8 @@ def has_stacks():
     return "threads: yes" in gpuwhy("version")[1]
 
 
-CASES = [kernel, ask, locks, slow_kernels, asked_kernel_ends, locks_in_order, waits_for_input, sleeps, loads_data, pool_waits,
+CASES = [kernel, ask, other, again, locks, slow_kernels, asked_kernel_ends, other_kernel_ends, waits_again_until_it_ends,
+         joined_by_an_event, locks_in_order, waits_for_input, sleeps, loads_data, pool_waits,
          hang_that_passes, off_says_nothing, poke, poke_says_why_not, bad_options]
 PYTHON_CASES = [python_locks, python_kernel, python_twins, python_poke]
 VERSIONS = ["3.9", "3.10", "3.11", "3.12", "3.13", "3.14"]

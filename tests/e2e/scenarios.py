@@ -422,6 +422,40 @@ def gpu_is_ruled_out(run, verdict):
     expect(any(line.startswith("the GPU") for line in verdict["ruled_out"]), "the GPU is not ruled out")
 
 
+def pool_is_its_own(run, verdict):
+    expect(verdict["certainty"] == "established", f"only {verdict['certainty']}")
+    said = "\n".join(e["text"] for e in verdict["evidence"])
+    expect(f"pool 0x{int(run.truth('pool')):x}" in said and "lay unused" in said, f"the pool is not named: {said}")
+    expect(any("cuMemPoolTrimTo" in line for line in verdict["next"]), f"no word of trimming: {verdict['next']}")
+    named = {verdict["cause"]} | {a["cause"] for a in verdict["alternatives"]}
+    expect(not named & {"gpu-oom-other-process", "gpu-hidden-driver-growth"}, f"it is the program's own: {named}")
+
+
+def handled_and_fault(run, verdict):
+    expect(verdict["certainty"] == "supported", f"{verdict['certainty']}")
+    expect(any(a.startswith("handled: cuMemAlloc of 64.00 GiB") for a in verdict["advice"]), f"{verdict['advice']}")
+
+
+def handled_alone(run, verdict):
+    expect(any(a.startswith("handled: cuMemAlloc of 64.00 GiB") for a in verdict["advice"]), f"{verdict['advice']}")
+
+
+def handled_probes(run, verdict):
+    expect(any(a.startswith("handled: 100 refusals, 64.00 GiB each") for a in verdict["advice"]), f"{verdict['advice']}")
+
+
+def crumbs(run, verdict):
+    """The same at any pace: whether the driver is asked again after the second refusal must not matter."""
+    expect("was free" in verdict["evidence"][0]["text"], f"what was free is not known: {verdict['evidence'][0]['text']}")
+    wanted = verdict["cause"], verdict["certainty"], verdict["evidence"][0]["text"].split("; ")[1:]
+    for pause in (0, 1000, 50000, 99000, 101000, 150000):
+        with Workplace() as place:
+            again = run_observed(program("refusals", "--kind", "crumbs", "--pause", str(pause)), Card("6GiB"),
+                                 new_folder(place, "again")).verdict()
+        found = again["cause"], again["certainty"], again["evidence"][0]["text"].split("; ")[1:]
+        expect(found == wanted, f"{found} after {pause} us, {wanted} else")
+
+
 # ---- the table --------------------------------------------------------------------------------------------------------
 
 # For a second or more, in which somebody reads the card from outside; under a sanitizer the same work takes longer.
@@ -645,6 +679,17 @@ TABLE = {
                           ("stream", ("scenario_store", "scenario.c", "cuLaunchKernel(")),
                           ("event", ("main", "wrong_device.c", "cuEventRecord(")))},
     "ranks-address": Scenario(program("ranks"), Card(), "illegal-address", ranks, twin=program("ranks", "--repaired")),
+    "pool-default": Scenario(program("refusals", "--kind", "pool"), Card("6GiB"), "gpu-oom-fragmentation", pool_is_its_own,
+                             twin=program("refusals", "--kind", "pool", "--repaired"), on="virtual"),
+    "pool-own": Scenario(program("refusals", "--kind", "own-pool"), Card("6GiB"), "gpu-oom-fragmentation",
+                         pool_is_its_own, twin=program("refusals", "--kind", "own-pool", "--repaired"), on="virtual"),
+    "refusal-handled": Scenario(program("refusals", "--kind", "handled"), Card("6GiB"), "illegal-address",
+                                handled_and_fault, twin=program("refusals", "--kind", "handled", "--repaired"),
+                                twin_check=handled_alone, on="virtual"),
+    "refusal-probes": Scenario(program("refusals", "--kind", "probe"), Card("6GiB"), None, handled_probes, exit=0,
+                               status="clean", on="virtual"),
+    "refusal-crumbs": Scenario(program("refusals", "--kind", "crumbs"), Card("6GiB"), "gpu-oom-capacity", crumbs,
+                               twin=program("refusals", "--kind", "crumbs", "--repaired"), on="virtual"),
     "ranks-crash": Scenario(program("ranks", "--of", "crash"), Card(), "host-crash-of-process", ranks),
     "healthy-plain": Scenario(cnn("--iterations", "500", "--save", "weights.bin"), Card(), None, no_waste,
                               status="clean", exit=0),

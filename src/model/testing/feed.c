@@ -188,7 +188,7 @@ void gw_feed_no_room(gw_feed *feed, uint64_t bytes, uint64_t free_bytes, uint64_
     gw_feed_call(feed, "cuMemGetInfo_v2", GW_EV_MEMORY_INFO, 0, free_bytes, total_bytes, 0, 2);
 }
 
-static void hot(gw_feed *feed, const char *fn, gw_counter counter, uint64_t what, uint64_t stream)
+void gw_feed_hot(gw_feed *feed, const char *fn, gw_counter counter, uint64_t what, uint64_t stream)
 {
     gw_feed_thread *thread = thread_now(feed);
     feed->t_ns += 10000;
@@ -208,25 +208,25 @@ static void hot(gw_feed *feed, const char *fn, gw_counter counter, uint64_t what
 
 void gw_feed_launch(gw_feed *feed, uint64_t function, uint64_t stream)
 {
-    hot(feed, "cuLaunchKernel", GW_COUNT_LAUNCH, function, stream);
+    gw_feed_hot(feed, "cuLaunchKernel", GW_COUNT_LAUNCH, function, stream);
 }
 
 void gw_feed_copy(gw_feed *feed, uint64_t bytes)
 {
-    hot(feed, "cuMemcpyHtoDAsync_v2", GW_COUNT_COPY, bytes, 0);
+    gw_feed_hot(feed, "cuMemcpyHtoDAsync_v2", GW_COUNT_COPY, bytes, 0);
     thread_now(feed)->counter[GW_COUNT_COPY_BYTES] += bytes;
 }
 
 void gw_feed_read(gw_feed *feed, uint64_t bytes)
 {
-    hot(feed, "cuMemcpyDtoH_v2", GW_COUNT_COPY, bytes, 0);
+    gw_feed_hot(feed, "cuMemcpyDtoH_v2", GW_COUNT_COPY, bytes, 0);
     thread_now(feed)->counter[GW_COUNT_COPY_BYTES] += bytes;
     thread_now(feed)->counter[GW_COUNT_READ]++;
 }
 
 void gw_feed_sync(gw_feed *feed)
 {
-    hot(feed, "cuStreamSynchronize", GW_COUNT_SYNC, 0, 0);
+    gw_feed_hot(feed, "cuStreamSynchronize", GW_COUNT_SYNC, 0, 0);
 }
 
 void gw_feed_inside(gw_feed *feed, const char *fn)

@@ -85,7 +85,8 @@ static bool explained_otherwise(const gwi_memory *memory)
             growth->step_all_bytes * 2 >= memory->own_bytes) ||
            (memory->foreign_bytes > 0 && gwi_would_fit(memory, memory->foreign_bytes) &&
             memory->foreign_bytes * 4 >= memory->limit_bytes) ||
-           (memory->wanted_bytes != 0 && gwi_would_fit(memory, memory->idle_page_bytes) && memory->idle_page_bytes > 0);
+           (memory->wanted_bytes != 0 && gwi_would_fit(memory, memory->idle_page_bytes) &&
+            memory->idle_page_bytes * 10 >= memory->limit_bytes && memory->idle_page_bytes > 0);
 }
 
 /* Is what was alive what one iteration needs? Either whole iterations gave back all that they took, and this one wants
@@ -147,18 +148,19 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     gw_certainty certainty = certainty_of(c);
     gw_bytes_text(wanted, memory->wanted_bytes);
     gw_bytes_text(limit, memory->limit_bytes);
+    const char *whose = memory->limit_is_framework ? ", PyTorch's own limit" : "";
     if (c->oom != NULL && c->sticky != NULL && c->sticky->t_ns > c->oom->t_ns)
         gwi_headline(
             finding,
             "an allocation of %s failed, nobody looked at its result, and its NULL pointer was used on the GPU",
             wanted);
     else if (memory->limit_bytes != 0 && memory->wanted_bytes > memory->limit_bytes)
-        gwi_headline(finding, "one request of %s is more than the whole %s", wanted, limit);
+        gwi_headline(finding, "one request of %s is more than the whole %s%s", wanted, limit, whose);
     else if (is_dominant(memory))
         gwi_headline(finding, "the GPU is full, and %s of it is one block",
                      gw_bytes_text(largest, memory->growth.largest_bytes));
     else if (memory->has_limit)
-        gwi_headline(finding, "what the program needs at once does not fit into %s", limit);
+        gwi_headline(finding, "what the program needs at once does not fit into %s%s", limit, whose);
     else
         gwi_headline(finding, "what the program needs at once does not fit on the GPU");
     gwi_say_request(c, finding);

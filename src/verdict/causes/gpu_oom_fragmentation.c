@@ -1,5 +1,8 @@
-/* Enough bytes are there, in pieces that cannot be given: pages half used by small blocks at the driver, or cached
- * blocks inside a framework's allocator of which none is large enough. */
+/* Enough bytes are there, in pieces that cannot be given: pages half used by small blocks at the driver, cached blocks
+ * inside a framework's allocator of which none is large enough, or what a stream-ordered pool holds and does not use.
+ *
+ * Established of a pool: the driver's own numbers, asked right after the refusal, and with what lies unused in the
+ * process's pools the request had fitted. */
 #include "cause.h"
 
 #include <inttypes.h>
@@ -112,11 +115,67 @@ static gw_certainty judge_framework(const gwi_case *c, gwi_finding *finding)
     return expandable ? GW_HYPOTHESIS : weight_of(memory, knows_largest && inside);
 }
 
+static void say_pool(const gwi_memory *memory, gwi_finding *finding)
+{
+    const gw_pool_state *pools = memory->pools;
+    char reserved[GW_BYTES_TEXT_MAX], used[GW_BYTES_TEXT_MAX], idle[GW_BYTES_TEXT_MAX], keeps[GW_BYTES_TEXT_MAX];
+    gw_bytes_text(reserved, pools->bytes_reserved);
+    gw_bytes_text(used, pools->bytes_used);
+    gw_bytes_text(idle, gwi_pool_idle_bytes(memory));
+    if (pools->count == 1)
+        gwi_measure(finding, memory->t_ns, "driver", (double)gwi_pool_idle_bytes(memory), "bytes",
+                    "pool 0x%" PRIx64 "%s had %s reserved and %s used: %s lay unused in it", pools->pool,
+                    pools->is_default ? ", the device's default pool," : "", reserved, used, idle);
+    else
+        gwi_measure(
+            finding, memory->t_ns, "driver", (double)gwi_pool_idle_bytes(memory), "bytes",
+            "%" PRIu32 " pools had %s reserved and %s used: %s lay unused in them, most in pool 0x%" PRIx64 "%s",
+            pools->count, reserved, used, idle, pools->pool, pools->is_default ? ", the device's default pool" : "");
+    if (pools->has_threshold && pools->threshold_bytes >= ((uint64_t)1 << 50))
+        gwi_evidence(finding, GWI_NO_TIME, "driver", "its release threshold has no limit: it keeps all it ever held");
+    else if (pools->has_threshold)
+        gwi_measure(finding, GWI_NO_TIME, "driver", (double)pools->threshold_bytes, "bytes",
+                    "its release threshold is %s: so much it keeps when the program synchronises",
+                    gw_bytes_text(keeps, pools->threshold_bytes));
+}
+
+/* What lies unused in a pool serves requests from that pool. */
+static bool is_of_that_pool(const gw_failure *oom, const gw_pool_state *pools)
+{
+    return oom->kind == GW_EV_ALLOC_ASYNC && (oom->arg[2] == pools->pool || oom->arg[2] == 0);
+}
+
+static gw_certainty judge_pool(const gwi_case *c, gwi_finding *finding)
+{
+    const gwi_memory *memory = &c->memory;
+    uint64_t idle_bytes = gwi_pool_idle_bytes(memory);
+    char idle[GW_BYTES_TEXT_MAX];
+    if (idle_bytes == 0 || !memory->has_free || memory->wanted_bytes == 0 || gwi_would_fit(memory, 0) ||
+        !gwi_would_fit(memory, idle_bytes) || idle_bytes * 10 < memory->limit_bytes || c->oom == NULL ||
+        is_of_that_pool(c->oom, memory->pools))
+        return GW_CERTAINTY_NONE;
+    gw_bytes_text(idle, idle_bytes);
+    gwi_headline(finding, "%s lay unused in the program's own stream-ordered memory pool%s", idle,
+                 GWI_PLURAL(memory->pools->count));
+    gwi_say_request(c, finding);
+    say_pool(memory, finding);
+    gwi_say_memory_ruled_out(c, finding, GWI_NOT_FOREIGN);
+    gwi_next(finding,
+             "Give it back before such a request: synchronise, then cuMemPoolTrimTo(pool, 0) (cudaMemPoolTrimTo) on %s",
+             memory->pools->is_default ? "the device's default pool (cuDeviceGetDefaultMemPool)" : "that pool");
+    if (memory->pools->has_threshold)
+        gwi_next(finding, "Lower the pool's release threshold (CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)");
+    gwi_next(finding, "Take this block from the pool, too (cuMemAllocAsync)");
+    return GW_ESTABLISHED;
+}
+
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
     if (!c->memory.known || (c->oom == NULL && c->sticky != NULL))
         return GW_CERTAINTY_NONE;
-    gw_certainty certainty = judge_driver(c, finding);
+    gw_certainty certainty = judge_pool(c, finding);
+    if (certainty == GW_CERTAINTY_NONE)
+        certainty = judge_driver(c, finding);
     if (certainty == GW_CERTAINTY_NONE)
         certainty = judge_framework(c, finding);
     if (certainty != GW_CERTAINTY_NONE && c->oom_last != NULL)
@@ -126,9 +185,10 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 
 const gw_cause gwi_cause_gpu_oom_fragmentation = {
     .id = "gpu-oom-fragmentation",
-    .summary = "Enough memory is unused, but in pieces that cannot serve the request.",
+    .summary = "Enough memory is unused, but in pieces or in a pool that cannot serve the request.",
     .proof = "at the driver: half-used 2 MiB pages of small blocks hold what was missing; in a framework: several "
-             "times what was wanted is cached, or a large share of all, and its largest inactive block is smaller",
+             "times what was wanted is cached, or a large share of all, and its largest inactive block is smaller; in "
+             "the program's own stream-ordered pools: the driver says that what was missing is reserved and not used",
     .fixes = {[GW_FRAMEWORK_RAW] =
                   "Take small blocks from one large allocation of your own, or from a stream-ordered pool "
                   "(cuMemAllocAsync)\n"

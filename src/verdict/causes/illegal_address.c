@@ -11,12 +11,19 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     gwi_headline(finding, "%s touched an illegal address%s", gwi_culprit_text(culprit, c, sticky),
                  gwi_surfaced_text(surfaced, c, sticky));
     gwi_say_sticky(c, finding, sticky, "a kernel used an address that is not mapped");
-    if (c->handled != NULL)
+    /* Work that went well in between may not have used what was refused. */
+    bool outlived = c->handled != NULL && c->handled->recovery == GW_RECOVERED_NOT;
+    if (outlived)
+        gwi_evidence(finding, c->handled->t_ns, "driver",
+                     "an allocation was refused before it, and other work was waited for and went well in between");
+    else if (c->handled != NULL)
         gwi_rule_out(finding, "the refused allocation before it (it was made good)");
     else if (c->oom == NULL)
         gwi_rule_out(finding, "an unchecked allocation (none had failed)");
     gwi_say_consequences(c, finding, sticky);
-    return gwi_is_explained_earlier(c, sticky) ? GW_HYPOTHESIS : GW_ESTABLISHED;
+    if (gwi_is_explained_earlier(c, sticky))
+        return GW_HYPOTHESIS;
+    return outlived ? GW_SUPPORTED : GW_ESTABLISHED;
 }
 
 const gw_cause gwi_cause_illegal_address = {

@@ -38,8 +38,11 @@ static void say_gpu_is_well(const gwi_case *c, gwi_finding *finding)
         gwi_evidence(finding, c->model->stderr_facts.oom.t_ns, "stderr",
                      "no driver call failed, but a framework had said before: %s", c->model->stderr_facts.oom.text);
     else if (c->root == NULL && calls > 0) {
-        char words[64];
-        snprintf(words, sizeof words, "%" PRIu64 " driver calls, none failed", calls);
+        char words[120];
+        snprintf(words, sizeof words, "%" PRIu64 " driver calls, none failed%s", calls,
+                 c->handled == NULL                         ? ""
+                 : c->handled->recovery == GW_RECOVERED_NOT ? " but a request for memory that the program outlived"
+                                                            : " but a request for memory that was made good");
         gwi_rule_out_gpu(c, finding, words);
     } else {
         gwi_rule_out_gpu(c, finding, "no driver call failed");

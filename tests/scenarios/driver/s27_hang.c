@@ -1,9 +1,9 @@
-/* S27: the program stands still: a kernel that does not end, waited for or asked again and again; two threads that take
- * two locks in different order before the next launch.
+/* S27: the program stands still: a kernel that does not end, waited for or asked again and again, on a stream of its
+ * own while another is waited for; two threads that take two locks in different order before the next launch.
  *
  * What looks like it and is none: --repaired (the kernel is only slow, the locks are taken in one order), and after the
- * GPU's work: --kind input (a read that nobody answers), sleep, load (host work without any driver call), pool (threads
- * that wait for work while one waits for input).
+ * GPU's work: --kind join (one stream waits for the other by an event), input (a read that nobody answers), sleep, load
+ * (host work without any driver call), pool (threads that wait for work while one waits for input).
  *
  * Nothing lasts for ever: a kernel ends after --seconds at the latest, and by then the rest is ended too. */
 #include "scenario.h"
@@ -28,14 +28,19 @@ static const char spin_ptx[] = PTX_HEAD
 
 static CUfunction spin;
 static CUdeviceptr flag_address;
-static CUstream stream;
+static CUstream stream, other;
 static long long seconds = 60;
 
-static void launch_spin(double lasts_s)
+static void launch_spin_on(CUstream on, double lasts_s)
 {
     unsigned long long ns = (unsigned long long)(lasts_s * 1e9);
     void *arguments[] = {&flag_address, &ns};
-    CHECK(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, stream, arguments, NULL));
+    CHECK(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, on, arguments, NULL));
+}
+
+static void launch_spin(double lasts_s)
+{
+    launch_spin_on(stream, lasts_s);
 }
 
 static void open_all(struct gpu *gpu)
@@ -47,6 +52,7 @@ static void open_all(struct gpu *gpu)
     *flag = 0;
     CHECK(cuMemHostGetDevicePointer(&flag_address, flag, 0));
     CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CHECK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
     launch_spin(0.001);
     CHECK(cuStreamSynchronize(stream));
 }
@@ -71,6 +77,44 @@ static void ask_kernel(int repaired)
     launch_spin(repaired ? 0.5 : (double)seconds);
     while (cuStreamQuery(stream) == CUDA_ERROR_NOT_READY) /* mark: ask */
         usleep(1000);                                     /* mark: between */
+}
+
+/* The wait for one stream shows nothing of the kernel on the other. */
+__attribute__((noinline)) static void wait_for_both(int repaired)
+{
+    launch_spin_on(other, repaired ? 0.5 : (double)seconds);
+    launch_spin(0.001);
+    CHECK(cuStreamSynchronize(stream));
+    CHECK(cuCtxSynchronize()); /* mark: other */
+}
+
+/* The kernel on the other stream is asked for, and in between the program waits for a stream that has nothing to do. */
+static void wait_again(int repaired)
+{
+    launch_spin(0.001);
+    launch_spin_on(other, repaired ? 0.5 : (double)seconds);
+    while (cuStreamQuery(other) == CUDA_ERROR_NOT_READY) { /* mark: again_asks */
+        CHECK(cuStreamSynchronize(stream));                /* mark: again */
+        usleep(1000);                                      /* mark: again_rests */
+    }
+}
+
+/* Two streams, each waited for as the twin of the above does it: the kernel that was not waited for itself came before
+ * an event that the stream waited for; then nothing goes on for a while, and all is well. */
+static void join_by_event(void)
+{
+    CUevent event;
+    CHECK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    launch_spin_on(other, 0.01);
+    CHECK(cuEventRecord(event, other));
+    CHECK(cuStreamWaitEvent(stream, event, 0));
+    launch_spin(0.01);
+    CHECK(cuStreamSynchronize(stream));
+    for (int i = 0; i < 4 * (int)seconds; i++) {
+        CHECK(cuStreamSynchronize(stream));
+        usleep(250000);
+    }
+    CHECK(cuEventDestroy(event));
 }
 
 static pthread_mutex_t weights = PTHREAD_MUTEX_INITIALIZER, gradients = PTHREAD_MUTEX_INITIALIZER;
@@ -173,11 +217,12 @@ int main(int argc, char **argv)
 {
     const char *truth_path = NULL, *kind = "kernel";
     int repaired = 0;
-    const struct option_row rows[] = {{"repaired", OPTION_FLAG, &repaired, "without the fault"},
-                                      {"truth", OPTION_TEXT, &truth_path, "file for what the program knows"},
-                                      {"kind", OPTION_TEXT, &kind, "kernel, ask, locks, input, sleep, load or pool"},
-                                      {"seconds", OPTION_NUMBER, &seconds, "how long it stands still (60)"},
-                                      {NULL, OPTION_FLAG, NULL, NULL}};
+    const struct option_row rows[] = {
+        {"repaired", OPTION_FLAG, &repaired, "without the fault"},
+        {"truth", OPTION_TEXT, &truth_path, "file for what the program knows"},
+        {"kind", OPTION_TEXT, &kind, "kernel, ask, other, again, join, locks, input, sleep, load or pool"},
+        {"seconds", OPTION_NUMBER, &seconds, "how long it stands still (60)"},
+        {NULL, OPTION_FLAG, NULL, NULL}};
     options_parse(argc, argv, rows, "Stands still.");
     truth_open(truth_path);
     alarm((unsigned)seconds + 30);
@@ -189,6 +234,12 @@ int main(int argc, char **argv)
         wait_for_kernel(repaired);
     else if (strcmp(kind, "ask") == 0)
         ask_kernel(repaired);
+    else if (strcmp(kind, "other") == 0)
+        wait_for_both(repaired);
+    else if (strcmp(kind, "again") == 0)
+        wait_again(repaired);
+    else if (strcmp(kind, "join") == 0)
+        join_by_event();
     else if (strcmp(kind, "locks") == 0)
         use_locks(repaired);
     else if (strcmp(kind, "input") == 0)

@@ -1,0 +1,305 @@
+/* What was surely over when a process was last looked at.
+ *
+ * A wait for one stream says nothing about another. So the rings' calls are walked from the newest to the oldest, and
+ * at each point the streams are known of which all older work was waited for:
+ *
+ *     cuStreamSynchronize(s), a query of s that succeeded     all older work of s
+ *     the same for the legacy default stream                  and of all blocking streams
+ *     cuEventSynchronize(e), a query of e that succeeded      all of the stream before e was last recorded
+ *     cuStreamWaitEvent(s, e) before work that is over        the same
+ *     cuCtxSynchronize                                        everything
+ *     a blocking copy between host and card                   all older work of its default stream, as above
+ *     work of a blocking stream that is over                  all older work of the legacy default stream
+ *     work of the legacy default stream that is over          all older work of all blocking streams
+ *
+ * A stream made with CU_STREAM_NON_BLOCKING is no blocking one; the per-thread default streams are. Where it cannot be
+ * decided - a stream whose making was not seen, several contexts with a default stream each, a copy of which the sides
+ * are not known, calls of another thread that its ring no longer holds - a call is neither over nor outstanding: it may
+ * be over. */
+#include "inner.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { LEGACY = 1, PER_THREAD = 2 };
+
+typedef enum over { OVER_NOT, OVER_MAYBE, OVER_SURELY } over;
+typedef enum blocking { BLOCKING_NOT, BLOCKING_MAYBE, BLOCKING_SURELY } blocking;
+
+typedef struct entry {
+    gw_ring_call *call;
+    uint64_t stream;
+    uint32_t tid, at; /* place in its thread's ring */
+    bool captured;
+} entry;
+
+typedef struct mark { /* of a stream, or of an event */
+    uint64_t key;
+    over over;
+    blocking blocking;
+} mark;
+
+typedef struct walk {
+    const gwi_process *process;
+    bool many_contexts;
+    entry *entry; /* oldest first */
+    size_t entry_count;
+    mark *stream, *event; /* by key */
+    size_t stream_count, event_count;
+    over all, all_blocking;
+} walk;
+
+static over most(over a, over b)
+{
+    return a > b ? a : b;
+}
+
+static over least(over a, over b)
+{
+    return a < b ? a : b;
+}
+
+/* ---- marks ---- */
+
+static int by_key(const void *a, const void *b)
+{
+    const mark *x = a, *y = b;
+    return x->key < y->key ? -1 : x->key > y->key;
+}
+
+static size_t unique(mark *list, size_t count)
+{
+    size_t kept = 0;
+    qsort(list, count, sizeof *list, by_key);
+    for (size_t i = 0; i < count; i++)
+        if (kept == 0 || list[kept - 1].key != list[i].key)
+            list[kept++] = list[i];
+    return kept;
+}
+
+static mark *find(mark *list, size_t count, uint64_t key)
+{
+    const mark wanted = {.key = key};
+    return count == 0 ? NULL : bsearch(&wanted, list, count, sizeof *list, by_key);
+}
+
+static blocking blocking_of(const gwi_process *process, uint64_t stream)
+{
+    uint32_t index;
+    if (stream == LEGACY)
+        return BLOCKING_NOT; /* it is what these wait for */
+    if ((stream & 7) == PER_THREAD)
+        return BLOCKING_SURELY;
+    if (!gwi_object_find(process, GWI_SPACE_STREAM, stream, &index))
+        return BLOCKING_MAYBE;
+    return process->object[index].kind == 0 ? BLOCKING_SURELY : BLOCKING_NOT;
+}
+
+/* Each context has default streams of its own, and which one was current is not known of a hot call. */
+static over limited(const walk *w, uint64_t stream, over level)
+{
+    bool is_default = stream == LEGACY || (stream & 7) == PER_THREAD;
+    return w->many_contexts && is_default ? least(level, OVER_MAYBE) : level;
+}
+
+static over level_of(const walk *w, const mark *stream)
+{
+    over level = most(w->all, stream->over);
+    if (stream->blocking == BLOCKING_SURELY)
+        level = most(level, w->all_blocking);
+    else if (stream->blocking == BLOCKING_MAYBE)
+        level = most(level, least(w->all_blocking, OVER_MAYBE));
+    return level;
+}
+
+static void mark_stream(walk *w, uint64_t stream, over level)
+{
+    mark *it = find(w->stream, w->stream_count, stream);
+    level = limited(w, stream, level);
+    if (it != NULL)
+        it->over = most(it->over, level);
+    if (stream == LEGACY)
+        w->all_blocking = most(w->all_blocking, level);
+}
+
+/* ---- the walk ---- */
+
+static bool begins(const char *text, const char *start)
+{
+    return strncmp(text, start, strlen(start)) == 0;
+}
+
+/* A copy for which the host waits, and with it for all that was to be done before. */
+static over copy_waits(const char *name)
+{
+    bool async = strstr(name, "Async") != NULL;
+    if (!async && (begins(name, "cuMemcpyHtoD") || begins(name, "cuMemcpyDtoH")))
+        return OVER_SURELY;
+    if (async && !begins(name, "cuMemcpyDtoH"))
+        return OVER_NOT; /* into pageable memory an asynchronous copy waits, too */
+    return begins(name, "cuMemcpyDtoD") ? OVER_NOT : OVER_MAYBE;
+}
+
+static void take_event(walk *w, uint64_t event, over level)
+{
+    mark *it = find(w->event, w->event_count, event);
+    if (it != NULL)
+        it->over = most(it->over, level);
+}
+
+/* What a call in its stream shows of what was to be done before it. */
+static void take_work(walk *w, const entry *at, const mark *stream)
+{
+    const char *name = at->call->fn_name;
+    over level = level_of(w, stream);
+    at->call->waited = level == OVER_SURELY;
+    at->call->maybe_waited = level != OVER_NOT;
+    bool is_record = begins(name, "cuEventRecord");
+    over shown = is_record ? least(level, OVER_MAYBE) : level; /* nothing says that a mark waits for other streams */
+    if (stream->blocking != BLOCKING_NOT)
+        mark_stream(w, LEGACY, stream->blocking == BLOCKING_SURELY ? shown : least(shown, OVER_MAYBE));
+    else if (at->stream == LEGACY)
+        w->all_blocking = most(w->all_blocking, limited(w, LEGACY, shown));
+    if (begins(name, "cuStreamWaitEvent"))
+        take_event(w, at->call->what, level);
+    if (!is_record)
+        return;
+    mark *event = find(w->event, w->event_count, at->call->what);
+    if (event == NULL || event->over == OVER_NOT)
+        return;
+    mark_stream(w, at->stream, event->over);
+    event->over = OVER_NOT; /* what was recorded before is another point */
+}
+
+static void take(walk *w, const entry *at)
+{
+    const char *name = at->call->fn_name;
+    if (begins(name, "cuCtxSynchronize")) {
+        w->all = most(w->all, w->many_contexts ? OVER_MAYBE : OVER_SURELY);
+    } else if (begins(name, "cuStreamSynchronize") || begins(name, "cuStreamQuery")) {
+        mark_stream(w, at->stream, OVER_SURELY);
+    } else if (begins(name, "cuEventSynchronize") || begins(name, "cuEventQuery")) {
+        take_event(w, at->call->what, OVER_SURELY);
+    } else if (!at->captured) {
+        const mark *stream = find(w->stream, w->stream_count, at->stream);
+        over waits = at->call->is_copy ? copy_waits(name) : OVER_NOT;
+        if (waits != OVER_NOT)
+            mark_stream(w, at->stream, waits);
+        if (stream != NULL)
+            take_work(w, at, stream);
+    }
+}
+
+/* ---- the calls of a process ---- */
+
+static bool is_per_thread_call(const char *name)
+{
+    size_t bytes = strlen(name);
+    return bytes > 5 && (strcmp(name + bytes - 5, "_ptsz") == 0 || strcmp(name + bytes - 5, "_ptds") == 0);
+}
+
+/* Waits and queries of a stream have it as what they are about. */
+static uint64_t stream_of(const gw_ring_call *call, uint32_t tid)
+{
+    bool about = begins(call->fn_name, "cuStreamSynchronize") || begins(call->fn_name, "cuStreamQuery");
+    uint64_t stream = about ? call->what : call->stream;
+    if (stream == PER_THREAD || (stream == 0 && is_per_thread_call(call->fn_name)))
+        return (uint64_t)tid << 8 | PER_THREAD;
+    return stream == 0 ? LEGACY : stream;
+}
+
+static bool is_about_event(const char *name)
+{
+    return begins(name, "cuEvent") || begins(name, "cuStreamWaitEvent");
+}
+
+static int by_time(const void *a, const void *b)
+{
+    const entry *x = a, *y = b;
+    if (x->call->t_ns != y->call->t_ns)
+        return x->call->t_ns < y->call->t_ns ? -1 : 1;
+    if (x->tid != y->tid)
+        return x->tid < y->tid ? -1 : 1;
+    return x->at < y->at ? -1 : x->at > y->at;
+}
+
+static void gather(walk *w, gw_thread *thread, const gwi_process *process)
+{
+    for (uint32_t k = 0; k < thread->ring_count; k++) {
+        gw_ring_call *call = &thread->ring[k];
+        entry *at = &w->entry[w->entry_count++];
+        *at = (entry){.call = call, .stream = stream_of(call, thread->tid), .tid = thread->tid, .at = k};
+        at->captured = call->captured || gwi_was_captured(process, thread->tid, call->t_ns);
+        w->stream[w->stream_count++] = (mark){.key = at->stream, .blocking = blocking_of(process, at->stream)};
+        if (is_about_event(call->fn_name))
+            w->event[w->event_count++] = (mark){.key = call->what};
+    }
+}
+
+/* Another thread waited for something after the call, by a call that its ring no longer holds. */
+static bool is_beyond(const gw_model *model, const gw_thread *thread, const gw_ring_call *call)
+{
+    for (size_t i = 0; i < model->thread_count; i++) {
+        const gw_thread *other = &model->thread[i];
+        bool begins_later =
+            other->ring_count == 0 || (other->ring_total > other->ring_count && other->ring[0].t_ns > call->t_ns);
+        if (other != thread && other->pid == thread->pid && other->synced_at_ns > call->t_ns && begins_later)
+            return true;
+    }
+    return false;
+}
+
+static void look_beyond(gw_model *model, const gwi_process *process)
+{
+    for (size_t i = 0; i < model->thread_count; i++) {
+        gw_thread *thread = &model->thread[i];
+        for (size_t k = 0; thread->pid == process->pid && k < thread->ring_count; k++) {
+            gw_ring_call *call = &thread->ring[k];
+            if (!call->waited && !call->maybe_waited)
+                call->maybe_waited = call->t_ns < process->t_waited_ns || is_beyond(model, thread, call);
+        }
+    }
+}
+
+static bool has_many_contexts(const gw_process *facts)
+{
+    uint64_t count = 0;
+    for (int device = 0; device < GW_MODEL_DEVICES_MAX; device++)
+        count += facts->usage[device].class_count_peak[GW_CLASS_CONTEXT];
+    return count > 1;
+}
+
+static void find_waited(gw_model *model, const gwi_process *process)
+{
+    size_t room = 0;
+    for (size_t i = 0; i < model->thread_count; i++)
+        room += model->thread[i].pid == process->pid ? model->thread[i].ring_count : 0;
+    if (room == 0)
+        return;
+    walk w = {.process = process, .many_contexts = has_many_contexts(&model->process[process->index])};
+    w.entry = calloc(room, sizeof *w.entry);
+    w.stream = calloc(room + 1, sizeof *w.stream);
+    w.event = calloc(room, sizeof *w.event);
+    model->inner->nomem = model->inner->nomem || w.entry == NULL || w.stream == NULL || w.event == NULL;
+    if (!model->inner->nomem) {
+        w.stream[w.stream_count++] = (mark){.key = LEGACY, .blocking = BLOCKING_NOT};
+        for (size_t i = 0; i < model->thread_count; i++)
+            if (model->thread[i].pid == process->pid)
+                gather(&w, &model->thread[i], process);
+        w.stream_count = unique(w.stream, w.stream_count);
+        w.event_count = unique(w.event, w.event_count);
+        qsort(w.entry, w.entry_count, sizeof *w.entry, by_time);
+        for (size_t i = w.entry_count; i-- > 0;)
+            take(&w, &w.entry[i]);
+        look_beyond(model, process);
+    }
+    free(w.entry);
+    free(w.stream);
+    free(w.event);
+}
+
+void gwi_waits_finish(gw_model *model)
+{
+    for (size_t i = 0; i < model->process_count && !model->inner->nomem; i++)
+        find_waited(model, model->inner->process[i]);
+}

@@ -1,0 +1,252 @@
+/* Which launches are surely over: by which wait, on which streams, and what shows nothing. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "gw_feed.h"
+
+enum {
+    A = 0xa000,
+    B = 0xb000,
+    BLOCKING = 0xc000,
+    BLOCKING_2 = 0xd000,
+    UNSEEN = 0xe000,
+    EVENT = 0xf000,
+    KERNEL = 0x5000
+};
+enum { LEGACY = 1, PER_THREAD = 2, NON_BLOCKING = 1, OTHER_THREAD = 777 };
+
+typedef enum became { OPEN, MAYBE, OVER } became;
+
+static gw_feed feed; /* large: not on the stack */
+
+static void begin(void)
+{
+    gw_feed_open(&feed, 1u << 30);
+    gw_feed_call(&feed, "cuStreamCreate", GW_EV_STREAM_CREATE, 0, A, NON_BLOCKING, 0, 0);
+    gw_feed_call(&feed, "cuStreamCreate", GW_EV_STREAM_CREATE, 0, B, NON_BLOCKING, 0, 0);
+    gw_feed_call(&feed, "cuStreamCreate", GW_EV_STREAM_CREATE, 0, BLOCKING, 0, 0, 0);
+    gw_feed_call(&feed, "cuStreamCreate", GW_EV_STREAM_CREATE, 0, BLOCKING_2, 0, 0, 0);
+}
+
+static void launch(uint64_t stream)
+{
+    gw_feed_launch(&feed, KERNEL, stream);
+}
+
+static void sync(uint64_t stream)
+{
+    gw_feed_hot(&feed, "cuStreamSynchronize", GW_COUNT_SYNC, stream, 0);
+}
+
+static void record(uint64_t stream)
+{
+    gw_feed_hot(&feed, "cuEventRecord", GW_COUNT_EVENT_RECORD, EVENT, stream);
+}
+
+static void wait_event(uint64_t stream)
+{
+    gw_feed_hot(&feed, "cuStreamWaitEvent", GW_COUNT_STREAM_WAIT, EVENT, stream);
+}
+
+/* What became of the `nth` launch, in order of thread and time. */
+static became of_launch(const gw_model *model, size_t nth)
+{
+    for (size_t i = 0; i < model->thread_count; i++) {
+        for (size_t k = 0; k < model->thread[i].ring_count; k++) {
+            const gw_ring_call *call = &model->thread[i].ring[k];
+            if (!call->is_launch || nth-- > 0)
+                continue;
+            assert_true(!call->waited || call->maybe_waited);
+            return call->waited ? OVER : call->maybe_waited ? MAYBE : OPEN;
+        }
+    }
+    fail_msg("there is no such launch");
+    return OPEN;
+}
+
+static void expect(became first, became second)
+{
+    gw_feed_drain(&feed);
+    gw_model *model = gw_feed_finish(&feed);
+    assert_int_equal(of_launch(model, 0), first);
+    assert_int_equal(of_launch(model, 1), second);
+    gw_model_free(model);
+}
+
+/* Launch on two streams, wait for one. */
+static void two_streams(uint64_t first, uint64_t second, uint64_t waited, became first_is, became second_is)
+{
+    begin();
+    launch(first);
+    launch(second);
+    sync(waited);
+    expect(first_is, second_is);
+}
+
+static void a_wait_for_one_stream(void **state)
+{
+    (void)state;
+    two_streams(A, B, A, OVER, OPEN);
+    two_streams(A, B, B, OPEN, OVER);
+    two_streams(BLOCKING, BLOCKING_2, BLOCKING, OVER, OPEN);
+    two_streams(A, A, A, OVER, OVER);
+}
+
+static void what_is_launched_after_the_wait_is_open(void **state)
+{
+    (void)state;
+    begin();
+    launch(A);
+    sync(A);
+    launch(A);
+    expect(OVER, OPEN);
+}
+
+static void the_legacy_stream_and_the_blocking_ones(void **state)
+{
+    (void)state;
+    two_streams(BLOCKING, 0, 0, OVER, OVER);
+    two_streams(BLOCKING, BLOCKING_2, LEGACY, OVER, OVER);
+    two_streams(A, 0, 0, OPEN, OVER); /* one that does not block is left alone */
+    two_streams(0, BLOCKING, BLOCKING, OVER, OVER);
+    two_streams(BLOCKING, 0, BLOCKING, OVER, OPEN);
+    two_streams(0, A, A, OPEN, OVER);
+    /* One blocking stream's work comes before the other's through the legacy stream's between them. */
+    begin();
+    launch(BLOCKING);
+    gw_feed_hot(&feed, "cuMemsetD8Async", GW_COUNT_FILL, 64, 0);
+    launch(BLOCKING_2);
+    sync(BLOCKING_2);
+    expect(OVER, OVER);
+}
+
+static void the_per_thread_stream(void **state)
+{
+    (void)state;
+    two_streams(PER_THREAD, A, PER_THREAD, OVER, OPEN);
+    two_streams(0, PER_THREAD, PER_THREAD, OVER, OVER); /* it is a blocking one */
+    begin();
+    gw_feed_hot(&feed, "cuLaunchKernel_ptsz", GW_COUNT_LAUNCH, KERNEL, 0);
+    launch(A);
+    gw_feed_hot(&feed, "cuStreamSynchronize_ptsz", GW_COUNT_SYNC, 0, 0);
+    expect(OVER, OPEN);
+    begin(); /* each thread has its own */
+    launch(PER_THREAD);
+    launch(A);
+    feed.tid = OTHER_THREAD;
+    sync(PER_THREAD);
+    expect(OPEN, OPEN);
+}
+
+static void the_whole_context(void **state)
+{
+    (void)state;
+    begin();
+    launch(A);
+    launch(UNSEEN);
+    gw_feed_hot(&feed, "cuCtxSynchronize", GW_COUNT_SYNC, 0, 0);
+    expect(OVER, OVER);
+    begin(); /* of two contexts, which one it was is not known */
+    feed.context = 0;
+    gw_feed_call(&feed, "cuCtxCreate_v2", GW_EV_CTX_CREATE, 0, 0xdddd, 0, 0, GW_CONTEXT_PLAIN);
+    launch(A);
+    launch(0);
+    gw_feed_hot(&feed, "cuCtxSynchronize", GW_COUNT_SYNC, 0, 0);
+    expect(MAYBE, MAYBE);
+}
+
+static void events(void **state)
+{
+    (void)state;
+    begin(); /* the recorded point, not what came after it */
+    launch(A);
+    record(A);
+    launch(A);
+    gw_feed_hot(&feed, "cuEventSynchronize", GW_COUNT_SYNC, EVENT, 0);
+    expect(OVER, OPEN);
+    begin(); /* B's work is over because A waited for it and is over */
+    launch(B);
+    record(B);
+    wait_event(A);
+    launch(A);
+    sync(A);
+    expect(OVER, OVER);
+    begin(); /* nothing of A followed that was waited for */
+    launch(B);
+    record(B);
+    launch(A);
+    sync(A);
+    wait_event(A);
+    expect(OPEN, OVER);
+    begin(); /* the last record counts */
+    launch(A);
+    record(A);
+    launch(B);
+    record(B);
+    gw_feed_hot(&feed, "cuEventQuery", GW_COUNT_QUERY, EVENT, 0);
+    expect(OPEN, OVER);
+}
+
+static void queries_and_blocking_copies(void **state)
+{
+    (void)state;
+    begin();
+    launch(A);
+    launch(B);
+    gw_feed_hot(&feed, "cuStreamQuery", GW_COUNT_QUERY, B, 0);
+    expect(OPEN, OVER);
+    begin();
+    launch(BLOCKING);
+    launch(A);
+    gw_feed_hot(&feed, "cuMemcpyDtoH_v2", GW_COUNT_COPY, 64, 0);
+    expect(OVER, OPEN);
+    begin(); /* into pageable memory it waits, into page-locked memory it does not */
+    launch(A);
+    launch(B);
+    gw_feed_hot(&feed, "cuMemcpyDtoHAsync_v2", GW_COUNT_COPY, 64, A);
+    expect(MAYBE, OPEN);
+    begin();
+    launch(A);
+    launch(0);
+    gw_feed_hot(&feed, "cuMemcpyDtoDAsync_v2", GW_COUNT_COPY, 64, 0);
+    expect(OPEN, OPEN);
+}
+
+static void what_is_not_known(void **state)
+{
+    (void)state;
+    two_streams(UNSEEN, A, 0, MAYBE, OPEN); /* does it block? */
+    begin();                                /* another thread's older calls are no longer in its ring */
+    launch(A);
+    launch(B);
+    feed.tid = OTHER_THREAD;
+    sync(A);
+    for (int i = 0; i < GW_RING_ENTRIES; i++)
+        gw_feed_hot(&feed, "cuMemcpyHtoDAsync_v2", GW_COUNT_COPY, 64, A);
+    expect(MAYBE, MAYBE);
+    begin(); /* but what its ring holds is known */
+    launch(A);
+    launch(B);
+    feed.tid = OTHER_THREAD;
+    sync(A);
+    expect(OVER, OPEN);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_wait_for_one_stream),
+        cmocka_unit_test(what_is_launched_after_the_wait_is_open),
+        cmocka_unit_test(the_legacy_stream_and_the_blocking_ones),
+        cmocka_unit_test(the_per_thread_stream),
+        cmocka_unit_test(the_whole_context),
+        cmocka_unit_test(events),
+        cmocka_unit_test(queries_and_blocking_copies),
+        cmocka_unit_test(what_is_not_known),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

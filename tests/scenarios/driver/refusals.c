@@ -1,0 +1,134 @@
+/* Requests for memory that are refused, and what a reader must make of them:
+ *
+ * --kind pool      the device's default pool of stream-ordered memory keeps what it gave out once, and a plain block
+ * finds no room; --kind own-pool: so does a pool of the program's own. Repaired: it is trimmed first.
+ * --kind handled   a refusal that the program copes with, work that goes well, and later a kernel that writes where it
+ * must not. Repaired: without the last.
+ * --kind crumbs    the card is full of the program's own blocks, some of them small, and 2 MiB find no room; the
+ * program asks again after --pause us. Repaired: fewer.
+ * --kind probe     asks 100 times for more than there is, works in between and ends well. */
+#include "scenario.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MIB = 1 << 20, BLOCKS_MAX = 1 << 14 };
+static const size_t gib = (size_t)1 << 30;
+static long long pause_us;
+
+static void keep_in_pool(struct gpu *gpu, int own, int repaired)
+{
+    CUmemoryPool pool;
+    CUstream stream;
+    CUdeviceptr kept[4], plain;
+    cuuint64_t all = ~(cuuint64_t)0;
+    CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED};
+    props.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    if (own)
+        CHECK(cuMemPoolCreate(&pool, &props));
+    else
+        CHECK(cuDeviceGetDefaultMemPool(&pool, gpu->device));
+    CHECK(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all));
+    CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    for (int i = 0; i < 4; i++)
+        CHECK(cuMemAllocFromPoolAsync(&kept[i], gib, pool, stream));
+    for (int i = 0; i < 4; i++)
+        CHECK(cuMemFreeAsync(kept[i], stream));
+    CHECK(cuStreamSynchronize(stream));
+    truth("pool", "%llu", (unsigned long long)(size_t)pool);
+    truth("kept_bytes", "%zu", 4 * gib);
+    if (repaired)
+        CHECK(cuMemPoolTrimTo(pool, 0));
+    CUresult result = cuMemAlloc(&plain, 3 * gib); /* mark: plain */
+    if (result != CUDA_SUCCESS)
+        scenario_fail("no room for 3 GiB: %d", (int)result);
+    CHECK(cuMemFree(plain));
+    CHECK(cuStreamDestroy(stream));
+    if (own)
+        CHECK(cuMemPoolDestroy(pool));
+}
+
+/* One value through the card and back. */
+static void work_once(CUfunction store, CUdeviceptr block)
+{
+    char in[256], out[256];
+    memset(in, 7, sizeof in);
+    CHECK(cuMemcpyHtoD(block, in, sizeof in));
+    CHECK(scenario_store(store, block, NULL));
+    CHECK(cuMemcpyDtoH(out, block, sizeof out));
+}
+
+static void cope_and_fault(int repaired)
+{
+    CUdeviceptr block;
+    CUfunction store = gpu_kernel(gpu_load(scenario_ptx), "store");
+    if (cuMemAlloc(&block, 64 * gib) == CUDA_SUCCESS) /* mark: coped */
+        scenario_fail("the card is larger than it should be");
+    CHECK(cuMemAlloc(&block, 16 * MIB));
+    work_once(store, block);
+    if (!repaired) {
+        CHECK(scenario_store(store, (CUdeviceptr)0x10, NULL));
+        CUresult result = cuCtxSynchronize();
+        if (result != CUDA_SUCCESS)
+            scenario_fail("a kernel failed: %d", (int)result);
+    }
+    CHECK(cuMemFree(block));
+}
+
+static void fill_with_crumbs(int repaired)
+{
+    static CUdeviceptr blocks[BLOCKS_MAX];
+    size_t count = 0;
+    for (; count < 37; count++)
+        CHECK(cuMemAlloc(&blocks[count], 700 << 10));
+    CUresult result = CUDA_SUCCESS;
+    for (; count < (repaired ? 100 : BLOCKS_MAX) && result == CUDA_SUCCESS; count++)
+        result = cuMemAlloc(&blocks[count], 2 * MIB);
+    if (result != CUDA_SUCCESS) {
+        usleep((useconds_t)pause_us);
+        result = cuMemAlloc(&blocks[count], 2 * MIB);
+        scenario_fail("no room for 2 MiB: %d", (int)result);
+    }
+    for (size_t i = 0; i < count; i++)
+        CHECK(cuMemFree(blocks[i]));
+}
+
+static void probe(void)
+{
+    CUdeviceptr block, none;
+    CUfunction store = gpu_kernel(gpu_load(scenario_ptx), "store");
+    CHECK(cuMemAlloc(&block, 16 * MIB));
+    for (int i = 0; i < 100; i++) {
+        if (cuMemAlloc(&none, 64 * gib) == CUDA_SUCCESS) /* mark: probe */
+            scenario_fail("the card is larger than it should be");
+        work_once(store, block);
+    }
+    CHECK(cuMemFree(block));
+}
+
+int main(int argc, char **argv)
+{
+    const char *truth_path = NULL, *kind = "pool";
+    int repaired = 0;
+    const struct option_row rows[] = {{"repaired", OPTION_FLAG, &repaired, "without the fault"},
+                                      {"truth", OPTION_TEXT, &truth_path, "file for what the program knows"},
+                                      {"kind", OPTION_TEXT, &kind, "pool, own-pool, handled, crumbs or probe"},
+                                      {"pause", OPTION_NUMBER, &pause_us, "us before asking again (crumbs)"},
+                                      {NULL, OPTION_FLAG, NULL, NULL}};
+    options_parse(argc, argv, rows, "Asks for memory that it cannot have.");
+    truth_open(truth_path);
+    struct gpu gpu;
+    gpu_open(&gpu, 0);
+    if (strcmp(kind, "handled") == 0)
+        cope_and_fault(repaired);
+    else if (strcmp(kind, "crumbs") == 0)
+        fill_with_crumbs(repaired);
+    else if (strcmp(kind, "probe") == 0)
+        probe();
+    else
+        keep_in_pool(&gpu, strcmp(kind, "own-pool") == 0, repaired);
+    gpu_close(&gpu);
+    printf("it ended well\n");
+    return 0;
+}
