@@ -612,14 +612,14 @@ static size_t equal_before(const gw_request *list, size_t a, size_t b, size_t mo
     return length;
 }
 
-/* The earlier requests that the newest ones repeat for longest; `work_max` bounds the search. */
+/* The earlier requests that the newest ones repeat for longest, as far as a bounded search goes. */
 static size_t longest_repeat(const gw_request *list, size_t last, size_t *ret_then)
 {
-    enum { WORK_MAX = 4 << 20, LENGTH_MAX = 1 << 13 };
-    size_t best = 0, work = 0;
-    for (size_t then = last; then-- > 0 && work < WORK_MAX;) {
+    enum { STEPS_MAX = 4 << 20, LENGTH_MAX = 1 << 13 };
+    size_t best = 0, steps = 0;
+    for (size_t then = last; then-- > 0 && steps < STEPS_MAX;) {
         size_t length = equal_before(list, then, last, LENGTH_MAX);
-        work += length + 1;
+        steps += length + 1;
         if (length > best) {
             best = length;
             *ret_then = then;
@@ -680,13 +680,6 @@ static void find_iterations(const gw_model *model, const gw_growth_question *que
     add_refused(question, list, &count);
     gwi_requests_work(model, question->pid, list, count);
     gw_iterations_find(list, count, work_known, growth->total_bytes, &growth->loop);
-    const gw_iterations *l = &growth->loop;
-    fprintf(stderr, "keepers=%zu blocks=%llu bal=%llu cnt=%zu prior=%zu bytes=%llu total=%llu\n",
-            (unsigned long long)l->leak_count, (unsigned long long)l->requests, (unsigned long long)l->launches,
-            (unsigned long long)l->copies, (unsigned long long)l->reads, (unsigned long long)l->waits,
-            (unsigned long long)l->passing, (unsigned long long)l->idle_count, l->leak_is_current, l->doubt, l->is_even,
-            l->keeper_count, (unsigned long long)l->leak_blocks, (unsigned long long)l->balanced_count, count,
-            l->leak_begin, (unsigned long long)l->leak_bytes >> 20, (unsigned long long)growth->total_bytes >> 20);
     find_rerun(list, count, question, growth);
     growth->loop_bytes = growth->loop.leak_bytes;
     if (growth->loop.leak_count > 0 && growth->loop.idle_count == 0)
