@@ -25,13 +25,15 @@
  *   `extra` is the dynamic shared memory in bytes.
  * GRAPH_NODE: `extra` is what an allocation node takes, in KiB.
  * ALLOCATOR_BLOCK, ALLOCATOR_HELD: the event's site is where the memory was asked for.
- * FORK: parent_site is where the parent called fork(), in its own numbers of sites; 0: not known.
- * SITE to PYTHON_LINES: gw_site.h.
- * ORDER, ORDER_RANGE: calls that put work in order, written down when memory is given back; see gw_order_step. Of FREE,
- *   FREE_ASYNC, HOST_FREE and HOST_UNREGISTER `extra` is the number of the last step before it; 0: not known.
- * CRASH (--catch-crash): a signal of a fault, `code` and address as siginfo has them; a second one that is the same
- * adds the site. PHASE: the process is in the phase that the text names, since age_ns before the event; without text:
- * in none. */
+ * ALLOCATOR_REQUESTS: the last requests of an allocator in a row, as text (gw_requests.h); first_order is the number of
+ *   the first of them, age_ns how long before the event it was. ALLOCATOR_SIZE: all requests of at least bytes_least
+ *   and less than twice that, ever; lifetime_sum adds up, for those that were freed, how many requests their lives
+ * took. FORK: parent_site is where the parent called fork(), in its own numbers of sites; 0: not known. SITE to
+ * PYTHON_LINES: gw_site.h. ORDER, ORDER_RANGE: calls that put work in order, written down when memory is given back;
+ * see gw_order_step. Of FREE, FREE_ASYNC, HOST_FREE and HOST_UNREGISTER `extra` is the number of the last step before
+ * it; 0: not known. CRASH (--catch-crash): a signal of a fault, `code` and address as siginfo has them; a second one
+ * that is the same adds the site. PHASE: the process is in the phase that the text names, since age_ns before the
+ * event; without text: in none. */
 #define GW_EVENT_KINDS(X)                                                                                              \
     X(CALL, FAILURE, "p0", "p1", "p2", "p3")                                                                           \
     X(INIT, RARE, "flags", "", "", "")                                                                                 \
@@ -114,7 +116,9 @@
     X(ALLOCATOR_HELD, FACT, "moment", "bytes", "count", "age_ns")                                                      \
     X(ORDER, FACT, "step_and_tid", "object", "stream", "age_ns")                                                       \
     X(ORDER_RANGE, FACT, "destination", "source", "bytes", "")                                                         \
-    X(CRASH, FACT, "signal", "address", "code", "instruction")
+    X(CRASH, FACT, "signal", "address", "code", "instruction")                                                         \
+    X(ALLOCATOR_REQUESTS, FACT, "first_order", "count", "device", "age_ns")                                            \
+    X(ALLOCATOR_SIZE, FACT, "bytes_least", "requests", "frees", "lifetime_sum")
 
 typedef enum gw_event_kind {
 #define GW_X(name, price, a0, a1, a2, a3) GW_EV_##name,
@@ -190,7 +194,14 @@ typedef enum gw_note {
     X(LIMIT, "limit_bytes")                                                                                            \
     X(HISTORY_TOTAL, "history_entry_count")                                                                            \
     X(WHEN, "when")                  /* 0 at an out-of-memory, 1 at the end, 2 on request */                           \
-    X(HISTORY_AGE, "history_age_ns") /* how long before the event our history began */
+    X(HISTORY_AGE, "history_age_ns") /* how long before the event our history began */                                 \
+    /* Of the course, which follows each block from the first one on */                                                \
+    X(COURSE_REQUESTS, "course_request_count") /* ages in the report are told of this event's time from here on */     \
+    X(COURSE_FREES, "course_free_count")                                                                               \
+    X(COURSE_LIVE, "course_live_bytes")                                                                                \
+    X(COURSE_LIVE_COUNT, "course_live_count")                                                                          \
+    X(COURSE_PEAK, "course_peak_bytes")                                                                                \
+    X(COURSE_MISSED, "course_missed_count") /* events that were not followed; not 0: the course is not whole */
 
 typedef enum gw_allocator_field {
 #define GW_X(name, text) GW_ALLOCATOR_##name,
@@ -199,9 +210,11 @@ typedef enum gw_allocator_field {
         GW_ALLOCATOR_FIELD_COUNT
 } gw_allocator_field;
 
-/* arg3 of ALLOCATOR_BLOCK, a block that a framework's allocator holds. arg2 is how long before the event itself it was
- * handed out; GW_AGE_UNKNOWN: before the oldest history entry, or there is no history. */
+/* arg3 of ALLOCATOR_BLOCK, a block that a framework's allocator holds: its state, and above GW_BLOCK_ORDER_SHIFT the
+ * number of its request on that device, counted from 1 on; 0: not known. arg2 is how long before the event itself it
+ * was handed out; GW_AGE_UNKNOWN: before the oldest history entry, or there is no history. */
 #define GW_AGE_UNKNOWN UINT64_MAX
+enum { GW_BLOCK_ORDER_SHIFT = 8 };
 typedef enum gw_block_state {
     GW_BLOCK_LIVE = 0,     /* the program holds it */
     GW_BLOCK_PENDING = 1,  /* freed, but a stream may still use it */

@@ -134,6 +134,9 @@ extern struct gwi_obs_state gwi_obs;
 uint64_t gwi_obs_clock_ns(clockid_t clock);
 void gwi_obs_note(gw_note reason, const char *text);
 
+/* Whether PyTorch keeps no history; `reason` says why, where it does or cannot say. */
+bool gwi_obs_history_is_off(char *reason);
+
 /* ---- small helpers over Python: observer_py.c ---- */
 
 bool gwi_py_find(python *py);

@@ -84,7 +84,8 @@ static py_object *on_oom(py_object *self, py_object *arguments)
     saved before = enter();
     for (ptrdiff_t i = 0; i < 4 && i < gwi_obs.py.PyTuple_Size(arguments); i++)
         value[i] = gwi_py_number(gwi_obs.py.PyTuple_GetItem(arguments, i), &known);
-    gwi_obs.port->fact(GW_EV_ALLOCATOR_OOM, value[1], value[2], value[3], value[0], NULL);
+    uint32_t site = gwi_obs.port->course_request == NULL ? 0 : gwi_obs.port->course_request(value[0]);
+    gwi_obs.port->fact_at(GW_EV_ALLOCATOR_OOM, site, value[1], value[2], value[3], value[0]);
     bool with_history = may_read_history();
     uint64_t begin_ns = gwi_obs_clock_ns(CLOCK_MONOTONIC);
     gwi_obs_write_limit(value[0], value[2]);
@@ -201,7 +202,7 @@ static bool switch_history_on(char *reason)
 }
 
 /* False: the program switched it on itself, or this PyTorch cannot tell (the asynchronous allocator, old versions). */
-static bool history_is_off(char *reason)
+bool gwi_obs_history_is_off(char *reason)
 {
     py_object *answer = gwi_py_call_torch("_cuda_isHistoryEnabled", gwi_obs.py.PyTuple_New(0), reason);
     bool off = answer != NULL && gwi_obs.py.PyObject_IsTrue(answer) == 0;
@@ -227,12 +228,18 @@ static bool register_exit(void)
     return done != NULL;
 }
 
+/* The hook follows every block itself, and nobody asked for more. */
+static bool course_will_do(void)
+{
+    return !gwi_obs.history_forced && gwi_obs.port->course_is_whole != NULL && gwi_obs.port->course_is_whole();
+}
+
 typedef enum switched { SWITCHED_ON, SWITCHED_NEVER, SWITCHED_FAILED } switched;
 
 /* Never: it is not ours to switch, and no later attempt is worth it. Unless ON, `reason` says why. */
 static switched switch_history(char *reason)
 {
-    if (!history_is_off(reason))
+    if (!gwi_obs_history_is_off(reason))
         return SWITCHED_NEVER;
     if (!switch_history_on(reason))
         return SWITCHED_FAILED;
@@ -252,6 +259,8 @@ static void history_words(char *buffer, size_t buffer_bytes)
                  gwi_obs.history_entries, taken_mib);
 }
 
+static const char no_history_needed[] = "no history: its allocations are followed from the first one on";
+
 /* What of the history happens at the attach. True: nothing is left to do about it. */
 static bool history_at_attach(char *words, size_t words_bytes)
 {
@@ -261,7 +270,11 @@ static bool history_at_attach(char *words, size_t words_bytes)
         return true;
     }
     bool now = gwi_obs.history_forced || atomic_load_explicit(&gwi_obs.memory_matters, memory_order_relaxed);
-    if (!now && history_is_off(reason)) {
+    if (now && course_will_do()) {
+        snprintf(words, words_bytes, "%s", no_history_needed);
+        return true;
+    }
+    if (!now && gwi_obs_history_is_off(reason)) {
         snprintf(words, words_bytes, "no history until a sixteenth of the card's memory was taken");
         return false;
     }
@@ -338,8 +351,11 @@ static int history_pending(void *unused)
     if (getpid() != gwi_obs.attached_by)
         return 0;
     saved before = enter();
-    switched result = switch_history(reason);
-    if (result == SWITCHED_ON)
+    bool needed = !course_will_do();
+    switched result = needed ? switch_history(reason) : SWITCHED_NEVER;
+    if (!needed)
+        snprintf(words, sizeof words, "%s", no_history_needed);
+    else if (result == SWITCHED_ON)
         history_words(words, sizeof words);
     else
         snprintf(words, sizeof words, "no history%s: %s", result == SWITCHED_NEVER ? " of ours" : "", reason);
@@ -422,6 +438,12 @@ void gwi_observer_notice(uint64_t now_ticks)
     else
         queue(PHASE_WAITING, PHASE_QUEUED, attach_pending, now_ticks);
     errno = error;
+}
+
+bool gwi_observer_is_attached(void)
+{
+    int phase = atomic_load_explicit(&gwi_obs.phase, memory_order_acquire);
+    return phase >= PHASE_ATTACHED && gwi_obs.attached_by == getpid();
 }
 
 void gwi_observer_forked(void)

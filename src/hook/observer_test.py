@@ -733,17 +733,74 @@ def test_probing_stays_cheap(lib):
     check(8 <= full <= 12 and fake.snapshot_arguments[-1] == (0, 0, False), fake.snapshot_arguments)
 
 
+def follow_course(lib, address=0x7F0000000000, order=7, age_ns=1000, site=33, wanted_site=44):
+    lib.lib.test_course(*(ctypes.c_uint64(n) for n in (address, order, age_ns)), site, wanted_site)
+
+
+def test_course_needs_no_history(lib):
+    """Where the hook follows the blocks itself, no history begins, whatever the program takes."""
+    fake = FakeTorch()
+    follow_course(lib)
+    lib.start()
+    lib.poke(2)
+    lib.take(CARD)
+    lib.poke(3)
+    check(fake.attached and fake.history_calls == [], fake.history_calls)
+    check(any("followed from the first one on" in text for text in lib.notes()), lib.notes())
+
+
+def test_course_beside_a_wanted_history(lib):
+    fake = FakeTorch()
+    follow_course(lib)
+    lib.start(GPUWHY_HISTORY="500")
+    lib.poke(2)
+    check(len(fake.history_calls) == 1, fake.history_calls)
+
+
+def test_oom_with_course(lib):
+    """Blocks have order, age and site of the course; the history is not asked for, and the refused request has a site."""
+    fake = FakeTorch()
+    fake.fill()
+    follow_course(lib)
+    lib.start()
+    lib.poke(1)
+    lib.lib.test_clear()
+    fake.attached[0](0, 99 * MIB, 64 * MIB, 5)
+    check(lib.with_site(OOM) == [((99 * MIB, 64 * MIB, 5, 0), 44)], lib.with_site(OOM))
+    check(lib.states()["course_request_count"] == 1, lib.states())
+    check(not [1 for kind, _, _ in lib.facts() if kind == HISTORY], "a history was read")
+    check(fake.snapshot_arguments[-1] == (0, 0, False), fake.snapshot_arguments)
+    blocks = {a[0]: (a[1:], site) for a, site in lib.with_site(BLOCK)}
+    base = 0x7F0000000000
+    check(blocks[base] == ((20 * MIB, 1000, 7 << 8), 33), blocks[base])
+    check(blocks[base + 30 * MIB] == ((10 * MIB, UNKNOWN, 0), 0), blocks)
+
+
+def test_oom_with_course_and_own_history(lib):
+    """Stacks that the program records itself are read as ever."""
+    fake = FakeTorch()
+    fake.fill()
+    fake.history_on = True
+    follow_course(lib)
+    lib.start()
+    lib.poke(1)
+    lib.lib.test_clear()
+    fake.attached[0](0, 99 * MIB, 64 * MIB, 5)
+    check(lib.states()["history_entry_count"] == 41, lib.states())
+    check(lib.states()["course_request_count"] == 1, lib.states())
+
+
 def test_many_blocks(lib):
     fake = FakeTorch()
     fake.snapshot["segments"] = [{"device": 0, "address": 4096, "is_expandable": True,
-                                  "blocks": [{"size": 512 + i, "state": "active_allocated"} for i in range(6000)]}]
+                                  "blocks": [{"size": 512 + i, "state": "active_allocated"} for i in range(18000)]}]
     lib.lib.test_start()
     lib.poke(1)
     lib.lib.test_clear()
     fake.attached[0](0, 1, 2, 3)
     blocks = [a for kind, a, _ in lib.facts() if kind == BLOCK]
-    check(len(blocks) == 4097, len(blocks))
-    check(blocks[0][1] == 512 + 5999 and blocks[-1] == (1904, sum(512 + i for i in range(1904)), UNKNOWN, 3),
+    check(len(blocks) == 16385, len(blocks))
+    check(blocks[0][1] == 512 + 17999 and blocks[-1] == (1616, sum(512 + i for i in range(1616)), UNKNOWN, 3),
           blocks[-1])
 
 
