@@ -18,6 +18,10 @@ void gwi_c10_oom(int64_t bytes, size_t allocated_bytes, size_t reserved_bytes,
                  gw_c10_device device) __asm__(GW_C10_OOM) EXPORTED;
 extern gw_c10_door gw_the_c10_door EXPORTED;
 
+/* Before glibc 2.34 they are in libdl, which PyTorch needs itself. Where they are not there, nothing is passed on. */
+#pragma weak dlopen
+#pragma weak dlsym
+
 enum { PATH_BYTES = 4096 };
 
 static int note_libc10(struct dl_phdr_info *info, size_t size, void *path)
@@ -36,6 +40,8 @@ static int note_libc10(struct dl_phdr_info *info, size_t size, void *path)
 static bool resolve_in_file(void)
 {
     char path[PATH_BYTES];
+    if (dlopen == NULL || dlsym == NULL)
+        return false;
     void *library = dl_iterate_phdr(note_libc10, path) != 0 ? dlopen(path, RTLD_LAZY | RTLD_NOLOAD) : NULL;
     if (library == NULL)
         return false;
@@ -65,7 +71,7 @@ static void resolve_for_call(void)
     enum { LOOKS_MAX = 16 };
     static uint32_t looks;
     int saved_errno = errno;
-    if (__atomic_fetch_add(&looks, 1, __ATOMIC_RELAXED) < LOOKS_MAX && !resolve_in_file()) {
+    if (__atomic_fetch_add(&looks, 1, __ATOMIC_RELAXED) < LOOKS_MAX && !resolve_in_file() && dlsym != NULL) {
         __atomic_store_n(&gw_the_c10_door.next_oom, (gw_c10_oom_fn *)(uintptr_t)dlsym(RTLD_NEXT, GW_C10_OOM),
                          __ATOMIC_RELEASE);
         __atomic_store_n(&gw_the_c10_door.next_usage, (gw_c10_usage_fn *)(uintptr_t)dlsym(RTLD_NEXT, GW_C10_USAGE),
