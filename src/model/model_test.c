@@ -359,6 +359,44 @@ static void test_recovered_by_a_retry(void **state)
     gw_model_free(model);
 }
 
+/* CuPy's pool: refused, it frees its idle blocks and asks again, twice; then it raises. */
+static void test_a_pool_that_asks_again_fails_once(void **state)
+{
+    (void)state;
+    open_feed();
+    uint64_t a = gw_feed_alloc(&feed, gib), b = gw_feed_alloc(&feed, gib);
+    gw_feed_no_room(&feed, 2 * gib, mib, 16 * gib);
+    gw_feed_free(&feed, a);
+    gw_feed_no_room(&feed, 2 * gib, gib + mib, 16 * gib);
+    gw_feed_call(&feed, "cuCtxGetDevice", GW_EV_CALL, 201, 0, 0, 0, 0); /* a question of a library's in between */
+    gw_feed_free(&feed, b);
+    gw_feed_no_room(&feed, 2 * gib, 2 * gib - mib, 16 * gib);
+    gw_model *model = gw_feed_finish(&feed);
+    size_t refused = 0;
+    for (size_t i = 0; i < model->failure_count; i++)
+        refused += model->failure[i].is_allocation;
+    assert_int_equal(refused, 1);
+    const gw_failure *failure = &model->failure[0];
+    assert_int_equal(failure->repeat_count, 3);
+    assert_int_equal(failure->info.bytes_free, 2 * gib - mib); /* as it was at the last one */
+    assert_int_equal(failure->recovery, GW_RECOVERED_NOT);
+    gw_model_free(model);
+}
+
+/* Another size, or something that was had in between, is another failure. */
+static void test_two_requests_fail_twice(void **state)
+{
+    (void)state;
+    open_feed();
+    gw_feed_no_room(&feed, 2 * gib, mib, 16 * gib);
+    gw_feed_no_room(&feed, 3 * gib, mib, 16 * gib);
+    gw_feed_alloc(&feed, mib);
+    gw_feed_no_room(&feed, 2 * gib, mib, 16 * gib);
+    gw_model *model = gw_feed_finish(&feed);
+    assert_int_equal(model->failure_count, 3);
+    gw_model_free(model);
+}
+
 static void test_recovered_by_a_smaller_batch(void **state)
 {
     (void)state;
@@ -658,6 +696,8 @@ int main(void)
         cmocka_unit_test(test_captured_allocations_have_not_happened),
         cmocka_unit_test(test_kernels_have_names),
         cmocka_unit_test(test_recovered_by_a_retry),
+        cmocka_unit_test(test_a_pool_that_asks_again_fails_once),
+        cmocka_unit_test(test_two_requests_fail_twice),
         cmocka_unit_test(test_recovered_by_a_smaller_batch),
         cmocka_unit_test(test_recovered_by_launches_that_were_waited_for),
         cmocka_unit_test(test_echoes_and_probes),
