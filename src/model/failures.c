@@ -306,7 +306,8 @@ static int asked_before(const gw_model *model, const gwi_process *process, const
 
 void gwi_failure_add(gw_model *model, gwi_process *process, const gw_event *event)
 {
-    int before = is_device_allocation(event) ? asked_before(model, process, event) : -1;
+    bool parted = process->last_failure < 0; /* a phase began */
+    int before = !parted && is_device_allocation(event) ? asked_before(model, process, event) : -1;
     if (before >= 0)
         process->last_failure = before;
     if (process->last_failure >= 0 && is_same(&model->failure[process->last_failure], event)) {
