@@ -26,14 +26,19 @@
  * GRAPH_NODE: `extra` is what an allocation node takes, in KiB.
  * ALLOCATOR_BLOCK, ALLOCATOR_HELD: the event's site is where the memory was asked for.
  * ALLOCATOR_REQUESTS: the last requests of an allocator in a row, as text (gw_requests.h); first_order is the number of
- *   the first of them, age_ns how long before the event it was. ALLOCATOR_SIZE: all requests of at least bytes_least
- *   and less than twice that, ever; lifetime_sum adds up, for those that were freed, how many requests their lives
- * took. FORK: parent_site is where the parent called fork(), in its own numbers of sites; 0: not known. SITE to
- * PYTHON_LINES: gw_site.h. ORDER, ORDER_RANGE: calls that put work in order, written down when memory is given back;
- * see gw_order_step. Of FREE, FREE_ASYNC, HOST_FREE and HOST_UNREGISTER `extra` is the number of the last step before
- * it; 0: not known. CRASH (--catch-crash): a signal of a fault, `code` and address as siginfo has them; a second one
- * that is the same adds the site. PHASE: the process is in the phase that the text names, since age_ns before the
- * event; without text: in none. */
+ *   the first of them, age_ns how long before the event it was.
+ * ALLOCATOR_SIZE: all requests of at least bytes_least and less than twice that, ever; lifetime_sum: of those that were
+ *   freed, the requests from a block's own to its end, added up.
+ * ARRAYS_OOM: a framework's out-of-memory ended the program; the text is the framework's name, 0 is not known. ARRAYS,
+ *   after it: live arrays of one type and shape, which the text names; `bytes` is of one. is_rest 1: all others, and
+ *   `bytes` of all of them.
+ * FORK: parent_site is where the parent called fork(), in its own numbers of sites; 0: not known.
+ * SITE to PYTHON_LINES: gw_site.h.
+ * ORDER, ORDER_RANGE: calls that put work in order, written down when memory is given back; see gw_order_step. Of FREE,
+ *   FREE_ASYNC, HOST_FREE and HOST_UNREGISTER `extra` is the number of the last step before it; 0: not known.
+ * CRASH (--catch-crash): a signal of a fault, `code` and address as siginfo has them; a second one that is the same
+ * adds the site. PHASE: the process is in the phase that the text names, since age_ns before the event; without text:
+ * in none. */
 #define GW_EVENT_KINDS(X)                                                                                              \
     X(CALL, FAILURE, "p0", "p1", "p2", "p3")                                                                           \
     X(INIT, RARE, "flags", "", "", "")                                                                                 \
@@ -118,7 +123,9 @@
     X(ORDER_RANGE, FACT, "destination", "source", "bytes", "")                                                         \
     X(CRASH, FACT, "signal", "address", "code", "instruction")                                                         \
     X(ALLOCATOR_REQUESTS, FACT, "first_order", "count", "device", "age_ns")                                            \
-    X(ALLOCATOR_SIZE, FACT, "bytes_least", "requests", "frees", "lifetime_sum")
+    X(ALLOCATOR_SIZE, FACT, "bytes_least", "requests", "frees", "lifetime_sum")                                        \
+    X(ARRAYS_OOM, FACT, "bytes_wanted", "bytes_in_use", "bytes_limit", "bytes_peak")                                   \
+    X(ARRAYS, FACT, "bytes", "count", "is_rest", "")
 
 typedef enum gw_event_kind {
 #define GW_X(name, price, a0, a1, a2, a3) GW_EV_##name,

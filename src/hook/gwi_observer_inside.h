@@ -3,6 +3,7 @@
  *   observer_python.c  how it gets in: attempts, attaching, switching the history on, what PyTorch calls
  *   observer_read.c    what it reads and writes: statistics, blocks, history, peaks
  *   observer_stacks.c  stacks of the history as call sites
+ *   observer_jax.c     JAX's live arrays
  *   observer_py.c      small helpers over Python
  *
  * Everything here runs with the interpreter's lock held, unless it says otherwise. */
@@ -126,8 +127,9 @@ struct gwi_obs_state {
     uint64_t last_read_ns, last_took_ns; /* end and duration of the last read-out of the history */
     python py;
     keys key;
-    py_object *torch_c; /* dict of torch._C; owned once attached: the interpreter's end clears modules before us */
-    pid_t attached_by;  /* 0: nobody yet. In its forked children PyTorch's locks may be held for ever */
+    py_object *torch_c;    /* dict of torch._C; owned once attached: the interpreter's end clears modules before us */
+    pid_t jax_attached_by; /* 0: nobody yet */
+    pid_t attached_by;     /* 0: nobody yet. In its forked children PyTorch's locks may be held for ever */
 };
 extern struct gwi_obs_state gwi_obs;
 
@@ -136,6 +138,9 @@ void gwi_obs_note(gw_note reason, const char *text);
 
 /* Whether PyTorch keeps no history; `reason` says why, where it does or cannot say. */
 bool gwi_obs_history_is_off(char *reason);
+
+/* The dict of a module that is imported to its end; NULL else. Runs no code of the module. Borrowed. */
+py_object *gwi_obs_imported(const char *name);
 
 /* ---- small helpers over Python: observer_py.c ---- */
 
@@ -159,6 +164,11 @@ ptrdiff_t gwi_py_list_size(py_object *list); /* 0: no list */
 void gwi_obs_write_limit(uint64_t device, uint64_t total_bytes);
 void gwi_obs_read_at_oom(uint64_t device, bool with_history);
 void gwi_obs_read_at_end(void);
+
+/* ---- JAX: observer_jax.c ---- */
+
+/* At the interpreter's end: what lived, where JAX's out-of-memory ends the program. */
+void gwi_obs_jax_at_end(void);
 
 /* ---- stacks: observer_stacks.c ---- */
 

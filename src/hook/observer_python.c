@@ -114,6 +114,19 @@ static py_object *on_exit_of_interpreter(py_object *self, py_object *arguments)
     return gwi_py_none();
 }
 
+static py_object *on_exit_with_jax(py_object *self, py_object *arguments)
+{
+    (void)self;
+    (void)arguments;
+    if (getpid() != gwi_obs.jax_attached_by)
+        return gwi_py_none();
+    saved before = enter();
+    gwi_obs_jax_at_end();
+    leave(&before);
+    return gwi_py_none();
+}
+
+static py_method jax_method = {"gpuwhy_jax_exit", on_exit_with_jax, PY_METHOD_NOARGS, NULL};
 static py_method oom_method = {"gpuwhy_out_of_memory", on_oom, PY_METHOD_VARARGS, NULL};
 static py_method exit_method = {"gpuwhy_exit", on_exit_of_interpreter, PY_METHOD_NOARGS, NULL};
 
@@ -122,7 +135,7 @@ static py_method exit_method = {"gpuwhy_exit", on_exit_of_interpreter, PY_METHOD
 typedef enum outcome { OUTCOME_ATTACHED, OUTCOME_LATER, OUTCOME_REFUSED } outcome;
 
 /* The dict of a module that is imported to its end; NULL else. Runs no code of the module. */
-static py_object *imported_dict(const char *name)
+py_object *gwi_obs_imported(const char *name)
 {
     py_object *modules = gwi_obs.py.PySys_GetObject("modules");
     py_object *module = modules == NULL ? NULL : gwi_obs.py.PyDict_GetItemString(modules, name);
@@ -214,11 +227,11 @@ bool gwi_obs_history_is_off(char *reason)
 }
 
 /* atexit is imported by what torch imports; were it not, there is no read-out at the end. */
-static bool register_exit(void)
+static bool register_exit(py_method *what)
 {
-    py_object *atexit_dict = imported_dict("atexit");
+    py_object *atexit_dict = gwi_obs_imported("atexit");
     py_object *function = atexit_dict == NULL ? NULL : gwi_obs.py.PyDict_GetItemString(atexit_dict, "register");
-    py_object *method = gwi_obs.py.PyCFunction_NewEx(&exit_method, NULL, NULL);
+    py_object *method = gwi_obs.py.PyCFunction_NewEx(what, NULL, NULL);
     py_object *arguments = gwi_py_tuple(&method, 1);
     py_object *done =
         function == NULL || arguments == NULL ? NULL : gwi_obs.py.PyObject_CallObject(function, arguments);
@@ -289,14 +302,14 @@ static bool history_at_attach(char *words, size_t words_bytes)
 /* `ret_done`: there is no history left to begin. */
 static outcome attach(char *reason, bool *ret_done)
 {
-    py_object *torch = imported_dict("torch");
-    py_object *torch_cuda = torch == NULL ? NULL : imported_dict("torch.cuda");
+    py_object *torch = gwi_obs_imported("torch");
+    py_object *torch_cuda = torch == NULL ? NULL : gwi_obs_imported("torch.cuda");
     /* Asking PyTorch anything before it has initialised CUDA would make it do so: the program may have meant not to.
      * Its C++ part makes the default generators last; the flag follows a little later, and between the two the first
      * allocation of a program may already be lost. */
     if (torch_cuda == NULL || !(flag_in(torch_cuda, "_initialized") || flag_in(torch_cuda, "default_generators")))
         return OUTCOME_LATER;
-    gwi_obs.torch_c = imported_dict("torch._C");
+    gwi_obs.torch_c = gwi_obs_imported("torch._C");
     if (gwi_obs.torch_c == NULL)
         return OUTCOME_LATER;
     if (!make_keys()) {
@@ -312,12 +325,19 @@ static outcome attach(char *reason, bool *ret_done)
     gwi_obs.attached_by = getpid();
     char words[GWI_OBS_REASON_BYTES + 40], version[40], text[GWI_OBS_REASON_BYTES + 160];
     *ret_done = history_at_attach(words, sizeof words);
-    bool at_exit = register_exit();
+    bool at_exit = register_exit(&exit_method);
     if (!gwi_py_text(gwi_obs.py.PyDict_GetItemString(torch, "__version__"), version, sizeof version))
         snprintf(version, sizeof version, "of unknown version");
     snprintf(text, sizeof text, "PyTorch %s; %s%s", version, words, at_exit ? "" : "; no read-out at the end");
     gwi_obs_note(GW_NOTE_OBSERVER_ATTACHED, text);
     return OUTCOME_ATTACHED;
+}
+
+/* JAX has made its handler of the end when it is imported; ours comes later and runs earlier. */
+static void attach_to_jax(void)
+{
+    if (gwi_obs.jax_attached_by == 0 && gwi_obs_imported("jax") != NULL && register_exit(&jax_method))
+        gwi_obs.jax_attached_by = getpid();
 }
 
 /* Runs in the interpreter's main thread with its lock held. Must return 0: anything else raises in the program. */
@@ -327,6 +347,7 @@ static int attach_pending(void *unused)
     (void)unused;
     bool done = false;
     saved before = enter();
+    attach_to_jax();
     outcome result = attach(reason, &done);
     if (result == OUTCOME_REFUSED && ++gwi_obs.refusals == 1)
         gwi_obs_note(GW_NOTE_OBSERVER_REFUSED, reason);

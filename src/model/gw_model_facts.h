@@ -386,6 +386,26 @@ typedef struct gw_allocator_report {
     gw_recovery recovery; /* of an out-of-memory */
 } gw_allocator_report;
 
+/* JAX's live arrays when its out-of-memory ended the program. */
+typedef struct gw_array_kind {
+    uint64_t bytes, count; /* of one; how many */
+    char name[96];         /* "float32[1024,1024]" */
+} gw_array_kind;
+enum { GW_ARRAY_KINDS_MAX = 32 };
+typedef struct gw_arrays {
+    bool seen;
+    uint64_t t_ns; /* when it was asked: at the end, not at the failure */
+    uint32_t pid;
+    uint64_t bytes_wanted, bytes_in_use, bytes_limit, bytes_peak; /* the allocator's own; 0: not known */
+    gw_array_kind kind[GW_ARRAY_KINDS_MAX];                       /* those that hold most first */
+    size_t kind_count;
+    uint64_t rest_bytes, rest_count; /* of all other arrays together */
+} gw_arrays;
+
+/* Equal arrays of which there are many and which hold at least half of what JAX had in use: a loop that keeps them, or
+ * a program that wants them. Capacity is not established then. NULL: there are none. */
+const gw_array_kind *gw_arrays_pile(const gw_arrays *arrays);
+
 /* A part of a process's life as the program named it (gpuwhy_phase(), a cell of a notebook). It lasts until the next
  * one of the process. */
 typedef struct gw_phase {
@@ -567,7 +587,8 @@ struct gw_model {
     size_t info_count;
     gw_allocator_report *allocator;
     size_t allocator_count;
-    gw_phase *phase; /* by process, then by time */
+    gw_arrays arrays; /* of the last process that had some */
+    gw_phase *phase;  /* by process, then by time */
     size_t phase_count;
     const gw_phase *asked_phase; /* gw_model_build_phase(): judge this one alone; NULL: the whole run */
     gw_pair *meta;

@@ -622,6 +622,31 @@ static void test_hostile_stderr(void **state)
     gw_model_free(model);
 }
 
+/* 1,100 equal arrays hold most of it; of a hundred kinds none does. */
+static void test_a_pile_of_arrays(void **state)
+{
+    (void)state;
+    open_feed();
+    assert_null(gw_arrays_pile(&(gw_arrays){.seen = true}));
+    gw_feed_text_call(&feed, "?", GW_EV_ARRAYS_OOM, 8 * mib, 12 * gib, 12 * gib, 12 * gib, "JAX");
+    gw_feed_text_call(&feed, "?", GW_EV_ARRAYS, 8 * mib, 1100, 0, 0, "float32[2048,1024]");
+    gw_feed_text_call(&feed, "?", GW_EV_ARRAYS, gib, 2, 0, 0, "float32[256,1024,1024]");
+    gw_feed_text_call(&feed, "?", GW_EV_ARRAYS, gib, 40, 1, 0, "");
+    gw_model *model = gw_feed_finish(&feed);
+    assert_true(model->arrays.seen);
+    assert_int_equal(model->arrays.kind_count, 2);
+    assert_int_equal(model->arrays.rest_count, 40);
+    const gw_array_kind *pile = gw_arrays_pile(&model->arrays);
+    assert_non_null(pile);
+    assert_string_equal(pile->name, "float32[2048,1024]");
+    model->arrays.kind[0].count = 99;
+    assert_null(gw_arrays_pile(&model->arrays));
+    model->arrays.kind[0].count = 1100;
+    model->arrays.bytes_in_use = 40 * gib;
+    assert_null(gw_arrays_pile(&model->arrays));
+    gw_model_free(model);
+}
+
 /* However long writing the report took: ages count from the moment at which the history was read. */
 static void test_ages_of_a_report_are_of_one_moment(void **state)
 {
@@ -709,6 +734,7 @@ int main(void)
         cmocka_unit_test(test_traceback),
         cmocka_unit_test(test_chained_traceback_keeps_the_out_of_memory),
         cmocka_unit_test(test_hostile_stderr),
+        cmocka_unit_test(test_a_pile_of_arrays),
         cmocka_unit_test(test_ages_of_a_report_are_of_one_moment),
         cmocka_unit_test(test_hostile_events),
     };

@@ -223,6 +223,34 @@ static void settle(gwi_process *process, gw_allocator_report *report)
     process->history_count = 0;
 }
 
+static void arrays_add(gw_arrays *arrays, const gw_event *event)
+{
+    if (!arrays->seen || arrays->pid != event->pid)
+        return;
+    if (event->arg[2] != 0) {
+        arrays->rest_bytes += event->arg[0];
+        arrays->rest_count += event->arg[1];
+    } else if (arrays->kind_count < GW_ARRAY_KINDS_MAX) {
+        gw_array_kind *kind = &arrays->kind[arrays->kind_count++];
+        *kind = (gw_array_kind){.bytes = event->arg[0], .count = event->arg[1]};
+        if (event->text != NULL)
+            strncpy(kind->name, event->text, sizeof kind->name - 1);
+    }
+}
+
+const gw_array_kind *gw_arrays_pile(const gw_arrays *arrays)
+{
+    enum { PILE_MIN = 100 };
+    const gw_array_kind *most = &arrays->kind[0];
+    if (!arrays->seen || arrays->kind_count == 0 || most->count < PILE_MIN || most->bytes == 0)
+        return NULL;
+    uint64_t in_use = arrays->rest_bytes; /* a framework with an allocator of another sort tells no bytes in use */
+    for (size_t i = 0; i < arrays->kind_count; i++)
+        in_use += arrays->kind[i].bytes * arrays->kind[i].count;
+    in_use = arrays->bytes_in_use > in_use ? arrays->bytes_in_use : in_use;
+    return most->count >= in_use / most->bytes / 2 ? most : NULL;
+}
+
 void gwi_observer_event(gw_model *model, gwi_process *process, const gw_event *event)
 {
     gw_allocator_report *report = NULL;
@@ -285,6 +313,18 @@ void gwi_observer_event(gw_model *model, gwi_process *process, const gw_event *e
         report = report_now(model, process, event);
         if (report != NULL)
             size_add(report, event);
+        return;
+    case GW_EV_ARRAYS_OOM:
+        model->arrays = (gw_arrays){.seen = true,
+                                    .t_ns = event->t_ns,
+                                    .pid = event->pid,
+                                    .bytes_wanted = event->arg[0],
+                                    .bytes_in_use = event->arg[1],
+                                    .bytes_limit = event->arg[2],
+                                    .bytes_peak = event->arg[3]};
+        return;
+    case GW_EV_ARRAYS:
+        arrays_add(&model->arrays, event);
         return;
     default:
         return;
