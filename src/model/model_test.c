@@ -622,6 +622,57 @@ static void test_hostile_stderr(void **state)
     gw_model_free(model);
 }
 
+static void feed_requests(uint64_t first, uint64_t count, const char *text)
+{
+    gw_feed_text_call(&feed, "?", GW_EV_ALLOCATOR_REQUESTS, first, count, 0, 1000, text);
+}
+
+/* Orders of live blocks and requests are the course's own; counters of 32 bits go on beyond them; a text that is lost
+ * or damaged takes nothing with it but what it held. */
+static void test_a_course_of_requests(void **state)
+{
+    (void)state;
+    open_feed();
+    gw_feed_wait(&feed, 1000000000);
+    gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_OOM, 0, gib, 0, 0, 0);
+    gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_STATE, 0, GW_ALLOCATOR_COURSE_REQUESTS, 1000, 0, 0);
+    uint64_t told_ns = feed.t_ns;
+    feed_requests(1, 2, "gBAAAAAgBAAAAA");
+    feed_requests(700, 3,
+                  "ggIAA/////DAA"
+                  "ggIFmCDBA"
+                  "DB!CD"); /* after a gap; the third one is damaged */
+    feed_requests(702, 1, "gBAABAA");
+    feed_requests(703, 0, "gBAABAA");
+    feed_requests(703, 5000, "gBAABAA");
+    for (uint64_t i = 0; i < 3; i++)
+        gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_BLOCK, 0, 0x1000 + i, mib, 100 + i,
+                     (900 - i) << GW_BLOCK_ORDER_SHIFT | GW_BLOCK_LIVE);
+    gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_BLOCK, 0, 0x9000, mib, GW_AGE_UNKNOWN, GW_BLOCK_PENDING);
+    gw_model *model = gw_feed_finish(&feed);
+    const gw_allocator_report *report = &model->allocator[0];
+    assert_true(report->has_course);
+    assert_int_equal(report->order, 1000);
+    assert_int_equal(report->live_count, 4);
+    assert_int_equal(report->live[0].order, 0);
+    assert_int_equal(report->live[1].order, 898);
+    assert_int_equal(report->live[3].order, 900);
+    assert_int_equal(report->request_count, 3);
+    const gw_allocator_request *request = report->request;
+    assert_int_equal(request[0].order, 700);
+    assert_int_equal(request[0].bytes, 2 * mib);
+    assert_int_equal(request[0].t_ns, told_ns - 1000);
+    assert_int_equal(request[0].launches, (1 << 27) - 1);
+    assert_false(request[0].freed);
+    assert_true(request[1].freed);
+    assert_int_equal(request[1].freed_order, 705);
+    assert_int_equal(request[1].launches, (1 << 27) + 2);
+    assert_int_equal(request[1].waits, 1);
+    assert_int_equal(request[1].t_ns, told_ns - 1000 + 70000);
+    assert_int_equal(request[2].launches, (UINT64_C(1) << 32) + 1);
+    gw_model_free(model);
+}
+
 /* 1,100 equal arrays hold most of it; of a hundred kinds none does. */
 static void test_a_pile_of_arrays(void **state)
 {
@@ -734,6 +785,7 @@ int main(void)
         cmocka_unit_test(test_traceback),
         cmocka_unit_test(test_chained_traceback_keeps_the_out_of_memory),
         cmocka_unit_test(test_hostile_stderr),
+        cmocka_unit_test(test_a_course_of_requests),
         cmocka_unit_test(test_a_pile_of_arrays),
         cmocka_unit_test(test_ages_of_a_report_are_of_one_moment),
         cmocka_unit_test(test_hostile_events),

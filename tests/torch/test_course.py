@@ -205,5 +205,25 @@ def sites():
     check(any(block[5] != 0 for block in report.live), "no live block has a site")
 
 
+def judge(scenario):
+    with tempfile.TemporaryDirectory() as folder:
+        place = pathlib.Path(folder)
+        variables = {k: v for k, v in os.environ.items() if not k.startswith("GPUWHY_") and k != "LD_PRELOAD"}
+        variables.update(XDG_STATE_HOME=str(place / "state"), XDG_CACHE_HOME=str(place / "cache"))
+        subprocess.run([BUILD / "gpuwhy", "run", "--quiet", "--gpu", "virtual:h200,memory=8GiB", "-o", place / "run.gpuwhy",
+                        "--", PROGRAM, place / "truth", CUDA, scenario], env=variables, capture_output=True, timeout=250)
+        said = subprocess.run([BUILD / "gpuwhy", "explain", place / "run.gpuwhy"], env=variables, capture_output=True,
+                              text=True)
+        return said.stdout
+
+
+def verdicts():
+    """A program in C++, so without PyTorch's observer: the course alone tells the leak and its line, and stays silent
+    where the same bytes were there before the iterations."""
+    leak, full = judge("leak"), judge("full")
+    check("Verdict  gpu-oom-leak" in leak and "course_prog.c" in leak.split("Where", 1)[1].splitlines()[0], leak)
+    check("Verdict  gpu-oom-capacity" in full, full)
+
+
 if __name__ == "__main__":
     {"global": global_}.get(sys.argv[1], globals().get(sys.argv[1]))()

@@ -11,6 +11,8 @@
  *   unlocked  the same without a lock
  *   fork      a child frees, asks and is refused; the parent goes on
  *   many      NUMBER blocks at once, all of them alive
+ *   leak      400 iterations, each of which keeps 15 MiB, then death by the refusal
+ *   full      the same bytes, all of them before the iterations, which keep nothing; then the same death
  *   bench     NUMBER events; prints nanoseconds an event
  *
  * The truth: "request ORDER DEVICE ADDRESS BYTES FREED_ORDER LAUNCHES WAITS" of each request (FREED_ORDER 0: alive), of
@@ -143,6 +145,7 @@ typedef int call_2(void *a, void *b);
 
 static int (*launch_graph)(void *exec, void *stream);
 static int (*synchronize)(void *stream);
+static int (*driver_allocate)(uint64_t *ret_address, size_t bytes);
 static void *exec;
 
 static void *driver_name(void *driver, const char *name)
@@ -165,6 +168,7 @@ static void begin_driver(void)
     int (*instantiate)(void **, void *, unsigned long long) =
         (int (*)(void **, void *, unsigned long long))driver_name(driver, "cuGraphInstantiateWithFlags");
     launch_graph = (call_2 *)driver_name(driver, "cuGraphLaunch");
+    driver_allocate = (int (*)(uint64_t *, size_t))driver_name(driver, "cuMemAlloc_v2");
     synchronize = (call_1 *)driver_name(driver, "cuStreamSynchronize");
     if (init(0) != 0 || retain(&context, 0) != 0 || set_current(context) != 0)
         fail("no context");
@@ -293,6 +297,33 @@ static void many(uint64_t count)
     refuse(0);
 }
 
+/* Of 8 GiB the process has 7 from the driver; what PyTorch asks for then is refused. */
+static void dies(bool leaks)
+{
+    enum { KEPT = 15 << 20, ITERATIONS = 400 };
+    uint64_t segment = 0;
+    if (driver_allocate(&segment, (uint64_t)7 << 30) != 0)
+        fail("no segment");
+    for (int i = 0; i < ITERATIONS && !leaks; i++)
+        take(KEPT);
+    for (int i = 0; i < ITERATIONS; i++) {
+        uint64_t order[20];
+        for (int k = 0; k < 20; k++)
+            order[k] = take((uint64_t)(k + 1) * 32768);
+        launch();
+        wait_for_it();
+        for (int k = 20; k-- > 0;)
+            release(0, order[k]);
+        if (leaks)
+            take(KEPT);
+    }
+    if (driver_allocate(&segment, (uint64_t)2 << 30) == 0)
+        fail("a second segment");
+    refuse(0);
+    fprintf(stderr, "terminate called after throwing an instance of 'c10::OutOfMemoryError'\n"
+                    "  what():  CUDA out of memory. Tried to allocate 2.00 GiB.\n");
+}
+
 static double now_ns(void)
 {
     struct timespec t;
@@ -373,6 +404,9 @@ int main(int argc, char **argv)
         forks(number);
     } else if (strcmp(scenario, "many") == 0) {
         many(number);
+    } else if (strcmp(scenario, "leak") == 0 || strcmp(scenario, "full") == 0) {
+        dies(scenario[0] == 'l');
+        abort();
     } else if (strcmp(scenario, "bench") == 0) {
         bench(number);
     } else {
