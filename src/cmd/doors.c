@@ -1,6 +1,8 @@
-/* The two doors: the facade is preloaded under the driver's name, and its folder comes first in the library path. */
+/* The doors: the facade is preloaded under the driver's name, and its folder comes first in the library path. Beside it
+ * goes the library that PyTorch's allocator calls (gw_c10_door.h). */
 #include "gwi_run.h"
 
+#include "gw_c10_door.h"
 #include "gw_facade.h"
 
 #include <errno.h>
@@ -9,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static const gwi_gpu_source *const sources[] = {&gwi_source_real, &gwi_source_virtual};
 
@@ -62,6 +65,23 @@ static gw_status write_facade(gwi_doors *doors, const char *run_folder, gw_error
     return st == GW_OK ? gw_facade_write(doors->driver, hook, doors->folder, err) : st;
 }
 
+/* Into the facade's folder, whose name has no space and no colon. Without it PyTorch's blocks are not followed, and all
+ * else is as ever. */
+static void link_c10(gwi_doors *doors)
+{
+    gwi_path library, link, before;
+    if (gwi_library_find(GW_C10_DOOR_FILE, library, NULL) != GW_OK ||
+        gwi_path_format(link, NULL, "%s/" GW_C10_DOOR_FILE, doors->folder) != GW_OK)
+        return;
+    ssize_t bytes = readlink(link, before, sizeof before - 1);
+    if (bytes > 0) {
+        before[bytes] = '\0';
+        if (strcmp(before, library) != 0) /* an older installation's: the folder's name says which hook it is for */
+            return;
+    }
+    doors->has_c10 = bytes > 0 || symlink(library, link) == 0 || errno == EEXIST;
+}
+
 gw_status gwi_doors_prepare(gwi_doors *doors, const gwi_run_options *options, const gwi_program *program,
                             const char *run_folder, gw_error *err)
 {
@@ -74,6 +94,8 @@ gw_status gwi_doors_prepare(gwi_doors *doors, const gwi_run_options *options, co
         return gw_fail(err, GW_UNSUPPORTED, "%s is a 32-bit program: its GPU calls cannot be recorded", program->image);
     }
     st = write_facade(doors, run_folder, err);
+    if (st == GW_OK)
+        link_c10(doors);
     if (st == GW_OK && doors->is_virtual && run_folder[0] != '\0') {
         st = gwi_path_format(doors->virtual_folder, err, "%s/virtual", run_folder);
         if (st == GW_OK)
@@ -121,6 +143,8 @@ static void set_preload(const gwi_doors *doors, const gwi_program *program)
             gw_text_add(&first, ":", 1);
     }
     gw_text_addf(&first, "%s/libcuda.so.1", doors->folder);
+    if (doors->has_c10)
+        gw_text_addf(&first, ":%s/" GW_C10_DOOR_FILE, doors->folder);
     if (!first.failed)
         put_first("LD_PRELOAD", gw_text_str(&first), old == NULL ? NULL : old + kept);
     gw_text_free(&first);

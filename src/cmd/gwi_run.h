@@ -62,6 +62,7 @@ typedef struct gwi_doors {
     bool is_virtual;
     gwi_path driver;         /* the next driver; "" when there is none */
     gwi_path folder;         /* of the facade */
+    bool has_c10;            /* libgpuwhy-c10.so lies there, too */
     gwi_path virtual_folder; /* the virtual cards' shared state */
     gwi_path nvml_folder;    /* of the virtual cards' libnvidia-ml.so.1; "" for real ones */
     const char *virtual_specification;

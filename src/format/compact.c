@@ -82,6 +82,10 @@ static const struct {
     [GW_EV_ALLOCATOR_BLOCK] = {DROPPED, 0, 0},
     [GW_EV_ALLOCATOR_HISTORY] = {DROPPED, 0, 0},
     [GW_EV_ALLOCATOR_HELD] = {DROPPED, 0, 0},
+    [GW_EV_ALLOCATOR_REQUESTS] = {DROPPED, 0, 0},
+    [GW_EV_ALLOCATOR_SIZE] = {DROPPED, 0, 0},
+    [GW_EV_ARRAYS_OOM] = {SOME, 0, 0},
+    [GW_EV_ARRAYS] = {SOME, 0, 0},
     [GW_EV_ORDER] = {DROPPED, 0, 0},
     [GW_EV_ORDER_RANGE] = {DROPPED, 0, 0},
 };

@@ -27,6 +27,13 @@
  *   `extra` is the dynamic shared memory in bytes.
  * GRAPH_NODE: `extra` is what an allocation node takes, in KiB.
  * ALLOCATOR_BLOCK, ALLOCATOR_HELD: the event's site is where the memory was asked for.
+ * ALLOCATOR_REQUESTS: the last requests of an allocator in a row, as text (gw_requests.h); first_order is the number of
+ *   the first of them, age_ns how long before the event it was.
+ * ALLOCATOR_SIZE: all requests of at least bytes_least and less than twice that, ever; lifetime_sum: of those that were
+ *   freed, the requests from a block's own to its end, added up.
+ * ARRAYS_OOM: a framework's out-of-memory ended the program; the text is the framework's name, 0 is not known. ARRAYS,
+ *   after it: live arrays of one type and shape, which the text names; `bytes` is of one. is_rest 1: all others, and
+ *   `bytes` of all of them.
  * FORK: parent_site is where the parent called fork(), in its own numbers of sites; 0: not known.
  * SITE to PYTHON_LINES: gw_site.h.
  * ORDER, ORDER_RANGE: calls that put work in order, written down when memory is given back; see gw_order_step. Of FREE,
@@ -120,7 +127,11 @@
     X(ORDER_RANGE, FACT, "destination", "source", "bytes", "")                                                         \
     X(CRASH, FACT, "signal", "address", "code", "instruction")                                                         \
     X(PYTHON_RAISED, FACT, "", "", "", "")                                                                             \
-    X(POOL_STATE, FACT, "pool", "bytes_reserved", "bytes_used", "device_and_default")
+    X(POOL_STATE, FACT, "pool", "bytes_reserved", "bytes_used", "device_and_default")                                  \
+    X(ALLOCATOR_REQUESTS, FACT, "first_order", "count", "device", "age_ns")                                            \
+    X(ALLOCATOR_SIZE, FACT, "bytes_least", "requests", "frees", "lifetime_sum")                                        \
+    X(ARRAYS_OOM, FACT, "bytes_wanted", "bytes_in_use", "bytes_limit", "bytes_peak")                                   \
+    X(ARRAYS, FACT, "bytes", "count", "is_rest", "")
 
 typedef enum gw_event_kind {
 #define GW_X(name, price, a0, a1, a2, a3) GW_EV_##name,
@@ -196,7 +207,14 @@ typedef enum gw_note {
     X(LIMIT, "limit_bytes")                                                                                            \
     X(HISTORY_TOTAL, "history_entry_count")                                                                            \
     X(WHEN, "when")                  /* 0 at an out-of-memory, 1 at the end, 2 on request */                           \
-    X(HISTORY_AGE, "history_age_ns") /* how long before the event our history began */
+    X(HISTORY_AGE, "history_age_ns") /* how long before the event our history began */                                 \
+    /* Of the course, which follows each block from the first one on */                                                \
+    X(COURSE_REQUESTS, "course_request_count") /* ages in the report are told of this event's time from here on */     \
+    X(COURSE_FREES, "course_free_count")                                                                               \
+    X(COURSE_LIVE, "course_live_bytes")                                                                                \
+    X(COURSE_LIVE_COUNT, "course_live_count")                                                                          \
+    X(COURSE_PEAK, "course_peak_bytes")                                                                                \
+    X(COURSE_MISSED, "course_missed_count") /* events that were not followed; not 0: the course is not whole */
 
 typedef enum gw_allocator_field {
 #define GW_X(name, text) GW_ALLOCATOR_##name,
@@ -205,9 +223,11 @@ typedef enum gw_allocator_field {
         GW_ALLOCATOR_FIELD_COUNT
 } gw_allocator_field;
 
-/* arg3 of ALLOCATOR_BLOCK, a block that a framework's allocator holds. arg2 is how long before the event itself it was
- * handed out; GW_AGE_UNKNOWN: before the oldest history entry, or there is no history. */
+/* arg3 of ALLOCATOR_BLOCK, a block that a framework's allocator holds: its state, and above GW_BLOCK_ORDER_SHIFT the
+ * number of its request on that device, counted from 1 on; 0: not known. arg2 is how long before the event itself it
+ * was handed out; GW_AGE_UNKNOWN: before the oldest history entry, or there is no history. */
 #define GW_AGE_UNKNOWN UINT64_MAX
+enum { GW_BLOCK_ORDER_SHIFT = 8 };
 typedef enum gw_block_state {
     GW_BLOCK_LIVE = 0,     /* the program holds it */
     GW_BLOCK_PENDING = 1,  /* freed, but a stream may still use it */

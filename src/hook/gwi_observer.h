@@ -12,6 +12,9 @@
  * program switched on itself is left alone. While the program's own snapshot of the history is taken it sees our
  * entries too (without stacks): GPUWHY_HISTORY=0 avoids that.
  *
+ * Where the hook follows PyTorch's allocations itself (gwi_course.h), ages, the order of requests and the way of live
+ * bytes come from there, and no history is switched on unless the environment asks for it.
+ *
  * History has a price: a small network that is bound by its launches (1.2 ms and 108 entries an iteration) runs 2.7 %
  * slower with it on an H200, and the length of the ring does not matter. So it is switched on only when the process's
  * memory use says that memory may become its problem: when the device memory that it has taken since its start comes
@@ -37,8 +40,15 @@
 enum {
     GWI_OBSERVER_HISTORY_ENTRIES = 100000,
     GWI_OBSERVER_HISTORY_SHARE = 16, /* history begins when one part of so many of the card was taken */
-    GWI_OBSERVER_BLOCKS_MAX = 4096
+    GWI_OBSERVER_BLOCKS_MAX = 16384
 };
+
+/* What the course of PyTorch's allocations (gwi_course.h) knows of a live block. */
+typedef struct gwi_observer_block {
+    uint64_t order;  /* number of its request on the device, from 1 on */
+    uint64_t age_ns; /* before the last course_write of the device */
+    uint32_t site;   /* 0: not known */
+} gwi_observer_block;
 
 /* What the observer needs of the hook. All members are set, and valid for the life of the process. Called on any
  * thread, with the interpreter's lock held, never inside a driver call. */
@@ -51,7 +61,19 @@ typedef struct gwi_observer_port {
      * goes into the second. */
     uint32_t (*guard_enter)(void);
     void (*guard_leave)(uint32_t before);
+    /* The course of allocations, where there is one; all NULL: there is none.
+     * course_is_whole: blocks are followed, from the first one on and without a gap: no history is needed.
+     * course_write: what the course says of a device, into the report that is open. False: nothing is known of it.
+     * course_find: a live block; false: not known. course_request: the site of the request that was refused last on
+     * the device, once; 0: not known. */
+    bool (*course_is_whole)(void);
+    bool (*course_write)(uint64_t device);
+    bool (*course_find)(uint64_t device, uint64_t address, gwi_observer_block *ret_block);
+    uint32_t (*course_request)(uint64_t device);
 } gwi_observer_port;
+
+/* PyTorch calls us at its next out-of-memory. Any thread. */
+bool gwi_observer_is_attached(void);
 
 /* Once, before the first notice. `port` is borrowed for ever. Looks at the environment, and for an interpreter among
  * the libraries that are there by then. Keeps errno. */

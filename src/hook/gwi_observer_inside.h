@@ -4,6 +4,7 @@
  *   observer_read.c    what it reads and writes: statistics, blocks, history, peaks
  *   observer_stacks.c  stacks of the history as call sites
  *   observer_raised.c  the exception that nobody caught, at the interpreter's end
+ *   observer_jax.c     JAX's live arrays
  *   observer_py.c      small helpers over Python
  *
  * Everything here runs with the interpreter's lock held, unless it says otherwise. */
@@ -152,15 +153,22 @@ struct gwi_obs_state {
     uint64_t last_read_ns, last_took_ns; /* end and duration of the last read-out of the history */
     python py;
     keys key;
-    py_object *torch_c; /* dict of torch._C; owned once attached: the interpreter's end clears modules before us */
-    pid_t attached_by;  /* 0: nobody yet. In its forked children PyTorch's locks may be held for ever */
-    bool raised_begun;  /* the handler for the last exception is registered, or was tried to be */
-    pid_t raised_pid;   /* the process that it works for */
+    py_object *torch_c;    /* dict of torch._C; owned once attached: the interpreter's end clears modules before us */
+    pid_t jax_attached_by; /* 0: nobody yet */
+    pid_t attached_by;     /* 0: nobody yet. In its forked children PyTorch's locks may be held for ever */
+    bool raised_begun;     /* the handler for the last exception is registered, or was tried to be */
+    pid_t raised_pid;      /* the process that it works for */
 };
 extern struct gwi_obs_state gwi_obs;
 
 uint64_t gwi_obs_clock_ns(clockid_t clock);
 void gwi_obs_note(gw_note reason, const char *text);
+
+/* Whether PyTorch keeps no history; `reason` says why, where it does or cannot say. */
+bool gwi_obs_history_is_off(char *reason);
+
+/* The dict of a module that is imported to its end; NULL else. Runs no code of the module. Borrowed. */
+py_object *gwi_obs_imported(const char *name);
 
 /* ---- small helpers over Python: observer_py.c ---- */
 
@@ -201,6 +209,11 @@ void gwi_obs_raised_forked(void); /* in a child that calls the driver; without t
 void gwi_obs_write_limit(uint64_t device, uint64_t total_bytes);
 void gwi_obs_read_at_oom(uint64_t device, bool with_history);
 void gwi_obs_read_at_end(void);
+
+/* ---- JAX: observer_jax.c ---- */
+
+/* At the interpreter's end: what lived, where JAX's out-of-memory ends the program. */
+void gwi_obs_jax_at_end(void);
 
 /* ---- stacks: observer_stacks.c ---- */
 

@@ -1,4 +1,5 @@
 /* The hook's door, its state, and the way into a wrapper when a thread or a process is new. */
+#include "gwi_course.h"
 #include "gwi_hook.h"
 #include "gwi_modules.h"
 #include "gwi_site.h"
@@ -466,6 +467,7 @@ static int attach(gw_facade_head *head, void **found)
     if (status == 0) {
         gwi_forks_watch();
         gwi_crash_watch();
+        gwi_course_attach();
     }
     return status;
 }

@@ -1,4 +1,5 @@
 /* The observer's place in the hook: facts go to the buffer, and its own work is marked as ours. */
+#include "gwi_course.h"
 #include "gwi_hook.h"
 #include "gwi_observer.h"
 
@@ -33,6 +34,16 @@ static void guard_leave(uint32_t before)
         atomic_store_explicit(&slot->inside_fn, 0, memory_order_release);
 }
 
+static bool find_block(uint64_t device, uint64_t address, gwi_observer_block *ret_block)
+{
+    gwi_course_block block;
+    uint64_t age_ns;
+    if (!gwi_course_find(device, address, &block) || !gwi_course_age(device, gwi_course_ticks(&block), &age_ns))
+        return false;
+    *ret_block = (gwi_observer_block){.order = block.order, .age_ns = age_ns, .site = block.site};
+    return true;
+}
+
 /* Bytes on a device that a call has just taken. What is freed is not subtracted: a caching allocator gives little back.
  */
 static uint64_t bytes_taken(unsigned kind, int result, const uint64_t arg[4])
@@ -44,7 +55,14 @@ static uint64_t bytes_taken(unsigned kind, int result, const uint64_t arg[4])
 
 void gwi_observer_poke(gwi_slot_ref *th, unsigned kind, int result, const uint64_t arg[4])
 {
-    static const gwi_observer_port port = {put_fact, put_fact_at, guard_enter, guard_leave};
+    static const gwi_observer_port port = {.fact = put_fact,
+                                           .fact_at = put_fact_at,
+                                           .guard_enter = guard_enter,
+                                           .guard_leave = guard_leave,
+                                           .course_is_whole = gwi_course_is_whole,
+                                           .course_write = gwi_course_write,
+                                           .course_find = find_block,
+                                           .course_request = gwi_course_refused_site};
     static _Atomic uint32_t begun_pid; /* 0: not begun in any process */
     if (gwi_unlikely(gwi.head == NULL))
         return;

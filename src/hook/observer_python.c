@@ -79,7 +79,8 @@ static py_object *on_oom(py_object *self, py_object *arguments)
     gwi_obs_saved before = gwi_obs_enter();
     for (ptrdiff_t i = 0; i < 4 && i < gwi_obs.py.PyTuple_Size(arguments); i++)
         value[i] = gwi_py_number(gwi_obs.py.PyTuple_GetItem(arguments, i), &known);
-    gwi_obs.port->fact(GW_EV_ALLOCATOR_OOM, value[1], value[2], value[3], value[0], NULL);
+    uint32_t site = gwi_obs.port->course_request == NULL ? 0 : gwi_obs.port->course_request(value[0]);
+    gwi_obs.port->fact_at(GW_EV_ALLOCATOR_OOM, site, value[1], value[2], value[3], value[0]);
     bool with_history = may_read_history();
     uint64_t begin_ns = gwi_obs_clock_ns(CLOCK_MONOTONIC);
     gwi_obs_write_limit(value[0], value[2]);
@@ -108,6 +109,19 @@ static py_object *on_exit_of_interpreter(py_object *self, py_object *arguments)
     return gwi_py_none();
 }
 
+static py_object *on_exit_with_jax(py_object *self, py_object *arguments)
+{
+    (void)self;
+    (void)arguments;
+    if (getpid() != gwi_obs.jax_attached_by)
+        return gwi_py_none();
+    gwi_obs_saved before = gwi_obs_enter();
+    gwi_obs_jax_at_end();
+    gwi_obs_leave(&before);
+    return gwi_py_none();
+}
+
+static py_method jax_method = {"gpuwhy_jax_exit", on_exit_with_jax, PY_METHOD_NOARGS, NULL};
 static py_method oom_method = {"gpuwhy_out_of_memory", on_oom, PY_METHOD_VARARGS, NULL};
 static py_method exit_method = {"gpuwhy_exit", on_exit_of_interpreter, PY_METHOD_NOARGS, NULL};
 
@@ -116,7 +130,7 @@ static py_method exit_method = {"gpuwhy_exit", on_exit_of_interpreter, PY_METHOD
 typedef enum outcome { OUTCOME_ATTACHED, OUTCOME_LATER, OUTCOME_REFUSED } outcome;
 
 /* The dict of a module that is imported to its end; NULL else. Runs no code of the module. */
-static py_object *imported_dict(const char *name)
+py_object *gwi_obs_imported(const char *name)
 {
     py_object *modules = gwi_obs.py.PySys_GetObject("modules");
     py_object *module = modules == NULL ? NULL : gwi_obs.py.PyDict_GetItemString(modules, name);
@@ -196,7 +210,7 @@ static bool switch_history_on(char *reason)
 }
 
 /* False: the program switched it on itself, or this PyTorch cannot tell (the asynchronous allocator, old versions). */
-static bool history_is_off(char *reason)
+bool gwi_obs_history_is_off(char *reason)
 {
     py_object *answer = gwi_py_call_torch("_cuda_isHistoryEnabled", gwi_obs.py.PyTuple_New(0), reason);
     bool off = answer != NULL && gwi_obs.py.PyObject_IsTrue(answer) == 0;
@@ -208,11 +222,11 @@ static bool history_is_off(char *reason)
 }
 
 /* atexit is imported by what torch imports; were it not, there is no read-out at the end. */
-static bool register_exit(void)
+static bool register_exit(py_method *what)
 {
-    py_object *atexit_dict = imported_dict("atexit");
+    py_object *atexit_dict = gwi_obs_imported("atexit");
     py_object *function = atexit_dict == NULL ? NULL : gwi_obs.py.PyDict_GetItemString(atexit_dict, "register");
-    py_object *method = gwi_obs.py.PyCFunction_NewEx(&exit_method, NULL, NULL);
+    py_object *method = gwi_obs.py.PyCFunction_NewEx(what, NULL, NULL);
     py_object *arguments = gwi_py_tuple(&method, 1);
     py_object *done =
         function == NULL || arguments == NULL ? NULL : gwi_obs.py.PyObject_CallObject(function, arguments);
@@ -222,12 +236,18 @@ static bool register_exit(void)
     return done != NULL;
 }
 
+/* The hook follows every block itself, and nobody asked for more. */
+static bool course_will_do(void)
+{
+    return !gwi_obs.history_forced && gwi_obs.port->course_is_whole != NULL && gwi_obs.port->course_is_whole();
+}
+
 typedef enum switched { SWITCHED_ON, SWITCHED_NEVER, SWITCHED_FAILED } switched;
 
 /* Never: it is not ours to switch, and no later attempt is worth it. Unless ON, `reason` says why. */
 static switched switch_history(char *reason)
 {
-    if (!history_is_off(reason))
+    if (!gwi_obs_history_is_off(reason))
         return SWITCHED_NEVER;
     if (!switch_history_on(reason))
         return SWITCHED_FAILED;
@@ -247,6 +267,8 @@ static void history_words(char *buffer, size_t buffer_bytes)
                  gwi_obs.history_entries, taken_mib);
 }
 
+static const char no_history_needed[] = "no history: its allocations are followed from the first one on";
+
 /* What of the history happens at the attach. True: nothing is left to do about it. */
 static bool history_at_attach(char *words, size_t words_bytes)
 {
@@ -256,7 +278,11 @@ static bool history_at_attach(char *words, size_t words_bytes)
         return true;
     }
     bool now = gwi_obs.history_forced || atomic_load_explicit(&gwi_obs.memory_matters, memory_order_relaxed);
-    if (!now && history_is_off(reason)) {
+    if (now && course_will_do()) {
+        snprintf(words, words_bytes, "%s", no_history_needed);
+        return true;
+    }
+    if (!now && gwi_obs_history_is_off(reason)) {
         snprintf(words, words_bytes, "no history until a sixteenth of the card's memory was taken");
         return false;
     }
@@ -271,14 +297,14 @@ static bool history_at_attach(char *words, size_t words_bytes)
 /* `ret_done`: there is no history left to begin. */
 static outcome attach(char *reason, bool *ret_done)
 {
-    py_object *torch = imported_dict("torch");
-    py_object *torch_cuda = torch == NULL ? NULL : imported_dict("torch.cuda");
+    py_object *torch = gwi_obs_imported("torch");
+    py_object *torch_cuda = torch == NULL ? NULL : gwi_obs_imported("torch.cuda");
     /* Asking PyTorch anything before it has initialised CUDA would make it do so: the program may have meant not to.
      * Its C++ part makes the default generators last; the flag follows a little later, and between the two the first
      * allocation of a program may already be lost. */
     if (torch_cuda == NULL || !(flag_in(torch_cuda, "_initialized") || flag_in(torch_cuda, "default_generators")))
         return OUTCOME_LATER;
-    gwi_obs.torch_c = imported_dict("torch._C");
+    gwi_obs.torch_c = gwi_obs_imported("torch._C");
     if (gwi_obs.torch_c == NULL)
         return OUTCOME_LATER;
     if (!make_keys()) {
@@ -294,12 +320,19 @@ static outcome attach(char *reason, bool *ret_done)
     gwi_obs.attached_by = getpid();
     char words[GWI_OBS_REASON_BYTES + 40], version[40], text[GWI_OBS_REASON_BYTES + 160];
     *ret_done = history_at_attach(words, sizeof words);
-    bool at_exit = register_exit();
+    bool at_exit = register_exit(&exit_method);
     if (!gwi_py_text(gwi_obs.py.PyDict_GetItemString(torch, "__version__"), version, sizeof version))
         snprintf(version, sizeof version, "of unknown version");
     snprintf(text, sizeof text, "PyTorch %s; %s%s", version, words, at_exit ? "" : "; no read-out at the end");
     gwi_obs_note(GW_NOTE_OBSERVER_ATTACHED, text);
     return OUTCOME_ATTACHED;
+}
+
+/* JAX has made its handler of the end when it is imported; ours comes later and runs earlier. */
+static void attach_to_jax(void)
+{
+    if (gwi_obs.jax_attached_by == 0 && gwi_obs_imported("jax") != NULL && register_exit(&jax_method))
+        gwi_obs.jax_attached_by = getpid();
 }
 
 /* Runs in the interpreter's main thread with its lock held. Must return 0: anything else raises in the program. */
@@ -310,6 +343,7 @@ static int attach_pending(void *unused)
     bool done = false;
     gwi_obs_saved before = gwi_obs_enter();
     gwi_obs_raised_begin();
+    attach_to_jax();
     outcome result = attach(reason, &done);
     if (result == OUTCOME_REFUSED && ++gwi_obs.refusals == 1)
         gwi_obs_note(GW_NOTE_OBSERVER_REFUSED, reason);
@@ -334,8 +368,11 @@ static int history_pending(void *unused)
     if (getpid() != gwi_obs.attached_by)
         return 0;
     gwi_obs_saved before = gwi_obs_enter();
-    switched result = switch_history(reason);
-    if (result == SWITCHED_ON)
+    bool needed = !course_will_do();
+    switched result = needed ? switch_history(reason) : SWITCHED_NEVER;
+    if (!needed)
+        snprintf(words, sizeof words, "%s", no_history_needed);
+    else if (result == SWITCHED_ON)
         history_words(words, sizeof words);
     else
         snprintf(words, sizeof words, "no history%s: %s", result == SWITCHED_NEVER ? " of ours" : "", reason);
@@ -418,6 +455,12 @@ void gwi_observer_notice(uint64_t now_ticks)
     else
         queue(PHASE_WAITING, PHASE_QUEUED, attach_pending, now_ticks);
     errno = error;
+}
+
+bool gwi_observer_is_attached(void)
+{
+    int phase = atomic_load_explicit(&gwi_obs.phase, memory_order_acquire);
+    return phase >= PHASE_ATTACHED && gwi_obs.attached_by == getpid();
 }
 
 void gwi_observer_forked(void)

@@ -23,8 +23,10 @@ typedef struct block {
     uint64_t bytes;
     uint64_t age_ns;
     uint64_t requested_bytes; /* in the unit of the history's sizes */
+    uint64_t order;           /* of its request, in the course; 0: not known */
     uint32_t state;
     uint32_t stack; /* number; 0: not known */
+    uint32_t site;  /* as the course has it; 0: not known */
 } block;
 
 typedef struct block_list {
@@ -156,14 +158,29 @@ static void write_blocks(block_list *live)
         qsort(live->block, live->count, sizeof(block), by_bytes_falling);
     for (size_t i = 0; i < listed; i++) {
         const block *b = &live->block[i];
-        gwi_obs.port->fact_at(GW_EV_ALLOCATOR_BLOCK, gwi_stacks_site(b->stack), b->address, b->bytes, b->age_ns,
-                              b->state);
+        uint32_t site = gwi_stacks_site(b->stack);
+        gwi_obs.port->fact_at(GW_EV_ALLOCATOR_BLOCK, site != 0 ? site : b->site, b->address, b->bytes, b->age_ns,
+                              b->order << GW_BLOCK_ORDER_SHIFT | b->state);
     }
     for (size_t i = listed; i < live->count; i++)
         rest_bytes += live->block[i].bytes;
     if (live->count > listed)
         gwi_obs.port->fact(GW_EV_ALLOCATOR_BLOCK, live->count - listed, rest_bytes, GW_AGE_UNKNOWN, GW_BLOCK_REST,
                            NULL);
+}
+
+/* Age, order and site of each block, where the course has them. */
+static void join_course(block_list *live, uint64_t device)
+{
+    for (size_t i = 0; i < live->count; i++) {
+        block *b = &live->block[i];
+        gwi_observer_block known;
+        if (b->state != GW_BLOCK_LIVE || !gwi_obs.port->course_find(device, b->address, &known))
+            continue;
+        b->age_ns = known.age_ns;
+        b->order = known.order;
+        b->site = known.site;
+    }
 }
 
 /* ---- history ---- */
@@ -372,7 +389,8 @@ static void write_peak(const history_walk *walk, const block_list *live)
 }
 
 /* Walk the device's history from its end back, give live blocks their ages, write the condensed history. */
-static void read_history(py_object *snapshot, uint64_t device, uint64_t live_bytes, bool with_stacks, block_list *live)
+static void read_history(py_object *snapshot, uint64_t device, uint64_t live_bytes, bool with_stacks, bool with_course,
+                         block_list *live)
 {
     static history_walk walk; /* 8 KiB: not on a foreign thread's stack; the interpreter's lock guards it */
     py_object *traces = gwi_obs.py.PyDict_GetItem(snapshot, gwi_obs.key.device_traces);
@@ -408,8 +426,10 @@ static void read_history(py_object *snapshot, uint64_t device, uint64_t live_byt
             walk.peak_end = i;
         }
     }
-    write_condensed(&walk);
-    write_singles(&walk);
+    if (!with_course) { /* it knows more about the same */
+        write_condensed(&walk);
+        write_singles(&walk);
+    }
     if (with_stacks) {
         write_request(&walk);
         write_peak(&walk, live);
@@ -495,14 +515,27 @@ static py_object *take_snapshot(bool history, char *reason)
 
 enum { WHEN_OOM = 0, WHEN_END = 1 };
 
-/* `stats` NULL: what the block map says must do. */
-static void write_allocator(py_object *stats, uint64_t device, uint64_t when, bool with_history)
+static bool course_is_whole(void)
+{
+    return gwi_obs.port->course_is_whole != NULL && gwi_obs.port->course_is_whole();
+}
+
+/* Beside a whole course a history is read for its stacks alone: ours, or the program's own. */
+static bool wants_history(void)
+{
+    char reason[GWI_OBS_REASON_BYTES];
+    return !course_is_whole() || gwi_obs.history_since_ns != 0 || !gwi_obs_history_is_off(reason);
+}
+
+/* `stats` NULL: what the block map says must do. `full`: with all that is known of how the blocks came about. */
+static void write_allocator(py_object *stats, uint64_t device, uint64_t when, bool full)
 {
     char reason[GWI_OBS_REASON_BYTES];
     block_map map;
     gwi_obs.port->fact(GW_EV_ALLOCATOR_STATE, GW_ALLOCATOR_WHEN, when, device, 0, NULL);
     if (stats != NULL)
         write_stats(stats, device);
+    bool with_history = full && wants_history();
     py_object *snapshot = take_snapshot(with_history, reason);
     if (snapshot == NULL) {
         gwi_obs_note(GW_NOTE_TEXT_ONLY, reason);
@@ -515,8 +548,13 @@ static void write_allocator(py_object *stats, uint64_t device, uint64_t when, bo
                            NULL);
         gwi_obs.port->fact(GW_EV_ALLOCATOR_STATE, GW_ALLOCATOR_SEGMENTS, map.segment_count, device, 0, NULL);
         gwi_obs.port->fact(GW_EV_ALLOCATOR_STATE, GW_ALLOCATOR_EXPANDABLE, map.expandable, device, 0, NULL);
+        bool with_course = full && course_is_whole();
         if (with_history)
-            read_history(snapshot, device, stats == NULL ? 0 : live_bytes_of(stats), with_stacks, &map.live);
+            read_history(snapshot, device, stats == NULL ? 0 : live_bytes_of(stats), with_stacks, with_course,
+                         &map.live);
+        /* After the history: ages are told of the moment at which the last of the two was read. */
+        if (with_course && gwi_obs.port->course_write(device))
+            join_course(&map.live, device);
         write_blocks(&map.live);
         block_list_free(&map.live);
     }

@@ -4,6 +4,7 @@ if(GW_PYTHON3)
   add_library(gw_observer_test MODULE ${CMAKE_CURRENT_LIST_DIR}/observer_python.c ${CMAKE_CURRENT_LIST_DIR}/observer_py.c
                                       ${CMAKE_CURRENT_LIST_DIR}/observer_read.c ${CMAKE_CURRENT_LIST_DIR}/observer_stacks.c
                                       ${CMAKE_CURRENT_LIST_DIR}/observer_raised.c
+                                      ${CMAKE_CURRENT_LIST_DIR}/observer_jax.c
                                       ${CMAKE_CURRENT_LIST_DIR}/observer_testlib.c)
   target_include_directories(gw_observer_test PRIVATE ${CMAKE_SOURCE_DIR}/src/format ${CMAKE_CURRENT_LIST_DIR})
   target_link_libraries(gw_observer_test PRIVATE ${CMAKE_DL_LIBS} pthread)

@@ -36,7 +36,7 @@ class Library:
         self.lib.test_moment_name.restype = ctypes.c_char_p
         self.kinds = {}
         for name in ("NOTE", "ALLOCATOR_OOM", "ALLOCATOR_STATE", "ALLOCATOR_BLOCK", "ALLOCATOR_HISTORY",
-                     "ALLOCATOR_HELD", SITE, FRAMES, CODE):
+                     "ALLOCATOR_HELD", "ARRAYS_OOM", "ARRAYS", SITE, FRAMES, CODE):
             self.kinds[self.lib.test_kind(name.encode())] = name.replace("ALLOCATOR_", "")
         self.fields = [self.text(self.lib.test_field_name, i) for i in range(self.lib.test_field_count())]
         self.actions = [self.text(self.lib.test_action_name, i) for i in range(self.lib.test_action_count())]
@@ -733,17 +733,74 @@ def test_probing_stays_cheap(lib):
     check(8 <= full <= 12 and fake.snapshot_arguments[-1] == (0, 0, False), fake.snapshot_arguments)
 
 
+def follow_course(lib, address=0x7F0000000000, order=7, age_ns=1000, site=33, wanted_site=44):
+    lib.lib.test_course(*(ctypes.c_uint64(n) for n in (address, order, age_ns)), site, wanted_site)
+
+
+def test_course_needs_no_history(lib):
+    """Where the hook follows the blocks itself, no history begins, whatever the program takes."""
+    fake = FakeTorch()
+    follow_course(lib)
+    lib.start()
+    lib.poke(2)
+    lib.take(CARD)
+    lib.poke(3)
+    check(fake.attached and fake.history_calls == [], fake.history_calls)
+    check(any("followed from the first one on" in text for text in lib.notes()), lib.notes())
+
+
+def test_course_beside_a_wanted_history(lib):
+    fake = FakeTorch()
+    follow_course(lib)
+    lib.start(GPUWHY_HISTORY="500")
+    lib.poke(2)
+    check(len(fake.history_calls) == 1, fake.history_calls)
+
+
+def test_oom_with_course(lib):
+    """Blocks have order, age and site of the course; the history is not asked for, and the refused request has a site."""
+    fake = FakeTorch()
+    fake.fill()
+    follow_course(lib)
+    lib.start()
+    lib.poke(1)
+    lib.lib.test_clear()
+    fake.attached[0](0, 99 * MIB, 64 * MIB, 5)
+    check(lib.with_site(OOM) == [((99 * MIB, 64 * MIB, 5, 0), 44)], lib.with_site(OOM))
+    check(lib.states()["course_request_count"] == 1, lib.states())
+    check(not [1 for kind, _, _ in lib.facts() if kind == HISTORY], "a history was read")
+    check(fake.snapshot_arguments[-1] == (0, 0, False), fake.snapshot_arguments)
+    blocks = {a[0]: (a[1:], site) for a, site in lib.with_site(BLOCK)}
+    base = 0x7F0000000000
+    check(blocks[base] == ((20 * MIB, 1000, 7 << 8), 33), blocks[base])
+    check(blocks[base + 30 * MIB] == ((10 * MIB, UNKNOWN, 0), 0), blocks)
+
+
+def test_oom_with_course_and_own_history(lib):
+    """Stacks that the program records itself are read as ever."""
+    fake = FakeTorch()
+    fake.fill()
+    fake.history_on = True
+    follow_course(lib)
+    lib.start()
+    lib.poke(1)
+    lib.lib.test_clear()
+    fake.attached[0](0, 99 * MIB, 64 * MIB, 5)
+    check(lib.states()["history_entry_count"] == 41, lib.states())
+    check(lib.states()["course_request_count"] == 1, lib.states())
+
+
 def test_many_blocks(lib):
     fake = FakeTorch()
     fake.snapshot["segments"] = [{"device": 0, "address": 4096, "is_expandable": True,
-                                  "blocks": [{"size": 512 + i, "state": "active_allocated"} for i in range(6000)]}]
+                                  "blocks": [{"size": 512 + i, "state": "active_allocated"} for i in range(18000)]}]
     lib.lib.test_start()
     lib.poke(1)
     lib.lib.test_clear()
     fake.attached[0](0, 1, 2, 3)
     blocks = [a for kind, a, _ in lib.facts() if kind == BLOCK]
-    check(len(blocks) == 4097, len(blocks))
-    check(blocks[0][1] == 512 + 5999 and blocks[-1] == (1904, sum(512 + i for i in range(1904)), UNKNOWN, 3),
+    check(len(blocks) == 16385, len(blocks))
+    check(blocks[0][1] == 512 + 17999 and blocks[-1] == (1616, sum(512 + i for i in range(1616)), UNKNOWN, 3),
           blocks[-1])
 
 
@@ -866,6 +923,112 @@ def test_forked_child_attaches(lib):
         lib.poke(5)
         os._exit(0 if len(fake.attached) == 1 else 1)
     check(os.waitpid(child, 0)[1] == 0, "the child's observer was not attached once")
+
+
+class FakeArray:
+    def __init__(self, shape, dtype="float32", nbytes=None):
+        self.shape, self.dtype, self._bytes = shape, dtype, nbytes
+
+    @property
+    def nbytes(self):
+        if self._bytes is None:
+            raise RuntimeError("Array has been deleted.")
+        return self._bytes
+
+
+class FakeJax:
+    def __init__(self, arrays, devices=1):
+        self.asked = 0
+        stats = {"bytes_in_use": 4000 * MIB, "bytes_limit": 4096 * MIB, "peak_bytes_in_use": 4050 * MIB}
+        device = types.SimpleNamespace(memory_stats=lambda: stats)
+        self.module = sys.modules["jax"] = types.ModuleType("jax")
+
+        def live_arrays():
+            self.asked += 1
+            return arrays
+
+        self.module.live_arrays, self.module.local_devices = live_arrays, lambda: [device] * devices
+
+
+def end_with(lib, message):
+    lib.lib.test_start()
+    lib.poke(1)
+    lib.lib.test_clear()
+    sys.last_exc = sys.last_value = RuntimeError(message) if message else None
+    atexit._run_exitfuncs()
+    return [(kind, a, text) for kind, a, text in lib.facts() if kind.startswith("ARRAYS")]
+
+
+JAX_OOM = "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 5520758552 bytes."
+
+
+def test_jax_arrays_at_its_oom(lib):
+    """What lived, by type and shape, most bytes first; an array that was deleted is none."""
+    FakeJax([FakeArray((1024, 1024), nbytes=4 * MIB) for _ in range(900)] + [FakeArray((5,), "int32", 20), FakeArray((9,))] +
+            [FakeArray((), "bfloat16", 2), FakeArray((64, 1024, 1024), nbytes=256 * MIB)])
+    facts = end_with(lib, JAX_OOM)
+    check(facts == [("ARRAYS_OOM", (5520758552, 4000 * MIB, 4096 * MIB, 4050 * MIB), "JAX"),
+                    ("ARRAYS", (4 * MIB, 900, 0, 0), "float32[1024,1024]"),
+                    ("ARRAYS", (256 * MIB, 1, 0, 0), "float32[64,1024,1024]"),
+                    ("ARRAYS", (20, 1, 0, 0), "int32[5]"), ("ARRAYS", (2, 1, 0, 0), "bfloat16[]")], facts)
+
+
+def test_jax_many_kinds(lib):
+    FakeJax([FakeArray((i,), nbytes=4 * i) for i in range(1, 1001)])
+    facts = end_with(lib, "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 5.14GiB.")
+    check(facts[0][1][0] == 0, "an exact size out of a rounded one")
+    listed = [a for kind, a, _ in facts if kind == "ARRAYS"]
+    check(len(listed) == 33 and sum(a[1] for a in listed) == 1000, listed)
+    check(sum(a[0] for a in listed) == sum(4 * i for i in range(1, 1001)), "bytes of all of them")
+
+
+def test_jax_is_asked_only_at_its_oom(lib):
+    """Not at a good end, nor at another exception."""
+    jax = FakeJax([FakeArray((5,), nbytes=20)])
+    check(end_with(lib, None) == [] and jax.asked == 0, "asked at a good end")
+
+
+def test_jax_is_not_asked_at_another_exception(lib):
+    jax = FakeJax([FakeArray((5,), nbytes=20)])
+    check(end_with(lib, "shapes do not match") == [] and jax.asked == 0, "asked at another exception")
+
+
+def test_jax_on_several_devices(lib):
+    FakeJax([FakeArray((5,), nbytes=20)], devices=2)
+    check(end_with(lib, JAX_OOM) == [], "whose bytes?")
+
+
+def test_jax_hostile(lib):
+    """Whatever it answers, nothing is raised."""
+    jax = FakeJax([FakeArray((5,), nbytes="many"), None, 7, FakeArray(None, None, -1)])
+    end_with(lib, JAX_OOM)
+    check(jax.asked == 1, "not asked")
+
+
+def test_jax_raises(lib):
+    def raises():
+        raise RuntimeError("no backend")
+    jax = FakeJax([])
+    jax.module.live_arrays = raises
+    facts = end_with(lib, JAX_OOM)
+    check([kind for kind, *_ in facts] == ["ARRAYS_OOM"], facts)
+
+
+def test_jax_without_the_names(lib):
+    sys.modules["jax"] = types.ModuleType("jax")
+    check(end_with(lib, JAX_OOM) == [], "facts out of nothing")
+
+
+def test_jax_in_a_forked_child(lib):
+    jax = FakeJax([FakeArray((5,), nbytes=20)])
+    lib.lib.test_start()
+    lib.poke(1)
+    child = os.fork()
+    if child == 0:
+        sys.last_exc = sys.last_value = RuntimeError(JAX_OOM)
+        atexit._run_exitfuncs()
+        os._exit(jax.asked)
+    check(os.waitpid(child, 0)[1] == 0, "the child asked its parent's JAX")
 
 
 def test_end_of_run(lib):

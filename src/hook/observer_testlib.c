@@ -25,6 +25,7 @@ void test_poke_from_threads(int threads);
 void test_forked(void);
 void test_taken(uint64_t bytes, uint64_t card_bytes);
 void test_clear(void);
+void test_course(uint64_t address, uint64_t order, uint64_t age_ns, uint32_t site, uint32_t wanted_site);
 void test_refuse(int kind, int times);
 int test_kind(const char *name);
 int test_field_count(void);
@@ -70,7 +71,45 @@ static void leave(uint32_t before)
         unguarded_facts++;
 }
 
-static const gwi_observer_port port = {put_fact, put_fact_at, enter, leave};
+/* A course of which the test says what it knows. */
+static bool course_whole;
+static gwi_observer_block course_block;
+static uint64_t course_address;
+static uint32_t course_site;
+
+static bool whole(void)
+{
+    return course_whole;
+}
+
+static bool write_course(uint64_t device)
+{
+    return course_whole && put_fact(GW_EV_ALLOCATOR_STATE, GW_ALLOCATOR_COURSE_REQUESTS, 1, device, 0, NULL);
+}
+
+static bool find_block(uint64_t device, uint64_t address, gwi_observer_block *ret_block)
+{
+    *ret_block = course_block;
+    return course_whole && device == 0 && address == course_address;
+}
+
+static uint32_t request_site(uint64_t device)
+{
+    uint32_t site = device == 0 ? course_site : 0;
+    course_site = 0;
+    return site;
+}
+
+void test_course(uint64_t address, uint64_t order, uint64_t age_ns, uint32_t site, uint32_t wanted_site)
+{
+    course_whole = true;
+    course_address = address;
+    course_block = (gwi_observer_block){order, age_ns, site};
+    course_site = wanted_site;
+}
+
+static const gwi_observer_port port = {put_fact, put_fact_at,  enter,      leave,
+                                       whole,    write_course, find_block, request_site};
 
 uint32_t test_fact_count(void)
 {

@@ -290,10 +290,33 @@ static void look_up_named(gwi_process *process, gw_failure *failure)
     }
 }
 
+/* A pool frees what it keeps and asks again: one failure, though a question was answered with no in between. Index;
+ * -1: none. */
+static int asked_before(const gw_model *model, const gwi_process *process, const gw_event *event)
+{
+    for (uint32_t i = process->open_count; i-- > 0;) {
+        uint32_t index = process->open_failure[i];
+        const gw_failure *failure = &model->failure[index];
+        if (!is_same(failure, event) || failure->retry_seen)
+            continue;
+        for (size_t later = index + 1; later < model->failure_count; later++) {
+            const gw_failure *between = &model->failure[later];
+            if (between->pid == event->pid && (between->is_allocation || between->is_sticky))
+                return -1;
+        }
+        return (int)index;
+    }
+    return -1;
+}
+
 void gwi_failure_add(gw_model *model, gwi_process *process, const gw_event *event)
 {
     if (gw_is_request(event->kind))
         gwi_work_add(process, event->extra);
+    bool parted = process->last_failure < 0; /* a phase began */
+    int before = !parted && is_device_allocation(event) ? asked_before(model, process, event) : -1;
+    if (before >= 0)
+        process->last_failure = before;
     if (process->last_failure >= 0 && is_same(&model->failure[process->last_failure], event)) {
         gw_failure *same = &model->failure[process->last_failure];
         same->repeat_count++;

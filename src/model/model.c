@@ -139,8 +139,10 @@ void gw_model_free(gw_model *model)
         free(model->snapshot[i].live);
     for (size_t i = 0; i < model->teardown_count; i++)
         free(model->teardown[i].buried);
-    for (size_t i = 0; i < model->allocator_count; i++)
+    for (size_t i = 0; i < model->allocator_count; i++) {
         free(model->allocator[i].live);
+        free(model->allocator[i].request);
+    }
     free(model->process);
     free(model->thread);
     free(model->failure);

@@ -359,6 +359,44 @@ static void test_recovered_by_a_retry(void **state)
     gw_model_free(model);
 }
 
+/* CuPy's pool: refused, it frees its idle blocks and asks again, twice; then it raises. */
+static void test_a_pool_that_asks_again_fails_once(void **state)
+{
+    (void)state;
+    open_feed();
+    uint64_t a = gw_feed_alloc(&feed, gib), b = gw_feed_alloc(&feed, gib);
+    gw_feed_no_room(&feed, 2 * gib, mib, 16 * gib);
+    gw_feed_free(&feed, a);
+    gw_feed_no_room(&feed, 2 * gib, gib + mib, 16 * gib);
+    gw_feed_call(&feed, "cuCtxGetDevice", GW_EV_CALL, 201, 0, 0, 0, 0); /* a question of a library's in between */
+    gw_feed_free(&feed, b);
+    gw_feed_no_room(&feed, 2 * gib, 2 * gib - mib, 16 * gib);
+    gw_model *model = gw_feed_finish(&feed);
+    size_t refused = 0;
+    for (size_t i = 0; i < model->failure_count; i++)
+        refused += model->failure[i].is_allocation;
+    assert_int_equal(refused, 1);
+    const gw_failure *failure = &model->failure[0];
+    assert_int_equal(failure->repeat_count, 3);
+    assert_int_equal(failure->info.bytes_free, 2 * gib - mib); /* as it was at the last one */
+    assert_int_equal(failure->recovery, GW_RECOVERED_NOT);
+    gw_model_free(model);
+}
+
+/* Another size, or something that was had in between, is another failure. */
+static void test_two_requests_fail_twice(void **state)
+{
+    (void)state;
+    open_feed();
+    gw_feed_no_room(&feed, 2 * gib, mib, 16 * gib);
+    gw_feed_no_room(&feed, 3 * gib, mib, 16 * gib);
+    gw_feed_alloc(&feed, mib);
+    gw_feed_no_room(&feed, 2 * gib, mib, 16 * gib);
+    gw_model *model = gw_feed_finish(&feed);
+    assert_int_equal(model->failure_count, 3);
+    gw_model_free(model);
+}
+
 static void test_recovered_by_a_smaller_batch(void **state)
 {
     (void)state;
@@ -517,9 +555,9 @@ static void test_a_leak_each_step_is_seen(void **state)
         iterate(1);
     }
     gw_growth growth = growth_at_failure(5 * mib);
-    assert_true(growth.steps);
-    assert_int_equal(growth.step_count, 40);
-    assert_int_equal(growth.step_bytes, 5 * mib);
+    assert_int_equal(growth.loop.leak_count, 40);
+    assert_int_equal(growth.loop.leak_bytes_median, 5 * mib);
+    assert_int_equal(growth.loop.doubt, GW_LOOP_SURE);
     assert_false(growth.repeats);
 }
 
@@ -587,6 +625,82 @@ static void test_hostile_stderr(void **state)
     gw_feed_stderr(&feed, "\nTraceback (most recent call last):\n:::\n\t\n");
     gw_model *model = gw_feed_finish(&feed);
     assert_false(model->stderr_facts.exception.seen);
+    gw_model_free(model);
+}
+
+static void feed_requests(uint64_t first, uint64_t count, const char *text)
+{
+    gw_feed_text_call(&feed, "?", GW_EV_ALLOCATOR_REQUESTS, first, count, 0, 1000, text);
+}
+
+/* Orders of live blocks and requests are the course's own; counters of 32 bits go on beyond them; a text that is lost
+ * or damaged takes nothing with it but what it held. */
+static void test_a_course_of_requests(void **state)
+{
+    (void)state;
+    open_feed();
+    gw_feed_wait(&feed, 1000000000);
+    gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_OOM, 0, gib, 0, 0, 0);
+    gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_STATE, 0, GW_ALLOCATOR_COURSE_REQUESTS, 1000, 0, 0);
+    uint64_t told_ns = feed.t_ns;
+    feed_requests(1, 2, "gBAAAAAgBAAAAA");
+    feed_requests(700, 3,
+                  "ggIAA/////DAA"
+                  "ggIFmCDBA"
+                  "DB!CD"); /* after a gap; the third one is damaged */
+    feed_requests(702, 1, "gBAABAA");
+    feed_requests(703, 0, "gBAABAA");
+    feed_requests(703, 5000, "gBAABAA");
+    for (uint64_t i = 0; i < 3; i++)
+        gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_BLOCK, 0, 0x1000 + i, mib, 100 + i,
+                     (900 - i) << GW_BLOCK_ORDER_SHIFT | GW_BLOCK_LIVE);
+    gw_feed_call(&feed, "?", GW_EV_ALLOCATOR_BLOCK, 0, 0x9000, mib, GW_AGE_UNKNOWN, GW_BLOCK_PENDING);
+    gw_model *model = gw_feed_finish(&feed);
+    const gw_allocator_report *report = &model->allocator[0];
+    assert_true(report->has_course);
+    assert_int_equal(report->order, 1000);
+    assert_int_equal(report->live_count, 4);
+    assert_int_equal(report->live[0].order, 0);
+    assert_int_equal(report->live[1].order, 898);
+    assert_int_equal(report->live[3].order, 900);
+    assert_int_equal(report->request_count, 3);
+    const gw_allocator_request *request = report->request;
+    assert_int_equal(request[0].order, 700);
+    assert_int_equal(request[0].bytes, 2 * mib);
+    assert_int_equal(request[0].t_ns, told_ns - 1000);
+    assert_int_equal(request[0].launches, (1 << 27) - 1);
+    assert_false(request[0].freed);
+    assert_true(request[1].freed);
+    assert_int_equal(request[1].freed_order, 705);
+    assert_int_equal(request[1].launches, (1 << 27) + 2);
+    assert_int_equal(request[1].waits, 1);
+    assert_int_equal(request[1].t_ns, told_ns - 1000 + 70000);
+    assert_int_equal(request[2].launches, (UINT64_C(1) << 32) + 1);
+    gw_model_free(model);
+}
+
+/* 1,100 equal arrays hold most of it; of a hundred kinds none does. */
+static void test_a_pile_of_arrays(void **state)
+{
+    (void)state;
+    open_feed();
+    assert_null(gw_arrays_pile(&(gw_arrays){.seen = true}));
+    gw_feed_text_call(&feed, "?", GW_EV_ARRAYS_OOM, 8 * mib, 12 * gib, 12 * gib, 12 * gib, "JAX");
+    gw_feed_text_call(&feed, "?", GW_EV_ARRAYS, 8 * mib, 1100, 0, 0, "float32[2048,1024]");
+    gw_feed_text_call(&feed, "?", GW_EV_ARRAYS, gib, 2, 0, 0, "float32[256,1024,1024]");
+    gw_feed_text_call(&feed, "?", GW_EV_ARRAYS, gib, 40, 1, 0, "");
+    gw_model *model = gw_feed_finish(&feed);
+    assert_true(model->arrays.seen);
+    assert_int_equal(model->arrays.kind_count, 2);
+    assert_int_equal(model->arrays.rest_count, 40);
+    const gw_array_kind *pile = gw_arrays_pile(&model->arrays);
+    assert_non_null(pile);
+    assert_string_equal(pile->name, "float32[2048,1024]");
+    model->arrays.kind[0].count = 99;
+    assert_null(gw_arrays_pile(&model->arrays));
+    model->arrays.kind[0].count = 1100;
+    model->arrays.bytes_in_use = 40 * gib;
+    assert_null(gw_arrays_pile(&model->arrays));
     gw_model_free(model);
 }
 
@@ -664,6 +778,8 @@ int main(void)
         cmocka_unit_test(test_captured_allocations_have_not_happened),
         cmocka_unit_test(test_kernels_have_names),
         cmocka_unit_test(test_recovered_by_a_retry),
+        cmocka_unit_test(test_a_pool_that_asks_again_fails_once),
+        cmocka_unit_test(test_two_requests_fail_twice),
         cmocka_unit_test(test_recovered_by_a_smaller_batch),
         cmocka_unit_test(test_recovered_by_launches_that_were_waited_for),
         cmocka_unit_test(test_echoes_and_probes),
@@ -675,6 +791,8 @@ int main(void)
         cmocka_unit_test(test_traceback),
         cmocka_unit_test(test_chained_traceback_keeps_the_out_of_memory),
         cmocka_unit_test(test_hostile_stderr),
+        cmocka_unit_test(test_a_course_of_requests),
+        cmocka_unit_test(test_a_pile_of_arrays),
         cmocka_unit_test(test_ages_of_a_report_are_of_one_moment),
         cmocka_unit_test(test_hostile_events),
     };

@@ -2,6 +2,8 @@
  * facts of the same process that follow belong to it. A state without a failure opens a report of its own. */
 #include "inner.h"
 
+#include "gw_requests.h"
+
 #include <string.h>
 
 static int report_open(gw_model *model, gwi_process *process, const gw_event *event, bool is_oom)
@@ -53,7 +55,7 @@ static void block_add(gw_model *model, const gwi_process *process, gw_allocator_
         report->rest_count += event->arg[0];
         report->rest_bytes += event->arg[1];
     }
-    if (event->arg[3] > GW_BLOCK_PENDING || report->live_count >= GWI_GRAVES_MAX)
+    if ((event->arg[3] & 0xff) > GW_BLOCK_PENDING || report->live_count >= GWI_GRAVES_MAX)
         return;
     bool aged = time_of_age(process, event, event->arg[2], &t_ns);
     if (report->live_count % ROOM_STEP == 0) {
@@ -67,6 +69,7 @@ static void block_add(gw_model *model, const gwi_process *process, gw_allocator_
     report->live[report->live_count++] = (gw_live){.address = event->arg[0],
                                                    .bytes = event->arg[1],
                                                    .t_ns = t_ns,
+                                                   .order = event->arg[3] >> GW_BLOCK_ORDER_SHIFT,
                                                    .site = gw_sites_number(model->sites, event->pid, event->site),
                                                    .cls = GW_CLASS_COUNT,
                                                    .device = (uint8_t)report->device,
@@ -94,6 +97,60 @@ static void history_add(gw_model *model, gwi_process *process, gw_allocator_repo
     }
 }
 
+/* A counter of which 32 bits are told, after one that is whole. */
+static uint64_t unrolled(uint64_t before, uint32_t now)
+{
+    return before + (uint32_t)(now - (uint32_t)before);
+}
+
+/* One text of requests. What does not follow the one before without a gap was lost by the way: then the later ones
+ * stay, which tell of the end. */
+static void requests_add(gw_model *model, const gwi_process *process, gw_allocator_report *report,
+                         const gw_event *event)
+{
+    enum { REQUESTS_MAX = 1 << 17 };
+    uint64_t first_order = event->arg[0], count = event->arg[1], t_first_ns;
+    const char *at = event->text == NULL ? "" : event->text;
+    gw_request now = {0};
+    if (count == 0 || count > GW_TEXT_BYTES_MAX || !time_of_age(process, event, event->arg[3], &t_first_ns))
+        return;
+    const gw_allocator_request *last = report->request_count == 0 ? NULL : &report->request[report->request_count - 1];
+    if (last != NULL && last->order + 1 != first_order)
+        report->request_count = 0;
+    if (report->request_count + count > REQUESTS_MAX)
+        return;
+    gw_allocator_request *wider = realloc(report->request, (report->request_count + count) * sizeof *wider);
+    if (wider == NULL) {
+        model->inner->nomem = true;
+        return;
+    }
+    report->request = wider;
+    gw_allocator_request before =
+        report->request_count == 0 ? (gw_allocator_request){0} : report->request[report->request_count - 1];
+    for (uint64_t i = 0; i < count && gw_request_read(&at, &now); i++) {
+        uint64_t order = first_order + i;
+        bool far = now.freed_after >= UINT32_MAX;
+        gw_allocator_request request = {.order = order,
+                                        .bytes = now.bytes,
+                                        .t_ns = t_first_ns + now.t_us * 1000,
+                                        .launches = unrolled(before.launches, now.launches),
+                                        .waits = unrolled(before.waits, now.waits),
+                                        .site = gw_sites_number(model->sites, event->pid, now.site),
+                                        .freed = now.freed_after != 0,
+                                        .freed_order = now.freed_after == 0 ? 0
+                                                       : far                ? UINT64_MAX
+                                                                            : order + now.freed_after - 1};
+        report->request[report->request_count++] = before = request;
+    }
+}
+
+static void size_add(gw_allocator_report *report, const gw_event *event)
+{
+    if (report->size_count < GW_ALLOCATOR_SIZES_MAX)
+        report->size[report->size_count++] =
+            (gw_allocator_size){event->arg[0], event->arg[1], event->arg[2], event->arg[3]};
+}
+
 static void held_add(gw_model *model, const gwi_process *process, gw_allocator_report *report, const gw_event *event)
 {
     gw_held held = {
@@ -119,6 +176,12 @@ static int by_time(const void *left, const void *right)
     return a->address < b->address ? -1 : a->address > b->address;
 }
 
+static int by_order(const void *left, const void *right)
+{
+    const gw_live *a = left, *b = right;
+    return a->order != b->order ? (a->order > b->order) - (a->order < b->order) : by_time(left, right);
+}
+
 static int by_number(const void *left, const void *right)
 {
     const uint64_t *a = left, *b = right;
@@ -138,9 +201,14 @@ static void settle(gwi_process *process, gw_allocator_report *report)
         return;
     report->settled = true;
     if (report->live_count > 0)
-        qsort(report->live, report->live_count, sizeof *report->live, by_time);
+        qsort(report->live, report->live_count, sizeof *report->live, report->has_course ? by_order : by_time);
     if (report->peak_count > 0)
         qsort(report->peak, report->peak_count, sizeof *report->peak, by_peak);
+    if (report->has_course) { /* it numbers them itself */
+        report->order = report->field[GW_ALLOCATOR_COURSE_REQUESTS];
+        process->history_count = 0;
+        return;
+    }
     if (process->history_count > 0)
         qsort(process->history, process->history_count, sizeof *process->history, by_number);
     size_t at = 0;
@@ -153,6 +221,34 @@ static void settle(gwi_process *process, gw_allocator_report *report)
     }
     report->order = process->history_count > order ? process->history_count : order;
     process->history_count = 0;
+}
+
+static void arrays_add(gw_arrays *arrays, const gw_event *event)
+{
+    if (!arrays->seen || arrays->pid != event->pid)
+        return;
+    if (event->arg[2] != 0) {
+        arrays->rest_bytes += event->arg[0];
+        arrays->rest_count += event->arg[1];
+    } else if (arrays->kind_count < GW_ARRAY_KINDS_MAX) {
+        gw_array_kind *kind = &arrays->kind[arrays->kind_count++];
+        *kind = (gw_array_kind){.bytes = event->arg[0], .count = event->arg[1]};
+        if (event->text != NULL)
+            strncpy(kind->name, event->text, sizeof kind->name - 1);
+    }
+}
+
+const gw_array_kind *gw_arrays_pile(const gw_arrays *arrays)
+{
+    enum { PILE_MIN = 100 };
+    const gw_array_kind *most = &arrays->kind[0];
+    if (!arrays->seen || arrays->kind_count == 0 || most->count < PILE_MIN || most->bytes == 0)
+        return NULL;
+    uint64_t in_use = arrays->rest_bytes; /* a framework with an allocator of another sort tells no bytes in use */
+    for (size_t i = 0; i < arrays->kind_count; i++)
+        in_use += arrays->kind[i].bytes * arrays->kind[i].count;
+    in_use = arrays->bytes_in_use > in_use ? arrays->bytes_in_use : in_use;
+    return most->count >= in_use / most->bytes / 2 ? most : NULL;
 }
 
 void gwi_observer_event(gw_model *model, gwi_process *process, const gw_event *event)
@@ -185,8 +281,12 @@ void gwi_observer_event(gw_model *model, gwi_process *process, const gw_event *e
         if (report != NULL && event->arg[0] < GW_ALLOCATOR_FIELD_COUNT) {
             report->has_field[event->arg[0]] = true;
             report->field[event->arg[0]] = event->arg[1];
-            if (event->arg[0] == GW_ALLOCATOR_HISTORY_TOTAL)
+            if (event->arg[0] == GW_ALLOCATOR_HISTORY_TOTAL || event->arg[0] == GW_ALLOCATOR_COURSE_REQUESTS)
                 process->history_read_ns = event->t_ns;
+            if (event->arg[0] == GW_ALLOCATOR_COURSE_REQUESTS)
+                report->has_course = true;
+            if (event->arg[0] == GW_ALLOCATOR_COURSE_MISSED)
+                report->course_missed = event->arg[1];
         }
         return;
     case GW_EV_ALLOCATOR_BLOCK:
@@ -203,6 +303,28 @@ void gwi_observer_event(gw_model *model, gwi_process *process, const gw_event *e
         report = report_now(model, process, event);
         if (report != NULL)
             held_add(model, process, report, event);
+        return;
+    case GW_EV_ALLOCATOR_REQUESTS:
+        report = report_now(model, process, event);
+        if (report != NULL)
+            requests_add(model, process, report, event);
+        return;
+    case GW_EV_ALLOCATOR_SIZE:
+        report = report_now(model, process, event);
+        if (report != NULL)
+            size_add(report, event);
+        return;
+    case GW_EV_ARRAYS_OOM:
+        model->arrays = (gw_arrays){.seen = true,
+                                    .t_ns = event->t_ns,
+                                    .pid = event->pid,
+                                    .bytes_wanted = event->arg[0],
+                                    .bytes_in_use = event->arg[1],
+                                    .bytes_limit = event->arg[2],
+                                    .bytes_peak = event->arg[3]};
+        return;
+    case GW_EV_ARRAYS:
+        arrays_add(&model->arrays, event);
         return;
     default:
         return;

@@ -425,12 +425,12 @@ static void test_an_exit_code_after_an_outlived_refusal(void **state)
     judge_close();
     refuse_then(AFTER_COPIES);
     close_program(3);
-    expect_fault("gpu-oom-capacity", GW_ESTABLISHED);
+    expect_fault("gpu-oom-capacity", GW_SUPPORTED);
     judge_close();
     refuse_then(AFTER_REQUESTS); /* the same again at the end is one */
     gw_feed_no_room(&feed, 4 * gib, 2 * gib, 8 * gib);
     close_program(3);
-    expect_fault("gpu-oom-capacity", GW_ESTABLISHED);
+    expect_fault("gpu-oom-capacity", GW_SUPPORTED);
     judge_close();
     refuse_then(AFTER_REQUESTS); /* the program says itself that it was for lack of memory */
     gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"t.py\", line 3, in f\n"

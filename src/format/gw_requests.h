@@ -1,0 +1,101 @@
+/* The text of an ALLOCATOR_REQUESTS event: requests of an allocator in a row, each as six numbers. Writer and reader
+ * in one place; static inline, no allocation.
+ *
+ * A number is written in digits of five bits, lowest first, as letters of base64: the upper half of the alphabet where
+ * a digit follows, the lower half for the last one. So the text holds no zero byte, and a usual request takes ten.
+ *
+ * The numbers: twice the bytes / 512, or twice the bytes plus one where 512 does not divide them; freed_after;
+ * microseconds since the request before; launches since it; waits since it, both modulo 2^32; the site. "Since" of
+ * the first one of a text: since 0, but its time is 0.
+ *
+ * An example: a request of 2 MiB, alive, 70 us after the one before, with 3 launches, no wait and no site:
+ * 8192 "ggI", 0 "A", 70 "mC", 3 "D", 0 "A", 0 "A". */
+#ifndef GW_REQUESTS_H
+#define GW_REQUESTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { GW_REQUEST_NUMBERS = 6, GW_REQUEST_TEXT_MAX = GW_REQUEST_NUMBERS * 13, GW_REQUEST_UNIT = 512 };
+
+typedef struct gw_request {
+    uint64_t bytes;
+    uint64_t freed_after; /* 0: alive; else 1 + the requests between it and its end */
+    uint64_t t_us;        /* since the first one of the text */
+    uint32_t launches, waits;
+    uint32_t site; /* 0: not known */
+} gw_request;
+
+static inline size_t gw_number_write(char *out, uint64_t value)
+{
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    size_t n = 0;
+    for (; value >= 32; value >>= 5)
+        out[n++] = letters[32 + (value & 31)];
+    out[n++] = letters[value];
+    return n;
+}
+
+static inline int gw_digit_of(char c)
+{
+    if (c >= 'A' && c <= 'Z')
+        return c - 'A';
+    if (c >= 'a' && c <= 'z')
+        return c - 'a' + 26;
+    if (c >= '0' && c <= '9')
+        return c - '0' + 52;
+    return c == '+' ? 62 : c == '/' ? 63 : -1;
+}
+
+/* False: no number is there; *at is then anywhere. */
+static inline bool gw_number_read(const char **at, uint64_t *ret_value)
+{
+    uint64_t value = 0;
+    for (unsigned bits = 0; bits < 65; bits += 5) {
+        int digit = gw_digit_of(**at);
+        if (digit < 0)
+            return false;
+        (*at)++;
+        value |= (uint64_t)(digit & 31) << bits;
+        if (digit < 32) {
+            *ret_value = value;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Appends `request` to a text; `before` is the one before it, all zero for the first. Returns the bytes, at most
+ * GW_REQUEST_TEXT_MAX; no terminator. */
+static inline size_t gw_request_write(char *out, const gw_request *request, const gw_request *before)
+{
+    size_t n = 0;
+    bool whole = request->bytes % GW_REQUEST_UNIT == 0;
+    n += gw_number_write(out + n, whole ? request->bytes / GW_REQUEST_UNIT * 2 : request->bytes * 2 + 1);
+    n += gw_number_write(out + n, request->freed_after);
+    n += gw_number_write(out + n, request->t_us > before->t_us ? request->t_us - before->t_us : 0);
+    n += gw_number_write(out + n, (uint32_t)(request->launches - before->launches));
+    n += gw_number_write(out + n, (uint32_t)(request->waits - before->waits));
+    n += gw_number_write(out + n, request->site);
+    return n;
+}
+
+/* The next request of a text; `request` holds the one before it, all zero for the first. False: the text is over, or
+ * damaged from here on. */
+static inline bool gw_request_read(const char **at, gw_request *request)
+{
+    uint64_t number[GW_REQUEST_NUMBERS];
+    for (int i = 0; i < GW_REQUEST_NUMBERS; i++)
+        if (!gw_number_read(at, &number[i]))
+            return false;
+    request->bytes = number[0] % 2 != 0 ? number[0] / 2 : number[0] / 2 * GW_REQUEST_UNIT;
+    request->freed_after = number[1];
+    request->t_us += number[2];
+    request->launches += (uint32_t)number[3];
+    request->waits += (uint32_t)number[4];
+    request->site = (uint32_t)number[5];
+    return true;
+}
+
+#endif

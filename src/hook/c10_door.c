@@ -1,0 +1,123 @@
+/* The library that stands before PyTorch's libc10.so: gw_c10_door.h. Links to the C library alone.
+ *
+ * Python loads libc10.so without RTLD_GLOBAL, so dlsym(RTLD_NEXT) does not find its definition. It is looked for by the
+ * file's name among the loaded libraries, at the first call, or when the hook asks for it. */
+#include "gw_c10_door.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <link.h>
+#include <stdbool.h>
+#include <string.h>
+
+#define EXPORTED __attribute__((visibility("default")))
+
+void gwi_c10_usage(void *block, int64_t bytes, size_t allocated_bytes, size_t reserved_bytes,
+                   gw_c10_device device) __asm__(GW_C10_USAGE) EXPORTED;
+void gwi_c10_oom(int64_t bytes, size_t allocated_bytes, size_t reserved_bytes,
+                 gw_c10_device device) __asm__(GW_C10_OOM) EXPORTED;
+extern gw_c10_door gw_the_c10_door EXPORTED;
+
+/* Before glibc 2.34 they are in libdl, which PyTorch needs itself. Where they are not there, nothing is passed on. */
+#pragma weak dlopen
+#pragma weak dlsym
+
+enum { PATH_BYTES = 4096 };
+
+static int note_libc10(struct dl_phdr_info *info, size_t size, void *path)
+{
+    (void)size;
+    const char *slash = info->dlpi_name == NULL ? NULL : strrchr(info->dlpi_name, '/');
+    const char *file = slash == NULL ? info->dlpi_name : slash + 1;
+    if (file == NULL || strncmp(file, "libc10.so", sizeof "libc10.so" - 1) != 0 ||
+        strlen(info->dlpi_name) >= PATH_BYTES)
+        return 0;
+    strcpy(path, info->dlpi_name);
+    return 1;
+}
+
+/* False: there is no libc10.so. `library` stays open: what was found must not go. */
+static bool resolve_in_file(void)
+{
+    char path[PATH_BYTES];
+    if (dlopen == NULL || dlsym == NULL)
+        return false;
+    void *library = dl_iterate_phdr(note_libc10, path) != 0 ? dlopen(path, RTLD_LAZY | RTLD_NOLOAD) : NULL;
+    if (library == NULL)
+        return false;
+    gw_c10_oom_fn *oom = (gw_c10_oom_fn *)(uintptr_t)dlsym(library, GW_C10_OOM);
+    gw_c10_usage_fn *usage = (gw_c10_usage_fn *)(uintptr_t)dlsym(library, GW_C10_USAGE);
+    if (oom != gwi_c10_oom)
+        __atomic_store_n(&gw_the_c10_door.next_oom, oom, __ATOMIC_RELEASE);
+    if (usage != gwi_c10_usage)
+        __atomic_store_n(&gw_the_c10_door.next_usage, usage, __ATOMIC_RELEASE);
+    return true;
+}
+
+/* Also of a program that never loads PyTorch: asks for no name where libc10.so is not there, because a failed look
+ * leaves a message that the program may find by dlerror(). */
+static void resolve(void)
+{
+    int saved_errno = errno;
+    if (__atomic_load_n(&gw_the_c10_door.next_usage, __ATOMIC_ACQUIRE) == NULL)
+        (void)resolve_in_file();
+    errno = saved_errno;
+}
+
+/* Somebody has called, so PyTorch is there: under another file name perhaps, and then in the global scope. A look
+ * costs a walk over all libraries, so those that find nothing are few. */
+static void resolve_for_call(void)
+{
+    enum { LOOKS_MAX = 16 };
+    static uint32_t looks;
+    int saved_errno = errno;
+    if (__atomic_fetch_add(&looks, 1, __ATOMIC_RELAXED) < LOOKS_MAX && !resolve_in_file() && dlsym != NULL) {
+        __atomic_store_n(&gw_the_c10_door.next_oom, (gw_c10_oom_fn *)(uintptr_t)dlsym(RTLD_NEXT, GW_C10_OOM),
+                         __ATOMIC_RELEASE);
+        __atomic_store_n(&gw_the_c10_door.next_usage, (gw_c10_usage_fn *)(uintptr_t)dlsym(RTLD_NEXT, GW_C10_USAGE),
+                         __ATOMIC_RELEASE);
+    }
+    errno = saved_errno;
+}
+
+static void usage_alone(void *block, int64_t bytes, size_t allocated_bytes, size_t reserved_bytes, gw_c10_device device)
+{
+    gw_c10_usage_fn *next = __atomic_load_n(&gw_the_c10_door.next_usage, __ATOMIC_ACQUIRE);
+    if (next == NULL) {
+        resolve_for_call();
+        next = __atomic_load_n(&gw_the_c10_door.next_usage, __ATOMIC_ACQUIRE);
+    }
+    if (next != NULL)
+        next(block, bytes, allocated_bytes, reserved_bytes, device);
+}
+
+static void oom_alone(int64_t bytes, size_t allocated_bytes, size_t reserved_bytes, gw_c10_device device)
+{
+    gw_c10_oom_fn *next = __atomic_load_n(&gw_the_c10_door.next_oom, __ATOMIC_ACQUIRE);
+    if (next == NULL) {
+        resolve_for_call();
+        next = __atomic_load_n(&gw_the_c10_door.next_oom, __ATOMIC_ACQUIRE);
+    }
+    if (next != NULL)
+        next(bytes, allocated_bytes, reserved_bytes, device);
+}
+
+gw_c10_door gw_the_c10_door = {.version = GW_C10_DOOR_VERSION,
+                               .usage = usage_alone,
+                               .oom = oom_alone,
+                               .resolve = resolve,
+                               .usage_alone = usage_alone,
+                               .oom_alone = oom_alone};
+
+/* Jumps, not calls (built with -O2 for that): no frame of ours stands between PyTorch and who follows its blocks. */
+void gwi_c10_usage(void *block, int64_t bytes, size_t allocated_bytes, size_t reserved_bytes, gw_c10_device device)
+{
+    gw_c10_usage_fn *to = __atomic_load_n(&gw_the_c10_door.usage, __ATOMIC_ACQUIRE);
+    to(block, bytes, allocated_bytes, reserved_bytes, device);
+}
+
+void gwi_c10_oom(int64_t bytes, size_t allocated_bytes, size_t reserved_bytes, gw_c10_device device)
+{
+    gw_c10_oom_fn *to = __atomic_load_n(&gw_the_c10_door.oom, __ATOMIC_ACQUIRE);
+    to(bytes, allocated_bytes, reserved_bytes, device);
+}

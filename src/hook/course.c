@@ -1,0 +1,575 @@
+/* How each event of PyTorch's allocator is followed: gwi_course.h.
+ *
+ *   door -> usage() -> the device's course -> PyTorch's own definition
+ *
+ * Live blocks are a hash table by address with linear probing, which doubles by moving to a new mapping; the ring has
+ * the last requests. A free writes into the ring, too: how long a request lived is what tells an iteration's working
+ * memory from what it keeps. Most blocks die young, so the place is still in the cache.
+ *
+ * The clock is the calling thread's last look at it, which its driver calls have taken; a launch comes between most
+ * allocations. A course's time never goes back.
+ *
+ * Call sites are taken for large blocks and for a random part of the others, as long as they have cost little of the
+ * time that went by: an unwound stack costs as much as fifty events. */
+#include "gwi_course.h"
+
+#include "gwi_hook.h"
+#include "gwi_site.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum {
+    TABLE_BITS_FIRST = 13,
+    TABLE_BITS_MAX = 21, /* at most half full: GWI_COURSE_BLOCKS_MAX */
+    SPAN_SHIFT_FIRST = 18,
+    LOOK_EVERY = 16, /* events without a newer time: then the clock is read */
+    SPINS_MAX = 200,
+    YIELDS_MAX = 50000
+};
+_Static_assert((1 << (TABLE_BITS_MAX - 1)) == GWI_COURSE_BLOCKS_MAX, "half of the table");
+_Static_assert(sizeof(gwi_course_block) == 32 && sizeof(gwi_course_request) == 32, "two a cache line");
+
+/* What calls of a thread were counted when it last came by. */
+typedef struct seen_counts {
+    uint32_t generation, launches, waits;
+} seen_counts;
+
+typedef struct course {
+    _Alignas(64) _Atomic uint32_t lock;
+    uint32_t table_bits;
+    gwi_course_block *table; /* owned; a mapping */
+    gwi_course_totals now;
+    uint64_t span_end_ticks; /* of the span in progress */
+    uint32_t span_shift, span_index;
+    uint32_t launches, waits, stale;
+    _Atomic uint64_t site_ticks; /* spent on call sites */
+    _Atomic uint64_t missed;     /* not under the lock */
+    gwi_course_size size[GWI_COURSE_SIZES];
+    gwi_course_span span[GWI_COURSE_SPANS];
+    seen_counts seen[GW_SLOT_COUNT];
+    gwi_course_request ring[GWI_COURSE_REQUESTS];
+} course;
+
+static struct {
+    course *_Atomic of[GWI_COURSE_DEVICES];
+    _Atomic uint32_t mark;           /* of the process that began; another one's child keeps silent */
+    _Atomic uint64_t missed_outside; /* no course could be made */
+} courses;
+
+extern gw_c10_door gw_the_c10_door __attribute__((weak, visibility("default")));
+
+/* ---- the lock: PyTorch has one of its own around most of this, so that it is free ---- */
+
+static bool lock(course *c)
+{
+    uint32_t expected = 0;
+    if (gwi_likely(atomic_compare_exchange_strong_explicit(&c->lock, &expected, 1, memory_order_acquire,
+                                                           memory_order_relaxed)))
+        return true;
+    for (int round = 0; round < SPINS_MAX + YIELDS_MAX; round++) {
+        if (round >= SPINS_MAX)
+            sched_yield(); /* its holder may have lost the processor */
+        expected = 0;
+        if (atomic_load_explicit(&c->lock, memory_order_relaxed) == 0 &&
+            atomic_compare_exchange_strong_explicit(&c->lock, &expected, 1, memory_order_acquire, memory_order_relaxed))
+            return true;
+    }
+    return false;
+}
+
+static void unlock(course *c)
+{
+    atomic_store_explicit(&c->lock, 0, memory_order_release);
+}
+
+/* ---- the table ---- */
+
+static void *map_memory(size_t bytes)
+{
+    void *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return map == MAP_FAILED ? NULL : map;
+}
+
+static inline size_t place_of(uint64_t address, uint32_t bits)
+{
+    return (size_t)((address >> 9 ^ address << 55) * UINT64_C(0x9e3779b97f4a7c15) >> (64 - bits));
+}
+
+/* Its place, or the empty one where it belongs: the table is never full. */
+static inline gwi_course_block *find(const course *c, uint64_t address)
+{
+    size_t mask = ((size_t)1 << c->table_bits) - 1, at = place_of(address, c->table_bits);
+    while (c->table[at].address != 0 && c->table[at].address != address)
+        at = (at + 1) & mask;
+    return &c->table[at];
+}
+
+/* Blocks behind the gap that belong before it move up, so that no search ends too early. */
+static void take_out(course *c, gwi_course_block *gone)
+{
+    size_t mask = ((size_t)1 << c->table_bits) - 1, gap = (size_t)(gone - c->table);
+    for (size_t at = (gap + 1) & mask; c->table[at].address != 0; at = (at + 1) & mask) {
+        size_t home = place_of(c->table[at].address, c->table_bits);
+        if (((at - home) & mask) >= ((at - gap) & mask)) {
+            c->table[gap] = c->table[at];
+            gap = at;
+        }
+    }
+    c->table[gap].address = 0;
+}
+
+/* False: it stays as it is. */
+static GWI_COLD bool grow(course *c)
+{
+    int saved_errno = errno;
+    uint32_t old_bits = c->table_bits;
+    gwi_course_block *old = c->table;
+    gwi_course_block *wider = old_bits == TABLE_BITS_MAX ? NULL : map_memory(sizeof *wider << (old_bits + 1));
+    if (wider != NULL) {
+        c->table = wider;
+        c->table_bits = old_bits + 1;
+        for (size_t i = 0; i < (size_t)1 << old_bits; i++)
+            if (old[i].address != 0)
+                *find(c, old[i].address) = old[i];
+        munmap(old, sizeof *old << old_bits);
+    }
+    errno = saved_errno;
+    return wider != NULL;
+}
+
+/* ---- spans ---- */
+
+static void span_clear(gwi_course_span *span)
+{
+    *span = (gwi_course_span){0, UINT64_MAX};
+}
+
+static inline void span_see(gwi_course_span *span, uint64_t live_bytes)
+{
+    span->highest = live_bytes > span->highest ? live_bytes : span->highest;
+    span->lowest = live_bytes < span->lowest ? live_bytes : span->lowest;
+}
+
+/* All are used up: two become one, and each is twice as long from now on. */
+static void spans_halve(course *c)
+{
+    for (size_t i = 0; i < GWI_COURSE_SPANS / 2; i++) {
+        gwi_course_span *a = &c->span[2 * i], *b = &c->span[2 * i + 1];
+        c->span[i] = (gwi_course_span){a->highest > b->highest ? a->highest : b->highest,
+                                       a->lowest < b->lowest ? a->lowest : b->lowest};
+    }
+    for (size_t i = GWI_COURSE_SPANS / 2; i < GWI_COURSE_SPANS; i++)
+        span_clear(&c->span[i]);
+    c->span_shift++;
+}
+
+/* The span in progress is over. The next one begins with what lives now. */
+static GWI_COLD void span_next(course *c)
+{
+    uint64_t passed = c->now.last_ticks - c->now.first_ticks;
+    while (passed >> c->span_shift >= GWI_COURSE_SPANS)
+        spans_halve(c);
+    c->span_index = (uint32_t)(passed >> c->span_shift);
+    c->span_end_ticks = c->now.first_ticks + ((uint64_t)(c->span_index + 1) << c->span_shift);
+    span_see(&c->span[c->span_index], c->now.live_bytes);
+}
+
+/* ---- a device begins ---- */
+
+static GWI_COLD course *begin(uint64_t device)
+{
+    int saved_errno = errno;
+    course *c = map_memory(sizeof *c), *before = NULL;
+    gwi_course_block *table = map_memory(sizeof *table << TABLE_BITS_FIRST);
+    if (c != NULL && table != NULL) {
+        c->table = table;
+        c->table_bits = TABLE_BITS_FIRST;
+        c->now.first_ticks = c->now.last_ticks = gwi_ticks();
+        c->span_shift = SPAN_SHIFT_FIRST;
+        for (size_t i = 0; i < GWI_COURSE_SPANS; i++)
+            span_clear(&c->span[i]);
+        span_next(c);
+    }
+    if (c == NULL || table == NULL || !atomic_compare_exchange_strong(&courses.of[device], &before, c)) {
+        if (table != NULL)
+            munmap(table, sizeof *table << TABLE_BITS_FIRST);
+        if (c != NULL)
+            munmap(c, sizeof *c);
+        c = before; /* another thread's, or NULL */
+    }
+    errno = saved_errno;
+    return c;
+}
+
+/* The process that began is the one that goes on. A fork's child has its parent's mark, and none of its own yet. */
+static GWI_COLD bool is_first(uint32_t mark)
+{
+    uint32_t none = 0;
+    return mark != 0 && atomic_compare_exchange_strong(&courses.mark, &none, mark);
+}
+
+static inline bool is_our_process(void)
+{
+    uint32_t mark = atomic_load_explicit(&gwi_wipe.mark, memory_order_relaxed);
+    return gwi_likely(mark != 0 && mark == atomic_load_explicit(&courses.mark, memory_order_relaxed)) || is_first(mark);
+}
+
+static inline course *course_of(uint64_t device)
+{
+    course *c = atomic_load_explicit(&courses.of[device], memory_order_acquire);
+    return gwi_likely(c != NULL) ? c : begin(device);
+}
+
+/* ---- an event ---- */
+
+static void miss(course *c)
+{
+    atomic_fetch_add_explicit(&c->missed, 1, memory_order_relaxed);
+}
+
+/* The thread's slot, if it has made a driver call; a free may come from a thread that has not. */
+static inline gw_slot *slot_of_thread(void)
+{
+    gw_slot *slot = gwi_slot;
+    return slot != NULL && gwi_slot_is_ours(slot) && gwi_slot_is_shared(slot) ? slot : NULL;
+}
+
+static inline void see_time(course *c, const gw_slot *slot)
+{
+    uint64_t looked = slot == NULL ? 0 : atomic_load_explicit(&slot->inside_since, memory_order_relaxed);
+    if (looked <= c->now.last_ticks) {
+        if (gwi_likely(++c->stale % LOOK_EVERY != 0))
+            return;
+        looked = gwi_ticks();
+    }
+    c->stale = 0;
+    if (looked > c->now.last_ticks)
+        c->now.last_ticks = looked;
+}
+
+static inline uint32_t counted(const gw_slot *slot, gw_counter which)
+{
+    return (uint32_t)atomic_load_explicit(&slot->counter[which], memory_order_relaxed);
+}
+
+/* Adds what this thread has launched and waited for since it last came by. */
+static inline void see_work(course *c, gw_slot *slot)
+{
+    if (slot == NULL)
+        return;
+    seen_counts *seen = &c->seen[gwi_slot_index(slot)];
+    uint32_t generation = atomic_load_explicit(&slot->generation, memory_order_relaxed);
+    uint32_t launches = counted(slot, GW_COUNT_LAUNCH) + counted(slot, GW_COUNT_GRAPH_LAUNCH);
+    uint32_t waits = counted(slot, GW_COUNT_SYNC);
+    if (gwi_unlikely(seen->generation != generation))
+        *seen = (seen_counts){.generation = generation};
+    c->launches += launches - seen->launches;
+    c->waits += waits - seen->waits;
+    seen->launches = launches;
+    seen->waits = waits;
+}
+
+static inline void see_live(course *c)
+{
+    if (gwi_unlikely(c->now.last_ticks >= c->span_end_ticks))
+        span_next(c);
+    span_see(&c->span[c->span_index], c->now.live_bytes);
+    if (c->now.live_bytes > c->now.peak_bytes) {
+        c->now.peak_bytes = c->now.live_bytes;
+        c->now.peak_order = c->now.requests;
+    }
+}
+
+static inline gwi_course_size *size_of(course *c, uint64_t bytes)
+{
+    unsigned bit = 63 - (unsigned)__builtin_clzll(bytes | 1);
+    return &c->size[bit < GWI_COURSE_SIZES ? bit : GWI_COURSE_SIZES - 1];
+}
+
+static void block_ends(course *c, gwi_course_block *block)
+{
+    uint64_t bytes = gwi_course_bytes(block), lived = c->now.requests - block->order + 1;
+    gwi_course_size *size = size_of(c, bytes);
+    size->frees++;
+    size->live_bytes -= bytes;
+    size->lifetime_sum += lived;
+    c->now.frees++;
+    c->now.live_count--;
+    c->now.live_bytes -= bytes;
+    if (lived <= GWI_COURSE_REQUESTS)
+        c->ring[block->order % GWI_COURSE_REQUESTS].freed_after = (uint32_t)lived;
+    take_out(c, block);
+}
+
+/* Its order; 0: there is no room for it. */
+static uint64_t handed_out(course *c, gw_slot *slot, uint64_t address, uint64_t bytes)
+{
+    gwi_course_block *block = find(c, address);
+    if (gwi_unlikely(block->address != 0)) { /* its end was missed */
+        miss(c);
+        block_ends(c, block);
+    }
+    if (gwi_unlikely((c->now.live_count + 1) * 2 > (uint64_t)1 << c->table_bits) && !grow(c)) {
+        miss(c);
+        return 0;
+    }
+    see_work(c, slot);
+    uint64_t when = c->now.last_ticks >> GWI_COURSE_WHEN_SHIFT, order = ++c->now.requests;
+    *find(c, address) = (gwi_course_block){
+        .address = address, .bytes_when = bytes << 16 | (when >> 32 & 0xffff), .order = order, .when = (uint32_t)when};
+    c->ring[order % GWI_COURSE_REQUESTS] =
+        (gwi_course_request){.ticks = c->now.last_ticks, .bytes = bytes, .launches = c->launches, .waits = c->waits};
+    gwi_course_size *size = size_of(c, bytes);
+    size->requests++;
+    size->live_bytes += bytes;
+    c->now.live_count++;
+    c->now.live_bytes += bytes;
+    return order;
+}
+
+static void taken_back(course *c, uint64_t address)
+{
+    gwi_course_block *block = find(c, address);
+    if (gwi_likely(block->address != 0))
+        block_ends(c, block);
+    else
+        miss(c); /* it was handed out before we came, or that was missed */
+}
+
+/* ---- call sites ---- */
+
+/* What counts as large is a thousandth of the smallest card. */
+static uint64_t large_bytes(void)
+{
+    enum { CARD_PARTS = 1024, UNKNOWN_CARD = 64 << 20 };
+    uint64_t card = atomic_load_explicit(&gwi.card_bytes, memory_order_relaxed);
+    return card == 0 ? UNKNOWN_CARD : card / CARD_PARTS;
+}
+
+/* All call sites together may cost a thousandth of the time, those of blocks that are not large half of that. The first
+ * ones of a process cost more, because files and rules are new: there is something in hand for them. */
+static bool wants_site(const course *c, uint64_t bytes)
+{
+    enum { IN_HAND = 1 << 24, TIME_PARTS = 1024 };
+    uint64_t spent = atomic_load_explicit(&c->site_ticks, memory_order_relaxed);
+    uint64_t may_spend = IN_HAND + (c->now.last_ticks - c->now.first_ticks) / TIME_PARTS;
+    if (bytes >= large_bytes())
+        return spent < may_spend;
+    uint64_t dice = (c->now.requests + 1) * UINT64_C(0x9e3779b97f4a7c15);
+    return (dice >> 61) == 0 && spent < may_spend / 2;
+}
+
+/* 0: not known. Between driver calls, so the guard is ours to set. */
+static GWI_COLD uint32_t site_here(course *c, gw_slot *slot)
+{
+    if (slot == NULL || atomic_load_explicit(&slot->inside_fn, memory_order_relaxed) != 0)
+        return 0;
+    int saved_errno = errno;
+    uint64_t begin_ticks = gwi_ticks();
+    atomic_store_explicit(&slot->inside_fn, UINT32_MAX, memory_order_relaxed);
+    uint32_t site = gwi_site(slot, GW_FN_COUNT, begin_ticks, false);
+    atomic_store_explicit(&slot->inside_fn, 0, memory_order_release);
+    atomic_fetch_add_explicit(&c->site_ticks, gwi_ticks() - begin_ticks, memory_order_relaxed);
+    errno = saved_errno;
+    return site;
+}
+
+/* ---- what the door calls ---- */
+
+/* The block is not the only one any more: another thread may have taken it back meanwhile. */
+static GWI_COLD void give_site(course *c, gw_slot *slot, uint64_t address, uint64_t order)
+{
+    uint32_t site = site_here(c, slot);
+    if (site == 0 || !lock(c))
+        return;
+    gwi_course_block *block = find(c, address);
+    if (block->address != 0 && block->order == order)
+        block->site = site;
+    if (c->now.requests - order < GWI_COURSE_REQUESTS)
+        c->ring[order % GWI_COURSE_REQUESTS].site = site;
+    unlock(c);
+}
+
+static void follow(uint64_t address, int64_t bytes, size_t allocated_bytes, size_t reserved_bytes, uint64_t device)
+{
+    course *c = course_of(device);
+    if (gwi_unlikely(c == NULL)) {
+        atomic_fetch_add_explicit(&courses.missed_outside, 1, memory_order_relaxed);
+        return;
+    }
+    if (gwi_unlikely(!lock(c))) {
+        miss(c);
+        return;
+    }
+    gw_slot *slot = slot_of_thread();
+    uint64_t order = 0;
+    see_time(c, slot);
+    if (bytes > 0)
+        order = handed_out(c, slot, address, (uint64_t)bytes);
+    else
+        taken_back(c, address);
+    c->now.allocated_bytes = allocated_bytes;
+    c->now.reserved_bytes = reserved_bytes;
+    see_live(c);
+    bool wants = order != 0 && gwi_unlikely(wants_site(c, (uint64_t)bytes));
+    unlock(c);
+    if (gwi_unlikely(wants))
+        give_site(c, slot, address, order);
+}
+
+static void usage(void *block, int64_t bytes, size_t allocated_bytes, size_t reserved_bytes, gw_c10_device device)
+{
+    if (device.type == GW_C10_CUDA && (uint8_t)device.index < GWI_COURSE_DEVICES && block != NULL && bytes != 0 &&
+        is_our_process())
+        follow((uintptr_t)block, bytes, allocated_bytes, reserved_bytes, (uint64_t)device.index);
+    gw_c10_usage_fn *next = __atomic_load_n(&gw_the_c10_door.next_usage, __ATOMIC_ACQUIRE);
+    if (gwi_likely(next != NULL))
+        next(block, bytes, allocated_bytes, reserved_bytes, device);
+    else
+        gw_the_c10_door.usage_alone(block, bytes, allocated_bytes, reserved_bytes, device);
+}
+
+static void refused(int64_t bytes, size_t allocated_bytes, size_t reserved_bytes, gw_c10_device device)
+{
+    if (device.type == GW_C10_CUDA && (uint8_t)device.index < GWI_COURSE_DEVICES && is_our_process()) {
+        course *c = course_of((uint64_t)device.index);
+        uint32_t site = c == NULL ? 0 : site_here(c, slot_of_thread());
+        GWI_KEEP_ERRNO(gwi_course_refused((uint64_t)device.index, (uint64_t)bytes, site));
+    }
+    gw_the_c10_door.oom_alone(bytes, allocated_bytes, reserved_bytes, device);
+}
+
+void gwi_course_attach(void)
+{
+    const char *wanted = getenv("GPUWHY_COURSE");
+    if (&gw_the_c10_door == NULL || gw_the_c10_door.version != GW_C10_DOOR_VERSION || gwi.inert ||
+        !gwi.attach_observer || gwi.run_dir[0] == '\0' || (wanted != NULL && strcmp(wanted, "0") == 0))
+        return;
+    gw_the_c10_door.resolve();
+    __atomic_store_n(&gw_the_c10_door.oom, refused, __ATOMIC_RELEASE);
+    __atomic_store_n(&gw_the_c10_door.usage, usage, __ATOMIC_RELEASE);
+}
+
+/* ---- what is asked of it ---- */
+
+static course *known(uint64_t device)
+{
+    return device < GWI_COURSE_DEVICES && is_our_process() ? atomic_load(&courses.of[device]) : NULL;
+}
+
+static uint64_t missed_by(course *c)
+{
+    return atomic_load_explicit(&c->missed, memory_order_relaxed) +
+           atomic_load_explicit(&courses.missed_outside, memory_order_relaxed);
+}
+
+bool gwi_course_totals_of(uint64_t device, gwi_course_totals *ret_totals)
+{
+    course *c = known(device);
+    if (c == NULL || !lock(c))
+        return false;
+    *ret_totals = c->now;
+    unlock(c);
+    ret_totals->missed = missed_by(c);
+    return true;
+}
+
+bool gwi_course_is_whole(void)
+{
+    bool any = false;
+    for (uint64_t device = 0; device < GWI_COURSE_DEVICES; device++) {
+        gwi_course_totals totals;
+        if (!gwi_course_totals_of(device, &totals) || totals.requests == 0)
+            continue;
+        if (totals.missed != 0)
+            return false;
+        any = true;
+    }
+    return any;
+}
+
+bool gwi_course_find(uint64_t device, uint64_t address, gwi_course_block *ret_block)
+{
+    course *c = known(device);
+    if (c == NULL || address == 0 || !lock(c))
+        return false;
+    *ret_block = *find(c, address);
+    unlock(c);
+    return ret_block->address != 0;
+}
+
+static void copy_blocks(const course *c, gwi_course_copy *copy)
+{
+    for (size_t i = 0; i < (size_t)1 << c->table_bits; i++)
+        if (c->table[i].address != 0)
+            copy->block[copy->block_count++] = c->table[i];
+}
+
+static void copy_requests(const course *c, gwi_course_copy *copy)
+{
+    uint64_t first = c->now.requests - copy->request_count + 1;
+    for (size_t i = 0; i < copy->request_count; i++)
+        copy->request[i] = c->ring[(first + i) % GWI_COURSE_REQUESTS];
+}
+
+/* Memory is taken before the lock: blocks that come in between have room in some slack, or it is tried again. */
+static bool copy_locked(course *c, uint64_t device, gwi_course_copy *copy)
+{
+    enum { TRIES_MAX = 4, SLACK = 4096 };
+    for (int i = 0; i < TRIES_MAX; i++) {
+        gwi_course_totals now;
+        if (!gwi_course_totals_of(device, &now))
+            return false;
+        size_t block_room = now.live_count + SLACK;
+        copy->memory_bytes = block_room * sizeof *copy->block + GWI_COURSE_REQUESTS * sizeof *copy->request;
+        copy->memory = map_memory(copy->memory_bytes);
+        if (copy->memory == NULL)
+            return false;
+        copy->request = copy->memory;
+        copy->block = (gwi_course_block *)(copy->request + GWI_COURSE_REQUESTS);
+        if (!lock(c)) {
+            gwi_course_copy_free(copy);
+            return false;
+        }
+        if (c->now.live_count <= block_room)
+            return true;
+        unlock(c);
+        gwi_course_copy_free(copy);
+    }
+    return false;
+}
+
+#define MANY_TICKS (UINT64_C(1) << 40)
+
+bool gwi_course_copy_make(uint64_t device, gwi_course_copy *ret_copy)
+{
+    course *c = known(device);
+    *ret_copy = (gwi_course_copy){0};
+    if (c == NULL || !copy_locked(c, device, ret_copy))
+        return false;
+    ret_copy->totals = c->now;
+    ret_copy->request_count =
+        c->now.requests < GWI_COURSE_REQUESTS ? (size_t)c->now.requests : (size_t)GWI_COURSE_REQUESTS;
+    copy_blocks(c, ret_copy);
+    copy_requests(c, ret_copy);
+    memcpy(ret_copy->size, c->size, sizeof c->size);
+    memcpy(ret_copy->span, c->span, sizeof c->span);
+    ret_copy->span_ticks = (uint64_t)1 << c->span_shift;
+    ret_copy->span_count = c->span_index + 1;
+    unlock(c);
+    ret_copy->totals.missed = missed_by(c);
+    ret_copy->now_ticks = gwi_ticks();
+    ret_copy->ns_per_tick = (double)gwi_ticks_ns(MANY_TICKS) / (double)MANY_TICKS;
+    return true;
+}
+
+void gwi_course_copy_free(gwi_course_copy *copy)
+{
+    if (copy->memory != NULL)
+        munmap(copy->memory, copy->memory_bytes);
+    copy->memory = NULL;
+}

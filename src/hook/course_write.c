@@ -1,0 +1,237 @@
+/* What is written of a course: at an out-of-memory, in the thread that met it. */
+#include "gwi_course.h"
+
+#include "gw_requests.h"
+#include "gwi_hook.h"
+#include "gwi_observer.h"
+
+#include <string.h>
+#include <time.h>
+
+enum {
+    FULL_REPORTS = 8, /* so many reports of a process are written whole ... */
+    REST_FACTOR = 20, /* ... later ones after so many times what the last one took */
+    ROOM_WAIT_NS = 2000000,
+    ROOM_WAITS_MAX = 100, /* a report waits for the supervisor no longer than 0.2 s */
+    ROOM_EVERY = 64       /* facts between two looks at the room */
+};
+
+static struct {
+    _Atomic uint64_t ticks; /* 0: never */
+    _Atomic double ns_per_tick;
+} written[GWI_COURSE_DEVICES];
+static _Atomic uint32_t refused_site[GWI_COURSE_DEVICES];
+
+/* ---- room ---- */
+
+typedef struct out {
+    uint64_t device;
+    uint32_t facts, waits;
+} out;
+
+/* Requests and blocks may be more than the buffer holds; what was written already is more than the rest. */
+static void make_room(out *to)
+{
+    if (to->facts++ % ROOM_EVERY != 0)
+        return;
+    while (!gwi_buffer_is_roomy() && to->waits++ < ROOM_WAITS_MAX)
+        nanosleep(&(struct timespec){.tv_nsec = ROOM_WAIT_NS}, NULL);
+}
+
+static void state(out *to, gw_allocator_field field, uint64_t value)
+{
+    (void)gwi_fact(GW_EV_ALLOCATOR_STATE, field, value, to->device, 0, NULL);
+}
+
+/* ---- parts of a report ---- */
+
+static uint64_t age_ns(const gwi_course_copy *copy, uint64_t ticks)
+{
+    return ticks < copy->now_ticks ? (uint64_t)((double)(copy->now_ticks - ticks) * copy->ns_per_tick) : 0;
+}
+
+static void write_totals(out *to, const gwi_course_copy *copy)
+{
+    const gwi_course_totals *totals = &copy->totals;
+    state(to, GW_ALLOCATOR_COURSE_REQUESTS, totals->requests);
+    state(to, GW_ALLOCATOR_COURSE_FREES, totals->frees);
+    state(to, GW_ALLOCATOR_COURSE_LIVE, totals->live_bytes);
+    state(to, GW_ALLOCATOR_COURSE_LIVE_COUNT, totals->live_count);
+    state(to, GW_ALLOCATOR_COURSE_PEAK, totals->peak_bytes);
+    state(to, GW_ALLOCATOR_COURSE_MISSED, totals->missed);
+}
+
+static void write_spans(out *to, const gwi_course_copy *copy)
+{
+    for (size_t i = 0; i < copy->span_count; i++) {
+        const gwi_course_span *span = &copy->span[i];
+        if (span->highest < span->lowest)
+            continue;
+        uint64_t age = age_ns(copy, copy->totals.first_ticks + (i + 1) * copy->span_ticks);
+        make_room(to);
+        (void)gwi_fact(GW_EV_ALLOCATOR_HISTORY, GW_ACTION_LIVE_PEAK, 0, span->highest, age, NULL);
+        (void)gwi_fact(GW_EV_ALLOCATOR_HISTORY, GW_ACTION_LIVE_LOW, 0, span->lowest, age, NULL);
+    }
+}
+
+static void write_sizes(const gwi_course_copy *copy)
+{
+    for (unsigned i = 0; i < GWI_COURSE_SIZES; i++) {
+        const gwi_course_size *size = &copy->size[i];
+        if (size->requests != 0)
+            (void)gwi_fact(GW_EV_ALLOCATOR_SIZE, UINT64_C(1) << i, size->requests, size->frees, size->lifetime_sum,
+                           NULL);
+    }
+}
+
+static void write_requests(out *to, const gwi_course_copy *copy)
+{
+    char text[GW_TEXT_BYTES_MAX];
+    uint64_t first_order = copy->totals.requests - copy->request_count + 1;
+    for (size_t i = 0; i < copy->request_count;) {
+        const gwi_course_request *first = &copy->request[i];
+        gw_request before = {0};
+        size_t bytes = 0, count = 0;
+        while (i + count < copy->request_count && bytes + GW_REQUEST_TEXT_MAX < sizeof text) {
+            const gwi_course_request *it = first + count++;
+            gw_request request = {.bytes = it->bytes,
+                                  .freed_after = it->freed_after,
+                                  .t_us = (uint64_t)((double)(it->ticks - first->ticks) * copy->ns_per_tick / 1000),
+                                  .launches = it->launches,
+                                  .waits = it->waits,
+                                  .site = it->site};
+            bytes += gw_request_write(text + bytes, &request, &before);
+            before = request;
+        }
+        text[bytes] = '\0';
+        make_room(to);
+        (void)gwi_fact(GW_EV_ALLOCATOR_REQUESTS, first_order + i, count, to->device, age_ns(copy, first->ticks), text);
+        i += count;
+    }
+}
+
+static void write_course(out *to, const gwi_course_copy *copy)
+{
+    atomic_store(&written[to->device].ns_per_tick, copy->ns_per_tick);
+    atomic_store(&written[to->device].ticks, copy->now_ticks);
+    write_totals(to, copy);
+    write_spans(to, copy);
+    write_sizes(copy);
+    write_requests(to, copy);
+}
+
+bool gwi_course_write(uint64_t device)
+{
+    gwi_course_copy copy;
+    out to = {.device = device};
+    if (!gwi_course_copy_make(device, &copy))
+        return false;
+    if (copy.totals.requests != 0)
+        write_course(&to, &copy);
+    gwi_course_copy_free(&copy);
+    return copy.totals.requests != 0;
+}
+
+bool gwi_course_age(uint64_t device, uint64_t ticks, uint64_t *ret_age_ns)
+{
+    uint64_t now = device < GWI_COURSE_DEVICES ? atomic_load(&written[device].ticks) : 0;
+    if (now != 0)
+        *ret_age_ns = ticks < now ? (uint64_t)((double)(now - ticks) * atomic_load(&written[device].ns_per_tick)) : 0;
+    return now != 0;
+}
+
+/* ---- without the observer: a program in C++, or an out-of-memory before it was attached ---- */
+
+/* The largest blocks come first: `room` of them are in front, in order. A heap, as there may be many and no memory. */
+static bool is_larger(const gwi_course_block *a, const gwi_course_block *b)
+{
+    return gwi_course_bytes(a) != gwi_course_bytes(b) ? gwi_course_bytes(a) > gwi_course_bytes(b) : a->order < b->order;
+}
+
+static void sift(gwi_course_block *heap, size_t at, size_t count)
+{
+    for (size_t child; (child = 2 * at + 1) < count; at = child) {
+        if (child + 1 < count && is_larger(&heap[child], &heap[child + 1]))
+            child++;
+        if (!is_larger(&heap[at], &heap[child]))
+            break;
+        gwi_course_block moved = heap[at];
+        heap[at] = heap[child];
+        heap[child] = moved;
+    }
+}
+
+/* Heap sort with the smallest on top: falling afterwards. */
+static void sort_falling(gwi_course_block *block, size_t count)
+{
+    for (size_t i = count / 2; i-- > 0;)
+        sift(block, i, count);
+    for (size_t left = count; left-- > 1;) {
+        gwi_course_block moved = block[0];
+        block[0] = block[left];
+        block[left] = moved;
+        sift(block, 0, left);
+    }
+}
+
+static void write_blocks(out *to, gwi_course_copy *copy)
+{
+    size_t listed = copy->block_count < GWI_OBSERVER_BLOCKS_MAX ? copy->block_count : (size_t)GWI_OBSERVER_BLOCKS_MAX;
+    uint64_t rest_bytes = 0;
+    sort_falling(copy->block, copy->block_count);
+    for (size_t i = 0; i < listed; i++) {
+        const gwi_course_block *block = &copy->block[i];
+        make_room(to);
+        (void)gwi_fact_at(GW_EV_ALLOCATOR_BLOCK, block->site, block->address, gwi_course_bytes(block),
+                          age_ns(copy, gwi_course_ticks(block)), block->order << GW_BLOCK_ORDER_SHIFT | GW_BLOCK_LIVE);
+    }
+    for (size_t i = listed; i < copy->block_count; i++)
+        rest_bytes += gwi_course_bytes(&copy->block[i]);
+    if (copy->block_count > listed)
+        (void)gwi_fact(GW_EV_ALLOCATOR_BLOCK, copy->block_count - listed, rest_bytes, GW_AGE_UNKNOWN, GW_BLOCK_REST,
+                       NULL);
+}
+
+static void write_report(uint64_t device, uint64_t bytes, uint32_t site, bool whole)
+{
+    gwi_course_copy copy;
+    out to = {.device = device};
+    if (!gwi_fact_at(GW_EV_ALLOCATOR_OOM, site, bytes, 0, 0, device))
+        return;
+    state(&to, GW_ALLOCATOR_WHEN, 0);
+    if (!gwi_course_copy_make(device, &copy))
+        return;
+    state(&to, GW_ALLOCATOR_ALLOCATED, copy.totals.allocated_bytes);
+    state(&to, GW_ALLOCATOR_RESERVED, copy.totals.reserved_bytes);
+    if (whole && copy.totals.requests != 0) {
+        write_course(&to, &copy);
+        write_blocks(&to, &copy);
+    }
+    gwi_course_copy_free(&copy);
+}
+
+/* A program that probes for memory spends at most a small share of its time here. */
+void gwi_course_refused(uint64_t device, uint64_t bytes, uint32_t site)
+{
+    static _Atomic uint32_t reports;
+    static _Atomic uint64_t last_ns, took_ns;
+    if (gwi_observer_is_attached()) {
+        atomic_store(&refused_site[device], site);
+        return;
+    }
+    uint64_t begin_ns = gw_monotonic_ns();
+    bool whole =
+        atomic_load(&reports) < FULL_REPORTS || begin_ns - atomic_load(&last_ns) >= REST_FACTOR * atomic_load(&took_ns);
+    write_report(device, bytes, site, whole);
+    if (whole) {
+        uint64_t end_ns = gw_monotonic_ns();
+        atomic_fetch_add(&reports, 1);
+        atomic_store(&took_ns, end_ns - begin_ns);
+        atomic_store(&last_ns, end_ns);
+    }
+}
+
+uint32_t gwi_course_refused_site(uint64_t device)
+{
+    return device < GWI_COURSE_DEVICES ? atomic_exchange(&refused_site[device], 0) : 0;
+}

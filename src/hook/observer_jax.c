@@ -1,0 +1,203 @@
+/* What lived in JAX when it was out of memory.
+ *
+ * XLA takes most of the card at once and divides it up itself, so the driver sees neither the arrays nor, mostly, the
+ * refusal. JAX can list its live arrays and its allocator's statistics, and both ask no GPU and wait for none. But JAX
+ * has no door that opens at the failure, and inside the failing allocation nothing may be asked. So this is done when
+ * the interpreter ends, before JAX's own handler of the end (it was registered before ours), if the exception that ends
+ * the program says RESOURCE_EXHAUSTED: its traceback still holds the frames that failed, and the program's names are
+ * still bound. A program that survives its failure, or that exits by os._exit(), is asked nothing.
+ *
+ * With several local devices an array's bytes say nothing about one of them: then nothing is written. */
+#include "gwi_observer_inside.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    KINDS_MAX = 512,    /* told apart */
+    KINDS_WRITTEN = 32, /* those that hold most */
+    ARRAYS_BUDGET_MS = 300,
+    NAME_BYTES = 96,
+    MESSAGE_BYTES = 400
+};
+
+/* Arrays of one type and shape. */
+typedef struct array_kind {
+    uint64_t bytes, count; /* of one; how many */
+    char name[NAME_BYTES]; /* "float32[1024,1024]" */
+} array_kind;
+
+static py_object *call_none(py_object *callable)
+{
+    py_object *result = callable == NULL ? NULL : gwi_obs.py.PyObject_CallObject(callable, NULL);
+    gwi_obs.py.PyErr_Clear();
+    return result;
+}
+
+/* A new reference; NULL: there is none. */
+static py_object *attribute(py_object *object, const char *name)
+{
+    py_object *found = object == NULL ? NULL : gwi_obs.py.PyObject_GetAttrString(object, name);
+    gwi_obs.py.PyErr_Clear();
+    return found;
+}
+
+static py_object *call_method(py_object *object, const char *name)
+{
+    py_object *method = attribute(object, name);
+    py_object *result = call_none(method);
+    gwi_py_give_back(method);
+    return result;
+}
+
+static bool text_of(py_object *object, char *buffer, size_t buffer_bytes)
+{
+    py_object *text = object == NULL ? NULL : gwi_obs.py.PyObject_Str(object);
+    gwi_obs.py.PyErr_Clear();
+    bool good = text != NULL && gwi_py_text(text, buffer, buffer_bytes);
+    gwi_py_give_back(text);
+    return good;
+}
+
+static bool text_of_attribute(py_object *object, const char *name, char *buffer, size_t buffer_bytes)
+{
+    py_object *value = attribute(object, name);
+    bool good = text_of(value, buffer, buffer_bytes);
+    gwi_py_give_back(value);
+    return good;
+}
+
+/* The bytes that the exception which ends the program could not have; false: it ends by no such exception. */
+static bool is_out_of_memory(uint64_t *ret_wanted)
+{
+    static const char wanted_words[] = "allocate ";
+    char message[MESSAGE_BYTES];
+    py_object *exception = gwi_obs.py.PySys_GetObject("last_exc"); /* since 3.12 */
+    if (exception == NULL)
+        exception = gwi_obs.py.PySys_GetObject("last_value");
+    if (exception == NULL || exception == gwi_obs.py.none || !text_of(exception, message, sizeof message) ||
+        strstr(message, "RESOURCE_EXHAUSTED") == NULL)
+        return false;
+    const char *at = strstr(message, wanted_words);
+    *ret_wanted = 0;
+    if (at != NULL) {
+        char *end;
+        unsigned long long bytes = strtoull(at + sizeof wanted_words - 1, &end, 10);
+        bool is_whole = strncmp(end, " bytes", 6) == 0 || strcmp(end, ".") == 0; /* "5.14GiB" is not exact */
+        *ret_wanted = is_whole ? bytes : 0;
+    }
+    return true;
+}
+
+/* "(1024, 1024)" as "[1024,1024]", "(5,)" as "[5]". */
+static void add_shape(char *name, size_t name_bytes, const char *shape)
+{
+    size_t n = strlen(name);
+    for (const char *c = shape; *c != '\0' && n + 1 < name_bytes; c++) {
+        if (*c == ' ' || (*c == ',' && c[1] == ')'))
+            continue;
+        name[n++] = *c == '(' ? '[' : *c == ')' ? ']' : *c;
+    }
+    name[n] = '\0';
+}
+
+/* False: it is no array, or it was deleted. */
+static bool read_array(py_object *array, array_kind *ret_kind)
+{
+    char shape[NAME_BYTES];
+    bool known;
+    py_object *nbytes = attribute(array, "nbytes");
+    ret_kind->bytes = gwi_py_number(nbytes, &known);
+    ret_kind->count = 1;
+    gwi_py_give_back(nbytes);
+    if (!known || ret_kind->bytes == 0 ||
+        !text_of_attribute(array, "dtype", ret_kind->name, sizeof ret_kind->name - 1) ||
+        !text_of_attribute(array, "shape", shape, sizeof shape))
+        return false;
+    add_shape(ret_kind->name, sizeof ret_kind->name, shape);
+    return true;
+}
+
+static int by_held_falling(const void *left, const void *right)
+{
+    const array_kind *a = left, *b = right;
+    uint64_t held_a = a->bytes * a->count, held_b = b->bytes * b->count;
+    return (held_a < held_b) - (held_a > held_b);
+}
+
+/* True: all were counted. */
+static bool count_arrays(py_object *arrays, array_kind *kind, size_t *ret_kinds, array_kind *rest)
+{
+    uint64_t deadline_ns = gwi_obs_clock_ns(CLOCK_MONOTONIC) + ARRAYS_BUDGET_MS * UINT64_C(1000000);
+    size_t kinds = 0;
+    for (ptrdiff_t i = 0, n = gwi_py_list_size(arrays); i < n; i++) {
+        array_kind now;
+        if ((i & 255) == 255 && gwi_obs_clock_ns(CLOCK_MONOTONIC) > deadline_ns)
+            return false;
+        if (!read_array(gwi_obs.py.PyList_GetItem(arrays, i), &now))
+            continue;
+        size_t at = 0;
+        while (at < kinds && (kind[at].bytes != now.bytes || strcmp(kind[at].name, now.name) != 0))
+            at++;
+        if (at == KINDS_MAX) {
+            rest->bytes += now.bytes;
+            rest->count++;
+            continue;
+        }
+        if (at == kinds)
+            kind[kinds++] = (array_kind){.bytes = now.bytes};
+        memcpy(kind[at].name, now.name, sizeof now.name);
+        kind[at].count++;
+        *ret_kinds = kinds;
+    }
+    return true;
+}
+
+static uint64_t stat(py_object *stats, const char *name)
+{
+    bool known;
+    uint64_t value = gwi_py_number(
+        stats == NULL || stats == gwi_obs.py.none ? NULL : gwi_obs.py.PyDict_GetItemString(stats, name), &known);
+    return known ? value : 0;
+}
+
+static void write_arrays(py_object *arrays, py_object *stats, uint64_t wanted)
+{
+    static array_kind kind[KINDS_MAX]; /* not on a foreign thread's stack; the interpreter's lock guards it */
+    array_kind rest = {0};
+    size_t kinds = 0;
+    bool all = count_arrays(arrays, kind, &kinds, &rest);
+    gwi_obs.port->fact(GW_EV_ARRAYS_OOM, wanted, stat(stats, "bytes_in_use"), stat(stats, "bytes_limit"),
+                       stat(stats, "peak_bytes_in_use"), "JAX");
+    if (kinds > 1)
+        qsort(kind, kinds, sizeof *kind, by_held_falling);
+    for (size_t i = 0; i < kinds && i < KINDS_WRITTEN; i++)
+        gwi_obs.port->fact(GW_EV_ARRAYS, kind[i].bytes, kind[i].count, 0, 0, kind[i].name);
+    for (size_t i = KINDS_WRITTEN; i < kinds; i++) {
+        rest.bytes += kind[i].bytes * kind[i].count;
+        rest.count += kind[i].count;
+    }
+    if (rest.count > 0)
+        gwi_obs.port->fact(GW_EV_ARRAYS, rest.bytes, rest.count, 1, 0, "");
+    if (!all)
+        gwi_obs_note(GW_NOTE_TEXT_ONLY, "counting JAX's live arrays took too long: some were left out");
+}
+
+void gwi_obs_jax_at_end(void)
+{
+    uint64_t wanted;
+    if (!is_out_of_memory(&wanted))
+        return;
+    py_object *jax = gwi_obs_imported("jax");
+    py_object *devices = jax == NULL ? NULL : call_none(gwi_obs.py.PyDict_GetItemString(jax, "local_devices"));
+    if (gwi_py_list_size(devices) == 1) {
+        py_object *stats = call_method(gwi_obs.py.PyList_GetItem(devices, 0), "memory_stats");
+        py_object *arrays = call_none(gwi_obs.py.PyDict_GetItemString(jax, "live_arrays"));
+        write_arrays(arrays, stats, wanted);
+        gwi_py_give_back(arrays);
+        gwi_py_give_back(stats);
+    }
+    gwi_py_give_back(devices);
+    gwi_obs.py.PyErr_Clear();
+}

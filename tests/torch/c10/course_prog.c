@@ -1,0 +1,417 @@
+/* A program that allocates as PyTorch does, by the fakes beside it, and writes down what it did.
+ *
+ * usage: course_prog TRUTH CUDA SCENARIO [NUMBER]
+ *   TRUTH     file to write; CUDA: path of the fake libc10_cuda.so
+ *   random    NUMBER events with blocks of all sizes, then a refusal
+ *   global    the same, the library opened with RTLD_GLOBAL
+ *   alone     the same, and no driver call before it: nothing is followed
+ *   training  iterations of 54 requests with launches and waits, 3 of them kept, then a refusal
+ *   threads   NUMBER events on each of four devices, a thread each, then a refusal on each
+ *   shared    four threads on one device, each call in one lock, as PyTorch does
+ *   unlocked  the same without a lock
+ *   fork      a child frees, asks and is refused; the parent goes on
+ *   many      NUMBER blocks at once, all of them alive
+ *   leak      400 iterations, each of which keeps 15 MiB, then death by the refusal
+ *   full      the same bytes, all of them before the iterations, which keep nothing; then the same death
+ *   bench     NUMBER events; prints nanoseconds an event
+ *
+ * The truth: "request ORDER DEVICE ADDRESS BYTES FREED_ORDER LAUNCHES WAITS" of each request (FREED_ORDER 0: alive), of
+ * a device at the refusal "device N requests frees live_count live_bytes peak_bytes", and "passed USAGES OOMS STRANGE"
+ * against "made USAGES OOMS". */
+#include <dlfcn.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { DEVICES = 16, LIVE_MAX = 1 << 16 };
+
+typedef struct request {
+    uint64_t address, bytes, freed_order;
+    uint32_t launches, waits;
+} request;
+
+typedef struct books {
+    request *request; /* [0] is nobody */
+    uint64_t count, room, frees, live_count, live_bytes, peak_bytes;
+    uint64_t next_address;
+    uint64_t *live; /* orders of live requests */
+    uint64_t random;
+} books;
+
+static books of[DEVICES];
+static _Atomic uint64_t made_usages, made_ooms;
+static uint32_t launches, waits;
+static bool keeps_books = true;
+static void (*fake_block)(uint64_t address, int64_t bytes, int device);
+static void (*fake_host_block)(uint64_t address, int64_t bytes);
+static void (*fake_refuse)(int64_t bytes, int device);
+
+static void fail(const char *what)
+{
+    fprintf(stderr, "course_prog: %s\n", what);
+    exit(9);
+}
+
+static uint64_t next_random(books *b)
+{
+    b->random ^= b->random << 13;
+    b->random ^= b->random >> 7;
+    b->random ^= b->random << 17;
+    return b->random;
+}
+
+static uint64_t allocate(int device, uint64_t bytes)
+{
+    books *b = &of[device];
+    if (b->count + 1 >= b->room) {
+        b->room = b->room == 0 ? 1 << 16 : b->room * 2;
+        b->request = realloc(b->request, b->room * sizeof *b->request);
+        b->live = realloc(b->live, b->room * sizeof *b->live);
+        if (b->request == NULL || b->live == NULL)
+            fail("no memory");
+    }
+    uint64_t order = ++b->count, address = 0;
+    /* Half of the time an address that was in use before, as caching allocators do. */
+    if (order > 64 && next_random(b) % 2 == 0) {
+        const request *old = &b->request[order - 1 - next_random(b) % 60];
+        bool used = old->freed_order == 0;
+        for (uint64_t k = order > 256 ? order - 256 : 1; k < order && !used; k++)
+            used = b->request[k].freed_order == 0 && b->request[k].address == old->address;
+        address = used ? 0 : old->address;
+    }
+    if (address == 0)
+        address = b->next_address += (bytes + 511) / 512 * 512 + 512;
+    b->request[order] = (request){address, bytes, 0, launches, waits};
+    b->live[b->live_count++] = order;
+    b->live_bytes += bytes;
+    b->peak_bytes = b->live_bytes > b->peak_bytes ? b->live_bytes : b->peak_bytes;
+    made_usages++;
+    fake_block(address, (int64_t)bytes, device);
+    return order;
+}
+
+static void release_at(int device, uint64_t at)
+{
+    books *b = &of[device];
+    request *it = &b->request[b->live[at]];
+    b->live[at] = b->live[--b->live_count];
+    b->live_bytes -= it->bytes;
+    b->frees++;
+    it->freed_order = b->count;
+    made_usages++;
+    fake_block(it->address, -(int64_t)it->bytes, device);
+}
+
+static void release(int device, uint64_t order)
+{
+    uint64_t at = of[device].live_count;
+    while (of[device].live[--at] != order)
+        ;
+    release_at(device, at);
+}
+
+static void refuse(int device)
+{
+    made_ooms++;
+    fake_refuse(3 << 20, device);
+}
+
+static void one_event(int device)
+{
+    static const uint64_t odd[] = {1, 512, 513, 1 << 20, (uint64_t)5 << 30, 4096};
+    books *b = &of[device];
+    uint64_t dice = next_random(b) % 100;
+    bool free_one = b->live_count > 0 && (dice < 48 || b->live_count > 3000);
+    if (free_one) /* mostly young ones */
+        release_at(device, dice % 4 == 0 ? next_random(b) % b->live_count : b->live_count - 1);
+    else if (dice < 60)
+        allocate(device, odd[next_random(b) % (sizeof odd / sizeof odd[0])]);
+    else
+        allocate(device, 512 * (1 + next_random(b) % 8192));
+}
+
+/* ---- the driver, as far as it is needed ---- */
+
+typedef int call_1(void *a);
+typedef int call_2(void *a, void *b);
+
+static int (*launch_graph)(void *exec, void *stream);
+static int (*synchronize)(void *stream);
+static int (*driver_allocate)(uint64_t *ret_address, size_t bytes);
+static void *exec;
+
+static void *driver_name(void *driver, const char *name)
+{
+    void *found = dlsym(driver, name);
+    if (found == NULL)
+        fail(name);
+    return found;
+}
+
+static void begin_driver(void)
+{
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW), *context = NULL, *graph = NULL;
+    if (driver == NULL)
+        fail("no driver");
+    int (*init)(unsigned) = (int (*)(unsigned))driver_name(driver, "cuInit");
+    int (*retain)(void **, int) = (int (*)(void **, int))driver_name(driver, "cuDevicePrimaryCtxRetain");
+    call_1 *set_current = (call_1 *)driver_name(driver, "cuCtxSetCurrent");
+    int (*create)(void **, unsigned) = (int (*)(void **, unsigned))driver_name(driver, "cuGraphCreate");
+    int (*instantiate)(void **, void *, unsigned long long) =
+        (int (*)(void **, void *, unsigned long long))driver_name(driver, "cuGraphInstantiateWithFlags");
+    launch_graph = (call_2 *)driver_name(driver, "cuGraphLaunch");
+    driver_allocate = (int (*)(uint64_t *, size_t))driver_name(driver, "cuMemAlloc_v2");
+    synchronize = (call_1 *)driver_name(driver, "cuStreamSynchronize");
+    if (init(0) != 0 || retain(&context, 0) != 0 || set_current(context) != 0)
+        fail("no context");
+    if (create(&graph, 0) != 0 || instantiate(&exec, graph, 0) != 0)
+        fail("no graph");
+}
+
+static void launch(void)
+{
+    if (launch_graph(exec, NULL) != 0)
+        fail("launch");
+    launches++;
+}
+
+static void wait_for_it(void)
+{
+    if (synchronize(NULL) != 0)
+        fail("wait");
+    waits++;
+}
+
+/* ---- scenarios ---- */
+
+static void random_events(uint64_t count)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        one_event(0);
+        if (i % 1000 == 0) {
+            made_usages++;
+            fake_host_block(0x1000, 512);
+        }
+    }
+    refuse(0);
+}
+
+static uint64_t take(uint64_t bytes)
+{
+    return allocate(0, bytes);
+}
+
+static void training(uint64_t iterations)
+{
+    for (uint64_t i = 0; i < iterations; i++) {
+        uint64_t order[54];
+        for (unsigned k = 0; k < 54; k++) {
+            order[k] = take((k + 1) * 40960);
+            launch();
+        }
+        for (unsigned k = 54; k-- > 0;)
+            if (k % 18 != 0) /* three are forgotten */
+                release(0, order[k]);
+        wait_for_it();
+    }
+    refuse(0);
+}
+
+typedef struct job {
+    int device;
+    uint64_t count;
+    pthread_mutex_t *lock; /* NULL: none */
+} job;
+
+static void *thread_of_device(void *user)
+{
+    const job *j = user;
+    for (uint64_t i = 0; i < j->count; i++)
+        one_event(j->device);
+    return NULL;
+}
+
+/* Each thread with its own addresses on device 0, so that without a lock only the order is open. */
+static void *thread_of_all(void *user)
+{
+    const job *j = user;
+    uint64_t base = UINT64_C(0x700000000000) + ((uint64_t)j->device << 36);
+    for (uint64_t i = 0; i < j->count; i++) {
+        if (j->lock != NULL)
+            pthread_mutex_lock(j->lock);
+        made_usages++;
+        fake_block(base + (i / 2 % 512) * 4096, i % 2 == 0 ? 4096 : -4096, 0);
+        if (j->lock != NULL)
+            pthread_mutex_unlock(j->lock);
+    }
+    return NULL;
+}
+
+static void threads(uint64_t count, void *(*run)(void *), pthread_mutex_t *lock)
+{
+    pthread_t id[4];
+    job j[4];
+    for (int i = 0; i < 4; i++) {
+        j[i] = (job){i, count, lock};
+        if (pthread_create(&id[i], NULL, run, &j[i]) != 0)
+            fail("no thread");
+    }
+    for (int i = 0; i < 4; i++)
+        pthread_join(id[i], NULL);
+}
+
+static void forks(uint64_t count)
+{
+    for (uint64_t i = 0; i < count; i++)
+        one_event(0);
+    pid_t child = fork();
+    if (child == 0) { /* keeps silent, whatever it does */
+        books before = of[0];
+        for (uint64_t i = 0; i < 1000; i++)
+            one_event(0);
+        fake_refuse(1 << 20, 0);
+        _exit(before.count == of[0].count ? 1 : 0);
+    }
+    int status = 0;
+    if (child < 0 || waitpid(child, &status, 0) != child || status != 0)
+        fail("the child failed");
+    for (uint64_t i = 0; i < count; i++)
+        one_event(0);
+    refuse(0);
+}
+
+static void many(uint64_t count)
+{
+    for (uint64_t i = 0; i < count; i++)
+        allocate(0, 512 + i % 7 * 512);
+    for (uint64_t i = 0; i < count; i += 3)
+        release_at(0, of[0].live_count - 1 - i % 5);
+    refuse(0);
+}
+
+/* Of 8 GiB the process has 7 from the driver; what PyTorch asks for then is refused. */
+static void dies(bool leaks)
+{
+    enum { KEPT = 15 << 20, ITERATIONS = 400 };
+    uint64_t segment = 0;
+    if (driver_allocate(&segment, (uint64_t)7 << 30) != 0)
+        fail("no segment");
+    for (int i = 0; i < ITERATIONS && !leaks; i++)
+        take(KEPT);
+    for (int i = 0; i < ITERATIONS; i++) {
+        uint64_t order[20];
+        for (int k = 0; k < 20; k++)
+            order[k] = take((uint64_t)(k + 1) * 32768);
+        launch();
+        wait_for_it();
+        for (int k = 20; k-- > 0;)
+            release(0, order[k]);
+        if (leaks)
+            take(KEPT);
+    }
+    if (driver_allocate(&segment, (uint64_t)2 << 30) == 0)
+        fail("a second segment");
+    refuse(0);
+    fprintf(stderr, "terminate called after throwing an instance of 'c10::OutOfMemoryError'\n"
+                    "  what():  CUDA out of memory. Tried to allocate 2.00 GiB.\n");
+}
+
+static double now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
+}
+
+/* Iterations of 54 blocks that come and go, with nothing between: the calls and what follows them. */
+static void bench(uint64_t count)
+{
+    double best = 1e18;
+    for (int round = 0; round < 9; round++) {
+        double begin = now_ns();
+        for (uint64_t i = 0; i < count / 108; i++) {
+            for (uint64_t k = 0; k < 54; k++)
+                fake_block(UINT64_C(0x7f0000000000) + k * 0x400000, (int64_t)(k + 1) * 40960, 0);
+            for (uint64_t k = 0; k < 54; k++)
+                fake_block(UINT64_C(0x7f0000000000) + k * 0x400000, -(int64_t)(k + 1) * 40960, 0);
+        }
+        double took = (now_ns() - begin) / (double)(count / 108 * 108);
+        best = took < best ? took : best;
+    }
+    printf("%.2f\n", best);
+}
+
+static void write_truth(FILE *out, void *fakes)
+{
+    const _Atomic uint64_t *seen = dlsym(fakes, "fake_c10_seen");
+    for (int device = 0; device < DEVICES && keeps_books; device++) {
+        const books *b = &of[device];
+        if (b->count == 0)
+            continue;
+        fprintf(out, "device %d %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", device, b->count,
+                b->frees, b->live_count, b->live_bytes, b->peak_bytes);
+        for (uint64_t i = 1; i <= b->count; i++)
+            fprintf(out, "request %" PRIu64 " %d %" PRIu64 " %" PRIu64 " %" PRIu64 " %u %u\n", i, device,
+                    b->request[i].address, b->request[i].bytes, b->request[i].freed_order, b->request[i].launches,
+                    b->request[i].waits);
+    }
+    fprintf(out, "passed %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", seen[0], seen[1], seen[2]);
+    fprintf(out, "made %" PRIu64 " %" PRIu64 "\n", made_usages, made_ooms);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 4)
+        fail("usage: TRUTH CUDA SCENARIO [NUMBER]");
+    const char *scenario = argv[3];
+    uint64_t number = argc > 4 ? strtoull(argv[4], NULL, 10) : 1000;
+    bool global = strcmp(scenario, "global") == 0;
+    FILE *out = fopen(argv[1], "w");
+    void *fakes = dlopen(argv[2], RTLD_LAZY | (global ? RTLD_GLOBAL : RTLD_LOCAL));
+    if (out == NULL || fakes == NULL)
+        fail(fakes == NULL ? dlerror() : "no file for the truth");
+    fake_block = (void (*)(uint64_t, int64_t, int))driver_name(fakes, "fake_block");
+    fake_host_block = (void (*)(uint64_t, int64_t))driver_name(fakes, "fake_host_block");
+    fake_refuse = (void (*)(int64_t, int))driver_name(fakes, "fake_refuse");
+    for (int i = 0; i < DEVICES; i++) {
+        of[i].random = UINT64_C(0x2545f4914f6cdd1d) + (uint64_t)i;
+        of[i].next_address = UINT64_C(0x7f0000000000) + ((uint64_t)i << 40);
+    }
+    if (strcmp(scenario, "alone") != 0)
+        begin_driver();
+    pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    if (strcmp(scenario, "random") == 0 || global || strcmp(scenario, "alone") == 0) {
+        random_events(number);
+    } else if (strcmp(scenario, "training") == 0) {
+        training(number);
+    } else if (strcmp(scenario, "threads") == 0) {
+        threads(number, thread_of_device, NULL);
+        for (int i = 0; i < 4; i++)
+            refuse(i);
+    } else if (strcmp(scenario, "shared") == 0 || strcmp(scenario, "unlocked") == 0) {
+        keeps_books = false;
+        threads(number, thread_of_all, scenario[0] == 's' ? &lock : NULL);
+        refuse(0);
+    } else if (strcmp(scenario, "fork") == 0) {
+        forks(number);
+    } else if (strcmp(scenario, "many") == 0) {
+        many(number);
+    } else if (strcmp(scenario, "leak") == 0 || strcmp(scenario, "full") == 0) {
+        dies(scenario[0] == 'l');
+        abort();
+    } else if (strcmp(scenario, "bench") == 0) {
+        bench(number);
+    } else {
+        fail("no such scenario");
+    }
+    write_truth(out, fakes);
+    return fclose(out) == 0 ? 0 : 9;
+}
