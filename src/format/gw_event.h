@@ -30,8 +30,9 @@
  * ORDER, ORDER_RANGE: calls that put work in order, written down when memory is given back; see gw_order_step. Of FREE,
  *   FREE_ASYNC, HOST_FREE and HOST_UNREGISTER `extra` is the number of the last step before it; 0: not known.
  * CRASH (--catch-crash): a signal of a fault, `code` and address as siginfo has them; a second one that is the same
- * adds the site. PHASE: the process is in the phase that the text names, since age_ns before the event; without text:
- * in none. */
+ * adds the site. LAUNCH_SITE: a launch of the function was made at the event's site; the first launch of each function
+ * is written, and a few of later ones where they come from another site. PHASE: the process is in the phase that the
+ * text names, since age_ns before the event; without text: in none. */
 #define GW_EVENT_KINDS(X)                                                                                              \
     X(CALL, FAILURE, "p0", "p1", "p2", "p3")                                                                           \
     X(INIT, RARE, "flags", "", "", "")                                                                                 \
@@ -114,7 +115,8 @@
     X(ALLOCATOR_HELD, FACT, "moment", "bytes", "count", "age_ns")                                                      \
     X(ORDER, FACT, "step_and_tid", "object", "stream", "age_ns")                                                       \
     X(ORDER_RANGE, FACT, "destination", "source", "bytes", "")                                                         \
-    X(CRASH, FACT, "signal", "address", "code", "instruction")
+    X(CRASH, FACT, "signal", "address", "code", "instruction")                                                         \
+    X(LAUNCH_SITE, FACT, "function", "", "", "stream")
 
 typedef enum gw_event_kind {
 #define GW_X(name, price, a0, a1, a2, a3) GW_EV_##name,

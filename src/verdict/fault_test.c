@@ -350,7 +350,7 @@ static void test_window_before_the_ring(void **state)
     gw_feed_exit(&feed, 1, 0);
     judge("illegal-address", GW_ESTABLISHED);
     assert_true(says("500 calls between are not known one by one"));
-    assert_true(says("2044 more launches before them since the last good synchronisation; kernels of that time: fine"));
+    assert_true(says("last: fine launched 2048 times on"));
     close_verdict();
 }
 

@@ -49,6 +49,8 @@ void gw_feed_event(gw_feed *feed, const gw_event *event);
 /* A call site of Python frames, innermost first: "function file line, function file line". Returns its id, for
  * feed->site. */
 uint32_t gw_feed_site(gw_feed *feed, const char *frames);
+/* The same, called through a function of a library; NULL: through none. */
+uint32_t gw_feed_site_in(gw_feed *feed, const char *library, const char *frames);
 /* Plain memory: returns the address. */
 uint64_t gw_feed_alloc(gw_feed *feed, uint64_t bytes);
 void gw_feed_free(gw_feed *feed, uint64_t address);
