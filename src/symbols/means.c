@@ -1,6 +1,6 @@
 /* Functions of the user's own that are a means and no place: "xmalloc", "tensor_new". Three or more other functions of
  * the user's come to the driver through one of its lines, or two; which of them it was says where. What is called by
- * such a function alone is one, too. */
+ * such a function through one line or two is one, too: its callers count. */
 #include "sites.h"
 
 #include <stdlib.h>
@@ -95,15 +95,15 @@ static bool is_known(const gw_sites *sites, uint64_t function)
     return false;
 }
 
-/* A function with few lines that means alone call. */
+/* A function with few lines, one of whose callers is a means. */
 static bool is_means_of_means(const gw_sites *sites, const passing *list, size_t count)
 {
     uint64_t line[LINES_MAX];
     size_t lines = 0;
+    bool called = false;
     for (size_t i = 0; i < count; i++) {
         size_t k = 0;
-        if (list[i].caller == list[i].function || !is_known(sites, list[i].caller))
-            return false;
+        called = called || (list[i].caller != list[i].function && is_known(sites, list[i].caller));
         while (k < lines && line[k] != list[i].line)
             k++;
         if (k == LINES_MAX)
@@ -111,7 +111,13 @@ static bool is_means_of_means(const gw_sites *sites, const passing *list, size_t
         if (k == lines)
             line[lines++] = list[i].line;
     }
-    return true;
+    return called;
+}
+
+static int by_value(const void *left, const void *right)
+{
+    const uint64_t *a = left, *b = right;
+    return *a < *b ? -1 : *a > *b;
 }
 
 /* From the outside inwards; each round may find what the next one needs. */
@@ -128,8 +134,9 @@ static void follow_means(gw_sites *sites, const passing *list, size_t count)
                 sites->means[sites->means_count++] = function;
         }
         if (sites->means_count == before)
-            return;
+            break;
     }
+    qsort(sites->means, sites->means_count, sizeof *sites->means, by_value);
 }
 
 void gwi_find_means(gw_sites *sites)

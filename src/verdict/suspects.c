@@ -114,8 +114,8 @@ char *gwi_launched_text(char out[GWI_LAUNCHED_TEXT_MAX], const gwi_case *c, uint
         used = (size_t)snprintf(out, GWI_LAUNCHED_TEXT_MAX,
                                 "launched at %s%zu places: ", count == GWI_LAUNCH_PLACES_MAX ? "at least " : "", count);
     for (size_t i = 0; i < count && i < SHOWN_MAX; i++)
-        used += (size_t)snprintf(out + used, GWI_LAUNCHED_TEXT_MAX - used, "%s%.200s", i == 0 ? "" : ", ",
-                                 without_at(gwi_at(c, site[i], at)));
+        used += (size_t)snprintf(out + used, GWI_LAUNCHED_TEXT_MAX - used, "%s%.400s", i == 0 ? "" : ", ",
+                                 count == 1 ? gwi_place(c, site[i], at) : without_at(gwi_at(c, site[i], at)));
     if (count > SHOWN_MAX)
         snprintf(out + used, GWI_LAUNCHED_TEXT_MAX - used, ", ...");
     return out;
