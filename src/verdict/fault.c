@@ -1,6 +1,7 @@
 /* A kernel's fault is told by a call that had nothing to do with it. What names the kernel instead: a GPU core dump,
  * and a run whose launches are waited for one by one. */
 #include "fault.h"
+#include "request.h"
 #include "suspects.h"
 
 #include <inttypes.h>
@@ -149,12 +150,13 @@ static void say_where(const gwi_case *c, gwi_finding *finding, const gw_failure 
 
 void gwi_say_report(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky, const char *what)
 {
-    char call[GWI_CALL_TEXT_MAX], at[GWI_PLACE_TEXT_MAX];
+    char call[GWI_CALL_TEXT_MAX], at[GWI_PLACE_TEXT_MAX], gpu[GWI_GPU_TEXT_MAX];
     gwi_call_text(call, sticky->fn_name);
+    gwi_on_gpu(c, sticky->device, gpu);
     say_where(c, finding, sticky);
     if (!sticky->by_dump) {
-        gwi_evidence(finding, sticky->t_ns, "driver", "%s%s returned %u (%s): %s", call, gwi_at(c, sticky->site, at),
-                     sticky->result, gw_result_name(sticky->result), what);
+        gwi_evidence(finding, sticky->t_ns, "driver", "%s%s returned %u (%s)%s: %s", call, gwi_at(c, sticky->site, at),
+                     sticky->result, gw_result_name(sticky->result), gpu, what);
         if (gwi_is_own_report(c, sticky))
             say_own_report(c, finding, sticky);
         return;

@@ -2,6 +2,7 @@
 #include "fault.h"
 #include "kept.h"
 #include "machine.h"
+#include "request.h"
 #include "suspects.h"
 
 #include <inttypes.h>
@@ -194,9 +195,10 @@ void gwi_say_request(const gwi_case *c, gwi_finding *finding)
 {
     const gwi_memory *memory = &c->memory;
     char wanted[GW_BYTES_TEXT_MAX], left[GW_BYTES_TEXT_MAX], limit[GW_BYTES_TEXT_MAX], own[GW_BYTES_TEXT_MAX];
-    char call[GWI_CALL_TEXT_MAX], at[GWI_PLACE_TEXT_MAX];
+    char call[GWI_CALL_TEXT_MAX], at[GWI_PLACE_TEXT_MAX], gpu[GWI_GPU_TEXT_MAX];
     gwi_call_text(call, memory->call);
     gwi_at(c, gwi_request_site(c), at);
+    gwi_on_gpu(c, memory->device, gpu);
     const char *request = c->oom == NULL ? "a request to " : "", *link = c->oom == NULL ? "for" : "of";
     gw_bytes_text(wanted, memory->wanted_bytes);
     gw_bytes_text(left, memory->free_bytes);
@@ -211,18 +213,19 @@ void gwi_say_request(const gwi_case *c, gwi_finding *finding)
                     request, call, link, wanted, limit);
     else if (memory->wanted_bytes != 0 && memory->has_free && memory->has_limit)
         gwi_measure(finding, memory->t_ns, source, (double)memory->wanted_bytes, "bytes",
-                    "%s%s %s %s failed%s; %s of %s was free%s", request, call, link, wanted, at, left, limit, by);
+                    "%s%s %s %s failed%s%s; %s of %s was free%s", request, call, link, wanted, at, gpu, left, limit,
+                    by);
     else if (memory->wanted_bytes != 0 && memory->has_free)
         gwi_measure(finding, memory->t_ns, source, (double)memory->wanted_bytes, "bytes",
-                    "%s%s %s %s failed; %s was free%s", request, call, link, wanted, left, by);
+                    "%s%s %s %s failed%s; %s was free%s", request, call, link, wanted, gpu, left, by);
     else if (memory->wanted_bytes != 0)
         gwi_measure(finding, memory->t_ns, source, (double)memory->wanted_bytes, "bytes",
-                    "%s%s %s %s failed for lack of memory%s%s", request, call, link, wanted, at, by);
+                    "%s%s %s %s failed for lack of memory%s%s%s", request, call, link, wanted, at, gpu, by);
     else if (memory->has_free && memory->has_limit)
         gwi_measure(finding, memory->t_ns, source, (double)memory->free_bytes, "bytes",
-                    "%s%s failed for lack of memory%s; %s of %s was free%s", request, call, at, left, limit, by);
+                    "%s%s failed for lack of memory%s%s; %s of %s was free%s", request, call, at, gpu, left, limit, by);
     else
-        gwi_evidence(finding, memory->t_ns, source, "%s%s failed for lack of memory%s%s", request, call, at, by);
+        gwi_evidence(finding, memory->t_ns, source, "%s%s failed for lack of memory%s%s%s", request, call, at, gpu, by);
     gwi_where(finding, gwi_request_site(c), "the request that was refused");
     if (memory->from_stderr)
         gwi_evidence(finding, memory->t_ns, "stderr", "%s",
