@@ -38,7 +38,7 @@ static void say_need(const gwi_case *c, gwi_finding *finding)
     const gwi_memory *memory = &c->memory;
     uint64_t need = memory->own_bytes + memory->wanted_bytes;
     char need_text[GW_BYTES_TEXT_MAX], limit[GW_BYTES_TEXT_MAX];
-    if (!memory->has_limit || memory->wanted_bytes == 0)
+    if (!memory->has_limit || memory->wanted_bytes == 0 || gwi_request_is_impossible(c))
         return;
     gwi_measure(finding, memory->t_ns, memory->report != NULL ? "observer" : "ledger", (double)need, "bytes",
                 "needed at that moment: at least %s (a lower bound: what would have come next is not known) of %s",
