@@ -7,6 +7,11 @@
 enum { ADDRESS_BITS = 47, TIMES_THE_CARD = 64 };
 static const uint64_t tib = (uint64_t)1 << 40;
 
+const char *const gwi_impossible_fixes[] = {
+    "Look at how this size is computed: a difference below zero, a product that does not fit into 32 or 64 bits, or a "
+    "number that was never set",
+    "Compute sizes in 64 bits (size_t, int64) from the first factor on, and check them before the request", NULL};
+
 /* Below 1 TiB a size may be honest on a small card, and a matrix of all pairs is soon many times the card's size. */
 bool gwi_is_impossible_size(uint64_t bytes, uint64_t device_bytes)
 {
@@ -37,9 +42,8 @@ void gwi_say_impossible_request(const gwi_case *c, gwi_finding *finding)
                      "%s was asked for %" PRIu64 " bytes, more than any card has: an overflow or a wrong "
                      "number in the size",
                      call, memory->wanted_bytes);
-    gwi_next(finding, "Look at how this size is computed: a difference below zero, a product that does not fit into 32 "
-                      "or 64 bits, or a number that was never set");
-    gwi_next(finding, "Compute sizes in 64 bits (size_t) from the first factor on, and check them before the request");
+    for (size_t i = 0; gwi_impossible_fixes[i] != NULL; i++)
+        gwi_next(finding, "%s", gwi_impossible_fixes[i]);
 }
 
 char *gwi_on_gpu(const gwi_case *c, int device, char out[GWI_GPU_TEXT_MAX])

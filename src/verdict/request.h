@@ -7,6 +7,8 @@
 /* No card has so much, nor will: a negative number taken for a size, or a product that went wrong. `device_bytes`: what
  * the card has in all; 0: not known. */
 bool gwi_is_impossible_size(uint64_t bytes, uint64_t device_bytes);
+/* What to do about it; the last one is NULL. */
+extern const char *const gwi_impossible_fixes[];
 /* The refused request of the case is of such a size. */
 bool gwi_request_is_impossible(const gwi_case *c);
 /* Then headline and advice: look at how the size is computed. */
