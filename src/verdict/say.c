@@ -383,8 +383,12 @@ static uint64_t calls_between(const gw_model *model, const gw_failure *until, ui
 
 bool gwi_window_is_whole(const gwi_case *c, uint64_t synced_ns)
 {
+    if (c->model->note_count[GW_NOTE_SLOTS_FULL] > 0 || c->process->lost_threads > 0)
+        return false;
     for (size_t i = 0; i < c->model->thread_count; i++) {
         const gw_thread *thread = &c->model->thread[i];
+        if (thread->pid == c->process->pid && thread->ring_count == 0 && gw_launches(thread->counter) > 0)
+            return false; /* there are more threads than rings */
         if (thread->pid != c->process->pid || thread->ring_count == 0 || thread->ring_total <= thread->ring_count)
             continue;
         bool own = is_own_sync(thread, synced_ns) && thread->ring_synced_total != 0;

@@ -236,6 +236,104 @@ static const char *asserting_kernel(const gwi_case *c, const gw_failure *sticky,
     return found;
 }
 
+/* ---- is earlier work over? ---- */
+
+/* A wait for one stream says nothing of another. So of each stream the last launch before the wait is looked at. */
+typedef struct spot {
+    const gw_thread *thread;
+    size_t at;
+} spot;
+
+static const gw_ring_call *call_at(spot s)
+{
+    return &s.thread->ring[s.at];
+}
+
+/* Calls that were over at once may share a time; of one thread the ring knows the order. */
+static bool is_later(spot a, spot b)
+{
+    return a.thread == b.thread ? a.at > b.at : call_at(a)->t_ns > call_at(b)->t_ns;
+}
+
+static bool next_call(const gwi_case *c, spot *s)
+{
+    const gw_model *model = c->model;
+    size_t i = s->thread == NULL ? 0 : (size_t)(s->thread - model->thread);
+    size_t at = s->thread == NULL ? 0 : s->at + 1;
+    for (; i < model->thread_count; i++, at = 0) {
+        if (model->thread[i].pid != c->process->pid || at >= model->thread[i].ring_count)
+            continue;
+        *s = (spot){&model->thread[i], at};
+        return true;
+    }
+    return false;
+}
+
+static bool is_call(spot s, const char *name)
+{
+    return strncmp(call_at(s)->fn_name, name, strlen(name)) == 0;
+}
+
+/* Was the event recorded on the launch's stream after it, and before `until`? */
+static bool was_recorded(const gwi_case *c, spot launch, uint64_t event, spot until)
+{
+    for (spot s = {NULL, 0}; next_call(c, &s);)
+        if (is_call(s, "cuEventRecord") && call_at(s)->what == event && call_at(s)->stream == call_at(launch)->stream &&
+            is_later(s, launch) && is_later(until, s))
+            return true;
+    return false;
+}
+
+/* Did the stream wait, before `until`, for an event behind the launch? */
+static bool stream_waited(const gwi_case *c, spot launch, uint64_t stream, spot until)
+{
+    for (spot s = {NULL, 0}; next_call(c, &s);)
+        if (is_call(s, "cuStreamWaitEvent") && call_at(s)->stream == stream && is_later(s, launch) &&
+            is_later(until, s) && was_recorded(c, launch, call_at(s)->what, s))
+            return true;
+    return false;
+}
+
+static bool is_over(const gwi_case *c, spot launch)
+{
+    for (spot s = {NULL, 0}; next_call(c, &s);) {
+        const gw_ring_call *call = call_at(s);
+        if (!call->is_sync || !is_later(s, launch))
+            continue;
+        if (is_call(s, "cuCtxSynchronize") ||
+            (is_call(s, "cuStreamSynchronize") &&
+             (call->what == call_at(launch)->stream || stream_waited(c, launch, call->what, s))) ||
+            (is_call(s, "cuEventSynchronize") && was_recorded(c, launch, call->what, s)))
+            return true;
+    }
+    return false;
+}
+
+static bool earlier_work_is_over(const gwi_case *c, uint64_t synced_ns)
+{
+    enum { STREAMS_MAX = 16 };
+    spot last[STREAMS_MAX];
+    size_t count = 0;
+    for (spot s = {NULL, 0}; next_call(c, &s);) {
+        const gw_ring_call *call = call_at(s);
+        size_t i = 0;
+        if ((!call->is_launch && !call->is_graph_launch) || call->captured ||
+            gwi_is_after_sync(s.thread, s.at, synced_ns))
+            continue;
+        while (i < count && call_at(last[i])->stream != call->stream)
+            i++;
+        if (i == STREAMS_MAX)
+            return false;
+        if (i == count || is_later(s, last[i]))
+            last[i] = s;
+        count += i == count;
+    }
+    for (size_t i = 0; i < count; i++)
+        if (!is_over(c, last[i]))
+            return false;
+    return true;
+}
+
 static bool has_graph_launch(const suspect_list *list)
 {
     for (size_t i = 0; i < list->count; i++)
@@ -259,7 +357,7 @@ static const char *suspect_kernel(const gwi_case *c, const gw_failure *sticky, c
     }
     uint64_t synced_ns = c->process == NULL ? 0 : c->process->synced_at_ns;
     if (c->process == NULL || list->launches == 0 || list->count != 1 || list->beyond || has_graph_launch(list) ||
-        !gwi_window_is_whole(c, synced_ns))
+        !gwi_window_is_whole(c, synced_ns) || !earlier_work_is_over(c, synced_ns))
         return NULL;
     *ret_why = synced_ns == 0 ? "where the only kernel of the program was first launched"
                               : "where the only kernel since the last good synchronisation was first launched";

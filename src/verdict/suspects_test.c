@@ -27,6 +27,11 @@ static void open_program(void)
     name(OTHER, "_Z4finePf");
 }
 
+static void wait_for_all(void)
+{
+    gw_feed_hot(&feed, "cuCtxSynchronize", GW_COUNT_SYNC, 0, 0);
+}
+
 static void fail_with(uint16_t result)
 {
     gw_feed_wait(&feed, 20000000);
@@ -77,7 +82,7 @@ static void test_only_kernel(void **state)
     open_program();
     launched_at(OTHER, NULL, "warm train.py 3");
     gw_feed_launch(&feed, OTHER, STREAM);
-    gw_feed_sync(&feed);
+    wait_for_all();
     launched_at(MINE, NULL, "loss train.py 7");
     gw_feed_launch(&feed, MINE, STREAM);
     fail_with(700);
@@ -90,12 +95,40 @@ static void test_only_kernel(void **state)
     close_verdict();
 }
 
+/* What was waited for was one stream: the kernel of another one may be at fault as well. */
+static void test_wait_for_another_stream(void **state)
+{
+    (void)state;
+    enum { OTHER_STREAM = 0x6161, EVENT = 0x99 };
+    for (int i = 0; i < 3; i++) {
+        open_program();
+        launched_at(OTHER, NULL, "copy train.py 3");
+        gw_feed_launch(&feed, OTHER, OTHER_STREAM);
+        if (i == 1) { /* the stream that is waited for waits for the other one */
+            gw_feed_hot(&feed, "cuEventRecord", GW_COUNT_EVENT_RECORD, EVENT, OTHER_STREAM);
+            gw_feed_hot(&feed, "cuStreamWaitEvent", GW_COUNT_STREAM_WAIT, EVENT, STREAM);
+        }
+        if (i == 2) { /* recorded before the launch: it orders nothing */
+            gw_feed_hot(&feed, "cuEventRecord", GW_COUNT_EVENT_RECORD, EVENT, OTHER_STREAM);
+            gw_feed_launch(&feed, OTHER, OTHER_STREAM);
+            gw_feed_hot(&feed, "cuStreamWaitEvent", GW_COUNT_STREAM_WAIT, EVENT, STREAM);
+        }
+        gw_feed_hot(&feed, "cuStreamSynchronize", GW_COUNT_SYNC, STREAM, 0);
+        launched_at(MINE, NULL, "loss train.py 7");
+        gw_feed_launch(&feed, MINE, STREAM);
+        fail_with(700);
+        judge("illegal-address");
+        assert_string_equal(place(), i == 1 ? "train.py:7 in loss" : "train.py:99 in report");
+        close_verdict();
+    }
+}
+
 /* Two kernels are two suspects: the place stays the call that reported it. */
 static void test_two_kernels(void **state)
 {
     (void)state;
     open_program();
-    gw_feed_sync(&feed);
+    wait_for_all();
     launched_at(MINE, NULL, "loss train.py 7");
     gw_feed_launch(&feed, MINE, STREAM);
     launched_at(OTHER, NULL, "step train.py 9");
@@ -112,7 +145,7 @@ static void test_several_places(void **state)
 {
     (void)state;
     open_program();
-    gw_feed_sync(&feed);
+    wait_for_all();
     launched_at(MINE, NULL, "loss train.py 7");
     launched_at(MINE, NULL, "check train.py 8");
     launched_at(MINE, NULL, "loss train.py 7"); /* another stack, the same line */
@@ -130,7 +163,7 @@ static void test_only_kernel_of_a_cut_window(void **state)
 {
     (void)state;
     open_program();
-    gw_feed_sync(&feed);
+    wait_for_all();
     launched_at(MINE, NULL, "loss train.py 7");
     for (int i = 0; i < GW_RING_ENTRIES + 10; i++)
         gw_feed_launch(&feed, MINE, STREAM);
@@ -144,7 +177,7 @@ static void test_kernel_of_the_dump(void **state)
 {
     (void)state;
     open_program();
-    gw_feed_sync(&feed);
+    wait_for_all();
     launched_at(MINE, NULL, "loss train.py 7");
     gw_feed_launch(&feed, MINE, STREAM);
     gw_feed_launch(&feed, OTHER, STREAM);
@@ -206,7 +239,7 @@ static void test_own_before_libraries(void **state)
 {
     (void)state;
     open_program();
-    gw_feed_sync(&feed);
+    wait_for_all();
     launched_at(MINE, "/tmp/triton/launcher.so", "loss train.py 7");
     gw_feed_launch(&feed, MINE, STREAM);
     for (unsigned i = 0; i < 15; i++) {
@@ -231,7 +264,7 @@ static void test_nothing_known(void **state)
 {
     (void)state;
     open_program();
-    gw_feed_sync(&feed);
+    wait_for_all();
     gw_feed_launch(&feed, MINE, STREAM);
     gw_feed_launch(&feed, OTHER, STREAM);
     fail_with(700);
@@ -250,7 +283,7 @@ static void test_handle_used_again(void **state)
     launched_at(MINE, NULL, "old train.py 1");
     gw_feed_call(&feed, "cuModuleUnload", GW_EV_MODULE_UNLOAD, 0, 0x77, 0, 0, 0);
     name(MINE, "_Z5otherPf");
-    gw_feed_sync(&feed);
+    wait_for_all();
     launched_at(MINE, NULL, "fresh train.py 7");
     gw_feed_launch(&feed, MINE, STREAM);
     fail_with(700);
@@ -263,6 +296,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_only_kernel),
+        cmocka_unit_test(test_wait_for_another_stream),
         cmocka_unit_test(test_two_kernels),
         cmocka_unit_test(test_several_places),
         cmocka_unit_test(test_only_kernel_of_a_cut_window),

@@ -185,7 +185,7 @@ static gw_feed_thread *thread_now(gw_feed *feed)
     return thread;
 }
 
-static void hot(gw_feed *feed, const char *fn, gw_counter counter, uint64_t what, uint64_t stream)
+void gw_feed_hot(gw_feed *feed, const char *fn, gw_counter counter, uint64_t what, uint64_t stream)
 {
     gw_feed_thread *thread = thread_now(feed);
     feed->t_ns += 10000;
@@ -205,18 +205,18 @@ static void hot(gw_feed *feed, const char *fn, gw_counter counter, uint64_t what
 
 void gw_feed_launch(gw_feed *feed, uint64_t function, uint64_t stream)
 {
-    hot(feed, "cuLaunchKernel", GW_COUNT_LAUNCH, function, stream);
+    gw_feed_hot(feed, "cuLaunchKernel", GW_COUNT_LAUNCH, function, stream);
 }
 
 void gw_feed_copy(gw_feed *feed, uint64_t bytes)
 {
-    hot(feed, "cuMemcpyHtoDAsync_v2", GW_COUNT_COPY, bytes, 0);
+    gw_feed_hot(feed, "cuMemcpyHtoDAsync_v2", GW_COUNT_COPY, bytes, 0);
     thread_now(feed)->counter[GW_COUNT_COPY_BYTES] += bytes;
 }
 
 void gw_feed_sync(gw_feed *feed)
 {
-    hot(feed, "cuStreamSynchronize", GW_COUNT_SYNC, 0, 0);
+    gw_feed_hot(feed, "cuStreamSynchronize", GW_COUNT_SYNC, 0, 0);
 }
 
 void gw_feed_inside(gw_feed *feed, const char *fn)

@@ -57,6 +57,8 @@ void gw_feed_free(gw_feed *feed, uint64_t address);
 /* A refused request, and the driver's totals after it. */
 void gw_feed_no_room(gw_feed *feed, uint64_t bytes, uint64_t free_bytes, uint64_t total_bytes);
 void gw_feed_launch(gw_feed *feed, uint64_t function, uint64_t stream);
+/* Any hot call that went well: `what` and the stream as gw_ring_entry has them. */
+void gw_feed_hot(gw_feed *feed, const char *fn, gw_counter counter, uint64_t what, uint64_t stream);
 void gw_feed_copy(gw_feed *feed, uint64_t bytes);
 void gw_feed_sync(gw_feed *feed);
 void gw_feed_inside(gw_feed *feed, const char *fn);
