@@ -202,6 +202,15 @@ static size_t add_frames(const gwi_case *c, uint32_t site, gw_text *line)
     return shown;
 }
 
+size_t gwi_count_stand(const gwi_case *c, const gw_hang_thread *thread)
+{
+    const gw_stack *stack = gw_sites_stack(c->model->sites, thread->site);
+    size_t count = 0;
+    for (size_t i = 0; stack != NULL && i < stack->count; i++)
+        count += stack->frame[i].whose < GW_WHOSE_RUNTIME;
+    return count;
+}
+
 bool gwi_waits_in_own_line(const gwi_case *c, const gw_hang_thread *thread)
 {
     const gw_stack *stack = gw_sites_stack(c->model->sites, thread->site);

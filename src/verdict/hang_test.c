@@ -104,7 +104,7 @@ static void a_site_is_the_place(void **state)
     }
     judge(-1, 0);
     expect("host-deadlock", GW_SUPPORTED);
-    assert_true(has_evidence("stands in train.py:40 in main"));
+    assert_true(has_evidence("at train.py:40 in main"));
     assert_non_null(verdict->where);
     assert_string_equal(verdict->where->frame[verdict->where->user].text, "train.py:12 in take");
     done();

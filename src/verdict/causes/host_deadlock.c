@@ -28,7 +28,9 @@ static void say_thread(const gwi_case *c, gwi_finding *finding, const gw_hang_th
         gwi_evidence(finding, hang->t_ns, "host",
                      "thread %" PRIu32 " (%s) waits, without a time limit, for another thread of this process%s",
                      thread->tid, thread->name, gwi_at(c, thread->site, at));
-    gwi_say_stand(c, finding, thread);
+    bool is_said = !thread->owner_ended && owner == NULL && gwi_count_stand(c, thread) == 1; /* its line, above */
+    if (!is_said || gwi_at(c, thread->site, at)[0] == '\0')
+        gwi_say_stand(c, finding, thread);
 }
 
 /* The verdict's place: of the threads that are named a thread that waits for an owner, else one whose own line waits.
