@@ -42,7 +42,9 @@
  * adds the site. POOL_STATE: a pool of stream-ordered memory that this process uses, after a refused request; bit 32 of
  * device_and_default is set for the device's default pool. PHASE: the process is in the phase that the text names,
  * since age_ns before the event; without text: in none. PYTHON_RAISED: one line of the traceback of the last exception
- * that reached the top level, read when the interpreter ended. */
+ * that reached the top level, read when the interpreter ended. LAUNCH_SITE: a launch of the function was made at the
+ * event's site; the first launch of each function is written, and a few of later ones where they come from another
+ * site. */
 #define GW_EVENT_KINDS(X)                                                                                              \
     X(CALL, FAILURE, "p0", "p1", "p2", "p3")                                                                           \
     X(INIT, RARE, "flags", "", "", "")                                                                                 \
@@ -131,7 +133,8 @@
     X(ALLOCATOR_REQUESTS, FACT, "first_order", "count", "device", "age_ns")                                            \
     X(ALLOCATOR_SIZE, FACT, "bytes_least", "requests", "frees", "lifetime_sum")                                        \
     X(ARRAYS_OOM, FACT, "bytes_wanted", "bytes_in_use", "bytes_limit", "bytes_peak")                                   \
-    X(ARRAYS, FACT, "bytes", "count", "is_rest", "")
+    X(ARRAYS, FACT, "bytes", "count", "is_rest", "")                                                                   \
+    X(LAUNCH_SITE, FACT, "function", "", "", "stream")
 
 typedef enum gw_event_kind {
 #define GW_X(name, price, a0, a1, a2, a3) GW_EV_##name,

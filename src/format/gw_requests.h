@@ -19,13 +19,13 @@
 
 enum { GW_REQUEST_NUMBERS = 6, GW_REQUEST_TEXT_MAX = GW_REQUEST_NUMBERS * 13, GW_REQUEST_UNIT = 512 };
 
-typedef struct gw_request {
+typedef struct gw_packed_request {
     uint64_t bytes;
     uint64_t freed_after; /* 0: alive; else 1 + the requests between it and its end */
     uint64_t t_us;        /* since the first one of the text */
     uint32_t launches, waits;
     uint32_t site; /* 0: not known */
-} gw_request;
+} gw_packed_request;
 
 static inline size_t gw_number_write(char *out, uint64_t value)
 {
@@ -68,7 +68,7 @@ static inline bool gw_number_read(const char **at, uint64_t *ret_value)
 
 /* Appends `request` to a text; `before` is the one before it, all zero for the first. Returns the bytes, at most
  * GW_REQUEST_TEXT_MAX; no terminator. */
-static inline size_t gw_request_write(char *out, const gw_request *request, const gw_request *before)
+static inline size_t gw_request_write(char *out, const gw_packed_request *request, const gw_packed_request *before)
 {
     size_t n = 0;
     bool whole = request->bytes % GW_REQUEST_UNIT == 0;
@@ -83,7 +83,7 @@ static inline size_t gw_request_write(char *out, const gw_request *request, cons
 
 /* The next request of a text; `request` holds the one before it, all zero for the first. False: the text is over, or
  * damaged from here on. */
-static inline bool gw_request_read(const char **at, gw_request *request)
+static inline bool gw_request_read(const char **at, gw_packed_request *request)
 {
     uint64_t number[GW_REQUEST_NUMBERS];
     for (int i = 0; i < GW_REQUEST_NUMBERS; i++)

@@ -90,16 +90,17 @@ static void write_requests(out *to, const gwi_course_copy *copy)
     uint64_t first_order = copy->totals.requests - copy->request_count + 1;
     for (size_t i = 0; i < copy->request_count;) {
         const gwi_course_request *first = &copy->request[i];
-        gw_request before = {0};
+        gw_packed_request before = {0};
         size_t bytes = 0, count = 0;
         while (i + count < copy->request_count && bytes + GW_REQUEST_TEXT_MAX < sizeof text) {
             const gwi_course_request *it = first + count++;
-            gw_request request = {.bytes = it->bytes,
-                                  .freed_after = it->freed_after,
-                                  .t_us = (uint64_t)((double)(it->ticks - first->ticks) * copy->ns_per_tick / 1000),
-                                  .launches = it->launches,
-                                  .waits = it->waits,
-                                  .site = it->site};
+            gw_packed_request request = {.bytes = it->bytes,
+                                         .freed_after = it->freed_after,
+                                         .t_us =
+                                             (uint64_t)((double)(it->ticks - first->ticks) * copy->ns_per_tick / 1000),
+                                         .launches = it->launches,
+                                         .waits = it->waits,
+                                         .site = it->site};
             bytes += gw_request_write(text + bytes, &request, &before);
             before = request;
         }

@@ -15,6 +15,7 @@
 #include "gw_buffer.h"
 #include "gw_clock.h"
 #include "gw_facade.h"
+#include "gwi_launch.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -53,9 +54,10 @@ enum { GWI_PAGE_BYTES_MAX = 65536 };
 typedef union gwi_wipe_page {
     struct {
         _Atomic uint32_t mark;
-        bool clock_is_not_tsc;  /* the contrary of gwi.clock_is_tsc */
-        _Atomic bool orders;    /* calls that put work in order are noted: order.c */
-        gw_ring *_Atomic rings; /* NULL: none */
+        bool clock_is_not_tsc;         /* the contrary of gwi.clock_is_tsc */
+        _Atomic bool orders;           /* calls that put work in order are noted: order.c */
+        gw_ring *_Atomic rings;        /* NULL: none */
+        _Atomic uint64_t launches_due; /* the tick from which on all kernels' launches are watched again; 0: not set */
     };
     _Alignas(GWI_PAGE_BYTES_MAX) char whole[GWI_PAGE_BYTES_MAX];
 } gwi_wipe_page;
@@ -190,11 +192,16 @@ static inline __attribute__((always_inline)) void gwi_hot(gwi_slot_ref *th, unsi
         entry->stream_fn = stream << 16 | fn;
         atomic_store_explicit(&slot->ring_head, head + 1, memory_order_release);
     }
+    if (counter == GW_COUNT_LAUNCH && /* a constant wherever this is used */
+        gwi_unlikely(atomic_load_explicit(&gwi_launch_settled[gwi_launch_at(what)], memory_order_relaxed) != what))
+        gwi_launch_look(th, fn, what, stream);
     if (counter == GW_COUNT_SYNC) {
         uint64_t now = gwi_ticks_of(!gwi_wipe.clock_is_not_tsc);
         atomic_store_explicit(&slot->inside_since, now, memory_order_relaxed); /* quick calls that follow are later */
         atomic_store_explicit(&slot->synced_at, now, memory_order_relaxed);
         atomic_store_explicit(&slot->synced_ring_head, head, memory_order_relaxed);
+        if (gwi_unlikely(now >= atomic_load_explicit(&gwi_wipe.launches_due, memory_order_relaxed)))
+            gwi_launch_watch_again(now);
     }
 }
 

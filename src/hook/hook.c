@@ -119,6 +119,7 @@ static gw_slot *enter_slow(void)
         mark = (uint32_t)gw_monotonic_ns() | 1;
         if (gwi_buffer_create(mark))
             gwi_site_begin();
+        gwi_launch_forget();
         atomic_store(&gwi_wipe.mark, mark);
     }
     gw_slot *slot = gwi_slot; /* a signal handler may have been faster */
@@ -266,6 +267,9 @@ void gwi_event(gwi_slot_ref *th, unsigned fn, unsigned kind, int result, unsigne
     }
     if (kind == GW_EV_LIBRARY_LOAD || kind == GW_EV_MODULE_LOAD || kind == GW_EV_CTX_CREATE)
         gwi_handles_made();
+    if (kind == GW_EV_LIBRARY_UNLOAD || kind == GW_EV_MODULE_UNLOAD || kind == GW_EV_CTX_DESTROY ||
+        kind == GW_EV_CTX_RELEASE || kind == GW_EV_CTX_RESET)
+        gwi_launch_forget();
     if (gw_is_request(event.kind) && gwi_slot_is_shared(th->slot))
         event.extra = gwi_slot_work(th->slot);
     if (result == 0)

@@ -560,23 +560,38 @@ static course course_of(const gw_model *model, uint32_t pid, const gw_allocator_
 /* ---- iterations ---- */
 
 /* The refused request stands at the end of the list: it may be what begins an iteration. */
-static void add_refused(const gw_growth_question *question, gw_request *list, size_t *count)
+static void add_refused(const gw_growth_question *question, gw_request refused, gw_request *list, size_t *count)
 {
-    const gw_snapshot *snapshot = question->snapshot;
-    gw_request refused = {.t_ns = question->wanted_t_ns,
-                          .bytes = question->wanted_bytes,
-                          .live_bytes = snapshot->usage.live_bytes + snapshot->usage.class_bytes[GW_CLASS_MANAGED],
-                          .launches = snapshot->launches,
-                          .frees = snapshot->frees,
-                          .copies = snapshot->copies,
-                          .reads = snapshot->reads,
-                          .waits = snapshot->waits,
-                          .order = snapshot->order + 1,
-                          .site = question->wanted_site};
+    refused.t_ns = question->wanted_t_ns;
+    refused.bytes = question->wanted_bytes;
     for (size_t i = *count; i-- > 0 && refused.group == 0;)
-        if (list[i].site == refused.site && list[i].bytes == refused.bytes)
+        if (list[i].bytes == refused.bytes && (list[i].site == refused.site || question->snapshot == NULL))
             refused.group = list[i].group;
     list[(*count)++] = refused;
+}
+
+static gw_request refused_by_driver(const gw_growth_question *question)
+{
+    const gw_snapshot *snapshot = question->snapshot;
+    return (gw_request){.live_bytes = snapshot->usage.live_bytes + snapshot->usage.class_bytes[GW_CLASS_MANAGED],
+                        .launches = snapshot->launches,
+                        .frees = snapshot->frees,
+                        .copies = snapshot->copies,
+                        .reads = snapshot->reads,
+                        .waits = snapshot->waits,
+                        .order = snapshot->order + 1,
+                        .site = question->wanted_site};
+}
+
+static gw_request refused_by_allocator(const gw_growth_question *question, const gw_request *last)
+{
+    const gw_allocator_report *report = question->report;
+    return (gw_request){.live_bytes = report->field[GW_ALLOCATOR_ALLOCATED],
+                        .launches = last->launches + 1, /* of its own work nothing is known: it may be any */
+                        .frees = last->frees,
+                        .waits = last->waits,
+                        .order = last->order + 1,
+                        .site = report->wanted_site};
 }
 
 /* What the places that leak kept before the requests that are known one by one. */
@@ -669,22 +684,34 @@ static void take_rerun(const gw_live *live, gw_growth *growth)
 static void find_iterations(const gw_model *model, const gw_growth_question *question, gw_growth *growth)
 {
     size_t count = 0;
-    bool work_known = false;
-    gw_request *list = gwi_requests_list(model, question->pid, question->snapshot, &count, &work_known);
+    bool work_known = question->report != NULL;
+    bool by_driver = question->snapshot != NULL;
+    gw_request *list = by_driver ? gwi_requests_list(model, question->pid, question->snapshot, &count, &work_known)
+                                 : gwi_requests_of_report(question->report, &count);
     if (list == NULL || count == 0) {
         free(list);
         return;
     }
     growth->requests_whole = list[0].order == 1;
     uint64_t first_order = list[0].order;
-    add_refused(question, list, &count);
-    gwi_requests_work(model, question->pid, list, count);
+    add_refused(question, by_driver ? refused_by_driver(question) : refused_by_allocator(question, &list[count - 1]),
+                list, &count);
+    if (by_driver)
+        gwi_requests_work(model, question->pid, list, count);
     gw_iterations_find(list, count, work_known, growth->total_bytes, &growth->loop);
     find_rerun(list, count, question, growth);
     growth->loop_bytes = growth->loop.leak_bytes;
     if (growth->loop.leak_count > 0 && growth->loop.idle_count == 0)
         growth->loop_bytes += kept_earlier(question, &growth->loop, first_order);
     free(list);
+}
+
+/* Every request is known, and what came of it. A framework's course of which some was missed tells nothing. */
+static bool has_requests(const gw_growth_question *question)
+{
+    const gw_allocator_report *report = question->report;
+    return question->snapshot != NULL ||
+           (report != NULL && report->has_course && report->course_missed == 0 && report->request_count > 0);
 }
 
 /* The place that holds most, and how many blocks those are. */
@@ -726,7 +753,7 @@ void gw_growth_find(const gw_model *model, const gw_growth_question *question, g
     }
     course way = course_of(model, question->pid, question->report, ret_growth->total_bytes);
     find_earlier(&way, ret_growth);
-    if (question->snapshot != NULL)
+    if (has_requests(question))
         find_iterations(model, question, ret_growth);
     if (count < 2)
         return;

@@ -600,6 +600,15 @@ typedef enum gw_framework {
 #define GW_META_SNAPSHOT "torch.snapshot"
 
 struct gwi_model;
+/* A place from which a function was launched: the first, and a few of later ones. */
+typedef struct gw_launch_site {
+    uint64_t t_ns; /* of the first launch seen there */
+    uint64_t function;
+    const char *kernel; /* its name, of the model; NULL: not known */
+    uint32_t pid;
+    uint32_t site; /* number in gw_model.sites */
+} gw_launch_site;
+
 struct gw_model {
     gw_process *process;
     size_t process_count;
@@ -637,6 +646,8 @@ struct gw_model {
     uint64_t note_count[GW_NOTE_COUNT];
     gw_stderr_facts stderr_facts;
     gw_fault_facts faults;
+    gw_launch_site *launch_site; /* as they came; owned */
+    size_t launch_site_count;
     gw_machine machine;
     gw_cudnn_line *cudnn_line; /* --deep; owned */
     size_t cudnn_line_count;

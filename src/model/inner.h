@@ -165,6 +165,7 @@ typedef struct gwi_model {
     gwi_process *last;          /* of the last event */
     gwi_hot_ring *ring;         /* parallel to gw_model.thread; owned */
     uint16_t *inside_fn_plus_1; /* likewise */
+    size_t launch_site_capacity;
     size_t process_capacity, thread_capacity, failure_capacity, snapshot_capacity, teardown_capacity, group_capacity;
     size_t unwaited_capacity;
     size_t info_capacity, allocator_capacity, phase_capacity, meta_capacity, fact_capacity, hang_capacity;
@@ -230,6 +231,9 @@ static inline int gwi_device_of(gwi_process *process, uint64_t context)
     return context == process->context_last ? process->context_last_device : gwi_device_find(process, context);
 }
 /* "a, b": the kernel names of a graph; NULL: none known. Owned by the model. */
+/* launches.c: a LAUNCH_SITE; and after the last event, names that came late. */
+void gwi_launch_site(gw_model *model, const gwi_process *process, const gw_event *event);
+void gwi_launches_finish(gw_model *model);
 const char *gwi_function_name(const gw_model *model, const gwi_process *process, uint64_t function);
 const char *gwi_exec_names(gw_model *model, gwi_process *process, uint64_t exec);
 bool gwi_was_captured(const gwi_process *process, uint32_t tid, uint64_t t_ns);
@@ -258,6 +262,9 @@ void gwi_requests_free(gwi_process *process);
 gw_request *gwi_requests_list(const gw_model *model, uint32_t pid, const gw_snapshot *snapshot, size_t *ret_count,
                               bool *ret_work_known);
 
+/* Those of a framework's allocator, as its report has them, with room for one more; the caller frees the list. NULL: it
+ * has none. */
+gw_request *gwi_requests_of_report(const gw_allocator_report *report, size_t *ret_count);
 /* Where no request tells of any work: fill in what the rings of all threads tell. */
 void gwi_requests_work(const gw_model *model, uint32_t pid, gw_request *request, size_t count);
 

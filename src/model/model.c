@@ -119,6 +119,7 @@ void gw_model_free(gw_model *model)
     free_inner(model);
     gwi_phases_free(model);
     gwi_faults_free(model);
+    free(model->launch_site);
     gwi_machine_free(model);
     gwi_cudnn_free(model);
     free(model->stderr_facts.text);
@@ -367,6 +368,9 @@ static GWI_RARE void fact_event(gw_model *model, gwi_process *process, const gw_
     case GW_EV_PYTHON_CODE:
     case GW_EV_PYTHON_LINES:
         site_fact(model, event);
+        break;
+    case GW_EV_LAUNCH_SITE:
+        gwi_launch_site(model, process, event);
         break;
     case GW_EV_ORDER:
     case GW_EV_ORDER_RANGE:
@@ -776,6 +780,7 @@ gw_status gw_model_finish(gw_model *model, gw_error *err)
     gwi_observer_finish(model);
     gwi_failures_finish(model);
     gwi_faults_finish(model);
+    gwi_launches_finish(model);
     gwi_hangs_finish(model);
     gwi_machine_finish(model);
     gwi_crash_finish(model);

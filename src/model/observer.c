@@ -111,7 +111,7 @@ static void requests_add(gw_model *model, const gwi_process *process, gw_allocat
     enum { REQUESTS_MAX = 1 << 17 };
     uint64_t first_order = event->arg[0], count = event->arg[1], t_first_ns;
     const char *at = event->text == NULL ? "" : event->text;
-    gw_request now = {0};
+    gw_packed_request now = {0};
     if (count == 0 || count > GW_TEXT_BYTES_MAX || !time_of_age(process, event, event->arg[3], &t_first_ns))
         return;
     const gw_allocator_request *last = report->request_count == 0 ? NULL : &report->request[report->request_count - 1];

@@ -155,3 +155,75 @@ gw_request *gwi_requests_list(const gw_model *model, uint32_t pid, const gw_snap
     *ret_work_known = process->work_known || gw_model_meta(model, GW_META_WORK) != NULL;
     return copy;
 }
+
+/* ---- of a framework's allocator ---- */
+
+static int by_bytes(const void *left, const void *right)
+{
+    const gw_request *const *a = left, *const *b = right;
+    return (*a)->bytes < (*b)->bytes ? -1 : (*a)->bytes > (*b)->bytes;
+}
+
+/* Not every request has a place: size stands for it. */
+static bool group_by_size(gw_request *list, size_t count)
+{
+    gw_request **ordered = malloc(count * sizeof(gw_request *));
+    uint32_t group = 0;
+    for (size_t i = 0; ordered != NULL && i < count; i++)
+        ordered[i] = &list[i];
+    if (ordered != NULL)
+        qsort(ordered, count, sizeof(gw_request *), by_bytes);
+    for (size_t i = 0; ordered != NULL && i < count; i++) {
+        group += i == 0 || ordered[i]->bytes != ordered[i - 1]->bytes;
+        ordered[i]->group = group;
+    }
+    free(ordered);
+    return group > 0;
+}
+
+/* Live bytes and frees before each request, from what lived at the end. Blocks that are older than the list and ended
+ * within it are not known. */
+static bool add_books(gw_request *list, size_t count, uint64_t live_bytes_now)
+{
+    uint64_t *ended = calloc(count + 1, sizeof *ended), *ends = calloc(count + 1, sizeof *ends), alive = 0, frees = 0;
+    bool good = ended != NULL && ends != NULL;
+    for (size_t i = 0; good && i < count; i++) {
+        size_t at = list[i].lifetime == GW_ALIVE || list[i].lifetime >= count - i ? count : i + 1 + list[i].lifetime;
+        alive += list[i].lifetime == GW_ALIVE ? list[i].bytes : 0;
+        ended[at < count ? at : count] += list[i].lifetime == GW_ALIVE ? 0 : list[i].bytes;
+        ends[at < count ? at : count] += list[i].lifetime != GW_ALIVE;
+    }
+    uint64_t live = live_bytes_now > alive ? live_bytes_now - alive : 0;
+    for (size_t i = 0; good && i < count; i++) {
+        live -= ended[i] < live ? ended[i] : live;
+        list[i].live_bytes = live;
+        list[i].frees = frees += ends[i];
+        live += list[i].bytes;
+    }
+    free(ended);
+    free(ends);
+    return good;
+}
+
+gw_request *gwi_requests_of_report(const gw_allocator_report *report, size_t *ret_count)
+{
+    size_t count = report->request_count;
+    gw_request *list = count == 0 ? NULL : malloc((count + 1) * sizeof *list); /* and one for the refused */
+    for (size_t i = 0; list != NULL && i < count; i++) {
+        const gw_allocator_request *from = &report->request[i];
+        bool ended = from->freed && from->freed_order >= from->order;
+        list[i] = (gw_request){.t_ns = from->t_ns,
+                               .bytes = from->bytes,
+                               .launches = from->launches,
+                               .waits = from->waits,
+                               .order = from->order,
+                               .lifetime = ended ? from->freed_order - from->order : GW_ALIVE,
+                               .site = from->site};
+    }
+    if (list == NULL || !group_by_size(list, count) || !add_books(list, count, report->field[GW_ALLOCATOR_ALLOCATED])) {
+        free(list);
+        return NULL;
+    }
+    *ret_count = count;
+    return list;
+}

@@ -1,5 +1,6 @@
 /* Functions of the user's own that are a means and no place: "xmalloc", "tensor_new". Three or more other functions of
- * the user's come to the driver through one of its lines, or two; which of them it was says where. */
+ * the user's come to the driver through one of its lines, or two; which of them it was says where. What is called by
+ * such a function through one line or two is one, too: its callers count. */
 #include "sites.h"
 
 #include <stdlib.h>
@@ -86,6 +87,58 @@ static bool is_means(passing *list, size_t count)
     return lines <= LINES_MAX;
 }
 
+static bool is_known(const gw_sites *sites, uint64_t function)
+{
+    for (size_t i = 0; i < sites->means_count; i++)
+        if (sites->means[i] == function)
+            return true;
+    return false;
+}
+
+/* A function with few lines, one of whose callers is a means. */
+static bool is_means_of_means(const gw_sites *sites, const passing *list, size_t count)
+{
+    uint64_t line[LINES_MAX];
+    size_t lines = 0;
+    bool called = false;
+    for (size_t i = 0; i < count; i++) {
+        size_t k = 0;
+        called = called || (list[i].caller != list[i].function && is_known(sites, list[i].caller));
+        while (k < lines && line[k] != list[i].line)
+            k++;
+        if (k == LINES_MAX)
+            return false;
+        if (k == lines)
+            line[lines++] = list[i].line;
+    }
+    return called;
+}
+
+static int by_value(const void *left, const void *right)
+{
+    const uint64_t *a = left, *b = right;
+    return *a < *b ? -1 : *a > *b;
+}
+
+/* From the outside inwards; each round may find what the next one needs. */
+static void follow_means(gw_sites *sites, const passing *list, size_t count)
+{
+    enum { ROUNDS_MAX = 4 };
+    for (int round = 0; round < ROUNDS_MAX; round++) {
+        size_t before = sites->means_count;
+        for (size_t from = 0, to; from < count; from = to) {
+            uint64_t function = list[from].function;
+            for (to = from; to < count && list[to].function == function; to++)
+                ;
+            if (!is_known(sites, function) && is_means_of_means(sites, list + from, to - from))
+                sites->means[sites->means_count++] = function;
+        }
+        if (sites->means_count == before)
+            break;
+    }
+    qsort(sites->means, sites->means_count, sizeof *sites->means, by_value);
+}
+
 void gwi_find_means(gw_sites *sites)
 {
     gathering all = {NULL, 0, 0};
@@ -109,6 +162,8 @@ void gwi_find_means(gw_sites *sites)
         if (is_means(all.list + from, to - from))
             sites->means[sites->means_count++] = function;
     }
+    if (sites->means_count > 0)
+        follow_means(sites, all.list, all.count);
 out:
     free(all.list);
 }

@@ -153,13 +153,13 @@ char *gwi_kernel_text(char out[GWI_KERNEL_TEXT_MAX], const char *kernel);
 /* Rules out what the numbers exclude: other processes, fragmentation, growth. */
 enum { GWI_NOT_FOREIGN = 1, GWI_NOT_FRAGMENTED = 2, GWI_NOT_GROWTH = 4 };
 void gwi_say_memory_ruled_out(const gwi_case *c, gwi_finding *finding, unsigned which);
-/* The last launches of the process up to t_ns, newest last, captured ones left out. */
-void gwi_say_last_launches(const gwi_case *c, gwi_finding *finding, uint64_t t_ns);
 /* "the default stream", "stream 0x7f..". */
 enum { GWI_STREAM_TEXT_MAX = 32 };
 const char *gwi_stream_text(char out[GWI_STREAM_TEXT_MAX], uint64_t stream);
 /* Is it a launch, not later than t_ns, of which no wait shows that it was over? */
 bool gwi_is_open_launch(const gw_ring_call *call, uint64_t t_ns);
+/* All launches since the process's last good synchronisation are in the rings. */
+bool gwi_window_is_whole(const gwi_case *c, uint64_t synced_ns);
 /* A sticky fault: where it first surfaced, the window in which it happened, what a reset did. */
 void gwi_say_sticky(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky, const char *what);
 /* Later failures of the process as consequences. */

@@ -3,6 +3,7 @@
  * A fault needs a cause that is at least supported. A run that ended well has no fault unless a context was lost or a
  * process of it died of the GPU; what is worth knowing about it becomes advice. Everything else is undetermined, with
  * what is ruled out. */
+#include "applies.h"
 #include "ask.h"
 #include "cause.h"
 #include "coverage.h"
@@ -348,7 +349,7 @@ static bool take_answer(const gwi_case *c, gw_verdict *verdict, answer *best)
     if (!name_process(c, &best->finding))
         return false;
     gw_framework words = best->finding.fixes_for != GW_FRAMEWORK_RAW ? best->finding.fixes_for : c->framework;
-    return take_finding(c, verdict, &best->finding) && gwi_add_fixes(&verdict->next, best->cause, words);
+    return take_finding(c, verdict, &best->finding) && gwi_add_fixes_for(c, &verdict->next, best->cause, words);
 }
 
 static bool add_alternatives(const gwi_case *c, gw_verdict *verdict, const answer *answers, const answer *best)

@@ -1,6 +1,8 @@
 /* A kernel's fault is told by a call that had nothing to do with it. What names the kernel instead: a GPU core dump,
  * and a run whose launches are waited for one by one. */
 #include "fault.h"
+#include "request.h"
+#include "suspects.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -123,6 +125,17 @@ static void say_own_report(const gwi_case *c, gwi_finding *finding, const gw_fai
                 gwi_stream_text(stream, sticky->arg[3]), launches, launches == 1 ? "" : "es", sticky->tid);
 }
 
+/* One kernel, launched at one place: that is nearer to the fault than the call that reported it. */
+static bool suspect_where(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky)
+{
+    uint32_t site[GWI_LAUNCH_PLACES_MAX];
+    const char *why, *kernel = gwi_suspect_kernel(c, sticky, &why);
+    if (kernel == NULL || gwi_launch_places(c, sticky->pid, kernel, site) != 1)
+        return false;
+    gwi_where(finding, site[0], why);
+    return true;
+}
+
 /* A call that only reported the fault is the place for want of a better one. */
 static void say_where(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky)
 {
@@ -131,18 +144,19 @@ static void say_where(const gwi_case *c, gwi_finding *finding, const gw_failure 
         gwi_where(finding, sticky->site, "the launch at fault");
     else if (blame != NULL && blame->stack_count > 0)
         gwi_where_in_second(finding, "the launch at fault, as the second run (--blame) found it");
-    else
+    else if (!suspect_where(c, finding, sticky))
         gwi_where(finding, sticky->site, "the call that reported it; what is at fault was launched before");
 }
 
 void gwi_say_report(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky, const char *what)
 {
-    char call[GWI_CALL_TEXT_MAX], at[GWI_PLACE_TEXT_MAX];
+    char call[GWI_CALL_TEXT_MAX], at[GWI_PLACE_TEXT_MAX], gpu[GWI_GPU_TEXT_MAX];
     gwi_call_text(call, sticky->fn_name);
+    gwi_on_gpu(c, sticky->device, gpu);
     say_where(c, finding, sticky);
     if (!sticky->by_dump) {
-        gwi_evidence(finding, sticky->t_ns, "driver", "%s%s returned %u (%s): %s", call, gwi_at(c, sticky->site, at),
-                     sticky->result, gw_result_name(sticky->result), what);
+        gwi_evidence(finding, sticky->t_ns, "driver", "%s%s returned %u (%s)%s: %s", call, gwi_at(c, sticky->site, at),
+                     sticky->result, gw_result_name(sticky->result), gpu, what);
         if (gwi_is_own_report(c, sticky))
             say_own_report(c, finding, sticky);
         return;
@@ -386,11 +400,14 @@ static void say_log(const gwi_case *c, gwi_finding *finding, const gw_failure *s
 static void say_next(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky, const char *kernel)
 {
     const gw_gpu_fault *fault = gwi_gpu_fault(c);
-    char name[GWI_KERNEL_TEXT_MAX];
+    char name[GWI_KERNEL_TEXT_MAX], launched[GWI_LAUNCHED_TEXT_MAX];
+    const char *why, *suspect = kernel == NULL ? gwi_suspect_kernel(c, sticky, &why) : kernel;
+    gwi_launched_text(launched, c, sticky->pid, suspect);
     if (kernel != NULL && fault != NULL && fault->file != NULL && kernel == fault->kernel)
         gwi_next(finding, "Look at kernel %s, %.200s:%u", gwi_kernel_text(name, kernel), fault->file, fault->line);
-    else if (kernel != NULL)
-        gwi_next(finding, "Look at kernel %s and at what its launch gave it", gwi_kernel_text(name, kernel));
+    else if (suspect != NULL)
+        gwi_next(finding, "Look at kernel %s and at what its launch gave it%s%s", gwi_kernel_text(name, suspect),
+                 launched[0] == '\0' ? "" : ": ", launched);
     if (kernel == NULL && gw_model_meta(c->model, "option.core") == NULL)
         gwi_next(finding, "Run it with gpuwhy run --core: a dump then names kernel and line");
     if (!gwi_is_own_report(c, sticky) && !c->model->faults.blame.known)

@@ -391,7 +391,27 @@ static void test_window_before_the_ring(void **state)
     gw_feed_exit(&feed, 1, 0);
     judge("illegal-address", GW_ESTABLISHED);
     assert_true(says("500 calls between are not known one by one"));
-    assert_true(says("2044 more launches before them since the last good synchronisation; kernels of that time: fine"));
+    assert_true(says("last: fine launched 2048 times on"));
+    close_verdict();
+}
+
+/* 717 is an address computed wrongly, no trap and no assertion; 718 stays what it was. */
+static void test_wrong_address_space(void **state)
+{
+    (void)state;
+    open_program();
+    gw_feed_call(&feed, "cuCtxSynchronize", GW_EV_SYNC, 717, 0, 0, 0, 0);
+    gw_feed_exit(&feed, 1, 0);
+    judge("illegal-address", GW_ESTABLISHED);
+    assert_true(says("CUDA_ERROR_INVALID_ADDRESS_SPACE"));
+    assert_true(says("it was computed wrongly"));
+    assert_true(says("compute-sanitizer --tool memcheck"));
+    assert_false(says("trap and assert"));
+    close_verdict();
+    open_program();
+    gw_feed_call(&feed, "cuCtxSynchronize", GW_EV_SYNC, 718, 0, 0, 0, 0);
+    gw_feed_exit(&feed, 1, 0);
+    judge("kernel-fault-other", GW_ESTABLISHED);
     close_verdict();
 }
 
@@ -429,6 +449,7 @@ int main(void)
         cmocka_unit_test(test_blame_with_another_result),
         cmocka_unit_test(test_blame_elsewhere),
         cmocka_unit_test(test_window_before_the_ring),
+        cmocka_unit_test(test_wrong_address_space),
         cmocka_unit_test(test_nothing_was_waited_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

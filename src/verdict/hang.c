@@ -8,6 +8,8 @@
  *           could give: then none is left that could. */
 #include "hang.h"
 #include "family.h"
+#include "pools.h"
+#include "suspects.h"
 
 #include "gw_sites.h"
 
@@ -220,6 +222,15 @@ static size_t add_frames(const gwi_case *c, uint32_t site, gw_text *line)
     return shown;
 }
 
+size_t gwi_count_stand(const gwi_case *c, const gw_hang_thread *thread)
+{
+    const gw_stack *stack = gw_sites_stack(c->model->sites, thread->site);
+    size_t count = 0;
+    for (size_t i = 0; stack != NULL && i < stack->count; i++)
+        count += stack->frame[i].whose < GW_WHOSE_RUNTIME;
+    return count;
+}
+
 bool gwi_waits_in_own_line(const gwi_case *c, const gw_hang_thread *thread)
 {
     const gw_stack *stack = gw_sites_stack(c->model->sites, thread->site);
@@ -260,7 +271,7 @@ void gwi_say_waiting(const gwi_case *c, gwi_finding *finding)
 {
     const gw_hang *hang = c->hang.hang;
     const gw_hang_thread *thread = c->hang.waiting;
-    char call[GWI_CALL_TEXT_MAX], kernel[GWI_KERNEL_TEXT_MAX], stream[32];
+    char call[GWI_CALL_TEXT_MAX], kernel[GWI_KERNEL_TEXT_MAX], stream[32], launched[GWI_LAUNCHED_TEXT_MAX];
     double ms = (double)hang->for_ns / 1e6;
     if (thread->inside_fn[0] != '\0')
         gwi_measure(finding, hang->t_ns, "driver", ms, "ms", "thread %" PRIu32 " (%s) had been inside %s for %.1f s",
@@ -273,10 +284,13 @@ void gwi_say_waiting(const gwi_case *c, gwi_finding *finding)
     outstanding launches = launches_outstanding(c->model, hang->pid);
     for (size_t i = 0; i < launches.count; i++) {
         const gw_ring_call *launch = launches.newest[i];
-        gwi_evidence(finding, launch->t_ns, "driver", "%s%s was launched%s on %s and nothing has waited for it since",
+        gwi_launched_text(launched, c, hang->pid, launch->kernel);
+        gwi_evidence(finding, launch->t_ns, "driver",
+                     "%s%s was launched%s on %s and nothing has waited for it since%s%s",
                      i == 0 && launches.count > 1 ? "last: " : "",
                      launch->kernel != NULL ? gwi_kernel_text(kernel, launch->kernel) : "a kernel without a name",
-                     launch->is_graph_launch ? " by a graph" : "", stream_text(stream, launch->stream));
+                     launch->is_graph_launch ? " by a graph" : "", stream_text(stream, launch->stream),
+                     launched[0] == '\0' ? "" : "; ", launched);
     }
     if (launches.total > launches.count)
         gwi_evidence(finding, GWI_NO_TIME, "driver", "and %" PRIu64 " launches before these",
@@ -289,9 +303,17 @@ void gwi_say_threads(const gwi_case *c, gwi_finding *finding)
 {
     enum { SHOWN_MAX = 8 };
     const gw_hang *hang = c->hang.hang;
-    for (size_t i = 0; i < hang->thread_count && i < SHOWN_MAX; i++) {
+    size_t shown = 0, more = 0;
+    for (size_t i = 0; i < hang->thread_count; i++) {
         const gw_hang_thread *thread = &hang->thread[i];
         char call[GWI_CALL_TEXT_MAX];
+        if (gwi_idle_worker_of(c, thread) != NULL)
+            continue;
+        if (shown == SHOWN_MAX) {
+            more++;
+            continue;
+        }
+        shown++;
         if (thread->inside_fn[0] != '\0')
             gwi_evidence(finding, hang->t_ns, "driver", "thread %" PRIu32 " (%s) is inside %s", thread->tid,
                          thread->name, gwi_call_text(call, thread->inside_fn));
@@ -301,8 +323,9 @@ void gwi_say_threads(const gwi_case *c, gwi_finding *finding)
                          thread->where[0] == '\0' ? "" : ", in ", thread->where);
         gwi_say_stand(c, finding, thread);
     }
-    if (hang->thread_count > SHOWN_MAX)
-        gwi_evidence(finding, GWI_NO_TIME, "host", "and %zu more threads", hang->thread_count - SHOWN_MAX);
+    if (more > 0)
+        gwi_evidence(finding, GWI_NO_TIME, "host", "and %zu more threads", more);
+    gwi_say_idle_workers(c, finding, hang);
 }
 
 static bool is_in_collective(const gw_model *model, uint32_t pid)

@@ -12,6 +12,8 @@ gwi_hang gwi_hang_of(const gw_model *model, uint32_t pid);
 void gwi_say_waiting(const gwi_case *c, gwi_finding *finding);
 /* Where a thread stands: its frames outside the driver, the C library and the interpreter. */
 void gwi_say_stand(const gwi_case *c, gwi_finding *finding, const gw_hang_thread *thread);
+/* How many frames that would be, of a site; 0: none, or the recording has no site. */
+size_t gwi_count_stand(const gwi_case *c, const gw_hang_thread *thread);
 /* Does the user's own line wait, and not a Python function that it called, such as Thread.join()? False: not known. */
 bool gwi_waits_in_own_line(const gwi_case *c, const gw_hang_thread *thread);
 /* All threads in a line each, for a hang that is not explained. */

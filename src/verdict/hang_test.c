@@ -104,7 +104,7 @@ static void a_site_is_the_place(void **state)
     }
     judge(-1, 0);
     expect("host-deadlock", GW_SUPPORTED);
-    assert_true(has_evidence("stands in train.py:40 in main"));
+    assert_true(has_evidence("at train.py:40 in main"));
     assert_non_null(verdict->where);
     assert_string_equal(verdict->where->frame[verdict->where->user].text, "train.py:12 in take");
     done();
@@ -264,6 +264,72 @@ static void all_threads_wait_for_each_other(void **state)
     done();
 }
 
+static void stands(uint32_t tid, const char *name, const char *library, const char *frames)
+{
+    char text[96];
+    snprintf(text, sizeof text, "wait=lock owner=0 site=%u name=%s", gw_feed_site_in(&feed, library, frames), name);
+    fact(tid, "hang.thread", text);
+}
+
+/* The threads in the program's own lines come first, by line; workers without work are one line together. */
+static void idle_workers_are_one_line(void **state)
+{
+    (void)state;
+    begin("spin");
+    hang("0");
+    for (uint32_t i = 0; i < 8; i++)
+        stands(600 + i, "python3", "/v/site-packages/numpy.libs/libscipy_openblas64_-ff651d7f.so", "");
+    for (uint32_t i = 0; i < 3; i++)
+        stands(700 + i, "python3", "/opt/lib/libgomp.so.1", "");
+    stands(
+        710, "python3", NULL,
+        "wait /usr/lib/python3.11/threading.py 320, _worker /usr/lib/python3.11/concurrent/futures/thread.py 81, run "
+        "/usr/lib/python3.11/threading.py 975");
+    stands(720, "cuda-EvtHandlr", "/usr/lib/libcuda.so.1", "");
+    stands(MAIN, "python3", NULL, "join /usr/lib/python3.11/threading.py 1119, main /data/train.py 40");
+    stands(LEFT, "left", NULL, "left /data/train.py 12, run /usr/lib/python3.11/threading.py 982");
+    stands(RIGHT, "right", NULL, "right /data/train.py 18, run /usr/lib/python3.11/threading.py 982");
+    judge(-1, 0);
+    expect("host-deadlock", GW_SUPPORTED);
+    assert_true(has_evidence("13 idle workers of thread pools (OpenBLAS 8, OpenMP 3, Python's executors 1, the CUDA "
+                             "driver 1)"));
+    assert_non_null(strstr(verdict->headline, "all 3 threads of the program, idle workers aside, wait for each other"));
+    assert_non_null(strstr(verdict->evidence[0].text, "thread 501 (left) waits"));
+    assert_non_null(strstr(verdict->evidence[0].text, "at train.py:12 in left"));
+    assert_true(has_evidence("thread 502 (right) waits, without a time limit, for another thread of this process at "
+                             "train.py:18 in right"));
+    assert_false(has_evidence("thread 600"));
+    assert_string_equal(verdict->where->frame[verdict->where->user].text, "train.py:12 in left");
+    done();
+}
+
+/* A worker that runs a line of the program, waits for a known owner, or came into Python, does not idle. */
+static void busy_workers_are_named(void **state)
+{
+    (void)state;
+    char text[96];
+    begin("spin");
+    hang("0");
+    stands(MAIN, "python3", NULL, "main /data/train.py 40");
+    stands(600, "python3", "/opt/lib/libgomp.so.1", "body /data/train.py 9");
+    stands(601, "python3", NULL,
+           "run /usr/lib/python3.11/concurrent/futures/thread.py 58, _worker "
+           "/usr/lib/python3.11/concurrent/futures/thread.py 83");
+    stands(602, "pt_autograd_0", "/v/site-packages/torch/lib/libtorch_python.so",
+           "backward /v/site-packages/torch/autograd/function.py 300");
+    snprintf(text, sizeof text, "wait=lock owner=600 site=%u name=w",
+             gw_feed_site_in(&feed, "/opt/lib/libopenblas.so.0", ""));
+    fact(603, "hang.thread", text);
+    judge(-1, 0);
+    expect("host-deadlock", GW_SUPPORTED);
+    for (uint32_t tid = 600; tid <= 603; tid++) {
+        snprintf(text, sizeof text, "thread %u ", tid);
+        assert_true(has_evidence(text));
+    }
+    assert_false(has_evidence("idle worker"));
+    done();
+}
+
 static void who_waits_for_input_hangs_not(void **state)
 {
     (void)state;
@@ -418,6 +484,8 @@ int main(void)
         cmocka_unit_test(a_circle_of_locks),
         cmocka_unit_test(a_lock_whose_owner_ended),
         cmocka_unit_test(all_threads_wait_for_each_other),
+        cmocka_unit_test(idle_workers_are_one_line),
+        cmocka_unit_test(busy_workers_are_named),
         cmocka_unit_test(who_waits_for_input_hangs_not),
         cmocka_unit_test(a_busy_owner_is_no_deadlock),
         cmocka_unit_test(a_collective_is_a_hypothesis_that_names_who_is_missing),

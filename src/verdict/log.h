@@ -22,8 +22,9 @@ typedef struct gwi_statement {
     gw_certainty certainty;                /* of the first cause */
     const char *cause[GWI_LOG_CAUSES_MAX]; /* likelier first; static ids of the catalogue */
     size_t cause_count;
-    char why[256]; /* what else in the log decided; "": nothing */
-    bool survived; /* the program went on with its work afterwards */
+    char why[256];      /* what else in the log decided; "": nothing */
+    bool is_impossible; /* a size that no card has */
+    bool survived;      /* the program went on with its work afterwards */
 } gwi_statement;
 
 /* One of the user's frames of a traceback, or of a native stack. */

@@ -1,5 +1,6 @@
 /* What ran, on what card: versions and names that the log tells, and advice in their words. */
 #include "log.h"
+#include "request.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -132,9 +133,28 @@ static void for_card(const gwi_log_case *c, const char *fix, char *out, size_t b
                  c->context.card);
 }
 
+static bool is_impossible(const gwi_log_case *c, const gw_cause *cause)
+{
+    bool found = false;
+    for (size_t i = 0; i < c->count && strcmp(cause->id, "gpu-oom-capacity") == 0; i++)
+        found = found || c->statement[i].is_impossible;
+    return found;
+}
+
+static bool add_impossible_fixes(const char *place, gw_string_list *next)
+{
+    bool good = true;
+    for (size_t i = 0; gwi_impossible_fixes[i] != NULL && good; i++)
+        good = i == 0 && place[0] != '\0' ? gwi_list_addf(next, "At %s: %s", place, gwi_impossible_fixes[i])
+                                          : gwi_list_add(next, gwi_impossible_fixes[i]);
+    return good;
+}
+
 bool gwi_log_add_fixes(const gwi_log_case *c, const gw_cause *cause, const char *place, gw_string_list *next)
 {
     gw_string_list fixes = {0};
+    if (is_impossible(c, cause))
+        return add_impossible_fixes(place, next);
     bool good = gwi_add_fixes(&fixes, cause, c->framework), first = true;
     for (size_t i = 0; i < fixes.count; i++) {
         char text[600];

@@ -4,6 +4,7 @@
  *   PyTorch  total = free + reserved by this process + the rest; reserved = allocated + idle
  *   TF, XLA  a limit of the pool, bytes in use in it, the request; free and total of the card at the start */
 #include "log.h"
+#include "request.h"
 
 #include <string.h>
 
@@ -141,6 +142,13 @@ static bool weigh_capacity(gwi_statement *it, const sums *s)
     uint64_t limit = s->has_limit ? s->limit : s->total;
     if (!s->has_wanted || limit == 0)
         return false;
+    if (gwi_is_impossible_size(s->wanted, s->total)) {
+        it->is_impossible = true;
+        gwi_log_decide(it, "gpu-oom-capacity", GW_ESTABLISHED,
+                       "one request of %s is more than any card has: a negative number or an overflow in the size",
+                       gw_bytes_text(wanted, s->wanted));
+        return true;
+    }
     if (s->wanted > limit) {
         gwi_log_decide(it, "gpu-oom-capacity", GW_ESTABLISHED, "one request of %s is more than the %s there are",
                        gw_bytes_text(wanted, s->wanted), gw_bytes_text(total, limit));

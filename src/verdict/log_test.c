@@ -73,6 +73,21 @@ static const log_row rows[] = {
      "----> 2 train()\n\n~/project/model.py in forward(self, x)\n---> 41 y = self.conv(x)\n"
      "RuntimeError: CUDA error: device-side assert triggered\n",
      "device-assert-index", "~/project/model.py:41 in forward", "it is noticed late", "", GW_SUPPORTED},
+    {"an address computed wrongly",
+     TRACE IN("train.py", 41, "step") "RuntimeError: CUDA error: operation not supported on global/shared address "
+                                      "space\n",
+     "illegal-address", "train.py:41 in step", "compute-sanitizer", "trap and assert", GW_SUPPORTED},
+    {"a size that no card has",
+     TRACE IN("train.py", 41, "step") OOM
+     "Tried to allocate 8388608.00 GiB. GPU 0 has a total capacity of 14.56 GiB of which 10.00 GiB is free. Of the "
+     "allocated memory 1.00 GiB is allocated by PyTorch, and 100.00 MiB is reserved by PyTorch but unallocated.\n",
+     "gpu-oom-capacity", "train.py:41 in step", "a negative number or an overflow|how this size is computed",
+     "micro-batch", GW_ESTABLISHED},
+    {"a size that this card alone lacks",
+     TRACE IN("train.py", 41, "step") OOM
+     "Tried to allocate 600.00 GiB. GPU 0 has a total capacity of 14.56 GiB of which 10.00 GiB is free. Of the "
+     "allocated memory 1.00 GiB is allocated by PyTorch, and 100.00 MiB is reserved by PyTorch but unallocated.\n",
+     "gpu-oom-capacity", "train.py:41 in step", "is more than the", "how this size is computed", GW_ESTABLISHED},
     {"a native stack",
      TRACE IN(TORCH_LIB, 1501, "_call_impl") "RuntimeError: CUDA error: an illegal memory access was encountered\n"
                                              "frame #0: c10::Error::Error() + 0x57 (0x7f00 in /x/torch/lib/libc10.so)\n"

@@ -2,6 +2,8 @@
 #include "fault.h"
 #include "kept.h"
 #include "machine.h"
+#include "request.h"
+#include "suspects.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -225,9 +227,10 @@ void gwi_say_request(const gwi_case *c, gwi_finding *finding)
 {
     const gwi_memory *memory = &c->memory;
     char wanted[GW_BYTES_TEXT_MAX], left[GW_BYTES_TEXT_MAX], limit[GW_BYTES_TEXT_MAX], own[GW_BYTES_TEXT_MAX];
-    char call[GWI_CALL_TEXT_MAX], at[GWI_PLACE_TEXT_MAX];
+    char call[GWI_CALL_TEXT_MAX], at[GWI_PLACE_TEXT_MAX], gpu[GWI_GPU_TEXT_MAX];
     gwi_call_text(call, memory->call);
     gwi_at(c, gwi_request_site(c), at);
+    gwi_on_gpu(c, memory->device, gpu);
     const char *request = c->oom == NULL ? "a request to " : "", *link = c->oom == NULL ? "for" : "of";
     gw_bytes_text(wanted, memory->wanted_bytes);
     gw_bytes_text(left, memory->free_bytes);
@@ -242,22 +245,23 @@ void gwi_say_request(const gwi_case *c, gwi_finding *finding)
                     request, call, link, wanted, limit);
     else if (memory->limit_is_framework && memory->wanted_bytes != 0)
         gwi_measure(finding, memory->t_ns, source, (double)memory->wanted_bytes, "bytes",
-                    "%s%s %s %s failed%s; %s of the %s that PyTorch may take was left", request, call, link, wanted, at,
-                    left, limit);
+                    "%s%s %s %s failed%s%s; %s of the %s that PyTorch may take was left", request, call, link, wanted,
+                    at, gpu, left, limit);
     else if (memory->wanted_bytes != 0 && memory->has_free && memory->has_limit)
         gwi_measure(finding, memory->t_ns, source, (double)memory->wanted_bytes, "bytes",
-                    "%s%s %s %s failed%s; %s of %s was free%s", request, call, link, wanted, at, left, limit, by);
+                    "%s%s %s %s failed%s%s; %s of %s was free%s", request, call, link, wanted, at, gpu, left, limit,
+                    by);
     else if (memory->wanted_bytes != 0 && memory->has_free)
         gwi_measure(finding, memory->t_ns, source, (double)memory->wanted_bytes, "bytes",
-                    "%s%s %s %s failed; %s was free%s", request, call, link, wanted, left, by);
+                    "%s%s %s %s failed%s; %s was free%s", request, call, link, wanted, gpu, left, by);
     else if (memory->wanted_bytes != 0)
         gwi_measure(finding, memory->t_ns, source, (double)memory->wanted_bytes, "bytes",
-                    "%s%s %s %s failed for lack of memory%s%s", request, call, link, wanted, at, by);
+                    "%s%s %s %s failed for lack of memory%s%s%s", request, call, link, wanted, at, gpu, by);
     else if (memory->has_free && memory->has_limit)
         gwi_measure(finding, memory->t_ns, source, (double)memory->free_bytes, "bytes",
-                    "%s%s failed for lack of memory%s; %s of %s was free%s", request, call, at, left, limit, by);
+                    "%s%s failed for lack of memory%s%s; %s of %s was free%s", request, call, at, gpu, left, limit, by);
     else
-        gwi_evidence(finding, memory->t_ns, source, "%s%s failed for lack of memory%s%s", request, call, at, by);
+        gwi_evidence(finding, memory->t_ns, source, "%s%s failed for lack of memory%s%s%s", request, call, at, gpu, by);
     gwi_weigh(finding, GW_WEIGHT_DECIDES);
     if (memory->limit_is_framework && !memory->limit_is_about)
         say_framework_limit(c, finding);
@@ -410,72 +414,6 @@ const char *gwi_stream_text(char out[GWI_STREAM_TEXT_MAX], uint64_t stream)
     return out;
 }
 
-/* A kernel's name into the list of those seen, once. False: the list is full. */
-static bool add_kernel(const char *seen[], size_t *count, size_t count_max, const char *kernel)
-{
-    for (size_t i = 0; i < *count; i++)
-        if (strcmp(seen[i], kernel) == 0)
-            return true;
-    if (*count == count_max)
-        return false;
-    seen[(*count)++] = kernel;
-    return true;
-}
-
-/* More launches than are told one by one: how many, and of which kernels. */
-static void say_more_launches(const gwi_case *c, gwi_finding *finding, uint64_t t_ns, uint64_t more)
-{
-    enum { KERNELS_MAX = 8 };
-    const char *seen[KERNELS_MAX];
-    size_t count = 0;
-    bool all = true;
-    for (size_t i = 0; i < c->model->thread_count; i++) {
-        const gw_thread *thread = &c->model->thread[i];
-        for (size_t k = 0; thread->pid == c->process->pid && k < thread->ring_count; k++) {
-            const gw_ring_call *call = &thread->ring[k];
-            if (gwi_is_open_launch(call, t_ns))
-                all =
-                    add_kernel(seen, &count, KERNELS_MAX, call->kernel == NULL ? "one without a name" : call->kernel) &&
-                    all;
-        }
-    }
-    gw_text names = {0};
-    for (size_t i = 0; i < count; i++) {
-        char kernel[GWI_KERNEL_TEXT_MAX];
-        gw_text_addf(&names, "%s%s", i == 0 ? "" : ", ", gwi_kernel_text(kernel, seen[i]));
-    }
-    gwi_measure(finding, GWI_NO_TIME, "driver", (double)more, "count",
-                "%" PRIu64 " more launch%s before them since the last good synchronisation; kernels of that time: %s%s",
-                more, more == 1 ? "" : "es", gw_text_str(&names), all ? "" : ", and others");
-    gwi_weigh(finding, GW_WEIGHT_ASIDE);
-    finding->failed = finding->failed || names.failed;
-    gw_text_free(&names);
-}
-
-static void say_launch(gwi_finding *finding, const gw_ring_call *call, bool is_last)
-{
-    char stream[GWI_STREAM_TEXT_MAX], name[GWI_CALL_TEXT_MAX], kernel[GWI_KERNEL_TEXT_MAX];
-    gwi_evidence(finding, call->t_ns, "driver", "%s%s launched%s on %s, %s", is_last ? "last: " : "",
-                 call->kernel != NULL ? gwi_kernel_text(kernel, call->kernel) : "a kernel without a name",
-                 call->is_graph_launch ? " by a graph" : "", gwi_stream_text(stream, call->stream),
-                 gwi_call_text(name, call->fn_name));
-    gwi_weigh(finding, is_last ? GW_WEIGHT_PLAIN : GW_WEIGHT_ASIDE);
-}
-
-void gwi_say_last_launches(const gwi_case *c, gwi_finding *finding, uint64_t t_ns)
-{
-    uint64_t synced = c->process == NULL ? 0 : c->process->synced_at_ns;
-    launch_list list = launches_before(c, t_ns, synced);
-    enum { SHOWN_MAX = 4 };
-    size_t shown = 0;
-    if (list.last != NULL && list.last->waited)
-        say_launch(finding, list.last, true);
-    for (size_t k = list.count; k-- > 0 && shown < SHOWN_MAX; shown++)
-        say_launch(finding, list.call[k], list.call[k] == list.last);
-    if (c->process != NULL && list.open_count > shown)
-        say_more_launches(c, finding, t_ns, list.open_count - shown);
-}
-
 /* Calls of the process between the two instants, as far as they are known one by one: hot ones of the rings, failures.
  */
 static uint64_t calls_between(const gw_model *model, const gw_failure *until, uint64_t from_ns)
@@ -490,6 +428,24 @@ static uint64_t calls_between(const gw_model *model, const gw_failure *until, ui
         count += model->failure[i].pid == until->pid && model->failure[i].t_ns > from_ns &&
                  model->failure[i].t_ns < until->t_ns;
     return count;
+}
+
+bool gwi_window_is_whole(const gwi_case *c, uint64_t synced_ns)
+{
+    if (c->model->note_count[GW_NOTE_SLOTS_FULL] > 0 || c->process->lost_threads > 0)
+        return false;
+    for (size_t i = 0; i < c->model->thread_count; i++) {
+        const gw_thread *thread = &c->model->thread[i];
+        if (thread->pid == c->process->pid && thread->ring_count == 0 && gw_launches(thread->counter) > 0)
+            return false; /* there are more threads than rings */
+        if (thread->pid != c->process->pid || thread->ring_count == 0 || thread->ring_total <= thread->ring_count)
+            continue;
+        bool own = is_own_sync(thread, synced_ns) && thread->ring_synced_total != 0;
+        if (own ? thread->ring_synced_total < thread->ring_total - thread->ring_count
+                : thread->ring[0].t_ns > synced_ns)
+            return false;
+    }
+    return true;
 }
 
 /* The ring holds a thread's last calls. What came before them since the last good synchronisation is not known one by
@@ -596,7 +552,7 @@ void gwi_say_sticky(const gwi_case *c, gwi_finding *finding, const gw_failure *s
     gwi_say_report(c, finding, sticky, what);
     size_t reported = finding->evidence_count;
     if (!gwi_is_own_report(c, sticky)) {
-        gwi_say_last_launches(c, finding, sticky->t_ns);
+        gwi_say_suspects(c, finding, sticky);
         say_window(c, finding, sticky);
     }
     gwi_say_fault_details(c, finding, sticky);

@@ -1,5 +1,6 @@
 /* What a refused request needed, as a sum whose parts add up to what was in use plus what was asked for. */
 #include "cause.h"
+#include "request.h"
 
 #include <stdio.h>
 
@@ -140,11 +141,11 @@ static void write_sum(const gwi_memory *memory, const sum *it, gw_text *text)
 
 void gwi_say_sum(const gwi_case *c, gwi_finding *finding)
 {
-    const uint64_t sane_bytes = (uint64_t)1 << 60; /* larger ones are no need but a mistake */
+
     const gwi_memory *memory = &c->memory;
     sum it = {0};
     gw_text text = {0};
-    if (!memory->has_limit || memory->limit_is_about || memory->wanted_bytes == 0 || memory->wanted_bytes > sane_bytes)
+    if (!memory->has_limit || memory->limit_is_about || memory->wanted_bytes == 0 || gwi_request_is_impossible(c))
         return;
     bool whole = find_parts(memory, &it);
     write_sum(memory, &it, &text);

@@ -147,7 +147,7 @@ def python_locks(place, version, python):
     """Python's locks know no owner, but every thread waits for what only the others could give."""
     places = [python_place(version, mark) for mark in ("trainer", "collector")]
     hangs(place, "python", "host-deadlock", r"waits, without a time limit, for another thread",
-          *[f"stands in {re.escape(where)}" for where in places + [python_place(version, "join")]],
+          *[f"(stands in|process at) {re.escape(where)}" for where in places + [python_place(version, "join")]],
           argv=[python, "-B", STANDS, "locks"], ours=False, where=places)
 
 

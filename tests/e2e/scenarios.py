@@ -229,9 +229,10 @@ def s12(run, verdict):
     expect_text(verdict, r"class_report", "the kernel that was launched last")
     expect_text(verdict, r"reset", "that no reset cures it")
     expect_text(verdict, r"\bms\b", "the distance in time")
-    expect(not verdict["where"] or "reported it" in verdict["where"]["what"], f"{verdict['where']}")
-    if not REAL:  # which innocent call reports it is chance there
-        expect_where(verdict, "run_begin", CNN_C, "cuStreamSynchronize(")
+    expect(not verdict["where"] or "first launched" in verdict["where"]["what"] or
+           (REAL and "reported it" in verdict["where"]["what"]), f"{verdict['where']}")
+    if not REAL:  # what else was launched by the time that it is reported is chance there
+        expect_where(verdict, "report_with_bad_address", CNN_C, "KERNEL_class_report")
 
 
 def s15(limits, asked):

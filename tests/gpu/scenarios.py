@@ -99,9 +99,11 @@ TORCH = [
     clean("S07", "torch", "s07_fragmented", (), memory="5000MiB", env=EXPANDABLE, note=" (expandable)"),
     Row("S09", "torch", "s09_handle", (), "gpu-oom-library-handle", alone=True, at=r"s09_handle\.py:\d+ in "),
     clean("S09", "torch", "s09_handle", ("repaired",), alone=True),
-    Row("S12", "torch", "s12_bad_address", (), "illegal-address", facts=[Says("write_far_away")], at=r"(cnn|s1[23]_\w+|bad_kernel)\.py:\d+ in "),
+    Row("S12", "torch", "s12_bad_address", (), "illegal-address", facts=[Says(r"write_far_away launched .*; first launched at \S*bad_kernel\.py:\d+ in launch")],
+        at=r"(cnn|s1[23]_\w+|bad_kernel)\.py:\d+ in "),
     clean("S12", "torch", "s12_bad_address", ("repaired",)),
-    Row("S13", "torch", "s13_label", (), "device-assert-index", facts=[Says("assert")], at=r"(cnn|s1[23]_\w+|bad_kernel)\.py:\d+ in "),
+    Row("S13", "torch", "s13_label", (), "device-assert-index", at=r"cnn\.py:\d+ in ",  # the assertion names the kernel: the loss's line, without a second run
+        facts=[Says("assert"), Says(r"nll_loss\S* launched .*; first launched at \S*cnn\.py:\d+ in ")]),
     clean("S13", "torch", "s13_label", ("repaired",)),
     # The dump names kernel, and block and thread where the warp had not left; the second run the launch and the Python line.
     Row("S12", "torch", "s12_bad_address", (), "illegal-address", options=["--core"],
@@ -115,7 +117,7 @@ TORCH = [
         facts=[Says(r"of \S*nll_loss\S* on .* itself.*this launch is at fault"), Says(r"(cnn|s13_label)\.py|functional\.py")],
         at=r"(cnn|s13_label)\.py:\d+ in "),
     clean("S12", "torch", "s12_bad_address", ("repaired",), options=["--core", "--blame"]),
-    Row("S14", "torch", "s14_faults", ("misaligned",), "misaligned-access", facts=[Says("read_wide")],
+    Row("S14", "torch", "s14_faults", ("misaligned",), "misaligned-access", facts=[Says(r"read_wide launched .*; first launched at \S*s14_faults\.py:\d+ in launch")],
         at=r"(cnn|s14_faults)\.py:\d+ in "),
     Row("S14", "torch", "s14_faults", ("trap",), "kernel-fault-other", facts=[Says("trap_when")],
         at=r"(cnn|s14_faults)\.py:\d+ in "),

@@ -288,6 +288,30 @@ static void part_kernels(void)
           "FUNCTION");
 }
 
+/* Launches of a function are looked at now and then among its first ones, and each new place is written: of one place
+ * one, of six in turn those of the 1st, 2nd and 4th launch (the 8th and 16th are at two of these again), and all anew
+ * after an unload and in a child. */
+static void part_launch_places(void)
+{
+    probe(&plain, "fake_same", DOOR_NONE, "soname", "launch-places", NULL);
+    probe(&with, "fake_same", DOOR_PRELOAD, "soname", "launch-places", NULL);
+    same_behaviour("launch-places");
+    int of_parent = 0, of_child = 0, others = 0;
+    for (int n = 0; walk_run(&with, n); n++) {
+        int count = count_events(GW_EV_LAUNCH_SITE), sites = 0;
+        for (int e = 0; e < seen.event_count; e++)
+            sites += seen.event[e].raw.kind == GW_EV_LAUNCH_SITE && seen.event[e].raw.site != 0;
+        CHECK(sites == count, "%d of %d have a site", sites, count);
+        of_parent += seen.counter[GW_COUNT_LAUNCH] == 218 ? count : 0;
+        of_child += seen.counter[GW_COUNT_LAUNCH] == 100 ? count : 0;
+        others += seen.counter[GW_COUNT_LAUNCH] != 218 && seen.counter[GW_COUNT_LAUNCH] != 100;
+    }
+    CHECK(of_parent == 1 + 3 + 1 && of_child == 1 && others == 0, "%d in the parent, %d in the child", of_parent,
+          of_child);
+    probe(&with, "fake_same", DOOR_PRELOAD, "soname", "launch-places", "GPUWHY_SITES=0");
+    CHECK(walk_run(&with, 0) && count_events(GW_EV_LAUNCH_SITE) == 0, "sites that nobody wants");
+}
+
 /* A full buffer, a full or absent file system, a file size limit: the program does not notice. */
 static void part_room(void)
 {
@@ -955,14 +979,23 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } parts[] = {{"routes", part_routes},       {"names", part_names},
-                 {"resolver", part_resolver},   {"buffer", part_buffer},
-                 {"kernels", part_kernels},     {"room", part_room},
-                 {"processes", part_processes}, {"fork_sites", part_fork_sites},
-                 {"guard", part_guard},         {"guard_kinds", part_guard_kinds},
-                 {"threads", part_threads},     {"fallback", part_fallback},
-                 {"ceiling", part_ceiling},     {"guests", part_guests},
-                 {"steps", part_steps},         {"switch", part_switch}};
+    } parts[] = {{"routes", part_routes},
+                 {"names", part_names},
+                 {"resolver", part_resolver},
+                 {"buffer", part_buffer},
+                 {"kernels", part_kernels},
+                 {"launch_places", part_launch_places},
+                 {"room", part_room},
+                 {"processes", part_processes},
+                 {"fork_sites", part_fork_sites},
+                 {"guard", part_guard},
+                 {"guard_kinds", part_guard_kinds},
+                 {"threads", part_threads},
+                 {"fallback", part_fallback},
+                 {"ceiling", part_ceiling},
+                 {"guests", part_guests},
+                 {"steps", part_steps},
+                 {"switch", part_switch}};
     const char *tmp = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
     snprintf(base_dir, sizeof base_dir, "%s/gpuwhy-hook-test-XXXXXX", tmp);
     if (argc != 2 || mkdtemp(base_dir) == NULL)

@@ -522,10 +522,43 @@ static void many_threads(void)
     printf("%d of %d\n", good, MANY);
 }
 
+/* One function from one place, another one from six in turn; then after an unload, and in a child. */
+static void launch_places(void)
+{
+    void *one = (void *)0x10000, *six = (void *)0x20000;
+    launch_fn *go = (launch_fn *)sym("cuLaunchKernel");
+    int good = 0;
+    begin();
+    for (int i = 0; i < 100; i++)
+        good += go(one, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL) == 0;
+    for (int i = 0; i < 3; i++) {
+        good += go(six, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL) == 0;
+        good += go(six, 2, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL) == 0;
+        good += go(six, 3, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL) == 0;
+        good += go(six, 4, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL) == 0;
+        good += go(six, 5, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL) == 0;
+        good += go(six, 6, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL) == 0;
+    }
+    answer("unload", ((int (*)(void *))sym("cuModuleUnload"))((void *)0x77));
+    for (int i = 0; i < 100; i++)
+        good += go(one, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL) == 0;
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        for (int i = 0; i < 100; i++)
+            good += go(one, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL) == 0;
+        _exit(good == 318 ? 0 : 1);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    printf("%d launches, child %d\n", good, status);
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
-} actions[] = {{"many", many_threads},
+} actions[] = {{"launch-places", launch_places},
+               {"many", many_threads},
                {"basic", basic},
                {"threads", threads},
                {"fork", fork_after},

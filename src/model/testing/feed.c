@@ -146,11 +146,22 @@ void gw_feed_text_call(gw_feed *feed, const char *fn, gw_event_kind kind, uint64
 
 uint32_t gw_feed_site(gw_feed *feed, const char *frames)
 {
+    return gw_feed_site_in(feed, NULL, frames);
+}
+
+uint32_t gw_feed_site_in(gw_feed *feed, const char *library, const char *frames)
+{
+    enum { LIBRARY_BYTES = 1 << 20 };
     uint64_t frame[8], count = 0;
     char function[64], file[128], text[256];
     unsigned line;
     int bytes;
     uint32_t id = ++feed->site_last;
+    if (library != NULL) {
+        uint64_t start = 0x7f0000000000u + (uint64_t)id * LIBRARY_BYTES;
+        gw_feed_text_call(feed, "?", GW_EV_MAPPED, start, LIBRARY_BYTES, start, 0, library);
+        frame[count++] = start + 0x100;
+    }
     while (count < 8 && sscanf(frames, "%63s %127s %u%n", function, file, &line, &bytes) == 3) {
         uint32_t code = id * 8 + (uint32_t)count;
         snprintf(text, sizeof text, "%s\n%s", function, file);

@@ -49,6 +49,8 @@ void gw_feed_event(gw_feed *feed, const gw_event *event);
 /* A call site of Python frames, innermost first: "function file line, function file line". Returns its id, for
  * feed->site. */
 uint32_t gw_feed_site(gw_feed *feed, const char *frames);
+/* The same, called through a function of a library; NULL: through none. */
+uint32_t gw_feed_site_in(gw_feed *feed, const char *library, const char *frames);
 /* Plain memory: returns the address. */
 uint64_t gw_feed_alloc(gw_feed *feed, uint64_t bytes);
 void gw_feed_free(gw_feed *feed, uint64_t address);
@@ -57,6 +59,8 @@ void gw_feed_no_room(gw_feed *feed, uint64_t bytes, uint64_t free_bytes, uint64_
 /* Any hot call that succeeded; copies and waits below are such, of the default stream. */
 void gw_feed_hot(gw_feed *feed, const char *fn, gw_counter counter, uint64_t what, uint64_t stream);
 void gw_feed_launch(gw_feed *feed, uint64_t function, uint64_t stream);
+/* Any hot call that went well: `what` and the stream as gw_ring_entry has them. */
+void gw_feed_hot(gw_feed *feed, const char *fn, gw_counter counter, uint64_t what, uint64_t stream);
 void gw_feed_copy(gw_feed *feed, uint64_t bytes);
 void gw_feed_read(gw_feed *feed, uint64_t bytes); /* to the host */
 void gw_feed_sync(gw_feed *feed);

@@ -274,10 +274,12 @@ const gw_cause gwi_cause_context_destroyed = {
              "names one of them",
     .fixes = {[GW_FRAMEWORK_RAW] =
                   "Remove the reset (cuDevicePrimaryCtxReset, cudaDeviceReset): with nothing kept it changes nothing\n"
+                  "Do not destroy a context (cuCtxDestroy) while anything that was made in it is still used\n"
                   "Or make everything anew after it: memory, streams, events, modules, graphs\n"
                   "Retain and release primary contexts in pairs",
               [GW_FRAMEWORK_TORCH] =
                   "Remove cudaDeviceReset and numba's cuda.close() from the process: PyTorch keeps its "
-                  "memory and streams over them"},
+                  "memory and streams over them\n"
+                  "Leave PyTorch's context alone: libraries and extensions must not destroy or release it"},
     .judge = judge,
 };

@@ -1,13 +1,15 @@
 /* The live working set does not fit: what is left when nothing else would have set enough memory free. */
 #include "cause.h"
+#include "request.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
-/* One block that is a large part of everything: a data set, usually. */
+/* One block that is most of everything, and of the card: a data set, usually. */
 static bool is_dominant(const gwi_memory *memory)
 {
-    return memory->growth.largest_bytes * 2 >= memory->own_bytes && memory->growth.largest_bytes >= (64u << 20);
+    return memory->growth.largest_bytes * 2 >= memory->own_bytes &&
+           memory->growth.largest_bytes * 2 >= memory->limit_bytes && memory->growth.largest_bytes >= (64u << 20);
 }
 
 static void say_largest(const gwi_case *c, gwi_finding *finding)
@@ -15,15 +17,14 @@ static void say_largest(const gwi_case *c, gwi_finding *finding)
     const gwi_memory *memory = &c->memory;
     char bytes[GW_BYTES_TEXT_MAX], own[GW_BYTES_TEXT_MAX], at[GWI_PLACE_TEXT_MAX];
     if (memory->growth.largest_bytes * 20 < memory->own_bytes ||
-        memory->growth.largest_bytes * 20 < memory->wanted_bytes || memory->growth.largest_bytes == 0)
+        memory->growth.largest_bytes * 20 < memory->wanted_bytes || memory->growth.largest_bytes == 0 ||
+        gwi_request_is_impossible(c))
         return;
     uint64_t t_ns = memory->growth.largest_has_time ? memory->growth.largest_t_ns : GWI_NO_TIME;
     gwi_measure(finding, t_ns, memory->report != NULL ? "observer" : "ledger", (double)memory->growth.largest_bytes,
                 "bytes", "the largest holder is one block of %s, of %s in all%s%s",
                 gw_bytes_text(bytes, memory->growth.largest_bytes), gw_bytes_text(own, memory->own_bytes),
                 gwi_at(c, memory->growth.largest_site, at)[0] == '\0' ? "" : ", allocated", at);
-    if (is_dominant(memory) && memory->growth.largest_site != 0)
-        gwi_where(finding, memory->growth.largest_site, "the largest block was allocated there");
     if (is_dominant(memory))
         gwi_next(
             finding,
@@ -154,6 +155,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
             finding,
             "an allocation of %s failed, nobody looked at its result, and its NULL pointer was used on the GPU",
             wanted);
+    else if (gwi_request_is_impossible(c))
+        gwi_say_impossible_request(c, finding);
     else if (memory->limit_bytes != 0 && memory->wanted_bytes > memory->limit_bytes)
         gwi_headline(finding, "one request of %s is more than the whole %s%s", wanted, limit, whose);
     else if (is_dominant(memory))

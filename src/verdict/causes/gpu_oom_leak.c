@@ -314,10 +314,28 @@ static gw_certainty judge_kept_phase(const gwi_case *c, gwi_finding *finding)
     return GW_SUPPORTED;
 }
 
+/* JAX's allocator takes most of the card at once: what lives in it only JAX knows. */
+static gw_certainty judge_arrays(const gwi_case *c, gwi_finding *finding)
+{
+    const gw_arrays *arrays = &c->model->arrays;
+    const gw_array_kind *pile = c->framework == GW_FRAMEWORK_JAX && arrays->seen ? gw_arrays_pile(arrays) : NULL;
+    if (pile == NULL)
+        return GW_CERTAINTY_NONE;
+    char all[GW_BYTES_TEXT_MAX], in_use[GW_BYTES_TEXT_MAX];
+    gw_bytes_text(all, pile->bytes * pile->count);
+    gwi_headline(finding, "%" PRIu64 " equal JAX arrays are alive, %s in all", pile->count, all);
+    gwi_say_request(c, finding);
+    gwi_measure(finding, arrays->t_ns, "observer", (double)pile->count, "count",
+                "%" PRIu64 " live arrays are %s, %s of the %s that JAX had in use", pile->count, pile->name, all,
+                gw_bytes_text(in_use, arrays->bytes_in_use));
+    return GW_SUPPORTED;
+}
+
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
     static gw_certainty (*const kinds[])(const gwi_case *, gwi_finding *) = {
-        judge_kept_exception, judge_kept_phase, judge_runs, judge_iterations, judge_steps, judge_streams_and_contexts};
+        judge_kept_exception, judge_kept_phase,           judge_runs,  judge_iterations,
+        judge_steps,          judge_streams_and_contexts, judge_arrays};
     if (!c->memory.known || (c->oom == NULL && c->sticky != NULL))
         return GW_CERTAINTY_NONE;
     gw_certainty most = GW_CERTAINTY_NONE;
@@ -326,7 +344,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         gw_certainty certainty = kinds[i](c, &one);
         /* The driver sees the segments of a caching allocator, not what lives in them. */
         if (certainty != GW_CERTAINTY_NONE && c->framework != GW_FRAMEWORK_RAW && c->memory.report == NULL &&
-            kinds[i] != judge_streams_and_contexts)
+            kinds[i] != judge_streams_and_contexts && kinds[i] != judge_arrays)
             certainty = GW_HYPOTHESIS;
         if (certainty <= most) {
             gwi_finding_free(&one);

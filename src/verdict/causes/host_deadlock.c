@@ -1,6 +1,7 @@
 /* Threads of the program wait for each other. */
 #include "cause.h"
 #include "hang.h"
+#include "pools.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -14,6 +15,7 @@ static void say_thread(const gwi_case *c, gwi_finding *finding, const gw_hang_th
 {
     const gw_hang *hang = c->hang.hang;
     const gw_hang_thread *owner = gwi_hang_thread(hang, thread->owner_tid);
+    char at[GWI_PLACE_TEXT_MAX];
     if (thread->owner_ended)
         gwi_evidence(finding, hang->t_ns, "host",
                      "thread %" PRIu32 " (%s) waits for a lock that thread %" PRIu32 " took, which has ended",
@@ -24,9 +26,11 @@ static void say_thread(const gwi_case *c, gwi_finding *finding, const gw_hang_th
                      owner->tid, owner->name, strcmp(thread->wait, "join") == 0 ? "" : " holds");
     else
         gwi_evidence(finding, hang->t_ns, "host",
-                     "thread %" PRIu32 " (%s) waits, without a time limit, for another thread of this process",
-                     thread->tid, thread->name);
-    gwi_say_stand(c, finding, thread);
+                     "thread %" PRIu32 " (%s) waits, without a time limit, for another thread of this process%s",
+                     thread->tid, thread->name, gwi_at(c, thread->site, at));
+    bool is_said = !thread->owner_ended && owner == NULL && gwi_count_stand(c, thread) == 1; /* its line, above */
+    if (!is_said || gwi_at(c, thread->site, at)[0] == '\0')
+        gwi_say_stand(c, finding, thread);
 }
 
 /* The verdict's place: of the threads that are named a thread that waits for an owner, else one whose own line waits.
@@ -36,7 +40,7 @@ static uint32_t place_of(const gwi_case *c, const gw_hang *hang)
     const gw_hang_thread *any = NULL, *own = NULL;
     for (size_t i = 0; i < hang->thread_count; i++) {
         const gw_hang_thread *thread = &hang->thread[i];
-        if (thread->site == 0 || strcmp(thread->wait, "lock") != 0)
+        if (thread->site == 0 || strcmp(thread->wait, "lock") != 0 || gwi_idle_worker_of(c, thread) != NULL)
             continue;
         if (is_waiting_for_owner(thread))
             return thread->site;
@@ -46,32 +50,65 @@ static uint32_t place_of(const gwi_case *c, const gw_hang *hang)
     return own != NULL ? own->site : any != NULL ? any->site : 0;
 }
 
+/* Who is told of first: who waits for a known owner, then who waits in a line of the program, then who was called by
+ * one. -1: not at all. */
+static int rank_of(const gwi_case *c, const gw_hang_thread *thread)
+{
+    char at[GWI_PLACE_TEXT_MAX];
+    if (is_waiting_for_owner(thread))
+        return 0;
+    if (c->hang.in_circle || thread->wait[0] == '\0' || gwi_idle_worker_of(c, thread) != NULL)
+        return -1;
+    if (gwi_waits_in_own_line(c, thread))
+        return 1;
+    return gwi_at(c, thread->site, at)[0] != '\0' ? 2 : 3;
+}
+
+static void say_threads(const gwi_case *c, gwi_finding *finding, const gw_hang *hang)
+{
+    enum { SHOWN_MAX = 8, RANKS = 4 };
+    size_t shown = 0, more = 0;
+    for (int rank = 0; rank < RANKS; rank++)
+        for (size_t i = 0; i < hang->thread_count; i++) {
+            if (rank_of(c, &hang->thread[i]) != rank)
+                continue;
+            if (shown == SHOWN_MAX) {
+                more++;
+                continue;
+            }
+            say_thread(c, finding, &hang->thread[i]);
+            shown++;
+        }
+    if (more > 0)
+        gwi_evidence(finding, GWI_NO_TIME, "host", "and %zu more threads that wait", more);
+}
+
+static void say_headline(const gwi_case *c, gwi_finding *finding, const gw_hang *hang)
+{
+    double for_s = (double)hang->for_ns / 1e9;
+    size_t threads = hang->thread_count - gwi_count_idle_workers(c, hang);
+    if (c->hang.in_circle)
+        gwi_headline(finding, "threads of the program wait for each other's locks; nothing went on for %.1f s", for_s);
+    else if (threads == 1)
+        gwi_headline(finding,
+                     "the only thread of the program that had work waits for another thread; nothing went on for "
+                     "%.1f s, and no thread is left that could end it",
+                     for_s);
+    else
+        gwi_headline(finding,
+                     "all %zu threads of the program%s wait for each other; nothing went on for %.1f s, and no thread "
+                     "is left that could end it",
+                     threads, threads < hang->thread_count ? ", idle workers aside," : "", for_s);
+}
+
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
-    enum { SHOWN_MAX = 8 };
     if (c->hang.kind != GWI_HANG_DEADLOCK)
         return GW_CERTAINTY_NONE;
     const gw_hang *hang = c->hang.hang;
-    double for_s = (double)hang->for_ns / 1e9;
-    if (c->hang.in_circle)
-        gwi_headline(finding, "threads of the program wait for each other's locks; nothing went on for %.1f s", for_s);
-    else
-        gwi_headline(finding,
-                     "all %zu threads of the program wait for each other; nothing went on for %.1f s, and no thread is "
-                     "left that could end it",
-                     hang->thread_count, for_s);
-    size_t shown = 0;
-    for (int owners = 1; owners >= 0; owners--) { /* those that wait for one another first */
-        for (size_t i = 0; i < hang->thread_count && shown < SHOWN_MAX; i++) {
-            const gw_hang_thread *thread = &hang->thread[i];
-            bool has_owner = is_waiting_for_owner(thread);
-            bool counts = has_owner || (!c->hang.in_circle && thread->wait[0] != '\0');
-            if (has_owner == (owners == 1) && counts) {
-                say_thread(c, finding, thread);
-                shown++;
-            }
-        }
-    }
+    say_headline(c, finding, hang);
+    say_threads(c, finding, hang);
+    gwi_say_idle_workers(c, finding, hang);
     gwi_where(finding, place_of(c, hang), "a thread waits there for a lock");
     if (hang->cpu_known)
         gwi_measure(finding, hang->t_ns, "host", (double)hang->cpu_ms, "ms",

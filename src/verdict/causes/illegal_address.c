@@ -1,16 +1,21 @@
-/* A kernel touched an address that is not mapped. */
+/* A kernel touched an address that is not mapped. An address that was computed so wrongly that it falls into another
+ * space (717; measured: any wild address may) has the same reasons and the same remedy. */
 #include "sticky.h"
 
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
-    enum { ILLEGAL_ADDRESS = 700 };
+    enum { ILLEGAL_ADDRESS = 700, INVALID_ADDRESS_SPACE = 717 };
     const gw_failure *sticky = c->sticky;
-    if (sticky == NULL || sticky->result != ILLEGAL_ADDRESS)
+    if (sticky == NULL || (sticky->result != ILLEGAL_ADDRESS && sticky->result != INVALID_ADDRESS_SPACE))
         return GW_CERTAINTY_NONE;
+    bool other_space = sticky->result == INVALID_ADDRESS_SPACE;
     char culprit[GWI_CULPRIT_MAX], surfaced[GWI_SURFACED_MAX];
     gwi_headline(finding, "%s touched an illegal address%s", gwi_culprit_text(culprit, c, sticky),
                  gwi_surfaced_text(surfaced, c, sticky));
-    gwi_say_sticky(c, finding, sticky, "a kernel used an address that is not mapped");
+    gwi_say_sticky(
+        c, finding, sticky,
+        other_space ? "a kernel used an address of a space that its instruction cannot reach: it was computed wrongly"
+                    : "a kernel used an address that is not mapped");
     /* Work that went well in between may not have used what was refused. */
     bool outlived = c->handled != NULL && c->handled->recovery == GW_RECOVERED_NOT;
     if (outlived)
@@ -29,7 +34,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 const gw_cause gwi_cause_illegal_address = {
     .id = "illegal-address",
     .summary = "A kernel read or wrote an address that is not mapped.",
-    .proof = "the driver's result 700, first seen at some later call, or such an exception in a GPU core dump, with no "
+    .proof = "the driver's result 700 or 717, first seen at some later call, or such an exception in a GPU core dump, "
+             "with no "
              "failed allocation or device reset before "
              "that would explain a bad pointer",
     .fixes = {[GW_FRAMEWORK_RAW] =

@@ -8,8 +8,6 @@ static const char *meaning_of(uint16_t result)
         return "the hardware reports a stack error";
     case 715:
         return "an illegal instruction: damaged code, or code for another GPU";
-    case 717:
-        return "an access to the wrong kind of memory";
     case 718:
         return "the program counter left the code: a damaged function pointer";
     case 719:
@@ -40,7 +38,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 const gw_cause gwi_cause_kernel_fault_other = {
     .id = "kernel-fault-other",
     .summary = "A kernel failed on the GPU: a trap, an illegal instruction, a stack error.",
-    .proof = "one of the driver's results 714, 715, 717, 718, 719, 721 as the first that cost the context, "
+    .proof = "one of the driver's results 714, 715, 718, 719, 721 as the first that cost the context, "
              "or such an exception in a GPU core dump",
     .fixes = {[GW_FRAMEWORK_RAW] =
                   "Look for trap and assert in the last launched kernels\n"

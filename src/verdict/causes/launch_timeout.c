@@ -8,7 +8,6 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         return GW_CERTAINTY_NONE;
     gwi_headline(finding, "a kernel ran longer than the display's watchdog allows");
     gwi_say_sticky(c, finding, c->sticky, "the watchdog ended a kernel");
-    gwi_say_last_launches(c, finding, c->sticky->t_ns);
     gwi_say_consequences(c, finding, c->sticky);
     return GW_ESTABLISHED;
 }

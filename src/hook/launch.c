@@ -1,0 +1,130 @@
+/* From where kernels are launched: a few call sites of each function, taken off the launch path.
+ *
+ * A launch compares its function with one entry of `gwi_launch_settled` and is done. A function that is not there is
+ * new, watched, or has lost its entry to another one: it comes here. Of its first WINDOW launches the 1st, 2nd, 4th,
+ * 8th and 16th are looked at; then, or after four different sites, it is settled. A function that is launched from
+ * another place later would be missed, so all functions are watched again when the process is twice as old as at the
+ * last time: a day's run does that some twenty times.
+ *
+ * Handles that are made new by the driver may be old numbers: after an unload nothing is known of any.
+ *
+ * Threads do not wait for each other here. What they may lose by that is a site, or they write one twice. */
+#include "gwi_launch.h"
+
+#include "gwi_hook.h"
+#include "gwi_site.h"
+
+#include <errno.h>
+
+enum { WATCHED_MAX = 4096, PROBES_MAX = 16, SITES_MAX = 4, WINDOW = 16 };
+_Static_assert((WATCHED_MAX & (WATCHED_MAX - 1)) == 0, "a power of two");
+
+_Atomic uint64_t gwi_launch_settled[GWI_LAUNCH_SETTLED_MAX];
+
+/* 32 bytes: a function, the launches that were counted, and the sites that were written. */
+typedef struct watched {
+    _Atomic uint64_t function; /* 0: free */
+    _Atomic uint32_t count;
+    _Atomic uint32_t site_count;
+    _Atomic uint32_t site[SITES_MAX];
+} watched;
+
+static watched table[WATCHED_MAX];
+static _Atomic bool any_watched;
+
+static watched *place_of(uint64_t function)
+{
+    uint64_t at = gwi_launch_hash(function);
+    for (unsigned n = 0; n < PROBES_MAX; n++) {
+        watched *w = &table[(at + n) % WATCHED_MAX];
+        uint64_t found = atomic_load_explicit(&w->function, memory_order_relaxed);
+        if (found == function)
+            return w;
+        if (found == 0 && (atomic_compare_exchange_strong(&w->function, &found, function) || found == function))
+            return w;
+    }
+    return NULL;
+}
+
+static void settle(uint64_t function)
+{
+    atomic_store_explicit(&gwi_launch_settled[gwi_launch_at(function)], function, memory_order_relaxed);
+}
+
+/* True: the site is new and there is room for it. */
+static bool take_site(watched *w, uint32_t site)
+{
+    uint32_t count = atomic_load_explicit(&w->site_count, memory_order_relaxed);
+    for (uint32_t i = 0; i < count && i < SITES_MAX; i++)
+        if (atomic_load_explicit(&w->site[i], memory_order_relaxed) == site)
+            return false;
+    count = atomic_fetch_add(&w->site_count, 1);
+    if (count >= SITES_MAX)
+        return false;
+    atomic_store_explicit(&w->site[count], site, memory_order_relaxed);
+    return true;
+}
+
+static void look(gwi_slot_ref *th, watched *w, unsigned fn, uint64_t function, uint64_t stream)
+{
+    uint64_t now = gwi_ticks();
+    atomic_store_explicit(&th->slot->inside_since, now, memory_order_relaxed); /* what follows is later */
+    uint32_t site = gwi_site(th->slot, fn, now, false);
+    if (site == 0 || !take_site(w, site))
+        return;
+    gw_raw_event event = {
+        .ticks = now, .fn = (uint16_t)fn, .kind = GW_EV_LAUNCH_SITE, .site = site, .arg = {function, 0, 0, stream}};
+    gwi_write(th->slot, &event, NULL);
+}
+
+void gwi_launch_look(gwi_slot_ref *th, unsigned fn, uint64_t function, uint64_t stream)
+{
+    int saved_errno = errno;
+    atomic_store_explicit(&any_watched, true, memory_order_relaxed);
+    watched *w = place_of(function);
+    uint32_t count = w == NULL ? WINDOW : atomic_fetch_add(&w->count, 1) + 1;
+    if (w != NULL && count <= WINDOW && (count & (count - 1)) == 0)
+        look(th, w, fn, function, stream);
+    if (count >= WINDOW || atomic_load_explicit(&w->site_count, memory_order_relaxed) >= SITES_MAX) {
+        if (w != NULL)
+            atomic_store_explicit(&w->count, WINDOW, memory_order_relaxed);
+        settle(function);
+    }
+    errno = saved_errno;
+}
+
+static void unsettle(void)
+{
+    for (size_t i = 0; i < GWI_LAUNCH_SETTLED_MAX; i++)
+        atomic_store_explicit(&gwi_launch_settled[i], 0, memory_order_relaxed);
+}
+
+void gwi_launch_forget(void)
+{
+    if (!atomic_exchange(&any_watched, false))
+        return;
+    for (size_t i = 0; i < WATCHED_MAX; i++) {
+        watched *w = &table[i];
+        if (atomic_load_explicit(&w->function, memory_order_relaxed) == 0)
+            continue;
+        atomic_store_explicit(&w->count, 0, memory_order_relaxed);
+        atomic_store_explicit(&w->site_count, 0, memory_order_relaxed);
+        atomic_store_explicit(&w->function, 0, memory_order_relaxed);
+    }
+    unsettle();
+}
+
+void gwi_launch_watch_again(uint64_t now)
+{
+    enum { SOONEST_TICKS = 1 << 30 }; /* 0.3 to 1 s */
+    uint64_t age = now - gwi.head->start_ticks;
+    bool is_first = atomic_load_explicit(&gwi_wipe.launches_due, memory_order_relaxed) == 0;
+    atomic_store_explicit(&gwi_wipe.launches_due, now + (age < SOONEST_TICKS ? SOONEST_TICKS : age),
+                          memory_order_relaxed);
+    if (is_first)
+        return;
+    for (size_t i = 0; i < WATCHED_MAX; i++)
+        if (atomic_load_explicit(&table[i].site_count, memory_order_relaxed) < SITES_MAX)
+            atomic_store_explicit(&table[i].count, 0, memory_order_relaxed);
+    unsettle();
+}

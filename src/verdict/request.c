@@ -1,0 +1,58 @@
+/* The refused request: what its size tells, and which GPU it was for. */
+#include "request.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+enum { ADDRESS_BITS = 47, TIMES_THE_CARD = 64 };
+static const uint64_t tib = (uint64_t)1 << 40;
+
+const char *const gwi_impossible_fixes[] = {
+    "Look at how this size is computed: a difference below zero, a product that does not fit into 32 or 64 bits, or a "
+    "number that was never set",
+    "Compute sizes in 64 bits (size_t, int64) from the first factor on, and check them before the request", NULL};
+
+/* Below 1 TiB a size may be honest on a small card, and a matrix of all pairs is soon many times the card's size. */
+bool gwi_is_impossible_size(uint64_t bytes, uint64_t device_bytes)
+{
+    if (bytes >> ADDRESS_BITS != 0)
+        return true;
+    return device_bytes != 0 && bytes >= tib && bytes / TIMES_THE_CARD > device_bytes;
+}
+
+bool gwi_request_is_impossible(const gwi_case *c)
+{
+    const gwi_memory *memory = &c->memory;
+    return memory->known && gwi_is_impossible_size(memory->wanted_bytes, memory->has_total ? memory->total_bytes : 0);
+}
+
+/* The place is gwi_say_request()'s. */
+void gwi_say_impossible_request(const gwi_case *c, gwi_finding *finding)
+{
+    const gwi_memory *memory = &c->memory;
+    char call[GWI_CALL_TEXT_MAX];
+    bool is_negative = memory->wanted_bytes >> 63 != 0;
+    gwi_call_text(call, memory->call);
+    if (is_negative)
+        gwi_headline(finding,
+                     "%s was asked for %" PRIu64 " bytes: a negative number (%" PRId64 ") or an overflow in the size",
+                     call, memory->wanted_bytes, (int64_t)memory->wanted_bytes);
+    else
+        gwi_headline(finding,
+                     "%s was asked for %" PRIu64 " bytes, more than any card has: an overflow or a wrong "
+                     "number in the size",
+                     call, memory->wanted_bytes);
+    for (size_t i = 0; gwi_impossible_fixes[i] != NULL; i++)
+        gwi_next(finding, "%s", gwi_impossible_fixes[i]);
+}
+
+char *gwi_on_gpu(const gwi_case *c, int device, char out[GWI_GPU_TEXT_MAX])
+{
+    int count = 0;
+    out[0] = '\0';
+    for (int i = 0; i < GW_MODEL_DEVICES_MAX; i++)
+        count += c->model->device[i].known;
+    if (count > 1 && device >= 0 && device < GW_MODEL_DEVICES_MAX)
+        snprintf(out, GWI_GPU_TEXT_MAX, " on GPU %d of %d", device, count);
+    return out;
+}

@@ -1,0 +1,214 @@
+/* What the refused request tells by its size and its GPU, and advice for what the program did alone. */
+#include "judge_testlib.h"
+
+static const uint64_t gib = 1u << 30, mib = 1u << 20, tib = (uint64_t)1 << 40;
+
+static gw_feed feed; /* large: not on the stack */
+static gw_verdict *verdict;
+
+static void judge(const char *cause, gw_certainty certainty)
+{
+    gw_feed_exit(&feed, 1, 0);
+    verdict = judge_fed(&feed);
+    assert_non_null(verdict->cause);
+    assert_string_equal(verdict->cause, cause);
+    assert_string_equal(gw_certainty_text(verdict->certainty), gw_certainty_text(certainty));
+}
+
+static void done(void)
+{
+    gw_verdict_free(verdict);
+    verdict = NULL;
+}
+
+static bool headline_has(const char *part)
+{
+    return strstr(verdict->headline, part) != NULL;
+}
+
+static void refuse(uint64_t bytes)
+{
+    feed.site = gw_feed_site(&feed, "make train.py 9");
+    gw_feed_no_room(&feed, bytes, 3 * gib, 16 * gib);
+    feed.site = 0;
+}
+
+/* ---- sizes ---- */
+
+static void test_negative_size(void **state)
+{
+    (void)state;
+    gw_feed_open(&feed, 16 * gib);
+    gw_feed_alloc(&feed, 12 * gib);
+    refuse((uint64_t)(int64_t)INT32_MIN);
+    judge("gpu-oom-capacity", GW_ESTABLISHED);
+    assert_true(headline_has("18446744071562067968 bytes: a negative number (-2147483648) or an overflow"));
+    assert_true(list_has(&verdict->next, "how this size is computed"));
+    assert_false(list_has(&verdict->next, "smaller batch"));
+    assert_false(evidence_has(verdict, "needed at that moment"));
+    assert_false(evidence_has(verdict, "one block"));
+    assert_string_equal(verdict->where->frame[verdict->where->user].text, "train.py:9 in make");
+    done();
+}
+
+static void test_size_beyond_all_cards(void **state)
+{
+    (void)state;
+    gw_feed_open(&feed, 16 * gib);
+    refuse(40 * tib);
+    judge("gpu-oom-capacity", GW_ESTABLISHED);
+    assert_true(headline_has("more than any card has"));
+    done();
+}
+
+/* More than this card, and yet a size that a program may mean. */
+static void test_honest_sizes(void **state)
+{
+    (void)state;
+    const uint64_t sizes[] = {17 * gib, 600 * gib, tib};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        gw_feed_open(&feed, 16 * gib);
+        refuse(sizes[i]);
+        judge("gpu-oom-capacity", GW_ESTABLISHED);
+        assert_true(headline_has("is more than the whole 16.00 GiB"));
+        assert_true(list_has(&verdict->next, "smaller batch"));
+        assert_false(list_has(&verdict->next, "how this size is computed"));
+        done();
+    }
+}
+
+/* A leak does not make a negative number fit. */
+static void test_negative_size_after_growth(void **state)
+{
+    (void)state;
+    gw_feed_open(&feed, 16 * gib);
+    for (int i = 0; i < 40; i++) {
+        gw_feed_alloc(&feed, 256 * mib);
+        gw_feed_launch(&feed, 0xf1, 0);
+        gw_feed_sync(&feed);
+    }
+    refuse(UINT64_MAX - 4095);
+    judge("gpu-oom-capacity", GW_ESTABLISHED);
+    assert_true(headline_has("a negative number (-4096)"));
+    done();
+}
+
+/* ---- the largest block, and the GPU ---- */
+
+static void hold_one_block(uint64_t bytes, uint64_t more)
+{
+    gw_feed_open(&feed, 16 * gib);
+    feed.site = gw_feed_site(&feed, "load data.py 3");
+    gw_feed_alloc(&feed, bytes);
+    feed.site = 0;
+    gw_feed_alloc(&feed, more);
+    feed.site = gw_feed_site(&feed, "make train.py 9");
+    gw_feed_no_room(&feed, 4 * gib, 16 * gib - bytes - more - gib / 2, 16 * gib);
+    feed.site = 0;
+    gw_feed_exit(&feed, 1, 0);
+    verdict = judge_fed(&feed);
+    assert_non_null(verdict->cause);
+    assert_string_equal(verdict->cause, "gpu-oom-capacity");
+}
+
+static void test_largest_block(void **state)
+{
+    (void)state;
+    hold_one_block(11 * gib, 2 * gib);
+    assert_true(headline_has("11.00 GiB of it is one block"));
+    assert_true(evidence_has(verdict, "allocated at data.py:3 in load"));
+    assert_string_equal(verdict->where->frame[verdict->where->user].text, "train.py:9 in make");
+    done();
+    hold_one_block(7 * gib, 6 * gib); /* most of what is held, and less than half of the card */
+    assert_false(headline_has("one block"));
+    assert_false(list_has(&verdict->next, "as a whole"));
+    done();
+}
+
+static void test_which_gpu(void **state)
+{
+    (void)state;
+    for (int cards = 1; cards <= 2; cards++) {
+        gw_feed_open(&feed, 16 * gib);
+        if (cards == 2)
+            gw_feed_text_call(&feed, "?", GW_EV_DEVICE, 1, 16 * gib, 16 * gib, 0, "Card");
+        refuse(17 * gib);
+        judge("gpu-oom-capacity", GW_ESTABLISHED);
+        assert_int_equal(evidence_has(verdict, "on GPU 0 of 2"), cards == 2);
+        assert_int_equal(evidence_has(verdict, "on GPU"), cards == 2);
+        done();
+    }
+}
+
+/* ---- advice ---- */
+
+static void use_after(const char *fn, gw_event_kind kind)
+{
+    gw_feed_open(&feed, 16 * gib);
+    uint64_t block = gw_feed_alloc(&feed, gib);
+    if (kind == GW_EV_CTX_RESET)
+        gw_feed_call(&feed, fn, kind, 0, 0, 0, 0, 0);
+    else
+        gw_feed_call(&feed, fn, kind, 0, feed.context, 0, 0, 0);
+    gw_feed_call(&feed, "cuMemFree_v2", GW_EV_FREE, 1, block, 0, GW_SPACE_DEVICE, 0);
+    gw_feed_exit(&feed, 1, 0);
+    verdict = judge_fed(&feed);
+    assert_non_null(verdict->cause);
+    assert_string_equal(verdict->cause, "context-destroyed");
+}
+
+static void test_advice_on_a_reset(void **state)
+{
+    (void)state;
+    use_after("cuDevicePrimaryCtxReset_v2", GW_EV_CTX_RESET);
+    assert_true(list_has(&verdict->next, "Remove the reset (cuDevicePrimaryCtxReset"));
+    assert_false(list_has(&verdict->next, "cuCtxDestroy"));
+    assert_false(list_has(&verdict->next, "in pairs"));
+    done();
+    use_after("cuCtxDestroy_v2", GW_EV_CTX_DESTROY);
+    assert_false(list_has(&verdict->next, "cuDevicePrimaryCtxReset"));
+    assert_true(list_has(&verdict->next, "Do not destroy a context (cuCtxDestroy)"));
+    done();
+}
+
+static void launch_of(uint64_t grid, uint64_t block, uint32_t shared, uint16_t result)
+{
+    gw_feed_open(&feed, 16 * gib);
+    gw_feed_call(&feed, "?", GW_EV_DEVICE_ATTRIBUTE, 0, 0, 1, 1024, 0);  /* threads in a block */
+    gw_feed_call(&feed, "?", GW_EV_DEVICE_ATTRIBUTE, 0, 0, 8, 49152, 0); /* shared memory */
+    gw_feed_extra_call(&feed, "cuLaunchKernel", GW_EV_LAUNCH, result, shared, 0xf1, grid | 1ull << 32 | 1ull << 48,
+                       block | 1ull << 21 | 1ull << 42, 0);
+    gw_feed_exit(&feed, 1, 0);
+    verdict = judge_fed(&feed);
+    assert_non_null(verdict->cause);
+    assert_string_equal(verdict->cause, "launch-config-invalid");
+}
+
+static void test_advice_on_a_launch(void **state)
+{
+    (void)state;
+    launch_of(0, 32, 0, 1);
+    assert_true(list_has(&verdict->next, "a batch of 0"));
+    assert_false(list_has(&verdict->next, "1,024 threads"));
+    assert_false(list_has(&verdict->next, "48 KiB"));
+    done();
+    launch_of(1, 4096, 0, 1);
+    assert_true(list_has(&verdict->next, "1,024 threads"));
+    assert_false(list_has(&verdict->next, "a batch of 0"));
+    done();
+    launch_of(1, 32, 100000, 1);
+    assert_true(list_has(&verdict->next, "48 KiB"));
+    assert_false(list_has(&verdict->next, "1,024 threads"));
+    done();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_negative_size),     cmocka_unit_test(test_size_beyond_all_cards),
+        cmocka_unit_test(test_honest_sizes),      cmocka_unit_test(test_negative_size_after_growth),
+        cmocka_unit_test(test_largest_block),     cmocka_unit_test(test_which_gpu),
+        cmocka_unit_test(test_advice_on_a_reset), cmocka_unit_test(test_advice_on_a_launch),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,352 @@
+/* Suspects of a fault that surfaced late.
+ *
+ * A kernel is launched by code that lies in the file that holds it: the runtime's stub for a kernel, a library's own
+ * dispatcher, the small launcher that Triton compiles, a binding of Python to the driver. So the innermost frame
+ * outside the runtime and the driver tells whose the kernel is. Where no launch was seen from anywhere it is not known.
+ */
+#include "suspects.h"
+#include "fault.h"
+
+#include "gw_sites.h"
+
+#include <ctype.h>
+#include <fnmatch.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- whose ---- */
+
+static bool fits_any(const char *name, const char *const *patterns, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (fnmatch(patterns[i], name, 0) == 0)
+            return true;
+    return false;
+}
+
+static bool is_between(const char *file)
+{
+    static const char *const patterns[] = {"libgpuwhy*", "libcuda.so*", "libcudart*", "libc.so*", "ld-*", "\\[*"};
+    return fits_any(file, patterns, sizeof patterns / sizeof patterns[0]);
+}
+
+static bool is_library(const char *file)
+{
+    static const char *const patterns[] = {
+        "libcublas*", "libcudnn*",       "libcufft*",  "libcurand*",  "libcusolver*",   "libcusparse*", "libcutensor*",
+        "libnccl*",   "libnpp*",         "libnvjpeg*", "libnvinfer*", "libcudss*",      "libcupti*",    "libmagma*",
+        "libtorch*",  "libc10*",         "libaten*",   "libcaffe2*",  "libtensorflow*", "xla_*",        "libjax*",
+        "libpaddle*", "libonnxruntime*", "libmxnet*",  "libcudf*",    "librmm*",        "libcuml*",     "libraft*"};
+    return fits_any(file, patterns, sizeof patterns / sizeof patterns[0]);
+}
+
+static gwi_kernel_owner owner_of_site(const gwi_case *c, uint32_t site)
+{
+    const gw_stack *stack = gw_sites_stack(c->model->sites, site);
+    for (size_t i = 0; stack != NULL && i < stack->count; i++) {
+        const gw_frame *frame = &stack->frame[i];
+        const char *file = frame->module == NULL ? NULL : gw_path_last(frame->module);
+        if (file == NULL || is_between(file))
+            continue;
+        return is_library(file) ? GWI_KERNEL_OF_LIBRARY : GWI_KERNEL_OF_USER;
+    }
+    return GWI_KERNEL_OF_UNKNOWN;
+}
+
+static bool is_same(const char *a, const char *b)
+{
+    return a != NULL && b != NULL && strcmp(a, b) == 0;
+}
+
+static bool is_its_launch(const gw_launch_site *it, uint32_t pid, const char *kernel)
+{
+    return it->pid == pid && is_same(it->kernel, kernel);
+}
+
+gwi_kernel_owner gwi_kernel_owner_of(const gwi_case *c, uint32_t pid, const char *kernel)
+{
+    gwi_kernel_owner owner = GWI_KERNEL_OF_UNKNOWN;
+    if (kernel != NULL && strncmp(kernel, "cupy_", 5) == 0) /* compiled at run time, but CuPy's own */
+        return GWI_KERNEL_OF_LIBRARY;
+    for (size_t i = 0; kernel != NULL && i < c->model->launch_site_count && owner == GWI_KERNEL_OF_UNKNOWN; i++)
+        if (is_its_launch(&c->model->launch_site[i], pid, kernel))
+            owner = owner_of_site(c, c->model->launch_site[i].site);
+    return owner;
+}
+
+/* ---- where ---- */
+
+size_t gwi_launch_places(const gwi_case *c, uint32_t pid, const char *kernel, uint32_t out[GWI_LAUNCH_PLACES_MAX])
+{
+    char text[GWI_PLACE_TEXT_MAX], other[GWI_PLACE_TEXT_MAX];
+    size_t count = 0;
+    for (size_t i = 0; kernel != NULL && i < c->model->launch_site_count && count < GWI_LAUNCH_PLACES_MAX; i++) {
+        const gw_launch_site *it = &c->model->launch_site[i];
+        if (!is_its_launch(it, pid, kernel) || gwi_at(c, it->site, text)[0] == '\0')
+            continue;
+        bool known = false;
+        for (size_t k = 0; k < count && !known; k++)
+            known = strcmp(text, gwi_at(c, out[k], other)) == 0;
+        if (!known)
+            out[count++] = it->site;
+    }
+    return count;
+}
+
+static const char *without_at(const char *text)
+{
+    return strncmp(text, " at ", 4) == 0 ? text + 4 : text;
+}
+
+char *gwi_launched_text(char out[GWI_LAUNCHED_TEXT_MAX], const gwi_case *c, uint32_t pid, const char *kernel)
+{
+    enum { SHOWN_MAX = 3 };
+    uint32_t site[GWI_LAUNCH_PLACES_MAX];
+    char at[GWI_PLACE_TEXT_MAX];
+    size_t used, count = gwi_launch_places(c, pid, kernel, site);
+    out[0] = '\0';
+    if (count == 0)
+        return out;
+    if (count == 1)
+        used = (size_t)snprintf(out, GWI_LAUNCHED_TEXT_MAX, "first launched at ");
+    else
+        used = (size_t)snprintf(out, GWI_LAUNCHED_TEXT_MAX,
+                                "launched at %s%zu places: ", count == GWI_LAUNCH_PLACES_MAX ? "at least " : "", count);
+    for (size_t i = 0; i < count && i < SHOWN_MAX; i++)
+        used += (size_t)snprintf(out + used, GWI_LAUNCHED_TEXT_MAX - used, "%s%.400s", i == 0 ? "" : ", ",
+                                 count == 1 ? gwi_place(c, site[i], at) : without_at(gwi_at(c, site[i], at)));
+    if (count > SHOWN_MAX)
+        snprintf(out + used, GWI_LAUNCHED_TEXT_MAX - used, ", ...");
+    return out;
+}
+
+/* ---- which ---- */
+
+typedef struct suspect {
+    const char *kernel;       /* NULL: without a name */
+    const gw_ring_call *last; /* its newest launch of that time */
+    uint64_t launches;
+    int rank; /* the lower the sooner it is told of */
+} suspect;
+
+enum { SUSPECTS_MAX = 64 };
+typedef struct suspect_list {
+    suspect item[SUSPECTS_MAX];
+    size_t count;
+    bool beyond;              /* there are more kernels than fit */
+    uint64_t launches;        /* since the last good synchronisation, of all */
+    const gw_ring_call *last; /* the newest launch of all */
+} suspect_list;
+
+static suspect *suspect_of(suspect_list *list, const gw_ring_call *call)
+{
+    for (size_t i = 0; i < list->count; i++)
+        if (is_same(list->item[i].kernel, call->kernel) || (list->item[i].kernel == NULL && call->kernel == NULL))
+            return &list->item[i];
+    if (list->count == SUSPECTS_MAX) {
+        list->beyond = true;
+        return NULL;
+    }
+    list->item[list->count] = (suspect){.kernel = call->kernel};
+    return &list->item[list->count++];
+}
+
+static void take_launch(suspect_list *list, const gw_ring_call *call)
+{
+    suspect *it = suspect_of(list, call);
+    if (it == NULL)
+        return;
+    it->launches++;
+    it->last = it->last == NULL || call->t_ns >= it->last->t_ns ? call : it->last;
+}
+
+static void collect(const gwi_case *c, uint64_t t_ns, suspect_list *list)
+{
+    *list = (suspect_list){0};
+    for (size_t i = 0; i < c->model->thread_count; i++) {
+        const gw_thread *thread = &c->model->thread[i];
+        for (size_t k = 0; c->process != NULL && thread->pid == c->process->pid && k < thread->ring_count; k++) {
+            const gw_ring_call *call = &thread->ring[k];
+            if ((!call->is_launch && !call->is_graph_launch) || call->captured || call->t_ns > t_ns)
+                continue;
+            list->last = list->last == NULL || call->t_ns >= list->last->t_ns ? call : list->last;
+            if (!gwi_is_open_launch(call, t_ns))
+                continue;
+            list->launches++;
+            take_launch(list, call);
+        }
+    }
+    if (list->launches == 0 && list->last != NULL) /* it had been waited for, but it is all there is */
+        take_launch(list, list->last);
+}
+
+/* The function in "x.cu:245: nll_loss_forward: block: [0,0,0], thread: [3,0,0] Assertion `..` failed": its bare name.
+ * False: there is none, as of a lambda ("operator()"). */
+static bool asserting_function(const char *text, char out[128])
+{
+    const char *end = strstr(text, ": block: ["), *begin = text;
+    if (end == NULL)
+        return false;
+    for (const char *at = text; at + 2 < end; at++)
+        if (isdigit((unsigned char)at[0]) && at[1] == ':' && at[2] == ' ') { /* the line's number */
+            begin = at + 3;
+            break;
+        }
+    const char *stop = begin;
+    while (stop < end && *stop != '(' && *stop != '<')
+        stop++;
+    const char *name = stop;
+    while (name > begin && (isalnum((unsigned char)name[-1]) || name[-1] == '_'))
+        name--;
+    size_t bytes = (size_t)(stop - name);
+    if (bytes < 3 || bytes >= 128 || (bytes == 8 && strncmp(name, "operator", 8) == 0))
+        return false;
+    memcpy(out, name, bytes);
+    out[bytes] = '\0';
+    return true;
+}
+
+/* Is `name` the kernel's, or a part of its mangled name with its length before it? */
+static bool has_function(const char *kernel, const char *name)
+{
+    char part[144];
+    if (kernel == NULL)
+        return false;
+    snprintf(part, sizeof part, "%zu%s", strlen(name), name);
+    return strcmp(kernel, name) == 0 || (strncmp(kernel, "_Z", 2) == 0 && strstr(kernel, part) != NULL);
+}
+
+/* NULL: the text names none, or one that fits several kernels of that time. */
+static const char *asserting_kernel(const gwi_case *c, const gw_failure *sticky, const suspect_list *list)
+{
+    enum { DEVICE_ASSERT = 710 };
+    const gw_stderr_line *text = &c->model->stderr_facts.device_assert;
+    char function[128];
+    const char *found = NULL;
+    if (sticky->result != DEVICE_ASSERT || !text->seen || !asserting_function(text->text, function))
+        return NULL;
+    for (size_t i = 0; i < list->count; i++) {
+        if (!has_function(list->item[i].kernel, function) || list->item[i].last->is_graph_launch)
+            continue;
+        if (found != NULL)
+            return NULL;
+        found = list->item[i].kernel;
+    }
+    return found;
+}
+
+/* ---- the one ---- */
+
+static bool has_graph_launch(const suspect_list *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        if (list->item[i].last->is_graph_launch)
+            return true;
+    return false;
+}
+
+static const char *suspect_kernel(const gwi_case *c, const gw_failure *sticky, const suspect_list *list,
+                                  const char **ret_why)
+{
+    const char *kernel = gwi_kernel_at_fault(c, sticky);
+    if (kernel != NULL) {
+        *ret_why = "where the kernel at fault was first launched";
+        return kernel;
+    }
+    kernel = asserting_kernel(c, sticky, list);
+    if (kernel != NULL) {
+        *ret_why = "where the kernel that the assertion names was first launched";
+        return kernel;
+    }
+    uint64_t synced_ns = c->process == NULL ? 0 : c->process->synced_at_ns;
+    if (c->process == NULL || list->launches == 0 || list->count != 1 || list->beyond || has_graph_launch(list) ||
+        !gwi_window_is_whole(c, synced_ns))
+        return NULL;
+    *ret_why = synced_ns == 0 ? "where the only kernel of the program was first launched"
+                              : "where the only kernel since the last good synchronisation was first launched";
+    return list->item[0].kernel;
+}
+
+const char *gwi_suspect_kernel(const gwi_case *c, const gw_failure *sticky, const char **ret_why)
+{
+    suspect_list list;
+    collect(c, sticky->t_ns, &list);
+    return suspect_kernel(c, sticky, &list, ret_why);
+}
+
+/* ---- the lines ---- */
+
+static bool comes_before(const suspect *a, const suspect *b)
+{
+    return a->rank != b->rank ? a->rank < b->rank : a->last->t_ns > b->last->t_ns;
+}
+
+static void sort_suspects(const gwi_case *c, suspect_list *list, const char *named)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        suspect it = list->item[i];
+        it.rank = is_same(it.kernel, named) ? -1 : (int)gwi_kernel_owner_of(c, c->process->pid, it.kernel);
+        size_t at = i;
+        for (; at > 0 && comes_before(&it, &list->item[at - 1]); at--)
+            list->item[at] = list->item[at - 1];
+        list->item[at] = it;
+    }
+}
+
+static void say_suspect(const gwi_case *c, gwi_finding *finding, const suspect_list *list, const suspect *it)
+{
+    char stream[GWI_STREAM_TEXT_MAX], call[GWI_CALL_TEXT_MAX], kernel[GWI_KERNEL_TEXT_MAX];
+    char launched[GWI_LAUNCHED_TEXT_MAX], times[48] = "";
+    if (it->launches > 1)
+        snprintf(times, sizeof times, " %" PRIu64 " times", it->launches);
+    gwi_launched_text(launched, c, c->process->pid, it->kernel);
+    gwi_evidence(finding, it->last->t_ns, "driver", "%s%s launched%s%s on %s, %s%s%s",
+                 it->last == list->last ? "last: " : "",
+                 it->kernel != NULL ? gwi_kernel_text(kernel, it->kernel) : "a kernel without a name",
+                 it->last->is_graph_launch ? " by a graph" : "", times, gwi_stream_text(stream, it->last->stream),
+                 gwi_call_text(call, it->last->fn_name), launched[0] == '\0' ? "" : "; ", launched);
+}
+
+static void say_others(gwi_finding *finding, const suspect_list *list, size_t first)
+{
+    enum { NAMED_MAX = 4 };
+    uint64_t launches = 0;
+    gw_text names = {0};
+    for (size_t i = first; i < list->count; i++) {
+        char kernel[GWI_KERNEL_TEXT_MAX];
+        const char *name = list->item[i].kernel;
+        launches += list->item[i].launches;
+        if (i - first < NAMED_MAX)
+            gw_text_addf(&names, "%s%.80s", i == first ? "" : ", ",
+                         name == NULL ? "one without a name" : gwi_kernel_text(kernel, name));
+    }
+    size_t others = list->count - first;
+    gwi_measure(finding, GWI_NO_TIME, "driver", (double)launches, "count",
+                "and %s%zu other kernels since the last good synchronisation, in %" PRIu64 " launches: %s%s",
+                list->beyond ? "at least " : "", others, launches, gw_text_str(&names),
+                others > NAMED_MAX || list->beyond ? ", ..." : "");
+    finding->failed = finding->failed || names.failed;
+    gw_text_free(&names);
+}
+
+void gwi_say_suspects(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky)
+{
+    enum { LINES_MAX = 3 };
+    suspect_list list;
+    const char *why = NULL;
+    if (c->process == NULL)
+        return;
+    collect(c, sticky->t_ns, &list);
+    const char *named = suspect_kernel(c, sticky, &list, &why);
+    sort_suspects(c, &list, named);
+    bool named_is_there = named == NULL || (list.count > 0 && is_same(list.item[0].kernel, named));
+    size_t shown = list.count <= LINES_MAX && !list.beyond ? list.count : LINES_MAX - 1;
+    for (size_t i = 0; i < shown; i++)
+        say_suspect(c, finding, &list, &list.item[i]);
+    if (shown < list.count)
+        say_others(finding, &list, shown);
+    char kernel[GWI_KERNEL_TEXT_MAX], launched[GWI_LAUNCHED_TEXT_MAX];
+    if (!named_is_there && gwi_launched_text(launched, c, c->process->pid, named)[0] != '\0')
+        gwi_evidence(finding, GWI_NO_TIME, "driver", "%s was %s", gwi_kernel_text(kernel, named), launched);
+}
