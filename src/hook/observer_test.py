@@ -36,7 +36,7 @@ class Library:
         self.lib.test_moment_name.restype = ctypes.c_char_p
         self.kinds = {}
         for name in ("NOTE", "ALLOCATOR_OOM", "ALLOCATOR_STATE", "ALLOCATOR_BLOCK", "ALLOCATOR_HISTORY",
-                     "ALLOCATOR_HELD", "ARRAYS_OOM", "ARRAYS", SITE, FRAMES, CODE):
+                     "ALLOCATOR_HELD", "ARRAYS_OOM", "ARRAYS", "PYTHON_RAISED", SITE, FRAMES, CODE):
             self.kinds[self.lib.test_kind(name.encode())] = name.replace("ALLOCATOR_", "")
         self.fields = [self.text(self.lib.test_field_name, i) for i in range(self.lib.test_field_count())]
         self.actions = [self.text(self.lib.test_action_name, i) for i in range(self.lib.test_action_count())]

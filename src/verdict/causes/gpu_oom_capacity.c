@@ -117,8 +117,11 @@ static gw_certainty certainty_of(const gwi_case *c)
         return GW_HYPOTHESIS; /* no size was asked for: an object of the driver found no room */
     if (c->told != NULL)
         return GW_SUPPORTED;
+    /* The program went on after it, and the host found new work good: how it ended need not be due to this. */
+    bool went_on = c->oom_last != NULL && c->oom_last->worked_after && c->oom_last->null_used_at == 0 &&
+                   c->exception != GW_EXCEPTION_OOM;
     if (memory->limit_bytes != 0 && memory->wanted_bytes > memory->limit_bytes)
-        return GW_ESTABLISHED;
+        return went_on ? GW_SUPPORTED : GW_ESTABLISHED;
     if (explained_otherwise(memory))
         return GW_HYPOTHESIS;
     /* What lives inside PyTorch's allocator only its observer knows; the others say it in their message. */
@@ -131,7 +134,7 @@ static gw_certainty certainty_of(const gwi_case *c)
         return GW_HYPOTHESIS;
     if (memory->limit_bytes == 0 || (memory->live_count == 0 && memory->report == NULL))
         return GW_SUPPORTED;
-    if (!is_one_need(c))
+    if (went_on || !is_one_need(c))
         return GW_SUPPORTED;
     bool exceeds = memory->own_bytes + memory->wanted_bytes > memory->limit_bytes;
     bool fills = memory->own_bytes * 10 >= memory->limit_bytes * 9;
