@@ -268,6 +268,19 @@ static void refused_again(gw_model *model, gwi_process *process, gw_failure *fai
     failure->snapshot = gwi_snapshot_take(model, process, failure->device, failure->t_last_ns, GW_SNAPSHOT_FAILURE);
 }
 
+/* It had been made good, and is refused once more: whether that is the end is open again. */
+static void refused_anew(gw_model *model, gwi_process *process, uint32_t index)
+{
+    gw_failure *failure = &model->failure[index];
+    failure->recovery = GW_RECOVERED_NOT;
+    failure->retry_seen = failure->retried = false;
+    model->inner->failures_recovered -= model->inner->failures_recovered > 0;
+    gwi_snapshot_release(model, failure->snapshot, false); /* of its list nobody has need any more */
+    failure->snapshot = -1;
+    open_add(process, index);
+    refused_again(model, process, failure);
+}
+
 /* Handles and addresses are given out again: what went with a context may be something new by now. */
 static void look_up_named(gwi_process *process, gw_failure *failure)
 {
@@ -323,6 +336,8 @@ void gwi_failure_add(gw_model *model, gwi_process *process, const gw_event *even
         same->t_last_ns = event->t_ns;
         if (same->is_allocation && !same->is_echo && same->recovery == GW_RECOVERED_NOT)
             refused_again(model, process, same);
+        else if (same->is_allocation && !same->is_echo)
+            refused_anew(model, process, (uint32_t)process->last_failure);
         return;
     }
     if (model->failure_count >= GWI_FAILURES_MAX)

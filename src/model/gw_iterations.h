@@ -46,6 +46,7 @@ typedef struct gw_keeper {
 } gw_keeper;
 
 typedef struct gw_iterations {
+    uint64_t last_work;     /* between the last two requests */
     uint64_t most_requests; /* of one place */
     bool searched;          /* false: there are too few requests, or work is not known */
     /* Iterations that left something behind, in a row up to the newest. All zero: there are none. */

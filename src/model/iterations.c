@@ -528,6 +528,8 @@ void gw_iterations_find(const gw_request *request, size_t count, bool work_known
         ret_found->searched =
             try_all(&it, false, live_bytes_now, ret_found) && try_all(&it, true, live_bytes_now, ret_found);
         choose(&it, ret_found);
+        const gw_request *last = &request[count - 1];
+        ret_found->last_work = count < 2 ? work_at(last) : work_at(last) - work_at(&request[count - 2]);
         ret_found->balanced_asked = ret_found->balanced_count > 0 && were_asked(&it.all, ret_found);
         if (ret_found->balanced_count > 0)
             add_balanced_peak(&it.all, ret_found);

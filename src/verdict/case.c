@@ -338,6 +338,40 @@ static void prefer_last_said(gwi_case *c)
     }
 }
 
+/* Requests that were granted before the failure. False: not known. */
+static bool granted_before(const gw_model *model, const gw_failure *failure, uint64_t *ret_count)
+{
+    if (failure->snapshot < 0)
+        return false;
+    *ret_count = model->snapshot[failure->snapshot].order;
+    return true;
+}
+
+/* An earlier refusal that nothing made good for certain, and a later one of another request: where much was granted in
+ * between, the program had coped with the first, and the last is what ended it. */
+static void prefer_last_refused(gwi_case *c)
+{
+    enum { GRANTED_MIN = 4 };
+    const gw_model *model = c->model;
+    uint64_t then, now;
+    if (c->oom_last == NULL || c->sticky != NULL || !c->bad_end || c->oom_last->allocator >= 0 ||
+        c->oom->null_used_at != 0 || !granted_before(model, c->oom_last, &then))
+        return;
+    for (size_t i = model->failure_count; i-- > 0 && &model->failure[i] != c->oom_last;) {
+        const gw_failure *last = &model->failure[i];
+        if (last->pid != c->oom_last->pid || !last->is_allocation || last->is_echo || last->is_earlier)
+            continue;
+        if (last->recovery == GW_RECOVERED_NOT && last->allocator < 0 && granted_before(model, last, &now) &&
+            now >= then + GRANTED_MIN) {
+            c->handled = c->handled == NULL ? c->oom : c->handled;
+            c->handled_count++;
+            c->root = c->root == c->oom ? last : c->root;
+            c->oom = c->oom_last = last;
+        }
+        return;
+    }
+}
+
 /* Host code waited for the device after `begin_ns`, before `end_ns`: a refusal in between was not the last word. Rings
  * that do not reach back so far were filled since. */
 static bool went_on(const gw_model *model, uint32_t pid, uint64_t begin_ns, uint64_t end_ns)
@@ -519,6 +553,7 @@ gw_status gwi_case_open(const gw_model *model, gwi_case *ret_case, gw_error *err
         c.root = gwi_earlier(c.sticky, c.other);
     }
     prefer_last_said(&c);
+    prefer_last_refused(&c);
     prefer_raised(&c);
     find_start_failure(&c);
     find_told(&c);

@@ -174,6 +174,7 @@ bool gwi_growth_is_known(const gwi_memory *memory);
  * ruled out? The headline, the evidence and the place of a leak; what is worth saying where it is none. */
 gw_certainty gwi_loop_certainty(const gwi_memory *memory);
 bool gwi_loop_is_balanced(const gwi_memory *memory);
+uint64_t gwi_leak_bytes(const gwi_memory *memory); /* kept by iterations or an earlier run; 0: no leak is seen */
 void gwi_say_loop_leak(const gwi_case *c, gwi_finding *finding);
 void gwi_say_loop(const gwi_case *c, gwi_finding *finding);
 

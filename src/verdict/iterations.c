@@ -32,6 +32,14 @@ gw_certainty gwi_loop_certainty(const gwi_memory *memory)
     return gw_iterations_prove_leak(loop) ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 
+uint64_t gwi_leak_bytes(const gwi_memory *memory)
+{
+    const gw_growth *growth = &memory->growth;
+    uint64_t loop = gwi_loop_certainty(memory) >= GW_SUPPORTED ? growth->loop_bytes : 0;
+    uint64_t runs = growth->repeats && growth->repeat_goes_on ? growth->first_bytes : 0;
+    return loop > runs ? loop : runs;
+}
+
 bool gwi_loop_is_balanced(const gwi_memory *memory)
 {
     const gw_iterations *loop = &memory->growth.loop;

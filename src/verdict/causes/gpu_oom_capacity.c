@@ -96,7 +96,7 @@ static bool explained_otherwise(const gwi_memory *memory)
  * framework's allocator keeps its own books, of which only live blocks are known here. */
 static bool is_one_need(const gwi_case *c)
 {
-    enum { WAITS_FEW = 1, REQUESTS_MAX = 7 };
+    enum { WAITS_FEW = 1, REQUESTS_MAX = 3, WORK_MAX = 8 };
     const gwi_memory *memory = &c->memory;
     const gw_growth *growth = &memory->growth;
     const gw_iterations *loop = &growth->loop;
@@ -106,7 +106,13 @@ static bool is_one_need(const gwi_case *c)
         return memory->own_bytes + memory->wanted_bytes > loop->balanced_peak_bytes;
     return growth->requests_whole && loop->leak_count == 0 && !growth->repeats && !growth->steps_unsure &&
            memory->snapshot->frees == 0 && memory->snapshot->reads == 0 && memory->snapshot->waits <= WAITS_FEW &&
-           loop->most_requests <= REQUESTS_MAX;
+           loop->most_requests <= REQUESTS_MAX && loop->last_work <= WORK_MAX;
+}
+
+static bool has_gone_on(const gw_failure *oom)
+{
+    return oom->null_used_at == 0 && (oom->worked_after || oom->allocs_after > 0 ||
+                                      (oom->launches_after > 0 && oom->launches_after != UINT64_MAX));
 }
 
 static gw_certainty certainty_of(const gwi_case *c)
@@ -117,9 +123,9 @@ static gw_certainty certainty_of(const gwi_case *c)
         return GW_HYPOTHESIS; /* no size was asked for: an object of the driver found no room */
     if (c->told != NULL)
         return GW_SUPPORTED;
-    /* The program went on after it, and the host found new work good: how it ended need not be due to this. */
-    bool went_on = c->oom_last != NULL && c->oom_last->worked_after && c->oom_last->null_used_at == 0 &&
-                   c->exception != GW_EXCEPTION_OOM;
+    /* The program went on after it: how it ended need not be due to this. */
+    bool went_on =
+        c->oom_last != NULL && has_gone_on(c->oom_last) && c->sticky == NULL && c->exception != GW_EXCEPTION_OOM;
     if (memory->limit_bytes != 0 && memory->wanted_bytes > memory->limit_bytes)
         return went_on ? GW_SUPPORTED : GW_ESTABLISHED;
     if (explained_otherwise(memory))

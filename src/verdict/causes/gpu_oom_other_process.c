@@ -151,6 +151,10 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (by_difference)
         return memory->own_bytes * 2 < memory->limit_bytes ? GW_SUPPORTED : GW_HYPOTHESIS;
     bool would_fit_alone = memory->own_bytes + memory->wanted_bytes <= memory->limit_bytes;
+    if (gwi_leak_bytes(memory) > memory->foreign_bytes)
+        return GW_HYPOTHESIS; /* it would have filled the card alone, a little later */
+    bool is_less = memory->foreign_bytes * 2 < memory->own_bytes; /* who takes so much more may need too much */
+    would_fit_alone = would_fit_alone && !is_less;
     return would_fit_alone && !more_unseen ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 
