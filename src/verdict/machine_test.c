@@ -334,7 +334,7 @@ static void contained_error_of_somebody_else(void **state)
         gw_feed_alloc(&feed, 2 * gib);
     gw_feed_no_room(&feed, 4 * gib, gib / 2, 16 * gib);
     gw_feed_exit(&feed, 1, 0);
-    expect("gpu-oom-capacity", GW_ESTABLISHED);
+    expect("gpu-oom-capacity", GW_SUPPORTED);
     done();
 }
 
@@ -347,7 +347,7 @@ static void off_the_bus_after_a_full_card(void **state)
     gw_feed_no_room(&feed, 4 * gib, gib / 2, 16 * gib);
     xid(1, 79, "");
     gw_feed_exit(&feed, 1, 0);
-    expect("gpu-oom-capacity", GW_ESTABLISHED);
+    expect("gpu-oom-capacity", GW_SUPPORTED);
     done();
 }
 
@@ -391,7 +391,7 @@ static void the_holder_is_on_another_card(void **state)
     gw_feed_no_room(&feed, 4 * gib, gib, 16 * gib);
     gw_feed_fact(&feed, "card.holder", "pid=4712 bytes=15032385536 card=0 user=ann cmd=python other.py");
     gw_feed_exit(&feed, 1, 0);
-    expect("gpu-oom-capacity", GW_ESTABLISHED);
+    expect("gpu-oom-capacity", GW_SUPPORTED);
     done();
 }
 
@@ -409,7 +409,7 @@ static void the_holder_had_gone(void **state)
     gw_feed_no_room(&feed, 4 * gib, gib, 16 * gib);
     gw_feed_fact(&feed, "card.holder", "pid=100 bytes=16106127360 card=1 cmd=program");
     gw_feed_exit(&feed, 1, 0);
-    expect("gpu-oom-capacity", GW_ESTABLISHED);
+    expect("gpu-oom-capacity", GW_SUPPORTED);
     assert_false(says("4711"));
     done();
 }

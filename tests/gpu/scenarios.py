@@ -93,6 +93,16 @@ TORCH = [
         facts=[Bytes(4.5 * GIB, 5.7 * GIB), Says(r"each of the last \d+ iterations .* left \d")],
         at=r"(cnn|s05_loader)\.py:\d+ in "),
     clean("S05", "torch", "s05_loader", ("repaired",), memory="6GiB"),
+    Row("L01", "torch", "l01_hidden", (), "gpu-oom-leak", memory="3GiB", at=r"l01_hidden\.py:\d+ in "),
+    clean("L01", "torch", "l01_hidden", ("repaired",), memory="3GiB"),
+    Row("L02", "torch", "l02_losses", (), "gpu-oom-leak", memory="6GiB", at=r"(cnn|l02_losses)\.py:\d+ in "),
+    clean("L02", "torch", "l02_losses", ("repaired",), memory="6GiB"),
+    Row("L03", "torch", "l03_growing", (), "gpu-oom-capacity", memory="6GiB", at=r"(cnn|l03_growing)\.py:\d+ in "),
+    clean("L03", "torch", "l03_growing", ("repaired",), memory="6GiB"),
+    Row("L04", "torch", "l04_cupy", (), "gpu-oom-leak", memory="4GiB", at=r"l04_cupy\.py:\d+ in "),
+    clean("L04", "torch", "l04_cupy", ("repaired",), memory="4GiB"),
+    Row("L05", "torch", "l05_triton", (), "illegal-address", facts=[Says(r"scatter")], at=r"l05_triton\.py:\d+ in scatter_rows"),
+    clean("L05", "torch", "l05_triton", ("repaired",)),
     # 3.5 GiB of segments and a context of 0.5 to 1.1 GiB fit, 1 GiB more does not.
     Row("S07", "torch", "s07_fragmented", (), "gpu-oom-fragmentation", memory="5000MiB",
         facts=[Bytes(1024 * MIB, 1024 * MIB), Bytes(60 * MIB, 70 * MIB), Bytes(1.6 * GIB, 2.0 * GIB)], at=r"s07_fragmented\.py:13 in allocate"),
@@ -183,6 +193,8 @@ SNAPSHOTS = [
 ]
 
 JAX = [
+    Row("L06", "jax", "l06_kept", (), "gpu-oom-leak", memory="4GiB"),
+    clean("L06", "jax", "l06_kept", ("repaired",), memory="4GiB"),
     Row("S03", "jax", "s03_caught", ("unwritten",), "gpu-oom-capacity", memory="4GiB", env=NO_PREALLOCATION),
     clean("S03", "jax", "s03_caught", ("smaller",), memory="4GiB", env=NO_PREALLOCATION, compare=False),
     Row("S20", "jax", "s20_preallocation", (), "gpu-oom-preallocation", memory="8GiB",
