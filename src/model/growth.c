@@ -683,13 +683,35 @@ static void take_rerun(const gw_live *live, gw_growth *growth)
     growth->first_end_ns = growth->last_begin_ns = growth->rerun_begin_ns;
 }
 
+/* Every request is known, and what came of it. A framework's course of which some was missed tells nothing. */
+static bool has_course(const gw_allocator_report *report)
+{
+    return report->has_course && report->course_missed == 0 && report->request_count > 0;
+}
+
+/* The report whose requests tell of this one. Where a framework is refused many times in a row, the buffer has no room
+ * for the requests of the later reports: those of one just before stand for them. NULL: none. */
+static const gw_allocator_report *report_with_course(const gw_model *model, const gw_allocator_report *report)
+{
+    const uint64_t near_ns = 2000000000u;
+    if (report == NULL || has_course(report))
+        return report;
+    for (size_t i = model->allocator_count; i-- > 0;) {
+        const gw_allocator_report *other = &model->allocator[i];
+        if (other->pid == report->pid && other->device == report->device && other->t_ns <= report->t_ns &&
+            report->t_ns - other->t_ns <= near_ns && has_course(other))
+            return other;
+    }
+    return NULL;
+}
+
 static void find_iterations(const gw_model *model, const gw_growth_question *question, gw_growth *growth)
 {
     size_t count = 0;
     bool work_known = question->report != NULL;
     bool by_driver = question->snapshot != NULL;
     gw_request *list = by_driver ? gwi_requests_list(model, question->pid, question->snapshot, &count, &work_known)
-                                 : gwi_requests_of_report(question->report, &count);
+                                 : gwi_requests_of_report(report_with_course(model, question->report), &count);
     if (list == NULL || count == 0) {
         free(list);
         return;
@@ -706,14 +728,6 @@ static void find_iterations(const gw_model *model, const gw_growth_question *que
     if (growth->loop.leak_count > 0 && growth->loop.idle_count == 0)
         growth->loop_bytes += kept_earlier(question, &growth->loop, first_order);
     free(list);
-}
-
-/* Every request is known, and what came of it. A framework's course of which some was missed tells nothing. */
-static bool has_requests(const gw_growth_question *question)
-{
-    const gw_allocator_report *report = question->report;
-    return question->snapshot != NULL ||
-           (report != NULL && report->has_course && report->course_missed == 0 && report->request_count > 0);
 }
 
 /* The place that holds most, and how many blocks those are. */
@@ -755,7 +769,7 @@ void gw_growth_find(const gw_model *model, const gw_growth_question *question, g
     }
     course way = course_of(model, question->pid, question->report, ret_growth->total_bytes);
     find_earlier(&way, ret_growth);
-    if (has_requests(question))
+    if (question->snapshot != NULL || report_with_course(model, question->report) != NULL)
         find_iterations(model, question, ret_growth);
     if (count < 2)
         return;

@@ -34,6 +34,7 @@ typedef enum gw_loop_doubt {
     GW_LOOP_NO_WORK,    /* no kernel ran in it and nothing was read back: a pool, or data loaded in pieces */
     GW_LOOP_LOADING,    /* copied in through a buffer and converted: weights, loaded layer by layer */
     GW_LOOP_ONE_PASS,   /* each block was followed by its kernel and stayed: one pass through layers, or their making */
+    GW_LOOP_UNEVEN,     /* one of them left nearly all of it */
     GW_LOOP_LATE,       /* most work was done before it: a phase that needs more */
     GW_LOOP_HELD_BEFORE /* as much was held by the same places before, and given back */
 } gw_loop_doubt;

@@ -117,13 +117,17 @@ static bool find_leak(const list *all, const mark_list *marks, candidate *ret_fo
     /* What came before the loop may lie in its first iteration. */
     if (last - first > 2 && measured(all, marks, first, OF_KEPT) > 4 * median(all, marks, first, OF_KEPT))
         first++;
+    /* The newest one may hold what the iteration in progress will still give back. */
+    mark_list whole = *marks;
+    if (last - first > 2 && measured(all, marks, last - 1, OF_KEPT) > 4 * median(all, marks, first, OF_KEPT))
+        whole.count = last--; /* the mark that is now the last */
     if (last - first < 2)
         return false;
     uint64_t kept = kept_in(all, marks->at[first], marks->at[last]);
     uint64_t before = all->request[marks->at[first]].live_bytes, after = all->request[marks->at[last]].live_bytes;
     if (after < before || (after - before) / 3 * 5 < kept)
         return false;
-    *ret_found = (candidate){.marks = *marks, .first = first, .bytes = kept, .is_current = is_current(all, marks)};
+    *ret_found = (candidate){.marks = whole, .first = first, .bytes = kept, .is_current = is_current(all, &whole)};
     return true;
 }
 
@@ -308,6 +312,8 @@ static gw_loop_doubt doubt_of(const list *all, const candidate *it, const gw_ite
     enum { COUNT_FEW = 3 };
     if (did_nothing(found))
         return GW_LOOP_NO_WORK;
+    if (found->leak_bytes - found->leak_bytes_max < found->leak_bytes / 4)
+        return GW_LOOP_UNEVEN;
     if (looks_like_loading(all, it, found))
         return GW_LOOP_LOADING;
     if (looks_like_layers(found) && found->is_late && had_worked(all, it))

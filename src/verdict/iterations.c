@@ -84,6 +84,7 @@ void gwi_say_loop_leak(const gwi_case *c, gwi_finding *finding)
                  one, all);
     gwi_say_request(c, finding);
     say_left(c, finding);
+    gwi_weigh(finding, GW_WEIGHT_DECIDES);
     gwi_measure(finding, loop->leak_begin_ns, gwi_memory_source(memory), (double)loop->leak_count, "count",
                 "from %.2f s to %.2f s %" PRIu64 " iterations kept %s of the %s in use; without it the request would "
                 "have found room",
@@ -101,8 +102,11 @@ void gwi_say_loop_leak(const gwi_case *c, gwi_finding *finding)
         gwi_measure(finding, loop->leak_begin_ns, gwi_memory_source(memory), (double)loop->idle_count, "count",
                     "%" PRIu64 " iteration%s before them had left nothing behind", loop->idle_count,
                     GWI_PLURAL(loop->idle_count));
-    if (loop->keeper_count > 0 && loop->keeper[0].site != 0)
-        gwi_where(finding, loop->keeper[0].site, "what is kept is allocated there");
+    for (size_t i = 0; i < loop->keeper_count; i++) { /* the last word counts; of small blocks the place is not known */
+        const gw_keeper *keeper = &loop->keeper[loop->keeper_count - 1 - i];
+        if (keeper->site != 0 && keeper->bytes * 4 >= loop->keeper[0].bytes)
+            gwi_where(finding, keeper->site, "what is kept is allocated there");
+    }
 }
 
 /* Why what repeats is not taken for a leak, or the books that exclude one. */
@@ -113,6 +117,7 @@ void gwi_say_loop(const gwi_case *c, gwi_finding *finding)
         [GW_LOOP_NO_WORK] = "no kernel ran between these blocks: a pool or data loaded in pieces looks the same",
         [GW_LOOP_LOADING] = "it looks like a model that is loaded layer by layer",
         [GW_LOOP_ONE_PASS] = "it looks like one pass through layers, or a model that is built layer by layer",
+        [GW_LOOP_UNEVEN] = "one of them left nearly all of it: it looks like one large iteration",
         [GW_LOOP_LATE] = "most of the work was done before: it looks like a phase that needs more",
         [GW_LOOP_HELD_BEFORE] = "as much was held there before, and given back",
     };

@@ -44,7 +44,7 @@ def check(condition, what):
 
 
 def explain(path, *options):
-    return subprocess.run([GPUWHY, "explain", *options, path], capture_output=True, text=True, timeout=240)
+    return subprocess.run([GPUWHY, "explain", "--all", *options, path], capture_output=True, text=True, timeout=240)
 
 
 def verdict_of(path):

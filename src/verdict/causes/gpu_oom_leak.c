@@ -339,7 +339,10 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (!c->memory.known || (c->oom == NULL && c->sticky != NULL))
         return GW_CERTAINTY_NONE;
     gw_certainty most = GW_CERTAINTY_NONE;
-    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+    bool caught = false;
+    /* A failure that was caught says more than what it kept: of the others the most certain one is taken. */
+    enum { CAUGHT_KINDS = 2 };
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0] && (i < CAUGHT_KINDS || !caught); i++) {
         gwi_finding one = {.cause = finding->cause};
         gw_certainty certainty = kinds[i](c, &one);
         /* The driver sees the segments of a caching allocator, not what lives in them. */
@@ -353,6 +356,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         gwi_finding_free(finding);
         *finding = one;
         most = certainty;
+        caught = i < CAUGHT_KINDS && most >= GW_SUPPORTED;
     }
     if (most != GW_CERTAINTY_NONE && c->oom_last != NULL)
         gwi_say_consequences(c, finding, c->oom_last);
