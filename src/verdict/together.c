@@ -139,7 +139,7 @@ static bool copy_rest(const gw_verdict *from, gw_verdict *to)
     to->signal = from->signal;
     to->seconds = from->seconds;
     to->run = from->run;
-    to->run.host = to->run.boot_id = NULL;
+    to->run.host = to->run.boot_id = to->run.cwd = NULL;
     to->alternatives = calloc(from->alternative_count + 1, sizeof *to->alternatives);
     if (to->alternatives == NULL)
         return false;
@@ -147,9 +147,9 @@ static bool copy_rest(const gw_verdict *from, gw_verdict *to)
         memcpy(to->alternatives, from->alternatives, from->alternative_count * sizeof *to->alternatives);
     to->alternative_count = from->alternative_count;
     return gw_str_copy(from->run.host, &to->run.host) && gw_str_copy(from->run.boot_id, &to->run.boot_id) &&
-           copy_where(&to->where, from->where) && gw_str_copy(from->where_reason, &to->where_reason) &&
-           gw_str_copy(from->recording, &to->recording) && copy_list(&to->argv, &from->argv) &&
-           copy_list(&to->advice, &from->advice) && copy_gpus(from, to);
+           gw_str_copy(from->run.cwd, &to->run.cwd) && copy_where(&to->where, from->where) &&
+           gw_str_copy(from->where_reason, &to->where_reason) && gw_str_copy(from->recording, &to->recording) &&
+           copy_list(&to->argv, &from->argv) && copy_list(&to->advice, &from->advice) && copy_gpus(from, to);
 }
 
 /* ---- what the others say ---- */
