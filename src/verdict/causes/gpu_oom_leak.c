@@ -334,7 +334,7 @@ static gw_certainty judge_arrays(const gwi_case *c, gwi_finding *finding)
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
     static gw_certainty (*const kinds[])(const gwi_case *, gwi_finding *) = {
-        judge_kept_exception, judge_kept_phase,           judge_runs,  judge_iterations,
+        judge_kept_exception, judge_kept_phase,           judge_iterations, judge_runs,
         judge_steps,          judge_streams_and_contexts, judge_arrays};
     if (!c->memory.known || (c->oom == NULL && c->sticky != NULL))
         return GW_CERTAINTY_NONE;
