@@ -166,7 +166,9 @@ static gw_certainty judge_pool(const gwi_case *c, gwi_finding *finding)
     if (memory->pools->has_threshold)
         gwi_next(finding, "Lower the pool's release threshold (CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)");
     gwi_next(finding, "Take this block from the pool, too (cuMemAllocAsync)");
-    return gwi_leak_bytes(memory) > idle_bytes ? GW_HYPOTHESIS : GW_ESTABLISHED;
+    if (gwi_leak_bytes(memory) > idle_bytes)
+        return GW_HYPOTHESIS;
+    return idle_bytes >= memory->own_bytes ? GW_ESTABLISHED : GW_SUPPORTED; /* else a need that grew looks the same */
 }
 
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
