@@ -7,7 +7,6 @@
  * Equal sizes in a row alone prove nothing: gradients repeat the weights' sizes, and layers repeat each other's. */
 #include "inner.h"
 #include "pattern.h"
-#include "sort.h"
 
 #include <string.h>
 
@@ -660,27 +659,15 @@ static void find_rerun(const gw_request *list, size_t count, const gw_growth_que
     size_t length_min = question->snapshot != NULL && list[last].site != 0 ? 1 : 8;
     if (length < length_min || !is_between_runs(list, then, begin) || kept_of_beginning == 0)
         return;
-    growth->rerun = true;
-    growth->rerun_match_count = length;
-    growth->rerun_bytes = kept;
-    growth->rerun_first_ns = list[first].t_ns;
-    growth->rerun_begin_ns = list[begin].t_ns;
-    while (growth->rerun_live_count < question->live_count &&
-           question->live[growth->rerun_live_count].order < list[begin].order)
-        growth->rerun_live_count++;
-}
-
-static void take_rerun(const gw_live *live, gw_growth *growth)
-{
-    growth->repeats = growth->repeat_goes_on = true;
+    growth->repeats = growth->repeat_goes_on = growth->repeat_by_requests = true;
     growth->repeat_count = growth->span_count = 2;
-    growth->repeat_match_count = growth->rerun_match_count;
-    growth->repeat_by_requests = true;
-    growth->first_bytes = growth->rerun_bytes;
-    growth->first_count = growth->rerun_live_count;
-    growth->first_has_begin = live[0].has_time;
-    growth->first_begin_ns = growth->rerun_first_ns;
-    growth->first_end_ns = growth->last_begin_ns = growth->rerun_begin_ns;
+    growth->repeat_match_count = length;
+    growth->first_bytes = kept;
+    growth->first_has_begin = question->live[0].has_time;
+    growth->first_begin_ns = list[first].t_ns;
+    growth->first_end_ns = growth->last_begin_ns = list[begin].t_ns;
+    while (growth->first_count < question->live_count && question->live[growth->first_count].order < list[begin].order)
+        growth->first_count++;
 }
 
 /* Every request is known, and what came of it. A framework's course of which some was missed tells nothing. */
@@ -723,32 +710,12 @@ static void find_iterations(const gw_model *model, const gw_growth_question *que
     if (by_driver)
         gwi_requests_work(model, question->pid, list, count);
     gw_iterations_find(list, count, work_known, growth->total_bytes, &growth->loop);
-    find_rerun(list, count, question, growth);
+    if (!growth->repeats && question->live_count > 1)
+        find_rerun(list, count, question, growth);
     growth->loop_bytes = growth->loop.leak_bytes;
     if (growth->loop.leak_count > 0 && growth->loop.idle_count == 0)
         growth->loop_bytes += kept_earlier(question, &growth->loop, first_order);
     free(list);
-}
-
-/* The place that holds most, and how many blocks those are. */
-static void find_pile(const gw_live *live, size_t count, gw_growth *growth)
-{
-    gwi_sort_key *key = malloc(count * sizeof *key);
-    if (key == NULL)
-        return;
-    for (size_t i = 0; i < count; i++)
-        key[i] = (gwi_sort_key){live[i].site != 0 ? (uint64_t)live[i].site << 1 | 1 : live[i].bytes << 1, (uint32_t)i};
-    bool good = gwi_sort(key, count);
-    for (size_t from = 0, to; good && from < count; from = to) {
-        uint64_t bytes = 0;
-        for (to = from; to < count && key[to].key == key[from].key; to++)
-            bytes += live[key[to].index].bytes;
-        if (bytes <= growth->pile_bytes)
-            continue;
-        growth->pile_bytes = bytes;
-        growth->pile_count = to - from;
-    }
-    free(key);
 }
 
 void gw_growth_find(const gw_model *model, const gw_growth_question *question, gw_growth *ret_growth)
@@ -769,19 +736,15 @@ void gw_growth_find(const gw_model *model, const gw_growth_question *question, g
     }
     course way = course_of(model, question->pid, question->report, ret_growth->total_bytes);
     find_earlier(&way, ret_growth);
+    work *list = count < 2 ? NULL : work_of(model, question->pid, live, count, question->order_now, &way);
+    if (list != NULL)
+        find_runs(live, count, question->wanted_bytes, list, ret_growth);
     if (question->snapshot != NULL || report_with_course(model, question->report) != NULL)
         find_iterations(model, question, ret_growth);
-    if (count < 2)
-        return;
-    find_pile(live, count, ret_growth);
-    work *list = work_of(model, question->pid, live, count, question->order_now, &way);
     if (list == NULL)
         return;
     if (!ret_growth->loop.searched) /* a framework's list, or a recording from before work was counted */
         find_steps(model, live, count, list, &way, ret_growth);
-    find_runs(live, count, question->wanted_bytes, list, ret_growth);
-    if (!ret_growth->repeats && ret_growth->rerun)
-        take_rerun(live, ret_growth);
     if (!ret_growth->repeats)
         find_spans(live, count, list, ret_growth);
     free(list);

@@ -53,16 +53,16 @@ typedef struct gw_iterations {
     /* Iterations that left something behind, in a row up to the newest. All zero: there are none. */
     uint64_t leak_count;
     uint64_t leak_bytes;                                        /* of all of them, alive */
-    uint64_t leak_bytes_min, leak_bytes_max, leak_bytes_median; /* of one */
+    uint64_t leak_bytes_max, leak_bytes_median;                 /* of one */
     uint64_t leak_blocks;                                       /* alive, of all of them */
     uint64_t leak_begin_ns, leak_end_ns;                        /* the first of these iterations; the end of the last */
     uint64_t requests, launches, copies, reads, waits, passing; /* of one of them, median; passing: given back in it */
-    uint64_t idle_count;         /* whole iterations before them that left nothing behind */
-    bool leak_is_current;        /* the list ends within such an iteration */
-    bool each_waited, each_read; /* the host waited for the GPU, or read results, in every one of them */
-    bool is_interleaved;         /* work lies before nearly every request */
-    bool is_late;                /* less than half of all work was done since the loop began */
-    bool is_even;                /* each left the same, within a sixteenth */
+    uint64_t idle_count;  /* whole iterations before them that left nothing behind */
+    bool leak_is_current; /* the list ends within such an iteration */
+    bool each_waited;     /* the host waited for the GPU, or read results, in nearly every one of them */
+    bool is_interleaved;  /* work lies before nearly every request */
+    bool is_late;         /* less than half of all work was done since the loop began */
+    bool is_even;         /* each left the same, within a sixteenth */
     gw_loop_doubt doubt;
     gw_keeper keeper[GW_KEEPERS_MAX]; /* by place, most bytes first */
     size_t keeper_count;

@@ -744,16 +744,9 @@ typedef struct gw_growth {
     /* Earlier work came to an end and gave back most of what it had: what it needed at most. 0: not seen. */
     uint64_t earlier_peak_bytes, earlier_t_ns;
     /* Iterations and what each left behind; not searched where requests are not known one by one. */
-    /* The refused request repeats the beginning of an earlier run whose blocks are alive; then the fields of `repeats`
-     * are about it, unless the list showed a repetition by itself. */
-    bool rerun;
-    size_t rerun_match_count, rerun_live_count; /* equal requests in a row; live blocks that are older than them */
-    uint64_t rerun_bytes;                       /* kept of that run */
-    uint64_t rerun_first_ns, rerun_begin_ns;
     gw_iterations loop;
     uint64_t loop_bytes; /* loop.leak_bytes, and what the same places kept before the requests that are known */
-    uint64_t pile_count, pile_bytes; /* live blocks of the place that holds most; by size where places are not known */
-    bool requests_whole;             /* all requests of the process are known, from the first on */
+    bool requests_whole; /* all requests of the process are known, from the first on */
 } gw_growth;
 
 /* What is asked about growth. */

@@ -231,12 +231,12 @@ static uint64_t held_before(const list *all, const gw_iterations *found)
     return (uint64_t)normal;
 }
 
-/* In nine of ten of them at least. */
-static bool in_each(const list *all, const candidate *it, measure what, measure or_what)
+/* Did the host wait for the GPU, or read results, in nine of ten of them at least? */
+static bool is_each_waited(const list *all, const candidate *it)
 {
     size_t last = it->marks.count - 1, good = 0;
     for (size_t i = it->first; i < last; i++)
-        good += measured(all, &it->marks, i, what) > 0 || measured(all, &it->marks, i, or_what) > 0;
+        good += measured(all, &it->marks, i, OF_WAITS) > 0 || measured(all, &it->marks, i, OF_READS) > 0;
     return good * 10 >= (last - it->first) * 9;
 }
 
@@ -344,14 +344,14 @@ static void describe(const list *all, const candidate *it, gw_iterations *found)
     size_t last = marks->count - 1;
     found->leak_count = last - it->first;
     found->leak_bytes = it->bytes;
-    found->leak_bytes_min = UINT64_MAX;
+    uint64_t least = UINT64_MAX;
     for (size_t i = it->first; i < last; i++) {
         uint64_t kept = measured(all, marks, i, OF_KEPT);
-        found->leak_bytes_min = kept < found->leak_bytes_min ? kept : found->leak_bytes_min;
+        least = kept < least ? kept : least;
         found->leak_bytes_max = kept > found->leak_bytes_max ? kept : found->leak_bytes_max;
     }
     found->leak_bytes_median = median(all, marks, it->first, OF_KEPT);
-    found->is_even = found->leak_bytes_max - found->leak_bytes_min <= found->leak_bytes_max / 16;
+    found->is_even = found->leak_bytes_max - least <= found->leak_bytes_max / 16;
     found->leak_blocks = all->kept_blocks[marks->at[last]] - all->kept_blocks[marks->at[it->first]];
     found->leak_begin_ns = all->request[marks->at[it->first]].t_ns;
     found->leak_end_ns = all->request[marks->at[last]].t_ns;
@@ -366,8 +366,7 @@ static void describe(const list *all, const candidate *it, gw_iterations *found)
     found->is_interleaved = is_interleaved(all, it);
     found->is_late = is_late(all, it);
     found->leak_is_current = it->is_current;
-    found->each_read = in_each(all, it, OF_READS, OF_READS);
-    found->each_waited = in_each(all, it, OF_WAITS, OF_READS);
+    found->each_waited = is_each_waited(all, it);
     find_keepers(all, it, found);
     found->doubt = doubt_of(all, it, found);
 }
