@@ -251,11 +251,34 @@ static void make_way(gw_model *model)
     inner->failures_stay = model->failure_count + WORTH_IT / 2 > GWI_FAILURES_MAX;
 }
 
+gwi_asker *gwi_asker_find(gwi_process *process, uint32_t tid, bool add)
+{
+    for (uint32_t i = 0; i < process->asker_count; i++) {
+        if (process->asker[i].tid != tid)
+            continue;
+        process->asker_last = i;
+        return &process->asker[i];
+    }
+    if (!add || process->asker_count == GWI_ASKERS_MAX)
+        return NULL;
+    process->asker_last = process->asker_count++;
+    process->asker[process->asker_last].tid = tid;
+    return &process->asker[process->asker_last];
+}
+
+/* Both counters of the requests that were granted: so far. At the end the differences are taken. */
+static void count_granted(const gw_model *model, gwi_process *process, gw_failure *failure)
+{
+    const gwi_asker *asker = gwi_asker_find(process, failure->tid, false);
+    failure->allocs_after = model->process[process->index].alloc_order;
+    failure->own_allocs_after = asker == NULL ? 0 : asker->count;
+}
+
 /* What followed the time before made nothing good: it counts from here. */
 static void refused_again(gw_model *model, gwi_process *process, gw_failure *failure)
 {
     failure->frees_after = process->frees_total;
-    failure->allocs_after = model->process[process->index].alloc_order;
+    count_granted(model, process, failure);
     failure->launches_after = UINT64_MAX;
     failure->t_recovered_ns = 0;
     process->open_bytes_min = 0;
@@ -397,7 +420,7 @@ void gwi_failure_add(gw_model *model, gwi_process *process, const gw_event *even
         take_refusal(process, failure);
     failure->frees_after = process->frees_total; /* the count so far; the difference is taken at the end */
     failure->launches_after = UINT64_MAX;        /* no look at the counters yet */
-    failure->allocs_after = model->process[process->index].alloc_order;
+    count_granted(model, process, failure);
     look_around(model, failure);
     failure->snapshot = gwi_snapshot_take(model, process, failure->device, event->t_ns, GW_SNAPSHOT_FAILURE);
     open_add(process, index);
@@ -488,17 +511,19 @@ uint64_t gwi_work_count(const gw_process *process)
 typedef struct later {
     uint64_t launches, work; /* work: copies and fills, too */
     uint64_t good_work;      /* of these, what is more than fetching results, and was waited for since */
+    uint64_t own_work;       /* more than fetching results, by the thread that was refused */
 } later;
 
-static void count_later(const gw_ring_call *call, uint64_t synced_ns, later *found)
+static void count_later(const gw_ring_call *call, uint64_t synced_ns, bool is_own, later *found)
 {
     bool launch = (call->is_launch || call->is_graph_launch) && !call->captured;
     bool fill = strncmp(call->fn_name, "cuMemset", strlen("cuMemset")) == 0;
     bool to_host = strncmp(call->fn_name, "cuMemcpyDtoH", strlen("cuMemcpyDtoH")) == 0;
     found->launches += launch;
     found->work += launch || fill || call->is_copy;
-    found->good_work += (launch || fill || (call->is_copy && !to_host)) &&
-                        (call->waited || (call->maybe_waited && synced_ns > call->t_ns));
+    bool is_new = launch || fill || (call->is_copy && !to_host);
+    found->good_work += is_new && (call->waited || (call->maybe_waited && synced_ns > call->t_ns));
+    found->own_work += is_new && is_own;
 }
 
 static later rings_after(const gw_model *model, const gw_failure *failure, uint64_t synced_ns)
@@ -508,7 +533,7 @@ static later rings_after(const gw_model *model, const gw_failure *failure, uint6
         const gw_thread *thread = &model->thread[i];
         for (size_t k = thread->ring_count;
              thread->pid == failure->pid && k-- > 0 && thread->ring[k].t_ns > failure->t_last_ns;)
-            count_later(&thread->ring[k], synced_ns, &found);
+            count_later(&thread->ring[k], synced_ns, thread->tid == failure->tid, &found);
     }
     return found;
 }
@@ -531,7 +556,7 @@ static bool is_retreat(const gw_failure *failure)
 static void settle_counts(const gw_model *model, gw_failure *failure)
 {
     const gw_process *process = gw_model_process(model, failure->pid);
-    const gwi_process *inner = process == NULL ? NULL : model->inner->process[process - model->process];
+    gwi_process *inner = process == NULL ? NULL : model->inner->process[process - model->process];
     later found = rings_after(model, failure, process == NULL ? 0 : process->synced_at_ns);
     uint64_t launches = 0, work = 0;
     if (failure->launches_after != UINT64_MAX && process != NULL) {
@@ -542,6 +567,9 @@ static void settle_counts(const gw_model *model, gw_failure *failure)
     failure->work_after = work > found.work ? work : found.work;
     failure->frees_after = inner == NULL ? 0 : inner->frees_total - failure->frees_after;
     failure->allocs_after = process == NULL ? 0 : process->alloc_order - failure->allocs_after;
+    const gwi_asker *asker = inner == NULL ? NULL : gwi_asker_find(inner, failure->tid, false);
+    failure->own_allocs_after = asker == NULL ? 0 : asker->count - failure->own_allocs_after;
+    failure->own_work_after = found.own_work;
     failure->synced_after = process != NULL && process->synced_at_ns > failure->t_last_ns;
     bool beyond_rings = failure->synced_after && launches > found.launches;
     failure->worked_after = found.good_work > 0 || beyond_rings;

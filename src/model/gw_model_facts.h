@@ -192,6 +192,9 @@ typedef struct gw_failure {
     uint64_t work_after;     /* the same with copies and fills */
     uint64_t allocs_after;   /* of device memory */
     uint64_t frees_after;
+    /* Of the thread that was refused, at least: requests granted to it, and launches, fills and copies that are more
+     * than fetching results. */
+    uint64_t own_allocs_after, own_work_after;
     bool synced_after;     /* a synchronisation succeeded later */
     bool worked_after;     /* new work was done later, and the host waited for some of it and found it good */
     bool null_freed_after; /* the program freed, filled or copied through NULL later */
@@ -545,6 +548,7 @@ typedef struct gw_stderr_facts {
     gw_stderr_line child_exception; /* the last such line, whether it is `exception` or not */
     char frame[GW_STDERR_LINE_MAX]; /* its innermost frame: File "x.py", line 12, in f */
     bool exception_chain_oom;       /* an out-of-memory stands earlier in the same chain of exceptions */
+    bool exception_chain_memory;    /* the same in any words about memory */
     bool exception_after_oom;       /* its traceback came right after an out-of-memory line, nothing in between */
     bool exception_is_fork_refused; /* it is a framework's refusal to use CUDA in a forked child */
     bool exception_lacks_value;     /* it is about a value that was never written: None, or an unknown name */
@@ -586,6 +590,9 @@ typedef enum gw_exception_kind {
     GW_EXCEPTION_GPU
 } gw_exception_kind;
 gw_exception_kind gw_exception_kind_of(const gw_stderr_facts *facts);
+/* Does it, or one earlier in its chain, speak of memory in any words, or of a value that was never written? Then a
+ * refused request may be the reason of it, whatever its type. */
+bool gw_exception_may_follow_refusal(const gw_stderr_facts *facts);
 
 typedef enum gw_framework {
     GW_FRAMEWORK_RAW,

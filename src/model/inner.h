@@ -93,6 +93,13 @@ typedef struct gwi_request {
 } gwi_request;
 typedef struct gwi_requests gwi_requests;
 
+/* How many requests for device memory a thread was granted. */
+typedef struct gwi_asker {
+    uint64_t count;
+    uint32_t tid;
+} gwi_asker;
+enum { GWI_ASKERS_MAX = 16 }; /* threads of a process that are counted */
+
 enum { GWI_GRAVES_MAX = 8 << 20, GWI_PICTURES_MAX = 64, GWI_FAILURES_MAX = 4096, GWI_GROUPS_MAX = 1 << 17 };
 
 typedef struct gwi_process {
@@ -105,6 +112,8 @@ typedef struct gwi_process {
     uint64_t primary[GW_MODEL_DEVICES_MAX]; /* context handle */
     uint64_t context_last;                  /* a one-entry cache of context -> device; 0: of device 0 */
     uint8_t context_last_device;
+    gwi_asker asker[GWI_ASKERS_MAX];
+    uint32_t asker_count, asker_last;
     uint32_t open_failure[64]; /* failed allocations not yet known to be recovered: indexes */
     uint32_t open_count;
     uint64_t open_bytes_min;  /* a request below it tells nothing about any of them */
@@ -180,7 +189,7 @@ typedef struct gwi_model {
     char *line;            /* stderr: the line being gathered; owned */
     size_t line_bytes;
     struct gwi_stderr_state {
-        bool in_traceback, chain, chain_oom, last_frame_next;
+        bool in_traceback, chain, chain_oom, chain_memory, last_frame_next;
         size_t text_capacity;
         uint64_t lines_since_oom, lines_since_exception;
         char own_frame[GW_STDERR_LINE_MAX]; /* of the traceback at work, the innermost one outside of packages */
@@ -270,6 +279,16 @@ void gwi_requests_work(const gw_model *model, uint32_t pid, gw_request *request,
 
 /* failures.c */
 void gwi_failure_add(gw_model *model, gwi_process *process, const gw_event *event);
+/* The thread that is counted as such; NULL: none, or not counted. */
+gwi_asker *gwi_asker_find(gwi_process *process, uint32_t tid, bool add);
+static inline void gwi_asker_count(gwi_process *process, uint32_t tid)
+{
+    gwi_asker *asker = &process->asker[process->asker_last];
+    if (asker->tid != tid)
+        asker = gwi_asker_find(process, tid, true);
+    if (asker != NULL)
+        asker->count++;
+}
 /* An allocation succeeded; call it where `bytes` reach the process's open_bytes_min. */
 void gwi_failure_allocated(gw_model *model, gwi_process *process, const gw_event *event, uint64_t bytes);
 void gwi_failure_info(gw_model *model, gwi_process *process, const gw_memory_info *info);

@@ -334,8 +334,10 @@ static inline __attribute__((always_inline)) gwi_object *object_add(gw_model *mo
         group_grow(&model->group[object->group], counted ? process->frees_total : process->ends_total,
                    counted ? facts->alloc_order : facts->made_total, event->t_ns);
     }
-    if (counted)
+    if (counted) {
         request_add(model, process, object, event, usage_before);
+        gwi_asker_count(process, event->tid);
+    }
     if (process->open_count > 0 && (counted ? bytes : 0) >= process->open_bytes_min)
         gwi_failure_allocated(model, process, event, counted ? bytes : 0);
     return object;

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 enum {
     LINE_BYTES_MAX = 2048,
@@ -97,6 +98,16 @@ static const char *const child_words[] = {"ChildFailedError",       "ProcessRais
                                           "CalledProcessError",     "BrokenProcessPool",      "SignalException",
                                           "DataLoader worker (pid", "WorkerCrashedError"};
 
+/* In the words of any program: "out of memory", "OutOfMemory", "bad_alloc", "allocation failed", "OOM". */
+static bool speaks_of_memory(const char *text)
+{
+    for (; *text != '\0'; text++) {
+        if (strncasecmp(text, "memory", 6) == 0 || strncasecmp(text, "alloc", 5) == 0 || strncmp(text, "OOM", 3) == 0)
+            return true;
+    }
+    return false;
+}
+
 bool gwi_stderr_is_about_child(const char *text)
 {
     size_t bytes = strcspn(text, "\n");
@@ -129,7 +140,7 @@ static void python_line(gw_model *model, uint64_t t_ns, const char *line)
     struct gwi_stderr_state *state = &model->inner->stderr_state;
     if (has(line, "Traceback (most recent call last)")) {
         if (!state->chain)
-            state->chain_oom = false;
+            state->chain_oom = state->chain_memory = false;
         enum { LINES_BETWEEN_MAX = 2 };
         facts->exception_after_oom = facts->oom.seen && state->lines_since_oom <= LINES_BETWEEN_MAX;
         state->in_traceback = true;
@@ -141,6 +152,7 @@ static void python_line(gw_model *model, uint64_t t_ns, const char *line)
     if (has(line, "During handling of the above exception") || has(line, "was the direct cause of the following")) {
         state->chain = true;
         state->chain_oom = state->chain_oom || HAS_ANY(facts->exception.text, oom_words);
+        state->chain_memory = state->chain_memory || speaks_of_memory(facts->exception.text);
         return;
     }
     if (!state->in_traceback)
@@ -168,6 +180,7 @@ static void python_line(gw_model *model, uint64_t t_ns, const char *line)
     keep(&facts->exception, t_ns, line, true);
     snprintf(facts->exception_type, sizeof facts->exception_type, "%.*s", (int)(name < 95 ? name : 95), line);
     facts->exception_chain_oom = state->chain_oom;
+    facts->exception_chain_memory = state->chain_memory;
     facts->exception_is_fork_refused = HAS_ANY(line, fork_words);
     facts->exception_lacks_value = has(line, "NoneType") || strcmp(facts->exception_type, "NameError") == 0 ||
                                    strcmp(facts->exception_type, "UnboundLocalError") == 0;
@@ -305,4 +318,10 @@ gw_exception_kind gw_exception_kind_of(const gw_stderr_facts *facts)
     if (HAS_ANY(text, cuda_words) || HAS_ANY(text, library_words) || HAS_ANY(text, start_words))
         return GW_EXCEPTION_GPU;
     return GW_EXCEPTION_SCRIPT;
+}
+
+bool gw_exception_may_follow_refusal(const gw_stderr_facts *facts)
+{
+    return facts->exception.seen &&
+           (facts->exception_chain_memory || facts->exception_lacks_value || speaks_of_memory(facts->exception.text));
 }

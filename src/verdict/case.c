@@ -1,9 +1,4 @@
-/* The case: which process to judge, which of its failures is the root, and what memory looked like then.
- *
- * The first failing call is not always the root. Answers to questions and echoes of a lost context are no failures
- * here; a failed allocation that was made good is at most an alternative. But an allocation failure counts as
- * unrecovered when the context was lost before any later synchronisation succeeded, unless the same request was asked
- * again and granted: then nothing shows that the program coped. */
+/* The case: which process to judge, how it ended, and what memory looked like when its root (root.c) failed. */
 #include "cause.h"
 #include "family.h"
 #include "hang.h"
@@ -284,94 +279,6 @@ static const gw_allocator_report *report_of(const gwi_case *c)
     return NULL;
 }
 
-/* A framework's allocator reports each refusal, and the exception that ended the process is about the last one: what
- * was refused before it, the program or its libraries outlived. In a chain of exceptions the first one is the root. */
-static void prefer_raised(gwi_case *c)
-{
-    const gw_model *model = c->model;
-    if (c->oom == NULL || c->sticky != NULL || !c->bad_end || c->exception != GW_EXCEPTION_OOM ||
-        model->stderr_facts.exception_chain_oom)
-        return;
-    size_t last = model->allocator_count;
-    while (last > 0 && !(model->allocator[last - 1].is_oom && model->allocator[last - 1].pid == c->oom->pid))
-        last--;
-    for (size_t i = model->failure_count; last > 0 && i-- > 0;) {
-        const gw_failure *failure = &model->failure[i];
-        if (failure->allocator != (int)(last - 1) || failure->t_last_ns <= c->oom_last->t_last_ns)
-            continue;
-        if (failure->recovery == GW_RECOVERED_NOT) {
-            c->root = c->root == c->oom ? failure : c->root;
-            c->oom = c->oom_last = failure;
-        }
-        return;
-    }
-}
-
-/* A framework refused by itself after that failure: no driver call shows it. */
-static bool is_told_later(const gw_model *model, const gw_failure *failure)
-{
-    for (size_t i = 0; i < model->allocator_count; i++) {
-        const gw_allocator_report *report = &model->allocator[i];
-        if (report->is_oom && report->pid == failure->pid && report->t_ns > failure->t_last_ns &&
-            failure->allocator != (int)i)
-            return true;
-    }
-    return false;
-}
-
-/* The program says that it ended for lack of memory: then other threads' work after the last refusal shows nothing. */
-static void prefer_last_said(gwi_case *c)
-{
-    const gw_model *model = c->model;
-    if (c->process == NULL || c->oom != NULL || c->sticky != NULL || !c->bad_end || c->exception != GW_EXCEPTION_OOM)
-        return;
-    for (size_t i = model->failure_count; i-- > 0;) {
-        const gw_failure *failure = &model->failure[i];
-        if (failure->pid != c->process->pid || !failure->is_allocation || failure->is_echo || failure->is_earlier)
-            continue;
-        bool by_work = failure->recovery == GW_RECOVERED_BY_WORK || failure->recovery == GW_RECOVERED_BY_REQUESTS;
-        if (by_work && !is_told_later(model, failure)) {
-            c->root = c->oom = c->oom_last = failure;
-            c->handled = c->handled == failure ? NULL : c->handled;
-        }
-        return;
-    }
-}
-
-/* Requests that were granted before the failure. False: not known. */
-static bool granted_before(const gw_model *model, const gw_failure *failure, uint64_t *ret_count)
-{
-    if (failure->snapshot < 0)
-        return false;
-    *ret_count = model->snapshot[failure->snapshot].order;
-    return true;
-}
-
-/* An earlier refusal that nothing made good for certain, and a later one of another request: where much was granted in
- * between, the program had coped with the first, and the last is what ended it. */
-static void prefer_last_refused(gwi_case *c)
-{
-    enum { GRANTED_MIN = 4 };
-    const gw_model *model = c->model;
-    uint64_t then, now;
-    if (c->oom_last == NULL || c->sticky != NULL || !c->bad_end || c->oom_last->allocator >= 0 ||
-        c->oom->null_used_at != 0 || !granted_before(model, c->oom_last, &then))
-        return;
-    for (size_t i = model->failure_count; i-- > 0 && &model->failure[i] != c->oom_last;) {
-        const gw_failure *last = &model->failure[i];
-        if (last->pid != c->oom_last->pid || !last->is_allocation || last->is_echo || last->is_earlier)
-            continue;
-        if (last->recovery == GW_RECOVERED_NOT && last->allocator < 0 && granted_before(model, last, &now) &&
-            now >= then + GRANTED_MIN) {
-            c->handled = c->handled == NULL ? c->oom : c->handled;
-            c->handled_count++;
-            c->root = c->root == c->oom ? last : c->root;
-            c->oom = c->oom_last = last;
-        }
-        return;
-    }
-}
-
 /* Host code waited for the device after `begin_ns`, before `end_ns`: a refusal in between was not the last word. Rings
  * that do not reach back so far were filled since. */
 static bool went_on(const gw_model *model, uint32_t pid, uint64_t begin_ns, uint64_t end_ns)
@@ -535,26 +442,8 @@ gw_status gwi_case_open(const gw_model *model, gwi_case *ret_case, gw_error *err
         c.exception = GW_EXCEPTION_NONE; /* the parent's word on this death, not the reason of it */
     if (c.process != NULL) {
         c.hang = gwi_hang_of(model, c.process->pid);
-        gwi_roots found = gwi_roots_of(model, c.process->pid);
-        c.oom = found.oom;
-        c.oom_last = found.oom_last;
-        c.sticky = found.sticky;
-        c.other = found.other;
-        c.handled = found.handled;
-        c.handled_count = found.handled_count;
-        c.root = gwi_root_of(&found);
+        gwi_root_find(&c);
     }
-    /* An exception of the script itself ended the run: the allocation failure before it was caught and outlived. */
-    if (c.root != NULL && c.root == c.oom && c.exception == GW_EXCEPTION_SCRIPT && c.ended && c.signal == 0 &&
-        c.oom->null_used_at == 0 && c.oom_last->worked_after) {
-        c.handled = c.handled == NULL ? c.oom : c.handled;
-        c.handled_count++;
-        c.oom = c.oom_last = NULL;
-        c.root = gwi_earlier(c.sticky, c.other);
-    }
-    prefer_last_said(&c);
-    prefer_last_refused(&c);
-    prefer_raised(&c);
     find_start_failure(&c);
     find_told(&c);
     if (c.start == NULL)

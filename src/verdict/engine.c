@@ -254,7 +254,8 @@ static void ask_all(const gwi_case *c, answer *answers)
             answers[i].certainty = answers[i].certainty > most ? most : answers[i].certainty;
         }
         /* What is missing might say otherwise. A snapshot knows one allocator, and neither the driver nor the card. */
-        if (answers[i].certainty == GW_ESTABLISHED && (is_incomplete(c) || is_snapshot(c->model)))
+        bool is_partial = is_incomplete(c) || is_snapshot(c->model) || c->is_root_unsure;
+        if (answers[i].certainty == GW_ESTABLISHED && is_partial)
             answers[i].certainty = GW_SUPPORTED;
     }
 }

@@ -14,6 +14,9 @@ gwi_roots gwi_roots_of(const gw_model *model, uint32_t pid);
 const gw_failure *gwi_root_of(const gwi_roots *roots);
 const gw_failure *gwi_earlier(const gw_failure *a, const gw_failure *b); /* either may be NULL */
 
+/* Fill c's root, oom, oom_last, sticky, other, handled and handled_count by how c->process ended (root.c). */
+void gwi_root_find(gwi_case *c);
+
 bool gwi_died_badly(const gw_process *process); /* known to have ended otherwise than with 0 */
 
 /* The process whose trouble came first, among those whose trouble may have ended the run or was noticed by nobody; else

@@ -1,0 +1,177 @@
+/* Which failure ended the process.
+ *
+ * The first failing call is not always the root. Answers to questions and echoes of a lost context are no failures
+ * here. A lost context is the root unless a refusal explains it (family.c). Otherwise one rule decides about refused
+ * requests for memory:
+ *
+ *     The root is the first refusal after the point at which the program last went on.
+ *
+ * So the refusals are walked from the newest to the oldest. One after which the program went on, until the next refusal
+ * or until the end, is handled, and so are those before it unless they are of the same end. What shows that the
+ * program went on depends on what came next:
+ *
+ *     another refusal                 some requests were granted in between, or a framework raised the later one apart
+ *     an exception about the GPU's    what failures.c accepts as recovery; other threads' work after the last refusal
+ *     memory                          shows nothing
+ *     an exception of another kind    the same, or new work that was waited for, or a little work of the same thread
+ *     a signal, a status alone, an    the same as failures.c accepts, or much work of the same thread
+ *     exception that may be about it
+ *
+ * Work counts in full where the refused thread did it. Where other threads alone went on, that thread may be the one
+ * that ended the process: then nothing is established, and only very much work makes the refusal handled. */
+#include "family.h"
+
+#include <string.h>
+
+typedef enum went_on {
+    WENT_ON_NOT,
+    WENT_ON_PERHAPS, /* other threads did */
+    WENT_ON
+} went_on;
+
+typedef enum ended_by { ENDED_BY_MEMORY, ENDED_BY_OTHER_EXCEPTION, ENDED_SILENTLY } ended_by;
+
+/* What is said last decides what the refusal has to be weighed against. */
+static ended_by end_of(const gwi_case *c)
+{
+    const gw_stderr_facts *facts = &c->model->stderr_facts;
+    if (c->exception == GW_EXCEPTION_OOM)
+        return ENDED_BY_MEMORY;
+    bool raised = c->exception == GW_EXCEPTION_SCRIPT && c->signal == 0;
+    return c->ended && raised && !gw_exception_may_follow_refusal(facts) ? ENDED_BY_OTHER_EXCEPTION : ENDED_SILENTLY;
+}
+
+static bool is_refusal(const gwi_case *c, const gw_failure *failure)
+{
+    return failure->pid == c->process->pid && failure->is_allocation && !failure->is_echo && !failure->is_earlier &&
+           !failure->is_probe;
+}
+
+/* ---- until the next refusal ---- */
+
+/* Requests that were granted before the failure. False: not known. */
+static bool granted_before(const gw_model *model, const gw_failure *failure, uint64_t *ret_count)
+{
+    if (failure->snapshot < 0)
+        return false;
+    *ret_count = model->snapshot[failure->snapshot].order;
+    return true;
+}
+
+static bool was_granted_between(const gw_model *model, const gw_failure *failure, const gw_failure *next)
+{
+    enum { GRANTED_MIN = 4 };
+    uint64_t then, now;
+    return failure->allocator < 0 && next->allocator < 0 && granted_before(model, failure, &then) &&
+           granted_before(model, next, &now) && now >= then + GRANTED_MIN;
+}
+
+/* A framework's allocator reports each refusal, and an exception without a chain is about the last one alone. */
+static bool was_raised_apart(const gwi_case *c, const gw_failure *failure, const gw_failure *next)
+{
+    const gw_model *model = c->model;
+    size_t last = model->allocator_count;
+    while (last > 0 && !(model->allocator[last - 1].is_oom && model->allocator[last - 1].pid == failure->pid))
+        last--;
+    return end_of(c) == ENDED_BY_MEMORY && !model->stderr_facts.exception_chain_oom && last > 0 &&
+           next->allocator == (int)(last - 1) && failure->allocator != next->allocator;
+}
+
+/* ---- until the end ---- */
+
+/* A framework refused by itself after that failure: no driver call shows it. */
+static bool is_told_later(const gw_model *model, const gw_failure *failure)
+{
+    for (size_t i = 0; i < model->allocator_count; i++) {
+        const gw_allocator_report *report = &model->allocator[i];
+        if (report->is_oom && report->pid == failure->pid && report->t_ns > failure->t_last_ns &&
+            failure->allocator != (int)i)
+            return true;
+    }
+    return false;
+}
+
+/* Requests granted to the refused thread, and its launches, fills and copies. */
+static bool thread_worked(const gw_failure *failure, uint64_t allocs_min, uint64_t all_min)
+{
+    return failure->own_allocs_after >= allocs_min && failure->own_allocs_after + failure->own_work_after >= all_min;
+}
+
+static went_on went_on_to_end(const gwi_case *c, const gw_failure *failure, bool is_last)
+{
+    enum { SOME_REQUESTS = 1, SOME_WORK = 16, MANY_REQUESTS = 8, MUCH_WORK = 64, VERY_MUCH_WORK = 1000 };
+    bool recovered = failure->recovery != GW_RECOVERED_NOT;
+    bool by_work = failure->recovery == GW_RECOVERED_BY_WORK || failure->recovery == GW_RECOVERED_BY_REQUESTS;
+    bool own = failure->own_allocs_after + failure->own_work_after > 0;
+    if (failure->null_used_at != 0 && !failure->retried)
+        return WENT_ON_NOT;
+    switch (end_of(c)) {
+    case ENDED_BY_MEMORY:
+        return recovered && !(is_last && by_work && !is_told_later(c->model, failure)) ? WENT_ON : WENT_ON_NOT;
+    case ENDED_BY_OTHER_EXCEPTION:
+        if (recovered || failure->worked_after || thread_worked(failure, SOME_REQUESTS, SOME_WORK))
+            return own ? WENT_ON : WENT_ON_PERHAPS;
+        return WENT_ON_NOT;
+    case ENDED_SILENTLY:
+        break;
+    }
+    if (own)
+        return recovered || thread_worked(failure, MANY_REQUESTS, MUCH_WORK) ? WENT_ON : WENT_ON_NOT;
+    return recovered && failure->work_after + failure->allocs_after >= VERY_MUCH_WORK ? WENT_ON_PERHAPS : WENT_ON_NOT;
+}
+
+/* ---- the rule ---- */
+
+static went_on went_on_after(const gwi_case *c, const gw_failure *failure, const gw_failure *next, bool is_last)
+{
+    if (next != NULL && failure->null_used_at == 0 &&
+        (was_granted_between(c->model, failure, next) || was_raised_apart(c, failure, next)))
+        return WENT_ON;
+    return went_on_to_end(c, failure, is_last);
+}
+
+/* The last of the series that begins with c->oom: the same request, asked again soon. */
+static void find_series(gwi_case *c)
+{
+    const gw_failure *end = c->model->failure + c->model->failure_count;
+    c->oom_last = c->oom;
+    for (const gw_failure *later = c->oom + 1; later < end; later++) {
+        if (is_refusal(c, later) && later->bytes_wanted == c->oom->bytes_wanted && later->fn == c->oom->fn &&
+            later->recovery == GW_RECOVERED_NOT && later->t_ns - c->oom_last->t_ns < 2000000000u)
+            c->oom_last = later;
+    }
+}
+
+void gwi_root_find(gwi_case *c)
+{
+    gwi_roots found = gwi_roots_of(c->model, c->process->pid);
+    c->oom = found.oom;
+    c->oom_last = found.oom_last;
+    c->sticky = found.sticky;
+    c->other = found.other;
+    c->handled = found.handled;
+    c->handled_count = found.handled_count;
+    if (c->sticky == NULL && c->bad_end) {
+        bool is_last = true;
+        c->oom = c->oom_last = c->handled = NULL;
+        c->handled_count = 0;
+        for (size_t i = c->model->failure_count; i-- > 0;) {
+            const gw_failure *failure = &c->model->failure[i];
+            if (!is_refusal(c, failure))
+                continue;
+            went_on how = went_on_after(c, failure, c->oom, is_last);
+            is_last = false;
+            c->is_root_unsure = c->is_root_unsure || (how != WENT_ON && failure->recovery != GW_RECOVERED_NOT);
+            if (how == WENT_ON_NOT) {
+                c->oom = failure;
+                continue;
+            }
+            c->handled = failure;
+            c->handled_count += (size_t)failure->repeat_count;
+        }
+        if (c->oom != NULL)
+            find_series(c);
+    }
+    found.oom = c->oom;
+    c->root = gwi_root_of(&found);
+}
