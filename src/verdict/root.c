@@ -91,15 +91,25 @@ static bool is_told_later(const gw_model *model, const gw_failure *failure)
     return false;
 }
 
-/* Requests granted to the refused thread, and its launches, fills and copies. */
-static bool thread_worked(const gw_failure *failure, uint64_t allocs_min, uint64_t all_min)
+/* The refused thread asked for memory and got it, and worked with it. */
+static bool thread_worked(const gw_failure *failure)
 {
-    return failure->own_allocs_after >= allocs_min && failure->own_allocs_after + failure->own_work_after >= all_min;
+    enum { REQUESTS_MIN = 1, ALL_MIN = 16 };
+    return failure->own_allocs_after >= REQUESTS_MIN && failure->own_allocs_after + failure->own_work_after >= ALL_MIN;
+}
+
+/* It did so again and again. Requests alone are not enough: a program may make all its blocks before it looks whether
+ * one was refused. */
+static bool thread_worked_on(const gw_failure *failure)
+{
+    enum { REQUESTS_MIN = 8, WORK_MIN = 4, REQUESTS_VERY_MANY = 256 };
+    return thread_worked(failure) && failure->own_allocs_after >= REQUESTS_MIN &&
+           (failure->own_work_after >= WORK_MIN || failure->own_allocs_after >= REQUESTS_VERY_MANY);
 }
 
 static went_on went_on_to_end(const gwi_case *c, const gw_failure *failure, bool is_last)
 {
-    enum { SOME_REQUESTS = 1, SOME_WORK = 16, MANY_REQUESTS = 8, MUCH_WORK = 64, VERY_MUCH_WORK = 1000 };
+    enum { VERY_MUCH_WORK = 1000 };
     bool recovered = failure->recovery != GW_RECOVERED_NOT;
     bool by_work = failure->recovery == GW_RECOVERED_BY_WORK || failure->recovery == GW_RECOVERED_BY_REQUESTS;
     bool own = failure->own_allocs_after + failure->own_work_after > 0;
@@ -109,14 +119,14 @@ static went_on went_on_to_end(const gwi_case *c, const gw_failure *failure, bool
     case ENDED_BY_MEMORY:
         return recovered && !(is_last && by_work && !is_told_later(c->model, failure)) ? WENT_ON : WENT_ON_NOT;
     case ENDED_BY_OTHER_EXCEPTION:
-        if (recovered || failure->worked_after || thread_worked(failure, SOME_REQUESTS, SOME_WORK))
+        if (recovered || failure->worked_after || thread_worked(failure))
             return own ? WENT_ON : WENT_ON_PERHAPS;
         return WENT_ON_NOT;
     case ENDED_SILENTLY:
         break;
     }
     if (own)
-        return recovered || thread_worked(failure, MANY_REQUESTS, MUCH_WORK) ? WENT_ON : WENT_ON_NOT;
+        return recovered || thread_worked_on(failure) ? WENT_ON : WENT_ON_NOT;
     return recovered && failure->work_after + failure->allocs_after >= VERY_MUCH_WORK ? WENT_ON_PERHAPS : WENT_ON_NOT;
 }
 

@@ -87,7 +87,9 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if ((crash != NULL && crash->in_block) || c->sticky != NULL || c->oom != NULL ||
         (c->signal == SIGABRT && gwi_is_told_by_log(c)))
         return GW_HYPOTHESIS; /* a failure before it explains more */
-    return c->root != NULL || inside != NULL ? GW_SUPPORTED : GW_ESTABLISHED;
+    /* A handled refusal leaves a pointer behind that is NULL, and may have been used at last. */
+    bool may_follow = c->root != NULL || c->handled != NULL;
+    return may_follow || inside != NULL ? GW_SUPPORTED : GW_ESTABLISHED;
 }
 
 const gw_cause gwi_cause_host_crash_of_process = {
