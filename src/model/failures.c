@@ -512,6 +512,7 @@ typedef struct later {
     uint64_t launches, work; /* work: copies and fills, too */
     uint64_t good_work;      /* of these, what is more than fetching results, and was waited for since */
     uint64_t own_work;       /* more than fetching results, by the thread that was refused */
+    uint64_t own_waits;      /* the rest of its copies, and its waits */
 } later;
 
 static void count_later(const gw_ring_call *call, uint64_t synced_ns, bool is_own, later *found)
@@ -524,6 +525,7 @@ static void count_later(const gw_ring_call *call, uint64_t synced_ns, bool is_ow
     bool is_new = launch || fill || (call->is_copy && !to_host);
     found->good_work += is_new && (call->waited || (call->maybe_waited && synced_ns > call->t_ns));
     found->own_work += is_new && is_own;
+    found->own_waits += is_own && !is_new && (call->is_copy || call->is_sync);
 }
 
 static later rings_after(const gw_model *model, const gw_failure *failure, uint64_t synced_ns)
@@ -566,10 +568,13 @@ static void settle_counts(const gw_model *model, gw_failure *failure)
     failure->launches_after = launches > found.launches ? launches : found.launches;
     failure->work_after = work > found.work ? work : found.work;
     failure->frees_after = inner == NULL ? 0 : inner->frees_total - failure->frees_after;
+    uint64_t first_later = failure->allocs_after + 1;
     failure->allocs_after = process == NULL ? 0 : process->alloc_order - failure->allocs_after;
     const gwi_asker *asker = inner == NULL ? NULL : gwi_asker_find(inner, failure->tid, false);
     failure->own_allocs_after = asker == NULL ? 0 : asker->count - failure->own_allocs_after;
     failure->own_work_after = found.own_work;
+    failure->own_waits_after = found.own_waits;
+    failure->turns_after = inner == NULL ? 0 : gwi_requests_turns(inner, first_later);
     failure->synced_after = process != NULL && process->synced_at_ns > failure->t_last_ns;
     bool beyond_rings = failure->synced_after && launches > found.launches;
     failure->worked_after = found.good_work > 0 || beyond_rings;

@@ -70,6 +70,23 @@ void gwi_work_add(gwi_process *process, uint32_t work)
     process->waits += gw_work_waits(work);
 }
 
+uint32_t gwi_requests_turns(const gwi_process *process, uint64_t order)
+{
+    enum { LOOKED_AT_MAX = 1024, TURNS_MAX = 32 };
+    const gwi_requests *list = process->requests;
+    uint32_t turns = 0;
+    if (list == NULL || list->room == 0)
+        return 0;
+    order = order < list->oldest ? list->oldest : order;
+    uint64_t last = list->newest < order + LOOKED_AT_MAX ? list->newest : order + LOOKED_AT_MAX;
+    for (uint64_t frees = 0; order <= last && turns < TURNS_MAX; order++) {
+        const gwi_request *request = &list->item[order & (list->room - 1)];
+        turns += frees != 0 && request->frees > frees;
+        frees = request->frees;
+    }
+    return turns;
+}
+
 void gwi_requests_free(gwi_process *process)
 {
     if (process->requests != NULL)

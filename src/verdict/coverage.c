@@ -159,6 +159,6 @@ bool gwi_rule_out_gpu(const gwi_case *c, gwi_finding *finding, const char *words
         return false;
     }
     gwi_rule_out(finding, "the GPU (%s%s)", words,
-                 c->handled != NULL ? " but a request for memory that was made good" : "");
+                 c->handled == NULL ? "" : " but requests for memory, and the program went on");
     return true;
 }

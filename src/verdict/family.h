@@ -16,6 +16,8 @@ const gw_failure *gwi_earlier(const gw_failure *a, const gw_failure *b); /* eith
 
 /* Fill c's root, oom, oom_last, sticky, other, handled and handled_count by how c->process ended (root.c). */
 void gwi_root_find(gwi_case *c);
+/* Did the program go on after that refusal, though the run ended badly? */
+bool gwi_is_outlived(const gwi_case *c, const gw_failure *failure);
 
 bool gwi_died_badly(const gw_process *process); /* known to have ended otherwise than with 0 */
 

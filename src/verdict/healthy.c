@@ -161,9 +161,7 @@ static void rule_out_gpu(const gwi_case *c, gwi_finding *finding)
             peak =
                 model->process[i].usage[device].peak_bytes > peak ? model->process[i].usage[device].peak_bytes : peak;
     }
-    if (!gwi_rule_out_gpu(c, finding,
-                          c->handled != NULL ? "no driver call failed but requests for memory that the program outlived"
-                                             : "no driver call failed"))
+    if (!gwi_rule_out_gpu(c, finding, "no driver call failed"))
         return;
     if (c->handled == NULL) {
         char bytes[GW_BYTES_TEXT_MAX];
@@ -325,7 +323,7 @@ static bool was_outlived(const gwi_case *c, const gw_failure *failure)
     bool may_be_why = !c->ended || c->bad_end;
     if (!failure->is_allocation || failure->is_echo || (may_be_why && (is_root || failure->null_used_at != 0)))
         return false;
-    return failure->recovery != GW_RECOVERED_NOT || !c->bad_end || failure == c->handled || failure->worked_after;
+    return !c->bad_end || gwi_is_outlived(c, failure);
 }
 
 static bool are_of_one_kind(const gwi_case *c, const gw_failure *a, const gw_failure *b)
@@ -360,14 +358,14 @@ static bool is_of_earlier(const gwi_case *c, size_t at)
     return false;
 }
 
-static const char *how_outlived(const gw_failure *failure)
+static const char *how_outlived(const gwi_case *c, const gw_failure *failure)
 {
     static const char *const how[] = {"and the program ended well all the same",
                                       "and the same or a larger request succeeded later",
                                       "a smaller request succeeded, and more work", "and much work succeeded later",
                                       "and thousands of other requests succeeded later"};
-    return failure->recovery == GW_RECOVERED_NOT && failure->worked_after ? "and other work succeeded later"
-                                                                          : how[failure->recovery];
+    bool worked = failure->worked_after || c->bad_end;
+    return failure->recovery == GW_RECOVERED_NOT && worked ? "and other work succeeded later" : how[failure->recovery];
 }
 
 static bool advise_refusals(const gwi_case *c, const refusals *it, gw_string_list *advice)
@@ -385,7 +383,7 @@ static bool advise_refusals(const gwi_case *c, const refusals *it, gw_string_lis
     return gwi_list_addf(advice,
                          "handled: %s%" PRIu64 " refusals%s%s of %s for lack of memory, from %.2f s to %.2f s, %s",
                          c->model->failures_dropped > 0 ? "at least " : "", it->count, each, at, call,
-                         (double)it->first->t_ns / 1e9, (double)it->last->t_last_ns / 1e9, how_outlived(it->last));
+                         (double)it->first->t_ns / 1e9, (double)it->last->t_last_ns / 1e9, how_outlived(c, it->last));
 }
 
 static bool advise_refusal(const gwi_case *c, const gw_failure *failure, gw_string_list *advice)
@@ -401,7 +399,7 @@ static bool advise_refusal(const gwi_case *c, const gw_failure *failure, gw_stri
             "unknown status: look at what became of it",
             call, what, at, (double)failure->t_ns / 1e9, failure->pid);
     return gwi_list_addf(advice, "handled: %s of %s%s was refused at %.2f s for lack of memory, %s", call, what, at,
-                         (double)failure->t_ns / 1e9, how_outlived(failure));
+                         (double)failure->t_ns / 1e9, how_outlived(c, failure));
 }
 
 static bool advise_handled(const gwi_case *c, gw_string_list *advice)

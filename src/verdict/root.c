@@ -98,13 +98,13 @@ static bool thread_worked(const gw_failure *failure)
     return failure->own_allocs_after >= REQUESTS_MIN && failure->own_allocs_after + failure->own_work_after >= ALL_MIN;
 }
 
-/* It did so again and again. Requests alone are not enough: a program may make all its blocks before it looks whether
- * one was refused. */
+/* It did so again and again. Requests in a row are not enough: a program may make all its blocks before it looks
+ * whether one was refused. */
 static bool thread_worked_on(const gw_failure *failure)
 {
-    enum { REQUESTS_MIN = 8, WORK_MIN = 4, REQUESTS_VERY_MANY = 256 };
-    return thread_worked(failure) && failure->own_allocs_after >= REQUESTS_MIN &&
-           (failure->own_work_after >= WORK_MIN || failure->own_allocs_after >= REQUESTS_VERY_MANY);
+    enum { REQUESTS_MIN = 8, WORK_MIN = 4, TURNS_MIN = 16 };
+    uint64_t work = failure->own_work_after + failure->own_waits_after;
+    return failure->own_allocs_after >= REQUESTS_MIN && (work >= WORK_MIN || failure->turns_after >= TURNS_MIN);
 }
 
 static went_on went_on_to_end(const gwi_case *c, const gw_failure *failure, bool is_last)
@@ -132,6 +132,11 @@ static went_on went_on_to_end(const gwi_case *c, const gw_failure *failure, bool
 
 /* ---- the rule ---- */
 
+static bool others_went_on(const gwi_case *c, const gw_failure *failure, went_on how)
+{
+    return how == WENT_ON_NOT && failure->recovery != GW_RECOVERED_NOT && end_of(c) != ENDED_BY_MEMORY;
+}
+
 static went_on went_on_after(const gwi_case *c, const gw_failure *failure, const gw_failure *next, bool is_last)
 {
     if (next != NULL && failure->null_used_at == 0 &&
@@ -150,6 +155,13 @@ static void find_series(gwi_case *c)
             later->recovery == GW_RECOVERED_NOT && later->t_ns - c->oom_last->t_ns < 2000000000u)
             c->oom_last = later;
     }
+}
+
+bool gwi_is_outlived(const gwi_case *c, const gw_failure *failure)
+{
+    if (c->process == NULL || failure->pid != c->process->pid || c->sticky != NULL)
+        return failure->recovery != GW_RECOVERED_NOT || failure == c->handled || failure->worked_after;
+    return c->oom == NULL || failure < c->oom || failure->recovery != GW_RECOVERED_NOT;
 }
 
 void gwi_root_find(gwi_case *c)
@@ -171,7 +183,7 @@ void gwi_root_find(gwi_case *c)
                 continue;
             went_on how = went_on_after(c, failure, c->oom, is_last);
             is_last = false;
-            c->is_root_unsure = c->is_root_unsure || (how != WENT_ON && failure->recovery != GW_RECOVERED_NOT);
+            c->is_root_unsure = c->is_root_unsure || how == WENT_ON_PERHAPS || others_went_on(c, failure, how);
             if (how == WENT_ON_NOT) {
                 c->oom = failure;
                 continue;

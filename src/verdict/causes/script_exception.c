@@ -39,10 +39,7 @@ static void say_gpu_is_well(const gwi_case *c, gwi_finding *finding)
                      "no driver call failed, but a framework had said before: %s", c->model->stderr_facts.oom.text);
     else if (c->root == NULL && calls > 0) {
         char words[120];
-        snprintf(words, sizeof words, "%" PRIu64 " driver calls, none failed%s", calls,
-                 c->handled == NULL                         ? ""
-                 : c->handled->recovery == GW_RECOVERED_NOT ? " but a request for memory that the program outlived"
-                                                            : " but a request for memory that was made good");
+        snprintf(words, sizeof words, "%" PRIu64 " driver calls, none failed", calls);
         gwi_rule_out_gpu(c, finding, words);
     } else {
         gwi_rule_out_gpu(c, finding, "no driver call failed");
@@ -72,6 +69,9 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     say_gpu_is_well(c, finding);
     if (heavy || c->told != NULL || gwi_host_words(c, GWI_HOST_DISK) != NULL ||
         gwi_host_words(c, GWI_HOST_LIMIT) != NULL || facts->exception_is_fork_refused || gwi_is_told_by_log(c))
+        return GW_HYPOTHESIS;
+    /* A thread was refused and did nothing more, and others did a little: what it should have made may be missing. */
+    if (c->is_root_unsure && c->handled != NULL && c->handled->recovery == GW_RECOVERED_NOT)
         return GW_HYPOTHESIS;
     /* What it says of a child may be that child's failure on the GPU. */
     if (facts->exception_about_child && gwi_unseen(c->model, 0) != NULL)
