@@ -114,7 +114,8 @@ static bool hangs(const gwi_case *c)
 bool gwi_gpu_is_ruled_out(const gwi_case *c)
 {
     return c->root == NULL && gwi_observed_count(c->model) > 0 && gwi_unseen(c->model, 0) == NULL && !hangs(c) &&
-           thread_inside(c) == NULL && ended_in_probe(c) == NULL && failed_elsewhere(c) == NULL;
+           thread_inside(c) == NULL && ended_in_probe(c) == NULL && failed_elsewhere(c) == NULL &&
+           gwi_doubtful_refusal(c) == NULL;
 }
 
 const char *gwi_gpu_words(const gwi_case *c)
@@ -123,6 +124,20 @@ const char *gwi_gpu_words(const gwi_case *c)
            : gwi_observed_count(c->model) == 0 ? "; no CUDA driver call was observed"
            : gwi_unseen(c->model, 0) != NULL   ? "; a part of the run was not observed"
                                                : "";
+}
+
+/* It was handled, as far as calls show. */
+static void say_doubtful(const gwi_case *c, gwi_finding *finding, const gw_failure *failure)
+{
+    char call[GWI_CALL_TEXT_MAX], bytes[GW_BYTES_TEXT_MAX], at[GWI_PLACE_TEXT_MAX];
+    gwi_call_text(call, failure->fn_name);
+    gwi_at(c, failure->site, at);
+    gwi_evidence(finding, failure->t_ns, "driver",
+                 "%s%s%s%s was refused for lack of memory, and %s; "
+                 "whether the run ended because of it is not known",
+                 call, failure->bytes_wanted == 0 ? "" : " of ",
+                 failure->bytes_wanted == 0 ? "" : gw_bytes_text(bytes, failure->bytes_wanted), at,
+                 c->is_root_unsure ? "other threads went on" : "the program went on");
 }
 
 /* Each reason for which the GPU stays in question. */
@@ -144,6 +159,9 @@ static void say_open(const gwi_case *c, gwi_finding *finding)
     if (failure != NULL)
         gwi_evidence(finding, failure->t_ns, "driver", "the last driver call, %s, returned %u (%s)",
                      gwi_call_text(call, failure->fn_name), failure->result, gw_result_name(failure->result));
+    failure = gwi_doubtful_refusal(c);
+    if (failure != NULL)
+        say_doubtful(c, finding, failure);
     failure = failed_elsewhere(c);
     if (failure != NULL)
         gwi_evidence(finding, failure->t_ns, "driver", "in pid %" PRIu32 " %s returned %u (%s)", failure->pid,

@@ -119,9 +119,9 @@ static went_on went_on_to_end(const gwi_case *c, const gw_failure *failure, bool
     case ENDED_BY_MEMORY:
         return recovered && !(is_last && by_work && !is_told_later(c->model, failure)) ? WENT_ON : WENT_ON_NOT;
     case ENDED_BY_OTHER_EXCEPTION:
-        if (recovered || failure->worked_after || thread_worked(failure))
-            return own ? WENT_ON : WENT_ON_PERHAPS;
-        return WENT_ON_NOT;
+        if (own)
+            return recovered || failure->worked_after || thread_worked(failure) ? WENT_ON : WENT_ON_NOT;
+        return recovered ? WENT_ON_PERHAPS : WENT_ON_NOT;
     case ENDED_SILENTLY:
         break;
     }
@@ -132,9 +132,19 @@ static went_on went_on_to_end(const gwi_case *c, const gw_failure *failure, bool
 
 /* ---- the rule ---- */
 
-static bool others_went_on(const gwi_case *c, const gw_failure *failure, went_on how)
+/* The refusal is the root, and something else may be: others went on, or the main thread raised the exception that
+ * ended the interpreter, and another one was refused. */
+static bool is_unsure_root(const gwi_case *c, const gw_failure *failure)
 {
-    return how == WENT_ON_NOT && failure->recovery != GW_RECOVERED_NOT && end_of(c) != ENDED_BY_MEMORY;
+    switch (end_of(c)) {
+    case ENDED_BY_MEMORY:
+        return false;
+    case ENDED_BY_OTHER_EXCEPTION:
+        return failure->recovery != GW_RECOVERED_NOT || failure->tid != failure->pid;
+    case ENDED_SILENTLY:
+        break;
+    }
+    return failure->recovery != GW_RECOVERED_NOT;
 }
 
 static went_on went_on_after(const gwi_case *c, const gw_failure *failure, const gw_failure *next, bool is_last)
@@ -164,6 +174,22 @@ bool gwi_is_outlived(const gwi_case *c, const gw_failure *failure)
     return c->oom == NULL || failure < c->oom || failure->recovery != GW_RECOVERED_NOT;
 }
 
+const gw_failure *gwi_doubtful_refusal(const gwi_case *c)
+{
+    if (c->process == NULL || !c->ended || !c->bad_end || c->root != NULL)
+        return NULL;
+    if (end_of(c) == ENDED_BY_OTHER_EXCEPTION && !c->is_root_unsure)
+        return NULL;
+    for (size_t i = c->model->failure_count; i-- > 0;) {
+        const gw_failure *failure = &c->model->failure[i];
+        bool own = failure->own_allocs_after > 0;
+        bool settled = failure->recovery == GW_RECOVERED_BY_SIZE || failure->recovery == GW_RECOVERED_BY_SMALLER;
+        if (is_refusal(c, failure) && !(settled && own))
+            return failure;
+    }
+    return NULL;
+}
+
 void gwi_root_find(gwi_case *c)
 {
     gwi_roots found = gwi_roots_of(c->model, c->process->pid);
@@ -183,7 +209,8 @@ void gwi_root_find(gwi_case *c)
                 continue;
             went_on how = went_on_after(c, failure, c->oom, is_last);
             is_last = false;
-            c->is_root_unsure = c->is_root_unsure || how == WENT_ON_PERHAPS || others_went_on(c, failure, how);
+            bool unsure = how == WENT_ON_PERHAPS || (how == WENT_ON_NOT && is_unsure_root(c, failure));
+            c->is_root_unsure = c->is_root_unsure || unsure;
             if (how == WENT_ON_NOT) {
                 c->oom = failure;
                 continue;

@@ -70,9 +70,6 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (heavy || c->told != NULL || gwi_host_words(c, GWI_HOST_DISK) != NULL ||
         gwi_host_words(c, GWI_HOST_LIMIT) != NULL || facts->exception_is_fork_refused || gwi_is_told_by_log(c))
         return GW_HYPOTHESIS;
-    /* A thread was refused and did nothing more, and others did a little: what it should have made may be missing. */
-    if (c->is_root_unsure && c->handled != NULL && c->handled->recovery == GW_RECOVERED_NOT)
-        return GW_HYPOTHESIS;
     /* What it says of a child may be that child's failure on the GPU. */
     if (facts->exception_about_child && gwi_unseen(c->model, 0) != NULL)
         return GW_HYPOTHESIS;
