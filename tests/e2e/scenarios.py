@@ -445,6 +445,21 @@ def handled_probes(run, verdict):
     expect(any(a.startswith("handled: 100 refusals, 64.00 GiB each") for a in verdict["advice"]), f"{verdict['advice']}")
 
 
+def went_on_then_status(run, verdict):
+    handled_alone(run, verdict)
+    expect("the GPU" not in " ".join(verdict["ruled_out"]) and "ruled out" not in verdict["headline"],
+           f"a handled refusal may still be the reason: {verdict['headline']}, {verdict['ruled_out']}")
+
+
+def went_on_then_crash(run, verdict):
+    went_on_then_status(run, verdict)
+    expect(verdict["certainty"] == "supported", f"{verdict['certainty']}")
+
+
+def refused_then_crash(run, verdict):
+    expect_where(verdict, "layer_new", DRIVER / "refusals.c", "mark: unchecked")
+
+
 def crumbs(run, verdict):
     """The same at any pace: whether the driver is asked again after the second refusal must not matter."""
     expect("was free" in verdict["evidence"][0]["text"], f"what was free is not known: {verdict['evidence'][0]['text']}")
@@ -689,6 +704,15 @@ TABLE = {
                                 twin_check=handled_alone, on="virtual"),
     "refusal-probes": Scenario(program("refusals", "--kind", "probe"), Card("6GiB"), None, handled_probes, exit=0,
                                status="clean", on="virtual"),
+    "refusal-status": Scenario(program("refusals", "--kind", "status"), Card("6GiB"), None, went_on_then_status, exit=3,
+                               status="undetermined", twin=program("refusals", "--kind", "status", "--repaired"),
+                               twin_check=handled_alone, on="virtual"),
+    "refusal-crash": Scenario(program("refusals", "--kind", "crash"), Card("6GiB"), "host-crash-of-process",
+                              went_on_then_crash, exit=-11, twin=program("refusals", "--kind", "crash", "--repaired"),
+                              twin_check=handled_alone, on="virtual", crashes=True),
+    "refusal-null": Scenario(program("refusals", "--kind", "null"), Card("6GiB"), "gpu-oom-capacity",
+                             refused_then_crash, exit=-11, twin=program("refusals", "--kind", "null", "--repaired"),
+                             on="virtual", crashes=True),
     "refusal-crumbs": Scenario(program("refusals", "--kind", "crumbs"), Card("6GiB"), "gpu-oom-capacity", crumbs,
                                twin=program("refusals", "--kind", "crumbs", "--repaired"), on="virtual"),
     "ranks-crash": Scenario(program("ranks", "--of", "crash"), Card(), "host-crash-of-process", ranks),

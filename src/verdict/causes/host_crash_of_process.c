@@ -95,7 +95,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 const gw_cause gwi_cause_host_crash_of_process = {
     .id = "host-crash-of-process",
     .summary = "The process crashed in host code: a bad memory access, an abort.",
-    .proof = "the process was ended by a crash signal, no driver call had failed, and no thread was inside the driver",
+    .proof = "the process was ended by a crash signal, no driver call had failed, handled or not, and no thread was "
+             "inside the driver",
     .fixes = {[GW_FRAMEWORK_RAW] =
                   "Run it under a debugger, or with core dumps on (ulimit -c unlimited), and look at the "
                   "crashing thread's stack\nBuild with -fsanitize=address and run again",

@@ -1,5 +1,6 @@
 /* The program failed by itself: an exception, with no driver call that failed before. */
 #include "coverage.h"
+#include "family.h"
 #include "host.h"
 
 #include <inttypes.h>
@@ -73,7 +74,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     /* What it says of a child may be that child's failure on the GPU. */
     if (facts->exception_about_child && gwi_unseen(c->model, 0) != NULL)
         return GW_HYPOTHESIS;
-    if (is_told_of_oom(c) || gwi_unseen(c->model, 0) != NULL || gwi_exception_is_uncertain(c))
+    if (is_told_of_oom(c) || gwi_unseen(c->model, 0) != NULL || gwi_exception_is_uncertain(c) ||
+        gwi_doubtful_refusal(c) != NULL)
         return GW_SUPPORTED;
     return c->root == NULL ? GW_ESTABLISHED : GW_SUPPORTED;
 }
@@ -83,7 +85,7 @@ const gw_cause gwi_cause_script_exception = {
     .summary = "The program raised an exception of its own; no driver call had failed.",
     .proof =
         "an exception of the language on stderr or in the interpreter when it ended, the exit status it causes, no "
-        "driver call that failed before, and no part of the run that was not observed",
+        "driver call that failed before and was not handled, and no part of the run that was not observed",
     .fixes = {[GW_FRAMEWORK_RAW] =
                   "Read the exception above: it is the program's own, and the line it names is the place"},
     .judge = judge,

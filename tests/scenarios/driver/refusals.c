@@ -6,9 +6,14 @@
  * must not. Repaired: without the last.
  * --kind crumbs    the card is full of the program's own blocks, some of them small, and 2 MiB find no room; the
  * program asks again after --pause us. Repaired: fewer.
- * --kind probe     asks 100 times for more than there is, works in between and ends well. */
+ * --kind probe     asks 100 times for more than there is, works in between and ends well.
+ * --kind status    a refusal that the program copes with, 12 rounds of work, and an end with status 3. Repaired: 0.
+ * --kind crash     the same with 40 rounds, and a NULL pointer of its own. Repaired: without.
+ * --kind null      the program does not look whether it got memory, and uses the host's part of what it did not make.
+ * Repaired: a request that fits. */
 #include "scenario.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -107,13 +112,38 @@ static void probe(void)
     CHECK(cuMemFree(block));
 }
 
+/* Refused once, then as many rounds of memory, work and its result. */
+static void go_on(int rounds)
+{
+    CUdeviceptr block;
+    CUfunction store = gpu_kernel(gpu_load(scenario_ptx), "store");
+    if (cuMemAlloc(&block, 64 * gib) == CUDA_SUCCESS) /* mark: went on */
+        scenario_fail("the card is larger than it should be");
+    for (int i = 0; i < rounds; i++) {
+        CHECK(cuMemAlloc(&block, MIB));
+        work_once(store, block);
+        CHECK(cuMemFree(block));
+    }
+}
+
+struct layer {
+    CUdeviceptr weights;
+    float rate;
+};
+
+static struct layer *layer_new(size_t bytes)
+{
+    static struct layer layer;
+    return cuMemAlloc(&layer.weights, bytes) == CUDA_SUCCESS ? &layer : NULL; /* mark: unchecked */
+}
+
 int main(int argc, char **argv)
 {
     const char *truth_path = NULL, *kind = "pool";
     int repaired = 0;
     const struct option_row rows[] = {{"repaired", OPTION_FLAG, &repaired, "without the fault"},
                                       {"truth", OPTION_TEXT, &truth_path, "file for what the program knows"},
-                                      {"kind", OPTION_TEXT, &kind, "pool, own-pool, handled, crumbs or probe"},
+                                      {"kind", OPTION_TEXT, &kind, "what is refused, and what comes of it"},
                                       {"pause", OPTION_NUMBER, &pause_us, "us before asking again (crumbs)"},
                                       {NULL, OPTION_FLAG, NULL, NULL}};
     options_parse(argc, argv, rows, "Asks for memory that it cannot have.");
@@ -126,9 +156,18 @@ int main(int argc, char **argv)
         fill_with_crumbs(repaired);
     else if (strcmp(kind, "probe") == 0)
         probe();
+    else if (strcmp(kind, "status") == 0)
+        go_on(12);
+    else if (strcmp(kind, "crash") == 0)
+        go_on(40);
+    else if (strcmp(kind, "null") == 0)
+        ((volatile struct layer *)layer_new(repaired ? MIB : 64 * gib))->rate = 0.1F;
     else
         keep_in_pool(&gpu, strcmp(kind, "own-pool") == 0, repaired);
+    if (strcmp(kind, "crash") == 0 && !repaired)
+        *(volatile int *)0 = 1;
     gpu_close(&gpu);
-    printf("it ended well\n");
-    return 0;
+    bool fails = strcmp(kind, "status") == 0 && !repaired;
+    printf("it ended %s\n", fails ? "with too low an accuracy" : "well");
+    return fails ? 3 : 0;
 }

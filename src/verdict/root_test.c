@@ -1,0 +1,224 @@
+/* Which refusal is the root, by what the program did after it and how it ended. Each with a run that nearly has it. */
+#include "judge_testlib.h"
+
+#include <signal.h>
+
+enum { KERNEL = 7, OTHER_THREAD = 101 };
+static const uint64_t mib = 1u << 20, gib = 1u << 30;
+static gw_feed feed; /* large: not on the stack */
+static gw_verdict *verdict;
+
+/* What the refused thread, or another one, does from a refusal on. */
+typedef enum rounds { WORKING, NOT_WAITED_FOR, ONLY_MEMORY, IN_A_ROW } rounds;
+
+static void work(int count, rounds how)
+{
+    for (int i = 0; i < count; i++) {
+        uint64_t block = gw_feed_alloc(&feed, mib);
+        if (how == WORKING || how == NOT_WAITED_FOR)
+            gw_feed_launch(&feed, KERNEL, 0);
+        if (how == WORKING)
+            gw_feed_hot(&feed, "cuMemcpyDtoH_v2", GW_COUNT_COPY, 64, 0);
+        if (how != IN_A_ROW)
+            gw_feed_free(&feed, block);
+    }
+}
+
+static void refuse(void)
+{
+    gw_feed_no_room(&feed, 20 * gib, 14 * gib, 16 * gib);
+}
+
+static void open_refused(void)
+{
+    gw_feed_open(&feed, 16 * gib);
+    gw_feed_alloc(&feed, gib);
+    refuse();
+}
+
+static void raise_text(const char *exception)
+{
+    char text[512];
+    snprintf(text, sizeof text, "Traceback (most recent call last):\n  File \"t.py\", line 3, in f\n%s\n", exception);
+    gw_feed_stderr(&feed, text);
+    gw_feed_drain(&feed);
+    gw_feed_exit(&feed, 1, 0);
+}
+
+static void end(int status, int signal)
+{
+    gw_feed_drain(&feed);
+    gw_feed_exit(&feed, status, signal);
+}
+
+static void expect(const char *cause, gw_certainty certainty)
+{
+    verdict = judge_fed(&feed);
+    assert_cause(verdict, cause, certainty);
+    gw_verdict_free(verdict);
+    verdict = NULL;
+}
+
+/* Not determined, with the refusal as handled. Is the GPU ruled out? */
+static void expect_undetermined(void)
+{
+    verdict = judge_fed(&feed);
+    assert_int_equal(verdict->status, GW_VERDICT_UNDETERMINED);
+    assert_true(list_has(&verdict->advice, "handled"));
+    assert_null(strstr(verdict->headline, "ruled out"));
+    assert_int_equal(verdict->ruled_out.count, 0);
+    assert_true(evidence_has(verdict, "whether the run ended because of it is not known"));
+    gw_verdict_free(verdict);
+    verdict = NULL;
+}
+
+/* A search for what fits, work, and a refusal that nothing followed: the first ones went well, the last one did not. */
+static void an_exception_in_the_programs_own_words(void **state)
+{
+    static const char *const words[] = {"t.OutOfMemory: plain: out of memory, tried to allocate 682557440 bytes",
+                                        "t.NoRoom: 682557440 bytes do not fit", "RuntimeError: step 12 failed"};
+    (void)state;
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        open_refused();
+        work(20, WORKING);
+        gw_feed_alloc(&feed, 14 * gib);
+        gw_feed_no_room(&feed, 2 * gib, 500 * mib, 16 * gib);
+        raise_text(words[i]);
+        verdict = judge_fed(&feed);
+        assert_int_equal(verdict->status, GW_VERDICT_FAULT);
+        assert_memory_equal(verdict->cause, "gpu-oom", 7);
+        gw_verdict_free(verdict);
+    }
+    open_refused();
+    work(20, WORKING);
+    raise_text("KeyError: 'label'");
+    expect("script-exception", GW_ESTABLISHED);
+    open_refused();
+    work(20, WORKING);
+    raise_text("t.OutOfMemory: the budget of host memory is used up");
+    expect("script-exception", GW_SUPPORTED);
+}
+
+static void a_value_that_is_missing(void **state)
+{
+    (void)state;
+    open_refused();
+    work(2, WORKING);
+    raise_text("AttributeError: 'NoneType' object has no attribute 'ptr'");
+    expect("gpu-oom-capacity", GW_SUPPORTED);
+    open_refused();
+    work(2, WORKING);
+    raise_text("AttributeError: 'int' object has no attribute 'ptr'");
+    expect("script-exception", GW_ESTABLISHED);
+}
+
+static void work_that_nothing_waited_for(void **state)
+{
+    (void)state;
+    open_refused();
+    work(10, NOT_WAITED_FOR);
+    raise_text("ValueError: label 1204");
+    expect("script-exception", GW_ESTABLISHED);
+    open_refused();
+    work(2, NOT_WAITED_FOR);
+    raise_text("ValueError: label 1204");
+    expect("gpu-oom-capacity", GW_SUPPORTED);
+}
+
+static void a_status_alone(void **state)
+{
+    static const struct {
+        int count;
+        rounds how;
+    } handled[] = {{12, WORKING}, {12, NOT_WAITED_FOR}, {40, ONLY_MEMORY}}, open[] = {{3, WORKING}, {40, IN_A_ROW}};
+    (void)state;
+    for (size_t i = 0; i < sizeof handled / sizeof handled[0]; i++) {
+        open_refused();
+        work(handled[i].count, handled[i].how);
+        end(3, 0);
+        expect_undetermined();
+    }
+    for (size_t i = 0; i < sizeof open / sizeof open[0]; i++) {
+        open_refused();
+        work(open[i].count, open[i].how);
+        end(3, 0);
+        verdict = judge_fed(&feed);
+        assert_int_equal(verdict->status, GW_VERDICT_FAULT);
+        assert_string_equal(verdict->cause, "gpu-oom-capacity");
+        gw_verdict_free(verdict);
+    }
+}
+
+/* A NULL pointer of a failed request is often used at once, and sometimes late. */
+static void a_crash(void **state)
+{
+    static const int signals[] = {SIGSEGV, SIGABRT};
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        open_refused();
+        end(-1, signals[i]);
+        expect("gpu-oom-capacity", GW_ESTABLISHED);
+        open_refused();
+        work(40, WORKING);
+        end(-1, signals[i]);
+        expect("host-crash-of-process", GW_SUPPORTED);
+        gw_feed_open(&feed, 16 * gib);
+        work(40, WORKING);
+        end(-1, signals[i]);
+        expect("host-crash-of-process", GW_ESTABLISHED);
+    }
+}
+
+/* The trainer is refused, and gives up; meanwhile the loader goes on for a little, or for long. */
+static void the_work_of_another_thread(void **state)
+{
+    (void)state;
+    for (int much = 0; much < 2; much++) {
+        open_refused();
+        feed.tid = OTHER_THREAD;
+        work(much ? 800 : 70, WORKING);
+        end(-1, SIGABRT);
+        expect(much ? "host-crash-of-process" : "gpu-oom-capacity", GW_SUPPORTED);
+    }
+    for (int worked = 0; worked < 2; worked++) { /* now the other one is refused, and the main thread raises */
+        gw_feed_open(&feed, 16 * gib);
+        gw_feed_alloc(&feed, gib);
+        feed.tid = OTHER_THREAD;
+        refuse();
+        feed.tid = GW_FEED_PID;
+        work(worked ? 70 : 2, WORKING);
+        raise_text("KeyError: 'b'");
+        expect(worked ? "script-exception" : "gpu-oom-capacity", GW_SUPPORTED);
+    }
+}
+
+/* Refused with little in between: the first one. With work in between: the last one. */
+static void several_refusals(void **state)
+{
+    (void)state;
+    for (int between = 0; between < 2; between++) {
+        open_refused();
+        work(between ? 6 : 0, WORKING);
+        gw_feed_no_room(&feed, 15 * gib, 14 * gib, 16 * gib);
+        end(1, 0);
+        verdict = judge_fed(&feed);
+        assert_int_equal(verdict->status, GW_VERDICT_FAULT);
+        assert_true(evidence_has(verdict, between ? "15.00 GiB" : "20.00 GiB"));
+        assert_int_equal(list_has(&verdict->advice, "handled"), between);
+        gw_verdict_free(verdict);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_exception_in_the_programs_own_words),
+        cmocka_unit_test(a_value_that_is_missing),
+        cmocka_unit_test(work_that_nothing_waited_for),
+        cmocka_unit_test(a_status_alone),
+        cmocka_unit_test(a_crash),
+        cmocka_unit_test(the_work_of_another_thread),
+        cmocka_unit_test(several_refusals),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
