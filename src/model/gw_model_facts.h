@@ -549,7 +549,7 @@ typedef struct gw_stderr_facts {
     gw_stderr_line child_exception; /* the last such line, whether it is `exception` or not */
     char frame[GW_STDERR_LINE_MAX]; /* its innermost frame: File "x.py", line 12, in f */
     bool exception_chain_oom;       /* an out-of-memory stands earlier in the same chain of exceptions */
-    bool exception_chain_memory;    /* the same in any words about memory */
+    bool exception_is_chained;      /* another one stands earlier in its chain */
     bool exception_after_oom;       /* its traceback came right after an out-of-memory line, nothing in between */
     bool exception_is_fork_refused; /* it is a framework's refusal to use CUDA in a forked child */
     bool exception_lacks_value;     /* it is about a value that was never written: None, or an unknown name */
@@ -591,8 +591,8 @@ typedef enum gw_exception_kind {
     GW_EXCEPTION_GPU
 } gw_exception_kind;
 gw_exception_kind gw_exception_kind_of(const gw_stderr_facts *facts);
-/* Does it, or one earlier in its chain, speak of memory in any words, or of a value that was never written? Then a
- * refused request may be the reason of it, whatever its type. */
+/* Is it about memory in any words, about a value that was never written, or raised while another one was handled? Then
+ * a refused request may be the reason of it, whatever its type. */
 bool gw_exception_may_follow_refusal(const gw_stderr_facts *facts);
 
 typedef enum gw_framework {

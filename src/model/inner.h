@@ -189,7 +189,7 @@ typedef struct gwi_model {
     char *line;            /* stderr: the line being gathered; owned */
     size_t line_bytes;
     struct gwi_stderr_state {
-        bool in_traceback, chain, chain_oom, chain_memory, last_frame_next;
+        bool in_traceback, chain, chain_oom, chained, last_frame_next;
         size_t text_capacity;
         uint64_t lines_since_oom, lines_since_exception;
         char own_frame[GW_STDERR_LINE_MAX]; /* of the traceback at work, the innermost one outside of packages */

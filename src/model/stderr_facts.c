@@ -140,7 +140,7 @@ static void python_line(gw_model *model, uint64_t t_ns, const char *line)
     struct gwi_stderr_state *state = &model->inner->stderr_state;
     if (has(line, "Traceback (most recent call last)")) {
         if (!state->chain)
-            state->chain_oom = state->chain_memory = false;
+            state->chain_oom = state->chained = false;
         enum { LINES_BETWEEN_MAX = 2 };
         facts->exception_after_oom = facts->oom.seen && state->lines_since_oom <= LINES_BETWEEN_MAX;
         state->in_traceback = true;
@@ -152,7 +152,7 @@ static void python_line(gw_model *model, uint64_t t_ns, const char *line)
     if (has(line, "During handling of the above exception") || has(line, "was the direct cause of the following")) {
         state->chain = true;
         state->chain_oom = state->chain_oom || HAS_ANY(facts->exception.text, oom_words);
-        state->chain_memory = state->chain_memory || speaks_of_memory(facts->exception.text);
+        state->chained = true;
         return;
     }
     if (!state->in_traceback)
@@ -180,7 +180,7 @@ static void python_line(gw_model *model, uint64_t t_ns, const char *line)
     keep(&facts->exception, t_ns, line, true);
     snprintf(facts->exception_type, sizeof facts->exception_type, "%.*s", (int)(name < 95 ? name : 95), line);
     facts->exception_chain_oom = state->chain_oom;
-    facts->exception_chain_memory = state->chain_memory;
+    facts->exception_is_chained = state->chained;
     facts->exception_is_fork_refused = HAS_ANY(line, fork_words);
     facts->exception_lacks_value = has(line, "NoneType") || strcmp(facts->exception_type, "NameError") == 0 ||
                                    strcmp(facts->exception_type, "UnboundLocalError") == 0;
@@ -323,5 +323,5 @@ gw_exception_kind gw_exception_kind_of(const gw_stderr_facts *facts)
 bool gw_exception_may_follow_refusal(const gw_stderr_facts *facts)
 {
     return facts->exception.seen &&
-           (facts->exception_chain_memory || facts->exception_lacks_value || speaks_of_memory(facts->exception.text));
+           (facts->exception_is_chained || facts->exception_lacks_value || speaks_of_memory(facts->exception.text));
 }

@@ -1,24 +1,25 @@
 /* Which failure ended the process.
  *
- * The first failing call is not always the root. Answers to questions and echoes of a lost context are no failures
- * here. A lost context is the root unless a refusal explains it (family.c). Otherwise one rule decides about refused
- * requests for memory:
+ * The first call that failed is not always the root. Answers to questions and echoes of a lost context are no failures
+ * here. A lost context is the root unless a refused request explains it (family.c). Otherwise one rule decides about
+ * refused requests for memory:
  *
- *     The root is the first refusal after the point at which the program last went on.
+ *     The root is the first refusal after which the program did not go on.
  *
- * So the refusals are walked from the newest to the oldest. One after which the program went on, until the next refusal
- * or until the end, is handled, and so are those before it unless they are of the same end. What shows that the
- * program went on depends on what came next:
+ * The refusals are walked from the newest to the oldest. The program went on after one if it did so before the next
+ * refusal that is left, or before the end. How much work shows that depends on what came then:
  *
- *     another refusal                 some requests were granted in between, or a framework raised the later one apart
- *     an exception about the GPU's    what failures.c accepts as recovery; other threads' work after the last refusal
- *     memory                          shows nothing
- *     an exception of another kind    the same, or new work that was waited for, or a little work of the same thread
- *     a signal, a status alone, an    the same as failures.c accepts, or much work of the same thread
- *     exception that may be about it
+ *     another refusal              some requests were granted in between, or a framework raised the later one apart
+ *     an exception about the GPU's what failures.c accepts as recovery, but no other thread's work after the last
+ *     memory                       refusal
+ *     an exception about something the same, any new work that was waited for, or a little work of the refused thread
+ *     else
+ *     a signal or a status alone,  what failures.c accepts, or repeated requests and work of the refused thread
+ *     or an exception that a refusal
+ *     may have led to
  *
- * Work counts in full where the refused thread did it. Where other threads alone went on, that thread may be the one
- * that ended the process: then nothing is established, and only very much work makes the refusal handled. */
+ * Work counts in full where the refused thread did it. Where only other threads went on, the refused thread may be the
+ * one that ended the process: then no cause is established, and only very much work makes the refusal handled. */
 #include "family.h"
 
 #include <string.h>
@@ -31,7 +32,7 @@ typedef enum went_on {
 
 typedef enum ended_by { ENDED_BY_MEMORY, ENDED_BY_OTHER_EXCEPTION, ENDED_SILENTLY } ended_by;
 
-/* What is said last decides what the refusal has to be weighed against. */
+/* What the process said when it ended. */
 static ended_by end_of(const gwi_case *c)
 {
     const gw_stderr_facts *facts = &c->model->stderr_facts;
@@ -174,18 +175,24 @@ bool gwi_is_outlived(const gwi_case *c, const gw_failure *failure)
     return c->oom == NULL || failure < c->oom || failure->recovery != GW_RECOVERED_NOT;
 }
 
+/* Did the refused thread itself go on, in a way that leaves no doubt? */
+static bool is_surely_handled(const gwi_case *c, const gw_failure *failure)
+{
+    bool settled = failure->recovery == GW_RECOVERED_BY_SIZE || failure->recovery == GW_RECOVERED_BY_SMALLER;
+    if (failure->own_allocs_after + failure->own_work_after == 0)
+        return false;
+    if (end_of(c) == ENDED_BY_OTHER_EXCEPTION)
+        return failure->recovery != GW_RECOVERED_NOT || thread_worked_on(failure);
+    return settled;
+}
+
 const gw_failure *gwi_doubtful_refusal(const gwi_case *c)
 {
     if (c->process == NULL || !c->ended || !c->bad_end || c->root != NULL)
         return NULL;
-    if (end_of(c) == ENDED_BY_OTHER_EXCEPTION && !c->is_root_unsure)
-        return NULL;
     for (size_t i = c->model->failure_count; i-- > 0;) {
-        const gw_failure *failure = &c->model->failure[i];
-        bool own = failure->own_allocs_after > 0;
-        bool settled = failure->recovery == GW_RECOVERED_BY_SIZE || failure->recovery == GW_RECOVERED_BY_SMALLER;
-        if (is_refusal(c, failure) && !(settled && own))
-            return failure;
+        if (is_refusal(c, &c->model->failure[i]) && !is_surely_handled(c, &c->model->failure[i]))
+            return &c->model->failure[i];
     }
     return NULL;
 }

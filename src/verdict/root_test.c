@@ -109,7 +109,22 @@ static void a_value_that_is_missing(void **state)
     open_refused();
     work(2, WORKING);
     raise_text("AttributeError: 'int' object has no attribute 'ptr'");
-    expect("script-exception", GW_ESTABLISHED);
+    expect("script-exception", GW_SUPPORTED);
+}
+
+/* What is raised while a refusal is handled is mostly about it, though it says something else. */
+static void an_exception_in_a_chain(void **state)
+{
+    (void)state;
+    for (int chained = 0; chained < 2; chained++) {
+        open_refused();
+        work(3, WORKING);
+        raise_text(chained ? "t.NoRoom: it does not fit\n\nDuring handling of the above exception, another exception "
+                             "occurred:\n\nTraceback (most recent call last):\n  File \"t.py\", line 9, in g\n"
+                             "RuntimeError: the training failed"
+                           : "RuntimeError: the training failed");
+        expect(chained ? "gpu-oom-capacity" : "script-exception", GW_SUPPORTED);
+    }
 }
 
 static void work_that_nothing_waited_for(void **state)
@@ -214,6 +229,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_exception_in_the_programs_own_words),
         cmocka_unit_test(a_value_that_is_missing),
+        cmocka_unit_test(an_exception_in_a_chain),
         cmocka_unit_test(work_that_nothing_waited_for),
         cmocka_unit_test(a_status_alone),
         cmocka_unit_test(a_crash),
