@@ -266,7 +266,7 @@ gwi_request *gwi_request_place(gw_model *model, gwi_process *process, uint64_t o
  * newest request. */
 void gwi_request_end(gwi_process *process, uint64_t order, uint64_t frees, uint64_t order_now);
 void gwi_work_add(gwi_process *process, uint32_t work); /* `extra` of a request */
-/* From the request of that order on: times that memory was given back between two of them, up to some 32. */
+/* From the request of that order on: times that memory was given back between two of them, up to 16. */
 uint32_t gwi_requests_turns(const gwi_process *process, uint64_t order);
 void gwi_requests_free(gwi_process *process);
 /* Those on the snapshot's device up to it, with room for one more; the caller frees the list. NULL: none are known. */

@@ -72,7 +72,7 @@ void gwi_work_add(gwi_process *process, uint32_t work)
 
 uint32_t gwi_requests_turns(const gwi_process *process, uint64_t order)
 {
-    enum { LOOKED_AT_MAX = 1024, TURNS_MAX = 32 };
+    enum { LOOKED_AT_MAX = 1024, TURNS_MAX = 16 };
     const gwi_requests *list = process->requests;
     uint32_t turns = 0;
     if (list == NULL || list->room == 0)

@@ -103,9 +103,9 @@ static bool thread_worked(const gw_failure *failure)
  * whether one was refused. */
 static bool thread_worked_on(const gw_failure *failure)
 {
-    enum { REQUESTS_MIN = 8, WORK_MIN = 4, TURNS_MIN = 16 };
-    uint64_t work = failure->own_work_after + failure->own_waits_after;
-    return failure->own_allocs_after >= REQUESTS_MIN && (work >= WORK_MIN || failure->turns_after >= TURNS_MIN);
+    enum { REQUESTS_MIN = 8, WORK_MIN = 4 };
+    uint64_t work = failure->own_work_after + failure->own_waits_after + failure->turns_after;
+    return failure->own_allocs_after >= REQUESTS_MIN && work >= WORK_MIN;
 }
 
 static went_on went_on_to_end(const gwi_case *c, const gw_failure *failure, bool is_last)
