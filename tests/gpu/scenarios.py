@@ -231,7 +231,8 @@ for how, more in ((("nccl", "1"), ()), (("gloo", "2"), ()), (("nccl", "2"), TWO_
     FRAMEWORKS += [
         Row("L15", "torch", "l15_ddp_kept", how, "gpu-oom-leak", memory="4GiB", needs=more, facts=[Bytes(1.5 * GIB, 3.6 * GIB)],
             at=r"l15_ddp_kept\.py:\d+ in rank"),
-        clean("L15", "torch", "l15_ddp_kept", (*how, "repaired"), memory="4GiB", needs=more)]
+        # Gloo's ranks print that they are connected, into each other's lines.
+        clean("L15", "torch", "l15_ddp_kept", (*how, "repaired"), memory="4GiB", needs=more, compare="gloo" not in how)]
 
 HANDLED = Says("handled: ", ("advice",))
 # Which failure is the root.
@@ -239,7 +240,7 @@ ROOTS = [
     Row("L21", "torch", "l21_handled", ("copies",), "script-exception", memory="4GiB", facts=[Says("ValueError")]),
     Row("L21", "torch", "l21_handled", ("launches",), "script-exception", memory="4GiB", facts=[Says("ValueError")]),
     clean("L21", "torch", "l21_handled", ("repaired",), memory="4GiB", compare=False, facts=[HANDLED]),
-    clean("L21", "torch", "l21_handled", ("many",), memory="4GiB", compare=False, facts=[Says(r"handled: \d+ refusals.* 8\.0 GiB each", ("advice",))]),
+    clean("L21", "torch", "l21_handled", ("many",), memory="4GiB", compare=False, facts=[Says(r"handled: \d+ refusals.* 8\.0+ GiB each", ("advice",))]),
     Row("L22", "torch", "l22_fraction", (), "gpu-oom-capacity", facts=[Says(r"PyTorch's own limit.*set_per_process_memory_fraction")],
         at=r"l22_fraction\.py:\d+ in "),
     clean("L22", "torch", "l22_fraction", ("repaired",)),
