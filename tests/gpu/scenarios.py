@@ -247,6 +247,12 @@ ROOTS = [
     Row("L23", "torch", "l23_other_stream", (), "kernel-never-ends", options=["--hang-after", "3", "--kill-on-hang"],
         facts=[Says("spin was launched on stream")], at=r"l23_other_stream\.py:\d+ in <module>"),
     clean("L23", "torch", "l23_other_stream", ("repaired",), options=["--hang-after", "3", "--kill-on-hang"]),
+    Row("L30", "torch", "l30_impossible", (), "gpu-oom-capacity", memory="4GiB", facts=[Says(r"more than any card has|overflow")],
+        at=r"l30_impossible\.py:11 in <module>"),
+    clean("L30", "torch", "l30_impossible", ("repaired",), memory="4GiB"),
+    Row("L31", "torch", "l31_second_gpu", (), "gpu-oom-capacity", memory="4GiB", needs=TWO_GPUS, facts=[Says("on GPU 1 of 2"), Bytes(6 * GIB, 6 * GIB)],
+        at=r"l31_second_gpu\.py:11 in <module>"),
+    clean("L31", "torch", "l31_second_gpu", ("repaired",), memory="4GiB", needs=TWO_GPUS),
     # As `gpuwhy run ... 2>&1 | tee log` starts them.
     Row("L28", "torch", "s28_host", ("exception",), "script-exception", merged=True, facts=[Says("KeyError: .learning_rate")], note=" (one pipe)"),
     Row("L28", "torch", "s03_caught", ("value_error",), "script-exception", memory="4GiB", merged=True, facts=[Says("ValueError")], note=" (one pipe)"),
@@ -255,8 +261,14 @@ ROOTS = [
     clean("L28", "torch", "s13_label", ("repaired",), merged=True, note=" (one pipe)"),
 ]
 
-# Memory that grows by plan.
+# Memory that is kept, and memory that grows by plan.
 GROWTH = [
+    Row("L02", "torch", "l02_losses", (), "gpu-oom-leak", memory="6GiB", env=EXPANDABLE, at=r"(cnn|l02_losses)\.py:\d+ in ", note=" (expandable)"),
+    Row("L02", "torch", "l02_losses", (), "gpu-oom-leak", memory="6GiB", env=ASYNC, at=r"(cnn|l02_losses)\.py:\d+ in ", note=" (asynchronous)"),
+    Row("L32", "torch", "l32_few_steps", (), "gpu-oom-leak", memory="4GiB", at=r"l32_few_steps\.py:\d+ in (features|<module>)"),
+    clean("L32", "torch", "l32_few_steps", ("repaired",), memory="4GiB"),
+    Row("L33", "torch", "l33_two_places", (), "gpu-oom-leak", memory="6GiB", at=r"l33_two_places\.py:\d+ in <module>"),
+    clean("L33", "torch", "l33_two_places", ("repaired",), memory="6GiB"),
     # Layers that stay look as a loop that keeps: not determined is right, too.
     Row("L24", "torch", "l24_layers", (), ("gpu-oom-capacity", None), memory="4GiB", certain=("supported",)),
     clean("L24", "torch", "l24_layers", ("repaired",), memory="4GiB"),
@@ -280,9 +292,15 @@ CUPY = [
     clean("L16", "cupy", "l16_cupy_far", ("repaired",)),
     Row("L17", "cupy", "l17_cupy_varied", (), "gpu-oom-leak", memory="4GiB", facts=[Bytes(1.5 * GIB, 3.6 * GIB)], at=r"l17_cupy_varied\.py:\d+ in <module>"),
     clean("L17", "cupy", "l17_cupy_varied", ("repaired",), memory="4GiB"),
+    Row("L17", "cupy", "l17_cupy_varied", ("ordered",), "gpu-oom-leak", memory="4GiB", facts=[Bytes(1.5 * GIB, 3.6 * GIB)],
+        at=r"l17_cupy_varied\.py:\d+ in <module>"),
+    clean("L17", "cupy", "l17_cupy_varied", ("ordered", "repaired"), memory="4GiB"),
     Row("L18", "cupy", "l18_cupy_capacity", (), "gpu-oom-capacity", memory="4GiB", certain=("supported",), facts=[Bytes(GIB, GIB)],
         at=r"l18_cupy_capacity\.py:\d+ in step"),
     clean("L18", "cupy", "l18_cupy_capacity", ("repaired",), memory="4GiB"),
+    Row("L29", "cupy", "l29_cupy_places", (), "illegal-address",
+        facts=[Says(r"scatter launched .*launched at 2 places: .*l29_cupy_places\.py:\d+ in scatter_(head|tail), .*l29_cupy_places\.py:\d+ in scatter_(head|tail)")]),
+    clean("L29", "cupy", "l29_cupy_places", ("repaired",)),
 ]
 
 JAX = [

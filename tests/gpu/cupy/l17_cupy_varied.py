@@ -1,10 +1,15 @@
-"""L17: CuPy arrays of 3 to 13 MiB, a new size each step, are kept: 8 MiB x 1,000 = 7.8 GiB on 4 GiB. repaired: the last one."""
+"""L17: CuPy arrays of 3 to 13 MiB, a new size each step, are kept: 8 MiB x 1,000 = 7.8 GiB on 4 GiB. repaired: the last one.
+
+ordered: the same from the driver's stream-ordered pool.
+"""
 
 import sys
 
 import cupy
 
-repaired = len(sys.argv) > 1 and sys.argv[1] == "repaired"
+repaired = "repaired" in sys.argv
+if "ordered" in sys.argv:
+    cupy.cuda.set_allocator(cupy.cuda.MemoryAsyncPool().malloc)
 kept = []
 for step in range(1000):
     mib = 3 + step * 7 % 11
