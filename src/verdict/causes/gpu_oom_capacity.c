@@ -75,11 +75,19 @@ static void say_told(const gwi_case *c, gwi_finding *finding)
     gwi_next(finding, "Do not go on after an out-of-memory that was only printed: retry with less, or end there");
 }
 
+/* Iterations that left something behind, for which no reason was found but that they may as well do something else. */
+static bool may_be_leak(const gwi_memory *memory)
+{
+    gw_loop_doubt doubt = memory->growth.loop.doubt;
+    return gwi_loop_certainty(memory) == GW_HYPOTHESIS &&
+           (doubt == GW_LOOP_FEW || doubt == GW_LOOP_NO_WORK || doubt == GW_LOOP_UNEVEN);
+}
+
 /* What holds memory that another explanation would have to free. */
 static bool explained_otherwise(const gwi_memory *memory)
 {
     const gw_growth *growth = &memory->growth;
-    return memory->caught != NULL || gwi_loop_certainty(memory) >= GW_SUPPORTED ||
+    return memory->caught != NULL || gwi_loop_certainty(memory) >= GW_SUPPORTED || may_be_leak(memory) ||
            (growth->repeats && growth->repeat_goes_on && gwi_would_fit(memory, growth->first_bytes)) ||
            (growth->steps && growth->step_live_bytes * 2 >= memory->own_bytes) ||
            (growth->steps && growth->step_fallen > growth->step_waited &&
@@ -92,11 +100,12 @@ static bool explained_otherwise(const gwi_memory *memory)
 
 /* Is what was alive what one iteration needs? Either whole iterations gave back all that they took, and this one wants
  * more than they did; or the first one is not over: the host has not waited for the GPU nor read from it, nothing was
- * given back, and no place asked for memory often enough to be a loop: so nothing can be left over from earlier. A
- * framework's allocator keeps its own books, of which only live blocks are known here. */
+ * given back, no place asked for memory often enough to be a loop, and no more work lies before the refused request
+ * than before any other, so that no iteration without requests is hidden there: so nothing can be left over from
+ * earlier. A framework's allocator keeps its own books, of which only live blocks are known here. */
 static bool is_one_need(const gwi_case *c)
 {
-    enum { WAITS_FEW = 1, REQUESTS_MAX = 3, WORK_MAX = 8 };
+    enum { WAITS_FEW = 1, REQUESTS_MAX = 3 };
     const gwi_memory *memory = &c->memory;
     const gw_growth *growth = &memory->growth;
     const gw_iterations *loop = &growth->loop;
@@ -106,7 +115,7 @@ static bool is_one_need(const gwi_case *c)
         return memory->own_bytes + memory->wanted_bytes > loop->balanced_peak_bytes;
     return growth->requests_whole && loop->leak_count == 0 && !growth->repeats && !growth->steps_unsure &&
            memory->snapshot->frees == 0 && memory->snapshot->reads == 0 && memory->snapshot->waits <= WAITS_FEW &&
-           loop->most_requests <= REQUESTS_MAX && loop->last_work <= WORK_MAX;
+           loop->most_requests <= REQUESTS_MAX && loop->last_work <= (loop->least_work > 1 ? loop->least_work : 1);
 }
 
 static bool has_gone_on(const gw_failure *oom)
