@@ -1,5 +1,6 @@
 #include "start.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -90,6 +91,49 @@ void gwi_say_failed_call(const gwi_case *c, gwi_finding *finding, const gw_failu
     gwi_say_consequences(c, finding, failure);
 }
 
+/* The last line of stderr that is not empty; its length is 0 where there is none. */
+static const char *last_line(const gw_stderr_facts *facts, size_t *ret_bytes)
+{
+    size_t end = facts->text_bytes, begin;
+    while (end > 0 && isspace((unsigned char)facts->text[end - 1]))
+        end--;
+    for (begin = end; begin > 0 && facts->text[begin - 1] != '\n';)
+        begin--;
+    *ret_bytes = end - begin;
+    return facts->text == NULL ? "" : facts->text + begin;
+}
+
+/* Is the line about a GPU or about this call? */
+static bool names_failure(const char *line, const gw_failure *failure)
+{
+    char call[GWI_CALL_TEXT_MAX];
+    const char *words[] = {"CUDA", "cuda", "GPU", gw_result_name(failure->result),
+                           gwi_call_text(call, failure->fn_name)};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (strstr(line, words[i]) != NULL)
+            return true;
+    return false;
+}
+
+/* A program may do without a GPU, or without one module, and end badly for another reason. So the end belongs to the
+ * failure only if an exception is about the GPU, or if the program ended soon after it and its last words were about it
+ * or there were none. */
+static bool is_its_end(const gwi_case *c, const gw_failure *failure)
+{
+    const uint64_t soon_ns = 5000000000u;
+    enum { LINE_MAX_BYTES = 1024 };
+    char line[LINE_MAX_BYTES];
+    size_t bytes;
+    uint64_t end_ns = c->process != NULL && c->process->exit_known ? c->process->t_exit_ns : c->model->t_end_ns;
+    if (!c->ended || c->exception == GW_EXCEPTION_GPU)
+        return true;
+    if (failure->t_last_ns + soon_ns < end_ns)
+        return false;
+    const char *last = last_line(&c->model->stderr_facts, &bytes);
+    snprintf(line, sizeof line, "%.*s", (int)(bytes < sizeof line ? bytes : sizeof line - 1), last);
+    return bytes == 0 || names_failure(line, failure);
+}
+
 gw_certainty gwi_sure_of_end(const gwi_case *c, const gw_failure *failure, gw_certainty most)
 {
     enum { ABORT = 6 };
@@ -99,7 +143,9 @@ gw_certainty gwi_sure_of_end(const gwi_case *c, const gw_failure *failure, gw_ce
                  (c->signal != 0 && c->signal != ABORT) || c->process == NULL || c->process->pid != failure->pid;
     /* Work that succeeded and was waited for afterwards: it had another way. */
     other = other || (failure->launches_after > 0 && failure->synced_after);
-    return other ? GW_HYPOTHESIS : most;
+    if (other)
+        return GW_HYPOTHESIS;
+    return most > GW_SUPPORTED && !is_its_end(c, failure) ? GW_SUPPORTED : most;
 }
 
 gw_certainty gwi_sure_of_words(const gwi_case *c)

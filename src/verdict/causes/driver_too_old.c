@@ -39,6 +39,17 @@ static bool is_below_family(const gwi_versions *versions, const char **ret_minim
     return versions->driver < family->driver_minimum;
 }
 
+/* The runtime refused by itself, and no call failed. Words that the program outlived are no reason of its end. */
+static gw_certainty sure_of_words(const gwi_case *c, bool below, uint64_t t_ns)
+{
+    const uint64_t soon_ns = 5000000000u;
+    if (c->exception == GW_EXCEPTION_SCRIPT || c->exception == GW_EXCEPTION_OOM)
+        return GW_HYPOTHESIS;
+    if (!below)
+        return gwi_sure_of_words(c);
+    return c->exception == GW_EXCEPTION_GPU || t_ns + soon_ns >= c->model->t_end_ns ? GW_ESTABLISHED : GW_SUPPORTED;
+}
+
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
     uint64_t t_ns = 0;
@@ -66,7 +77,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         gwi_rule_out(finding, "a driver below the minimum of its CUDA family (one newer call is missing, not all)");
     gw_certainty most = below || told != NULL ? GW_ESTABLISHED : GW_SUPPORTED;
     if (failure == NULL)
-        return below ? GW_ESTABLISHED : gwi_sure_of_words(c);
+        return sure_of_words(c, below, t_ns);
     return gwi_sure_of_end(c, failure, most);
 }
 

@@ -1,0 +1,135 @@
+/* Programs that come close to the proof of a cause and have another one: none of these verdicts may be established. */
+#include "judge_testlib.h"
+
+static const uint64_t second_ns = 1000000000u, gib = 1u << 30;
+static gw_feed feed; /* large: not on the stack */
+static gw_verdict *verdict;
+
+#define TRACE "Traceback (most recent call last):\n  File \"train.py\", line 9, in step\n"
+
+static void judge(void)
+{
+    verdict = judge_fed(&feed);
+}
+
+static void done(void)
+{
+    gw_verdict_free(verdict);
+    verdict = NULL;
+}
+
+static void expect(const char *cause, gw_certainty certainty)
+{
+    judge();
+    assert_cause(verdict, cause, certainty);
+    done();
+}
+
+/* The cause is not established; what the verdict is instead is another test's concern. */
+static void expect_unproven(const char *cause)
+{
+    judge();
+    if (verdict->cause != NULL && strcmp(verdict->cause, cause) == 0)
+        assert_int_not_equal(verdict->certainty, GW_ESTABLISHED);
+    done();
+}
+
+static void open_run(void)
+{
+    gw_feed_open(&feed, 16 * gib);
+    gw_feed_alloc(&feed, gib);
+    gw_feed_launch(&feed, 0xf1, 0x51);
+    gw_feed_sync(&feed);
+}
+
+/* ---- a code that a program can do without ---- */
+
+static void start_without_a_card(void)
+{
+    gw_feed_open_bare(&feed);
+    gw_feed_process(&feed, GW_FEED_PID, 1, "/usr/bin/prog");
+    gw_feed_call(&feed, "cuInit", GW_EV_INIT, 100, 0, 0, 0, 0);
+}
+
+/* The program went on without a GPU, and ended for a reason of its own. */
+static void no_card_and_another_end(void **state)
+{
+    (void)state;
+    start_without_a_card();
+    gw_feed_exit(&feed, 1, 0);
+    expect("no-device-visible", GW_ESTABLISHED);
+    start_without_a_card();
+    gw_feed_stderr(&feed, "prog: cuInit: CUDA_ERROR_NO_DEVICE\n");
+    gw_feed_exit(&feed, 1, 0);
+    expect("no-device-visible", GW_ESTABLISHED);
+    start_without_a_card();
+    gw_feed_stderr(&feed, "prog: no CUDA device, using the processor\nprog: cannot open input.bin\n");
+    gw_feed_exit(&feed, 1, 0);
+    expect("no-device-visible", GW_SUPPORTED);
+    start_without_a_card();
+    gw_feed_wait(&feed, 600 * second_ns);
+    gw_feed_exit(&feed, 1, 0);
+    expect("no-device-visible", GW_SUPPORTED);
+}
+
+static void library(const char *line)
+{
+    gw_item item = {.kind = GW_ITEM_SUPERVISOR, .t_ns = feed.t_ns, .pid = GW_FEED_PID};
+    gw_error err;
+    item.pair.key = "library";
+    item.pair.value = line;
+    assert_int_equal(gw_model_feed(feed.model, &item, &err), GW_OK);
+}
+
+static void refused_by_the_runtime(void)
+{
+    gw_feed_open(&feed, 16 * gib);
+    gw_feed_call(&feed, "cuInit", GW_EV_DRIVER, 0, 12020, 700, 0, 0);
+    library("kind=cudart part= place=wheel version=13.0.96 from=3 major_only=0 "
+            "path=/v/site-packages/nvidia/cu13/lib/libcudart.so.13");
+    gw_feed_stderr(&feed, "CUDA error: CUDA driver version is insufficient for CUDA runtime version\n");
+}
+
+static void an_old_driver_that_was_outlived(void **state)
+{
+    (void)state;
+    refused_by_the_runtime();
+    gw_feed_stderr(&feed, TRACE "KeyError: 'loss'\n");
+    gw_feed_exit(&feed, 1, 0);
+    expect("script-exception", GW_ESTABLISHED);
+    refused_by_the_runtime();
+    gw_feed_wait(&feed, 600 * second_ns);
+    gw_feed_exit(&feed, 1, 0);
+    expect("driver-too-old", GW_SUPPORTED);
+}
+
+static void with_two_cudnn(const char *words)
+{
+    open_run();
+    library("kind=cudnn version=9.1.0.70 from=3 major_only=0 "
+            "path=/v/site-packages/nvidia/cudnn/lib/libcudnn.so.9");
+    library("kind=cudnn version=9.3.0 from=1 major_only=0 path=/usr/lib/libcudnn_ops.so.9.3.0");
+    gw_feed_stderr(&feed, words);
+    gw_feed_exit(&feed, 1, 0);
+}
+
+static void two_cudnn_and_another_end(void **state)
+{
+    (void)state;
+    with_two_cudnn("warning: CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH, doing without\n" TRACE "KeyError: 'loss'\n");
+    expect("script-exception", GW_ESTABLISHED);
+    with_two_cudnn(TRACE "RuntimeError: NCCL error: peer VERSION_MISMATCH\n");
+    expect_unproven("cudnn-mixed-libraries");
+    with_two_cudnn(TRACE "RuntimeError: cuDNN error: CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED\n");
+    expect("cudnn-mixed-libraries", GW_SUPPORTED); /* a file may be missing */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_card_and_another_end),
+        cmocka_unit_test(an_old_driver_that_was_outlived),
+        cmocka_unit_test(two_cudnn_and_another_end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
