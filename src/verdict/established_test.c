@@ -124,12 +124,105 @@ static void two_cudnn_and_another_end(void **state)
     expect("cudnn-mixed-libraries", GW_SUPPORTED); /* a file may be missing */
 }
 
+/* ---- calls that a program can do without ---- */
+
+/* One image was not for this card, the next one was. */
+static void a_second_image_that_loads(void **state)
+{
+    (void)state;
+    gw_feed_open(&feed, 16 * gib);
+    gw_feed_call(&feed, "cuModuleLoadData", GW_EV_MODULE_LOAD, 209, 0, 0, 0, 0);
+    gw_feed_call(&feed, "cuModuleLoadData", GW_EV_MODULE_LOAD, 0, 0x77, 0, 0, 0);
+    gw_feed_launch(&feed, 0xf1, 0x51);
+    gw_feed_sync(&feed);
+    gw_feed_exit(&feed, 1, 0);
+    expect_unproven("arch-not-in-binary");
+}
+
+/* A worker looks whether there is a GPU, is refused, and does without. `end_of_child` is its exit status. */
+static void forked_worker_asks(int end_of_child)
+{
+    gw_feed_open_bare(&feed);
+    gw_feed_begin_cuda(&feed, 16 * gib);
+    feed.pid = feed.tid = 300;
+    feed.context = 0;
+    gw_feed_process(&feed, 300, GW_FEED_PID, "/usr/bin/program");
+    gw_feed_call(&feed, "?", GW_EV_FORK, 0, GW_FEED_PID, 1, 0, 0);
+    gw_feed_call(&feed, "cuInit", GW_EV_INIT, 3, 0, 0, 0, 0);
+    gw_feed_exit_of(&feed, 300, end_of_child, 0);
+    feed.pid = feed.tid = GW_FEED_PID;
+}
+
+static void a_forked_child_that_coped(void **state)
+{
+    (void)state;
+    forked_worker_asks(0);
+    gw_feed_wait(&feed, 600 * second_ns);
+    gw_feed_stderr(&feed, TRACE "KeyError: 'loss'\n");
+    gw_feed_exit(&feed, 1, 0);
+    expect("script-exception", GW_ESTABLISHED);
+    forked_worker_asks(0);
+    gw_feed_wait(&feed, 600 * second_ns);
+    gw_feed_exit(&feed, 1, 0);
+    expect_unproven("fork-after-init");
+    forked_worker_asks(0); /* a pool hands the worker's exception on */
+    gw_feed_stderr(&feed, TRACE "RuntimeError: CUDA error: initialization error\n");
+    gw_feed_exit(&feed, 1, 0);
+    expect("fork-after-init", GW_ESTABLISHED);
+}
+
+/* As a search among kernels does: one of them asks for too much shared memory. */
+static void launch_too_large(void)
+{
+    open_run();
+    gw_feed_call(&feed, "?", GW_EV_DEVICE_ATTRIBUTE, 0, 0, 1, 1024, 0);
+    gw_feed_call(&feed, "?", GW_EV_DEVICE_ATTRIBUTE, 0, 0, 8, 49152, 0);
+    gw_feed_extra_call(&feed, "cuLaunchKernel", GW_EV_LAUNCH, 1, 400000, 0xf2, 1 | 1ull << 32 | 1ull << 48,
+                       32 | 1ull << 21 | 1ull << 42, 0x51);
+}
+
+static void a_refused_launch_and_another_end(void **state)
+{
+    (void)state;
+    launch_too_large();
+    for (int i = 0; i < 100; i++) {
+        gw_feed_launch(&feed, 0xf1, 0x51);
+        gw_feed_sync(&feed);
+    }
+    gw_feed_stderr(&feed, TRACE "KeyError: 'loss'\n");
+    gw_feed_exit(&feed, 1, 0);
+    expect("script-exception", GW_SUPPORTED);
+    launch_too_large();
+    gw_feed_wait(&feed, 600 * second_ns);
+    gw_feed_exit(&feed, 1, 0);
+    expect("launch-config-invalid", GW_SUPPORTED);
+}
+
+static void no_page_locked_memory_and_another_end(void **state)
+{
+    (void)state;
+    open_run();
+    gw_feed_call(&feed, "cuMemHostRegister_v2", GW_EV_HOST_REGISTER, 712, 0x1000, gib, 0, 0);
+    gw_feed_stderr(&feed, TRACE "KeyError: 'loss'\n");
+    gw_feed_exit(&feed, 1, 0);
+    expect("script-exception", GW_SUPPORTED);
+    open_run();
+    gw_feed_call(&feed, "cuMemHostAlloc", GW_EV_HOST_ALLOC, 2, 0, gib, 0, 0);
+    gw_feed_wait(&feed, 600 * second_ns);
+    gw_feed_exit(&feed, 1, 0);
+    expect("pinned-memory-failure", GW_SUPPORTED);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_card_and_another_end),
         cmocka_unit_test(an_old_driver_that_was_outlived),
         cmocka_unit_test(two_cudnn_and_another_end),
+        cmocka_unit_test(a_second_image_that_loads),
+        cmocka_unit_test(a_forked_child_that_coped),
+        cmocka_unit_test(a_refused_launch_and_another_end),
+        cmocka_unit_test(no_page_locked_memory_and_another_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

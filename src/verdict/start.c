@@ -142,7 +142,7 @@ gw_certainty gwi_sure_of_end(const gwi_case *c, const gw_failure *failure, gw_ce
     bool other = c->exception == GW_EXCEPTION_SCRIPT || c->exception == GW_EXCEPTION_OOM ||
                  (c->signal != 0 && c->signal != ABORT) || c->process == NULL || c->process->pid != failure->pid;
     /* Work that succeeded and was waited for afterwards: it had another way. */
-    other = other || (failure->launches_after > 0 && failure->synced_after);
+    other = other || (c->exception != GW_EXCEPTION_GPU && failure->launches_after > 0 && failure->synced_after);
     if (other)
         return GW_HYPOTHESIS;
     return most > GW_SUPPORTED && !is_its_end(c, failure) ? GW_SUPPORTED : most;

@@ -57,6 +57,21 @@ static gw_certainty judge_told(const gwi_case *c, gwi_finding *finding)
     return initialiser != NULL ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 
+/* Did the run end of it? A child may ask, be refused and do without CUDA, as a worker that only looks whether there is
+ * a GPU; the run then ends for another reason. */
+static gw_certainty certainty_of(const gwi_case *c, const gw_process *child, bool is_initialised)
+{
+    bool knows_end = child->exit_known && child->exit.status_known, died = knows_end && gwi_died_badly(child);
+    gw_certainty most = is_initialised ? GW_ESTABLISHED : GW_SUPPORTED;
+    if (c->exception == GW_EXCEPTION_GPU) /* a pool hands its worker's exception on */
+        return most;
+    if (c->exception == GW_EXCEPTION_SCRIPT && !c->model->stderr_facts.exception_about_child)
+        return died ? GW_SUPPORTED : GW_HYPOTHESIS;
+    if (died)
+        return most;
+    return knows_end ? GW_HYPOTHESIS : GW_SUPPORTED;
+}
+
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
     const gw_failure *refused = find_refused(c);
@@ -90,7 +105,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     gwi_where(finding, refused->site, "the child's call that was refused; the fork is among its callers");
     gwi_rule_out(finding, "a broken driver (it answered the parent)");
     gwi_say_consequences(c, finding, refused);
-    return parent != NULL && parent->init_ok ? GW_ESTABLISHED : GW_SUPPORTED;
+    return certainty_of(c, child, parent != NULL && parent->init_ok);
 }
 
 const gw_cause gwi_cause_fork_after_init = {
