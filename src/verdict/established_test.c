@@ -1,7 +1,7 @@
 /* Programs that come close to the proof of a cause and have another one: none of these verdicts may be established. */
 #include "judge_testlib.h"
 
-static const uint64_t second_ns = 1000000000u, gib = 1u << 30;
+static const uint64_t second_ns = 1000000000u, gib = 1u << 30, mib = 1u << 20, kib = 1u << 10;
 static gw_feed feed; /* large: not on the stack */
 static gw_verdict *verdict;
 
@@ -213,6 +213,57 @@ static void no_page_locked_memory_and_another_end(void **state)
     expect("pinned-memory-failure", GW_SUPPORTED);
 }
 
+/* ---- memory ---- */
+
+/* Two small helpers stand on the card of a process that fills it by itself; the second card is meant for others. */
+static void small_helpers_on_the_card(void **state)
+{
+    (void)state;
+    gw_feed_open_bare(&feed);
+    gw_feed_process(&feed, GW_FEED_PID, 1, "/usr/bin/launcher");
+    for (uint32_t worker = 0; worker < 3; worker++) {
+        feed.pid = feed.tid = 200 + worker;
+        gw_feed_begin_cuda(&feed, 16 * gib);
+        gw_feed_text_call(&feed, "cuInit", GW_EV_DEVICE, 1, 16 * gib, 16 * gib, 0, "Test card");
+        if (worker < 2)
+            gw_feed_alloc(&feed, 300 * mib);
+    }
+    for (uint64_t i = 0; i < 14; i++)
+        gw_feed_alloc(&feed, gib + i * mib);
+    gw_feed_no_room(&feed, 64 * mib, 16 * mib, 16 * gib);
+    gw_feed_exit_of(&feed, 202, 1, 0);
+    gw_feed_exit(&feed, 1, 0);
+    expect_unproven("gpu-context-pileup");
+}
+
+/* Two blocks of 690 KiB fill a page of 2 MiB but for a third: nothing was ever freed. */
+static void pages_wasted_by_rounding(void **state)
+{
+    (void)state;
+    gw_feed_open(&feed, 8 * gib);
+    const uint64_t first = 0x7e0000000000, page = 2 * mib;
+    for (uint64_t i = 0; i < 7000; i++)
+        gw_feed_call(&feed, "cuMemAlloc_v2", GW_EV_ALLOC, 0, first + i / 2 * page + i % 2 * 690 * kib, 690 * kib, 0, 0);
+    gw_feed_no_room(&feed, gib, 600 * mib, 8 * gib);
+    gw_feed_exit(&feed, 1, 0);
+    expect_unproven("gpu-oom-fragmentation");
+}
+
+/* The process keeps a block in every step and had filled the card alone, a little later. */
+static void a_neighbour_of_what_may_be_a_leak(void **state)
+{
+    (void)state;
+    gw_feed_open(&feed, 16 * gib);
+    for (int i = 0; i < 16; i++) {
+        gw_feed_alloc(&feed, 512 * mib);
+        gw_feed_launch(&feed, 0xf1, 0x51);
+    }
+    gw_feed_no_room(&feed, 512 * mib, 256 * mib, 16 * gib);
+    gw_feed_fact(&feed, "card.holder", "pid=4711 bytes=6979321856 cmd=python notebook.py");
+    gw_feed_exit(&feed, 1, 0);
+    expect_unproven("gpu-oom-other-process");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -223,6 +274,9 @@ int main(void)
         cmocka_unit_test(a_forked_child_that_coped),
         cmocka_unit_test(a_refused_launch_and_another_end),
         cmocka_unit_test(no_page_locked_memory_and_another_end),
+        cmocka_unit_test(small_helpers_on_the_card),
+        cmocka_unit_test(pages_wasted_by_rounding),
+        cmocka_unit_test(a_neighbour_of_what_may_be_a_leak),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

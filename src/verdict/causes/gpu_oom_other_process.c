@@ -154,8 +154,10 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (gwi_leak_bytes(memory) > memory->foreign_bytes)
         return GW_HYPOTHESIS; /* it would have filled the card alone, a little later */
     bool is_less = memory->foreign_bytes * 2 < memory->own_bytes; /* who takes so much more may need too much */
-    would_fit_alone = would_fit_alone && !is_less;
-    return would_fit_alone && !more_unseen ? GW_ESTABLISHED : GW_SUPPORTED;
+    /* What may be a leak had perhaps filled the card alone, a little later. */
+    const gw_growth *growth = &memory->growth;
+    bool may_leak = growth->loop.leak_count > 0 && growth->loop_bytes * 2 >= memory->own_bytes;
+    return would_fit_alone && !is_less && !may_leak && !more_unseen ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 
 const gw_cause gwi_cause_gpu_oom_other_process = {
