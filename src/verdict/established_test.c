@@ -264,6 +264,193 @@ static void a_neighbour_of_what_may_be_a_leak(void **state)
     expect_unproven("gpu-oom-other-process");
 }
 
+/* ---- cards ---- */
+
+/* CUDA's device 0 is NVML's card 1. */
+static void open_card_run(void)
+{
+    gw_feed_open(&feed, 16 * gib);
+    gw_feed_call(&feed, "cuInit", GW_EV_DEVICE_ATTRIBUTE, 0, 0, 33, 0xaf, 0);
+    gw_feed_call(&feed, "cuInit", GW_EV_DEVICE_ATTRIBUTE, 0, 0, 34, 0, 0);
+    gw_feed_call(&feed, "cuInit", GW_EV_DEVICE_ATTRIBUTE, 0, 0, 50, 0, 0);
+    gw_feed_fact(&feed, "nvml.card", "index=0 pci=00000000:18:00.0 uuid=GPU-1 name=NVIDIA H200");
+    gw_feed_fact(&feed, "nvml.card", "index=1 pci=00000000:AF:00.0 uuid=GPU-2 name=NVIDIA H200");
+    gw_feed_alloc(&feed, gib);
+    gw_feed_launch(&feed, 0xf1f1, 0x5151);
+    gw_feed_wait(&feed, second_ns);
+}
+
+static void xid(uint64_t number)
+{
+    gw_feed_machine(&feed, GW_MACHINE_XID, GW_SOURCE_NVML, 1, 0, number, 0, "");
+}
+
+static void lose_context(uint16_t result)
+{
+    gw_feed_call(&feed, "cuCtxSynchronize", GW_EV_SYNC, result, 0, 0, 0, 0);
+    gw_feed_exit(&feed, 1, 0);
+}
+
+/* The card had an error that this process outlived by far, or one that ends no process. */
+static void an_old_error_of_the_card(void **state)
+{
+    (void)state;
+    open_card_run();
+    xid(48);
+    gw_feed_wait(&feed, 3600 * second_ns);
+    lose_context(700);
+    expect("illegal-address", GW_ESTABLISHED);
+    open_card_run();
+    xid(64);
+    lose_context(700);
+    expect("illegal-address", GW_ESTABLISHED);
+    open_card_run();
+    xid(119);
+    gw_feed_wait(&feed, 3600 * second_ns);
+    lose_context(700);
+    expect("illegal-address", GW_ESTABLISHED);
+}
+
+static void a_full_card_after_an_error_of_the_card(void **state)
+{
+    (void)state;
+    open_card_run();
+    xid(119);
+    for (int i = 0; i < 7; i++)
+        gw_feed_alloc(&feed, 2 * gib);
+    gw_feed_no_room(&feed, 4 * gib, gib / 2, 16 * gib);
+    gw_feed_exit(&feed, 1, 0);
+    expect("gpu-oom-capacity", GW_SUPPORTED);
+}
+
+/* A kernel's own fault; the card was taken away while the program cleaned up. */
+static void a_card_that_was_lost_later(void **state)
+{
+    (void)state;
+    open_card_run();
+    gw_feed_sample(&feed, GW_METRIC_CARD_STATUS, 1, 0, 0);
+    gw_feed_call(&feed, "cuCtxSynchronize", GW_EV_SYNC, 700, 0, 0, 0, 0);
+    gw_feed_wait(&feed, 600 * second_ns);
+    gw_feed_sample(&feed, GW_METRIC_CARD_STATUS, 1, 0, 15);
+    gw_feed_exit(&feed, 1, 0);
+    expect("illegal-address", GW_ESTABLISHED);
+}
+
+static void a_fault_after_an_unchecked_refusal(void **state)
+{
+    static const uint16_t results[] = {710, 716};
+    (void)state;
+    for (size_t i = 0; i < sizeof results / sizeof results[0]; i++) {
+        gw_feed_open(&feed, 4 * gib);
+        for (int k = 0; k < 3; k++)
+            gw_feed_alloc(&feed, gib);
+        gw_feed_launch(&feed, 0xf1, 0x51);
+        gw_feed_read(&feed, mib);
+        gw_feed_no_room(&feed, 2 * gib, gib / 2, 4 * gib);
+        gw_feed_launch(&feed, 0xf1, 0x51);
+        gw_feed_stderr(&feed, "a.cu:9: f: block: [0,0,0], thread: [3,0,0] Assertion `p != nullptr` failed.\n");
+        lose_context(results[i]);
+        expect("gpu-oom-capacity", GW_SUPPORTED);
+    }
+}
+
+static void start_fails(uint16_t result, uint64_t mode)
+{
+    gw_feed_open_bare(&feed);
+    gw_feed_process(&feed, GW_FEED_PID, 1, "/usr/bin/prog");
+    gw_feed_call(&feed, "cuInit", GW_EV_DEVICE_ATTRIBUTE, 0, 0, 20, mode, 0);
+    gw_feed_call(&feed, "cuDevicePrimaryCtxRetain", GW_EV_CTX_CREATE, result, 0, 0, 0, 0);
+}
+
+/* 802 without a switch, 46 without somebody who holds the card. */
+static void refusals_of_several_meanings(void **state)
+{
+    enum { PROHIBITED = 2, EXCLUSIVE = 3 };
+    (void)state;
+    start_fails(802, 0);
+    gw_feed_exit(&feed, 1, 0);
+    expect("fabric-not-ready", GW_SUPPORTED);
+    start_fails(802, 0);
+    gw_feed_meta(&feed, "device.files", "nvidia0 nvidiactl nvidia-nvswitchctl");
+    gw_feed_exit(&feed, 1, 0);
+    expect("fabric-not-ready", GW_ESTABLISHED);
+    start_fails(46, EXCLUSIVE);
+    gw_feed_exit(&feed, 1, 0);
+    expect("device-busy-or-partition", GW_SUPPORTED);
+    start_fails(46, EXCLUSIVE);
+    gw_feed_fact(&feed, "card.holder", "pid=4711 bytes=13958643712 cmd=python notebook.py");
+    gw_feed_exit(&feed, 1, 0);
+    expect("device-busy-or-partition", GW_ESTABLISHED);
+    start_fails(46, PROHIBITED);
+    gw_feed_exit(&feed, 1, 0);
+    expect("device-busy-or-partition", GW_ESTABLISHED);
+}
+
+/* ---- the machine ---- */
+
+static void shm(uint64_t room)
+{
+    gw_feed_sample(&feed, GW_METRIC_SHM_TOTAL, GW_NO_DEVICE, 0, gib);
+    gw_feed_sample(&feed, GW_METRIC_SHM_FREE, GW_NO_DEVICE, 0, room);
+}
+
+static void shared_memory_that_was_full_once(void **state)
+{
+    (void)state;
+    open_run();
+    shm(0);
+    gw_feed_wait(&feed, 600 * second_ns);
+    shm(gib);
+    gw_feed_wait(&feed, 600 * second_ns);
+    gw_feed_exit(&feed, -1, 7);
+    expect_unproven("shm-exhausted");
+    open_run();
+    shm(0);
+    gw_feed_stderr(&feed, TRACE "FileNotFoundError: [Errno 2] No such file or directory: '/dev/shm/weights'\n");
+    gw_feed_exit(&feed, 1, 0);
+    expect_unproven("shm-exhausted");
+}
+
+/* The message is the same where inotify's limit is reached. */
+static void too_many_files_with_few_open(void **state)
+{
+    (void)state;
+    open_run();
+    gw_feed_sample(&feed, GW_METRIC_PROCESS_DESCRIPTORS, GW_NO_DEVICE, GW_FEED_PID, 40);
+    gw_feed_sample(&feed, GW_METRIC_PROCESS_DESCRIPTORS_LIMIT, GW_NO_DEVICE, GW_FEED_PID, 1024);
+    gw_feed_stderr(&feed, TRACE "OSError: [Errno 24] Too many open files\n");
+    gw_feed_exit(&feed, 1, 0);
+    expect("fd-or-process-limit", GW_SUPPORTED);
+}
+
+/* A program that fails may end its own process group. */
+static void a_signal_after_an_exception(void **state)
+{
+    (void)state;
+    open_run();
+    gw_feed_stderr(&feed, TRACE "KeyError: 'loss'\n");
+    gw_feed_exit(&feed, -1, 15);
+    expect("killed-by-scheduler-or-user", GW_SUPPORTED);
+    open_run();
+    gw_feed_stderr(&feed, TRACE "KeyboardInterrupt\n");
+    gw_feed_exit(&feed, -1, 2);
+    expect("killed-by-scheduler-or-user", GW_ESTABLISHED);
+}
+
+/* A worker was killed for lack of memory, the parent took another one, and failed by itself an hour later. */
+static void a_killed_worker_that_was_replaced(void **state)
+{
+    (void)state;
+    open_run();
+    gw_feed_process(&feed, 300, GW_FEED_PID, "/usr/bin/worker");
+    gw_feed_machine(&feed, GW_MACHINE_OOM_KILL, GW_SOURCE_KERNEL_LOG, GW_NO_DEVICE, 300, 0, 1,
+                    "Out of memory: Killed process 300 (worker) total-vm:9000kB");
+    gw_feed_wait(&feed, 3600 * second_ns);
+    gw_feed_stderr(&feed, TRACE "KeyError: 'loss'\n");
+    gw_feed_exit(&feed, 1, 0);
+    expect("script-exception", GW_ESTABLISHED);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -277,6 +464,15 @@ int main(void)
         cmocka_unit_test(small_helpers_on_the_card),
         cmocka_unit_test(pages_wasted_by_rounding),
         cmocka_unit_test(a_neighbour_of_what_may_be_a_leak),
+        cmocka_unit_test(an_old_error_of_the_card),
+        cmocka_unit_test(a_full_card_after_an_error_of_the_card),
+        cmocka_unit_test(a_card_that_was_lost_later),
+        cmocka_unit_test(a_fault_after_an_unchecked_refusal),
+        cmocka_unit_test(refusals_of_several_meanings),
+        cmocka_unit_test(shared_memory_that_was_full_once),
+        cmocka_unit_test(too_many_files_with_few_open),
+        cmocka_unit_test(a_signal_after_an_exception),
+        cmocka_unit_test(a_killed_worker_that_was_replaced),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -34,6 +34,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     gwi_say_consequences(c, finding, sticky);
     const gw_gpu_fault *dump = gwi_gpu_fault(c);
     bool named = dump != NULL && dump->result == DEVICE_ASSERT;
+    if (gwi_is_explained_earlier(c, sticky))
+        return GW_SUPPORTED; /* the values that the kernel checked may be what the missing memory should have held */
     return text->seen || named ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 

@@ -1,6 +1,9 @@
 /* The card is there and refuses this process: its mode, a partition, or the MPS server. */
 #include "start.h"
 
+#include <stdio.h>
+#include <string.h>
+
 static const struct {
     uint16_t result;
     const char *headline;
@@ -10,7 +13,20 @@ static const struct {
                 {808, "the MPS server has as many clients as it takes"},
                 {809, "the MPS server has no connections left"}};
 
-enum { COMPUTE_MODE = 20 };
+enum { COMPUTE_MODE = 20, PROHIBITED = 2 };
+
+/* Is there a process of somebody else on a card? In exclusive mode that one keeps others out. */
+static bool has_holder(const gwi_case *c)
+{
+    for (size_t i = 0; i < c->model->fact_count; i++) {
+        const gw_pair *fact = &c->model->fact[i];
+        unsigned pid;
+        if (fact->key != NULL && strncmp(fact->key, "card.holder", strlen("card.holder")) == 0 &&
+            sscanf(fact->value, "pid=%u", &pid) == 1 && (c->process == NULL || pid != c->process->pid))
+            return true;
+    }
+    return false;
+}
 
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
@@ -29,7 +45,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (device->has_attribute[COMPUTE_MODE] && mode < sizeof modes / sizeof modes[0])
         gwi_evidence(finding, GWI_NO_TIME, "driver", "the card's compute mode is %s", modes[mode]);
     /* 46 also comes from a card that hangs after a fault. */
-    bool proven = failure->result != 46 || mode != 0;
+    bool proven = failure->result != 46 || mode == PROHIBITED || (mode != 0 && has_holder(c));
     return gwi_sure_of_end(c, failure, proven ? GW_ESTABLISHED : GW_SUPPORTED);
 }
 

@@ -6,6 +6,8 @@
 /* Of these Xids the first two are told for the fault itself, the others with it. */
 static const unsigned xids[] = {48, 94, 95, 140, 64, 171, 172, 0};
 enum { DOUBLE_BIT_EVENT = 2, DRIVER_ECC = 214, DRIVER_CONTAINED = 226, CONTAINED = 94 };
+/* A row that could not be replaced, for one, does not end a process. */
+static const unsigned fatal_xids[] = {48, 94, 95, 140};
 
 static const gw_series *find_rise(const gwi_case *c)
 {
@@ -37,6 +39,14 @@ static void say_remaps(const gwi_case *c, gwi_finding *finding, uint32_t card)
     if (failed != NULL && failed->last != 0)
         gwi_evidence(finding, failed->t_max_ns, "card",
                      "a row of its memory could not be replaced: that is a reason to return the card");
+}
+
+static bool is_fatal(const gw_machine_event *event)
+{
+    for (size_t i = 0; i < sizeof fatal_xids / sizeof fatal_xids[0]; i++)
+        if (event->code == fatal_xids[i])
+            return true;
+    return event->kind != GW_MACHINE_XID;
 }
 
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
@@ -76,7 +86,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
                       (!gwi_is_xid_verified(event) || (event->code == CONTAINED && event->pid == 0)));
     if (c->sticky == NULL) /* what failed leaves the context alone: that is not how such an error is told */
         return c->hang.hang != NULL ? GW_SUPPORTED : GW_HYPOTHESIS;
-    return names_us ? GW_ESTABLISHED : GW_SUPPORTED;
+    return names_us && is_fatal(event) && gwi_happened_with_failure(c, event) ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 
 const gw_cause gwi_cause_ecc_uncorrectable = {

@@ -33,8 +33,10 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     }
     if (first == NULL && !hangs)
         return GW_HYPOTHESIS;
-    return event->kind == GW_MACHINE_XID && event->is_ours && gwi_is_xid_verified(event) ? GW_ESTABLISHED
-                                                                                         : GW_SUPPORTED;
+    if (!gwi_is_card_failure(c))
+        return GW_HYPOTHESIS; /* such a call fails by itself, with a working card */
+    bool proved = event->kind == GW_MACHINE_XID && event->is_ours && gwi_is_xid_verified(event);
+    return proved && gwi_happened_with_failure(c, event) ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 
 const gw_cause gwi_cause_gsp_failure = {

@@ -2,6 +2,8 @@
 #include "coverage.h"
 #include "machine.h"
 
+#include <string.h>
+
 static const char *sender_of(int signal)
 {
     switch (signal) {
@@ -31,6 +33,14 @@ static int signal_of(const gwi_case *c)
     return interrupted || c->exit_code == 128 + 15 || c->exit_code == 128 + 9 ? c->exit_code - 128 : 0;
 }
 
+/* A program that fails may end itself, or its group, by such a signal: it has said then why. */
+static bool has_said_why(const gwi_case *c)
+{
+    const gw_stderr_facts *facts = &c->model->stderr_facts;
+    bool interrupted = strcmp(facts->exception_type, "KeyboardInterrupt") == 0;
+    return (facts->exception.seen && !interrupted) || facts->terminate.seen || facts->fatal.seen;
+}
+
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
     int signal = c->ended ? signal_of(c) : 0;
@@ -54,7 +64,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (c->sticky != NULL || c->oom != NULL || c->hang.kind != GWI_HANG_NONE)
         return GW_HYPOTHESIS; /* something was wrong before, and somebody ended it therefore */
     bool direct = c->signal != 0 && signal != 9;
-    return direct && c->root == NULL ? GW_ESTABLISHED : GW_SUPPORTED;
+    return direct && c->root == NULL && !has_said_why(c) ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 
 const gw_cause gwi_cause_killed_by_scheduler_or_user = {

@@ -12,7 +12,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
                  gwi_surfaced_text(surfaced, c, sticky));
     gwi_say_sticky(c, finding, sticky, "an address was not a multiple of the size of the access");
     gwi_say_consequences(c, finding, sticky);
-    return GW_ESTABLISHED;
+    return gwi_is_explained_earlier(c, sticky) ? GW_SUPPORTED : GW_ESTABLISHED;
 }
 
 const gw_cause gwi_cause_misaligned_access = {

@@ -57,7 +57,9 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         gwi_say_consequences(c, finding, first);
     bool told_twice = driver_says && event != NULL;
     bool by_xid = event != NULL && event->kind == GW_MACHINE_XID && event->is_ours && gwi_is_xid_verified(event);
-    if (first != NULL && by_xid && (told_twice || cards > 1))
+    if (!driver_says && !gwi_is_card_failure(c))
+        return GW_HYPOTHESIS; /* such a call fails by itself, with links that work */
+    if (first != NULL && by_xid && gwi_happened_with_failure(c, event) && (told_twice || cards > 1))
         return GW_ESTABLISHED;
     return driver_says || (first != NULL && cards > 1) ? GW_SUPPORTED : GW_HYPOTHESIS;
 }
