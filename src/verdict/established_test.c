@@ -171,6 +171,27 @@ static void a_forked_child_that_coped(void **state)
     expect("fork-after-init", GW_ESTABLISHED);
 }
 
+/* A test failed, and at its end destructors free what the reset before had freed. */
+static void a_free_after_the_reset_at_the_end(void **state)
+{
+    (void)state;
+    for (int told = 0; told < 2; told++) {
+        gw_feed_open(&feed, 16 * gib);
+        uint64_t block = gw_feed_alloc(&feed, gib);
+        gw_feed_launch(&feed, 0xf1, 0x51);
+        gw_feed_sync(&feed);
+        gw_feed_call(&feed, "cuDevicePrimaryCtxReset_v2", GW_EV_CTX_RESET, 0, 0, 0, 0, 0);
+        gw_feed_call(&feed, "cuMemFree_v2", GW_EV_FREE, 1, block, 0, 0, 0);
+        if (told)
+            gw_feed_stderr(&feed, TRACE "AssertionError: 3 is not 4\n");
+        gw_feed_exit(&feed, 1, 0);
+        if (told)
+            expect("script-exception", GW_SUPPORTED);
+        else
+            expect("context-destroyed", GW_SUPPORTED);
+    }
+}
+
 /* As a search among kernels does: one of them asks for too much shared memory. */
 static void launch_too_large(void)
 {
@@ -459,6 +480,7 @@ int main(void)
         cmocka_unit_test(two_cudnn_and_another_end),
         cmocka_unit_test(a_second_image_that_loads),
         cmocka_unit_test(a_forked_child_that_coped),
+        cmocka_unit_test(a_free_after_the_reset_at_the_end),
         cmocka_unit_test(a_refused_launch_and_another_end),
         cmocka_unit_test(no_page_locked_memory_and_another_end),
         cmocka_unit_test(small_helpers_on_the_card),
