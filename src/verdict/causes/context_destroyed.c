@@ -1,4 +1,11 @@
-/* Somebody reset the device or destroyed the context, and things made in it were used afterwards. */
+/* Somebody reset the device or destroyed the context, and things made in it were used afterwards.
+ *
+ * Established only by: a call that failed and names, by handle or address, what an earlier teardown destroyed and
+ * nothing made anew; the result 709; or 201 with the destroyed context still current. The run must have ended of it
+ * (gwi_sure_of_end()), and a release must be in the program's last words: destructors free at the end what a reset has
+ * freed, without harm.
+ * Supported by: 700 after a reset that took memory along, because a kernel's pointers are not recorded; a crash inside
+ * the driver. */
 #include "start.h"
 
 #include <inttypes.h>

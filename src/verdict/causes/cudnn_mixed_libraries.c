@@ -1,4 +1,10 @@
-/* Parts of cuDNN, or cuBLAS and its other half, that do not belong together in one process. */
+/* Parts of cuDNN, or cuBLAS and its other half, that do not belong together in one process.
+ *
+ * Established only by: parts of cuDNN of two versions mapped in the process, and cuDNN's own status VERSION_MISMATCH
+ * as the reason of the end: in the exception that ended the program, or in its last seconds. The status names the
+ * fault, and the two files are its proof.
+ * Supported by: two versions with a part that did not load, which may merely be missing; one version from two places
+ * with such a status. */
 #include "cudnn_log.h"
 #include "start.h"
 

@@ -1,4 +1,10 @@
-/* An assertion fired in a kernel: nearly always an index or a label out of range. */
+/* An assertion fired in a kernel: nearly always an index or a label out of range.
+ *
+ * Established only by: the driver's result 710 as the first that cost the context, and the assertion's text on stderr
+ * or a GPU core dump that holds it. Only an assertion in device code gives 710. A log alone establishes it where the
+ * assertion's text is followed by an error.
+ * Supported by: 710 without the text; 710 after a refused allocation that nobody checked, or after a reset that took
+ * memory along. */
 #include "sticky.h"
 
 #include <string.h>

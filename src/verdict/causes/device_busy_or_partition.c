@@ -1,4 +1,8 @@
-/* The card is there and refuses this process: its mode, a partition, or the MPS server. */
+/* The card is there and refuses this process: its mode, a partition, or the MPS server.
+ *
+ * Established only by: the driver's result 805 to 809, which name the MPS server; or 46 on a card in prohibited mode,
+ * or in exclusive mode while another process holds a card. The run must have ended of it (gwi_sure_of_end()).
+ * Supported by: 46 otherwise: a card that hangs after a fault gives it, too. */
 #include "start.h"
 
 #include <stdio.h>

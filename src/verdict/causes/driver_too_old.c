@@ -1,5 +1,11 @@
 /* The program was built for a CUDA that needs a newer driver, and a call failed of it. A driver that is merely older
- * than the toolkit is no fault: within a major version it runs what it can. */
+ * than the toolkit is no fault: within a major version it runs what it can.
+ *
+ * Established only by: the result 35 or 36, or 222, of a call in a process whose CUDA runtime is of a newer major
+ * version than the driver; or the runtime's own words with such versions; or the result with the runtime's words. The
+ * run must have ended of it (gwi_sure_of_end(); of words alone: an exception about the GPU, or the last seconds).
+ * Supported by: 35 or 36 in a driver that is new enough for the family: one call is missing, not all; the words
+ * without versions. */
 #include "start.h"
 
 #include <string.h>

@@ -1,4 +1,8 @@
-/* A machine with NVSwitches whose Fabric Manager does not work. */
+/* A machine with NVSwitches whose Fabric Manager does not work.
+ *
+ * Established only by: the result 802 on a machine with NVSwitches, where the run ended of it (gwi_sure_of_end()).
+ * Supported by: 802 without a switch: confidential computing that is not set up gives it, too, and a virtual machine
+ * need not show its switches. */
 #include "start.h"
 
 enum { SYSTEM_NOT_READY = 802 };

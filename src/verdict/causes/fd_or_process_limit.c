@@ -1,4 +1,8 @@
-/* A limit on open files, threads or processes was reached. */
+/* A limit on open files, threads or processes was reached.
+ *
+ * Established only by: the system's words as the program's last ones, and a count that was seen at its limit: open
+ * files of a process, or threads and processes of the control group.
+ * Supported by: the words alone: inotify's limits and those of the whole system have the same message. */
 #include "coverage.h"
 #include "host.h"
 

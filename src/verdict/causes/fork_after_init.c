@@ -1,4 +1,11 @@
-/* A child uses CUDA after a fork, although its parent had initialised it. */
+/* A child uses CUDA after a fork, although its parent had initialised it.
+ *
+ * Established only by: the result 3 in a process that was forked, without a new program, from one whose own cuInit had
+ * succeeded, where that child died badly, or an exception about the GPU ended the run. The driver never works in such
+ * a child. Without a driver call: PyTorch's own exception "Cannot re-initialize CUDA in forked subprocess" and a
+ * cuInit that succeeded before it. A log alone establishes it by these words where an error follows.
+ * Supported by: the same where cuInit was not recorded, or how the child ended is not known. A child that ended well
+ * had done without CUDA. */
 #include "cause.h"
 #include "family.h"
 

@@ -1,4 +1,10 @@
-/* All workers stand on one GPU while another is idle. */
+/* All workers stand on one GPU while another is idle.
+ *
+ * Established only by: a refused request on a GPU where three or more processes of this run have a context while none
+ * has one on another GPU; the others hold at least as much as this process, which alone had fitted, and without them
+ * the request had fitted. A process that fills the card by itself, and a leak larger than what the others hold, are
+ * excluded by these sums.
+ * Supported by: two processes, which may share a card on purpose; or others that hold at least half as much. */
 #include "cause.h"
 
 #include <inttypes.h>

@@ -1,4 +1,9 @@
-/* The card is gone: it does not answer on the bus any more. */
+/* The card is gone: it does not answer on the bus any more.
+ *
+ * Established only by: Xid 79, the driver's log, or NVML's answer 15 about a card of the run, not later than five
+ * seconds after a failure as a lost card gives it: a lost context, a hang, or 3, 46, 100, 101 or 999. A card that is
+ * off the bus does not come back, so it explains every such failure after it.
+ * Supported by: the same where the card may be another one, or the run merely ended badly. */
 #include "machine.h"
 
 static const gw_machine_event *find_event(const gwi_case *c)

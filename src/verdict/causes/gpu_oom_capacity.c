@@ -1,4 +1,14 @@
-/* The live working set does not fit: what is left when nothing else would have set enough memory free. */
+/* The live working set does not fit: what is left when nothing else would have set enough memory free.
+ *
+ * Established only by: one of two observations, and the program did not go on afterwards. (1) One request is larger
+ * than the whole card, the guard's limit or the framework's own limit. No other memory could have made room for it.
+ * (2) What lives is what one iteration needs: whole iterations were found and balanced, and this one asks for more
+ * than they ever held; or the first iteration is not over (nothing read, nothing freed, at most one wait, no place
+ * that asks in a loop). What lives and the request must then exceed the limit or fill it. A leak needs iterations that
+ * leave something behind, so both cases exclude it; the silence of a detector does not. Every other explanation that
+ * holds enough memory (other processes, idle pages, a caught failure, an earlier run) makes it a hypothesis, and
+ * another cause that is established silences it. A log alone establishes (1) by the numbers of the message.
+ * Supported by: a request that did not fit where neither (1) nor (2) was observed. */
 #include "cause.h"
 #include "request.h"
 

@@ -1,8 +1,14 @@
 /* Enough bytes are there, in pieces that cannot be given: pages half used by small blocks at the driver, cached blocks
  * inside a framework's allocator of which none is large enough, or what a stream-ordered pool holds and does not use.
  *
- * Established of a pool: the driver's own numbers, asked right after the refusal, and with what lies unused in the
- * process's pools the request had fitted. */
+ * Established only by: what lies unused and had sufficed, by one of three counts. (1) At the driver: at least a tenth
+ * of the limit lies idle in 2 MiB pages of small blocks, no less than three quarters of what these blocks use.
+ * Rounding alone wastes at most half of what they use. (2) In PyTorch: its own report names a largest inactive block
+ * smaller than the request, and its cache holds several times the request or a large share of all; nothing grew
+ * meanwhile. (3) In stream-ordered pools: the driver's own numbers, asked right after the refusal, and the pools hold
+ * at least as much unused as the process holds elsewhere. A leak leaves pieces, too: one that is found to be larger
+ * makes it a hypothesis.
+ * Supported by: the same with less that lies idle, or without the size of the largest piece. */
 #include "cause.h"
 
 #include <inttypes.h>

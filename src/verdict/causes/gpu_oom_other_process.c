@@ -1,4 +1,11 @@
-/* Somebody else holds the memory: with theirs the request would have fitted. */
+/* Somebody else holds the memory: with theirs the request would have fitted.
+ *
+ * Established only by: the card's or the ledger's own count of what other processes held at the refusal. Without it
+ * the request had fitted, this process alone had fitted into the limit, and the others held at least half as much as
+ * it did. A leak, or what may be one, must not be the larger part: it had filled the card alone, a little later.
+ * Before any context: what others hold leaves less than a context needs.
+ * Supported by: holders that are told by a difference alone; more in use that nobody accounts for; a process that
+ * holds more than twice as much itself. */
 #include "cause.h"
 
 #include <inttypes.h>

@@ -1,4 +1,9 @@
-/* The card's own firmware stopped answering. */
+/* The card's own firmware stopped answering.
+ *
+ * Established only by: Xid 119 or 120 about a card of the run within ten seconds of a failure as a dead driver gives
+ * it: a lost context, a hang, or 3, 46, 100, 101 or 999. These Xids say that the firmware did not answer. The time
+ * excludes one that the process had outlived, and the kind of failure excludes a refused request or argument.
+ * Supported by: the Xid at another time or about a card that is not named; a line of the driver's log. */
 #include "machine.h"
 
 static const unsigned xids[] = {119, 120, 0};

@@ -1,4 +1,10 @@
-/* The kernel killed the program because the host, or its control group, had no memory left. */
+/* The kernel killed the program because the host, or its control group, had no memory left.
+ *
+ * Established only by: the kernel's log that names a process of the run as killed for lack of memory, where the run
+ * ended of it; or the control group's count of such kills that rose within 1.5 s of the program's death by SIGKILL,
+ * with no failed driver call before. A user's SIGKILL does not raise the count. A log alone establishes it by the
+ * kernel's line where an error follows.
+ * Supported by: the count at another time; a worker that was killed in a run that ended for another reason. */
 #include "coverage.h"
 #include "machine.h"
 

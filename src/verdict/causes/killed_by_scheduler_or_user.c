@@ -1,4 +1,10 @@
-/* Somebody ended the program from outside. */
+/* Somebody ended the program from outside.
+ *
+ * Established only by: the end by SIGHUP, SIGINT, SIGQUIT, SIGTERM or SIGXCPU, with no failed driver call, no hang,
+ * and nothing on stderr that says why the program failed: a program that fails may end its own group by such a signal,
+ * and says so. KeyboardInterrupt is SIGINT's own word.
+ * Supported by: SIGKILL, which may be the kernel's; an exit status that stands for a signal; a signal after an
+ * exception. */
 #include "coverage.h"
 #include "machine.h"
 

@@ -1,4 +1,10 @@
-/* A launch asked for a grid, a block or shared memory that the device cannot give. It never ran, and nothing broke. */
+/* A launch asked for a grid, a block or shared memory that the device cannot give. It never ran, and nothing broke.
+ *
+ * Established only by: a launch that failed with 1, 701 or 720 and whose own recorded numbers are zero or over the
+ * device's recorded limit, where the run ended of it (gwi_sure_of_end()). The comparison is the proof. A log alone
+ * establishes it by Triton's "out of resource", which names both numbers, where an error follows.
+ * Supported by: 701 or 720 with numbers within the limits, such as registers; a refused launch that the program went
+ * on without. */
 #include "start.h"
 
 #include <inttypes.h>

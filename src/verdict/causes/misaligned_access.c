@@ -1,4 +1,9 @@
-/* A kernel used an address that is not a multiple of what the access needs. */
+/* A kernel used an address that is not a multiple of what the access needs.
+ *
+ * Established only by: the driver's result 716 as the first that cost the context, or such an exception in a GPU core
+ * dump: the hardware gives it for nothing else. A log alone establishes it by compute-sanitizer's report where an
+ * error follows.
+ * Supported by: 716 after a refused allocation that nobody checked, or after a reset that took memory along. */
 #include "sticky.h"
 
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)

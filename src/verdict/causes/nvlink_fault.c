@@ -1,4 +1,9 @@
-/* A link between cards failed. */
+/* A link between cards failed.
+ *
+ * Established only by: a verified Xid of the NVLink group about a card of the run, within ten seconds of a lost
+ * context, a hang, or 3, 46, 100, 101 or 999, and either the driver's result 220 or a run that used several cards.
+ * Links recover from many errors, so the time must fit.
+ * Supported by: the result 220 alone; an Xid at another time; a line of the driver's log. */
 #include "machine.h"
 
 #include <inttypes.h>

@@ -1,4 +1,8 @@
-/* /dev/shm was full: who touches a page of it dies of SIGBUS, who asks gets ENOSPC. */
+/* /dev/shm was full: who touches a page of it dies of SIGBUS, who asks gets ENOSPC.
+ *
+ * Established only by: /dev/shm seen full in the last five seconds or at the last reading, and a death by SIGBUS or
+ * words that only a lack of room explains, with no failed driver call.
+ * Supported by: /dev/shm that was nearly full, with such words; one that was full at another time. */
 #include "coverage.h"
 #include "machine.h"
 
