@@ -119,7 +119,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 const gw_cause gwi_cause_cudnn_mixed_libraries = {
     .id = "cudnn-mixed-libraries",
     .summary = "Parts of cuDNN (or cuBLAS) that do not belong together are in one process.",
-    .proof = "the process had parts of cuDNN of different versions mapped, and a status of the library that says so",
+    .proof = "the process had parts of cuDNN of different versions mapped, and ended with cuDNN's status that says so",
     .fixes = {[GW_FRAMEWORK_RAW] = "Unset LD_LIBRARY_PATH, or take the other copy's folder out of it\n"
                                    "Remove the system's cuDNN, or install the version that the program was built with\n"
                                    "Never mix conda's and pip's CUDA packages in one environment",

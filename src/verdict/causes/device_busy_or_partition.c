@@ -56,7 +56,9 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 const gw_cause gwi_cause_device_busy_or_partition = {
     .id = "device-busy-or-partition",
     .summary = "The card refuses this process: exclusive mode, no MIG instance, or limits of MPS.",
-    .proof = "the first context failed with 46 on a card whose compute mode is not the default, or with 805 to 809",
+    .proof =
+        "the first context failed with 46 on a card in prohibited mode, or in exclusive mode while another process "
+        "holds it, or with 805 to 809",
     .fixes = {[GW_FRAMEWORK_RAW] =
                   "Set the default compute mode (nvidia-smi -c 0), or wait until the other process is gone\n"
                   "With MIG: make an instance, and name its UUID in CUDA_VISIBLE_DEVICES\n"

@@ -97,7 +97,9 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 const gw_cause gwi_cause_ecc_uncorrectable = {
     .id = "ecc-uncorrectable",
     .summary = "The GPU's memory had an error that could not be corrected.",
-    .proof = "Xid 48, 94, 95 or 140 about a card that the run used, or the driver's result 214, and calls that failed",
+    .proof =
+        "Xid 48, 94, 95 or 140 about a card that the run used, at the time when its context was lost, or the driver's "
+        "result 214",
     .fixes = {[GW_FRAMEWORK_RAW] =
                   "Start the job again from its last checkpoint; after Xid 95 or 48 reset the GPU first\n"
                   "Drain the card and reset it (nvidia-smi -r), so that the bad row is replaced\n"

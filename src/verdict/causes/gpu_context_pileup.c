@@ -53,9 +53,9 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 const gw_cause gwi_cause_gpu_context_pileup = {
     .id = "gpu-context-pileup",
     .summary = "Many processes of one run stand on the same GPU while another one is idle.",
-    .proof =
-        "an allocation failed on a GPU where several processes of the run have a context, what the others hold would "
-        "have sufficed, and a visible GPU has none",
+    .proof = "an allocation failed on a GPU where several processes of the run have a context, the others hold most, "
+             "this one "
+             "alone would have fitted, and a visible GPU has none",
     .fixes = {[GW_FRAMEWORK_RAW] = "Give each worker its own GPU: choose the device by the local rank before the first "
                                    "call, or set CUDA_VISIBLE_DEVICES for each",
               [GW_FRAMEWORK_TORCH] = "Call torch.cuda.set_device(local_rank) before any other CUDA call\n"

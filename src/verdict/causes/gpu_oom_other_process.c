@@ -170,7 +170,9 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 const gw_cause gwi_cause_gpu_oom_other_process = {
     .id = "gpu-oom-other-process",
     .summary = "Another process holds the GPU's memory.",
-    .proof = "other processes held so much at the moment of the failure that without it the request would have fitted",
+    .proof = "other processes held so much at the moment of the failure that this one would have fitted without them, "
+             "and it was "
+             "not growing by itself",
     .fixes =
         {[GW_FRAMEWORK_RAW] =
              "Find the holders with nvidia-smi, or fuser -v /dev/nvidia* on the host, not in the container\n"

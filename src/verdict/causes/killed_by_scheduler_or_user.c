@@ -76,7 +76,9 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 const gw_cause gwi_cause_killed_by_scheduler_or_user = {
     .id = "killed-by-scheduler-or-user",
     .summary = "Somebody ended the program: a user, a scheduler, a time limit.",
-    .proof = "the process was ended by a signal that only comes from outside, and no driver call had failed",
+    .proof =
+        "the process was ended by a signal that comes from outside, no driver call had failed, and the program had not "
+        "said that it failed",
     .fixes = {[GW_FRAMEWORK_RAW] = "Look at the scheduler's record of the job: time limit, memory limit, preemption\n"
                                    "Write checkpoints, and handle SIGTERM by writing one more"},
     .judge = judge,

@@ -96,7 +96,9 @@ static bool advise(const gwi_case *c, gw_string_list *advice)
 const gw_cause gwi_cause_nvlink_fault = {
     .id = "nvlink-fault",
     .summary = "A link between cards failed.",
-    .proof = "an Xid of the NVLink group about a card of a run on several, or with the driver's result 220",
+    .proof = "an Xid of the NVLink group about a card of a run on several, at the time when its context was lost, or "
+             "with the "
+             "driver's result 220",
     .fixes = {[GW_FRAMEWORK_RAW] = "Find the pair of cards (nvidia-smi nvlink -e), and reset all cards of that fabric\n"
                                    "Reseat the bridge or cable\n"
                                    "To go on meanwhile: NCCL_P2P_DISABLE=1, which is slower"},

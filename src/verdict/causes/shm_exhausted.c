@@ -92,7 +92,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 const gw_cause gwi_cause_shm_exhausted = {
     .id = "shm-exhausted",
     .summary = "/dev/shm, the memory that processes share, was full.",
-    .proof = "/dev/shm had no room when a process died of SIGBUS or was refused shared memory",
+    .proof = "/dev/shm was full at the end, when a process died of SIGBUS or was refused shared memory",
     .fixes =
         {[GW_FRAMEWORK_RAW] = "Make it larger: docker run --shm-size=8g (or --ipc=host), a larger medium: Memory "
                               "emptyDir in Kubernetes, mount -o remount,size=8g /dev/shm\n"
