@@ -257,6 +257,19 @@ static void small_helpers_on_the_card(void **state)
     expect_unproven("gpu-context-pileup");
 }
 
+/* The neighbour holds less than a tenth of the card, and without it the program had fitted. */
+static void a_small_neighbour_that_mattered(void **state)
+{
+    (void)state;
+    gw_feed_open(&feed, 16 * gib);
+    for (uint64_t i = 0; i < 14; i++)
+        gw_feed_alloc(&feed, gib + i * mib);
+    gw_feed_no_room(&feed, gib, 256 * mib, 16 * gib);
+    gw_feed_fact(&feed, "card.holder", "pid=4711 bytes=1288490188 cmd=python other.py");
+    gw_feed_exit(&feed, 1, 0);
+    expect("gpu-oom-capacity", GW_SUPPORTED);
+}
+
 /* Two blocks of 690 KiB fill a page of 2 MiB but for a third: nothing was ever freed. */
 static void pages_wasted_by_rounding(void **state)
 {
@@ -475,25 +488,16 @@ static void a_killed_worker_that_was_replaced(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_card_and_another_end),
-        cmocka_unit_test(an_old_driver_that_was_outlived),
-        cmocka_unit_test(two_cudnn_and_another_end),
-        cmocka_unit_test(a_second_image_that_loads),
-        cmocka_unit_test(a_forked_child_that_coped),
-        cmocka_unit_test(a_free_after_the_reset_at_the_end),
-        cmocka_unit_test(a_refused_launch_and_another_end),
-        cmocka_unit_test(no_page_locked_memory_and_another_end),
-        cmocka_unit_test(small_helpers_on_the_card),
-        cmocka_unit_test(pages_wasted_by_rounding),
-        cmocka_unit_test(a_neighbour_of_what_may_be_a_leak),
-        cmocka_unit_test(an_old_error_of_the_card),
-        cmocka_unit_test(a_full_card_after_an_error_of_the_card),
-        cmocka_unit_test(a_card_that_was_lost_later),
-        cmocka_unit_test(a_fault_after_an_unchecked_refusal),
-        cmocka_unit_test(refusals_of_several_meanings),
-        cmocka_unit_test(shared_memory_that_was_full_once),
-        cmocka_unit_test(too_many_files_with_few_open),
-        cmocka_unit_test(a_signal_after_an_exception),
+        cmocka_unit_test(no_card_and_another_end),           cmocka_unit_test(an_old_driver_that_was_outlived),
+        cmocka_unit_test(two_cudnn_and_another_end),         cmocka_unit_test(a_second_image_that_loads),
+        cmocka_unit_test(a_forked_child_that_coped),         cmocka_unit_test(a_free_after_the_reset_at_the_end),
+        cmocka_unit_test(a_refused_launch_and_another_end),  cmocka_unit_test(no_page_locked_memory_and_another_end),
+        cmocka_unit_test(small_helpers_on_the_card),         cmocka_unit_test(a_small_neighbour_that_mattered),
+        cmocka_unit_test(pages_wasted_by_rounding),          cmocka_unit_test(a_neighbour_of_what_may_be_a_leak),
+        cmocka_unit_test(an_old_error_of_the_card),          cmocka_unit_test(a_full_card_after_an_error_of_the_card),
+        cmocka_unit_test(a_card_that_was_lost_later),        cmocka_unit_test(a_fault_after_an_unchecked_refusal),
+        cmocka_unit_test(refusals_of_several_meanings),      cmocka_unit_test(shared_memory_that_was_full_once),
+        cmocka_unit_test(too_many_files_with_few_open),      cmocka_unit_test(a_signal_after_an_exception),
         cmocka_unit_test(a_killed_worker_that_was_replaced),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
