@@ -5,7 +5,7 @@ import subprocess
 import sys
 import unittest
 
-from support import BEGIN, GPUWHY, PythonCase, WAIT_S, lines_of, run_command
+from support import BEGIN, PythonCase, WAIT_S, lines_of, run_command
 
 
 def interpreters():
