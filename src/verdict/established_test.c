@@ -126,6 +126,22 @@ static void two_cudnn_and_another_end(void **state)
 
 /* ---- calls that a program can do without ---- */
 
+/* PyTorch refuses in the child; the parent does without it, and ends an hour later. */
+static void a_forked_child_that_was_told(void **state)
+{
+    (void)state;
+    for (int hours = 0; hours < 2; hours++) {
+        gw_feed_open_bare(&feed);
+        gw_feed_begin_cuda(&feed, 16 * gib);
+        gw_feed_stderr(&feed, "Process Process-1:\n" TRACE
+                              "RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with "
+                              "multiprocessing, you must use the 'spawn' start method\n");
+        gw_feed_wait(&feed, (uint64_t)hours * 3600 * second_ns);
+        gw_feed_exit(&feed, 1, 0);
+        expect("fork-after-init", hours == 0 ? GW_ESTABLISHED : GW_SUPPORTED);
+    }
+}
+
 /* One image was not for this card, the next one was. */
 static void a_second_image_that_loads(void **state)
 {
@@ -488,16 +504,27 @@ static void a_killed_worker_that_was_replaced(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_card_and_another_end),           cmocka_unit_test(an_old_driver_that_was_outlived),
-        cmocka_unit_test(two_cudnn_and_another_end),         cmocka_unit_test(a_second_image_that_loads),
-        cmocka_unit_test(a_forked_child_that_coped),         cmocka_unit_test(a_free_after_the_reset_at_the_end),
-        cmocka_unit_test(a_refused_launch_and_another_end),  cmocka_unit_test(no_page_locked_memory_and_another_end),
-        cmocka_unit_test(small_helpers_on_the_card),         cmocka_unit_test(a_small_neighbour_that_mattered),
-        cmocka_unit_test(pages_wasted_by_rounding),          cmocka_unit_test(a_neighbour_of_what_may_be_a_leak),
-        cmocka_unit_test(an_old_error_of_the_card),          cmocka_unit_test(a_full_card_after_an_error_of_the_card),
-        cmocka_unit_test(a_card_that_was_lost_later),        cmocka_unit_test(a_fault_after_an_unchecked_refusal),
-        cmocka_unit_test(refusals_of_several_meanings),      cmocka_unit_test(shared_memory_that_was_full_once),
-        cmocka_unit_test(too_many_files_with_few_open),      cmocka_unit_test(a_signal_after_an_exception),
+        cmocka_unit_test(no_card_and_another_end),
+        cmocka_unit_test(an_old_driver_that_was_outlived),
+        cmocka_unit_test(two_cudnn_and_another_end),
+        cmocka_unit_test(a_forked_child_that_was_told),
+        cmocka_unit_test(a_second_image_that_loads),
+        cmocka_unit_test(a_forked_child_that_coped),
+        cmocka_unit_test(a_free_after_the_reset_at_the_end),
+        cmocka_unit_test(a_refused_launch_and_another_end),
+        cmocka_unit_test(no_page_locked_memory_and_another_end),
+        cmocka_unit_test(small_helpers_on_the_card),
+        cmocka_unit_test(a_small_neighbour_that_mattered),
+        cmocka_unit_test(pages_wasted_by_rounding),
+        cmocka_unit_test(a_neighbour_of_what_may_be_a_leak),
+        cmocka_unit_test(an_old_error_of_the_card),
+        cmocka_unit_test(a_full_card_after_an_error_of_the_card),
+        cmocka_unit_test(a_card_that_was_lost_later),
+        cmocka_unit_test(a_fault_after_an_unchecked_refusal),
+        cmocka_unit_test(refusals_of_several_meanings),
+        cmocka_unit_test(shared_memory_that_was_full_once),
+        cmocka_unit_test(too_many_files_with_few_open),
+        cmocka_unit_test(a_signal_after_an_exception),
         cmocka_unit_test(a_killed_worker_that_was_replaced),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

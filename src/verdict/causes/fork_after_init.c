@@ -2,8 +2,9 @@
  *
  * Established only by: the result 3 in a process that was forked, without a new program, from one whose own cuInit had
  * succeeded, where that child died badly, or an exception about the GPU ended the run. The driver never works in such
- * a child. Without a driver call: PyTorch's own exception "Cannot re-initialize CUDA in forked subprocess" and a
- * cuInit that succeeded before it. A log alone establishes it by these words where an error follows.
+ * a child. Without a driver call: PyTorch's own exception "Cannot re-initialize CUDA in forked subprocess" within a
+ * minute of the end, and a cuInit that succeeded before it. A log alone establishes it by these words where an error
+ * follows.
  * Supported by: the same where cuInit was not recorded, or how the child ended is not known. A child that ended well
  * had done without CUDA. */
 #include "cause.h"
@@ -61,7 +62,10 @@ static gw_certainty judge_told(const gwi_case *c, gwi_finding *finding)
         gwi_where(finding, initialiser->init_site, "CUDA was initialised there, before the fork");
     }
     gwi_rule_out(finding, "a broken driver (the child did not ask it)");
-    return initialiser != NULL ? GW_ESTABLISHED : GW_SUPPORTED;
+    /* The exception may be the child's, and the parent may have gone on for long without it. */
+    const uint64_t soon_ns = 60000000000u;
+    bool is_soon = facts->exception.t_ns + soon_ns >= c->model->t_end_ns;
+    return initialiser != NULL && is_soon ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 
 /* Did the run end of it? A child may ask, be refused and do without CUDA, as a worker that only looks whether there is
