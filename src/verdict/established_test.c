@@ -70,6 +70,16 @@ static void no_card_and_another_end(void **state)
     gw_feed_wait(&feed, 600 * second_ns);
     gw_feed_exit(&feed, 1, 0);
     expect("no-device-visible", GW_SUPPORTED);
+    start_without_a_card(); /* what it wrote is not known */
+    gw_feed_fact(&feed, "stderr.not_recorded", "not asked for");
+    gw_feed_exit(&feed, 1, 0);
+    expect("no-device-visible", GW_SUPPORTED);
+    start_without_a_card(); /* it still runs */
+    expect_unproven("no-device-visible");
+    start_without_a_card(); /* our own words stand in the same file */
+    gw_feed_stderr(&feed, "prog: cuInit: CUDA_ERROR_NO_DEVICE\ngpuwhy: recording to a file\n\n");
+    gw_feed_exit(&feed, 1, 0);
+    expect("no-device-visible", GW_ESTABLISHED);
 }
 
 static void library(const char *line)
@@ -479,6 +489,10 @@ static void a_signal_after_an_exception(void **state)
     (void)state;
     open_run();
     gw_feed_stderr(&feed, TRACE "KeyError: 'loss'\n");
+    gw_feed_exit(&feed, -1, 15);
+    expect("killed-by-scheduler-or-user", GW_SUPPORTED);
+    open_run();
+    gw_feed_fact(&feed, "stderr.not_recorded", "not asked for");
     gw_feed_exit(&feed, -1, 15);
     expect("killed-by-scheduler-or-user", GW_SUPPORTED);
     open_run();

@@ -91,16 +91,23 @@ void gwi_say_failed_call(const gwi_case *c, gwi_finding *finding, const gw_failu
     gwi_say_consequences(c, finding, failure);
 }
 
-/* The last line of stderr that is not empty; its length is 0 where there is none. */
+/* The last line of stderr that is neither empty nor ours, in a file that both write to; its length is 0 where there is
+ * none. */
 static const char *last_line(const gw_stderr_facts *facts, size_t *ret_bytes)
 {
-    size_t end = facts->text_bytes, begin;
-    while (end > 0 && isspace((unsigned char)facts->text[end - 1]))
-        end--;
-    for (begin = end; begin > 0 && facts->text[begin - 1] != '\n';)
-        begin--;
-    *ret_bytes = end - begin;
-    return facts->text == NULL ? "" : facts->text + begin;
+    static const char ours[] = "gpuwhy: ";
+    const size_t ours_bytes = sizeof ours - 1;
+    for (size_t end = facts->text_bytes, begin; end > 0; end = begin) {
+        while (end > 0 && isspace((unsigned char)facts->text[end - 1]))
+            end--;
+        for (begin = end; begin > 0 && facts->text[begin - 1] != '\n';)
+            begin--;
+        *ret_bytes = end - begin;
+        if (end > begin && (end - begin < ours_bytes || memcmp(facts->text + begin, ours, ours_bytes) != 0))
+            return facts->text + begin;
+    }
+    *ret_bytes = 0;
+    return "";
 }
 
 /* Is the line about a GPU or about this call? */
@@ -117,7 +124,7 @@ static bool names_failure(const char *line, const gw_failure *failure)
 
 /* A program may do without a GPU, or without one module, and end badly for another reason. So the end belongs to the
  * failure only if an exception is about the GPU, or if the program ended soon after it and its last words were about it
- * or there were none. */
+ * or, as far as they are recorded, there were none. */
 static bool is_its_end(const gwi_case *c, const gw_failure *failure)
 {
     const uint64_t soon_ns = 5000000000u;
@@ -125,13 +132,13 @@ static bool is_its_end(const gwi_case *c, const gw_failure *failure)
     char line[LINE_MAX_BYTES];
     size_t bytes;
     uint64_t end_ns = c->process != NULL && c->process->exit_known ? c->process->t_exit_ns : c->model->t_end_ns;
-    if (!c->ended || c->exception == GW_EXCEPTION_GPU)
+    if (c->exception == GW_EXCEPTION_GPU)
         return true;
-    if (failure->t_last_ns + soon_ns < end_ns)
+    if (!c->ended || failure->t_last_ns + soon_ns < end_ns)
         return false;
     const char *last = last_line(&c->model->stderr_facts, &bytes);
     snprintf(line, sizeof line, "%.*s", (int)(bytes < sizeof line ? bytes : sizeof line - 1), last);
-    return bytes == 0 || names_failure(line, failure);
+    return bytes == 0 ? gw_model_fact(c->model, "stderr.not_recorded") == NULL : names_failure(line, failure);
 }
 
 gw_certainty gwi_sure_of_end(const gwi_case *c, const gw_failure *failure, gw_certainty most)

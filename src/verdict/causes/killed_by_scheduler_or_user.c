@@ -40,10 +40,12 @@ static int signal_of(const gwi_case *c)
 }
 
 /* A program that fails may end itself, or its group, by such a signal: it has said then why. */
-static bool has_said_why(const gwi_case *c)
+static bool may_have_said_why(const gwi_case *c)
 {
     const gw_stderr_facts *facts = &c->model->stderr_facts;
     bool interrupted = strcmp(facts->exception_type, "KeyboardInterrupt") == 0;
+    if (facts->bytes == 0 && gw_model_fact(c->model, "stderr.not_recorded") != NULL)
+        return true; /* perhaps */
     return (facts->exception.seen && !interrupted) || facts->terminate.seen || facts->fatal.seen;
 }
 
@@ -70,7 +72,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (c->sticky != NULL || c->oom != NULL || c->hang.kind != GWI_HANG_NONE)
         return GW_HYPOTHESIS; /* something was wrong before, and somebody ended it therefore */
     bool direct = c->signal != 0 && signal != 9;
-    return direct && c->root == NULL && !has_said_why(c) ? GW_ESTABLISHED : GW_SUPPORTED;
+    return direct && c->root == NULL && !may_have_said_why(c) ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 
 const gw_cause gwi_cause_killed_by_scheduler_or_user = {
