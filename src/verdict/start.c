@@ -110,16 +110,44 @@ static const char *last_line(const gw_stderr_facts *facts, size_t *ret_bytes)
     return "";
 }
 
-/* Is the line about a GPU or about this call? */
+/* Does the line have the number, and not as a part of a longer one? */
+static bool has_number(const char *line, unsigned number)
+{
+    char text[16];
+    int bytes = snprintf(text, sizeof text, "%u", number);
+    for (const char *at = strstr(line, text); at != NULL; at = strstr(at + 1, text))
+        if ((at == line || !isalnum((unsigned char)at[-1])) && !isalnum((unsigned char)at[bytes]))
+            return true;
+    return false;
+}
+
+/* What such a call is for, in a program's words; NULL: no word of its own. */
+static const char *subject_of(const gw_failure *failure)
+{
+    switch (failure->kind) {
+    case GW_EV_LAUNCH:
+        return "launch";
+    case GW_EV_HOST_ALLOC:
+    case GW_EV_HOST_REGISTER:
+        return "pinned";
+    default:
+        return NULL;
+    }
+}
+
+/* Is the line about a GPU or about this call? Small numbers are counts and shares more often than results. */
 static bool names_failure(const char *line, const gw_failure *failure)
 {
+    enum { RESULT_MIN = 200 };
     char call[GWI_CALL_TEXT_MAX];
     const char *words[] = {"CUDA", "cuda", "GPU", gw_result_name(failure->result),
                            gwi_call_text(call, failure->fn_name)};
+    const char *subject = subject_of(failure);
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         if (strstr(line, words[i]) != NULL)
             return true;
-    return false;
+    return (subject != NULL && strstr(line, subject) != NULL) ||
+           (failure->result >= RESULT_MIN && has_number(line, failure->result));
 }
 
 /* A program may do without a GPU, or without one module, and end badly for another reason. So the end belongs to the
