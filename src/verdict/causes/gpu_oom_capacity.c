@@ -1,4 +1,15 @@
-/* The live working set does not fit: what is left when nothing else would have set enough memory free. */
+/* The live working set does not fit: what is left when nothing else would have set enough memory free.
+ *
+ * Established only by: one of two observations, and the program did not go on afterwards. (1) One request is larger
+ * than the whole card, the guard's limit or the framework's own limit. No other memory could have made room for it.
+ * (2) What lives is what one iteration needs: whole iterations were found and balanced, and this one asks for more
+ * than they ever held; or the first iteration is not over (nothing read, nothing freed, at most one wait, no place
+ * that asks in a loop). What lives and the request must then exceed the limit or fill it. A leak needs iterations that
+ * leave something behind, so both cases exclude it; the silence of a detector does not. Every other explanation that
+ * holds enough memory (other processes, idle pages, a caught failure, an earlier run) makes it a hypothesis, and
+ * another cause that is established silences it. A log alone establishes (1) by the numbers of the message.
+ * Supported by: a request that did not fit where neither (1) nor (2) was observed, or that had fitted without what
+ * others hold or what lies idle. */
 #include "cause.h"
 #include "request.h"
 
@@ -118,6 +129,14 @@ static bool is_one_need(const gwi_case *c)
            loop->most_requests <= REQUESTS_MAX && loop->last_work <= (loop->least_work > 1 ? loop->least_work : 1);
 }
 
+/* Without what others hold, or without what lies idle in half-used pages, the program had fitted. */
+static bool had_fitted(const gwi_memory *memory)
+{
+    bool others_matter = memory->foreign_bytes > 0 && gwi_would_fit(memory, memory->foreign_bytes);
+    bool idle_matters = memory->idle_page_bytes > 0 && gwi_would_fit(memory, memory->idle_page_bytes);
+    return (others_matter || idle_matters) && memory->own_bytes + memory->wanted_bytes <= memory->limit_bytes;
+}
+
 static bool has_gone_on(const gw_failure *oom)
 {
     return oom->null_used_at == 0 && (oom->worked_after || oom->allocs_after > 0 ||
@@ -149,7 +168,7 @@ static gw_certainty certainty_of(const gwi_case *c)
         return GW_HYPOTHESIS;
     if (memory->limit_bytes == 0 || (memory->live_count == 0 && memory->report == NULL))
         return GW_SUPPORTED;
-    if (went_on || !is_one_need(c))
+    if (went_on || !is_one_need(c) || had_fitted(memory))
         return GW_SUPPORTED;
     bool exceeds = memory->own_bytes + memory->wanted_bytes > memory->limit_bytes;
     bool fills = memory->own_bytes * 10 >= memory->limit_bytes * 9;

@@ -1,5 +1,18 @@
 /* Memory is kept that nobody needs any more: by an earlier run in the same process, by every iteration, or as streams
- * or contexts that are never destroyed. */
+ * or contexts that are never destroyed.
+ *
+ * Established only by: one of four observations. (1) Iterations: gw_iterations_prove_leak() has the rule. Eight or
+ * more in a row, each with kernels and waited for, left memory behind, after three of the same loop that left nothing,
+ * or 256 of them. (2) Whole runs: the live list holds the blocks of a first run and, after it, the same sizes in the
+ * same order again, at least six in a row up to the newest, and without the first run's blocks the request had fitted.
+ * (3) One size: 16 or more live blocks of one size, each after a wait for the GPU, while other memory came and went.
+ * (4) Streams or contexts (judge_handles()): held * 2 >= limit, by the number alive times the measured size of one and
+ * by what the driver holds beyond all allocations; no more than that is the program's own. (2) and (3) see what is
+ * alive and not why: an ensemble that is kept on purpose, or a buffer that grows by plan, looks the same, and a
+ * recording that counts work between requests should be judged by (1).
+ * Supported by: fewer iterations or matches, or a run that is told by its requests; a caught failure whose memory is
+ * still alive; many equal JAX arrays. Inside a framework without its allocator's report everything but (4) is a
+ * hypothesis. */
 #include "cause.h"
 
 #include <inttypes.h>
