@@ -96,8 +96,9 @@ static void close_all_but(int first, int second)
     closedir(folder);
 }
 
-/* Wait for something to copy. False: nobody reads our stderr any more. The program must learn that with its next write,
- * as it would without us, and not with the one after it. */
+/* Wait until there are bytes to copy. Returns false if the reader of our stderr has closed its end of the pipe. The
+ * relay then ends at once, so that the program's next write fails as it would without gpuwhy, and not the write after
+ * it. */
 static bool wait_for_more(int source, bool is_pipe)
 {
     struct pollfd waited[] = {{.fd = source, .events = POLLIN}, {.fd = is_pipe ? STDERR_FILENO : -1}};

@@ -179,6 +179,8 @@ uint64_t gwi_py_number(py_object *object, bool *ret_known);
 uint64_t gwi_py_number_in(py_object *dict, py_object *key); /* 0: none */
 /* Copies a text, cut to the buffer. False: not a text. */
 bool gwi_py_text(py_object *object, char *buffer, size_t buffer_bytes);
+/* The same of a new reference, which is given back. */
+bool gwi_py_take_text(py_object *object, char *buffer, size_t buffer_bytes);
 /* Call `name` of torch._C. Takes the reference to `arguments`. New reference; NULL: `reason` says why. */
 py_object *gwi_py_call_torch(const char *name, py_object *arguments, char *reason);
 /* A tuple of the given objects, whose references it takes; NULL when one of them is NULL. */

@@ -55,9 +55,7 @@ static bool text_of(py_object *object, char *buffer, size_t buffer_bytes)
 {
     py_object *text = object == NULL ? NULL : gwi_obs.py.PyObject_Str(object);
     gwi_obs.py.PyErr_Clear();
-    bool good = text != NULL && gwi_py_text(text, buffer, buffer_bytes);
-    gwi_py_give_back(text);
-    return good;
+    return gwi_py_take_text(text, buffer, buffer_bytes);
 }
 
 static bool text_of_attribute(py_object *object, const char *name, char *buffer, size_t buffer_bytes)

@@ -81,6 +81,13 @@ bool gwi_py_text(py_object *object, char *buffer, size_t buffer_bytes)
     return true;
 }
 
+bool gwi_py_take_text(py_object *object, char *buffer, size_t buffer_bytes)
+{
+    bool good = gwi_py_text(object, buffer, buffer_bytes);
+    gwi_py_give_back(object);
+    return good;
+}
+
 /* Take the interpreter's error as one line of text, and clear it. */
 static void take_error(char *reason, size_t reason_bytes)
 {

@@ -38,10 +38,7 @@ static py_object *own_attribute(py_object *object, const char *name)
 
 static bool text_attribute(py_object *object, const char *name, char *buffer, size_t buffer_bytes)
 {
-    py_object *value = own_attribute(object, name);
-    bool good = gwi_py_text(value, buffer, buffer_bytes);
-    gwi_py_give_back(value);
-    return good;
+    return gwi_py_take_text(own_attribute(object, name), buffer, buffer_bytes);
 }
 
 static bool has_type(py_object *object, const py_object *type)

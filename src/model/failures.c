@@ -580,6 +580,17 @@ static void settle_counts(const gw_model *model, gw_failure *failure)
     failure->worked_after = found.good_work > 0 || beyond_rings;
 }
 
+/* Of other calls nobody counts what follows: the rings show the newest of it. */
+static void settle_other(const gw_model *model, gw_failure *failure)
+{
+    const gw_process *process = gw_model_process(model, failure->pid);
+    later found = rings_after(model, failure, process == NULL ? 0 : process->synced_at_ns);
+    failure->launches_after = found.launches;
+    failure->work_after = found.work;
+    failure->synced_after = process != NULL && process->synced_at_ns > failure->t_last_ns;
+    failure->worked_after = found.good_work > 0;
+}
+
 /* The driver is not asked after every refusal. What it said last, less what was asked for since, is as good: without it
  * the pace of a program would decide what is known. */
 static void derive_info(const gw_model *model, gw_failure *failure)
@@ -649,9 +660,11 @@ void gwi_failures_finish(gw_model *model)
     for (size_t i = 0; i < model->failure_count; i++) {
         gw_failure *failure = &model->failure[i];
         failure->fn_name = gw_model_fn_name(model, failure->fn);
+        failure->is_probe = is_probe(failure);
         if (failure->is_allocation && !failure->is_echo)
             settle_allocation(model, failure);
-        failure->is_probe = is_probe(failure);
+        else if (!failure->is_probe && !failure->is_echo && !failure->is_sticky)
+            settle_other(model, failure);
         failure->is_earlier =
             model->asked_phase != NULL && !failure->is_sticky && failure->t_last_ns < model->asked_phase->t_ns;
     }

@@ -36,6 +36,7 @@ typedef enum gw_loop_doubt {
     GW_LOOP_ONE_PASS,   /* each block was followed by its kernel and stayed: one pass through layers, or their making */
     GW_LOOP_UNEVEN,     /* one of them left nearly all of it */
     GW_LOOP_LATE,       /* most work was done before it: a phase that needs more */
+    GW_LOOP_OUTGROWN,   /* what came after the last whole one is larger than all that they left, and than any of them */
     GW_LOOP_HELD_BEFORE /* as much was held by the same places before, and given back */
 } gw_loop_doubt;
 
@@ -48,6 +49,7 @@ typedef struct gw_keeper {
 
 typedef struct gw_iterations {
     uint64_t last_work;     /* between the last two requests */
+    uint64_t least_work;    /* between any two others with work in between; 0: there are none */
     uint64_t most_requests; /* of one place */
     bool searched;          /* false: there are too few requests, or work is not known */
     /* Iterations that left something behind, in a row up to the newest. All zero: there are none. */

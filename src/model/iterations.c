@@ -291,13 +291,59 @@ static bool had_worked(const list *all, const candidate *it)
 }
 
 /* Staging buffers came and went, what was converted out of them stayed, and nothing had been there before. */
-static bool looks_like_loading(const list *all, const candidate *it, const gw_iterations *found)
+static bool is_converted(const list *all, const candidate *it, const gw_iterations *found)
 {
     const gw_request *begin = &all->request[it->marks.at[it->first]];
     uint64_t stayed = found->requests - (found->passing < found->requests ? found->passing : found->requests);
     return found->reads == 0 && found->copies > 0 && found->passing > 0 && found->launches > 0 &&
-           found->launches <= stayed + 1 && begin->live_bytes <= 2 * found->leak_bytes_median &&
-           found->leak_count < PASS_MAX;
+           found->launches <= stayed + 1 && begin->live_bytes <= 2 * found->leak_bytes_median;
+}
+
+/* The program's first requests, two blocks or more in turn: a staging buffer for each of them, and one kernel for each
+ * or none. A training has more kernels than weights. */
+static bool is_staged(const candidate *it, const gw_iterations *found)
+{
+    uint64_t stayed = (found->leak_blocks + found->leak_count / 2) / found->leak_count;
+    return it->marks.at[it->first] <= 2 * found->requests + 2 && stayed >= 2 && found->passing > 0 &&
+           found->passing <= stayed + 1 && found->passing + 1 >= stayed &&
+           (found->launches == 0 || found->launches == stayed);
+}
+
+/* The program's first requests: each block was copied into, not read, and got one kernel. */
+static bool is_copied_in(const candidate *it, const gw_iterations *found)
+{
+    return it->marks.at[it->first] <= 2 * found->requests + 2 && found->requests == 1 && found->passing == 0 &&
+           found->launches == 1 && found->copies > found->reads && found->reads == 0;
+}
+
+static bool looks_like_loading(const list *all, const candidate *it, const gw_iterations *found)
+{
+    return found->leak_count < PASS_MAX &&
+           (is_converted(all, it, found) || is_staged(it, found) || is_copied_in(it, found));
+}
+
+/* The most that was live within the iteration, beyond what was live at its beginning. */
+static uint64_t highest_in(const list *all, size_t from, size_t to)
+{
+    uint64_t begin = all->request[from].live_bytes, highest = begin;
+    for (size_t i = from; i < to; i++) {
+        uint64_t live = all->request[i].live_bytes + all->request[i].bytes;
+        highest = live > highest ? live : highest;
+    }
+    return highest - begin;
+}
+
+/* Whole iterations kept something, but a phase came after them that wants more than all of that, and more than twice
+ * what any of them had needed. */
+static bool is_outgrown(const list *all, const candidate *it, const gw_iterations *found)
+{
+    const mark_list *marks = &it->marks;
+    uint64_t since = highest_in(all, marks->at[marks->count - 1], all->count), most = 0;
+    for (size_t i = 0; i + 1 < marks->count; i++) {
+        uint64_t here = highest_in(all, marks->at[i], marks->at[i + 1]);
+        most = here > most ? here : most;
+    }
+    return since > found->leak_bytes && since > 2 * most;
 }
 
 static bool did_nothing(const gw_iterations *found)
@@ -322,6 +368,8 @@ static gw_loop_doubt doubt_of(const list *all, const candidate *it, const gw_ite
         return GW_LOOP_ONE_PASS;
     if (held_before(all, found) * 5 >= found->leak_bytes * 4)
         return GW_LOOP_HELD_BEFORE;
+    if (is_outgrown(all, it, found))
+        return GW_LOOP_OUTGROWN;
     return found->leak_count < COUNT_FEW ? GW_LOOP_FEW : GW_LOOP_SURE;
 }
 
@@ -500,6 +548,17 @@ static bool were_asked(const list *all, const gw_iterations *found)
     return asked;
 }
 
+/* Between two requests, the last one excepted, where there was any. */
+static uint64_t least_work(const gw_request *request, size_t count)
+{
+    uint64_t least = 0;
+    for (size_t i = 1; i + 1 < count; i++) {
+        uint64_t work = work_at(&request[i]) - work_at(&request[i - 1]);
+        least = work > 0 && (least == 0 || work < least) ? work : least;
+    }
+    return least;
+}
+
 static void choose(search *it, gw_iterations *found)
 {
     gw_iterations best = {0};
@@ -534,6 +593,7 @@ void gw_iterations_find(const gw_request *request, size_t count, bool work_known
             try_all(&it, false, live_bytes_now, ret_found) && try_all(&it, true, live_bytes_now, ret_found);
         choose(&it, ret_found);
         const gw_request *last = &request[count - 1];
+        ret_found->least_work = least_work(request, count);
         ret_found->last_work = count < 2 ? work_at(last) : work_at(last) - work_at(&request[count - 2]);
         ret_found->balanced_asked = ret_found->balanced_count > 0 && were_asked(&it.all, ret_found);
         if (ret_found->balanced_count > 0)

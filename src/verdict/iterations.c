@@ -119,6 +119,7 @@ void gwi_say_loop(const gwi_case *c, gwi_finding *finding)
         [GW_LOOP_ONE_PASS] = "it looks like one pass through layers, or a model that is built layer by layer",
         [GW_LOOP_UNEVEN] = "one of them left nearly all of it: it looks like one large iteration",
         [GW_LOOP_LATE] = "most of the work was done before: it looks like a phase that needs more",
+        [GW_LOOP_OUTGROWN] = "a phase that needs more than all of that came after them",
         [GW_LOOP_HELD_BEFORE] = "as much was held there before, and given back",
     };
     const gwi_memory *memory = &c->memory;

@@ -1,6 +1,7 @@
 /* Leaks of a run that ended well, by the place that made what was never given back.
  *
- * Device and managed memory: blocks of one size from one place, most of them kept while other memory came and went.
+ * Device and managed memory: blocks of one size from one place, most of them kept while other memory came and went, and
+ * made until the last.
  * Everything else that has a call to end it: more of a kind than programs keep on purpose, most of them kept, made one
  * after the other while other things ended or siblings from the same place were ended, and made until the last. */
 #include "leaks.h"
@@ -60,34 +61,65 @@ static uint64_t left_of(const gw_group *group)
     return left < group->live_count_peak ? left : group->live_count_peak;
 }
 
+/* A cache that has filled up, or all that a program makes for itself before its work, is kept on purpose: a leak goes
+ * on to the last, measured by time and by what else the process makes: `total`, in the numbers of the group's order. */
+static bool goes_on(const gw_process *process, const gw_group *group, uint64_t total)
+{
+    const uint64_t moment_ns = 1000000000;
+    uint64_t t_end_ns =
+        process->t_last_event_ns > process->synced_at_ns ? process->t_last_event_ns : process->synced_at_ns;
+    uint64_t grown_ns = group->t_last_ns - group->t_first_ns;
+    uint64_t rest_ns = t_end_ns > group->t_last_ns ? t_end_ns - group->t_last_ns : 0;
+    return group->order_last >= total / 4 * 3 && rest_ns <= grown_ns + moment_ns;
+}
+
 /* ---- memory ---- */
 
-static bool is_memory_leak(const gw_group *group)
+static bool is_memory_leak(const gw_process *process, const gw_group *group)
 {
     enum { COUNT_MIN = 8 };
     const uint64_t bytes_min = 1u << 20;
     uint64_t left = left_of(group);
     return (group->cls <= GW_CLASS_DEVICE_LAST || group->cls == GW_CLASS_MANAGED) && left >= COUNT_MIN &&
            group->step_count * 2 >= group->alloc_count && left * group->bytes >= bytes_min &&
-           left * 2 >= group->alloc_count;
+           left * 2 >= group->alloc_count && goes_on(process, group, process->alloc_order);
+}
+
+/* A program that loads its model layer by layer and soon ends well has kept blocks in a loop, too. */
+static bool was_loading(const gw_model *model, const gw_process *process)
+{
+    const gw_snapshot *snapshot = gw_model_snapshot(model, process->end_snapshot);
+    if (snapshot == NULL || snapshot->reason != GW_SNAPSHOT_END)
+        return false;
+    gw_growth_question question = {.pid = process->pid,
+                                   .live = snapshot->live,
+                                   .live_count = snapshot->live_count,
+                                   .order_now = snapshot->order,
+                                   .snapshot = snapshot};
+    gw_growth growth;
+    gw_growth_find(model, &question, &growth);
+    return growth.loop.leak_count > 0 &&
+           (growth.loop.doubt == GW_LOOP_LOADING || growth.loop.doubt == GW_LOOP_ONE_PASS);
 }
 
 static void find_memory(const gw_model *model, const gw_process *process, found_list *list)
 {
     for (size_t i = 1; i < model->group_count; i++) {
         const gw_group *group = &model->group[i];
-        if (group->pid == process->pid && is_memory_leak(group))
+        if (group->pid == process->pid && is_memory_leak(process, group))
             add_found(list, group, NULL, left_of(group));
     }
+    if (list->count > 0 && was_loading(model, process))
+        list->count = 0;
 }
 
 /* Alive when the process ended, and no leak. */
-static uint64_t other_bytes(const gw_model *model, const gw_snapshot *snapshot)
+static uint64_t other_bytes(const gw_model *model, const gw_process *process, const gw_snapshot *snapshot)
 {
     uint64_t bytes = 0;
     for (size_t i = 0; i < snapshot->live_count; i++) {
         uint32_t group = snapshot->live[i].group;
-        if (group == 0 || !is_memory_leak(&model->group[model->group[group].kin]))
+        if (group == 0 || !is_memory_leak(process, &model->group[model->group[group].kin]))
             bytes += snapshot->live[i].bytes;
     }
     return bytes;
@@ -104,18 +136,6 @@ static const kind *kind_of(const gw_group *group)
     return NULL;
 }
 
-/* A cache that has filled up, or all that a program makes for itself before its work, is kept on purpose: a leak goes
- * on to the last, measured by what else the process makes, and by time. */
-static bool goes_on(const gw_process *process, const gw_group *group)
-{
-    const uint64_t moment_ns = 1000000000;
-    uint64_t t_end_ns =
-        process->t_last_event_ns > process->synced_at_ns ? process->t_last_event_ns : process->synced_at_ns;
-    uint64_t grown_ns = group->t_last_ns - group->t_first_ns;
-    uint64_t rest_ns = t_end_ns > group->t_last_ns ? t_end_ns - group->t_last_ns : 0;
-    return group->order_last >= process->made_total / 4 * 3 && rest_ns <= grown_ns + moment_ns;
-}
-
 static void find_handles(const gw_model *model, const gw_process *process, found_list *list)
 {
     for (size_t i = 1; i < model->group_count; i++) {
@@ -125,7 +145,7 @@ static void find_handles(const gw_model *model, const gw_process *process, found
         if (of == NULL || left < of->grown_min || left * 2 < group->alloc_count)
             continue;
         bool grown = group->step_count * 2 >= group->alloc_count || given_back > 0;
-        if ((grown || left >= of->many_min) && goes_on(process, group))
+        if ((grown || left >= of->many_min) && goes_on(process, group, process->made_total))
             add_found(list, group, of, left);
     }
 }
@@ -210,7 +230,8 @@ static bool list_process(const gwi_case *c, const gw_process *process, gw_verdic
         }
     }
     const gw_snapshot *snapshot = gw_model_snapshot(c->model, process->end_snapshot);
-    uint64_t other = snapshot != NULL && snapshot->reason == GW_SNAPSHOT_END ? other_bytes(c->model, snapshot) : 0;
+    uint64_t other =
+        snapshot != NULL && snapshot->reason == GW_SNAPSHOT_END ? other_bytes(c->model, process, snapshot) : 0;
     const uint64_t worth_saying = 64u << 20;
     if (good && other >= worth_saying) {
         char bytes[GW_BYTES_TEXT_MAX];

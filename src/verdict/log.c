@@ -32,6 +32,29 @@ static bool is_of(const gwi_statement *it, const char *cause)
     return it->cause_count > 0 && strcmp(it->cause[0], cause) == 0;
 }
 
+static bool speaks_of_gpu(const gw_log_find *exception)
+{
+    static const char *const words[] = {"CUDA", "cuda", "GPU", "cuDNN", "CUDNN", "cublas", "CUBLAS", "NCCL", "XLA"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (strstr(exception->text, words[i]) != NULL)
+            return true;
+    return false;
+}
+
+/* The exception that ended the program came later, and is neither about the GPU nor about a process that was killed:
+ * the program had outlived what the root says. */
+static bool ended_by_another(const gwi_log_case *c, const gwi_statement *root)
+{
+    static const char *const words[] = {"DNN", "Xla", "killed", "Killed", "libcu"};
+    const gw_log_find *end = c->exception;
+    if (end == NULL || end->order <= root->find->order || c->exception_about_child || speaks_of_gpu(end))
+        return false;
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (strstr(end->text, words[i]) != NULL)
+            return false;
+    return true;
+}
+
 static bool has_consequence(const gwi_log_case *c, const gwi_statement *root)
 {
     for (size_t i = 0; i < c->log->find_count; i++) {
@@ -273,7 +296,7 @@ static bool judge_fault(const gwi_log_case *c, gw_verdict *verdict, const gwi_st
     gwi_statement root = *found;
     gwi_finding finding = {0};
     const gw_cause *cause = gwi_cause_of(root.cause[0]);
-    if (root.certainty == GW_ESTABLISHED && !has_consequence(c, &root))
+    if (root.certainty == GW_ESTABLISHED && (!has_consequence(c, &root) || ended_by_another(c, &root)))
         root.certainty = GW_SUPPORTED;
     verdict->status = GW_VERDICT_FAULT;
     verdict->cause = cause->id;
@@ -306,11 +329,8 @@ static bool judge_fault(const gwi_log_case *c, gw_verdict *verdict, const gwi_st
 /* An exception of the program's own: nothing in the log speaks of the GPU. */
 static bool judge_exception(const gwi_log_case *c, gw_verdict *verdict)
 {
-    static const char *const gpu_words[] = {"CUDA", "cuda", "GPU", "cuDNN", "CUDNN", "cublas", "CUBLAS", "NCCL", "XLA"};
     gwi_finding finding = {0};
-    bool about_gpu = false;
-    for (size_t i = 0; i < sizeof gpu_words / sizeof gpu_words[0]; i++)
-        about_gpu = about_gpu || strstr(c->exception->text, gpu_words[i]) != NULL;
+    bool about_gpu = speaks_of_gpu(c->exception);
     const char *type = gw_log_text(c->exception, "type");
     verdict->status = about_gpu ? GW_VERDICT_UNDETERMINED : GW_VERDICT_FAULT;
     if (about_gpu) {

@@ -100,6 +100,33 @@ static const log_row rows[] = {
          "train.py", 41, "step") "RuntimeError: CUDA error: device-side assert triggered\n",
      "device-assert-index", "train.py:41 in step", "it is noticed late", "", GW_ESTABLISHED},
 
+    /* the program had outlived it, and ended by an exception of its own: never established */
+    {"the kernel killed another program",
+     "Out of memory: Killed process 812 (chrome) total-vm:9000000kB, anon-rss:8000000kB, file-rss:0kB, "
+     "shmem-rss:0kB\n" TRACE IN("train.py", 41, "step") "KeyError: 'label'\n",
+     NULL, "train.py:41 in step", "", "", GW_SUPPORTED},
+    {"two versions of cuDNN that were no reason",
+     "E0000 cuda_dnn.cc:500] Loaded runtime CuDNN library: 8.5.0 but source was compiled with: 8.6.0.\n" TRACE IN(
+         "train.py", 41, "step") "KeyError: 'label'\n",
+     NULL, "train.py:41 in step", "", "", GW_SUPPORTED},
+    {"a forked worker that was not needed",
+     "Process Process-1:\n" TRACE IN(
+         "worker.py", 7,
+         "work") "RuntimeError: Cannot re-initialize CUDA in forked "
+                 "subprocess. To use CUDA with multiprocessing, you must use the 'spawn' start method\n" TRACE IN(
+                     "train.py", 41, "step") "KeyError: 'label'\n",
+     NULL, "worker.py:7 in work", "", "", GW_SUPPORTED},
+    {"a configuration that a search skipped",
+     "triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 262144, Hardware limit: 232448. "
+     "Reducing block sizes or `num_stages` may help.\n" TRACE IN("train.py", 41, "step") "KeyError: 'label'\n",
+     NULL, "train.py:41 in step", "", "", GW_SUPPORTED},
+    {"a request that was tried in vain",
+     OOM
+     "Tried to allocate 600.00 GiB. GPU 0 has a total capacity of 14.56 GiB of which 10.00 GiB is free. Of the "
+     "allocated memory 1.00 GiB is allocated by PyTorch, and 100.00 MiB is reserved by PyTorch but unallocated.\n" TRACE
+         IN("train.py", 41, "step") "KeyError: 'label'\n",
+     NULL, "train.py:41 in step", "", "", GW_SUPPORTED},
+
     {"what belongs to the cause is said beside it",
      "step 3 loss: nan\n" TRACE IN("train.py", 41, "step") "ValueError: Loss is nan, stopping training\n",
      "numeric-divergence", "train.py:41 in step", "train.log:1: step 3 loss: nan", "", GW_SUPPORTED},

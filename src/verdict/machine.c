@@ -19,9 +19,32 @@ static uint64_t time_of_failure(const gwi_case *c)
     return c->hang.hang != NULL ? c->hang.hang->t_ns : c->model->t_end_ns;
 }
 
+bool gwi_is_before_failure(const gwi_case *c, uint64_t t_ns)
+{
+    return t_ns <= time_of_failure(c) + told_late_ns;
+}
+
 bool gwi_comes_first(const gwi_case *c, const gw_machine_event *event)
 {
-    return event != NULL && event->t_ns <= time_of_failure(c) + told_late_ns;
+    return event != NULL && gwi_is_before_failure(c, event->t_ns);
+}
+
+bool gwi_happened_with_failure(const gwi_case *c, const gw_machine_event *event)
+{
+    const uint64_t before_ns = 10000000000u;
+    bool hangs = c->root == NULL && c->sticky == NULL && c->hang.hang != NULL;
+    uint64_t t_ns = time_of_failure(c), for_ns = hangs ? c->hang.hang->for_ns : 0;
+    uint64_t since_ns = t_ns > for_ns ? t_ns - for_ns : 0;
+    return event != NULL && gwi_comes_first(c, event) && event->t_last_ns + before_ns >= since_ns;
+}
+
+bool gwi_is_card_failure(const gwi_case *c)
+{
+    static const uint16_t results[] = {3, 46, 100, 101, 999};
+    for (size_t i = 0; c->root != NULL && i < sizeof results / sizeof results[0]; i++)
+        if (c->root->result == results[i])
+            return true;
+    return c->sticky != NULL || c->hang.hang != NULL;
 }
 
 const gw_machine_event *gwi_find_xid(const gwi_case *c, const unsigned *numbers)

@@ -6,6 +6,14 @@
 
 /* Did it come before the failure, or so shortly after that the card's word was only heard later? */
 bool gwi_comes_first(const gwi_case *c, const gw_machine_event *event);
+/* The same of a moment. */
+bool gwi_is_before_failure(const gwi_case *c, uint64_t t_ns);
+/* Was it in the same seconds as the failure, or as the beginning of the hang? What a card survived an hour ago is no
+ * proof of why a call failed now. */
+bool gwi_happened_with_failure(const gwi_case *c, const gw_machine_event *event);
+/* Did calls fail as they do when the card or its driver is gone: the context was lost, calls hang, or the driver does
+ * not know the card any more? A refused request for memory is no such failure. */
+bool gwi_is_card_failure(const gwi_case *c);
 /* The first Xid of these numbers (0 ends the list) that comes first: this run's, or one that may be. NULL: none. */
 const gw_machine_event *gwi_find_xid(const gwi_case *c, const unsigned *numbers);
 /* An event as evidence, with the log's own line where there is one, and an Xid's meaning. */

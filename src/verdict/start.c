@@ -1,5 +1,6 @@
 #include "start.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -90,6 +91,84 @@ void gwi_say_failed_call(const gwi_case *c, gwi_finding *finding, const gw_failu
     gwi_say_consequences(c, finding, failure);
 }
 
+/* The last line of stderr that is neither empty nor ours, in a file that both write to; its length is 0 where there is
+ * none. */
+static const char *last_line(const gw_stderr_facts *facts, size_t *ret_bytes)
+{
+    static const char ours[] = "gpuwhy: ";
+    const size_t ours_bytes = sizeof ours - 1;
+    for (size_t end = facts->text_bytes, begin; end > 0; end = begin) {
+        while (end > 0 && isspace((unsigned char)facts->text[end - 1]))
+            end--;
+        for (begin = end; begin > 0 && facts->text[begin - 1] != '\n';)
+            begin--;
+        *ret_bytes = end - begin;
+        if (end > begin && (end - begin < ours_bytes || memcmp(facts->text + begin, ours, ours_bytes) != 0))
+            return facts->text + begin;
+    }
+    *ret_bytes = 0;
+    return "";
+}
+
+/* Does the line have the number, and not as a part of a longer one? */
+static bool has_number(const char *line, unsigned number)
+{
+    char text[16];
+    int bytes = snprintf(text, sizeof text, "%u", number);
+    for (const char *at = strstr(line, text); at != NULL; at = strstr(at + 1, text))
+        if ((at == line || !isalnum((unsigned char)at[-1])) && !isalnum((unsigned char)at[bytes]))
+            return true;
+    return false;
+}
+
+/* What such a call is for, in a program's words; NULL: no word of its own. */
+static const char *subject_of(const gw_failure *failure)
+{
+    switch (failure->kind) {
+    case GW_EV_LAUNCH:
+        return "launch";
+    case GW_EV_HOST_ALLOC:
+    case GW_EV_HOST_REGISTER:
+        return "pinned";
+    default:
+        return NULL;
+    }
+}
+
+/* Is the line about a GPU or about this call? Small numbers are counts and shares more often than results. */
+static bool names_failure(const char *line, const gw_failure *failure)
+{
+    enum { RESULT_MIN = 200 };
+    char call[GWI_CALL_TEXT_MAX];
+    const char *words[] = {"CUDA", "cuda", "GPU", gw_result_name(failure->result),
+                           gwi_call_text(call, failure->fn_name)};
+    const char *subject = subject_of(failure);
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (strstr(line, words[i]) != NULL)
+            return true;
+    return (subject != NULL && strstr(line, subject) != NULL) ||
+           (failure->result >= RESULT_MIN && has_number(line, failure->result));
+}
+
+/* A program may do without a GPU, or without one module, and end badly for another reason. So the end belongs to the
+ * failure only if an exception is about the GPU, or if the program ended soon after it and its last words were about it
+ * or, as far as they are recorded, there were none. */
+static bool is_its_end(const gwi_case *c, const gw_failure *failure)
+{
+    const uint64_t soon_ns = 5000000000u;
+    enum { LINE_MAX_BYTES = 1024 };
+    char line[LINE_MAX_BYTES];
+    size_t bytes;
+    uint64_t end_ns = c->process != NULL && c->process->exit_known ? c->process->t_exit_ns : c->model->t_end_ns;
+    if (c->exception == GW_EXCEPTION_GPU)
+        return true;
+    if (!c->ended || failure->t_last_ns + soon_ns < end_ns)
+        return false;
+    const char *last = last_line(&c->model->stderr_facts, &bytes);
+    snprintf(line, sizeof line, "%.*s", (int)(bytes < sizeof line ? bytes : sizeof line - 1), last);
+    return bytes == 0 ? gw_model_fact(c->model, "stderr.not_recorded") == NULL : names_failure(line, failure);
+}
+
 gw_certainty gwi_sure_of_end(const gwi_case *c, const gw_failure *failure, gw_certainty most)
 {
     enum { ABORT = 6 };
@@ -98,8 +177,10 @@ gw_certainty gwi_sure_of_end(const gwi_case *c, const gw_failure *failure, gw_ce
     bool other = c->exception == GW_EXCEPTION_SCRIPT || c->exception == GW_EXCEPTION_OOM ||
                  (c->signal != 0 && c->signal != ABORT) || c->process == NULL || c->process->pid != failure->pid;
     /* Work that succeeded and was waited for afterwards: it had another way. */
-    other = other || (failure->launches_after > 0 && failure->synced_after);
-    return other ? GW_HYPOTHESIS : most;
+    other = other || (c->exception != GW_EXCEPTION_GPU && failure->launches_after > 0 && failure->synced_after);
+    if (other)
+        return GW_HYPOTHESIS;
+    return most > GW_SUPPORTED && !is_its_end(c, failure) ? GW_SUPPORTED : most;
 }
 
 gw_certainty gwi_sure_of_words(const gwi_case *c)

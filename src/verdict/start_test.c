@@ -69,7 +69,7 @@ static void test_codes_of_init_say_what_is_wrong(void **state)
         const char *cause;
         gw_certainty certainty;
     } cases[] = {{34, "stub-or-wrong-libcuda", GW_SUPPORTED},      {100, "no-device-visible", GW_ESTABLISHED},
-                 {802, "fabric-not-ready", GW_ESTABLISHED},        {803, "driver-library-mismatch", GW_ESTABLISHED},
+                 {802, "fabric-not-ready", GW_SUPPORTED},          {803, "driver-library-mismatch", GW_ESTABLISHED},
                  {804, "forward-compat-misuse", GW_SUPPORTED},     {46, "device-busy-or-partition", GW_SUPPORTED},
                  {805, "device-busy-or-partition", GW_ESTABLISHED}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -142,7 +142,7 @@ static void test_frameworks_words_for_a_failed_start(void **state)
     expect("driver-library-mismatch", GW_ESTABLISHED, "803");
     init_fails(802);
     raise_error("RuntimeError: CUDA driver initialization failed, you might not have a CUDA gpu.\n");
-    expect("fabric-not-ready", GW_ESTABLISHED, "802");
+    expect("fabric-not-ready", GW_SUPPORTED, "802");
     gw_feed_open_bare(&feed);
     raise_error("AssertionError: Torch not compiled with CUDA enabled\n");
     expect("no-device-visible", GW_SUPPORTED, "built without CUDA");

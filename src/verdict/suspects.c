@@ -1,9 +1,23 @@
 /* Suspects of a fault that surfaced late.
  *
- * A kernel is launched by code that lies in the file that holds it: the runtime's stub for a kernel, a library's own
- * dispatcher, the small launcher that Triton compiles, a binding of Python to the driver. So the innermost frame
- * outside the runtime and the driver tells whose the kernel is. Where no launch was seen from anywhere it is not known.
- */
+ * Which file holds a kernel is not recorded, so a heuristic guesses its owner: a kernel is usually launched by code in
+ * the file that holds it. Examples are the runtime's stub for a kernel, a library's own dispatcher, the small launcher
+ * that Triton compiles, and a binding of Python to the driver. So the innermost frame of a launch outside the runtime
+ * and the driver decides whether the kernel is the user's or a library's. If no launch has a call site, the owner is
+ * unknown.
+ *
+ * The heuristic is wrong in both directions:
+ *
+ * - A kernel of a library counts as the user's if its launcher is not on the list of libraries below: a library of
+ *   another vendor, one with another file name, one that is linked statically or made of templates (CUTLASS, Thrust,
+ *   CUB), or a kernel that a framework compiles at run time and launches through a generic launcher. CuPy's own kernels
+ *   are known by their names.
+ * - A user's kernel counts as a library's if a library on the list launches it for the program: an inline extension
+ *   that goes through a launcher in libtorch, a callback or plug-in of TensorRT, XLA or cuFFT, and a graph that a
+ *   library replays.
+ * - The launches of one function may come from several files. The first site with a known file decides.
+ *
+ * So the owner only orders the suspects and is never evidence: it raises no certainty and rules nothing out. */
 #include "suspects.h"
 #include "fault.h"
 

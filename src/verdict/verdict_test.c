@@ -570,7 +570,7 @@ static void test_second_run_finds_the_first_ones_memory(void **state)
     train_twice(true);
     gw_feed_no_room(&feed, 8 * gib, 6 * gib, 16 * gib);
     close_program(1);
-    expect_fault("gpu-oom-leak", GW_ESTABLISHED);
+    expect_fault("gpu-oom-leak", GW_SUPPORTED);
     uint64_t kept = 9 * gib;
     for (int i = 0; i < 8; i++)
         kept += weight_bytes[i];
@@ -1477,6 +1477,7 @@ static void test_context_destroyed(void **state)
     (void)state;
     uint64_t weights = reset_with_things_kept();
     gw_feed_call(&feed, "cuMemFree_v2", GW_EV_FREE, 1, weights, 0, 0, 0);
+    gw_feed_stderr(&feed, "program: cuMemFree: CUDA_ERROR_INVALID_VALUE\n"); /* a free that failed need not be why */
     close_program(1);
     expect_fault("context-destroyed", GW_ESTABLISHED);
     assert_true(says("reset"));
@@ -1961,7 +1962,7 @@ static void test_a_leak_is_no_fragmentation(void **state)
 {
     (void)state;
     judge_two_trainings(true);
-    expect_fault("gpu-oom-leak", GW_ESTABLISHED);
+    expect_fault("gpu-oom-leak", GW_SUPPORTED);
     assert_true(says("second run"));
     judge_close();
 }

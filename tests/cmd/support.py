@@ -11,6 +11,18 @@ GPUWHY = os.environ.get("GPUWHY", str(pathlib.Path(__file__).resolve().parents[2
 GPU = os.environ.get("GPUWHY_TEST_GPU", "virtual:h200")
 WAIT_S = 200  # for what happens at once on an idle machine
 
+# The first lines of a Python program that uses the driver.
+BEGIN = """\
+import ctypes, os, sys
+cu = ctypes.CDLL("libcuda.so.1")
+def begin():
+    device, context, pointer = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_uint64()
+    assert cu.cuInit(0) == 0 and cu.cuDeviceGet(ctypes.byref(device), 0) == 0
+    assert cu.cuCtxCreate_v2(ctypes.byref(context), 0, device) == 0
+    assert cu.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(1 << 20)) == 0
+begin()
+"""
+
 
 def run_command(*argv, options=()):
     return [GPUWHY, "run", "--gpu", GPU, "--quiet", *options, "--", *argv]
@@ -62,6 +74,18 @@ class Case(unittest.TestCase):
         more.setdefault("cwd", self.folder)
         more.setdefault("start_new_session", True)
         return subprocess.Popen(run_command(*argv, options=options), **more)
+
+
+class PythonCase(Case):
+    """Python programs that use the driver, and their verdicts as JSON."""
+
+    def setUp(self):
+        super().setUp()
+        if os.environ.get("GPUWHY_HAS_JSON") == "0":
+            self.skipTest("this build writes no JSON")
+        if os.environ.get("GPUWHY_SANITIZE"):
+            self.skipTest("a sanitizer's runtime would have to be preloaded into Python")
+        self.json = self.folder / "verdict.json"
 
 
 if __name__ == "__main__":

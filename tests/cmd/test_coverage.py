@@ -1,25 +1,14 @@
 """What of a run was observed: children without the hook, a run inside a run, a machine without a driver."""
 import json
-import os
 import subprocess
 import sys
 import threading
 import unittest
 
-from support import Case, GPU, GPUWHY, WAIT_S, run_command, wait_until
-from test_raised import BEGIN
+from support import BEGIN, GPU, GPUWHY, PythonCase, WAIT_S, run_command, wait_until
 
 
-
-class Coverage(Case):
-    def setUp(self):
-        super().setUp()
-        if os.environ.get("GPUWHY_HAS_JSON") == "0":
-            self.skipTest("this build writes no JSON")
-        if os.environ.get("GPUWHY_SANITIZE"):
-            self.skipTest("a sanitizer's runtime would have to be preloaded into Python")
-        self.json = self.folder / "verdict.json"
-
+class Coverage(PythonCase):
     def run_it(self, body, gpu=GPU, **more):
         program = self.folder / "launch.py"
         program.write_text(body)

@@ -236,28 +236,26 @@ class Surroundings(Case):
 
 
 class Supervisor(Case):
-    def test_its_death_harms_nobody(self):
-        script = "echo started >started; echo before >&2; read x; echo after >&2; echo out; exit 5"
-        process = self.start("sh", "-c", script + " ; true", stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                             stderr=subprocess.PIPE)
+    def kill_it_and_go_on(self, stderr):
+        """A program that writes before and after its supervisor is killed, and then says that it reached its end."""
+        script = "echo started >started; echo before >&2; read x; echo after >&2; echo out; echo done >done; exit 5"
+        process = self.start("sh", "-c", script + " ; true", stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr)
         wait_until(lambda: lines_of(self.folder / "started"), "the program")
         process.kill()
         process.wait(WAIT_S)
         process.stdin.write(b"go\n")
         process.stdin.close()
+        return process
+
+    def test_its_death_harms_nobody(self):
+        process = self.kill_it_and_go_on(subprocess.PIPE)
         with process.stdout, process.stderr:
             self.assertEqual(process.stdout.read(), b"out\n")
             self.assertEqual(process.stderr.read(), b"before\nafter\n")
+        self.assertEqual(lines_of(self.folder / "done"), ["done"])
 
     def test_its_death_harms_nobody_with_one_pipe_for_both(self):
-        script = "echo started >started; echo before >&2; read x; echo after >&2; echo out; echo done >done; exit 5"
-        process = self.start("sh", "-c", script + " ; true", stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                             stderr=subprocess.STDOUT)
-        wait_until(lambda: lines_of(self.folder / "started"), "the program")
-        process.kill()
-        process.wait(WAIT_S)
-        process.stdin.write(b"go\n")
-        process.stdin.close()
+        process = self.kill_it_and_go_on(subprocess.STDOUT)
         with process.stdout:
             self.assertEqual(process.stdout.read(), b"before\nafter\nout\n")
         self.assertEqual(lines_of(self.folder / "done"), ["done"])

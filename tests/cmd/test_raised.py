@@ -1,23 +1,11 @@
 """The exception that ended a Python program, wherever its outputs went: read from inside where stderr does not hold it."""
 import json
-import os
 import pathlib
 import subprocess
 import sys
 import unittest
 
-from support import Case, GPUWHY, WAIT_S, lines_of, run_command
-
-BEGIN = """\
-import ctypes, os, sys
-cu = ctypes.CDLL("libcuda.so.1")
-def begin():
-    device, context, pointer = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_uint64()
-    assert cu.cuInit(0) == 0 and cu.cuDeviceGet(ctypes.byref(device), 0) == 0
-    assert cu.cuCtxCreate_v2(ctypes.byref(context), 0, device) == 0
-    assert cu.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(1 << 20)) == 0
-begin()
-"""
+from support import BEGIN, PythonCase, WAIT_S, lines_of, run_command
 
 
 def interpreters():
@@ -32,14 +20,9 @@ def interpreters():
     return found
 
 
-class Raised(Case):
+class Raised(PythonCase):
     def setUp(self):
         super().setUp()
-        if os.environ.get("GPUWHY_HAS_JSON") == "0":
-            self.skipTest("this build writes no JSON")
-        if os.environ.get("GPUWHY_SANITIZE"):
-            self.skipTest("a sanitizer's runtime would have to be preloaded into Python")
-        self.json = self.folder / "verdict.json"
         self.program = self.folder / "train.py"
 
     def verdict_of(self, body, shell="2>/dev/null", python=sys.executable, status=1, options=(), begin=BEGIN):

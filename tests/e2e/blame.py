@@ -3,11 +3,10 @@ import json
 import os
 import signal
 import subprocess
-import sys
 
-from harness import (CNN, GPUWHY, SANITIZE, Card, Workplace, base_environment, behind_sanitizer, expect, expect_text, gpuwhy, main, new_folder,
+from harness import (CNN, GPUWHY, Card, Workplace, base_environment, behind_sanitizer, expect, expect_text, gpuwhy, main, new_folder,
                      run_observed)
-from sites import SOURCES, line_of
+from sites import launches_from_python, line_of
 
 NAMES_SITES = os.environ.get("GPUWHY_NAMES_SITES", "1") == "1"
 SMALL = Card("16GiB")
@@ -65,12 +64,9 @@ def named(place):
 
 def python_line(place):
     """The Python line that launched, not the one that happened to wait."""
-    if SANITIZE:
-        print("skipped: this interpreter loads no sanitized libraries")
+    source, run = launches_from_python(place, ["--blame"])
+    if run is None:
         return
-    source = SOURCES / "launches.py"
-    card = Card("16GiB", more="fault=illegal-address@kernel:bad")
-    run = run_observed([sys.executable, source], card, new_folder(place, "python"), ["--blame"])
     where = expect_verdict(run)["where"]
     expect(any(f["function"] == "work" and f["line"] == line_of(source, "fault") for f in where["frames"]),
            f"the launch is not on the stack: {[(f['function'], f['line']) for f in where['frames'] if f['kind'] == 'python']}")

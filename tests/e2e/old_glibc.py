@@ -165,7 +165,7 @@ def judged_as_on_the_new_one(old, place, argv_of, card, status, cause):
         verdict = run.verdict()
         expect((verdict["status"], verdict["cause"]) == (status, cause), f"{name}: judged {verdict['status']}, "
                f"{verdict['cause']}: {verdict['headline']}; stderr:\n{run.stderr.decode(errors='replace')}")
-        expect(verdict["certainty"] in ("established", None), f"{name}: only {verdict['certainty']}")
+        expect(verdict["certainty"] in ("supported", None), f"{name}: not {verdict['certainty']}")
         seen[name] = (run.status, events(run.recording, "ALLOC"), events(run.recording, "FREE"))
         if name != "new":
             old.runs(run.stderr, name)

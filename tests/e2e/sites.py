@@ -32,6 +32,16 @@ def line_of(source, mark):
     return found[0]
 
 
+def launches_from_python(place, options=()):
+    """A Python program in which one of two kernels faults: its source and the run. No run where none is possible."""
+    source = SOURCES / "launches.py"
+    if SANITIZE:
+        print("skipped: this interpreter loads no sanitized libraries")
+        return source, None
+    card = Card("16GiB", more="fault=illegal-address@kernel:bad")
+    return source, run_observed([sys.executable, source], card, new_folder(place, "python"), list(options))
+
+
 def frames(verdict):
     where = verdict["where"]
     expect(where is not None, f"no place: {verdict['where_reason']}")

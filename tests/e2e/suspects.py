@@ -1,25 +1,17 @@
 """Where the kernels of a fault that surfaces late were first launched, without a second run."""
 import pathlib
 import re
-import sys
 
-from harness import (CNN, SANITIZE, Card, Workplace, expect, expect_text, main, new_folder, run_observed, texts)
+from harness import CNN, Card, Workplace, expect, expect_text, main, new_folder, run_observed, texts
+from sites import launches_from_python, line_of
 
-SOURCES = pathlib.Path(__file__).resolve().parents[1] / "scenarios" / "sites"
 CNN_SOURCE = pathlib.Path(__file__).resolve().parents[2] / "examples" / "cnn" / "cnn.c"
 
 
-def line_of(source, mark):
-    return next(i for i, line in enumerate(source.read_text().splitlines(), 1) if f"# mark: {mark}" in line)
-
-
 def python_line(place):
-    if SANITIZE:
-        print("skipped: this interpreter loads no sanitized libraries")
+    source, run = launches_from_python(place)
+    if run is None:
         return
-    source = SOURCES / "launches.py"
-    card = Card("16GiB", more="fault=illegal-address@kernel:bad")
-    run = run_observed([sys.executable, source], card, new_folder(place, "python"))
     verdict = run.verdict()
     expect(verdict["cause"] == "illegal-address", f"{verdict['cause']}: {verdict['headline']}")
     expect_text(verdict, rf"bad launched on .*first launched at \S*launches.py:\d+ in launch, called at \S*launches.py:"

@@ -3,7 +3,7 @@
 usage: check_gpu.py [--build DIR] [--only PATTERN] [--jobs N] [--out DIR] [--results FILE] [--seconds S]
 
 Exits 0 when every verdict was right, 1 when one was wrong, 2 when there is nothing to test here (no card, no gpuwhy).
-A kind whose tools are missing (nvcc, PyTorch, JAX) is printed as skipped. Nothing is built but the .cu programs.
+A program whose tools are missing (nvcc, PyTorch, JAX, CuPy, ...) is printed as skipped. Nothing is built but the .cu programs.
 Writes docs/gpu-results.md, and into --out: all verdicts, the small recordings and what failed, as one archive.
 """
 
@@ -26,7 +26,7 @@ import scenarios
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 RECORDING_BYTES_MAX = 200_000
-CERTAIN = ("established", "supported")
+IMPORTS = {"numba": "import numpy; numpy.row_stack = numpy.vstack; import numba.cuda"}  # numba asks numpy 2.5 for what it lacks
 
 
 def has_device():
@@ -64,11 +64,12 @@ class Finished:
         self.status, self.out, self.err, self.seconds, self.timed_out = status, out, err, seconds, timed_out
 
 
-def run(argv, env, cwd, limit_s):
-    """In a process group of its own, so that at its time limit all of it can be ended."""
+def run(argv, env, cwd, limit_s, merged=False):
+    """In a process group of its own, so that at its time limit all of it can be ended. merged: as by `2>&1 | tee`."""
     begin = time.monotonic()
     process = subprocess.Popen(argv, env=env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True)
+                               stderr=subprocess.STDOUT if merged else subprocess.PIPE, text=True, errors="replace",
+                               start_new_session=True)
     timed_out = False
     try:
         out, err = process.communicate(timeout=limit_s)
@@ -80,7 +81,7 @@ def run(argv, env, cwd, limit_s):
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             out, err = process.communicate()
-    return Finished(process.returncode, out, err, time.monotonic() - begin, timed_out)
+    return Finished(process.returncode, out, err or "", time.monotonic() - begin, timed_out)
 
 
 class Harness:
@@ -120,8 +121,8 @@ class Harness:
                     print(f"nvcc failed on {program} ({linking}): {result.stderr.strip()[:300]}")
 
     def look_for(self, module):
-        done = subprocess.run([self.options.python, "-c", f"import {module}; print({module}.__version__)"],
-                              capture_output=True, text=True, cwd="/")
+        code = IMPORTS.get(module, "import {0}").format(module) + f"; print({module}.__version__)"
+        done = subprocess.run([self.options.python, "-c", code], capture_output=True, text=True, cwd="/")
         if done.returncode != 0:
             self.skipped[module] = f"{self.options.python} has no {module}"
         return done.stdout.strip()
@@ -141,11 +142,10 @@ class Harness:
                 return self.skipped["cuda"]
             if (row.program, row.kind.split()[1]) not in self.cuda_programs:
                 return None  # did not compile: a failure, not a skip
-        if row.kind in ("torch", "snapshot", "jax") and "torch" in self.skipped:
-            return self.skipped["torch"]
-        if row.kind == "jax" and "jax" in self.skipped:
-            return self.skipped["jax"]
-        if row.needs and self.devices < 2:
+        for module in row.modules():
+            if module in self.skipped:
+                return self.skipped[module]
+        if set(row.needs) & set(scenarios.TWO_GPUS) and self.devices < 2:
             return f"{self.devices} GPU here, and it needs two"
         return None
 
@@ -172,7 +172,7 @@ class Harness:
             command += ["--memory", row.memory]
         command += row.options
         argv, env = self.argv(row), self.environment(row)
-        observed = run(command + ["--"] + argv, env, folder, min(self.options.limit, left))
+        observed = run(command + ["--"] + argv, env, folder, min(self.options.limit, left), row.merged)
         result["seconds"] = observed.seconds
         for name, text in (("stdout.txt", observed.out), ("stderr.txt", observed.err)):
             with open(os.path.join(folder, name), "w") as f:
@@ -210,12 +210,12 @@ class Harness:
         except (OSError, ValueError) as error:
             wrong.append(f"no verdict: {error}")
             return
-        if verdict.get("status") != row.status:
-            wrong.append(f"status {verdict.get('status')}, not {row.status}")
+        if verdict.get("status") not in row.statuses:
+            wrong.append(f"status {verdict.get('status')}, not {' or '.join(row.statuses)}")
         if verdict.get("cause") not in row.causes:
             wrong.append(f"cause {verdict.get('cause')}, not {' or '.join(map(str, row.causes))}")
-        elif row.status == "fault" and verdict.get("certainty") not in CERTAIN:
-            wrong.append(f"only {verdict.get('certainty')}")
+        elif verdict.get("status") == "fault" and verdict.get("certainty") not in row.certain:
+            wrong.append(f"{verdict.get('certainty')}, not {' or '.join(row.certain)}")
         place = (verdict.get("where") or {}).get("text")
         if row.at is not None and not re.search(row.at, place or ""):
             wrong.append(f"its place is {place}, not /{row.at}/")
@@ -417,9 +417,8 @@ def main():
     harness = Harness(options)
     machine = card()
     versions = []
-    for module in ("torch", "jax"):
-        if any(r.kind in (module, "jax") or (r.kind == "snapshot" and module == "torch") for r in rows):
-            versions.append(f"{module} {harness.look_for(module) or 'absent'}")
+    for module in dict.fromkeys(module for r in rows for module in r.modules()):
+        versions.append(f"{module} {harness.look_for(module) or 'absent'}")
     harness.build_cuda({(r.program, r.kind.split()[1]) for r in rows if r.kind.startswith("cuda")})
     print(f"{machine['name']}, driver {machine['driver']}; {len(rows)} rows, {options.jobs} at once", flush=True)
     results = harness.run_all(rows)

@@ -59,6 +59,30 @@ class Judging(unittest.TestCase):
         self.assertEqual(self.judge(row, verdict, status=-6), [])
         self.assertIn("did not end the process", self.judge(row, verdict, status=1)[0])
 
+    def test_not_determined_is_right_only_where_a_row_says_so(self):
+        row = scenarios.Row("L24", "torch", "x", (), ("gpu-oom-capacity", None), certain=("supported",))
+        none = self.leak(status="undetermined", cause=None, certainty=None)
+        self.assertEqual(self.judge(row, none), [])
+        self.assertEqual(self.judge(row, self.leak(cause="gpu-oom-capacity", certainty="supported")), [])
+        self.assertNotEqual(self.judge(row, self.leak(cause="gpu-oom-capacity")), [], "established is too much")
+        self.assertNotEqual(self.judge(row, self.leak(certainty="supported")), [], "a leak")
+        self.assertNotEqual(self.judge(row, {**none, "status": "clean"}), [])
+        self.assertNotEqual(self.judge(self.row, none), [], "a row that wants a cause")
+
+    def test_one_pipe_for_both_outputs(self):
+        code = "import sys; print(1, flush=True); print(2, file=sys.stderr, flush=True); print(3)"
+        self.assertEqual(check_gpu.run([sys.executable, "-c", code], dict(os.environ), "/", 20, merged=True).out, "1\n2\n3\n")
+        self.assertEqual(check_gpu.run([sys.executable, "-c", code], dict(os.environ), "/", 20).out, "1\n3\n")
+        self.assertFalse(scenarios.Row("L28", "torch", "x", (), "script-exception", merged=True).compare)
+
+    def test_skipped_where_a_module_is_missing(self):
+        self.assertIsNone(self.harness.look_for("no_such_module_here") or None)
+        row = scenarios.clean("L09", "torch", "x", needs=("no_such_module_here",))
+        self.assertIn("no_such_module_here", self.harness.why_skipped(row))
+        self.assertIsNone(self.harness.why_skipped(scenarios.clean("L09", "torch", "x")))
+        self.harness.devices = 1
+        self.assertIn("needs two", self.harness.why_skipped(scenarios.clean("S22", "torch", "x", needs=scenarios.TWO_GPUS)))
+
     def test_no_verdict(self):
         self.assertNotEqual(self.judge(self.row, "not json"), [])
 

@@ -11,6 +11,7 @@ GIB = 1 << 30
 MIB = 1 << 20
 
 TWO_GPUS = ("2 GPUs",)
+CERTAIN = ("established", "supported")
 
 
 class Bytes:
@@ -47,16 +48,20 @@ class Says:
 
 class Row:
     def __init__(self, id, kind, program, arguments=(), cause=None, status=None, memory=None, env=None, facts=(),
-                 compare=None, needs=(), note="", options=(), at=None, alone=False):
+                 compare=None, needs=(), note="", options=(), at=None, alone=False, certain=CERTAIN, merged=False):
         self.id, self.kind, self.program, self.arguments = id, kind, program, tuple(arguments)
         self.causes = (cause,) if isinstance(cause, (str, type(None))) else tuple(cause)
         self.status = status or ("clean" if cause is None else "fault")
+        # Not determined is right, too, where `cause` allows none at all beside others.
+        self.statuses = (self.status, "undetermined") if None in self.causes and len(self.causes) > 1 else (self.status,)
+        self.certain = certain         # what a fault's certainty may be
+        self.merged = merged           # both outputs go to one pipe
         self.memory, self.env, self.facts, self.needs, self.note = memory, dict(env or {}), tuple(facts), needs, note
         self.options = tuple(options)  # of gpuwhy run
         self.alone = alone             # wants a card as a whole
         self.at = at                   # the verdict's place fits this pattern
-        # With a dump the driver aborts the process; a second run says everything on stderr twice.
-        if options:
+        # With a dump the driver aborts the process; a second run says everything on stderr twice; gpuwhy's own screen is on stderr.
+        if options or merged:
             compare = False
         # Under a limit the fault exists only with gpuwhy, so there is nothing to compare it with.
         self.compare = compare if compare is not None else (memory is None or self.status == "clean")
@@ -65,6 +70,11 @@ class Row:
         variant = " ".join(self.arguments)
         options = "".join(f" {option}" for option in self.options)
         return f"{self.id} {self.kind} {self.program}" + (f" {variant}" if variant else "") + options + self.note
+
+    def modules(self):
+        """The Python modules without which it cannot run."""
+        of_kind = {"torch": ["torch"], "snapshot": ["torch"], "jax": ["torch", "jax"], "numba": ["numba"], "cupy": ["cupy"]}
+        return of_kind.get(self.kind, []) + [need for need in self.needs if need not in TWO_GPUS]
 
 
 def clean(id, kind, program, arguments=(), **more):
@@ -99,11 +109,11 @@ TORCH = [
     clean("L02", "torch", "l02_losses", ("repaired",), memory="6GiB"),
     Row("L03", "torch", "l03_growing", (), "gpu-oom-capacity", memory="6GiB", at=r"(cnn|l03_growing)\.py:\d+ in "),
     clean("L03", "torch", "l03_growing", ("repaired",), memory="6GiB"),
-    Row("L04", "torch", "l04_cupy", (), "gpu-oom-leak", memory="4GiB", at=r"l04_cupy\.py:\d+ in "),
-    clean("L04", "torch", "l04_cupy", ("repaired",), memory="4GiB"),
+    Row("L04", "torch", "l04_cupy", (), "gpu-oom-leak", memory="4GiB", needs=("cupy",), at=r"l04_cupy\.py:\d+ in "),
+    clean("L04", "torch", "l04_cupy", ("repaired",), memory="4GiB", needs=("cupy",)),
     Row("L05", "torch", "l05_triton", (), "illegal-address", facts=[Says(r"scatter launched .*; first launched at \S*l05_triton\.py:\d+ in scatter_rows")],
-        at=r"l05_triton\.py:\d+ in "),
-    clean("L05", "torch", "l05_triton", ("repaired",)),
+        needs=("triton",), at=r"l05_triton\.py:\d+ in "),
+    clean("L05", "torch", "l05_triton", ("repaired",), needs=("triton",)),
     # 3.5 GiB of segments and a context of 0.5 to 1.1 GiB fit, 1 GiB more does not.
     Row("S07", "torch", "s07_fragmented", (), "gpu-oom-fragmentation", memory="5000MiB",
         facts=[Bytes(1024 * MIB, 1024 * MIB), Bytes(60 * MIB, 70 * MIB), Bytes(1.6 * GIB, 2.0 * GIB)], at=r"s07_fragmented\.py:13 in allocate"),
@@ -193,9 +203,116 @@ SNAPSHOTS = [
     Row("-", "snapshot", "save_snapshot", ("healthy",), None, "undetermined", facts=[Says(r"no out-of-memory")]),
 ]
 
+LIGHTNING, ACCELERATE = ("lightning",), ("accelerate",)
+# What is used on top of PyTorch. The place is in the program's own file, never in the framework's.
+FRAMEWORKS = [
+    Row("L09", "torch", "l09_lightning_outputs", (), "gpu-oom-leak", memory="4GiB", needs=LIGHTNING, facts=[Bytes(2.0 * GIB, 3.6 * GIB)],
+        at=r"l09_lightning_outputs\.py:\d+ in (Model\.)?training_step"),
+    clean("L09", "torch", "l09_lightning_outputs", ("repaired",), memory="4GiB", needs=LIGHTNING),
+    Row("L10", "torch", "l10_lightning_batch", (), "gpu-oom-capacity", memory="4GiB", needs=LIGHTNING, facts=[Bytes(1.8 * GIB, 2.0 * GIB)],
+        at=r"l10_lightning_batch\.py:\d+ in (Model\.)?training_step"),
+    # Equal layers and no step that ended: as a loop that keeps looks.
+    Row("L10", "torch", "l10_lightning_batch", ("layers",), ("gpu-oom-capacity", None), memory="4GiB", needs=LIGHTNING),
+    clean("L10", "torch", "l10_lightning_batch", ("repaired",), memory="4GiB", needs=LIGHTNING),
+    Row("L11", "torch", "l11_accelerate_outputs", (), "gpu-oom-leak", memory="4GiB", needs=ACCELERATE, facts=[Bytes(2.0 * GIB, 3.6 * GIB)],
+        at=r"l11_accelerate_outputs\.py:\d+ in "),
+    clean("L11", "torch", "l11_accelerate_outputs", ("repaired",), memory="4GiB", needs=ACCELERATE),
+    Row("L12", "torch", "l12_accelerate_label", (), "device-assert-index", needs=ACCELERATE, at=r"l12_accelerate_label\.py:\d+ in loss_of",
+        facts=[Says("assert"), Says(r"nll_loss\S* launched .*; first launched at \S*l12_accelerate_label\.py:\d+ in loss_of")]),
+    clean("L12", "torch", "l12_accelerate_label", ("repaired",), needs=ACCELERATE),
+    Row("L13", "torch", "l13_compile_outputs", (), "gpu-oom-leak", memory="4GiB", needs=("triton",), facts=[Bytes(2.0 * GIB, 3.6 * GIB)],
+        at=r"l13_compile_outputs\.py:\d+ in "),
+    clean("L13", "torch", "l13_compile_outputs", ("repaired",), memory="4GiB", needs=("triton",)),
+    Row("L14", "torch", "l14_compile_index", (), "device-assert-index", needs=("triton",), facts=[Says("index out of bounds")],
+        at=r"l14_compile_index\.py:\d+ in "),
+    clean("L14", "torch", "l14_compile_index", ("repaired",), needs=("triton",)),
+]
+for how, more in ((("nccl", "1"), ()), (("gloo", "2"), ()), (("nccl", "2"), TWO_GPUS)):
+    FRAMEWORKS += [
+        Row("L15", "torch", "l15_ddp_kept", how, "gpu-oom-leak", memory="4GiB", needs=more, facts=[Bytes(1.5 * GIB, 3.6 * GIB)],
+            at=r"l15_ddp_kept\.py:\d+ in rank"),
+        # Gloo's ranks print that they are connected, into each other's lines.
+        clean("L15", "torch", "l15_ddp_kept", (*how, "repaired"), memory="4GiB", needs=more, compare="gloo" not in how)]
+
+HANDLED = Says("handled: ", ("advice",))
+# Which failure is the root.
+ROOTS = [
+    Row("L21", "torch", "l21_handled", ("copies",), "script-exception", memory="4GiB", facts=[Says("ValueError")]),
+    Row("L21", "torch", "l21_handled", ("launches",), "script-exception", memory="4GiB", facts=[Says("ValueError")]),
+    clean("L21", "torch", "l21_handled", ("repaired",), memory="4GiB", compare=False, facts=[HANDLED]),
+    clean("L21", "torch", "l21_handled", ("many",), memory="4GiB", compare=False, facts=[Says(r"handled: \d+ refusals.* 8\.0+ GiB each", ("advice",))]),
+    Row("L22", "torch", "l22_fraction", (), "gpu-oom-capacity", facts=[Says(r"PyTorch's own limit.*set_per_process_memory_fraction")],
+        at=r"l22_fraction\.py:\d+ in "),
+    clean("L22", "torch", "l22_fraction", ("repaired",)),
+    Row("L23", "torch", "l23_other_stream", (), "kernel-never-ends", options=["--hang-after", "3", "--kill-on-hang"],
+        facts=[Says("spin was launched on stream")], at=r"l23_other_stream\.py:\d+ in <module>"),
+    clean("L23", "torch", "l23_other_stream", ("repaired",), options=["--hang-after", "3", "--kill-on-hang"]),
+    Row("L30", "torch", "l30_impossible", (), "gpu-oom-capacity", memory="4GiB", facts=[Says(r"more than any card has|overflow")],
+        at=r"l30_impossible\.py:11 in <module>"),
+    clean("L30", "torch", "l30_impossible", ("repaired",), memory="4GiB"),
+    Row("L31", "torch", "l31_second_gpu", (), "gpu-oom-capacity", memory="4GiB", needs=TWO_GPUS, facts=[Says("on GPU 1 of 2"), Bytes(6 * GIB, 6 * GIB)],
+        at=r"l31_second_gpu\.py:11 in <module>"),
+    clean("L31", "torch", "l31_second_gpu", ("repaired",), memory="4GiB", needs=TWO_GPUS),
+    # As `gpuwhy run ... 2>&1 | tee log` starts them.
+    Row("L28", "torch", "s28_host", ("exception",), "script-exception", merged=True, facts=[Says("KeyError: .learning_rate")], note=" (one pipe)"),
+    Row("L28", "torch", "s03_caught", ("value_error",), "script-exception", memory="4GiB", merged=True, facts=[Says("ValueError")], note=" (one pipe)"),
+    Row("L28", "torch", "s13_label", (), "device-assert-index", merged=True, at=r"cnn\.py:\d+ in ", facts=[Says("assert")], note=" (one pipe)"),
+    Row("L28", "torch", "l22_fraction", (), "gpu-oom-capacity", merged=True, facts=[Says("set_per_process_memory_fraction")], note=" (one pipe)"),
+    clean("L28", "torch", "s13_label", ("repaired",), merged=True, note=" (one pipe)"),
+]
+
+# Memory that is kept, and memory that grows by plan.
+GROWTH = [
+    Row("L02", "torch", "l02_losses", (), "gpu-oom-leak", memory="6GiB", env=EXPANDABLE, at=r"(cnn|l02_losses)\.py:\d+ in ", note=" (expandable)"),
+    Row("L02", "torch", "l02_losses", (), "gpu-oom-leak", memory="6GiB", env=ASYNC, at=r"(cnn|l02_losses)\.py:\d+ in ", note=" (asynchronous)"),
+    Row("L32", "torch", "l32_few_steps", (), "gpu-oom-leak", memory="4GiB", at=r"l32_few_steps\.py:\d+ in (features|<module>)"),
+    clean("L32", "torch", "l32_few_steps", ("repaired",), memory="4GiB"),
+    Row("L33", "torch", "l33_two_places", (), "gpu-oom-leak", memory="6GiB", at=r"l33_two_places\.py:\d+ in <module>"),
+    clean("L33", "torch", "l33_two_places", ("repaired",), memory="6GiB"),
+    # Layers that stay look as a loop that keeps: not determined is right, too.
+    Row("L24", "torch", "l24_layers", (), ("gpu-oom-capacity", None), memory="4GiB", certain=("supported",)),
+    clean("L24", "torch", "l24_layers", ("repaired",), memory="4GiB"),
+    clean("L25", "torch", "l25_accumulation", (), memory="3GiB"),
+    Row("L26", "torch", "l26_adam", (), ("gpu-oom-capacity", "gpu-oom-peak-phase", None), memory="4GiB"),
+    clean("L26", "torch", "l26_adam", ("repaired",), memory="4GiB"),
+    clean("L27", "torch", "l27_search", (), memory="6GiB", compare=False),
+]
+
+NUMBA = [
+    Row("L07", "numba", "l07_numba_kept", (), "gpu-oom-leak", memory="4GiB", facts=[Bytes(2.0 * GIB, 3.6 * GIB)], at=r"l07_numba_kept\.py:\d+ in <module>"),
+    clean("L07", "numba", "l07_numba_kept", ("repaired",), memory="4GiB"),
+    Row("L08", "numba", "l08_numba_far", (), "illegal-address", at=r"l08_numba_far\.py:\d+ in ",
+        facts=[Says(r"scatter.* launched .*; first launched at \S*l08_numba_far\.py:\d+ in scatter_rows")]),
+    clean("L08", "numba", "l08_numba_far", ("repaired",)),
+]
+
+CUPY = [
+    Row("L16", "cupy", "l16_cupy_far", (), "illegal-address", at=r"l16_cupy_far\.py:\d+ in ",
+        facts=[Says(r"scatter launched .*; first launched at \S*l16_cupy_far\.py:\d+ in scatter_rows")]),
+    clean("L16", "cupy", "l16_cupy_far", ("repaired",)),
+    Row("L17", "cupy", "l17_cupy_varied", (), "gpu-oom-leak", memory="4GiB", facts=[Bytes(1.5 * GIB, 3.6 * GIB)], at=r"l17_cupy_varied\.py:\d+ in <module>"),
+    clean("L17", "cupy", "l17_cupy_varied", ("repaired",), memory="4GiB"),
+    Row("L17", "cupy", "l17_cupy_varied", ("ordered",), "gpu-oom-leak", memory="4GiB", facts=[Bytes(1.5 * GIB, 3.6 * GIB)],
+        at=r"l17_cupy_varied\.py:\d+ in <module>"),
+    clean("L17", "cupy", "l17_cupy_varied", ("ordered", "repaired"), memory="4GiB"),
+    Row("L18", "cupy", "l18_cupy_capacity", (), "gpu-oom-capacity", memory="4GiB", certain=("supported",), facts=[Bytes(GIB, GIB)],
+        at=r"l18_cupy_capacity\.py:\d+ in step"),
+    clean("L18", "cupy", "l18_cupy_capacity", ("repaired",), memory="4GiB"),
+    Row("L29", "cupy", "l29_cupy_places", (), "illegal-address",
+        facts=[Says(r"scatter launched .*launched at 2 places: .*\.py:\d+ in scatter_(head|tail), .*\.py:\d+ in scatter_(head|tail)")]),
+    clean("L29", "cupy", "l29_cupy_places", ("repaired",)),
+]
+
 JAX = [
     Row("L06", "jax", "l06_kept", (), "gpu-oom-leak", memory="4GiB"),
     clean("L06", "jax", "l06_kept", ("repaired",), memory="4GiB"),
+    Row("L19", "jax", "l19_single", (), "gpu-oom-capacity", memory="4GiB", at=r"l19_single\.py:\d+ in <module>"),
+    clean("L19", "jax", "l19_single", ("repaired",), memory="4GiB"),
+    Row("L19", "jax", "l19_single", (), "gpu-oom-capacity", memory="4GiB", env=NO_PREALLOCATION, facts=[Bytes(6 * GIB, 6 * GIB)],
+        at=r"l19_single\.py:\d+ in <module>", note=" (no preallocation)"),
+    clean("L19", "jax", "l19_single", ("repaired",), memory="4GiB", env=NO_PREALLOCATION, note=" (no preallocation)"),
+    Row("L20", "jax", "l20_donated", (), "gpu-oom-leak", memory="4GiB"),
+    clean("L20", "jax", "l20_donated", ("repaired",), memory="4GiB"),
     Row("S03", "jax", "s03_caught", ("unwritten",), "gpu-oom-capacity", memory="4GiB", env=NO_PREALLOCATION),
     clean("S03", "jax", "s03_caught", ("smaller",), memory="4GiB", env=NO_PREALLOCATION, compare=False),
     Row("S20", "jax", "s20_preallocation", (), "gpu-oom-preallocation", memory="8GiB",
@@ -256,5 +373,5 @@ def rows():
         for linking in ("static", "shared"):
             result.append(Row(row.id, f"cuda {linking}", row.program, row.arguments,
                               row.causes if row.causes != (None,) else None, row.status, row.memory, row.env, row.facts,
-                              row.compare, row.needs, row.note, row.options, row.at, row.alone))
-    return result + TORCH + SNAPSHOTS + JAX
+                              row.compare, row.needs, row.note, row.options, row.at, row.alone, row.certain, row.merged))
+    return result + TORCH + SNAPSHOTS + FRAMEWORKS + ROOTS + GROWTH + NUMBA + CUPY + JAX

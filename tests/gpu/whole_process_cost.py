@@ -1,93 +1,211 @@
 """What recording costs a training as a user pays it: whole processes, bare against `gpuwhy run`. By hand, on a card:
 
-    python3 tests/gpu/whole_process_cost.py [--build build] [--pairs 30] [--iterations 2000] [--seconds 500]
+    python3 tests/gpu/whole_process_cost.py [--pairs 30] [--iterations 2000] [--net resnet50] [--variants GPUWHY_COURSE=0 ...]
 
-The small network of measure_history.py at batch 32 is bound by its launches. Each pair is one bare process and one under
-gpuwhy, in random order, since the process that runs second looks slower. A process reports the median of its blocks of
-50 iterations, each waited for. The median ratio of the pairs is printed with a bootstrap interval, and the same for the
-pairs by who ran first. `--variant NAME=VALUE` sets a variable of the hook's for the recorded process, to find a cost by
-elimination: GPUWHY_COURSE=0, GPUWHY_SITES=0, GPUWHY_ATTACH=0. Build for release.
+Processes differ from each other by more than recording costs: in where their memory lies, in which core they run on, and
+the machine's speed drifts. So a group of processes, half of them bare, starts at the same time, and then they take turns:
+in each round every process trains once, in a new random order, while the others, with their supervisors, are stopped by
+SIGSTOP. A pair is one bare and one recorded process of a group; its ratio is the median over the rounds. The table shows
+the median over the pairs with its bootstrap interval.
+
+`--variants` adds recorded processes with a variable of the hook's set, to find a cost by elimination: GPUWHY_COURSE=0,
+GPUWHY_SITES=0, GPUWHY_ATTACH=0, GPUWHY_OFF=1. "bare" as a variant compares bare processes with each other: that is what the
+method itself gets wrong.
+
+The small network of measure_history.py at batch 32 is limited by its launches; ResNet-50 runs at batch 256 in bfloat16.
+Build for release.
 """
 
 import argparse
+import json
 import os
 import pathlib
 import random
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-BLOCK = 50
+WARM = {"small": 300, "resnet50": 20}
+BLOCK = {"small": 10, "resnet50": 1}
 
 
-def child(iterations):
+# ---- the trained process ----
+
+def resnet50():
     import torch
+    import torchvision
+    model = torchvision.models.resnet50().cuda().to(memory_format=torch.channels_last)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    loss = torch.nn.CrossEntropyLoss()
+    x = torch.randn(256, 3, 224, 224, device="cuda").to(memory_format=torch.channels_last)
+    y = torch.randint(0, 1000, (256,), device="cuda")
+
+    def steps(count):
+        for _ in range(count):
+            optimizer.zero_grad(set_to_none=True)
+            with torch.autocast("cuda", torch.bfloat16):
+                value = loss(model(x), y)
+            value.backward()
+            optimizer.step()
+    return steps
+
+
+def small():
     import measure_history as history
+    return history.Trainer(32).steps
+
+
+def child(net):
+    """Prints its process id when it is ready. Trains when a line with a count of iterations comes, and prints the time."""
+    import torch
     torch.manual_seed(1)
-    trainer = history.Trainer(32)
-    trainer.steps(300)
+    steps = {"small": small, "resnet50": resnet50}[net]()
+    steps(WARM[net])
     torch.cuda.synchronize()
-    times = []
-    for _ in range(iterations // BLOCK):
-        begin = time.perf_counter()
-        trainer.steps(BLOCK)
+    print(f"ready {os.getpid()}", flush=True)
+    for line in sys.stdin:
+        steps(2 * BLOCK[net])  # the caches hold another process's data
         torch.cuda.synchronize()
-        times.append((time.perf_counter() - begin) / BLOCK)
-    print(f"ms {statistics.median(times) * 1000:.6f}")
+        times = []
+        for _ in range(int(line) // BLOCK[net]):
+            begin = time.perf_counter()
+            steps(BLOCK[net])
+            torch.cuda.synchronize()
+            times.append(1000 * (time.perf_counter() - begin) / BLOCK[net])
+        print("ms", *(f"{t:.5f}" for t in times), flush=True)
 
 
-def one(options, recorded):
-    command = [sys.executable, "-B", __file__, "--child", str(options.iterations)]
-    if recorded:
-        command = [str(ROOT / options.build / "gpuwhy"), "run", "--quiet", "-o", "/dev/null", "--"] + command
-        command[command.index("-o") + 1] = f"/tmp/cost-{os.getpid()}-{time.monotonic_ns()}.gpuwhy"
-    variables = dict(os.environ, **dict(v.split("=", 1) for v in options.variant)) if recorded else None
-    done = subprocess.run(command, env=variables, capture_output=True, text=True, cwd=ROOT / "tests" / "gpu", timeout=120)
-    for line in done.stdout.splitlines():
-        if line.startswith("ms "):
-            return float(line[3:])
-    sys.exit(f"whole_process_cost: no time came back:\n{done.stdout}\n{done.stderr}")
+# ---- processes that take turns ----
 
+class Process:
+    """One training, bare or recorded. Stopped except in its turn."""
+
+    def __init__(self, variant, options, folder):
+        self.variant = variant
+        self.times = []
+        command = [sys.executable, "-B", __file__, "--child", "--net", options.net]
+        variables = dict(os.environ)
+        if variant != "bare":
+            recording = f"{folder}/{time.monotonic_ns()}.gpuwhy"
+            command = [str(ROOT / options.build / "gpuwhy"), "run", "--quiet", "-o", recording, "--"] + command
+        if "=" in variant:
+            name, value = variant.split("=", 1)
+            variables[name] = value
+        self.process = subprocess.Popen(command, env=variables, cwd=ROOT / "tests" / "gpu", text=True,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.pid = None
+
+    def read(self, word):
+        for line in self.process.stdout:
+            if line.startswith(word + " "):
+                return line.split()[1:]
+        sys.exit(f"whole_process_cost: a process ({self.variant}) ended:\n{self.process.stderr.read()}")
+
+    def wait_until_ready(self):
+        self.pid = int(self.read("ready")[0])
+
+    def pin(self, cores):
+        """The thread that trains, the one that runs the backward pass, and all others, on cores of their own."""
+        for task in pathlib.Path(f"/proc/{self.pid}/task").iterdir():
+            name = (task / "comm").read_text().strip()
+            mine = cores[:1] if int(task.name) == self.pid else cores[1:2] if name == "pt_autograd_0" else cores[2:]
+            os.sched_setaffinity(int(task.name), mine)
+
+    def turn(self, iterations, cores):
+        if cores:
+            self.pin(cores)
+        print(iterations, file=self.process.stdin, flush=True)
+        self.times.append([float(t) for t in self.read("ms")])
+
+    def end(self):
+        self.process.stdin.close()
+        self.process.stdout.read()
+        self.process.wait(timeout=60)
+
+
+def run_group(variants, options, rng, folder):
+    group = [Process(variant, options, folder) for variant in variants]
+    for process in group:
+        process.wait_until_ready()
+    time.sleep(1.0)  # supervisors are done with the start
+    for _ in range(options.rounds):
+        cores = rng.sample(sorted(os.sched_getaffinity(0)), os.cpu_count()) if options.pin else None
+        for process in rng.sample(group, len(group)):
+            process.turn(options.iterations // options.rounds, cores)
+    for process in group:
+        process.end()
+    return group
+
+
+def pairs_of(group, variant):
+    """(ratio, bare ms, recorded ms): the first bare process with the first of the variant, and so on."""
+    bare = [p for p in group if p.variant == "bare"]
+    others = [p for p in group if p.variant == variant]
+    if variant == "bare":
+        others = bare[1:] + bare[:1]
+    for b, o in zip(bare, others):
+        x, y = ([statistics.median(turn) for turn in p.times] for p in (b, o))
+        yield statistics.median(w / v for v, w in zip(x, y)), statistics.median(x), statistics.median(y)
+
+
+# ---- the table ----
 
 def interval(ratios, rng):
     draws = sorted(statistics.median(rng.choices(ratios, k=len(ratios))) for _ in range(4000))
     return draws[100], draws[3899]
 
 
-def show(name, ratios, rng):
-    if len(ratios) < 3:
-        return
-    low, high = interval(ratios, rng)
-    print(f"{name:32s} {len(ratios):3d} {100 * (statistics.median(ratios) - 1):+7.2f} %"
-          f"   {100 * (low - 1):+.2f} to {100 * (high - 1):+.2f} %")
+def show(variants, pairs, rng):
+    print(f"{'':20s} pairs   bare ms     ms   median      95 % interval      mean")
+    for variant in variants:
+        found = pairs[variant]
+        ratios = [p[0] for p in found]
+        if len(ratios) < 3:
+            continue
+        low, high = interval(ratios, rng)
+        print(f"{variant:20s} {len(found):5d} {statistics.median(p[1] for p in found):9.4f} "
+              f"{statistics.median(p[2] for p in found):7.4f} {100 * (statistics.median(ratios) - 1):+7.2f} %"
+              f"  {100 * (low - 1):+6.2f} to {100 * (high - 1):+6.2f} %  {100 * (statistics.fmean(ratios) - 1):+6.2f} %")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--build", default="build")
+    parser.add_argument("--net", choices=sorted(WARM), default="small")
     parser.add_argument("--pairs", type=int, default=30)
+    parser.add_argument("--each", type=int, default=4, help="processes of each variant in a group")
+    parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--iterations", type=int, default=2000)
-    parser.add_argument("--seconds", type=float, default=500)
-    parser.add_argument("--variant", action="append", default=[])
-    parser.add_argument("--child", type=int)
+    parser.add_argument("--seconds", type=float, default=500, help="no group begins that may end later")
+    parser.add_argument("--variants", nargs="*", default=["recorded"])
+    parser.add_argument("--seed", type=int, default=5)
+    parser.add_argument("--pin", action="store_true", help="the same cores for all processes of a round")
+    parser.add_argument("--json")
+    parser.add_argument("--child", action="store_true")
     options = parser.parse_args()
-    if options.child is not None:
-        return child(options.child)
-    rng, end = random.Random(5), time.monotonic() + options.seconds
-    one(options, False)  # the first process fills the disk's cache
-    pairs = []
-    while len(pairs) < options.pairs and time.monotonic() < end:
-        first_recorded = rng.random() < 0.5
-        times = {recorded: one(options, recorded) for recorded in (first_recorded, not first_recorded)}
-        pairs.append((times[True] / times[False], first_recorded, times[False], times[True]))
-    print(f"bare {statistics.median(p[2] for p in pairs):.4f} ms an iteration, recorded "
-          f"{statistics.median(p[3] for p in pairs):.4f} ms {' '.join(options.variant)}")
-    print(f"{'':32s} pairs  median     95 % interval")
-    show("recorded against bare", [p[0] for p in pairs], rng)
-    show("  the recorded one ran first", [p[0] for p in pairs if p[1]], rng)
-    show("  the bare one ran first", [p[0] for p in pairs if not p[1]], rng)
+    if options.child:
+        return child(options.net)
+    rng, begin = random.Random(options.seed), time.monotonic()
+    variants = list(dict.fromkeys(options.variants))
+    pairs = {variant: [] for variant in variants}
+    longest, raw = 0.0, []
+    with tempfile.TemporaryDirectory() as folder:
+        while len(pairs[variants[0]]) < options.pairs and time.monotonic() - begin + longest < options.seconds:
+            start = time.monotonic()
+            names = (["bare"] + [v for v in variants if v != "bare"]) * options.each
+            group = run_group(rng.sample(names, len(names)), options, rng, folder)
+            longest = max(longest, time.monotonic() - start)
+            raw.append([[p.variant, p.times] for p in group])
+            for variant in variants:
+                pairs[variant] += list(pairs_of(group, variant))
+    print(f"{options.net}, {options.iterations} iterations in {options.rounds} turns, groups of "
+          f"{len(names)} processes, {longest:.0f} s a group")
+    show(variants, pairs, rng)
+    if options.json:
+        pathlib.Path(options.json).write_text(json.dumps(raw))
 
 
 if __name__ == "__main__":

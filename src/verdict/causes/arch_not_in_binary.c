@@ -1,4 +1,9 @@
-/* No code for this card. */
+/* No code for this card.
+ *
+ * Established only by: the driver's result 209 as the root, where the program said "no kernel image" or launched
+ * nothing afterwards, and where the run ended of it (gwi_sure_of_end()). The driver gives 209 for nothing but a
+ * missing image. A library that tries several images launches work later.
+ * Supported by: the words without a failed call. */
 #include "start.h"
 
 #include <string.h>

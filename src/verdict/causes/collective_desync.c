@@ -1,5 +1,7 @@
 /* The ranks of the job called different collectives, or with different sizes.
- * What tells of it is printed; no driver call does. */
+ * What tells of it is printed; no driver call does.
+ *
+ * Never established: what is printed is all that shows it, and a recording weighs words as supported at most. */
 #include "cause.h"
 
 const gw_cause gwi_cause_collective_desync = {

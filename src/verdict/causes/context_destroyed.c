@@ -1,5 +1,12 @@
-/* Somebody reset the device or destroyed the context, and things made in it were used afterwards. */
-#include "cause.h"
+/* Somebody reset the device or destroyed the context, and things made in it were used afterwards.
+ *
+ * Established only by: a call that failed and names, by handle or address, what an earlier teardown destroyed and
+ * nothing made anew; the result 709; or 201 with the destroyed context still current. The run must have ended of it
+ * (gwi_sure_of_end()), and a release must be in the program's last words: destructors free at the end what a reset has
+ * freed, without harm.
+ * Supported by: 700 after a reset that took memory along, because a kernel's pointers are not recorded; a crash inside
+ * the driver. */
+#include "start.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -128,6 +135,16 @@ static void say_use(const gwi_case *c, gwi_finding *finding, const gw_teardown *
                      use->result, result, gw_class_text((gw_class)buried->cls), (double)buried->t_made_ns / 1e9, made);
 }
 
+/* Destructors free memory at the end, after the reset that has freed it: that is refused, and nothing comes of it. */
+static bool is_release(const gw_failure *use)
+{
+    static const char *const words[] = {"Free", "Destroy", "Unload", "Release"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (strstr(use->fn_name, words[i]) != NULL)
+            return true;
+    return false;
+}
+
 /* A call that failed names what the teardown destroyed. */
 static gw_certainty judge_named(const gwi_case *c, gwi_finding *finding, const gw_teardown *teardown)
 {
@@ -147,7 +164,8 @@ static gw_certainty judge_named(const gwi_case *c, gwi_finding *finding, const g
     say_use(c, finding, teardown, buried);
     gwi_where(finding, teardown->site, verb_of(teardown->kind));
     gwi_say_consequences(c, finding, use);
-    return GW_ESTABLISHED;
+    bool is_silent = c->model->stderr_facts.text_bytes == 0;
+    return gwi_sure_of_end(c, use, is_release(use) && is_silent ? GW_SUPPORTED : GW_ESTABLISHED);
 }
 
 /* The last launch, before the fault was reported, of an executable graph that the teardown destroyed; NULL: none that

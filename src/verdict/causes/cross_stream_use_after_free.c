@@ -1,5 +1,8 @@
 /* Stream-ordered memory was freed in the order of one stream while a copy on another one still used it. The pool may
- * hand it out again at once. */
+ * hand it out again at once.
+ *
+ * Never established: whether another kernel got the block, and whether anybody read it, is not recorded.
+ * ARCHITECTURE.md, "What was in order with what", has the rule for supported. */
 #include "order.h"
 
 #include <inttypes.h>

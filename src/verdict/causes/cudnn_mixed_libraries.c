@@ -1,4 +1,10 @@
-/* Parts of cuDNN, or cuBLAS and its other half, that do not belong together in one process. */
+/* Parts of cuDNN, or cuBLAS and its other half, that do not belong together in one process.
+ *
+ * Established only by: parts of cuDNN of two versions mapped in the process, and cuDNN's own status VERSION_MISMATCH
+ * as the reason of the end: in the exception that ended the program, or in its last seconds. The status names the
+ * fault, and the two files are its proof.
+ * Supported by: two versions with a part that did not load, which may merely be missing; one version from two places
+ * with such a status. */
 #include "cudnn_log.h"
 #include "start.h"
 
@@ -12,21 +18,29 @@ static const char *const library_words[] = {"SUBLIBRARY_VERSION_MISMATCH", "SUBL
 typedef struct told_line {
     const char *text, *source; /* NULL: nobody says anything */
     uint64_t t_ns;
-    bool is_certain; /* these words mean that versions do not fit */
+    bool is_certain; /* cuDNN's own status says that versions do not fit */
 } told_line;
+
+/* Other libraries have versions that do not match, too. A part that did not load may merely be missing. */
+static bool is_mismatch(const char *text)
+{
+    return strstr(text, "CUDNN_STATUS_") != NULL && strstr(text, "VERSION_MISMATCH") != NULL;
+}
 
 static told_line find_told(const gwi_case *c)
 {
-    static const char *const certain[] = {"VERSION_MISMATCH", "SUBLIBRARY_LOADING_FAILED", NULL};
+    const uint64_t before_end_ns = 5000000000u;
+    static const char *const certain[] = {"VERSION_MISMATCH", NULL};
     const gw_stderr_facts *facts = &c->model->stderr_facts;
     const gw_stderr_line *lines[] = {&facts->library_status, &facts->exception, &facts->fatal};
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
         for (size_t k = 0; lines[i]->seen && k < sizeof library_words / sizeof library_words[0]; k++)
             if (strstr(lines[i]->text, library_words[k]) != NULL)
-                return (told_line){lines[i]->text, "stderr", lines[i]->t_ns, k < 3};
+                return (told_line){lines[i]->text, "stderr", lines[i]->t_ns, is_mismatch(lines[i]->text)};
     const gw_cudnn_line *logged = gwi_cudnn_error(c, certain);
     if (logged != NULL)
-        return (told_line){logged->status, "library log", logged->t_last_ns, true};
+        return (told_line){logged->status, "library log", logged->t_last_ns,
+                           logged->t_last_ns + before_end_ns >= c->model->t_end_ns};
     return (told_line){0};
 }
 
@@ -94,6 +108,9 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (path != NULL && path[0] != '\0')
         gwi_evidence(finding, GWI_NO_TIME, "host", "LD_LIBRARY_PATH=%s", path);
     gwi_rule_out(finding, "a driver call (none failed)");
+    /* The exception that ended the program is about something else: it had outlived this status. */
+    if (c->exception == GW_EXCEPTION_SCRIPT || c->exception == GW_EXCEPTION_OOM)
+        return GW_HYPOTHESIS;
     if (clash->kind == GW_CLASH_CUDNN_VERSIONS && told.is_certain)
         return GW_ESTABLISHED;
     return clash->kind == GW_CLASH_CUDNN_VERSIONS || told.is_certain ? GW_SUPPORTED : GW_HYPOTHESIS;
@@ -102,7 +119,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 const gw_cause gwi_cause_cudnn_mixed_libraries = {
     .id = "cudnn-mixed-libraries",
     .summary = "Parts of cuDNN (or cuBLAS) that do not belong together are in one process.",
-    .proof = "the process had parts of cuDNN of different versions mapped, and a status of the library that says so",
+    .proof = "the process had parts of cuDNN of different versions mapped, and ended with cuDNN's status that says so",
     .fixes = {[GW_FRAMEWORK_RAW] = "Unset LD_LIBRARY_PATH, or take the other copy's folder out of it\n"
                                    "Remove the system's cuDNN, or install the version that the program was built with\n"
                                    "Never mix conda's and pip's CUDA packages in one environment",

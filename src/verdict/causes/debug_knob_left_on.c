@@ -1,4 +1,6 @@
-/* A setting that is meant for the search of faults was on. No fault. */
+/* A setting that is meant for the search of faults was on. No fault.
+ *
+ * Never established: advice, which is never the reason of a failure. */
 #include "cause.h"
 
 #include <stdio.h>

@@ -1,5 +1,12 @@
-/* The card is there and refuses this process: its mode, a partition, or the MPS server. */
+/* The card is there and refuses this process: its mode, a partition, or the MPS server.
+ *
+ * Established only by: the driver's result 805 to 809, which name the MPS server; or 46 on a card in prohibited mode,
+ * or in exclusive mode while another process holds a card. The run must have ended of it (gwi_sure_of_end()).
+ * Supported by: 46 otherwise: a card that hangs after a fault gives it, too. */
 #include "start.h"
+
+#include <stdio.h>
+#include <string.h>
 
 static const struct {
     uint16_t result;
@@ -10,7 +17,20 @@ static const struct {
                 {808, "the MPS server has as many clients as it takes"},
                 {809, "the MPS server has no connections left"}};
 
-enum { COMPUTE_MODE = 20 };
+enum { COMPUTE_MODE = 20, PROHIBITED = 2 };
+
+/* Is there a process of somebody else on a card? In exclusive mode that one keeps others out. */
+static bool has_holder(const gwi_case *c)
+{
+    for (size_t i = 0; i < c->model->fact_count; i++) {
+        const gw_pair *fact = &c->model->fact[i];
+        unsigned pid;
+        if (fact->key != NULL && strncmp(fact->key, "card.holder", strlen("card.holder")) == 0 &&
+            sscanf(fact->value, "pid=%u", &pid) == 1 && (c->process == NULL || pid != c->process->pid))
+            return true;
+    }
+    return false;
+}
 
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
@@ -29,14 +49,16 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (device->has_attribute[COMPUTE_MODE] && mode < sizeof modes / sizeof modes[0])
         gwi_evidence(finding, GWI_NO_TIME, "driver", "the card's compute mode is %s", modes[mode]);
     /* 46 also comes from a card that hangs after a fault. */
-    bool proven = failure->result != 46 || mode != 0;
+    bool proven = failure->result != 46 || mode == PROHIBITED || (mode != 0 && has_holder(c));
     return gwi_sure_of_end(c, failure, proven ? GW_ESTABLISHED : GW_SUPPORTED);
 }
 
 const gw_cause gwi_cause_device_busy_or_partition = {
     .id = "device-busy-or-partition",
     .summary = "The card refuses this process: exclusive mode, no MIG instance, or limits of MPS.",
-    .proof = "the first context failed with 46 on a card whose compute mode is not the default, or with 805 to 809",
+    .proof =
+        "the first context failed with 46 on a card in prohibited mode, or in exclusive mode while another process "
+        "holds it, or with 805 to 809",
     .fixes = {[GW_FRAMEWORK_RAW] =
                   "Set the default compute mode (nvidia-smi -c 0), or wait until the other process is gone\n"
                   "With MIG: make an instance, and name its UUID in CUDA_VISIBLE_DEVICES\n"

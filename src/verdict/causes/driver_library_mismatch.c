@@ -1,4 +1,9 @@
-/* The driver's library and the kernel driver are of different versions. */
+/* The driver's library and the kernel driver are of different versions.
+ *
+ * Established only by: the result 803 of cuInit, where the run ended of it (gwi_sure_of_end()) and the versions of
+ * library and kernel module are not known to agree. The driver compares these two versions before it answers 803.
+ * Supported by: 803 with files of the same version: one was replaced after they were read, or cuInit compared
+ * something else. */
 #include "start.h"
 
 enum { SYSTEM_DRIVER_MISMATCH = 803 };

@@ -1,4 +1,6 @@
-/* The driver worked and does not any more: after a suspend, or without the unified memory module's device file. */
+/* The driver worked and does not any more: after a suspend, or without the unified memory module's device file.
+ *
+ * Never established: cuInit answers 999 or 3 for many reasons; a missing /dev/nvidia-uvm makes it supported. */
 #include "start.h"
 
 enum { NOT_INITIALIZED = 3, UNKNOWN = 999 };

@@ -1,4 +1,9 @@
-/* The card's memory returned what was not written there, and could not make it good. */
+/* The card's memory returned what was not written there, and could not make it good.
+ *
+ * Established only by: the driver's own results 214 and 226; or Xid 48, 95, 140 or 94 with our pid, or the driver's
+ * double-bit event, about a card of the run within ten seconds of a lost context. The Xids are kinds that end
+ * processes, and the time excludes an error that this process had outlived.
+ * Supported by: an error counter that rose; the other Xids of the group; an Xid of another time. */
 #include "machine.h"
 
 #include <inttypes.h>
@@ -6,6 +11,8 @@
 /* Of these Xids the first two are told for the fault itself, the others with it. */
 static const unsigned xids[] = {48, 94, 95, 140, 64, 171, 172, 0};
 enum { DOUBLE_BIT_EVENT = 2, DRIVER_ECC = 214, DRIVER_CONTAINED = 226, CONTAINED = 94 };
+/* A row that could not be replaced, for one, does not end a process. */
+static const unsigned fatal_xids[] = {48, 94, 95, 140};
 
 static const gw_series *find_rise(const gwi_case *c)
 {
@@ -37,6 +44,14 @@ static void say_remaps(const gwi_case *c, gwi_finding *finding, uint32_t card)
     if (failed != NULL && failed->last != 0)
         gwi_evidence(finding, failed->t_max_ns, "card",
                      "a row of its memory could not be replaced: that is a reason to return the card");
+}
+
+static bool is_fatal(const gw_machine_event *event)
+{
+    for (size_t i = 0; i < sizeof fatal_xids / sizeof fatal_xids[0]; i++)
+        if (event->code == fatal_xids[i])
+            return true;
+    return event->kind != GW_MACHINE_XID;
 }
 
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
@@ -76,13 +91,15 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
                       (!gwi_is_xid_verified(event) || (event->code == CONTAINED && event->pid == 0)));
     if (c->sticky == NULL) /* what failed leaves the context alone: that is not how such an error is told */
         return c->hang.hang != NULL ? GW_SUPPORTED : GW_HYPOTHESIS;
-    return names_us ? GW_ESTABLISHED : GW_SUPPORTED;
+    return names_us && is_fatal(event) && gwi_happened_with_failure(c, event) ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 
 const gw_cause gwi_cause_ecc_uncorrectable = {
     .id = "ecc-uncorrectable",
     .summary = "The GPU's memory had an error that could not be corrected.",
-    .proof = "Xid 48, 94, 95 or 140 about a card that the run used, or the driver's result 214, and calls that failed",
+    .proof =
+        "Xid 48, 94, 95 or 140 about a card that the run used, at the time when its context was lost, or the driver's "
+        "result 214",
     .fixes = {[GW_FRAMEWORK_RAW] =
                   "Start the job again from its last checkpoint; after Xid 95 or 48 reset the GPU first\n"
                   "Drain the card and reset it (nvidia-smi -r), so that the bad row is replaced\n"

@@ -1,4 +1,8 @@
-/* A machine with NVSwitches whose Fabric Manager does not work. */
+/* A machine with NVSwitches whose Fabric Manager does not work.
+ *
+ * Established only by: the result 802 on a machine with NVSwitches, where the run ended of it (gwi_sure_of_end()).
+ * Supported by: 802 without a switch: confidential computing that is not set up gives it, too, and a virtual machine
+ * need not show its switches. */
 #include "start.h"
 
 enum { SYSTEM_NOT_READY = 802 };
@@ -16,13 +20,14 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (has_switch)
         gwi_evidence(finding, GWI_NO_TIME, "host", "the machine has NVSwitches (/dev/nvidia-nvswitchctl)");
     gwi_rule_out(finding, "the program (the driver refused before it did anything)");
-    return gwi_sure_of_end(c, failure, GW_ESTABLISHED);
+    /* Confidential computing that is not set up gives the same answer, and needs no switch. */
+    return gwi_sure_of_end(c, failure, has_switch ? GW_ESTABLISHED : GW_SUPPORTED);
 }
 
 const gw_cause gwi_cause_fabric_not_ready = {
     .id = "fabric-not-ready",
     .summary = "The NVLink fabric of the machine is not set up: its Fabric Manager does not run, or not yet.",
-    .proof = "cuInit, or the first context, answered 802",
+    .proof = "cuInit, or the first context, answered 802 on a machine with NVSwitches",
     .fixes = {[GW_FRAMEWORK_RAW] = "Start nvidia-fabricmanager; its version must be exactly the driver's\n"
                                    "After an update of the driver: reboot\n"
                                    "In a virtual machine: let the host set up the fabric (shared NVSwitch mode)"},

@@ -1,4 +1,8 @@
-/* A limit on open files, threads or processes was reached. */
+/* A limit on open files, threads or processes was reached.
+ *
+ * Established only by: the system's words as the program's last ones, and a count that was seen at its limit: open
+ * files of a process, or threads and processes of the control group.
+ * Supported by: the words alone: inotify's limits and those of the whole system have the same message. */
 #include "coverage.h"
 #include "host.h"
 
@@ -66,16 +70,15 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     gwi_evidence(finding, words->t_ns, "stderr", "%s", words->text);
     bool reached = is_files ? say_files(c, finding) : say_threads(c, finding);
     gwi_rule_out_gpu(c, finding, "no driver call failed");
-    if (reached || strstr(words->text, "Too many open files") != NULL)
-        return GW_ESTABLISHED; /* the system's own word, which has no other meaning */
-    return GW_SUPPORTED;
+    /* The words alone have other meanings: inotify's limits and the whole system's give the same ones. */
+    return reached ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 
 const gw_cause gwi_cause_fd_or_process_limit = {
     .id = "fd-or-process-limit",
     .summary = "A limit on open files, threads or processes was reached.",
-    .proof = "the program ended with the system's \"Too many open files\", or could start no thread while its control "
-             "group was at the limit",
+    .proof = "the program ended with the system's \"Too many open files\", or could start no thread, while it or its "
+             "control group was at the limit",
     .fixes = {[GW_FRAMEWORK_RAW] = "Raise the limit (ulimit -n, ulimit -u) for the job\n"
                                    "Use fewer workers, close files that are done with",
               [GW_FRAMEWORK_TORCH] = "torch.multiprocessing.set_sharing_strategy(\"file_system\")\n"

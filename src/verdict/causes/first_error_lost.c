@@ -1,4 +1,7 @@
-/* A call failed and nobody looked; the runtime kept the error, and an innocent call reported it later. */
+/* A call failed and nobody looked; the runtime kept the error, and an innocent call reported it later.
+ *
+ * Never established: whether the program looked at the result is not recorded; the words and the calls in between make
+ * it supported. */
 #include "cause.h"
 #include "gw_data.h"
 

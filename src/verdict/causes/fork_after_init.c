@@ -1,4 +1,12 @@
-/* A child uses CUDA after a fork, although its parent had initialised it. */
+/* A child uses CUDA after a fork, although its parent had initialised it.
+ *
+ * Established only by: the result 3 in a process that was forked, without a new program, from one whose own cuInit had
+ * succeeded, where that child died badly, or an exception about the GPU ended the run. The driver never works in such
+ * a child. Without a driver call: PyTorch's own exception "Cannot re-initialize CUDA in forked subprocess" within a
+ * minute of the end, and a cuInit that succeeded before it. A log alone establishes it by these words where an error
+ * follows.
+ * Supported by: the same where cuInit was not recorded, or how the child ended is not known. A child that ended well
+ * had done without CUDA. */
 #include "cause.h"
 #include "family.h"
 
@@ -54,7 +62,25 @@ static gw_certainty judge_told(const gwi_case *c, gwi_finding *finding)
         gwi_where(finding, initialiser->init_site, "CUDA was initialised there, before the fork");
     }
     gwi_rule_out(finding, "a broken driver (the child did not ask it)");
-    return initialiser != NULL ? GW_ESTABLISHED : GW_SUPPORTED;
+    /* The exception may be the child's, and the parent may have gone on for long without it. */
+    const uint64_t soon_ns = 60000000000u;
+    bool is_soon = facts->exception.t_ns + soon_ns >= c->model->t_end_ns;
+    return initialiser != NULL && is_soon ? GW_ESTABLISHED : GW_SUPPORTED;
+}
+
+/* Did the run end of it? A child may ask, be refused and do without CUDA, as a worker that only looks whether there is
+ * a GPU; the run then ends for another reason. */
+static gw_certainty certainty_of(const gwi_case *c, const gw_process *child, bool is_initialised)
+{
+    bool knows_end = child->exit_known && child->exit.status_known, died = knows_end && gwi_died_badly(child);
+    gw_certainty most = is_initialised ? GW_ESTABLISHED : GW_SUPPORTED;
+    if (c->exception == GW_EXCEPTION_GPU) /* a pool hands its worker's exception on */
+        return most;
+    if (c->exception == GW_EXCEPTION_SCRIPT && !c->model->stderr_facts.exception_about_child)
+        return died ? GW_SUPPORTED : GW_HYPOTHESIS;
+    if (died)
+        return most;
+    return knows_end ? GW_HYPOTHESIS : GW_SUPPORTED;
 }
 
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
@@ -90,7 +116,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     gwi_where(finding, refused->site, "the child's call that was refused; the fork is among its callers");
     gwi_rule_out(finding, "a broken driver (it answered the parent)");
     gwi_say_consequences(c, finding, refused);
-    return parent != NULL && parent->init_ok ? GW_ESTABLISHED : GW_SUPPORTED;
+    return certainty_of(c, child, parent != NULL && parent->init_ok);
 }
 
 const gw_cause gwi_cause_fork_after_init = {

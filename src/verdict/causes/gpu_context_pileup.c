@@ -1,7 +1,29 @@
-/* All workers stand on one GPU while another is idle. */
+/* All workers stand on one GPU while another is idle.
+ *
+ * Established only by: a refused request on a GPU where three or more processes of this run have a context while none
+ * has one on another GPU; the others hold at least as much as this process, which alone had fitted, and without them
+ * the request had fitted. A process that fills the card by itself, and a leak larger than what the others hold, are
+ * excluded by these sums.
+ * Supported by: two processes, which may share a card on purpose; or others that hold at least half as much. */
 #include "cause.h"
 
 #include <inttypes.h>
+
+/* A leak's last request is small, so that anything which others hold would have sufficed for it. The others are the
+ * reason only if this process alone had fitted, and had not filled the card by itself a little later. */
+static gw_certainty certainty_of(const gwi_case *c, uint32_t processes)
+{
+    enum { MANY = 3 }; /* two may share a card on purpose */
+    const gwi_memory *memory = &c->memory;
+    if (!memory->foreign_known || !gwi_would_fit(memory, memory->foreign_bytes) ||
+        gwi_leak_bytes(memory) > memory->foreign_bytes)
+        return GW_HYPOTHESIS;
+    bool alone_fits = memory->limit_bytes != 0 && memory->own_bytes + memory->wanted_bytes <= memory->limit_bytes;
+    if (memory->foreign_bytes * 2 < memory->own_bytes)
+        return GW_HYPOTHESIS;
+    bool is_less = memory->foreign_bytes < memory->own_bytes;
+    return processes >= MANY && alone_fits && !is_less ? GW_ESTABLISHED : GW_SUPPORTED;
+}
 
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
@@ -13,7 +35,6 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     int idle = 0;
     while ((oom->devices_idle >> idle & 1) == 0)
         idle++;
-    bool theirs_matter = memory->foreign_known && gwi_would_fit(memory, memory->foreign_bytes);
     gwi_headline(finding, "%" PRIu32 " processes of this run have a context on GPU %d while GPU %d is idle",
                  oom->processes_on_device, memory->device, idle);
     gwi_say_request(c, finding);
@@ -26,18 +47,15 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     gwi_evidence(finding, oom->t_ns, "ledger", "no process of this run had a context on GPU %d", idle);
     gwi_say_memory_ruled_out(c, finding, GWI_NOT_FRAGMENTED | GWI_NOT_GROWTH);
     gwi_say_consequences(c, finding, oom);
-    if (!theirs_matter)
-        return GW_HYPOTHESIS;
-    enum { MANY = 3 }; /* two may share a card on purpose */
-    return oom->processes_on_device >= MANY ? GW_ESTABLISHED : GW_SUPPORTED;
+    return certainty_of(c, oom->processes_on_device);
 }
 
 const gw_cause gwi_cause_gpu_context_pileup = {
     .id = "gpu-context-pileup",
     .summary = "Many processes of one run stand on the same GPU while another one is idle.",
-    .proof =
-        "an allocation failed on a GPU where several processes of the run have a context, what the others hold would "
-        "have sufficed, and a visible GPU has none",
+    .proof = "an allocation failed on a GPU where several processes of the run have a context, the others hold most, "
+             "this one "
+             "alone would have fitted, and a visible GPU has none",
     .fixes = {[GW_FRAMEWORK_RAW] = "Give each worker its own GPU: choose the device by the local rank before the first "
                                    "call, or set CUDA_VISIBLE_DEVICES for each",
               [GW_FRAMEWORK_TORCH] = "Call torch.cuda.set_device(local_rank) before any other CUDA call\n"

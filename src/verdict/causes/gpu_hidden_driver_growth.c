@@ -1,5 +1,7 @@
 /* Memory of the card went to the driver itself: local memory of kernels, graphs, communicators. No call asked for it.
- */
+ *
+ * Never established: what is in use beyond the ledger is a difference, and which part of the driver holds it is not
+ * shown. */
 #include "cause.h"
 
 #include <inttypes.h>

@@ -1,4 +1,9 @@
-/* The card is gone: it does not answer on the bus any more. */
+/* The card is gone: it does not answer on the bus any more.
+ *
+ * Established only by: Xid 79, the driver's log, or NVML's answer 15 about a card of the run, not later than five
+ * seconds after a failure as a lost card gives it: a lost context, a hang, or 3, 46, 100, 101 or 999. A card that is
+ * off the bus does not come back, so it explains every such failure after it.
+ * Supported by: the same where the card may be another one, or the run merely ended badly. */
 #include "machine.h"
 
 static const gw_machine_event *find_event(const gwi_case *c)
@@ -25,16 +30,12 @@ static const gw_series *find_lost(const gwi_case *c)
     size_t count = gwi_cards_used(c, card);
     for (size_t i = 0; i < count; i++) {
         const gw_series *status = gw_machine_known(c->model, GW_METRIC_CARD_STATUS, card[i], 0);
-        if (status != NULL && status->last == LOST)
+        /* A value above 15 hides when 15 was read first. */
+        if (status != NULL && status->last == LOST &&
+            (status->max != LOST || gwi_is_before_failure(c, status->t_max_ns)))
             return status;
     }
     return NULL;
-}
-
-/* No device, invalid device, not permitted any more, unknown: what calls answer when the card is gone. */
-static bool is_answer_of_lost(uint16_t result)
-{
-    return result == 999 || result == 100 || result == 101 || result == 46 || result == 3;
 }
 
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
@@ -68,7 +69,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     gwi_rule_out(finding, "the program (no call of a program takes a card off the bus)");
     bool ours = lost != NULL || (event != NULL && event->is_ours);
     bool proved = lost != NULL || (event != NULL && (event->kind != GW_MACHINE_XID || gwi_is_xid_verified(event)));
-    bool fits = c->sticky != NULL || c->hang.hang != NULL || (first != NULL && is_answer_of_lost(first->result));
+    bool fits = gwi_is_card_failure(c);
     if (!fits && first != NULL)
         return GW_HYPOTHESIS; /* it failed of something else before */
     return ours && proved && fits ? GW_ESTABLISHED : GW_SUPPORTED;

@@ -1,4 +1,15 @@
-/* The live working set does not fit: what is left when nothing else would have set enough memory free. */
+/* The live working set does not fit: what is left when nothing else would have set enough memory free.
+ *
+ * Established only by: one of two observations, and the program did not go on afterwards. (1) One request is larger
+ * than the whole card, the guard's limit or the framework's own limit. No other memory could have made room for it.
+ * (2) What lives is what one iteration needs: whole iterations were found and balanced, and this one asks for more
+ * than they ever held; or the first iteration is not over (nothing read, nothing freed, at most one wait, no place
+ * that asks in a loop). What lives and the request must then exceed the limit or fill it. A leak needs iterations that
+ * leave something behind, so both cases exclude it; the silence of a detector does not. Every other explanation that
+ * holds enough memory (other processes, idle pages, a caught failure, an earlier run) makes it a hypothesis, and
+ * another cause that is established silences it. A log alone establishes (1) by the numbers of the message.
+ * Supported by: a request that did not fit where neither (1) nor (2) was observed, or that had fitted without what
+ * others hold or what lies idle. */
 #include "cause.h"
 #include "request.h"
 
@@ -75,11 +86,19 @@ static void say_told(const gwi_case *c, gwi_finding *finding)
     gwi_next(finding, "Do not go on after an out-of-memory that was only printed: retry with less, or end there");
 }
 
+/* Iterations that left something behind, for which no reason was found but that they may as well do something else. */
+static bool may_be_leak(const gwi_memory *memory)
+{
+    gw_loop_doubt doubt = memory->growth.loop.doubt;
+    return gwi_loop_certainty(memory) == GW_HYPOTHESIS &&
+           (doubt == GW_LOOP_FEW || doubt == GW_LOOP_NO_WORK || doubt == GW_LOOP_UNEVEN);
+}
+
 /* What holds memory that another explanation would have to free. */
 static bool explained_otherwise(const gwi_memory *memory)
 {
     const gw_growth *growth = &memory->growth;
-    return memory->caught != NULL || gwi_loop_certainty(memory) >= GW_SUPPORTED ||
+    return memory->caught != NULL || gwi_loop_certainty(memory) >= GW_SUPPORTED || may_be_leak(memory) ||
            (growth->repeats && growth->repeat_goes_on && gwi_would_fit(memory, growth->first_bytes)) ||
            (growth->steps && growth->step_live_bytes * 2 >= memory->own_bytes) ||
            (growth->steps && growth->step_fallen > growth->step_waited &&
@@ -92,11 +111,12 @@ static bool explained_otherwise(const gwi_memory *memory)
 
 /* Is what was alive what one iteration needs? Either whole iterations gave back all that they took, and this one wants
  * more than they did; or the first one is not over: the host has not waited for the GPU nor read from it, nothing was
- * given back, and no place asked for memory often enough to be a loop: so nothing can be left over from earlier. A
- * framework's allocator keeps its own books, of which only live blocks are known here. */
+ * given back, no place asked for memory often enough to be a loop, and no more work lies before the refused request
+ * than before any other, so that no iteration without requests is hidden there: so nothing can be left over from
+ * earlier. A framework's allocator keeps its own books, of which only live blocks are known here. */
 static bool is_one_need(const gwi_case *c)
 {
-    enum { WAITS_FEW = 1, REQUESTS_MAX = 3, WORK_MAX = 8 };
+    enum { WAITS_FEW = 1, REQUESTS_MAX = 3 };
     const gwi_memory *memory = &c->memory;
     const gw_growth *growth = &memory->growth;
     const gw_iterations *loop = &growth->loop;
@@ -106,7 +126,15 @@ static bool is_one_need(const gwi_case *c)
         return memory->own_bytes + memory->wanted_bytes > loop->balanced_peak_bytes;
     return growth->requests_whole && loop->leak_count == 0 && !growth->repeats && !growth->steps_unsure &&
            memory->snapshot->frees == 0 && memory->snapshot->reads == 0 && memory->snapshot->waits <= WAITS_FEW &&
-           loop->most_requests <= REQUESTS_MAX && loop->last_work <= WORK_MAX;
+           loop->most_requests <= REQUESTS_MAX && loop->last_work <= (loop->least_work > 1 ? loop->least_work : 1);
+}
+
+/* Without what others hold, or without what lies idle in half-used pages, the program had fitted. */
+static bool had_fitted(const gwi_memory *memory)
+{
+    bool others_matter = memory->foreign_bytes > 0 && gwi_would_fit(memory, memory->foreign_bytes);
+    bool idle_matters = memory->idle_page_bytes > 0 && gwi_would_fit(memory, memory->idle_page_bytes);
+    return (others_matter || idle_matters) && memory->own_bytes + memory->wanted_bytes <= memory->limit_bytes;
 }
 
 static bool has_gone_on(const gw_failure *oom)
@@ -140,7 +168,7 @@ static gw_certainty certainty_of(const gwi_case *c)
         return GW_HYPOTHESIS;
     if (memory->limit_bytes == 0 || (memory->live_count == 0 && memory->report == NULL))
         return GW_SUPPORTED;
-    if (went_on || !is_one_need(c))
+    if (went_on || !is_one_need(c) || had_fitted(memory))
         return GW_SUPPORTED;
     bool exceeds = memory->own_bytes + memory->wanted_bytes > memory->limit_bytes;
     bool fills = memory->own_bytes * 10 >= memory->limit_bytes * 9;

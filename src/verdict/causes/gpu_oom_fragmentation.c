@@ -1,8 +1,14 @@
 /* Enough bytes are there, in pieces that cannot be given: pages half used by small blocks at the driver, cached blocks
  * inside a framework's allocator of which none is large enough, or what a stream-ordered pool holds and does not use.
  *
- * Established of a pool: the driver's own numbers, asked right after the refusal, and with what lies unused in the
- * process's pools the request had fitted. */
+ * Established only by: what lies unused and had sufficed, by one of three counts. (1) At the driver: at least a tenth
+ * of the limit lies idle in 2 MiB pages of small blocks, no less than three quarters of what these blocks use.
+ * Rounding alone wastes at most half of what they use. (2) In PyTorch: its own report names a largest inactive block
+ * smaller than the request, and its cache holds several times the request or a large share of all; nothing grew
+ * meanwhile. (3) In stream-ordered pools: the driver's own numbers, asked right after the refusal, and the pools hold
+ * at least as much unused as the process holds elsewhere. A leak leaves pieces, too: one that is found to be larger
+ * makes it a hypothesis.
+ * Supported by: the same with less that lies idle, or without the size of the largest piece. */
 #include "cause.h"
 
 #include <inttypes.h>
@@ -45,7 +51,10 @@ static gw_certainty judge_driver(const gwi_case *c, gwi_finding *finding)
         gw_bytes_text(used, snapshot->small_bytes), idle);
     say_small(c, finding);
     gwi_say_memory_ruled_out(c, finding, GWI_NOT_FOREIGN);
-    return GW_ESTABLISHED;
+    if (gwi_leak_bytes(memory) > idle_bytes)
+        return GW_HYPOTHESIS;
+    /* Blocks of just over 2/3 MiB waste a third of each page though none was ever freed. */
+    return idle_bytes * 4 >= snapshot->small_bytes * 3 ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 
 /* How much the pieces matter: put together they would have carried the program on, not just past this one request. */
@@ -59,7 +68,8 @@ static gw_certainty weight_of(const gwi_memory *memory, bool knows_largest)
     /* What is kept for nothing, or a need that grew and grew, leaves pieces as well. */
     const gw_growth *growth = &memory->growth;
     bool grew = (growth->repeats && growth->repeat_goes_on) ||
-                (growth->steps && growth->step_all_bytes * 4 >= memory->own_bytes);
+                (growth->steps && growth->step_all_bytes * 4 >= memory->own_bytes) ||
+                (gwi_leak_bytes(memory) > 0 && gwi_leak_bytes(memory) * 4 >= memory->own_bytes);
     /* A saved snapshot without times shows no growth, and does not rule it out either. */
     bool blind = memory->limit_bytes == 0 && memory->report->peak_count == 0;
     if (grew || blind || !(share || times || room))

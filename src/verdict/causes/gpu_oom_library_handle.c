@@ -1,4 +1,7 @@
-/* cuDNN, cuBLAS or another library found no memory for its handle or workspace, and says something else. */
+/* cuDNN, cuBLAS or another library found no memory for its handle or workspace, and says something else.
+ *
+ * Never established: the refused request and the library's status stand side by side; that the one led to the other is
+ * not recorded. */
 #include "cudnn_log.h"
 
 #include <string.h>

@@ -1,4 +1,11 @@
-/* Somebody else holds the memory: with theirs the request would have fitted. */
+/* Somebody else holds the memory: with theirs the request would have fitted.
+ *
+ * Established only by: the card's or the ledger's own count of what other processes held at the refusal. Without it
+ * the request had fitted, this process alone had fitted into the limit, and the others held at least half as much as
+ * it did. A leak, or what may be one, must not be the larger part: it had filled the card alone, a little later.
+ * Before any context: what others hold leaves less than a context needs.
+ * Supported by: holders that are told by a difference alone; more in use that nobody accounts for; a process that
+ * holds more than twice as much itself. */
 #include "cause.h"
 
 #include <inttypes.h>
@@ -154,14 +161,18 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (gwi_leak_bytes(memory) > memory->foreign_bytes)
         return GW_HYPOTHESIS; /* it would have filled the card alone, a little later */
     bool is_less = memory->foreign_bytes * 2 < memory->own_bytes; /* who takes so much more may need too much */
-    would_fit_alone = would_fit_alone && !is_less;
-    return would_fit_alone && !more_unseen ? GW_ESTABLISHED : GW_SUPPORTED;
+    /* What may be a leak had perhaps filled the card alone, a little later. */
+    const gw_growth *growth = &memory->growth;
+    bool may_leak = growth->loop.leak_count > 0 && growth->loop_bytes * 2 >= memory->own_bytes;
+    return would_fit_alone && !is_less && !may_leak && !more_unseen ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 
 const gw_cause gwi_cause_gpu_oom_other_process = {
     .id = "gpu-oom-other-process",
     .summary = "Another process holds the GPU's memory.",
-    .proof = "other processes held so much at the moment of the failure that without it the request would have fitted",
+    .proof = "other processes held so much at the moment of the failure that this one would have fitted without them, "
+             "and it was "
+             "not growing by itself",
     .fixes =
         {[GW_FRAMEWORK_RAW] =
              "Find the holders with nvidia-smi, or fuser -v /dev/nvidia* on the host, not in the container\n"

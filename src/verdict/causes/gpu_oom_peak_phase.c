@@ -1,5 +1,8 @@
 /* A phase that comes late needs more than the ones before: validation that keeps the graph, a first optimizer step, a
- * checkpoint loaded onto the GPU. */
+ * checkpoint loaded onto the GPU.
+ *
+ * Never established: a peak that was flat and rose shows when memory was needed, not that it was not needed before; it
+ * is supported at most. */
 #include "cause.h"
 
 #include <inttypes.h>

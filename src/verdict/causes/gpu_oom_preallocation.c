@@ -1,4 +1,7 @@
-/* A framework took most of the card at its start, and a second user of the card finds nothing. */
+/* A framework took most of the card at its start, and a second user of the card finds nothing.
+ *
+ * Never established: one early block of half the card may be the framework's pool or data; whose it is shows by its
+ * size alone. */
 #include "cause.h"
 
 #include <inttypes.h>

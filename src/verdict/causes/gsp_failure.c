@@ -1,4 +1,9 @@
-/* The card's own firmware stopped answering. */
+/* The card's own firmware stopped answering.
+ *
+ * Established only by: Xid 119 or 120 about a card of the run within ten seconds of a failure as a dead driver gives
+ * it: a lost context, a hang, or 3, 46, 100, 101 or 999. These Xids say that the firmware did not answer. The time
+ * excludes one that the process had outlived, and the kind of failure excludes a refused request or argument.
+ * Supported by: the Xid at another time or about a card that is not named; a line of the driver's log. */
 #include "machine.h"
 
 static const unsigned xids[] = {119, 120, 0};
@@ -33,14 +38,16 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     }
     if (first == NULL && !hangs)
         return GW_HYPOTHESIS;
-    return event->kind == GW_MACHINE_XID && event->is_ours && gwi_is_xid_verified(event) ? GW_ESTABLISHED
-                                                                                         : GW_SUPPORTED;
+    if (!gwi_is_card_failure(c))
+        return GW_HYPOTHESIS; /* such a call fails by itself, with a working card */
+    bool proved = event->kind == GW_MACHINE_XID && event->is_ours && gwi_is_xid_verified(event);
+    return proved && gwi_happened_with_failure(c, event) ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 
 const gw_cause gwi_cause_gsp_failure = {
     .id = "gsp-failure",
     .summary = "The card's own firmware stopped answering.",
-    .proof = "Xid 119 or 120 about a card that the run used, and calls that failed or hung",
+    .proof = "Xid 119 or 120 about a card that the run used, and calls that failed or hung at that time",
     .fixes = {[GW_FRAMEWORK_RAW] = "Reboot: a reset of the card may not be enough\n"
                                    "Update the driver\n"
                                    "If one board repeats it: have it exchanged"},

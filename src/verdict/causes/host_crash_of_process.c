@@ -1,4 +1,9 @@
-/* The process died of its own host code: a bad pointer, an abort. */
+/* The process died of its own host code: a bad pointer, an abort.
+ *
+ * Established only by: the end by SIGSEGV, SIGBUS, SIGILL, SIGFPE or SIGABRT, with no driver call that had failed
+ * (handled or not), no thread inside a driver call, no GPU core dump, and no address inside device memory. Only host
+ * code faults so; what made it crash is not claimed. A signal that kill() sent looks the same unless the crash itself
+ * was recorded. Supported by: a crash after a failed or handled call, or with a thread inside the driver. */
 #include "coverage.h"
 #include "crash.h"
 #include "fault.h"

@@ -1,4 +1,8 @@
-/* Threads of the program wait for each other. */
+/* Threads of the program wait for each other.
+ *
+ * Established only by: locks whose owners were read from the threads: they wait in a circle, or for a lock whose owner
+ * has ended. No thread can leave such a circle.
+ * Supported by: all threads that wait without a time limit and use no processor: an outside event might still come. */
 #include "cause.h"
 #include "hang.h"
 #include "pools.h"

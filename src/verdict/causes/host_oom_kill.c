@@ -1,4 +1,10 @@
-/* The kernel killed the program because the host, or its control group, had no memory left. */
+/* The kernel killed the program because the host, or its control group, had no memory left.
+ *
+ * Established only by: the kernel's log that names a process of the run as killed for lack of memory, where the run
+ * ended of it; or the control group's count of such kills that rose within 1.5 s of the program's death by SIGKILL,
+ * with no failed driver call before. A user's SIGKILL does not raise the count. A log alone establishes it by the
+ * kernel's line where an error follows.
+ * Supported by: the count at another time; a worker that was killed in a run that ended for another reason. */
 #include "coverage.h"
 #include "machine.h"
 
@@ -39,6 +45,16 @@ static void say_memory(const gwi_case *c, gwi_finding *finding)
                     "the command itself was seen with up to %s in memory", gw_bytes_text(bytes, own->max));
 }
 
+/* The kernel named a process of the run. Did the run end of that? A parent may replace a worker and go on. */
+static bool ended_by_it(const gwi_case *c, const gw_machine_event *event, bool killed)
+{
+    const gw_stderr_facts *facts = &c->model->stderr_facts;
+    bool is_judged = c->process != NULL && event->pid == c->process->pid;
+    if (killed || is_judged || !event->is_ours) /* not ours: the exception names it */
+        return true;
+    return c->signal == 0 && (c->exception != GW_EXCEPTION_SCRIPT || facts->exception_about_child);
+}
+
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
     const gwi_oom_kill kill = gwi_find_oom_kill(c);
@@ -72,7 +88,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     gwi_rule_out(finding, "the GPU's memory (it is the host's that ran out)");
     gwi_rule_out_gpu(c, finding, "no driver call failed");
     if (kill.log != NULL)
-        return GW_ESTABLISHED;
+        return ended_by_it(c, kill.log, killed) ? GW_ESTABLISHED : GW_SUPPORTED;
     uint64_t end_ns = c->model->t_end_ns;
     bool together =
         kill.group != NULL && kill.group->t_ns + together_ns >= end_ns && end_ns + together_ns >= kill.group->t_ns;

@@ -1,5 +1,7 @@
 /* A copy to the host that nothing waited for. Never more than a hypothesis: whether and when the host read what was
- * copied is not seen. */
+ * copied is not seen.
+ *
+ * Never established: the host's reads are not recorded. */
 #include "order.h"
 
 static void say_freed(const gwi_case *c, gwi_finding *finding, const gw_unordered *it)

@@ -1,4 +1,9 @@
-/* Host code used an address that only the GPU can: it died of SIGSEGV or SIGBUS. */
+/* Host code used an address that only the GPU can: it died of SIGSEGV or SIGBUS.
+ *
+ * Established only by: a crash address, from the handler, a core dump or the kernel's log, that lies inside a live
+ * block of device memory, with no failed driver call and the death that belongs to it. The host can map no such
+ * address. Managed memory, which it can, does not count.
+ * Supported by: the same after a failed call, or where the process outlived the signal. */
 #include "crash.h"
 
 #include <inttypes.h>

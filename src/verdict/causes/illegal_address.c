@@ -1,5 +1,12 @@
 /* A kernel touched an address that is not mapped. An address that was computed so wrongly that it falls into another
- * space (717; measured: any wild address may) has the same reasons and the same remedy. */
+ * space (717; measured: any wild address may) has the same reasons and the same remedy.
+ *
+ * Established only by: the driver's result 700 or 717 as the first that cost the context, or such an exception in a
+ * GPU core dump, with no refused allocation and no reset before it. The result names the fault, not the line. A log
+ * alone establishes it by compute-sanitizer's report of the access where an error follows.
+ * Supported by: the same where an allocation had been refused before and the program outlived it without making it
+ * good: what the kernel used may be the pointer that it did not get. An allocation that was refused and never handled,
+ * or a reset that took memory along, makes it a hypothesis. */
 #include "sticky.h"
 
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)

@@ -1,4 +1,6 @@
-/* The GPU waits for its input. No fault. */
+/* The GPU waits for its input. No fault.
+ *
+ * Never established: advice, which is never the reason of a failure. */
 #include "pace.h"
 
 enum { PAUSES_MIN = 10, BUSY_PERCENT = 50 };

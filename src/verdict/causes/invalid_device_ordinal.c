@@ -1,4 +1,8 @@
-/* A GPU number that this process does not see. */
+/* A GPU number that this process does not see.
+ *
+ * Established only by: the result 101 of a call that chooses a device or makes a context, where the run ended of it
+ * (gwi_sure_of_end()); of a mere question only with the runtime's words. 101 means that the number is out of range.
+ * Supported by: the words alone. */
 #include "start.h"
 
 #include <inttypes.h>

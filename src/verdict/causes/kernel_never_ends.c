@@ -1,4 +1,6 @@
-/* The program waits for a kernel, and waits. */
+/* The program waits for a kernel, and waits.
+ *
+ * Never established: work that is merely slow looks the same from outside. */
 #include "cause.h"
 #include "hang.h"
 

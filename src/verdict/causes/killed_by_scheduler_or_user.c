@@ -1,6 +1,14 @@
-/* Somebody ended the program from outside. */
+/* Somebody ended the program from outside.
+ *
+ * Established only by: the end by SIGHUP, SIGINT, SIGQUIT, SIGTERM or SIGXCPU, with no failed driver call, no hang,
+ * and nothing on stderr that says why the program failed: a program that fails may end its own group by such a signal,
+ * and says so. KeyboardInterrupt is SIGINT's own word.
+ * Supported by: SIGKILL, which may be the kernel's; an exit status that stands for a signal; a signal after an
+ * exception. */
 #include "coverage.h"
 #include "machine.h"
+
+#include <string.h>
 
 static const char *sender_of(int signal)
 {
@@ -31,6 +39,16 @@ static int signal_of(const gwi_case *c)
     return interrupted || c->exit_code == 128 + 15 || c->exit_code == 128 + 9 ? c->exit_code - 128 : 0;
 }
 
+/* A program that fails may end itself, or its group, by such a signal: it has said then why. */
+static bool may_have_said_why(const gwi_case *c)
+{
+    const gw_stderr_facts *facts = &c->model->stderr_facts;
+    bool interrupted = strcmp(facts->exception_type, "KeyboardInterrupt") == 0;
+    if (facts->bytes == 0 && gw_model_fact(c->model, "stderr.not_recorded") != NULL)
+        return true; /* perhaps */
+    return (facts->exception.seen && !interrupted) || facts->terminate.seen || facts->fatal.seen;
+}
+
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
     int signal = c->ended ? signal_of(c) : 0;
@@ -54,13 +72,15 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (c->sticky != NULL || c->oom != NULL || c->hang.kind != GWI_HANG_NONE)
         return GW_HYPOTHESIS; /* something was wrong before, and somebody ended it therefore */
     bool direct = c->signal != 0 && signal != 9;
-    return direct && c->root == NULL ? GW_ESTABLISHED : GW_SUPPORTED;
+    return direct && c->root == NULL && !may_have_said_why(c) ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 
 const gw_cause gwi_cause_killed_by_scheduler_or_user = {
     .id = "killed-by-scheduler-or-user",
     .summary = "Somebody ended the program: a user, a scheduler, a time limit.",
-    .proof = "the process was ended by a signal that only comes from outside, and no driver call had failed",
+    .proof =
+        "the process was ended by a signal that comes from outside, no driver call had failed, and the program had not "
+        "said that it failed",
     .fixes = {[GW_FRAMEWORK_RAW] = "Look at the scheduler's record of the job: time limit, memory limit, preemption\n"
                                    "Write checkpoints, and handle SIGTERM by writing one more"},
     .judge = judge,

@@ -1,5 +1,11 @@
-/* A launch asked for a grid, a block or shared memory that the device cannot give. It never ran, and nothing broke. */
-#include "cause.h"
+/* A launch asked for a grid, a block or shared memory that the device cannot give. It never ran, and nothing broke.
+ *
+ * Established only by: a launch that failed with 1, 701 or 720 and whose own recorded numbers are zero or over the
+ * device's recorded limit, where the run ended of it (gwi_sure_of_end()). The comparison is the proof. A log alone
+ * establishes it by Triton's "out of resource", which names both numbers, where an error follows.
+ * Supported by: 701 or 720 with numbers within the limits, such as registers; a refused launch that the program went
+ * on without. */
+#include "start.h"
 
 #include <inttypes.h>
 
@@ -117,7 +123,14 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     gwi_say_consequences(c, finding, failure);
     if (c->ended && !c->bad_end)
         return GW_HYPOTHESIS;
-    return proven ? GW_ESTABLISHED : failure->result == 1 ? GW_HYPOTHESIS : GW_SUPPORTED;
+    if (!proven)
+        return failure->result == 1 ? GW_HYPOTHESIS : GW_SUPPORTED;
+    /* A search among kernels asks for what cannot be had, and takes another. A program that did not look at the result
+     * goes on as well, without what this launch should have computed. */
+    gw_certainty sure = gwi_sure_of_end(c, failure, GW_ESTABLISHED);
+    bool own_end = c->exception == GW_EXCEPTION_SCRIPT || c->exception == GW_EXCEPTION_OOM;
+    bool went_on = failure->worked_after || (failure->launches_after > 0 && failure->synced_after);
+    return sure == GW_HYPOTHESIS && !(own_end && went_on) ? GW_SUPPORTED : sure;
 }
 
 const gw_cause gwi_cause_launch_config_invalid = {

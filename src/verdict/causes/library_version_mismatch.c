@@ -1,5 +1,9 @@
 /* A library was loaded in another version than the framework was built with.
- * What tells of it is printed; no driver call does. */
+ * What tells of it is printed; no driver call does.
+ *
+ * Established only by: a log in which cuDNN says which version it was built with and which one is loaded, and in which
+ * an error follows: the message names both versions. A recording weighs the same words as supported at most, because
+ * the program may have outlived them. */
 #include "cause.h"
 
 const gw_cause gwi_cause_library_version_mismatch = {

@@ -1,5 +1,7 @@
 /* A workspace was refused for lack of memory, and a smaller one taken at the same place: a library that searches among
- * its algorithms has taken another one, which may be slower. No fault. */
+ * its algorithms has taken another one, which may be slower. No fault.
+ *
+ * Never established: advice, which is never the reason of a failure. */
 #include "cudnn_log.h"
 
 #include <inttypes.h>

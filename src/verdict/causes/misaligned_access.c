@@ -1,4 +1,9 @@
-/* A kernel used an address that is not a multiple of what the access needs. */
+/* A kernel used an address that is not a multiple of what the access needs.
+ *
+ * Established only by: the driver's result 716 as the first that cost the context, or such an exception in a GPU core
+ * dump: the hardware gives it for nothing else. A log alone establishes it by compute-sanitizer's report where an
+ * error follows.
+ * Supported by: 716 after a refused allocation that nobody checked, or after a reset that took memory along. */
 #include "sticky.h"
 
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
@@ -12,7 +17,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
                  gwi_surfaced_text(surfaced, c, sticky));
     gwi_say_sticky(c, finding, sticky, "an address was not a multiple of the size of the access");
     gwi_say_consequences(c, finding, sticky);
-    return GW_ESTABLISHED;
+    return gwi_is_explained_earlier(c, sticky) ? GW_SUPPORTED : GW_ESTABLISHED;
 }
 
 const gw_cause gwi_cause_misaligned_access = {

@@ -1,4 +1,8 @@
-/* Another client of the MPS server crashed, and took this one with it. */
+/* Another client of the MPS server crashed, and took this one with it.
+ *
+ * Established only by: the result 810, by which the server ended this client, and a verified Xid on the same card in
+ * the same two seconds that names a process of another run.
+ * Supported by: 810 alone, or such an Xid with MPS set up and a lost context. */
 #include "machine.h"
 
 #include <inttypes.h>

@@ -1,4 +1,9 @@
-/* The driver is there, and shows this process no card. */
+/* The driver is there, and shows this process no card.
+ *
+ * Established only by: the result 100 before the process had any context, where the run ended of it
+ * (gwi_sure_of_end()). The driver says by it that it shows no card. A program that goes on without one does not end of
+ * it.
+ * Supported by: a framework's own words, without a driver call. */
 #include "start.h"
 
 #include <string.h>

@@ -1,5 +1,7 @@
 /* The numbers of the training left the finite ones; the GPU is well.
- * What tells of it is printed; no driver call does. */
+ * What tells of it is printed; no driver call does.
+ *
+ * Never established: what is printed is all that shows it, and a recording weighs words as supported at most. */
 #include "cause.h"
 
 const gw_cause gwi_cause_numeric_divergence = {

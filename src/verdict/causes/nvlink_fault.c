@@ -1,4 +1,9 @@
-/* A link between cards failed. */
+/* A link between cards failed.
+ *
+ * Established only by: a verified Xid of the NVLink group about a card of the run, within ten seconds of a lost
+ * context, a hang, or 3, 46, 100, 101 or 999, and either the driver's result 220 or a run that used several cards.
+ * Links recover from many errors, so the time must fit.
+ * Supported by: the result 220 alone; an Xid at another time; a line of the driver's log. */
 #include "machine.h"
 
 #include <inttypes.h>
@@ -57,7 +62,9 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         gwi_say_consequences(c, finding, first);
     bool told_twice = driver_says && event != NULL;
     bool by_xid = event != NULL && event->kind == GW_MACHINE_XID && event->is_ours && gwi_is_xid_verified(event);
-    if (first != NULL && by_xid && (told_twice || cards > 1))
+    if (!driver_says && !gwi_is_card_failure(c))
+        return GW_HYPOTHESIS; /* such a call fails by itself, with links that work */
+    if (first != NULL && by_xid && gwi_happened_with_failure(c, event) && (told_twice || cards > 1))
         return GW_ESTABLISHED;
     return driver_says || (first != NULL && cards > 1) ? GW_SUPPORTED : GW_HYPOTHESIS;
 }
@@ -89,7 +96,9 @@ static bool advise(const gwi_case *c, gw_string_list *advice)
 const gw_cause gwi_cause_nvlink_fault = {
     .id = "nvlink-fault",
     .summary = "A link between cards failed.",
-    .proof = "an Xid of the NVLink group about a card of a run on several, or with the driver's result 220",
+    .proof = "an Xid of the NVLink group about a card of a run on several, at the time when its context was lost, or "
+             "with the "
+             "driver's result 220",
     .fixes = {[GW_FRAMEWORK_RAW] = "Find the pair of cards (nvidia-smi nvlink -e), and reset all cards of that fabric\n"
                                    "Reseat the bridge or cable\n"
                                    "To go on meanwhile: NCCL_P2P_DISABLE=1, which is slower"},

@@ -1,5 +1,8 @@
 /* Copies from card to card over PCIe that the IOMMU, or ACS of a bridge, sends another way: they hang, or go wrong.
- * No call tells of it. What is seen is a collective that does not end, on a machine that is set up so. */
+ * No call tells of it. What is seen is a collective that does not end, on a machine that is set up so.
+ *
+ * Never established: the machine is set up so that copies may hang, and a collective does; whether it goes on without
+ * such copies only a second run shows. */
 #include "cause.h"
 #include "hang.h"
 

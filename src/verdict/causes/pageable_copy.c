@@ -1,4 +1,6 @@
-/* Copies between host and GPU from memory that is not page-locked take much of the time. No fault. */
+/* Copies between host and GPU from memory that is not page-locked take much of the time. No fault.
+ *
+ * Never established: advice, which is never the reason of a failure. */
 #include "pace.h"
 
 enum { COPIES_MIN = 16 };

@@ -1,4 +1,7 @@
-/* A rank waits in a collective for one that does not come. */
+/* A rank waits in a collective for one that does not come.
+ *
+ * Never established: that the missing rank would have come is not recorded; a rank that ended before makes it
+ * supported. */
 #include "cause.h"
 #include "hang.h"
 

@@ -1,5 +1,9 @@
-/* Page-locked host memory was refused. It says "out of memory", and means the host's. */
-#include "cause.h"
+/* Page-locked host memory was refused. It says "out of memory", and means the host's.
+ *
+ * Established only by: a call for page-locked host memory that failed with 2, 205, 304 or 712, where the run ended of
+ * it (gwi_sure_of_end()). The call asks for host memory only, so that the GPU's is excluded.
+ * Supported by: the result 1, which a wrong argument gives, too. */
+#include "start.h"
 
 #include <inttypes.h>
 
@@ -57,7 +61,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (failure->result == 712)
         gwi_next(finding, "Register each range once: remember what is registered, or unregister it first");
     gwi_say_consequences(c, finding, failure);
-    return failure->result == 1 ? GW_SUPPORTED : GW_ESTABLISHED;
+    return gwi_sure_of_end(c, failure, failure->result == 1 ? GW_SUPPORTED : GW_ESTABLISHED);
 }
 
 const gw_cause gwi_cause_pinned_memory_failure = {

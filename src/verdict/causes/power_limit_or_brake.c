@@ -1,4 +1,6 @@
-/* The card ran slower for want of power: a limit that somebody lowered, or the machine's brake. No fault. */
+/* The card ran slower for want of power: a limit that somebody lowered, or the machine's brake. No fault.
+ *
+ * Never established: advice, which is never the reason of a failure. */
 #include "machine.h"
 
 static const uint64_t worth_saying_ns = 300000000u;

@@ -1,4 +1,11 @@
-/* The program failed by itself: an exception, with no driver call that failed before. */
+/* The program failed by itself: an exception, with no driver call that failed before.
+ *
+ * Established only by: an exception of the program's own, on stderr or read from the interpreter at its end, with the
+ * exit status that it causes (a C++ exception: the death by SIGABRT), no driver call that had failed but requests for
+ * memory after which the refused thread went on without a doubt (gwi_doubtful_refusal()), no framework's
+ * out-of-memory before it, and no part of the run that was not observed. The exception is the end; a GPU fault would
+ * have made a call fail.
+ * Supported by: the same after a failed call, or with a part of the run that was not observed. */
 #include "coverage.h"
 #include "family.h"
 #include "host.h"

@@ -1,4 +1,8 @@
-/* /dev/shm was full: who touches a page of it dies of SIGBUS, who asks gets ENOSPC. */
+/* /dev/shm was full: who touches a page of it dies of SIGBUS, who asks gets ENOSPC.
+ *
+ * Established only by: /dev/shm seen full in the last five seconds or at the last reading, and a death by SIGBUS or
+ * words that only a lack of room explains, with no failed driver call.
+ * Supported by: /dev/shm that was nearly full, with such words; one that was full at another time. */
 #include "coverage.h"
 #include "machine.h"
 
@@ -27,6 +31,22 @@ static const char *words_of(const gw_stderr_facts *facts)
     return NULL;
 }
 
+static bool is_full(uint64_t room, uint64_t size)
+{
+    return room < 4096 * 16 || room < size / 200;
+}
+
+/* Words that only a lack of room explains: a missing file of /dev/shm is named in other words. */
+static bool is_about_room(const char *words)
+{
+    static const char *const parts[] = {"out of shared memory", "insufficient shared memory", "unable to write to file",
+                                        "signal: Bus error", "No space left"};
+    for (size_t i = 0; words != NULL && i < sizeof parts / sizeof parts[0]; i++)
+        if (strstr(words, parts[i]) != NULL)
+            return true;
+    return false;
+}
+
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
     const gw_model *model = c->model;
@@ -40,7 +60,10 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (!c->ended || !c->bad_end || (!died && words == NULL && !no_space))
         return GW_CERTAINTY_NONE;
     bool known = room != NULL && size != NULL && size->last > 0;
-    bool was_full = known && (room->min < 4096 * 16 || room->min < size->last / 200);
+    bool was_full = known && is_full(room->min, size->last);
+    /* A cache that filled it an hour ago, and was removed since, harms nobody. */
+    const uint64_t near_end_ns = 5000000000u;
+    bool is_full_now = was_full && (is_full(room->last, size->last) || room->t_min_ns + near_end_ns >= model->t_end_ns);
     bool was_short = known && room->min < size->last / 10;
     bool is_small = known && size->last <= docker_default_bytes;
     if (no_space && !died && words == NULL && !was_full)
@@ -61,15 +84,15 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     gwi_rule_out_gpu(c, finding, "no driver call failed");
     if (c->sticky != NULL || c->oom != NULL || (!died && words == NULL))
         return GW_HYPOTHESIS;
-    return was_full && c->root == NULL                ? GW_ESTABLISHED
-           : was_full || (was_short && words != NULL) ? GW_SUPPORTED
-                                                      : GW_HYPOTHESIS;
+    return is_full_now && c->root == NULL && (died || is_about_room(words)) ? GW_ESTABLISHED
+           : was_full || (was_short && words != NULL)                       ? GW_SUPPORTED
+                                                                            : GW_HYPOTHESIS;
 }
 
 const gw_cause gwi_cause_shm_exhausted = {
     .id = "shm-exhausted",
     .summary = "/dev/shm, the memory that processes share, was full.",
-    .proof = "/dev/shm had no room when a process died of SIGBUS or was refused shared memory",
+    .proof = "/dev/shm was full at the end, when a process died of SIGBUS or was refused shared memory",
     .fixes =
         {[GW_FRAMEWORK_RAW] = "Make it larger: docker run --shm-size=8g (or --ipc=host), a larger medium: Memory "
                               "emptyDir in Kubernetes, mount -o remount,size=8g /dev/shm\n"

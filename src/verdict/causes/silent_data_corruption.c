@@ -2,7 +2,9 @@
  * known for it on such cards.
  *
  * Source of the versions: JAX's check of CUDA's components, jax_plugins/cuda/__init__.py at 00070f85, which names the
- * release notes of cuDNN 9.10. */
+ * release notes of cuDNN 9.10.
+ *
+ * Never established: advice, which is never the reason of a failure. */
 #include "cause.h"
 
 enum { CAPABILITY_MAJOR = 75, TENSOR_MEMORY_FIRST = 10, TENSOR_MEMORY_LAST = 11 };

@@ -1,5 +1,7 @@
 /* A long phase of one rank was taken for a hang.
- * What tells of it is printed; no driver call does. */
+ * What tells of it is printed; no driver call does.
+ *
+ * Never established: what is printed is all that shows it, and a recording weighs words as supported at most. */
 #include "cause.h"
 
 const gw_cause gwi_cause_slow_phase_timeout = {

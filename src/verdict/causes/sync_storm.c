@@ -1,4 +1,6 @@
-/* The host waits for the GPU after nearly every small piece of work. No fault. */
+/* The host waits for the GPU after nearly every small piece of work. No fault.
+ *
+ * Never established: advice, which is never the reason of a failure. */
 #include "pace.h"
 
 #include <inttypes.h>

@@ -1,5 +1,11 @@
 /* An empty cause, to copy: it compiles, and it never says anything. It has no row in causes.def, so nobody asks it.
- * What fits where is told in docs/HOWTO_ADD_CAUSE.md. */
+ * docs/HOWTO_ADD_CAUSE.md says what belongs where. The first comment of a cause's file ends with one of these
+ * paragraphs, and verdict_cause_heads checks that it is there:
+ *
+ * Established only by: the observation that allows it, and why it admits no other cause.
+ * Supported by: what is less than that; leave it out where nothing is.
+ *
+ * Never established: why nothing that a recording holds could prove it; what makes it supported. */
 #include "cause.h"
 
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)

@@ -1,4 +1,7 @@
-/* Work was given to one GPU with something of another one: a device guard is missing. */
+/* Work was given to one GPU with something of another one: a device guard is missing.
+ *
+ * Never established: the ledger shows that a handle belongs to another GPU, but 400 has other reasons as well; a
+ * kernel's arguments are not recorded. */
 #include "cause.h"
 
 static const char *thing_of(const gw_elsewhere *it)

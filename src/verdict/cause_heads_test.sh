@@ -1,0 +1,24 @@
+#!/bin/sh
+# Every cause says in the head of its file which observation allows "established", or that none does.
+# $1: the folder of the causes.
+set -u
+status=0
+
+complain() { # file what
+    echo "$1: $2"
+    status=1
+}
+
+for file in "$1"/*.c; do
+    [ "${file##*/}" != template.c ] || continue
+    head=$(sed '/\*\//q' "$file")
+    case $head in
+    *"Established only by: "*"Never established: "* | *"Never established: "*"Established only by: "*)
+        complain "$file" "its head says both \"Established only by:\" and \"Never established:\"" ;;
+    *"Established only by: "*) ;;
+    *"Never established: "*)
+        ! grep -q GW_ESTABLISHED "$file" || complain "$file" "its head says \"Never established:\", and its code has GW_ESTABLISHED" ;;
+    *) complain "$file" "its head says neither \"Established only by:\" nor \"Never established:\"" ;;
+    esac
+done
+exit $status

@@ -1,0 +1,545 @@
+/* Programs that come close to the proof of a cause and have another one: none of these verdicts may be established. */
+#include "judge_testlib.h"
+
+static const uint64_t second_ns = 1000000000u, gib = 1u << 30, mib = 1u << 20, kib = 1u << 10;
+static gw_feed feed; /* large: not on the stack */
+static gw_verdict *verdict;
+
+#define TRACE "Traceback (most recent call last):\n  File \"train.py\", line 9, in step\n"
+
+static void judge(void)
+{
+    verdict = judge_fed(&feed);
+}
+
+static void done(void)
+{
+    gw_verdict_free(verdict);
+    verdict = NULL;
+}
+
+static void expect(const char *cause, gw_certainty certainty)
+{
+    judge();
+    assert_cause(verdict, cause, certainty);
+    done();
+}
+
+/* The cause is not established; what the verdict is instead is another test's concern. */
+static void expect_unproven(const char *cause)
+{
+    judge();
+    if (verdict->cause != NULL && strcmp(verdict->cause, cause) == 0)
+        assert_int_not_equal(verdict->certainty, GW_ESTABLISHED);
+    done();
+}
+
+static void open_run(void)
+{
+    gw_feed_open(&feed, 16 * gib);
+    gw_feed_alloc(&feed, gib);
+    gw_feed_launch(&feed, 0xf1, 0x51);
+    gw_feed_sync(&feed);
+}
+
+/* ---- a code that a program can do without ---- */
+
+static void start_without_a_card(void)
+{
+    gw_feed_open_bare(&feed);
+    gw_feed_process(&feed, GW_FEED_PID, 1, "/usr/bin/prog");
+    gw_feed_call(&feed, "cuInit", GW_EV_INIT, 100, 0, 0, 0, 0);
+}
+
+/* The program went on without a GPU, and ended for a reason of its own. */
+static void no_card_and_another_end(void **state)
+{
+    (void)state;
+    start_without_a_card();
+    gw_feed_exit(&feed, 1, 0);
+    expect("no-device-visible", GW_ESTABLISHED);
+    start_without_a_card();
+    gw_feed_stderr(&feed, "prog: cuInit: CUDA_ERROR_NO_DEVICE\n");
+    gw_feed_exit(&feed, 1, 0);
+    expect("no-device-visible", GW_ESTABLISHED);
+    start_without_a_card();
+    gw_feed_stderr(&feed, "prog: no CUDA device, using the processor\nprog: cannot open input.bin\n");
+    gw_feed_exit(&feed, 1, 0);
+    expect("no-device-visible", GW_SUPPORTED);
+    start_without_a_card();
+    gw_feed_wait(&feed, 600 * second_ns);
+    gw_feed_exit(&feed, 1, 0);
+    expect("no-device-visible", GW_SUPPORTED);
+    start_without_a_card(); /* what it wrote is not known */
+    gw_feed_fact(&feed, "stderr.not_recorded", "not asked for");
+    gw_feed_exit(&feed, 1, 0);
+    expect("no-device-visible", GW_SUPPORTED);
+    start_without_a_card(); /* it still runs */
+    expect_unproven("no-device-visible");
+    start_without_a_card(); /* our own words stand in the same file */
+    gw_feed_stderr(&feed, "prog: cuInit: CUDA_ERROR_NO_DEVICE\ngpuwhy: recording to a file\n\n");
+    gw_feed_exit(&feed, 1, 0);
+    expect("no-device-visible", GW_ESTABLISHED);
+}
+
+static void library(const char *line)
+{
+    gw_item item = {.kind = GW_ITEM_SUPERVISOR, .t_ns = feed.t_ns, .pid = GW_FEED_PID};
+    gw_error err;
+    item.pair.key = "library";
+    item.pair.value = line;
+    assert_int_equal(gw_model_feed(feed.model, &item, &err), GW_OK);
+}
+
+static void refused_by_the_runtime(void)
+{
+    gw_feed_open(&feed, 16 * gib);
+    gw_feed_call(&feed, "cuInit", GW_EV_DRIVER, 0, 12020, 700, 0, 0);
+    library("kind=cudart part= place=wheel version=13.0.96 from=3 major_only=0 "
+            "path=/v/site-packages/nvidia/cu13/lib/libcudart.so.13");
+    gw_feed_stderr(&feed, "CUDA error: CUDA driver version is insufficient for CUDA runtime version\n");
+}
+
+static void an_old_driver_that_was_outlived(void **state)
+{
+    (void)state;
+    refused_by_the_runtime();
+    gw_feed_stderr(&feed, TRACE "KeyError: 'loss'\n");
+    gw_feed_exit(&feed, 1, 0);
+    expect("script-exception", GW_ESTABLISHED);
+    refused_by_the_runtime();
+    gw_feed_wait(&feed, 600 * second_ns);
+    gw_feed_exit(&feed, 1, 0);
+    expect("driver-too-old", GW_SUPPORTED);
+}
+
+static void with_two_cudnn(const char *words)
+{
+    open_run();
+    library("kind=cudnn version=9.1.0.70 from=3 major_only=0 "
+            "path=/v/site-packages/nvidia/cudnn/lib/libcudnn.so.9");
+    library("kind=cudnn version=9.3.0 from=1 major_only=0 path=/usr/lib/libcudnn_ops.so.9.3.0");
+    gw_feed_stderr(&feed, words);
+    gw_feed_exit(&feed, 1, 0);
+}
+
+static void two_cudnn_and_another_end(void **state)
+{
+    (void)state;
+    with_two_cudnn("warning: CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH, doing without\n" TRACE "KeyError: 'loss'\n");
+    expect("script-exception", GW_ESTABLISHED);
+    with_two_cudnn(TRACE "RuntimeError: NCCL error: peer VERSION_MISMATCH\n");
+    expect_unproven("cudnn-mixed-libraries");
+    with_two_cudnn(TRACE "RuntimeError: cuDNN error: CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED\n");
+    expect("cudnn-mixed-libraries", GW_SUPPORTED); /* a file may be missing */
+}
+
+/* ---- calls that a program can do without ---- */
+
+/* PyTorch refuses in the child; the parent does without it, and ends an hour later. */
+static void a_forked_child_that_was_told(void **state)
+{
+    (void)state;
+    for (int hours = 0; hours < 2; hours++) {
+        gw_feed_open_bare(&feed);
+        gw_feed_begin_cuda(&feed, 16 * gib);
+        gw_feed_stderr(&feed, "Process Process-1:\n" TRACE
+                              "RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with "
+                              "multiprocessing, you must use the 'spawn' start method\n");
+        gw_feed_wait(&feed, (uint64_t)hours * 3600 * second_ns);
+        gw_feed_exit(&feed, 1, 0);
+        expect("fork-after-init", hours == 0 ? GW_ESTABLISHED : GW_SUPPORTED);
+    }
+}
+
+/* One image was not for this card, the next one was. */
+static void a_second_image_that_loads(void **state)
+{
+    (void)state;
+    gw_feed_open(&feed, 16 * gib);
+    gw_feed_call(&feed, "cuModuleLoadData", GW_EV_MODULE_LOAD, 209, 0, 0, 0, 0);
+    gw_feed_call(&feed, "cuModuleLoadData", GW_EV_MODULE_LOAD, 0, 0x77, 0, 0, 0);
+    gw_feed_launch(&feed, 0xf1, 0x51);
+    gw_feed_sync(&feed);
+    gw_feed_exit(&feed, 1, 0);
+    expect_unproven("arch-not-in-binary");
+}
+
+/* A worker looks whether there is a GPU, is refused, and does without. `end_of_child` is its exit status. */
+static void forked_worker_asks(int end_of_child)
+{
+    gw_feed_open_bare(&feed);
+    gw_feed_begin_cuda(&feed, 16 * gib);
+    feed.pid = feed.tid = 300;
+    feed.context = 0;
+    gw_feed_process(&feed, 300, GW_FEED_PID, "/usr/bin/program");
+    gw_feed_call(&feed, "?", GW_EV_FORK, 0, GW_FEED_PID, 1, 0, 0);
+    gw_feed_call(&feed, "cuInit", GW_EV_INIT, 3, 0, 0, 0, 0);
+    gw_feed_exit_of(&feed, 300, end_of_child, 0);
+    feed.pid = feed.tid = GW_FEED_PID;
+}
+
+static void a_forked_child_that_coped(void **state)
+{
+    (void)state;
+    forked_worker_asks(0);
+    gw_feed_wait(&feed, 600 * second_ns);
+    gw_feed_stderr(&feed, TRACE "KeyError: 'loss'\n");
+    gw_feed_exit(&feed, 1, 0);
+    expect("script-exception", GW_ESTABLISHED);
+    forked_worker_asks(0);
+    gw_feed_wait(&feed, 600 * second_ns);
+    gw_feed_exit(&feed, 1, 0);
+    expect_unproven("fork-after-init");
+    forked_worker_asks(0); /* a pool hands the worker's exception on */
+    gw_feed_stderr(&feed, TRACE "RuntimeError: CUDA error: initialization error\n");
+    gw_feed_exit(&feed, 1, 0);
+    expect("fork-after-init", GW_ESTABLISHED);
+}
+
+/* A test failed, and at its end destructors free what the reset before had freed. */
+static void a_free_after_the_reset_at_the_end(void **state)
+{
+    (void)state;
+    for (int told = 0; told < 2; told++) {
+        gw_feed_open(&feed, 16 * gib);
+        uint64_t block = gw_feed_alloc(&feed, gib);
+        gw_feed_launch(&feed, 0xf1, 0x51);
+        gw_feed_sync(&feed);
+        gw_feed_call(&feed, "cuDevicePrimaryCtxReset_v2", GW_EV_CTX_RESET, 0, 0, 0, 0, 0);
+        gw_feed_call(&feed, "cuMemFree_v2", GW_EV_FREE, 1, block, 0, 0, 0);
+        if (told)
+            gw_feed_stderr(&feed, TRACE "AssertionError: 3 is not 4\n");
+        gw_feed_exit(&feed, 1, 0);
+        if (told)
+            expect("script-exception", GW_SUPPORTED);
+        else
+            expect("context-destroyed", GW_SUPPORTED);
+    }
+}
+
+/* As a search among kernels does: one of them asks for too much shared memory. */
+static void launch_too_large(void)
+{
+    open_run();
+    gw_feed_call(&feed, "?", GW_EV_DEVICE_ATTRIBUTE, 0, 0, 1, 1024, 0);
+    gw_feed_call(&feed, "?", GW_EV_DEVICE_ATTRIBUTE, 0, 0, 8, 49152, 0);
+    gw_feed_extra_call(&feed, "cuLaunchKernel", GW_EV_LAUNCH, 1, 400000, 0xf2, 1 | 1ull << 32 | 1ull << 48,
+                       32 | 1ull << 21 | 1ull << 42, 0x51);
+}
+
+static void a_refused_launch_and_another_end(void **state)
+{
+    (void)state;
+    launch_too_large();
+    for (int i = 0; i < 100; i++) {
+        gw_feed_launch(&feed, 0xf1, 0x51);
+        gw_feed_sync(&feed);
+    }
+    gw_feed_stderr(&feed, TRACE "KeyError: 'loss'\n");
+    gw_feed_exit(&feed, 1, 0);
+    expect("script-exception", GW_SUPPORTED);
+    launch_too_large();
+    gw_feed_wait(&feed, 600 * second_ns);
+    gw_feed_exit(&feed, 1, 0);
+    expect("launch-config-invalid", GW_SUPPORTED);
+}
+
+static void no_page_locked_memory_and_another_end(void **state)
+{
+    (void)state;
+    open_run();
+    gw_feed_call(&feed, "cuMemHostRegister_v2", GW_EV_HOST_REGISTER, 712, 0x1000, gib, 0, 0);
+    gw_feed_stderr(&feed, TRACE "KeyError: 'loss'\n");
+    gw_feed_exit(&feed, 1, 0);
+    expect("script-exception", GW_SUPPORTED);
+    open_run();
+    gw_feed_call(&feed, "cuMemHostAlloc", GW_EV_HOST_ALLOC, 2, 0, gib, 0, 0);
+    gw_feed_wait(&feed, 600 * second_ns);
+    gw_feed_exit(&feed, 1, 0);
+    expect("pinned-memory-failure", GW_SUPPORTED);
+}
+
+/* ---- memory ---- */
+
+/* Two small helpers stand on the card of a process that fills it by itself; the second card is meant for others. */
+static void small_helpers_on_the_card(void **state)
+{
+    (void)state;
+    gw_feed_open_bare(&feed);
+    gw_feed_process(&feed, GW_FEED_PID, 1, "/usr/bin/launcher");
+    for (uint32_t worker = 0; worker < 3; worker++) {
+        feed.pid = feed.tid = 200 + worker;
+        gw_feed_begin_cuda(&feed, 16 * gib);
+        gw_feed_text_call(&feed, "cuInit", GW_EV_DEVICE, 1, 16 * gib, 16 * gib, 0, "Test card");
+        if (worker < 2)
+            gw_feed_alloc(&feed, 300 * mib);
+    }
+    for (uint64_t i = 0; i < 14; i++)
+        gw_feed_alloc(&feed, gib + i * mib);
+    gw_feed_no_room(&feed, 64 * mib, 16 * mib, 16 * gib);
+    gw_feed_exit_of(&feed, 202, 1, 0);
+    gw_feed_exit(&feed, 1, 0);
+    expect_unproven("gpu-context-pileup");
+}
+
+/* The neighbour holds less than a tenth of the card, and without it the program had fitted. */
+static void a_small_neighbour_that_mattered(void **state)
+{
+    (void)state;
+    gw_feed_open(&feed, 16 * gib);
+    for (uint64_t i = 0; i < 14; i++)
+        gw_feed_alloc(&feed, gib + i * mib);
+    gw_feed_no_room(&feed, gib, 256 * mib, 16 * gib);
+    gw_feed_fact(&feed, "card.holder", "pid=4711 bytes=1288490188 cmd=python other.py");
+    gw_feed_exit(&feed, 1, 0);
+    expect("gpu-oom-capacity", GW_SUPPORTED);
+}
+
+/* Two blocks of 690 KiB fill a page of 2 MiB but for a third: nothing was ever freed. */
+static void pages_wasted_by_rounding(void **state)
+{
+    (void)state;
+    gw_feed_open(&feed, 8 * gib);
+    const uint64_t first = 0x7e0000000000, page = 2 * mib;
+    for (uint64_t i = 0; i < 7000; i++)
+        gw_feed_call(&feed, "cuMemAlloc_v2", GW_EV_ALLOC, 0, first + i / 2 * page + i % 2 * 690 * kib, 690 * kib, 0, 0);
+    gw_feed_no_room(&feed, gib, 600 * mib, 8 * gib);
+    gw_feed_exit(&feed, 1, 0);
+    expect_unproven("gpu-oom-fragmentation");
+}
+
+/* The process keeps a block in every step and had filled the card alone, a little later. */
+static void a_neighbour_of_what_may_be_a_leak(void **state)
+{
+    (void)state;
+    gw_feed_open(&feed, 16 * gib);
+    for (int i = 0; i < 16; i++) {
+        gw_feed_alloc(&feed, 512 * mib);
+        gw_feed_launch(&feed, 0xf1, 0x51);
+    }
+    gw_feed_no_room(&feed, 512 * mib, 256 * mib, 16 * gib);
+    gw_feed_fact(&feed, "card.holder", "pid=4711 bytes=6979321856 cmd=python notebook.py");
+    gw_feed_exit(&feed, 1, 0);
+    expect_unproven("gpu-oom-other-process");
+}
+
+/* ---- cards ---- */
+
+/* CUDA's device 0 is NVML's card 1. */
+static void open_card_run(void)
+{
+    gw_feed_open(&feed, 16 * gib);
+    gw_feed_call(&feed, "cuInit", GW_EV_DEVICE_ATTRIBUTE, 0, 0, 33, 0xaf, 0);
+    gw_feed_call(&feed, "cuInit", GW_EV_DEVICE_ATTRIBUTE, 0, 0, 34, 0, 0);
+    gw_feed_call(&feed, "cuInit", GW_EV_DEVICE_ATTRIBUTE, 0, 0, 50, 0, 0);
+    gw_feed_fact(&feed, "nvml.card", "index=0 pci=00000000:18:00.0 uuid=GPU-1 name=NVIDIA H200");
+    gw_feed_fact(&feed, "nvml.card", "index=1 pci=00000000:AF:00.0 uuid=GPU-2 name=NVIDIA H200");
+    gw_feed_alloc(&feed, gib);
+    gw_feed_launch(&feed, 0xf1f1, 0x5151);
+    gw_feed_wait(&feed, second_ns);
+}
+
+static void xid(uint64_t number)
+{
+    gw_feed_machine(&feed, GW_MACHINE_XID, GW_SOURCE_NVML, 1, 0, number, 0, "");
+}
+
+static void lose_context(uint16_t result)
+{
+    gw_feed_call(&feed, "cuCtxSynchronize", GW_EV_SYNC, result, 0, 0, 0, 0);
+    gw_feed_exit(&feed, 1, 0);
+}
+
+/* The card had an error that this process outlived by far, or one that ends no process. */
+static void an_old_error_of_the_card(void **state)
+{
+    (void)state;
+    open_card_run();
+    xid(48);
+    gw_feed_wait(&feed, 3600 * second_ns);
+    lose_context(700);
+    expect("illegal-address", GW_ESTABLISHED);
+    open_card_run();
+    xid(64);
+    lose_context(700);
+    expect("illegal-address", GW_ESTABLISHED);
+    open_card_run();
+    xid(119);
+    gw_feed_wait(&feed, 3600 * second_ns);
+    lose_context(700);
+    expect("illegal-address", GW_ESTABLISHED);
+}
+
+static void a_full_card_after_an_error_of_the_card(void **state)
+{
+    (void)state;
+    open_card_run();
+    xid(119);
+    for (int i = 0; i < 7; i++)
+        gw_feed_alloc(&feed, 2 * gib);
+    gw_feed_no_room(&feed, 4 * gib, gib / 2, 16 * gib);
+    gw_feed_exit(&feed, 1, 0);
+    expect("gpu-oom-capacity", GW_SUPPORTED);
+}
+
+/* A kernel's own fault; the card was taken away while the program cleaned up. */
+static void a_card_that_was_lost_later(void **state)
+{
+    (void)state;
+    open_card_run();
+    gw_feed_sample(&feed, GW_METRIC_CARD_STATUS, 1, 0, 0);
+    gw_feed_call(&feed, "cuCtxSynchronize", GW_EV_SYNC, 700, 0, 0, 0, 0);
+    gw_feed_wait(&feed, 600 * second_ns);
+    gw_feed_sample(&feed, GW_METRIC_CARD_STATUS, 1, 0, 15);
+    gw_feed_exit(&feed, 1, 0);
+    expect("illegal-address", GW_ESTABLISHED);
+}
+
+static void a_fault_after_an_unchecked_refusal(void **state)
+{
+    static const uint16_t results[] = {710, 716};
+    (void)state;
+    for (size_t i = 0; i < sizeof results / sizeof results[0]; i++) {
+        gw_feed_open(&feed, 4 * gib);
+        for (int k = 0; k < 3; k++)
+            gw_feed_alloc(&feed, gib);
+        gw_feed_launch(&feed, 0xf1, 0x51);
+        gw_feed_read(&feed, mib);
+        gw_feed_no_room(&feed, 2 * gib, gib / 2, 4 * gib);
+        gw_feed_launch(&feed, 0xf1, 0x51);
+        gw_feed_stderr(&feed, "a.cu:9: f: block: [0,0,0], thread: [3,0,0] Assertion `p != nullptr` failed.\n");
+        lose_context(results[i]);
+        expect("gpu-oom-capacity", GW_SUPPORTED);
+    }
+}
+
+static void start_fails(uint16_t result, uint64_t mode)
+{
+    gw_feed_open_bare(&feed);
+    gw_feed_process(&feed, GW_FEED_PID, 1, "/usr/bin/prog");
+    gw_feed_call(&feed, "cuInit", GW_EV_DEVICE_ATTRIBUTE, 0, 0, 20, mode, 0);
+    gw_feed_call(&feed, "cuDevicePrimaryCtxRetain", GW_EV_CTX_CREATE, result, 0, 0, 0, 0);
+}
+
+/* 802 without a switch, 46 without somebody who holds the card. */
+static void refusals_of_several_meanings(void **state)
+{
+    enum { PROHIBITED = 2, EXCLUSIVE = 3 };
+    (void)state;
+    start_fails(802, 0);
+    gw_feed_exit(&feed, 1, 0);
+    expect("fabric-not-ready", GW_SUPPORTED);
+    start_fails(802, 0);
+    gw_feed_meta(&feed, "device.files", "nvidia0 nvidiactl nvidia-nvswitchctl");
+    gw_feed_exit(&feed, 1, 0);
+    expect("fabric-not-ready", GW_ESTABLISHED);
+    start_fails(46, EXCLUSIVE);
+    gw_feed_exit(&feed, 1, 0);
+    expect("device-busy-or-partition", GW_SUPPORTED);
+    start_fails(46, EXCLUSIVE);
+    gw_feed_fact(&feed, "card.holder", "pid=4711 bytes=13958643712 cmd=python notebook.py");
+    gw_feed_exit(&feed, 1, 0);
+    expect("device-busy-or-partition", GW_ESTABLISHED);
+    start_fails(46, PROHIBITED);
+    gw_feed_exit(&feed, 1, 0);
+    expect("device-busy-or-partition", GW_ESTABLISHED);
+}
+
+/* ---- the machine ---- */
+
+static void shm(uint64_t room)
+{
+    gw_feed_sample(&feed, GW_METRIC_SHM_TOTAL, GW_NO_DEVICE, 0, gib);
+    gw_feed_sample(&feed, GW_METRIC_SHM_FREE, GW_NO_DEVICE, 0, room);
+}
+
+static void shared_memory_that_was_full_once(void **state)
+{
+    (void)state;
+    open_run();
+    shm(0);
+    gw_feed_wait(&feed, 600 * second_ns);
+    shm(gib);
+    gw_feed_wait(&feed, 600 * second_ns);
+    gw_feed_exit(&feed, -1, 7);
+    expect_unproven("shm-exhausted");
+    open_run();
+    shm(0);
+    gw_feed_stderr(&feed, TRACE "FileNotFoundError: [Errno 2] No such file or directory: '/dev/shm/weights'\n");
+    gw_feed_exit(&feed, 1, 0);
+    expect_unproven("shm-exhausted");
+}
+
+/* The message is the same where inotify's limit is reached. */
+static void too_many_files_with_few_open(void **state)
+{
+    (void)state;
+    open_run();
+    gw_feed_sample(&feed, GW_METRIC_PROCESS_DESCRIPTORS, GW_NO_DEVICE, GW_FEED_PID, 40);
+    gw_feed_sample(&feed, GW_METRIC_PROCESS_DESCRIPTORS_LIMIT, GW_NO_DEVICE, GW_FEED_PID, 1024);
+    gw_feed_stderr(&feed, TRACE "OSError: [Errno 24] Too many open files\n");
+    gw_feed_exit(&feed, 1, 0);
+    expect("fd-or-process-limit", GW_SUPPORTED);
+}
+
+/* A program that fails may end its own process group. */
+static void a_signal_after_an_exception(void **state)
+{
+    (void)state;
+    open_run();
+    gw_feed_stderr(&feed, TRACE "KeyError: 'loss'\n");
+    gw_feed_exit(&feed, -1, 15);
+    expect("killed-by-scheduler-or-user", GW_SUPPORTED);
+    open_run();
+    gw_feed_fact(&feed, "stderr.not_recorded", "not asked for");
+    gw_feed_exit(&feed, -1, 15);
+    expect("killed-by-scheduler-or-user", GW_SUPPORTED);
+    open_run();
+    gw_feed_stderr(&feed, TRACE "KeyboardInterrupt\n");
+    gw_feed_exit(&feed, -1, 2);
+    expect("killed-by-scheduler-or-user", GW_ESTABLISHED);
+}
+
+/* A worker was killed for lack of memory, the parent took another one, and failed by itself an hour later. */
+static void a_killed_worker_that_was_replaced(void **state)
+{
+    (void)state;
+    open_run();
+    gw_feed_process(&feed, 300, GW_FEED_PID, "/usr/bin/worker");
+    gw_feed_machine(&feed, GW_MACHINE_OOM_KILL, GW_SOURCE_KERNEL_LOG, GW_NO_DEVICE, 300, 0, 1,
+                    "Out of memory: Killed process 300 (worker) total-vm:9000kB");
+    gw_feed_wait(&feed, 3600 * second_ns);
+    gw_feed_stderr(&feed, TRACE "KeyError: 'loss'\n");
+    gw_feed_exit(&feed, 1, 0);
+    expect("script-exception", GW_ESTABLISHED);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_card_and_another_end),
+        cmocka_unit_test(an_old_driver_that_was_outlived),
+        cmocka_unit_test(two_cudnn_and_another_end),
+        cmocka_unit_test(a_forked_child_that_was_told),
+        cmocka_unit_test(a_second_image_that_loads),
+        cmocka_unit_test(a_forked_child_that_coped),
+        cmocka_unit_test(a_free_after_the_reset_at_the_end),
+        cmocka_unit_test(a_refused_launch_and_another_end),
+        cmocka_unit_test(no_page_locked_memory_and_another_end),
+        cmocka_unit_test(small_helpers_on_the_card),
+        cmocka_unit_test(a_small_neighbour_that_mattered),
+        cmocka_unit_test(pages_wasted_by_rounding),
+        cmocka_unit_test(a_neighbour_of_what_may_be_a_leak),
+        cmocka_unit_test(an_old_error_of_the_card),
+        cmocka_unit_test(a_full_card_after_an_error_of_the_card),
+        cmocka_unit_test(a_card_that_was_lost_later),
+        cmocka_unit_test(a_fault_after_an_unchecked_refusal),
+        cmocka_unit_test(refusals_of_several_meanings),
+        cmocka_unit_test(shared_memory_that_was_full_once),
+        cmocka_unit_test(too_many_files_with_few_open),
+        cmocka_unit_test(a_signal_after_an_exception),
+        cmocka_unit_test(a_killed_worker_that_was_replaced),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
