@@ -642,6 +642,20 @@ static size_t longest_repeat(const gw_request *list, size_t last, size_t *ret_th
     return best;
 }
 
+/* Of a framework's requests the place is not always known. Where it is, it must be the same one, and a row of equal
+ * sizes says nothing without it. */
+static bool is_same_work(const gw_request *list, size_t first, size_t begin, size_t length)
+{
+    size_t known = 0, equal = 0, sorts = 1;
+    for (size_t i = 0; i < length; i++) {
+        const gw_request *a = &list[first + i], *b = &list[begin + i];
+        known += a->site != 0 && b->site != 0;
+        equal += a->site != 0 && a->site == b->site;
+        sorts += i > 0 && a->group != list[first].group && sorts == 1;
+    }
+    return equal * 2 > known || (known == 0 && sorts > 1);
+}
+
 /* The refused request, and those before it, are those that an earlier run began with: the same places ask for the same
  * sizes, something of what they were granted then is alive, and iterations lie in between. */
 static void find_rerun(const gw_request *list, size_t count, const gw_growth_question *question, gw_growth *growth)
@@ -657,6 +671,8 @@ static void find_rerun(const gw_request *list, size_t count, const gw_growth_que
     }
     /* Of a framework's requests sizes alone tell, and few sizes are alike by chance. */
     size_t length_min = question->snapshot != NULL && list[last].site != 0 ? 1 : 8;
+    if (question->snapshot == NULL && !is_same_work(list, first, begin, length))
+        return;
     if (length < length_min || !is_between_runs(list, then, begin) || kept_of_beginning == 0)
         return;
     growth->repeats = growth->repeat_goes_on = growth->repeat_by_requests = true;
@@ -695,8 +711,7 @@ static const gw_allocator_report *report_with_course(const gw_model *model, cons
 static void find_iterations(const gw_model *model, const gw_growth_question *question, gw_growth *growth)
 {
     size_t count = 0;
-    bool work_known = question->report != NULL;
-    bool by_driver = question->snapshot != NULL;
+    bool work_known = false, by_driver = question->snapshot != NULL;
     gw_request *list = by_driver ? gwi_requests_list(model, question->pid, question->snapshot, &count, &work_known)
                                  : gwi_requests_of_report(report_with_course(model, question->report), &count);
     if (list == NULL || count == 0) {
@@ -709,7 +724,10 @@ static void find_iterations(const gw_model *model, const gw_growth_question *que
                 list, &count);
     if (by_driver)
         gwi_requests_work(model, question->pid, list, count);
-    gw_iterations_find(list, count, work_known, growth->total_bytes, &growth->loop);
+    gw_request_source source = !by_driver   ? GW_REQUESTS_OF_FRAMEWORK
+                               : work_known ? GW_REQUESTS_OF_DRIVER
+                                            : GW_REQUESTS_WITHOUT_WORK;
+    gw_iterations_find(list, count, source, growth->total_bytes, &growth->loop);
     if (!growth->repeats && question->live_count > 1)
         find_rerun(list, count, question, growth);
     growth->loop_bytes = growth->loop.leak_bytes;

@@ -5,7 +5,7 @@
  * the GPU in between. Live bytes at successive marks are the books: what an iteration leaves behind is what it
  * allocated and what is still alive at the end of the list.
  *
- * Source: a ledger (requests that reached the driver) or a framework's allocator. Nothing here knows which. */
+ * Source: a ledger (requests that reached the driver) or a framework's allocator. */
 #ifndef GW_ITERATIONS_H
 #define GW_ITERATIONS_H
 
@@ -77,9 +77,15 @@ typedef struct gw_iterations {
     size_t leak_begin, balanced_end, balanced_span; /* indexes into the list; a number of requests */
 } gw_iterations;
 
-/* Find them in `count` requests in order of `order`; `live_bytes_now`: on the device at the end of the list;
- * `work_known`: counts of work are told. Allocates short-lived memory alone; without it nothing is found. */
-void gw_iterations_find(const gw_request *request, size_t count, bool work_known, uint64_t live_bytes_now,
+typedef enum gw_request_source {
+    GW_REQUESTS_WITHOUT_WORK, /* the recording does not count work between requests: nothing is found */
+    GW_REQUESTS_OF_DRIVER,
+    GW_REQUESTS_OF_FRAMEWORK /* each operation asks its allocator for its result; reads are counted as waits */
+} gw_request_source;
+
+/* Find them in `count` requests in order of `order`; `live_bytes_now`: on the device at the end of the list. Allocates
+ * short-lived memory alone; without it nothing is found. */
+void gw_iterations_find(const gw_request *request, size_t count, gw_request_source source, uint64_t live_bytes_now,
                         gw_iterations *ret_found);
 
 /* The rule by which a leak is *established*. One pass through layers, and a model that is built layer by layer, repeat

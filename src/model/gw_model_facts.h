@@ -545,14 +545,15 @@ typedef struct gw_stderr_facts {
     bool traceback;       /* a Python traceback came */
     gw_stderr_line exception; /* the last line of the last traceback: "ValueError: ..." */
     char exception_type[96];
-    bool exception_about_child;     /* it only says that another process failed */
-    gw_stderr_line child_exception; /* the last such line, whether it is `exception` or not */
-    char frame[GW_STDERR_LINE_MAX]; /* its innermost frame: File "x.py", line 12, in f */
-    bool exception_chain_oom;       /* an out-of-memory stands earlier in the same chain of exceptions */
-    bool exception_is_chained;      /* another one stands earlier in its chain */
-    bool exception_after_oom;       /* its traceback came right after an out-of-memory line, nothing in between */
-    bool exception_is_fork_refused; /* it is a framework's refusal to use CUDA in a forked child */
-    bool exception_lacks_value;     /* it is about a value that was never written: None, or an unknown name */
+    bool exception_about_child;         /* it only says that another process failed */
+    gw_stderr_line child_exception;     /* the last such line, whether it is `exception` or not */
+    char frame[GW_STDERR_LINE_MAX];     /* its innermost frame: File "x.py", line 12, in f */
+    char own_frame[GW_STDERR_LINE_MAX]; /* the innermost one outside of installed packages; "": there is none */
+    bool exception_chain_oom;           /* an out-of-memory stands earlier in the same chain of exceptions */
+    bool exception_is_chained;          /* another one stands earlier in its chain */
+    bool exception_after_oom;           /* its traceback came right after an out-of-memory line, nothing in between */
+    bool exception_is_fork_refused;     /* it is a framework's refusal to use CUDA in a forked child */
+    bool exception_lacks_value;         /* it is about a value that was never written: None, or an unknown name */
     uint64_t oom_last_t_ns;
     gw_stderr_line oom;        /* the first out-of-memory line of a framework; count: how many */
     gw_stderr_line cuda_error; /* "CUDA error: ...", "CUDA_ERROR_..." */

@@ -18,6 +18,7 @@ enum { TRIED_MAX = 12, MEDIAN_MAX = 64, PLACES_MAX = 64, PASS_MAX = 128 };
 typedef struct list {
     const gw_request *request;
     size_t count;
+    gw_request_source source;
     uint64_t *kept;        /* [i]: bytes of the first i requests that are alive */
     uint32_t *kept_blocks; /* likewise blocks */
 } list;
@@ -271,6 +272,16 @@ static bool looks_like_layers(const gw_iterations *found)
            found->leak_count < PASS_MAX;
 }
 
+/* The layers of one pass in a framework, where each operation asks for its result: a kernel or none for each request,
+ * fewer results that are given back than results that stay, and the host did not wait. An iteration of a training does
+ * more than that. */
+static bool looks_like_operations(const list *all, const gw_iterations *found)
+{
+    return all->source == GW_REQUESTS_OF_FRAMEWORK && found->reads == 0 && found->waits == 0 &&
+           found->launches <= found->requests && found->passing * found->leak_count <= found->leak_blocks &&
+           found->leak_count < PASS_MAX;
+}
+
 /* ... for the first time. Where the host took part, two blocks or more must have come in turn, with nothing before
  * them or with a block for each of them, as weights are. */
 static bool may_be_one_pass(const list *all, const candidate *it, const gw_iterations *found)
@@ -300,12 +311,16 @@ static bool is_converted(const list *all, const candidate *it, const gw_iteratio
 }
 
 /* The program's first requests, two blocks or more in turn: a staging buffer for each of them, and one kernel for each
- * or none. A training has more kernels than weights. */
-static bool is_staged(const candidate *it, const gw_iterations *found)
+ * or none. A training has more kernels than weights. In a framework one block is enough, because each kernel there asks
+ * for its result. */
+static bool is_staged(const list *all, const candidate *it, const gw_iterations *found)
 {
     uint64_t stayed = (found->leak_blocks + found->leak_count / 2) / found->leak_count;
-    return it->marks.at[it->first] <= 2 * found->requests + 2 && stayed >= 2 && found->passing > 0 &&
-           found->passing <= stayed + 1 && found->passing + 1 >= stayed &&
+    if (it->marks.at[it->first] > 2 * found->requests + 2 || found->passing == 0)
+        return false;
+    if (all->source == GW_REQUESTS_OF_FRAMEWORK)
+        return stayed == 1 && found->passing == 1 && found->launches <= 1;
+    return stayed >= 2 && found->passing <= stayed + 1 && found->passing + 1 >= stayed &&
            (found->launches == 0 || found->launches == stayed);
 }
 
@@ -319,7 +334,7 @@ static bool is_copied_in(const candidate *it, const gw_iterations *found)
 static bool looks_like_loading(const list *all, const candidate *it, const gw_iterations *found)
 {
     return found->leak_count < PASS_MAX &&
-           (is_converted(all, it, found) || is_staged(it, found) || is_copied_in(it, found));
+           (is_converted(all, it, found) || is_staged(all, it, found) || is_copied_in(it, found));
 }
 
 /* The most that was live within the iteration, beyond what was live at its beginning. */
@@ -364,7 +379,7 @@ static gw_loop_doubt doubt_of(const list *all, const candidate *it, const gw_ite
         return GW_LOOP_LOADING;
     if (looks_like_layers(found) && found->is_late && had_worked(all, it))
         return GW_LOOP_LATE;
-    if (looks_like_layers(found) && may_be_one_pass(all, it, found))
+    if (looks_like_operations(all, found) || (looks_like_layers(found) && may_be_one_pass(all, it, found)))
         return GW_LOOP_ONE_PASS;
     if (held_before(all, found) * 5 >= found->leak_bytes * 4)
         return GW_LOOP_HELD_BEFORE;
@@ -583,12 +598,12 @@ static void choose(search *it, gw_iterations *found)
     *found = best;
 }
 
-void gw_iterations_find(const gw_request *request, size_t count, bool work_known, uint64_t live_bytes_now,
+void gw_iterations_find(const gw_request *request, size_t count, gw_request_source source, uint64_t live_bytes_now,
                         gw_iterations *ret_found)
 {
-    search it = {.all = {request, count, NULL, NULL}};
+    search it = {.all = {request, count, source, NULL, NULL}};
     *ret_found = (gw_iterations){0};
-    if (count > 0 && count < UINT32_MAX && work_known && add_up(&it.all)) {
+    if (count > 0 && count < UINT32_MAX && source != GW_REQUESTS_WITHOUT_WORK && add_up(&it.all)) {
         ret_found->searched =
             try_all(&it, false, live_bytes_now, ret_found) && try_all(&it, true, live_bytes_now, ret_found);
         choose(&it, ret_found);

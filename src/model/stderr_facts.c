@@ -178,6 +178,7 @@ static void python_line(gw_model *model, uint64_t t_ns, const char *line)
     facts->exception_about_child = about_child;
     state->lines_since_exception = 0;
     keep(&facts->exception, t_ns, line, true);
+    memcpy(facts->own_frame, state->own_frame, sizeof facts->own_frame);
     snprintf(facts->exception_type, sizeof facts->exception_type, "%.*s", (int)(name < 95 ? name : 95), line);
     facts->exception_chain_oom = state->chain_oom;
     facts->exception_is_chained = state->chained;

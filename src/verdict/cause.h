@@ -114,6 +114,7 @@ typedef struct gwi_finding {
     const char *where_what;
     bool where_asked;
     bool where_in_second; /* by gwi_where_in_second() */
+    bool where_raised;    /* by gwi_where_raised() */
 } gwi_finding;
 
 #define GWI_NO_TIME    UINT64_MAX
@@ -191,6 +192,9 @@ char *gwi_fork_place(const gwi_case *c, uint32_t site, char out[GWI_PLACE_TEXT_M
 void gwi_where(gwi_finding *finding, uint32_t site, const char *what);
 /* The same, by the stack that the second run (--blame) found. */
 void gwi_where_in_second(gwi_finding *finding, const char *what);
+/* The line of the Python exception that ended the program. Any other place of a verdict falls back to it where its own
+ * stack is not known, and the exception is about the GPU. */
+void gwi_where_raised(gwi_finding *finding, const char *what);
 /* Which place holds most of these blocks. False: no site of theirs is known. */
 typedef struct gwi_holder {
     uint32_t site;

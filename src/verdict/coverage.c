@@ -137,7 +137,7 @@ static void say_doubtful(const gwi_case *c, gwi_finding *finding, const gw_failu
                  "whether the run ended because of it is not known",
                  call, failure->bytes_wanted == 0 ? "" : " of ",
                  failure->bytes_wanted == 0 ? "" : gw_bytes_text(bytes, failure->bytes_wanted), at,
-                 c->is_root_unsure ? "other threads went on" : "the program went on");
+                 c->is_root_unsure ? "other work went on" : "the program went on");
 }
 
 /* Each reason for which the GPU stays in question. */

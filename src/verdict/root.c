@@ -12,8 +12,8 @@
  *     another refusal              some requests were granted in between, or a framework raised the later one apart
  *     an exception about the GPU's what failures.c accepts as recovery, but no other thread's work after the last
  *     memory                       refusal
- *     an exception about something the same, any new work that was waited for, or a little work of the refused thread
- *     else
+ *     an exception about something the same, any new work that was waited for, a little work of the refused thread, or
+ *     else                         a thousand kernels
  *     a signal or a status alone,  what failures.c accepts, or repeated requests and work of the refused thread
  *     or an exception that a refusal
  *     may have led to
@@ -108,6 +108,13 @@ static bool thread_worked_on(const gw_failure *failure)
     return failure->own_allocs_after >= REQUESTS_MIN && work >= WORK_MIN;
 }
 
+/* Very many kernels of the process, whichever thread launched them. Nobody may have waited for any of them. */
+static bool was_launched_much(const gw_failure *failure)
+{
+    enum { MUCH = 1000 };
+    return failure->launches_after != UINT64_MAX && failure->launches_after >= MUCH;
+}
+
 static went_on went_on_to_end(const gwi_case *c, const gw_failure *failure, bool is_last)
 {
     enum { VERY_MUCH_WORK = 1000 };
@@ -120,9 +127,9 @@ static went_on went_on_to_end(const gwi_case *c, const gw_failure *failure, bool
     case ENDED_BY_MEMORY:
         return recovered && !(is_last && by_work && !is_told_later(c->model, failure)) ? WENT_ON : WENT_ON_NOT;
     case ENDED_BY_OTHER_EXCEPTION:
-        if (own)
-            return recovered || failure->worked_after || thread_worked(failure) ? WENT_ON : WENT_ON_NOT;
-        return recovered ? WENT_ON_PERHAPS : WENT_ON_NOT;
+        if (own && (recovered || failure->worked_after || thread_worked(failure)))
+            return WENT_ON;
+        return (recovered && !own) || was_launched_much(failure) ? WENT_ON_PERHAPS : WENT_ON_NOT;
     case ENDED_SILENTLY:
         break;
     }

@@ -2,6 +2,7 @@
 #include "cause.h"
 
 #include "gw_sites.h"
+#include "gw_text.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -82,7 +83,7 @@ char *gwi_fork_place(const gwi_case *c, uint32_t site, char out[GWI_PLACE_TEXT_M
 
 void gwi_where(gwi_finding *finding, uint32_t site, const char *what)
 {
-    finding->where_in_second = false;
+    finding->where_in_second = finding->where_raised = false;
     finding->where_site = site;
     finding->where_what = what;
     finding->where_asked = true;
@@ -91,6 +92,15 @@ void gwi_where(gwi_finding *finding, uint32_t site, const char *what)
 void gwi_where_in_second(gwi_finding *finding, const char *what)
 {
     finding->where_in_second = true;
+    finding->where_raised = false;
+    finding->where_what = what;
+    finding->where_asked = true;
+}
+
+void gwi_where_raised(gwi_finding *finding, const char *what)
+{
+    finding->where_in_second = false;
+    finding->where_raised = true;
     finding->where_what = what;
     finding->where_asked = true;
 }
@@ -333,6 +343,49 @@ static gw_where *where_in_second(const gw_blame *blame, const char *what)
     return NULL;
 }
 
+/* Of a line of a traceback: File "/home/x/train.py", line 12, in main. False: it is none. */
+static bool parse_frame(const char *line, gw_where_frame *ret_frame)
+{
+    static const char begin[] = "File \"";
+    const char *file = strncmp(line, begin, sizeof begin - 1) == 0 ? line + sizeof begin - 1 : NULL;
+    const char *end = file == NULL ? NULL : strchr(file, '"');
+    unsigned number = 0;
+    int used = 0;
+    if (end == NULL || sscanf(end, "\", line %u, in %n", &number, &used) != 1 || used == 0 || number == 0)
+        return false;
+    char path[GW_STDERR_LINE_MAX], text[2 * GW_STDERR_LINE_MAX];
+    const char *function = end + used;
+    snprintf(path, sizeof path, "%.*s", (int)(end - file), file);
+    snprintf(text, sizeof text, "%s:%u in %s", gw_path_last(path), number, function);
+    *ret_frame = (gw_where_frame){.line = number, .whose = whose_words[GW_WHOSE_OWN], .python = true};
+    return gw_str_copy(path, &ret_frame->file) && gw_str_copy(function, &ret_frame->function) &&
+           gw_str_copy(text, &ret_frame->text);
+}
+
+/* One frame, as the traceback has it. NULL: there is none, or no memory. */
+static gw_where *where_raised(const gwi_case *c, const char *what)
+{
+    gw_where *where = calloc(1, sizeof *where);
+    if (where != NULL)
+        where->frame = calloc(1, sizeof *where->frame);
+    if (where == NULL || where->frame == NULL) {
+        gwi_where_free(where);
+        return NULL;
+    }
+    where->what = what;
+    where->frame_count = 1;
+    if (parse_frame(c->model->stderr_facts.own_frame, &where->frame[0]))
+        return where;
+    gwi_where_free(where);
+    return NULL;
+}
+
+/* The exception that ended the program is about the failure that was judged. */
+static bool was_raised_for_gpu(const gwi_case *c)
+{
+    return c->exception == GW_EXCEPTION_OOM || c->exception == GW_EXCEPTION_GPU;
+}
+
 static const char *state_text(unsigned state)
 {
     static const char *const texts[] = {
@@ -361,6 +414,13 @@ bool gwi_take_where(const gwi_case *c, const gwi_finding *finding, gw_verdict *v
         verdict->where = where_in_second(&c->model->faults.blame, finding->where_what);
         return verdict->where != NULL && gw_str_copy(c->model->faults.blame.where_reason, &verdict->where_reason);
     }
+    if (finding->where_raised || (was_raised_for_gpu(c) && stack_of(c, number) == NULL))
+        verdict->where =
+            where_raised(c, finding->where_raised ? finding->where_what : "the exception was raised there");
+    if (verdict->where != NULL)
+        return true;
+    if (finding->where_raised)
+        return reason_is(verdict, "the traceback names no line of the program's own");
     if (gw_sites_count(sites) == 0)
         return reason_is(verdict, "the recording holds no call sites");
     if (stack == NULL)

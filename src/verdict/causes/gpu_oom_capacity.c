@@ -90,8 +90,8 @@ static void say_told(const gwi_case *c, gwi_finding *finding)
 static bool may_be_leak(const gwi_memory *memory)
 {
     gw_loop_doubt doubt = memory->growth.loop.doubt;
-    return gwi_loop_certainty(memory) == GW_HYPOTHESIS &&
-           (doubt == GW_LOOP_FEW || doubt == GW_LOOP_NO_WORK || doubt == GW_LOOP_UNEVEN);
+    return memory->growth.loop.leak_is_current && gwi_loop_certainty(memory) == GW_HYPOTHESIS &&
+           (doubt == GW_LOOP_FEW || doubt == GW_LOOP_NO_WORK);
 }
 
 /* What holds memory that another explanation would have to free. */

@@ -56,6 +56,15 @@ static gw_certainty judge_runs(const gwi_case *c, gwi_finding *finding)
     return growth->repeat_goes_on ? GW_SUPPORTED : GW_HYPOTHESIS;
 }
 
+/* The live list itself shows two runs: that says more than iterations which are only supported. */
+static gw_certainty judge_clear_runs(const gwi_case *c, gwi_finding *finding)
+{
+    enum { MATCH_MANY = 6 };
+    const gw_growth *growth = &c->memory.growth;
+    bool is_clear = growth->repeat_goes_on && !growth->repeat_by_requests && growth->repeat_match_count >= MATCH_MANY;
+    return is_clear && gwi_would_fit(&c->memory, growth->first_bytes) ? judge_runs(c, finding) : GW_CERTAINTY_NONE;
+}
+
 /* ---- every iteration ---- */
 
 /* Where it had to fail: each of the blocks stands for one iteration. */
@@ -339,8 +348,8 @@ static gw_certainty judge_arrays(const gwi_case *c, gwi_finding *finding)
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
     static gw_certainty (*const kinds[])(const gwi_case *, gwi_finding *) = {
-        judge_kept_exception, judge_kept_phase,           judge_iterations, judge_runs,
-        judge_steps,          judge_streams_and_contexts, judge_arrays};
+        judge_kept_exception, judge_kept_phase, judge_clear_runs,           judge_iterations,
+        judge_runs,           judge_steps,      judge_streams_and_contexts, judge_arrays};
     if (!c->memory.known || (c->oom == NULL && c->sticky != NULL))
         return GW_CERTAINTY_NONE;
     gw_certainty most = GW_CERTAINTY_NONE;

@@ -71,6 +71,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     else
         gwi_headline(finding, "the program ended by an uncaught C++ exception%s", gpu);
     say_exception(c, finding);
+    if (python)
+        gwi_where_raised(finding, "the exception was raised there");
     if (c->ended)
         gwi_evidence(finding, c->model->t_end_ns, "exit", c->signal != 0 ? "ended by signal %d" : "exit status %d",
                      c->signal != 0 ? c->signal : c->exit_code);
