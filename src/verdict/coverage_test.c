@@ -251,6 +251,9 @@ static void test_raised_inside(void **state)
     assert_string_equal(verdict->cause, "script-exception");
     assert_int_equal(verdict->certainty, GW_ESTABLISHED);
     assert_true(has("ValueError: bad labels") && has("line 4, in step") && is_from_python());
+    assert_non_null(verdict->where);
+    assert_int_equal(verdict->where->frame[0].line, 4);
+    assert_string_equal(verdict->where->frame[0].function, "step");
     done();
     work(); /* stderr has it: its word counts */
     gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"/p/t.py\", line 4, in step\n    x()\n"

@@ -1,0 +1,318 @@
+/* Iterations found in plain lists of requests: a leak that is proven, one that is only seen, and what looks like one.
+ */
+#include "gw_iterations.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#define MIB (UINT64_C(1) << 20)
+enum { LIST_MAX = 4096 };
+
+static gw_request list[LIST_MAX];
+static size_t count;
+static gw_request now; /* work so far */
+static uint64_t live;
+static gw_iterations found;
+
+static void begin(void)
+{
+    count = 0;
+    live = 0;
+    now = (gw_request){0};
+}
+
+/* Its index. */
+static size_t take(uint32_t site, uint64_t bytes)
+{
+    assert_true(count < LIST_MAX);
+    now.t_ns += 1000;
+    list[count] = now;
+    list[count].bytes = bytes;
+    list[count].live_bytes = live;
+    list[count].order = count + 1;
+    list[count].lifetime = GW_ALIVE;
+    list[count].site = site;
+    list[count].group = site * 64 + (uint32_t)(bytes / MIB % 64);
+    live += bytes;
+    return count++;
+}
+
+static void give_back(size_t index)
+{
+    list[index].lifetime = count - index;
+    live -= list[index].bytes;
+    now.frees++;
+}
+
+static void launch(uint64_t kernels)
+{
+    now.launches += kernels;
+}
+
+static void wait_for_gpu(void)
+{
+    now.waits++;
+}
+
+static void read_back(void)
+{
+    now.copies++;
+    now.reads++;
+}
+
+static void find(gw_request_source source)
+{
+    gw_iterations_find(list, count, source, live, &found);
+}
+
+/* A step of a training: activations come and go, and `kept` bytes stay. */
+static void step(uint64_t kept)
+{
+    size_t input = take(1, 8 * MIB), activation = take(2, 64 * MIB);
+    launch(6);
+    if (kept != 0)
+        take(3, kept);
+    launch(2);
+    read_back();
+    give_back(activation);
+    give_back(input);
+}
+
+static void test_three_that_keep_are_seen_and_not_proven(void **state)
+{
+    (void)state;
+    begin();
+    take(9, 512 * MIB);
+    for (int i = 0; i < 5; i++)
+        step(100 * MIB);
+    find(GW_REQUESTS_OF_DRIVER);
+    assert_int_equal(found.doubt, GW_LOOP_SURE);
+    assert_true(found.leak_count >= 3);
+    assert_int_equal(found.leak_bytes_median, 100 * MIB);
+    assert_int_equal(found.keeper[0].site, 3);
+    assert_false(gw_iterations_prove_leak(&found));
+}
+
+static void test_many_after_idle_ones_are_proven(void **state)
+{
+    (void)state;
+    begin();
+    for (int i = 0; i < 5; i++)
+        step(0);
+    for (int i = 0; i < 12; i++)
+        step(100 * MIB);
+    find(GW_REQUESTS_OF_DRIVER);
+    assert_true(found.idle_count >= 3);
+    assert_true(gw_iterations_prove_leak(&found));
+}
+
+static void test_nothing_is_kept(void **state)
+{
+    (void)state;
+    begin();
+    take(9, 512 * MIB);
+    for (int i = 0; i < 12; i++)
+        step(0);
+    find(GW_REQUESTS_OF_DRIVER);
+    assert_int_equal(found.leak_count, 0);
+    assert_true(found.balanced_count >= 3);
+}
+
+/* A cache that was filled by the first steps, and then a validation that wants more than all of it. */
+static void test_a_phase_outgrows_what_was_kept(void **state)
+{
+    (void)state;
+    begin();
+    for (int i = 0; i < 10; i++)
+        step(16 * MIB);
+    for (uint32_t layer = 0; layer < 4; layer++) {
+        take(20 + layer, 300 * MIB);
+        launch(3);
+    }
+    find(GW_REQUESTS_OF_DRIVER);
+    assert_true(found.leak_count >= 3);
+    assert_int_equal(found.doubt, GW_LOOP_OUTGROWN);
+}
+
+/* The same steps, and no phase after them. */
+static void test_kept_near_a_phase(void **state)
+{
+    (void)state;
+    begin();
+    for (int i = 0; i < 10; i++)
+        step(16 * MIB);
+    find(GW_REQUESTS_OF_DRIVER);
+    assert_int_equal(found.doubt, GW_LOOP_SURE);
+}
+
+/* Two weights a layer, each copied into a staging buffer and converted. */
+static void load_layers(int layers, int kernels)
+{
+    for (int i = 0; i < layers; i++) {
+        size_t stage[2];
+        for (uint32_t part = 0; part < 2; part++) {
+            stage[part] = take(30 + part, 20 * MIB);
+            take(40 + part, 40 * MIB);
+            now.copies++;
+            launch((uint64_t)kernels);
+        }
+        wait_for_gpu();
+        give_back(stage[1]);
+        give_back(stage[0]);
+    }
+}
+
+static void test_a_model_is_loaded_through_buffers(void **state)
+{
+    (void)state;
+    begin();
+    load_layers(30, 1);
+    find(GW_REQUESTS_OF_DRIVER);
+    assert_true(found.leak_count >= 3);
+    assert_int_equal(found.doubt, GW_LOOP_LOADING);
+}
+
+/* As many blocks pass and stay, but each of them takes part in a training's many kernels. */
+static void test_loading_near_a_training(void **state)
+{
+    (void)state;
+    begin();
+    load_layers(30, 9);
+    find(GW_REQUESTS_OF_DRIVER);
+    assert_int_equal(found.doubt, GW_LOOP_SURE);
+}
+
+static void test_blocks_are_copied_into(void **state)
+{
+    (void)state;
+    begin();
+    for (int i = 0; i < 20; i++) {
+        take(50, 40 * MIB);
+        now.copies++;
+        launch(1);
+        wait_for_gpu();
+    }
+    find(GW_REQUESTS_OF_DRIVER);
+    assert_int_equal(found.doubt, GW_LOOP_LOADING);
+}
+
+/* The same, and results are read: this is what a loop does that keeps its outputs. */
+static void test_copied_into_near_results_that_are_read(void **state)
+{
+    (void)state;
+    begin();
+    for (int i = 0; i < 20; i++) {
+        take(50, 40 * MIB);
+        now.copies++;
+        launch(1);
+        read_back();
+    }
+    find(GW_REQUESTS_OF_DRIVER);
+    assert_int_equal(found.doubt, GW_LOOP_SURE);
+}
+
+/* relu(linear(x)) again and again: each operation asks for its result, and one in two is given back. */
+static void pass_through_layers(int layers, bool waits)
+{
+    size_t passing = take(60, 10 * MIB);
+    for (int i = 0; i < layers; i++) {
+        launch(1);
+        take(61, 200 * MIB);
+        launch(1);
+        size_t next = take(62, 10 * MIB);
+        give_back(passing);
+        passing = next;
+        if (waits)
+            wait_for_gpu();
+    }
+}
+
+static void test_layers_of_a_framework(void **state)
+{
+    (void)state;
+    begin();
+    pass_through_layers(8, false);
+    find(GW_REQUESTS_OF_FRAMEWORK);
+    assert_true(found.leak_count >= 3);
+    assert_int_equal(found.doubt, GW_LOOP_ONE_PASS);
+}
+
+static void test_layers_near_iterations_that_wait(void **state)
+{
+    (void)state;
+    begin();
+    pass_through_layers(8, true);
+    find(GW_REQUESTS_OF_FRAMEWORK);
+    assert_int_equal(found.doubt, GW_LOOP_SURE);
+}
+
+/* host.cuda().half(), layer by layer. */
+static void test_layers_are_converted_in_a_framework(void **state)
+{
+    (void)state;
+    begin();
+    for (int i = 0; i < 100; i++) {
+        size_t whole = take(70, 64 * MIB);
+        wait_for_gpu();
+        take(71, 32 * MIB);
+        launch(1);
+        give_back(whole);
+    }
+    find(GW_REQUESTS_OF_FRAMEWORK);
+    assert_int_equal(found.doubt, GW_LOOP_LOADING);
+}
+
+static void test_work_that_is_not_counted(void **state)
+{
+    (void)state;
+    begin();
+    for (int i = 0; i < 12; i++)
+        step(100 * MIB);
+    find(GW_REQUESTS_WITHOUT_WORK);
+    assert_false(found.searched);
+    assert_int_equal(found.leak_count, 0);
+}
+
+/* What may hide an iteration without requests is the work before the last request, beside the least before any other.
+ */
+static void test_work_before_the_last_request(void **state)
+{
+    (void)state;
+    begin();
+    take(80, MIB);
+    launch(3);
+    take(81, MIB);
+    launch(2);
+    take(82, MIB);
+    launch(7);
+    take(83, MIB);
+    find(GW_REQUESTS_OF_DRIVER);
+    assert_int_equal(found.least_work, 2);
+    assert_int_equal(found.last_work, 7);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_three_that_keep_are_seen_and_not_proven),
+        cmocka_unit_test(test_many_after_idle_ones_are_proven),
+        cmocka_unit_test(test_nothing_is_kept),
+        cmocka_unit_test(test_a_phase_outgrows_what_was_kept),
+        cmocka_unit_test(test_kept_near_a_phase),
+        cmocka_unit_test(test_a_model_is_loaded_through_buffers),
+        cmocka_unit_test(test_loading_near_a_training),
+        cmocka_unit_test(test_blocks_are_copied_into),
+        cmocka_unit_test(test_copied_into_near_results_that_are_read),
+        cmocka_unit_test(test_layers_of_a_framework),
+        cmocka_unit_test(test_layers_near_iterations_that_wait),
+        cmocka_unit_test(test_layers_are_converted_in_a_framework),
+        cmocka_unit_test(test_work_that_is_not_counted),
+        cmocka_unit_test(test_work_before_the_last_request),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
