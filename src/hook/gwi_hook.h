@@ -110,6 +110,17 @@ static inline uint64_t gwi_ticks(void)
     return gwi_ticks_of(gwi.clock_is_tsc);
 }
 
+/* A line that will be written soon is asked for now, with the right to write. GCC's own builtin means that only for
+ * newer processors; older ones that lack the instruction take it for none. */
+static inline void gwi_fetch_to_write(const volatile void *at)
+{
+#if defined(__x86_64__)
+    __asm__ volatile("prefetchw %0" : : "m"(*(const volatile char *)at));
+#else
+    __builtin_prefetch((const void *)at, 1);
+#endif
+}
+
 static inline void gwi_bump(_Atomic uint64_t *counter, uint64_t by)
 {
     /* One writer: a plain add is enough, readers see whole words. */
