@@ -33,7 +33,8 @@ enum {
     TABLE_BITS_MAX = 21, /* at most half full: GWI_COURSE_BLOCKS_MAX */
     SPAN_SHIFT_FIRST = 18,
     LOOK_EVERY = 16, /* events without a newer time: then the clock is read */
-    LOGGED_MAX = 128,
+    LOGGED_MAX = 256,
+    FETCHED_MAX = 64, /* lines of so many events are asked for at once: they stay in the cache until they are used */
     SPINS_MAX = 200,
     YIELDS_MAX = 50000
 };
@@ -424,37 +425,43 @@ static void site_found(course *c, const logged *event)
 }
 
 /* First all places in the table, then the lines of the ring: the new ones, and those of the blocks that end. */
-static void fetch_ahead(course *c)
+static inline void fetch_ahead(const course *c, const logged *event, uint32_t count)
 {
     uint64_t order = c->now.requests;
-    for (uint32_t i = 0; i < c->log_count; i++)
-        gwi_fetch_to_write(&c->table[place_of(c->log[i].address, c->table_bits)]);
-    for (uint32_t i = 0; i < c->log_count; i++) {
-        if (c->log[i].bytes > 0) {
+    for (uint32_t i = 0; i < count; i++)
+        gwi_fetch_to_write(&c->table[place_of(event[i].address, c->table_bits)]);
+    for (uint32_t i = 0; i < count; i++) {
+        if (event[i].bytes > 0) {
             gwi_fetch_to_write(&c->ring[++order % GWI_COURSE_REQUESTS]);
             continue;
         }
-        const gwi_course_block *block = &c->table[place_of(c->log[i].address, c->table_bits)];
-        if (block->address == c->log[i].address)
+        const gwi_course_block *block = &c->table[place_of(event[i].address, c->table_bits)];
+        if (block->address == event[i].address)
             gwi_fetch_to_write(&c->ring[block->order % GWI_COURSE_REQUESTS]);
     }
 }
 
+static inline void settle_one(course *c, const logged *event)
+{
+    if (gwi_unlikely(event->bytes == 0)) {
+        site_found(c, event);
+        return;
+    }
+    c->now.last_ticks = event->ticks;
+    if (event->bytes > 0)
+        handed_out(c, event);
+    else
+        taken_back(c, event->address);
+    see_live(c);
+}
+
 static void settle(course *c)
 {
-    fetch_ahead(c);
     for (uint32_t i = 0; i < c->log_count; i++) {
-        const logged *event = &c->log[i];
-        if (event->bytes == 0) {
-            site_found(c, event);
-            continue;
-        }
-        c->now.last_ticks = event->ticks;
-        if (event->bytes > 0)
-            handed_out(c, event);
-        else
-            taken_back(c, event->address);
-        see_live(c);
+        uint32_t left = c->log_count - i;
+        if (i % FETCHED_MAX == 0)
+            fetch_ahead(c, &c->log[i], left < FETCHED_MAX ? left : FETCHED_MAX);
+        settle_one(c, &c->log[i]);
     }
     c->log_count = 0;
     c->requests = c->now.requests; /* one for which there was no room is none */
@@ -522,7 +529,8 @@ static inline void follow(uint64_t address, int64_t bytes, size_t allocated_byte
         atomic_fetch_add_explicit(&courses.missed_outside, 1, memory_order_relaxed);
         return;
     }
-    gwi_fetch_to_write(&c->allocated_bytes); /* both lines come before the lock lets nothing pass */
+    gwi_fetch_to_write(c); /* all that is needed is on its way before the lock lets nothing pass */
+    gwi_fetch_to_write(&c->allocated_bytes);
     uint64_t index;
     gw_slot *slot = slot_of_thread(&index);
     if (gwi_unlikely(!lock(c))) {

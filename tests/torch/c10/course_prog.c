@@ -417,8 +417,9 @@ static void *cold_thread(void *user)
     size_t at = 0;
     if (memory == NULL)
         fail("no memory");
-    if (set_current(context) != 0) /* a thread without a driver call is another case */
+    if (set_current(context) != 0)
         fail("no context");
+    wait_for_it(); /* a thread without a driver call is another case */
     for (unsigned round = 0; round < COLD_ROUNDS; round++) {
         uint64_t took = 0, events = 0;
         double begin_ns = now_ns();
