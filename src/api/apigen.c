@@ -717,6 +717,14 @@ static void put_hot_bytes(FILE *out, const row *r)
     }
 }
 
+/* What a launch's function is compared with afterwards comes while the driver works. */
+static void put_ahead(FILE *out, const row *r)
+{
+    const char *function = r->value[VALUE_A];
+    if (r->kind == GW_EV_LAUNCH && function != NULL && find_param(r, function, strlen(function)) != NULL)
+        fprintf(out, "    gwi_launch_ahead(U64(%s));\n", function);
+}
+
 static void put_call_through(FILE *out, const row *r)
 {
     fputs("    int gw_result = ", out);
@@ -771,6 +779,7 @@ static void put_wrapper(FILE *out, const row *r)
             quick ? "_quick" : "", r->symbol);
     put_arguments(out, r);
     fputs(");\n", out);
+    put_ahead(out, r);
     put_call_through(out, r);
     if (r->is_fence) {
         fputs("    if (__builtin_expect(gw_result == 0, 1)) {\n", out);
