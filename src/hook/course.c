@@ -139,13 +139,18 @@ static inline size_t place_of(uint64_t address, uint32_t bits)
     return (size_t)((address >> 9 ^ address << 55) * UINT64_C(0x9e3779b97f4a7c15) >> (64 - bits));
 }
 
-/* Its place, or the empty one where it belongs: the table is never full. */
-static inline gwi_course_block *find(const course *c, uint64_t address)
+/* Its place, or the empty one where it belongs, from `at` on: the table is never full. */
+static inline gwi_course_block *find_from(const course *c, uint64_t address, size_t at)
 {
-    size_t mask = ((size_t)1 << c->table_bits) - 1, at = place_of(address, c->table_bits);
+    size_t mask = ((size_t)1 << c->table_bits) - 1;
     while (c->table[at].address != 0 && c->table[at].address != address)
         at = (at + 1) & mask;
     return &c->table[at];
+}
+
+static inline gwi_course_block *find(const course *c, uint64_t address)
+{
+    return find_from(c, address, place_of(address, c->table_bits));
 }
 
 /* Blocks behind the gap that belong before it move up, so that no search ends too early. */
@@ -378,23 +383,26 @@ static void block_ends(course *c, gwi_course_block *block)
     take_out(c, block);
 }
 
-static void handed_out(course *c, const logged *event)
+static inline void handed_out(course *c, const logged *event, gwi_course_block *block)
 {
     uint64_t bytes = (uint64_t)event->bytes;
-    gwi_course_block *block = find(c, event->address);
     if (gwi_unlikely(block->address != 0)) { /* its end was missed */
         miss(c);
         block_ends(c, block);
+        block = find(c, event->address);
     }
-    if (gwi_unlikely((c->now.live_count + 1) * 2 > (uint64_t)1 << c->table_bits) && !grow(c)) {
-        miss(c);
-        return;
+    if (gwi_unlikely((c->now.live_count + 1) * 2 > (uint64_t)1 << c->table_bits)) {
+        if (!grow(c)) {
+            miss(c);
+            return;
+        }
+        block = find(c, event->address);
     }
     uint64_t when = event->ticks >> GWI_COURSE_WHEN_SHIFT, order = ++c->now.requests;
-    *find(c, event->address) = (gwi_course_block){.address = event->address,
-                                                  .bytes_when = bytes << 16 | (when >> 32 & 0xffff),
-                                                  .order = order,
-                                                  .when = (uint32_t)when};
+    *block = (gwi_course_block){.address = event->address,
+                                .bytes_when = bytes << 16 | (when >> 32 & 0xffff),
+                                .order = order,
+                                .when = (uint32_t)when};
     c->ring[order % GWI_COURSE_REQUESTS] =
         (gwi_course_request){.ticks = event->ticks, .bytes = bytes, .launches = event->launches, .waits = event->waits};
     gwi_course_size *size = size_of(c, bytes);
@@ -404,9 +412,8 @@ static void handed_out(course *c, const logged *event)
     c->now.live_bytes += bytes;
 }
 
-static void taken_back(course *c, uint64_t address)
+static inline void taken_back(course *c, gwi_course_block *block)
 {
-    gwi_course_block *block = find(c, address);
     if (gwi_likely(block->address != 0))
         block_ends(c, block);
     else
@@ -425,43 +432,48 @@ static void site_found(course *c, const logged *event)
 }
 
 /* First all places in the table, then the lines of the ring: the new ones, and those of the blocks that end. */
-static inline void fetch_ahead(const course *c, const logged *event, uint32_t count)
+static inline void fetch_ahead(const course *c, const logged *event, uint32_t count, uint32_t *ret_place)
 {
     uint64_t order = c->now.requests;
-    for (uint32_t i = 0; i < count; i++)
-        gwi_fetch_to_write(&c->table[place_of(event[i].address, c->table_bits)]);
     for (uint32_t i = 0; i < count; i++) {
-        if (event[i].bytes > 0) {
+        ret_place[i] = (uint32_t)place_of(event[i].address, c->table_bits);
+        gwi_fetch_to_write(&c->table[ret_place[i]]);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        const gwi_course_block *block = &c->table[ret_place[i]];
+        if (event[i].bytes > 0)
             gwi_fetch_to_write(&c->ring[++order % GWI_COURSE_REQUESTS]);
-            continue;
-        }
-        const gwi_course_block *block = &c->table[place_of(event[i].address, c->table_bits)];
-        if (block->address == event[i].address)
+        else if (block->address == event[i].address)
             gwi_fetch_to_write(&c->ring[block->order % GWI_COURSE_REQUESTS]);
     }
 }
 
-static inline void settle_one(course *c, const logged *event)
+static inline void settle_one(course *c, const logged *event, size_t place)
 {
     if (gwi_unlikely(event->bytes == 0)) {
         site_found(c, event);
         return;
     }
+    gwi_course_block *block = find_from(c, event->address, place);
     c->now.last_ticks = event->ticks;
     if (event->bytes > 0)
-        handed_out(c, event);
+        handed_out(c, event, block);
     else
-        taken_back(c, event->address);
+        taken_back(c, block);
     see_live(c);
 }
 
 static void settle(course *c)
 {
-    for (uint32_t i = 0; i < c->log_count; i++) {
-        uint32_t left = c->log_count - i;
-        if (i % FETCHED_MAX == 0)
-            fetch_ahead(c, &c->log[i], left < FETCHED_MAX ? left : FETCHED_MAX);
-        settle_one(c, &c->log[i]);
+    for (uint32_t first = 0; first < c->log_count; first += FETCHED_MAX) {
+        uint32_t place[FETCHED_MAX], left = c->log_count - first, bits = c->table_bits;
+        uint32_t count = left < FETCHED_MAX ? left : (uint32_t)FETCHED_MAX;
+        fetch_ahead(c, &c->log[first], count, place);
+        for (uint32_t i = 0; i < count; i++) {
+            const logged *event = &c->log[first + i];
+            bool grown = gwi_unlikely(c->table_bits != bits);
+            settle_one(c, event, grown ? place_of(event->address, c->table_bits) : place[i]);
+        }
     }
     c->log_count = 0;
     c->requests = c->now.requests; /* one for which there was no room is none */
