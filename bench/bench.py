@@ -103,6 +103,10 @@ class Bench:
         off = statistics.median(with_us["launch_off_ns"])
         self.say(f"| a launch | {name} | {off:.0f} ns | **{median:+.1f} ns** | {low:+.1f} to {high:+.1f} | "
                  f"{100 * median / off:+.2f} % | {len(with_us['launch_on_ns'])} x {with_us['launches_a_block']} |")
+        median, low, high = interval(paired(with_us["launch_cold_on_ns"], with_us["launch_cold_off_ns"]))
+        off = statistics.median(with_us["launch_cold_off_ns"])
+        self.say(f"| a launch after other work on 256 KiB | {name} | {off:.0f} ns | **{median:+.1f} ns** | "
+                 f"{low:+.1f} to {high:+.1f} | {100 * median / off:+.2f} % | {len(with_us['launch_cold_on_ns'])} blocks |")
         for key, words in (("alloc", "cuMemAlloc of 4 KiB"), ("alloc_async", "cuMemAllocAsync of 4 KiB, warm pool")):
             if key + "_on" not in with_us:
                 continue

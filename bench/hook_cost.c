@@ -6,7 +6,8 @@
  * A block is a burst of the same call; blocks with and without us alternate (on off off on ...), so that drift of the
  * machine falls on both. "Off" calls the driver's own function, found in the file that the buffer's head names; "on"
  * calls what any program finds under that name. Without gpuwhy all blocks are bare calls. Prints one JSON object;
- * bench.py makes the statistics. --layout prints what training.py must know of a buffer. */
+ * bench.py makes the statistics. Launches are measured once more with other memory touched between them, as a program
+ * does that works between its calls. --layout prints what training.py must know of a buffer. */
 #include "gw_buffer.h"
 #include "gw_cuda_calls.h"
 
@@ -24,6 +25,9 @@
 enum {
     LAUNCHES = 200,
     LAUNCH_BLOCKS_TIMES = 5, /* launches are quick: so many more blocks of them */
+    COLD_LAUNCHES = 50,
+    COLD_BYTES = 256 << 10, /* touched between two launches ... */
+    COLD_WALK = 8 << 20,    /* ... in a window that walks through so many */
     PAIRS = 100,
     TAIL_BLOCKS = 20, /* a p99.9 is taken over so many blocks of one kind */
     BLOCKS = 400,
@@ -163,6 +167,37 @@ static void measure_launches(CUfunction function, int blocks)
             block_ns[on][count[on]++] = (double)(end - begin) / LAUNCHES;
     }
     print_blocks("launch", blocks);
+}
+
+static void touch_other_memory(void)
+{
+    static volatile uint8_t memory[COLD_WALK];
+    static size_t at;
+    for (size_t done = 0; done < COLD_BYTES; done += 64)
+        memory[(at + done) % COLD_WALK]++;
+    at = (at + COLD_BYTES) % COLD_WALK;
+}
+
+/* Each launch by itself: the clock costs on and off the same. */
+static void measure_cold_launches(CUfunction function, int blocks)
+{
+    int count[2] = {0, 0};
+    for (int i = -8; i < blocks; i++) {
+        bool on = is_on(i);
+        const struct driver *by = on ? &driver : &bare;
+        uint64_t sum = 0;
+        for (int k = 0; k < COLD_LAUNCHES; k++) {
+            touch_other_memory();
+            uint64_t begin = now_ns();
+            CUresult result = by->cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+            sum += now_ns() - begin;
+            need(result, "cuLaunchKernel");
+        }
+        need(driver.cuCtxSynchronize(), "cuCtxSynchronize");
+        if (i >= 0)
+            block_ns[on][count[on]++] = (double)sum / COLD_LAUNCHES;
+    }
+    print_blocks("launch_cold", blocks);
 }
 
 static int by_value(const void *left, const void *right)
@@ -320,6 +355,7 @@ int main(int argc, char **argv)
     printf("{\"card\": \"%s\", \"recorded\": %s, \"launches_a_block\": %d, \"allocations_a_block\": %d", name,
            head != NULL ? "true" : "false", LAUNCHES, PAIRS);
     measure_launches(function, blocks * LAUNCH_BLOCKS_TIMES);
+    measure_cold_launches(function, blocks);
     bool async = async_works();
     measure_allocations(head, "alloc", WITH_AND_WITHOUT_US, false, blocks);
     if (async)

@@ -83,6 +83,7 @@ typedef struct row {
     bool per_thread; /* by its name: _ptsz or _ptds */
     bool is_public;  /* the parameters are known */
     bool is_get;     /* only failures matter, and it is over at once */
+    int straight;    /* a READ's number; -1: none */
     bool is_fence;   /* a CALL that puts work in order by means that nobody follows */
     int kind;
     const char *value[VALUE_COUNT]; /* NULL: not given */
@@ -109,6 +110,7 @@ _Static_assert(sizeof kinds / sizeof kinds[0] == GW_EV_COUNT, "one row a kind");
 static const char *api_path;
 static row rows[ROWS_MAX];
 static int row_count;
+static int read_count; /* of READ rows */
 
 /* --- errors and texts ------------------------------------------------------------------------------------ */
 
@@ -370,7 +372,9 @@ static void read_effect(row *r, const char *text)
 {
     size_t word = strcspn(text, " ");
     r->is_public = !(word == 4 && strncmp(text, "JUMP", 4) == 0);
-    r->is_get = word == 3 && strncmp(text, "GET", 3) == 0;
+    bool is_read = word == 4 && strncmp(text, "READ", 4) == 0;
+    r->is_get = is_read || (word == 3 && strncmp(text, "GET", 3) == 0);
+    r->straight = is_read ? read_count++ : -1;
     r->is_fence = word == 5 && strncmp(text, "FENCE", 5) == 0;
     r->kind = r->is_public && !r->is_get && !r->is_fence ? find_kind(text, word) : (int)GW_EV_CALL;
     if (r->kind < 0 || strcmp(kinds[r->kind].price, "FACT") == 0)
@@ -713,6 +717,14 @@ static void put_hot_bytes(FILE *out, const row *r)
     }
 }
 
+/* What a launch's function is compared with afterwards comes while the driver works. */
+static void put_ahead(FILE *out, const row *r)
+{
+    const char *function = r->value[VALUE_A];
+    if (r->kind == GW_EV_LAUNCH && function != NULL && find_param(r, function, strlen(function)) != NULL)
+        fprintf(out, "    gwi_launch_ahead(U64(%s));\n", function);
+}
+
 static void put_call_through(FILE *out, const row *r)
 {
     fputs("    int gw_result = ", out);
@@ -730,6 +742,14 @@ static void put_call_through(FILE *out, const row *r)
  * fails, not before. Frameworks make ten such calls around every launch. */
 static void put_get(FILE *out, const row *r)
 {
+    if (r->straight >= 0) {
+        fprintf(out,
+                "    gw_fn_t_%s *gw_straight = (gw_fn_t_%s *)gwi_straight(%d);\n"
+                "    if (__builtin_expect(gw_straight != NULL, 1))\n        return gw_straight(",
+                r->symbol, r->symbol, r->straight);
+        put_arguments(out, r);
+        fputs(");\n", out);
+    }
     fprintf(out, "    int gw_result = ((gw_fn_t_%s *)gwi_real[GW_FN_%s])(", r->symbol, r->symbol);
     put_arguments(out, r);
     fprintf(out, ");\n    if (__builtin_expect(gw_result != 0, 0))\n        gwi_get_failed(GW_FN_%s, gw_result, %s",
@@ -759,6 +779,7 @@ static void put_wrapper(FILE *out, const row *r)
             quick ? "_quick" : "", r->symbol);
     put_arguments(out, r);
     fputs(");\n", out);
+    put_ahead(out, r);
     put_call_through(out, r);
     if (r->is_fence) {
         fputs("    if (__builtin_expect(gw_result == 0, 1)) {\n", out);
@@ -779,6 +800,19 @@ static void put_wrapper(FILE *out, const row *r)
     fputs("    gwi_leave(&gw_th);\n    return gw_result;\n}\n\n", out);
 }
 
+/* The functions whose calls may be led past their wrappers' checks. */
+static void put_reads(FILE *out)
+{
+    fprintf(out,
+            "_Static_assert(GWI_STRAIGHT_COUNT == %d, \"as many as READ rows\");\n"
+            "const uint16_t gwi_straight_fns[GWI_STRAIGHT_COUNT + 1] = {\n",
+            read_count);
+    for (int i = 0; i < row_count; i++)
+        if (rows[i].straight >= 0)
+            fprintf(out, "    GW_FN_%s,\n", rows[i].symbol);
+    fputs("};\n\n", out);
+}
+
 static void write_hook_wrappers(void)
 {
     FILE *out = begin_file("gw_hook_wrappers.c", "The hook's wrappers: look at the result, write what happened.");
@@ -786,6 +820,7 @@ static void write_hook_wrappers(void)
           "#define U64(value) ((uint64_t)(uintptr_t)(value))\n"
           "#define AT(pointer) ((pointer) ? U64(*(pointer)) : 0) /* an output that the caller may not want */\n\n",
           out);
+    put_reads(out);
     for (int i = 0; i < row_count; i++)
         if (rows[i].is_public)
             put_wrapper(out, &rows[i]);

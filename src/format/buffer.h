@@ -19,6 +19,7 @@ typedef struct gwi_chunk_mark { /* how far we are in a chunk */
     uint32_t handed_bytes; /* with the sink */
     bool seen;
     bool changed; /* handed_bytes grew in this drain */
+    bool taken;   /* it was not free when it was last looked at */
 } gwi_chunk_mark;
 
 typedef struct gwi_slot_said { /* what was last handed out about a slot */
@@ -57,8 +58,9 @@ typedef struct gwi_buffer {
     int status;
     uint64_t failure_at_ns;
     uint64_t lost_said[3];
-    gwi_chunk_mark *chunk; /* owned: head.chunk_count */
-    gwi_slot_said *slot;   /* owned: head.slot_count */
+    gwi_chunk_mark *chunk;  /* owned: head.chunk_count */
+    uint64_t sequence_seen; /* chunks that had ever been taken when all of them were last looked at */
+    gwi_slot_said *slot;    /* owned: head.slot_count */
 } gwi_buffer;
 
 /* Open `name` in the folder. GW_OK; GW_MISSING: not a buffer, or already removed; GW_IO, GW_NOMEM. */

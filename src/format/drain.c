@@ -30,6 +30,7 @@ enum {
     RESULT_OUT_OF_MEMORY = 2,
     RESULT_NOT_FOUND = 500, /* libraries look for what need not be there */
     RECORD_BYTES = sizeof(gw_raw_event),
+    SLOTS_AT_ONCE = 32,
     NO_EVENT = UINT32_MAX
 };
 
@@ -368,7 +369,8 @@ static gwi_chunk_mark *update_mark(gwi_buffer *buffer, uint32_t index, const gw_
     if (!mark->seen || mark->sequence != head->sequence) {
         uint32_t drained = head->drained_bytes;
         bool sane = drained <= used_bytes && drained % RECORD_BYTES == 0;
-        *mark = (gwi_chunk_mark){.sequence = head->sequence, .handed_bytes = sane ? drained : 0, .seen = true};
+        *mark = (gwi_chunk_mark){
+            .sequence = head->sequence, .handed_bytes = sane ? drained : 0, .seen = true, .taken = true};
     }
     return mark;
 }
@@ -391,13 +393,35 @@ static void foresee(const gw_drain *drain, gwi_buffer *buffer, uint32_t new_reco
         buffer->foreseen_ratio = ratio;
 }
 
+/* Chunks that the process has ever taken. */
+static uint64_t chunk_sequence(const gwi_buffer *buffer)
+{
+    uint64_t sequence;
+    gwi_buffer_read(buffer, offsetof(gw_buffer_head, chunk_sequence), &sequence, sizeof sequence);
+    return sequence;
+}
+
+/* Most of the time nothing happens: as long as no chunk was taken, only those can have changed that were not free. Who
+ * takes one counts it afterwards, so the count must be read before the chunks. */
+static bool must_see_all(const gw_drain *drain, gwi_buffer *buffer)
+{
+    uint64_t sequence = chunk_sequence(buffer);
+    bool all = sequence != buffer->sequence_seen || buffer->copy != NULL || buffer->gone || drain->last;
+    buffer->sequence_seen = sequence;
+    return all;
+}
+
 static gw_status find_parts(gw_drain *drain, uint32_t buffer_index, gw_error *err)
 {
     gwi_buffer *buffer = drain->buffer[buffer_index];
     uint32_t new_records = 0;
+    bool all = must_see_all(drain, buffer);
     for (uint32_t i = 0; i < buffer->head.chunk_count; i++) {
         gw_chunk_head head;
+        if (!all && !buffer->chunk[i].taken)
+            continue;
         gwi_buffer_read(buffer, gwi_chunk_offset(buffer, i), &head, sizeof head);
+        buffer->chunk[i].taken = head.state != GW_CHUNK_FREE;
         uint32_t used_bytes = head.used_bytes;
         if (used_bytes > GW_CHUNK_RECORDS * RECORD_BYTES)
             used_bytes = GW_CHUNK_RECORDS * RECORD_BYTES;
@@ -751,23 +775,40 @@ static gw_status hand_ring(gw_drain *drain, gwi_buffer *buffer, uint32_t slot_in
     return hand(drain, &item, err);
 }
 
+/* Up to SLOTS_AT_ONCE slots from `first` on. How many. */
+static uint32_t read_slots(const gwi_buffer *buffer, uint32_t first, gw_slot *ret_slots)
+{
+    uint32_t left = buffer->head.slot_count - first, count = left < SLOTS_AT_ONCE ? left : (uint32_t)SLOTS_AT_ONCE;
+    gwi_buffer_read(buffer, gwi_slot_offset(buffer, first), ret_slots, count * sizeof *ret_slots);
+    return count;
+}
+
+static gw_status hand_slot(gw_drain *drain, gwi_buffer *buffer, uint32_t index, const gw_slot *slot, bool final,
+                           gw_error *err)
+{
+    uint32_t state = slot->state;
+    if (state != GW_SLOT_LIVE && state != GW_SLOT_ENDED)
+        return GW_OK;
+    gwi_slot_said *said = &buffer->slot[index];
+    if (said->generation != slot->generation)
+        *said = (gwi_slot_said){.generation = slot->generation};
+    bool slot_final = final || (state == GW_SLOT_ENDED && !said->ended_said);
+    gw_status st = hand_counters(drain, buffer, slot, said, slot_final, err);
+    if (st == GW_OK && (slot_final || buffer->ring_due))
+        st = hand_ring(drain, buffer, index, slot, said, slot_final, err);
+    said->ended_said = state == GW_SLOT_ENDED;
+    return st;
+}
+
 static gw_status hand_slots(gw_drain *drain, gwi_buffer *buffer, bool final, gw_error *err)
 {
     gw_status st = GW_OK;
-    for (uint32_t i = 0; i < buffer->head.slot_count && st == GW_OK; i++) {
-        gw_slot slot;
-        gwi_buffer_read(buffer, gwi_slot_offset(buffer, i), &slot, sizeof slot);
-        uint32_t state = slot.state;
-        if (state != GW_SLOT_LIVE && state != GW_SLOT_ENDED)
-            continue;
-        gwi_slot_said *said = &buffer->slot[i];
-        if (said->generation != slot.generation)
-            *said = (gwi_slot_said){.generation = slot.generation};
-        bool slot_final = final || (state == GW_SLOT_ENDED && !said->ended_said);
-        st = hand_counters(drain, buffer, &slot, said, slot_final, err);
-        if (st == GW_OK && (slot_final || buffer->ring_due))
-            st = hand_ring(drain, buffer, i, &slot, said, slot_final, err);
-        said->ended_said = state == GW_SLOT_ENDED;
+    for (uint32_t i = 0; i < buffer->head.slot_count && st == GW_OK;) {
+        gw_slot slot[SLOTS_AT_ONCE];
+        uint32_t count = read_slots(buffer, i, slot);
+        for (uint32_t k = 0; k < count && st == GW_OK; k++)
+            st = hand_slot(drain, buffer, i + k, &slot[k], final, err);
+        i += count;
     }
     buffer->ring_due = false;
     return st;
@@ -882,13 +923,16 @@ static gw_thread_look look_at_slot(const gw_drain *drain, const gwi_buffer *buff
 
 static void look_at_buffer(const gw_drain *drain, const gwi_buffer *buffer, gw_thread_sink sink, void *user)
 {
-    for (uint32_t k = 0; k < buffer->head.slot_count; k++) {
-        gw_slot slot;
-        gwi_buffer_read(buffer, gwi_slot_offset(buffer, k), &slot, sizeof slot);
-        if (slot.state != GW_SLOT_LIVE)
-            continue;
-        gw_thread_look look = look_at_slot(drain, buffer, &slot);
-        sink(user, &look);
+    for (uint32_t i = 0; i < buffer->head.slot_count;) {
+        gw_slot slot[SLOTS_AT_ONCE];
+        uint32_t count = read_slots(buffer, i, slot);
+        for (uint32_t k = 0; k < count; k++) {
+            if (slot[k].state != GW_SLOT_LIVE)
+                continue;
+            gw_thread_look look = look_at_slot(drain, buffer, &slot[k]);
+            sink(user, &look);
+        }
+        i += count;
     }
 }
 
@@ -938,7 +982,7 @@ static void commit_chunk(gwi_buffer *buffer, uint32_t index)
     /* Its next owner may fill in the head in any order: nothing old must look new. */
     gwi_buffer_write(buffer, offset + offsetof(gw_chunk_head, used_bytes), &none, 4);
     gwi_buffer_write(buffer, offset + offsetof(gw_chunk_head, drained_bytes), &none, 4);
-    mark->seen = false;
+    mark->seen = mark->taken = false;
     uint32_t free_state = GW_CHUNK_FREE;
     gwi_buffer_write(buffer, offset + offsetof(gw_chunk_head, state), &free_state, 4);
 }
@@ -967,7 +1011,8 @@ static void commit_slot(gwi_buffer *buffer, uint32_t index)
 static void commit_buffer(gwi_buffer *buffer)
 {
     for (uint32_t i = 0; i < buffer->head.chunk_count; i++)
-        commit_chunk(buffer, i);
+        if (buffer->chunk[i].taken)
+            commit_chunk(buffer, i);
     for (uint32_t i = 0; i < buffer->head.slot_count; i++)
         commit_slot(buffer, i);
 }
@@ -998,15 +1043,13 @@ void gw_drain_commit(gw_drain *drain)
     }
 }
 
+/* Nobody but us makes a chunk free: those that were taken when we last looked still are, and new ones are counted. */
 static double taken_ratio(const gwi_buffer *buffer)
 {
-    uint32_t taken = 0;
-    for (uint32_t i = 0; i < buffer->head.chunk_count; i++) {
-        uint32_t state;
-        gwi_buffer_read(buffer, gwi_chunk_offset(buffer, i), &state, sizeof state);
-        taken += state != GW_CHUNK_FREE;
-    }
-    return (double)taken / buffer->head.chunk_count;
+    uint64_t taken = chunk_sequence(buffer) - buffer->sequence_seen;
+    for (uint32_t i = 0; i < buffer->head.chunk_count; i++)
+        taken += buffer->chunk[i].taken;
+    return taken < buffer->head.chunk_count ? (double)taken / buffer->head.chunk_count : 1;
 }
 
 double gw_drain_fill_ratio(const gw_drain *drain)

@@ -17,6 +17,7 @@ void gwi_c10_usage(void *block, int64_t bytes, size_t allocated_bytes, size_t re
 void gwi_c10_oom(int64_t bytes, size_t allocated_bytes, size_t reserved_bytes,
                  gw_c10_device device) __asm__(GW_C10_OOM) EXPORTED;
 extern gw_c10_door gw_the_c10_door EXPORTED;
+extern gw_c10_door the_door __attribute__((alias("gw_the_c10_door"), visibility("hidden"))); /* without a look-up */
 
 /* Before glibc 2.34 they are in libdl, which PyTorch needs itself. Where they are not there, nothing is passed on. */
 #pragma weak dlopen
@@ -102,22 +103,23 @@ static void oom_alone(int64_t bytes, size_t allocated_bytes, size_t reserved_byt
         next(bytes, allocated_bytes, reserved_bytes, device);
 }
 
-gw_c10_door gw_the_c10_door = {.version = GW_C10_DOOR_VERSION,
-                               .usage = usage_alone,
-                               .oom = oom_alone,
-                               .resolve = resolve,
-                               .usage_alone = usage_alone,
-                               .oom_alone = oom_alone};
+/* One cache line. */
+_Alignas(64) gw_c10_door gw_the_c10_door = {.version = GW_C10_DOOR_VERSION,
+                                            .usage = usage_alone,
+                                            .oom = oom_alone,
+                                            .resolve = resolve,
+                                            .usage_alone = usage_alone,
+                                            .oom_alone = oom_alone};
 
 /* Jumps, not calls (built with -O2 for that): no frame of ours stands between PyTorch and who follows its blocks. */
 void gwi_c10_usage(void *block, int64_t bytes, size_t allocated_bytes, size_t reserved_bytes, gw_c10_device device)
 {
-    gw_c10_usage_fn *to = __atomic_load_n(&gw_the_c10_door.usage, __ATOMIC_ACQUIRE);
+    gw_c10_usage_fn *to = __atomic_load_n(&the_door.usage, __ATOMIC_ACQUIRE);
     to(block, bytes, allocated_bytes, reserved_bytes, device);
 }
 
 void gwi_c10_oom(int64_t bytes, size_t allocated_bytes, size_t reserved_bytes, gw_c10_device device)
 {
-    gw_c10_oom_fn *to = __atomic_load_n(&gw_the_c10_door.oom, __ATOMIC_ACQUIRE);
+    gw_c10_oom_fn *to = __atomic_load_n(&the_door.oom, __ATOMIC_ACQUIRE);
     to(bytes, allocated_bytes, reserved_bytes, device);
 }

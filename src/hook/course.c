@@ -1,10 +1,16 @@
 /* How each event of PyTorch's allocator is followed: gwi_course.h.
  *
- *   door -> usage() -> the device's course -> PyTorch's own definition
+ *   door -> usage() -> the device's log -> PyTorch's own definition
+ *                            |  when it is full, and before anybody reads
+ *                       table, ring, sizes, spans
+ *
+ * An event is only appended to a short log. In a training nearly every line of the table and of the ring would have to
+ * come from another core or from memory: one thread allocates, another one frees, and the program's own work lies
+ * between two events. So events are settled by the dozen: all lines are asked for first, and their ways overlap.
  *
  * Live blocks are a hash table by address with linear probing, which doubles by moving to a new mapping; the ring has
  * the last requests. A free writes into the ring, too: how long a request lived is what tells an iteration's working
- * memory from what it keeps. Most blocks die young, so the place is still in the cache.
+ * memory from what it keeps.
  *
  * The clock is the calling thread's last look at it, which its driver calls have taken; a launch comes between most
  * allocations. A course's time never goes back.
@@ -23,40 +29,69 @@
 #include <sys/mman.h>
 
 enum {
-    TABLE_BITS_FIRST = 13,
+    TABLE_BITS_FIRST = 9,
     TABLE_BITS_MAX = 21, /* at most half full: GWI_COURSE_BLOCKS_MAX */
     SPAN_SHIFT_FIRST = 18,
     LOOK_EVERY = 16, /* events without a newer time: then the clock is read */
+    LOGGED_MAX = 256,
+    FETCHED_MAX = 64, /* lines of so many events are asked for at once: they stay in the cache until they are used */
     SPINS_MAX = 200,
     YIELDS_MAX = 50000
 };
 _Static_assert((1 << (TABLE_BITS_MAX - 1)) == GWI_COURSE_BLOCKS_MAX, "half of the table");
 _Static_assert(sizeof(gwi_course_block) == 32 && sizeof(gwi_course_request) == 32, "two a cache line");
 
-/* What calls of a thread were counted when it last came by. */
+/* What calls of a thread were counted when it last came by. A line each: its thread's core keeps it. */
 typedef struct seen_counts {
-    uint32_t generation, launches, waits;
+    _Alignas(64) uint32_t generation;
+    uint32_t launches, waits;
 } seen_counts;
 
+/* An event that is not settled yet. */
+typedef struct logged {
+    uint64_t address;
+    int64_t bytes;  /* as the door says it; 0: the call site of a request that was logged before */
+    uint64_t ticks; /* of a call site: the number of the request */
+    union {
+        struct {
+            uint32_t launches, waits; /* of a request: so far */
+        };
+        uint32_t site;
+    };
+} logged;
+_Static_assert(sizeof(logged) == 32, "two a cache line");
+
 typedef struct course {
-    _Alignas(64) _Atomic uint32_t lock;
-    uint32_t table_bits;
-    gwi_course_block *table; /* owned; a mapping */
-    gwi_course_totals now;
-    uint64_t span_end_ticks; /* of the span in progress */
-    uint32_t span_shift, span_index;
-    uint32_t launches, waits, stale;
+    /* All that an event touches lies in two neighbouring lines, its place in the log excepted. */
+    _Alignas(128) _Atomic uint32_t lock;
+    uint32_t log_count;
+    uint64_t last_ticks, first_ticks;
+    uint64_t requests; /* those in the log included */
+    uint32_t launches, waits;
+    uint64_t large_bytes;        /* requests of so many bytes have a call site */
     _Atomic uint64_t site_ticks; /* spent on call sites */
-    _Atomic uint64_t missed;     /* not under the lock */
+    uint32_t stale;
+    _Alignas(64) uint64_t allocated_bytes;
+    uint64_t reserved_bytes;
+    _Atomic uint64_t missed; /* not under the lock */
+    /* What settling touches. */
+    uint32_t table_bits;
+    uint32_t span_shift, span_index;
+    gwi_course_block *table; /* owned; a mapping */
+    uint64_t span_end_ticks; /* of the span in progress */
+    _Alignas(64) logged log[LOGGED_MAX];
+    gwi_course_totals now; /* of what is settled */
     gwi_course_size size[GWI_COURSE_SIZES];
     gwi_course_span span[GWI_COURSE_SPANS];
     seen_counts seen[GW_SLOT_COUNT];
-    gwi_course_request ring[GWI_COURSE_REQUESTS];
+    _Alignas(64) gwi_course_request ring[GWI_COURSE_REQUESTS];
 } course;
+_Static_assert(offsetof(course, allocated_bytes) == 64, "two lines");
 
 static struct {
+    _Alignas(64) _Atomic uint32_t mark; /* of the process that began; another one's child keeps silent */
+    gw_c10_door *door;                  /* here it is in a line that is needed anyway */
     course *_Atomic of[GWI_COURSE_DEVICES];
-    _Atomic uint32_t mark;           /* of the process that began; another one's child keeps silent */
     _Atomic uint64_t missed_outside; /* no course could be made */
 } courses;
 
@@ -64,21 +99,26 @@ extern gw_c10_door gw_the_c10_door __attribute__((weak, visibility("default")));
 
 /* ---- the lock: PyTorch has one of its own around most of this, so that it is free ---- */
 
-static bool lock(course *c)
+static __attribute__((noinline)) bool lock_slowly(course *c)
 {
-    uint32_t expected = 0;
-    if (gwi_likely(atomic_compare_exchange_strong_explicit(&c->lock, &expected, 1, memory_order_acquire,
-                                                           memory_order_relaxed)))
-        return true;
     for (int round = 0; round < SPINS_MAX + YIELDS_MAX; round++) {
         if (round >= SPINS_MAX)
             sched_yield(); /* its holder may have lost the processor */
-        expected = 0;
+        uint32_t expected = 0;
         if (atomic_load_explicit(&c->lock, memory_order_relaxed) == 0 &&
             atomic_compare_exchange_strong_explicit(&c->lock, &expected, 1, memory_order_acquire, memory_order_relaxed))
             return true;
     }
     return false;
+}
+
+static inline bool lock(course *c)
+{
+    uint32_t expected = 0;
+    if (gwi_likely(atomic_compare_exchange_strong_explicit(&c->lock, &expected, 1, memory_order_acquire,
+                                                           memory_order_relaxed)))
+        return true;
+    return lock_slowly(c);
 }
 
 static void unlock(course *c)
@@ -99,13 +139,18 @@ static inline size_t place_of(uint64_t address, uint32_t bits)
     return (size_t)((address >> 9 ^ address << 55) * UINT64_C(0x9e3779b97f4a7c15) >> (64 - bits));
 }
 
-/* Its place, or the empty one where it belongs: the table is never full. */
-static inline gwi_course_block *find(const course *c, uint64_t address)
+/* Its place, or the empty one where it belongs, from `at` on: the table is never full. */
+static inline gwi_course_block *find_from(const course *c, uint64_t address, size_t at)
 {
-    size_t mask = ((size_t)1 << c->table_bits) - 1, at = place_of(address, c->table_bits);
+    size_t mask = ((size_t)1 << c->table_bits) - 1;
     while (c->table[at].address != 0 && c->table[at].address != address)
         at = (at + 1) & mask;
     return &c->table[at];
+}
+
+static inline gwi_course_block *find(const course *c, uint64_t address)
+{
+    return find_from(c, address, place_of(address, c->table_bits));
 }
 
 /* Blocks behind the gap that belong before it move up, so that no search ends too early. */
@@ -180,6 +225,14 @@ static GWI_COLD void span_next(course *c)
 
 /* ---- a device begins ---- */
 
+/* What counts as large is a thousandth of the smallest card. */
+static uint64_t large_bytes(void)
+{
+    enum { CARD_PARTS = 1024, UNKNOWN_CARD = 64 << 20 };
+    uint64_t card = atomic_load_explicit(&gwi.card_bytes, memory_order_relaxed);
+    return card == 0 ? UNKNOWN_CARD : card / CARD_PARTS;
+}
+
 static GWI_COLD course *begin(uint64_t device)
 {
     int saved_errno = errno;
@@ -188,7 +241,8 @@ static GWI_COLD course *begin(uint64_t device)
     if (c != NULL && table != NULL) {
         c->table = table;
         c->table_bits = TABLE_BITS_FIRST;
-        c->now.first_ticks = c->now.last_ticks = gwi_ticks();
+        c->now.first_ticks = c->now.last_ticks = c->first_ticks = c->last_ticks = gwi_ticks();
+        c->large_bytes = large_bytes();
         c->span_shift = SPAN_SHIFT_FIRST;
         for (size_t i = 0; i < GWI_COURSE_SPANS; i++)
             span_clear(&c->span[i]);
@@ -231,24 +285,35 @@ static void miss(course *c)
     atomic_fetch_add_explicit(&c->missed, 1, memory_order_relaxed);
 }
 
+/* Of a slot in this process's buffer, by what stands in the line that says whose it is; else a number beyond them. */
+static inline uint64_t index_of(const gw_slot *slot)
+{
+    uintptr_t rings = (uintptr_t)atomic_load_explicit(&gwi_wipe.rings, memory_order_relaxed);
+    uintptr_t slots = rings - (GW_RINGS_OFFSET - GW_SLOTS_OFFSET);
+    return rings == 0 ? GW_SLOT_COUNT : ((uintptr_t)slot - slots) / sizeof *slot;
+}
+
 /* The thread's slot, if it has made a driver call; a free may come from a thread that has not. */
-static inline gw_slot *slot_of_thread(void)
+static inline gw_slot *slot_of_thread(uint64_t *ret_index)
 {
     gw_slot *slot = gwi_slot;
-    return slot != NULL && gwi_slot_is_ours(slot) && gwi_slot_is_shared(slot) ? slot : NULL;
+    if (gwi_unlikely(slot == NULL || !gwi_slot_is_ours(slot)))
+        return NULL;
+    *ret_index = index_of(slot);
+    return gwi_likely(*ret_index < GW_SLOT_COUNT) ? slot : NULL;
 }
 
 static inline void see_time(course *c, const gw_slot *slot)
 {
     uint64_t looked = slot == NULL ? 0 : atomic_load_explicit(&slot->inside_since, memory_order_relaxed);
-    if (looked <= c->now.last_ticks) {
+    if (looked <= c->last_ticks) {
         if (gwi_likely(++c->stale % LOOK_EVERY != 0))
             return;
-        looked = gwi_ticks();
+        looked = gwi_ticks_of(!gwi_wipe.clock_is_not_tsc);
     }
     c->stale = 0;
-    if (looked > c->now.last_ticks)
-        c->now.last_ticks = looked;
+    if (looked > c->last_ticks)
+        c->last_ticks = looked;
 }
 
 static inline uint32_t counted(const gw_slot *slot, gw_counter which)
@@ -257,11 +322,11 @@ static inline uint32_t counted(const gw_slot *slot, gw_counter which)
 }
 
 /* Adds what this thread has launched and waited for since it last came by. */
-static inline void see_work(course *c, gw_slot *slot)
+static inline void see_work(course *c, const gw_slot *slot, uint64_t index)
 {
-    if (slot == NULL)
+    if (gwi_unlikely(slot == NULL))
         return;
-    seen_counts *seen = &c->seen[gwi_slot_index(slot)];
+    seen_counts *seen = &c->seen[index];
     uint32_t generation = atomic_load_explicit(&slot->generation, memory_order_relaxed);
     uint32_t launches = counted(slot, GW_COUNT_LAUNCH) + counted(slot, GW_COUNT_GRAPH_LAUNCH);
     uint32_t waits = counted(slot, GW_COUNT_SYNC);
@@ -272,6 +337,19 @@ static inline void see_work(course *c, gw_slot *slot)
     seen->launches = launches;
     seen->waits = waits;
 }
+
+static __attribute__((noinline)) void settle(course *c);
+
+/* Room for one more is always there. */
+static inline void append(course *c, logged event)
+{
+    c->log[c->log_count] = event;
+    if (gwi_unlikely(++c->log_count == LOGGED_MAX))
+        settle(c);
+    gwi_fetch_to_write(&c->log[c->log_count + 1]); /* at the end of the log: what lies behind it does no harm */
+}
+
+/* ---- settling: in order, and as if each event had been followed at once ---- */
 
 static inline void see_live(course *c)
 {
@@ -305,50 +383,115 @@ static void block_ends(course *c, gwi_course_block *block)
     take_out(c, block);
 }
 
-/* Its order; 0: there is no room for it. */
-static uint64_t handed_out(course *c, gw_slot *slot, uint64_t address, uint64_t bytes)
+static inline void handed_out(course *c, const logged *event, gwi_course_block *block)
 {
-    gwi_course_block *block = find(c, address);
+    uint64_t bytes = (uint64_t)event->bytes;
     if (gwi_unlikely(block->address != 0)) { /* its end was missed */
         miss(c);
         block_ends(c, block);
+        block = find(c, event->address);
     }
-    if (gwi_unlikely((c->now.live_count + 1) * 2 > (uint64_t)1 << c->table_bits) && !grow(c)) {
-        miss(c);
-        return 0;
+    if (gwi_unlikely((c->now.live_count + 1) * 2 > (uint64_t)1 << c->table_bits)) {
+        if (!grow(c)) {
+            miss(c);
+            return;
+        }
+        block = find(c, event->address);
     }
-    see_work(c, slot);
-    uint64_t when = c->now.last_ticks >> GWI_COURSE_WHEN_SHIFT, order = ++c->now.requests;
-    *find(c, address) = (gwi_course_block){
-        .address = address, .bytes_when = bytes << 16 | (when >> 32 & 0xffff), .order = order, .when = (uint32_t)when};
+    uint64_t when = event->ticks >> GWI_COURSE_WHEN_SHIFT, order = ++c->now.requests;
+    *block = (gwi_course_block){.address = event->address,
+                                .bytes_when = bytes << 16 | (when >> 32 & 0xffff),
+                                .order = order,
+                                .when = (uint32_t)when};
     c->ring[order % GWI_COURSE_REQUESTS] =
-        (gwi_course_request){.ticks = c->now.last_ticks, .bytes = bytes, .launches = c->launches, .waits = c->waits};
+        (gwi_course_request){.ticks = event->ticks, .bytes = bytes, .launches = event->launches, .waits = event->waits};
     gwi_course_size *size = size_of(c, bytes);
     size->requests++;
     size->live_bytes += bytes;
     c->now.live_count++;
     c->now.live_bytes += bytes;
-    return order;
 }
 
-static void taken_back(course *c, uint64_t address)
+static inline void taken_back(course *c, gwi_course_block *block)
 {
-    gwi_course_block *block = find(c, address);
     if (gwi_likely(block->address != 0))
         block_ends(c, block);
     else
         miss(c); /* it was handed out before we came, or that was missed */
 }
 
-/* ---- call sites ---- */
-
-/* What counts as large is a thousandth of the smallest card. */
-static uint64_t large_bytes(void)
+/* The block may be another one meanwhile. */
+static void site_found(course *c, const logged *event)
 {
-    enum { CARD_PARTS = 1024, UNKNOWN_CARD = 64 << 20 };
-    uint64_t card = atomic_load_explicit(&gwi.card_bytes, memory_order_relaxed);
-    return card == 0 ? UNKNOWN_CARD : card / CARD_PARTS;
+    uint64_t order = event->ticks;
+    gwi_course_block *block = find(c, event->address);
+    if (block->address != 0 && block->order == order)
+        block->site = event->site;
+    if (c->now.requests - order < GWI_COURSE_REQUESTS)
+        c->ring[order % GWI_COURSE_REQUESTS].site = event->site;
 }
+
+/* First all places in the table, then the lines of the ring: the new ones, and those of the blocks that end. */
+static inline void fetch_ahead(const course *c, const logged *event, uint32_t count, uint32_t *ret_place)
+{
+    uint64_t order = c->now.requests;
+    for (uint32_t i = 0; i < count; i++) {
+        ret_place[i] = (uint32_t)place_of(event[i].address, c->table_bits);
+        gwi_fetch_to_write(&c->table[ret_place[i]]);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        const gwi_course_block *block = &c->table[ret_place[i]];
+        if (event[i].bytes > 0)
+            gwi_fetch_to_write(&c->ring[++order % GWI_COURSE_REQUESTS]);
+        else if (block->address == event[i].address)
+            gwi_fetch_to_write(&c->ring[block->order % GWI_COURSE_REQUESTS]);
+    }
+}
+
+static inline void settle_one(course *c, const logged *event, size_t place)
+{
+    if (gwi_unlikely(event->bytes == 0)) {
+        site_found(c, event);
+        return;
+    }
+    gwi_course_block *block = find_from(c, event->address, place);
+    c->now.last_ticks = event->ticks;
+    if (event->bytes > 0)
+        handed_out(c, event, block);
+    else
+        taken_back(c, block);
+    see_live(c);
+}
+
+static void settle(course *c)
+{
+    for (uint32_t first = 0; first < c->log_count; first += FETCHED_MAX) {
+        uint32_t place[FETCHED_MAX], left = c->log_count - first, bits = c->table_bits;
+        uint32_t count = left < FETCHED_MAX ? left : (uint32_t)FETCHED_MAX;
+        fetch_ahead(c, &c->log[first], count, place);
+        for (uint32_t i = 0; i < count; i++) {
+            const logged *event = &c->log[first + i];
+            bool grown = gwi_unlikely(c->table_bits != bits);
+            settle_one(c, event, grown ? place_of(event->address, c->table_bits) : place[i]);
+        }
+    }
+    c->log_count = 0;
+    c->requests = c->now.requests; /* one for which there was no room is none */
+    c->now.allocated_bytes = c->allocated_bytes;
+    c->now.reserved_bytes = c->reserved_bytes;
+    c->large_bytes = large_bytes();
+}
+
+/* For whoever reads. */
+static bool lock_settled(course *c)
+{
+    bool locked = lock(c);
+    if (locked)
+        settle(c);
+    return locked;
+}
+
+/* ---- call sites ---- */
 
 /* All call sites together may cost a thousandth of the time, those of blocks that are not large half of that. The first
  * ones of a process cost more, because files and rules are new: there is something in hand for them. */
@@ -356,10 +499,10 @@ static bool wants_site(const course *c, uint64_t bytes)
 {
     enum { IN_HAND = 1 << 24, TIME_PARTS = 1024 };
     uint64_t spent = atomic_load_explicit(&c->site_ticks, memory_order_relaxed);
-    uint64_t may_spend = IN_HAND + (c->now.last_ticks - c->now.first_ticks) / TIME_PARTS;
-    if (bytes >= large_bytes())
+    uint64_t may_spend = IN_HAND + (c->last_ticks - c->first_ticks) / TIME_PARTS;
+    if (bytes >= c->large_bytes)
         return spent < may_spend;
-    uint64_t dice = (c->now.requests + 1) * UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t dice = (c->requests + 1) * UINT64_C(0x9e3779b97f4a7c15);
     return (dice >> 61) == 0 && spent < may_spend / 2;
 }
 
@@ -386,58 +529,62 @@ static GWI_COLD void give_site(course *c, gw_slot *slot, uint64_t address, uint6
     uint32_t site = site_here(c, slot);
     if (site == 0 || !lock(c))
         return;
-    gwi_course_block *block = find(c, address);
-    if (block->address != 0 && block->order == order)
-        block->site = site;
-    if (c->now.requests - order < GWI_COURSE_REQUESTS)
-        c->ring[order % GWI_COURSE_REQUESTS].site = site;
+    append(c, (logged){.address = address, .ticks = order, .site = site});
     unlock(c);
 }
 
-static void follow(uint64_t address, int64_t bytes, size_t allocated_bytes, size_t reserved_bytes, uint64_t device)
+static inline void follow(uint64_t address, int64_t bytes, size_t allocated_bytes, size_t reserved_bytes,
+                          uint64_t device)
 {
     course *c = course_of(device);
     if (gwi_unlikely(c == NULL)) {
         atomic_fetch_add_explicit(&courses.missed_outside, 1, memory_order_relaxed);
         return;
     }
+    gwi_fetch_to_write(c); /* all that is needed is on its way before the lock lets nothing pass */
+    gwi_fetch_to_write(&c->allocated_bytes);
+    uint64_t index;
+    gw_slot *slot = slot_of_thread(&index);
     if (gwi_unlikely(!lock(c))) {
         miss(c);
         return;
     }
-    gw_slot *slot = slot_of_thread();
-    uint64_t order = 0;
     see_time(c, slot);
-    if (bytes > 0)
-        order = handed_out(c, slot, address, (uint64_t)bytes);
-    else
-        taken_back(c, address);
-    c->now.allocated_bytes = allocated_bytes;
-    c->now.reserved_bytes = reserved_bytes;
-    see_live(c);
-    bool wants = order != 0 && gwi_unlikely(wants_site(c, (uint64_t)bytes));
+    if (bytes > 0) {
+        see_work(c, slot, index);
+        c->requests++;
+    }
+    c->allocated_bytes = allocated_bytes;
+    c->reserved_bytes = reserved_bytes;
+    uint64_t order = c->requests;
+    bool wants = bytes > 0 && gwi_unlikely(wants_site(c, (uint64_t)bytes));
+    append(c,
+           (logged){
+               .address = address, .bytes = bytes, .ticks = c->last_ticks, .launches = c->launches, .waits = c->waits});
     unlock(c);
     if (gwi_unlikely(wants))
         give_site(c, slot, address, order);
 }
 
-static void usage(void *block, int64_t bytes, size_t allocated_bytes, size_t reserved_bytes, gw_c10_device device)
+static __attribute__((hot, aligned(64))) void usage(void *block, int64_t bytes, size_t allocated_bytes,
+                                                    size_t reserved_bytes, gw_c10_device device)
 {
-    if (device.type == GW_C10_CUDA && (uint8_t)device.index < GWI_COURSE_DEVICES && block != NULL && bytes != 0 &&
-        is_our_process())
+    if (gwi_likely(device.type == GW_C10_CUDA && (uint8_t)device.index < GWI_COURSE_DEVICES && block != NULL &&
+                   bytes != 0 && is_our_process()))
         follow((uintptr_t)block, bytes, allocated_bytes, reserved_bytes, (uint64_t)device.index);
-    gw_c10_usage_fn *next = __atomic_load_n(&gw_the_c10_door.next_usage, __ATOMIC_ACQUIRE);
+    gw_c10_usage_fn *next = __atomic_load_n(&courses.door->next_usage, __ATOMIC_ACQUIRE);
     if (gwi_likely(next != NULL))
         next(block, bytes, allocated_bytes, reserved_bytes, device);
     else
-        gw_the_c10_door.usage_alone(block, bytes, allocated_bytes, reserved_bytes, device);
+        courses.door->usage_alone(block, bytes, allocated_bytes, reserved_bytes, device);
 }
 
 static void refused(int64_t bytes, size_t allocated_bytes, size_t reserved_bytes, gw_c10_device device)
 {
     if (device.type == GW_C10_CUDA && (uint8_t)device.index < GWI_COURSE_DEVICES && is_our_process()) {
         course *c = course_of((uint64_t)device.index);
-        uint32_t site = c == NULL ? 0 : site_here(c, slot_of_thread());
+        uint64_t index;
+        uint32_t site = c == NULL ? 0 : site_here(c, slot_of_thread(&index));
         GWI_KEEP_ERRNO(gwi_course_refused((uint64_t)device.index, (uint64_t)bytes, site));
     }
     gw_the_c10_door.oom_alone(bytes, allocated_bytes, reserved_bytes, device);
@@ -450,6 +597,7 @@ void gwi_course_attach(void)
         !gwi.attach_observer || gwi.run_dir[0] == '\0' || (wanted != NULL && strcmp(wanted, "0") == 0))
         return;
     gw_the_c10_door.resolve();
+    courses.door = &gw_the_c10_door;
     __atomic_store_n(&gw_the_c10_door.oom, refused, __ATOMIC_RELEASE);
     __atomic_store_n(&gw_the_c10_door.usage, usage, __ATOMIC_RELEASE);
 }
@@ -470,7 +618,7 @@ static uint64_t missed_by(course *c)
 bool gwi_course_totals_of(uint64_t device, gwi_course_totals *ret_totals)
 {
     course *c = known(device);
-    if (c == NULL || !lock(c))
+    if (c == NULL || !lock_settled(c))
         return false;
     *ret_totals = c->now;
     unlock(c);
@@ -495,7 +643,7 @@ bool gwi_course_is_whole(void)
 bool gwi_course_find(uint64_t device, uint64_t address, gwi_course_block *ret_block)
 {
     course *c = known(device);
-    if (c == NULL || address == 0 || !lock(c))
+    if (c == NULL || address == 0 || !lock_settled(c))
         return false;
     *ret_block = *find(c, address);
     unlock(c);
@@ -531,7 +679,7 @@ static bool copy_locked(course *c, uint64_t device, gwi_course_copy *copy)
             return false;
         copy->request = copy->memory;
         copy->block = (gwi_course_block *)(copy->request + GWI_COURSE_REQUESTS);
-        if (!lock(c)) {
+        if (!lock_settled(c)) {
             gwi_course_copy_free(copy);
             return false;
         }

@@ -18,6 +18,7 @@
 #include "gwi_launch.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #if defined(__x86_64__)
@@ -27,6 +28,10 @@
 #define gwi_likely(x)   __builtin_expect(!!(x), 1)
 #define gwi_unlikely(x) __builtin_expect(!!(x), 0)
 #define GWI_COLD        __attribute__((noinline, cold))
+
+/* Hidden in so many words: a definition's visibility does not tell those who only see this, and each use would first
+ * fetch the address. */
+#define GWI_HIDDEN __attribute__((visibility("hidden")))
 
 /* One call in progress. */
 typedef struct gwi_slot_ref {
@@ -47,6 +52,11 @@ enum { GWI_PAGE_BYTES_MAX = 4096 };
 enum { GWI_PAGE_BYTES_MAX = 65536 };
 #endif
 
+/* Functions that only read, which frameworks call some five times for each launch: READ in api/driver.api. From this
+ * process's first successful cuInit on they go straight to the driver. */
+enum { GWI_STRAIGHT_COUNT = 5 };
+extern GWI_HIDDEN const uint16_t gwi_straight_fns[GWI_STRAIGHT_COUNT + 1];
+
 /* The page the kernel wipes in a child. `mark` 0: this process has no buffer yet; else the rest is set. A launch finds
  * all of the hook cold more often than not, after two kernels' worth of somebody else's work: what it needs of the
  * process is together in one line. A signal's handler may fork between any two of our instructions: in the child's rest
@@ -58,9 +68,12 @@ typedef union gwi_wipe_page {
         _Atomic bool orders;           /* calls that put work in order are noted: order.c */
         gw_ring *_Atomic rings;        /* NULL: none */
         _Atomic uint64_t launches_due; /* the tick from which on all kernels' launches are watched again; 0: not set */
+        void *_Atomic straight[GWI_STRAIGHT_COUNT]; /* NULL: the wrapper looks at the result */
     };
     _Alignas(GWI_PAGE_BYTES_MAX) char whole[GWI_PAGE_BYTES_MAX];
 } gwi_wipe_page;
+
+_Static_assert(offsetof(gwi_wipe_page, straight) + GWI_STRAIGHT_COUNT * sizeof(void *) == 64, "one line");
 
 /* All other mutable state of the hook, except the resolver's and the guard's own tables. */
 typedef struct gwi_state {
@@ -79,9 +92,6 @@ typedef struct gwi_state {
     _Atomic uint64_t card_bytes; /* visible total of the smallest device; 0: not known yet */
 } gwi_state;
 
-/* Hidden in so many words: a definition's visibility does not tell those who only see this, and each use would first
- * fetch the address. */
-#define GWI_HIDDEN __attribute__((visibility("hidden")))
 extern GWI_HIDDEN gwi_state gwi;
 extern GWI_HIDDEN gwi_wipe_page gwi_wipe;
 extern __thread gw_slot *gwi_slot __attribute__((tls_model("initial-exec")));
@@ -108,6 +118,17 @@ static inline uint64_t gwi_ticks_of(bool clock_is_tsc)
 static inline uint64_t gwi_ticks(void)
 {
     return gwi_ticks_of(gwi.clock_is_tsc);
+}
+
+/* A line that will be written soon is asked for now, with the right to write. GCC's own builtin means that only for
+ * newer processors; older ones that lack the instruction take it for none. */
+static inline void gwi_fetch_to_write(const volatile void *at)
+{
+#if defined(__x86_64__)
+    __asm__ volatile("prefetchw %0" : : "m"(*(const volatile char *)at));
+#else
+    __builtin_prefetch((const void *)at, 1);
+#endif
 }
 
 static inline void gwi_bump(_Atomic uint64_t *counter, uint64_t by)
@@ -164,6 +185,11 @@ static inline __attribute__((always_inline)) bool gwi_enter_quick(gwi_slot_ref *
     return gwi_enter_as(th, fn, false);
 }
 
+static inline void *gwi_straight(unsigned number)
+{
+    return atomic_load_explicit(&gwi_wipe.straight[number], memory_order_relaxed);
+}
+
 static inline void gwi_leave(gwi_slot_ref *th)
 {
     atomic_store_explicit(&th->slot->inside_fn, 0, memory_order_release);
@@ -191,6 +217,7 @@ static inline __attribute__((always_inline)) void gwi_hot(gwi_slot_ref *th, unsi
         entry->what = what;
         entry->stream_fn = stream << 16 | fn;
         atomic_store_explicit(&slot->ring_head, head + 1, memory_order_release);
+        gwi_fetch_to_write(entry + 3); /* the line after this entry's: the next call finds it here */
     }
     if (counter == GW_COUNT_LAUNCH && /* a constant wherever this is used */
         gwi_unlikely(atomic_load_explicit(&gwi_launch_settled[gwi_launch_at(what)], memory_order_relaxed) != what))

@@ -24,6 +24,13 @@ static inline uint64_t gwi_launch_at(uint64_t function)
     return gwi_launch_hash(function) >> (32 - GWI_LAUNCH_SETTLED_BITS);
 }
 
+/* A launch is about to be made. Each kernel has a line of its own in the table, and by the next launch of that kernel
+ * the program's work has pushed it out. */
+static inline void gwi_launch_ahead(uint64_t function)
+{
+    __builtin_prefetch((const void *)&gwi_launch_settled[gwi_launch_at(function)]);
+}
+
 /* A launch of a function that is not settled has succeeded: inside the wrapper of `fn`. */
 void gwi_launch_look(struct gwi_slot_ref *th, unsigned fn, uint64_t function, uint64_t stream)
     __attribute__((noinline, cold));

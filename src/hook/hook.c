@@ -248,6 +248,15 @@ static void write_call(gwi_slot_ref *th, gw_raw_event *event, const char *text)
         atomic_fetch_add(&head->failures, 1);
 }
 
+/* A child of a fork, in which the page was wiped and cuInit does not succeed again, keeps all its checks: there even
+ * the first read may be what fails. */
+static void initialised(void)
+{
+    atomic_store(&gwi.head->initialised, 1);
+    for (unsigned i = 0; i < GWI_STRAIGHT_COUNT; i++)
+        atomic_store_explicit(&gwi_wipe.straight[i], gwi_real[gwi_straight_fns[i]], memory_order_relaxed);
+}
+
 void gwi_event(gwi_slot_ref *th, unsigned fn, unsigned kind, int result, unsigned flags, uint32_t extra, uint64_t a0,
                uint64_t a1, uint64_t a2, uint64_t a3, const char *text)
 {
@@ -259,7 +268,7 @@ void gwi_event(gwi_slot_ref *th, unsigned fn, unsigned kind, int result, unsigne
                           .extra = extra,
                           .arg = {a0, a1, a2, a3}};
     if (kind == GW_EV_INIT && result == 0)
-        atomic_store(&gwi.head->initialised, 1);
+        initialised();
     if (gwi_unlikely(gwi_guard_on)) {
         gwi_guard_after(th->slot, kind, result, event.arg, gwi_may_ask(result) ? gwi_current_context() : 0);
         if (result != 0 && gwi_slot_take_refused(th->slot))

@@ -482,6 +482,21 @@ static void part_processes(void)
     CHECK(strstr(with.out, " 0 bad") != NULL, "%s", with.out);
 }
 
+/* Reads that go straight to the driver once cuInit has succeeded: not in a child of a fork. */
+static void part_reads(void)
+{
+    probe(&plain, "fake_same", DOOR_NONE, "soname", "reads", NULL);
+    probe(&with, "fake_same", DOOR_PRELOAD | DOOR_PATH, "soname", "reads", NULL);
+    same_behaviour("reads");
+    CHECK(with.buffers == 2, "%d buffers", with.buffers);
+    for (int n = 0; walk_run(&with, n); n++) {
+        bool is_child = walk_event_find(&seen, GW_EV_FORK, 0) != NULL;
+        const walk_event *failure = walk_event_find(&seen, GW_EV_CALL, 1);
+        CHECK(count_events(GW_EV_CALL) == 1, "%d failed reads", count_events(GW_EV_CALL));
+        CHECK(failure != NULL && failure->raw.arg[1] == (is_child ? 3 : 1), "a read");
+    }
+}
+
 static void copy_file(const char *from, const char *to)
 {
     char command[1200];
@@ -979,23 +994,12 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } parts[] = {{"routes", part_routes},
-                 {"names", part_names},
-                 {"resolver", part_resolver},
-                 {"buffer", part_buffer},
-                 {"kernels", part_kernels},
-                 {"launch_places", part_launch_places},
-                 {"room", part_room},
-                 {"processes", part_processes},
-                 {"fork_sites", part_fork_sites},
-                 {"guard", part_guard},
-                 {"guard_kinds", part_guard_kinds},
-                 {"threads", part_threads},
-                 {"fallback", part_fallback},
-                 {"ceiling", part_ceiling},
-                 {"guests", part_guests},
-                 {"steps", part_steps},
-                 {"switch", part_switch}};
+    } parts[] = {{"routes", part_routes},   {"names", part_names},         {"resolver", part_resolver},
+                 {"buffer", part_buffer},   {"kernels", part_kernels},     {"launch_places", part_launch_places},
+                 {"room", part_room},       {"processes", part_processes}, {"fork_sites", part_fork_sites},
+                 {"reads", part_reads},     {"guard", part_guard},         {"guard_kinds", part_guard_kinds},
+                 {"threads", part_threads}, {"fallback", part_fallback},   {"ceiling", part_ceiling},
+                 {"guests", part_guests},   {"steps", part_steps},         {"switch", part_switch}};
     const char *tmp = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
     snprintf(base_dir, sizeof base_dir, "%s/gpuwhy-hook-test-XXXXXX", tmp);
     if (argc != 2 || mkdtemp(base_dir) == NULL)

@@ -26,6 +26,7 @@ typedef int call0(void);
 typedef int init_fn(unsigned);
 typedef int retain_fn(void **, int);
 typedef int set_fn(void *);
+typedef int attribute_fn(int *, int, int);
 typedef int alloc_fn(uint64_t *, size_t);
 typedef int free_fn(uint64_t);
 typedef int launch_fn(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **,
@@ -167,6 +168,20 @@ static void fork_after(void)
     }
     await(child);
     alloc(4096);
+}
+
+/* A read that fails before cuInit, after it, and in a child as its only call. */
+static void reads(void)
+{
+    CALL(attribute_fn, "cuDeviceGetAttribute", NULL, 1, 0);
+    begin();
+    CALL(attribute_fn, "cuDeviceGetAttribute", NULL, 2, 0);
+    pid_t child = fork();
+    if (child == 0) {
+        CALL(attribute_fn, "cuDeviceGetAttribute", NULL, 3, 0);
+        _exit(0);
+    }
+    await(child);
 }
 
 /* Its child makes no driver call, and forks again. */
@@ -562,6 +577,7 @@ static const struct {
                {"basic", basic},
                {"threads", threads},
                {"fork", fork_after},
+               {"reads", reads},
                {"fork-before", fork_before},
                {"fork-nested", fork_nested},
                {"fork-threads", fork_in_threads},

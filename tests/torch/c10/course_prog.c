@@ -14,6 +14,8 @@
  *   leak      400 iterations, each of which keeps 15 MiB, then death by the refusal
  *   full      the same bytes, all of them before the iterations, which keep nothing; then the same death
  *   bench     NUMBER events; prints nanoseconds an event
+ *   cold      the same as a training has them: one core hands out, another one takes back, and between two events
+ *             COLD_KIB of other memory is read and written; prints nanoseconds an event, without what lies between
  *
  * The truth: "request ORDER DEVICE ADDRESS BYTES FREED_ORDER LAUNCHES WAITS" of each request (FREED_ORDER 0: alive), of
  * a device at the refusal "device N requests frees live_count live_bytes peak_bytes", and "passed USAGES OOMS STRANGE"
@@ -21,6 +23,7 @@
 #include <dlfcn.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -146,7 +149,8 @@ typedef int call_2(void *a, void *b);
 static int (*launch_graph)(void *exec, void *stream);
 static int (*synchronize)(void *stream);
 static int (*driver_allocate)(uint64_t *ret_address, size_t bytes);
-static void *exec;
+static call_1 *set_current;
+static void *exec, *context;
 
 static void *driver_name(void *driver, const char *name)
 {
@@ -158,12 +162,12 @@ static void *driver_name(void *driver, const char *name)
 
 static void begin_driver(void)
 {
-    void *driver = dlopen("libcuda.so.1", RTLD_NOW), *context = NULL, *graph = NULL;
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW), *graph = NULL;
     if (driver == NULL)
         fail("no driver");
     int (*init)(unsigned) = (int (*)(unsigned))driver_name(driver, "cuInit");
     int (*retain)(void **, int) = (int (*)(void **, int))driver_name(driver, "cuDevicePrimaryCtxRetain");
-    call_1 *set_current = (call_1 *)driver_name(driver, "cuCtxSetCurrent");
+    set_current = (call_1 *)driver_name(driver, "cuCtxSetCurrent");
     int (*create)(void **, unsigned) = (int (*)(void **, unsigned))driver_name(driver, "cuGraphCreate");
     int (*instantiate)(void **, void *, unsigned long long) =
         (int (*)(void **, void *, unsigned long long))driver_name(driver, "cuGraphInstantiateWithFlags");
@@ -349,6 +353,113 @@ static void bench(uint64_t count)
     printf("%.2f\n", best);
 }
 
+/* ---- the same with cold caches ---- */
+
+enum { COLD_KIB = 64, COLD_WALK = 4 << 20, COLD_BLOCKS = 54, COLD_ROUNDS = 15, COLD_INTERRUPTED_NS = 20000 };
+
+static _Atomic uint64_t cold_turn; /* even: who hands out has it */
+static uint64_t cold_iterations;
+static uint64_t cold_ticks_max; /* what takes longer was interrupted */
+static double cold_round_ns[2][COLD_ROUNDS];
+
+/* A clock that costs little and shifts no work of ours before or behind it. */
+static uint64_t cold_ticks(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_lfence();
+    uint64_t ticks = __builtin_ia32_rdtsc();
+    __builtin_ia32_lfence();
+    return ticks;
+#else
+    return (uint64_t)now_ns();
+#endif
+}
+
+/* A window that walks through more memory than the core's own caches hold. */
+static void touch_other_memory(volatile uint8_t *memory, size_t *at)
+{
+    for (size_t done = 0; done < (size_t)COLD_KIB << 10; done += 64)
+        memory[(*at + done) % COLD_WALK]++;
+    *at = (*at + ((size_t)COLD_KIB << 10)) % COLD_WALK;
+}
+
+static uint64_t cold_half(bool frees, volatile uint8_t *memory, size_t *at, uint64_t *ret_events)
+{
+    uint64_t took = 0;
+    for (uint64_t k = 0; k < COLD_BLOCKS; k++) {
+        int64_t bytes = (int64_t)(k + 1) * 40960;
+        touch_other_memory(memory, at);
+        uint64_t begin = cold_ticks(), nothing = cold_ticks() - begin;
+        begin = cold_ticks();
+        fake_block(UINT64_C(0x7f0000000000) + k * 0x400000, frees ? -bytes : bytes, 0);
+        uint64_t one = cold_ticks() - begin;
+        if (one < cold_ticks_max) {
+            took += one - (one < nothing ? one : nothing);
+            ++*ret_events;
+        }
+    }
+    return took;
+}
+
+/* Each round by itself, because others use the machine, too. */
+static void *cold_thread(void *user)
+{
+    const bool frees = user != NULL;
+    cpu_set_t all, one;
+    CPU_ZERO(&one);
+    if (sched_getaffinity(0, sizeof all, &all) == 0)
+        for (int cpu = 0, left = frees ? 2 : 1; cpu < CPU_SETSIZE && left > 0; cpu++)
+            if (CPU_ISSET(cpu, &all) && --left == 0)
+                CPU_SET(cpu, &one);
+    if (CPU_COUNT(&one) != 1 || pthread_setaffinity_np(pthread_self(), sizeof one, &one) != 0)
+        fail("two processors are needed");
+    uint8_t *memory = calloc(COLD_WALK, 1);
+    size_t at = 0;
+    if (memory == NULL)
+        fail("no memory");
+    if (set_current(context) != 0)
+        fail("no context");
+    wait_for_it(); /* a thread without a driver call is another case */
+    for (unsigned round = 0; round < COLD_ROUNDS; round++) {
+        uint64_t took = 0, events = 0;
+        double begin_ns = now_ns();
+        uint64_t begin = cold_ticks();
+        for (uint64_t i = 0; i < cold_iterations; i++) {
+            while ((atomic_load(&cold_turn) & 1) != (frees ? 1u : 0u))
+                ;
+            took += cold_half(frees, memory, &at, &events);
+            atomic_fetch_add(&cold_turn, 1);
+        }
+        double ns_a_tick = (now_ns() - begin_ns) / (double)(cold_ticks() - begin);
+        cold_round_ns[frees][round] = (double)took * ns_a_tick / (double)(events | 1);
+    }
+    free(memory);
+    return NULL;
+}
+
+static int by_value(const void *left, const void *right)
+{
+    double a = *(const double *)left, b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+static void cold(uint64_t count)
+{
+    pthread_t id[2];
+    uint64_t begin = cold_ticks();
+    usleep(20000);
+    cold_ticks_max = (cold_ticks() - begin) * COLD_INTERRUPTED_NS / 20000000;
+    cold_iterations = count / COLD_ROUNDS / 2 / COLD_BLOCKS + 1;
+    if (pthread_create(&id[0], NULL, cold_thread, NULL) != 0 || pthread_create(&id[1], NULL, cold_thread, &id) != 0)
+        fail("no thread");
+    for (int i = 0; i < 2; i++) {
+        pthread_join(id[i], NULL);
+        qsort(cold_round_ns[i], COLD_ROUNDS, sizeof(double), by_value);
+    }
+    printf("handed out %.1f taken back %.1f (least %.1f %.1f)\n", cold_round_ns[0][COLD_ROUNDS / 2],
+           cold_round_ns[1][COLD_ROUNDS / 2], cold_round_ns[0][0], cold_round_ns[1][0]);
+}
+
 static void write_truth(FILE *out, void *fakes)
 {
     const _Atomic uint64_t *seen = dlsym(fakes, "fake_c10_seen");
@@ -409,6 +520,8 @@ int main(int argc, char **argv)
         abort();
     } else if (strcmp(scenario, "bench") == 0) {
         bench(number);
+    } else if (strcmp(scenario, "cold") == 0) {
+        cold(number);
     } else {
         fail("no such scenario");
     }
