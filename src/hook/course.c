@@ -180,7 +180,8 @@ static GWI_COLD bool grow(course *c)
         for (size_t i = 0; i < (size_t)1 << old_bits; i++)
             if (old[i].address != 0)
                 *find(c, old[i].address) = old[i];
-        munmap(old, sizeof *old << old_bits);
+        if (old_bits != TABLE_BITS_FIRST) /* the first one is the course's */
+            munmap(old, sizeof *old << old_bits);
     }
     errno = saved_errno;
     return wider != NULL;
@@ -233,13 +234,33 @@ static uint64_t large_bytes(void)
     return card == 0 ? UNKNOWN_CARD : card / CARD_PARTS;
 }
 
+/* A course with its first table. Its events come in the middle of other work, which has used up the processor's places
+ * for addresses of pages: so all of it lies in two large pages where the kernel has them, else in many small ones. */
+enum { LARGE_PAGE_BYTES = 2 << 20, COURSE_BYTES = 2 * LARGE_PAGE_BYTES };
+_Static_assert(sizeof(course) + (sizeof(gwi_course_block) << TABLE_BITS_FIRST) <= COURSE_BYTES, "both fit");
+
+static course *map_course(void)
+{
+    char *map = map_memory(COURSE_BYTES + LARGE_PAGE_BYTES);
+    if (map == NULL)
+        return NULL;
+    size_t before = -(uintptr_t)map % LARGE_PAGE_BYTES;
+    if (before != 0)
+        munmap(map, before);
+    if (before != LARGE_PAGE_BYTES)
+        munmap(map + before + COURSE_BYTES, LARGE_PAGE_BYTES - before);
+#ifdef MADV_HUGEPAGE
+    madvise(map + before, COURSE_BYTES, MADV_HUGEPAGE); /* a kernel without them says no */
+#endif
+    return (course *)(void *)(map + before);
+}
+
 static GWI_COLD course *begin(uint64_t device)
 {
     int saved_errno = errno;
-    course *c = map_memory(sizeof *c), *before = NULL;
-    gwi_course_block *table = map_memory(sizeof *table << TABLE_BITS_FIRST);
-    if (c != NULL && table != NULL) {
-        c->table = table;
+    course *c = map_course(), *before = NULL;
+    if (c != NULL) {
+        c->table = (gwi_course_block *)(void *)(c + 1);
         c->table_bits = TABLE_BITS_FIRST;
         c->now.first_ticks = c->now.last_ticks = c->first_ticks = c->last_ticks = gwi_ticks();
         c->large_bytes = large_bytes();
@@ -248,11 +269,9 @@ static GWI_COLD course *begin(uint64_t device)
             span_clear(&c->span[i]);
         span_next(c);
     }
-    if (c == NULL || table == NULL || !atomic_compare_exchange_strong(&courses.of[device], &before, c)) {
-        if (table != NULL)
-            munmap(table, sizeof *table << TABLE_BITS_FIRST);
+    if (c == NULL || !atomic_compare_exchange_strong(&courses.of[device], &before, c)) {
         if (c != NULL)
-            munmap(c, sizeof *c);
+            munmap(c, COURSE_BYTES);
         c = before; /* another thread's, or NULL */
     }
     errno = saved_errno;
