@@ -9,7 +9,8 @@
  * allocations; no more than that is the program's own.
  * Supported by: a second run beside what the first one allocated (an ensemble whose models are all needed makes the
  * same calls); fewer iterations; a caught failure whose memory is still alive; many equal JAX arrays. Inside a
- * framework without its allocator's report everything but (3) is a hypothesis. */
+ * framework without its allocator's report everything but (3) is a hypothesis, unless it asks the driver for each
+ * tensor. */
 #include "cause.h"
 
 #include <inttypes.h>
@@ -345,6 +346,15 @@ static gw_certainty judge_arrays(const gwi_case *c, gwi_finding *finding)
     return GW_SUPPORTED;
 }
 
+/* Most of it is stream-ordered: PyTorch with backend:cudaMallocAsync asks the driver for each tensor. */
+static bool is_asked_one_by_one(const gwi_memory *memory)
+{
+    uint64_t ordered = 0;
+    for (size_t i = 0; i < memory->live_count; i++)
+        ordered += memory->live[i].cls == GW_CLASS_POOL ? memory->live[i].bytes : 0;
+    return ordered * 2 > memory->own_bytes;
+}
+
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
     static gw_certainty (*const kinds[])(const gwi_case *, gwi_finding *) = {
@@ -361,7 +371,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         gw_certainty certainty = kinds[i](c, &one);
         /* The driver sees the segments of a caching allocator, not what lives in them. */
         if (certainty != GW_CERTAINTY_NONE && c->framework != GW_FRAMEWORK_RAW && c->memory.report == NULL &&
-            kinds[i] != judge_streams_and_contexts && kinds[i] != judge_arrays)
+            !is_asked_one_by_one(&c->memory) && kinds[i] != judge_streams_and_contexts && kinds[i] != judge_arrays)
             certainty = GW_HYPOTHESIS;
         if (certainty <= most) {
             gwi_finding_free(&one);
