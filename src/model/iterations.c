@@ -306,8 +306,8 @@ static bool is_converted(const list *all, const candidate *it, const gw_iteratio
 {
     const gw_request *begin = &all->request[it->marks.at[it->first]];
     uint64_t stayed = found->requests - (found->passing < found->requests ? found->passing : found->requests);
-    return found->reads == 0 && found->copies > 0 && found->passing > 0 && found->launches > 0 &&
-           found->launches <= stayed + 1 && begin->live_bytes <= 2 * found->leak_bytes_median;
+    return found->reads == 0 && found->copies > 0 && found->copies >= stayed && found->passing > 0 &&
+           found->launches > 0 && found->launches <= stayed + 1 && begin->live_bytes <= 2 * found->leak_bytes_median;
 }
 
 /* The program's first requests, two blocks or more in turn: a staging buffer for each of them, and one kernel for each

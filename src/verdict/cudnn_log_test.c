@@ -86,7 +86,7 @@ static void not_about_that_request(void **state)
         logged_of(which == 1 ? 222 : GW_FEED_PID, which == 2 ? "warning" : "error", "CUDNN_STATUS_NOT_INITIALIZED", "",
                   1);
         gw_feed_exit(&feed, 1, 0);
-        expect("gpu-oom-capacity", GW_ESTABLISHED);
+        expect("gpu-oom-capacity", GW_SUPPORTED);
         assert_int_equal(library_lines(""), 0);
         done();
     }

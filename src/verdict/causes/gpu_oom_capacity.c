@@ -89,9 +89,9 @@ static void say_told(const gwi_case *c, gwi_finding *finding)
 /* Iterations that left something behind, for which no reason was found but that they may as well do something else. */
 static bool may_be_leak(const gwi_memory *memory)
 {
-    gw_loop_doubt doubt = memory->growth.loop.doubt;
-    return memory->growth.loop.leak_is_current && gwi_loop_certainty(memory) == GW_HYPOTHESIS &&
-           (doubt == GW_LOOP_FEW || doubt == GW_LOOP_NO_WORK);
+    const gw_iterations *loop = &memory->growth.loop;
+    return gwi_loop_certainty(memory) == GW_HYPOTHESIS &&
+           (loop->doubt == GW_LOOP_FEW || (loop->doubt == GW_LOOP_NO_WORK && loop->leak_is_current));
 }
 
 /* What holds memory that another explanation would have to free. */
@@ -111,12 +111,12 @@ static bool explained_otherwise(const gwi_memory *memory)
 
 /* Is what was alive what one iteration needs? Either whole iterations gave back all that they took, and this one wants
  * more than they did; or the first one is not over: the host has not waited for the GPU nor read from it, nothing was
- * given back, no place asked for memory often enough to be a loop, and no more work lies before the refused request
+ * given back, no place asked for memory twice, as a loop would, and no more work lies before the refused request
  * than before any other, so that no iteration without requests is hidden there: so nothing can be left over from
  * earlier. A framework's allocator keeps its own books, of which only live blocks are known here. */
 static bool is_one_need(const gwi_case *c)
 {
-    enum { WAITS_FEW = 1, REQUESTS_MAX = 3 };
+    enum { WAITS_FEW = 1 };
     const gwi_memory *memory = &c->memory;
     const gw_growth *growth = &memory->growth;
     const gw_iterations *loop = &growth->loop;
@@ -126,7 +126,7 @@ static bool is_one_need(const gwi_case *c)
         return memory->own_bytes + memory->wanted_bytes > loop->balanced_peak_bytes;
     return growth->requests_whole && loop->leak_count == 0 && !growth->repeats && !growth->steps_unsure &&
            memory->snapshot->frees == 0 && memory->snapshot->reads == 0 && memory->snapshot->waits <= WAITS_FEW &&
-           loop->most_requests <= REQUESTS_MAX && loop->last_work <= (loop->least_work > 1 ? loop->least_work : 1);
+           loop->most_requests <= 1 && loop->last_work <= (loop->least_work > 1 ? loop->least_work : 1);
 }
 
 /* Without what others hold, or without what lies idle in half-used pages, the program had fitted. */
