@@ -70,7 +70,7 @@ static bool goes_on(const gw_process *process, const gw_group *group, uint64_t t
         process->t_last_event_ns > process->synced_at_ns ? process->t_last_event_ns : process->synced_at_ns;
     uint64_t grown_ns = group->t_last_ns - group->t_first_ns;
     uint64_t rest_ns = t_end_ns > group->t_last_ns ? t_end_ns - group->t_last_ns : 0;
-    return group->order_last >= total / 4 * 3 && rest_ns <= grown_ns + moment_ns;
+    return group->order_last * 4 >= total * 3 && rest_ns <= grown_ns + moment_ns;
 }
 
 /* ---- memory ---- */
@@ -85,8 +85,9 @@ static bool is_memory_leak(const gw_process *process, const gw_group *group)
            left * 2 >= group->alloc_count && goes_on(process, group, process->alloc_order);
 }
 
-/* A program that loads its model layer by layer and soon ends well has kept blocks in a loop, too. */
-static bool was_loading(const gw_model *model, const gw_process *process)
+/* A program that loads its model layer by layer and soon ends well has kept blocks in a loop, too; and a loop that was
+ * over long before the last request has filled something that was needed then. */
+static bool was_filled(const gw_model *model, const gw_process *process)
 {
     const gw_snapshot *snapshot = gw_model_snapshot(model, process->end_snapshot);
     if (snapshot == NULL || snapshot->reason != GW_SNAPSHOT_END)
@@ -98,8 +99,8 @@ static bool was_loading(const gw_model *model, const gw_process *process)
                                    .snapshot = snapshot};
     gw_growth growth;
     gw_growth_find(model, &question, &growth);
-    return growth.loop.leak_count > 0 &&
-           (growth.loop.doubt == GW_LOOP_LOADING || growth.loop.doubt == GW_LOOP_ONE_PASS);
+    return growth.loop.leak_count > 0 && (growth.loop.doubt == GW_LOOP_LOADING ||
+                                          growth.loop.doubt == GW_LOOP_ONE_PASS || !growth.loop.leak_is_current);
 }
 
 static void find_memory(const gw_model *model, const gw_process *process, found_list *list)
@@ -109,7 +110,7 @@ static void find_memory(const gw_model *model, const gw_process *process, found_
         if (group->pid == process->pid && is_memory_leak(process, group))
             add_found(list, group, NULL, left_of(group));
     }
-    if (list->count > 0 && was_loading(model, process))
+    if (list->count > 0 && was_filled(model, process))
         list->count = 0;
 }
 
