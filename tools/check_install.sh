@@ -58,9 +58,9 @@ try() { # name gpuwhy: a leak is seen, a repaired program is left in peace, the 
     run "$1-twin" 0 "$2" run --gpu virtual:h200,memory=16GiB -- "$place/cnn" --runs 2 --batch 16384
     expect "$place/$1-twin.err" "no fault"
     run "$1-leak" 1 "$2" run --gpu virtual:h200,memory=16GiB -- "$place/cnn" --runs 2 --batch 16384 --keep-runs
-    expect "$place/$1-leak.err" "Verdict  gpu-oom-leak (established)"
+    expect "$place/$1-leak.err" "Verdict  gpu-oom-leak (supported)"
     run "$1-explain" 0 "$2" explain
-    expect "$place/$1-explain.out" "Verdict  gpu-oom-leak (established)"
+    expect "$place/$1-explain.out" "Verdict  gpu-oom-leak (supported)"
 }
 try path "$place/elsewhere/usr/bin/gpuwhy"
 # By the search path, and by a link from another folder, as package managers make them.

@@ -72,13 +72,13 @@ leak="--runs 2 --batch 16384 --keep-runs"
     run leak 1 "$gpuwhy" run $card -o "$work/leak.gpuwhy" -- "$folder/examples/cnn" $leak
 }
 expect "$work/twin.err" "no fault"
-expect "$work/leak.err" "Verdict  gpu-oom-leak (established)"
+expect "$work/leak.err" "Verdict  gpu-oom-leak (supported)"
 expect "$work/leak.err" "Where    cnn+0x"
 # shellcheck disable=SC2086
 run blame 1 "$gpuwhy" run $card --blame -o "$work/blame.gpuwhy" -- "$folder/examples/cnn" --runs 2 --bad-address
 expect "$work/blame.err" "(established): kernel class_report touched"
 run explain 0 "$gpuwhy" explain "$work/leak.gpuwhy"
-expect "$work/explain.out" "Verdict  gpu-oom-leak (established)"
+expect "$work/explain.out" "Verdict  gpu-oom-leak (supported)"
 run csv 0 "$gpuwhy" export "$work/leak.gpuwhy" --to csv
 expect "$work/csv.out" "cuMemAlloc_v2"
 

@@ -361,17 +361,21 @@ static bool is_outgrown(const list *all, const candidate *it, const gw_iteration
     return since > found->leak_bytes && since > 2 * most;
 }
 
-static bool did_nothing(const gw_iterations *found)
+/* Blocks were taken, and perhaps filled. A host that waits in each iteration waits for something, whatever it is; but
+ * who copies and waits once may be loading, and copies of a framework are not known here. */
+static bool did_nothing(const list *all, const gw_iterations *found)
 {
     enum { WAITS_MIN = 2, PASSING_MIN = 16 };
-    return found->launches == 0 && found->reads == 0 && found->waits < WAITS_MIN &&
+    bool may_copy = found->copies > 0 || all->source == GW_REQUESTS_OF_FRAMEWORK;
+    bool waited = found->waits >= (may_copy ? WAITS_MIN : 1);
+    return found->launches == 0 && found->reads == 0 && !waited &&
            (found->passing == 0 || found->leak_count < PASSING_MIN);
 }
 
 static gw_loop_doubt doubt_of(const list *all, const candidate *it, const gw_iterations *found)
 {
     enum { COUNT_FEW = 3 };
-    if (did_nothing(found))
+    if (did_nothing(all, found))
         return GW_LOOP_NO_WORK;
     if (found->leak_bytes - found->leak_bytes_max < found->leak_bytes / 4)
         return GW_LOOP_UNEVEN;

@@ -267,6 +267,33 @@ static void test_layers_are_converted_in_a_framework(void **state)
     assert_int_equal(found.doubt, GW_LOOP_LOADING);
 }
 
+/* One block a step: it is waited for, or copied into and waited for, or nothing is done. */
+static void take_blocks(bool copies, bool waits)
+{
+    begin();
+    for (int i = 0; i < 20; i++) {
+        take(90, 40 * MIB);
+        now.copies += copies;
+        now.waits += waits;
+    }
+}
+
+static void test_blocks_and_waits(void **state)
+{
+    (void)state;
+    take_blocks(false, true);
+    find(GW_REQUESTS_OF_DRIVER);
+    assert_int_equal(found.doubt, GW_LOOP_SURE);
+    find(GW_REQUESTS_OF_FRAMEWORK); /* its copies are not known */
+    assert_int_equal(found.doubt, GW_LOOP_NO_WORK);
+    take_blocks(true, true);
+    find(GW_REQUESTS_OF_DRIVER);
+    assert_int_equal(found.doubt, GW_LOOP_NO_WORK);
+    take_blocks(true, false);
+    find(GW_REQUESTS_OF_DRIVER);
+    assert_int_equal(found.doubt, GW_LOOP_NO_WORK);
+}
+
 static void test_work_that_is_not_counted(void **state)
 {
     (void)state;
@@ -311,6 +338,7 @@ int main(void)
         cmocka_unit_test(test_layers_of_a_framework),
         cmocka_unit_test(test_layers_near_iterations_that_wait),
         cmocka_unit_test(test_layers_are_converted_in_a_framework),
+        cmocka_unit_test(test_blocks_and_waits),
         cmocka_unit_test(test_work_that_is_not_counted),
         cmocka_unit_test(test_work_before_the_last_request),
     };

@@ -2,7 +2,7 @@
  *
  *     gpuwhy: python train.py exited 1 after 41.2 s on NVIDIA H200 (limit 16.00 GiB)
  *
- *     Verdict  gpu-oom-leak (established): the second run found the GPU full of what the first one kept.
+ *     Verdict  gpu-oom-leak (supported): the second run found the GPU full of what the first one kept.
  *     Where    train.py:31 in step: what holds most was allocated there
  *                30 |     loss = criterion(model(x), y)
  *              > 31 |     losses.append(loss)
