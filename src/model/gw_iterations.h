@@ -31,8 +31,8 @@ typedef struct gw_request {
 typedef enum gw_loop_doubt {
     GW_LOOP_SURE,       /* no such reason */
     GW_LOOP_FEW,        /* fewer than three whole iterations */
-    GW_LOOP_NO_WORK,    /* no kernel ran in it and nothing was read back: a pool, or data loaded in pieces */
-    GW_LOOP_LOADING,    /* copied in through a buffer and converted: weights, loaded layer by layer */
+    GW_LOOP_NO_WORK,    /* no kernel ran, nothing was read back or waited for: a pool, or data loaded in pieces */
+    GW_LOOP_LOADING,    /* copied in, or through staging buffers: weights, loaded layer by layer */
     GW_LOOP_ONE_PASS,   /* each block was followed by its kernel and stayed: one pass through layers, or their making */
     GW_LOOP_UNEVEN,     /* one of them left nearly all of it */
     GW_LOOP_LATE,       /* most work was done before it: a phase that needs more */
