@@ -432,8 +432,10 @@ static gw_status find_parts(gw_drain *drain, uint32_t buffer_index, gw_error *er
         if (mark->handed_bytes >= used_bytes)
             continue;
         new_records += (used_bytes - mark->handed_bytes) / RECORD_BYTES;
-        if (!grow((void **)&drain->part, &drain->part_capacity, drain->part_count + 1, sizeof(part)))
+        if (!grow((void **)&drain->part, &drain->part_capacity, drain->part_count + 1, sizeof(part))) {
+            buffer->sequence_seen--; /* the rest is seen next time */
             return gw_fail(err, GW_NOMEM, "%s: no memory to drain", buffer->name);
+        }
         drain->part[drain->part_count++] = (part){.buffer = buffer_index,
                                                   .chunk = i,
                                                   .slot = head.slot_index,
@@ -1127,8 +1129,8 @@ void gwi_drain_pass_over(gw_drain *drain, const gwi_mark *mark)
                 most = head.drained_bytes;
             if (most < mark->bytes)
                 most = mark->bytes;
-            buffer->chunk[k] =
-                (gwi_chunk_mark){.sequence = head.sequence, .handed_bytes = most - most % RECORD_BYTES, .seen = true};
+            buffer->chunk[k] = (gwi_chunk_mark){
+                .sequence = head.sequence, .handed_bytes = most - most % RECORD_BYTES, .seen = true, .taken = true};
         }
     }
 }

@@ -6,7 +6,7 @@
  *
  * An event is only appended to a short log. In a training nearly every line of the table and of the ring would have to
  * come from another core or from memory: one thread allocates, another one frees, and the program's own work lies
- * between two events. So events are settled by the dozen: all lines are asked for first, and their ways overlap.
+ * between two events. So events are settled by the dozen: all lines are fetched first, and their latencies overlap.
  *
  * Live blocks are a hash table by address with linear probing, which doubles by moving to a new mapping; the ring has
  * the last requests. A free writes into the ring, too: how long a request lived is what tells an iteration's working
@@ -234,8 +234,8 @@ static uint64_t large_bytes(void)
     return card == 0 ? UNKNOWN_CARD : card / CARD_PARTS;
 }
 
-/* A course with its first table. Its events come in the middle of other work, which has used up the processor's places
- * for addresses of pages: so all of it lies in two large pages where the kernel has them, else in many small ones. */
+/* A course with its first table. Its events come between other work, which has evicted its TLB entries. So all of it
+ * lies in two large pages where the kernel provides them. */
 enum { LARGE_PAGE_BYTES = 2 << 20, COURSE_BYTES = 2 * LARGE_PAGE_BYTES };
 _Static_assert(sizeof(course) + (sizeof(gwi_course_block) << TABLE_BITS_FIRST) <= COURSE_BYTES, "both fit");
 
@@ -247,8 +247,7 @@ static course *map_course(void)
     size_t before = -(uintptr_t)map % LARGE_PAGE_BYTES;
     if (before != 0)
         munmap(map, before);
-    if (before != LARGE_PAGE_BYTES)
-        munmap(map + before + COURSE_BYTES, LARGE_PAGE_BYTES - before);
+    munmap(map + before + COURSE_BYTES, LARGE_PAGE_BYTES - before);
 #ifdef MADV_HUGEPAGE
     madvise(map + before, COURSE_BYTES, MADV_HUGEPAGE); /* a kernel without them says no */
 #endif

@@ -29,8 +29,7 @@
 #define gwi_unlikely(x) __builtin_expect(!!(x), 0)
 #define GWI_COLD        __attribute__((noinline, cold))
 
-/* Hidden in so many words: a definition's visibility does not tell those who only see this, and each use would first
- * fetch the address. */
+/* The attribute stands here, because users that see only this declaration would otherwise load the address first. */
 #define GWI_HIDDEN __attribute__((visibility("hidden")))
 
 /* One call in progress. */

@@ -642,8 +642,8 @@ static size_t longest_repeat(const gw_request *list, size_t last, size_t *ret_th
     return best;
 }
 
-/* Of a framework's requests the place is not always known. Where it is, it must be the same one, and a row of equal
- * sizes says nothing without it. */
+/* Of a framework's requests the place is not always known. Where it is, more than half of the places must
+ * agree. A row of equal sizes says nothing without them. */
 static bool is_same_work(const gw_request *list, size_t first, size_t begin, size_t length)
 {
     size_t known = 0, equal = 0, sorts = 1;

@@ -195,7 +195,7 @@ typedef struct gw_failure {
     /* Of the thread that was refused, at least: requests granted to it; launches, fills and copies that are more than
      * fetching results; waits and results that it fetched. */
     uint64_t own_allocs_after, own_work_after, own_waits_after;
-    uint32_t turns_after;  /* times that memory was given back and then asked for and granted; counted up to 16 */
+    uint32_t turns_after;  /* of the process: memory was given back, then asked for and granted; counted up to 16 */
     bool synced_after;     /* a synchronisation succeeded later */
     bool worked_after;     /* new work was done later, and the host waited for some of it and found it good */
     bool null_freed_after; /* the program freed, filled or copied through NULL later */

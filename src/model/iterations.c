@@ -273,8 +273,7 @@ static bool looks_like_layers(const gw_iterations *found)
 }
 
 /* The layers of one pass in a framework, where each operation asks for its result: a kernel or none for each request,
- * fewer results that are given back than results that stay, and the host did not wait. An iteration of a training does
- * more than that. */
+ * no more results are freed than stay, and the host did not wait. An iteration of a training does more than that. */
 static bool looks_like_operations(const list *all, const gw_iterations *found)
 {
     return all->source == GW_REQUESTS_OF_FRAMEWORK && found->reads == 0 && found->waits == 0 &&
@@ -361,8 +360,8 @@ static bool is_outgrown(const list *all, const candidate *it, const gw_iteration
     return since > found->leak_bytes && since > 2 * most;
 }
 
-/* Blocks were taken, and perhaps filled. A host that waits in each iteration waits for something, whatever it is; but
- * who copies and waits once may be loading, and copies of a framework are not known here. */
+/* Blocks were allocated, and perhaps filled. One wait in each iteration counts as work, unless the host copied: a
+ * loader also copies and waits once. A framework's copies are not known, so two waits are needed there. */
 static bool did_nothing(const list *all, const gw_iterations *found)
 {
     enum { WAITS_MIN = 2, PASSING_MIN = 16 };

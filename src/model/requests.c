@@ -79,9 +79,9 @@ uint32_t gwi_requests_turns(const gwi_process *process, uint64_t order)
         return 0;
     order = order < list->oldest ? list->oldest : order;
     uint64_t last = list->newest < order + LOOKED_AT_MAX ? list->newest : order + LOOKED_AT_MAX;
-    for (uint64_t frees = 0; order <= last && turns < TURNS_MAX; order++) {
+    for (uint64_t frees = UINT64_MAX; order <= last && turns < TURNS_MAX; order++) {
         const gwi_request *request = &list->item[order & (list->room - 1)];
-        turns += frees != 0 && request->frees > frees;
+        turns += request->frees > frees;
         frees = request->frees;
     }
     return turns;

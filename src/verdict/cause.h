@@ -76,9 +76,8 @@ typedef struct gwi_case {
     const gw_failure *sticky;   /* first that cost the context */
     const gw_failure *other;    /* first of the rest */
     const gw_failure *handled;  /* the first allocation failure that was recovered */
-    bool
-        is_root_unsure; /* other threads went on after a refusal, and the refused one did not: nothing is established */
-    const gw_failure *start; /* kept CUDA from starting: cuInit, or the first context under an address-space limit */
+    bool is_root_unsure;        /* another thread may be the reason of the end: nothing is established */
+    const gw_failure *start;    /* kept CUDA from starting: cuInit, or the first context under an address-space limit */
     const gw_failure *no_context; /* the first context found no memory, with nothing of this process on the device */
     bool has_address_limit;       /* ulimit -v */
     uint64_t address_limit_bytes;

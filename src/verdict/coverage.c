@@ -177,6 +177,6 @@ bool gwi_rule_out_gpu(const gwi_case *c, gwi_finding *finding, const char *words
         return false;
     }
     gwi_rule_out(finding, "the GPU (%s%s)", words,
-                 c->handled == NULL ? "" : " but requests for memory, and the program went on");
+                 c->handled == NULL ? "" : ", except requests for memory after which the program went on");
     return true;
 }

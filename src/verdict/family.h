@@ -18,8 +18,8 @@ const gw_failure *gwi_earlier(const gw_failure *a, const gw_failure *b); /* eith
 void gwi_root_find(gwi_case *c);
 /* Did the program go on after that refusal, though the run ended badly? */
 bool gwi_is_outlived(const gwi_case *c, const gw_failure *failure);
-/* The last handled refusal that may still be the reason of a bad end: the refused thread did little after it, or the
- * program did not say why it ended and neither got as much later nor did with less. NULL: none. */
+/* The newest handled refusal that may still explain a bad end: the refused thread did little after it, or the program
+ * gave no reason for its end and later got neither as much memory nor less by choice. NULL: none. */
 const gw_failure *gwi_doubtful_refusal(const gwi_case *c);
 
 bool gwi_died_badly(const gw_process *process); /* known to have ended otherwise than with 0 */

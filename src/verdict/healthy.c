@@ -364,8 +364,9 @@ static const char *how_outlived(const gwi_case *c, const gw_failure *failure)
                                       "and the same or a larger request succeeded later",
                                       "a smaller request succeeded, and more work", "and much work succeeded later",
                                       "and thousands of other requests succeeded later"};
-    bool worked = failure->worked_after || c->bad_end;
-    return failure->recovery == GW_RECOVERED_NOT && worked ? "and other work succeeded later" : how[failure->recovery];
+    if (failure->recovery != GW_RECOVERED_NOT)
+        return how[failure->recovery];
+    return failure->worked_after ? "and other work succeeded later" : c->bad_end ? "and the program went on" : how[0];
 }
 
 static bool advise_refusals(const gwi_case *c, const refusals *it, gw_string_list *advice)

@@ -86,8 +86,8 @@ static bool is_memory_leak(const gw_process *process, const gw_group *group)
 }
 
 /* A program that loads its model layer by layer and soon ends well has kept blocks in a loop, too; and a loop that was
- * over long before the last request has filled something that was needed then. */
-static bool was_filled(const gw_model *model, const gw_process *process)
+ * over long before the last request has filled something that was needed then. False: there is no such loop. */
+static bool find_filled(const gw_model *model, const gw_process *process, uint64_t *ret_end_ns)
 {
     const gw_snapshot *snapshot = gw_model_snapshot(model, process->end_snapshot);
     if (snapshot == NULL || snapshot->reason != GW_SNAPSHOT_END)
@@ -99,6 +99,10 @@ static bool was_filled(const gw_model *model, const gw_process *process)
                                    .snapshot = snapshot};
     gw_growth growth;
     gw_growth_find(model, &question, &growth);
+    uint64_t one_ns = growth.loop.leak_count == 0
+                          ? 0
+                          : (growth.loop.leak_end_ns - growth.loop.leak_begin_ns) / growth.loop.leak_count;
+    *ret_end_ns = growth.loop.leak_end_ns + 2 * one_ns;
     return growth.loop.leak_count > 0 && (growth.loop.doubt == GW_LOOP_LOADING ||
                                           growth.loop.doubt == GW_LOOP_ONE_PASS || !growth.loop.leak_is_current);
 }
@@ -110,17 +114,31 @@ static void find_memory(const gw_model *model, const gw_process *process, found_
         if (group->pid == process->pid && is_memory_leak(process, group))
             add_found(list, group, NULL, left_of(group));
     }
-    if (list->count > 0 && was_filled(model, process))
-        list->count = 0;
+    uint64_t end_ns;
+    if (list->count == 0 || !find_filled(model, process, &end_ns))
+        return;
+    size_t kept = 0; /* what was allocated after that loop, too */
+    for (size_t i = 0; i < list->count; i++)
+        if (list->item[i].group->t_last_ns > end_ns)
+            list->item[kept++] = list->item[i];
+    list->count = kept;
 }
 
-/* Alive when the process ended, and no leak. */
-static uint64_t other_bytes(const gw_model *model, const gw_process *process, const gw_snapshot *snapshot)
+static bool is_listed(const found_list *list, const gw_group *group)
+{
+    for (size_t i = 0; i < list->count; i++)
+        if (list->item[i].group == group)
+            return true;
+    return false;
+}
+
+/* Alive when the process ended, and not listed. */
+static uint64_t other_bytes(const gw_model *model, const found_list *list, const gw_snapshot *snapshot)
 {
     uint64_t bytes = 0;
     for (size_t i = 0; i < snapshot->live_count; i++) {
         uint32_t group = snapshot->live[i].group;
-        if (group == 0 || !is_memory_leak(process, &model->group[model->group[group].kin]))
+        if (group == 0 || !is_listed(list, &model->group[model->group[group].kin]))
             bytes += snapshot->live[i].bytes;
     }
     return bytes;
@@ -232,7 +250,7 @@ static bool list_process(const gwi_case *c, const gw_process *process, gw_verdic
     }
     const gw_snapshot *snapshot = gw_model_snapshot(c->model, process->end_snapshot);
     uint64_t other =
-        snapshot != NULL && snapshot->reason == GW_SNAPSHOT_END ? other_bytes(c->model, process, snapshot) : 0;
+        snapshot != NULL && snapshot->reason == GW_SNAPSHOT_END ? other_bytes(c->model, &list, snapshot) : 0;
     const uint64_t worth_saying = 64u << 20;
     if (good && other >= worth_saying) {
         char bytes[GW_BYTES_TEXT_MAX];

@@ -185,11 +185,14 @@ bool gwi_is_outlived(const gwi_case *c, const gw_failure *failure)
 /* Did the refused thread itself go on, in a way that leaves no doubt? */
 static bool is_surely_handled(const gwi_case *c, const gw_failure *failure)
 {
+    enum { OWN_WORK_MIN = 4, OWN_REQUESTS_MANY = 1000 };
     bool settled = failure->recovery == GW_RECOVERED_BY_SIZE || failure->recovery == GW_RECOVERED_BY_SMALLER;
+    bool own_work = failure->own_work_after + failure->own_waits_after >= OWN_WORK_MIN ||
+                    failure->own_allocs_after >= OWN_REQUESTS_MANY;
     if (failure->own_allocs_after + failure->own_work_after == 0)
         return false;
     if (end_of(c) == ENDED_BY_OTHER_EXCEPTION)
-        return failure->recovery != GW_RECOVERED_NOT || thread_worked_on(failure);
+        return settled || (own_work && (failure->recovery != GW_RECOVERED_NOT || thread_worked_on(failure)));
     return settled;
 }
 

@@ -110,6 +110,13 @@ static const char *last_line(const gw_stderr_facts *facts, size_t *ret_bytes)
     return "";
 }
 
+bool gwi_stderr_is_empty(const gw_stderr_facts *facts)
+{
+    size_t bytes;
+    last_line(facts, &bytes);
+    return bytes == 0;
+}
+
 /* Does the line have the number, and not as a part of a longer one? */
 static bool has_number(const char *line, unsigned number)
 {

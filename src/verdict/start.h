@@ -26,6 +26,8 @@ const gw_failure *gwi_root_with(const gwi_case *c, uint16_t result);
 bool gwi_is_before_context(const gwi_case *c, const gw_failure *failure);
 /* Call, result and place as evidence and as the verdict's place; then what followed, as consequences. */
 void gwi_say_failed_call(const gwi_case *c, gwi_finding *finding, const gw_failure *failure);
+/* Is there no line of the program's own on stderr? */
+bool gwi_stderr_is_empty(const gw_stderr_facts *facts);
 /* `most`, unless the run ended of something else: an exception that is not about the GPU, a signal, or well. No more
  * than supported where the program went on for long after the failure, or its last words are about something else. */
 gw_certainty gwi_sure_of_end(const gwi_case *c, const gw_failure *failure, gw_certainty most);

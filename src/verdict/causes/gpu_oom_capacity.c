@@ -113,7 +113,7 @@ static bool explained_otherwise(const gwi_memory *memory)
  * more than they did; or the first one is not over: the host has not waited for the GPU nor read from it, nothing was
  * given back, no place asked for memory twice, as a loop would, and no more work lies before the refused request
  * than before any other, so that no iteration without requests is hidden there: so nothing can be left over from
- * earlier. A framework's allocator keeps its own books, of which only live blocks are known here. */
+ * earlier. The second proof needs the driver's requests: of a framework's refusal the work before it is not known. */
 static bool is_one_need(const gwi_case *c)
 {
     enum { WAITS_FEW = 1 };
@@ -124,6 +124,8 @@ static bool is_one_need(const gwi_case *c)
         return false;
     if (gwi_loop_is_balanced(memory))
         return memory->own_bytes + memory->wanted_bytes > loop->balanced_peak_bytes;
+    if (memory->report != NULL || memory->snapshot == NULL)
+        return false;
     return growth->requests_whole && loop->leak_count == 0 && !growth->repeats && !growth->steps_unsure &&
            memory->snapshot->frees == 0 && memory->snapshot->reads == 0 && memory->snapshot->waits <= WAITS_FEW &&
            loop->most_requests <= 1 && loop->last_work <= (loop->least_work > 1 ? loop->least_work : 1);

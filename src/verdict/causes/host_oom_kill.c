@@ -49,10 +49,14 @@ static void say_memory(const gwi_case *c, gwi_finding *finding)
 static bool ended_by_it(const gwi_case *c, const gw_machine_event *event, bool killed)
 {
     const gw_stderr_facts *facts = &c->model->stderr_facts;
+    const gw_process *command = c->model->command;
     bool is_judged = c->process != NULL && event->pid == c->process->pid;
-    if (killed || is_judged || !event->is_ours) /* not ours: the exception names it */
+    bool is_command = command != NULL && event->pid == command->pid;
+    if (is_judged || is_command || !event->is_ours) /* not ours: the exception names it */
         return true;
-    return c->signal == 0 && (c->exception != GW_EXCEPTION_SCRIPT || facts->exception_about_child);
+    if (c->root != NULL || event->t_ns + together_ns < c->model->t_end_ns)
+        return false;
+    return killed || (c->signal == 0 && (c->exception != GW_EXCEPTION_SCRIPT || facts->exception_about_child));
 }
 
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
