@@ -298,7 +298,7 @@ static void refused_anew(gw_model *model, gwi_process *process, uint32_t index)
     failure->recovery = GW_RECOVERED_NOT;
     failure->retry_seen = failure->retried = false;
     model->inner->failures_recovered -= model->inner->failures_recovered > 0;
-    gwi_snapshot_release(model, failure->snapshot, false); /* of its list nobody has need any more */
+    gwi_snapshot_release(model, failure->snapshot, false); /* its list is not needed any more */
     failure->snapshot = -1;
     open_add(process, index);
     refused_again(model, process, failure);
@@ -580,7 +580,7 @@ static void settle_counts(const gw_model *model, gw_failure *failure)
     failure->worked_after = found.good_work > 0 || beyond_rings;
 }
 
-/* Of other calls nobody counts what follows: the rings show the newest of it. */
+/* Nothing counts what follows other calls. The rings show the newest of it. */
 static void settle_other(const gw_model *model, gw_failure *failure)
 {
     const gw_process *process = gw_model_process(model, failure->pid);

@@ -646,14 +646,15 @@ static size_t longest_repeat(const gw_request *list, size_t last, size_t *ret_th
  * agree. A row of equal sizes says nothing without them. */
 static bool is_same_work(const gw_request *list, size_t first, size_t begin, size_t length)
 {
-    size_t known = 0, equal = 0, sorts = 1;
+    size_t known = 0, equal = 0;
+    bool several_sizes = false;
     for (size_t i = 0; i < length; i++) {
         const gw_request *a = &list[first + i], *b = &list[begin + i];
         known += a->site != 0 && b->site != 0;
         equal += a->site != 0 && a->site == b->site;
-        sorts += i > 0 && a->group != list[first].group && sorts == 1;
+        several_sizes = several_sizes || a->group != list[first].group;
     }
-    return equal * 2 > known || (known == 0 && sorts > 1);
+    return equal * 2 > known || (known == 0 && several_sizes);
 }
 
 /* The refused request, and those before it, are those that an earlier run began with: the same places ask for the same
@@ -686,7 +687,7 @@ static void find_rerun(const gw_request *list, size_t count, const gw_growth_que
         growth->first_count++;
 }
 
-/* Every request is known, and what came of it. A framework's course of which some was missed tells nothing. */
+/* Every request and its end were recorded. A framework's course that missed events is not used. */
 static bool has_course(const gw_allocator_report *report)
 {
     return report->has_course && report->course_missed == 0 && report->request_count > 0;

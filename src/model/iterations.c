@@ -309,13 +309,18 @@ static bool is_converted(const list *all, const candidate *it, const gw_iteratio
            found->launches > 0 && found->launches <= stayed + 1 && begin->live_bytes <= 2 * found->leak_bytes_median;
 }
 
+static bool are_first_requests(const candidate *it, const gw_iterations *found)
+{
+    return it->marks.at[it->first] <= 2 * found->requests + 2;
+}
+
 /* The program's first requests, two blocks or more in turn: a staging buffer for each of them, and one kernel for each
  * or none. A training has more kernels than weights. In a framework one block is enough, because each kernel there asks
  * for its result. */
 static bool is_staged(const list *all, const candidate *it, const gw_iterations *found)
 {
     uint64_t stayed = (found->leak_blocks + found->leak_count / 2) / found->leak_count;
-    if (it->marks.at[it->first] > 2 * found->requests + 2 || found->passing == 0)
+    if (!are_first_requests(it, found) || found->passing == 0)
         return false;
     if (all->source == GW_REQUESTS_OF_FRAMEWORK)
         return stayed == 1 && found->passing == 1 && found->launches <= 1;
@@ -326,8 +331,8 @@ static bool is_staged(const list *all, const candidate *it, const gw_iterations 
 /* The program's first requests: each block was copied into, not read, and got one kernel. */
 static bool is_copied_in(const candidate *it, const gw_iterations *found)
 {
-    return it->marks.at[it->first] <= 2 * found->requests + 2 && found->requests == 1 && found->passing == 0 &&
-           found->launches == 1 && found->copies > found->reads && found->reads == 0;
+    return are_first_requests(it, found) && found->requests == 1 && found->passing == 0 && found->launches == 1 &&
+           found->copies > 0 && found->reads == 0;
 }
 
 static bool looks_like_loading(const list *all, const candidate *it, const gw_iterations *found)

@@ -187,16 +187,22 @@ static void test_loading_near_a_training(void **state)
     assert_int_equal(found.doubt, GW_LOOP_SURE);
 }
 
-static void test_blocks_are_copied_into(void **state)
+/* `then`: how the host waits for each of them. */
+static void copy_into_blocks(void (*then)(void))
 {
-    (void)state;
     begin();
     for (int i = 0; i < 20; i++) {
         take(50, 40 * MIB);
         now.copies++;
         launch(1);
-        wait_for_gpu();
+        then();
     }
+}
+
+static void test_blocks_are_copied_into(void **state)
+{
+    (void)state;
+    copy_into_blocks(wait_for_gpu);
     find(GW_REQUESTS_OF_DRIVER);
     assert_int_equal(found.doubt, GW_LOOP_LOADING);
 }
@@ -205,13 +211,7 @@ static void test_blocks_are_copied_into(void **state)
 static void test_copied_into_near_results_that_are_read(void **state)
 {
     (void)state;
-    begin();
-    for (int i = 0; i < 20; i++) {
-        take(50, 40 * MIB);
-        now.copies++;
-        launch(1);
-        read_back();
-    }
+    copy_into_blocks(read_back);
     find(GW_REQUESTS_OF_DRIVER);
     assert_int_equal(found.doubt, GW_LOOP_SURE);
 }

@@ -101,6 +101,13 @@ const gw_failure *gwi_failure_next(const gwi_case *c, const gw_failure *failure)
 
 /* ---- the finding ---- */
 
+/* The place that the verdict shall name, and by what it is known. */
+typedef struct gwi_wanted_place {
+    enum { GWI_WHERE_NONE, GWI_WHERE_CALL, GWI_WHERE_SECOND_RUN, GWI_WHERE_TRACEBACK } by;
+    uint32_t site;    /* of the call */
+    const char *what; /* static */
+} gwi_wanted_place;
+
 typedef struct gwi_finding {
     const struct gw_cause *cause; /* that is asked; NULL: none in particular */
     gw_text headline;
@@ -109,11 +116,7 @@ typedef struct gwi_finding {
     gw_string_list ruled_out, consequences, next;
     gw_framework fixes_for; /* whose words the cause's fixes take; RAW: the case's framework */
     bool failed;            /* no memory */
-    uint32_t where_site;    /* by gwi_where() */
-    const char *where_what;
-    bool where_asked;
-    bool where_in_second; /* by gwi_where_in_second() */
-    bool where_raised;    /* by gwi_where_raised() */
+    gwi_wanted_place where;
 } gwi_finding;
 
 #define GWI_NO_TIME    UINT64_MAX

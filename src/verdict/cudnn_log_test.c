@@ -144,11 +144,7 @@ static void a_card_that_is_not_served(void **state)
 
 static void map_library(const char *value)
 {
-    gw_error err;
-    gw_item item = {.kind = GW_ITEM_SUPERVISOR, .t_ns = feed.t_ns, .pid = GW_FEED_PID};
-    item.pair.key = "library";
-    item.pair.value = value;
-    assert_int_equal(gw_model_feed(feed.model, &item, &err), GW_OK);
+    gw_feed_fact(&feed, "library", value);
 }
 
 static void two_versions(void **state)

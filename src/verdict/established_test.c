@@ -84,11 +84,7 @@ static void no_card_and_another_end(void **state)
 
 static void library(const char *line)
 {
-    gw_item item = {.kind = GW_ITEM_SUPERVISOR, .t_ns = feed.t_ns, .pid = GW_FEED_PID};
-    gw_error err;
-    item.pair.key = "library";
-    item.pair.value = line;
-    assert_int_equal(gw_model_feed(feed.model, &item, &err), GW_OK);
+    gw_feed_fact(&feed, "library", line);
 }
 
 static void refused_by_the_runtime(void)

@@ -34,6 +34,12 @@ static bool is_unrecovered(const gw_failure *failure, const gw_process *process,
            !(waited && failure->recovery != GW_RECOVERED_NOT);
 }
 
+bool gwi_is_asked_again(const gw_failure *first, const gw_failure *last, const gw_failure *later)
+{
+    const uint64_t soon_ns = 2000000000u;
+    return later->bytes_wanted == first->bytes_wanted && later->fn == first->fn && later->t_ns - last->t_ns < soon_ns;
+}
+
 gwi_roots gwi_roots_of(const gw_model *model, uint32_t pid)
 {
     gwi_roots found = {0};
@@ -46,8 +52,7 @@ gwi_roots gwi_roots_of(const gw_model *model, uint32_t pid)
         if (failure->is_allocation && is_unrecovered(failure, process, found.sticky)) {
             if (found.oom == NULL)
                 found.oom = found.oom_last = failure;
-            else if (failure->bytes_wanted == found.oom->bytes_wanted && failure->fn == found.oom->fn &&
-                     failure->t_ns - found.oom_last->t_ns < 2000000000u)
+            else if (gwi_is_asked_again(found.oom, found.oom_last, failure))
                 found.oom_last = failure;
         } else if (failure->is_allocation) {
             found.handled = found.handled == NULL ? failure : found.handled;

@@ -16,14 +16,10 @@ void gwi_say_live_holder(const gwi_case *c, gwi_finding *finding, const char *of
     const gwi_memory *memory = &c->memory;
     if (memory->report == NULL || memory->live != memory->report->live)
         return; /* the driver's own blocks are told where they matter */
-    uint32_t site = finding->where_site;
-    const char *what = finding->where_what;
-    bool asked = finding->where_asked;
-    if (!gwi_say_holder(c, finding, memory->t_ns, "observer", memory->live, memory->live_count, of_what) || site == 0)
-        return;
-    finding->where_site = site; /* the place of the verdict stays */
-    finding->where_what = what;
-    finding->where_asked = asked;
+    gwi_wanted_place kept = finding->where;
+    if (gwi_say_holder(c, finding, memory->t_ns, "observer", memory->live, memory->live_count, of_what) &&
+        kept.site != 0)
+        finding->where = kept; /* the place of the verdict stays */
 }
 
 /* ---- the peak ---- */

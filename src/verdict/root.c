@@ -169,8 +169,8 @@ static void find_series(gwi_case *c)
     const gw_failure *end = c->model->failure + c->model->failure_count;
     c->oom_last = c->oom;
     for (const gw_failure *later = c->oom + 1; later < end; later++) {
-        if (is_refusal(c, later) && later->bytes_wanted == c->oom->bytes_wanted && later->fn == c->oom->fn &&
-            later->recovery == GW_RECOVERED_NOT && later->t_ns - c->oom_last->t_ns < 2000000000u)
+        if (is_refusal(c, later) && later->recovery == GW_RECOVERED_NOT &&
+            gwi_is_asked_again(c->oom, c->oom_last, later))
             c->oom_last = later;
     }
 }

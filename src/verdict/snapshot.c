@@ -7,11 +7,9 @@
 /* The lines of what is alive; the place of the verdict is the refused request, if there is one. */
 static void say_holder(const gwi_case *c, gwi_finding *finding, const gw_allocator_report *report)
 {
-    gwi_finding kept = *finding;
+    gwi_wanted_place kept = finding->where;
     gwi_say_holder(c, finding, report->t_ns, "observer", report->live, report->live_count, "that");
-    finding->where_site = kept.where_site;
-    finding->where_what = kept.where_what;
-    finding->where_asked = kept.where_asked;
+    finding->where = kept;
 }
 
 static void say_report(const gwi_case *c, gwi_finding *finding, const gw_allocator_report *report)

@@ -35,11 +35,7 @@ static void expect_not_fault(gw_verdict_status status)
 
 static void library(const char *line)
 {
-    gw_item item = {.kind = GW_ITEM_SUPERVISOR, .t_ns = feed.t_ns, .pid = GW_FEED_PID};
-    gw_error err;
-    item.pair.key = "library";
-    item.pair.value = line;
-    assert_int_equal(gw_model_feed(feed.model, &item, &err), GW_OK);
+    gw_feed_fact(&feed, "library", line);
 }
 
 static void open_with_driver(unsigned api)

@@ -329,11 +329,7 @@ static void no_crowd(void **state)
 
 static void library(const char *line)
 {
-    gw_error err;
-    gw_item item = {.kind = GW_ITEM_SUPERVISOR, .t_ns = feed.t_ns, .pid = GW_FEED_PID};
-    item.pair.key = "library";
-    item.pair.value = line;
-    assert_int_equal(gw_model_feed(feed.model, &item, &err), GW_OK);
+    gw_feed_fact(&feed, "library", line);
 }
 
 static void with_libraries(unsigned capability, const char *first, const char *second)

@@ -83,26 +83,17 @@ char *gwi_fork_place(const gwi_case *c, uint32_t site, char out[GWI_PLACE_TEXT_M
 
 void gwi_where(gwi_finding *finding, uint32_t site, const char *what)
 {
-    finding->where_in_second = finding->where_raised = false;
-    finding->where_site = site;
-    finding->where_what = what;
-    finding->where_asked = true;
+    finding->where = (gwi_wanted_place){.by = GWI_WHERE_CALL, .site = site, .what = what};
 }
 
 void gwi_where_in_second(gwi_finding *finding, const char *what)
 {
-    finding->where_in_second = true;
-    finding->where_raised = false;
-    finding->where_what = what;
-    finding->where_asked = true;
+    finding->where = (gwi_wanted_place){.by = GWI_WHERE_SECOND_RUN, .what = what};
 }
 
 void gwi_where_raised(gwi_finding *finding, const char *what)
 {
-    finding->where_in_second = false;
-    finding->where_raised = true;
-    finding->where_what = what;
-    finding->where_asked = true;
+    finding->where = (gwi_wanted_place){.by = GWI_WHERE_TRACEBACK, .what = what};
 }
 
 /* ---- who holds most ---- */
@@ -405,22 +396,24 @@ static bool reason_is(gw_verdict *verdict, const char *reason)
 bool gwi_take_where(const gwi_case *c, const gwi_finding *finding, gw_verdict *verdict)
 {
     gw_sites *sites = c->model->sites;
-    uint32_t number = finding->where_site;
-    const gw_stack *stack = gw_sites_stack(sites, number);
-    if (!finding->where_asked)
+    const gwi_wanted_place *wanted = &finding->where;
+    const gw_stack *stack = gw_sites_stack(sites, wanted->site);
+    if (wanted->by == GWI_WHERE_NONE)
         return reason_is(verdict,
                          verdict->status == GW_VERDICT_FAULT ? "no one call is at fault" : "nothing is at fault");
-    if (finding->where_in_second) {
-        verdict->where = where_in_second(&c->model->faults.blame, finding->where_what);
+    if (wanted->by == GWI_WHERE_SECOND_RUN) {
+        verdict->where = where_in_second(&c->model->faults.blame, wanted->what);
         return verdict->where != NULL && gw_str_copy(c->model->faults.blame.where_reason, &verdict->where_reason);
     }
-    if (finding->where_raised || (was_raised_for_gpu(c) && stack_of(c, number) == NULL))
-        verdict->where =
-            where_raised(c, finding->where_raised ? finding->where_what : "the exception was raised there");
-    if (verdict->where != NULL)
-        return true;
-    if (finding->where_raised)
-        return reason_is(verdict, "the traceback names no line of the program's own");
+    if (wanted->by == GWI_WHERE_TRACEBACK) {
+        verdict->where = where_raised(c, wanted->what);
+        return verdict->where != NULL || reason_is(verdict, "the traceback names no line of the program's own");
+    }
+    if (stack_of(c, wanted->site) == NULL && was_raised_for_gpu(c)) {
+        verdict->where = where_raised(c, "the exception was raised there");
+        if (verdict->where != NULL)
+            return true;
+    }
     if (gw_sites_count(sites) == 0)
         return reason_is(verdict, "the recording holds no call sites");
     if (stack == NULL)
@@ -429,7 +422,7 @@ bool gwi_take_where(const gwi_case *c, const gwi_finding *finding, gw_verdict *v
         return reason_is(verdict, (stack->flags & GW_SITE_PYTHON_UNKNOWN) != 0
                                       ? "the Python frames of that call could not be read"
                                       : "none of the frames of that call is the program's own");
-    verdict->where = where_of(sites, stack, finding->where_what);
+    verdict->where = where_of(sites, stack, wanted->what);
     const gw_frame *user = &stack->frame[stack->user];
     if (verdict->where == NULL || user->line != 0 || user->python)
         return verdict->where != NULL;

@@ -11,12 +11,9 @@ typedef struct story {
 
 static void map_cudnn(void)
 {
-    gw_item item = {.kind = GW_ITEM_SUPERVISOR, .t_ns = feed.t_ns, .pid = GW_FEED_PID};
-    gw_error err;
-    item.pair.key = "library";
-    item.pair.value = "kind=cudnn part= place=wheel version=9.1.0 from=3 major_only=0 "
-                      "path=/v/site-packages/nvidia/cudnn/lib/libcudnn.so.9";
-    assert_int_equal(gw_model_feed(feed.model, &item, &err), GW_OK);
+    gw_feed_fact(&feed, "library",
+                 "kind=cudnn part= place=wheel version=9.1.0 from=3 major_only=0 "
+                 "path=/v/site-packages/nvidia/cudnn/lib/libcudnn.so.9");
 }
 
 static void tell(const story *told)
