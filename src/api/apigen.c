@@ -28,7 +28,7 @@
  *   void gwi_failed(&th, fn, kind, result, flags, extra, a0, a1, a2, a3)
  *                                                    any failure; outputs read 0
  *   extern bool gwi_guard_on;
- *   bool gwi_orders()                                somebody wants to know what puts work in order; then
+ *   bool gwi_orders(), gwi_orders_fills()            somebody wants to know what puts work in order; then
  *   void gwi_order(&th, fn, step, flags, object, source, bytes, stream)
  *
  * and of what rows ask for by name, declared in gw_hook_special.h:
@@ -672,8 +672,8 @@ static void put_order(FILE *out, const row *r)
     bool is_range = (r->kind == GW_EV_COPY || r->kind == GW_EV_FILL) && !is_batch(r);
     const char *const value[] = {r->value[VALUE_A], r->kind == GW_EV_COPY ? r->value[VALUE_A + 1] : NULL,
                                  is_range ? "gw_bytes" : NULL, r->value[VALUE_A + 3]};
-    fprintf(out, "        if (gwi_orders())\n            gwi_order(&gw_th, GW_FN_%s, GW_ORDER_%s, %s", r->symbol, step,
-            flags_of(r));
+    fprintf(out, "        if (gwi_orders%s())\n            gwi_order(&gw_th, GW_FN_%s, GW_ORDER_%s, %s",
+            r->kind == GW_EV_FILL ? "_fills" : "", r->symbol, step, flags_of(r));
     for (int i = 0; i < 4; i++) {
         fputs(", ", out);
         put_value(out, value[i]);
@@ -717,14 +717,6 @@ static void put_hot_bytes(FILE *out, const row *r)
     }
 }
 
-/* What a launch's function is compared with afterwards comes while the driver works. */
-static void put_ahead(FILE *out, const row *r)
-{
-    const char *function = r->value[VALUE_A];
-    if (r->kind == GW_EV_LAUNCH && function != NULL && find_param(r, function, strlen(function)) != NULL)
-        fprintf(out, "    gwi_launch_ahead(U64(%s));\n", function);
-}
-
 static void put_call_through(FILE *out, const row *r)
 {
     fputs("    int gw_result = ", out);
@@ -742,14 +734,6 @@ static void put_call_through(FILE *out, const row *r)
  * fails, not before. Frameworks make ten such calls around every launch. */
 static void put_get(FILE *out, const row *r)
 {
-    if (r->straight >= 0) {
-        fprintf(out,
-                "    gw_fn_t_%s *gw_straight = (gw_fn_t_%s *)gwi_straight(%d);\n"
-                "    if (__builtin_expect(gw_straight != NULL, 1))\n        return gw_straight(",
-                r->symbol, r->symbol, r->straight);
-        put_arguments(out, r);
-        fputs(");\n", out);
-    }
     fprintf(out, "    int gw_result = ((gw_fn_t_%s *)gwi_real[GW_FN_%s])(", r->symbol, r->symbol);
     put_arguments(out, r);
     fprintf(out, ");\n    if (__builtin_expect(gw_result != 0, 0))\n        gwi_get_failed(GW_FN_%s, gw_result, %s",
@@ -758,10 +742,30 @@ static void put_get(FILE *out, const row *r)
     fputs(");\n    return gw_result;\n}\n\n", out);
 }
 
+/* The straight way takes half a cache line, so what looks at the result stands elsewhere. */
+static void put_read(FILE *out, const row *r)
+{
+    fprintf(out, "static __attribute__((noinline, cold)) int gwi_looked_%s(%s)\n{\n", r->symbol, r->signature);
+    put_get(out, r);
+    fprintf(out,
+            "static __attribute__((hot, aligned(32))) int gwi_wrap_%s(%s)\n{\n"
+            "    gw_fn_t_%s *gw_straight = (gw_fn_t_%s *)gwi_straight(%d);\n"
+            "    if (__builtin_expect(gw_straight != NULL, 1))\n        return gw_straight(",
+            r->symbol, r->signature, r->symbol, r->symbol, r->straight);
+    put_arguments(out, r);
+    fprintf(out, ");\n    return gwi_looked_%s(", r->symbol);
+    put_arguments(out, r);
+    fputs(");\n}\n\n", out);
+}
+
 static void put_wrapper(FILE *out, const row *r)
 {
     /* What programs call all the time lies together. */
-    const char *often = is_price(r, "HOT") || r->is_get ? "__attribute__((hot)) " : "";
+    const char *often = is_price(r, "HOT") || r->is_get || r->value[VALUE_AFTER] ? "__attribute__((hot)) " : "";
+    if (r->straight >= 0) {
+        put_read(out, r);
+        return;
+    }
     fprintf(out, "%sstatic int gwi_wrap_%s(%s)\n{\n", often, r->symbol, r->signature);
     if (r->is_get) {
         put_get(out, r);
@@ -774,12 +778,12 @@ static void put_wrapper(FILE *out, const row *r)
         return;
     }
     fprintf(out, "    gw_fn_t_%s *gw_real = (gw_fn_t_%s *)gwi_real[GW_FN_%s];\n", r->symbol, r->symbol, r->symbol);
-    bool quick = is_price(r, "FAILURE") || (is_price(r, "HOT") && r->kind != GW_EV_SYNC && r->kind != GW_EV_COPY);
+    bool quick = is_price(r, "FAILURE") || r->value[VALUE_AFTER] != NULL ||
+                 (is_price(r, "HOT") && r->kind != GW_EV_SYNC && r->kind != GW_EV_COPY);
     fprintf(out, "    gwi_slot_ref gw_th;\n    if (!gwi_enter%s(&gw_th, GW_FN_%s))\n        return gw_real(",
             quick ? "_quick" : "", r->symbol);
     put_arguments(out, r);
     fputs(");\n", out);
-    put_ahead(out, r);
     put_call_through(out, r);
     if (r->is_fence) {
         fputs("    if (__builtin_expect(gw_result == 0, 1)) {\n", out);

@@ -60,6 +60,11 @@ bool gwi_orders(void)
     return true;
 }
 
+bool gwi_orders_fills(void)
+{
+    return gwi_orders();
+}
+
 void gwi_order(gwi_slot_ref *th, unsigned fn, unsigned step, unsigned flags, uint64_t object, uint64_t source,
                uint64_t bytes, uint64_t stream)
 {

@@ -21,10 +21,11 @@
 #include "gw_event.h"
 
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum {
-    GW_BUFFER_VERSION = 2,
+    GW_BUFFER_VERSION = 3,
     GW_BUFFER_BYTES = 4 << 20,
     GW_RING_ENTRIES = 2048,
     GW_SLOT_COUNT = 128,
@@ -78,7 +79,7 @@ typedef struct gw_ring {
 enum { GW_SLOT_FREE = 0, GW_SLOT_LIVE = 1, GW_SLOT_ENDED = 2 };
 enum { GW_CHUNK_FREE = 0, GW_CHUNK_OWNED = 1, GW_CHUNK_FULL = 2 };
 
-/* 512 bytes, written by its thread alone except `state`. */
+/* 512 bytes, written by its thread alone except `state`. A launch touches the first 64 of them only. */
 typedef struct gw_slot {
     _Atomic uint32_t state;
     uint32_t tid;
@@ -87,14 +88,15 @@ typedef struct gw_slot {
     _Atomic uint32_t inside_fn;    /* 1 + fn of the call in progress; 0: outside */
     _Atomic int32_t ring_index;    /* -1: no ring */
     _Atomic uint64_t ring_head;    /* entries ever written; newest is at (head - 1) % GW_RING_ENTRIES */
-    _Atomic uint64_t synced_at;    /* ticks of the last successful synchronisation */
-    _Atomic uint64_t synced_ring_head;
-    _Atomic uint32_t generation; /* counts the threads that used this slot */
-    uint32_t mark;               /* the hook's own: says which process set this slot up */
+    _Atomic uint32_t generation;   /* counts the threads that used this slot */
+    uint32_t mark;                 /* the hook's own: says which process set this slot up */
     _Atomic uint64_t counter[GW_COUNT_COUNT];
+    _Atomic uint64_t synced_at; /* ticks of the last successful synchronisation */
+    _Atomic uint64_t synced_ring_head;
     char name[16]; /* the thread's name when it took the slot */
     uint8_t reserved[296];
 } gw_slot;
+_Static_assert(offsetof(gw_slot, counter[GW_COUNT_GRAPH_LAUNCH]) + 8 <= 64, "a launch's line");
 _Static_assert(sizeof(gw_slot) == 512, "slots are 512 bytes");
 
 typedef struct gw_chunk_head {

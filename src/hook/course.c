@@ -1,12 +1,17 @@
 /* How each event of PyTorch's allocator is followed: gwi_course.h.
  *
  *   door -> usage() -> the device's log -> PyTorch's own definition
- *                            |  when it is full, and before anybody reads
+ *                            |  by the dozen, and before anybody reads
  *                       table, ring, sizes, spans
  *
  * An event is only appended to a short log. In a training nearly every line of the table and of the ring would have to
  * come from another core or from memory: one thread allocates, another one frees, and the program's own work lies
  * between two events. So events are settled by the dozen: all lines are fetched first, and their latencies overlap.
+ * What appending needs is one line of the course, two of the thread's slot, and one of the process's page.
+ *
+ * One thread appends at a time, because PyTorch holds a lock a device around all this; whoever settles, a reader too,
+ * takes the course's own. So appending takes none. Should two threads ever be seen here at once, events may be lost,
+ * and the course says that it is not whole.
  *
  * Live blocks are a hash table by address with linear probing, which doubles by moving to a new mapping; the ring has
  * the last requests. A free writes into the ring, too: how long a request lived is what tells an iteration's working
@@ -33,71 +38,76 @@ enum {
     TABLE_BITS_MAX = 21, /* at most half full: GWI_COURSE_BLOCKS_MAX */
     SPAN_SHIFT_FIRST = 18,
     LOOK_EVERY = 16, /* events without a newer time: then the clock is read */
-    LOGGED_MAX = 256,
-    FETCHED_MAX = 64, /* lines of so many events are asked for at once: they stay in the cache until they are used */
+    LOG_ROOM = 512,
+    SETTLE_EVERY = 256, /* the other half is for events that come while somebody reads */
+    FETCHED_MAX = 64,   /* lines of so many events are asked for at once: they stay in the cache until they are used */
     SPINS_MAX = 200,
     YIELDS_MAX = 50000
 };
 _Static_assert((1 << (TABLE_BITS_MAX - 1)) == GWI_COURSE_BLOCKS_MAX, "half of the table");
 _Static_assert(sizeof(gwi_course_block) == 32 && sizeof(gwi_course_request) == 32, "two a cache line");
 
-/* What calls of a thread were counted when it last came by. A line each: its thread's core keeps it. */
+/* What calls of a slot's thread were counted when it last asked for memory. */
 typedef struct seen_counts {
-    _Alignas(64) uint32_t generation;
-    uint32_t launches, waits;
+    uint32_t generation, launches, waits;
 } seen_counts;
 
-/* An event that is not settled yet. */
+/* An event that is not settled yet. `who`: address << 16 | the thread's slot << 8 | the slot's generation, its last 8
+ * bits. */
 typedef struct logged {
-    uint64_t address;
-    int64_t bytes;  /* as the door says it; 0: the call site of a request that was logged before */
-    uint64_t ticks; /* of a call site: the number of the request */
+    uint64_t who;
+    int64_t bytes; /* as the door says it; 0: the call site of the request just before */
+    uint64_t ticks;
     union {
         struct {
-            uint32_t launches, waits; /* of a request: so far */
+            uint32_t launches, waits; /* of the thread, so far */
         };
         uint32_t site;
     };
 } logged;
 _Static_assert(sizeof(logged) == 32, "two a cache line");
+enum { NO_SLOT = 0xff };
+_Static_assert((int)GW_SLOT_COUNT <= (int)NO_SLOT, "a slot fits");
 
-typedef struct course {
-    /* All that an event touches lies in two neighbouring lines, its place in the log excepted. */
-    _Alignas(128) _Atomic uint32_t lock;
-    uint32_t log_count;
-    uint64_t last_ticks, first_ticks;
-    uint64_t requests; /* those in the log included */
-    uint32_t launches, waits;
-    uint64_t large_bytes;        /* requests of so many bytes have a call site */
-    _Atomic uint64_t site_ticks; /* spent on call sites */
+typedef struct gwi_course_of_device {
+    /* What appending touches, its place in the log excepted. Written by the thread that appends; all but the first of
+     * these are of no interest to others, or may be an event newer than what they have. */
+    _Alignas(64) _Atomic uint64_t logged_count;
+    uint64_t settled_seen; /* of settled_count, when this thread last looked */
+    uint64_t last_ticks;
+    _Atomic uint64_t allocated_bytes, reserved_bytes;
+    _Atomic uint64_t large_bytes; /* requests of so many bytes have a call site */
+    gw_c10_usage_fn *next;        /* PyTorch's own */
     uint32_t stale;
-    _Alignas(64) uint64_t allocated_bytes;
-    uint64_t reserved_bytes;
-    _Atomic uint64_t missed; /* not under the lock */
-    /* What settling touches. */
+    _Atomic uint32_t is_busy; /* a thread is about to append */
+    /* The rest is under the lock, but for what is atomic. */
+    _Alignas(64) _Atomic uint32_t lock;
     uint32_t table_bits;
+    _Atomic uint64_t missed;
+    _Atomic uint64_t settled_count;
+    _Atomic uint64_t site_ticks; /* spent on call sites */
     uint32_t span_shift, span_index;
     gwi_course_block *table; /* owned; a mapping */
     uint64_t span_end_ticks; /* of the span in progress */
-    _Alignas(64) logged log[LOGGED_MAX];
+    uint32_t launches, waits;
     gwi_course_totals now; /* of what is settled */
     gwi_course_size size[GWI_COURSE_SIZES];
     gwi_course_span span[GWI_COURSE_SPANS];
     seen_counts seen[GW_SLOT_COUNT];
+    _Alignas(64) logged log[LOG_ROOM];
     _Alignas(64) gwi_course_request ring[GWI_COURSE_REQUESTS];
 } course;
-_Static_assert(offsetof(course, allocated_bytes) == 64, "two lines");
+_Static_assert(offsetof(course, lock) == 64, "one line");
 
 static struct {
-    _Alignas(64) _Atomic uint32_t mark; /* of the process that began; another one's child keeps silent */
-    gw_c10_door *door;                  /* here it is in a line that is needed anyway */
-    course *_Atomic of[GWI_COURSE_DEVICES];
+    _Atomic uint32_t mark; /* of the process that began; another one's child keeps silent */
+    gw_c10_door *door;
     _Atomic uint64_t missed_outside; /* no course could be made */
 } courses;
 
 extern gw_c10_door gw_the_c10_door __attribute__((weak, visibility("default")));
 
-/* ---- the lock: PyTorch has one of its own around most of this, so that it is free ---- */
+/* ---- the lock ---- */
 
 static __attribute__((noinline)) bool lock_slowly(course *c)
 {
@@ -254,71 +264,70 @@ static course *map_course(void)
     return (course *)(void *)(map + before);
 }
 
-static GWI_COLD course *begin(uint64_t device)
-{
-    int saved_errno = errno;
-    course *c = map_course(), *before = NULL;
-    if (c != NULL) {
-        c->table = (gwi_course_block *)(void *)(c + 1);
-        c->table_bits = TABLE_BITS_FIRST;
-        c->now.first_ticks = c->now.last_ticks = c->first_ticks = c->last_ticks = gwi_ticks();
-        c->large_bytes = large_bytes();
-        c->span_shift = SPAN_SHIFT_FIRST;
-        for (size_t i = 0; i < GWI_COURSE_SPANS; i++)
-            span_clear(&c->span[i]);
-        span_next(c);
-    }
-    if (c == NULL || !atomic_compare_exchange_strong(&courses.of[device], &before, c)) {
-        if (c != NULL)
-            munmap(c, COURSE_BYTES);
-        c = before; /* another thread's, or NULL */
-    }
-    errno = saved_errno;
-    return c;
-}
-
-/* The process that began is the one that goes on. A fork's child has its parent's mark, and none of its own yet. */
-static GWI_COLD bool is_first(uint32_t mark)
-{
-    uint32_t none = 0;
-    return mark != 0 && atomic_compare_exchange_strong(&courses.mark, &none, mark);
-}
-
-static inline bool is_our_process(void)
-{
-    uint32_t mark = atomic_load_explicit(&gwi_wipe.mark, memory_order_relaxed);
-    return gwi_likely(mark != 0 && mark == atomic_load_explicit(&courses.mark, memory_order_relaxed)) || is_first(mark);
-}
-
-static inline course *course_of(uint64_t device)
-{
-    course *c = atomic_load_explicit(&courses.of[device], memory_order_acquire);
-    return gwi_likely(c != NULL) ? c : begin(device);
-}
-
-/* ---- an event ---- */
-
 static void miss(course *c)
 {
     atomic_fetch_add_explicit(&c->missed, 1, memory_order_relaxed);
 }
 
-/* Of a slot in this process's buffer, by what stands in the line that says whose it is; else a number beyond them. */
+/* The process that began is the one that goes on. A fork's child has its parent's mark, and none of its own yet. */
+static bool is_our_process(void)
+{
+    uint32_t mark = atomic_load_explicit(&gwi_wipe.mark, memory_order_relaxed), none = 0;
+    return mark != 0 && (atomic_compare_exchange_strong(&courses.mark, &none, mark) || none == mark);
+}
+
+static course *make_course(void)
+{
+    course *c = map_course();
+    if (c == NULL)
+        return NULL;
+    gw_c10_usage_fn *next = __atomic_load_n(&courses.door->next_usage, __ATOMIC_ACQUIRE);
+    c->next = next != NULL ? next : courses.door->usage_alone;
+    c->table = (gwi_course_block *)(void *)(c + 1);
+    c->table_bits = TABLE_BITS_FIRST;
+    c->now.first_ticks = c->now.last_ticks = c->last_ticks = gwi_ticks();
+    c->large_bytes = large_bytes();
+    c->span_shift = SPAN_SHIFT_FIRST;
+    for (size_t i = 0; i < GWI_COURSE_SPANS; i++)
+        span_clear(&c->span[i]);
+    span_next(c);
+    return c;
+}
+
+/* NULL: this process is not followed, or there is no memory. */
+static GWI_COLD course *begin(uint64_t device)
+{
+    int saved_errno = errno;
+    course *c = NULL, *before = NULL;
+    if (is_our_process()) {
+        c = make_course();
+        if (c == NULL)
+            atomic_fetch_add_explicit(&courses.missed_outside, 1, memory_order_relaxed);
+        else if (!atomic_compare_exchange_strong(&gwi_wipe.course[device], &before, c)) {
+            munmap(c, COURSE_BYTES);
+            c = before; /* another thread's */
+        }
+    }
+    errno = saved_errno;
+    return c;
+}
+
+/* ---- an event ---- */
+
+/* Of a slot in this process's buffer, by what stands in the line that says whose it is. Others have none. */
 static inline uint64_t index_of(const gw_slot *slot)
 {
     uintptr_t rings = (uintptr_t)atomic_load_explicit(&gwi_wipe.rings, memory_order_relaxed);
     uintptr_t slots = rings - (GW_RINGS_OFFSET - GW_SLOTS_OFFSET);
-    return rings == 0 ? GW_SLOT_COUNT : ((uintptr_t)slot - slots) / sizeof *slot;
+    uint64_t index = rings == 0 ? NO_SLOT : ((uintptr_t)slot - slots) / sizeof *slot;
+    return index < GW_SLOT_COUNT ? index : NO_SLOT;
 }
 
 /* The thread's slot, if it has made a driver call; a free may come from a thread that has not. */
-static inline gw_slot *slot_of_thread(uint64_t *ret_index)
+static inline gw_slot *slot_of_thread(void)
 {
     gw_slot *slot = gwi_slot;
-    if (gwi_unlikely(slot == NULL || !gwi_slot_is_ours(slot)))
-        return NULL;
-    *ret_index = index_of(slot);
-    return gwi_likely(*ret_index < GW_SLOT_COUNT) ? slot : NULL;
+    return gwi_likely(slot != NULL && gwi_slot_is_ours(slot)) ? slot : NULL;
 }
 
 static inline void see_time(course *c, const gw_slot *slot)
@@ -339,35 +348,12 @@ static inline uint32_t counted(const gw_slot *slot, gw_counter which)
     return (uint32_t)atomic_load_explicit(&slot->counter[which], memory_order_relaxed);
 }
 
-/* Adds what this thread has launched and waited for since it last came by. */
-static inline void see_work(course *c, const gw_slot *slot, uint64_t index)
-{
-    if (gwi_unlikely(slot == NULL))
-        return;
-    seen_counts *seen = &c->seen[index];
-    uint32_t generation = atomic_load_explicit(&slot->generation, memory_order_relaxed);
-    uint32_t launches = counted(slot, GW_COUNT_LAUNCH) + counted(slot, GW_COUNT_GRAPH_LAUNCH);
-    uint32_t waits = counted(slot, GW_COUNT_SYNC);
-    if (gwi_unlikely(seen->generation != generation))
-        *seen = (seen_counts){.generation = generation};
-    c->launches += launches - seen->launches;
-    c->waits += waits - seen->waits;
-    seen->launches = launches;
-    seen->waits = waits;
-}
-
-static __attribute__((noinline)) void settle(course *c);
-
-/* Room for one more is always there. */
-static inline void append(course *c, logged event)
-{
-    c->log[c->log_count] = event;
-    if (gwi_unlikely(++c->log_count == LOGGED_MAX))
-        settle(c);
-    gwi_fetch_to_write(&c->log[c->log_count + 1]); /* at the end of the log: what lies behind it does no harm */
-}
-
 /* ---- settling: in order, and as if each event had been followed at once ---- */
+
+static inline uint64_t address_of(const logged *event)
+{
+    return event->who >> 16;
+}
 
 static inline void see_live(course *c)
 {
@@ -407,22 +393,22 @@ static inline void handed_out(course *c, const logged *event, gwi_course_block *
     if (gwi_unlikely(block->address != 0)) { /* its end was missed */
         miss(c);
         block_ends(c, block);
-        block = find(c, event->address);
+        block = find(c, address_of(event));
     }
     if (gwi_unlikely((c->now.live_count + 1) * 2 > (uint64_t)1 << c->table_bits)) {
         if (!grow(c)) {
             miss(c);
             return;
         }
-        block = find(c, event->address);
+        block = find(c, address_of(event));
     }
     uint64_t when = event->ticks >> GWI_COURSE_WHEN_SHIFT, order = ++c->now.requests;
-    *block = (gwi_course_block){.address = event->address,
+    *block = (gwi_course_block){.address = address_of(event),
                                 .bytes_when = bytes << 16 | (when >> 32 & 0xffff),
                                 .order = order,
                                 .when = (uint32_t)when};
     c->ring[order % GWI_COURSE_REQUESTS] =
-        (gwi_course_request){.ticks = event->ticks, .bytes = bytes, .launches = event->launches, .waits = event->waits};
+        (gwi_course_request){.ticks = event->ticks, .bytes = bytes, .launches = c->launches, .waits = c->waits};
     gwi_course_size *size = size_of(c, bytes);
     size->requests++;
     size->live_bytes += bytes;
@@ -438,15 +424,40 @@ static inline void taken_back(course *c, gwi_course_block *block)
         miss(c); /* it was handed out before we came, or that was missed */
 }
 
-/* The block may be another one meanwhile. */
+/* Of the request just before, if there was room for it. */
 static void site_found(course *c, const logged *event)
 {
-    uint64_t order = event->ticks;
-    gwi_course_block *block = find(c, event->address);
-    if (block->address != 0 && block->order == order)
-        block->site = event->site;
-    if (c->now.requests - order < GWI_COURSE_REQUESTS)
-        c->ring[order % GWI_COURSE_REQUESTS].site = event->site;
+    gwi_course_block *block = find(c, address_of(event));
+    if (block->address == 0 || block->order != c->now.requests)
+        return;
+    block->site = event->site;
+    c->ring[block->order % GWI_COURSE_REQUESTS].site = event->site;
+}
+
+/* Adds what this thread has launched and waited for since it last asked for memory. */
+static inline void see_work(course *c, const logged *event)
+{
+    uint32_t slot = event->who >> 8 & 0xff, generation = event->who & 0xff;
+    if (gwi_unlikely(slot >= GW_SLOT_COUNT))
+        return;
+    seen_counts *seen = &c->seen[slot];
+    if (gwi_unlikely(seen->generation != generation))
+        *seen = (seen_counts){.generation = generation};
+    c->launches += event->launches - seen->launches;
+    c->waits += event->waits - seen->waits;
+    seen->launches = event->launches;
+    seen->waits = event->waits;
+}
+
+/* A line that will be written soon is asked for now, with the right to write. GCC's own builtin means that only for
+ * newer processors; older ones that lack the instruction take it for none. */
+static inline void fetch_to_write(const volatile void *at)
+{
+#if defined(__x86_64__)
+    __asm__ volatile("prefetchw %0" : : "m"(*(const volatile char *)at));
+#else
+    __builtin_prefetch((const void *)at, 1);
+#endif
 }
 
 /* First all places in the table, then the lines of the ring: the new ones, and those of the blocks that end. */
@@ -454,15 +465,15 @@ static inline void fetch_ahead(const course *c, const logged *event, uint32_t co
 {
     uint64_t order = c->now.requests;
     for (uint32_t i = 0; i < count; i++) {
-        ret_place[i] = (uint32_t)place_of(event[i].address, c->table_bits);
-        gwi_fetch_to_write(&c->table[ret_place[i]]);
+        ret_place[i] = (uint32_t)place_of(address_of(&event[i]), c->table_bits);
+        fetch_to_write(&c->table[ret_place[i]]);
     }
     for (uint32_t i = 0; i < count; i++) {
         const gwi_course_block *block = &c->table[ret_place[i]];
         if (event[i].bytes > 0)
-            gwi_fetch_to_write(&c->ring[++order % GWI_COURSE_REQUESTS]);
-        else if (block->address == event[i].address)
-            gwi_fetch_to_write(&c->ring[block->order % GWI_COURSE_REQUESTS]);
+            fetch_to_write(&c->ring[++order % GWI_COURSE_REQUESTS]);
+        else if (block->address == address_of(&event[i]))
+            fetch_to_write(&c->ring[block->order % GWI_COURSE_REQUESTS]);
     }
 }
 
@@ -472,32 +483,44 @@ static inline void settle_one(course *c, const logged *event, size_t place)
         site_found(c, event);
         return;
     }
-    gwi_course_block *block = find_from(c, event->address, place);
+    gwi_course_block *block = find_from(c, address_of(event), place);
     c->now.last_ticks = event->ticks;
-    if (event->bytes > 0)
+    if (event->bytes > 0) {
+        see_work(c, event);
         handed_out(c, event, block);
-    else
+    } else {
         taken_back(c, block);
+    }
     see_live(c);
 }
 
-static void settle(course *c)
+static void settle_some(course *c, const logged *event, uint32_t count)
 {
-    for (uint32_t first = 0; first < c->log_count; first += FETCHED_MAX) {
-        uint32_t place[FETCHED_MAX], left = c->log_count - first, bits = c->table_bits;
-        uint32_t count = left < FETCHED_MAX ? left : (uint32_t)FETCHED_MAX;
-        fetch_ahead(c, &c->log[first], count, place);
-        for (uint32_t i = 0; i < count; i++) {
-            const logged *event = &c->log[first + i];
-            bool grown = gwi_unlikely(c->table_bits != bits);
-            settle_one(c, event, grown ? place_of(event->address, c->table_bits) : place[i]);
-        }
+    uint32_t place[FETCHED_MAX], bits = c->table_bits;
+    fetch_ahead(c, event, count, place);
+    for (uint32_t i = 0; i < count; i++) {
+        bool grown = gwi_unlikely(c->table_bits != bits);
+        settle_one(c, &event[i], grown ? place_of(address_of(&event[i]), c->table_bits) : place[i]);
     }
-    c->log_count = 0;
-    c->requests = c->now.requests; /* one for which there was no room is none */
-    c->now.allocated_bytes = c->allocated_bytes;
-    c->now.reserved_bytes = c->reserved_bytes;
-    c->large_bytes = large_bytes();
+}
+
+/* Under the lock. */
+static __attribute__((hot)) void settle(course *c)
+{
+    uint64_t end = atomic_load_explicit(&c->logged_count, memory_order_acquire);
+    uint64_t at = atomic_load_explicit(&c->settled_count, memory_order_relaxed);
+    while (at < end) {
+        uint64_t left = end - at, to_wrap = LOG_ROOM - at % LOG_ROOM;
+        uint64_t count = left < to_wrap ? left : to_wrap;
+        if (count > FETCHED_MAX)
+            count = FETCHED_MAX;
+        settle_some(c, &c->log[at % LOG_ROOM], (uint32_t)count);
+        at += count;
+    }
+    atomic_store_explicit(&c->settled_count, end, memory_order_release);
+    c->now.allocated_bytes = atomic_load_explicit(&c->allocated_bytes, memory_order_relaxed);
+    c->now.reserved_bytes = atomic_load_explicit(&c->reserved_bytes, memory_order_relaxed);
+    atomic_store_explicit(&c->large_bytes, large_bytes(), memory_order_relaxed);
 }
 
 /* For whoever reads. */
@@ -509,25 +532,52 @@ static bool lock_settled(course *c)
     return locked;
 }
 
-/* ---- call sites ---- */
+/* ---- appending ---- */
+
+/* `count` events are logged, and many of them are not settled. Where a reader holds the lock for too long, the last
+ * one gives way: room for one more is always there. */
+static __attribute__((noinline)) void make_room(course *c, uint64_t count)
+{
+    if ((count - c->settled_seen) % SETTLE_EVERY != 0)
+        return;
+    if (lock(c)) {
+        settle(c);
+        unlock(c);
+    }
+    c->settled_seen = atomic_load_explicit(&c->settled_count, memory_order_acquire);
+    if (count - c->settled_seen >= LOG_ROOM) {
+        miss(c);
+        atomic_store_explicit(&c->logged_count, count - 1, memory_order_release);
+    }
+}
+
+static inline void append(course *c, logged event)
+{
+    uint64_t count = atomic_load_explicit(&c->logged_count, memory_order_relaxed);
+    c->log[count % LOG_ROOM] = event;
+    atomic_store_explicit(&c->logged_count, ++count, memory_order_release);
+    if (gwi_unlikely(count - c->settled_seen >= SETTLE_EVERY))
+        make_room(c, count);
+}
 
 /* All call sites together may cost a thousandth of the time, those of blocks that are not large half of that. The first
  * ones of a process cost more, because files and rules are new: there is something in hand for them. */
-static bool wants_site(const course *c, uint64_t bytes)
+static inline bool wants_site(const course *c, uint64_t bytes)
 {
-    enum { IN_HAND = 1 << 24, TIME_PARTS = 1024 };
+    enum { IN_HAND = 1 << 24, TIME_PARTS = 1024, ONE_IN = 8 };
+    bool is_large = bytes >= atomic_load_explicit(&c->large_bytes, memory_order_relaxed);
+    uint64_t dice = atomic_load_explicit(&c->logged_count, memory_order_relaxed) * UINT64_C(0x9e3779b97f4a7c15);
+    if (gwi_likely(!is_large && dice > UINT64_MAX / ONE_IN))
+        return false;
     uint64_t spent = atomic_load_explicit(&c->site_ticks, memory_order_relaxed);
-    uint64_t may_spend = IN_HAND + (c->last_ticks - c->first_ticks) / TIME_PARTS;
-    if (bytes >= c->large_bytes)
-        return spent < may_spend;
-    uint64_t dice = (c->requests + 1) * UINT64_C(0x9e3779b97f4a7c15);
-    return (dice >> 61) == 0 && spent < may_spend / 2;
+    uint64_t may_spend = IN_HAND + (c->last_ticks - c->now.first_ticks) / TIME_PARTS;
+    return spent < (is_large ? may_spend : may_spend / 2);
 }
 
 /* 0: not known. Between driver calls, so the guard is ours to set. */
 static GWI_COLD uint32_t site_here(course *c, gw_slot *slot)
 {
-    if (slot == NULL || atomic_load_explicit(&slot->inside_fn, memory_order_relaxed) != 0)
+    if (slot == NULL || !gwi_slot_is_shared(slot) || atomic_load_explicit(&slot->inside_fn, memory_order_relaxed) != 0)
         return 0;
     int saved_errno = errno;
     uint64_t begin_ticks = gwi_ticks();
@@ -539,70 +589,72 @@ static GWI_COLD uint32_t site_here(course *c, gw_slot *slot)
     return site;
 }
 
-/* ---- what the door calls ---- */
-
-/* The block is not the only one any more: another thread may have taken it back meanwhile. */
-static GWI_COLD void give_site(course *c, gw_slot *slot, uint64_t address, uint64_t order)
+/* Of the request that was appended just now: PyTorch holds its lock until we are back. */
+static GWI_COLD void give_site(course *c, gw_slot *slot, uint64_t who)
 {
     uint32_t site = site_here(c, slot);
-    if (site == 0 || !lock(c))
-        return;
-    append(c, (logged){.address = address, .ticks = order, .site = site});
-    unlock(c);
+    if (site != 0)
+        append(c, (logged){.who = who, .site = site});
 }
 
-static inline void follow(uint64_t address, int64_t bytes, size_t allocated_bytes, size_t reserved_bytes,
-                          uint64_t device)
+static inline void note_work(logged *event, const gw_slot *slot)
 {
-    course *c = course_of(device);
-    if (gwi_unlikely(c == NULL)) {
-        atomic_fetch_add_explicit(&courses.missed_outside, 1, memory_order_relaxed);
-        return;
-    }
-    gwi_fetch_to_write(c); /* all that is needed is on its way before the lock lets nothing pass */
-    gwi_fetch_to_write(&c->allocated_bytes);
-    uint64_t index;
-    gw_slot *slot = slot_of_thread(&index);
-    if (gwi_unlikely(!lock(c))) {
+    uint32_t generation = atomic_load_explicit(&slot->generation, memory_order_relaxed);
+    event->who = (event->who & ~UINT64_C(0xffff)) | index_of(slot) << 8 | (generation & 0xff);
+    event->launches = counted(slot, GW_COUNT_LAUNCH) + counted(slot, GW_COUNT_GRAPH_LAUNCH);
+    event->waits = counted(slot, GW_COUNT_SYNC);
+}
+
+static inline void follow(course *c, uint64_t address, int64_t bytes, size_t allocated_bytes, size_t reserved_bytes)
+{
+    gw_slot *slot = slot_of_thread();
+    if (gwi_unlikely(atomic_load_explicit(&c->is_busy, memory_order_relaxed) != 0))
         miss(c);
-        return;
-    }
+    atomic_store_explicit(&c->is_busy, 1, memory_order_relaxed);
     see_time(c, slot);
+    logged event = {.who = address << 16 | NO_SLOT << 8, .bytes = bytes, .ticks = c->last_ticks};
+    bool wants = false;
     if (bytes > 0) {
-        see_work(c, slot, index);
-        c->requests++;
+        wants = wants_site(c, (uint64_t)bytes);
+        if (gwi_likely(slot != NULL))
+            note_work(&event, slot);
     }
-    c->allocated_bytes = allocated_bytes;
-    c->reserved_bytes = reserved_bytes;
-    uint64_t order = c->requests;
-    bool wants = bytes > 0 && gwi_unlikely(wants_site(c, (uint64_t)bytes));
-    append(c,
-           (logged){
-               .address = address, .bytes = bytes, .ticks = c->last_ticks, .launches = c->launches, .waits = c->waits});
-    unlock(c);
+    atomic_store_explicit(&c->allocated_bytes, allocated_bytes, memory_order_relaxed);
+    atomic_store_explicit(&c->reserved_bytes, reserved_bytes, memory_order_relaxed);
+    append(c, event);
     if (gwi_unlikely(wants))
-        give_site(c, slot, address, order);
+        give_site(c, slot, event.who);
+    atomic_store_explicit(&c->is_busy, 0, memory_order_relaxed);
+}
+
+/* ---- what the door calls ---- */
+
+static inline course *course_of(gw_c10_device device)
+{
+    if (gwi_unlikely(device.type != GW_C10_CUDA || (uint8_t)device.index >= GWI_COURSE_DEVICES))
+        return NULL;
+    course *c = atomic_load_explicit(&gwi_wipe.course[device.index], memory_order_acquire);
+    return gwi_likely(c != NULL) ? c : begin((uint64_t)device.index);
 }
 
 static __attribute__((hot, aligned(64))) void usage(void *block, int64_t bytes, size_t allocated_bytes,
                                                     size_t reserved_bytes, gw_c10_device device)
 {
-    if (gwi_likely(device.type == GW_C10_CUDA && (uint8_t)device.index < GWI_COURSE_DEVICES && block != NULL &&
-                   bytes != 0 && is_our_process()))
-        follow((uintptr_t)block, bytes, allocated_bytes, reserved_bytes, (uint64_t)device.index);
-    gw_c10_usage_fn *next = __atomic_load_n(&courses.door->next_usage, __ATOMIC_ACQUIRE);
-    if (gwi_likely(next != NULL))
-        next(block, bytes, allocated_bytes, reserved_bytes, device);
-    else
+    course *c = course_of(device);
+    if (gwi_unlikely(c == NULL)) {
         courses.door->usage_alone(block, bytes, allocated_bytes, reserved_bytes, device);
+        return;
+    }
+    if (gwi_likely(block != NULL && bytes != 0))
+        follow(c, (uintptr_t)block, bytes, allocated_bytes, reserved_bytes);
+    c->next(block, bytes, allocated_bytes, reserved_bytes, device);
 }
 
 static void refused(int64_t bytes, size_t allocated_bytes, size_t reserved_bytes, gw_c10_device device)
 {
     if (device.type == GW_C10_CUDA && (uint8_t)device.index < GWI_COURSE_DEVICES && is_our_process()) {
-        course *c = course_of((uint64_t)device.index);
-        uint64_t index;
-        uint32_t site = c == NULL ? 0 : site_here(c, slot_of_thread(&index));
+        course *c = course_of(device);
+        uint32_t site = c == NULL ? 0 : site_here(c, slot_of_thread());
         GWI_KEEP_ERRNO(gwi_course_refused((uint64_t)device.index, (uint64_t)bytes, site));
     }
     gw_the_c10_door.oom_alone(bytes, allocated_bytes, reserved_bytes, device);
@@ -624,7 +676,7 @@ void gwi_course_attach(void)
 
 static course *known(uint64_t device)
 {
-    return device < GWI_COURSE_DEVICES && is_our_process() ? atomic_load(&courses.of[device]) : NULL;
+    return device < GWI_COURSE_DEVICES ? atomic_load(&gwi_wipe.course[device]) : NULL;
 }
 
 static uint64_t missed_by(course *c)

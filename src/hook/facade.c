@@ -19,7 +19,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { NAMES_MAX = 1 << 16, NAME_BYTES_MAX = 1024, OBJECT_BYTES_MAX = 1 << 20, PAGE_BYTES = 4096, BLOOM_SHIFT = 11 };
+enum {
+    LINE_BYTES = 64,
+    NAMES_MAX = 1 << 16,
+    NAME_BYTES_MAX = 1024,
+    OBJECT_BYTES_MAX = 1 << 20,
+    PAGE_BYTES = 4096,
+    BLOOM_SHIFT = 11
+};
 
 #if defined(__aarch64__)
 enum { RELOC_RELATIVE = R_AARCH64_RELATIVE, RELOC_GLOB_DAT = R_AARCH64_GLOB_DAT };
@@ -52,7 +59,7 @@ typedef struct export_row {
 } export_row;
 
 typedef struct image {
-    export_row *row; /* owned; sorted by name */
+    export_row *row; /* owned; in the order of stubs and table */
     uint32_t count;
     uint32_t *by_bucket; /* owned: row indices in the order of the symbol table */
     uint32_t bucket_count;
@@ -78,6 +85,31 @@ static int row_by_name(const void *a, const void *b)
     return strcmp(((const export_row *)a)->name, ((const export_row *)b)->name);
 }
 
+/* What frameworks call all the time: their stubs, and their places in the table, share two cache lines. */
+static const char *const frequent[] = {"cuCtxGetCurrent",      "cuCtxGetDevice",
+                                       "cuCtxGetDevice_v2",    "cuDevicePrimaryCtxGetState",
+                                       "cuLaunchKernel",       "cuLaunchKernelEx",
+                                       "cuKernelGetFunction",  "cuKernelGetAttribute",
+                                       "cuDeviceGetAttribute", "cuStreamIsCapturing",
+                                       "cuMemsetD8Async",      "cuMemcpyHtoDAsync_v2",
+                                       "cuMemcpyDtoHAsync_v2", "cuEventRecord",
+                                       "cuStreamWaitEvent",    "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags"};
+enum { FREQUENT_COUNT = sizeof frequent / sizeof frequent[0] };
+
+static size_t frequency_rank(const export_row *row)
+{
+    size_t rank = 0;
+    while (rank < FREQUENT_COUNT && strcmp(frequent[rank], row->name) != 0)
+        rank++;
+    return rank;
+}
+
+static int row_by_frequency(const void *a, const void *b)
+{
+    size_t x = frequency_rank(a), y = frequency_rank(b);
+    return x != y ? (x > y) - (x < y) : row_by_name(a, b);
+}
+
 static uint32_t gnu_hash(const char *name)
 {
     uint32_t h = 5381;
@@ -86,7 +118,7 @@ static uint32_t gnu_hash(const char *name)
     return h;
 }
 
-/* The driver's exported names, each once, sorted. */
+/* The driver's exported names, each once, the frequent ones first. */
 static gw_status collect_exports(const gwi_elf *driver, image *im, gw_error *err)
 {
     im->row = calloc(driver->symbol_count + 1, sizeof *im->row);
@@ -118,6 +150,7 @@ static gw_status collect_exports(const gwi_elf *driver, image *im, gw_error *err
         if (im->count == 0 || strcmp(im->row[im->count - 1].name, im->row[i].name) != 0)
             im->row[im->count++] = im->row[i];
     }
+    qsort(im->row, im->count, sizeof *im->row, row_by_frequency);
     return GW_OK;
 }
 
@@ -193,11 +226,11 @@ static void lay_out(image *im)
     im->strings_at = at;
     im->rela_at = align_up(at + im->string_bytes, 8);
     im->names_at = im->rela_at + ((uint64_t)POINTER_COUNT + im->count + WANTED_COUNT) * sizeof(Elf64_Rela);
-    im->code_at = align_up(im->names_at + (uint64_t)im->count * 4, 16);
+    im->code_at = align_up(im->names_at + (uint64_t)im->count * 4, LINE_BYTES);
     im->text_end = im->code_at + gwi_facade_code_bytes(im->count);
     im->data_at = align_up(im->text_end, PAGE_BYTES);
     im->head_at = im->data_at + DYN_COUNT * sizeof(Elf64_Dyn);
-    im->table_at = align_up(im->head_at + sizeof(gw_facade_head), 8);
+    im->table_at = align_up(im->head_at + sizeof(gw_facade_head), LINE_BYTES);
     im->data_file_end = im->table_at + (uint64_t)im->count * 8;
     im->data_end = align_up(im->data_file_end, 64);
 }

@@ -174,7 +174,7 @@ bool gwi_facade_code_supported(void)
 
 static uint64_t blob_bytes(void)
 {
-    return ((uint64_t)(gwi_facade_blob_end - gwi_facade_blob) + 15) & ~(uint64_t)15;
+    return ((uint64_t)(gwi_facade_blob_end - gwi_facade_blob) + 63) & ~(uint64_t)63;
 }
 
 uint64_t gwi_facade_code_bytes(uint32_t count)

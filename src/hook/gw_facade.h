@@ -11,7 +11,7 @@
 
 #include <stdint.h>
 
-enum { GW_FACADE_VERSION = 2, GW_FACADE_BUILD_ID_TEXT = 64 };
+enum { GW_FACADE_VERSION = 3, GW_FACADE_BUILD_ID_TEXT = 64 };
 
 #define GW_FACADE_MAGIC "GWFACAD"
 
@@ -33,7 +33,7 @@ typedef struct gw_facade_head {
     const char *hook_path;   /* absolute */
     const char *driver_path; /* absolute */
     const char *attach_name; /* "gw_hook_attach" */
-    const uint32_t *names;   /* name_count offsets into `strings`, sorted by name */
+    const uint32_t *names;   /* name_count offsets into `strings` */
     const char *strings;
     void **table;
     const char *driver_soname;

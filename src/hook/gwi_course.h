@@ -10,6 +10,7 @@
 #define GWI_COURSE_H
 
 #include "gw_c10_door.h"
+#include "gwi_hook.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -17,7 +18,6 @@
 #include <stdint.h>
 
 enum {
-    GWI_COURSE_DEVICES = 16,
     GWI_COURSE_REQUESTS = 1 << 16, /* the last so many are kept one by one */
     GWI_COURSE_BLOCKS_MAX = 1 << 20,
     GWI_COURSE_SPANS = 512,

@@ -56,23 +56,29 @@ enum { GWI_PAGE_BYTES_MAX = 65536 };
 enum { GWI_STRAIGHT_COUNT = 5 };
 extern GWI_HIDDEN const uint16_t gwi_straight_fns[GWI_STRAIGHT_COUNT + 1];
 
+enum { GWI_COURSE_DEVICES = 16 }; /* of so many devices PyTorch's allocations are followed */
+
 /* The page the kernel wipes in a child. `mark` 0: this process has no buffer yet; else the rest is set. A launch finds
- * all of the hook cold more often than not, after two kernels' worth of somebody else's work: what it needs of the
- * process is together in one line. A signal's handler may fork between any two of our instructions: in the child's rest
- * of that call all of this is 0, and must do no harm. */
+ * all of the hook cold more often than not, after two kernels' worth of somebody else's work: what frequent calls need
+ * of the process lies in one page, most of it in one line. A signal's handler may fork between any two of our
+ * instructions: in the child's rest of that call all of this is 0, and must do no harm. */
 typedef union gwi_wipe_page {
     struct {
         _Atomic uint32_t mark;
         bool clock_is_not_tsc;         /* the contrary of gwi.clock_is_tsc */
         _Atomic bool orders;           /* calls that put work in order are noted: order.c */
+        _Atomic bool pools;            /* the program has stream-ordered memory */
         gw_ring *_Atomic rings;        /* NULL: none */
         _Atomic uint64_t launches_due; /* the tick from which on all kernels' launches are watched again; 0: not set */
-        void *_Atomic straight[GWI_STRAIGHT_COUNT]; /* NULL: the wrapper looks at the result */
+        struct gwi_course_of_device *_Atomic course[GWI_COURSE_DEVICES];  /* by device; NULL: none yet (course.c) */
+        void *_Atomic straight[GWI_STRAIGHT_COUNT];                       /* NULL: the wrapper looks at the result */
+        _Alignas(64) _Atomic uint64_t launches_settled[GWI_LAUNCH_WORDS]; /* launch.c */
     };
     _Alignas(GWI_PAGE_BYTES_MAX) char whole[GWI_PAGE_BYTES_MAX];
 } gwi_wipe_page;
 
-_Static_assert(offsetof(gwi_wipe_page, straight) + GWI_STRAIGHT_COUNT * sizeof(void *) == 64, "one line");
+_Static_assert(offsetof(gwi_wipe_page, course[1]) <= 64, "the usual device's course is in the first line");
+_Static_assert(sizeof(gwi_wipe_page) == GWI_PAGE_BYTES_MAX, "one page");
 
 /* All other mutable state of the hook, except the resolver's and the guard's own tables. */
 typedef struct gwi_state {
@@ -117,17 +123,6 @@ static inline uint64_t gwi_ticks_of(bool clock_is_tsc)
 static inline uint64_t gwi_ticks(void)
 {
     return gwi_ticks_of(gwi.clock_is_tsc);
-}
-
-/* A line that will be written soon is asked for now, with the right to write. GCC's own builtin means that only for
- * newer processors; older ones that lack the instruction take it for none. */
-static inline void gwi_fetch_to_write(const volatile void *at)
-{
-#if defined(__x86_64__)
-    __asm__ volatile("prefetchw %0" : : "m"(*(const volatile char *)at));
-#else
-    __builtin_prefetch((const void *)at, 1);
-#endif
 }
 
 static inline void gwi_bump(_Atomic uint64_t *counter, uint64_t by)
@@ -216,10 +211,9 @@ static inline __attribute__((always_inline)) void gwi_hot(gwi_slot_ref *th, unsi
         entry->what = what;
         entry->stream_fn = stream << 16 | fn;
         atomic_store_explicit(&slot->ring_head, head + 1, memory_order_release);
-        gwi_fetch_to_write(entry + 3); /* the line after this entry's: the next call finds it here */
     }
     if (counter == GW_COUNT_LAUNCH && /* a constant wherever this is used */
-        gwi_unlikely(atomic_load_explicit(&gwi_launch_settled[gwi_launch_at(what)], memory_order_relaxed) != what))
+        gwi_unlikely(!gwi_launch_is_settled(gwi_wipe.launches_settled, what)))
         gwi_launch_look(th, fn, what, stream);
     if (counter == GW_COUNT_SYNC) {
         uint64_t now = gwi_ticks_of(!gwi_wipe.clock_is_not_tsc);
@@ -242,6 +236,12 @@ static inline void gwi_hot_read(gwi_slot_ref *th)
 static inline bool gwi_orders(void)
 {
     return gwi_unlikely(atomic_load_explicit(&gwi_wipe.orders, memory_order_relaxed));
+}
+
+/* Fills as well: of page-locked memory, which a program may also have, it is copies that are asked about. */
+static inline bool gwi_orders_fills(void)
+{
+    return gwi_unlikely(atomic_load_explicit(&gwi_wipe.pools, memory_order_relaxed));
 }
 
 /* Such a call has succeeded: gw_order_step. `source` and `bytes` of copies and fills alone. */

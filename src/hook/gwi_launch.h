@@ -4,31 +4,36 @@
 
 #include "gw_buffer.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 struct gwi_slot_ref;
 
-enum { GWI_LAUNCH_SETTLED_BITS = 12, GWI_LAUNCH_SETTLED_MAX = 1 << GWI_LAUNCH_SETTLED_BITS };
-
-/* Functions whose launches are not looked at for now, each at one place only. 0: nothing there. */
-extern __attribute__((visibility("hidden"))) _Atomic uint64_t gwi_launch_settled[GWI_LAUNCH_SETTLED_MAX];
+/* Functions whose launches are not looked at for now: three bits of one word for each, so that all of them fit into
+ * two or three dozen lines. A new function may find its bits set by others, and its launches are then not looked at:
+ * one in 10,000 where 100 are settled, one in 1,000 where there are 400. */
+enum { GWI_LAUNCH_WORDS = 256 };
 
 static inline uint64_t gwi_launch_hash(uint64_t function)
 {
-    return function * 0x9e3779b97f4a7c15u >> 32;
+    return function * UINT64_C(0x9e3779b97f4a7c15);
 }
 
-static inline uint64_t gwi_launch_at(uint64_t function)
+static inline uint64_t gwi_launch_bits(uint64_t hash)
 {
-    return gwi_launch_hash(function) >> (32 - GWI_LAUNCH_SETTLED_BITS);
+    return UINT64_C(1) << (hash >> 58) | UINT64_C(1) << (hash >> 52 & 63) | UINT64_C(1) << (hash >> 46 & 63);
 }
 
-/* A launch is about to be made. Each kernel has a line of its own in the table, and by the next launch of that kernel
- * the program's work has pushed it out. */
-static inline void gwi_launch_ahead(uint64_t function)
+static inline unsigned gwi_launch_word(uint64_t hash)
 {
-    __builtin_prefetch((const void *)&gwi_launch_settled[gwi_launch_at(function)]);
+    return hash >> 38 & (GWI_LAUNCH_WORDS - 1);
+}
+
+static inline bool gwi_launch_is_settled(const _Atomic uint64_t *settled, uint64_t function)
+{
+    uint64_t hash = gwi_launch_hash(function), bits = gwi_launch_bits(hash);
+    return (atomic_load_explicit(&settled[gwi_launch_word(hash)], memory_order_relaxed) & bits) == bits;
 }
 
 /* A launch of a function that is not settled has succeeded: inside the wrapper of `fn`. */

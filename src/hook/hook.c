@@ -69,7 +69,7 @@ void gwi_unlock(void)
 
 static void forked(void)
 {
-    atomic_store(&gwi_wipe.mark, 0);
+    memset(&gwi_wipe, 0, sizeof gwi_wipe);
 }
 
 static _Atomic bool children_are_told; /* written under the lock */

@@ -1,7 +1,7 @@
 /* From where kernels are launched: a few call sites of each function, taken off the launch path.
  *
- * A launch compares its function with one entry of `gwi_launch_settled` and is done. A function that is not there is
- * new, watched, or has lost its entry to another one: it comes here. Of its first WINDOW launches the 1st, 2nd, 4th,
+ * A launch looks for its function among those that are settled, and is done. One that is not there is new or watched:
+ * it comes here. Of its first WINDOW launches the 1st, 2nd, 4th,
  * 8th and 16th are looked at; then, or after four different sites, it is settled. A function that is launched from
  * another place later would be missed, so all functions are watched again when the process is twice as old as at the
  * last time: a day's run does that some twenty times.
@@ -19,8 +19,6 @@
 enum { WATCHED_MAX = 4096, PROBES_MAX = 16, SITES_MAX = 4, WINDOW = 16 };
 _Static_assert((WATCHED_MAX & (WATCHED_MAX - 1)) == 0, "a power of two");
 
-_Atomic uint64_t gwi_launch_settled[GWI_LAUNCH_SETTLED_MAX];
-
 /* 32 bytes: a function, the launches that were counted, and the sites that were written. */
 typedef struct watched {
     _Atomic uint64_t function; /* 0: free */
@@ -34,7 +32,7 @@ static _Atomic bool any_watched;
 
 static watched *place_of(uint64_t function)
 {
-    uint64_t at = gwi_launch_hash(function);
+    uint64_t at = gwi_launch_hash(function) >> 32;
     for (unsigned n = 0; n < PROBES_MAX; n++) {
         watched *w = &table[(at + n) % WATCHED_MAX];
         uint64_t found = atomic_load_explicit(&w->function, memory_order_relaxed);
@@ -48,7 +46,9 @@ static watched *place_of(uint64_t function)
 
 static void settle(uint64_t function)
 {
-    atomic_store_explicit(&gwi_launch_settled[gwi_launch_at(function)], function, memory_order_relaxed);
+    uint64_t hash = gwi_launch_hash(function);
+    atomic_fetch_or_explicit(&gwi_wipe.launches_settled[gwi_launch_word(hash)], gwi_launch_bits(hash),
+                             memory_order_relaxed);
 }
 
 /* True: the site is new and there is room for it. */
@@ -80,6 +80,8 @@ static void look(gwi_slot_ref *th, watched *w, unsigned fn, uint64_t function, u
 void gwi_launch_look(gwi_slot_ref *th, unsigned fn, uint64_t function, uint64_t stream)
 {
     int saved_errno = errno;
+    if (!gwi_slot_is_ours(th->slot)) /* a signal's handler has forked since the launch began */
+        return;
     atomic_store_explicit(&any_watched, true, memory_order_relaxed);
     watched *w = place_of(function);
     uint32_t count = w == NULL ? WINDOW : atomic_fetch_add(&w->count, 1) + 1;
@@ -95,8 +97,8 @@ void gwi_launch_look(gwi_slot_ref *th, unsigned fn, uint64_t function, uint64_t 
 
 static void unsettle(void)
 {
-    for (size_t i = 0; i < GWI_LAUNCH_SETTLED_MAX; i++)
-        atomic_store_explicit(&gwi_launch_settled[i], 0, memory_order_relaxed);
+    for (size_t i = 0; i < GWI_LAUNCH_WORDS; i++)
+        atomic_store_explicit(&gwi_wipe.launches_settled[i], 0, memory_order_relaxed);
 }
 
 void gwi_launch_forget(void)

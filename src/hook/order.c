@@ -42,7 +42,6 @@ static struct {
     _Alignas(64) _Atomic uint64_t last; /* number given last */
     _Atomic uint64_t asked_object, asked_number;
     copy_stream copies[COPY_STREAMS];
-    _Atomic bool pools;                 /* the program has stream-ordered memory */
     _Alignas(64) _Atomic uint64_t told; /* all up to here were written, or never will be */
     _Atomic uint32_t telling;           /* a thread writes them */
     uint32_t told_times;
@@ -102,8 +101,8 @@ static bool is_asked_again(unsigned kind, uint64_t object)
            atomic_load_explicit(&order.asked_object, memory_order_relaxed) == object;
 }
 
-void gwi_order(gwi_slot_ref *th, unsigned fn, unsigned kind, unsigned flags, uint64_t object, uint64_t source,
-               uint64_t bytes, uint64_t stream)
+__attribute__((hot)) void gwi_order(gwi_slot_ref *th, unsigned fn, unsigned kind, unsigned flags, uint64_t object,
+                                    uint64_t source, uint64_t bytes, uint64_t stream)
 {
     uint32_t tid = th->slot->tid;
     stream = stream_of(stream, flags, tid);
@@ -225,8 +224,8 @@ void gwi_order_event_of(gwi_slot_ref *th, gw_raw_event *event)
     case GW_EV_ALLOC_ASYNC:
         if (gwi_unlikely(!gwi_orders()))
             begin();
-        if (gwi_unlikely(!atomic_load_explicit(&order.pools, memory_order_relaxed)))
-            atomic_store_explicit(&order.pools, true, memory_order_relaxed);
+        if (gwi_unlikely(!gwi_orders_fills()))
+            atomic_store_explicit(&gwi_wipe.pools, true, memory_order_relaxed);
         break;
     case GW_EV_HOST_ALLOC:
     case GW_EV_HOST_REGISTER:
@@ -237,7 +236,7 @@ void gwi_order_event_of(gwi_slot_ref *th, gw_raw_event *event)
         event->extra = steps_before(th, stream_of(event->arg[3], event->flags, th->slot->tid), false);
         break;
     case GW_EV_FREE:
-        if (atomic_load_explicit(&order.pools, memory_order_relaxed))
+        if (gwi_orders_fills())
             event->extra = steps_before(th, 0, true);
         break;
     case GW_EV_HOST_FREE:

@@ -71,7 +71,7 @@ void gwi_handles_made(void)
     atomic_fetch_add(&handles_made, 1);
 }
 
-void gwi_after_kernel_function(gwi_slot_ref *th, unsigned fn, CUfunction *pFunc, CUkernel kernel)
+__attribute__((hot)) void gwi_after_kernel_function(gwi_slot_ref *th, unsigned fn, CUfunction *pFunc, CUkernel kernel)
 {
     if (pFunc == NULL)
         return;

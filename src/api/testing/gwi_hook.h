@@ -42,13 +42,10 @@ static inline void *gwi_straight(unsigned number)
 bool gwi_enter(gwi_slot_ref *th, unsigned fn);
 bool gwi_enter_quick(gwi_slot_ref *th, unsigned fn);
 void gwi_leave(gwi_slot_ref *th);
-static inline void gwi_launch_ahead(uint64_t function)
-{
-    (void)function;
-}
 void gwi_hot(gwi_slot_ref *th, unsigned fn, unsigned counter, uint64_t what, uint64_t stream, uint64_t bytes);
 void gwi_hot_read(gwi_slot_ref *th);
 bool gwi_orders(void);
+bool gwi_orders_fills(void);
 void gwi_order(gwi_slot_ref *th, unsigned fn, unsigned step, unsigned flags, uint64_t object, uint64_t source,
                uint64_t bytes, uint64_t stream);
 void gwi_event(gwi_slot_ref *th, unsigned fn, unsigned kind, int result, unsigned flags, uint32_t extra, uint64_t a0,
