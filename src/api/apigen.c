@@ -83,8 +83,8 @@ typedef struct row {
     bool per_thread; /* by its name: _ptsz or _ptds */
     bool is_public;  /* the parameters are known */
     bool is_get;     /* only failures matter, and it is over at once */
-    int straight;    /* a READ's number; -1: none */
-    bool is_fence;   /* a CALL that puts work in order by means that nobody follows */
+    bool is_read;
+    bool is_fence; /* a CALL that puts work in order by means that nobody follows */
     int kind;
     const char *value[VALUE_COUNT]; /* NULL: not given */
     route routes[ROUTES_MAX];
@@ -110,7 +110,6 @@ _Static_assert(sizeof kinds / sizeof kinds[0] == GW_EV_COUNT, "one row a kind");
 static const char *api_path;
 static row rows[ROWS_MAX];
 static int row_count;
-static int read_count; /* of READ rows */
 
 /* --- errors and texts ------------------------------------------------------------------------------------ */
 
@@ -374,7 +373,7 @@ static void read_effect(row *r, const char *text)
     r->is_public = !(word == 4 && strncmp(text, "JUMP", 4) == 0);
     bool is_read = word == 4 && strncmp(text, "READ", 4) == 0;
     r->is_get = is_read || (word == 3 && strncmp(text, "GET", 3) == 0);
-    r->straight = is_read ? read_count++ : -1;
+    r->is_read = is_read;
     r->is_fence = word == 5 && strncmp(text, "FENCE", 5) == 0;
     r->kind = r->is_public && !r->is_get && !r->is_fence ? find_kind(text, word) : (int)GW_EV_CALL;
     if (r->kind < 0 || strcmp(kinds[r->kind].price, "FACT") == 0)
@@ -742,30 +741,10 @@ static void put_get(FILE *out, const row *r)
     fputs(");\n    return gw_result;\n}\n\n", out);
 }
 
-/* The straight way takes half a cache line, so what looks at the result stands elsewhere. */
-static void put_read(FILE *out, const row *r)
-{
-    fprintf(out, "static __attribute__((noinline, cold)) int gwi_looked_%s(%s)\n{\n", r->symbol, r->signature);
-    put_get(out, r);
-    fprintf(out,
-            "static __attribute__((hot, aligned(32))) int gwi_wrap_%s(%s)\n{\n"
-            "    gw_fn_t_%s *gw_straight = (gw_fn_t_%s *)gwi_straight(%d);\n"
-            "    if (__builtin_expect(gw_straight != NULL, 1))\n        return gw_straight(",
-            r->symbol, r->signature, r->symbol, r->symbol, r->straight);
-    put_arguments(out, r);
-    fprintf(out, ");\n    return gwi_looked_%s(", r->symbol);
-    put_arguments(out, r);
-    fputs(");\n}\n\n", out);
-}
-
 static void put_wrapper(FILE *out, const row *r)
 {
     /* What programs call all the time lies together. */
     const char *often = is_price(r, "HOT") || r->is_get || r->value[VALUE_AFTER] ? "__attribute__((hot)) " : "";
-    if (r->straight >= 0) {
-        put_read(out, r);
-        return;
-    }
     fprintf(out, "%sstatic int gwi_wrap_%s(%s)\n{\n", often, r->symbol, r->signature);
     if (r->is_get) {
         put_get(out, r);
@@ -804,19 +783,6 @@ static void put_wrapper(FILE *out, const row *r)
     fputs("    gwi_leave(&gw_th);\n    return gw_result;\n}\n\n", out);
 }
 
-/* The functions whose calls may be led past their wrappers' checks. */
-static void put_reads(FILE *out)
-{
-    fprintf(out,
-            "_Static_assert(GWI_STRAIGHT_COUNT == %d, \"as many as READ rows\");\n"
-            "const uint16_t gwi_straight_fns[GWI_STRAIGHT_COUNT + 1] = {\n",
-            read_count);
-    for (int i = 0; i < row_count; i++)
-        if (rows[i].straight >= 0)
-            fprintf(out, "    GW_FN_%s,\n", rows[i].symbol);
-    fputs("};\n\n", out);
-}
-
 static void write_hook_wrappers(void)
 {
     FILE *out = begin_file("gw_hook_wrappers.c", "The hook's wrappers: look at the result, write what happened.");
@@ -824,7 +790,6 @@ static void write_hook_wrappers(void)
           "#define U64(value) ((uint64_t)(uintptr_t)(value))\n"
           "#define AT(pointer) ((pointer) ? U64(*(pointer)) : 0) /* an output that the caller may not want */\n\n",
           out);
-    put_reads(out);
     for (int i = 0; i < row_count; i++)
         if (rows[i].is_public)
             put_wrapper(out, &rows[i]);
@@ -930,6 +895,7 @@ static void write_api_header(void)
         "    GW_API_INSTEAD = 4,    /* the hook replaces it as a whole */\n"
         "    GW_API_REFUSABLE = 8,   /* the guard may refuse it */\n"
         "    GW_API_GET = 16,       /* entered only when it has failed */\n"
+        "    GW_API_READ = 32,      /* a GET that leads straight to the driver after cuInit */\n"
         "};\n\n"
         "typedef struct gw_api_fn {\n"
         "    const char *symbol; /* static */\n"
@@ -999,7 +965,7 @@ static void put_fn_rows(FILE *out)
     for (int i = 0; i < row_count; i++) {
         const row *r = &rows[i];
         int flags = (r->is_public ? 1 : 0) | (r->per_thread ? 2 : 0) | (r->value[VALUE_INSTEAD] ? 4 : 0) |
-                    (r->value[VALUE_REFUSE] ? 8 : 0) | (r->is_get ? 16 : 0);
+                    (r->value[VALUE_REFUSE] ? 8 : 0) | (r->is_get ? 16 : 0) | (r->is_read ? 32 : 0);
         fprintf(out, "    {\"%s\", GW_EV_%s, GW_PRICE_%s, %d},\n", r->symbol, kinds[r->kind].name, kinds[r->kind].price,
                 flags);
     }

@@ -12,7 +12,6 @@
 
 said gwi_said;
 void *gwi_real[GW_FN_COUNT];
-void *gwi_straight_to[GWI_STRAIGHT_COUNT];
 bool gwi_guard_on;
 
 static int driver_answer;
@@ -263,30 +262,6 @@ static void null_arguments_hurt_nobody(void **state)
     call_all();
 }
 
-static int straight_driver(void)
-{
-    driver_calls++;
-    return 201;
-}
-
-/* Where a READ leads straight to the driver, nothing is said of its failure; else it is a GET. */
-static void reads_may_go_straight(void **state)
-{
-    (void)state;
-    for (unsigned i = 0; i < GWI_STRAIGHT_COUNT; i++) {
-        any_function *wrapper = (any_function *)gwi_wrappers[gwi_straight_fns[i]];
-        memset(&gwi_said, 0, sizeof gwi_said);
-        driver_answer = 3;
-        assert_int_equal(wrapper(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0), 3);
-        assert_int_equal(gwi_said.failed_count, 1);
-        gwi_straight_to[i] = (void *)straight_driver;
-        assert_int_equal(wrapper(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0), 201);
-        assert_int_equal(gwi_said.failed_count, 1);
-        gwi_straight_to[i] = NULL;
-        assert_int_equal(driver_calls, 2 * (i + 1));
-    }
-}
-
 static int allocating_driver(CUdeviceptr *dptr, size_t bytes)
 {
     (void)bytes;
@@ -508,7 +483,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(null_arguments_hurt_nobody, begin),
-        cmocka_unit_test_setup(reads_may_go_straight, begin),
         cmocka_unit_test_setup(an_allocation_says_address_and_bytes, begin),
         cmocka_unit_test_setup(the_guard_is_asked_first, begin),
         cmocka_unit_test_setup(a_launch_keeps_its_shape, begin),

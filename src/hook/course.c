@@ -67,19 +67,21 @@ typedef struct logged {
 } logged;
 _Static_assert(sizeof(logged) == 32, "two a cache line");
 enum { NO_SLOT = 0xff };
+#define SITE_CHANCE (UINT32_MAX / 8)
 _Static_assert((int)GW_SLOT_COUNT <= (int)NO_SLOT, "a slot fits");
 
 typedef struct gwi_course_of_device {
-    /* What appending touches, its place in the log excepted. Written by the thread that appends; all but the first of
-     * these are of no interest to others, or may be an event newer than what they have. */
+    /* What appending touches, its place in the log excepted. Others only read it; the totals may be those of an event
+     * newer than what they have. */
     _Alignas(64) _Atomic uint64_t logged_count;
     uint64_t settled_seen; /* of settled_count, when this thread last looked */
     uint64_t last_ticks;
     _Atomic uint64_t allocated_bytes, reserved_bytes;
     _Atomic uint64_t large_bytes; /* requests of so many bytes have a call site */
     gw_c10_usage_fn *next;        /* PyTorch's own */
-    uint32_t stale;
-    _Atomic uint32_t is_busy; /* a thread is about to append */
+    _Atomic uint32_t site_chance; /* of another request to have one, of 2^32; 0: no time is left for them */
+    uint16_t stale;               /* events since the time was newer */
+    _Atomic bool is_busy;         /* a thread is about to append */
     /* The rest is under the lock, but for what is atomic. */
     _Alignas(64) _Atomic uint32_t lock;
     uint32_t table_bits;
@@ -287,6 +289,7 @@ static course *make_course(void)
     c->table_bits = TABLE_BITS_FIRST;
     c->now.first_ticks = c->now.last_ticks = c->last_ticks = gwi_ticks();
     c->large_bytes = large_bytes();
+    c->site_chance = SITE_CHANCE;
     c->span_shift = SPAN_SHIFT_FIRST;
     for (size_t i = 0; i < GWI_COURSE_SPANS; i++)
         span_clear(&c->span[i]);
@@ -328,19 +331,6 @@ static inline gw_slot *slot_of_thread(void)
 {
     gw_slot *slot = gwi_slot;
     return gwi_likely(slot != NULL && gwi_slot_is_ours(slot)) ? slot : NULL;
-}
-
-static inline void see_time(course *c, const gw_slot *slot)
-{
-    uint64_t looked = slot == NULL ? 0 : atomic_load_explicit(&slot->inside_since, memory_order_relaxed);
-    if (looked <= c->last_ticks) {
-        if (gwi_likely(++c->stale % LOOK_EVERY != 0))
-            return;
-        looked = gwi_ticks_of(!gwi_wipe.clock_is_not_tsc);
-    }
-    c->stale = 0;
-    if (looked > c->last_ticks)
-        c->last_ticks = looked;
 }
 
 static inline uint32_t counted(const gw_slot *slot, gw_counter which)
@@ -504,6 +494,16 @@ static void settle_some(course *c, const logged *event, uint32_t count)
     }
 }
 
+/* All call sites together may cost a thousandth of the time, those of blocks that are not large half of that. The first
+ * ones of a process cost more, because files and rules are new: there is something in hand for them. */
+static bool may_have_site(const course *c, bool is_large)
+{
+    enum { IN_HAND = 1 << 24, TIME_PARTS = 1024 };
+    uint64_t spent = atomic_load_explicit(&c->site_ticks, memory_order_relaxed);
+    uint64_t may_spend = IN_HAND + (c->now.last_ticks - c->now.first_ticks) / TIME_PARTS;
+    return spent < (is_large ? may_spend : may_spend / 2);
+}
+
 /* Under the lock. */
 static __attribute__((hot)) void settle(course *c)
 {
@@ -521,6 +521,7 @@ static __attribute__((hot)) void settle(course *c)
     c->now.allocated_bytes = atomic_load_explicit(&c->allocated_bytes, memory_order_relaxed);
     c->now.reserved_bytes = atomic_load_explicit(&c->reserved_bytes, memory_order_relaxed);
     atomic_store_explicit(&c->large_bytes, large_bytes(), memory_order_relaxed);
+    atomic_store_explicit(&c->site_chance, may_have_site(c, false) ? SITE_CHANCE : 0, memory_order_relaxed);
 }
 
 /* For whoever reads. */
@@ -534,11 +535,11 @@ static bool lock_settled(course *c)
 
 /* ---- appending ---- */
 
-/* `count` events are logged, and many of them are not settled. Where a reader holds the lock for too long, the last
- * one gives way: room for one more is always there. */
-static __attribute__((noinline)) void make_room(course *c, uint64_t count)
+/* Where a reader holds the lock for too long, the last event gives way: room for one more is always there. */
+static void make_room(course *c)
 {
-    if ((count - c->settled_seen) % SETTLE_EVERY != 0)
+    uint64_t count = atomic_load_explicit(&c->logged_count, memory_order_relaxed);
+    if (count - c->settled_seen < SETTLE_EVERY)
         return;
     if (lock(c)) {
         settle(c);
@@ -556,22 +557,6 @@ static inline void append(course *c, logged event)
     uint64_t count = atomic_load_explicit(&c->logged_count, memory_order_relaxed);
     c->log[count % LOG_ROOM] = event;
     atomic_store_explicit(&c->logged_count, ++count, memory_order_release);
-    if (gwi_unlikely(count - c->settled_seen >= SETTLE_EVERY))
-        make_room(c, count);
-}
-
-/* All call sites together may cost a thousandth of the time, those of blocks that are not large half of that. The first
- * ones of a process cost more, because files and rules are new: there is something in hand for them. */
-static inline bool wants_site(const course *c, uint64_t bytes)
-{
-    enum { IN_HAND = 1 << 24, TIME_PARTS = 1024, ONE_IN = 8 };
-    bool is_large = bytes >= atomic_load_explicit(&c->large_bytes, memory_order_relaxed);
-    uint64_t dice = atomic_load_explicit(&c->logged_count, memory_order_relaxed) * UINT64_C(0x9e3779b97f4a7c15);
-    if (gwi_likely(!is_large && dice > UINT64_MAX / ONE_IN))
-        return false;
-    uint64_t spent = atomic_load_explicit(&c->site_ticks, memory_order_relaxed);
-    uint64_t may_spend = IN_HAND + (c->last_ticks - c->now.first_ticks) / TIME_PARTS;
-    return spent < (is_large ? may_spend : may_spend / 2);
 }
 
 /* 0: not known. Between driver calls, so the guard is ours to set. */
@@ -590,41 +575,38 @@ static GWI_COLD uint32_t site_here(course *c, gw_slot *slot)
 }
 
 /* Of the request that was appended just now: PyTorch holds its lock until we are back. */
-static GWI_COLD void give_site(course *c, gw_slot *slot, uint64_t who)
+static GWI_COLD void give_site(course *c, bool is_large)
 {
-    uint32_t site = site_here(c, slot);
+    uint64_t count = atomic_load_explicit(&c->logged_count, memory_order_relaxed);
+    uint32_t site = may_have_site(c, is_large) ? site_here(c, slot_of_thread()) : 0;
     if (site != 0)
-        append(c, (logged){.who = who, .site = site});
+        append(c, (logged){.who = c->log[(count - 1) % LOG_ROOM].who, .site = site});
 }
 
-static inline void note_work(logged *event, const gw_slot *slot)
+static inline bool is_large(const course *c, int64_t bytes)
 {
-    uint32_t generation = atomic_load_explicit(&slot->generation, memory_order_relaxed);
-    event->who = (event->who & ~UINT64_C(0xffff)) | index_of(slot) << 8 | (generation & 0xff);
-    event->launches = counted(slot, GW_COUNT_LAUNCH) + counted(slot, GW_COUNT_GRAPH_LAUNCH);
-    event->waits = counted(slot, GW_COUNT_SYNC);
+    return bytes > 0 && (uint64_t)bytes >= atomic_load_explicit(&c->large_bytes, memory_order_relaxed);
 }
 
-static inline void follow(course *c, uint64_t address, int64_t bytes, size_t allocated_bytes, size_t reserved_bytes)
+static inline bool may_want_site(const course *c, int64_t bytes, uint64_t count)
 {
-    gw_slot *slot = slot_of_thread();
-    if (gwi_unlikely(atomic_load_explicit(&c->is_busy, memory_order_relaxed) != 0))
-        miss(c);
-    atomic_store_explicit(&c->is_busy, 1, memory_order_relaxed);
-    see_time(c, slot);
-    logged event = {.who = address << 16 | NO_SLOT << 8, .bytes = bytes, .ticks = c->last_ticks};
-    bool wants = false;
-    if (bytes > 0) {
-        wants = wants_site(c, (uint64_t)bytes);
-        if (gwi_likely(slot != NULL))
-            note_work(&event, slot);
+    uint32_t dice = (uint32_t)(count * UINT64_C(0x9e3779b97f4a7c15) >> 32);
+    return is_large(c, bytes) || dice < atomic_load_explicit(&c->site_chance, memory_order_relaxed);
+}
+
+/* What seldom follows an event. */
+static __attribute__((noinline)) void follow_up(course *c, int64_t bytes)
+{
+    if (c->stale >= LOOK_EVERY) {
+        uint64_t now = gwi_ticks_of(!gwi_wipe.clock_is_not_tsc);
+        c->last_ticks = now > c->last_ticks ? now : c->last_ticks;
+        c->stale = 0;
     }
-    atomic_store_explicit(&c->allocated_bytes, allocated_bytes, memory_order_relaxed);
-    atomic_store_explicit(&c->reserved_bytes, reserved_bytes, memory_order_relaxed);
-    append(c, event);
-    if (gwi_unlikely(wants))
-        give_site(c, slot, event.who);
-    atomic_store_explicit(&c->is_busy, 0, memory_order_relaxed);
+    make_room(c);
+    if (bytes > 0 && may_want_site(c, bytes, atomic_load_explicit(&c->logged_count, memory_order_relaxed))) {
+        give_site(c, is_large(c, bytes));
+        make_room(c);
+    }
 }
 
 /* ---- what the door calls ---- */
@@ -633,27 +615,101 @@ static inline course *course_of(gw_c10_device device)
 {
     if (gwi_unlikely(device.type != GW_C10_CUDA || (uint8_t)device.index >= GWI_COURSE_DEVICES))
         return NULL;
-    course *c = atomic_load_explicit(&gwi_wipe.course[device.index], memory_order_acquire);
-    return gwi_likely(c != NULL) ? c : begin((uint64_t)device.index);
+    return atomic_load_explicit(&gwi_wipe.course[device.index], memory_order_acquire);
 }
 
+static course *course_made(gw_c10_device device)
+{
+    course *c = course_of(device);
+    bool can_be = device.type == GW_C10_CUDA && (uint8_t)device.index < GWI_COURSE_DEVICES;
+    return c == NULL && can_be ? begin((uint64_t)device.index) : c;
+}
+
+/* Of the thread that asks for memory. Its time is the thread's last look at the clock; a free has that of the request
+ * before it. */
+static inline void note_thread(course *c, logged *event, const gw_slot *slot)
+{
+    uint64_t looked = atomic_load_explicit(&slot->inside_since, memory_order_relaxed);
+    uint32_t generation = atomic_load_explicit(&slot->generation, memory_order_relaxed);
+    if (gwi_likely(looked > c->last_ticks)) {
+        c->last_ticks = looked;
+        c->stale = 0;
+    }
+    event->who ^= (index_of(slot) ^ NO_SLOT) << 8 | (generation & 0xff);
+    event->launches = counted(slot, GW_COUNT_LAUNCH) + counted(slot, GW_COUNT_GRAPH_LAUNCH);
+    event->waits = counted(slot, GW_COUNT_SYNC);
+}
+
+/* True: something is to follow. */
+static inline bool follow(course *c, uint64_t address, int64_t bytes, size_t allocated_bytes, size_t reserved_bytes)
+{
+    uint64_t count = atomic_load_explicit(&c->logged_count, memory_order_relaxed);
+    logged *event = &c->log[count % LOG_ROOM];
+    const gw_slot *slot;
+    if (gwi_unlikely(atomic_load_explicit(&c->is_busy, memory_order_relaxed)))
+        miss(c);
+    atomic_store_explicit(&c->is_busy, true, memory_order_relaxed);
+    c->stale++;
+    event->who = address << 16 | NO_SLOT << 8;
+    event->bytes = bytes;
+    event->launches = event->waits = 0;
+    if (bytes > 0 && gwi_likely((slot = slot_of_thread()) != NULL))
+        note_thread(c, event, slot);
+    event->ticks = c->last_ticks;
+    atomic_store_explicit(&c->allocated_bytes, allocated_bytes, memory_order_relaxed);
+    atomic_store_explicit(&c->reserved_bytes, reserved_bytes, memory_order_relaxed);
+    atomic_store_explicit(&c->logged_count, ++count, memory_order_release);
+    return count - c->settled_seen >= SETTLE_EVERY || c->stale >= LOOK_EVERY ||
+           (bytes > 0 && may_want_site(c, bytes, count));
+}
+
+static inline void done(course *c)
+{
+    atomic_store_explicit(&c->is_busy, false, memory_order_relaxed);
+}
+
+static GWI_COLD void usage_at_first(void *block, int64_t bytes, size_t allocated_bytes, size_t reserved_bytes,
+                                    gw_c10_device device)
+{
+    course *c = course_made(device);
+    if (c != NULL && block != NULL && bytes != 0) {
+        if (follow(c, (uintptr_t)block, bytes, allocated_bytes, reserved_bytes))
+            follow_up(c, bytes);
+        done(c);
+    }
+    courses.door->usage_alone(block, bytes, allocated_bytes, reserved_bytes, device);
+}
+
+static __attribute__((noinline)) void usage_to_follow(void *block, int64_t bytes, size_t allocated_bytes,
+                                                      size_t reserved_bytes, gw_c10_device device)
+{
+    course *c = course_of(device);
+    follow_up(c, bytes);
+    done(c);
+    c->next(block, bytes, allocated_bytes, reserved_bytes, device);
+}
+
+/* Calls nothing but what it ends with, so that it needs no stack of its own. */
 static __attribute__((hot, aligned(64))) void usage(void *block, int64_t bytes, size_t allocated_bytes,
                                                     size_t reserved_bytes, gw_c10_device device)
 {
     course *c = course_of(device);
-    if (gwi_unlikely(c == NULL)) {
-        courses.door->usage_alone(block, bytes, allocated_bytes, reserved_bytes, device);
+    if (gwi_unlikely(c == NULL || block == NULL || bytes == 0)) {
+        usage_at_first(block, bytes, allocated_bytes, reserved_bytes, device);
         return;
     }
-    if (gwi_likely(block != NULL && bytes != 0))
-        follow(c, (uintptr_t)block, bytes, allocated_bytes, reserved_bytes);
+    if (gwi_unlikely(follow(c, (uintptr_t)block, bytes, allocated_bytes, reserved_bytes))) {
+        usage_to_follow(block, bytes, allocated_bytes, reserved_bytes, device);
+        return;
+    }
+    done(c);
     c->next(block, bytes, allocated_bytes, reserved_bytes, device);
 }
 
 static void refused(int64_t bytes, size_t allocated_bytes, size_t reserved_bytes, gw_c10_device device)
 {
     if (device.type == GW_C10_CUDA && (uint8_t)device.index < GWI_COURSE_DEVICES && is_our_process()) {
-        course *c = course_of(device);
+        course *c = course_made(device);
         uint32_t site = c == NULL ? 0 : site_here(c, slot_of_thread());
         GWI_KEEP_ERRNO(gwi_course_refused((uint64_t)device.index, (uint64_t)bytes, site));
     }

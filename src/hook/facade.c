@@ -1,7 +1,7 @@
 /* Writes a facade.
  *
  *   segment 1, read and execute: ELF head | GNU hash | symbols | strings | relocations | names | code
- *   segment 2, read and write:   dynamic section | gw_facade_head | table | room for the driver's data objects
+ *   segment 2, read and write:   dynamic section | gw_facade_head | table | room for the driver's data objects | reads
  *
  * The loader's work at a program's start is two mappings and one relative relocation a name: nothing of ours runs
  * before the first call into a stub. The C library's functions are asked for weakly and without versions, so that
@@ -60,7 +60,7 @@ typedef struct export_row {
 
 typedef struct image {
     export_row *row; /* owned; in the order of stubs and table */
-    uint32_t count;
+    uint32_t count, read_count;
     uint32_t *by_bucket; /* owned: row indices in the order of the symbol table */
     uint32_t bucket_count;
     uint32_t bloom_words;
@@ -68,7 +68,7 @@ typedef struct image {
     size_t string_bytes, string_capacity;
     uint32_t soname, libc, attach, hook_path, driver_path, driver_soname, driver_build_id, wanted[WANTED_COUNT];
     uint64_t hash_at, symbols_at, strings_at, rela_at, names_at, code_at, text_end;
-    uint64_t data_at, head_at, table_at, data_file_end, data_end;
+    uint64_t data_at, head_at, table_at, data_file_end, reads_at, data_end;
     uint8_t *file; /* owned */
 } image;
 
@@ -85,16 +85,18 @@ static int row_by_name(const void *a, const void *b)
     return strcmp(((const export_row *)a)->name, ((const export_row *)b)->name);
 }
 
-/* What frameworks call all the time: their stubs, and their places in the table, share two cache lines. */
-static const char *const frequent[] = {"cuCtxGetCurrent",      "cuCtxGetDevice",
-                                       "cuCtxGetDevice_v2",    "cuDevicePrimaryCtxGetState",
-                                       "cuLaunchKernel",       "cuLaunchKernelEx",
-                                       "cuKernelGetFunction",  "cuKernelGetAttribute",
-                                       "cuDeviceGetAttribute", "cuStreamIsCapturing",
+/* What frameworks call all the time, for each launch: their stubs, and their places in the table, share two cache
+ * lines. The first ones only read. */
+static const char *const frequent[] = {"cuCtxGetDevice_v2",    "cuDevicePrimaryCtxGetState",
+                                       "cuCtxGetCurrent",      "cuCtxGetDevice",
+                                       "cuDeviceGetAttribute", "cuLaunchKernel",
+                                       "cuLaunchKernelEx",     "cuKernelGetFunction",
+                                       "cuKernelGetAttribute", "cuStreamIsCapturing",
                                        "cuMemsetD8Async",      "cuMemcpyHtoDAsync_v2",
                                        "cuMemcpyDtoHAsync_v2", "cuEventRecord",
                                        "cuStreamWaitEvent",    "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags"};
-enum { FREQUENT_COUNT = sizeof frequent / sizeof frequent[0] };
+enum { READ_COUNT = 5, FREQUENT_COUNT = sizeof frequent / sizeof frequent[0] };
+_Static_assert((int)READ_COUNT <= (int)GWI_FACADE_READS_MAX, "there is room");
 
 static size_t frequency_rank(const export_row *row)
 {
@@ -102,6 +104,11 @@ static size_t frequency_rank(const export_row *row)
     while (rank < FREQUENT_COUNT && strcmp(frequent[rank], row->name) != 0)
         rank++;
     return rank;
+}
+
+static bool is_read(const export_row *row)
+{
+    return !row->is_object && frequency_rank(row) < READ_COUNT;
 }
 
 static int row_by_frequency(const void *a, const void *b)
@@ -151,6 +158,8 @@ static gw_status collect_exports(const gwi_elf *driver, image *im, gw_error *err
             im->row[im->count++] = im->row[i];
     }
     qsort(im->row, im->count, sizeof *im->row, row_by_frequency);
+    while (im->read_count < im->count && is_read(&im->row[im->read_count]))
+        im->read_count++;
     return GW_OK;
 }
 
@@ -214,7 +223,7 @@ static uint64_t align_up(uint64_t value, uint64_t to)
     return (value + to - 1) & ~(to - 1);
 }
 
-enum { SYMBOLS_FIRST = 1 + WANTED_COUNT, POINTER_COUNT = 9, DYN_COUNT = 14, PHDR_COUNT = 4 };
+enum { SYMBOLS_FIRST = 1 + WANTED_COUNT, POINTER_COUNT = 11, DYN_COUNT = 14, PHDR_COUNT = 4 };
 
 static void lay_out(image *im)
 {
@@ -303,9 +312,12 @@ static void put_symbols(image *im)
             out->st_size = bytes;
             im->data_end = align_up(im->data_end + bytes, 64);
         } else {
-            out->st_value = gwi_facade_stub_at(im->code_at, index);
+            out->st_value = index < im->read_count ? gwi_facade_read_at(im->code_at, index)
+                                                   : gwi_facade_stub_at(im->code_at, index);
         }
     }
+    im->reads_at = align_up(im->data_end, PAGE_BYTES);
+    im->data_end = im->reads_at + PAGE_BYTES;
 }
 
 static Elf64_Rela *put_pointer(const image *im, Elf64_Rela *rela, size_t head_offset, uint64_t target)
@@ -326,6 +338,8 @@ static void put_relocations(const image *im)
     rela = put_pointer(im, rela, offsetof(gw_facade_head, driver_soname), im->strings_at + im->driver_soname);
     rela = put_pointer(im, rela, offsetof(gw_facade_head, driver_build_id), im->strings_at + im->driver_build_id);
     rela = put_pointer(im, rela, offsetof(gw_facade_head, stubs), gwi_facade_stub_at(im->code_at, 0));
+    rela = put_pointer(im, rela, offsetof(gw_facade_head, read_stubs), gwi_facade_read_at(im->code_at, 0));
+    rela = put_pointer(im, rela, offsetof(gw_facade_head, reads), im->reads_at);
     for (uint32_t i = 0; i < im->count; i++)
         *rela++ = (Elf64_Rela){im->table_at + (uint64_t)i * 8, ELF64_R_INFO(0, RELOC_RELATIVE),
                                (int64_t)gwi_facade_lazy_at(im->code_at, im->count, i)};
@@ -358,6 +372,8 @@ static void put_dynamic(const image *im)
     head->version = GW_FACADE_VERSION;
     head->name_count = im->count;
     head->stub_bytes = (uint32_t)(gwi_facade_stub_at(im->code_at, 1) - gwi_facade_stub_at(im->code_at, 0));
+    head->read_count = im->read_count;
+    head->read_stub_bytes = (uint32_t)(gwi_facade_read_at(im->code_at, 1) - gwi_facade_read_at(im->code_at, 0));
 }
 
 static bool build_file(image *im)
@@ -374,7 +390,12 @@ static bool build_file(image *im)
     uint32_t *names = (uint32_t *)(im->file + im->names_at);
     for (uint32_t i = 0; i < im->count; i++)
         names[i] = im->row[i].string;
-    gwi_facade_code_write(im->file + im->code_at, im->code_at, im->head_at, im->table_at, im->count);
+    gwi_facade_code_write(im->file + im->code_at, &(gwi_facade_places){.code_at = im->code_at,
+                                                                       .head_at = im->head_at,
+                                                                       .table_at = im->table_at,
+                                                                       .reads_at = im->reads_at,
+                                                                       .count = im->count,
+                                                                       .read_count = im->read_count});
     put_heads(im); /* last: the objects have grown the data segment */
     return true;
 }

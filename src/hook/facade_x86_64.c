@@ -165,7 +165,8 @@ extern const uint8_t gwi_facade_blob[] __attribute__((visibility("hidden")));
 extern const uint8_t gwi_facade_blob_head[] __attribute__((visibility("hidden")));
 extern const uint8_t gwi_facade_blob_end[] __attribute__((visibility("hidden")));
 
-enum { STUB_BYTES = 8, LAZY_BYTES = 10 };
+enum { READ_BYTES = 16, READS_BYTES = 128, STUB_BYTES = 8, LAZY_BYTES = 10 };
+_Static_assert(GWI_FACADE_READS_MAX *READ_BYTES <= READS_BYTES, "they fit");
 
 bool gwi_facade_code_supported(void)
 {
@@ -179,17 +180,22 @@ static uint64_t blob_bytes(void)
 
 uint64_t gwi_facade_code_bytes(uint32_t count)
 {
-    return blob_bytes() + (uint64_t)count * (STUB_BYTES + LAZY_BYTES);
+    return blob_bytes() + READS_BYTES + (uint64_t)count * (STUB_BYTES + LAZY_BYTES);
+}
+
+uint64_t gwi_facade_read_at(uint64_t code_at, uint32_t i)
+{
+    return code_at + blob_bytes() + (uint64_t)i * READ_BYTES;
 }
 
 uint64_t gwi_facade_stub_at(uint64_t code_at, uint32_t i)
 {
-    return code_at + blob_bytes() + (uint64_t)i * STUB_BYTES;
+    return code_at + blob_bytes() + READS_BYTES + (uint64_t)i * STUB_BYTES;
 }
 
 uint64_t gwi_facade_lazy_at(uint64_t code_at, uint32_t count, uint32_t i)
 {
-    return code_at + blob_bytes() + (uint64_t)count * STUB_BYTES + (uint64_t)i * LAZY_BYTES;
+    return gwi_facade_stub_at(code_at, count) + (uint64_t)i * LAZY_BYTES;
 }
 
 static void put32(uint8_t *at, uint32_t value)
@@ -203,18 +209,35 @@ static void put_displacement(uint8_t *at, uint64_t target, uint64_t instruction_
     put32(at, (uint32_t)(target - instruction_end));
 }
 
-void gwi_facade_code_write(uint8_t *code, uint64_t code_at, uint64_t head_at, uint64_t table_at, uint32_t count)
+/* Its stub is near enough for a short jump. */
+static void put_read(uint8_t *code, const gwi_facade_places *places, uint32_t i)
 {
+    static const uint8_t like[] = {0x4c, 0x8b, 0x1d, 0, 0, 0, 0, /* mov reads[i](%rip), %r11 */
+                                   0x4d, 0x85, 0xdb,             /* test %r11, %r11 */
+                                   0x74, 0,                      /* jz the stub */
+                                   0x41, 0xff, 0xe3};            /* jmp *%r11 */
+    uint64_t read_at = gwi_facade_read_at(places->code_at, i), stub_at = gwi_facade_stub_at(places->code_at, i);
+    uint8_t *read = code + (read_at - places->code_at);
+    memcpy(read, like, sizeof like);
+    put_displacement(read + 3, places->reads_at + (uint64_t)i * 8, read_at + 7);
+    read[11] = (uint8_t)(stub_at - (read_at + 12));
+}
+
+void gwi_facade_code_write(uint8_t *code, const gwi_facade_places *places)
+{
+    uint64_t code_at = places->code_at;
     size_t head_ref = (size_t)(gwi_facade_blob_head - gwi_facade_blob);
-    memset(code, 0xcc, gwi_facade_code_bytes(count));
+    memset(code, 0xcc, gwi_facade_code_bytes(places->count));
     memcpy(code, gwi_facade_blob, (size_t)(gwi_facade_blob_end - gwi_facade_blob));
-    put_displacement(code + head_ref - 4, head_at, code_at + head_ref);
-    for (uint32_t i = 0; i < count; i++) {
-        uint64_t stub_at = gwi_facade_stub_at(code_at, i), lazy_at = gwi_facade_lazy_at(code_at, count, i);
+    put_displacement(code + head_ref - 4, places->head_at, code_at + head_ref);
+    for (uint32_t i = 0; i < places->read_count; i++)
+        put_read(code, places, i);
+    for (uint32_t i = 0; i < places->count; i++) {
+        uint64_t stub_at = gwi_facade_stub_at(code_at, i), lazy_at = gwi_facade_lazy_at(code_at, places->count, i);
         uint8_t *stub = code + (stub_at - code_at), *lazy = code + (lazy_at - code_at);
         stub[0] = 0xff; /* jmp *table[i](%rip) */
         stub[1] = 0x25;
-        put_displacement(stub + 2, table_at + (uint64_t)i * 8, stub_at + 6);
+        put_displacement(stub + 2, places->table_at + (uint64_t)i * 8, stub_at + 6);
         lazy[0] = 0x68; /* push $i */
         put32(lazy + 1, i);
         lazy[5] = 0xe9; /* jmp the blob */
@@ -248,13 +271,16 @@ uint64_t gwi_facade_lazy_at(uint64_t code_at, uint32_t count, uint32_t i)
     return code_at;
 }
 
-void gwi_facade_code_write(uint8_t *code, uint64_t code_at, uint64_t head_at, uint64_t table_at, uint32_t count)
+uint64_t gwi_facade_read_at(uint64_t code_at, uint32_t i)
+{
+    (void)i;
+    return code_at;
+}
+
+void gwi_facade_code_write(uint8_t *code, const gwi_facade_places *places)
 {
     (void)code;
-    (void)code_at;
-    (void)head_at;
-    (void)table_at;
-    (void)count;
+    (void)places;
 }
 
 #endif

@@ -38,9 +38,13 @@ typedef struct gw_facade_head {
     void **table;
     const char *driver_soname;
     const char *driver_build_id; /* hex; "" when the driver has none */
-    const uint8_t *stubs;        /* the code that `dlsym` finds: name i at stubs + i * stub_bytes */
+    const uint8_t *stubs;        /* the code that `dlsym` finds: name i at stubs + i * stub_bytes ... */
     uint32_t stub_bytes;
-    uint32_t attached; /* 1 once the hook filled the table */
+    uint32_t attached;         /* 1 once the hook filled the table */
+    const uint8_t *read_stubs; /* ... but for the first read_count names: at read_stubs + i * read_stub_bytes */
+    uint32_t read_stub_bytes;
+    uint32_t read_count;
+    void **reads; /* read_count words, alone on a page: where those names lead; NULL: to the table */
 } gw_facade_head;
 
 /* The hook's door. 0: the table is filled; else the facade goes on with the real driver alone. */

@@ -51,11 +51,6 @@ enum { GWI_PAGE_BYTES_MAX = 4096 };
 enum { GWI_PAGE_BYTES_MAX = 65536 };
 #endif
 
-/* Functions that only read, which frameworks call some five times for each launch: READ in api/driver.api. From this
- * process's first successful cuInit on they go straight to the driver. */
-enum { GWI_STRAIGHT_COUNT = 5 };
-extern GWI_HIDDEN const uint16_t gwi_straight_fns[GWI_STRAIGHT_COUNT + 1];
-
 enum { GWI_COURSE_DEVICES = 16 }; /* of so many devices PyTorch's allocations are followed */
 
 /* The page the kernel wipes in a child. `mark` 0: this process has no buffer yet; else the rest is set. A launch finds
@@ -71,7 +66,6 @@ typedef union gwi_wipe_page {
         gw_ring *_Atomic rings;        /* NULL: none */
         _Atomic uint64_t launches_due; /* the tick from which on all kernels' launches are watched again; 0: not set */
         struct gwi_course_of_device *_Atomic course[GWI_COURSE_DEVICES];  /* by device; NULL: none yet (course.c) */
-        void *_Atomic straight[GWI_STRAIGHT_COUNT];                       /* NULL: the wrapper looks at the result */
         _Alignas(64) _Atomic uint64_t launches_settled[GWI_LAUNCH_WORDS]; /* launch.c */
     };
     _Alignas(GWI_PAGE_BYTES_MAX) char whole[GWI_PAGE_BYTES_MAX];
@@ -177,11 +171,6 @@ static inline __attribute__((always_inline)) bool gwi_enter(gwi_slot_ref *th, un
 static inline __attribute__((always_inline)) bool gwi_enter_quick(gwi_slot_ref *th, unsigned fn)
 {
     return gwi_enter_as(th, fn, false);
-}
-
-static inline void *gwi_straight(unsigned number)
-{
-    return atomic_load_explicit(&gwi_wipe.straight[number], memory_order_relaxed);
 }
 
 static inline void gwi_leave(gwi_slot_ref *th)
@@ -300,6 +289,8 @@ void gwi_crash_watch(void);
 
 /* record.c. Under the lock: a facade's table leads to the wrappers now. */
 void gwi_facade_attached(gw_facade_head *head);
+/* cuInit has succeeded here: READ rows lead straight to the driver from now on. */
+void gwi_initialised(void);
 bool gwi_recording_is_off(void); /* switched off from within the process */
 
 /* order.c. A rare call has succeeded and is about to be written: the steps before it that matter to it are written now,

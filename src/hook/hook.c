@@ -248,15 +248,6 @@ static void write_call(gwi_slot_ref *th, gw_raw_event *event, const char *text)
         atomic_fetch_add(&head->failures, 1);
 }
 
-/* A child of a fork, in which the page was wiped and cuInit does not succeed again, keeps all its checks: there even
- * the first read may be what fails. */
-static void initialised(void)
-{
-    atomic_store(&gwi.head->initialised, 1);
-    for (unsigned i = 0; i < GWI_STRAIGHT_COUNT; i++)
-        atomic_store_explicit(&gwi_wipe.straight[i], gwi_real[gwi_straight_fns[i]], memory_order_relaxed);
-}
-
 void gwi_event(gwi_slot_ref *th, unsigned fn, unsigned kind, int result, unsigned flags, uint32_t extra, uint64_t a0,
                uint64_t a1, uint64_t a2, uint64_t a3, const char *text)
 {
@@ -268,7 +259,7 @@ void gwi_event(gwi_slot_ref *th, unsigned fn, unsigned kind, int result, unsigne
                           .extra = extra,
                           .arg = {a0, a1, a2, a3}};
     if (kind == GW_EV_INIT && result == 0)
-        initialised();
+        gwi_initialised();
     if (gwi_unlikely(gwi_guard_on)) {
         gwi_guard_after(th->slot, kind, result, event.arg, gwi_may_ask(result) ? gwi_current_context() : 0);
         if (result != 0 && gwi_slot_take_refused(th->slot))
@@ -445,6 +436,12 @@ static bool adopt_driver(const gw_facade_head *head, void *driver, void *const *
     return true;
 }
 
+static const uint8_t *stub_of(const gw_facade_head *head, uint32_t i)
+{
+    return i < head->read_count ? head->read_stubs + (size_t)i * head->read_stub_bytes
+                                : head->stubs + (size_t)i * head->stub_bytes;
+}
+
 static void fill_table(gw_facade_head *head, void *const *found)
 {
     for (uint32_t i = 0; i < head->name_count; i++) {
@@ -456,7 +453,7 @@ static void fill_table(gw_facade_head *head, void *const *found)
             target = gwi_wrappers[fn];
         __atomic_store_n(&head->table[i], target, __ATOMIC_RELEASE);
         if (fn >= 0 && !gwi.inert)
-            gwi_stub[fn] = (void *)(uintptr_t)(head->stubs + (size_t)i * head->stub_bytes);
+            gwi_stub[fn] = (void *)(uintptr_t)stub_of(head, i);
     }
     if (!gwi.inert)
         gwi_facade_attached(head);

@@ -4,10 +4,17 @@
 #include "gwi_hook.h"
 
 #include <errno.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#ifndef MADV_WIPEONFORK
+#define MADV_WIPEONFORK 18
+#endif
 
 enum { FACADES_MAX = 16 };
 
 static gw_facade_head *facades[FACADES_MAX]; /* under the lock; facades are never unmapped */
+static bool wipes_reads[FACADES_MAX];
 static uint32_t facade_count;
 static _Atomic bool is_off;
 
@@ -34,10 +41,40 @@ static void redirect(gw_facade_head *head, bool on)
     }
 }
 
+/* A child of a fork, in which the page is wiped and cuInit does not succeed again, keeps all its checks: there even the
+ * first read may be what fails. Kernels before 4.14 do not wipe, and all reads are looked at. */
+static void lead_reads_straight(gw_facade_head *head)
+{
+    for (uint32_t i = 0; i < head->read_count; i++) {
+        int fn = gw_api_find_symbol(head->strings + head->names[i]);
+        if (fn >= 0 && (gw_api_fns[fn].flags & GW_API_READ) != 0)
+            __atomic_store_n(&head->reads[i], gwi_real[fn], __ATOMIC_RELEASE);
+    }
+}
+
+static bool kernel_wipes_reads(const gw_facade_head *head)
+{
+    return sysconf(_SC_PAGESIZE) <= GWI_PAGE_BYTES_MAX &&
+           madvise(head->reads, GWI_PAGE_BYTES_MAX, MADV_WIPEONFORK) == 0;
+}
+
+void gwi_initialised(void)
+{
+    atomic_store(&gwi.head->initialised, 1);
+    if (!gwi_lock())
+        return;
+    for (uint32_t i = 0; i < facade_count; i++)
+        if (wipes_reads[i])
+            lead_reads_straight(facades[i]);
+    gwi_unlock();
+}
+
 void gwi_facade_attached(gw_facade_head *head)
 {
-    if (facade_count < FACADES_MAX)
+    if (facade_count < FACADES_MAX) {
+        wipes_reads[facade_count] = kernel_wipes_reads(head);
         facades[facade_count++] = head;
+    }
     if (gwi_recording_is_off())
         redirect(head, false);
 }

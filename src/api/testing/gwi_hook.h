@@ -31,14 +31,6 @@ extern void *gwi_real[GW_FN_COUNT];
 extern void *const gwi_wrappers[GW_FN_COUNT];
 extern bool gwi_guard_on;
 
-enum { GWI_STRAIGHT_COUNT = 5 };
-extern void *gwi_straight_to[GWI_STRAIGHT_COUNT];
-extern const uint16_t gwi_straight_fns[GWI_STRAIGHT_COUNT + 1];
-static inline void *gwi_straight(unsigned number)
-{
-    return gwi_straight_to[number];
-}
-
 bool gwi_enter(gwi_slot_ref *th, unsigned fn);
 bool gwi_enter_quick(gwi_slot_ref *th, unsigned fn);
 void gwi_leave(gwi_slot_ref *th);
