@@ -62,6 +62,15 @@ static bool is_probe(const gw_failure *failure)
     return has_word(failure->fn_name, questions, sizeof questions / sizeof questions[0]);
 }
 
+/* In a child that was forked after cuInit even a question is refused, and it may be all that a runtime library asks:
+ * cudaMalloc() there is no more than a cuCtxGetCurrent(). */
+static bool is_refused_fork(const gw_model *model, const gw_failure *failure)
+{
+    enum { NOT_INITIALIZED = 3 };
+    const gw_process *process = failure->result == NOT_INITIALIZED ? gw_model_process(model, failure->pid) : NULL;
+    return process != NULL && process->forked_after_init;
+}
+
 static bool is_device_allocation(const gw_event *event)
 {
     if (event->result != 2)
@@ -660,7 +669,7 @@ void gwi_failures_finish(gw_model *model)
     for (size_t i = 0; i < model->failure_count; i++) {
         gw_failure *failure = &model->failure[i];
         failure->fn_name = gw_model_fn_name(model, failure->fn);
-        failure->is_probe = is_probe(failure);
+        failure->is_probe = is_probe(failure) && !is_refused_fork(model, failure);
         if (failure->is_allocation && !failure->is_echo)
             settle_allocation(model, failure);
         else if (!failure->is_probe && !failure->is_echo && !failure->is_sticky)

@@ -1624,7 +1624,7 @@ static void test_pinned_memory_near_it_was_a_probe(void **state)
     judge_close();
 }
 
-static void forked(bool parent_had_initialised)
+static void forked_child_calls(bool parent_had_initialised, const char *call, gw_event_kind kind, int end_of_child)
 {
     gw_feed_open_bare(&feed);
     if (parent_had_initialised)
@@ -1636,9 +1636,36 @@ static void forked(bool parent_had_initialised)
     feed.context = 0;
     gw_feed_process(&feed, 300, GW_FEED_PID, "/usr/bin/program");
     gw_feed_call(&feed, "?", GW_EV_FORK, 0, GW_FEED_PID, parent_had_initialised, site, 0);
-    gw_feed_call(&feed, "cuMemAlloc_v2", GW_EV_ALLOC, 3, 0, mib, 0, 0);
-    gw_feed_exit_of(&feed, 300, 1, 0);
+    gw_feed_call(&feed, call, kind, 3, 0, mib, 0, 0);
+    gw_feed_exit_of(&feed, 300, end_of_child, 0);
+}
+
+static void forked(bool parent_had_initialised)
+{
+    forked_child_calls(parent_had_initialised, "cuMemAlloc_v2", GW_EV_ALLOC, 1);
     gw_feed_exit(&feed, 1, 0);
+}
+
+/* The runtime library's cudaMalloc() comes no further than to a question. The parent may not look how the child ends.
+ */
+static void test_fork_after_init_by_a_question(void **state)
+{
+    (void)state;
+    for (int end = 0; end < 2; end++) {
+        forked_child_calls(true, "cuCtxGetCurrent", GW_EV_CALL, 1);
+        gw_feed_exit(&feed, end, 0);
+        expect_fault("fork-after-init", GW_ESTABLISHED);
+        judge_close();
+    }
+}
+
+static void test_fork_near_the_child_did_without(void **state)
+{
+    (void)state;
+    forked_child_calls(true, "cuCtxGetCurrent", GW_EV_CALL, 0);
+    gw_feed_exit(&feed, 0, 0);
+    expect_status(GW_VERDICT_CLEAN);
+    judge_close();
 }
 
 static void test_fork_after_init(void **state)
@@ -2453,6 +2480,8 @@ int main(void)
         cmocka_unit_test(test_pinned_memory),
         cmocka_unit_test(test_pinned_memory_near_it_was_a_probe),
         cmocka_unit_test(test_fork_after_init),
+        cmocka_unit_test(test_fork_after_init_by_a_question),
+        cmocka_unit_test(test_fork_near_the_child_did_without),
         cmocka_unit_test(test_fork_after_init_told),
         cmocka_unit_test(test_fork_near_the_parent_had_not_initialised),
         cmocka_unit_test(test_script_exception),
