@@ -55,9 +55,9 @@ static void start_without_a_card(void)
 static void no_card_and_another_end(void **state)
 {
     (void)state;
-    start_without_a_card();
+    start_without_a_card(); /* it may have done without: silence shows nothing */
     gw_feed_exit(&feed, 1, 0);
-    expect("no-device-visible", GW_ESTABLISHED);
+    expect("no-device-visible", GW_SUPPORTED);
     start_without_a_card();
     gw_feed_stderr(&feed, "prog: cuInit: CUDA_ERROR_NO_DEVICE\n");
     gw_feed_exit(&feed, 1, 0);
@@ -82,6 +82,64 @@ static void no_card_and_another_end(void **state)
     expect("no-device-visible", GW_ESTABLISHED);
 }
 
+/* It did without what failed, and ended within the same seconds for another reason that it did not print. Only what the
+ * program says last, and that it is about this failure, shows the contrary. */
+static void went_on_and_ended_in_silence(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *words;
+        int code;
+        gw_certainty certainty;
+    } rows[] = {
+        {"", 1, GW_SUPPORTED},
+        {"prog: cuInit failed: CUDA_ERROR_NO_DEVICE, falling back to the CPU\n", 1, GW_SUPPORTED},
+        {"prog: no CUDA device: using the CPU instead\n", 1, GW_SUPPORTED},
+        {"Training on GPU 0\n", 1, GW_SUPPORTED}, /* announced before it failed */
+        {"loaded 100 images\n", 1, GW_SUPPORTED},
+        {"2026-01-02 10:11:12.123456: E cuda_platform.cc:51] failed call to cuInit: CUDA_ERROR_NO_DEVICE: no "
+         "CUDA-capable device is detected\n",
+         1, GW_SUPPORTED},
+        {"E0000 00:00:1700000000.1 12 cuda_platform.cc:51] failed call to cuInit: CUDA_ERROR_NO_DEVICE\n", 1,
+         GW_SUPPORTED},
+        {"ERROR:train:cuInit failed: CUDA_ERROR_NO_DEVICE\n", 1, GW_SUPPORTED},
+        {"UserWarning: CUDA initialization: cuInit failed\n", 1, GW_SUPPORTED},
+        {TRACE "RuntimeError: No CUDA GPUs are available\nfalling back to CPU\n", 1, GW_SUPPORTED},
+        {TRACE "RuntimeError: No CUDA GPUs are available\n", 3, GW_SUPPORTED}, /* os._exit(3) */
+        /* twins: it says that it ended of this */
+        {"prog: cuInit failed: CUDA_ERROR_NO_DEVICE\n", 1, GW_ESTABLISHED},
+        {"prog: cuInit returned 100\n", 2, GW_ESTABLISHED},
+        {"CUDA error: no CUDA-capable device is detected\n", 1, GW_ESTABLISHED},
+        {"loading data\nprog: cuInit failed\n", 255, GW_ESTABLISHED},
+        {"no fallback kernel: using the CPU\n" TRACE "RuntimeError: No CUDA GPUs are available\n", 1, GW_ESTABLISHED},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        start_without_a_card();
+        gw_feed_wait(&feed, 2 * second_ns);
+        if (rows[i].words[0] != '\0')
+            gw_feed_stderr(&feed, rows[i].words);
+        gw_feed_exit(&feed, rows[i].code, 0);
+        judge();
+        if (verdict->cause == NULL || strcmp(verdict->cause, "no-device-visible") != 0 ||
+            verdict->certainty != rows[i].certainty)
+            fail_msg("%s: %s (%s)", rows[i].words, verdict->cause, gw_certainty_text(verdict->certainty));
+        done();
+    }
+}
+
+/* Killed, and a shell says so by its status. */
+static void went_on_and_was_killed(void **state)
+{
+    (void)state;
+    for (int direct = 0; direct < 2; direct++) {
+        start_without_a_card();
+        gw_feed_stderr(&feed, "prog: cuInit failed: CUDA_ERROR_NO_DEVICE\n");
+        gw_feed_wait(&feed, 2 * second_ns);
+        gw_feed_exit(&feed, direct ? -1 : 128 + 15, direct ? 15 : 0);
+        expect_unproven("no-device-visible");
+    }
+}
+
 static void library(const char *line)
 {
     gw_feed_fact(&feed, "library", line);
@@ -103,6 +161,13 @@ static void an_old_driver_that_was_outlived(void **state)
     gw_feed_stderr(&feed, TRACE "KeyError: 'loss'\n");
     gw_feed_exit(&feed, 1, 0);
     expect("script-exception", GW_ESTABLISHED);
+    refused_by_the_runtime(); /* its last words are about something else */
+    gw_feed_stderr(&feed, "prog: cannot open input.bin\n");
+    gw_feed_exit(&feed, 1, 0);
+    expect("driver-too-old", GW_SUPPORTED);
+    refused_by_the_runtime();
+    gw_feed_exit(&feed, 1, 0);
+    expect("driver-too-old", GW_ESTABLISHED);
     refused_by_the_runtime();
     gw_feed_wait(&feed, 600 * second_ns);
     gw_feed_exit(&feed, 1, 0);
@@ -424,20 +489,25 @@ static void refusals_of_several_meanings(void **state)
     enum { PROHIBITED = 2, EXCLUSIVE = 3 };
     (void)state;
     start_fails(802, 0);
+    gw_feed_stderr(&feed, "prog: cuInit failed: 802\n");
     gw_feed_exit(&feed, 1, 0);
     expect("fabric-not-ready", GW_SUPPORTED);
     start_fails(802, 0);
     gw_feed_meta(&feed, "device.files", "nvidia0 nvidiactl nvidia-nvswitchctl");
+    gw_feed_stderr(&feed, "prog: cuInit failed: 802\n");
     gw_feed_exit(&feed, 1, 0);
     expect("fabric-not-ready", GW_ESTABLISHED);
     start_fails(46, EXCLUSIVE);
+    gw_feed_stderr(&feed, "prog: cuCtxCreate: CUDA_ERROR_DEVICE_UNAVAILABLE\n");
     gw_feed_exit(&feed, 1, 0);
     expect("device-busy-or-partition", GW_SUPPORTED);
     start_fails(46, EXCLUSIVE);
     gw_feed_fact(&feed, "card.holder", "pid=4711 bytes=13958643712 cmd=python notebook.py");
+    gw_feed_stderr(&feed, "prog: cuCtxCreate: CUDA_ERROR_DEVICE_UNAVAILABLE\n");
     gw_feed_exit(&feed, 1, 0);
     expect("device-busy-or-partition", GW_ESTABLISHED);
     start_fails(46, PROHIBITED);
+    gw_feed_stderr(&feed, "prog: cuCtxCreate: CUDA_ERROR_DEVICE_UNAVAILABLE\n");
     gw_feed_exit(&feed, 1, 0);
     expect("device-busy-or-partition", GW_ESTABLISHED);
 }
@@ -515,6 +585,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_card_and_another_end),
+        cmocka_unit_test(went_on_and_ended_in_silence),
+        cmocka_unit_test(went_on_and_was_killed),
         cmocka_unit_test(an_old_driver_that_was_outlived),
         cmocka_unit_test(two_cudnn_and_another_end),
         cmocka_unit_test(a_forked_child_that_was_told),
