@@ -286,9 +286,13 @@ typedef struct gw_crash {
     bool was_sent;    /* no instruction of that thread brought it: somebody sent the signal */
     bool has_address; /* the one that the code touched; of some faults nobody tells it */
     bool in_block;    /* it lies in device memory that was alive: in `block` */
+    bool has_code;
+    int code; /* si_code */
     int signal;
     uint64_t address, instruction, t_ns;
     uint32_t tid, site;
+    bool has_file;  /* the core dump lists the mapped files */
+    char file[256]; /* has_file: the one in which the address lies, cut off; "": in none */
     gw_live block;
 } gw_crash;
 
