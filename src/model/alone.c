@@ -118,14 +118,21 @@ static const gw_thread *thread_of(const gw_model *model, uint32_t pid, uint32_t 
     return NULL;
 }
 
-/* Is there anything in the rings about the stream, or a wait that is also one for it? */
-static bool is_touched(const search *it, uint64_t stream, bool is_blocking)
+static bool is_maybe_over(const gw_ring_call *call)
+{
+    return (call->is_launch || call->is_graph_launch) && call->maybe_waited && !call->waited;
+}
+
+/* Is there anything in the rings about the stream since then, or a wait that is also one for it? */
+static bool is_touched(const search *it, uint64_t stream, uint64_t t_ns, bool is_blocking)
 {
     for (size_t i = 0; i < it->model->thread_count; i++) {
         const gw_thread *thread = &it->model->thread[i];
         for (size_t k = 0; thread->pid == it->pid && k < thread->ring_count; k++) {
             const gw_ring_call *call = &thread->ring[k];
             uint64_t of = gwi_ring_stream(call, thread->tid);
+            if (call->t_ns < t_ns || is_maybe_over(call))
+                continue;
             if (of == stream || strncmp(call->fn_name, "cuCtxSynchronize", 16) == 0 ||
                 (is_blocking && of == LEGACY && (call->is_sync || call->is_copy)))
                 return true;
@@ -134,33 +141,40 @@ static bool is_touched(const search *it, uint64_t stream, bool is_blocking)
     return false;
 }
 
-/* It was launched before the thread's ring begins, on a stream that is still there. */
-static bool has_left_record(const search *it, const gw_launch_site *launch, const gw_thread *thread)
+/* Do the rings say what became of it? Not where its thread's ring begins later, nor where another thread may have
+ * waited for it before its own ring begins. */
+static bool is_known(const gw_launch_site *launch, const gw_thread *thread)
 {
-    uint32_t index;
     bool in_reach = thread != NULL && thread->ring_count > 0 &&
                     (thread->ring_total <= thread->ring_count || thread->ring[0].t_ns <= launch->t_ns);
-    if (in_reach || launch->t_ns < it->process->t_waited_ns ||
+    for (size_t k = in_reach ? thread->ring_count : 0; k-- > 0;)
+        if ((thread->ring[k].is_launch || thread->ring[k].is_graph_launch) && thread->ring[k].stream == launch->stream)
+            return !is_maybe_over(&thread->ring[k]);
+    return in_reach;
+}
+
+/* The record does not say whether it is over, and the stream is still there. */
+static bool has_left_record(const search *it, const gw_launch_site *launch)
+{
+    uint32_t index;
+    if (is_known(launch, thread_of(it->model, it->pid, launch->tid)) || launch->t_ns < it->process->t_waited_ns ||
         !gwi_object_find(it->process, GWI_SPACE_STREAM, launch->stream, &index))
         return false;
     const gwi_object *stream = &it->process->object[index];
-    return stream->t_ns <= launch->t_ns && !is_touched(it, launch->stream, stream->kind == 0);
+    return stream->t_ns <= launch->t_ns && !is_touched(it, launch->stream, launch->t_ns, stream->kind == 0);
 }
 
 static void take_noted(search *it, const gw_launch_site *launch)
 {
-    const gw_thread *thread = thread_of(it->model, it->pid, launch->tid);
-    uint64_t waits = has_left_record(it, launch, thread) ? waits_after(it, launch->t_ns) : 0;
+    uint64_t waits = has_left_record(it, launch) ? waits_after(it, launch->t_ns) : 0;
     if (waits > 0 && it->count < ALONE_MAX)
-        it->found[it->count++] =
-            (gw_alone){.pid = it->pid,
-                       .tid = launch->tid,
-                       .stream = launch->stream,
-                       .t_ns = launch->t_ns,
-                       .kernel = launch->kernel,
-                       .site = launch->site,
-                       .waits_after = waits,
-                       .t_record_ns = thread != NULL && thread->ring_count > 0 ? thread->ring[0].t_ns : 0};
+        it->found[it->count++] = (gw_alone){.pid = it->pid,
+                                            .tid = launch->tid,
+                                            .stream = launch->stream,
+                                            .t_ns = launch->t_ns,
+                                            .kernel = launch->kernel,
+                                            .site = launch->site,
+                                            .waits_after = waits};
 }
 
 /* Of each stream the last noted launch decides: what holds of it holds of those before it. */

@@ -633,10 +633,9 @@ typedef struct gw_alone {
     uint64_t launches;    /* on_record: outstanding on that stream, as far as the rings reach back */
     uint64_t waits_after; /* waits for other work that came back since, as far as the rings reach back */
     bool is_graph_launch;
-    uint32_t site;        /* from where that kernel was launched on that stream; 0: not known, or from several places */
-    bool on_record;       /* the rings hold the launch: surely nothing waited for it. Else they begin later and hold
-                           * nothing about that stream: whether something waited for it before is not known */
-    uint64_t t_record_ns; /* !on_record: where the launching thread's ring begins; 0: it has none */
+    uint32_t site;  /* from where that kernel was launched on that stream; 0: not known, or from several places */
+    bool on_record; /* the rings hold the launch: surely nothing waited for it. Else a ring begins later, and they
+                     * hold nothing more about that stream: whether something waited for it is not known */
 } gw_alone;
 
 struct gw_model {

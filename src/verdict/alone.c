@@ -91,7 +91,7 @@ static void add_sentence(const gwi_case *c, const gw_alone *it, gw_text *text)
     else
         gw_text_addf(text,
                      "; whether it is over is not known: the record has the last %d calls of a thread, and none of "
-                     "them concerns that stream",
+                     "them has concerned that stream since",
                      GW_RING_ENTRIES);
     if (it->on_record && it->launches > 1)
         gw_text_addf(text, "; %" PRIu64 " more launch%s followed it there", it->launches - 1,

@@ -341,7 +341,7 @@ static void a_launch_that_left_the_record_is_unknown(void **state)
         bool told =
             has_evidence("spin was launched on stream 0x5151 at train.c:7 in begin 10.1 s before the program ended; "
                          "whether it is over is not known: the record has the last 2048 calls of a thread, and none "
-                         "of them concerns that stream");
+                         "of them has concerned that stream since");
         assert_int_equal(told, what == NOTHING);
         assert_int_equal(list_has(&verdict->ruled_out, "the GPU"), what != NOTHING);
         done();
@@ -351,6 +351,31 @@ static void a_launch_that_left_the_record_is_unknown(void **state)
     assert_int_equal(verdict->status, GW_VERDICT_CLEAN);
     assert_false(has_evidence("spin"));
     done();
+}
+
+/* The thread that launched it has done nothing else since, and another one may have waited for it. */
+static void another_thread_may_have_waited(void **state)
+{
+    (void)state;
+    for (int steps = STEPS_FEW; steps <= STEPS_MANY; steps += STEPS_MANY - STEPS_FEW) {
+        for (int waited = 0; waited < 2; waited++) {
+            begin_alone(1);
+            if (waited)
+                gw_feed_hot(&feed, "cuStreamSynchronize", GW_COUNT_SYNC, STREAM_ALONE, 0);
+            feed.tid = LEFT;
+            for (int i = 0; i < steps; i++) {
+                gw_feed_launch(&feed, 0xf2f2, STREAM_B);
+                gw_feed_hot(&feed, "cuStreamSynchronize", GW_COUNT_SYNC, STREAM_B, 0);
+            }
+            feed.tid = MAIN;
+            gw_feed_wait(&feed, 10 * second_ns);
+            bool sure = steps == STEPS_FEW && !waited;
+            killed(sure ? GW_SUPPORTED : GW_ESTABLISHED, sure ? GW_HYPOTHESIS : GW_CERTAINTY_NONE);
+            assert_int_equal(has_evidence("nothing has waited for that stream since"), sure);
+            assert_int_equal(has_evidence("whether it is over is not known"), steps == STEPS_MANY && !waited);
+            done();
+        }
+    }
 }
 
 /* The program waits for it at last. */
@@ -664,6 +689,7 @@ int main(void)
         cmocka_unit_test(a_stream_left_alone_is_told),
         cmocka_unit_test(a_stream_left_alone_is_no_fault),
         cmocka_unit_test(a_launch_that_left_the_record_is_unknown),
+        cmocka_unit_test(another_thread_may_have_waited),
         cmocka_unit_test(a_wait_for_what_left_the_record),
         cmocka_unit_test(who_goes_on_hangs_not),
         cmocka_unit_test(a_circle_of_locks),
