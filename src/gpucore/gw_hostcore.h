@@ -1,8 +1,9 @@
 /* What a core dump of a process, as the kernel writes it, says of the signal that ended it.
  *
  * Only its notes are read: of the thread that met the fault (the first NT_PRSTATUS), its siginfo, the process's
- * number, and the files that it had mapped. The file may be of any size, cut off, or not a dump at all. Sources: core(5), Linux fs/binfmt_elf.c (order of
- * the notes), the structures of sys/procfs.h. One thread a call; nothing is shared between calls. */
+ * number, and the files that it had mapped. The file may be of any size, cut off, or not a dump at all. Sources:
+ * core(5), Linux fs/binfmt_elf.c (order of the notes), the structures of sys/procfs.h. One thread a call; nothing is
+ * shared between calls. */
 #ifndef GW_HOSTCORE_H
 #define GW_HOSTCORE_H
 

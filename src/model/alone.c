@@ -7,8 +7,9 @@
  * The rings say surely that nothing waited for a launch, as long as they hold it (waits.c). A program that goes on
  * overwrites them: 2,048 calls of a thread are a few seconds of a slow loop and a tenth of a second of a fast one. Then
  * only the noted launches are left (launches.c), and they hold no more than that there was work: whether something
- * waited for it before the rings begin is not known. They count only where the rings hold nothing about that stream,
- * and no wait for everything.
+ * waited for it before the rings begin is not known. The same holds of a launch that its own thread's ring holds, where
+ * another thread's ring begins later. They count only where the rings hold nothing more about that stream, and no wait
+ * for everything.
  *
  * On one stream about 1,020 launches can be outstanding; the next one blocks. So where there are more, the older ones
  * are over, and the stream goes on. */

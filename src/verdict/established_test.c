@@ -127,6 +127,26 @@ static void went_on_and_ended_in_silence(void **state)
     }
 }
 
+/* Python prints a traceback in the same words when nobody caught the exception and when the program caught it, printed
+ * it and went on. The interpreter knows which it was. */
+static void a_traceback_that_was_printed(void **state)
+{
+    static const char *const raised[] = {"Traceback (most recent call last):", "  File \"train.py\", line 9, in step",
+                                         "RuntimeError: No CUDA GPUs are available"};
+    (void)state;
+    for (int uncaught = 0; uncaught < 2; uncaught++) {
+        gw_feed_open_bare(&feed);
+        gw_feed_process(&feed, GW_FEED_PID, 1, "/usr/bin/python3.12");
+        gw_feed_call(&feed, "cuInit", GW_EV_INIT, 100, 0, 0, 0, 0);
+        gw_feed_stderr(&feed, TRACE "RuntimeError: No CUDA GPUs are available\n");
+        for (size_t i = 0; uncaught && i < sizeof raised / sizeof raised[0]; i++)
+            gw_feed_text_call(&feed, "", GW_EV_PYTHON_RAISED, 0, 0, 0, 0, raised[i]);
+        gw_feed_wait(&feed, second_ns);
+        gw_feed_exit(&feed, 1, 0);
+        expect("no-device-visible", uncaught ? GW_ESTABLISHED : GW_SUPPORTED);
+    }
+}
+
 /* Killed, and a shell says so by its status. */
 static void went_on_and_was_killed(void **state)
 {
@@ -584,29 +604,18 @@ static void a_killed_worker_that_was_replaced(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_card_and_another_end),
-        cmocka_unit_test(went_on_and_ended_in_silence),
-        cmocka_unit_test(went_on_and_was_killed),
-        cmocka_unit_test(an_old_driver_that_was_outlived),
-        cmocka_unit_test(two_cudnn_and_another_end),
-        cmocka_unit_test(a_forked_child_that_was_told),
-        cmocka_unit_test(a_second_image_that_loads),
-        cmocka_unit_test(a_forked_child_that_coped),
-        cmocka_unit_test(a_free_after_the_reset_at_the_end),
-        cmocka_unit_test(a_refused_launch_and_another_end),
-        cmocka_unit_test(no_page_locked_memory_and_another_end),
-        cmocka_unit_test(small_helpers_on_the_card),
-        cmocka_unit_test(a_small_neighbour_that_mattered),
-        cmocka_unit_test(pages_wasted_by_rounding),
-        cmocka_unit_test(a_neighbour_of_what_may_be_a_leak),
-        cmocka_unit_test(an_old_error_of_the_card),
-        cmocka_unit_test(a_full_card_after_an_error_of_the_card),
-        cmocka_unit_test(a_card_that_was_lost_later),
-        cmocka_unit_test(a_fault_after_an_unchecked_refusal),
-        cmocka_unit_test(refusals_of_several_meanings),
-        cmocka_unit_test(shared_memory_that_was_full_once),
-        cmocka_unit_test(too_many_files_with_few_open),
-        cmocka_unit_test(a_signal_after_an_exception),
+        cmocka_unit_test(no_card_and_another_end),           cmocka_unit_test(went_on_and_ended_in_silence),
+        cmocka_unit_test(a_traceback_that_was_printed),      cmocka_unit_test(went_on_and_was_killed),
+        cmocka_unit_test(an_old_driver_that_was_outlived),   cmocka_unit_test(two_cudnn_and_another_end),
+        cmocka_unit_test(a_forked_child_that_was_told),      cmocka_unit_test(a_second_image_that_loads),
+        cmocka_unit_test(a_forked_child_that_coped),         cmocka_unit_test(a_free_after_the_reset_at_the_end),
+        cmocka_unit_test(a_refused_launch_and_another_end),  cmocka_unit_test(no_page_locked_memory_and_another_end),
+        cmocka_unit_test(small_helpers_on_the_card),         cmocka_unit_test(a_small_neighbour_that_mattered),
+        cmocka_unit_test(pages_wasted_by_rounding),          cmocka_unit_test(a_neighbour_of_what_may_be_a_leak),
+        cmocka_unit_test(an_old_error_of_the_card),          cmocka_unit_test(a_full_card_after_an_error_of_the_card),
+        cmocka_unit_test(a_card_that_was_lost_later),        cmocka_unit_test(a_fault_after_an_unchecked_refusal),
+        cmocka_unit_test(refusals_of_several_meanings),      cmocka_unit_test(shared_memory_that_was_full_once),
+        cmocka_unit_test(too_many_files_with_few_open),      cmocka_unit_test(a_signal_after_an_exception),
         cmocka_unit_test(a_killed_worker_that_was_replaced),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

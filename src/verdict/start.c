@@ -237,6 +237,17 @@ static bool went_on_after_exception(const gw_stderr_facts *facts)
     return went_on;
 }
 
+/* An interpreter that was observed hands over the exception that nobody caught (hook/observer_raised.c). Where it has
+ * none, the traceback on stderr is of one that the program caught and printed, or it could not be read. */
+static bool may_be_caught(const gwi_case *c)
+{
+    const char *exe = c->process != NULL ? c->process->exe : NULL;
+    const char *name = exe == NULL ? NULL : strrchr(exe, '/');
+    name = name == NULL ? exe : name + 1;
+    return name != NULL && strncmp(name, "python", 6) == 0 && c->process->raised == NULL &&
+           c->model->asked_phase == NULL;
+}
+
 /* The run ended of the failure only where the program itself says so: by an exception about the GPU, or as its last
  * words, soon after the failure. That a program says nothing shows nothing: it may have done without a GPU, or without
  * one module, and have ended of something else that it did not print either. */
@@ -249,7 +260,7 @@ static bool is_its_end(const gwi_case *c, const gw_failure *failure)
     /* An interpreter whose exception nobody caught exits with 1; what a program printed of one that it caught, and any
      * other end, shows nothing. */
     if (c->exception == GW_EXCEPTION_GPU)
-        return (c->exit_code == 1 || c->signal != 0) && !gwi_exception_is_uncertain(c) &&
+        return (c->exit_code == 1 || c->signal != 0) && !gwi_exception_is_uncertain(c) && !may_be_caught(c) &&
                !went_on_after_exception(&c->model->stderr_facts);
     return failure->t_last_ns + soon_ns >= end_ns && gwi_are_last_words(c, NULL, failure);
 }
