@@ -13,7 +13,8 @@ enum { GWI_HANG_PROCESSES_MAX = 128, GWI_HANG_THREADS_MAX = 1024 };
 typedef struct gwi_hang_thread {
     uint32_t pid, tid;
     uint64_t calls, progress, questions;
-    uint64_t questions_before; /* when the process last went on */
+    uint64_t not_ready, not_ready_at_ns;         /* when that was seen to have grown last */
+    uint64_t questions_before, not_ready_before; /* when the process last went on */
     uint16_t inside_fn_plus_1;
     uint64_t inside_since_ns; /* as watched: not before this call was seen */
     bool seen;                /* in the look in progress */
@@ -69,6 +70,7 @@ typedef struct gwi_hang_stacks {
     const gw_item *like; /* time and pid of all that is told */
     gwi_item_sink put;
     void *user;
+    uint64_t for_ns;     /* the process has stood still */
     uint32_t code_first; /* number of the process's first code */
     bool full;           /* there are no numbers left */
 } gwi_hang_stacks;

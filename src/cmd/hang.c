@@ -65,6 +65,8 @@ void gwi_hang_see(void *user, const gw_thread_look *look)
     thread->calls = look->calls;
     thread->progress = look->progress;
     thread->questions = look->questions;
+    thread->not_ready_at_ns = thread->not_ready == look->not_ready ? thread->not_ready_at_ns : watch->now_ns;
+    thread->not_ready = look->not_ready;
     thread->inside_fn_plus_1 = look->inside_fn_plus_1;
     thread->seen = true;
 }
@@ -76,8 +78,10 @@ static void went_on(gwi_hang_watch *watch, gwi_hang_process *process)
     process->looked_at_ns = 0;
     process->cpu_known = gw_stacks_cpu_ms(process->pid, &process->cpu_ms);
     for (size_t i = 0; i < watch->thread_count; i++) {
-        if (watch->thread[i].pid == process->pid)
-            watch->thread[i].questions_before = watch->thread[i].questions;
+        if (watch->thread[i].pid != process->pid)
+            continue;
+        watch->thread[i].questions_before = watch->thread[i].questions;
+        watch->thread[i].not_ready_before = watch->thread[i].not_ready;
     }
 }
 
@@ -145,6 +149,15 @@ static bool has_ended(const gw_stack_process *threads, uint32_t tid)
     return threads->threads_left_out == 0;
 }
 
+/* How often the GPU said that it is not done, if it still says so: not of one who asked, learned that it is, and rests.
+ */
+static uint64_t answers_not_ready(const gwi_hang_stacks *stacks, const gwi_hang_thread *seen)
+{
+    if (seen == NULL || stacks->watch->now_ns - seen->not_ready_at_ns > stacks->for_ns / 10)
+        return 0;
+    return seen->not_ready - seen->not_ready_before;
+}
+
 static void tell_thread(gwi_hang_stacks *stacks, const gw_stack_thread *thread)
 {
     char text[320];
@@ -157,12 +170,12 @@ static void tell_thread(gwi_hang_stacks *stacks, const gw_stack_thread *thread)
     const char *fn = inside == 0 || inside > GW_FN_COUNT ? "" : gw_api_fns[inside - 1].symbol;
     uint64_t inside_ms = inside == 0 ? 0 : (watch->now_ns - seen->inside_since_ns) / 1000000u;
     snprintf(text, sizeof text,
-             "wait=%s owner=%" PRIu32 " owner_ended=%d in=%s in_ms=%" PRIu64 " questions=%" PRIu64 " site=%" PRIu32
-             " where=%s name=%s",
+             "wait=%s owner=%" PRIu32 " owner_ended=%d in=%s in_ms=%" PRIu64 " questions=%" PRIu64 " not_ready=%" PRIu64
+             " site=%" PRIu32 " where=%s name=%s",
              thread->wait == GW_WAIT_UNKNOWN ? "" : gw_wait_word(thread->wait), thread->owner_tid,
              thread->owner_tid != 0 && has_ended(threads, thread->owner_tid), fn, inside_ms,
-             seen == NULL ? 0 : seen->questions - seen->questions_before, gwi_hang_stack_tell(stacks, thread),
-             thread->where, thread->name);
+             seen == NULL ? 0 : seen->questions - seen->questions_before, answers_not_ready(stacks, seen),
+             gwi_hang_stack_tell(stacks, thread), thread->where, thread->name);
     put_fact(stacks->put, stacks->user, &item, "hang.thread", text);
 }
 
@@ -192,6 +205,7 @@ bool gwi_hang_tell(gwi_hang_watch *watch, const gwi_hang_process *process, bool 
     if (threads->no_python[0] != '\0')
         put_fact(put, user, &item, "hang.no_python", threads->no_python);
     gwi_hang_stacks stacks = {.watch = watch, .process = threads, .like = &item, .put = put, .user = user};
+    stacks.for_ns = watch->now_ns - process->since_ns;
     gwi_hang_stacks_begin(&stacks);
     /* Threads in the driver first: they say most. */
     for (int driver = 1; driver >= 0; driver--) {

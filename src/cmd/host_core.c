@@ -101,6 +101,8 @@ static void put(search *it, const char *path, uint64_t t_ns, const gw_hostcore *
                  core->tid);
     if (core->has_code)
         gw_text_addf(&text, "code=%d\naddress=0x%" PRIx64 "\n", core->code, core->address);
+    if (core->has_files)
+        gw_text_addf(&text, "file=%s\n", strchr(core->file, '\n') == NULL ? core->file : "?");
     if (core->has_registers)
         gw_text_addf(&text, "instruction=0x%" PRIx64 "\n", core->instruction);
     gw_item item = {.kind = GW_ITEM_SUPERVISOR, .t_ns = t_ns, .pid = core->pid};

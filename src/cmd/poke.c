@@ -171,8 +171,10 @@ static gw_status read_model(poke *it, const gwi_hang_process *process, gw_error 
     t0_ns = t0_ns < process->since_ns ? t0_ns : process->since_ns;
     shifted = it->watch;
     shifted.now_ns -= t0_ns;
-    for (size_t i = 0; i < shifted.thread_count; i++)
+    for (size_t i = 0; i < shifted.thread_count; i++) {
         shifted.thread[i].inside_since_ns -= t0_ns;
+        shifted.thread[i].not_ready_at_ns -= t0_ns;
+    }
     shifted.sites_told = shifted.codes_told = GWI_HANG_NUMBERS_MAX;
     gwi_hang_process shifted_process = *process;
     shifted_process.since_ns -= t0_ns;
@@ -217,6 +219,8 @@ static int show(poke *it, const poke_options *options)
     }
     if (!options->json)
         print_all(it, goes_on);
+    for (size_t i = 0; goes_on && !options->json && i < verdict->left_alone.count; i++)
+        printf("  no wait: %s\n", verdict->left_alone.item[i]);
     if (!goes_on || options->json)
         status = show_verdict(verdict, options);
 out:

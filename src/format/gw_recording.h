@@ -233,6 +233,7 @@ typedef struct gw_thread_look {
     uint64_t calls;            /* of any kind */
     uint64_t progress;         /* grows with every call but questions: two equal ones mean that nothing was done */
     uint64_t questions;        /* grows with every query that was answered, and with every wait that came back */
+    uint64_t not_ready;        /* answers that the GPU is not done; counted in questions, too */
     uint16_t inside_fn_plus_1; /* the call it is inside; 0: none */
     uint64_t inside_since_ns;  /* run time; may be earlier than the call by the calls before it that were quick */
 } gw_thread_look;

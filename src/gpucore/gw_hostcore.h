@@ -1,8 +1,9 @@
 /* What a core dump of a process, as the kernel writes it, says of the signal that ended it.
  *
- * Only its notes are read: of the thread that met the fault (the first NT_PRSTATUS), its siginfo, and the process's
- * number. The file may be of any size, cut off, or not a dump at all. Sources: core(5), Linux fs/binfmt_elf.c (order of
- * the notes), the structures of sys/procfs.h. One thread a call; nothing is shared between calls. */
+ * Only its notes are read: of the thread that met the fault (the first NT_PRSTATUS), its siginfo, the process's
+ * number, and the files that it had mapped. The file may be of any size, cut off, or not a dump at all. Sources:
+ * core(5), Linux fs/binfmt_elf.c (order of the notes), the structures of sys/procfs.h. One thread a call; nothing is
+ * shared between calls. */
 #ifndef GW_HOSTCORE_H
 #define GW_HOSTCORE_H
 
@@ -20,6 +21,8 @@ typedef struct gw_hostcore {
     uint64_t address;   /* si_addr: of a memory fault the address that was touched */
     bool has_registers; /* of this machine's own kind */
     uint64_t instruction;
+    bool has_files; /* it lists the files that the process had mapped */
+    char file[256]; /* the one in which the address lies, as the kernel names it; cut off; "": in none */
 } gw_hostcore;
 
 /* `name` is for messages. GW_OK; GW_CORRUPT: no core dump of a process, or its notes make no sense; GW_UNSUPPORTED: of

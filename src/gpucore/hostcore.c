@@ -54,6 +54,35 @@ static void take_process(const uint8_t *data, size_t bytes, gw_hostcore *core)
     core->pid = (uint32_t)info.pr_pid;
 }
 
+static uint64_t number_at(const uint8_t *data, size_t index)
+{
+    uint64_t number;
+    memcpy(&number, data + index * sizeof number, sizeof number);
+    return number;
+}
+
+/* NT_FILE: how many, the size of a page, then begin, end and offset of each mapping, then all names. */
+static void take_files(const uint8_t *data, size_t bytes, gw_hostcore *core)
+{
+    enum { HEAD = 2, EACH = 3, WORD = sizeof(uint64_t) };
+    uint64_t count = bytes < HEAD * WORD ? UINT64_MAX : number_at(data, 0);
+    if (core->has_files || count > (bytes - HEAD * WORD) / (EACH * WORD))
+        return;
+    core->has_files = true;
+    size_t at = (HEAD + (size_t)count * EACH) * WORD;
+    for (size_t i = 0; i < count && at < bytes; i++) {
+        size_t length = strnlen((const char *)data + at, bytes - at);
+        uint64_t begin = number_at(data, HEAD + i * EACH), end = number_at(data, HEAD + i * EACH + 1);
+        if (core->has_code && core->address >= begin && core->address < end) {
+            size_t kept = length < sizeof core->file - 1 ? length : sizeof core->file - 1;
+            memcpy(core->file, data + at, kept);
+            core->file[kept] = '\0';
+            return;
+        }
+        at += length + 1;
+    }
+}
+
 static void take_notes(Elf_Data *data, bool is_own, gw_hostcore *core)
 {
     GElf_Nhdr note;
@@ -68,6 +97,8 @@ static void take_notes(Elf_Data *data, bool is_own, gw_hostcore *core)
             take_siginfo(bytes, note.n_descsz, core);
         else if (note.n_type == NT_PRPSINFO)
             take_process(bytes, note.n_descsz, core);
+        else if (note.n_type == NT_FILE) /* the kernel writes it behind the siginfo */
+            take_files(bytes, note.n_descsz, core);
     }
 }
 

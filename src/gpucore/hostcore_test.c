@@ -106,6 +106,49 @@ static void the_fault(void **state)
     assert_true(core.instruction == 0x401234);
 }
 
+/* `claimed` mappings are announced, two are there. */
+static void make_with_files(image *it, uint64_t address, uint64_t claimed)
+{
+    static const char names[] = "/data/train.bin\0/dev/shm/torch_1 (deleted)";
+    uint64_t files[8] = {claimed, 4096, 0x10000, 0x20000, 0, 0x7000, 0x9000, 5};
+    uint8_t note[sizeof files + sizeof names];
+    Elf64_Phdr segment;
+    memcpy(note, files, sizeof files);
+    memcpy(note + sizeof files, names, sizeof names);
+    make(it, ET_CORE, OWN_MACHINE, BUS_ADRERR, address);
+    add_note(it, NT_FILE, note, sizeof note);
+    memcpy(&segment, it->bytes + sizeof(Elf64_Ehdr), sizeof segment);
+    segment.p_filesz = it->count - segment.p_offset;
+    memcpy(it->bytes + sizeof(Elf64_Ehdr), &segment, sizeof segment);
+}
+
+static void the_mapped_file(void **state)
+{
+    static const struct {
+        uint64_t address, claimed;
+        const char *file;
+        bool known;
+    } rows[] = {{0x10000, 2, "/data/train.bin", true},
+                {0x1ffff, 2, "/data/train.bin", true},
+                {0x7abc, 2, "/dev/shm/torch_1 (deleted)", true},
+                {0x20000, 2, "", true},
+                {0x7abc, 1, "", true},
+                {0x7abc, 1ull << 61, "", false},
+                {0x7abc, UINT64_MAX, "", false},
+                {0x7abc, 0, "", true}};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        static image it;
+        gw_hostcore core = {0};
+        make_with_files(&it, rows[i].address, rows[i].claimed);
+        assert_int_equal(read_bytes(&it, it.count, &core), GW_OK);
+        assert_string_equal(core.file, rows[i].file);
+        assert_int_equal(core.has_files, rows[i].known);
+        for (size_t cut = 0; i == 2 && cut < it.count; cut++)
+            (void)!read_bytes(&it, cut, &core);
+    }
+}
+
 static void of_another_machine(void **state)
 {
     static image it;
@@ -150,7 +193,8 @@ static void cut_and_damaged(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_fault), cmocka_unit_test(of_another_machine),
-                                       cmocka_unit_test(no_core), cmocka_unit_test(cut_and_damaged)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_fault), cmocka_unit_test(the_mapped_file),
+                                       cmocka_unit_test(of_another_machine), cmocka_unit_test(no_core),
+                                       cmocka_unit_test(cut_and_damaged)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
 #include "inner.h"
 
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,6 +17,8 @@ void gwi_crash_event(gw_model *model, gwi_process *process, const gw_event *even
                         .by_handler = true,
                         .was_sent = code <= 0,
                         .has_address = code > 0 && code != SENT_BY_KERNEL,
+                        .has_code = true,
+                        .code = (int)code,
                         .signal = (int)event->arg[0],
                         .address = event->arg[1],
                         .instruction = event->arg[3],
@@ -29,30 +32,47 @@ static bool is_fault(uint64_t signal)
     return signal == SIGSEGV || signal == SIGBUS || signal == SIGILL || signal == SIGFPE;
 }
 
-/* A core dump that the supervisor read. What a handler of ours told has a stack, and says more. */
+static void take_file(gw_crash *crash, const char *file, size_t bytes)
+{
+    crash->has_file = true;
+    snprintf(crash->file, sizeof crash->file, "%.*s",
+             (int)(bytes < sizeof crash->file ? bytes : sizeof crash->file - 1), file);
+}
+
+/* A core dump that the supervisor read. What a handler of ours told has a stack, and says more; it knows no file. */
 static void take_core(gw_model *model, const gw_pair *fact, uint32_t pid)
 {
     uint64_t signal, code = 0, address = 0, instruction = 0;
-    size_t code_bytes;
+    size_t code_bytes, file_bytes = 0;
+    const char *file = gwi_field(fact->value, "file", &file_bytes);
     bool was_told = gwi_field(fact->value, "code", &code_bytes) != NULL;
     for (size_t i = 0; i < model->process_count; i++) {
         gw_process *process = &model->process[i];
-        if (process->pid != pid || process->crash.seen || !gwi_number_field(fact->value, "signal", &signal) ||
-            !is_fault(signal))
+        if (process->pid != pid || !gwi_number_field(fact->value, "signal", &signal) || !is_fault(signal))
             continue;
         bool has_code = gwi_number_field(fact->value, "code", &code); /* a negative one is none: it was sent */
         bool has_address =
             has_code && code > 0 && code != SENT_BY_KERNEL && gwi_number_field(fact->value, "address", &address);
+        if (process->crash.seen) {
+            bool is_same = has_address && process->crash.has_address && process->crash.address == address;
+            if (is_same && file != NULL && !process->crash.has_file)
+                take_file(&process->crash, file, file_bytes);
+            continue;
+        }
         (void)gwi_number_field(fact->value, "instruction", &instruction);
         process->crash = (gw_crash){.seen = true,
                                     .by_core = true,
                                     .was_sent = was_told && code == 0,
                                     .has_address = has_address,
+                                    .has_code = has_code,
+                                    .code = (int)code,
                                     .signal = (int)signal,
                                     .address = address,
                                     .instruction = instruction,
                                     .t_ns = fact->t_ns,
                                     .tid = gwi_small_field(fact->value, "tid")};
+        if (file != NULL)
+            take_file(&process->crash, file, file_bytes);
     }
 }
 

@@ -286,9 +286,13 @@ typedef struct gw_crash {
     bool was_sent;    /* no instruction of that thread brought it: somebody sent the signal */
     bool has_address; /* the one that the code touched; of some faults nobody tells it */
     bool in_block;    /* it lies in device memory that was alive: in `block` */
+    bool has_code;
+    int code; /* si_code */
     int signal;
     uint64_t address, instruction, t_ns;
     uint32_t tid, site;
+    bool has_file;  /* the core dump lists the mapped files */
+    char file[256]; /* has_file: the one in which the address lies, cut off; "": in none */
     gw_live block;
 } gw_crash;
 
@@ -462,6 +466,7 @@ typedef struct gw_hang_thread {
     char inside_fn[48];   /* the driver call it was inside all the time; "": none */
     uint64_t inside_ns;   /* for so long, as far as watched */
     uint64_t questions;   /* it asked the GPU so often whether it is done, and nothing else */
+    uint64_t not_ready;   /* so often the GPU answered that it is not; 0 also in recordings of older versions */
     char where[40];       /* inside the Linux kernel; "": not known */
     uint32_t site;        /* where it stands, as seen from outside; 0: not known */
     const char **frame;   /* the same in recordings of older versions: innermost first; owned list */
@@ -614,9 +619,24 @@ typedef struct gw_launch_site {
     uint64_t t_ns; /* of the first launch seen there */
     uint64_t function;
     const char *kernel; /* its name, of the model; NULL: not known */
-    uint32_t pid;
+    uint64_t stream;
+    uint32_t pid, tid;
     uint32_t site; /* number in gw_model.sites */
 } gw_launch_site;
+
+/* Work on a stream that nothing is known to have waited for, while the program waited for other work (alone.c). */
+typedef struct gw_alone {
+    uint32_t pid, tid;
+    uint64_t stream;
+    uint64_t t_ns;        /* on_record: of the oldest launch of these; else of the last one that was noted */
+    const char *kernel;   /* of that launch; NULL: unknown */
+    uint64_t launches;    /* on_record: outstanding on that stream, as far as the rings reach back */
+    uint64_t waits_after; /* waits for other work that came back since, as far as the rings reach back */
+    bool is_graph_launch;
+    uint32_t site;  /* from where that kernel was launched on that stream; 0: not known, or from several places */
+    bool on_record; /* the rings hold the launch: surely nothing waited for it. Else a ring begins later, and they
+                     * hold nothing more about that stream: whether something waited for it is not known */
+} gw_alone;
 
 struct gw_model {
     gw_process *process;
@@ -657,6 +677,8 @@ struct gw_model {
     gw_fault_facts faults;
     gw_launch_site *launch_site; /* as they came; owned */
     size_t launch_site_count;
+    gw_alone *alone; /* by process; those on record first; owned */
+    size_t alone_count;
     gw_machine machine;
     gw_cudnn_line *cudnn_line; /* --deep; owned */
     size_t cudnn_line_count;

@@ -2,7 +2,7 @@
  *
  *     hang         pid        "for_ms=5000 cpu_ms=3"
  *     hang.thread  pid, tid   "wait=lock owner=12 in=cuCtxSynchronize in_ms=5000 questions=0 site=3221225473
- *                              where=futex_wait name=left"
+ *                              not_ready=0 where=futex_wait name=left"
  *     hang.frame   pid, tid   "wait_for_second+0x12 in program", innermost first; of versions that wrote no site
  *     hang.over    pid        ""
  *
@@ -84,6 +84,7 @@ static void add_thread(gw_model *model, const gw_pair *fact)
     if (number_of(fact->value, "in_ms=", &number))
         thread->inside_ns = number * 1000000u;
     number_of(fact->value, "questions=", &thread->questions);
+    number_of(fact->value, "not_ready=", &thread->not_ready);
     if (number_of(fact->value, "site=", &number) && number <= UINT32_MAX)
         thread->site = gw_sites_number(model->sites, fact->pid, (uint32_t)number);
 }

@@ -348,6 +348,11 @@ void gwi_order_finish(gw_model *model);
 
 /* waits.c: which calls of the rings are surely over. After the rings are decoded. */
 void gwi_waits_finish(gw_model *model);
+/* The stream of a call of that thread; waits and queries of a stream have it as what they are about. 1: the legacy
+ * default stream. */
+uint64_t gwi_ring_stream(const gw_ring_call *call, uint32_t tid);
+/* alone.c: after the waits and the launches' names. */
+void gwi_alone_finish(gw_model *model);
 
 /* hang.c */
 void gwi_hangs_finish(gw_model *model);

@@ -14,7 +14,9 @@ void gwi_launch_site(gw_model *model, const gwi_process *process, const gw_event
         (gw_launch_site){.t_ns = event->t_ns,
                          .function = event->arg[0],
                          .kernel = gwi_function_name(model, process, event->arg[0]),
+                         .stream = event->arg[3],
                          .pid = event->pid,
+                         .tid = event->tid,
                          .site = gw_sites_number(model->sites, event->pid, event->site)};
 }
 

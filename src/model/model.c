@@ -120,6 +120,7 @@ void gw_model_free(gw_model *model)
     gwi_phases_free(model);
     gwi_faults_free(model);
     free(model->launch_site);
+    free(model->alone);
     gwi_machine_free(model);
     gwi_cudnn_free(model);
     free(model->stderr_facts.text);
@@ -781,6 +782,7 @@ gw_status gw_model_finish(gw_model *model, gw_error *err)
     gwi_failures_finish(model);
     gwi_faults_finish(model);
     gwi_launches_finish(model);
+    gwi_alone_finish(model);
     gwi_hangs_finish(model);
     gwi_machine_finish(model);
     gwi_crash_finish(model);

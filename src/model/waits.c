@@ -198,8 +198,7 @@ static bool is_per_thread_call(const char *name)
     return bytes > 5 && (strcmp(name + bytes - 5, "_ptsz") == 0 || strcmp(name + bytes - 5, "_ptds") == 0);
 }
 
-/* Waits and queries of a stream have it as what they are about. */
-static uint64_t stream_of(const gw_ring_call *call, uint32_t tid)
+uint64_t gwi_ring_stream(const gw_ring_call *call, uint32_t tid)
 {
     bool about = begins(call->fn_name, "cuStreamSynchronize") || begins(call->fn_name, "cuStreamQuery");
     uint64_t stream = about ? call->what : call->stream;
@@ -228,7 +227,7 @@ static void gather(walk *w, gw_thread *thread, const gwi_process *process)
     for (uint32_t k = 0; k < thread->ring_count; k++) {
         gw_ring_call *call = &thread->ring[k];
         entry *at = &w->entry[w->entry_count++];
-        *at = (entry){.call = call, .stream = stream_of(call, thread->tid), .tid = thread->tid, .at = k};
+        *at = (entry){.call = call, .stream = gwi_ring_stream(call, thread->tid), .tid = thread->tid, .at = k};
         at->captured = call->captured || gwi_was_captured(process, thread->tid, call->t_ns);
         w->stream[w->stream_count++] = (mark){.key = at->stream, .blocking = blocking_of(process, at->stream)};
         if (is_about_event(call->fn_name))

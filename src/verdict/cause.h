@@ -58,6 +58,7 @@ typedef struct gwi_hang {
     const gw_hang *hang;           /* NULL: none that lasts */
     const gw_hang_thread *waiting; /* for the GPU; NULL: none does */
     bool in_circle;                /* DEADLOCK: owners of locks prove it */
+    bool is_off_record;            /* KERNEL: the rings no longer hold the launch that is waited for */
 } gwi_hang;
 
 typedef struct gwi_case {

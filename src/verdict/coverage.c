@@ -1,4 +1,5 @@
 #include "coverage.h"
+#include "alone.h"
 #include "family.h"
 
 #include <inttypes.h>
@@ -106,6 +107,12 @@ static const gw_failure *failed_elsewhere(const gwi_case *c)
     return NULL;
 }
 
+/* Work of which it is not known whether it ended may be why somebody ended the run. */
+static bool is_left_alone(const gwi_case *c)
+{
+    return gwi_alone_matters(c) && gwi_alone(c, 0) != NULL;
+}
+
 static bool hangs(const gwi_case *c)
 {
     return c->hang.hang != NULL && c->ended && c->bad_end;
@@ -114,7 +121,7 @@ static bool hangs(const gwi_case *c)
 bool gwi_gpu_is_ruled_out(const gwi_case *c)
 {
     return c->root == NULL && gwi_observed_count(c->model) > 0 && gwi_unseen(c->model, 0) == NULL && !hangs(c) &&
-           thread_inside(c) == NULL && ended_in_probe(c) == NULL && failed_elsewhere(c) == NULL &&
+           !is_left_alone(c) && thread_inside(c) == NULL && ended_in_probe(c) == NULL && failed_elsewhere(c) == NULL &&
            gwi_doubtful_refusal(c) == NULL;
 }
 
@@ -159,6 +166,7 @@ static void say_open(const gwi_case *c, gwi_finding *finding)
     if (failure != NULL)
         gwi_evidence(finding, failure->t_ns, "driver", "the last driver call, %s, returned %u (%s)",
                      gwi_call_text(call, failure->fn_name), failure->result, gw_result_name(failure->result));
+    gwi_say_alone(c, finding);
     failure = gwi_doubtful_refusal(c);
     if (failure != NULL)
         say_doubtful(c, finding, failure);

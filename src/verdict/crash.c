@@ -1,6 +1,7 @@
 #include "crash.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 enum { STATUS_OF_SIGNAL = 128 };
 
@@ -27,6 +28,43 @@ bool gwi_is_null_of_root(const gwi_case *c, const gw_crash *crash)
     enum { NULL_ENDS = 64 << 10 }; /* where nothing is ever mapped */
     return crash->has_address && !crash->in_block && crash->address < NULL_ENDS && c->root != NULL &&
            is_refused_memory(c->root) && c->root->t_ns <= crash->t_ns;
+}
+
+gwi_bus gwi_bus_of(const gwi_case *c)
+{
+    enum { BUS = 7, ADRALN = 1, ADRERR = 2, MCEERR_AR = 4, MCEERR_AO = 5 }; /* si_code of Linux */
+    static const char shm[] = "/dev/shm/";
+    const gw_crash *crash = gwi_crash_of(c);
+    if (crash == NULL || crash->signal != BUS)
+        return GWI_BUS_UNKNOWN;
+    if (crash->was_sent || (crash->has_code && crash->code == ADRALN))
+        return GWI_BUS_OTHER;
+    if (crash->has_code && (crash->code == MCEERR_AR || crash->code == MCEERR_AO))
+        return GWI_BUS_MEMORY;
+    if (!crash->has_code || crash->code != ADRERR || !crash->has_file || crash->file[0] == '\0')
+        return GWI_BUS_UNKNOWN;
+    return strncmp(crash->file, shm, sizeof shm - 1) == 0 ? GWI_BUS_SHM : GWI_BUS_FILE;
+}
+
+void gwi_say_bus(const gwi_case *c, gwi_finding *finding)
+{
+    const gw_crash *crash = gwi_crash_of(c);
+    switch (gwi_bus_of(c)) {
+    case GWI_BUS_SHM:
+    case GWI_BUS_FILE:
+        gwi_evidence(finding, crash->t_ns, gwi_crash_source(crash),
+                     "the fault was at address 0x%" PRIx64
+                     ", in a page of the mapped file %s that could not be provided",
+                     crash->address, crash->file);
+        return;
+    case GWI_BUS_MEMORY:
+        gwi_evidence(finding, crash->t_ns, gwi_crash_source(crash),
+                     "the Linux kernel said that the machine's memory failed at address 0x%" PRIx64, crash->address);
+        return;
+    case GWI_BUS_UNKNOWN:
+    case GWI_BUS_OTHER:
+        return;
+    }
 }
 
 const char *gwi_crash_source(const gw_crash *crash)

@@ -3,6 +3,7 @@
  * A fault needs a cause that is at least supported. A run that ended well has no fault unless a context was lost or a
  * process of it died of the GPU; what is worth knowing about it becomes advice. Everything else is undetermined, with
  * what is ruled out. */
+#include "alone.h"
 #include "applies.h"
 #include "ask.h"
 #include "cause.h"
@@ -88,6 +89,7 @@ void gw_verdict_free(gw_verdict *verdict)
     list_free(&verdict->ruled_out);
     list_free(&verdict->consequences);
     list_free(&verdict->next);
+    list_free(&verdict->left_alone);
     list_free(&verdict->advice);
     list_free(&verdict->unobserved);
     list_free(&verdict->argv);
@@ -458,7 +460,7 @@ static bool fill_coverage(const gwi_case *c, gw_verdict *verdict)
 static bool judge_case(const gwi_case *c, gw_verdict *verdict)
 {
     verdict->is_hang = c->hang.kind != GWI_HANG_NONE;
-    if (!fill_program(c, verdict) || !fill_coverage(c, verdict))
+    if (!fill_program(c, verdict) || !fill_coverage(c, verdict) || !gwi_fill_alone(c, verdict))
         return false;
     if (!(is_healthy(c) ? judge_healthy(c, verdict) : judge_fault(c, verdict)))
         return false;

@@ -55,9 +55,9 @@ static void start_without_a_card(void)
 static void no_card_and_another_end(void **state)
 {
     (void)state;
-    start_without_a_card();
+    start_without_a_card(); /* it may have done without: silence shows nothing */
     gw_feed_exit(&feed, 1, 0);
-    expect("no-device-visible", GW_ESTABLISHED);
+    expect("no-device-visible", GW_SUPPORTED);
     start_without_a_card();
     gw_feed_stderr(&feed, "prog: cuInit: CUDA_ERROR_NO_DEVICE\n");
     gw_feed_exit(&feed, 1, 0);
@@ -82,6 +82,84 @@ static void no_card_and_another_end(void **state)
     expect("no-device-visible", GW_ESTABLISHED);
 }
 
+/* It did without what failed, and ended within the same seconds for another reason that it did not print. Only what the
+ * program says last, and that it is about this failure, shows the contrary. */
+static void went_on_and_ended_in_silence(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *words;
+        int code;
+        gw_certainty certainty;
+    } rows[] = {
+        {"", 1, GW_SUPPORTED},
+        {"prog: cuInit failed: CUDA_ERROR_NO_DEVICE, falling back to the CPU\n", 1, GW_SUPPORTED},
+        {"prog: no CUDA device: using the CPU instead\n", 1, GW_SUPPORTED},
+        {"Training on GPU 0\n", 1, GW_SUPPORTED}, /* announced before it failed */
+        {"loaded 100 images\n", 1, GW_SUPPORTED},
+        {"2026-01-02 10:11:12.123456: E cuda_platform.cc:51] failed call to cuInit: CUDA_ERROR_NO_DEVICE: no "
+         "CUDA-capable device is detected\n",
+         1, GW_SUPPORTED},
+        {"E0000 00:00:1700000000.1 12 cuda_platform.cc:51] failed call to cuInit: CUDA_ERROR_NO_DEVICE\n", 1,
+         GW_SUPPORTED},
+        {"ERROR:train:cuInit failed: CUDA_ERROR_NO_DEVICE\n", 1, GW_SUPPORTED},
+        {"UserWarning: CUDA initialization: cuInit failed\n", 1, GW_SUPPORTED},
+        {TRACE "RuntimeError: No CUDA GPUs are available\nfalling back to CPU\n", 1, GW_SUPPORTED},
+        {TRACE "RuntimeError: No CUDA GPUs are available\n", 3, GW_SUPPORTED}, /* os._exit(3) */
+        /* twins: it says that it ended of this */
+        {"prog: cuInit failed: CUDA_ERROR_NO_DEVICE\n", 1, GW_ESTABLISHED},
+        {"prog: cuInit returned 100\n", 2, GW_ESTABLISHED},
+        {"CUDA error: no CUDA-capable device is detected\n", 1, GW_ESTABLISHED},
+        {"loading data\nprog: cuInit failed\n", 255, GW_ESTABLISHED},
+        {"no fallback kernel: using the CPU\n" TRACE "RuntimeError: No CUDA GPUs are available\n", 1, GW_ESTABLISHED},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        start_without_a_card();
+        gw_feed_wait(&feed, 2 * second_ns);
+        if (rows[i].words[0] != '\0')
+            gw_feed_stderr(&feed, rows[i].words);
+        gw_feed_exit(&feed, rows[i].code, 0);
+        judge();
+        if (verdict->cause == NULL || strcmp(verdict->cause, "no-device-visible") != 0 ||
+            verdict->certainty != rows[i].certainty)
+            fail_msg("%s: %s (%s)", rows[i].words, verdict->cause, gw_certainty_text(verdict->certainty));
+        done();
+    }
+}
+
+/* Python prints a traceback in the same words when nobody caught the exception and when the program caught it, printed
+ * it and went on. The interpreter knows which it was. */
+static void a_traceback_that_was_printed(void **state)
+{
+    static const char *const raised[] = {"Traceback (most recent call last):", "  File \"train.py\", line 9, in step",
+                                         "RuntimeError: No CUDA GPUs are available"};
+    (void)state;
+    for (int uncaught = 0; uncaught < 2; uncaught++) {
+        gw_feed_open_bare(&feed);
+        gw_feed_process(&feed, GW_FEED_PID, 1, "/usr/bin/python3.12");
+        gw_feed_call(&feed, "cuInit", GW_EV_INIT, 100, 0, 0, 0, 0);
+        gw_feed_stderr(&feed, TRACE "RuntimeError: No CUDA GPUs are available\n");
+        for (size_t i = 0; uncaught && i < sizeof raised / sizeof raised[0]; i++)
+            gw_feed_text_call(&feed, "", GW_EV_PYTHON_RAISED, 0, 0, 0, 0, raised[i]);
+        gw_feed_wait(&feed, second_ns);
+        gw_feed_exit(&feed, 1, 0);
+        expect("no-device-visible", uncaught ? GW_ESTABLISHED : GW_SUPPORTED);
+    }
+}
+
+/* Killed, and a shell says so by its status. */
+static void went_on_and_was_killed(void **state)
+{
+    (void)state;
+    for (int direct = 0; direct < 2; direct++) {
+        start_without_a_card();
+        gw_feed_stderr(&feed, "prog: cuInit failed: CUDA_ERROR_NO_DEVICE\n");
+        gw_feed_wait(&feed, 2 * second_ns);
+        gw_feed_exit(&feed, direct ? -1 : 128 + 15, direct ? 15 : 0);
+        expect_unproven("no-device-visible");
+    }
+}
+
 static void library(const char *line)
 {
     gw_feed_fact(&feed, "library", line);
@@ -103,6 +181,13 @@ static void an_old_driver_that_was_outlived(void **state)
     gw_feed_stderr(&feed, TRACE "KeyError: 'loss'\n");
     gw_feed_exit(&feed, 1, 0);
     expect("script-exception", GW_ESTABLISHED);
+    refused_by_the_runtime(); /* its last words are about something else */
+    gw_feed_stderr(&feed, "prog: cannot open input.bin\n");
+    gw_feed_exit(&feed, 1, 0);
+    expect("driver-too-old", GW_SUPPORTED);
+    refused_by_the_runtime();
+    gw_feed_exit(&feed, 1, 0);
+    expect("driver-too-old", GW_ESTABLISHED);
     refused_by_the_runtime();
     gw_feed_wait(&feed, 600 * second_ns);
     gw_feed_exit(&feed, 1, 0);
@@ -424,20 +509,25 @@ static void refusals_of_several_meanings(void **state)
     enum { PROHIBITED = 2, EXCLUSIVE = 3 };
     (void)state;
     start_fails(802, 0);
+    gw_feed_stderr(&feed, "prog: cuInit failed: 802\n");
     gw_feed_exit(&feed, 1, 0);
     expect("fabric-not-ready", GW_SUPPORTED);
     start_fails(802, 0);
     gw_feed_meta(&feed, "device.files", "nvidia0 nvidiactl nvidia-nvswitchctl");
+    gw_feed_stderr(&feed, "prog: cuInit failed: 802\n");
     gw_feed_exit(&feed, 1, 0);
     expect("fabric-not-ready", GW_ESTABLISHED);
     start_fails(46, EXCLUSIVE);
+    gw_feed_stderr(&feed, "prog: cuCtxCreate: CUDA_ERROR_DEVICE_UNAVAILABLE\n");
     gw_feed_exit(&feed, 1, 0);
     expect("device-busy-or-partition", GW_SUPPORTED);
     start_fails(46, EXCLUSIVE);
     gw_feed_fact(&feed, "card.holder", "pid=4711 bytes=13958643712 cmd=python notebook.py");
+    gw_feed_stderr(&feed, "prog: cuCtxCreate: CUDA_ERROR_DEVICE_UNAVAILABLE\n");
     gw_feed_exit(&feed, 1, 0);
     expect("device-busy-or-partition", GW_ESTABLISHED);
     start_fails(46, PROHIBITED);
+    gw_feed_stderr(&feed, "prog: cuCtxCreate: CUDA_ERROR_DEVICE_UNAVAILABLE\n");
     gw_feed_exit(&feed, 1, 0);
     expect("device-busy-or-partition", GW_ESTABLISHED);
 }
@@ -514,27 +604,18 @@ static void a_killed_worker_that_was_replaced(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_card_and_another_end),
-        cmocka_unit_test(an_old_driver_that_was_outlived),
-        cmocka_unit_test(two_cudnn_and_another_end),
-        cmocka_unit_test(a_forked_child_that_was_told),
-        cmocka_unit_test(a_second_image_that_loads),
-        cmocka_unit_test(a_forked_child_that_coped),
-        cmocka_unit_test(a_free_after_the_reset_at_the_end),
-        cmocka_unit_test(a_refused_launch_and_another_end),
-        cmocka_unit_test(no_page_locked_memory_and_another_end),
-        cmocka_unit_test(small_helpers_on_the_card),
-        cmocka_unit_test(a_small_neighbour_that_mattered),
-        cmocka_unit_test(pages_wasted_by_rounding),
-        cmocka_unit_test(a_neighbour_of_what_may_be_a_leak),
-        cmocka_unit_test(an_old_error_of_the_card),
-        cmocka_unit_test(a_full_card_after_an_error_of_the_card),
-        cmocka_unit_test(a_card_that_was_lost_later),
-        cmocka_unit_test(a_fault_after_an_unchecked_refusal),
-        cmocka_unit_test(refusals_of_several_meanings),
-        cmocka_unit_test(shared_memory_that_was_full_once),
-        cmocka_unit_test(too_many_files_with_few_open),
-        cmocka_unit_test(a_signal_after_an_exception),
+        cmocka_unit_test(no_card_and_another_end),           cmocka_unit_test(went_on_and_ended_in_silence),
+        cmocka_unit_test(a_traceback_that_was_printed),      cmocka_unit_test(went_on_and_was_killed),
+        cmocka_unit_test(an_old_driver_that_was_outlived),   cmocka_unit_test(two_cudnn_and_another_end),
+        cmocka_unit_test(a_forked_child_that_was_told),      cmocka_unit_test(a_second_image_that_loads),
+        cmocka_unit_test(a_forked_child_that_coped),         cmocka_unit_test(a_free_after_the_reset_at_the_end),
+        cmocka_unit_test(a_refused_launch_and_another_end),  cmocka_unit_test(no_page_locked_memory_and_another_end),
+        cmocka_unit_test(small_helpers_on_the_card),         cmocka_unit_test(a_small_neighbour_that_mattered),
+        cmocka_unit_test(pages_wasted_by_rounding),          cmocka_unit_test(a_neighbour_of_what_may_be_a_leak),
+        cmocka_unit_test(an_old_error_of_the_card),          cmocka_unit_test(a_full_card_after_an_error_of_the_card),
+        cmocka_unit_test(a_card_that_was_lost_later),        cmocka_unit_test(a_fault_after_an_unchecked_refusal),
+        cmocka_unit_test(refusals_of_several_meanings),      cmocka_unit_test(shared_memory_that_was_full_once),
+        cmocka_unit_test(too_many_files_with_few_open),      cmocka_unit_test(a_signal_after_an_exception),
         cmocka_unit_test(a_killed_worker_that_was_replaced),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -152,6 +152,7 @@ typedef struct gw_verdict {
     gw_string_list ruled_out;    /* "other processes (0 B)" */
     gw_string_list consequences; /* later errors that only echo the root */
     gw_string_list next;         /* fixes, best first */
+    gw_string_list left_alone;   /* streams with work that nothing waits for, a sentence each; evidence, too */
     gw_string_list advice;       /* waste worth knowing on a healthy run, handled failures, ... */
     gw_where *where;             /* owned; NULL: not known, then where_reason says why */
     char *where_reason;          /* also where a line is missing; NULL: nothing is */

@@ -2,11 +2,13 @@
  *
  * kernel    a thread was inside one driver call all the time, or asked the GPU again and again, and launches are
  *           outstanding. Work that is merely slow looks the same from outside: never more than supported.
+ *           Where a ring has gone round since, the launch itself is no longer known.
  * peer      the same, and the last of these launches is a collective of NCCL: its peers are missing.
  * deadlock  no thread is in the driver, and threads wait in a circle for each other's locks, or for the lock of a
  * thread that is no more; or every single thread waits, for ever, for something that only a thread of this process
  *           could give: then none is left that could. */
 #include "hang.h"
+#include "alone.h"
 #include "family.h"
 #include "pools.h"
 #include "suspects.h"
@@ -112,6 +114,18 @@ static outstanding launches_outstanding(const gw_model *model, uint32_t pid)
     return found;
 }
 
+/* All launches that the rings hold are over, but a ring has gone round, and the GPU itself says that it is not done, or
+ * a synchronisation does not come back: what is waited for was launched before the rings begin. */
+static bool waits_off_record(const gw_model *model, const gw_hang *hang, const gw_hang_thread *waiting)
+{
+    bool gone_round = false;
+    for (size_t i = 0; i < model->thread_count; i++)
+        gone_round = gone_round || (model->thread[i].pid == hang->pid && model->thread[i].ring_count > 0 &&
+                                    model->thread[i].ring_total > model->thread[i].ring_count);
+    bool is_wait = was_inside_all_the_time(hang, waiting) && strstr(waiting->inside_fn, "Synchronize") != NULL;
+    return gone_round && hang->for_ns > 0 && (is_wait || waiting->not_ready > 0);
+}
+
 static bool is_collective(const gw_ring_call *call)
 {
     return call->kernel != NULL && strstr(call->kernel, "nccl") != NULL;
@@ -171,12 +185,15 @@ gwi_hang gwi_hang_of(const gw_model *model, uint32_t pid)
         if (model->hang[i].pid == pid)
             found.hang = &model->hang[i];
     }
-    if (found.hang == NULL || found.hang->over)
-        return (gwi_hang){0};
+    if (found.hang == NULL || found.hang->over || found.hang->for_ns == 0)
+        return (gwi_hang){0}; /* 0: somebody looked (poke), and it goes on */
     found.waiting = find_waiting(found.hang);
     outstanding launches = launches_outstanding(model, pid);
     if (found.waiting != NULL) {
-        if (launches.total > 0)
+        found.is_off_record = launches.total == 0 && waits_off_record(model, found.hang, found.waiting);
+        if (found.is_off_record)
+            found.kind = GWI_HANG_KERNEL;
+        else if (launches.total > 0)
             found.kind = is_collective(launches.newest[0]) ? GWI_HANG_PEER : GWI_HANG_KERNEL;
         return found;
     }
@@ -295,6 +312,13 @@ void gwi_say_waiting(const gwi_case *c, gwi_finding *finding)
     if (launches.total > launches.count)
         gwi_evidence(finding, GWI_NO_TIME, "driver", "and %" PRIu64 " launches before these",
                      launches.total - launches.count);
+    if (c->hang.is_off_record) {
+        gwi_evidence(finding, GWI_NO_TIME, "driver",
+                     "what it waits for was launched before the last %d calls of each thread, which are all that the "
+                     "record has: their own launches are over",
+                     GW_RING_ENTRIES);
+        gwi_say_off_record(c, finding);
+    }
     gwi_say_stand(c, finding, thread);
     gwi_where(finding, thread->site, "the program waits for the GPU there");
 }

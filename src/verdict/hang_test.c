@@ -226,6 +226,211 @@ static void a_wait_for_another_stream_says_nothing(void **state)
     done();
 }
 
+/* ---- a stream that nothing waits for ---- */
+
+enum { STREAM_ALONE = 0x5151, STEPS_FEW = 100, STEPS_MANY = 3000 };
+
+/* spin is launched on one stream, from train.c:7, and then the program goes on on B for ten seconds. */
+static void begin_alone(int steps)
+{
+    gw_feed_open(&feed, 16 * gib);
+    gw_feed_text_call(&feed, "cuModuleGetFunction", GW_EV_FUNCTION, 0xf1f1, 0xabab, GW_OWNER_MODULE, 0, "spin");
+    gw_feed_call(&feed, "cuStreamCreate", GW_EV_STREAM_CREATE, 0, STREAM_ALONE, 1, 0, 0);
+    gw_feed_call(&feed, "cuStreamCreate", GW_EV_STREAM_CREATE, 0, STREAM_B, 1, 0, 0);
+    feed.site = gw_feed_site(&feed, "begin train.c 7");
+    gw_feed_call(&feed, "cuLaunchKernel", GW_EV_LAUNCH_SITE, 0, 0xf1f1, 0, 0, STREAM_ALONE);
+    feed.site = 0;
+    gw_feed_launch(&feed, 0xf1f1, STREAM_ALONE);
+    for (int i = 0; i < steps; i++) {
+        gw_feed_launch(&feed, 0xf2f2, STREAM_B);
+        gw_feed_hot(&feed, "cuStreamSynchronize", GW_COUNT_SYNC, STREAM_B, 0);
+        gw_feed_wait(&feed, 10 * second_ns / (uint64_t)steps);
+    }
+}
+
+static void killed(gw_certainty certainty, gw_certainty hypothesis)
+{
+    judge(-1, SIGTERM);
+    assert_cause(verdict, "killed-by-scheduler-or-user", certainty);
+    assert_int_equal(certainty_of_alternative(verdict, "kernel-never-ends"), hypothesis);
+}
+
+/* Somebody ended it, or looks at it: what nothing waited for is told. It is no hang, and nothing is proved. */
+static void a_stream_left_alone_is_told(void **state)
+{
+    (void)state;
+    begin_alone(STEPS_FEW);
+    killed(GW_SUPPORTED, GW_HYPOTHESIS);
+    assert_true(
+        has_evidence("spin was launched on stream 0x5151 at train.c:7 in begin 10.0 s before the program ended, and "
+                     "nothing has waited for that stream since; other work was waited for 100 times meanwhile"));
+    assert_false(list_has(&verdict->ruled_out, "the GPU"));
+    assert_false(verdict->is_hang);
+    assert_int_equal(verdict->left_alone.count, 1);
+    done();
+    begin_alone(STEPS_FEW); /* it lives */
+    gw_feed_drain(&feed);
+    judge(-1, 0);
+    assert_int_equal(verdict->status, GW_VERDICT_UNDETERMINED);
+    assert_true(has_evidence("10.0 s ago, and nothing has waited for that stream since"));
+    done();
+    begin_alone(STEPS_FEW); /* timeout(1) */
+    judge(124, 0);
+    assert_int_equal(verdict->status, GW_VERDICT_UNDETERMINED);
+    assert_true(has_evidence("nothing has waited for that stream since"));
+    done();
+}
+
+/* A kernel that is meant to run on, work that is over, and ends that say themselves why. */
+static void a_stream_left_alone_is_no_fault(void **state)
+{
+    (void)state;
+    begin_alone(STEPS_FEW);
+    judge(0, 0);
+    assert_int_equal(verdict->status, GW_VERDICT_CLEAN);
+    assert_int_equal(verdict->advice.count + verdict->left_alone.count + verdict->alternative_count, 0);
+    assert_false(has_evidence("spin"));
+    done();
+    begin_alone(STEPS_FEW);
+    gw_feed_stderr(&feed, "Traceback (most recent call last):\n  File \"t.py\", line 1, in <module>\nKeyError: 'a'\n");
+    judge(1, 0);
+    assert_cause(verdict, "script-exception", GW_ESTABLISHED);
+    assert_true(list_has(&verdict->ruled_out, "the GPU"));
+    assert_false(has_evidence("spin"));
+    done();
+    begin_alone(STEPS_FEW); /* B waited for it, and B is over */
+    gw_feed_hot(&feed, "cuEventRecord", GW_COUNT_EVENT_RECORD, 0xe0, STREAM_ALONE);
+    gw_feed_hot(&feed, "cuStreamWaitEvent", GW_COUNT_STREAM_WAIT, 0xe0, STREAM_B);
+    gw_feed_launch(&feed, 0xf2f2, STREAM_B);
+    gw_feed_hot(&feed, "cuStreamSynchronize", GW_COUNT_SYNC, STREAM_B, 0);
+    killed(GW_ESTABLISHED, GW_CERTAINTY_NONE);
+    assert_true(list_has(&verdict->ruled_out, "the GPU"));
+    done();
+    begin_alone(STEPS_FEW); /* it was launched again and again: not so many launches can be outstanding */
+    for (int i = 0; i < 1100; i++)
+        gw_feed_launch(&feed, 0xf1f1, STREAM_ALONE);
+    killed(GW_ESTABLISHED, GW_CERTAINTY_NONE);
+    done();
+    begin_two_streams(); /* just launched */
+    gw_feed_launch(&feed, 0xf2f2, STREAM_B);
+    gw_feed_hot(&feed, "cuCtxSynchronize", GW_COUNT_SYNC, 0, 0);
+    gw_feed_launch(&feed, 0xf1f1, STREAM_ALONE);
+    gw_feed_launch(&feed, 0xf2f2, STREAM_B);
+    gw_feed_hot(&feed, "cuStreamSynchronize", GW_COUNT_SYNC, STREAM_B, 0);
+    gw_feed_wait(&feed, 2 * second_ns);
+    killed(GW_ESTABLISHED, GW_CERTAINTY_NONE);
+    done();
+}
+
+/* The program's own calls pushed the launch out: that is said, and no more. */
+static void a_launch_that_left_the_record_is_unknown(void **state)
+{
+    enum { NOTHING, ALL_WAIT, ITS_WAIT, ASKED, DESTROYED, HOW_MANY };
+    (void)state;
+    for (int what = NOTHING; what < HOW_MANY; what++) {
+        begin_alone(STEPS_MANY);
+        if (what == ALL_WAIT)
+            gw_feed_hot(&feed, "cuCtxSynchronize", GW_COUNT_SYNC, 0, 0);
+        else if (what == ITS_WAIT)
+            gw_feed_hot(&feed, "cuStreamSynchronize", GW_COUNT_SYNC, STREAM_ALONE, 0);
+        else if (what == ASKED)
+            gw_feed_hot(&feed, "cuStreamQuery", GW_COUNT_QUERY, STREAM_ALONE, 0);
+        else if (what == DESTROYED)
+            gw_feed_call(&feed, "cuStreamDestroy_v2", GW_EV_STREAM_DESTROY, 0, STREAM_ALONE, 0, 0, 0);
+        killed(GW_ESTABLISHED, GW_CERTAINTY_NONE);
+        bool told =
+            has_evidence("spin was launched on stream 0x5151 at train.c:7 in begin 10.1 s before the program ended; "
+                         "whether it is over is not known: the record has the last 2048 calls of a thread, and none "
+                         "of them has concerned that stream since");
+        assert_int_equal(told, what == NOTHING);
+        assert_int_equal(list_has(&verdict->ruled_out, "the GPU"), what != NOTHING);
+        done();
+    }
+    begin_alone(STEPS_MANY);
+    judge(0, 0);
+    assert_int_equal(verdict->status, GW_VERDICT_CLEAN);
+    assert_false(has_evidence("spin"));
+    done();
+}
+
+/* The thread that launched it has done nothing else since, and another one may have waited for it. */
+static void another_thread_may_have_waited(void **state)
+{
+    (void)state;
+    for (int steps = STEPS_FEW; steps <= STEPS_MANY; steps += STEPS_MANY - STEPS_FEW) {
+        for (int waited = 0; waited < 2; waited++) {
+            begin_alone(1);
+            if (waited)
+                gw_feed_hot(&feed, "cuStreamSynchronize", GW_COUNT_SYNC, STREAM_ALONE, 0);
+            feed.tid = LEFT;
+            for (int i = 0; i < steps; i++) {
+                gw_feed_launch(&feed, 0xf2f2, STREAM_B);
+                gw_feed_hot(&feed, "cuStreamSynchronize", GW_COUNT_SYNC, STREAM_B, 0);
+            }
+            feed.tid = MAIN;
+            gw_feed_wait(&feed, 10 * second_ns);
+            bool sure = steps == STEPS_FEW && !waited;
+            killed(sure ? GW_SUPPORTED : GW_ESTABLISHED, sure ? GW_HYPOTHESIS : GW_CERTAINTY_NONE);
+            assert_int_equal(has_evidence("nothing has waited for that stream since"), sure);
+            assert_int_equal(has_evidence("whether it is over is not known"), steps == STEPS_MANY && !waited);
+            done();
+        }
+    }
+}
+
+/* The program waits for it at last. */
+static void waits_for(int steps, const char *thread)
+{
+    begin_alone(steps);
+    if (steps == STEPS_FEW) /* all of it is over */
+        gw_feed_hot(&feed, "cuCtxSynchronize", GW_COUNT_SYNC, 0, 0);
+    gw_feed_drain(&feed);
+    gw_feed_wait(&feed, 10 * second_ns);
+    hang("2");
+    fact(MAIN, "hang.thread", thread);
+    judge(-1, 0);
+}
+
+static void a_wait_for_what_left_the_record(void **state)
+{
+    (void)state;
+    static const char *const waits[] = {"wait=running in=cuStreamSynchronize in_ms=5000 name=main",
+                                        "wait=running in=cuEventSynchronize in_ms=5000 name=main",
+                                        "wait=sleep in= questions=900 not_ready=900 name=main"};
+    static const char *const others[] = {"wait=sleep in= questions=900 not_ready=0 name=main",
+                                         "wait=running in=cuModuleLoadData in_ms=5000 name=main",
+                                         "wait=running in=cuStreamSynchronize in_ms=1 name=main"};
+    for (size_t i = 0; i < 3; i++) {
+        waits_for(STEPS_MANY, waits[i]);
+        expect("kernel-never-ends", GW_SUPPORTED);
+        assert_true(has_evidence("what it waits for was launched before the last 2048 calls of each thread"));
+        assert_true(has_evidence("spin was launched on stream 0x5151 at train.c:7 in begin"));
+        done();
+        waits_for(STEPS_MANY, others[i]);
+        expect(NULL, GW_CERTAINTY_NONE);
+        assert_false(verdict->is_hang);
+        done();
+        waits_for(STEPS_FEW, waits[i]); /* the record reaches back to the beginning, and all is over */
+        expect(NULL, GW_CERTAINTY_NONE);
+        done();
+    }
+}
+
+/* gpuwhy poke tells of threads that go on, too. */
+static void who_goes_on_hangs_not(void **state)
+{
+    (void)state;
+    begin_alone(STEPS_FEW);
+    gw_feed_drain(&feed);
+    fact(0, "hang", "for_ms=0 cpu_ms=0");
+    fact(MAIN, "hang.thread", "wait=running in=cuStreamSynchronize in_ms=0 name=main");
+    judge(-1, 0);
+    expect(NULL, GW_CERTAINTY_NONE);
+    assert_false(verdict->is_hang);
+    assert_int_equal(verdict->left_alone.count, 1);
+    done();
+}
+
 static void a_circle_of_locks(void **state)
 {
     (void)state;
@@ -481,6 +686,12 @@ int main(void)
         cmocka_unit_test(a_hang_that_ended_well_is_clean),
         cmocka_unit_test(nothing_outstanding_is_no_kernel),
         cmocka_unit_test(a_wait_for_another_stream_says_nothing),
+        cmocka_unit_test(a_stream_left_alone_is_told),
+        cmocka_unit_test(a_stream_left_alone_is_no_fault),
+        cmocka_unit_test(a_launch_that_left_the_record_is_unknown),
+        cmocka_unit_test(another_thread_may_have_waited),
+        cmocka_unit_test(a_wait_for_what_left_the_record),
+        cmocka_unit_test(who_goes_on_hangs_not),
         cmocka_unit_test(a_circle_of_locks),
         cmocka_unit_test(a_lock_whose_owner_ended),
         cmocka_unit_test(all_threads_wait_for_each_other),

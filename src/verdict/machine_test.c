@@ -171,7 +171,108 @@ static void shm_has_room_at_sigbus(void **state)
     gw_feed_open(&feed, 16 * gib);
     shm(8 * gib, 7 * gib);
     gw_feed_exit(&feed, -1, 7);
-    expect("host-crash-of-process", GW_ESTABLISHED);
+    expect("host-crash-of-process", GW_SUPPORTED); /* it may have filled that between two readings */
+    assert_true(list_has(&verdict->next, "memory-mapped data sets"));
+    assert_true(list_has(&verdict->next, "df /dev/shm"));
+    done();
+}
+
+/* Little is left, not nothing: the process may have asked for more than that, and may have died of something else. */
+static void shm_has_little_room_at_sigbus(void **state)
+{
+    (void)state;
+    gw_feed_open(&feed, 16 * gib);
+    shm(gib, gib);
+    gw_feed_wait(&feed, second_ns);
+    shm(gib, 20 << 20);
+    gw_feed_exit(&feed, -1, 7);
+    expect("host-crash-of-process", GW_SUPPORTED);
+    assert_int_equal(certainty_of_alternative(verdict, "shm-exhausted"), GW_HYPOTHESIS);
+    done();
+    gw_feed_open(&feed, 16 * gib);
+    shm(gib, gib);
+    gw_feed_wait(&feed, second_ns);
+    shm(gib, 4 << 20);
+    gw_feed_exit(&feed, -1, 7);
+    expect("shm-exhausted", GW_SUPPORTED);
+    assert_int_equal(certainty_of_alternative(verdict, "host-crash-of-process"), GW_SUPPORTED);
+    done();
+}
+
+/* Somebody else had filled it before, and it did the run no harm until then. */
+static void shm_was_full_all_the_time_at_sigbus(void **state)
+{
+    (void)state;
+    gw_feed_open(&feed, 16 * gib);
+    shm(gib, 0);
+    gw_feed_wait(&feed, 600 * second_ns);
+    shm(gib, 0);
+    gw_feed_exit(&feed, -1, 7);
+    expect("shm-exhausted", GW_SUPPORTED);
+    done();
+}
+
+/* The fault's own record decides, however full /dev/shm was. `file`: as a core dump names it; NULL: a handler told, and
+ * it knows of no files. */
+static void bus_of(uint64_t first_room, uint64_t last_room, int code, const char *file)
+{
+    enum { BUS = 7, ADDRESS = 0x7f00000 };
+    char value[512];
+    gw_feed_open(&feed, 16 * gib);
+    shm(gib, first_room);
+    gw_feed_wait(&feed, second_ns);
+    shm(gib, last_room);
+    snprintf(value, sizeof value, "path=/w/core\nsignal=7\ntid=100\ncode=%d\naddress=0x%x\nfile=%s\n", code, ADDRESS,
+             file != NULL ? file : "");
+    if (file == NULL) {
+        gw_feed_call(&feed, "?", GW_EV_CRASH, 0, BUS, ADDRESS, (uint64_t)(int64_t)code, 0x401000);
+    } else {
+        gw_error err;
+        gw_item item = {.kind = GW_ITEM_SUPERVISOR, .t_ns = feed.t_ns, .pid = GW_FEED_PID};
+        item.pair.key = "host.core";
+        item.pair.value = value;
+        assert_int_equal(gw_model_feed(feed.model, &item, &err), GW_OK);
+    }
+    gw_feed_exit(&feed, -1, BUS);
+}
+
+static void the_fault_decides_at_sigbus(void **state)
+{
+    enum { SENT = -6, ADRALN = 1, ADRERR = 2, MCEERR_AR = 4 };
+    (void)state;
+    static const struct {
+        uint64_t first, last;
+        int code;
+        const char *file, *cause;
+        gw_certainty certainty;
+        const char *says;
+    } rows[] = {
+        {0, 0, ADRERR, "/dev/shm/torch_12 (deleted)", "shm-exhausted", GW_ESTABLISHED,
+         "of the mapped file /dev/shm/torch_12"},
+        {1u << 30, 0, ADRERR, "/data/train.bin", "host-crash-of-process", GW_ESTABLISHED,
+         "of the mapped file /data/train.bin"},
+        {1u << 30, 20 << 20, ADRERR, "/dev/shm/psm_1", "shm-exhausted", GW_SUPPORTED, "psm_1"},
+        {1u << 30, 1u << 30, ADRERR, "/dev/shm/psm_1", "host-crash-of-process", GW_SUPPORTED, "psm_1"}, /* truncated? */
+        {1u << 30, 1u << 30, ADRERR, "/dev/shmall/x", "host-crash-of-process", GW_ESTABLISHED, "shmall"},
+        {1u << 30, 0, ADRERR, "", "shm-exhausted", GW_ESTABLISHED, "SIGBUS"},
+        {1u << 30, 0, ADRERR, NULL, "shm-exhausted", GW_ESTABLISHED, "SIGBUS"},
+        {1u << 30, 1u << 30, ADRERR, NULL, "host-crash-of-process", GW_SUPPORTED, "at address"},
+        {1u << 30, 0, ADRALN, NULL, "host-crash-of-process", GW_ESTABLISHED, "at address"},
+        {1u << 30, 0, SENT, NULL, "host-crash-of-process", GW_ESTABLISHED, "was sent"},
+        {1u << 30, 0, MCEERR_AR, NULL, "host-crash-of-process", GW_ESTABLISHED, "memory failed"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        bus_of(rows[i].first, rows[i].last, rows[i].code, rows[i].file);
+        judge();
+        if (verdict->cause == NULL || strcmp(verdict->cause, rows[i].cause) != 0 ||
+            verdict->certainty != rows[i].certainty || !why_has(verdict, rows[i].says))
+            fail_msg("row %zu: %s (%s): %s", i, verdict->cause, gw_certainty_text(verdict->certainty),
+                     verdict->headline);
+        done();
+    }
+    bus_of(gib, gib, ADRERR, "/data/train.bin");
+    judge();
+    assert_true(list_has(&verdict->next, "whether /data/train.bin was truncated"));
     done();
 }
 
@@ -524,6 +625,9 @@ int main(void)
         cmocka_unit_test(an_oom_kill_elsewhere_harms_nobody),
         cmocka_unit_test(shm_is_full_at_sigbus),
         cmocka_unit_test(shm_has_room_at_sigbus),
+        cmocka_unit_test(shm_has_little_room_at_sigbus),
+        cmocka_unit_test(shm_was_full_all_the_time_at_sigbus),
+        cmocka_unit_test(the_fault_decides_at_sigbus),
         cmocka_unit_test(shm_is_full_in_words),
         cmocka_unit_test(shm_full_and_another_end),
         cmocka_unit_test(off_the_bus),

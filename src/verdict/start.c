@@ -1,4 +1,5 @@
 #include "start.h"
+#include "coverage.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -142,38 +143,133 @@ static const char *subject_of(const gw_failure *failure)
     }
 }
 
-/* Is the line about a GPU or about this call? Small numbers are counts and shares more often than results. */
+static bool has_any(const char *line, const char *const *words, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strstr(line, words[i]) != NULL)
+            return true;
+    return false;
+}
+#define HAS_ANY(line, words) has_any(line, words, sizeof(words) / sizeof(words)[0])
+
+/* Does the line say that something failed? A line about a GPU may as well announce it. */
+static bool tells_of_failure(const char *line)
+{
+    static const char *const words[] = {"rror",     "ERROR",   "ail",          "FAIL",     "annot", "not ",
+                                        "nable to", "nvalid",  "insufficient", "nsupport", "no ",   "No ",
+                                        "efused",   "illegal", "too ",         "issing",   "abort"};
+    return HAS_ANY(line, words);
+}
+
+/* Does the program say that it does without what failed? Then the failure is not why it ended. */
+static bool says_it_goes_on(const char *line)
+{
+    static const char *const words[] = {
+        "fall back",     "falling back", "falls back",    "fell back",     "fallback",    "on the cpu",
+        "on cpu",        "to the cpu",   "to cpu",        "use the cpu",   "use cpu",     "using the cpu",
+        "using cpu",     "cpu instead",  "the processor", "without a gpu", "without gpu", "without cuda",
+        "doing without", "continuing",   "going on",      "trying again",  "retrying"};
+    enum { LINE_MAX_BYTES = 1024 };
+    char lower[LINE_MAX_BYTES];
+    size_t bytes = 0;
+    for (; line[bytes] != '\0' && bytes + 1 < sizeof lower; bytes++)
+        lower[bytes] = (char)tolower((unsigned char)line[bytes]);
+    lower[bytes] = '\0';
+    return HAS_ANY(lower, words);
+}
+
+/* A logger's line, by its date, time or level. Libraries log a failure that they then do without: TensorFlow does so of
+ * cuInit, and goes on. */
+static bool is_logged(const char *line)
+{
+    static const char *const levels[] = {"WARN", "ERROR:", "INFO:", "CRITICAL:"};
+    line += strspn(line, " [(");
+    bool glog = line[0] != '\0' && strchr("IWEF", line[0]) != NULL && strspn(line + 1, "0123456789") == 4;
+    size_t digits = strspn(line, "0123456789");
+    bool date = (digits == 4 || digits == 2) && line[digits] != '\0' && strchr("-/:", line[digits]) != NULL &&
+                strspn(line + digits + 1, "0123456789") == 2;
+    for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++)
+        glog = glog || strncmp(line, levels[i], strlen(levels[i])) == 0;
+    return glog || date || strstr(line, "Warning: ") != NULL || strstr(line, "warning: ") != NULL;
+}
+
+/* Does the line say that this call failed? Small numbers are counts and shares more often than results. */
 static bool names_failure(const char *line, const gw_failure *failure)
 {
     enum { RESULT_MIN = 200 };
+    static const char *const subjects[] = {"CUDA", "cuda", "GPU"};
     char call[GWI_CALL_TEXT_MAX];
-    const char *words[] = {"CUDA", "cuda", "GPU", gw_result_name(failure->result),
-                           gwi_call_text(call, failure->fn_name)};
     const char *subject = subject_of(failure);
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
-        if (strstr(line, words[i]) != NULL)
-            return true;
-    return (subject != NULL && strstr(line, subject) != NULL) ||
-           (failure->result >= RESULT_MIN && has_number(line, failure->result));
+    bool has_call = strstr(line, gwi_call_text(call, failure->fn_name)) != NULL;
+    bool is_about = has_call || HAS_ANY(line, subjects) || (subject != NULL && strstr(line, subject) != NULL);
+    if (strstr(line, gw_result_name(failure->result)) != NULL || (has_call && has_number(line, failure->result)))
+        return true;
+    return tells_of_failure(line) && (is_about || (failure->result >= RESULT_MIN && has_number(line, failure->result)));
 }
 
-/* A program may do without a GPU, or without one module, and end badly for another reason. So the end belongs to the
- * failure only if an exception is about the GPU, or if the program ended soon after it and its last words were about it
- * or, as far as they are recorded, there were none. */
-static bool is_its_end(const gwi_case *c, const gw_failure *failure)
+bool gwi_are_last_words(const gwi_case *c, const char *part, const gw_failure *failure)
 {
-    const uint64_t soon_ns = 5000000000u;
     enum { LINE_MAX_BYTES = 1024 };
     char line[LINE_MAX_BYTES];
     size_t bytes;
-    uint64_t end_ns = c->process != NULL && c->process->exit_known ? c->process->t_exit_ns : c->model->t_end_ns;
-    if (c->exception == GW_EXCEPTION_GPU)
-        return true;
-    if (!c->ended || failure->t_last_ns + soon_ns < end_ns)
-        return false;
     const char *last = last_line(&c->model->stderr_facts, &bytes);
     snprintf(line, sizeof line, "%.*s", (int)(bytes < sizeof line ? bytes : sizeof line - 1), last);
-    return bytes == 0 ? gw_model_fact(c->model, "stderr.not_recorded") == NULL : names_failure(line, failure);
+    bool is_it = (part != NULL && strstr(line, part) != NULL) || (failure != NULL && names_failure(line, failure));
+    return bytes > 0 && is_it && !says_it_goes_on(line) && !is_logged(line);
+}
+
+/* A line after the exception's says that the program goes on: somebody caught it, and printed it. */
+static bool went_on_after_exception(const gw_stderr_facts *facts)
+{
+    enum { LINE_MAX_BYTES = 1024 };
+    char line[LINE_MAX_BYTES];
+    bool after = false, went_on = false;
+    for (size_t begin = 0, end; begin < facts->text_bytes; begin = end + 1) {
+        const char *stop = memchr(facts->text + begin, '\n', facts->text_bytes - begin);
+        end = stop == NULL ? facts->text_bytes : (size_t)(stop - facts->text);
+        size_t bytes = end - begin < sizeof line ? end - begin : sizeof line - 1;
+        memcpy(line, facts->text + begin, bytes);
+        line[bytes] = '\0';
+        bool is_it = strstr(line, facts->exception.text) != NULL;
+        went_on = !is_it && (went_on || (after && says_it_goes_on(line)));
+        after = after || is_it;
+    }
+    return went_on;
+}
+
+/* An interpreter that was observed hands over the exception that nobody caught (hook/observer_raised.c). Where it has
+ * none, the traceback on stderr is of one that the program caught and printed, or it could not be read. */
+static bool may_be_caught(const gwi_case *c)
+{
+    const char *exe = c->process != NULL ? c->process->exe : NULL;
+    const char *name = exe == NULL ? NULL : strrchr(exe, '/');
+    name = name == NULL ? exe : name + 1;
+    return name != NULL && strncmp(name, "python", 6) == 0 && c->process->raised == NULL &&
+           c->model->asked_phase == NULL;
+}
+
+/* The run ended of the failure only where the program itself says so: by an exception about the GPU, or as its last
+ * words, soon after the failure. That a program says nothing shows nothing: it may have done without a GPU, or without
+ * one module, and have ended of something else that it did not print either. */
+static bool is_its_end(const gwi_case *c, const gw_failure *failure)
+{
+    const uint64_t soon_ns = 5000000000u;
+    uint64_t end_ns = c->process != NULL && c->process->exit_known ? c->process->t_exit_ns : c->model->t_end_ns;
+    if (!c->ended)
+        return false;
+    /* An interpreter whose exception nobody caught exits with 1; what a program printed of one that it caught, and any
+     * other end, shows nothing. */
+    if (c->exception == GW_EXCEPTION_GPU)
+        return (c->exit_code == 1 || c->signal != 0) && !gwi_exception_is_uncertain(c) && !may_be_caught(c) &&
+               !went_on_after_exception(&c->model->stderr_facts);
+    return failure->t_last_ns + soon_ns >= end_ns && gwi_are_last_words(c, NULL, failure);
+}
+
+/* A shell's word for a child that a signal ended, other than SIGABRT. */
+static bool is_status_of_signal(int exit_code)
+{
+    enum { BASE = 128, ABRT = 6, SIGNALS_MAX = 31 };
+    return exit_code > BASE && exit_code <= BASE + SIGNALS_MAX && exit_code != BASE + ABRT;
 }
 
 gw_certainty gwi_sure_of_end(const gwi_case *c, const gw_failure *failure, gw_certainty most)
@@ -182,7 +278,8 @@ gw_certainty gwi_sure_of_end(const gwi_case *c, const gw_failure *failure, gw_ce
     if (c->ended && !c->bad_end)
         return GW_HYPOTHESIS;
     bool other = c->exception == GW_EXCEPTION_SCRIPT || c->exception == GW_EXCEPTION_OOM ||
-                 (c->signal != 0 && c->signal != ABORT) || c->process == NULL || c->process->pid != failure->pid;
+                 (c->signal != 0 && c->signal != ABORT) || (c->ended && is_status_of_signal(c->exit_code)) ||
+                 c->process == NULL || c->process->pid != failure->pid;
     /* Work that succeeded and was waited for afterwards: it had another way. */
     other = other || (c->exception != GW_EXCEPTION_GPU && failure->launches_after > 0 && failure->synced_after);
     if (other)

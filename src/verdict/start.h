@@ -28,8 +28,12 @@ bool gwi_is_before_context(const gwi_case *c, const gw_failure *failure);
 void gwi_say_failed_call(const gwi_case *c, gwi_finding *finding, const gw_failure *failure);
 /* Is there no line of the program's own on stderr? */
 bool gwi_stderr_is_empty(const gw_stderr_facts *facts);
-/* `most`, unless the run ended of something else: an exception that is not about the GPU, a signal, or well. No more
- * than supported where the program went on for long after the failure, or its last words are about something else. */
+/* Does the last line of stderr hold `part`, or say that `failure` happened, and not that the program goes on? Either
+ * may be NULL. */
+bool gwi_are_last_words(const gwi_case *c, const char *part, const gw_failure *failure);
+/* `most`, unless the run ended of something else: an exception that is not about the GPU, a signal, or well. More than
+ * supported only where the program itself says that it ended of the failure: by an exception about the GPU that it did
+ * not go on after, or as its last words, soon after the failure. */
 gw_certainty gwi_sure_of_end(const gwi_case *c, const gw_failure *failure, gw_certainty most);
 /* How sure the program's words alone make it: supported where its driver calls were seen, too. */
 gw_certainty gwi_sure_of_words(const gwi_case *c);

@@ -50,6 +50,15 @@ static void open_with_driver(unsigned api)
 
 /* ---- CUDA does not start ---- */
 
+/* The program says as its last words that this call failed, and exits. */
+static void ends_of(const char *call, uint16_t result)
+{
+    char words[128];
+    snprintf(words, sizeof words, "prog.c:12: %s: %s\n", call, gw_result_name(result));
+    gw_feed_stderr(&feed, words);
+    gw_feed_exit(&feed, 1, 0);
+}
+
 static void init_fails(uint16_t result)
 {
     gw_feed_open_bare(&feed);
@@ -70,8 +79,11 @@ static void test_codes_of_init_say_what_is_wrong(void **state)
                  {805, "device-busy-or-partition", GW_ESTABLISHED}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         init_fails(cases[i].result);
-        gw_feed_exit(&feed, 1, 0);
+        ends_of("cuInit", cases[i].result);
         expect(cases[i].cause, cases[i].certainty, "cuInit returned");
+        init_fails(cases[i].result); /* it did not say why it ended */
+        gw_feed_exit(&feed, 1, 0);
+        expect(cases[i].cause, GW_SUPPORTED, "cuInit returned");
         init_fails(cases[i].result); /* it went on without a GPU, and well */
         gw_feed_exit(&feed, 0, 0);
         expect_not_fault(GW_VERDICT_CLEAN);
@@ -88,16 +100,16 @@ static void test_paths_make_it_certain(void **state)
     (void)state;
     init_fails(34);
     library("kind=driver version=? from=0 major_only=0 path=/usr/local/cuda/lib64/stubs/libcuda.so");
-    gw_feed_exit(&feed, 1, 0);
+    ends_of("cuInit", 34);
     expect("stub-or-wrong-libcuda", GW_ESTABLISHED, "/stubs/");
     init_fails(804);
     library("kind=driver version=? from=1 major_only=0 path=/usr/local/cuda/compat/libcuda.so.580.65.06");
-    gw_feed_exit(&feed, 1, 0);
+    ends_of("cuInit", 804);
     expect("forward-compat-misuse", GW_ESTABLISHED, "/compat/");
     init_fails(803); /* the files agree: what cuInit saw was something else, or a moment ago */
     gw_feed_meta(&feed, "driver.module", "580.65.06");
     library("kind=driver version=580.65.6 from=1 major_only=0 path=/usr/lib/libcuda.so.580.65.06");
-    gw_feed_exit(&feed, 1, 0);
+    ends_of("cuInit", 803);
     expect("driver-library-mismatch", GW_SUPPORTED, "kernel driver's version is 580.65.06");
 }
 
@@ -106,16 +118,16 @@ static void test_no_device_says_why(void **state)
     (void)state;
     init_fails(100);
     gw_feed_meta(&feed, "env.CUDA_VISIBLE_DEVICES", "");
-    gw_feed_exit(&feed, 1, 0);
+    ends_of("cuInit", 100);
     expect("no-device-visible", GW_ESTABLISHED, "hides all of them");
     init_fails(100);
     gw_feed_meta(&feed, "device.files", "nvidiactl nvidia-uvm");
-    gw_feed_exit(&feed, 1, 0);
+    ends_of("cuInit", 100);
     expect("no-device-visible", GW_ESTABLISHED, "no /dev/nvidia0");
     init_fails(100);
     gw_feed_meta(&feed, "device.files", "nvidia0 nvidia-uvm");
     gw_feed_meta(&feed, "env.CUDA_VISIBLE_DEVICES", "GPU-1234");
-    gw_feed_exit(&feed, 1, 0);
+    ends_of("cuInit", 100);
     expect("no-device-visible", GW_ESTABLISHED, "\"GPU-1234\"");
 }
 
@@ -176,7 +188,7 @@ static void test_modules_that_do_not_load(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         open_with_driver(12020);
         gw_feed_call(&feed, "cuModuleLoadData", GW_EV_MODULE_LOAD, cases[i].result, 0, 0, 0, 0);
-        gw_feed_exit(&feed, 1, 0);
+        ends_of("cuModuleLoadData", cases[i].result);
         expect(cases[i].cause, GW_ESTABLISHED, "for CUDA 12.2");
         open_with_driver(12020); /* another image worked: no fault */
         gw_feed_call(&feed, "cuModuleLoadData", GW_EV_MODULE_LOAD, cases[i].result, 0, 0, 0, 0);
@@ -194,12 +206,12 @@ static void test_driver_too_old_needs_a_failing_call(void **state)
     open_with_driver(12020);
     library(RUNTIME_13);
     gw_feed_call(&feed, "cuLibraryLoadData", GW_EV_LIBRARY_LOAD, 222, 0, 0, 0, 0);
-    gw_feed_exit(&feed, 1, 0);
+    ends_of("cuLibraryLoadData", 222);
     expect("driver-too-old", GW_ESTABLISHED, "needs driver 580");
     open_with_driver(12020);
     library(RUNTIME_13);
     gw_feed_call(&feed, "cuStreamCreate", GW_EV_STREAM_CREATE, 36, 0, 0, 0, 0);
-    gw_feed_exit(&feed, 1, 0);
+    ends_of("cuStreamCreate", 36);
     expect("driver-too-old", GW_ESTABLISHED, "13.0.96");
     open_with_driver(12020); /* the same versions, and nothing failed */
     library(RUNTIME_13);
@@ -210,7 +222,7 @@ static void test_driver_too_old_needs_a_failing_call(void **state)
     open_with_driver(12020); /* one newer call is missing of a family that the driver knows */
     library("kind=cudart version=12.4.127 from=1 major_only=0 path=/c/libcudart.so.12.4.127");
     gw_feed_call(&feed, "cuStreamCreate", GW_EV_STREAM_CREATE, 36, 0, 0, 0, 0);
-    gw_feed_exit(&feed, 1, 0);
+    ends_of("cuStreamCreate", 36);
     expect("driver-too-old", GW_SUPPORTED, "12.4.127");
     open_with_driver(12020); /* the runtime refuses by itself: no call fails */
     library(RUNTIME_13);
@@ -230,7 +242,7 @@ static void test_ordinals(void **state)
     open_with_driver(13000);
     gw_feed_meta(&feed, "env.CUDA_VISIBLE_DEVICES", "2");
     gw_feed_call(&feed, "cuDevicePrimaryCtxRetain", GW_EV_CTX_CREATE, 101, 0, 0, 3, 0);
-    gw_feed_exit(&feed, 1, 0);
+    ends_of("cuDevicePrimaryCtxRetain", 101);
     expect("invalid-device-ordinal", GW_ESTABLISHED, "numbered anew");
     open_with_driver(13000); /* it counted by asking */
     gw_feed_call(&feed, "cuDeviceGet", GW_EV_CALL, 101, 0, 1, 0, 0);

@@ -1430,6 +1430,8 @@ static void launch_refused(uint64_t threads, uint32_t shared, int exit_code)
         gw_feed_call(&feed, "?", GW_EV_DEVICE_ATTRIBUTE, 0, 0, limits[i][0], limits[i][1], 0);
     gw_feed_extra_call(&feed, "cuLaunchKernel", GW_EV_LAUNCH, 1, shared, KERNEL, 1 | 1ull << 32 | 1ull << 48,
                        threads | 1ull << 21 | 1ull << 42, STREAM);
+    if (exit_code != 0)
+        gw_feed_stderr(&feed, "program: cuLaunchKernel: CUDA_ERROR_INVALID_VALUE\n");
     close_program(exit_code);
 }
 
@@ -1489,6 +1491,7 @@ static void test_context_destroyed(void **state)
 
     reset_with_things_kept();
     gw_feed_call(&feed, "cuEventRecord", GW_EV_EVENT_RECORD, 201, OLD_EVENT, 0, 0, 0);
+    gw_feed_stderr(&feed, "program: cuEventRecord: CUDA_ERROR_INVALID_CONTEXT\n");
     close_program(1);
     expect_fault("context-destroyed", GW_ESTABLISHED);
     assert_true(says("event"));
@@ -1600,6 +1603,8 @@ static void pinned(uint16_t result, int exit_code)
     open_program(16 * gib);
     gw_feed_call(&feed, "cuMemHostRegister_v2", GW_EV_HOST_REGISTER, 0, 0x1000, gib, 0, 0);
     gw_feed_call(&feed, "cuMemHostRegister_v2", GW_EV_HOST_REGISTER, result, 0x1000, gib, 0, 0);
+    if (exit_code != 0)
+        gw_feed_stderr(&feed, "program: cuMemHostRegister failed\n");
     close_program(exit_code);
 }
 

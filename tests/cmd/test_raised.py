@@ -60,6 +60,17 @@ class Raised(PythonCase):
                 verdict = self.verdict_of("{}['missing']\n", python=python)
                 self.assert_raised(verdict, "KeyError: 'missing'", source="python")
 
+    def test_a_failed_call_is_why_only_where_nobody_caught_its_exception(self):
+        """Without a card: raised, or caught, printed and done without until the program ends in silence."""
+        begin = ("import ctypes, os, sys, time, traceback\ndef begin():\n    if ctypes.CDLL('libcuda.so.1').cuInit(0) != 0:\n"
+                 "        raise RuntimeError('cuInit failed: CUDA_ERROR_NO_DEVICE')\n")
+        caught = "try:\n    begin()\nexcept RuntimeError:\n    {}\ntime.sleep(0.2)\nos._exit(1)\n"
+        for body, certainty in (("begin()\n", "established"), (caught.format("traceback.print_exc()"), "supported"),
+                                (caught.format("pass"), "supported")):
+            with self.subTest(body):
+                verdict = self.verdict_of(body, "2> log", options=["--gpu", "virtual:h200,memory=1GiB,fault=init:100"], begin=begin)
+                self.assertEqual((verdict["cause"], verdict["certainty"]), ("no-device-visible", certainty))
+
     def test_swallowed_by_a_hook(self):
         """The program prints another word for it, and that word is its last one on stderr."""
         body = "sys.excepthook = lambda *a: print('training failed', file=sys.stderr)\nopen('/no/such/file')\n"

@@ -125,6 +125,82 @@ def again(place):
           where=in_c(("again", "wait_again"), ("again_asks", "wait_again"), ("again_rests", "wait_again")))
 
 
+def left(place):
+    """The launch of what it waits for is no longer among the last calls."""
+    hangs(place, "left", "kernel-never-ends", r"inside cuStreamSynchronize for \d", r"launched before the last 2048 calls",
+          *([r"spin was launched on stream 0x\S+ at s27_hang.c:\d+ in launch_spin_on .* is not known"] if has_stacks() else []),
+          where=in_c(("left", "wait_too_late")))
+
+
+def left_asked(place):
+    hangs(place, "left-asked", "kernel-never-ends", r"asked the GPU \d+ times", r"launched before the last 2048 calls")
+
+
+# ---- a stream that nothing waits for, while the program goes on ----
+
+ALONE = r"spin was launched on stream 0x\S+( at s27_hang.c:\d+ in launch_spin_on)? \d+\.\d s before the program ended"
+
+
+def end_of_alone(place, kind, how, *options):
+    """Ended from outside when the kernel has been alone for some seconds."""
+    folder, process = start(place, kind + "-" + how.name, [HANG, "--kind", kind, "--truth", "{truth}"], *options)
+    pid = int(re.search(r"pid=(\d+)\n", wait_for_text(folder / "truth", "steps="))[1])
+    time.sleep(6)
+    poked = gpuwhy("poke", str(pid), folder=folder)[1] if how == signal.SIGTERM else None
+    os.kill(pid, how)
+    status, _, err, verdict = finish(folder, process)
+    expect(status == -how, f"exit {status}: {err}")
+    expect("is running" not in err, f"told as a hang while it ran: {err}")
+    expect(verdict["cause"] == "killed-by-scheduler-or-user", f"{verdict['cause']}: {err}")
+    expect(not any("the GPU" in line for line in verdict["ruled_out"]), f"the GPU is ruled out: {verdict['ruled_out']}")
+    return verdict, poked
+
+
+def alone(place):
+    """Told when somebody ends it, as an observation; --kill-on-hang kills nothing that goes on."""
+    for how in (signal.SIGTERM, signal.SIGINT):
+        verdict, poked = end_of_alone(place, "alone", how, "--hang-after", "1", "--kill-on-hang")
+        text = ALONE + r", and nothing has waited for that stream since; other work was waited for \d+ times meanwhile"
+        expect(re.search(text, evidence(verdict)), f"not told: {evidence(verdict)}")
+        expect(verdict["certainty"] == "supported", "who ended it may have had a reason")
+        found = [a["certainty"] for a in verdict["alternatives"] if a["cause"] == "kernel-never-ends"]
+        expect(found == ["hypothesis"], f"{verdict['alternatives']}")
+        if poked is not None:
+            expect("it goes on" in poked and re.search(r"no wait: spin was launched on stream 0x.* \d+\.\d s ago", poked), poked)
+
+
+def alone_fast(place):
+    """Its launch is no longer on record: that is said, and nothing is made of it."""
+    verdict, poked = end_of_alone(place, "alone-fast", signal.SIGTERM)
+    if has_stacks():  # without call sites no launch is noted
+        expect(re.search(ALONE + "; whether it is over is not known", evidence(verdict)), f"not told: {evidence(verdict)}")
+        expect("whether it is over is not known" in poked, poked)
+    expect(not any(a["cause"] == "kernel-never-ends" for a in verdict["alternatives"]), f"{verdict['alternatives']}")
+
+
+def alone_below_a_launcher(place):
+    """timeout(1) ends it: of the process's own end nothing is known, and the launcher made no driver call."""
+    argv = ["timeout", "20", HANG, "--kind", "alone"]
+    folder, process = start(place, "timeout", argv)
+    status, _, err, verdict = finish(folder, process)
+    expect(status == 124 and verdict["status"] == "undetermined", f"exit {status}, {verdict['status']}: {err}")
+    expect(re.search(r"pid \d+: spin was launched on stream 0x.*nothing has waited for that stream since", evidence(verdict)), err)
+    expect("the GPU is ruled out" not in err, err)
+
+
+def kernel_that_is_meant_to_run_on(place):
+    for kind in ("alone", "alone-fast"):
+        folder, process = start(place, kind + "-twin", [HANG, "--kind", kind, "--repaired"], "--hang-after", "2")
+        status, out, err, verdict = finish(folder, process)
+        expect(status == 0 and verdict["status"] == "clean", f"exit {status}, {verdict['status']}: {err}")
+        expect("waited for" not in err and "is running" not in err and "never-ends" not in err, f"something is said: {err}")
+
+
+def late_waits_that_end(place):
+    is_no_hang(place, "left", "--repaired")
+    is_no_hang(place, "left-asked", "--repaired")
+
+
 def locks(place):
     marks = ("trainer", "apply_gradients"), ("collector", "collect_gradients")
     hangs(place, "locks", "host-deadlock", r"waits for a lock that thread \d+ \(\S+\) holds",
@@ -314,7 +390,8 @@ def has_stacks():
     return "threads: yes" in gpuwhy("version")[1]
 
 
-CASES = [kernel, ask, other, again, locks, slow_kernels, asked_kernel_ends, other_kernel_ends, waits_again_until_it_ends,
+CASES = [kernel, ask, other, again, left, left_asked, alone, alone_fast, alone_below_a_launcher, kernel_that_is_meant_to_run_on,
+         late_waits_that_end, locks, slow_kernels, asked_kernel_ends, other_kernel_ends, waits_again_until_it_ends,
          joined_by_an_event, locks_in_order, waits_for_input, sleeps, loads_data, pool_waits,
          hang_that_passes, off_says_nothing, poke, poke_says_why_not, bad_options]
 PYTHON_CASES = [python_locks, python_kernel, python_twins, python_poke]

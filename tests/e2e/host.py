@@ -20,7 +20,8 @@ kept = [b'x' * (1 << 20) for i in range(8)]
 time.sleep(1.5)
 os.kill(os.getpid(), signal.SIGKILL)
 """
-FILLS_SHARED_MEMORY = """import mmap, os
+FILLS_SHARED_MEMORY = """import mmap, os, time
+time.sleep(1)
 file = open('/dev/shm/gpuwhy-test', 'w+b')
 file.truncate(64 << 20)
 memory = mmap.mmap(file.fileno(), 64 << 20)
@@ -30,6 +31,16 @@ for at in range(0, 64 << 20, 4096):
 IS_REFUSED_SHARED_MEMORY = """with open('/dev/shm/gpuwhy-test', 'wb') as file:
     for i in range(64):
         file.write(b'x' * (1 << 20))
+"""
+# A core dump of it takes little time: what is mapped from files is not in it.
+MAPS_A_FILE_THAT_IS_TRUNCATED = """import mmap, os, time
+file = open({path!r}, 'w+b')
+file.truncate(1 << 20)
+memory = mmap.mmap(file.fileno(), 1 << 20)
+memory[5] = 1
+os.truncate({path!r}, 0)
+time.sleep(0.1)
+memory[4096]
 """
 DIES_ALIKE_WITH_ROOM = """import os, signal, time
 open('/dev/shm/gpuwhy-test', 'wb').write(b'x' * (1 << 20))
@@ -169,7 +180,8 @@ def small_shared_memory():
 
 
 def shared_memory_is_full(folder):
-    done, verdict = judge(folder, FILLS_SHARED_MEMORY, before=small_shared_memory())
+    # That it had room before, or the core dump, shows that this is what the program died of.
+    done, verdict = judge(folder, FILLS_SHARED_MEMORY, before=small_shared_memory(), preexec=write_cores)
     expect(done.returncode == -signal.SIGBUS, f"ended by {done.returncode}")
     expect_cause(verdict, "shm-exhausted", "established")
 
@@ -185,7 +197,45 @@ def shared_memory_is_refused(folder):
 def shared_memory_has_room(folder):
     done, verdict = judge(folder, DIES_ALIKE_WITH_ROOM, before=small_shared_memory())
     expect(done.returncode == -signal.SIGBUS, f"ended by {done.returncode}")
+    expect_cause(verdict, "host-crash-of-process", "supported")  # it might have filled it at the last moment
+
+
+def needs_cores():
+    pattern = open("/proc/sys/kernel/core_pattern").read().strip()
+    if pattern.startswith(("|", "/")):
+        skip(f"core dumps go elsewhere on this machine (core_pattern: {pattern})")
+
+
+def write_cores():
+    resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+
+def bus_in_file(folder, path, before=()):
+    """The core dump names the file; without it both remain possible."""
+    needs_cores()
+    program = MAPS_A_FILE_THAT_IS_TRUNCATED.format(path=str(path))
+    done, bare = judge(folder, program, before=before)
+    expect(done.returncode == -signal.SIGBUS, f"ended by {done.returncode}")
+    expect_cause(bare, "host-crash-of-process", "supported")
+    expect(any("memory-mapped data sets" in line for line in bare["next"]), f"{bare['next']}")
+    done, verdict = judge(new_folder(folder, "with-core"), program, before=before, preexec=write_cores)
+    expect(done.returncode == -signal.SIGBUS, f"ended by {done.returncode}")
+    if not any(line["source"] == "core dump" for line in verdict["evidence"]):
+        skip("the kernel wrote no core dump")
+    return verdict
+
+
+def data_file_is_truncated(folder):
+    verdict = bus_in_file(folder, folder / "train.bin")
     expect_cause(verdict, "host-crash-of-process", "established")
+    expect(any("train.bin was truncated" in line for line in verdict["next"]), f"{verdict['next']}")
+
+
+def shared_file_is_truncated(folder):
+    """A page of /dev/shm, which has room: neither is proved."""
+    verdict = bus_in_file(folder, "/dev/shm/gpuwhy-test", before=small_shared_memory())
+    expect_cause(verdict, "host-crash-of-process", "supported")
+    expect(any(a["cause"] == "shm-exhausted" for a in verdict["alternatives"]), f"{verdict['alternatives']}")
 
 
 # ---- processors --------------------------------------------------------------------------------------------------------
@@ -299,7 +349,8 @@ def no_core(folder):
 
 
 CASES = {f.__name__: f for f in (killed_for_memory, killed_by_hand, shared_memory_is_full, shared_memory_is_refused,
-                                 shared_memory_has_room, core_of_a_touched_block, core_of_another_crash, no_core, processor_is_crowded,
+                                 shared_memory_has_room, data_file_is_truncated, shared_file_is_truncated,
+                                 core_of_a_touched_block, core_of_another_crash, no_core, processor_is_crowded,
                                  processor_is_not_crowded, processor_time_is_limited, processor_time_is_not_limited)}
 
 

@@ -273,6 +273,13 @@ def s26(*words):
     return check
 
 
+def with_certainty(certainty, check):
+    def check_both(run, verdict):
+        expect(verdict["certainty"] == certainty, f"{verdict['certainty']}, not {certainty}")
+        check(run, verdict)
+    return check_both
+
+
 def s25(*patterns):
     def check(run, verdict):
         for pattern in patterns:
@@ -592,8 +599,12 @@ TABLE = {
                            s26("cuInit"), on="virtual"),
     "S26-fabric": Scenario(program("s26_versions"), Card("2GiB", more="fault=init:802"), "fabric-not-ready",
                            s26("cuInit"), on="virtual"),
-    "S26-none": Scenario(program("s26_versions"), Card("2GiB", more="fault=init:100"), "no-device-visible", s26("cuInit"),
-                         on="virtual"),
+    "S26-none": Scenario(program("s26_versions"), Card("2GiB", more="fault=init:100"), "no-device-visible",
+                         with_certainty("established", s26("cuInit")), on="virtual"),
+    # It did without a GPU, and ended soon after of something that it did not print.
+    "S26-without": Scenario(program("s26_versions", "--without"), Card("2GiB", more="fault=init:100"), "no-device-visible",
+                            with_certainty("supported", s26("cuInit")), on="virtual",
+                            twin=program("s26_versions", "--without"), twin_card=Card("2GiB")),
     "S26-busy": Scenario(program("s26_versions"), Card("2GiB", more="fault=46@cuDevicePrimaryCtxRetain"),
                          "device-busy-or-partition", s26("compute mode"), on="virtual"),
     "S26-cudnn": Scenario(program("s26_versions", *CUDNN, "--status", "CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH"), Card("2GiB"),

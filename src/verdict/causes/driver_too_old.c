@@ -3,9 +3,10 @@
  *
  * Established only by: the result 35 or 36, or 222, of a call in a process whose CUDA runtime is of a newer major
  * version than the driver; or the runtime's own words with such versions; or the result with the runtime's words. The
- * run must have ended of it (gwi_sure_of_end(); of words alone: an exception about the GPU, or the last seconds).
- * Supported by: 35 or 36 in a driver that is new enough for the family: one call is missing, not all; the words
- * without versions. */
+ * run must have ended of it (gwi_sure_of_end(); of words alone: an exception about the GPU, or the last words, in the
+ * last seconds).
+ * Supported by: 35 or 36 in a driver that is new enough for the family: one call is missing, not all; the words without
+ * versions. */
 #include "start.h"
 
 #include <string.h>
@@ -46,14 +47,15 @@ static bool is_below_family(const gwi_versions *versions, const char **ret_minim
 }
 
 /* The runtime refused by itself, and no call failed. Words that the program outlived are no reason of its end. */
-static gw_certainty sure_of_words(const gwi_case *c, bool below, uint64_t t_ns)
+static gw_certainty sure_of_words(const gwi_case *c, bool below, const char *told, uint64_t t_ns)
 {
     const uint64_t soon_ns = 5000000000u;
     if (c->exception == GW_EXCEPTION_SCRIPT || c->exception == GW_EXCEPTION_OOM)
         return GW_HYPOTHESIS;
     if (!below)
         return gwi_sure_of_words(c);
-    return c->exception == GW_EXCEPTION_GPU || t_ns + soon_ns >= c->model->t_end_ns ? GW_ESTABLISHED : GW_SUPPORTED;
+    bool are_last = t_ns + soon_ns >= c->model->t_end_ns && gwi_are_last_words(c, told, NULL);
+    return c->exception == GW_EXCEPTION_GPU || are_last ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
@@ -83,7 +85,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         gwi_rule_out(finding, "a driver below the minimum of its CUDA family (one newer call is missing, not all)");
     gw_certainty most = below || told != NULL ? GW_ESTABLISHED : GW_SUPPORTED;
     if (failure == NULL)
-        return sure_of_words(c, below, t_ns);
+        return sure_of_words(c, below, told, t_ns);
     return gwi_sure_of_end(c, failure, most);
 }
 

@@ -3,7 +3,10 @@
  * Established only by: the end by SIGSEGV, SIGBUS, SIGILL, SIGFPE or SIGABRT, with no driver call that had failed
  * (handled or not), no thread inside a driver call, no GPU core dump, and no address inside device memory. Only host
  * code faults so; what made it crash is not claimed. A signal that kill() sent looks the same unless the crash itself
- * was recorded. Supported by: a crash after a failed or handled call, or with a thread inside the driver. */
+ * was recorded. SIGBUS, in addition, only where the fault's own record names a file outside of /dev/shm, or says that
+ * no page was missing: the process may have filled /dev/shm between two readings, and its end have emptied it.
+ * Supported by: a crash after a failed or handled call, or with a thread inside the driver; SIGBUS of which nothing
+ * else is known. */
 #include "coverage.h"
 #include "crash.h"
 #include "fault.h"
@@ -66,19 +69,52 @@ static void say_place(const gwi_case *c, gwi_finding *finding)
     gwi_where(finding, crash->site, "the crash");
 }
 
+/* SIGBUS is a page that could not be provided, far more often than an address out of line. */
+static void advise_bus(const gwi_case *c, gwi_finding *finding)
+{
+    switch (gwi_bus_of(c)) {
+    case GWI_BUS_FILE:
+        gwi_next(finding,
+                 "Look whether %s was truncated or replaced while it was mapped, and whether its disk is full or its "
+                 "file server failed (ls -l, df, dmesg)",
+                 gwi_crash_of(c)->file);
+        return;
+    case GWI_BUS_MEMORY:
+        gwi_next(finding,
+                 "The machine's memory is failing: look for \"Memory failure\" and \"Hardware Error\" in dmesg, "
+                 "and have the memory replaced");
+        return;
+    case GWI_BUS_UNKNOWN:
+    case GWI_BUS_SHM:
+        gwi_next(finding,
+                 "Look at the files that it maps, such as memory-mapped data sets: was one truncated or replaced while "
+                 "it was in use, is its disk full, did its file server fail (ls -l, df, dmesg)?");
+        gwi_next(finding, "Look whether /dev/shm is large enough for the program (df /dev/shm while it runs), and "
+                          "whether huge pages ran out");
+        return;
+    case GWI_BUS_OTHER:
+        return;
+    }
+}
+
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
     const gw_stderr_facts *facts = &c->model->stderr_facts;
     const char *name = c->ended ? signal_name(c->signal) : NULL;
     if (name == NULL || gwi_ended_by_dump(c))
         return GW_CERTAINTY_NONE; /* the driver's own abort after a GPU core dump is told by the kernel's fault */
-    gwi_headline(finding, "the program crashed in host code (signal %d, %.7s)", c->signal, name);
+    gwi_headline(finding, "the program crashed in host code (signal %d, %.*s)", c->signal, (int)strcspn(name, ","),
+                 name);
     gwi_evidence(finding, c->model->t_end_ns, "exit", "ended by signal %d: %s", c->signal, name);
     if (facts->fatal.seen)
         gwi_evidence(finding, facts->fatal.t_ns, "stderr", "%s", facts->fatal.text);
     if (facts->terminate.seen)
         gwi_evidence(finding, facts->terminate.t_ns, "stderr", "%s", facts->terminate.text);
     say_place(c, finding);
+    if (c->signal == SIGBUS) {
+        gwi_say_bus(c, finding);
+        advise_bus(c, finding);
+    }
     const gw_thread *inside = inside_driver(c);
     if (inside != NULL) {
         char call[GWI_CALL_TEXT_MAX];
@@ -94,6 +130,8 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
         return GW_HYPOTHESIS; /* a failure before it explains more */
     /* A handled refusal leaves a pointer behind that is NULL, and may have been used at last. */
     bool may_follow = c->root != NULL || c->handled != NULL;
+    gwi_bus bus = gwi_bus_of(c);
+    may_follow = may_follow || (c->signal == SIGBUS && (bus == GWI_BUS_UNKNOWN || bus == GWI_BUS_SHM));
     return may_follow || inside != NULL ? GW_SUPPORTED : GW_ESTABLISHED;
 }
 
@@ -101,7 +139,7 @@ const gw_cause gwi_cause_host_crash_of_process = {
     .id = "host-crash-of-process",
     .summary = "The process crashed in host code: a bad memory access, an abort.",
     .proof = "the process was ended by a crash signal, no driver call had failed, handled or not, and no thread was "
-             "inside the driver",
+             "inside the driver; SIGBUS only where the fault itself is recorded (--catch-crash, a core dump)",
     .fixes = {[GW_FRAMEWORK_RAW] =
                   "Run it under a debugger, or with core dumps on (ulimit -c unlimited), and look at the "
                   "crashing thread's stack\nBuild with -fsanitize=address and run again",

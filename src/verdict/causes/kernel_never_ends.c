@@ -1,18 +1,29 @@
 /* The program waits for a kernel, and waits.
  *
  * Never established: work that is merely slow looks the same from outside. */
+#include "alone.h"
 #include "cause.h"
 #include "hang.h"
 
 #include <inttypes.h>
 
+/* The program went on, and left the kernel alone: it may be meant to run on, or be over. */
+static gw_certainty judge_alone(const gwi_case *c, gwi_finding *finding)
+{
+    if (c->hang.kind != GWI_HANG_NONE || !gwi_is_any_alone(c))
+        return GW_CERTAINTY_NONE;
+    gwi_headline(finding, "a kernel may not have ended on a stream that nothing waited for");
+    gwi_say_alone(c, finding);
+    return GW_HYPOTHESIS;
+}
+
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
     if (c->hang.kind != GWI_HANG_KERNEL)
-        return GW_CERTAINTY_NONE;
+        return judge_alone(c, finding);
     const gw_hang *hang = c->hang.hang;
-    gwi_headline(finding, "nothing went on for %.1f s: the program waits for a kernel that does not end",
-                 (double)hang->for_ns / 1e9);
+    gwi_headline(finding, "nothing went on for %.1f s: the program waits for %s that does not end",
+                 (double)hang->for_ns / 1e9, c->hang.is_off_record ? "work on the GPU" : "a kernel");
     gwi_say_waiting(c, finding);
     if (c->root == NULL)
         gwi_rule_out(finding, "an error on the GPU (no driver call failed)");
@@ -26,7 +37,7 @@ const gw_cause gwi_cause_kernel_never_ends = {
     .proof =
         "for the time that was given, a thread was inside a driver call that waits, or asked the GPU for nothing but "
         "whether it is done; launches before it were never waited for, and nothing else went on. Work that is merely "
-        "slow looks the same",
+        "slow looks the same. A hypothesis: a stream was left alone with a kernel while the program waited for others",
     .fixes = {[GW_FRAMEWORK_RAW] =
                   "If the kernel may take that long, wait longer before calling it a hang (--hang-after SECONDS)\n"
                   "Look at the loops of the kernel that is named: a condition that never comes true, a flag or lock in "

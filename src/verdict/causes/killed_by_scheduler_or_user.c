@@ -1,10 +1,11 @@
 /* Somebody ended the program from outside.
  *
- * Established only by: the end by SIGHUP, SIGINT, SIGQUIT, SIGTERM or SIGXCPU, with no failed driver call, no hang,
- * and nothing on stderr that says why the program failed: a program that fails may end its own group by such a signal,
- * and says so. KeyboardInterrupt is SIGINT's own word.
- * Supported by: SIGKILL, which may be the kernel's; an exit status that stands for a signal; a signal after an
- * exception. */
+ * Established only by: the end by SIGHUP, SIGINT, SIGQUIT, SIGTERM or SIGXCPU, with no failed driver call, no hang, no
+ * stream left alone with work, and nothing on stderr that says why the program failed: a program that fails may end its
+ * own group by such a signal, and says so. KeyboardInterrupt is SIGINT's own word. Supported by: SIGKILL, which may be
+ * the kernel's; an exit status that stands for a signal; a signal after an exception; a stream that nothing waited for,
+ * whose kernel may be what somebody was tired of. */
+#include "alone.h"
 #include "coverage.h"
 #include "machine.h"
 
@@ -71,7 +72,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     gwi_rule_out_gpu(c, finding, "no driver call failed");
     if (c->sticky != NULL || c->oom != NULL || c->hang.kind != GWI_HANG_NONE)
         return GW_HYPOTHESIS; /* something was wrong before, and somebody ended it therefore */
-    bool direct = c->signal != 0 && signal != 9;
+    bool direct = c->signal != 0 && signal != 9 && !gwi_is_any_alone(c);
     return direct && c->root == NULL && !may_have_said_why(c) ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 

@@ -1,9 +1,13 @@
 /* /dev/shm was full: who touches a page of it dies of SIGBUS, who asks gets ENOSPC.
  *
- * Established only by: /dev/shm seen full in the last five seconds or at the last reading, and a death by SIGBUS or
- * words that only a lack of room explains, with no failed driver call.
- * Supported by: /dev/shm that was nearly full, with such words; one that was full at another time. */
+ * Established only by: /dev/shm seen without any room in the last five seconds or at the last reading, with no failed
+ * driver call, and words that only a lack of room explains, or a death by SIGBUS. SIGBUS comes of any mapped file: it
+ * counts where the fault's address lies in a file of /dev/shm, or /dev/shm had room earlier in the run and the fault's
+ * own record does not say otherwise. Little room is no proof: how much the process touched is not known.
+ * Supported by: /dev/shm that was nearly full, with such words; one that was full at another time, or all the time; an
+ * address in a file of /dev/shm. */
 #include "coverage.h"
+#include "crash.h"
 #include "machine.h"
 
 #include <string.h>
@@ -36,6 +40,12 @@ static bool is_full(uint64_t room, uint64_t size)
     return room < 4096 * 16 || room < size / 200;
 }
 
+/* Nothing was left, not even for a few pages. */
+static bool is_without_room(uint64_t room)
+{
+    return room < 4096 * 16;
+}
+
 /* Words that only a lack of room explains: a missing file of /dev/shm is named in other words. */
 static bool is_about_room(const char *words)
 {
@@ -55,7 +65,9 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     const gw_series *size = gw_machine_known(model, GW_METRIC_SHM_TOTAL, GW_NO_DEVICE, 0);
     /* Python's message for a full file system names none. */
     bool no_space = strstr(model->stderr_facts.exception.text, "No space left on device") != NULL;
-    bool died = c->signal == BUS || c->exit_code == 128 + BUS;
+    gwi_bus bus = gwi_bus_of(c);
+    bool died_otherwise = bus == GWI_BUS_FILE || bus == GWI_BUS_MEMORY || bus == GWI_BUS_OTHER;
+    bool died = (c->signal == BUS || c->exit_code == 128 + BUS) && !died_otherwise;
     char bytes[GW_BYTES_TEXT_MAX], all[GW_BYTES_TEXT_MAX];
     if (!c->ended || !c->bad_end || (!died && words == NULL && !no_space))
         return GW_CERTAINTY_NONE;
@@ -64,13 +76,15 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     /* A cache that filled it an hour ago, and was removed since, harms nobody. */
     const uint64_t near_end_ns = 5000000000u;
     bool is_full_now = was_full && (is_full(room->last, size->last) || room->t_min_ns + near_end_ns >= model->t_end_ns);
+    bool is_without = is_full_now && is_without_room(room->min);
+    bool became_full = was_full && !is_full(room->max, size->last) && room->t_max_ns < room->t_min_ns;
     bool was_short = known && room->min < size->last / 10;
     bool is_small = known && size->last <= docker_default_bytes;
     if (no_space && !died && words == NULL && !was_full)
         return GW_CERTAINTY_NONE;
-    if (!was_short && !(is_small && words != NULL) && words == NULL)
+    if (!was_short && !(is_small && words != NULL) && words == NULL && bus != GWI_BUS_SHM)
         return GW_CERTAINTY_NONE;
-    if (known && !was_short && !is_small)
+    if (known && !was_short && !is_small && bus != GWI_BUS_SHM)
         return GW_CERTAINTY_NONE; /* there was room all the time, as far as was seen */
     gwi_headline(finding, "/dev/shm %s, and a process that used it %s",
                  was_full ? "was full" : "may have been too small", died ? "died of SIGBUS" : "failed");
@@ -79,14 +93,19 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
                     gw_bytes_text(bytes, room->min), gw_bytes_text(all, size->last));
     if (died)
         gwi_evidence(finding, model->t_end_ns, "exit", "ended by signal 7 (SIGBUS): memory that could not be provided");
+    if (bus == GWI_BUS_SHM)
+        gwi_say_bus(c, finding);
     if (words != NULL)
         gwi_evidence(finding, GWI_NO_TIME, "stderr", "%s", words);
     gwi_rule_out_gpu(c, finding, "no driver call failed");
     if (c->sticky != NULL || c->oom != NULL || (!died && words == NULL))
         return GW_HYPOTHESIS;
-    return is_full_now && c->root == NULL && (died || is_about_room(words)) ? GW_ESTABLISHED
-           : was_full || (was_short && words != NULL)                       ? GW_SUPPORTED
-                                                                            : GW_HYPOTHESIS;
+    bool by_death = died && (bus == GWI_BUS_SHM || became_full);
+    if (c->root == NULL && ((is_without && by_death) || (is_full_now && is_about_room(words))))
+        return GW_ESTABLISHED;
+    return was_full || (was_short && (words != NULL || bus == GWI_BUS_SHM)) || (bus == GWI_BUS_SHM && !known)
+               ? GW_SUPPORTED
+               : GW_HYPOTHESIS;
 }
 
 const gw_cause gwi_cause_shm_exhausted = {

@@ -1,21 +1,25 @@
 /* S26: the software around a program does not fit the card or the driver. What is wrong comes from the virtual card's
  * specification (fault=CODE@FUNCTION, driver=VERSION); this program is an ordinary one that loads a library, asks for
  * an optional function that came later, and works. On a card without a fault the optional function may be
- * missing, and all is well. */
+ * missing, and all is well. --without: where CUDA does not start, it does without, says nothing, and ends for a reason
+ * of its own. */
 #include "scenario.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
 #include <time.h>
+#include <unistd.h>
 
 int main(int argc, char **argv)
 {
     const char *truth_path = NULL, *library = NULL, *second = NULL, *status = NULL;
+    int without = 0;
     const struct option_row rows[] = {
         {"truth", OPTION_TEXT, &truth_path, "file for what the program knows"},
         {"library", OPTION_TEXT, &library, "a library to load first"},
         {"second", OPTION_TEXT, &second, "another one"},
         {"status", OPTION_TEXT, &status, "what a library answers: the program ends of it"},
+        {"without", OPTION_FLAG, &without, "do without a GPU where there is none, and fail later in silence"},
         {NULL, OPTION_FLAG, NULL, NULL}};
     options_parse(argc, argv, rows, "Works with a driver that may be older than what it was built for.");
     truth_open(truth_path);
@@ -28,6 +32,10 @@ int main(int argc, char **argv)
     void *optional = NULL;
     CUdriverProcAddressQueryResult found = CU_GET_PROC_ADDRESS_SUCCESS;
     const struct timespec a_while = {.tv_nsec = 400000000};
+    if (without && cuInit(0) != CUDA_SUCCESS) {
+        nanosleep(&a_while, NULL);
+        _exit(1);
+    }
     gpu_open(&gpu, 0);
     (void)cuGetProcAddress_v2("cuLogsRegisterCallback", &optional, 12090, 0, &found);
     truth("optional", "%d", (int)found);

@@ -5,6 +5,11 @@
  * GPU's work: --kind join (one stream waits for the other by an event), input (a read that nobody answers), sleep, load
  * (host work without any driver call), pool (threads that wait for work while one waits for input).
  *
+ * A kernel that nothing waits for, while the program goes on on another stream: --kind alone (the launch stays on
+ * record), alone-fast (the program's own calls push it out). --repaired: it is meant to run on, and ends when it is
+ * told to. --kind left, left-asked: the program waits for that kernel at last, or asks for it, when its launch is no
+ * longer on record.
+ *
  * Nothing lasts for ever: a kernel ends after --seconds at the latest, and by then the rest is ended too. */
 #include "scenario.h"
 
@@ -28,6 +33,7 @@ static const char spin_ptx[] = PTX_HEAD
 
 static CUfunction spin;
 static CUdeviceptr flag_address;
+static volatile unsigned *flag;
 static CUstream stream, other;
 static long long seconds = 60;
 
@@ -45,12 +51,13 @@ static void launch_spin(double lasts_s)
 
 static void open_all(struct gpu *gpu)
 {
-    unsigned *flag;
+    void *memory;
     gpu_open(gpu, 0);
     spin = gpu_kernel(gpu_load(spin_ptx), "spin");
-    CHECK(cuMemHostAlloc((void **)&flag, 4, CU_MEMHOSTALLOC_DEVICEMAP));
+    CHECK(cuMemHostAlloc(&memory, 4, CU_MEMHOSTALLOC_DEVICEMAP));
+    flag = memory;
     *flag = 0;
-    CHECK(cuMemHostGetDevicePointer(&flag_address, flag, 0));
+    CHECK(cuMemHostGetDevicePointer(&flag_address, memory, 0));
     CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     CHECK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
     launch_spin(0.001);
@@ -115,6 +122,44 @@ static void join_by_event(void)
         usleep(250000);
     }
     CHECK(cuEventDestroy(event));
+}
+
+enum { FAST_STEPS = 3000 }; /* each takes two places of the 2,048 that a thread's ring has */
+
+static void step(void)
+{
+    launch_spin(0);
+    CHECK(cuStreamSynchronize(stream));
+}
+
+/* All goes on for --seconds, but for what nobody waits for. */
+__attribute__((noinline)) static void leave_alone(int fast, int repaired)
+{
+    launch_spin_on(other, repaired ? 8 : (double)seconds);
+    if (repaired)
+        seconds = 7; /* the virtual card knows no flag: there the kernel ends by itself a little later */
+    for (int i = 0; fast && i < FAST_STEPS; i++)
+        step();
+    truth("steps", "1");
+    for (int i = 0; i < 20 * (int)seconds; i++) { /* the launch leaves the ring after 50 s */
+        step();
+        usleep(50000);
+    }
+    *flag = 1;
+    CHECK(cuCtxSynchronize());
+}
+
+/* The launch is not among the last calls when the program comes to wait for it. */
+__attribute__((noinline)) static void wait_too_late(int asks, int repaired)
+{
+    launch_spin_on(other, repaired ? 0.5 : (double)seconds);
+    for (int i = 0; i < FAST_STEPS; i++)
+        step();
+    while (asks && cuStreamQuery(other) == CUDA_ERROR_NOT_READY)
+        usleep(1000);
+    CHECK(cuStreamSynchronize(other)); /* mark: left */
+    if (asks)
+        sleep(4); /* it asked, and rests now that all is over */
 }
 
 static pthread_mutex_t weights = PTHREAD_MUTEX_INITIALIZER, gradients = PTHREAD_MUTEX_INITIALIZER;
@@ -220,7 +265,8 @@ int main(int argc, char **argv)
     const struct option_row rows[] = {
         {"repaired", OPTION_FLAG, &repaired, "without the fault"},
         {"truth", OPTION_TEXT, &truth_path, "file for what the program knows"},
-        {"kind", OPTION_TEXT, &kind, "kernel, ask, other, again, join, locks, input, sleep, load or pool"},
+        {"kind", OPTION_TEXT, &kind,
+         "kernel, ask, other, again, join, alone, alone-fast, left, left-asked, locks, input, sleep, load or pool"},
         {"seconds", OPTION_NUMBER, &seconds, "how long it stands still (60)"},
         {NULL, OPTION_FLAG, NULL, NULL}};
     options_parse(argc, argv, rows, "Stands still.");
@@ -238,6 +284,10 @@ int main(int argc, char **argv)
         wait_for_both(repaired);
     else if (strcmp(kind, "again") == 0)
         wait_again(repaired);
+    else if (strncmp(kind, "alone", 5) == 0)
+        leave_alone(strcmp(kind, "alone-fast") == 0, repaired);
+    else if (strncmp(kind, "left", 4) == 0)
+        wait_too_late(strcmp(kind, "left-asked") == 0, repaired);
     else if (strcmp(kind, "join") == 0)
         join_by_event();
     else if (strcmp(kind, "locks") == 0)

@@ -1,0 +1,215 @@
+/* Streams that were given work and then left alone, while the program waited for other work.
+ *
+ * A kernel that never ends on stream B stops nobody who waits for stream A, so that no hang is seen. A kernel that is
+ * meant to run as long as the program looks the same. So this is an observation and no fault: what was launched there,
+ * when, and how often other work was waited for since.
+ *
+ * The rings say surely that nothing waited for a launch, as long as they hold it (waits.c). A program that goes on
+ * overwrites them: 2,048 calls of a thread are a few seconds of a slow loop and a tenth of a second of a fast one. Then
+ * only the noted launches are left (launches.c), and they hold no more than that there was work: whether something
+ * waited for it before the rings begin is not known. The same holds of a launch that its own thread's ring holds, where
+ * another thread's ring begins later. They count only where the rings hold nothing more about that stream, and no wait
+ * for everything.
+ *
+ * On one stream about 1,020 launches can be outstanding; the next one blocks. So where there are more, the older ones
+ * are over, and the stream goes on. */
+#include "inner.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { LEGACY = 1, DEFAULT_STREAMS_MAX = 2, ALONE_MAX = 64, OUTSTANDING_MAX = 1024 };
+
+typedef struct search {
+    gw_model *model;
+    const gwi_process *process;
+    uint32_t pid;
+    gw_alone *found; /* ALONE_MAX of them */
+    uint64_t key[ALONE_MAX];
+    size_t begin, count; /* of this process: found[begin] to found[count - 1] */
+} search;
+
+static bool is_outstanding(const gw_ring_call *call)
+{
+    return (call->is_launch || call->is_graph_launch) && !call->captured && !call->waited && !call->maybe_waited;
+}
+
+static gw_alone *alone_of(search *it, uint64_t key)
+{
+    for (size_t i = it->begin; i < it->count; i++)
+        if (it->key[i] == key)
+            return &it->found[i];
+    if (it->count == ALONE_MAX)
+        return NULL;
+    it->key[it->count] = key;
+    it->found[it->count] = (gw_alone){.pid = it->pid, .on_record = true, .t_ns = UINT64_MAX};
+    return &it->found[it->count++];
+}
+
+static void take_launch(search *it, const gw_thread *thread, const gw_ring_call *call)
+{
+    gw_alone *alone = alone_of(it, gwi_ring_stream(call, thread->tid));
+    if (alone == NULL)
+        return;
+    alone->launches++;
+    if (call->t_ns >= alone->t_ns)
+        return;
+    alone->t_ns = call->t_ns;
+    alone->tid = thread->tid;
+    alone->stream = call->stream;
+    alone->kernel = call->kernel;
+    alone->is_graph_launch = call->is_graph_launch;
+}
+
+static uint64_t waits_after(const search *it, uint64_t t_ns)
+{
+    uint64_t count = 0;
+    for (size_t i = 0; i < it->model->thread_count; i++) {
+        const gw_thread *thread = &it->model->thread[i];
+        for (size_t k = thread->pid == it->pid ? thread->ring_count : 0; k-- > 0 && thread->ring[k].t_ns >= t_ns;)
+            count += thread->ring[k].is_sync;
+    }
+    return count;
+}
+
+/* ---- launches that the rings hold ---- */
+
+/* The one place from which that kernel was launched on that stream, as far as launches were noted. */
+static void find_site(const search *it, gw_alone *alone)
+{
+    for (size_t i = 0; i < it->model->launch_site_count && alone->kernel != NULL; i++) {
+        const gw_launch_site *launch = &it->model->launch_site[i];
+        if (launch->pid != it->pid || launch->stream != alone->stream || launch->kernel == NULL ||
+            strcmp(launch->kernel, alone->kernel) != 0)
+            continue;
+        bool is_other = alone->site != 0 && alone->site != launch->site;
+        alone->site = is_other ? 0 : launch->site;
+        if (is_other)
+            return;
+    }
+}
+
+static void find_on_record(search *it)
+{
+    for (size_t i = 0; i < it->model->thread_count; i++) {
+        const gw_thread *thread = &it->model->thread[i];
+        for (size_t k = 0; thread->pid == it->pid && k < thread->ring_count; k++)
+            if (is_outstanding(&thread->ring[k]))
+                take_launch(it, thread, &thread->ring[k]);
+    }
+    for (size_t i = it->count; i-- > it->begin;) {
+        it->found[i].waits_after = waits_after(it, it->found[i].t_ns);
+        if (it->found[i].waits_after > 0 && it->found[i].launches <= OUTSTANDING_MAX) {
+            find_site(it, &it->found[i]);
+            continue;
+        }
+        it->count--;
+        it->found[i] = it->found[it->count];
+        it->key[i] = it->key[it->count];
+    }
+}
+
+/* ---- launches that they no longer hold ---- */
+
+static const gw_thread *thread_of(const gw_model *model, uint32_t pid, uint32_t tid)
+{
+    for (size_t i = 0; i < model->thread_count; i++)
+        if (model->thread[i].pid == pid && model->thread[i].tid == tid)
+            return &model->thread[i];
+    return NULL;
+}
+
+static bool is_maybe_over(const gw_ring_call *call)
+{
+    return (call->is_launch || call->is_graph_launch) && call->maybe_waited && !call->waited;
+}
+
+/* Is there anything in the rings about the stream since then, or a wait that is also one for it? */
+static bool is_touched(const search *it, uint64_t stream, uint64_t t_ns, bool is_blocking)
+{
+    for (size_t i = 0; i < it->model->thread_count; i++) {
+        const gw_thread *thread = &it->model->thread[i];
+        for (size_t k = 0; thread->pid == it->pid && k < thread->ring_count; k++) {
+            const gw_ring_call *call = &thread->ring[k];
+            uint64_t of = gwi_ring_stream(call, thread->tid);
+            if (call->t_ns < t_ns || is_maybe_over(call))
+                continue;
+            if (of == stream || strncmp(call->fn_name, "cuCtxSynchronize", 16) == 0 ||
+                (is_blocking && of == LEGACY && (call->is_sync || call->is_copy)))
+                return true;
+        }
+    }
+    return false;
+}
+
+/* Do the rings say what became of it? Not where its thread's ring begins later, nor where another thread may have
+ * waited for it before its own ring begins. */
+static bool is_known(const gw_launch_site *launch, const gw_thread *thread)
+{
+    bool in_reach = thread != NULL && thread->ring_count > 0 &&
+                    (thread->ring_total <= thread->ring_count || thread->ring[0].t_ns <= launch->t_ns);
+    for (size_t k = in_reach ? thread->ring_count : 0; k-- > 0;)
+        if ((thread->ring[k].is_launch || thread->ring[k].is_graph_launch) && thread->ring[k].stream == launch->stream)
+            return !is_maybe_over(&thread->ring[k]);
+    return in_reach;
+}
+
+/* The record does not say whether it is over, and the stream is still there. */
+static bool has_left_record(const search *it, const gw_launch_site *launch)
+{
+    uint32_t index;
+    if (is_known(launch, thread_of(it->model, it->pid, launch->tid)) || launch->t_ns < it->process->t_waited_ns ||
+        !gwi_object_find(it->process, GWI_SPACE_STREAM, launch->stream, &index))
+        return false;
+    const gwi_object *stream = &it->process->object[index];
+    return stream->t_ns <= launch->t_ns && !is_touched(it, launch->stream, launch->t_ns, stream->kind == 0);
+}
+
+static void take_noted(search *it, const gw_launch_site *launch)
+{
+    uint64_t waits = has_left_record(it, launch) ? waits_after(it, launch->t_ns) : 0;
+    if (waits > 0 && it->count < ALONE_MAX)
+        it->found[it->count++] = (gw_alone){.pid = it->pid,
+                                            .tid = launch->tid,
+                                            .stream = launch->stream,
+                                            .t_ns = launch->t_ns,
+                                            .kernel = launch->kernel,
+                                            .site = launch->site,
+                                            .waits_after = waits};
+}
+
+/* Of each stream the last noted launch decides: what holds of it holds of those before it. */
+static void find_off_record(search *it)
+{
+    uint64_t seen[ALONE_MAX];
+    size_t seen_count = 0;
+    for (size_t i = it->model->launch_site_count; i-- > 0 && seen_count < ALONE_MAX;) {
+        const gw_launch_site *launch = &it->model->launch_site[i];
+        bool is_seen = false;
+        for (size_t k = 0; k < seen_count; k++)
+            is_seen = is_seen || seen[k] == launch->stream;
+        if (launch->pid != it->pid || is_seen || launch->stream <= DEFAULT_STREAMS_MAX ||
+            gwi_was_captured(it->process, launch->tid, launch->t_ns))
+            continue;
+        seen[seen_count++] = launch->stream;
+        take_noted(it, launch);
+    }
+}
+
+void gwi_alone_finish(gw_model *model)
+{
+    search it = {.model = model, .found = calloc(ALONE_MAX, sizeof *it.found)};
+    if (it.found == NULL) {
+        model->inner->nomem = true;
+        return;
+    }
+    for (size_t i = 0; i < model->process_count; i++) {
+        it.process = model->inner->process[i];
+        it.pid = model->process[i].pid;
+        it.begin = it.count;
+        find_on_record(&it);
+        find_off_record(&it);
+    }
+    model->alone = it.found;
+    model->alone_count = it.count;
+}
