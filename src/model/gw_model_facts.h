@@ -74,6 +74,7 @@ typedef struct gw_group {
     uint64_t order_first, order_last;
     uint64_t frees_at_last; /* when this group last grew */
     uint64_t step_count;    /* allocations before which the process had freed something since the group's last one */
+    uint64_t grown_at;      /* alloc_count when live_count_peak was reached for the first time */
 } gw_group;
 
 /* One process on one device. live_bytes is what was asked for and not given back; the driver's own memory is not in

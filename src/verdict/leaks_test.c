@@ -214,6 +214,64 @@ static void test_memory_opened_twice_is_closed_twice(void **state)
     gw_verdict_free(verdict);
 }
 
+/* A loop that takes a block a step from one place and gives back as the case says; its other memory comes and goes. */
+typedef struct window {
+    const char *name;
+    int steps, length; /* beyond so many the oldest is freed; 0: none is */
+    int freed_of;      /* of so many blocks one is freed at once; 0: none is */
+    int cleared_every; /* after so many steps all are freed; 0: never */
+    uint64_t left;     /* listed as a leak; 0: no leak is */
+} window;
+
+static const window windows[] = {
+    {"a window of 10 in 20 steps", 20, 10, 0, 0, 0},
+    {"a window of 12, full in the last eighth", 13, 12, 0, 0, 0},
+    {"a window of 16 that is just full", 16, 16, 0, 0, 0},
+    {"a long window", 150, 100, 0, 0, 0},
+    {"a queue that is emptied now and then", 100, 0, 0, 48, 0},
+    {"a leak", 20, 0, 0, 0, 20},
+    {"a leak of every other block", 20, 0, 2, 0, 10},
+    {"a leak of two of three blocks", 30, 0, 3, 0, 20},
+};
+
+static void take_and_give(const window *it)
+{
+    enum { STEPS_MAX = 150 };
+    uint64_t kept[STEPS_MAX];
+    int first = 0, count = 0;
+    uint32_t site = gw_feed_site(&feed, "put queue.c 7");
+    for (int i = 0; i < it->steps; i++) {
+        gw_feed_free(&feed, gw_feed_alloc(&feed, 3 * mib));
+        feed.site = site;
+        uint64_t block = gw_feed_alloc(&feed, 32 * mib);
+        feed.site = 0;
+        gw_feed_launch(&feed, 0xf00, 0);
+        gw_feed_sync(&feed);
+        if (it->freed_of != 0 && i % it->freed_of == 0)
+            gw_feed_free(&feed, block);
+        else
+            kept[count++] = block;
+        if (it->length != 0 && count - first > it->length)
+            gw_feed_free(&feed, kept[first++]);
+        while (it->cleared_every != 0 && (i + 1) % it->cleared_every == 0 && first < count)
+            gw_feed_free(&feed, kept[first++]);
+    }
+}
+
+static void test_a_window_is_no_leak(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof windows / sizeof windows[0]; i++) {
+        gw_feed_open(&feed, 16 * gib);
+        take_and_give(&windows[i]);
+        judge();
+        uint64_t left = verdict->leak_count == 0 ? 0 : verdict->leaks[0].left;
+        if (verdict->leak_count > 1 || left != windows[i].left)
+            fail_msg("%s: %zu leaks, %llu left", windows[i].name, verdict->leak_count, (unsigned long long)left);
+        gw_verdict_free(verdict);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -224,6 +282,7 @@ int main(void)
         cmocka_unit_test(test_a_few_are_none),
         cmocka_unit_test(test_contexts_that_take_all_along_are_the_end_of_it),
         cmocka_unit_test(test_memory_opened_twice_is_closed_twice),
+        cmocka_unit_test(test_a_window_is_no_leak),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
