@@ -131,12 +131,25 @@ static void find_memory(const gw_model *model, const gw_process *process, found_
         if (group->pid == process->pid && is_memory_leak(process, group))
             add_found(list, group, NULL, left_of(group));
     }
+}
+
+/* Memory of any kind, and the addresses that it is mapped at: a model in blocks of their own takes both. */
+static bool is_of_memory(const found *it)
+{
+    gw_class cls = (gw_class)it->group->cls;
+    return it->kind == NULL || cls == GW_CLASS_HOST || cls == GW_CLASS_REGISTERED || cls == GW_CLASS_IMPORT ||
+           cls == GW_CLASS_EXTERNAL || cls == GW_CLASS_RESERVATION;
+}
+
+/* What was made after that loop, too, stays in the list. */
+static void drop_filled(const gw_model *model, const gw_process *process, found_list *list)
+{
     uint64_t end_ns;
     if (list->count == 0 || !find_filled(model, process, &end_ns))
         return;
-    size_t kept = 0; /* what was allocated after that loop, too */
+    size_t kept = 0;
     for (size_t i = 0; i < list->count; i++)
-        if (list->item[i].group->t_last_ns > end_ns)
+        if (!is_of_memory(&list->item[i]) || list->item[i].group->t_last_ns > end_ns)
             list->item[kept++] = list->item[i];
     list->count = kept;
 }
@@ -252,6 +265,7 @@ static bool list_process(const gwi_case *c, const gw_process *process, gw_verdic
     bool good = true;
     find_memory(c->model, process, &list);
     find_handles(c->model, process, &list);
+    drop_filled(c->model, process, &list);
     qsort(list.item, list.count, sizeof list.item[0], by_weight);
     for (size_t i = 0; i < list.count && good; i++)
         good = list_one(c, verdict, &list.item[i]);

@@ -272,6 +272,66 @@ static void test_a_window_is_no_leak(void **state)
     }
 }
 
+static const row *row_of(const char *kind)
+{
+    size_t k = 0;
+    while (strcmp(rows[k].kind, kind) != 0)
+        k++;
+    return &rows[k];
+}
+
+/* A layer's weights are staged and copied into memory that is mapped at addresses of its own. */
+static void load_mapped(uint64_t layers)
+{
+    uint32_t site = gw_feed_site(&feed, "load net.c 20"), staging = gw_feed_site(&feed, "stage net.c 4");
+    for (uint64_t i = 0; i < layers; i++) {
+        feed.site = staging;
+        uint64_t block = gw_feed_alloc(&feed, 4 * mib);
+        feed.site = site;
+        make(row_of("address reservation"), i);
+        make(row_of("virtual memory management"), i);
+        gw_feed_copy(&feed, mib);
+        feed.site = 0;
+        gw_feed_free(&feed, block);
+    }
+}
+
+static void train(int steps, bool reserves)
+{
+    uint32_t site = gw_feed_site(&feed, "step net.c 40"), reserved = gw_feed_site(&feed, "view net.c 50");
+    for (int i = 0; i < steps; i++) {
+        feed.site = site;
+        uint64_t batch = gw_feed_alloc(&feed, 8 * mib);
+        feed.site = reserved;
+        if (reserves)
+            make(row_of("address reservation"), (uint64_t)(1000 + i));
+        feed.site = 0;
+        gw_feed_launch(&feed, 0xf00, 0);
+        gw_feed_launch(&feed, 0xf01, 0);
+        gw_feed_sync(&feed);
+        gw_feed_free(&feed, batch);
+    }
+}
+
+static void test_a_mapped_model_is_no_leak(void **state)
+{
+    (void)state;
+    gw_feed_open(&feed, 16 * gib);
+    load_mapped(60);
+    train(5, false);
+    judge();
+    assert_int_equal(verdict->leak_count, 0);
+    gw_verdict_free(verdict);
+    gw_feed_open(&feed, 16 * gib);
+    load_mapped(60);
+    train(70, true);
+    judge();
+    assert_int_equal(verdict->leak_count, 1);
+    assert_int_equal(verdict->leaks[0].left, 70);
+    assert_string_equal(verdict->leaks[0].where->frame[verdict->leaks[0].where->user].text, "net.c:50 in view");
+    gw_verdict_free(verdict);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -283,6 +343,7 @@ int main(void)
         cmocka_unit_test(test_contexts_that_take_all_along_are_the_end_of_it),
         cmocka_unit_test(test_memory_opened_twice_is_closed_twice),
         cmocka_unit_test(test_a_window_is_no_leak),
+        cmocka_unit_test(test_a_mapped_model_is_no_leak),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
