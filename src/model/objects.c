@@ -295,6 +295,7 @@ static inline void request_add(gw_model *model, gwi_process *process, const gwi_
                                  .reads = (uint32_t)process->reads,
                                  .waits = (uint32_t)process->waits,
                                  .group = object->group,
+                                 .thread = gwi_thread_mark(event->tid),
                                  .device = object->device};
 }
 
