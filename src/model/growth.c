@@ -606,15 +606,24 @@ static uint64_t kept_earlier(const gw_growth_question *question, const gw_iterat
     return bytes;
 }
 
-/* What lies between two equal requests: several iterations, if the host took part in them or memory came and went. */
+/* What lies between two equal requests: several iterations that kept nothing, if the host took part in them or memory
+ * came and went. Layers that are loaded or built repeat requests, too, and each of them keeps something. Of another
+ * thread's work it is not known to which run it belongs. */
 static bool is_between_runs(const gw_request *list, size_t from, size_t to)
 {
     enum { ROUNDS_MIN = 3 };
-    const gw_request *a = &list[from], *b = &list[to];
-    uint64_t rounds = b->waits + b->reads - a->waits - a->reads, passing = 0;
-    for (size_t i = from; i < to; i++)
-        passing += list[i].lifetime != GW_ALIVE;
-    return b->launches + b->copies > a->launches + a->copies && (rounds >= ROUNDS_MIN || passing >= ROUNDS_MIN);
+    uint64_t rounds = 0, passing = 0;
+    if (list[to].launches + list[to].copies <= list[from].launches + list[from].copies)
+        return false;
+    for (size_t i = from + 1; i <= to; i++) {
+        bool own = list[i].thread == list[from].thread || list[i].thread == 0 || list[from].thread == 0;
+        rounds += own ? list[i].waits + list[i].reads - list[i - 1].waits - list[i - 1].reads : 0;
+        if (rounds >= ROUNDS_MIN || passing >= ROUNDS_MIN)
+            return true;
+        passing = list[i].lifetime == GW_ALIVE ? 0 : passing + own;
+        rounds = list[i].lifetime == GW_ALIVE ? 0 : rounds;
+    }
+    return false;
 }
 
 /* How many requests before and with `a` are those before and with `b`, without meeting. */

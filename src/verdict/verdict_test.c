@@ -594,6 +594,83 @@ static void test_second_run_near_the_first_was_released(void **state)
     judge_close();
 }
 
+enum { PARTS = 5, STAGING = PARTS, BATCH, PLACES };
+static uint32_t place[PLACES];
+
+static void open_loader(void)
+{
+    static const char *const names[PLACES] = {"load net.c 10", "load net.c 11", "load net.c 12", "load net.c 13",
+                                              "load net.c 14", "stage net.c 4", "train net.c 30"};
+    open_program(16 * gib);
+    for (int i = 0; i < PLACES; i++)
+        place[i] = gw_feed_site(&feed, names[i]);
+}
+
+static uint64_t take_at(int where, uint64_t bytes)
+{
+    feed.site = place[where];
+    uint64_t block = gw_feed_alloc(&feed, bytes);
+    feed.site = 0;
+    return block;
+}
+
+static void refuse_first_part(void)
+{
+    take_at(STAGING, 20 * mib);
+    feed.site = place[0];
+    gw_feed_no_room(&feed, 160 * mib, 40 * mib, 16 * gib);
+    feed.site = 0;
+}
+
+/* A layer's parts are staged, copied and waited for, and stay. */
+static void load_layer(void)
+{
+    for (int k = 0; k < PARTS; k++) {
+        uint64_t staging = take_at(STAGING, 20 * mib);
+        take_at(k, (uint64_t)(160 + k) * mib);
+        gw_feed_copy(&feed, 160 * mib);
+        gw_feed_free(&feed, staging);
+    }
+    gw_feed_sync(&feed);
+}
+
+static void test_second_run_near_layers_that_repeat(void **state)
+{
+    (void)state;
+    open_loader();
+    for (int i = 0; i < 19; i++)
+        load_layer();
+    refuse_first_part();
+    close_program(1);
+    judge_open();
+    assert_false(says("second run"));
+    assert_true(verdict->cause == NULL || strcmp(verdict->cause, "gpu-oom-leak") != 0);
+    judge_close();
+}
+
+/* The same layers are loaded for a second time after iterations, and those of the first time are still there. */
+static void test_second_run_of_loaded_layers(void **state)
+{
+    (void)state;
+    open_loader();
+    for (int i = 0; i < 12; i++)
+        load_layer();
+    for (int i = 0; i < 10; i++) {
+        uint64_t batch = take_at(BATCH, 64 * mib);
+        gw_feed_launch(&feed, KERNEL, STREAM);
+        gw_feed_sync(&feed);
+        gw_feed_free(&feed, batch);
+    }
+    for (int i = 0; i < 7; i++)
+        load_layer();
+    refuse_first_part();
+    close_program(1);
+    judge_open();
+    assert_string_equal(verdict->cause, "gpu-oom-leak");
+    assert_true(says("second run"));
+    judge_close();
+}
+
 static void test_leak_each_iteration(void **state)
 {
     (void)state;
@@ -2399,6 +2476,8 @@ int main(void)
         cmocka_unit_test(test_handled_refusals_are_told_together),
         cmocka_unit_test(test_second_run_finds_the_first_ones_memory),
         cmocka_unit_test(test_second_run_near_the_first_was_released),
+        cmocka_unit_test(test_second_run_near_layers_that_repeat),
+        cmocka_unit_test(test_second_run_of_loaded_layers),
         cmocka_unit_test(test_leak_each_iteration),
         cmocka_unit_test(test_leak_names_its_line),
         cmocka_unit_test(test_places_of_a_reset),
