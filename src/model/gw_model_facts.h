@@ -720,6 +720,7 @@ size_t gw_model_kept(const gw_model *model, uint32_t pid, const gw_live *live, s
 typedef struct gw_growth {
     /* The list falls into spans of growth with work in between that kept nothing. */
     size_t span_count;
+    bool repeat_by_place;      /* the places are the same and in the same order, the sizes are others */
     bool repeats;              /* a later span begins with the same sizes in the same order as the first */
     size_t repeat_count;       /* how many spans do so, the first included */
     size_t repeat_match_count; /* equal sizes in a row at the start of the last of them */

@@ -424,19 +424,19 @@ static bool are_first_requests(const candidate *it, const gw_iterations *found)
     return it->marks.at[it->first] <= 2 * found->requests + 2;
 }
 
-/* The program's first requests, two blocks or more in turn: a staging buffer for each of them, and one kernel for each
- * or none. A training has more kernels than weights. One block is enough where the host copied for each one and no
- * kernel ran; and in a framework, because each kernel there asks for its result. */
+/* A staging buffer for each block that stayed. If the host copied for each one, and no kernel ran, this is loading
+ * whenever it happens. Else it must be the program's first requests, two blocks or more in turn, and one kernel for
+ * each or none: a training has more kernels than weights. In a framework one block is enough, because each kernel there
+ * asks for its result. */
 static bool is_staged(const list *all, const candidate *it, const gw_iterations *found)
 {
     uint64_t stayed = (found->leak_blocks + found->leak_count / 2) / found->leak_count;
-    if (!are_first_requests(it, found) || found->passing == 0)
-        return false;
+    bool are_first = are_first_requests(it, found);
     if (all->source == GW_REQUESTS_OF_FRAMEWORK)
-        return stayed == 1 && found->passing == 1 && found->launches <= 1;
+        return are_first && stayed == 1 && found->passing == 1 && found->launches <= 1;
     bool copied = found->launches == 0 && found->reads == 0 && found->waits <= 1 && found->copies >= stayed;
-    return (stayed >= 2 || copied) && found->passing <= stayed + 1 && found->passing + 1 >= stayed &&
-           (found->launches == 0 || found->launches == stayed);
+    return found->passing > 0 && (copied || (are_first && stayed >= 2)) && found->passing <= stayed + 1 &&
+           found->passing + 1 >= stayed && (found->launches == 0 || found->launches == stayed);
 }
 
 /* The program's first requests: each block was copied into, not read, and got one kernel. */
