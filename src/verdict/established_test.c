@@ -320,6 +320,41 @@ static void a_neighbour_of_what_may_be_a_leak(void **state)
     expect_unproven("gpu-oom-other-process");
 }
 
+/* Steps give back all that they take, but for the last ones, which keep a little. */
+static void run_beside_a_neighbour(int keeping_steps)
+{
+    gw_feed_open(&feed, 16 * gib);
+    gw_feed_alloc(&feed, 3 * gib);
+    uint32_t batch = gw_feed_site(&feed, "train step.c 5"), kept = gw_feed_site(&feed, "train step.c 9");
+    for (int i = 0; i < 20; i++) {
+        feed.site = batch;
+        uint64_t block = gw_feed_alloc(&feed, gib);
+        gw_feed_launch(&feed, 0xf1, 0x51);
+        gw_feed_launch(&feed, 0xf2, 0x51);
+        gw_feed_sync(&feed);
+        feed.site = kept;
+        uint64_t metrics = gw_feed_alloc(&feed, 256 * mib);
+        feed.site = 0;
+        if (i < 20 - keeping_steps)
+            gw_feed_free(&feed, metrics);
+        gw_feed_free(&feed, block);
+    }
+    feed.site = batch;
+    gw_feed_no_room(&feed, gib, 512 * mib, 16 * gib);
+    feed.site = 0;
+    gw_feed_fact(&feed, "card.holder", "pid=4711 bytes=8589934592 cmd=python notebook.py");
+    gw_feed_exit(&feed, 1, 0);
+}
+
+static void a_neighbour_of_a_small_leak(void **state)
+{
+    (void)state;
+    run_beside_a_neighbour(5);
+    expect_unproven("gpu-oom-other-process");
+    run_beside_a_neighbour(0);
+    expect("gpu-oom-other-process", GW_ESTABLISHED);
+}
+
 /* ---- cards ---- */
 
 /* CUDA's device 0 is NVML's card 1. */
@@ -527,6 +562,7 @@ int main(void)
         cmocka_unit_test(a_small_neighbour_that_mattered),
         cmocka_unit_test(pages_wasted_by_rounding),
         cmocka_unit_test(a_neighbour_of_what_may_be_a_leak),
+        cmocka_unit_test(a_neighbour_of_a_small_leak),
         cmocka_unit_test(an_old_error_of_the_card),
         cmocka_unit_test(a_full_card_after_an_error_of_the_card),
         cmocka_unit_test(a_card_that_was_lost_later),

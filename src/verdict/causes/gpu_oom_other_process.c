@@ -2,7 +2,8 @@
  *
  * Established only by: the card's or the ledger's own count of what other processes held at the refusal. Without it
  * the request had fitted, this process alone had fitted into the limit, and the others held at least half as much as
- * it did. A leak, or what may be one, must not be the larger part: it had filled the card alone, a little later.
+ * it did. There must be no iterations that kept a sixteenth of its memory or more, for whatever reason: these may be a
+ * leak, which had filled the card alone, a little later.
  * Before any context: what others hold leaves less than a context needs.
  * Supported by: holders that are told by a difference alone; more in use that nobody accounts for; a process that
  * holds more than twice as much itself. */
@@ -161,9 +162,10 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (gwi_leak_bytes(memory) > memory->foreign_bytes)
         return GW_HYPOTHESIS; /* it would have filled the card alone, a little later */
     bool is_less = memory->foreign_bytes * 2 < memory->own_bytes; /* who takes so much more may need too much */
-    /* What may be a leak had perhaps filled the card alone, a little later. */
+    /* What may be a leak had perhaps filled the card alone, a little later, however little it has kept so far. */
+    enum { KEPT_PART = 16 };
     const gw_growth *growth = &memory->growth;
-    bool may_leak = growth->loop.leak_count > 0 && growth->loop_bytes * 2 >= memory->own_bytes;
+    bool may_leak = growth->loop.leak_count > 0 && growth->loop_bytes * KEPT_PART >= memory->own_bytes;
     return would_fit_alone && !is_less && !may_leak && !more_unseen ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 
