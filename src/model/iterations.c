@@ -284,12 +284,12 @@ static thread_set threads_of(const list *all, const candidate *it)
 }
 
 /* Did other threads make about as many requests in each iteration? Over many of them none may have got ahead by more
- * than two iterations; over a few the numbers must be equal. */
+ * than four iterations; over a few the numbers must be equal. */
 static bool is_in_step(const list *all, const candidate *it, const thread_set *own)
 {
-    enum { AHEAD_MAX = 2, MANY = 16 };
+    enum { AHEAD_MAX = 4, MANY = 16 };
     const mark_list *marks = &it->marks;
-    size_t last = marks->count - 1, number = last - it->first, total = 0, so_far = 0, without = 0, unequal = 0;
+    size_t last = marks->count - 1, number = last - it->first, total = 0, so_far = 0, unequal = 0;
     for (size_t i = marks->at[it->first]; i < marks->at[last]; i++)
         total += !has_thread(own, all->request[i].thread);
     bool kept_pace = true;
@@ -298,13 +298,12 @@ static bool is_in_step(const list *all, const candidate *it, const thread_set *o
         for (size_t i = marks->at[k]; i < marks->at[k + 1]; i++)
             here += !has_thread(own, all->request[i].thread);
         so_far += here;
-        without += here == 0;
         unequal += here * number != total;
         size_t expected = total * (k - it->first + 1), reached = so_far * number;
         size_t ahead = reached > expected ? reached - expected : expected - reached;
         kept_pace = kept_pace && ahead <= AHEAD_MAX * total;
     }
-    return unequal == 0 || (number >= MANY && kept_pace && without * 2 <= number);
+    return unequal == 0 || (number >= MANY && kept_pace);
 }
 
 /* What these threads did themselves in one iteration. */
