@@ -697,13 +697,30 @@ typedef struct rerun {
     bool by_place;
 } rerun;
 
-/* Several runs of the same length repeat each other as a whole: then the newest of them is looked at. */
+/* What several threads asked for comes in another order in another run of the program. */
+static bool is_of_one_thread(const gw_request *list, size_t from, size_t to)
+{
+    uint16_t thread = 0;
+    for (size_t i = from; i <= to; i++) {
+        if (thread != 0 && list[i].thread != 0 && list[i].thread != thread)
+            return false;
+        thread = list[i].thread != 0 ? list[i].thread : thread;
+    }
+    return true;
+}
+
+/* Several runs of the same length repeat each other as a whole: then the newest of them is looked at, without the
+ * refused request. */
 static bool lie_between_runs(const gw_request *list, const rerun *it)
 {
     size_t then = it->first + it->length - 1, last = it->begin + it->length - 1;
-    if (it->by_place ? has_idle_loop(list, then, it->begin) : is_between_runs(list, then, it->begin))
+    if (!it->by_place && is_between_runs(list, then, it->begin))
         return true;
-    return list[last].site != 0 && it->begin <= then + 2 && has_idle_loop(list, then, last);
+    if (!is_of_one_thread(list, it->first, last))
+        return false;
+    if (it->by_place && has_idle_loop(list, then, it->begin))
+        return true;
+    return list[last].site != 0 && it->begin <= then + 2 && has_idle_loop(list, then, last - 1);
 }
 
 /* If the sizes differ, several places must agree, and keep blocks in both runs. */
@@ -712,7 +729,7 @@ static bool is_same_loader(const gw_request *list, const rerun *it)
     enum { LENGTH_MIN = 8 };
     uint64_t kept = 0;
     bool several = false;
-    for (size_t i = it->begin; i + 1 < it->begin + it->length; i++) {
+    for (size_t i = it->begin; i < it->begin + it->length; i++) {
         kept += list[i].lifetime == GW_ALIVE;
         several = several || !is_same_place(&list[i], &list[it->begin]);
     }

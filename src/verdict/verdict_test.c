@@ -731,6 +731,26 @@ static void test_second_run_near_layers_that_grow(void **state)
     judge_close();
 }
 
+/* A thread loads parts of many sizes while another one trains: by their places their requests repeat, as it happens. */
+static void test_second_run_near_two_threads(void **state)
+{
+    (void)state;
+    open_loader();
+    for (uint64_t i = 0; i < 12; i++) {
+        feed.tid = GW_FEED_PID + 1;
+        take_at(0, (1200 + 3 * i) * mib);
+        gw_feed_copy(&feed, mib);
+        feed.tid = GW_FEED_PID;
+        train_batches(i % 2 == 0 ? 4 : 3, (40 + i) * mib);
+    }
+    feed.tid = GW_FEED_PID + 1;
+    refuse_at(0, 1300 * mib);
+    close_program(1);
+    judge_open();
+    assert_false(says("second run"));
+    judge_close();
+}
+
 /* Whole runs repeat each other: the newest is the second or third, however far it came. */
 static void test_second_run_that_fails_in_its_steps(void **state)
 {
@@ -2566,6 +2586,7 @@ int main(void)
         cmocka_unit_test(test_second_run_of_loaded_layers),
         cmocka_unit_test(test_second_run_of_another_size),
         cmocka_unit_test(test_second_run_near_layers_that_grow),
+        cmocka_unit_test(test_second_run_near_two_threads),
         cmocka_unit_test(test_second_run_that_fails_in_its_steps),
         cmocka_unit_test(test_leak_each_iteration),
         cmocka_unit_test(test_leak_names_its_line),
