@@ -355,6 +355,32 @@ static void a_neighbour_of_a_small_leak(void **state)
     expect("gpu-oom-other-process", GW_ESTABLISHED);
 }
 
+/* A process of this run took `bytes` of 2,000 MiB, and then this one found no room for a context. */
+static void start_beside(uint64_t bytes)
+{
+    gw_feed_open(&feed, 2000 * mib);
+    gw_feed_process(&feed, 300, 1, "/usr/bin/other");
+    feed.pid = feed.tid = 300;
+    gw_feed_call(&feed, "cuDevicePrimaryCtxRetain", GW_EV_CTX_CREATE, 0, 0xc2, 0, 0, GW_CONTEXT_PRIMARY);
+    gw_feed_alloc(&feed, bytes);
+    gw_feed_process(&feed, 301, 1, "/usr/bin/program");
+    feed.pid = feed.tid = 301;
+    gw_feed_call(&feed, "cuInit", GW_EV_INIT, 0, 0, 0, 0, 0);
+    gw_feed_call(&feed, "cuDevicePrimaryCtxRetain", GW_EV_CTX_CREATE, 2, 0, 0, 0, GW_CONTEXT_PRIMARY);
+    feed.pid = feed.tid = GW_FEED_PID;
+    gw_feed_exit(&feed, 1, 0);
+}
+
+/* The ledger knows what the other one asked for; that its context lies on the card, too, needs no look at the card. */
+static void no_context_beside_a_recorded_process(void **state)
+{
+    (void)state;
+    start_beside(gib);
+    expect("gpu-oom-other-process", GW_ESTABLISHED);
+    start_beside(gib / 4);
+    expect_unproven("gpu-oom-other-process");
+}
+
 /* ---- cards ---- */
 
 /* CUDA's device 0 is NVML's card 1. */
@@ -563,6 +589,7 @@ int main(void)
         cmocka_unit_test(pages_wasted_by_rounding),
         cmocka_unit_test(a_neighbour_of_what_may_be_a_leak),
         cmocka_unit_test(a_neighbour_of_a_small_leak),
+        cmocka_unit_test(no_context_beside_a_recorded_process),
         cmocka_unit_test(an_old_error_of_the_card),
         cmocka_unit_test(a_full_card_after_an_error_of_the_card),
         cmocka_unit_test(a_card_that_was_lost_later),

@@ -94,9 +94,10 @@ static gw_certainty judge_no_context(const gwi_case *c, gwi_finding *finding)
         gwi_rule_out(finding, "a limit on the process (its address space and data are unlimited)");
     gwi_rule_out(finding, "what this program needs (it had asked for nothing yet)");
     /* The card's own word: what the others hold leaves no room for a context. */
-    const uint64_t context_bytes = (uint64_t)600 << 20;
-    if (memory->foreign_known && memory->limit_bytes > 0 &&
-        memory->foreign_bytes + context_bytes >= memory->limit_bytes)
+    const uint64_t context_bytes = (uint64_t)600 << 20, least_bytes = (uint64_t)500 << 20;
+    /* The ledger counts what the others asked for. They have a context, too, which the card's count includes. */
+    uint64_t theirs = memory->foreign_bytes + (memory->foreign_by_ledger ? least_bytes : 0);
+    if (memory->foreign_known && memory->limit_bytes > 0 && theirs + context_bytes >= memory->limit_bytes)
         return GW_ESTABLISHED;
     if (memory->foreign_bytes > 0 && memory->foreign_bytes * 2 >= memory->limit_bytes && memory->limit_bytes > 0)
         return GW_SUPPORTED;
