@@ -606,33 +606,67 @@ static uint64_t kept_earlier(const gw_growth_question *question, const gw_iterat
     return bytes;
 }
 
-/* What lies between two equal requests: several iterations, if the host took part in them or memory came and went. */
+/* What lies between two equal requests: several iterations that kept nothing, if the host took part in them or memory
+ * came and went. Layers that are loaded or built repeat requests, too, and each of them keeps something. Of another
+ * thread's work it is not known to which run it belongs. */
 static bool is_between_runs(const gw_request *list, size_t from, size_t to)
 {
     enum { ROUNDS_MIN = 3 };
-    const gw_request *a = &list[from], *b = &list[to];
-    uint64_t rounds = b->waits + b->reads - a->waits - a->reads, passing = 0;
-    for (size_t i = from; i < to; i++)
-        passing += list[i].lifetime != GW_ALIVE;
-    return b->launches + b->copies > a->launches + a->copies && (rounds >= ROUNDS_MIN || passing >= ROUNDS_MIN);
+    uint64_t rounds = 0, passing = 0;
+    if (list[to].launches + list[to].copies <= list[from].launches + list[from].copies)
+        return false;
+    for (size_t i = from + 1; i <= to; i++) {
+        bool own = list[i].thread == list[from].thread || list[i].thread == 0 || list[from].thread == 0;
+        rounds += own ? list[i].waits + list[i].reads - list[i - 1].waits - list[i - 1].reads : 0;
+        if (rounds >= ROUNDS_MIN || passing >= ROUNDS_MIN)
+            return true;
+        passing = list[i].lifetime == GW_ALIVE ? 0 : passing + own;
+        rounds = list[i].lifetime == GW_ALIVE ? 0 : rounds;
+    }
+    return false;
 }
 
-/* How many requests before and with `a` are those before and with `b`, without meeting. */
-static size_t equal_before(const gw_request *list, size_t a, size_t b, size_t most)
+static bool is_same_place(const gw_request *a, const gw_request *b)
+{
+    return a->site != 0 ? a->site == b->site : a->group == b->group && a->group != 0;
+}
+
+/* Did one place ask several times in a row with others, and nothing of what they were granted stayed? */
+static bool has_idle_loop(const gw_request *list, size_t from, size_t to)
+{
+    enum { TIMES_MIN = 3, NEAR = 64 };
+    size_t begin = from; /* what was kept last */
+    for (size_t i = from + 1; i <= to; i++) {
+        size_t times = 1;
+        if (list[i].lifetime == GW_ALIVE)
+            begin = i;
+        for (size_t k = i; --k > begin && i - k < NEAR && times < TIMES_MIN;)
+            times += is_same_place(&list[k], &list[i]);
+        if (begin < i && times >= TIMES_MIN)
+            return true;
+    }
+    return false;
+}
+
+/* How many requests before and with `a` are those before and with `b`, without meeting. By place: whatever their sizes.
+ */
+static size_t equal_before(const gw_request *list, size_t a, size_t b, size_t most, bool by_place)
 {
     size_t length = 0;
-    while (length <= a && length < b - a && length < most && list[a - length].group == list[b - length].group)
+    while (length <= a && length < b - a && length < most &&
+           (by_place ? is_same_place(&list[a - length], &list[b - length])
+                     : list[a - length].group == list[b - length].group))
         length++;
     return length;
 }
 
 /* The earlier requests that the newest ones repeat for longest, as far as a bounded search goes. */
-static size_t longest_repeat(const gw_request *list, size_t last, size_t *ret_then)
+static size_t longest_repeat(const gw_request *list, size_t last, bool by_place, size_t *ret_then)
 {
     enum { STEPS_MAX = 4 << 20, LENGTH_MAX = 1 << 13 };
     size_t best = 0, steps = 0;
     for (size_t then = last; then-- > 0 && steps < STEPS_MAX;) {
-        size_t length = equal_before(list, then, last, LENGTH_MAX);
+        size_t length = equal_before(list, then, last, LENGTH_MAX, by_place);
         steps += length + 1;
         if (length > best) {
             best = length;
@@ -657,33 +691,95 @@ static bool is_same_work(const gw_request *list, size_t first, size_t begin, siz
     return equal * 2 > known || (known == 0 && several_sizes);
 }
 
-/* The refused request, and those before it, are those that an earlier run began with: the same places ask for the same
- * sizes, something of what they were granted then is alive, and iterations lie in between. */
-static void find_rerun(const gw_request *list, size_t count, const gw_growth_question *question, gw_growth *growth)
+/* Two pieces of a list, of the same length, of which the newer one ends it. */
+typedef struct rerun {
+    size_t first, begin, length; /* where the older and the newer piece begin */
+    bool by_place;
+} rerun;
+
+/* What several threads asked for comes in another order in another run of the program. */
+static bool is_of_one_thread(const gw_request *list, size_t from, size_t to)
 {
-    size_t last = count - 1, then = 0, length = list[last].group == 0 ? 0 : longest_repeat(list, last, &then);
-    if (length == 0)
-        return;
-    size_t begin = last - length + 1, first = then - length + 1;
-    uint64_t kept = 0, kept_of_beginning = 0;
-    for (size_t i = first; i < begin; i++) {
-        kept += list[i].lifetime == GW_ALIVE ? list[i].bytes : 0;
-        kept_of_beginning += list[i].lifetime == GW_ALIVE && i <= then ? list[i].bytes : 0;
+    uint16_t thread = 0;
+    for (size_t i = from; i <= to; i++) {
+        if (thread != 0 && list[i].thread != 0 && list[i].thread != thread)
+            return false;
+        thread = list[i].thread != 0 ? list[i].thread : thread;
     }
+    return true;
+}
+
+/* Several runs of the same length repeat each other as a whole: then the newest of them is looked at, without the
+ * refused request. */
+static bool lie_between_runs(const gw_request *list, const rerun *it)
+{
+    size_t then = it->first + it->length - 1, last = it->begin + it->length - 1;
+    if (!it->by_place && is_between_runs(list, then, it->begin))
+        return true;
+    if (!is_of_one_thread(list, it->first, last))
+        return false;
+    if (it->by_place && has_idle_loop(list, then, it->begin))
+        return true;
+    return list[last].site != 0 && it->begin <= then + 2 && has_idle_loop(list, then, last - 1);
+}
+
+/* If the sizes differ, several places must agree, and keep blocks in both runs. */
+static bool is_same_loader(const gw_request *list, const rerun *it)
+{
+    enum { LENGTH_MIN = 8 };
+    uint64_t kept = 0;
+    bool several = false;
+    for (size_t i = it->begin; i < it->begin + it->length; i++) {
+        kept += list[i].lifetime == GW_ALIVE;
+        several = several || !is_same_place(&list[i], &list[it->begin]);
+    }
+    return it->length >= LENGTH_MIN && several && kept > 0;
+}
+
+static bool is_rerun(const gw_request *list, const rerun *it, const gw_growth_question *question)
+{
+    size_t last = it->begin + it->length - 1, kept = 0;
     /* Of a framework's requests sizes alone tell, and few sizes are alike by chance. */
     size_t length_min = question->snapshot != NULL && list[last].site != 0 ? 1 : 8;
-    if (question->snapshot == NULL && !is_same_work(list, first, begin, length))
-        return;
-    if (length < length_min || !is_between_runs(list, then, begin) || kept_of_beginning == 0)
+    for (size_t i = it->first; i < it->first + it->length; i++)
+        kept += list[i].lifetime == GW_ALIVE;
+    if (it->length < length_min || kept == 0 || (it->by_place && !is_same_loader(list, it)))
+        return false;
+    if (question->snapshot == NULL && !is_same_work(list, it->first, it->begin, it->length))
+        return false;
+    return lie_between_runs(list, it);
+}
+
+/* The refused request, and those before it, are those that an earlier run began with: the same places ask for the same
+ * sizes, something of what they were granted then is alive, and iterations lie in between. Where the places are known
+ * the sizes may differ, as with batches of another size. */
+static void find_rerun(const gw_request *list, size_t count, const gw_growth_question *question, gw_growth *growth)
+{
+    size_t last = count - 1;
+    rerun it = {.by_place = false};
+    bool found = false;
+    for (int by_place = 0; by_place < 2 && !found; by_place++) {
+        size_t then = 0;
+        bool known = by_place ? list[last].site != 0 && question->snapshot != NULL : list[last].group != 0;
+        it.by_place = by_place != 0;
+        it.length = known ? longest_repeat(list, last, it.by_place, &then) : 0;
+        it.first = then + 1 - it.length;
+        it.begin = last + 1 - it.length;
+        found = it.length > 0 && is_rerun(list, &it, question);
+    }
+    if (!found)
         return;
     growth->repeats = growth->repeat_goes_on = growth->repeat_by_requests = true;
     growth->repeat_count = growth->span_count = 2;
-    growth->repeat_match_count = length;
-    growth->first_bytes = kept;
+    growth->repeat_by_place = it.by_place;
+    growth->repeat_match_count = it.length;
+    for (size_t i = it.first; i < it.begin; i++)
+        growth->first_bytes += list[i].lifetime == GW_ALIVE ? list[i].bytes : 0;
     growth->first_has_begin = question->live[0].has_time;
-    growth->first_begin_ns = list[first].t_ns;
-    growth->first_end_ns = growth->last_begin_ns = list[begin].t_ns;
-    while (growth->first_count < question->live_count && question->live[growth->first_count].order < list[begin].order)
+    growth->first_begin_ns = list[it.first].t_ns;
+    growth->first_end_ns = growth->last_begin_ns = list[it.begin].t_ns;
+    while (growth->first_count < question->live_count &&
+           question->live[growth->first_count].order < list[it.begin].order)
         growth->first_count++;
 }
 

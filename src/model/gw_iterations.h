@@ -24,6 +24,7 @@ typedef struct gw_request {
     uint64_t lifetime; /* requests of the process that came until it was given back; GW_ALIVE */
     uint32_t site;     /* 0: not known */
     uint32_t group;    /* same size, place and function */
+    uint16_t thread;   /* that asked, and that gave the GPU the work since its last request; 0: not known */
 } gw_request;
 #define GW_ALIVE UINT64_MAX
 
@@ -32,6 +33,7 @@ typedef enum gw_loop_doubt {
     GW_LOOP_SURE,       /* no such reason */
     GW_LOOP_FEW,        /* fewer than three whole iterations */
     GW_LOOP_NO_WORK,    /* no kernel ran, nothing was read back or waited for: a pool, or data loaded in pieces */
+    GW_LOOP_OTHER_WORK, /* the same of the threads that keep it; other threads worked, each at its own pace */
     GW_LOOP_LOADING,    /* copied in, or through staging buffers: weights, loaded layer by layer */
     GW_LOOP_ONE_PASS,   /* each block was followed by its kernel and stayed: one pass through layers, or their making */
     GW_LOOP_UNEVEN,     /* one of them left nearly all of it */
@@ -65,6 +67,7 @@ typedef struct gw_iterations {
     bool is_interleaved;  /* work lies before nearly every request */
     bool is_late;         /* less than half of all work was done since the loop began */
     bool is_even;         /* each left the same, within a sixteenth */
+    bool is_apart;        /* other threads asked for memory meanwhile, not in step: the counts are without theirs */
     gw_loop_doubt doubt;
     gw_keeper keeper[GW_KEEPERS_MAX]; /* by place, most bytes first */
     size_t keeper_count;

@@ -74,6 +74,7 @@ typedef struct gw_group {
     uint64_t order_first, order_last;
     uint64_t frees_at_last; /* when this group last grew */
     uint64_t step_count;    /* allocations before which the process had freed something since the group's last one */
+    uint64_t grown_at;      /* alloc_count when live_count_peak was reached for the first time */
 } gw_group;
 
 /* One process on one device. live_bytes is what was asked for and not given back; the driver's own memory is not in
@@ -741,6 +742,7 @@ size_t gw_model_kept(const gw_model *model, uint32_t pid, const gw_live *live, s
 typedef struct gw_growth {
     /* The list falls into spans of growth with work in between that kept nothing. */
     size_t span_count;
+    bool repeat_by_place;      /* the places are the same and in the same order, the sizes are others */
     bool repeats;              /* a later span begins with the same sizes in the same order as the first */
     size_t repeat_count;       /* how many spans do so, the first included */
     size_t repeat_match_count; /* equal sizes in a row at the start of the last of them */

@@ -89,8 +89,15 @@ typedef struct gwi_request {
     uint32_t copies, reads, waits;
     uint32_t group;
     uint32_t lifetime; /* requests that came until it ended */
+    uint16_t thread;   /* gwi_thread_mark() */
     uint8_t device;
 } gwi_request;
+
+/* Tells the threads of a process apart, in two bytes. Never 0. */
+static inline uint16_t gwi_thread_mark(uint32_t tid)
+{
+    return (uint16_t)(tid % UINT16_MAX + 1);
+}
 typedef struct gwi_requests gwi_requests;
 
 /* How many requests for device memory a thread was granted. */

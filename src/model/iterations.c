@@ -249,6 +249,115 @@ static uint64_t passing_in(const list *all, const candidate *it)
     return (to - from - alive) / (last - it->first);
 }
 
+/* ---- several threads ---- */
+
+/* A thread that loads and one that trains need not wait for each other. What the one does between two requests of the
+ * other is then chance, and another run of the program shows something else. So it counts only if the two are in step.
+ */
+enum { THREADS_MAX = 8 };
+typedef struct thread_set {
+    uint16_t thread[THREADS_MAX];
+    size_t count;
+} thread_set;
+
+static bool has_thread(const thread_set *set, uint16_t thread)
+{
+    for (size_t i = 0; i < set->count; i++)
+        if (set->thread[i] == thread)
+            return true;
+    return thread == 0; /* not known */
+}
+
+/* The threads that begin these iterations. Empty: there are too many. */
+static thread_set threads_of(const list *all, const candidate *it)
+{
+    thread_set set = {.count = 0};
+    for (size_t i = it->first; i < it->marks.count; i++) {
+        uint16_t thread = all->request[it->marks.at[i]].thread;
+        if (has_thread(&set, thread))
+            continue;
+        if (set.count == THREADS_MAX)
+            return (thread_set){.count = 0};
+        set.thread[set.count++] = thread;
+    }
+    return set;
+}
+
+/* Did other threads make about as many requests in each iteration? Over many of them none may have got ahead by more
+ * than four iterations; over a few the numbers must be equal. */
+static bool is_in_step(const list *all, const candidate *it, const thread_set *own)
+{
+    enum { AHEAD_MAX = 4, MANY = 16 };
+    const mark_list *marks = &it->marks;
+    size_t last = marks->count - 1, number = last - it->first, total = 0, so_far = 0, unequal = 0;
+    for (size_t i = marks->at[it->first]; i < marks->at[last]; i++)
+        total += !has_thread(own, all->request[i].thread);
+    bool kept_pace = true;
+    for (size_t k = it->first; k < last; k++) {
+        size_t here = 0;
+        for (size_t i = marks->at[k]; i < marks->at[k + 1]; i++)
+            here += !has_thread(own, all->request[i].thread);
+        so_far += here;
+        unequal += here * number != total;
+        size_t expected = total * (k - it->first + 1), reached = so_far * number;
+        size_t ahead = reached > expected ? reached - expected : expected - reached;
+        kept_pace = kept_pace && ahead <= AHEAD_MAX * total;
+    }
+    return unequal == 0 || (number >= MANY && kept_pace);
+}
+
+/* What these threads did themselves in one iteration. */
+static gw_request own_work_in(const list *all, const mark_list *marks, size_t which, const thread_set *own)
+{
+    gw_request sum = {0};
+    for (size_t i = marks->at[which] + 1; i <= marks->at[which + 1]; i++) {
+        const gw_request *before = &all->request[i - 1], *here = &all->request[i];
+        if (!has_thread(own, here->thread))
+            continue;
+        sum.launches += here->launches - before->launches;
+        sum.copies += here->copies - before->copies;
+        sum.reads += here->reads - before->reads;
+        sum.waits += here->waits - before->waits;
+    }
+    return sum;
+}
+
+typedef struct own_counts {
+    uint64_t launches[MEDIAN_MAX], copies[MEDIAN_MAX], reads[MEDIAN_MAX], waits[MEDIAN_MAX];
+} own_counts;
+
+/* The counts of an iteration, without what threads did that are not in step. */
+static void count_own_work(const list *all, const candidate *it, const thread_set *own, gw_iterations *found)
+{
+    own_counts counts;
+    size_t count = 0, passing = 0, last = it->marks.count - 1;
+    for (size_t i = last; i-- > it->first && count < MEDIAN_MAX; count++) {
+        gw_request work = own_work_in(all, &it->marks, i, own);
+        counts.launches[count] = work.launches;
+        counts.copies[count] = work.copies;
+        counts.reads[count] = work.reads;
+        counts.waits[count] = work.waits;
+    }
+    found->launches = median_of(counts.launches, count);
+    found->copies = median_of(counts.copies, count);
+    found->reads = median_of(counts.reads, count);
+    found->waits = median_of(counts.waits, count);
+    for (size_t i = it->marks.at[it->first]; i < it->marks.at[last]; i++)
+        passing += has_thread(own, all->request[i].thread) && all->request[i].lifetime != GW_ALIVE;
+    found->passing = passing / (last - it->first);
+}
+
+/* Did they keep less than half of it themselves? */
+static bool is_kept_by_others(const list *all, const candidate *it, const thread_set *own)
+{
+    size_t last = it->marks.at[it->marks.count - 1];
+    uint64_t bytes = 0;
+    for (size_t i = it->marks.at[it->first]; i < last; i++)
+        if (has_thread(own, all->request[i].thread) && all->request[i].lifetime == GW_ALIVE)
+            bytes += all->request[i].bytes;
+    return bytes * 2 < it->bytes;
+}
+
 /* Is there work before nine of ten requests of these iterations? */
 static bool is_interleaved(const list *all, const candidate *it)
 {
@@ -314,18 +423,19 @@ static bool are_first_requests(const candidate *it, const gw_iterations *found)
     return it->marks.at[it->first] <= 2 * found->requests + 2;
 }
 
-/* The program's first requests, two blocks or more in turn: a staging buffer for each of them, and one kernel for each
- * or none. A training has more kernels than weights. In a framework one block is enough, because each kernel there asks
- * for its result. */
+/* A staging buffer for each block that stayed. If the host copied for each one, and no kernel ran, this is loading
+ * whenever it happens. Else it must be the program's first requests, two blocks or more in turn, and one kernel for
+ * each or none: a training has more kernels than weights. In a framework one block is enough, because each kernel there
+ * asks for its result. */
 static bool is_staged(const list *all, const candidate *it, const gw_iterations *found)
 {
     uint64_t stayed = (found->leak_blocks + found->leak_count / 2) / found->leak_count;
-    if (!are_first_requests(it, found) || found->passing == 0)
-        return false;
+    bool are_first = are_first_requests(it, found);
     if (all->source == GW_REQUESTS_OF_FRAMEWORK)
-        return stayed == 1 && found->passing == 1 && found->launches <= 1;
-    return stayed >= 2 && found->passing <= stayed + 1 && found->passing + 1 >= stayed &&
-           (found->launches == 0 || found->launches == stayed);
+        return are_first && stayed == 1 && found->passing == 1 && found->launches <= 1;
+    bool copied = found->launches == 0 && found->reads == 0 && found->waits <= 1 && found->copies >= stayed;
+    return found->passing > 0 && (copied || (are_first && stayed >= 2)) && found->passing <= stayed + 1 &&
+           found->passing + 1 >= stayed && (found->launches == 0 || found->launches == stayed);
 }
 
 /* The program's first requests: each block was copied into, not read, and got one kernel. */
@@ -380,7 +490,7 @@ static gw_loop_doubt doubt_of(const list *all, const candidate *it, const gw_ite
 {
     enum { COUNT_FEW = 3 };
     if (did_nothing(all, found))
-        return GW_LOOP_NO_WORK;
+        return found->is_apart ? GW_LOOP_OTHER_WORK : GW_LOOP_NO_WORK;
     if (found->leak_bytes - found->leak_bytes_max < found->leak_bytes / 4)
         return GW_LOOP_UNEVEN;
     if (looks_like_loading(all, it, found))
@@ -439,7 +549,12 @@ static void describe(const list *all, const candidate *it, gw_iterations *found)
     found->leak_is_current = it->is_current;
     found->each_waited = is_each_waited(all, it);
     find_keepers(all, it, found);
-    found->doubt = doubt_of(all, it, found);
+    thread_set own = threads_of(all, it);
+    found->is_apart = own.count > 0 && !is_in_step(all, it, &own);
+    if (found->is_apart)
+        count_own_work(all, it, &own, found);
+    bool by_others = found->is_apart && is_kept_by_others(all, it, &own);
+    found->doubt = by_others ? GW_LOOP_OTHER_WORK : doubt_of(all, it, found);
 }
 
 bool gw_iterations_prove_leak(const gw_iterations *found)
@@ -582,6 +697,12 @@ static uint64_t least_work(const gw_request *request, size_t count)
     return least;
 }
 
+static bool is_same_thread(const list *all, size_t a, size_t b)
+{
+    uint16_t one = all->request[a].thread, other = all->request[b].thread;
+    return one == other || one == 0 || other == 0;
+}
+
 static void choose(search *it, gw_iterations *found)
 {
     gw_iterations best = {0};
@@ -589,7 +710,8 @@ static void choose(search *it, gw_iterations *found)
         gw_iterations one = {0};
         describe(&it->all, &it->tried[i], &one);
         /* Whole iterations of a longer kind gave all of it back: this is within one of them. */
-        if (found->balanced_count > 0 && one.leak_begin >= found->balanced_end)
+        if (found->balanced_count > 0 && one.leak_begin >= found->balanced_end &&
+            is_same_thread(&it->all, found->balanced_end, one.leak_begin))
             one.doubt = GW_LOOP_HELD_BEFORE;
         if (is_better(&one, &best))
             best = one;

@@ -323,6 +323,99 @@ static void test_work_before_the_last_request(void **state)
     assert_int_equal(found.last_work, 7);
 }
 
+/* Two threads: one keeps a block of each turn, the other one trains. `turns` of the first come in a row. */
+static void load(int turns)
+{
+    now.thread = 7;
+    for (int i = 0; i < turns; i++) {
+        now.copies++;
+        take(70, 48 * MIB);
+    }
+    now.thread = 8;
+}
+
+static void train(void)
+{
+    size_t a = take(1, 8 * MIB), b = take(2, 64 * MIB);
+    launch(6);
+    read_back();
+    take(4, MIB);
+    give_back(a);
+    give_back(b);
+    give_back(count - 1);
+}
+
+static void test_another_thread_at_its_own_pace(void **state)
+{
+    (void)state;
+    static const int loads[] = {30, 1, 0, 3, 0, 0, 9, 1, 2, 0, 5, 1, 1, 7, 0, 2};
+    enum { ROUNDS = sizeof loads / sizeof loads[0] };
+    for (int late = 0; late < 2; late++) { /* whatever comes first */
+        begin();
+        for (int i = 0; i < ROUNDS; i++) {
+            load(loads[late ? ROUNDS - 1 - i : i]);
+            train();
+        }
+        load(1);
+        find(GW_REQUESTS_OF_DRIVER);
+        assert_int_equal(found.doubt, GW_LOOP_OTHER_WORK);
+        assert_int_equal(found.keeper[0].site, 70);
+        assert_false(gw_iterations_prove_leak(&found));
+    }
+}
+
+/* Two rounds of one thread, and what another one kept meanwhile: no iteration of the first kept it. */
+static void test_another_thread_keeps(void **state)
+{
+    (void)state;
+    begin();
+    for (int i = 0; i < 3; i++) {
+        train();
+        load(30 + i);
+    }
+    train();
+    find(GW_REQUESTS_OF_DRIVER);
+    assert_int_equal(found.doubt, GW_LOOP_OTHER_WORK);
+}
+
+static void test_near_threads_in_step(void **state)
+{
+    (void)state;
+    begin();
+    for (int i = 0; i < 12; i++) {
+        load(1);
+        train();
+    }
+    load(1);
+    find(GW_REQUESTS_OF_DRIVER);
+    assert_int_equal(found.doubt, GW_LOOP_SURE);
+    assert_int_equal(found.launches, 6);
+    begin();
+    for (int i = 0; i < 40; i++) { /* a queue of two lies between them */
+        load(i % 3 == 0 ? 2 : i % 3 == 1 ? 1 : 0);
+        train();
+    }
+    find(GW_REQUESTS_OF_DRIVER);
+    assert_int_equal(found.doubt, GW_LOOP_SURE);
+}
+
+/* A thread that keeps its blocks and does the work itself needs no other one. */
+static void test_near_a_thread_with_work_of_its_own(void **state)
+{
+    (void)state;
+    begin();
+    for (int i = 0; i < 12; i++) {
+        now.thread = 9;
+        for (int k = 0; k < i * 7 % 5; k++)
+            take(90, MIB), give_back(count - 1);
+        now.thread = 8;
+        step(100 * MIB);
+    }
+    find(GW_REQUESTS_OF_DRIVER);
+    assert_int_equal(found.doubt, GW_LOOP_SURE);
+    assert_int_equal(found.keeper[0].site, 3);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -341,6 +434,10 @@ int main(void)
         cmocka_unit_test(test_blocks_and_waits),
         cmocka_unit_test(test_work_that_is_not_counted),
         cmocka_unit_test(test_work_before_the_last_request),
+        cmocka_unit_test(test_another_thread_at_its_own_pace),
+        cmocka_unit_test(test_another_thread_keeps),
+        cmocka_unit_test(test_near_threads_in_step),
+        cmocka_unit_test(test_near_a_thread_with_work_of_its_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -81,6 +81,7 @@ static void take_over(gw_group *kin, gw_group *group)
     kin->live_count += group->live_count;
     kin->live_count_peak += group->live_count_peak; /* at most */
     kin->step_count += group->step_count;
+    kin->grown_at += group->grown_at;
     kin->buried_count += group->buried_count;
     kin->t_first_ns = group->t_first_ns < kin->t_first_ns ? group->t_first_ns : kin->t_first_ns;
     kin->order_first = group->order_first < kin->order_first ? group->order_first : kin->order_first;
@@ -90,7 +91,7 @@ static void take_over(gw_group *kin, gw_group *group)
         kin->frees_at_last = group->frees_at_last;
     }
     group->alloc_count = group->free_count = group->live_count = group->live_count_peak = group->step_count = 0;
-    group->buried_count = 0;
+    group->buried_count = group->grown_at = 0;
 }
 
 typedef struct wanted_kin {

@@ -95,8 +95,10 @@ static inline void group_grow(gw_group *group, uint64_t frees, uint64_t order, u
     }
     group->alloc_count++;
     group->live_count++;
-    if (group->live_count > group->live_count_peak)
+    if (group->live_count > group->live_count_peak) {
         group->live_count_peak = group->live_count;
+        group->grown_at = group->alloc_count;
+    }
     group->t_last_ns = t_ns;
     group->order_last = order;
     group->frees_at_last = frees;
@@ -293,6 +295,7 @@ static inline void request_add(gw_model *model, gwi_process *process, const gwi_
                                  .reads = (uint32_t)process->reads,
                                  .waits = (uint32_t)process->waits,
                                  .group = object->group,
+                                 .thread = gwi_thread_mark(event->tid),
                                  .device = object->device};
 }
 

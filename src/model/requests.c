@@ -166,7 +166,8 @@ gw_request *gwi_requests_list(const gw_model *model, uint32_t pid, const gw_snap
                                      .order = order,
                                      .lifetime = alive ? GW_ALIVE : from->lifetime,
                                      .site = group->site,
-                                     .group = group->kin};
+                                     .group = group->kin,
+                                     .thread = from->thread};
     }
     *ret_count = count;
     *ret_work_known = process->work_known || gw_model_meta(model, GW_META_WORK) != NULL;

@@ -92,7 +92,7 @@ static void find_siblings(const gw_model *model, const gw_failure *failure, gwi_
         failure->bytes_used < memory->own_bytes + failure->other_bytes_total / 2)
         return; /* the guard counted this process alone */
     memory->foreign_known = true;
-    memory->foreign_recorded = true;
+    memory->foreign_recorded = memory->foreign_by_ledger = true;
     memory->foreign_bytes = failure->other_bytes_total;
     memory->foreign_pid = failure->other_pid;
     const gw_process *other = gw_model_process(model, failure->other_pid);

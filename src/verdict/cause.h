@@ -33,7 +33,8 @@ typedef struct gwi_memory {
     uint64_t foreign_bytes;  /* held by other processes */
     uint32_t foreign_pid;    /* the largest of them */
     char foreign_command[256];
-    bool foreign_recorded; /* it is a process of this run */
+    bool foreign_recorded;  /* it is a process of this run */
+    bool foreign_by_ledger; /* foreign_bytes is what processes of this run asked for, without their contexts */
     bool rest_known;
     uint64_t rest_bytes;         /* in use, asked for by nobody we saw: contexts, streams, code, other programs */
     const gw_pool_state *pools;  /* stream-ordered ones of the process, as the driver said; NULL: none, or unknown */

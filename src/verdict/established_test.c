@@ -405,6 +405,67 @@ static void a_neighbour_of_what_may_be_a_leak(void **state)
     expect_unproven("gpu-oom-other-process");
 }
 
+/* Steps give back all that they take, but for the last ones, which keep a little. */
+static void run_beside_a_neighbour(int keeping_steps)
+{
+    gw_feed_open(&feed, 16 * gib);
+    gw_feed_alloc(&feed, 3 * gib);
+    uint32_t batch = gw_feed_site(&feed, "train step.c 5"), kept = gw_feed_site(&feed, "train step.c 9");
+    for (int i = 0; i < 20; i++) {
+        feed.site = batch;
+        uint64_t block = gw_feed_alloc(&feed, gib);
+        gw_feed_launch(&feed, 0xf1, 0x51);
+        gw_feed_launch(&feed, 0xf2, 0x51);
+        gw_feed_sync(&feed);
+        feed.site = kept;
+        uint64_t metrics = gw_feed_alloc(&feed, 256 * mib);
+        feed.site = 0;
+        if (i < 20 - keeping_steps)
+            gw_feed_free(&feed, metrics);
+        gw_feed_free(&feed, block);
+    }
+    feed.site = batch;
+    gw_feed_no_room(&feed, gib, 512 * mib, 16 * gib);
+    feed.site = 0;
+    gw_feed_fact(&feed, "card.holder", "pid=4711 bytes=8589934592 cmd=python notebook.py");
+    gw_feed_exit(&feed, 1, 0);
+}
+
+static void a_neighbour_of_a_small_leak(void **state)
+{
+    (void)state;
+    run_beside_a_neighbour(5);
+    expect_unproven("gpu-oom-other-process");
+    run_beside_a_neighbour(0);
+    expect("gpu-oom-other-process", GW_ESTABLISHED);
+}
+
+/* A process of this run took `bytes` of 2,000 MiB, and then this one found no room for a context. */
+static void start_beside(uint64_t bytes)
+{
+    gw_feed_open(&feed, 2000 * mib);
+    gw_feed_process(&feed, 300, 1, "/usr/bin/other");
+    feed.pid = feed.tid = 300;
+    gw_feed_call(&feed, "cuDevicePrimaryCtxRetain", GW_EV_CTX_CREATE, 0, 0xc2, 0, 0, GW_CONTEXT_PRIMARY);
+    gw_feed_alloc(&feed, bytes);
+    gw_feed_process(&feed, 301, 1, "/usr/bin/program");
+    feed.pid = feed.tid = 301;
+    gw_feed_call(&feed, "cuInit", GW_EV_INIT, 0, 0, 0, 0, 0);
+    gw_feed_call(&feed, "cuDevicePrimaryCtxRetain", GW_EV_CTX_CREATE, 2, 0, 0, 0, GW_CONTEXT_PRIMARY);
+    feed.pid = feed.tid = GW_FEED_PID;
+    gw_feed_exit(&feed, 1, 0);
+}
+
+/* The ledger knows what the other one asked for; that its context lies on the card, too, needs no look at the card. */
+static void no_context_beside_a_recorded_process(void **state)
+{
+    (void)state;
+    start_beside(gib);
+    expect("gpu-oom-other-process", GW_ESTABLISHED);
+    start_beside(gib / 4);
+    expect_unproven("gpu-oom-other-process");
+}
+
 /* ---- cards ---- */
 
 /* CUDA's device 0 is NVML's card 1. */
@@ -616,6 +677,7 @@ int main(void)
         cmocka_unit_test(a_card_that_was_lost_later),        cmocka_unit_test(a_fault_after_an_unchecked_refusal),
         cmocka_unit_test(refusals_of_several_meanings),      cmocka_unit_test(shared_memory_that_was_full_once),
         cmocka_unit_test(too_many_files_with_few_open),      cmocka_unit_test(a_signal_after_an_exception),
+        cmocka_unit_test(a_neighbour_of_a_small_leak),       cmocka_unit_test(no_context_beside_a_recorded_process),
         cmocka_unit_test(a_killed_worker_that_was_replaced),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -115,6 +115,7 @@ void gwi_say_loop(const gwi_case *c, gwi_finding *finding)
     static const char *const doubts[] = {
         [GW_LOOP_FEW] = "fewer than three whole iterations were seen",
         [GW_LOOP_NO_WORK] = "no kernel ran between these blocks: a pool or data loaded in pieces looks the same",
+        [GW_LOOP_OTHER_WORK] = "the GPU's work is another thread's: data that is loaded meanwhile looks the same",
         [GW_LOOP_LOADING] = "it looks like a model that is loaded layer by layer",
         [GW_LOOP_ONE_PASS] = "it looks like one pass through layers, or a model that is built layer by layer",
         [GW_LOOP_UNEVEN] = "one of them left nearly all of it: it looks like one large iteration",

@@ -1,9 +1,9 @@
 /* Leaks of a run that ended well, by the place that made what was never given back.
  *
  * Device and managed memory: blocks of one size from one place, most of them kept while other memory came and went, and
- * made until the last.
+ * ever more of them until the last.
  * Everything else that has a call to end it: more of a kind than programs keep on purpose, most of them kept, made one
- * after the other while other things ended or siblings from the same place were ended, and made until the last. */
+ * after the other while other things ended or siblings from the same place were ended, and ever more until the last. */
 #include "leaks.h"
 
 #include <inttypes.h>
@@ -73,16 +73,33 @@ static bool goes_on(const gw_process *process, const gw_group *group, uint64_t t
     return group->order_last * 4 >= total * 3 && rest_ns <= grown_ns + moment_ns;
 }
 
+/* A window, a queue or a history grows until it is full. From then on each new block replaces an old one, although
+ * blocks are made until the last. So more must have been alive at once in the last eighth than ever before. */
+static bool grows_on(const gw_group *group)
+{
+    enum { LAST_PART = 8 };
+    return (group->alloc_count - group->grown_at) * LAST_PART <= group->alloc_count;
+}
+
 /* ---- memory ---- */
+
+/* Where next to nothing was given back, a window that is not full yet looks the same. Programs keep windows, queues and
+ * rings of a dozen blocks on purpose. Where others of the place were given back and the rest grew on, fewer will do. */
+static bool is_more_than_a_window(const gw_group *group, uint64_t left)
+{
+    enum { COUNT_MIN = 8, WINDOW_MAX = 16, GIVEN_PART = 8 };
+    uint64_t given_back = group->alloc_count - left;
+    return left > WINDOW_MAX || (left >= COUNT_MIN && given_back * GIVEN_PART > group->alloc_count);
+}
 
 static bool is_memory_leak(const gw_process *process, const gw_group *group)
 {
-    enum { COUNT_MIN = 8 };
     const uint64_t bytes_min = 1u << 20;
     uint64_t left = left_of(group);
-    return (group->cls <= GW_CLASS_DEVICE_LAST || group->cls == GW_CLASS_MANAGED) && left >= COUNT_MIN &&
-           group->step_count * 2 >= group->alloc_count && left * group->bytes >= bytes_min &&
-           left * 2 >= group->alloc_count && goes_on(process, group, process->alloc_order);
+    return (group->cls <= GW_CLASS_DEVICE_LAST || group->cls == GW_CLASS_MANAGED) &&
+           is_more_than_a_window(group, left) && group->step_count * 2 >= group->alloc_count &&
+           left * group->bytes >= bytes_min && left * 2 >= group->alloc_count && grows_on(group) &&
+           goes_on(process, group, process->alloc_order);
 }
 
 /* A program that loads its model layer by layer and soon ends well has kept blocks in a loop, too; and a loop that was
@@ -114,12 +131,25 @@ static void find_memory(const gw_model *model, const gw_process *process, found_
         if (group->pid == process->pid && is_memory_leak(process, group))
             add_found(list, group, NULL, left_of(group));
     }
+}
+
+/* Memory of any kind, and the addresses that it is mapped at: a model in blocks of their own takes both. */
+static bool is_of_memory(const found *it)
+{
+    gw_class cls = (gw_class)it->group->cls;
+    return it->kind == NULL || cls == GW_CLASS_HOST || cls == GW_CLASS_REGISTERED || cls == GW_CLASS_IMPORT ||
+           cls == GW_CLASS_EXTERNAL || cls == GW_CLASS_RESERVATION;
+}
+
+/* What was made after that loop, too, stays in the list. */
+static void drop_filled(const gw_model *model, const gw_process *process, found_list *list)
+{
     uint64_t end_ns;
     if (list->count == 0 || !find_filled(model, process, &end_ns))
         return;
-    size_t kept = 0; /* what was allocated after that loop, too */
+    size_t kept = 0;
     for (size_t i = 0; i < list->count; i++)
-        if (list->item[i].group->t_last_ns > end_ns)
+        if (!is_of_memory(&list->item[i]) || list->item[i].group->t_last_ns > end_ns)
             list->item[kept++] = list->item[i];
     list->count = kept;
 }
@@ -164,7 +194,7 @@ static void find_handles(const gw_model *model, const gw_process *process, found
         if (of == NULL || left < of->grown_min || left * 2 < group->alloc_count)
             continue;
         bool grown = group->step_count * 2 >= group->alloc_count || given_back > 0;
-        if ((grown || left >= of->many_min) && goes_on(process, group, process->made_total))
+        if ((grown || left >= of->many_min) && grows_on(group) && goes_on(process, group, process->made_total))
             add_found(list, group, of, left);
     }
 }
@@ -235,6 +265,7 @@ static bool list_process(const gwi_case *c, const gw_process *process, gw_verdic
     bool good = true;
     find_memory(c->model, process, &list);
     find_handles(c->model, process, &list);
+    drop_filled(c->model, process, &list);
     qsort(list.item, list.count, sizeof list.item[0], by_weight);
     for (size_t i = 0; i < list.count && good; i++)
         good = list_one(c, verdict, &list.item[i]);

@@ -594,6 +594,189 @@ static void test_second_run_near_the_first_was_released(void **state)
     judge_close();
 }
 
+enum { PARTS = 5, STAGING = PARTS, BATCH, PLACES };
+static uint32_t place[PLACES];
+
+static void open_loader(void)
+{
+    static const char *const names[PLACES] = {"load net.c 10", "load net.c 11", "load net.c 12", "load net.c 13",
+                                              "load net.c 14", "stage net.c 4", "train net.c 30"};
+    open_program(16 * gib);
+    for (int i = 0; i < PLACES; i++)
+        place[i] = gw_feed_site(&feed, names[i]);
+}
+
+static uint64_t take_at(int where, uint64_t bytes)
+{
+    feed.site = place[where];
+    uint64_t block = gw_feed_alloc(&feed, bytes);
+    feed.site = 0;
+    return block;
+}
+
+static void refuse_at(int where, uint64_t bytes)
+{
+    feed.site = place[where];
+    gw_feed_no_room(&feed, bytes, 40 * mib, 16 * gib);
+    feed.site = 0;
+}
+
+/* A layer's parts are staged, copied and waited for, and stay. `kept`: where they are put; NULL: nowhere. */
+static void load_layer_of(uint64_t bytes, uint64_t *kept)
+{
+    for (int k = 0; k < PARTS; k++) {
+        uint64_t staging = take_at(STAGING, 20 * mib), part = take_at(k, bytes + (uint64_t)k * mib);
+        gw_feed_copy(&feed, bytes);
+        gw_feed_free(&feed, staging);
+        if (kept != NULL)
+            kept[k] = part;
+    }
+    gw_feed_sync(&feed);
+}
+
+static void load_layer(void)
+{
+    load_layer_of(160 * mib, NULL);
+}
+
+static void train_batches(int steps, uint64_t bytes)
+{
+    for (int i = 0; i < steps; i++) {
+        uint64_t batch = take_at(BATCH, bytes);
+        gw_feed_launch(&feed, KERNEL, STREAM);
+        gw_feed_sync(&feed);
+        gw_feed_free(&feed, batch);
+    }
+}
+
+static void test_second_run_near_layers_that_repeat(void **state)
+{
+    (void)state;
+    open_loader();
+    for (int i = 0; i < 19; i++)
+        load_layer();
+    take_at(STAGING, 20 * mib);
+    refuse_at(0, 160 * mib);
+    close_program(1);
+    judge_open();
+    assert_false(says("second run"));
+    assert_true(verdict->cause == NULL || strcmp(verdict->cause, "gpu-oom-leak") != 0);
+    judge_close();
+}
+
+/* The same layers are loaded for a second time after iterations, and those of the first time are still there. */
+static void test_second_run_of_loaded_layers(void **state)
+{
+    (void)state;
+    open_loader();
+    for (int i = 0; i < 12; i++)
+        load_layer();
+    train_batches(10, 64 * mib);
+    for (int i = 0; i < 7; i++)
+        load_layer();
+    take_at(STAGING, 20 * mib);
+    refuse_at(0, 160 * mib);
+    close_program(1);
+    judge_open();
+    assert_string_equal(verdict->cause, "gpu-oom-leak");
+    assert_true(says("second run"));
+    judge_close();
+}
+
+/* Two trainings of other sizes, in the same lines. The first one's memory is kept, or given back before the second. */
+static void train_another_size(bool keep)
+{
+    enum { LAYERS = 8 };
+    uint64_t kept[LAYERS][PARTS];
+    open_loader();
+    for (int i = 0; i < LAYERS; i++)
+        load_layer_of(200 * mib, kept[i]);
+    train_batches(12, 64 * mib);
+    for (int i = 0; !keep && i < LAYERS * PARTS; i++)
+        gw_feed_free(&feed, kept[i / PARTS][i % PARTS]);
+    for (uint64_t i = 0; i < 5; i++)
+        load_layer_of((keep ? 310 : 620) * mib + i * 8 * mib, NULL);
+    take_at(STAGING, 20 * mib);
+    refuse_at(0, 700 * mib);
+    close_program(1);
+    judge_open();
+}
+
+static void test_second_run_of_another_size(void **state)
+{
+    (void)state;
+    train_another_size(true);
+    assert_string_equal(verdict->cause, "gpu-oom-leak");
+    assert_true(says("second run"));
+    assert_true(says("requests of other sizes at the same places in the same order"));
+    judge_close();
+    train_another_size(false);
+    assert_false(says("second run"));
+    assert_true(verdict->cause == NULL || strcmp(verdict->cause, "gpu-oom-leak") != 0);
+    judge_close();
+}
+
+/* Layers of growing size, without iterations between them, are one run. */
+static void test_second_run_near_layers_that_grow(void **state)
+{
+    (void)state;
+    open_loader();
+    for (uint64_t i = 0; i < 12; i++)
+        load_layer_of((100 + 28 * i) * mib, NULL);
+    take_at(STAGING, 20 * mib);
+    refuse_at(0, 440 * mib);
+    close_program(1);
+    judge_open();
+    assert_false(says("second run"));
+    judge_close();
+}
+
+/* A thread loads parts of many sizes while another one trains: by their places their requests repeat, as it happens. */
+static void test_second_run_near_two_threads(void **state)
+{
+    (void)state;
+    open_loader();
+    for (uint64_t i = 0; i < 12; i++) {
+        feed.tid = GW_FEED_PID + 1;
+        take_at(0, (1200 + 3 * i) * mib);
+        gw_feed_copy(&feed, mib);
+        feed.tid = GW_FEED_PID;
+        train_batches(i % 2 == 0 ? 4 : 3, (40 + i) * mib);
+    }
+    feed.tid = GW_FEED_PID + 1;
+    refuse_at(0, 1300 * mib);
+    close_program(1);
+    judge_open();
+    assert_false(says("second run"));
+    judge_close();
+}
+
+/* Whole runs repeat each other: the newest is the second or third, however far it came. */
+static void test_second_run_that_fails_in_its_steps(void **state)
+{
+    (void)state;
+    open_loader();
+    for (int runs = 0; runs < 2; runs++) {
+        load_layer_of(900 * mib, NULL);
+        train_batches(20, 512 * mib);
+    }
+    load_layer_of(900 * mib, NULL);
+    train_batches(18, 512 * mib);
+    refuse_at(BATCH, 512 * mib);
+    close_program(1);
+    judge_open();
+    assert_string_equal(verdict->cause, "gpu-oom-leak");
+    judge_close();
+    open_loader(); /* one run alone: its steps repeat each other, and keep nothing */
+    load_layer_of(2700 * mib, NULL);
+    train_batches(58, 512 * mib);
+    refuse_at(BATCH, 512 * mib);
+    close_program(1);
+    judge_open();
+    assert_true(verdict->cause == NULL || strcmp(verdict->cause, "gpu-oom-leak") != 0);
+    judge_close();
+}
+
 static void test_leak_each_iteration(void **state)
 {
     (void)state;
@@ -2431,6 +2614,12 @@ int main(void)
         cmocka_unit_test(test_handled_refusals_are_told_together),
         cmocka_unit_test(test_second_run_finds_the_first_ones_memory),
         cmocka_unit_test(test_second_run_near_the_first_was_released),
+        cmocka_unit_test(test_second_run_near_layers_that_repeat),
+        cmocka_unit_test(test_second_run_of_loaded_layers),
+        cmocka_unit_test(test_second_run_of_another_size),
+        cmocka_unit_test(test_second_run_near_layers_that_grow),
+        cmocka_unit_test(test_second_run_near_two_threads),
+        cmocka_unit_test(test_second_run_that_fails_in_its_steps),
         cmocka_unit_test(test_leak_each_iteration),
         cmocka_unit_test(test_leak_names_its_line),
         cmocka_unit_test(test_places_of_a_reset),

@@ -182,6 +182,11 @@ def s11_none(run, verdict):
            f"found {verdict['leaks']}, {verdict['advice']}")
 
 
+def forgotten_frames(run, verdict):
+    left = [leak["left"] for leak in verdict["leaks"]]
+    expect(left == [run.truth("kept")], f"expected {run.truth('kept')} frames, found {verdict['leaks']}")
+
+
 def wrong_device(function, source, code):
     def check(run, verdict):
         expect_text(verdict, r"GPU 0", "whose it is")
@@ -540,6 +545,13 @@ TABLE = {
                         on="virtual"),
     "S11": Scenario(cnn("--iterations", "60", "--leak-workspace"), Card("16GiB"), None, s11, status="clean", exit=0,
                     twin=cnn("--iterations", "60"), twin_check=s11_none),
+    "keep-window": Scenario(program("keepers"), Card("4GiB"), None, forgotten_frames, status="clean", exit=0,
+                            twin=program("keepers", "--repaired"), twin_check=s11_none),
+    "keep-search": Scenario(program("keepers", "--what", "search"), Card("4GiB"), "gpu-oom-leak",
+                            twin=program("keepers", "--what", "search", "--repaired"), twin_check=s11_none),
+    "keep-search-wide": Scenario(program("keepers", "--what", "search", "--wide"), Card("4GiB"), "gpu-oom-capacity"),
+    "keep-server": Scenario(program("keepers", "--what", "server"), Card("4GiB"), "gpu-oom-leak",
+                            twin=program("keepers", "--what", "server", "--repaired"), twin_check=s11_none),
     "S12": Scenario(cnn("--runs", "2", "--bad-address"), Card("16GiB"), "illegal-address", s12,
                     twin=cnn("--runs", "2")),
     "S15-threads": Scenario(program("s15_launch_config"), Card(), "launch-config-invalid", s15([1024], 4096),

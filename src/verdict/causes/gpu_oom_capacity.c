@@ -91,7 +91,8 @@ static bool may_be_leak(const gwi_memory *memory)
 {
     const gw_iterations *loop = &memory->growth.loop;
     return gwi_loop_certainty(memory) == GW_HYPOTHESIS &&
-           (loop->doubt == GW_LOOP_FEW || (loop->doubt == GW_LOOP_NO_WORK && loop->leak_is_current));
+           (loop->doubt == GW_LOOP_FEW ||
+            ((loop->doubt == GW_LOOP_NO_WORK || loop->doubt == GW_LOOP_OTHER_WORK) && loop->leak_is_current));
 }
 
 /* What holds memory that another explanation would have to free. */

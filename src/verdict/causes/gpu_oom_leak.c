@@ -50,9 +50,9 @@ static gw_certainty judge_runs(const gwi_case *c, gwi_finding *finding)
     gwi_say_holder(c, finding, growth->first_end_ns, gwi_memory_source(memory), memory->live, growth->first_count,
                    "that");
     gwi_measure(finding, growth->last_begin_ns, gwi_memory_source(memory), (double)growth->repeat_match_count, "count",
-                "from %.2f s on the same sizes in the same order began again (%zu in a row)%s",
-                (double)growth->last_begin_ns / 1e9, growth->repeat_match_count,
-                growth->repeat_count > 2 ? ", not for the first time" : "");
+                "from %.2f s on %s in the same order began again (%zu in a row)%s", (double)growth->last_begin_ns / 1e9,
+                growth->repeat_by_place ? "requests of other sizes at the same places" : "the same sizes",
+                growth->repeat_match_count, growth->repeat_count > 2 ? ", not for the first time" : "");
     gwi_say_memory_ruled_out(c, finding, GWI_NOT_FOREIGN | GWI_NOT_FRAGMENTED);
     return growth->repeat_goes_on ? GW_SUPPORTED : GW_HYPOTHESIS;
 }

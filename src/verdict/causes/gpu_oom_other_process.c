@@ -2,7 +2,8 @@
  *
  * Established only by: the card's or the ledger's own count of what other processes held at the refusal. Without it
  * the request had fitted, this process alone had fitted into the limit, and the others held at least half as much as
- * it did. A leak, or what may be one, must not be the larger part: it had filled the card alone, a little later.
+ * it did. There must be no iterations that kept a sixteenth of its memory or more, for whatever reason: these may be a
+ * leak, which had filled the card alone, a little later.
  * Before any context: what others hold leaves less than a context needs.
  * Supported by: holders that are told by a difference alone; more in use that nobody accounts for; a process that
  * holds more than twice as much itself. */
@@ -93,9 +94,10 @@ static gw_certainty judge_no_context(const gwi_case *c, gwi_finding *finding)
         gwi_rule_out(finding, "a limit on the process (its address space and data are unlimited)");
     gwi_rule_out(finding, "what this program needs (it had asked for nothing yet)");
     /* The card's own word: what the others hold leaves no room for a context. */
-    const uint64_t context_bytes = (uint64_t)600 << 20;
-    if (memory->foreign_known && memory->limit_bytes > 0 &&
-        memory->foreign_bytes + context_bytes >= memory->limit_bytes)
+    const uint64_t context_bytes = (uint64_t)600 << 20, least_bytes = (uint64_t)500 << 20;
+    /* The ledger counts what the others asked for. They have a context, too, which the card's count includes. */
+    uint64_t theirs = memory->foreign_bytes + (memory->foreign_by_ledger ? least_bytes : 0);
+    if (memory->foreign_known && memory->limit_bytes > 0 && theirs + context_bytes >= memory->limit_bytes)
         return GW_ESTABLISHED;
     if (memory->foreign_bytes > 0 && memory->foreign_bytes * 2 >= memory->limit_bytes && memory->limit_bytes > 0)
         return GW_SUPPORTED;
@@ -161,9 +163,10 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (gwi_leak_bytes(memory) > memory->foreign_bytes)
         return GW_HYPOTHESIS; /* it would have filled the card alone, a little later */
     bool is_less = memory->foreign_bytes * 2 < memory->own_bytes; /* who takes so much more may need too much */
-    /* What may be a leak had perhaps filled the card alone, a little later. */
+    /* What may be a leak had perhaps filled the card alone, a little later, however little it has kept so far. */
+    enum { KEPT_PART = 16 };
     const gw_growth *growth = &memory->growth;
-    bool may_leak = growth->loop.leak_count > 0 && growth->loop_bytes * 2 >= memory->own_bytes;
+    bool may_leak = growth->loop.leak_count > 0 && growth->loop_bytes * KEPT_PART >= memory->own_bytes;
     return would_fit_alone && !is_less && !may_leak && !more_unseen ? GW_ESTABLISHED : GW_SUPPORTED;
 }
 
