@@ -124,13 +124,15 @@ static __attribute__((noinline)) bool lock_slowly(course *c)
     return false;
 }
 
-static inline bool lock(course *c)
+static inline bool try_lock(course *c)
 {
     uint32_t expected = 0;
-    if (gwi_likely(atomic_compare_exchange_strong_explicit(&c->lock, &expected, 1, memory_order_acquire,
-                                                           memory_order_relaxed)))
-        return true;
-    return lock_slowly(c);
+    return atomic_compare_exchange_strong_explicit(&c->lock, &expected, 1, memory_order_acquire, memory_order_relaxed);
+}
+
+static inline bool lock(course *c)
+{
+    return gwi_likely(try_lock(c)) || lock_slowly(c);
 }
 
 static void unlock(course *c)
@@ -535,21 +537,24 @@ static bool lock_settled(course *c)
 
 /* ---- appending ---- */
 
-/* Where a reader holds the lock for too long, the last event gives way: room for one more is always there. */
-static void make_room(course *c)
+/* While somebody reads, the other half of the log takes what comes. Where he reads for too long, the last event gives
+ * way, and false comes back: room for one more is always there. */
+static bool make_room(course *c)
 {
-    uint64_t count = atomic_load_explicit(&c->logged_count, memory_order_relaxed);
-    if (count - c->settled_seen < SETTLE_EVERY)
-        return;
-    if (lock(c)) {
+    enum { NEARLY_FULL = LOG_ROOM - 2 };
+    uint64_t count = atomic_load_explicit(&c->logged_count, memory_order_relaxed), left = count - c->settled_seen;
+    if (left < SETTLE_EVERY)
+        return true;
+    if (left < NEARLY_FULL ? try_lock(c) : lock(c)) {
         settle(c);
         unlock(c);
     }
     c->settled_seen = atomic_load_explicit(&c->settled_count, memory_order_acquire);
-    if (count - c->settled_seen >= LOG_ROOM) {
-        miss(c);
-        atomic_store_explicit(&c->logged_count, count - 1, memory_order_release);
-    }
+    if (count - c->settled_seen < LOG_ROOM)
+        return true;
+    miss(c);
+    atomic_store_explicit(&c->logged_count, count - 1, memory_order_release);
+    return false;
 }
 
 static inline void append(course *c, logged event)
@@ -602,10 +607,11 @@ static __attribute__((noinline)) void follow_up(course *c, int64_t bytes)
         c->last_ticks = now > c->last_ticks ? now : c->last_ticks;
         c->stale = 0;
     }
-    make_room(c);
-    if (bytes > 0 && may_want_site(c, bytes, atomic_load_explicit(&c->logged_count, memory_order_relaxed))) {
+    bool is_there = make_room(c);
+    if (is_there && bytes > 0 &&
+        may_want_site(c, bytes, atomic_load_explicit(&c->logged_count, memory_order_relaxed))) {
         give_site(c, is_large(c, bytes));
-        make_room(c);
+        (void)make_room(c);
     }
 }
 
@@ -684,6 +690,10 @@ static __attribute__((noinline)) void usage_to_follow(void *block, int64_t bytes
                                                       size_t reserved_bytes, gw_c10_device device)
 {
     course *c = course_of(device);
+    if (gwi_unlikely(c == NULL)) { /* a signal's handler has forked since, and we are in the child */
+        courses.door->usage_alone(block, bytes, allocated_bytes, reserved_bytes, device);
+        return;
+    }
     follow_up(c, bytes);
     done(c);
     c->next(block, bytes, allocated_bytes, reserved_bytes, device);

@@ -72,7 +72,10 @@ void gwi_initialised(void)
 void gwi_facade_attached(gw_facade_head *head)
 {
     if (facade_count < FACADES_MAX) {
+        bool is_initialised = atomic_load(&gwi_wipe.mark) != 0 && atomic_load(&gwi.head->initialised) != 0;
         wipes_reads[facade_count] = kernel_wipes_reads(head);
+        if (is_initialised && wipes_reads[facade_count])
+            lead_reads_straight(head);
         facades[facade_count++] = head;
     }
     if (gwi_recording_is_off())

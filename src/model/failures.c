@@ -62,13 +62,28 @@ static bool is_probe(const gw_failure *failure)
     return has_word(failure->fn_name, questions, sizeof questions / sizeof questions[0]);
 }
 
+/* It died within seconds, and nobody ended it from outside. */
+static bool died_soon_after(const gw_process *process, const gw_failure *failure)
+{
+    enum { HUP = 1, INT = 2, KILL = 9, TERM = 15 };
+    const uint64_t soon_ns = 5000000000u;
+    int signal = process->exit.signal;
+    return process->exit_known && process->exit.status_known && process->t_exit_ns <= failure->t_last_ns + soon_ns &&
+           (process->exit.exit_code != 0 || signal != 0) && signal != HUP && signal != INT && signal != KILL &&
+           signal != TERM;
+}
+
 /* In a child that was forked after cuInit even a question is refused, and it may be all that a runtime library asks:
- * cudaMalloc() there is no more than a cuCtxGetCurrent(). */
+ * cudaMalloc() there is no more than a cuCtxGetCurrent(). In a run that ended well the child had done without, unless
+ * it died of it. */
 static bool is_refused_fork(const gw_model *model, const gw_failure *failure)
 {
     enum { NOT_INITIALIZED = 3 };
+    const gw_process *command = model->command;
     const gw_process *process = failure->result == NOT_INITIALIZED ? gw_model_process(model, failure->pid) : NULL;
-    return process != NULL && process->forked_after_init;
+    bool run_is_good = command != NULL && command->exit_known && command->exit.status_known &&
+                       command->exit.exit_code == 0 && command->exit.signal == 0;
+    return process != NULL && process->forked_after_init && (!run_is_good || died_soon_after(process, failure));
 }
 
 static bool is_device_allocation(const gw_event *event)

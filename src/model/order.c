@@ -449,9 +449,9 @@ static bool find_first(const gw_thread *thread, uint64_t t_ns, bool same_thread,
 
 static void look_at_thread(gw_unordered *it, const gw_thread *thread)
 {
-    uint64_t launches = thread->counter[GW_COUNT_LAUNCH] + thread->counter[GW_COUNT_GRAPH_LAUNCH];
+    uint64_t work = gw_launches(thread->counter) + thread->counter[GW_COUNT_FILL];
     size_t first;
-    if (launches == 0)
+    if (work == 0)
         return;
     if (thread->ring_count == 0 || !find_first(thread, it->t_copy_ns, thread->tid == it->copy_tid, &first)) {
         it->launches_known = false;
@@ -461,9 +461,11 @@ static void look_at_thread(gw_unordered *it, const gw_thread *thread)
         const gw_ring_call *call = &thread->ring[i];
         if (call->is_graph_launch)
             it->graph_count++;
+        /* A fill of the legacy stream orders as a launch does, and has no step where there are no pools. */
+        if (call->is_launch || strncmp(call->fn_name, "cuMemset", 8) == 0)
+            it->default_count += is_legacy(call->stream);
         if (!call->is_launch)
             continue;
-        it->default_count += is_legacy(call->stream);
         for (uint32_t k = 0; k < it->stream_count; k++)
             it->launch_count += it->stream[k] == call->stream || (call->stream & ~7ull) == 0;
     }

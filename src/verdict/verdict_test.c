@@ -1812,7 +1812,7 @@ static void test_pinned_memory_near_it_was_a_probe(void **state)
     judge_close();
 }
 
-static void forked_child_calls(bool parent_had_initialised, const char *call, gw_event_kind kind, int end_of_child)
+static void forked_child_asks(bool parent_had_initialised, const char *call, gw_event_kind kind)
 {
     gw_feed_open_bare(&feed);
     if (parent_had_initialised)
@@ -1825,6 +1825,11 @@ static void forked_child_calls(bool parent_had_initialised, const char *call, gw
     gw_feed_process(&feed, 300, GW_FEED_PID, "/usr/bin/program");
     gw_feed_call(&feed, "?", GW_EV_FORK, 0, GW_FEED_PID, parent_had_initialised, site, 0);
     gw_feed_call(&feed, call, kind, 3, 0, mib, 0, 0);
+}
+
+static void forked_child_calls(bool parent_had_initialised, const char *call, gw_event_kind kind, int end_of_child)
+{
+    forked_child_asks(parent_had_initialised, call, kind);
     gw_feed_exit_of(&feed, 300, end_of_child, 0);
 }
 
@@ -1842,7 +1847,21 @@ static void test_fork_after_init_by_a_question(void **state)
     for (int end = 0; end < 2; end++) {
         forked_child_calls(true, "cuCtxGetCurrent", GW_EV_CALL, 1);
         gw_feed_exit(&feed, end, 0);
-        expect_fault("fork-after-init", GW_ESTABLISHED);
+        expect_fault("fork-after-init", end == 0 ? GW_SUPPORTED : GW_ESTABLISHED);
+        judge_close();
+    }
+}
+
+/* It asked, worked on without a GPU, and was ended or gave its answer long after. */
+static void test_fork_near_the_child_worked_on(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        forked_child_asks(true, "cuCtxGetCurrent", GW_EV_CALL);
+        gw_feed_wait(&feed, i == 0 ? 0 : 100000000000u);
+        gw_feed_exit_of(&feed, 300, i == 2 ? 77 : 0, i == 2 ? 0 : 9);
+        gw_feed_exit(&feed, 0, 0);
+        expect_status(GW_VERDICT_CLEAN);
         judge_close();
     }
 }
@@ -2676,6 +2695,7 @@ int main(void)
         cmocka_unit_test(test_fork_after_init),
         cmocka_unit_test(test_fork_after_init_by_a_question),
         cmocka_unit_test(test_fork_near_the_child_did_without),
+        cmocka_unit_test(test_fork_near_the_child_worked_on),
         cmocka_unit_test(test_fork_after_init_told),
         cmocka_unit_test(test_fork_near_the_parent_had_not_initialised),
         cmocka_unit_test(test_script_exception),

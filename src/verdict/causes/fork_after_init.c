@@ -1,12 +1,12 @@
 /* A child uses CUDA after a fork, although its parent had initialised it.
  *
  * Established only by: the result 3 in a process that was forked, without a new program, from one whose own cuInit had
- * succeeded, where that child died badly, or an exception about the GPU ended the run. The driver never works in such
- * a child. Without a driver call: PyTorch's own exception "Cannot re-initialize CUDA in forked subprocess" within a
- * minute of the end, and a cuInit that succeeded before it. A log alone establishes it by these words where an error
- * follows.
- * Supported by: the same where cuInit was not recorded, or how the child ended is not known. A child that ended well
- * had done without CUDA. */
+ * succeeded, where that child died badly within five seconds of it, or an exception about the GPU ended the run, and
+ * the run ended badly. The driver never works in such a child. Without a driver call: PyTorch's own exception "Cannot
+ * re-initialize CUDA in forked subprocess" within a minute of the end, and a cuInit that succeeded before it. A log
+ * alone establishes it by these words where an error follows. Supported by: the same where cuInit was not recorded, how
+ * the child ended is not known, or the run ended well. A child that ended well, or much later, had done without CUDA.
+ */
 #include "cause.h"
 #include "family.h"
 
@@ -69,11 +69,16 @@ static gw_certainty judge_told(const gwi_case *c, gwi_finding *finding)
 }
 
 /* Did the run end of it? A child may ask, be refused and do without CUDA, as a worker that only looks whether there is
- * a GPU; the run then ends for another reason. */
-static gw_certainty certainty_of(const gwi_case *c, const gw_process *child, bool is_initialised)
+ * a GPU, or one whose exit status is the answer; the run then ends well, or for another reason. */
+static gw_certainty certainty_of(const gwi_case *c, const gw_process *child, const gw_failure *refused,
+                                 bool is_initialised)
 {
-    bool knows_end = child->exit_known && child->exit.status_known, died = knows_end && gwi_died_badly(child);
-    gw_certainty most = is_initialised ? GW_ESTABLISHED : GW_SUPPORTED;
+    const uint64_t soon_ns = 5000000000u;
+    const gw_process *command = c->model->command;
+    bool knows_end = child->exit_known && child->exit.status_known;
+    bool died = knows_end && gwi_died_badly(child) && child->t_exit_ns <= refused->t_last_ns + soon_ns;
+    bool run_is_good = command != NULL && command->exit_known && command->exit.status_known && !gwi_died_badly(command);
+    gw_certainty most = is_initialised && !run_is_good ? GW_ESTABLISHED : GW_SUPPORTED;
     if (c->exception == GW_EXCEPTION_GPU) /* a pool hands its worker's exception on */
         return most;
     if (c->exception == GW_EXCEPTION_SCRIPT && !c->model->stderr_facts.exception_about_child)
@@ -116,7 +121,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     gwi_where(finding, refused->site, "the child's call that was refused; the fork is among its callers");
     gwi_rule_out(finding, "a broken driver (it answered the parent)");
     gwi_say_consequences(c, finding, refused);
-    return certainty_of(c, child, parent != NULL && parent->init_ok);
+    return certainty_of(c, child, refused, parent != NULL && parent->init_ok);
 }
 
 const gw_cause gwi_cause_fork_after_init = {
