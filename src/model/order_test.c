@@ -340,6 +340,16 @@ static void launches_in_between_are_counted(void **state)
     assert_in_range(model->unordered[0].launch_count, 1, 2); /* the default stream's may count for all */
     gw_model_free(model);
 
+    begin(0); /* a fill of the legacy stream is no step, and the rings have it */
+    copy_on(B);
+    gw_feed_hot(&feed, "cuMemsetD8Async", GW_COUNT_FILL, 4096, LEGACY);
+    gw_feed_hot(&feed, "cuMemsetD8Async", GW_COUNT_FILL, 4096, C);
+    free_on(A);
+    gw_feed_exit(&feed, 0, 0);
+    model = gw_feed_finish(&feed);
+    assert_int_equal(model->unordered[0].default_count, 1);
+    gw_model_free(model);
+
     begin(NON_BLOCKING);
     copy_on(B);
     free_on(A);
