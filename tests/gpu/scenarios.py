@@ -181,6 +181,8 @@ TORCH = [
     # Many processes: one recording, one verdict.
     Row("S21", "torch", "s21_fork", (), "fork-after-init", facts=[Says(r"s21_fork\.py")], at=r"s21_fork\.py:15 in main"),
     clean("S21", "torch", "s21_fork", ("repaired",)),
+    Row("S21", "torch", "s21_loader", (), "fork-after-init", at=r"s21_loader\.py:17 in Numbers\.__getitem__"),
+    clean("S21", "torch", "s21_loader", ("repaired",)),
     Row("S22", "torch", "s22_pileup", (), "gpu-context-pileup", needs=TWO_GPUS, alone=True, facts=[Says(r"GPU 1")]),
     clean("S22", "torch", "s22_pileup", ("repaired",), needs=TWO_GPUS, alone=True),
     Row("S36", "torch", "s36_spawned", (), "illegal-address",
@@ -357,6 +359,8 @@ CUDA = [
     Row("S15", "cuda", "s15_launch_config", ("threads",), "launch-config-invalid", facts=[Says("4,?096")]),
     Row("S15", "cuda", "s15_launch_config", ("shared",), "launch-config-invalid", facts=[Says("400,?000")]),
     clean("S15", "cuda", "s15_launch_config", ("repaired",)),
+    Row("S21", "cuda", "s21_forked", (), "fork-after-init"),
+    clean("S21", "cuda", "s21_forked", ("repaired",)),
     Row("S32", "cuda", "s32_reset", ("kernel",), "context-destroyed"),
     Row("S32", "cuda", "s32_reset", ("event",), "context-destroyed"),
     Row("S32", "cuda", "s32_reset", ("free",), "context-destroyed"),
