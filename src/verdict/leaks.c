@@ -102,13 +102,14 @@ static bool is_memory_leak(const gw_process *process, const gw_group *group)
            goes_on(process, group, process->alloc_order);
 }
 
-/* A program that loads its model layer by layer and soon ends well has kept blocks in a loop, too; and a loop that was
- * over long before the last request has filled something that was needed then. False: there is no such loop. */
-static bool find_filled(const gw_model *model, const gw_process *process, uint64_t *ret_end_ns)
+/* A program that loads its model layer by layer and soon ends well has kept blocks in a loop, too; a loop that was
+ * over long before the last request has filled something that was needed then; and so has whatever asked for the last
+ * time before the program's last iterations began. 0: none of it is so. */
+static uint64_t filled_until(const gw_model *model, const gw_process *process)
 {
     const gw_snapshot *snapshot = gw_model_snapshot(model, process->end_snapshot);
     if (snapshot == NULL || snapshot->reason != GW_SNAPSHOT_END)
-        return false;
+        return 0;
     gw_growth_question question = {.pid = process->pid,
                                    .live = snapshot->live,
                                    .live_count = snapshot->live_count,
@@ -116,12 +117,12 @@ static bool find_filled(const gw_model *model, const gw_process *process, uint64
                                    .snapshot = snapshot};
     gw_growth growth;
     gw_growth_find(model, &question, &growth);
-    uint64_t one_ns = growth.loop.leak_count == 0
-                          ? 0
-                          : (growth.loop.leak_end_ns - growth.loop.leak_begin_ns) / growth.loop.leak_count;
-    *ret_end_ns = growth.loop.leak_end_ns + 2 * one_ns;
-    return growth.loop.leak_count > 0 && (growth.loop.doubt == GW_LOOP_LOADING ||
-                                          growth.loop.doubt == GW_LOOP_ONE_PASS || !growth.loop.leak_is_current);
+    const gw_iterations *loop = &growth.loop;
+    if (loop->leak_count == 0)
+        return 0;
+    uint64_t one_ns = (loop->leak_end_ns - loop->leak_begin_ns) / loop->leak_count;
+    bool is_over = loop->doubt == GW_LOOP_LOADING || loop->doubt == GW_LOOP_ONE_PASS || !loop->leak_is_current;
+    return is_over ? loop->leak_end_ns + 2 * one_ns : loop->leak_begin_ns;
 }
 
 static void find_memory(const gw_model *model, const gw_process *process, found_list *list)
@@ -141,15 +142,13 @@ static bool is_of_memory(const found *it)
            cls == GW_CLASS_EXTERNAL || cls == GW_CLASS_RESERVATION;
 }
 
-/* What was made after that loop, too, stays in the list. */
+/* What was made after that, too, stays in the list. */
 static void drop_filled(const gw_model *model, const gw_process *process, found_list *list)
 {
-    uint64_t end_ns;
-    if (list->count == 0 || !find_filled(model, process, &end_ns))
-        return;
+    uint64_t end_ns = list->count == 0 ? 0 : filled_until(model, process);
     size_t kept = 0;
     for (size_t i = 0; i < list->count; i++)
-        if (!is_of_memory(&list->item[i]) || list->item[i].group->t_last_ns > end_ns)
+        if (!is_of_memory(&list->item[i]) || list->item[i].group->t_last_ns >= end_ns)
             list->item[kept++] = list->item[i];
     list->count = kept;
 }
