@@ -1,24 +1,24 @@
 /* How each event of PyTorch's allocator is followed: gwi_course.h.
  *
  *   door -> usage() -> the device's log -> PyTorch's own definition
- *                            |  by the dozen, and before anybody reads
+ *                            |  256 at a time, and before anybody reads
  *                       table, ring, sizes, spans
  *
  * An event is only appended to a short log. In a training nearly every line of the table and of the ring would have to
  * come from another core or from memory: one thread allocates, another one frees, and the program's own work lies
- * between two events. So events are settled by the dozen: all lines are fetched first, and their latencies overlap.
+ * between two events. So many events are settled at once: all lines are fetched first, and their latencies overlap.
  * What appending needs is one line of the course, two of the thread's slot, and one of the process's page.
  *
- * One thread appends at a time, because PyTorch holds a lock a device around all this; whoever settles, a reader too,
- * takes the course's own. So appending takes none. Should two threads ever be seen here at once, events may be lost,
- * and the course says that it is not whole.
+ * Appending takes no lock: PyTorch holds one for each device around every event, so only one thread appends at a time.
+ * Whoever settles, and that may be a reader, takes the course's own lock. If two threads are ever seen appending at
+ * once, events may be lost, and the course says that it is not whole.
  *
  * Live blocks are a hash table by address with linear probing, which doubles by moving to a new mapping; the ring has
  * the last requests. A free writes into the ring, too: how long a request lived is what tells an iteration's working
  * memory from what it keeps.
  *
- * The clock is the calling thread's last look at it, which its driver calls have taken; a launch comes between most
- * allocations. A course's time never goes back.
+ * The time of a request is its thread's last look at the clock, which its driver calls have taken: a launch comes
+ * between most requests. A free has the time of the request before it. A course's time never goes back.
  *
  * Call sites are taken for large blocks and for a random part of the others, as long as they have cost little of the
  * time that went by: an unwound stack costs as much as fifty events. */
