@@ -9,9 +9,9 @@
  * between two events. So many events are settled at once: all lines are fetched first, and their latencies overlap.
  * What appending needs is one line of the course, two of the thread's slot, and one of the process's page.
  *
- * Appending takes no lock: PyTorch holds one for each device around every event, so only one thread appends at a time.
- * Whoever settles, and that may be a reader, takes the course's own lock. If two threads are ever seen appending at
- * once, events may be lost, and the course says that it is not whole.
+ * PyTorch holds a lock for each device around every event, so only one thread appends at a time, and it waits for
+ * nobody: whoever settles, and that may be a reader, takes another lock. If two threads ever come at once, the second
+ * one's event is not followed, and the course says that it is not whole.
  *
  * Live blocks are a hash table by address with linear probing, which doubles by moving to a new mapping; the ring has
  * the last requests. A free writes into the ring, too: how long a request lived is what tells an iteration's working
@@ -81,7 +81,7 @@ typedef struct gwi_course_of_device {
     gw_c10_usage_fn *next;        /* PyTorch's own */
     _Atomic uint32_t site_chance; /* of another request to have one, of 2^32; 0: no time is left for them */
     uint16_t stale;               /* events since the time was newer */
-    _Atomic bool is_busy;         /* a thread is about to append */
+    _Atomic bool is_busy;         /* a thread appends */
     /* The rest is under the lock, but for what is atomic. */
     _Alignas(64) _Atomic uint32_t lock;
     uint32_t table_bits;
@@ -646,15 +646,23 @@ static inline void note_thread(course *c, logged *event, const gw_slot *slot)
     event->waits = counted(slot, GW_COUNT_SYNC);
 }
 
+/* False: another thread appends. */
+static inline bool enter(course *c)
+{
+    return !atomic_exchange_explicit(&c->is_busy, true, memory_order_acquire);
+}
+
+static inline void leave(course *c)
+{
+    atomic_store_explicit(&c->is_busy, false, memory_order_release);
+}
+
 /* True: something is to follow. */
 static inline bool follow(course *c, uint64_t address, int64_t bytes, size_t allocated_bytes, size_t reserved_bytes)
 {
     uint64_t count = atomic_load_explicit(&c->logged_count, memory_order_relaxed);
     logged *event = &c->log[count % LOG_ROOM];
     const gw_slot *slot;
-    if (gwi_unlikely(atomic_load_explicit(&c->is_busy, memory_order_relaxed)))
-        miss(c);
-    atomic_store_explicit(&c->is_busy, true, memory_order_relaxed);
     c->stale++;
     event->who = address << 16 | NO_SLOT << 8;
     event->bytes = bytes;
@@ -669,19 +677,18 @@ static inline bool follow(course *c, uint64_t address, int64_t bytes, size_t all
            (bytes > 0 && may_want_site(c, bytes, count));
 }
 
-static inline void done(course *c)
-{
-    atomic_store_explicit(&c->is_busy, false, memory_order_relaxed);
-}
-
-static GWI_COLD void usage_at_first(void *block, int64_t bytes, size_t allocated_bytes, size_t reserved_bytes,
-                                    gw_c10_device device)
+/* The first event of a device, one that is none, and one that comes while another thread appends. */
+static GWI_COLD void usage_apart(void *block, int64_t bytes, size_t allocated_bytes, size_t reserved_bytes,
+                                 gw_c10_device device)
 {
     course *c = course_made(device);
-    if (c != NULL && block != NULL && bytes != 0) {
+    bool is_event = c != NULL && block != NULL && bytes != 0;
+    if (is_event && enter(c)) {
         if (follow(c, (uintptr_t)block, bytes, allocated_bytes, reserved_bytes))
             follow_up(c, bytes);
-        done(c);
+        leave(c);
+    } else if (is_event) {
+        miss(c);
     }
     courses.door->usage_alone(block, bytes, allocated_bytes, reserved_bytes, device);
 }
@@ -695,7 +702,7 @@ static __attribute__((noinline)) void usage_to_follow(void *block, int64_t bytes
         return;
     }
     follow_up(c, bytes);
-    done(c);
+    leave(c);
     c->next(block, bytes, allocated_bytes, reserved_bytes, device);
 }
 
@@ -704,15 +711,15 @@ static __attribute__((hot, aligned(64))) void usage(void *block, int64_t bytes, 
                                                     size_t reserved_bytes, gw_c10_device device)
 {
     course *c = course_of(device);
-    if (gwi_unlikely(c == NULL || block == NULL || bytes == 0)) {
-        usage_at_first(block, bytes, allocated_bytes, reserved_bytes, device);
+    if (gwi_unlikely(c == NULL || block == NULL || bytes == 0 || !enter(c))) {
+        usage_apart(block, bytes, allocated_bytes, reserved_bytes, device);
         return;
     }
     if (gwi_unlikely(follow(c, (uintptr_t)block, bytes, allocated_bytes, reserved_bytes))) {
         usage_to_follow(block, bytes, allocated_bytes, reserved_bytes, device);
         return;
     }
-    done(c);
+    leave(c);
     c->next(block, bytes, allocated_bytes, reserved_bytes, device);
 }
 

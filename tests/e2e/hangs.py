@@ -390,12 +390,20 @@ def has_stacks():
     return "threads: yes" in gpuwhy("version")[1]
 
 
-CASES = [kernel, ask, other, again, left, left_asked, alone, alone_fast, alone_below_a_launcher, kernel_that_is_meant_to_run_on,
+CASES = [kernel, ask, other, again, left, left_asked, alone, alone_fast, kernel_that_is_meant_to_run_on,
          late_waits_that_end, locks, slow_kernels, asked_kernel_ends, other_kernel_ends, waits_again_until_it_ends,
          joined_by_an_event, locks_in_order, waits_for_input, sleeps, loads_data, pool_waits,
          hang_that_passes, off_says_nothing, poke, poke_says_why_not, bad_options]
+LAUNCHER_CASES = [alone_below_a_launcher]
 PYTHON_CASES = [python_locks, python_kernel, python_twins, python_poke]
 VERSIONS = ["3.9", "3.10", "3.11", "3.12", "3.13", "3.14"]
+
+
+def launcher_cases():
+    if SANITIZE:
+        print("  skipped  programs below timeout(1): it is not sanitized")
+        return []
+    return LAUNCHER_CASES
 
 
 def python_cases():
@@ -425,7 +433,7 @@ def run_case(place, case):
 
 def test():
     words = sys.argv[1:]
-    cases = [c for c in CASES + python_cases() if not words or any(c.__name__.startswith(word) for word in words)]
+    cases = [c for c in CASES + launcher_cases() + python_cases() if not words or any(c.__name__.startswith(word) for word in words)]
     with Workplace() as place, concurrent.futures.ThreadPoolExecutor(8) as pool:
         results = list(pool.map(lambda case: run_case(place, case), cases))
     print("\n".join(line for line, _ in results))
