@@ -390,6 +390,24 @@ def pack(work, out, results, results_path):
                     archive.add(path, f"{label}/{name}")
 
 
+def parts_of(harness, rows):
+    """What is to be run, in order: functions that return results."""
+    only = harness.options.only
+
+    def said(result):
+        print(line_of(result), flush=True)
+        return [result]
+
+    yield lambda: harness.run_all(rows)
+    if not only:
+        yield lambda: said(harness.run_conformance())
+    yield harness.run_driver_scenarios
+    if not only or re.search(only, "S27"):
+        yield lambda: [harness.run_hangs()]
+    if not only or re.search(only, "scope"):
+        yield lambda: [harness.run_scope()]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", default=os.path.join(ROOT, "build"), help="folder with the built gpuwhy")
@@ -421,19 +439,14 @@ def main():
         versions.append(f"{module} {harness.look_for(module) or 'absent'}")
     harness.build_cuda({(r.program, r.kind.split()[1]) for r in rows if r.kind.startswith("cuda")})
     print(f"{machine['name']}, driver {machine['driver']}; {len(rows)} rows, {options.jobs} at once", flush=True)
-    results = harness.run_all(rows)
-    if not options.only:
-        results.append(harness.run_conformance())
-        print(line_of(results[-1]), flush=True)
-    results += harness.run_driver_scenarios()
-    if not options.only or re.search(options.only, "S27"):
-        results.append(harness.run_hangs())
-    if not options.only or re.search(options.only, "scope"):
-        results.append(harness.run_scope())
     os.makedirs(os.path.dirname(os.path.abspath(options.results)), exist_ok=True)
-    write_results(options.results, results, machine, ", ".join(versions) or "no framework")
-    if options.out:
-        pack(harness.work, options.out, results, options.results)
+    results = []
+    for part in parts_of(harness, rows):
+        results += part()
+        # The whole takes long, and may be cut off: what is done is kept.
+        write_results(options.results, results, machine, ", ".join(versions) or "no framework")
+        if options.out:
+            pack(harness.work, options.out, results, options.results)
     wrong = [r for r in results if r["wrong"]]
     skipped = [r for r in results if r["skipped"]]
     print(f"\n{len(results) - len(wrong) - len(skipped)} right, {len(wrong)} wrong, {len(skipped)} skipped; "
