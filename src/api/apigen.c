@@ -83,8 +83,8 @@ typedef struct row {
     bool per_thread; /* by its name: _ptsz or _ptds */
     bool is_public;  /* the parameters are known */
     bool is_get;     /* only failures matter, and it is over at once */
-    bool is_read;
-    bool is_fence; /* a CALL that puts work in order by means that nobody follows */
+    bool is_read;    /* a GET that leads straight to the driver after cuInit */
+    bool is_fence;   /* a CALL that puts work in order by means that nobody follows */
     int kind;
     const char *value[VALUE_COUNT]; /* NULL: not given */
     route routes[ROUTES_MAX];
@@ -371,9 +371,8 @@ static void read_effect(row *r, const char *text)
 {
     size_t word = strcspn(text, " ");
     r->is_public = !(word == 4 && strncmp(text, "JUMP", 4) == 0);
-    bool is_read = word == 4 && strncmp(text, "READ", 4) == 0;
-    r->is_get = is_read || (word == 3 && strncmp(text, "GET", 3) == 0);
-    r->is_read = is_read;
+    r->is_read = word == 4 && strncmp(text, "READ", 4) == 0;
+    r->is_get = r->is_read || (word == 3 && strncmp(text, "GET", 3) == 0);
     r->is_fence = word == 5 && strncmp(text, "FENCE", 5) == 0;
     r->kind = r->is_public && !r->is_get && !r->is_fence ? find_kind(text, word) : (int)GW_EV_CALL;
     if (r->kind < 0 || strcmp(kinds[r->kind].price, "FACT") == 0)

@@ -6,6 +6,7 @@
  * The loader's work at a program's start is two mappings and one relative relocation a name: nothing of ours runs
  * before the first call into a stub. The C library's functions are asked for weakly and without versions, so that
  * one facade suits every C library (where dlopen is not in libc.so.6, __libc_dlopen_mode is). */
+#include "gw_api.h"
 #include "gw_facade.h"
 #include "gwi_elf.h"
 #include "gwi_facade_machine.h"
@@ -53,9 +54,11 @@ typedef struct export_row {
     uint64_t value; /* of an absolute symbol */
     uint32_t hash;
     uint32_t string; /* offset of its name in our string table */
+    uint32_t rank;   /* rows are sorted by it, then by name */
     uint8_t bind;
     bool is_object;
     bool is_absolute;
+    bool is_read;
 } export_row;
 
 typedef struct image {
@@ -86,7 +89,7 @@ static int row_by_name(const void *a, const void *b)
 }
 
 /* What frameworks call all the time, for each launch: their stubs, and their places in the table, share two cache
- * lines. The first ones only read. */
+ * lines. */
 static const char *const frequent[] = {"cuCtxGetDevice_v2",    "cuDevicePrimaryCtxGetState",
                                        "cuCtxGetCurrent",      "cuCtxGetDevice",
                                        "cuDeviceGetAttribute", "cuLaunchKernel",
@@ -95,26 +98,27 @@ static const char *const frequent[] = {"cuCtxGetDevice_v2",    "cuDevicePrimaryC
                                        "cuMemsetD8Async",      "cuMemcpyHtoDAsync_v2",
                                        "cuMemcpyDtoHAsync_v2", "cuEventRecord",
                                        "cuStreamWaitEvent",    "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags"};
-enum { READ_COUNT = 5, FREQUENT_COUNT = sizeof frequent / sizeof frequent[0] };
-_Static_assert((int)READ_COUNT <= (int)GWI_FACADE_READS_MAX, "there is room");
+enum { FREQUENT_COUNT = sizeof frequent / sizeof frequent[0] };
 
-static size_t frequency_rank(const export_row *row)
+static bool is_read(const char *name)
 {
-    size_t rank = 0;
-    while (rank < FREQUENT_COUNT && strcmp(frequent[rank], row->name) != 0)
+    int fn = gw_api_find_symbol(name);
+    return fn >= 0 && (gw_api_fns[fn].flags & GW_API_READ) != 0;
+}
+
+/* Reads come first, then what is frequent, each in the order of the list. */
+static uint32_t rank_of(const char *name, bool read)
+{
+    uint32_t rank = 0;
+    while (rank < FREQUENT_COUNT && strcmp(frequent[rank], name) != 0)
         rank++;
-    return rank;
+    return read ? rank : FREQUENT_COUNT + 1 + rank;
 }
 
-static bool is_read(const export_row *row)
+static int row_by_rank(const void *a, const void *b)
 {
-    return !row->is_object && frequency_rank(row) < READ_COUNT;
-}
-
-static int row_by_frequency(const void *a, const void *b)
-{
-    size_t x = frequency_rank(a), y = frequency_rank(b);
-    return x != y ? (x > y) - (x < y) : row_by_name(a, b);
+    const export_row *x = a, *y = b;
+    return x->rank != y->rank ? (x->rank > y->rank) - (x->rank < y->rank) : row_by_name(a, b);
 }
 
 static uint32_t gnu_hash(const char *name)
@@ -157,8 +161,13 @@ static gw_status collect_exports(const gwi_elf *driver, image *im, gw_error *err
         if (im->count == 0 || strcmp(im->row[im->count - 1].name, im->row[i].name) != 0)
             im->row[im->count++] = im->row[i];
     }
-    qsort(im->row, im->count, sizeof *im->row, row_by_frequency);
-    while (im->read_count < im->count && is_read(&im->row[im->read_count]))
+    for (uint32_t i = 0; i < im->count; i++) {
+        export_row *row = &im->row[i];
+        row->is_read = !row->is_object && is_read(row->name);
+        row->rank = rank_of(row->name, row->is_read);
+    }
+    qsort(im->row, im->count, sizeof *im->row, row_by_rank);
+    while (im->read_count < im->count && im->read_count < GWI_FACADE_READS_MAX && im->row[im->read_count].is_read)
         im->read_count++;
     return GW_OK;
 }
@@ -241,7 +250,7 @@ static void lay_out(image *im)
     im->head_at = im->data_at + DYN_COUNT * sizeof(Elf64_Dyn);
     im->table_at = align_up(im->head_at + sizeof(gw_facade_head), LINE_BYTES);
     im->data_file_end = im->table_at + (uint64_t)im->count * 8;
-    im->data_end = align_up(im->data_file_end, 64);
+    im->data_end = align_up(im->data_file_end, LINE_BYTES);
 }
 
 static void put_heads(const image *im)
@@ -310,7 +319,7 @@ static void put_symbols(image *im)
             uint64_t bytes = row->object_bytes < OBJECT_BYTES_MAX ? row->object_bytes : OBJECT_BYTES_MAX;
             out->st_value = im->data_end;
             out->st_size = bytes;
-            im->data_end = align_up(im->data_end + bytes, 64);
+            im->data_end = align_up(im->data_end + bytes, LINE_BYTES);
         } else {
             out->st_value = index < im->read_count ? gwi_facade_read_at(im->code_at, index)
                                                    : gwi_facade_stub_at(im->code_at, index);
