@@ -29,11 +29,6 @@ typedef struct search {
     size_t begin, count; /* of this process: found[begin] to found[count - 1] */
 } search;
 
-static bool is_outstanding(const gw_ring_call *call)
-{
-    return (call->is_launch || call->is_graph_launch) && !call->captured && !call->waited && !call->maybe_waited;
-}
-
 static gw_alone *alone_of(search *it, uint64_t key)
 {
     for (size_t i = it->begin; i < it->count; i++)
@@ -94,7 +89,7 @@ static void find_on_record(search *it)
     for (size_t i = 0; i < it->model->thread_count; i++) {
         const gw_thread *thread = &it->model->thread[i];
         for (size_t k = 0; thread->pid == it->pid && k < thread->ring_count; k++)
-            if (is_outstanding(&thread->ring[k]))
+            if (gw_is_outstanding(&thread->ring[k]))
                 take_launch(it, thread, &thread->ring[k]);
     }
     for (size_t i = it->count; i-- > it->begin;) {
@@ -121,7 +116,7 @@ static const gw_thread *thread_of(const gw_model *model, uint32_t pid, uint32_t 
 
 static bool is_maybe_over(const gw_ring_call *call)
 {
-    return (call->is_launch || call->is_graph_launch) && call->maybe_waited && !call->waited;
+    return gw_is_any_launch(call) && call->maybe_waited && !call->waited;
 }
 
 /* Is there anything in the rings about the stream since then, or a wait that is also one for it? */
@@ -149,7 +144,7 @@ static bool is_known(const gw_launch_site *launch, const gw_thread *thread)
     bool in_reach = thread != NULL && thread->ring_count > 0 &&
                     (thread->ring_total <= thread->ring_count || thread->ring[0].t_ns <= launch->t_ns);
     for (size_t k = in_reach ? thread->ring_count : 0; k-- > 0;)
-        if ((thread->ring[k].is_launch || thread->ring[k].is_graph_launch) && thread->ring[k].stream == launch->stream)
+        if (gw_is_any_launch(&thread->ring[k]) && thread->ring[k].stream == launch->stream)
             return !is_maybe_over(&thread->ring[k]);
     return in_reach;
 }

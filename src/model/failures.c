@@ -68,9 +68,8 @@ static bool died_soon_after(const gw_process *process, const gw_failure *failure
     enum { HUP = 1, INT = 2, KILL = 9, TERM = 15 };
     const uint64_t soon_ns = 5000000000u;
     int signal = process->exit.signal;
-    return process->exit_known && process->exit.status_known && process->t_exit_ns <= failure->t_last_ns + soon_ns &&
-           (process->exit.exit_code != 0 || signal != 0) && signal != HUP && signal != INT && signal != KILL &&
-           signal != TERM;
+    return gw_died_badly(process) && process->t_exit_ns <= failure->t_last_ns + soon_ns && signal != HUP &&
+           signal != INT && signal != KILL && signal != TERM;
 }
 
 /* In a child that was forked after cuInit even a question is refused, and it may be all that a runtime library asks:
@@ -79,11 +78,9 @@ static bool died_soon_after(const gw_process *process, const gw_failure *failure
 static bool is_refused_fork(const gw_model *model, const gw_failure *failure)
 {
     enum { NOT_INITIALIZED = 3 };
-    const gw_process *command = model->command;
     const gw_process *process = failure->result == NOT_INITIALIZED ? gw_model_process(model, failure->pid) : NULL;
-    bool run_is_good = command != NULL && command->exit_known && command->exit.status_known &&
-                       command->exit.exit_code == 0 && command->exit.signal == 0;
-    return process != NULL && process->forked_after_init && (!run_is_good || died_soon_after(process, failure));
+    return process != NULL && process->forked_after_init &&
+           (!gw_run_ended_well(model) || died_soon_after(process, failure));
 }
 
 static bool is_device_allocation(const gw_event *event)
@@ -541,7 +538,7 @@ typedef struct later {
 
 static void count_later(const gw_ring_call *call, uint64_t synced_ns, bool is_own, later *found)
 {
-    bool launch = (call->is_launch || call->is_graph_launch) && !call->captured;
+    bool launch = gw_is_any_launch(call) && !call->captured;
     bool fill = strncmp(call->fn_name, "cuMemset", strlen("cuMemset")) == 0;
     bool to_host = strncmp(call->fn_name, "cuMemcpyDtoH", strlen("cuMemcpyDtoH")) == 0;
     found->launches += launch;

@@ -49,7 +49,7 @@ static moment *moments_of(const gw_model *model, uint32_t pid, size_t *ret_count
         const gw_thread *thread = &model->thread[i];
         for (size_t k = 0; thread->pid == pid && k < thread->ring_count; k++) {
             const gw_ring_call *call = &thread->ring[k];
-            bool launch = (call->is_launch || call->is_graph_launch) && !call->captured;
+            bool launch = gw_is_any_launch(call) && !call->captured;
             if (launch || call->is_sync || call->is_copy)
                 list[count++] = (moment){call->t_ns, launch};
         }

@@ -703,6 +703,34 @@ static inline uint64_t gw_launches(const uint64_t counter[GW_COUNT_COUNT])
     return counter[GW_COUNT_LAUNCH] + counter[GW_COUNT_GRAPH_LAUNCH];
 }
 
+/* It is known to have ended, otherwise than with 0; with 0. */
+static inline bool gw_died_badly(const gw_process *process)
+{
+    return process->exit_known && process->exit.status_known &&
+           (process->exit.exit_code != 0 || process->exit.signal != 0);
+}
+static inline bool gw_ended_well(const gw_process *process)
+{
+    return process->exit_known && process->exit.status_known && !gw_died_badly(process);
+}
+/* The program that the user started is known to have ended with 0. */
+static inline bool gw_run_ended_well(const gw_model *model)
+{
+    return model->command != NULL && gw_ended_well(model->command);
+}
+
+/* Launched: a kernel, alone or in a graph. */
+static inline bool gw_is_any_launch(const gw_ring_call *call)
+{
+    return call->is_launch || call->is_graph_launch;
+}
+
+/* Launched, and nothing that followed shows that it is over. A wait for one stream says nothing about another. */
+static inline bool gw_is_outstanding(const gw_ring_call *call)
+{
+    return gw_is_any_launch(call) && !call->captured && !call->waited && !call->maybe_waited;
+}
+
 /* Looks things up. NULL or -1: unknown. */
 const gw_process *gw_model_process(const gw_model *model, uint32_t pid);
 const char *gw_model_meta(const gw_model *model, const char *key);

@@ -705,7 +705,7 @@ static void decode_call(gw_model *model, gwi_process *process, uint32_t tid, con
     call->is_query = begins(name, "cuStreamQuery") || begins(name, "cuEventQuery");
     if (process == NULL)
         return;
-    if (call->is_launch || call->is_graph_launch)
+    if (gw_is_any_launch(call))
         call->captured = gwi_was_captured(process, tid, hot->t_ns);
     if (call->is_launch)
         call->kernel = gwi_function_name(model, process, hot->what);

@@ -342,7 +342,7 @@ static void settle_recovery(gw_model *model, gw_allocator_report *report)
         const gw_thread *thread = &model->thread[i];
         for (size_t k = thread->ring_count;
              thread->pid == report->pid && k-- > 0 && thread->ring[k].t_ns > report->t_ns;)
-            launches += thread->ring[k].is_launch || thread->ring[k].is_graph_launch;
+            launches += gw_is_any_launch(&thread->ring[k]);
     }
     if (launches >= LAUNCHES_MANY && process != NULL && process->synced_at_ns > report->t_ns)
         report->recovery = GW_RECOVERED_BY_WORK;

@@ -118,7 +118,7 @@ static void work_from_rings(const gw_model *model, uint32_t pid, gw_request *req
     gw_request sum = {0};
     for (size_t i = 0; calls > 0 && i < count; i++) {
         for (; at < calls && call[at]->t_ns <= request[i].t_ns; at++) {
-            sum.launches += (call[at]->is_launch || call[at]->is_graph_launch) && !call[at]->captured;
+            sum.launches += gw_is_any_launch(call[at]) && !call[at]->captured;
             sum.copies += call[at]->is_copy;
             sum.reads += call[at]->is_copy && strstr(call[at]->fn_name, "toH") != NULL;
             sum.waits += call[at]->is_sync || call[at]->is_query;

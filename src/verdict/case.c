@@ -416,7 +416,7 @@ static void find_told(gwi_case *c)
     size_t launches = 0; /* a file is read when all is over: its lines then come after every launch */
     for (size_t i = 0; i < model->thread_count; i++) {
         for (size_t k = model->thread[i].ring_count; k-- > 0 && model->thread[i].ring[k].t_ns > facts->oom_last_t_ns;)
-            launches += model->thread[i].ring[k].is_launch || model->thread[i].ring[k].is_graph_launch;
+            launches += gw_is_any_launch(&model->thread[i].ring[k]);
     }
     c->told = launches < LAUNCHES_FEW ? &facts->oom : NULL;
 }
@@ -428,7 +428,7 @@ gw_status gwi_case_open(const gw_model *model, gwi_case *ret_case, gw_error *err
     c.process = model->asked_phase != NULL ? gw_model_process(model, model->asked_phase->pid) : gwi_family_judge(model);
     /* Without its last part a recording does not tell how the command ended, whatever a child of it did. */
     const gw_process *end = model->command != NULL ? model->command : model->truncated ? NULL : c.process;
-    if (c.process != NULL && c.process != model->command && gwi_died_badly(c.process))
+    if (c.process != NULL && c.process != model->command && gw_died_badly(c.process))
         end = c.process; /* a child's death is the fault, whatever the parent made of it */
     if (end != NULL && end->exit_known && end->exit.status_known) {
         c.ended = true;

@@ -77,12 +77,6 @@ const gw_failure *gwi_root_of(const gwi_roots *found)
     return heavy != NULL ? heavy : found->other;
 }
 
-bool gwi_died_badly(const gw_process *process)
-{
-    return process->exit_known && process->exit.status_known &&
-           (process->exit.exit_code != 0 || process->exit.signal != 0);
-}
-
 /* ---- trouble ---- */
 
 typedef struct trouble {
@@ -97,11 +91,6 @@ static bool was_told_to_end(const gw_process *process)
     enum { HUP = 1, INT = 2, TERM = 15, SHELL = 128 };
     int signal = process->exit.signal != 0 ? process->exit.signal : process->exit.exit_code - SHELL;
     return signal == HUP || signal == INT || signal == TERM;
-}
-
-static bool ended_well(const gw_process *process)
-{
-    return process->exit_known && process->exit.status_known && !gwi_died_badly(process);
 }
 
 static bool has_worked(const gw_process *process)
@@ -133,7 +122,7 @@ static const gw_process *successor_of(const gw_model *model, const gw_process *f
         if (next == failed || !same_place || next->t_seen_ns < failed->t_last_event_ns || !has_worked(next))
             continue;
         gwi_roots roots = gwi_roots_of(model, next->pid);
-        if (roots.sticky == NULL && roots.oom == NULL && (ended_well(next) || !gwi_died_badly(next)))
+        if (roots.sticky == NULL && roots.oom == NULL && (gw_ended_well(next) || !gw_died_badly(next)))
             return next;
     }
     return NULL;
@@ -145,7 +134,7 @@ static bool siblings_were_ended_after(const gw_model *model, const gw_process *p
     const uint64_t soon_ns = 60000000000u;
     for (size_t i = 0; i < model->process_count; i++) {
         const gw_process *other = &model->process[i];
-        if (other != process && are_peers(other, process) && gwi_died_badly(other) && was_told_to_end(other) &&
+        if (other != process && are_peers(other, process) && gw_died_badly(other) && was_told_to_end(other) &&
             other->t_exit_ns >= process->t_exit_ns && other->t_exit_ns - process->t_exit_ns < soon_ns)
             return true;
     }
@@ -160,7 +149,7 @@ static bool death_matters(const gw_model *model, const gw_process *process)
     const gw_process *command = model->command;
     if (process == command || process->exit.signal != 0 || siblings_were_ended_after(model, process))
         return true;
-    return command != NULL && gwi_died_badly(command) && command->t_exit_ns >= process->t_exit_ns &&
+    return command != NULL && gw_died_badly(command) && command->t_exit_ns >= process->t_exit_ns &&
            command->t_exit_ns - process->t_exit_ns < soon_ns;
 }
 
@@ -169,8 +158,8 @@ static trouble trouble_of(const gw_model *model, const gw_process *process, bool
     gwi_roots roots = gwi_roots_of(model, process->pid);
     const gw_failure *root = gwi_root_of(&roots);
     trouble none = {.process = process}, found = none;
-    bool died = gwi_died_badly(process), own_death = died && !was_told_to_end(process);
-    if (ended_well(process) && roots.sticky == NULL)
+    bool died = gw_died_badly(process), own_death = died && !was_told_to_end(process);
+    if (gw_ended_well(process) && roots.sticky == NULL)
         return none; /* it coped, or nobody cared */
     bool was_replaced = process != model->command && successor_of(model, process) != NULL;
     if (was_replaced && (run_is_good || gw_exception_kind_of(&model->stderr_facts) == GW_EXCEPTION_SCRIPT))
@@ -195,16 +184,11 @@ static trouble trouble_of(const gw_model *model, const gw_process *process, bool
     return found;
 }
 
-static bool runs_well(const gw_model *model)
-{
-    return model->command != NULL && ended_well(model->command);
-}
-
 const gw_process *gwi_family_judge(const gw_model *model)
 {
     trouble first[4] = {0};
     for (size_t i = 0; i < model->process_count; i++) {
-        trouble found = trouble_of(model, &model->process[i], runs_well(model));
+        trouble found = trouble_of(model, &model->process[i], gw_run_ended_well(model));
         trouble *best = &first[found.weight];
         if (found.weight > 0 && (best->process == NULL || found.t_ns < best->t_ns))
             *best = found;
@@ -231,7 +215,7 @@ uint64_t gwi_trouble_time(const gwi_case *c, unsigned *ret_weight)
         *ret_weight = 1;
         return c->hang.hang->t_ns - c->hang.hang->for_ns;
     }
-    if (c->process == NULL || !gwi_died_badly(c->process))
+    if (c->process == NULL || !gw_died_badly(c->process))
         return c->root != NULL ? c->root->t_ns : GWI_NO_TIME;
     *ret_weight = was_told_to_end(c->process) ? 0 : 1;
     return c->root != NULL ? c->root->t_ns : c->process->t_exit_ns;
@@ -290,7 +274,7 @@ static void say_followers(const gwi_case *c, gwi_finding *finding, uint64_t sinc
         gwi_roots roots = gwi_roots_of(model, process->pid);
         const gw_failure *root = gwi_root_of(&roots);
         bool failed = root != NULL && root->t_ns >= since_ns;
-        bool died = gwi_died_badly(process) && process->t_exit_ns >= since_ns;
+        bool died = gw_died_badly(process) && process->t_exit_ns >= since_ns;
         if (process == c->process || (!failed && !died))
             continue;
         if (shown++ >= SHOWN_MAX) {
@@ -324,10 +308,10 @@ static void say_unnoticed(const gwi_case *c, gwi_finding *finding)
 static void say_tie(const gwi_case *c, gwi_finding *finding)
 {
     const gw_process *process = c->process;
-    for (size_t i = 0; c->root == NULL && gwi_died_badly(process) && i < c->model->process_count; i++) {
+    for (size_t i = 0; c->root == NULL && gw_died_badly(process) && i < c->model->process_count; i++) {
         const gw_process *other = &c->model->process[i];
         char who[GWI_WHO_TEXT_MAX];
-        if (other != process && other != c->model->command && gwi_died_badly(other) && !was_told_to_end(other) &&
+        if (other != process && other != c->model->command && gw_died_badly(other) && !was_told_to_end(other) &&
             other->t_exit_ns == process->t_exit_ns)
             gwi_evidence(finding, other->t_exit_ns, "exit", "%s ended at the same moment: it may have been the first",
                          gwi_who_text(who, other));
@@ -346,12 +330,12 @@ void gwi_say_family(const gwi_case *c, gwi_finding *finding)
         gwi_evidence(finding, since_ns, "exit",
                      "%s was the first of %zu recorded processes to fail (it and its parents: %s)",
                      gwi_who_text(who, c->process), model->process_count, gwi_chain_text(chain, model, c->process));
-    if (c->process != model->command && gwi_died_badly(c->process) && c->process->exit.signal != 0)
+    if (c->process != model->command && gw_died_badly(c->process) && c->process->exit.signal != 0)
         gwi_evidence(finding, c->process->t_exit_ns, "exit", "%s was ended by signal %d", who, c->process->exit.signal);
-    else if (c->process != model->command && gwi_died_badly(c->process))
+    else if (c->process != model->command && gw_died_badly(c->process))
         gwi_evidence(finding, c->process->t_exit_ns, "exit", "%s exited with status %d", who,
                      c->process->exit.exit_code);
-    if (c->process != model->command && runs_well(model))
+    if (c->process != model->command && gw_run_ended_well(model))
         say_unnoticed(c, finding);
     say_tie(c, finding);
     say_followers(c, finding, since_ns);
@@ -369,7 +353,7 @@ bool gwi_advise_family(const gwi_case *c, gw_string_list *advice)
         gwi_roots roots = gwi_roots_of(model, process->pid);
         const gw_process *next = process == model->command ? NULL : successor_of(model, process);
         char line[256];
-        if (next != NULL && (roots.sticky != NULL || roots.oom != NULL || gwi_died_badly(process))) {
+        if (next != NULL && (roots.sticky != NULL || roots.oom != NULL || gw_died_badly(process))) {
             snprintf(line, sizeof line, "%s failed and ended at %.2f s, and %s took its place with success",
                      gwi_who_text(who, process), (double)process->t_exit_ns / 1e9, gwi_who_text(next_who, next));
             good = gwi_list_add(advice, line);

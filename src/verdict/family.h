@@ -24,8 +24,6 @@ bool gwi_is_outlived(const gwi_case *c, const gw_failure *failure);
  * gave no reason for its end and later got neither as much memory nor less by choice. NULL: none. */
 const gw_failure *gwi_doubtful_refusal(const gwi_case *c);
 
-bool gwi_died_badly(const gw_process *process); /* known to have ended otherwise than with 0 */
-
 /* The process whose trouble came first, among those whose trouble may have ended the run or was noticed by nobody; else
  * the command; NULL: nothing was recorded.
  *

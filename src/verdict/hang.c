@@ -59,12 +59,6 @@ typedef struct outstanding {
     uint64_t total;
 } outstanding;
 
-/* Nothing that followed shows that it is over. A wait for one stream says nothing about another. */
-static bool is_outstanding(const gw_ring_call *call)
-{
-    return (call->is_launch || call->is_graph_launch) && !call->captured && !call->waited && !call->maybe_waited;
-}
-
 /* The one that goes for `call`: the oldest that is not the newest of its stream, else the oldest. SIZE_MAX: none does.
  */
 static size_t who_goes(const outstanding *found, const gw_ring_call *call)
@@ -105,7 +99,7 @@ static outstanding launches_outstanding(const gw_model *model, uint32_t pid)
         const gw_thread *thread = &model->thread[i];
         for (size_t k = thread->pid == pid ? thread->ring_count : 0; k-- > 0;) {
             const gw_ring_call *call = &thread->ring[k];
-            if (!is_outstanding(call))
+            if (!gw_is_outstanding(call))
                 continue;
             found.total++;
             keep_newest(&found, call);

@@ -74,7 +74,7 @@ static void read_ring(gwi_pace *pace)
         const gw_ring_call *call = &thread->ring[i], *next = i + 1 < thread->ring_count ? call + 1 : NULL;
         uint64_t after_ns = next != NULL && next->t_ns > call->t_ns ? next->t_ns - call->t_ns : 0;
         bool next_looks = next != NULL && (next->is_copy || next->is_sync);
-        pace->launch_count += call->is_launch || call->is_graph_launch;
+        pace->launch_count += gw_is_any_launch(call);
         if (call->is_sync) {
             if (period != NULL && pace->sync_count > 0)
                 period[period_count++] = call->t_ns - t_sync_ns;

@@ -345,7 +345,7 @@ typedef struct launch_list {
 
 bool gwi_is_open_launch(const gw_ring_call *call, uint64_t t_ns)
 {
-    return (call->is_launch || call->is_graph_launch) && !call->captured && call->t_ns <= t_ns && !call->waited;
+    return gw_is_any_launch(call) && !call->captured && call->t_ns <= t_ns && !call->waited;
 }
 
 /* Is the thread's last good synchronisation the process's? One stamp in two items may differ a little: the clock of the

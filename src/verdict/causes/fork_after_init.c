@@ -4,9 +4,10 @@
  * succeeded, where that child died badly within five seconds of it, or an exception about the GPU ended the run, and
  * the run ended badly. The driver never works in such a child. Without a driver call: PyTorch's own exception "Cannot
  * re-initialize CUDA in forked subprocess" within a minute of the end, and a cuInit that succeeded before it. A log
- * alone establishes it by these words where an error follows. Supported by: the same where cuInit was not recorded, how
- * the child ended is not known, or the run ended well. A child that ended well, or much later, had done without CUDA.
- */
+ * alone establishes it by these words where an error follows.
+ *
+ * Supported by: the same where cuInit was not recorded, how the child ended is not known, or the run ended well. A
+ * child that ended well, or much later, had done without CUDA. */
 #include "cause.h"
 #include "family.h"
 
@@ -74,11 +75,9 @@ static gw_certainty certainty_of(const gwi_case *c, const gw_process *child, con
                                  bool is_initialised)
 {
     const uint64_t soon_ns = 5000000000u;
-    const gw_process *command = c->model->command;
     bool knows_end = child->exit_known && child->exit.status_known;
-    bool died = knows_end && gwi_died_badly(child) && child->t_exit_ns <= refused->t_last_ns + soon_ns;
-    bool run_is_good = command != NULL && command->exit_known && command->exit.status_known && !gwi_died_badly(command);
-    gw_certainty most = is_initialised && !run_is_good ? GW_ESTABLISHED : GW_SUPPORTED;
+    bool died = gw_died_badly(child) && child->t_exit_ns <= refused->t_last_ns + soon_ns;
+    gw_certainty most = is_initialised && !gw_run_ended_well(c->model) ? GW_ESTABLISHED : GW_SUPPORTED;
     if (c->exception == GW_EXCEPTION_GPU) /* a pool hands its worker's exception on */
         return most;
     if (c->exception == GW_EXCEPTION_SCRIPT && !c->model->stderr_facts.exception_about_child)

@@ -2,9 +2,10 @@
  *
  * Established only by: the end by SIGHUP, SIGINT, SIGQUIT, SIGTERM or SIGXCPU, with no failed driver call, no hang, no
  * stream left alone with work, and nothing on stderr that says why the program failed: a program that fails may end its
- * own group by such a signal, and says so. KeyboardInterrupt is SIGINT's own word. Supported by: SIGKILL, which may be
- * the kernel's; an exit status that stands for a signal; a signal after an exception; a stream that nothing waited for,
- * whose kernel may be what somebody was tired of. */
+ * own group by such a signal, and says so. KeyboardInterrupt is SIGINT's own word.
+ *
+ * Supported by: SIGKILL, which may be the kernel's; an exit status that stands for a signal; a signal after an
+ * exception; a stream that nothing waited for, whose kernel may be why somebody ended the program. */
 #include "alone.h"
 #include "coverage.h"
 #include "machine.h"
