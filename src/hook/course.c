@@ -41,6 +41,9 @@ enum {
     LOG_ROOM = 512,
     SETTLE_EVERY = 256, /* the other half is for events that come while somebody reads */
     FETCHED_MAX = 64,   /* lines of so many events are asked for at once: they stay in the cache until they are used */
+    SITES_IN_HAND = 1 << 24,
+    SITES_TIME_PARTS = 1024,
+    PAUSE_TICKS = 1 << 26, /* 20 to 70 ms */
     SPINS_MAX = 200,
     YIELDS_MAX = 50000
 };
@@ -87,7 +90,9 @@ typedef struct gwi_course_of_device {
     uint32_t table_bits;
     _Atomic uint64_t missed;
     _Atomic uint64_t settled_count;
-    _Atomic uint64_t site_ticks; /* spent on call sites */
+    _Atomic uint64_t site_ticks;     /* spent on call sites */
+    _Atomic uint64_t site_may_ticks; /* as many as they may take */
+    uint64_t site_earned_until;      /* in ticks of events */
     uint32_t span_shift, span_index;
     gwi_course_block *table; /* owned; a mapping */
     uint64_t span_end_ticks; /* of the span in progress */
@@ -289,7 +294,8 @@ static course *make_course(void)
     c->next = next != NULL ? next : courses.door->usage_alone;
     c->table = (gwi_course_block *)(void *)(c + 1);
     c->table_bits = TABLE_BITS_FIRST;
-    c->now.first_ticks = c->now.last_ticks = c->last_ticks = gwi_ticks();
+    c->now.first_ticks = c->now.last_ticks = c->last_ticks = c->site_earned_until = gwi_ticks();
+    c->site_may_ticks = SITES_IN_HAND;
     c->large_bytes = large_bytes();
     c->site_chance = SITE_CHANCE;
     c->span_shift = SPAN_SHIFT_FIRST;
@@ -496,14 +502,24 @@ static void settle_some(course *c, const logged *event, uint32_t count)
     }
 }
 
-/* All call sites together may cost a thousandth of the time, those of blocks that are not large half of that. The first
- * ones of a process cost more, because files and rules are new: there is something in hand for them. */
+/* Call sites may take a thousandth of the time in which the program works, those of blocks that are not large a quarter
+ * of that. A pause earns nothing: a program that waited for an hour has no more to spend than one that did not. The
+ * first sites of a process cost more, because files and rules are new: there is something in hand for them. */
 static bool may_have_site(const course *c, bool is_large)
 {
-    enum { IN_HAND = 1 << 24, TIME_PARTS = 1024 };
     uint64_t spent = atomic_load_explicit(&c->site_ticks, memory_order_relaxed);
-    uint64_t may_spend = IN_HAND + (c->now.last_ticks - c->now.first_ticks) / TIME_PARTS;
-    return spent < (is_large ? may_spend : may_spend / 2);
+    uint64_t may_spend = atomic_load_explicit(&c->site_may_ticks, memory_order_relaxed);
+    return spent < (is_large ? may_spend : may_spend / 4);
+}
+
+/* For the time since this was called last, a pause left out. */
+static void earn_sites(course *c)
+{
+    uint64_t passed = c->now.last_ticks - c->site_earned_until;
+    uint64_t worked = passed < PAUSE_TICKS ? passed : (uint64_t)PAUSE_TICKS;
+    uint64_t may_spend = atomic_load_explicit(&c->site_may_ticks, memory_order_relaxed);
+    atomic_store_explicit(&c->site_may_ticks, may_spend + worked / SITES_TIME_PARTS, memory_order_relaxed);
+    c->site_earned_until = c->now.last_ticks;
 }
 
 /* Under the lock. */
@@ -523,6 +539,7 @@ static __attribute__((hot)) void settle(course *c)
     c->now.allocated_bytes = atomic_load_explicit(&c->allocated_bytes, memory_order_relaxed);
     c->now.reserved_bytes = atomic_load_explicit(&c->reserved_bytes, memory_order_relaxed);
     atomic_store_explicit(&c->large_bytes, large_bytes(), memory_order_relaxed);
+    earn_sites(c);
     atomic_store_explicit(&c->site_chance, may_have_site(c, false) ? SITE_CHANCE : 0, memory_order_relaxed);
 }
 

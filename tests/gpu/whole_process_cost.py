@@ -1,16 +1,16 @@
 """What recording costs a training as a user pays it: whole processes, bare against `gpuwhy run`. By hand, on a card:
 
-    python3 tests/gpu/whole_process_cost.py [--pairs 30] [--iterations 2000] [--net resnet50] [--variants GPUWHY_COURSE=0 ...]
+    python3 tests/gpu/whole_process_cost.py [--seconds 500] [--net resnet50] [--variants GPUWHY_COURSE=0 ...]
 
 Processes differ from each other by more than recording costs: in where their memory lies, in which core they run on, and
 the machine's speed drifts. So a group of processes, half of them bare, starts at the same time, and then they take turns:
-in each round every process trains once, in a new random order, while the others, with their supervisors, are stopped by
-SIGSTOP. A pair is one bare and one recorded process of a group; its ratio is the median over the rounds. The table shows
-the median over the pairs with its bootstrap interval.
+in each round every process trains for a short time, in a new random order, while the others wait for their turn. What a
+round has in common is taken out: a process's figure is the median, over the rounds, of its time divided by the round's
+mean. The table compares the mean of a variant's processes with the bare ones', with a bootstrap interval over processes.
 
 `--variants` adds recorded processes with a variable of the hook's set, to find a cost by elimination: GPUWHY_COURSE=0,
-GPUWHY_SITES=0, GPUWHY_ATTACH=0, GPUWHY_OFF=1. "bare" as a variant compares bare processes with each other: that is what the
-method itself gets wrong.
+GPUWHY_SITES=0, GPUWHY_ATTACH=0, GPUWHY_OFF=1. `@FOLDER` takes gpuwhy from another folder; "bare" as a variant compares
+half of the bare processes with the other half: that is what the method itself gets wrong.
 
 The small network of measure_history.py at batch 32 is limited by its launches; ResNet-50 runs at batch 256 in bfloat16.
 Build for release.
@@ -18,6 +18,7 @@ Build for release.
 
 import argparse
 import json
+import math
 import os
 import pathlib
 import random
@@ -67,7 +68,7 @@ def child(net):
     torch.cuda.synchronize()
     print(f"ready {os.getpid()}", flush=True)
     for line in sys.stdin:
-        steps(2 * BLOCK[net])  # the caches hold another process's data
+        steps(BLOCK[net])  # the caches hold another process's data
         torch.cuda.synchronize()
         times = []
         for _ in range(int(line) // BLOCK[net]):
@@ -90,7 +91,8 @@ class Process:
         variables = dict(os.environ)
         if variant != "bare":
             recording = f"{folder}/{time.monotonic_ns()}.gpuwhy"
-            command = [str(ROOT / options.build / "gpuwhy"), "run", "--quiet", "-o", recording, "--"] + command
+            build = variant[1:] if variant.startswith("@") else options.build
+            command = [str(ROOT / build / "gpuwhy"), "run", "--quiet", "-o", recording, "--"] + command
         if "=" in variant:
             name, value = variant.split("=", 1)
             variables[name] = value
@@ -140,44 +142,48 @@ def run_group(variants, options, rng, folder):
     return group
 
 
-def pairs_of(group, variant):
-    """(ratio, bare ms, recorded ms): the first bare process with the first of the variant, and so on."""
-    bare = [p for p in group if p.variant == "bare"]
-    others = [p for p in group if p.variant == variant]
-    if variant == "bare":
-        others = bare[1:] + bare[:1]
-    for b, o in zip(bare, others):
-        x, y = ([statistics.median(turn) for turn in p.times] for p in (b, o))
-        yield statistics.median(w / v for v, w in zip(x, y)), statistics.median(x), statistics.median(y)
-
-
 # ---- the table ----
 
-def interval(ratios, rng):
-    draws = sorted(statistics.median(rng.choices(ratios, k=len(ratios))) for _ in range(4000))
-    return draws[100], draws[3899]
+def effects_of(group):
+    """{variant: [(log of a process's time against its rounds' mean, its ms an iteration)]}"""
+    ms = [[statistics.median(turn) for turn in p.times] for p in group]
+    means = [statistics.fmean(math.log(row[r]) for row in ms) for r in range(len(ms[0]))]
+    effects = {}
+    for process, row in zip(group, ms):
+        effect = statistics.median(math.log(t) - mean for t, mean in zip(row, means))
+        effects.setdefault(process.variant, []).append((effect, statistics.median(row)))
+    return effects
 
 
-def show(variants, pairs, rng):
-    print(f"{'':20s} pairs   bare ms     ms   median      95 % interval      mean")
+def difference(groups, variant, rng):
+    """In percent: of the variant's processes from the bare ones of their group, over all groups. With `rng`, of processes
+    drawn from each."""
+    differences = []
+    for effects in groups:
+        bare, other = effects["bare"], effects.get(variant)
+        if variant == "bare":
+            bare, other = bare[::2], bare[1::2]
+        draw = (lambda some: rng.choices(some, k=len(some))) if rng else (lambda some: some)
+        differences.append(statistics.fmean(e for e, _ in draw(other)) - statistics.fmean(e for e, _ in draw(bare)))
+    return 100 * math.expm1(statistics.fmean(differences))
+
+
+def show(variants, groups, rng):
+    print(f"{'':20s} processes   bare ms        ms    cost      95 % interval")
     for variant in variants:
-        found = pairs[variant]
-        ratios = [p[0] for p in found]
-        if len(ratios) < 3:
-            continue
-        low, high = interval(ratios, rng)
-        print(f"{variant:20s} {len(found):5d} {statistics.median(p[1] for p in found):9.4f} "
-              f"{statistics.median(p[2] for p in found):7.4f} {100 * (statistics.median(ratios) - 1):+7.2f} %"
-              f"  {100 * (low - 1):+6.2f} to {100 * (high - 1):+6.2f} %  {100 * (statistics.fmean(ratios) - 1):+6.2f} %")
+        draws = sorted(difference(groups, variant, rng) for _ in range(4000))
+        count = sum(len(effects[variant]) for effects in groups)
+        ms = [statistics.median(t for effects in groups for _, t in effects[v]) for v in ("bare", variant)]
+        print(f"{variant:20s} {count:9d} {ms[0]:9.4f} {ms[1]:9.4f} {difference(groups, variant, None):+7.2f} %"
+              f"  {draws[100]:+6.2f} to {draws[3899]:+6.2f} %", flush=True)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--build", default="build")
     parser.add_argument("--net", choices=sorted(WARM), default="small")
-    parser.add_argument("--pairs", type=int, default=30)
-    parser.add_argument("--each", type=int, default=4, help="processes of each variant in a group")
-    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--each", type=int, default=8, help="processes of each variant in a group")
+    parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--iterations", type=int, default=2000)
     parser.add_argument("--seconds", type=float, default=500, help="no group begins that may end later")
     parser.add_argument("--variants", nargs="*", default=["recorded"])
@@ -190,22 +196,20 @@ def main():
         return child(options.net)
     rng, begin = random.Random(options.seed), time.monotonic()
     variants = list(dict.fromkeys(options.variants))
-    pairs = {variant: [] for variant in variants}
-    longest, raw = 0.0, []
+    longest, raw, groups = 0.0, [], []
     with tempfile.TemporaryDirectory() as folder:
-        while len(pairs[variants[0]]) < options.pairs and time.monotonic() - begin + longest < options.seconds:
+        while not groups or time.monotonic() - begin + longest < options.seconds:
             start = time.monotonic()
             names = (["bare"] + [v for v in variants if v != "bare"]) * options.each
             group = run_group(rng.sample(names, len(names)), options, rng, folder)
             longest = max(longest, time.monotonic() - start)
+            groups.append(effects_of(group))
             raw.append([[p.variant, p.times] for p in group])
-            for variant in variants:
-                pairs[variant] += list(pairs_of(group, variant))
-    print(f"{options.net}, {options.iterations} iterations in {options.rounds} turns, groups of "
-          f"{len(names)} processes, {longest:.0f} s a group")
-    show(variants, pairs, rng)
-    if options.json:
-        pathlib.Path(options.json).write_text(json.dumps(raw))
+            if options.json:
+                pathlib.Path(options.json).write_text(json.dumps(raw))
+            print(f"{options.net}, {options.iterations} iterations in {options.rounds} turns, {len(groups)} groups of "
+                  f"{len(names)} processes, {longest:.0f} s a group")
+            show(variants, groups, rng)
 
 
 if __name__ == "__main__":
