@@ -13,6 +13,11 @@
  * nobody: whoever settles, and that may be a reader, takes another lock. If two threads ever come at once, the second
  * one's event is not followed, and the course says that it is not whole.
  *
+ * A process that holds little of the card and does not grow is followed at its start only, and the course rests: an
+ * event then costs one comparison, in a line that is not written. It is followed again as soon as it holds an eighth
+ * more than it ever did, long before it may run out of memory. What it has then is the base: its blocks are not known
+ * one by one, and they are at most a sixty-fourth of the card.
+ *
  * Live blocks are a hash table by address with linear probing, which doubles by moving to a new mapping; the ring has
  * the last requests. A free writes into the ring, too: how long a request lived is what tells an iteration's working
  * memory from what it keeps.
@@ -44,6 +49,8 @@ enum {
     SITES_IN_HAND = 1 << 24,
     SITES_TIME_PARTS = 1024,
     PAUSE_TICKS = 1 << 26, /* 20 to 70 ms */
+    CALM_REQUESTS = 2048,  /* a stretch that keeps no more than the one before it is calm; ... */
+    CALM_STRETCHES = 4,    /* ... after so many of them the course may rest */
     SPINS_MAX = 200,
     YIELDS_MAX = 50000
 };
@@ -73,6 +80,13 @@ enum { NO_SLOT = 0xff };
 #define SITE_CHANCE (UINT32_MAX / 8)
 _Static_assert((int)GW_SLOT_COUNT <= (int)NO_SLOT, "a slot fits");
 
+/* How the live bytes were lately: a stretch's lowest, and the highest since the course follows. */
+typedef struct calm {
+    uint64_t until; /* number of the request that ends the stretch */
+    uint64_t lowest, lowest_before, highest;
+    uint32_t stretches;
+} calm;
+
 typedef struct gwi_course_of_device {
     /* What appending touches, its place in the log excepted. Others only read it; the totals may be those of an event
      * newer than what they have. */
@@ -81,10 +95,12 @@ typedef struct gwi_course_of_device {
     uint64_t last_ticks;
     _Atomic uint64_t allocated_bytes, reserved_bytes;
     _Atomic uint64_t large_bytes; /* requests of so many bytes have a call site */
-    gw_c10_usage_fn *next;        /* PyTorch's own */
     _Atomic uint32_t site_chance; /* of another request to have one, of 2^32; 0: no time is left for them */
     uint16_t stale;               /* events since the time was newer */
     _Atomic bool is_busy;         /* a thread appends */
+    /* Seldom written. */
+    _Alignas(64) _Atomic uint64_t rest_below; /* the course rests while PyTorch has allocated less; 0: it follows */
+    gw_c10_usage_fn *next;                    /* PyTorch's own */
     /* The rest is under the lock, but for what is atomic. */
     _Alignas(64) _Atomic uint32_t lock;
     uint32_t table_bits;
@@ -98,13 +114,16 @@ typedef struct gwi_course_of_device {
     uint64_t span_end_ticks; /* of the span in progress */
     uint32_t launches, waits;
     gwi_course_totals now; /* of what is settled */
+    uint64_t first_order;  /* of the first request since the course follows */
+    uint64_t base_bytes;   /* of blocks that were there before that, and still are */
+    calm calm;
     gwi_course_size size[GWI_COURSE_SIZES];
     gwi_course_span span[GWI_COURSE_SPANS];
     seen_counts seen[GW_SLOT_COUNT];
     _Alignas(64) logged log[LOG_ROOM];
     _Alignas(64) gwi_course_request ring[GWI_COURSE_REQUESTS];
 } course;
-_Static_assert(offsetof(course, lock) == 64, "one line");
+_Static_assert(offsetof(course, rest_below) == 64 && offsetof(course, lock) == 128, "a line each");
 
 static struct {
     _Atomic uint32_t mark; /* of the process that began; another one's child keeps silent */
@@ -294,6 +313,8 @@ static course *make_course(void)
     c->next = next != NULL ? next : courses.door->usage_alone;
     c->table = (gwi_course_block *)(void *)(c + 1);
     c->table_bits = TABLE_BITS_FIRST;
+    c->first_order = 1;
+    c->calm.until = CALM_REQUESTS;
     c->now.first_ticks = c->now.last_ticks = c->last_ticks = c->site_earned_until = gwi_ticks();
     c->site_may_ticks = SITES_IN_HAND;
     c->large_bytes = large_bytes();
@@ -358,6 +379,10 @@ static inline void see_live(course *c)
     if (gwi_unlikely(c->now.last_ticks >= c->span_end_ticks))
         span_next(c);
     span_see(&c->span[c->span_index], c->now.live_bytes);
+    if (c->now.live_bytes < c->calm.lowest)
+        c->calm.lowest = c->now.live_bytes;
+    if (c->now.live_bytes > c->calm.highest)
+        c->calm.highest = c->now.live_bytes;
     if (c->now.live_bytes > c->now.peak_bytes) {
         c->now.peak_bytes = c->now.live_bytes;
         c->now.peak_order = c->now.requests;
@@ -414,12 +439,18 @@ static inline void handed_out(course *c, const logged *event, gwi_course_block *
     c->now.live_bytes += bytes;
 }
 
-static inline void taken_back(course *c, gwi_course_block *block)
+static inline void taken_back(course *c, const logged *event, gwi_course_block *block)
 {
-    if (gwi_likely(block->address != 0))
+    uint64_t bytes = (uint64_t)-event->bytes;
+    if (gwi_likely(block->address != 0)) {
         block_ends(c, block);
-    else
+    } else if (bytes <= c->base_bytes) {
+        c->base_bytes -= bytes;
+        c->now.live_bytes -= bytes;
+        c->now.frees++;
+    } else {
         miss(c); /* it was handed out before we came, or that was missed */
+    }
 }
 
 /* Of the request just before, if there was room for it. */
@@ -487,7 +518,7 @@ static inline void settle_one(course *c, const logged *event, size_t place)
         see_work(c, event);
         handed_out(c, event, block);
     } else {
-        taken_back(c, block);
+        taken_back(c, event, block);
     }
     see_live(c);
 }
@@ -552,6 +583,57 @@ static bool lock_settled(course *c)
     return locked;
 }
 
+/* ---- resting ---- */
+
+static void calm_begin(course *c)
+{
+    c->calm = (calm){.until = c->now.requests + CALM_REQUESTS,
+                     .lowest = c->now.live_bytes,
+                     .lowest_before = c->calm.lowest,
+                     .highest = c->calm.highest,
+                     .stretches = c->calm.stretches};
+}
+
+/* Under the lock, in the thread that appends. */
+static void consider_rest(course *c)
+{
+    enum { CARD_PARTS = 64, GROWTH_PARTS = 64, MORE_PARTS = 8 };
+    uint64_t card = atomic_load_explicit(&gwi.card_bytes, memory_order_relaxed), highest = c->calm.highest;
+    uint64_t below = highest + highest / MORE_PARTS + 1;
+    if (c->now.requests < c->calm.until)
+        return;
+    bool is_calm = c->calm.lowest <= c->calm.lowest_before + c->calm.lowest_before / GROWTH_PARTS;
+    c->calm.stretches = is_calm ? c->calm.stretches + 1 : 0;
+    calm_begin(c);
+    if (c->calm.stretches >= CALM_STRETCHES && below <= card / CARD_PARTS &&
+        atomic_load_explicit(&c->missed, memory_order_relaxed) == 0)
+        atomic_store_explicit(&c->rest_below, below, memory_order_release);
+}
+
+static inline bool is_resting(const course *c)
+{
+    return atomic_load_explicit(&c->rest_below, memory_order_acquire) != 0;
+}
+
+/* Follows from here on: PyTorch has `base_bytes` in blocks that are not known one by one. In the thread that appends.
+ * False: a reader holds the lock, and the course goes on resting. */
+static GWI_COLD bool wake(course *c, uint64_t base_bytes)
+{
+    if (!lock(c))
+        return false;
+    settle(c); /* what came before the rest */
+    memset(c->table, 0, sizeof *c->table << c->table_bits);
+    memset(c->size, 0, sizeof c->size);
+    c->now.live_count = 0;
+    c->now.live_bytes = c->base_bytes = base_bytes;
+    c->first_order = c->now.requests + 1;
+    c->calm = (calm){0};
+    calm_begin(c);
+    atomic_store_explicit(&c->rest_below, 0, memory_order_release);
+    unlock(c);
+    return true;
+}
+
 /* ---- appending ---- */
 
 /* While somebody reads, the other half of the log takes what comes. Where he reads for too long, the last event gives
@@ -564,6 +646,7 @@ static bool make_room(course *c)
         return true;
     if (left < NEARLY_FULL ? try_lock(c) : lock(c)) {
         settle(c);
+        consider_rest(c);
         unlock(c);
     }
     c->settled_seen = atomic_load_explicit(&c->settled_count, memory_order_acquire);
@@ -694,14 +777,16 @@ static inline bool follow(course *c, uint64_t address, int64_t bytes, size_t all
            (bytes > 0 && may_want_site(c, bytes, count));
 }
 
-/* The first event of a device, one that is none, and one that comes while another thread appends. */
+/* The first event of a device, one that is none, one that ends a rest, and one that comes while another thread appends.
+ */
 static GWI_COLD void usage_apart(void *block, int64_t bytes, size_t allocated_bytes, size_t reserved_bytes,
                                  gw_c10_device device)
 {
     course *c = course_made(device);
     bool is_event = c != NULL && block != NULL && bytes != 0;
     if (is_event && enter(c)) {
-        if (follow(c, (uintptr_t)block, bytes, allocated_bytes, reserved_bytes))
+        bool follows = !is_resting(c) || wake(c, allocated_bytes - (uint64_t)bytes);
+        if (follows && follow(c, (uintptr_t)block, bytes, allocated_bytes, reserved_bytes))
             follow_up(c, bytes);
         leave(c);
     } else if (is_event) {
@@ -728,7 +813,12 @@ static __attribute__((hot, aligned(64))) void usage(void *block, int64_t bytes, 
                                                     size_t reserved_bytes, gw_c10_device device)
 {
     course *c = course_of(device);
-    if (gwi_unlikely(c == NULL || block == NULL || bytes == 0 || !enter(c))) {
+    uint64_t rest_below = c == NULL ? 0 : atomic_load_explicit(&c->rest_below, memory_order_relaxed);
+    if (allocated_bytes < rest_below) {
+        c->next(block, bytes, allocated_bytes, reserved_bytes, device);
+        return;
+    }
+    if (gwi_unlikely(c == NULL || rest_below != 0 || block == NULL || bytes == 0 || !enter(c))) {
         usage_apart(block, bytes, allocated_bytes, reserved_bytes, device);
         return;
     }
@@ -744,6 +834,10 @@ static void refused(int64_t bytes, size_t allocated_bytes, size_t reserved_bytes
 {
     if (device.type == GW_C10_CUDA && (uint8_t)device.index < GWI_COURSE_DEVICES && is_our_process()) {
         course *c = course_made(device);
+        if (c != NULL && is_resting(c) && enter(c)) {
+            (void)wake(c, allocated_bytes);
+            leave(c);
+        }
         uint32_t site = c == NULL ? 0 : site_here(c, slot_of_thread());
         GWI_KEEP_ERRNO(gwi_course_refused((uint64_t)device.index, (uint64_t)bytes, site));
     }
@@ -764,9 +858,11 @@ void gwi_course_attach(void)
 
 /* ---- what is asked of it ---- */
 
+/* NULL: there is none, or it rests and what it knows is old. */
 static course *known(uint64_t device)
 {
-    return device < GWI_COURSE_DEVICES ? atomic_load(&gwi_wipe.course[device]) : NULL;
+    course *c = device < GWI_COURSE_DEVICES ? atomic_load(&gwi_wipe.course[device]) : NULL;
+    return c == NULL || is_resting(c) ? NULL : c;
 }
 
 static uint64_t missed_by(course *c)
@@ -790,10 +886,14 @@ bool gwi_course_is_whole(void)
 {
     bool any = false;
     for (uint64_t device = 0; device < GWI_COURSE_DEVICES; device++) {
-        gwi_course_totals totals;
-        if (!gwi_course_totals_of(device, &totals) || totals.requests == 0)
+        course *c = atomic_load(&gwi_wipe.course[device]);
+        if (c == NULL || !lock_settled(c))
             continue;
-        if (totals.missed != 0)
+        uint64_t requests = c->now.requests;
+        unlock(c);
+        if (requests == 0)
+            continue;
+        if (missed_by(c) != 0)
             return false;
         any = true;
     }
@@ -860,8 +960,8 @@ bool gwi_course_copy_make(uint64_t device, gwi_course_copy *ret_copy)
     if (c == NULL || !copy_locked(c, device, ret_copy))
         return false;
     ret_copy->totals = c->now;
-    ret_copy->request_count =
-        c->now.requests < GWI_COURSE_REQUESTS ? (size_t)c->now.requests : (size_t)GWI_COURSE_REQUESTS;
+    uint64_t followed = c->now.requests - c->first_order + 1;
+    ret_copy->request_count = followed < GWI_COURSE_REQUESTS ? (size_t)followed : (size_t)GWI_COURSE_REQUESTS;
     copy_blocks(c, ret_copy);
     copy_requests(c, ret_copy);
     memcpy(ret_copy->size, c->size, sizeof c->size);

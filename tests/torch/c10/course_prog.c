@@ -12,8 +12,12 @@
  *   fork      a child frees, asks and is refused; the parent goes on
  *   many      NUMBER blocks at once, all of them alive
  *   leak      400 iterations, each of which keeps 15 MiB, then death by the refusal
+ *   late      a calm time of 2,000 iterations, and then what `leak` does
  *   full      the same bytes, all of them before the iterations, which keep nothing; then the same death
- *   bench     NUMBER events; prints nanoseconds an event
+ *   rests     NUMBER calm iterations of a small program, then some that keep 15 MiB each, then a refusal
+ *   calm      NUMBER calm iterations, then a refusal
+ *   bench     NUMBER events of a process that holds much of the card; prints nanoseconds an event
+ *   bench_small  the same of a process that holds little
  *   cold      the same as a training has them: one core hands out, another one takes back, and between two events
  *             COLD_KIB of other memory is read and written; prints nanoseconds an event, without what lies between
  *
@@ -301,6 +305,42 @@ static void many(uint64_t count)
     refuse(0);
 }
 
+/* A block that is there before everything else, so that the process does not count as small. */
+static void hold_much(void)
+{
+    made_usages++;
+    fake_block(UINT64_C(0x600000000000), (int64_t)16 << 30, 0);
+}
+
+static void calm_iterations(uint64_t count)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        uint64_t order[54];
+        for (unsigned k = 0; k < 54; k++)
+            order[k] = take((k + 1) * 4096);
+        launch();
+        for (unsigned k = 54; k-- > 0;)
+            release(0, order[k]);
+        wait_for_it();
+    }
+}
+
+static void rests(uint64_t count)
+{
+    enum { KEPT = 15 << 20, KEEPING = 200 };
+    for (uint64_t k = 0; k < 30; k++)
+        take(1 << 20);
+    calm_iterations(count);
+    for (int i = 0; i < KEEPING; i++) {
+        calm_iterations(1);
+        take(KEPT);
+        if (i == KEEPING / 2)
+            for (uint64_t k = 1; k <= 5; k++)
+                release(0, k); /* older than the rest */
+    }
+    refuse(0);
+}
+
 /* Of 8 GiB the process has 7 from the driver; what PyTorch asks for then is refused. */
 static void dies(bool leaks)
 {
@@ -509,18 +549,29 @@ int main(int argc, char **argv)
             refuse(i);
     } else if (strcmp(scenario, "shared") == 0 || strcmp(scenario, "unlocked") == 0) {
         keeps_books = false;
+        hold_much();
         threads(number, thread_of_all, scenario[0] == 's' ? &lock : NULL);
         refuse(0);
     } else if (strcmp(scenario, "fork") == 0) {
         forks(number);
     } else if (strcmp(scenario, "many") == 0) {
         many(number);
-    } else if (strcmp(scenario, "leak") == 0 || strcmp(scenario, "full") == 0) {
+    } else if (strcmp(scenario, "leak") == 0 || strcmp(scenario, "full") == 0 || strcmp(scenario, "late") == 0) {
+        if (strcmp(scenario, "late") == 0)
+            calm_iterations(2000);
         dies(scenario[0] == 'l');
         abort();
-    } else if (strcmp(scenario, "bench") == 0) {
+    } else if (strcmp(scenario, "rests") == 0) {
+        rests(number);
+    } else if (strcmp(scenario, "calm") == 0) {
+        calm_iterations(number);
+        refuse(0);
+    } else if (strcmp(scenario, "bench") == 0 || strcmp(scenario, "bench_small") == 0) {
+        if (scenario[5] == '\0')
+            hold_much();
         bench(number);
     } else if (strcmp(scenario, "cold") == 0) {
+        hold_much();
         cold(number);
     } else {
         fail("no such scenario");
