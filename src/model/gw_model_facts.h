@@ -1,4 +1,4 @@
-/* What the model knows, for the verdicts and for out/. Everything here is read only; all pointers belong to the
+/* What the model knows, for the verdicts and for render/. Everything here is read only; all pointers belong to the
  * model. Times are ns since the run began. A "has_" or "_known" flag that is false means unknown, never zero. */
 #ifndef GW_MODEL_FACTS_H
 #define GW_MODEL_FACTS_H

@@ -1,4 +1,4 @@
-/* The verdict on one run: what the model's facts prove, in words that out/ only has to render.
+/* The verdict on one run: what the model's facts prove, in words that render/ only has to render.
  *
  * gw_judge() never fails for lack of evidence: then the status is UNDETERMINED. All strings belong to the
  * verdict and are freed with it. The model must live as long as gw_judge() runs, not longer. */

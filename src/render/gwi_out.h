@@ -1,4 +1,4 @@
-/* Shared inside out/: foreign strings made harmless. */
+/* Shared inside render/: foreign strings made harmless. */
 #ifndef GWI_OUT_H
 #define GWI_OUT_H
 
