@@ -135,7 +135,7 @@ class OldLibrary:
         return self.compile(folder / "conformance",
                             [SOURCE / "tests" / "conformance" / "conformance.c",
                              BUILD / "tests" / "conformance" / "conformance_kernels.c"],
-                            [SOURCE / "src" / "virt", SOURCE / "src" / "api", BUILD / "generated"])
+                            [SOURCE / "virtual-gpu", SOURCE / "src" / "api", BUILD / "generated"])
 
     def probe(self, folder, name, driver=None, more=()):
         """Of tests/hook: goes to the driver by a route, and says what it got."""
