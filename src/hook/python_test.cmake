@@ -2,7 +2,7 @@
 add_library(gw_python_test MODULE python_find.c python.c python_memory.c python_code.c python_testlib.c ${python_base_sources}
                                   ${CMAKE_SOURCE_DIR}/src/symbols/python_lines.c)
 target_include_directories(gw_python_test PRIVATE . ${CMAKE_SOURCE_DIR}/src/base ${CMAKE_SOURCE_DIR}/src/format
-                                                  ${CMAKE_SOURCE_DIR}/src/api ${CMAKE_BINARY_DIR}/generated
+                                                  ${CMAKE_SOURCE_DIR}/src/api ${CMAKE_SOURCE_DIR}/src/facade ${CMAKE_BINARY_DIR}/generated
                                                   ${CMAKE_SOURCE_DIR}/src/symbols)
 target_compile_definitions(gw_python_test PRIVATE _GNU_SOURCE)
 # As the hook: interpreters may come with older C libraries.

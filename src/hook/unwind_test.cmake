@@ -9,7 +9,7 @@ find_package(Threads REQUIRED)
 gw_add_unit_test(unwind_test unwind_test.c unwind.c trail.c cfi.c modules.c)
 if(TARGET unwind_test)
   target_include_directories(unwind_test PRIVATE . ${CMAKE_SOURCE_DIR}/src/base ${CMAKE_SOURCE_DIR}/src/format
-                                                 ${CMAKE_SOURCE_DIR}/src/api ${CMAKE_BINARY_DIR}/generated)
+                                                 ${CMAKE_SOURCE_DIR}/src/api ${CMAKE_SOURCE_DIR}/src/facade ${CMAKE_BINARY_DIR}/generated)
   target_compile_definitions(unwind_test PRIVATE _GNU_SOURCE PLUGIN_A="$<TARGET_FILE:gw_unwind_plugin_a>"
                                                  PLUGIN_B="$<TARGET_FILE:gw_unwind_plugin_b>")
   target_compile_options(unwind_test PRIVATE -O2 -fomit-frame-pointer -fexceptions -fno-optimize-sibling-calls)
