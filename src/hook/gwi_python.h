@@ -1,4 +1,4 @@
-/* The parts of the Python half. Where a version keeps what we read: base/gw_python_layout.h.
+/* The parts of the Python half. Where a version keeps what we read: cpython/gw_python_layout.h.
  *
  *   python_find.c    interpreters among the mapped files
  *   python.c         a thread's frames
