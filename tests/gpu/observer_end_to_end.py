@@ -15,7 +15,7 @@ MIB = 1 << 20
 
 def program(source):
     """What runs under gpuwhy: a driver call lets the observer in, then the fake allocator is out of memory."""
-    sys.path.insert(0, os.path.join(source, "src", "hook"))
+    sys.path.insert(0, os.path.join(source, "src", "hook", "torch"))
     import observer_test
     fake = observer_test.FakeTorch()
     driver = ctypes.CDLL("libcuda.so.1")

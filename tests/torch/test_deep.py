@@ -13,7 +13,8 @@ import tempfile
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path[:0] = [os.path.dirname(os.path.abspath(__file__)), os.path.join(ROOT, "src", "hook"), os.path.join(ROOT, "python")]
+sys.path[:0] = [os.path.dirname(os.path.abspath(__file__)), os.path.join(ROOT, "src", "hook", "torch"),
+                os.path.join(ROOT, "python")]
 
 import gpuwhy  # noqa: E402
 import observer_test  # noqa: E402

@@ -1,9 +1,8 @@
 # The Python half inside real interpreters. Included by this folder's CMakeLists.txt.
-add_library(gw_python_test MODULE python_find.c python.c python_memory.c python_code.c python_testlib.c ${cpython_sources}
+set(python_sources python/python_find.c python/python.c python/python_memory.c python/python_code.c)
+add_library(gw_python_test MODULE ${python_sources} python/python_testlib.c ${cpython_sources}
                                   ${CMAKE_SOURCE_DIR}/src/cpython/python_lines.c)
-target_include_directories(gw_python_test PRIVATE . ${CMAKE_SOURCE_DIR}/src/base ${CMAKE_SOURCE_DIR}/src/format
-                                                  ${CMAKE_SOURCE_DIR}/src/api ${CMAKE_SOURCE_DIR}/src/facade ${CMAKE_BINARY_DIR}/generated
-                                                  ${CMAKE_SOURCE_DIR}/src/cpython)
+target_include_directories(gw_python_test PRIVATE ${hook_folders})
 target_compile_definitions(gw_python_test PRIVATE _GNU_SOURCE)
 # As the hook: interpreters may come with older C libraries.
 target_compile_options(gw_python_test PRIVATE -fvisibility=hidden -include ${CMAKE_SOURCE_DIR}/src/base/gw_glibc.h)
@@ -11,8 +10,8 @@ add_dependencies(gw_python_test gw_api_generated)
 gw_link_old_glibc(gw_python_test)
 gw_add_python_tests(python_frames ${CMAKE_CURRENT_LIST_DIR}/python_test.py $<TARGET_FILE:gw_python_test>)
 
-add_executable(python_embed_test python_embed_test.c python_find.c python.c python_memory.c python_code.c ${cpython_sources}
-                                 python_testlib.c ${CMAKE_SOURCE_DIR}/src/cpython/python_lines.c)
+add_executable(python_embed_test python/python_embed_test.c ${python_sources} ${cpython_sources}
+                                 python/python_testlib.c ${CMAKE_SOURCE_DIR}/src/cpython/python_lines.c)
 get_target_property(folders gw_python_test INCLUDE_DIRECTORIES)
 target_include_directories(python_embed_test PRIVATE ${folders})
 target_compile_definitions(python_embed_test PRIVATE _GNU_SOURCE)
