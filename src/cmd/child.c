@@ -1,7 +1,7 @@
 #include "gwi_child.h"
 
-#include "gwi_cmd.h"
 #include "gwi_cudnn.h"
+#include "gwi_exit.h"
 
 #include <errno.h>
 #include <fcntl.h>

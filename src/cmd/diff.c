@@ -1,5 +1,6 @@
 /* `gpuwhy diff`: two recordings side by side. */
 #include "gwi_cmd.h"
+#include "gwi_options.h"
 #include "gwi_run.h"
 
 #include "gw_out.h"

@@ -1,6 +1,8 @@
 /* `gpuwhy explain`: the verdict for a recording, finished, still being written, or left behind by a supervisor that
  * died. */
 #include "gwi_cmd.h"
+#include "gwi_judge.h"
+#include "gwi_options.h"
 #include "gwi_past.h"
 #include "gwi_run.h"
 

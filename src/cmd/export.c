@@ -1,5 +1,6 @@
 /* `gpuwhy export`: a recording for other tools. */
 #include "gwi_cmd.h"
+#include "gwi_options.h"
 #include "gwi_run.h"
 
 #include "gw_export.h"

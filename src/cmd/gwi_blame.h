@@ -2,6 +2,7 @@
 #ifndef GWI_BLAME_H
 #define GWI_BLAME_H
 
+#include "gw_verdict.h"
 #include "gwi_run.h"
 
 typedef struct gwi_blame {

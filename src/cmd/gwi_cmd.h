@@ -2,6 +2,9 @@
 #ifndef GWI_CMD_H
 #define GWI_CMD_H
 
+#include "gw_status.h"
+#include "gwi_exit.h"
+
 /* X(name, argument summary, one line of help); its function is gwi_cmd_<name>(argc, argv) with argv[0] the name, and
  * its answer is the exit status. */
 #define GWI_COMMANDS(X)                                                                                                \
@@ -21,9 +24,7 @@
 GWI_COMMANDS(GW_X)
 #undef GW_X
 
-/* Exit statuses of all commands but `run`, which ends as the program did. */
-enum { GWI_EXIT_OK = 0, GWI_EXIT_UNDETERMINED = 1, GWI_EXIT_USAGE = 2 };
-/* ... and of `run` itself, as shells have it. */
-enum { GWI_EXIT_CANNOT_RUN = 126, GWI_EXIT_NOT_FOUND = 127 };
+/* Whether these words are options of `gpuwhy run`, and nothing but options. GW_USAGE: `err` names the wrong one. */
+GW_MUST_CHECK gw_status gwi_run_options_check(int count, char *const *words, gw_error *err);
 
 #endif

@@ -3,9 +3,7 @@
 #define GWI_RUN_H
 
 #include "gw_recording.h"
-#include "gw_verdict.h"
 #include "gwi_hang.h"
-#include "gwi_options.h"
 #include "gwi_place.h"
 #include "gwi_program.h"
 #include "gwi_stderr.h"
@@ -47,12 +45,12 @@
       "end the program when the process that started gpuwhy, or gpuwhy itself, is gone")                               \
     X(FLAG, bool, help, "--help", NULL, NULL, "this")
 
+/* What run.c makes of them. */
 typedef struct gwi_run_options {
-    GWI_RUN_OPTIONS(GWI_OPTION_FIELD)
+#define GW_X(type, ctype, field, name, argument, standard, help) ctype field;
+    GWI_RUN_OPTIONS(GW_X)
+#undef GW_X
 } gwi_run_options;
-
-/* Whether these words are options of `gpuwhy run`, and nothing but options. GW_USAGE: `err` names the wrong one. */
-GW_MUST_CHECK gw_status gwi_run_options_check(int count, char *const *words, gw_error *err);
 
 /* ---- the doors: how the hook gets into the program (doors.c) ---- */
 
@@ -216,37 +214,22 @@ void gwi_watch_look(gwi_watch *watch, gwi_record *record, const gwi_doors *doors
 
 /* ---- hangs (hang_run.c) ---- */
 
+/* Judge what the run folder holds. True: it is a hang, and was said. */
+typedef bool gwi_hang_teller(const char *run_folder, const gwi_record *record);
+
 typedef struct gwi_hangs {
+    gwi_hang_teller *tell;
     uint64_t after_ns, looked_at_ns; /* run time; after_ns 0: off */
     bool kill, told;
     uint64_t killed_at_ns; /* run time of the SIGTERM; 0: none */
     gwi_hang_watch watch;
 } gwi_hangs;
 
-/* Take what the options say. An exit status; unless GWI_EXIT_OK it was said why. */
-int gwi_hangs_begin(gwi_hangs *hangs, const gwi_run_options *options);
+/* Take what the options say. GW_USAGE: they make no sense, `err` says why. */
+GW_MUST_CHECK gw_status gwi_hangs_begin(gwi_hangs *hangs, const gwi_run_options *options, gwi_hang_teller *tell,
+                                        gw_error *err);
 /* Look, when it is time to; to be called after a drain. */
 void gwi_hangs_look(gwi_hangs *hangs, gwi_record *record, gwi_stderr *capture, const char *run_folder, pid_t child);
-
-/* ---- the verdict (judge.c) ---- */
-
-/* Judge the recording at `path`, or the run folder. */
-GW_MUST_CHECK gw_status gwi_judge(const char *path, gw_verdict **ret_verdict, gw_error *err);
-/* The same for one phase of a program that lives on: gw_model_build_phase(). */
-GW_MUST_CHECK gw_status gwi_judge_phase(const char *path, const char *name, const gw_text *traceback,
-                                        gw_verdict **ret_verdict, gw_error *err);
-/* Print to `fd` with the width and colours it has, or none. */
-typedef struct gwi_print {
-    bool running;      /* the program is alive */
-    bool all;          /* everything, not one screen */
-    const char *again; /* as in gw_out_style */
-} gwi_print;
-void gwi_verdict_print(const gw_verdict *verdict, const gwi_print *how, int fd);
-/* The same to stderr, in the middle of a run. The verdict then names the run's recording; where that is not kept, all
- * of the verdict is printed. */
-void gwi_verdict_print_now(gw_verdict *verdict, const gwi_record *record);
-/* Write JSON to `path`, "-" being standard output. */
-GW_MUST_CHECK gw_status gwi_verdict_write_json(const gw_verdict *verdict, const char *path, gw_error *err);
 
 /* Say one line on stderr; never fails, never ends the program. */
 __attribute__((format(printf, 1, 2))) void gwi_say(const char *format, ...);

@@ -1,5 +1,4 @@
 /* `gpuwhy run --hang-after`: looks for hangs, writes them down, tells them once, ends the program when asked to. */
-#include "gwi_cmd.h"
 #include "gwi_hang.h"
 #include "gwi_run.h"
 
@@ -14,27 +13,22 @@ static const uint64_t look_every_ns = 1000000000u;
 /* --kill-on-hang: from SIGTERM to SIGKILL. */
 static const uint64_t kill_after_ns = 10000000000u;
 
-int gwi_hangs_begin(gwi_hangs *hangs, const gwi_run_options *options)
+gw_status gwi_hangs_begin(gwi_hangs *hangs, const gwi_run_options *options, gwi_hang_teller *tell, gw_error *err)
 {
     const char *text = options->hang_after;
-    *hangs = (gwi_hangs){0};
+    *hangs = (gwi_hangs){.tell = tell};
     if (text == NULL) /* who sits before a terminal sees by himself that nothing goes on */
         text = options->kill_on_hang || !isatty(STDERR_FILENO) ? "300" : "off";
     if (strcmp(text, "off") == 0) {
-        if (!options->kill_on_hang)
-            return GWI_EXIT_OK;
-        gwi_say("run: --kill-on-hang: --hang-after is off");
-        return GWI_EXIT_USAGE;
+        return options->kill_on_hang ? gw_fail(err, GW_USAGE, "--kill-on-hang: --hang-after is off") : GW_OK;
     }
     char *end = NULL;
     double seconds = strtod(text, &end);
-    if (end == text || *end != '\0' || !(seconds >= 0.1 && seconds <= 1e6)) {
-        gwi_say("run: --hang-after %s: not a number of seconds from 0.1 to 1000000, nor off", text);
-        return GWI_EXIT_USAGE;
-    }
+    if (end == text || *end != '\0' || !(seconds >= 0.1 && seconds <= 1e6))
+        return gw_fail(err, GW_USAGE, "--hang-after %s: not a number of seconds from 0.1 to 1000000, nor off", text);
     hangs->kill = options->kill_on_hang;
     hangs->after_ns = (uint64_t)(seconds * 1e9);
-    return GWI_EXIT_OK;
+    return GW_OK;
 }
 
 static void put_item(void *user, const gw_item *item)
@@ -68,24 +62,18 @@ static bool note_hang(gwi_hangs *hangs, gwi_record *record, gwi_hang_process *pr
     return process->told;
 }
 
-static void print_hang(gwi_hangs *hangs, gwi_record *record, gwi_stderr *capture, const char *run_folder, pid_t child)
+static void say_hang(gwi_hangs *hangs, gwi_record *record, gwi_stderr *capture, const char *run_folder, pid_t child)
 {
-    gw_verdict *verdict = NULL;
-    gw_error err;
     gwi_record_stderr(record, capture);
     gwi_record_drain(record, false);
-    if (run_folder[0] == '\0' || gwi_judge(run_folder, &verdict, &err) != GW_OK)
+    if (run_folder[0] == '\0' || !hangs->tell(run_folder, record))
         return;
-    if (verdict->is_hang) {
-        hangs->told = true;
-        gwi_verdict_print_now(verdict, record);
-        if (hangs->kill) {
-            gwi_say("--kill-on-hang: SIGTERM to pid %d", (int)child);
-            hangs->killed_at_ns = gwi_record_now_ns(record);
-            kill(child, SIGTERM);
-        }
+    hangs->told = true;
+    if (hangs->kill) {
+        gwi_say("--kill-on-hang: SIGTERM to pid %d", (int)child);
+        hangs->killed_at_ns = gwi_record_now_ns(record);
+        kill(child, SIGTERM);
     }
-    gw_verdict_free(verdict);
 }
 
 /* The command, and what of it was recorded: a process that hangs does not end because its parent does. */
@@ -121,5 +109,5 @@ void gwi_hangs_look(gwi_hangs *hangs, gwi_record *record, gwi_stderr *capture, c
     for (size_t i = 0; i < hangs->watch.process_count; i++)
         any = note_hang(hangs, record, &hangs->watch.process[i]) || any;
     if (any && !hangs->told)
-        print_hang(hangs, record, capture, run_folder, child);
+        say_hang(hangs, record, capture, run_folder, child);
 }

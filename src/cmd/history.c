@@ -1,6 +1,7 @@
 /* `gpuwhy history`: the last runs, and what those of one command that failed have in common. */
 #include "gwi_cmd.h"
 #include "gwi_history.h"
+#include "gwi_options.h"
 #include "gwi_run.h"
 
 #include "gw_clock.h"

@@ -1,4 +1,4 @@
-#include "gwi_run.h"
+#include "gwi_judge.h"
 
 #include "gw_model.h"
 #include "gw_out.h"

@@ -1,6 +1,8 @@
 /* `gpuwhy poke PID`: what the threads of a recorded process do right now, and whether that is a hang. */
 #include "gwi_cmd.h"
 #include "gwi_hang.h"
+#include "gwi_judge.h"
+#include "gwi_options.h"
 #include "gwi_run.h"
 
 #include "gw_api.h"

@@ -3,6 +3,8 @@
 #include "gwi_child.h"
 #include "gwi_cmd.h"
 #include "gwi_cudnn.h"
+#include "gwi_judge.h"
+#include "gwi_options.h"
 #include "gwi_past.h"
 #include "gwi_run.h"
 
@@ -271,6 +273,20 @@ static void look_at_failures(supervisor *run)
     run->judged_at_ns = now;
     run->record.failure_at_ns = 0;
     judge_while_running(run);
+}
+
+/* ---- --hang-after ---- */
+
+static bool say_hang(const char *run_folder, const gwi_record *record)
+{
+    gw_verdict *verdict = NULL;
+    if (gwi_judge(run_folder, &verdict, NULL) != GW_OK)
+        return false;
+    bool is_hang = verdict->is_hang;
+    if (is_hang)
+        gwi_verdict_print_now(verdict, record);
+    gw_verdict_free(verdict);
+    return is_hang;
 }
 
 /* ---- --end-with-parent ---- */
@@ -615,9 +631,11 @@ int gwi_cmd_run(int argc, char **argv)
     if (run.options.help)
         return help();
     run.parent = getppid();
-    status = gwi_hangs_begin(&run.hangs, &run.options);
-    if (status != GWI_EXIT_OK)
-        return status;
+    gw_error err;
+    if (gwi_hangs_begin(&run.hangs, &run.options, say_hang, &err) != GW_OK) {
+        gwi_say("run: %s", err.text);
+        return GWI_EXIT_USAGE;
+    }
     run.signals.fd = -1;
     run.capture.child_fd = run.capture.file_fd = -1;
     run.input_at = lseek(STDIN_FILENO, 0, SEEK_CUR); /* a terminal or a pipe has no place to go back to */
