@@ -1,7 +1,7 @@
 /* Memory of the driver is taken and given back again and again while the program works. No fault.
  *
  * Never established: advice, which is never the reason of a failure. */
-#include "pace.h"
+#include "gwi_pace.h"
 
 #include <inttypes.h>
 

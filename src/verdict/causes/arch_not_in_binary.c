@@ -4,7 +4,7 @@
  * nothing afterwards, and where the run ended of it (gwi_sure_of_end()). The driver gives 209 for nothing but a
  * missing image. A library that tries several images launches work later.
  * Supported by: the words without a failed call. */
-#include "start.h"
+#include "gwi_start.h"
 
 #include <string.h>
 

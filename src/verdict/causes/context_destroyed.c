@@ -6,7 +6,7 @@
  * freed, without harm.
  * Supported by: 700 after a reset that took memory along, because a kernel's pointers are not recorded; a crash inside
  * the driver. */
-#include "start.h"
+#include "gwi_start.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* The program's threads did not get the processors that they asked for. No fault.
  *
  * Never established: advice, which is never the reason of a failure. */
-#include "machine.h"
+#include "gwi_machine.h"
 
 #include <inttypes.h>
 

@@ -3,7 +3,7 @@
  *
  * Never established: whether another kernel got the block, and whether anybody read it, is not recorded.
  * ARCHITECTURE.md, "What was in order with what", has the rule for supported. */
-#include "order.h"
+#include "gwi_order.h"
 
 #include <inttypes.h>
 

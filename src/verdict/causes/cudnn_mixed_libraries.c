@@ -5,8 +5,8 @@
  * fault, and the two files are its proof.
  * Supported by: two versions with a part that did not load, which may merely be missing; one version from two places
  * with such a status. */
-#include "cudnn_log.h"
-#include "start.h"
+#include "gwi_cudnn_log.h"
+#include "gwi_start.h"
 
 #include <stdio.h>
 #include <string.h>

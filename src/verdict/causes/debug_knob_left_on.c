@@ -1,7 +1,7 @@
 /* A setting that is meant for the search of faults was on. No fault.
  *
  * Never established: advice, which is never the reason of a failure. */
-#include "cause.h"
+#include "gwi_cause.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -5,7 +5,7 @@
  * assertion's text is followed by an error.
  * Supported by: 710 without the text; 710 after a refused allocation that nobody checked, or after a reset that took
  * memory along. */
-#include "sticky.h"
+#include "gwi_sticky.h"
 
 #include <string.h>
 

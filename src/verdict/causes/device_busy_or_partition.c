@@ -3,7 +3,7 @@
  * Established only by: the driver's result 805 to 809, which name the MPS server; or 46 on a card in prohibited mode,
  * or in exclusive mode while another process holds a card. The run must have ended of it (gwi_sure_of_end()).
  * Supported by: 46 otherwise: a card that hangs after a fault gives it, too. */
-#include "start.h"
+#include "gwi_start.h"
 
 #include <stdio.h>
 #include <string.h>

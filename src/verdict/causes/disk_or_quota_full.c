@@ -3,8 +3,8 @@
  * Established only by: the system's "No space left" as the program's last words or exception, while the disk of the
  * working folder or of temporary files was seen without room; or "quota exceeded", which has no other meaning.
  * Supported by: the words alone: it may be another disk, or a limit of the kernel's that gives the same message. */
-#include "coverage.h"
-#include "host.h"
+#include "gwi_coverage.h"
+#include "gwi_host.h"
 
 #include <inttypes.h>
 #include <string.h>

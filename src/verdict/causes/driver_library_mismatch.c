@@ -4,7 +4,7 @@
  * library and kernel module are not known to agree. The driver compares these two versions before it answers 803.
  * Supported by: 803 with files of the same version: one was replaced after they were read, or cuInit compared
  * something else. */
-#include "start.h"
+#include "gwi_start.h"
 
 enum { SYSTEM_DRIVER_MISMATCH = 803 };
 

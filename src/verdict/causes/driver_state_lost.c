@@ -1,7 +1,7 @@
 /* The driver worked and does not any more: after a suspend, or without the unified memory module's device file.
  *
  * Never established: cuInit answers 999 or 3 for many reasons; a missing /dev/nvidia-uvm makes it supported. */
-#include "start.h"
+#include "gwi_start.h"
 
 enum { NOT_INITIALIZED = 3, UNKNOWN = 999 };
 

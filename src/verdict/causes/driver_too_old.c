@@ -7,7 +7,7 @@
  * last seconds).
  * Supported by: 35 or 36 in a driver that is new enough for the family: one call is missing, not all; the words without
  * versions. */
-#include "start.h"
+#include "gwi_start.h"
 
 #include <string.h>
 

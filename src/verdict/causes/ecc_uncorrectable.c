@@ -4,7 +4,7 @@
  * double-bit event, about a card of the run within ten seconds of a lost context. The Xids are kinds that end
  * processes, and the time excludes an error that this process had outlived.
  * Supported by: an error counter that rose; the other Xids of the group; an Xid of another time. */
-#include "machine.h"
+#include "gwi_machine.h"
 
 #include <inttypes.h>
 

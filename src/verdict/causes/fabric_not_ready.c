@@ -3,7 +3,7 @@
  * Established only by: the result 802 on a machine with NVSwitches, where the run ended of it (gwi_sure_of_end()).
  * Supported by: 802 without a switch: confidential computing that is not set up gives it, too, and a virtual machine
  * need not show its switches. */
-#include "start.h"
+#include "gwi_start.h"
 
 enum { SYSTEM_NOT_READY = 802 };
 

@@ -3,8 +3,8 @@
  * Established only by: the system's words as the program's last ones, and a count that was seen at its limit: open
  * files of a process, or threads and processes of the control group.
  * Supported by: the words alone: inotify's limits and those of the whole system have the same message. */
-#include "coverage.h"
-#include "host.h"
+#include "gwi_coverage.h"
+#include "gwi_host.h"
 
 #include <inttypes.h>
 #include <string.h>

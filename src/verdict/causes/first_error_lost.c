@@ -2,8 +2,8 @@
  *
  * Never established: whether the program looked at the result is not recorded; the words and the calls in between make
  * it supported. */
-#include "cause.h"
 #include "gw_data.h"
+#include "gwi_cause.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -8,8 +8,8 @@
  *
  * Supported by: the same where cuInit was not recorded, how the child ended is not known, or the run ended well. A
  * child that ended well, or much later, had done without CUDA. */
-#include "cause.h"
-#include "family.h"
+#include "gwi_cause.h"
+#include "gwi_family.h"
 
 #include <inttypes.h>
 

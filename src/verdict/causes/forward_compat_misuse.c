@@ -3,7 +3,7 @@
  * Established only by: the result 804 and a driver library that lies in a compat folder, where the run ended of it
  * (gwi_sure_of_end()). Only a forward-compatibility driver gives 804.
  * Supported by: 804 with a library elsewhere: a copy of that package, whose place is not known. */
-#include "start.h"
+#include "gwi_start.h"
 
 #include <string.h>
 

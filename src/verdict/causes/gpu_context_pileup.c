@@ -5,7 +5,7 @@
  * the request had fitted. A process that fills the card by itself, and a leak larger than what the others hold, are
  * excluded by these sums.
  * Supported by: two processes, which may share a card on purpose; or others that hold at least half as much. */
-#include "cause.h"
+#include "gwi_cause.h"
 
 #include <inttypes.h>
 

@@ -2,7 +2,7 @@
  *
  * Never established: what is in use beyond the ledger is a difference, and which part of the driver holds it is not
  * shown. */
-#include "cause.h"
+#include "gwi_cause.h"
 
 #include <inttypes.h>
 #include <stdio.h>

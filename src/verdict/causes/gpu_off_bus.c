@@ -4,7 +4,7 @@
  * seconds after a failure as a lost card gives it: a lost context, a hang, or 3, 46, 100, 101 or 999. A card that is
  * off the bus does not come back, so it explains every such failure after it.
  * Supported by: the same where the card may be another one, or the run merely ended badly. */
-#include "machine.h"
+#include "gwi_machine.h"
 
 static const gw_machine_event *find_event(const gwi_case *c)
 {

@@ -10,8 +10,8 @@
  * another cause that is established silences it. A log alone establishes (1) by the numbers of the message.
  * Supported by: a request that did not fit where neither (1) nor (2) was observed, or that had fitted without what
  * others hold or what lies idle. */
-#include "cause.h"
-#include "request.h"
+#include "gwi_cause.h"
+#include "gwi_request.h"
 
 #include <inttypes.h>
 #include <stdio.h>

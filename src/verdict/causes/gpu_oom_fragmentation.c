@@ -9,7 +9,7 @@
  * at least as much unused as the process holds elsewhere. A leak leaves pieces, too: one that is found to be larger
  * makes it a hypothesis.
  * Supported by: the same with less that lies idle, or without the size of the largest piece. */
-#include "cause.h"
+#include "gwi_cause.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

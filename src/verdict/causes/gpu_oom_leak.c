@@ -11,7 +11,7 @@
  * same calls); fewer iterations; a caught failure whose memory is still alive; many equal JAX arrays. Inside a
  * framework without its allocator's report everything but (3) is a hypothesis, unless it asks the driver for each
  * tensor. */
-#include "cause.h"
+#include "gwi_cause.h"
 
 #include <inttypes.h>
 #include <stdio.h>

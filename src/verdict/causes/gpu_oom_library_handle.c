@@ -2,7 +2,7 @@
  *
  * Never established: the refused request and the library's status stand side by side; that the one led to the other is
  * not recorded. */
-#include "cudnn_log.h"
+#include "gwi_cudnn_log.h"
 
 #include <string.h>
 

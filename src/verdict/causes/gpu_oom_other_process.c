@@ -7,7 +7,7 @@
  * Before any context: what others hold leaves less than a context needs.
  * Supported by: holders that are told by a difference alone; more in use that nobody accounts for; a process that
  * holds more than twice as much itself. */
-#include "cause.h"
+#include "gwi_cause.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
  *
  * Never established: a peak that was flat and rose shows when memory was needed, not that it was not needed before; it
  * is supported at most. */
-#include "cause.h"
+#include "gwi_cause.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  *
  * Never established: one early block of half the card may be the framework's pool or data; whose it is shows by its
  * size alone. */
-#include "cause.h"
+#include "gwi_cause.h"
 
 #include <inttypes.h>
 #include <string.h>

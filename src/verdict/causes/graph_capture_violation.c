@@ -2,7 +2,7 @@
  *
  * Never established: results 900 to 908 name the broken capture, but the call that reports it need not be the one that
  * broke it. */
-#include "cause.h"
+#include "gwi_cause.h"
 
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {

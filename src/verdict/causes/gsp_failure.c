@@ -4,7 +4,7 @@
  * it: a lost context, a hang, or 3, 46, 100, 101 or 999. These Xids say that the firmware did not answer. The time
  * excludes one that the process had outlived, and the kind of failure excludes a refused request or argument.
  * Supported by: the Xid at another time or about a card that is not named; a line of the driver's log. */
-#include "machine.h"
+#include "gwi_machine.h"
 
 static const unsigned xids[] = {119, 120, 0};
 

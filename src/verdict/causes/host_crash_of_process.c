@@ -7,9 +7,9 @@
  * no page was missing: the process may have filled /dev/shm between two readings, and its end have emptied it.
  * Supported by: a crash after a failed or handled call, or with a thread inside the driver; SIGBUS of which nothing
  * else is known. */
-#include "coverage.h"
-#include "crash.h"
-#include "fault.h"
+#include "gwi_coverage.h"
+#include "gwi_crash.h"
+#include "gwi_fault.h"
 
 #include <inttypes.h>
 #include <signal.h>

@@ -3,9 +3,9 @@
  * Established only by: locks whose owners were read from the threads: they wait in a circle, or for a lock whose owner
  * has ended. No thread can leave such a circle.
  * Supported by: all threads that wait without a time limit and use no processor: an outside event might still come. */
-#include "cause.h"
-#include "hang.h"
-#include "pools.h"
+#include "gwi_cause.h"
+#include "gwi_hang.h"
+#include "gwi_pools.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -5,8 +5,8 @@
  * with no failed driver call before. A user's SIGKILL does not raise the count. A log alone establishes it by the
  * kernel's line where an error follows.
  * Supported by: the count at another time; a worker that was killed in a run that ended for another reason. */
-#include "coverage.h"
-#include "machine.h"
+#include "gwi_coverage.h"
+#include "gwi_machine.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * copied is not seen.
  *
  * Never established: the host's reads are not recorded. */
-#include "order.h"
+#include "gwi_order.h"
 
 static void say_freed(const gwi_case *c, gwi_finding *finding, const gw_unordered *it)
 {

@@ -4,7 +4,7 @@
  * block of device memory, with no failed driver call and the death that belongs to it. The host can map no such
  * address. Managed memory, which it can, does not count.
  * Supported by: the same after a failed call, or where the process outlived the signal. */
-#include "crash.h"
+#include "gwi_crash.h"
 
 #include <inttypes.h>
 #include <signal.h>

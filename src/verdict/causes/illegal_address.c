@@ -7,7 +7,7 @@
  * Supported by: the same where an allocation had been refused before and the program outlived it without making it
  * good: what the kernel used may be the pointer that it did not get. An allocation that was refused and never handled,
  * or a reset that took memory along, makes it a hypothesis. */
-#include "sticky.h"
+#include "gwi_sticky.h"
 
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {

@@ -1,7 +1,7 @@
 /* The GPU waits for its input. No fault.
  *
  * Never established: advice, which is never the reason of a failure. */
-#include "pace.h"
+#include "gwi_pace.h"
 
 enum { PAUSES_MIN = 10, BUSY_PERCENT = 50 };
 static const double share_min = 0.5, seconds_min = 5;

@@ -3,7 +3,7 @@
  * Established only by: the result 101 of a call that chooses a device or makes a context, where the run ended of it
  * (gwi_sure_of_end()); of a mere question only with the runtime's words. 101 means that the number is out of range.
  * Supported by: the words alone. */
-#include "start.h"
+#include "gwi_start.h"
 
 #include <inttypes.h>
 #include <string.h>

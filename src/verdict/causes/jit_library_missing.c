@@ -3,7 +3,7 @@
  * Established only by: the result 221 or 223 of a module load, where the run ended of it (gwi_sure_of_end()). Each of
  * the two results has one meaning: the compiler is not there, or it is switched off.
  * Supported by: the same where the program went on for long, or did not say last that it ended of this. */
-#include "start.h"
+#include "gwi_start.h"
 
 enum { JIT_COMPILER_NOT_FOUND = 221, JIT_COMPILATION_DISABLED = 223 };
 

@@ -3,7 +3,7 @@
  * Established only by: the driver's result 714, 715, 718, 719 or 721 as the first that cost the context, with no
  * refused allocation and no reset before it. The cause claims no more than the result says.
  * Supported by: a GPU core dump of which no exception could be read. */
-#include "sticky.h"
+#include "gwi_sticky.h"
 
 static const char *meaning_of(uint16_t result)
 {

@@ -1,9 +1,9 @@
 /* The program waits for a kernel, and waits.
  *
  * Never established: work that is merely slow looks the same from outside. */
-#include "alone.h"
-#include "cause.h"
-#include "hang.h"
+#include "gwi_alone.h"
+#include "gwi_cause.h"
+#include "gwi_hang.h"
 
 #include <inttypes.h>
 

@@ -6,9 +6,9 @@
  *
  * Supported by: SIGKILL, which may be the kernel's; an exit status that stands for a signal; a signal after an
  * exception; a stream that nothing waited for, whose kernel may be why somebody ended the program. */
-#include "alone.h"
-#include "coverage.h"
-#include "machine.h"
+#include "gwi_alone.h"
+#include "gwi_coverage.h"
+#include "gwi_machine.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* Small kernels, launched one by one: the GPU is done before the next one comes. No fault.
  *
  * Never established: advice, which is never the reason of a failure. */
-#include "pace.h"
+#include "gwi_pace.h"
 
 #include <inttypes.h>
 

@@ -5,7 +5,7 @@
  * establishes it by Triton's "out of resource", which names both numbers, where an error follows.
  * Supported by: 701 or 720 with numbers within the limits, such as registers; a refused launch that the program went
  * on without. */
-#include "start.h"
+#include "gwi_start.h"
 
 #include <inttypes.h>
 

@@ -2,7 +2,7 @@
  *
  * Established only by: the driver's result 702 as the first that cost the context: only the watchdog of a display
  * gives it. */
-#include "cause.h"
+#include "gwi_cause.h"
 
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {

@@ -2,7 +2,7 @@
  * What tells of it is printed, or in cuDNN's own log; no driver call does.
  *
  * Never established: the words on stderr and cuDNN's own log are supported at most. */
-#include "cudnn_log.h"
+#include "gwi_cudnn_log.h"
 
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {

@@ -2,7 +2,7 @@
  * What tells of it is printed; no driver call does.
  *
  * Never established: what is printed is all that shows it, and a recording weighs words as supported at most. */
-#include "cause.h"
+#include "gwi_cause.h"
 
 const gw_cause gwi_cause_library_not_found = {
     .id = "library-not-found",

@@ -4,7 +4,7 @@
  * Established only by: a log in which cuDNN says which version it was built with and which one is loaded, and in which
  * an error follows: the message names both versions. A recording weighs the same words as supported at most, because
  * the program may have outlived them. */
-#include "cause.h"
+#include "gwi_cause.h"
 
 const gw_cause gwi_cause_library_version_mismatch = {
     .id = "library-version-mismatch",

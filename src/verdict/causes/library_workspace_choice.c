@@ -2,7 +2,7 @@
  * its algorithms has taken another one, which may be slower. No fault.
  *
  * Never established: advice, which is never the reason of a failure. */
-#include "cudnn_log.h"
+#include "gwi_cudnn_log.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -4,7 +4,7 @@
  * dump: the hardware gives it for nothing else. A log alone establishes it by compute-sanitizer's report where an
  * error follows.
  * Supported by: 716 after a refused allocation that nobody checked, or after a reset that took memory along. */
-#include "sticky.h"
+#include "gwi_sticky.h"
 
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {

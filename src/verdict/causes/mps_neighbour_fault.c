@@ -3,7 +3,7 @@
  * Established only by: the result 810, by which the server ended this client, and a verified Xid on the same card in
  * the same two seconds that names a process of another run.
  * Supported by: 810 alone, or such an Xid with MPS set up and a lost context. */
-#include "machine.h"
+#include "gwi_machine.h"
 
 #include <inttypes.h>
 #include <string.h>

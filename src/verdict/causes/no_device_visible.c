@@ -4,7 +4,7 @@
  * (gwi_sure_of_end()). The driver says by it that it shows no card. A program that goes on without one does not end of
  * it.
  * Supported by: a framework's own words, without a driver call. */
-#include "start.h"
+#include "gwi_start.h"
 
 #include <string.h>
 

@@ -4,7 +4,7 @@
  * context, a hang, or 3, 46, 100, 101 or 999, and either the driver's result 220 or a run that used several cards.
  * Links recover from many errors, so the time must fit.
  * Supported by: the result 220 alone; an Xid at another time; a line of the driver's log. */
-#include "machine.h"
+#include "gwi_machine.h"
 
 #include <inttypes.h>
 

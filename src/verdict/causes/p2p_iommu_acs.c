@@ -3,8 +3,8 @@
  *
  * Never established: the machine is set up so that copies may hang, and a collective does; whether it goes on without
  * such copies only a second run shows. */
-#include "cause.h"
-#include "hang.h"
+#include "gwi_cause.h"
+#include "gwi_hang.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* Copies between host and GPU from memory that is not page-locked take much of the time. No fault.
  *
  * Never established: advice, which is never the reason of a failure. */
-#include "pace.h"
+#include "gwi_pace.h"
 
 enum { COPIES_MIN = 16 };
 static const uint64_t run_bytes_min = 256u << 20, copy_bytes_min = 64u << 10;

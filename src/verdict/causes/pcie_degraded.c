@@ -1,7 +1,7 @@
 /* The link between machine and card is narrower or slower than it could be, or full of errors. No fault.
  *
  * Never established: advice, which is never the reason of a failure. */
-#include "machine.h"
+#include "gwi_machine.h"
 
 #include <inttypes.h>
 

@@ -2,8 +2,8 @@
  *
  * Never established: that the missing rank would have come is not recorded; a rank that ended before makes it
  * supported. */
-#include "cause.h"
-#include "hang.h"
+#include "gwi_cause.h"
+#include "gwi_hang.h"
 
 static bool a_rank_ended(const gwi_case *c)
 {

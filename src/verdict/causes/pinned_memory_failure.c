@@ -3,7 +3,7 @@
  * Established only by: a call for page-locked host memory that failed with 2, 205, 304 or 712, where the run ended of
  * it (gwi_sure_of_end()). The call asks for host memory only, so that the GPU's is excluded.
  * Supported by: the result 1, which a wrong argument gives, too. */
-#include "start.h"
+#include "gwi_start.h"
 
 #include <inttypes.h>
 

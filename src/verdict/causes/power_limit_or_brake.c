@@ -1,7 +1,7 @@
 /* The card ran slower for want of power: a limit that somebody lowered, or the machine's brake. No fault.
  *
  * Never established: advice, which is never the reason of a failure. */
-#include "machine.h"
+#include "gwi_machine.h"
 
 static const uint64_t worth_saying_ns = 300000000u;
 enum { SHARE_INVERSE = 20, BIT_CAP = 2, BIT_BRAKE = 7 };

@@ -3,7 +3,7 @@
  * Established only by: the result 222 of a module load, where the run ended of it (gwi_sure_of_end()): the driver
  * compares the PTX version with its own before it looks at anything else.
  * Supported by: the same where the program went on for long, or did not say last that it ended of this. */
-#include "start.h"
+#include "gwi_start.h"
 
 enum { UNSUPPORTED_PTX = 222 };
 

@@ -1,7 +1,7 @@
 /* A row of a card's memory waits to be replaced at the next reset. No fault, and no reason of one.
  *
  * Never established: advice, which is never the reason of a failure. */
-#include "machine.h"
+#include "gwi_machine.h"
 
 static bool advise_card(const gwi_case *c, uint32_t card, gw_string_list *advice)
 {

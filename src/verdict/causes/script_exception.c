@@ -6,9 +6,9 @@
  * out-of-memory before it, and no part of the run that was not observed. The exception is the end; a GPU fault would
  * have made a call fail.
  * Supported by: the same after a failed call, or with a part of the run that was not observed. */
-#include "coverage.h"
-#include "family.h"
-#include "host.h"
+#include "gwi_coverage.h"
+#include "gwi_family.h"
+#include "gwi_host.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -6,9 +6,9 @@
  * own record does not say otherwise. Little room is no proof: how much the process touched is not known.
  * Supported by: /dev/shm that was nearly full, with such words; one that was full at another time, or all the time; an
  * address in a file of /dev/shm. */
-#include "coverage.h"
-#include "crash.h"
-#include "machine.h"
+#include "gwi_coverage.h"
+#include "gwi_crash.h"
+#include "gwi_machine.h"
 
 #include <string.h>
 

@@ -5,7 +5,7 @@
  * release notes of cuDNN 9.10.
  *
  * Never established: advice, which is never the reason of a failure. */
-#include "cause.h"
+#include "gwi_cause.h"
 
 enum { CAPABILITY_MAJOR = 75, TENSOR_MEMORY_FIRST = 10, TENSOR_MEMORY_LAST = 11 };
 

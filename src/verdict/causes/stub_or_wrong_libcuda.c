@@ -3,7 +3,7 @@
  * Established only by: the result 34 of cuInit and a driver library that lies in a folder of stubs, where the run
  * ended of it (gwi_sure_of_end()). Only the stub gives 34.
  * Supported by: 34 with a library elsewhere: a copy of the stub. */
-#include "start.h"
+#include "gwi_start.h"
 
 #include <string.h>
 

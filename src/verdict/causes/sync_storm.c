@@ -1,7 +1,7 @@
 /* The host waits for the GPU after nearly every small piece of work. No fault.
  *
  * Never established: advice, which is never the reason of a failure. */
-#include "pace.h"
+#include "gwi_pace.h"
 
 #include <inttypes.h>
 

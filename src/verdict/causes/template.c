@@ -6,7 +6,7 @@
  * Supported by: what is less than that; leave it out where nothing is.
  *
  * Never established: why nothing that a recording holds could prove it; what makes it supported. */
-#include "cause.h"
+#include "gwi_cause.h"
 
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {

@@ -1,7 +1,7 @@
 /* The card ran slower because it was hot. No fault: said beside any verdict.
  *
  * Never established: advice, which is never the reason of a failure. */
-#include "machine.h"
+#include "gwi_machine.h"
 
 #include <stdio.h>
 

@@ -1,7 +1,7 @@
 /* More managed memory was in use than the card has: pages go back and forth. No fault.
  *
  * Never established: advice, which is never the reason of a failure. */
-#include "machine.h"
+#include "gwi_machine.h"
 
 static bool advise_device(const gwi_case *c, const gw_process *process, int device, gw_string_list *advice)
 {

@@ -2,7 +2,7 @@
  *
  * Never established: the ledger shows that a handle belongs to another GPU, but 400 has other reasons as well; a
  * kernel's arguments are not recorded. */
-#include "cause.h"
+#include "gwi_cause.h"
 
 static const char *thing_of(const gw_elsewhere *it)
 {

@@ -1,7 +1,7 @@
 /* A fix that presupposes something says so here: by its beginning, and by what the recording must show. What a
  * recording cannot show presupposes nothing. */
-#include "applies.h"
-#include "request.h"
+#include "gwi_applies.h"
+#include "gwi_request.h"
 
 #include <stdlib.h>
 #include <string.h>

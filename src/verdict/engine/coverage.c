@@ -1,6 +1,6 @@
-#include "coverage.h"
-#include "alone.h"
-#include "family.h"
+#include "gwi_alone.h"
+#include "gwi_coverage.h"
+#include "gwi_family.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* What the program itself wrote, where nothing else says why it ended. */
-#include "coverage.h"
+#include "gwi_coverage.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -3,18 +3,18 @@
  * A fault needs a cause that is at least supported. A run that ended well has no fault unless a context was lost or a
  * process of it died of the GPU; what is worth knowing about it becomes advice. Everything else is undetermined, with
  * what is ruled out. */
-#include "alone.h"
-#include "applies.h"
-#include "ask.h"
-#include "cause.h"
-#include "coverage.h"
-#include "crash.h"
-#include "family.h"
-#include "healthy.h"
-#include "kept.h"
-#include "leaks.h"
-#include "log.h"
-#include "order.h"
+#include "gwi_alone.h"
+#include "gwi_applies.h"
+#include "gwi_ask.h"
+#include "gwi_cause.h"
+#include "gwi_coverage.h"
+#include "gwi_crash.h"
+#include "gwi_family.h"
+#include "gwi_healthy.h"
+#include "gwi_kept.h"
+#include "gwi_leaks.h"
+#include "gwi_log.h"
+#include "gwi_order.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -4,8 +4,8 @@
  * died by itself weighs less: its time is that of its death. Least weighs a refused call of a process whose end is not
  * known, and an end by a signal that launchers send to the siblings of what failed. The earliest of the heaviest is the
  * root, but that a death before it counts more among peers: the survivor's lost context may be its echo. */
-#include "family.h"
-#include "hang.h"
+#include "gwi_family.h"
+#include "gwi_hang.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
-#include "healthy.h"
-#include "coverage.h"
-#include "family.h"
-#include "hang.h"
-#include "order.h"
-#include "start.h"
+#include "gwi_coverage.h"
+#include "gwi_family.h"
+#include "gwi_hang.h"
+#include "gwi_healthy.h"
+#include "gwi_order.h"
+#include "gwi_start.h"
 
 #include <inttypes.h>
 #include <stdio.h>

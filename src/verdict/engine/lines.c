@@ -1,6 +1,6 @@
 /* Memory by program line and by phase: who holds what is alive, who held most when most was in use, and what the
  * program said it was doing. */
-#include "cause.h"
+#include "gwi_cause.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -20,7 +20,7 @@
  *
  * Work counts in full where the refused thread did it. Where only other threads went on, the refused thread may be the
  * one that ended the process: then no cause is established, and only very much work makes the refusal handled. */
-#include "family.h"
+#include "gwi_family.h"
 
 #include <string.h>
 

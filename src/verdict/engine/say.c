@@ -1,9 +1,9 @@
 /* How causes speak: lists that grow, and the sentences that several causes share. */
-#include "fault.h"
-#include "kept.h"
-#include "machine.h"
-#include "request.h"
-#include "suspects.h"
+#include "gwi_fault.h"
+#include "gwi_kept.h"
+#include "gwi_machine.h"
+#include "gwi_request.h"
+#include "gwi_suspects.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* What a refused request needed, as a sum whose parts add up to what was in use plus what was asked for. */
-#include "cause.h"
-#include "request.h"
+#include "gwi_cause.h"
+#include "gwi_request.h"
 
 #include <stdio.h>
 

@@ -2,7 +2,7 @@
  *
  * Each was judged alone. Their times are put on one line: by the monotonic clock within one boot of one machine, else
  * by the realtime clocks, which are wrong by what the kernel says of them (some 16 s when nothing keeps them right). */
-#include "cause.h"
+#include "gwi_cause.h"
 
 #include <inttypes.h>
 #include <stdio.h>

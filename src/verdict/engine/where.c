@@ -1,5 +1,5 @@
 /* Where in the program: places in sentences, and the one place of a verdict. */
-#include "cause.h"
+#include "gwi_cause.h"
 
 #include "gw_sites.h"
 #include "gw_text.h"

@@ -1,7 +1,7 @@
 /* The verdict on a text log. One statement is the root: of those that the program did not outlive the one that explains
  * most, and of equals the first. A log proves little: its verdicts are supported at best, unless a message admits one
  * reading and its consequences follow it. */
-#include "log.h"
+#include "gwi_log.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* From finds to statements: what each may come from (log_rules.def), whether the program went on, and what was running.
  */
-#include "log.h"
+#include "gwi_log.h"
 
 #include "gw_data.h"
 

@@ -1,6 +1,6 @@
 /* What ran, on what card: versions and names that the log tells, and advice in their words. */
-#include "log.h"
-#include "request.h"
+#include "gwi_log.h"
+#include "gwi_request.h"
 
 #include <stdio.h>
 #include <stdlib.h>

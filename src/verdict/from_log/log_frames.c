@@ -1,5 +1,5 @@
 /* Whose line it was: the user's frames of a traceback, among those of the libraries. */
-#include "log.h"
+#include "gwi_log.h"
 
 #include <stdio.h>
 #include <stdlib.h>

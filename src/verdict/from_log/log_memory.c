@@ -3,8 +3,8 @@
  *
  *   PyTorch  total = free + reserved by this process + the rest; reserved = allocated + idle
  *   TF, XLA  a limit of the pool, bytes in use in it, the request; free and total of the card at the start */
-#include "log.h"
-#include "request.h"
+#include "gwi_log.h"
+#include "gwi_request.h"
 
 #include <string.h>
 

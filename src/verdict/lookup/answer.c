@@ -1,6 +1,6 @@
 /* Answers a question: what the code may be, what it may come from by weight (log_rules.def), what decides between these
  * and what misleads (log_ask.def). A code alone is no verdict. */
-#include "ask.h"
+#include "gwi_ask.h"
 
 #include <stdio.h>
 #include <stdlib.h>

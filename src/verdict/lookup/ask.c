@@ -1,5 +1,5 @@
 /* Reads a question: which codes or names may be meant. A bare number has as many meanings as tables have it. */
-#include "ask.h"
+#include "gwi_ask.h"
 
 #include <ctype.h>
 #include <signal.h>

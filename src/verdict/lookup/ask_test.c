@@ -1,5 +1,5 @@
 /* Questions: what a code is read as, and that a code alone is never a verdict. */
-#include "ask.h"
+#include "gwi_ask.h"
 
 #include "judge_testlib.h"
 

@@ -1,6 +1,6 @@
 /* The catalogue as a book to look things up in: fixes by framework, which lines of a log tell of a cause, and a search.
  */
-#include "log.h"
+#include "gwi_log.h"
 
 #include "gw_data.h"
 

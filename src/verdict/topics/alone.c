@@ -1,8 +1,8 @@
 /* A stream that was given work, and that nothing waits for while the program waits for others, hides a kernel that
  * never ends. It may as well be a kernel that is meant to run on, or one that is over long since: the driver is not
  * asked. So it is told, where somebody ended the run or looks at it, and is never more than a hypothesis. */
-#include "alone.h"
-#include "suspects.h"
+#include "gwi_alone.h"
+#include "gwi_suspects.h"
 
 #include "gw_text.h"
 

@@ -1,4 +1,4 @@
-#include "crash.h"
+#include "gwi_crash.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "cudnn_log.h"
+#include "gwi_cudnn_log.h"
 
 #include <inttypes.h>
 #include <string.h>

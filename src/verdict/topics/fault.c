@@ -1,8 +1,8 @@
 /* A kernel's fault is told by a call that had nothing to do with it. What names the kernel instead: a GPU core dump,
  * and a run whose launches are waited for one by one. */
-#include "fault.h"
-#include "request.h"
-#include "suspects.h"
+#include "gwi_fault.h"
+#include "gwi_request.h"
+#include "gwi_suspects.h"
 
 #include <inttypes.h>
 #include <stdio.h>

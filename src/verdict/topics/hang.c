@@ -7,11 +7,11 @@
  * deadlock  no thread is in the driver, and threads wait in a circle for each other's locks, or for the lock of a
  * thread that is no more; or every single thread waits, for ever, for something that only a thread of this process
  *           could give: then none is left that could. */
-#include "hang.h"
-#include "alone.h"
-#include "family.h"
-#include "pools.h"
-#include "suspects.h"
+#include "gwi_alone.h"
+#include "gwi_family.h"
+#include "gwi_hang.h"
+#include "gwi_pools.h"
+#include "gwi_suspects.h"
 
 #include "gw_sites.h"
 

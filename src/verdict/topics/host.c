@@ -1,4 +1,4 @@
-#include "host.h"
+#include "gwi_host.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* What iterations leave behind, as verdicts weigh and word it. The rule of proof is gw_iterations_prove_leak()'s. */
-#include "cause.h"
+#include "gwi_cause.h"
 
 #include <inttypes.h>
 #include <stdio.h>

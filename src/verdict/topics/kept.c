@@ -1,6 +1,6 @@
 /* Memory that was held at the failure, by the phase in which it was allocated: a notebook's cells, a program's epochs.
  */
-#include "kept.h"
+#include "gwi_kept.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
  * ever more of them until the last.
  * Everything else that has a call to end it: more of a kind than programs keep on purpose, most of them kept, made one
  * after the other while other things ended or siblings from the same place were ended, and ever more until the last. */
-#include "leaks.h"
+#include "gwi_leaks.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "machine.h"
+#include "gwi_machine.h"
 
 #include "gw_data.h"
 

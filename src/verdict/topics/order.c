@@ -1,7 +1,7 @@
-/* Weighs what the model found about order: order.h says what is claimed and what is not. */
-#include "order.h"
+/* Weighs what the model found about order: gwi_order.h says what is claimed and what is not. */
+#include "gwi_order.h"
 
-#include "fault.h"
+#include "gwi_fault.h"
 
 #include <inttypes.h>
 #include <stdio.h>

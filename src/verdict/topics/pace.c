@@ -1,6 +1,6 @@
-#include "pace.h"
+#include "gwi_pace.h"
 
-#include "machine.h"
+#include "gwi_machine.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Idle workers of thread pools, told by the frames that they stand in. A library's file alone is enough where it holds
  * nothing but a pool and its work; elsewhere it is the function in which workers wait. */
-#include "pools.h"
+#include "gwi_pools.h"
 
 #include "gw_sites.h"
 

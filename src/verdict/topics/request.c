@@ -1,5 +1,5 @@
 /* The refused request: what its size tells, and which GPU it was for. */
-#include "request.h"
+#include "gwi_request.h"
 
 #include <inttypes.h>
 #include <stdio.h>

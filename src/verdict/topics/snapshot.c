@@ -1,5 +1,5 @@
 /* A memory snapshot that PyTorch saved, when no cause is supported: what it shows, device by device. */
-#include "healthy.h"
+#include "gwi_healthy.h"
 
 #include <inttypes.h>
 #include <string.h>

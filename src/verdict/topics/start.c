@@ -1,5 +1,5 @@
-#include "start.h"
-#include "coverage.h"
+#include "gwi_coverage.h"
+#include "gwi_start.h"
 
 #include <ctype.h>
 #include <inttypes.h>

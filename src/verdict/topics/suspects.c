@@ -18,8 +18,8 @@
  * - The launches of one function may come from several files. The first site with a known file decides.
  *
  * So the owner only orders the suspects and is never evidence: it raises no certainty and rules nothing out. */
-#include "suspects.h"
-#include "fault.h"
+#include "gwi_fault.h"
+#include "gwi_suspects.h"
 
 #include "gw_sites.h"
 

@@ -2,7 +2,7 @@
 #ifndef GWI_FAMILY_H
 #define GWI_FAMILY_H
 
-#include "cause.h"
+#include "gwi_cause.h"
 
 /* The failures of one process that nothing explains and nothing made good; NULL: none. */
 typedef struct gwi_roots {

@@ -2,7 +2,7 @@
 #ifndef GWI_VERDICT_ORDER_H
 #define GWI_VERDICT_ORDER_H
 
-#include "cause.h"
+#include "gwi_cause.h"
 
 /* Why it is held for a fault. */
 typedef enum gwi_race_reason {

@@ -3,7 +3,7 @@
 #ifndef GWI_ASK_H
 #define GWI_ASK_H
 
-#include "log.h"
+#include "gwi_log.h"
 
 #include "gw_data.h"
 

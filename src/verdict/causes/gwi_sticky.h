@@ -2,7 +2,7 @@
 #ifndef GWI_CAUSES_STICKY_H
 #define GWI_CAUSES_STICKY_H
 
-#include "fault.h"
+#include "gwi_fault.h"
 
 /* An allocation failure before it that nobody looked at, or a reset that took what the program kept, explains more. */
 static inline bool gwi_is_explained_earlier(const gwi_case *c, const gw_failure *sticky)

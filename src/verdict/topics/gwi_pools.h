@@ -2,7 +2,7 @@
 #ifndef GWI_POOLS_H
 #define GWI_POOLS_H
 
-#include "cause.h"
+#include "gwi_cause.h"
 
 /* Whose pool: "OpenBLAS", "PyTorch"; NULL: it is no idle worker, or that is not known. A thread that waits for a known
  * owner, runs a line of the program, or runs Python other than a pool's own loop is none. */

@@ -8,7 +8,7 @@
 #ifndef GWI_PACE_H
 #define GWI_PACE_H
 
-#include "cause.h"
+#include "gwi_cause.h"
 
 typedef struct gwi_pace {
     const gw_process *process;                                    /* the one with the most launches */

@@ -3,8 +3,8 @@
 #ifndef GWI_START_H
 #define GWI_START_H
 
-#include "cause.h"
 #include "gw_data.h"
+#include "gwi_cause.h"
 
 /* What came together. 0, NULL: not known. */
 typedef struct gwi_versions {

@@ -5,7 +5,7 @@
 #ifndef GWI_COVERAGE_H
 #define GWI_COVERAGE_H
 
-#include "cause.h"
+#include "gwi_cause.h"
 
 /* Processes of which driver calls were recorded. */
 size_t gwi_observed_count(const gw_model *model);

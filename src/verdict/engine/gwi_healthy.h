@@ -2,7 +2,7 @@
 #ifndef GWI_HEALTHY_H
 #define GWI_HEALTHY_H
 
-#include "cause.h"
+#include "gwi_cause.h"
 
 /* It ended well, no driver call was observed, and a part of the run was not seen. */
 void gwi_say_unseen_run(const gwi_case *c, gwi_finding *finding);

@@ -3,7 +3,7 @@
 #ifndef GWI_KEPT_H
 #define GWI_KEPT_H
 
-#include "cause.h"
+#include "gwi_cause.h"
 
 /* One line a phase, the largest four. */
 void gwi_say_kept(const gwi_case *c, gwi_finding *finding);

@@ -2,7 +2,7 @@
 #ifndef GWI_VERDICT_ALONE_H
 #define GWI_VERDICT_ALONE_H
 
-#include "cause.h"
+#include "gwi_cause.h"
 
 /* Did the run end in a way that such work may be the reason of, or is it not over: somebody ended it, and no driver
  * call failed? A run that ended well, or said why it failed, is not asked. */

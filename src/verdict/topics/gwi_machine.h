@@ -2,7 +2,7 @@
 #ifndef GWI_VERDICT_MACHINE_H
 #define GWI_VERDICT_MACHINE_H
 
-#include "cause.h"
+#include "gwi_cause.h"
 
 /* Did it come before the failure, or so shortly after that the card's word was only heard later? */
 bool gwi_comes_first(const gwi_case *c, const gw_machine_event *event);

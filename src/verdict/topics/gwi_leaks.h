@@ -3,7 +3,7 @@
 #ifndef GWI_LEAKS_H
 #define GWI_LEAKS_H
 
-#include "cause.h"
+#include "gwi_cause.h"
 
 /* Fill the verdict's `leaks`, and say the largest of them and what was left to process exit among its advice. False: no
  * memory. */

@@ -2,7 +2,7 @@
 #ifndef GWI_VERDICT_HOST_H
 #define GWI_VERDICT_HOST_H
 
-#include "machine.h"
+#include "gwi_machine.h"
 
 typedef enum gwi_host_refusal { GWI_HOST_DISK, GWI_HOST_LIMIT } gwi_host_refusal;
 

@@ -3,9 +3,9 @@
 #ifndef GWI_LOG_H
 #define GWI_LOG_H
 
-#include "cause.h"
 #include "gw_logs.h"
 #include "gw_version.h"
+#include "gwi_cause.h"
 
 /* A CUDA error has a number, whatever sign told it. */
 enum { GW_SAYS_CUDA = GW_SIGN_COUNT, GW_SAYS_NOTHING };

@@ -3,7 +3,7 @@
 #ifndef GWI_VERDICT_CUDNN_LOG_H
 #define GWI_VERDICT_CUDNN_LOG_H
 
-#include "cause.h"
+#include "gwi_cause.h"
 
 /* The last error of the judged process whose status holds one of these words (ending with NULL; NULL: any). NULL: none.
  */

@@ -2,7 +2,7 @@
 #ifndef GWI_SUSPECTS_H
 #define GWI_SUSPECTS_H
 
-#include "cause.h"
+#include "gwi_cause.h"
 
 /* Whose a kernel is: of the file that launches it. Libraries: CUDA's own, and those of frameworks. */
 typedef enum gwi_kernel_owner { GWI_KERNEL_OF_USER, GWI_KERNEL_OF_UNKNOWN, GWI_KERNEL_OF_LIBRARY } gwi_kernel_owner;

@@ -2,7 +2,7 @@
 #ifndef GWI_VERDICT_CRASH_H
 #define GWI_VERDICT_CRASH_H
 
-#include "cause.h"
+#include "gwi_cause.h"
 
 /* NULL: the process did not end with a fault, or nobody told where. A handler of the program's may have ended it; then
  * no driver call came after the fault. */

@@ -2,7 +2,7 @@
 #ifndef GWI_VERDICT_HANG_H
 #define GWI_VERDICT_HANG_H
 
-#include "cause.h"
+#include "gwi_cause.h"
 
 /* Look at the last hang of the process that was not over when the recording ended. NONE also when what stands still
  * waits for something that has nothing to do with the GPU or with locks: input, time, another process. */

@@ -2,7 +2,7 @@
 #ifndef GWI_REQUEST_H
 #define GWI_REQUEST_H
 
-#include "cause.h"
+#include "gwi_cause.h"
 
 /* No card has so much, nor will: a negative number taken for a size, or a product that went wrong. `device_bytes`: what
  * the card has in all; 0: not known. */

@@ -3,7 +3,7 @@
 #ifndef GWI_FAULT_H
 #define GWI_FAULT_H
 
-#include "cause.h"
+#include "gwi_cause.h"
 
 /* The dump's word on the fault of the judged process; NULL: there is none. */
 const gw_gpu_fault *gwi_gpu_fault(const gwi_case *c);
