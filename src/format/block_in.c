@@ -1,7 +1,7 @@
 #define _GNU_SOURCE
-#include "block_in.h"
+#include "gwi_block_in.h"
 
-#include "crc32c.h"
+#include "gwi_crc32c.h"
 
 #include <errno.h>
 #include <stdlib.h>

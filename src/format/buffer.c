@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "buffer.h"
+#include "gwi_buffer.h"
 
 #include "gw_clock.h"
 

@@ -1,8 +1,8 @@
 #define _GNU_SOURCE
-#include "compact.h"
+#include "gwi_compact.h"
 
-#include "event_decode.h"
-#include "source.h"
+#include "gwi_event_decode.h"
+#include "gwi_source.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-#include "crc32c.h"
+#include "gwi_crc32c.h"
 
 #include <pthread.h>
 #include <stdbool.h>

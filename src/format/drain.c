@@ -5,10 +5,10 @@
  * own memory, so our death loses nothing. How far we are is known per chunk (gwi_chunk_mark), told to the writer as
  * DRAINED items, and written into the buffers only by gw_drain_commit(), when the file holds what was handed out. */
 #define _GNU_SOURCE
-#include "drain.h"
+#include "gwi_drain.h"
 
-#include "buffer.h"
 #include "gw_clock.h"
+#include "gwi_buffer.h"
 
 #include <dirent.h>
 #include <errno.h>

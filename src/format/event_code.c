@@ -1,4 +1,4 @@
-#include "event_decode.h"
+#include "gwi_event_decode.h"
 
 #include <stdlib.h>
 

@@ -1,8 +1,8 @@
 #define _GNU_SOURCE
-#include "drain.h"
 #include "gw_clock.h"
-#include "reader.h"
-#include "writer.h"
+#include "gwi_drain.h"
+#include "gwi_reader.h"
+#include "gwi_writer.h"
 
 #include <errno.h>
 #include <fcntl.h>

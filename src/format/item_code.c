@@ -1,4 +1,4 @@
-#include "item_code.h"
+#include "gwi_item_code.h"
 
 #include "gw_names.h"
 

@@ -1,7 +1,7 @@
 #define _GNU_SOURCE
-#include "reader.h"
+#include "gwi_reader.h"
 
-#include "event_decode.h"
+#include "gwi_event_decode.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,9 +1,9 @@
 /* Writer and reader together, and the reader alone against damage. */
 #define _GNU_SOURCE
-#include "compact.h"
-#include "crc32c.h"
-#include "event_decode.h"
-#include "item_code.h"
+#include "gwi_compact.h"
+#include "gwi_crc32c.h"
+#include "gwi_event_decode.h"
+#include "gwi_item_code.h"
 #include "test_items.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
-#include "source.h"
+#include "gwi_source.h"
 
-#include "event_decode.h"
+#include "gwi_event_decode.h"
 
 #include <stdlib.h>
 

@@ -1,9 +1,9 @@
 #define _GNU_SOURCE
-#include "writer.h"
+#include "gwi_writer.h"
 
-#include "compact.h"
 #include "gw_clock.h"
-#include "source.h"
+#include "gwi_compact.h"
+#include "gwi_source.h"
 
 #include <errno.h>
 #include <fcntl.h>

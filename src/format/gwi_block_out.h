@@ -2,7 +2,7 @@
 #ifndef GWI_BLOCK_OUT_H
 #define GWI_BLOCK_OUT_H
 
-#include "layout.h"
+#include "gwi_layout.h"
 
 typedef struct gwi_out {
     int fd;           /* owned */

@@ -4,7 +4,7 @@
 #ifndef GWI_BUFFER_H
 #define GWI_BUFFER_H
 
-#include "layout.h"
+#include "gwi_layout.h"
 
 /* The machine's clocks, read together. */
 typedef struct gwi_now {

@@ -3,7 +3,7 @@
 #ifndef GWI_BLOCK_IN_H
 #define GWI_BLOCK_IN_H
 
-#include "layout.h"
+#include "gwi_layout.h"
 
 typedef struct gwi_in {
     int fd;           /* owned */

@@ -4,7 +4,7 @@
 #ifndef GWI_EVENT_CODE_H
 #define GWI_EVENT_CODE_H
 
-#include "layout.h"
+#include "gwi_layout.h"
 
 typedef struct gwi_encoder gwi_encoder;
 

@@ -2,7 +2,7 @@
 #ifndef GWI_DRAIN_H
 #define GWI_DRAIN_H
 
-#include "source.h"
+#include "gwi_source.h"
 
 /* Copy what the buffers hold now; nothing in the folder is ever changed. As gw_drain_open() else. */
 gw_status gwi_drain_open_copy(const char *run_folder, uint64_t t0_monotonic_ns, gw_drain **ret_drain, gw_error *err);

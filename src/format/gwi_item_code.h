@@ -3,7 +3,7 @@
 #ifndef GWI_ITEM_CODE_H
 #define GWI_ITEM_CODE_H
 
-#include "event_code.h"
+#include "gwi_event_code.h"
 
 typedef struct gwi_bytes { /* a growing block */
     uint8_t *data;         /* owned */

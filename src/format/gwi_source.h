@@ -2,8 +2,8 @@
 #ifndef GWI_SOURCE_H
 #define GWI_SOURCE_H
 
-#include "block_in.h"
-#include "item_code.h"
+#include "gwi_block_in.h"
+#include "gwi_item_code.h"
 
 typedef struct gwi_mark { /* a DRAINED mark of a SYNC block, with the buffer it is about */
     uint32_t pid;

@@ -2,7 +2,7 @@
 #ifndef GWI_READER_H
 #define GWI_READER_H
 
-#include "source.h"
+#include "gwi_source.h"
 
 typedef struct gwi_folder {
     gw_drain *drain;   /* owned: a copy of the buffers as they were at open */

@@ -1,8 +1,8 @@
-/* Reading events one by one, in the header so that a loop over a recording pays for no calls: see event_code.h. */
+/* Reading events one by one, in the header so that a loop over a recording pays for no calls: see gwi_event_code.h. */
 #ifndef GWI_EVENT_DECODE_H
 #define GWI_EVENT_DECODE_H
 
-#include "event_code.h"
+#include "gwi_event_code.h"
 
 static inline uint64_t gwi_take(const uint8_t **at, unsigned bytes)
 {

@@ -7,7 +7,7 @@
 #ifndef GWI_COMPACT_H
 #define GWI_COMPACT_H
 
-#include "block_out.h"
+#include "gwi_block_out.h"
 
 typedef struct gwi_compacted {
     uint64_t events_dropped; /* now, not in total */
