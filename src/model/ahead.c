@@ -1,4 +1,4 @@
-#include "ahead.h"
+#include "gwi_ahead.h"
 
 /* Which table an event of a kind looks into by its first argument; 0: none. Kinds that are rare may be left out. */
 static const uint8_t ways[UINT8_MAX + 1] = {

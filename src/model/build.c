@@ -1,5 +1,5 @@
 /* From a recording to a model. Apart from model.c so that a model can be fed without a reader. */
-#include "ahead.h"
+#include "gwi_ahead.h"
 
 #include <stdio.h>
 

@@ -1,6 +1,6 @@
 /* Faults of host code: where in memory, and whether that is a block of the GPU's. */
-#include "fields.h"
-#include "inner.h"
+#include "gwi_fields.h"
+#include "gwi_inner.h"
 
 #include <signal.h>
 #include <stdio.h>

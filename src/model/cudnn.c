@@ -1,7 +1,7 @@
 /* cuDNN's own log, as the supervisor read it (--deep): facts "cudnn.log". Equal entries come as one, told again with a
  * larger count. */
-#include "fields.h"
-#include "inner.h"
+#include "gwi_fields.h"
+#include "gwi_inner.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Calls that failed: which of them are answers a program asks for on purpose, which are echoes of an earlier one,
  * and which were recovered from. */
-#include "inner.h"
+#include "gwi_inner.h"
 
 #include <string.h>
 

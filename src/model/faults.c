@@ -4,8 +4,8 @@
  * A dump ends the process before any call can report the fault. So that whoever asks for the failure that cost the
  * context finds one, the dump's first exception becomes such a failure, marked as told by the dump. */
 #define _GNU_SOURCE
-#include "fields.h"
-#include "inner.h"
+#include "gwi_fields.h"
+#include "gwi_inner.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 #define _GNU_SOURCE
-#include "fields.h"
+#include "gwi_fields.h"
 
-#include "inner.h"
+#include "gwi_inner.h"
 
 #include <errno.h>
 #include <stdlib.h>

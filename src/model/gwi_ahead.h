@@ -17,7 +17,7 @@
 #ifndef GWI_AHEAD_H
 #define GWI_AHEAD_H
 
-#include "inner.h"
+#include "gwi_inner.h"
 
 enum { GWI_AHEAD_MAX = 64 }; /* events, and what they touch, are to fit into the smallest cache */
 

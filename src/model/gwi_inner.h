@@ -4,7 +4,7 @@
 
 #include "gw_iterations.h"
 #include "gw_model_facts.h"
-#include "table.h"
+#include "gwi_table.h"
 
 /* Addresses and handles of different sorts may be the same number: each sort has its own table. */
 typedef enum gwi_space {

@@ -7,7 +7,7 @@
  *     hang.over    pid        ""
  *
  * Threads and frames belong to the last `hang` of their process. */
-#include "inner.h"
+#include "gwi_inner.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -8,7 +8,7 @@
  * behind. Places inside an iteration (`act`) are tried as well; that with the best proof is reported. */
 #include "gw_iterations.h"
 
-#include "sort.h"
+#include "gwi_sort.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* From where kernels were launched. A handle may name another function later, so names are looked up when the event
  * comes. */
-#include "inner.h"
+#include "gwi_inner.h"
 
 enum { LAUNCH_SITES_MAX = 1 << 16 };
 

@@ -4,7 +4,7 @@
  * lives until its handles are released and its mappings gone. A context that goes away (destroy, last release,
  * reset) buries what was made in it; pools, VMM handles and captured work are not a context's. Memory opened from
  * another process is that process's and counts zero bytes here. */
-#include "inner.h"
+#include "gwi_inner.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Call sites with names: what was made in the same lines of the user's is of one kind, whatever else led there. A loop
  * that the compiler unrolled, or an epoch of its own for the first pass, makes several sites of one line. */
-#include "inner.h"
+#include "gwi_inner.h"
 
 #include "gw_text.h"
 

@@ -1,7 +1,7 @@
 /* Samples become series, events are put together: an Xid that NVML and the kernel log both tell is one, equal events in
  * a short while are one with a count. Which of them concern this run is decided at the end, when its processes and
  * cards are known. */
-#include "inner.h"
+#include "gwi_inner.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* The model: takes items in order of time, hands each to the part that it concerns, and settles at the end what can
  * only be known then. */
-#include "inner.h"
+#include "gwi_inner.h"
 
 #include "gw_text.h"
 

@@ -1,6 +1,6 @@
 /* The objects of the ledger: where they lie, how they are found, what they add up to. This is where the time goes when
  * a recording is read: an event touches one slot of a table, one object, one group and the usage, and nothing else. */
-#include "inner.h"
+#include "gwi_inner.h"
 
 /* ---- groups ---- */
 

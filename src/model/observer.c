@@ -1,6 +1,6 @@
 /* A framework's allocator as its observer reported it: ALLOCATOR_OOM opens a report, the STATE, BLOCK and HISTORY
  * facts of the same process that follow belong to it. A state without a failure opens a report of its own. */
-#include "inner.h"
+#include "gwi_inner.h"
 
 #include "gw_requests.h"
 

@@ -1,5 +1,5 @@
 /* Two classics: the Z function for `match`, the prefix function for `border`. */
-#include "pattern.h"
+#include "gwi_pattern.h"
 
 #include <stdlib.h>
 

@@ -2,7 +2,7 @@
  *
  * Where stderr holds it, stderr says more and keeps its place. Where it does not - it went to /dev/null, or something
  * swallowed it - it is read as if stderr had said it last. */
-#include "inner.h"
+#include "gwi_inner.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* The newest requests for device memory of each process: who asked for how much, what work lay between, and what became
  * of it. A ring, so that a long run costs no more than a short one. */
-#include "inner.h"
+#include "gwi_inner.h"
 
 #include <string.h>
 

@@ -8,8 +8,8 @@
  *
  *     alloc A (1), alloc B (2), [picture: 2 made, 0 freed], free A (0 before it), alloc C (3), alloc fails
  *     in the picture: B alive, made 2nd; A dead, made 1st, 0 frees before its own. Not in it: C, made 3rd. */
-#include "inner.h"
-#include "sort.h"
+#include "gwi_inner.h"
+#include "gwi_sort.h"
 
 #include <string.h>
 

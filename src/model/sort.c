@@ -1,5 +1,5 @@
 /* Radix sort from the lowest digit up. Digits that all keys share (most of an address) cost nothing. */
-#include "sort.h"
+#include "gwi_sort.h"
 
 #include <stdlib.h>
 #include <string.h>

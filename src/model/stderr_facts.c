@@ -2,7 +2,7 @@
  *
  * A Python traceback is "Traceback (most recent call last):", indented frames, then one line that begins with the
  * exception's dotted name. Chains join several with a sentence between; the last is the one that ended the program. */
-#include "inner.h"
+#include "gwi_inner.h"
 
 #include <ctype.h>
 #include <stdio.h>

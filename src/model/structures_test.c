@@ -6,9 +6,9 @@
 
 #include <cmocka.h>
 
-#include "ahead.h"
-#include "pattern.h"
-#include "sort.h"
+#include "gwi_ahead.h"
+#include "gwi_pattern.h"
+#include "gwi_sort.h"
 
 #include <stdlib.h>
 #include <string.h>
