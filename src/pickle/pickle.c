@@ -1,6 +1,6 @@
 /* The machine: a stack, marks, a memo, and the opcodes of plain data. */
-#include "store.h"
-#include "window.h"
+#include "gwi_store.h"
+#include "gwi_window.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include "store.h"
+#include "gwi_store.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "window.h"
+#include "gwi_window.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* Memory as every version lays it out, whole and damaged: right frames, or "unknown", and always an end. */
-#include "python_image.h"
+#include "gwi_python_image.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

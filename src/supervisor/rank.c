@@ -1,4 +1,4 @@
-#include "rank.h"
+#include "gwi_rank.h"
 
 #include <stdlib.h>
 #include <string.h>

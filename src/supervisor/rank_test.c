@@ -1,4 +1,4 @@
-#include "rank.h"
+#include "gwi_rank.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

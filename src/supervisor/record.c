@@ -4,7 +4,7 @@
 #include "gw_clock.h"
 #include "gw_sites.h"
 #include "gwi_mask.h"
-#include "rank.h"
+#include "gwi_rank.h"
 
 #include <dirent.h>
 #include <errno.h>

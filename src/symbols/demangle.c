@@ -1,6 +1,6 @@
 /* Names as a programmer writes them. libstdc++'s own demangler is used where the library is there: it is opened at run
  * time, because a C program should not depend on it. Without it C++ names stay as they are. */
-#include "inner.h"
+#include "gwi_inner.h"
 
 #include <ctype.h>
 #include <dlfcn.h>

@@ -3,10 +3,10 @@
  * All addresses of one file are looked up together: one pass over its symbol tables, however many there are. Functions
  * of all files come first, source lines after that, so that a deadline costs lines and not names. libdwfl is not used:
  * it would find more debug files, but some of its ways lead over the network. */
-#include "inner.h"
+#include "gwi_inner.h"
 
 #include "gw_clock.h"
-#include "parts.h"
+#include "gwi_parts.h"
 
 #include <dwarf.h>
 #include <elfutils/libdw.h>

@@ -1,5 +1,5 @@
 /* What stands in for elf.c in a build without elfutils. */
-#include "inner.h"
+#include "gwi_inner.h"
 
 bool gw_symbols_supported(void)
 {

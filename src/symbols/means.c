@@ -1,7 +1,7 @@
 /* Functions of the user's own that are a means and no place: "xmalloc", "tensor_new". Three or more other functions of
  * the user's come to the driver through one of its lines, or two; which of them it was says where. What is called by
  * such a function through one line or two is one, too: its callers count. */
-#include "sites.h"
+#include "gwi_sites.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,7 +6,7 @@
  * nothing but the return address is on the stack. Whose part it is, its jumps say: they lead into the middle of that
  * function, which other code has no business to do. x86-64 only: bytes that look like jumps are taken for such, and few
  * others lead there by chance. */
-#include "parts.h"
+#include "gwi_parts.h"
 
 #include <dwarf.h>
 #include <elfutils/libdw.h>

@@ -8,7 +8,7 @@
  *   FOUND   `count` frames: u32 line, u32 bytes of function, u32 bytes of file (all ones: NULL), the strings with 0
  *
  * A child that dies names by its last BEGIN the file that did it; the next child leaves that out. */
-#include "inner.h"
+#include "gwi_inner.h"
 
 #include "gw_clock.h"
 

@@ -1,4 +1,4 @@
-#include "sites.h"
+#include "gwi_sites.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* Stacks of this very program, and made-up ones. */
 #define _GNU_SOURCE
 #include "gw_sites.h"
-#include "inner.h"
+#include "gwi_inner.h"
 
 #include <elf.h>
 #include <link.h>

@@ -1,5 +1,5 @@
 /* From the numbers of a site to a stack of named frames. */
-#include "sites.h"
+#include "gwi_sites.h"
 
 #include "gw_python_lines.h"
 #include "gw_text.h"

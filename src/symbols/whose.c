@@ -1,6 +1,6 @@
 /* Whose a frame is: data first, then the rule for the rest. */
-#include "inner.h"
-#include "sites.h"
+#include "gwi_inner.h"
+#include "gwi_sites.h"
 
 #include "gw_text.h"
 

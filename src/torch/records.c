@@ -1,5 +1,5 @@
 /* From dicts to records: each is recognised by the keys it has, as soon as it is complete. */
-#include "records.h"
+#include "gwi_records.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

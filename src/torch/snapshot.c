@@ -4,7 +4,7 @@
  * when an exception had given much back. So the live blocks are followed back to that moment through the history. A
  * device without such a moment is told as it was when the snapshot was taken. */
 #include "gw_torch.h"
-#include "records.h"
+#include "gwi_records.h"
 
 #include "gw_history.h"
 #include "gw_model_facts.h"

@@ -1,6 +1,6 @@
 /* Any bytes as an ELF file: an address (8 bytes), and the file whose parts it is looked for in. Seed: a program. */
 #define _GNU_SOURCE
-#include "parts.h"
+#include "gwi_parts.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* The memory of a Python process: the first byte chooses the version; then come words that are put into a good image,
  * each after two bytes that say where. What is left over is read as a mapped file. */
-#include "python_image.h"
+#include "gwi_python_image.h"
 
 #include <stdlib.h>
 
