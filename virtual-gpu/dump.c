@@ -2,6 +2,8 @@
 #define _GNU_SOURCE
 #include "gwi_dump.h"
 
+#include "gw_cuda_results.h"
+
 #include <elf.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -33,17 +35,17 @@ bool gwi_dump_wanted(unsigned *ret_flags)
 unsigned gwi_dump_exception(int result)
 {
     switch (result) {
-    case 700:
+    case CUDA_ERROR_ILLEGAL_ADDRESS:
         return 14;
-    case 710:
+    case CUDA_ERROR_ASSERT:
         return 12;
-    case 715:
+    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
         return 4;
-    case 716:
+    case CUDA_ERROR_MISALIGNED_ADDRESS:
         return 6;
-    case 717:
+    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
         return 7;
-    case 718:
+    case CUDA_ERROR_INVALID_PC:
         return 8;
     default:
         return 0;
@@ -342,8 +344,8 @@ static void add_warp(elf_file *file, const gwi_dump *dump, unsigned sms)
 
 static void add_struck(elf_file *file, const gwi_dump *dump, unsigned devices)
 {
-    enum { ASSERT = 710, GRID = 1, REGISTERS_USED = 32 };
-    bool waits = dump->result == ASSERT;
+    enum { GRID = 1, REGISTERS_USED = 32 };
+    bool waits = dump->result == CUDA_ERROR_ASSERT;
     grid_row grid = {.id = GRID,
                      .context = dump->context,
                      .function = dump->function,

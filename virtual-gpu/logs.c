@@ -165,44 +165,23 @@ GWI_API(cuGetErrorName)(CUresult error, const char **pStr)
     return *pStr != NULL ? 0 : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* In our own words: programs may print it, none may depend on it. */
+static const char *result_text(int result)
+{
+    switch (result) {
+#define GW_X(number, text)                                                                                             \
+    case number:                                                                                                       \
+        return text;
+        GW_CUDA_TEXTS(GW_X)
+#undef GW_X
+    }
+    return result_name(result);
+}
+
 GWI_API(cuGetErrorString)(CUresult error, const char **pStr)
 {
-    static const struct {
-        int code;
-        const char *text;
-    } texts[] = {{0, "no error"},
-                 {1, "invalid argument"},
-                 {2, "out of memory"},
-                 {3, "initialization error"},
-                 {100, "no CUDA-capable device is detected"},
-                 {101, "invalid device ordinal"},
-                 {200, "device kernel image is invalid"},
-                 {201, "invalid device context"},
-                 {209, "no kernel image is available for execution on the device"},
-                 {218, "a PTX JIT compilation failed"},
-                 {222, "the provided PTX was compiled with an unsupported toolchain."},
-                 {400, "invalid resource handle"},
-                 {500, "named symbol not found"},
-                 {600, "device not ready"},
-                 {700, "an illegal memory access was encountered"},
-                 {709, "context is destroyed"},
-                 {710, "device-side assert triggered"},
-                 {712, "part or all of the requested memory range is already mapped"},
-                 {713, "pointer does not correspond to a registered memory region"},
-                 {715, "an illegal instruction was encountered"},
-                 {716, "misaligned address"},
-                 {719, "unspecified launch failure"},
-                 {801, "operation not supported"},
-                 {900, "operation not permitted when stream is capturing"},
-                 {901, "operation failed due to a previous error during capture"}};
     if (pStr == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    *pStr = NULL;
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        if (texts[i].code == (int)error)
-            *pStr = texts[i].text;
-    if (*pStr == NULL)
-        *pStr = result_name((int)error);
+    /* The runtime's own results have a text, too, but the driver does not know them. */
+    *pStr = result_name((int)error) != NULL ? result_text((int)error) : NULL;
     return *pStr != NULL ? 0 : CUDA_ERROR_INVALID_VALUE;
 }

@@ -52,6 +52,37 @@ const gw_cuda_error *gw_data_cuda_error_named(const char *name)
     return NULL;
 }
 
+const gw_cuda_error *gw_data_cuda_error_old(unsigned old_code)
+{
+    for (size_t i = 0; old_code != 0 && i < gw_data_cuda_errors_count; i++) {
+        if (gw_data_cuda_errors[i].old_code == old_code)
+            return &gw_data_cuda_errors[i];
+    }
+    return NULL;
+}
+
+static bool has_part(const char *parts, const char *wanted)
+{
+    size_t bytes = strlen(wanted);
+    for (const char *at = parts; at != NULL && *at != '\0'; at += *at == '|') {
+        size_t length = strcspn(at, "|");
+        if (length == bytes && memcmp(at, wanted, bytes) == 0)
+            return true;
+        at += length;
+    }
+    return false;
+}
+
+const gw_cuda_error *gw_data_cuda_error_said(const char *text)
+{
+    for (size_t i = 0; i < gw_data_cuda_errors_count; i++) {
+        const gw_cuda_error *error = &gw_data_cuda_errors[i];
+        if (has_part(error->log_text, text) || has_part(error->cuda_log_text, text))
+            return error;
+    }
+    return NULL;
+}
+
 static bool has_major(const gw_cudnn_status *status, unsigned major)
 {
     return major >= status->major_first && major <= status->major_last;

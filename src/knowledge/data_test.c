@@ -1,11 +1,12 @@
 /* The tables as their users see them. */
-#include "gw_cuda_abi.h"
+#include "gw_cuda_results.h"
 #include "gw_data.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -62,8 +63,8 @@ static void errors_are_found_by_number_and_by_both_names(void **state)
     assert_int_equal(gw_data_xid_of(176)->verified, GW_VERIFIED_PARTLY); /* its name alone was read */
 }
 
-/* The table and the ABI that the virtual card answers by say the same. */
-static void the_abi_has_the_same_numbers(void **state)
+/* What the hook, the virtual card and the log reader get as a header is what the others look up. */
+static void the_header_agrees_with_every_row(void **state)
 {
     (void)state;
     static const struct {
@@ -74,12 +75,77 @@ static void the_abi_has_the_same_numbers(void **state)
         GW_CUDA_RESULTS(GW_X)
 #undef GW_X
     };
-    for (size_t i = 0; i < sizeof results / sizeof results[0]; i++) {
-        const gw_cuda_error *error = gw_data_cuda_error(results[i].code);
-        if (error == NULL || error->driver_name == NULL || strcmp(error->driver_name, results[i].name) != 0)
-            fail_msg("%s is %u; the table has %s", results[i].name, results[i].code,
-                     error == NULL || error->driver_name == NULL ? "nothing" : error->driver_name);
+    static const struct {
+        unsigned code;
+        const char *text;
+    } texts[] = {
+#define GW_X(code, text) {code, text},
+        GW_CUDA_TEXTS(GW_X)
+#undef GW_X
+    };
+    size_t name_count = 0, text_count = 0, count = 0;
+    for (size_t i = 0; i < gw_data_cuda_errors_count; i++) {
+        const gw_cuda_error *error = &gw_data_cuda_errors[i];
+        bool is_sticky = error->sticky == GW_STICKY_YES || error->sticky == GW_STICKY_PRACTICE;
+        assert_int_equal(gw_cuda_is_sticky(error->code) != 0, is_sticky);
+        count += is_sticky;
+        if (error->driver_name != NULL) {
+            assert_string_equal(error->driver_name, results[name_count].name);
+            assert_int_equal(error->code, results[name_count++].code);
+        }
+        if (error->text != NULL) {
+            assert_int_equal(error->code, texts[text_count].code);
+            assert_string_equal(error->text, texts[text_count++].text);
+        }
     }
+    assert_int_equal(name_count, sizeof results / sizeof results[0]);
+    assert_int_equal(text_count, sizeof texts / sizeof texts[0]);
+    for (unsigned code = 0; code < 65536; code++)
+        count -= gw_cuda_is_sticky(code) != 0;
+    assert_int_equal(count, 0);
+}
+
+/* Every alternative of the patterns leads back to its row. */
+static size_t walk_pattern(const char *pattern)
+{
+    size_t count = 0;
+    for (const char *at = pattern; *at != '\0'; at += *at == '|', count++) {
+        char part[256];
+        size_t bytes = strcspn(at, "|");
+        snprintf(part, sizeof part, "%.*s", (int)bytes, at);
+        if (gw_data_cuda_error_said(part) == NULL)
+            fail_msg("no row has the words \"%s\"", part);
+        at += bytes;
+    }
+    return count;
+}
+
+static void words_of_logs_lead_to_their_rows(void **state)
+{
+    (void)state;
+    assert_true(walk_pattern(GW_CUDA_LOG_TEXTS) > 30);
+    assert_true(walk_pattern(GW_CUDA_SHORT_LOG_TEXTS) > 3);
+    assert_int_equal(gw_data_cuda_error_said("misaligned address")->code, 716);
+    assert_int_equal(gw_data_cuda_error_said("invalid value")->code, 1);
+    assert_int_equal(gw_data_cuda_error_said("CUDA unknown error")->code, 999);
+    assert_null(gw_data_cuda_error_said("misaligned"));
+    assert_null(gw_data_cuda_error_said(""));
+    assert_int_equal(gw_data_cuda_error_old(77)->code, 700);
+    assert_null(gw_data_cuda_error_old(0));
+}
+
+/* The headers of CUDA 13.0 say of these that the process must be terminated and relaunched. */
+static void sticky_results_are_those_of_the_headers(void **state)
+{
+    (void)state;
+    static const unsigned documented[] = {226, 700, 702, 710, 714, 715, 716, 717, 718, 719, 721, 810, 911};
+    for (size_t i = 0; i < sizeof documented / sizeof documented[0]; i++) {
+        assert_int_equal(gw_data_cuda_error(documented[i])->sticky, GW_STICKY_YES);
+        assert_non_null(gw_data_cuda_error(documented[i])->sticky_source);
+    }
+    static const unsigned harmless[] = {0, 1, 2, 500, 600, 701, 704, 709, 720, 800, 801, 805, 806, 999};
+    for (size_t i = 0; i < sizeof harmless / sizeof harmless[0]; i++)
+        assert_false(gw_cuda_is_sticky(harmless[i]));
 }
 
 static void cudnn_numbers_depend_on_the_major_version(void **state)
@@ -168,7 +234,9 @@ int main(void)
         cmocka_unit_test(statuses_of_libraries_are_found_by_number),
         cmocka_unit_test(versions_compare_and_hostile_ones_are_refused),
         cmocka_unit_test(errors_are_found_by_number_and_by_both_names),
-        cmocka_unit_test(the_abi_has_the_same_numbers),
+        cmocka_unit_test(the_header_agrees_with_every_row),
+        cmocka_unit_test(words_of_logs_lead_to_their_rows),
+        cmocka_unit_test(sticky_results_are_those_of_the_headers),
         cmocka_unit_test(cudnn_numbers_depend_on_the_major_version),
         cmocka_unit_test(a_525_driver_runs_cuda_12_2),
         cmocka_unit_test(code_runs_on_its_own_major_version),

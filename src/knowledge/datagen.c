@@ -1,6 +1,7 @@
-/* datagen: reads the tables of data/ and writes the C arrays of gw_data.h.
+/* datagen: reads the tables of data/ and writes the C arrays of gw_data.h, and a header with the driver's results for
+ * code that links to the C library alone.
  *
- *     datagen data-folder output.c
+ *     datagen data-folder output.c gw_cuda_results.h
  *
  * Runs on the machine that builds, while building. A table is a file of columns separated by one tab, with '#' lines,
  * one line that names the columns, then rows; "-" is "not known". The tables below are their grammar: what stands in
@@ -8,6 +9,7 @@
  * fit is named with line and reason, nothing is written, and the build fails.
  *
  * To add a column: here, in the struct of gw_data.h with the same name, in the file. */
+#define _GNU_SOURCE
 #include "gw_version.h"
 
 #include <ctype.h>
@@ -18,20 +20,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { COLUMNS_MAX = 12, ROWS_MAX = 1024, LINE_MAX = 2048 };
+enum { COLUMNS_MAX = 16, ROWS_MAX = 1024, LINE_MAX = 2048 };
 
 typedef enum column_type {
-    TEXT,          /* or "-" */
-    NAME,          /* a text that must be there */
-    NUMBER,        /* below 65536 */
-    VERSION,       /* or "-", which is 0 */
-    DRIVER,        /* a version whose text is kept, too: 525.60.13 has a zero that numbers lose */
-    RELEASE,       /* 2.11.0, 2.1.x */
-    VERSION_FROM,  /* 12.6.3, 12.1+, or "-" */
-    ARCHITECTURES, /* 7.5 8.0 12.0+PTX, or "-" */
-    WORD,          /* one of `words`, kept as text */
-    ENUM,          /* one of `words`, in C prefix and the word in capitals */
-    FLAG           /* the first of two words is true */
+    TEXT,           /* or "-" */
+    NAME,           /* a text that must be there */
+    NUMBER,         /* below 65536 */
+    NUMBER_OR_NONE, /* or "-", which is 0 */
+    VERSION,        /* or "-", which is 0 */
+    DRIVER,         /* a version whose text is kept, too: 525.60.13 has a zero that numbers lose */
+    RELEASE,        /* 2.11.0, 2.1.x */
+    VERSION_FROM,   /* 12.6.3, 12.1+, or "-" */
+    ARCHITECTURES,  /* 7.5 8.0 12.0+PTX, or "-" */
+    PARTS,          /* literal alternatives of a pattern, separated by |; "=" is the column `text`; or "-" */
+    WORD,           /* one of `words`, kept as text */
+    ENUM,           /* one of `words`, in C prefix and the word in capitals */
+    FLAG            /* the first of two words is true */
 } column_type;
 
 typedef struct column {
@@ -89,7 +93,12 @@ static const table tables[] = {
      {KEY("code", NUMBER),
       PLAIN("driver_name", TEXT),
       PLAIN("runtime_name", TEXT),
+      PLAIN("old_code", NUMBER_OR_NONE),
+      PLAIN("text", TEXT),
+      PLAIN("log_text", PARTS),
+      PLAIN("cuda_log_text", PARTS),
       {"sticky", ENUM, false, "no yes practice maybe unknown", "GW_STICKY_"},
+      PLAIN("sticky_source", TEXT),
       {"usable", ENUM, false, "no yes none unknown", "GW_USABLE_"},
       {"reported", ENUM, false, "sync async either", "GW_REPORTED_"},
       PLAIN("meaning", TEXT),
@@ -141,7 +150,8 @@ enum { TABLE_COUNT = sizeof tables / sizeof tables[0] };
 typedef struct row {
     int line;
     char *text;                     /* owned; the line, cut at its tabs */
-    const char *field[COLUMNS_MAX]; /* in text */
+    const char *field[COLUMNS_MAX]; /* in text, or in parts */
+    char *parts[2];                 /* owned; the columns log_text and cuda_log_text with the text in place of "=" */
 } row;
 static row rows[TABLE_COUNT][ROWS_MAX];
 static int row_counts[TABLE_COUNT];
@@ -198,6 +208,21 @@ static bool is_architectures(const char *text)
     }
 }
 
+/* Its parts become alternatives of a pattern: none is empty, and each stands for itself there. */
+static bool is_parts(const char *text)
+{
+    if (strpbrk(text, "\\.[](){}*+?^$") != NULL)
+        return false;
+    for (const char *at = text;; at++) {
+        size_t bytes = strcspn(at, "|");
+        if (bytes == 0)
+            return false;
+        at += bytes;
+        if (*at == '\0')
+            return true;
+    }
+}
+
 /* Index of the word in `words`, or -1. */
 static int word_index(const char *words, const char *text)
 {
@@ -230,6 +255,8 @@ static bool fits(const column *c, const char *text)
         return !is_dash(text);
     case NUMBER:
         return is_number(text);
+    case NUMBER_OR_NONE:
+        return is_dash(text) || is_number(text);
     case VERSION:
     case DRIVER:
         return is_dash(text) || gw_version_parse(text, &version, NULL);
@@ -239,6 +266,8 @@ static bool fits(const column *c, const char *text)
         return is_dash(text) || ends_in(text, "+");
     case ARCHITECTURES:
         return is_dash(text) || is_architectures(text);
+    case PARTS:
+        return is_parts(text);
     case WORD:
     case ENUM:
     case FLAG:
@@ -249,14 +278,17 @@ static bool fits(const column *c, const char *text)
 
 static const char *wanted(const column *c)
 {
-    static const char *const texts[] = {"a text",
-                                        "a text other than '-'",
-                                        "a number below 65536",
-                                        "a version such as 12.4, or '-'",
-                                        "a version such as 525.60.13, or '-'",
-                                        "a release such as 2.11.0 or 2.1.x",
-                                        "a version such as 12.6 or 12.1+, or '-'",
-                                        "compute capabilities such as 7.5 12.0+PTX, or '-'"};
+    static const char *const texts[] = {
+        "a text",
+        "a text other than '-'",
+        "a number below 65536",
+        "a number below 65536, or '-'",
+        "a version such as 12.4, or '-'",
+        "a version such as 525.60.13, or '-'",
+        "a release such as 2.11.0 or 2.1.x",
+        "a version such as 12.6 or 12.1+, or '-'",
+        "compute capabilities such as 7.5 12.0+PTX, or '-'",
+        "words without characters that patterns give a meaning, separated by |, or '-'"};
     return c->words != NULL ? c->words : texts[c->type];
 }
 
@@ -392,6 +424,13 @@ static void check_keys(int index)
     }
 }
 
+static void free_row(row *r)
+{
+    free(r->parts[0]);
+    free(r->parts[1]);
+    free(r->text);
+}
+
 static int table_index(const char *name)
 {
     for (int i = 0; i < (int)TABLE_COUNT; i++) {
@@ -401,13 +440,49 @@ static int table_index(const char *name)
     return -1;
 }
 
-static const char *field_of(int index, const row *r, const char *name)
+static int column_index(int index, const char *name)
 {
     for (int i = 0; i < column_count(&tables[index]); i++) {
         if (strcmp(tables[index].columns[i].name, name) == 0)
-            return r->field[i];
+            return i;
     }
-    return "-";
+    return -1;
+}
+
+static const char *field_of(int index, const row *r, const char *name)
+{
+    int at = column_index(index, name);
+    return at < 0 ? "-" : r->field[at];
+}
+
+/* `parts` with `text` in place of "=". NULL: no memory. */
+static char *with_text(const char *parts, const char *text)
+{
+    const char *sign = strchr(parts, '=');
+    char *whole = NULL;
+    if (sign != NULL && asprintf(&whole, "%.*s%s%s", (int)(sign - parts), parts, text, sign + 1) < 0)
+        return NULL;
+    return sign != NULL ? whole : strdup(parts);
+}
+
+static void fill_in_texts(void)
+{
+    static const char *const names[] = {"log_text", "cuda_log_text"};
+    int index = table_index("cuda_errors");
+    for (int i = 0; i < row_counts[index]; i++) {
+        row *r = &rows[index][i];
+        for (int k = 0; k < 2; k++) {
+            int at = column_index(index, names[k]);
+            r->parts[k] = with_text(r->field[at], field_of(index, r, "text"));
+            if (r->parts[k] == NULL)
+                bad(&tables[index], r->line, "out of memory");
+            else if (!is_parts(r->parts[k]))
+                bad(&tables[index], r->line, "'%s' in column '%s', wanted %s", r->parts[k], names[k],
+                    wanted(&tables[index].columns[at]));
+            else
+                r->field[at] = r->parts[k];
+        }
+    }
 }
 
 static gw_version version_of(const char *text)
@@ -503,6 +578,54 @@ static void check_error(int index, const row *r)
         bad(&tables[index], r->line, "neither the driver nor the runtime has a name for it");
 }
 
+/* Do two rows claim the same words of a log, or the same old number? */
+static bool has_part(const char *parts, const char *part, size_t bytes)
+{
+    for (const char *at = parts; *at != '\0'; at += *at == '|') {
+        size_t length = strcspn(at, "|");
+        if (length == bytes && memcmp(at, part, bytes) == 0)
+            return true;
+        at += length;
+    }
+    return false;
+}
+
+static bool shares_part(const char *a, const char *b)
+{
+    if (is_dash(a) || is_dash(b))
+        return false;
+    for (const char *at = a; *at != '\0'; at += *at == '|') {
+        size_t bytes = strcspn(at, "|");
+        if (has_part(b, at, bytes))
+            return true;
+        at += bytes;
+    }
+    return false;
+}
+
+static void check_claims(int index, const row *r, const row *before)
+{
+    static const char *const columns[] = {"log_text", "cuda_log_text"};
+    const table *t = &tables[index];
+    const char *old = field_of(index, r, "old_code");
+    if (!is_dash(old) && strcmp(old, field_of(index, before, "old_code")) == 0)
+        bad(t, r->line, "old_code %s stands already at line %d", old, before->line);
+    for (int i = 0; i < 4; i++) {
+        if (shares_part(field_of(index, r, columns[i / 2]), field_of(index, before, columns[i % 2])))
+            bad(t, r->line, "words of its %s stand already at line %d", columns[i / 2], before->line);
+    }
+}
+
+static void check_result(int index, const row *r)
+{
+    static const char stated[] = "yes practice maybe";
+    bool has_source = !is_dash(field_of(index, r, "sticky_source"));
+    if ((word_index(stated, field_of(index, r, "sticky")) >= 0) != has_source)
+        bad(&tables[index], r->line, "sticky_source must be there where sticky is one of: %s", stated);
+    for (const row *before = rows[index]; before < r; before++)
+        check_claims(index, r, before);
+}
+
 static void check_status(int index, const row *r)
 {
     if (atoi(field_of(index, r, "major_last")) < atoi(field_of(index, r, "major_first")))
@@ -547,6 +670,9 @@ static void write_field(FILE *out, const column *c, const char *text)
     case NUMBER:
         fputs(text, out);
         break;
+    case NUMBER_OR_NONE:
+        fputs(is_dash(text) ? "0" : text, out);
+        break;
     case VERSION:
         fprintf(out, "UINT64_C(%llu)", (unsigned long long)version_of(text));
         break;
@@ -580,16 +706,106 @@ static void write_table(FILE *out, int index)
             t->name);
 }
 
-static int write_all(const char *path)
+static void write_tables(FILE *out)
+{
+    fputs("/* Written by datagen from data/. Do not edit. */\n#include \"gw_data.h\"\n", out);
+    for (int i = 0; i < (int)TABLE_COUNT; i++)
+        write_table(out, i);
+}
+
+/* ---- the driver's results, as a header ---- */
+
+static void write_names(FILE *out, int index)
+{
+    fputs("\n/* Every result a driver may answer, X(name, number). */\n#define GW_CUDA_RESULTS(X)", out);
+    for (int i = 0; i < row_counts[index]; i++) {
+        const row *r = &rows[index][i];
+        if (!is_dash(field_of(index, r, "driver_name")))
+            fprintf(out, " \\\n    X(%s, %s)", field_of(index, r, "driver_name"), field_of(index, r, "code"));
+    }
+    fputs("\n\ntypedef enum CUresult {\n#define GW_X(name, number) name = number,\n    GW_CUDA_RESULTS(GW_X)\n"
+          "#undef GW_X\n} CUresult;\n",
+          out);
+}
+
+static void write_texts(FILE *out, int index)
+{
+    fputs(
+        "\n/* As cuGetErrorString() returns them, X(number, text): those that are known. */\n#define GW_CUDA_TEXTS(X)",
+        out);
+    for (int i = 0; i < row_counts[index]; i++) {
+        const row *r = &rows[index][i];
+        if (is_dash(field_of(index, r, "text")))
+            continue;
+        fprintf(out, " \\\n    X(%s, ", field_of(index, r, "code"));
+        write_text(out, field_of(index, r, "text"));
+        fputc(')', out);
+    }
+    fputs("\n\n/* The same, one by one, after the driver's name. */\n", out);
+    for (int i = 0; i < row_counts[index]; i++) {
+        const row *r = &rows[index][i];
+        if (is_dash(field_of(index, r, "driver_name")) || is_dash(field_of(index, r, "text")))
+            continue;
+        fprintf(out, "#define GW_TEXT_%s ", field_of(index, r, "driver_name"));
+        write_text(out, field_of(index, r, "text"));
+        fputc('\n', out);
+    }
+}
+
+static void write_pattern(FILE *out, int index, const char *macro, const char *name)
+{
+    fprintf(out, "#define %s", macro);
+    bool first = true;
+    for (int i = 0; i < row_counts[index]; i++) {
+        const char *parts = field_of(index, &rows[index][i], name);
+        if (is_dash(parts))
+            continue;
+        fputs(first ? " \\\n    " : " \\\n    \"|\" ", out);
+        write_text(out, parts);
+        first = false;
+    }
+    fputc('\n', out);
+}
+
+static void write_sticky(FILE *out, int index)
+{
+    fputs("\n/* Does every later call of the process fail, too? */\n"
+          "static inline int gw_cuda_is_sticky(unsigned result)\n{\n    switch (result) {\n",
+          out);
+    for (int i = 0; i < row_counts[index]; i++) {
+        const row *r = &rows[index][i];
+        if (word_index("yes practice", field_of(index, r, "sticky")) >= 0)
+            fprintf(out, "    case %s:\n", field_of(index, r, "code"));
+    }
+    fputs("        return 1;\n    default:\n        return 0;\n    }\n}\n", out);
+}
+
+static void write_results(FILE *out)
+{
+    int index = table_index("cuda_errors");
+    fputs("/* The driver's results. Written by datagen from data/cuda_errors.tsv. Do not edit. */\n"
+          "#ifndef GW_CUDA_RESULTS_H\n#define GW_CUDA_RESULTS_H\n",
+          out);
+    write_names(out, index);
+    write_texts(out, index);
+    fputs("\n/* Alternatives of patterns: parts of a log line that name a result; and those that do only beside the "
+          "word CUDA. "
+          "*/\n",
+          out);
+    write_pattern(out, index, "GW_CUDA_LOG_TEXTS", "log_text");
+    write_pattern(out, index, "GW_CUDA_SHORT_LOG_TEXTS", "cuda_log_text");
+    write_sticky(out, index);
+    fputs("\n#endif\n", out);
+}
+
+static int write_file(const char *path, void (*write)(FILE *out))
 {
     FILE *out = fopen(path, "w");
     if (out == NULL) {
         fprintf(stderr, "%s: %s\n", path, strerror(errno));
         return 1;
     }
-    fputs("/* Written by datagen from data/. Do not edit. */\n#include \"gw_data.h\"\n", out);
-    for (int i = 0; i < (int)TABLE_COUNT; i++)
-        write_table(out, i);
+    write(out);
     bool broken = ferror(out) != 0;
     if (fclose(out) != 0 || broken) {
         fprintf(stderr, "%s: %s\n", path, strerror(errno));
@@ -601,13 +817,14 @@ static int write_all(const char *path)
 
 int main(int argc, char **argv)
 {
-    if (argc != 3) {
-        fputs("usage: datagen data-folder output.c\n", stderr);
+    if (argc != 4) {
+        fputs("usage: datagen data-folder output.c gw_cuda_results.h\n", stderr);
         return 2;
     }
     folder = argv[1];
     for (int i = 0; i < (int)TABLE_COUNT; i++)
         read_table(i);
+    fill_in_texts();
     if (!failed) {
         for (int i = 0; i < (int)TABLE_COUNT; i++)
             check_keys(i);
@@ -616,12 +833,13 @@ int main(int argc, char **argv)
         check_rows("compute_capability", check_capability);
         check_rows("cudnn_support", check_support);
         check_rows("cuda_errors", check_error);
+        check_rows("cuda_errors", check_result);
         check_rows("cudnn_status", check_status);
     }
-    int status = failed ? 1 : write_all(argv[2]);
+    int status = failed || write_file(argv[2], write_tables) != 0 || write_file(argv[3], write_results) != 0;
     for (int i = 0; i < (int)TABLE_COUNT; i++) {
         for (int k = 0; k < row_counts[i]; k++)
-            free(rows[i][k].text);
+            free_row(&rows[i][k]);
     }
     return status;
 }

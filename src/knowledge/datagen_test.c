@@ -26,7 +26,7 @@ static int run(const char *command, char *said, size_t said_bytes)
 static int generate(char *said, size_t said_bytes)
 {
     char command[512];
-    snprintf(command, sizeof command, "%s %s %s/out.c 2>&1", GW_TEST_DATAGEN, folder, folder);
+    snprintf(command, sizeof command, "%s %s %s/out.c %s/out.h 2>&1", GW_TEST_DATAGEN, folder, folder, folder);
     return run(command, said, said_bytes);
 }
 
@@ -58,6 +58,12 @@ static void spoilt_tables_are_refused(void **state)
         {"xid", "/^xid\\t79\\t/s/\\tyes\\t/\\tsure\\t/", "wanted no partly yes"},
         {"cuda_errors", "/^700\\t/s/\\t[^\\t]*\\t[^\\t]*/\\t-\\t-/", "neither the driver nor the runtime"},
         {"cuda_errors", "/^700\\t/s/CUDA_ERROR_[A-Z_]*//", "column 'driver_name' is empty"},
+        {"cuda_errors", "/^700\\t/s/\\t77\\t/\\t74\\t/", "old_code 74 stands already at line"},
+        {"cuda_errors", "/^700\\t/s/\\t=\\t/\\tmisaligned address\\t/", "words of its log_text stand already at line"},
+        {"cuda_errors", "/^700\\t/s/\\t=\\t/\\t=||x\\t/", "separated by |"},
+        {"cuda_errors", "/^700\\t/s/\\t=\\t/\\ta(b\\t/", "characters that patterns give a meaning"},
+        {"cuda_errors", "/^222\\t/s/\\tthe provided[^\\t.]*\\t/\\t=\\t/", "characters that patterns give a meaning"},
+        {"cuda_errors", "/^810\\t/s/\\tyes\\tCUDA 13.0[^\\t]*/\\tyes\\t-/", "sticky_source must be there where sticky"},
         {"cudnn_status", "/^9\\t9\\t1001\\t/s/^9\\t9/9\\t8/", "major_last is below major_first"},
         {"driver_compat", "/^12.2\\t12.2.0/s/525.60.13/525.60.1x/", "wanted a version such as 525.60.13"},
         {"driver_compat", "/^12.2\\t12.2.0/s/525.60.13/525.60.14/", "driver_minimum is not 525.60.13"},

@@ -50,10 +50,15 @@ typedef enum gw_usable { GW_USABLE_NO, GW_USABLE_YES, GW_USABLE_NONE, GW_USABLE_
 typedef enum gw_reported { GW_REPORTED_SYNC, GW_REPORTED_ASYNC, GW_REPORTED_EITHER } gw_reported;
 typedef struct gw_cuda_error {
     unsigned code;
-    const char *driver_name;  /* NULL: the runtime alone has it */
-    const char *runtime_name; /* NULL: the driver alone has it */
+    const char *driver_name;   /* NULL: the runtime alone has it */
+    const char *runtime_name;  /* NULL: the driver alone has it */
+    unsigned old_code;         /* of the runtime before CUDA 10.1; 0: the same, or none */
+    const char *text;          /* what cuGetErrorString() returns; NULL: not known */
+    const char *log_text;      /* parts of a log line that mean this result, separated by '|'; NULL: none */
+    const char *cuda_log_text; /* those that mean it only on a line that names CUDA */
     gw_sticky sticky;
-    gw_usable usable; /* NONE: there was no context */
+    const char *sticky_source; /* NULL: not sticky, or not known */
+    gw_usable usable;          /* NONE: there was no context */
     gw_reported reported;
     const char *meaning;
     const char *hint;
@@ -63,6 +68,8 @@ typedef struct gw_cuda_error {
 } gw_cuda_error;
 const gw_cuda_error *gw_data_cuda_error(unsigned code);          /* NULL: no such code */
 const gw_cuda_error *gw_data_cuda_error_named(const char *name); /* the driver's name or the runtime's */
+const gw_cuda_error *gw_data_cuda_error_old(unsigned old_code);  /* NULL: no such code before CUDA 10.1, or 0 */
+const gw_cuda_error *gw_data_cuda_error_said(const char *text);  /* one part of log_text or cuda_log_text */
 
 /* ---- data/cudnn_status.tsv ---- */
 

@@ -1,5 +1,6 @@
 /* Hyperscan looks for the literals of all signs at once, at the speed of memory (literals.c); PCRE2 then reads the few
  * lines that hold one, and has the last word. */
+#include "gw_cuda_results.h"
 #include "gwi_logs.h"
 
 #include <stdlib.h>

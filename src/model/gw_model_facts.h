@@ -750,6 +750,15 @@ bool gw_model_device_limit(const gw_model *model, int device, uint64_t *ret_byte
 enum { GW_CALL_TEXT_MAX = 80 };
 char *gw_call_text(char out[GW_CALL_TEXT_MAX], const char *fn_name);
 const char *gw_result_name(uint16_t result); /* "CUDA_ERROR_OUT_OF_MEMORY"; "CUDA_ERROR_?" */
+/* Results that leave the context whole, and whose text is recognised wherever a program prints it. X(name), of
+ * gw_cuda_results.h. */
+#define GW_RESULTS_KNOWN_BY_TEXT(X)                                                                                    \
+    X(CUDA_ERROR_INVALID_VALUE)                                                                                        \
+    X(CUDA_ERROR_INVALID_DEVICE)                                                                                       \
+    X(CUDA_ERROR_INVALID_CONTEXT)                                                                                      \
+    X(CUDA_ERROR_INVALID_HANDLE)                                                                                       \
+    X(CUDA_ERROR_NOT_FOUND)                                                                                            \
+    X(CUDA_ERROR_NOT_SUPPORTED)
 
 /* Blocks of a list that were allocated in phases of one name. */
 typedef struct gw_kept {

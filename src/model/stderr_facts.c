@@ -2,6 +2,7 @@
  *
  * A Python traceback is "Traceback (most recent call last):", indented frames, then one line that begins with the
  * exception's dotted name. Chains join several with a sentence between; the last is the one that ended the program. */
+#include "gw_cuda_results.h"
 #include "gwi_inner.h"
 
 #include <ctype.h>
@@ -65,8 +66,8 @@ static const char *const start_words[] = {"No CUDA GPUs are available",
                                           "Torch not compiled with CUDA enabled",
                                           "Unable to initialize backend 'cuda'",
                                           "no CUDA-capable device",
-                                          "system not yet initialized",
-                                          "invalid device ordinal"};
+                                          GW_TEXT_CUDA_ERROR_SYSTEM_NOT_READY,
+                                          GW_TEXT_CUDA_ERROR_INVALID_DEVICE};
 static const char *const library_words[] = {"CUDNN_STATUS_", "CUBLAS_STATUS_",   "cuDNN error", "CUSOLVER_STATUS_",
                                             "CUFFT_",        "CUSPARSE_STATUS_", "NCCL error"};
 static const char *const host_words[] = {"MemoryError", "std::bad_alloc", "Cannot allocate memory",
@@ -74,14 +75,9 @@ static const char *const host_words[] = {"MemoryError", "std::bad_alloc", "Canno
 static const char *const fatal_words[] = {"Fatal Python error", "Segmentation fault", "Bus error",
                                           "*** stack smashing detected", "double free or corruption"};
 
-static const char *const result_words[] = {"CUDA_ERROR_",
-                                           "cudaError",
-                                           "invalid argument",
-                                           "invalid device ordinal",
-                                           "invalid device context",
-                                           "invalid resource handle",
-                                           "named symbol not found",
-                                           "operation not supported"};
+#define GW_X(name) , GW_TEXT_##name
+static const char *const result_words[] = {"CUDA_ERROR_", "cudaError" GW_RESULTS_KNOWN_BY_TEXT(GW_X)};
+#undef GW_X
 static const char *const disk_words[] = {"No space left on device", "Disk quota exceeded",
                                          "PytorchStreamWriter failed writing"};
 static const char *const limit_words[] = {"Too many open files",    "items of ancdata",

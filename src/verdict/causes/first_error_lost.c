@@ -2,38 +2,31 @@
  *
  * Never established: whether the program looked at the result is not recorded; the words and the calls in between make
  * it supported. */
+#include "gw_cuda_results.h"
 #include "gw_data.h"
 #include "gwi_cause.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* What the runtime prints for results that leave the context whole. */
-static const char *runtime_text(uint16_t result)
+static bool is_known_by_text(uint16_t result)
 {
     switch (result) {
-    case 1:
-        return "invalid argument";
-    case 101:
-        return "invalid device ordinal";
-    case 201:
-        return "invalid device context";
-    case 400:
-        return "invalid resource handle";
-    case 500:
-        return "named symbol not found";
-    case 801:
-        return "operation not supported";
+#define GW_X(name) case name:
+        GW_RESULTS_KNOWN_BY_TEXT(GW_X)
+#undef GW_X
+        return true;
     default:
-        return NULL;
+        return false;
     }
 }
 
 static bool names_result(const char *text, uint16_t result)
 {
     const gw_cuda_error *row = gw_data_cuda_error(result);
-    const char *names[] = {row == NULL ? NULL : row->driver_name, row == NULL ? NULL : row->runtime_name,
-                           runtime_text(result)};
+    if (row == NULL)
+        return false;
+    const char *names[] = {row->driver_name, row->runtime_name, is_known_by_text(result) ? row->text : NULL};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (names[i] != NULL && strstr(text, names[i]) != NULL)
             return true;

@@ -40,82 +40,20 @@ enum { RULE_COUNT = sizeof rules / sizeof rules[0] };
 
 /* ---- numbers of CUDA ---- */
 
-/* As cudaGetErrorString() says it. */
-static const struct {
-    const char *text;
-    unsigned code;
-} texts[] = {
-    {"an illegal memory access was encountered", 700},
-    {"device-side assert triggered", 710},
-    {"misaligned address", 716},
-    {"unspecified launch failure", 719},
-    {"the launch timed out and was terminated", 702},
-    {"no kernel image is available for execution on the device", 209},
-    {"invalid device function", 98},
-    {"an illegal instruction was encountered", 715},
-    {"hardware stack error", 714},
-    {"invalid program counter", 718},
-    {"operation not supported on global/shared address space", 717},
-    {"too many resources requested for launch", 701},
-    {"invalid configuration argument", 9},
-    {"device kernel image is invalid", 200},
-    {"invalid resource handle", 400},
-    {"uncorrectable ECC error encountered", 214},
-    {"uncorrectable NVLink error detected", 220},
-    {"the provided PTX was compiled with an unsupported toolchain", 222},
-    {"PTX JIT compiler library not found", 221},
-    {"a PTX JIT compilation failed", 218},
-    {"context is destroyed", 709},
-    {"invalid device ordinal", 101},
-    {"all CUDA-capable devices are busy or unavailable", 46},
-    {"system not yet initialized", 802},
-    {"system has unsupported display driver / cuda driver combination", 803},
-    {"forward compatibility was attempted on non supported HW", 804},
-    {"CUDA driver version is insufficient for CUDA runtime version", 35},
-    {"API call is not supported in the installed CUDA driver", 36},
-    {"CUDA driver is a stub library", 34},
-    {"no CUDA-capable device is detected", 100},
-    {"CUDA unknown error", 999},
-    {"CUDA initialization error", 3},
-    {"driver shutting down", 4},
-    {"peer access is not supported between these two devices", 217},
-    {"part or all of the requested memory range is already mapped", 712},
-    {"the remote procedural call between the MPS server and the MPS client failed", 806},
-    {"MPS client failed to connect to the MPS", 805},
-    {"the MPS server is not ready", 807},
-    /* only where the line speaks of CUDA */
-    {"unknown error", 999},
-    {"initialization error", 3},
-    {"invalid value", 1},
-    {"invalid argument", 1},
-};
-
-/* What the runtime called these errors before CUDA 10.1; the numbers that meant something else then. */
-static const struct {
-    unsigned old, code;
-} old_numbers[] = {{6, 702},  {7, 701},  {8, 98},   {10, 101}, {30, 999}, {38, 100},
-                   {39, 214}, {59, 710}, {74, 716}, {77, 700}, {48, 209}};
-
 bool gwi_log_old_cuda_code(unsigned number, unsigned *ret_code)
 {
-    for (size_t i = 0; i < sizeof old_numbers / sizeof old_numbers[0]; i++) {
-        if (old_numbers[i].old == number) {
-            *ret_code = old_numbers[i].code;
-            return true;
-        }
-    }
-    return false;
+    const gw_cuda_error *error = gw_data_cuda_error_old(number);
+    if (error != NULL)
+        *ret_code = error->code;
+    return error != NULL;
 }
 
 static bool code_of_text(const char *text, unsigned *ret_code)
 {
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
-        if (strcmp(texts[i].text, text) == 0) {
-            *ret_code = texts[i].code;
-            return true;
-        }
-    }
-    return false;
+    const gw_cuda_error *error = gw_data_cuda_error_said(text);
+    if (error != NULL)
+        *ret_code = error->code;
+    return error != NULL;
 }
 
 static bool code_of_name(const char *prefix, const char *name, unsigned *ret_code)
