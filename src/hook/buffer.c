@@ -1,4 +1,5 @@
 /* The writer of the shared buffer: gw_buffer.h is the layout and the rules. */
+#include "gw_cuda_results.h"
 #include "gwi_hook.h"
 #include "gwi_unwind.h"
 
@@ -431,7 +432,7 @@ static void prefetch_next_chunk(gw_slot *slot)
 bool gwi_is_precious(const gw_raw_event *event)
 {
     bool is_common = event->kind == GW_EV_CALL || event->result == 500; /* "not found" is an answer, mostly */
-    return event->result != 0 && (!is_common || gwi_is_sticky(event->result));
+    return event->result != 0 && (!is_common || gw_cuda_is_sticky(event->result));
 }
 
 bool gwi_write(gw_slot *slot, const gw_raw_event *event, const char *text)

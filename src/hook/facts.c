@@ -1,6 +1,7 @@
 /* What the hook finds out by itself, with the driver's own functions, right after a call that makes it worth asking:
  * the driver's version, the devices, the memory at a failed allocation, the driver's own log. Nothing here waits for
  * the device or touches a stream; nothing here asks while a stream capture is open. */
+#include "gw_cuda_results.h"
 #include "gwi_hook.h"
 
 #include <stdio.h>
@@ -290,7 +291,8 @@ static void memory_after_failure(int result)
 {
     size_t free_bytes = 0, total = 0;
     int device = 0;
-    if (capture_is_open() || gwi_is_sticky(result) || !may_ask_for_memory() || !memory_info(&free_bytes, &total))
+    if (capture_is_open() || gw_cuda_is_sticky((unsigned)result) || !may_ask_for_memory() ||
+        !memory_info(&free_bytes, &total))
         return;
     if (!current_device(&device))
         device = 0;

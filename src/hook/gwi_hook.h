@@ -316,7 +316,6 @@ uint64_t gwi_current_context(void);
 /* Free and total bytes of a device as the driver says; `context` (0: unknown) is made current for the question where
  * none of that device is. False: not known. */
 bool gwi_device_memory(int device, uint64_t context, size_t *ret_free, size_t *ret_total);
-bool gwi_is_sticky(int result);
 /* False: after this result the driver is asked nothing. It was not begun (or not in this child of a fork, where its
  * locks may be held for ever), is going down with the program, or runs a host function on this thread. */
 bool gwi_may_ask(int result);

@@ -1,4 +1,5 @@
 /* The hook's door, its state, and the way into a wrapper when a thread or a process is new. */
+#include "gw_cuda_results.h"
 #include "gwi_course.h"
 #include "gwi_hook.h"
 #include "gwi_modules.h"
@@ -144,16 +145,6 @@ gw_slot *gwi_enter_slow(void)
 
 enum { RESULT_NOT_FOUND = 500 };
 
-static const int sticky_results[] = {214, 220, 226, 700, 702, 710, 714, 715, 716, 717, 718, 719, 721};
-
-bool gwi_is_sticky(int result)
-{
-    for (size_t i = 0; i < sizeof sticky_results / sizeof sticky_results[0]; i++)
-        if (sticky_results[i] == result)
-            return true;
-    return false;
-}
-
 bool gwi_may_ask(int result)
 {
     return result != 3 && result != 4 && result != 800;
@@ -239,7 +230,7 @@ static void write_call(gwi_slot_ref *th, gw_raw_event *event, const char *text)
     event->context = gwi_may_ask(event->result) ? gwi_current_context() : 0;
     if (atomic_load_explicit(&head->captures_open, memory_order_relaxed) != 0)
         event->flags |= GW_EVF_CAPTURING;
-    if (is_failure && gwi_is_sticky(event->result)) {
+    if (is_failure && gw_cuda_is_sticky(event->result)) {
         uint32_t none = 0;
         atomic_compare_exchange_strong(&head->sticky, &none, event->result);
     }
@@ -298,7 +289,7 @@ static int counter_of_answer(unsigned kind, int result)
 static bool has_read_text(int result)
 {
     return (result == 2 || (result >= 200 && result <= 304 && result != 201) || result == RESULT_NOT_FOUND) &&
-           !gwi_is_sticky(result);
+           !gw_cuda_is_sticky((unsigned)result);
 }
 
 /* Libraries look for functions that need not be there, some of them for many: the first are written, then ten a second.

@@ -1,33 +1,11 @@
 /* Calls that failed: which of them are answers a program asks for on purpose, which are echoes of an earlier one,
  * and which were recovered from. */
+#include "gw_cuda_results.h"
 #include "gwi_inner.h"
 
 #include <string.h>
 
 enum { RETREAT_PART = 64 }; /* a request of so small a part of the refused one is no second try */
-
-static bool is_sticky(uint16_t result)
-{
-    switch (result) {
-    case 214: /* uncorrectable memory error */
-    case 220: /* NVLink */
-    case 226: /* contained */
-    case 700:
-    case 702:
-    case 710:
-    case 714:
-    case 715:
-    case 716:
-    case 717:
-    case 718:
-    case 719:
-    case 721:
-    case 810: /* the MPS server ended this client */
-        return true;
-    default:
-        return false;
-    }
-}
 
 static bool has_word(const char *name, const char *const *words, size_t count)
 {
@@ -392,7 +370,7 @@ void gwi_failure_add(gw_model *model, gwi_process *process, const gw_event *even
                 model->failure[process->open_failure[i]].null_used_at = model->failure_count + 1;
         }
     }
-    bool sticky = is_sticky(event->result);
+    bool sticky = gw_cuda_is_sticky(event->result);
     if (model->failure_count >= GWI_FAILURES_MAX && (process->sticky || !sticky)) {
         model->failures_dropped++;
         return;

@@ -4,6 +4,7 @@
  * A dump ends the process before any call can report the fault. So that whoever asks for the failure that cost the
  * context finds one, the dump's first exception becomes such a failure, marked as told by the dump. */
 #define _GNU_SOURCE
+#include "gw_cuda_results.h"
 #include "gwi_fields.h"
 #include "gwi_inner.h"
 
@@ -205,17 +206,11 @@ void gwi_fault_fact(gw_model *model, const gw_item *item)
 /* "Sticky error detected", "Returning 700 (CUDA_ERROR_ILLEGAL_ADDRESS) from cuCtxSynchronize_v2". */
 static bool tells_of_a_fault(const char *line, size_t bytes)
 {
-    static const char *const words[] = {"Sticky error", "Returning 70", "Returning 71", "Returning 72"};
-    static const char *const harmless[] = {"Returning 701", "Returning 704", "Returning 705",
-                                           "Returning 708", "Returning 709", "Returning 711",
-                                           "Returning 712", "Returning 713", "Returning 720"};
-    for (size_t i = 0; i < sizeof harmless / sizeof harmless[0]; i++)
-        if (memmem(line, bytes, harmless[i], strlen(harmless[i])) != NULL)
-            return false;
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
-        if (memmem(line, bytes, words[i], strlen(words[i])) != NULL)
-            return true;
-    return false;
+    static const char sticky[] = "Sticky error", returning[] = "Returning ";
+    if (memmem(line, bytes, sticky, sizeof sticky - 1) != NULL)
+        return true;
+    const char *at = memmem(line, bytes, returning, sizeof returning - 1);
+    return at != NULL && gw_cuda_is_sticky((unsigned)strtoul(at + sizeof returning - 1, NULL, 10));
 }
 
 static void keep_log_line(gw_fault_facts *facts, const gw_event *event, const char *line, size_t bytes)

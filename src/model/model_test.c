@@ -451,6 +451,48 @@ static void test_echoes_and_probes(void **state)
     gw_model_free(model);
 }
 
+/* Results after which the process is lost, among them those of the MPS server and of an external device. */
+static void test_sticky_results(void **state)
+{
+    (void)state;
+    static const uint16_t sticky[] = {214, 220, 226, 700, 721, 810, 911}, harmless[] = {201, 304, 703, 709, 806, 999};
+    for (size_t i = 0; i < sizeof sticky / sizeof sticky[0] + sizeof harmless / sizeof harmless[0]; i++) {
+        bool is_sticky = i < sizeof sticky / sizeof sticky[0];
+        uint16_t result = is_sticky ? sticky[i] : harmless[i - sizeof sticky / sizeof sticky[0]];
+        open_feed();
+        gw_feed_call(&feed, "cuStreamSynchronize", GW_EV_SYNC, result, 0, 0, 0, 0);
+        gw_feed_call(&feed, "cuMemAlloc_v2", GW_EV_ALLOC, 2, 0, gib, 0, 0);
+        gw_model *model = gw_feed_finish(&feed);
+        assert_int_equal(model->failure[0].is_sticky, is_sticky);
+        assert_int_equal(model->failure[1].is_echo, is_sticky);
+        gw_model_free(model);
+    }
+}
+
+static void test_driver_log_keeps_sticky_results(void **state)
+{
+    (void)state;
+    open_feed();
+    static const char text[] = "Returning 2 (CUDA_ERROR_OUT_OF_MEMORY) from cuMemAlloc_v2\n"
+                               "Returning 703 (CUDA_ERROR_LAUNCH_INCOMPATIBLE_TEXTURING) from cuLaunchKernel\n"
+                               "Returning 709 (CUDA_ERROR_CONTEXT_IS_DESTROYED) from cuMemFree_v2\n"
+                               "Returning 700 (CUDA_ERROR_ILLEGAL_ADDRESS) from cuCtxSynchronize_v2\n"
+                               "Sticky error detected\n"
+                               "Returning 810 (CUDA_ERROR_MPS_CLIENT_TERMINATED) from cuCtxSynchronize_v2\n"
+                               "Returning ";
+    gw_item item = {.kind = GW_ITEM_EVENT, .t_ns = feed.t_ns, .pid = GW_FEED_PID};
+    item.event = (gw_event){
+        .t_ns = feed.t_ns, .pid = GW_FEED_PID, .kind = GW_EV_DRIVER_LOG, .text = text, .text_bytes = sizeof text - 1};
+    gw_error err;
+    assert_int_equal(gw_model_feed(feed.model, &item, &err), GW_OK);
+    gw_model *model = gw_feed_finish(&feed);
+    assert_int_equal(model->faults.log_count, 3);
+    assert_string_equal(model->faults.log[0].text,
+                        "Returning 700 (CUDA_ERROR_ILLEGAL_ADDRESS) from cuCtxSynchronize_v2");
+    assert_string_equal(model->faults.log[1].text, "Sticky error detected");
+    gw_model_free(model);
+}
+
 static void test_half_used_pages(void **state)
 {
     (void)state;
@@ -783,6 +825,8 @@ int main(void)
         cmocka_unit_test(test_recovered_by_a_smaller_batch),
         cmocka_unit_test(test_recovered_by_launches_that_were_waited_for),
         cmocka_unit_test(test_echoes_and_probes),
+        cmocka_unit_test(test_sticky_results),
+        cmocka_unit_test(test_driver_log_keeps_sticky_results),
         cmocka_unit_test(test_half_used_pages),
         cmocka_unit_test(test_a_second_run_is_seen),
         cmocka_unit_test(test_gradients_are_no_second_run),

@@ -1594,6 +1594,11 @@ static void test_device_faults_near_another_code(void **state)
     close_program(1);
     expect_fault("launch-timeout", GW_ESTABLISHED);
     judge_close();
+    fault_with(911); /* an external device's: the context is lost, and no cause of this version */
+    close_program(1);
+    expect_status(GW_VERDICT_UNDETERMINED);
+    assert_true(says("911"));
+    judge_close();
 }
 
 static void test_device_assert_without_its_text(void **state)
