@@ -101,7 +101,7 @@ typedef struct kind_info {
 } kind_info;
 
 static const kind_info kinds[] = {
-#define GW_X(name, price, a0, a1, a2, a3) {#name, #price},
+#define GW_X(name, price, ...) {#name, #price},
     GW_EVENT_KINDS(GW_X)
 #undef GW_X
 };

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "gwi_compact.h"
 
+#include "gw_names.h"
 #include "gwi_event_decode.h"
 #include "gwi_source.h"
 
@@ -12,90 +13,15 @@
 
 enum { SAME_FAILURES_MAX = 64, STDERR_KEPT_BYTES = 256 << 10, EVENT_BYTES_GUESS = 12 };
 
-/* ---- which things an event makes or ends ---- */
-
-typedef enum thing {
-    NOT_A_THING,
-    MEMORY,
-    HOST_MEMORY,
-    HOST_REGISTRATION,
-    POOL,
-    RESERVATION,
-    IPC_MEMORY,
-    MODULE,
-    LIBRARY,
-    STREAM,
-    EVENT,
-    GRAPH,
-    GRAPH_EXEC,
-    /* not things, but counted or remembered in the same table */
-    FAILURE,
-    SAMPLE_FIRST,
-    SAMPLE_LAST,
-    FIRST_THREAD_STATE
-} thing;
-
-/* SOME: the first SAME_FAILURES_MAX, as of a failure. */
-typedef enum role { KEPT, MAKES, ENDS, DROPPED, SOME } role;
-
-/* Kinds that are not named here are kept: the mappings of virtual memory above all, whose lifetime needs a model. */
-static const struct {
-    uint8_t role, thing, arg; /* arg: which argument names the thing */
-} rules[GW_EV_COUNT] = {
-    [GW_EV_ALLOC] = {MAKES, MEMORY, 0},
-    [GW_EV_ALLOC_ASYNC] = {MAKES, MEMORY, 0},
-    [GW_EV_FREE] = {ENDS, MEMORY, 0},
-    [GW_EV_FREE_ASYNC] = {ENDS, MEMORY, 0},
-    [GW_EV_HOST_ALLOC] = {MAKES, HOST_MEMORY, 0},
-    [GW_EV_HOST_FREE] = {ENDS, HOST_MEMORY, 0},
-    [GW_EV_HOST_REGISTER] = {MAKES, HOST_REGISTRATION, 0},
-    [GW_EV_HOST_UNREGISTER] = {ENDS, HOST_REGISTRATION, 0},
-    [GW_EV_POOL_CREATE] = {MAKES, POOL, 0},
-    [GW_EV_POOL_DESTROY] = {ENDS, POOL, 0},
-    [GW_EV_POOL_TRIM] = {DROPPED, 0, 0},
-    [GW_EV_VMM_RESERVE] = {MAKES, RESERVATION, 0},
-    [GW_EV_VMM_UNRESERVE] = {ENDS, RESERVATION, 0},
-    [GW_EV_IPC_OPEN] = {MAKES, IPC_MEMORY, 0},
-    [GW_EV_IPC_CLOSE] = {ENDS, IPC_MEMORY, 0},
-    [GW_EV_MODULE_LOAD] = {MAKES, MODULE, 0},
-    [GW_EV_MODULE_UNLOAD] = {ENDS, MODULE, 0},
-    [GW_EV_LIBRARY_LOAD] = {MAKES, LIBRARY, 0},
-    [GW_EV_LIBRARY_UNLOAD] = {ENDS, LIBRARY, 0},
-    [GW_EV_STREAM_CREATE] = {MAKES, STREAM, 0},
-    [GW_EV_STREAM_DESTROY] = {ENDS, STREAM, 0},
-    [GW_EV_EVENT_CREATE] = {MAKES, EVENT, 0},
-    [GW_EV_EVENT_DESTROY] = {ENDS, EVENT, 0},
-    [GW_EV_GRAPH_CREATE] = {MAKES, GRAPH, 0},
-    [GW_EV_GRAPH_DESTROY] = {ENDS, GRAPH, 0},
-    [GW_EV_GRAPH_EXEC_CREATE] = {MAKES, GRAPH_EXEC, 0},
-    [GW_EV_GRAPH_EXEC_DESTROY] = {ENDS, GRAPH_EXEC, 0},
-    [GW_EV_CAPTURE_BEGIN] = {DROPPED, 0, 0},
-    [GW_EV_CAPTURE_END] = {MAKES, GRAPH, 0},
-    [GW_EV_TEXT] = {SOME, 0, 0},
-    [GW_EV_NOTE] = {SOME, 0, 0},
-    [GW_EV_MEMORY_INFO] = {SOME, 0, 0},
-    [GW_EV_POOL_STATE] = {SOME, 0, 0},
-    [GW_EV_GUARD_REFUSED] = {SOME, 0, 0},
-    [GW_EV_DRIVER_LOG] = {SOME, 0, 0},
-    [GW_EV_ALLOCATOR_OOM] = {SOME, 0, 0},
-    [GW_EV_ALLOCATOR_STATE] = {DROPPED, 0, 0},
-    [GW_EV_ALLOCATOR_BLOCK] = {DROPPED, 0, 0},
-    [GW_EV_ALLOCATOR_HISTORY] = {DROPPED, 0, 0},
-    [GW_EV_ALLOCATOR_HELD] = {DROPPED, 0, 0},
-    [GW_EV_ALLOCATOR_REQUESTS] = {DROPPED, 0, 0},
-    [GW_EV_ALLOCATOR_SIZE] = {DROPPED, 0, 0},
-    [GW_EV_ARRAYS_OOM] = {SOME, 0, 0},
-    [GW_EV_ARRAYS] = {SOME, 0, 0},
-    [GW_EV_ORDER] = {DROPPED, 0, 0},
-    [GW_EV_ORDER_RANGE] = {DROPPED, 0, 0},
-};
+/* What the table below counts or remembers: things, and what is none. */
+enum { FAILURE = GW_THING_COUNT, SAMPLE_FIRST, SAMPLE_LAST, FIRST_THREAD_STATE };
 
 /* ---- a table from (what, process, name) to a number ---- */
 
 typedef struct entry {
     uint64_t name;
     uint32_t pid;
-    uint32_t what; /* thing; 0: empty */
+    uint32_t what; /* gw_thing, or one of the above; 0: empty */
     uint64_t value;
 } entry;
 
@@ -191,18 +117,19 @@ static bool judge_failure(older *o, const gw_event *event)
 static bool judge_event(older *o, const gw_event *event)
 {
     o->events++;
-    unsigned kind = event->kind < GW_EV_COUNT ? event->kind : GW_EV_CALL;
-    if (event->result != 0 || rules[kind].role == SOME)
+    const gw_kind_traits *kind = gw_event_kind_traits(event->kind);
+    if (event->result != 0 || kind->fold == GW_FOLD_FIRST)
         return judge_failure(o, event);
-    bool frees_nothing = rules[kind].role == ENDS && event->arg[rules[kind].arg] == 0;
-    if (!remember(o, rules[kind].role != DROPPED && !frees_nothing))
+    bool is_pair = kind->fold == GW_FOLD_PAIR;
+    bool frees_nothing = is_pair && kind->effect == GW_EFFECT_ENDS && event->arg[0] == 0;
+    if (!remember(o, kind->fold != GW_FOLD_DROP && !frees_nothing))
         return false;
-    if (rules[kind].role != MAKES && rules[kind].role != ENDS)
+    if (!is_pair)
         return true;
-    entry *e = demand(&o->table, rules[kind].thing, event->pid, event->arg[rules[kind].arg]);
+    entry *e = demand(&o->table, kind->thing, event->pid, event->arg[0]);
     if (e == NULL)
         return false;
-    if (rules[kind].role == MAKES) {
+    if (kind->effect == GW_EFFECT_MAKES) {
         e->value = o->count; /* 1 + its index */
     } else if (e->value != 0) {
         o->keep[e->value - 1] = KEEP_NOT;

@@ -13,10 +13,18 @@
 
 #include <stdint.h>
 
-/* X(name, price, arg0, arg1, arg2, arg3)
+/* X(name, price, effect, thing, fold, order, arg0, arg1, arg2, arg3)
  *
  * price RARE: every call is written. HOT: a success is a count and a ring slot, a failure is written.
  * FAILURE: only failures are written. FACT: not a call; written by the hook itself.
+ * effect MAKES: after a success the thing that arg0 names exists. ENDS: it is over, and the driver may give its address
+ * or handle to another. ENDS_PRIMARY: a primary context, which arg2 names by its device, is over or has one user less.
+ * fold, when a recording is compacted, KEEP: every event stays, above all those of virtual memory's mappings, whose
+ * lifetime only a model follows. PAIR: what makes a thing goes together with what ends it. FIRST: the first ones stay.
+ * DROP: none stays. Of failures the first ones stay, whatever their kind.
+ * order, of work on the GPU: QUEUES: memory is given out in the order of a stream. PINS: host memory that copies may
+ * use while the host goes on. FREES: memory is given back, and the work before it matters. WAITS: the call may wait for
+ * the whole device.
  * "stream" arguments are the CUstream as passed (0, 1 and 2 are the default streams).
  *
  * CALL: `arg` holds the first four integer or pointer parameters as passed.
@@ -46,104 +54,151 @@
  * event's site; the first launch of each function is written, and a few of later ones where they come from another
  * site. */
 #define GW_EVENT_KINDS(X)                                                                                              \
-    X(CALL, FAILURE, "p0", "p1", "p2", "p3")                                                                           \
-    X(INIT, RARE, "flags", "", "", "")                                                                                 \
-    X(CTX_CREATE, RARE, "context", "flags", "device", "context_kind")                                                  \
-    X(CTX_DESTROY, RARE, "context", "", "", "context_kind")                                                            \
-    X(CTX_RELEASE, RARE, "", "", "device", "")                                                                         \
-    X(CTX_RESET, RARE, "", "", "device", "")                                                                           \
-    X(ALLOC, RARE, "address", "bytes", "space", "detail")                                                              \
-    X(FREE, RARE, "address", "", "space", "")                                                                          \
-    X(ALLOC_ASYNC, RARE, "address", "bytes", "pool", "stream")                                                         \
-    X(FREE_ASYNC, RARE, "address", "", "", "stream")                                                                   \
-    X(HOST_ALLOC, RARE, "address", "bytes", "flags", "")                                                               \
-    X(HOST_FREE, RARE, "address", "", "", "")                                                                          \
-    X(HOST_REGISTER, RARE, "address", "bytes", "flags", "")                                                            \
-    X(HOST_UNREGISTER, RARE, "address", "", "", "")                                                                    \
-    X(POOL_CREATE, RARE, "pool", "bytes_max", "device", "")                                                            \
-    X(POOL_DESTROY, RARE, "pool", "", "", "")                                                                          \
-    X(POOL_TRIM, RARE, "pool", "bytes_kept", "", "")                                                                   \
-    X(POOL_SET, RARE, "pool", "attribute", "value", "")                                                                \
-    X(VMM_CREATE, RARE, "handle", "bytes", "device", "location_type")                                                  \
-    X(VMM_RELEASE, RARE, "handle", "", "", "")                                                                         \
-    X(VMM_RETAIN, RARE, "handle", "address", "", "")                                                                   \
-    X(VMM_MAP, RARE, "address", "bytes", "offset", "handle")                                                           \
-    X(VMM_UNMAP, RARE, "address", "bytes", "", "")                                                                     \
-    X(VMM_RESERVE, RARE, "address", "bytes", "", "")                                                                   \
-    X(VMM_UNRESERVE, RARE, "address", "bytes", "", "")                                                                 \
-    X(VMM_IMPORT, RARE, "handle", "", "", "")                                                                          \
-    X(IPC_EXPORT, RARE, "address", "handle", "", "")                                                                   \
-    X(IPC_OPEN, RARE, "address", "", "", "")                                                                           \
-    X(IPC_CLOSE, RARE, "address", "", "", "")                                                                          \
-    X(EXT_IMPORT, RARE, "external", "bytes", "", "")                                                                   \
-    X(EXT_MAP, RARE, "address", "bytes", "external", "")                                                               \
-    X(EXT_DESTROY, RARE, "external", "", "", "")                                                                       \
-    X(MODULE_LOAD, RARE, "module", "", "", "")                                                                         \
-    X(MODULE_UNLOAD, RARE, "module", "", "", "")                                                                       \
-    X(LIBRARY_LOAD, RARE, "library", "", "", "")                                                                       \
-    X(LIBRARY_UNLOAD, RARE, "library", "", "", "")                                                                     \
-    X(FUNCTION, RARE, "function", "owner", "owner_kind", "")                                                           \
-    X(STREAM_CREATE, RARE, "stream", "flags", "priority", "")                                                          \
-    X(STREAM_DESTROY, RARE, "stream", "", "", "")                                                                      \
-    X(EVENT_CREATE, RARE, "event", "flags", "", "")                                                                    \
-    X(EVENT_DESTROY, RARE, "event", "", "", "")                                                                        \
-    X(GRAPH_CREATE, RARE, "graph", "", "", "")                                                                         \
-    X(GRAPH_DESTROY, RARE, "graph", "", "", "")                                                                        \
-    X(GRAPH_NODE, RARE, "node", "graph", "node_kind", "object")                                                        \
-    X(GRAPH_EXEC_CREATE, RARE, "exec", "graph", "flags", "")                                                           \
-    X(GRAPH_EXEC_DESTROY, RARE, "exec", "", "", "")                                                                    \
-    X(CAPTURE_BEGIN, RARE, "", "mode", "", "stream")                                                                   \
-    X(CAPTURE_END, RARE, "graph", "", "", "stream")                                                                    \
-    X(LIMIT_SET, RARE, "limit", "value", "", "")                                                                       \
-    X(LAUNCH, HOT, "function", "grid", "block", "stream")                                                              \
-    X(GRAPH_LAUNCH, HOT, "exec", "", "", "stream")                                                                     \
-    X(HOST_FUNC, HOT, "function", "", "", "stream")                                                                    \
-    X(COPY, HOT, "destination", "source", "bytes", "stream")                                                           \
-    X(FILL, HOT, "destination", "value", "bytes", "stream")                                                            \
-    X(PREFETCH, HOT, "address", "bytes", "", "stream")                                                                 \
-    X(EVENT_RECORD, HOT, "event", "", "", "stream")                                                                    \
-    X(STREAM_WAIT, HOT, "event", "", "", "stream")                                                                     \
-    X(QUERY, HOT, "handle", "", "", "")                                                                                \
-    X(SYNC, HOT, "handle", "", "", "")                                                                                 \
-    X(TEXT, FACT, "", "", "", "")                                                                                      \
-    X(NOTE, FACT, "reason", "a", "b", "c")                                                                             \
-    X(DEVICE, FACT, "device", "bytes_total", "bytes_free", "")                                                         \
-    X(DEVICE_ATTRIBUTE, FACT, "device", "attribute", "value", "")                                                      \
-    X(DRIVER, FACT, "version", "exports", "", "")                                                                      \
-    X(MEMORY_INFO, FACT, "bytes_free", "bytes_total", "device", "after_result")                                        \
-    X(GUARD_REFUSED, FACT, "bytes_wanted", "bytes_limit", "bytes_used", "device")                                      \
-    X(DRIVER_LOG, FACT, "", "", "", "")                                                                                \
-    X(FORK, FACT, "parent_pid", "parent_initialised", "parent_site", "")                                               \
-    X(ALLOCATOR_OOM, FACT, "bytes_wanted", "bytes_total", "bytes_free", "device")                                      \
-    X(ALLOCATOR_STATE, FACT, "field", "value", "device", "")                                                           \
-    X(ALLOCATOR_BLOCK, FACT, "address", "bytes", "age_ns", "state")                                                    \
-    X(ALLOCATOR_HISTORY, FACT, "action", "address", "bytes", "age_ns")                                                 \
-    X(SITE, FACT, "site", "frame_count", "flags", "python_site")                                                       \
-    X(SITE_FRAMES, FACT, "site_and_first", "frame_0", "frame_1", "frame_2")                                            \
-    X(MAPPED, FACT, "start", "bytes", "bias", "build_id")                                                              \
-    X(PYTHON_CODE, FACT, "code", "first_line", "version", "table_bytes")                                               \
-    X(PYTHON_LINES, FACT, "code", "offset", "bytes", "")                                                               \
-    X(PHASE, FACT, "age_ns", "", "", "")                                                                               \
-    X(ALLOCATOR_HELD, FACT, "moment", "bytes", "count", "age_ns")                                                      \
-    X(ORDER, FACT, "step_and_tid", "object", "stream", "age_ns")                                                       \
-    X(ORDER_RANGE, FACT, "destination", "source", "bytes", "")                                                         \
-    X(CRASH, FACT, "signal", "address", "code", "instruction")                                                         \
-    X(PYTHON_RAISED, FACT, "", "", "", "")                                                                             \
-    X(POOL_STATE, FACT, "pool", "bytes_reserved", "bytes_used", "device_and_default")                                  \
-    X(ALLOCATOR_REQUESTS, FACT, "first_order", "count", "device", "age_ns")                                            \
-    X(ALLOCATOR_SIZE, FACT, "bytes_least", "requests", "frees", "lifetime_sum")                                        \
-    X(ARRAYS_OOM, FACT, "bytes_wanted", "bytes_in_use", "bytes_limit", "bytes_peak")                                   \
-    X(ARRAYS, FACT, "bytes", "count", "is_rest", "")                                                                   \
-    X(LAUNCH_SITE, FACT, "function", "", "", "stream")
+    X(CALL, FAILURE, NONE, NONE, KEEP, NONE, "p0", "p1", "p2", "p3")                                                   \
+    X(INIT, RARE, NONE, NONE, KEEP, NONE, "flags", "", "", "")                                                         \
+    X(CTX_CREATE, RARE, MAKES, CONTEXT, KEEP, NONE, "context", "flags", "device", "context_kind")                      \
+    X(CTX_DESTROY, RARE, ENDS, CONTEXT, KEEP, WAITS, "context", "", "", "context_kind")                                \
+    X(CTX_RELEASE, RARE, ENDS_PRIMARY, CONTEXT, KEEP, WAITS, "", "", "device", "")                                     \
+    X(CTX_RESET, RARE, ENDS_PRIMARY, CONTEXT, KEEP, WAITS, "", "", "device", "")                                       \
+    X(ALLOC, RARE, MAKES, MEMORY, PAIR, NONE, "address", "bytes", "space", "detail")                                   \
+    X(FREE, RARE, ENDS, MEMORY, PAIR, FREES, "address", "", "space", "")                                               \
+    X(ALLOC_ASYNC, RARE, MAKES, MEMORY, PAIR, QUEUES, "address", "bytes", "pool", "stream")                            \
+    X(FREE_ASYNC, RARE, ENDS, MEMORY, PAIR, FREES, "address", "", "", "stream")                                        \
+    X(HOST_ALLOC, RARE, MAKES, HOST_MEMORY, PAIR, PINS, "address", "bytes", "flags", "")                               \
+    X(HOST_FREE, RARE, ENDS, HOST_MEMORY, PAIR, FREES, "address", "", "", "")                                          \
+    X(HOST_REGISTER, RARE, MAKES, HOST_REGISTRATION, PAIR, PINS, "address", "bytes", "flags", "")                      \
+    X(HOST_UNREGISTER, RARE, ENDS, HOST_REGISTRATION, PAIR, FREES, "address", "", "", "")                              \
+    X(POOL_CREATE, RARE, MAKES, POOL, PAIR, NONE, "pool", "bytes_max", "device", "")                                   \
+    X(POOL_DESTROY, RARE, ENDS, POOL, PAIR, WAITS, "pool", "", "", "")                                                 \
+    X(POOL_TRIM, RARE, NONE, NONE, DROP, NONE, "pool", "bytes_kept", "", "")                                           \
+    X(POOL_SET, RARE, NONE, NONE, KEEP, NONE, "pool", "attribute", "value", "")                                        \
+    X(VMM_CREATE, RARE, MAKES, VMM_MEMORY, KEEP, NONE, "handle", "bytes", "device", "location_type")                   \
+    X(VMM_RELEASE, RARE, ENDS, VMM_MEMORY, KEEP, NONE, "handle", "", "", "")                                           \
+    X(VMM_RETAIN, RARE, NONE, NONE, KEEP, NONE, "handle", "address", "", "")                                           \
+    X(VMM_MAP, RARE, MAKES, MAPPING, KEEP, NONE, "address", "bytes", "offset", "handle")                               \
+    X(VMM_UNMAP, RARE, ENDS, MAPPING, KEEP, WAITS, "address", "bytes", "", "")                                         \
+    X(VMM_RESERVE, RARE, MAKES, RESERVATION, PAIR, NONE, "address", "bytes", "", "")                                   \
+    X(VMM_UNRESERVE, RARE, ENDS, RESERVATION, PAIR, NONE, "address", "bytes", "", "")                                  \
+    X(VMM_IMPORT, RARE, MAKES, VMM_MEMORY, KEEP, NONE, "handle", "", "", "")                                           \
+    X(IPC_EXPORT, RARE, NONE, NONE, KEEP, NONE, "address", "handle", "", "")                                           \
+    X(IPC_OPEN, RARE, MAKES, IMPORTED_MEMORY, PAIR, NONE, "address", "", "", "")                                       \
+    X(IPC_CLOSE, RARE, ENDS, IMPORTED_MEMORY, PAIR, NONE, "address", "", "", "")                                       \
+    X(EXT_IMPORT, RARE, MAKES, EXTERNAL, KEEP, NONE, "external", "bytes", "", "")                                      \
+    X(EXT_MAP, RARE, MAKES, IMPORTED_MEMORY, KEEP, NONE, "address", "bytes", "external", "")                           \
+    X(EXT_DESTROY, RARE, ENDS, EXTERNAL, KEEP, NONE, "external", "", "", "")                                           \
+    X(MODULE_LOAD, RARE, MAKES, MODULE, PAIR, NONE, "module", "", "", "")                                              \
+    X(MODULE_UNLOAD, RARE, ENDS, MODULE, PAIR, WAITS, "module", "", "", "")                                            \
+    X(LIBRARY_LOAD, RARE, MAKES, LIBRARY, PAIR, NONE, "library", "", "", "")                                           \
+    X(LIBRARY_UNLOAD, RARE, ENDS, LIBRARY, PAIR, WAITS, "library", "", "", "")                                         \
+    X(FUNCTION, RARE, MAKES, FUNCTION, KEEP, NONE, "function", "owner", "owner_kind", "")                              \
+    X(STREAM_CREATE, RARE, MAKES, STREAM, PAIR, NONE, "stream", "flags", "priority", "")                               \
+    X(STREAM_DESTROY, RARE, ENDS, STREAM, PAIR, NONE, "stream", "", "", "")                                            \
+    X(EVENT_CREATE, RARE, MAKES, EVENT, PAIR, NONE, "event", "flags", "", "")                                          \
+    X(EVENT_DESTROY, RARE, ENDS, EVENT, PAIR, NONE, "event", "", "", "")                                               \
+    X(GRAPH_CREATE, RARE, MAKES, GRAPH, PAIR, NONE, "graph", "", "", "")                                               \
+    X(GRAPH_DESTROY, RARE, ENDS, GRAPH, PAIR, NONE, "graph", "", "", "")                                               \
+    X(GRAPH_NODE, RARE, MAKES, GRAPH_NODE, KEEP, NONE, "node", "graph", "node_kind", "object")                         \
+    X(GRAPH_EXEC_CREATE, RARE, MAKES, GRAPH_EXEC, PAIR, NONE, "exec", "graph", "flags", "")                            \
+    X(GRAPH_EXEC_DESTROY, RARE, ENDS, GRAPH_EXEC, PAIR, NONE, "exec", "", "", "")                                      \
+    X(CAPTURE_BEGIN, RARE, NONE, NONE, DROP, NONE, "", "mode", "", "stream")                                           \
+    X(CAPTURE_END, RARE, MAKES, GRAPH, PAIR, NONE, "graph", "", "", "stream")                                          \
+    X(LIMIT_SET, RARE, NONE, NONE, KEEP, NONE, "limit", "value", "", "")                                               \
+    X(LAUNCH, HOT, NONE, NONE, KEEP, NONE, "function", "grid", "block", "stream")                                      \
+    X(GRAPH_LAUNCH, HOT, NONE, NONE, KEEP, NONE, "exec", "", "", "stream")                                             \
+    X(HOST_FUNC, HOT, NONE, NONE, KEEP, NONE, "function", "", "", "stream")                                            \
+    X(COPY, HOT, NONE, NONE, KEEP, NONE, "destination", "source", "bytes", "stream")                                   \
+    X(FILL, HOT, NONE, NONE, KEEP, NONE, "destination", "value", "bytes", "stream")                                    \
+    X(PREFETCH, HOT, NONE, NONE, KEEP, NONE, "address", "bytes", "", "stream")                                         \
+    X(EVENT_RECORD, HOT, NONE, NONE, KEEP, NONE, "event", "", "", "stream")                                            \
+    X(STREAM_WAIT, HOT, NONE, NONE, KEEP, NONE, "event", "", "", "stream")                                             \
+    X(QUERY, HOT, NONE, NONE, KEEP, NONE, "handle", "", "", "")                                                        \
+    X(SYNC, HOT, NONE, NONE, KEEP, NONE, "handle", "", "", "")                                                         \
+    X(TEXT, FACT, NONE, NONE, FIRST, NONE, "", "", "", "")                                                             \
+    X(NOTE, FACT, NONE, NONE, FIRST, NONE, "reason", "a", "b", "c")                                                    \
+    X(DEVICE, FACT, NONE, NONE, KEEP, NONE, "device", "bytes_total", "bytes_free", "")                                 \
+    X(DEVICE_ATTRIBUTE, FACT, NONE, NONE, KEEP, NONE, "device", "attribute", "value", "")                              \
+    X(DRIVER, FACT, NONE, NONE, KEEP, NONE, "version", "exports", "", "")                                              \
+    X(MEMORY_INFO, FACT, NONE, NONE, FIRST, NONE, "bytes_free", "bytes_total", "device", "after_result")               \
+    X(GUARD_REFUSED, FACT, NONE, NONE, FIRST, NONE, "bytes_wanted", "bytes_limit", "bytes_used", "device")             \
+    X(DRIVER_LOG, FACT, NONE, NONE, FIRST, NONE, "", "", "", "")                                                       \
+    X(FORK, FACT, NONE, NONE, KEEP, NONE, "parent_pid", "parent_initialised", "parent_site", "")                       \
+    X(ALLOCATOR_OOM, FACT, NONE, NONE, FIRST, NONE, "bytes_wanted", "bytes_total", "bytes_free", "device")             \
+    X(ALLOCATOR_STATE, FACT, NONE, NONE, DROP, NONE, "field", "value", "device", "")                                   \
+    X(ALLOCATOR_BLOCK, FACT, NONE, NONE, DROP, NONE, "address", "bytes", "age_ns", "state")                            \
+    X(ALLOCATOR_HISTORY, FACT, NONE, NONE, DROP, NONE, "action", "address", "bytes", "age_ns")                         \
+    X(SITE, FACT, NONE, NONE, KEEP, NONE, "site", "frame_count", "flags", "python_site")                               \
+    X(SITE_FRAMES, FACT, NONE, NONE, KEEP, NONE, "site_and_first", "frame_0", "frame_1", "frame_2")                    \
+    X(MAPPED, FACT, NONE, NONE, KEEP, NONE, "start", "bytes", "bias", "build_id")                                      \
+    X(PYTHON_CODE, FACT, NONE, NONE, KEEP, NONE, "code", "first_line", "version", "table_bytes")                       \
+    X(PYTHON_LINES, FACT, NONE, NONE, KEEP, NONE, "code", "offset", "bytes", "")                                       \
+    X(PHASE, FACT, NONE, NONE, KEEP, NONE, "age_ns", "", "", "")                                                       \
+    X(ALLOCATOR_HELD, FACT, NONE, NONE, DROP, NONE, "moment", "bytes", "count", "age_ns")                              \
+    X(ORDER, FACT, NONE, NONE, DROP, NONE, "step_and_tid", "object", "stream", "age_ns")                               \
+    X(ORDER_RANGE, FACT, NONE, NONE, DROP, NONE, "destination", "source", "bytes", "")                                 \
+    X(CRASH, FACT, NONE, NONE, KEEP, NONE, "signal", "address", "code", "instruction")                                 \
+    X(PYTHON_RAISED, FACT, NONE, NONE, KEEP, NONE, "", "", "", "")                                                     \
+    X(POOL_STATE, FACT, NONE, NONE, FIRST, NONE, "pool", "bytes_reserved", "bytes_used", "device_and_default")         \
+    X(ALLOCATOR_REQUESTS, FACT, NONE, NONE, DROP, NONE, "first_order", "count", "device", "age_ns")                    \
+    X(ALLOCATOR_SIZE, FACT, NONE, NONE, DROP, NONE, "bytes_least", "requests", "frees", "lifetime_sum")                \
+    X(ARRAYS_OOM, FACT, NONE, NONE, FIRST, NONE, "bytes_wanted", "bytes_in_use", "bytes_limit", "bytes_peak")          \
+    X(ARRAYS, FACT, NONE, NONE, FIRST, NONE, "bytes", "count", "is_rest", "")                                          \
+    X(LAUNCH_SITE, FACT, NONE, NONE, KEEP, NONE, "function", "", "", "stream")
 
 typedef enum gw_event_kind {
-#define GW_X(name, price, a0, a1, a2, a3) GW_EV_##name,
+#define GW_X(name, ...) GW_EV_##name,
     GW_EVENT_KINDS(GW_X)
 #undef GW_X
         GW_EV_COUNT
 } gw_event_kind;
 
 typedef enum gw_price { GW_PRICE_FAILURE, GW_PRICE_RARE, GW_PRICE_HOT, GW_PRICE_FACT } gw_price;
+typedef enum gw_effect { GW_EFFECT_NONE, GW_EFFECT_MAKES, GW_EFFECT_ENDS, GW_EFFECT_ENDS_PRIMARY } gw_effect;
+typedef enum gw_fold { GW_FOLD_KEEP, GW_FOLD_PAIR, GW_FOLD_FIRST, GW_FOLD_DROP } gw_fold;
+typedef enum gw_ordering {
+    GW_ORDERING_NONE,
+    GW_ORDERING_QUEUES,
+    GW_ORDERING_PINS,
+    GW_ORDERING_FREES,
+    GW_ORDERING_WAITS
+} gw_ordering;
+
+/* Numbers of different things may be the same: a handle or address means one of these. */
+typedef enum gw_thing {
+    GW_THING_NONE,
+    GW_THING_CONTEXT,
+    GW_THING_MEMORY,
+    GW_THING_HOST_MEMORY,
+    GW_THING_HOST_REGISTRATION,
+    GW_THING_POOL,
+    GW_THING_VMM_MEMORY,
+    GW_THING_MAPPING,
+    GW_THING_RESERVATION,
+    GW_THING_IMPORTED_MEMORY, /* of another process, or of another API */
+    GW_THING_EXTERNAL,
+    GW_THING_MODULE,
+    GW_THING_LIBRARY,
+    GW_THING_FUNCTION,
+    GW_THING_STREAM,
+    GW_THING_EVENT,
+    GW_THING_GRAPH,
+    GW_THING_GRAPH_NODE,
+    GW_THING_GRAPH_EXEC,
+    GW_THING_COUNT
+} gw_thing;
+
+/* The set of kinds of which `is_in`, a macro with the parameters of GW_EVENT_KINDS() that expands to GW_KIND_BIT(), is
+ * true: a constant, one bit a kind. For effects and orders alone: later kinds than these have no bit. */
+#define GW_KINDS(is_in)          ((uint64_t)0 GW_EVENT_KINDS(is_in))
+#define GW_KIND_BIT(name, truth) | (uint64_t)(truth) << (GW_EV_##name & 63)
+#define GW_X(name, price, effect, thing, fold, order, ...)                                                             \
+    || (GW_EV_##name >= 64 && (GW_EFFECT_##effect != GW_EFFECT_NONE || GW_ORDERING_##order != GW_ORDERING_NONE))
+_Static_assert(!(0 GW_EVENT_KINDS(GW_X)), "kinds with an effect or an order come first");
+#undef GW_X
+
+static inline int gw_kind_is_in(uint64_t kinds, unsigned kind)
+{
+    return kind < 64 && (kinds >> kind & 1) != 0;
+}
 
 /* arg2 of ALLOC and FREE. */
 typedef enum gw_space {

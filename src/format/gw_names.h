@@ -8,6 +8,16 @@
 const char *gw_event_kind_name(unsigned kind);                    /* "ALLOC_ASYNC" */
 const char *gw_event_arg_name(unsigned kind, unsigned arg_index); /* "bytes"; "": the kind does not use it */
 gw_price gw_event_kind_price(unsigned kind);
+
+/* The columns of a kind; unknown ones are as CALL. */
+typedef struct gw_kind_traits {
+    gw_price price;
+    gw_effect effect;
+    gw_thing thing;
+    gw_fold fold;
+    gw_ordering order;
+} gw_kind_traits;
+const gw_kind_traits *gw_event_kind_traits(unsigned kind);
 const char *gw_counter_name(unsigned counter); /* "LAUNCH" */
 const char *gw_note_text(uint64_t note);
 const char *gw_allocator_field_name(uint64_t field);

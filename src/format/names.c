@@ -2,10 +2,13 @@
 
 static const struct {
     const char *name;
-    gw_price price;
+    gw_kind_traits traits;
     const char *arg[4];
 } kinds[] = {
-#define GW_X(name, price, a0, a1, a2, a3) {#name, GW_PRICE_##price, {a0, a1, a2, a3}},
+#define GW_X(name, price, effect, thing, fold, order, ...)                                                             \
+    {#name,                                                                                                            \
+     {GW_PRICE_##price, GW_EFFECT_##effect, GW_THING_##thing, GW_FOLD_##fold, GW_ORDERING_##order},                    \
+     {__VA_ARGS__}},
     GW_EVENT_KINDS(GW_X)
 #undef GW_X
 };
@@ -44,7 +47,12 @@ const char *gw_event_arg_name(unsigned kind, unsigned arg_index)
 
 gw_price gw_event_kind_price(unsigned kind)
 {
-    return kind < GW_EV_COUNT ? kinds[kind].price : GW_PRICE_FAILURE;
+    return gw_event_kind_traits(kind)->price;
+}
+
+const gw_kind_traits *gw_event_kind_traits(unsigned kind)
+{
+    return &kinds[kind < GW_EV_COUNT ? kind : GW_EV_CALL].traits;
 }
 
 const char *gw_counter_name(unsigned counter)

@@ -1,5 +1,6 @@
 /* Writer and reader together, and the reader alone against damage. */
 #define _GNU_SOURCE
+#include "gw_names.h"
 #include "gwi_compact.h"
 #include "gwi_crc32c.h"
 #include "gwi_event_decode.h"
@@ -952,6 +953,27 @@ static void version_1_packed_is_read(void **state)
     check_fixture("version-1-packed.gpuwhy");
 }
 
+/* Of the table of kinds: what is folded in pairs can be made and ended, and facts make nothing. */
+static void columns_of_kinds_go_together(void **state)
+{
+    (void)state;
+    unsigned pairs[GW_THING_COUNT] = {0};
+    for (unsigned i = 0; i < GW_EV_COUNT; i++) {
+        const gw_kind_traits *kind = gw_event_kind_traits(i);
+        assert_int_equal(kind->effect == GW_EFFECT_NONE, kind->thing == GW_THING_NONE);
+        if (kind->fold == GW_FOLD_PAIR)
+            pairs[kind->thing] |= 1u << kind->effect;
+        if (kind->effect != GW_EFFECT_NONE || kind->order != GW_ORDERING_NONE)
+            assert_int_equal(kind->price, GW_PRICE_RARE);
+        if (kind->order == GW_ORDERING_FREES)
+            assert_int_equal(kind->effect, GW_EFFECT_ENDS);
+    }
+    assert_int_equal(pairs[GW_THING_NONE], 0);
+    for (unsigned i = 0; i < GW_THING_COUNT; i++)
+        assert_true(pairs[i] == 0 || pairs[i] == (1u << GW_EFFECT_MAKES | 1u << GW_EFFECT_ENDS));
+    assert_ptr_equal(gw_event_kind_traits(GW_EV_COUNT), gw_event_kind_traits(GW_EV_CALL));
+}
+
 /* `recording_test --fixture FILE` writes a recording with one of everything, and on stdout what it holds: for a new
  * version of the format. */
 int main(int argc, char **argv)
@@ -966,6 +988,7 @@ int main(int argc, char **argv)
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(both_checksums_agree),
+        cmocka_unit_test(columns_of_kinds_go_together),
         cmocka_unit_test(every_item_comes_back),
         cmocka_unit_test(functions_have_names),
         cmocka_unit_test(many_templates),

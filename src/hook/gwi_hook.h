@@ -295,16 +295,15 @@ bool gwi_recording_is_off(void); /* switched off from within the process */
 
 /* order.c. A rare call has succeeded and is about to be written: the steps before it that matter to it are written now,
  * and its `extra` is filled in. Memory that comes begins the noting, what goes is asked about once there is any. */
-#define GWI_ORDER_BEGINS                                                                                               \
-    (UINT64_C(1) << GW_EV_ALLOC_ASYNC | UINT64_C(1) << GW_EV_HOST_ALLOC | UINT64_C(1) << GW_EV_HOST_REGISTER)
-#define GWI_ORDER_ENDS                                                                                                 \
-    (UINT64_C(1) << GW_EV_FREE_ASYNC | UINT64_C(1) << GW_EV_FREE | UINT64_C(1) << GW_EV_HOST_FREE |                    \
-     UINT64_C(1) << GW_EV_HOST_UNREGISTER)
+#define GWI_ORDER_BEGINS(name, price, effect, thing, fold, order, ...)                                                 \
+    GW_KIND_BIT(name, GW_ORDERING_##order == GW_ORDERING_QUEUES || GW_ORDERING_##order == GW_ORDERING_PINS)
+#define GWI_ORDER_ENDS(name, price, effect, thing, fold, order, ...)                                                   \
+    GW_KIND_BIT(name, GW_ORDERING_##order == GW_ORDERING_FREES)
 void gwi_order_event_of(gwi_slot_ref *th, gw_raw_event *event);
 static inline void gwi_order_event(gwi_slot_ref *th, gw_raw_event *event)
 {
-    uint64_t kinds = GWI_ORDER_BEGINS | (gwi_orders() ? GWI_ORDER_ENDS : 0);
-    if (event->kind < 64 && (kinds >> event->kind & 1) != 0)
+    uint64_t kinds = GW_KINDS(GWI_ORDER_BEGINS) | (gwi_orders() ? GW_KINDS(GWI_ORDER_ENDS) : 0);
+    if (gw_kind_is_in(kinds, event->kind))
         gwi_order_event_of(th, event);
 }
 /* ns of so many ticks; 0: not known yet. */

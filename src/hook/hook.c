@@ -193,38 +193,15 @@ static uint16_t took_us(uint64_t ticks)
 /* After such a call the driver may give the same address or handle to another thread, before we have written that it
  * was free. So these are written with the time at which they began: what makes an object is never seen before what
  * ended its forerunner. */
-static bool is_end(unsigned kind)
-{
-    switch (kind) {
-    case GW_EV_CTX_DESTROY:
-    case GW_EV_FREE:
-    case GW_EV_FREE_ASYNC:
-    case GW_EV_HOST_FREE:
-    case GW_EV_HOST_UNREGISTER:
-    case GW_EV_POOL_DESTROY:
-    case GW_EV_VMM_RELEASE:
-    case GW_EV_VMM_UNMAP:
-    case GW_EV_VMM_UNRESERVE:
-    case GW_EV_IPC_CLOSE:
-    case GW_EV_EXT_DESTROY:
-    case GW_EV_MODULE_UNLOAD:
-    case GW_EV_LIBRARY_UNLOAD:
-    case GW_EV_STREAM_DESTROY:
-    case GW_EV_EVENT_DESTROY:
-    case GW_EV_GRAPH_DESTROY:
-    case GW_EV_GRAPH_EXEC_DESTROY:
-        return true;
-    default:
-        return false;
-    }
-}
+#define GIVES_BACK(name, price, effect, ...) GW_KIND_BIT(name, GW_EFFECT_##effect == GW_EFFECT_ENDS)
 
 static void write_call(gwi_slot_ref *th, gw_raw_event *event, const char *text)
 {
     gw_buffer_head *head = gwi.head;
     bool is_failure = event->result != 0;
     uint64_t now = gwi_ticks();
-    event->ticks = !is_failure && th->is_timed && is_end(event->kind) ? th->entered_ticks : now;
+    event->ticks =
+        !is_failure && th->is_timed && gw_kind_is_in(GW_KINDS(GIVES_BACK), event->kind) ? th->entered_ticks : now;
     event->took_us = th->is_timed ? took_us(now - th->entered_ticks) : 0;
     atomic_store_explicit(&th->slot->inside_since, now, memory_order_relaxed); /* what follows is later */
     event->context = gwi_may_ask(event->result) ? gwi_current_context() : 0;
@@ -238,6 +215,15 @@ static void write_call(gwi_slot_ref *th, gw_raw_event *event, const char *text)
     if (gwi_write(th->slot, event, text) && is_failure && event->result != RESULT_NOT_FOUND)
         atomic_fetch_add(&head->failures, 1);
 }
+
+/* Contexts, modules and libraries hold kernels. */
+#define HOLDS_KERNELS(thing)                                                                                           \
+    (GW_THING_##thing == GW_THING_CONTEXT || GW_THING_##thing == GW_THING_MODULE ||                                    \
+     GW_THING_##thing == GW_THING_LIBRARY)
+#define MAKES_KERNELS(name, price, effect, thing, ...)                                                                 \
+    GW_KIND_BIT(name, HOLDS_KERNELS(thing) && GW_EFFECT_##effect == GW_EFFECT_MAKES)
+#define ENDS_KERNELS(name, price, effect, thing, ...)                                                                  \
+    GW_KIND_BIT(name, HOLDS_KERNELS(thing) && GW_EFFECT_##effect != GW_EFFECT_MAKES)
 
 void gwi_event(gwi_slot_ref *th, unsigned fn, unsigned kind, int result, unsigned flags, uint32_t extra, uint64_t a0,
                uint64_t a1, uint64_t a2, uint64_t a3, const char *text)
@@ -256,10 +242,9 @@ void gwi_event(gwi_slot_ref *th, unsigned fn, unsigned kind, int result, unsigne
         if (result != 0 && gwi_slot_take_refused(th->slot))
             event.flags |= GW_EVF_GUARD;
     }
-    if (kind == GW_EV_LIBRARY_LOAD || kind == GW_EV_MODULE_LOAD || kind == GW_EV_CTX_CREATE)
+    if (gw_kind_is_in(GW_KINDS(MAKES_KERNELS), kind))
         gwi_handles_made();
-    if (kind == GW_EV_LIBRARY_UNLOAD || kind == GW_EV_MODULE_UNLOAD || kind == GW_EV_CTX_DESTROY ||
-        kind == GW_EV_CTX_RELEASE || kind == GW_EV_CTX_RESET)
+    if (gw_kind_is_in(GW_KINDS(ENDS_KERNELS), kind))
         gwi_launch_forget();
     if (gw_is_request(event.kind) && gwi_slot_is_shared(th->slot))
         event.extra = gwi_slot_work(th->slot);

@@ -343,13 +343,11 @@ void gwi_elsewhere_find(const gw_model *model, gwi_process *process, gw_failure 
 /* order.c: a step (ORDER, ORDER_RANGE), and a call that succeeded and may matter, before the ledger knows of it. */
 void gwi_order_step(gw_model *model, gwi_process *process, const gw_event *event);
 void gwi_order_call(gw_model *model, gwi_process *process, const gw_event *event);
+#define GWI_ORDER_MATTERS(name, price, effect, thing, fold, order, ...)                                                \
+    GW_KIND_BIT(name, GW_ORDERING_##order != GW_ORDERING_NONE && GW_ORDERING_##order != GW_ORDERING_PINS)
 static inline bool gwi_order_matters(uint8_t kind)
 {
-    const uint64_t kinds = 1ull << GW_EV_FREE | 1ull << GW_EV_ALLOC_ASYNC | 1ull << GW_EV_FREE_ASYNC |
-                           1ull << GW_EV_HOST_FREE | 1ull << GW_EV_HOST_UNREGISTER | 1ull << GW_EV_CTX_DESTROY |
-                           1ull << GW_EV_CTX_RELEASE | 1ull << GW_EV_CTX_RESET | 1ull << GW_EV_MODULE_UNLOAD |
-                           1ull << GW_EV_LIBRARY_UNLOAD | 1ull << GW_EV_POOL_DESTROY | 1ull << GW_EV_VMM_UNMAP;
-    return kind < 64 && (kinds >> kind & 1) != 0;
+    return gw_kind_is_in(GW_KINDS(GWI_ORDER_MATTERS), kind);
 }
 void gwi_order_finish(gw_model *model);
 

@@ -187,7 +187,7 @@ void test_refuse(int kind, int times)
 int test_kind(const char *name)
 {
     static const char *const names[GW_EV_COUNT] = {
-#define GW_X(kind, price, a0, a1, a2, a3) #kind,
+#define GW_X(kind, ...) #kind,
         GW_EVENT_KINDS(GW_X)
 #undef GW_X
     };
