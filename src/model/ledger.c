@@ -4,6 +4,7 @@
  * lives until its handles are released and its mappings gone. A context that goes away (destroy, last release,
  * reset) buries what was made in it; pools, VMM handles and captured work are not a context's. Memory opened from
  * another process is that process's and counts zero bytes here. */
+#include "gw_names.h"
 #include "gwi_inner.h"
 
 #include <stdio.h>
@@ -207,8 +208,9 @@ static void vmm_handle_end(gw_model *model, gwi_process *process, uint64_t handl
     }
 }
 
-static void vmm_create(gw_model *model, gwi_process *process, const gw_event *event, bool imported)
+static void vmm_create(gw_model *model, gwi_process *process, const gw_event *event)
 {
+    bool imported = event->kind == GW_EV_VMM_IMPORT;
     /* Location type 1 is a device; others are host memory. */
     bool on_host = !imported && event->arg[3] > 1;
     gw_class cls = imported ? GW_CLASS_IMPORT : on_host ? GW_CLASS_HOST : GW_CLASS_VMM;
@@ -220,8 +222,9 @@ static void vmm_create(gw_model *model, gwi_process *process, const gw_event *ev
         model->process[process->index].pinned_bytes += bytes;
 }
 
-static void vmm_release(gw_model *model, gwi_process *process, uint64_t handle)
+static void vmm_release(gw_model *model, gwi_process *process, const gw_event *event)
 {
+    uint64_t handle = event->arg[0];
     uint32_t index;
     if (!gwi_object_find(process, GWI_SPACE_HANDLE, handle, &index)) {
         model->process[process->index].unknown_frees++;
@@ -267,6 +270,11 @@ static void vmm_unmap(gw_model *model, gwi_process *process, uint64_t address, u
             return;
         address += mapped;
     }
+}
+
+static void vmm_unmap_range(gw_model *model, gwi_process *process, const gw_event *event)
+{
+    vmm_unmap(model, process, event->arg[0], event->arg[1]);
 }
 
 static void vmm_map(gw_model *model, gwi_process *process, const gw_event *event)
@@ -445,12 +453,6 @@ const char *gwi_exec_names(gw_model *model, gwi_process *process, uint64_t exec)
     return copy;
 }
 
-/* Small objects that cost no bytes we could count: made, ended. */
-static void thing_add(gw_model *model, gwi_process *process, const gw_event *event, gwi_space space, gw_class cls)
-{
-    gwi_object_add(model, process, event, space, cls, event->arg[0], 0, gwi_device_of(process, event->context));
-}
-
 static void stream_add(gw_model *model, gwi_process *process, const gw_event *event)
 {
     enum { NON_BLOCKING = 1 };
@@ -460,9 +462,15 @@ static void stream_add(gw_model *model, gwi_process *process, const gw_event *ev
         stream->kind = event->arg[1] & NON_BLOCKING;
 }
 
-static void module_end(gw_model *model, gwi_process *process, const gw_event *event)
+static void host_make(gw_model *model, gwi_process *process, const gw_event *event)
 {
-    gwi_object_end(model, process, GWI_SPACE_MODULE, event->arg[0]); /* its functions keep their names */
+    host_add(model, process, event, event->kind == GW_EV_HOST_REGISTER ? GW_CLASS_REGISTERED : GW_CLASS_HOST);
+}
+
+static void host_end(gw_model *model, gwi_process *process, const gw_event *event)
+{
+    if (event->arg[0] != 0 && !gwi_object_end(model, process, GWI_SPACE_HOST, event->arg[0]))
+        model->process[process->index].unknown_frees++;
 }
 
 static void graph_end(gw_model *model, gwi_process *process, const gw_event *event)
@@ -472,115 +480,100 @@ static void graph_end(gw_model *model, gwi_process *process, const gw_event *eve
         nodes_forget(process, event->arg[0]);
 }
 
-static GWI_RARE void apply_other(gw_model *model, gwi_process *process, const gw_event *event)
+static void exec_add(gw_model *model, gwi_process *process, const gw_event *event)
 {
+    gwi_object *exec = gwi_object_add(model, process, event, GWI_SPACE_EXEC, GW_CLASS_GRAPH_EXEC, event->arg[0], 0,
+                                      gwi_device_of(process, event->context));
+    if (exec != NULL)
+        exec->owner = event->arg[1];
+}
+
+static void pool_set(gwi_process *process, const gw_event *event)
+{
+    enum { RELEASE_THRESHOLD = 4 };
     const uint64_t *arg = event->arg;
-    switch ((gw_event_kind)event->kind) {
-    case GW_EV_HOST_ALLOC:
-        host_add(model, process, event, GW_CLASS_HOST);
+    if (arg[1] == RELEASE_THRESHOLD && (arg[2] != 0 || process->threshold_pool == arg[0])) {
+        process->threshold_pool = arg[0];
+        process->threshold_bytes = arg[2];
+    }
+}
+
+/* ---- by the effect of a kind ---- */
+
+typedef void effect(gw_model *model, gwi_process *process, const gw_event *event);
+
+/* Where a thing is kept, and what is done where it is made or ended. NULL: an object of that space and class is added,
+ * with arg1 bytes where these count, or ended. */
+typedef struct thing_rule {
+    gwi_space space;
+    gw_class cls;
+    bool has_bytes;
+    effect *make, *end;
+} thing_rule;
+
+/* A module's functions keep their names after its end. Memory, blocks of VMM apart, is gwi_ledger_apply()'s. */
+static const thing_rule things[GW_THING_COUNT] = {
+    [GW_THING_CONTEXT] = {.make = context_create, .end = context_destroy},
+    [GW_THING_HOST_MEMORY] = {.make = host_make, .end = host_end},
+    [GW_THING_HOST_REGISTRATION] = {.make = host_make, .end = host_end},
+    [GW_THING_POOL] = {GWI_SPACE_POOL, GW_CLASS_MEMORY_POOL, false, NULL, NULL},
+    [GW_THING_VMM_MEMORY] = {.make = vmm_create, .end = vmm_release},
+    [GW_THING_MAPPING] = {.make = vmm_map, .end = vmm_unmap_range},
+    [GW_THING_RESERVATION] = {GWI_SPACE_RESERVATION, GW_CLASS_RESERVATION, true, NULL, NULL},
+    [GW_THING_IMPORTED_MEMORY] = {.make = import_open, .end = import_close},
+    [GW_THING_EXTERNAL] = {GWI_SPACE_EXTERNAL, GW_CLASS_EXTERNAL, true, NULL, NULL},
+    [GW_THING_MODULE] = {GWI_SPACE_MODULE, GW_CLASS_MODULE, false, NULL, NULL},
+    [GW_THING_LIBRARY] = {GWI_SPACE_MODULE, GW_CLASS_LIBRARY, false, NULL, NULL},
+    [GW_THING_FUNCTION] = {.make = function_add},
+    [GW_THING_STREAM] = {GWI_SPACE_STREAM, GW_CLASS_STREAM, false, stream_add, NULL},
+    [GW_THING_EVENT] = {GWI_SPACE_EVENT, GW_CLASS_EVENT, false, NULL, NULL},
+    [GW_THING_GRAPH] = {GWI_SPACE_GRAPH, GW_CLASS_GRAPH, false, NULL, graph_end},
+    [GW_THING_GRAPH_NODE] = {.make = node_add},
+    [GW_THING_GRAPH_EXEC] = {GWI_SPACE_EXEC, GW_CLASS_GRAPH_EXEC, false, exec_add, NULL},
+};
+
+static void make(gw_model *model, gwi_process *process, const gw_event *event, const thing_rule *rule)
+{
+    if (rule->make != NULL)
+        rule->make(model, process, event);
+    else
+        gwi_object_add(model, process, event, rule->space, rule->cls, event->arg[0],
+                       rule->has_bytes ? event->arg[1] : 0, gwi_device_of(process, event->context));
+}
+
+static void end(gw_model *model, gwi_process *process, const gw_event *event, const thing_rule *rule)
+{
+    if (rule->end != NULL)
+        rule->end(model, process, event);
+    else
+        gwi_object_end(model, process, rule->space, event->arg[0]);
+}
+
+static GWI_RARE void apply_effect(gw_model *model, gwi_process *process, const gw_event *event)
+{
+    const gw_kind_traits *kind = gw_event_kind_traits(event->kind);
+    const thing_rule *rule = &things[kind->thing];
+    switch (kind->effect) {
+    case GW_EFFECT_MAKES:
+        make(model, process, event, rule);
         break;
-    case GW_EV_HOST_REGISTER:
-        host_add(model, process, event, GW_CLASS_REGISTERED);
+    case GW_EFFECT_ENDS:
+        end(model, process, event, rule);
         break;
-    case GW_EV_HOST_FREE:
-    case GW_EV_HOST_UNREGISTER:
-        if (arg[0] != 0 && !gwi_object_end(model, process, GWI_SPACE_HOST, arg[0]))
-            model->process[process->index].unknown_frees++;
+    case GW_EFFECT_ENDS_PRIMARY:
+        primary_end(model, process, event, event->kind == GW_EV_CTX_RESET ? GW_TEARDOWN_RESET : GW_TEARDOWN_RELEASE);
         break;
-    case GW_EV_VMM_CREATE:
-        vmm_create(model, process, event, false);
-        break;
-    case GW_EV_VMM_IMPORT:
-        vmm_create(model, process, event, true);
-        break;
-    case GW_EV_VMM_RELEASE:
-        vmm_release(model, process, arg[0]);
-        break;
-    case GW_EV_VMM_RETAIN:
-        vmm_retain(process, event);
-        break;
-    case GW_EV_VMM_MAP:
-        vmm_map(model, process, event);
-        break;
-    case GW_EV_VMM_UNMAP:
-        vmm_unmap(model, process, arg[0], arg[1]);
-        break;
-    case GW_EV_IPC_OPEN:
-    case GW_EV_EXT_MAP:
-        import_open(model, process, event);
-        break;
-    case GW_EV_IPC_CLOSE:
-        import_close(model, process, event);
-        break;
-    case GW_EV_EXT_IMPORT:
-        gwi_object_add(model, process, event, GWI_SPACE_EXTERNAL, GW_CLASS_EXTERNAL, arg[0], arg[1],
-                       gwi_device_of(process, event->context));
-        break;
-    case GW_EV_EXT_DESTROY:
-        gwi_object_end(model, process, GWI_SPACE_EXTERNAL, arg[0]);
-        break;
-    case GW_EV_VMM_RESERVE:
-        gwi_object_add(model, process, event, GWI_SPACE_RESERVATION, GW_CLASS_RESERVATION, arg[0], arg[1],
-                       gwi_device_of(process, event->context));
-        break;
-    case GW_EV_VMM_UNRESERVE:
-        gwi_object_end(model, process, GWI_SPACE_RESERVATION, arg[0]);
-        break;
-    case GW_EV_CTX_CREATE:
-        context_create(model, process, event);
-        break;
-    case GW_EV_CTX_DESTROY:
-        context_destroy(model, process, event);
-        break;
-    case GW_EV_CTX_RELEASE:
-        primary_end(model, process, event, GW_TEARDOWN_RELEASE);
-        break;
-    case GW_EV_CTX_RESET:
-        primary_end(model, process, event, GW_TEARDOWN_RESET);
-        break;
-    case GW_EV_LIBRARY_LOAD:
-        thing_add(model, process, event, GWI_SPACE_MODULE, GW_CLASS_LIBRARY);
-        break;
-    case GW_EV_MODULE_LOAD:
-        thing_add(model, process, event, GWI_SPACE_MODULE, GW_CLASS_MODULE);
-        break;
-    case GW_EV_MODULE_UNLOAD:
-    case GW_EV_LIBRARY_UNLOAD:
-        module_end(model, process, event);
-        break;
-    case GW_EV_FUNCTION:
-        function_add(model, process, event);
-        break;
-    case GW_EV_STREAM_CREATE:
-        stream_add(model, process, event);
-        break;
-    case GW_EV_STREAM_DESTROY:
-        gwi_object_end(model, process, GWI_SPACE_STREAM, arg[0]);
-        break;
-    case GW_EV_EVENT_CREATE:
-        thing_add(model, process, event, GWI_SPACE_EVENT, GW_CLASS_EVENT);
-        break;
-    case GW_EV_EVENT_DESTROY:
-        gwi_object_end(model, process, GWI_SPACE_EVENT, arg[0]);
-        break;
-    case GW_EV_GRAPH_CREATE:
-        thing_add(model, process, event, GWI_SPACE_GRAPH, GW_CLASS_GRAPH);
-        break;
-    case GW_EV_GRAPH_DESTROY:
-        graph_end(model, process, event);
-        break;
-    case GW_EV_GRAPH_NODE:
-        node_add(model, process, event);
-        break;
-    case GW_EV_GRAPH_EXEC_CREATE: {
-        gwi_object *exec = gwi_object_add(model, process, event, GWI_SPACE_EXEC, GW_CLASS_GRAPH_EXEC, arg[0], 0,
-                                          gwi_device_of(process, event->context));
-        if (exec != NULL)
-            exec->owner = arg[1];
+    case GW_EFFECT_NONE:
         break;
     }
-    case GW_EV_GRAPH_EXEC_DESTROY:
-        gwi_object_end(model, process, GWI_SPACE_EXEC, arg[0]);
+}
+
+/* Kinds that make or end no object of the ledger; the graph that a capture yields is not followed. */
+static GWI_RARE void apply_other(gw_model *model, gwi_process *process, const gw_event *event)
+{
+    switch ((gw_event_kind)event->kind) {
+    case GW_EV_VMM_RETAIN:
+        vmm_retain(process, event);
         break;
     case GW_EV_CAPTURE_BEGIN:
         capture_begin(model, process, event);
@@ -588,21 +581,11 @@ static GWI_RARE void apply_other(gw_model *model, gwi_process *process, const gw
     case GW_EV_CAPTURE_END:
         capture_end(process, event);
         break;
-    case GW_EV_POOL_CREATE:
-        thing_add(model, process, event, GWI_SPACE_POOL, GW_CLASS_MEMORY_POOL);
-        break;
-    case GW_EV_POOL_SET: {
-        enum { RELEASE_THRESHOLD = 4 };
-        if (arg[1] == RELEASE_THRESHOLD && (arg[2] != 0 || process->threshold_pool == arg[0])) {
-            process->threshold_pool = arg[0];
-            process->threshold_bytes = arg[2];
-        }
-        break;
-    }
-    case GW_EV_POOL_DESTROY:
-        gwi_object_end(model, process, GWI_SPACE_POOL, arg[0]);
+    case GW_EV_POOL_SET:
+        pool_set(process, event);
         break;
     default:
+        apply_effect(model, process, event);
         break;
     }
 }
