@@ -19,17 +19,17 @@ JOBS := $(shell nproc)
 all: tools-build
 	@sh tools/build.sh $(BUILD) -DCMAKE_BUILD_TYPE=Release
 
-# What building needs; the optional libraries are asked for by demo and check only.
+# What building needs; demo and check ask for the optional libraries, too.
 tools-build:
 	@sh tools/need.sh build
 
 demo:
-	@sh tools/need.sh build json
+	@sh tools/need.sh build logs
 	@sh tools/build.sh $(BUILD) -DCMAKE_BUILD_TYPE=Release
 	@sh tools/demo.sh $(BUILD)
 
 check:
-	@sh tools/need.sh build json zstd elf logs dnnl check
+	@sh tools/need.sh build logs dnnl check
 	@sh tools/check.sh
 
 check-pythons: all
@@ -47,15 +47,15 @@ bench-gpu: all
 	@sh tools/bench.sh $(BUILD) --real
 
 corpus: all
-	@sh tools/need.sh build json logs
+	@sh tools/need.sh build logs
 	@python3 -B tests/logs/corpus.py --gpuwhy $(BUILD)/gpuwhy $(or $(CORPUS),$(error CORPUS is not set: a folder with index.tsv and its logs))
 
 truth: all
-	@sh tools/need.sh build json elf
+	@sh tools/need.sh build
 	@python3 -B tests/truth/truth.py --build $(BUILD) --count $(or $(TRUTH_COUNT),3000) $(if $(TRUTH_SEED),--seed $(TRUTH_SEED))
 
 fuzz:
-	@sh tools/need.sh build json zstd elf logs fuzz
+	@sh tools/need.sh build logs fuzz
 	@sh tools/fuzz.sh
 
 soak: all

@@ -5,6 +5,13 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 jobs=$(($(nproc) * 2)) # many tests wait for something, and need no processor meanwhile
 passed=0 failed=0 skipped=0 names= pythons=
+began=$(date +%s)
+
+# A line with the time since the start, in minutes and seconds.
+progress() { # text
+    since=$(($(date +%s) - began))
+    printf '%3d:%02d  %s\n' $((since / 60)) $((since % 60)) "$1"
+}
 
 # One result that is no ctest.
 count() { # what status
@@ -50,12 +57,29 @@ run_failed_alone() { # folder
     names="$names$(sed -nE "s/^([^ ]+) Passed$/\n  flaky    $name: \1 (failed beside others, passed alone)/p" "$1/check.alone")"
 }
 
+# Run ctest, and print how far it is once a minute. Its output goes to check.log. Sets `ended`.
+run_ctest() { # name folder ctest options
+    label=$1 at=$2
+    shift 2
+    (cd "$at" && exec ctest -j"$jobs" --timeout 300 --output-on-failure --no-tests=error "$@") >"$at/check.log" 2>&1 &
+    tests=$!
+    seconds=0
+    while kill -0 "$tests" 2>/dev/null; do
+        sleep 1
+        seconds=$((seconds + 1))
+        [ $((seconds % 60)) -ne 0 ] ||
+            progress "$label: $(sed -nE 's/^ *([0-9]+)\/([0-9]+) Test .*/\1 of \2 tests/p' "$at/check.log" | tail -1)"
+    done
+    wait "$tests"
+    ended=$?
+}
+
 run_tests() { # name folder ctest options
     name=$1 folder=$2
     shift 2
     wait_for_pythons
-    (cd "$folder" && ctest -j"$jobs" --timeout 300 --output-on-failure --no-tests=error "$@") >"$folder/check.log" 2>&1
-    ended=$?
+    progress "$name: running the tests"
+    run_ctest "$name" "$folder" "$@"
     sed -E -f tools/results.sed "$folder/check.log" >"$folder/check.results"
     [ "$ended" -eq 0 ] || run_failed_alone "$folder"
     p=$(grep -c ' Passed$' "$folder/check.results")
@@ -80,6 +104,7 @@ check_build() { # name cmake options -- ctest options
         shift
     done
     [ $# -eq 0 ] || shift
+    progress "$name: building"
     # shellcheck disable=SC2086 # options are words
     sh tools/build.sh "$folder" $options
     status=$?
@@ -87,6 +112,7 @@ check_build() { # name cmake options -- ctest options
     [ $status -ne 0 ] || run_tests "$name" "$folder" "$@"
 }
 
+echo "three builds with their tests (plain, address and undefined-behaviour sanitizers, thread sanitizer): 16 to 20 minutes on two idle cores"
 sh tools/pythons.sh lacking >build-pythons.log 2>&1 &
 pythons=$!
 formatted

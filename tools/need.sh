@@ -1,5 +1,5 @@
 #!/bin/sh
-# Look for what a target needs: `tools/need.sh build [json] [zstd] [elf] [logs] [dnnl] [check] [pythons] [fuzz]`. What is missing is installed on Debian and
+# Look for what a target needs: `tools/need.sh build [logs] [dnnl] [check] [pythons] [fuzz]`. What is missing is installed on Debian and
 # its kin when we are root; otherwise the one command that does it is printed.
 set -eu
 
@@ -19,19 +19,17 @@ for part in "$@"; do
         need_command make make
         need_command cmake cmake
         need_header stdio.h libc6-dev
+        need_header json-c/json.h libjson-c-dev
+        need_header zstd.h libzstd-dev
+        need_header gelf.h libelf-dev
+        need_header elfutils/libdw.h libdw-dev
         ;;
-    json) need_header json-c/json.h libjson-c-dev ;;
-    zstd) need_header zstd.h libzstd-dev ;;
     logs)
         [ "$(uname -m)" != x86_64 ] || need_header hs/hs.h libhyperscan-dev
         printf '#define PCRE2_CODE_UNIT_WIDTH 8\n#include <pcre2.h>\n' | "${CC:-cc}" -fsyntax-only -x c - >/dev/null 2>&1 ||
             missing="$missing libpcre2-dev"
         need_header zlib.h zlib1g-dev
         need_header lzma.h liblzma-dev
-        ;;
-    elf)
-        need_header gelf.h libelf-dev
-        need_header elfutils/libdw.h libdw-dev
         ;;
     dnnl) need_header oneapi/dnnl/dnnl.h libdnnl-dev ;;
     check)

@@ -386,12 +386,6 @@ static int explain_what(int words, char **argv, const explain_options *options)
         (void)st;
         return fail(&err);
     }
-    if (options->json && !gw_out_has_json()) {
-        gw_status st =
-            gw_fail(&err, GW_USAGE, "--json: this build lacks JSON (json-c was not there when it was built)");
-        (void)st;
-        return fail(&err);
-    }
     if (options->message != NULL)
         return explain_message(options->message, options);
     if (options->cell == NULL && explain_words(argv + 1, words, options, &status))

@@ -4,7 +4,7 @@
 
 #include "gw_doctor.h"
 
-/* The page as JSON to standard output (docs/json-schema.md). GW_UNSUPPORTED: built without json-c. */
+/* The page as JSON to standard output (docs/json-schema.md). */
 GW_MUST_CHECK gw_status gwi_doctor_write_json(const gw_checkup *checkup, const gw_facts *facts, gw_error *err);
 
 #endif

@@ -17,8 +17,6 @@ typedef struct gwi_kernelspec {
     int run_option_count;
 } gwi_kernelspec;
 
-bool gwi_jupyter_has_json(void);
-
 /* The sys.prefix in `answer`. GW_USAGE: it is no answer. */
 GW_MUST_CHECK gw_status gwi_jupyter_prefix(const char *answer, gwi_path out, gw_error *err);
 

@@ -357,8 +357,6 @@ static gw_status list(const jupyter_options *options, gw_error *err)
 
 static gw_status run(const char *what, const jupyter_options *options, int argc, char **argv, gw_error *err)
 {
-    if (!gwi_jupyter_has_json())
-        return gw_fail(err, GW_UNSUPPORTED, "this build lacks JSON (json-c was not there when it was built)");
     gw_status st = check_options(options, err);
     if (st != GW_OK)
         return st;

@@ -19,11 +19,6 @@ const char *const gwi_jupyter_question =
     "    answer['missing'] = str(reason)\n"
     "print('\\n' + json.dumps(answer))\n";
 
-bool gwi_jupyter_has_json(void)
-{
-    return true;
-}
-
 static const char *string_of(struct json_object *object, const char *key)
 {
     struct json_object *value = NULL;

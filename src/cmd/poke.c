@@ -269,8 +269,6 @@ int gwi_cmd_poke(int argc, char **argv)
         return fail(err.text);
     if (options.help)
         return help();
-    if (options.json && !gw_out_has_json())
-        return fail("--json: this build lacks JSON (json-c was not there when it was built)");
     char *end = NULL;
     unsigned long pid = words == 1 ? strtoul(argv[1], &end, 10) : 0;
     if (words != 1 || *end != '\0' || pid == 0 || pid > INT32_MAX)

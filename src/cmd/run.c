@@ -93,13 +93,8 @@ static int parse(supervisor *run, int argc, char **argv)
     gw_status st = gwi_options_parse(options_table, OPTION_COUNT, &run->options, argc, argv, &index, &err);
     if (st == GW_OK && !run->options.help && index == argc)
         st = gw_fail(&err, GW_USAGE, "no program given; for instance: gpuwhy run -- python train.py");
-    if (st == GW_OK && run->options.json != NULL && !gw_out_has_json())
-        st = gw_fail(&err, GW_USAGE, "--json: this build lacks JSON (json-c was not there when it was built)");
     if (st == GW_OK && run->options.deep && run->options.no_attach)
         st = gw_fail(&err, GW_USAGE, "--deep asks PyTorch, --no-attach forbids it");
-    if (st == GW_OK && run->options.core && !gw_gpucore_can_read())
-        st = gw_fail(&err, GW_USAGE,
-                     "--core: this build cannot read GPU core dumps (elfutils was not there when it was built)");
     if (st != GW_OK) {
         gwi_say("run: %s", err.text);
         return GWI_EXIT_USAGE;
@@ -221,7 +216,7 @@ static void run_command(supervisor *run, const gw_verdict *verdict)
     gw_error err;
     if (run->run_folder[0] == '\0' || gwi_path_format(json, &err, "%s/verdict.json", run->run_folder) != GW_OK)
         return;
-    if (gw_out_has_json() && gwi_verdict_write_json(verdict, json, &err) != GW_OK)
+    if (gwi_verdict_write_json(verdict, json, &err) != GW_OK)
         gwi_say("--on-failure: %s", err.text);
     run->command_pid = fork();
     if (run->command_pid != 0)
@@ -231,8 +226,7 @@ static void run_command(supervisor *run, const gw_verdict *verdict)
     if (null >= 0)
         dup2(null, STDIN_FILENO);
     dup2(STDERR_FILENO, STDOUT_FILENO); /* stdout is the program's */
-    if (gw_out_has_json())
-        setenv("GPUWHY_VERDICT_JSON", json, 1);
+    setenv("GPUWHY_VERDICT_JSON", json, 1);
     execl("/bin/sh", "sh", "-c", run->options.on_failure, (char *)NULL);
     _exit(GWI_EXIT_NOT_FOUND);
 }

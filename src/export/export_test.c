@@ -9,9 +9,7 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-#ifdef GW_HAVE_JSONC
 #include <json-c/json.h>
-#endif
 
 static const char *const fn_names[] = {"cuMemAlloc_v2", "cuLaunchKernel"};
 static char path[] = "/tmp/gw-export-XXXXXX/r.gpuwhy";
@@ -147,7 +145,6 @@ static void csv_lines_have_all_columns(void **state)
     free(text);
 }
 
-#ifdef GW_HAVE_JSONC
 static json_object *get(json_object *object, const char *key)
 {
     json_object *value;
@@ -185,16 +182,6 @@ static void json_is_parsed_back(void **state)
     json_object_put(all);
     free(text);
 }
-#else
-static void json_is_parsed_back(void **state)
-{
-    (void)state;
-    gw_error err = {""};
-    assert_int_equal(export_to("json", stdout, NULL, &err), GW_UNSUPPORTED);
-    assert_non_null(strstr(err.text, "json-c"));
-    skip();
-}
-#endif
 
 static void a_full_disk_is_noticed(void **state)
 {

@@ -7,9 +7,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#ifdef GW_HAVE_ZSTD
 #include <zstd.h>
-#endif
 
 /* A fuzzer never guesses a checksum; its build looks behind them. */
 #ifdef GW_FUZZ_IGNORE_CRC
@@ -120,9 +118,7 @@ void gwi_in_rewind(gwi_in *in)
 
 void gwi_in_close(gwi_in *in)
 {
-#ifdef GW_HAVE_ZSTD
     ZSTD_freeDCtx(in->unpacker);
-#endif
     in->unpacker = NULL;
     free(in->stored);
     free(in->raw);
@@ -282,7 +278,6 @@ gw_status gwi_in_unpack(gwi_in *in, gw_error *err)
             memcpy(in->raw, in->stored, raw_bytes);
         return GW_OK;
     }
-#ifdef GW_HAVE_ZSTD
     if (in->head.codec == GWI_CODEC_ZSTD) {
         if (in->unpacker == NULL)
             in->unpacker = ZSTD_createDCtx();
@@ -293,10 +288,6 @@ gw_status gwi_in_unpack(gwi_in *in, gw_error *err)
             return fail_at(in, in->block_offset, GW_CORRUPT, "the block cannot be unpacked", err);
         return GW_OK;
     }
-#else
-    if (in->head.codec == GWI_CODEC_ZSTD)
-        return fail_at(in, in->block_offset, GW_UNSUPPORTED, "packed with zstd, which this build lacks", err);
-#endif
     if (in->head.codec == GWI_CODEC_NONE)
         return fail_at(in, in->block_offset, GW_CORRUPT, "a plain block whose two lengths differ", err);
     return gw_fail(err, GW_UNSUPPORTED, "%s: offset %llu: packed with codec %u, which this build lacks", in->path,

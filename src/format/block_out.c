@@ -7,9 +7,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
-#ifdef GW_HAVE_ZSTD
 #include <zstd.h>
-#endif
 
 enum {
     /* Events are differences already: 10.9 bytes an event; level 1 makes 9.5 of it and is read a fifth slower. */
@@ -68,9 +66,7 @@ gw_status gwi_out_start(gwi_out *out, int fd, const char *path, uint64_t created
     out->stored = malloc(out->stored_capacity);
     if (out->stored == NULL)
         return gw_fail(err, GW_NOMEM, "%s: no memory for a block", path);
-#ifdef GW_HAVE_ZSTD
     out->packer = ZSTD_createCCtx();
-#endif
     gwi_file_head head = {.version = GWI_FILE_VERSION, .created_realtime_ns = created_realtime_ns};
     memcpy(head.magic, GWI_FILE_MAGIC, sizeof head.magic);
     head.head_crc = gwi_crc32c(0, &head, sizeof head - 4);
@@ -84,9 +80,7 @@ gw_status gwi_out_start(gwi_out *out, int fd, const char *path, uint64_t created
 
 void gwi_out_close(gwi_out *out)
 {
-#ifdef GW_HAVE_ZSTD
     ZSTD_freeCCtx(out->packer);
-#endif
     out->packer = NULL;
     free(out->stored);
     out->stored = NULL;
@@ -98,7 +92,6 @@ void gwi_out_close(gwi_out *out)
 /* Packs into `stored` behind the head; 0: not worth it. */
 static uint32_t pack(gwi_out *out, gwi_block_type type, const uint8_t *raw, uint32_t raw_bytes)
 {
-#ifdef GW_HAVE_ZSTD
     bool events = type == GWI_BLOCK_EVENTS || type == GWI_BLOCK_CARRY;
     int level = events ? PACK_LEVEL_EVENTS : PACK_LEVEL;
     if (out->packer != NULL && raw_bytes >= PACK_BYTES_MIN) {
@@ -107,12 +100,6 @@ static uint32_t pack(gwi_out *out, gwi_block_type type, const uint8_t *raw, uint
         if (!ZSTD_isError(bytes))
             return (uint32_t)bytes;
     }
-#else
-    (void)out;
-    (void)type;
-    (void)raw;
-    (void)raw_bytes;
-#endif
     return 0;
 }
 

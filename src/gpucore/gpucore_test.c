@@ -18,7 +18,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#if GW_HAVE_ZSTD
 #include <zstd.h>
 
 enum { DAMAGED_COPIES = 10000, DUMP_BYTES_MAX = 16 << 20 };
@@ -366,7 +365,6 @@ static void test_cut_short(void **state)
     }
     dump_close(&file);
 }
-#endif
 
 static void assert_refused(const void *bytes, size_t count, gw_status wanted, const char *part)
 {
@@ -412,16 +410,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_other_files),
         cmocka_unit_test(test_exceptions),
-#if GW_HAVE_ZSTD
         cmocka_unit_test(test_illegal_address),
         cmocka_unit_test(test_device_assert),
         cmocka_unit_test(test_cut_short),
         cmocka_unit_test(test_damaged_illegal_address),
         cmocka_unit_test(test_damaged_device_assert),
-#endif
     };
-#if !GW_HAVE_ZSTD
-    print_message("skipped: the dumps of a real card (zstd was not there)\n");
-#endif
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

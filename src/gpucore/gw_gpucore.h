@@ -59,11 +59,10 @@ typedef struct gw_gpucore {
 /* CUCoredumpGenerationFlags: exceptions do not end the process. */
 enum { GW_GPUCORE_SKIP_ABORT = 1 << 4 };
 
-bool gw_gpucore_can_read(void); /* false: this build lacks elfutils */
 
 /* Read the file. `name` is for errors.
  * GW_OK: *ret_core is the caller's, freed by gw_gpucore_free(). GW_CORRUPT: it is damaged or no GPU core dump; GW_IO;
- * GW_NOMEM; GW_UNSUPPORTED: compressed, or this build cannot read any. `err` names file, place and reason. */
+ * GW_NOMEM; GW_UNSUPPORTED: compressed. `err` names file, place and reason. */
 GW_MUST_CHECK gw_status gw_gpucore_read(int fd, const char *name, gw_gpucore **ret_core, gw_error *err);
 void gw_gpucore_free(gw_gpucore *core); /* takes NULL */
 

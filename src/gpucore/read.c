@@ -363,11 +363,6 @@ static gw_status take_rest(const gwi_core *core, gw_gpucore *ret, gw_error *err)
     return st;
 }
 
-bool gw_gpucore_can_read(void)
-{
-    return true;
-}
-
 gw_status gw_gpucore_read(int fd, const char *name, gw_gpucore **ret_core, gw_error *err)
 {
     gwi_core core;

@@ -14,9 +14,7 @@
 #if GW_HAVE_LZMA
 #include <lzma.h>
 #endif
-#if GW_HAVE_ZSTD
 #include <zstd.h>
-#endif
 
 enum { INPUT_BYTES = 256 << 10, MAGIC_BYTES = 6 };
 
@@ -36,9 +34,7 @@ struct gwi_log_source {
 #if GW_HAVE_LZMA
     lzma_stream xz;
 #endif
-#if GW_HAVE_ZSTD
     ZSTD_DStream *zstd;
-#endif
 };
 
 static gw_status read_some(gwi_log_source *source, void *bytes, size_t room, size_t *ret_count, gw_error *err)
@@ -113,12 +109,8 @@ static gw_status start_codec(gwi_log_source *source, gw_error *err)
         return gw_fail(err, GW_UNSUPPORTED, "compressed by xz, and this build lacks liblzma");
 #endif
     case CODEC_ZSTD:
-#if GW_HAVE_ZSTD
         source->zstd = ZSTD_createDStream();
         return source->zstd != NULL ? GW_OK : gw_fail(err, GW_NOMEM, "start zstd");
-#else
-        return gw_fail(err, GW_UNSUPPORTED, "compressed by zstd, and this build lacks libzstd");
-#endif
     }
     return gw_fail(err, GW_UNSUPPORTED, "unknown compression");
 }
@@ -229,7 +221,6 @@ static gw_status read_xz(gwi_log_source *source, char *bytes, size_t room, size_
 }
 #endif
 
-#if GW_HAVE_ZSTD
 static gw_status read_zstd(gwi_log_source *source, char *bytes, size_t room, size_t *ret_count, gw_error *err)
 {
     ZSTD_inBuffer in = {source->input, source->input_bytes, source->input_at};
@@ -242,7 +233,6 @@ static gw_status read_zstd(gwi_log_source *source, char *bytes, size_t room, siz
     source->inside = left != 0;
     return GW_OK;
 }
-#endif
 
 static gw_status decompress(gwi_log_source *source, char *bytes, size_t room, size_t *ret_count, gw_error *err)
 {
@@ -255,10 +245,8 @@ static gw_status decompress(gwi_log_source *source, char *bytes, size_t room, si
     case CODEC_XZ:
         return read_xz(source, bytes, room, ret_count, err);
 #endif
-#if GW_HAVE_ZSTD
     case CODEC_ZSTD:
         return read_zstd(source, bytes, room, ret_count, err);
-#endif
     default:
         break;
     }
@@ -307,9 +295,7 @@ void gwi_log_source_close(gwi_log_source *source)
     if (source->codec == CODEC_XZ)
         lzma_end(&source->xz);
 #endif
-#if GW_HAVE_ZSTD
     ZSTD_freeDStream(source->zstd);
-#endif
     if (source->fd >= 0 && !source->is_stdin)
         close(source->fd);
     free(source->input);

@@ -32,10 +32,7 @@ enum { GW_OUT_LINES = 23 };
  * changed since (gwi_source.h). */
 void gw_out_text(const gw_verdict *verdict, const gw_out_style *style, gw_text *text);
 
-/* Whether this build can write JSON at all. */
-bool gw_out_has_json(void);
-
-/* Add the verdict as one JSON object and a newline. GW_OK; GW_UNSUPPORTED: built without json-c; GW_NOMEM. Unless
+/* Add the verdict as one JSON object and a newline. GW_OK; GW_NOMEM. Unless
  * GW_OK, `text` is unchanged. */
 GW_MUST_CHECK gw_status gw_out_json(const gw_verdict *verdict, gw_text *text, gw_error *err);
 

@@ -8,7 +8,7 @@
 /* Add the comparison of the two as one page of text. */
 void gw_out_comparison_text(const gw_comparison *comparison, gw_portrait *good, gw_portrait *bad, gw_text *text);
 
-/* Add it as one JSON object and a newline (docs/json-schema.md). GW_OK; GW_UNSUPPORTED: built without json-c; GW_NOMEM.
+/* Add it as one JSON object and a newline (docs/json-schema.md). GW_OK; GW_NOMEM.
  * Unless GW_OK, `text` is unchanged. */
 GW_MUST_CHECK gw_status gw_out_comparison_json(const gw_comparison *comparison, gw_portrait *good, gw_portrait *bad,
                                                gw_text *text, gw_error *err);

@@ -8,11 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-bool gw_out_has_json(void)
-{
-    return true;
-}
-
 static struct json_object *string_or_null(const char *string)
 {
     if (string == NULL)

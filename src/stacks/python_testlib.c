@@ -1,4 +1,5 @@
-/* For python_test.py: what is read of the process from outside, as text. Linked with walk_none.c: nobody is stopped. */
+/* For python_test.py: what is read of the process from outside, as text. Native stacks are left out, so no
+ * thread is stopped. */
 #define _GNU_SOURCE
 #include "gwi_stacks.h"
 
@@ -11,6 +12,16 @@
 #include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
+
+void gwi_stacks_walk(uint32_t pid, gw_stack_process *process, gwi_python *python)
+{
+    for (size_t i = 0; i < process->thread_count; i++)
+        gwi_stacks_unheld(pid, process, &process->thread[i], python);
+}
+
+void gw_stacks_let_go(void)
+{
+}
 
 static void print_frame(FILE *out, const gw_stack_process *process, uint64_t frame)
 {

@@ -209,8 +209,3 @@ void gwi_stacks_walk(uint32_t pid, gw_stack_process *process, gwi_python *python
         walk_thread(attached ? dwfl : NULL, pid, process, &process->thread[i], python);
     dwfl_end(dwfl);
 }
-
-bool gw_stacks_has_frames(void)
-{
-    return true;
-}

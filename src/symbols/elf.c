@@ -562,11 +562,6 @@ static void read_all(const reading *how, const size_t *order, size_t count, cons
     }
 }
 
-bool gw_symbols_supported(void)
-{
-    return true;
-}
-
 void gwi_symbols_read(const gw_symbol *symbols, size_t count, const uint8_t *avoid, uint64_t begun_realtime_ns,
                       uint64_t deadline_ns, const gwi_listener *listener)
 {

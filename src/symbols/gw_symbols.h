@@ -1,7 +1,6 @@
 /* Names of native addresses, from the files that were mapped: functions, source lines and inlined functions.
  *
- * Symbol tables and DWARF are read by elfutils (libelf, libdw), which is optional: without it every address ends as
- * GW_SYMBOL_UNSUPPORTED. Separate debug files are used where they lie on this machine (by build id, or by debug link
+ * elfutils (libelf, libdw) reads symbol tables and DWARF. Separate debug files are used where they lie on this machine (by build id, or by debug link
  * with the same build id); nothing is ever asked for over a network. C++ names are demangled by libstdc++ where it is
  * there, and Rust names in the old scheme with them.
  *
@@ -36,9 +35,6 @@ typedef struct gw_symbols_options {
     uint32_t hard_ms;           /* of a processor, or four times as long by the clock: what is not known by then ends as
                                  * GW_SYMBOL_LATE */
 } gw_symbols_options;
-
-/* Whether this build reads symbols at all. */
-bool gw_symbols_supported(void);
 
 /* Fill in every symbol whose state is NOT_ASKED. None is NOT_ASKED afterwards. GW_OK; GW_NOMEM, GW_IO (no process or
  * pipe): what was found until then stays, the rest is LATE. */

@@ -16,7 +16,7 @@ typedef struct gwi_listener {
 /* What is left out, per symbol: a file that brought a reader down. */
 enum { GWI_AVOID_NOTHING, GWI_AVOID_LINES, GWI_AVOID_FILE };
 
-/* elf.c (elf_none.c without elfutils): look all of them up, here in this process. `deadline_ns` (gw_processor_ns()): no
+/* elf.c: look all of them up, here in this process. `deadline_ns` (gw_processor_ns()): no
  * lines after it. `avoid`: one a symbol, NULL: nothing. */
 void gwi_symbols_read(const gw_symbol *symbols, size_t count, const uint8_t *avoid, uint64_t begun_realtime_ns,
                       uint64_t deadline_ns, const gwi_listener *listener);

@@ -331,10 +331,6 @@ gw_status gw_symbols_resolve(gw_symbol *symbols, size_t count, const gw_symbols_
     bool asked = false, again = true;
     for (size_t i = 0; i < count; i++)
         asked = asked || symbols[i].state == GW_SYMBOL_NOT_ASKED;
-    for (size_t i = 0; i < count && !gw_symbols_supported(); i++) {
-        symbols[i].state = symbols[i].state == GW_SYMBOL_NOT_ASKED ? (uint8_t)GW_SYMBOL_UNSUPPORTED : symbols[i].state;
-        asked = false;
-    }
     if (!asked)
         return GW_OK;
     gw_status st = GW_OK;

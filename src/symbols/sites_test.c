@@ -178,8 +178,6 @@ static void expect_frame(const gw_frame *frame, const char *function, const char
 static void functions_lines_and_inlined_frames(void **state)
 {
     (void)state;
-    if (!gw_symbols_supported())
-        skip();
     gw_sites *sites = this_program();
     const gw_stack *stack = resolved(sites);
     assert_true(stack->count >= 5);
@@ -200,8 +198,6 @@ static void functions_lines_and_inlined_frames(void **state)
 static void names_survive_the_machine(void **state)
 {
     (void)state;
-    if (!gw_symbols_supported())
-        skip();
     gw_sites *here = this_program();
     instead = "/not/on/this/machine";
     gw_sites *there = this_program();
@@ -270,8 +266,6 @@ static int remove_folder(void **state)
 static void another_file_in_its_place_is_not_used(void **state)
 {
     (void)state;
-    if (!gw_symbols_supported())
-        skip();
     instead = "/usr/bin/env"; /* some other program */
     gw_sites *sites = this_program();
     const gw_stack *stack = resolved(sites);
@@ -297,8 +291,6 @@ static void another_file_in_its_place_is_not_used(void **state)
 static void damaged_files_end_in_an_answer(void **state)
 {
     (void)state;
-    if (!gw_symbols_supported())
-        skip();
     enum { FLIPS = 40, CUTS = 8 };
     uint64_t random = 88172645463325252u;
     unsigned right = 0;

@@ -10,10 +10,8 @@ from support import Case, GPUWHY
 SPEC = {"argv": ["/a python/bin/python", "-Xone=two", "-m", "ipykernel_launcher", "-f", "{connection_file}", "--last"],
         "display_name": "theirs", "language": "python", "metadata": {"debugger": True}}
 ANSWER = {"executable": "/a python/bin/python", "prefix": "?", "version": [3, 12], "spec": SPEC}
-HAS_JSON = os.environ.get("GPUWHY_HAS_JSON", "1") != "0"
 
 
-@unittest.skipUnless(HAS_JSON, "this build writes no JSON")
 class Jupyter(Case):
     def setUp(self):
         super().setUp()

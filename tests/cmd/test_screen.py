@@ -14,7 +14,6 @@ sys.path.insert(0, str(ROOT / "tests" / "e2e"))
 import screen
 
 GPUWHY = os.environ["GPUWHY"]
-HAS_JSON = os.environ.get("GPUWHY_HAS_JSON") == "1"
 RECORDINGS = sorted((ROOT / "tests" / "fixtures" / "real").glob("*.gpuwhy"))
 LOGS = sorted((ROOT / "tests" / "logs" / "produced").glob("*.log"))
 QUESTIONS = ["700", "Xid 79", "CUDNN_STATUS_INTERNAL_ERROR", "exit 137", "2"]
@@ -55,7 +54,7 @@ class Screen(unittest.TestCase):
         for path in RECORDINGS:
             with self.subTest(path=path.name):
                 words = ["--no-history", path.relative_to(ROOT)]
-                verdict = json.loads(explain("--json", *words).stdout) if HAS_JSON else None
+                verdict = json.loads(explain("--json", *words).stdout)
                 whole = words_of(self.all_of(words, self.fits(words, verdict)))
                 if verdict is None:
                     continue

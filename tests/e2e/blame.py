@@ -8,7 +8,6 @@ from harness import (CNN, GPUWHY, Card, Workplace, base_environment, behind_sani
                      run_observed)
 from sites import launches_from_python, line_of
 
-NAMES_SITES = os.environ.get("GPUWHY_NAMES_SITES", "1") == "1"
 SMALL = Card("16GiB")
 BAD = [CNN, "--runs", "2", "--bad-address"]
 
@@ -40,7 +39,7 @@ def expect_place(run, verdict):
     expect(not changed, f"{changed} differ: {where} and {second}")
     expect(verdict["where_reason"] == json.loads(out)["where_reason"], f"reason: {verdict['where_reason']}")
     functions = [f["function"] for f in where["frames"]]
-    expect(not NAMES_SITES or "report_with_bad_address" in functions, f"no launch was made there: {functions}")
+    expect("report_with_bad_address" in functions, f"no launch was made there: {functions}")
     text = gpuwhy("explain", run.recording, folder=run.folder)[1]
     expect("the launch at fault, as the second run" in " ".join(text.split()), f"the text names another place: {text}")
 

@@ -7,7 +7,6 @@ import sys
 from harness import (CNN, Card, Workplace, base_environment, behind_sanitizer, expect, gpuwhy, main, new_folder,
                      run_observed)
 
-NAMES_SITES = os.environ.get("GPUWHY_NAMES_SITES", "1") == "1"
 SMALL = ["--runs", "1", "--iterations", "3", "--batch", "64"]
 
 
@@ -54,8 +53,7 @@ def another_batch(place):
     found(result, "command", "line")
     parting = result["parting"]
     expect(parting["parted"] and parting["main"] and parting["bad"]["bytes"] == 2 * parting["good"]["bytes"], parting)
-    if NAMES_SITES:
-        expect("cnn.c:" in parting["bad"]["place"], parting)
+    expect("cnn.c:" in parting["bad"]["place"], parting)
     status, out, _ = gpuwhy("diff", good, bad)
     expect(status == 1 and len(out.splitlines()) < 50 and "Parts    after" in out, out)
 

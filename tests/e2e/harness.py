@@ -4,7 +4,6 @@ Standard library only. Where things lie comes from the environment:
 
     GPUWHY_BUILD      the build folder (build/): gpuwhy, examples/, tests/scenarios/
     GPUWHY_VIRT_LIB   the virtual card's driver library
-    GPUWHY_HAS_JSON   "0" where the build writes no JSON: tests are skipped
     GPUWHY_SANITIZE   "", "address,undefined" or "thread": how the build was made
     GPUWHY_E2E_GPU    "virtual" (default) or "real"
 """
@@ -285,8 +284,6 @@ def remove_run_folders(pid):
 def main(test):
     """Run `test()`; print its failure in full, exit 0 or 1."""
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    if os.environ.get("GPUWHY_HAS_JSON", "1") == "0":
-        skip("this build writes no JSON (json-c was not found)")
     if not GPUWHY.exists():
         sys.exit(f"{GPUWHY} is not there: build first, or set GPUWHY_BUILD")
     try:

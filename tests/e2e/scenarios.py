@@ -16,7 +16,6 @@ from harness import (CNN, REAL, SANITIZE, SCENARIOS, Card, Workplace, bytes_text
                      expect_text, expect_value, has_value, main, new_folder, run_observed, run_plain, skip)
 
 PYTHON = sys.executable
-NAMES_SITES = os.environ.get("GPUWHY_NAMES_SITES", "1") == "1"
 
 
 CATCH = ("--catch-crash",)
@@ -62,9 +61,6 @@ def expect_where(verdict, function, source, code):
 
 
 def expect_place(where, reason, function, source, code):
-    if not NAMES_SITES:
-        expect(where is None or where["line"] is None, "a line without elfutils?")
-        return
     expect(where is not None, f"no place: {reason}")
     stack = ", ".join(f"{f['function']} ({f['file']}:{f['line']})" for f in where["frames"])
     expect(where["function"] == function and pathlib.Path(where["file"] or "?").name == source.name,
@@ -73,10 +69,9 @@ def expect_place(where, reason, function, source, code):
 
 
 def expect_said_place(verdict, function, source, code, what):
-    if NAMES_SITES:
-        places = "|".join(f"{re.escape(source.name)}:{n} in {re.escape(function)}\\b" for n in lines_with(source, code))
-        expect(places, f"{source.name} has no '{code}'")
-        expect_text(verdict, places, what)
+    places = "|".join(f"{re.escape(source.name)}:{n} in {re.escape(function)}\\b" for n in lines_with(source, code))
+    expect(places, f"{source.name} has no '{code}'")
+    expect_text(verdict, places, what)
 
 
 # ---- the facts that must stand in the evidence ------------------------------------------------------------------------
@@ -222,7 +217,7 @@ def s16_is_silent(run, verdict):
 
 def s16_is_told(run, verdict):
     expect(hypotheses(verdict) == {"cross-stream-use-after-free": "hypothesis"}, f"{verdict['alternatives']}")
-    expect(any("block_release" in line or not NAMES_SITES for line in verdict["advice"]), f"{verdict['advice']}")
+    expect(any("block_release" in line for line in verdict["advice"]), f"{verdict['advice']}")
 
 
 def s16b(run, verdict):
@@ -256,11 +251,10 @@ def s21(run, verdict):
     expect_text(verdict, rf"\b{run.truth('child_pid')}\b", "the child")
     expect_text(verdict, rf"\b{run.truth('parent_pid')}\b", "the parent that initialised CUDA")
     expect_where(verdict, "child_work", DRIVER / "s21_fork.c", "cuInit(0)")
-    if NAMES_SITES:
-        callers = [f["function"] for f in verdict["where"]["frames"]]
-        expect("child_start" in callers, f"the function that forked is not on the stack: {callers}")
-        expect_said_place(verdict, "child_start", DRIVER / "s21_fork.c", "fork()", "where the fork was")
-        expect_said_place(verdict, "gpu_open", ROOT / "examples" / "common" / "gpu.c", "cuInit(", "who initialised CUDA")
+    callers = [f["function"] for f in verdict["where"]["frames"]]
+    expect("child_start" in callers, f"the function that forked is not on the stack: {callers}")
+    expect_said_place(verdict, "child_start", DRIVER / "s21_fork.c", "fork()", "where the fork was")
+    expect_said_place(verdict, "gpu_open", ROOT / "examples" / "common" / "gpu.c", "cuInit(", "who initialised CUDA")
 
 
 def s22(run, verdict):
@@ -304,7 +298,7 @@ def s25_no_advice(run, verdict):
 
 
 def s29(run, verdict):
-    expect(not NAMES_SITES or verdict["where"]["function"] == "main" or verdict["where"]["file"].endswith("s29_pinned.c"),
+    expect(verdict["where"]["function"] == "main" or verdict["where"]["file"].endswith("s29_pinned.c"),
            f"{verdict['where']}")
     expect_text(verdict, r"pinned|page-locked", "page-locked memory")
     expect(not (verdict["cause"] or "").startswith("gpu-oom"), "the GPU is blamed")
@@ -318,7 +312,7 @@ def workspace(run, verdict):
     # Which kernel ran with which workspace is told by the time stamps of rings: on a slow or a busy machine not always.
     if "the kernel that followed" in lines[0]:
         expect("conv_large then" in lines[0] and "conv_small here" in lines[0], f"the wrong kernels: {lines[0]}")
-    expect(not NAMES_SITES or "workspace_choice.c:" in lines[0], f"no place in {lines[0]}")
+    expect("workspace_choice.c:" in lines[0], f"no place in {lines[0]}")
 
 
 def workspace_is_silent(run, verdict):
