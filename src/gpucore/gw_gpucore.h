@@ -59,7 +59,6 @@ typedef struct gw_gpucore {
 /* CUCoredumpGenerationFlags: exceptions do not end the process. */
 enum { GW_GPUCORE_SKIP_ABORT = 1 << 4 };
 
-
 /* Read the file. `name` is for errors.
  * GW_OK: *ret_core is the caller's, freed by gw_gpucore_free(). GW_CORRUPT: it is damaged or no GPU core dump; GW_IO;
  * GW_NOMEM; GW_UNSUPPORTED: compressed. `err` names file, place and reason. */

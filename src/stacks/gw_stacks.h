@@ -98,7 +98,6 @@ void gw_stack_process_free(gw_stack_process *process); /* takes NULL */
  * has ended, by who goes on living after gw_stacks_look() with stacks. Costs nothing when there is none. */
 void gw_stacks_let_go(void);
 
-
 /* CPU time that all threads of `pid` have used, in ms. False: not known. */
 bool gw_stacks_cpu_ms(uint32_t pid, uint64_t *ret_ms);
 

@@ -1,8 +1,8 @@
 /* Names of native addresses, from the files that were mapped: functions, source lines and inlined functions.
  *
- * elfutils (libelf, libdw) reads symbol tables and DWARF. Separate debug files are used where they lie on this machine (by build id, or by debug link
- * with the same build id); nothing is ever asked for over a network. C++ names are demangled by libstdc++ where it is
- * there, and Rust names in the old scheme with them.
+ * elfutils (libelf, libdw) reads symbol tables and DWARF. Separate debug files are used where they lie on this machine
+ * (by build id, or by debug link with the same build id); nothing is ever asked for over a network. C++ names are
+ * demangled by libstdc++ where it is there, and Rust names in the old scheme with them.
  *
  * A file that is not the one that was mapped is not used: its build id differs, or it has none and was changed after
  * the run began. Files may be damaged, huge or hostile: they are read in a child process, which may crash, is ended
