@@ -1,0 +1,69 @@
+/* The supervisor's facts (facts.def) as structs: written into the text that the recording holds, and read from it.
+ *
+ * A member counts if its has_ flag is set: GW_FACT_SET(member, value) in an initialiser sets both. Reading knows no
+ * error. A field that is missing, or whose text is no value of its type, has no flag; fields that the table does not
+ * have are passed over; of two fields of one name the first counts. Texts that were read are borrowed from the text
+ * that held them, and end without a zero. */
+#ifndef GW_FACT_H
+#define GW_FACT_H
+
+#include "gw_text.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct gw_fact_text {
+    const char *data; /* NULL: no text */
+    size_t bytes;
+} gw_fact_text;
+
+typedef uint32_t gw_fact_U32;
+typedef uint64_t gw_fact_U64;
+typedef uint64_t gw_fact_HEX; /* written as 0x1f */
+typedef int32_t gw_fact_I32;
+typedef bool gw_fact_FLAG; /* written as 0 or 1; any other number is true, too */
+typedef struct gw_fact_THREE {
+    uint32_t at[3]; /* written as 1,2,3 */
+} gw_fact_THREE;
+
+#define GW_FACT(fact, form) typedef struct gw_fact_##fact {
+#define GW_NUMBER(fact, type, member, name, unit)                                                                      \
+    gw_fact_##type member;                                                                                             \
+    bool has_##member;
+#define GW_TEXT(fact, member, name, bytes_max)                                                                         \
+    gw_fact_text member;                                                                                               \
+    bool has_##member;
+#define GW_FACT_END(fact)                                                                                              \
+    }                                                                                                                  \
+    gw_fact_##fact;                                                                                                    \
+    void gw_fact_##fact##_read(gw_fact_text text, gw_fact_##fact *ret_fact);                                           \
+    void gw_fact_##fact##_write(const gw_fact_##fact *fact, gw_text *text); /* appends */
+#define GW_KEY(id, key)
+#include "facts.def"
+
+#define GW_FACT_SET(member, value) .has_##member = true, .member = (value)
+
+typedef enum gw_fact_key {
+    GW_FACT_OTHER, /* no key of the table */
+#define GW_FACT(fact, form)
+#define GW_NUMBER(fact, type, member, name, unit)
+#define GW_TEXT(fact, member, name, bytes_max)
+#define GW_FACT_END(fact)
+#define GW_KEY(id, key) GW_FACT_##id,
+#include "facts.def"
+    GW_FACT_KEY_COUNT
+} gw_fact_key;
+
+const char *gw_fact_key_text(gw_fact_key key); /* "card.holder"; "" of GW_FACT_OTHER; static */
+gw_fact_key gw_fact_key_of(const char *text);  /* GW_FACT_OTHER of NULL, too */
+
+/* From a C string, which is borrowed; NULL gives no text. */
+gw_fact_text gw_fact_text_of(const char *string);
+bool gw_fact_text_is(gw_fact_text text, const char *string);
+/* Copy as much as fits, ended with a zero. Returns `out`. */
+char *gw_fact_text_copy(char *out, size_t room, gw_fact_text text);
+/* What stands behind "name=" in a text of lines. False: there is no such line. */
+bool gw_fact_line(const char *text, const char *name, gw_fact_text *ret_value);
+
+#endif
