@@ -5,10 +5,12 @@
  * look alike. */
 #include "gwi_blame.h"
 
+#include "gw_fact.h"
 #include "gw_model.h"
 #include "gw_model_facts.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -60,53 +62,53 @@ static const gw_ring_call *last_launch(const gw_model *model, const gw_failure *
     return last;
 }
 
-/* Nothing in it may look like the end of a field. */
-static void add_cut(gw_text *text, const char *value)
+/* Fields are written as they become known: a fact's lines may come in several pieces. */
+static void add(gw_text *text, const gw_fact_blame *part)
 {
-    enum { BYTES_MAX = 1000 };
-    size_t begin = text->bytes;
-    gw_text_addf(text, "%.*s", BYTES_MAX, value == NULL ? "" : value);
-    for (size_t i = begin; text->data != NULL && i < text->bytes; i++)
-        if (text->data[i] == '\n' || text->data[i] == '\t')
-            text->data[i] = '?';
+    gw_fact_blame_write(part, text);
 }
 
-static void add_text(gw_text *text, const char *name, const char *value)
+static bool has_text(const char *value)
 {
-    if (value == NULL || value[0] == '\0')
-        return;
-    gw_text_addf(text, "%s=", name);
-    add_cut(text, value);
-    gw_text_add_str(text, "\n");
+    return value != NULL && value[0] != '\0';
 }
+
+/* An initialiser for a text that is left out where it is empty. */
+#define SET_TEXT(member, value) .has_##member = has_text(value), .member = gw_fact_text_of(value)
 
 static void add_ended(gw_text *text, int status)
 {
-    if (WIFSIGNALED(status))
-        gw_text_addf(text, "ended=signal %d\n", WTERMSIG(status));
-    else
-        gw_text_addf(text, "ended=exit status %d\n", WEXITSTATUS(status));
+    char ended[40];
+    snprintf(ended, sizeof ended, WIFSIGNALED(status) ? "signal %d" : "exit status %d",
+             WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+    add(text, &(gw_fact_blame){SET_TEXT(ended, ended)});
 }
 
 static void add_fault(gw_text *text, const gw_model *model, const gw_failure *failure)
 {
     bool launch = failure->kind == GW_EV_LAUNCH || failure->kind == GW_EV_GRAPH_LAUNCH;
     const gw_thread *thread = thread_of(model, failure);
-    gw_text_addf(text, "end=%s\nresult=%u\ntid=%u\nt_ns=%" PRIu64 "\n", launch ? "in-launch" : "elsewhere",
-                 failure->result, failure->tid, failure->t_ns);
-    add_text(text, "call", failure->fn_name);
     const gw_ring_call *last = launch ? NULL : last_launch(model, failure);
-    if (launch || last != NULL) {
-        add_text(text, "kernel", launch ? failure->kernel : last->kernel);
-        gw_text_addf(text, "stream=0x%" PRIx64 "\n", launch ? failure->arg[3] : last->stream);
-    }
-    if (thread != NULL) {
-        add_text(text, "thread", thread->name);
-        if (launch)
-            gw_text_addf(text, "order=%" PRIu64 "\n", gw_launches(thread->counter));
-    }
-    if (model->stderr_facts.exception.seen)
-        add_text(text, "frame", model->stderr_facts.frame);
+    const char *kernel = launch ? failure->kernel : last != NULL ? last->kernel : NULL;
+    const char *thread_name = thread != NULL ? thread->name : NULL;
+    const char *frame = model->stderr_facts.exception.seen ? model->stderr_facts.frame : NULL;
+    const gw_fact_blame part = {
+        GW_FACT_SET(end, gw_fact_text_of(gw_blame_end_text(launch ? GW_BLAME_IN_LAUNCH : GW_BLAME_ELSEWHERE))),
+        GW_FACT_SET(result, failure->result),
+        GW_FACT_SET(tid, failure->tid),
+        GW_FACT_SET(t_ns, failure->t_ns),
+        SET_TEXT(call, failure->fn_name),
+        SET_TEXT(kernel, kernel),
+        .has_stream = launch || last != NULL,
+        .stream = launch         ? failure->arg[3]
+                  : last != NULL ? last->stream
+                                 : 0,
+        SET_TEXT(thread, thread_name),
+        .has_order = thread != NULL && launch,
+        .order = thread != NULL ? gw_launches(thread->counter) : 0,
+        SET_TEXT(frame, frame),
+    };
+    add(text, &part);
 }
 
 /* The user's frame, and who called it: a helper that launches everything says little. */
@@ -123,7 +125,7 @@ static void add_where(gw_text *text, const gw_where *where)
         gw_text_addf(&line, "%s%s", shown == 0 ? ", called at " : ", ", frame->text);
         shown++;
     }
-    add_text(text, "where", gw_text_str(&line));
+    add(text, &(gw_fact_blame){SET_TEXT(where, gw_text_str(&line))});
     text->failed = text->failed || line.failed;
     gw_text_free(&line);
 }
@@ -132,27 +134,32 @@ static void add_where(gw_text *text, const gw_where *where)
 static void add_stack(gw_text *text, const gw_verdict *verdict)
 {
     const gw_where *where = verdict->where;
-    gw_text_addf(text, "user=%zu\n", where->user);
+    add(text, &(gw_fact_blame){GW_FACT_SET(user, where->user)});
     for (size_t i = 0; i < where->frame_count && i < GW_BLAME_FRAMES_MAX; i++) {
         const gw_where_frame *frame = &where->frame[i];
-        gw_text_addf(text, "stack.%zu=%s\t%s\t%" PRIu32 "\t0x%" PRIx64, i,
-                     frame->python    ? "python"
-                     : frame->inlined ? "inlined"
-                                      : "native",
-                     frame->whose == NULL ? "" : frame->whose, frame->line, frame->address);
-        const char *const texts[] = {frame->function, frame->file, frame->module, frame->text};
-        for (size_t k = 0; k < sizeof texts / sizeof texts[0]; k++) {
-            gw_text_add_str(text, "\t");
-            add_cut(text, texts[k]);
-        }
+        const gw_fact_blame_frame columns = {
+            GW_FACT_SET(kind, gw_fact_text_of(frame->python    ? "python"
+                                              : frame->inlined ? "inlined"
+                                                               : "native")),
+            SET_TEXT(whose, frame->whose),
+            GW_FACT_SET(line, frame->line),
+            GW_FACT_SET(address, frame->address),
+            SET_TEXT(function, frame->function),
+            SET_TEXT(file, frame->file),
+            SET_TEXT(module, frame->module),
+            SET_TEXT(text, frame->text),
+        };
+        gw_text_addf(text, "stack.%zu=", i);
+        gw_fact_blame_frame_write(&columns, text);
         gw_text_add_str(text, "\n");
     }
     for (size_t i = 0; i < where->notes.count && i < GW_BLAME_NOTES_MAX; i++) {
+        const gw_fact_blame_note note = {SET_TEXT(text, where->notes.item[i])};
         gw_text_addf(text, "note.%zu=", i);
-        add_cut(text, where->notes.item[i]);
+        gw_fact_blame_note_write(&note, text);
         gw_text_add_str(text, "\n");
     }
-    add_text(text, "where_reason", verdict->where_reason);
+    add(text, &(gw_fact_blame){SET_TEXT(where_reason, verdict->where_reason)});
 }
 
 static gw_status describe(const gw_model *model, const gw_verdict *verdict, int status, gw_text *text)
@@ -162,7 +169,8 @@ static gw_status describe(const gw_model *model, const gw_verdict *verdict, int 
     if (failure != NULL)
         add_fault(text, model, failure);
     else
-        gw_text_addf(text, "end=%s\n", good ? "no-fault" : "other");
+        add(text, &(gw_fact_blame){
+                      GW_FACT_SET(end, gw_fact_text_of(gw_blame_end_text(good ? GW_BLAME_NO_FAULT : GW_BLAME_OTHER)))});
     if (failure != NULL && verdict->where != NULL) {
         add_where(text, verdict->where);
         add_stack(text, verdict);
@@ -195,19 +203,21 @@ void gwi_blame_record(gwi_record *record, const gwi_blame *second)
     gw_text text = {0};
     gw_error err = {0};
     if (second->not_run != NULL) {
-        gw_text_addf(&text, "end=not-run\n");
-        add_text(&text, "ended", second->not_run);
+        add(&text, &(gw_fact_blame){GW_FACT_SET(end, gw_fact_text_of(gw_blame_end_text(GW_BLAME_NOT_RUN))),
+                                    SET_TEXT(ended, second->not_run)});
     } else if (read_second(second->recording, second->status, &text, &err) != GW_OK) {
         gw_text_clear(&text);
-        gw_text_addf(&text, "end=other\nended=its recording cannot be read: ");
-        gw_text_addf(&text, "%s\n", err.text);
+        char ended[sizeof err.text + 40];
+        snprintf(ended, sizeof ended, "its recording cannot be read: %s", err.text);
+        add(&text, &(gw_fact_blame){GW_FACT_SET(end, gw_fact_text_of(gw_blame_end_text(GW_BLAME_OTHER))),
+                                    SET_TEXT(ended, ended)});
     } else {
         add_ended(&text, second->status);
     }
     if (second->not_run == NULL && second->is_kept)
-        add_text(&text, "recording", second->recording);
+        add(&text, &(gw_fact_blame){SET_TEXT(recording, second->recording)});
     gw_item item = {.kind = GW_ITEM_SUPERVISOR, .t_ns = gwi_record_now_ns(record)};
-    item.pair.key = "blame";
+    item.pair.key = gw_fact_key_text(GW_FACT_BLAME);
     item.pair.value = gw_text_str(&text);
     gwi_record_put(record, &item);
     gw_text_free(&text);

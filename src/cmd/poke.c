@@ -141,9 +141,11 @@ static void print_all(const poke *it, bool goes_on)
     }
     for (size_t i = model->fact_count; i-- > 0;) {
         const gw_pair *fact = &model->fact[i];
-        if (fact->pid == it->pid && strncmp(fact->key, "hang.no_", 8) == 0)
+        bool is_gap = fact->what == GW_FACT_HANG_NO_WAITS || fact->what == GW_FACT_HANG_NO_STACKS ||
+                      fact->what == GW_FACT_HANG_NO_PYTHON;
+        if (fact->pid == it->pid && is_gap)
             printf("  not known: %s\n", fact->value);
-        else if (fact->pid == it->pid && strcmp(fact->key, "hang") == 0)
+        else if (fact->pid == it->pid && fact->what == GW_FACT_HANG)
             break; /* what is older belongs to another look */
     }
     fflush(stdout);

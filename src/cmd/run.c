@@ -9,6 +9,7 @@
 #include "gwi_run.h"
 
 #include "gw_clock.h"
+#include "gw_fact.h"
 #include "gw_gpucore.h"
 #include "gw_out.h"
 
@@ -172,7 +173,7 @@ static void say_what_is_not_seen(supervisor *run)
                                            : NULL;
     if (why == NULL)
         return;
-    gwi_record_fact(&run->record, "unobserved.program", "%s is %s", program->image, why);
+    gwi_record_fact(&run->record, gw_fact_key_text(GW_FACT_UNOBSERVED_PROGRAM), "%s is %s", program->image, why);
     if (!program->is_32_bit && run->doors.open && !run->options.quiet)
         gwi_say("%s is %s: its own GPU calls cannot be recorded", program->image, why);
 }
@@ -181,9 +182,9 @@ static int start(supervisor *run)
 {
     gwi_stderr_begin(&run->capture, !run->options.no_stderr);
     if (run->capture.not_recorded != NULL)
-        gwi_record_fact(&run->record, "stderr.not_recorded", "%s", run->capture.not_recorded);
+        gwi_record_fact(&run->record, gw_fact_key_text(GW_FACT_STDERR_NOT_RECORDED), "%s", run->capture.not_recorded);
     if (run->capture.with_stdout)
-        gwi_record_fact(&run->record, "stderr.with_stdout", "both are one file or pipe");
+        gwi_record_fact(&run->record, gw_fact_key_text(GW_FACT_STDERR_WITH_STDOUT), "both are one file or pipe");
     gwi_start how = {.argv = run->argv,
                      .program = &run->program,
                      .options = &run->options,
@@ -369,7 +370,7 @@ static void see_others_end(supervisor *run)
     }
     for (size_t i = 0; i < count && i < PIDS_MAX; i++) {
         gw_item item = {.kind = GW_ITEM_SUPERVISOR, .t_ns = gwi_record_now_ns(&run->record), .pid = pid[i]};
-        item.pair.key = "process.alive";
+        item.pair.key = gw_fact_key_text(GW_FACT_PROCESS_ALIVE);
         item.pair.value = "when the command had ended";
         gwi_record_put(&run->record, &item);
     }

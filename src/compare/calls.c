@@ -236,7 +236,7 @@ static const char *lack_of(const gw_portrait *portrait)
     const gw_model *model = portrait->model;
     if (portrait->calls == NULL || portrait->calls->thread_count == 0)
         return "no driver call was recorded";
-    if (gw_model_fact(model, "dropped.events") != NULL)
+    if (gw_model_fact(model, GW_FACT_DROPPED_EVENTS) != NULL)
         return "the recording had reached its limit, and its oldest calls are gone";
     if (model->damaged_count > 0)
         return "the recording is damaged";

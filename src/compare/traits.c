@@ -283,19 +283,18 @@ static void add_settings(gwi_traits *traits, const gw_machine *machine)
     }
 }
 
-/* Who else held memory when a request was refused: in a run without a refusal nobody looked. A fact reads
- * "pid=4711 bytes=9663676416 device=0 user=me cmd=train.py". */
-static void add_holder(gwi_traits *traits, const char *fact, uint32_t pid)
+/* Who else held memory when a request was refused: in a run without a refusal nobody looked. */
+static void add_holder(gwi_traits *traits, const gw_fact_holder *holder)
 {
-    uint64_t bytes;
-    const char *command = strstr(fact, "cmd="), *size = strstr(fact, "bytes=");
     gw_text name = {0};
-    if (command != NULL)
-        gw_text_addf(&name, "held by %.120s (pid %" PRIu32 ")", command + strlen("cmd="), pid);
+    if (holder->has_command)
+        gw_text_addf(&name, "held by %.*s (pid %" PRIu32 ")",
+                     holder->command.bytes > 120 ? 120 : (int)holder->command.bytes, holder->command.data, holder->pid);
     else
-        gw_text_addf(&name, "held by pid %" PRIu32, pid);
-    if (size != NULL && sscanf(size, "bytes=%" SCNu64, &bytes) == 1)
-        make_optional(add_number(traits, GW_AREA_CARD, gw_text_str(&name), (double)bytes, "bytes", counts_tolerance));
+        gw_text_addf(&name, "held by pid %" PRIu32, holder->pid);
+    if (holder->has_bytes)
+        make_optional(
+            add_number(traits, GW_AREA_CARD, gw_text_str(&name), (double)holder->bytes, "bytes", counts_tolerance));
     else
         make_optional(add(traits, GW_AREA_CARD, gw_text_str(&name), "an unknown amount"));
     traits->failed = traits->failed || name.failed;
@@ -306,13 +305,12 @@ static void add_holders(gwi_traits *traits, const gw_model *model)
 {
     enum { HOLDERS_MAX = 8 };
     size_t told = 0;
-    for (size_t i = 0; i < model->fact_count && told < HOLDERS_MAX; i++) {
-        const gw_pair *fact = &model->fact[i];
-        uint32_t pid = 0;
-        if (fact->key == NULL || fact->value == NULL || strcmp(fact->key, "card.holder") != 0 ||
-            sscanf(fact->value, "pid=%" SCNu32, &pid) != 1 || gw_model_process(model, pid) != NULL)
+    for (size_t i = 0; i < model->machine.holder_count && told < HOLDERS_MAX; i++) {
+        const gw_holder *holder = &model->machine.holder[i];
+        if (holder->what != GW_FACT_CARD_HOLDER || !holder->fact.has_pid ||
+            gw_model_process(model, holder->fact.pid) != NULL)
             continue; /* the last: a process of the run */
-        add_holder(traits, fact->value, pid);
+        add_holder(traits, &holder->fact);
         told++;
     }
 }

@@ -1,5 +1,4 @@
 /* Faults of host code: where in memory, and whether that is a block of the GPU's. */
-#include "gwi_fields.h"
 #include "gwi_inner.h"
 
 #include <signal.h>
@@ -27,60 +26,58 @@ void gwi_crash_event(gw_model *model, gwi_process *process, const gw_event *even
                         .site = event->site};
 }
 
-static bool is_fault(uint64_t signal)
+static bool is_fault(int signal)
 {
     return signal == SIGSEGV || signal == SIGBUS || signal == SIGILL || signal == SIGFPE;
 }
 
-static void take_file(gw_crash *crash, const char *file, size_t bytes)
+static void take_file(gw_crash *crash, gw_fact_text file)
 {
     crash->has_file = true;
-    snprintf(crash->file, sizeof crash->file, "%.*s",
-             (int)(bytes < sizeof crash->file ? bytes : sizeof crash->file - 1), file);
+    gw_fact_text_copy(crash->file, sizeof crash->file, file);
 }
 
 /* A core dump that the supervisor read. What a handler of ours told has a stack, and says more; it knows no file. */
-static void take_core(gw_model *model, const gw_pair *fact, uint32_t pid)
+static void take_core(gw_model *model, const gw_fact_core *core, const gw_pair *fact)
 {
-    uint64_t signal, code = 0, address = 0, instruction = 0;
-    size_t code_bytes, file_bytes = 0;
-    const char *file = gwi_field(fact->value, "file", &file_bytes);
-    bool was_told = gwi_field(fact->value, "code", &code_bytes) != NULL;
+    bool has_code = core->has_code && core->code >= 0; /* a negative one is none: it was sent */
+    bool has_address = has_code && core->code > 0 && core->code != SENT_BY_KERNEL && core->has_address;
     for (size_t i = 0; i < model->process_count; i++) {
         gw_process *process = &model->process[i];
-        if (process->pid != pid || !gwi_number_field(fact->value, "signal", &signal) || !is_fault(signal))
+        if (process->pid != fact->pid)
             continue;
-        bool has_code = gwi_number_field(fact->value, "code", &code); /* a negative one is none: it was sent */
-        bool has_address =
-            has_code && code > 0 && code != SENT_BY_KERNEL && gwi_number_field(fact->value, "address", &address);
         if (process->crash.seen) {
-            bool is_same = has_address && process->crash.has_address && process->crash.address == address;
-            if (is_same && file != NULL && !process->crash.has_file)
-                take_file(&process->crash, file, file_bytes);
+            bool is_same = has_address && process->crash.has_address && process->crash.address == core->address;
+            if (is_same && core->has_file && !process->crash.has_file)
+                take_file(&process->crash, core->file);
             continue;
         }
-        (void)gwi_number_field(fact->value, "instruction", &instruction);
         process->crash = (gw_crash){.seen = true,
                                     .by_core = true,
-                                    .was_sent = was_told && code == 0,
+                                    .was_sent = core->has_code && core->code <= 0,
                                     .has_address = has_address,
                                     .has_code = has_code,
-                                    .code = (int)code,
-                                    .signal = (int)signal,
-                                    .address = address,
-                                    .instruction = instruction,
+                                    .code = has_code ? core->code : 0,
+                                    .signal = core->signal,
+                                    .address = has_address ? core->address : 0,
+                                    .instruction = core->instruction,
                                     .t_ns = fact->t_ns,
-                                    .tid = gwi_small_field(fact->value, "tid")};
-        if (file != NULL)
-            take_file(&process->crash, file, file_bytes);
+                                    .tid = core->tid};
+        if (core->has_file)
+            take_file(&process->crash, core->file);
     }
 }
 
 static void take_cores(gw_model *model)
 {
-    for (size_t i = 0; i < model->fact_count; i++)
-        if (model->fact[i].key != NULL && strcmp(model->fact[i].key, "host.core") == 0)
-            take_core(model, &model->fact[i], model->fact[i].pid);
+    for (size_t i = 0; i < model->fact_count; i++) {
+        gw_fact_core core;
+        if (model->fact[i].what != GW_FACT_HOST_CORE)
+            continue;
+        gw_fact_core_read(gw_fact_text_of(model->fact[i].value), &core);
+        if (core.has_signal && is_fault(core.signal))
+            take_core(model, &core, &model->fact[i]);
+    }
 }
 
 /* The kernel's line names process and address: "python3[123]: segfault at 7f.. ip ..". */

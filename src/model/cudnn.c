@@ -1,6 +1,5 @@
 /* cuDNN's own log, as the supervisor read it (--deep): facts "cudnn.log". Equal entries come as one, told again with a
  * larger count. */
-#include "gwi_fields.h"
 #include "gwi_inner.h"
 
 #include <stdlib.h>
@@ -28,24 +27,22 @@ static void free_texts(gw_cudnn_line *line)
 
 static gw_cudnn_line read_line(gw_model *model, const gw_item *item)
 {
-    const char *value = item->pair.value;
-    size_t bytes;
-    const char *severity = gwi_field(value, "severity", &bytes);
-    gw_cudnn_line line = {.t_ns = item->t_ns, .t_last_ns = item->t_ns, .count = 1, .pid = item->pid};
-    line.is_error = severity != NULL && bytes == strlen("error") && strncmp(severity, "error", bytes) == 0;
-    line.version = gwi_small_field(value, "version");
-    line.more = gwi_small_field(value, "more");
-    (void)gwi_number_field(value, "count", &line.count);
-    line.function = gwi_text_field(model, value, "function");
-    line.status = gwi_text_field(model, value, "status");
-    line.reason = gwi_text_field(model, value, "reason");
-    return line;
+    gw_fact_cudnn_log fact;
+    gw_fact_cudnn_log_read(gw_fact_text_of(item->pair.value), &fact);
+    return (gw_cudnn_line){.t_ns = item->t_ns,
+                           .t_last_ns = item->t_ns,
+                           .count = fact.has_count ? fact.count : 1,
+                           .pid = item->pid,
+                           .is_error = gw_fact_text_is(fact.severity, "error"),
+                           .version = fact.version,
+                           .more = fact.more,
+                           .function = gwi_copy_fact_text(model, fact.function),
+                           .status = gwi_copy_fact_text(model, fact.status),
+                           .reason = gwi_copy_fact_text(model, fact.reason)};
 }
 
 void gwi_cudnn_fact(gw_model *model, const gw_item *item)
 {
-    if (strcmp(item->pair.key, "cudnn.log") != 0)
-        return;
     gw_cudnn_line line = read_line(model, item);
     for (size_t i = 0; i < model->cudnn_line_count; i++) {
         gw_cudnn_line *old = &model->cudnn_line[i];

@@ -1,24 +1,15 @@
-/* The supervisor's facts about kernel faults: "gpucore.file", "gpucore.fault", "blame". Each is a text of lines
- * "name=value"; names that this build does not know are passed over, what is missing is unknown.
+/* The supervisor's facts about kernel faults: GPU core dumps, and the second run of --blame.
  *
  * A dump ends the process before any call can report the fault. So that whoever asks for the failure that cost the
  * context finds one, the dump's first exception becomes such a failure, marked as told by the dump. */
 #define _GNU_SOURCE
 #include "gw_cuda_results.h"
-#include "gwi_fields.h"
 #include "gwi_inner.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static bool three_field(const char *value, const char *name, uint32_t out[3])
-{
-    size_t bytes;
-    const char *text = gwi_field(value, name, &bytes);
-    return text != NULL && sscanf(text, "%u,%u,%u", &out[0], &out[1], &out[2]) == 3;
-}
 
 static void *grown(gw_model *model, void *array, size_t count, size_t element_bytes)
 {
@@ -31,52 +22,57 @@ static void *grown(gw_model *model, void *array, size_t count, size_t element_by
 static void take_fault(gw_model *model, const gw_item *item)
 {
     gw_fault_facts *facts = &model->faults;
-    const char *value = item->pair.value;
-    uint64_t exception, result;
-    if (facts->fault_count == GW_GPU_FAULTS_MAX || !gwi_number_field(value, "exception", &exception) ||
-        !gwi_number_field(value, "result", &result) || exception > UINT32_MAX || result > UINT16_MAX)
+    gw_fact_gpu_fault said;
+    gw_fact_gpu_fault_read(gw_fact_text_of(item->pair.value), &said);
+    if (facts->fault_count == GW_GPU_FAULTS_MAX || !said.has_exception || !said.has_result || said.result > UINT16_MAX)
         return;
     gw_gpu_fault *wider = grown(model, facts->fault, facts->fault_count, sizeof *wider);
     if (wider == NULL)
         return;
     facts->fault = wider;
     gw_gpu_fault *fault = &wider[facts->fault_count++];
-    *fault = (gw_gpu_fault){.t_ns = item->t_ns, .pid = item->pid, .exception = (uint32_t)exception};
-    fault->result = (uint16_t)result;
-    fault->name = gwi_text_field(model, value, "name");
-    fault->device = gwi_small_field(value, "device");
-    fault->sm = gwi_small_field(value, "sm");
-    if (!gwi_number_field(value, "count", &fault->count))
-        fault->count = 1;
-    fault->has_thread = three_field(value, "block", fault->block) && three_field(value, "thread", fault->thread);
-    fault->has_grid =
-        three_field(value, "grid_dim", fault->grid_dim) && three_field(value, "block_dim", fault->block_dim);
-    fault->has_pc = gwi_number_field(value, "pc", &fault->pc);
-    fault->kernel = gwi_text_field(model, value, "kernel");
-    fault->function =
-        gwi_number_field(value, "offset", &fault->offset) ? gwi_text_field(model, value, "function") : NULL;
-    fault->file = gwi_text_field(model, value, "file");
-    fault->line = gwi_small_field(value, "line");
+    *fault = (gw_gpu_fault){.t_ns = item->t_ns,
+                            .pid = item->pid,
+                            .exception = said.exception,
+                            .result = (uint16_t)said.result,
+                            .device = said.device,
+                            .sm = said.sm,
+                            .count = said.has_count ? said.count : 1,
+                            .has_thread = said.has_block && said.has_thread,
+                            .has_grid = said.has_grid_dim && said.has_block_dim,
+                            .has_pc = said.has_pc,
+                            .pc = said.pc,
+                            .offset = said.offset,
+                            .line = said.line};
+    memcpy(fault->block, said.block.at, sizeof fault->block);
+    memcpy(fault->thread, said.thread.at, sizeof fault->thread);
+    memcpy(fault->grid_dim, said.grid_dim.at, sizeof fault->grid_dim);
+    memcpy(fault->block_dim, said.block_dim.at, sizeof fault->block_dim);
+    fault->name = gwi_copy_fact_text(model, said.name);
+    fault->kernel = gwi_copy_fact_text(model, said.kernel);
+    fault->function = said.has_offset ? gwi_copy_fact_text(model, said.function) : NULL;
+    fault->file = gwi_copy_fact_text(model, said.file);
 }
 
 static void take_dump(gw_model *model, const gw_item *item)
 {
     gw_fault_facts *facts = &model->faults;
-    const char *value = item->pair.value;
+    gw_fact_gpu_dump said;
     gw_gpu_dump *wider =
         facts->dump_count == GW_GPU_DUMPS_MAX ? NULL : grown(model, facts->dump, facts->dump_count, sizeof *wider);
     if (wider == NULL)
         return;
     facts->dump = wider;
-    gw_gpu_dump *dump = &wider[facts->dump_count++];
-    *dump = (gw_gpu_dump){.t_ns = item->t_ns, .pid = item->pid};
-    dump->path = gwi_text_field(model, value, "path");
-    dump->refused = gwi_text_field(model, value, "refused");
-    dump->kept = gwi_small_field(value, "kept") != 0;
-    dump->skip_abort = gwi_small_field(value, "skip_abort") != 0;
-    gwi_number_field(value, "bytes", &dump->bytes);
-    gwi_number_field(value, "faults", &dump->fault_count);
-    gwi_number_field(value, "beyond", &dump->fault_beyond);
+    gw_fact_gpu_dump_read(gw_fact_text_of(item->pair.value), &said);
+    wider[facts->dump_count++] = (gw_gpu_dump){.t_ns = item->t_ns,
+                                               .pid = item->pid,
+                                               .path = gwi_copy_fact_text(model, said.path),
+                                               .bytes = said.bytes,
+                                               .kept = said.kept,
+                                               .refused = gwi_copy_fact_text(model, said.refused),
+                                               .fault_count = said.faults,
+                                               .fault_beyond = said.beyond,
+                                               .skip_abort = said.skip_abort};
 }
 
 static void free_blame_stack(gw_blame *blame)
@@ -92,112 +88,97 @@ static void free_blame_stack(gw_blame *blame)
     blame->stack_count = 0;
 }
 
-/* What is between two tabs, moving on behind the second; NULL: nothing. */
-static char *next_part(gw_model *model, const char **at, const char *end)
+static void take_blame_frame(gw_model *model, gw_blame_frame *frame, gw_fact_text columns)
 {
-    const char *begin = *at, *tab = memchr(begin, '\t', (size_t)(end - begin));
-    *at = tab == NULL ? end : tab + 1;
-    tab = tab == NULL ? end : tab;
-    char *copy = tab == begin ? NULL : strndup(begin, (size_t)(tab - begin));
-    if (copy == NULL && tab != begin)
-        model->inner->nomem = true;
-    return copy;
+    gw_fact_blame_frame said;
+    gw_fact_blame_frame_read(columns, &said);
+    *frame = (gw_blame_frame){.function = gwi_copy_fact_text(model, said.function),
+                              .file = gwi_copy_fact_text(model, said.file),
+                              .module = gwi_copy_fact_text(model, said.module),
+                              .text = gwi_copy_fact_text(model, said.text),
+                              .whose = gwi_copy_fact_text(model, said.whose),
+                              .address = said.address,
+                              .line = said.line,
+                              .python = gw_fact_text_is(said.kind, "python"),
+                              .inlined = gw_fact_text_is(said.kind, "inlined")};
 }
 
-static void take_blame_frame(gw_model *model, gw_blame_frame *frame, const char *text, size_t bytes)
-{
-    const char *end = text + bytes;
-    char *kind = next_part(model, &text, end), *number;
-    *frame = (gw_blame_frame){0};
-    frame->python = kind != NULL && strcmp(kind, "python") == 0;
-    frame->inlined = kind != NULL && strcmp(kind, "inlined") == 0;
-    free(kind);
-    frame->whose = next_part(model, &text, end);
-    number = next_part(model, &text, end);
-    frame->line = number == NULL ? 0 : (uint32_t)strtoul(number, NULL, 10);
-    free(number);
-    number = next_part(model, &text, end);
-    frame->address = number == NULL ? 0 : strtoull(number, NULL, 0);
-    free(number);
-    frame->function = next_part(model, &text, end);
-    frame->file = next_part(model, &text, end);
-    frame->module = next_part(model, &text, end);
-    frame->text = next_part(model, &text, end);
-}
-
-static void take_blame_stack(gw_model *model, gw_blame *blame, const char *value)
+static void take_blame_stack(gw_model *model, gw_blame *blame, const char *value, const gw_fact_blame *said)
 {
     char name[32];
-    size_t bytes;
-    const char *text;
-    uint64_t user;
-    if (!gwi_number_field(value, "user", &user))
+    gw_fact_text line;
+    if (!said->has_user)
         return;
     for (blame->stack_count = 0; blame->stack_count < GW_BLAME_FRAMES_MAX;) {
         snprintf(name, sizeof name, "stack.%zu", blame->stack_count);
-        text = gwi_field(value, name, &bytes);
-        gw_blame_frame *wider =
-            text == NULL ? NULL : grown(model, blame->stack, blame->stack_count, sizeof *blame->stack);
+        gw_blame_frame *wider = !gw_fact_line(value, name, &line)
+                                    ? NULL
+                                    : grown(model, blame->stack, blame->stack_count, sizeof *blame->stack);
         if (wider == NULL)
             break;
         blame->stack = wider;
-        take_blame_frame(model, &wider[blame->stack_count++], text, bytes);
+        take_blame_frame(model, &wider[blame->stack_count++], line);
     }
     for (size_t i = 0; i < GW_BLAME_NOTES_MAX; i++) {
         snprintf(name, sizeof name, "note.%zu", i);
-        blame->note[i] = gwi_text_field(model, value, name);
+        blame->note[i] = gw_fact_line(value, name, &line) ? gwi_copy_fact_text(model, line) : NULL;
         if (blame->note[i] == NULL)
             break;
     }
-    blame->where_reason = gwi_text_field(model, value, "where_reason");
+    blame->where_reason = gwi_copy_fact_text(model, said->where_reason);
     /* A verdict's place without its user's frame is none. */
-    if (user >= blame->stack_count || blame->stack[user].text == NULL)
+    if (said->user >= blame->stack_count || blame->stack[said->user].text == NULL)
         free_blame_stack(blame);
     else
-        blame->stack_user = (size_t)user;
+        blame->stack_user = (size_t)said->user;
+}
+
+static const char *const blame_ends[] = {[GW_BLAME_IN_LAUNCH] = "in-launch",
+                                         [GW_BLAME_ELSEWHERE] = "elsewhere",
+                                         [GW_BLAME_NO_FAULT] = "no-fault",
+                                         [GW_BLAME_OTHER] = "other",
+                                         [GW_BLAME_NOT_RUN] = "not-run"};
+
+const char *gw_blame_end_text(gw_blame_end end)
+{
+    return blame_ends[end];
 }
 
 static void take_blame(gw_model *model, const gw_item *item)
 {
-    static const char *const ends[] = {[GW_BLAME_IN_LAUNCH] = "in-launch",
-                                       [GW_BLAME_ELSEWHERE] = "elsewhere",
-                                       [GW_BLAME_NO_FAULT] = "no-fault",
-                                       [GW_BLAME_OTHER] = "other",
-                                       [GW_BLAME_NOT_RUN] = "not-run"};
     gw_blame *blame = &model->faults.blame;
-    const char *value = item->pair.value;
-    size_t bytes;
-    const char *end = gwi_field(value, "end", &bytes);
-    for (size_t i = 0; end != NULL && !blame->known && i < sizeof ends / sizeof ends[0]; i++) {
-        if (strlen(ends[i]) != bytes || strncmp(end, ends[i], bytes) != 0)
-            continue;
-        *blame = (gw_blame){.known = true, .end = (gw_blame_end)i};
-        blame->recording = gwi_text_field(model, value, "recording");
-        blame->ended = gwi_text_field(model, value, "ended");
-        blame->result = (uint16_t)gwi_small_field(value, "result");
-        blame->call = gwi_text_field(model, value, "call");
-        blame->kernel = gwi_text_field(model, value, "kernel");
-        gwi_number_field(value, "stream", &blame->stream);
-        blame->tid = gwi_small_field(value, "tid");
-        blame->thread = gwi_text_field(model, value, "thread");
-        blame->has_order = gwi_number_field(value, "order", &blame->order);
-        gwi_number_field(value, "t_ns", &blame->t_ns);
-        blame->frame = gwi_text_field(model, value, "frame");
-        blame->where = gwi_text_field(model, value, "where");
-        take_blame_stack(model, blame, value);
-    }
+    gw_fact_blame said;
+    gw_fact_blame_read(gw_fact_text_of(item->pair.value), &said);
+    size_t end = 0, count = sizeof blame_ends / sizeof blame_ends[0];
+    while (end < count && !gw_fact_text_is(said.end, blame_ends[end]))
+        end++;
+    if (end == count || blame->known)
+        return;
+    *blame = (gw_blame){.known = true,
+                        .end = (gw_blame_end)end,
+                        .recording = gwi_copy_fact_text(model, said.recording),
+                        .ended = gwi_copy_fact_text(model, said.ended),
+                        .result = (uint16_t)said.result,
+                        .call = gwi_copy_fact_text(model, said.call),
+                        .kernel = gwi_copy_fact_text(model, said.kernel),
+                        .stream = said.stream,
+                        .tid = said.tid,
+                        .thread = gwi_copy_fact_text(model, said.thread),
+                        .has_order = said.has_order,
+                        .order = said.order,
+                        .t_ns = said.t_ns,
+                        .frame = gwi_copy_fact_text(model, said.frame),
+                        .where = gwi_copy_fact_text(model, said.where)};
+    take_blame_stack(model, blame, item->pair.value, &said);
 }
 
-void gwi_fault_fact(gw_model *model, const gw_item *item)
+void gwi_fault_fact(gw_model *model, gw_fact_key what, const gw_item *item)
 {
-    const char *key = item->pair.key;
-    if (key == NULL || item->pair.value == NULL)
-        return;
-    if (strcmp(key, "gpucore.fault") == 0)
+    if (what == GW_FACT_GPUCORE_FAULT)
         take_fault(model, item);
-    else if (strcmp(key, "gpucore.file") == 0)
+    else if (what == GW_FACT_GPUCORE_FILE)
         take_dump(model, item);
-    else if (strcmp(key, "blame") == 0)
+    else
         take_blame(model, item);
 }
 

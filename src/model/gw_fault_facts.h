@@ -52,6 +52,7 @@ typedef enum gw_blame_end {
     GW_BLAME_OTHER,     /* it ended badly, but no GPU fault was seen */
     GW_BLAME_NOT_RUN    /* it could not be started */
 } gw_blame_end;
+const char *gw_blame_end_text(gw_blame_end end); /* "in-launch", as the recording has it; static */
 
 /* A frame of the call at fault, as the second run's verdict has it (gw_where_frame). */
 typedef struct gw_blame_frame {

@@ -6,6 +6,7 @@
 #ifndef GW_MACHINE_FACTS_H
 #define GW_MACHINE_FACTS_H
 
+#include "gw_fact.h"
 #include "gw_machine.h"
 
 #include <stdbool.h>
@@ -52,6 +53,14 @@ typedef struct gw_machine_card {
     char name[64];
 } gw_machine_card;
 
+/* A process with memory on a card, or with a card's device file open, as the supervisor saw it at a refused request. */
+typedef struct gw_holder {
+    gw_fact_key what; /* CARD_HOLDER, CARD_HOLDER_UNMATCHED or DEVICE_HOLDER */
+    uint64_t t_ns;
+    const char *text; /* the whole fact; borrowed from the model */
+    gw_fact_holder fact;
+} gw_holder;
+
 typedef struct gw_machine {
     gw_series *series; /* owned; in order of first reading */
     size_t series_count;
@@ -60,6 +69,10 @@ typedef struct gw_machine {
     uint64_t events_dropped;
     gw_machine_card card[GW_MACHINE_CARDS_MAX];
     size_t card_count;
+    gw_holder *holder; /* owned; in order of time */
+    size_t holder_count;
+    bool has_peers;
+    gw_fact_peers peers;       /* texts borrowed from the model */
     struct gwi_machine *inner; /* owned; while it is fed */
 } gw_machine;
 

@@ -4,6 +4,7 @@
 #define GW_MODEL_FACTS_H
 
 #include "gw_event.h"
+#include "gw_fact.h"
 #include "gw_fault_facts.h"
 #include "gw_iterations.h"
 #include "gw_libs.h"
@@ -452,6 +453,7 @@ typedef struct gw_phase {
 } gw_phase;
 
 typedef struct gw_pair {
+    gw_fact_key what; /* of a fact: which one of facts.def */
     char *key, *value;
     uint64_t t_ns;
     uint32_t pid, tid;
@@ -734,7 +736,7 @@ static inline bool gw_is_outstanding(const gw_ring_call *call)
 /* Looks things up. NULL or -1: unknown. */
 const gw_process *gw_model_process(const gw_model *model, uint32_t pid);
 const char *gw_model_meta(const gw_model *model, const char *key);
-const gw_pair *gw_model_fact(const gw_model *model, const char *key); /* the first of that key */
+const gw_pair *gw_model_fact(const gw_model *model, gw_fact_key what); /* the first of that key */
 /* The snapshot with its list. A snapshot is cheap, its list is not: it is made when it is first asked for here, after
  * gw_model_finish(), by one thread at a time. NULL: there is no such snapshot. `live` is NULL when nothing was alive,
  * when the failure was recovered, when too many failures came before it, or without memory. */

@@ -184,7 +184,8 @@ typedef struct gwi_model {
     size_t launch_site_capacity;
     size_t process_capacity, thread_capacity, failure_capacity, snapshot_capacity, teardown_capacity, group_capacity;
     size_t unwaited_capacity;
-    size_t info_capacity, allocator_capacity, phase_capacity, meta_capacity, fact_capacity, hang_capacity;
+    size_t info_capacity, allocator_capacity, phase_capacity, meta_capacity, fact_capacity, hang_capacity,
+        holder_capacity;
     gwi_table group_table; /* of the groups */
     gwi_picture *picture;  /* parallel to gw_model.snapshot; owned */
     size_t picture_capacity;
@@ -209,6 +210,8 @@ typedef struct gwi_model {
 /* Make room for one more; false (and nomem is set) without memory. */
 bool gwi_room(gw_model *model, void *array_pointer, size_t count, size_t *capacity, size_t element_bytes);
 char *gwi_copy_text(gw_model *model, const char *text);
+/* The caller's; NULL: it is empty, or no memory. */
+char *gwi_copy_fact_text(gw_model *model, gw_fact_text text);
 
 /* model.c: an event, whatever its kind. */
 void gwi_model_event(gw_model *model, const gw_event *event);
@@ -316,7 +319,7 @@ void gwi_phases_sort(gw_model *model); /* before they are asked for; may be call
 void gwi_phases_free(gw_model *model);
 
 /* faults.c */
-void gwi_fault_fact(gw_model *model, const gw_item *item);
+void gwi_fault_fact(gw_model *model, gw_fact_key what, const gw_item *item);
 void gwi_fault_log(gw_model *model, const gw_event *event); /* of kind DRIVER_LOG */
 void gwi_faults_finish(gw_model *model);
 void gwi_faults_free(gw_model *model);
@@ -324,11 +327,14 @@ void gwi_faults_free(gw_model *model);
 /* machine.c */
 void gwi_machine_sample(gw_model *model, const gw_item *item);
 void gwi_machine_event(gw_model *model, const gw_item *item);
-void gwi_machine_fact(gw_model *model, const gw_item *item); /* SUPERVISOR */
+void gwi_card_fact(gw_model *model, const gw_item *item);
+/* NULL: there was no room for it. They borrow its text. */
+void gwi_holder_fact(gw_model *model, const gw_pair *fact);
+void gwi_peers_fact(gw_model *model, const gw_pair *fact);
 void gwi_machine_finish(gw_model *model);
 
 /* cudnn.c */
-void gwi_cudnn_fact(gw_model *model, const gw_item *item); /* SUPERVISOR */
+void gwi_cudnn_fact(gw_model *model, const gw_item *item);
 void gwi_cudnn_free(gw_model *model);
 
 /* crash.c: CRASH, and in the end what the kernel's log says and whose memory it was. */

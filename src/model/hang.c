@@ -9,35 +9,9 @@
  * Threads and frames belong to the last `hang` of their process. */
 #include "gwi_inner.h"
 
-#include <stdio.h>
-#include <string.h>
+#include <stdlib.h>
 
 enum { HANGS_MAX = 256, HANG_THREADS_MAX = 256, HANG_FRAMES_MAX = 64 };
-
-/* The word after "key=", up to a blank; `to_end`: up to the end of the text. */
-static const char *word_of(const char *text, const char *key, char *word, size_t room, bool to_end)
-{
-    size_t key_bytes = strlen(key);
-    word[0] = '\0';
-    for (const char *at = text; (at = strstr(at, key)) != NULL; at += key_bytes) {
-        if (at != text && at[-1] != ' ')
-            continue;
-        at += key_bytes;
-        size_t bytes = to_end ? strlen(at) : strcspn(at, " ");
-        snprintf(word, room, "%.*s", (int)(bytes < room - 1 ? bytes : room - 1), at);
-        return word;
-    }
-    return NULL;
-}
-
-static bool number_of(const char *text, const char *key, uint64_t *ret_number)
-{
-    char word[24];
-    if (word_of(text, key, word, sizeof word, false) == NULL || word[0] < '0' || word[0] > '9')
-        return false;
-    *ret_number = strtoull(word, NULL, 10);
-    return true;
-}
 
 static gw_hang *last_of(gw_model *model, uint32_t pid)
 {
@@ -50,15 +24,16 @@ static gw_hang *last_of(gw_model *model, uint32_t pid)
 
 static void add_hang(gw_model *model, const gw_pair *fact)
 {
-    uint64_t for_ms = 0;
+    gw_fact_hang said;
     if (model->hang_count >= HANGS_MAX ||
         !gwi_room(model, &model->hang, model->hang_count, &model->inner->hang_capacity, sizeof(gw_hang)))
         return;
     gw_hang *hang = &model->hang[model->hang_count++];
     *hang = (gw_hang){.t_ns = fact->t_ns, .pid = fact->pid};
-    number_of(fact->value, "for_ms=", &for_ms);
-    hang->for_ns = for_ms > fact->t_ns / 1000000u ? fact->t_ns : for_ms * 1000000u;
-    hang->cpu_known = number_of(fact->value, "cpu_ms=", &hang->cpu_ms);
+    gw_fact_hang_read(gw_fact_text_of(fact->value), &said);
+    hang->for_ns = said.for_ms > fact->t_ns / 1000000u ? fact->t_ns : said.for_ms * 1000000u;
+    hang->cpu_known = said.has_cpu_ms;
+    hang->cpu_ms = said.cpu_ms;
 }
 
 static void add_thread(gw_model *model, const gw_pair *fact)
@@ -71,22 +46,20 @@ static void add_thread(gw_model *model, const gw_pair *fact)
         return;
     }
     gw_hang_thread *thread = &hang->thread[hang->thread_count++];
-    uint64_t number = 0;
-    *thread = (gw_hang_thread){.tid = fact->tid};
-    word_of(fact->value, "name=", thread->name, sizeof thread->name, true);
-    word_of(fact->value, "wait=", thread->wait, sizeof thread->wait, false);
-    word_of(fact->value, "in=", thread->inside_fn, sizeof thread->inside_fn, false);
-    word_of(fact->value, "where=", thread->where, sizeof thread->where, false);
-    if (number_of(fact->value, "owner=", &number))
-        thread->owner_tid = (uint32_t)number;
-    if (number_of(fact->value, "owner_ended=", &number))
-        thread->owner_ended = (uint32_t)number;
-    if (number_of(fact->value, "in_ms=", &number))
-        thread->inside_ns = number * 1000000u;
-    number_of(fact->value, "questions=", &thread->questions);
-    number_of(fact->value, "not_ready=", &thread->not_ready);
-    if (number_of(fact->value, "site=", &number) && number <= UINT32_MAX)
-        thread->site = gw_sites_number(model->sites, fact->pid, (uint32_t)number);
+    gw_fact_hang_thread said;
+    gw_fact_hang_thread_read(gw_fact_text_of(fact->value), &said);
+    *thread = (gw_hang_thread){.tid = fact->tid,
+                               .owner_tid = said.owner,
+                               .owner_ended = said.owner_ended,
+                               .inside_ns = said.in_ms * 1000000u,
+                               .questions = said.questions,
+                               .not_ready = said.not_ready};
+    gw_fact_text_copy(thread->name, sizeof thread->name, said.name);
+    gw_fact_text_copy(thread->wait, sizeof thread->wait, said.wait);
+    gw_fact_text_copy(thread->inside_fn, sizeof thread->inside_fn, said.fn);
+    gw_fact_text_copy(thread->where, sizeof thread->where, said.where);
+    if (said.has_site)
+        thread->site = gw_sites_number(model->sites, fact->pid, said.site);
 }
 
 static void add_frame(gw_model *model, const gw_pair *fact)
@@ -106,16 +79,16 @@ void gwi_hangs_finish(gw_model *model)
 {
     for (size_t i = 0; i < model->fact_count; i++) {
         const gw_pair *fact = &model->fact[i];
-        if (fact->key == NULL || fact->value == NULL || strncmp(fact->key, "hang", 4) != 0)
-            continue;
         gw_hang *hang = last_of(model, fact->pid);
-        if (strcmp(fact->key, "hang") == 0)
+        if (fact->value == NULL)
+            continue;
+        if (fact->what == GW_FACT_HANG)
             add_hang(model, fact);
-        else if (strcmp(fact->key, "hang.thread") == 0)
+        else if (fact->what == GW_FACT_HANG_THREAD)
             add_thread(model, fact);
-        else if (strcmp(fact->key, "hang.frame") == 0)
+        else if (fact->what == GW_FACT_HANG_FRAME)
             add_frame(model, fact);
-        else if (strcmp(fact->key, "hang.over") == 0 && hang != NULL && !hang->over) {
+        else if (fact->what == GW_FACT_HANG_OVER && hang != NULL && !hang->over) {
             hang->over = true;
             hang->t_over_ns = fact->t_ns;
         }

@@ -215,22 +215,47 @@ void gwi_machine_event(gw_model *model, const gw_item *item)
 
 /* ---- cards ---- */
 
-/* "index=0 pci=0000:18:00.0 uuid=GPU-... name=NVIDIA H200" */
-void gwi_machine_fact(gw_model *model, const gw_item *item)
+/* "00000000:18:00.0", and what follows */
+static bool read_place(const char *text, uint32_t *ret_domain, uint32_t *ret_bus, uint32_t *ret_slot)
+{
+    return sscanf(text, "%x:%x:%x", ret_domain, ret_bus, ret_slot) == 3;
+}
+
+void gwi_card_fact(gw_model *model, const gw_item *item)
 {
     gw_machine *machine = &model->machine;
-    if (strcmp(item->pair.key, "nvml.card") != 0 || machine->card_count == GW_MACHINE_CARDS_MAX)
-        return;
-    const char *pci = strstr(item->pair.value, " pci="), *name = strstr(item->pair.value, " name=");
     gw_machine_card card = {.device = -1};
-    if (sscanf(item->pair.value, "index=%u", &card.index) != 1)
+    gw_fact_card said;
+    char place[32];
+    gw_fact_card_read(gw_fact_text_of(item->pair.value), &said);
+    if (!said.has_index || machine->card_count == GW_MACHINE_CARDS_MAX)
         return;
-    card.has_pci = pci != NULL && sscanf(pci, " pci=%x:%x:%x", &card.domain, &card.bus, &card.slot) == 3;
-    snprintf(card.name, sizeof card.name, "%.63s", name == NULL ? "" : name + 6);
+    card.index = said.index;
+    card.has_pci = read_place(gw_fact_text_copy(place, sizeof place, said.pci), &card.domain, &card.bus, &card.slot);
+    gw_fact_text_copy(card.name, sizeof card.name, said.name);
     for (size_t i = 0; i < machine->card_count; i++)
         if (machine->card[i].index == card.index)
             return;
     machine->card[machine->card_count++] = card;
+}
+
+void gwi_holder_fact(gw_model *model, const gw_pair *fact)
+{
+    gw_machine *machine = &model->machine;
+    if (fact == NULL || !gwi_room(model, &machine->holder, machine->holder_count, &model->inner->holder_capacity,
+                                  sizeof *machine->holder))
+        return;
+    gw_holder *holder = &machine->holder[machine->holder_count++];
+    *holder = (gw_holder){.what = fact->what, .t_ns = fact->t_ns, .text = fact->value};
+    gw_fact_holder_read(gw_fact_text_of(fact->value), &holder->fact);
+}
+
+void gwi_peers_fact(gw_model *model, const gw_pair *fact)
+{
+    if (fact == NULL || model->machine.has_peers)
+        return;
+    model->machine.has_peers = true;
+    gw_fact_peers_read(gw_fact_text_of(fact->value), &model->machine.peers);
 }
 
 enum { PCI_BUS = 33, PCI_DEVICE = 34, PCI_DOMAIN = 50 }; /* the driver's numbers of attributes */
@@ -265,7 +290,7 @@ static uint32_t card_in_text(const gw_machine *machine, const char *text)
 {
     const char *pci = strstr(text, "PCI:");
     uint32_t domain, bus, slot;
-    if (pci == NULL || sscanf(pci, "PCI:%x:%x:%x", &domain, &bus, &slot) != 3)
+    if (pci == NULL || !read_place(pci + strlen("PCI:"), &domain, &bus, &slot))
         return GW_NO_DEVICE;
     for (size_t i = 0; i < machine->card_count; i++) {
         const gw_machine_card *card = &machine->card[i];
@@ -340,6 +365,7 @@ void gwi_machine_free(gw_model *model)
     for (size_t i = 0; i < machine->event_count; i++)
         free(machine->event[i].text);
     free(machine->event);
+    free(machine->holder);
     free(machine->series);
     if (machine->inner != NULL)
         free(machine->inner->group);

@@ -34,6 +34,14 @@ char *gwi_copy_text(gw_model *model, const char *text)
     return copy;
 }
 
+char *gwi_copy_fact_text(gw_model *model, gw_fact_text text)
+{
+    char *copy = text.bytes == 0 ? NULL : strndup(text.data, text.bytes);
+    if (text.bytes > 0 && copy == NULL)
+        model->inner->nomem = true;
+    return copy;
+}
+
 static const char *const class_texts[] = {
 #define GW_X(name, text) text,
     GW_CLASSES(GW_X)
@@ -529,49 +537,79 @@ static void feed_exit(gw_model *model, const gw_item *item)
         end_snapshot(model, process, device, item->t_ns);
 }
 
-static void pair_add(gw_model *model, gw_pair **list, size_t *count, size_t *capacity, const gw_item *item)
+/* NULL: there is no room, or it has no key. */
+static gw_pair *pair_add(gw_model *model, gw_pair **list, size_t *count, size_t *capacity, const gw_item *item)
 {
     enum { PAIRS_MAX = 1 << 14 };
     if (*count >= PAIRS_MAX || item->pair.key == NULL)
-        return;
+        return NULL;
     if (!gwi_room(model, list, *count, capacity, sizeof(gw_pair)))
-        return;
-    (*list)[(*count)++] = (gw_pair){gwi_copy_text(model, item->pair.key),
-                                    gwi_copy_text(model, item->pair.value == NULL ? "" : item->pair.value), item->t_ns,
-                                    item->pid, item->tid};
+        return NULL;
+    gw_pair *pair = &(*list)[(*count)++];
+    *pair = (gw_pair){.key = gwi_copy_text(model, item->pair.key),
+                      .value = gwi_copy_text(model, item->pair.value == NULL ? "" : item->pair.value),
+                      .t_ns = item->t_ns,
+                      .pid = item->pid,
+                      .tid = item->tid};
+    return pair->key == NULL || pair->value == NULL ? NULL : pair;
 }
 
-/* "rank=3 of=8 by=RANK" */
-static bool number_of(const char *text, const char *key, uint32_t *ret_number)
+static void process_fact(gw_model *model, gw_fact_key what, const gw_item *item)
 {
-    size_t bytes = strlen(key);
-    for (const char *at = text; (at = strstr(at, key)) != NULL; at += bytes) {
-        if (at == text || at[-1] == ' ') {
-            *ret_number = (uint32_t)strtoul(at + bytes, NULL, 10);
-            return true;
-        }
-    }
-    return false;
-}
-
-static void process_fact(gw_model *model, const gw_item *item)
-{
-    if (item->pid == 0 || item->pair.key == NULL || item->pair.value == NULL)
-        return;
-    bool rank = strcmp(item->pair.key, "process.rank") == 0, alive = strcmp(item->pair.key, "process.alive") == 0;
-    bool library = strcmp(item->pair.key, "library") == 0;
-    gwi_process *process = rank || alive || library ? process_of(model, item->pid, item->t_ns) : NULL;
+    gwi_process *process = item->pid == 0 ? NULL : process_of(model, item->pid, item->t_ns);
     if (process == NULL)
         return;
     gw_process *facts = &model->process[process->index];
-    gw_library found;
-    if (library && gw_library_from_line(item->pair.value, &found))
-        (void)gw_libraries_add(&facts->libraries, &found);
-    if (rank) {
-        facts->has_rank = number_of(item->pair.value, "rank=", &facts->rank);
-        facts->has_world = number_of(item->pair.value, "of=", &facts->world);
+    gw_library library;
+    gw_fact_rank rank;
+    if (what == GW_FACT_LIBRARY && gw_library_from_line(item->pair.value, &library))
+        (void)gw_libraries_add(&facts->libraries, &library);
+    if (what == GW_FACT_PROCESS_RANK) {
+        gw_fact_rank_read(gw_fact_text_of(item->pair.value), &rank);
+        facts->has_rank = rank.has_rank;
+        facts->rank = rank.rank;
+        facts->has_world = rank.has_of;
+        facts->world = rank.of;
     }
-    facts->alive_at_end = facts->alive_at_end || alive;
+    facts->alive_at_end = facts->alive_at_end || what == GW_FACT_PROCESS_ALIVE;
+}
+
+static void feed_fact(gw_model *model, const gw_item *item)
+{
+    const gw_fact_key what = gw_fact_key_of(item->pair.key);
+    gw_pair *kept = pair_add(model, &model->fact, &model->fact_count, &model->inner->fact_capacity, item);
+    if (kept != NULL)
+        kept->what = what;
+    if (item->pair.value == NULL)
+        return;
+    switch (what) {
+    case GW_FACT_PROCESS_RANK:
+    case GW_FACT_PROCESS_ALIVE:
+    case GW_FACT_LIBRARY:
+        process_fact(model, what, item);
+        break;
+    case GW_FACT_GPUCORE_FILE:
+    case GW_FACT_GPUCORE_FAULT:
+    case GW_FACT_BLAME:
+        gwi_fault_fact(model, what, item);
+        break;
+    case GW_FACT_NVML_CARD:
+        gwi_card_fact(model, item);
+        break;
+    case GW_FACT_CARD_HOLDER:
+    case GW_FACT_CARD_HOLDER_UNMATCHED:
+    case GW_FACT_DEVICE_HOLDER:
+        gwi_holder_fact(model, kept);
+        break;
+    case GW_FACT_PCI_PEERS:
+        gwi_peers_fact(model, kept);
+        break;
+    case GW_FACT_CUDNN_LOG:
+        gwi_cudnn_fact(model, item);
+        break;
+    default: /* looked for at the end, or by a verdict */
+        break;
+    }
 }
 
 static void feed_map(gw_model *model, const char *path)
@@ -611,15 +649,11 @@ gw_status gw_model_feed(gw_model *model, const gw_item *item, gw_error *err)
         gwi_model_event(model, &item->event);
         break;
     case GW_ITEM_META:
-        pair_add(model, &model->meta, &model->meta_count, &inner->meta_capacity, item);
+        (void)pair_add(model, &model->meta, &model->meta_count, &inner->meta_capacity, item);
         site_item(model, item);
         break;
     case GW_ITEM_SUPERVISOR:
-        pair_add(model, &model->fact, &model->fact_count, &inner->fact_capacity, item);
-        process_fact(model, item);
-        gwi_fault_fact(model, item);
-        gwi_machine_fact(model, item);
-        gwi_cudnn_fact(model, item);
+        feed_fact(model, item);
         break;
     case GW_ITEM_PROCESS:
         feed_process(model, item);
@@ -799,24 +833,22 @@ const gw_process *gw_model_process(const gw_model *model, uint32_t pid)
     return NULL;
 }
 
-static const gw_pair *pair_of(const gw_pair *list, size_t count, const char *key)
+const char *gw_model_meta(const gw_model *model, const char *key)
 {
-    for (size_t i = 0; i < count; i++) {
-        if (list[i].key != NULL && strcmp(list[i].key, key) == 0)
-            return &list[i];
+    for (size_t i = 0; i < model->meta_count; i++) {
+        if (model->meta[i].key != NULL && strcmp(model->meta[i].key, key) == 0)
+            return model->meta[i].value;
     }
     return NULL;
 }
 
-const char *gw_model_meta(const gw_model *model, const char *key)
+const gw_pair *gw_model_fact(const gw_model *model, gw_fact_key what)
 {
-    const gw_pair *pair = pair_of(model->meta, model->meta_count, key);
-    return pair == NULL ? NULL : pair->value;
-}
-
-const gw_pair *gw_model_fact(const gw_model *model, const char *key)
-{
-    return pair_of(model->fact, model->fact_count, key);
+    for (size_t i = 0; i < model->fact_count; i++) {
+        if (model->fact[i].what == what)
+            return &model->fact[i];
+    }
+    return NULL;
 }
 
 gw_framework gw_model_framework(const gw_model *model)

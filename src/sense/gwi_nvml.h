@@ -8,6 +8,7 @@
 
 #include "gw_machine.h"
 #include "gw_status.h"
+#include "gw_text.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -32,10 +33,9 @@ GW_MUST_CHECK gw_status gwi_nvml_open(const char *path, gwi_nvml_progress *progr
 void gwi_nvml_close(gwi_nvml *nvml); /* takes NULL */
 
 uint32_t gwi_nvml_card_count(const gwi_nvml *nvml);
-/* "index=0 pci=00000000:18:00.0 uuid=GPU-... name=NVIDIA H200". False: the card does not answer. */
-bool gwi_nvml_card_text(gwi_nvml *nvml, uint32_t card, char *out, size_t bytes);
-/* "driver=580.159.04 nvml=13.580.159.04" */
-void gwi_nvml_version_text(gwi_nvml *nvml, char *out, size_t bytes);
+/* Append the facts `card` and `nvml` of facts.def. False: the card does not answer. */
+bool gwi_nvml_card_text(gwi_nvml *nvml, uint32_t card, gw_text *text);
+void gwi_nvml_version_text(gwi_nvml *nvml, gw_text *text);
 
 /* Rows: one call of NVML each, which gives one metric or several in a row of the table. */
 size_t gwi_nvml_row_count(void);

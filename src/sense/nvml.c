@@ -1,6 +1,7 @@
 #include "gwi_nvml.h"
 
 #include "gw_clock.h"
+#include "gw_fact.h"
 #include "gw_nvml_abi.h"
 
 #include <dlfcn.h>
@@ -516,7 +517,7 @@ uint32_t gwi_nvml_card_count(const gwi_nvml *nvml)
     return nvml->card_count;
 }
 
-bool gwi_nvml_card_text(gwi_nvml *nvml, uint32_t card, char *out, size_t bytes)
+bool gwi_nvml_card_text(gwi_nvml *nvml, uint32_t card, gw_text *text)
 {
     nvmlPciInfo_t pci = {0};
     char uuid[NVML_DEVICE_UUID_V2_BUFFER_SIZE] = "", name[NVML_DEVICE_NAME_V2_BUFFER_SIZE] = "";
@@ -529,18 +530,22 @@ bool gwi_nvml_card_text(gwi_nvml *nvml, uint32_t card, char *out, size_t bytes)
         (void)nvml->nvmlDeviceGetUUID(device, uuid, sizeof uuid);
     if (nvml->nvmlDeviceGetName != NULL)
         (void)nvml->nvmlDeviceGetName(device, name, sizeof name);
-    snprintf(out, bytes, "index=%u pci=%.31s uuid=%.95s name=%.95s", card, pci.busId, uuid, name);
+    const gw_fact_card fact = {GW_FACT_SET(index, card), GW_FACT_SET(pci, gw_fact_text_of(pci.busId)),
+                               GW_FACT_SET(uuid, gw_fact_text_of(uuid)), GW_FACT_SET(name, gw_fact_text_of(name))};
+    gw_fact_card_write(&fact, text);
     return true;
 }
 
-void gwi_nvml_version_text(gwi_nvml *nvml, char *out, size_t bytes)
+void gwi_nvml_version_text(gwi_nvml *nvml, gw_text *text)
 {
     char driver[NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE] = "", own[NVML_SYSTEM_NVML_VERSION_BUFFER_SIZE] = "";
     if (nvml->nvmlSystemGetDriverVersion != NULL)
         (void)nvml->nvmlSystemGetDriverVersion(driver, sizeof driver);
     if (nvml->nvmlSystemGetNVMLVersion != NULL)
         (void)nvml->nvmlSystemGetNVMLVersion(own, sizeof own);
-    snprintf(out, bytes, "driver=%s nvml=%s cards=%u", driver, own, nvml->card_count);
+    const gw_fact_nvml fact = {GW_FACT_SET(driver, gw_fact_text_of(driver)), GW_FACT_SET(version, gw_fact_text_of(own)),
+                               GW_FACT_SET(cards, nvml->card_count)};
+    gw_fact_nvml_write(&fact, text);
 }
 
 /* ---- processes ---- */

@@ -2,6 +2,7 @@
 #include "gwi_sampler.h"
 
 #include "gw_clock.h"
+#include "gw_fact.h"
 #include "gwi_values.h"
 
 #include <errno.h>
@@ -211,7 +212,7 @@ static void start_listening(worker *s)
 
 static void open_nvml(worker *s, const gw_sense_options *options, gwi_nvml_progress *progress)
 {
-    char text[GWI_SAMPLER_TEXT_MAX - 64];
+    gw_text text = {0};
     gw_error why;
     if (options->nvml_path != NULL && options->nvml_path[0] == '\0') {
         tell_fact(s->fd, "nvml.none", "the virtual cards have no libnvidia-ml.so.1 here");
@@ -227,11 +228,14 @@ static void open_nvml(worker *s, const gw_sense_options *options, gwi_nvml_progr
     s->card = calloc(count + 1, sizeof *s->card);
     if (s->cell == NULL || s->card == NULL)
         _exit(1);
-    gwi_nvml_version_text(s->nvml, text, sizeof text);
-    tell_fact(s->fd, "nvml.version", text);
-    for (uint32_t card = 0; card < count; card++)
-        if (gwi_nvml_card_text(s->nvml, card, text, sizeof text))
-            tell_fact(s->fd, "nvml.card", text);
+    gwi_nvml_version_text(s->nvml, &text);
+    tell_fact(s->fd, gw_fact_key_text(GW_FACT_NVML_VERSION), gw_text_str(&text));
+    for (uint32_t card = 0; card < count; card++) {
+        gw_text_clear(&text);
+        if (gwi_nvml_card_text(s->nvml, card, &text))
+            tell_fact(s->fd, gw_fact_key_text(GW_FACT_NVML_CARD), gw_text_str(&text));
+    }
+    gw_text_free(&text);
     start_listening(s);
 }
 

@@ -1,6 +1,7 @@
 #include "gw_sense.h"
 
 #include "gw_clock.h"
+#include "gw_fact.h"
 #include "gwi_host.h"
 #include "gwi_kmsg.h"
 #include "gwi_sampler.h"
@@ -318,14 +319,17 @@ static void ask(gw_sense *sense, const gw_sense_now *now, bool everything)
 static void tell_cost(const gw_sense *sense, const gw_sense_sink *sink)
 {
     const gwi_nvml_progress *progress = sense->sampler.progress;
-    char text[96];
+    gw_text text = {0};
     if (progress == NULL)
         return;
-    snprintf(text, sizeof text, "calls=%" PRIu64 " cpu_us=%" PRIu64 " of_ms=%" PRIu64,
-             atomic_load_explicit(&progress->call_count, memory_order_relaxed),
-             atomic_load_explicit(&progress->spent_ns, memory_order_relaxed) / 1000,
-             (gw_monotonic_ns() - sense->opened_ns) / 1000000);
-    tell_fact(sense, sink, "nvml.cost", text);
+    const gw_fact_nvml_cost cost = {
+        GW_FACT_SET(calls, atomic_load_explicit(&progress->call_count, memory_order_relaxed)),
+        GW_FACT_SET(cpu_us, atomic_load_explicit(&progress->spent_ns, memory_order_relaxed) / 1000),
+        GW_FACT_SET(of_ms, (gw_monotonic_ns() - sense->opened_ns) / 1000000),
+    };
+    gw_fact_nvml_cost_write(&cost, &text);
+    tell_fact(sense, sink, gw_fact_key_text(GW_FACT_NVML_COST), gw_text_str(&text));
+    gw_text_free(&text);
 }
 
 /* ---- the whole ---- */

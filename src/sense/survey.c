@@ -1,6 +1,7 @@
 #include "gw_survey.h"
 #include "gwi_nvml.h"
 
+#include "gw_fact.h"
 #include "gw_nvml_abi.h"
 
 #include <dlfcn.h>
@@ -27,26 +28,23 @@ __attribute__((format(printf, 4, 5))) static void say(const survey *s, uint32_t 
     s->fact(s->user, key, value);
 }
 
-/* "index=0 pci=00000000:18:00.0 uuid=GPU-1 name=NVIDIA H200": the name comes last and has blanks. */
 static void say_names(const survey *s, gwi_nvml *nvml, uint32_t card)
 {
-    static const char *const keys[] = {"pci", "uuid", "name"};
-    char text[512];
-    if (!gwi_nvml_card_text(nvml, card, text, sizeof text)) {
+    gw_text text = {0};
+    gw_fact_card fact;
+    if (!gwi_nvml_card_text(nvml, card, &text)) {
         say(s, card, "lost", "1");
         return;
     }
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
-        char mark[16];
-        snprintf(mark, sizeof mark, " %s=", keys[i]);
-        const char *at = strstr(text, mark);
-        if (at == NULL)
-            continue;
-        at += strlen(mark);
-        size_t bytes = i == 2 ? strlen(at) : strcspn(at, " ");
-        if (bytes > 0)
-            say(s, card, keys[i], "%.*s", (int)bytes, at);
-    }
+    gw_fact_card_read(gw_fact_text_of(gw_text_str(&text)), &fact);
+    const struct {
+        const char *what;
+        gw_fact_text text;
+    } names[] = {{"pci", fact.pci}, {"uuid", fact.uuid}, {"name", fact.name}};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (names[i].text.bytes > 0)
+            say(s, card, names[i].what, "%.*s", (int)names[i].text.bytes, names[i].text.data);
+    gw_text_free(&text);
 }
 
 static void say_reasons(const survey *s, uint32_t card, uint64_t bits)
@@ -176,13 +174,14 @@ static void say_more(const survey *s, uint32_t card)
 
 static void say_system(const survey *s, gwi_nvml *nvml)
 {
-    char text[256], cards[16];
-    gwi_nvml_version_text(nvml, text, sizeof text); /* "driver=580.159.04 nvml=13.580.159.04 cards=1" */
-    size_t bytes = strcspn(text, " ");
-    if (strncmp(text, "driver=", 7) == 0 && bytes > 7) {
-        text[bytes] = '\0';
-        s->fact(s->user, "nvml.driver", text + 7);
-    }
+    char driver[96], cards[16];
+    gw_text text = {0};
+    gw_fact_nvml fact;
+    gwi_nvml_version_text(nvml, &text);
+    gw_fact_nvml_read(gw_fact_text_of(gw_text_str(&text)), &fact);
+    if (fact.driver.bytes > 0)
+        s->fact(s->user, "nvml.driver", gw_fact_text_copy(driver, sizeof driver, fact.driver));
+    gw_text_free(&text);
     snprintf(cards, sizeof cards, "%" PRIu32, gwi_nvml_card_count(nvml));
     s->fact(s->user, "nvml.cards", cards);
 }

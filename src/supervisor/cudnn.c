@@ -1,5 +1,6 @@
 #include "gwi_cudnn.h"
 
+#include "gw_fact.h"
 #include "gw_text.h"
 #include "gwi_run.h"
 
@@ -97,11 +98,18 @@ static void put_kind(gwi_cudnn *log, uint32_t index)
 {
     const gw_cudnn_message *message = &log->kind[index].message;
     gw_text text = {0};
-    gw_text_addf(&text, "severity=%s\nversion=%u\ncount=%" PRIu64 "\nmore=%u\n",
-                 message->is_error ? "error" : "warning", message->version, log->kind[index].count, message->more);
-    gw_text_addf(&text, "function=%s\nstatus=%s\nreason=%s\n", message->function, message->status, message->reason);
+    const gw_fact_cudnn_log fact = {
+        GW_FACT_SET(severity, gw_fact_text_of(message->is_error ? "error" : "warning")),
+        GW_FACT_SET(version, message->version),
+        GW_FACT_SET(count, log->kind[index].count),
+        GW_FACT_SET(more, message->more),
+        GW_FACT_SET(function, gw_fact_text_of(message->function)),
+        GW_FACT_SET(status, gw_fact_text_of(message->status)),
+        GW_FACT_SET(reason, gw_fact_text_of(message->reason)),
+    };
+    gw_fact_cudnn_log_write(&fact, &text);
     gw_item item = {.kind = GW_ITEM_SUPERVISOR, .t_ns = log->kind[index].t_ns, .pid = message->pid};
-    item.pair.key = "cudnn.log";
+    item.pair.key = gw_fact_key_text(GW_FACT_CUDNN_LOG);
     item.pair.value = gw_text_str(&text);
     if (!text.failed)
         gwi_record_put(log->record, &item);
@@ -199,9 +207,12 @@ void gwi_cudnn_end(gwi_cudnn *log)
     for (uint32_t i = 0; i < log->kind_count; i++)
         if (log->kind[i].told < log->kind[i].count)
             put_kind(log, i);
-    gwi_record_fact(log->record, "cudnn.log.read",
-                    "errors=%" PRIu64 " warnings=%" PRIu64 " untold=%" PRIu64 " skipped_bytes=%" PRIu64, log->errors,
-                    log->warnings, log->untold, log->skipped_bytes);
+    gw_text text = {0};
+    const gw_fact_cudnn_read read = {GW_FACT_SET(errors, log->errors), GW_FACT_SET(warnings, log->warnings),
+                                     GW_FACT_SET(untold, log->untold), GW_FACT_SET(skipped_bytes, log->skipped_bytes)};
+    gw_fact_cudnn_read_write(&read, &text);
+    gwi_record_fact(log->record, gw_fact_key_text(GW_FACT_CUDNN_LOG_READ), "%s", gw_text_str(&text));
+    gw_text_free(&text);
     unlink(log->path);
     close(log->fd);
     log->fd = -1;

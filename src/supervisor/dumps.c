@@ -6,6 +6,7 @@
 #include "gwi_run.h"
 
 #include "gw_clock.h"
+#include "gw_fact.h"
 #include "gw_gpucore.h"
 
 #include <ctype.h>
@@ -23,8 +24,7 @@
 
 enum {
     PATH_BYTES_MAX = 1023, /* the driver's own limit for the name */
-    DUMPS_MAX = 16,
-    NAME_BYTES_MAX = 1000 /* of kernels and files, in the recording */
+    DUMPS_MAX = 16
 };
 /* File systems stamp with the clock of the last tick. */
 static const uint64_t stamp_slack_ns = 20000000u;
@@ -167,29 +167,15 @@ static size_t find_files(const gwi_dumps *dumps, const gwi_record *record, pid_t
 
 /* ---- what they say, into the recording ---- */
 
-/* A line "name=value". A line's end within the value would begin another one. */
-static void add_text(gw_text *text, const char *name, const char *value)
+static gw_fact_THREE three_of(const uint32_t value[3])
 {
-    if (value == NULL)
-        return;
-    gw_text_addf(text, "%s=", name);
-    size_t begin = text->bytes;
-    gw_text_addf(text, "%.*s", NAME_BYTES_MAX, value);
-    for (size_t i = begin; text->data != NULL && i < text->bytes; i++)
-        if (text->data[i] == '\n')
-            text->data[i] = '?';
-    gw_text_add_str(text, "\n");
+    return (gw_fact_THREE){{value[0], value[1], value[2]}};
 }
 
-static void add_three(gw_text *text, const char *name, const uint32_t value[3])
-{
-    gw_text_addf(text, "%s=%u,%u,%u\n", name, value[0], value[1], value[2]);
-}
-
-static void put(gwi_record *record, const found_dump *found, const char *key, const gw_text *value)
+static void put(gwi_record *record, const found_dump *found, gw_fact_key key, const gw_text *value)
 {
     gw_item item = {.kind = GW_ITEM_SUPERVISOR, .t_ns = found->written_at_ns, .pid = found->pid};
-    item.pair.key = key;
+    item.pair.key = gw_fact_key_text(key);
     item.pair.value = gw_text_str(value);
     if (!value->failed)
         gwi_record_put(record, &item);
@@ -199,27 +185,36 @@ static void put_fault(gwi_record *record, const found_dump *found, const gw_gpuc
 {
     char name[GW_GPUCORE_NAME_MAX];
     gw_text text = {0};
-    gw_text_addf(&text, "exception=%u\nname=%s\nresult=%u\ndevice=%u\nsm=%u\ncount=%" PRIu64 "\n", fault->exception,
-                 gw_gpucore_exception_name(name, fault->exception), gw_gpucore_exception_result(fault->exception),
-                 fault->device, fault->sm, fault->count);
-    if (fault->has_thread) {
-        add_three(&text, "block", fault->block);
-        add_three(&text, "thread", fault->thread);
-    }
-    if (fault->has_grid) {
-        add_three(&text, "grid_dim", fault->grid_dim);
-        add_three(&text, "block_dim", fault->block_dim);
-    }
-    if (fault->has_pc)
-        gw_text_addf(&text, "pc=0x%" PRIx64 "\n", fault->pc);
-    add_text(&text, "kernel", fault->kernel);
-    add_text(&text, "function", fault->function);
-    if (fault->function != NULL)
-        gw_text_addf(&text, "offset=%" PRIu64 "\n", fault->offset);
-    add_text(&text, "file", fault->file);
-    if (fault->file != NULL)
-        gw_text_addf(&text, "line=%u\n", fault->line);
-    put(record, found, "gpucore.fault", &text);
+    const gw_fact_gpu_fault fact = {
+        GW_FACT_SET(exception, fault->exception),
+        GW_FACT_SET(name, gw_fact_text_of(gw_gpucore_exception_name(name, fault->exception))),
+        GW_FACT_SET(result, gw_gpucore_exception_result(fault->exception)),
+        GW_FACT_SET(device, fault->device),
+        GW_FACT_SET(sm, fault->sm),
+        GW_FACT_SET(count, fault->count),
+        .has_block = fault->has_thread,
+        .block = three_of(fault->block),
+        .has_thread = fault->has_thread,
+        .thread = three_of(fault->thread),
+        .has_grid_dim = fault->has_grid,
+        .grid_dim = three_of(fault->grid_dim),
+        .has_block_dim = fault->has_grid,
+        .block_dim = three_of(fault->block_dim),
+        .has_pc = fault->has_pc,
+        .pc = fault->pc,
+        .has_kernel = fault->kernel != NULL,
+        .kernel = gw_fact_text_of(fault->kernel),
+        .has_function = fault->function != NULL,
+        .function = gw_fact_text_of(fault->function),
+        .has_offset = fault->function != NULL,
+        .offset = fault->offset,
+        .has_file = fault->file != NULL,
+        .file = gw_fact_text_of(fault->file),
+        .has_line = fault->file != NULL,
+        .line = fault->line,
+    };
+    gw_fact_gpu_fault_write(&fact, &text);
+    put(record, found, GW_FACT_GPUCORE_FAULT, &text);
     gw_text_free(&text);
 }
 
@@ -227,15 +222,23 @@ static void put_file(gwi_record *record, const gwi_dumps *dumps, const found_dum
                      const char *refused)
 {
     gw_text text = {0};
-    add_text(&text, "path", found->path);
-    gw_text_addf(&text, "bytes=%" PRIu64 "\nkept=%d\n", found->bytes, !dumps->is_temporary);
-    add_text(&text, "refused", refused);
+    gw_fact_gpu_dump fact = {
+        GW_FACT_SET(path, gw_fact_text_of(found->path)),
+        GW_FACT_SET(bytes, found->bytes),
+        GW_FACT_SET(kept, !dumps->is_temporary),
+        .has_refused = refused != NULL,
+        .refused = gw_fact_text_of(refused),
+    };
     if (core != NULL) {
-        gw_text_addf(&text, "faults=%zu\nbeyond=%" PRIu64 "\nskip_abort=%d\n", core->fault_count, core->faults_beyond,
-                     core->has_flags && (core->flags & GW_GPUCORE_SKIP_ABORT) != 0);
-        add_text(&text, "card", core->device_name);
+        fact.has_faults = fact.has_beyond = fact.has_skip_abort = true;
+        fact.faults = core->fault_count;
+        fact.beyond = core->faults_beyond;
+        fact.skip_abort = core->has_flags && (core->flags & GW_GPUCORE_SKIP_ABORT) != 0;
+        fact.has_card = core->device_name != NULL;
+        fact.card = gw_fact_text_of(core->device_name);
     }
-    put(record, found, "gpucore.file", &text);
+    gw_fact_gpu_dump_write(&fact, &text);
+    put(record, found, GW_FACT_GPUCORE_FILE, &text);
     gw_text_free(&text);
 }
 

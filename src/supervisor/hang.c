@@ -4,6 +4,7 @@
 #include "gwi_hang.h"
 
 #include "gw_api.h"
+#include "gw_fact.h"
 #include "gw_stacks.h"
 
 #include <inttypes.h>
@@ -131,11 +132,11 @@ static bool looks_like_a_hang(const gwi_hang_watch *watch, uint32_t pid, const g
     return all_wait || owner_known;
 }
 
-static void put_fact(gwi_item_sink put, void *user, const gw_item *like, const char *key, const char *value)
+static void put_fact(gwi_item_sink put, void *user, const gw_item *like, gw_fact_key key, const char *value)
 {
     gw_item item = *like;
     item.kind = GW_ITEM_SUPERVISOR;
-    item.pair.key = key;
+    item.pair.key = gw_fact_key_text(key);
     item.pair.value = value;
     put(user, &item);
 }
@@ -160,7 +161,7 @@ static uint64_t answers_not_ready(const gwi_hang_stacks *stacks, const gwi_hang_
 
 static void tell_thread(gwi_hang_stacks *stacks, const gw_stack_thread *thread)
 {
-    char text[320];
+    gw_text text = {0};
     const gwi_hang_watch *watch = stacks->watch;
     const gw_stack_process *threads = stacks->process;
     gw_item item = *stacks->like;
@@ -169,14 +170,22 @@ static void tell_thread(gwi_hang_stacks *stacks, const gw_stack_thread *thread)
     uint16_t inside = seen == NULL ? 0 : seen->inside_fn_plus_1;
     const char *fn = inside == 0 || inside > GW_FN_COUNT ? "" : gw_api_fns[inside - 1].symbol;
     uint64_t inside_ms = inside == 0 ? 0 : (watch->now_ns - seen->inside_since_ns) / 1000000u;
-    snprintf(text, sizeof text,
-             "wait=%s owner=%" PRIu32 " owner_ended=%d in=%s in_ms=%" PRIu64 " questions=%" PRIu64 " not_ready=%" PRIu64
-             " site=%" PRIu32 " where=%s name=%s",
-             thread->wait == GW_WAIT_UNKNOWN ? "" : gw_wait_word(thread->wait), thread->owner_tid,
-             thread->owner_tid != 0 && has_ended(threads, thread->owner_tid), fn, inside_ms,
-             seen == NULL ? 0 : seen->questions - seen->questions_before, answers_not_ready(stacks, seen),
-             gwi_hang_stack_tell(stacks, thread), thread->where, thread->name);
-    put_fact(stacks->put, stacks->user, &item, "hang.thread", text);
+    const char *wait = thread->wait == GW_WAIT_UNKNOWN ? "" : gw_wait_word(thread->wait);
+    const gw_fact_hang_thread fact = {
+        GW_FACT_SET(wait, gw_fact_text_of(wait)),
+        GW_FACT_SET(owner, thread->owner_tid),
+        GW_FACT_SET(owner_ended, thread->owner_tid != 0 && has_ended(threads, thread->owner_tid)),
+        GW_FACT_SET(fn, gw_fact_text_of(fn)),
+        GW_FACT_SET(in_ms, inside_ms),
+        GW_FACT_SET(questions, seen == NULL ? 0 : seen->questions - seen->questions_before),
+        GW_FACT_SET(not_ready, answers_not_ready(stacks, seen)),
+        GW_FACT_SET(site, gwi_hang_stack_tell(stacks, thread)),
+        GW_FACT_SET(where, gw_fact_text_of(thread->where)),
+        GW_FACT_SET(name, gw_fact_text_of(thread->name)),
+    };
+    gw_fact_hang_thread_write(&fact, &text);
+    put_fact(stacks->put, stacks->user, &item, GW_FACT_HANG_THREAD, gw_text_str(&text));
+    gw_text_free(&text);
 }
 
 bool gwi_hang_tell(gwi_hang_watch *watch, const gwi_hang_process *process, bool whatever, gwi_item_sink put, void *user)
@@ -190,20 +199,22 @@ bool gwi_hang_tell(gwi_hang_watch *watch, const gwi_hang_process *process, bool 
     threads = NULL;
     if (!told || gw_stacks_look(process->pid, true, &threads, &err) != GW_OK)
         return false;
-    char text[200];
+    gw_text text = {0};
     uint64_t cpu_ms = 0;
     gw_item item = {.t_ns = watch->now_ns, .pid = process->pid};
-    int used = snprintf(text, sizeof text, "for_ms=%" PRIu64, (watch->now_ns - process->since_ns) / 1000000u);
-    if (process->cpu_known && gw_stacks_cpu_ms(process->pid, &cpu_ms))
-        snprintf(text + used, sizeof text - (size_t)used, " cpu_ms=%" PRIu64,
-                 cpu_ms > process->cpu_ms ? cpu_ms - process->cpu_ms : 0);
-    put_fact(put, user, &item, "hang", text);
+    bool cpu_known = process->cpu_known && gw_stacks_cpu_ms(process->pid, &cpu_ms);
+    const gw_fact_hang fact = {GW_FACT_SET(for_ms, (watch->now_ns - process->since_ns) / 1000000u),
+                               .has_cpu_ms = cpu_known,
+                               .cpu_ms = cpu_ms > process->cpu_ms ? cpu_ms - process->cpu_ms : 0};
+    gw_fact_hang_write(&fact, &text);
+    put_fact(put, user, &item, GW_FACT_HANG, gw_text_str(&text));
+    gw_text_free(&text);
     if (threads->no_waits[0] != '\0')
-        put_fact(put, user, &item, "hang.no_waits", threads->no_waits);
+        put_fact(put, user, &item, GW_FACT_HANG_NO_WAITS, threads->no_waits);
     if (threads->no_stacks[0] != '\0')
-        put_fact(put, user, &item, "hang.no_stacks", threads->no_stacks);
+        put_fact(put, user, &item, GW_FACT_HANG_NO_STACKS, threads->no_stacks);
     if (threads->no_python[0] != '\0')
-        put_fact(put, user, &item, "hang.no_python", threads->no_python);
+        put_fact(put, user, &item, GW_FACT_HANG_NO_PYTHON, threads->no_python);
     gwi_hang_stacks stacks = {.watch = watch, .process = threads, .like = &item, .put = put, .user = user};
     stacks.for_ns = watch->now_ns - process->since_ns;
     gwi_hang_stacks_begin(&stacks);

@@ -2,6 +2,7 @@
 #include "gwi_hang.h"
 #include "gwi_run.h"
 
+#include "gw_fact.h"
 #include "gw_stacks.h"
 
 #include <signal.h>
@@ -39,7 +40,7 @@ static void put_item(void *user, const gw_item *item)
 static void tell_over(gwi_record *record, gwi_hang_process *process)
 {
     gw_item item = {.kind = GW_ITEM_SUPERVISOR, .t_ns = gwi_record_now_ns(record), .pid = process->pid};
-    item.pair.key = "hang.over";
+    item.pair.key = gw_fact_key_text(GW_FACT_HANG_OVER);
     item.pair.value = "";
     gwi_record_put(record, &item);
     process->told = false;

@@ -2,9 +2,9 @@
 #include "gwi_mask.h"
 #include "gwi_run.h"
 
+#include "gw_fact.h"
 #include "gw_virt_state.h"
 
-#include <inttypes.h>
 #include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 enum { WORDS_MAX = 32, COMMAND_BYTES_MAX = 200 };
 
 /* The command line of a process as it may be recorded. */
-static void add_command(gw_text *text, int pid)
+static void read_command(gw_text *text, int pid)
 {
     char path[64], bytes[4096], *words[WORDS_MAX + 1] = {NULL};
     snprintf(path, sizeof path, "/proc/%d/cmdline", pid);
@@ -25,16 +25,14 @@ static void add_command(gw_text *text, int pid)
     bytes[count] = '\0';
     for (size_t at = 0; at < count && word_count < WORDS_MAX; at += strlen(bytes + at) + 1)
         words[word_count++] = bytes + at;
-    gw_text_add_str(text, "cmd=");
-    size_t begin = text->bytes;
-    for (size_t i = 0; i < word_count && text->bytes - begin < COMMAND_BYTES_MAX; i++) {
+    for (size_t i = 0; i < word_count && text->bytes < COMMAND_BYTES_MAX; i++) {
         gw_text_add_str(text, i == 0 ? "" : " ");
         gwi_mask_argument(text, words, (int)i);
     }
 }
 
-/* "user=NAME ": from the machine's own list alone, because others are asked over a network. */
-static void add_user(gw_text *text, int pid)
+/* From the machine's own list alone, because others are asked over a network. */
+static void read_user(gw_text *text, int pid)
 {
     char path[64];
     struct stat info;
@@ -46,21 +44,39 @@ static void add_user(gw_text *text, int pid)
     while (list != NULL && (entry = fgetpwent(list)) != NULL && entry->pw_uid != info.st_uid)
         ;
     if (entry != NULL)
-        gw_text_addf(text, "user=%.60s ", entry->pw_name);
+        gw_text_add_str(text, entry->pw_name);
     else
-        gw_text_addf(text, "user=%u ", info.st_uid);
+        gw_text_addf(text, "%u", info.st_uid);
     if (list != NULL)
         fclose(list);
 }
 
-static void put_holder(gwi_record *record, const gw_virt_process *process, unsigned device)
+/* Write `holder`; `is_ours`: its pid counts here, and the process can be looked up. */
+static void put_holder(gwi_record *record, gw_fact_key key, gw_fact_holder *holder, bool is_ours)
 {
-    gw_text text = {0};
-    gw_text_addf(&text, "pid=%d bytes=%" PRIu64 " device=%u ", process->pid, process->used_bytes[device], device);
-    add_user(&text, process->pid);
-    add_command(&text, process->pid);
-    gwi_record_fact(record, "card.holder", "%s", gw_text_str(&text));
+    gw_text user = {0}, command = {0}, text = {0};
+    if (is_ours) {
+        read_user(&user, (int)holder->pid);
+        read_command(&command, (int)holder->pid);
+        holder->has_user = user.bytes > 0;
+        holder->user = gw_fact_text_of(gw_text_str(&user));
+        holder->has_command = true;
+        holder->command = gw_fact_text_of(gw_text_str(&command));
+    }
+    gw_fact_holder_write(holder, &text);
+    if (!is_ours)
+        gw_text_add_str(&text, " "); /* as all versions write it */
+    gwi_record_fact(record, gw_fact_key_text(key), "%s", gw_text_str(&text));
+    gw_text_free(&user);
+    gw_text_free(&command);
     gw_text_free(&text);
+}
+
+static void put_virtual(gwi_record *record, const gw_virt_process *process, unsigned device)
+{
+    gw_fact_holder holder = {GW_FACT_SET(pid, (uint32_t)process->pid), GW_FACT_SET(bytes, process->used_bytes[device]),
+                             GW_FACT_SET(device, device)};
+    put_holder(record, GW_FACT_CARD_HOLDER, &holder, true);
 }
 
 void gwi_holders_record(gwi_record *record, const gwi_doors *doors)
@@ -75,7 +91,7 @@ void gwi_holders_record(gwi_record *record, const gwi_doors *doors)
         for (unsigned i = 0; i < state->process_count; i++)
             for (unsigned device = 0; device < state->device_count; device++)
                 if (state->processes[i].used_bytes[device] != 0)
-                    put_holder(record, &state->processes[i], device);
+                    put_virtual(record, &state->processes[i], device);
         record->holders_told_at_ns = now_ns;
         record->holders_told++;
     }
@@ -84,21 +100,9 @@ void gwi_holders_record(gwi_record *record, const gwi_doors *doors)
 
 void gwi_holder_record(void *user, uint32_t card, uint32_t pid, uint64_t bytes, bool matched)
 {
-    gwi_record *record = user;
-    gw_text text = {0};
-    gw_text_addf(&text, "pid=%" PRIu32 " ", pid);
-    if (bytes != UINT64_MAX)
-        gw_text_addf(&text, "bytes=%" PRIu64 " ", bytes);
-    if (card != GW_NO_DEVICE)
-        gw_text_addf(&text, "card=%" PRIu32 " ", card);
-    if (matched) { /* else it is another process's number here */
-        add_user(&text, (int)pid);
-        add_command(&text, (int)pid);
-    }
-    gwi_record_fact(record,
-                    card == GW_NO_DEVICE ? "device.holder"
-                    : matched            ? "card.holder"
-                                         : "card.holder.unmatched",
-                    "%s", gw_text_str(&text));
-    gw_text_free(&text);
+    bool has_card = card != GW_NO_DEVICE;
+    gw_fact_holder holder = {GW_FACT_SET(pid, pid), .has_bytes = bytes != UINT64_MAX, .bytes = bytes,
+                             .has_card = has_card, .card = card};
+    gw_fact_key key = !has_card ? GW_FACT_DEVICE_HOLDER : matched ? GW_FACT_CARD_HOLDER : GW_FACT_CARD_HOLDER_UNMATCHED;
+    put_holder(user, key, &holder, matched); /* unmatched: here it is the number of another process */
 }

@@ -4,6 +4,7 @@
 #include "gwi_run.h"
 
 #include "gw_clock.h"
+#include "gw_fact.h"
 #include "gw_hostcore.h"
 #include "gw_text.h"
 
@@ -97,16 +98,22 @@ static const char *find_place(search *it)
 static void put(search *it, const char *path, uint64_t t_ns, const gw_hostcore *core)
 {
     gw_text text = {0};
-    gw_text_addf(&text, "path=%s\nsignal=%d\ntid=%" PRIu32 "\n", strchr(path, '\n') == NULL ? path : "?", core->signal,
-                 core->tid);
-    if (core->has_code)
-        gw_text_addf(&text, "code=%d\naddress=0x%" PRIx64 "\n", core->code, core->address);
-    if (core->has_files)
-        gw_text_addf(&text, "file=%s\n", strchr(core->file, '\n') == NULL ? core->file : "?");
-    if (core->has_registers)
-        gw_text_addf(&text, "instruction=0x%" PRIx64 "\n", core->instruction);
+    const gw_fact_core fact = {
+        GW_FACT_SET(path, gw_fact_text_of(strchr(path, '\n') == NULL ? path : "?")),
+        GW_FACT_SET(signal, core->signal),
+        GW_FACT_SET(tid, core->tid),
+        .has_code = core->has_code,
+        .code = core->code,
+        .has_address = core->has_code,
+        .address = core->address,
+        .has_file = core->has_files,
+        .file = gw_fact_text_of(strchr(core->file, '\n') == NULL ? core->file : "?"),
+        .has_instruction = core->has_registers,
+        .instruction = core->instruction,
+    };
+    gw_fact_core_write(&fact, &text);
     gw_item item = {.kind = GW_ITEM_SUPERVISOR, .t_ns = t_ns, .pid = core->pid};
-    item.pair.key = "host.core";
+    item.pair.key = gw_fact_key_text(GW_FACT_HOST_CORE);
     item.pair.value = gw_text_str(&text);
     if (!text.failed)
         gwi_record_put(it->record, &item);

@@ -1,5 +1,7 @@
 #include "gwi_rank.h"
 
+#include "gw_fact.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,10 +40,9 @@ static bool is_number(const char *value)
     return digits > 0 && digits < 10 && value[digits] == '\0';
 }
 
-static void add_number(gw_text *text, const char *key, const char *value)
+static uint32_t number_of(const char *value)
 {
-    if (is_number(value))
-        gw_text_addf(text, "%s=%lu ", key, strtoul(value, NULL, 10));
+    return is_number(value) ? (uint32_t)strtoul(value, NULL, 10) : 0;
 }
 
 /* {"cluster": {...}, "task": {"type": "worker", "index": 1}}: the numbers of the task. `index` counts within a type. */
@@ -57,15 +58,16 @@ static bool find_task(const char *config, gw_text *text)
     size_t digits = strspn(index, "0123456789");
     if (digits == 0 || digits > 9)
         return false;
-    gw_text_addf(text, "rank=%lu ", strtoul(index, NULL, 10));
+    gw_fact_rank fact = {GW_FACT_SET(rank, (uint32_t)strtoul(index, NULL, 10)),
+                         GW_FACT_SET(by, gw_fact_text_of("TF_CONFIG"))};
     if (type != NULL) {
         type += strlen("\"type\"");
         type += strspn(type, " :\"\t");
         size_t letters = strspn(type, "abcdefghijklmnopqrstuvwxyz_");
-        if (letters > 0 && letters < 32)
-            gw_text_addf(text, "task=%.*s ", (int)letters, type);
+        fact.has_task = letters > 0 && letters < 32;
+        fact.task = (gw_fact_text){type, letters};
     }
-    gw_text_add_str(text, "by=TF_CONFIG");
+    gw_fact_rank_write(&fact, text);
     return true;
 }
 
@@ -76,12 +78,17 @@ bool gwi_rank_find(const char *environment, size_t bytes, gw_text *text)
         const char *rank = value_of(environment, bytes, launcher->rank);
         if (!is_number(rank))
             continue;
-        add_number(text, "rank", rank);
-        if (launcher->of != NULL)
-            add_number(text, "of", value_of(environment, bytes, launcher->of));
-        if (launcher->local != NULL)
-            add_number(text, "local", value_of(environment, bytes, launcher->local));
-        gw_text_addf(text, "by=%s", launcher->rank);
+        const char *of = launcher->of == NULL ? NULL : value_of(environment, bytes, launcher->of);
+        const char *local = launcher->local == NULL ? NULL : value_of(environment, bytes, launcher->local);
+        const gw_fact_rank fact = {
+            GW_FACT_SET(rank, number_of(rank)),
+            .has_of = is_number(of),
+            .of = number_of(of),
+            .has_local = is_number(local),
+            .local = number_of(local),
+            GW_FACT_SET(by, gw_fact_text_of(launcher->rank)),
+        };
+        gw_fact_rank_write(&fact, text);
         return true;
     }
     return find_task(value_of(environment, bytes, "TF_CONFIG"), text);

@@ -2,6 +2,7 @@
 
 #include "gw_api.h"
 #include "gw_clock.h"
+#include "gw_fact.h"
 #include "gw_sites.h"
 #include "gwi_mask.h"
 #include "gwi_rank.h"
@@ -341,7 +342,7 @@ void gwi_record_meta(gwi_record *record, const gwi_run_options *options, char *c
     put_limits(record);
     put_environment(record);
     if (!doors->open)
-        gwi_record_fact(record, "doors.closed", "%s", doors->closed_why);
+        gwi_record_fact(record, gw_fact_key_text(GW_FACT_DOORS_CLOSED), "%s", doors->closed_why);
 }
 
 /* ---- draining ---- */
@@ -380,7 +381,7 @@ static void put_rank(gwi_record *record, uint32_t pid)
         got = read(fd, bytes + count, ENVIRONMENT_BYTES_MAX - count);
     if (gwi_rank_find(bytes, count, &rank)) {
         gw_item item = {.kind = GW_ITEM_SUPERVISOR, .t_ns = gwi_record_now_ns(record), .pid = pid};
-        item.pair.key = "process.rank";
+        item.pair.key = gw_fact_key_text(GW_FACT_PROCESS_RANK);
         item.pair.value = gw_text_str(&rank);
         gwi_record_put(record, &item);
     }

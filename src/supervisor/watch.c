@@ -3,6 +3,7 @@
 #include "gwi_run.h"
 
 #include "gw_clock.h"
+#include "gw_fact.h"
 #include "gw_libs.h"
 #include "gw_text.h"
 
@@ -215,8 +216,8 @@ static void look_for_strangers(gwi_watch *watch, gwi_record *record, const gwi_d
     } else if (!watch->strange[at].said && gw_monotonic_ns() - watch->strange[at].since_ns >= exec_ns) {
         watch->strange[at].said = true;
         name_of(pid, name, sizeof name);
-        gwi_record_fact(record, "unobserved.child", "pid %d (%s) %s: driver calls of it would not be seen", (int)pid,
-                        name, why);
+        gwi_record_fact(record, gw_fact_key_text(GW_FACT_UNOBSERVED_CHILD),
+                        "pid %d (%s) %s: driver calls of it would not be seen", (int)pid, name, why);
     }
 }
 
@@ -258,7 +259,8 @@ static void look_at_process(gwi_watch *watch, gwi_record *record, const gwi_door
         !(is_hooked && may_be_seen_yet(watch, record, pid, parent)) &&
         add_once(watch->unobserved, &watch->unobserved_count, sizeof watch->unobserved / sizeof watch->unobserved[0],
                  (uint32_t)pid))
-        gwi_record_fact(record, "unobserved.driver", "pid %d uses %s, and its calls were not seen", (int)pid, driver);
+        gwi_record_fact(record, gw_fact_key_text(GW_FACT_UNOBSERVED_DRIVER),
+                        "pid %d uses %s, and its calls were not seen", (int)pid, driver);
 }
 
 /* The newest process number of the system: while it stands, no child has come. 0: not known. */

@@ -22,11 +22,10 @@ enum { COMPUTE_MODE = 20, PROHIBITED = 2 };
 /* Is there a process of somebody else on a card? In exclusive mode that one keeps others out. */
 static bool has_holder(const gwi_case *c)
 {
-    for (size_t i = 0; i < c->model->fact_count; i++) {
-        const gw_pair *fact = &c->model->fact[i];
-        unsigned pid;
-        if (fact->key != NULL && strncmp(fact->key, "card.holder", strlen("card.holder")) == 0 &&
-            sscanf(fact->value, "pid=%u", &pid) == 1 && (c->process == NULL || pid != c->process->pid))
+    for (size_t i = 0; i < c->model->machine.holder_count; i++) {
+        const gw_holder *holder = &c->model->machine.holder[i];
+        if (holder->what != GW_FACT_DEVICE_HOLDER && holder->fact.has_pid &&
+            (c->process == NULL || holder->fact.pid != c->process->pid))
             return true;
     }
     return false;

@@ -19,12 +19,11 @@ static bool has_managed(const gw_process *process, int device)
 /* All holders of cards that were named are this process: not only at the end, others may have come and gone. */
 static bool is_alone(const gwi_case *c)
 {
-    for (size_t i = 0; i < c->model->fact_count; i++) {
-        const gw_pair *fact = &c->model->fact[i];
-        unsigned pid;
-        if (fact->key == NULL || strncmp(fact->key, "card.holder", strlen("card.holder")) != 0)
-            continue;
-        if (strcmp(fact->key, "card.holder") != 0 || sscanf(fact->value, "pid=%u", &pid) != 1 || pid != c->process->pid)
+    for (size_t i = 0; i < c->model->machine.holder_count; i++) {
+        const gw_holder *holder = &c->model->machine.holder[i];
+        bool is_this =
+            holder->what == GW_FACT_CARD_HOLDER && holder->fact.has_pid && holder->fact.pid == c->process->pid;
+        if (holder->what != GW_FACT_DEVICE_HOLDER && !is_this)
             return false;
     }
     return true;

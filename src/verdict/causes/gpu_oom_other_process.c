@@ -39,14 +39,13 @@ static void say_candidates(const gwi_case *c, gwi_finding *finding)
     const gw_model *model = c->model;
     uint64_t unmatched = 0;
     int shown = 0;
-    for (size_t i = 0; i < model->fact_count; i++) {
-        const gw_pair *fact = &model->fact[i];
-        unmatched += strcmp(fact->key, "card.holder.unmatched") == 0;
-        uint32_t pid;
-        if (strcmp(fact->key, "device.holder") != 0 || shown == SHOWN_MAX ||
-            sscanf(fact->value, "pid=%" SCNu32, &pid) != 1 || gw_model_process(model, pid) != NULL)
+    for (size_t i = 0; i < model->machine.holder_count; i++) {
+        const gw_holder *holder = &model->machine.holder[i];
+        unmatched += holder->what == GW_FACT_CARD_HOLDER_UNMATCHED;
+        if (holder->what != GW_FACT_DEVICE_HOLDER || shown == SHOWN_MAX || !holder->fact.has_pid ||
+            gw_model_process(model, holder->fact.pid) != NULL)
             continue;
-        gwi_evidence(finding, fact->t_ns, "host", "a process with a GPU's device file open: %s", fact->value);
+        gwi_evidence(finding, holder->t_ns, "host", "a process with a GPU's device file open: %s", holder->text);
         shown++;
     }
     if (unmatched > 0)

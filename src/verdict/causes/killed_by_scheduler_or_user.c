@@ -46,7 +46,7 @@ static bool may_have_said_why(const gwi_case *c)
 {
     const gw_stderr_facts *facts = &c->model->stderr_facts;
     bool interrupted = strcmp(facts->exception_type, "KeyboardInterrupt") == 0;
-    if (facts->bytes == 0 && gw_model_fact(c->model, "stderr.not_recorded") != NULL)
+    if (facts->bytes == 0 && gw_model_fact(c->model, GW_FACT_STDERR_NOT_RECORDED) != NULL)
         return true; /* perhaps */
     return (facts->exception.seen && !interrupted) || facts->terminate.seen || facts->fatal.seen;
 }

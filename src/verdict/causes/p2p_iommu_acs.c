@@ -10,26 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* As the supervisor found the bus: "cards=4 nvswitches=0 iommu=DMA-FQ acs=0000:00:01.0 0000:40:01.0". */
-typedef struct bus {
-    unsigned cards, nvswitches;
-    bool translates, redirects;
-    char iommu[32];
-    const char *acs; /* borrowed from the model */
-} bus;
-
-static bool read_bus(const gwi_case *c, bus *ret_bus)
+/* "?": not known. */
+static bool is_known(gw_fact_text text)
 {
-    const gw_pair *fact = gw_model_fact(c->model, "pci.peers");
-    const char *acs = fact == NULL ? NULL : strstr(fact->value, " acs=");
-    *ret_bus = (bus){0};
-    if (acs == NULL || sscanf(fact->value, "cards=%u nvswitches=%u iommu=%31s", &ret_bus->cards, &ret_bus->nvswitches,
-                              ret_bus->iommu) != 3)
-        return false;
-    ret_bus->acs = acs + strlen(" acs=");
-    ret_bus->translates = strcmp(ret_bus->iommu, "identity") != 0 && strcmp(ret_bus->iommu, "?") != 0;
-    ret_bus->redirects = strcmp(ret_bus->acs, "none") != 0 && strcmp(ret_bus->acs, "?") != 0;
-    return true;
+    return text.bytes > 0 && !gw_fact_text_is(text, "?");
 }
 
 /* Cards that are linked do not copy over PCIe. */
@@ -58,20 +42,23 @@ static size_t ranks_here(const gwi_case *c)
 
 static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
 {
-    bus found;
-    if (c->hang.kind != GWI_HANG_PEER || !read_bus(c, &found) || found.cards < 2 || found.nvswitches > 0 ||
-        (!found.translates && !found.redirects) || has_nvlink(c) || is_switched_off(c))
+    const gw_fact_peers *bus = &c->model->machine.peers;
+    bool translates = is_known(bus->iommu) && !gw_fact_text_is(bus->iommu, "identity");
+    bool redirects = is_known(bus->acs) && !gw_fact_text_is(bus->acs, "none");
+    if (c->hang.kind != GWI_HANG_PEER || !bus->has_cards || bus->cards < 2 || !bus->has_nvswitches ||
+        bus->nvswitches > 0 || !bus->has_acs || (!translates && !redirects) || has_nvlink(c) || is_switched_off(c))
         return GW_CERTAINTY_NONE;
     gwi_headline(finding, "a collective does not end, and this machine sends copies from card to card another way (%s)",
-                 found.redirects ? "ACS" : "IOMMU");
+                 redirects ? "ACS" : "IOMMU");
     gwi_say_waiting(c, finding);
-    if (found.translates)
-        gwi_evidence(finding, GWI_NO_TIME, "host", "the IOMMU translates for the cards (%s)", found.iommu);
-    if (found.redirects)
-        gwi_evidence(finding, GWI_NO_TIME, "host", "ACS of bridges above the cards redirects copies between them: %s",
-                     found.acs);
+    if (translates)
+        gwi_evidence(finding, GWI_NO_TIME, "host", "the IOMMU translates for the cards (%.*s)", (int)bus->iommu.bytes,
+                     bus->iommu.data);
+    if (redirects)
+        gwi_evidence(finding, GWI_NO_TIME, "host", "ACS of bridges above the cards redirects copies between them: %.*s",
+                     (int)bus->acs.bytes, bus->acs.data);
     bool all_there = gwi_say_missing_ranks(c, finding) == 0 && ranks_here(c) > 1;
-    return all_there && found.translates && found.redirects ? GW_SUPPORTED : GW_HYPOTHESIS;
+    return all_there && translates && redirects ? GW_SUPPORTED : GW_HYPOTHESIS;
 }
 
 const gw_cause gwi_cause_p2p_iommu_acs = {

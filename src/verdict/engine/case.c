@@ -9,25 +9,12 @@
 
 /* ---- memory at the failure ---- */
 
-static void parse_holder(const gw_pair *pair, uint32_t *ret_pid, uint64_t *ret_bytes, const char **ret_command)
-{
-    const char *pid = strstr(pair->value, "pid="), *bytes = strstr(pair->value, "bytes=");
-    const char *command = strstr(pair->value, "cmd=");
-    *ret_pid = pid == NULL ? 0 : (uint32_t)strtoul(pid + 4, NULL, 10);
-    *ret_bytes = bytes == NULL ? 0 : strtoull(bytes + 6, NULL, 10);
-    *ret_command = command == NULL ? "" : command + 4;
-}
-
 /* Is it about that device of CUDA's? */
-static bool is_held(const gw_model *model, const char *value, int wanted)
+static bool is_held(const gw_model *model, const gw_fact_holder *holder, int wanted)
 {
-    const char *device = strstr(value, "device="), *card = strstr(value, "card=");
-    const char *command = strstr(value, "cmd="); /* which may say anything */
-    if (device != NULL && (command == NULL || device < command))
-        return atoi(device + 7) == wanted;
-    if (card != NULL && (command == NULL || card < command))
-        return gw_machine_device_of(model, (uint32_t)strtoul(card + 5, NULL, 10)) == wanted;
-    return true;
+    if (holder->has_device)
+        return (int64_t)holder->device == wanted;
+    return !holder->has_card || gw_machine_device_of(model, holder->card) == wanted;
 }
 
 /* When the holders were told that are nearest to the failure: at most of the failures of a run they are asked, and what
@@ -36,14 +23,14 @@ static bool find_telling(const gw_model *model, uint64_t t_ns, uint64_t *ret_t_n
 {
     const uint64_t near_ns = 10000000000u;
     uint64_t least_ns = near_ns + 1;
-    for (size_t i = 0; i < model->fact_count; i++) {
-        const gw_pair *fact = &model->fact[i];
-        if (fact->key == NULL || strcmp(fact->key, "card.holder") != 0)
+    for (size_t i = 0; i < model->machine.holder_count; i++) {
+        const gw_holder *holder = &model->machine.holder[i];
+        if (holder->what != GW_FACT_CARD_HOLDER)
             continue;
-        uint64_t apart_ns = fact->t_ns > t_ns ? fact->t_ns - t_ns : t_ns - fact->t_ns;
+        uint64_t apart_ns = holder->t_ns > t_ns ? holder->t_ns - t_ns : t_ns - holder->t_ns;
         if (apart_ns < least_ns) {
             least_ns = apart_ns;
-            *ret_t_ns = fact->t_ns;
+            *ret_t_ns = holder->t_ns;
         }
     }
     return least_ns <= near_ns;
@@ -56,25 +43,22 @@ static void find_holders(const gw_model *model, const gw_failure *failure, gwi_m
     const uint64_t together_ns = 400000000u; /* they are asked a second apart at least */
     uint64_t largest = 0, sum = 0, told_ns = 0;
     bool any = false, told = find_telling(model, memory->t_ns, &told_ns);
-    for (size_t i = 0; i < model->fact_count; i++) {
-        const gw_pair *fact = &model->fact[i];
-        if (!told || fact->key == NULL || strcmp(fact->key, "card.holder") != 0 || fact->t_ns + together_ns < told_ns ||
-            told_ns + together_ns < fact->t_ns)
+    for (size_t i = 0; i < model->machine.holder_count && told; i++) {
+        const gw_holder *said = &model->machine.holder[i];
+        const gw_fact_holder *holder = &said->fact;
+        if (said->what != GW_FACT_CARD_HOLDER || said->t_ns + together_ns < told_ns ||
+            told_ns + together_ns < said->t_ns)
             continue;
-        uint32_t pid;
-        uint64_t bytes;
-        const char *command;
-        parse_holder(&model->fact[i], &pid, &bytes, &command);
         any = true;
-        bool stranger = gw_model_process(model, pid) == NULL;
-        if (pid == memory->pid || (failure->guard && stranger) || !is_held(model, model->fact[i].value, memory->device))
+        bool stranger = gw_model_process(model, holder->pid) == NULL;
+        if (holder->pid == memory->pid || (failure->guard && stranger) || !is_held(model, holder, memory->device))
             continue;
-        sum += bytes;
-        if (bytes <= largest)
+        sum += holder->bytes;
+        if (holder->bytes <= largest)
             continue;
-        largest = bytes;
-        memory->foreign_pid = pid;
-        snprintf(memory->foreign_command, sizeof memory->foreign_command, "%.250s", command);
+        largest = holder->bytes;
+        memory->foreign_pid = holder->pid;
+        gw_fact_text_copy(memory->foreign_command, sizeof memory->foreign_command, holder->command);
     }
     memory->foreign_known = any;
     memory->foreign_bytes = sum;

@@ -18,21 +18,20 @@ size_t gwi_observed_count(const gw_model *model)
 
 static bool is_unseen_driver(const gw_pair *fact)
 {
-    return strcmp(fact->key, "unobserved.driver") == 0 || strcmp(fact->key, "unobserved.program") == 0 ||
-           (strcmp(fact->key, "doors.closed") == 0 && strcmp(fact->value, "no driver") != 0);
+    return fact->what == GW_FACT_UNOBSERVED_DRIVER || fact->what == GW_FACT_UNOBSERVED_PROGRAM ||
+           (fact->what == GW_FACT_DOORS_CLOSED && strcmp(fact->value, "no driver") != 0);
 }
 
 static bool is_unseen(const gw_pair *fact)
 {
-    return is_unseen_driver(fact) || strcmp(fact->key, "unobserved.child") == 0 ||
-           strcmp(fact->key, "unobserved.nested") == 0;
+    return is_unseen_driver(fact) || fact->what == GW_FACT_UNOBSERVED_CHILD || fact->what == GW_FACT_UNOBSERVED_NESTED;
 }
 
 const gw_pair *gwi_unseen(const gw_model *model, size_t index)
 {
     for (size_t i = 0; i < model->fact_count; i++) {
         const gw_pair *fact = &model->fact[i];
-        if (fact->key != NULL && fact->value != NULL && is_unseen(fact) && index-- == 0)
+        if (fact->value != NULL && is_unseen(fact) && index-- == 0)
             return fact;
     }
     return NULL;
@@ -53,7 +52,7 @@ void gwi_say_unseen(const gwi_case *c, gwi_finding *finding)
     enum { SAID_MAX = 3 };
     const gw_pair *fact;
     for (size_t i = 0; i < SAID_MAX && (fact = gwi_unseen(c->model, i)) != NULL; i++) {
-        if (strcmp(fact->key, "doors.closed") == 0)
+        if (fact->what == GW_FACT_DOORS_CLOSED)
             gwi_evidence(finding, fact->t_ns, "host", "driver calls were not recorded: %s", fact->value);
         else
             gwi_evidence(finding, fact->t_ns, "host", "not observed: %s", fact->value);

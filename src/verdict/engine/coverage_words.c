@@ -15,7 +15,7 @@ static size_t stderr_bytes(const gw_stderr_facts *facts)
 bool gwi_said_nothing(const gwi_case *c)
 {
     const gw_stderr_facts *facts = &c->model->stderr_facts;
-    return gw_model_fact(c->model, "stderr.with_stdout") != NULL && facts->bytes == 0 && facts->inside_pid == 0;
+    return gw_model_fact(c->model, GW_FACT_STDERR_WITH_STDOUT) != NULL && facts->bytes == 0 && facts->inside_pid == 0;
 }
 
 /* Our own words may stand in a file that both write to. */
@@ -36,8 +36,8 @@ static size_t line_before(const char *text, size_t end)
 void gwi_say_last_words(const gwi_case *c, gwi_finding *finding)
 {
     const gw_stderr_facts *facts = &c->model->stderr_facts;
-    const gw_pair *not_recorded = gw_model_fact(c->model, "stderr.not_recorded");
-    bool both = gw_model_fact(c->model, "stderr.with_stdout") != NULL;
+    const gw_pair *not_recorded = gw_model_fact(c->model, GW_FACT_STDERR_NOT_RECORDED);
+    bool both = gw_model_fact(c->model, GW_FACT_STDERR_WITH_STDOUT) != NULL;
     size_t from[LINES_SAID_MAX], bytes[LINES_SAID_MAX], count = 0;
     for (size_t end = stderr_bytes(facts); end > 0 && count < LINES_SAID_MAX;) {
         size_t line = line_before(facts->text, end), start = line;

@@ -32,7 +32,7 @@ typedef struct gwi_memory {
     bool foreign_known;      /* foreign_bytes is what holders said, not a difference */
     uint64_t foreign_bytes;  /* held by other processes */
     uint32_t foreign_pid;    /* the largest of them */
-    char foreign_command[256];
+    char foreign_command[251];
     bool foreign_recorded;  /* it is a process of this run */
     bool foreign_by_ledger; /* foreign_bytes is what processes of this run asked for, without their contexts */
     bool rest_known;

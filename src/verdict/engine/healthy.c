@@ -23,7 +23,7 @@ static uint64_t launches_of(const gw_model *model)
 void gwi_say_clean(const gwi_case *c, gwi_finding *finding)
 {
     if (gwi_observed_count(c->model) == 0) {
-        const gw_pair *closed = gw_model_fact(c->model, "doors.closed");
+        const gw_pair *closed = gw_model_fact(c->model, GW_FACT_DOORS_CLOSED);
         gwi_headline(finding, "the program ended well; no CUDA driver call was observed");
         if (closed != NULL && strcmp(closed->value, "no driver") == 0)
             gwi_evidence(finding, closed->t_ns, "host", "there is no GPU driver (libcuda.so.1) on this machine");

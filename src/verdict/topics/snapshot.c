@@ -69,7 +69,7 @@ void gwi_say_snapshot(const gwi_case *c, gwi_finding *finding)
         gwi_headline(finding, "this snapshot shows no out-of-memory that was not made good");
     }
     for (size_t i = 0; i < model->fact_count; i++)
-        if (strcmp(model->fact[i].key, "torch.handled") == 0)
+        if (model->fact[i].what == GW_FACT_TORCH_HANDLED)
             gwi_evidence(finding, model->fact[i].t_ns, "observer", "%s", model->fact[i].value);
     for (size_t i = 0; i < model->allocator_count; i++) {
         if (model->allocator[i].live_count == 0 && model->allocator[i].field[GW_ALLOCATOR_RESERVED] == 0)
