@@ -48,9 +48,10 @@ static const gwi_object *named_by(const gwi_process *process, const gw_failure *
 void gwi_elsewhere_find(const gw_model *model, gwi_process *process, gw_failure *failure)
 {
     int device = device_of_call(process, failure);
-    for (unsigned argument = 0; argument < 2 && device >= 0 && !failure->elsewhere.found; argument++) {
+    for (unsigned argument = 0;
+         argument < 2 && device >= 0 && device != GW_MODEL_DEVICE_BEYOND && !failure->elsewhere.found; argument++) {
         const gwi_object *it = named_by(process, failure, argument);
-        if (it == NULL || it->device == device)
+        if (it == NULL || it->device == device || it->device == GW_MODEL_DEVICE_BEYOND)
             continue;
         failure->elsewhere = (gw_elsewhere){.found = true,
                                             .cls = it->cls == GW_CLASS_MODULE ? GW_CLASS_FUNCTION : it->cls,

@@ -98,7 +98,7 @@ static int device_of(gwi_process *process, const gw_event *event)
     case GW_EV_CTX_CREATE:
     case GW_EV_CTX_RELEASE:
     case GW_EV_CTX_RESET:
-        return (int)(event->arg[2] % GW_MODEL_DEVICES_MAX);
+        return gwi_device_place(event->arg[2]);
     default:
         return event->context == 0 ? -1 : gwi_device_of(process, event->context);
     }
@@ -153,7 +153,7 @@ static void take_refusal(gwi_process *process, gw_failure *failure)
     failure->has_limit = true;
     failure->bytes_limit = process->refusal[1];
     failure->bytes_used = process->refusal[2];
-    failure->device = (int)(process->refusal[3] % GW_MODEL_DEVICES_MAX);
+    failure->device = gwi_device_place(process->refusal[3]);
     process->has_refusal = false;
 }
 
@@ -473,7 +473,8 @@ void gwi_failure_pool(gw_model *model, gwi_process *process, const gw_event *eve
     gw_failure *failure = process->last_failure < 0 ? NULL : &model->failure[process->last_failure];
     uint64_t reserved = event->arg[1], used = event->arg[2];
     if (failure == NULL || !failure->is_allocation || !failure->has_info || reserved < used ||
-        (int)(event->arg[3] & UINT32_MAX) != failure->info.device || event->t_ns - failure->t_last_ns > 1000000000u)
+        gwi_device_place(event->arg[3] & UINT32_MAX) != failure->info.device ||
+        event->t_ns - failure->t_last_ns > 1000000000u)
         return;
     gw_pool_state *pools = &failure->pools;
     pools->count++;

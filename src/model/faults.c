@@ -258,7 +258,7 @@ static void add_told_by_dump(gw_model *model, const gw_gpu_fault *fault)
                             .kind = GW_EV_CALL,
                             .repeat_count = 1,
                             .fn_name = inside == NULL ? "?" : inside->inside_fn,
-                            .device = fault->device < GW_MODEL_DEVICES_MAX ? (int)fault->device : -1,
+                            .device = fault->device == UINT32_MAX ? -1 : gwi_device_place(fault->device),
                             .is_sticky = true,
                             .by_dump = true,
                             .snapshot = -1,

@@ -16,7 +16,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { GW_MODEL_DEVICES_MAX = 16 };
+/* Devices are known one by one up to GW_MODEL_DEVICES_MAX. All further ones share the place GW_MODEL_DEVICE_BEYOND:
+ * what the process holds on them is counted there together, and nothing else is known of them. */
+enum { GW_MODEL_DEVICES_MAX = 16, GW_MODEL_DEVICE_BEYOND = GW_MODEL_DEVICES_MAX, GW_MODEL_DEVICE_PLACES };
+
+/* "GPU 3", or "a GPU beyond the first 16". Writes to `out`, returns it. */
+enum { GW_DEVICE_TEXT_MAX = 32 };
+char *gw_device_text(char out[GW_DEVICE_TEXT_MAX], int device);
 
 /* What an object of the ledger is. Up to GW_CLASS_DEVICE_LAST it holds device memory. */
 #define GW_CLASSES(X)                                                                                                  \
@@ -179,7 +185,7 @@ typedef struct gw_failure {
     uint64_t repeat_count; /* 1: once */
     const char *fn_name;   /* "?" unknown */
     char *text;            /* owned by the model; NULL: none */
-    int device;            /* -1: unknown */
+    int device;            /* -1: unknown; perhaps GW_MODEL_DEVICE_BEYOND, as all devices of the model */
 
     bool is_probe;         /* an answer programs ask for on purpose: never a root */
     bool is_allocation;    /* device memory (or an object that costs some) was refused for lack of it */
@@ -317,13 +323,13 @@ typedef struct gw_process {
     uint64_t lost_events, lost_failures, lost_threads;
     uint64_t counter[GW_COUNT_COUNT]; /* sum over its threads */
     uint64_t synced_at_ns;            /* last good synchronisation of any thread */
-    gw_usage usage[GW_MODEL_DEVICES_MAX];
+    gw_usage usage[GW_MODEL_DEVICE_PLACES];
     uint64_t alloc_order, free_order;
     uint64_t allocation_us; /* inside ALLOC and FREE calls that succeeded, whole microseconds of each: a lower bound */
     uint64_t made_total;    /* things of any class, but functions and mappings */
     uint64_t pinned_bytes, pinned_bytes_peak;
     uint64_t unknown_frees; /* of addresses that the ledger does not know */
-    uint64_t primary_retains[GW_MODEL_DEVICES_MAX];
+    uint64_t primary_retains[GW_MODEL_DEVICE_PLACES];
     bool has_rank, has_world; /* as its launcher named it */
     uint32_t rank, world;     /* world: how many there are */
     uint32_t driver_api;      /* the driver's word on the CUDA version that it is for: 12040; 0: not known */
@@ -646,7 +652,7 @@ struct gw_model {
     size_t process_count;
     gw_thread *thread;
     size_t thread_count;
-    gw_device device[GW_MODEL_DEVICES_MAX];
+    gw_device device[GW_MODEL_DEVICE_PLACES];
     gw_failure *failure; /* in order of time */
     size_t failure_count;
     uint64_t failures_dropped; /* of thousands: recovered ones first, then those in the middle */

@@ -116,8 +116,8 @@ typedef struct gwi_process {
     uint32_t object_count, object_capacity;
     uint32_t object_free; /* index + 1 of a dead one; chained through `group` */
     gwi_table table[GWI_SPACE_COUNT];
-    uint64_t primary[GW_MODEL_DEVICES_MAX]; /* context handle */
-    uint64_t context_last;                  /* a one-entry cache of context -> device; 0: of device 0 */
+    uint64_t primary[GW_MODEL_DEVICE_PLACES]; /* context handle; none of devices beyond the table */
+    uint64_t context_last;                    /* a one-entry cache of context -> device; 0: of device 0 */
     uint8_t context_last_device;
     gwi_asker asker[GWI_ASKERS_MAX];
     uint32_t asker_count, asker_last;
@@ -244,6 +244,11 @@ static inline uint32_t gwi_group_hash(const gw_event *event, uint64_t bytes)
 /* ledger.c: a call that succeeded. */
 void gwi_ledger_apply(gw_model *model, gwi_process *process, const gw_event *event);
 int gwi_device_find(gwi_process *process, uint64_t context);
+/* The place of a device in the model's tables. */
+static inline int gwi_device_place(uint64_t number)
+{
+    return number < GW_MODEL_DEVICES_MAX ? (int)number : GW_MODEL_DEVICE_BEYOND;
+}
 /* The device of a context; 0 when the context is not known. */
 static inline int gwi_device_of(gwi_process *process, uint64_t context)
 {

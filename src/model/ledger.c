@@ -117,11 +117,11 @@ static void bury(gw_model *model, gwi_process *process, const gw_event *event, g
 static void context_create(gw_model *model, gwi_process *process, const gw_event *event)
 {
     uint64_t context = event->arg[0];
-    int device = (int)(event->arg[2] % GW_MODEL_DEVICES_MAX);
+    int device = gwi_device_place(event->arg[2]);
     uint64_t kind = event->arg[3];
     gw_process *facts = &model->process[process->index];
     facts->usage[device].used = true;
-    if (kind == GW_CONTEXT_PRIMARY) {
+    if (kind == GW_CONTEXT_PRIMARY && device != GW_MODEL_DEVICE_BEYOND) {
         facts->primary_retains[device]++;
         process->primary[device] = context;
         uint32_t index;
@@ -152,7 +152,7 @@ static void context_destroy(gw_model *model, gwi_process *process, const gw_even
 
 static void primary_end(gw_model *model, gwi_process *process, const gw_event *event, gw_teardown_kind kind)
 {
-    int device = (int)(event->arg[2] % GW_MODEL_DEVICES_MAX);
+    int device = gwi_device_place(event->arg[2]);
     gw_process *facts = &model->process[process->index];
     uint64_t *retains = &facts->primary_retains[device];
     uint64_t context = process->primary[device];
@@ -214,7 +214,7 @@ static void vmm_create(gw_model *model, gwi_process *process, const gw_event *ev
     /* Location type 1 is a device; others are host memory. */
     bool on_host = !imported && event->arg[3] > 1;
     gw_class cls = imported ? GW_CLASS_IMPORT : on_host ? GW_CLASS_HOST : GW_CLASS_VMM;
-    int device = imported ? gwi_device_of(process, event->context) : (int)(event->arg[2] % GW_MODEL_DEVICES_MAX);
+    int device = imported ? gwi_device_of(process, event->context) : gwi_device_place(event->arg[2]);
     uint64_t bytes = imported ? 0 : event->arg[1];
     vmm_handle_end(model, process, event->arg[0]); /* its end was not seen */
     gwi_object_add(model, process, event, GWI_SPACE_HANDLE, cls, event->arg[0], bytes, device);

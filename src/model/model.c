@@ -231,14 +231,17 @@ static size_t thread_of(gw_model *model, uint32_t pid, uint32_t tid)
 
 /* ---- facts among the events ---- */
 
+/* NULL: it is beyond those that are known one by one. */
 static gw_device *device_at(gw_model *model, uint64_t index)
 {
-    return &model->device[index % GW_MODEL_DEVICES_MAX];
+    return index < GW_MODEL_DEVICES_MAX ? &model->device[index] : NULL;
 }
 
 static void device_fact(gw_model *model, const gw_event *event)
 {
     gw_device *device = device_at(model, event->arg[0]);
+    if (device == NULL)
+        return;
     if (!device->known)
         device->t_first_ns = event->t_ns;
     if (!device->known || device->bytes_free_first == UINT64_MAX) /* at first it may only be named */
@@ -260,7 +263,7 @@ static void device_fact(gw_model *model, const gw_event *event)
 static void attribute_fact(gw_model *model, const gw_event *event)
 {
     gw_device *device = device_at(model, event->arg[0]);
-    if (event->arg[1] >= sizeof device->attribute / sizeof device->attribute[0])
+    if (device == NULL || event->arg[1] >= sizeof device->attribute / sizeof device->attribute[0])
         return;
     device->has_attribute[event->arg[1]] = true;
     device->attribute[event->arg[1]] = event->arg[2];
@@ -273,7 +276,7 @@ static void info_fact(gw_model *model, gwi_process *process, const gw_event *eve
                            .bytes_free = event->arg[0],
                            .bytes_total = event->arg[1],
                            .pid = process->pid,
-                           .device = (int)(event->arg[2] % GW_MODEL_DEVICES_MAX),
+                           .device = gwi_device_place(event->arg[2]),
                            .after_result = (uint16_t)event->arg[3]};
     for (size_t i = 0; i < model->process_count; i++) {
         const gw_usage *usage = &model->process[i].usage[info.device];
@@ -284,7 +287,7 @@ static void info_fact(gw_model *model, gwi_process *process, const gw_event *eve
         info.context_count += usage->class_count[GW_CLASS_CONTEXT];
     }
     gw_device *device = device_at(model, event->arg[2]);
-    if (!device->has_total && info.bytes_total != 0) {
+    if (device != NULL && !device->has_total && info.bytes_total != 0) {
         device->has_total = true;
         device->bytes_total = info.bytes_total;
     }
@@ -851,6 +854,15 @@ const gw_pair *gw_model_fact(const gw_model *model, gw_fact_key what)
     return NULL;
 }
 
+char *gw_device_text(char out[GW_DEVICE_TEXT_MAX], int device)
+{
+    if (device < GW_MODEL_DEVICES_MAX)
+        snprintf(out, GW_DEVICE_TEXT_MAX, "GPU %d", device);
+    else
+        snprintf(out, GW_DEVICE_TEXT_MAX, "a GPU beyond the first %d", GW_MODEL_DEVICES_MAX);
+    return out;
+}
+
 gw_framework gw_model_framework(const gw_model *model)
 {
     for (int i = GW_FRAMEWORK_TORCH; i < GW_FRAMEWORK_COUNT; i++) {
@@ -862,7 +874,7 @@ gw_framework gw_model_framework(const gw_model *model)
 
 bool gw_model_device_limit(const gw_model *model, int device, uint64_t *ret_bytes)
 {
-    const gw_device *it = &model->device[device < 0 ? 0 : device % GW_MODEL_DEVICES_MAX];
+    const gw_device *it = &model->device[device < 0 ? 0 : gwi_device_place((uint64_t)device)];
     if (!it->has_limit && !it->has_total)
         return false;
     *ret_bytes = it->has_limit ? it->bytes_limit : it->bytes_total;

@@ -46,6 +46,42 @@ static void test_plain_memory(void **state)
     close_feed();
 }
 
+/* Numbers beyond the table once became those of other devices: 16 was taken for device 0. */
+static void test_devices_beyond_the_table_are_nobody_elses(void **state)
+{
+    (void)state;
+    open_feed();
+    (void)gw_feed_alloc(&feed, mib);
+    gw_feed_text_call(&feed, "cuInit", GW_EV_DEVICE, 16, gib, gib, 0, "Another card");
+    gw_feed_call(&feed, "cuDeviceGetAttribute", GW_EV_DEVICE_ATTRIBUTE, 0, 16, 33, 7, 0);
+    gw_feed_call(&feed, "cuDevicePrimaryCtxRetain", GW_EV_CTX_CREATE, 0, 0xbeef, 0, 16, GW_CONTEXT_PRIMARY);
+    gw_feed_call(&feed, "cuDevicePrimaryCtxRetain", GW_EV_CTX_CREATE, 0, 0xfeed, 0, 40, GW_CONTEXT_PRIMARY);
+    feed.context = 0xbeef;
+    (void)gw_feed_alloc(&feed, 2 * mib);
+    gw_feed_call(&feed, "cuMemAlloc_v2", GW_EV_ALLOC, 2, 0, gib, GW_SPACE_DEVICE, 0);
+    gw_feed_call(&feed, "cuMemGetInfo_v2", GW_EV_MEMORY_INFO, 0, mib, gib, UINT64_MAX, 2);
+    gw_feed_call(&feed, "cuDevicePrimaryCtxReset_v2", GW_EV_CTX_RESET, 0, 0, 0, 40, 0); /* not the one of 16 */
+    const gw_process *process = gw_model_process(feed.model, GW_FEED_PID);
+    uint64_t limit = 0;
+    char text[GW_DEVICE_TEXT_MAX];
+    assert_int_equal(process->usage[0].live_bytes, mib);
+    assert_int_equal(process->usage[0].class_made[GW_CLASS_CONTEXT], 1);
+    assert_int_equal(process->usage[GW_MODEL_DEVICE_BEYOND].live_bytes, 2 * mib);
+    assert_int_equal(process->usage[GW_MODEL_DEVICE_BEYOND].class_count[GW_CLASS_CONTEXT], 2);
+    assert_int_equal(feed.model->device[0].bytes_total, 16 * gib);
+    assert_string_equal(feed.model->device[0].name, "Test card");
+    assert_false(feed.model->device[0].has_attribute[33]);
+    assert_false(feed.model->device[GW_MODEL_DEVICE_BEYOND].known ||
+                 feed.model->device[GW_MODEL_DEVICE_BEYOND].has_total);
+    assert_false(gw_model_device_limit(feed.model, 16, &limit) || gw_model_device_limit(feed.model, 1000, &limit));
+    assert_int_equal(feed.model->failure_count, 1);
+    assert_int_equal(feed.model->failure[0].device, GW_MODEL_DEVICE_BEYOND);
+    assert_int_equal(feed.model->info[0].device, GW_MODEL_DEVICE_BEYOND);
+    assert_string_equal(gw_device_text(text, 15), "GPU 15");
+    assert_string_equal(gw_device_text(text, GW_MODEL_DEVICE_BEYOND), "a GPU beyond the first 16");
+    close_feed();
+}
+
 /* ---- call sites ---- */
 
 static uint64_t alloc_at(uint32_t site, uint64_t bytes)
@@ -805,6 +841,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plain_memory),
+        cmocka_unit_test(test_devices_beyond_the_table_are_nobody_elses),
         cmocka_unit_test(test_one_kind_is_one_place),
         cmocka_unit_test(test_what_is_buried_knows_where_it_was_made),
         cmocka_unit_test(test_failed_calls_change_nothing),

@@ -317,7 +317,7 @@ static inline __attribute__((always_inline)) gwi_object *object_add(gw_model *mo
         object_forget(process, index);
         return NULL;
     }
-    uint8_t on = device >= 0 && device < GW_MODEL_DEVICES_MAX ? (uint8_t)device : 0;
+    uint8_t on = device < 0 ? 0 : (uint8_t)gwi_device_place((uint64_t)device);
     bool counted = gwi_is_counted((uint8_t)cls);
     facts->alloc_order += counted;
     *object = (gwi_object){.key = key,

@@ -267,7 +267,7 @@ void gwi_observer_event(gw_model *model, gwi_process *process, const gw_event *e
         report->bytes_free = event->arg[2];
         report->has_free = event->arg[1] != 0 || event->arg[2] != 0;
         report->wanted_site = gw_sites_number(model->sites, event->pid, event->site);
-        report->device = (int)(event->arg[3] % GW_MODEL_DEVICES_MAX);
+        report->device = gwi_device_place(event->arg[3]);
         tie_failure(model, process, index);
         return;
     }

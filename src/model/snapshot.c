@@ -107,7 +107,7 @@ static int find_same(const gw_model *model, const gwi_process *process, int devi
 int gwi_snapshot_take(gw_model *model, gwi_process *process, int device, uint64_t t_ns, gw_snapshot_reason reason)
 {
     const gw_process *facts = &model->process[process->index];
-    if (device < 0 || device >= GW_MODEL_DEVICES_MAX)
+    if (device < 0)
         device = 0;
     int index = reason == GW_SNAPSHOT_FAILURE ? find_same(model, process, device) : -1;
     if (index < 0) {

@@ -263,7 +263,7 @@ static void look_beyond(gw_model *model, const gwi_process *process)
 static bool has_many_contexts(const gw_process *facts)
 {
     uint64_t count = 0;
-    for (int device = 0; device < GW_MODEL_DEVICES_MAX; device++)
+    for (int device = 0; device < GW_MODEL_DEVICE_PLACES; device++)
         count += facts->usage[device].class_count_peak[GW_CLASS_CONTEXT];
     return count > 1;
 }

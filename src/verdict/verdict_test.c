@@ -1166,6 +1166,25 @@ static void test_other_process(void **state)
     judge_close();
 }
 
+/* What a device beyond the model's table holds is not known one by one: nothing is reckoned, least of all with the
+ * memory of device 0. */
+static void test_a_refusal_beyond_the_table_is_not_of_the_first_card(void **state)
+{
+    (void)state;
+    open_program(16 * gib);
+    gw_feed_alloc(&feed, 15 * gib);
+    gw_feed_call(&feed, "cuDevicePrimaryCtxRetain", GW_EV_CTX_CREATE, 0, 0xbeef, 0, 16, GW_CONTEXT_PRIMARY);
+    feed.context = 0xbeef;
+    gw_feed_call(&feed, "cuMemAlloc_v2", GW_EV_ALLOC, 2, 0, 4 * gib, GW_SPACE_DEVICE, 0);
+    gw_feed_call(&feed, "cuMemGetInfo_v2", GW_EV_MEMORY_INFO, 0, 2 * gib, 16 * gib, 16, 2);
+    gw_feed_fact(&feed, "card.holder", "pid=4711 bytes=13958643712 device=0 cmd=python notebook.py");
+    close_program(1);
+    judge_open();
+    assert_false(says("4711") || says("15.0"));
+    assert_null(verdict->cause);
+    judge_close();
+}
+
 static void test_other_process_of_the_same_run(void **state)
 {
     (void)state;
@@ -2662,6 +2681,7 @@ int main(void)
         cmocka_unit_test(test_pytorchs_own_limit_after_an_outlived_refusal),
         cmocka_unit_test(test_framework_fragmentation_near_all_is_in_use),
         cmocka_unit_test(test_other_process),
+        cmocka_unit_test(test_a_refusal_beyond_the_table_is_not_of_the_first_card),
         cmocka_unit_test(test_other_process_of_the_same_run),
         cmocka_unit_test(test_other_process_near_its_share_is_small),
         cmocka_unit_test(test_other_process_by_difference),

@@ -30,7 +30,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     const gw_failure *oom = c->oom_last;
     const gwi_memory *memory = &c->memory;
     char others[GW_BYTES_TEXT_MAX];
-    if (oom == NULL || oom->processes_on_device < 2 || oom->devices_idle == 0)
+    if (oom == NULL || oom->processes_on_device < 2 || oom->devices_idle == 0 || oom->device == GW_MODEL_DEVICE_BEYOND)
         return GW_CERTAINTY_NONE;
     int idle = 0;
     while ((oom->devices_idle >> idle & 1) == 0)

@@ -16,7 +16,7 @@ static bool is_bad_access(const gwi_case *c)
 
 static bool has_device_memory(const gw_process *process)
 {
-    for (int device = 0; process != NULL && device < GW_MODEL_DEVICES_MAX; device++)
+    for (int device = 0; process != NULL && device < GW_MODEL_DEVICE_PLACES; device++)
         if (process->usage[device].live_count > 0)
             return true;
     return false;
@@ -26,15 +26,16 @@ static gw_certainty say_block(const gwi_case *c, gwi_finding *finding, const gw_
 {
     const gw_live *block = &crash->block;
     char bytes[GW_BYTES_TEXT_MAX], at[GWI_PLACE_TEXT_MAX], crashed_at[GWI_PLACE_TEXT_MAX];
+    char gpu[GW_DEVICE_TEXT_MAX];
     gw_bytes_text(bytes, block->bytes);
     gwi_headline(finding, "the host used an address of GPU memory: inside a block of %s%s", bytes,
                  gwi_at(c, block->site, at));
     gwi_evidence(finding, crash->t_ns, gwi_crash_source(crash), "signal %d at address 0x%" PRIx64 "%s", crash->signal,
                  crash->address, gwi_at(c, crash->site, crashed_at));
     gwi_measure(finding, block->t_ns, "ledger", (double)block->bytes, "bytes",
-                "that is %" PRIu64 " bytes into the block 0x%" PRIx64 " of %s on GPU %u, allocated at %.3f s%s",
-                crash->address - block->address, block->address, bytes, block->device, (double)block->t_ns / 1e9,
-                gwi_at(c, block->site, at));
+                "that is %" PRIu64 " bytes into the block 0x%" PRIx64 " of %s on %s, allocated at %.3f s%s",
+                crash->address - block->address, block->address, bytes, gw_device_text(gpu, block->device),
+                (double)block->t_ns / 1e9, gwi_at(c, block->site, at));
     if (crash->site != 0)
         gwi_where(finding, crash->site, "the host's access");
     else

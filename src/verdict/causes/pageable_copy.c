@@ -9,7 +9,7 @@ static const double share_min = 0.2;
 
 static bool has_pinned(const gw_process *process)
 {
-    for (int device = 0; device < GW_MODEL_DEVICES_MAX; device++)
+    for (int device = 0; device < GW_MODEL_DEVICE_PLACES; device++)
         if (process->usage[device].class_made[GW_CLASS_HOST] != 0 ||
             process->usage[device].class_made[GW_CLASS_REGISTERED] != 0)
             return true;

@@ -38,13 +38,15 @@ static gw_certainty judge_fault(const gwi_case *c, gwi_finding *finding)
     enum { ILLEGAL_ADDRESS = 700 };
     const gw_failure *sticky = c->sticky;
     int others = 0;
+    char gpu[GW_DEVICE_TEXT_MAX];
     if (sticky == NULL || sticky->result != ILLEGAL_ADDRESS || sticky->device < 0 || c->process == NULL)
         return GW_CERTAINTY_NONE;
-    for (int device = 0; device < GW_MODEL_DEVICES_MAX; device++)
+    for (int device = 0; device < GW_MODEL_DEVICE_PLACES; device++)
         others += device != sticky->device && c->process->usage[device].peak_bytes > 0;
     if (others == 0)
         return GW_CERTAINTY_NONE;
-    gwi_headline(finding, "a kernel on GPU %d may have been given memory of another GPU", sticky->device);
+    gwi_headline(finding, "a kernel on %s may have been given memory of another GPU",
+                 gw_device_text(gpu, sticky->device));
     gwi_evidence(finding, sticky->t_ns, "ledger",
                  "the process had memory on %d other GPU%s; which memory a kernel was given is not recorded", others,
                  GWI_PLURAL(others));

@@ -38,7 +38,7 @@ static bool did_release(const gwi_case *c)
 
 static bool made_graphs(const gwi_case *c)
 {
-    for (int i = 0; c->process != NULL && i < GW_MODEL_DEVICES_MAX; i++)
+    for (int i = 0; c->process != NULL && i < GW_MODEL_DEVICE_PLACES; i++)
         if (c->process->usage[i].class_made[GW_CLASS_GRAPH_EXEC] > 0)
             return true;
     return c->process == NULL;

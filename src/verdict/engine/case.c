@@ -326,7 +326,8 @@ static void find_caught(const gw_model *model, gwi_memory *memory)
 static void find_memory(gwi_case *c)
 {
     gwi_memory *memory = &c->memory;
-    if (c->oom_last != NULL)
+    /* What lies on a device beyond the table is counted together with others: such a refusal is not reckoned. */
+    if (c->oom_last != NULL && c->oom_last->device != GW_MODEL_DEVICE_BEYOND)
         from_failure(c, c->oom_last, memory);
     const gw_allocator_report *report = c->bad_end || !c->ended || c->oom != NULL ? report_of(c) : NULL;
     if (report != NULL)
@@ -375,7 +376,7 @@ static void find_start_failure(gwi_case *c)
     if (c->root == NULL || c->process == NULL)
         return;
     bool made_nothing = true;
-    for (int device = 0; device < GW_MODEL_DEVICES_MAX; device++)
+    for (int device = 0; device < GW_MODEL_DEVICE_PLACES; device++)
         made_nothing = made_nothing && c->process->usage[device].class_made[GW_CLASS_CONTEXT] == 0;
     if (c->root->kind == GW_EV_CTX_CREATE && c->root->is_allocation && !c->root->guard && made_nothing &&
         !c->has_address_limit)

@@ -96,7 +96,7 @@ static bool was_told_to_end(const gw_process *process)
 static bool has_worked(const gw_process *process)
 {
     uint64_t work = gw_launches(process->counter) + process->counter[GW_COUNT_COPY] + process->counter[GW_COUNT_FILL];
-    for (int device = 0; device < GW_MODEL_DEVICES_MAX; device++)
+    for (int device = 0; device < GW_MODEL_DEVICE_PLACES; device++)
         work += process->usage[device].alloc_count_total;
     return process->init_ok && work > 0;
 }

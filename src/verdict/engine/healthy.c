@@ -51,6 +51,7 @@ void gwi_say_clean(const gwi_case *c, gwi_finding *finding)
                             "most memory asked for at once on GPU %d by pid %u: %s", device, process->pid,
                             gw_bytes_text(peak, usage->peak_bytes));
         }
+        used = used || process->usage[GW_MODEL_DEVICE_BEYOND].peak_bytes > 0;
     }
     uint64_t launches = launches_of(c->model);
     if (launches > 0)
@@ -157,7 +158,7 @@ static void rule_out_gpu(const gwi_case *c, gwi_finding *finding)
     const gw_model *model = c->model;
     uint64_t peak = 0;
     for (size_t i = 0; i < model->process_count; i++) {
-        for (int device = 0; device < GW_MODEL_DEVICES_MAX; device++)
+        for (int device = 0; device < GW_MODEL_DEVICE_PLACES; device++)
             peak =
                 model->process[i].usage[device].peak_bytes > peak ? model->process[i].usage[device].peak_bytes : peak;
     }

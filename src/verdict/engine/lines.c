@@ -93,11 +93,12 @@ bool gwi_advise_peak(const gwi_case *c, uint32_t pid, gw_string_list *advice)
     bool good = true;
     for (size_t i = 0; i < model->allocator_count && good; i++) {
         const gw_allocator_report *report = &model->allocator[i];
-        char bytes[GW_BYTES_TEXT_MAX];
+        char bytes[GW_BYTES_TEXT_MAX], gpu[GW_DEVICE_TEXT_MAX];
         gw_text text = {0}, line = {0};
         if (report->pid == pid && !report->is_oom && report->held_count > 0 && holders_text(c, report, &text)) {
-            gw_text_addf(&line, "PyTorch's memory on GPU %d was fullest at %.2f s, %s: %s", report->device,
-                         (double)report->t_held_ns / 1e9, gw_bytes_text(bytes, bytes_held(report)), gw_text_str(&text));
+            gw_text_addf(&line, "PyTorch's memory on %s was fullest at %.2f s, %s: %s",
+                         gw_device_text(gpu, report->device), (double)report->t_held_ns / 1e9,
+                         gw_bytes_text(bytes, bytes_held(report)), gw_text_str(&text));
             good = !line.failed && gwi_list_add(advice, gw_text_str(&line));
         }
         gw_text_free(&text);

@@ -15,9 +15,10 @@ static void say_holder(const gwi_case *c, gwi_finding *finding, const gw_allocat
 static void say_report(const gwi_case *c, gwi_finding *finding, const gw_allocator_report *report)
 {
     char live[GW_BYTES_TEXT_MAX], reserved[GW_BYTES_TEXT_MAX], largest[GW_BYTES_TEXT_MAX];
+    char gpu[GW_DEVICE_TEXT_MAX];
     uint64_t live_bytes = report->field[GW_ALLOCATOR_ALLOCATED], reserved_bytes = report->field[GW_ALLOCATOR_RESERVED];
     gwi_measure(finding, report->t_ns, "observer", (double)live_bytes, "bytes",
-                "GPU %d: %s in %zu live blocks, %s reserved from the driver", report->device,
+                "%s: %s in %zu live blocks, %s reserved from the driver", gw_device_text(gpu, report->device),
                 gw_bytes_text(live, live_bytes), report->live_count, gw_bytes_text(reserved, reserved_bytes));
     say_holder(c, finding, report);
     gwi_say_peak(c, finding, report);

@@ -72,7 +72,7 @@ const gw_failure *gwi_root_with(const gwi_case *c, uint16_t result)
 
 bool gwi_is_before_context(const gwi_case *c, const gw_failure *failure)
 {
-    for (int device = 0; c->process != NULL && device < GW_MODEL_DEVICES_MAX; device++) {
+    for (int device = 0; c->process != NULL && device < GW_MODEL_DEVICE_PLACES; device++) {
         if (c->process->usage[device].class_made[GW_CLASS_CONTEXT] > 0)
             return false;
     }
@@ -313,7 +313,7 @@ const char *gwi_visible_devices(const gwi_case *c)
 static bool made_context(const gw_model *model)
 {
     for (size_t i = 0; i < model->process_count; i++) {
-        for (int device = 0; device < GW_MODEL_DEVICES_MAX; device++) {
+        for (int device = 0; device < GW_MODEL_DEVICE_PLACES; device++) {
             if (model->process[i].usage[device].class_made[GW_CLASS_CONTEXT] > 0)
                 return true;
         }
