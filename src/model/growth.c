@@ -5,6 +5,7 @@
  * ring whose time falls there. A model being built shows little of it; a training loop shows much, again and again.
  * Where an allocator's history is long gone, spans of time still tell: the live bytes rose and fell in between.
  * Equal sizes in a row alone prove nothing: gradients repeat the weights' sizes, and layers repeat each other's. */
+#include "gw_growth.h"
 #include "gwi_inner.h"
 #include "gwi_pattern.h"
 

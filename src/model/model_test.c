@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "gw_feed.h"
+#include "gw_growth.h"
 
 #include <stdio.h>
 #include <string.h>

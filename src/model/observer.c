@@ -2,6 +2,7 @@
  * facts of the same process that follow belong to it. A state without a failure opens a report of its own. */
 #include "gwi_inner.h"
 
+#include "gw_growth.h"
 #include "gw_requests.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
 /* Phases: what the program said it was doing, and what of it stayed in memory. */
+#include "gw_growth.h"
 #include "gwi_inner.h"
 
 #include <string.h>

@@ -5,6 +5,7 @@
 #ifndef GWI_CAUSE_H
 #define GWI_CAUSE_H
 
+#include "gw_growth.h"
 #include "gw_model_facts.h"
 #include "gw_text.h"
 #include "gw_verdict.h"
