@@ -115,8 +115,7 @@ static bool is_same(const gw_failure *failure, const gw_event *event)
 static void look_around(const gw_model *model, gw_failure *failure)
 {
     uint32_t taken = 0;
-    failure->ledger_bytes_all = failure->other_bytes = failure->other_bytes_total = 0;
-    failure->processes_on_device = failure->devices_idle = failure->other_pid = 0;
+    failure->around = (gw_around){0};
     int device = failure->device < 0 ? 0 : failure->device;
     for (size_t i = 0; i < model->process_count; i++) {
         const gw_process *process = &model->process[i];
@@ -125,18 +124,18 @@ static void look_around(const gw_model *model, gw_failure *failure)
         for (int k = 0; k < GW_MODEL_DEVICES_MAX; k++)
             taken |= process->usage[k].class_count[GW_CLASS_CONTEXT] > 0 ? 1u << k : 0;
         const gw_usage *usage = &process->usage[device];
-        failure->ledger_bytes_all += usage->live_bytes;
-        failure->processes_on_device += usage->class_count[GW_CLASS_CONTEXT] > 0;
+        failure->around.ledger_bytes += usage->live_bytes;
+        failure->around.process_count += usage->class_count[GW_CLASS_CONTEXT] > 0;
         if (process->pid == failure->pid)
             continue;
-        failure->other_bytes_total += usage->live_bytes;
-        if (usage->live_bytes > failure->other_bytes) {
-            failure->other_bytes = usage->live_bytes;
-            failure->other_pid = process->pid;
+        failure->around.other_bytes_total += usage->live_bytes;
+        if (usage->live_bytes > failure->around.other_bytes) {
+            failure->around.other_bytes = usage->live_bytes;
+            failure->around.other_pid = process->pid;
         }
     }
     for (int k = 0; k < GW_MODEL_DEVICES_MAX; k++)
-        failure->devices_idle |= model->device[k].known && (taken >> k & 1) == 0 ? 1u << k : 0;
+        failure->around.devices_idle |= model->device[k].known && (taken >> k & 1) == 0 ? 1u << k : 0;
 }
 
 /* COPY and FILL through NULL after a failed allocation: the program went on with the pointer it did not get. */
@@ -164,7 +163,7 @@ static void settle_open(const gw_model *model, gwi_process *process)
     for (uint32_t i = 0; i < process->open_count; i++) {
         const gw_failure *failure = &model->failure[process->open_failure[i]];
         uint64_t from = failure->t_recovered_ns == 0 ? failure->bytes_wanted / RETREAT_PART : failure->bytes_wanted;
-        from = failure->retry_seen ? from : 0;
+        from = failure->next.known ? from : 0;
         process->open_bytes_min = from < process->open_bytes_min ? from : process->open_bytes_min;
     }
 }
@@ -206,7 +205,7 @@ static void renumber(gw_model *model, const int *now)
         settle_open(model, process);
     }
     for (size_t i = 0; i < model->failure_count; i++) {
-        uint64_t *use = &model->failure[i].null_used_at;
+        uint64_t *use = &model->failure[i].after.null_used_at;
         *use = *use == 0 ? 0 : (uint64_t)(now[*use - 1] + 1);
     }
 }
@@ -269,16 +268,16 @@ gwi_asker *gwi_asker_find(gwi_process *process, uint32_t tid, bool add)
 static void count_granted(const gw_model *model, gwi_process *process, gw_failure *failure)
 {
     const gwi_asker *asker = gwi_asker_find(process, failure->tid, false);
-    failure->allocs_after = model->process[process->index].alloc_order;
-    failure->own_allocs_after = asker == NULL ? 0 : asker->count;
+    failure->after.allocs = model->process[process->index].alloc_order;
+    failure->after.own_allocs = asker == NULL ? 0 : asker->count;
 }
 
 /* What followed the time before made nothing good: it counts from here. */
 static void refused_again(gw_model *model, gwi_process *process, gw_failure *failure)
 {
-    failure->frees_after = process->frees_total;
+    failure->after.frees = process->frees_total;
     count_granted(model, process, failure);
-    failure->launches_after = UINT64_MAX;
+    failure->after.launches = UINT64_MAX;
     failure->t_recovered_ns = 0;
     process->open_bytes_min = 0;
     failure->has_info = false;
@@ -295,7 +294,7 @@ static void refused_anew(gw_model *model, gwi_process *process, uint32_t index)
 {
     gw_failure *failure = &model->failure[index];
     failure->recovery = GW_RECOVERED_NOT;
-    failure->retry_seen = failure->retried = false;
+    failure->next.known = failure->next.is_retry = false;
     model->inner->failures_recovered -= model->inner->failures_recovered > 0;
     gwi_snapshot_release(model, failure->snapshot, false); /* its list is not needed any more */
     failure->snapshot = -1;
@@ -310,8 +309,8 @@ static void look_up_named(gwi_process *process, gw_failure *failure)
         return;
     process->named_left--;
     uint32_t index;
-    failure->named_known = true;
-    failure->context_lives = gwi_object_find(process, GWI_SPACE_CONTEXT, failure->context, &index);
+    failure->named.known = true;
+    failure->named.context_lives = gwi_object_find(process, GWI_SPACE_CONTEXT, failure->context, &index);
     for (uint32_t i = 0; i < process->object_count; i++) {
         const gwi_object *object = &process->object[i];
         bool gone = object->cls == GW_CLASS_FUNCTION && object->t_ns <= process->t_teardown_ns; /* its name stays */
@@ -320,7 +319,7 @@ static void look_up_named(gwi_process *process, gw_failure *failure)
         uint64_t bytes = gw_class_has_addresses((gw_class)object->cls) ? object->bytes : 0;
         for (int k = 0; k < 4; k++) {
             if (failure->arg[k] == object->key || failure->arg[k] - object->key < bytes)
-                failure->named_classes[k] |= 1u << object->cls;
+                failure->named.classes[k] |= 1u << object->cls;
         }
     }
 }
@@ -332,7 +331,7 @@ static int asked_before(const gw_model *model, const gwi_process *process, const
     for (uint32_t i = process->open_count; i-- > 0;) {
         uint32_t index = process->open_failure[i];
         const gw_failure *failure = &model->failure[index];
-        if (!is_same(failure, event) || failure->retry_seen)
+        if (!is_same(failure, event) || failure->next.known)
             continue;
         for (size_t later = index + 1; later < model->failure_count; later++) {
             const gw_failure *between = &model->failure[later];
@@ -366,8 +365,8 @@ void gwi_failure_add(gw_model *model, gwi_process *process, const gw_event *even
         make_way(model);
     if (names_null(event)) {
         for (uint32_t i = 0; i < process->open_count; i++) {
-            if (model->failure[process->open_failure[i]].null_used_at == 0)
-                model->failure[process->open_failure[i]].null_used_at = model->failure_count + 1;
+            if (model->failure[process->open_failure[i]].after.null_used_at == 0)
+                model->failure[process->open_failure[i]].after.null_used_at = model->failure_count + 1;
         }
     }
     bool sticky = gw_cuda_is_sticky(event->result);
@@ -417,8 +416,8 @@ void gwi_failure_add(gw_model *model, gwi_process *process, const gw_event *even
         return;
     if (failure->guard && process->has_refusal)
         take_refusal(process, failure);
-    failure->frees_after = process->frees_total; /* the count so far; the difference is taken at the end */
-    failure->launches_after = UINT64_MAX;        /* no look at the counters yet */
+    failure->after.frees = process->frees_total; /* the count so far; the difference is taken at the end */
+    failure->after.launches = UINT64_MAX;        /* no look at the counters yet */
     count_granted(model, process, failure);
     look_around(model, failure);
     failure->snapshot = gwi_snapshot_take(model, process, failure->device, event->t_ns, GW_SNAPSHOT_FAILURE);
@@ -431,12 +430,12 @@ void gwi_failure_allocated(gw_model *model, gwi_process *process, const gw_event
     for (uint32_t i = 0; i < process->open_count; i++) {
         gw_failure *failure = &model->failure[process->open_failure[i]];
         bool object = failure->bytes_wanted == 0;
-        if (!failure->retry_seen && failure->tid == event->tid && bytes > 0) {
-            failure->retry_seen = true;
-            failure->retried = bytes == failure->bytes_wanted;
-            failure->next_bytes = bytes;
-            failure->t_next_ns = event->t_ns;
-            failure->next_site = gw_sites_number(model->sites, event->pid, event->site);
+        if (!failure->next.known && failure->tid == event->tid && bytes > 0) {
+            failure->next.known = true;
+            failure->next.is_retry = bytes == failure->bytes_wanted;
+            failure->next.bytes = bytes;
+            failure->next.t_ns = event->t_ns;
+            failure->next.site = gw_sites_number(model->sites, event->pid, event->site);
         }
         if (object ? failure->kind == event->kind : bytes >= failure->bytes_wanted) {
             failure->recovery = GW_RECOVERED_BY_SIZE;
@@ -445,7 +444,7 @@ void gwi_failure_allocated(gw_model *model, gwi_process *process, const gw_event
             gwi_snapshot_unneed(model, failure->snapshot);
             continue;
         }
-        if (!object && bytes > 0 && process->frees_total > failure->frees_after && failure->t_recovered_ns == 0 &&
+        if (!object && bytes > 0 && process->frees_total > failure->after.frees && failure->t_recovered_ns == 0 &&
             bytes >= failure->bytes_wanted / RETREAT_PART)
             failure->t_recovered_ns = event->t_ns; /* a retreat, if work went on after it */
         process->open_failure[kept++] = process->open_failure[i];
@@ -542,9 +541,9 @@ static later rings_after(const gw_model *model, const gw_failure *failure, uint6
 
 static bool asked_for_less(const gw_failure *failure)
 {
-    return failure->retry_seen && failure->next_bytes < failure->bytes_wanted &&
-           failure->next_bytes >= failure->bytes_wanted / RETREAT_PART && failure->site != 0 &&
-           failure->next_site == failure->site;
+    return failure->next.known && failure->next.bytes < failure->bytes_wanted &&
+           failure->next.bytes >= failure->bytes_wanted / RETREAT_PART && failure->site != 0 &&
+           failure->next.site == failure->site;
 }
 
 /* A program that does with less: it gave memory back first, or asks again at the same line. */
@@ -561,23 +560,23 @@ static void settle_counts(const gw_model *model, gw_failure *failure)
     gwi_process *inner = process == NULL ? NULL : model->inner->process[process - model->process];
     later found = rings_after(model, failure, process == NULL ? 0 : process->synced_at_ns);
     uint64_t launches = 0, work = 0;
-    if (failure->launches_after != UINT64_MAX && process != NULL) {
-        launches = gw_launches(process->counter) - failure->launches_after;
-        work = gwi_work_count(process) - failure->work_after;
+    if (failure->after.launches != UINT64_MAX && process != NULL) {
+        launches = gw_launches(process->counter) - failure->after.launches;
+        work = gwi_work_count(process) - failure->after.work;
     }
-    failure->launches_after = launches > found.launches ? launches : found.launches;
-    failure->work_after = work > found.work ? work : found.work;
-    failure->frees_after = inner == NULL ? 0 : inner->frees_total - failure->frees_after;
-    uint64_t first_later = failure->allocs_after + 1;
-    failure->allocs_after = process == NULL ? 0 : process->alloc_order - failure->allocs_after;
+    failure->after.launches = launches > found.launches ? launches : found.launches;
+    failure->after.work = work > found.work ? work : found.work;
+    failure->after.frees = inner == NULL ? 0 : inner->frees_total - failure->after.frees;
+    uint64_t first_later = failure->after.allocs + 1;
+    failure->after.allocs = process == NULL ? 0 : process->alloc_order - failure->after.allocs;
     const gwi_asker *asker = inner == NULL ? NULL : gwi_asker_find(inner, failure->tid, false);
-    failure->own_allocs_after = asker == NULL ? 0 : asker->count - failure->own_allocs_after;
-    failure->own_work_after = found.own_work;
-    failure->own_waits_after = found.own_waits;
-    failure->turns_after = inner == NULL ? 0 : gwi_requests_turns(inner, first_later);
-    failure->synced_after = process != NULL && process->synced_at_ns > failure->t_last_ns;
-    bool beyond_rings = failure->synced_after && launches > found.launches;
-    failure->worked_after = found.good_work > 0 || beyond_rings;
+    failure->after.own_allocs = asker == NULL ? 0 : asker->count - failure->after.own_allocs;
+    failure->after.own_work = found.own_work;
+    failure->after.own_waits = found.own_waits;
+    failure->after.turns = inner == NULL ? 0 : gwi_requests_turns(inner, first_later);
+    failure->after.synced = process != NULL && process->synced_at_ns > failure->t_last_ns;
+    bool beyond_rings = failure->after.synced && launches > found.launches;
+    failure->after.worked = found.good_work > 0 || beyond_rings;
 }
 
 /* Nothing counts what follows other calls. The rings show the newest of it. */
@@ -585,10 +584,10 @@ static void settle_other(const gw_model *model, gw_failure *failure)
 {
     const gw_process *process = gw_model_process(model, failure->pid);
     later found = rings_after(model, failure, process == NULL ? 0 : process->synced_at_ns);
-    failure->launches_after = found.launches;
-    failure->work_after = found.work;
-    failure->synced_after = process != NULL && process->synced_at_ns > failure->t_last_ns;
-    failure->worked_after = found.good_work > 0;
+    failure->after.launches = found.launches;
+    failure->after.work = found.work;
+    failure->after.synced = process != NULL && process->synced_at_ns > failure->t_last_ns;
+    failure->after.worked = found.good_work > 0;
 }
 
 /* The driver is not asked after every refusal. What it said last, less what was asked for since, is as good: without it
@@ -605,14 +604,14 @@ static void derive_info(const gw_model *model, gw_failure *failure)
         failure->t_last_ns - before->t_ns > SOON_NS ||
         process->usage[before->device].class_count_peak[GW_CLASS_POOL] > 0) /* what a pool takes is another number */
         return;
-    uint64_t then = before->ledger_bytes, now = failure->ledger_bytes_all, was_free = before->bytes_free;
+    uint64_t then = before->ledger_bytes, now = failure->around.ledger_bytes, was_free = before->bytes_free;
     if (now > then && now - then > was_free)
         return; /* others have given some back, or blocks are on the host: not to be told */
     failure->info = *before;
     failure->info.t_ns = failure->t_last_ns;
     failure->info.ledger_bytes = now;
     failure->info.bytes_free = was_free + then - now;
-    failure->has_info = failure->info_is_derived = failure->info.bytes_free <= before->bytes_total;
+    failure->has_info = failure->info.bytes_free <= before->bytes_total;
     failure->device = failure->device < 0 ? before->device : failure->device;
 }
 
@@ -624,13 +623,13 @@ static void settle_allocation(const gw_model *model, gw_failure *failure)
     derive_info(model, failure);
     if (failure->recovery != GW_RECOVERED_NOT)
         return;
-    if (failure->null_used_at != 0)
+    if (failure->after.null_used_at != 0)
         failure->t_recovered_ns = 0;
-    else if (is_retreat(failure) && failure->worked_after)
+    else if (is_retreat(failure) && failure->after.worked)
         failure->recovery = GW_RECOVERED_BY_SMALLER;
-    else if (failure->worked_after && failure->work_after >= WORK_MUCH)
+    else if (failure->after.worked && failure->after.work >= WORK_MUCH)
         failure->recovery = GW_RECOVERED_BY_WORK;
-    else if (failure->allocs_after >= REQUESTS_MANY)
+    else if (failure->after.allocs >= REQUESTS_MANY)
         failure->recovery = GW_RECOVERED_BY_REQUESTS;
     else
         failure->t_recovered_ns = 0;
@@ -647,9 +646,9 @@ static void settle_retreats(gw_model *model)
             continue;
         bool same = next != NULL && next->pid == failure->pid && next->tid == failure->tid && next->fn == failure->fn &&
                     next->site == failure->site;
-        if (same && failure->recovery == GW_RECOVERED_NOT && failure->null_used_at == 0 &&
+        if (same && failure->recovery == GW_RECOVERED_NOT && failure->after.null_used_at == 0 &&
             next->bytes_wanted < failure->bytes_wanted &&
-            (asked_for_less(failure) || next->t_next_ns == failure->t_next_ns))
+            (asked_for_less(failure) || next->next.t_ns == failure->next.t_ns))
             failure->recovery = GW_RECOVERED_BY_SMALLER;
         next = failure;
     }

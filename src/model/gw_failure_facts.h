@@ -30,6 +30,46 @@ typedef struct gw_elsewhere {
     uint64_t t_made_ns;
 } gw_elsewhere;
 
+/* What succeeded after a failure. Of the process, at least: */
+typedef struct gw_after {
+    uint64_t launches;
+    uint64_t work;   /* launches, copies and fills */
+    uint64_t allocs; /* of device memory */
+    uint64_t frees;
+    /* Of the thread that was refused, at least: requests granted to it; launches, fills and copies that are more than
+     * fetching results; waits and results that it fetched. */
+    uint64_t own_allocs, own_work, own_waits;
+    uint32_t turns;        /* memory was given back, then asked for and granted; counted up to 16 */
+    bool synced;           /* a synchronisation succeeded */
+    bool worked;           /* new work was done, and the host waited for some of it and found it good */
+    uint64_t null_used_at; /* index + 1 of the first later failure that names a NULL address */
+} gw_after;
+
+/* The first request of the same thread that succeeded after a refusal. */
+typedef struct gw_next_request {
+    bool known;
+    bool is_retry; /* it asked for the same again */
+    uint64_t bytes, t_ns;
+    uint32_t site; /* 0: not known */
+} gw_next_request;
+
+/* What the recorded processes had on the device at a failure, and which devices were free. */
+typedef struct gw_around {
+    uint32_t other_pid; /* the one that holds most besides this one; 0: none */
+    uint64_t other_bytes, other_bytes_total;
+    uint32_t process_count; /* with a context on it, this one included */
+    uint32_t devices_idle;  /* bits: known devices on which none has a context */
+    uint64_t ledger_bytes;  /* asked for by all of them */
+} gw_around;
+
+/* A context had gone before the failure: bits of the classes of living things that arg[k] may name by handle, or point
+ * into. Of the first failures after the context's end alone. */
+typedef struct gw_named {
+    bool known;
+    bool context_lives; /* the current one, made anew perhaps */
+    uint32_t classes[4];
+} gw_named;
+
 /* A driver call that did not succeed. Equal failures of one thread in a row are one entry. */
 typedef struct gw_failure {
     uint64_t t_ns, t_last_ns;
@@ -54,44 +94,22 @@ typedef struct gw_failure {
     uint32_t site;         /* of the first one; 0: not known */
     gw_recovery recovery;
     uint64_t t_recovered_ns;
-    uint64_t launches_after; /* successful ones that followed in the process, at least */
-    uint64_t work_after;     /* the same with copies and fills */
-    uint64_t allocs_after;   /* of device memory */
-    uint64_t frees_after;
-    /* Of the thread that was refused, at least: requests granted to it; launches, fills and copies that are more than
-     * fetching results; waits and results that it fetched. */
-    uint64_t own_allocs_after, own_work_after, own_waits_after;
-    uint32_t turns_after;  /* of the process: memory was given back, then asked for and granted; counted up to 16 */
-    bool synced_after;     /* a synchronisation succeeded later */
-    bool worked_after;     /* new work was done later, and the host waited for some of it and found it good */
-    bool null_freed_after; /* the program freed, filled or copied through NULL later */
     gw_elsewhere elsewhere;
-    uint64_t null_used_at; /* index + 1 of the first later failure that names a NULL address */
+    gw_after after;
 
-    bool has_info; /* the driver's totals, asked right after the failure */
+    bool has_info; /* the driver's totals, asked right after the failure; or after an earlier one, and brought up to it
+                    */
     gw_memory_info info;
-    bool info_is_derived; /* it was asked after an earlier refusal, and the ledger says what changed since */
-    gw_pool_state pools;  /* asked right after the failure; count 0: none, or not known */
-    bool guard;           /* our guard refused, not the driver */
+    gw_pool_state pools; /* asked right after the failure; count 0: none, or not known */
+    bool guard;          /* our guard refused, not the driver */
     bool has_limit;
     uint64_t bytes_limit, bytes_used; /* the guard's */
-    bool retried;                     /* the thread's next allocation that succeeded was this request again */
-    bool retry_seen;                  /* the thread allocated something later; then, of the first of these: */
-    uint64_t next_bytes, t_next_ns;
-    uint32_t next_site; /* 0: not known */
-    uint32_t other_pid; /* the recorded process that holds most on the device besides this one; 0: none */
-    uint64_t other_bytes, other_bytes_total;
-    uint32_t processes_on_device; /* recorded ones with a context on it, this one included */
-    uint32_t devices_idle;        /* bits: known devices on which no recorded process has a context */
-    uint64_t ledger_bytes_all;    /* asked for by all recorded processes on that device at that instant */
-    int snapshot;                 /* for gw_model_snapshot(); -1: none */
-    int allocator;                /* index into the model's allocator reports that belongs to it; -1: none */
+    gw_next_request next;
+    gw_around around;
+    int snapshot;  /* for gw_model_snapshot(); -1: none */
+    int allocator; /* index into the model's allocator reports that belongs to it; -1: none */
 
-    /* A context had gone before: bits of the classes of living things that arg[k] may name by handle, or point into. Of
-     * the first failures after the context's end alone (named_known). */
-    bool named_known;
-    bool context_lives; /* the current one, made anew perhaps */
-    uint32_t named_classes[4];
+    gw_named named;
 
     const char *kernel; /* is_sticky and a launch: its kernel; NULL: unknown */
     bool by_dump;       /* no call reported it: a GPU core dump tells, and the driver ended the process. fn_name is the

@@ -477,9 +477,9 @@ static void feed_counters(gw_model *model, const gw_item *item)
         facts->synced_at_ns = thread->synced_at_ns;
     for (uint32_t i = 0; i < process->open_count; i++) {
         gw_failure *failure = &model->failure[process->open_failure[i]];
-        if (failure->launches_after == UINT64_MAX) {
-            failure->launches_after = gw_launches(facts->counter);
-            failure->work_after = gwi_work_count(facts);
+        if (failure->after.launches == UINT64_MAX) {
+            failure->after.launches = gw_launches(facts->counter);
+            failure->after.work = gwi_work_count(facts);
         }
     }
 }

@@ -390,7 +390,7 @@ static void test_recovered_by_a_retry(void **state)
     gw_model *model = gw_feed_finish(&feed);
     assert_int_equal(model->failure_count, 1);
     assert_int_equal(model->failure[0].recovery, GW_RECOVERED_BY_SIZE);
-    assert_true(model->failure[0].retried);
+    assert_true(model->failure[0].next.is_retry);
     assert_true(model->failure[0].has_info);
     assert_int_equal(model->failure[0].info.bytes_free, gib);
     gw_model_free(model);

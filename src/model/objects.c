@@ -262,8 +262,6 @@ static GWI_RARE void free_of_nothing(gw_model *model, const gwi_process *process
 {
     if (event->arg[0] != 0)
         model->process[process->index].unknown_frees++;
-    else if (process->last_failure >= 0 && model->failure[process->last_failure].is_allocation)
-        model->failure[process->last_failure].null_freed_after = true;
 }
 
 void gwi_memory_free(gw_model *model, gwi_process *process, const gw_event *event)

@@ -193,7 +193,7 @@ static void expect_same_failure(const gw_failure *one, const gw_failure *other)
     assert_int_equal(one->repeat_count, other->repeat_count);
     assert_int_equal(one->recovery, other->recovery);
     assert_int_equal(one->t_recovered_ns, other->t_recovered_ns);
-    assert_int_equal(one->frees_after, other->frees_after);
+    assert_int_equal(one->after.frees, other->after.frees);
     assert_int_equal(one->text == NULL, other->text == NULL);
     if (one->text != NULL)
         assert_string_equal(one->text, other->text);

@@ -61,7 +61,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     if (failure == NULL)
         return gwi_sure_of_words(c);
     /* A library may try several images and cope: only words or an end without any work say that it did not. */
-    bool alone = told != NULL || failure->launches_after == 0;
+    bool alone = told != NULL || failure->after.launches == 0;
     return gwi_sure_of_end(c, failure, alone ? GW_ESTABLISHED : GW_HYPOTHESIS);
 }
 

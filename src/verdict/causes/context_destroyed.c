@@ -30,14 +30,14 @@ static uint32_t classes_like(uint8_t cls)
  * after the teardown under the same number is not meant. */
 static const gw_buried *find_buried(const gw_teardown *teardown, const gw_failure *failure)
 {
-    if (!failure->named_known)
+    if (!failure->named.known)
         return NULL;
     for (size_t i = 0; i < teardown->buried_count; i++) {
         const gw_buried *buried = &teardown->buried[i];
         uint64_t bytes = gw_class_has_addresses((gw_class)buried->cls) ? buried->bytes : 0;
         for (int k = 0; k < 4; k++) {
             bool named = failure->arg[k] == buried->key || failure->arg[k] - buried->key < bytes;
-            if (buried->key > 0xffff && named && (failure->named_classes[k] & classes_like(buried->cls)) == 0)
+            if (buried->key > 0xffff && named && (failure->named.classes[k] & classes_like(buried->cls)) == 0)
                 return buried;
         }
     }
@@ -155,7 +155,7 @@ static gw_certainty judge_named(const gwi_case *c, gwi_finding *finding, const g
     const gw_buried *buried = find_buried(teardown, use);
     bool context_gone =
         use->result == CONTEXT_IS_DESTROYED || (use->result == INVALID_CONTEXT && use->context == teardown->context &&
-                                                use->named_known && !use->context_lives);
+                                                use->named.known && !use->named.context_lives);
     if (buried == NULL && !context_gone)
         return GW_CERTAINTY_NONE;
     gwi_headline(finding, "%s at %.2f s, and %s from before it was used afterwards", verb_of(teardown->kind),

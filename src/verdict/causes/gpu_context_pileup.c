@@ -30,24 +30,25 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
     const gw_failure *oom = c->oom_last;
     const gwi_memory *memory = &c->memory;
     char others[GW_BYTES_TEXT_MAX];
-    if (oom == NULL || oom->processes_on_device < 2 || oom->devices_idle == 0 || oom->device == GW_MODEL_DEVICE_BEYOND)
+    if (oom == NULL || oom->around.process_count < 2 || oom->around.devices_idle == 0 ||
+        oom->device == GW_MODEL_DEVICE_BEYOND)
         return GW_CERTAINTY_NONE;
     int idle = 0;
-    while ((oom->devices_idle >> idle & 1) == 0)
+    while ((oom->around.devices_idle >> idle & 1) == 0)
         idle++;
     gwi_headline(finding, "%" PRIu32 " processes of this run have a context on GPU %d while GPU %d is idle",
-                 oom->processes_on_device, memory->device, idle);
+                 oom->around.process_count, memory->device, idle);
     gwi_say_request(c, finding);
-    gwi_measure(finding, oom->t_ns, "ledger", (double)oom->processes_on_device, "count",
-                "%" PRIu32 " processes of this run had a context on GPU %d at that moment", oom->processes_on_device,
+    gwi_measure(finding, oom->t_ns, "ledger", (double)oom->around.process_count, "count",
+                "%" PRIu32 " processes of this run had a context on GPU %d at that moment", oom->around.process_count,
                 memory->device);
-    gwi_measure(finding, oom->t_ns, "ledger", (double)oom->other_bytes_total, "bytes",
-                "the others held %s of it, most by pid %" PRIu32, gw_bytes_text(others, oom->other_bytes_total),
-                oom->other_pid);
+    gwi_measure(finding, oom->t_ns, "ledger", (double)oom->around.other_bytes_total, "bytes",
+                "the others held %s of it, most by pid %" PRIu32, gw_bytes_text(others, oom->around.other_bytes_total),
+                oom->around.other_pid);
     gwi_evidence(finding, oom->t_ns, "ledger", "no process of this run had a context on GPU %d", idle);
     gwi_say_memory_ruled_out(c, finding, GWI_NOT_FRAGMENTED | GWI_NOT_GROWTH);
     gwi_say_consequences(c, finding, oom);
-    return certainty_of(c, oom->processes_on_device);
+    return certainty_of(c, oom->around.process_count);
 }
 
 const gw_cause gwi_cause_gpu_context_pileup = {

@@ -39,7 +39,7 @@ static bool find_growth(const gwi_case *c, uint64_t *ret_bytes, uint64_t *ret_fi
         return false;
     const gw_device *device = &c->model->device[m->device];
     if (device->bytes_free_first == 0 || device->bytes_free_first > m->total_bytes || device->t_first_ns >= m->t_ns ||
-        c->oom_last->processes_on_device > 1 || has_managed(c->process, m->device) || m->made_context_count > 0 ||
+        c->oom_last->around.process_count > 1 || has_managed(c->process, m->device) || m->made_context_count > 0 ||
         m->stream_count > STREAMS_MANY || !is_alone(c))
         return false;
     *ret_first = m->total_bytes - device->bytes_free_first;

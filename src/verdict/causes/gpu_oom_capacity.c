@@ -64,9 +64,9 @@ static void say_ignored(const gwi_case *c, gwi_finding *finding)
 static void say_null_use(const gwi_case *c, gwi_finding *finding)
 {
     const gw_failure *oom = c->oom;
-    if (oom == NULL || oom->null_used_at == 0 || c->sticky != NULL)
+    if (oom == NULL || oom->after.null_used_at == 0 || c->sticky != NULL)
         return;
-    const gw_failure *use = &c->model->failure[oom->null_used_at - 1];
+    const gw_failure *use = &c->model->failure[oom->after.null_used_at - 1];
     char call[GWI_CALL_TEXT_MAX];
     gwi_evidence(finding, use->t_ns, "driver", "%s was then called with the NULL address of the failed allocation",
                  gwi_call_text(call, use->fn_name));
@@ -142,8 +142,8 @@ static bool had_fitted(const gwi_memory *memory)
 
 static bool has_gone_on(const gw_failure *oom)
 {
-    return oom->null_used_at == 0 && (oom->worked_after || oom->allocs_after > 0 ||
-                                      (oom->launches_after > 0 && oom->launches_after != UINT64_MAX));
+    return oom->after.null_used_at == 0 && (oom->after.worked || oom->after.allocs > 0 ||
+                                            (oom->after.launches > 0 && oom->after.launches != UINT64_MAX));
 }
 
 static gw_certainty certainty_of(const gwi_case *c)

@@ -129,7 +129,7 @@ static gw_certainty judge(const gwi_case *c, gwi_finding *finding)
      * goes on as well, without what this launch should have computed. */
     gw_certainty sure = gwi_sure_of_end(c, failure, GW_ESTABLISHED);
     bool own_end = c->exception == GW_EXCEPTION_SCRIPT || c->exception == GW_EXCEPTION_OOM;
-    bool went_on = failure->worked_after || (failure->launches_after > 0 && failure->synced_after);
+    bool went_on = failure->after.worked || (failure->after.launches > 0 && failure->after.synced);
     return sure == GW_HYPOTHESIS && !(own_end && went_on) ? GW_SUPPORTED : sure;
 }
 

@@ -34,8 +34,8 @@ static bool is_transient(const gwi_case *c, const gw_failure *failure)
     uint64_t made = 0, left = 0;
     for (size_t i = 1; i < c->model->group_count; i++) {
         const gw_group *group = &c->model->group[i];
-        if (group->pid != failure->pid || group->bytes != failure->next_bytes || group->alloc_count == 0 ||
-            (group->site != failure->next_site && !same_place(c, group->site, failure->next_site)))
+        if (group->pid != failure->pid || group->bytes != failure->next.bytes || group->alloc_count == 0 ||
+            (group->site != failure->next.site && !same_place(c, group->site, failure->next.site)))
             continue;
         made += group->alloc_count;
         left += group->alloc_count - (group->free_count - group->buried_count);
@@ -45,9 +45,9 @@ static bool is_transient(const gwi_case *c, const gw_failure *failure)
 
 static bool is_choice(const gwi_case *c, const gw_failure *failure)
 {
-    return failure->is_allocation && !failure->is_echo && !failure->is_probe && failure->retry_seen &&
-           failure->bytes_wanted > OBJECT_BYTES_MAX && failure->next_bytes * SMALLER_TIMES <= failure->bytes_wanted &&
-           failure->t_next_ns - failure->t_ns < soon_ns && same_place(c, failure->site, failure->next_site) &&
+    return failure->is_allocation && !failure->is_echo && !failure->is_probe && failure->next.known &&
+           failure->bytes_wanted > OBJECT_BYTES_MAX && failure->next.bytes * SMALLER_TIMES <= failure->bytes_wanted &&
+           failure->next.t_ns - failure->t_ns < soon_ns && same_place(c, failure->site, failure->next.site) &&
            is_transient(c, failure);
 }
 
@@ -89,7 +89,7 @@ static void add_kernels(const gwi_case *c, const gw_failure *failure, gw_text *t
         return;
     gw_text_addf(text, "; the larger one was last given at %.2f s", (double)given_ns / 1e9);
     const gw_ring_call *large = launch_after(c, failure, given_ns),
-                       *small = launch_after(c, failure, failure->t_next_ns);
+                       *small = launch_after(c, failure, failure->next.t_ns);
     if (large == NULL || small == NULL || large->what == small->what)
         return;
     if (large->kernel != NULL && small->kernel != NULL)
@@ -130,7 +130,7 @@ static bool advise(const gwi_case *c, gw_string_list *advice)
                  "library-workspace-choice: %s was refused %" PRIu64 " time%s, first at %.2f s%s, for lack of memory, "
                  "and %s was taken there instead",
                  gw_bytes_text(wanted, first->bytes_wanted), count, GWI_PLURAL(count), (double)first->t_ns / 1e9,
-                 gwi_at(c, first->site, at), gw_bytes_text(taken, first->next_bytes));
+                 gwi_at(c, first->site, at), gw_bytes_text(taken, first->next.bytes));
     add_kernels(c, first, &text);
     gwi_cudnn_add_workspace(c, first->t_ns, &text);
     gw_text_addf(&text,

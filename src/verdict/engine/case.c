@@ -69,17 +69,17 @@ static void find_holders(const gw_model *model, const gw_failure *failure, gwi_m
 static void find_siblings(const gw_model *model, const gw_failure *failure, gwi_memory *memory)
 {
     /* The card was looked at a little later: who was killed in between is only in the ledger. */
-    if (failure->other_bytes_total == 0 ||
-        (memory->foreign_known && memory->foreign_bytes >= failure->other_bytes_total))
+    if (failure->around.other_bytes_total == 0 ||
+        (memory->foreign_known && memory->foreign_bytes >= failure->around.other_bytes_total))
         return;
     if (failure->guard && failure->has_limit &&
-        failure->bytes_used < memory->own_bytes + failure->other_bytes_total / 2)
+        failure->bytes_used < memory->own_bytes + failure->around.other_bytes_total / 2)
         return; /* the guard counted this process alone */
     memory->foreign_known = true;
     memory->foreign_recorded = memory->foreign_by_ledger = true;
-    memory->foreign_bytes = failure->other_bytes_total;
-    memory->foreign_pid = failure->other_pid;
-    const gw_process *other = gw_model_process(model, failure->other_pid);
+    memory->foreign_bytes = failure->around.other_bytes_total;
+    memory->foreign_pid = failure->around.other_pid;
+    const gw_process *other = gw_model_process(model, failure->around.other_pid);
     if (other != NULL && other->exe != NULL)
         snprintf(memory->foreign_command, sizeof memory->foreign_command, "%.250s", other->exe);
 }

@@ -25,12 +25,12 @@ static const gw_failure *first_sticky(const gw_model *model, uint32_t pid)
  * was waited for in between and was good, or the request was asked again and granted. */
 static bool is_unrecovered(const gw_failure *failure, const gw_process *process, const gw_failure *sticky)
 {
-    if (failure->null_used_at != 0 && !failure->retried)
+    if (failure->after.null_used_at != 0 && !failure->next.is_retry)
         return true;
     if (sticky == NULL || sticky->t_ns <= failure->t_ns)
         return failure->recovery == GW_RECOVERED_NOT;
     bool waited = process != NULL && process->synced_at_ns > failure->t_last_ns;
-    return !failure->worked_after && !failure->retried && failure->recovery != GW_RECOVERED_BY_REQUESTS &&
+    return !failure->after.worked && !failure->next.is_retry && failure->recovery != GW_RECOVERED_BY_REQUESTS &&
            !(waited && failure->recovery != GW_RECOVERED_NOT);
 }
 

@@ -322,7 +322,7 @@ static bool was_outlived(const gwi_case *c, const gw_failure *failure)
 {
     bool is_root = failure == c->root || failure == c->oom || failure == c->oom_last;
     bool may_be_why = !c->ended || c->bad_end;
-    if (!failure->is_allocation || failure->is_echo || (may_be_why && (is_root || failure->null_used_at != 0)))
+    if (!failure->is_allocation || failure->is_echo || (may_be_why && (is_root || failure->after.null_used_at != 0)))
         return false;
     return !c->bad_end || gwi_is_outlived(c, failure);
 }
@@ -367,7 +367,7 @@ static const char *how_outlived(const gwi_case *c, const gw_failure *failure)
                                       "and thousands of other requests succeeded later"};
     if (failure->recovery != GW_RECOVERED_NOT)
         return how[failure->recovery];
-    return failure->worked_after ? "and other work succeeded later" : c->bad_end ? "and the program went on" : how[0];
+    return failure->after.worked ? "and other work succeeded later" : c->bad_end ? "and the program went on" : how[0];
 }
 
 static bool advise_refusals(const gwi_case *c, const refusals *it, gw_string_list *advice)

@@ -96,7 +96,7 @@ static bool is_told_later(const gw_model *model, const gw_failure *failure)
 static bool thread_worked(const gw_failure *failure)
 {
     enum { REQUESTS_MIN = 1, ALL_MIN = 16 };
-    return failure->own_allocs_after >= REQUESTS_MIN && failure->own_allocs_after + failure->own_work_after >= ALL_MIN;
+    return failure->after.own_allocs >= REQUESTS_MIN && failure->after.own_allocs + failure->after.own_work >= ALL_MIN;
 }
 
 /* It did so again and again. Requests in a row are not enough: a program may make all its blocks before it looks
@@ -104,15 +104,15 @@ static bool thread_worked(const gw_failure *failure)
 static bool thread_worked_on(const gw_failure *failure)
 {
     enum { REQUESTS_MIN = 8, WORK_MIN = 4 };
-    uint64_t work = failure->own_work_after + failure->own_waits_after + failure->turns_after;
-    return failure->own_allocs_after >= REQUESTS_MIN && work >= WORK_MIN;
+    uint64_t work = failure->after.own_work + failure->after.own_waits + failure->after.turns;
+    return failure->after.own_allocs >= REQUESTS_MIN && work >= WORK_MIN;
 }
 
 /* Very many kernels of the process, whichever thread launched them. Nobody may have waited for any of them. */
 static bool was_launched_much(const gw_failure *failure)
 {
     enum { MUCH = 1000 };
-    return failure->launches_after != UINT64_MAX && failure->launches_after >= MUCH;
+    return failure->after.launches != UINT64_MAX && failure->after.launches >= MUCH;
 }
 
 static went_on went_on_to_end(const gwi_case *c, const gw_failure *failure, bool is_last)
@@ -120,14 +120,14 @@ static went_on went_on_to_end(const gwi_case *c, const gw_failure *failure, bool
     enum { VERY_MUCH_WORK = 1000 };
     bool recovered = failure->recovery != GW_RECOVERED_NOT;
     bool by_work = failure->recovery == GW_RECOVERED_BY_WORK || failure->recovery == GW_RECOVERED_BY_REQUESTS;
-    bool own = failure->own_allocs_after + failure->own_work_after > 0;
-    if (failure->null_used_at != 0 && !failure->retried)
+    bool own = failure->after.own_allocs + failure->after.own_work > 0;
+    if (failure->after.null_used_at != 0 && !failure->next.is_retry)
         return WENT_ON_NOT;
     switch (end_of(c)) {
     case ENDED_BY_MEMORY:
         return recovered && !(is_last && by_work && !is_told_later(c->model, failure)) ? WENT_ON : WENT_ON_NOT;
     case ENDED_BY_OTHER_EXCEPTION:
-        if (own && (recovered || failure->worked_after || thread_worked(failure)))
+        if (own && (recovered || failure->after.worked || thread_worked(failure)))
             return WENT_ON;
         return (recovered && !own) || was_launched_much(failure) ? WENT_ON_PERHAPS : WENT_ON_NOT;
     case ENDED_SILENTLY:
@@ -135,7 +135,7 @@ static went_on went_on_to_end(const gwi_case *c, const gw_failure *failure, bool
     }
     if (own)
         return recovered || thread_worked_on(failure) ? WENT_ON : WENT_ON_NOT;
-    return recovered && failure->work_after + failure->allocs_after >= VERY_MUCH_WORK ? WENT_ON_PERHAPS : WENT_ON_NOT;
+    return recovered && failure->after.work + failure->after.allocs >= VERY_MUCH_WORK ? WENT_ON_PERHAPS : WENT_ON_NOT;
 }
 
 /* ---- the rule ---- */
@@ -157,7 +157,7 @@ static bool is_unsure_root(const gwi_case *c, const gw_failure *failure)
 
 static went_on went_on_after(const gwi_case *c, const gw_failure *failure, const gw_failure *next, bool is_last)
 {
-    if (next != NULL && failure->null_used_at == 0 &&
+    if (next != NULL && failure->after.null_used_at == 0 &&
         (was_granted_between(c->model, failure, next) || was_raised_apart(c, failure, next)))
         return WENT_ON;
     return went_on_to_end(c, failure, is_last);
@@ -178,7 +178,7 @@ static void find_series(gwi_case *c)
 bool gwi_is_outlived(const gwi_case *c, const gw_failure *failure)
 {
     if (c->process == NULL || failure->pid != c->process->pid || c->sticky != NULL)
-        return failure->recovery != GW_RECOVERED_NOT || failure == c->handled || failure->worked_after;
+        return failure->recovery != GW_RECOVERED_NOT || failure == c->handled || failure->after.worked;
     return c->oom == NULL || failure < c->oom || failure->recovery != GW_RECOVERED_NOT;
 }
 
@@ -187,9 +187,9 @@ static bool is_surely_handled(const gwi_case *c, const gw_failure *failure)
 {
     enum { OWN_WORK_MIN = 4, OWN_REQUESTS_MANY = 1000 };
     bool settled = failure->recovery == GW_RECOVERED_BY_SIZE || failure->recovery == GW_RECOVERED_BY_SMALLER;
-    bool own_work = failure->own_work_after + failure->own_waits_after >= OWN_WORK_MIN ||
-                    failure->own_allocs_after >= OWN_REQUESTS_MANY;
-    if (failure->own_allocs_after + failure->own_work_after == 0)
+    bool own_work = failure->after.own_work + failure->after.own_waits >= OWN_WORK_MIN ||
+                    failure->after.own_allocs >= OWN_REQUESTS_MANY;
+    if (failure->after.own_allocs + failure->after.own_work == 0)
         return false;
     if (end_of(c) == ENDED_BY_OTHER_EXCEPTION)
         return settled || (own_work && (failure->recovery != GW_RECOVERED_NOT || thread_worked_on(failure)));

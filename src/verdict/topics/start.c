@@ -281,7 +281,7 @@ gw_certainty gwi_sure_of_end(const gwi_case *c, const gw_failure *failure, gw_ce
                  (c->signal != 0 && c->signal != ABORT) || (c->ended && is_status_of_signal(c->exit_code)) ||
                  c->process == NULL || c->process->pid != failure->pid;
     /* Work that succeeded and was waited for afterwards: it had another way. */
-    other = other || (c->exception != GW_EXCEPTION_GPU && failure->launches_after > 0 && failure->synced_after);
+    other = other || (c->exception != GW_EXCEPTION_GPU && failure->after.launches > 0 && failure->after.synced);
     if (other)
         return GW_HYPOTHESIS;
     return most > GW_SUPPORTED && !is_its_end(c, failure) ? GW_SUPPORTED : most;
