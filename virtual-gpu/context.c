@@ -24,7 +24,7 @@ static void limits_reset(gwi_context *context)
 }
 
 /* Bring a context to life: its own memory, its default stream. */
-int gwi_context_make(gwi_context *context, gwi_device *device)
+static int context_make(gwi_context *context, gwi_device *device)
 {
     if (gwi_card_is_lost(device->index))
         return CUDA_ERROR_UNKNOWN;
@@ -96,7 +96,7 @@ static void arrays_end(gwi_context *context)
     }
 }
 
-void gwi_context_end(gwi_context *context)
+static void context_end(gwi_context *context)
 {
     if (!context->alive)
         return;
@@ -306,7 +306,7 @@ GWI_API(cuDevicePrimaryCtxRetain)(CUcontext *pctx, CUdevice dev)
     }
     gwi_context *context = device->primary;
     if (!context->alive) {
-        int result = gwi.process_fault != 0 ? gwi.process_fault : gwi_context_make(context, device);
+        int result = gwi.process_fault != 0 ? gwi.process_fault : context_make(context, device);
         if (result != 0)
             return gwi_leave(result);
         context->flags = device->primary_flags;
@@ -326,7 +326,7 @@ GWI_API(cuDevicePrimaryCtxRelease_v2)(CUdevice dev)
     if (device->primary == NULL || !device->primary->alive)
         return gwi_leave(CUDA_ERROR_INVALID_CONTEXT);
     if (--device->primary->retain_count == 0)
-        gwi_context_end(device->primary);
+        context_end(device->primary);
     return gwi_leave(0);
 }
 GWI_ALIAS(cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2);
@@ -338,7 +338,7 @@ GWI_API(cuDevicePrimaryCtxReset_v2)(CUdevice dev)
     if (device == NULL)
         return gwi_leave(CUDA_ERROR_INVALID_DEVICE);
     if (device->primary != NULL)
-        gwi_context_end(device->primary);
+        context_end(device->primary);
     return gwi_leave(0);
 }
 GWI_ALIAS(cuDevicePrimaryCtxReset, cuDevicePrimaryCtxReset_v2);
@@ -393,12 +393,12 @@ static int create(CUcontext *ret_context, unsigned flags, CUdevice dev)
     gwi_context *context = calloc(1, sizeof *context);
     if (context == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    int result = gwi_context_make(context, device);
+    int result = context_make(context, device);
     if (result == 0)
         result = push(context);
     if (result != 0) {
         if (context->alive)
-            gwi_context_end(context);
+            context_end(context);
         free(context);
         return result;
     }
@@ -439,7 +439,7 @@ GWI_API(cuCtxDestroy_v2)(CUcontext ctx)
         return gwi_leave(CUDA_ERROR_INVALID_CONTEXT);
     if (!context->alive || context->is_primary)
         return gwi_leave(CUDA_ERROR_INVALID_CONTEXT);
-    gwi_context_end(context);
+    context_end(context);
     if (gwi_current() == context)
         gwi_self.context_count--;
     return gwi_leave(0);

@@ -12,7 +12,7 @@ typedef struct graph_exec {
     size_t count;
 } graph_exec;
 
-gwi_graph *gwi_graph_make(void)
+static gwi_graph *graph_make(void)
 {
     gwi_graph *graph = calloc(1, sizeof *graph);
     if (graph != NULL)
@@ -181,7 +181,7 @@ GWI_API(cuStreamBeginCapture_v2)(CUstream hStream, CUstreamCaptureMode mode)
         return gwi_leave(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     if (owner_of(stream) != NULL)
         return gwi_leave(CUDA_ERROR_ILLEGAL_STATE);
-    stream->capture = gwi_graph_make();
+    stream->capture = graph_make();
     if (stream->capture == NULL)
         return gwi_leave(CUDA_ERROR_OUT_OF_MEMORY);
     stream->capture_mode = (unsigned)mode;
@@ -280,7 +280,7 @@ GWI_API(cuGraphCreate)(CUgraph *phGraph, unsigned int flags)
     GWI_ENTER;
     if (phGraph == NULL || flags != 0)
         return gwi_leave(CUDA_ERROR_INVALID_VALUE);
-    *phGraph = (CUgraph)gwi_graph_make();
+    *phGraph = (CUgraph)graph_make();
     return gwi_leave(*phGraph != NULL ? 0 : CUDA_ERROR_OUT_OF_MEMORY);
 }
 
@@ -435,7 +435,7 @@ GWI_API(cuGraphAddMemFreeNode)
 /* Deep copy of a graph: the nodes' dependencies are put over by position. */
 static gwi_graph *graph_copy(const gwi_graph *graph)
 {
-    gwi_graph *copy = gwi_graph_make();
+    gwi_graph *copy = graph_make();
     gwi_node **made = calloc(graph->node_count + 1, sizeof(gwi_node *));
     const gwi_node **from = calloc(graph->node_count + 1, sizeof(gwi_node *));
     size_t count = 0;

@@ -432,8 +432,6 @@ uint64_t gwi_card_slowed_ns(const gwi_device *device, uint64_t duration_ns);
 uint64_t gwi_card_copy_ns(const gwi_device *device, const gwi_work *work);
 
 /* context.c */
-int gwi_context_make(gwi_context *context, gwi_device *device);
-void gwi_context_end(gwi_context *context);
 bool gwi_context_is(const gwi_context *context, unsigned generation);
 
 /* memory.c */
@@ -453,18 +451,14 @@ bool gwi_is_host_block(const gwi_block *block);
 
 /* timeline.c */
 gwi_stream *gwi_stream_make(gwi_context *context, unsigned flags, int priority);
-void gwi_stream_end(gwi_stream *stream);
 /* The stream of a handle, default streams included; crashes as the real driver does where it is dead. NULL:
  * no context. */
 gwi_stream *gwi_stream_find(CUstream handle);
 /* Give work to a stream (or to the graph that is being captured). Takes over what `work` owns. `events` may
  * name further commands to wait for. */
 int gwi_submit(gwi_stream *stream, const gwi_work *work, gwi_command *wait_for, gwi_command **ret_command);
-/* The same, never captured. */
-int gwi_submit_now(gwi_stream *stream, const gwi_work *work, gwi_command *wait_for, gwi_command **ret_command);
 /* After a launch: waits for it where the environment wants that; 0, or what the kernel did. */
 int gwi_block_after_launch(gwi_stream *stream);
-gwi_command *gwi_command_keep(gwi_command *command);
 void gwi_command_drop(gwi_command *command);
 void gwi_advance(void);
 void gwi_wait_command(gwi_command *command);
@@ -483,16 +477,9 @@ void gwi_pools_trim(gwi_device *device);
 int gwi_pool_alloc(gwi_pool *pool, size_t bytes, gwi_block **ret_block);
 void gwi_pools_end(gwi_device *device);
 
-/* vmm.c */
-void gwi_physical_drop(gwi_physical *physical);
-
 /* module.c */
 gwi_function *gwi_function_find(CUfunction handle);
 void gwi_modules_end(gwi_context *context);
-int gwi_module_make(gwi_context *context, const void *image, size_t bytes, gwi_module **ret_module);
-gwi_function *gwi_module_function(gwi_module *module, const char *name, gwi_kind kind);
-void gwi_module_free(gwi_module *module);
-int gwi_module_global(gwi_module *module, const char *name, gwi_block **ret_block);
 
 /* launch.c: what a kernel does, decided when it starts */
 /* Which fault the kernel has (enum gw_kernel_fault), what the driver answers for it, and what it tells its listeners.
@@ -514,7 +501,6 @@ int gwi_fill_work(CUdeviceptr to, size_t pitch, unsigned value, unsigned element
 
 /* graph.c */
 int gwi_capture_add(gwi_stream *stream, const gwi_work *work, gwi_node *wait_for, gwi_node **ret_node);
-gwi_graph *gwi_graph_make(void);
 void gwi_graph_free(gwi_graph *graph);
 void gwi_capture_end(gwi_stream *stream);
 /* 900 and a broken capture where the calling thread may not make an unsafe call now; else 0. */

@@ -20,7 +20,7 @@ static int ptx_version_max(int driver)
     return 74;
 }
 
-int gwi_module_make(gwi_context *context, const void *image, size_t bytes, gwi_module **ret_module)
+static int module_make(gwi_context *context, const void *image, size_t bytes, gwi_module **ret_module)
 {
     char reason[300];
     gwi_image_wants wants = {
@@ -56,7 +56,7 @@ int gwi_module_make(gwi_context *context, const void *image, size_t bytes, gwi_m
     return 0;
 }
 
-void gwi_module_free(gwi_module *module)
+static void module_free(gwi_module *module)
 {
     gwi_module **link = &gwi.modules;
     while (*link != NULL && *link != module)
@@ -91,11 +91,11 @@ void gwi_modules_end(gwi_context *context)
             for (size_t i = 0; i < library->instance_count; i++)
                 if (library->instances[i].module == module)
                     library->instances[i] = library->instances[--library->instance_count];
-        gwi_module_free(module);
+        module_free(module);
     }
 }
 
-gwi_function *gwi_module_function(gwi_module *module, const char *name, gwi_kind kind)
+static gwi_function *module_function(gwi_module *module, const char *name, gwi_kind kind)
 {
     const gwi_kernel_info *info = gwi_image_kernel(&module->image, name);
     if (info == NULL)
@@ -113,7 +113,7 @@ gwi_function *gwi_module_function(gwi_module *module, const char *name, gwi_kind
     return module->functions[index];
 }
 
-int gwi_module_global(gwi_module *module, const char *name, gwi_block **ret_block)
+static int module_global(gwi_module *module, const char *name, gwi_block **ret_block)
 {
     for (size_t i = 0; i < module->image.global_count; i++) {
         const gwi_global_info *info = &module->image.globals[i];
@@ -148,7 +148,7 @@ static gwi_module *module_find(CUmodule handle)
 static int load(CUmodule *ret_module, const void *image, size_t bytes)
 {
     gwi_module *module = NULL;
-    int result = gwi_module_make(gwi_current(), image, bytes, &module);
+    int result = module_make(gwi_current(), image, bytes, &module);
     if (result != 0)
         return result;
     gwi_object_add(&module->object, GWI_MODULE);
@@ -245,7 +245,7 @@ GWI_API(cuModuleUnload)(CUmodule hmod)
     gwi_module *module = module_find(hmod);
     int result = gwi_see_fault();
     if (result == 0 && module != NULL)
-        gwi_module_free(module);
+        module_free(module);
     return gwi_leave(result);
 }
 
@@ -257,7 +257,7 @@ GWI_API(cuModuleGetFunction)(CUfunction *hfunc, CUmodule hmod, const char *name)
         return gwi_leave(CUDA_ERROR_INVALID_VALUE);
     if (module == NULL)
         return gwi_leave(CUDA_ERROR_INVALID_HANDLE);
-    gwi_function *function = gwi_module_function(module, name, GWI_FUNCTION);
+    gwi_function *function = module_function(module, name, GWI_FUNCTION);
     if (function == NULL)
         return gwi_leave(CUDA_ERROR_NOT_FOUND);
     *hfunc = (CUfunction)function;
@@ -285,7 +285,7 @@ GWI_API(cuModuleEnumerateFunctions)(CUfunction *functions, unsigned int numFunct
     if (module == NULL)
         return gwi_leave(CUDA_ERROR_INVALID_HANDLE);
     for (unsigned i = 0; i < numFunctions && i < module->image.kernel_count; i++)
-        functions[i] = (CUfunction)gwi_module_function(module, module->image.kernels[i].name, GWI_FUNCTION);
+        functions[i] = (CUfunction)module_function(module, module->image.kernels[i].name, GWI_FUNCTION);
     return gwi_leave(0);
 }
 
@@ -296,7 +296,7 @@ static int get_global(CUdeviceptr *address, size_t *bytes, gwi_module *module, c
         return CUDA_ERROR_INVALID_VALUE;
     if (module == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
-    int result = gwi_module_global(module, name, &block);
+    int result = module_global(module, name, &block);
     if (result != 0)
         return result;
     if (address != NULL)
@@ -326,9 +326,9 @@ GWI_API(cuModuleGetLoadingMode)(CUmoduleLoadingMode *mode)
 static void library_free(gwi_library *library)
 {
     while (library->instance_count > 0)
-        gwi_module_free(library->instances[--library->instance_count].module);
+        module_free(library->instances[--library->instance_count].module);
     if (library->module != NULL)
-        gwi_module_free(library->module);
+        module_free(library->module);
     free(library->instances);
     free(library->source);
     free(library);
@@ -339,7 +339,7 @@ static int library_load(CUlibrary *ret_library, const void *image, size_t bytes)
     gwi_library *library = calloc(1, sizeof *library);
     if (library == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    int result = gwi_module_make(NULL, image, bytes, &library->module);
+    int result = module_make(NULL, image, bytes, &library->module);
     library->source = result == 0 ? malloc(bytes + 1) : NULL;
     if (result == 0 && library->source == NULL)
         result = CUDA_ERROR_OUT_OF_MEMORY;
@@ -416,7 +416,7 @@ GWI_API(cuLibraryGetKernel)(CUkernel *pKernel, CUlibrary library, const char *na
         return gwi_leave(CUDA_ERROR_INVALID_VALUE);
     if (found == NULL)
         return gwi_leave(CUDA_ERROR_INVALID_HANDLE);
-    gwi_function *kernel = gwi_module_function(found->module, name, GWI_KERNEL);
+    gwi_function *kernel = module_function(found->module, name, GWI_KERNEL);
     if (kernel == NULL) {
         gwi_say("Kernel (%.100s) cannot be found in library", name);
         return gwi_leave(CUDA_ERROR_NOT_FOUND);
@@ -446,7 +446,7 @@ GWI_API(cuLibraryEnumerateKernels)(CUkernel *kernels, unsigned int numKernels, C
     if (found == NULL)
         return gwi_leave(CUDA_ERROR_INVALID_HANDLE);
     for (unsigned i = 0; i < numKernels && i < found->module->image.kernel_count; i++)
-        kernels[i] = (CUkernel)gwi_module_function(found->module, found->module->image.kernels[i].name, GWI_KERNEL);
+        kernels[i] = (CUkernel)module_function(found->module, found->module->image.kernels[i].name, GWI_KERNEL);
     return gwi_leave(0);
 }
 
@@ -466,7 +466,7 @@ static int instance_find(gwi_library *library, gwi_module **ret_module)
         return CUDA_ERROR_OUT_OF_MEMORY;
     library->instances = grown;
     gwi_module *module = NULL;
-    int result = gwi_module_make(context, library->source, library->source_bytes, &module);
+    int result = module_make(context, library->source, library->source_bytes, &module);
     if (result != 0)
         return result;
     module->library = library;
@@ -484,7 +484,7 @@ static int kernel_function(gwi_function *kernel, gwi_function **ret_function)
     int result = instance_find(kernel->module->library, &module);
     if (result != 0)
         return result;
-    *ret_function = gwi_module_function(module, kernel->info->name, GWI_FUNCTION);
+    *ret_function = module_function(module, kernel->info->name, GWI_FUNCTION);
     if (*ret_function == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     if ((*ret_function)->kernel == NULL) {

@@ -123,7 +123,7 @@ static void run(gwi_command *command)
 
 /* --- commands ------------------------------------------------------------------------------------------- */
 
-gwi_command *gwi_command_keep(gwi_command *command)
+static gwi_command *command_keep(gwi_command *command)
 {
     command->references++;
     return command;
@@ -155,7 +155,7 @@ static bool wait_add(gwi_command *command, gwi_command *other)
     if (grown == NULL)
         return false;
     command->waits_for = grown;
-    grown[command->wait_count++] = gwi_command_keep(other);
+    grown[command->wait_count++] = command_keep(other);
     return true;
 }
 
@@ -447,7 +447,7 @@ gwi_stream *gwi_stream_make(gwi_context *context, unsigned flags, int priority)
     return stream;
 }
 
-void gwi_stream_end(gwi_stream *stream)
+static void stream_end(gwi_stream *stream)
 {
     gwi_capture_end(stream);
     gwi_object_remove(&stream->object);
@@ -520,7 +520,7 @@ static void append(gwi_stream *stream, gwi_command *command)
     stream->tail = command;
     stream->pending_count++;
     gwi_command_drop(stream->last);
-    stream->last = gwi_command_keep(command);
+    stream->last = command_keep(command);
     active_add(stream);
 }
 
@@ -532,7 +532,8 @@ static void wait_for_room(gwi_stream *stream)
     }
 }
 
-int gwi_submit_now(gwi_stream *stream, const gwi_work *work, gwi_command *wait_for, gwi_command **ret_command)
+/* gwi_submit() of work that is never captured. */
+static int submit_now(gwi_stream *stream, const gwi_work *work, gwi_command *wait_for, gwi_command **ret_command)
 {
     gwi_command *command = calloc(1, sizeof *command);
     if (command == NULL)
@@ -549,7 +550,7 @@ int gwi_submit_now(gwi_stream *stream, const gwi_work *work, gwi_command *wait_f
     }
     command->work = *work;
     if (ret_command != NULL)
-        *ret_command = gwi_command_keep(command);
+        *ret_command = command_keep(command);
     append(stream, command);
     gwi_advance();
     if (gwi.active != NULL) {
@@ -564,7 +565,7 @@ int gwi_submit_now(gwi_stream *stream, const gwi_work *work, gwi_command *wait_f
 int gwi_submit(gwi_stream *stream, const gwi_work *work, gwi_command *wait_for, gwi_command **ret_command)
 {
     if (stream->capture == NULL && stream->capture_owner == NULL)
-        return gwi_submit_now(stream, work, wait_for, ret_command);
+        return submit_now(stream, work, wait_for, ret_command);
     if (ret_command != NULL)
         *ret_command = NULL;
     return gwi_capture_add(stream, work, NULL, NULL);
@@ -585,7 +586,7 @@ void gwi_wait_stream(gwi_stream *stream)
 {
     if (stream->last == NULL)
         return;
-    gwi_command *last = gwi_command_keep(stream->last);
+    gwi_command *last = command_keep(stream->last);
     gwi_wait_command(last);
     gwi_command_drop(last);
 }
@@ -600,7 +601,7 @@ static void wait_all(gwi_context *context, gwi_device *device)
                 found = stream;
         if (found == NULL)
             return;
-        gwi_command *last = gwi_command_keep(found->last);
+        gwi_command *last = command_keep(found->last);
         gwi_wait_command(last);
         gwi_command_drop(last);
     }
@@ -645,7 +646,7 @@ GWI_API(cuStreamDestroy_v2)(CUstream hStream)
         return gwi_leave(CUDA_ERROR_INVALID_HANDLE);
     gwi_stream *stream = gwi_stream_find(hStream);
     stream->context->stream_count--;
-    gwi_stream_end(stream);
+    stream_end(stream);
     return gwi_leave(0);
 }
 GWI_ALIAS(cuStreamDestroy, cuStreamDestroy_v2);
@@ -701,7 +702,7 @@ int gwi_block_after_launch(gwi_stream *stream)
         return 0;
     if (stream->is_legacy) {
         gwi_work work = {.kind = GWI_WORK_EMPTY};
-        gwi_submit_now(stream, &work, NULL, NULL);
+        submit_now(stream, &work, NULL, NULL);
     }
     gwi_context *context = stream->context;
     gwi_wait_stream(stream);
@@ -718,7 +719,7 @@ GWI_API(cuStreamSynchronize)(CUstream hStream)
         return gwi_leave(result);
     if (stream->is_legacy) {
         gwi_work work = {.kind = GWI_WORK_EMPTY};
-        gwi_submit_now(stream, &work, NULL, NULL);
+        submit_now(stream, &work, NULL, NULL);
     }
     gwi_wait_stream(stream);
     gwi_pools_trim(context->device);
@@ -1020,7 +1021,7 @@ GWI_API(cuEventSynchronize)(CUevent hEvent)
         return gwi_leave(CUDA_ERROR_CAPTURED_EVENT);
     gwi_context *context = event->context;
     if (event->record != NULL) {
-        gwi_command *record = gwi_command_keep(event->record);
+        gwi_command *record = command_keep(event->record);
         gwi_wait_command(record);
         gwi_command_drop(record);
     }

@@ -19,7 +19,7 @@ static bool multiple(uint64_t bytes)
     return bytes != 0 && bytes % GWI_PAGE_BYTES == 0;
 }
 
-void gwi_physical_drop(gwi_physical *physical)
+static void physical_drop(gwi_physical *physical)
 {
     if (physical->handle_count > 0 || physical->map_count > 0)
         return;
@@ -106,7 +106,7 @@ GWI_API(cuMemRelease)(CUmemGenericAllocationHandle handle)
     if (physical == NULL)
         return gwi_leave(CUDA_ERROR_INVALID_VALUE);
     physical->handle_count--;
-    gwi_physical_drop(physical);
+    physical_drop(physical);
     return gwi_leave(0);
 }
 
@@ -242,7 +242,7 @@ GWI_API(cuMemUnmap)(CUdeviceptr ptr, size_t size)
         gwi_physical *physical = ((gwi_block *)range)->physical;
         gwi_block_free((gwi_block *)range);
         physical->map_count--;
-        gwi_physical_drop(physical);
+        physical_drop(physical);
         range = next;
     }
     return gwi_leave(0);

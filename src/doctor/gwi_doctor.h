@@ -29,7 +29,6 @@ bool gwi_is(const char *value, const char *wanted); /* NULL is nothing */
 void gwi_look_libraries(gw_facts *facts, const char *root);
 /* Facts "pci.acs.*": what can be read of the bridges above the cards of "pci.card.N.pci". */
 void gwi_look_acs(gw_facts *facts, const char *root);
-void gwi_look_folder(gw_facts *facts, const char *root, const char *folder);
 long long gwi_library_count(const gw_facts *facts); /* never more than GWI_LIBRARIES_MAX */
 /* How many cards the machine has, by the best source that there is. -1: not known. */
 long long gwi_card_count(const gw_facts *facts);

@@ -70,7 +70,7 @@ static bool is_other_name(const char *root, const char *folder, const char *name
     return strchr(target, '/') == NULL;
 }
 
-void gwi_look_folder(gw_facts *facts, const char *root, const char *folder)
+static void look_folder(gw_facts *facts, const char *root, const char *folder)
 {
     gw_text whole = {0};
     gw_text_addf(&whole, "%s%s", root, folder);
@@ -114,7 +114,7 @@ static void look_at_toolkits(gw_facts *facts, const char *root)
         for (size_t k = 0; strncmp(name, "cuda", 4) == 0 && k < 3 && !is_other_name(root, "/usr/local", name); k++) {
             char path[512];
             snprintf(path, sizeof path, "/usr/local/%.200s/%s", name, parts[k]);
-            gwi_look_folder(facts, root, path);
+            look_folder(facts, root, path);
         }
         free(entries[i]);
     }
@@ -132,7 +132,7 @@ static void look_at_path(gw_facts *facts, const char *root)
             snprintf(folder, sizeof folder, "%.*s", (int)bytes, at);
             while (bytes > 1 && folder[bytes - 1] == '/')
                 folder[--bytes] = '\0';
-            gwi_look_folder(facts, root, folder);
+            look_folder(facts, root, folder);
         }
         at += strcspn(at, ":");
         at += *at == ':';
@@ -199,13 +199,13 @@ void gwi_look_libraries(gw_facts *facts, const char *root)
 {
     look_at_path(facts, root);
     for (size_t i = 0; i < sizeof system_folders / sizeof system_folders[0]; i++)
-        gwi_look_folder(facts, root, system_folders[i]);
+        look_folder(facts, root, system_folders[i]);
     look_at_toolkits(facts, root);
     const char *conda = gw_facts_get(facts, "env.CONDA_PREFIX");
     if (conda != NULL && conda[0] == '/' && strlen(conda) < 4000) {
         char folder[4096];
         snprintf(folder, sizeof folder, "%s/lib", conda);
-        gwi_look_folder(facts, root, folder);
+        look_folder(facts, root, folder);
     }
     look_for_driver(facts, root);
 }
@@ -221,7 +221,7 @@ void gw_doctor_take_python(gw_facts *facts, const char *root, const char *answer
         if (folder[0] == '/' && strlen(folder) < 4000) {
             char copy[4096];
             snprintf(copy, sizeof copy, "%s", folder);
-            gwi_look_folder(facts, root, copy);
+            look_folder(facts, root, copy);
         }
     }
 }

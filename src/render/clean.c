@@ -1,4 +1,4 @@
-#include "gwi_out.h"
+#include "gw_out.h"
 
 #include <stdint.h>
 
@@ -7,7 +7,8 @@ static bool is_continuation(unsigned char byte)
     return (byte & 0xC0) == 0x80;
 }
 
-size_t gwi_utf8_length(const char *string)
+/* Bytes of the well-formed UTF-8 sequence at `string`; 0: there is none. */
+static size_t utf8_length(const char *string)
 {
     const unsigned char *s = (const unsigned char *)string;
     if (s[0] < 0x80)
@@ -28,7 +29,7 @@ size_t gwi_utf8_length(const char *string)
 static void add_clean(gw_text *text, const char *string, const char *wrong, bool drop_controls)
 {
     while (*string != '\0') {
-        size_t length = gwi_utf8_length(string);
+        size_t length = utf8_length(string);
         unsigned char byte = (unsigned char)*string;
         /* C0, DEL, and the C1 controls U+0080 to U+009F, which some terminals obey too */
         bool control = byte < 0x20 || byte == 0x7F || (byte == 0xC2 && (unsigned char)string[1] < 0xA0);

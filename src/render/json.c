@@ -1,6 +1,5 @@
 /* A verdict as JSON, schema 1: docs/json-schema.md. Unknown is null, never zero or an empty string. */
 #include "gw_out.h"
-#include "gwi_out.h"
 
 #include <json-c/json.h>
 

@@ -11,7 +11,6 @@
  *              ruled out: other processes (0 B)
  *     Details  4 more lines: gpuwhy explain --all run.gpuwhy */
 #include "gw_out.h"
-#include "gwi_out.h"
 #include "gwi_page.h"
 #include "gwi_source.h"
 

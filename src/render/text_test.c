@@ -1,5 +1,4 @@
 #include "gw_out.h"
-#include "gwi_out.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -34,8 +34,6 @@ typedef struct gwi_message {
         char text[GWI_SAMPLER_TEXT_MAX];
     };
 } gwi_message;
-/* So many bytes of it travel. */
-size_t gwi_message_bytes(const gwi_message *message);
 
 typedef struct gwi_request {
     uint64_t number;        /* answered by DONE, when everything else is told */

@@ -26,7 +26,8 @@ static const uint64_t fast_ns = 100000000u;
 /* Rows together may take this share of a processor: a slow one is asked less often. */
 enum { SHARE_INVERSE = 250 };
 
-size_t gwi_message_bytes(const gwi_message *message)
+/* So many bytes of it travel. */
+static size_t message_bytes(const gwi_message *message)
 {
     size_t head = offsetof(gwi_message, sample);
     switch (message->kind) {
@@ -59,7 +60,7 @@ typedef struct worker {
 
 static void send_message(int fd, const gwi_message *message)
 {
-    if (send(fd, message, gwi_message_bytes(message), MSG_NOSIGNAL) < 0 && errno != EAGAIN)
+    if (send(fd, message, message_bytes(message), MSG_NOSIGNAL) < 0 && errno != EAGAIN)
         _exit(0); /* nobody listens any more */
 }
 
@@ -360,7 +361,7 @@ int gwi_sampler_next(const gwi_sampler *sampler, gwi_message *message)
         return -1;
     bool fits = (message->kind != GWI_MESSAGE_SAMPLE || message->count <= GWI_SAMPLER_VALUES_MAX) &&
                 (message->kind != GWI_MESSAGE_HOLDERS || message->count <= GWI_NVML_PROCESSES_MAX);
-    return fits && (size_t)got == gwi_message_bytes(message) ? 1 : -1;
+    return fits && (size_t)got == message_bytes(message) ? 1 : -1;
 }
 
 bool gwi_sampler_stop(gwi_sampler *sampler)

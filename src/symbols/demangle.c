@@ -116,7 +116,8 @@ static void replace_rust_escapes(char *name)
     *out = '\0';
 }
 
-char *gwi_without_parameters(const char *name)
+/* The caller's; NULL: no memory. */
+static char *without_parameters(const char *name)
 {
     size_t end = parameters_at(name), from = return_type_end(name, end);
     bool is_rust = without_rust_hash(name, end) != end;
@@ -142,7 +143,7 @@ char *gwi_demangle(const char *name)
         free(whole);
         return strndup(name, NAME_BYTES_MAX);
     }
-    char *shorter = gwi_without_parameters(whole);
+    char *shorter = without_parameters(whole);
     free(whole);
     return shorter;
 }

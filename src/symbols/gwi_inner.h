@@ -27,7 +27,5 @@ bool gwi_is_runtime(const char *module);
 /* demangle.c: the function's name as one would write it, without parameters and return type. The result is the
  * caller's; NULL: no memory. */
 char *gwi_demangle(const char *name);
-/* The same for a name that is demangled already. */
-char *gwi_without_parameters(const char *name);
 
 #endif

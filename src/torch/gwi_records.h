@@ -96,7 +96,6 @@ GW_MUST_CHECK gw_status gwi_torch_read(const char *path, gwi_torch *torch, gw_er
 void gwi_torch_free(gwi_torch *torch);
 
 /* The parts of the root, whatever the version: empty lists where there are none. */
-gw_pickle_value gwi_torch_segments(const gwi_torch *torch);
 gw_pickle_value gwi_torch_traces(const gwi_torch *torch);
 
 #endif

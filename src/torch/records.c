@@ -294,7 +294,7 @@ static gw_status fold(void *user, gw_pickle *pickle, gw_pickle_value container, 
 
 /* ---- the root ---- */
 
-gw_pickle_value gwi_torch_segments(const gwi_torch *torch)
+static gw_pickle_value torch_segments(const gwi_torch *torch)
 {
     gw_pickle_value list = {0};
     if (torch->root.type == GW_PICKLE_LIST)
@@ -342,7 +342,7 @@ static gw_status check(const gwi_torch *torch, const char *path, gw_error *err)
     bool bare = torch->root.type == GW_PICKLE_LIST && gw_pickle_count(pickle, torch->root) > 0;
     if (torch->root.type != GW_PICKLE_DICT && !bare)
         return gw_fail(err, GW_UNSUPPORTED, "%s: a pickle, but not a PyTorch memory snapshot", path);
-    if (!holds_only(pickle, gwi_torch_segments(torch), GWI_TAG_SEGMENT))
+    if (!holds_only(pickle, torch_segments(torch), GWI_TAG_SEGMENT))
         return gw_fail(err, GW_UNSUPPORTED, "%s: a pickle, but not a PyTorch memory snapshot: no list of segments",
                        path);
     for (size_t i = 0; i < torch->segment_count; i++) {

@@ -44,7 +44,6 @@ nvmlReturn_t gwi_nvml_lacks(void);
 /* Before every call about a card: lets happen to the cards what is due. `out` is where the answer goes. UNINITIALIZED,
  * INVALID_ARGUMENT, GPU_IS_LOST, or NVML_SUCCESS. */
 nvmlReturn_t gwi_enter(nvmlDevice_t device, const void *out);
-nvmlReturn_t gwi_text_put(char *out, unsigned length, const char *text);
 static inline const gwi_shared_card *gwi_card_of(nvmlDevice_t device)
 {
     return &gwi_nvml.shared->cards[device->index];
@@ -79,9 +78,7 @@ static inline unsigned gwi_attribute(int attribute)
         return result;                                                                                                 \
     }
 
-/* sensors.c; percent of the last second, ns since the cards were first used. */
-unsigned gwi_busy_percent(unsigned device);
-uint64_t gwi_busy_total_ns(unsigned device);
+/* sensors.c; percent of the last second. */
 unsigned gwi_process_busy_percent(unsigned slot, unsigned device);
 unsigned gwi_memory_busy_percent(unsigned busy_percent);
 uint64_t gwi_wall_us(void);

@@ -116,7 +116,7 @@ nvmlReturn_t gwi_enter(nvmlDevice_t device, const void *out)
     return gwi_card_of(device)->is_lost ? NVML_ERROR_GPU_IS_LOST : NVML_SUCCESS;
 }
 
-nvmlReturn_t gwi_text_put(char *out, unsigned length, const char *text)
+static nvmlReturn_t text_put(char *out, unsigned length, const char *text)
 {
     if (strlen(text) >= length)
         return NVML_ERROR_INSUFFICIENT_SIZE;
@@ -147,7 +147,7 @@ static nvmlReturn_t system_enter(const void *out)
 GWI_NVML nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned length)
 {
     nvmlReturn_t result = system_enter(version);
-    return result != NVML_SUCCESS ? result : gwi_text_put(version, length, driver_text());
+    return result != NVML_SUCCESS ? result : text_put(version, length, driver_text());
 }
 
 GWI_NVML nvmlReturn_t nvmlSystemGetNVMLVersion(char *version, unsigned length)
@@ -157,7 +157,7 @@ GWI_NVML nvmlReturn_t nvmlSystemGetNVMLVersion(char *version, unsigned length)
     if (result != NVML_SUCCESS)
         return result;
     snprintf(text, sizeof text, "%d.%s", gwi_nvml.spec.driver_version / 1000, driver_text());
-    return gwi_text_put(version, length, text);
+    return text_put(version, length, text);
 }
 
 GWI_NVML nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int *version)
@@ -182,7 +182,7 @@ GWI_NVML nvmlReturn_t nvmlSystemGetDriverBranch(nvmlSystemDriverBranchInfo_v1_t 
         return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
     char text[16];
     snprintf(text, sizeof text, "r%.3s_00", driver_text());
-    return gwi_text_put(branch->branch, length < sizeof branch->branch ? length : sizeof branch->branch, text);
+    return text_put(branch->branch, length < sizeof branch->branch ? length : sizeof branch->branch, text);
 }
 
 /* The program's path, as it was started. */
@@ -413,7 +413,7 @@ GWI_NVML nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, in
 GWI_NVML nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned length)
 {
     nvmlReturn_t result = gwi_enter(device, name);
-    return result != NVML_SUCCESS ? result : gwi_text_put(name, length, gwi_nvml.spec.card.name);
+    return result != NVML_SUCCESS ? result : text_put(name, length, gwi_nvml.spec.card.name);
 }
 
 GWI_NVML nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned length)
@@ -423,7 +423,7 @@ GWI_NVML nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigne
     if (result != NVML_SUCCESS)
         return result;
     uuid_text(device->index, text);
-    return gwi_text_put(uuid, length, text);
+    return text_put(uuid, length, text);
 }
 
 /* Consumer cards do not tell their number. */
@@ -434,7 +434,7 @@ GWI_NVML nvmlReturn_t nvmlDeviceGetSerial(nvmlDevice_t device, char *serial, uns
     if (result != NVML_SUCCESS || gwi_board()->fan_count > 0)
         return result != NVML_SUCCESS ? result : NVML_ERROR_NOT_SUPPORTED;
     serial_text(device->index, text);
-    return gwi_text_put(serial, length, text);
+    return text_put(serial, length, text);
 }
 
 GWI_NVML nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci)

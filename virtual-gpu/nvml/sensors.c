@@ -66,7 +66,8 @@ static void tidy_sometimes(void)
     gwi_shared_tidy(gwi_nvml.shared);
 }
 
-unsigned gwi_busy_percent(unsigned device)
+/* Of the last second. */
+static unsigned card_busy_percent(unsigned device)
 {
     unsigned percent = 0;
     tidy_sometimes();
@@ -81,7 +82,8 @@ unsigned gwi_memory_busy_percent(unsigned busy_percent)
     return busy_percent * 2 / 5;
 }
 
-uint64_t gwi_busy_total_ns(unsigned device)
+/* Since the cards were first used. */
+static uint64_t busy_total_ns(unsigned device)
 {
     uint64_t sum_ns = gwi_nvml.shared->cards[device].busy_ns;
     uint64_t now_ns = gw_monotonic_ns();
@@ -96,7 +98,7 @@ GWI_NVML nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUti
     nvmlReturn_t result = gwi_enter(device, utilization);
     if (result != NVML_SUCCESS)
         return result;
-    utilization->gpu = gwi_busy_percent(device->index);
+    utilization->gpu = card_busy_percent(device->index);
     utilization->memory = gwi_memory_busy_percent(utilization->gpu);
     return NVML_SUCCESS;
 }
@@ -127,7 +129,7 @@ GWI_NVML nvmlReturn_t nvmlDeviceGetDecoderUtilization(nvmlDevice_t device, unsig
 unsigned gwi_temperature(nvmlDevice_t device)
 {
     const gw_virt_board *board = gwi_board();
-    uint64_t rise = (board->temperature_busy - board->temperature_idle) * gwi_busy_percent(device->index) / 100;
+    uint64_t rise = (board->temperature_busy - board->temperature_idle) * card_busy_percent(device->index) / 100;
     return (unsigned)(is_hot(gwi_card_of(device)) ? board->temperature_slowdown + 1 : board->temperature_idle + rise);
 }
 
@@ -181,7 +183,8 @@ GWI_NVML nvmlReturn_t nvmlDeviceGetTemperatureThreshold(nvmlDevice_t device, nvm
 }
 
 /* Fans are there to be heard when the card works. */
-GWI_ANSWER_IF(nvmlDeviceGetFanSpeed, unsigned, gwi_board()->fan_count > 0, 30 + gwi_busy_percent(device->index) * 2 / 5)
+GWI_ANSWER_IF(nvmlDeviceGetFanSpeed, unsigned, gwi_board()->fan_count > 0,
+              30 + card_busy_percent(device->index) * 2 / 5)
 GWI_ANSWER(nvmlDeviceGetNumFans, unsigned, gwi_board()->fan_count)
 
 GWI_NVML nvmlReturn_t nvmlDeviceGetFanSpeed_v2(nvmlDevice_t device, unsigned fan, unsigned *percent)
@@ -206,7 +209,7 @@ unsigned gwi_power_mw(nvmlDevice_t device)
 {
     const gw_virt_board *board = gwi_board();
     const gwi_shared_card *card = gwi_card_of(device);
-    uint64_t rise = (board->power_busy_mw - board->power_idle_mw) * gwi_busy_percent(device->index) / 100;
+    uint64_t rise = (board->power_busy_mw - board->power_idle_mw) * card_busy_percent(device->index) / 100;
     if (is_hot(card) || is_braked(card))
         rise /= 2;
     uint64_t power_mw = board->power_idle_mw + rise;
@@ -218,7 +221,7 @@ uint64_t gwi_energy_mj(nvmlDevice_t device)
 {
     const gw_virt_board *board = gwi_board();
     uint64_t elapsed_us = (gw_monotonic_ns() - gwi_nvml.shared->began_ns) / 1000;
-    uint64_t busy_us = gwi_busy_total_ns(device->index) / 1000;
+    uint64_t busy_us = busy_total_ns(device->index) / 1000;
     return (board->power_idle_mw * elapsed_us + (board->power_busy_mw - board->power_idle_mw) * busy_us) / 1000000;
 }
 
@@ -256,7 +259,7 @@ static unsigned clock_now_mhz(nvmlDevice_t device, nvmlClockType_t type)
     unsigned highest_mhz = clock_max_mhz(type);
     if (type == NVML_CLOCK_MEM)
         return highest_mhz;
-    if (gwi_busy_percent(device->index) == 0)
+    if (card_busy_percent(device->index) == 0)
         return (unsigned)gwi_board()->clock_idle_mhz;
     if (is_hot(card) || is_braked(card))
         return highest_mhz / 2;
@@ -301,14 +304,14 @@ GWI_NVML nvmlReturn_t nvmlDeviceGetClock(nvmlDevice_t device, nvmlClockType_t ty
 }
 
 GWI_ANSWER(nvmlDeviceGetPerformanceState, nvmlPstates_t,
-           gwi_board()->fan_count > 0 && gwi_busy_percent(device->index) == 0 ? NVML_PSTATE_8 : NVML_PSTATE_0)
+           gwi_board()->fan_count > 0 && card_busy_percent(device->index) == 0 ? NVML_PSTATE_8 : NVML_PSTATE_0)
 GWI_ANSWER(nvmlDeviceGetPowerState, nvmlPstates_t,
-           gwi_board()->fan_count > 0 && gwi_busy_percent(device->index) == 0 ? NVML_PSTATE_8 : NVML_PSTATE_0)
+           gwi_board()->fan_count > 0 && card_busy_percent(device->index) == 0 ? NVML_PSTATE_8 : NVML_PSTATE_0)
 
 static uint64_t clock_reasons(nvmlDevice_t device)
 {
     const gwi_shared_card *card = gwi_card_of(device);
-    bool is_busy = gwi_busy_percent(device->index) > 0;
+    bool is_busy = card_busy_percent(device->index) > 0;
     uint64_t reasons = 0;
     if (is_hot(card))
         reasons |= nvmlClocksEventReasonHwSlowdown | nvmlClocksEventReasonHwThermalSlowdown |

@@ -871,7 +871,8 @@ static uint64_t missed_by(course *c)
            atomic_load_explicit(&courses.missed_outside, memory_order_relaxed);
 }
 
-bool gwi_course_totals_of(uint64_t device, gwi_course_totals *ret_totals)
+/* False: no block of that device was ever seen. */
+static bool course_totals_of(uint64_t device, gwi_course_totals *ret_totals)
 {
     course *c = known(device);
     if (c == NULL || !lock_settled(c))
@@ -930,7 +931,7 @@ static bool copy_locked(course *c, uint64_t device, gwi_course_copy *copy)
     enum { TRIES_MAX = 4, SLACK = 4096 };
     for (int i = 0; i < TRIES_MAX; i++) {
         gwi_course_totals now;
-        if (!gwi_course_totals_of(device, &now))
+        if (!course_totals_of(device, &now))
             return false;
         size_t block_room = now.live_count + SLACK;
         copy->memory_bytes = block_room * sizeof *copy->block + GWI_COURSE_REQUESTS * sizeof *copy->request;

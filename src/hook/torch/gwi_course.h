@@ -74,9 +74,6 @@ typedef struct gwi_course_totals {
 /* The hook is in the process: lead the door here. Any thread, outside the hook's lock. */
 void gwi_course_attach(void);
 
-/* False: no block of that device was ever seen. */
-bool gwi_course_totals_of(uint64_t device, gwi_course_totals *ret_totals);
-
 /* PyTorch's allocations are followed on some device, from the first one on and without a gap. */
 bool gwi_course_is_whole(void);
 

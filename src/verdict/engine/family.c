@@ -64,7 +64,8 @@ gwi_roots gwi_roots_of(const gw_model *model, uint32_t pid)
     return found;
 }
 
-const gw_failure *gwi_earlier(const gw_failure *a, const gw_failure *b)
+/* Either may be NULL. */
+static const gw_failure *earlier(const gw_failure *a, const gw_failure *b)
 {
     if (a == NULL || b == NULL)
         return a == NULL ? b : a;
@@ -73,7 +74,7 @@ const gw_failure *gwi_earlier(const gw_failure *a, const gw_failure *b)
 
 const gw_failure *gwi_root_of(const gwi_roots *found)
 {
-    const gw_failure *heavy = gwi_earlier(found->oom, found->sticky);
+    const gw_failure *heavy = earlier(found->oom, found->sticky);
     return heavy != NULL ? heavy : found->other;
 }
 

@@ -175,8 +175,6 @@ void gwi_say_consequences(const gwi_case *c, gwi_finding *finding, const gw_fail
 
 /* Who says what is live: the word for evidence. */
 const char *gwi_memory_source(const gwi_memory *memory);
-/* Is the time of most of what lives known, and far enough back? Else growth was not seen, and is not ruled out. */
-bool gwi_growth_is_known(const gwi_memory *memory);
 
 /* What iterations leave behind (iterations.c). Is it a leak that explains the refusal? Were they balanced: is a leak
  * ruled out? The headline, the evidence and the place of a leak; what is worth saying where it is none. */
@@ -200,14 +198,8 @@ void gwi_where_in_second(gwi_finding *finding, const char *what);
 /* The line of the Python exception that ended the program. Any other place of a verdict falls back to it where its own
  * stack is not known, and the exception is about the GPU. */
 void gwi_where_raised(gwi_finding *finding, const char *what);
-/* Which place holds most of these blocks. False: no site of theirs is known. */
-typedef struct gwi_holder {
-    uint32_t site;
-    uint64_t bytes, count; /* allocated there */
-    uint64_t all_bytes;    /* of all these blocks */
-} gwi_holder;
-bool gwi_find_holder(const gwi_case *c, const gw_live *live, size_t count, gwi_holder *ret_holder);
-/* The same as evidence, and as the verdict's place. `of_what`: "the memory kept". */
+/* Say which place holds most of these blocks, as evidence and as the verdict's place. False: no site of theirs is
+ * known. `of_what`: "the memory kept". */
 bool gwi_say_holder(const gwi_case *c, gwi_finding *finding, uint64_t t_ns, const char *source, const gw_live *live,
                     size_t count, const char *of_what);
 /* Memory by line and phase (lines.c). What lives in a framework's allocator, without moving the verdict's place. */

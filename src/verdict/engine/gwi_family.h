@@ -14,7 +14,6 @@ gwi_roots gwi_roots_of(const gw_model *model, uint32_t pid);
 const gw_failure *gwi_root_of(const gwi_roots *roots);
 /* Is `later` the request of `first` again, soon after the `last` of that series? */
 bool gwi_is_asked_again(const gw_failure *first, const gw_failure *last, const gw_failure *later);
-const gw_failure *gwi_earlier(const gw_failure *a, const gw_failure *b); /* either may be NULL */
 
 /* Fill c's root, oom, oom_last, sticky, other, handled and handled_count by how c->process ended (root.c). */
 void gwi_root_find(gwi_case *c);

@@ -316,11 +316,6 @@ const char *gwi_memory_source(const gwi_memory *memory)
     return memory->report != NULL && memory->live == memory->report->live ? "observer" : "ledger";
 }
 
-bool gwi_growth_is_known(const gwi_memory *memory)
-{
-    return !memory->growth.steps_unsure && memory->growth.undated_bytes * 2 <= memory->growth.total_bytes;
-}
-
 void gwi_say_memory_ruled_out(const gwi_case *c, gwi_finding *finding, unsigned which)
 {
     const gwi_memory *memory = &c->memory;

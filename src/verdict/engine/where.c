@@ -148,12 +148,19 @@ static void join_alike(const gwi_case *c, holding *list, size_t count)
     }
 }
 
-bool gwi_find_holder(const gwi_case *c, const gw_live *live, size_t count, gwi_holder *ret_holder)
+typedef struct place_holder {
+    uint32_t site;
+    uint64_t bytes, count; /* allocated there */
+    uint64_t all_bytes;    /* of all these blocks */
+} place_holder;
+
+/* Which place holds most of these blocks. False: no site of theirs is known. */
+static bool find_holder(const gwi_case *c, const gw_live *live, size_t count, place_holder *ret_holder)
 {
     enum { COMPARED_MAX = 64 };
     holding *list = count == 0 ? NULL : malloc(count * sizeof *list);
     size_t sites = 0;
-    *ret_holder = (gwi_holder){0};
+    *ret_holder = (place_holder){0};
     if (list == NULL)
         return false;
     for (size_t i = 0; i < count; i++) {
@@ -179,9 +186,9 @@ bool gwi_find_holder(const gwi_case *c, const gw_live *live, size_t count, gwi_h
 bool gwi_say_holder(const gwi_case *c, gwi_finding *finding, uint64_t t_ns, const char *source, const gw_live *live,
                     size_t count, const char *of_what)
 {
-    gwi_holder holder;
+    place_holder holder;
     char bytes[GW_BYTES_TEXT_MAX], place[GWI_PLACE_TEXT_MAX];
-    if (!gwi_find_holder(c, live, count, &holder))
+    if (!find_holder(c, live, count, &holder))
         return false;
     gwi_measure(finding, t_ns, source, (double)holder.bytes, "bytes",
                 "%.0f %% of %s, %s in %" PRIu64 " block%s, %s allocated at %s",

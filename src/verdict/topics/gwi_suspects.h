@@ -4,10 +4,6 @@
 
 #include "gwi_cause.h"
 
-/* Whose a kernel is: of the file that launches it. Libraries: CUDA's own, and those of frameworks. */
-typedef enum gwi_kernel_owner { GWI_KERNEL_OF_USER, GWI_KERNEL_OF_UNKNOWN, GWI_KERNEL_OF_LIBRARY } gwi_kernel_owner;
-gwi_kernel_owner gwi_kernel_owner_of(const gwi_case *c, uint32_t pid, const char *kernel);
-
 /* The kernel at fault where it is proved (gwi_kernel_at_fault()), else the one that the assertion's text names, else
  * the only one that was launched since the last good synchronisation. NULL: there are several. `*ret_why`: a label for
  * the place of its launch; not touched where NULL is returned. Mangled. */

@@ -55,7 +55,10 @@ static bool is_library(const char *file)
     return fits_any(file, patterns, sizeof patterns / sizeof patterns[0]);
 }
 
-static gwi_kernel_owner owner_of_site(const gwi_case *c, uint32_t site)
+/* Whose a kernel is: of the file that launches it. Libraries: CUDA's own, and those of frameworks. */
+typedef enum kernel_owner { OF_USER, OF_UNKNOWN, OF_LIBRARY } kernel_owner;
+
+static kernel_owner owner_of_site(const gwi_case *c, uint32_t site)
 {
     const gw_stack *stack = gw_sites_stack(c->model->sites, site);
     for (size_t i = 0; stack != NULL && i < stack->count; i++) {
@@ -63,9 +66,9 @@ static gwi_kernel_owner owner_of_site(const gwi_case *c, uint32_t site)
         const char *file = frame->module == NULL ? NULL : gw_path_last(frame->module);
         if (file == NULL || is_between(file))
             continue;
-        return is_library(file) ? GWI_KERNEL_OF_LIBRARY : GWI_KERNEL_OF_USER;
+        return is_library(file) ? OF_LIBRARY : OF_USER;
     }
-    return GWI_KERNEL_OF_UNKNOWN;
+    return OF_UNKNOWN;
 }
 
 static bool is_same(const char *a, const char *b)
@@ -78,12 +81,12 @@ static bool is_its_launch(const gw_launch_site *it, uint32_t pid, const char *ke
     return it->pid == pid && is_same(it->kernel, kernel);
 }
 
-gwi_kernel_owner gwi_kernel_owner_of(const gwi_case *c, uint32_t pid, const char *kernel)
+static kernel_owner kernel_owner_of(const gwi_case *c, uint32_t pid, const char *kernel)
 {
-    gwi_kernel_owner owner = GWI_KERNEL_OF_UNKNOWN;
+    kernel_owner owner = OF_UNKNOWN;
     if (kernel != NULL && strncmp(kernel, "cupy_", 5) == 0) /* compiled at run time, but CuPy's own */
-        return GWI_KERNEL_OF_LIBRARY;
-    for (size_t i = 0; kernel != NULL && i < c->model->launch_site_count && owner == GWI_KERNEL_OF_UNKNOWN; i++)
+        return OF_LIBRARY;
+    for (size_t i = 0; kernel != NULL && i < c->model->launch_site_count && owner == OF_UNKNOWN; i++)
         if (is_its_launch(&c->model->launch_site[i], pid, kernel))
             owner = owner_of_site(c, c->model->launch_site[i].site);
     return owner;
@@ -300,7 +303,7 @@ static void sort_suspects(const gwi_case *c, suspect_list *list, const char *nam
 {
     for (size_t i = 0; i < list->count; i++) {
         suspect it = list->item[i];
-        it.rank = is_same(it.kernel, named) ? -1 : (int)gwi_kernel_owner_of(c, c->process->pid, it.kernel);
+        it.rank = is_same(it.kernel, named) ? -1 : (int)kernel_owner_of(c, c->process->pid, it.kernel);
         size_t at = i;
         for (; at > 0 && comes_before(&it, &list->item[at - 1]); at--)
             list->item[at] = list->item[at - 1];
