@@ -104,7 +104,4 @@ GW_MUST_CHECK gw_status gw_virt_spec_parse(const char *text, gw_virt_spec *ret_s
 /* The same without the result, for those who only want to refuse early. */
 GW_MUST_CHECK gw_status gw_virt_spec_check(const char *text, gw_error *err);
 
-/* The name of the index-th known card ("h200"); NULL behind the last. Static. */
-const char *gw_virt_card_name(size_t index);
-
 #endif

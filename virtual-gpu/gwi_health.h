@@ -7,8 +7,6 @@
 
 #include "gwi_shared.h"
 
-/* Whether a fault of the specification waits for a time, so that somebody has to look now and then. */
-bool gwi_health_is_timed(const gw_virt_spec *spec);
 /* Let the faults happen whose time has come. Cheap when there are none. */
 void gwi_health_look(gwi_shared *shared, const gw_virt_spec *spec);
 /* The specification's fault `index` happens now, once for all processes; `pid` brought it about (0: nobody). */

@@ -129,14 +129,6 @@ static bool is_timed(const gw_virt_fault *fault)
     return fault->kind == GW_VIRT_FAULT_CARD && fault->when == GW_VIRT_WHEN_TIME;
 }
 
-bool gwi_health_is_timed(const gw_virt_spec *spec)
-{
-    bool found = false;
-    for (unsigned i = 0; i < spec->fault_count; i++)
-        found |= is_timed(&spec->faults[i]);
-    return found;
-}
-
 void gwi_health_strike(gwi_shared *shared, const gw_virt_spec *spec, unsigned index, int pid)
 {
     gwi_shared_lock(shared);

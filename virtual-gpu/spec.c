@@ -19,14 +19,6 @@ static const gwi_embedded *card_find(const char *name, size_t name_bytes)
     return NULL;
 }
 
-const char *gw_virt_card_name(size_t index)
-{
-    size_t count = 0;
-    while (gwi_cards[count].name != NULL)
-        count++;
-    return index < count ? gwi_cards[index].name : NULL;
-}
-
 bool gwi_number_parse(const char *text, long long min, long long max, long long *ret)
 {
     char *end = NULL;

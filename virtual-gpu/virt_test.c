@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "gw_virt_spec.h"
+#include "gwi_embedded.h"
 #include "gwi_image.h"
 #include "gwi_pages.h"
 #include "gwi_ranges.h"
@@ -328,9 +329,9 @@ static void test_cards(void **state)
     gw_error err;
     size_t count = 0;
     (void)state;
-    for (const char *name = gw_virt_card_name(0); name != NULL; name = gw_virt_card_name(++count)) {
+    for (; gwi_cards[count].name != NULL; count++) {
         gw_virt_spec spec;
-        if (gw_virt_spec_parse(name, &spec, &err) != GW_OK)
+        if (gw_virt_spec_parse(gwi_cards[count].name, &spec, &err) != GW_OK)
             fail_msg("%s", err.text);
         assert_true(spec.card.memory_bytes > 1024 * MIB);
         assert_true(spec.card.context_bytes < spec.card.memory_bytes);

@@ -846,7 +846,7 @@ static void a_reader_disturbs_nobody(void **state)
     }
     pthread_join(id, NULL);
     assert_int_equal(gw_writer_close(s.writer, &err), GW_OK);
-    assert_int_equal(gw_recording_check(record_path, &err), GW_OK);
+    assert_int_equal(check_recording(record_path, &err), GW_OK);
     assert_true(s.args_in_order);
     gw_drain_close(drain);
     test_buffer_drop(&b);

@@ -19,7 +19,5 @@ typedef struct gw_kind_traits {
 } gw_kind_traits;
 const gw_kind_traits *gw_event_kind_traits(unsigned kind);
 const char *gw_counter_name(unsigned counter); /* "LAUNCH" */
-const char *gw_note_text(uint64_t note);
-const char *gw_allocator_field_name(uint64_t field);
 
 #endif

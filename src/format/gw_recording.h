@@ -164,9 +164,6 @@ size_t gw_reader_events(gw_reader *reader, gw_event *event, size_t room);
 const char *gw_reader_fn_name(const gw_reader *reader, uint16_t fn);
 uint32_t gw_reader_fn_count(const gw_reader *reader);
 
-/* Read everything, judge nothing: GW_OK, or the first fault with its offset in `err`. */
-GW_MUST_CHECK gw_status gw_recording_check(const char *path, gw_error *err);
-
 /* ---- writing ---- */
 
 typedef struct gw_writer gw_writer;

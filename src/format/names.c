@@ -21,20 +21,6 @@ static const char *const counters[] = {
 };
 _Static_assert(sizeof counters / sizeof counters[0] == GW_COUNT_COUNT, "one name a counter");
 
-static const char *const notes[] = {
-#define GW_X(name, text) text,
-    GW_NOTES(GW_X)
-#undef GW_X
-};
-_Static_assert(sizeof notes / sizeof notes[0] == GW_NOTE_COUNT, "one text a note");
-
-static const char *const allocator_fields[] = {
-#define GW_X(name, text) text,
-    GW_ALLOCATOR_FIELDS(GW_X)
-#undef GW_X
-};
-_Static_assert(sizeof allocator_fields / sizeof allocator_fields[0] == GW_ALLOCATOR_FIELD_COUNT, "one name a field");
-
 const char *gw_event_kind_name(unsigned kind)
 {
     return kind < GW_EV_COUNT ? kinds[kind].name : "?";
@@ -58,14 +44,4 @@ const gw_kind_traits *gw_event_kind_traits(unsigned kind)
 const char *gw_counter_name(unsigned counter)
 {
     return counter < GW_COUNT_COUNT ? counters[counter] : "?";
-}
-
-const char *gw_note_text(uint64_t note)
-{
-    return note < GW_NOTE_COUNT ? notes[note] : "?";
-}
-
-const char *gw_allocator_field_name(uint64_t field)
-{
-    return field < GW_ALLOCATOR_FIELD_COUNT ? allocator_fields[field] : "?";
 }

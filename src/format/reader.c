@@ -183,18 +183,3 @@ uint32_t gw_reader_fn_count(const gw_reader *reader)
 {
     return reader->source[0].dict.fn_count;
 }
-
-gw_status gw_recording_check(const char *path, gw_error *err)
-{
-    gw_reader *reader = NULL;
-    const gw_item *item;
-    gw_status st = gw_reader_open(path, &reader, err);
-    while (st == GW_OK) {
-        st = gw_reader_next(reader, &item, err);
-        if (st == GW_OK && item->kind == GW_ITEM_TRUNCATED)
-            st = gw_fail(err, GW_CORRUPT, "%s: offset %llu: the recording ends here without its END block", path,
-                         (unsigned long long)reader->source[0].in.file_bytes);
-    }
-    gw_reader_close(reader);
-    return st == GW_END ? GW_OK : st;
-}

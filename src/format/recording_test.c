@@ -248,7 +248,7 @@ static void every_item_comes_back(void **state)
     assert_int_equal(got.faults, 0);
     strip_fn_names(&got);
     assert_same(&got, &expected);
-    assert_int_equal(gw_recording_check(path, &err), GW_OK);
+    assert_int_equal(check_recording(path, &err), GW_OK);
     struct stat info;
     assert_int_equal(stat(path, &info), 0);
     assert_int_equal(info.st_mode & 0777, 0600);
@@ -435,7 +435,7 @@ static void every_flipped_byte_is_noticed(void **state)
         assert_int_equal(pwrite(fd, &data[i], 1, (off_t)i), 1);
     }
     close(fd);
-    assert_int_equal(gw_recording_check(path, &err), GW_OK);
+    assert_int_equal(check_recording(path, &err), GW_OK);
     free(data);
     test_lines_free(&whole);
 }
@@ -467,7 +467,7 @@ static void every_truncation_gives_a_prefix(void **state)
         for (size_t i = 0; i + 1 < got.count; i++)
             assert_string_equal(got.line[i], whole.line[i]);
         longest = got.count > longest ? got.count : longest;
-        assert_int_equal(gw_recording_check(path, &err), GW_CORRUPT);
+        assert_int_equal(check_recording(path, &err), GW_CORRUPT);
         test_lines_free(&got);
     }
     assert_int_equal(longest, whole.count + 1); /* only the END is missing */
@@ -736,7 +736,7 @@ static void the_limit_keeps_what_is_alive(void **state)
     close_writer(writer);
     assert_int_equal(stat(path, &info), 0);
     assert_true(info.st_size <= LIMIT * 9 / 8);
-    assert_int_equal(gw_recording_check(path, &err), GW_OK);
+    assert_int_equal(check_recording(path, &err), GW_OK);
     tally t = count_items();
     assert_true(t.meta_seen && t.exit_seen && t.in_order);
     assert_int_equal(t.leaks, ROUNDS / 5000);
@@ -821,7 +821,7 @@ static void a_full_disk_is_said_and_closed(void **state)
     assert_int_equal(gw_writer_close(writer, &err), GW_IO);
     assert_non_null(strstr(err.text, "write at offset"));
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &unlimited), 0);
-    assert_int_equal(gw_recording_check(path, &err), GW_OK);
+    assert_int_equal(check_recording(path, &err), GW_OK);
     tally t = count_items();
     assert_true(t.meta_seen && t.exit_seen);
     assert_int_equal(t.events + t.dropped, 200000);
@@ -848,7 +848,7 @@ static void a_full_file_system_leaves_room_for_the_end(void **state)
     gw_status put_st = gw_writer_put(writer, &end, &err);
     gw_status close_st = gw_writer_close(writer, &err);
     gw_error check_err = {""};
-    gw_status check_st = gw_recording_check(path, &check_err);
+    gw_status check_st = check_recording(path, &check_err);
     tally t = count_items();
     umount(folder);
     assert_int_equal(st, GW_IO);

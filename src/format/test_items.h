@@ -154,4 +154,19 @@ static inline gw_status test_lines_read(const char *path, test_lines *lines, gw_
     return st;
 }
 
+/* Read everything: GW_OK, or the first fault. */
+static inline gw_status check_recording(const char *path, gw_error *err)
+{
+    gw_reader *reader = NULL;
+    const gw_item *item;
+    gw_status st = gw_reader_open(path, &reader, err);
+    while (st == GW_OK) {
+        st = gw_reader_next(reader, &item, err);
+        if (st == GW_OK && item->kind == GW_ITEM_TRUNCATED)
+            st = gw_fail(err, GW_CORRUPT, "%s ends without its END block", path);
+    }
+    gw_reader_close(reader);
+    return st == GW_END ? GW_OK : st;
+}
+
 #endif

@@ -88,15 +88,6 @@ static bool has_major(const gw_cudnn_status *status, unsigned major)
     return major >= status->major_first && major <= status->major_last;
 }
 
-const gw_cudnn_status *gw_data_cudnn_status_of(unsigned major, unsigned code)
-{
-    for (size_t i = 0; i < gw_data_cudnn_status_count; i++) {
-        if (has_major(&gw_data_cudnn_status[i], major) && gw_data_cudnn_status[i].code == code)
-            return &gw_data_cudnn_status[i];
-    }
-    return NULL;
-}
-
 const gw_cudnn_status *gw_data_cudnn_status_named(unsigned major, const char *name)
 {
     const gw_cudnn_status *found = NULL;
@@ -134,7 +125,8 @@ const gw_cuda_family *gw_data_cuda_family(unsigned major)
     return NULL;
 }
 
-const gw_driver_row *gw_data_driver_for(gw_version cuda)
+/* The first row of a CUDA version (major and minor count). NULL: not known. */
+static const gw_driver_row *data_driver_for(gw_version cuda)
 {
     for (size_t i = 0; i < gw_data_driver_compat_count; i++) {
         if (gw_data_driver_compat[i].cuda == minor_of(cuda))
@@ -156,7 +148,7 @@ const gw_driver_row *gw_data_cuda_of_driver(gw_version driver)
 
 gw_driver_fit gw_data_driver_fit(gw_version driver, gw_version cuda, const gw_driver_row **ret_row)
 {
-    const gw_driver_row *row = gw_data_driver_for(cuda);
+    const gw_driver_row *row = data_driver_for(cuda);
     const gw_cuda_family *family = gw_data_cuda_family(gw_version_part(cuda, 0));
     if (ret_row != NULL)
         *ret_row = row;

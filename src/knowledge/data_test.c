@@ -151,11 +151,6 @@ static void sticky_results_are_those_of_the_headers(void **state)
 static void cudnn_numbers_depend_on_the_major_version(void **state)
 {
     (void)state;
-    assert_string_equal(gw_data_cudnn_status_of(8, 1)->name, "CUDNN_STATUS_NOT_INITIALIZED");
-    assert_null(gw_data_cudnn_status_of(9, 1));
-    assert_string_equal(gw_data_cudnn_status_of(9, 1001)->name, "CUDNN_STATUS_NOT_INITIALIZED");
-    assert_null(gw_data_cudnn_status_of(8, 1001));
-    assert_null(gw_data_cudnn_status_of(7, 14)); /* came with 8 */
     assert_int_equal(gw_data_cudnn_status_named(0, "CUDNN_STATUS_NOT_INITIALIZED")->code, 1001);
     assert_int_equal(gw_data_cudnn_status_named(7, "CUDNN_STATUS_NOT_INITIALIZED")->code, 1);
     assert_null(gw_data_cudnn_status_named(0, "CUDNN_STATUS_"));

@@ -83,8 +83,6 @@ typedef struct gw_cudnn_status {
     gw_verified verified;
     const char *source;
 } gw_cudnn_status;
-const gw_cudnn_status *gw_data_cudnn_status_of(unsigned major,
-                                               unsigned code); /* NULL: no such number in that version */
 /* By name, in the newest version that has it, or in `major` where it is not 0. */
 const gw_cudnn_status *gw_data_cudnn_status_named(unsigned major, const char *name);
 
@@ -125,8 +123,6 @@ typedef struct gw_cuda_family {
 } gw_cuda_family;
 /* NULL: a major version without minor-version compatibility (before 11), or not known yet. */
 const gw_cuda_family *gw_data_cuda_family(unsigned major);
-/* The first row of a CUDA version (major and minor count). NULL: not known. */
-const gw_driver_row *gw_data_driver_for(gw_version cuda);
 /* The newest CUDA that a driver's own release came with, or an older driver's: its own API is that at least. Minor
  * version only. NULL: older than the table. */
 const gw_driver_row *gw_data_cuda_of_driver(gw_version driver);

@@ -88,7 +88,6 @@ void gw_log_cancel(gw_log_reader *reader); /* takes NULL */
 void gw_log_free(gw_log *log); /* takes NULL */
 
 gw_sign_kind gw_sign_kind_of(gw_sign sign);
-const char *gw_sign_name(gw_sign sign); /* "TORCH_OOM"; static */
 
 /* A field of a find. NULL, or false: it has none, or that is no number. */
 const char *gw_log_text(const gw_log_find *find, const char *field);

@@ -56,7 +56,6 @@ typedef struct gwi_match {
     } field[GW_LOG_FIELDS_MAX];
     size_t field_count;
 } gwi_match;
-const char *gwi_sign_pattern(gw_sign sign);
 bool gwi_matcher_line(gwi_matcher *matcher, gw_sign sign, const char *line, size_t bytes, gwi_match *ret_match);
 
 /* ---- rank.c ---- */

@@ -1,5 +1,6 @@
 /* Each sign has an example, and is found in it through the whole reader; terminal text, long lines, damage, order,
  * bounds. */
+#include "gw_cuda_results.h"
 #include "gwi_logs.h"
 
 #include <pthread.h>
@@ -43,6 +44,14 @@ static const gw_log_find *find_of(const gw_log *log, gw_sign sign)
 /* ---- signs ---- */
 
 static const struct {
+    const char *name, *pattern;
+} signs[GW_SIGN_COUNT] = {
+#define GWI_SIGN(name, kind, pattern) {#name, pattern},
+#include "signs.def"
+#undef GWI_SIGN
+};
+
+static const struct {
     gw_sign sign;
     const char *field, *value, *line;
 } examples[] = {
@@ -61,7 +70,7 @@ static void every_sign_is_found_in_its_example(void **state)
         const gw_log_find *find = find_of(log, examples[i].sign);
         bool noise = gw_sign_kind_of(examples[i].sign) == GW_SIGN_NOISE;
         if (noise ? log->count[examples[i].sign] != 1 || log->find_count != 0 : find == NULL)
-            fail_msg("%s is not found in: %s", gw_sign_name(examples[i].sign), examples[i].line);
+            fail_msg("%s is not found in: %s", signs[examples[i].sign].name, examples[i].line);
         if (examples[i].field[0] != '\0')
             assert_string_equal(gw_log_text(find, examples[i].field), examples[i].value);
         seen[examples[i].sign] = true;
@@ -69,7 +78,7 @@ static void every_sign_is_found_in_its_example(void **state)
     }
     for (gw_sign sign = 0; sign < GW_SIGN_COUNT; sign++) {
         if (!seen[sign])
-            fail_msg("%s has no example", gw_sign_name(sign));
+            fail_msg("%s has no example", signs[sign].name);
     }
 }
 
@@ -93,7 +102,7 @@ static void other_things_are_not_found(void **state)
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         gw_log *log = read_string(others[i].line);
         if (log->count[others[i].sign] != 0)
-            fail_msg("%s is found in: %s", gw_sign_name(others[i].sign), others[i].line);
+            fail_msg("%s is found in: %s", signs[others[i].sign].name, others[i].line);
         gw_log_free(log);
     }
 }
@@ -105,9 +114,9 @@ static void every_pattern_has_a_literal(void **state)
     for (gw_sign sign = 0; sign < GW_SIGN_COUNT; sign++) {
         if (gw_sign_kind_of(sign) == GW_SIGN_BEFORE)
             continue; /* not looked for in all of a log */
-        gwi_literals_find(gwi_sign_pattern(sign), &literals);
+        gwi_literals_find(signs[sign].pattern, &literals);
         if (literals.count == 0)
-            fail_msg("%s has no literal to look for", gw_sign_name(sign));
+            fail_msg("%s has no literal to look for", signs[sign].name);
     }
 }
 
@@ -169,12 +178,12 @@ static void no_match_is_without_a_literal(void **state)
     assert_int_equal(gwi_matcher_open(&matcher, NULL), GW_OK);
     for (gw_sign sign = 0; sign < GW_SIGN_COUNT; sign++) {
         gwi_literals literals;
-        gwi_literals_find(gwi_sign_pattern(sign), &literals);
+        gwi_literals_find(signs[sign].pattern, &literals);
         for (size_t i = 0; i < EXAMPLE_COUNT; i++) {
             const char *line = examples[i].line;
             if (gw_sign_kind_of(sign) != GW_SIGN_BEFORE &&
                 gwi_matcher_line(matcher, sign, line, strlen(line), &match) && !holds_one(line, &literals))
-                fail_msg("%s is in a line that nobody looks at: %s", gw_sign_name(sign), line);
+                fail_msg("%s is in a line that nobody looks at: %s", signs[sign].name, line);
         }
     }
     gwi_matcher_close(matcher);

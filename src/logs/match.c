@@ -7,11 +7,10 @@
 #include <string.h>
 
 static const struct {
-    const char *name;
     gw_sign_kind kind;
     const char *pattern;
 } signs[GW_SIGN_COUNT] = {
-#define GWI_SIGN(name, kind, pattern) {#name, GW_SIGN_##kind, pattern},
+#define GWI_SIGN(name, kind, pattern) {GW_SIGN_##kind, pattern},
 #include "signs.def"
 #undef GWI_SIGN
 };
@@ -19,16 +18,6 @@ static const struct {
 gw_sign_kind gw_sign_kind_of(gw_sign sign)
 {
     return (unsigned)sign < GW_SIGN_COUNT ? signs[sign].kind : GW_SIGN_NOISE;
-}
-
-const char *gw_sign_name(gw_sign sign)
-{
-    return (unsigned)sign < GW_SIGN_COUNT ? signs[sign].name : "?";
-}
-
-const char *gwi_sign_pattern(gw_sign sign)
-{
-    return signs[sign].pattern;
 }
 
 #if GW_HAVE_MATCHER

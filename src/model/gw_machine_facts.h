@@ -29,7 +29,6 @@ typedef struct gw_series {
     uint64_t t_min_ns, t_max_ns;
     uint64_t rise;                       /* all steps upwards together; of a COUNTER what was counted during the run */
     uint64_t t_rise_ns, t_rise_after_ns; /* the last step upwards was seen at the one, and came after the other */
-    double area;                         /* value times ns, for a mean */
     uint64_t bit_ns[GW_MACHINE_BITS];    /* BITS: for so long the bit was seen set */
 } gw_series;
 
@@ -78,11 +77,8 @@ typedef struct gw_machine {
 
 struct gw_model;
 
-/* The values of a metric; `device` GW_NO_DEVICE and `pid` 0 where it has none. NULL: never asked for. */
-const gw_series *gw_machine_series(const struct gw_model *model, gw_metric metric, uint32_t device, uint32_t pid);
-/* The same where it is known: never NULL's twin "not supported". */
+/* The values of a metric; `device` GW_NO_DEVICE and `pid` 0 where it has none. NULL: never known. */
 const gw_series *gw_machine_known(const struct gw_model *model, gw_metric metric, uint32_t device, uint32_t pid);
-double gw_series_mean(const gw_series *series);
 /* NVML's number of CUDA's device; GW_NO_DEVICE: not known. */
 uint32_t gw_machine_card_of(const struct gw_model *model, int device);
 /* CUDA's device of NVML's card; -1: not known. */

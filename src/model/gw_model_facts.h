@@ -122,9 +122,8 @@ const gw_pair *gw_model_fact(const gw_model *model, gw_fact_key what); /* the fi
  * when the failure was recovered, when too many failures came before it, or without memory. */
 const gw_snapshot *gw_model_snapshot(const gw_model *model, int index);
 const char *gw_model_fn_name(const gw_model *model, uint16_t fn);
-/* The phase that the process was in, and its name; NULL: in none, or it never said. */
+/* The phase that the process was in; NULL: in none, or it never said. */
 const gw_phase *gw_model_phase_at(const gw_model *model, uint32_t pid, uint64_t t_ns);
-const char *gw_model_phase(const gw_model *model, uint32_t pid, uint64_t t_ns);
 gw_framework gw_model_framework(const gw_model *model);
 /* What the process could have: the guard's limit, else the device's total. False: unknown. */
 bool gw_model_device_limit(const gw_model *model, int device, uint64_t *ret_bytes);

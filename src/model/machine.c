@@ -64,7 +64,6 @@ static void pass_time(gw_model *model, group *g, uint64_t now_ns)
         gw_series *s = &model->machine.series[g->series[i] - 1];
         if (s->last_state != GW_SAMPLE_KNOWN)
             continue;
-        s->area += (double)s->last * (double)passed;
         for (unsigned bit = 0; gw_metric_find(s->metric)->kind == GW_METRIC_BITS && bit < GW_MACHINE_BITS; bit++)
             s->bit_ns[bit] += (s->last >> bit & 1) != 0 ? passed : 0;
         s->t_last_ns = now_ns > s->t_last_ns ? now_ns : s->t_last_ns;
@@ -374,26 +373,14 @@ void gwi_machine_free(gw_model *model)
 
 /* ---- looking up ---- */
 
-const gw_series *gw_machine_series(const gw_model *model, gw_metric metric, uint32_t device, uint32_t pid)
+const gw_series *gw_machine_known(const gw_model *model, gw_metric metric, uint32_t device, uint32_t pid)
 {
     for (size_t i = 0; i < model->machine.series_count; i++) {
         const gw_series *s = &model->machine.series[i];
         if (s->metric == metric && s->device == device && s->pid == pid)
-            return s;
+            return s->state == GW_SAMPLE_KNOWN ? s : NULL;
     }
     return NULL;
-}
-
-const gw_series *gw_machine_known(const gw_model *model, gw_metric metric, uint32_t device, uint32_t pid)
-{
-    const gw_series *s = gw_machine_series(model, metric, device, pid);
-    return s != NULL && s->state == GW_SAMPLE_KNOWN ? s : NULL;
-}
-
-double gw_series_mean(const gw_series *series)
-{
-    uint64_t span = series->t_last_ns - series->t_first_ns;
-    return span == 0 ? (double)series->last : series->area / (double)span;
 }
 
 uint32_t gw_machine_card_of(const gw_model *model, int device)

@@ -95,12 +95,6 @@ const gw_phase *gw_model_phase_at(const gw_model *model, uint32_t pid, uint64_t 
     return found == NULL || found->pid != pid || found->name == NULL ? NULL : found;
 }
 
-const char *gw_model_phase(const gw_model *model, uint32_t pid, uint64_t t_ns)
-{
-    const gw_phase *found = gw_model_phase_at(model, pid, t_ns);
-    return found == NULL ? NULL : found->name;
-}
-
 /* ---- what was kept ---- */
 
 static void kept_add(gw_kept *kept, const gw_live *live)

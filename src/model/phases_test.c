@@ -21,8 +21,8 @@ static void phase(const char *name, uint64_t age_ns)
 
 static const char *name_at(const gw_model *model, uint32_t pid, uint64_t t_ns)
 {
-    const char *name = gw_model_phase(model, pid, t_ns);
-    return name == NULL ? "" : name;
+    const gw_phase *found = gw_model_phase_at(model, pid, t_ns);
+    return found == NULL ? "" : found->name;
 }
 
 static void test_phases_follow_each_other(void **state)

@@ -75,6 +75,5 @@ bool gw_pickle_get(const gw_pickle *pickle, gw_pickle_value dict, uint32_t text,
 bool gw_pickle_get_number(const gw_pickle *pickle, gw_pickle_value dict, uint32_t text, uint64_t *ret_number);
 /* Terminated; may hold any bytes. "" for what is no text. */
 const char *gw_pickle_text(const gw_pickle *pickle, gw_pickle_value value, size_t *ret_bytes);
-double gw_pickle_float(gw_pickle_value value);
 
 #endif

@@ -169,7 +169,10 @@ static void values(void **state)
         assert_int_equal(value.type, expected[i].type);
         assert_int_equal((int64_t)value.number, expected[i].number);
     }
-    assert_true(gw_pickle_float(gw_pickle_at(p, root, 9, NULL)) == 1.5);
+    const double expected_float = 1.5;
+    gw_pickle_value value = gw_pickle_at(p, root, 9, NULL);
+    assert_int_equal(value.type, GW_PICKLE_FLOAT);
+    assert_memory_equal(&value.number, &expected_float, sizeof expected_float);
     size_t bytes;
     for (size_t i = 10; i < 13; i++) { /* once by itself, once from the memo, once again: one text */
         gw_pickle_value text = gw_pickle_at(p, root, i, NULL);

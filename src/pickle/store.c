@@ -232,11 +232,3 @@ const char *gw_pickle_text(const gw_pickle *store, gw_pickle_value value, size_t
         *ret_bytes = known ? store->text[value.number].bytes : 0;
     return known ? store->bytes + store->text[value.number].offset : "";
 }
-
-double gw_pickle_float(gw_pickle_value value)
-{
-    double number = 0.0;
-    if (value.type == GW_PICKLE_FLOAT)
-        memcpy(&number, &value.number, sizeof number);
-    return number;
-}

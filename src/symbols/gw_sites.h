@@ -79,8 +79,6 @@ const gw_symbol *gw_sites_symbols(const gw_sites *sites, size_t *ret_count);
 const gw_stack *gw_sites_stack(gw_sites *sites, uint32_t number);
 /* The next frame outwards from the user's that is as much the user's own; NULL: there is none. `user` must be one. */
 const gw_frame *gw_stack_caller(const gw_stack *stack);
-/* Its user's frame; NULL: there is none. */
-const gw_frame *gw_sites_user(gw_sites *sites, uint32_t number);
 
 /* The place in words: "train.py:41 in load_batch", "load_batch (train)", "train+0x1234". The file is named from the
  * working folder on, else by its last part. */

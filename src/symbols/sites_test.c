@@ -364,8 +364,7 @@ static void expect_stack(gw_sites *sites, const uint64_t *frame, uint32_t count,
         strcat(found, stack->frame[i].function == NULL ? "?" : stack->frame[i].function);
     }
     assert_string_equal(found, wanted);
-    const gw_frame *mine = gw_sites_user(sites, number);
-    assert_string_equal(mine == NULL ? "-" : mine->function, user);
+    assert_string_equal(stack->user == stack->count ? "-" : stack->frame[stack->user].function, user);
 }
 
 static void python_frames_take_the_place_of_the_evaluation_loop(void **state)
@@ -429,7 +428,9 @@ static void frameworks_stacks(void **state)
     feed_site(sites, id, frame, 2, 0);
     uint32_t number = gw_sites_number(sites, PID, id);
     char text[GW_PLACE_TEXT_MAX];
-    assert_string_equal(gw_frame_text(sites, gw_sites_user(sites, number), text), "model.py:77 in step");
+    const gw_stack *stack = gw_sites_stack(sites, number);
+    assert_true(stack != NULL && stack->user < stack->count);
+    assert_string_equal(gw_frame_text(sites, &stack->frame[stack->user], text), "model.py:77 in step");
     assert_int_not_equal(number, gw_sites_number(sites, PID, 1));
     /* with native frames that PyTorch named: never the user's */
     feed_event(sites, GW_EV_PYTHON_CODE, code + 1, 0, 0, 0, "c10::Allocator::raw_allocate\n??");
@@ -438,7 +439,7 @@ static void frameworks_stacks(void **state)
     const uint64_t mixed[] = {GW_FRAME_OF_CODE(code + 1, 0), GW_FRAME_OF_CODE(code + 3, -1),
                               GW_FRAME_OF_CODE(code + 2, 9), GW_FRAME_OF_CODE(code, 78)};
     feed_site(sites, id + 1, mixed, 4, 0);
-    const gw_stack *stack = gw_sites_stack(sites, gw_sites_number(sites, PID, id + 1));
+    stack = gw_sites_stack(sites, gw_sites_number(sites, PID, id + 1));
     assert_string_equal(gw_frame_text(sites, &stack->frame[stack->user], text), "model.py:78 in step");
     assert_false(stack->frame[0].python);
     assert_int_equal(stack->frame[2].whose, GW_WHOSE_FRAMEWORK);

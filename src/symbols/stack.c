@@ -289,12 +289,6 @@ const gw_frame *gw_stack_caller(const gw_stack *stack)
     return NULL;
 }
 
-const gw_frame *gw_sites_user(gw_sites *sites, uint32_t number)
-{
-    const gw_stack *stack = gw_sites_stack(sites, number);
-    return stack == NULL || stack->user == stack->count ? NULL : &stack->frame[stack->user];
-}
-
 char *gw_frame_text(const gw_sites *sites, const gw_frame *frame, char out[GW_PLACE_TEXT_MAX])
 {
     size_t folder = sites->cwd == NULL ? 0 : strlen(sites->cwd);

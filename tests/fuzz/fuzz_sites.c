@@ -106,8 +106,8 @@ static void look(gw_sites *sites)
             continue;
         for (size_t i = 0; i < stack->count; i++)
             sink += strlen(gw_frame_text(sites, &stack->frame[i], text)) + stack->frame[i].line;
-        const gw_frame *user = gw_sites_user(sites, number);
-        if (stack->user > stack->count || (user != NULL && user->whose >= GW_WHOSE_RUNTIME))
+        if (stack->user > stack->count ||
+            (stack->user < stack->count && stack->frame[stack->user].whose >= GW_WHOSE_RUNTIME))
             abort();
     }
 }

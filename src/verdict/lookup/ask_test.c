@@ -149,6 +149,14 @@ static void what_is_no_code_is_left_alone(void **state)
     free(large);
 }
 
+static bool has_cudnn_code(unsigned code)
+{
+    for (size_t i = 0; i < gw_data_cudnn_status_count; i++)
+        if (gw_data_cudnn_status[i].code == code)
+            return true;
+    return false;
+}
+
 static void every_code_of_the_tables_has_an_answer(void **state)
 {
     (void)state;
@@ -158,7 +166,7 @@ static void every_code_of_the_tables_has_an_answer(void **state)
         snprintf(question, sizeof question, "%d", code);
         gw_status st = gw_judge_question(question, &verdict, NULL);
         bool known = gw_data_cuda_error((unsigned)code) != NULL || gw_data_xid_of((unsigned)code) != NULL ||
-                     gw_data_sxid_of((unsigned)code) != NULL || gw_data_cudnn_status_of(9, (unsigned)code) != NULL;
+                     gw_data_sxid_of((unsigned)code) != NULL || has_cudnn_code((unsigned)code);
         if (known)
             assert_int_equal(st, GW_OK);
         if (st == GW_OK)
