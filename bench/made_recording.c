@@ -1,3 +1,4 @@
+/* Writes a recording of any size, for measuring how fast it is read and judged. */
 #include "made_recording.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* Loads libcuda once and looks up the functions that the library calls. */
 #include "gwi_driver.h"
 #include "gwi_scope.h"
 

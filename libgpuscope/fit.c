@@ -1,3 +1,4 @@
+/* Finds the largest batch whose memory fits, by asking for the bytes that each size needs. */
 #include "gwi_scope.h"
 
 /* No order of need is assumed, so the search is a plain one: a plan costs microseconds to milliseconds, a batch that

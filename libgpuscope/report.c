@@ -1,3 +1,4 @@
+/* Prints what the library knows of the device's memory, for a person. */
 #include "gwi_scope.h"
 
 #include "gw_text.h"

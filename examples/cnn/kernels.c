@@ -1,3 +1,4 @@
+/* The PTX of the kernels that the example launches. */
 #include "kernels.h"
 
 #include "kernel_ptx.h"

@@ -1,3 +1,4 @@
+/* Driver calls that end the example with a message when they fail. */
 #include "gpu.h"
 
 #include <stdio.h>

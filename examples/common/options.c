@@ -1,3 +1,4 @@
+/* Reads the command line of an example from a table of options. */
 #include "options.h"
 
 #include <ctype.h>

@@ -1,3 +1,4 @@
+/* Writes down what an example really did, so that a test can compare it with what was recorded. */
 #include "truth.h"
 
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* The checksum of a checkpoint: by zlib where there is one, else bit by bit. */
 #include "checksum.h"
 
 #ifdef TRAINER_HAVE_ZLIB

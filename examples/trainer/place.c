@@ -1,3 +1,4 @@
+/* The place in the data: which images the next step takes, in an order that a seed decides. */
 #include "place.h"
 
 void place_step(const struct way *way, struct place *place)

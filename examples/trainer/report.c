@@ -1,3 +1,4 @@
+/* Writes the log and the line of progress of a training, and warns of heat and of memory that others take. */
 #include "report.h"
 
 #include "fit.h"

@@ -1,3 +1,4 @@
+/* The loss scale of a training in half precision: halved on overflow, doubled after a while without one. */
 #include "scale.h"
 
 struct scale scale_begin(enum scaling scaling, float fixed)

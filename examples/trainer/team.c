@@ -1,3 +1,4 @@
+/* Lets the threads of a training, one for each device, wait for each other. One that fails releases the others. */
 #include "team.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* Statuses as text, and errors that each caller may put words in front of. */
 #include "gw_status.h"
 
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* The growing string, and how sizes are printed and read. */
 #include "gw_text.h"
 
 #include <ctype.h>

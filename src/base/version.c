@@ -1,3 +1,4 @@
+/* Versions with dots, read into one integer that compares, and printed again. */
 #include "gw_version.h"
 
 #include <stddef.h>

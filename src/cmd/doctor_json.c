@@ -1,3 +1,4 @@
+/* A check-up as JSON, by json-c. */
 #include "gwi_doctor_cmd.h"
 
 #include "gw_out.h"

@@ -1,3 +1,4 @@
+/* The list of past runs as JSON, by json-c. */
 #include "gwi_history.h"
 
 #include "gw_out.h"

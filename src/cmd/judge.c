@@ -1,3 +1,4 @@
+/* From the path of a recording to its verdict, and the verdict onto a terminal or into a file. */
 #include "gwi_judge.h"
 
 #include "gw_model.h"

@@ -1,3 +1,4 @@
+/* Reads a command line by a table of options, and prints that table as help. */
 #include "gwi_options.h"
 
 #include <string.h>

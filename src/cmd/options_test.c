@@ -1,3 +1,4 @@
+/* Options of each type, good ones and wrong ones, and the help made of their table. */
 #include "gwi_options.h"
 
 #include <setjmp.h>

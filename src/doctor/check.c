@@ -1,3 +1,4 @@
+/* Runs all checks over the facts, and compares two sets of facts. */
 #include "gwi_doctor.h"
 
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* The list of facts about a machine: set, looked up, saved and read again. */
 #include "gwi_doctor.h"
 
 #include <errno.h>

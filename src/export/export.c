@@ -1,3 +1,4 @@
+/* The table of export formats, and the loop that feeds one with the items of a recording. */
 #include "gwi_export.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* Reads the dynamic section, the symbols and the build id of an ELF file, with every offset checked. */
 #include "gwi_elf.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* The facade's machine code on x86-64: the stubs and the entry that opens the hook. */
 #include "gw_facade.h"
 #include "gwi_facade_machine.h"
 

@@ -1,3 +1,4 @@
+/* Finds and checks blocks in a file that may be damaged, and unpacks them. */
 #define _GNU_SOURCE
 #include "gwi_block_in.h"
 

@@ -1,3 +1,4 @@
+/* Packs blocks, gives them their head and checksum, and appends them to the file. */
 #define _GNU_SOURCE
 #include "gwi_block_out.h"
 

@@ -1,3 +1,4 @@
+/* Opens and checks the buffer of a process, reads it, and finds out whether the process lives and how it ended. */
 #define _GNU_SOURCE
 #include "gwi_buffer.h"
 

@@ -1,3 +1,4 @@
+/* Drops the oldest events of a recording that nears its size limit, and keeps those that made what is still alive. */
 #define _GNU_SOURCE
 #include "gwi_compact.h"
 

@@ -1,3 +1,4 @@
+/* CRC-32C, by the processor's instruction or by table. */
 #include "gwi_crc32c.h"
 
 #include <pthread.h>

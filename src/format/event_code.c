@@ -1,3 +1,4 @@
+/* Codes a block of events against templates, and decodes it. */
 #include "gwi_event_decode.h"
 
 #include <stdlib.h>

@@ -1,3 +1,5 @@
+/* Reads a run folder as if it were a recording: its own facts, the file as far as it was flushed, and what the buffers
+ * still hold. */
 #define _GNU_SOURCE
 #include "gw_clock.h"
 #include "gwi_drain.h"

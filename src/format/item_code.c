@@ -1,3 +1,4 @@
+/* Codes and decodes items other than events, each by its own function. */
 #include "gwi_item_code.h"
 
 #include "gw_names.h"

@@ -1,3 +1,4 @@
+/* The tables of gw_machine.h: metrics, sources, states and kinds of machine events, by number and by name. */
 #include "gw_machine.h"
 
 #include <stddef.h>

@@ -1,3 +1,4 @@
+/* The tables of gw_event.h as names. */
 #include "gw_names.h"
 
 static const struct {

@@ -1,3 +1,4 @@
+/* Hands out the items of a recording or of a run folder in the order of their time. */
 #define _GNU_SOURCE
 #include "gwi_reader.h"
 

@@ -1,3 +1,4 @@
+/* Reads one file of a recording block by block, and hands out its items. */
 #include "gwi_source.h"
 
 #include "gwi_event_decode.h"

@@ -1,3 +1,4 @@
+/* Collects items into blocks by kind, writes them, and makes the file smaller when it nears its limit. */
 #define _GNU_SOURCE
 #include "gwi_writer.h"
 

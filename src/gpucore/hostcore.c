@@ -1,3 +1,4 @@
+/* Reads the notes of a process's core dump: signal, thread, registers, address and mapped files. */
 #define _GNU_SOURCE
 #include "gw_hostcore.h"
 

@@ -1,3 +1,4 @@
+/* Look-ups in the tables that datagen makes of the files in data. */
 #include "gw_data.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* Tells CUDA's libraries by their paths: kind, part, version and package; and which versions do not go together. */
 #include "gw_libs.h"
 #include "gw_text.h"
 

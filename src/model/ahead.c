@@ -1,3 +1,4 @@
+/* Fetches what the next events of a recording will touch into the cache, before they are applied. */
 #include "gwi_ahead.h"
 
 /* Which table an event of a kind looks into by its first argument; 0: none. Kinds that are rare may be left out. */

@@ -1,3 +1,4 @@
+/* Readings become series, events find their card and process, and what is unknown stays so. */
 #include "gw_feed.h"
 
 #include <setjmp.h>

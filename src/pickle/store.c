@@ -1,3 +1,4 @@
+/* Keeps the values of a pickle in arrays, and finds them again. */
 #include "gwi_store.h"
 
 #include <inttypes.h>

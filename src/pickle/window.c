@@ -1,3 +1,4 @@
+/* Reads a file front to back through one buffer. */
 #include "gwi_window.h"
 
 #include <errno.h>

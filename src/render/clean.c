@@ -1,3 +1,4 @@
+/* Makes foreign strings harmless: control characters and bytes that are no UTF-8. */
 #include "gw_out.h"
 
 #include <stdint.h>

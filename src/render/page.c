@@ -1,3 +1,4 @@
+/* Lays out the paragraphs of a screen: wraps, cuts and prints them. */
 #include "gw_out.h"
 #include "gwi_page.h"
 

@@ -1,3 +1,4 @@
+/* Reads the source lines around a place, and tells whether the file may have changed since the run. */
 #include "gwi_source.h"
 
 #include <fcntl.h>

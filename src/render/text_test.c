@@ -1,3 +1,4 @@
+/* The screen of a verdict, line by line, and what hostile names do to it. */
 #include "gw_out.h"
 
 #include <setjmp.h>

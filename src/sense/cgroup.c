@@ -1,3 +1,4 @@
+/* Reads limits and use of memory, CPU and pids from the control group, of version 1 and 2. */
 #include "gwi_host.h"
 
 #include <ctype.h>

@@ -1,3 +1,4 @@
+/* Reads entries of cuDNN's log in the forms that versions 7 to 9 write. */
 #define _GNU_SOURCE
 #include "gw_cudnn_log.h"
 

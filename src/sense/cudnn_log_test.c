@@ -1,3 +1,4 @@
+/* Entries of cuDNN's log, whole and in pieces, of several versions, and lines that are none. */
 #include "gw_cudnn_log.h"
 
 #include <setjmp.h>

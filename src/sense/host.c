@@ -1,3 +1,4 @@
+/* Reads memory, load and processes of the machine from /proc. */
 #define _GNU_SOURCE
 #include "gwi_host.h"
 

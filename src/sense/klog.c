@@ -1,3 +1,4 @@
+/* Tells what a line of the kernel's log means: Xids, killed processes, faults, the bus. */
 #include "gw_klog.h"
 
 #include <ctype.h>

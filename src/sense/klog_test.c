@@ -1,3 +1,4 @@
+/* Lines of real kernel logs and what they mean, and lines that mean nothing. */
 #include "gw_klog.h"
 
 #include <setjmp.h>

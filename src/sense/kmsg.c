@@ -1,3 +1,4 @@
+/* Follows /dev/kmsg, and keeps bursts of equal lines short. */
 #include "gwi_kmsg.h"
 
 #include "gw_clock.h"

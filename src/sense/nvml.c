@@ -1,3 +1,4 @@
+/* Calls NVML through a table: one row for each function and the metrics that it gives. */
 #include "gwi_nvml.h"
 
 #include "gw_clock.h"

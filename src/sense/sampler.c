@@ -1,3 +1,4 @@
+/* The process that calls NVML, so that a card that hangs stops neither the program nor the supervisor. */
 #define _GNU_SOURCE
 #include "gwi_sampler.h"
 

@@ -1,3 +1,4 @@
+/* Puts together what the supervisor reads of cards, machine and kernel log, and how often. */
 #include "gw_sense.h"
 
 #include "gw_clock.h"

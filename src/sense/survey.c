@@ -1,3 +1,4 @@
+/* Asks NVML once about all cards, for the doctor. */
 #include "gw_survey.h"
 #include "gwi_nvml.h"
 

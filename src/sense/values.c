@@ -1,3 +1,4 @@
+/* Remembers the values last told, and passes on those that changed. */
 #include "gwi_values.h"
 
 #include <errno.h>

@@ -1,3 +1,5 @@
+/* Starts the program, passes signals on to it and waits for it. A witness in the same process group sees whether a
+ * signal was sent to the whole group or to us alone. */
 #include "gwi_child.h"
 
 #include "gwi_cudnn.h"

@@ -1,3 +1,5 @@
+/* `run --deep`: names a file for cuDNN's own log, reads it while it grows, and gives the read part back to the file
+ * system. */
 #include "gwi_cudnn.h"
 
 #include "gw_fact.h"

@@ -1,3 +1,4 @@
+/* Hides secrets in command lines and environments before they are recorded, by the words in their names. */
 #include "gwi_mask.h"
 
 #include <ctype.h>

@@ -1,3 +1,4 @@
+/* Which names hold secrets, and that their values are hidden wherever they stand. */
 #include "gwi_mask.h"
 
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* Finds our libraries, makes the run folder on a tmpfs, names recordings, and removes what dead runs left behind. */
 #include "gwi_place.h"
 
 #include "gw_buffer.h"

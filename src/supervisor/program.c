@@ -1,3 +1,4 @@
+/* Finds the program in PATH and reads its head: ELF or script, static or not, with which rights. */
 #include "gwi_program.h"
 
 #include <elf.h>

@@ -1,3 +1,4 @@
+/* Finds the rank in the environment variables of the usual launchers. */
 #include "gwi_rank.h"
 
 #include "gw_fact.h"

@@ -1,3 +1,4 @@
+/* Ranks of the launchers that are known, and environments that hold none. */
 #include "gwi_rank.h"
 
 #include <setjmp.h>

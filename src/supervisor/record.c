@@ -1,3 +1,4 @@
+/* Opens the recording, writes what is known at the start, and drains the processes' buffers into it. */
 #include "gwi_run.h"
 
 #include "gw_api.h"

@@ -1,3 +1,4 @@
+/* Copies the program's stderr to the terminal and into the recording. */
 #include "gwi_stderr.h"
 
 #include <dirent.h>

@@ -1,3 +1,4 @@
+/* Collects the parts of call sites from a recording: frames, code objects, mappings and symbols. */
 #include "gwi_sites.h"
 
 #include <stdio.h>

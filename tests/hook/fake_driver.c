@@ -1,3 +1,4 @@
+/* A driver library that answers every call that the hook's tests make, and remembers the last one. */
 #include "fake_driver.h"
 
 #include "gw_api.h"

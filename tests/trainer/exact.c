@@ -1,3 +1,4 @@
+/* The layers of the network in plain loops and double precision, to compare the trainer's kernels with. */
 #include "exact.h"
 
 #include <math.h>

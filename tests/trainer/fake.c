@@ -1,3 +1,4 @@
+/* A back end of the trainer in the memory of the host, which counts its calls and fails on demand. */
 #include "fake.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* Stand-ins for cuDNN and cuBLAS that compute on the host, and fail on demand. */
 #include "fake_nvidia.h"
 
 #include "cuda_api.h"

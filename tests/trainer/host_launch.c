@@ -1,3 +1,4 @@
+/* Runs a kernel on the host, each thread of a block as a fiber. */
 #include "host_kernels.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* What the trainer's tests share: a data set, a network and a folder. */
 #include "rig.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* Finds the interpreter's thread state and walks its frames, without its lock and without calling it. */
 #include "gw_python_rows.h"
 #include "gwi_hook.h"
 #include "gwi_python.h"

@@ -1,3 +1,4 @@
+/* Reads .eh_frame, and computes the caller's registers from a function's call frame information. */
 #include "gwi_cfi.h"
 
 #include <stddef.h>

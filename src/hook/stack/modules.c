@@ -1,3 +1,5 @@
+/* Finds the file that an address lies in, by glibc's _dl_find_object() or by /proc/self/maps, and keeps what it
+ * learned. */
 #include "gwi_modules.h"
 
 #include "gwi_hook.h"

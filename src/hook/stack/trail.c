@@ -1,3 +1,4 @@
+/* Keeps the walks of the stack that were made before, and makes them again where the stack is still the same. */
 #include "gwi_trail.h"
 
 #include "gwi_hook.h"

@@ -1,3 +1,4 @@
+/* Feeds a model with calls as the hook and the supervisor would have recorded them. */
 #include "gw_feed.h"
 
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* Lists what of the run was not observed, and what may be ruled out all the same. */
 #include "gwi_alone.h"
 #include "gwi_coverage.h"
 #include "gwi_family.h"

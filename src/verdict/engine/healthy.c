@@ -1,3 +1,4 @@
+/* Verdicts without a cause: clean and undetermined runs, and advice. */
 #include "gwi_coverage.h"
 #include "gwi_family.h"
 #include "gwi_hang.h"

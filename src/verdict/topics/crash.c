@@ -1,3 +1,4 @@
+/* Whether the judged process died of the fault in host code that was seen, and what a bus error tells. */
 #include "gwi_crash.h"
 
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* What the host refused: shared memory, files, threads, disk; by the words that ended the program. */
 #include "gwi_host.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* Says what cards and machine did around the failure. */
 #include "gwi_machine.h"
 
 #include "gw_data.h"

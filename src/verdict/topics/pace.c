@@ -1,3 +1,4 @@
+/* Measures how the busiest thread spent its time between launches, copies and waits. */
 #include "gwi_pace.h"
 
 #include "gwi_machine.h"

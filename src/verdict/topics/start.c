@@ -1,3 +1,4 @@
+/* Judges failures before any work: driver, libraries and device files, and messages that name a failed call. */
 #include "gwi_coverage.h"
 #include "gwi_start.h"
 

@@ -1,3 +1,4 @@
+/* What the scenarios over the driver API share: kernels, checks and a few ways to end badly. */
 #include "scenario.h"
 
 #include "kernel_ptx.h"
