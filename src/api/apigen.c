@@ -40,6 +40,7 @@
  *
  * `flags` is GW_EVF_PER_THREAD or 0. `what` is the kind's first argument, for COPY, FILL and PREFETCH the bytes. */
 #include "gw_event.h"
+#include "gw_text.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -173,12 +174,6 @@ static bool is_identifier(const char *text)
     return true;
 }
 
-static bool ends_with(const char *text, const char *end)
-{
-    size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
-}
-
 /* --- the columns ----------------------------------------------------------------------------------------- */
 
 static const param *find_param(const row *r, const char *name, size_t bytes)
@@ -238,7 +233,7 @@ static void add_route(row *r, const char *token)
         die_at(r->line, "route '%s' of %s: wanted name@version or name@version:ptsz", token, r->symbol);
     if (to->per_thread && strcmp(end, ":ptsz") != 0 && strcmp(end, ":ptds") != 0)
         die_at(r->line, "route '%s' of %s: after ':' only ptsz or ptds", token, r->symbol);
-    if (to->per_thread != r->per_thread || (to->per_thread && !ends_with(r->symbol, end + 1)))
+    if (to->per_thread != r->per_thread || (to->per_thread && !gw_ends_with(r->symbol, end + 1)))
         die_at(r->line, "route '%s' does not fit the symbol %s: both or none say ptsz or ptds", token, r->symbol);
     r->route_count++;
 }
@@ -370,10 +365,10 @@ static int find_kind(const char *name, size_t bytes)
 static void read_effect(row *r, const char *text)
 {
     size_t word = strcspn(text, " ");
-    r->is_public = !(word == 4 && strncmp(text, "JUMP", 4) == 0);
-    r->is_read = word == 4 && strncmp(text, "READ", 4) == 0;
-    r->is_get = r->is_read || (word == 3 && strncmp(text, "GET", 3) == 0);
-    r->is_fence = word == 5 && strncmp(text, "FENCE", 5) == 0;
+    r->is_public = !(word == 4 && gw_begins(text, "JUMP"));
+    r->is_read = word == 4 && gw_begins(text, "READ");
+    r->is_get = r->is_read || (word == 3 && gw_begins(text, "GET"));
+    r->is_fence = word == 5 && gw_begins(text, "FENCE");
     r->kind = r->is_public && !r->is_get && !r->is_fence ? find_kind(text, word) : (int)GW_EV_CALL;
     if (r->kind < 0 || strcmp(kinds[r->kind].price, "FACT") == 0)
         die_at(r->line, "effect of %s: no kind of call '%.*s'", r->symbol, (int)word, text);
@@ -421,9 +416,9 @@ static void read_row(char *text, int line)
         die_at(line, "more than %d rows", ROWS_MAX);
     r->line = line;
     r->symbol = column[0];
-    if (!is_identifier(r->symbol) || strncmp(r->symbol, "cu", 2) != 0)
+    if (!is_identifier(r->symbol) || !gw_begins(r->symbol, "cu"))
         die_at(line, "'%s' is no name of a driver function", r->symbol);
-    r->per_thread = ends_with(r->symbol, "_ptsz") || ends_with(r->symbol, "_ptds");
+    r->per_thread = gw_ends_with(r->symbol, "_ptsz") || gw_ends_with(r->symbol, "_ptds");
     read_routes(r, column[1]);
     read_effect(r, column[2]);
     if (r->is_public)
@@ -659,7 +654,7 @@ static const char *order_step(const row *r)
 static bool is_batch(const row *r)
 {
     const char *to = r->value[VALUE_A];
-    return to != NULL && (strncmp(to, "gw_first(", 9) == 0 || strncmp(to, "gw_batch3d_", 11) == 0);
+    return to != NULL && (gw_begins(to, "gw_first(") || gw_begins(to, "gw_batch3d_"));
 }
 
 static void put_order(FILE *out, const row *r)

@@ -1,6 +1,7 @@
 /* The rows of api/driver.api against what is known about drivers. */
 #include "gw_api.h"
 #include "gw_event.h"
+#include "gw_text.h"
 
 #include <ctype.h>
 #include <setjmp.h>
@@ -11,12 +12,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-static bool ends_with(const char *text, const char *end)
-{
-    size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
-}
 
 static void every_export_has_a_row(void **state)
 {
@@ -48,7 +43,7 @@ static void variants_say_per_thread(void **state)
     (void)state;
     for (int fn = 0; fn < GW_FN_COUNT; fn++) {
         const char *symbol = gw_api_fns[fn].symbol;
-        bool wanted = ends_with(symbol, "_ptsz") || ends_with(symbol, "_ptds");
+        bool wanted = gw_ends_with(symbol, "_ptsz") || gw_ends_with(symbol, "_ptds");
         if (((gw_api_fns[fn].flags & GW_API_PER_THREAD) != 0) != wanted)
             fail_msg("%s: per-thread flag", symbol);
     }
@@ -58,9 +53,9 @@ static void variants_say_per_thread(void **state)
 static void stem(const char *symbol, char *ret_stem, size_t bytes)
 {
     size_t n = strlen(symbol);
-    if (ends_with(symbol, "_ptsz") || ends_with(symbol, "_ptds"))
+    if (gw_ends_with(symbol, "_ptsz") || gw_ends_with(symbol, "_ptds"))
         n -= 5;
-    if (n > 3 && isdigit((unsigned char)symbol[n - 1]) && strncmp(symbol + n - 3, "_v", 2) == 0)
+    if (n > 3 && isdigit((unsigned char)symbol[n - 1]) && gw_begins(symbol + n - 3, "_v"))
         n -= 3;
     assert_true(n < bytes);
     memcpy(ret_stem, symbol, n);

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 typedef struct gw_text {
     char *data; /* owned; terminated; NULL while empty */
@@ -28,6 +29,15 @@ const char *gw_text_str(const gw_text *text);
 
 /* The same characters, or both NULL. */
 bool gw_str_same(const char *a, const char *b);
+static inline bool gw_begins(const char *text, const char *start)
+{
+    return strncmp(text, start, strlen(start)) == 0;
+}
+static inline bool gw_ends_with(const char *text, const char *end)
+{
+    size_t bytes = strlen(text), wanted = strlen(end);
+    return bytes >= wanted && strcmp(text + bytes - wanted, end) == 0;
+}
 /* A copy for the caller to free; NULL of NULL. False: no memory, and *ret_copy is NULL. */
 bool gw_str_copy(const char *from, char **ret_copy);
 /* What is behind the last slash of a path; all of it where there is no slash or nothing behind it; NULL of NULL. */

@@ -124,18 +124,13 @@ static gw_trait *add_number(gwi_traits *traits, gw_area area, const char *name, 
 
 /* ---- command, environment, host: what the supervisor wrote down at the start ---- */
 
-static bool begins(const char *text, const char *beginning)
-{
-    return strncmp(text, beginning, strlen(beginning)) == 0;
-}
-
 /* Names and numbers that a scheduler, a launcher or gpuwhy itself gives anew for each run. */
 static bool is_passing(const char *variable)
 {
     static const char *const beginnings[] = {"SLURM_",  "OMPI_",   "PMI_",           "PMIX_",          "TORCHELASTIC_",
                                              "MASTER_", "GPUWHY_", "CUDA_COREDUMP_", "NVIDIA_PRODUCT", "CUDA_MPS_LOG"};
     for (size_t i = 0; i < sizeof beginnings / sizeof beginnings[0]; i++)
-        if (begins(variable, beginnings[i]))
+        if (gw_begins(variable, beginnings[i]))
             return true;
     return false;
 }
@@ -157,13 +152,13 @@ static void add_meta(gwi_traits *traits, const char *key, const char *value, gw_
                 {"machine", GW_AREA_HOST, "processor", true}};
     if (strcmp(key, "argv") == 0) {
         gw_text_addf(command, "%s%s", command->bytes == 0 ? "" : " ", value);
-    } else if (begins(key, "env.")) {
+    } else if (gw_begins(key, "env.")) {
         gw_trait *trait = add(traits, GW_AREA_ENVIRONMENT, key + 4, value);
         if (is_passing(key + 4))
             make_light(trait);
-    } else if (begins(key, "option.")) {
+    } else if (gw_begins(key, "option.")) {
         add(traits, GW_AREA_COMMAND, key, value);
-    } else if (begins(key, "rlimit.")) {
+    } else if (gw_begins(key, "rlimit.")) {
         add(traits, GW_AREA_HOST, key, value);
     }
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {

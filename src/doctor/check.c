@@ -1,6 +1,8 @@
 /* Runs all checks over the facts, and compares two sets of facts. */
 #include "gwi_doctor.h"
 
+#include "gw_text.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -90,7 +92,7 @@ static bool is_about_cards(const char *key)
 static void compare_one(const char *key, const char *now, const char *then, gw_checkup *checkup)
 {
     bool is_half_known = now == NULL || then == NULL;
-    if (strncmp(key, "pci.acs.", strlen("pci.acs.")) == 0 && (is_half_known || strstr(key, ".read") != NULL))
+    if (gw_begins(key, "pci.acs.") && (is_half_known || strstr(key, ".read") != NULL))
         return; /* root reads more than others */
     if (is_of_the_moment(key) || (now != NULL && then != NULL && strcmp(now, then) == 0))
         return;
@@ -147,12 +149,11 @@ void gw_doctor_compare(const gw_facts *facts, const gw_facts *before, gw_checkup
     size_t count = checkup->count;
     bool python = gw_facts_get(facts, "python.version") != NULL && gw_facts_get(before, "python.version") != NULL;
     for (size_t i = 0; i < before->count; i++) {
-        if (python || strncmp(before->item[i].key, "python.", 7) != 0)
+        if (python || !gw_begins(before->item[i].key, "python."))
             compare_one(before->item[i].key, gw_facts_get(facts, before->item[i].key), before->item[i].value, checkup);
     }
     for (size_t i = 0; i < facts->count; i++) {
-        if (gw_facts_get(before, facts->item[i].key) == NULL &&
-            (python || strncmp(facts->item[i].key, "python.", 7) != 0))
+        if (gw_facts_get(before, facts->item[i].key) == NULL && (python || !gw_begins(facts->item[i].key, "python.")))
             compare_one(facts->item[i].key, facts->item[i].value, NULL, checkup);
     }
     /* Without an interpreter its packages' libraries are not looked for. */

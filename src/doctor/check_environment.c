@@ -1,6 +1,8 @@
 /* Switches that somebody set once, to look for something, and that are still on. */
 #include "gwi_doctor.h"
 
+#include "gw_text.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -30,7 +32,7 @@ void gwi_check_environment(const gw_facts *facts, gw_checkup *checkup)
 {
     const char *mask = gw_facts_get(facts, "env.CUDA_VISIBLE_DEVICES");
     size_t before = checkup->count;
-    if (mask != NULL && (mask[0] == '\0' || strncmp(mask, "-1", 2) == 0 || strcmp(mask, "NoDevFiles") == 0))
+    if (mask != NULL && (mask[0] == '\0' || gw_begins(mask, "-1") || strcmp(mask, "NoDevFiles") == 0))
         gwi_check(checkup, section, "no-device-visible", GW_CHECK_FAIL, "unset CUDA_VISIBLE_DEVICES",
                   "CUDA_VISIBLE_DEVICES=\"%s\" hides all cards", mask);
     for (size_t i = 0; i < sizeof knobs / sizeof knobs[0]; i++) {

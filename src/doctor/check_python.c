@@ -1,5 +1,6 @@
 /* What a given interpreter would load: its packages against driver and cards. */
 #include "gw_data.h"
+#include "gw_text.h"
 #include "gwi_doctor.h"
 
 #include <stdio.h>
@@ -36,8 +37,8 @@ static void architectures_of(const char *flags, char *out, size_t room)
 {
     out[0] = '\0';
     for (const char *at = flags; at != NULL && *at != '\0';) {
-        bool ptx = strncmp(at, "compute_", 8) == 0;
-        const char *number = ptx ? at + 8 : strncmp(at, "sm_", 3) == 0 ? at + 3 : NULL;
+        bool ptx = gw_begins(at, "compute_");
+        const char *number = ptx ? at + 8 : gw_begins(at, "sm_") ? at + 3 : NULL;
         size_t digits = number == NULL ? 0 : strspn(number, "0123456789");
         size_t used = strlen(out);
         if (digits >= 2 && digits <= 3 && (number[digits] == ' ' || number[digits] == '\0') && used + 16 < room)

@@ -2,6 +2,8 @@
  * error. */
 #include "gwi_doctor.h"
 
+#include "gw_text.h"
+
 #include <ctype.h>
 #include <dirent.h>
 #include <stdio.h>
@@ -160,10 +162,10 @@ static void look_at_bus(gw_facts *facts, const char *root)
         char *vendor = gwi_read_file(root, path);
         snprintf(path, sizeof path, "/sys/bus/pci/devices/%s/class", names[i]);
         char *class = gwi_read_file(root, path);
-        if (vendor != NULL && class != NULL && strncmp(vendor, "0x10de", 6) == 0) {
-            if (strncmp(class, "0x0300", 6) == 0 || strncmp(class, "0x0302", 6) == 0)
+        if (vendor != NULL && class != NULL && gw_begins(vendor, "0x10de")) {
+            if (gw_begins(class, "0x0300") || gw_begins(class, "0x0302"))
                 look_at_card_on_bus(facts, root, names[i], cards++);
-            switches += strncmp(class, "0x0680", 6) == 0;
+            switches += gw_begins(class, "0x0680");
         }
         free(vendor);
         free(class);
@@ -179,7 +181,7 @@ static bool is_refused(const char *name)
     char path[300];
     const char *rest = name + strlen("nvidia");
     bool needed = strcmp(name, "nvidiactl") == 0 || strcmp(name, "nvidia-uvm") == 0 ||
-                  (strncmp(name, "nvidia", strlen("nvidia")) == 0 && isdigit((unsigned char)*rest));
+                  (gw_begins(name, "nvidia") && isdigit((unsigned char)*rest));
     snprintf(path, sizeof path, "/dev/%.200s", name);
     return needed && access(path, F_OK) == 0 && access(path, R_OK | W_OK) != 0;
 }
@@ -193,7 +195,7 @@ static void look_at_devices(gw_facts *facts, const char *root)
         return;
     size_t count = list_names(root, "/dev", names, NAMES_MAX);
     for (size_t i = 0; i < count; i++) {
-        if (strncmp(names[i], "nvidia", strlen("nvidia")) != 0 && strcmp(names[i], "dxg") != 0)
+        if (!gw_begins(names[i], "nvidia") && strcmp(names[i], "dxg") != 0)
             continue;
         gw_text_addf(&list, "%s%s", list.bytes == 0 ? "" : " ", names[i]);
         if (root[0] == '\0' && is_refused(names[i]))
@@ -240,7 +242,7 @@ static void look_at_container(gw_facts *facts, const char *root)
     bool named = group != NULL && (strstr(group, "docker") != NULL || strstr(group, "kubepods") != NULL ||
                                    strstr(group, "containerd") != NULL);
     char *mounts = gwi_read_file(root, "/proc/self/mounts"); /* images lie in layers */
-    bool layered = mounts != NULL && (strncmp(mounts, "overlay / ", 10) == 0 || strstr(mounts, "\noverlay / ") != NULL);
+    bool layered = mounts != NULL && (gw_begins(mounts, "overlay / ") || strstr(mounts, "\noverlay / ") != NULL);
     if (exists(root, "/.dockerenv") || exists(root, "/run/.containerenv") || named || layered)
         gw_facts_set(facts, "container", "1");
     free(mounts);
@@ -405,7 +407,7 @@ static void look_at_platform(gw_facts *facts, const char *root)
     line_fact(facts, root, "/proc/sys/kernel/osrelease", "kernel");
     size_t count = list_names(root, "/sys/devices/system/node", names, 64), nodes = 0;
     for (size_t i = 0; i < count; i++)
-        nodes += strncmp(names[i], "node", 4) == 0 && isdigit((unsigned char)names[i][4]);
+        nodes += gw_begins(names[i], "node") && isdigit((unsigned char)names[i][4]);
     free_names(names, count);
     if (nodes > 0)
         gw_facts_set(facts, "numa.nodes", "%zu", nodes);

@@ -1,5 +1,6 @@
 /* CUDA's libraries on a machine: where the loader looks, where toolkits and packages lie. */
 #include "gw_libs.h"
+#include "gw_text.h"
 #include "gwi_doctor.h"
 
 #include <dirent.h>
@@ -80,7 +81,7 @@ static void look_folder(gw_facts *facts, const char *root, const char *folder)
     for (int i = 0; i < count; i++) {
         char path[4352];
         const char *name = entries[i]->d_name;
-        bool fits = strncmp(name, "lib", 3) == 0 && strstr(name, ".so") != NULL &&
+        bool fits = gw_begins(name, "lib") && strstr(name, ".so") != NULL &&
                     snprintf(path, sizeof path, "%s/%s", folder, name) < (int)sizeof path;
         if (fits && !is_other_name(root, folder, name))
             add_fact(facts, root, path);
@@ -111,7 +112,7 @@ static void look_at_toolkits(gw_facts *facts, const char *root)
     for (int i = 0; i < count; i++) {
         static const char *const parts[] = {"lib64", "compat", "targets/x86_64-linux/lib"};
         const char *name = entries[i]->d_name;
-        for (size_t k = 0; strncmp(name, "cuda", 4) == 0 && k < 3 && !is_other_name(root, "/usr/local", name); k++) {
+        for (size_t k = 0; gw_begins(name, "cuda") && k < 3 && !is_other_name(root, "/usr/local", name); k++) {
             char path[512];
             snprintf(path, sizeof path, "/usr/local/%.200s/%s", name, parts[k]);
             look_folder(facts, root, path);

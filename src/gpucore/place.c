@@ -7,6 +7,8 @@
 #define _GNU_SOURCE
 #include "gwi_core.h"
 
+#include "gw_text.h"
+
 #include <dwarf.h>
 #include <elfutils/libdw.h>
 #include <stdlib.h>
@@ -55,7 +57,7 @@ static const char *text_section(const image *in, size_t index, uint64_t address)
         address - header.sh_addr >= header.sh_size)
         return NULL;
     const char *name = elf_strptr(in->elf, in->names, header.sh_name);
-    return name != NULL && strncmp(name, ".text.", 6) == 0 && name[6] != '\0' ? name + 6 : NULL;
+    return name != NULL && gw_begins(name, ".text.") && name[6] != '\0' ? name + 6 : NULL;
 }
 
 /* The innermost function around `address`, and the entry of the section that it lies in. */

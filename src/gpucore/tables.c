@@ -2,6 +2,8 @@
 #define _GNU_SOURCE
 #include "gwi_core.h"
 
+#include "gw_text.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,7 +73,7 @@ static bool name_is(const char *name, const char *prefix)
 static const char *check_kind(gwi_section *section)
 {
     uint32_t type = section->header.sh_type;
-    bool ours = strncmp(section->name, ".cudbg.", 7) == 0;
+    bool ours = gw_begins(section->name, ".cudbg.");
     if (type <= TYPE_FIRST || type >= TYPE_FIRST + GWI_TABLE_COUNT) {
         for (size_t i = GWI_GLOBAL_MEMORY; i < GWI_TABLE_COUNT; i++)
             if (name_is(section->name, kinds[i].name))

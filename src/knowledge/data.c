@@ -1,5 +1,6 @@
 /* Look-ups in the tables that datagen makes of the files in data. */
 #include "gw_data.h"
+#include "gw_text.h"
 
 #include <string.h>
 #include <strings.h>
@@ -244,7 +245,7 @@ gw_cover gw_data_covers(const char *architectures, gw_version capability)
             return best;
         if (gw_version_part(built, 0) == gw_version_part(capability, 0) && built <= capability)
             return GW_COVER_NATIVE;
-        if (strncmp(end, "+PTX", 4) == 0 && built <= capability)
+        if (gw_begins(end, "+PTX") && built <= capability)
             best = GW_COVER_PTX;
         at = end + strcspn(end, " ");
         at += strspn(at, " ");

@@ -10,6 +10,7 @@
  *
  * To add a column: here, in the struct of gw_data.h with the same name, in the file. */
 #define _GNU_SOURCE
+#include "gw_text.h"
 #include "gw_version.h"
 
 #include <ctype.h>
@@ -198,7 +199,7 @@ static bool is_architectures(const char *text)
         const char *end;
         if (!gw_version_parse(text, &version, &end))
             return false;
-        if (strncmp(end, "+PTX", 4) == 0)
+        if (gw_begins(end, "+PTX"))
             end += 4;
         if (*end == '\0')
             return true;

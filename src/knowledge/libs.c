@@ -56,11 +56,6 @@ char *gw_library_version_text(char out[GW_VERSION_TEXT_MAX], const gw_library *l
 
 /* ---- the path ---- */
 
-static bool begins(const char *text, const char *beginning)
-{
-    return strncmp(text, beginning, strlen(beginning)) == 0;
-}
-
 static gw_library_place place_of(const char *path)
 {
     if (strstr(path, "/stubs/") != NULL)
@@ -71,9 +66,9 @@ static gw_library_place place_of(const char *path)
         return GW_PLACE_WHEEL;
     if (strstr(path, "conda") != NULL || strstr(path, "/mambaforge/") != NULL || strstr(path, "/envs/") != NULL)
         return GW_PLACE_CONDA;
-    if (begins(path, "/usr/local/cuda") || begins(path, "/opt/cuda"))
+    if (gw_begins(path, "/usr/local/cuda") || gw_begins(path, "/opt/cuda"))
         return GW_PLACE_TOOLKIT;
-    if (begins(path, "/usr/lib") || begins(path, "/lib") || begins(path, "/usr/local/lib"))
+    if (gw_begins(path, "/usr/lib") || gw_begins(path, "/lib") || gw_begins(path, "/usr/local/lib"))
         return GW_PLACE_SYSTEM;
     return GW_PLACE_OTHER;
 }
@@ -84,8 +79,8 @@ static bool kind_of(const char *base, gw_library_kind *ret_kind, const char **re
 {
     for (int i = 0; i < GW_LIBRARY_KIND_COUNT; i++) {
         const char *rest = base + strlen(kinds[i].file);
-        bool part = i == GW_LIBRARY_CUDNN && begins(base, kinds[i].file) && *rest == '_';
-        if (!begins(base, kinds[i].file) || !(part || *rest == '-' || begins(rest, ".so")))
+        bool part = i == GW_LIBRARY_CUDNN && gw_begins(base, kinds[i].file) && *rest == '_';
+        if (!gw_begins(base, kinds[i].file) || !(part || *rest == '-' || gw_begins(rest, ".so")))
             continue;
         *ret_kind = (gw_library_kind)i;
         *ret_rest = rest;
@@ -97,7 +92,7 @@ static bool kind_of(const char *base, gw_library_kind *ret_kind, const char **re
 /* NVRTC's own helper has a name that begins alike. */
 static bool is_other(const char *base)
 {
-    return begins(base, "libnvrtc-builtins") || begins(base, "libcudadebugger");
+    return gw_begins(base, "libnvrtc-builtins") || gw_begins(base, "libcudadebugger");
 }
 
 static void version_of_name(const char *behind_so, gw_library *library)
@@ -150,9 +145,9 @@ static bool is_package(const char *entry, const char *package, gw_version *ret_v
 {
     gw_version version;
     const char *end, *rest = entry + strlen(package);
-    if (!begins(entry, package))
+    if (!gw_begins(entry, package))
         return false;
-    if (begins(rest, "_cu"))
+    if (gw_begins(rest, "_cu"))
         rest += 3 + strspn(rest + 3, "0123456789");
     if (*rest != '-' || !gw_version_parse(rest + 1, &version, &end) || strstr(end, ".dist-info") == NULL)
         return false;

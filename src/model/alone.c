@@ -15,6 +15,8 @@
  * are over, and the stream goes on. */
 #include "gwi_inner.h"
 
+#include "gw_text.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -129,7 +131,7 @@ static bool is_touched(const search *it, uint64_t stream, uint64_t t_ns, bool is
             uint64_t of = gwi_ring_stream(call, thread->tid);
             if (call->t_ns < t_ns || is_maybe_over(call))
                 continue;
-            if (of == stream || strncmp(call->fn_name, "cuCtxSynchronize", 16) == 0 ||
+            if (of == stream || gw_begins(call->fn_name, "cuCtxSynchronize") ||
                 (is_blocking && of == LEGACY && (call->is_sync || call->is_copy)))
                 return true;
         }

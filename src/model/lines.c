@@ -2,20 +2,15 @@
  * that the compiler unrolled, or an epoch of its own for the first pass, makes several sites of one line. */
 #include "gwi_inner.h"
 
+#include "gw_hash.h"
 #include "gw_text.h"
 
 #include <string.h>
 
-static uint64_t mix(uint64_t hash, uint64_t value)
-{
-    hash = (hash ^ value) * 0x9e3779b97f4a7c15u;
-    return hash ^ (hash >> 29);
-}
-
 static uint64_t mix_text(uint64_t hash, const char *text)
 {
     for (; text != NULL && *text != '\0'; text++)
-        hash = mix(hash, (unsigned char)*text);
+        hash = gw_hash_mix(hash, (unsigned char)*text);
     return hash;
 }
 
@@ -49,10 +44,10 @@ static uint64_t address_of(const gw_frame *frame)
 
 static uint64_t key_of(const gw_group *group, const place *at)
 {
-    uint64_t key =
-        mix(mix(group->pid, group->bytes), (uint64_t)group->fn << 16 | (uint64_t)group->cls << 8 | group->device);
+    uint64_t key = gw_hash_mix(gw_hash_mix(group->pid, group->bytes),
+                               (uint64_t)group->fn << 16 | (uint64_t)group->cls << 8 | group->device);
     for (int i = 0; i < at->depth; i++)
-        key = mix_text(mix(mix(key, at->frame[i]->line), address_of(at->frame[i])), at->frame[i]->file);
+        key = mix_text(gw_hash_mix(gw_hash_mix(key, at->frame[i]->line), address_of(at->frame[i])), at->frame[i]->file);
     return key;
 }
 

@@ -726,20 +726,15 @@ const char *gw_model_fn_name(const gw_model *model, uint16_t fn)
 
 /* ---- the end ---- */
 
-static bool begins(const char *text, const char *start)
-{
-    return strncmp(text, start, strlen(start)) == 0;
-}
-
 static void decode_call(gw_model *model, gwi_process *process, uint32_t tid, const gw_hot_call *hot, gw_ring_call *call)
 {
     const char *name = gw_model_fn_name(model, hot->fn);
     *call = (gw_ring_call){.t_ns = hot->t_ns, .what = hot->what, .stream = hot->stream, .fn_name = name};
-    call->is_graph_launch = begins(name, "cuGraphLaunch");
-    call->is_launch = begins(name, "cuLaunch") && !begins(name, "cuLaunchHostFunc");
-    call->is_copy = begins(name, "cuMemcpy");
+    call->is_graph_launch = gw_begins(name, "cuGraphLaunch");
+    call->is_launch = gw_begins(name, "cuLaunch") && !gw_begins(name, "cuLaunchHostFunc");
+    call->is_copy = gw_begins(name, "cuMemcpy");
     call->is_sync = strstr(name, "Synchronize") != NULL;
-    call->is_query = begins(name, "cuStreamQuery") || begins(name, "cuEventQuery");
+    call->is_query = gw_begins(name, "cuStreamQuery") || gw_begins(name, "cuEventQuery");
     if (process == NULL)
         return;
     if (gw_is_any_launch(call))
@@ -782,7 +777,7 @@ static void find_command(gw_model *model)
 static void find_card(gw_model *model)
 {
     const char *gpu = gw_model_meta(model, "option.gpu");
-    model->is_virtual = gpu != NULL && begins(gpu, "virtual");
+    model->is_virtual = gpu != NULL && gw_begins(gpu, "virtual");
     uint64_t limit;
     const char *memory = gw_model_meta(model, "option.memory");
     if (memory == NULL || !gw_bytes_parse(memory, &limit) || limit == 0)

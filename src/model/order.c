@@ -12,6 +12,8 @@
  * are not among the steps; what they could change is looked up in the threads' rings at the end. */
 #include "gwi_inner.h"
 
+#include "gw_text.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -462,7 +464,7 @@ static void look_at_thread(gw_unordered *it, const gw_thread *thread)
         if (call->is_graph_launch)
             it->graph_count++;
         /* A fill of the legacy stream orders as a launch does, and has no step where there are no pools. */
-        if (call->is_launch || strncmp(call->fn_name, "cuMemset", 8) == 0)
+        if (call->is_launch || gw_begins(call->fn_name, "cuMemset"))
             it->default_count += is_legacy(call->stream);
         if (!call->is_launch)
             continue;

@@ -4,6 +4,8 @@
  * swallowed it - it is read as if stderr had said it last. */
 #include "gwi_inner.h"
 
+#include "gw_text.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +49,7 @@ static const char *exception_line(const gw_process *process, size_t *ret_bytes)
     bool after_frames = false;
     for (const char *line = process->raised; line < end;) {
         size_t bytes = strcspn(line, "\n");
-        bool is_frame = strncmp(line, "  File \"", 8) == 0 || strncmp(line, "Traceback (", 11) == 0;
+        bool is_frame = gw_begins(line, "  File \"") || gw_begins(line, "Traceback (");
         if (!is_frame && after_frames) {
             found = line;
             *ret_bytes = bytes;
@@ -84,11 +86,11 @@ static bool is_from_top(const char *raised)
     for (const char *at = raised; (at = strstr(at, "Traceback (most recent call last):\n")) != NULL; at++)
         last = at;
     const char *frame = last == NULL ? NULL : strchr(last, '\n') + 1;
-    if (frame == NULL || strncmp(frame, "  File \"", 8) != 0)
+    if (frame == NULL || !gw_begins(frame, "  File \""))
         return false;
     size_t bytes = strcspn(frame, "\n");
     const char *module = strstr(frame, ", in <module>"), *runner = strstr(frame, "runpy");
-    return (module != NULL && module < frame + bytes && strncmp(frame, "  File \"<console>", 17) != 0) ||
+    return (module != NULL && module < frame + bytes && !gw_begins(frame, "  File \"<console>")) ||
            (runner != NULL && runner < frame + bytes);
 }
 

@@ -5,6 +5,8 @@
 #include "gw_cuda_results.h"
 #include "gwi_inner.h"
 
+#include "gw_text.h"
+
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -98,7 +100,7 @@ static const char *const child_words[] = {"ChildFailedError",       "ProcessRais
 static bool speaks_of_memory(const char *text)
 {
     for (; *text != '\0'; text++) {
-        if (strncasecmp(text, "memory", 6) == 0 || strncasecmp(text, "alloc", 5) == 0 || strncmp(text, "OOM", 3) == 0)
+        if (strncasecmp(text, "memory", 6) == 0 || strncasecmp(text, "alloc", 5) == 0 || gw_begins(text, "OOM"))
             return true;
     }
     return false;
@@ -155,7 +157,7 @@ static void python_line(gw_model *model, uint64_t t_ns, const char *line)
         return;
     if (line[0] == ' ' || line[0] == '\t') {
         const char *frame = line + strspn(line, " \t");
-        if (strncmp(frame, "File \"", 6) == 0)
+        if (gw_begins(frame, "File \""))
             keep_frame(facts, state, frame);
         return;
     }
@@ -224,7 +226,7 @@ static void scan_line(gw_model *model, uint64_t t_ns, const char *line)
     }
     if (is_device_assert(line))
         keep(&facts->device_assert, t_ns, line, false);
-    if (has(line, "terminate called") || strncmp(line, "  what():", 9) == 0)
+    if (has(line, "terminate called") || gw_begins(line, "  what():"))
         keep(&facts->terminate, t_ns, line, true);
     if (has(line, "Stats:") || has(line, "Sum Total of in-use chunks") || has(line, "Allocator (GPU_"))
         keep(&facts->xla_dump, t_ns, line, false);

@@ -18,6 +18,8 @@
  * be over. */
 #include "gwi_inner.h"
 
+#include "gw_text.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -124,20 +126,15 @@ static void mark_stream(walk *w, uint64_t stream, over level)
 
 /* ---- the walk ---- */
 
-static bool begins(const char *text, const char *start)
-{
-    return strncmp(text, start, strlen(start)) == 0;
-}
-
 /* A copy for which the host waits, and with it for all that was to be done before. */
 static over copy_waits(const char *name)
 {
     bool async = strstr(name, "Async") != NULL;
-    if (!async && (begins(name, "cuMemcpyHtoD") || begins(name, "cuMemcpyDtoH")))
+    if (!async && (gw_begins(name, "cuMemcpyHtoD") || gw_begins(name, "cuMemcpyDtoH")))
         return OVER_SURELY;
-    if (async && !begins(name, "cuMemcpyDtoH"))
+    if (async && !gw_begins(name, "cuMemcpyDtoH"))
         return OVER_NOT; /* into pageable memory an asynchronous copy waits, too */
-    return begins(name, "cuMemcpyDtoD") ? OVER_NOT : OVER_MAYBE;
+    return gw_begins(name, "cuMemcpyDtoD") ? OVER_NOT : OVER_MAYBE;
 }
 
 static void take_event(walk *w, uint64_t event, over level)
@@ -154,13 +151,13 @@ static void take_work(walk *w, const entry *at, const mark *stream)
     over level = level_of(w, stream);
     at->call->waited = level == OVER_SURELY;
     at->call->maybe_waited = level != OVER_NOT;
-    bool is_record = begins(name, "cuEventRecord");
+    bool is_record = gw_begins(name, "cuEventRecord");
     over shown = is_record ? least(level, OVER_MAYBE) : level; /* nothing says that a mark waits for other streams */
     if (stream->blocking != BLOCKING_NOT)
         mark_stream(w, LEGACY, stream->blocking == BLOCKING_SURELY ? shown : least(shown, OVER_MAYBE));
     else if (at->stream == LEGACY)
         w->all_blocking = most(w->all_blocking, limited(w, LEGACY, shown));
-    if (begins(name, "cuStreamWaitEvent"))
+    if (gw_begins(name, "cuStreamWaitEvent"))
         take_event(w, at->call->what, level);
     if (!is_record)
         return;
@@ -174,11 +171,11 @@ static void take_work(walk *w, const entry *at, const mark *stream)
 static void take(walk *w, const entry *at)
 {
     const char *name = at->call->fn_name;
-    if (begins(name, "cuCtxSynchronize")) {
+    if (gw_begins(name, "cuCtxSynchronize")) {
         w->all = most(w->all, w->many_contexts ? OVER_MAYBE : OVER_SURELY);
-    } else if (begins(name, "cuStreamSynchronize") || begins(name, "cuStreamQuery")) {
+    } else if (gw_begins(name, "cuStreamSynchronize") || gw_begins(name, "cuStreamQuery")) {
         mark_stream(w, at->stream, OVER_SURELY);
-    } else if (begins(name, "cuEventSynchronize") || begins(name, "cuEventQuery")) {
+    } else if (gw_begins(name, "cuEventSynchronize") || gw_begins(name, "cuEventQuery")) {
         take_event(w, at->call->what, OVER_SURELY);
     } else if (!at->captured) {
         const mark *stream = find(w->stream, w->stream_count, at->stream);
@@ -200,7 +197,7 @@ static bool is_per_thread_call(const char *name)
 
 uint64_t gwi_ring_stream(const gw_ring_call *call, uint32_t tid)
 {
-    bool about = begins(call->fn_name, "cuStreamSynchronize") || begins(call->fn_name, "cuStreamQuery");
+    bool about = gw_begins(call->fn_name, "cuStreamSynchronize") || gw_begins(call->fn_name, "cuStreamQuery");
     uint64_t stream = about ? call->what : call->stream;
     if (stream == PER_THREAD || (stream == 0 && is_per_thread_call(call->fn_name)))
         return (uint64_t)tid << 8 | PER_THREAD;
@@ -209,7 +206,7 @@ uint64_t gwi_ring_stream(const gw_ring_call *call, uint32_t tid)
 
 static bool is_about_event(const char *name)
 {
-    return begins(name, "cuEvent") || begins(name, "cuStreamWaitEvent");
+    return gw_begins(name, "cuEvent") || gw_begins(name, "cuStreamWaitEvent");
 }
 
 static int by_time(const void *a, const void *b)

@@ -11,6 +11,7 @@
  *              ruled out: other processes (0 B)
  *     Details  4 more lines: gpuwhy explain --all run.gpuwhy */
 #include "gw_out.h"
+#include "gw_text.h"
 #include "gwi_page.h"
 #include "gwi_source.h"
 
@@ -174,7 +175,7 @@ static void add_verdict_line(gwi_page *page, const gw_verdict *verdict)
     /* a headline that only repeats the label is not said twice */
     bool unobserved = verdict->is_coverage_known && verdict->observed_count == 0; /* then it is no finding of ours */
     if (verdict->status == GW_VERDICT_CLEAN && verdict->headline != NULL &&
-        (unobserved || strncmp(verdict->headline, "no fault found", 14) == 0)) {
+        (unobserved || gw_begins(verdict->headline, "no fault found"))) {
         gw_text_clear(&line);
         gw_text_add_str(&line, verdict->headline);
     }

@@ -1,6 +1,8 @@
 /* Reads limits and use of memory, CPU and pids from the control group, of version 1 and 2. */
 #include "gwi_host.h"
 
+#include "gw_text.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -159,7 +161,7 @@ static bool read_number(const gwi_cgroup_part *part, size_t path_bytes, const ch
     if (part->path[0] == '\0' ||
         gwi_read_text(text, sizeof text, ret_why, "%.*s/%s", (int)path_bytes, part->path, name) < 0)
         return false;
-    if (strncmp(text, "max", 3) == 0) {
+    if (gw_begins(text, "max")) {
         *ret_number = UINT64_MAX;
         return true;
     }
@@ -228,7 +230,7 @@ static void put_pressure(const gwi_cgroup_part *part, gwi_values *values)
     int why = ENOENT;
     const char *total = NULL;
     if (part->is_v2 && part->path[0] != '\0' &&
-        gwi_read_text(text, sizeof text, &why, "%s/memory.pressure", part->path) >= 0 && strncmp(text, "some ", 5) == 0)
+        gwi_read_text(text, sizeof text, &why, "%s/memory.pressure", part->path) >= 0 && gw_begins(text, "some "))
         total = strstr(text, "total=");
     gwi_values_number(values, GW_METRIC_CGROUP_MEMORY_STALLED, total != NULL,
                       total == NULL ? 0 : strtoull(total + 6, NULL, 10), why);

@@ -1,15 +1,11 @@
 /* Tells what a line of the kernel's log means: Xids, killed processes, faults, the bus. */
 #include "gw_klog.h"
+#include "gw_text.h"
 
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static bool begins(const char *text, const char *start)
-{
-    return strncmp(text, start, strlen(start)) == 0;
-}
 
 /* A number at `text`, of no more digits than fit; false: none. */
 static bool number_at(const char *text, int base, uint64_t *ret_number, const char **ret_end)
@@ -18,7 +14,7 @@ static bool number_at(const char *text, int base, uint64_t *ret_number, const ch
     if (base == 10 ? !isdigit((unsigned char)*text) : !isxdigit((unsigned char)*text))
         return false;
     unsigned long long number = strtoull(text, &end, base);
-    if (end - text > (base == 10 ? 19 : 16) + (begins(text, "0x") ? 2 : 0))
+    if (end - text > (base == 10 ? 19 : 16) + (gw_begins(text, "0x") ? 2 : 0))
         return false;
     *ret_number = number;
     if (ret_end != NULL)
@@ -38,7 +34,7 @@ static bool small_at(const char *text, uint64_t max, uint32_t *ret_number, const
 static bool hex_at(const char **at, uint64_t max, uint32_t *ret_number)
 {
     uint64_t number;
-    if (begins(*at, "0x") || !number_at(*at, 16, &number, at) || number > max)
+    if (gw_begins(*at, "0x") || !number_at(*at, 16, &number, at) || number > max)
         return false;
     *ret_number = (uint32_t)number;
     return true;
@@ -116,7 +112,7 @@ static uint32_t xid_at(const char *text, const char *mark, gw_klog *klog)
     if (place == NULL)
         return 0;
     place += strlen(mark);
-    (void)pci_at(place + (begins(place, "PCI:") ? 4 : 0), klog);
+    (void)pci_at(place + (gw_begins(place, "PCI:") ? 4 : 0), klog);
     const char *close = strstr(place, "): ");
     if (close == NULL || !small_at(close + 3, 99999, &number, NULL))
         return 0;
@@ -185,7 +181,7 @@ static bool take_oom_kill(const char *text, gw_klog *klog)
     klog->code = by_group ? 1 : is_bare ? 2 : 0;
     klog->value = 1;
     const char *close = strstr(at, ") ");
-    if (begins(at, " (") && close != NULL)
+    if (gw_begins(at, " (") && close != NULL)
         copy_name(klog, at + 2, (size_t)(close - at) - 2);
     return true;
 }
@@ -211,7 +207,7 @@ static bool take_crash(const char *text, gw_klog *klog)
         unsigned signal;
     } rows[] = {{"]: segfault at ", 11},    {"] general protection", 11}, {"] trap invalid opcode", 4},
                 {"] trap divide error", 8}, {"] trap stack segment", 7},  {"]: unhandled ", 0}};
-    text += begins(text, "traps: ") ? strlen("traps: ") : 0;
+    text += gw_begins(text, "traps: ") ? strlen("traps: ") : 0;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const char *at = strstr(text, rows[i].part), *signal;
         if (at == NULL || !take_victim(text, at, klog))

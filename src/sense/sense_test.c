@@ -4,6 +4,7 @@
 
 #include "gw_clock.h"
 
+#include "gw_text.h"
 #include "made_root_testlib.h"
 
 #include <unistd.h>
@@ -26,7 +27,7 @@ static void forget(seen *s)
 
 static void take_fact(seen *s, const gw_item *item)
 {
-    if (strcmp(item->pair.key, "nvml.card") == 0 && strncmp(item->pair.value, "index=", 6) == 0)
+    if (strcmp(item->pair.key, "nvml.card") == 0 && gw_begins(item->pair.value, "index="))
         snprintf(s->card_text[atoi(item->pair.value + 6) & 1], sizeof s->card_text[0], "%s", item->pair.value);
     size_t used = strlen(s->facts);
     snprintf(s->facts + used, sizeof s->facts - used, "%s=%s\n", item->pair.key, item->pair.value);

@@ -1,6 +1,7 @@
 /* A child with threads that wait for all sorts of things, looked at from outside. */
 #define _GNU_SOURCE
 #include "gw_stacks.h"
+#include "gw_text.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -140,7 +141,7 @@ static void wait_for_sleep(pid_t pid, uint32_t tid)
         assert_non_null(stat);
         const char *got = fgets(line, sizeof line, stat), *name_end = got == NULL ? NULL : strrchr(got, ')');
         fclose(stat);
-        asleep = name_end != NULL && strncmp(name_end, ") S", 3) == 0 ? asleep + 1 : 0;
+        asleep = name_end != NULL && gw_begins(name_end, ") S") ? asleep + 1 : 0;
         if (asleep == LOOKS)
             return;
         usleep(1000);

@@ -2,6 +2,8 @@
 #define _GNU_SOURCE
 #include "gwi_stacks.h"
 
+#include "gw_text.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -187,7 +189,7 @@ static void look_at_call(uint32_t pid, gw_stack_process *process, gw_stack_threa
                      strerror(errno));
         return;
     }
-    if (strncmp(text, "running", 7) == 0) {
+    if (gw_begins(text, "running")) {
         thread->wait = GW_WAIT_RUNNING;
         return;
     }

@@ -4,6 +4,7 @@
 
 #include "gw_c10_door.h"
 #include "gw_facade.h"
+#include "gw_text.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -120,7 +121,7 @@ static void put_first(const char *variable, const char *first, const char *old)
 void gwi_doors_path(const gwi_run_options *options)
 {
     gwi_path tools;
-    if (strncmp(options->gpu, "virtual:", 8) == 0 && gwi_library_find("virtual/bin", tools, NULL) == GW_OK)
+    if (gw_begins(options->gpu, "virtual:") && gwi_library_find("virtual/bin", tools, NULL) == GW_OK)
         put_first("PATH", tools, getenv("PATH"));
 }
 

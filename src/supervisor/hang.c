@@ -6,6 +6,7 @@
 #include "gw_api.h"
 #include "gw_fact.h"
 #include "gw_stacks.h"
+#include "gw_text.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -125,7 +126,7 @@ static bool looks_like_a_hang(const gwi_hang_watch *watch, uint32_t pid, const g
         const gw_stack_thread *thread = &threads->thread[i];
         if (uses_driver(watched(watch, pid, thread->tid)))
             return true;
-        bool of_driver = strncmp(thread->name, "cuda", 4) == 0; /* its helpers wait for events all the time */
+        bool of_driver = gw_begins(thread->name, "cuda"); /* its helpers wait for events all the time */
         all_wait = all_wait && (of_driver || thread->wait == GW_WAIT_LOCK || thread->wait == GW_WAIT_JOIN);
         owner_known = owner_known || (thread->wait == GW_WAIT_LOCK && thread->owner_tid != 0);
     }

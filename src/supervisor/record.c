@@ -5,6 +5,7 @@
 #include "gw_clock.h"
 #include "gw_fact.h"
 #include "gw_sites.h"
+#include "gw_text.h"
 #include "gwi_mask.h"
 #include "gwi_rank.h"
 
@@ -282,7 +283,7 @@ static void put_kernel_side(gwi_record *record)
         put_meta(record, "driver.module", version);
     DIR *folder = opendir("/dev");
     for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;) {
-        if (strncmp(entry->d_name, "nvidia", strlen("nvidia")) == 0)
+        if (gw_begins(entry->d_name, "nvidia"))
             gw_text_addf(&nodes, "%s%.64s", nodes.bytes == 0 ? "" : " ", entry->d_name);
     }
     if (folder != NULL) {

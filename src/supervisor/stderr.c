@@ -1,6 +1,8 @@
 /* Copies the program's stderr to the terminal and into the recording. */
 #include "gwi_stderr.h"
 
+#include "gw_text.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -319,7 +321,7 @@ static bool relay_sleeps(const gwi_stderr *capture)
         line[0] = '\0';
     fclose(stat);
     const char *name_end = strrchr(line, ')');
-    return name_end == NULL || strncmp(name_end, ") S", 3) == 0;
+    return name_end == NULL || gw_begins(name_end, ") S");
 }
 
 void gwi_stderr_settle(gwi_stderr *capture)

@@ -75,7 +75,7 @@ static bool is_interesting(const char *path)
 
 static bool is_driver(const char *path)
 {
-    return strncmp(gw_path_last(path), "libcuda.so", strlen("libcuda.so")) == 0;
+    return gw_begins(gw_path_last(path), "libcuda.so");
 }
 
 static bool add_once(uint32_t *list, uint32_t *count, size_t room, uint32_t pid)
@@ -102,7 +102,7 @@ static bool holds_device(pid_t pid)
             continue;
         snprintf(link, sizeof link, "%s/%.20s", path, entry->d_name);
         ssize_t bytes = readlink(link, target, sizeof target - 1);
-        found = bytes > 0 && strncmp(target, "/dev/nvidia", strlen("/dev/nvidia")) == 0;
+        found = bytes > 0 && gw_begins(target, "/dev/nvidia");
     }
     if (folder != NULL)
         closedir(folder);

@@ -2,6 +2,8 @@
  * time, because a C program should not depend on it. Without it C++ names stay as they are. */
 #include "gwi_inner.h"
 
+#include "gw_text.h"
+
 #include <ctype.h>
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -34,15 +36,15 @@ static size_t parameters_at(const char *name)
     for (;;) { /* what may stand behind the list */
         while (end > 0 && (name[end - 1] == ' ' || name[end - 1] == '&'))
             end--;
-        if (end >= 6 && strncmp(name + end - 6, " const", 6) == 0)
+        if (end >= 6 && gw_begins(name + end - 6, " const"))
             end -= 6;
-        else if (end >= 9 && strncmp(name + end - 9, " volatile", 9) == 0)
+        else if (end >= 9 && gw_begins(name + end - 9, " volatile"))
             end -= 9;
         else if (end > 0 && name[end - 1] == ']') {
             size_t open = end;
             while (open > 0 && name[open] != '[')
                 open--;
-            if (open < 2 || strncmp(name + open, "[clone", 6) != 0)
+            if (open < 2 || !gw_begins(name + open, "[clone"))
                 break;
             end = open;
         } else {
@@ -55,7 +57,7 @@ static size_t parameters_at(const char *name)
     for (size_t at = end; at-- > 0;) {
         depth += name[at] == ')' ? 1 : name[at] == '(' ? -1 : 0;
         if (depth == 0)
-            return at == 0 || (at >= 8 && strncmp(name + at - 8, "operator", 8) == 0) ? strlen(name) : at;
+            return at == 0 || (at >= 8 && gw_begins(name + at - 8, "operator")) ? strlen(name) : at;
     }
     return strlen(name);
 }
@@ -67,7 +69,7 @@ static size_t return_type_end(const char *name, size_t end)
     size_t from = 0;
     for (size_t at = 0; at < end; at++) {
         char c = name[at];
-        if (strncmp(name + at, "operator", 8) == 0 && (at == 0 || !isalnum((unsigned char)name[at - 1])))
+        if (gw_begins(name + at, "operator") && (at == 0 || !isalnum((unsigned char)name[at - 1])))
             return from; /* "operator<<", "operator int": no more spaces that part */
         depth += c == '<' || c == '(' || c == '{' || c == '['   ? 1
                  : c == '>' || c == ')' || c == '}' || c == ']' ? -1
@@ -82,7 +84,7 @@ static size_t return_type_end(const char *name, size_t end)
 static size_t without_rust_hash(const char *name, size_t end)
 {
     enum { HASH = 19 };
-    if (end <= HASH || strncmp(name + end - HASH, "::h", 3) != 0)
+    if (end <= HASH || !gw_begins(name + end - HASH, "::h"))
         return end;
     for (size_t at = end - HASH + 3; at < end; at++)
         if (!isxdigit((unsigned char)name[at]))
@@ -100,7 +102,7 @@ static void replace_rust_escapes(char *name)
                    {"$u5b$", "["}, {"$u5d$", "]"}, {"$u7b$", "{"}, {"$u7d$", "}"}, {"..", "::"}};
     char *out = name;
     for (const char *in = name; *in != '\0';) {
-        if (strncmp(in, "_$", 2) == 0)
+        if (gw_begins(in, "_$"))
             in++; /* no identifier may begin with an escape */
         size_t i = 0, count = sizeof escapes / sizeof escapes[0];
         while (i < count && strncmp(in, escapes[i].escape, strlen(escapes[i].escape)) != 0)
@@ -134,7 +136,7 @@ static char *without_parameters(const char *name)
 
 char *gwi_demangle(const char *name)
 {
-    demangler *demangle = strncmp(name, "_Z", 2) == 0 ? find_demangler() : NULL;
+    demangler *demangle = gw_begins(name, "_Z") ? find_demangler() : NULL;
     if (demangle == NULL || strnlen(name, MANGLED_BYTES_MAX) == MANGLED_BYTES_MAX)
         return strndup(name, NAME_BYTES_MAX);
     int status = 0;

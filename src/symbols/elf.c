@@ -6,6 +6,7 @@
 #include "gwi_inner.h"
 
 #include "gw_clock.h"
+#include "gw_text.h"
 #include "gwi_parts.h"
 
 #include <dwarf.h>
@@ -367,7 +368,7 @@ static char *function_name(Dwarf_Die *die)
     if (dwarf_attr_integrate(die, DW_AT_linkage_name, &attribute) != NULL ||
         dwarf_attr_integrate(die, DW_AT_MIPS_linkage_name, &attribute) != NULL)
         name = dwarf_formstring(&attribute);
-    if (name == NULL || strncmp(name, "_R", 2) == 0) {
+    if (name == NULL || gw_begins(name, "_R")) {
         const char *plain = dwarf_diename(die);
         name = plain == NULL ? name : plain;
     }
@@ -531,7 +532,7 @@ static bool is_same_file(const gw_symbol *a, const gw_symbol *b)
 /* What the distribution or the driver put there comes last: its lines help nobody. */
 static bool is_system(const char *path)
 {
-    return strncmp(path, "/usr/", 5) == 0 || strncmp(path, "/lib", 4) == 0;
+    return gw_begins(path, "/usr/") || gw_begins(path, "/lib");
 }
 
 static int by_file(const void *left, const void *right, void *user)

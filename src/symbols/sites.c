@@ -1,6 +1,8 @@
 /* Collects the parts of call sites from a recording: frames, code objects, mappings and symbols. */
 #include "gwi_sites.h"
 
+#include "gw_text.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -158,15 +160,9 @@ static char *join(const char *folder, const char *name)
     char *path = NULL;
     if (name[0] == '/')
         return strdup(name);
-    while (strncmp(name, "./", 2) == 0)
+    while (gw_begins(name, "./"))
         name += 2;
     return asprintf(&path, "%s/%s", folder, name) < 0 ? NULL : path;
-}
-
-static bool ends_in(const char *text, const char *end)
-{
-    size_t bytes = strlen(text), wanted = strlen(end);
-    return bytes >= wanted && strcmp(text + bytes - wanted, end) == 0;
 }
 
 static void script_is(gw_sites *sites, const char *argument)
@@ -183,7 +179,7 @@ static void meta_item(gw_sites *sites, const gw_item *item)
     const char *key = item->pair.key, *value = item->pair.value == NULL ? "" : item->pair.value;
     if (key == NULL)
         return;
-    if (strcmp(key, "argv") == 0 && sites->arguments++ > 0 && sites->script == NULL && ends_in(value, ".py"))
+    if (strcmp(key, "argv") == 0 && sites->arguments++ > 0 && sites->script == NULL && gw_ends_with(value, ".py"))
         script_is(sites, value);
     if (strcmp(key, "start_realtime_ns") == 0)
         sites->begun_realtime_ns = strtoull(value, NULL, 10);

@@ -145,7 +145,7 @@ static bool is_evaluation(const gw_symbol *symbol)
 static bool is_evaluation_part(const gw_symbol *symbol)
 {
     for (uint32_t i = 0; symbol != NULL && i < symbol->count; i++)
-        if (symbol->frame[i].function != NULL && strncmp(symbol->frame[i].function, "_TAIL_CALL_", 11) == 0)
+        if (symbol->frame[i].function != NULL && gw_begins(symbol->frame[i].function, "_TAIL_CALL_"))
             return true;
     return false;
 }

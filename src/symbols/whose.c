@@ -131,7 +131,7 @@ bool gwi_is_interpreter(const char *module)
 {
     const char *name = gw_path_last(module);
     return name != NULL &&
-           (strncmp(name, "libpython", 9) == 0 || strcmp(name, "python") == 0 || fnmatch("python[23]*", name, 0) == 0);
+           (gw_begins(name, "libpython") || strcmp(name, "python") == 0 || fnmatch("python[23]*", name, 0) == 0);
 }
 
 static bool lies_in(const char *file, const char *folder)

@@ -1,6 +1,8 @@
 /* From dicts to records: each is recognised by the keys it has, as soon as it is complete. */
 #include "gwi_records.h"
 
+#include "gw_hash.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,22 +44,16 @@ static bool is_folded(gw_pickle_value value, uint32_t tag)
 
 /* ---- frames and stacks, each once ---- */
 
-static uint64_t mix(uint64_t hash, uint64_t value)
-{
-    hash = (hash ^ value) * UINT64_C(0x9e3779b97f4a7c15);
-    return hash ^ hash >> 29;
-}
-
 static uint64_t hash_of_frame(const gwi_torch_frame *frame)
 {
-    return mix(mix(mix(1, frame->file), frame->name), (uint32_t)frame->line);
+    return gw_hash_mix(gw_hash_mix(gw_hash_mix(1, frame->file), frame->name), (uint32_t)frame->line);
 }
 
 static uint64_t hash_of_stack(const uint32_t *frame, size_t count)
 {
     uint64_t hash = 2;
     for (size_t i = 0; i < count; i++)
-        hash = mix(hash, frame[i]);
+        hash = gw_hash_mix(hash, frame[i]);
     return hash;
 }
 

@@ -1,5 +1,6 @@
 /* Code objects get numbers, and what a reader needs of one is written when it is first seen. An address alone says
  * little: code that is compiled and dropped in a loop has the same one again and again. */
+#include "gw_hash.h"
 #include "gwi_hook.h"
 #include "gwi_python.h"
 
@@ -27,12 +28,6 @@ typedef struct code_entry {
 
 static code_entry *_Atomic table[LEVELS]; /* own mappings; NULL: not yet, or no memory */
 static _Atomic uint32_t last_id;
-
-static uint64_t mix(uint64_t sum, uint64_t word)
-{
-    sum = (sum ^ word) * UINT64_C(0x9E3779B97F4A7C15);
-    return sum ^ sum >> 29;
-}
 
 /* The interpreter of a code object: its type tells. */
 static const gwi_python_interpreter *interpreter_of(gwi_python_memory *memory, uintptr_t code)
@@ -200,7 +195,7 @@ static void remember(uint64_t tag, uint32_t id)
 /* What is known needs no look at the interpreter. */
 static uint32_t id_of(const gwi_python_frame *frame, gwi_python_memory *memory)
 {
-    uint64_t tag = mix(frame->code, frame->mark) | 1;
+    uint64_t tag = gw_hash_mix(frame->code, frame->mark) | 1;
     code_entry *entry = entry_of(tag);
     if (entry == NULL)
         return 0;

@@ -9,6 +9,7 @@
  * Numbers of sites and codes are above all that the hook's own stacks can have (gw_site.h). */
 #include "gwi_observer_inside.h"
 
+#include "gw_hash.h"
 #include "gw_site.h"
 
 #include <stdio.h>
@@ -80,23 +81,17 @@ uint32_t gwi_stacks_count(void)
 
 /* ---- hashes ---- */
 
-static uint64_t mix(uint64_t hash, uint64_t value)
-{
-    hash = (hash ^ value) * UINT64_C(0x9e3779b97f4a7c15);
-    return hash ^ hash >> 31;
-}
-
 static uint64_t hash_text(uint64_t hash, const char *text, size_t bytes)
 {
     uint64_t word;
     for (; bytes >= sizeof word; bytes -= sizeof word, text += sizeof word) {
         memcpy(&word, text, sizeof word);
-        hash = mix(hash, word);
+        hash = gw_hash_mix(hash, word);
     }
     word = bytes;
     for (size_t i = 0; i < bytes; i++)
         word = word << 8 | (unsigned char)text[i];
-    return mix(hash, word);
+    return gw_hash_mix(hash, word);
 }
 
 /* The texts of a frame, borrowed from it. False: no frame. */
@@ -141,7 +136,7 @@ static uint64_t hash_of_frame(py_object *dict)
     if (st.space->dict[at].dict == dict)
         return st.space->dict[at].hash;
     frame_text text;
-    uint64_t hash = read_frame(dict, &text) ? mix(hash_of_code(&text), (uint32_t)text.line) | 1 : 0;
+    uint64_t hash = read_frame(dict, &text) ? gw_hash_mix(hash_of_code(&text), (uint32_t)text.line) | 1 : 0;
     if (2 * st.dict_count < DICTS_MAX) {
         st.space->dict[at] = (frame_dict){dict, hash};
         st.dict_count++;
@@ -162,7 +157,7 @@ uint32_t gwi_stacks_number(py_object *frames)
         uint64_t one = dict == NULL ? 0 : hash_of_frame(dict);
         if (one == 0)
             return 0;
-        hash = mix(hash, one);
+        hash = gw_hash_mix(hash, one);
     }
     size_t at = hash & (2 * STACKS_MAX - 1);
     for (; st.space->slot[at] != 0; at = (at + 1) & (2 * STACKS_MAX - 1)) {

@@ -6,6 +6,8 @@
  * Supported by: a framework's own words, without a driver call. */
 #include "gwi_start.h"
 
+#include "gw_text.h"
+
 #include <string.h>
 
 enum { NO_DEVICE = 100 };
@@ -13,7 +15,7 @@ enum { NO_DEVICE = 100 };
 /* Does the mask hide all cards by itself? */
 static bool hides_all(const char *mask)
 {
-    return mask != NULL && (mask[0] == '\0' || strcmp(mask, "-1") == 0 || strncmp(mask, "-1,", 3) == 0 ||
+    return mask != NULL && (mask[0] == '\0' || strcmp(mask, "-1") == 0 || gw_begins(mask, "-1,") ||
                             strcmp(mask, "NoDevFiles") == 0 || strcmp(mask, "none") == 0);
 }
 

@@ -1,6 +1,7 @@
 /* The case: which process to judge, how it ended, and what memory looked like when its root (root.c) failed. */
 #include "gwi_cause.h"
 #include "gwi_family.h"
+#include "gw_text.h"
 #include "gwi_hang.h"
 
 #include <stdio.h>
@@ -434,7 +435,7 @@ gw_status gwi_case_open(const gw_model *model, gwi_case *ret_case, gw_error *err
     if (c.start == NULL)
         find_memory(&c);
     /* Of several frameworks in one process, the one that found no room: only PyTorch has such an observer. */
-    if (c.memory.report != NULL || strncmp(model->stderr_facts.exception_type, "torch.", 6) == 0)
+    if (c.memory.report != NULL || gw_begins(model->stderr_facts.exception_type, "torch."))
         c.framework = GW_FRAMEWORK_TORCH;
     *ret_case = c;
     return GW_OK;

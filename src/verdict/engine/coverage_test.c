@@ -1,6 +1,8 @@
 /* What is said of a GPU only where it was observed, and what the program itself said last. */
 #include "judge_testlib.h"
 
+#include "gw_text.h"
+
 #include <signal.h>
 
 static const uint64_t gib = 1u << 30, mib = 1u << 20;
@@ -17,7 +19,7 @@ static bool is_ruled_out(void)
     if (strstr(verdict->headline, "ruled out") != NULL || strstr(verdict->headline, "not at fault") != NULL)
         return true;
     for (size_t i = 0; i < verdict->ruled_out.count; i++) {
-        if (strncmp(verdict->ruled_out.item[i], "the GPU", 7) == 0)
+        if (gw_begins(verdict->ruled_out.item[i], "the GPU"))
             return true;
     }
     return false;

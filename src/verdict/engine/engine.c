@@ -24,6 +24,7 @@
 static const gw_cause *const causes[] = {
 #define GWI_CAUSE(name) &gwi_cause_##name,
 #include "causes.def"
+#include "gw_text.h"
 #undef GWI_CAUSE
 };
 enum { CAUSE_COUNT = sizeof causes / sizeof causes[0] };
@@ -365,7 +366,7 @@ static bool add_alternatives(const gwi_case *c, gw_verdict *verdict, const answe
             return false;
     }
     if ((c->handled != NULL || c->model->stderr_facts.oom.seen) &&
-        (verdict->cause == NULL || strncmp(verdict->cause, "gpu-oom", 7) != 0))
+        (verdict->cause == NULL || !gw_begins(verdict->cause, "gpu-oom")))
         return gwi_add_alternative(verdict, gwi_cause_gpu_oom_capacity.id, GW_HYPOTHESIS);
     return true;
 }

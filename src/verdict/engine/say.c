@@ -1,5 +1,6 @@
 /* How causes speak: lists that grow, and the sentences that several causes share. */
 #include "gwi_fault.h"
+#include "gw_text.h"
 #include "gwi_kept.h"
 #include "gwi_machine.h"
 #include "gwi_request.h"
@@ -162,14 +163,14 @@ static const char *name_part(const char *at, const char **ret_text, size_t *ret_
 char *gwi_kernel_text(char out[GWI_KERNEL_TEXT_MAX], const char *kernel)
 {
     snprintf(out, GWI_KERNEL_TEXT_MAX, "%s", kernel);
-    if (strncmp(kernel, "_Z", 2) != 0)
+    if (!gw_begins(kernel, "_Z"))
         return out;
     const char *at = kernel + 2, *text;
     bool nested = *at == 'N';
     size_t used = 0, bytes;
     at += nested;
     while ((at = name_part(at, &text, &bytes)) != NULL) {
-        bool anonymous = bytes > 9 && strncmp(text, "_GLOBAL__", 9) == 0;
+        bool anonymous = bytes > 9 && gw_begins(text, "_GLOBAL__");
         if (!anonymous && used + bytes + 3 < GWI_KERNEL_TEXT_MAX)
             used += (size_t)snprintf(out + used, GWI_KERNEL_TEXT_MAX - used, "%s%.*s",
                                      used == 0 ? "" : "::", (int)bytes, text);

@@ -98,6 +98,7 @@ static const struct {
     const char *from, *before, *has, *instead;
 } fix_rows[] = {
 #define GWI_FIX(framework, from, before, has, instead) {GW_FRAMEWORK_##framework, from, before, has, instead},
+#include "gw_text.h"
 #include "log_fixes.def"
 #undef GWI_FIX
 };
@@ -161,7 +162,7 @@ bool gwi_log_add_fixes(const gwi_log_case *c, const gw_cause *cause, const char 
         const char *fix = in_words_of(c, fixes.item[i]);
         for_card(c, fix, text, sizeof text);
         if (fix[0] != '\0' && good) {
-            bool is_setting = strncmp(text, "Set ", 4) == 0; /* of the environment: it belongs to no line */
+            bool is_setting = gw_begins(text, "Set "); /* of the environment: it belongs to no line */
             good = first && !is_setting && place[0] != '\0' ? gwi_list_addf(next, "At %s: %s", place, text)
                                                             : gwi_list_add(next, text);
             first = false;

@@ -1,6 +1,7 @@
 /* What a recording's stderr says, read as a log. It is asked only where no driver call tells why the run ended badly:
  * words never stand against events. Its certainty is what a log gives. */
 #include "gwi_cudnn_log.h"
+#include "gw_text.h"
 #include "gwi_log.h"
 
 #include <string.h>
@@ -100,8 +101,7 @@ gw_certainty gwi_judge_by_log(const gwi_case *c, gwi_finding *finding)
         gwi_log_say_line(c->said_in, finding, GWI_NO_TIME, "stderr", c->said_in->exception);
     if (c->model->stderr_facts.frame[0] != '\0')
         gwi_evidence(finding, GWI_NO_TIME, "stderr", "raised at %s", c->model->stderr_facts.frame);
-    const gw_cudnn_line *logged =
-        strncmp(finding->cause->id, "library-", strlen("library-")) == 0 ? gwi_cudnn_error(c, NULL) : NULL;
+    const gw_cudnn_line *logged = gw_begins(finding->cause->id, "library-") ? gwi_cudnn_error(c, NULL) : NULL;
     if (logged != NULL)
         gwi_cudnn_say(finding, logged);
     gwi_rule_out(finding, "a failed driver call (none failed that was not made good)");

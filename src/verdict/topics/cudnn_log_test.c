@@ -1,6 +1,8 @@
 /* What cuDNN's own log proves, and runs that nearly have it. */
 #include "judge_testlib.h"
 
+#include "gw_text.h"
+
 #include <signal.h>
 
 static const uint64_t gib = 1u << 30;
@@ -127,7 +129,7 @@ static void not_the_end(void **state)
         gw_feed_wait(&feed, which == 0 ? 60000000000u : 1000);
         gw_feed_exit(&feed, which == 1 ? -1 : which == 0, which == 1 ? SIGKILL : 0);
         verdict = judge_fed(&feed);
-        assert_true(verdict->cause == NULL || strncmp(verdict->cause, "library", 7) != 0);
+        assert_true(verdict->cause == NULL || !gw_begins(verdict->cause, "library"));
         done();
     }
 }

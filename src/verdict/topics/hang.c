@@ -14,6 +14,7 @@
 #include "gwi_suspects.h"
 
 #include "gw_sites.h"
+#include "gw_text.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -149,7 +150,7 @@ static bool is_stuck_for_ever(const gw_hang *hang, const gw_hang_thread *start, 
 /* The driver's own helpers wait for the kernel driver's events all the time; they hold none of the program's locks. */
 static bool is_of_driver(const gw_hang_thread *thread)
 {
-    return strncmp(thread->name, "cuda-Evt", 8) == 0 || strncmp(thread->name, "cuda0000", 8) == 0;
+    return gw_begins(thread->name, "cuda-Evt") || gw_begins(thread->name, "cuda0000");
 }
 
 static bool all_wait_for_each_other(const gw_hang *hang)

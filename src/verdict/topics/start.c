@@ -1,6 +1,7 @@
 /* Judges failures before any work: driver, libraries and device files, and messages that name a failed call. */
-#include "gwi_coverage.h"
 #include "gwi_start.h"
+#include "gwi_coverage.h"
+#include "gw_text.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -245,8 +246,7 @@ static bool may_be_caught(const gwi_case *c)
     const char *exe = c->process != NULL ? c->process->exe : NULL;
     const char *name = exe == NULL ? NULL : strrchr(exe, '/');
     name = name == NULL ? exe : name + 1;
-    return name != NULL && strncmp(name, "python", 6) == 0 && c->process->raised == NULL &&
-           c->model->asked_phase == NULL;
+    return name != NULL && gw_begins(name, "python") && c->process->raised == NULL && c->model->asked_phase == NULL;
 }
 
 /* The run ended of the failure only where the program itself says so: by an exception about the GPU, or as its last

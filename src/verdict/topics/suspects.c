@@ -22,6 +22,7 @@
 #include "gwi_suspects.h"
 
 #include "gw_sites.h"
+#include "gw_text.h"
 
 #include <ctype.h>
 #include <fnmatch.h>
@@ -84,7 +85,7 @@ static bool is_its_launch(const gw_launch_site *it, uint32_t pid, const char *ke
 static kernel_owner kernel_owner_of(const gwi_case *c, uint32_t pid, const char *kernel)
 {
     kernel_owner owner = OF_UNKNOWN;
-    if (kernel != NULL && strncmp(kernel, "cupy_", 5) == 0) /* compiled at run time, but CuPy's own */
+    if (kernel != NULL && gw_begins(kernel, "cupy_")) /* compiled at run time, but CuPy's own */
         return OF_LIBRARY;
     for (size_t i = 0; kernel != NULL && i < c->model->launch_site_count && owner == OF_UNKNOWN; i++)
         if (is_its_launch(&c->model->launch_site[i], pid, kernel))
@@ -113,7 +114,7 @@ size_t gwi_launch_places(const gwi_case *c, uint32_t pid, const char *kernel, ui
 
 static const char *without_at(const char *text)
 {
-    return strncmp(text, " at ", 4) == 0 ? text + 4 : text;
+    return gw_begins(text, " at ") ? text + 4 : text;
 }
 
 char *gwi_launched_text(char out[GWI_LAUNCHED_TEXT_MAX], const gwi_case *c, uint32_t pid, const char *kernel)
@@ -217,7 +218,7 @@ static bool asserting_function(const char *text, char out[128])
     while (name > begin && (isalnum((unsigned char)name[-1]) || name[-1] == '_'))
         name--;
     size_t bytes = (size_t)(stop - name);
-    if (bytes < 3 || bytes >= 128 || (bytes == 8 && strncmp(name, "operator", 8) == 0))
+    if (bytes < 3 || bytes >= 128 || (bytes == 8 && gw_begins(name, "operator")))
         return false;
     memcpy(out, name, bytes);
     out[bytes] = '\0';
@@ -231,7 +232,7 @@ static bool has_function(const char *kernel, const char *name)
     if (kernel == NULL)
         return false;
     snprintf(part, sizeof part, "%zu%s", strlen(name), name);
-    return strcmp(kernel, name) == 0 || (strncmp(kernel, "_Z", 2) == 0 && strstr(kernel, part) != NULL);
+    return strcmp(kernel, name) == 0 || (gw_begins(kernel, "_Z") && strstr(kernel, part) != NULL);
 }
 
 /* NULL: the text names none, or one that fits several kernels of that time. */
