@@ -2,6 +2,8 @@
  * tabs between; what is below a blank, and the percent sign, are written as %XX. */
 #include "gwi_past.h"
 
+#include "gw_array.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -214,13 +216,7 @@ static bool take_line(gwi_past_list *list, char *line)
         *text[i] = strdup(field[6 + i]);
         copied = copied && *text[i] != NULL;
     }
-    if (copied && list->count == list->capacity) {
-        size_t capacity = list->capacity == 0 ? 64 : list->capacity * 2;
-        gwi_past *wider = realloc(list->item, capacity * sizeof *wider);
-        copied = wider != NULL;
-        list->item = copied ? wider : list->item;
-        list->capacity = copied ? capacity : list->capacity;
-    }
+    copied = copied && gw_array_room(&list->item, list->count, &list->capacity, sizeof *list->item);
     if (copied)
         list->item[list->count++] = past;
     else

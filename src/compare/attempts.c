@@ -5,6 +5,7 @@
  * `chance` is that, for all traits together. */
 #include "gwi_compare.h"
 
+#include "gw_array.h"
 #include "gw_text.h"
 
 #include <float.h>
@@ -61,14 +62,8 @@ static row *find_or_add(gw_attempts *attempts, const gw_trait *trait)
     for (size_t i = 0; i < attempts->count; i++)
         if (attempts->item[i].area == trait->area && strcmp(attempts->item[i].name, trait->name) == 0)
             return &attempts->item[i];
-    if (attempts->count == attempts->capacity) {
-        size_t capacity = attempts->capacity == 0 ? 64 : attempts->capacity * 2;
-        row *wider = realloc(attempts->item, capacity * sizeof *wider);
-        if (wider == NULL)
-            return NULL;
-        attempts->item = wider;
-        attempts->capacity = capacity;
-    }
+    if (!gw_array_room(&attempts->item, attempts->count, &attempts->capacity, sizeof *attempts->item))
+        return NULL;
     row *added = &attempts->item[attempts->count];
     *added = (row){.area = trait->area,
                    .name = strdup(trait->name),
@@ -200,11 +195,9 @@ static double chance_of(size_t good, size_t bad, size_t looked)
 
 static bool add(gw_splits *splits, const row *at, const answer *found)
 {
-    gw_split *wider = realloc(splits->item, (splits->count + 1) * sizeof *wider);
-    if (wider == NULL)
+    if (!gw_array_more(&splits->item, splits->count, sizeof *splits->item))
         return false;
-    splits->item = wider;
-    gw_split *added = &wider[splits->count++];
+    gw_split *added = &splits->item[splits->count++];
     *added = (gw_split){.area = at->area, .name = strdup(at->name), .bad = strdup(found->bad)};
     added->good = found->good[0] == '\0' ? NULL : strdup(found->good);
     return added->name != NULL && added->bad != NULL && (found->good[0] == '\0' || added->good != NULL);

@@ -6,6 +6,7 @@
  * (launches, copies) stand in a recording only where they failed, and only so they take part. */
 #include "gwi_compare.h"
 
+#include "gw_array.h"
 #include "gw_text.h"
 
 #include <stdio.h>
@@ -60,21 +61,20 @@ static gwi_thread_calls *add_thread(gw_calls *calls, uint32_t pid, uint32_t tid)
 {
     size_t count = calls->thread_count;
     gwi_thread_calls added = {.pid = pid, .tid = tid, .process = 1, .place = 1};
-    gwi_thread_calls *wider = realloc(calls->thread, (count + 1) * sizeof *wider);
-    if (wider == NULL)
+    if (!gw_array_more(&calls->thread, count, sizeof *calls->thread))
         return NULL;
+    gwi_thread_calls *list = calls->thread;
     for (size_t i = 0; i < count; i++) {
-        added.place += wider[i].pid == pid;
-        if (wider[i].pid != pid && wider[i].process >= added.process)
-            added.process = wider[i].process + 1;
+        added.place += list[i].pid == pid;
+        if (list[i].pid != pid && list[i].process >= added.process)
+            added.process = list[i].process + 1;
     }
     for (size_t i = 0; i < count && added.place > 1; i++)
-        if (wider[i].pid == pid)
-            added.process = wider[i].process;
-    calls->thread = wider;
+        if (list[i].pid == pid)
+            added.process = list[i].process;
     calls->last = calls->thread_count++;
-    wider[count] = added;
-    return &wider[count];
+    list[count] = added;
+    return &list[count];
 }
 
 /* NULL: no memory, or no room (`cut` is then set). */
@@ -93,19 +93,6 @@ static gwi_thread_calls *thread_of(gw_calls *calls, uint32_t pid, uint32_t tid)
     return count == GW_CALLS_THREADS_MAX ? NULL : add_thread(calls, pid, tid);
 }
 
-static bool make_room(gwi_thread_calls *thread)
-{
-    if (thread->count < thread->capacity)
-        return true;
-    size_t capacity = thread->capacity == 0 ? 64 : thread->capacity * 2;
-    gwi_call *wider = realloc(thread->call, capacity * sizeof *wider);
-    if (wider == NULL)
-        return false;
-    thread->call = wider;
-    thread->capacity = capacity;
-    return true;
-}
-
 bool gw_calls_feed(gw_calls *calls, gw_model *model, const gw_event *event)
 {
     if (!is_call(event))
@@ -118,7 +105,7 @@ bool gw_calls_feed(gw_calls *calls, gw_model *model, const gw_event *event)
         calls->cut = true;
         return true;
     }
-    if (!make_room(thread))
+    if (!gw_array_room(&thread->call, thread->count, &thread->capacity, sizeof *thread->call))
         return false;
     calls->kept_count++;
     thread->call[thread->count++] = (gwi_call){.t_ns = event->t_ns,

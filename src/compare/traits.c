@@ -1,6 +1,7 @@
 /* What can be said of one run, trait by trait. Which of them matter stands here and nowhere else. */
 #include "gwi_compare.h"
 
+#include "gw_array.h"
 #include "gw_text.h"
 
 #include <inttypes.h>
@@ -59,14 +60,9 @@ static gw_trait *add(gwi_traits *traits, gw_area area, const char *name, const c
         }
         return old;
     }
-    if (traits->count == traits->capacity) {
-        size_t capacity = traits->capacity == 0 ? 64 : traits->capacity * 2;
-        gw_trait *wider = realloc(traits->item, capacity * sizeof *wider);
-        traits->failed = traits->failed || wider == NULL;
-        if (wider == NULL)
-            return NULL;
-        traits->item = wider;
-        traits->capacity = capacity;
+    if (!gw_array_room(&traits->item, traits->count, &traits->capacity, sizeof *traits->item)) {
+        traits->failed = true;
+        return NULL;
     }
     gw_trait *trait = &traits->item[traits->count];
     *trait = (gw_trait){.area = area, .matters = true, .unit = "", .lack_matters = true};

@@ -1,6 +1,7 @@
 /* Runs all checks over the facts, and compares two sets of facts. */
 #include "gwi_doctor.h"
 
+#include "gw_array.h"
 #include "gw_text.h"
 
 #include <stdarg.h>
@@ -33,17 +34,11 @@ void gwi_check(gw_checkup *checkup, const char *section, const char *id, gw_chec
     }
     if (todo != NULL && todo[0] != '\0' && !gw_str_copy(todo, &check.todo))
         checkup->failed = true;
-    if (checkup->count == checkup->capacity) {
-        size_t wider = checkup->capacity == 0 ? 32 : checkup->capacity * 2;
-        gw_check *item = realloc(checkup->item, wider * sizeof *item);
-        if (item == NULL) {
-            checkup->failed = true;
-            free(check.text);
-            free(check.todo);
-            return;
-        }
-        checkup->item = item;
-        checkup->capacity = wider;
+    if (!gw_array_room(&checkup->item, checkup->count, &checkup->capacity, sizeof *checkup->item)) {
+        checkup->failed = true;
+        free(check.text);
+        free(check.todo);
+        return;
     }
     checkup->item[checkup->count++] = check;
     checkup->counts[state]++;

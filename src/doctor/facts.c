@@ -1,6 +1,8 @@
 /* The list of facts about a machine: set, looked up, saved and read again. */
 #include "gwi_doctor.h"
 
+#include "gw_array.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -54,18 +56,7 @@ static void put(gw_facts *facts, const char *key, char *value)
         facts->item[at].value = value;
         return;
     }
-    if (facts->count == facts->capacity) {
-        size_t wider = facts->capacity == 0 ? 64 : facts->capacity * 2;
-        gw_fact *item = realloc(facts->item, wider * sizeof *item);
-        facts->failed = facts->failed || item == NULL;
-        if (item == NULL) {
-            free(value);
-            return;
-        }
-        facts->item = item;
-        facts->capacity = wider;
-    }
-    char *copy = strdup(key);
+    char *copy = gw_array_room(&facts->item, facts->count, &facts->capacity, sizeof *facts->item) ? strdup(key) : NULL;
     if (copy == NULL) {
         facts->failed = true;
         free(value);

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "gwi_compact.h"
 
+#include "gw_array.h"
 #include "gw_names.h"
 #include "gwi_event_decode.h"
 #include "gwi_source.h"
@@ -197,14 +198,9 @@ static gw_status list_blocks(gwi_in *in, block_place **ret_list, size_t *ret_cou
     block_place *list = NULL;
     gw_status st;
     while ((st = gwi_in_find(in, err)) == GW_OK) {
-        if (count == capacity) {
-            capacity = capacity == 0 ? 256 : 2 * capacity;
-            block_place *larger = realloc(list, capacity * sizeof *list);
-            if (larger == NULL) {
-                st = gw_fail(err, GW_NOMEM, "%s: no memory to compact", in->path);
-                break;
-            }
-            list = larger;
+        if (!gw_array_room(&list, count, &capacity, sizeof *list)) {
+            st = gw_fail(err, GW_NOMEM, "%s: no memory to compact", in->path);
+            break;
         }
         list[count++] = (block_place){in->block_offset, GWI_BLOCK_HEAD_BYTES + in->head.stored_bytes, in->head.type};
     }

@@ -2,6 +2,8 @@
 #define _GNU_SOURCE
 #include "gwi_core.h"
 
+#include "gw_array.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -86,12 +88,10 @@ static gw_status add(gathered *all, const gw_gpucore_fault *fault, uint64_t kern
         all->beyond++;
         return GW_OK;
     }
-    place *wider = realloc(all->place, (all->count + 1) * sizeof *wider);
-    if (wider == NULL)
+    if (!gw_array_more(&all->place, all->count, sizeof *all->place))
         return gw_fail(err, GW_NOMEM, "%s: the faults", all->core->name);
-    all->place = wider;
-    wider[all->count] = (place){*fault, kernel_entry};
-    wider[all->count++].fault.count = 1;
+    all->place[all->count] = (place){*fault, kernel_entry};
+    all->place[all->count++].fault.count = 1;
     return GW_OK;
 }
 
@@ -150,11 +150,9 @@ static gw_status note_sm(gathered *all, uint64_t key, gw_error *err)
 {
     if (has_lane(all, key))
         return GW_OK;
-    uint64_t *wider = all->sm_count >= SMS_MAX ? NULL : realloc(all->sm_with_lane, (all->sm_count + 1) * sizeof *wider);
-    if (wider == NULL)
+    if (all->sm_count >= SMS_MAX || !gw_array_more(&all->sm_with_lane, all->sm_count, sizeof *all->sm_with_lane))
         return gw_fail(err, GW_NOMEM, "%s: the SMs", all->core->name);
-    all->sm_with_lane = wider;
-    wider[all->sm_count++] = key;
+    all->sm_with_lane[all->sm_count++] = key;
     return GW_OK;
 }
 

@@ -1,4 +1,5 @@
 /* Tells CUDA's libraries by their paths: kind, part, version and package; and which versions do not go together. */
+#include "gw_array.h"
 #include "gw_libs.h"
 #include "gw_text.h"
 
@@ -206,14 +207,7 @@ bool gw_libraries_add(gw_libraries *list, gw_library *library)
     bool known = library->path == NULL;
     for (size_t i = 0; i < list->count && !known; i++)
         known = strcmp(list->item[i].path, library->path) == 0;
-    if (!known && list->count == list->capacity) {
-        size_t wider = list->capacity == 0 ? 16 : list->capacity * 2;
-        gw_library *item = realloc(list->item, wider * sizeof *item);
-        known = item == NULL;
-        list->item = item == NULL ? list->item : item;
-        list->capacity = item == NULL ? list->capacity : wider;
-    }
-    if (known) {
+    if (known || !gw_array_room(&list->item, list->count, &list->capacity, sizeof *list->item)) {
         gw_library_free(library);
         return false;
     }

@@ -5,6 +5,7 @@
  * not counted as lines, because no editor counts them. */
 #include "gwi_logs.h"
 
+#include "gw_array.h"
 #include "gw_text.h"
 
 #include <ctype.h>
@@ -89,15 +90,9 @@ static size_t show(char *out, const char *line, size_t bytes)
 static void add_find(gw_log_reader *reader, gw_sign sign, const late_line *at, const gwi_match *match)
 {
     gw_log *log = reader->log;
-    if (log->find_count == reader->find_room) {
-        size_t room = reader->find_room == 0 ? 64 : 2 * reader->find_room;
-        gw_log_find *more = realloc(log->find, room * sizeof *more);
-        if (more == NULL) {
-            reader->nomem = true;
-            return;
-        }
-        log->find = more;
-        reader->find_room = room;
+    if (!gw_array_room(&log->find, log->find_count, &reader->find_room, sizeof *log->find)) {
+        reader->nomem = true;
+        return;
     }
     size_t values = 0;
     for (size_t i = 0; i < match->field_count; i++)
@@ -385,15 +380,8 @@ gw_status gw_log_begin(gw_log_reader *reader, const char *name, gw_error *err)
     if (st != GW_OK)
         return st;
     gw_log *log = reader->log;
-    if (log->file_count == reader->file_room) {
-        size_t room = reader->file_room == 0 ? 4 : 2 * reader->file_room;
-        gw_log_file *more = realloc(log->file, room * sizeof *more);
-        if (more == NULL)
-            return gw_fail(err, GW_NOMEM, "read a log");
-        log->file = more;
-        reader->file_room = room;
-    }
-    char *copy = strdup(name);
+    bool good = gw_array_room(&log->file, log->file_count, &reader->file_room, sizeof *log->file);
+    char *copy = good ? strdup(name) : NULL;
     if (copy == NULL)
         return gw_fail(err, GW_NOMEM, "read a log");
     log->file[log->file_count++] = (gw_log_file){.name = copy};

@@ -3,6 +3,7 @@
  * A dump ends the process before any call can report the fault. So that whoever asks for the failure that cost the
  * context finds one, the dump's first exception becomes such a failure, marked as told by the dump. */
 #define _GNU_SOURCE
+#include "gw_array.h"
 #include "gw_cuda_results.h"
 #include "gwi_inner.h"
 
@@ -11,12 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void *grown(gw_model *model, void *array, size_t count, size_t element_bytes)
+static bool has_room(gw_model *model, void *array, size_t count, size_t element_bytes)
 {
-    void *wider = realloc(array, (count + 1) * element_bytes);
-    if (wider == NULL)
+    bool good = gw_array_more(array, count, element_bytes);
+    if (!good)
         model->inner->nomem = true;
-    return wider;
+    return good;
 }
 
 static void take_fault(gw_model *model, const gw_item *item)
@@ -26,11 +27,9 @@ static void take_fault(gw_model *model, const gw_item *item)
     gw_fact_gpu_fault_read(gw_fact_text_of(item->pair.value), &said);
     if (facts->fault_count == GW_GPU_FAULTS_MAX || !said.has_exception || !said.has_result || said.result > UINT16_MAX)
         return;
-    gw_gpu_fault *wider = grown(model, facts->fault, facts->fault_count, sizeof *wider);
-    if (wider == NULL)
+    if (!has_room(model, &facts->fault, facts->fault_count, sizeof *facts->fault))
         return;
-    facts->fault = wider;
-    gw_gpu_fault *fault = &wider[facts->fault_count++];
+    gw_gpu_fault *fault = &facts->fault[facts->fault_count++];
     *fault = (gw_gpu_fault){.t_ns = item->t_ns,
                             .pid = item->pid,
                             .exception = said.exception,
@@ -58,21 +57,18 @@ static void take_dump(gw_model *model, const gw_item *item)
 {
     gw_fault_facts *facts = &model->faults;
     gw_fact_gpu_dump said;
-    gw_gpu_dump *wider =
-        facts->dump_count == GW_GPU_DUMPS_MAX ? NULL : grown(model, facts->dump, facts->dump_count, sizeof *wider);
-    if (wider == NULL)
+    if (facts->dump_count == GW_GPU_DUMPS_MAX || !has_room(model, &facts->dump, facts->dump_count, sizeof *facts->dump))
         return;
-    facts->dump = wider;
     gw_fact_gpu_dump_read(gw_fact_text_of(item->pair.value), &said);
-    wider[facts->dump_count++] = (gw_gpu_dump){.t_ns = item->t_ns,
-                                               .pid = item->pid,
-                                               .path = gwi_copy_fact_text(model, said.path),
-                                               .bytes = said.bytes,
-                                               .kept = said.kept,
-                                               .refused = gwi_copy_fact_text(model, said.refused),
-                                               .fault_count = said.faults,
-                                               .fault_beyond = said.beyond,
-                                               .skip_abort = said.skip_abort};
+    facts->dump[facts->dump_count++] = (gw_gpu_dump){.t_ns = item->t_ns,
+                                                     .pid = item->pid,
+                                                     .path = gwi_copy_fact_text(model, said.path),
+                                                     .bytes = said.bytes,
+                                                     .kept = said.kept,
+                                                     .refused = gwi_copy_fact_text(model, said.refused),
+                                                     .fault_count = said.faults,
+                                                     .fault_beyond = said.beyond,
+                                                     .skip_abort = said.skip_abort};
 }
 
 static void free_blame_stack(gw_blame *blame)
@@ -111,13 +107,10 @@ static void take_blame_stack(gw_model *model, gw_blame *blame, const char *value
         return;
     for (blame->stack_count = 0; blame->stack_count < GW_BLAME_FRAMES_MAX;) {
         snprintf(name, sizeof name, "stack.%zu", blame->stack_count);
-        gw_blame_frame *wider = !gw_fact_line(value, name, &line)
-                                    ? NULL
-                                    : grown(model, blame->stack, blame->stack_count, sizeof *blame->stack);
-        if (wider == NULL)
+        if (!gw_fact_line(value, name, &line) ||
+            !has_room(model, &blame->stack, blame->stack_count, sizeof *blame->stack))
             break;
-        blame->stack = wider;
-        take_blame_frame(model, &wider[blame->stack_count++], line);
+        take_blame_frame(model, &blame->stack[blame->stack_count++], line);
     }
     for (size_t i = 0; i < GW_BLAME_NOTES_MAX; i++) {
         snprintf(name, sizeof name, "note.%zu", i);

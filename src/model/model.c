@@ -2,6 +2,7 @@
  * only be known then. */
 #include "gwi_inner.h"
 
+#include "gw_array.h"
 #include "gw_text.h"
 
 #include <stdio.h>
@@ -9,19 +10,10 @@
 
 bool gwi_room(gw_model *model, void *array_pointer, size_t count, size_t *capacity, size_t element_bytes)
 {
-    if (count < *capacity)
-        return true;
-    size_t wider = *capacity == 0 ? 16 : *capacity * 2;
-    void *array;
-    memcpy(&array, array_pointer, sizeof array);
-    array = realloc(array, wider * element_bytes);
-    if (array == NULL) {
+    bool good = gw_array_room(array_pointer, count, capacity, element_bytes);
+    if (!good)
         model->inner->nomem = true;
-        return false;
-    }
-    memcpy(array_pointer, &array, sizeof array);
-    *capacity = wider;
-    return true;
+    return good;
 }
 
 char *gwi_copy_text(gw_model *model, const char *text)

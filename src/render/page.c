@@ -1,4 +1,5 @@
 /* Lays out the paragraphs of a screen: wraps, cuts and prints them. */
+#include "gw_array.h"
 #include "gw_out.h"
 #include "gwi_page.h"
 
@@ -82,15 +83,14 @@ static char *printable(gwi_page *page, const char *foreign)
 
 gwi_paragraph *gwi_page_add(gwi_page *page, gwi_section section, const char *label, const char *body, unsigned hang)
 {
-    gwi_paragraph *wider = realloc(page->paragraph, (page->count + 1) * sizeof *wider);
     char *copy = printable(page, body);
-    page->paragraph = wider == NULL ? page->paragraph : wider;
-    page->failed = page->failed || wider == NULL;
-    if (wider == NULL || copy == NULL) {
+    bool good = gw_array_more(&page->paragraph, page->count, sizeof *page->paragraph);
+    page->failed = page->failed || !good;
+    if (!good || copy == NULL) {
         free(copy);
         return NULL;
     }
-    gwi_paragraph *paragraph = &wider[page->count++];
+    gwi_paragraph *paragraph = &page->paragraph[page->count++];
     *paragraph = (gwi_paragraph){.section = section, .label = label, .body = copy, .hang = hang};
     return paragraph;
 }

@@ -1,6 +1,7 @@
 /* From the symbol _PyRuntime to interpreters, to thread states, to frames, to code objects. */
 #include "gwi_python.h"
 
+#include "gw_array.h"
 #include "gw_event.h"
 
 #include <stdio.h>
@@ -306,13 +307,11 @@ static int keep_code(gw_stack_process *process, gw_stack_code *code)
             return (int)i;
         }
     }
-    gw_stack_code *wider = count < CODES_MAX ? realloc(process->code, (count + 1) * sizeof *wider) : NULL;
-    if (wider == NULL) {
+    if (count >= CODES_MAX || !gw_array_more(&process->code, count, sizeof *process->code)) {
         free(code->text);
         free(code->table);
         return -1;
     }
-    process->code = wider;
     process->code[count] = *code;
     return (int)process->code_count++;
 }

@@ -3,6 +3,8 @@
 #define _GNU_SOURCE
 #include "gwi_stacks.h"
 
+#include "gw_array.h"
+
 #include <elf.h>
 #include <elfutils/libdwfl.h>
 #include <errno.h>
@@ -45,16 +47,14 @@ static void take_module(Dwfl_Module *module, gw_stack_process *process)
             return;
     if (path == NULL || count == MODULES_MAX || dwfl_module_getelf(module, &bias) == NULL)
         return; /* its addresses stay bare */
-    gw_stack_mapping *wider = realloc(process->mapping, (count + 1) * sizeof *wider);
-    char *copy = wider == NULL ? NULL : strdup(path);
-    if (wider != NULL)
-        process->mapping = wider;
+    char *copy = gw_array_more(&process->mapping, count, sizeof *process->mapping) ? strdup(path) : NULL;
     if (copy == NULL)
         return;
-    wider[count] = (gw_stack_mapping){.start = start, .bytes = end - start, .bias = bias, .path = copy};
+    gw_stack_mapping *mapping = &process->mapping[count];
+    *mapping = (gw_stack_mapping){.start = start, .bytes = end - start, .bias = bias, .path = copy};
     int bytes = dwfl_module_build_id(module, &id, &id_address);
     if (bytes > 0)
-        memcpy(&wider[count].build_id, id, (size_t)bytes < sizeof(uint64_t) ? (size_t)bytes : sizeof(uint64_t));
+        memcpy(&mapping->build_id, id, (size_t)bytes < sizeof(uint64_t) ? (size_t)bytes : sizeof(uint64_t));
     process->mapping_count++;
 }
 

@@ -5,6 +5,7 @@
  * it would find more debug files, but some of its ways lead over the network. */
 #include "gwi_inner.h"
 
+#include "gw_array.h"
 #include "gw_clock.h"
 #include "gw_text.h"
 #include "gwi_parts.h"
@@ -286,14 +287,8 @@ static int by_low(const void *left, const void *right)
 
 static bool range_add(object *it, size_t *capacity, const unit_range *range)
 {
-    if (it->range_count == *capacity) {
-        size_t wider = *capacity == 0 ? 256 : *capacity * 2;
-        unit_range *array = wider > RANGES_MAX ? NULL : realloc(it->range, wider * sizeof *array);
-        if (array == NULL)
-            return false;
-        it->range = array;
-        *capacity = wider;
-    }
+    if (it->range_count >= RANGES_MAX || !gw_array_room(&it->range, it->range_count, capacity, sizeof *it->range))
+        return false;
     it->range[it->range_count++] = *range;
     return true;
 }

@@ -3,6 +3,8 @@
  * such a function through one line or two is one, too: its callers count. */
 #include "gwi_sites.h"
 
+#include "gw_array.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,14 +60,8 @@ static bool gather(gathering *to, const gw_stack *stack)
             caller++;
         if (caller == stack->count)
             return true;
-        if (to->count == to->capacity) {
-            size_t wider = to->capacity == 0 ? 1024 : to->capacity * 2;
-            passing *list = realloc(to->list, wider * sizeof *list);
-            if (list == NULL)
-                return false;
-            to->list = list;
-            to->capacity = wider;
-        }
+        if (!gw_array_room(&to->list, to->count, &to->capacity, sizeof *to->list))
+            return false;
         const gw_frame *frame = &stack->frame[i];
         to->list[to->count++] = (passing){gwi_function_key(frame), gwi_function_key(&stack->frame[caller]),
                                           frame->line != 0 ? frame->line : frame->address};

@@ -1,6 +1,7 @@
 /* Collects the parts of call sites from a recording: frames, code objects, mappings and symbols. */
 #include "gwi_sites.h"
 
+#include "gw_array.h"
 #include "gw_text.h"
 
 #include <stdio.h>
@@ -282,14 +283,9 @@ const char *gwi_intern(gw_sites *sites, const char *text, size_t bytes)
         if (strncmp(sites->path[i], text, bytes) == 0 && sites->path[i][bytes] == '\0')
             return sites->path[i];
     }
-    if (sites->path_count == sites->path_capacity) {
-        size_t wider = sites->path_capacity == 0 ? 64 : sites->path_capacity * 2;
-        char **array = wider > MAPPINGS_MAX ? NULL : realloc(sites->path, wider * sizeof *array);
-        if (array == NULL)
-            return NULL;
-        sites->path = array;
-        sites->path_capacity = wider;
-    }
+    if (sites->path_count >= MAPPINGS_MAX ||
+        !gw_array_room(&sites->path, sites->path_count, &sites->path_capacity, sizeof *sites->path))
+        return NULL;
     char *copy = strndup(text, bytes);
     if (copy != NULL)
         sites->path[sites->path_count++] = copy;

@@ -1,6 +1,7 @@
 /* From the numbers of a site to a stack of named frames. */
 #include "gwi_sites.h"
 
+#include "gw_array.h"
 #include "gw_python_lines.h"
 #include "gw_text.h"
 
@@ -23,15 +24,9 @@ typedef struct building {
 
 static void add(building *it, const gw_frame *frame)
 {
-    if (it->count == it->capacity) {
-        size_t wider = it->capacity == 0 ? 128 : it->capacity * 2;
-        gw_frame *array = realloc(it->frame, wider * sizeof *array);
-        if (array == NULL) {
-            it->failed = true;
-            return;
-        }
-        it->frame = array;
-        it->capacity = wider;
+    if (!gw_array_room(&it->frame, it->count, &it->capacity, sizeof *it->frame)) {
+        it->failed = true;
+        return;
     }
     it->frame[it->count] = *frame;
     it->frame[it->count++].whose = (uint8_t)gwi_whose(it->sites, frame);

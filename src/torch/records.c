@@ -1,6 +1,7 @@
 /* From dicts to records: each is recognised by the keys it has, as soon as it is complete. */
 #include "gwi_records.h"
 
+#include "gw_array.h"
 #include "gw_hash.h"
 
 #include <inttypes.h>
@@ -12,20 +13,6 @@ static const char *const names[GWI_NAME_COUNT] = {
     GWI_TORCH_NAMES(GW_X)
 #undef GW_X
 };
-
-static bool room(void *array_pointer, size_t count, size_t *capacity, size_t element_bytes)
-{
-    void **array = array_pointer;
-    if (count < *capacity)
-        return true;
-    size_t wider = *capacity < 64 ? 64 : *capacity + *capacity / 2;
-    void *moved = realloc(*array, wider * element_bytes);
-    if (moved == NULL)
-        return false;
-    *array = moved;
-    *capacity = wider;
-    return true;
-}
 
 static gw_status no_memory(gw_error *err)
 {
@@ -94,7 +81,7 @@ static uint64_t stack_again(const gwi_torch *torch, uint32_t number)
 static gw_status frame_number(gwi_torch *torch, gwi_torch_frame frame, uint64_t *ret_number, gw_error *err)
 {
     if (!table_room(torch, &torch->frame_slot, &torch->frame_slot_count, torch->frame_count, frame_again) ||
-        !room(&torch->frame, torch->frame_count + 1, &torch->frame_capacity, sizeof frame))
+        !gw_array_room(&torch->frame, torch->frame_count + 1, &torch->frame_capacity, sizeof frame))
         return no_memory(err);
     size_t at = hash_of_frame(&frame) & (torch->frame_slot_count - 1);
     for (; torch->frame_slot[at] != 0; at = (at + 1) & (torch->frame_slot_count - 1)) {
@@ -116,7 +103,7 @@ static gw_status stack_number(gwi_torch *torch, size_t count, uint64_t *ret_numb
 {
     const uint32_t *frames = torch->pool + torch->pool_count;
     if (!table_room(torch, &torch->stack_slot, &torch->stack_slot_count, torch->stack_count, stack_again) ||
-        !room(&torch->stack, torch->stack_count + 1, &torch->stack_capacity, sizeof *torch->stack))
+        !gw_array_room(&torch->stack, torch->stack_count + 1, &torch->stack_capacity, sizeof *torch->stack))
         return no_memory(err);
     size_t at = hash_of_stack(frames, count) & (torch->stack_slot_count - 1);
     for (; torch->stack_slot[at] != 0; at = (at + 1) & (torch->stack_slot_count - 1)) {
@@ -188,7 +175,7 @@ static gw_status fold_block(gwi_torch *torch, gw_pickle *pickle, gw_pickle_value
         if (block.requested_bytes == 0)
             (void)gw_pickle_get_number(pickle, last, GWI_NAME_real_size, &block.requested_bytes);
     }
-    if (!room(&torch->block, torch->block_count, &torch->block_capacity, sizeof block))
+    if (!gw_array_room(&torch->block, torch->block_count, &torch->block_capacity, sizeof block))
         return no_memory(err);
     torch->block[torch->block_count] = block;
     *ret_folded = folded(GWI_TAG_BLOCK, torch->block_count++);
@@ -209,7 +196,7 @@ static gw_status fold_segment(gwi_torch *torch, gw_pickle *pickle, gw_pickle_val
     segment.device = device > UINT32_MAX ? UINT32_MAX : (uint32_t)device;
     segment.is_expandable = gw_pickle_get(pickle, dict, GWI_NAME_is_expandable, &expandable) &&
                             expandable.type == GW_PICKLE_BOOL && expandable.number != 0;
-    if (!room(&torch->segment, torch->segment_count, &torch->segment_capacity, sizeof segment))
+    if (!gw_array_room(&torch->segment, torch->segment_count, &torch->segment_capacity, sizeof segment))
         return no_memory(err);
     torch->segment[torch->segment_count] = segment;
     *ret_folded = folded(GWI_TAG_SEGMENT, torch->segment_count++);
@@ -241,7 +228,7 @@ static gw_status fold_entry(gwi_torch *torch, gw_pickle *pickle, gw_pickle_value
     if (!gw_pickle_get_number(pickle, dict, GWI_NAME_addr, &entry.address))
         (void)gw_pickle_get_number(pickle, dict, GWI_NAME_device_free, &entry.address);
     (void)gw_pickle_get_number(pickle, dict, GWI_NAME_time_us, &entry.time_us);
-    if (!room(&torch->entry, torch->entry_count, &torch->entry_capacity, sizeof entry))
+    if (!gw_array_room(&torch->entry, torch->entry_count, &torch->entry_capacity, sizeof entry))
         return no_memory(err);
     torch->entry[torch->entry_count] = entry;
     *ret_folded = folded(GWI_TAG_ENTRY, torch->entry_count++);
@@ -258,7 +245,7 @@ static gw_status fold_list(gwi_torch *torch, gw_pickle *pickle, gw_pickle_value 
         gw_pickle_value item = gw_pickle_at(pickle, list, i, NULL);
         if (!is_folded(item, GWI_TAG_FRAME))
             return GW_OK;
-        if (!room(&torch->pool, torch->pool_count + i, &torch->pool_capacity, sizeof *torch->pool))
+        if (!gw_array_room(&torch->pool, torch->pool_count + i, &torch->pool_capacity, sizeof *torch->pool))
             return no_memory(err);
         torch->pool[torch->pool_count + i] = (uint32_t)item.number;
     }

@@ -1,7 +1,7 @@
 /* The case: which process to judge, how it ended, and what memory looked like when its root (root.c) failed. */
+#include "gw_text.h"
 #include "gwi_cause.h"
 #include "gwi_family.h"
-#include "gw_text.h"
 #include "gwi_hang.h"
 
 #include <stdio.h>

@@ -3,6 +3,8 @@
  * A fault needs a cause that is at least supported. A run that ended well has no fault unless a context was lost or a
  * process of it died of the GPU; what is worth knowing about it becomes advice. Everything else is undetermined, with
  * what is ruled out. */
+#include "gw_array.h"
+#include "gw_text.h"
 #include "gwi_alone.h"
 #include "gwi_applies.h"
 #include "gwi_ask.h"
@@ -24,7 +26,6 @@
 static const gw_cause *const causes[] = {
 #define GWI_CAUSE(name) &gwi_cause_##name,
 #include "causes.def"
-#include "gw_text.h"
 #undef GWI_CAUSE
 };
 enum { CAUSE_COUNT = sizeof causes / sizeof causes[0] };
@@ -119,14 +120,12 @@ void gw_verdict_free(gw_verdict *verdict)
 
 bool gw_verdict_add_evidence(gw_verdict *verdict, const char *source, const char *text)
 {
-    gw_evidence *wider = realloc(verdict->evidence, (verdict->evidence_count + 1) * sizeof *wider);
     char *copy = strdup(text);
-    verdict->evidence = wider == NULL ? verdict->evidence : wider;
-    if (wider == NULL || copy == NULL) {
+    if (copy == NULL || !gw_array_more(&verdict->evidence, verdict->evidence_count, sizeof *verdict->evidence)) {
         free(copy);
         return false;
     }
-    wider[verdict->evidence_count++] = (gw_evidence){.text = copy, .source = source};
+    verdict->evidence[verdict->evidence_count++] = (gw_evidence){.text = copy, .source = source};
     return true;
 }
 
@@ -279,14 +278,14 @@ bool gwi_add_alternative(gw_verdict *verdict, const char *cause, gw_certainty ce
         if (strcmp(verdict->alternatives[i].cause, cause) == 0)
             return true;
     }
-    gw_alternative *wider = realloc(verdict->alternatives, (verdict->alternative_count + 1) * sizeof *wider);
-    if (wider == NULL)
+    /* Others allocate this list, too. */
+    if (!gw_array_resize(&verdict->alternatives, verdict->alternative_count + 1, sizeof *verdict->alternatives))
         return false;
-    verdict->alternatives = wider;
+    gw_alternative *list = verdict->alternatives;
     size_t at = verdict->alternative_count++;
-    for (; at > 0 && wider[at - 1].certainty < certainty; at--)
-        wider[at] = wider[at - 1];
-    wider[at] = (gw_alternative){.cause = cause, .certainty = certainty};
+    for (; at > 0 && list[at - 1].certainty < certainty; at--)
+        list[at] = list[at - 1];
+    list[at] = (gw_alternative){.cause = cause, .certainty = certainty};
     return true;
 }
 

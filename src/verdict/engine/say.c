@@ -1,6 +1,7 @@
 /* How causes speak: lists that grow, and the sentences that several causes share. */
-#include "gwi_fault.h"
+#include "gw_array.h"
 #include "gw_text.h"
+#include "gwi_fault.h"
 #include "gwi_kept.h"
 #include "gwi_machine.h"
 #include "gwi_request.h"
@@ -13,10 +14,8 @@
 
 bool gwi_list_add(gw_string_list *list, const char *text)
 {
-    char **wider = realloc(list->item, (list->count + 1) * sizeof *wider);
-    if (wider == NULL)
+    if (!gw_array_more(&list->item, list->count, sizeof *list->item))
         return false;
-    list->item = wider;
     list->item[list->count] = strdup(text);
     if (list->item[list->count] == NULL)
         return false;
@@ -75,14 +74,12 @@ void gwi_headline(gwi_finding *finding, const char *format, ...)
 
 static void evidence_add(gwi_finding *finding, gw_evidence evidence)
 {
-    gw_evidence *wider = realloc(finding->evidence, (finding->evidence_count + 1) * sizeof *wider);
-    if (wider == NULL || evidence.text == NULL) {
-        finding->evidence = wider == NULL ? finding->evidence : wider;
+    if (evidence.text == NULL ||
+        !gw_array_more(&finding->evidence, finding->evidence_count, sizeof *finding->evidence)) {
         finding->failed = true;
         free(evidence.text);
         return;
     }
-    finding->evidence = wider;
     finding->evidence[finding->evidence_count++] = evidence;
 }
 

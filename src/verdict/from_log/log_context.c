@@ -2,6 +2,8 @@
 #include "gwi_log.h"
 #include "gwi_request.h"
 
+#include "gw_text.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -98,7 +100,6 @@ static const struct {
     const char *from, *before, *has, *instead;
 } fix_rows[] = {
 #define GWI_FIX(framework, from, before, has, instead) {GW_FRAMEWORK_##framework, from, before, has, instead},
-#include "gw_text.h"
 #include "log_fixes.def"
 #undef GWI_FIX
 };

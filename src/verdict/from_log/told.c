@@ -1,7 +1,7 @@
 /* What a recording's stderr says, read as a log. It is asked only where no driver call tells why the run ended badly:
  * words never stand against events. Its certainty is what a log gives. */
-#include "gwi_cudnn_log.h"
 #include "gw_text.h"
+#include "gwi_cudnn_log.h"
 #include "gwi_log.h"
 
 #include <string.h>

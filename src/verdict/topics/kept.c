@@ -2,6 +2,8 @@
  */
 #include "gwi_kept.h"
 
+#include "gw_array.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -94,11 +96,9 @@ static bool list_blocks(const gwi_case *c, gw_verdict *verdict, const gw_kept *k
         gw_verdict_kept *group = group_of(c, verdict, kept, order[i]);
         if (group == NULL)
             continue;
-        gw_verdict_block *wider = realloc(group->block, (group->block_count + 1) * sizeof *wider);
-        good = wider != NULL;
+        good = gw_array_more(&group->block, group->block_count, sizeof *group->block);
         if (!good)
             break;
-        group->block = wider;
         group->block[group->block_count++] =
             (gw_verdict_block){order[i]->address, order[i]->bytes, order[i]->t_ns, order[i]->has_time};
     }

@@ -6,6 +6,8 @@
  * after the other while other things ended or siblings from the same place were ended, and ever more until the last. */
 #include "gwi_leaks.h"
 
+#include "gw_array.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -241,11 +243,9 @@ static bool say(const gwi_case *c, gw_verdict *verdict, const found *it)
 static bool list_one(const gwi_case *c, gw_verdict *verdict, const found *it)
 {
     const gw_group *group = it->group;
-    gw_verdict_leak *wider = realloc(verdict->leaks, (verdict->leak_count + 1) * sizeof *wider);
-    if (wider == NULL)
+    if (!gw_array_more(&verdict->leaks, verdict->leak_count, sizeof *verdict->leaks))
         return false;
-    verdict->leaks = wider;
-    gw_verdict_leak *leak = &wider[verdict->leak_count++];
+    gw_verdict_leak *leak = &verdict->leaks[verdict->leak_count++];
     *leak = (gw_verdict_leak){.kind = gw_class_text((gw_class)group->cls),
                               .call = strdup(gw_model_fn_name(c->model, group->fn)),
                               .pid = group->pid,

@@ -1,7 +1,7 @@
 /* Judges failures before any work: driver, libraries and device files, and messages that name a failed call. */
-#include "gwi_start.h"
-#include "gwi_coverage.h"
 #include "gw_text.h"
+#include "gwi_coverage.h"
+#include "gwi_start.h"
 
 #include <ctype.h>
 #include <inttypes.h>

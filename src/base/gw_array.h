@@ -1,0 +1,42 @@
+/* Growing arrays. `array` is the address of a pointer to elements from malloc(), or to NULL: &list->item. */
+#ifndef GW_ARRAY_H
+#define GW_ARRAY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+static inline bool gw_array_resize(void *array, size_t count, size_t element_bytes)
+{
+    void *data;
+    memcpy(&data, array, sizeof data);
+    data = count > SIZE_MAX / element_bytes ? NULL : realloc(data, count * element_bytes);
+    if (data == NULL)
+        return false;
+    memcpy(array, &data, sizeof data);
+    return true;
+}
+
+/* Make room for element number `count`. False: no memory, and nothing has changed. */
+static inline bool gw_array_room(void *array, size_t count, size_t *capacity, size_t element_bytes)
+{
+    if (count < *capacity)
+        return true;
+    size_t wider = *capacity == 0 ? 16 : *capacity * 2;
+    if (!gw_array_resize(array, wider, element_bytes))
+        return false;
+    *capacity = wider;
+    return true;
+}
+
+/* The same for an array that no other function allocates or cuts: its capacity is the power of two that holds `count`,
+ * and need not be kept. */
+static inline bool gw_array_more(void *array, size_t count, size_t element_bytes)
+{
+    bool is_full = (count & (count - 1)) == 0; /* 0, 1, 2, 4, 8, ... */
+    return !is_full || gw_array_resize(array, count == 0 ? 1 : count * 2, element_bytes);
+}
+
+#endif
