@@ -1,4 +1,4 @@
-/* The writer of the shared buffer: gw_buffer.h is the layout and the rules. */
+/* Write records into the shared buffer. gw_buffer.h describes its layout and rules. */
 #include "gw_cuda_results.h"
 #include "gwi_hook.h"
 #include "gwi_unwind.h"
@@ -15,19 +15,19 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* What the hook keeps in the reserved part of a slot. Chunk numbers count from 1; 0: none. */
+/* The hook's private data in the reserved part of a slot. Chunk numbers start at 1; 0: none. */
 typedef struct slot_private {
-    uint32_t chunk;         /* takes everything */
-    uint32_t reserve_chunk; /* taken from the reserve: failures alone */
-    uint32_t chunk_hint;    /* where to look for the next chunk */
+    uint32_t chunk;         /* for all records */
+    uint32_t reserve_chunk; /* from the reserve, for failures only */
+    uint32_t chunk_hint;    /* index at which to start looking for the next chunk */
     uint32_t ring_asked;
-    uint32_t refused;        /* the guard answered this call */
-    uint32_t pending_device; /* the guard counts `pending_bytes` there while the driver works */
+    uint32_t refused;        /* the guard refused this call */
+    uint32_t pending_device; /* the device on which the guard counts `pending_bytes` while the driver works */
     uint64_t pending_bytes;
     gwi_stack_known stack;
     uint64_t facts_ticks;
     bool facts_are_precious;
-    uint64_t launches, copies, reads, waits, queries; /* at the last request for memory */
+    uint64_t launches, copies, reads, waits, queries; /* counters at the last request for memory */
 } slot_private;
 _Static_assert(sizeof(slot_private) <= sizeof((gw_slot *)0)->reserved, "fits");
 
@@ -36,14 +36,16 @@ static slot_private *private_of(gw_slot *slot)
     return (slot_private *)(void *)slot->reserved;
 }
 
-/* For threads without a slot, and for all of them where there is no buffer: always "inside", so never recorded. */
+/* The slot of threads without a slot, and of all threads if there is no buffer. It is always "inside" a call, so
+ * nothing is recorded. */
 static gw_slot no_slot = {.inside_fn = 1};
 static gw_buffer_head no_head;
 
 static pthread_key_t thread_end_key;
 static bool thread_end_key_made;
 
-static _Atomic uint64_t full_since; /* the tick at which no chunk was free: look again later. 0: there was one */
+static _Atomic uint64_t full_since; /* the tick at which no chunk was free, so that the next search can be delayed; 0:
+                                       the last search found one */
 
 /* ---- clock ---- */
 
@@ -60,8 +62,8 @@ static bool read_small_file(const char *path, char *out, size_t out_bytes)
     return true;
 }
 
-/* The counter is a clock where it neither stops nor changes its pace, and the kernel itself trusts it on this machine
- * (several sockets may disagree). */
+/* The TSC is used as the clock only if its rate is constant and it never stops, and if the kernel itself uses it (the
+ * TSCs of several sockets may differ). */
 static bool counter_is_clock(void)
 {
 #if defined(__x86_64__)
@@ -78,7 +80,7 @@ static bool counter_is_clock(void)
 
 /* ---- set-up ---- */
 
-/* The number in "pid:[4026531836]"; 0: not known. */
+/* The number in "pid:[4026531836]"; 0: not available. */
 static uint64_t pid_namespace(void)
 {
     char text[40];
@@ -116,7 +118,7 @@ static void fill_head(gw_buffer_head *head)
     head->exe[n > 0 ? n : 0] = '\0';
 }
 
-/* A file beyond the limit would not only fail: the kernel would send SIGXFSZ. */
+/* Creating a file larger than the limit would not only fail: the kernel would also send SIGXFSZ. */
 static bool file_size_allowed(void)
 {
     struct rlimit limit;
@@ -219,10 +221,10 @@ uint64_t gwi_slot_facts_ticks(gw_slot *slot)
     return private_of(slot)->facts_ticks;
 }
 
-/* A slot of the thread's own, seen by nobody: the guard works where nothing can be recorded. */
+/* A slot in private memory, which no reader sees, so that the guard works even if nothing can be recorded. */
 static gw_slot *unshared_slot(uint32_t mark)
 {
-    if (!thread_end_key_made) /* nobody would free it, and the key would be somebody else's */
+    if (!thread_end_key_made) /* without the key nothing would free the slot at thread exit */
         return &no_slot;
     void *page = mmap(NULL, sizeof(gw_slot), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (page == MAP_FAILED)
@@ -252,11 +254,11 @@ gw_slot *gwi_slot_take(uint32_t mark)
         uint32_t expected = GW_SLOT_FREE;
         if (atomic_load_explicit(&slot->state, memory_order_relaxed) != GW_SLOT_FREE)
             continue;
-        /* Everything is in place before the slot is LIVE; set-up is under the lock, so nobody else takes it. */
+        /* Set all fields before the slot becomes LIVE. Set-up holds the lock, so no other thread takes this slot. */
         slot->tid = (uint32_t)syscall(SYS_gettid);
         slot->calls = slot->inside_since = slot->ring_head = slot->synced_at = slot->synced_ring_head = 0;
         slot->inside_fn = 0;
-        /* A thread that ended leaves its ring, empty, to the next one here: rings are few. */
+        /* There are few rings, so a slot keeps the ring of the thread that ended, emptied. */
         if (slot->generation == 0)
             slot->ring_index = -1;
         for (int c = 0; c < GW_COUNT_COUNT; c++)
@@ -264,7 +266,7 @@ gw_slot *gwi_slot_take(uint32_t mark)
         slot->generation++;
         slot->mark = mark;
         memset(slot->reserved, 0, sizeof slot->reserved);
-        private_of(slot)->chunk_hint = i * 7; /* threads begin to look in different places */
+        private_of(slot)->chunk_hint = i * 7; /* spread the threads over the chunks */
         memset(slot->name, 0, sizeof slot->name);
         (void)prctl(PR_GET_NAME, slot->name);
         if (!atomic_compare_exchange_strong(&slot->state, &expected, GW_SLOT_LIVE))
@@ -304,7 +306,7 @@ static void chunk_close(uint32_t *chunk)
     *chunk = 0;
 }
 
-/* The destructor of a thread that had a slot. A child of fork inherits the value, not the right to the slot. */
+/* Thread-exit destructor of a slot. A forked child inherits the value, but does not own the slot. */
 static void thread_ends(void *value)
 {
     gw_slot *slot = value;
@@ -348,7 +350,7 @@ static uint32_t chunk_take(gw_slot *slot, uint32_t first, uint32_t end)
         if (atomic_load_explicit(&head->state, memory_order_relaxed) != GW_CHUNK_FREE ||
             !atomic_compare_exchange_strong(&head->state, &expected, GW_CHUNK_OWNED))
             continue;
-        /* used_bytes is 0: the buffer begins so, and whoever frees a chunk leaves it so. */
+        /* used_bytes is 0 here: the buffer starts that way, and it is reset when a chunk is freed. */
         head->slot_index = slot_index;
         head->tid = slot->tid;
         head->generation = atomic_load_explicit(&slot->generation, memory_order_relaxed);
@@ -377,10 +379,10 @@ static bool has_room(uint32_t chunk, uint32_t records)
     return chunk != 0 && used_of(chunk) + records * sizeof(gw_raw_event) <= GW_CHUNK_RECORDS * sizeof(gw_raw_event);
 }
 
-/* A full buffer is not searched again at every call: only after this many ticks (about 0.1 ms or more). */
+/* After the buffer was full, wait this many ticks (about 0.1 ms or more) before searching it again. */
 enum { FULL_TICKS = 300000, CHUNKS_PLAIN = GW_CHUNK_COUNT - GW_CHUNKS_FOR_FAILURES };
 
-/* A chunk of this thread with room for `records`; 0: lost. */
+/* Return a chunk of this thread with room for `records`; 0: none, so the records are lost. */
 static uint32_t chunk_with_room(gw_slot *slot, uint32_t records, bool may_use_reserve)
 {
     slot_private *own = private_of(slot);
@@ -406,7 +408,7 @@ static uint32_t chunk_with_room(gw_slot *slot, uint32_t records, bool may_use_re
     return own->reserve_chunk;
 }
 
-/* The records of one text; they fill `out`, whose length the caller has worked out the same way. */
+/* Write the records of one text to `out`. The caller has computed their number in the same way. */
 static void put_text(gw_raw_event *out, const gw_raw_event *event, const char *text, uint32_t bytes)
 {
     for (uint32_t done = 0; done < bytes; out++) {
@@ -420,7 +422,7 @@ static void put_text(gw_raw_event *out, const gw_raw_event *event, const char *t
     }
 }
 
-/* The chunk that chunk_take() will try first. Its lines were last written on the supervisor's core. */
+/* Prefetch the chunk that chunk_take() will try first. Its cache lines were last written on the supervisor's core. */
 static void prefetch_next_chunk(gw_slot *slot)
 {
     gw_chunk *next = &gwi.chunks[private_of(slot)->chunk_hint % CHUNKS_PLAIN];
@@ -431,7 +433,7 @@ static void prefetch_next_chunk(gw_slot *slot)
 
 bool gwi_is_precious(const gw_raw_event *event)
 {
-    bool is_common = event->kind == GW_EV_CALL || event->result == 500; /* "not found" is an answer, mostly */
+    bool is_common = event->kind == GW_EV_CALL || event->result == 500; /* "not found" is usually a normal answer */
     return event->result != 0 && (!is_common || gw_cuda_is_sticky(event->result));
 }
 
@@ -459,7 +461,7 @@ bool gwi_write(gw_slot *slot, const gw_raw_event *event, const char *text)
         out->flags |= GW_EVF_TEXT_FOLLOWS;
         put_text(out + 1, event, text, bytes);
     }
-    __builtin_prefetch(out + records, 1); /* the next one: the supervisor has read this chunk on another core before */
+    __builtin_prefetch(out + records, 1); /* the next record: the supervisor has read this chunk on another core */
     if (gwi_unlikely(used / sizeof *out % (GW_CHUNK_RECORDS / 2) == GW_CHUNK_RECORDS / 4))
         prefetch_next_chunk(slot);
     atomic_store_explicit(&to->head.used_bytes, used + records * (uint32_t)sizeof *out, memory_order_release);

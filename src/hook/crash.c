@@ -1,9 +1,9 @@
-/* --catch-crash: where in memory a thread of the program was when a signal of a fault struck it, and its stack.
+/* --catch-crash: record the place in memory and the stack of a thread that gets a fault signal.
  *
- * Only when asked. The handler is put in place at the first call into the hook, and takes itself out at the first
- * fault: what was there before is put back and the faulting instruction runs again, so that the program's own handler,
- * or the system's, sees what it would have seen: the same signal, the same address, the same core. A handler that the
- * program puts in place later replaces ours. Nothing here allocates, locks or calls the driver. */
+ * Only on request. The handler is installed at the first call into the hook and removes itself at the first fault: it
+ * restores the previous handler, and the faulting instruction runs again. So the program's own handler, or the
+ * system's, gets the same signal, the same address and the same core dump as without us. A handler that the program
+ * installs later replaces ours. Nothing here allocates, locks or calls the driver. */
 #include "gwi_hook.h"
 #include "gwi_site.h"
 
@@ -20,9 +20,9 @@ static const int signals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE};
 enum { SIGNAL_COUNT = sizeof signals / sizeof signals[0] };
 
 static struct sigaction before[SIGNAL_COUNT];
-static _Atomic int state; /* 0: nothing has struck; 1: being written; 2: written */
+static _Atomic int state; /* 0: no crash yet; 1: being written; 2: written */
 
-/* The first and one byte behind the last of the hook's own code, as the linker knows them. */
+/* Start of the hook's own code, and one byte past its end, as defined by the linker. */
 extern const char __ehdr_start[] __attribute__((visibility("hidden")));
 extern const char etext[] __attribute__((visibility("hidden")));
 
@@ -39,8 +39,9 @@ static uintptr_t instruction_of(const void *context)
 #endif
 }
 
-/* In a child that has not called the driver, or shares its parent's memory, the buffer is another process's. A fault
- * inside the hook, or of the buffer's own memory, may have struck in the middle of a record. */
+/* A child that has not called the driver yet, or that shares its parent's memory, must not write: the buffer belongs to
+ * another process. A fault inside the hook, or in the buffer's own memory, may have interrupted the writing of a
+ * record. */
 static bool may_write(uintptr_t instruction, uintptr_t address)
 {
     uintptr_t buffer = (uintptr_t)gwi.head;
@@ -50,11 +51,11 @@ static bool may_write(uintptr_t instruction, uintptr_t address)
            !is_buffers;
 }
 
-/* Twice: the second time with the stack, should that be readable. */
+/* The crash is written twice: the second record has the stack, if it could be read. */
 static void write_crash(int signal, const siginfo_t *info, const void *context)
 {
     uintptr_t instruction = instruction_of(context);
-    bool by_fault = info->si_code > 0; /* else somebody sent it */
+    bool by_fault = info->si_code > 0; /* else another process or thread sent the signal */
     uintptr_t address = by_fault ? (uintptr_t)info->si_addr : 0;
     if (!may_write(instruction, address))
         return;
@@ -80,12 +81,12 @@ static void on_crash(int signal, siginfo_t *info, void *context)
         write_crash(signal, info, context);
         atomic_store(&state, 2);
     }
-    for (int ms = 0; ms < PATIENCE_MS && atomic_load(&state) == 1; ms++) /* another thread is at it */
+    for (int ms = 0; ms < PATIENCE_MS && atomic_load(&state) == 1; ms++) /* another thread is writing the crash */
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     for (int i = 0; i < SIGNAL_COUNT; i++)
         if (signals[i] == signal)
             sigaction(signal, &before[i], NULL);
-    if (info->si_code <= 0) /* no instruction will bring it again */
+    if (info->si_code <= 0) /* sent by kill(), not raised by a fault: send it again */
         syscall(SYS_rt_tgsigqueueinfo, getpid(), syscall(SYS_gettid), signal, info);
     errno = saved_errno;
 }

@@ -1,6 +1,6 @@
-/* What the hook finds out by itself, with the driver's own functions, right after a call that makes it worth asking:
- * the driver's version, the devices, the memory at a failed allocation, the driver's own log. Nothing here waits for
- * the device or touches a stream; nothing here asks while a stream capture is open. */
+/* Facts that the hook queries from the driver right after certain calls: the driver's version, the devices, the memory
+ * at a failed allocation, the driver's own log. Nothing here waits for the device or touches a stream, and nothing is
+ * queried while a stream capture is open. */
 #include "gw_cuda_results.h"
 #include "gwi_hook.h"
 
@@ -63,7 +63,8 @@ bool gwi_device_memory(int device, uint64_t context, size_t *ret_free, size_t *r
     return known;
 }
 
-/* The program may run on any of the devices: the smallest says when memory is dear. */
+/* The program may run on any of the devices, so the size of the smallest one is used to decide whether memory is
+ * short. */
 static void note_card(int device, size_t total)
 {
     size_t any = 0;
@@ -98,7 +99,7 @@ static void write_device(int device, uint64_t context)
     }
 }
 
-/* The other devices that this process could have used: one of them may be idle while this one is full. */
+/* Write the other devices that this process could have used: one of them may be idle while this one is full. */
 static void write_others(int device)
 {
     gw_fn_t_cuDeviceGetCount *get_count = GWI_REAL(cuDeviceGetCount);
@@ -166,7 +167,7 @@ static void write_log_lines(char *text)
         gwi_fact(GW_EV_DRIVER_LOG, 0, 0, 0, 0, line[i % LOG_LINES_MAX]);
 }
 
-/* The lines that are new since the last time. */
+/* Write the lines of the driver's log that are new since the last call. */
 static void log_pull(void)
 {
     gw_fn_t_cuLogsDumpToMemory *dump = GWI_REAL(cuLogsDumpToMemory);
@@ -183,7 +184,7 @@ static void log_pull(void)
 
 static void driver_ready(void)
 {
-    static _Atomic uint32_t written_by_pid; /* a program may call cuInit often */
+    static _Atomic uint32_t written_by_pid; /* a program may call cuInit many times */
     gw_fn_t_cuDriverGetVersion *get = GWI_REAL(cuDriverGetVersion);
     int version = 0;
     if (atomic_exchange(&written_by_pid, gwi.head->pid) == gwi.head->pid)
@@ -196,11 +197,12 @@ static void driver_ready(void)
 
 /* ---- stream-ordered pools ---- */
 
-/* What a pool holds and does not use is the process's own, and no event shows it. Asked about are the device's pools
- * and those that the calling thread has made itself: of another thread's nobody knows whether it is being destroyed. */
-enum { POOLS_MAX = 16, RESERVED_NOW = 5, USED_NOW = 7 }; /* the driver's numbers of the attributes */
+/* Memory that a pool holds but does not use belongs to the process, and no event shows it. We query the device's pools
+ * and the pools that the calling thread has created itself. Pools of other threads are not queried, because they may be
+ * in the middle of being destroyed. */
+enum { POOLS_MAX = 16, RESERVED_NOW = 5, USED_NOW = 7 }; /* attribute numbers of the driver */
 static struct {
-    _Atomic uint32_t used; /* stream-ordered memory was asked for */
+    _Atomic uint32_t used; /* stream-ordered memory was allocated */
     struct {
         _Atomic uint64_t pool, thread; /* pool 0: free */
         _Atomic uint32_t device;
@@ -276,7 +278,8 @@ static void note_pools(unsigned kind, const uint64_t arg[4])
 
 /* ---- after an event ---- */
 
-/* Each of the first refusals, so that what a short program leaves does not hang on its pace; then ten a second. */
+/* The first refusals are always queried, so that the result for a short program does not depend on its speed. After
+ * that, ten a second. */
 static bool may_ask_for_memory(void)
 {
     enum { ALWAYS_MAX = 64 };
@@ -306,8 +309,8 @@ static bool asks_for_memory(unsigned kind)
     return kind == GW_EV_ALLOC || kind == GW_EV_ALLOC_ASYNC || kind == GW_EV_VMM_CREATE || kind == GW_EV_VMM_MAP;
 }
 
-/* A capture is over when its end succeeds, and when it fails because the capture had become invalid (901 to 907); a
- * call on the wrong thread or on a stream that captures nothing ends none. */
+/* A capture ends when its end call succeeds, or fails because the capture had become invalid (901 to 907). A call on
+ * the wrong thread, or on a stream that captures nothing, ends no capture. */
 static void capture_ended(int result)
 {
     uint32_t open = atomic_load(&gwi.head->captures_open);
@@ -324,15 +327,15 @@ void gwi_facts_after(unsigned kind, int result, const uint64_t arg[4])
     if (result == 0) {
         if (kind == GW_EV_INIT)
             driver_ready();
-        else if (kind == GW_EV_CTX_CREATE && arg[3] != GW_CONTEXT_FROM_GREEN)  /* that one names no device */
-            device_seen((int)arg[2], arg[3] == GW_CONTEXT_GREEN ? 0 : arg[0]); /* a green one cannot be pushed */
+        else if (kind == GW_EV_CTX_CREATE && arg[3] != GW_CONTEXT_FROM_GREEN)  /* that one has no device argument */
+            device_seen((int)arg[2], arg[3] == GW_CONTEXT_GREEN ? 0 : arg[0]); /* a green context cannot be pushed */
         else if (kind == GW_EV_CAPTURE_BEGIN)
             atomic_fetch_add(&gwi.head->captures_open, 1);
         else
             note_pools(kind, arg);
         return;
     }
-    /* A child of a fork has inherited what we know of its parent's driver, and must not use it. */
+    /* A forked child inherits the state of its parent's driver, but must not use it. */
     if (result == 500 || !gwi_may_ask(result) || !atomic_load_explicit(&gwi.head->initialised, memory_order_relaxed))
         return;
     if (result == 2 || asks_for_memory(kind))

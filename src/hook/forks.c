@@ -1,15 +1,16 @@
-/* Where the process forks. A child's first driver call comes back from fork() by another line than the one that forked,
- * so the parent looks at its stack before: by a handler, for which only fork() asks (vfork, posix_spawn and a plain
- * clone run none), and which costs as much as a call site, at a fork alone.
+/* Record where the process forks. A child's first driver call is on another line than the fork, so the parent reads its
+ * stack before the fork, in a pthread_atfork handler. Only fork() runs such handlers (vfork, posix_spawn and a plain
+ * clone do not). The handler costs as much as one call site, and only at a fork.
  *
- * It must not be in anybody's way. It allocates nothing, records nothing but a site that is new, and takes no lock but
- * the hook's own, for a moment, where a file or the thread's stack is new to it: who holds that waits for no fork. And
- * where the thread has no slot yet, or is inside a driver call (a signal's handler forks), it does nothing. What it
- * found lies in memory that a fork copies, by slot: several threads may fork at once.
+ * The handler must not disturb the program. It allocates nothing, records nothing except a new site, and takes only the
+ * hook's own lock, briefly, if a file or the thread's stack is new; no holder of that lock waits for a fork. It does
+ * nothing if the thread has no slot yet, or is inside a driver call (a signal handler forks). Its result is stored per
+ * slot, in memory that a fork copies, because several threads may fork at once.
  *
- * Registering is what may wait: glibc 2.28 to 2.35 hold the lock of the handlers while they run, and one of them may
- * wait for what our caller holds (Python's lock, say), or be our caller. There the handler is registered only while the
- * process has one thread, for which they take no lock; else a fork's place is what the child's own stack shows. */
+ * Registering the handler may block: glibc 2.28 to 2.35 hold the handler lock while the handlers run. A handler may
+ * wait for a lock that our caller holds (Python's lock, for example), or may itself be our caller. On these versions we
+ * register only while the process has one thread, because then glibc takes no lock. Otherwise the child's own stack has
+ * to show where the fork was. */
 #include "gwi_hook.h"
 #include "gwi_site.h"
 #include "gwi_unwind.h"
@@ -24,14 +25,15 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* A place, and the stack of the thread: to look for it costs milliseconds where much is mapped. */
+/* A fork's call site, and the limits of the thread's stack, which take milliseconds to look up if there are many
+ * mappings. */
 typedef struct fork_note {
     uint32_t site; /* 0: not known */
     gwi_stack_known stack;
 } fork_note;
 
-static fork_note note_of_slot[GW_SLOT_COUNT]; /* of the thread's fork under way */
-static fork_note note_of_this;                /* of the one that made this process */
+static fork_note note_of_slot[GW_SLOT_COUNT]; /* of the fork that this thread is making */
+static fork_note note_of_this;                /* of the fork that created this process */
 
 static void before_fork(void)
 {
@@ -50,8 +52,8 @@ static void before_fork(void)
     errno = saved_errno;
 }
 
-/* The thread's slot is its parent's still, or that of the last process that had one: a child that makes no driver call
- * and forks again hands on what it has. */
+/* The thread's slot still belongs to the parent, or to the last ancestor that had one: a child that makes no driver
+ * call and forks again passes on the inherited note. */
 static void in_child(void)
 {
     const gw_slot *slot = gwi_slot;
@@ -64,20 +66,21 @@ uint32_t gwi_fork_take(gw_slot *slot)
     fork_note note = note_of_this;
     note_of_this = (fork_note){0};
     uintptr_t here = (uintptr_t)&note;
-    bool is_its_stack = here >= note.stack.low && here < note.stack.high; /* a thread made since then has another one */
+    bool is_its_stack =
+        here >= note.stack.low && here < note.stack.high; /* false for a thread created since the fork */
     if (slot != NULL && gwi_slot_is_shared(slot) && is_its_stack)
         *gwi_slot_stack(slot) = note.stack;
     return note.site;
 }
 
-/* "2.31": 31. 0: no such version. */
+/* "2.31" gives 31. 0: not a 2.x version. */
 static unsigned long minor_version(void)
 {
     const char *version = gnu_get_libc_version();
     return strncmp(version, "2.", 2) == 0 ? strtoul(version + 2, NULL, 10) : 0;
 }
 
-/* A directory of threads has two links and one for each of them. */
+/* The link count of a directory is 2 plus one for each thread. */
 static bool has_one_thread(void)
 {
     struct stat info;

@@ -1,13 +1,15 @@
-/* The memory guard: while GPUWHY_MEMORY holds a number of bytes, every device looks like a card of that size to this
- * process. Total, free and refusals agree over plain, pitched, managed, array, pool and VMM memory and contexts.
+/* The memory guard: while GPUWHY_MEMORY is set to a number of bytes, every device looks like a card of that size to
+ * this process. Total memory, free memory and refusals are consistent for plain, pitched, managed, array, pool and VMM
+ * memory and for contexts.
  *
- * What the process uses is its own ledger of live sizes, as the driver rounds them, plus what its
- * contexts take. The latter cannot be asked for: it is what is in use on the device right after the first context was
- * made, unless that is more than a context takes on any card, so that other programs must be there too; then a usual
- * figure is taken (an H200's contexts take 528 MiB, smaller cards' less). What other
- * processes hold is not counted against the limit, but free memory is never said to be more than there really is.
+ * The used memory of the process is the sum of a ledger of live sizes, rounded as the driver rounds them, and of its
+ * contexts. The size of a context cannot be queried. It is estimated as the memory in use on the device right after the
+ * first context was created. If that is more than a context takes on any card, other programs must be using the device,
+ * and a typical value is used instead (an H200's contexts take 528 MiB, smaller cards' less). Memory of other processes
+ * does not count against the limit, but free memory is never reported as more than there really is.
  *
- * The ledger exists only while the guard is on. It is changed under the hook's lock, never across a real call. */
+ * The ledger exists only while the guard is on. It is changed with the hook's lock held, but the lock is never held
+ * across a real call. */
 #include "gw_hook_special.h"
 #include "gwi_hook.h"
 
@@ -26,13 +28,13 @@ typedef struct row {
     uint64_t context; /* owner; of a MAPPING: the handle */
     uint8_t kind;
     uint8_t device;
-    uint8_t released; /* HANDLE: no longer held, but perhaps still mapped */
-    uint32_t maps;    /* HANDLE: mappings */
+    uint8_t released; /* HANDLE: released, but perhaps still mapped */
+    uint32_t maps;    /* HANDLE: number of mappings */
 } row;
 
 static struct {
     uint64_t limit_bytes;
-    row *rows;          /* ROW_COUNT, by hash of kind and key; mapped at the first use */
+    row *rows;          /* ROW_COUNT rows, hashed by kind and key; mapped on first use */
     uint32_t used_rows; /* not EMPTY */
     uint32_t live_rows; /* neither EMPTY nor GONE */
     struct {
@@ -59,7 +61,7 @@ void gwi_guard_begin(void)
         bytes = bytes * 10 + (uint64_t)(*text - '0');
     }
     if (*text != '\0' || bytes == 0)
-        return; /* the supervisor checks what the user wrote */
+        return; /* the supervisor checks the user's value */
     guard.limit_bytes = bytes;
     gwi_guard_on = true;
 }
@@ -85,7 +87,7 @@ static uint32_t place_of(row_kind kind, uint64_t key)
     return (uint32_t)((key ^ (uint64_t)kind << 56) * 0x9e3779b97f4a7c15u >> 46) % ROW_COUNT;
 }
 
-/* The first row of a chain that is not in use. */
+/* The first unused row of a hash chain. */
 static uint32_t place_free(const row *rows, row_kind kind, uint64_t key)
 {
     uint32_t i = place_of(kind, key);
@@ -94,8 +96,8 @@ static uint32_t place_free(const row *rows, row_kind kind, uint64_t key)
     return i;
 }
 
-/* Rows that are gone hold their place in the chains. A program that goes through many addresses leaves so many of them
- * that a new table is worth it. */
+/* Deleted rows keep their place in the hash chains. A program that uses many addresses leaves so many of them that it
+ * is worth building a new table. */
 static void ledger_tidy(void)
 {
     row *rows = rows_new();
@@ -134,7 +136,7 @@ static row *ledger_find(row_kind kind, uint64_t key)
 static void ledger_add(row_kind kind, uint64_t key, uint64_t bytes, uint64_t context, int device)
 {
     if (!ledger_ready())
-        return; /* what is not in the ledger is not counted: the program is refused less, never more */
+        return; /* memory missing from the ledger is not counted: the program is refused less, never more */
     uint32_t i = place_free(guard.rows, kind, key);
     guard.live_rows++;
     guard.used_rows += guard.rows[i].kind == ROW_EMPTY;
@@ -159,7 +161,7 @@ static void block_freed(row_kind kind, uint64_t key)
         ledger_drop(r);
 }
 
-/* A VMM block lives until it is released and nowhere mapped. */
+/* A VMM block lives until it is released and no longer mapped. */
 static void handle_settle(row *handle)
 {
     if (handle != NULL && handle->released && handle->maps == 0)
@@ -194,7 +196,8 @@ static void mapping_drop(row *r)
     }
 }
 
-/* Mappings follow each other; where one is not ours (imported memory, say), all are looked through. */
+/* Usually the mappings are adjacent. If one of them is not in the ledger (imported memory, for example), search the
+ * whole table. */
 static void unmapped(uint64_t address, uint64_t bytes)
 {
     uint64_t done = 0;
@@ -209,7 +212,7 @@ static void unmapped(uint64_t address, uint64_t bytes)
     }
 }
 
-/* With its context everything that it owned is freed; VMM handles have no context. */
+/* A destroyed context frees everything that it owned. VMM handles do not belong to a context. */
 static void context_gone(uint64_t context)
 {
     for (uint32_t i = 0; guard.rows != NULL && context != 0 && i < ROW_COUNT; i++) {
@@ -219,13 +222,13 @@ static void context_gone(uint64_t context)
     }
 }
 
-/* ---- what a device looks like ---- */
+/* ---- sizes that the program sees ---- */
 
 static int current_device(void)
 {
     gw_fn_t_cuCtxGetDevice *get = GWI_REAL(cuCtxGetDevice);
     CUdevice device = -1;
-    if (gwi_current_context() == 0) /* asked without one, the driver would complain in its log */
+    if (gwi_current_context() == 0) /* without a context the driver would log an error */
         return -1;
     if (get == NULL || get(&device) != 0 || device < 0 || device >= DEVICE_MAX)
         return -1;
@@ -259,7 +262,7 @@ static void measure_context(int device, uint64_t context)
     guard.device[device].context_bytes = bytes;
 }
 
-/* ---- the wrappers' questions and news ---- */
+/* ---- calls from the wrappers ---- */
 
 bool gwi_refuse(gwi_slot_ref *th, unsigned fn, int device, uint64_t bytes)
 {
@@ -269,16 +272,16 @@ bool gwi_refuse(gwi_slot_ref *th, unsigned fn, int device, uint64_t bytes)
     if (device == -1)
         device = current_device();
     if (device < 0 || device >= DEVICE_MAX)
-        goto out;                                /* the driver will say what is wrong */
-    if (gw_api_fns[fn].kind == GW_EV_CTX_CREATE) /* what the first one takes is known only once it is there */
+        goto out;                                /* the driver will return the error */
+    if (gw_api_fns[fn].kind == GW_EV_CTX_CREATE) /* the size of the first context is known only after it was created */
         wanted = fn != GW_FN_cuDevicePrimaryCtxRetain ? guard.device[device].context_bytes : 0;
     if (!gwi_lock())
         goto out;
     used = used_on(device);
-    /* What takes nothing (host memory, a context that is there) is not refused, however full the card is. */
+    /* A request of 0 bytes (host memory, an existing context) is never refused, even if the card is full. */
     refused = wanted > 0 && (wanted > guard.limit_bytes || used > guard.limit_bytes - wanted);
     if (!refused && gw_api_fns[fn].kind != GW_EV_CTX_CREATE) {
-        gwi_slot_note_pending(th->slot, device, wanted); /* others see it while the driver works */
+        gwi_slot_note_pending(th->slot, device, wanted); /* so that other threads count it while the driver works */
         guard.device[device].used_bytes += wanted;
     }
     gwi_unlock();
@@ -338,7 +341,7 @@ static void settle(unsigned kind, const uint64_t arg[4], uint64_t context, int d
         break;
     case GW_EV_CTX_CREATE:
         if (named >= 0 &&
-            arg[3] != GW_CONTEXT_FROM_GREEN) /* another handle of a context that is there; names no device */
+            arg[3] != GW_CONTEXT_FROM_GREEN) /* a second handle of an existing context; has no device argument */
             context_made(arg[0], named, arg[3]);
         break;
     case GW_EV_CTX_DESTROY:

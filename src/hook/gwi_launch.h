@@ -1,4 +1,4 @@
-/* From where kernels are launched (launch.c). What stands here is the launch path's part of it. */
+/* Call sites of kernel launches (launch.c). This header has the part that runs on the launch path. */
 #ifndef GWI_LAUNCH_H
 #define GWI_LAUNCH_H
 
@@ -10,9 +10,9 @@
 
 struct gwi_slot_ref;
 
-/* Functions whose launches are not looked at for now: three bits of one word for each, so that all of them fit into
- * two or three dozen lines. A new function may find its bits set by others, and its launches are then not looked at:
- * one in 10,000 where 100 are settled, one in 1,000 where there are 400, one in 30 where there are 2,000. */
+/* Functions whose launches are currently ignored. Each function sets three bits of one word, so that the whole filter
+ * fits into two or three dozen cache lines. A new function may find its bits already set by others, and its launches
+ * are then ignored: 1 in 10,000 if 100 functions are settled, 1 in 1,000 if 400 are, 1 in 30 if 2,000 are. */
 enum { GWI_LAUNCH_WORDS = 256 };
 
 static inline uint64_t gwi_launch_hash(uint64_t function)
@@ -36,12 +36,12 @@ static inline bool gwi_launch_is_settled(const _Atomic uint64_t *settled, uint64
     return (atomic_load_explicit(&settled[gwi_launch_word(hash)], memory_order_relaxed) & bits) == bits;
 }
 
-/* A launch of a function that is not settled has succeeded: inside the wrapper of `fn`. */
+/* Handle a successful launch of a function that is not settled. Call inside the wrapper of `fn`. */
 void gwi_launch_look(struct gwi_slot_ref *th, unsigned fn, uint64_t function, uint64_t stream)
     __attribute__((noinline, cold));
-/* Handles may mean something else from now on, or this is a new process. */
+/* Forget all functions: handles may have a new meaning, or this is a new process. */
 void gwi_launch_forget(void);
-/* A synchronisation at `now`, and gwi_wipe.launches_due has come: all functions are watched again. */
+/* Watch all functions again. Called at a synchronisation at tick `now`, once gwi_wipe.launches_due is reached. */
 void gwi_launch_watch_again(uint64_t now) __attribute__((noinline, cold));
 
 #endif

@@ -1,4 +1,5 @@
-/* The hook's door, its state, and the way into a wrapper when a thread or a process is new. */
+/* The hook's entry point for facades, its state, its lock, and the slow path into a wrapper for a new thread or
+ * process. */
 #include "gw_cuda_results.h"
 #include "gwi_course.h"
 #include "gwi_hook.h"
@@ -29,12 +30,12 @@ void *gwi_stub[GW_FN_COUNT];
 
 /* ---- the lock ---- */
 
-static _Atomic uint32_t lock_tid; /* who is setting up; 0: nobody */
-static int lock_cancel_state;     /* the holder's own, given back with the lock */
+static _Atomic uint32_t lock_tid; /* thread that holds the lock; 0: none */
+static int lock_cancel_state;     /* the holder's own cancel state, restored at unlock */
 
-/* A fork copies a lock that another thread holds: its holder does not exist in the child, and the lock is taken over.
- * A thread that is to be cancelled is not while it waits or holds the lock: files are opened under it, which the C
- * library takes as an invitation. */
+/* A fork copies a lock that another thread holds. That thread does not exist in the child, so the child takes the lock
+ * over. Cancellation is disabled while a thread waits for the lock or holds it, because files are opened under the
+ * lock, and open() is a cancellation point. */
 bool gwi_lock(void)
 {
     int cancel_state;
@@ -75,15 +76,15 @@ static void forked(void)
 
 static _Atomic bool children_are_told; /* written under the lock */
 
-/* Our zeroed data has no file behind it, as wiping wants. Larger pages than we know would be wiped with what lies
- * beside.
- */
+/* Wiping works only for memory without a file behind it, which our zeroed data is. If pages are larger than
+ * GWI_PAGE_BYTES_MAX, neighbouring data would be wiped too. */
 static bool kernel_wipes(void)
 {
     return sysconf(_SC_PAGESIZE) <= GWI_PAGE_BYTES_MAX && madvise(&gwi_wipe, sizeof gwi_wipe, MADV_WIPEONFORK) == 0;
 }
 
-/* Kernels before 4.14 do not wipe. A handler then tells children made by fork(), though not by a raw clone. */
+/* Kernels before 4.14 do not wipe. An atfork handler then does it in children made by fork(), but not by a raw
+ * clone. */
 static bool tell_children(void)
 {
     if (!children_are_told)
@@ -96,7 +97,8 @@ static void write_fork_fact(const gw_buffer_head *parent, uint32_t site)
     gwi_fact(GW_EV_FORK, parent->pid, atomic_load(&parent->initialised), site, 0, NULL);
 }
 
-/* The buffer is another living process's: we share its memory (vfork, clone with CLONE_VM) and write nothing. */
+/* True if the buffer belongs to another living process whose memory we share (vfork, clone with CLONE_VM). Nothing is
+ * recorded then. */
 static bool in_foreign_memory(void)
 {
     pid_t owner = (pid_t)gwi.head->pid;
@@ -123,7 +125,7 @@ static gw_slot *enter_slow(void)
         gwi_launch_forget();
         atomic_store(&gwi_wipe.mark, mark);
     }
-    gw_slot *slot = gwi_slot; /* a signal handler may have been faster */
+    gw_slot *slot = gwi_slot; /* a signal handler may have created it already */
     if (slot == NULL || slot->mark != mark)
         gwi_slot = gwi_slot_take(mark);
     if (is_new)
@@ -150,7 +152,7 @@ bool gwi_may_ask(int result)
     return result != 3 && result != 4 && result != 800;
 }
 
-/* Ticks in a millisecond, learned from the time since the buffer was made; 0: not yet. */
+/* Ticks per millisecond, measured since the buffer was created; 0: not known yet. */
 static uint64_t pace(void)
 {
     static _Atomic uint64_t ticks_per_ms;
@@ -176,7 +178,7 @@ uint64_t gwi_ticks_ns(uint64_t ticks)
     return ticks_per_ms == 0 ? 0 : (uint64_t)((double)ticks * 1e6 / (double)ticks_per_ms);
 }
 
-/* Microseconds of `ticks`. A call shorter than 300 ticks takes no whole microsecond on any machine. */
+/* Convert ticks to microseconds. Less than 300 ticks is less than a microsecond on any machine. */
 static uint16_t took_us(uint64_t ticks)
 {
     if (!gwi.clock_is_tsc)
@@ -190,9 +192,9 @@ static uint16_t took_us(uint64_t ticks)
     return us < UINT16_MAX ? (uint16_t)us : UINT16_MAX;
 }
 
-/* After such a call the driver may give the same address or handle to another thread, before we have written that it
- * was free. So these are written with the time at which they began: what makes an object is never seen before what
- * ended its forerunner. */
+/* After one of these calls the driver may reuse the address or handle in another thread before we have recorded the
+ * end. So these events are recorded with the time at which the call began: the creation of an object then never appears
+ * before the end of its predecessor. */
 #define GIVES_BACK(name, price, effect, ...) GW_KIND_BIT(name, GW_EFFECT_##effect == GW_EFFECT_ENDS)
 
 static void write_call(gwi_slot_ref *th, gw_raw_event *event, const char *text)
@@ -203,7 +205,7 @@ static void write_call(gwi_slot_ref *th, gw_raw_event *event, const char *text)
     event->ticks =
         !is_failure && th->is_timed && gw_kind_is_in(GW_KINDS(GIVES_BACK), event->kind) ? th->entered_ticks : now;
     event->took_us = th->is_timed ? took_us(now - th->entered_ticks) : 0;
-    atomic_store_explicit(&th->slot->inside_since, now, memory_order_relaxed); /* what follows is later */
+    atomic_store_explicit(&th->slot->inside_since, now, memory_order_relaxed); /* for the calls that follow */
     event->context = gwi_may_ask(event->result) ? gwi_current_context() : 0;
     if (atomic_load_explicit(&head->captures_open, memory_order_relaxed) != 0)
         event->flags |= GW_EVF_CAPTURING;
@@ -257,7 +259,7 @@ void gwi_event(gwi_slot_ref *th, unsigned fn, unsigned kind, int result, unsigne
     errno = saved_errno;
 }
 
-/* Answers, not faults: counted. -1: a fault. */
+/* The counter for results that are normal answers, not failures. -1: a failure. */
 static int counter_of_answer(unsigned kind, int result)
 {
     if (result == 600)
@@ -269,16 +271,16 @@ static int counter_of_answer(unsigned kind, int result)
     return -1;
 }
 
-/* Results that a driver gives only after it has read the name or path that it was handed. Of others a program may have
- * handed over anything. */
+/* Results that a driver returns only after it has read the name or path argument. With other results, the argument may
+ * be any pointer. */
 static bool has_read_text(int result)
 {
     return (result == 2 || (result >= 200 && result <= 304 && result != 201) || result == RESULT_NOT_FOUND) &&
            !gw_cuda_is_sticky((unsigned)result);
 }
 
-/* Libraries look for functions that need not be there, some of them for many: the first are written, then ten a second.
- */
+/* Libraries look up functions that may not exist, some of them many. The first failed lookups are recorded, then ten a
+ * second. */
 static bool is_worth_a_name(void)
 {
     enum { MISSES_MAX = 64 };
@@ -304,7 +306,7 @@ void gwi_failed(gwi_slot_ref *th, unsigned fn, unsigned kind, int result, unsign
 void gwi_get_failed(unsigned fn, int result, unsigned flags, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3)
 {
     gwi_slot_ref th;
-    if (!gwi_enter_quick(&th, fn)) /* one of our own, or the driver's, or nobody records */
+    if (!gwi_enter_quick(&th, fn)) /* our own call, the driver's, or there is no recording */
         return;
     gwi_failed(&th, fn, GW_EV_CALL, result, flags, 0, a0, a1, a2, a3, NULL);
     gwi_leave(&th);
@@ -326,7 +328,8 @@ static bool put_fact(unsigned kind, uint32_t site, const uint64_t arg[4], const 
     int saved_errno = errno;
     gw_slot *slot = gwi_slot_usable();
     if (slot != NULL && gwi_slot_is_shared(slot)) {
-        /* Inside a wrapper the thread is guarded already; outside it must not be interrupted by its own calls. */
+        /* Inside a wrapper the thread is already guarded. Outside, set the guard so that our own calls are not
+         * recorded. */
         uint32_t inside = atomic_load_explicit(&slot->inside_fn, memory_order_relaxed);
         if (inside == 0)
             atomic_store_explicit(&slot->inside_fn, UINT32_MAX, memory_order_relaxed);
@@ -375,11 +378,11 @@ static void read_settings(void)
 
 static int name_unreachable(void)
 {
-    return 34; /* CUDA_ERROR_STUB_LIBRARY: the name is there, what it stands for is not */
+    return 34; /* CUDA_ERROR_STUB_LIBRARY: the driver file has the name, but no function for it */
 }
 
-/* The driver and all its names. Not under our lock: the loader has one of its own, and holds it while it runs the
- * constructors of libraries, which may call the driver and so wait for ours. NULL: it cannot be had. */
+/* Open the driver and look up all its names. Our lock must not be held: the loader holds its own lock while it runs
+ * constructors of libraries, and these may call the driver and wait for our lock. NULL: the driver cannot be opened. */
 static void *open_driver(const gw_facade_head *head, void **ret_found)
 {
     void *driver = dlopen(head->driver_path, RTLD_NOW | RTLD_LOCAL);
@@ -389,7 +392,8 @@ static void *open_driver(const gw_facade_head *head, void **ret_found)
     return driver;
 }
 
-/* Under the lock. False: there is no driver, or another one than at the first time: one driver a process. */
+/* Call with the lock held. False: there is no driver, or not the same one as at the first attach: one driver per
+ * process. */
 static bool adopt_driver(const gw_facade_head *head, void *driver, void *const *found)
 {
     if (gwi.driver != NULL)
@@ -436,14 +440,14 @@ static void fill_table(gw_facade_head *head, void *const *found)
     __atomic_store_n(&head->attached, 1, __ATOMIC_RELEASE);
 }
 
-/* 0: the table is filled. */
+/* Returns 0 if the table is filled. */
 static int attach(gw_facade_head *head, void **found)
 {
     int status = 1;
     void *driver = open_driver(head, found);
     if (!gwi_lock())
         return status;
-    if (__atomic_load_n(&head->attached, __ATOMIC_ACQUIRE)) { /* another thread was faster */
+    if (__atomic_load_n(&head->attached, __ATOMIC_ACQUIRE)) { /* another thread has attached it */
         status = 0;
     } else if (tell_children() && adopt_driver(head, driver, found)) {
         fill_table(head, found);
@@ -460,7 +464,7 @@ static int attach(gw_facade_head *head, void **found)
 
 int gw_hook_attach(gw_facade_head *head) __attribute__((visibility("default")));
 
-/* Called by a facade at the first call into any of its stubs, by whatever thread, perhaps by several at once. */
+/* Called by a facade at the first call into any of its stubs, on any thread, perhaps on several at once. */
 int gw_hook_attach(gw_facade_head *head)
 {
     static bool said;

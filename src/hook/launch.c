@@ -1,14 +1,14 @@
-/* From where kernels are launched: a few call sites of each function, taken off the launch path.
+/* Record where kernels are launched: a few call sites of each function, found off the launch path.
  *
- * A launch looks for its function among those that are settled, and is done. One that is not there is new or watched:
- * it comes here. Of its first WINDOW launches the 1st, 2nd, 4th,
- * 8th and 16th are looked at; then, or after four different sites, it is settled. A function that is launched from
- * another place later would be missed, so all functions are watched again when the process is twice as old as at the
- * last time: a day's run does that some twenty times.
+ * A launch checks whether its function is settled, and then does nothing more. A function that is not settled is new or
+ * watched, and its launch is handled here: the 1st, 2nd, 4th, 8th and 16th of its first WINDOW launches are looked at.
+ * After these, or after four different sites, the function is settled. To catch a function that is later launched from
+ * another place, all functions are watched again each time the age of the process has doubled: about twenty times in a
+ * run of a day.
  *
- * Handles that are made new by the driver may be old numbers: after an unload nothing is known of any.
+ * The driver may reuse handles, so an unload clears everything known about all functions.
  *
- * Threads do not wait for each other here. What they may lose by that is a site, or they write one twice. */
+ * Threads do not wait for each other here. As a result a site may be lost, or recorded twice. */
 #include "gwi_launch.h"
 
 #include "gwi_hook.h"
@@ -19,7 +19,7 @@
 enum { WATCHED_MAX = 4096, PROBES_MAX = 16, SITES_MAX = 4, WINDOW = 16 };
 _Static_assert((WATCHED_MAX & (WATCHED_MAX - 1)) == 0, "a power of two");
 
-/* 32 bytes: a function, the launches that were counted, and the sites that were written. */
+/* 32 bytes: a function, its number of counted launches, and its recorded sites. */
 typedef struct watched {
     _Atomic uint64_t function; /* 0: free */
     _Atomic uint32_t count;
@@ -51,7 +51,7 @@ static void settle(uint64_t function)
                              memory_order_relaxed);
 }
 
-/* True: the site is new and there is room for it. */
+/* True if the site is new and there is room for it. */
 static bool take_site(watched *w, uint32_t site)
 {
     uint32_t count = atomic_load_explicit(&w->site_count, memory_order_relaxed);
@@ -68,7 +68,7 @@ static bool take_site(watched *w, uint32_t site)
 static void look(gwi_slot_ref *th, watched *w, unsigned fn, uint64_t function, uint64_t stream)
 {
     uint64_t now = gwi_ticks();
-    atomic_store_explicit(&th->slot->inside_since, now, memory_order_relaxed); /* what follows is later */
+    atomic_store_explicit(&th->slot->inside_since, now, memory_order_relaxed); /* for the calls that follow */
     uint32_t site = gwi_site(th->slot, fn, now, false);
     if (site == 0 || !take_site(w, site))
         return;
@@ -80,7 +80,7 @@ static void look(gwi_slot_ref *th, watched *w, unsigned fn, uint64_t function, u
 void gwi_launch_look(gwi_slot_ref *th, unsigned fn, uint64_t function, uint64_t stream)
 {
     int saved_errno = errno;
-    if (!gwi_slot_is_ours(th->slot)) /* a signal's handler has forked since the launch began */
+    if (!gwi_slot_is_ours(th->slot)) /* a signal handler has forked during this launch, and this is the child */
         return;
     atomic_store_explicit(&any_watched, true, memory_order_relaxed);
     watched *w = place_of(function);

@@ -1,10 +1,10 @@
-/* What a notebook's kernel asks of the hook after each cell, from Python: see python/gpuwhy_ipython.py. */
+/* A function that a notebook kernel calls from Python after each cell: see python/gpuwhy_ipython.py. */
 #include "gwi_hook.h"
 
 __attribute__((visibility("default"))) int64_t gpuwhy_failure_count(void);
 
-/* Failed driver calls of this process so far, without answers such as "not ready"; -1: nothing is recorded. Any thread.
- */
+/* Return the number of failed driver calls of this process so far, without answers such as "not ready"; -1: nothing is
+ * recorded. Any thread. */
 int64_t gpuwhy_failure_count(void)
 {
     const gw_slot *slot = gwi_slot_usable();

@@ -1,22 +1,22 @@
-/* What put work on the GPU in order.
+/* Record the order in which work was put on the GPU.
  *
- * A block that is given back in the order of one stream may still be in use on another one, unless an event, a wait or
- * the host's own knowledge lies between. To tell, one must know the calls that order work, over all threads and in the
- * order in which they came back; a thread's ring knows neither addresses nor other threads. But there are too many
- * to write each of them, and most programs give back nothing of which it is a question.
+ * A block that is freed in the order of one stream may still be in use on another stream, unless an event, a wait or
+ * the host's own knowledge orders the two. To decide this, the reader needs the calls that order work, from all threads
+ * and in the order in which they returned; a thread's ring has neither addresses nor other threads. But these calls are
+ * too frequent to record each of them, and most programs never free memory for which this matters.
  *
- * So such calls are numbered and kept in a ring of the process's own memory, from the first call on that makes memory
- * of this sort (stream-ordered, or page-locked). When memory is given back, and a copy went to another stream
- * not long ago, what was not written yet is written, just before the event. Each step is written at most once. Nothing
- * is judged here, and whatever is in doubt - a step that another thread is still noting, a ring that went round, a full
- * buffer - leaves a gap in the numbers, which the reader takes for "not known". */
+ * So these calls are numbered and stored in a ring in private memory, starting at the first allocation of
+ * stream-ordered or page-locked memory. When such memory is freed, and a copy was recently made on another stream, the
+ * steps that are not in the recording yet are written just before the free. Each step is written at most once. The hook
+ * itself decides nothing. If a step is in doubt (another thread is still storing it, the ring has wrapped, the buffer
+ * is full), it is left out, and the reader treats the gap in the numbers as "not known". */
 #include "gwi_hook.h"
 
 #include <string.h>
 
 enum { STEPS = 1024, COPY_STREAMS = 2 };
 
-/* What stands there while `number` did; as many words as fit a cache line. */
+/* The contents of a ring entry while it holds step `number`; as many words as fit a cache line. */
 typedef struct told_step {
     uint64_t number;
     uint64_t ticks; /* at which the call began */
@@ -25,31 +25,32 @@ typedef struct told_step {
 } told_step;
 enum { STEP_WORDS = sizeof(told_step) / sizeof(uint64_t) };
 
-/* Nobody waits for a place: a thread that lost the processor may write where another one does a whole round later. The
- * sum tells whether all words are of one step; a lock would cost as much again as the number. */
+/* Threads do not wait for ring entries: a thread that was descheduled may write an entry while another thread writes
+ * the same one a whole round later. The checksum detects a mix of two steps. A lock would cost as much as taking the
+ * number. */
 typedef struct step {
     _Atomic uint64_t word[STEP_WORDS];
     _Atomic uint64_t sum;
 } step;
 _Static_assert(sizeof(step) == 64, "one cache line");
 
-/* The streams that copies went to last, the newest first, and the number of the last copy of each. */
+/* The last streams that copies were made on, newest first, and the number of the last copy on each. */
 typedef struct copy_stream {
     _Atomic uint64_t stream, number;
 } copy_stream;
 
 static struct {
-    _Alignas(64) _Atomic uint64_t last; /* number given last */
+    _Alignas(64) _Atomic uint64_t last; /* last number assigned */
     _Atomic uint64_t asked_object, asked_number;
     copy_stream copies[COPY_STREAMS];
-    _Alignas(64) _Atomic uint64_t told; /* all up to here were written, or never will be */
-    _Atomic uint32_t telling;           /* a thread writes them */
+    _Alignas(64) _Atomic uint64_t told; /* steps up to this number are written, or never will be */
+    _Atomic uint32_t telling;           /* a thread is writing steps */
     uint32_t told_times;
-    bool is_tight; /* the buffer had little room when it was last looked at */
+    bool is_tight; /* the buffer had little room at the last check */
     _Alignas(64) step ring[STEPS];
 } order;
 
-/* Words of two steps that are mixed give a sum that neither has. */
+/* Rotate words so that a mix of two steps does not have a valid checksum. */
 static inline uint64_t rotated(uint64_t word, unsigned bits)
 {
     return word << bits | word >> (64 - bits);
@@ -62,8 +63,8 @@ static inline uint64_t sum_of(const told_step *it)
     return (it->number ^ what * UINT64_C(0x9E3779B97F4A7C15)) + when * UINT64_C(0xD6E8FEB86659FD93);
 }
 
-/* In a child of fork everything begins anew: gwi_wipe.orders is false there, and the numbers go on from where they
- * were. A thread that wrote while the process forked does not exist in the child. */
+/* In a forked child everything starts again: gwi_wipe.orders is false there, and the numbers continue. A thread that
+ * was writing during the fork does not exist in the child. */
 static void begin(void)
 {
     atomic_store(&order.telling, 0);
@@ -92,7 +93,7 @@ static void note_copy(uint64_t stream, uint64_t number)
     atomic_store_explicit(&newest->number, number, memory_order_relaxed);
 }
 
-/* The same question, answered again with nothing in between, says nothing new: programs ask for ever. */
+/* Skip a query that repeats the last one with no step in between: programs poll in a loop. */
 static bool is_asked_again(unsigned kind, uint64_t object)
 {
     return kind >= GW_ORDER_STREAM_DONE &&
@@ -109,7 +110,7 @@ __attribute__((hot)) void gwi_order(gwi_slot_ref *th, unsigned fn, unsigned kind
     if (kind == GW_ORDER_STREAM_DONE)
         object = stream_of(object, flags, tid);
     if (atomic_load_explicit(&gwi.head->captures_open, memory_order_relaxed) != 0)
-        kind = GW_ORDER_UNKNOWN; /* what is captured happens later, if at all */
+        kind = GW_ORDER_UNKNOWN; /* captured work runs later, or never */
     if (is_asked_again(kind, object))
         return;
     uint64_t number = atomic_fetch_add(&order.last, 1) + 1;
@@ -122,7 +123,7 @@ __attribute__((hot)) void gwi_order(gwi_slot_ref *th, unsigned fn, unsigned kind
                           .stream = stream,
                           .what = (uint64_t)tid << 32 | fn << 16 | flags << 8 | kind};
     uint64_t sum = sum_of(&it);
-    atomic_store_explicit(&at->word[0], it.number, memory_order_relaxed); /* as told_step has them */
+    atomic_store_explicit(&at->word[0], it.number, memory_order_relaxed); /* in the order of told_step */
     atomic_store_explicit(&at->word[1], it.ticks, memory_order_relaxed);
     atomic_store_explicit(&at->word[2], it.object, memory_order_relaxed);
     atomic_store_explicit(&at->word[3], it.source, memory_order_relaxed);
@@ -138,7 +139,7 @@ __attribute__((hot)) void gwi_order(gwi_slot_ref *th, unsigned fn, unsigned kind
     }
 }
 
-/* A copy of which it may be a question went to another stream than `stream`, or to any. */
+/* True if a recent copy was made on another stream than `stream`, or, with `of_any`, on any stream. */
 static bool is_question(uint64_t stream, bool of_any, uint64_t last)
 {
     for (int i = 0; i < COPY_STREAMS; i++) {
@@ -179,24 +180,24 @@ static bool write_step(gwi_slot_ref *th, const told_step *it)
     return gwi_write(th->slot, &event, NULL);
 }
 
-/* True: all up to `last` are known to the reader, or were given up before. */
+/* Write the steps up to `last`. True if the reader has all of them, or they were given up earlier. */
 static bool tell(gwi_slot_ref *th, uint64_t last)
 {
     uint64_t next = atomic_load(&order.told) + 1;
     bool whole = true;
     if (last >= STEPS && next <= last - STEPS)
-        next = last - STEPS + 1; /* what was there before is overwritten */
+        next = last - STEPS + 1; /* older steps are overwritten */
     for (; next <= last && whole; next++) {
         told_step it;
         if (!read_step(&order.ring[next % STEPS], next, &it))
-            return false; /* not yet, or never: at another time it has been overrun */
+            return false; /* not stored yet, or never: a later call will find it overwritten */
         whole = write_step(th, &it);
         atomic_store(&order.told, next);
     }
     return whole;
 }
 
-/* The number that the event has; 0: it is not known which of the steps come before it, or nothing depends on it. */
+/* Return the number for the event's `extra`; 0: the steps before it are not known, or nothing depends on them. */
 static uint32_t steps_before(gwi_slot_ref *th, uint64_t stream, bool of_any)
 {
     enum { LOOK_EVERY = 64 };
@@ -211,7 +212,7 @@ static uint32_t steps_before(gwi_slot_ref *th, uint64_t stream, bool of_any)
         if (order.told_times++ % LOOK_EVERY == 0)
             order.is_tight = !gwi_buffer_is_roomy();
         whole = !order.is_tight && tell(th, last);
-        if (order.is_tight) /* memory's own events need the room: what is not told is given up */
+        if (order.is_tight) /* leave the room to the memory events themselves: give up the unwritten steps */
             atomic_store(&order.told, last);
         atomic_store_explicit(&order.telling, 0, memory_order_release);
     }

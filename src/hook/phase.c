@@ -1,5 +1,5 @@
-/* Phases that the program names itself. include/gpuwhy.h and python/gpuwhy.py find this function by the hook's soname:
- * the hook is opened locally, and a name of ours in the program's global scope is nobody's business. */
+/* Phases that the program names itself. include/gpuwhy.h and python/gpuwhy.py find these functions by the hook's
+ * soname, because the hook is opened with local scope and adds no names to the program's global scope. */
 #include "gwi_hook.h"
 
 #include <errno.h>
@@ -8,11 +8,11 @@
 enum { PHASES_MAX = 4096, NAME_BYTES_MAX = 200 };
 
 int gpuwhy_phase_mark(const char *name) __attribute__((visibility("default")));
-/* For who could not say so in time: the phase began `age_ns` ago. A notebook's kernel meets the hook with its first
- * driver call, in the middle of a cell (python/gpuwhy_ipython.py). */
+/* For callers that could not report the phase in time: it began `age_ns` ago. A notebook kernel loads the hook at its
+ * first driver call, in the middle of a cell (python/gpuwhy_ipython.py). */
 int gpuwhy_phase_mark_since(const char *name, uint64_t age_ns) __attribute__((visibility("default")));
 
-/* Where the name must be cut: not in the middle of a character. */
+/* Return how many bytes of the name to keep, without cutting a UTF-8 character in two. */
 static size_t kept_bytes(const char *name)
 {
     size_t bytes = strnlen(name, NAME_BYTES_MAX + 1);
@@ -25,7 +25,7 @@ static size_t kept_bytes(const char *name)
 
 int gpuwhy_phase_mark_since(const char *name, uint64_t age_ns)
 {
-    static _Atomic uint32_t count, pid; /* of the process that counts */
+    static _Atomic uint32_t count, pid; /* pid of the process that is counting */
     char text[NAME_BYTES_MAX + 1];
     int saved_errno = errno;
     if (gwi.head == NULL)

@@ -1,6 +1,6 @@
-/* Recording switched off and on from within the process, so that one training can be compared with itself
- * (bench/gpu/training.py finds the function by the hook's soname). It is done where the facade jumps: nothing on a
- * call's way asks whether it is on, and a call while it is off pays one jump. */
+/* Switch recording off and on from within the process, so that one training run can be compared with itself
+ * (bench/gpu/training.py finds the function by the hook's soname). This changes the facade's jump table: recorded calls
+ * need no check, and while recording is off a call costs one extra jump. */
 #include "gwi_hook.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@
 
 enum { FACADES_MAX = 16 };
 
-static gw_facade_head *facades[FACADES_MAX]; /* under the lock; facades are never unmapped */
+static gw_facade_head *facades[FACADES_MAX]; /* accessed with the lock held; facades are never unmapped */
 static bool wipes_reads[FACADES_MAX];
 static uint32_t facade_count;
 static _Atomic bool is_off;
@@ -23,7 +23,7 @@ bool gwi_recording_is_off(void)
     return atomic_load_explicit(&is_off, memory_order_relaxed);
 }
 
-/* What the program gets from a resolver it uses later, when recording may be on again. */
+/* Resolvers are not redirected, because the program may use their results later, when recording is on again. */
 static bool is_resolver(int fn)
 {
     return fn == GW_FN_cuGetProcAddress || fn == GW_FN_cuGetProcAddress_v2;
@@ -36,13 +36,13 @@ static void redirect(gw_facade_head *head, bool on)
         if (fn < 0 || gwi_wrappers[fn] == NULL || gwi_real[fn] == NULL || is_resolver(fn))
             continue;
         void *now = __atomic_load_n(&head->table[i], __ATOMIC_RELAXED);
-        if (now == (on ? gwi_real[fn] : gwi_wrappers[fn])) /* a name that leads elsewhere is left alone */
+        if (now == (on ? gwi_real[fn] : gwi_wrappers[fn])) /* leave a name alone that points elsewhere */
             __atomic_store_n(&head->table[i], on ? gwi_wrappers[fn] : gwi_real[fn], __ATOMIC_RELEASE);
     }
 }
 
-/* A child of a fork, in which the page is wiped and cuInit does not succeed again, keeps all its checks: there even the
- * first read may be what fails. Kernels before 4.14 do not wipe, and all reads are looked at. */
+/* In a forked child the page is wiped and cuInit does not succeed again, so the child keeps all its checks: there even
+ * the first read may fail. Kernels before 4.14 do not wipe, so on these all reads stay checked. */
 static void lead_reads_straight(gw_facade_head *head)
 {
     for (uint32_t i = 0; i < head->read_count; i++) {
@@ -84,13 +84,14 @@ void gwi_facade_attached(gw_facade_head *head)
 
 int gpuwhy_record(int on) __attribute__((visibility("default")));
 
-/* From now on calls go straight to the driver (0), or are recorded as ever (else). 1: done; 0: nothing was changed, as
- * nothing is recorded here, or the guard is on, which would lose count of memory.
+/* Switch recording off (0: calls go straight to the driver) or on again (else). Returns 1 if done, 0 if nothing was
+ * changed because nothing is recorded here, or because the guard is on, which would lose count of memory.
  *
- * At any time, from any thread; calls in progress end as they began. Resolvers stay ours and answer as ever, uncounted.
- * Facts that are no calls (phases, say) are still written. A function that the driver hands out but does not export has
- * no place in a facade's table, and is recorded all the time. What is allocated or freed meanwhile the recording does
- * not know: it is good for measuring, not for a verdict. */
+ * Can be called at any time, from any thread; calls in progress end the way they began. Resolvers stay wrapped and
+ * return the same results, but are not counted. Facts that are not calls (phases, for example) are still written. A
+ * function that the driver returns from a resolver but does not export has no entry in a facade's table and is always
+ * recorded. Memory allocated or freed while recording is off is missing from the recording, so use this for
+ * measurements, not for a verdict. */
 int gpuwhy_record(int on)
 {
     int saved_errno = errno, done = 0;

@@ -1,11 +1,11 @@
 /* cuGetProcAddress in all its forms.
  *
- * The real one is asked first; then its answer is replaced by the address it gave, never by the name that was asked:
- * a name means different functions by version and flags, and only the driver knows which. The map from addresses to
- * functions is filled once, at the first question: from the exports, and from what the driver's own resolver answers
- * to every name, version and flag of our table. An address that stands for several functions is decided by the
- * question; where that does not decide, the answer passes through, and a note says so. The replacement is what dlsym
- * finds for the function, as it is with the bare driver: a program may compare the two. */
+ * The real resolver is called first. Then its result is replaced according to the returned address, never according to
+ * the requested name: a name means different functions depending on version and flags, and only the driver knows which.
+ * The map from addresses to functions is filled once, at the first call, from the exports and from the driver's own
+ * results for every name, version and flag of our table. If an address stands for several functions, the request
+ * decides; if it does not decide either, the result passes through and a note is recorded. The replacement is the
+ * address that dlsym returns for the function, as with the bare driver: a program may compare the two. */
 #include "gw_hook_special.h"
 #include "gwi_hook.h"
 
@@ -65,7 +65,7 @@ static void map_add(void *function, unsigned fn)
     map.count++;
 }
 
-/* What our table says that a question means. -1: the table does not have the name, or not so early. */
+/* Look up a request in our table. -1: the table does not have the name, or only for later versions. */
 static int route_of(const char *name, int version, uint64_t flags)
 {
     return gw_api_resolve(name, version, (flags & FLAG_PER_THREAD) != 0);
@@ -84,7 +84,8 @@ static int ask(const char *name, void **ret_function, int version, uint64_t flag
     return 500;
 }
 
-/* An answer at an address that no export has: what our table says of the question is what it is. */
+/* If the driver's result is an address that no export has, assume it is the function that our table lists for this
+ * request. */
 static void learn(const char *name, int version, uint64_t flags)
 {
     void *function;
@@ -105,8 +106,8 @@ static void note_some(gw_note reason, uint64_t a, uint64_t b, const char *text)
         gwi_note(reason, a, b, 0, text);
 }
 
-/* The self-check: a function that is there and wrapped, that our table has a name for, and that no question leads to.
- */
+/* Self-check: note a function that exists and is wrapped, and that our table has a name for, but that no request
+ * returns. */
 static void note_unreached(void)
 {
     for (uint32_t i = 0; i < GW_API_ROUTE_COUNT; i++) {
@@ -142,7 +143,7 @@ static void map_prepare(void)
         note_unreached();
 }
 
-/* ---- the answer ---- */
+/* ---- the result ---- */
 
 static void *replacement(const char *name, int version, uint64_t flags, void *function)
 {
@@ -164,12 +165,13 @@ static void *replacement(const char *name, int version, uint64_t flags, void *fu
             return function;
         }
     }
-    if (gwi_stub[fn] != NULL) /* the same pointer as under its name, as the driver's own resolver answers */
+    if (gwi_stub[fn] != NULL) /* the pointer that dlsym returns, as with the driver's own resolver */
         return gwi_stub[fn];
     return gwi_wrappers[fn] != NULL ? gwi_wrappers[fn] : function;
 }
 
-/* Enter for our own work around the real call: a resolver is asked thousands of times, mostly with success. */
+/* Called after the real call, inside the wrapper. A resolver is called thousands of times and mostly succeeds, so
+ * successes are not recorded. */
 static void answered(gwi_slot_ref *th, unsigned fn, int result, const char *name, void **pfn, int version,
                      uint64_t flags)
 {
@@ -186,8 +188,8 @@ static void answered(gwi_slot_ref *th, unsigned fn, int result, const char *name
     errno = saved_errno;
 }
 
-/* Recording may be switched off for a while; what the program gets to hold now it uses later. Our own calls and the
- * driver's calls to itself get the bare answer. */
+/* Used while recording is switched off: the program may use the pointer later, when recording is on. Our own calls and
+ * the driver's calls to itself get the driver's pointer. */
 static void *answer_unrecorded(const char *name, int version, uint64_t flags, void *function)
 {
     gw_slot *slot = gwi_slot_usable();

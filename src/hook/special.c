@@ -1,11 +1,11 @@
-/* Wrappers' steps that the API's rows ask for by name. */
+/* Extra steps of wrappers, which rows of the API description request by name. */
 #include "gw_hook_special.h"
 #include "gwi_hook.h"
 
 #include <errno.h>
 #include <stdio.h>
 
-/* Private tables let a program call the driver past us: said once a process. */
+/* A program can call the driver through private tables without passing through the hook. Recorded once per process. */
 void gwi_after_export_table(gwi_slot_ref *th, unsigned fn, const void **ppExportTable, const CUuuid *pExportTableId)
 {
     static _Atomic uint32_t said_by_pid;
@@ -24,7 +24,8 @@ void gwi_after_export_table(gwi_slot_ref *th, unsigned fn, const void **ppExport
 
 enum { ENUMERATED_MAX = 8192 };
 
-/* Kernels are named where their handles are made; these two calls make many at once and name none. */
+/* Kernels get their names where their handles are created. These two calls create many handles at once and return no
+ * names, so the names are queried here. */
 void gwi_after_module_functions(gwi_slot_ref *th, unsigned fn, CUfunction *functions, unsigned int numFunctions,
                                 CUmodule mod)
 {
@@ -58,13 +59,13 @@ void gwi_after_library_kernels(gwi_slot_ref *th, unsigned fn, CUkernel *kernels,
     errno = saved_errno;
 }
 
-/* ---- kernels made into functions ---- */
+/* ---- functions of kernels ---- */
 
-/* Runtime libraries ask for the function of a kernel before each of its launches: what was said once is not said again.
- * A slot of the table holds a digest of what was said last of all pairs that fall there. */
+/* Runtime libraries query the function of a kernel before each of its launches, so a pair is recorded only once. Each
+ * table entry holds a hash of the last pair recorded there. */
 enum { SAID_COUNT = 4096 };
 static _Atomic uint64_t said_pairs[SAID_COUNT];
-static _Atomic uint32_t handles_made; /* counts what may give an old handle a new meaning */
+static _Atomic uint32_t handles_made; /* incremented when an old handle may have got a new meaning */
 
 void gwi_handles_made(void)
 {

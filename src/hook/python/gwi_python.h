@@ -1,11 +1,12 @@
-/* The parts of the Python half. Where a version keeps what we read: cpython/gw_python_layout.h.
+/* Shared declarations of the Python part of the hook. The layout of each CPython version is in
+ * cpython/gw_python_layout.h.
  *
- *   python_find.c    interpreters among the mapped files
- *   python.c         a thread's frames
- *   python_memory.c  memory of the interpreter that may go while it is read
- *   python_code.c    numbers for code objects, and what is written about a new one
+ *   python_find.c    find interpreters among the mapped files
+ *   python.c         read a thread's frames
+ *   python_memory.c  copy interpreter memory that may be freed while it is read
+ *   python_code.c    number code objects and record each new one
  *
- * Nothing of Python is linked or included. Functions of the interpreter that are called take no lock, allocate nothing
+ * We do not link Python or include its headers. The interpreter functions that we call take no lock, allocate nothing
  * and raise nothing. */
 #ifndef GWI_PYTHON_H
 #define GWI_PYTHON_H
@@ -20,12 +21,13 @@
 /* ---- python_find.c ---- */
 
 typedef struct gwi_python_interpreter {
-    uintptr_t base;    /* where its file begins */
+    uintptr_t base;    /* start address of its file */
     bool stays;        /* the program cannot unload it */
     bool is_readable;  /* its layout is known */
-    uint8_t probe[16]; /* of the code of get_thread: what must still be there while `stays` is false */
+    uint8_t probe[16]; /* first bytes of get_thread's code; unless `stays`, they are compared to check that the file is
+                          still loaded */
     gw_python_layout layout;
-    int row;                             /* the layout is this row of gw_python_rows; -1: it differs */
+    int row;                             /* the row of gw_python_rows with this layout; -1: no row matches */
     void *(*get_thread)(void);           /* PyGILState_GetThisThreadState */
     void *(*get_lock_holder)(void);      /* PyThreadState_GetUnchecked, _PyThreadState_UncheckedGet; NULL: has none */
     void *(*get_main_interpreter)(void); /* PyInterpreterState_Main */
@@ -36,50 +38,52 @@ typedef struct gwi_python_interpreter {
 
 enum { GWI_PYTHON_INTERPRETERS_MAX = 4 };
 
-/* Append-only: those below the count never change. */
+/* Append-only: entries below the count never change. */
 extern gwi_python_interpreter gwi_python_interpreter_list[GWI_PYTHON_INTERPRETERS_MAX];
 extern _Atomic uint32_t gwi_python_interpreter_count;
 
-/* Copy memory that may not be there, or may go while we read. Two system calls; for rare use. */
+/* Copy memory that may be unmapped, or may become unmapped while we read. Costs two system calls; for rare use. */
 bool gwi_python_read(uintptr_t at, void *out, size_t bytes);
 
 /* ---- python_memory.c ---- */
 
-/* An interpreter's memory as a thread reads it that another thread's end of the interpreter does not wait for: a daemon
- * thread inside a driver call. All that belongs to it may go between two instructions, so the kernel copies it, and
- * what it did not find is 0. Two threads read it where it lies, and have none of these (NULL): the process's first, as
- * it ends the interpreter itself, and one that holds the interpreter's lock, without which nobody ends it.
+/* Copies of interpreter memory, read by a thread that the interpreter does not wait for when it shuts down: for example
+ * a daemon thread inside a driver call. All of that memory may be freed between two instructions, so the kernel copies
+ * it, and memory that is gone reads as 0. Two kinds of threads read the memory in place and have no copies (NULL): the
+ * first thread of the process, which shuts the interpreter down itself, and a thread that holds the interpreter's lock,
+ * because shutdown needs that lock.
  *
- * Copied in lines, all that is asked for by one call of the kernel. Lines that follow each other are one run. Of the
- * thread that uses it, for one stop. */
+ * Memory is copied in lines; one system call copies all the lines requested so far. Consecutive lines form a run. The
+ * struct belongs to the calling thread and is valid for one stop. */
 enum { GWI_PYTHON_LINE_BYTES = 128, GWI_PYTHON_LINES = 1024, GWI_PYTHON_PLACES = 2048, GWI_PYTHON_VIEWS = 2 };
 struct gwi_python_memory {
-    bool failed;   /* something was not there */
-    bool has_lock; /* found on the way: the thread needs none of this */
-    int32_t pid;   /* 0: not needed yet */
+    bool failed;   /* some memory was gone */
+    bool has_lock; /* the thread holds the interpreter's lock and needs no copies */
+    int32_t pid;   /* 0: not read yet */
     uint32_t line_count;
-    uint32_t run_count, copied_runs; /* runs from the second on are asked for */
-    uint32_t views;                  /* how often one was chosen */
+    uint32_t run_count, copied_runs; /* runs from index copied_runs on are requested but not copied */
+    uint32_t views;                  /* how often a view was chosen */
     struct {
         uintptr_t at;
         size_t bytes;
         const uint8_t *copy;
-    } view[GWI_PYTHON_VIEWS];            /* runs that were read last: one of frames, one of objects */
-    struct iovec run[GWI_PYTHON_LINES];  /* where a run lies */
+    } view[GWI_PYTHON_VIEWS];            /* the runs that were read last: one of frames, one of objects */
+    struct iovec run[GWI_PYTHON_LINES];  /* address and length of a run */
     uint16_t run_line[GWI_PYTHON_LINES]; /* its first line */
-    uint16_t run_of[GWI_PYTHON_LINES];   /* of a line */
-    uint16_t place[GWI_PYTHON_PLACES];   /* by address: a line's number and one; 0: free */
-    uintptr_t at[GWI_PYTHON_LINES];      /* of a line */
+    uint16_t run_of[GWI_PYTHON_LINES];   /* run of a line */
+    uint16_t place[GWI_PYTHON_PLACES];   /* hash table by address: line number + 1; 0: free */
+    uintptr_t at[GWI_PYTHON_LINES];      /* address of a line */
     uint8_t line[GWI_PYTHON_LINES][GWI_PYTHON_LINE_BYTES];
 };
 
-/* Whether all that was read was there, and the interpreter has not come near its end meanwhile. */
+/* Return whether all memory that was read was present, and the interpreter has not started to shut down in the
+ * meantime. */
 bool gwi_python_memory_held(const gwi_python_memory *memory, const gwi_python_interpreter *py);
 void gwi_python_copy(gwi_python_memory *memory, uintptr_t at, void *out, size_t bytes);
-/* This will be needed, and is there unless the interpreter ends. When the first of it is read, all that is asked for is
- * brought at once. Some kilobytes at most. */
+/* Request memory that will be read and is present unless the interpreter shuts down. The first read copies all
+ * requested memory at once. At most a few kilobytes. */
 void gwi_python_want(gwi_python_memory *memory, uintptr_t at, size_t bytes);
-/* The same of what may be shorter than that: only as far as the page reaches. */
+/* The same for an object that may be shorter than `bytes`: request no more than the rest of the page. */
 void gwi_python_want_about(gwi_python_memory *memory, uintptr_t at, size_t bytes);
 
 static inline __attribute__((always_inline)) void gwi_python_fetch(gwi_python_memory *memory, uintptr_t at, void *out,

@@ -1,4 +1,5 @@
-/* Finds the interpreter's thread state and walks its frames, without its lock and without calling it. */
+/* Read the Python frames of the calling thread, without the interpreter's lock, and compute a mark of each frame's
+ * code. gwi_site.h describes the interface. */
 #include "gw_python_rows.h"
 #include "gwi_hook.h"
 #include "gwi_python.h"
@@ -10,11 +11,12 @@
 enum { INTERPRETERS_MAX = 64, THREADS_MAX = 4096, MAIN_THREAD_ID = 1, STEPS_MAX = 1024 };
 
 static _Atomic uint32_t main_site;
-static _Atomic uintptr_t main_thread; /* of a child: the thread state of the thread that forked; 0: not a child */
+static _Atomic uintptr_t
+    main_thread; /* in a forked child: the thread state of the thread that forked; 0: not a child */
 
-/* ---- which thread state ---- */
+/* ---- finding the thread state ---- */
 
-/* Still there? Only of one that the program may unload. */
+/* Return whether the interpreter is still loaded. This is checked only if the program can unload it. */
 static bool is_loaded(const gwi_python_interpreter *py)
 {
     uint8_t code[sizeof py->probe];
@@ -27,8 +29,8 @@ static bool is_loaded(const gwi_python_interpreter *py)
 }
 
 typedef enum presence {
-    PRESENCE_NONE,    /* this thread has nothing to do with this interpreter */
-    PRESENCE_UNKNOWN, /* it may, and cannot be read */
+    PRESENCE_NONE,    /* this thread does not run this interpreter */
+    PRESENCE_UNKNOWN, /* it may run it, but cannot be read */
     PRESENCE_THREAD
 } presence;
 
@@ -42,13 +44,14 @@ static bool has_frame(const gw_python_layout *layout, uintptr_t thread)
                : frame != 0;
 }
 
-/* Before 3.12 a thread keeps its first thread state for this question, also while it runs a sub-interpreter under
- * another one. Other threads may change the lists meanwhile: they are read as memory that may go. */
+/* Before 3.12, PyGILState_GetThisThreadState() returns a thread's first thread state, even while the thread runs a
+ * sub-interpreter with another one. Other threads may change the lists meanwhile, so they are read as memory that may
+ * be freed. */
 static bool runs_subinterpreter(const gwi_python_interpreter *py, uintptr_t main)
 {
     const gw_python_layout *layout = &py->layout;
     uintptr_t interpreter = (uintptr_t)py->get_last_interpreter(), thread, ident;
-    if (interpreter == main) /* the newest is the only one */
+    if (interpreter == main) /* the newest interpreter is the only one */
         return false;
     for (unsigned i = 0; i < INTERPRETERS_MAX && interpreter != 0; i++) {
         if (interpreter != main) {
@@ -69,7 +72,7 @@ static bool runs_subinterpreter(const gwi_python_interpreter *py, uintptr_t main
     return false;
 }
 
-/* What belongs to a thread's state, up to the last word that is read of it. */
+/* Bytes of a thread state up to the last word that we read. */
 static size_t thread_bytes(const gw_python_layout *layout)
 {
     uint16_t last = layout->thread_stack == 0 ? layout->thread_id : layout->thread_stack + sizeof(uintptr_t);
@@ -84,12 +87,13 @@ static presence thread_of(const gwi_python_interpreter *py, bool is_only, gwi_py
     if (!py->is_readable)
         return PRESENCE_UNKNOWN;
     uintptr_t main = (uintptr_t)py->get_main_interpreter();
-    if (main == 0) /* it has not begun, or is over */
+    if (main == 0) /* not initialised, or finalised */
         return PRESENCE_NONE;
     if (py->is_finalizing())
         return PRESENCE_UNKNOWN;
-    /* Who has the lock is asked first: a thread that had it then has it still, and while it has it the interpreter does
-     * not end. A state that went meanwhile, with another one at its address, is no answer to the second question. */
+    /* Read the lock holder before the thread state: a thread that held the lock then still holds it, and while it does
+     * the interpreter cannot shut down. If the state was freed meanwhile and another one has its address, the second
+     * value would not prove that. */
     uintptr_t holder = *memory == NULL || py->get_lock_holder == NULL ? 0 : (uintptr_t)py->get_lock_holder();
     uintptr_t thread = (uintptr_t)py->get_thread();
     *ret_thread = thread;
@@ -98,7 +102,7 @@ static presence thread_of(const gwi_python_interpreter *py, bool is_only, gwi_py
     uintptr_t interpreter = 0, at = thread + py->layout.thread_interpreter;
     if (!gw_python_plausible(thread))
         return PRESENCE_UNKNOWN;
-    if (!is_only) { /* functions of a second copy may have found the first one's data, of another version */
+    if (!is_only) { /* the functions of a second copy may have found the data of the first one, of another version */
         int error = errno;
         (void)gwi_python_read(at, &interpreter, sizeof interpreter);
         errno = error;
@@ -123,8 +127,8 @@ static presence thread_of(const gwi_python_interpreter *py, bool is_only, gwi_py
     return PRESENCE_THREAD;
 }
 
-/* The interpreter that this thread belongs to. Two copies of one library may be there, of which one lies idle or both
- * are the same to the program; two that both claim the thread are not understood. */
+/* Find the interpreter that this thread belongs to. A process may have two copies of one library: one of them is idle,
+ * or both resolve to the same data. If two different ones claim the thread, the result is unknown. */
 static presence find_thread(gwi_python_memory **memory, const gwi_python_interpreter **ret_py, uintptr_t *ret_thread)
 {
     uint32_t count = atomic_load_explicit(&gwi_python_interpreter_count, memory_order_acquire);
@@ -156,7 +160,7 @@ static inline __attribute__((always_inline)) uint64_t eight_bytes(gwi_python_mem
     return value;
 }
 
-/* Of a file's name: its length and its end. */
+/* Mark of a file name: its length and its end. */
 static inline __attribute__((always_inline)) uint64_t file_mark(gwi_python_memory *memory,
                                                                 const gw_python_layout *layout, uintptr_t object)
 {
@@ -167,7 +171,7 @@ static inline __attribute__((always_inline)) uint64_t file_mark(gwi_python_memor
     return tail ^ count << 56;
 }
 
-/* Of a line table: its length, its first and its last bytes. */
+/* Mark of a line table: its length, first and last bytes. */
 static inline __attribute__((always_inline)) uint64_t table_mark(gwi_python_memory *memory, uintptr_t object)
 {
     uint64_t count = gwi_python_word(memory, object + GW_PYTHON_OB_SIZE), head = 0;
@@ -179,11 +183,12 @@ static inline __attribute__((always_inline)) uint64_t table_mark(gwi_python_memo
     return head ^ count << 56;
 }
 
-/* What differs when the code at an address is another one. From 3.12 on every code object has a number of its own.
- * Before, what belongs to it must tell: name, file and line table are objects whose addresses are used again, too, so
- * what they hold is looked at. Names are interned, so they know their hash. The instructions are no help: the
- * interpreter rewrites them while they run. That these objects are what they should be, the code object's type says.
- * A sum of products is as good as a chain of them, and the products do not wait for each other. */
+/* Return a value that differs if the address holds other code. From 3.12 on every code object has its own version
+ * number. Before that, the mark is computed from the name, the file and the line table. They are objects whose
+ * addresses are also reused, so their contents are read. Names are interned, so their hash is available. The
+ * instructions cannot be used, because the interpreter rewrites them while they run. The type of the code object
+ * guarantees that these objects are valid. A sum of products is as good as a chain of them, and the products can be
+ * computed in parallel. */
 static inline __attribute__((always_inline)) uint64_t mark_of(gwi_python_memory *memory, const gw_python_layout *layout,
                                                               uintptr_t code, uintptr_t *last_file,
                                                               uint64_t *last_file_mark)
@@ -192,7 +197,7 @@ static inline __attribute__((always_inline)) uint64_t mark_of(gwi_python_memory 
     uintptr_t table = gwi_python_word(memory, code + layout->code_table);
     if (layout->code_version != 0) {
         uint32_t version = gwi_python_half(memory, code + layout->code_version);
-        if (version != 0) /* they have not run out */
+        if (version != 0) /* 0: the version numbers have run out */
             return (first_line << 32 | version) ^ table << 16;
     }
     uintptr_t name = gwi_python_word(memory, code + layout->code_name),
@@ -219,10 +224,10 @@ instruction_of(gwi_python_memory *memory, const gw_python_layout *layout, uintpt
         return last < 0 ? -1 : last * layout->instruction_bytes;
     }
     uintptr_t bytes = gwi_python_word(memory, frame + layout->frame_instruction) - code - layout->code_start;
-    return bytes < INT32_MAX ? (int32_t)bytes : -1; /* before the first: the frame is still being made */
+    return bytes < INT32_MAX ? (int32_t)bytes : -1; /* before the first instruction: the frame is not complete yet */
 }
 
-/* False: what is there does not look like frames. */
+/* Read the frames in place. False: the memory does not look like frames. */
 static inline __attribute__((always_inline)) bool read_by(const gw_python_layout *layout, uintptr_t code_type,
                                                           uintptr_t frame, gwi_python_frame *out, size_t max,
                                                           size_t *ret_count, bool *ret_cut)
@@ -242,11 +247,11 @@ static inline __attribute__((always_inline)) bool read_by(const gw_python_layout
             frame = gwi_python_word(NULL, frame + layout->frame_previous);
             continue;
         }
-        if (count == max) { /* a shim right behind the last one was still seen */
+        if (count == max) { /* only now, so that a shim right after the last frame is still seen */
             *ret_cut = true;
             break;
         }
-        /* The lowest bits of 3.14's references say who counts them. */
+        /* In 3.14 the lowest bits of a reference are flags for reference counting. */
         uintptr_t code = gwi_python_word(NULL, frame + layout->frame_code) & ~(uintptr_t)7;
         if (!gw_python_plausible(code) || gwi_python_word(NULL, code + GW_PYTHON_OB_TYPE) != code_type)
             return false;
@@ -260,7 +265,7 @@ static inline __attribute__((always_inline)) bool read_by(const gw_python_layout
     return true;
 }
 
-/* The compiler makes a loop of constants for each row. */
+/* One case per row, so that the compiler generates a loop with constant offsets for each. */
 static bool read_frames(const gwi_python_interpreter *py, uintptr_t frame, gwi_python_frame *out, size_t max,
                         size_t *ret_count, bool *ret_cut)
 {
@@ -292,9 +297,9 @@ static uintptr_t top_frame(gwi_python_memory *memory, const gw_python_layout *la
     return gwi_python_word(memory, at + layout->holder_frame);
 }
 
-/* ---- frames in memory that may go: all that will be read is asked for in as few steps as it can be ---- */
+/* ---- frames in memory that may be freed: request everything in as few steps as possible ---- */
 
-enum { STACK_BYTES_AHEAD = 8 << 10 }; /* some fifty frames; those behind them come one by one */
+enum { STACK_BYTES_AHEAD = 8 << 10 }; /* about fifty frames; further ones are requested one by one */
 
 static size_t frame_bytes(const gw_python_layout *layout)
 {
@@ -305,7 +310,7 @@ static size_t frame_bytes(const gw_python_layout *layout)
     return last + sizeof(uintptr_t);
 }
 
-/* Frames lie one behind the other, where they have memory of their own. */
+/* In versions with a frame stack, frames are adjacent in memory: request a part of it. */
 static void want_stack(gwi_python_memory *memory, const gw_python_layout *layout, uintptr_t thread)
 {
     uintptr_t holder = gwi_python_word(memory, thread + layout->thread_frame);
@@ -321,13 +326,13 @@ static void want_stack(gwi_python_memory *memory, const gw_python_layout *layout
     gwi_python_want(memory, end - bytes, bytes);
 }
 
-/* What mark_of() reads of a code object. */
+/* Request the part of a code object that mark_of() reads. */
 static void want_code(gwi_python_memory *memory, const gw_python_layout *layout, uintptr_t code)
 {
     gwi_python_want(memory, code + GW_PYTHON_OB_TYPE, layout->code_table + sizeof(uintptr_t) - GW_PYTHON_OB_TYPE);
 }
 
-/* And of the objects that it leads to, in code without a number. Most names of files and line tables are short. */
+/* Request also the objects that code without a version number points to. Most file names and line tables are short. */
 static void want_parts(gwi_python_memory *memory, const gw_python_layout *layout, uintptr_t code, uintptr_t *last_file)
 {
     enum { FILE_BYTES = 192, TABLE_BYTES = 256 };
@@ -343,7 +348,7 @@ static void want_parts(gwi_python_memory *memory, const gw_python_layout *layout
     *last_file = file;
 }
 
-/* As read_by(): everything but the marks. */
+/* Like read_by(), but without the marks. */
 static bool copy_frames(gwi_python_memory *memory, const gw_python_layout *layout, uintptr_t frame,
                         gwi_python_frame *out, size_t max, size_t *ret_count, bool *ret_cut)
 {
@@ -402,7 +407,7 @@ static bool read_frames_that_may_go(gwi_python_memory *memory, const gwi_python_
            copy_marks(memory, &py->layout, py->code_type, out, *ret_count);
 }
 
-/* A thread's frames, where there are some. */
+/* Read the frames of this thread, if it has any. */
 static presence look_at_thread(gwi_python_memory *memory, gwi_python_frame *out, size_t max, size_t *ret_count,
                                bool *ret_cut, bool *ret_is_main)
 {
@@ -470,7 +475,7 @@ void gwi_python_forked(void)
     uintptr_t thread;
     atomic_store_explicit(&main_site, 0, memory_order_relaxed);
     gwi_python_memory *memory = NULL;
-    if (find_thread(&memory, &py, &thread) == PRESENCE_THREAD) /* whoever forks is the main thread of the child */
+    if (find_thread(&memory, &py, &thread) == PRESENCE_THREAD) /* the thread that forks is the child's main thread */
         atomic_store_explicit(&main_thread, thread, memory_order_relaxed);
     gwi_python_code_forked();
 }

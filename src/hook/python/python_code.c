@@ -1,5 +1,5 @@
-/* Code objects get numbers, and what a reader needs of one is written when it is first seen. An address alone says
- * little: code that is compiled and dropped in a loop has the same one again and again. */
+/* Number code objects, and record what a reader needs about each new one. The address alone does not identify code:
+ * code that is compiled and dropped in a loop has the same address again and again. */
 #include "gw_hash.h"
 #include "gwi_hook.h"
 #include "gwi_python.h"
@@ -9,27 +9,27 @@
 #include <sys/mman.h>
 
 enum {
-    LEVELS = 3,                /* tables, each four times as large as the one before */
-    LEVEL_ENTRIES = 1 << 12,   /* of the first */
-    PROBES_MAX = 16,           /* then the next table is asked */
-    CODES_MAX = 1 << 16,       /* later code is not known */
-    LINES_BYTES_MAX = 1 << 16, /* a longer line table is not kept */
+    LEVELS = 3,                /* tables, each four times as large as the previous one */
+    LEVEL_ENTRIES = 1 << 12,   /* entries of the first table */
+    PROBES_MAX = 16,           /* after that, try the next table */
+    CODES_MAX = 1 << 16,       /* code objects beyond that get no number */
+    LINES_BYTES_MAX = 1 << 16, /* longer line tables are not recorded */
     LINES_BYTES_A_FACT = GW_TEXT_BYTES_MAX / 2,
     NAME_BYTES_MAX = 400,
     TEXT_CHARACTERS_MAX = 1 << 20
 };
 
-/* Open addressing: once `tag` is set it stays. `id` follows it, 0: another thread is about to set it. The first table
- * is small, so that a program with a few hundred functions touches few pages. */
+/* Open addressing; a `tag` never changes once it is set. `id` is set after the tag; while it is 0, another thread is
+ * about to set it. The first table is small, so that a program with a few hundred functions touches few pages. */
 typedef struct code_entry {
-    _Atomic uint64_t tag; /* of address and mark; 0: free */
+    _Atomic uint64_t tag; /* hash of address and mark; 0: free */
     _Atomic uint32_t id;
 } code_entry;
 
-static code_entry *_Atomic table[LEVELS]; /* own mappings; NULL: not yet, or no memory */
+static code_entry *_Atomic table[LEVELS]; /* own mappings; NULL: not created yet, or no memory */
 static _Atomic uint32_t last_id;
 
-/* The interpreter of a code object: its type tells. */
+/* Find the interpreter of a code object by the object's type. */
 static const gwi_python_interpreter *interpreter_of(gwi_python_memory *memory, uintptr_t code)
 {
     uint32_t count = atomic_load_explicit(&gwi_python_interpreter_count, memory_order_acquire);
@@ -47,7 +47,7 @@ static int32_t first_line_of(const gwi_python_interpreter *py, gwi_python_memory
     return (int32_t)gwi_python_half(memory, code + py->layout.code_first_line);
 }
 
-/* Where a bytes object's data lie; 0: it is none. */
+/* Address of the data of a bytes object; 0: not a bytes object. */
 static uintptr_t bytes_of(const gwi_python_interpreter *py, gwi_python_memory *memory, uintptr_t object,
                           size_t *ret_bytes)
 {
@@ -117,7 +117,7 @@ static bool write_lines(gwi_python_memory *memory, uintptr_t data, size_t bytes,
     return true;
 }
 
-/* All that is written about a code object; 0: not all of it could be. */
+/* Write all records about a code object. Returns its number; 0 if they were not all written. */
 static uint32_t introduce(const gwi_python_interpreter *py, gwi_python_memory *memory, uintptr_t code)
 {
     size_t bytes = 0;
@@ -159,7 +159,8 @@ static code_entry *table_of(unsigned level)
     return t;
 }
 
-/* The entry of `tag`, or the free one where it belongs; NULL: all tables are full there, or no memory. */
+/* Return the entry of `tag`, or the free entry for it; NULL: all tables are full at this hash, or there is no
+ * memory. */
 static code_entry *entry_of(uint64_t tag)
 {
     for (unsigned level = 0; level < LEVELS; level++) {
@@ -174,7 +175,8 @@ static code_entry *entry_of(uint64_t tag)
     return NULL;
 }
 
-/* Two threads that see the same new code at once give it two numbers: each has written what its own stands for. */
+/* Two threads that see the same new code at once give it two numbers. Each has written the records for its own
+ * number. */
 static void remember(uint64_t tag, uint32_t id)
 {
     for (unsigned tries = 0; tries < PROBES_MAX; tries++) {
@@ -192,7 +194,7 @@ static void remember(uint64_t tag, uint32_t id)
     }
 }
 
-/* What is known needs no look at the interpreter. */
+/* Known code needs no access to the interpreter. */
 static uint32_t id_of(const gwi_python_frame *frame, gwi_python_memory *memory)
 {
     uint64_t tag = gw_hash_mix(frame->code, frame->mark) | 1;

@@ -1,4 +1,4 @@
-/* An interpreter that another program loads late, with its names for nobody else, ends and unloads.
+/* Test an interpreter that a program loads late and with local scope, then finalises and unloads.
  *
  *   python_embed_test LIBPYTHON 3.11     run by python_embed_test.py */
 #include "gwi_python.h"
@@ -22,7 +22,7 @@ enum { IS_MAIN = 1 << 16 };
         }                                                                                                              \
     } while (0)
 
-/* ---- Python, as far as an embedding program needs it ---- */
+/* ---- the parts of Python's API that an embedding program needs ---- */
 
 typedef struct method {
     const char *name;
@@ -65,9 +65,9 @@ static void *load(const char *path)
 
 /* ---- stops ---- */
 
-static int minor;             /* of the version */
-static int stops, deeper;     /* how often Python stopped here; how often from within a stop */
-static const char *wanted[8]; /* names of the frames, innermost first */
+static int minor;             /* minor version of Python */
+static int stops, deeper;     /* calls of stop(); whether stop() was called from within a stop */
+static const char *wanted[8]; /* expected names of the frames, innermost first */
 
 static const char *name_of(uint32_t code)
 {
@@ -100,7 +100,7 @@ static void *stop(void *self, void *arguments)
     }
     EXPECT(entries == (minor < 11 ? count : (uint32_t)deeper + 1));
     stops++;
-    if (deeper == 0) { /* Python, this program, Python again */
+    if (deeper == 0) { /* Python calls this program, which runs Python again */
         deeper = 1;
         memmove(wanted + 2, wanted, 3 * sizeof wanted[0]);
         wanted[0] = "h";
@@ -143,16 +143,17 @@ static void run_python(void)
     EXPECT((test_stop(frame, 4, &count) & ~(uint32_t)GW_SITE_PYTHON_UNKNOWN) == 0 && count == 0);
 }
 
-/* ---- the interpreter ends while a daemon thread's frames are read ---- */
+/* ---- the interpreter is finalised while a daemon thread's frames are read ---- */
 
 static struct {
-    void *(*get_thread)(void); /* the interpreter's own */
+    void *(*get_thread)(void); /* the interpreter's own function */
     sem_t left, go, asked, over, read;
     uint32_t flags, count;
 } late;
 static __thread bool answers_late;
 
-/* When the answer comes there is no such thread any more. The question whether the interpreter ends came before. */
+/* Delays the return of the thread state until the interpreter is finalised and the thread state no longer exists. The
+ * hook has checked for finalisation before. */
 static void *answer_late(void)
 {
     void *answer = late.get_thread();
@@ -164,21 +165,21 @@ static void *answer_late(void)
     return answer;
 }
 
-/* As a driver call: without the lock. */
+/* Stop without the lock, like a driver call. */
 static void *leave(void *self, void *arguments)
 {
     test_frame frame[32];
     (void)self;
     (void)arguments;
     py.PyEval_SaveThread();
-    uint32_t flags = test_stop(frame, 32, &late.count); /* read for the first time: also what belongs to the code */
+    uint32_t flags = test_stop(frame, 32, &late.count); /* the first stop also reads and records the code */
     EXPECT(flags == 0 && late.count >= 21 && strcmp(name_of(frame[0].code), "deep") == 0);
     sem_post(&late.left);
     sem_wait(&late.go);
     answers_late = true;
     late.flags = test_stop(frame, 32, &late.count);
     sem_post(&late.read);
-    for (;;) /* there is no way back */
+    for (;;) /* this thread can never return to Python */
         pause();
 }
 
@@ -200,7 +201,7 @@ static void end_under_a_reader(void)
     gwi_python_interpreter *last = &gwi_python_interpreter_list[gwi_python_interpreter_count - 1];
     late.get_thread = last->get_thread;
     last->get_thread = answer_late;
-    last->stays = true; /* or it would be found to be another function than before */
+    last->stays = true; /* otherwise the replaced function would look like an unloaded interpreter */
     sem_post(&late.go);
     sem_wait(&late.asked);
     (void)py.Py_FinalizeEx();
@@ -218,7 +219,7 @@ int main(int argc, char **argv)
     expect_nothing(0);
     void *library = load(argv[1]);
     EXPECT(test_look() == 1);
-    expect_nothing(0); /* it has not begun */
+    expect_nothing(0); /* loaded but not initialised */
     run_python();
     EXPECT(dlclose(library) == 0);
     void *still = dlopen(argv[1], RTLD_NOW | RTLD_NOLOAD);
@@ -226,7 +227,7 @@ int main(int argc, char **argv)
     test_frame frame[4];
     uint32_t count;
     EXPECT((test_stop(frame, 4, &count) & ~(uint32_t)GW_SITE_PYTHON_UNKNOWN) == 0 && count == 0);
-    if (gone) { /* once more; it may lie elsewhere now */
+    if (gone) { /* load it again; it may be at another address now */
         (void)load(argv[1]);
         (void)test_look();
         run_python();

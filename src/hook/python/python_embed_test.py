@@ -1,4 +1,6 @@
-"""Give the library of the interpreter that runs this to a program that embeds it.   python_embed_test.py PROGRAM"""
+"""Run the embedding program PROGRAM with the shared library of the interpreter that runs this script.
+
+    python_embed_test.py PROGRAM"""
 import os
 import subprocess
 import sys

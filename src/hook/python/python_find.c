@@ -1,6 +1,6 @@
-/* Interpreters among the mapped files: linked to the program, loaded with or without their names for all, or part of
- * another program. The list of mappings and the files' symbol tables are read as data, because every question to the
- * loader takes its lock, and another thread may hold that and wait for one that our caller holds. */
+/* Find interpreters among the mapped files: linked to the program, loaded with or without global names, or part of
+ * another program. The list of mappings and the files' symbol tables are read as data. Every query to the loader takes
+ * its lock, and another thread may hold that lock while it waits for a lock of our caller. */
 #include "gw_image.h"
 #include "gw_python_rows.h"
 #include "gwi_python.h"
@@ -20,9 +20,9 @@
 gwi_python_interpreter gwi_python_interpreter_list[GWI_PYTHON_INTERPRETERS_MAX];
 _Atomic uint32_t gwi_python_interpreter_count;
 
-/* ---- memory that may not be there ---- */
+/* ---- memory that may be unmapped ---- */
 
-/* Plain system calls, here and below: the C library's are places where a thread may be cancelled. */
+/* Raw system calls, here and below: the C library's wrappers are cancellation points. */
 static int open_plainly(const char *path)
 {
     return (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
@@ -34,7 +34,7 @@ bool gwi_python_read(uintptr_t at, void *out, size_t bytes)
     ssize_t got = process_vm_readv(getpid(), &to, 1, &from, 1, 0);
     if (got >= 0 || (errno != EPERM && errno != ENOSYS))
         return got == (ssize_t)bytes;
-    int fd = open_plainly("/proc/self/mem"); /* where the call is forbidden, as in some containers */
+    int fd = open_plainly("/proc/self/mem"); /* if process_vm_readv is forbidden, as in some containers */
     if (fd < 0)
         return false;
     got = syscall(SYS_pread64, fd, out, bytes, at);
@@ -54,7 +54,7 @@ static bool read_own(void *user, uint64_t at, void *out, size_t bytes)
 
 static bool open_image(uintptr_t base, gw_image *file)
 {
-    static gw_image_room room; /* only one thread looks at a time, and its stack may be small */
+    static gw_image_room room; /* static, because the stack may be small; only one thread looks at a time */
     return gw_image_open(file, read_own, NULL, base, &room);
 }
 
@@ -69,7 +69,8 @@ static bool find_symbol(const gw_image *file, const char *name, uintptr_t *ret_a
 
 /* ---- an interpreter ---- */
 
-/* 0x030B for 3.11; 0: not to be had. `*ret_hex` is all that the version says, where it is published as a number. */
+/* Return the version, 0x030B for 3.11; 0: not available. `*ret_hex` is the full version, if it is published as a
+ * number. */
 static unsigned version_of(const gw_image *file, unsigned long *ret_hex)
 {
     uintptr_t at;
@@ -89,7 +90,7 @@ static unsigned version_of(const gw_image *file, unsigned long *ret_hex)
     return major == 3 && minor < 0x100 ? (unsigned)(major << 8 | minor) : 0;
 }
 
-/* Types say how large their objects are: a build whose structures differ from the row's shows here. */
+/* A type stores the size of its objects: this detects a build whose structures differ from our layout. */
 static bool type_fits(const gw_image *file, const char *name, uint16_t bytes)
 {
     uintptr_t at;
@@ -115,7 +116,8 @@ static bool read_layout(const gw_image *file, uintptr_t runtime, gw_python_layou
     return true;
 }
 
-static bool function_of(const gw_image *file, const char *name, void *function) /* of any function type */
+static bool function_of(const gw_image *file, const char *name,
+                        void *function) /* `function` points to a function pointer of any type */
 {
     uintptr_t at;
     if (!find_symbol(file, name, &at))
@@ -124,7 +126,7 @@ static bool function_of(const gw_image *file, const char *name, void *function) 
     return true;
 }
 
-/* The program's own file, and those that it names, stay as long as it runs. */
+/* The program's own file and its direct dependencies stay loaded as long as it runs. */
 static bool stays(const gw_image *file)
 {
     gw_image program;
@@ -146,7 +148,7 @@ static bool stays(const gw_image *file)
     return false;
 }
 
-/* False: the file at `base` is no interpreter. */
+/* Fill in `py`. False: the file at `base` is no interpreter. */
 static bool recognise(uintptr_t base, gwi_python_interpreter *py)
 {
     gw_image file;
@@ -177,12 +179,12 @@ enum { MAPS_BYTES = 1 << 16, SEEN_MAX = 4096 };
 
 typedef struct scan {
     uintptr_t base; /* of the file whose first mapping was seen last */
-    char file[64];  /* device and inode of it */
+    char file[64];  /* its device and inode */
     bool tried;
     bool found;
 } scan;
 
-/* Files that were looked into before; only one thread looks at a time. */
+/* Hashes of files that were already examined; only one thread looks at a time. */
 static uint64_t seen[SEEN_MAX];
 
 static bool was_seen(const scan *s)
@@ -199,7 +201,7 @@ static bool was_seen(const scan *s)
             return false;
         }
     }
-    return false; /* it is looked into again each time */
+    return false; /* no room: this file is examined again each time */
 }
 
 static void try_file(scan *s)
@@ -217,8 +219,8 @@ static void try_file(scan *s)
     s->found = true;
 }
 
-/* "start-end rights offset device inode path". Only files with code are looked into: touching the first page of a data
- * file could wait for its disk. */
+/* Parse "start-end rights offset device inode path". Only files with code are examined: touching the first page of a
+ * data file could wait for its disk. */
 static void see_mapping(scan *s, const char *line)
 {
     char *rest;
@@ -243,7 +245,8 @@ static void see_mapping(scan *s, const char *line)
         try_file(s);
 }
 
-/* Give every whole line of `text` to see_mapping(); the bytes of the rest, which is moved to the front. */
+/* Pass every complete line of `text` to see_mapping(), and move the rest to the front. Returns the bytes of the
+ * rest. */
 static size_t see_lines(scan *s, char *text, size_t bytes)
 {
     char *line = text, *end;
@@ -268,7 +271,7 @@ static bool look(void)
         long got;
         while ((got = syscall(SYS_read, fd, text + used, MAPS_BYTES - 1 - used)) > 0) {
             used = see_lines(&s, text, used + (size_t)got);
-            if (used == MAPS_BYTES - 1) /* no line is so long */
+            if (used == MAPS_BYTES - 1) /* no real line is that long */
                 break;
         }
         syscall(SYS_close, fd);
@@ -278,7 +281,7 @@ static bool look(void)
     return s.found;
 }
 
-static _Atomic uint32_t looking_pid; /* a fork may leave it held: by a process that is not the child */
+static _Atomic uint32_t looking_pid; /* after a fork it may hold the pid of another process, which the child ignores */
 
 bool gwi_python_look_forked(void)
 {

@@ -1,9 +1,9 @@
-/* An interpreter's memory by way of the kernel.
+/* Copy an interpreter's memory through the kernel.
  *
- * A call of the kernel costs as much as ten objects that it copies, so what will be needed is asked for first and
- * brought by one call. process_vm_writev() of this process to itself is that call: the many pieces are its own side,
- * which it copies as every call copies its arguments; only the one place where they go is looked up in the slow way of
- * such calls. A piece that is not there ends it, and nobody is hurt. */
+ * One system call costs as much as copying ten objects, so memory is requested first and then copied by one call:
+ * process_vm_writev() from this process to itself. Its many pieces are on the local side, which the kernel copies as it
+ * copies the arguments of every call. Only the single destination goes through the slow lookup of such calls. A piece
+ * that is not mapped ends the copy without a fault. */
 #include "gwi_hook.h"
 #include "gwi_python.h"
 
@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What is larger than any object's head goes straight to who asks. */
+/* Reads larger than any object's head are copied directly to the caller. */
 enum { LARGE_BYTES = 256, AHEAD_BYTES = 256, PAGE_BYTES = 4096 };
 
 static uintptr_t line_of(uintptr_t at)
@@ -19,7 +19,7 @@ static uintptr_t line_of(uintptr_t at)
     return at & ~(uintptr_t)(GWI_PYTHON_LINE_BYTES - 1);
 }
 
-/* The places are cleared with the first line: most threads that are no Python's never have one. */
+/* The hash table is cleared when the first line is added: most threads that run no Python never add one. */
 static void forget(gwi_python_memory *memory)
 {
     memory->line_count = memory->run_count = memory->copied_runs = memory->views = 0;
@@ -37,13 +37,13 @@ gwi_python_memory *gwi_python_memory_begin(gwi_python_memory *space, bool is_fir
     return space;
 }
 
-/* The interpreter says that it ends before it takes the first thing away. */
+/* The interpreter sets its finalizing flag before it frees anything. */
 bool gwi_python_memory_held(const gwi_python_memory *memory, const gwi_python_interpreter *py)
 {
     return memory == NULL || (!memory->failed && !py->is_finalizing() && py->get_main_interpreter() != NULL);
 }
 
-/* The place of a line's number, or the free one where it belongs. There are twice as many places as lines. */
+/* Return the hash table entry of a line, or the free entry for it. There are twice as many entries as lines. */
 static inline uint16_t *place_of(gwi_python_memory *memory, uintptr_t line)
 {
     if (gwi_unlikely(memory->line_count == 0))
@@ -56,7 +56,7 @@ static inline uint16_t *place_of(gwi_python_memory *memory, uintptr_t line)
     }
 }
 
-/* Where the call is forbidden: run by run, in another way. */
+/* If process_vm_writev is forbidden, copy run by run with gwi_python_read(). */
 static GWI_COLD bool bring_one_by_one(gwi_python_memory *memory)
 {
     for (uint32_t i = memory->copied_runs; i < memory->run_count; i++)
@@ -106,7 +106,7 @@ void gwi_python_want(gwi_python_memory *memory, uintptr_t at, size_t bytes)
 {
     size_t lines_max = bytes / GWI_PYTHON_LINE_BYTES + 2;
     if (gwi_unlikely(memory->line_count + lines_max > GWI_PYTHON_LINES))
-        forget(memory); /* what is asked for again is brought again */
+        forget(memory); /* lines that are needed again will be copied again */
     for (uintptr_t line = line_of(at); line < at + bytes; line += GWI_PYTHON_LINE_BYTES)
         want_line(memory, line);
 }
@@ -117,8 +117,8 @@ void gwi_python_want_about(gwi_python_memory *memory, uintptr_t at, size_t bytes
     gwi_python_want(memory, at, bytes < page ? bytes : page);
 }
 
-/* Look at the run of a line; NULL: it is not there. What nobody asked for comes with what follows it in its page,
- * which is as much there. */
+/* Select the run of a line; NULL: it is not mapped. A line that was not requested is copied together with the next ones
+ * in its page, which are mapped if it is. */
 static const uint8_t *choose_view(gwi_python_memory *memory, uintptr_t line)
 {
     uint16_t number = *place_of(memory, line);

@@ -1,10 +1,10 @@
-# The Python half inside real interpreters. Included by this folder's CMakeLists.txt.
+# Test the Python part of the hook inside real interpreters. Included by this folder's CMakeLists.txt.
 set(python_sources python/python_find.c python/python.c python/python_memory.c python/python_code.c)
 add_library(gw_python_test MODULE ${python_sources} python/python_testlib.c ${cpython_sources}
                                   ${CMAKE_SOURCE_DIR}/src/cpython/python_lines.c)
 target_include_directories(gw_python_test PRIVATE ${hook_folders})
 target_compile_definitions(gw_python_test PRIVATE _GNU_SOURCE)
-# As the hook: interpreters may come with older C libraries.
+# Link like the hook: interpreters may use older C libraries.
 target_compile_options(gw_python_test PRIVATE -fvisibility=hidden -include ${CMAKE_SOURCE_DIR}/src/base/gw_glibc.h)
 add_dependencies(gw_python_test gw_api_generated)
 gw_link_old_glibc(gw_python_test)

@@ -1,4 +1,4 @@
-"""The frames that the hook reads, against what this interpreter says of itself at the same stop.
+"""Compare the frames that the hook reads with the frames that this interpreter reports at the same stop.
 
     python_test.py LIBRARY [CASE..]"""
 import ctypes
@@ -17,7 +17,7 @@ LIBRARY = sys.argv[1]
 VERSION = sys.version_info[0] << 8 | sys.version_info[1]
 MAX = 96
 CUT, UNKNOWN, BORROWED, MAIN = 4, 8, 16, 1 << 16
-KIND_CODE, KIND_LINES = None, None  # known from the first facts
+KIND_CODE, KIND_LINES = None, None  # set from the first facts
 NOT_KEPT = 0xffffffff
 
 
@@ -44,11 +44,11 @@ def library(loader):
     return lib
 
 
-WITHOUT_LOCK = library(ctypes.CDLL)  # as inside PyTorch: another thread may run Python meanwhile
+WITHOUT_LOCK = library(ctypes.CDLL)  # like a call inside PyTorch: other threads may run Python meanwhile
 WITH_LOCK = library(ctypes.PyDLL)
 CASES = []
 thread_failures = []
-# Compilers move most of the evaluation loop into a part of its own, which has no name in a stripped file.
+# Some compilers move most of the evaluation loop into a separate part, which has no name in a stripped file.
 loops_have_a_name = WITH_LOCK.test_loops() > 0
 checks = 0
 
@@ -113,7 +113,7 @@ def name_of(code):
 
 
 def faulthandler_says():
-    """(file, line, name) of this thread's frames from the caller's caller on."""
+    """(file, line, name) of this thread's frames, starting at the caller's caller."""
     with tempfile.TemporaryFile() as file:
         faulthandler.dump_traceback(file, all_threads=False)
         file.seek(0)
@@ -126,7 +126,7 @@ def as_faulthandler(text):
 
 
 def stop(lib=WITHOUT_LOCK):
-    """Compare this thread's whole stack. Returns its frames as (name, line, is_entry), from the caller on."""
+    """Compare this thread's whole stack. Returns its frames as (name, line, is_entry), starting at the caller."""
     out, count = (Frame * MAX)(), ctypes.c_uint32()
     flags, me, loops = lib.test_stop(out, MAX, ctypes.byref(count)), sys._getframe(), lib.test_loops()
     others = faulthandler_says()
@@ -141,7 +141,7 @@ def stop(lib=WITHOUT_LOCK):
         want = (name_of(python.f_code), python.f_code.co_filename, python.f_code.co_firstlineno)
         expect((code.name, code.file, code.first_line) == want,
                "frame %d is %s, not %s" % (i, (code.name, code.file, code.first_line), want))
-        if i > 0:  # our own has gone on
+        if i > 0:  # our own frame has continued since the stop
             expect(out[i].instruction == python.f_lasti,
                    "frame %d (%s): instruction %d, not %d" % (i, code.name, out[i].instruction, python.f_lasti))
             expect(code.line(out[i].instruction) == python.f_lineno,
@@ -249,7 +249,7 @@ def decorators():
 
 @case
 def c_callbacks():
-    """Evaluation loops entered from C: each has its own mark."""
+    """Evaluation loops entered from C: each is marked as an entry."""
     seen = []
 
     def key(x):
@@ -423,7 +423,7 @@ def threads():
 
 @case
 def traced():
-    """Debuggers and profilers change what runs, not where it stands."""
+    """Debuggers and profilers must not change the frames."""
     sys.settrace(lambda frame, event, arg: None)
     try:
         nested()
@@ -440,7 +440,7 @@ def traced():
 
 @case
 def warm_code():
-    """Instructions are rewritten while they run often."""
+    """The interpreter rewrites instructions that run often."""
     def often(n, f):
         total = 0
         for i in range(n):
@@ -453,7 +453,7 @@ def warm_code():
 
 @case
 def reused_addresses():
-    """Code made and dropped in a loop lies at the same address again, and so do its name, file and line table."""
+    """Code that is made and dropped in a loop gets the same address again, and so do its name, file and line table."""
     at = {}
     used_again = 0
     for i in range(600):
@@ -484,7 +484,7 @@ def table_of(code):
 
 @case
 def native_thread():
-    """A thread that runs no Python has none, and borrows the main thread's last site once there is one."""
+    """A thread that runs no Python has no frames, and borrows the main thread's last site if there is one."""
     got = ThreadStop()
     WITHOUT_LOCK.test_main_site(0)
     WITHOUT_LOCK.test_stop_native(ctypes.byref(got))
@@ -498,7 +498,7 @@ def native_thread():
 
 @case
 def refused():
-    """Nothing is known of code whose facts were refused; they are written at a later time."""
+    """If the facts about code are refused, the code gets no number; the facts are written later."""
     scope = {}
     exec("def never(lib, out, count):\n  return lib.test_stop(out, 1, count)", scope)
     out, count = (Frame * 1)(), ctypes.c_uint32()
@@ -514,7 +514,7 @@ def refused():
 
 @case
 def forks():
-    """Children begin anew: their codes are numbered from one, whoever forks is their main thread."""
+    """Forked children start again: codes are numbered from 1, and the thread that forked is the main thread."""
     def child():
         global facts_read
         WITH_LOCK.test_forked()
@@ -545,7 +545,8 @@ def forks():
 
 @case
 def subinterpreters():
-    """Threads of a sub-interpreter are not known; the main interpreter's are, also beside one."""
+    """Frames of a sub-interpreter are reported as unknown; those of the main interpreter are read even if a
+    sub-interpreter exists."""
     module = None
     for name in ("_xxsubinterpreters", "_interpreters"):
         try:
@@ -579,7 +580,7 @@ def subinterpreters():
 
 
 def shared_subinterpreter(module):
-    """One that loads any extension module, as all did before 3.12."""
+    """Create a sub-interpreter that can load any extension module, as all could before 3.12."""
     if VERSION >= 0x030D:
         return module.create("legacy")
     return module.create(isolated=False)
@@ -613,7 +614,7 @@ say("main")
 
 @case
 def finalising():
-    """At exit handlers still have frames; once the interpreter goes down nothing is read, whatever daemons do."""
+    """Exit handlers still have frames. Once the interpreter shuts down nothing is read, whatever daemon threads do."""
     for _ in range(5):
         run = subprocess.run([os.environ.get("GPUWHY_TEST_PYTHON", sys.executable), "-B", "-c", FINALISING, LIBRARY], capture_output=True, text=True, timeout=60)
         lines = run.stdout.split("\n")
@@ -624,7 +625,7 @@ def finalising():
 
 @case
 def cost():
-    """Printed; of the measure only what no busy machine can make wrong is judged."""
+    """Print the cost. Nothing is asserted about it, because a busy machine could make it fail."""
     def down(depth):
         if depth:
             return down(depth - 1)
@@ -632,7 +633,7 @@ def cost():
         WITH_LOCK.test_stop(out, MAX, ctypes.byref(count))
         rounds = 20000
         return count.value, min(WITH_LOCK.test_time_key(rounds, ctypes.byref(total)) for _ in range(9)) / rounds
-    # The same function thirty times, and thirty functions.
+    # First thirty calls of the same function, then thirty functions.
     count, ns = down(27 - len(stop()))
     print("  %d frames of one function: %.0f ns" % (count, ns))
     scope = {"last": lambda: down(0)}
@@ -648,8 +649,8 @@ def cost():
 
 @case
 def cost_of_threads():
-    """Another thread than the first, with the interpreter's lock and, as PyTorch calls the driver, without. Printed; a
-    thread with the lock has no need of the kernel."""
+    """Print the cost on a thread other than the first, with the interpreter's lock and, as when PyTorch calls the
+    driver, without it. Assert that a thread with the lock is faster, because it needs no system call."""
     def measured(lib):
         out, count, total, rounds = (Frame * MAX)(), ctypes.c_uint32(), ctypes.c_uint64(), 2000
         flags = lib.test_stop(out, MAX, ctypes.byref(count))
@@ -684,7 +685,7 @@ def main():
         sys.exit("no interpreter was found")
     wanted = sys.argv[2:]
     failed = 0
-    gc.disable()  # its finalisers would stop in the midst of our own reading
+    gc.disable()  # finalisers would run in the middle of our own reads
     threading.excepthook = lambda args: thread_failures.append(args.exc_value)
     for function in CASES:
         if wanted and function.__name__ not in wanted:

@@ -1,4 +1,4 @@
-/* The Python half of the hook as a library that an interpreter loads: python_test.py calls these and compares. */
+/* The Python part of the hook as a library that an interpreter loads. python_test.py calls these functions. */
 #include "python_testlib.h"
 
 #include "gw_python_lines.h"
@@ -13,20 +13,20 @@
 #include <time.h>
 #include <unistd.h>
 
-/* ---- the hook's place: facts are kept, for the test to read ---- */
+/* ---- replaces the hook: facts are stored for the test to read ---- */
 
 enum { FACTS_MAX = 200000 };
 static test_fact *facts; /* owned */
 static _Atomic uint32_t fact_count;
-static char *sink_at;        /* not NULL: facts are not kept, but go where nobody reads them */
-static _Atomic int refusals; /* so many facts are refused, as by a full buffer */
+static char *sink_at;        /* not NULL: copy facts here, for timing, instead of storing them */
+static _Atomic int refusals; /* number of facts to refuse, as a full buffer would */
 
 bool gwi_fact(unsigned kind, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, const char *text);
 bool gwi_fact(unsigned kind, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, const char *text)
 {
     if (atomic_load(&refusals) > 0 && atomic_fetch_sub(&refusals, 1) > 0)
         return false;
-    if (sink_at != NULL) { /* as large as in the buffer: an event, and a record for each 48 bytes */
+    if (sink_at != NULL) { /* same sizes as in the buffer: one event, and one record per 48 bytes */
         size_t bytes = text != NULL ? strlen(text) : 0;
         sink_at[0] = (char)(a0 + a1 + a2 + a3);
         for (size_t done = 0; done < bytes; done += GW_RAW_TEXT_BYTES)
@@ -65,7 +65,7 @@ void test_refuse(int count)
     atomic_store(&refusals, count);
 }
 
-/* ---- what the test calls ---- */
+/* ---- functions that the test calls ---- */
 
 int test_look(void)
 {
@@ -83,7 +83,7 @@ void test_forked(void)
 static gwi_python_memory *begin_stop(void)
 {
     static __thread gwi_python_memory space;
-    static __thread int is_first; /* 1: it is, -1: it is not */
+    static __thread int is_first; /* 1: first thread, -1: another thread, 0: not determined */
     if (is_first == 0)
         is_first = syscall(SYS_gettid) == getpid() ? 1 : -1;
     return gwi_python_memory_begin(&space, is_first > 0);
@@ -118,9 +118,9 @@ void test_main_site(uint32_t site)
     gwi_python_main_site(site);
 }
 
-/* ---- the same stop, seen by others ---- */
+/* ---- the native stack at the same stop ---- */
 
-/* How many evaluation loops stand on the native stack. */
+/* Return the number of evaluation loops on the native stack. */
 EXPORT int test_loops(void);
 int test_loops(void)
 {
@@ -152,7 +152,7 @@ int test_stop_native(test_thread_stop *into)
     return pthread_join(thread, NULL);
 }
 
-/* ---- what it costs ---- */
+/* ---- timing ---- */
 
 static uint64_t now_ns(void)
 {
@@ -161,7 +161,7 @@ static uint64_t now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* The key's part, `rounds` times; ns. */
+/* Time `rounds` reads of the frames for the key; ns. */
 EXPORT uint64_t test_time_key(uint32_t rounds, uint64_t *ret_sum);
 uint64_t test_time_key(uint32_t rounds, uint64_t *ret_sum)
 {
@@ -178,7 +178,7 @@ uint64_t test_time_key(uint32_t rounds, uint64_t *ret_sum)
     return now_ns() - begin;
 }
 
-/* What is written about the code of all frames, as if none had been seen; ns. Codes are numbered anew. */
+/* Time the recording of the code of all frames, as if none had been seen; ns. Codes are numbered from 1 again. */
 EXPORT uint64_t test_time_codes(uint64_t *ret_bytes);
 uint64_t test_time_codes(uint64_t *ret_bytes)
 {

@@ -1,5 +1,5 @@
-/* The Python half of the hook as a library (python_testlib.c) for tests: what a C program that is one of them calls.
- * Tests in Python know the structs by their layout. */
+/* The Python part of the hook as a library for tests (python_testlib.c): the functions that a C test calls. Tests in
+ * Python declare the structs themselves. */
 #ifndef GWI_PYTHON_TESTLIB_H
 #define GWI_PYTHON_TESTLIB_H
 
@@ -26,13 +26,13 @@ typedef struct test_thread_stop {
     uint32_t flags, count, borrowed;
 } test_thread_stop;
 
-/* Look for an interpreter. 1: there is one. */
+/* Look for an interpreter. Returns 1 if there is one. */
 EXPORT int test_look(void);
-/* A stop: frames, and all that is to be said of their code. The flags, and bit 16: the main thread. */
+/* Simulate a stop: read the frames and record their code. Returns the flags; bit 16 is set on the main thread. */
 EXPORT uint32_t test_stop(test_frame *out, uint32_t max, uint32_t *ret_count);
-/* A stop on a thread that never was Python's. Unless 0, no thread could be made. */
+/* Simulate a stop on a thread that never ran Python. Returns non-zero if no thread could be created. */
 EXPORT int test_stop_native(test_thread_stop *into);
-/* What was said so far; it lives as long as the library. */
+/* Number of facts recorded so far, and one of them. They live as long as the library. */
 EXPORT uint32_t test_fact_count(void);
 EXPORT const test_fact *test_fact_at(uint32_t at);
 

@@ -1,10 +1,10 @@
-/* Reads .eh_frame, and computes the caller's registers from a function's call frame information. */
+/* Parse call frame information (.eh_frame and .eh_frame_hdr), run its programs and evaluate its expressions. */
 #include "gwi_cfi.h"
 
 #include <stddef.h>
 #include <string.h>
 
-/* A place in a region. Whatever lies beyond its end reads as 0 and marks it bad. */
+/* A position in a region. Reading past the end returns 0 and marks the cursor bad. */
 typedef struct cursor {
     uintptr_t at, end;
     bool bad;
@@ -84,7 +84,8 @@ enum {
     ENC_OMIT = 0xff
 };
 
-/* Indirect ones are read as the address of the pointer: only personality routines are so, and nobody asks for them. */
+/* Indirect pointers are returned as the address of the pointer. Only personality routines are indirect, and we do not
+ * use them. */
 static uintptr_t take_pointer(cursor *c, unsigned encoding, uintptr_t data_base)
 {
     uintptr_t here = c->at, value = 0;
@@ -132,7 +133,7 @@ static uintptr_t take_pointer(cursor *c, unsigned encoding, uintptr_t data_base)
 
 /* ---- records ---- */
 
-/* The two kinds of records: what many functions share (CIE), and one function (FDE). */
+/* The part of a record that many functions share (CIE). A record of one function is an FDE. */
 typedef struct common {
     uint64_t code_align;
     int64_t data_align;
@@ -142,7 +143,7 @@ typedef struct common {
     cursor program;
 } common;
 
-/* A record's length and where it ends; its cursor begins behind the length. */
+/* Return a cursor over a record, starting after its length field. */
 static cursor open_record(const gwi_cfi_region *region, uintptr_t at)
 {
     cursor c = cursor_at(region, at);
@@ -156,7 +157,7 @@ static cursor open_record(const gwi_cfi_region *region, uintptr_t at)
     return c;
 }
 
-/* The augmentation's letters after z say what its data are. */
+/* The letters after z describe the augmentation data. */
 static void take_augmentation(cursor *c, const char *letters, common *ret)
 {
     uint64_t bytes = take_uleb(c);
@@ -181,10 +182,10 @@ static void take_augmentation(cursor *c, const char *letters, common *ret)
         case 'S':
             ret->is_signal_frame = true;
             break;
-        case 'B': /* arm64: signed with the other key */
+        case 'B': /* arm64: return addresses are signed with the B key */
         case 'G':
             break;
-        default: /* the rest is skipped by its length */
+        default: /* unknown letter: skip the rest of the data by its length */
             data.at = data.end;
         }
     }
@@ -213,18 +214,18 @@ static bool read_common(const gwi_cfi_region *region, uintptr_t at, common *ret)
     if (letters[0] == 'z')
         take_augmentation(&c, letters + 1, ret);
     else if (letters[0] != '\0')
-        return false; /* of unknown length */
+        return false; /* unknown augmentation of unknown length */
     ret->program = c;
     return !c.bad && ret->return_register < GWI_REGISTER_COUNT;
 }
 
-/* The function at `at`, if `pc` lies in it. */
+/* Read the FDE at `at`; false if `pc` is not in its function. */
 static bool read_function(const gwi_cfi_region *region, uintptr_t at, uintptr_t pc, common *ret_common,
                           uintptr_t *ret_begin, cursor *ret_program)
 {
     cursor c = open_record(region, at);
     uintptr_t here = c.at;
-    uint64_t back = take(&c, 4); /* from here to the CIE; 0: this is one itself */
+    uint64_t back = take(&c, 4); /* distance from here back to the CIE; 0: this record is itself a CIE */
     if (c.bad || back == 0 || back > here - region->low || !read_common(region, here - back, ret_common))
         return false;
     uintptr_t begin = take_pointer(&c, ret_common->pointer_encoding, 0);
@@ -240,7 +241,7 @@ static bool read_function(const gwi_cfi_region *region, uintptr_t at, uintptr_t 
     return !c.bad && pc >= begin && pc - begin < bytes;
 }
 
-/* The record of the last function in the sorted table that begins at or before `pc`; 0: none. */
+/* Return the record of the last function in the sorted table that starts at or before `pc`; 0: none. */
 static uintptr_t search_table(const gwi_cfi_region *region, uintptr_t pc)
 {
     enum { SORTED_4_4 = ENC_DATAREL | ENC_SDATA4, ENTRY_BYTES = 8 };
@@ -252,7 +253,8 @@ static uintptr_t search_table(const gwi_cfi_region *region, uintptr_t pc)
     if (c.bad || version != 1 || table_encoding != SORTED_4_4 || count_encoding == ENC_OMIT || count == 0 ||
         count > (c.end - c.at) / ENTRY_BYTES)
         return 0;
-    uint64_t low = 0, high = count; /* entries before `low` begin at or before pc, those from `high` on after it */
+    uint64_t low = 0,
+             high = count; /* entries before `low` start at or before pc, those from `high` on start after it */
     while (low < high) {
         uint64_t middle = low + (high - low) / 2;
         cursor entry = {c.at + middle * ENTRY_BYTES, c.end, false};
@@ -274,7 +276,7 @@ enum { REMEMBERED_MAX = 4 };
 typedef struct machine {
     const gwi_cfi_region *region;
     const common *common;
-    uintptr_t at_pc; /* the instruction that the rules hold for so far */
+    uintptr_t at_pc; /* address up to which the rules in `now` are complete */
     gwi_cfi_rules now, first;
     gwi_cfi_rules remembered[REMEMBERED_MAX];
     unsigned remembered_count;
@@ -282,7 +284,7 @@ typedef struct machine {
 
 static void set_rule(machine *m, uint64_t number, gwi_cfi_how how, int64_t value)
 {
-    if (number < GWI_REGISTER_COUNT) { /* others (vector registers, say) are of no use here */
+    if (number < GWI_REGISTER_COUNT) { /* other registers (vector registers, for example) are not needed */
         m->now.how[number] = (uint8_t)how;
         m->now.value[number] = value;
     }
@@ -302,7 +304,7 @@ static bool set_frame(machine *m, uint64_t number, int64_t offset)
     return number < GWI_REGISTER_COUNT;
 }
 
-/* The address of an expression, which is then skipped. */
+/* Return the address of an expression and skip it. */
 static int64_t take_expression(cursor *c)
 {
     uintptr_t at = c->at;
@@ -340,7 +342,7 @@ static void advance(machine *m, uint64_t units)
     m->at_pc += units * m->common->code_align;
 }
 
-/* Rules of one register: number, then where it is. */
+/* Operations on the rule of one register: its number, then its location. */
 static bool run_register_op(machine *m, cursor *c, unsigned op)
 {
     uint64_t number = take_uleb(c);
@@ -383,7 +385,7 @@ static bool run_register_op(machine *m, cursor *c, unsigned op)
     }
 }
 
-/* How the frame address is found. */
+/* Operations on the rule for the frame address. */
 static bool run_frame_op(machine *m, cursor *c, unsigned op)
 {
     uint64_t number;
@@ -555,7 +557,7 @@ static void dereference(evaluation *e, uint64_t bytes)
 static void push_constant(evaluation *e, cursor *c, unsigned op)
 {
     switch (op) {
-    case 0x03: /* addr */
+    case 0x03: /* addr, const8u, const8s */
     case 0x0e:
     case 0x0f:
         push(e, take(c, 8));
@@ -594,7 +596,7 @@ static uint64_t shifted_right(int64_t value, uint64_t by)
     return (uint64_t)(value >> (by > 63 ? 63 : by));
 }
 
-/* Two values from the stack become one. */
+/* Replace the two top values of the stack by one. */
 static void combine(evaluation *e, unsigned op)
 {
     uint64_t right = pop(e), left = pop(e);
@@ -714,7 +716,7 @@ static void run_unary(evaluation *e, cursor *c, unsigned op)
     }
 }
 
-/* `begin`: of the expression; a jump may not leave it. */
+/* `begin` is the start of the expression; a jump may not leave it. */
 static void jump(evaluation *e, cursor *c, uintptr_t begin, bool always)
 {
     int64_t by = take_signed(c, 2);

@@ -1,4 +1,4 @@
-/* Call frame information: tables made by hand, real ones, and damaged copies of real ones. */
+/* Test call frame information: hand-made tables, real ones, and damaged copies of real ones. */
 #include "gwi_cfi.h"
 
 #include <link.h>
@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-/* ---- a file made by hand: one function ---- */
+/* ---- a hand-made table with one function ---- */
 
 enum { FUNCTION_BYTES = 0x100, MADE_BYTES = 512 };
 
@@ -17,7 +17,7 @@ typedef struct made {
     uint8_t bytes[MADE_BYTES];
     size_t used;
     gwi_cfi_region region;
-    uintptr_t function; /* where it would begin */
+    uintptr_t function; /* the address at which it starts; nothing is there */
 } made;
 
 static void put(made *m, const void *data, size_t bytes)
@@ -39,19 +39,19 @@ static void end_record(made *m, size_t length_at)
     memcpy(m->bytes + length_at, &bytes, sizeof bytes);
 }
 
-/* The header with its table, then what is common, then the function with `program`. */
+/* Build the header with its table, then the CIE, then the FDE of the function with `program`. */
 static void make(made *m, const uint8_t *program, size_t program_bytes)
 {
     static const uint8_t header[4] = {1, 0x1b, 0x03, 0x3b};
-    static const uint8_t common[] = {0x0c, 7, 8, 0x80 | 16, 1}; /* frame: r7 + 8; r16 at frame - 8 */
+    static const uint8_t common[] = {0x0c, 7, 8, 0x80 | 16, 1}; /* initial rules: frame is r7 + 8; r16 at frame - 8 */
     static const uint8_t common_head[] = {1, 'z', 'R', 0, 1, 0x78, 16, 1, 0x1b};
     memset(m, 0, sizeof *m);
     m->function = (uintptr_t)m->bytes + 0x1000;
     put(m, header, sizeof header);
-    put_u32(m, 16); /* .eh_frame, from here */
-    put_u32(m, 1);  /* functions */
+    put_u32(m, 16); /* offset of .eh_frame from here */
+    put_u32(m, 1);  /* number of functions */
     put_u32(m, 0x1000);
-    put_u32(m, 0); /* where its record is: below */
+    put_u32(m, 0); /* offset of its FDE, filled in below */
     size_t common_at = m->used;
     put_u32(m, 0);
     put_u32(m, 0);
@@ -63,7 +63,7 @@ static void make(made *m, const uint8_t *program, size_t program_bytes)
     put_u32(m, (uint32_t)(m->used - common_at));
     put_u32(m, (uint32_t)(m->function - (uintptr_t)(m->bytes + m->used)));
     put_u32(m, FUNCTION_BYTES);
-    put(m, "", 1); /* augmentation: nothing */
+    put(m, "", 1); /* no augmentation data */
     put(m, program, program_bytes);
     end_record(m, function_at);
     uint32_t where = (uint32_t)function_at;
@@ -74,13 +74,14 @@ static void make(made *m, const uint8_t *program, size_t program_bytes)
 static void the_rules_of_each_instruction(void **state)
 {
     static const uint8_t program[] = {
-        0x41, 0x0e, 16,   0x86, 2,                  /* +1: frame r7 + 16, r6 at frame - 16 */
-        0x43, 0x0d, 6,                              /* +4: frame r6 + 16 */
-        0x02, 0x10, 0x0a, 0xc6, 0x0c, 7,    8,      /* +20: remembered; r6 as at first; frame r7 + 8 */
-        0x41, 0x0b,                                 /* +21: as before */
-        0x41, 0x0f, 3,    0x76, 0x78, 0x06,         /* +22: frame is what lies at r6 - 8 */
-        0x41, 0x10, 3,    2,    0x76, 0x00,         /* +23: r3 lies at r6 + 0 */
-        0x41, 0x07, 16,                             /* +24: nobody called */
+        0x41, 0x0e, 16,   0x86, 2,             /* +1: frame r7 + 16, r6 at frame - 16 */
+        0x43, 0x0d, 6,                         /* +4: frame r6 + 16 */
+        0x02, 0x10, 0x0a, 0xc6, 0x0c, 7,    8, /* +20: remember the rules; r6 restored to the initial rule; frame r7 + 8
+                                                */
+        0x41, 0x0b,                            /* +21: recall the rules */
+        0x41, 0x0f, 3,    0x76, 0x78, 0x06,    /* +22: frame is the value at r6 - 8 */
+        0x41, 0x10, 3,    2,    0x76, 0x00,    /* +23: r3 is stored at r6 + 0 */
+        0x41, 0x07, 16,                        /* +24: no caller */
         0x41, 0x15, 12,   0x7f, 0x16, 13,   1, 0x31 /* +25: r12 is frame + 8 (-1 * -8), r13 is 1 */
     };
     made m;
@@ -129,20 +130,20 @@ static void what_is_not_understood_is_refused(void **state)
         uint8_t bytes[8];
         size_t count;
     } bad[] = {
-        {{0x3f}, 1},                         /* no such operation */
-        {{0x0b}, 1},                         /* nothing was remembered */
-        {{0x0a, 0x0a, 0x0a, 0x0a, 0x0a}, 5}, /* too much was */
-        {{0x0f, 0x7f}, 2},                   /* an expression beyond the end */
-        {{0x0d, 0x63}, 2},                   /* a frame by a register that nobody has */
-        {{0x0f, 1, 0x30, 0x0e, 8}, 5},       /* an offset where there is no register */
-        {{0x0c, 0xff, 0xff, 0xff, 0xff}, 5}, /* a number that goes on and on */
+        {{0x3f}, 1},                         /* unknown operation */
+        {{0x0b}, 1},                         /* recall without remember */
+        {{0x0a, 0x0a, 0x0a, 0x0a, 0x0a}, 5}, /* too many remembered */
+        {{0x0f, 0x7f}, 2},                   /* an expression that goes beyond the end */
+        {{0x0d, 0x63}, 2},                   /* frame in an unknown register */
+        {{0x0f, 1, 0x30, 0x0e, 8}, 5},       /* an offset while the frame is an expression */
+        {{0x0c, 0xff, 0xff, 0xff, 0xff}, 5}, /* a number that never ends */
     };
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         made m;
         gwi_cfi_rules r;
         make(&m, bad[i].bytes, bad[i].count);
-        if (i == 3 || i == 6) /* without what fills the record up */
+        if (i == 3 || i == 6) /* remove the padding of the record */
             m.region.high = (uintptr_t)m.bytes + m.used;
         assert_false(gwi_cfi_find(&m.region, m.function, &r));
     }
@@ -160,14 +161,14 @@ static bool read_double(void *user, uintptr_t at, uint64_t *ret_value)
 static void expressions(void **state)
 {
     static const struct {
-        uint8_t bytes[24]; /* the length first */
+        uint8_t bytes[24]; /* length first */
         bool good;
         uint64_t value;
     } sample[] = {
         {{2, 0x77, 0x08}, true, 108},                                                  /* breg7 + 8 */
-        {{3, 0x77, 0x78, 0x06}, true, 184},                                            /* what lies at breg7 - 8 */
+        {{3, 0x77, 0x78, 0x06}, true, 184},                                            /* value at breg7 - 8 */
         {{4, 0x77, 0x78, 0x94, 1}, true, 184},                                         /* one byte of it */
-        {{11, 0x77, 8, 0x80, 0, 0x3f, 0x1a, 0x3b, 0x2a, 0x33, 0x24, 0x22}, true, 116}, /* as linkage tables have it */
+        {{11, 0x77, 8, 0x80, 0, 0x3f, 0x1a, 0x3b, 0x2a, 0x33, 0x24, 0x22}, true, 116}, /* as in the PLT */
         {{3, 0x35, 0x12, 0x1e}, true, 25},                                             /* 5, dup, times */
         {{4, 0x31, 0x33, 0x16, 0x1c}, true, 2},                                        /* 1, 3, swap, minus */
         {{5, 0x31, 0x32, 0x33, 0x17, 0x1c}, true, UINT64_MAX}, /* 1, 2, 3, rot: 3, 1, 2; minus: -1 */
@@ -175,15 +176,15 @@ static void expressions(void **state)
         {{3, 0x09, 0xfb, 0x19}, true, 5},                      /* |-5| */
         {{5, 0x09, 0xf8, 0x31, 0x26, 0x20}, true, 3},          /* ~(-8 >> 1) */
         {{6, 0x3f, 0x15, 0, 0x1e, 0x23, 2}, true, 227},        /* 15, pick 0, times, + 2 */
-        {{7, 0x31, 0x28, 1, 0, 0x3f, 0x35, 0x96}, true, 5},    /* a jump over one */
-        {{5, 0x31, 0x2f, 0xfc, 0xff, 0x30}, false, 0},         /* round and round */
-        {{4, 0x2f, 0xf0, 0xff, 0x30}, false, 0},               /* a jump out of it */
-        {{3, 0x31, 0x30, 0x1b}, false, 0},                     /* by zero */
-        {{1, 0x22}, false, 0},                                 /* of nothing */
-        {{2, 0x70, 0}, false, 0},                              /* a register that is not known */
-        {{3, 0x0a, 0xff, 0x7f, 0x06}, true, 0x7fff},           /* (the last byte is beyond its end) */
-        {{4, 0x0a, 0xff, 0x7f, 0x06}, false, 0},               /* memory that is not there */
-        {{1, 0xf0}, false, 0},                                 /* no such operation */
+        {{7, 0x31, 0x28, 1, 0, 0x3f, 0x35, 0x96}, true, 5},    /* a jump over one operation */
+        {{5, 0x31, 0x2f, 0xfc, 0xff, 0x30}, false, 0},         /* an endless loop */
+        {{4, 0x2f, 0xf0, 0xff, 0x30}, false, 0},               /* a jump out of the expression */
+        {{3, 0x31, 0x30, 0x1b}, false, 0},                     /* division by zero */
+        {{1, 0x22}, false, 0},                                 /* operation on an empty stack */
+        {{2, 0x70, 0}, false, 0},                              /* an unknown register */
+        {{3, 0x0a, 0xff, 0x7f, 0x06}, true, 0x7fff},           /* (the last byte is past the end) */
+        {{4, 0x0a, 0xff, 0x7f, 0x06}, false, 0},               /* memory that is not mapped */
+        {{1, 0xf0}, false, 0},                                 /* unknown operation */
         {{0}, false, 0},
     };
     uint64_t reg[GWI_REGISTER_COUNT] = {[7] = 100, [16] = 15};
@@ -204,7 +205,7 @@ typedef struct found {
     uintptr_t low, high, table, bias;
 } found;
 
-/* The C library's: hand-written assembly, signal frames, everything. */
+/* Find the C library's table, which has hand-written assembly and signal frames. */
 static int find_table(struct dl_phdr_info *info, size_t bytes, void *user)
 {
     found *f = user;
@@ -241,7 +242,7 @@ static bool read_nothing(void *user, uintptr_t at, uint64_t *ret_value)
     return at % 2 == 0;
 }
 
-/* Whatever comes out must be of use or refused. */
+/* Rules found in damaged tables must be valid to use, or be refused. */
 static void use_rules(const gwi_cfi_region *region, const gwi_cfi_rules *rules)
 {
     uint64_t reg[GWI_REGISTER_COUNT] = {0}, value;
@@ -266,7 +267,7 @@ static void damage(uint8_t *copy, size_t bytes, unsigned places)
     }
 }
 
-/* Copies end where their memory ends: reading on would be seen (AddressSanitizer). */
+/* Each copy ends where its memory ends, so that AddressSanitizer detects a read past the end. */
 static void damaged_copies(void **state)
 {
     enum { COPIES = 300, LOOKS = 200, HEAD_BYTES = 12 };
@@ -287,7 +288,7 @@ static void damaged_copies(void **state)
         gwi_cfi_region region = {(uintptr_t)copy, (uintptr_t)copy + bytes, (uintptr_t)copy + table_at};
         for (unsigned i = 0; i < LOOKS; i++) {
             gwi_cfi_rules rules;
-            /* Code lies before the tables, as far from them as in the original. */
+            /* Pick addresses before the tables, at the same distance as in the original. */
             uintptr_t pc = (uintptr_t)copy - next_random() % (1 << 21);
             bool found_rules = gwi_cfi_find(&region, pc, &rules);
             if (found_rules)

@@ -1,8 +1,8 @@
-/* Call frame information: how a function's caller is found from its own registers and stack, as compilers write it
+/* Call frame information: the rules that find a function's caller from its registers and stack. Compilers write them
  * into .eh_frame of every program and library (DWARF 5, 6.4; Linux Standard Base, "Exception Frames").
  *
- * Pure functions over bytes in memory: nothing outside a region is read but through the caller's own reader, whatever
- * the bytes hold; nothing is kept, locked or allocated. */
+ * These are pure functions over bytes in memory. Whatever the bytes contain, nothing outside a region is read except
+ * through the caller's own reader, and nothing is stored, locked or allocated. */
 #ifndef GWI_CFI_H
 #define GWI_CFI_H
 
@@ -11,18 +11,18 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A file's call frame information where it lies in this process. Bytes from `low` to `high` may be read. */
+/* Where a file's call frame information is mapped in this process. Bytes from `low` to `high` may be read. */
 typedef struct gwi_cfi_region {
     uintptr_t low, high;
     uintptr_t table; /* .eh_frame_hdr: the sorted table of functions; 0: none */
 } gwi_cfi_region;
 
-/* Where a caller's register is found. */
+/* How a caller's register is restored. */
 typedef enum gwi_cfi_how {
-    GWI_CFI_SAME,      /* it was not changed, or nothing is said */
-    GWI_CFI_UNDEFINED, /* it is lost; of the return address: there is no caller */
+    GWI_CFI_SAME,      /* unchanged, or no rule for it */
+    GWI_CFI_UNDEFINED, /* lost; for the return address: there is no caller */
     GWI_CFI_AT,        /* in memory at frame address + value */
-    GWI_CFI_IS,        /* it is frame address + value */
+    GWI_CFI_IS,        /* the value is frame address + value */
     GWI_CFI_REGISTER,  /* in register number value */
     GWI_CFI_AT_EXPRESSION,
     GWI_CFI_IS_EXPRESSION /* value: address of the expression, its length first */
@@ -36,22 +36,22 @@ typedef struct gwi_cfi_rules {
     uint8_t frame_register;
     int64_t frame_value; /* offset, or address of the expression */
     uint8_t return_register;
-    bool is_signal_frame; /* the kernel made it: the caller was interrupted, it did not call */
+    bool is_signal_frame; /* a frame made by the kernel: the caller was interrupted and made no call */
 } gwi_cfi_rules;
 
-/* The rules at `pc`. False: the file says nothing about it, or what it says is damaged or not understood. */
+/* Find the rules at `pc`. False: the file has no rules for it, or they are damaged or not supported. */
 bool gwi_cfi_find(const gwi_cfi_region *region, uintptr_t pc, gwi_cfi_rules *ret_rules);
 
-/* What an expression may use. */
+/* Inputs that an expression may use. */
 typedef struct gwi_cfi_inputs {
     const uint64_t *reg;
     uint32_t known;                                              /* bit n: reg[n] holds register n */
-    bool (*read)(void *user, uintptr_t at, uint64_t *ret_value); /* eight bytes of memory; false: not there */
+    bool (*read)(void *user, uintptr_t at, uint64_t *ret_value); /* read eight bytes of memory; false: not mapped */
     void *user;
 } gwi_cfi_inputs;
 
-/* Evaluate the expression at `at`; with `pushed`, it begins with `first` on its stack. False: damaged, not understood,
- * without end, or it needs what is not known. */
+/* Evaluate the expression at `at`. If `pushed` is true, its stack starts with `first`. False: the expression is
+ * damaged, not supported, does not end, or needs an unknown input. */
 bool gwi_cfi_evaluate(const gwi_cfi_region *region, uintptr_t at, const gwi_cfi_inputs *inputs, bool pushed,
                       uint64_t first, uint64_t *ret_value);
 

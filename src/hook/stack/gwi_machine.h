@@ -1,4 +1,4 @@
-/* What the native walk must know of the machine. Register numbers are DWARF's. */
+/* Machine-dependent parts of the native stack walk. Register numbers are DWARF's. */
 #ifndef GWI_MACHINE_H
 #define GWI_MACHINE_H
 
@@ -7,12 +7,12 @@
 
 #if defined(__x86_64__)
 
-/* The return address is a register of its own in the tables; a call leaves it right below the frame address. */
+/* In the tables the return address is a register of its own. A call stores it directly below the frame address. */
 enum { GWI_REGISTER_COUNT = 17, GWI_REG_BP = 6, GWI_REG_SP = 7, GWI_REG_PC = 16 };
 enum { GWI_CAN_UNWIND = 1 };
 
-/* Registers at this very place; the caller's frame must live as long as they are used. Returns which are known: those
- * that a callee keeps. */
+/* Store the registers of this place; the caller's frame must live as long as they are used. Returns a bit mask of the
+ * known registers: those that a callee preserves. */
 static inline __attribute__((always_inline)) uint32_t gwi_registers_here(uint64_t reg[GWI_REGISTER_COUNT])
 {
     __asm__ volatile("movq %%rbx, 3*8(%0)\n\t"
@@ -30,7 +30,7 @@ static inline __attribute__((always_inline)) uint32_t gwi_registers_here(uint64_
     return 1u << 3 | 1u << 6 | 1u << 7 | 0xfu << 12 | 1u << 16;
 }
 
-/* A word of memory that may belong to anybody: no sanitizer looks at this. */
+/* Read a word of memory that may belong to any code. Sanitizers do not check this read. */
 static inline uint64_t gwi_peek(uintptr_t at)
 {
     uint64_t value;
@@ -38,7 +38,7 @@ static inline uint64_t gwi_peek(uintptr_t at)
     return value;
 }
 
-/* Whether the code before a return address is a call, as far as that can be told. */
+/* Guess whether the code before a return address is a call. */
 static inline bool gwi_follows_call(uintptr_t pc)
 {
     uint64_t before = gwi_peek(pc - 8); /* the byte right before `pc` is the highest */
@@ -55,7 +55,7 @@ static inline bool gwi_follows_call(uintptr_t pc)
 
 #else
 
-/* No native walk yet: sites have their Python frames alone, and say so. */
+/* No native walk on this machine yet: sites have only their Python frames, and a flag reports that. */
 enum { GWI_REGISTER_COUNT = 33, GWI_REG_BP = 29, GWI_REG_SP = 31, GWI_REG_PC = 32 };
 enum { GWI_CAN_UNWIND = 0 };
 

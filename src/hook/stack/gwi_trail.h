@@ -1,11 +1,10 @@
-/* Trails: walks that were made before, to be made again at a glance.
+/* Trails: recorded stack walks that can be repeated cheaply.
  *
- * A walk by rules is a chain: each word of stack says where the next one lies. But where a walk goes from a frame is
- * decided by that frame's registers and the words that it reads on its way, and by nothing else (as long as the files
- * are the same). So when registers and words are what they were, so is everything else; and to compare words at places
- * that are known costs a tenth of following them.
+ * A walk by rules is a chain: each stack word says where the next one is. The path from a frame depends only on that
+ * frame's registers and the words that the walk reads (as long as the files are the same). So if registers and words
+ * are unchanged, the result is unchanged too. Comparing words at known places costs a tenth of following them.
  *
- * Any number of threads; a trail that another thread is just writing is passed over. */
+ * Any number of threads may use trails; a trail that another thread is writing is skipped. */
 #ifndef GWI_TRAIL_H
 #define GWI_TRAIL_H
 
@@ -16,34 +15,35 @@
 
 enum { GWI_TRAIL_WORDS = 140, GWI_TRAIL_MODULES = 16 };
 
-/* Where a trail begins. */
+/* Start of a trail. */
 typedef struct gwi_trail_start {
     uint64_t sp, bp, pc;
-    uint64_t key; /* what else tells trails apart that begin alike */
+    uint64_t key; /* distinguishes trails with equal registers */
 } gwi_trail_start;
 
-/* A trail as it is recorded. `words` are what the walk read: values and their distance from the first stack pointer. */
+/* A trail while it is recorded. `value` holds the words that the walk read, `distance` their distance from the first
+ * stack pointer. */
 typedef struct gwi_trail_draft {
     gwi_trail_start start;
-    bool is_good; /* false: something happened that no trail tells */
-    bool uses_bp; /* the first frame pointer mattered */
+    bool is_good; /* false: the walk depended on something that a trail cannot record */
+    bool uses_bp; /* the walk used the first frame pointer */
     uint32_t word_count, module_count;
     uint64_t value[GWI_TRAIL_WORDS];
     uint32_t distance[GWI_TRAIL_WORDS]; /* bytes */
     uint16_t module[GWI_TRAIL_MODULES];
-    uint64_t module_pc[GWI_TRAIL_MODULES]; /* an instruction in it */
+    uint64_t module_pc[GWI_TRAIL_MODULES]; /* an address in that module */
 } gwi_trail_draft;
 
-/* Memory, all zero: GWI_TRAIL_BYTES, a multiple of a page. NULL: no trails. */
+/* Set the memory for trails: GWI_TRAIL_BYTES, all zero, a multiple of a page. NULL: no trails. */
 enum { GWI_TRAIL_SETS = 128, GWI_TRAIL_WAYS = 4, GWI_TRAIL_BYTES = GWI_TRAIL_SETS * GWI_TRAIL_WAYS * 2048 };
 void gwi_trail_place(void *memory);
 
-/* Whether a walk that begins so goes a way that is known. The stack may be read from the start's stack pointer, a
- * multiple of eight, to `stack_end`, at least a word. `*ret_result` is what was kept with it. */
+/* Return whether a stored trail matches the walk that starts here. The stack must be readable from the start's stack
+ * pointer, a multiple of eight, to `stack_end`, at least one word. `*ret_result` is the value stored with the trail. */
 bool gwi_trail_follow(const gwi_trail_start *start, uint64_t stack_end, uint64_t *ret_result);
 
-/* Whether a trail from there should be recorded although it costs a longer walk: there is room, or it is time to look
- * for one that is worth more than those that are kept. */
+/* Return whether a trail from here should be recorded although that makes the walk longer: there is room, or it is time
+ * to replace a stored trail by a more useful one. */
 bool gwi_trail_is_wanted(const gwi_trail_start *start);
 
 void gwi_trail_begin(gwi_trail_draft *draft, const gwi_trail_start *start);

@@ -1,8 +1,8 @@
 /* The native walk: from registers to the return addresses of the frames above.
  *
- * It follows the call frame information of each file. What was found for an instruction is kept, so that a frame which
- * was seen before costs a look into a table and one or two words of stack. It reads nothing but the stack that the
- * thread stands on (gwi_stack), and files that the loader says are there. */
+ * It follows the call frame information of each file and caches the rules of each instruction, so that a frame seen
+ * before costs one table lookup and one or two words of stack. It reads only the thread's current stack (gwi_stack) and
+ * files that the loader reports as mapped. */
 #ifndef GWI_UNWIND_H
 #define GWI_UNWIND_H
 
@@ -10,35 +10,34 @@
 #include "gwi_modules.h"
 #include "gwi_trail.h"
 
-/* A stack as far as it may be read. A thread's own one is known from end to end and kept with the thread; of others (a
- * coroutine's, a signal's) each page is asked for. */
+/* The readable range of a stack. The limits of a thread's own stack are stored with the thread. Of other stacks (a
+ * coroutine's, a signal's) each page is checked before it is read. */
 typedef struct gwi_stack_known {
-    uint64_t low, high; /* the thread's own stack; 0: not looked for yet, or it has none that is known */
-    uint32_t looks;     /* how often it was looked for */
+    uint64_t low, high; /* the thread's own stack; 0: not looked up yet, or not known */
+    uint32_t looks;     /* how often it was looked up */
 } gwi_stack_known;
 
 typedef struct gwi_walk {
     gwi_stack_known *known; /* in: the thread's; borrowed */
-    uint32_t skip_module;   /* in: frames that lie in it are left out as long as no other was seen; 0: none */
-    uint64_t salt;          /* in: where stacks that begin alike are known to differ: a hint */
-    bool only_key;          /* in: frames are not needed where the key can be had without */
-    bool is_short;          /* out: frames are missing therefore; `flags` is not filled then */
+    uint32_t skip_module;   /* in: leave out the innermost frames that are in this module; 0: none */
+    uint64_t salt;          /* in: a hint, different for stacks that are known to differ although they start alike */
+    bool only_key;          /* in: the frames are not needed if the key can be computed without them */
+    bool is_short;          /* out: frames are missing because of only_key; `flags` is then not set */
     unsigned flags;         /* out: GW_SITE_NATIVE_* */
-    uint64_t key;           /* out: stands for all frames and the files that they lie in */
+    uint64_t key;           /* out: identifies all frames and their files */
     uint32_t count;
-    /* Return addresses, innermost first. Of a frame that a signal interrupted: one byte behind its instruction, so
-     * that one byte before the address always lies in the code that was running. */
+    /* Return addresses, innermost first. For a frame interrupted by a signal: one byte past its instruction, so that
+     * the byte before the address is always in the code that was running. */
     uintptr_t pc[GW_SITE_NATIVE_MAX];
     uint16_t module[GW_SITE_NATIVE_MAX]; /* 0: no file */
-    gwi_trail_draft draft;               /* our own */
+    gwi_trail_draft draft;               /* private */
 } gwi_walk;
 
-/* Memory for what is kept about instructions, all zero: GWI_UNWIND_BYTES, a multiple of a page. NULL: nothing is kept.
- */
+/* Set the memory for cached rules: GWI_UNWIND_BYTES, all zero, a multiple of a page. NULL: cache nothing. */
 enum { GWI_UNWIND_ENTRIES = 16 << 10, GWI_UNWIND_BYTES = GWI_UNWIND_ENTRIES * 16 };
 void gwi_unwind_place(void *memory);
 
-/* Walk from `reg`, as gwi_registers_here() filled it in a function that is still running. */
+/* Walk from the registers `reg`, which gwi_registers_here() stored in a function that is still running. */
 void gwi_unwind(gwi_walk *walk, const uint64_t reg[GWI_REGISTER_COUNT], uint32_t known);
 
 #endif

@@ -1,5 +1,4 @@
-/* Finds the file that an address lies in, by glibc's _dl_find_object() or by /proc/self/maps, and keeps what it
- * learned. */
+/* Find the file at an address through the loader or /proc/self/maps, and keep a table of the files found. */
 #include "gwi_modules.h"
 
 #include "gwi_hook.h"
@@ -14,7 +13,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* What _dl_find_object fills, as glibc lays it down for good in <dlfcn.h> (2.35); there may be more behind it. */
+/* The result of _dl_find_object, as glibc defines it in <dlfcn.h> (2.35). The layout is stable; later versions may
+ * append fields. */
 typedef struct found_object {
     unsigned long long flags;
     void *map_start, *map_end;
@@ -25,21 +25,22 @@ typedef struct found_object {
 
 typedef int find_object_function(void *pc, found_object *ret);
 
-static find_object_function *_Atomic find_object; /* NULL: ask the kernel */
-static gwi_module *modules;                       /* [0] is nobody */
-static _Atomic uint32_t module_count;             /* given numbers; grows under our lock */
-static char *text;                                /* paths, one behind the other; under our lock */
+static find_object_function *_Atomic find_object; /* NULL: read /proc/self/maps instead */
+static gwi_module *modules;                       /* [0] is unused */
+static _Atomic uint32_t module_count;             /* modules with a number; changed under our lock */
+static char *text;                                /* end of the paths stored so far; used under our lock */
 
-/* ---- may it be read? ---- */
+/* ---- is memory readable? ---- */
 
-/* The kernel copies the new mask before it looks at what is to be done with it, and the latter does not exist. */
+/* The kernel copies the new mask before it checks the operation, and the operation -1 is invalid: the error is EFAULT
+ * only if the mask is not readable. */
 bool gwi_may_read(uintptr_t at)
 {
     enum { MASK_BYTES = 8 };
     return syscall(SYS_rt_sigprocmask, -1, at, NULL, MASK_BYTES) != 0 && errno != EFAULT;
 }
 
-/* ---- the kernel's list ---- */
+/* ---- /proc/self/maps ---- */
 
 /* One line of /proc/self/maps. */
 typedef struct mapping {
@@ -49,7 +50,7 @@ typedef struct mapping {
     char path[1024];
 } mapping;
 
-/* Reads the list piece by piece. Plain system calls: the C library's are places where a thread may be cancelled. */
+/* Reads the file in pieces. Uses raw system calls, because the C library's wrappers are cancellation points. */
 typedef struct maps_reader {
     int fd;
     size_t used, at;
@@ -75,7 +76,7 @@ static int hex_digit(int c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* A number up to the character behind it, which is returned. */
+/* Read a number and the character after it, which is returned. */
 static int next_number(maps_reader *in, unsigned base, uint64_t *ret)
 {
     int c;
@@ -95,7 +96,7 @@ static bool next_mapping(maps_reader *in, mapping *ret)
     ret->low = low;
     ret->high = high;
     ret->is_readable = next_char(in) == 'r';
-    for (int i = 0; i < 4; i++) /* wxp and a space */
+    for (int i = 0; i < 4; i++) /* "wxp" and a space */
         next_char(in);
     next_number(in, 16, &ret->offset);
     next_number(in, 16, &ignored);
@@ -110,8 +111,8 @@ static bool next_mapping(maps_reader *in, mapping *ret)
     return true;
 }
 
-/* The mapping at `at`, and the beginning of the file that it is a part of. Both lie in static memory: under our lock.
- */
+/* Find the mapping at `at`, and the start of the file that it belongs to. The results are in static memory: call with
+ * our lock held. */
 static bool look_up(uintptr_t at, const mapping **ret_found, uintptr_t *ret_file_start)
 {
     static maps_reader in;
@@ -148,9 +149,9 @@ bool gwi_mapping_find(uintptr_t at, gwi_mapping *ret_found)
     return is_found;
 }
 
-/* ---- a file in memory ---- */
+/* ---- a mapped file ---- */
 
-/* Its program headers, where the first mapped page holds them. */
+/* Return the program headers, if they are in the first mapped page. */
 static const ElfW(Phdr) * headers_of(uintptr_t start, unsigned *ret_count)
 {
     const ElfW(Ehdr) *head = (const ElfW(Ehdr) *)start;
@@ -162,7 +163,7 @@ static const ElfW(Phdr) * headers_of(uintptr_t start, unsigned *ret_count)
     return (const ElfW(Phdr) *)(start + head->e_phoff);
 }
 
-/* From the first mapped byte to behind the last one, and the bias. */
+/* Set the first mapped byte, one past the last, and the bias. */
 static bool measure(const ElfW(Phdr) * header, unsigned count, uintptr_t start, gwi_module *m)
 {
     uintptr_t low = UINTPTR_MAX, high = 0;
@@ -180,7 +181,7 @@ static bool measure(const ElfW(Phdr) * header, unsigned count, uintptr_t start, 
     return true;
 }
 
-/* The part of the file's memory that a segment lies in, as far as it comes from the file and may be read. */
+/* Find the loaded segment around an inner one, limited to the part that comes from the file and is readable. */
 static bool segment_around(const ElfW(Phdr) * header, unsigned count, const gwi_module *m, const ElfW(Phdr) * inner,
                            uintptr_t *ret_low, uintptr_t *ret_high)
 {
@@ -201,7 +202,7 @@ static size_t padded(size_t bytes)
     return (bytes + 3) & ~(size_t)3;
 }
 
-/* The build id among the notes of one segment: where it lies, or 0. */
+/* Find the build id in a note segment. Returns its address, or 0. */
 static uintptr_t build_id_in(uintptr_t at, uintptr_t end)
 {
     while (end - at >= sizeof(ElfW(Nhdr))) {
@@ -224,8 +225,8 @@ static uint64_t word_at(uintptr_t at)
     return word;
 }
 
-/* What tells this file from another one that is mapped here later: its build id; without one, the path and the begin of
- * its table of functions. */
+/* Choose the words that distinguish this file from another one mapped here later: its build id and the start of its
+ * function table. Without a build id the path is compared too. */
 static void choose_marks(gwi_module *m, uintptr_t build_id_at)
 {
     enum { TABLE_HEAD_BYTES = 4, TABLE_BYTES_MIN = 20 };
@@ -235,7 +236,7 @@ static void choose_marks(gwi_module *m, uintptr_t build_id_at)
         m->mark_at[n++] = build_id_at;
     }
     if (m->cfi.table != 0 && m->cfi.high - m->cfi.table >= TABLE_BYTES_MIN)
-        m->mark_at[n++] = m->cfi.table + TABLE_HEAD_BYTES; /* where .eh_frame lies, and how many functions there are */
+        m->mark_at[n++] = m->cfi.table + TABLE_HEAD_BYTES; /* address of .eh_frame and number of functions */
     for (unsigned i = 0; i < n; i++)
         m->mark[i] = word_at(m->mark_at[i]);
     m->by_path = build_id_at == 0;
@@ -263,7 +264,7 @@ static bool read_file_in_memory(uintptr_t start, gwi_module *m)
 
 void gwi_modules_begin(bool without_loader)
 {
-    /* Asking for a name that is not there would leave a message that the program may find by dlerror(). */
+    /* Looking up a missing name would leave a message that the program could get from dlerror(). */
     const char *version = gnu_get_libc_version();
     bool has_it = version[0] == '2' && version[1] == '.' && strlen(version) == 4 &&
                   (version[2] - '0') * 10 + (version[3] - '0') >= 35;
@@ -288,7 +289,7 @@ void gwi_modules_forked(void)
         atomic_store_explicit(&modules[i].is_announced, 0, memory_order_relaxed);
 }
 
-/* A copy of a path that lives as long as the table; "" where there is no room. */
+/* Copy a path into memory that lives as long as the table; "" if there is no room. */
 static const char *keep_path(const char *path)
 {
     static const char unknown[] = "";
@@ -302,8 +303,9 @@ static const char *keep_path(const char *path)
     return at;
 }
 
-/* The loader leaves the program itself without a name. /proc/self/exe is not always it: `ld-linux.so program` is a way
- * to start one, too. Under our lock; until the next look_up(). */
+/* Return the path of a module. The loader has no name for the program itself, and /proc/self/exe is not always the
+ * program: with `ld-linux.so program` it is the loader. Call with our lock held; the result is valid until the next
+ * look_up(). */
 static const char *path_of(const struct link_map *map, uintptr_t pc)
 {
     const mapping *found;
@@ -313,7 +315,7 @@ static const char *path_of(const struct link_map *map, uintptr_t pc)
     return look_up(pc, &found, &file_start) ? found->path : "";
 }
 
-/* The program itself, we, and the C library that we call. */
+/* True for the program itself, for the hook, and for the C library that the hook calls. */
 static bool cannot_go(const gwi_module *m, const struct link_map *map)
 {
     const uintptr_t needed[] = {(uintptr_t)gwi_modules_begin, (uintptr_t)syscall};
@@ -323,7 +325,7 @@ static bool cannot_go(const gwi_module *m, const struct link_map *map)
     return is_needed;
 }
 
-/* Under our lock. */
+/* Fill in a new module. Call with our lock held. */
 static bool learn(uintptr_t pc, gwi_module *m)
 {
     find_object_function *ask = atomic_load_explicit(&find_object, memory_order_relaxed);
@@ -359,7 +361,8 @@ static uint32_t find_known(uintptr_t pc)
     return 0;
 }
 
-/* Code made at run time lies in no file, and is on the stack again and again: the loader says so at once. */
+/* Code generated at run time is in no file and can be on the stack very often. The loader's lookup detects it
+ * quickly. */
 static bool is_in_no_file(uintptr_t pc)
 {
     find_object_function *ask = atomic_load_explicit(&find_object, memory_order_relaxed);
@@ -374,7 +377,7 @@ uint32_t gwi_module_find(uintptr_t pc)
     uint32_t number = find_known(pc);
     if (number != 0 || modules == NULL || !gwi_lock())
         return number;
-    number = find_known(pc); /* another thread may have been faster */
+    number = find_known(pc); /* another thread may have added it */
     uint32_t next = atomic_load(&module_count) + 1;
     if (number == 0 && next < GWI_MODULES_MAX && learn(pc, &modules[next])) {
         atomic_store_explicit(&module_count, next, memory_order_release);
@@ -399,7 +402,7 @@ bool gwi_module_announce(uint32_t number, bool (*say)(void *user, const gwi_modu
     gwi_module *m = &modules[number];
     if (atomic_load_explicit(&m->is_announced, memory_order_acquire) != 0)
         return true;
-    if (!say(user, m)) /* two threads may say it at once: the same twice */
+    if (!say(user, m)) /* if two threads do this at once, the same record is written twice */
         return false;
     atomic_store_explicit(&m->is_announced, 1, memory_order_release);
     return true;
@@ -428,7 +431,7 @@ bool gwi_module_is_there(uint32_t number, uintptr_t pc)
                 return false;
         return marks_agree(m);
     }
-    /* Its table at the same place, too: another file's memory may have holes where the marks were. */
+    /* The table must be at the same address too: another file's memory may have holes where the marks were. */
     if (ask((void *)pc, &object) != 0 || (uintptr_t)object.map_start != m->start ||
         (m->cfi.table != 0 && (uintptr_t)object.eh_frame != m->cfi.table) || !marks_agree(m))
         return false;

@@ -1,9 +1,10 @@
-/* From a stack to a number.
+/* Map a stack to the number of its call site.
  *
- * The key is made of everything that is written about a stack: all return addresses (to GW_SITE_NATIVE_MAX), the files
- * they lie in, all Python code and instructions. So two stacks have one number only if they are the same as far as
- * they are kept, or by a collision of 64 bits. The table of keys is open addressing in memory of our own; nobody waits
- * for anybody, but a thread that finds another one just writing the same new site waits a moment for its number. */
+ * The key is computed from everything that is recorded about a stack: all return addresses (up to GW_SITE_NATIVE_MAX),
+ * their files, and all Python code and instructions. So two stacks get one number only if their recorded parts are
+ * equal, or if two 64-bit hashes collide. The table of keys uses open addressing in its own memory. Threads do not wait
+ * for each other, except that a thread which finds another one writing the same new site waits briefly for its
+ * number. */
 #include "gwi_site.h"
 
 #include "gwi_hook.h"
@@ -16,10 +17,10 @@
 
 enum {
     SITES_MAX = 64 << 10,
-    TABLE_BITS = 17, /* twice as many places as sites */
+    TABLE_BITS = 17, /* twice as many entries as sites */
     TABLE_PLACES = 1 << TABLE_BITS,
     PROBES_MAX = 256,
-    PATIENCE = 500, /* rounds, some 20 us */
+    PATIENCE = 500, /* rounds, about 20 us */
     BEING_WRITTEN = -1
 };
 
@@ -30,10 +31,10 @@ typedef struct place {
 } place;
 
 static struct {
-    struct memory *_Atomic memory; /* NULL: there is none, or nobody asked for sites */
+    struct memory *_Atomic memory; /* NULL: no memory, or sites were not requested */
     _Atomic uint32_t numbers_given;
     _Atomic uint32_t keys_taken;
-    _Atomic uint32_t own_module; /* the hook's own; 0: not looked for yet */
+    _Atomic uint32_t own_module; /* the hook's own module; 0: not looked up yet */
     _Atomic uint32_t modules_seen;
     _Atomic uint32_t said_full;
 } sites;
@@ -44,26 +45,26 @@ typedef struct stack {
     gwi_walk native;
     unsigned python_flags;
     uint32_t python_count;
-    uint32_t borrowed; /* the site whose Python frames stand for ours */
+    uint32_t borrowed; /* the site whose Python frames are used for this thread */
     bool is_main;
-    gwi_python_memory *memory; /* NULL or the space below */
+    gwi_python_memory *memory; /* NULL, or `space` below */
     gwi_python_frame python[GW_SITE_PYTHON_MAX];
     gwi_python_memory space;
 } stack;
 
-/* ---- a process begins ---- */
+/* ---- start of a process ---- */
 
-/* All memory of the call sites: one mapping, of which little is ever touched. */
+/* All memory of the call sites: one mapping, most of which is never touched. */
 typedef struct memory {
     place table[TABLE_PLACES];
     char unwind[GWI_UNWIND_BYTES];
     char trails[GWI_TRAIL_BYTES];
     char modules[GWI_MODULES_BYTES];
-    stack scratch[GW_SLOT_COUNT]; /* a thread's stack may be small */
+    stack scratch[GW_SLOT_COUNT]; /* here because a thread's stack may be small */
 } memory;
 
-/* What the parent knew of stacks is all zero again. Which files are mapped, and which of them are interpreters, is as
- * true for a child, and costs milliseconds to find out where there are thousands. */
+/* In a forked child, clear the parent's stacks and sites. The mapped files and the interpreters among them are still
+ * valid, and finding them again takes milliseconds if there are thousands of files. */
 static void forget_parents(memory *m)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), all = offsetof(memory, modules), whole = all / page * page;
@@ -95,14 +96,14 @@ void gwi_site_begin(void)
     atomic_store(&sites.memory, m);
 }
 
-/* Not a hash for enemies, but one that tells stacks apart that differ in one bit. */
+/* Not a cryptographic hash, but stacks that differ in one bit get different keys. */
 static uint64_t mixed(uint64_t key, uint64_t word)
 {
     key = (key ^ word) * 0xff51afd7ed558ccdull;
     return key ^ key >> 32;
 }
 
-/* An interpreter comes into the process with a file. */
+/* An interpreter is loaded with a new file, so look only if the number of modules has changed. */
 static void look_for_python(void)
 {
     uint32_t count = gwi_modules_count();
@@ -132,7 +133,7 @@ static uint64_t read_python(stack *s, uint64_t key)
     return mixed(key, (uint64_t)s->borrowed << 32 | s->python_flags << 16 | s->python_count);
 }
 
-/* ---- what is written ---- */
+/* ---- records ---- */
 
 static bool write_module(void *user, const gwi_module *module)
 {
@@ -153,7 +154,7 @@ static bool write_modules(const gwi_walk *walk)
     return true;
 }
 
-/* Frames on their way into the buffer, three at a time. */
+/* Collects frames and writes them to the buffer three at a time. */
 typedef struct frame_writer {
     uint32_t site, first, pending;
     uint64_t frame[3];
@@ -181,12 +182,12 @@ static void put_frame(frame_writer *w, uint64_t frame)
 
 static uint64_t python_frame(const gwi_python_frame *frame, gwi_python_memory *python_memory)
 {
-    uint32_t code = gwi_python_code(frame, python_memory); /* written before */
+    uint32_t code = gwi_python_code(frame, python_memory); /* returns the number: the records were written before */
     uint64_t entry = frame->is_entry ? GW_FRAME_ENTRY : 0;
     return GW_FRAME_OF_CODE(code, frame->instruction) | entry;
 }
 
-/* What is said about code comes before the site. */
+/* The records about code must come before the site. */
 static bool write_codes(const stack *s)
 {
     for (uint32_t i = 0; i < s->python_count; i++)
@@ -210,8 +211,9 @@ static bool write_frames(uint32_t site, const stack *s)
     return !w.failed;
 }
 
-/* All that is new about a stack. 0: there was no room, or there are no numbers left. A program that makes new stacks
- * faster than they are drained must not lose events for them: an event is worth more than its site. */
+/* Write all records of a new stack. Returns 0 if there was no room, or no number is left. Unless `is_precious`, a site
+ * is written only if there is plenty of room: a program that makes new stacks faster than the buffer is drained should
+ * lose sites, not events. */
 static GWI_COLD uint32_t write_site(gw_slot *slot, uint64_t ticks, bool is_precious, const stack *s)
 {
     uint32_t site = 0;
@@ -235,7 +237,7 @@ static void say_full(void)
         gwi_note(GW_NOTE_SITES_FULL, SITES_MAX, 0, 0, NULL);
 }
 
-/* The key's place, taken for it where necessary; NULL: the table is full. */
+/* Return the key's entry and create it if necessary; NULL: the table is full. */
 static place *place_of(place *table, uint64_t key)
 {
     uint64_t at = key >> (64 - TABLE_BITS);
@@ -259,7 +261,7 @@ static place *place_of(place *table, uint64_t key)
     return NULL;
 }
 
-/* Another thread is just writing it; 0: it has not come to an end in time. */
+/* Wait for a thread that is writing this site; 0: it has not finished in time. */
 static int32_t wait_for(place *p)
 {
     int32_t site = BEING_WRITTEN;
@@ -282,12 +284,12 @@ static GWI_COLD uint32_t site_of_new(place *p, gw_slot *slot, uint64_t ticks, bo
     }
     if (before == BEING_WRITTEN)
         before = wait_for(p);
-    if (before == 0) /* it has lost the processor, or had no room: the same stack gets a second number */
+    if (before == 0) /* the other thread was descheduled or had no room: give the same stack a second number */
         return write_site(slot, ticks, is_precious, s);
     return (uint32_t)before;
 }
 
-/* Registers are taken here, so this stays on the stack while it is walked. */
+/* The registers are read here, so this function must stay on the stack during the walk. */
 static __attribute__((noinline)) uint32_t site_here(memory *m, gw_slot *slot, unsigned fn, uint64_t ticks,
                                                     bool is_precious)
 {
@@ -302,11 +304,11 @@ static __attribute__((noinline)) uint32_t site_here(memory *m, gw_slot *slot, un
     gwi_unwind(&s->native, reg, known);
     uint64_t key = read_python(s, s->native.key);
     if (s->native.count == 0 && !s->native.is_short && s->python_count == 0 && s->borrowed == 0)
-        return 0; /* nothing is known */
+        return 0; /* the stack could not be read */
     place *p = place_of(m->table, key != 0 ? key : 1);
     if (p == NULL) {
         if (s->is_main)
-            gwi_python_main_site(0); /* where it was before is not where it is: nobody may borrow that */
+            gwi_python_main_site(0); /* its position is unknown now, so other threads must not use the old one */
         return 0;
     }
     int32_t site = atomic_load_explicit(&p->site, memory_order_acquire);

@@ -1,11 +1,12 @@
-/* Keeps the walks of the stack that were made before, and makes them again where the stack is still the same. */
+/* Store trails in a small set-associative cache, and compare a stack with them. */
 #include "gwi_trail.h"
 
 #include "gwi_hook.h"
 #include "gwi_machine.h"
 #include "gwi_modules.h"
 
-/* Everything is atomic because it is read while others may write it; `version` is odd then, and another one after. */
+/* All fields are atomic because they may be read while another thread writes them. `version` is odd during a write, and
+ * has a new value after it. */
 typedef struct trail {
     _Atomic uint32_t version;
     _Atomic uint32_t word_count;
@@ -28,7 +29,8 @@ _Static_assert(sizeof(trail_space) == 2048 && GWI_TRAIL_BYTES == GWI_TRAIL_SETS 
 static trail_space *_Atomic trails;
 static _Atomic uint32_t next_way;
 
-/* Who reads a word that belongs to a later version sees that version, too: both cost nothing more on x86-64. */
+/* A reader that sees a word of a later version also sees that version. On x86-64 acquire and release cost nothing
+ * extra. */
 #define GET(field)        atomic_load_explicit(&(field), memory_order_acquire)
 #define SET(field, value) atomic_store_explicit(&(field), (value), memory_order_release)
 
@@ -44,7 +46,8 @@ static trail_space *set_of(trail_space *all, const gwi_trail_start *start)
 }
 _Static_assert(GWI_TRAIL_SETS == 1 << 7, "as many as the hash can tell");
 
-/* A trail may be written anew while we look: then the words mean nothing, but none may lie outside the stack. */
+/* The trail may be rewritten while we read it. The comparison is then meaningless, but no read may be outside the
+ * stack. */
 static bool words_agree(trail *t, uint64_t sp, uint64_t stack_bytes)
 {
     uint32_t count = GET(t->word_count);
@@ -125,7 +128,7 @@ void gwi_trail_module(gwi_trail_draft *draft, uint32_t module, uint64_t pc)
     draft->module_pc[draft->module_count++] = pc;
 }
 
-/* A free place, or the one whose turn it is. */
+/* Return a free entry, or the next one to replace. */
 static trail *choose(trail_space *set)
 {
     for (unsigned way = 0; way < GWI_TRAIL_WAYS; way++)

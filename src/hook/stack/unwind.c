@@ -1,20 +1,20 @@
-/* A frame's rules, made small.
+/* The native walk with compact, cached rules.
  *
- * Nearly all code finds its caller the same way: the frame address is the stack pointer or the frame pointer plus a
- * constant, the return address lies right below it, and the caller's frame pointer is either untouched or saved at a
- * constant distance. Such a rule fits a word, together with the number of the file that it came from:
+ * Nearly all code finds its caller in the same way: the frame address is the stack pointer or the frame pointer plus a
+ * constant, the return address is directly below it, and the caller's frame pointer is either unchanged or saved at a
+ * constant distance. Such a rule fits into one word, together with the number of its module:
  *
- *   bits 0-1    where the frame address comes from (from_sp, from_bp, from_saved; 0: an unusual frame)
- *   bits 2-3    what became of the caller's frame pointer
+ *   bits 0-1    source of the frame address (from_sp, from_bp, from_saved; 0: an unusual frame)
+ *   bits 2-3    where the caller's frame pointer is
  *   bit  4      there is no caller
  *   bits 5-16   the module
  *   bits 17-40  offset of the frame address, in words, signed
  *   bits 41-56  offset of the saved frame pointer, in words, signed
  *   bit  63     set
  *
- * The table holds pairs (instruction ^ rule, rule): two threads that write the same place at once leave a pair that
- * fits no instruction, not a wrong rule. Registers but these three are followed only where an unusual frame asks for
- * them: then the walk begins anew and does all of them. */
+ * The table holds pairs (instruction ^ rule, rule): if two threads write the same entry at once, the resulting pair
+ * matches no instruction, so a wrong rule is never used. Only PC, stack pointer and frame pointer are followed. If an
+ * unusual frame needs another register, the walk starts again and follows all of them. */
 #include "gwi_unwind.h"
 
 #include "gwi_hook.h"
@@ -49,17 +49,18 @@ void gwi_unwind_place(void *memory)
 
 /* ---- the stack ---- */
 
-/* Where a walk may read: [low, high) freely; from `floor` on, for a while, what the kernel says may be read. */
+/* The memory that a walk may read: the thread's own stack without checks, and for a limited size from `floor` on, pages
+ * that the kernel reports as readable. */
 typedef struct stack {
-    uintptr_t low, span; /* the last word that may be read begins at low + span */
+    uintptr_t low, span; /* the last readable word starts at low + span */
     uintptr_t floor;
-    uintptr_t page; /* asked for, and may be read */
+    uintptr_t page; /* the last page that was checked and is readable */
 } stack;
 
 enum { STRANGE_STACK_BYTES = 16 << 20, ASK_PAGE_BYTES = 4096, LOOKS_MAX = 16 };
 
-/* The thread's own stack: the mapping that the stack pointer lies in is the thread's if the thread's own variables lie
- * behind it in the same one, or if it is the one that the kernel made for the process. Others may be given back while
+/* Find the thread's own stack. The mapping of the stack pointer is the thread's if the thread's TLS is in the same
+ * mapping above it, or if it is the stack that the kernel created for the process. Other stacks may be unmapped while
  * the thread lives. */
 static GWI_COLD void look_for_stack(gwi_stack_known *known, uintptr_t sp)
 {
@@ -78,7 +79,7 @@ static GWI_COLD void look_for_stack(gwi_stack_known *known, uintptr_t sp)
     }
 }
 
-/* The first thread's stack grows: what lies not far below the known part may be a new part of it. */
+/* The first thread's stack grows: an address a little below the known part may be in a new part of it. */
 static bool may_be_own(const gwi_stack_known *known, uintptr_t sp)
 {
     return known->high == 0 || (sp < known->low && known->low - sp < STRANGE_STACK_BYTES);
@@ -91,7 +92,7 @@ static void open_stack(stack *s, gwi_stack_known *known, uintptr_t sp)
     if (gwi_unlikely(!is_known) && known->looks < LOOKS_MAX && may_be_own(known, sp))
         look_for_stack(known, sp);
     bool has_own = known->high - known->low > WORD;
-    s->low = has_own ? known->low : UINTPTR_MAX; /* no multiple of eight lies there */
+    s->low = has_own ? known->low : UINTPTR_MAX; /* no multiple of eight reaches this address */
     s->span = has_own ? known->high - known->low - WORD : 0;
 }
 
@@ -132,7 +133,7 @@ static bool read_for_expression(void *user, uintptr_t at, uint64_t *ret_value)
     return read_stack(user, at, ret_value);
 }
 
-/* ---- learning a rule ---- */
+/* ---- computing a rule ---- */
 
 static bool fits(int64_t value, int64_t words_max)
 {
@@ -145,8 +146,8 @@ static uint64_t packed(unsigned from, unsigned bp, uint32_t module, int64_t fram
            ((uint64_t)(bp_at / WORD) & 0xffff) << 41;
 }
 
-/* An expression that is nothing but "frame pointer + offset", and perhaps what lies there: stacks that a function has
- * aligned. */
+/* Detect an expression that is only "frame pointer + offset", optionally dereferenced. Functions that align their stack
+ * have these. */
 static bool is_bp_expression(const gwi_cfi_region *region, int64_t at, bool dereferenced, int64_t *ret_offset)
 {
     enum { BREG6 = 0x70 + GWI_REG_BP, DEREF = 0x06 };
@@ -161,7 +162,7 @@ static bool is_bp_expression(const gwi_cfi_region *region, int64_t at, bool dere
     return true;
 }
 
-/* The rules in one word; an unusual frame where they do not fit. */
+/* Pack the rules into one word; rules that do not fit give an unusual frame. */
 static uint64_t pack(const gwi_cfi_region *region, const gwi_cfi_rules *rules, uint32_t module)
 {
     uint64_t unusual = packed(FROM_UNUSUAL, BP_SAME, module, 0, 0);
@@ -202,7 +203,7 @@ static entry *entry_of(entry *table, uintptr_t pc)
 }
 _Static_assert(GWI_UNWIND_ENTRIES == 1 << 14, "as many as the hash can tell");
 
-/* The rule for `pc`, which is then kept. Module 0: no file lies there. */
+/* Compute and cache the rule for `pc`. Module 0: there is no file at `pc`. */
 static GWI_COLD uint64_t learn(uintptr_t pc)
 {
     gwi_cfi_rules rules;
@@ -239,8 +240,8 @@ static inline uint64_t rule_of(entry *table, uintptr_t pc)
 typedef struct frame {
     uint64_t reg[GWI_REGISTER_COUNT];
     uint32_t known;
-    bool is_exact;  /* the PC is of an instruction that was interrupted, not behind a call */
-    bool needs_all; /* an unusual frame asked for a register that was not followed */
+    bool is_exact;  /* the PC is an interrupted instruction, not a return address */
+    bool needs_all; /* an unusual frame needed a register that was not followed */
 } frame;
 
 enum { KNOWN_FEW = 1u << GWI_REG_BP | 1u << GWI_REG_SP | 1u << GWI_REG_PC };
@@ -250,7 +251,7 @@ static bool has(const frame *f, unsigned number)
     return (f->known >> number & 1) != 0;
 }
 
-/* The caller's register `number`; false: it is lost. */
+/* Compute the caller's register `number`; false: it is lost. */
 static bool recover(const frame *f, const gwi_cfi_region *region, const gwi_cfi_rules *rules,
                     const gwi_cfi_inputs *inputs, uint64_t frame_at, unsigned number, uint64_t *ret)
 {
@@ -290,7 +291,7 @@ static bool frame_address(const frame *f, const gwi_cfi_region *region, const gw
 
 typedef enum step { STEP_GOOD, STEP_LAST, STEP_LOST } step;
 
-/* By all the rules there are. */
+/* One step with the full rules of the file. */
 static step step_fully(frame *f, stack *s, const gwi_cfi_region *region, uintptr_t pc)
 {
     gwi_cfi_rules rules;
@@ -315,23 +316,23 @@ static step step_fully(frame *f, stack *s, const gwi_cfi_region *region, uintptr
     if (!has(&caller, GWI_REG_PC) || !has(&caller, GWI_REG_SP))
         return STEP_LOST;
     if (rules.is_signal_frame)
-        s->floor = caller.reg[GWI_REG_SP]; /* what was interrupted may stand on another stack */
+        s->floor = caller.reg[GWI_REG_SP]; /* the interrupted code may be on another stack */
     else if (caller.reg[GWI_REG_SP] <= f->reg[GWI_REG_SP])
-        return STEP_LOST; /* nobody's caller has less stack */
+        return STEP_LOST; /* a caller's stack pointer is always higher */
     caller.is_exact = rules.is_signal_frame;
     *f = caller;
     return STEP_GOOD;
 }
 
-/* Whether `pc` is where a call returns to, as far as the bytes before it can tell. */
+/* Return whether the bytes before `pc` look like a call. */
 static GWI_COLD bool is_behind_call(uint64_t pc)
 {
     return pc > ASK_PAGE_BYTES && pc >> 47 == 0 && gwi_may_read((pc - WORD) & ~(uint64_t)(WORD - 1)) &&
            gwi_may_read((pc - 1) & ~(uint64_t)(WORD - 1)) && gwi_follows_call(pc);
 }
 
-/* Code about which nothing is written (made at run time, or by hand): if it has kept a frame pointer as the manual
- * says, that leads to its caller. Believed only if what is found there is behind a call. */
+/* For code without call frame information (generated at run time, or written by hand): if it keeps a standard frame
+ * pointer, that leads to its caller. The result is used only if it is the address after a call. */
 static step step_by_pointer(frame *f, stack *s)
 {
     uint64_t at = f->reg[GWI_REG_BP], bp, pc;
@@ -355,11 +356,11 @@ static GWI_COLD step step_unusual(frame *f, stack *s, uint64_t rule, uintptr_t p
     return done == STEP_LOST && !f->needs_all ? step_by_pointer(f, s) : done;
 }
 
-/* What of a walk is put into its trail. The frame pointer counts only once a frame is found by it: many functions keep
- * other things in that register. */
+/* Records a walk as a trail. The frame pointer becomes part of the trail only when a frame is found through it, because
+ * many functions use that register for other values. */
 typedef struct trace {
-    gwi_trail_draft *draft; /* NULL: no trail is recorded */
-    uint64_t bp_at;         /* where the frame pointer was read; 0: it is the one that the trail began with */
+    gwi_trail_draft *draft; /* NULL: no trail is being recorded */
+    uint64_t bp_at;         /* where the frame pointer was read from; 0: it is the one at the start of the trail */
     bool bp_is_told;
 } trace;
 
@@ -374,7 +375,7 @@ static void trace_bp(trace *t, uint64_t bp)
         gwi_trail_word(t->draft, t->bp_at, bp);
 }
 
-/* A step by `rule` found the frame address and the return address. */
+/* Add a step to the trail: `rule` gave this frame address and return address. */
 static void trace_step(trace *t, const frame *f, uint64_t rule, uint64_t frame_at, uint64_t pc)
 {
     uint64_t bp = f->reg[GWI_REG_BP];
@@ -416,7 +417,7 @@ static inline __attribute__((always_inline)) step step_usual(frame *f, stack *s,
 
 /* ---- the walk ---- */
 
-/* The modules that were found to be there in this walk. */
+/* Modules that were checked in this walk and are still mapped. */
 typedef struct checked {
     uint32_t last;
     uint16_t module[8];
@@ -431,7 +432,7 @@ static bool is_checked(checked *c, uint32_t module)
     return false;
 }
 
-/* A rule that holds now. Its module may have been unloaded since it was learned. */
+/* Return a valid rule: the module may have been unloaded since the rule was cached. */
 static inline uint64_t rule_now(checked *c, entry *table, uintptr_t pc, const trace *t)
 {
     uint64_t rule = rule_of(table, pc);
@@ -464,23 +465,23 @@ typedef struct progress {
     stack stack;
     trace trace;
     checked modules;
-    bool skips;          /* still in our own frames */
-    bool is_second_part; /* frames from which on there may be a trail */
-    bool is_known;       /* the rest is a known trail's */
-    bool is_whole_trail; /* the one that is recorded */
+    bool skips;          /* still in the hook's own frames */
+    bool is_second_part; /* past the frame at which a second trail may start */
+    bool is_known;       /* the rest was taken from a stored trail */
+    bool is_whole_trail; /* the trail being recorded covers the whole walk */
     uint64_t key, first_key;
     unsigned steps_left;
 } progress;
 
-/* A walk is looked for among the trails twice: as a whole, and, where too many begin at the same place, once more after
- * so many frames that were walked by rules: those in which such stacks most often differ. */
+/* A walk is looked up among the trails twice: as a whole, and again after this many frames, because too many walks
+ * start at the same place and such stacks most often differ in their first frames. */
 enum { FRAMES_BEFORE_TRAIL = 6, OWN_FRAMES_MAX = 16 };
 
 static void record_trail(progress *p, const gwi_trail_start *start)
 {
     gwi_trail_begin(&p->walk->draft, start);
     p->trace = (trace){.draft = &p->walk->draft};
-    p->modules.last = p->modules.count = 0; /* the trail names its modules itself */
+    p->modules.last = p->modules.count = 0; /* so that the trail records its own modules */
 }
 
 static void begin_second_part(progress *p, bool fully)
@@ -500,7 +501,7 @@ static void begin_second_part(progress *p, bool fully)
         record_trail(p, &start);
 }
 
-/* The whole walk, from where it begins. True: the way is known, and the walk is over. */
+/* Look up the whole walk from its start. True: a trail matches, and the walk is done. */
 static bool begin_first_part(progress *p)
 {
     gwi_walk *w = p->walk;
@@ -516,7 +517,7 @@ static bool begin_first_part(progress *p)
     return w->is_short;
 }
 
-/* The frame at hand; false: there are enough. */
+/* Add the current frame; false: there are enough. */
 static bool take_frame(progress *p, uintptr_t pc, uint32_t module)
 {
     gwi_walk *w = p->walk;
@@ -531,7 +532,7 @@ static bool take_frame(progress *p, uintptr_t pc, uint32_t module)
     return true;
 }
 
-/* To the end of the stack, or as far as it goes. */
+/* Walk to the end of the stack, or as far as possible. */
 static step walk_up(progress *p, bool fully)
 {
     entry *table = atomic_load_explicit(&entries, memory_order_relaxed);
@@ -544,13 +545,13 @@ static step walk_up(progress *p, bool fully)
             if (p->is_known)
                 return STEP_LAST;
         }
-        if (f->reg[GWI_REG_PC] == 0) /* so some mark the first frame */
+        if (f->reg[GWI_REG_PC] == 0) /* some code marks the first frame this way */
             return STEP_LAST;
         uintptr_t pc = f->reg[GWI_REG_PC] - (f->is_exact ? 0 : 1);
         uint64_t rule = rule_now(&p->modules, table, pc, &p->trace);
         uint32_t module = RULE_MODULE(rule);
         if (gwi_unlikely(module == 0) && (f->is_exact || !is_behind_call(pc + 1)))
-            return STEP_LOST; /* no code: what was taken for a return address is none */
+            return STEP_LOST; /* not code: the value was no return address */
         if (gwi_unlikely(!take_frame(p, pc, module) || p->steps_left-- == 0)) {
             w->flags |= GW_SITE_NATIVE_CUT;
             return STEP_LAST;
@@ -611,7 +612,7 @@ void gwi_unwind(gwi_walk *walk, const uint64_t reg[GWI_REGISTER_COUNT], uint32_t
     if (begin_first_part(&p))
         return;
     step done = walk_up(&p, false);
-    if (done == STEP_LOST && p.frame.needs_all) { /* again, with all registers */
+    if (done == STEP_LOST && p.frame.needs_all) { /* try again with all registers */
         begin(&p, walk, reg, known);
         done = walk_up(&p, true);
     }

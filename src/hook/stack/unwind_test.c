@@ -1,5 +1,5 @@
-/* The native walk, compared with the C library's own backtrace() at the same place, and on stacks that mean harm. The
- * files are built once more into this program: a walk begins in it, not in the hook. */
+/* Test the native walk: compare it with the C library's backtrace() at the same place, and run it on corrupted stacks.
+ * The hook's files are compiled into this program, so that a walk starts here and not in the hook. */
 #include "gwi_hook.h"
 #include "gwi_unwind.h"
 
@@ -19,7 +19,7 @@
 
 #define NOINLINE __attribute__((noinline, noclone))
 
-/* What the hook has and this program has not. */
+/* Replacements for parts of the hook. */
 gwi_state gwi;
 __thread gw_slot *gwi_slot;
 
@@ -38,7 +38,7 @@ enum { PAGE_BYTES = 4096 };
 
 static void *memory;
 static __thread gwi_stack_known known_stack;
-static volatile unsigned kept; /* what a function does after a call keeps the call from becoming a jump */
+static volatile unsigned kept; /* changed after a call, so that the call does not become a jump */
 
 static void begin_anew(bool without_loader)
 {
@@ -72,14 +72,14 @@ static NOINLINE void walk(gwi_walk *w, bool only_key)
     kept++;
 }
 
-/* What a function finds out about its own stack. */
+/* The walk and the expected result on one stack. */
 typedef struct finding {
     gwi_walk walk;
     void *expected[GW_SITE_NATIVE_MAX * 2];
     int expected_count;
 } finding;
 
-/* Frames of our walk from the caller of `look` on must be those that the C library finds. */
+/* The frames of our walk, from the caller of `look` on, must equal those of the C library. */
 static void compare(const finding *f)
 {
     uint32_t ours = 0;
@@ -105,7 +105,7 @@ static NOINLINE void look(finding *f)
 /* ---- shapes of stacks ---- */
 
 typedef struct way {
-    uint64_t bits; /* which function comes next */
+    uint64_t bits; /* selects the next functions */
     void (*end)(void *);
     void *user;
 } way;
@@ -229,7 +229,7 @@ static void take_key(void *user)
     kept++;
 }
 
-/* The key of a walk that goes a known way is that of a walk by rules. */
+/* A trail and the rules must give the same key. */
 static void keys_by_trail_are_keys_by_rule(void **state)
 {
     gwi_walk *w = calloc(1, sizeof *w);
@@ -239,7 +239,7 @@ static void keys_by_trail_are_keys_by_rule(void **state)
     for (unsigned n = 0; n < 200; n++) {
         uint64_t key[4];
         for (int round = 0; round < 4; round++) {
-            gwi_trail_place(round == 3 ? NULL : trails); /* the last one by rules alone */
+            gwi_trail_place(round == 3 ? NULL : trails); /* the last round uses only rules */
             deeper(8 + n % 50, (way){n * 0x9e3779b97f4a7c15ull, take_key, w});
             key[round] = w->key;
             short_ones += w->is_short;
@@ -258,7 +258,7 @@ static int by_value(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* Stacks of the same depth and the same innermost frames: one helper, called from two lines, and so on upwards. */
+/* Build stacks of the same depth and with the same innermost frames: at each level the call is on one of two lines. */
 static NOINLINE void two_lines(unsigned depth, uint64_t path, gwi_walk *w)
 {
     if (depth == 0) {
@@ -364,7 +364,7 @@ static void from_a_signal_handler(void **state)
             assert_int_equal(sigaltstack(&stack, NULL), 0);
         assert_int_equal(sigaction(SIGUSR1, &action, NULL), 0);
         deeper(20, (way){31337, raise_here, NULL});
-        /* Ours is one byte behind the interrupted instruction. */
+        /* Our address is one byte past the interrupted instruction. */
         for (uint32_t i = 0; i < of_signal->walk.count; i++)
             for (int k = 0; k < of_signal->expected_count; k++)
                 if ((uintptr_t)of_signal->expected[k] + 1 == of_signal->walk.pc[i])
@@ -393,8 +393,8 @@ static void in_a_coroutine(void **state)
     (void)state;
     of_coroutine = calloc(1, sizeof *of_coroutine);
     static int first;
-    for (first = 0; first < 2; first++) { /* before the thread's own stack is known, and after */
-        static void *space;               /* static: what getcontext() makes of local ones is anybody's guess */
+    for (first = 0; first < 2; first++) { /* before and after the thread's own stack is known */
+        static void *space;               /* static, because local variables are indeterminate after getcontext() */
         space = stack_with_guard(STACK_BYTES);
         known_stack = (gwi_stack_known){0};
         if (first == 0)
@@ -406,16 +406,17 @@ static void in_a_coroutine(void **state)
         makecontext(&inside, coroutine, 0);
         assert_int_equal(swapcontext(&outside, &inside), 0);
         compare(of_coroutine);
-        /* The first frame of a makecontext() stack has no call frame information: it may be an end or not. */
+        /* The first frame of a makecontext() stack has no call frame information, so the walk may end there or be
+         * lost. */
         assert_int_equal(of_coroutine->walk.flags & ~(unsigned)GW_SITE_NATIVE_LOST, 0);
-        /* Nobody takes the coroutine's stack for the thread's: it goes away. */
+        /* The coroutine's stack must not be taken for the thread's own: it will be unmapped. */
         assert_true((uintptr_t)space >= known_stack.high || (uintptr_t)space + STACK_BYTES <= known_stack.low);
         munmap((char *)space - PAGE_BYTES, STACK_BYTES + 2 * PAGE_BYTES);
     }
     free(of_coroutine);
 }
 
-/* ---- harm ---- */
+/* ---- corrupted stacks ---- */
 
 static uint64_t random_state = 88172645463325252ull;
 
@@ -427,7 +428,7 @@ static uint64_t next_random(void)
     return random_state;
 }
 
-/* A word as a broken stack may hold it: anything, or what looks like a stack that goes on. */
+/* A word of a corrupted stack: random, or similar to a real stack. */
 static uint64_t harmful_word(uintptr_t low, uintptr_t high, const finding *f)
 {
     switch (next_random() % 8) {
@@ -470,7 +471,7 @@ static void a_broken_stack_never_faults(void **state)
         gwi_unwind(w, reg, (uint32_t)next_random() | 1u << GWI_REG_SP | 1u << GWI_REG_PC);
         frames += w->count;
     }
-    assert_true(frames > ROUNDS); /* it went somewhere */
+    assert_true(frames > ROUNDS); /* the walks were not all empty */
     munmap((char *)word - PAGE_BYTES, 3 * PAGE_BYTES);
     free(w);
     free(f);
@@ -555,11 +556,11 @@ static void code_without_information(void **state)
 }
 #endif
 
-/* ---- a library goes, another one comes ---- */
+/* ---- a library is unloaded and another one loaded ---- */
 
 typedef void through_function(void (*)(void *), void *);
 
-/* The same code in two files: where one was, the other one is mapped. */
+/* Load two files with the same code, one after the other, at the same address. */
 static void another_library_at_the_same_place(void **state)
 {
     static const char *const files[] = {PLUGIN_A, PLUGIN_B};
@@ -575,7 +576,7 @@ static void another_library_at_the_same_place(void **state)
         void *found = dlsym(plugin, "plugin_through");
         memcpy(&through, &found, sizeof through);
         for (int round = 0; round < 3; round++) {
-            through(take_key, w); /* by trail, where there is one */
+            through(take_key, w); /* by trail, if there is one */
             key[n] = w->key;
         }
         through(walk_here, w);
@@ -596,7 +597,7 @@ static void another_library_at_the_same_place(void **state)
         print_message("the libraries lay at different places: the hard case was not met\n");
     for (int n = 0; n < 4; n += 2)
         if (place[n] == place[n + 1])
-            assert_int_equal(key[n], key[n + 1]); /* it came back: the same file */
+            assert_int_equal(key[n], key[n + 1]); /* the same file was loaded again */
     for (int n = 0; n < 2; n++)
         for (int k = 2; k < 4; k++)
             assert_int_not_equal(key[n], key[k]);

@@ -1,4 +1,4 @@
-# The walk by itself. Built as programs are that give it the least help: optimised, without frame pointers.
+# Test the walk alone. Compiled with the options that make unwinding hardest: optimised, without frame pointers.
 foreach(letter a b)
   add_library(gw_unwind_plugin_${letter} MODULE stack/unwind_testplugin.c)
   target_compile_definitions(gw_unwind_plugin_${letter} PRIVATE PLUGIN_NAME=plugin_${letter})

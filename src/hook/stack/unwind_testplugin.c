@@ -1,4 +1,4 @@
-/* Built into two files, whose code is the same but for a name: see unwind_test.c. */
+/* Compiled into two files whose code differs only in one name: see unwind_test.c. */
 void plugin_through(void (*function)(void *), void *user);
 int PLUGIN_NAME(int value);
 

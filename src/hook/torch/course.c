@@ -1,32 +1,33 @@
-/* How each event of PyTorch's allocator is followed: gwi_course.h.
+/* Follow each event of PyTorch's allocator: see gwi_course.h.
  *
- *   door -> usage() -> the device's log -> PyTorch's own definition
- *                            |  256 at a time, and before anybody reads
- *                       table, ring, sizes, spans
+ *   c10_door -> usage() -> the device's log -> PyTorch's own function
+ *                             |  256 at a time, and before each read
+ *                        table, ring, sizes, spans
  *
- * An event is only appended to a short log. In a training nearly every line of the table and of the ring would have to
- * come from another core or from memory: one thread allocates, another one frees, and the program's own work lies
- * between two events. So many events are settled at once: all lines are fetched first, and their latencies overlap.
- * What appending needs is one line of the course, two of the thread's slot, and one of the process's page.
+ * An event is only appended to a short log. In a training run, nearly every cache line of the table and the ring would
+ * otherwise have to be fetched from another core or from memory: one thread allocates, another one frees, and the
+ * program's own work runs between two events. So many events are settled at once: all lines are fetched first, so that
+ * their latencies overlap. Appending needs only one line of the course, two of the thread's slot, and one of the
+ * process's page.
  *
- * PyTorch holds a lock for each device around every event, so only one thread appends at a time, and it waits for
- * nobody: whoever settles, and that may be a reader, takes another lock. If two threads ever come at once, the second
- * one's event is not followed, and the course says that it is not whole.
+ * PyTorch holds a lock for each device around every event, so only one thread appends at a time. It does not wait for
+ * other threads: settling, which a reader may also do, uses another lock. If two threads ever append at once, the event
+ * of the second one is not followed, and the course counts it as missed.
  *
- * A process that holds little of the card and does not grow is followed at its start only, and the course rests: an
- * event then costs one comparison, in a line that is not written. It is followed again as soon as it holds an eighth
- * more than it ever did, long before it may run out of memory. What it has then is the base: its blocks are not known
- * one by one, and they are at most a sixty-fourth of the card.
+ * A process that holds little of the card and does not grow is followed only at its start; then the course rests. An
+ * event then costs one comparison, with a line that is not written. The course wakes as soon as the process holds an
+ * eighth more than it ever did, long before it may run out of memory. The bytes held at that time are the base: its
+ * blocks are not known one by one, and they are at most a sixty-fourth of the card.
  *
- * Live blocks are a hash table by address with linear probing, which doubles by moving to a new mapping; the ring has
- * the last requests. A free writes into the ring, too: how long a request lived is what tells an iteration's working
- * memory from what it keeps.
+ * Live blocks are in a hash table by address with linear probing, which doubles by moving to a new mapping. The ring
+ * has the last requests. A free also updates the ring: the lifetime of a request distinguishes an iteration's working
+ * memory from memory that is kept.
  *
- * The time of a request is its thread's last look at the clock, which its driver calls have taken: a launch comes
- * between most requests. A free has the time of the request before it. A course's time never goes back.
+ * The time of a request is its thread's last clock reading, which was made by the thread's driver calls: there is a
+ * launch between most requests. A free has the time of the request before it. A course's time never goes back.
  *
- * Call sites are taken for large blocks and for a random part of the others, as long as they have cost little of the
- * time that went by: an unwound stack costs as much as fifty events. */
+ * Call sites are recorded for large blocks and for a random part of the others, as long as their cost is a small share
+ * of the elapsed time: unwinding a stack costs as much as fifty events. */
 #include "gwi_course.h"
 
 #include "gwi_hook.h"
@@ -42,35 +43,38 @@ enum {
     TABLE_BITS_FIRST = 9,
     TABLE_BITS_MAX = 21, /* at most half full: GWI_COURSE_BLOCKS_MAX */
     SPAN_SHIFT_FIRST = 18,
-    LOOK_EVERY = 16, /* events without a newer time: then the clock is read */
+    LOOK_EVERY = 16, /* read the clock after this many events without a newer time */
     LOG_ROOM = 512,
-    SETTLE_EVERY = 256, /* the other half is for events that come while somebody reads */
-    FETCHED_MAX = 64,   /* lines of so many events are asked for at once: they stay in the cache until they are used */
+    SETTLE_EVERY = 256, /* the other half is for events that arrive during a read */
+    FETCHED_MAX =
+        64, /* prefetch the lines of this many events at once, so that they stay in the cache until they are used */
     SITES_IN_HAND = 1 << 24,
     SITES_TIME_PARTS = 1024,
     PAUSE_TICKS = 1 << 26, /* 20 to 70 ms */
-    CALM_REQUESTS = 2048,  /* a stretch that keeps no more than the one before it is calm; ... */
-    CALM_STRETCHES = 4,    /* ... after so many of them the course may rest */
+    CALM_REQUESTS =
+        2048, /* a stretch of this many requests is calm if it keeps no more memory than the one before; ... */
+    CALM_STRETCHES = 4, /* ... after this many calm stretches the course may rest */
     SPINS_MAX = 200,
     YIELDS_MAX = 50000
 };
 _Static_assert((1 << (TABLE_BITS_MAX - 1)) == GWI_COURSE_BLOCKS_MAX, "half of the table");
 _Static_assert(sizeof(gwi_course_block) == 32 && sizeof(gwi_course_request) == 32, "two a cache line");
 
-/* What calls of a slot's thread were counted when it last asked for memory. */
+/* The counters of a slot's thread at its last request for memory. */
 typedef struct seen_counts {
     uint32_t generation, launches, waits;
 } seen_counts;
 
-/* An event that is not settled yet. `who`: address << 16 | the thread's slot << 8 | the slot's generation, its last 8
- * bits. */
+/* An event that is not settled yet. `who`: address << 16 | index of the thread's slot << 8 | low 8 bits of the slot's
+ * generation. */
 typedef struct logged {
     uint64_t who;
-    int64_t bytes; /* as the door says it; 0: the call site of the request just before */
+    int64_t
+        bytes; /* positive: allocated, negative: freed; 0: this entry holds the call site of the request before it */
     uint64_t ticks;
     union {
         struct {
-            uint32_t launches, waits; /* of the thread, so far */
+            uint32_t launches, waits; /* of the thread so far */
         };
         uint32_t site;
     };
@@ -80,42 +84,43 @@ enum { NO_SLOT = 0xff };
 #define SITE_CHANCE (UINT32_MAX / 8)
 _Static_assert((int)GW_SLOT_COUNT <= (int)NO_SLOT, "a slot fits");
 
-/* How the live bytes were lately: a stretch's lowest, and the highest since the course follows. */
+/* Live bytes in recent stretches: the lowest of each, and the highest since the course last started to follow. */
 typedef struct calm {
-    uint64_t until; /* number of the request that ends the stretch */
+    uint64_t until; /* number of the request that ends this stretch */
     uint64_t lowest, lowest_before, highest;
     uint32_t stretches;
 } calm;
 
 typedef struct gwi_course_of_device {
-    /* What appending touches, its place in the log excepted. Others only read it; the totals may be those of an event
-     * newer than what they have. */
+    /* Fields that appending uses, besides the log itself. Other threads only read them. allocated_bytes and
+     * reserved_bytes may belong to a newer event than the other values of a reader. */
     _Alignas(64) _Atomic uint64_t logged_count;
-    uint64_t settled_seen; /* of settled_count, when this thread last looked */
+    uint64_t settled_seen; /* settled_count when this thread last read it */
     uint64_t last_ticks;
     _Atomic uint64_t allocated_bytes, reserved_bytes;
-    _Atomic uint64_t large_bytes; /* requests of so many bytes have a call site */
-    _Atomic uint32_t site_chance; /* of another request to have one, of 2^32; 0: no time is left for them */
-    uint16_t stale;               /* events since the time was newer */
-    _Atomic bool is_busy;         /* a thread appends */
-    /* Seldom written. */
-    _Alignas(64) _Atomic uint64_t rest_below; /* the course rests while PyTorch has allocated less; 0: it follows */
-    gw_c10_usage_fn *next;                    /* PyTorch's own */
-    /* The rest is under the lock, but for what is atomic. */
+    _Atomic uint64_t large_bytes; /* requests of at least this many bytes get a call site */
+    _Atomic uint32_t site_chance; /* chance of a smaller request to get one, out of 2^32; 0: no time is left for them */
+    uint16_t stale;               /* events since the last newer time */
+    _Atomic bool is_busy;         /* a thread is appending */
+    /* Rarely written. */
+    _Alignas(64) _Atomic uint64_t
+        rest_below;        /* the course rests while PyTorch has allocated less than this; 0: it does not rest */
+    gw_c10_usage_fn *next; /* PyTorch's own */
+    /* Protected by the lock, except for atomic fields. */
     _Alignas(64) _Atomic uint32_t lock;
     uint32_t table_bits;
     _Atomic uint64_t missed;
     _Atomic uint64_t settled_count;
-    _Atomic uint64_t site_ticks;     /* spent on call sites */
-    _Atomic uint64_t site_may_ticks; /* as many as they may take */
-    uint64_t site_earned_until;      /* in ticks of events */
+    _Atomic uint64_t site_ticks;     /* ticks spent on call sites */
+    _Atomic uint64_t site_may_ticks; /* limit for site_ticks */
+    uint64_t site_earned_until;      /* time of the event up to which the limit has been raised */
     uint32_t span_shift, span_index;
     gwi_course_block *table; /* owned; a mapping */
-    uint64_t span_end_ticks; /* of the span in progress */
+    uint64_t span_end_ticks; /* end of the current span */
     uint32_t launches, waits;
-    gwi_course_totals now; /* of what is settled */
-    uint64_t first_order;  /* of the first request since the course follows */
-    uint64_t base_bytes;   /* of blocks that were there before that, and still are */
+    gwi_course_totals now; /* of the settled events */
+    uint64_t first_order;  /* number of the first request since the course last started to follow */
+    uint64_t base_bytes;   /* bytes of blocks that were allocated before that and are still live */
     calm calm;
     gwi_course_size size[GWI_COURSE_SIZES];
     gwi_course_span span[GWI_COURSE_SPANS];
@@ -126,9 +131,10 @@ typedef struct gwi_course_of_device {
 _Static_assert(offsetof(course, rest_below) == 64 && offsetof(course, lock) == 128, "a line each");
 
 static struct {
-    _Atomic uint32_t mark; /* of the process that began; another one's child keeps silent */
+    _Atomic uint32_t
+        mark; /* mark of the process whose allocations are followed; its forked children are not followed */
     gw_c10_door *door;
-    _Atomic uint64_t missed_outside; /* no course could be made */
+    _Atomic uint64_t missed_outside; /* events without a course, because creating it failed */
 } courses;
 
 extern gw_c10_door gw_the_c10_door __attribute__((weak, visibility("default")));
@@ -139,7 +145,7 @@ static __attribute__((noinline)) bool lock_slowly(course *c)
 {
     for (int round = 0; round < SPINS_MAX + YIELDS_MAX; round++) {
         if (round >= SPINS_MAX)
-            sched_yield(); /* its holder may have lost the processor */
+            sched_yield(); /* the lock's holder may be descheduled */
         uint32_t expected = 0;
         if (atomic_load_explicit(&c->lock, memory_order_relaxed) == 0 &&
             atomic_compare_exchange_strong_explicit(&c->lock, &expected, 1, memory_order_acquire, memory_order_relaxed))
@@ -177,7 +183,7 @@ static inline size_t place_of(uint64_t address, uint32_t bits)
     return (size_t)((address >> 9 ^ address << 55) * UINT64_C(0x9e3779b97f4a7c15) >> (64 - bits));
 }
 
-/* Its place, or the empty one where it belongs, from `at` on: the table is never full. */
+/* Return the block's entry, or the empty entry for it, searching from `at`. The table is never full. */
 static inline gwi_course_block *find_from(const course *c, uint64_t address, size_t at)
 {
     size_t mask = ((size_t)1 << c->table_bits) - 1;
@@ -191,7 +197,7 @@ static inline gwi_course_block *find(const course *c, uint64_t address)
     return find_from(c, address, place_of(address, c->table_bits));
 }
 
-/* Blocks behind the gap that belong before it move up, so that no search ends too early. */
+/* Remove a block. Later blocks that would be found before the gap move up, so that no search ends too early. */
 static void take_out(course *c, gwi_course_block *gone)
 {
     size_t mask = ((size_t)1 << c->table_bits) - 1, gap = (size_t)(gone - c->table);
@@ -205,7 +211,7 @@ static void take_out(course *c, gwi_course_block *gone)
     c->table[gap].address = 0;
 }
 
-/* False: it stays as it is. */
+/* False: the table keeps its size. */
 static GWI_COLD bool grow(course *c)
 {
     int saved_errno = errno;
@@ -218,7 +224,7 @@ static GWI_COLD bool grow(course *c)
         for (size_t i = 0; i < (size_t)1 << old_bits; i++)
             if (old[i].address != 0)
                 *find(c, old[i].address) = old[i];
-        if (old_bits != TABLE_BITS_FIRST) /* the first one is the course's */
+        if (old_bits != TABLE_BITS_FIRST) /* the first table is part of the course */
             munmap(old, sizeof *old << old_bits);
     }
     errno = saved_errno;
@@ -238,7 +244,7 @@ static inline void span_see(gwi_course_span *span, uint64_t live_bytes)
     span->lowest = live_bytes < span->lowest ? live_bytes : span->lowest;
 }
 
-/* All are used up: two become one, and each is twice as long from now on. */
+/* All spans are used: merge them in pairs, so that each is twice as long from now on. */
 static void spans_halve(course *c)
 {
     for (size_t i = 0; i < GWI_COURSE_SPANS / 2; i++) {
@@ -251,7 +257,7 @@ static void spans_halve(course *c)
     c->span_shift++;
 }
 
-/* The span in progress is over. The next one begins with what lives now. */
+/* Start the next span. Its first value is the current live bytes. */
 static GWI_COLD void span_next(course *c)
 {
     uint64_t passed = c->now.last_ticks - c->now.first_ticks;
@@ -262,9 +268,9 @@ static GWI_COLD void span_next(course *c)
     span_see(&c->span[c->span_index], c->now.live_bytes);
 }
 
-/* ---- a device begins ---- */
+/* ---- the first event of a device ---- */
 
-/* What counts as large is a thousandth of the smallest card. */
+/* A block is large if it is at least 1/1024 of the smallest card. */
 static uint64_t large_bytes(void)
 {
     enum { CARD_PARTS = 1024, UNKNOWN_CARD = 64 << 20 };
@@ -272,8 +278,8 @@ static uint64_t large_bytes(void)
     return card == 0 ? UNKNOWN_CARD : card / CARD_PARTS;
 }
 
-/* A course with its first table. Its events come between other work, which has evicted its TLB entries. So all of it
- * lies in two large pages where the kernel provides them. */
+/* Map a course with its first table. Other work between two events evicts its TLB entries, so all of it is in two large
+ * pages if the kernel provides them. */
 enum { LARGE_PAGE_BYTES = 2 << 20, COURSE_BYTES = 2 * LARGE_PAGE_BYTES };
 _Static_assert(sizeof(course) + (sizeof(gwi_course_block) << TABLE_BITS_FIRST) <= COURSE_BYTES, "both fit");
 
@@ -287,7 +293,7 @@ static course *map_course(void)
         munmap(map, before);
     munmap(map + before + COURSE_BYTES, LARGE_PAGE_BYTES - before);
 #ifdef MADV_HUGEPAGE
-    madvise(map + before, COURSE_BYTES, MADV_HUGEPAGE); /* a kernel without them says no */
+    madvise(map + before, COURSE_BYTES, MADV_HUGEPAGE); /* kernels without huge pages return an error */
 #endif
     return (course *)(void *)(map + before);
 }
@@ -297,7 +303,8 @@ static void miss(course *c)
     atomic_fetch_add_explicit(&c->missed, 1, memory_order_relaxed);
 }
 
-/* The process that began is the one that goes on. A fork's child has its parent's mark, and none of its own yet. */
+/* Return whether this is the process whose allocations are followed. A forked child has inherited the parent's mark in
+ * `courses`, and has no mark of its own yet. */
 static bool is_our_process(void)
 {
     uint32_t mark = atomic_load_explicit(&gwi_wipe.mark, memory_order_relaxed), none = 0;
@@ -337,7 +344,7 @@ static GWI_COLD course *begin(uint64_t device)
             atomic_fetch_add_explicit(&courses.missed_outside, 1, memory_order_relaxed);
         else if (!atomic_compare_exchange_strong(&gwi_wipe.course[device], &before, c)) {
             munmap(c, COURSE_BYTES);
-            c = before; /* another thread's */
+            c = before; /* another thread has created it */
         }
     }
     errno = saved_errno;
@@ -346,7 +353,8 @@ static GWI_COLD course *begin(uint64_t device)
 
 /* ---- an event ---- */
 
-/* Of a slot in this process's buffer, by what stands in the line that says whose it is. Others have none. */
+/* Return the index of a slot in this process's buffer, or NO_SLOT. Computed from `rings`, which is in a cache line that
+ * is needed anyway. */
 static inline uint64_t index_of(const gw_slot *slot)
 {
     uintptr_t rings = (uintptr_t)atomic_load_explicit(&gwi_wipe.rings, memory_order_relaxed);
@@ -355,7 +363,7 @@ static inline uint64_t index_of(const gw_slot *slot)
     return index < GW_SLOT_COUNT ? index : NO_SLOT;
 }
 
-/* The thread's slot, if it has made a driver call; a free may come from a thread that has not. */
+/* Return the thread's slot, or NULL if the thread has made no driver call, as a thread that only frees. */
 static inline gw_slot *slot_of_thread(void)
 {
     gw_slot *slot = gwi_slot;
@@ -367,7 +375,7 @@ static inline uint32_t counted(const gw_slot *slot, gw_counter which)
     return (uint32_t)atomic_load_explicit(&slot->counter[which], memory_order_relaxed);
 }
 
-/* ---- settling: in order, and as if each event had been followed at once ---- */
+/* ---- settling: in order, with the same result as following each event immediately ---- */
 
 static inline uint64_t address_of(const logged *event)
 {
@@ -413,7 +421,7 @@ static void block_ends(course *c, gwi_course_block *block)
 static inline void handed_out(course *c, const logged *event, gwi_course_block *block)
 {
     uint64_t bytes = (uint64_t)event->bytes;
-    if (gwi_unlikely(block->address != 0)) { /* its end was missed */
+    if (gwi_unlikely(block->address != 0)) { /* the free of the old block was missed */
         miss(c);
         block_ends(c, block);
         block = find(c, address_of(event));
@@ -449,11 +457,11 @@ static inline void taken_back(course *c, const logged *event, gwi_course_block *
         c->now.live_bytes -= bytes;
         c->now.frees++;
     } else {
-        miss(c); /* it was handed out before we came, or that was missed */
+        miss(c); /* allocated before the course began, or the allocation was missed */
     }
 }
 
-/* Of the request just before, if there was room for it. */
+/* Set the call site of the request just before, if it was stored. */
 static void site_found(course *c, const logged *event)
 {
     gwi_course_block *block = find(c, address_of(event));
@@ -463,7 +471,7 @@ static void site_found(course *c, const logged *event)
     c->ring[block->order % GWI_COURSE_REQUESTS].site = event->site;
 }
 
-/* Adds what this thread has launched and waited for since it last asked for memory. */
+/* Add the launches and waits of this thread since its last request for memory. */
 static inline void see_work(course *c, const logged *event)
 {
     uint32_t slot = event->who >> 8 & 0xff, generation = event->who & 0xff;
@@ -478,8 +486,8 @@ static inline void see_work(course *c, const logged *event)
     seen->waits = event->waits;
 }
 
-/* A line that will be written soon is asked for now, with the right to write. GCC's own builtin means that only for
- * newer processors; older ones that lack the instruction take it for none. */
+/* Prefetch a line for writing. GCC's builtin does this only for newer processors; older processors without the
+ * instruction ignore it. */
 static inline void fetch_to_write(const volatile void *at)
 {
 #if defined(__x86_64__)
@@ -489,7 +497,8 @@ static inline void fetch_to_write(const volatile void *at)
 #endif
 }
 
-/* First all places in the table, then the lines of the ring: the new ones, and those of the blocks that end. */
+/* Prefetch first all entries of the table, then the lines of the ring: those of new requests and those of freed
+ * blocks. */
 static inline void fetch_ahead(const course *c, const logged *event, uint32_t count, uint32_t *ret_place)
 {
     uint64_t order = c->now.requests;
@@ -533,9 +542,9 @@ static void settle_some(course *c, const logged *event, uint32_t count)
     }
 }
 
-/* Call sites may take a thousandth of the time in which the program works, those of blocks that are not large a quarter
- * of that. A pause earns nothing: a program that waited for an hour has no more to spend than one that did not. The
- * first sites of a process cost more, because files and rules are new: there is something in hand for them. */
+/* Call sites may take a thousandth of the time in which the program works, and those of blocks that are not large a
+ * quarter of that. A pause does not count: a program that waited for an hour may spend no more than one that did not.
+ * The first sites of a process cost more, because files and rules are new, so the limit starts above 0. */
 static bool may_have_site(const course *c, bool is_large)
 {
     uint64_t spent = atomic_load_explicit(&c->site_ticks, memory_order_relaxed);
@@ -543,7 +552,7 @@ static bool may_have_site(const course *c, bool is_large)
     return spent < (is_large ? may_spend : may_spend / 4);
 }
 
-/* For the time since this was called last, a pause left out. */
+/* Raise the limit by the time since the last call, without long pauses. */
 static void earn_sites(course *c)
 {
     uint64_t passed = c->now.last_ticks - c->site_earned_until;
@@ -553,7 +562,7 @@ static void earn_sites(course *c)
     c->site_earned_until = c->now.last_ticks;
 }
 
-/* Under the lock. */
+/* Settle all logged events. Call with the lock held. */
 static __attribute__((hot)) void settle(course *c)
 {
     uint64_t end = atomic_load_explicit(&c->logged_count, memory_order_acquire);
@@ -574,7 +583,7 @@ static __attribute__((hot)) void settle(course *c)
     atomic_store_explicit(&c->site_chance, may_have_site(c, false) ? SITE_CHANCE : 0, memory_order_relaxed);
 }
 
-/* For whoever reads. */
+/* Lock the course for a reader, with all events settled. */
 static bool lock_settled(course *c)
 {
     bool locked = lock(c);
@@ -594,7 +603,7 @@ static void calm_begin(course *c)
                      .stretches = c->calm.stretches};
 }
 
-/* Under the lock, in the thread that appends. */
+/* Decide whether the course may rest. Call with the lock held, in the thread that appends. */
 static void consider_rest(course *c)
 {
     enum { CARD_PARTS = 64, GROWTH_PARTS = 64, MORE_PARTS = 8 };
@@ -615,13 +624,13 @@ static inline bool is_resting(const course *c)
     return atomic_load_explicit(&c->rest_below, memory_order_acquire) != 0;
 }
 
-/* Follows from here on: PyTorch has `base_bytes` in blocks that are not known one by one. In the thread that appends.
- * False: a reader holds the lock, and the course goes on resting. */
+/* End the rest and follow from here on: PyTorch has `base_bytes` in blocks that are not known one by one. Call in the
+ * thread that appends. False: a reader holds the lock, and the course continues to rest. */
 static GWI_COLD bool wake(course *c, uint64_t base_bytes)
 {
     if (!lock(c))
         return false;
-    settle(c); /* what came before the rest */
+    settle(c); /* the events before the rest */
     memset(c->table, 0, sizeof *c->table << c->table_bits);
     memset(c->size, 0, sizeof c->size);
     c->now.live_count = 0;
@@ -636,8 +645,8 @@ static GWI_COLD bool wake(course *c, uint64_t base_bytes)
 
 /* ---- appending ---- */
 
-/* While somebody reads, the other half of the log takes what comes. Where he reads for too long, the last event gives
- * way, and false comes back: room for one more is always there. */
+/* Make room for one more event in the log. While a reader holds the lock, the other half of the log is used. If the
+ * read takes too long, the last event is dropped and false is returned, so there is always room for one more. */
 static bool make_room(course *c)
 {
     enum { NEARLY_FULL = LOG_ROOM - 2 };
@@ -664,7 +673,8 @@ static inline void append(course *c, logged event)
     atomic_store_explicit(&c->logged_count, ++count, memory_order_release);
 }
 
-/* 0: not known. Between driver calls, so the guard is ours to set. */
+/* Record the current call site; 0: not known. The thread is between driver calls, so inside_fn is free to be set
+ * here. */
 static GWI_COLD uint32_t site_here(course *c, gw_slot *slot)
 {
     if (slot == NULL || !gwi_slot_is_shared(slot) || atomic_load_explicit(&slot->inside_fn, memory_order_relaxed) != 0)
@@ -679,7 +689,7 @@ static GWI_COLD uint32_t site_here(course *c, gw_slot *slot)
     return site;
 }
 
-/* Of the request that was appended just now: PyTorch holds its lock until we are back. */
+/* Add a call site to the request that was just appended: PyTorch holds its lock until we return. */
 static GWI_COLD void give_site(course *c, bool is_large)
 {
     uint64_t count = atomic_load_explicit(&c->logged_count, memory_order_relaxed);
@@ -699,7 +709,7 @@ static inline bool may_want_site(const course *c, int64_t bytes, uint64_t count)
     return is_large(c, bytes) || dice < atomic_load_explicit(&c->site_chance, memory_order_relaxed);
 }
 
-/* What seldom follows an event. */
+/* Rare work after an event. */
 static __attribute__((noinline)) void follow_up(course *c, int64_t bytes)
 {
     if (c->stale >= LOOK_EVERY) {
@@ -715,7 +725,7 @@ static __attribute__((noinline)) void follow_up(course *c, int64_t bytes)
     }
 }
 
-/* ---- what the door calls ---- */
+/* ---- callbacks from c10_door.c ---- */
 
 static inline course *course_of(gw_c10_device device)
 {
@@ -731,8 +741,7 @@ static course *course_made(gw_c10_device device)
     return c == NULL && can_be ? begin((uint64_t)device.index) : c;
 }
 
-/* Of the thread that asks for memory. Its time is the thread's last look at the clock; a free has that of the request
- * before it. */
+/* Add data of the thread that requests memory. The request's time is the thread's last clock reading. */
 static inline void note_thread(course *c, logged *event, const gw_slot *slot)
 {
     uint64_t looked = atomic_load_explicit(&slot->inside_since, memory_order_relaxed);
@@ -746,7 +755,7 @@ static inline void note_thread(course *c, logged *event, const gw_slot *slot)
     event->waits = counted(slot, GW_COUNT_SYNC);
 }
 
-/* False: another thread appends. */
+/* False: another thread is appending. */
 static inline bool enter(course *c)
 {
     return !atomic_exchange_explicit(&c->is_busy, true, memory_order_acquire);
@@ -757,7 +766,7 @@ static inline void leave(course *c)
     atomic_store_explicit(&c->is_busy, false, memory_order_release);
 }
 
-/* True: something is to follow. */
+/* Append an event. True: follow_up() must be called. */
 static inline bool follow(course *c, uint64_t address, int64_t bytes, size_t allocated_bytes, size_t reserved_bytes)
 {
     uint64_t count = atomic_load_explicit(&c->logged_count, memory_order_relaxed);
@@ -777,8 +786,8 @@ static inline bool follow(course *c, uint64_t address, int64_t bytes, size_t all
            (bytes > 0 && may_want_site(c, bytes, count));
 }
 
-/* The first event of a device, one that is none, one that ends a rest, and one that comes while another thread appends.
- */
+/* Handles special cases: the first event of a device, an empty event, an event that ends a rest, and an event that
+ * arrives while another thread appends. */
 static GWI_COLD void usage_apart(void *block, int64_t bytes, size_t allocated_bytes, size_t reserved_bytes,
                                  gw_c10_device device)
 {
@@ -799,7 +808,7 @@ static __attribute__((noinline)) void usage_to_follow(void *block, int64_t bytes
                                                       size_t reserved_bytes, gw_c10_device device)
 {
     course *c = course_of(device);
-    if (gwi_unlikely(c == NULL)) { /* a signal's handler has forked since, and we are in the child */
+    if (gwi_unlikely(c == NULL)) { /* a signal handler has forked meanwhile, and this is the child */
         courses.door->usage_alone(block, bytes, allocated_bytes, reserved_bytes, device);
         return;
     }
@@ -808,7 +817,7 @@ static __attribute__((noinline)) void usage_to_follow(void *block, int64_t bytes
     c->next(block, bytes, allocated_bytes, reserved_bytes, device);
 }
 
-/* Calls nothing but what it ends with, so that it needs no stack of its own. */
+/* Makes only tail calls, so that it needs no stack frame. */
 static __attribute__((hot, aligned(64))) void usage(void *block, int64_t bytes, size_t allocated_bytes,
                                                     size_t reserved_bytes, gw_c10_device device)
 {
@@ -856,9 +865,9 @@ void gwi_course_attach(void)
     __atomic_store_n(&gw_the_c10_door.usage, usage, __ATOMIC_RELEASE);
 }
 
-/* ---- what is asked of it ---- */
+/* ---- queries ---- */
 
-/* NULL: there is none, or it rests and what it knows is old. */
+/* NULL: there is no course, or it rests and its data is old. */
 static course *known(uint64_t device)
 {
     course *c = device < GWI_COURSE_DEVICES ? atomic_load(&gwi_wipe.course[device]) : NULL;
@@ -925,7 +934,8 @@ static void copy_requests(const course *c, gwi_course_copy *copy)
         copy->request[i] = c->ring[(first + i) % GWI_COURSE_REQUESTS];
 }
 
-/* Memory is taken before the lock: blocks that come in between have room in some slack, or it is tried again. */
+/* Memory is allocated before the lock is taken. A slack leaves room for blocks that are added meanwhile; if it is too
+ * small, try again. */
 static bool copy_locked(course *c, uint64_t device, gwi_course_copy *copy)
 {
     enum { TRIES_MAX = 4, SLACK = 4096 };

@@ -1,4 +1,4 @@
-/* What is written of a course: at an out-of-memory, in the thread that met it. */
+/* Write a course into the buffer, at an out-of-memory, in the thread that had it. */
 #include "gwi_course.h"
 
 #include "gw_requests.h"
@@ -9,11 +9,11 @@
 #include <time.h>
 
 enum {
-    FULL_REPORTS = 8, /* so many reports of a process are written whole ... */
-    REST_FACTOR = 20, /* ... later ones after so many times what the last one took */
+    FULL_REPORTS = 8, /* this many reports of a process are written in full ... */
+    REST_FACTOR = 20, /* ... later ones only after this many times the duration of the last one */
     ROOM_WAIT_NS = 2000000,
-    ROOM_WAITS_MAX = 100, /* a report waits for the supervisor no longer than 0.2 s */
-    ROOM_EVERY = 64       /* facts between two looks at the room */
+    ROOM_WAITS_MAX = 100, /* a report waits at most 0.2 s for the supervisor */
+    ROOM_EVERY = 64       /* check the room after this many facts */
 };
 
 static struct {
@@ -29,7 +29,7 @@ typedef struct out {
     uint32_t facts, waits;
 } out;
 
-/* Requests and blocks may be more than the buffer holds; what was written already is more than the rest. */
+/* Wait until the supervisor has drained the buffer: there may be more requests and blocks than fit into it. */
 static void make_room(out *to)
 {
     if (to->facts++ % ROOM_EVERY != 0)
@@ -141,9 +141,10 @@ bool gwi_course_age(uint64_t device, uint64_t ticks, uint64_t *ret_age_ns)
     return now != 0;
 }
 
-/* ---- without the observer: a program in C++, or an out-of-memory before it was attached ---- */
+/* ---- reports without the observer: in a C++ program, or before the observer is attached ---- */
 
-/* The largest blocks come first: `room` of them are in front, in order. A heap, as there may be many and no memory. */
+/* The order of the blocks: largest first, then oldest. Heap sort is used because there may be many blocks and no spare
+ * memory. */
 static bool is_larger(const gwi_course_block *a, const gwi_course_block *b)
 {
     return gwi_course_bytes(a) != gwi_course_bytes(b) ? gwi_course_bytes(a) > gwi_course_bytes(b) : a->order < b->order;
@@ -162,7 +163,7 @@ static void sift(gwi_course_block *heap, size_t at, size_t count)
     }
 }
 
-/* Heap sort with the smallest on top: falling afterwards. */
+/* Sort in descending order, with a heap whose top is the smallest. */
 static void sort_falling(gwi_course_block *block, size_t count)
 {
     for (size_t i = count / 2; i-- > 0;)
@@ -211,7 +212,7 @@ static void write_report(uint64_t device, uint64_t bytes, uint32_t site, bool wh
     gwi_course_copy_free(&copy);
 }
 
-/* A program that probes for memory spends at most a small share of its time here. */
+/* The limits keep the cost small for a program that probes for memory. */
 void gwi_course_refused(uint64_t device, uint64_t bytes, uint32_t site)
 {
     static _Atomic uint32_t reports;

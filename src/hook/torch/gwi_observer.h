@@ -1,33 +1,33 @@
-/* PyTorch's own view of its memory, at the door it offers.
+/* PyTorch's own view of its memory, read through its Python interface.
  *
- * A caching allocator hides lifetimes from the driver: its segments never come back. PyTorch tells more itself: it
- * calls an observer when it is out of memory, and it has statistics, a map of its blocks and, when asked, a history of
- * allocations. This module asks for them from inside a Python process, without Python's headers, without Python source
- * and without importing anything but atexit, a part of the interpreter: all functions are found by name in the process,
- * and work waits for the interpreter's own pending-call queue, because the thread inside a driver call does not hold
- * the interpreter's lock.
+ * A caching allocator hides lifetimes from the driver: its segments are never freed. PyTorch itself offers more: it
+ * calls an observer when it is out of memory, and it has statistics, a map of its blocks and, on request, a history of
+ * allocations. This module reads them from inside a Python process, without Python's headers, without Python source and
+ * without importing anything but atexit, a part of the interpreter. All functions are found by name in the process, and
+ * work is queued as a pending call of the interpreter, because the thread inside a driver call does not hold the
+ * interpreter's lock.
  *
- * Promises to the program: nothing is attached before torch is imported and has initialised CUDA by itself; a pending
- * error of the interpreter is saved and restored; the pending call and the observer never raise; history that the
- * program switched on itself is left alone. While the program's own snapshot of the history is taken it sees our
- * entries too (without stacks): GPUWHY_HISTORY=0 avoids that.
+ * Guarantees to the program: nothing is attached before the program has imported torch and initialised CUDA; a pending
+ * error of the interpreter is saved and restored; the pending call and the observer never raise; a history that the
+ * program enabled itself is left alone. While our history is on, the program's own snapshots also contain our entries
+ * (without stacks): GPUWHY_HISTORY=0 avoids that.
  *
- * Where the hook follows PyTorch's allocations itself (gwi_course.h), ages, the order of requests and the way of live
- * bytes come from there, and no history is switched on unless the environment asks for it.
+ * If the hook follows PyTorch's allocations itself (gwi_course.h), ages, the order of requests and live bytes over time
+ * are read from there, and the history is not enabled unless the environment asks for it.
  *
- * History has a price: a small network that is bound by its launches (1.2 ms and 108 entries an iteration) runs 2.7 %
- * slower with it on an H200, and the length of the ring does not matter. So it is switched on only when the process's
- * memory use says that memory may become its problem: when the device memory that it has taken since its start comes
- * to a sixteenth of the card, or after an out-of-memory. Until then an out-of-memory report has blocks of unknown age.
+ * The history has a cost: a small network that is limited by its launches (1.2 ms and 108 entries an iteration) runs
+ * 2.7 % slower with it on an H200, whatever the length of the ring. So it is enabled only when memory may become a
+ * problem: after the process has taken a sixteenth of the card since its start, or after an out-of-memory. Until then
+ * the blocks in an out-of-memory report have no age.
  *
- * With GPUWHY_DEEP=1 the history is on from the attach and keeps the Python stack of each allocation (about 5 % on such
- * a network). It is then also read at the end, and blocks, the refused request and those who held most at the peak come
- * with their call sites. Where the program records stacks by itself, they are read at an out-of-memory as well.
+ * With GPUWHY_DEEP=1 the history is on from the attach and stores the Python stack of each allocation (about 5 % on
+ * such a network). It is then also read at the end, and the report has call sites for the blocks, the refused request
+ * and the largest holders at the peak. If the program itself records stacks, they are also read at an out-of-memory.
  *
- * In any Python program it looks, when the interpreter ends, at the last exception that reached the top level, and
- * writes its traceback line by line: no redirection of stderr hides it there (observer_raised.c).
+ * In any Python program it also looks, when the interpreter shuts down, at the last exception that reached the top
+ * level, and writes its traceback line by line. A redirected stderr cannot hide it (observer_raised.c).
  *
- * Environment: GPUWHY_ATTACH=0: nothing of this. GPUWHY_HISTORY=0: no history; =N: N entries, on from the attach.
+ * Environment: GPUWHY_ATTACH=0: none of this. GPUWHY_HISTORY=0: no history; =N: N entries, on from the attach.
  * GPUWHY_DEEP=1: with stacks. */
 #ifndef GWI_OBSERVER_H
 #define GWI_OBSERVER_H
@@ -39,58 +39,57 @@
 
 enum {
     GWI_OBSERVER_HISTORY_ENTRIES = 100000,
-    GWI_OBSERVER_HISTORY_SHARE = 16, /* history begins when one part of so many of the card was taken */
+    GWI_OBSERVER_HISTORY_SHARE = 16, /* the history starts when 1/16 of the card was taken */
     GWI_OBSERVER_BLOCKS_MAX = 16384
 };
 
-/* What the course of PyTorch's allocations (gwi_course.h) knows of a live block. */
+/* Data about a live block from the course of PyTorch's allocations (gwi_course.h). */
 typedef struct gwi_observer_block {
     uint64_t order;  /* number of its request on the device, from 1 on */
-    uint64_t age_ns; /* before the last course_write of the device */
+    uint64_t age_ns; /* time from the request to the last course_write of the device */
     uint32_t site;   /* 0: not known */
 } gwi_observer_block;
 
-/* What the observer needs of the hook. All members are set, and valid for the life of the process. Called on any
+/* The hook functions that the observer calls. All members are set, and valid for the life of the process. Called on any
  * thread, with the interpreter's lock held, never inside a driver call. */
 typedef struct gwi_observer_port {
     /* Write one fact; `text` may be NULL and is borrowed for the call. False: there was no room for it. */
     bool (*fact)(gw_event_kind kind, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, const char *text);
-    /* The same with the call site of what it tells; 0: not known. */
+    /* The same with the call site that the fact is about; 0: not known. */
     void (*fact_at)(gw_event_kind kind, uint32_t site, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3);
-    /* Driver calls of this thread between the two are our own and are not recorded. They nest: what the first returns
-     * goes into the second. */
+    /* Driver calls of this thread between the two are our own and are not recorded. Pairs may nest: pass the return
+     * value of guard_enter to guard_leave. */
     uint32_t (*guard_enter)(void);
     void (*guard_leave)(uint32_t before);
-    /* The course of allocations, where there is one; all NULL: there is none.
-     * course_is_whole: blocks are followed, from the first one on and without a gap: no history is needed.
-     * course_write: what the course says of a device, into the report that is open. False: nothing is known of it.
-     * course_find: a live block; false: not known. course_request: the site of the request that was refused last on
-     * the device, once; 0: not known. */
+    /* The course of allocations; all four are NULL if there is none. course_is_whole: blocks are followed from the
+     * first one on and without a gap, so no history is needed. course_write: write a device's course into the open
+     * report; false: nothing is known about the device. course_find: find a live block; false: not known.
+     * course_request: the call site of the last refused request on the device, returned once; 0: not known. */
     bool (*course_is_whole)(void);
     bool (*course_write)(uint64_t device);
     bool (*course_find)(uint64_t device, uint64_t address, gwi_observer_block *ret_block);
     uint32_t (*course_request)(uint64_t device);
 } gwi_observer_port;
 
-/* PyTorch calls us at its next out-of-memory. Any thread. */
+/* True if PyTorch will call us at its next out-of-memory. Any thread. */
 bool gwi_observer_is_attached(void);
 
-/* Once, before the first notice. `port` is borrowed for ever. Looks at the environment, and for an interpreter among
- * the libraries that are there by then. Keeps errno. */
+/* Call once, before the first notice. `port` is borrowed forever. Reads the environment and looks for an interpreter
+ * among the libraries loaded so far. Preserves errno. */
 void gwi_observer_start(const gwi_observer_port *port);
 
-/* Tell the observer that the process has taken `bytes` of device memory; `card_bytes` is what the program sees as the
- * smallest device's size, 0: not known, and then only the sum is kept. Before the notice of the same call. Any thread.
- * One atomic add. */
+/* Report that the process has taken `bytes` of device memory. `card_bytes` is the size of the smallest device as the
+ * program sees it; if it is 0 (not known), only the sum is updated. Call it before the notice of the same driver call.
+ * Any thread. One atomic add. */
 void gwi_observer_taken(uint64_t bytes, uint64_t card_bytes);
 
-/* Tell the observer that a rare driver call has just returned to our wrapper. Any thread, with or without the
- * interpreter's lock. `now_ticks` is any steady clock of about a billion ticks a second. Two loads, unless it
- * is time for an attempt (to attach, later to begin the history): then a pending call is queued. Allocates nothing,
- * waits for nothing, keeps errno. */
+/* Report that a rare driver call has just returned to our wrapper. Any thread, with or without the interpreter's lock.
+ * `now_ticks` is any steady clock of about a billion ticks a second. Costs two loads, unless an attempt is due (to
+ * attach, later to enable the history): then a pending call is queued. Does not allocate or wait, and preserves
+ * errno. */
 void gwi_observer_notice(uint64_t now_ticks);
 
-/* In the child of a fork, before its first notice: what was queued in the parent does not run here. */
+/* Call in a forked child before its first notice: pending calls queued in the parent do not run here. */
 void gwi_observer_forked(void);
 
 #endif

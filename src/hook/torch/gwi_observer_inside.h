@@ -1,13 +1,13 @@
-/* Inside the observer: the interpreter's functions, the state, and what its files offer each other.
+/* Inside the observer: the interpreter's functions, the state, and the functions that its files share.
  *
- *   observer_python.c  how it gets in: attempts, attaching, switching the history on, what PyTorch calls
- *   observer_read.c    what it reads and writes: statistics, blocks, history, peaks
+ *   observer_python.c  attempts, attaching, enabling the history, the callback that PyTorch calls
+ *   observer_read.c    reading and recording: statistics, blocks, history, peaks
  *   observer_stacks.c  stacks of the history as call sites
- *   observer_raised.c  the exception that nobody caught, at the interpreter's end
+ *   observer_raised.c  the uncaught exception, at the interpreter's shutdown
  *   observer_jax.c     JAX's live arrays
  *   observer_py.c      small helpers over Python
  *
- * Everything here runs with the interpreter's lock held, unless it says otherwise. */
+ * Everything here runs with the interpreter's lock held, unless a comment says otherwise. */
 #ifndef GWI_OBSERVER_INSIDE_H
 #define GWI_OBSERVER_INSIDE_H
 
@@ -19,7 +19,7 @@
 #include <sys/types.h>
 #include <time.h>
 
-/* ---- Python, as far as we need it ---- */
+/* ---- Python's functions and types ---- */
 
 typedef struct py_object py_object; /* opaque */
 typedef py_object *(*py_function)(py_object *self, py_object *arguments);
@@ -34,7 +34,7 @@ typedef struct py_method {
 
 enum { PY_METHOD_VARARGS = 1, PY_METHOD_NOARGS = 4 };
 
-/* X(name, result, parameters): the members of the stable ABI that we call. References: "new" must be given back,
+/* X(name, result, parameters): the functions of the stable ABI that we call. References: "new" must be released,
  * "borrowed" must not. */
 #define PY_FUNCTIONS(X)                                                                                                \
     X(Py_IsInitialized, int, (void))                                                                                   \
@@ -77,7 +77,7 @@ enum { PY_METHOD_VARARGS = 1, PY_METHOD_NOARGS = 4 };
     X(PyErr_Fetch, void, (py_object * *type, py_object * *value, py_object * *traceback))                              \
     X(PyErr_Restore, void, (py_object * type, py_object * value, py_object * traceback))
 
-/* X(name): types of its own, of which an exact instance has no code of the program. */
+/* X(name): Python's built-in types. An exact instance of one runs no code of the program. */
 #define PY_TYPES(X)                                                                                                    \
     X(PyUnicode_Type)                                                                                                  \
     X(PyLong_Type)                                                                                                     \
@@ -101,7 +101,7 @@ typedef struct python {
     py_object *none; /* borrowed: immortal */
 } python;
 
-/* X(member, text): keys of PyTorch's dictionaries, made into Python strings once. */
+/* X(member, text): keys of PyTorch's dictionaries, converted to Python strings once. */
 #define KEYS(X)                                                                                                        \
     X(segments, "segments")                                                                                            \
     X(device_traces, "device_traces")                                                                                  \
@@ -137,60 +137,62 @@ enum { GWI_OBS_REASON_BYTES = 200 };
 struct gwi_obs_state {
     _Atomic int phase;
     _Atomic uint64_t next_attempt_ticks;
-    _Atomic uint64_t taken_bytes; /* device memory since the start, frees not subtracted */
+    _Atomic uint64_t taken_bytes; /* device memory taken since the start; frees are not subtracted */
     _Atomic bool memory_matters;
     const gwi_observer_port *port;
-    /* From here on: touched with the interpreter's lock held, or by the one thread that owns the attempt. */
+    /* The members from here on are accessed with the interpreter's lock held, or by the one thread that owns the
+     * attempt. */
     uint32_t attempts;
     uint32_t refusals;
     uint32_t history_entries;          /* wanted; 0: none */
-    bool history_forced;               /* asked for by the environment: on from the attach */
-    bool deep;                         /* with stacks, and read at the end, too */
-    _Atomic uint64_t history_since_ns; /* CLOCK_MONOTONIC; 0: no history of ours */
-    _Atomic bool reading;              /* guards the walk's working space where the interpreter has no lock */
+    bool history_forced;               /* requested by the environment: on from the attach */
+    bool deep;                         /* with stacks, and also read at the end */
+    _Atomic uint64_t history_since_ns; /* CLOCK_MONOTONIC; 0: we did not enable a history */
+    _Atomic bool reading;              /* protects the walk's working memory if the interpreter has no lock */
     bool have_python;
     uint32_t full_reads;
-    uint64_t last_read_ns, last_took_ns; /* end and duration of the last read-out of the history */
+    uint64_t last_read_ns, last_took_ns; /* end and duration of the last read of the history */
     python py;
     keys key;
-    py_object *torch_c;    /* dict of torch._C; owned once attached: the interpreter's end clears modules before us */
-    pid_t jax_attached_by; /* 0: nobody yet */
-    pid_t attached_by;     /* 0: nobody yet. In its forked children PyTorch's locks may be held for ever */
-    bool raised_begun;     /* the handler for the last exception is registered, or was tried to be */
-    pid_t raised_pid;      /* the process that it works for */
+    py_object *torch_c;    /* dict of torch._C; owned once attached, because the interpreter clears modules at shutdown
+                              before we run */
+    pid_t jax_attached_by; /* 0: not attached */
+    pid_t attached_by;     /* 0: not attached. In forked children of this process PyTorch's locks may be held forever */
+    bool raised_begun;     /* the handler for the last exception was registered, or registering it failed */
+    pid_t raised_pid;      /* the process that registered it */
 };
 extern struct gwi_obs_state gwi_obs;
 
 uint64_t gwi_obs_clock_ns(clockid_t clock);
 void gwi_obs_note(gw_note reason, const char *text);
 
-/* Whether PyTorch keeps no history; `reason` says why, where it does or cannot say. */
+/* Return whether PyTorch keeps no history. If it does, or the answer is unknown, `reason` says why. */
 bool gwi_obs_history_is_off(char *reason);
 
-/* The dict of a module that is imported to its end; NULL else. Runs no code of the module. Borrowed. */
+/* The dict of a fully imported module, otherwise NULL. Runs no code of the module. Borrowed. */
 py_object *gwi_obs_imported(const char *name);
 
 /* ---- small helpers over Python: observer_py.c ---- */
 
 bool gwi_py_find(python *py);
 void gwi_py_give_back(py_object *object); /* takes NULL */
-/* `ret_known` false: no number. */
+/* Sets `*ret_known` to false if the object is not a number. */
 uint64_t gwi_py_number(py_object *object, bool *ret_known);
-uint64_t gwi_py_number_in(py_object *dict, py_object *key); /* 0: none */
-/* Copies a text, cut to the buffer. False: not a text. */
+uint64_t gwi_py_number_in(py_object *dict, py_object *key); /* 0: not found */
+/* Copy a string, cut to the buffer. False: not a string. */
 bool gwi_py_text(py_object *object, char *buffer, size_t buffer_bytes);
-/* The same of a new reference, which is given back. */
+/* The same for a new reference, which is released. */
 bool gwi_py_take_text(py_object *object, char *buffer, size_t buffer_bytes);
-/* Call `name` of torch._C. Takes the reference to `arguments`. New reference; NULL: `reason` says why. */
+/* Call the function `name` of torch._C. Takes the reference to `arguments`. Returns a new reference; on NULL `reason`
+ * says why. */
 py_object *gwi_py_call_torch(const char *name, py_object *arguments, char *reason);
-/* A tuple of the given objects, whose references it takes; NULL when one of them is NULL. */
+/* Create a tuple of the given objects and take their references. NULL if one of them is NULL. */
 py_object *gwi_py_tuple(py_object *const *item, ptrdiff_t count);
 py_object *gwi_py_none(void);                /* new */
-ptrdiff_t gwi_py_list_size(py_object *list); /* 0: no list */
+ptrdiff_t gwi_py_list_size(py_object *list); /* 0: not a list */
 
-/* Around everything that the interpreter calls: an error that is pending is kept, and our driver calls are not
- * recorded.
- */
+/* Call these around every callback from the interpreter: they save and restore a pending error, and keep our driver
+ * calls out of the recording. */
 typedef struct gwi_obs_saved {
     py_object *type, *value, *traceback;
     uint32_t guard;
@@ -199,34 +201,35 @@ typedef struct gwi_obs_saved {
 gwi_obs_saved gwi_obs_enter(void);
 void gwi_obs_leave(const gwi_obs_saved *before);
 
-/* ---- the exception that nobody caught: observer_raised.c ---- */
+/* ---- the uncaught exception: observer_raised.c ---- */
 
-/* Register its handler, once. In the interpreter's main thread, between gwi_obs_enter() and gwi_obs_leave(). */
+/* Register the handler, once. Call in the interpreter's main thread, between gwi_obs_enter() and gwi_obs_leave(). */
 void gwi_obs_raised_begin(void);
-void gwi_obs_raised_forked(void); /* in a child that calls the driver; without the lock */
+void gwi_obs_raised_forked(void); /* call in a forked child that calls the driver, without the interpreter's lock */
 
 /* ---- reading: observer_read.c ---- */
 
-/* PyTorch's own limit (set_per_process_memory_fraction): where it is set, `total` at an out-of-memory is the limit. */
+/* Write PyTorch's own limit (set_per_process_memory_fraction). If it is set, `total` at an out-of-memory is that
+ * limit. */
 void gwi_obs_write_limit(uint64_t device, uint64_t total_bytes);
 void gwi_obs_read_at_oom(uint64_t device, bool with_history);
 void gwi_obs_read_at_end(void);
 
 /* ---- JAX: observer_jax.c ---- */
 
-/* At the interpreter's end: what lived, where JAX's out-of-memory ends the program. */
+/* At the interpreter's shutdown: write the live arrays if JAX's out-of-memory ends the program. */
 void gwi_obs_jax_at_end(void);
 
 /* ---- stacks: observer_stacks.c ---- */
 
-/* A new snapshot is read: objects of the last one mean nothing any more. False: no memory, all stacks are unknown. */
+/* Start a new snapshot; objects of the last one are no longer valid. False: no memory, and all stacks are unknown. */
 bool gwi_stacks_begin(void);
-/* The number of the stack that a list of frames holds; equal stacks have equal numbers, within the snapshot and beyond
- * it. 0: no stack, or more different ones than are told apart. `frames` may be NULL; it must live until the next
+/* Return the number of the stack in a list of frames. Equal stacks have equal numbers, within a snapshot and across
+ * snapshots. 0: no stack, or too many different stacks. `frames` may be NULL; it must live until the next
  * gwi_stacks_begin(). */
 uint32_t gwi_stacks_number(py_object *frames);
-uint32_t gwi_stacks_count(void); /* numbers are below it */
-/* The stack's call site, written when it is first asked for; 0: unknown, or more sites than are written. */
+uint32_t gwi_stacks_count(void); /* all numbers are below it */
+/* Return the stack's call site and record it at the first request; 0: unknown, or the limit of sites is reached. */
 uint32_t gwi_stacks_site(uint32_t number);
 
 #endif

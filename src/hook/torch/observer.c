@@ -1,9 +1,9 @@
-/* The observer's place in the hook: facts go to the buffer, and its own work is marked as ours. */
+/* Connect the observer to the hook: facts go to the buffer, and driver calls made by the observer are not recorded. */
 #include "gwi_course.h"
 #include "gwi_hook.h"
 #include "gwi_observer.h"
 
-/* What a slot says the thread is inside while we work: no function, but not "outside" either. */
+/* Value of a slot's inside_fn while the observer works: no real function, but not 0. */
 enum { INSIDE_OURSELVES = 0xffff };
 
 static bool put_fact(gw_event_kind kind, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, const char *text)
@@ -44,8 +44,8 @@ static bool find_block(uint64_t device, uint64_t address, gwi_observer_block *re
     return true;
 }
 
-/* Bytes on a device that a call has just taken. What is freed is not subtracted: a caching allocator gives little back.
- */
+/* Return the device bytes that a call has just allocated. Frees are not subtracted: a caching allocator frees
+ * little. */
 static uint64_t bytes_taken(unsigned kind, int result, const uint64_t arg[4])
 {
     bool takes = kind == GW_EV_ALLOC || kind == GW_EV_ALLOC_ASYNC ||
@@ -63,13 +63,13 @@ void gwi_observer_poke(gwi_slot_ref *th, unsigned kind, int result, const uint64
                                            .course_write = gwi_course_write,
                                            .course_find = find_block,
                                            .course_request = gwi_course_refused_site};
-    static _Atomic uint32_t begun_pid; /* 0: not begun in any process */
+    static _Atomic uint32_t begun_pid; /* 0: not started in any process */
     if (gwi_unlikely(gwi.head == NULL))
         return;
     uint32_t before = atomic_load_explicit(&begun_pid, memory_order_relaxed);
     if (gwi_unlikely(before != gwi.head->pid)) {
         if (!atomic_compare_exchange_strong(&begun_pid, &before, gwi.head->pid))
-            return; /* another thread begins */
+            return; /* another thread is starting it */
         if (before == 0)
             gwi_observer_start(&port);
         else

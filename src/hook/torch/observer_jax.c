@@ -1,13 +1,14 @@
-/* What lived in JAX when it was out of memory.
+/* Record JAX's live arrays when it was out of memory.
  *
- * XLA takes most of the card at once and divides it up itself, so the driver sees neither the arrays nor, mostly, the
- * refusal. JAX can list its live arrays and its allocator's statistics, and both ask no GPU and wait for none. But JAX
- * has no door that opens at the failure, and inside the failing allocation nothing may be asked. So this is done when
- * the interpreter ends, before JAX's own handler of the end (it was registered before ours), if the exception that ends
- * the program says RESOURCE_EXHAUSTED: its traceback still holds the frames that failed, and the program's names are
- * still bound. A program that survives its failure, or that exits by os._exit(), is asked nothing.
+ * XLA allocates most of the card at once and divides it up itself, so the driver sees neither the arrays nor, usually,
+ * the failed allocation. JAX can list its live arrays and its allocator's statistics, and neither call needs the GPU or
+ * waits for it. But JAX has no callback for the failure, and inside the failing allocation nothing may be queried. So
+ * this runs when the interpreter shuts down, before JAX's own exit handler (which was registered before ours), if the
+ * exception that ends the program contains RESOURCE_EXHAUSTED. Its traceback then still holds the frames that failed,
+ * and the program's names are still bound. Nothing is recorded for a program that survives the failure, or that exits
+ * by os._exit().
  *
- * With several local devices an array's bytes say nothing about one of them: then nothing is written. */
+ * With several local devices an array's size does not show how much of it is on one device, so nothing is written. */
 #include "gwi_observer_inside.h"
 
 #include <stdio.h>
@@ -15,8 +16,8 @@
 #include <string.h>
 
 enum {
-    KINDS_MAX = 512,    /* told apart */
-    KINDS_WRITTEN = 32, /* those that hold most */
+    KINDS_MAX = 512,    /* different types and shapes */
+    KINDS_WRITTEN = 32, /* those that hold the most memory */
     ARRAYS_BUDGET_MS = 300,
     NAME_BYTES = 96,
     MESSAGE_BYTES = 400
@@ -24,7 +25,7 @@ enum {
 
 /* Arrays of one type and shape. */
 typedef struct array_kind {
-    uint64_t bytes, count; /* of one; how many */
+    uint64_t bytes, count; /* size of one array; number of arrays */
     char name[NAME_BYTES]; /* "float32[1024,1024]" */
 } array_kind;
 
@@ -35,7 +36,7 @@ static py_object *call_none(py_object *callable)
     return result;
 }
 
-/* A new reference; NULL: there is none. */
+/* Get an attribute as a new reference; NULL: there is none. */
 static py_object *attribute(py_object *object, const char *name)
 {
     py_object *found = object == NULL ? NULL : gwi_obs.py.PyObject_GetAttrString(object, name);
@@ -66,7 +67,8 @@ static bool text_of_attribute(py_object *object, const char *name, char *buffer,
     return good;
 }
 
-/* The bytes that the exception which ends the program could not have; false: it ends by no such exception. */
+/* Check whether the program ends with an out-of-memory, and parse the size of the failed allocation. False: it ends
+ * with another exception, or without one. */
 static bool is_out_of_memory(uint64_t *ret_wanted)
 {
     static const char wanted_words[] = "allocate ";
@@ -100,7 +102,7 @@ static void add_shape(char *name, size_t name_bytes, const char *shape)
     name[n] = '\0';
 }
 
-/* False: it is no array, or it was deleted. */
+/* False: not an array, or deleted. */
 static bool read_array(py_object *array, array_kind *ret_kind)
 {
     char shape[NAME_BYTES];
@@ -124,7 +126,7 @@ static int by_held_falling(const void *left, const void *right)
     return (held_a < held_b) - (held_a > held_b);
 }
 
-/* True: all were counted. */
+/* True if all arrays were counted in time. */
 static bool count_arrays(py_object *arrays, array_kind *kind, size_t *ret_kinds, array_kind *rest)
 {
     uint64_t deadline_ns = gwi_obs_clock_ns(CLOCK_MONOTONIC) + ARRAYS_BUDGET_MS * UINT64_C(1000000);
@@ -162,7 +164,7 @@ static uint64_t stat(py_object *stats, const char *name)
 
 static void write_arrays(py_object *arrays, py_object *stats, uint64_t wanted)
 {
-    static array_kind kind[KINDS_MAX]; /* not on a foreign thread's stack; the interpreter's lock guards it */
+    static array_kind kind[KINDS_MAX]; /* static, to save the thread's stack; protected by the interpreter's lock */
     array_kind rest = {0};
     size_t kinds = 0;
     bool all = count_arrays(arrays, kind, &kinds, &rest);

@@ -88,7 +88,7 @@ bool gwi_py_take_text(py_object *object, char *buffer, size_t buffer_bytes)
     return good;
 }
 
-/* Take the interpreter's error as one line of text, and clear it. */
+/* Return the interpreter's error as one line of text, and clear it. */
 static void take_error(char *reason, size_t reason_bytes)
 {
     py_object *type = NULL, *value = NULL, *traceback = NULL;

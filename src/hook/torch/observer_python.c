@@ -1,16 +1,17 @@
-/* How the observer gets in.
+/* How the observer attaches to PyTorch.
  *
  *   notice (any thread)  ->  Py_AddPendingCall  ->  attach_pending (main thread, interpreter's lock held)
- *        the first time: register the look at sys.last_exc at exit (observer_raised.c)
- *        torch imported?  CUDA initialised by it?  else: again at a later rare call, with growing pauses
- *        attach the out-of-memory observer, register the read-out at exit; history on if memory matters already
+ *        the first time: register the exit handler that reads sys.last_exc (observer_raised.c)
+ *        torch imported?  CUDA initialised by it?  else: try again at a later rare call, with growing pauses
+ *        attach the out-of-memory observer, register the exit handler; enable the history if memory already matters
  *   taken (any thread): enough of the card taken  ->  notice  ->  Py_AddPendingCall  ->  history_pending: history on
- *   out of memory      ->  on_oom     (thread that failed; PyTorch takes the interpreter's lock and has given its own
- *                                      allocator lock back)
- *   interpreter's end  ->  on_exit    (atexit, before PyTorch's own handlers because it was registered after them)
+ *   out of memory       ->  on_oom    (in the thread that failed; PyTorch takes the interpreter's lock and has released
+ *                                      its own allocator lock)
+ *   interpreter exits   ->  on_exit_of_interpreter  (atexit; runs before PyTorch's handlers, which were registered
+ * earlier)
  *
- * Everything of Python used here is in its stable ABI; what a version lacks is a refusal with a reason, never a crash.
- */
+ * Only functions of Python's stable ABI are used. If a version lacks something, the observer refuses with a reason and
+ * never crashes. */
 #include "gwi_observer_inside.h"
 
 #include <errno.h>
@@ -23,24 +24,24 @@
 /* ---- state ---- */
 
 enum {
-    PHASE_OFF = 0,            /* not started, switched off, or given up: a notice does nothing */
+    PHASE_OFF = 0,            /* not started, disabled, or given up: a notice does nothing */
     PHASE_WAITING = 1,        /* a notice may queue an attempt */
-    PHASE_QUEUED = 2,         /* an attempt waits in the interpreter's queue */
-    PHASE_ATTACHED = 3,       /* attached, and history is off until memory matters: then a notice may queue it */
-    PHASE_HISTORY_QUEUED = 4, /* the switch waits in the interpreter's queue */
+    PHASE_QUEUED = 2,         /* an attempt is in the interpreter's queue */
+    PHASE_ATTACHED = 3,       /* attached, history off until memory matters: then a notice may queue the switch */
+    PHASE_HISTORY_QUEUED = 4, /* the switch is in the interpreter's queue */
     PHASE_DONE = 5            /* attached, and nothing is left to queue */
 };
 
 enum {
-    ATTEMPTS_AT_ONCE = 16,  /* the first attempts follow each other without a pause */
-    REFUSALS_MAX = 3,       /* PyTorch said no so many times: given up */
-    FULL_READS_AT_ONCE = 8, /* so many out-of-memories read the whole history ... */
-    READ_REST_FACTOR = 20   /* ... later ones after so many times what the last read-out took */
+    ATTEMPTS_AT_ONCE = 16,  /* the first attempts are made without a pause */
+    REFUSALS_MAX = 3,       /* give up after PyTorch has refused this many times */
+    FULL_READS_AT_ONCE = 8, /* this many out-of-memories read the whole history ... */
+    READ_REST_FACTOR = 20   /* ... later ones only after this many times the duration of the last read */
 };
 
 struct gwi_obs_state gwi_obs;
 
-/* ---- what PyTorch and the interpreter call ---- */
+/* ---- callbacks of PyTorch and the interpreter ---- */
 
 gwi_obs_saved gwi_obs_enter(void)
 {
@@ -56,9 +57,9 @@ void gwi_obs_leave(const gwi_obs_saved *before)
     errno = before->error;
 }
 
-/* The last out-of-memory of a run is the one that matters, and nobody knows which it is. So the first few read
- * everything; after these a program that probes for memory spends at most a small share of its time here. True: the
- * caller gives `reading` back. */
+/* The last out-of-memory of a run matters most, but we cannot know which one it is. So the first few read everything.
+ * After these, the pause limits the cost for a program that probes for memory. If this returns true, the caller must
+ * reset `reading`. */
 static bool may_read_history(void)
 {
     uint64_t rested_ns = gwi_obs_clock_ns(CLOCK_MONOTONIC) - gwi_obs.last_read_ns;
@@ -67,8 +68,8 @@ static bool may_read_history(void)
     return !atomic_exchange_explicit(&gwi_obs.reading, true, memory_order_acquire);
 }
 
-/* (device, bytes wanted, bytes total or limit, bytes free) -> None. PyTorch turns a raised exception into its own
- * failure, so nothing is ever raised here. */
+/* (device, bytes wanted, bytes total or limit, bytes free) -> None. PyTorch would turn a raised exception into its own
+ * failure, so this never raises. */
 static py_object *on_oom(py_object *self, py_object *arguments)
 {
     uint64_t value[4] = {0};
@@ -91,7 +92,7 @@ static py_object *on_oom(py_object *self, py_object *arguments)
         gwi_obs.last_took_ns = gwi_obs.last_read_ns - begin_ns;
         atomic_store_explicit(&gwi_obs.reading, false, memory_order_release);
     }
-    /* The program may catch it and go on: the next one shall have ages. */
+    /* The program may catch the exception and continue: the next report should have ages. */
     atomic_store_explicit(&gwi_obs.memory_matters, true, memory_order_relaxed);
     gwi_obs_leave(&before);
     return gwi_py_none();
@@ -129,7 +130,7 @@ static py_method exit_method = {"gpuwhy_exit", on_exit_of_interpreter, PY_METHOD
 
 typedef enum outcome { OUTCOME_ATTACHED, OUTCOME_LATER, OUTCOME_REFUSED } outcome;
 
-/* The dict of a module that is imported to its end; NULL else. Runs no code of the module. */
+/* The dict of a fully imported module, otherwise NULL. Runs no code of the module. */
 py_object *gwi_obs_imported(const char *name)
 {
     py_object *modules = gwi_obs.py.PySys_GetObject("modules");
@@ -169,7 +170,7 @@ static bool make_keys(void)
     return good;
 }
 
-/* A free is requested and completed: one of the two entries is enough, and the ring lasts half as long again. */
+/* A free has two entries, requested and completed. One is enough, and the ring then covers half as much time again. */
 static py_object *actions_skipped(void)
 {
     py_object *list = gwi_obs.py.PyList_New(1);
@@ -183,7 +184,7 @@ static py_object *actions_skipped(void)
     return NULL;
 }
 
-/* PyTorch's function has gained arguments over the years; the first four mean the same in all. */
+/* Newer versions of PyTorch added arguments to this function; the first four mean the same in all versions. */
 static bool switch_history_on(char *reason)
 {
     bool deep = gwi_obs.deep;
@@ -204,12 +205,12 @@ static bool switch_history_on(char *reason)
             return true;
         }
         if (strstr(reason, "argument") == NULL)
-            break; /* not a matter of its signature */
+            break; /* the reason is not the number of arguments */
     }
     return false;
 }
 
-/* False: the program switched it on itself, or this PyTorch cannot tell (the asynchronous allocator, old versions). */
+/* False: the program enabled it itself, or this PyTorch cannot report it (the asynchronous allocator, old versions). */
 bool gwi_obs_history_is_off(char *reason)
 {
     py_object *answer = gwi_py_call_torch("_cuda_isHistoryEnabled", gwi_obs.py.PyTuple_New(0), reason);
@@ -221,7 +222,7 @@ bool gwi_obs_history_is_off(char *reason)
     return off;
 }
 
-/* atexit is imported by what torch imports; were it not, there is no read-out at the end. */
+/* atexit is imported by modules that torch imports. If it is missing, nothing is read at exit. */
 static bool register_exit(py_method *what)
 {
     py_object *atexit_dict = gwi_obs_imported("atexit");
@@ -236,7 +237,7 @@ static bool register_exit(py_method *what)
     return done != NULL;
 }
 
-/* The hook follows every block itself, and nobody asked for more. */
+/* The hook follows every block itself, and no history was requested. */
 static bool course_will_do(void)
 {
     return !gwi_obs.history_forced && gwi_obs.port->course_is_whole != NULL && gwi_obs.port->course_is_whole();
@@ -244,7 +245,8 @@ static bool course_will_do(void)
 
 typedef enum switched { SWITCHED_ON, SWITCHED_NEVER, SWITCHED_FAILED } switched;
 
-/* Never: it is not ours to switch, and no later attempt is worth it. Unless ON, `reason` says why. */
+/* SWITCHED_NEVER: the history is not ours to switch, so do not try again. Unless SWITCHED_ON is returned, `reason` says
+ * why. */
 static switched switch_history(char *reason)
 {
     if (!gwi_obs_history_is_off(reason))
@@ -269,7 +271,7 @@ static void history_words(char *buffer, size_t buffer_bytes)
 
 static const char no_history_needed[] = "no history: its allocations are followed from the first one on";
 
-/* What of the history happens at the attach. True: nothing is left to do about it. */
+/* Handle the history at the attach. True: nothing is left to do about it. */
 static bool history_at_attach(char *words, size_t words_bytes)
 {
     char reason[GWI_OBS_REASON_BYTES] = "";
@@ -294,14 +296,14 @@ static bool history_at_attach(char *words, size_t words_bytes)
     return true;
 }
 
-/* `ret_done`: there is no history left to begin. */
+/* `*ret_done`: the history needs no later switch. */
 static outcome attach(char *reason, bool *ret_done)
 {
     py_object *torch = gwi_obs_imported("torch");
     py_object *torch_cuda = torch == NULL ? NULL : gwi_obs_imported("torch.cuda");
-    /* Asking PyTorch anything before it has initialised CUDA would make it do so: the program may have meant not to.
-     * Its C++ part makes the default generators last; the flag follows a little later, and between the two the first
-     * allocation of a program may already be lost. */
+    /* Calling PyTorch before it has initialised CUDA would make it initialise CUDA, which the program may not want. The
+     * C++ part creates the default generators last, and the flag is set a little later. Checking only the flag could
+     * miss the first allocation of a program. */
     if (torch_cuda == NULL || !(flag_in(torch_cuda, "_initialized") || flag_in(torch_cuda, "default_generators")))
         return OUTCOME_LATER;
     gwi_obs.torch_c = gwi_obs_imported("torch._C");
@@ -328,14 +330,15 @@ static outcome attach(char *reason, bool *ret_done)
     return OUTCOME_ATTACHED;
 }
 
-/* JAX has made its handler of the end when it is imported; ours comes later and runs earlier. */
+/* JAX registers its exit handler when it is imported. Ours is registered later and so runs earlier. */
 static void attach_to_jax(void)
 {
     if (gwi_obs.jax_attached_by == 0 && gwi_obs_imported("jax") != NULL && register_exit(&jax_method))
         gwi_obs.jax_attached_by = getpid();
 }
 
-/* Runs in the interpreter's main thread with its lock held. Must return 0: anything else raises in the program. */
+/* Runs in the interpreter's main thread with its lock held. Must return 0: any other value raises an exception in the
+ * program. */
 static int attach_pending(void *unused)
 {
     char reason[GWI_OBS_REASON_BYTES] = "";
@@ -351,7 +354,7 @@ static int attach_pending(void *unused)
     int next = PHASE_WAITING;
     if (result == OUTCOME_ATTACHED) {
         next = done ? PHASE_DONE : PHASE_ATTACHED;
-        gwi_obs.attempts = gwi_obs.refusals = 0; /* of the history, from here on */
+        gwi_obs.attempts = gwi_obs.refusals = 0; /* from here on they count for the history */
         atomic_store_explicit(&gwi_obs.next_attempt_ticks, 0, memory_order_relaxed);
     } else if (gwi_obs.refusals >= (uint32_t)REFUSALS_MAX) {
         next = PHASE_OFF;
@@ -360,7 +363,7 @@ static int attach_pending(void *unused)
     return 0;
 }
 
-/* The same promises as attach_pending's: main thread, lock held, always 0. */
+/* Like attach_pending: main thread, lock held, always returns 0. */
 static int history_pending(void *unused)
 {
     char reason[GWI_OBS_REASON_BYTES] = "", words[GWI_OBS_REASON_BYTES + 40];
@@ -401,14 +404,15 @@ void gwi_observer_start(const gwi_observer_port *port)
     gwi_obs.deep = deep != NULL && strcmp(deep, "1") == 0;
     gwi_obs.history_forced = gwi_obs.history_forced || (gwi_obs.deep && gwi_obs.history_entries > 0);
     bool off = attach_wanted != NULL && strcmp(attach_wanted, "0") == 0;
-    /* Looked for once: it takes the loader's lock, and later calls come from threads that hold locks of their own. */
+    /* Look up the functions only once: dlsym takes the loader's lock, and later calls come from threads that may hold
+     * other locks. */
     if (!off)
         gwi_obs.have_python = gwi_py_find(&gwi_obs.py);
     atomic_store_explicit(&gwi_obs.phase, gwi_obs.have_python ? PHASE_WAITING : PHASE_OFF, memory_order_release);
 }
 
-/* Pauses between attempts, in ticks: they double from some 10 ms to about a second; nothing depends on how long a tick
- * is. */
+/* Pauses between attempts, in ticks. They double from about 10 ms to about a second; the exact length of a tick does
+ * not matter. */
 #define PAUSE_TICKS     (UINT64_C(1) << 25)
 #define PAUSE_TICKS_MAX (UINT64_C(1) << 31)
 
@@ -428,15 +432,15 @@ void gwi_observer_taken(uint64_t bytes, uint64_t card_bytes)
         atomic_store_explicit(&gwi_obs.memory_matters, true, memory_order_relaxed);
 }
 
-/* From phase `idle` into the interpreter's queue; back again where that fails. */
+/* Change from phase `idle` to `queued` and queue the call; if queuing fails, change back. */
 static void queue(int idle, int queued, int (*pending)(void *), uint64_t now_ticks)
 {
     if (!atomic_compare_exchange_strong_explicit(&gwi_obs.phase, &idle, queued, memory_order_acquire,
                                                  memory_order_relaxed))
-        return; /* another thread was faster */
+        return; /* another thread has queued it */
     atomic_store_explicit(&gwi_obs.next_attempt_ticks, now_ticks + pause_ticks(gwi_obs.attempts++),
                           memory_order_relaxed);
-    /* Not begun yet, or its queue is full: a later rare call tries again. */
+    /* Python is not initialised yet, or its queue is full: a later rare call tries again. */
     if (!gwi_obs.py.Py_IsInitialized() || gwi_obs.py.Py_AddPendingCall(pending, NULL) != 0)
         atomic_store_explicit(&gwi_obs.phase, idle, memory_order_release);
 }
@@ -470,7 +474,8 @@ void gwi_observer_forked(void)
     if (phase == PHASE_QUEUED)
         atomic_store_explicit(&gwi_obs.phase, PHASE_WAITING, memory_order_release);
     else if (phase == PHASE_ATTACHED || phase == PHASE_HISTORY_QUEUED)
-        atomic_store_explicit(&gwi_obs.phase, PHASE_DONE, memory_order_release); /* PyTorch is not asked here */
+        atomic_store_explicit(&gwi_obs.phase, PHASE_DONE,
+                              memory_order_release); /* PyTorch is not called in a forked child */
     atomic_store_explicit(&gwi_obs.taken_bytes, 0, memory_order_relaxed);
     atomic_store_explicit(&gwi_obs.memory_matters, false, memory_order_relaxed);
     atomic_store_explicit(&gwi_obs.next_attempt_ticks, 0, memory_order_relaxed);

@@ -1,9 +1,9 @@
-/* The exception that nobody caught, read from the interpreter at its end: no redirection hides it there.
+/* Record the uncaught exception when the interpreter shuts down. A redirected stderr cannot hide it there.
  *
- * The top level of a program prints the exception and leaves it in sys.last_exc (sys.last_value before 3.12); only then
- * do the handlers of atexit run, of which ours is one. It runs in the main thread with the interpreter's lock held,
- * before anything is taken down. What is read needs no code of the program: no __str__ of its own is called, and no
- * attribute that it may have replaced. The text is what Python prints, without the source lines, one fact a line. */
+ * The top level of a program prints the exception and stores it in sys.last_exc (sys.last_value before 3.12). After
+ * that the atexit handlers run, including ours: in the main thread, with the interpreter's lock held, before anything
+ * is torn down. Reading runs no code of the program: no __str__ defined by the program is called, and no attribute that
+ * it may have replaced is used. The text is the one that Python prints, without source lines, one fact per line. */
 #include "gwi_observer_inside.h"
 
 #include <stdio.h>
@@ -11,10 +11,10 @@
 #include <unistd.h>
 
 enum {
-    CHAIN_MAX = 4,      /* exceptions that led to one another */
-    FRAMES_OUTER = 8,   /* of a deep traceback: so many from the outside ... */
-    FRAMES_INNER = 24,  /* ... and so many from the inside */
-    FRAMES_MAX = 10000, /* where counting stops */
+    CHAIN_MAX = 4,      /* exceptions linked by cause or context */
+    FRAMES_OUTER = 8,   /* frames of a deep traceback from the outer end ... */
+    FRAMES_INNER = 24,  /* ... and from the inner end */
+    FRAMES_MAX = 10000, /* stop counting here */
     MESSAGE_LINES_MAX = 8
 };
 static const unsigned long is_exception_flag = 1ul << 30; /* Py_TPFLAGS_BASE_EXC_SUBCLASS */
@@ -24,9 +24,9 @@ static void write_line(const char *text)
     gwi_obs.port->fact(GW_EV_PYTHON_RAISED, 0, 0, 0, 0, text);
 }
 
-/* ---- what can be read without running the program's code ---- */
+/* ---- reading without running the program's code ---- */
 
-/* New reference, NULL: none. */
+/* Returns a new reference; NULL: none. */
 static py_object *own_attribute(py_object *object, const char *name)
 {
     py_object *key = object == NULL ? NULL : gwi_obs.py.PyUnicode_FromString(name);
@@ -65,14 +65,14 @@ static bool is_exception(py_object *object)
     return is;
 }
 
-/* Its text is made by C code, out of values that have no code of the program either. */
+/* True if C code produces the text, from values that run no code of the program either. */
 static bool has_plain_text(py_object *type, py_object *exception, py_object *arguments)
 {
     py_object *method = gwi_obs.py.PyObject_GetAttrString(type, "__str__");
     bool plain = has_type(method, gwi_obs.py.types.PyWrapperDescr_Type);
     gwi_py_give_back(method);
     gwi_obs.py.PyErr_Clear();
-    static const char *const parts[] = {"filename", "filename2"}; /* of an OSError */
+    static const char *const parts[] = {"filename", "filename2"}; /* attributes of an OSError */
     for (size_t i = 0; plain && i < sizeof parts / sizeof parts[0]; i++) {
         py_object *part = own_attribute(exception, parts[i]);
         plain = part == NULL || is_plain(part);
@@ -83,7 +83,7 @@ static bool has_plain_text(py_object *type, py_object *exception, py_object *arg
     return plain;
 }
 
-/* What it says; "" where only its own code could tell. */
+/* Get the exception's message; "" if only code of the program could produce it. */
 static void message_of(py_object *type, py_object *exception, char *buffer, size_t buffer_bytes)
 {
     buffer[0] = '\0';
@@ -120,7 +120,7 @@ static void write_frame(py_object *traceback)
     gwi_py_give_back(frame);
 }
 
-static py_object *next_of(py_object *traceback) /* takes the reference, gives a new one */
+static py_object *next_of(py_object *traceback) /* releases the given reference, returns a new one */
 {
     py_object *next = own_attribute(traceback, "tb_next");
     gwi_py_give_back(traceback);
@@ -170,7 +170,7 @@ static void write_exception(py_object *exception)
     gwi_py_give_back(type);
 }
 
-/* What it was raised from; new reference, NULL: nothing. */
+/* Return the exception that this one was raised from, as a new reference; NULL: none. */
 static py_object *origin_of(py_object *exception, bool *ret_is_cause)
 {
     py_object *cause = gwi_obs.py.PyException_GetCause(exception);
@@ -223,8 +223,8 @@ static py_object *on_raised(py_object *self, py_object *arguments)
 
 static py_method raised_method = {"gpuwhy_raised", on_raised, PY_METHOD_NOARGS, NULL};
 
-/* atexit is part of the interpreter itself; it is in the list of modules only when somebody has imported it. Imported
- * past the program's own __import__, if it has one. */
+/* atexit is a built-in module, but is in sys.modules only if some code has imported it. This import bypasses a replaced
+ * __import__. */
 static void register_raised(void)
 {
     py_object *module = gwi_obs.py.PyImport_ImportModuleLevel("atexit", NULL, NULL, NULL, 0);
@@ -252,5 +252,5 @@ void gwi_obs_raised_begin(void)
 void gwi_obs_raised_forked(void)
 {
     if (gwi_obs.raised_begun)
-        gwi_obs.raised_pid = getpid(); /* the handler came along */
+        gwi_obs.raised_pid = getpid(); /* the handler was inherited from the parent */
 }

@@ -1,4 +1,4 @@
-/* What the observer reads: PyTorch's statistics, its blocks, its history. */
+/* Read PyTorch's allocator: its statistics, its blocks, its history. */
 #include "gwi_observer_inside.h"
 
 #include "gw_history.h"
@@ -10,9 +10,9 @@
 #include <sys/mman.h>
 
 enum {
-    READ_BUDGET_MS = 500,      /* a walk over history stops after this long */
-    HISTORY_SINGLES_MAX = 512, /* youngest single entries */
-    HELD_MAX = 64,             /* stacks that held most at the peak */
+    READ_BUDGET_MS = 500,      /* time limit for one walk over the history */
+    HISTORY_SINGLES_MAX = 512, /* the newest entries, written one by one */
+    HELD_MAX = 64,             /* stacks that held the most memory at the peak */
     DEVICES_MAX = 64
 };
 
@@ -23,14 +23,14 @@ typedef struct block {
     uint64_t bytes;
     uint64_t age_ns;
     uint64_t requested_bytes; /* in the unit of the history's sizes */
-    uint64_t order;           /* of its request, in the course; 0: not known */
+    uint64_t order;           /* number of its request in the course; 0: not known */
     uint32_t state;
-    uint32_t stack; /* number; 0: not known */
-    uint32_t site;  /* as the course has it; 0: not known */
+    uint32_t stack; /* stack number; 0: not known */
+    uint32_t site;  /* from the course; 0: not known */
 } block;
 
 typedef struct block_list {
-    block *block; /* owned: its own mapping, so that a full heap does not matter */
+    block *block; /* owned: a mapping of its own, which works even if the heap is full */
     size_t count;
     size_t room;
 } block_list;
@@ -74,7 +74,7 @@ static void block_list_free(block_list *list)
     memset(list, 0, sizeof *list);
 }
 
-/* The list of frames of an entry or a block; NULL: none. Before 2.1 a block had them in a history of its own. */
+/* Return the list of frames of an entry or a block; NULL: none. Before 2.1 a block had them in its own history list. */
 static py_object *frames_of(py_object *dict)
 {
     py_object *frames = gwi_obs.py.PyDict_GetItem(dict, gwi_obs.key.frames);
@@ -84,7 +84,7 @@ static py_object *frames_of(py_object *dict)
     return frames;
 }
 
-/* The segments of one device of a snapshot; NULL where there are none. */
+/* Return the segment at `index` if it belongs to the device; otherwise NULL. */
 static py_object *segment_at(py_object *segments, ptrdiff_t index, uint64_t device)
 {
     py_object *segment = gwi_obs.py.PyList_GetItem(segments, index);
@@ -122,7 +122,7 @@ static void add_segment(block_map *map, py_object *segment, bool with_stacks)
     for (ptrdiff_t i = 0, n = gwi_py_list_size(blocks); i < n; i++) {
         py_object *entry = gwi_obs.py.PyList_GetItem(blocks, i);
         add_block(map, entry, address, with_stacks);
-        /* older versions do not give each block's address; blocks follow each other */
+        /* older versions do not store each block's address; blocks are adjacent */
         address += gwi_py_number_in(entry, gwi_obs.key.size);
     }
 }
@@ -149,7 +149,7 @@ static bool read_blocks(py_object *snapshot, uint64_t device, bool with_stacks, 
     return true;
 }
 
-/* The largest one by one; of the rest a sum. */
+/* Write the largest blocks one by one and the sum of the rest. */
 static void write_blocks(block_list *live)
 {
     size_t listed = live->count < GWI_OBSERVER_BLOCKS_MAX ? live->count : GWI_OBSERVER_BLOCKS_MAX;
@@ -169,7 +169,7 @@ static void write_blocks(block_list *live)
                            NULL);
 }
 
-/* Age, order and site of each block, where the course has them. */
+/* Add age, order and call site of each block, if the course has them. */
 static void join_course(block_list *live, uint64_t device)
 {
     for (size_t i = 0; i < live->count; i++) {
@@ -197,9 +197,9 @@ typedef struct history_walk {
     ptrdiff_t count;
     uint64_t now_realtime_ns;
     uint64_t deadline_ns;
-    uint64_t live_bytes; /* just after the entry last looked at, going back in time */
+    uint64_t live_bytes; /* live bytes just after the current entry; the walk goes back in time */
     uint64_t peak_bytes;
-    ptrdiff_t peak_end; /* entries before the moment at which live bytes were highest */
+    ptrdiff_t peak_end; /* number of entries before the moment of the highest live bytes */
     gw_history_spans spans;
 } history_walk;
 
@@ -213,7 +213,7 @@ static gw_allocator_action action_of(py_object *text)
     char name[24];
     if (!gwi_py_text(text, name, sizeof name))
         return GW_ACTION_OTHER;
-    for (int i = 0; i < GW_ACTION_LIVE_PEAK; i++) /* the condensed kinds are ours, not PyTorch's */
+    for (int i = 0; i < GW_ACTION_LIVE_PEAK; i++) /* the condensed kinds are our own, not PyTorch's */
         if (strcmp(name, names[i]) == 0)
             return (gw_allocator_action)i;
     return GW_ACTION_OTHER;
@@ -234,8 +234,8 @@ static bool history_at(const history_walk *walk, ptrdiff_t index, history_entry 
     return true;
 }
 
-/* `live` is sorted by address. The youngest allocation of an address is the block's own: entries come youngest first.
- */
+/* Set the age of the block at the entry's address. `live` is sorted by address. Entries come newest first, so the first
+ * allocation found at an address is the block's own. */
 static void give_age(block_list *live, const history_entry *entry)
 {
     block wanted = {.address = entry->address};
@@ -255,7 +255,7 @@ static void step_back(history_walk *walk, block_list *live, const history_entry 
     } else {
         walk->live_bytes += entry->bytes;
     }
-    gw_history_see(&walk->spans, entry->age_ns, walk->live_bytes); /* just before it */
+    gw_history_see(&walk->spans, entry->age_ns, walk->live_bytes); /* live bytes before the entry */
 }
 
 static void write_condensed(const history_walk *walk)
@@ -278,7 +278,7 @@ static void write_singles(const history_walk *walk)
             gwi_obs.port->fact(GW_EV_ALLOCATOR_HISTORY, entry.action, entry.address, entry.bytes, entry.age_ns, NULL);
 }
 
-/* ---- who held what ---- */
+/* ---- holders of the memory ---- */
 
 typedef struct holder {
     uint64_t bytes, count;
@@ -297,7 +297,8 @@ static uint32_t stack_at(const history_walk *walk, ptrdiff_t index)
     return entry == NULL ? 0 : gwi_stacks_number(frames_of(entry));
 }
 
-/* The last out-of-memory of the history is the one being reported: nothing was handed out since. */
+/* Write the request that failed. The last out-of-memory in the history is the one being reported, because nothing was
+ * allocated since. */
 static void write_request(const history_walk *walk)
 {
     enum { LOOK_BACK_MAX = 64 };
@@ -314,7 +315,8 @@ static void write_request(const history_walk *walk)
     }
 }
 
-/* The live blocks, taken back through the history to the peak. False: the time is over. */
+/* Change the set of live blocks back to the state at the peak, by walking back through the history. False: the time
+ * limit was reached. */
 static bool back_to_peak(const history_walk *walk, gw_live_set *set)
 {
     history_entry entry;
@@ -324,7 +326,8 @@ static bool back_to_peak(const history_walk *walk, gw_live_set *set)
         if (!history_at(walk, i, &entry))
             continue;
         if (entry.action == GW_ACTION_FREE)
-            /* In the history that we ask for a free bears its allocation's stack, in the program's own perhaps not. */
+            /* In a history that we enabled, a free has the stack of its allocation; in the program's own history it may
+             * not. */
             gw_live_set_add(set, entry.address, entry.bytes, gwi_obs.history_since_ns != 0 ? stack_at(walk, i) : 0);
         else if (entry.action == GW_ACTION_ALLOC)
             gw_live_set_remove(set, entry.address);
@@ -359,11 +362,11 @@ static void write_held(const gw_live_set *set, holder *list, uint64_t age_ns)
         gwi_obs.port->fact_at(GW_EV_ALLOCATOR_HELD, 0, GW_MOMENT_REST, rest.bytes, rest.count, age_ns);
 }
 
-/* Which lines held the memory when most of it was in use. */
+/* Write which lines held the memory when live bytes were highest. */
 static void write_peak(const history_walk *walk, const block_list *live)
 {
     if (gwi_stacks_count() == 1)
-        return; /* no stacks */
+        return; /* there are no stacks */
     size_t slots = gw_live_set_room(live->count + (size_t)(walk->count - walk->peak_end));
     size_t set_bytes = slots * sizeof(gw_live_entry);
     history_entry entry = {0};
@@ -388,11 +391,11 @@ static void write_peak(const history_walk *walk, const block_list *live)
     munmap(mapping, set_bytes);
 }
 
-/* Walk the device's history from its end back, give live blocks their ages, write the condensed history. */
+/* Walk the device's history backwards, set the ages of live blocks, and write the condensed history. */
 static void read_history(py_object *snapshot, uint64_t device, uint64_t live_bytes, bool with_stacks, bool with_course,
                          block_list *live)
 {
-    static history_walk walk; /* 8 KiB: not on a foreign thread's stack; the interpreter's lock guards it */
+    static history_walk walk; /* 8 KiB: static, to save the thread's stack; protected by the interpreter's lock */
     py_object *traces = gwi_obs.py.PyDict_GetItem(snapshot, gwi_obs.key.device_traces);
     history_entry entry;
     memset(&walk, 0, sizeof walk);
@@ -426,7 +429,7 @@ static void read_history(py_object *snapshot, uint64_t device, uint64_t live_byt
             walk.peak_end = i;
         }
     }
-    if (!with_course) { /* it knows more about the same */
+    if (!with_course) { /* otherwise the course has better data */
         write_condensed(&walk);
         write_singles(&walk);
     }
@@ -438,7 +441,7 @@ static void read_history(py_object *snapshot, uint64_t device, uint64_t live_byt
 
 /* ---- statistics ---- */
 
-/* stats[name]["all"][field] of the nested dictionary. */
+/* Read stats[name]["all"][field] of the nested dictionary. */
 static bool stat_of(py_object *stats, const char *name, py_object *field, uint64_t *ret_value)
 {
     bool known = false;
@@ -465,7 +468,8 @@ static void write_count(py_object *stats, const char *name, gw_allocator_field a
         gwi_obs.port->fact(GW_EV_ALLOCATOR_STATE, as, value, device, 0, NULL);
 }
 
-/* New reference; NULL: `reason` says why, e.g. that there is no such device. Asks the driver nothing. */
+/* Returns a new reference; on NULL `reason` says why, for example that there is no such device. Makes no driver
+ * call. */
 static py_object *take_stats(uint64_t device, char *reason)
 {
     py_object *argument = gwi_obs.py.PyLong_FromLongLong((long long)device);
@@ -484,7 +488,7 @@ static void write_stats(py_object *stats, uint64_t device)
     write_count(stats, "num_ooms", GW_ALLOCATOR_OOMS, device);
 }
 
-/* The bytes that the program asked for and holds, in the unit of the history's sizes; 0 when not known. */
+/* Live bytes as requested by the program, in the unit of the history's sizes; 0: not known. */
 static uint64_t live_bytes_of(py_object *stats)
 {
     uint64_t bytes = 0;
@@ -493,7 +497,7 @@ static uint64_t live_bytes_of(py_object *stats)
     return bytes;
 }
 
-/* With `history` false the traces are left out where this PyTorch can do that: they are what takes time. */
+/* If `history` is false, leave out the traces, which take most of the time, if this version of PyTorch can do that. */
 static py_object *take_snapshot(bool history, char *reason)
 {
     py_object *snapshot = NULL;
@@ -505,7 +509,7 @@ static py_object *take_snapshot(bool history, char *reason)
         if (snapshot != NULL || gwi_obs.history_since_ns != 0)
             return snapshot;
     }
-    /* Since 2.5 it takes one argument, before that none. */
+    /* Since 2.5 the function takes one argument, before that none. */
     py_object *none = gwi_py_none();
     snapshot = gwi_py_call_torch("_cuda_memorySnapshot", gwi_py_tuple(&none, 1), reason);
     if (snapshot == NULL)
@@ -520,14 +524,15 @@ static bool course_is_whole(void)
     return gwi_obs.port->course_is_whole != NULL && gwi_obs.port->course_is_whole();
 }
 
-/* Beside a whole course a history is read for its stacks alone: ours, or the program's own. */
+/* If the course is complete, a history (ours or the program's own) is read only for its stacks. */
 static bool wants_history(void)
 {
     char reason[GWI_OBS_REASON_BYTES];
     return !course_is_whole() || gwi_obs.history_since_ns != 0 || !gwi_obs_history_is_off(reason);
 }
 
-/* `stats` NULL: what the block map says must do. `full`: with all that is known of how the blocks came about. */
+/* Write one device. If `stats` is NULL, only the block map is available. `full`: also write the history of the
+ * blocks. */
 static void write_allocator(py_object *stats, uint64_t device, uint64_t when, bool full)
 {
     char reason[GWI_OBS_REASON_BYTES];
@@ -541,7 +546,7 @@ static void write_allocator(py_object *stats, uint64_t device, uint64_t when, bo
         gwi_obs_note(GW_NOTE_TEXT_ONLY, reason);
         return;
     }
-    /* Stacks are there when we asked for them, or when the program has switched the history on itself. */
+    /* There are stacks if we requested them, or if the program enabled the history itself. */
     bool with_stacks = with_history && (gwi_obs.deep || gwi_obs.history_since_ns == 0) && gwi_stacks_begin();
     if (read_blocks(snapshot, device, with_stacks, &map)) {
         gwi_obs.port->fact(GW_EV_ALLOCATOR_STATE, GW_ALLOCATOR_LARGEST_INACTIVE, map.largest_inactive_bytes, device, 0,
@@ -552,7 +557,7 @@ static void write_allocator(py_object *stats, uint64_t device, uint64_t when, bo
         if (with_history)
             read_history(snapshot, device, stats == NULL ? 0 : live_bytes_of(stats), with_stacks, with_course,
                          &map.live);
-        /* After the history: ages are told of the moment at which the last of the two was read. */
+        /* After the history: ages are relative to the time of the last read. */
         if (with_course && gwi_obs.port->course_write(device))
             join_course(&map.live, device);
         write_blocks(&map.live);
@@ -572,8 +577,8 @@ void gwi_obs_read_at_oom(uint64_t device, bool with_history)
     gwi_py_give_back(stats);
 }
 
-/* Devices are counted by asking for their statistics: a question to the driver could fail after a sticky error, and
- * PyTorch would warn about that on stderr. */
+/* Devices are counted by reading their statistics until that fails. A driver call could fail after a sticky error, and
+ * PyTorch would then print a warning to stderr. */
 void gwi_obs_read_at_end(void)
 {
     char reason[GWI_OBS_REASON_BYTES];
@@ -588,7 +593,8 @@ void gwi_obs_read_at_end(void)
     }
 }
 
-/* PyTorch's own limit (set_per_process_memory_fraction): where it is set, `total` at an out-of-memory is the limit. */
+/* Write PyTorch's own limit (set_per_process_memory_fraction). If it is set, `total` at an out-of-memory is that
+ * limit. */
 void gwi_obs_write_limit(uint64_t device, uint64_t total_bytes)
 {
     char reason[GWI_OBS_REASON_BYTES];

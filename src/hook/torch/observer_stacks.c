@@ -1,12 +1,12 @@
 /* Stacks of PyTorch's memory history as call sites.
  *
- * The history holds a list of frames an entry, and a frame is a dict with file, function and line. Each allocation has
- * a list of its own, but equal stacks are many and different ones few. So a stack is known by a hash of its frames,
- * and a frame by its dict's address while one snapshot is read (PyTorch shares equal frames within it), and by its
- * texts beyond. Hashes have 64 bits and nothing is compared behind them: with some ten thousand stacks a collision has
- * a chance of one to a hundred thousand million, and would name a wrong line for one block.
+ * The history has a list of frames for each entry, and a frame is a dict with file, function and line. Each allocation
+ * has its own list, but most stacks are equal and few are different. So a stack is identified by a hash of its frames.
+ * Within one snapshot a frame is identified by its dict's address (PyTorch shares equal frames), across snapshots by
+ * its texts. Hashes have 64 bits and are not verified. With some ten thousand stacks the chance of a collision is one
+ * in a hundred thousand million; a collision would give a wrong line for one block.
  *
- * Numbers of sites and codes are above all that the hook's own stacks can have (gw_site.h). */
+ * Site and code numbers start above those of the hook's own stacks (gw_site.h). */
 #include "gwi_observer_inside.h"
 
 #include "gw_hash.h"
@@ -17,40 +17,40 @@
 #include <sys/mman.h>
 
 enum {
-    FRAMES_MAX = 48,      /* of a stack, innermost first; what lies further out is cut */
-    STACKS_MAX = 1 << 14, /* told apart */
-    SITES_MAX = 2048,     /* written */
-    CODES_MAX = 4096,     /* written */
-    DICTS_MAX = 1 << 15,  /* frame dicts of one snapshot that are known by address */
+    FRAMES_MAX = 48,      /* frames of a stack, innermost first; outer ones beyond that are cut */
+    STACKS_MAX = 1 << 14, /* different stacks */
+    SITES_MAX = 2048,     /* sites written */
+    CODES_MAX = 4096,     /* codes written */
+    DICTS_MAX = 1 << 15,  /* frame dicts of one snapshot that are looked up by address */
     NAME_BYTES = 200,
     FILE_BYTES = 700
 };
 
-/* A frame: what of it goes into a site. */
+/* A frame dict and its hash. */
 typedef struct frame_dict {
-    const py_object *dict; /* NULL: empty slot */
-    uint64_t hash;         /* of its texts and line; 0: not a frame */
+    const py_object *dict; /* NULL: empty entry */
+    uint64_t hash;         /* of its file, function and line; 0: not a frame */
 } frame_dict;
 
 typedef struct stack {
     uint64_t hash;
-    py_object *frames; /* borrowed from the snapshot that was read when `reading` was this */
+    py_object *frames; /* borrowed from the snapshot with the number `reading` */
     uint32_t reading;
     uint32_t site; /* 0: not written */
-    bool refused;  /* there are too many sites or codes for it */
+    bool refused;  /* the limit of sites or codes is reached */
 } stack;
 
 typedef struct code {
-    uint64_t hash; /* of file and function; 0: empty slot */
+    uint64_t hash; /* of file and function; 0: empty entry */
     uint32_t id;
 } code;
 
-/* One mapping, made when the first stack comes. */
+/* One mapping, created with the first stack. */
 typedef struct workspace {
     frame_dict dict[DICTS_MAX];
-    stack stack[STACKS_MAX];       /* 0 stands for the unknown one */
-    uint32_t slot[2 * STACKS_MAX]; /* by hash: number; 0: empty */
-    code code[2 * CODES_MAX];      /* by hash */
+    stack stack[STACKS_MAX];       /* number 0 is the unknown stack */
+    uint32_t slot[2 * STACKS_MAX]; /* hash table: stack number; 0: empty */
+    code code[2 * CODES_MAX];      /* hash table */
 } workspace;
 
 static struct {
@@ -94,7 +94,7 @@ static uint64_t hash_text(uint64_t hash, const char *text, size_t bytes)
     return gw_hash_mix(hash, word);
 }
 
-/* The texts of a frame, borrowed from it. False: no frame. */
+/* The texts of a frame, borrowed from it. */
 typedef struct frame_text {
     const char *name, *file;
     ptrdiff_t name_bytes, file_bytes;
@@ -177,7 +177,7 @@ uint32_t gwi_stacks_number(py_object *frames)
 
 /* ---- writing ---- */
 
-/* The id of a code; 0: more than are written, or there was no room for it in the buffer. */
+/* Return the id of a code; 0: the limit is reached, or the buffer has no room for it. */
 static uint32_t code_of(const frame_text *text)
 {
     uint64_t hash = hash_of_code(text);
@@ -198,7 +198,7 @@ static uint32_t code_of(const frame_text *text)
     return id;
 }
 
-/* False: a frame could not be read or had no room. */
+/* False: the frame could not be read, or its code could not be written. */
 static bool frame_of(py_object *dict, uint64_t *ret_frame)
 {
     frame_text text;
@@ -208,8 +208,8 @@ static bool frame_of(py_object *dict, uint64_t *ret_frame)
     return id != 0;
 }
 
-/* The number of a site with these frames; 0: the buffer is full. A number under which some of it was written is not
- * used again. */
+/* Write a site with these frames and return its number; 0: the buffer is full. A number that was partly written is not
+ * reused. */
 static uint32_t write_site(const uint64_t *frame, uint32_t count, bool cut)
 {
     uint32_t site = GW_SITE_FRAMEWORK_FIRST + st.site_count + 1;
@@ -235,7 +235,8 @@ uint32_t gwi_stacks_site(uint32_t number)
     for (uint32_t i = 0; i < kept && good; i++)
         good = frame_of(gwi_obs.py.PyList_GetItem(it->frames, (ptrdiff_t)i), &frame[i]);
     if (good)
-        it->site = write_site(frame, kept, count > FRAMES_MAX); /* with the next report, where the buffer is full */
+        it->site =
+            write_site(frame, kept, count > FRAMES_MAX); /* if the buffer is full, try again with the next report */
     else
         it->refused = st.site_count == SITES_MAX || st.code_count == CODES_MAX;
     return it->site;

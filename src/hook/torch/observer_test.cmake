@@ -1,4 +1,5 @@
-# The observer inside a real interpreter, with a torch made of Python objects. Included by this folder's CMakeLists.txt.
+# Test the observer inside a real interpreter, with a fake torch made of Python objects. Included by this folder's
+# CMakeLists.txt.
 find_program(GW_PYTHON3 NAMES python3)
 if(GW_PYTHON3)
   add_library(gw_observer_test MODULE ${CMAKE_CURRENT_LIST_DIR}/observer_python.c ${CMAKE_CURRENT_LIST_DIR}/observer_py.c

@@ -1,9 +1,8 @@
-"""The observer inside a real interpreter, with a torch made of Python objects in the place of PyTorch.
+"""Test the observer inside a real interpreter, with a fake torch made of Python objects.
 
 usage: observer_test.py LIBRARY   (observer_python.c and observer_testlib.c as one shared library)
 
-Each test runs in a process of its own, because the observer attaches once a process.
-"""
+Each test runs in its own process, because the observer attaches once per process."""
 
 import atexit
 import ctypes
@@ -28,7 +27,7 @@ class Fact(ctypes.Structure):
 
 
 class Library:
-    """Kinds, fields and actions are asked for by name: their numbers may change."""
+    """Kinds, fields and actions are looked up by name, because their numbers may change."""
 
     def __init__(self, path):
         self.lib = ctypes.CDLL(path)
@@ -54,7 +53,7 @@ class Library:
         return result
 
     def sites(self):
-        """{site: [(file, function, line), ...]} as a reader of the recording puts it together."""
+        """{site: [(file, function, line), ...]}, built as a reader of the recording does."""
         codes, counts, frames = {}, {}, {}
         for kind, a, text in self.facts():
             if kind == CODE:
@@ -96,7 +95,7 @@ class Library:
             run_pending()
 
     def take(self, bytes_, card=CARD):
-        """A driver call takes device memory."""
+        """Simulate a driver call that takes device memory."""
         self.lib.test_taken(ctypes.c_uint64(bytes_), ctypes.c_uint64(card))
         self.poke(1)
 
@@ -159,7 +158,7 @@ class FakeTorch:
         self.history_calls.append(arguments)
 
     def fill(self):
-        """Two live blocks, one pending, two cached; a history in which live bytes rise from one round to the next."""
+        """Two live blocks, one pending, two cached; a history in which live bytes rise from round to round."""
         base = 0x7F0000000000
         blocks = [(20 * MIB, "active_allocated"), (10 * MIB, "inactive"), (10 * MIB, "active_allocated"),
                   (22 * MIB, "inactive"), (2 * MIB, "active_pending_free")]
@@ -169,7 +168,7 @@ class FakeTorch:
             {"device": 1, "address": base * 2, "is_expandable": True, "blocks": [{"size": 1, "state": "inactive"}]}]
         now = time.time_ns() // 1000
         trace, kept = [], 0
-        for step in range(10):  # each round keeps one MiB and needs eight more for a while
+        for step in range(10):  # each round keeps 3 MiB and needs 8 MiB more for a short time
             t = now - (10 - step) * 1_000_000
             trace += [{"action": "alloc", "addr": base + 100 * step, "size": 8 * MIB, "time_us": t},
                       {"action": "free_requested", "addr": base + 100 * step, "size": 8 * MIB, "time_us": t + 5},
@@ -182,7 +181,8 @@ class FakeTorch:
 
 
     def fill_stacks(self, file="/w/train.py"):
-        """As fill(), with the stack of each allocation: train.py keeps 3 MiB a round (line 44), and needs 8 (line 40)."""
+        """Like fill(), with the stack of each allocation: train.py keeps 3 MiB a round (line 44), and needs 8 (line
+        40)."""
         self.fill()
 
         def stack(line, function="train"):
@@ -322,7 +322,7 @@ def test_history_at_once_when_much_was_taken_before(lib):
 
 
 def test_card_of_unknown_size(lib):
-    """The sum is kept; it is compared once the size is known."""
+    """The sum is stored and compared once the card's size is known."""
     fake = FakeTorch()
     lib.start()
     lib.poke(1)
@@ -402,7 +402,7 @@ def test_own_history_begun_after_the_attach(lib):
 
 
 def test_oom_without_history(lib):
-    """The report is whole but for ages, and the next one shall have them."""
+    """The first report lacks only the ages; the next one has them."""
     fake = FakeTorch()
     fake.fill()
     fake.snapshot["device_traces"] = [[]]
@@ -501,7 +501,7 @@ def test_deep_leaves_the_programs_history_alone(lib):
     lib.poke(1)
     check(fake.history_calls == [], "touched the program's own history")
     fake.attached[0](0, 99 * MIB, 64 * MIB, 5)
-    # what was freed since the peak bears the stack that freed it, perhaps: that is nobody's line
+    # blocks freed since the peak may have the stack of their free, so they must get no line
     check(len(lib.sites()) == 3, lib.sites())
 
 
@@ -520,7 +520,8 @@ def test_deep_tells_lines(lib):
     check(blocks == [(20, weights), (10, kept), (2, weights)], blocks)
     held = [(lib.lib.test_moment_name(a[0]), a[1] // MIB, a[2], innermost.get(site)) for a, site in lib.with_site(HELD)]
     check(held[0] == (b"request", 99, 1, ("/w/train.py", "validate", 61)), held)
-    # Back over the end of the history: the youngest 8 MiB were free again, one of the 3 MiB that came last is not yet.
+    # Going back from the end of the history: the last 8 MiB were already freed, and one of the last 3 MiB was not
+    # allocated yet.
     peak = {where: (mib, count) for moment, mib, count, where in held if moment == b"peak"}
     check(peak[("/w/train.py", "train", 40)] == (8, 1), held)
     check(sum(mib for mib, _ in peak.values()) >= 30, held)
@@ -534,7 +535,7 @@ def test_deep_writes_each_stack_once(lib):
     for _ in range(5):
         fake.fill_stacks()  # equal stacks in new objects
         fake.attached[0](0, 99 * MIB, 64 * MIB, 5)
-    sites = lib.sites()  # refuses a site that is told twice
+    sites = lib.sites()  # fails if a site was written twice
     check(len(sites) == 4, sites)
     used = {site for _, site in lib.with_site(BLOCK)} | {site for _, site in lib.with_site(HELD)}
     check(used <= set(sites) | {0}, "a site that nobody told")
@@ -552,7 +553,7 @@ def test_deep_writes_again_what_found_no_room(lib):
         return [site for _, site in lib.with_site(BLOCK)[before[0]:] + lib.with_site(HELD)[before[1]:]]
 
     for number, kind in enumerate((CODE, SITE, FRAMES)):
-        fake.fill_stacks(f"/w/train{number}.py")  # nobody has seen these
+        fake.fill_stacks(f"/w/train{number}.py")  # new stacks
         lib.lib.test_refuse(lib.lib.test_kind(kind.encode()), 1000)
         without = report().count(0)
         lib.lib.test_refuse(0, 0)
@@ -581,7 +582,7 @@ def test_deep_at_the_end(lib):
 
 
 def test_deep_is_bounded(lib):
-    """More stacks, deeper ones and more blocks than are written."""
+    """More stacks, deeper stacks and more blocks than the limits."""
     fake = FakeTorch()
 
     def stack(i):
@@ -701,7 +702,7 @@ def test_oom(lib):
     base = 0x7F0000000000
     check([(b[0], b[1], b[3]) for b in blocks] ==
           [(base, 20 * MIB, 0), (base + 30 * MIB, 10 * MIB, 0), (base + 62 * MIB, 2 * MIB, 1)], blocks)
-    # The first block's address is that of the temporary of round 0 alone: its youngest allocation is the one there is.
+    # The first block's address is that of round 0's temporary, which is its only allocation.
     passed_ns = time.time_ns() - filled_ns
     check(2.599e9 < blocks[1][2] < 2.601e9 + passed_ns, f"age {blocks[1][2]}, {passed_ns} ns after 2.6 s")
     check(blocks[2][2] == UNKNOWN, "an age out of nothing")
@@ -718,10 +719,10 @@ def test_oom(lib):
 
 
 def test_probing_stays_cheap(lib):
-    """The first out-of-memories are read in full, then only those that come seldom; the block map always is."""
+    """The first out-of-memories are read in full, later ones only after a pause. The block map is always read."""
     fake = FakeTorch()
     fake.fill()
-    fake.snapshot["device_traces"][0] *= 500  # so that a read-out takes some time
+    fake.snapshot["device_traces"][0] *= 500  # so that reading takes some time
     lib.lib.test_start()
     lib.poke(1)
     for _ in range(30):
@@ -738,7 +739,7 @@ def follow_course(lib, address=0x7F0000000000, order=7, age_ns=1000, site=33, wa
 
 
 def test_course_needs_no_history(lib):
-    """Where the hook follows the blocks itself, no history begins, whatever the program takes."""
+    """If the hook follows the blocks itself, no history is enabled, whatever the program allocates."""
     fake = FakeTorch()
     follow_course(lib)
     lib.start()
@@ -758,7 +759,7 @@ def test_course_beside_a_wanted_history(lib):
 
 
 def test_oom_with_course(lib):
-    """Blocks have order, age and site of the course; the history is not asked for, and the refused request has a site."""
+    """Blocks have order, age and site from the course, no history is read, and the refused request has a site."""
     fake = FakeTorch()
     fake.fill()
     follow_course(lib)
@@ -777,7 +778,7 @@ def test_oom_with_course(lib):
 
 
 def test_oom_with_course_and_own_history(lib):
-    """Stacks that the program records itself are read as ever."""
+    """Stacks that the program records itself are still read."""
     fake = FakeTorch()
     fake.fill()
     fake.history_on = True
@@ -862,7 +863,7 @@ def test_hostile_answers(lib):
 
 
 def test_hostile_first_history(lib):
-    """The same answers while the history is read, which happens once in two seconds: the first time."""
+    """The same values while the history is read, which happens only at the first read."""
     fake = FakeTorch()
     trace = [None, 5, {"action": 7}, {"action": "alloc", "addr": -5, "size": -1, "time_us": -1}, {},
              {"action": "alloc", "addr": "x", "size": None, "time_us": []},
@@ -963,7 +964,7 @@ JAX_OOM = "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 5520758552
 
 
 def test_jax_arrays_at_its_oom(lib):
-    """What lived, by type and shape, most bytes first; an array that was deleted is none."""
+    """Live arrays by type and shape, sorted by bytes; a deleted array is not counted."""
     FakeJax([FakeArray((1024, 1024), nbytes=4 * MIB) for _ in range(900)] + [FakeArray((5,), "int32", 20), FakeArray((9,))] +
             [FakeArray((), "bfloat16", 2), FakeArray((64, 1024, 1024), nbytes=256 * MIB)])
     facts = end_with(lib, JAX_OOM)
@@ -983,7 +984,7 @@ def test_jax_many_kinds(lib):
 
 
 def test_jax_is_asked_only_at_its_oom(lib):
-    """Not at a good end, nor at another exception."""
+    """JAX is not queried at a normal exit."""
     jax = FakeJax([FakeArray((5,), nbytes=20)])
     check(end_with(lib, None) == [] and jax.asked == 0, "asked at a good end")
 
@@ -999,7 +1000,7 @@ def test_jax_on_several_devices(lib):
 
 
 def test_jax_hostile(lib):
-    """Whatever it answers, nothing is raised."""
+    """Whatever JAX returns, nothing is raised."""
     jax = FakeJax([FakeArray((5,), nbytes="many"), None, 7, FakeArray(None, None, -1)])
     end_with(lib, JAX_OOM)
     check(jax.asked == 1, "not asked")
@@ -1045,7 +1046,7 @@ def test_end_of_run(lib):
 
 
 def test_forked_child_is_left_alone(lib):
-    """A child that inherits an attached observer: PyTorch's locks may be held for ever there."""
+    """A child inherits an attached observer. PyTorch's locks may be held forever there."""
     fake = FakeTorch()
     lib.lib.test_start()
     lib.poke(1)
@@ -1071,7 +1072,7 @@ def test_modules_are_cleared_at_the_end(lib):
     for name in ("torch", "torch._C", "torch.cuda"):
         del sys.modules[name]
     fake.torch = fake.c = fake.cuda = None
-    spare = [types.ModuleType("spare") for _ in range(50)]  # takes the memory that was freed
+    spare = [types.ModuleType("spare") for _ in range(50)]  # reuses the freed memory
     observer(0, 1, 2, 3)
     check(spare and lib.states().get("allocated_bytes") == 30 * MIB, lib.facts())
 

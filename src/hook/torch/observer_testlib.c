@@ -1,5 +1,5 @@
-/* The observer alone in a Python process: what observer_test.py loads with ctypes. Facts are kept instead of written.
- */
+/* The observer alone in a Python process: observer_test.py loads this library with ctypes. Facts are stored instead of
+ * written. */
 #include "gwi_observer.h"
 
 #include <pthread.h>
@@ -38,7 +38,7 @@ static fact facts[FACTS_MAX];
 static uint32_t fact_count;
 static __thread int guard_depth;
 static int unguarded_facts;
-static int refused_kind, refusals; /* so many facts of the kind are refused, as by a full buffer */
+static int refused_kind, refusals; /* number of facts of this kind to refuse, as a full buffer would */
 
 static bool put_fact(gw_event_kind kind, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, const char *text)
 {
@@ -71,7 +71,7 @@ static void leave(uint32_t before)
         unguarded_facts++;
 }
 
-/* A course of which the test says what it knows. */
+/* A fake course; the test sets its values. */
 static bool course_whole;
 static gwi_observer_block course_block;
 static uint64_t course_address;
@@ -121,7 +121,7 @@ const fact *test_fact(uint32_t index)
     return &facts[index];
 }
 
-/* 0 when every guard was left again and no fact was written outside one. */
+/* Returns 0 if every guard was left again and no fact was written outside one. */
 int test_guard_depth(void)
 {
     return guard_depth + unguarded_facts;
@@ -183,7 +183,7 @@ void test_refuse(int kind, int times)
     refusals = times;
 }
 
-/* The kind of that name; -1: there is none. */
+/* Return the event kind with this name; -1: none. */
 int test_kind(const char *name)
 {
     static const char *const names[GW_EV_COUNT] = {
