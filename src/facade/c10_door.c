@@ -1,7 +1,7 @@
-/* The library that stands before PyTorch's libc10.so: gw_c10_door.h. Links to the C library alone.
+/* The library that is preloaded before PyTorch's libc10.so: see gw_c10_door.h. Links only to the C library.
  *
- * Python loads libc10.so without RTLD_GLOBAL, so dlsym(RTLD_NEXT) does not find its definition. It is looked for by the
- * file's name among the loaded libraries, at the first call, or when the hook asks for it. */
+ * Python loads libc10.so without RTLD_GLOBAL, so dlsym(RTLD_NEXT) does not find its functions. The library is found by
+ * its file name among the loaded libraries, at the first call or when the hook calls resolve(). */
 #include "gw_c10_door.h"
 
 #include <dlfcn.h>
@@ -17,9 +17,10 @@ void gwi_c10_usage(void *block, int64_t bytes, size_t allocated_bytes, size_t re
 void gwi_c10_oom(int64_t bytes, size_t allocated_bytes, size_t reserved_bytes,
                  gw_c10_device device) __asm__(GW_C10_OOM) EXPORTED;
 extern gw_c10_door gw_the_c10_door EXPORTED;
-extern gw_c10_door the_door __attribute__((alias("gw_the_c10_door"), visibility("hidden"))); /* without a look-up */
+extern gw_c10_door the_door
+    __attribute__((alias("gw_the_c10_door"), visibility("hidden"))); /* an alias that needs no symbol lookup */
 
-/* Before glibc 2.34 they are in libdl, which PyTorch needs itself. Where they are not there, nothing is passed on. */
+/* Before glibc 2.34 these are in libdl, which PyTorch itself links to. If they are missing, no call is passed on. */
 #pragma weak dlopen
 #pragma weak dlsym
 
@@ -37,7 +38,8 @@ static int note_libc10(struct dl_phdr_info *info, size_t size, void *path)
     return 1;
 }
 
-/* False: there is no libc10.so. `library` stays open: what was found must not go. */
+/* Find PyTorch's functions in libc10.so. False: it is not loaded. `library` is never closed, so that the functions stay
+ * mapped. */
 static bool resolve_in_file(void)
 {
     char path[PATH_BYTES];
@@ -55,8 +57,8 @@ static bool resolve_in_file(void)
     return true;
 }
 
-/* Also of a program that never loads PyTorch: asks for no name where libc10.so is not there, because a failed look
- * leaves a message that the program may find by dlerror(). */
+/* May also be called in a program that never loads PyTorch. Looks up no symbol if libc10.so is not loaded, because a
+ * failed lookup leaves a message that the program could get from dlerror(). */
 static void resolve(void)
 {
     int saved_errno = errno;
@@ -65,8 +67,8 @@ static void resolve(void)
     errno = saved_errno;
 }
 
-/* Somebody has called, so PyTorch is there: under another file name perhaps, and then in the global scope. A look
- * costs a walk over all libraries, so those that find nothing are few. */
+/* A call was made, so PyTorch is loaded, perhaps under another file name and then in the global scope. A lookup walks
+ * over all libraries, so the number of failed lookups is limited. */
 static void resolve_for_call(void)
 {
     enum { LOOKS_MAX = 16 };
@@ -111,7 +113,8 @@ _Alignas(64) gw_c10_door gw_the_c10_door = {.version = GW_C10_DOOR_VERSION,
                                             .usage_alone = usage_alone,
                                             .oom_alone = oom_alone};
 
-/* Jumps, not calls (built with -O2 for that): no frame of ours stands between PyTorch and who follows its blocks. */
+/* These are tail calls (built with -O2 for that), so there is no stack frame of ours between PyTorch and the function
+ * that is called. */
 void gwi_c10_usage(void *block, int64_t bytes, size_t allocated_bytes, size_t reserved_bytes, gw_c10_device device)
 {
     gw_c10_usage_fn *to = __atomic_load_n(&the_door.usage, __ATOMIC_ACQUIRE);

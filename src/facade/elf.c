@@ -1,4 +1,4 @@
-/* Reads the dynamic section, the symbols and the build id of an ELF file, with every offset checked. */
+/* Map a dynamic ELF file and read its symbols, dynamic entries and build id, with every offset checked. */
 #include "gwi_elf.h"
 
 #include <errno.h>
@@ -16,7 +16,8 @@ static bool in_file(const gwi_elf *elf, uint64_t offset, uint64_t bytes)
     return offset <= elf->bytes && bytes <= elf->bytes - offset;
 }
 
-/* The bytes at a virtual address, as far as the file backs them; NULL when it does not back `bytes` of them. */
+/* Return a pointer to the bytes at a virtual address; NULL if the file does not contain `bytes` bytes there.
+ * `*ret_available` is the number of bytes up to the end of the segment. */
 static const void *at_address(const gwi_elf *elf, uint64_t address, uint64_t bytes, uint64_t *ret_available)
 {
     for (uint32_t i = 0; i < elf->phdr_count; i++) {
@@ -45,7 +46,7 @@ static bool dyn_value(const gwi_elf *elf, int64_t tag, unsigned n, uint64_t *ret
     return false;
 }
 
-/* A GNU hash table does not say how many symbols there are: follow the chain of the last bucket. */
+/* A GNU hash table does not store the number of symbols, so follow the chain of the last bucket to its end. */
 static bool count_by_gnu_hash(const gwi_elf *elf, uint64_t address, uint32_t *ret_count)
 {
     uint64_t available = 0;
@@ -103,7 +104,7 @@ static gw_status read_dynamic(gwi_elf *elf, gw_error *err)
     }
     uint64_t strings_at, string_bytes, symbols_at;
     if (elf->dyn == NULL || !dyn_value(elf, DT_STRTAB, 0, &strings_at) || !dyn_value(elf, DT_STRSZ, 0, &string_bytes))
-        return GW_OK; /* a static file: nothing to find */
+        return GW_OK; /* a static file: no symbols */
     elf->strings = at_address(elf, strings_at, string_bytes, NULL);
     if (elf->strings == NULL || string_bytes == 0 || elf->strings[string_bytes - 1] != '\0')
         return gw_fail(err, GW_CORRUPT, "%s: the dynamic string table is damaged", elf->path);

@@ -1,11 +1,11 @@
-/* Writes a facade.
+/* Write a facade.
  *
  *   segment 1, read and execute: ELF head | GNU hash | symbols | strings | relocations | names | code
  *   segment 2, read and write:   dynamic section | gw_facade_head | table | room for the driver's data objects | reads
  *
- * The loader's work at a program's start is two mappings and one relative relocation a name: nothing of ours runs
- * before the first call into a stub. The C library's functions are asked for weakly and without versions, so that
- * one facade suits every C library (where dlopen is not in libc.so.6, __libc_dlopen_mode is). */
+ * At a program's start the loader makes two mappings and one relative relocation per name. None of our code runs before
+ * the first call into a stub. The C library's functions are weak references without versions, so that one facade works
+ * with every C library (if dlopen is not in libc.so.6, __libc_dlopen_mode is). */
 #include "gw_api.h"
 #include "gw_facade.h"
 #include "gwi_elf.h"
@@ -35,7 +35,7 @@ enum { RELOC_RELATIVE = R_AARCH64_RELATIVE, RELOC_GLOB_DAT = R_AARCH64_GLOB_DAT 
 enum { RELOC_RELATIVE = R_X86_64_RELATIVE, RELOC_GLOB_DAT = R_X86_64_GLOB_DAT };
 #endif
 
-/* What we need from the C library, and where in the head it goes. */
+/* The C library functions that a facade uses, and their places in the head. */
 static const struct {
     const char *name;
     size_t head_offset;
@@ -51,10 +51,10 @@ enum { WANTED_COUNT = sizeof wanted / sizeof wanted[0] };
 typedef struct export_row {
     const char *name; /* borrowed from the driver's file */
     uint64_t object_bytes;
-    uint64_t value; /* of an absolute symbol */
+    uint64_t value; /* for an absolute symbol */
     uint32_t hash;
     uint32_t string; /* offset of its name in our string table */
-    uint32_t rank;   /* rows are sorted by it, then by name */
+    uint32_t rank;   /* sort key before the name */
     uint8_t bind;
     bool is_object;
     bool is_absolute;
@@ -88,8 +88,7 @@ static int row_by_name(const void *a, const void *b)
     return strcmp(((const export_row *)a)->name, ((const export_row *)b)->name);
 }
 
-/* What frameworks call all the time, for each launch: their stubs, and their places in the table, share two cache
- * lines. */
+/* Functions that frameworks call for each launch. Their stubs and their table entries share two cache lines. */
 static const char *const frequent[] = {"cuCtxGetDevice_v2",    "cuDevicePrimaryCtxGetState",
                                        "cuCtxGetCurrent",      "cuCtxGetDevice",
                                        "cuDeviceGetAttribute", "cuLaunchKernel",
@@ -106,7 +105,7 @@ static bool is_read(const char *name)
     return fn >= 0 && (gw_api_fns[fn].flags & GW_API_READ) != 0;
 }
 
-/* Reads come first, then what is frequent, each in the order of the list. */
+/* Reads first, then the frequent functions, each in the order of the list. */
 static uint32_t rank_of(const char *name, bool read)
 {
     uint32_t rank = 0;
@@ -129,7 +128,7 @@ static uint32_t gnu_hash(const char *name)
     return h;
 }
 
-/* The driver's exported names, each once, the frequent ones first. */
+/* Collect the driver's exported names, each once, the frequent ones first. */
 static gw_status collect_exports(const gwi_elf *driver, image *im, gw_error *err)
 {
     im->row = calloc(driver->symbol_count + 1, sizeof *im->row);
@@ -157,7 +156,7 @@ static gw_status collect_exports(const gwi_elf *driver, image *im, gw_error *err
     if (n > NAMES_MAX)
         return gw_fail(err, GW_UNSUPPORTED, "%s: %u names are more than a driver exports", driver->path, n);
     qsort(im->row, n, sizeof *im->row, row_by_name);
-    for (uint32_t i = 0; i < n; i++) { /* versioned names stand several times */
+    for (uint32_t i = 0; i < n; i++) { /* versioned names occur several times */
         if (im->count == 0 || strcmp(im->row[im->count - 1].name, im->row[i].name) != 0)
             im->row[im->count++] = im->row[i];
     }
@@ -204,7 +203,7 @@ static bool add_strings(image *im, const char *hook_path, const char *driver_pat
     return ok;
 }
 
-/* The symbol table's order: by bucket of the hash table. */
+/* Order the symbols by hash bucket, as the symbol table needs them. */
 static bool order_by_bucket(image *im)
 {
     im->bucket_count = im->count / 2 + 1;
@@ -299,8 +298,8 @@ static void put_hash(const image *im)
     }
 }
 
-/* A driver's data objects cannot be forwarded: their names lead to zeroed room of the same size. The section index
- * of a defined symbol only has to differ from "undefined": the file has no section headers. */
+/* A driver's data objects cannot be forwarded, so their names point to zeroed memory of the same size. The section
+ * index of a defined symbol only has to differ from "undefined", because the file has no section headers. */
 static void put_symbols(image *im)
 {
     Elf64_Sym *sym = (Elf64_Sym *)(im->file + im->symbols_at);
@@ -371,7 +370,7 @@ static void put_dynamic(const image *im)
         {DT_RELASZ, {rela_count * sizeof(Elf64_Rela)}},
         {DT_RELAENT, {sizeof(Elf64_Rela)}},
         {DT_RELACOUNT, {(uint64_t)POINTER_COUNT + im->count}},
-        {DT_FLAGS_1, {DF_1_NODELETE}}, /* resolved stubs stay callable, as a driver's functions do */
+        {DT_FLAGS_1, {DF_1_NODELETE}}, /* stubs that a program has looked up stay callable, like a driver's functions */
         {DT_NULL, {0}},
         {DT_NULL, {0}},
     };
@@ -405,7 +404,7 @@ static bool build_file(image *im)
                                                                        .reads_at = im->reads_at,
                                                                        .count = im->count,
                                                                        .read_count = im->read_count});
-    put_heads(im); /* last: the objects have grown the data segment */
+    put_heads(im); /* last, because put_symbols() enlarges the data segment */
     return true;
 }
 
@@ -417,7 +416,7 @@ static gw_status make_folder(const char *path, gw_error *err)
     strcpy(part, path);
     for (char *slash = part + 1; (slash = strchr(slash, '/')) != NULL; slash++) {
         *slash = '\0';
-        (void)mkdir(part, 0700); /* the last one tells */
+        (void)mkdir(part, 0700); /* if this fails, the last mkdir reports it */
         *slash = '/';
     }
     if (mkdir(part, 0700) != 0 && errno != EEXIST)

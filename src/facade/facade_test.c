@@ -1,4 +1,5 @@
-/* Reading drivers and writing facades, hostile files first. The driver here is a facade itself: a small ELF file. */
+/* Test reading drivers and writing facades, with damaged files first. The test driver is itself a facade: a small ELF
+ * file. */
 #include "gw_facade.h"
 #include "gwi_elf.h"
 
@@ -14,7 +15,7 @@
 #include <cmocka.h>
 
 static char dir[] = "/tmp/gpuwhy-facade-test-XXXXXX";
-static char driver[300]; /* a facade of the hook, taken as a driver */
+static char driver[300]; /* a facade of the hook, used as a driver */
 static uint8_t good[1 << 16];
 static size_t good_bytes;
 
@@ -53,7 +54,8 @@ static int tear_down(void **state)
     return system(command);
 }
 
-/* Whatever is in the file: an answer or a reason that names the file; a facade written of it can be read again. */
+/* Whatever the file contains, the result is valid or the error names the file. A facade written from it can be read
+ * again. */
 static void try_file(const char *path)
 {
     char out[200];
@@ -141,7 +143,8 @@ static void names_survive(void **state)
     gw_facade_info info;
     gw_error err;
     gwi_elf elf;
-    /* For the facade, and for programs that name their phases (include/gpuwhy.h) or ask for failures or silence. */
+    /* Used by the facade, by programs that name their phases (include/gpuwhy.h), read the failure count or switch
+     * recording off. */
     static const char *const exported[] = {"gw_hook_attach", "gpuwhy_phase_mark", "gpuwhy_phase_mark_since",
                                            "gpuwhy_failure_count", "gpuwhy_record"};
     enum { EXPORTED = sizeof exported / sizeof exported[0] };
@@ -180,7 +183,7 @@ static void located_as_the_loader_does(void **state)
     assert_int_equal(gw_driver_locate("/bin/sh", list, &found, &err), GW_OK);
     assert_string_equal(found, path);
     free(found);
-    /* A file that cannot be loaded is passed over, and named where nothing better is found. */
+    /* A file that cannot be loaded is skipped, and named in the error if no other file is found. */
     char wrong[300];
     snprintf(wrong, sizeof wrong, "%s/libcuda.so.1", a);
     write_bytes(wrong, "short", 5);

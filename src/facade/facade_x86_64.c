@@ -1,4 +1,4 @@
-/* The facade's machine code on x86-64: the stubs and the entry that opens the hook. */
+/* The x86-64 machine code of a facade: stubs, lazy entries, and the code that opens the hook at the first call. */
 #include "gw_facade.h"
 #include "gwi_facade_machine.h"
 
@@ -7,7 +7,7 @@
 
 #if defined(__x86_64__)
 
-/* The code below names these offsets as numbers. */
+/* The machine code below uses these offsets as numbers. */
 _Static_assert(offsetof(gw_facade_head, dl_open) == 16, "dl_open");
 _Static_assert(offsetof(gw_facade_head, dl_sym) == 24, "dl_sym");
 _Static_assert(offsetof(gw_facade_head, dl_open_old) == 32, "dl_open_old");
@@ -22,13 +22,13 @@ _Static_assert(offsetof(gw_facade_head, table) == 96, "table");
 
 /* Position-independent code that is copied into every facade.
  *
- * A lazy entry pushes its index and jumps to the start. All registers that carry arguments are kept: the six
- * integer ones, rax (vector count of variadic calls), r10 (static chain) and xmm0-7. errno is kept, too.
- * rbx holds the head, r12 the index, r13 the address of errno (or 0), r14d its value.
+ * A lazy entry pushes its index and jumps to the start. All registers that carry arguments are preserved: the six
+ * integer ones, rax (vector count of variadic calls), r10 (static chain) and xmm0-7. errno is preserved too. rbx holds
+ * the head, r12 the index, r13 the address of errno (or 0), r14d its value.
  *
- * open(path): dlopen, else __libc_dlopen_mode, else 0. sym(handle, name) likewise.
- * First the hook is asked to fill the table; when that fails, this one entry is filled from the driver; when that
- * fails too, the entry answers CUDA_ERROR_STUB_LIBRARY (34). */
+ * open(path): dlopen, else __libc_dlopen_mode, else 0. sym(handle, name) likewise. First the hook is called to fill the
+ * table. If that fails, this one entry is filled with the driver's function. If that fails too, the entry returns
+ * CUDA_ERROR_STUB_LIBRARY (34). */
 __asm__(".pushsection .rodata.gwi_facade_code, \"a\", @progbits\n"
         ".balign 16\n"
         ".globl gwi_facade_blob\n"
@@ -59,7 +59,7 @@ __asm__(".pushsection .rodata.gwi_facade_code, \"a\", @progbits\n"
         "  mov %r13, 208(%rsp)\n"
         "  mov %r14, 216(%rsp)\n"
         "  mov 8(%rbp), %r12d\n"
-        "  lea 0x7f000000(%rip), %rbx\n" /* patched: the head */
+        "  lea 0x7f000000(%rip), %rbx\n" /* patched: address of the head */
         ".globl gwi_facade_blob_head\n"
         ".hidden gwi_facade_blob_head\n"
         "gwi_facade_blob_head:\n"
@@ -129,14 +129,14 @@ __asm__(".pushsection .rodata.gwi_facade_code, \"a\", @progbits\n"
         "  mov 208(%rsp), %r13\n"
         "  mov 216(%rsp), %r14\n"
         "  leave\n"
-        "  add $8, %rsp\n" /* the index */
+        "  add $8, %rsp\n" /* remove the index */
         "  jmp *%r11\n"
         "20:\n"            /* open(rdi) */
         "  mov $2, %esi\n" /* RTLD_NOW | RTLD_LOCAL */
         "  mov 16(%rbx), %rax\n"
         "  test %rax, %rax\n"
         "  jnz 21f\n"
-        "  mov $0x80000002, %esi\n" /* as dlopen() calls it */
+        "  mov $0x80000002, %esi\n" /* the flags that dlopen() passes */
         "  mov 32(%rbx), %rax\n"
         "  test %rax, %rax\n"
         "  jz 22f\n"
@@ -204,18 +204,18 @@ static void put32(uint8_t *at, uint32_t value)
     memcpy(at, &value, sizeof value);
 }
 
-/* A displacement counts from the end of its instruction. */
+/* A displacement is relative to the end of its instruction. */
 static void put_displacement(uint8_t *at, uint64_t target, uint64_t instruction_end)
 {
     put32(at, (uint32_t)(target - instruction_end));
 }
 
-/* Its stub is near enough for a short jump. */
+/* Write the code of a read. Its stub is near enough for a short jump. */
 static void put_read(uint8_t *code, const gwi_facade_places *places, uint32_t i)
 {
     static const uint8_t like[] = {0x4c, 0x8b, 0x1d, 0, 0, 0, 0, /* mov reads[i](%rip), %r11 */
                                    0x4d, 0x85, 0xdb,             /* test %r11, %r11 */
-                                   0x74, 0,                      /* jz the stub */
+                                   0x74, 0,                      /* jz to the stub */
                                    0x41, 0xff, 0xe3};            /* jmp *%r11 */
     uint64_t read_at = gwi_facade_read_at(places->code_at, i), stub_at = gwi_facade_stub_at(places->code_at, i);
     uint8_t *read = code + (read_at - places->code_at);
@@ -241,7 +241,7 @@ void gwi_facade_code_write(uint8_t *code, const gwi_facade_places *places)
         put_displacement(stub + 2, places->table_at + (uint64_t)i * 8, stub_at + 6);
         lazy[0] = 0x68; /* push $i */
         put32(lazy + 1, i);
-        lazy[5] = 0xe9; /* jmp the blob */
+        lazy[5] = 0xe9; /* jmp to the start */
         put_displacement(lazy + 6, code_at, lazy_at + 10);
     }
 }

@@ -1,4 +1,4 @@
-/* A dynamic ELF file, read as data. Every offset is checked against the file before it is followed. */
+/* A dynamic ELF file, read as data. Every offset is checked against the file's size before it is used. */
 #ifndef GWI_ELF_H
 #define GWI_ELF_H
 
@@ -11,11 +11,11 @@
 
 typedef struct gwi_elf {
     const char *path;    /* borrowed from the caller of gwi_elf_open() */
-    const uint8_t *data; /* owned: the file, mapped */
+    const uint8_t *data; /* owned: the mapped file */
     size_t bytes;
     uint16_t type;
     uint16_t machine;
-    const Elf64_Phdr *phdr; /* borrowed from `data`, as all below */
+    const Elf64_Phdr *phdr; /* borrowed from `data`, like all pointers below */
     uint32_t phdr_count;
     const Elf64_Dyn *dyn; /* NULL: no dynamic segment */
     uint32_t dyn_count;
@@ -25,20 +25,21 @@ typedef struct gwi_elf {
     uint32_t symbol_count;
 } gwi_elf;
 
-/* Map and check. GW_OK; GW_IO, GW_CORRUPT, GW_UNSUPPORTED (not a 64-bit little-endian file): closed again. */
+/* Map and check a file. GW_OK; GW_IO, GW_CORRUPT, GW_UNSUPPORTED (not a 64-bit little-endian file): the file is closed
+ * again. */
 GW_MUST_CHECK gw_status gwi_elf_open(const char *path, gwi_elf *elf, gw_error *err);
 void gwi_elf_close(gwi_elf *elf);
 
-/* The value of a dynamic entry as a string of the string table; NULL: absent or out of range. The `n`-th, from 0. */
+/* Return the string of the `n`-th dynamic entry (from 0) with this tag; NULL: absent or out of range. */
 const char *gwi_elf_dyn_string(const gwi_elf *elf, int64_t tag, unsigned n);
 
-/* Name of a symbol; NULL when damaged. */
+/* Name of a symbol; NULL if it is damaged. */
 const char *gwi_elf_symbol_name(const gwi_elf *elf, const Elf64_Sym *symbol);
 
-/* Another library finds it by name: defined, not local, not hidden. */
+/* True if another library can find the symbol by name: it is defined, not local, not hidden. */
 bool gwi_elf_symbol_exported(const Elf64_Sym *symbol);
 
-/* The build id in hex; "" when there is none. */
+/* The build id in hex; "" if there is none. */
 void gwi_elf_build_id(const gwi_elf *elf, char *out, size_t out_bytes);
 
 /* The machine this code was built for. */

@@ -1,6 +1,6 @@
-/* Which libcuda.so.1 would the loader give this program? It looks at the program's DT_RPATH (only without
- * DT_RUNPATH), LD_LIBRARY_PATH, DT_RUNPATH, the cache and the default folders, in this order, and passes over files
- * of another machine. The cache and what else the loader knows is asked of the loader itself, in a child. */
+/* Find the libcuda.so.1 that the loader would give a program. The loader searches the program's DT_RPATH (only without
+ * DT_RUNPATH), LD_LIBRARY_PATH, DT_RUNPATH, the cache and the default folders, in this order, and skips files for
+ * another machine. For the cache and the default folders we call the loader itself, in a child process. */
 #include "gw_facade.h"
 #include "gwi_elf.h"
 
@@ -20,7 +20,7 @@ static const char driver_name[] = "libcuda.so.1";
 
 typedef struct search {
     char found[PATH_MAX];
-    char passed_over[300]; /* a file that was there and could not be taken, and why; "" none */
+    char passed_over[300]; /* a file that exists but cannot be used, and why; "": none */
 } search;
 
 static bool usable(search *s, const char *path)
@@ -40,7 +40,7 @@ static bool usable(search *s, const char *path)
     return fits;
 }
 
-/* One folder of a list, with $ORIGIN, ${ORIGIN}, $LIB replaced. False: too long. */
+/* Copy one folder of a list, with $ORIGIN, ${ORIGIN} and $LIB replaced. False: too long. */
 static bool expand(const char *part, size_t bytes, const char *origin, char *out, size_t out_bytes)
 {
     static const struct {
@@ -98,7 +98,7 @@ static void read_run_paths(const char *program, char rpath[PATH_MAX], char runpa
     gwi_elf elf;
     rpath[0] = runpath[0] = '\0';
     if (gwi_elf_open(program, &elf, NULL) != GW_OK)
-        return; /* a script, or not ours to judge: the interpreter's run path hardly ever names a driver */
+        return; /* a script, or unreadable: the interpreter's run path almost never leads to a driver */
     const char *value = gwi_elf_dyn_string(&elf, DT_RUNPATH, 0);
     if (value != NULL)
         snprintf(runpath, PATH_MAX, "%s", value);
@@ -107,12 +107,12 @@ static void read_run_paths(const char *program, char rpath[PATH_MAX], char runpa
     gwi_elf_close(&elf);
 }
 
-/* In the child: write the path of what the loader finds, or '!' and its reason. */
+/* In the child: write the path of the library that the loader finds, or '!' and the reason. */
 static void probe(int fd)
 {
     char text[PATH_MAX];
     struct link_map *map = NULL;
-    alarm(10); /* a driver on a dead network file system must not hold us for ever */
+    alarm(10); /* a driver on a dead network file system must not block us forever */
     void *lib = dlopen(driver_name, RTLD_LAZY | RTLD_LOCAL);
     if (lib == NULL)
         snprintf(text, sizeof text, "!%s", dlerror());
