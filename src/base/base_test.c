@@ -1,4 +1,4 @@
-/* Status texts, quantities and the growing string, hostile input first. */
+/* Test status texts, quantities and the growing string, with invalid input first. */
 #include "gw_status.h"
 #include "gw_text.h"
 

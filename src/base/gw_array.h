@@ -1,4 +1,5 @@
-/* Growing arrays. `array` is the address of a pointer to elements from malloc(), or to NULL: &list->item. */
+/* Growing arrays. `array` is the address of a pointer, such as &list->item. The pointer is NULL or comes from
+ * malloc(). */
 #ifndef GW_ARRAY_H
 #define GW_ARRAY_H
 
@@ -8,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Change the array to `count` elements. False: no memory, and nothing has changed. */
 static inline bool gw_array_resize(void *array, size_t count, size_t element_bytes)
 {
     void *data;
@@ -19,7 +21,7 @@ static inline bool gw_array_resize(void *array, size_t count, size_t element_byt
     return true;
 }
 
-/* Make room for element number `count`. False: no memory, and nothing has changed. */
+/* Make room for the element with index `count`; *capacity is updated. False: no memory, and nothing has changed. */
 static inline bool gw_array_room(void *array, size_t count, size_t *capacity, size_t element_bytes)
 {
     if (count < *capacity)
@@ -31,8 +33,8 @@ static inline bool gw_array_room(void *array, size_t count, size_t *capacity, si
     return true;
 }
 
-/* The same for an array that no other function allocates or cuts: its capacity is the power of two that holds `count`,
- * and need not be kept. */
+/* The same without a stored capacity: it is always the smallest power of two that is at least `count`. Only for arrays
+ * that no other function allocates or shrinks. */
 static inline bool gw_array_more(void *array, size_t count, size_t element_bytes)
 {
     bool is_full = (count & (count - 1)) == 0; /* 0, 1, 2, 4, 8, ... */

@@ -1,11 +1,11 @@
-/* The clocks. `ticks` are the processor's counter where it is usable as a clock on this machine, else
- * CLOCK_MONOTONIC in ns; gw_clock_kind() says which, with the values of GW_CLOCK_* in gw_buffer.h. */
+/* Clocks in ns, as unsigned 64-bit numbers. Any thread. */
 #ifndef GW_CLOCK_H
 #define GW_CLOCK_H
 
 #include <stdint.h>
 #include <time.h>
 
+/* Read any POSIX clock; ns. */
 static inline uint64_t gw_clock_ns(clockid_t clock)
 {
     struct timespec now;
@@ -13,17 +13,19 @@ static inline uint64_t gw_clock_ns(clockid_t clock)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+/* Time since an arbitrary start, usually boot; ns. Never goes back. */
 static inline uint64_t gw_monotonic_ns(void)
 {
     return gw_clock_ns(CLOCK_MONOTONIC);
 }
 
+/* Time since 1970-01-01 UTC; ns. Jumps when the system clock is set. */
 static inline uint64_t gw_realtime_ns(void)
 {
     return gw_clock_ns(CLOCK_REALTIME);
 }
 
-/* What this process has used of processors: for limits that a busy machine must not make tighter. */
+/* CPU time used by this process; ns. For time limits that must not depend on the load of the machine. */
 static inline uint64_t gw_processor_ns(void)
 {
     return gw_clock_ns(CLOCK_PROCESS_CPUTIME_ID);

@@ -1,14 +1,15 @@
-/* What is loaded into other people's programs, the hook and the virtual card, must load with C libraries back to
- * glibc 2.17. What newer ones have moved to newer symbol versions is asked for by its old one. CMake includes this
- * header before every file of those two. They name libdl.so.2 and libpthread.so.0 themselves: before 2.34 these were
- * libraries of their own. */
+/* The hook and the virtual GPU are loaded into other programs and must work with C libraries back to glibc 2.17. For
+ * each function that newer releases moved to a newer symbol version, this header selects the old version. CMake
+ * includes it before every file of these two libraries. They link to libdl.so.2 and libpthread.so.0 explicitly, because
+ * before 2.34 these were separate libraries. */
 #ifndef GW_GLIBC_H
 #define GW_GLIBC_H
 
-/* No header of the C library may come before the file's own feature macros: its presence alone tells whose it is. */
+/* No C library header may be included before the file's own feature macros, so only the presence of a header file is
+ * used to detect glibc. */
 #if defined(__linux__) && defined(__has_include)
 #if __has_include(<gnu/libc-version.h>)
-/* The version of the first release for this machine, and what came later. */
+/* The version of the first release for this machine, and versions of functions added later. */
 #if defined(__x86_64__)
 #define GW_GLIBC_BASE           "GLIBC_2.2.5"
 #define GW_GLIBC_CONDATTR_CLOCK "GLIBC_2.3.3"
@@ -40,7 +41,8 @@ GW_OLD_SYMBOL(pthread_mutexattr_destroy, GW_GLIBC_BASE);
 GW_OLD_SYMBOL(pthread_mutexattr_setpshared, GW_GLIBC_BASE);
 GW_OLD_SYMBOL(pthread_mutexattr_setrobust, GW_GLIBC_ROBUST);
 GW_OLD_SYMBOL(pthread_mutex_consistent, GW_GLIBC_ROBUST);
-/* Headers from 2.38 on lead number parsing to names of their own; the old ones do the same for what we parse. */
+/* Headers since 2.38 redirect number parsing to new functions. The old functions give the same result for the numbers
+ * that we parse. */
 __asm__(".symver __isoc23_strtol,strtol@" GW_GLIBC_BASE);
 __asm__(".symver __isoc23_strtoul,strtoul@" GW_GLIBC_BASE);
 __asm__(".symver __isoc23_strtoll,strtoll@" GW_GLIBC_BASE);

@@ -1,10 +1,11 @@
-/* One step of a hash of 64 bits: start with any number, mix in one value after the other. For tables in memory, never
- * for what is written down. */
+/* One step of a 64-bit hash. Start with any number, and mix in one value after another. Use it only for tables in
+ * memory, never for values that are written to a file. */
 #ifndef GW_HASH_H
 #define GW_HASH_H
 
 #include <stdint.h>
 
+/* Return `hash` with `value` mixed in. */
 static inline uint64_t gw_hash_mix(uint64_t hash, uint64_t value)
 {
     hash = (hash ^ value) * UINT64_C(0x9e3779b97f4a7c15);

@@ -1,8 +1,8 @@
 /* How every folder reports failure: one status, one optional text.
  *
- * Whoever detects the fault writes the facts with gw_fail(), each caller may prepend what it was trying to
- * do with gw_wrap(), and one place prints. `err` may be NULL everywhere: then only the status remains.
- * Nothing here allocates or locks; a gw_error belongs to one thread. */
+ * The function that detects the failure writes the facts with gw_fail(), each caller may prepend what it was trying to
+ * do with gw_wrap(), and one place prints the text. `err` may be NULL everywhere: then there is only the status.
+ * Nothing here allocates or locks. A gw_error belongs to one thread. */
 #ifndef GW_STATUS_H
 #define GW_STATUS_H
 
@@ -25,15 +25,15 @@ typedef enum gw_status {
 } gw_status;
 
 typedef struct gw_error {
-    char text[512]; /* "" until something failed; never longer than fits */
+    char text[512]; /* "" until something fails; cut to this size */
 } gw_error;
 
 #define GW_MUST_CHECK __attribute__((warn_unused_result))
 
-/* The status in words. Static; never NULL, also for values out of range. */
+/* The status in words. Static; never NULL, even for values out of range. */
 const char *gw_status_text(gw_status status);
 
-/* Write the text and return `status`, so that `return gw_fail(...)` reads well. */
+/* Write the text and return `status`, for use as `return gw_fail(...)`. */
 __attribute__((format(printf, 3, 4))) gw_status gw_fail(gw_error *err, gw_status status, const char *format, ...);
 
 /* Prepend "<text>: ". */

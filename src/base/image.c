@@ -1,11 +1,12 @@
-/* Finding names through the hash tables that a loader uses. */
+/* Find symbols of a mapped ELF file through the hash tables that a loader uses. */
 #include "gw_image.h"
 
 #include <string.h>
 
 enum { CHAIN_MAX = 4096, NAME_MAX_BYTES = 256 };
 
-/* The C library puts addresses into the dynamic section where the file has offsets; another one may not. */
+/* Glibc relocates the addresses in the dynamic section in memory; other C libraries may leave the file's values
+ * there. */
 static uint64_t absolute(const gw_image *image, uint64_t value)
 {
     return value >= image->base ? value : value + image->bias;
@@ -84,7 +85,7 @@ bool gw_image_text_is(const gw_image *image, uint32_t at, const char *name)
            memcmp(text, name, bytes) == 0;
 }
 
-/* Whether symbol `index` is this name and defined here. */
+/* Return whether symbol `index` has this name and is defined here. */
 static bool symbol_is(const gw_image *image, uint32_t index, const char *name, uint64_t *ret_address)
 {
     Elf64_Sym symbol;

@@ -1,4 +1,4 @@
-/* Statuses as text, and errors that each caller may put words in front of. */
+/* Statuses as text, and error texts that callers can extend. */
 #include "gw_status.h"
 
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* The growing string, and how sizes are printed and read. */
+/* The growing string, string and path helpers, and sizes in bytes as text. */
 #include "gw_text.h"
 
 #include <ctype.h>

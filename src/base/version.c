@@ -1,4 +1,4 @@
-/* Versions with dots, read into one integer that compares, and printed again. */
+/* Convert dotted versions to one comparable integer, and back to text. */
 #include "gw_version.h"
 
 #include <stddef.h>
