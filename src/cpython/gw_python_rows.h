@@ -1,7 +1,6 @@
-/* Where CPython keeps what we read: a row for each version, as its headers lay out a build with the interpreter's lock
- * and without debugging extras on a 64-bit machine. Facts of the
- * versions 3.9.18, 3.10.13, 3.11.7, 3.12.1, 3.13.0, 3.13.5 and 3.14.8; within a version they have not moved. A build
- * that differs has types of other sizes and is not read. */
+/* Offsets in CPython's structures: one row per version, for 64-bit builds with the GIL and without debugging options.
+ * The values are from the headers of 3.9.18, 3.10.13, 3.11.7, 3.12.1, 3.13.0, 3.13.5 and 3.14.8; they have not changed
+ * within a minor version. A build with other offsets has types of other sizes and is not read. */
 #ifndef GW_PYTHON_ROWS_H
 #define GW_PYTHON_ROWS_H
 
@@ -163,7 +162,7 @@ static const gw_python_layout gw_python_rows[] = {
         .frame_previous = 8,
         .frame_instruction = 56,
         .frame_mark = 74,
-        .shim_owner = 3, /* 3: the loop's own, 4: on the C stack */
+        .shim_owner = 3, /* 3: owned by the loop, 4: on the C stack */
         .code_version = 92,
         .code_first_line = 68,
         .code_file = 112,

@@ -1,4 +1,4 @@
-/* Which row fits, and what an interpreter publishes about itself. */
+/* Find the row of a version, and check and read the offsets that an interpreter publishes. */
 #include "gw_python_rows.h"
 
 #include <string.h>
@@ -11,16 +11,17 @@ const gw_python_layout *gw_python_layout_of(unsigned version)
     return NULL;
 }
 
-/* ---- what the interpreter publishes ---- */
+/* ---- offsets published by the interpreter ---- */
 
-/* Its words: a cookie, the version, whether it runs without its lock; then groups, each of a size and offsets. A row
- * says at which word a group begins; what we read stands at the same place of its group in all versions. */
+/* The published words: a cookie, the version, whether the build is free-threaded; then groups, each with a size and
+ * offsets. A row has the word at which each group starts. The members that we read have the same place in their group
+ * in all versions. */
 typedef struct published_groups {
     unsigned version;
     uint8_t thread, frame, code, object, bytes, text;
 } published_groups;
 
-/* The groups before these begin at the same words in all versions. */
+/* The groups before these start at the same words in all versions. */
 enum { GROUP_RUNTIME = 3, GROUP_INTERPRETER = 6 };
 
 static const published_groups published_rows[] = {
@@ -36,7 +37,7 @@ static const published_groups *groups_of(unsigned version)
     return NULL;
 }
 
-/* A member's offset; `size` is the group's first word. */
+/* Read a member's offset and check it; `size` points to the group's first word. */
 static bool take(const uint64_t *size, unsigned member, unsigned bytes, uint16_t *ret_offset)
 {
     uint64_t offset = size[member];
@@ -69,7 +70,7 @@ bool gw_python_layout_publish(gw_python_layout *layout, const uint64_t published
     return object_type == GW_PYTHON_OB_TYPE && bytes_data == GW_PYTHON_BYTES_DATA && ascii_bytes == layout->ascii_bytes;
 }
 
-/* As take(), of structures that are large: the interpreter's state holds objects. */
+/* Like take(), for large structures: the interpreter's state contains objects. */
 static bool take_far(const uint64_t *size, unsigned member, uint32_t *ret_offset)
 {
     uint64_t offset = size[member];

@@ -1,4 +1,4 @@
-/* What an interpreter publishes about itself, good and bad. */
+/* Test the offsets that an interpreter publishes, valid and damaged ones. */
 #include "gw_python_rows.h"
 
 #include <setjmp.h>
@@ -12,7 +12,7 @@ enum { WORDS = GW_PYTHON_PUBLISHED_WORDS };
 
 static const unsigned long version_hex[] = {0x030D05F0, 0x030E00F0};
 
-/* As CPython 3.13 and 3.14 publish it: where each group begins, then what their headers say. */
+/* Build the words as CPython 3.13 and 3.14 publish them: the start of each group, then the offsets of their headers. */
 static void publish(unsigned version, uint64_t words[WORDS])
 {
     const gw_python_layout *row = gw_python_layout_of(version);
@@ -69,20 +69,20 @@ static void published(void **state)
         publish(version, words);
         assert_true(gw_python_layout_publish(&layout, words, hex));
         assert_memory_equal(&layout, row, sizeof layout);
-        assert_false(gw_python_layout_publish(&layout, words, hex + 1)); /* of another build */
-        words[2] = 1;                                                    /* without its lock */
+        assert_false(gw_python_layout_publish(&layout, words, hex + 1)); /* another build */
+        words[2] = 1;                                                    /* without the GIL */
         assert_false(gw_python_layout_publish(&layout, words, hex));
         words[2] = 0;
         words[0] ^= 1;
         assert_false(gw_python_layout_publish(&layout, words, hex));
         words[0] ^= 1;
-        words[version == 0x030D ? 29 : 32] += 8; /* frame_previous: taken from what is published */
+        words[version == 0x030D ? 29 : 32] += 8; /* frame_previous: the published value is used */
         assert_true(gw_python_layout_publish(&layout, words, hex));
         assert_int_equal(layout.frame_previous, row->frame_previous + 8);
     }
 }
 
-/* The way from _PyRuntime to the thread states. */
+/* The path from _PyRuntime to the thread states. */
 static void lists(void **state)
 {
     (void)state;
@@ -120,7 +120,7 @@ static void lists(void **state)
     }
 }
 
-/* Each word in turn is damaged: refused, or an offset inside its structure. */
+/* Damage each word in turn: it must be refused, or give an offset inside its structure. */
 static void damaged(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Finds the line of a bytecode offset in the tables of CPython 3.9 to 3.14. */
+/* Find the line of a bytecode offset in the tables of CPython 3.9 to 3.14. */
 #include "gw_python_lines.h"
 
 #include <stdbool.h>
@@ -10,7 +10,7 @@ static int32_t checked(int64_t line)
     return line >= 0 && line <= INT32_MAX ? (int32_t)line : -1;
 }
 
-/* Pairs: how many bytes further, how many lines further. A line holds until the next pair's address. */
+/* Pairs of byte increment and line increment. A line is valid up to the address of the next pair. */
 static int32_t line_by_increments(const uint8_t *table, size_t bytes, int32_t first_line, int32_t instruction)
 {
     int64_t line = first_line;
@@ -26,7 +26,7 @@ static int32_t line_by_increments(const uint8_t *table, size_t bytes, int32_t fi
     return checked(line);
 }
 
-/* Pairs: bytes of the range, lines from the range before; NO_LINE: these instructions have none. */
+/* Pairs of range size in bytes and line increment. NO_LINE: these instructions have no line. */
 static int32_t line_by_ranges(const uint8_t *table, size_t bytes, int32_t first_line, int32_t instruction)
 {
     int64_t line = first_line;
@@ -44,8 +44,8 @@ static int32_t line_by_ranges(const uint8_t *table, size_t bytes, int32_t first_
     return -1;
 }
 
-/* A number in groups of six bits, the lowest first; bit 6 says that another group follows, bit 7 stands at the head of
- * an entry only. False: damaged. */
+/* Read a number in groups of six bits, lowest first. Bit 6 is set if another group follows; bit 7 is set only in the
+ * head of an entry. False: damaged. */
 static bool read_number(const uint8_t *table, size_t bytes, size_t *at, uint64_t *ret_number)
 {
     uint64_t number = 0;
@@ -72,15 +72,15 @@ static bool read_signed(const uint8_t *table, size_t bytes, size_t *at, int64_t 
     return true;
 }
 
-/* Kinds of a location, by bits 3 to 6 of an entry's head. */
+/* Kinds of a location: bits 3 to 6 of an entry's head. */
 enum {
-    KIND_ONE_LINE_FIRST = 10, /* below: the line of the entry before; 10, 11, 12: so many lines less ten further */
+    KIND_ONE_LINE_FIRST = 10, /* below 10: same line as the previous entry; 10, 11, 12: 0, 1, 2 lines further */
     KIND_LINE_ONLY = 13,
     KIND_LONG = 14,
     KIND_NONE = 15
 };
 
-/* How far the line moves with the entry whose head lies before `at`. */
+/* Read by how many lines the entry moves. Its head is just before `at`. */
 static bool read_line_step(const uint8_t *table, size_t bytes, unsigned kind, size_t at, int64_t *ret_step)
 {
     *ret_step = 0;
@@ -91,8 +91,8 @@ static bool read_line_step(const uint8_t *table, size_t bytes, unsigned kind, si
     return true;
 }
 
-/* Entries of a head (bit 7, kind, code units less one) and what its kind needs; the next one begins at the next byte
- * with bit 7. Columns are passed over. */
+/* An entry is a head (bit 7, kind, number of code units minus one) and the data of its kind. The next entry starts at
+ * the next byte with bit 7. Columns are skipped. */
 static int32_t line_by_locations(const uint8_t *table, size_t bytes, int32_t first_line, int32_t instruction)
 {
     int64_t line = first_line;

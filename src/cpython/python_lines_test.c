@@ -1,4 +1,4 @@
-/* Tables made by hand, and damaged ones; real ones are in python_lines_test.py. */
+/* Test hand-made tables and damaged ones; python_lines_test.py tests real ones. */
 #include "gw_python_lines.h"
 
 #include <setjmp.h>
@@ -18,12 +18,12 @@ static void increments(void **state)
     assert_int_equal(gw_python_line(0x0309, TABLE(0, 1, 6, 1, 8, 0xff), 7, 5), 8);
     assert_int_equal(gw_python_line(0x0309, TABLE(0, 1, 6, 1, 8, 0xff), 7, 6), 9);
     assert_int_equal(gw_python_line(0x0309, TABLE(0, 1, 6, 1, 8, 0xff), 7, 1000), 8);
-    /* A step of 300 bytes and 130 lines takes three pairs; lines count from where they stand. */
+    /* A step of 300 bytes and 130 lines takes three pairs; line increments add up. */
     assert_int_equal(gw_python_line(0x0309, TABLE(255, 0, 45, 127, 0, 3), 1, 299), 1);
     assert_int_equal(gw_python_line(0x0309, TABLE(255, 0, 45, 127, 0, 3), 1, 300), 131);
     assert_int_equal(gw_python_line(0x0309, TABLE(0, 1, 6), 7, 0), -1);      /* half a pair */
-    assert_int_equal(gw_python_line(0x0309, TABLE(0, 0x80), 7, 0), -1);      /* before the first line */
-    assert_int_equal(gw_python_line(0x0309, TABLE(0, 1), INT32_MAX, 0), -1); /* no such line */
+    assert_int_equal(gw_python_line(0x0309, TABLE(0, 0x80), 7, 0), -1);      /* a line below 0 */
+    assert_int_equal(gw_python_line(0x0309, TABLE(0, 1), INT32_MAX, 0), -1); /* a line above INT32_MAX */
 }
 
 static void ranges(void **state)
@@ -31,9 +31,9 @@ static void ranges(void **state)
     (void)state;
     assert_int_equal(gw_python_line(0x030A, NULL, 0, 7, 0), -1);
     assert_int_equal(gw_python_line(0x030A, TABLE(4, 1, 2, 0x80, 2, 0xff), 7, 0), 8);
-    assert_int_equal(gw_python_line(0x030A, TABLE(4, 1, 2, 0x80, 2, 0xff), 7, 4), -1); /* none in the source */
+    assert_int_equal(gw_python_line(0x030A, TABLE(4, 1, 2, 0x80, 2, 0xff), 7, 4), -1); /* no line in the source */
     assert_int_equal(gw_python_line(0x030A, TABLE(4, 1, 2, 0x80, 2, 0xff), 7, 6), 7);
-    assert_int_equal(gw_python_line(0x030A, TABLE(4, 1, 2, 0x80, 2, 0xff), 7, 8), -1); /* beyond the code */
+    assert_int_equal(gw_python_line(0x030A, TABLE(4, 1, 2, 0x80, 2, 0xff), 7, 8), -1); /* beyond the end of the code */
     assert_int_equal(gw_python_line(0x030A, TABLE(4, 1, 2), 7, 0), -1);
 }
 
@@ -47,9 +47,9 @@ static void locations(void **state)
     assert_int_equal(gw_python_line(0x030D, table, sizeof table, 7, 6), 5);
     assert_int_equal(gw_python_line(0x030C, table, sizeof table, 7, 21), 5);
     assert_int_equal(gw_python_line(0x030B, table, sizeof table, 7, 22), -1);
-    assert_int_equal(gw_python_line(0x030B, table, sizeof table - 1, 7, 6), -1);     /* cut within a number */
-    assert_int_equal(gw_python_line(0x030B, table + 1, sizeof table - 1, 7, 0), -1); /* no head where one must be */
-    assert_int_equal(gw_python_line(0x030B, TABLE(0x80 | 14 << 3, 0x80), 7, 0), -1); /* a head within an entry */
+    assert_int_equal(gw_python_line(0x030B, table, sizeof table - 1, 7, 6), -1);     /* cut inside a number */
+    assert_int_equal(gw_python_line(0x030B, table + 1, sizeof table - 1, 7, 0), -1); /* no head where one is required */
+    assert_int_equal(gw_python_line(0x030B, TABLE(0x80 | 14 << 3, 0x80), 7, 0), -1); /* a head inside an entry */
     assert_int_equal(gw_python_line(0x030B, TABLE(0x80 | 14 << 3, 0x7f, 0x7f, 0x7f, 0x7f, 0x7f, 0x7f), 7, 0), -1);
     assert_int_equal(gw_python_line(0x030B, TABLE(0xe8, 0x7e, 0x7f, 0x7f, 0x7f, 0x7f, 0x3f), 7, 0), -1); /* too far */
 }
@@ -64,7 +64,7 @@ static void not_known(void **state)
         assert_int_equal(gw_python_line(version, TABLE(4, 1), 7, -1), -1);
 }
 
-/* Each table in memory of its very size, so that the sanitizer sees a byte too many. */
+/* Each table has memory of its exact size, so that the sanitizer detects a read past its end. */
 static void damaged(void **state)
 {
     (void)state;

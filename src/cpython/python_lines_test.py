@@ -1,5 +1,7 @@
-"""gw_python_line() against the interpreter that runs this: every instruction of every function of some of the standard
-library and of awkward code of our own.  python_lines_test.py LIBRARY"""
+"""Compare gw_python_line() with the interpreter that runs this: every instruction of every function in a part of the
+standard library and in unusual code of our own.
+
+    python_lines_test.py LIBRARY"""
 import ctypes
 import dis
 import os
@@ -55,7 +57,7 @@ def codes_of(code):
 
 
 def lines_of(code):
-    """The line of each instruction as the interpreter says, None: it has none."""
+    """The line of each instruction as the interpreter reports it; None if it has none."""
     count = len(code.co_code) // INSTRUCTION_BYTES
     if sys.version_info >= (3, 11):
         return [position[0] for position in code.co_positions()]

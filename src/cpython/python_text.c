@@ -1,13 +1,13 @@
-/* Characters as Python keeps them, in UTF-8. */
+/* Convert Python's strings to UTF-8. */
 #include "gw_python_layout.h"
 
 #include <string.h>
 
-/* One character in UTF-8; what cannot be said in a line of text is replaced. Returns the bytes. */
+/* Write one character in UTF-8; a character that cannot be part of a line is replaced. Returns the number of bytes. */
 static size_t encode(const gw_python_text *t, size_t at, char out[4])
 {
     uint32_t c = 0;
-    t->fetch(t->user, t->data + at * t->width, &c, t->width); /* little-endian, as the rest of this */
+    t->fetch(t->user, t->data + at * t->width, &c, t->width); /* little-endian, like all of our code */
     if (c < 0x80) {
         out[0] = c < 0x20 || c == 0x7f ? '?' : (char)c;
         return 1;
@@ -17,7 +17,8 @@ static size_t encode(const gw_python_text *t, size_t at, char out[4])
         out[1] = (char)(0x80 | (c & 0x3f));
         return 2;
     }
-    if (c > 0x10ffff || (c >= 0xd800 && c < 0xe000)) /* half a pair, or a byte of a file name that is no text */
+    if (c > 0x10ffff ||
+        (c >= 0xd800 && c < 0xe000)) /* half of a surrogate pair, or an undecodable byte of a file name */
         c = 0xfffd;
     if (c < 0x10000) {
         out[0] = (char)(0xe0 | c >> 12);
