@@ -1,4 +1,5 @@
-/* From the symbol _PyRuntime to interpreters, to thread states, to frames, to code objects. */
+/* Follow another process's memory from the symbol _PyRuntime to interpreters, thread states, frames and code
+ * objects. */
 #include "gwi_python.h"
 
 #include "gw_array.h"
@@ -9,12 +10,12 @@
 #include <string.h>
 
 enum {
-    INTERPRETERS_MAX = 64, /* of one copy: the first and its sub-interpreters */
+    INTERPRETERS_MAX = 64, /* in one copy of Python: the main one and its sub-interpreters */
     STEPS_MAX = 1024,      /* frames and shims of one thread */
     CODES_MAX = 4096,
-    TABLE_BYTES_MAX = 1 << 16, /* a longer line table is not kept */
+    TABLE_BYTES_MAX = 1 << 16, /* longer line tables are not stored */
     NAME_BYTES_MAX = 400,
-    TEXT_CHARACTERS_MAX = 4096, /* no path is longer */
+    TEXT_CHARACTERS_MAX = 4096, /* longer than any path */
     TEXT_BYTES_MAX = GW_TEXT_BYTES_MAX
 };
 
@@ -28,7 +29,7 @@ static bool read_word(const gwi_python *python, uint64_t at, uint64_t *ret_word)
     return read_at(python, at, ret_word, sizeof *ret_word);
 }
 
-/* One of several fields of a structure that was read at once. */
+/* Read one field of a structure that was copied as a whole. */
 static uint64_t word_in(const uint8_t *bytes, size_t at)
 {
     uint64_t word;
@@ -50,8 +51,8 @@ static size_t furthest(size_t a, size_t b)
 
 /* ---- an interpreter ---- */
 
-/* 0x030B for 3.11; 0: not known. Before 3.11 no number is published: which functions there are tells, and the sizes of
- * the types must agree (fits()). */
+/* Return the version, 0x030B for 3.11; 0: not known. Before 3.11 no number is published, so the version is derived from
+ * the functions that exist; the sizes of the types must match too (fits()). */
 static unsigned version_of(const gwi_python *python, const gw_image *image, unsigned long *ret_hex)
 {
     uint64_t at;
@@ -63,7 +64,7 @@ static unsigned version_of(const gwi_python *python, const gw_image *image, unsi
     return gw_image_find(image, "PyThreadState_GetFrame", &at) ? 0x0309 : 0;
 }
 
-/* Types say how large their objects are: a build whose structures differ from the row's shows here. */
+/* A type stores the size of its objects: this detects a build whose structures differ from our layout. */
 static bool type_fits(const gwi_python *python, uint64_t type, uint16_t bytes)
 {
     enum { TYPE_OBJECT_BYTES = 32 };
@@ -116,8 +117,9 @@ void gwi_python_try(gwi_python *python, uint64_t base)
 
 /* ---- thread states ---- */
 
-/* A state says whose it is: by the kernel's thread id, and by the address of the C library's structure for the thread,
- * in which glibc keeps that id. After a fork the first may still be the parent's. 0: not known. */
+/* Return the kernel thread id of a thread state. The state has two fields for it: the kernel's thread id, and the
+ * address of the C library's structure for the thread, in which glibc stores that id. After a fork the first may still
+ * be the parent's. 0: not known. */
 static uint32_t tid_of(const gwi_python *python, uint64_t ident, uint64_t native_id)
 {
 #if defined(__x86_64__)
@@ -127,14 +129,14 @@ static uint32_t tid_of(const gwi_python *python, uint64_t ident, uint64_t native
 #endif
     uint32_t tid = 0;
     if (ident == 0)
-        return 0; /* it has not begun, or is over */
+        return 0; /* the thread has not started, or has ended */
     if (gw_python_plausible(ident) && read_at(python, ident + GLIBC_TID, &tid, sizeof tid) && tid != 0 &&
         (native_id == tid || native_id == 0))
         return tid;
     return native_id <= UINT32_MAX && native_id != 0 ? (uint32_t)native_id : tid;
 }
 
-/* What is read of a state. */
+/* The fields that we read of a thread state. */
 typedef struct state_fields {
     uint64_t next, interpreter, frame;
     uint32_t tid;
@@ -158,7 +160,7 @@ static bool read_state(const gwi_python *python, const gwi_interpreter *copy, ui
     return true;
 }
 
-/* Is there an interpreter at this address? Its threads must say that they are its own. */
+/* Return whether there is an interpreter at this address: its first thread must point back to it. */
 static bool is_interpreter(const gwi_python *python, const gwi_interpreter *copy, uint64_t address)
 {
     uint64_t thread, interpreter;
@@ -167,10 +169,11 @@ static bool is_interpreter(const gwi_python *python, const gwi_interpreter *copy
            interpreter == address;
 }
 
-/* The newest interpreter, from which the others are linked; 0: Python has not begun, or is over. False: not known.
+/* Find the newest interpreter, from which the others are linked; 0: Python is not initialised, or finalised. False: not
+ * known.
  *
- * Where no offset is published it is looked for: after it stands the main interpreter, which is the same one as long as
- * there are no others. */
+ * If no offset is published, search for it: the next word is the main interpreter, which is the same as the newest one
+ * if there are no others. */
 static bool first_interpreter(const gwi_python *python, const gwi_interpreter *copy, uint64_t *ret_interpreter)
 {
     enum { WORDS = 16 };
@@ -187,10 +190,10 @@ static bool first_interpreter(const gwi_python *python, const gwi_interpreter *c
             return true;
         }
     }
-    return word[0] == 0 && word[1] == 0; /* how far it has begun */
+    return word[0] == 0 && word[1] == 0; /* not initialised yet */
 }
 
-/* False: the list was torn, or is longer than what is looked at. */
+/* False: the list changed during the read, or is longer than the limit. */
 static bool list_threads(gwi_python *python, size_t index, uint64_t interpreter)
 {
     const gwi_interpreter *copy = &python->copy[index];
@@ -224,7 +227,7 @@ static bool list_copy(gwi_python *python, size_t index)
 
 void gwi_python_list(gwi_python *python)
 {
-    enum { TRIES = 3 }; /* threads may come and go while the lists are read */
+    enum { TRIES = 3 }; /* threads may start and end while the lists are read */
     python->state_count = 0;
     for (size_t i = 0; i < python->copy_count; i++) {
         size_t before = python->state_count;
@@ -240,14 +243,14 @@ void gwi_python_list(gwi_python *python)
 
 /* ---- code ---- */
 
-/* What was copied already. */
+/* The data was copied already. */
 static void fetch_own(void *user, uintptr_t at, void *out, size_t bytes)
 {
     (void)user;
     memcpy(out, (const void *)at, bytes);
 }
 
-/* A text of Python's, appended to `out` as one line. Returns the bytes; 0: it is none, or too long. */
+/* Append a Python string to `out` as one line. Returns the number of bytes; 0: not a string, or too long. */
 static size_t take_text(const gwi_python *python, const gwi_interpreter *copy, uint64_t address, bool is_path,
                         char *out, size_t room)
 {
@@ -270,7 +273,7 @@ static size_t take_text(const gwi_python *python, const gwi_interpreter *copy, u
     return is_path ? gw_python_text_put_end(&text, out, room) : gw_python_text_put(&text, 0, out, room);
 }
 
-/* The line table; NULL: not kept. The result is the caller's. */
+/* Copy the line table; NULL: not stored. The caller owns the result. */
 static uint8_t *take_table(const gwi_python *python, const gwi_interpreter *copy, uint64_t address, uint32_t *ret_bytes)
 {
     uint8_t head[GW_PYTHON_OB_SIZE + 8];
@@ -295,8 +298,9 @@ static bool same_code(const gw_stack_code *a, const gw_stack_code *b)
            (a->table == NULL || memcmp(a->table, b->table, a->table_bytes) == 0);
 }
 
-/* Number of this code among the process's; -1: no memory, or too many. Takes what `code` owns. Code may have been freed
- * and other code be at its address since another thread was looked at: only what is all the same is the same. */
+/* Return the index of this code in the process's list; -1: no memory, or the list is full. Takes ownership of the
+ * members of `code`. Code may have been freed and its address reused since another thread was read, so two entries are
+ * the same only if all fields are equal. */
 static int keep_code(gw_stack_process *process, gw_stack_code *code)
 {
     size_t count = process->code_count;
@@ -350,10 +354,10 @@ static int32_t instruction_of(const gw_python_layout *layout, const uint8_t *fra
         return last < 0 || last > INT32_MAX / 2 ? -1 : last * layout->instruction_bytes;
     }
     uint64_t bytes = word_in(frame, layout->frame_instruction) - code - layout->code_start;
-    return bytes < INT32_MAX ? (int32_t)bytes : -1; /* before the first: the frame is still being made */
+    return bytes < INT32_MAX ? (int32_t)bytes : -1; /* before the first instruction: the frame is not complete yet */
 }
 
-/* False: what is there does not look like frames. */
+/* Read the frames. False: the memory does not look like frames. */
 static bool read_frames(const gwi_python *python, const gwi_interpreter *copy, uint64_t at, gw_stack_process *process,
                         gw_stack_thread *thread)
 {
@@ -374,11 +378,11 @@ static bool read_frames(const gwi_python *python, const gwi_interpreter *copy, u
                 first[count - 1] |= GW_FRAME_ENTRY;
             continue;
         }
-        if (count == GW_SITE_PYTHON_MAX) { /* a shim right behind the last one was still seen */
+        if (count == GW_SITE_PYTHON_MAX) { /* only now, so that a shim right after the last frame is still seen */
             thread->flags |= GW_SITE_PYTHON_CUT;
             break;
         }
-        /* The lowest bits of 3.14's references say who counts them. */
+        /* In 3.14 the lowest bits of a reference are flags for reference counting. */
         uint64_t address = word_in(frame, layout->frame_code) & ~(uint64_t)7;
         int code = take_code(python, copy, address, process);
         if (code < 0)
@@ -392,12 +396,12 @@ static bool read_frames(const gwi_python *python, const gwi_interpreter *copy, u
     return true;
 }
 
-/* Where the innermost frame is; 0: none. False: not known. */
+/* Find the innermost frame; 0: none. False: not known. */
 static bool top_frame(const gwi_python *python, const gwi_state *state, uint32_t tid, uint64_t *ret_frame)
 {
     const gwi_interpreter *copy = &python->copy[state->copy];
     state_fields fields;
-    /* Its memory may be another thread's by now. */
+    /* The state's memory may belong to another thread by now. */
     if (!read_state(python, copy, state->address, &fields) || fields.tid != tid ||
         fields.interpreter != state->interpreter)
         return false;
@@ -425,9 +429,9 @@ void gwi_python_frames(gwi_python *python, gw_stack_process *process, gw_stack_t
         }
     }
     if (claims == 0 && !torn && !python->incomplete)
-        return; /* it runs no Python */
+        return; /* this thread runs no Python */
     unsigned flags = thread->flags;
-    /* Of two interpreters at once it is not told which is inside the other. */
+    /* If two interpreters have frames of this thread, their nesting is not known. */
     if (claims == 1 && !torn && read_frames(python, &python->copy[found->copy], frame, process, thread))
         return;
     thread->flags = flags | GW_SITE_PYTHON_UNKNOWN;

@@ -1,4 +1,5 @@
-/* Memory as every version lays it out, whole and damaged: right frames, or "unknown", and always an end. */
+/* Test memory images of every version, intact and damaged ones: the result must be the right frames or "unknown", and
+ * reading must end. */
 #include "gwi_python_image.h"
 
 #include <setjmp.h>
@@ -10,7 +11,7 @@
 
 enum { FIRST = 0x0309, LAST = 0x030E };
 
-static python_image image; /* large */
+static python_image image; /* too large for the stack */
 static gw_stack_process process;
 static gw_stack_thread thread;
 
@@ -53,7 +54,7 @@ static void whole(void **state)
             assert_int_equal(GW_FRAME_INSTRUCTION(thread.frame[i]), 2 * i);
             assert_int_equal((thread.frame[i] & GW_FRAME_ENTRY) != 0, all_enter || i + 1 == IMAGE_FRAMES);
         }
-        thread.tid++; /* another thread has none */
+        thread.tid++; /* another thread has no frames */
         thread.frame_count = 0;
         gwi_python_frames(&image.python, &process, &thread);
         assert_int_equal(thread.frame_count, 0);
@@ -61,7 +62,7 @@ static void whole(void **state)
     }
 }
 
-/* What leads back to where one was. */
+/* Links that lead back to an earlier object. */
 static void circles_end(void **state)
 {
     (void)state;
@@ -85,7 +86,7 @@ static void circles_end(void **state)
     }
 }
 
-/* Between the list and the frames a thread ended, and another one has its memory. */
+/* A thread has ended between the list and the frames, and another thread has its memory. */
 static void a_state_of_somebody_else_counts_not(void **state)
 {
     (void)state;
@@ -104,7 +105,8 @@ static void a_state_of_somebody_else_counts_not(void **state)
     }
 }
 
-/* Python that has not begun runs nothing; where its interpreters are not found, nobody knows what it runs. */
+/* If Python is not initialised, the thread runs no Python. If its interpreters are not found, the frames are
+ * unknown. */
 static void without_interpreters(void **state)
 {
     (void)state;
@@ -144,7 +146,7 @@ static void objects_of_another_type_are_none(void **state)
     }
 }
 
-/* Every word in turn is another one. */
+/* Replace each word in turn. */
 static void damaged(void **state)
 {
     (void)state;
@@ -160,7 +162,7 @@ static void damaged(void **state)
     for (unsigned version = FIRST; version <= LAST; version++) {
         for (size_t at = 0; at < IMAGE_TYPES; at += 8) {
             for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-                if (at % 0x200 >= 0x180) /* empty */
+                if (at % 0x200 >= 0x180) /* unused */
                     continue;
                 image_make(&image, version);
                 image_put(&image, at, bad[i], 8);

@@ -1,4 +1,4 @@
-"""Python frames as another process would read them, against what this interpreter says of itself at the same stop.
+"""Compare Python frames, read as from another process, with this interpreter's own output at the same stop.
 
     python_test.py LIBRARY"""
 import ctypes
@@ -21,7 +21,7 @@ WAIT_S = 200
 
 
 def look(pid):
-    """({tid: (flags, [(file, line, name, entry)])}, what is missing)"""
+    """({tid: (flags, [(file, line, name, entry)])}, text about missing frames)"""
     address = lib.test_look(pid)
     assert address, "no look at %d" % pid
     text = ctypes.string_at(address).decode("utf-8")
@@ -44,7 +44,7 @@ def look(pid):
     return threads, missing
 
 
-# ---- what is compared ----
+# ---- expected results ----
 
 def name_of(code):
     return getattr(code, "co_qualname", code.co_name)
@@ -78,7 +78,7 @@ def faulthandler_says():
     return found
 
 
-# ---- threads that wait ----
+# ---- waiting threads ----
 
 gate = threading.Lock()
 gate.acquire()
@@ -115,7 +115,7 @@ def recursion(depth=150):
 
 
 def native_between():
-    """The loop is entered anew below a C function."""
+    """The evaluation loop is entered again below a C function."""
     callback = ctypes.CFUNCTYPE(ctypes.c_int)(lambda: (wait(), 0)[1])
     callback()
     sorted([1, 2], key=lambda x: 0)
@@ -162,7 +162,7 @@ def compare(threads, read, said, handler):
 
 
 def interpreter_base():
-    """Where the file of the interpreter begins: the one that holds _PyRuntime."""
+    """Start address of the interpreter's file, which contains _PyRuntime."""
     address = ctypes.addressof(ctypes.c_char.in_dll(ctypes.pythonapi, "_PyRuntime"))
     base = path = None
     with open("/proc/self/maps") as maps:
@@ -188,7 +188,7 @@ def damage(threads):
 
 
 def of_a_child():
-    """A forked child waits; its thread has its parent's states about it."""
+    """A forked child waits; its thread still has the thread states of its parent."""
     ready, write = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -198,7 +198,7 @@ def of_a_child():
     os.read(ready, 1)
     deadline = time.monotonic() + WAIT_S
     try:
-        while True:  # from its word to its sleep
+        while True:  # the child may not be asleep yet
             read, _ = look(pid)
             flags, frames = read[pid]
             if frames and not flags & UNKNOWN:
@@ -212,8 +212,8 @@ def of_a_child():
 
 
 def free_of_python(thread):
-    """A thread that the interpreter does not know has no frames, and one that runs while it is looked at none that
-    are told. On a busy machine it may get no processor for a look."""
+    """A thread that runs while it is read has no frames, and this is reported. On a busy machine the thread may not get
+    the CPU during a read, so try again."""
     deadline = time.monotonic() + WAIT_S
     while True:
         read, missing = look(os.getpid())
@@ -225,7 +225,7 @@ def free_of_python(thread):
 
 
 def of_a_subinterpreter():
-    """A thread that runs two interpreters, one inside the other: which frames are inside which is not told."""
+    """A thread that runs two interpreters, one inside the other: their nesting is not known, so there are no frames."""
     try:
         interpreters = __import__("_interpreters" if sys.version_info >= (3, 13) else "_xxsubinterpreters")
     except ImportError:
@@ -249,7 +249,7 @@ def main():
     while len(arrived) < len(threads):
         assert time.monotonic() < deadline, "threads do not arrive"
         time.sleep(0.01)
-    while True:  # from the last word to the wait itself
+    while True:  # the threads may not be waiting yet
         read, missing = look(os.getpid())
         if all(read[thread.native_id][1] and not read[thread.native_id][0] & UNKNOWN for thread in threads):
             break

@@ -1,4 +1,4 @@
-/* What /proc says of a process's threads, and what its memory says of the locks they wait for. */
+/* Read a process's threads from /proc, and the locks that they wait for from its memory. */
 #define _GNU_SOURCE
 #include "gwi_stacks.h"
 
@@ -28,7 +28,8 @@ const char *gw_wait_word(gw_wait wait)
     return (unsigned)wait < GW_WAIT_COUNT ? words[wait] : words[GW_WAIT_UNKNOWN];
 }
 
-/* The start of a file of /proc as text. Returns its bytes, 0 when it cannot be read (errno says why). */
+/* Read the start of a /proc file as text. Returns the number of bytes, 0 if it cannot be read (errno has the
+ * reason). */
 static size_t read_small(char *text, size_t room, const char *path)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -74,7 +75,7 @@ bool gw_stacks_cpu_ms(uint32_t pid, uint64_t *ret_ms)
 static const struct {
     int number;
     gw_wait wait;
-    bool goes_on; /* after a stop, as if nothing had been */
+    bool goes_on; /* continues after a stop, with no effect on its result */
 } calls[] = {
     {SYS_futex, GW_WAIT_LOCK, true},           {SYS_clock_nanosleep, GW_WAIT_SLEEP, true},
     {SYS_nanosleep, GW_WAIT_SLEEP, true},      {SYS_sched_yield, GW_WAIT_RUNNING, true},
@@ -92,7 +93,7 @@ static const struct {
     {SYS_io_getevents, GW_WAIT_INPUT, false},  {SYS_semtimedop, GW_WAIT_SHARED_LOCK, false},
     {SYS_semop, GW_WAIT_SHARED_LOCK, false},   {SYS_msgrcv, GW_WAIT_INPUT, false},
     {SYS_ioctl, GW_WAIT_DEVICE, false},
-#ifdef SYS_poll /* architectures that came later have only the newer ones */
+#ifdef SYS_poll /* newer architectures have only the newer calls */
     {SYS_poll, GW_WAIT_INPUT, true},
 #endif
 #ifdef SYS_select
@@ -142,8 +143,8 @@ static const gw_stack_thread *thread_at(const gw_stack_process *process, uint32_
     return NULL;
 }
 
-/* What a futex call waits for. The C library's plain lock waits on its word being 2, and its owner's thread id lies 8
- * bytes behind it; one that hands priority on holds the owner in the word itself. */
+/* Find out what a futex call waits for. The C library's plain lock waits until its word is not 2, and its owner's
+ * thread id is 8 bytes after it. A priority-inheritance lock has the owner in the word itself. */
 static void look_at_futex(uint32_t pid, const gw_stack_process *process, const uint64_t *argument,
                           gw_stack_thread *thread)
 {
@@ -161,8 +162,9 @@ static void look_at_futex(uint32_t pid, const gw_stack_process *process, const u
     uint32_t wanted = (uint32_t)argument[2];
     if (!is_private && !is_lock_pi && wanted != thread->tid && thread_at(process, wanted) != NULL &&
         read_memory(pid, argument[0], word, 4) && word[0] == wanted) {
-        thread->wait =
-            argument[3] != 0 ? GW_WAIT_TIMED_LOCK : GW_WAIT_JOIN; /* the kernel clears it at that thread's end */
+        thread->wait = argument[3] != 0
+                           ? GW_WAIT_TIMED_LOCK
+                           : GW_WAIT_JOIN; /* pthread_join: the kernel clears the word when that thread ends */
         thread->owner_tid = wanted;
         return;
     }
@@ -173,9 +175,9 @@ static void look_at_futex(uint32_t pid, const gw_stack_process *process, const u
     if (thread->owner_tid != 0 && thread_at(process, thread->owner_tid) == NULL) {
         char path[48];
         snprintf(path, sizeof path, "/proc/%u/task/%u", pid, thread->owner_tid);
-        bool looks_like_tid = thread->owner_tid <= 1u << 22; /* more than a kernel hands out */
+        bool looks_like_tid = thread->owner_tid <= 1u << 22; /* larger than any tid of the kernel */
         if (!looks_like_tid || access(path, F_OK) == 0)
-            thread->owner_tid = 0; /* it is something else, or a thread that we do not look at */
+            thread->owner_tid = 0; /* the value is something else, or a thread beyond our limit */
     }
 }
 
@@ -216,8 +218,8 @@ static bool read_theirs(void *user, uint64_t at, void *out, size_t bytes)
     return read_memory(*(const uint32_t *)user, at, out, bytes);
 }
 
-/* "start-end rights offset device inode path". Only files with code are looked into: touching the first page of a data
- * file could wait for its disk. `file` is what was seen before. */
+/* A parser for "start-end rights offset device inode path". Only files with code are examined: touching the first page
+ * of a data file could wait for its disk. `path` and `base` are from the file whose first mapping was seen last. */
 typedef struct scan {
     uint64_t base;
     char path[4096];
@@ -249,7 +251,7 @@ static bool may_be_read(uint32_t pid, const char *first_line)
     return read_memory(pid, strtoull(first_line, NULL, 16), &word, sizeof word) || errno == EFAULT;
 }
 
-/* The interpreters of the process, and their threads. */
+/* Find the interpreters of the process, and their threads. */
 static void find_python(uint32_t pid, gwi_python *python, gw_stack_process *process)
 {
     scan it = {.tried = true};
@@ -300,7 +302,7 @@ void gwi_stacks_unheld(uint32_t pid, gw_stack_process *process, gw_stack_thread 
                  "Python frames: threads that ran while they were looked at (such as tid %u)", thread->tid);
 }
 
-/* ---- the whole ---- */
+/* ---- the whole process ---- */
 
 static void look_at_thread(uint32_t pid, gw_stack_thread *thread)
 {
@@ -351,7 +353,8 @@ gw_status gw_stacks_look(uint32_t pid, bool stacks, gw_stack_process **ret_proce
         goto out;
     for (size_t i = 0; i < process->thread_count; i++)
         look_at_thread(pid, &process->thread[i]);
-    for (size_t i = 0; i < process->thread_count; i++) /* owners are looked up among all */
+    for (size_t i = 0; i < process->thread_count;
+         i++) /* a second pass, because owners are looked up among all threads */
         look_at_call(pid, process, &process->thread[i]);
     if (stacks && (python = calloc(1, sizeof *python)) == NULL) {
         st = gw_fail(err, GW_NOMEM, "look at process %u", pid);

@@ -1,5 +1,5 @@
-/* Native stacks of another process by elfutils. A thread stands still while it is read: seized, interrupted (which
- * sends no signal), walked, let go. Should we die in between, the Linux kernel lets it go. */
+/* Native stacks of another process, read with elfutils. A thread is stopped while it is read: it is seized, interrupted
+ * (which sends no signal), walked and released. If we die in between, the kernel releases it. */
 #define _GNU_SOURCE
 #include "gwi_stacks.h"
 
@@ -20,11 +20,11 @@
 
 enum { STOP_WAIT_MS = 2000, PENDING_MAX = 64 };
 
-/* Threads that did not stop in time: they will, and then must be let go. */
+/* Threads that did not stop in time. They will stop later and must then be released. */
 static uint32_t pending[PENDING_MAX];
 static size_t pending_count;
 
-/* Files that lie elsewhere are not looked for: that may ask servers on the network. */
+/* Do not look for debug files elsewhere: that could contact servers on the network. */
 static int no_debug_files(Dwfl_Module *module, void **user, const char *name, Dwarf_Addr base, const char *file,
                           const char *link, GElf_Word crc, char **ret_file)
 {
@@ -34,7 +34,7 @@ static int no_debug_files(Dwfl_Module *module, void **user, const char *name, Dw
 
 static const Dwfl_Callbacks callbacks = {.find_elf = dwfl_linux_proc_find_elf, .find_debuginfo = no_debug_files};
 
-/* The file that holds an address becomes one of the process's. */
+/* Add the file of an address to the process's mappings. */
 static void take_module(Dwfl_Module *module, gw_stack_process *process)
 {
     enum { MODULES_MAX = 4096 };
@@ -46,7 +46,7 @@ static void take_module(Dwfl_Module *module, gw_stack_process *process)
         if (process->mapping[i].start == start)
             return;
     if (path == NULL || count == MODULES_MAX || dwfl_module_getelf(module, &bias) == NULL)
-        return; /* its addresses stay bare */
+        return; /* its addresses get no name */
     char *copy = gw_array_more(&process->mapping, count, sizeof *process->mapping) ? strdup(path) : NULL;
     if (copy == NULL)
         return;
@@ -74,7 +74,7 @@ static int take_frame(Dwfl_Frame *frame, void *user)
     }
     if (!dwfl_frame_pc(frame, &pc, &is_activation))
         return DWARF_CB_ABORT;
-    uint64_t address = is_activation ? pc + 1 : pc; /* as gw_site.h has it: the byte before lies in the code */
+    uint64_t address = is_activation ? pc + 1 : pc; /* as in gw_site.h: the byte before the address is in the code */
     Dwfl_Module *module = dwfl_addrmodule(dwfl_thread_dwfl(dwfl_frame_thread(frame)), address - 1);
     if (module != NULL)
         take_module(module, it->process);
@@ -82,7 +82,8 @@ static int take_frame(Dwfl_Frame *frame, void *user)
     return DWARF_CB_OK;
 }
 
-/* Whether a signal waits for the thread, which would then have ended its system call anyhow. Unknown counts as yes. */
+/* Return whether a signal is pending for the thread, which would have interrupted its system call anyway. True if that
+ * is not known. */
 static bool has_signal(uint32_t tid)
 {
     char path[48], line[128];
@@ -101,8 +102,8 @@ static bool has_signal(uint32_t tid)
     return seen != 2 || any != 0;
 }
 
-/* Between our look and its stop the thread may have entered a system call that says EINTR after a stop. It is made to
- * begin again, as the Linux kernel does with the others. */
+/* Between our check and the stop the thread may have entered a system call that returns EINTR after a stop. Make it
+ * restart, as the kernel does for other calls. */
 static void undo_interruption(uint32_t tid)
 {
 #ifdef __x86_64__
@@ -115,11 +116,11 @@ static void undo_interruption(uint32_t tid)
     registers.rax = begin_again;
     ptrace(PTRACE_SETREGSET, (pid_t)tid, (void *)NT_PRSTATUS, &all);
 #else
-    (void)tid; /* and running threads are left alone: gwi_may_be_stopped() */
+    (void)tid; /* on other machines running threads are not stopped: gwi_may_be_stopped() */
 #endif
 }
 
-/* Let go of it; a signal that it was about to take is given to it. */
+/* Release a thread. If it stopped because of a signal, deliver that signal. */
 static void let_go(uint32_t tid, int status)
 {
     int signal_ = WIFSTOPPED(status) && status >> 16 == 0 ? WSTOPSIG(status) : 0;
@@ -142,7 +143,8 @@ void gw_stacks_let_go(void)
     }
 }
 
-/* Seize it and wait until it stands. *ret_status: how it stopped. False: errno says why; it was let go. */
+/* Seize a thread and wait until it has stopped. *ret_status is its wait status. False: errno has the reason, and the
+ * thread was released or is pending. */
 static bool hold(uint32_t tid, int *ret_status)
 {
     if (pending_count == PENDING_MAX) {
@@ -158,7 +160,7 @@ static bool hold(uint32_t tid, int *ret_status)
             if (got == (pid_t)tid && WIFSTOPPED(*ret_status))
                 return true;
             if (got != 0)
-                break; /* it ended meanwhile */
+                break; /* it has ended meanwhile */
             poll(NULL, 0, 1);
         }
     }
@@ -169,7 +171,7 @@ static bool hold(uint32_t tid, int *ret_status)
     return false;
 }
 
-/* `dwfl` NULL: Python's frames alone. */
+/* If `dwfl` is NULL, read only Python's frames. */
 static void walk_thread(Dwfl *dwfl, uint32_t pid, gw_stack_process *process, gw_stack_thread *thread,
                         gwi_python *python)
 {
