@@ -1,4 +1,4 @@
-/* A snapshot as plain records, and how they come out of the pickle. */
+/* A snapshot as plain records, read from the pickle. */
 #ifndef GW_TORCH_RECORDS_H
 #define GW_TORCH_RECORDS_H
 
@@ -6,11 +6,11 @@
 #include "gw_pickle.h"
 
 typedef struct gwi_torch_frame {
-    uint32_t file, name; /* texts of the pickle */
+    uint32_t file, name; /* numbers of texts of the pickle */
     int32_t line;        /* -1: not known */
 } gwi_torch_frame;
 
-/* Frames innermost first, `first` and on in the pool. Number 0 is the unknown stack. */
+/* Frames innermost first: `count` entries of the pool from `first` on. Number 0 is the unknown stack. */
 typedef struct gwi_torch_stack {
     uint32_t first, count;
 } gwi_torch_stack;
@@ -33,12 +33,12 @@ typedef struct gwi_torch_segment {
 typedef struct gwi_torch_entry {
     uint8_t action; /* gw_allocator_action */
     uint32_t stack;
-    uint64_t address; /* OOM: what the device had free */
+    uint64_t address; /* OOM: free bytes of the device */
     uint64_t bytes;
     uint64_t time_us; /* 0: not known */
 } gwi_torch_entry;
 
-/* What a folded value stands for. */
+/* Types of folded values. */
 enum { GWI_TAG_FRAME = 1, GWI_TAG_STACK, GWI_TAG_BLOCK, GWI_TAG_SEGMENT, GWI_TAG_ENTRY };
 
 #define GWI_TORCH_NAMES(X)                                                                                             \
@@ -76,11 +76,11 @@ enum {
 typedef struct gwi_torch {
     gw_pickle *pickle; /* owned */
     gw_pickle_value root;
-    gwi_torch_frame *frame; /* owned; 0 stands for nothing */
+    gwi_torch_frame *frame; /* owned; number 0 is unused */
     size_t frame_count, frame_capacity;
-    gwi_torch_stack *stack; /* owned; 0 stands for nothing */
+    gwi_torch_stack *stack; /* owned; number 0 is the unknown stack */
     size_t stack_count, stack_capacity;
-    uint32_t *pool; /* frames of all stacks; owned */
+    uint32_t *pool; /* frame numbers of all stacks; owned */
     size_t pool_count, pool_capacity;
     uint32_t *frame_slot, *stack_slot; /* hash tables: number, 0: empty; owned */
     size_t frame_slot_count, stack_slot_count;
@@ -92,10 +92,11 @@ typedef struct gwi_torch {
     size_t entry_count, entry_capacity;
 } gwi_torch;
 
+/* Read and check a snapshot. GW_IO, GW_CORRUPT, GW_UNSUPPORTED, GW_NOMEM: `err` says why, and `torch` is freed. */
 GW_MUST_CHECK gw_status gwi_torch_read(const char *path, gwi_torch *torch, gw_error *err);
 void gwi_torch_free(gwi_torch *torch);
 
-/* The parts of the root, whatever the version: empty lists where there are none. */
+/* The traces of the devices, which are a part of the root; NONE if they are missing. */
 gw_pickle_value gwi_torch_traces(const gwi_torch *torch);
 
 #endif

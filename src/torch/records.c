@@ -1,4 +1,4 @@
-/* From dicts to records: each is recognised by the keys it has, as soon as it is complete. */
+/* Convert dicts to records. A dict's type is recognised by its keys, as soon as the dict is complete. */
 #include "gwi_records.h"
 
 #include "gw_array.h"
@@ -29,7 +29,7 @@ static bool is_folded(gw_pickle_value value, uint32_t tag)
     return value.type == GW_PICKLE_FOLDED && value.tag == tag;
 }
 
-/* ---- frames and stacks, each once ---- */
+/* ---- frames and stacks, each stored once ---- */
 
 static uint64_t hash_of_frame(const gwi_torch_frame *frame)
 {
@@ -44,7 +44,7 @@ static uint64_t hash_of_stack(const uint32_t *frame, size_t count)
     return hash;
 }
 
-/* A table half full at most; `again` gives the hash of what a number stands for. */
+/* Make room in a hash table, which is at most half full; `again` returns the hash of an entry. */
 static bool table_room(const gwi_torch *torch, uint32_t **slot, size_t *slot_count, size_t count,
                        uint64_t (*again)(const gwi_torch *torch, uint32_t number))
 {
@@ -91,14 +91,15 @@ static gw_status frame_number(gwi_torch *torch, gwi_torch_frame frame, uint64_t 
             return GW_OK;
         }
     }
-    torch->frame_count += torch->frame_count == 0; /* 0 stands for nothing */
+    torch->frame_count += torch->frame_count == 0; /* number 0 is unused */
     torch->frame[torch->frame_count] = frame;
     torch->frame_slot[at] = (uint32_t)torch->frame_count;
     *ret_number = torch->frame_count++;
     return GW_OK;
 }
 
-/* `count` frames were put at the end of the pool: the stack's number; a known stack takes no room. */
+/* Return the number of the stack whose `count` frames were stored at the end of the pool. A known stack takes no
+ * additional room. */
 static gw_status stack_number(gwi_torch *torch, size_t count, uint64_t *ret_number, gw_error *err)
 {
     const uint32_t *frames = torch->pool + torch->pool_count;
@@ -121,7 +122,7 @@ static gw_status stack_number(gwi_torch *torch, size_t count, uint64_t *ret_numb
     return GW_OK;
 }
 
-/* ---- what a dict says ---- */
+/* ---- contents of a dict ---- */
 
 static bool text_at(const gw_pickle *pickle, gw_pickle_value dict, uint32_t name, uint32_t *ret_text)
 {
@@ -145,7 +146,7 @@ static gw_status fold_frame(gwi_torch *torch, gw_pickle *pickle, gw_pickle_value
     gwi_torch_frame frame = {.line = -1};
     uint64_t line, number = 0;
     if (!text_at(pickle, dict, GWI_NAME_filename, &frame.file) || !text_at(pickle, dict, GWI_NAME_name, &frame.name))
-        return GW_OK; /* something else */
+        return GW_OK; /* not a frame */
     if (gw_pickle_get_number(pickle, dict, GWI_NAME_line, &line) && line <= INT32_MAX)
         frame.line = (int32_t)line;
     gw_status st = frame_number(torch, frame, &number, err);
@@ -170,7 +171,7 @@ static gw_status fold_block(gwi_torch *torch, gw_pickle *pickle, gw_pickle_value
     (void)gw_pickle_get_number(pickle, dict, GWI_NAME_requested_size, &block.requested_bytes);
     block.stack = stack_at(pickle, dict);
     if (gw_pickle_get(pickle, dict, GWI_NAME_history, &history) && gw_pickle_count(pickle, history) > 0) {
-        gw_pickle_value last = gw_pickle_at(pickle, history, 0, NULL); /* before 2.1; the newest comes first */
+        gw_pickle_value last = gw_pickle_at(pickle, history, 0, NULL); /* before 2.1; the newest entry is first */
         block.stack = block.stack != 0 ? block.stack : stack_at(pickle, last);
         if (block.requested_bytes == 0)
             (void)gw_pickle_get_number(pickle, last, GWI_NAME_real_size, &block.requested_bytes);
@@ -210,7 +211,7 @@ static gw_allocator_action action_of(const char *name)
         GW_ALLOCATOR_ACTIONS(GW_X)
 #undef GW_X
     };
-    for (int i = 0; i < GW_ACTION_LIVE_PEAK; i++) /* the condensed kinds are ours, not PyTorch's */
+    for (int i = 0; i < GW_ACTION_LIVE_PEAK; i++) /* the condensed kinds are our own, not PyTorch's */
         if (strcmp(name, texts[i]) == 0)
             return (gw_allocator_action)i;
     return GW_ACTION_OTHER;
@@ -235,7 +236,7 @@ static gw_status fold_entry(gwi_torch *torch, gw_pickle *pickle, gw_pickle_value
     return GW_OK;
 }
 
-/* A list of frames, and of nothing else. */
+/* Fold a list that contains only frames. */
 static gw_status fold_list(gwi_torch *torch, gw_pickle *pickle, gw_pickle_value list, gw_pickle_value *ret_folded,
                            gw_error *err)
 {
@@ -281,7 +282,7 @@ static gw_pickle_value torch_segments(const gwi_torch *torch)
 {
     gw_pickle_value list = {0};
     if (torch->root.type == GW_PICKLE_LIST)
-        return torch->root; /* PyTorch before 2.0 saved the segments alone */
+        return torch->root; /* PyTorch before 2.0 saved only the segments */
     (void)gw_pickle_get(torch->pickle, torch->root, GWI_NAME_segments, &list);
     return list;
 }
@@ -301,7 +302,7 @@ static bool holds_only(const gw_pickle *pickle, gw_pickle_value list, uint32_t t
     return list.type == GW_PICKLE_LIST;
 }
 
-/* Blocks fill their segment. */
+/* The blocks of a segment must fill it. */
 static gw_status check_segment(const gwi_torch *torch, size_t index, const char *path, gw_error *err)
 {
     const gwi_torch_segment *segment = &torch->segment[index];
@@ -316,8 +317,7 @@ static gw_status check_segment(const gwi_torch *torch, size_t index, const char 
     return GW_OK;
 }
 
-/* A pickle of something else must not pass for an empty snapshot, and a snapshot with strange parts not for a sound
- * one. */
+/* Refuse a pickle of something else, which would look like an empty snapshot, and a snapshot with unexpected parts. */
 static gw_status check(const gwi_torch *torch, const char *path, gw_error *err)
 {
     const gw_pickle *pickle = torch->pickle;

@@ -1,8 +1,8 @@
-/* From records to the facts that a model takes.
+/* Convert records to the facts that a model reads.
  *
- * What matters is the moment of the last out-of-memory that was not made good; the snapshot itself was taken later,
- * when an exception had given much back. So the live blocks are followed back to that moment through the history. A
- * device without such a moment is told as it was when the snapshot was taken. */
+ * The important moment is the last out-of-memory after which no request of that size succeeded. The snapshot itself was
+ * taken later, when the exception had already freed much memory. So the live blocks are followed back through the
+ * history to that moment. A device without such a moment is reported as it was when the snapshot was taken. */
 #include "gw_torch.h"
 #include "gwi_records.h"
 
@@ -21,14 +21,14 @@ enum { THE_PROCESS = 1, HELD_MAX = 64, FRAMES_MAX = GW_SITE_PYTHON_MAX };
 typedef struct feeder {
     const gwi_torch *torch;
     gw_model *model;
-    uint64_t first_us;                /* the oldest time of all histories; 0: no times */
-    uint64_t now_ns;                  /* of what is fed */
-    uint8_t *told_stack, *told_frame; /* 1: its site, its code was fed; owned */
+    uint64_t first_us;                /* oldest time of all histories; 0: there are no times */
+    uint64_t now_ns;                  /* time of the facts being fed */
+    uint8_t *told_stack, *told_frame; /* 1: the site or code was fed; owned */
     gw_error *err;
     gw_status status; /* the first failure; nothing is fed after it */
 } feeder;
 
-/* One device's history, with its entries as numbers of records. */
+/* One device's history; its entries are numbers of records. */
 typedef struct trace {
     uint32_t device;
     const uint32_t *entry; /* borrowed */
@@ -36,10 +36,10 @@ typedef struct trace {
     bool has_times;
 } trace;
 
-/* The device's memory at a moment. */
+/* The device's memory at one moment. */
 typedef struct moment {
-    size_t end;                 /* entries before it */
-    const gwi_torch_entry *oom; /* NULL: when the snapshot was taken */
+    size_t end;                 /* number of entries before it */
+    const gwi_torch_entry *oom; /* NULL: the time of the snapshot */
     uint64_t t_ns;
     gw_live_set live;
     uint64_t live_bytes, reserved_bytes;
@@ -111,7 +111,7 @@ static void tell_frame(feeder *f, uint32_t number)
     feed_event(f, GW_EV_PYTHON_CODE, 0, (const uint64_t[4]){GW_SITE_FRAMEWORK_CODE_FIRST + number, 0, 0, 0}, text);
 }
 
-/* The site of a stack; what it consists of is told the first time. */
+/* Return the site of a stack. The first call feeds its frames. */
 static uint32_t site_of(feeder *f, uint32_t stack)
 {
     if (stack == 0)
@@ -148,11 +148,11 @@ static uint64_t block_bytes(const gwi_torch_block *block)
     return block->requested_bytes != 0 ? block->requested_bytes : block->bytes;
 }
 
-/* Of a block that was freed later: whose allocation it is shows further back. A free's own stack is the one that gave
- * the block back, unless the history kept stacks of allocations alone. */
+/* Marks a block that was freed later: its allocation, which has the stack, is further back in the history. The stack of
+ * a free is the stack that freed the block, unless the history stored stacks of allocations only. */
 enum { STACK_NOT_MET = -1 };
 
-/* Gives such blocks of the set at `end` the stacks of their allocations. */
+/* Set the stacks of such blocks of the set at `end` to those of their allocations. */
 static void name_stacks(const feeder *f, const trace *t, gw_live_set *live, size_t end)
 {
     for (size_t i = end; i-- > 0;) {
@@ -190,7 +190,7 @@ static void step_back(moment *at, const gwi_torch_entry *entry)
     }
 }
 
-/* The blocks of one device as the snapshot has them. */
+/* Add the blocks of one device as they are in the snapshot. */
 static void add_blocks(const feeder *f, uint32_t device, moment *at)
 {
     for (size_t i = 0; i < f->torch->segment_count; i++) {
@@ -207,12 +207,12 @@ static void add_blocks(const feeder *f, uint32_t device, moment *at)
                 gw_live_set_add(&at->live, address, block_bytes(block), block->stack);
                 at->live_bytes += block_bytes(block);
             }
-            address += block->bytes; /* older versions do not give each block's address; blocks follow each other */
+            address += block->bytes; /* older versions do not store each block's address; blocks are adjacent */
         }
     }
 }
 
-/* Memory for the walk: freed by the caller. False: none. */
+/* Allocate the set of live blocks; the caller frees it. False: no memory. */
 static bool moment_make(const feeder *f, const trace *t, moment *at)
 {
     at->live.entry_count = gw_live_set_room(f->torch->block_count + t->count);
@@ -220,7 +220,8 @@ static bool moment_make(const feeder *f, const trace *t, moment *at)
     return at->live.entry != NULL;
 }
 
-/* The last out-of-memory that nothing made good: no later request of at least that size was granted. NULL: none. */
+/* Find the last out-of-memory after which no request of at least that size succeeded. NULL: none. `*ret_handled` is the
+ * last one after which such a request succeeded, or NULL. */
 static const gwi_torch_entry *find_oom(const feeder *f, const trace *t, size_t *ret_index,
                                        const gwi_torch_entry **ret_handled)
 {
@@ -242,7 +243,7 @@ static const gwi_torch_entry *find_oom(const feeder *f, const trace *t, size_t *
     return NULL;
 }
 
-/* Nothing of the blocks changed between the moment and the snapshot. */
+/* Return whether no block changed between the moment and the snapshot. */
 static bool is_unchanged_since(const feeder *f, const trace *t, size_t index)
 {
     for (size_t i = index; i < t->count; i++) {
@@ -253,7 +254,7 @@ static bool is_unchanged_since(const feeder *f, const trace *t, size_t index)
     return true;
 }
 
-/* ---- telling it ---- */
+/* ---- the report of a device ---- */
 
 static void tell_map(feeder *f, uint32_t device, bool with_largest)
 {
@@ -296,7 +297,7 @@ static int by_bytes_falling(const void *left, const void *right)
     return (a->bytes < b->bytes) - (a->bytes > b->bytes);
 }
 
-/* Who held what at the peak, those who held most one by one. */
+/* Write the holders of the memory at the peak: the largest ones one by one, then the rest. */
 static void tell_held(feeder *f, const gw_live_set *live, uint64_t age_ns)
 {
     held *list = calloc(live->used + 1, sizeof *list);
@@ -335,7 +336,7 @@ static void tell_held(feeder *f, const gw_live_set *live, uint64_t age_ns)
     free(list);
 }
 
-/* When was the block handed out that lives at the moment? The table of the walk's start, address by address. */
+/* The time at which a block that is live at the moment was allocated; sorted by address. */
 typedef struct birth {
     uint64_t address, t_ns;
 } birth;
@@ -375,13 +376,13 @@ static void tell_blocks(feeder *f, const trace *t, const moment *at)
     free(list);
 }
 
-/* From the moment back to the beginning: spans, and the index of the entry just before which live bytes were highest.
- */
+/* Walk from the moment back to the start and fill in the spans. Returns the index of the entry just before which live
+ * bytes were highest. */
 static size_t walk_back(const feeder *f, const trace *t, moment at, gw_history_spans *spans)
 {
     uint64_t highest = at.live_bytes;
     size_t peak = at.end;
-    at.live = (gw_live_set){0}; /* bytes alone */
+    at.live = (gw_live_set){0}; /* only bytes are needed */
     for (size_t i = at.end; i-- > 0;) {
         const gwi_torch_entry *entry = entry_at(f, t, i);
         bool counts = entry->action == GW_ACTION_ALLOC || entry->action == GW_ACTION_FREE;
@@ -419,7 +420,7 @@ static void tell_history(feeder *f, const trace *t, moment *at)
         if (entry->action == GW_ACTION_ALLOC)
             fact(f, GW_EV_ALLOCATOR_HISTORY, 0, entry->action, entry->address, entry->bytes, age_of(f, entry));
     }
-    for (size_t i = at->end; i-- > peak;) /* the set itself, as far back as its peak */
+    for (size_t i = at->end; i-- > peak;) /* take the set itself back to its peak */
         step_back(at, entry_at(f, t, i));
     name_stacks(f, t, &at->live, peak);
     tell_held(f, &at->live, peak < t->count && t->has_times ? age_of(f, entry_at(f, t, peak)) : 0);
@@ -451,8 +452,8 @@ static void tell_device(feeder *f, const trace *t)
         step_back(&at, entry_at(f, t, at.end - 1));
     f->now_ns = at.oom != NULL && t->has_times ? time_of(f, at.oom) : end_ns;
     if (at.oom != NULL) {
-        /* What was free on the card would have done: PyTorch refused by its own limit, which lies at what it had
-         * reserved, or at most one request above. */
+        /* If the card had enough free memory, PyTorch refused because of its own limit. That limit is its reserved
+         * memory, or at most one request above it. */
         bool own_limit = at.oom->address >= at.oom->bytes;
         fact(f, GW_EV_ALLOCATOR_OOM, site_of(f, at.oom->stack), at.oom->bytes, 0, own_limit ? 0 : at.oom->address,
              t->device);
@@ -472,11 +473,11 @@ static void tell_device(feeder *f, const trace *t)
     state(f, t->device, GW_ALLOCATOR_HISTORY_TOTAL, t->count);
     name_stacks(f, t, &at.live, at.end);
     tell_blocks(f, t, &at);
-    tell_history(f, t, &at); /* last: it takes the set of live blocks back to the peak */
+    tell_history(f, t, &at); /* last, because it changes the set of live blocks back to the peak */
     free(at.live.entry);
 }
 
-/* ---- the whole ---- */
+/* ---- the whole snapshot ---- */
 
 static bool fill_trace(const gwi_torch *torch, uint32_t device, uint32_t *entry, trace *ret_trace)
 {

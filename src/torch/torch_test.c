@@ -1,4 +1,4 @@
-/* A saved snapshot, sound and damaged: the right answer or a clear refusal. */
+/* Test a saved snapshot, intact and damaged: the result must be the right verdict or a clear refusal. */
 #include "gw_torch.h"
 
 #include "gw_model_facts.h"
@@ -74,7 +74,7 @@ static void facts_of_the_fixture(void **state)
     assert_int_not_equal(kept->site, weight->site);
     assert_true(weight->t_ns < kept->t_ns);
     assert_int_not_equal(report->wanted_site, 0);
-    /* who held the peak, together all of it */
+    /* the holders at the peak must add up to the peak */
     uint64_t held_bytes = report->held_rest.bytes, peak_bytes = 0;
     for (size_t i = 0; i < report->held_count; i++)
         held_bytes += report->held[i].bytes;
@@ -85,7 +85,7 @@ static void facts_of_the_fixture(void **state)
     gw_model_free(model);
 }
 
-/* NULL: refused, with a clear word. */
+/* Return the verdict; NULL: the copy was refused with a clear message. */
 static gw_verdict *verdict_of_copy(void)
 {
     gw_model *model = NULL;
@@ -113,7 +113,7 @@ static uint32_t next_random(uint32_t *seed)
     return *seed;
 }
 
-/* Bytes changed, cut out, doubled, or the end missing. */
+/* Change, remove or duplicate bytes, or cut off the end. */
 static size_t damage(unsigned char *data, uint32_t *seed)
 {
     size_t bytes = sound_bytes;
@@ -164,9 +164,9 @@ static void ten_thousand_damaged_copies(void **state)
     }
     print_message("%u refused, %u the same cause, %u undetermined, %u another one\n", refused, same, undetermined,
                   other);
-    assert_true(refused > COPIES / 4); /* or the damage would be none */
+    assert_true(refused > COPIES / 4); /* otherwise the damage is too weak */
     assert_true(same > 0);
-    /* One number of a hundred thousand that reads otherwise makes another sound snapshot: that is rare. */
+    /* Changing one of a hundred thousand numbers can give another valid snapshot, but rarely. */
     assert_true(other * 100 < COPIES);
 }
 
@@ -203,7 +203,7 @@ static void other_files(void **state)
     assert_false(gw_torch_is_snapshot(copy_path));
 }
 
-/* Nothing in it: neither a fault nor a clean bill. */
+/* An empty snapshot must give neither a fault nor an all-clear. */
 static void empty_snapshot(void **state)
 {
     (void)state;
