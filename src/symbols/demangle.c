@@ -1,5 +1,6 @@
-/* Names as a programmer writes them. libstdc++'s own demangler is used where the library is there: it is opened at run
- * time, because a C program should not depend on it. Without it C++ names stay as they are. */
+/* Demangle names and shorten them to what a programmer would write. Uses libstdc++'s demangler if the library is
+ * installed. It is opened at run time, because a C program should not depend on it; without it C++ names are not
+ * demangled. */
 #include "gwi_inner.h"
 
 #include "gw_text.h"
@@ -28,12 +29,12 @@ static demangler *find_demangler(void)
     return found;
 }
 
-/* Where the parameter list of a demangled name begins: the parenthesis that belongs to the last one. Behind it may
- * stand " const", "&", " [clone .cold]". The name's end where it has no list. */
+/* Return the start of the parameter list of a demangled name: the parenthesis that matches the last one. The list may
+ * be followed by " const", "&", " [clone .cold]". If there is no list, return the end of the name. */
 static size_t parameters_at(const char *name)
 {
     size_t end = strlen(name);
-    for (;;) { /* what may stand behind the list */
+    for (;;) { /* skip what may follow the list */
         while (end > 0 && (name[end - 1] == ' ' || name[end - 1] == '&'))
             end--;
         if (end >= 6 && gw_begins(name + end - 6, " const"))
@@ -62,7 +63,7 @@ static size_t parameters_at(const char *name)
     return strlen(name);
 }
 
-/* Where the name proper begins: behind the return type that templates carry. */
+/* Return the start of the name itself, after the return type that template functions have. */
 static size_t return_type_end(const char *name, size_t end)
 {
     int depth = 0;
@@ -70,7 +71,7 @@ static size_t return_type_end(const char *name, size_t end)
     for (size_t at = 0; at < end; at++) {
         char c = name[at];
         if (gw_begins(name + at, "operator") && (at == 0 || !isalnum((unsigned char)name[at - 1])))
-            return from; /* "operator<<", "operator int": no more spaces that part */
+            return from; /* "operator<<", "operator int": further spaces are part of the name */
         depth += c == '<' || c == '(' || c == '{' || c == '['   ? 1
                  : c == '>' || c == ')' || c == '}' || c == ']' ? -1
                                                                 : 0;
@@ -80,7 +81,7 @@ static size_t return_type_end(const char *name, size_t end)
     return from;
 }
 
-/* Rust's old scheme ends every name with "::h" and sixteen hexadecimal digits. */
+/* Rust's old mangling scheme ends every name with "::h" and sixteen hexadecimal digits. */
 static size_t without_rust_hash(const char *name, size_t end)
 {
     enum { HASH = 19 };
@@ -92,7 +93,7 @@ static size_t without_rust_hash(const char *name, size_t end)
     return end - HASH;
 }
 
-/* "$LT$" and its like, ".." for "::". */
+/* Replace "$LT$" and similar escapes, and ".." by "::". */
 static void replace_rust_escapes(char *name)
 {
     static const struct {
@@ -103,7 +104,7 @@ static void replace_rust_escapes(char *name)
     char *out = name;
     for (const char *in = name; *in != '\0';) {
         if (gw_begins(in, "_$"))
-            in++; /* no identifier may begin with an escape */
+            in++; /* an identifier cannot start with an escape, so "_" is added */
         size_t i = 0, count = sizeof escapes / sizeof escapes[0];
         while (i < count && strncmp(in, escapes[i].escape, strlen(escapes[i].escape)) != 0)
             i++;
@@ -118,7 +119,7 @@ static void replace_rust_escapes(char *name)
     *out = '\0';
 }
 
-/* The caller's; NULL: no memory. */
+/* Copy a demangled name without parameters and return type. The caller owns the result; NULL: no memory. */
 static char *without_parameters(const char *name)
 {
     size_t end = parameters_at(name), from = return_type_end(name, end);

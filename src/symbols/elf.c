@@ -1,8 +1,8 @@
-/* Symbol tables and DWARF through elfutils.
+/* Read symbol tables and DWARF with elfutils.
  *
- * All addresses of one file are looked up together: one pass over its symbol tables, however many there are. Functions
- * of all files come first, source lines after that, so that a deadline costs lines and not names. libdwfl is not used:
- * it would find more debug files, but some of its ways lead over the network. */
+ * All addresses of one file are looked up together, in one pass over its symbol tables. The functions of all files are
+ * looked up first and source lines after that, so that a deadline costs lines and not names. libdwfl is not used: it
+ * would find more debug files, but can also contact servers on the network. */
 #include "gwi_inner.h"
 
 #include "gw_array.h"
@@ -28,16 +28,16 @@ enum { BUILD_ID_BYTES_MAX = 64, PATH_BYTES = 4096, RANGES_MAX = 1 << 22 };
 typedef struct image { /* one ELF file */
     int fd;
     Elf *elf;
-    const uint8_t *id; /* of elf */
+    const uint8_t *id; /* build id, borrowed from elf */
     size_t id_bytes;
 } image;
 
-typedef struct unit_range { /* a compilation unit owns [low, high) */
+typedef struct unit_range { /* the range [low, high) of a compilation unit */
     uint64_t low, high;
     Dwarf_Die unit, split;
 } unit_range;
 
-typedef struct object { /* a mapped file with what belongs to it */
+typedef struct object { /* a mapped file and its debug data */
     image main, debug;
     Dwarf *dwarf;
     unit_range *range; /* sorted by low; owned */
@@ -45,7 +45,7 @@ typedef struct object { /* a mapped file with what belongs to it */
     bool ranges_made;
 } object;
 
-/* Only regular files: a name in a recording may lead to anything. */
+/* Open only regular files: a path in a recording may name anything. */
 static bool image_open(image *it, const char *path, struct stat *ret_status)
 {
     it->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
@@ -53,7 +53,7 @@ static bool image_open(image *it, const char *path, struct stat *ret_status)
     if (it->fd < 0)
         return false;
     if (fstat(it->fd, ret_status) != 0 || !S_ISREG(ret_status->st_mode))
-        return true; /* there, and nothing that we read */
+        return true; /* it exists, but is not read */
     it->elf = elf_begin(it->fd, ELF_C_READ_MMAP, NULL);
     if (it->elf != NULL && elf_kind(it->elf) != ELF_K_ELF) {
         elf_end(it->elf);
@@ -102,7 +102,7 @@ static bool debug_try(object *it, const char *path)
     return true;
 }
 
-/* The file that holds what was stripped: only one with the same build id. */
+/* Find the separate debug file; it must have the same build id. */
 static void debug_find(object *it, const char *path)
 {
     char name[PATH_BYTES], hex[2 * BUILD_ID_BYTES_MAX + 1];
@@ -136,7 +136,7 @@ static void object_close(object *it)
     *it = (object){.main.fd = -1, .debug.fd = -1};
 }
 
-/* GW_SYMBOL_NOT_ASKED: open. Else why not. */
+/* Returns GW_SYMBOL_NOT_ASKED if the file is open, otherwise the state that says why not. */
 static gw_symbol_state object_open(object *it, const gw_symbol *symbol, uint64_t begun_realtime_ns)
 {
     struct stat status;
@@ -153,10 +153,10 @@ static gw_symbol_state object_open(object *it, const gw_symbol *symbol, uint64_t
 
 /* ---- symbol tables ---- */
 
-typedef struct wanted { /* one address of the file at hand */
+typedef struct wanted { /* one address of the current file */
     uint64_t address;
     size_t index;     /* of the symbol */
-    const char *name; /* of the symbol table; NULL: none yet. Lives as long as the object */
+    const char *name; /* from the symbol table; NULL: none yet. Lives as long as the object */
     uint64_t value;
     int rank;
 } wanted;
@@ -180,7 +180,7 @@ static size_t first_from(const wanted *list, size_t count, uint64_t address)
     return low;
 }
 
-/* Among names of one function the one that others see. */
+/* If a function has several names, prefer the one that is visible to other files. */
 static int rank_of(const GElf_Sym *symbol)
 {
     int binding = GELF_ST_BIND(symbol->st_info);
@@ -228,7 +228,7 @@ static void take_tables(Elf *elf, wanted *list, size_t count)
     }
 }
 
-/* Those that lie in a part of a function which has no name of its own get the function's. */
+/* Addresses in an unnamed part of a function get the function's name. */
 static void take_owners(Elf *elf, Elf *debug, wanted *list, size_t count)
 {
     gwi_parts *parts = NULL;
@@ -293,7 +293,7 @@ static bool range_add(object *it, size_t *capacity, const unit_range *range)
     return true;
 }
 
-/* Compilers other than GCC write no index from addresses to units: make one from what the units say of themselves. */
+/* Only GCC writes an index from addresses to units. For other compilers, build one from the ranges of the units. */
 static void make_ranges(object *it, uint64_t deadline_ns)
 {
     enum { LOOK_EVERY = 64 };
@@ -330,7 +330,7 @@ static bool find_in_ranges(const object *it, uint64_t address, Dwarf_Die *ret_un
         else
             count = middle;
     }
-    enum { LOOK_BACK = 16 }; /* ranges of units do not overlap, but damage may say so */
+    enum { LOOK_BACK = 16 }; /* ranges of units do not overlap, except in damaged files */
     for (size_t i = low; i-- > 0 && low - i <= LOOK_BACK;) {
         if (address < it->range[i].high) {
             *ret_unit = it->range[i].unit;
@@ -355,7 +355,8 @@ static bool find_unit(object *it, uint64_t address, uint64_t deadline_ns, Dwarf_
     return find_in_ranges(it, address, ret_unit, ret_split);
 }
 
-/* The mangled name says most; a name of Rust's new scheme nobody reads. The result is the caller's. */
+/* Return the function's name. The mangled name has the most information, except in Rust's new scheme, which is not
+ * demangled. The caller owns the result. */
 static char *function_name(Dwarf_Die *die)
 {
     Dwarf_Attribute attribute;
@@ -412,7 +413,7 @@ static const char *call_file(Dwarf_Die *unit, Dwarf_Die *die)
     return dwarf_filesrc(files, file, NULL, NULL);
 }
 
-/* From the innermost function that was inlined there out to the one that the symbol table knows. */
+/* Add the functions from the innermost inlined one to the one in the symbol table. */
 static void add_scopes(Dwarf_Die *unit, Dwarf_Die *scope, int scopes, const char *file, int line, frames *out)
 {
     for (int i = 0; i < scopes; i++) {
@@ -450,7 +451,7 @@ static void find_frames(object *it, uint64_t address, uint64_t deadline_ns, fram
     free(scope);
 }
 
-/* ---- the whole ---- */
+/* ---- all files ---- */
 
 typedef struct reading {
     const gw_symbol *symbols;
@@ -467,8 +468,8 @@ static void tell_function(const reading *how, const wanted *it)
     free(name);
 }
 
-/* DWARF calls the part of a function that a compiler moved away by the function's name: then it seems to call itself.
- */
+/* If the compiler moved a part of a function away, DWARF gives the part the function's own name, and the function seems
+ * to call itself. Mark the part in its name. */
 static void mark_part(frames *it)
 {
     char *name = NULL;
@@ -495,7 +496,7 @@ static void tell_lines(const reading *how, object *from, const wanted *it)
     frames_free(&found);
 }
 
-/* One file: the symbols at `list`, sorted by address. */
+/* Read one file: the symbols at `list`, sorted by address. */
 static void read_file(const reading *how, wanted *list, size_t count, bool lines)
 {
     object it;
@@ -524,7 +525,7 @@ static bool is_same_file(const gw_symbol *a, const gw_symbol *b)
     return a->build_id == b->build_id && strcmp(a->path, b->path) == 0;
 }
 
-/* What the distribution or the driver put there comes last: its lines help nobody. */
+/* Files of the distribution or the driver are read last: their lines are of no use to the user. */
 static bool is_system(const char *path)
 {
     return gw_begins(path, "/usr/") || gw_begins(path, "/lib");

@@ -1,4 +1,4 @@
-/* The store of sites, shared by sites.c (filling it), stack.c (stacks) and whose.c. */
+/* The store of sites, shared by sites.c (which fills it), stack.c (stacks), means.c and whose.c. */
 #ifndef GWI_SYMBOLS_SITES_H
 #define GWI_SYMBOLS_SITES_H
 
@@ -6,11 +6,11 @@
 
 typedef struct gwi_mapping {
     uint64_t start, end, bias, build_id;
-    uint32_t sequence; /* rises with each MAPPED of the process */
+    uint32_t sequence; /* increases with each MAPPED of the process */
     const char *path;  /* interned */
 } gwi_mapping;
 
-typedef struct gwi_code { /* of a Python function; function NULL: never written */
+typedef struct gwi_code { /* code of a Python function; text NULL: never recorded */
     char *text;           /* owned: function, 0, file */
     const char *function, *file;
     int32_t first_line;
@@ -19,7 +19,7 @@ typedef struct gwi_code { /* of a Python function; function NULL: never written 
     uint32_t table_bytes, table_have;
 } gwi_code;
 
-/* The ids of each of those that write stacks, each from 0 on: the hook, a framework, who looked from outside. */
+/* Ids are separate for each writer of stacks, and each starts at 0: the hook, a framework, the reader from outside. */
 enum { GWI_WRITERS = 3 };
 typedef struct gwi_codes {
     gwi_code *code;
@@ -30,7 +30,7 @@ typedef struct gwi_numbers {
     uint32_t count;
 } gwi_numbers;
 
-typedef struct gwi_program { /* what ran under a pid until it ended or another program took its place */
+typedef struct gwi_program { /* a program that ran as a pid, until it ended or executed another program */
     uint32_t pid, parent_plus_1;
     uint64_t start_realtime_ns;
     bool started; /* start_realtime_ns is known */
@@ -42,12 +42,12 @@ typedef struct gwi_program { /* what ran under a pid until it ended or another p
 
 typedef struct gwi_site {
     uint32_t program;       /* index */
-    uint32_t sequence;      /* of the program's mappings, when it was written */
-    uint32_t python_number; /* the site that lends its Python frames; 0: none */
+    uint32_t sequence;      /* of the program's mappings, when the site was recorded */
+    uint32_t python_number; /* the site whose Python frames are borrowed; 0: none */
     unsigned flags;
     uint16_t frame_count, frames_have;
-    uint64_t *frame; /* owned; NULL: never written */
-    gw_stack *stack; /* owned, with its frames; NULL: not asked for yet */
+    uint64_t *frame; /* owned; NULL: never recorded */
+    gw_stack *stack; /* owned, with its frames; NULL: not built yet */
 } gwi_site;
 
 struct gw_sites {
@@ -61,10 +61,10 @@ struct gw_sites {
     size_t symbol_count, symbol_capacity;
     uint32_t *slot; /* hash of symbols: index + 1; owned */
     size_t slot_count;
-    uint32_t collected; /* sites whose addresses are among the symbols */
+    uint32_t collected; /* number of sites whose addresses are among the symbols */
     char **path;        /* owned, each owned */
     size_t path_count, path_capacity;
-    uint64_t *means; /* functions that are a means and no place, in rising order; owned */
+    uint64_t *means; /* keys of helper functions, in ascending order; owned */
     size_t means_count;
     bool means_found;
     char *cwd, *script, *script_folder, *executable; /* owned; NULL: not known */
@@ -73,20 +73,21 @@ struct gw_sites {
     uint64_t begun_realtime_ns;
 };
 
-/* The mapped file that holds `address` for a site of that sequence; NULL: not known. */
+/* Return the mapped file at `address` for a site with that sequence; NULL: not known. */
 const gwi_mapping *gwi_mapping_at(const gw_sites *sites, const gwi_program *program, uint32_t sequence,
                                   uint64_t address);
-/* NULL: never written. */
+/* NULL: never recorded. */
 const gwi_code *gwi_code_of(const gwi_program *program, uint32_t id);
 /* NULL: not among the symbols. */
 const gw_symbol *gwi_symbol_find(const gw_sites *sites, const char *path, uint64_t build_id, uint64_t address);
 
-/* stack.c: the stack without its user's frame. NULL as gw_sites_stack(). */
+/* stack.c: Return the stack without looking for the user's frame. NULL as for gw_sites_stack(). */
 gw_stack *gwi_stack_of(gw_sites *sites, uint32_t number);
-/* sites.c: the same text, kept as long as `sites`; NULL: no memory. */
+/* sites.c: Return a copy of the text that lives as long as `sites`; equal texts give the same pointer. NULL: no
+ * memory. */
 const char *gwi_intern(gw_sites *sites, const char *text, size_t bytes);
 
-/* means.c */
+/* means.c: find the helper functions; the key of a frame's function; whether a frame's function can be a helper. */
 void gwi_find_means(gw_sites *sites);
 uint64_t gwi_function_key(const gw_frame *frame);
 bool gwi_may_be_means(const gw_frame *frame);

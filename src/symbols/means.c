@@ -1,6 +1,6 @@
-/* Functions of the user's own that are a means and no place: "xmalloc", "tensor_new". Three or more other functions of
- * the user's come to the driver through one of its lines, or two; which of them it was says where. What is called by
- * such a function through one line or two is one, too: its callers count. */
+/* Find helper functions in the user's own code, such as "xmalloc" and "tensor_new". A function is a helper if three or
+ * more other functions of the user reach the driver through one or two of its lines; then the caller is the interesting
+ * place. A function that a helper calls, and whose stacks use at most two of its lines, is a helper too. */
 #include "gwi_sites.h"
 
 #include "gw_array.h"
@@ -10,7 +10,7 @@
 
 enum { CALLERS_MIN = 3, LINES_MAX = 2, SITES_MAX = 1 << 14 };
 
-typedef struct passing { /* a stack goes through this function */
+typedef struct passing { /* one stack that goes through this function */
     uint64_t function, caller, line;
 } passing;
 
@@ -69,7 +69,7 @@ static bool gather(gathering *to, const gw_stack *stack)
     return true;
 }
 
-/* One function's passages, in order of their callers. */
+/* Return whether a function is a helper. `list` is sorted by caller. */
 static bool is_means(passing *list, size_t count)
 {
     size_t callers = 0, lines = 0;
@@ -91,7 +91,7 @@ static bool is_known(const gw_sites *sites, uint64_t function)
     return false;
 }
 
-/* A function with few lines, one of whose callers is a means. */
+/* Return whether a function with few lines has a helper among its callers. */
 static bool is_means_of_means(const gw_sites *sites, const passing *list, size_t count)
 {
     uint64_t line[LINES_MAX];
@@ -116,7 +116,7 @@ static int by_value(const void *left, const void *right)
     return *a < *b ? -1 : *a > *b;
 }
 
-/* From the outside inwards; each round may find what the next one needs. */
+/* Find helpers called by helpers, from the outside in. Each round may find callers for the next one. */
 static void follow_means(gw_sites *sites, const passing *list, size_t count)
 {
     enum { ROUNDS_MAX = 4 };

@@ -1,10 +1,9 @@
-/* Code that no symbol names because it is only a part of a function: compilers move what is rarely run away from the
- * rest ("f.cold"), and a stripped file keeps no name for that. Debian's CPython 3.14 has most of its evaluation loop
- * there.
+/* Code without a symbol that is a part of a function: compilers move rarely executed code away from the rest
+ * ("f.cold"), and a stripped file has no name for it. In Debian's CPython 3.14 this is most of the evaluation loop.
  *
- * Such a part has call frame information of its own, and is told from a function by it: where a function begins,
- * nothing but the return address is on the stack. Whose part it is, its jumps say: they lead into the middle of that
- * function, which other code has no business to do. x86-64 only: bytes that look like jumps are taken for such, and few
+ * Such a part has its own call frame information, which distinguishes it from a function: at the start of a function
+ * only the return address is on the stack. Its jumps show which function it belongs to: they lead into the middle of
+ * that function, and no other code jumps there. x86-64 only. Any bytes that look like a jump are treated as one; few
  * others lead there by chance. */
 #include "gwi_parts.h"
 
@@ -13,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* .eh_frame_hdr: version, three encodings, then where .eh_frame is, a count, and pairs of 32-bit offsets, sorted. */
+/* .eh_frame_hdr: version, three encodings, address of .eh_frame, count, and sorted pairs of 32-bit offsets. */
 enum { HEADER_BYTES = 12, ROW_BYTES = 8, TABLE_VERSION = 1 };
 
 struct gwi_parts {
@@ -21,9 +20,9 @@ struct gwi_parts {
     Dwarf_CFI *cfi; /* owned */
     const uint8_t *row;
     uint32_t count;
-    uint64_t base;                                /* what the offsets count from */
-    uint64_t code_end;                            /* of the file */
-    uint64_t known_begin, known_end, known_owner; /* the last answer */
+    uint64_t base;                                /* address that the offsets are relative to */
+    uint64_t code_end;                            /* end of the file's code */
+    uint64_t known_begin, known_end, known_owner; /* the last result */
 };
 
 static int32_t offset_at(const uint8_t *at)
@@ -43,7 +42,7 @@ static uint64_t end_of(const gwi_parts *it, uint32_t row)
     return row + 1 == it->count ? it->code_end : begin_of(it, row + 1);
 }
 
-/* The row whose code the address lies in; false: none. */
+/* Find the row whose code contains the address; false: none. */
 static bool row_around(const gwi_parts *it, uint64_t address, uint32_t *ret_row)
 {
     uint32_t low = 0, count = it->count;
@@ -112,7 +111,7 @@ void gwi_parts_close(gwi_parts *it)
     free(it);
 }
 
-/* More than the return address is on the stack already where this code begins. */
+/* Return whether more than the return address is on the stack at the start of this code. */
 static bool is_part(const gwi_parts *it, uint64_t begin)
 {
     enum { STACK_POINTER = 7, RETURN_ADDRESS_BYTES = 8 };
@@ -140,17 +139,17 @@ static Elf_Data *code_around(Elf *elf, uint64_t begin, uint64_t *ret_section)
     return NULL;
 }
 
-/* Bytes of a direct jump with a 32-bit distance; 0: none. */
+/* Length of a direct jump with a 32-bit distance; 0: not a jump. */
 static unsigned jump_bytes(const uint8_t *at, uint64_t left)
 {
     return left >= 5 && at[0] == 0xe9 ? 5 : left >= 6 && at[0] == 0x0f && (at[1] & 0xf0) == 0x80 ? 6 : 0;
 }
 
-/* The function that most jumps of the code lead into the middle of, if nearly all that lead into any's do; else 0. */
+/* Return the function into whose middle at least nine tenths of such jumps lead; 0: none. */
 static uint64_t jumped_into(const gwi_parts *it, const uint8_t *code, uint64_t begin, uint64_t bytes)
 {
     uint64_t owner = 0, lead = 0, all = 0, hits = 0;
-    for (unsigned pass = 0; pass < 2; pass++) { /* who could have the majority, then whether it has */
+    for (unsigned pass = 0; pass < 2; pass++) { /* first find the candidate for the majority, then count its jumps */
         for (uint64_t at = 0; at < bytes; at++) {
             unsigned jump = jump_bytes(code + at, bytes - at);
             uint64_t to = begin + at + jump + (uint64_t)(int64_t)(jump == 0 ? 0 : offset_at(code + at + jump - 4));

@@ -1,13 +1,13 @@
-/* Looking names up in a child process: files that bring a reader down, or keep it busy for ever, cost their own names
- * and nothing else.
+/* Look up names in a child process, so that a file that crashes the reader, or keeps it busy forever, costs only its
+ * own names.
  *
- * The child tells what it finds over a pipe, in messages of this process's own layout:
+ * The child writes its results to a pipe, as messages in this process's own layout:
  *
  *   message = head payload        head = { kind, state, count, bytes of payload, index }
  *   BEGIN   the file of symbol `index` is next; state 1: its lines
  *   FOUND   `count` frames: u32 line, u32 bytes of function, u32 bytes of file (all ones: NULL), the strings with 0
  *
- * A child that dies names by its last BEGIN the file that did it; the next child leaves that out. */
+ * If a child dies, its last BEGIN names the file that crashed it, and the next child skips that file. */
 #include "gwi_inner.h"
 
 #include "gw_clock.h"
@@ -46,7 +46,7 @@ static void tell_now(teller *to)
     for (size_t at = 0; at < to->used;) {
         ssize_t written = write(to->fd, to->buffer + at, to->used - at);
         if (written < 0 && errno != EINTR)
-            _exit(1); /* nobody listens */
+            _exit(1); /* the reader is gone */
         at += written > 0 ? (size_t)written : 0;
     }
     to->used = 0;
@@ -70,7 +70,7 @@ static void child_begin(void *user, size_t index, bool lines)
 {
     head message = {.kind = MESSAGE_BEGIN, .state = lines, .index = index};
     tell(user, &message, sizeof message);
-    tell_now(user); /* it must be known before anything can go wrong */
+    tell_now(user); /* it must arrive before anything can go wrong */
 }
 
 static int32_t text_bytes(const char *text)
@@ -125,7 +125,7 @@ __attribute__((noreturn)) static void be_child(int fd, const gw_symbol *symbols,
     signal(SIGBUS, SIG_DFL);
     signal(SIGPIPE, SIG_DFL);
     limit(RLIMIT_CORE, 0);
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* these take more from the start */
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* sanitizers use more from the start */
     limit(RLIMIT_DATA, (uint64_t)4 << 30);
 #endif
     uint64_t deadline_ns = gw_processor_ns() + (uint64_t)options->soft_ms * 1000000u;
@@ -140,10 +140,10 @@ typedef struct listening {
     gw_symbol *symbols;
     size_t count;
     uint8_t *avoid; /* owned */
-    uint8_t *found; /* owned: by this run of the call */
+    uint8_t *found; /* owned: state of each symbol, found in this call */
     char *buffer;   /* owned */
     size_t used, capacity;
-    size_t at_index; /* the last BEGIN */
+    size_t at_index; /* index of the last BEGIN */
     bool at_lines, begun, nomem;
 } listening;
 
@@ -160,7 +160,7 @@ static bool take(cursor *from, void *data, size_t bytes)
     return true;
 }
 
-/* Copies one text to *room; false: the message is not what the child writes. */
+/* Copy one text to *room; false: the message is malformed. */
 static bool take_text(cursor *from, int32_t bytes, char **room, const char **ret_text)
 {
     *ret_text = NULL;
@@ -203,7 +203,7 @@ static bool take_frames(listening *to, const head *message, cursor from)
     return true;
 }
 
-/* False: what came is nothing that our child writes. */
+/* False: a message is malformed. */
 static bool take_messages(listening *to)
 {
     size_t at = 0;
@@ -244,7 +244,8 @@ static bool make_room(listening *to)
     return true;
 }
 
-/* What the child does counts, not what else the machine has to do; but a file may also be slow to come. */
+/* Return whether the time is over. The limit is the child's own CPU time, so that load on the machine does not matter,
+ * but a slow file system needs a limit in real time too. */
 static bool is_over(pid_t child, const gw_symbols_options *options, uint64_t begun_ns)
 {
     enum { WALL_FACTOR = 4 };
@@ -255,7 +256,7 @@ static bool is_over(pid_t child, const gw_symbols_options *options, uint64_t beg
     return clock_getcpuclockid(child, &clock) == 0 && gw_clock_ns(clock) >= hard_ns;
 }
 
-/* Listen until the child closes its end. False: time is over, or it talks nonsense. */
+/* Read until the child closes its end. False: the time is over, or a message is malformed. */
 static bool listen_to(listening *to, int fd, pid_t child, const gw_symbols_options *options, uint64_t begun_ns)
 {
     enum { LOOK_EVERY_MS = 50 };
@@ -292,7 +293,7 @@ static void avoid_file(listening *to)
     }
 }
 
-/* One child. *ret_again: it died over a file that the next one will leave out. */
+/* Run one child. *ret_again: it died on a file that the next child will skip. */
 static gw_status run_child(listening *to, const gw_symbols_options *options, uint64_t begun_ns, bool *ret_again,
                            gw_error *err)
 {

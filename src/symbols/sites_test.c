@@ -1,4 +1,4 @@
-/* Stacks of this very program, and made-up ones. */
+/* Test stacks of this program, and invented ones. */
 #define _GNU_SOURCE
 #include "gw_sites.h"
 #include "gwi_inner.h"
@@ -86,7 +86,7 @@ static uint64_t build_id_of(const struct dl_phdr_info *info)
 }
 
 static gw_sites *feeding;
-static const char *instead; /* of this program's path */
+static const char *instead; /* used in place of this program's path */
 
 static int feed_mapping(struct dl_phdr_info *info, size_t bytes, void *user)
 {
@@ -109,7 +109,7 @@ static void *stack_now[64];
 static int stack_depth;
 static unsigned line_inner, line_middle, line_outer, line_named;
 
-/* backtrace() of the C library is replaced by some sanitizers, which puts a frame of theirs in between. */
+/* Not backtrace(): some sanitizers replace it, which adds a frame of their own. */
 static _Unwind_Reason_Code take_frame(struct _Unwind_Context *context, void *user)
 {
     (void)user;
@@ -139,7 +139,7 @@ __attribute__((noinline)) static void load_batch(void)
 __attribute__((noinline)) static void train(void)
 {
     load_batch(), line_named = __LINE__;
-    stack_now[63] = NULL; /* no tail call */
+    stack_now[63] = NULL; /* prevents a tail call */
 }
 
 static gw_sites *this_program(void)
@@ -194,7 +194,7 @@ static void functions_lines_and_inlined_frames(void **state)
     gw_sites_free(sites);
 }
 
-/* What one machine found out is all that another one needs. */
+/* The names found on one machine must be enough for another one. */
 static void names_survive_the_machine(void **state)
 {
     (void)state;
@@ -266,7 +266,7 @@ static int remove_folder(void **state)
 static void another_file_in_its_place_is_not_used(void **state)
 {
     (void)state;
-    instead = "/usr/bin/env"; /* some other program */
+    instead = "/usr/bin/env"; /* any other program */
     gw_sites *sites = this_program();
     const gw_stack *stack = resolved(sites);
     assert_null(stack->frame[0].function);
@@ -287,7 +287,7 @@ static void another_file_in_its_place_is_not_used(void **state)
     instead = NULL;
 }
 
-/* Whatever the file holds: names or none, and an end. */
+/* Whatever a file contains, the lookup must end, with names or without. */
 static void damaged_files_end_in_an_answer(void **state)
 {
     (void)state;
@@ -299,7 +299,7 @@ static void damaged_files_end_in_an_answer(void **state)
         random ^= random << 13;
         random ^= random >> 7;
         random ^= random << 17;
-        /* Half of the flips go to the head, and to the tables at the end. */
+        /* A quarter of the flips are in the file's head, and a quarter in the tables at its end. */
         long at = (long)(random % (i % 4 == 0 ? 64 : (uint64_t)self_bytes));
         at = i % 4 == 1 ? self_bytes - 1 - at % 4096 : at;
         copy_self(other, i < FLIPS ? at : -1, (unsigned char)(1u << (random >> 40) % 8), i < FLIPS ? self_bytes : at);
@@ -313,11 +313,11 @@ static void damaged_files_end_in_an_answer(void **state)
         gw_sites_free(sites);
     }
     instead = NULL;
-    assert_true(right > 0); /* most flips hit what nobody asks for */
+    assert_true(right > 0); /* most flips are in data that is not read */
     assert_true(right < FLIPS + CUTS);
 }
 
-/* ---- made-up stacks ---- */
+/* ---- invented stacks ---- */
 
 static const char python_path[] = "/usr/bin/python3.11",
                   torch_path[] = "/v/lib/python3.11/site-packages/torch/lib/t.so";
@@ -373,13 +373,13 @@ static void python_frames_take_the_place_of_the_evaluation_loop(void **state)
     gw_sites *sites = a_python_program();
     const uint64_t plain[] = {TORCH(IN_TORCH), PYTHON(IN_CALL), PYTHON(IN_EVAL), FRAME(1, false), FRAME(2, true)};
     expect_stack(sites, plain, 5, 0, "THPModule_empty cfunction_call load_batch train", "load_batch");
-    /* two entries: what lies between them stays between them; a part of the loop that the compiler moved away */
+    /* two entries: the frame between them must stay there; one is in a part of the loop that the compiler moved away */
     const uint64_t nested[] = {TORCH(IN_TORCH), PYTHON(IN_EVAL), PYTHON(IN_CALL), PYTHON(IN_COLD),
                                FRAME(3, false), FRAME(1, true),  FRAME(2, true)};
     expect_stack(sites, nested, 7, 0, "THPModule_empty Module.__call__ load_batch cfunction_call train", "load_batch");
     const uint64_t tail[] = {TORCH(IN_TORCH), PYTHON(IN_TAIL), PYTHON(IN_EVAL), PYTHON(IN_CALL), FRAME(2, true)};
     expect_stack(sites, tail, 5, 0, "THPModule_empty train cfunction_call", "train");
-    /* an evaluation loop and nothing of Python */
+    /* an evaluation loop without Python frames */
     const uint64_t unknown[] = {TORCH(IN_TORCH), PYTHON(IN_EVAL)};
     expect_stack(sites, unknown, 2, GW_SITE_PYTHON_UNKNOWN, "THPModule_empty _PyEval_EvalFrameDefault",
                  "THPModule_empty");
@@ -410,14 +410,14 @@ static void a_thread_without_python_borrows(void **state)
     assert_int_equal(stack->count, 3);
     assert_int_equal(stack->flags, GW_SITE_PYTHON_BORROWED);
     assert_string_equal(stack->frame[stack->user].function, "train");
-    /* from itself, or from one that was never written: nothing */
+    /* borrowing from itself adds nothing */
     feed_event(sites, GW_EV_SITE, 503, 1, GW_SITE_PYTHON_BORROWED, 503, NULL);
     feed_event(sites, GW_EV_SITE_FRAMES, 503, borrower[0], 0, 0, NULL);
     assert_int_equal(gw_sites_stack(sites, gw_sites_number(sites, PID, 503))->count, 1);
     gw_sites_free(sites);
 }
 
-/* PyTorch's own stacks: lines instead of instructions, under numbers of their own. */
+/* PyTorch's own stacks have lines instead of instructions, and numbers of their own. */
 static void frameworks_stacks(void **state)
 {
     (void)state;
@@ -432,7 +432,7 @@ static void frameworks_stacks(void **state)
     assert_true(stack != NULL && stack->user < stack->count);
     assert_string_equal(gw_frame_text(sites, &stack->frame[stack->user], text), "model.py:77 in step");
     assert_int_not_equal(number, gw_sites_number(sites, PID, 1));
-    /* with native frames that PyTorch named: never the user's */
+    /* with native frames that PyTorch named, which are never the user's */
     feed_event(sites, GW_EV_PYTHON_CODE, code + 1, 0, 0, 0, "c10::Allocator::raw_allocate\n??");
     feed_event(sites, GW_EV_PYTHON_CODE, code + 2, 0, 0, 0, "THPModule_empty\n/pytorch/torch/csrc/Module.cpp");
     feed_event(sites, GW_EV_PYTHON_CODE, code + 3, 0, 0, 0, "??\n");
@@ -446,8 +446,7 @@ static void frameworks_stacks(void **state)
     gw_sites_free(sites);
 }
 
-/* Stacks that were read from outside have numbers of their own; the hook's and a framework's of the same rank differ.
- */
+/* Stacks read from outside have numbers of their own, which do not collide with the hook's or a framework's. */
 static void stacks_from_outside(void **state)
 {
     (void)state;
@@ -490,7 +489,7 @@ static void a_file_mapped_in_anothers_place_counts_from_then_on(void **state)
     feed_site(sites, 2, frame, 1, 0);
     assert_string_equal(gw_sites_stack(sites, gw_sites_number(sites, PID, 1))->frame[0].function, "THPModule_empty");
     assert_string_equal(gw_sites_stack(sites, gw_sites_number(sites, PID, 2))->frame[0].function, "renewed");
-    /* another program under the same pid begins anew; the same one, told twice, does not */
+    /* another program under the same pid starts with no sites; the same program, reported twice, keeps them */
     uint32_t before = gw_sites_number(sites, PID, 1);
     feed_process(sites, 1, python_path);
     assert_int_equal(gw_sites_number(sites, PID, 1), before);
@@ -526,7 +525,7 @@ static void nonsense_is_passed_over(void **state)
     gw_sites_free(sites);
 }
 
-/* A symbol that nobody asked for, and has a name all the same: the first one stays, and is let go once. */
+/* A symbol in state NOT_ASKED that has a name: the first one is kept, and freed only once. */
 static void a_name_is_kept_once(void **state)
 {
     (void)state;

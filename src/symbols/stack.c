@@ -1,4 +1,4 @@
-/* From the numbers of a site to a stack of named frames. */
+/* Build a stack of named frames from the numbers of a site. */
 #include "gwi_sites.h"
 
 #include "gw_array.h"
@@ -16,9 +16,9 @@ typedef struct building {
     const gwi_site *site;
     gw_frame *frame; /* owned */
     size_t count, capacity;
-    uint16_t native_count, python; /* native ones; index of the next Python frame that is left */
-    size_t interpreter_at;         /* first frame of the interpreter's file since the last Python frame; SIZE_MAX */
-    bool in_part;                  /* the frame before is a part of the function that calls it */
+    uint16_t native_count, python; /* number of native frames; index of the next unused Python frame */
+    size_t interpreter_at; /* first frame of the interpreter's file since the last Python frame; SIZE_MAX: none */
+    bool in_part;          /* the previous frame is a part of the function that calls it */
     bool failed;
 } building;
 
@@ -39,7 +39,7 @@ static bool is_python_left(const building *it)
     return it->python < it->site->frame_count;
 }
 
-/* Code of a framework's stack (version 0) has no table: its instructions are lines. */
+/* Code of a framework's stack (version 0) has no table: its instructions are line numbers. */
 static int32_t line_of(const gwi_code *code, int32_t instruction)
 {
     if (code->version == 0)
@@ -49,7 +49,7 @@ static int32_t line_of(const gwi_code *code, int32_t instruction)
     return gw_python_line(code->version, code->table, code->table_bytes, code->first_line, instruction);
 }
 
-/* A framework's stacks may hold native frames that it named itself: their files are no Python. */
+/* A framework's stacks may contain native frames that the framework named itself; their files are not Python files. */
 static bool is_python(const gwi_code *code)
 {
     size_t bytes = code->file == NULL ? 0 : strlen(code->file);
@@ -77,7 +77,8 @@ static void add_python(building *it)
     add_python_frame(it, it->site->frame[it->python++]);
 }
 
-/* This thread runs no Python: what the main thread was doing then, if that was written. */
+/* For a thread that runs no Python: add the Python frames that the main thread had at the time, if they were
+ * recorded. */
 static void add_borrowed(building *it)
 {
     const gwi_site *from = it->site->python_number == 0 ? NULL : &it->sites->site[it->site->python_number - 1];
@@ -88,7 +89,7 @@ static void add_borrowed(building *it)
             add_python_frame(it, from->frame[i]);
 }
 
-/* What one native frame of the evaluation loop stands for. */
+/* Add the Python frames that one native frame of the evaluation loop stands for. */
 static void add_python_call(building *it)
 {
     bool entry = false;
@@ -98,21 +99,21 @@ static void add_python_call(building *it)
     }
 }
 
-/* Those for which no native frame was found. */
+/* Add the Python frames without a matching native frame. */
 static void add_rest(building *it, gw_stack *stack)
 {
     if (!is_python_left(it))
         return;
     bool cut = (stack->flags & (GW_SITE_NATIVE_CUT | GW_SITE_PYTHON_BORROWED)) != 0;
     size_t at = cut || it->interpreter_at == SIZE_MAX ? it->count : it->interpreter_at, before = it->count;
-    /* A stack of Python frames alone (one that PyTorch recorded) has nothing to be placed among. */
+    /* A stack of only Python frames (recorded by PyTorch) needs no placement. */
     stack->unplaced = !cut && it->count > 0;
     while (is_python_left(it))
         add_python(it);
     size_t moved = it->count - before, passed = before - at;
     gw_frame *aside = passed == 0 ? NULL : malloc(passed * sizeof *aside);
     if (aside == NULL)
-        return; /* behind the native ones, then */
+        return; /* no memory: leave them after the native frames */
     memcpy(aside, it->frame + at, passed * sizeof *aside);
     memmove(it->frame + at, it->frame + before, moved * sizeof *aside);
     memcpy(it->frame + at + moved, aside, passed * sizeof *aside);
@@ -136,7 +137,7 @@ static bool is_evaluation(const gw_symbol *symbol)
     return false;
 }
 
-/* The tail-calling interpreter of 3.14 has a function for each instruction, called by the loop's own. */
+/* In the tail-calling interpreter of 3.14 each instruction is a function that the loop calls. */
 static bool is_evaluation_part(const gw_symbol *symbol)
 {
     for (uint32_t i = 0; symbol != NULL && i < symbol->count; i++)
@@ -145,7 +146,8 @@ static bool is_evaluation_part(const gw_symbol *symbol)
     return false;
 }
 
-/* "load.constprop.0", "load.part.0", "load.cold": what compilers call the pieces and copies of a function. */
+/* Remove the suffixes that compilers give to parts and copies of a function: "load.constprop.0", "load.part.0",
+ * "load.cold". */
 static const char *plain_name(gw_sites *sites, const char *function, bool *ret_part)
 {
     static const char *const suffixes[] = {".part.", ".constprop.", ".isra.", ".cold", ".lto_priv.", ".llvm."};
@@ -158,7 +160,8 @@ static const char *plain_name(gw_sites *sites, const char *function, bool *ret_p
     return end == NULL ? function : gwi_intern(sites, function, (size_t)(end - function));
 }
 
-/* A function and its part are one frame: the part's, which has the line. */
+/* Return whether this frame is the rest of the function whose part is the previous frame. The two are shown as one
+ * frame: the part's, which has the line. */
 static bool is_rest_of(const building *it, const gw_frame *frame)
 {
     const gw_frame *part = it->count == 0 ? NULL : &it->frame[it->count - 1];
@@ -200,7 +203,7 @@ static void add_native(building *it, uint64_t address)
         add(it, &frame);
 }
 
-/* ---- the whole ---- */
+/* ---- the whole stack ---- */
 
 static int by_value(const void *left, const void *right)
 {
@@ -215,7 +218,7 @@ static bool is_means(const gw_sites *sites, const gw_frame *frame)
            bsearch(&key, sites->means, sites->means_count, sizeof key, by_value) != NULL;
 }
 
-/* The innermost frame of the most own sort; of these the first that is a place, where one is. */
+/* Return the innermost frame of the most specific owner, without helper functions if possible. */
 static size_t find_user(const gw_sites *sites, const gw_frame *frame, size_t count)
 {
     size_t best = count;
@@ -248,7 +251,7 @@ static gw_stack *build(gw_sites *sites, const gwi_site *site)
             memcpy(frame, it.frame, it.count * sizeof *frame);
         found.frame = frame;
         found.count = it.count;
-        found.user = SIZE_MAX; /* not looked for yet */
+        found.user = SIZE_MAX; /* not looked up yet */
         *stack = found;
     }
     free(it.frame);

@@ -1,4 +1,4 @@
-/* Whose a frame is: data first, then the rule for the rest. */
+/* Find the owner of a frame: first by the table, then by the rule for all other frames. */
 #include "gwi_inner.h"
 #include "gwi_sites.h"
 
@@ -9,16 +9,17 @@
 
 typedef enum field { MODULE, PATH, FUNCTION } field;
 
-/* The first row that fits decides. MODULE: the mapped file's last part; PATH: the source file or the mapped file;
- * FUNCTION: its name. Patterns as in a shell; a star in PATH also spans slashes. */
+/* The first matching row decides. MODULE: last part of the mapped file's path; PATH: the source file or the mapped
+ * file; FUNCTION: the function's name. Shell patterns; a star in PATH also matches slashes. */
 static const struct {
     field field;
     gw_whose whose;
     const char *pattern;
 } rows[] = {
     {MODULE, GW_WHOSE_RUNTIME, "libgpuwhy*"},
-    {PATH, GW_WHOSE_OWN, "*/ipykernel_[0-9]*/[0-9]*.py"}, /* cells of a notebook: the kernel's name for their text */
-    {PATH, GW_WHOSE_RUNTIME, "\\[*"},                     /* [vdso], [vsyscall] */
+    {PATH, GW_WHOSE_OWN,
+     "*/ipykernel_[0-9]*/[0-9]*.py"}, /* cells of a notebook: the kernel's file name for their text */
+    {PATH, GW_WHOSE_RUNTIME, "\\[*"}, /* [vdso], [vsyscall] */
     /* the C and C++ libraries, the loader */
     {MODULE, GW_WHOSE_RUNTIME, "libc.so*"},
     {MODULE, GW_WHOSE_RUNTIME, "libc-2.*"},
@@ -48,7 +49,7 @@ static const struct {
     {PATH, GW_WHOSE_RUNTIME, "/usr/lib/gcc/*"},
     {PATH, GW_WHOSE_RUNTIME, "*/include/c++/*"},
     {PATH, GW_WHOSE_RUNTIME, "/rustc/*"},
-    /* the driver and CUDA's libraries, also where they were linked in */
+    /* the driver and CUDA's libraries, including statically linked ones */
     {MODULE, GW_WHOSE_RUNTIME, "libcuda.so*"},
     {MODULE, GW_WHOSE_RUNTIME, "libcudart*"},
     {MODULE, GW_WHOSE_RUNTIME, "libcublas*"},
@@ -99,7 +100,7 @@ static const struct {
     {FUNCTION, GW_WHOSE_FRAMEWORK, "thrust::*"},
     {FUNCTION, GW_WHOSE_FRAMEWORK, "cub::*"},
     {FUNCTION, GW_WHOSE_FRAMEWORK, "pybind11::*"},
-    /* whatever else was installed */
+    /* all other installed packages */
     {PATH, GW_WHOSE_PACKAGE, "*/site-packages/*"},
     {PATH, GW_WHOSE_PACKAGE, "*/dist-packages/*"},
     /* the interpreter and its standard library */
@@ -147,7 +148,7 @@ static bool is_own(const gw_sites *sites, const gw_frame *frame)
     const char *file = frame->file != NULL ? frame->file : frame->module;
     if (file == NULL)
         return false;
-    if (frame->python && file[0] != '/') /* given to the interpreter by a name from the working folder, or by hand */
+    if (frame->python && file[0] != '/') /* run by a path relative to the working folder, or not from a file */
         return true;
     return lies_in(file, sites->cwd) || lies_in(file, sites->script_folder);
 }
@@ -162,7 +163,7 @@ gw_whose gwi_whose(const gw_sites *sites, const gw_frame *frame)
     if (frame->function == NULL && frame->file == NULL && frame->module == NULL)
         return GW_WHOSE_NOBODY;
     if (fits("*/lib/gpuwhy/python/gpuwhy*.py", frame->file))
-        return GW_WHOSE_RUNTIME; /* starts a notebook's kernel, and is its script */
+        return GW_WHOSE_RUNTIME; /* starts a notebook kernel, whose script it is */
     if (frame->python && frame->file != NULL && sites->script != NULL && strcmp(frame->file, sites->script) == 0)
         return GW_WHOSE_OWN; /* wherever it is installed */
     const char *subject[] = {[MODULE] = gw_path_last(frame->module),
@@ -174,6 +175,7 @@ gw_whose gwi_whose(const gw_sites *sites, const gw_frame *frame)
             return rows[i].whose;
     }
     if (!frame->python && frame->module == NULL)
-        return frame->function == NULL ? GW_WHOSE_NOBODY : GW_WHOSE_FRAMEWORK; /* which named it itself */
+        return frame->function == NULL ? GW_WHOSE_NOBODY
+                                       : GW_WHOSE_FRAMEWORK; /* the framework named this frame itself */
     return is_own(sites, frame) ? GW_WHOSE_OWN : GW_WHOSE_USER;
 }
