@@ -1,4 +1,4 @@
-/* A file seen through a small window, front to back. */
+/* Read a file through a small window, from front to back. */
 #ifndef GW_PICKLE_WINDOW_H
 #define GW_PICKLE_WINDOW_H
 
@@ -12,10 +12,11 @@ enum { GWI_WINDOW_BYTES = 1 << 16 };
 typedef struct gwi_window {
     int fd; /* -1: closed */
     size_t at, filled;
-    uint64_t passed; /* bytes of the file before the window */
+    uint64_t passed; /* offset of the window in the file */
     unsigned char data[GWI_WINDOW_BYTES];
 } gwi_window;
 
+/* Open a regular file. GW_IO: it cannot be opened, or is not a regular file. */
 GW_MUST_CHECK gw_status gwi_window_open(gwi_window *window, const char *path, gw_error *err);
 void gwi_window_close(gwi_window *window);
 static inline uint64_t gwi_window_offset(const gwi_window *window)
@@ -23,7 +24,7 @@ static inline uint64_t gwi_window_offset(const gwi_window *window)
     return window->passed + window->at;
 }
 
-/* Exactly `count` bytes. GW_IO; GW_CORRUPT: the file ends before. */
+/* Read exactly `count` bytes. GW_IO; GW_CORRUPT: the file ends before that. */
 GW_MUST_CHECK gw_status gwi_window_take(gwi_window *window, void *to, size_t count, gw_error *err);
 
 #endif

@@ -1,4 +1,4 @@
-/* The machine: a stack, marks, a memo, and the opcodes of plain data. */
+/* The pickle machine: a stack, marks, a memo, and the opcodes of plain data. */
 #include "gwi_store.h"
 #include "gwi_window.h"
 
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* X(name, byte): all opcodes there are. What the machine does not do, it names. */
+/* X(name, byte): all opcodes that exist. Unsupported ones are listed so that errors can name them. */
 #define OPCODES(X)                                                                                                     \
     X(MARK, '(')                                                                                                       \
     X(STOP, '.')                                                                                                       \
@@ -87,10 +87,10 @@ enum opcode {
 enum {
     PROTOCOL_MIN = 2,
     PROTOCOL_MAX = 5,
-    BATCH = 1000, /* picklers fill containers in batches of so many */
+    BATCH = 1000, /* picklers fill containers in batches of this size */
     TEXT_BYTES_MAX = 1 << 24,
     LONG_BYTES_MAX = 255,
-    VALUE_ABSENT = 0xff /* type of a memo entry that was never written */
+    VALUE_ABSENT = 0xff /* type of a memo entry that was never set */
 };
 
 typedef struct machine {
@@ -99,7 +99,7 @@ typedef struct machine {
     gw_pickle_options options;
     gw_pickle_value *stack; /* owned */
     uint64_t stack_count, stack_capacity;
-    uint64_t *mark; /* heights of the stack; owned */
+    uint64_t *mark; /* stack heights; owned */
     uint64_t mark_count, mark_capacity;
     gw_pickle_value *memo; /* owned */
     uint64_t memo_count, memo_capacity;
@@ -146,7 +146,7 @@ static gw_status push_number(machine *m, gw_pickle_type type, uint64_t number, g
     return push(m, (gw_pickle_value){.type = (uint8_t)type, .number = number}, err);
 }
 
-/* The values above the last mark may be taken; what lies below belongs to the containers being filled. */
+/* An opcode may take only values above the last mark; values below it belong to the containers being filled. */
 static uint64_t floor_of(const machine *m)
 {
     return m->mark_count == 0 ? 0 : m->mark[m->mark_count - 1];
@@ -172,7 +172,7 @@ static bool is_container(gw_pickle_value value)
     return value.type == GW_PICKLE_LIST || value.type == GW_PICKLE_DICT;
 }
 
-/* No change from here on; the caller may fold it. */
+/* Mark a container as complete; the caller may fold it. */
 static gw_status complete(machine *m, uint32_t index, gw_error *err)
 {
     if (m->store->node[index].state != GWI_NODE_OPEN)
@@ -187,7 +187,7 @@ static gw_status complete(machine *m, uint32_t index, gw_error *err)
     return st;
 }
 
-/* What is put somewhere is complete: its place then holds what it was folded to. */
+/* A value that is put somewhere is complete. Replace it by the value that it was folded to. */
 static gw_status settle(machine *m, gw_pickle_value *value, gw_error *err)
 {
     if (!is_container(*value))
@@ -198,7 +198,7 @@ static gw_status settle(machine *m, gw_pickle_value *value, gw_error *err)
     return st;
 }
 
-/* The values from `height` on go into the container just below them. */
+/* Put the values from `height` on into the container just below them. */
 static gw_status fill(machine *m, uint64_t height, gw_pickle_type type, gw_error *err)
 {
     uint64_t count = m->stack_count - height;
@@ -247,7 +247,7 @@ static gw_status do_empty(machine *m, gw_pickle_type type, gw_error *err)
     return st == GW_OK ? push_number(m, type, index, err) : st;
 }
 
-/* The values from `height` on become one tuple. */
+/* Make one tuple of the values from `height` on. */
 static gw_status make_tuple(machine *m, uint64_t height, gw_error *err)
 {
     uint32_t index;
@@ -285,7 +285,7 @@ static gw_status memo_put(machine *m, uint64_t number, gw_error *err)
     gw_status st = need(m, 1, err);
     if (st != GW_OK)
         return st;
-    /* Picklers count up from 0; a number far beyond what was written is damage, not data. */
+    /* Picklers count up from 0; a number far above that is damage. */
     if (number > m->memo_count + 65536)
         return gw_fail(err, GW_CORRUPT, "memo entry %" PRIu64 " after %" PRIu64, number, m->memo_count);
     st = gwi_store_room(m->store, &m->memo, number + 1, &m->memo_capacity, sizeof *m->memo, err);
@@ -339,7 +339,7 @@ static gw_status do_text(machine *m, size_t length_bytes, gw_error *err)
     return st == GW_OK ? push_number(m, GW_PICKLE_TEXT, id, err) : st;
 }
 
-/* Little-endian two's complement of any length. */
+/* Read a little-endian two's complement number of any length. */
 static gw_status do_long(machine *m, size_t length_bytes, gw_error *err)
 {
     unsigned char raw[LONG_BYTES_MAX];
@@ -378,7 +378,7 @@ static gw_status do_float(machine *m, gw_error *err)
     unsigned char raw[8];
     uint64_t bits = 0;
     gw_status st = gwi_window_take(&m->window, raw, sizeof raw, err);
-    for (size_t i = 0; i < sizeof raw; i++) /* this one is big-endian */
+    for (size_t i = 0; i < sizeof raw; i++) /* floats are big-endian */
         bits = bits << 8 | raw[i];
     return st == GW_OK ? push_number(m, GW_PICKLE_FLOAT, bits, err) : st;
 }
@@ -391,7 +391,7 @@ static gw_status do_mark(machine *m, gw_error *err)
     return st;
 }
 
-/* Frames only say how much may be read at once. */
+/* A frame only says how much may be read at once, so it is ignored. */
 static gw_status do_frame(machine *m, gw_error *err)
 {
     uint64_t bytes;
@@ -406,7 +406,7 @@ static gw_status do_stop(machine *m, gw_error *err)
     return settle(m, &m->stack[0], err);
 }
 
-/* ---- the whole ---- */
+/* ---- the whole file ---- */
 
 static gw_status refuse(unsigned char opcode, gw_error *err)
 {
@@ -511,7 +511,7 @@ static gw_status enter_names(machine *m, gw_error *err)
     return st;
 }
 
-/* `ret_offset`: where the opcode that failed begins. */
+/* *ret_offset is the offset of the opcode that failed. */
 static gw_status run(machine *m, uint64_t *ret_offset, gw_error *err)
 {
     *ret_offset = 0;

@@ -1,4 +1,4 @@
-/* Keeps the values of a pickle in arrays, and finds them again. */
+/* Store texts and containers, and answer the caller's queries about them. */
 #include "gwi_store.h"
 
 #include <inttypes.h>
@@ -151,7 +151,7 @@ gw_pickle_value gwi_store_value(const gw_pickle *store, uint32_t node)
     return (gw_pickle_value){.type = it->type, .number = node};
 }
 
-/* ---- for the caller ---- */
+/* ---- queries of the caller ---- */
 
 void gw_pickle_free(gw_pickle *store)
 {
@@ -176,7 +176,7 @@ static const gwi_node *node_of(const gw_pickle *store, gw_pickle_value value)
     return &store->node[value.number];
 }
 
-/* A container may have been folded after it was put somewhere. */
+/* Return the current value: a container may have been folded after it was put somewhere. */
 static gw_pickle_value current(const gw_pickle *store, gw_pickle_value value)
 {
     bool container = value.type == GW_PICKLE_LIST || value.type == GW_PICKLE_DICT;

@@ -1,4 +1,4 @@
-/* Reads a file front to back through one buffer. */
+/* Read a file through a small window; see gwi_window.h. */
 #include "gwi_window.h"
 
 #include <errno.h>
