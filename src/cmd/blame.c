@@ -8,6 +8,8 @@
 #include "gw_fact.h"
 #include "gw_model.h"
 #include "gw_model_facts.h"
+#include "gw_sites.h"
+#include "gw_text.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -187,7 +189,7 @@ static gw_status read_second(const char *path, int status, gw_text *text, gw_err
     if (st == GW_OK)
         st = gw_model_build(reader, &model, err);
     if (st == GW_OK) /* what has no name is called by file and address */
-        (void)!gw_model_name_sites(model, GWI_NAMES_SOFT_MS, GWI_NAMES_HARD_MS, NULL);
+        (void)!gw_model_name_sites(model, GW_NAMES_SOFT_MS, GW_NAMES_HARD_MS, NULL);
     if (st == GW_OK)
         st = gw_judge(model, &verdict, err);
     if (st == GW_OK)
@@ -198,7 +200,7 @@ static gw_status read_second(const char *path, int status, gw_text *text, gw_err
     return st;
 }
 
-void gwi_blame_record(gwi_record *record, const gwi_blame *second)
+void gwi_blame_record(gw_supervisor *run, const gwi_blame *second)
 {
     gw_text text = {0};
     gw_error err = {0};
@@ -216,9 +218,6 @@ void gwi_blame_record(gwi_record *record, const gwi_blame *second)
     }
     if (second->not_run == NULL && second->is_kept)
         add(&text, &(gw_fact_blame){SET_TEXT(recording, second->recording)});
-    gw_item item = {.kind = GW_ITEM_SUPERVISOR, .t_ns = gwi_record_now_ns(record)};
-    item.pair.key = gw_fact_key_text(GW_FACT_BLAME);
-    item.pair.value = gw_text_str(&text);
-    gwi_record_put(record, &item);
+    gw_supervisor_note(run, gw_fact_key_text(GW_FACT_BLAME), gw_text_str(&text));
     gw_text_free(&text);
 }

@@ -80,7 +80,7 @@ static int help(void)
     gwi_options_help(options_table, OPTION_COUNT, &text);
     fputs(gw_text_str(&text), stdout);
     gw_text_free(&text);
-    return GWI_EXIT_OK;
+    return GW_EXIT_OK;
 }
 
 /* Those that have all the words; where none has, those that have most of them. */
@@ -97,19 +97,19 @@ static int search(char **argv, int count)
     }
     if (word_count == 0) {
         fputs("gpuwhy: causes: --search: which words?\n", stderr);
-        return GWI_EXIT_USAGE;
+        return GW_EXIT_USAGE;
     }
     size_t hit_count = gw_causes_search(words, word_count, hits, HITS_MAX);
     if (hit_count == 0) {
         fputs("gpuwhy: causes: no cause has any of these words\n", stderr);
-        return GWI_EXIT_UNDETERMINED;
+        return GW_EXIT_UNDETERMINED;
     }
     if (hits[0].word_count < word_count)
         fprintf(stderr, "gpuwhy: causes: none has all of these words; those with %zu of %zu\n", hits[0].word_count,
                 word_count);
     for (size_t i = 0; i < hit_count && hits[i].word_count == hits[0].word_count; i++)
         print_row(hits[i].cause);
-    return GWI_EXIT_OK;
+    return GW_EXIT_OK;
 }
 
 static int show(const char *id)
@@ -121,14 +121,14 @@ static int show(const char *id)
             print_row(&causes[i]);
         else if (strcmp(causes[i].id, id) == 0) {
             print_one(&causes[i]);
-            return GWI_EXIT_OK;
+            return GW_EXIT_OK;
         }
     }
     if (id == NULL)
-        return GWI_EXIT_OK;
+        return GW_EXIT_OK;
     fprintf(stderr,
             "gpuwhy: causes: no cause %s; `gpuwhy causes` lists them, `gpuwhy causes --search` looks for words\n", id);
-    return GWI_EXIT_USAGE;
+    return GW_EXIT_USAGE;
 }
 
 int gwi_cmd_causes(int argc, char **argv)
@@ -138,7 +138,7 @@ int gwi_cmd_causes(int argc, char **argv)
     int words = 0;
     if (gwi_options_parse_mixed(options_table, OPTION_COUNT, &options, argc, argv, &words, &err) != GW_OK) {
         fprintf(stderr, "gpuwhy: causes: %s\n", err.text);
-        return GWI_EXIT_USAGE;
+        return GW_EXIT_USAGE;
     }
     if (options.help)
         return help();

@@ -1,7 +1,6 @@
 /* `gpuwhy diff`: two recordings side by side. */
 #include "gwi_cmd.h"
 #include "gwi_options.h"
-#include "gwi_run.h"
 
 #include "gw_out.h"
 #include "gw_out_compare.h"
@@ -33,13 +32,13 @@ static int help(void)
     gwi_options_help(options_table, OPTION_COUNT, &text);
     fputs(gw_text_str(&text), stdout);
     gw_text_free(&text);
-    return GWI_EXIT_OK;
+    return GW_EXIT_OK;
 }
 
 static int fail(const gw_error *err)
 {
     fprintf(stderr, "gpuwhy: diff: %s\n", err->text);
-    return GWI_EXIT_USAGE;
+    return GW_EXIT_USAGE;
 }
 
 static gw_status read_one(const char *path, gw_portrait **ret_portrait, gw_error *err)
@@ -48,7 +47,7 @@ static gw_status read_one(const char *path, gw_portrait **ret_portrait, gw_error
         return gw_fail(err, GW_USAGE, "%s is a PyTorch memory snapshot; only recordings are compared", path);
     gw_status st = gw_portrait_read(path, UINT64_MAX, ret_portrait, err);
     if (st == GW_OK)
-        gw_portrait_name_sites(*ret_portrait, GWI_NAMES_SOFT_MS, GWI_NAMES_HARD_MS);
+        gw_portrait_name_sites(*ret_portrait, GW_NAMES_SOFT_MS, GW_NAMES_HARD_MS);
     return st;
 }
 
@@ -89,11 +88,11 @@ static int compare(const char *good_path, const char *bad_path, const diff_optio
         st = gw_compare(good, bad, &comparison, &err);
     if (st == GW_OK)
         st = render(comparison, good, bad, options->json, &err);
-    int status = st != GW_OK ? fail(&err) : comparison->differs ? DIFFERENT : GWI_EXIT_OK;
+    int status = st != GW_OK ? fail(&err) : comparison->differs ? DIFFERENT : GW_EXIT_OK;
     if (st == GW_OK && is_damaged(good_path, good))
-        status = GWI_EXIT_USAGE;
+        status = GW_EXIT_USAGE;
     if (st == GW_OK && is_damaged(bad_path, bad))
-        status = GWI_EXIT_USAGE;
+        status = GW_EXIT_USAGE;
     gw_comparison_free(comparison);
     gw_portrait_free(bad);
     gw_portrait_free(good);

@@ -2,9 +2,9 @@
 #include "gwi_cmd.h"
 #include "gwi_doctor_cmd.h"
 #include "gwi_options.h"
-#include "gwi_place.h"
 
 #include "gw_out.h"
+#include "gw_place.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +29,7 @@ enum { OPTION_COUNT = sizeof options_table / sizeof options_table[0], EXIT_FAILS
 static int fail(const gw_error *err)
 {
     fprintf(stderr, "gpuwhy: doctor: %s\n", err->text);
-    return GWI_EXIT_USAGE;
+    return GW_EXIT_USAGE;
 }
 
 static int help(void)
@@ -43,7 +43,7 @@ static int help(void)
     gwi_options_help(options_table, OPTION_COUNT, &text);
     fputs(gw_text_str(&text), stdout);
     gw_text_free(&text);
-    return GWI_EXIT_OK;
+    return GW_EXIT_OK;
 }
 
 /* A line of at most `width` characters after the indent, broken at blanks. */
@@ -92,9 +92,9 @@ static void print_page(const gw_checkup *checkup)
 
 static void ask_python(gw_facts *facts, const char *root, char *const *words)
 {
-    gwi_path script;
+    gw_path script;
     gw_error err;
-    if (gwi_library_find("python/gpuwhy_doctor.py", script, &err) != GW_OK)
+    if (gw_library_find("python/gpuwhy_doctor.py", script, &err) != GW_OK)
         gw_facts_set(facts, "python.why", "%s", err.text);
     else
         gw_doctor_ask_python(facts, root, words, script);
@@ -137,11 +137,11 @@ int gwi_cmd_doctor(int argc, char **argv)
         return help();
     if (index < argc && strcmp(argv[index - 1], "--") != 0) {
         fprintf(stderr, "gpuwhy: doctor: %s: an interpreter stands behind --\n", argv[index]);
-        return GWI_EXIT_USAGE;
+        return GW_EXIT_USAGE;
     }
     if (access(options.root[0] == '\0' ? "/" : options.root, X_OK) != 0) {
         fprintf(stderr, "gpuwhy: doctor: --root %s: no such folder\n", options.root);
-        return GWI_EXIT_USAGE;
+        return GW_EXIT_USAGE;
     }
     gw_facts facts = {0};
     gw_checkup checkup = {0};
@@ -150,7 +150,7 @@ int gwi_cmd_doctor(int argc, char **argv)
         st = gwi_doctor_write_json(&checkup, &facts, &err);
     else if (st == GW_OK)
         print_page(&checkup);
-    int status = st != GW_OK ? fail(&err) : checkup.counts[GW_CHECK_FAIL] > 0 ? EXIT_FAILS : GWI_EXIT_OK;
+    int status = st != GW_OK ? fail(&err) : checkup.counts[GW_CHECK_FAIL] > 0 ? EXIT_FAILS : GW_EXIT_OK;
     gw_checkup_free(&checkup);
     gw_facts_free(&facts);
     return status;

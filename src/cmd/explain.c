@@ -4,10 +4,10 @@
 #include "gwi_judge.h"
 #include "gwi_options.h"
 #include "gwi_past.h"
-#include "gwi_run.h"
 
 #include "gw_logs.h"
 #include "gw_out.h"
+#include "gw_place.h"
 #include "gw_torch.h"
 
 #include <errno.h>
@@ -42,17 +42,17 @@ enum { OPTION_COUNT = sizeof options_table / sizeof options_table[0] };
 
 /* What run.meta says. False: there is none. */
 typedef struct run_meta {
-    gwi_path recording; /* "": none */
+    gw_path recording; /* "": none */
     pid_t supervisor;
 } run_meta;
 
 static bool read_meta(const char *folder, run_meta *ret_meta)
 {
-    gwi_path path;
+    gw_path path;
     gw_reader *reader = NULL;
     const gw_item *item;
     *ret_meta = (run_meta){0};
-    if (gwi_path_format(path, NULL, "%s/run.meta", folder) != GW_OK || gw_reader_open(path, &reader, NULL) != GW_OK)
+    if (gw_path_format(path, NULL, "%s/run.meta", folder) != GW_OK || gw_reader_open(path, &reader, NULL) != GW_OK)
         return false;
     while (gw_reader_next(reader, &item, NULL) == GW_OK) {
         if (item->kind != GW_ITEM_META)
@@ -72,9 +72,9 @@ static bool is_alive(pid_t pid)
 }
 
 typedef struct folder_search {
-    gwi_path recording; /* absolute */
-    gwi_path folder;    /* the run folder that belongs to it; "" until found */
-    bool running;       /* its supervisor is alive */
+    gw_path recording; /* absolute */
+    gw_path folder;    /* the run folder that belongs to it; "" until found */
+    bool running;      /* its supervisor is alive */
 } folder_search;
 
 /* Whether the run folder's run.meta names this recording. */
@@ -103,20 +103,20 @@ static const char *where_to_read(const char *file, folder_search *search)
             snprintf(search->recording, sizeof search->recording, "%s", meta.recording);
         return file;
     }
-    gwi_run_folders_visit(compare, search);
+    gw_run_folders_visit(compare, search);
     return search->folder[0] == '\0' ? file : search->folder;
 }
 
 static int fail(const gw_error *err)
 {
     fprintf(stderr, "gpuwhy: explain: %s\n", err->text);
-    return GWI_EXIT_USAGE;
+    return GW_EXIT_USAGE;
 }
 
 static int show(const gw_verdict *verdict, bool running, const explain_options *options)
 {
     gw_error err;
-    int status = verdict->status == GW_VERDICT_UNDETERMINED ? GWI_EXIT_UNDETERMINED : GWI_EXIT_OK;
+    int status = verdict->status == GW_VERDICT_UNDETERMINED ? GW_EXIT_UNDETERMINED : GW_EXIT_OK;
     if (!options->json)
         gwi_verdict_print(verdict, &(gwi_print){.running = running, .all = options->all, .again = options->again},
                           STDOUT_FILENO);
@@ -172,7 +172,7 @@ static int explain(const char *file, const explain_options *options)
     bool running = false;
     gw_verdict *verdict = judge(file, options, &running);
     if (verdict == NULL)
-        return GWI_EXIT_USAGE;
+        return GW_EXIT_USAGE;
     if (!options->json) { /* the user has just named it */
         free(verdict->recording);
         verdict->recording = NULL;
@@ -186,7 +186,7 @@ static int explain(const char *file, const explain_options *options)
 static int explain_together(char **files, int count, const explain_options *options)
 {
     gw_error err;
-    int status = GWI_EXIT_OK;
+    int status = GW_EXIT_OK;
     bool running = false;
     gw_verdict *whole = NULL, **runs = calloc((size_t)count, sizeof(gw_verdict *));
     if (runs == NULL) {
@@ -199,9 +199,9 @@ static int explain_together(char **files, int count, const explain_options *opti
         runs[i] = judge(files[i], options, &alive);
         running = running || alive;
         if (runs[i] == NULL)
-            status = GWI_EXIT_USAGE;
+            status = GW_EXIT_USAGE;
     }
-    if (status != GWI_EXIT_OK)
+    if (status != GW_EXIT_OK)
         goto out;
     gw_status st = gw_judge_together((const gw_verdict *const *)runs, (size_t)count, &whole, &err);
     if (st == GW_UNSUPPORTED && !options->json) {
@@ -369,7 +369,7 @@ static int help(void)
     gwi_options_help(options_table, OPTION_COUNT, &text);
     fputs(gw_text_str(&text), stdout);
     gw_text_free(&text);
-    return GWI_EXIT_OK;
+    return GW_EXIT_OK;
 }
 
 static int explain_what(int words, char **argv, const explain_options *options)
@@ -398,8 +398,8 @@ static int explain_what(int words, char **argv, const explain_options *options)
         return explain(argv[1], options);
     if (options->cell == NULL && explain_input(options, &status))
         return status;
-    static gwi_path last;
-    if (gwi_last_recording(last, &err) != GW_OK)
+    static gw_path last;
+    if (gw_last_recording(last, &err) != GW_OK)
         return fail(&err);
     return explain(last, options);
 }

@@ -1,7 +1,6 @@
 /* `gpuwhy export`: a recording for other tools. */
 #include "gwi_cmd.h"
 #include "gwi_options.h"
-#include "gwi_run.h"
 
 #include "gw_export.h"
 
@@ -27,7 +26,7 @@ enum { OPTION_COUNT = sizeof options_table / sizeof options_table[0] };
 static int fail(const gw_error *err)
 {
     fprintf(stderr, "gpuwhy: export: %s\n", err->text);
-    return GWI_EXIT_USAGE;
+    return GW_EXIT_USAGE;
 }
 
 static int help(void)
@@ -40,7 +39,7 @@ static int help(void)
         gw_text_addf(&text, "  %-10s  %s\n", gw_export_at(i)->name, gw_export_at(i)->about);
     fputs(gw_text_str(&text), stdout);
     gw_text_free(&text);
-    return GWI_EXIT_OK;
+    return GW_EXIT_OK;
 }
 
 static gw_status open_output(const char *path, FILE **ret_file, gw_error *err)
@@ -91,5 +90,5 @@ int gwi_cmd_export(int argc, char **argv)
         st = gw_fail(&err, GW_USAGE, "--to %s: no such format; `gpuwhy export --help` lists them", options.to);
     if (st == GW_OK)
         st = export_file(format, argv[1], options.output, &err);
-    return st == GW_OK ? GWI_EXIT_OK : fail(&err);
+    return st == GW_OK ? GW_EXIT_OK : fail(&err);
 }

@@ -2,8 +2,8 @@
 #ifndef GWI_BLAME_H
 #define GWI_BLAME_H
 
+#include "gw_supervisor.h"
 #include "gw_verdict.h"
-#include "gwi_run.h"
 
 typedef struct gwi_blame {
     const char *not_run;   /* why there was none; NULL: there was */
@@ -15,6 +15,6 @@ typedef struct gwi_blame {
 /* Did the run end with a fault that a call reported later, or a dump? */
 bool gwi_blame_wanted(const gw_verdict *verdict);
 /* The fact "blame", into the first run's recording. */
-void gwi_blame_record(gwi_record *record, const gwi_blame *second);
+void gwi_blame_record(gw_supervisor *run, const gwi_blame *second);
 
 #endif

@@ -2,8 +2,8 @@
 #ifndef GWI_CMD_H
 #define GWI_CMD_H
 
+#include "gw_exit.h"
 #include "gw_status.h"
-#include "gwi_exit.h"
 
 /* X(name, argument summary, one line of help); its function is gwi_cmd_<name>(argc, argv) with argv[0] the name, and
  * its answer is the exit status. */

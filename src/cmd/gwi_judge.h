@@ -2,8 +2,8 @@
 #ifndef GWI_JUDGE_H
 #define GWI_JUDGE_H
 
+#include "gw_text.h"
 #include "gw_verdict.h"
-#include "gwi_run.h"
 
 /* Judge the recording at `path`, or the run folder. */
 GW_MUST_CHECK gw_status gwi_judge(const char *path, gw_verdict **ret_verdict, gw_error *err);
@@ -17,9 +17,9 @@ typedef struct gwi_print {
     const char *again; /* as in gw_out_style */
 } gwi_print;
 void gwi_verdict_print(const gw_verdict *verdict, const gwi_print *how, int fd);
-/* The same to stderr, in the middle of a run. The verdict then names the run's recording; where that is not kept, all
- * of the verdict is printed. */
-void gwi_verdict_print_now(gw_verdict *verdict, const gwi_record *record);
+/* The same to stderr, in the middle of a run. The verdict then names `recording`; NULL, it is not kept: all of the
+ * verdict is printed. */
+void gwi_verdict_print_now(gw_verdict *verdict, const char *recording);
 /* Write JSON to `path`, "-" being standard output. */
 GW_MUST_CHECK gw_status gwi_verdict_write_json(const gw_verdict *verdict, const char *path, gw_error *err);
 

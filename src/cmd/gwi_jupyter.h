@@ -2,7 +2,8 @@
 #ifndef GWI_JUPYTER_H
 #define GWI_JUPYTER_H
 
-#include "gwi_place.h"
+#include "gw_place.h"
+#include "gw_text.h"
 
 #include <stdbool.h>
 
@@ -18,7 +19,7 @@ typedef struct gwi_kernelspec {
 } gwi_kernelspec;
 
 /* The sys.prefix in `answer`. GW_USAGE: it is no answer. */
-GW_MUST_CHECK gw_status gwi_jupyter_prefix(const char *answer, gwi_path out, gw_error *err);
+GW_MUST_CHECK gw_status gwi_jupyter_prefix(const char *answer, gw_path out, gw_error *err);
 
 /* Add kernel.json for the Python that gave `answer`. GW_MISSING: it has no ipykernel; GW_USAGE: it is no answer. */
 GW_MUST_CHECK gw_status gwi_jupyter_spec(const char *answer, const gwi_kernelspec *spec, gw_text *text, gw_error *err);
@@ -27,7 +28,7 @@ GW_MUST_CHECK gw_status gwi_jupyter_spec(const char *answer, const gwi_kernelspe
  * GW_CORRUPT: it cannot be read as a kernelspec. */
 typedef struct gwi_kernel_found {
     bool is_ours;
-    gwi_path gpuwhy, python;
+    gw_path gpuwhy, python;
 } gwi_kernel_found;
 GW_MUST_CHECK gw_status gwi_jupyter_read(const char *path, gwi_kernel_found *ret_found, gw_error *err);
 

@@ -5,8 +5,9 @@
 #ifndef GWI_PAST_H
 #define GWI_PAST_H
 
+#include "gw_place.h"
+#include "gw_text.h"
 #include "gw_verdict.h"
-#include "gwi_place.h"
 
 #include <stdbool.h>
 #include <stddef.h>

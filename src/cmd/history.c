@@ -2,7 +2,6 @@
 #include "gwi_cmd.h"
 #include "gwi_history.h"
 #include "gwi_options.h"
-#include "gwi_run.h"
 
 #include "gw_clock.h"
 #include "gw_out.h"
@@ -41,13 +40,13 @@ static int help(void)
     gwi_options_help(options_table, OPTION_COUNT, &text);
     fputs(gw_text_str(&text), stdout);
     gw_text_free(&text);
-    return GWI_EXIT_OK;
+    return GW_EXIT_OK;
 }
 
 static int fail(const gw_error *err)
 {
     fprintf(stderr, "gpuwhy: history: %s\n", err->text);
-    return GWI_EXIT_USAGE;
+    return GW_EXIT_USAGE;
 }
 
 /* Foreign words must not steer a terminal. */
@@ -246,5 +245,5 @@ int gwi_cmd_history(int argc, char **argv)
     free(view.run);
     gwi_past_free(&list);
     gw_text_free(&words);
-    return st == GW_OK ? GWI_EXIT_OK : fail(&err);
+    return st == GW_OK ? GW_EXIT_OK : fail(&err);
 }

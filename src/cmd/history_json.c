@@ -2,6 +2,7 @@
 #include "gwi_history.h"
 
 #include "gw_out.h"
+#include "gw_text.h"
 
 #include <json-c/json.h>
 #include <stdio.h>

@@ -3,6 +3,7 @@
 
 #include "gw_model.h"
 #include "gw_out.h"
+#include "gw_sites.h"
 #include "gw_torch.h"
 
 #include <errno.h>
@@ -41,7 +42,7 @@ gw_status gwi_judge(const char *path, gw_verdict **ret_verdict, gw_error *err)
             st = gw_model_build(reader, &model, err);
     }
     if (st == GW_OK) /* what has no name is called by file and address */
-        (void)!gw_model_name_sites(model, GWI_NAMES_SOFT_MS, GWI_NAMES_HARD_MS, NULL);
+        (void)!gw_model_name_sites(model, GW_NAMES_SOFT_MS, GW_NAMES_HARD_MS, NULL);
     if (st == GW_OK)
         st = gw_judge(model, ret_verdict, err);
     gw_model_free(model);
@@ -90,10 +91,10 @@ void gwi_verdict_print(const gw_verdict *verdict, const gwi_print *how, int fd)
     gw_text_free(&text);
 }
 
-void gwi_verdict_print_now(gw_verdict *verdict, const gwi_record *record)
+void gwi_verdict_print_now(gw_verdict *verdict, const char *recording)
 {
     free(verdict->recording);
-    verdict->recording = record->path[0] == '\0' || record->is_temporary ? NULL : strdup(record->path);
+    verdict->recording = recording == NULL ? NULL : strdup(recording);
     gwi_verdict_print(verdict, &(gwi_print){.running = true, .all = verdict->recording == NULL}, STDERR_FILENO);
 }
 

@@ -3,7 +3,6 @@
 #include "gwi_cmd.h"
 #include "gwi_jupyter.h"
 #include "gwi_options.h"
-#include "gwi_run.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -46,7 +45,7 @@ static int help(void)
     gwi_options_help(options_table, OPTION_COUNT, &text);
     fputs(gw_text_str(&text), stdout);
     gw_text_free(&text);
-    return GWI_EXIT_OK;
+    return GW_EXIT_OK;
 }
 
 /* ---- a Python's word ---- */
@@ -109,33 +108,33 @@ static bool is_on(const char *variable)
 }
 
 /* As Jupyter finds it. */
-static gw_status user_folder(gwi_path out, gw_error *err)
+static gw_status user_folder(gw_path out, gw_error *err)
 {
     const char *data = getenv("JUPYTER_DATA_DIR"), *xdg = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
     const char *leaf = is_on("JUPYTER_PLATFORM_DIRS") ? "Jupyter" : "jupyter";
     if (data != NULL && data[0] != '\0')
-        return gwi_path_format(out, err, "%s", data);
+        return gw_path_format(out, err, "%s", data);
     if (xdg != NULL && xdg[0] != '\0')
-        return gwi_path_format(out, err, "%s/%s", xdg, leaf);
+        return gw_path_format(out, err, "%s/%s", xdg, leaf);
     const struct passwd *user = home == NULL || home[0] == '\0' ? getpwuid(getuid()) : NULL;
     if (user != NULL)
         home = user->pw_dir;
     if (home == NULL || home[0] == '\0')
         return gw_fail(err, GW_MISSING, "there is no home folder; name one with --prefix");
-    return gwi_path_format(out, err, "%s/.local/share/%s", home, leaf);
+    return gw_path_format(out, err, "%s/.local/share/%s", home, leaf);
 }
 
-static gw_status data_folder(const jupyter_options *options, const char *answer, gwi_path out, gw_error *err)
+static gw_status data_folder(const jupyter_options *options, const char *answer, gw_path out, gw_error *err)
 {
-    gwi_path prefix;
+    gw_path prefix;
     if (options->prefix != NULL)
-        return gwi_path_format(out, err, "%s/share/jupyter", options->prefix);
+        return gw_path_format(out, err, "%s/share/jupyter", options->prefix);
     if (!options->sys_prefix)
         return user_folder(out, err);
     gw_status st = gwi_jupyter_prefix(answer, prefix, err);
     if (st != GW_OK)
         gw_wrap(err, "--python %s", options->python);
-    return st != GW_OK ? st : gwi_path_format(out, err, "%s/share/jupyter", prefix);
+    return st != GW_OK ? st : gw_path_format(out, err, "%s/share/jupyter", prefix);
 }
 
 static gw_status check_name(const char *name, gw_error *err)
@@ -156,8 +155,8 @@ static gw_status check_options(const jupyter_options *options, gw_error *err)
 /* The folders with their usual rights: others may read a kernel that is installed for all. */
 static gw_status make_folders(const char *path, gw_error *err)
 {
-    gwi_path part;
-    gw_status st = gwi_path_format(part, err, "%s", path);
+    gw_path part;
+    gw_status st = gw_path_format(part, err, "%s", path);
     for (char *slash = st == GW_OK ? strchr(part + 1, '/') : NULL; st == GW_OK; slash = strchr(slash + 1, '/')) {
         if (slash != NULL)
             *slash = '\0';
@@ -198,8 +197,8 @@ static gw_status check_ours(const char *folder, const char *file, const char *na
 
 static gw_status write_file(const char *path, const gw_text *text, gw_error *err)
 {
-    gwi_path temporary;
-    gw_status st = gwi_path_format(temporary, err, "%s.%d", path, (int)getpid());
+    gw_path temporary;
+    gw_status st = gw_path_format(temporary, err, "%s.%d", path, (int)getpid());
     FILE *file = st == GW_OK ? fopen(temporary, "we") : NULL;
     if (st == GW_OK && file == NULL)
         return gw_fail(err, GW_IO, "write %s: %s", temporary, strerror(errno));
@@ -214,13 +213,13 @@ static gw_status write_file(const char *path, const gw_text *text, gw_error *err
     return st;
 }
 
-static gw_status kernel_paths(const char *data, const char *name, gwi_path folder, gwi_path file, gw_error *err)
+static gw_status kernel_paths(const char *data, const char *name, gw_path folder, gw_path file, gw_error *err)
 {
-    gw_status st = gwi_path_format(folder, err, "%s/kernels/%s", data, name);
-    return st != GW_OK ? st : gwi_path_format(file, err, "%s/kernel.json", folder);
+    gw_status st = gw_path_format(folder, err, "%s/kernels/%s", data, name);
+    return st != GW_OK ? st : gw_path_format(file, err, "%s/kernel.json", folder);
 }
 
-static gw_status own_program(gwi_path out, gw_error *err)
+static gw_status own_program(gw_path out, gw_error *err)
 {
     ssize_t bytes = readlink("/proc/self/exe", out, PATH_MAX - 1);
     if (bytes < 0)
@@ -232,10 +231,10 @@ static gw_status own_program(gwi_path out, gw_error *err)
 static gw_status install_as(const jupyter_options *options, gwi_kernelspec *spec, const char *answer, gw_error *err)
 {
     gw_text text = {0};
-    gwi_path data, folder, file, gpuwhy, script;
+    gw_path data, folder, file, gpuwhy, script;
     gw_status st = own_program(gpuwhy, err);
     if (st == GW_OK)
-        st = gwi_library_find("python/gpuwhy_kernel.py", script, err);
+        st = gw_library_find("python/gpuwhy_kernel.py", script, err);
     if (st == GW_OK)
         st = data_folder(options, answer, data, err);
     if (st == GW_OK)
@@ -274,7 +273,7 @@ static gw_status install(const jupyter_options *options, int argc, char **argv, 
 
 /* ---- uninstall, list ---- */
 
-static gw_status find_data(const jupyter_options *options, gwi_path data, gw_error *err)
+static gw_status find_data(const jupyter_options *options, gw_path data, gw_error *err)
 {
     gw_text answer = {0};
     gw_status st = options->sys_prefix ? ask_python(options->python, &answer, err) : GW_OK;
@@ -286,7 +285,7 @@ static gw_status find_data(const jupyter_options *options, gwi_path data, gw_err
 
 static gw_status uninstall(const jupyter_options *options, gw_error *err)
 {
-    gwi_path data, folder, file;
+    gw_path data, folder, file;
     gwi_kernel_found found;
     gw_status st = find_data(options, data, err);
     if (st == GW_OK)
@@ -308,9 +307,9 @@ static gw_status uninstall(const jupyter_options *options, gw_error *err)
 
 static void list_one(const char *kernels, const char *name)
 {
-    gwi_path file;
+    gw_path file;
     gwi_kernel_found found;
-    if (gwi_path_format(file, NULL, "%s/%s/kernel.json", kernels, name) != GW_OK ||
+    if (gw_path_format(file, NULL, "%s/%s/kernel.json", kernels, name) != GW_OK ||
         gwi_jupyter_read(file, &found, NULL) != GW_OK || !found.is_ours)
         return;
     bool has_gpuwhy = access(found.gpuwhy, X_OK) == 0, has_python = access(found.python, X_OK) == 0;
@@ -320,8 +319,8 @@ static void list_one(const char *kernels, const char *name)
 
 static void list_folder(const char *data)
 {
-    gwi_path kernels;
-    if (gwi_path_format(kernels, NULL, "%s/kernels", data) != GW_OK)
+    gw_path kernels;
+    if (gw_path_format(kernels, NULL, "%s/kernels", data) != GW_OK)
         return;
     struct dirent **entry = NULL;
     int count = scandir(kernels, &entry, NULL, alphasort);
@@ -337,7 +336,7 @@ static void list_folder(const char *data)
  */
 static gw_status list(const jupyter_options *options, gw_error *err)
 {
-    gwi_path data;
+    gw_path data;
     if (options->prefix != NULL || options->sys_prefix) {
         gw_status st = find_data(options, data, err);
         if (st == GW_OK)
@@ -349,7 +348,7 @@ static gw_status list(const jupyter_options *options, gw_error *err)
     const char *const prefixes[] = {getenv("VIRTUAL_ENV"), getenv("CONDA_PREFIX"), "/usr/local", "/usr"};
     for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++) {
         bool twice = i == 1 && prefixes[0] != NULL && prefixes[1] != NULL && strcmp(prefixes[0], prefixes[1]) == 0;
-        if (prefixes[i] != NULL && !twice && gwi_path_format(data, err, "%s/share/jupyter", prefixes[i]) == GW_OK)
+        if (prefixes[i] != NULL && !twice && gw_path_format(data, err, "%s/share/jupyter", prefixes[i]) == GW_OK)
             list_folder(data);
     }
     return GW_OK;
@@ -378,7 +377,7 @@ int gwi_cmd_jupyter(int argc, char **argv)
     int index = 0;
     if (argc < 2 || strcmp(argv[1], "--help") == 0) {
         help();
-        return argc < 2 ? GWI_EXIT_USAGE : GWI_EXIT_OK;
+        return argc < 2 ? GW_EXIT_USAGE : GW_EXIT_OK;
     }
     gw_status st = gwi_options_parse(options_table, OPTION_COUNT, &options, argc - 1, argv + 1, &index, &err);
     if (st == GW_OK && options.help)
@@ -390,7 +389,7 @@ int gwi_cmd_jupyter(int argc, char **argv)
     if (st == GW_OK)
         st = run(argv[1], &options, argc - 1 - index, argv + 1 + index, &err);
     if (st == GW_OK)
-        return GWI_EXIT_OK;
+        return GW_EXIT_OK;
     fprintf(stderr, "gpuwhy: jupyter: %s\n", err.text);
-    return GWI_EXIT_USAGE;
+    return GW_EXIT_USAGE;
 }

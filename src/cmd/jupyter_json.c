@@ -46,12 +46,12 @@ static struct json_object *parse_answer(const char *answer)
     return NULL;
 }
 
-gw_status gwi_jupyter_prefix(const char *answer, gwi_path out, gw_error *err)
+gw_status gwi_jupyter_prefix(const char *answer, gw_path out, gw_error *err)
 {
     struct json_object *object = parse_answer(answer);
     if (object == NULL)
         return gw_fail(err, GW_USAGE, "is not Python 3");
-    gw_status st = gwi_path_format(out, err, "%s", string_of(object, "prefix"));
+    gw_status st = gw_path_format(out, err, "%s", string_of(object, "prefix"));
     json_object_put(object);
     return st;
 }
@@ -172,9 +172,9 @@ gw_status gwi_jupyter_read(const char *path, gwi_kernel_found *ret_found, gw_err
                          json_object_is_type(metadata, json_type_object) &&
                          json_object_object_get_ex(metadata, "gpuwhy", &ours);
     const char *gpuwhy = json_object_get_string(json_object_array_get_idx(argv, 0)), *python = word_after(argv, "--");
-    st = gwi_path_format(ret_found->gpuwhy, err, "%s", gpuwhy == NULL ? "" : gpuwhy);
+    st = gw_path_format(ret_found->gpuwhy, err, "%s", gpuwhy == NULL ? "" : gpuwhy);
     if (st == GW_OK)
-        st = gwi_path_format(ret_found->python, err, "%s", python == NULL ? "" : python);
+        st = gw_path_format(ret_found->python, err, "%s", python == NULL ? "" : python);
 out:
     json_object_put(kernel);
     return st;

@@ -37,16 +37,16 @@ int gwi_cmd_help(int argc, char **argv)
 {
     if (argc < 2) {
         usage(stdout);
-        return GWI_EXIT_OK;
+        return GW_EXIT_OK;
     }
     const command_row *command = find(argv[1]);
     if (command == NULL) {
         fprintf(stderr, "gpuwhy: help: no command %s\n", argv[1]);
-        return GWI_EXIT_USAGE;
+        return GW_EXIT_USAGE;
     }
     if (command->run == gwi_cmd_help) {
         usage(stdout);
-        return GWI_EXIT_OK;
+        return GW_EXIT_OK;
     }
     char *asked[] = {argv[1], (char[]){"--help"}, NULL};
     return command->run(2, asked);
@@ -56,7 +56,7 @@ int main(int argc, char **argv)
 {
     if (argc < 2) {
         usage(stderr);
-        return GWI_EXIT_USAGE;
+        return GW_EXIT_USAGE;
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
         return gwi_cmd_help(1, argv);
@@ -65,7 +65,7 @@ int main(int argc, char **argv)
     const command_row *command = find(argv[1]);
     if (command == NULL) {
         fprintf(stderr, "gpuwhy: no command %s; `gpuwhy help` lists them\n", argv[1]);
-        return GWI_EXIT_USAGE;
+        return GW_EXIT_USAGE;
     }
     return command->run(argc - 1, argv + 1);
 }

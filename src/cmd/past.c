@@ -3,6 +3,7 @@
 #include "gwi_past.h"
 
 #include "gw_array.h"
+#include "gw_text.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -18,11 +19,11 @@
 enum { PAST_BYTES_MAX = 512 << 10, LINE_BYTES_MAX = 16 << 10, COMMAND_BYTES_MAX = 2 << 10 };
 static const char version[] = "1";
 
-static gw_status list_path(gwi_path out, gw_error *err)
+static gw_status list_path(gw_path out, gw_error *err)
 {
-    gwi_path folder;
-    gw_status st = gwi_state_folder(folder, err);
-    return st == GW_OK ? gwi_path_format(out, err, "%s/runs", folder) : st;
+    gw_path folder;
+    gw_status st = gw_state_folder(folder, err);
+    return st == GW_OK ? gw_path_format(out, err, "%s/runs", folder) : st;
 }
 
 /* ---- keys ---- */
@@ -94,12 +95,12 @@ static char status_letter(gw_verdict_status status)
  * another run adds meanwhile may be lost. */
 static void shorten(int fd, const char *path)
 {
-    gwi_path fresh;
+    gw_path fresh;
     char *bytes = malloc(PAST_BYTES_MAX / 2);
     off_t end = lseek(fd, 0, SEEK_END);
     ssize_t got = bytes == NULL ? -1 : pread(fd, bytes, PAST_BYTES_MAX / 2, end - PAST_BYTES_MAX / 2);
     char *line = got <= 0 ? NULL : memchr(bytes, '\n', (size_t)got);
-    if (line != NULL && gwi_path_format(fresh, NULL, "%s.%d", path, (int)getpid()) == GW_OK) {
+    if (line != NULL && gw_path_format(fresh, NULL, "%s.%d", path, (int)getpid()) == GW_OK) {
         size_t left = (size_t)got - (size_t)(line + 1 - bytes);
         int out = open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
         bool whole = out >= 0 && write(out, line + 1, left) == (ssize_t)left;
@@ -111,7 +112,7 @@ static void shorten(int fd, const char *path)
 
 static void append(const gw_text *line)
 {
-    gwi_path path;
+    gw_path path;
     struct stat info;
     if (line->failed || line->bytes > LINE_BYTES_MAX || list_path(path, NULL) != GW_OK)
         return;
@@ -127,7 +128,7 @@ static void append(const gw_text *line)
 
 void gwi_past_add(const gw_verdict *verdict, const char *recording)
 {
-    gwi_path folder;
+    gw_path folder;
     gw_text line = {0};
     if (getcwd(folder, sizeof folder) == NULL || !verdict->run.has_start)
         return;
@@ -226,7 +227,7 @@ static bool take_line(gwi_past_list *list, char *line)
 
 gw_status gwi_past_read(gwi_past_list *ret_list, gw_error *err)
 {
-    gwi_path path;
+    gw_path path;
     *ret_list = (gwi_past_list){0};
     gw_status st = list_path(path, err);
     if (st != GW_OK)

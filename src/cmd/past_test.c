@@ -16,14 +16,14 @@
 #include <unistd.h>
 
 static char place[] = "/tmp/gpuwhy-past-XXXXXX";
-static gwi_path runs;
+static gw_path runs;
 
 static int begin(void **state)
 {
     (void)state;
     if (mkdtemp(place) == NULL || setenv("XDG_STATE_HOME", place, 1) != 0)
         return -1;
-    return gwi_path_format(runs, NULL, "%s/gpuwhy/runs", place) == GW_OK ? 0 : -1;
+    return gw_path_format(runs, NULL, "%s/gpuwhy/runs", place) == GW_OK ? 0 : -1;
 }
 
 static int end(void **state)

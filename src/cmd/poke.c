@@ -1,14 +1,15 @@
 /* `gpuwhy poke PID`: what the threads of a recorded process do right now, and whether that is a hang. */
 #include "gwi_cmd.h"
-#include "gwi_hang.h"
 #include "gwi_judge.h"
 #include "gwi_options.h"
-#include "gwi_run.h"
 
 #include "gw_api.h"
 #include "gw_clock.h"
+#include "gw_hang_watch.h"
 #include "gw_model_facts.h"
 #include "gw_out.h"
+#include "gw_place.h"
+#include "gw_sites.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -34,8 +35,8 @@ enum { OPTION_COUNT = sizeof options_table / sizeof options_table[0], WATCH_MS =
 
 typedef struct poke {
     uint32_t pid;
-    gwi_path folder; /* of the run that recorded it; "" until found */
-    gwi_hang_watch watch;
+    gw_path folder; /* of the run that recorded it; "" until found */
+    gw_hang_watch watch;
     uint64_t calls_before, calls_after; /* of the process */
     gw_model *model;
     bool nomem;
@@ -62,7 +63,7 @@ static void see(void *user, const gw_thread_look *look)
     poke *it = user;
     if (look->pid == it->pid)
         it->calls_after += look->calls;
-    gwi_hang_see(&it->watch, look);
+    gw_hang_watch_see(&it->watch, look);
 }
 
 /* Look twice: what changed in between is progress. */
@@ -72,16 +73,16 @@ static gw_status watch_it(poke *it, gw_error *err)
     for (int i = 0; i < 2 && st == GW_OK; i++) {
         it->calls_before = it->calls_after;
         it->calls_after = 0;
-        gwi_hang_begin(&it->watch, gw_monotonic_ns());
+        gw_hang_watch_begin(&it->watch, gw_monotonic_ns());
         st = gw_drain_peek(it->folder, 0, see, it, err);
-        gwi_hang_end(&it->watch);
+        gw_hang_watch_end(&it->watch);
         if (i == 0)
             poll(NULL, 0, WATCH_MS);
     }
     return st;
 }
 
-static const gwi_hang_process *find(const poke *it)
+static const gw_watched_process *find(const poke *it)
 {
     for (size_t i = 0; i < it->watch.process_count; i++) {
         if (it->watch.process[i].pid == it->pid)
@@ -160,9 +161,9 @@ static void feed_item(void *user, const gw_item *item)
 }
 
 /* The recording so far, and what was seen just now. The model is the caller's. */
-static gw_status read_model(poke *it, const gwi_hang_process *process, gw_error *err)
+static gw_status read_model(poke *it, const gw_watched_process *process, gw_error *err)
 {
-    static gwi_hang_watch shifted; /* the model counts from the run's start */
+    static gw_hang_watch shifted; /* the model counts from the run's start */
     gw_reader *reader = NULL;
     gw_status st = gw_reader_open(it->folder, &reader, err);
     if (st == GW_OK)
@@ -179,20 +180,20 @@ static gw_status read_model(poke *it, const gwi_hang_process *process, gw_error 
         shifted.thread[i].inside_since_ns -= t0_ns;
         shifted.thread[i].not_ready_at_ns -= t0_ns;
     }
-    shifted.sites_told = shifted.codes_told = GWI_HANG_NUMBERS_MAX;
-    gwi_hang_process shifted_process = *process;
+    shifted.sites_told = shifted.codes_told = GW_HANG_NUMBERS_MAX;
+    gw_watched_process shifted_process = *process;
     shifted_process.since_ns -= t0_ns;
-    gwi_hang_tell(&shifted, &shifted_process, true, feed_item, it);
+    gw_hang_tell(&shifted, &shifted_process, true, feed_item, it);
     st = it->nomem ? gw_fail(err, GW_NOMEM, "judge pid %" PRIu32, it->pid) : gw_model_finish(it->model, err);
     if (st == GW_OK) /* what has no name is called by file and address */
-        (void)!gw_model_name_sites(it->model, GWI_NAMES_SOFT_MS, GWI_NAMES_HARD_MS, NULL);
+        (void)!gw_model_name_sites(it->model, GW_NAMES_SOFT_MS, GW_NAMES_HARD_MS, NULL);
     return st;
 }
 
 static int fail(const char *text)
 {
     fprintf(stderr, "gpuwhy: poke: %s\n", text);
-    return GWI_EXIT_USAGE;
+    return GW_EXIT_USAGE;
 }
 
 static int show_verdict(const gw_verdict *verdict, const poke_options *options)
@@ -205,17 +206,17 @@ static int show_verdict(const gw_verdict *verdict, const poke_options *options)
         fflush(stdout);
         gwi_verdict_print(verdict, &(gwi_print){.running = true, .all = true}, STDOUT_FILENO);
     }
-    return verdict->status == GW_VERDICT_UNDETERMINED ? GWI_EXIT_UNDETERMINED : GWI_EXIT_OK;
+    return verdict->status == GW_VERDICT_UNDETERMINED ? GW_EXIT_UNDETERMINED : GW_EXIT_OK;
 }
 
 static int show(poke *it, const poke_options *options)
 {
     gw_error err;
     gw_verdict *verdict = NULL;
-    const gwi_hang_process *process = find(it);
+    const gw_watched_process *process = find(it);
     if (process == NULL)
         return fail("the process ended, or no thread of it has called the driver");
-    int status = GWI_EXIT_OK;
+    int status = GW_EXIT_OK;
     bool goes_on = process->since_ns == it->watch.now_ns;
     if (read_model(it, process, &err) != GW_OK || gw_judge(it->model, &verdict, &err) != GW_OK) {
         status = fail(err.text);
@@ -245,7 +246,7 @@ static int help(void)
     gwi_options_help(options_table, OPTION_COUNT, &text);
     fputs(gw_text_str(&text), stdout);
     gw_text_free(&text);
-    return GWI_EXIT_OK;
+    return GW_EXIT_OK;
 }
 
 static int say_why_not(uint32_t pid)
@@ -276,7 +277,7 @@ int gwi_cmd_poke(int argc, char **argv)
     if (words != 1 || *end != '\0' || pid == 0 || pid > INT32_MAX)
         return fail("one process id is needed; for instance: gpuwhy poke 1234");
     it.pid = (uint32_t)pid;
-    gwi_run_folders_visit(look_into, &it);
+    gw_run_folders_visit(look_into, &it);
     if (it.folder[0] == '\0')
         return say_why_not(it.pid);
     if (watch_it(&it, &err) != GW_OK)

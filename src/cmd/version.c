@@ -19,5 +19,5 @@ int gwi_cmd_version(int argc, char **argv)
     printf("text logs:           %s\n", gw_logs_are_supported() ? "yes" : "no (built without Hyperscan and PCRE2)");
     printf("text logs in gzip:   %s\n", GW_HAVE_ZLIB ? "yes" : "no (built without zlib)");
     printf("text logs in xz:     %s\n", GW_HAVE_LZMA ? "yes" : "no (built without liblzma)");
-    return GWI_EXIT_OK;
+    return GW_EXIT_OK;
 }

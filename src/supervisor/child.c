@@ -2,8 +2,8 @@
  * signal was sent to the whole group or to us alone. */
 #include "gwi_child.h"
 
+#include "gw_exit.h"
 #include "gwi_cudnn.h"
-#include "gwi_exit.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -165,13 +165,13 @@ static _Noreturn void become(const gwi_start *start, int report_fd)
     gwi_cudnn_enter(start->cudnn);
     gwi_doors_enter(start->doors, start->options, start->program, start->run_folder);
     if (start->options->end_with_parent && prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() != start->supervisor)
-        _exit(GWI_EXIT_CANNOT_RUN); /* it died before we could ask to be told */
+        _exit(GW_EXIT_CANNOT_RUN); /* it died before we could ask to be told */
     gwi_signals_restore(start->signals);
     execvp(start->argv[0], start->argv);
     int why = errno;
     ssize_t ignored = write(report_fd, &why, sizeof why);
     (void)ignored;
-    _exit(GWI_EXIT_NOT_FOUND);
+    _exit(GW_EXIT_NOT_FOUND);
 }
 
 gw_status gwi_child_start(const gwi_start *start, pid_t *ret_pid, int *ret_errno, gw_error *err)

@@ -55,7 +55,7 @@ static bool name_file(gwi_cudnn *log, const char *recording)
 {
     size_t bytes = strlen(recording), ending = strlen(".gpuwhy");
     bool has_ending = bytes > ending && strcmp(recording + bytes - ending, ".gpuwhy") == 0;
-    return gwi_path_format(log->path, NULL, "%.*s.cudnn.log", (int)(has_ending ? bytes - ending : bytes), recording) ==
+    return gw_path_format(log->path, NULL, "%.*s.cudnn.log", (int)(has_ending ? bytes - ending : bytes), recording) ==
            GW_OK;
 }
 

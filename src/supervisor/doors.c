@@ -16,7 +16,7 @@
 
 static const gwi_gpu_source *const sources[] = {&gwi_source_real, &gwi_source_virtual};
 
-static gw_status choose_driver(gwi_doors *doors, const gwi_run_options *options, const gwi_program *program,
+static gw_status choose_driver(gwi_doors *doors, const gw_run_options *options, const gwi_program *program,
                                gw_error *err)
 {
     for (size_t i = 0; i < sizeof sources / sizeof sources[0]; i++) {
@@ -46,20 +46,20 @@ static uint64_t facade_hash(const char *driver, const char *build_id, const char
 
 static gw_status write_facade(gwi_doors *doors, const char *run_folder, gw_error *err)
 {
-    gwi_path hook, base;
+    gw_path hook, base;
     gw_facade_info info;
-    gw_status st = gwi_library_find("libgpuwhy-hook.so", hook, err);
+    gw_status st = gw_library_find("libgpuwhy-hook.so", hook, err);
     if (st == GW_OK)
         st = gw_facade_driver_info(doors->driver, &info, err);
     if (st == GW_OK)
         st = gwi_code_folder(run_folder, base, err);
     if (st == GW_OK)
-        st = gwi_path_format(doors->folder, err, "%s/facade-%016" PRIx64, base,
-                             facade_hash(doors->driver, info.build_id, hook));
+        st = gw_path_format(doors->folder, err, "%s/facade-%016" PRIx64, base,
+                            facade_hash(doors->driver, info.build_id, hook));
     if (st != GW_OK)
         return st;
-    gwi_path facade;
-    st = gwi_path_format(facade, err, "%s/libcuda.so.1", doors->folder);
+    gw_path facade;
+    st = gw_path_format(facade, err, "%s/libcuda.so.1", doors->folder);
     struct stat stat_;
     if (st == GW_OK && stat(facade, &stat_) == 0 && S_ISREG(stat_.st_mode) && stat_.st_size > 0)
         return GW_OK; /* written by an earlier run; it is put there in one step, so it is whole */
@@ -70,9 +70,9 @@ static gw_status write_facade(gwi_doors *doors, const char *run_folder, gw_error
  * else is as ever. */
 static void link_c10(gwi_doors *doors)
 {
-    gwi_path library, link, before;
-    if (gwi_library_find(GW_C10_DOOR_FILE, library, NULL) != GW_OK ||
-        gwi_path_format(link, NULL, "%s/" GW_C10_DOOR_FILE, doors->folder) != GW_OK)
+    gw_path library, link, before;
+    if (gw_library_find(GW_C10_DOOR_FILE, library, NULL) != GW_OK ||
+        gw_path_format(link, NULL, "%s/" GW_C10_DOOR_FILE, doors->folder) != GW_OK)
         return;
     ssize_t bytes = readlink(link, before, sizeof before - 1);
     if (bytes > 0) {
@@ -83,7 +83,7 @@ static void link_c10(gwi_doors *doors)
     doors->has_c10 = bytes > 0 || symlink(library, link) == 0 || errno == EEXIST;
 }
 
-gw_status gwi_doors_prepare(gwi_doors *doors, const gwi_run_options *options, const gwi_program *program,
+gw_status gwi_doors_prepare(gwi_doors *doors, const gw_run_options *options, const gwi_program *program,
                             const char *run_folder, gw_error *err)
 {
     *doors = (gwi_doors){.closed_why = "failed"};
@@ -98,7 +98,7 @@ gw_status gwi_doors_prepare(gwi_doors *doors, const gwi_run_options *options, co
     if (st == GW_OK)
         link_c10(doors);
     if (st == GW_OK && doors->is_virtual && run_folder[0] != '\0') {
-        st = gwi_path_format(doors->virtual_folder, err, "%s/virtual", run_folder);
+        st = gw_path_format(doors->virtual_folder, err, "%s/virtual", run_folder);
         if (st == GW_OK)
             st = gwi_folder_make(doors->virtual_folder, err);
     }
@@ -118,10 +118,10 @@ static void put_first(const char *variable, const char *first, const char *old)
     gw_text_free(&value);
 }
 
-void gwi_doors_path(const gwi_run_options *options)
+void gwi_doors_path(const gw_run_options *options)
 {
-    gwi_path tools;
-    if (gw_begins(options->gpu, "virtual:") && gwi_library_find("virtual/bin", tools, NULL) == GW_OK)
+    gw_path tools;
+    if (gw_begins(options->gpu, "virtual:") && gw_library_find("virtual/bin", tools, NULL) == GW_OK)
         put_first("PATH", tools, getenv("PATH"));
 }
 
@@ -159,7 +159,7 @@ static void set_or_unset(const char *variable, const char *value)
         setenv(variable, value, 1);
 }
 
-void gwi_doors_enter(const gwi_doors *doors, const gwi_run_options *options, const gwi_program *program,
+void gwi_doors_enter(const gwi_doors *doors, const gw_run_options *options, const gwi_program *program,
                      const char *run_folder)
 {
     if (!doors->open)

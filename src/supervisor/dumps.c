@@ -8,6 +8,8 @@
 #include "gw_clock.h"
 #include "gw_fact.h"
 #include "gw_gpucore.h"
+#include "gw_say.h"
+#include "gw_text.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -42,8 +44,8 @@ static bool choose_file(gwi_dumps *dumps, const gwi_record *record, const char *
     dumps->is_temporary = record->path[0] == '\0' || record->is_temporary || strchr(record->path, '%') != NULL ||
                           bytes + sizeof ".1234567890.cudacore" > PATH_BYTES_MAX;
     if (!dumps->is_temporary)
-        return gwi_path_format(dumps->pattern, NULL, "%.*s.%%p.cudacore", (int)bytes, record->path) == GW_OK;
-    return run_folder[0] != '\0' && gwi_path_format(dumps->pattern, NULL, "%s/gpu.%%p.cudacore", run_folder) == GW_OK;
+        return gw_path_format(dumps->pattern, NULL, "%.*s.%%p.cudacore", (int)bytes, record->path) == GW_OK;
+    return run_folder[0] != '\0' && gw_path_format(dumps->pattern, NULL, "%s/gpu.%%p.cudacore", run_folder) == GW_OK;
 }
 
 void gwi_dumps_ask(gwi_dumps *dumps, const gwi_record *record, const char *run_folder)
@@ -51,7 +53,7 @@ void gwi_dumps_ask(gwi_dumps *dumps, const gwi_record *record, const char *run_f
     const char *own = getenv(file_variable), *flags = getenv(flags_variable);
     *dumps = (gwi_dumps){.asked = true, .since_realtime_ns = gw_realtime_ns()};
     if (own != NULL && own[0] != '\0') {
-        if (gwi_path_format(dumps->pattern, NULL, "%s", own) != GW_OK)
+        if (gw_path_format(dumps->pattern, NULL, "%s", own) != GW_OK)
             dumps->pattern[0] = '\0';
     } else if (choose_file(dumps, record, run_folder)) {
         setenv(file_variable, dumps->pattern, 1);
@@ -64,16 +66,15 @@ void gwi_dumps_ask(gwi_dumps *dumps, const gwi_record *record, const char *run_f
                "skip_constbank_memory",
                1);
     else if (strstr(flags, "skip_abort") != NULL)
-        gwi_say(
-            "%s holds skip_abort: after a fault on the GPU the program will go on, and what it then computes is not "
-            "to be trusted",
-            flags_variable);
+        gw_say("%s holds skip_abort: after a fault on the GPU the program will go on, and what it then computes is not "
+               "to be trusted",
+               flags_variable);
 }
 
 /* ---- finding the files ---- */
 
 typedef struct found_dump {
-    gwi_path path;
+    gw_path path;
     uint64_t bytes, written_at_ns; /* run time */
     uint32_t pid;                  /* 0: its name holds no number of a recorded process */
 } found_dump;
@@ -119,7 +120,7 @@ static bool look_at_file(const gwi_dumps *dumps, const gwi_record *record, pid_t
                          const char *name, found_dump *ret_dump)
 {
     struct stat facts;
-    if (gwi_path_format(ret_dump->path, NULL, "%s/%s", folder, name) != GW_OK || stat(ret_dump->path, &facts) != 0 ||
+    if (gw_path_format(ret_dump->path, NULL, "%s/%s", folder, name) != GW_OK || stat(ret_dump->path, &facts) != 0 ||
         !S_ISREG(facts.st_mode))
         return false;
     uint64_t written_ns = (uint64_t)facts.st_mtim.tv_sec * 1000000000u + (uint64_t)facts.st_mtim.tv_nsec;
@@ -142,7 +143,7 @@ static int by_time(const void *a, const void *b)
 /* The dumps of this run, oldest first. Their count; *ret_list is the caller's. */
 static size_t find_files(const gwi_dumps *dumps, const gwi_record *record, pid_t command, found_dump **ret_list)
 {
-    gwi_path folder_copy, name_copy;
+    gw_path folder_copy, name_copy;
     char pattern[2 * NAME_MAX + 3];
     size_t count = 0;
     *ret_list = NULL;

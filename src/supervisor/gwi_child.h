@@ -24,7 +24,7 @@ void gwi_signals_end(gwi_signals *signals);
 typedef struct gwi_start {
     char *const *argv;
     const gwi_program *program;
-    const gwi_run_options *options;
+    const gw_run_options *options;
     const gwi_doors *doors;
     const gwi_stderr *capture;
     const gwi_signals *signals;

@@ -17,7 +17,7 @@ enum { GWI_CUDNN_KINDS_MAX = 64 };
 
 typedef struct gwi_cudnn {
     int fd; /* -1: none was asked for */
-    gwi_path path;
+    gw_path path;
     uint64_t taken, given_back;     /* offsets in the file */
     uint64_t errors, warnings;      /* entries read */
     uint64_t skipped_bytes, untold; /* not read, because too much came; entries of further kinds */

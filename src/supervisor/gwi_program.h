@@ -4,9 +4,11 @@
 
 #include "gwi_place.h"
 
+#include <stdbool.h>
+
 typedef struct gwi_program {
-    gwi_path path;  /* the file that exec would take */
-    gwi_path image; /* the ELF file that will run: behind #! and env; "" when it is none that we understand */
+    gw_path path;  /* the file that exec would take */
+    gw_path image; /* the ELF file that will run: behind #! and env; "" when it is none that we understand */
     bool is_32_bit;
     bool is_static;
     bool is_privileged; /* setuid, setgid or capabilities that this user does not have: the loader ignores us */

@@ -1,9 +1,10 @@
-/* `gpuwhy run`: what its parts share. One process, one thread; the parts are called in the order run.c shows. */
+/* `gpuwhy run`: what its parts share. One process, one thread; the parts are called in the order supervisor.c shows. */
 #ifndef GWI_RUN_H
 #define GWI_RUN_H
 
+#include "gw_hang_watch.h"
 #include "gw_recording.h"
-#include "gwi_hang.h"
+#include "gw_run_options.h"
 #include "gwi_place.h"
 #include "gwi_program.h"
 #include "gwi_stderr.h"
@@ -14,55 +15,17 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* ---- options ---- */
-
-#define GWI_RUN_OPTIONS(X)                                                                                             \
-    X(STRING, const char *, gpu, "--gpu", "real|virtual:CARD[,..]", "real",                                            \
-      "the GPU to run on; virtual:h200, virtual:2xh200,memory=16GiB,fault=..")                                         \
-    X(BYTES, uint64_t, memory_bytes, "--memory", "SIZE", NULL, "let the program see GPUs of that size")                \
-    X(STRING, const char *, output, "-o", "FILE", NULL, "write the recording there")                                   \
-    X(BYTES, uint64_t, record_bytes_max, "--record-limit", "SIZE", "512MiB",                                           \
-      "largest recording; the oldest events go first; 0: no limit")                                                    \
-    X(FLAG, bool, quiet, "--quiet", NULL, NULL, "print the verdict only when there is a fault")                        \
-    X(STRING, const char *, json, "--json", "FILE", NULL, "write the verdict as JSON, too; -: to standard output")     \
-    X(STRING, const char *, on_failure, "--on-failure", "print|CMD", NULL,                                             \
-      "do not wait for the end: judge seconds after a failure that lasts")                                             \
-    X(FLAG, bool, core, "--core", NULL, NULL, "let the driver write a small GPU core dump at a fault, and read it")    \
-    X(FLAG, bool, blame, "--blame", NULL, NULL, "after a fault on the GPU, run once more and wait for each launch")    \
-    X(FLAG, bool, deep, "--deep", NULL, NULL,                                                                          \
-      "record the Python line of each of PyTorch's allocations, and cuDNN's own log; it costs time")                   \
-    X(STRING, const char *, hang_after, "--hang-after", "SECONDS|off", NULL,                                           \
-      "tell when nothing went on for so long [off on a terminal, else 300]")                                           \
-    X(FLAG, bool, kill_on_hang, "--kill-on-hang", NULL, NULL, "end the program then: SIGTERM, 10 s later SIGKILL")     \
-    X(FLAG, bool, no_attach, "--no-attach", NULL, NULL, "do not ask Python and frameworks for their own evidence")     \
-    X(FLAG, bool, no_sites, "--no-sites", NULL, NULL, "do not record from where driver calls were made")               \
-    X(FLAG, bool, catch_crash, "--catch-crash", NULL, NULL, "note where in memory host code crashed, by a handler")    \
-    X(FLAG, bool, no_stderr, "--no-stderr", NULL, NULL, "do not record the program's stderr")                          \
-    X(FLAG, bool, no_sense, "--no-sense", NULL, NULL, "do not read the state of cards and machine meanwhile")          \
-    X(FLAG, bool, no_history, "--no-history", NULL, NULL,                                                              \
-      "neither list this run for gpuwhy history nor compare it with the last good one")                                \
-    X(FLAG, bool, end_with_parent, "--end-with-parent", NULL, NULL,                                                    \
-      "end the program when the process that started gpuwhy, or gpuwhy itself, is gone")                               \
-    X(FLAG, bool, help, "--help", NULL, NULL, "this")
-
-/* What run.c makes of them. */
-typedef struct gwi_run_options {
-#define GW_X(type, ctype, field, name, argument, standard, help) ctype field;
-    GWI_RUN_OPTIONS(GW_X)
-#undef GW_X
-} gwi_run_options;
-
 /* ---- the doors: how the hook gets into the program (doors.c) ---- */
 
 typedef struct gwi_doors {
     bool open;              /* something is put in place */
     const char *closed_why; /* static word for the recording when nothing is: "no driver", "32-bit", ... */
     bool is_virtual;
-    gwi_path driver;         /* the next driver; "" when there is none */
-    gwi_path folder;         /* of the facade */
-    bool has_c10;            /* libgpuwhy-c10.so lies there, too */
-    gwi_path virtual_folder; /* the virtual cards' shared state */
-    gwi_path nvml_folder;    /* of the virtual cards' libnvidia-ml.so.1; "" for real ones */
+    gw_path driver;         /* the next driver; "" when there is none */
+    gw_path folder;         /* of the facade */
+    bool has_c10;           /* libgpuwhy-c10.so lies there, too */
+    gw_path virtual_folder; /* the virtual cards' shared state */
+    gw_path nvml_folder;    /* of the virtual cards' libnvidia-ml.so.1; "" for real ones */
     const char *virtual_specification;
 } gwi_doors;
 
@@ -78,13 +41,13 @@ typedef struct gwi_gpu_source {
 extern const gwi_gpu_source gwi_source_real, gwi_source_virtual;
 
 /* On virtual cards, their nvidia-smi comes first in the search path: in ours, so that it may also be the program. */
-void gwi_doors_path(const gwi_run_options *options);
+void gwi_doors_path(const gw_run_options *options);
 /* Find the driver and write its facade. GW_OK also when there is none: then `open` is false and `err` says why.
  * GW_USAGE: the options make no sense. Else: the doors stay closed, `err` has the reason. */
-GW_MUST_CHECK gw_status gwi_doors_prepare(gwi_doors *doors, const gwi_run_options *options, const gwi_program *program,
+GW_MUST_CHECK gw_status gwi_doors_prepare(gwi_doors *doors, const gw_run_options *options, const gwi_program *program,
                                           const char *run_folder, gw_error *err);
 /* In the child: set the environment up. `run_folder` "": the hook records nothing. */
-void gwi_doors_enter(const gwi_doors *doors, const gwi_run_options *options, const gwi_program *program,
+void gwi_doors_enter(const gwi_doors *doors, const gw_run_options *options, const gwi_program *program,
                      const char *run_folder);
 
 /* ---- the recording (record.c) ---- */
@@ -92,7 +55,7 @@ void gwi_doors_enter(const gwi_doors *doors, const gwi_run_options *options, con
 typedef struct gwi_record {
     gw_writer *writer; /* owned; NULL: nothing is written (any more) */
     gw_drain *drain;   /* owned; NULL: no run folder */
-    gwi_path path;     /* "" when there is no file */
+    gw_path path;      /* "" when there is no file */
     bool is_temporary; /* in the run folder: gone after the verdict */
     uint64_t t0_monotonic_ns;
     uint64_t synced_at_ns;
@@ -110,10 +73,10 @@ typedef struct gwi_record {
 void gwi_record_init(gwi_record *record);
 /* Create the file: at `output`, else under the state folder, else in the run folder. Says on stderr what it had to do
  * without. GW_OK also when nothing can be written at all: the program runs all the same. GW_USAGE: `output` exists. */
-GW_MUST_CHECK gw_status gwi_record_open(gwi_record *record, const gwi_run_options *options, const char *run_folder,
+GW_MUST_CHECK gw_status gwi_record_open(gwi_record *record, const gw_run_options *options, const char *run_folder,
                                         char *const *argv, gw_error *err);
 /* The start of every recording: version, command line, machine, environment. */
-void gwi_record_meta(gwi_record *record, const gwi_run_options *options, char *const *argv, const gwi_doors *doors);
+void gwi_record_meta(gwi_record *record, const gw_run_options *options, char *const *argv, const gwi_doors *doors);
 void gwi_record_put(gwi_record *record, const gw_item *item);
 __attribute__((format(printf, 3, 4))) void gwi_record_fact(gwi_record *record, const char *key, const char *format,
                                                            ...);
@@ -127,9 +90,8 @@ uint64_t gwi_record_now_ns(const gwi_record *record);
 /* Where the machine has several cards: the fact "pci.peers", what stands between them (bus.c). */
 void gwi_record_bus(gwi_record *record);
 
-/* Name the addresses of all call sites, and write that (names.c). Takes GWI_NAMES_HARD_MS at most; source lines are
- * only looked up for GWI_NAMES_SOFT_MS. */
-enum { GWI_NAMES_SOFT_MS = 400, GWI_NAMES_HARD_MS = 1500 };
+/* Name the addresses of all call sites, and write that (names.c). Takes GW_NAMES_HARD_MS at most; source lines are
+ * only looked up for GW_NAMES_SOFT_MS. */
 void gwi_record_names(gwi_record *record);
 
 /* After a refused allocation on a virtual card: facts "card.holder", who holds how much of it (holders.c). Once a
@@ -146,12 +108,12 @@ void gwi_holder_record(void *user, uint32_t card, uint32_t pid, uint64_t bytes, 
 
 typedef struct gwi_senses {
     struct gw_sense *sense; /* owned; NULL: off */
-    gwi_path nvml;          /* the virtual cards' */
+    gw_path nvml;           /* the virtual cards' */
     char specification[1024], folder[PATH_MAX + 32];
     const char *environment[3];
 } gwi_senses;
 
-void gwi_senses_begin(gwi_senses *senses, gwi_record *record, const gwi_run_options *options, const gwi_doors *doors,
+void gwi_senses_begin(gwi_senses *senses, gwi_record *record, const gw_run_options *options, const gwi_doors *doors,
                       pid_t command);
 void gwi_senses_look(gwi_senses *senses, gwi_record *record); /* after a drain */
 /* At the end, with the program's status. The senses are closed. */
@@ -162,7 +124,7 @@ void gwi_senses_last(gwi_senses *senses, gwi_record *record, int status);
 typedef struct gwi_dumps {
     bool asked;
     bool is_temporary; /* they lie in the run folder, and go with it */
-    gwi_path pattern;  /* the driver's name for the files, with its %p, %h, %t; "": none could be given */
+    gw_path pattern;   /* the driver's name for the files, with its %p, %h, %t; "": none could be given */
     uint64_t since_realtime_ns;
 } gwi_dumps;
 
@@ -214,24 +176,19 @@ void gwi_watch_look(gwi_watch *watch, gwi_record *record, const gwi_doors *doors
 
 /* ---- hangs (hang_run.c) ---- */
 
-/* Judge what the run folder holds. True: it is a hang, and was said. */
-typedef bool gwi_hang_teller(const char *run_folder, const gwi_record *record);
-
 typedef struct gwi_hangs {
-    gwi_hang_teller *tell;
+    /* Judge what the run folder holds. True: it is a hang, and was reported. */
+    bool (*judge)(void *user, const char *run_folder);
+    void *user;
     uint64_t after_ns, looked_at_ns; /* run time; after_ns 0: off */
     bool kill, told;
     uint64_t killed_at_ns; /* run time of the SIGTERM; 0: none */
-    gwi_hang_watch watch;
+    gw_hang_watch watch;
 } gwi_hangs;
 
-/* Take what the options say. GW_USAGE: they make no sense, `err` says why. */
-GW_MUST_CHECK gw_status gwi_hangs_begin(gwi_hangs *hangs, const gwi_run_options *options, gwi_hang_teller *tell,
-                                        gw_error *err);
+/* Take what the options say; `judge` and `user` are set afterwards. GW_USAGE: they make no sense, `err` says why. */
+GW_MUST_CHECK gw_status gwi_hangs_begin(gwi_hangs *hangs, const gw_run_options *options, gw_error *err);
 /* Look, when it is time to; to be called after a drain. */
 void gwi_hangs_look(gwi_hangs *hangs, gwi_record *record, gwi_stderr *capture, const char *run_folder, pid_t child);
-
-/* Say one line on stderr; never fails, never ends the program. */
-__attribute__((format(printf, 1, 2))) void gwi_say(const char *format, ...);
 
 #endif

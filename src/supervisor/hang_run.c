@@ -1,8 +1,9 @@
 /* `gpuwhy run --hang-after`: looks for hangs, writes them down, tells them once, ends the program when asked to. */
-#include "gwi_hang.h"
+#include "gw_hang_watch.h"
 #include "gwi_run.h"
 
 #include "gw_fact.h"
+#include "gw_say.h"
 #include "gw_stacks.h"
 
 #include <signal.h>
@@ -14,10 +15,10 @@ static const uint64_t look_every_ns = 1000000000u;
 /* --kill-on-hang: from SIGTERM to SIGKILL. */
 static const uint64_t kill_after_ns = 10000000000u;
 
-gw_status gwi_hangs_begin(gwi_hangs *hangs, const gwi_run_options *options, gwi_hang_teller *tell, gw_error *err)
+gw_status gwi_hangs_begin(gwi_hangs *hangs, const gw_run_options *options, gw_error *err)
 {
     const char *text = options->hang_after;
-    *hangs = (gwi_hangs){.tell = tell};
+    *hangs = (gwi_hangs){0};
     if (text == NULL) /* who sits before a terminal sees by himself that nothing goes on */
         text = options->kill_on_hang || !isatty(STDERR_FILENO) ? "300" : "off";
     if (strcmp(text, "off") == 0) {
@@ -37,7 +38,7 @@ static void put_item(void *user, const gw_item *item)
     gwi_record_put(user, item);
 }
 
-static void tell_over(gwi_record *record, gwi_hang_process *process)
+static void tell_over(gwi_record *record, gw_watched_process *process)
 {
     gw_item item = {.kind = GW_ITEM_SUPERVISOR, .t_ns = gwi_record_now_ns(record), .pid = process->pid};
     item.pair.key = gw_fact_key_text(GW_FACT_HANG_OVER);
@@ -47,7 +48,7 @@ static void tell_over(gwi_record *record, gwi_hang_process *process)
 }
 
 /* One process stands still: it is written down once. True: it is. */
-static bool note_hang(gwi_hangs *hangs, gwi_record *record, gwi_hang_process *process)
+static bool note_hang(gwi_hangs *hangs, gwi_record *record, gw_watched_process *process)
 {
     enum { TOLD_MAX = 8 }; /* a program that works in long kernels must not fill its recording with this */
     uint64_t now = hangs->watch.now_ns;
@@ -58,7 +59,7 @@ static bool note_hang(gwi_hangs *hangs, gwi_record *record, gwi_hang_process *pr
         now - looked < hangs->after_ns)
         return false;
     process->looked_at_ns = now;
-    process->told = gwi_hang_tell(&hangs->watch, process, false, put_item, record);
+    process->told = gw_hang_tell(&hangs->watch, process, false, put_item, record);
     process->told_count += process->told;
     return process->told;
 }
@@ -67,11 +68,11 @@ static void say_hang(gwi_hangs *hangs, gwi_record *record, gwi_stderr *capture, 
 {
     gwi_record_stderr(record, capture);
     gwi_record_drain(record, false);
-    if (run_folder[0] == '\0' || !hangs->tell(run_folder, record))
+    if (run_folder[0] == '\0' || !hangs->judge(hangs->user, run_folder))
         return;
     hangs->told = true;
     if (hangs->kill) {
-        gwi_say("--kill-on-hang: SIGTERM to pid %d", (int)child);
+        gw_say("--kill-on-hang: SIGTERM to pid %d", (int)child);
         hangs->killed_at_ns = gwi_record_now_ns(record);
         kill(child, SIGTERM);
     }
@@ -82,7 +83,7 @@ static void kill_all(const gwi_record *record, pid_t child)
 {
     enum { PIDS_MAX = 256 };
     uint32_t pid[PIDS_MAX];
-    gwi_say("--kill-on-hang: SIGKILL to pid %d and to what it recorded", (int)child);
+    gw_say("--kill-on-hang: SIGKILL to pid %d and to what it recorded", (int)child);
     size_t count = gw_drain_alive(record->drain, pid, PIDS_MAX);
     kill(child, SIGKILL);
     for (size_t i = 0; i < count && i < PIDS_MAX; i++)
@@ -103,9 +104,9 @@ void gwi_hangs_look(gwi_hangs *hangs, gwi_record *record, gwi_stderr *capture, c
     if (now - hangs->looked_at_ns < every_ns)
         return;
     hangs->looked_at_ns = now;
-    gwi_hang_begin(&hangs->watch, now);
-    gw_drain_look(record->drain, gwi_hang_see, &hangs->watch);
-    gwi_hang_end(&hangs->watch);
+    gw_hang_watch_begin(&hangs->watch, now);
+    gw_drain_look(record->drain, gw_hang_watch_see, &hangs->watch);
+    gw_hang_watch_end(&hangs->watch);
     bool any = false;
     for (size_t i = 0; i < hangs->watch.process_count; i++)
         any = note_hang(hangs, record, &hangs->watch.process[i]) || any;

@@ -1,6 +1,6 @@
 /* Stacks that were read from outside, told as call sites: names, lines and which frame is the user's are then found as
  * for the sites that the hook writes. */
-#include "gwi_hang.h"
+#include "gwi_hang_sites.h"
 
 #include "gw_stacks.h"
 
@@ -40,7 +40,7 @@ static void tell_lines(const gwi_hang_stacks *it, uint32_t id, const uint8_t *ta
 /* Numbers that are left, of which `told` is the last that was given. */
 static uint32_t numbers_left(uint32_t told)
 {
-    return (told < GWI_HANG_NUMBERS_MAX ? GWI_HANG_NUMBERS_MAX : 2 * GWI_HANG_NUMBERS_MAX) - 1 - told;
+    return (told < GW_HANG_NUMBERS_MAX ? GW_HANG_NUMBERS_MAX : 2 * GW_HANG_NUMBERS_MAX) - 1 - told;
 }
 
 void gwi_hang_stacks_begin(gwi_hang_stacks *it)

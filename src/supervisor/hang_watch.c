@@ -1,7 +1,8 @@
 /* Nothing goes on: noticed from the threads' slots in the buffers, explained from what the kernel and the process's own
  * memory say of its threads. No driver call is made for it, and only threads that do not notice are stopped for a
  * moment. */
-#include "gwi_hang.h"
+#include "gw_hang_watch.h"
+#include "gwi_hang_sites.h"
 
 #include "gw_api.h"
 #include "gw_fact.h"
@@ -14,7 +15,7 @@
 
 enum { THREADS_TOLD_MAX = 64 };
 
-void gwi_hang_begin(gwi_hang_watch *watch, uint64_t now_ns)
+void gw_hang_watch_begin(gw_hang_watch *watch, uint64_t now_ns)
 {
     watch->now_ns = now_ns;
     for (size_t i = 0; i < watch->process_count; i++) {
@@ -25,37 +26,37 @@ void gwi_hang_begin(gwi_hang_watch *watch, uint64_t now_ns)
         watch->thread[i].seen = false;
 }
 
-static gwi_hang_process *process_of(gwi_hang_watch *watch, uint32_t pid)
+static gw_watched_process *process_of(gw_hang_watch *watch, uint32_t pid)
 {
     for (size_t i = 0; i < watch->process_count; i++) {
         if (watch->process[i].pid == pid)
             return &watch->process[i];
     }
-    if (watch->process_count == GWI_HANG_PROCESSES_MAX)
+    if (watch->process_count == GW_HANG_PROCESSES_MAX)
         return NULL;
-    gwi_hang_process *process = &watch->process[watch->process_count++];
-    *process = (gwi_hang_process){.pid = pid, .progress = UINT64_MAX};
+    gw_watched_process *process = &watch->process[watch->process_count++];
+    *process = (gw_watched_process){.pid = pid, .progress = UINT64_MAX};
     return process;
 }
 
-static gwi_hang_thread *thread_of(gwi_hang_watch *watch, uint32_t pid, uint32_t tid)
+static gw_watched_thread *thread_of(gw_hang_watch *watch, uint32_t pid, uint32_t tid)
 {
     for (size_t i = 0; i < watch->thread_count; i++) {
         if (watch->thread[i].pid == pid && watch->thread[i].tid == tid)
             return &watch->thread[i];
     }
-    if (watch->thread_count == GWI_HANG_THREADS_MAX)
+    if (watch->thread_count == GW_HANG_THREADS_MAX)
         return NULL;
-    gwi_hang_thread *thread = &watch->thread[watch->thread_count++];
-    *thread = (gwi_hang_thread){.pid = pid, .tid = tid, .calls = UINT64_MAX};
+    gw_watched_thread *thread = &watch->thread[watch->thread_count++];
+    *thread = (gw_watched_thread){.pid = pid, .tid = tid, .calls = UINT64_MAX};
     return thread;
 }
 
-void gwi_hang_see(void *user, const gw_thread_look *look)
+void gw_hang_watch_see(void *user, const gw_thread_look *look)
 {
-    gwi_hang_watch *watch = user;
-    gwi_hang_process *process = process_of(watch, look->pid);
-    gwi_hang_thread *thread = thread_of(watch, look->pid, look->tid);
+    gw_hang_watch *watch = user;
+    gw_watched_process *process = process_of(watch, look->pid);
+    gw_watched_thread *thread = thread_of(watch, look->pid, look->tid);
     if (process == NULL || thread == NULL)
         return; /* more than we watch: of these nothing is claimed */
     process->seen = true;
@@ -73,7 +74,7 @@ void gwi_hang_see(void *user, const gw_thread_look *look)
     thread->seen = true;
 }
 
-static void went_on(gwi_hang_watch *watch, gwi_hang_process *process)
+static void went_on(gw_hang_watch *watch, gw_watched_process *process)
 {
     process->progress = process->progress_now;
     process->since_ns = watch->now_ns;
@@ -87,14 +88,14 @@ static void went_on(gwi_hang_watch *watch, gwi_hang_process *process)
     }
 }
 
-void gwi_hang_end(gwi_hang_watch *watch)
+void gw_hang_watch_end(gw_hang_watch *watch)
 {
     for (size_t i = watch->thread_count; i-- > 0;) {
         if (!watch->thread[i].seen)
             watch->thread[i] = watch->thread[--watch->thread_count];
     }
     for (size_t i = watch->process_count; i-- > 0;) {
-        gwi_hang_process *process = &watch->process[i];
+        gw_watched_process *process = &watch->process[i];
         if (!process->seen)
             *process = watch->process[--watch->process_count];
         else if (process->moved || process->progress != process->progress_now)
@@ -104,7 +105,7 @@ void gwi_hang_end(gwi_hang_watch *watch)
 
 /* ---- telling ---- */
 
-static const gwi_hang_thread *watched(const gwi_hang_watch *watch, uint32_t pid, uint32_t tid)
+static const gw_watched_thread *watched(const gw_hang_watch *watch, uint32_t pid, uint32_t tid)
 {
     for (size_t i = 0; i < watch->thread_count; i++) {
         if (watch->thread[i].pid == pid && watch->thread[i].tid == tid)
@@ -113,13 +114,13 @@ static const gwi_hang_thread *watched(const gwi_hang_watch *watch, uint32_t pid,
     return NULL;
 }
 
-static bool uses_driver(const gwi_hang_thread *thread)
+static bool uses_driver(const gw_watched_thread *thread)
 {
     return thread != NULL && (thread->inside_fn_plus_1 != 0 || thread->questions > thread->questions_before);
 }
 
 /* Is this worth an explanation, or does the program just wait for its next input? */
-static bool looks_like_a_hang(const gwi_hang_watch *watch, uint32_t pid, const gw_stack_process *threads)
+static bool looks_like_a_hang(const gw_hang_watch *watch, uint32_t pid, const gw_stack_process *threads)
 {
     bool all_wait = threads->thread_count > 0, owner_known = false;
     for (size_t i = 0; i < threads->thread_count; i++) {
@@ -133,7 +134,7 @@ static bool looks_like_a_hang(const gwi_hang_watch *watch, uint32_t pid, const g
     return all_wait || owner_known;
 }
 
-static void put_fact(gwi_item_sink put, void *user, const gw_item *like, gw_fact_key key, const char *value)
+static void put_fact(gw_hang_sink put, void *user, const gw_item *like, gw_fact_key key, const char *value)
 {
     gw_item item = *like;
     item.kind = GW_ITEM_SUPERVISOR;
@@ -153,7 +154,7 @@ static bool has_ended(const gw_stack_process *threads, uint32_t tid)
 
 /* How often the GPU said that it is not done, if it still says so: not of one who asked, learned that it is, and rests.
  */
-static uint64_t answers_not_ready(const gwi_hang_stacks *stacks, const gwi_hang_thread *seen)
+static uint64_t answers_not_ready(const gwi_hang_stacks *stacks, const gw_watched_thread *seen)
 {
     if (seen == NULL || stacks->watch->now_ns - seen->not_ready_at_ns > stacks->for_ns / 10)
         return 0;
@@ -163,11 +164,11 @@ static uint64_t answers_not_ready(const gwi_hang_stacks *stacks, const gwi_hang_
 static void tell_thread(gwi_hang_stacks *stacks, const gw_stack_thread *thread)
 {
     gw_text text = {0};
-    const gwi_hang_watch *watch = stacks->watch;
+    const gw_hang_watch *watch = stacks->watch;
     const gw_stack_process *threads = stacks->process;
     gw_item item = *stacks->like;
     item.tid = thread->tid;
-    const gwi_hang_thread *seen = watched(watch, item.pid, thread->tid);
+    const gw_watched_thread *seen = watched(watch, item.pid, thread->tid);
     uint16_t inside = seen == NULL ? 0 : seen->inside_fn_plus_1;
     const char *fn = inside == 0 || inside > GW_FN_COUNT ? "" : gw_api_fns[inside - 1].symbol;
     uint64_t inside_ms = inside == 0 ? 0 : (watch->now_ns - seen->inside_since_ns) / 1000000u;
@@ -189,7 +190,7 @@ static void tell_thread(gwi_hang_stacks *stacks, const gw_stack_thread *thread)
     gw_text_free(&text);
 }
 
-bool gwi_hang_tell(gwi_hang_watch *watch, const gwi_hang_process *process, bool whatever, gwi_item_sink put, void *user)
+bool gw_hang_tell(gw_hang_watch *watch, const gw_watched_process *process, bool whatever, gw_hang_sink put, void *user)
 {
     gw_stack_process *threads = NULL;
     gw_error err;

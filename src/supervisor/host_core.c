@@ -27,7 +27,7 @@ static const uint64_t stamp_slack_ns = 20000000u;
 typedef struct search {
     gwi_record *record;
     pid_t command;
-    gwi_path folder;
+    gw_path folder;
     char pattern[2 * NAME_MAX + 8]; /* of fnmatch */
     uint64_t since_realtime_ns;
     size_t found;
@@ -35,8 +35,8 @@ typedef struct search {
 
 static bool read_setting(const char *name, char *out, size_t bytes_max)
 {
-    gwi_path path;
-    int fd = gwi_path_format(path, NULL, "/proc/sys/kernel/%s", name) == GW_OK ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    gw_path path;
+    int fd = gw_path_format(path, NULL, "/proc/sys/kernel/%s", name) == GW_OK ? open(path, O_RDONLY | O_CLOEXEC) : -1;
     ssize_t got = fd < 0 ? -1 : read(fd, out, bytes_max - 1);
     if (fd >= 0)
         close(fd);
@@ -84,12 +84,12 @@ static const char *find_place(search *it)
         *slash = '\0';
     if (slash != NULL && strchr(setting, '%') != NULL)
         return "the folder in core_pattern is another one for each process";
-    gwi_path here;
+    gw_path here;
     bool is_absolute = slash != NULL && (setting[0] == '/' || slash == setting);
     if (!is_absolute && getcwd(here, sizeof here) == NULL)
         return "the working folder has no name";
-    gw_status st = is_absolute ? gwi_path_format(it->folder, NULL, "%s/", setting)
-                               : gwi_path_format(it->folder, NULL, "%s/%s", here, slash == NULL ? "" : setting);
+    gw_status st = is_absolute ? gw_path_format(it->folder, NULL, "%s/", setting)
+                               : gw_path_format(it->folder, NULL, "%s/%s", here, slash == NULL ? "" : setting);
     if (st != GW_OK || !as_fnmatch(name, uses_pid[0] == '1', it->pattern, sizeof it->pattern))
         return "core_pattern is too long";
     return NULL;
@@ -123,10 +123,10 @@ static void put(search *it, const char *path, uint64_t t_ns, const gw_hostcore *
 /* A core of one of our processes, written since the run began. */
 static void look_at_file(search *it, const char *name)
 {
-    gwi_path path;
+    gw_path path;
     struct stat facts;
     gw_hostcore core;
-    int fd = gwi_path_format(path, NULL, "%s/%s", it->folder, name) == GW_OK
+    int fd = gw_path_format(path, NULL, "%s/%s", it->folder, name) == GW_OK
                  ? open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
                  : -1;
     if (fd >= 0 && fstat(fd, &facts) == 0 && S_ISREG(facts.st_mode)) {

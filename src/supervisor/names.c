@@ -12,7 +12,7 @@ void gwi_record_names(gwi_record *record)
     if (record->writer == NULL || record->sites == NULL || gw_sites_count(record->sites) == 0)
         return;
     uint64_t begun_ns = gwi_record_now_ns(record);
-    if (gw_sites_resolve(record->sites, GWI_NAMES_SOFT_MS, GWI_NAMES_HARD_MS, &err) != GW_OK)
+    if (gw_sites_resolve(record->sites, GW_NAMES_SOFT_MS, GW_NAMES_HARD_MS, &err) != GW_OK)
         gwi_record_fact(record, "names.failed", "%s", err.text);
     const gw_symbol *symbols = gw_sites_symbols(record->sites, &count);
     uint64_t took_ns = gwi_record_now_ns(record) - begun_ns;

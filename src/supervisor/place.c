@@ -23,7 +23,7 @@ static const uint64_t run_folder_bytes_min = 16u << 20;
 static const time_t old_seconds = 24 * 3600;
 enum { FOLDER_FLAGS = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC };
 
-gw_status gwi_path_format(gwi_path out, gw_error *err, const char *format, ...)
+gw_status gw_path_format(gw_path out, gw_error *err, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -36,8 +36,8 @@ gw_status gwi_path_format(gwi_path out, gw_error *err, const char *format, ...)
 
 gw_status gwi_folder_make(const char *path, gw_error *err)
 {
-    gwi_path part;
-    gw_status st = gwi_path_format(part, err, "%s", path);
+    gw_path part;
+    gw_status st = gw_path_format(part, err, "%s", path);
     if (st != GW_OK)
         return st;
     for (char *slash = strchr(part + 1, '/');; slash = strchr(slash + 1, '/')) {
@@ -56,9 +56,9 @@ static bool exists(const char *path)
     return access(path, F_OK) == 0;
 }
 
-gw_status gwi_library_find(const char *file, gwi_path out, gw_error *err)
+gw_status gw_library_find(const char *file, gw_path out, gw_error *err)
 {
-    gwi_path self;
+    gw_path self;
     ssize_t bytes = readlink("/proc/self/exe", self, sizeof self - 1);
     if (bytes < 0)
         return gw_fail(err, GW_IO, "read /proc/self/exe: %s", strerror(errno));
@@ -68,8 +68,8 @@ gw_status gwi_library_find(const char *file, gwi_path out, gw_error *err)
         *slash = '\0';
     static const char *const places[] = {"lib/gpuwhy", "../lib/gpuwhy"};
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
-        gwi_path wanted;
-        gw_status st = gwi_path_format(wanted, err, "%s/%s/%s", self, places[i], file);
+        gw_path wanted;
+        gw_status st = gw_path_format(wanted, err, "%s/%s/%s", self, places[i], file);
         if (st != GW_OK)
             return st;
         if (exists(wanted) && realpath(wanted, out) != NULL)
@@ -103,14 +103,14 @@ static const char *run_root(size_t index)
 }
 enum { RUN_ROOT_COUNT = 3 };
 
-gw_status gwi_run_folder_make(gwi_path out, gw_error *err)
+gw_status gwi_run_folder_make(gw_path out, gw_error *err)
 {
     for (size_t i = 0; i < RUN_ROOT_COUNT; i++) {
         const char *root = run_root(i);
         if (root == NULL || root[0] != '/' || !is_tmpfs_with_room(root))
             continue;
-        gwi_path wanted;
-        gw_status st = gwi_path_format(wanted, err, "%s/gpuwhy-%u-%d-XXXXXX", root, (unsigned)getuid(), (int)getpid());
+        gw_path wanted;
+        gw_status st = gw_path_format(wanted, err, "%s/gpuwhy-%u-%d-XXXXXX", root, (unsigned)getuid(), (int)getpid());
         if (st != GW_OK)
             return st;
         if (mkdtemp(wanted) != NULL) {
@@ -150,7 +150,7 @@ void gwi_folder_remove(const char *path)
     rmdir(path);
 }
 
-void gwi_run_folders_visit(void (*visit)(void *user, const char *folder), void *user)
+void gw_run_folders_visit(void (*visit)(void *user, const char *folder), void *user)
 {
     char prefix[32];
     snprintf(prefix, sizeof prefix, "gpuwhy-%u-", (unsigned)getuid());
@@ -160,9 +160,9 @@ void gwi_run_folders_visit(void (*visit)(void *user, const char *folder), void *
         if (folder == NULL)
             continue;
         for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
-            gwi_path inner;
+            gw_path inner;
             if (strncmp(entry->d_name, prefix, strlen(prefix)) == 0 &&
-                gwi_path_format(inner, NULL, "%s/%s", root, entry->d_name) == GW_OK)
+                gw_path_format(inner, NULL, "%s/%s", root, entry->d_name) == GW_OK)
                 visit(user, inner);
         }
         closedir(folder);
@@ -224,7 +224,7 @@ static void remove_when_old(void *user, const char *folder)
 
 void gwi_run_folders_tidy(void)
 {
-    gwi_run_folders_visit(remove_when_old, NULL);
+    gw_run_folders_visit(remove_when_old, NULL);
 }
 
 static const char *home(void)
@@ -237,20 +237,20 @@ static const char *home(void)
 }
 
 /* <variable, else home/standard>/gpuwhy */
-static gw_status user_folder(const char *variable, const char *standard, gwi_path out, gw_error *err)
+static gw_status user_folder(const char *variable, const char *standard, gw_path out, gw_error *err)
 {
     const char *base = getenv(variable);
     gw_status st = GW_OK;
     if (base != NULL && base[0] == '/')
-        st = gwi_path_format(out, err, "%s/gpuwhy", base);
+        st = gw_path_format(out, err, "%s/gpuwhy", base);
     else if (home() != NULL)
-        st = gwi_path_format(out, err, "%s/%s/gpuwhy", home(), standard);
+        st = gw_path_format(out, err, "%s/%s/gpuwhy", home(), standard);
     else
         st = gw_fail(err, GW_MISSING, "neither %s nor HOME names a folder", variable);
     return st == GW_OK ? gwi_folder_make(out, err) : st;
 }
 
-gw_status gwi_state_folder(gwi_path out, gw_error *err)
+gw_status gw_state_folder(gw_path out, gw_error *err)
 {
     return user_folder("XDG_STATE_HOME", ".local/state", out, err);
 }
@@ -262,7 +262,7 @@ static bool can_hold_code(const char *path)
            access(path, W_OK | X_OK) == 0;
 }
 
-gw_status gwi_code_folder(const char *run_folder, gwi_path out, gw_error *err)
+gw_status gwi_code_folder(const char *run_folder, gw_path out, gw_error *err)
 {
     if (user_folder("XDG_CACHE_HOME", ".cache", out, NULL) == GW_OK && can_hold_code(out))
         return GW_OK;
@@ -271,49 +271,49 @@ gw_status gwi_code_folder(const char *run_folder, gwi_path out, gw_error *err)
         /* ours alone: somebody else's folder of that name must not put code into the program */
         struct stat stat;
         if (can_hold_code(roots[i]) &&
-            gwi_path_format(out, NULL, "%s/gpuwhy-%u", roots[i], (unsigned)getuid()) == GW_OK &&
+            gw_path_format(out, NULL, "%s/gpuwhy-%u", roots[i], (unsigned)getuid()) == GW_OK &&
             (mkdir(out, 0700) == 0 || errno == EEXIST) && lstat(out, &stat) == 0 && S_ISDIR(stat.st_mode) &&
             stat.st_uid == getuid() && (stat.st_mode & 077) == 0)
             return GW_OK;
     }
     if (run_folder[0] != '\0' && can_hold_code(run_folder))
-        return gwi_path_format(out, err, "%s", run_folder);
+        return gw_path_format(out, err, "%s", run_folder);
     return gw_fail(err, GW_IO,
                    "no folder without space, colon and noexec to put our library into"
                    " (tried XDG_CACHE_HOME, /var/tmp, /tmp)");
 }
 
-gw_status gwi_recording_name(gwi_path out, gw_error *err)
+gw_status gwi_recording_name(gw_path out, gw_error *err)
 {
-    gwi_path folder;
-    gw_status st = gwi_state_folder(folder, err);
+    gw_path folder;
+    gw_status st = gw_state_folder(folder, err);
     if (st != GW_OK)
         return st;
     time_t now = time(NULL);
     struct tm parts;
     char stamp[32];
     strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", localtime_r(&now, &parts));
-    return gwi_path_format(out, err, "%s/%s-%d.gpuwhy", folder, stamp, (int)getpid());
+    return gw_path_format(out, err, "%s/%s-%d.gpuwhy", folder, stamp, (int)getpid());
 }
 
 void gwi_last_recording_set(const char *path)
 {
-    gwi_path folder, absolute, link, temporary;
-    if (gwi_state_folder(folder, NULL) != GW_OK || realpath(path, absolute) == NULL ||
-        gwi_path_format(link, NULL, "%s/last", folder) != GW_OK ||
-        gwi_path_format(temporary, NULL, "%s/last.%d", folder, (int)getpid()) != GW_OK)
+    gw_path folder, absolute, link, temporary;
+    if (gw_state_folder(folder, NULL) != GW_OK || realpath(path, absolute) == NULL ||
+        gw_path_format(link, NULL, "%s/last", folder) != GW_OK ||
+        gw_path_format(temporary, NULL, "%s/last.%d", folder, (int)getpid()) != GW_OK)
         return;
     unlink(temporary);
     if (symlink(absolute, temporary) == 0 && rename(temporary, link) < 0)
         unlink(temporary);
 }
 
-gw_status gwi_last_recording(gwi_path out, gw_error *err)
+gw_status gw_last_recording(gw_path out, gw_error *err)
 {
-    gwi_path folder, link;
-    gw_status st = gwi_state_folder(folder, err);
+    gw_path folder, link;
+    gw_status st = gw_state_folder(folder, err);
     if (st == GW_OK)
-        st = gwi_path_format(link, err, "%s/last", folder);
+        st = gw_path_format(link, err, "%s/last", folder);
     if (st != GW_OK)
         return st;
     if (realpath(link, out) != NULL)

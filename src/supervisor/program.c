@@ -28,7 +28,7 @@ static gw_status check_file(const char *path, gw_error *err)
     return GW_OK;
 }
 
-static gw_status find_in_path(const char *name, gwi_path out, gw_error *err)
+static gw_status find_in_path(const char *name, gw_path out, gw_error *err)
 {
     const char *path = getenv("PATH");
     if (path == NULL)
@@ -36,8 +36,8 @@ static gw_status find_in_path(const char *name, gwi_path out, gw_error *err)
     gw_status found = gw_fail(err, GW_MISSING, "%s: command not found", name);
     while (true) {
         size_t bytes = strcspn(path, ":");
-        gwi_path candidate;
-        if (gwi_path_format(candidate, NULL, "%.*s%s%s", (int)bytes, path, bytes > 0 ? "/" : "", name) == GW_OK) {
+        gw_path candidate;
+        if (gw_path_format(candidate, NULL, "%.*s%s%s", (int)bytes, path, bytes > 0 ? "/" : "", name) == GW_OK) {
             gw_error why;
             gw_status st = check_file(candidate, &why);
             if (st == GW_OK) {
@@ -53,13 +53,13 @@ static gw_status find_in_path(const char *name, gwi_path out, gw_error *err)
     }
 }
 
-static gw_status find(const char *name, gwi_path out, gw_error *err)
+static gw_status find(const char *name, gw_path out, gw_error *err)
 {
     if (name[0] == '\0')
         return gw_fail(err, GW_MISSING, "'': command not found");
     if (strchr(name, '/') == NULL)
         return find_in_path(name, out, err);
-    gw_status st = gwi_path_format(out, err, "%s", name);
+    gw_status st = gw_path_format(out, err, "%s", name);
     return st == GW_OK ? check_file(out, err) : st;
 }
 
@@ -89,7 +89,7 @@ static bool next_word(const char **cursor, char *out, size_t bytes_max)
 }
 
 /* The program behind `#! interpreter` or `#! /usr/bin/env [-S] [NAME=value] program`. */
-static bool interpreter_of(const elf_file *image, gwi_path out)
+static bool interpreter_of(const elf_file *image, gw_path out)
 {
     char line[512] = "";
     size_t bytes = image->bytes - 2 < sizeof line - 1 ? image->bytes - 2 : sizeof line - 1;
@@ -231,7 +231,7 @@ static void look_into(const char *path, gwi_program *program, int depth)
         program->is_privileged = is_privileged(path);
         look_into_elf(&image, program);
     } else if (memcmp(image.data, "#!", 2) == 0 && depth < SCRIPT_DEPTH_MAX) {
-        gwi_path interpreter;
+        gw_path interpreter;
         if (interpreter_of(&image, interpreter))
             look_into(interpreter, program, depth + 1);
     }

@@ -15,9 +15,9 @@
 
 static char folder[] = "/tmp/gpuwhy-program-test-XXXXXX";
 
-static void write_file(gwi_path out, const char *name, const void *bytes, size_t count, mode_t mode)
+static void write_file(gw_path out, const char *name, const void *bytes, size_t count, mode_t mode)
 {
-    snprintf(out, sizeof(gwi_path), "%s/%s", folder, name);
+    snprintf(out, sizeof(gw_path), "%s/%s", folder, name);
     FILE *file = fopen(out, "w");
     assert_non_null(file);
     assert_int_equal(fwrite(bytes, 1, count, file), count);
@@ -36,7 +36,7 @@ static void what_cannot_run_has_a_reason(void **state)
     (void)state;
     static gwi_program program;
     gw_error err;
-    gwi_path plain;
+    gw_path plain;
     assert_int_equal(find("no-such-program-here", &program, &err), GW_MISSING);
     assert_non_null(strstr(err.text, "no-such-program-here: command not found"));
     assert_int_equal(find("", &program, &err), GW_MISSING);
@@ -51,7 +51,7 @@ static void damaged_files_are_harmless(void **state)
 {
     (void)state;
     static gwi_program program;
-    gwi_path path;
+    gw_path path;
     unsigned char head[sizeof(Elf64_Ehdr)] = {0};
     memcpy(head, ELFMAG, SELFMAG);
     head[EI_CLASS] = ELFCLASS64;
@@ -72,7 +72,7 @@ static void a_script_leads_to_its_interpreter(void **state)
 {
     (void)state;
     static gwi_program shell, script;
-    gwi_path path;
+    gw_path path;
     assert_int_equal(find("sh", &shell, NULL), GW_OK);
     assert_false(shell.is_static);
     assert_false(shell.is_32_bit);
@@ -95,7 +95,7 @@ static void classes_are_told_apart(void **state)
 {
     (void)state;
     static gwi_program program;
-    gwi_path path;
+    gw_path path;
     Elf64_Ehdr head = {.e_type = ET_EXEC, .e_machine = EM_X86_64, .e_phentsize = sizeof(Elf64_Phdr)};
     memcpy(head.e_ident, ELFMAG, SELFMAG);
     head.e_ident[EI_CLASS] = ELFCLASS32;

@@ -4,6 +4,7 @@
 #include "gw_api.h"
 #include "gw_clock.h"
 #include "gw_fact.h"
+#include "gw_say.h"
 #include "gw_sites.h"
 #include "gw_text.h"
 #include "gwi_mask.h"
@@ -28,20 +29,6 @@ static const uint64_t sync_every_ns = 1000000000u;
 /* Where nothing but memory is left to write to, a recording takes little of it. */
 static const uint64_t temporary_bytes_max = 64u << 20;
 
-void gwi_say(const char *format, ...)
-{
-    gw_text line = {0};
-    char text[1024];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    gw_text_addf(&line, "gpuwhy: %s\n", text);
-    ssize_t ignored = write(STDERR_FILENO, gw_text_str(&line), line.bytes); /* one write: lines stay whole */
-    (void)ignored;
-    gw_text_free(&line);
-}
-
 static const char *const *function_names(void)
 {
     static const char *names[GW_FN_COUNT];
@@ -64,10 +51,10 @@ void gwi_record_init(gwi_record *record)
 
 static gw_status create(gwi_record *record, const char *path, uint64_t bytes_max, gw_error *err)
 {
-    gw_status st = gwi_path_format(record->path, err, "%s", path);
+    gw_status st = gw_path_format(record->path, err, "%s", path);
     if (st == GW_OK)
         st = gw_writer_create(path, bytes_max, function_names(), GW_FN_COUNT, &record->writer, err);
-    gwi_path absolute;
+    gw_path absolute;
     if (st == GW_OK && realpath(path, absolute) != NULL)
         memcpy(record->path, absolute, sizeof absolute);
     if (st != GW_OK)
@@ -77,17 +64,17 @@ static gw_status create(gwi_record *record, const char *path, uint64_t bytes_max
 
 static void create_temporary(gwi_record *record, const char *run_folder)
 {
-    gwi_path path;
+    gw_path path;
     gw_error err;
-    if (run_folder[0] == '\0' || gwi_path_format(path, NULL, "%s/recording.gpuwhy", run_folder) != GW_OK)
+    if (run_folder[0] == '\0' || gw_path_format(path, NULL, "%s/recording.gpuwhy", run_folder) != GW_OK)
         return;
     if (create(record, path, temporary_bytes_max, &err) == GW_OK)
         record->is_temporary = true;
     else
-        gwi_say("nothing is recorded: %s", err.text);
+        gw_say("nothing is recorded: %s", err.text);
 }
 
-static gw_status create_anywhere(gwi_record *record, const gwi_run_options *options, const char *run_folder,
+static gw_status create_anywhere(gwi_record *record, const gw_run_options *options, const char *run_folder,
                                  gw_error *err)
 {
     gw_error why;
@@ -97,13 +84,13 @@ static gw_status create_anywhere(gwi_record *record, const gwi_run_options *opti
             return gw_fail(err, GW_USAGE, "-o %s: exists already; a recording is never overwritten", options->output);
         st = create(record, options->output, options->record_bytes_max, &why);
     } else {
-        gwi_path name;
+        gw_path name;
         st = gwi_recording_name(name, &why);
         if (st == GW_OK)
             st = create(record, name, options->record_bytes_max, &why);
     }
     if (st != GW_OK) {
-        gwi_say("the recording will not be kept: %s", why.text);
+        gw_say("the recording will not be kept: %s", why.text);
         create_temporary(record, run_folder);
     }
     return GW_OK;
@@ -132,7 +119,7 @@ static void free_list(char **list)
     free(list);
 }
 
-gw_status gwi_record_open(gwi_record *record, const gwi_run_options *options, const char *run_folder, char *const *argv,
+gw_status gwi_record_open(gwi_record *record, const gw_run_options *options, const char *run_folder, char *const *argv,
                           gw_error *err)
 {
     gw_status st = create_anywhere(record, options, run_folder, err);
@@ -145,10 +132,10 @@ gw_status gwi_record_open(gwi_record *record, const gwi_run_options *options, co
                         .argv = (const char *const *)shown};
     gw_error why;
     if (gw_run_meta_write(run_folder, &meta, function_names(), GW_FN_COUNT, &why) != GW_OK)
-        gwi_say("if gpuwhy is killed, this run cannot be explained: %s", why.text);
+        gw_say("if gpuwhy is killed, this run cannot be explained: %s", why.text);
     free_list(shown);
     if (gw_drain_open(run_folder, record->t0_monotonic_ns, &record->drain, &why) != GW_OK)
-        gwi_say("GPU calls are not recorded: %s", why.text);
+        gw_say("GPU calls are not recorded: %s", why.text);
     else
         gw_drain_expect(record->drain, GW_FN_COUNT, gw_api_hash);
     return GW_OK;
@@ -158,7 +145,7 @@ gw_status gwi_record_open(gwi_record *record, const gwi_run_options *options, co
 
 static void stop_writing(gwi_record *record, const char *why)
 {
-    gwi_say("the recording stops here, the program goes on: %s", why);
+    gw_say("the recording stops here, the program goes on: %s", why);
     gw_status ignored = gw_writer_close(record->writer, NULL); /* what it has stays readable */
     (void)ignored;
     record->writer = NULL;
@@ -296,7 +283,7 @@ static void put_kernel_side(gwi_record *record)
 static void put_machine(gwi_record *record)
 {
     struct utsname name;
-    gwi_path cwd;
+    gw_path cwd;
     if (uname(&name) == 0) {
         put_meta(record, "host", name.nodename);
         put_meta(record, "kernel", name.release);
@@ -311,7 +298,7 @@ static void put_machine(gwi_record *record)
     put_clock(record);
 }
 
-static void put_options(gwi_record *record, const gwi_run_options *options)
+static void put_options(gwi_record *record, const gw_run_options *options)
 {
     put_meta(record, "option.gpu", options->gpu);
     if (options->memory_bytes != 0)
@@ -334,7 +321,7 @@ static void put_options(gwi_record *record, const gwi_run_options *options)
         put_meta(record, "option.no_sense", "1");
 }
 
-void gwi_record_meta(gwi_record *record, const gwi_run_options *options, char *const *argv, const gwi_doors *doors)
+void gwi_record_meta(gwi_record *record, const gw_run_options *options, char *const *argv, const gwi_doors *doors)
 {
     put_meta(record, "version", GW_PROGRAM_VERSION);
     put_arguments(record, argv);
@@ -444,7 +431,7 @@ void gwi_record_close(gwi_record *record)
 {
     gw_error err;
     if (record->writer != NULL && gw_writer_close(record->writer, &err) != GW_OK)
-        gwi_say("the recording may be incomplete: %s", err.text);
+        gw_say("the recording may be incomplete: %s", err.text);
     record->writer = NULL;
     gw_drain_close(record->drain);
     record->drain = NULL;

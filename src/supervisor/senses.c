@@ -31,7 +31,7 @@ static gw_sense_now now_of(const gwi_senses *senses, const gwi_record *record)
                           .holders_known = senses->nvml[0] != '\0'};
 }
 
-void gwi_senses_begin(gwi_senses *senses, gwi_record *record, const gwi_run_options *options, const gwi_doors *doors,
+void gwi_senses_begin(gwi_senses *senses, gwi_record *record, const gw_run_options *options, const gwi_doors *doors,
                       pid_t command)
 {
     gw_sense_options how = {.t0_monotonic_ns = record->t0_monotonic_ns, .command = command};
@@ -41,7 +41,7 @@ void gwi_senses_begin(gwi_senses *senses, gwi_record *record, const gwi_run_opti
     if (doors->is_virtual) { /* never a real card's NVML beside a virtual card */
         how.is_virtual = true;
         how.nvml_path =
-            gwi_library_find("virtual/nvml/libnvidia-ml.so.1", senses->nvml, NULL) == GW_OK ? senses->nvml : "";
+            gw_library_find("virtual/nvml/libnvidia-ml.so.1", senses->nvml, NULL) == GW_OK ? senses->nvml : "";
         snprintf(senses->specification, sizeof senses->specification, "GPUWHY_VIRTUAL=%s",
                  doors->virtual_specification);
         snprintf(senses->folder, sizeof senses->folder, "GPUWHY_VIRTUAL_DIR=%s", doors->virtual_folder);

@@ -13,7 +13,7 @@ static gw_status choose(gwi_doors *doors, const char *specification, const gwi_p
     gw_status st = gw_driver_locate(program->image[0] == '\0' ? program->path : program->image,
                                     getenv("LD_LIBRARY_PATH"), &found, err);
     if (st == GW_OK)
-        st = gwi_path_format(doors->driver, err, "%s", found);
+        st = gw_path_format(doors->driver, err, "%s", found);
     else
         doors->closed_why = "no driver";
     free(found);

@@ -15,8 +15,8 @@ static gw_status choose(gwi_doors *doors, const char *specification, const gwi_p
         gw_wrap(err, "--gpu virtual:%s", specification);
         return st;
     }
-    st = gwi_library_find("virtual/nvml", doors->nvml_folder, err);
-    return st == GW_OK ? gwi_library_find("virtual/libcuda.so.1", doors->driver, err) : st;
+    st = gw_library_find("virtual/nvml", doors->nvml_folder, err);
+    return st == GW_OK ? gw_library_find("virtual/libcuda.so.1", doors->driver, err) : st;
 }
 
 const gwi_gpu_source gwi_source_virtual = {"virtual", choose};

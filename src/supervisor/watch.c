@@ -224,7 +224,7 @@ static void look_for_strangers(gwi_watch *watch, gwi_record *record, const gwi_d
 static void look_at_process(gwi_watch *watch, gwi_record *record, const gwi_doors *doors, pid_t pid, pid_t parent)
 {
     char name[64], line[PATH_MAX + 128];
-    gwi_path last = "", driver = "";
+    gw_path last = "", driver = "";
     bool is_hooked = false, has_maps = false;
     bool recorded = gwi_record_has_process(record, (uint32_t)pid);
     bool write_maps = recorded && add_once(watch->mapped, &watch->mapped_count,

@@ -75,6 +75,9 @@ uint32_t gw_sites_count(const gw_sites *sites); /* numbers are 1 to this value *
 /* Look up the names that the recording does not contain, in the files of this machine. Limits and statuses are those of
  * gw_symbols_resolve(). */
 GW_MUST_CHECK gw_status gw_sites_resolve(gw_sites *sites, uint32_t soft_ms, uint32_t hard_ms, gw_error *err);
+/* The time limits that a run uses at its end, and a command that judges a recording. */
+enum { GW_NAMES_SOFT_MS = 400, GW_NAMES_HARD_MS = 1500 };
+
 /* All names, for writing them to the recording. Borrowed until the next call on `sites`. */
 const gw_symbol *gw_sites_symbols(const gw_sites *sites, size_t *ret_count);
 

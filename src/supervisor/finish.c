@@ -1,0 +1,96 @@
+/* After the program's end: what its processes, cards and dumps still have to say, and how it ended. */
+#include "gwi_state.h"
+
+#include "gw_clock.h"
+#include "gw_fact.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+/* How long we wait, after the command's end, for recorded processes that it left behind. */
+static const uint64_t others_end_ns = 1000000000u;
+
+/* One fact a line of the notes that the virtual cards left. */
+static void take_virtual_notes(gw_supervisor *run)
+{
+    gw_path path;
+    if (run->doors.virtual_folder[0] == '\0' ||
+        gw_path_format(path, NULL, "%s/notes", run->doors.virtual_folder) != GW_OK)
+        return;
+    char line[1024];
+    FILE *notes = fopen(path, "re");
+    while (notes != NULL && fgets(line, sizeof line, notes) != NULL) {
+        line[strcspn(line, "\n")] = '\0';
+        gwi_record_fact(&run->record, "virtual.note", "%s", line);
+    }
+    if (notes != NULL)
+        fclose(notes);
+}
+
+/* Processes that the command left behind are often about to end: a launcher's workers, pools that are torn down. They
+ * get a moment, and no more: a service that the command started must not keep the caller waiting. */
+static void see_others_end(gw_supervisor *run)
+{
+    enum { PIDS_MAX = 64 };
+    uint32_t pid[PIDS_MAX];
+    if (run->record.drain == NULL)
+        return;
+    uint64_t until_ns = gw_monotonic_ns() + others_end_ns;
+    gwi_record_drain(&run->record, false);
+    size_t count = gw_drain_alive(run->record.drain, pid, PIDS_MAX);
+    while (count > 0 && gw_monotonic_ns() < until_ns) {
+        gwi_loop_wait(run);
+        gwi_signals_pass_on(&run->signals, 0); /* whom they were for is gone */
+        gwi_record_drain(&run->record, false);
+        count = gw_drain_alive(run->record.drain, pid, PIDS_MAX);
+    }
+    for (size_t i = 0; i < count && i < PIDS_MAX; i++) {
+        gw_item item = {.kind = GW_ITEM_SUPERVISOR, .t_ns = gwi_record_now_ns(&run->record), .pid = pid[i]};
+        item.pair.key = gw_fact_key_text(GW_FACT_PROCESS_ALIVE);
+        item.pair.value = "when the command had ended";
+        gwi_record_put(&run->record, &item);
+    }
+}
+
+/* Runs inside this one wrote a line each: supervisor.c, say_nested(). */
+static void take_nested(gw_supervisor *run)
+{
+    gw_path path;
+    char line[PATH_MAX + 128];
+    if (run->run_folder[0] == '\0' || gw_path_format(path, NULL, "%s/nested", run->run_folder) != GW_OK)
+        return;
+    FILE *file = fopen(path, "re");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        line[strcspn(line, "\n")] = '\0';
+        gwi_record_fact(&run->record, "unobserved.nested", "%s", line);
+    }
+    if (file != NULL)
+        fclose(file);
+}
+
+void gwi_finish_recording(gw_supervisor *run)
+{
+    uint64_t ended_at_ns = gwi_record_now_ns(&run->record);
+    see_others_end(run);
+    gwi_stderr_settle(&run->capture);
+    gwi_record_drain(&run->record, true);
+    gwi_holders_record(&run->record, &run->doors);
+    gwi_senses_last(&run->senses, &run->record, run->status);
+    gwi_record_stderr(&run->record, &run->capture);
+    gwi_cudnn_end(&run->cudnn);
+    take_virtual_notes(run);
+    take_nested(run);
+    gwi_dumps_take(&run->dumps, &run->record, run->child);
+    gwi_host_cores_take(&run->record, run->child, run->status);
+    gw_item item = {.kind = GW_ITEM_EXIT, .t_ns = ended_at_ns};
+    item.pid = (uint32_t)run->child;
+    item.exit = (gw_exit_fact){.pid = (uint32_t)run->child,
+                               .is_command = true,
+                               .status_known = true,
+                               .exit_code = WIFEXITED(run->status) ? WEXITSTATUS(run->status) : -1,
+                               .signal = WIFSIGNALED(run->status) ? WTERMSIG(run->status) : 0,
+                               .core_dumped = WIFSIGNALED(run->status) && WCOREDUMP(run->status)};
+    gwi_record_put(&run->record, &item);
+    gwi_record_names(&run->record); /* after the end, so that nothing is missing if it takes too long for somebody */
+}

@@ -1,0 +1,90 @@
+/* While the program runs: drain, look, pass signals on, and judge where that was asked for. */
+#include "gwi_state.h"
+
+#include "gw_clock.h"
+
+#include <poll.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { DRAIN_EVERY_MS = 100, DRAIN_SOON_MS = 10, FIRST_LOOK_MS = 5 };
+static const double fill_ratio_soon = 0.5;
+/* How long a failure may stay unanswered before it counts as one that lasts, and how often we look again. */
+static const uint64_t failure_lasts_ns = 3000000000u;
+static const uint64_t judge_again_ns = 10000000000u;
+
+/* ---- --on-failure ---- */
+
+static void judge_while_running(gw_supervisor *run)
+{
+    gwi_record_stderr(&run->record, &run->capture);
+    gwi_cudnn_look(&run->cudnn);
+    gwi_record_drain(&run->record, false);
+    if (run->judges.failure != NULL && run->judges.failure(run, run->run_folder, run->judges.user))
+        run->failure_told = true;
+}
+
+static void look_at_failures(gw_supervisor *run)
+{
+    if (run->command_pid > 0 && waitpid(run->command_pid, NULL, WNOHANG) == run->command_pid)
+        run->command_pid = 0;
+    uint64_t now = gwi_record_now_ns(&run->record), since = run->record.failure_at_ns;
+    if (run->options.on_failure == NULL || run->failure_told || since == 0 || run->record.path[0] == '\0' ||
+        run->run_folder[0] == '\0')
+        return;
+    if (now - since < failure_lasts_ns && now < run->judged_at_ns + judge_again_ns)
+        return; /* it may still be recovered; but a stream of failures must not put this off for ever */
+    if (now < run->judged_at_ns + failure_lasts_ns)
+        return;
+    run->judged_at_ns = now;
+    run->record.failure_at_ns = 0;
+    judge_while_running(run);
+}
+
+/* ---- --end-with-parent ---- */
+
+/* A server that starts programs through us knows nobody but us. When it is gone, the program would learn it from a new
+ * parent, but its parent is us. */
+static void look_at_parent(gw_supervisor *run)
+{
+    static const uint64_t patience_ns = 5000000000u;
+    if (!run->options.end_with_parent || getppid() == run->parent)
+        return;
+    uint64_t now = gw_monotonic_ns();
+    if (run->parent_gone_at_ns == 0) {
+        run->parent_gone_at_ns = now;
+        kill(run->child, SIGTERM);
+    } else if (now - run->parent_gone_at_ns > patience_ns) {
+        kill(run->child, SIGKILL);
+    }
+}
+
+/* ---- the loop ---- */
+
+void gwi_loop_wait(const gw_supervisor *run)
+{
+    bool soon = run->record.drain != NULL && gw_drain_fill_ratio(run->record.drain) > fill_ratio_soon;
+    /* An end is looked at once: how a process ended can be read best before its parent has asked. */
+    struct pollfd waited[] = {
+        {.fd = run->signals.fd, .events = POLLIN},
+        {.fd = run->record.drain == NULL ? -1 : gw_drain_end_fd(run->record.drain), .events = POLLIN}};
+    bool is_new = gwi_record_now_ns(&run->record) < run->started_at_ns + FIRST_LOOK_MS * UINT64_C(1000000);
+    poll(waited, sizeof waited / sizeof waited[0], is_new ? FIRST_LOOK_MS : soon ? DRAIN_SOON_MS : DRAIN_EVERY_MS);
+}
+
+void gwi_loop_run(gw_supervisor *run)
+{
+    while (!gwi_child_ended(run->child, &run->status)) {
+        gwi_loop_wait(run);
+        gwi_signals_pass_on(&run->signals, run->child);
+        gwi_record_drain(&run->record, false);
+        gwi_cudnn_look(&run->cudnn);
+        gwi_holders_record(&run->record, &run->doors);
+        gwi_senses_look(&run->senses, &run->record);
+        gwi_watch_look(&run->watch, &run->record, &run->doors, run->child, false);
+        look_at_failures(run);
+        look_at_parent(run);
+        gwi_hangs_look(&run->hangs, &run->record, &run->capture, run->run_folder, run->child);
+    }
+}

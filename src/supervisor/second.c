@@ -1,0 +1,86 @@
+/* The second run of --blame: the same program, waiting for each launch. */
+#include "gwi_state.h"
+
+#include "gw_exit.h"
+#include "gw_say.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Nobody reads the output of a second run as if it were the first one's: it goes nowhere. */
+static int output_to_nowhere(void)
+{
+    int kept = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    if (kept >= 0 && null >= 0)
+        dup2(null, STDOUT_FILENO);
+    if (null >= 0)
+        close(null);
+    return kept;
+}
+
+static void output_back(int kept)
+{
+    if (kept < 0)
+        return;
+    dup2(kept, STDOUT_FILENO);
+    close(kept);
+}
+
+static gw_status name_second(const gw_supervisor *first, gw_path out)
+{
+    const char *ending = strstr(first->record.path, ".gpuwhy");
+    if (first->record.is_temporary || first->record.path[0] == '\0')
+        return first->run_folder[0] == '\0' ? GW_MISSING
+                                            : gw_path_format(out, NULL, "%s/blame.gpuwhy", first->run_folder);
+    size_t bytes = ending != NULL && strcmp(ending, ".gpuwhy") == 0 ? (size_t)(ending - first->record.path)
+                                                                    : strlen(first->record.path);
+    return gw_path_format(out, NULL, "%.*s.blame.gpuwhy", (int)bytes, first->record.path);
+}
+
+/* GW_EXIT_OK: second->status and its recording are there. */
+static int run_second(const gw_supervisor *first, gw_supervisor *second, const char *recording)
+{
+    gwi_supervisor_init(second, &first->options, first->argv);
+    second->is_second = true;
+    second->input_at = -1;
+    second->parent = first->parent;
+    second->options.output = recording;
+    second->options.blame = second->options.core = false;
+    second->options.on_failure = second->options.json = NULL;
+    second->options.quiet = true;
+    setenv("CUDA_LAUNCH_BLOCKING", "1", 1);
+    gwi_dumps_forbid(); /* the launch shall report the fault itself */
+    if (first->input_at >= 0)
+        (void)!lseek(STDIN_FILENO, first->input_at, SEEK_SET);
+    int output = output_to_nowhere();
+    int status = gwi_supervisor_start(second);
+    if (status == GW_EXIT_OK)
+        gw_supervisor_watch(second);
+    output_back(output);
+    gwi_supervisor_clean_up(second);
+    return status;
+}
+
+/* The mask and the witness of the first run go before the second one sets up its own. */
+static void give_signals_back(gw_supervisor *first)
+{
+    gwi_signals_restore(&first->signals);
+    gwi_signals_end(&first->signals);
+}
+
+const char *gw_supervisor_again(gw_supervisor *first, gw_path recording, int *ret_status)
+{
+    if (name_second(first, recording) != GW_OK)
+        return "there is no place for its recording";
+    gw_say("a fault on the GPU ended the run; it runs once more with CUDA_LAUNCH_BLOCKING=1 (--blame), without its "
+           "standard output");
+    give_signals_back(first);
+    gw_supervisor *second = calloc(1, sizeof *second);
+    int status = second == NULL ? GW_EXIT_CANNOT_RUN : run_second(first, second, recording);
+    *ret_status = second == NULL ? 0 : second->status;
+    free(second);
+    return status == GW_EXIT_OK ? NULL : "it could not be started";
+}

@@ -1,0 +1,276 @@
+/* A run from its first step to its last: find the program, open the doors, start it; watch it; clean up. */
+#include "gwi_state.h"
+
+#include "gw_exit.h"
+#include "gw_fact.h"
+#include "gw_say.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* ---- before ---- */
+
+static int find_program(gw_supervisor *run)
+{
+    gw_error err;
+    gw_status st = gwi_program_find(run->argv, &run->program, &err);
+    if (st == GW_OK)
+        return GW_EXIT_OK;
+    gw_say("%s", err.text);
+    return st == GW_MISSING ? GW_EXIT_NOT_FOUND : GW_EXIT_CANNOT_RUN;
+}
+
+static int open_doors(gw_supervisor *run)
+{
+    gw_error err;
+    gw_status st = gwi_doors_prepare(&run->doors, &run->options, &run->program, run->run_folder, &err);
+    if (st == GW_OK)
+        return GW_EXIT_OK;
+    bool is_32_bit = run->program.is_32_bit && st == GW_UNSUPPORTED;
+    if (st == GW_USAGE || (run->doors.is_virtual && !is_32_bit)) {
+        /* without its virtual GPU the program would meet another one */
+        gw_say("run: %s", err.text);
+        return GW_EXIT_USAGE;
+    }
+    snprintf(run->doors_reason, sizeof run->doors_reason, "%s", err.text);
+    if (strcmp(run->doors.closed_why, "no driver") != 0)
+        gw_say("GPU calls are not recorded: %s", err.text);
+    else if (!run->options.quiet)
+        gw_say("there is no GPU driver (libcuda.so.1) here, so GPU calls cannot be recorded; to try gpuwhy without a "
+               "GPU: gpuwhy run --gpu virtual:h200 -- program");
+    return GW_EXIT_OK;
+}
+
+static void make_run_folder(gw_supervisor *run)
+{
+    gw_error err;
+    gwi_run_folders_tidy();
+    if (gwi_run_folder_make(run->run_folder, &err) != GW_OK) {
+        run->run_folder[0] = '\0';
+        gw_say("GPU calls are not recorded: %s", err.text);
+    }
+}
+
+/* What keeps the hook out although the doors stand open. The program runs; the verdict must not claim anything. */
+static void say_what_is_not_seen(gw_supervisor *run)
+{
+    const gwi_program *program = &run->program;
+    const char *why = program->is_32_bit ? "a 32-bit program"
+                      : program->is_privileged
+                          ? "a program with other rights than yours (setuid, setgid or capabilities)"
+                      : program->is_static ? "a static program"
+                                           : NULL;
+    if (why == NULL)
+        return;
+    gwi_record_fact(&run->record, gw_fact_key_text(GW_FACT_UNOBSERVED_PROGRAM), "%s is %s", program->image, why);
+    if (!program->is_32_bit && run->doors.open && !run->options.quiet)
+        gw_say("%s is %s: its own GPU calls cannot be recorded", program->image, why);
+}
+
+/* A run inside this one has a recording of its own: the processes that it started are not in ours. One says so in a
+ * file of our run folder, a line each. */
+static void say_nested(const gw_supervisor *run)
+{
+    const char *outer = getenv("GPUWHY_RUN_DIR");
+    gw_path path;
+    if (outer == NULL || outer[0] != '/' || run->is_second || gw_path_format(path, NULL, "%s/nested", outer) != GW_OK)
+        return;
+    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return;
+    bool kept = run->record.path[0] != '\0' && !run->record.is_temporary;
+    dprintf(fd, "pid %d is another gpuwhy run; what it started is recorded %s%s\n", (int)getpid(),
+            kept ? "in " : "elsewhere", kept ? run->record.path : "");
+    close(fd);
+}
+
+static int start(gw_supervisor *run)
+{
+    gwi_stderr_begin(&run->capture, !run->options.no_stderr);
+    if (run->capture.not_recorded != NULL)
+        gwi_record_fact(&run->record, gw_fact_key_text(GW_FACT_STDERR_NOT_RECORDED), "%s", run->capture.not_recorded);
+    if (run->capture.with_stdout)
+        gwi_record_fact(&run->record, gw_fact_key_text(GW_FACT_STDERR_WITH_STDOUT), "both are one file or pipe");
+    gwi_start how = {.argv = run->argv,
+                     .program = &run->program,
+                     .options = &run->options,
+                     .doors = &run->doors,
+                     .capture = &run->capture,
+                     .signals = &run->signals,
+                     .cudnn = &run->cudnn,
+                     .run_folder = run->run_folder,
+                     .supervisor = getpid()};
+    gw_error err;
+    int why = 0;
+    gw_status st = gwi_child_start(&how, &run->child, &why, &err);
+    gwi_stderr_began(&run->capture);
+    if (st == GW_OK) {
+        run->started_at_ns = gwi_record_now_ns(&run->record);
+        gwi_senses_begin(&run->senses, &run->record, &run->options, &run->doors, run->child);
+        if (!run->options.no_sense && !run->doors.is_virtual)
+            gwi_record_bus(&run->record);
+        return GW_EXIT_OK;
+    }
+    gw_say("%s", err.text);
+    return GW_EXIT_CANNOT_RUN;
+}
+
+int gwi_supervisor_start(gw_supervisor *run)
+{
+    gw_error err;
+    if (!run->is_second)
+        gwi_doors_path(&run->options);
+    int status = find_program(run);
+    if (status != GW_EXIT_OK)
+        return status;
+    make_run_folder(run);
+    gwi_signals_begin(&run->signals);
+    status = open_doors(run);
+    if (status != GW_EXIT_OK)
+        return status;
+    if (gwi_record_open(&run->record, &run->options, run->run_folder, run->argv, &err) != GW_OK) {
+        gw_say("run: %s", err.text);
+        return GW_EXIT_USAGE;
+    }
+    if (run->record.path[0] != '\0' && !run->record.is_temporary && !run->is_second)
+        gwi_last_recording_set(run->record.path); /* `gpuwhy explain` can be asked from now on */
+    if (run->options.core)
+        gwi_dumps_ask(&run->dumps, &run->record, run->run_folder);
+    if (run->options.deep)
+        gwi_cudnn_ask(&run->cudnn, &run->record);
+    gwi_record_meta(&run->record, &run->options, run->argv, &run->doors);
+    if (!run->doors.open)
+        gwi_record_fact(&run->record, "doors.reason", "%s", run->doors_reason);
+    say_what_is_not_seen(run);
+    say_nested(run);
+    return start(run);
+}
+
+void gwi_supervisor_init(gw_supervisor *run, const gw_run_options *options, char *const *argv)
+{
+    *run = (gw_supervisor){.options = *options, .argv = argv};
+    run->signals.fd = -1;
+    run->capture.child_fd = run->capture.file_fd = -1;
+    gwi_record_init(&run->record);
+    gwi_cudnn_init(&run->cudnn);
+}
+
+/* ---- after ---- */
+
+void gwi_supervisor_clean_up(gw_supervisor *run)
+{
+    gwi_cudnn_end(&run->cudnn); /* of a program that was not started */
+    gwi_record_close(&run->record);
+    gwi_stderr_end(&run->capture);
+    if (run->command_pid > 0)
+        waitpid(run->command_pid, NULL, 0); /* it reads its verdict from the run folder */
+    if (run->run_folder[0] != '\0')
+        gwi_folder_remove(run->run_folder);
+    gwi_signals_end(&run->signals);
+}
+
+/* ---- for the caller ---- */
+
+static bool judge_hang(void *user, const char *folder)
+{
+    gw_supervisor *run = user;
+    return run->judges.hang != NULL && run->judges.hang(run, folder, run->judges.user);
+}
+
+static int start_or_clean_up(gw_supervisor *run)
+{
+    gw_error err;
+    run->parent = getppid();
+    if (gwi_hangs_begin(&run->hangs, &run->options, &err) != GW_OK) {
+        gw_say("run: %s", err.text);
+        return GW_EXIT_USAGE;
+    }
+    run->hangs.judge = judge_hang;
+    run->hangs.user = run;
+    run->input_at = lseek(STDIN_FILENO, 0, SEEK_CUR); /* a terminal or a pipe has no place to go back to */
+    int status = gwi_supervisor_start(run);
+    if (status == GW_EXIT_OK)
+        return GW_EXIT_OK;
+    gwi_record_close(&run->record);
+    if (run->record.path[0] != '\0')
+        unlink(run->record.path); /* of a program that never ran */
+    gwi_supervisor_clean_up(run);
+    return status;
+}
+
+int gw_supervisor_start(const gw_run_options *options, char *const *argv, const gw_run_judges *judges,
+                        gw_supervisor **ret_run)
+{
+    gw_supervisor *run = calloc(1, sizeof *run);
+    if (run == NULL) {
+        gw_say("run: out of memory");
+        return GW_EXIT_CANNOT_RUN;
+    }
+    gwi_supervisor_init(run, options, argv);
+    run->judges = *judges;
+    int status = start_or_clean_up(run);
+    if (status == GW_EXIT_OK)
+        *ret_run = run;
+    else
+        free(run);
+    return status;
+}
+
+void gw_supervisor_watch(gw_supervisor *run)
+{
+    gwi_loop_run(run);
+    gwi_finish_recording(run);
+}
+
+void gw_supervisor_note(gw_supervisor *run, const char *key, const char *value)
+{
+    gw_item item = {.kind = GW_ITEM_SUPERVISOR, .t_ns = gwi_record_now_ns(&run->record)};
+    item.pair.key = key;
+    item.pair.value = value;
+    gwi_record_put(&run->record, &item);
+}
+
+void gw_supervisor_close(gw_supervisor *run)
+{
+    gwi_record_close(&run->record);
+}
+
+void gw_supervisor_end(gw_supervisor *run)
+{
+    int status = run->status;
+    gwi_supervisor_clean_up(run);
+    free(run);
+    gwi_end_like(status);
+}
+
+const char *gw_supervisor_flush(gw_supervisor *run)
+{
+    if (run->record.writer == NULL || gw_writer_flush(run->record.writer, false, NULL) != GW_OK)
+        return NULL;
+    return run->run_folder[0] == '\0' ? run->record.path : run->run_folder;
+}
+
+const char *gw_supervisor_recording(const gw_supervisor *run, bool *ret_is_kept)
+{
+    *ret_is_kept = run->record.path[0] != '\0' && !run->record.is_temporary;
+    return run->record.path;
+}
+
+void gw_supervisor_command(gw_supervisor *run, const char *command, const char *json)
+{
+    run->command_pid = fork();
+    if (run->command_pid != 0)
+        return;
+    gwi_signals_restore(&run->signals);
+    int null = open("/dev/null", O_RDONLY);
+    if (null >= 0)
+        dup2(null, STDIN_FILENO);
+    dup2(STDERR_FILENO, STDOUT_FILENO); /* stdout is the program's */
+    setenv("GPUWHY_VERDICT_JSON", json, 1);
+    execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+    _exit(GW_EXIT_NOT_FOUND);
+}
