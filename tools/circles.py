@@ -32,11 +32,13 @@ def unit(name):
 
 class File:
     def __init__(self):
-        self.includes, self.defines, self.words, self.has_code = set(), set(), set(), False
+        self.includes, self.headers, self.defines, self.words, self.has_code = set(), set(), set(), set(), False
 
     def read(self, path):
         text = path.read_text(encoding="utf-8")
-        self.includes |= {unit(name) for name in INCLUDE.findall(text)}
+        self.includes |= set(INCLUDE.findall(text))
+        if path.suffix == ".h":
+            self.headers.add(path.name)
         code = COMMENT.sub(" ", text)
         if path.suffix == ".c":
             self.has_code = True
@@ -55,14 +57,16 @@ def files_of(folder, with_subfolders=False):
 
 def uses(files, with_includes):
     """Which files of the folder each file uses."""
-    definer = {}
+    definer, header_of = {}, {}
     for name, file in files.items():
+        header_of.update({header: name for header in file.headers})
         for function in file.defines:
             definer.setdefault(function, name)
     graph = {}
     for name, file in files.items():
         called = {definer[word] for word in file.words & definer.keys()}
-        graph[name] = ((file.includes & files.keys() if with_includes else set()) | called) - {name}
+        included = {header_of[header] for header in file.includes & header_of.keys()} if with_includes else set()
+        graph[name] = (included | called) - {name}
     return graph
 
 

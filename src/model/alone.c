@@ -13,7 +13,7 @@
  *
  * On one stream about 1,020 launches can be outstanding; the next one blocks. So where there are more, the older ones
  * are over, and the stream goes on. */
-#include "gwi_inner.h"
+#include "gwi_find.h"
 
 #include "gw_text.h"
 

@@ -1,4 +1,4 @@
-/* From a recording to a model. Apart from model.c so that a model can be fed without a reader. */
+/* From a recording to a model. Apart from feed.c so that a model can be fed without a reader. */
 #include "gwi_ahead.h"
 
 #include <stdio.h>

@@ -2,7 +2,7 @@
  * or without a stream while another device is current; an event recorded in a stream of another device; memory of
  * another device filled or copied. Which device a handle belongs to is what the ledger has of the context that was
  * current when it was made; of a function, when its module was loaded. */
-#include "gwi_inner.h"
+#include "gwi_find.h"
 
 enum { INVALID_VALUE = 1, INVALID_HANDLE = 400, STREAM_NAMES = 2 };
 

@@ -1,7 +1,7 @@
 /* Calls that failed: which of them are answers a program asks for on purpose, which are echoes of an earlier one,
  * and which were recovered from. */
 #include "gw_cuda_results.h"
-#include "gwi_inner.h"
+#include "gwi_find.h"
 
 #include <string.h>
 

@@ -207,14 +207,26 @@ typedef struct gwi_model {
     bool nomem;
 } gwi_model;
 
-/* Make room for one more; false (and nomem is set) without memory. */
+/* room.c: make room for one more; false (and nomem is set) without memory. */
 bool gwi_room(gw_model *model, void *array_pointer, size_t count, size_t *capacity, size_t element_bytes);
 char *gwi_copy_text(gw_model *model, const char *text);
 /* The caller's; NULL: it is empty, or no memory. */
 char *gwi_copy_fact_text(gw_model *model, gw_fact_text text);
 
-/* model.c: an event, whatever its kind. */
+/* feed.c: an event, whatever its kind. */
 void gwi_model_event(gw_model *model, const gw_event *event);
+
+/* processes.c: of a pid that was used again the newest process; it is added where there is none. NULL: no memory, and
+ * nomem is set. */
+gwi_process *gwi_process_add(gw_model *model, uint32_t pid, uint64_t t_ns);
+gwi_process *gwi_process_find(gw_model *model, uint32_t pid, uint64_t t_ns);
+static inline gwi_process *gwi_process_of(gw_model *model, uint32_t pid, uint64_t t_ns)
+{
+    gwi_process *last = model->inner->last;
+    return last != NULL && last->pid == pid ? last : gwi_process_find(model, pid, t_ns);
+}
+/* The place of the thread, which is added where there is none. SIZE_MAX: no memory. */
+size_t gwi_thread_of(gw_model *model, uint32_t pid, uint32_t tid);
 
 /* objects.c */
 bool gwi_groups_start(gw_model *model); /* false: no memory */
@@ -222,7 +234,6 @@ bool gwi_groups_start(gw_model *model); /* false: no memory */
  * the first. The object is good until the next one is added; NULL: no memory, and nomem is set. */
 gwi_object *gwi_object_add(gw_model *model, gwi_process *process, const gw_event *event, gwi_space space, gw_class cls,
                            uint64_t key, uint64_t bytes, int device);
-bool gwi_object_find(const gwi_process *process, gwi_space space, uint64_t key, uint32_t *ret_index);
 /* Out of the table, still alive: whoever takes it drops it at last. */
 bool gwi_object_take(gwi_process *process, gwi_space space, uint64_t key, uint32_t *ret_index);
 void gwi_object_drop(gw_model *model, gwi_process *process, uint32_t index);
@@ -254,14 +265,16 @@ static inline int gwi_device_of(gwi_process *process, uint64_t context)
 {
     return context == process->context_last ? process->context_last_device : gwi_device_find(process, context);
 }
-/* "a, b": the kernel names of a graph; NULL: none known. Owned by the model. */
+
 /* launches.c: a LAUNCH_SITE; and after the last event, names that came late. */
 void gwi_launch_site(gw_model *model, const gwi_process *process, const gw_event *event);
 void gwi_launches_finish(gw_model *model);
+/* The name of a kernel. NULL: not known. */
 const char *gwi_function_name(const gw_model *model, const gwi_process *process, uint64_t function);
+/* "a, b": the kernel names of a graph; NULL: none known. Owned by the model. */
 const char *gwi_exec_names(gw_model *model, gwi_process *process, uint64_t exec);
+/* Was what this thread did then captured into a graph? */
 bool gwi_was_captured(const gwi_process *process, uint32_t tid, uint64_t t_ns);
-void gwi_process_free(gwi_process *process);
 
 /* snapshot.c: pictures of the ledger. Taking one costs the same however much is alive; its list is made when asked for.
  * Indexes into the model's snapshots; -1: none. */
@@ -272,6 +285,10 @@ bool gwi_snapshot_is_now(const gw_model *model, const gwi_process *process, int 
 void gwi_snapshot_unneed(gw_model *model, int index); /* a user of it will not want the list any more */
 void gwi_snapshot_release(gw_model *model, int index,
                           bool needed); /* a user, who might still want the list or not, goes */
+/* The device on which the process holds most; -1: it holds nothing. */
+int gwi_fullest_device(const gw_process *facts);
+/* The picture of a process at its end, in place of an older one. */
+void gwi_snapshot_end(gw_model *model, gwi_process *process, int device, uint64_t t_ns);
 /* A block of device or managed memory is about to die: kept, when a picture shows it. */
 void gwi_snapshot_bury(gw_model *model, gwi_process *process, const gwi_object *object);
 
@@ -374,7 +391,7 @@ void gwi_alone_finish(gw_model *model);
 void gwi_hangs_finish(gw_model *model);
 void gwi_hangs_free(gw_model *model);
 
-/* stderr_facts.c */
+/* stderr_lines.c */
 void gwi_stderr_part(gw_model *model, uint64_t t_ns, const char *bytes, size_t count);
 void gwi_stderr_finish(gw_model *model);
 bool gwi_stderr_is_about_child(const char *text); /* its first line: the words of a parent whose child failed */

@@ -1,8 +1,62 @@
-/* From where kernels were launched. A handle may name another function later, so names are looked up when the event
+/* What was launched, and from where. A handle may name another function later, so names are looked up when the event
  * comes. */
-#include "gwi_inner.h"
+#include "gwi_find.h"
+
+#include <stdio.h>
+#include <string.h>
 
 enum { LAUNCH_SITES_MAX = 1 << 16 };
+
+/* ---- what is launched ---- */
+
+bool gwi_was_captured(const gwi_process *process, uint32_t tid, uint64_t t_ns)
+{
+    for (size_t i = 0; i < process->capture_count; i++) {
+        const gwi_capture *capture = &process->capture[i];
+        if (capture->tid == tid && t_ns >= capture->t_begin_ns && t_ns <= capture->t_end_ns)
+            return true;
+    }
+    return false;
+}
+
+const char *gwi_function_name(const gw_model *model, const gwi_process *process, uint64_t function)
+{
+    uint32_t index;
+    if (!gwi_object_find(process, GWI_SPACE_FUNCTION, function, &index) || process->object[index].name == 0)
+        return NULL;
+    return model->inner->names.item[process->object[index].name - 1];
+}
+
+const char *gwi_exec_names(gw_model *model, gwi_process *process, uint64_t exec)
+{
+    uint32_t index;
+    if (!gwi_object_find(process, GWI_SPACE_EXEC, exec, &index))
+        return NULL;
+    uint64_t graph = process->object[index].owner;
+    char text[GW_STDERR_LINE_MAX] = "";
+    size_t used = 0, more = 0;
+    for (size_t i = 0; i < process->node_count; i++) {
+        if (process->node[i].graph != graph)
+            continue;
+        const char *name = gwi_function_name(model, process, process->node[i].function);
+        if (name == NULL || used + strlen(name) + 16 > sizeof text) {
+            more++;
+            continue;
+        }
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", used > 0 ? ", " : "", name);
+    }
+    if (used > 0 && more > 0)
+        snprintf(text + used, sizeof text - used, " +%zu", more);
+    gwi_string_pool *names = &model->inner->names;
+    if (used == 0 || !gwi_room(model, &names->item, names->count, &names->capacity, sizeof(char *)))
+        return NULL;
+    char *copy = gwi_copy_text(model, text);
+    if (copy != NULL)
+        names->item[names->count++] = copy;
+    return copy;
+}
+
+/* ---- from where ---- */
 
 void gwi_launch_site(gw_model *model, const gwi_process *process, const gw_event *event)
 {

@@ -5,9 +5,8 @@
  * reset) buries what was made in it; pools, VMM handles and captured work are not a context's. Memory opened from
  * another process is that process's and counts zero bytes here. */
 #include "gw_names.h"
-#include "gwi_inner.h"
+#include "gwi_find.h"
 
-#include <stdio.h>
 #include <string.h>
 
 GWI_RARE int gwi_device_find(gwi_process *process, uint64_t context)
@@ -399,58 +398,11 @@ static void capture_end(gwi_process *process, const gw_event *event)
     }
 }
 
-bool gwi_was_captured(const gwi_process *process, uint32_t tid, uint64_t t_ns)
-{
-    for (size_t i = 0; i < process->capture_count; i++) {
-        const gwi_capture *capture = &process->capture[i];
-        if (capture->tid == tid && t_ns >= capture->t_begin_ns && t_ns <= capture->t_end_ns)
-            return true;
-    }
-    return false;
-}
-
 static bool captured_now(const gwi_process *process, const gw_event *event)
 {
     if (process->captures_open == 0 || (event->flags & GW_EVF_CAPTURING) == 0)
         return false;
     return gwi_was_captured(process, event->tid, event->t_ns);
-}
-
-const char *gwi_function_name(const gw_model *model, const gwi_process *process, uint64_t function)
-{
-    uint32_t index;
-    if (!gwi_object_find(process, GWI_SPACE_FUNCTION, function, &index) || process->object[index].name == 0)
-        return NULL;
-    return model->inner->names.item[process->object[index].name - 1];
-}
-
-const char *gwi_exec_names(gw_model *model, gwi_process *process, uint64_t exec)
-{
-    uint32_t index;
-    if (!gwi_object_find(process, GWI_SPACE_EXEC, exec, &index))
-        return NULL;
-    uint64_t graph = process->object[index].owner;
-    char text[GW_STDERR_LINE_MAX] = "";
-    size_t used = 0, more = 0;
-    for (size_t i = 0; i < process->node_count; i++) {
-        if (process->node[i].graph != graph)
-            continue;
-        const char *name = gwi_function_name(model, process, process->node[i].function);
-        if (name == NULL || used + strlen(name) + 16 > sizeof text) {
-            more++;
-            continue;
-        }
-        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", used > 0 ? ", " : "", name);
-    }
-    if (used > 0 && more > 0)
-        snprintf(text + used, sizeof text - used, " +%zu", more);
-    gwi_string_pool *names = &model->inner->names;
-    if (used == 0 || !gwi_room(model, &names->item, names->count, &names->capacity, sizeof(char *)))
-        return NULL;
-    char *copy = gwi_copy_text(model, text);
-    if (copy != NULL)
-        names->item[names->count++] = copy;
-    return copy;
 }
 
 static void stream_add(gw_model *model, gwi_process *process, const gw_event *event)
@@ -620,20 +572,4 @@ void gwi_ledger_apply(gw_model *model, gwi_process *process, const gw_event *eve
         apply_other(model, process, event);
         break;
     }
-}
-
-void gwi_process_free(gwi_process *process)
-{
-    if (process == NULL)
-        return;
-    free(process->object);
-    for (int i = 0; i < GWI_SPACE_COUNT; i++)
-        gwi_table_free(&process->table[i]);
-    free(process->grave);
-    free(process->capture);
-    free(process->node);
-    free(process->history);
-    free(process->order);
-    gwi_requests_free(process);
-    free(process);
 }

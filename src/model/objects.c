@@ -1,6 +1,6 @@
 /* The objects of the ledger: where they lie, how they are found, what they add up to. This is where the time goes when
  * a recording is read: an event touches one slot of a table, one object, one group and the usage, and nothing else. */
-#include "gwi_inner.h"
+#include "gwi_find.h"
 
 /* ---- groups ---- */
 
@@ -202,36 +202,9 @@ void gwi_object_drop(gw_model *model, gwi_process *process, uint32_t index)
     object_drop(model, process, index);
 }
 
-typedef struct object_key {
-    const gwi_object *object;
-    uint64_t key;
-    uint8_t space;
-} object_key;
-
-static inline bool object_is(const void *context, uint32_t index)
-{
-    const object_key *key = context;
-    return key->object[index].key == key->key && key->object[index].space == key->space;
-}
-
-static inline gwi_spot spot_of(const gwi_process *process, gwi_space space, uint64_t key)
-{
-    object_key wanted = {process->object, key, (uint8_t)space};
-    return gwi_table_find(&process->table[space], gwi_hash(key), object_is, &wanted);
-}
-
-bool gwi_object_find(const gwi_process *process, gwi_space space, uint64_t key, uint32_t *ret_index)
-{
-    gwi_spot spot = spot_of(process, space, key);
-    if (spot.bucket == NULL)
-        return false;
-    *ret_index = gwi_spot_value(spot);
-    return true;
-}
-
 static inline bool object_take(gwi_process *process, gwi_space space, uint64_t key, uint32_t *ret_index)
 {
-    gwi_spot spot = spot_of(process, space, key);
+    gwi_spot spot = gwi_spot_of(process, space, key);
     if (spot.bucket == NULL)
         return false;
     *ret_index = gwi_spot_value(spot);

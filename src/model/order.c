@@ -10,7 +10,7 @@
  * captured, a wait by other means - the copy is taken for ordered and forgotten: silence, never a claim. So are, for
  * the same reason, calls that are known to wait for the device by the way (freeing plain memory, unloading). Launches
  * are not among the steps; what they could change is looked up in the threads' rings at the end. */
-#include "gwi_inner.h"
+#include "gwi_find.h"
 
 #include "gw_text.h"
 

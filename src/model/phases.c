@@ -151,35 +151,3 @@ size_t gw_model_kept(const gw_model *model, uint32_t pid, const gw_live *live, s
     free(kept);
     return found;
 }
-
-/* ---- one phase alone ---- */
-
-static const gw_phase *last_of_name(const gw_model *model, const char *name)
-{
-    const gw_phase *last = NULL;
-    for (size_t i = 0; i < model->phase_count; i++) {
-        const gw_phase *phase = &model->phase[i];
-        if (phase->name != NULL && strcmp(phase->name, name) == 0 && (last == NULL || phase->t_ns >= last->t_ns))
-            last = phase;
-    }
-    return last;
-}
-
-gw_status gw_model_end_phase(gw_model *model, const char *name, const char *traceback, size_t bytes, gw_error *err)
-{
-    gwi_phases_sort(model);
-    const gw_phase *phase = last_of_name(model, name);
-    if (phase == NULL)
-        return gw_fail(err, GW_MISSING, "the recording has no phase of the name %.200s", name);
-    model->asked_phase = phase;
-    const gw_process *process = gw_model_process(model, phase->pid);
-    if (bytes == 0 || process == NULL || process->exit_known)
-        return GW_OK;
-    gw_item item = {.kind = GW_ITEM_STDERR, .t_ns = model->inner->t_last_ns, .pid = phase->pid};
-    item.stderr_part.bytes = traceback;
-    item.stderr_part.count = (uint32_t)bytes;
-    gw_status st = gw_model_feed(model, &item, err);
-    item = (gw_item){.kind = GW_ITEM_EXIT, .t_ns = model->inner->t_last_ns, .pid = phase->pid};
-    item.exit = (gw_exit_fact){.pid = phase->pid, .is_command = true, .status_known = true, .exit_code = 1};
-    return st == GW_OK ? gw_model_feed(model, &item, err) : st;
-}

@@ -308,3 +308,24 @@ const gw_snapshot *gw_model_snapshot(const gw_model *model, int index)
     }
     return snapshot;
 }
+
+/* ---- the end of a process ---- */
+
+/* The one on which the process holds most; -1: it holds nothing. */
+int gwi_fullest_device(const gw_process *facts)
+{
+    int fullest = -1;
+    for (int device = 0; device < GW_MODEL_DEVICES_MAX; device++) {
+        uint64_t bytes = facts->usage[device].live_bytes;
+        if (bytes > 0 && (fullest < 0 || bytes >= facts->usage[fullest].live_bytes))
+            fullest = device;
+    }
+    return fullest;
+}
+
+void gwi_snapshot_end(gw_model *model, gwi_process *process, int device, uint64_t t_ns)
+{
+    gw_process *facts = &model->process[process->index];
+    gwi_snapshot_release(model, facts->end_snapshot, true);
+    facts->end_snapshot = gwi_snapshot_take(model, process, device, t_ns, GW_SNAPSHOT_END);
+}

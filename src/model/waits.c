@@ -16,7 +16,7 @@
  * decided - a stream whose making was not seen, several contexts with a default stream each, a copy of which the sides
  * are not known, calls of another thread that its ring no longer holds - a call is neither over nor outstanding: it may
  * be over. */
-#include "gwi_inner.h"
+#include "gwi_find.h"
 
 #include "gw_text.h"
 

@@ -1,225 +1,10 @@
-/* The model: takes items in order of time, hands each to the part that it concerns, and settles at the end what can
- * only be known then. */
+/* A model is fed: items in order of time, each handed to the part that it concerns. */
 #include "gwi_inner.h"
 
-#include "gw_array.h"
 #include "gw_text.h"
 
 #include <stdio.h>
 #include <string.h>
-
-bool gwi_room(gw_model *model, void *array_pointer, size_t count, size_t *capacity, size_t element_bytes)
-{
-    bool good = gw_array_room(array_pointer, count, capacity, element_bytes);
-    if (!good)
-        model->inner->nomem = true;
-    return good;
-}
-
-char *gwi_copy_text(gw_model *model, const char *text)
-{
-    if (text == NULL)
-        return NULL;
-    char *copy = strdup(text);
-    if (copy == NULL)
-        model->inner->nomem = true;
-    return copy;
-}
-
-char *gwi_copy_fact_text(gw_model *model, gw_fact_text text)
-{
-    char *copy = text.bytes == 0 ? NULL : strndup(text.data, text.bytes);
-    if (text.bytes > 0 && copy == NULL)
-        model->inner->nomem = true;
-    return copy;
-}
-
-static const char *const class_texts[] = {
-#define GW_X(name, text) text,
-    GW_CLASSES(GW_X)
-#undef GW_X
-};
-_Static_assert(sizeof class_texts / sizeof class_texts[0] == GW_CLASS_COUNT, "one text a class");
-
-const char *gw_class_text(gw_class cls)
-{
-    return (unsigned)cls < GW_CLASS_COUNT ? class_texts[cls] : "memory";
-}
-
-bool gw_class_has_addresses(gw_class cls)
-{
-    switch (cls) {
-    case GW_CLASS_PLAIN:
-    case GW_CLASS_PITCHED:
-    case GW_CLASS_POOL:
-    case GW_CLASS_MANAGED:
-    case GW_CLASS_IMPORT:
-    case GW_CLASS_MAPPING:
-        return true;
-    default:
-        return false;
-    }
-}
-
-gw_status gw_model_new(gw_model **ret_model, gw_error *err)
-{
-    gw_model *model = calloc(1, sizeof *model);
-    if (model == NULL)
-        return gw_fail(err, GW_NOMEM, "make a model");
-    model->inner = calloc(1, sizeof *model->inner);
-    model->sites = gw_sites_new();
-    if (model->inner == NULL || model->sites == NULL || !gwi_groups_start(model)) {
-        gw_model_free(model);
-        return gw_fail(err, GW_NOMEM, "make a model");
-    }
-    *ret_model = model;
-    return GW_OK;
-}
-
-static void free_pairs(gw_pair *pair, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        free(pair[i].key);
-        free(pair[i].value);
-    }
-    free(pair);
-}
-
-static void free_pool(gwi_string_pool *pool)
-{
-    for (size_t i = 0; i < pool->count; i++)
-        free(pool->item[i]);
-    free(pool->item);
-}
-
-static void free_inner(gw_model *model)
-{
-    gwi_model *inner = model->inner;
-    if (inner == NULL)
-        return;
-    for (size_t i = 0; i < model->process_count; i++)
-        gwi_process_free(inner->process[i]);
-    for (size_t i = 0; inner->ring != NULL && i < model->thread_count; i++)
-        free(inner->ring[i].call);
-    free(inner->process);
-    free(inner->ring);
-    free(inner->inside_fn_plus_1);
-    gwi_table_free(&inner->group_table);
-    free(inner->picture);
-    free_pool(&inner->fn_names);
-    free_pool(&inner->names);
-    free(inner->line);
-    free(inner);
-}
-
-void gw_model_free(gw_model *model)
-{
-    if (model == NULL)
-        return;
-    free_inner(model);
-    gwi_phases_free(model);
-    gwi_faults_free(model);
-    free(model->launch_site);
-    free(model->alone);
-    gwi_machine_free(model);
-    gwi_cudnn_free(model);
-    free(model->stderr_facts.text);
-    for (size_t i = 0; i < model->process_count; i++) {
-        free(model->process[i].exe);
-        free(model->process[i].driver_path);
-        free(model->process[i].raised);
-        free(model->process[i].driver_build_id);
-        gw_libraries_free(&model->process[i].libraries);
-    }
-    for (size_t i = 0; i < model->thread_count; i++)
-        free(model->thread[i].ring);
-    for (size_t i = 0; i < GW_MODEL_DEVICES_MAX; i++)
-        free(model->device[i].name);
-    for (size_t i = 0; i < model->failure_count; i++)
-        free(model->failure[i].text);
-    for (size_t i = 0; i < model->snapshot_count; i++)
-        free(model->snapshot[i].live);
-    for (size_t i = 0; i < model->teardown_count; i++)
-        free(model->teardown[i].buried);
-    for (size_t i = 0; i < model->allocator_count; i++) {
-        free(model->allocator[i].live);
-        free(model->allocator[i].request);
-    }
-    free(model->process);
-    free(model->thread);
-    free(model->failure);
-    free(model->snapshot);
-    free(model->teardown);
-    gw_sites_free(model->sites);
-    free(model->group);
-    free(model->info);
-    free(model->allocator);
-    gwi_hangs_free(model);
-    free(model->unordered);
-    free(model->unwaited);
-    free_pairs(model->meta, model->meta_count);
-    free_pairs(model->fact, model->fact_count);
-    free(model);
-}
-
-/* ---- processes and threads ---- */
-
-static GWI_RARE gwi_process *process_add(gw_model *model, uint32_t pid, uint64_t t_ns)
-{
-    gwi_model *inner = model->inner;
-    size_t capacity = inner->process_capacity;
-    if (!gwi_room(model, &inner->process, model->process_count, &inner->process_capacity, sizeof(gwi_process *)))
-        return NULL;
-    if (!gwi_room(model, &model->process, model->process_count, &capacity, sizeof(gw_process)))
-        return NULL;
-    gwi_process *process = calloc(1, sizeof *process);
-    if (process == NULL) {
-        inner->nomem = true;
-        return NULL;
-    }
-    process->pid = pid;
-    process->index = (uint32_t)model->process_count;
-    process->last_failure = -1;
-    process->allocator_now = -1;
-    model->process[model->process_count] = (gw_process){.pid = pid, .t_seen_ns = t_ns, .end_snapshot = -1};
-    inner->process[model->process_count++] = process;
-    return process;
-}
-
-static GWI_RARE gwi_process *process_find(gw_model *model, uint32_t pid, uint64_t t_ns)
-{
-    gwi_model *inner = model->inner;
-    for (size_t i = model->process_count; i-- > 0;) { /* the newest of a reused pid */
-        if (inner->process[i]->pid == pid)
-            return inner->last = inner->process[i];
-    }
-    return inner->last = process_add(model, pid, t_ns);
-}
-
-static inline gwi_process *process_of(gw_model *model, uint32_t pid, uint64_t t_ns)
-{
-    gwi_process *last = model->inner->last;
-    return last != NULL && last->pid == pid ? last : process_find(model, pid, t_ns);
-}
-
-static size_t thread_of(gw_model *model, uint32_t pid, uint32_t tid)
-{
-    gwi_model *inner = model->inner;
-    for (size_t i = model->thread_count; i-- > 0;) {
-        if (model->thread[i].pid == pid && model->thread[i].tid == tid)
-            return i;
-    }
-    size_t capacity = inner->thread_capacity, again = capacity;
-    if (!gwi_room(model, &inner->ring, model->thread_count, &capacity, sizeof(gwi_hot_ring)) ||
-        !gwi_room(model, &inner->inside_fn_plus_1, model->thread_count, &again, sizeof(uint16_t)) ||
-        !gwi_room(model, &model->thread, model->thread_count, &inner->thread_capacity, sizeof(gw_thread)))
-        return SIZE_MAX;
-    size_t index = model->thread_count++;
-    model->thread[index] = (gw_thread){.pid = pid, .tid = tid};
-    inner->ring[index] = (gwi_hot_ring){0};
-    inner->inside_fn_plus_1[index] = 0;
-    return index;
-}
 
 /* ---- facts among the events ---- */
 
@@ -404,7 +189,7 @@ void gwi_model_event(gw_model *model, const gw_event *event)
 {
     if (event->t_ns > model->inner->t_last_ns)
         model->inner->t_last_ns = event->t_ns;
-    gwi_process *process = process_of(model, event->pid, event->t_ns);
+    gwi_process *process = gwi_process_of(model, event->pid, event->t_ns);
     if (process == NULL)
         return;
     model->event_count++;
@@ -431,9 +216,9 @@ void gwi_model_event(gw_model *model, const gw_event *event)
 
 static void feed_process(gw_model *model, const gw_item *item)
 {
-    gwi_process *process = process_of(model, item->pid, item->t_ns);
+    gwi_process *process = gwi_process_of(model, item->pid, item->t_ns);
     if (process != NULL && model->process[process->index].exit_known) /* the pid was used again */
-        process = model->inner->last = process_add(model, item->pid, item->t_ns);
+        process = model->inner->last = gwi_process_add(model, item->pid, item->t_ns);
     if (process == NULL)
         return;
     gw_process *facts = &model->process[process->index];
@@ -449,8 +234,8 @@ static void feed_process(gw_model *model, const gw_item *item)
 
 static void feed_counters(gw_model *model, const gw_item *item)
 {
-    size_t index = thread_of(model, item->pid, item->tid);
-    gwi_process *process = process_of(model, item->pid, item->t_ns);
+    size_t index = gwi_thread_of(model, item->pid, item->tid);
+    gwi_process *process = gwi_process_of(model, item->pid, item->t_ns);
     if (index == SIZE_MAX || process == NULL)
         return;
     gw_thread *thread = &model->thread[index];
@@ -478,7 +263,7 @@ static void feed_counters(gw_model *model, const gw_item *item)
 
 static void feed_ring(gw_model *model, const gw_item *item)
 {
-    size_t index = thread_of(model, item->pid, item->tid);
+    size_t index = gwi_thread_of(model, item->pid, item->tid);
     if (index == SIZE_MAX)
         return;
     gwi_hot_ring *ring = &model->inner->ring[index];
@@ -494,28 +279,9 @@ static void feed_ring(gw_model *model, const gw_item *item)
     *ring = (gwi_hot_ring){call, item->ring.count, item->ring.total, item->ring.synced_total};
 }
 
-/* The one on which the process holds most; -1: it holds nothing. */
-static int fullest_device(const gw_process *facts)
-{
-    int fullest = -1;
-    for (int device = 0; device < GW_MODEL_DEVICES_MAX; device++) {
-        uint64_t bytes = facts->usage[device].live_bytes;
-        if (bytes > 0 && (fullest < 0 || bytes >= facts->usage[fullest].live_bytes))
-            fullest = device;
-    }
-    return fullest;
-}
-
-static void end_snapshot(gw_model *model, gwi_process *process, int device, uint64_t t_ns)
-{
-    gw_process *facts = &model->process[process->index];
-    gwi_snapshot_release(model, facts->end_snapshot, true);
-    facts->end_snapshot = gwi_snapshot_take(model, process, device, t_ns, GW_SNAPSHOT_END);
-}
-
 static void feed_exit(gw_model *model, const gw_item *item)
 {
-    gwi_process *process = process_of(model, item->exit.pid, item->t_ns);
+    gwi_process *process = gwi_process_of(model, item->exit.pid, item->t_ns);
     if (process == NULL)
         return;
     gw_process *facts = &model->process[process->index];
@@ -526,10 +292,10 @@ static void feed_exit(gw_model *model, const gw_item *item)
         facts->is_command = true;
         model->t_end_ns = item->t_ns;
     }
-    int before = facts->end_snapshot, device = fullest_device(facts);
+    int before = facts->end_snapshot, device = gwi_fullest_device(facts);
     uint64_t bytes = device < 0 ? 0 : facts->usage[device].live_bytes;
     if (bytes > 0 && (before < 0 || bytes >= model->snapshot[before].usage.live_bytes))
-        end_snapshot(model, process, device, item->t_ns);
+        gwi_snapshot_end(model, process, device, item->t_ns);
 }
 
 /* NULL: there is no room, or it has no key. */
@@ -551,7 +317,7 @@ static gw_pair *pair_add(gw_model *model, gw_pair **list, size_t *count, size_t 
 
 static void process_fact(gw_model *model, gw_fact_key what, const gw_item *item)
 {
-    gwi_process *process = item->pid == 0 ? NULL : process_of(model, item->pid, item->t_ns);
+    gwi_process *process = item->pid == 0 ? NULL : gwi_process_of(model, item->pid, item->t_ns);
     if (process == NULL)
         return;
     gw_process *facts = &model->process[process->index];
@@ -661,7 +427,7 @@ gw_status gw_model_feed(gw_model *model, const gw_item *item, gw_error *err)
         feed_ring(model, item);
         break;
     case GW_ITEM_LOST: {
-        gwi_process *process = process_of(model, item->pid, item->t_ns);
+        gwi_process *process = gwi_process_of(model, item->pid, item->t_ns);
         if (process != NULL) {
             model->process[process->index].lost_events = item->lost.events;
             model->process[process->index].lost_failures = item->lost.failures;
@@ -711,159 +477,34 @@ gw_status gw_model_name_fns(gw_model *model, const char *const *names, uint32_t 
     return GW_OK;
 }
 
-const char *gw_model_fn_name(const gw_model *model, uint16_t fn)
-{
-    return fn < model->inner->fn_names.count ? model->inner->fn_names.item[fn] : "?";
-}
+/* ---- one phase alone ---- */
 
-/* ---- the end ---- */
-
-static void decode_call(gw_model *model, gwi_process *process, uint32_t tid, const gw_hot_call *hot, gw_ring_call *call)
+static const gw_phase *last_of_name(const gw_model *model, const char *name)
 {
-    const char *name = gw_model_fn_name(model, hot->fn);
-    *call = (gw_ring_call){.t_ns = hot->t_ns, .what = hot->what, .stream = hot->stream, .fn_name = name};
-    call->is_graph_launch = gw_begins(name, "cuGraphLaunch");
-    call->is_launch = gw_begins(name, "cuLaunch") && !gw_begins(name, "cuLaunchHostFunc");
-    call->is_copy = gw_begins(name, "cuMemcpy");
-    call->is_sync = strstr(name, "Synchronize") != NULL;
-    call->is_query = gw_begins(name, "cuStreamQuery") || gw_begins(name, "cuEventQuery");
-    if (process == NULL)
-        return;
-    if (gw_is_any_launch(call))
-        call->captured = gwi_was_captured(process, tid, hot->t_ns);
-    if (call->is_launch)
-        call->kernel = gwi_function_name(model, process, hot->what);
-    if (call->is_graph_launch)
-        call->kernel = gwi_exec_names(model, process, hot->what);
-}
-
-static void decode_rings(gw_model *model)
-{
-    for (size_t i = 0; i < model->thread_count; i++) {
-        gw_thread *thread = &model->thread[i];
-        const gwi_hot_ring *ring = &model->inner->ring[i];
-        gwi_process *process = process_of(model, thread->pid, 0);
-        uint16_t inside = model->inner->inside_fn_plus_1[i];
-        thread->inside_fn = inside == 0 ? NULL : gw_model_fn_name(model, (uint16_t)(inside - 1));
-        thread->ring_total = ring->total;
-        thread->ring_synced_total = ring->synced_total;
-        thread->ring = ring->count == 0 ? NULL : calloc(ring->count, sizeof *thread->ring);
-        if (thread->ring == NULL)
-            continue;
-        thread->ring_count = ring->count;
-        for (uint32_t k = 0; k < ring->count; k++)
-            decode_call(model, process, thread->tid, &ring->call[k], &thread->ring[k]);
+    const gw_phase *last = NULL;
+    for (size_t i = 0; i < model->phase_count; i++) {
+        const gw_phase *phase = &model->phase[i];
+        if (phase->name != NULL && strcmp(phase->name, name) == 0 && (last == NULL || phase->t_ns >= last->t_ns))
+            last = phase;
     }
+    return last;
 }
 
-static void find_command(gw_model *model)
+gw_status gw_model_end_phase(gw_model *model, const char *name, const char *traceback, size_t bytes, gw_error *err)
 {
-    for (size_t i = 0; i < model->process_count; i++) {
-        if (model->process[i].is_command)
-            model->command = &model->process[i];
-    }
-    if (model->t_end_ns == 0)
-        model->t_end_ns = model->inner->t_last_ns;
-}
-
-static void find_card(gw_model *model)
-{
-    const char *gpu = gw_model_meta(model, "option.gpu");
-    model->is_virtual = gpu != NULL && gw_begins(gpu, "virtual");
-    uint64_t limit;
-    const char *memory = gw_model_meta(model, "option.memory");
-    if (memory == NULL || !gw_bytes_parse(memory, &limit) || limit == 0)
-        return;
-    for (size_t i = 0; i < GW_MODEL_DEVICES_MAX; i++) {
-        if (model->device[i].known && !model->device[i].has_limit) {
-            model->device[i].has_limit = true;
-            model->device[i].bytes_limit = limit;
-        }
-    }
-}
-
-/* A process that still runs, or whose end nobody saw, has its ledger of the last moment. */
-static void snapshot_survivors(gw_model *model)
-{
-    for (size_t i = 0; i < model->process_count; i++) {
-        int device = fullest_device(&model->process[i]);
-        if (!model->process[i].exit_known && device >= 0)
-            end_snapshot(model, model->inner->process[i], device, model->inner->t_last_ns);
-    }
-}
-
-gw_status gw_model_finish(gw_model *model, gw_error *err)
-{
-    snapshot_survivors(model);
     gwi_phases_sort(model);
-    decode_rings(model);
-    gwi_waits_finish(model);
-    find_command(model);
-    find_card(model);
-    gwi_stderr_finish(model);
-    gwi_raised_finish(model);
-    gwi_observer_finish(model);
-    gwi_failures_finish(model);
-    gwi_faults_finish(model);
-    gwi_launches_finish(model);
-    gwi_alone_finish(model);
-    gwi_hangs_finish(model);
-    gwi_machine_finish(model);
-    gwi_crash_finish(model);
-    gwi_order_finish(model);
-    return model->inner->nomem ? gw_fail(err, GW_NOMEM, "the model of the run") : GW_OK;
-}
-
-const gw_process *gw_model_process(const gw_model *model, uint32_t pid)
-{
-    for (size_t i = model->process_count; i-- > 0;) {
-        if (model->process[i].pid == pid)
-            return &model->process[i];
-    }
-    return NULL;
-}
-
-const char *gw_model_meta(const gw_model *model, const char *key)
-{
-    for (size_t i = 0; i < model->meta_count; i++) {
-        if (model->meta[i].key != NULL && strcmp(model->meta[i].key, key) == 0)
-            return model->meta[i].value;
-    }
-    return NULL;
-}
-
-const gw_pair *gw_model_fact(const gw_model *model, gw_fact_key what)
-{
-    for (size_t i = 0; i < model->fact_count; i++) {
-        if (model->fact[i].what == what)
-            return &model->fact[i];
-    }
-    return NULL;
-}
-
-char *gw_device_text(char out[GW_DEVICE_TEXT_MAX], int device)
-{
-    if (device < GW_MODEL_DEVICES_MAX)
-        snprintf(out, GW_DEVICE_TEXT_MAX, "GPU %d", device);
-    else
-        snprintf(out, GW_DEVICE_TEXT_MAX, "a GPU beyond the first %d", GW_MODEL_DEVICES_MAX);
-    return out;
-}
-
-gw_framework gw_model_framework(const gw_model *model)
-{
-    for (int i = GW_FRAMEWORK_TORCH; i < GW_FRAMEWORK_COUNT; i++) {
-        if (model->framework_mapped[i])
-            return (gw_framework)i;
-    }
-    return GW_FRAMEWORK_RAW;
-}
-
-bool gw_model_device_limit(const gw_model *model, int device, uint64_t *ret_bytes)
-{
-    const gw_device *it = &model->device[device < 0 ? 0 : gwi_device_place((uint64_t)device)];
-    if (!it->has_limit && !it->has_total)
-        return false;
-    *ret_bytes = it->has_limit ? it->bytes_limit : it->bytes_total;
-    return true;
+    const gw_phase *phase = last_of_name(model, name);
+    if (phase == NULL)
+        return gw_fail(err, GW_MISSING, "the recording has no phase of the name %.200s", name);
+    model->asked_phase = phase;
+    const gw_process *process = gw_model_process(model, phase->pid);
+    if (bytes == 0 || process == NULL || process->exit_known)
+        return GW_OK;
+    gw_item item = {.kind = GW_ITEM_STDERR, .t_ns = model->inner->t_last_ns, .pid = phase->pid};
+    item.stderr_part.bytes = traceback;
+    item.stderr_part.count = (uint32_t)bytes;
+    gw_status st = gw_model_feed(model, &item, err);
+    item = (gw_item){.kind = GW_ITEM_EXIT, .t_ns = model->inner->t_last_ns, .pid = phase->pid};
+    item.exit = (gw_exit_fact){.pid = phase->pid, .is_command = true, .status_known = true, .exit_code = 1};
+    return st == GW_OK ? gw_model_feed(model, &item, err) : st;
 }

@@ -1,0 +1,28 @@
+/* Which object lies under an address or handle. */
+#ifndef GWI_FIND_H
+#define GWI_FIND_H
+
+#include "gwi_inner.h"
+
+typedef struct gwi_object_key {
+    const gwi_object *object;
+    uint64_t key;
+    uint8_t space;
+} gwi_object_key;
+
+static inline bool gwi_object_is(const void *context, uint32_t index)
+{
+    const gwi_object_key *key = context;
+    return key->object[index].key == key->key && key->object[index].space == key->space;
+}
+
+static inline gwi_spot gwi_spot_of(const gwi_process *process, gwi_space space, uint64_t key)
+{
+    gwi_object_key wanted = {process->object, key, (uint8_t)space};
+    return gwi_table_find(&process->table[space], gwi_hash(key), gwi_object_is, &wanted);
+}
+
+/* True: there is one alive; *ret_index is its place among the objects of the process. */
+bool gwi_object_find(const gwi_process *process, gwi_space space, uint64_t key, uint32_t *ret_index);
+
+#endif
