@@ -365,6 +365,11 @@ bool gwi_would_fit(const gwi_memory *memory, uint64_t freed_bytes)
     return memory->has_free && memory->free_bytes + freed_bytes >= memory->wanted_bytes;
 }
 
+const char *gwi_memory_source(const gwi_memory *memory)
+{
+    return memory->report != NULL && memory->live == memory->report->live ? "observer" : "ledger";
+}
+
 /* CUDA reserves far more addresses than the card has memory: under a limit it fails before anything is allocated, and
  * says out of memory. */
 static void find_start_failure(gwi_case *c)

@@ -224,15 +224,6 @@ uint64_t gwi_trouble_time(const gwi_case *c, unsigned *ret_weight)
 
 /* ---- words ---- */
 
-char *gwi_who_text(char out[GWI_WHO_TEXT_MAX], const gw_process *process)
-{
-    if (process->has_rank)
-        snprintf(out, GWI_WHO_TEXT_MAX, "rank %" PRIu32 " (pid %" PRIu32 ")", process->rank, process->pid);
-    else
-        snprintf(out, GWI_WHO_TEXT_MAX, "pid %" PRIu32, process->pid);
-    return out;
-}
-
 char *gwi_chain_text(char out[GWI_CHAIN_TEXT_MAX], const gw_model *model, const gw_process *process)
 {
     enum { GENERATIONS_MAX = 8, PID_DIGITS_MAX = 16 };

@@ -164,10 +164,15 @@ void gwi_say_memory_ruled_out(const gwi_case *c, gwi_finding *finding, unsigned 
 /* "the default stream", "stream 0x7f..". */
 enum { GWI_STREAM_TEXT_MAX = 32 };
 const char *gwi_stream_text(char out[GWI_STREAM_TEXT_MAX], uint64_t stream);
+/* "rank 3 (pid 123)", "pid 123" */
+enum { GWI_WHO_TEXT_MAX = 48 };
+char *gwi_who_text(char out[GWI_WHO_TEXT_MAX], const gw_process *process);
 /* Is it a launch, not later than t_ns, of which no wait shows that it was over? */
 bool gwi_is_open_launch(const gw_ring_call *call, uint64_t t_ns);
 /* All launches since the process's last good synchronisation are in the rings. */
 bool gwi_window_is_whole(const gwi_case *c, uint64_t synced_ns);
+/* The part of it that tells of the time: the last good synchronisation, the launches since then. */
+void gwi_say_window(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky);
 /* A sticky fault: where it first surfaced, the window in which it happened, what a reset did. */
 void gwi_say_sticky(const gwi_case *c, gwi_finding *finding, const gw_failure *sticky, const char *what);
 /* Later failures of the process as consequences. */

@@ -31,10 +31,6 @@ const gw_failure *gwi_doubtful_refusal(const gwi_case *c);
  * whose place another one took, with the same work and success, does not count: the parent had noticed. */
 const gw_process *gwi_family_judge(const gw_model *model);
 
-/* "rank 3 (pid 123)", "pid 123" */
-enum { GWI_WHO_TEXT_MAX = 48 };
-char *gwi_who_text(char out[GWI_WHO_TEXT_MAX], const gw_process *process);
-
 /* The pids from `process` up to the one that started it all, as far as recorded: "12 <- 10 <- 7". */
 enum { GWI_CHAIN_TEXT_MAX = 120 };
 char *gwi_chain_text(char out[GWI_CHAIN_TEXT_MAX], const gw_model *model, const gw_process *process);

@@ -7,8 +7,6 @@
 /* It ended well, no driver call was observed, and a part of the run was not seen. */
 void gwi_say_unseen_run(const gwi_case *c, gwi_finding *finding);
 void gwi_say_clean(const gwi_case *c, gwi_finding *finding);
-/* snapshot.c: what a memory snapshot that PyTorch saved shows when no cause is supported. */
-void gwi_say_snapshot(const gwi_case *c, gwi_finding *finding);
 void gwi_say_undetermined(const gwi_case *c, bool unobserved, gwi_finding *finding);
 bool gwi_say_advice(const gwi_case *c, gw_verdict_status status, gw_string_list *advice); /* false: no memory */
 /* A failure that nothing made good, in a process whose end is not known; NULL: none. */

@@ -8,7 +8,6 @@
  * thread that is no more; or every single thread waits, for ever, for something that only a thread of this process
  *           could give: then none is left that could. */
 #include "gwi_alone.h"
-#include "gwi_family.h"
 #include "gwi_hang.h"
 #include "gwi_pools.h"
 #include "gwi_suspects.h"

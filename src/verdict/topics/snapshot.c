@@ -1,5 +1,5 @@
 /* A memory snapshot that PyTorch saved, when no cause is supported: what it shows, device by device. */
-#include "gwi_healthy.h"
+#include "gwi_snapshot.h"
 
 #include <inttypes.h>
 #include <string.h>
