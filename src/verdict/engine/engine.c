@@ -3,11 +3,9 @@
  * A fault needs a cause that is at least supported. A run that ended well has no fault unless a context was lost or a
  * process of it died of the GPU; what is worth knowing about it becomes advice. Everything else is undetermined, with
  * what is ruled out. */
-#include "gw_array.h"
 #include "gw_text.h"
 #include "gwi_alone.h"
 #include "gwi_applies.h"
-#include "gwi_ask.h"
 #include "gwi_cause.h"
 #include "gwi_coverage.h"
 #include "gwi_crash.h"
@@ -23,30 +21,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const gw_cause *const causes[] = {
-#define GWI_CAUSE(name) &gwi_cause_##name,
-#include "causes.def"
-#undef GWI_CAUSE
-};
-enum { CAUSE_COUNT = sizeof causes / sizeof causes[0] };
-
-const char *gw_certainty_text(gw_certainty certainty)
-{
-    static const char *const texts[] = {"none", "hypothesis", "supported", "established"};
-    return (unsigned)certainty < sizeof texts / sizeof texts[0] ? texts[certainty] : "none";
-}
-
-const char *gw_verdict_status_text(gw_verdict_status status)
-{
-    static const char *const texts[] = {"fault", "clean", "undetermined"};
-    return (unsigned)status < sizeof texts / sizeof texts[0] ? texts[status] : "undetermined";
-}
-
 const gw_cause_info *gw_causes(size_t *ret_count)
 {
-    static gw_cause_info infos[CAUSE_COUNT];
-    for (size_t i = 0; i < CAUSE_COUNT; i++) { /* the same values each time */
-        const gw_cause *cause = causes[i];
+    static gw_cause_info infos[GWI_CAUSE_COUNT];
+    for (size_t i = 0; i < GWI_CAUSE_COUNT; i++) { /* the same values each time */
+        const gw_cause *cause = gwi_causes[i];
         infos[i] = (gw_cause_info){.id = cause->id,
                                    .summary = cause->summary,
                                    .proof = cause->proof,
@@ -57,76 +36,8 @@ const gw_cause_info *gw_causes(size_t *ret_count)
                                    .from_recording = cause->judge != gwi_judge_by_log,
                                    .is_advice = cause->judge == NULL};
     }
-    *ret_count = CAUSE_COUNT;
+    *ret_count = GWI_CAUSE_COUNT;
     return infos;
-}
-
-const gw_cause *gwi_cause_of(const char *id)
-{
-    for (size_t i = 0; i < CAUSE_COUNT; i++) {
-        if (strcmp(causes[i]->id, id) == 0)
-            return causes[i];
-    }
-    return NULL;
-}
-
-/* ---- freeing ---- */
-
-static void list_free(gw_string_list *list)
-{
-    for (size_t i = 0; i < list->count; i++)
-        free(list->item[i]);
-    free(list->item);
-}
-
-void gw_verdict_free(gw_verdict *verdict)
-{
-    if (verdict == NULL)
-        return;
-    free(verdict->headline);
-    for (size_t i = 0; i < verdict->evidence_count; i++)
-        free(verdict->evidence[i].text);
-    free(verdict->evidence);
-    free(verdict->alternatives);
-    list_free(&verdict->ruled_out);
-    list_free(&verdict->consequences);
-    list_free(&verdict->next);
-    list_free(&verdict->left_alone);
-    list_free(&verdict->advice);
-    list_free(&verdict->unobserved);
-    list_free(&verdict->argv);
-    gwi_where_free(verdict->where);
-    free(verdict->where_reason);
-    for (size_t i = 0; i < verdict->gpu_count; i++)
-        free(verdict->gpus[i].name);
-    free(verdict->gpus);
-    free(verdict->recording);
-    free(verdict->run.host);
-    free(verdict->run.boot_id);
-    free(verdict->run.cwd);
-    for (size_t i = 0; i < verdict->part_count; i++) {
-        free(verdict->parts[i].host);
-        free(verdict->parts[i].recording);
-        free(verdict->parts[i].headline);
-    }
-    free(verdict->parts);
-    free(verdict->snapshot);
-    free(verdict->log);
-    gwi_question_free(verdict->question);
-    gwi_kept_free(verdict);
-    gwi_leaks_free(verdict);
-    free(verdict);
-}
-
-bool gw_verdict_add_evidence(gw_verdict *verdict, const char *source, const char *text)
-{
-    char *copy = strdup(text);
-    if (copy == NULL || !gw_array_more(&verdict->evidence, verdict->evidence_count, sizeof *verdict->evidence)) {
-        free(copy);
-        return false;
-    }
-    verdict->evidence[verdict->evidence_count++] = (gw_evidence){.text = copy, .source = source};
-    return true;
 }
 
 /* ---- the head line ---- */
@@ -240,15 +151,15 @@ static gw_certainty most_certain(const answer *answers, size_t count)
 
 static void ask_all(const gwi_case *c, answer *answers)
 {
-    for (size_t i = 0; i < CAUSE_COUNT; i++) {
-        answers[i] = (answer){.cause = causes[i]};
-        if (causes[i]->judge == NULL)
+    for (size_t i = 0; i < GWI_CAUSE_COUNT; i++) {
+        answers[i] = (answer){.cause = gwi_causes[i]};
+        if (gwi_causes[i]->judge == NULL)
             continue;
-        answers[i].finding.cause = causes[i];
-        answers[i].certainty = causes[i]->judge(c, &answers[i].finding);
-        if (answers[i].certainty == GW_CERTAINTY_NONE && causes[i]->is_told)
+        answers[i].finding.cause = gwi_causes[i];
+        answers[i].certainty = gwi_causes[i]->judge(c, &answers[i].finding);
+        if (answers[i].certainty == GW_CERTAINTY_NONE && gwi_causes[i]->is_told)
             answers[i].certainty = gwi_judge_by_log(c, &answers[i].finding);
-        if (causes[i]->is_remainder) {
+        if (gwi_causes[i]->is_remainder) {
             gw_certainty special = most_certain(answers, i);
             gw_certainty most = special == GW_ESTABLISHED ? GW_CERTAINTY_NONE
                                 : special == GW_SUPPORTED ? GW_HYPOTHESIS
@@ -265,58 +176,11 @@ static void ask_all(const gwi_case *c, answer *answers)
 static answer *best_of(answer *answers)
 {
     answer *best = NULL;
-    for (size_t i = 0; i < CAUSE_COUNT; i++) {
+    for (size_t i = 0; i < GWI_CAUSE_COUNT; i++) {
         if (answers[i].certainty != GW_CERTAINTY_NONE && (best == NULL || answers[i].certainty > best->certainty))
             best = &answers[i];
     }
     return best;
-}
-
-bool gwi_add_alternative(gw_verdict *verdict, const char *cause, gw_certainty certainty)
-{
-    for (size_t i = 0; i < verdict->alternative_count; i++) {
-        if (strcmp(verdict->alternatives[i].cause, cause) == 0)
-            return true;
-    }
-    /* Others allocate this list, too. */
-    if (!gw_array_resize(&verdict->alternatives, verdict->alternative_count + 1, sizeof *verdict->alternatives))
-        return false;
-    gw_alternative *list = verdict->alternatives;
-    size_t at = verdict->alternative_count++;
-    for (; at > 0 && list[at - 1].certainty < certainty; at--)
-        list[at] = list[at - 1];
-    list[at] = (gw_alternative){.cause = cause, .certainty = certainty};
-    return true;
-}
-
-bool gwi_add_fixes(gw_string_list *next, const gw_cause *cause, gw_framework framework)
-{
-    const char *fixes = cause->fixes[framework] != NULL ? cause->fixes[framework] : cause->fixes[GW_FRAMEWORK_RAW];
-    while (fixes != NULL && *fixes != '\0') {
-        size_t bytes = strcspn(fixes, "\n");
-        char line[512];
-        snprintf(line, sizeof line, "%.*s", (int)(bytes < 511 ? bytes : 511), fixes);
-        if (!gwi_list_add(next, line))
-            return false;
-        fixes += bytes + (fixes[bytes] == '\n');
-    }
-    return true;
-}
-
-bool gwi_take_words(gwi_finding *finding, gw_verdict *verdict)
-{
-    if (finding->failed)
-        return false;
-    verdict->headline = strdup(gw_text_str(&finding->headline));
-    verdict->evidence = finding->evidence;
-    verdict->evidence_count = finding->evidence_count;
-    verdict->ruled_out = finding->ruled_out;
-    verdict->consequences = finding->consequences;
-    verdict->next = finding->next;
-    finding->evidence = NULL;
-    finding->evidence_count = 0;
-    finding->ruled_out = finding->consequences = finding->next = (gw_string_list){0};
-    return verdict->headline != NULL;
 }
 
 static bool take_finding(const gwi_case *c, gw_verdict *verdict, gwi_finding *finding)
@@ -357,7 +221,7 @@ static bool take_answer(const gwi_case *c, gw_verdict *verdict, answer *best)
 
 static bool add_alternatives(const gwi_case *c, gw_verdict *verdict, const answer *answers, const answer *best)
 {
-    for (size_t i = 0; i < CAUSE_COUNT; i++) {
+    for (size_t i = 0; i < GWI_CAUSE_COUNT; i++) {
         /* Nothing that is left beside a verdict is established. */
         gw_certainty certainty = answers[i].certainty > GW_SUPPORTED ? GW_SUPPORTED : answers[i].certainty;
         if (&answers[i] != best && certainty != GW_CERTAINTY_NONE &&
@@ -382,7 +246,7 @@ static bool is_healthy(const gwi_case *c)
 
 static bool judge_fault(const gwi_case *c, gw_verdict *verdict)
 {
-    answer answers[CAUSE_COUNT];
+    answer answers[GWI_CAUSE_COUNT];
     ask_all(c, answers);
     answer *best = best_of(answers);
     gwi_lacks lacks;
@@ -399,12 +263,12 @@ static bool judge_fault(const gwi_case *c, gw_verdict *verdict)
         good = take_finding(c, verdict, &finding);
         gwi_finding_free(&finding);
         if (blind) { /* what the causes say then rests on calls that nobody saw */
-            for (size_t i = 0; i < CAUSE_COUNT; i++)
+            for (size_t i = 0; i < GWI_CAUSE_COUNT; i++)
                 answers[i].certainty = answers[i].certainty > GW_HYPOTHESIS ? GW_HYPOTHESIS : answers[i].certainty;
         }
         good = good && add_alternatives(c, verdict, answers, NULL);
     }
-    for (size_t i = 0; i < CAUSE_COUNT; i++)
+    for (size_t i = 0; i < GWI_CAUSE_COUNT; i++)
         gwi_finding_free(&answers[i].finding);
     return good;
 }
@@ -470,8 +334,8 @@ static bool judge_case(const gwi_case *c, gw_verdict *verdict)
         return false;
     if (!gwi_say_advice(c, verdict->status, &verdict->advice))
         return false;
-    for (size_t i = 0; i < CAUSE_COUNT; i++)
-        if (causes[i]->advise != NULL && !causes[i]->advise(c, &verdict->advice))
+    for (size_t i = 0; i < GWI_CAUSE_COUNT; i++)
+        if (gwi_causes[i]->advise != NULL && !gwi_causes[i]->advise(c, &verdict->advice))
             return false;
     return fill_run(c, verdict);
 }

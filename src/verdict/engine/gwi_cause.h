@@ -260,4 +260,14 @@ bool gwi_is_told_by_log(const gwi_case *c);
 #include "causes.def"
 #undef GWI_CAUSE
 
+enum {
+#define GWI_CAUSE(name) GWI_CAUSE_PLACE_##name,
+#include "causes.def"
+#undef GWI_CAUSE
+    GWI_CAUSE_COUNT
+};
+extern const gw_cause *const gwi_causes[GWI_CAUSE_COUNT]; /* in the order of causes.def */
+/* NULL: there is none of that name. */
+const gw_cause *gwi_cause_of(const char *id);
+
 #endif

@@ -1,5 +1,5 @@
 /* Text logs as evidence: log_case.c reads finds as statements, log_memory.c does the sums of out-of-memory messages,
- * log.c decides. Inside src/verdict. */
+ * judge_log.c decides. Inside src/verdict. */
 #ifndef GWI_LOG_H
 #define GWI_LOG_H
 
@@ -112,8 +112,5 @@ typedef struct gwi_told {
 } gwi_told;
 GW_MUST_CHECK bool gwi_told_open(gwi_case *c, gwi_told *ret_told);
 void gwi_told_close(gwi_told *told);
-
-/* The catalogue's row; NULL: no such id. */
-const gw_cause *gwi_cause_of(const char *id);
 
 #endif

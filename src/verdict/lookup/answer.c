@@ -332,20 +332,3 @@ gw_status gw_judge_message(const gw_log *log, const char *message, gw_verdict **
     gw_verdict_free(verdict);
     return st;
 }
-
-void gwi_question_free(gw_verdict_question *question)
-{
-    if (question == NULL)
-        return;
-    for (size_t i = 0; i < question->meaning_count; i++) {
-        free(question->meaning[i].name);
-        free(question->meaning[i].meaning);
-        free(question->meaning[i].hint);
-    }
-    free(question->meaning);
-    for (size_t i = 0; i < question->misleading.count; i++)
-        free(question->misleading.item[i]);
-    free(question->misleading.item);
-    free(question->text);
-    free(question);
-}

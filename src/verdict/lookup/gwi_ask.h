@@ -34,6 +34,4 @@ bool gwi_read_question(const char *question, gwi_readings *ret_readings);
 /* What a find of a log names: its code, or its status by name. */
 void gwi_read_find(const gw_log_find *find, gwi_readings *readings);
 
-void gwi_question_free(gw_verdict_question *question); /* takes NULL */
-
 #endif

@@ -1,0 +1,19 @@
+/* The table of causes, in the order in which they are asked. */
+#include "gwi_cause.h"
+
+#include <string.h>
+
+const gw_cause *const gwi_causes[GWI_CAUSE_COUNT] = {
+#define GWI_CAUSE(name) &gwi_cause_##name,
+#include "causes.def"
+#undef GWI_CAUSE
+};
+
+const gw_cause *gwi_cause_of(const char *id)
+{
+    for (size_t i = 0; i < GWI_CAUSE_COUNT; i++) {
+        if (strcmp(gwi_causes[i]->id, id) == 0)
+            return gwi_causes[i];
+    }
+    return NULL;
+}

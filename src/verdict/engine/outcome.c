@@ -1,0 +1,143 @@
+/* A verdict as it grows, and as it is freed. */
+#include "gwi_cause.h"
+#include "gwi_kept.h"
+#include "gwi_leaks.h"
+
+#include "gw_array.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *gw_certainty_text(gw_certainty certainty)
+{
+    static const char *const texts[] = {"none", "hypothesis", "supported", "established"};
+    return (unsigned)certainty < sizeof texts / sizeof texts[0] ? texts[certainty] : "none";
+}
+
+const char *gw_verdict_status_text(gw_verdict_status status)
+{
+    static const char *const texts[] = {"fault", "clean", "undetermined"};
+    return (unsigned)status < sizeof texts / sizeof texts[0] ? texts[status] : "undetermined";
+}
+
+static void list_free(gw_string_list *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        free(list->item[i]);
+    free(list->item);
+}
+
+static void question_free(gw_verdict_question *question)
+{
+    if (question == NULL)
+        return;
+    for (size_t i = 0; i < question->meaning_count; i++) {
+        free(question->meaning[i].name);
+        free(question->meaning[i].meaning);
+        free(question->meaning[i].hint);
+    }
+    free(question->meaning);
+    for (size_t i = 0; i < question->misleading.count; i++)
+        free(question->misleading.item[i]);
+    free(question->misleading.item);
+    free(question->text);
+    free(question);
+}
+
+void gw_verdict_free(gw_verdict *verdict)
+{
+    if (verdict == NULL)
+        return;
+    free(verdict->headline);
+    for (size_t i = 0; i < verdict->evidence_count; i++)
+        free(verdict->evidence[i].text);
+    free(verdict->evidence);
+    free(verdict->alternatives);
+    list_free(&verdict->ruled_out);
+    list_free(&verdict->consequences);
+    list_free(&verdict->next);
+    list_free(&verdict->left_alone);
+    list_free(&verdict->advice);
+    list_free(&verdict->unobserved);
+    list_free(&verdict->argv);
+    gwi_where_free(verdict->where);
+    free(verdict->where_reason);
+    for (size_t i = 0; i < verdict->gpu_count; i++)
+        free(verdict->gpus[i].name);
+    free(verdict->gpus);
+    free(verdict->recording);
+    free(verdict->run.host);
+    free(verdict->run.boot_id);
+    free(verdict->run.cwd);
+    for (size_t i = 0; i < verdict->part_count; i++) {
+        free(verdict->parts[i].host);
+        free(verdict->parts[i].recording);
+        free(verdict->parts[i].headline);
+    }
+    free(verdict->parts);
+    free(verdict->snapshot);
+    free(verdict->log);
+    question_free(verdict->question);
+    gwi_kept_free(verdict);
+    gwi_leaks_free(verdict);
+    free(verdict);
+}
+
+bool gw_verdict_add_evidence(gw_verdict *verdict, const char *source, const char *text)
+{
+    char *copy = strdup(text);
+    if (copy == NULL || !gw_array_more(&verdict->evidence, verdict->evidence_count, sizeof *verdict->evidence)) {
+        free(copy);
+        return false;
+    }
+    verdict->evidence[verdict->evidence_count++] = (gw_evidence){.text = copy, .source = source};
+    return true;
+}
+
+bool gwi_add_alternative(gw_verdict *verdict, const char *cause, gw_certainty certainty)
+{
+    for (size_t i = 0; i < verdict->alternative_count; i++) {
+        if (strcmp(verdict->alternatives[i].cause, cause) == 0)
+            return true;
+    }
+    /* Others allocate this list, too. */
+    if (!gw_array_resize(&verdict->alternatives, verdict->alternative_count + 1, sizeof *verdict->alternatives))
+        return false;
+    gw_alternative *list = verdict->alternatives;
+    size_t at = verdict->alternative_count++;
+    for (; at > 0 && list[at - 1].certainty < certainty; at--)
+        list[at] = list[at - 1];
+    list[at] = (gw_alternative){.cause = cause, .certainty = certainty};
+    return true;
+}
+
+bool gwi_add_fixes(gw_string_list *next, const gw_cause *cause, gw_framework framework)
+{
+    const char *fixes = cause->fixes[framework] != NULL ? cause->fixes[framework] : cause->fixes[GW_FRAMEWORK_RAW];
+    while (fixes != NULL && *fixes != '\0') {
+        size_t bytes = strcspn(fixes, "\n");
+        char line[512];
+        snprintf(line, sizeof line, "%.*s", (int)(bytes < 511 ? bytes : 511), fixes);
+        if (!gwi_list_add(next, line))
+            return false;
+        fixes += bytes + (fixes[bytes] == '\n');
+    }
+    return true;
+}
+
+bool gwi_take_words(gwi_finding *finding, gw_verdict *verdict)
+{
+    if (finding->failed)
+        return false;
+    verdict->headline = strdup(gw_text_str(&finding->headline));
+    verdict->evidence = finding->evidence;
+    verdict->evidence_count = finding->evidence_count;
+    verdict->ruled_out = finding->ruled_out;
+    verdict->consequences = finding->consequences;
+    verdict->next = finding->next;
+    finding->evidence = NULL;
+    finding->evidence_count = 0;
+    finding->ruled_out = finding->consequences = finding->next = (gw_string_list){0};
+    return verdict->headline != NULL;
+}
