@@ -1,4 +1,4 @@
-/* The options of `gpuwhy run`: one row each. */
+/* What a run is given: the options of `gpuwhy run`, one row each, and what judges it while it goes on. */
 #ifndef GW_RUN_OPTIONS_H
 #define GW_RUN_OPTIONS_H
 
@@ -40,5 +40,16 @@ typedef struct gw_run_options {
     GW_RUN_OPTIONS(GW_X)
 #undef GW_X
 } gw_run_options;
+
+typedef struct gw_supervisor gw_supervisor;
+
+/* Judge what `folder`, the run folder, holds so far, and report it if it is what was asked for. True: it was. */
+typedef bool gw_run_judge(gw_supervisor *run, const char *folder, void *user);
+
+typedef struct gw_run_judges {
+    gw_run_judge *failure; /* --on-failure: a failure has lasted for seconds. Not called again after true */
+    gw_run_judge *hang;    /* --hang-after: a process stands still. After true --kill-on-hang ends the program */
+    void *user;
+} gw_run_judges;
 
 #endif

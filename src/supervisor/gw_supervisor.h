@@ -12,17 +12,6 @@
 
 #include <stdbool.h>
 
-typedef struct gw_supervisor gw_supervisor;
-
-/* Judge what `folder`, the run folder, holds so far, and report it if it is what was asked for. True: it was. */
-typedef bool gw_run_judge(gw_supervisor *run, const char *folder, void *user);
-
-typedef struct gw_run_judges {
-    gw_run_judge *failure; /* --on-failure: a failure has lasted for seconds. Not called again after true */
-    gw_run_judge *hang;    /* --hang-after: a process stands still. After true --kill-on-hang ends the program */
-    void *user;
-} gw_run_judges;
-
 /* Start the program. `argv` and the texts of `options` outlive the run. GW_EXIT_OK: it runs. Else it could not be
  * started, which was said; the answer is the exit status, nothing is left behind and *ret_run is untouched. */
 int gw_supervisor_start(const gw_run_options *options, char *const *argv, const gw_run_judges *judges,

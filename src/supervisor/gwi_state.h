@@ -2,7 +2,7 @@
 #ifndef GWI_STATE_H
 #define GWI_STATE_H
 
-#include "gw_supervisor.h"
+#include "gw_run_options.h"
 #include "gwi_child.h"
 #include "gwi_cudnn.h"
 #include "gwi_run.h"

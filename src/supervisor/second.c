@@ -3,6 +3,7 @@
 
 #include "gw_exit.h"
 #include "gw_say.h"
+#include "gw_supervisor.h"
 
 #include <fcntl.h>
 #include <stdlib.h>

@@ -4,6 +4,7 @@
 #include "gw_exit.h"
 #include "gw_fact.h"
 #include "gw_say.h"
+#include "gw_supervisor.h"
 
 #include <fcntl.h>
 #include <stdio.h>
