@@ -6,11 +6,6 @@
 
 #include "gwi_virt.h"
 
-bool gwi_context_is(const gwi_context *context, unsigned generation)
-{
-    return context->alive && context->generation == generation;
-}
-
 static void limits_reset(gwi_context *context)
 {
     memset(context->limits, 0, sizeof context->limits);

@@ -20,156 +20,7 @@ static gwi_graph *graph_make(void)
     return graph;
 }
 
-static void node_free(gwi_node *node)
-{
-    gwi_object_remove(&node->object);
-    gwi_work_free(&node->work);
-    free(node->after);
-    free(node);
-}
-
-void gwi_graph_free(gwi_graph *graph)
-{
-    gwi_node *next = NULL;
-    for (gwi_node *node = graph->first; node != NULL; node = next) {
-        next = node->next;
-        node_free(node);
-    }
-    gwi_object_remove(&graph->object);
-    free(graph);
-}
-
-static bool after_add(gwi_node *node, gwi_node *other)
-{
-    for (size_t i = 0; i < node->after_count; i++)
-        if (node->after[i] == other)
-            return true;
-    gwi_node **grown = realloc(node->after, (node->after_count + 1) * sizeof(gwi_node *));
-    if (grown == NULL)
-        return false;
-    node->after = grown;
-    grown[node->after_count++] = other;
-    return true;
-}
-
-/* Takes over what `work` owns when it succeeds. */
-static gwi_node *node_add(gwi_graph *graph, const gwi_work *work, gwi_node *const *after, size_t after_count)
-{
-    gwi_node *node = calloc(1, sizeof *node);
-    if (node == NULL)
-        return NULL;
-    for (size_t i = 0; i < after_count; i++)
-        if (!after_add(node, after[i])) {
-            free(node->after);
-            free(node);
-            return NULL;
-        }
-    node->graph = graph;
-    node->work = *work;
-    gwi_object_add(&node->object, GWI_NODE);
-    if (graph->last != NULL)
-        graph->last->next = node;
-    else
-        graph->first = node;
-    graph->last = node;
-    graph->node_count++;
-    return node;
-}
-
 /* --- capturing ------------------------------------------------------------------------------------------ */
-
-static gwi_stream *owner_of(gwi_stream *stream)
-{
-    return stream->capture != NULL ? stream : stream->capture_owner;
-}
-
-static bool tail_set(gwi_stream *stream, gwi_node *node)
-{
-    if (stream->capture_tail == NULL)
-        stream->capture_tail = malloc(sizeof(gwi_node *));
-    if (stream->capture_tail == NULL)
-        return false;
-    stream->capture_tail[0] = node;
-    stream->capture_tail_count = 1;
-    return true;
-}
-
-/* A stream that waits for an event of a capture joins that capture. */
-int gwi_capture_add(gwi_stream *stream, const gwi_work *work, gwi_node *wait_for, gwi_node **ret_node)
-{
-    gwi_stream *owner = owner_of(stream);
-    if (owner == NULL && wait_for != NULL) {
-        for (gwi_range *range = gwi_ranges_from(&gwi.objects, 0); range != NULL;
-             range = gwi_ranges_from(&gwi.objects, range->base + 1)) {
-            gwi_stream *other = (gwi_stream *)range;
-            if (other->object.kind == GWI_STREAM && other->capture == wait_for->graph)
-                owner = other;
-        }
-        if (owner == NULL)
-            return CUDA_ERROR_INVALID_VALUE;
-        stream->capture_owner = owner;
-    }
-    if (owner == NULL)
-        return CUDA_ERROR_ILLEGAL_STATE;
-    if (owner->capture_broken)
-        return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-    gwi_node *node = node_add(owner->capture, work, stream->capture_tail, stream->capture_tail_count);
-    if (node == NULL || (wait_for != NULL && !after_add(node, wait_for)) || !tail_set(stream, node))
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    if (ret_node != NULL)
-        *ret_node = node;
-    return 0;
-}
-
-/* The capture that began at `stream` is over, one way or another. */
-static void capture_forget(gwi_stream *stream)
-{
-    for (gwi_range *range = gwi_ranges_from(&gwi.objects, 0); range != NULL;
-         range = gwi_ranges_from(&gwi.objects, range->base + 1)) {
-        gwi_object *object = (gwi_object *)range;
-        if (object->kind == GWI_STREAM && ((gwi_stream *)object)->capture_owner == stream) {
-            gwi_stream *member = (gwi_stream *)object;
-            member->capture_owner = NULL;
-            member->capture_tail_count = 0;
-        } else if (object->kind == GWI_EVENT && ((gwi_event *)object)->capture_owner == stream) {
-            ((gwi_event *)object)->capture_owner = NULL;
-            ((gwi_event *)object)->capture_node = NULL;
-        }
-    }
-    stream->capture = NULL;
-    stream->capture_broken = false;
-    stream->capture_tail_count = 0;
-    gwi.capture_count--;
-}
-
-void gwi_capture_end(gwi_stream *stream)
-{
-    if (stream->capture == NULL)
-        return;
-    gwi_graph *graph = stream->capture;
-    capture_forget(stream);
-    gwi_graph_free(graph);
-}
-
-int gwi_capture_forbids(void)
-{
-    bool forbidden = false;
-    if (gwi.capture_count == 0 || gwi_self.capture_mode == CU_STREAM_CAPTURE_MODE_RELAXED)
-        return 0;
-    for (gwi_range *range = gwi_ranges_from(&gwi.objects, 0); range != NULL;
-         range = gwi_ranges_from(&gwi.objects, range->base + 1)) {
-        gwi_stream *stream = (gwi_stream *)range;
-        if (stream->object.kind != GWI_STREAM || stream->capture == NULL)
-            continue;
-        bool mine = pthread_equal(stream->capture_thread, pthread_self());
-        if (stream->capture_mode == CU_STREAM_CAPTURE_MODE_GLOBAL ||
-            (stream->capture_mode == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL && mine)) {
-            stream->capture_broken = true;
-            forbidden = true;
-        }
-    }
-    return forbidden ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : 0;
-}
 
 GWI_API(cuStreamBeginCapture_v2)(CUstream hStream, CUstreamCaptureMode mode)
 {
@@ -179,7 +30,7 @@ GWI_API(cuStreamBeginCapture_v2)(CUstream hStream, CUstreamCaptureMode mode)
         return gwi_leave(CUDA_ERROR_INVALID_VALUE);
     if (stream->is_legacy)
         return gwi_leave(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-    if (owner_of(stream) != NULL)
+    if (gwi_capture_owner(stream) != NULL)
         return gwi_leave(CUDA_ERROR_ILLEGAL_STATE);
     stream->capture = graph_make();
     if (stream->capture == NULL)
@@ -208,7 +59,7 @@ GWI_API(cuStreamEndCapture)(CUstream hStream, CUgraph *phGraph)
                                                        : CUDA_ERROR_ILLEGAL_STATE);
     gwi_graph *graph = stream->capture;
     bool broken = stream->capture_broken;
-    capture_forget(stream);
+    gwi_capture_forget(stream);
     if (broken) {
         gwi_graph_free(graph);
         *phGraph = NULL;
@@ -220,7 +71,7 @@ GWI_API(cuStreamEndCapture)(CUstream hStream, CUgraph *phGraph)
 
 static CUstreamCaptureStatus capture_status(gwi_stream *stream)
 {
-    const gwi_stream *owner = owner_of(stream);
+    const gwi_stream *owner = gwi_capture_owner(stream);
     if (owner == NULL)
         return CU_STREAM_CAPTURE_STATUS_NONE;
     return owner->capture_broken ? CU_STREAM_CAPTURE_STATUS_INVALIDATED : CU_STREAM_CAPTURE_STATUS_ACTIVE;
@@ -241,7 +92,7 @@ GWI_API(cuStreamGetCaptureInfo_v2)
 {
     GWI_ENTER;
     gwi_stream *stream = gwi_stream_find(hStream);
-    gwi_stream *owner = owner_of(stream);
+    gwi_stream *owner = gwi_capture_owner(stream);
     if (captureStatus_out == NULL)
         return gwi_leave(CUDA_ERROR_INVALID_VALUE);
     *captureStatus_out = capture_status(stream);
@@ -305,7 +156,7 @@ static int add(CUgraphNode *ret_node, CUgraph handle, const CUgraphNode *after, 
         const gwi_node *node = gwi_object_find(after[i], GWI_NODE);
         ok = node != NULL && node->graph == graph;
     }
-    gwi_node *node = ok ? node_add(graph, work, (gwi_node *const *)after, after_count) : NULL;
+    gwi_node *node = ok ? gwi_node_add(graph, work, (gwi_node *const *)after, after_count) : NULL;
     if (node == NULL) {
         gwi_work_free(work);
         return ok ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_VALUE;
@@ -445,13 +296,13 @@ static gwi_graph *graph_copy(const gwi_graph *graph)
         ok = gwi_work_copy(&work, &node->work);
         if (ok && node->work.kind == GWI_WORK_CHILD)
             ok = (work.child.graph = graph_copy(node->work.child.graph)) != NULL;
-        made[count] = ok ? node_add(copy, &work, NULL, 0) : NULL;
+        made[count] = ok ? gwi_node_add(copy, &work, NULL, 0) : NULL;
         ok = made[count] != NULL;
         from[count++] = node;
         for (size_t a = 0; ok && a < node->after_count; a++)
             for (size_t i = 0; i + 1 < count; i++)
                 if (from[i] == node->after[a])
-                    ok = ok && after_add(made[count - 1], made[i]);
+                    ok = ok && gwi_node_after(made[count - 1], made[i]);
     }
     free(made);
     free(from);
@@ -494,7 +345,7 @@ GWI_API(cuGraphAddDependencies)(CUgraph hGraph, const CUgraphNode *from, const C
         gwi_node *second = gwi_object_find(to[i], GWI_NODE);
         if (graph == NULL || first == NULL || second == NULL || first->graph != graph || second->graph != graph)
             return gwi_leave(CUDA_ERROR_INVALID_VALUE);
-        if (!after_add(second, first))
+        if (!gwi_node_after(second, first))
             return gwi_leave(CUDA_ERROR_OUT_OF_MEMORY);
     }
     return gwi_leave(0);

@@ -431,10 +431,10 @@ uint64_t gwi_card_slowed_ns(const gwi_device *device, uint64_t duration_ns);
 /* What the copy takes on a card with a poor link; 0 on others: as long as it takes to move the bytes here. */
 uint64_t gwi_card_copy_ns(const gwi_device *device, const gwi_work *work);
 
-/* context.c */
+/* context.c; gwi_context_is: core.c */
 bool gwi_context_is(const gwi_context *context, unsigned generation);
 
-/* memory.c */
+/* blocks.c */
 bool gwi_device_ready(gwi_device *device);
 bool gwi_device_take(gwi_device *device, uint64_t bytes);
 void gwi_device_give(gwi_device *device, uint64_t bytes);
@@ -459,29 +459,51 @@ gwi_stream *gwi_stream_find(CUstream handle);
 int gwi_submit(gwi_stream *stream, const gwi_work *work, gwi_command *wait_for, gwi_command **ret_command);
 /* After a launch: waits for it where the environment wants that; 0, or what the kernel did. */
 int gwi_block_after_launch(gwi_stream *stream);
-void gwi_command_drop(gwi_command *command);
 void gwi_advance(void);
 void gwi_wait_command(gwi_command *command);
 void gwi_wait_stream(gwi_stream *stream);
 void gwi_wait_context(gwi_context *context);
 void gwi_wait_device(gwi_device *device);
+
+/* commands.c */
+gwi_command *gwi_command_keep(gwi_command *command);
+void gwi_command_drop(gwi_command *command);
+/* `command` waits for `other`, unless that is done or NULL. False: no memory. */
+bool gwi_command_wait_for(gwi_command *command, gwi_command *other);
+/* The head of its stream has ended at `end_ns`. */
+void gwi_command_finish(gwi_command *command, uint64_t end_ns);
+void gwi_stream_activate(gwi_stream *stream); /* it has work */
+void gwi_stream_free(gwi_stream *stream);
 /* Throw away what the context's streams have not begun. */
 void gwi_abandon(gwi_context *context);
+
+/* work.c */
 void gwi_work_free(gwi_work *work);
 bool gwi_work_copy(gwi_work *to, const gwi_work *from);
+void gwi_graph_free(gwi_graph *graph);
+void gwi_node_free(gwi_node *node);
+/* Takes over what `work` owns when it succeeds. NULL: no memory. */
+gwi_node *gwi_node_add(gwi_graph *graph, const gwi_work *work, gwi_node *const *after, size_t after_count);
+bool gwi_node_after(gwi_node *node, gwi_node *other); /* false: no memory */
 
-/* pool.c */
+/* chunks.c */
+gwi_pool *gwi_pool_make(gwi_device *device); /* NULL: no memory */
 gwi_pool *gwi_pool_default(gwi_device *device);
 void gwi_pool_freed(gwi_block *block);
 void gwi_pools_trim(gwi_device *device);
 int gwi_pool_alloc(gwi_pool *pool, size_t bytes, gwi_block **ret_block);
 void gwi_pools_end(gwi_device *device);
+void gwi_pool_empty(gwi_pool *pool);
+/* Give back chunks that nobody uses, until `keep` bytes are held. */
+void gwi_pool_trim(gwi_pool *pool, uint64_t keep);
+/* Keep the addresses of an empty pool, which is about to be freed, for the next one. */
+void gwi_pool_leave_spare(gwi_pool *pool);
 
 /* module.c */
 gwi_function *gwi_function_find(CUfunction handle);
 void gwi_modules_end(gwi_context *context);
 
-/* launch.c: what a kernel does, decided when it starts */
+/* kernel.c: what a kernel does, decided when it starts */
 /* Which fault the kernel has (enum gw_kernel_fault), what the driver answers for it, and what it tells its listeners.
  */
 uint64_t gwi_kernel_fault(const gwi_work *work);
@@ -490,6 +512,8 @@ void gwi_fault_tell(uint64_t fault, const gwi_context *context);
 uint64_t gwi_kernel_duration_ns(const gwi_work *work);
 void gwi_kernel_print_assert(const gwi_work *work);
 void gwi_kernel_dump(const gwi_work *work, const gwi_context *context, int code);
+
+/* launch.c */
 /* Checked work, as launches and graphs' nodes ask for it. 0, or the driver's error and nothing to free. */
 int gwi_kernel_work(CUfunction handle, const unsigned grid[3], const unsigned block[3], unsigned shared, void **params,
                     void **extra, gwi_work *ret_work);
@@ -499,9 +523,11 @@ int gwi_copy_work(const CUDA_MEMCPY3D *copy, gwi_work *ret_work);
 int gwi_fill_work(CUdeviceptr to, size_t pitch, unsigned value, unsigned element_bytes, size_t width, size_t height,
                   gwi_work *ret_work);
 
-/* graph.c */
+/* capture.c */
+/* The stream where the capture began that this one is part of; NULL: none. */
+gwi_stream *gwi_capture_owner(gwi_stream *stream);
+void gwi_capture_forget(gwi_stream *stream);
 int gwi_capture_add(gwi_stream *stream, const gwi_work *work, gwi_node *wait_for, gwi_node **ret_node);
-void gwi_graph_free(gwi_graph *graph);
 void gwi_capture_end(gwi_stream *stream);
 /* 900 and a broken capture where the calling thread may not make an unsafe call now; else 0. */
 int gwi_capture_forbids(void);

@@ -21,31 +21,6 @@ enum { PENDING_MAX = 1020 };
 
 /* --- work ----------------------------------------------------------------------------------------------- */
 
-void gwi_work_free(gwi_work *work)
-{
-    if (work->kind == GWI_WORK_KERNEL)
-        free(work->kernel.params);
-    else if (work->kind == GWI_WORK_COPY)
-        free(work->copy.staged);
-    else if (work->kind == GWI_WORK_CHILD && work->child.graph != NULL)
-        gwi_graph_free(work->child.graph);
-    memset(work, 0, sizeof *work);
-}
-
-/* For a graph's launch: what the node owns stays the node's. A staged copy never is a node's. */
-bool gwi_work_copy(gwi_work *to, const gwi_work *from)
-{
-    *to = *from;
-    if (from->kind == GWI_WORK_KERNEL && from->kernel.params != NULL) {
-        size_t bytes = from->kernel.function->info->param_bytes;
-        to->kernel.params = malloc(bytes != 0 ? bytes : 1);
-        if (to->kernel.params == NULL)
-            return false;
-        memcpy(to->kernel.params, from->kernel.params, bytes);
-    }
-    return true;
-}
-
 static void run_copy(const gwi_work *work)
 {
     const gwi_side *to = &work->copy.to;
@@ -121,111 +96,7 @@ static void run(gwi_command *command)
     }
 }
 
-/* --- commands ------------------------------------------------------------------------------------------- */
-
-static gwi_command *command_keep(gwi_command *command)
-{
-    command->references++;
-    return command;
-}
-
-static void waits_drop(gwi_command *command)
-{
-    for (size_t i = 0; i < command->wait_count; i++)
-        gwi_command_drop(command->waits_for[i]);
-    free(command->waits_for);
-    command->waits_for = NULL;
-    command->wait_count = 0;
-}
-
-void gwi_command_drop(gwi_command *command)
-{
-    if (command == NULL || --command->references > 0)
-        return;
-    waits_drop(command);
-    gwi_work_free(&command->work);
-    free(command);
-}
-
-static bool wait_add(gwi_command *command, gwi_command *other)
-{
-    if (other == NULL || other->done)
-        return true;
-    gwi_command **grown = realloc(command->waits_for, (command->wait_count + 1) * sizeof(gwi_command *));
-    if (grown == NULL)
-        return false;
-    command->waits_for = grown;
-    grown[command->wait_count++] = command_keep(other);
-    return true;
-}
-
-static void active_add(gwi_stream *stream)
-{
-    if (stream->is_active)
-        return;
-    stream->is_active = true;
-    stream->active_previous = NULL;
-    stream->active_next = gwi.active;
-    if (gwi.active != NULL)
-        gwi.active->active_previous = stream;
-    gwi.active = stream;
-}
-
-static void active_remove(gwi_stream *stream)
-{
-    if (!stream->is_active)
-        return;
-    stream->is_active = false;
-    if (stream->active_previous != NULL)
-        stream->active_previous->active_next = stream->active_next;
-    else
-        gwi.active = stream->active_next;
-    if (stream->active_next != NULL)
-        stream->active_next->active_previous = stream->active_previous;
-}
-
-static void stream_free(gwi_stream *stream)
-{
-    gwi_command_drop(stream->last);
-    free(stream->capture_tail);
-    free(stream);
-}
-
-/* The head of its stream has ended at `end_ns`. */
-static void finish(gwi_command *command, uint64_t end_ns)
-{
-    gwi_stream *stream = command->stream;
-    command->done = true;
-    command->end_ns = end_ns;
-    stream->head = command->next;
-    if (stream->head == NULL)
-        stream->tail = NULL;
-    stream->pending_count--;
-    waits_drop(command);
-    gwi_work_free(&command->work);
-    if (stream->head == NULL) {
-        active_remove(stream);
-        if (stream->destroyed)
-            stream_free(stream);
-    }
-    gwi_command_drop(command);
-}
-
-void gwi_abandon(gwi_context *context)
-{
-    uint64_t now = gwi_now_ns();
-    gwi_busy_cut(gwi.shared, gwi.shared_slot, context->device->index, now);
-    gwi_stream *next = NULL;
-    for (gwi_stream *stream = gwi.active; stream != NULL; stream = next) {
-        next = stream->active_next;
-        if (stream->context != context)
-            continue;
-        unsigned count = stream->pending_count;
-        while (count-- > 0 && !stream->head->running)
-            finish(stream->head, now); /* the last one may free the stream: count was read before */
-    }
-    pthread_cond_broadcast(&gwi.changed);
-}
+/* --- the time line ------------------------------------------------------------------------------------------- */
 
 /* A kernel reached its fault: the context is ruined, though nobody may have been told yet. */
 static void fault(gwi_command *command)
@@ -300,7 +171,7 @@ static bool step(gwi_stream *stream, uint64_t now_ns)
         return true;
     }
     run(command);
-    finish(command, command->work.kind == GWI_WORK_WAIT_VALUE ? now_ns : command->due_ns);
+    gwi_command_finish(command, command->work.kind == GWI_WORK_WAIT_VALUE ? now_ns : command->due_ns);
     return true;
 }
 
@@ -378,7 +249,7 @@ static bool run_host(void)
             work.host.callback(work.host.stream, (CUresult)result, work.host.argument);
         gwi_lock();
         command->running = false;
-        finish(command, gwi_now_ns());
+        gwi_command_finish(command, gwi_now_ns());
         pthread_cond_broadcast(&gwi.changed);
         return true;
     }
@@ -454,7 +325,7 @@ static void stream_end(gwi_stream *stream)
     if (stream->pending_count > 0)
         stream->destroyed = true;
     else
-        stream_free(stream);
+        gwi_stream_free(stream);
 }
 
 static gwi_stream *own_stream(gwi_context *context)
@@ -503,10 +374,10 @@ static bool default_order(gwi_command *command)
     if (stream->flags & CU_STREAM_NON_BLOCKING)
         return true;
     if (!stream->is_legacy)
-        return wait_add(command, stream->context->legacy->last);
+        return gwi_command_wait_for(command, stream->context->legacy->last);
     for (gwi_stream *other = gwi.active; other != NULL; other = other->active_next)
         if (other != stream && other->context == stream->context && !(other->flags & CU_STREAM_NON_BLOCKING) &&
-            !wait_add(command, other->last))
+            !gwi_command_wait_for(command, other->last))
             return false;
     return true;
 }
@@ -520,8 +391,8 @@ static void append(gwi_stream *stream, gwi_command *command)
     stream->tail = command;
     stream->pending_count++;
     gwi_command_drop(stream->last);
-    stream->last = command_keep(command);
-    active_add(stream);
+    stream->last = gwi_command_keep(command);
+    gwi_stream_activate(stream);
 }
 
 static void wait_for_room(gwi_stream *stream)
@@ -544,13 +415,14 @@ static int submit_now(gwi_stream *stream, const gwi_work *work, gwi_command *wai
     command->stream = stream;
     command->submitted_ns = gwi_now_ns();
     /* The previous command is waited for like any other: its end is part of the ideal time line. */
-    if (!wait_add(command, stream->last) || !wait_add(command, wait_for) || !default_order(command)) {
+    if (!gwi_command_wait_for(command, stream->last) || !gwi_command_wait_for(command, wait_for) ||
+        !default_order(command)) {
         gwi_command_drop(command);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     command->work = *work;
     if (ret_command != NULL)
-        *ret_command = command_keep(command);
+        *ret_command = gwi_command_keep(command);
     append(stream, command);
     gwi_advance();
     if (gwi.active != NULL) {
@@ -586,7 +458,7 @@ void gwi_wait_stream(gwi_stream *stream)
 {
     if (stream->last == NULL)
         return;
-    gwi_command *last = command_keep(stream->last);
+    gwi_command *last = gwi_command_keep(stream->last);
     gwi_wait_command(last);
     gwi_command_drop(last);
 }
@@ -601,7 +473,7 @@ static void wait_all(gwi_context *context, gwi_device *device)
                 found = stream;
         if (found == NULL)
             return;
-        gwi_command *last = command_keep(found->last);
+        gwi_command *last = gwi_command_keep(found->last);
         gwi_wait_command(last);
         gwi_command_drop(last);
     }
@@ -1021,7 +893,7 @@ GWI_API(cuEventSynchronize)(CUevent hEvent)
         return gwi_leave(CUDA_ERROR_CAPTURED_EVENT);
     gwi_context *context = event->context;
     if (event->record != NULL) {
-        gwi_command *record = command_keep(event->record);
+        gwi_command *record = gwi_command_keep(event->record);
         gwi_wait_command(record);
         gwi_command_drop(record);
     }

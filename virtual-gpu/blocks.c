@@ -1,0 +1,172 @@
+/* Blocks of memory by address: of a card, managed, the host's own.
+ *
+ * A card's addresses are reserved without access, so that the host faults where it would on a real card; the
+ * bytes lie in a second mapping (the shadow) at a constant distance, which the system fills in as it is touched. */
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "gwi_virt.h"
+
+static bool take(void *card, uint64_t bytes)
+{
+    const gwi_device *device = card;
+    return gwi_shared_take(gwi.shared, gwi.shared_slot, device->index, bytes);
+}
+
+static void give(void *card, uint64_t bytes)
+{
+    const gwi_device *device = card;
+    gwi_shared_give(gwi.shared, gwi.shared_slot, device->index, bytes);
+}
+
+bool gwi_device_take(gwi_device *device, uint64_t bytes)
+{
+    return take(device, bytes);
+}
+
+void gwi_device_give(gwi_device *device, uint64_t bytes)
+{
+    give(device, bytes);
+}
+
+bool gwi_device_ready(gwi_device *device)
+{
+    if (device->arena_base != 0)
+        return true;
+    /* Four times the card: scattered blocks never use up the addresses before the memory. */
+    uint64_t bytes = (gwi.spec.card.memory_bytes * 4 + GWI_PAGE_BYTES - 1) / GWI_PAGE_BYTES * GWI_PAGE_BYTES;
+    size_t mapped = (size_t)(bytes + GWI_PAGE_BYTES);
+    char *addresses = mmap(NULL, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    char *shadow = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (addresses == MAP_FAILED || shadow == MAP_FAILED) {
+        gwi_say("the host refuses address space for the virtual card");
+        if (addresses != MAP_FAILED)
+            munmap(addresses, mapped);
+        if (shadow != MAP_FAILED)
+            munmap(shadow, mapped);
+        return false;
+    }
+    madvise(shadow, mapped, MADV_DONTDUMP);
+    uint64_t base = ((uintptr_t)addresses + GWI_PAGE_BYTES - 1) / GWI_PAGE_BYTES * GWI_PAGE_BYTES;
+    device->arena_base = base;
+    device->arena_bytes = bytes;
+    device->shadow = shadow + (base - (uintptr_t)addresses);
+    device->pages.take = take;
+    device->pages.give = give;
+    device->pages.card = device;
+    return gwi_runs_give(&device->pages.addresses, base, bytes);
+}
+
+bool gwi_allocation_refused(void)
+{
+    gwi.allocation_count++;
+    for (unsigned i = 0; i < gwi.spec.fault_count; i++)
+        if (gwi.spec.faults[i].kind == GW_VIRT_FAULT_OOM_AT && gwi.spec.faults[i].count == gwi.allocation_count)
+            return true;
+    return false;
+}
+
+gwi_block *gwi_block_at(uint64_t address)
+{
+    return (gwi_block *)gwi_ranges_at(&gwi.blocks, address);
+}
+
+bool gwi_is_host_block(const gwi_block *block)
+{
+    return block->kind == GWI_BLOCK_HOST || block->kind == GWI_BLOCK_REGISTERED;
+}
+
+char *gwi_storage(uint64_t address, uint64_t bytes)
+{
+    const gwi_block *block = gwi_block_at(address);
+    if (block == NULL || block->freed || (block->kind == GWI_BLOCK_MAPPED && !block->accessible))
+        return NULL;
+    uint64_t offset = address - block->range.base;
+    if (bytes <= block->range.bytes - offset)
+        return block->storage + offset;
+    /* Mappings may lie side by side and be one to the program; so far only if their storage is, too. */
+    return NULL;
+}
+
+bool gwi_mapped(uint64_t address)
+{
+    const gwi_block *block = gwi_block_at(address);
+    if (block != NULL)
+        return block->kind != GWI_BLOCK_MAPPED || block->accessible;
+    for (unsigned d = 0; d < gwi.spec.device_count; d++) {
+        const gwi_device *device = &gwi.devices[d];
+        if (device->arena_base == 0 || address < device->arena_base ||
+            address - device->arena_base >= device->arena_bytes)
+            continue;
+        /* Inside a page that other blocks still hold? */
+        uint64_t page = address / GWI_PAGE_BYTES * GWI_PAGE_BYTES;
+        const gwi_range *range = gwi_ranges_from(&gwi.blocks, page);
+        if (range != NULL && range->base < page + GWI_PAGE_BYTES)
+            return true;
+        const gwi_block *before = page > 0 ? gwi_block_at(page) : NULL;
+        return before != NULL;
+    }
+    return false;
+}
+
+gwi_block *gwi_block_alloc(gwi_context *context, uint64_t bytes, gwi_block_kind kind)
+{
+    gwi_block *block = calloc(1, sizeof *block);
+    uint64_t address = 0;
+    if (block == NULL)
+        return NULL;
+    if (!gwi_pages_alloc(&context->device->pages, bytes, &address, &block->page)) {
+        free(block);
+        return NULL;
+    }
+    block->kind = kind;
+    block->device = context->device;
+    block->context = context;
+    block->generation = context->generation;
+    block->storage = context->device->shadow + (address - context->device->arena_base);
+    block->range.base = address;
+    block->range.bytes = bytes;
+    block->id = gwi.next_id++;
+    gwi_ranges_add(&gwi.blocks, &block->range);
+    return block;
+}
+
+/* What was written to whole pages goes back to the host. */
+static void storage_drop(char *storage, uint64_t bytes)
+{
+    const uintptr_t page = 4096;
+    uintptr_t begin = ((uintptr_t)storage + page - 1) / page * page;
+    uintptr_t end = ((uintptr_t)storage + bytes) / page * page;
+    if (end > begin)
+        madvise((void *)begin, end - begin, MADV_DONTNEED);
+}
+
+void gwi_block_free(gwi_block *block)
+{
+    gwi_ranges_remove(&gwi.blocks, &block->range);
+    switch (block->kind) {
+    case GWI_BLOCK_DEVICE:
+    case GWI_BLOCK_GLOBAL:
+        storage_drop(block->storage, block->range.bytes);
+        gwi_pages_free(&block->device->pages, block->range.base, block->range.bytes, block->page);
+        break;
+    case GWI_BLOCK_MANAGED:
+        munmap(block->storage, block->range.bytes);
+        break;
+    case GWI_BLOCK_HOST:
+        gwi.host_bytes -= block->range.bytes;
+        munmap(block->storage, block->range.bytes);
+        break;
+    case GWI_BLOCK_REGISTERED:
+        gwi.host_bytes -= block->range.bytes;
+        break;
+    case GWI_BLOCK_IPC:
+        munmap(block->storage, (block->range.bytes + GWI_PAGE_BYTES - 1) / GWI_PAGE_BYTES * GWI_PAGE_BYTES);
+        break;
+    case GWI_BLOCK_POOL:
+    case GWI_BLOCK_MAPPED:
+        break;
+    }
+    free(block);
+}

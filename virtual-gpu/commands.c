@@ -1,0 +1,109 @@
+/* Commands on their way: who refers to them, what they wait for, and their end. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "gwi_virt.h"
+
+gwi_command *gwi_command_keep(gwi_command *command)
+{
+    command->references++;
+    return command;
+}
+
+static void waits_drop(gwi_command *command)
+{
+    for (size_t i = 0; i < command->wait_count; i++)
+        gwi_command_drop(command->waits_for[i]);
+    free(command->waits_for);
+    command->waits_for = NULL;
+    command->wait_count = 0;
+}
+
+void gwi_command_drop(gwi_command *command)
+{
+    if (command == NULL || --command->references > 0)
+        return;
+    waits_drop(command);
+    gwi_work_free(&command->work);
+    free(command);
+}
+
+bool gwi_command_wait_for(gwi_command *command, gwi_command *other)
+{
+    if (other == NULL || other->done)
+        return true;
+    gwi_command **grown = realloc(command->waits_for, (command->wait_count + 1) * sizeof(gwi_command *));
+    if (grown == NULL)
+        return false;
+    command->waits_for = grown;
+    grown[command->wait_count++] = gwi_command_keep(other);
+    return true;
+}
+
+void gwi_stream_activate(gwi_stream *stream)
+{
+    if (stream->is_active)
+        return;
+    stream->is_active = true;
+    stream->active_previous = NULL;
+    stream->active_next = gwi.active;
+    if (gwi.active != NULL)
+        gwi.active->active_previous = stream;
+    gwi.active = stream;
+}
+
+static void active_remove(gwi_stream *stream)
+{
+    if (!stream->is_active)
+        return;
+    stream->is_active = false;
+    if (stream->active_previous != NULL)
+        stream->active_previous->active_next = stream->active_next;
+    else
+        gwi.active = stream->active_next;
+    if (stream->active_next != NULL)
+        stream->active_next->active_previous = stream->active_previous;
+}
+
+void gwi_stream_free(gwi_stream *stream)
+{
+    gwi_command_drop(stream->last);
+    free(stream->capture_tail);
+    free(stream);
+}
+
+/* The head of its stream has ended at `end_ns`. */
+void gwi_command_finish(gwi_command *command, uint64_t end_ns)
+{
+    gwi_stream *stream = command->stream;
+    command->done = true;
+    command->end_ns = end_ns;
+    stream->head = command->next;
+    if (stream->head == NULL)
+        stream->tail = NULL;
+    stream->pending_count--;
+    waits_drop(command);
+    gwi_work_free(&command->work);
+    if (stream->head == NULL) {
+        active_remove(stream);
+        if (stream->destroyed)
+            gwi_stream_free(stream);
+    }
+    gwi_command_drop(command);
+}
+
+void gwi_abandon(gwi_context *context)
+{
+    uint64_t now = gwi_now_ns();
+    gwi_busy_cut(gwi.shared, gwi.shared_slot, context->device->index, now);
+    gwi_stream *next = NULL;
+    for (gwi_stream *stream = gwi.active; stream != NULL; stream = next) {
+        next = stream->active_next;
+        if (stream->context != context)
+            continue;
+        unsigned count = stream->pending_count;
+        while (count-- > 0 && !stream->head->running)
+            gwi_command_finish(stream->head, now); /* the last one may free the stream: count was read before */
+    }
+    pthread_cond_broadcast(&gwi.changed);
+}

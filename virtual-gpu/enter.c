@@ -1,0 +1,292 @@
+/* What happens before every call, and cuInit. */
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "gwi_virt.h"
+
+/* --- before every call ---------------------------------------------------------------------------------- */
+
+enum {
+    ANY_TIME = 1,   /* works before cuInit and in a forked child */
+    NO_CONTEXT = 2, /* works without a current context */
+    NO_STICKY = 4,  /* works although a kernel has ruined the context */
+    UNSAFE = 8,     /* forbidden while a capture is open */
+    OWN_THREAD = 16 /* reads what is the thread's alone: takes no lock, as the real one does not */
+};
+
+/* The first row that fits decides; a star stands for the rest of the name. Rows nobody lists here want a
+ * context and see its sticky error. */
+static const struct {
+    const char *pattern;
+    int flags;
+} classes[] = {
+    {"cuInit", ANY_TIME | NO_CONTEXT | NO_STICKY},
+    {"cuDriverGetVersion", ANY_TIME | NO_CONTEXT | NO_STICKY},
+    {"cuGetErrorName", ANY_TIME | NO_CONTEXT | NO_STICKY},
+    {"cuGetErrorString", ANY_TIME | NO_CONTEXT | NO_STICKY},
+    {"cuGetProcAddress*", ANY_TIME | NO_CONTEXT | NO_STICKY},
+    {"cuGetExportTable", ANY_TIME | NO_CONTEXT | NO_STICKY},
+    {"cuLogs*", ANY_TIME | NO_CONTEXT | NO_STICKY},
+    {"cuCoredump*", ANY_TIME | NO_CONTEXT | NO_STICKY},
+    {"cuProfiler*", NO_CONTEXT | NO_STICKY},
+    {"cuDevice*", NO_CONTEXT | NO_STICKY},
+    {"cuCtxGetCurrent", NO_CONTEXT | NO_STICKY | OWN_THREAD},
+    {"cuCtxSetCurrent", NO_CONTEXT | NO_STICKY},
+    {"cuCtxPushCurrent*", NO_CONTEXT | NO_STICKY},
+    {"cuCtxPopCurrent*", NO_CONTEXT | NO_STICKY},
+    {"cuCtxCreate*", NO_CONTEXT | NO_STICKY},
+    {"cuCtxDestroy*", NO_CONTEXT | NO_STICKY},
+    {"cuCtxGetApiVersion", NO_CONTEXT | NO_STICKY},
+    {"cuCtxGetDevice*", NO_STICKY},
+    {"cuCtxGetId", NO_CONTEXT | NO_STICKY},
+    {"cuCtxSynchronize_v2", NO_CONTEXT | UNSAFE},
+    {"cuCtxSynchronize", UNSAFE},
+    {"cuPointer*", NO_CONTEXT | NO_STICKY},
+    {"cuMemFreeHost", NO_CONTEXT},
+    {"cuMemFree_v2", NO_CONTEXT | UNSAFE},
+    {"cuMemFree", NO_CONTEXT | UNSAFE},
+    {"cuMemAllocAsync*", 0},
+    {"cuMemAllocFromPoolAsync*", 0},
+    {"cuMemAlloc*", UNSAFE},
+    {"cuMemHost*", UNSAFE},
+    {"cuMemPool*", NO_CONTEXT},
+    {"cuMemGetDefaultMemPool", NO_CONTEXT},
+    {"cuMemGetMemPool", NO_CONTEXT},
+    {"cuMemSetMemPool", NO_CONTEXT},
+    {"cuMemAddress*", NO_CONTEXT},
+    {"cuMemCreate", NO_CONTEXT},
+    {"cuMemRelease", NO_CONTEXT},
+    {"cuMemRetainAllocationHandle", NO_CONTEXT},
+    {"cuMemMap", NO_CONTEXT},
+    {"cuMemUnmap", NO_CONTEXT},
+    {"cuMemSetAccess", NO_CONTEXT},
+    {"cuMemGetAccess", NO_CONTEXT},
+    {"cuMemGetAllocation*", NO_CONTEXT},
+    {"cuMemExportToShareableHandle", NO_CONTEXT},
+    {"cuMemImportFromShareableHandle", NO_CONTEXT},
+    {"cuMemcpyHtoDAsync*", 0},
+    {"cuMemcpyDtoHAsync*", 0},
+    {"cuMemcpyDtoDAsync*", 0},
+    {"cuMemcpyAsync*", 0},
+    {"cuMemcpyPeerAsync*", 0},
+    {"cuMemcpy2DAsync*", 0},
+    {"cuMemcpy3DAsync*", 0},
+    {"cuMemcpyBatchAsync*", 0},
+    {"cuMemcpy*", UNSAFE},
+    {"cuModuleLoad*", UNSAFE},
+    {"cuModuleUnload", UNSAFE},
+    {"cuLibrary*", NO_CONTEXT},
+    {"cuKernel*", NO_CONTEXT},
+    {"cuEventCreate", 0},
+    {"cuEventRecord*", 0},
+    {"cuEvent*", NO_CONTEXT},
+    {"cuGraph*", NO_CONTEXT},
+    {"cuThreadExchangeStreamCaptureMode", NO_CONTEXT},
+    {"cuUserObject*", NO_CONTEXT},
+    {"cuIpcGetEventHandle", NO_CONTEXT},
+};
+
+static bool fits(const char *pattern, const char *symbol)
+{
+    size_t bytes = strlen(pattern);
+    if (pattern[bytes - 1] == '*')
+        return strncmp(pattern, symbol, bytes - 1) == 0;
+    /* Per-thread variants are of their plain one's class. */
+    return strncmp(pattern, symbol, bytes) == 0 &&
+           (symbol[bytes] == '\0' || strcmp(symbol + bytes, "_ptsz") == 0 || strcmp(symbol + bytes, "_ptds") == 0);
+}
+
+static int class_of(unsigned fn)
+{
+    static unsigned char known[GW_FN_COUNT]; /* 0: not looked up yet, else flags + 1 */
+    int found = __atomic_load_n(&known[fn], __ATOMIC_RELAXED);
+    if (found != 0)
+        return found - 1;
+    found = 0;
+    for (size_t i = 0; i < sizeof classes / sizeof *classes; i++)
+        if (fits(classes[i].pattern, gw_api_fns[fn].symbol)) {
+            found = classes[i].flags;
+            break;
+        }
+    __atomic_store_n(&known[fn], (unsigned char)(found + 1), __ATOMIC_RELAXED);
+    return found;
+}
+
+/* What the specification's `fault=CODE@FUNCTION:N` says about this call; 0: nothing. */
+static int fault_by_option(unsigned fn)
+{
+    for (unsigned i = 0; i < gwi.spec.fault_count; i++) {
+        const gw_virt_fault *fault = &gwi.spec.faults[i];
+        if (fault->kind == GW_VIRT_FAULT_CALL && strcmp(fault->name, gw_api_fns[fn].symbol) == 0 &&
+            __atomic_add_fetch(&gwi.fault_calls[i], 1, __ATOMIC_RELAXED) == fault->count)
+            return fault->code;
+    }
+    return 0;
+}
+
+static int context_check(int class)
+{
+    gwi_context *context = gwi_current();
+    if (context == NULL) {
+        if (class & NO_CONTEXT)
+            return 0;
+        gwi_say("No CUDA context is current to the calling thread");
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
+    if (!context->alive)
+        return class & NO_CONTEXT ? 0 : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    if (!(class & NO_STICKY) && context->fault != 0) {
+        /* The answer to a failed assertion comes by itself; other faults wait for a call that looks. */
+        if (context->fault == CUDA_ERROR_ASSERT)
+            gwi_see_fault();
+        if (context->fault_seen) {
+            gwi_say("Sticky error detected");
+            return context->fault;
+        }
+    }
+    return class & UNSAFE ? gwi_capture_forbids() : 0;
+}
+
+int gwi_virt_enter(unsigned fn)
+{
+    int class = class_of(fn);
+    gwi_self.fn = fn;
+    gwi_self.per_thread_stream = (gw_api_fns[fn].flags & 2) != 0;
+    if (class & ANY_TIME)
+        return 0;
+    if (!__atomic_load_n(&gwi.initialised, __ATOMIC_ACQUIRE) || *gwi.fork_mark == 0) {
+        gwi_log_result(gw_api_fns[fn].symbol, CUDA_ERROR_NOT_INITIALIZED);
+        return CUDA_ERROR_NOT_INITIALIZED;
+    }
+    if ((class & OWN_THREAD) && gwi.spec.fault_count == 0)
+        return 0;
+    gwi_lock();
+    if (gwi.cards_fail) {
+        gwi_cards_call(fn);
+        gwi_cards_look();
+    }
+    if (gwi.active != NULL)
+        gwi_advance();
+    int result = gwi.spec.fault_count > 0 ? fault_by_option(fn) : 0;
+    if (result == 0)
+        result = context_check(class);
+    if (result == 0) {
+        gwi_unlock();
+        return 0;
+    }
+    return gwi_leave(result);
+}
+
+/* --- cuInit --------------------------------------------------------------------------------------------- */
+
+static void sources_read(void)
+{
+    gw_error err = {{0}};
+    const char *text = getenv("GPUWHY_VIRTUAL");
+    gwi.sources_read = true;
+    gwi.folder = getenv("GPUWHY_VIRTUAL_DIR");
+    if (gwi.folder != NULL && gwi.folder[0] == '\0')
+        gwi.folder = NULL;
+    if (gw_virt_spec_parse(text != NULL && text[0] != '\0' ? text : "h200", &gwi.spec, &err) != GW_OK) {
+        /* Only a program started by hand can get here: gpuwhy refuses a bad specification itself. */
+        snprintf(gwi.init_reason, sizeof gwi.init_reason, "GPUWHY_VIRTUAL: %s", err.text);
+        gwi.spec.driver_version = GW_VIRT_DRIVER_VERSION;
+        gwi.init_result = CUDA_ERROR_NO_DEVICE;
+    }
+}
+
+/* What happened before this process came is none of its business, except that a lost card stays lost. */
+static bool cards_are_gone(void)
+{
+    unsigned lost_count = 0;
+    gwi_cards_look();
+    for (unsigned d = 0; d < gwi.spec.device_count; d++)
+        lost_count += gwi_card_is_lost(d);
+    return lost_count == gwi.spec.device_count;
+}
+
+static int initialise(void)
+{
+    for (unsigned i = 0; i < gwi.spec.fault_count; i++)
+        if (gwi.spec.faults[i].kind == GW_VIRT_FAULT_INIT)
+            return gwi.spec.faults[i].code;
+    if (gwi.init_result != 0) {
+        gwi_note("init %s", gwi.init_reason);
+        gwi_say("%s", gwi.init_reason);
+        return gwi.init_result;
+    }
+    if (gwi.shared == NULL && !gwi_shared_open(gwi.folder, &gwi.spec, &gwi.shared, &gwi.shared_slot)) {
+        gwi_say("the virtual cards' state cannot be shared through %s", gwi.folder != NULL ? gwi.folder : "memory");
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    for (unsigned d = 0; d < gwi.spec.device_count; d++)
+        gwi.devices[d].index = d;
+    for (unsigned i = 0; i < gwi.spec.fault_count; i++)
+        gwi.cards_fail |= gwi.spec.faults[i].kind == GW_VIRT_FAULT_CARD;
+    if (cards_are_gone())
+        return CUDA_ERROR_NO_DEVICE;
+    unsigned char *mark = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (mark == MAP_FAILED)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    mark[0] = 1;
+    madvise(mark, 4096, MADV_WIPEONFORK);
+    gwi.fork_mark = mark;
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&gwi.changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+    gwi.next_id = 1;
+    __atomic_store_n(&gwi.initialised, true, __ATOMIC_RELEASE);
+    return 0;
+}
+
+GWI_API(cuInit)(unsigned flags)
+{
+    /* The lock may have been held by a thread that a fork left behind. */
+    if (gwi.fork_mark != NULL && *gwi.fork_mark == 0)
+        return CUDA_ERROR_NOT_INITIALIZED;
+    GWI_ENTER;
+    if (!gwi.sources_read)
+        sources_read();
+    if (flags != 0)
+        return gwi_leave(CUDA_ERROR_INVALID_VALUE);
+    return gwi_leave(gwi.initialised ? 0 : initialise());
+}
+
+GWI_API(cuDriverGetVersion)(int *driverVersion)
+{
+    if (driverVersion == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!gwi.sources_read) {
+        GWI_ENTER;
+        if (!gwi.sources_read)
+            sources_read();
+        gwi_unlock();
+    }
+    *driverVersion = gwi.spec.driver_version;
+    return 0;
+}
+
+/* A runtime library asks for tables that are not documented. Without them it cannot run; who started the
+ * program says so. */
+GWI_API(cuGetExportTable)(const void **ppExportTable, const CUuuid *pExportTableId)
+{
+    static int noted;
+    (void)pExportTableId;
+    if (ppExportTable == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *ppExportTable = NULL;
+    if (!gwi.sources_read) {
+        GWI_ENTER;
+        if (!gwi.sources_read)
+            sources_read();
+        gwi_unlock();
+    }
+    if (!__atomic_exchange_n(&noted, 1, __ATOMIC_RELAXED))
+        gwi_note("export-table");
+    return CUDA_ERROR_INVALID_VALUE;
+}
