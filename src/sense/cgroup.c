@@ -1,4 +1,4 @@
-/* Reads limits and use of memory, CPU and pids from the control group, of version 1 and 2. */
+/* Finds the control group of a process, of version 1 or 2, and reads its limits, use and pressure. */
 #include "gwi_host.h"
 
 #include "gw_text.h"
@@ -11,12 +11,12 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Version 1 says "no limit" by a number that no machine has. */
+/* Version 1 reports "no limit" as a number larger than the memory of any machine. */
 static const uint64_t no_limit_bytes = UINT64_C(1) << 62;
 
 /* ---- where ---- */
 
-/* Is `word` one of the list "a,b,c" of so many bytes? */
+/* Check whether the list "a,b,c" of `bytes` bytes contains `word`. */
 static bool is_listed(const char *list, size_t bytes, const char *word)
 {
     size_t word_bytes = strlen(word);
@@ -31,7 +31,7 @@ static bool is_listed(const char *list, size_t bytes, const char *word)
     return false;
 }
 
-/* The group's path in the tree of `controller`: of version 1 where one has it, else of version 2. */
+/* Find the group's path in the tree of `controller`. Version 1 takes precedence over version 2. */
 static bool find_path(const char *groups, const char *controller, char *out, size_t room, bool *ret_v2)
 {
     bool found = false;
@@ -60,7 +60,7 @@ typedef struct mount {
     char root[PATH_MAX], point[PATH_MAX];
 } mount;
 
-/* "36 35 98:0 /root /point options - type source super" */
+/* Parses "36 35 98:0 /root /point options - type source super". */
 static bool parse_mount(const char *line, const char *controller, bool is_v2, mount *ret_mount)
 {
     char type[32], super[1024], options[1024];
@@ -98,7 +98,7 @@ static void find_part(gwi_cgroup_part *part, const char *root, const char *group
     if (!find_path(groups, controller, path, sizeof path, &part->is_v2) ||
         !find_mount(mounts, controller, part->is_v2, &place))
         return;
-    /* A container sees its own group as the top of the tree, while its path counts from the machine's top. */
+    /* A container sees its own group as the top of the tree, but its path is relative to the machine's top. */
     size_t above = strlen(place.root);
     const char *rest = path;
     if (strcmp(place.root, "/") != 0 && strncmp(path, place.root, above) == 0 &&
@@ -114,10 +114,10 @@ static void find_part(gwi_cgroup_part *part, const char *root, const char *group
     if (strcmp(rest, "/") != 0 && strlen(rest) < room)
         memcpy(part->path + top, rest, strlen(rest) + 1);
     if (access(part->path, F_OK) != 0)
-        part->path[top] = '\0'; /* moved to another namespace: what we see is the top */
+        part->path[top] = '\0'; /* the process was moved to another namespace: use the top that is visible here */
 }
 
-/* A text file of any size; the caller frees it. NULL: none. */
+/* Read a text file of any size. The caller frees the result. Returns NULL with the errno in *ret_why on failure. */
 static char *load(const char *root, const char *format, pid_t pid, int *ret_why)
 {
     enum { STEP = 64 << 10, MOST = 4 << 20 };
@@ -152,7 +152,7 @@ void gwi_cgroup_find(gwi_cgroup *group, const char *root, pid_t pid)
 
 /* ---- what ---- */
 
-/* A file of one number, or of "max". */
+/* Read a file with one number or "max". */
 static bool read_number(const gwi_cgroup_part *part, size_t path_bytes, const char *name, uint64_t *ret_number,
                         int *ret_why)
 {
@@ -182,7 +182,7 @@ static void put_number(const gwi_cgroup_part *part, const char *name, gw_metric 
     gwi_values_number(values, metric, known, number, why);
 }
 
-/* The smallest limit from the group up to the top of what can be seen: each of them holds. */
+/* Store the smallest limit from the group up to the visible top, because all of them apply. */
 static void put_limit(const gwi_cgroup_part *part, const char *name, gw_metric metric, gwi_values *values)
 {
     uint64_t least = UINT64_MAX, number;
@@ -204,11 +204,11 @@ static void put_limit(const gwi_cgroup_part *part, const char *name, gw_metric m
         else
             bytes = above - 1;
     }
-    /* The top group of version 2 has no such file, and no limit. */
+    /* The top group of version 2 has no such file, which means no limit. */
     gwi_values_number(values, metric, known || (part->is_v2 && part->path[0] != '\0' && why == ENOENT), least, why);
 }
 
-/* The number behind `key` in the group's file. */
+/* Store the number after `key` in a file of the group. */
 static void put_key(const gwi_cgroup_part *part, const char *name, const char *key, uint64_t factor, gw_metric metric,
                     gwi_values *values)
 {
@@ -223,7 +223,7 @@ static void put_key(const gwi_cgroup_part *part, const char *name, const char *k
     gwi_values_number(values, metric, known, number * factor, why);
 }
 
-/* "some avg10=0.00 avg60=0.00 avg300=0.00 total=123" */
+/* Parses "some avg10=0.00 avg60=0.00 avg300=0.00 total=123". */
 static void put_pressure(const gwi_cgroup_part *part, gwi_values *values)
 {
     char text[512];
@@ -250,7 +250,7 @@ static void put_memory(const gwi_cgroup_part *part, gwi_values *values)
     put_pressure(part, values);
 }
 
-/* "50000 100000" or "max 100000": microseconds of each period. */
+/* Parses "50000 100000" or "max 100000": microseconds per period. */
 static void put_cpu_limit(const gwi_cgroup_part *part, gwi_values *values)
 {
     char text[64] = "";

@@ -1,4 +1,4 @@
-/* Control groups of made-up machines, and of this one. */
+/* Tests of control groups on made-up machines and on this one. */
 #define _GNU_SOURCE
 #include "gwi_host.h"
 
@@ -8,7 +8,7 @@
 
 enum { PID = 77 };
 
-/* Up to the one without a name. */
+/* The list ends with an entry without a name. */
 typedef struct made_file {
     const char *name, *text;
 } made_file;
@@ -55,7 +55,7 @@ static void version_2(void **state)
         {"/proc/77/cgroup", "0::/user.slice/job\n"},
         {"/proc/77/mountinfo", "22 1 0:20 / /sys rw - sysfs sysfs rw\n"
                                "30 22 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n"},
-        {"/sys/fs/cgroup/user.slice/memory.max", "4294967296\n"}, /* the tighter one holds */
+        {"/sys/fs/cgroup/user.slice/memory.max", "4294967296\n"}, /* the tighter limit applies */
         {"/sys/fs/cgroup/user.slice/job/memory.max", "max\n"},
         {"/sys/fs/cgroup/user.slice/job/memory.current", "1000\n"},
         {"/sys/fs/cgroup/user.slice/job/memory.peak", "2000\n"},
@@ -88,7 +88,7 @@ static void version_2(void **state)
     EXPECT_ALL(&values, want);
 }
 
-/* No limit anywhere is known to be none; what an older kernel lacks is not supported, not 0. */
+/* A missing limit is known as "no limit". A file that an older kernel lacks is not supported, not 0. */
 static void version_2_without_limits(void **state)
 {
     (void)state;
@@ -102,7 +102,7 @@ static void version_2_without_limits(void **state)
     expect(&values, GW_METRIC_CGROUP_CPU_LIMIT, GW_SAMPLE_NOT_SUPPORTED, 0);
 }
 
-/* Both versions at once, as many machines have it: version 1 has the controllers. A container sees its group as top. */
+/* Both versions at once, as on many machines: version 1 has the controllers. A container sees its group as the top. */
 static void version_1_in_a_container(void **state)
 {
     static const made_file files[] = {
@@ -141,7 +141,7 @@ static void version_1_in_a_container(void **state)
     expect(&values, GW_METRIC_CGROUP_CPU_LIMIT, GW_SAMPLE_KNOWN, 500);
 }
 
-/* Files that make no sense give nothing, and no crash. */
+/* Files with nonsense yield no values and do not crash the reader. */
 static void nonsense(void **state)
 {
     (void)state;
@@ -171,11 +171,11 @@ static void nonsense(void **state)
     write_file("/proc/77/mountinfo", "w", large);
     (void)read_group();
     remove_root(NULL);
-    gwi_values values = read_group(); /* nothing is there at all */
+    gwi_values values = read_group(); /* the group has no files at all */
     expect(&values, GW_METRIC_CGROUP_OOM_KILLS, GW_SAMPLE_NOT_SUPPORTED, 0);
 }
 
-/* What this machine has, if it has any. */
+/* Read the group of this machine, if it has one. */
 static void this_machine(void **state)
 {
     (void)state;

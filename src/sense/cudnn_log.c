@@ -1,4 +1,5 @@
-/* Reads entries of cuDNN's log in the forms that versions 7 to 9 write. */
+/* Parser for the error log of cuDNN: assembles lines, recognises the lines of an entry and reports its first
+ * message. */
 #define _GNU_SOURCE
 #include "gw_cudnn_log.h"
 
@@ -35,7 +36,7 @@ static void tell(gw_cudnn_log *log, gw_cudnn_sink *sink, void *user)
     log->message = (gw_cudnn_message){0};
 }
 
-/* "CuDNN (v90300 75) function cudnnBackendFinalize() called:" */
+/* Matches "CuDNN (v90300 75) function cudnnBackendFinalize() called:", the start of an entry. */
 static bool take_head(gw_cudnn_log *log, const char *text, gw_cudnn_sink *sink, void *user)
 {
     static const char mark[] = "cuDNN (v", function[] = ") function ";
@@ -49,7 +50,7 @@ static bool take_head(gw_cudnn_log *log, const char *text, gw_cudnn_sink *sink, 
     return true;
 }
 
-/* "Error: CUDNN_STATUS_BAD_PARAM; Reason: ..." */
+/* Matches "Error: CUDNN_STATUS_BAD_PARAM; Reason: ...". */
 static bool take_message(gw_cudnn_log *log, const char *text)
 {
     bool is_error = begins(text, "Error: ");
@@ -71,7 +72,7 @@ static bool take_message(gw_cudnn_log *log, const char *text)
     return true;
 }
 
-/* "Process=123; Thread=123; ..." or "Process: 123, Thread: ...": the end of an entry */
+/* Matches "Process=123; Thread=123; ..." or "Process: 123, Thread: ...", the end of an entry. */
 static bool take_process(gw_cudnn_log *log, const char *text, gw_cudnn_sink *sink, void *user)
 {
     if (!begins(text, "Process=") && !begins(text, "Process: "))

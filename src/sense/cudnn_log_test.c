@@ -1,4 +1,4 @@
-/* Entries of cuDNN's log, whole and in pieces, of several versions, and lines that are none. */
+/* Tests of the cuDNN log parser with entries of both forms, read in pieces of various sizes. */
 #include "gw_cudnn_log.h"
 
 #include <setjmp.h>
@@ -19,7 +19,7 @@ static void take(void *user, const gw_cudnn_message *message)
     told_count++;
 }
 
-/* The whole text, in pieces of that many bytes. */
+/* Feed the whole text in pieces of `piece` bytes. */
 static void read_text(const char *text, size_t piece)
 {
     gw_cudnn_log log = {0};
@@ -70,7 +70,7 @@ static void version_8_with_a_traceback(void **state)
     assert_string_equal(told[0].reason, "numUserNodes != 5");
 }
 
-/* What an error follows from may stand before it as a warning. */
+/* A warning in the same entry may precede the error that follows from it. */
 static void an_error_counts_more(void **state)
 {
     (void)state;

@@ -1,8 +1,8 @@
-/* The process that asks NVML and file systems, and what it tells.
+/* The sampler: a process that queries NVML and file systems, and the messages that it sends.
  *
- * On a card that is dying a call of NVML may take seconds or never come back, and a look at a network's file system
- * likewise; a thread that hangs in the kernel would keep the whole supervisor from ending. So somebody else asks: a
- * process without files, that is killed when it is no longer needed. */
+ * On a failing card an NVML call may take seconds or never return, and so may a call on a network file system. A thread
+ * stuck in the kernel would keep the supervisor from ending. A separate process, which has none of the supervisor's
+ * files open, can be killed when it is no longer needed. */
 #ifndef GWI_SAMPLER_H
 #define GWI_SAMPLER_H
 
@@ -19,8 +19,8 @@ typedef enum gwi_message_kind {
     GWI_MESSAGE_SAMPLE,  /* `count` values */
     GWI_MESSAGE_FACT,    /* text "key=value" */
     GWI_MESSAGE_EVENT,   /* text, code, value, event_kind */
-    GWI_MESSAGE_HOLDERS, /* `count` processes of a card; whole: that is all of them */
-    GWI_MESSAGE_DONE     /* request `code` is answered */
+    GWI_MESSAGE_HOLDERS, /* `count` processes of a card; whole: the list is complete */
+    GWI_MESSAGE_DONE     /* request `code` is complete */
 } gwi_message_kind;
 
 typedef struct gwi_message {
@@ -36,24 +36,25 @@ typedef struct gwi_message {
 } gwi_message;
 
 typedef struct gwi_request {
-    uint64_t number;        /* answered by DONE, when everything else is told */
-    uint64_t fast_until_ns; /* monotonic: until then everything is read ten times a second */
+    uint64_t number;        /* a DONE message with this number follows when everything has been sent */
+    uint64_t fast_until_ns; /* monotonic: read everything ten times a second until then */
     bool holders;
 } gwi_request;
 
 typedef struct gwi_sampler {
     pid_t pid;                   /* 0: none */
-    int fd;                      /* a socket of records; -1: none */
+    int fd;                      /* a SOCK_SEQPACKET socket; -1: none */
     gwi_nvml_progress *progress; /* shared memory */
 } gwi_sampler;
 
-/* Start it. GW_IO, GW_NOMEM: `err` says why there is none. */
+/* Start the process. GW_IO, GW_NOMEM: `err` has the reason. */
 GW_MUST_CHECK gw_status gwi_sampler_start(gwi_sampler *sampler, const gw_sense_options *options, gw_error *err);
-/* False: it is gone. */
+/* Send a request. Returns false if the process has ended. */
 bool gwi_sampler_ask(const gwi_sampler *sampler, const gwi_request *request);
-/* The next message, not waiting. 1: one; 0: none yet; -1: it is gone. */
+/* Read the next message without waiting. Returns 1 for a message, 0 if there is none yet, -1 if the process has
+ * ended. */
 int gwi_sampler_next(const gwi_sampler *sampler, gwi_message *message);
-/* End it, whatever it does. One that cannot be killed now stays behind, and is said: false. */
+/* End the process, even in the middle of a call. Returns false if it cannot be killed now and stays behind. */
 bool gwi_sampler_stop(gwi_sampler *sampler);
 
 #endif

@@ -1,4 +1,4 @@
-/* Reads memory, load and processes of the machine from /proc. */
+/* Reads the numbers of the machine and of single processes from /proc, and finds the processes that use a card. */
 #define _GNU_SOURCE
 #include "gwi_host.h"
 
@@ -140,12 +140,12 @@ bool gwi_host_counts_pids(const char *root)
     char path[PATH_MAX], target[64] = "";
     snprintf(path, sizeof path, "%s/proc/self/ns/pid", root);
     ssize_t bytes = readlink(path, target, sizeof target - 1);
-    return bytes > 0 && strcmp(target, "pid:[4026531836]") == 0; /* the kernel's number of its first namespace */
+    return bytes > 0 && strcmp(target, "pid:[4026531836]") == 0; /* inode of the kernel's initial pid namespace */
 }
 
 /* ---- a process ---- */
 
-/* Newer kernels (6.2) say how many there are without a walk. */
+/* Since 6.2 the size of /proc/PID/fd is the number of descriptors. Older kernels need a walk. */
 static bool count_descriptors(const char *root, pid_t pid, uint64_t *ret_count, int *ret_why)
 {
     char path[PATH_MAX];
@@ -175,14 +175,14 @@ bool gwi_process_read(const char *root, pid_t pid, gwi_values *values)
         return false;
     bool known = sscanf(text, "%" SCNu64 " %" SCNu64, &size, &resident) == 2;
     if (known && size == 0)
-        return false; /* it has ended, its parent has not asked yet */
+        return false; /* a zombie: its parent has not waited for it yet */
     gwi_values_number(values, GW_METRIC_PROCESS_MEMORY, known, resident * (uint64_t)sysconf(_SC_PAGESIZE), EINVAL);
     known = count_descriptors(root, pid, &count, &why);
     gwi_values_number(values, GW_METRIC_PROCESS_DESCRIPTORS, known, count, why);
     known = gwi_read_text(text, sizeof text, &why, "%s/proc/%d/limits", root, (int)pid) >= 0 &&
             gwi_text_number(text, "Max open files", &limit);
     gwi_values_number(values, GW_METRIC_PROCESS_DESCRIPTORS_LIMIT, known, limit, why);
-    /* time on a processor, time waiting for one, slices: of the first thread */
+    /* time running, time waiting for a processor and time slices of the first thread */
     uint64_t ran_ns = 0, waited_ns = 0;
     known = gwi_read_text(text, sizeof text, &why, "%s/proc/%d/schedstat", root, (int)pid) > 0 &&
             sscanf(text, "%" SCNu64 " %" SCNu64, &ran_ns, &waited_ns) == 2;

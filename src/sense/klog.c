@@ -1,4 +1,5 @@
-/* Tells what a line of the kernel's log means: Xids, killed processes, faults, the bus. */
+/* Parser for lines of the kernel's log: Xid errors, other lines of the NVIDIA driver, OOM kills, crashes and bus
+ * errors. */
 #include "gw_klog.h"
 #include "gw_text.h"
 
@@ -7,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A number at `text`, of no more digits than fit; false: none. */
+/* Parse a number at `text`. Returns false if there is none or if it is too large. */
 static bool number_at(const char *text, int base, uint64_t *ret_number, const char **ret_end)
 {
     char *end;
@@ -40,7 +41,7 @@ static bool hex_at(const char **at, uint64_t max, uint32_t *ret_number)
     return true;
 }
 
-/* "0000:01:00" and, if you like, ".0". */
+/* Parses "0000:01:00" and an optional ".0". */
 static bool pci_at(const char *text, gw_klog *klog)
 {
     uint32_t domain, bus, slot;
@@ -62,7 +63,7 @@ static void copy_name(gw_klog *klog, const char *from, size_t bytes)
 
 /* ---- the head of a line ---- */
 
-/* The message behind what /dev/kmsg or dmesg put before it. NULL: not the kernel's own words. */
+/* Skip the prefix of /dev/kmsg or dmesg. Returns NULL if the kernel did not write the line itself. */
 static const char *skip_head(const char *line, gw_klog *klog)
 {
     enum { FACILITY_SHIFT = 3 };
@@ -72,7 +73,7 @@ static const char *skip_head(const char *line, gw_klog *klog)
         number_at(at + 1, 10, &stamp, &at) && *at == ',') {
         const char *message = strchr(at, ';');
         if (message == NULL || priority >> FACILITY_SHIFT != 0)
-            return NULL; /* anybody may write there, but not as the kernel */
+            return NULL; /* any program may write to /dev/kmsg, but not with the facility of the kernel */
         klog->has_stamp = true;
         klog->stamp_us = stamp;
         return message + 1;
@@ -94,7 +95,7 @@ static const char *skip_head(const char *line, gw_klog *klog)
 
 /* ---- Xid ---- */
 
-/* "pid=1234, name=python3," or "pid='<unknown>', name=<unknown>," */
+/* Parses "pid=1234, name=python3," or "pid='<unknown>', name=<unknown>,". */
 static void take_process(const char *text, gw_klog *klog)
 {
     const char *pid = strstr(text, "pid="), *name = strstr(text, "name=");
@@ -104,7 +105,7 @@ static void take_process(const char *text, gw_klog *klog)
         copy_name(klog, name + 5, strcspn(name + 5, ","));
 }
 
-/* The number behind "(PCI:0000:01:00 ...): "; 0: none. `mark`: "Xid (" and the like. */
+/* Parse the number after "(PCI:0000:01:00 ...): ". `mark` is "Xid (" or similar. Returns 0 if there is none. */
 static uint32_t xid_at(const char *text, const char *mark, gw_klog *klog)
 {
     const char *place = strstr(text, mark);
@@ -170,7 +171,7 @@ static bool take_driver_line(const char *text, gw_klog *klog)
 
 /* ---- the host ---- */
 
-/* "Memory cgroup out of memory: Killed process 123 (python3) total-vm:..." */
+/* Parses "Memory cgroup out of memory: Killed process 123 (python3) total-vm:...". */
 static bool take_oom_kill(const char *text, gw_klog *klog)
 {
     const char *killed = strstr(text, "Killed process "), *at;
@@ -186,7 +187,7 @@ static bool take_oom_kill(const char *text, gw_klog *klog)
     return true;
 }
 
-/* The process before "[123]" that ends at `bracket`: its name may hold anything. */
+/* Parse the process name before "[123]", which ends at `bracket`. The name may hold any characters. */
 static bool take_victim(const char *text, const char *bracket, gw_klog *klog)
 {
     const char *open = bracket;
@@ -198,8 +199,9 @@ static bool take_victim(const char *text, const char *bracket, gw_klog *klog)
     return true;
 }
 
-/* "python3[123]: segfault at 7f.. ip .. sp .. error 6 in libc.so[..]", "traps: x[123] general protection fault ip:..",
- * "x[123]: unhandled level 2 translation fault (11) at 0x.., esr 0x.." */
+/* Parses "python3[123]: segfault at 7f.. ip .. sp .. error 6 in libc.so[..]",
+ *  "traps: x[123] general protection fault ip:..", "x[123]: unhandled level 2 translation fault (11) at 0x.., esr
+ * 0x..". */
 static bool take_crash(const char *text, gw_klog *klog)
 {
     static const struct {
@@ -231,8 +233,8 @@ static bool take_crash(const char *text, gw_klog *klog)
     return false;
 }
 
-/* "nvidia 0000:01:00.0: PCIe Bus Error: severity=Corrected, ...", "pcieport 0000:00:01.0: AER: Corrected error
- * received" */
+/* Parses "nvidia 0000:01:00.0: PCIe Bus Error: severity=Corrected, ...",
+ *  "pcieport 0000:00:01.0: AER: Corrected error received". */
 static bool take_bus_error(const char *text, gw_klog *klog)
 {
     const char *aer = strstr(text, ": AER: "), *bus = strstr(text, "PCIe Bus Error: severity=");
@@ -240,7 +242,7 @@ static bool take_bus_error(const char *text, gw_klog *klog)
     if (aer == NULL && bus == NULL)
         return false;
     const char *words = bus != NULL ? bus : aer;
-    bool not_corrected = strstr(words, "Uncorrect") != NULL; /* "Uncorrected", "Uncorrectable" */
+    bool not_corrected = strstr(words, "Uncorrect") != NULL; /* matches "Uncorrected" and "Uncorrectable" */
     bool is_fatal = strstr(words, "(Fatal)") != NULL || strstr(words, "severity=Fatal") != NULL;
     if (!not_corrected && strstr(words, "orrected") == NULL && !is_fatal)
         return false;

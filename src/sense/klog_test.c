@@ -1,4 +1,4 @@
-/* Lines of real kernel logs and what they mean, and lines that mean nothing. */
+/* Tests of the kernel log parser with lines of real drivers and kernels, and with damaged ones. */
 #include "gw_klog.h"
 
 #include <setjmp.h>
@@ -13,14 +13,14 @@
 
 typedef struct row {
     const char *line;
-    gw_machine_event_kind kind; /* ANY: nothing to keep */
+    gw_machine_event_kind kind; /* ANY: the parser skips the line */
     uint32_t pid;
     uint64_t code, value;
     const char *name;
     int bus; /* -1: none */
 } row;
 
-/* As real drivers and kernels write them. */
+/* Lines as real drivers and kernels write them. */
 static const row rows[] = {
     {"NVRM: Xid (PCI:0000:01:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.", GW_MACHINE_XID, 0,
      79, 0, "", 1},
@@ -74,7 +74,7 @@ static const row rows[] = {
      GW_MACHINE_BUS_ERROR, 0, 1, 0, "", 0x41},
     {"nvidia 0000:41:00.0: PCIe Bus Error: severity=Uncorrected (Fatal), type=Inaccessible", GW_MACHINE_BUS_ERROR, 0, 2,
      0, "", 0x41},
-    /* not for us */
+    /* not about a GPU run */
     {"usb 1-1: new high-speed USB device", ANY, 0, 0, 0, NULL, -1},
     {"30,1,2,-;NVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus.", ANY, 0, 0, 0, NULL,
      -1}, /* from user space */
@@ -121,7 +121,7 @@ static void stamps_are_read(void **state)
     assert_false(klog.has_stamp);
 }
 
-/* Every Xid that there may be, with and without a process. */
+/* Xid numbers are read with and without a process. */
 static void every_number_is_read(void **state)
 {
     (void)state;
@@ -135,7 +135,7 @@ static void every_number_is_read(void **state)
     }
 }
 
-/* Cut anywhere, with any byte changed, nothing breaks and nothing is read behind the end. */
+/* Lines cut at any place or with any byte changed do no harm, and the parser does not read past the end. */
 static void damage_does_no_harm(void **state)
 {
     (void)state;
@@ -143,7 +143,7 @@ static void damage_does_no_harm(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         size_t bytes = strlen(rows[i].line);
         for (size_t cut = 0; cut <= bytes; cut++) {
-            char *copy = malloc(cut + 1); /* exactly: a sanitizer sees a look behind it */
+            char *copy = malloc(cut + 1); /* of the exact size, so that a sanitizer detects a read past the end */
             assert_non_null(copy);
             memcpy(copy, rows[i].line, cut);
             (void)gw_klog_parse(copy, cut, &klog);

@@ -1,4 +1,4 @@
-/* Follows /dev/kmsg, and keeps bursts of equal lines short. */
+/* Follows /dev/kmsg: reads new lines, drops those that do not concern the run and limits bursts of equal lines. */
 #include "gwi_kmsg.h"
 
 #include "gw_clock.h"
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Equal lines within this are a burst, of which the first few are handed out and the others counted. */
+/* Equal lines within this time are a burst. The first few are reported and the others are only counted. */
 static const uint64_t burst_ns = 1000000000u;
 enum { BURST_TOLD_MAX = 4, TOLD_MAX = 4096, READS_MAX = 512 };
 
@@ -36,7 +36,7 @@ void gwi_kmsg_close(gwi_kmsg *kmsg)
     kmsg->fd = -1;
 }
 
-/* Does the line concern this run, as far as can be told here? */
+/* Check, with what is known here, whether the line concerns this run. */
 static bool is_wanted(const gwi_kmsg_to *to, const gw_klog *klog)
 {
     if (klog->kind == GW_MACHINE_OOM_KILL)
@@ -58,7 +58,8 @@ static void hand_out(gwi_kmsg *kmsg, const gwi_kmsg_to *to, const gw_klog *klog,
         return;
     kmsg->told++;
     snprintf(text, sizeof text, "%s", klog->text);
-    if (klog->has_pci && strstr(text, "PCI:") == NULL) /* so that the card is found by its place, whoever wrote it */
+    if (klog->has_pci && strstr(text, "PCI:") == NULL) /* give every source of the line the same form, from which the
+                                                        * card is found */
         snprintf(text + strlen(text), 32, " (PCI:%04x:%02x:%02x)", klog->domain, klog->bus, klog->slot);
     gw_item item = {.kind = GW_ITEM_MACHINE, .t_ns = t_ns, .pid = to->pids_are_ours ? klog->pid : 0};
     item.machine.kind = (uint8_t)klog->kind;
@@ -77,7 +78,7 @@ static bool is_same(const gw_klog *a, const gw_klog *b)
            a->domain == b->domain && a->bus == b->bus && a->slot == b->slot;
 }
 
-/* Tell how many were only counted. */
+/* Report the number of lines that were only counted. */
 static void settle(gwi_kmsg *kmsg, const gwi_kmsg_to *to, gwi_burst *burst)
 {
     if (burst->untold > 0)
@@ -93,7 +94,7 @@ static gwi_burst *burst_of(gwi_kmsg *kmsg, const gwi_kmsg_to *to, const gw_klog 
         if (is_same(&burst->klog, klog)) {
             if (t_ns - burst->since_ns <= burst_ns)
                 return burst;
-            oldest = burst; /* its own, that is over */
+            oldest = burst; /* the burst of equal lines has ended: reuse it */
             break;
         }
         oldest = burst->since_ns < oldest->since_ns ? burst : oldest;
@@ -107,8 +108,8 @@ static gwi_burst *burst_of(gwi_kmsg *kmsg, const gwi_kmsg_to *to, const gw_klog 
     return oldest;
 }
 
-/* When it was written. The kernel's clock and ours part over weeks, but what is new now was written since the last
- * look. */
+/* Time when the line was written. The kernel's clock drifts from ours over weeks, but a new line was written after
+ * the last read, so its time is limited to that range. */
 static uint64_t time_of(const gwi_kmsg *kmsg, const gw_klog *klog, uint64_t now_ns)
 {
     uint64_t t_ns = klog->has_stamp ? klog->stamp_us * 1000 : now_ns;
@@ -136,9 +137,9 @@ void gwi_kmsg_read(gwi_kmsg *kmsg, const gwi_kmsg_to *to, bool last)
     char record[8192];
     uint64_t now_ns = gw_monotonic_ns();
     for (int reads = 0; kmsg->fd >= 0 && reads < READS_MAX; reads++) {
-        ssize_t got = read(kmsg->fd, record, sizeof record); /* of the device: one record */
+        ssize_t got = read(kmsg->fd, record, sizeof record); /* a read of the device returns one record */
         if (got < 0 && (errno == EPIPE || errno == EINTR))
-            continue; /* old ones were overwritten: on with what is there */
+            continue; /* old records were overwritten: continue with the next one */
         if (got <= 0)
             break;
         for (size_t at = 0; at < (size_t)got;) {

@@ -1,4 +1,5 @@
-/* Calls NVML through a table: one row for each function and the metrics that it gives. */
+/* Calls NVML, loaded at run time, and maps its answers to metrics. The table of rows lists every call and its
+ * interval. */
 #include "gwi_nvml.h"
 
 #include "gw_clock.h"
@@ -10,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The functions that are asked, by name. */
+/* The NVML functions in use, loaded by name. */
 #define FUNCTIONS(X)                                                                                                   \
     X(nvmlInit_v2)                                                                                                     \
     X(nvmlShutdown)                                                                                                    \
@@ -62,9 +63,9 @@ struct gwi_nvml {
     void *library; /* owned */
     gwi_nvml_progress *progress;
     uint32_t card_count;
-    nvmlDevice_t card[GWI_NVML_CARDS_MAX]; /* NULL: no handle */
+    nvmlDevice_t card[GWI_NVML_CARDS_MAX]; /* NULL: no handle for this card */
     nvmlReturn_t card_answer[GWI_NVML_CARDS_MAX];
-    nvmlReturn_t status[GWI_NVML_CARDS_MAX]; /* the last answer that was about the card as a whole */
+    nvmlReturn_t status[GWI_NVML_CARDS_MAX]; /* the last return code that was about the card as a whole */
     nvmlEventSet_t events;
 #define GW_X(name) gw_nvml_fn_##name *name;
     FUNCTIONS(GW_X)
@@ -80,7 +81,7 @@ static uint8_t state_of(nvmlReturn_t answer)
     case NVML_ERROR_FUNCTION_NOT_FOUND:
     case NVML_ERROR_ARGUMENT_VERSION_MISMATCH:
     case NVML_ERROR_DEPRECATED:
-    case NVML_ERROR_INVALID_ARGUMENT: /* a field that this driver does not know */
+    case NVML_ERROR_INVALID_ARGUMENT: /* this driver does not support the field */
         return GW_SAMPLE_NOT_SUPPORTED;
     case NVML_ERROR_NO_PERMISSION:
         return GW_SAMPLE_NO_PERMISSION;
@@ -96,7 +97,7 @@ static uint8_t state_of(nvmlReturn_t answer)
 /* ---- rows ---- */
 
 typedef struct row_info row_info;
-typedef struct request { /* one row's, for one card */
+typedef struct request { /* read of one row for one card */
     gwi_nvml *nvml;
     nvmlDevice_t card;
     uint32_t index;
@@ -107,7 +108,7 @@ typedef struct request { /* one row's, for one card */
 struct row_info {
     const char *name;
     gw_metric first;
-    uint8_t count; /* metrics, from `first` on */
+    uint8_t count; /* number of metrics, starting at `first` */
     uint8_t argument;
     uint64_t interval_ns; /* 0: read once */
     void (*read)(const request *r);
@@ -130,7 +131,7 @@ static void put_all(const request *r, nvmlReturn_t answer)
         put(r, i, answer, 0);
 }
 
-/* Calls that are missing count as answers, so that each reader asks only what is there. */
+/* A missing function counts as an answer, so that each reader calls only the functions that exist. */
 #define ASK(r, name, ...)                                                                                              \
     ((r)->nvml->name == NULL ? NVML_ERROR_FUNCTION_NOT_FOUND : (r)->nvml->name((r)->card, __VA_ARGS__))
 
@@ -221,7 +222,7 @@ static void read_ecc_mode(const request *r)
     put(r, 0, answer, current);
 }
 
-/* Corrected and uncorrected, since the driver was loaded and ever. */
+/* Reads corrected and uncorrected errors, since the driver was loaded and over the card's lifetime. */
 static void read_ecc(const request *r)
 {
     for (unsigned i = 0; i < r->row->count; i++) {
@@ -318,7 +319,7 @@ static void read_field(const request *r)
     put(r, 0, answer, number);
 }
 
-/* All links of the card together: its own sums where it has them, else link by link. */
+/* Sum over all links of the card: uses the card's own totals if it has them, else adds up the links. */
 static void read_nvlink(const request *r)
 {
     static const struct {
@@ -350,7 +351,7 @@ static void read_nvlink(const request *r)
     }
 }
 
-/* The last row: what the others' answers said about the card itself. */
+/* The last row: the state of the card, derived from the return codes of the other rows. */
 static void read_status(const request *r)
 {
     r->value[0] = (gw_sample_value){(uint16_t)r->row->first, GW_SAMPLE_KNOWN, (uint64_t)r->nvml->status[r->index]};
@@ -554,7 +555,8 @@ void gwi_nvml_version_text(gwi_nvml *nvml, gw_text *text)
 static void add_process(gwi_nvml_process *list, size_t *count, unsigned pid, uint64_t bytes)
 {
     for (size_t i = 0; i < *count; i++)
-        if (list[i].pid == pid) { /* it draws and computes: the larger word holds for both */
+        if (list[i].pid == pid) { /* the process is in the lists of both graphics and compute: the larger number
+                                   * covers both */
             if (list[i].bytes == UINT64_MAX || (bytes != UINT64_MAX && bytes > list[i].bytes))
                 list[i].bytes = bytes;
             return;

@@ -1,4 +1,5 @@
-/* The process that calls NVML, so that a card that hangs stops neither the program nor the supervisor. */
+/* The sampler process: queries NVML and file systems at intervals, and sends the results to the supervisor by a
+ * socket. */
 #define _GNU_SOURCE
 #include "gwi_sampler.h"
 
@@ -24,7 +25,7 @@
 
 static const uint64_t second_ns = 1000000000u;
 static const uint64_t fast_ns = 100000000u;
-/* Rows together may take this share of a processor: a slow one is asked less often. */
+/* All rows together may use at most 1/SHARE_INVERSE of a processor. A slow row is read less often. */
 enum { SHARE_INVERSE = 250 };
 
 /* So many bytes of it travel. */
@@ -51,7 +52,7 @@ typedef struct cell { /* one row of one card */
 
 typedef struct worker {
     int fd;
-    gwi_nvml *nvml; /* NULL: none */
+    gwi_nvml *nvml; /* NULL: no NVML */
     cell *cell;     /* rows of card 0, rows of card 1, ... */
     gwi_values *card;
     gwi_values disk;
@@ -62,7 +63,7 @@ typedef struct worker {
 static void send_message(int fd, const gwi_message *message)
 {
     if (send(fd, message, message_bytes(message), MSG_NOSIGNAL) < 0 && errno != EAGAIN)
-        _exit(0); /* nobody listens any more */
+        _exit(0); /* the supervisor has closed its end */
 }
 
 static void tell_fact(int fd, const char *key, const char *value)
@@ -89,7 +90,7 @@ static void read_disk(gwi_values *values, const char *path, gw_metric bytes_free
     bool known = statvfs(path, &info) == 0;
     int why = errno;
     gwi_values_number(values, bytes_free, known, (uint64_t)info.f_bavail * info.f_frsize, why);
-    bool counts = known && info.f_files > 0; /* some file systems have no fixed number of files */
+    bool counts = known && info.f_files > 0; /* some file systems have no fixed number of files, and report 0 */
     gwi_values_number(values, files_free, counts, info.f_favail, known ? ENOENT : why);
 }
 
@@ -104,7 +105,7 @@ static void read_disks(worker *s, bool whole)
 
 /* ---- cards ---- */
 
-/* When a row is due again: as often as it is worth it, and as seldom as its price demands. */
+/* Schedule the next read of a row at its interval, or later if reading it is expensive. */
 static void schedule(worker *s, cell *c, size_t row, uint64_t began_ns, uint64_t took_ns)
 {
     size_t cells = gwi_nvml_row_count() * gwi_nvml_card_count(s->nvml);
@@ -116,7 +117,7 @@ static void schedule(worker *s, cell *c, size_t row, uint64_t began_ns, uint64_t
         c->due_ns = began_ns + (bearable > wanted ? bearable : wanted) - fast_ns / 2;
 }
 
-/* `all`: whether due or not. */
+/* Read the rows of a card that are due, or all of them if `all`. */
 static void read_card(worker *s, uint32_t card, bool all)
 {
     gw_sample_value value[GWI_NVML_ROW_METRICS];
@@ -193,7 +194,7 @@ static void *listen_to_events(void *user)
             tell_event(s->fd, &event);
         if (waited == GWI_NVML_EVENT && event.is_lost) {
             lost = true;
-            usleep(PAUSE_US); /* it answers so at once, again and again */
+            usleep(PAUSE_US); /* the wait returned at once and would do so again: avoid a busy loop */
         }
     }
 }
@@ -245,7 +246,7 @@ static void serve(worker *s, const gwi_request *request)
 {
     if (request->fast_until_ns > s->fast_until_ns)
         s->fast_until_ns = request->fast_until_ns;
-    if (request->holders) /* first: others may end meanwhile */
+    if (request->holders) /* first, because other processes may end meanwhile */
         tell_holders(s);
     if (request->number == 0)
         return;
@@ -282,12 +283,12 @@ static _Noreturn void work(worker *s)
     }
 }
 
-/* Nothing of the supervisor's stays open: readers of the program's pipes must see their end. */
+/* Close all inherited files, so that readers of the program's pipes see their end. */
 static void leave_files(int keep_fd)
 {
     enum { MINE = 3 };
     dup2(keep_fd, MINE);
-#ifdef SYS_close_range /* older headers do not know it, older kernels refuse it */
+#ifdef SYS_close_range /* missing in older headers, refused by older kernels */
     bool done = syscall(SYS_close_range, MINE + 1, ~0u, 0) == 0;
 #else
     bool done = false;
@@ -367,7 +368,7 @@ int gwi_sampler_next(const gwi_sampler *sampler, gwi_message *message)
 
 bool gwi_sampler_stop(gwi_sampler *sampler)
 {
-    enum { PATIENCE_MS = 1000 }; /* a busy machine lets it end late */
+    enum { PATIENCE_MS = 1000 }; /* a busy machine may take long to end the process */
     bool ended = sampler->pid <= 0;
     if (sampler->pid > 0)
         kill(sampler->pid, SIGKILL);

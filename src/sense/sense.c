@@ -1,4 +1,5 @@
-/* Puts together what the supervisor reads of cards, machine and kernel log, and how often. */
+/* Runs the sampling of a run: the kernel's log, the host's values and the sampler process, and the rate at which
+ * each is read. */
 #include "gw_sense.h"
 
 #include "gw_clock.h"
@@ -16,13 +17,13 @@
 
 static const uint64_t second_ns = 1000000000u;
 static const uint64_t fast_ns = 100000000u;
-/* Around the start and after failures everything is read ten times a second. */
+/* At the start and after failures, everything is read ten times a second. */
 static const uint64_t fast_start_ns = 1000000000u, fast_failure_ns = 3000000000u;
-/* A program that ends before this is not looked at: it shall not pay for it. */
+/* A program that ends earlier is not sampled, so that it does not pay for it. */
 static const uint64_t settle_ns = 4000000u;
-/* NVML's slowest healthy calls take a fraction of this. */
+/* A call longer than this is reported as stuck. NVML's slowest healthy calls take a fraction of it. */
 static const uint64_t stuck_ns = 3000000000u;
-/* What the driver tells of a fault may come a little after the call that failed. */
+/* The driver may report a fault a little after the call that failed. */
 static const uint64_t trailing_ns = 100000000u;
 enum { PROCESSES_MAX = 32, HOLDERS_ASKED_MAX = 16 };
 
@@ -37,7 +38,7 @@ struct gw_sense {
     uint64_t opened_ns, host_due_ns, fast_until_ns;
     bool looked;
     gwi_kmsg kmsg;
-    bool counts_pids; /* this process numbers processes as the kernel does */
+    bool counts_pids; /* this process sees the kernel's own pids */
     gwi_cgroup cgroup;
     gwi_values group, host;
     bool has_oom_kills;
@@ -48,9 +49,9 @@ struct gw_sense {
     bool sampler_tried, stuck_told;
     uint64_t failure_seen_ns, request_number, done_number;
     uint64_t holders_asked_ns; /* run time */
-    uint32_t holders_asked;    /* how often */
+    uint32_t holders_asked;    /* number of requests for holders */
     bool users_told;
-    uint64_t card_events; /* told by NVML */
+    uint64_t card_events; /* number of events that NVML reported */
 };
 
 gw_status gw_sense_open(const gw_sense_options *options, gw_sense **ret_sense, gw_error *err)
@@ -126,7 +127,7 @@ static void tell_values(const gw_sense *sense, const gw_sense_sink *sink, gwi_va
 
 /* ---- the host ---- */
 
-/* Looked at each time: when it rose is what tells whose death it was. */
+/* Read on every look, because the time of an increase shows which process was killed. */
 static void look_at_oom_kills(gw_sense *sense, const gw_sense_sink *sink)
 {
     uint64_t count;
@@ -205,8 +206,8 @@ static bool is_ours(const gw_sense *sense, const gw_sense_now *now, uint32_t pid
     return ours;
 }
 
-/* Who has memory on a card. In a container the driver may count processes as the host does, and we do not: then one of
- * them may be us, and nobody is named. */
+/* Reports the processes with memory on a card. In a container the driver may report host pids, while this process
+ * sees pids of its namespace. Then `matched` is false, because one of the holders may be the program itself. */
 static void take_holders(gw_sense *sense, const gw_sense_now *now, const gw_sense_sink *sink,
                          const gwi_message *message)
 {
@@ -293,7 +294,7 @@ static void look_at_sampler(gw_sense *sense, const gw_sense_sink *sink)
     tell_event(sense, sink, GW_MACHINE_SENSE, GW_SOURCE_NVML, 1, now - since, text);
 }
 
-/* After a refusal, but not after each of a series: those of one moment are taken together. */
+/* True after a refused allocation. Refusals within a second of each other share one query. */
 static bool wants_holders(const gw_sense *sense, const gw_sense_now *now)
 {
     if (now->holders_known || sense->holders_asked >= HOLDERS_ASKED_MAX ||
@@ -316,7 +317,7 @@ static void ask(gw_sense *sense, const gw_sense_now *now, bool everything)
     sense->holders_asked_ns = run_time(sense, gw_monotonic_ns());
 }
 
-/* What reading the cards has cost. */
+/* Record the cost of reading the cards. */
 static void tell_cost(const gw_sense *sense, const gw_sense_sink *sink)
 {
     const gwi_nvml_progress *progress = sense->sampler.progress;
@@ -341,7 +342,8 @@ static void tell_user(void *user, uint32_t pid)
     sink->holder(sink->user, GW_NO_DEVICE, pid, UINT64_MAX, true);
 }
 
-/* At the first refused allocation: NVML may show nobody, or numbers that mean nothing here. */
+/* Runs at the first refused allocation, because NVML may list no process, or pids that mean nothing in this
+ * namespace. */
 static void look_at_users(gw_sense *sense, const gw_sense_now *now, const gw_sense_sink *sink)
 {
     if (now->out_of_memory_at_ns == 0 || sense->users_told || sense->options.is_virtual)
@@ -350,7 +352,7 @@ static void look_at_users(gw_sense *sense, const gw_sense_now *now, const gw_sen
     gwi_host_device_users(sense->options.root, tell_user, (void *)(uintptr_t)sink);
 }
 
-/* A failure that was not seen before: from here on everything is looked at more often. */
+/* On a new failure, read everything more often. */
 static void look_at_failure(gw_sense *sense, const gw_sense_now *now)
 {
     bool is_new = now->failure_at_ns != 0 && now->failure_at_ns > sense->failure_seen_ns;
@@ -403,7 +405,8 @@ static void wait_for_answer(gw_sense *sense, const gw_sense_now *now, const gw_s
     }
 }
 
-/* The program failed a moment ago, of something else than a full card, and the cards have told nothing yet. */
+/* True if the program failed a moment ago for another reason than lack of card memory, and no card has reported an
+ * event yet. */
 static bool is_fresh_fault(const gw_sense *sense, const gw_sense_now *now)
 {
     return sense->sampler.pid > 0 && sense->card_events == 0 && sense->done_number == sense->request_number &&
@@ -436,7 +439,7 @@ void gw_sense_last(gw_sense *sense, const gw_sense_now *now, const gw_sense_sink
     wait_for_answer(sense, now, sink, until_ns);
     if (is_fresh_fault(sense, now))
         wait_for_events(sense, now, sink, gw_monotonic_ns() + trailing_ns);
-    gwi_kmsg_read(&sense->kmsg, &to, true); /* what was written meanwhile */
+    gwi_kmsg_read(&sense->kmsg, &to, true); /* lines written while waiting */
     tell_cost(sense, sink);
     if (!gwi_sampler_stop(&sense->sampler))
         tell_event(sense, sink, GW_MACHINE_SENSE, GW_SOURCE_NVML, 3, 0,

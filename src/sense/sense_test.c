@@ -1,4 +1,4 @@
-/* The senses as a whole: against a libnvidia-ml whose answers are known, and a made-up kernel log. */
+/* Tests of the sampling as a whole, with a fake libnvidia-ml whose answers are known and a made-up kernel log. */
 #define _GNU_SOURCE
 #include "gw_sense.h"
 
@@ -63,7 +63,7 @@ static void take_item(void *user, const gw_item *item)
 static void take_holder(void *user, uint32_t card, uint32_t pid, uint64_t bytes, bool matched)
 {
     seen *s = user;
-    if (card == GW_NO_DEVICE) { /* a device file, perhaps of this machine */
+    if (card == GW_NO_DEVICE) { /* the holder of a device file, perhaps a real process of this machine */
         s->users++;
         s->last_user = pid;
         return;
@@ -99,7 +99,7 @@ static gw_sense *open_senses(const char *words, const char *root)
     return sense;
 }
 
-/* Look until `*until` is not 0, for as long as a busy machine may need. */
+/* Call gw_sense_look() until `*until` is not 0, for as long as a busy machine may need. */
 static void look_until(gw_sense *sense, const gw_sense_now *now, const uint32_t *until)
 {
     uint64_t end_ns = gw_monotonic_ns() + (uint64_t)WAIT_MS * 1000000;
@@ -109,7 +109,7 @@ static void look_until(gw_sense *sense, const gw_sense_now *now, const uint32_t 
     }
 }
 
-/* Look so many times, each of them past the time in which a program is too short to be looked at. */
+/* Call gw_sense_look() `times` times, each after the time in which a program is too short to be sampled. */
 static void look_often(gw_sense *sense, const gw_sense_now *now, unsigned times)
 {
     for (unsigned i = 0; i < times; i++) {
@@ -146,16 +146,16 @@ static void every_answer_is_told_with_its_reason(void **state)
     expect(all.card[0], GW_METRIC_CARD_ECC_UNCORRECTED, GW_SAMPLE_NOT_SUPPORTED, 0);
     expect(all.card[0], GW_METRIC_CARD_PCIE_REPLAYS, GW_SAMPLE_FAILED, 999);
     expect(all.card[0], GW_METRIC_CARD_CLOCK_REASONS, GW_SAMPLE_KNOWN, GW_CLOCK_REASON_POWER_CAP);
-    expect(all.card[0], GW_METRIC_CARD_NVLINK_REPLAYS, GW_SAMPLE_KNOWN, 40); /* link by link */
+    expect(all.card[0], GW_METRIC_CARD_NVLINK_REPLAYS, GW_SAMPLE_KNOWN, 40); /* summed over the links */
     expect(all.card[0], GW_METRIC_CARD_NVLINK_CRC, GW_SAMPLE_NOT_SUPPORTED, 0);
     expect(all.card[0], GW_METRIC_CARD_RECOVERY_ACTION, GW_SAMPLE_KNOWN, 1);
     expect(all.card[0], GW_METRIC_CARD_TEMPERATURE_MEMORY, GW_SAMPLE_NOT_SUPPORTED, 0);
     assert_int_equal(all.card[1][GW_METRIC_CARD_ECC_UNCORRECTED].state, GW_SAMPLE_KNOWN);
-    assert_true(all.wholes >= 4); /* first and last of both cards */
+    assert_true(all.wholes >= 4); /* the first and the last samples of both cards */
     assert_int_equal(all.host[GW_METRIC_DISK_CWD_FREE].state, GW_SAMPLE_KNOWN);
     assert_int_equal(all.host[GW_METRIC_HOST_MEMORY_TOTAL].state, GW_SAMPLE_KNOWN);
     assert_int_equal(all.host[GW_METRIC_PROCESS_DESCRIPTORS].state, GW_SAMPLE_KNOWN);
-    assert_int_equal(all.holders, 0); /* nothing was refused */
+    assert_int_equal(all.holders, 0); /* no allocation was refused */
 }
 
 static void holders_are_asked_at_a_refusal(void **state)
@@ -170,13 +170,13 @@ static void holders_are_asked_at_a_refusal(void **state)
     look_until(sense, &now, &all.holders);
     gw_sense_last(sense, &now, &sink, WAIT_MS);
     gw_sense_close(sense);
-    assert_int_equal(all.holders, 2); /* once, not again at the end */
+    assert_int_equal(all.holders, 2); /* reported once, not again at the end */
     assert_int_equal(all.unmatched, 0);
     assert_int_equal(all.holder_bytes, 100);
     assert_non_null(strstr(all.facts, "nvml.no_processes=not supported")); /* the other card */
 }
 
-/* The program is not kept waiting: looks go on, and the end comes. */
+/* The supervisor does not block: looks continue and the end is reached. */
 static void a_call_that_hangs_is_said(void **state)
 {
     (void)state;
@@ -221,7 +221,7 @@ static void a_library_that_does_not_work_is_said(void **state)
     assert_non_null(strstr(all.facts, "nvml.none=nvmlInit_v2 answered 18 (versions differ)"));
 }
 
-/* A program that ends at once is not looked at. */
+/* A program that ends at once is not sampled. */
 static void nothing_is_done_for_a_short_program(void **state)
 {
     (void)state;
@@ -233,14 +233,14 @@ static void nothing_is_done_for_a_short_program(void **state)
     bool was_short = gw_monotonic_ns() - before_ns < short_ns;
     gw_sense_close(sense);
     if (!was_short)
-        skip(); /* this machine was too busy to be that quick */
+        skip(); /* this machine was too slow for the test */
     assert_int_equal(all.samples, 0);
     assert_int_equal(all.facts[0], '\0');
 }
 
 /* ---- a made-up machine ---- */
 
-/* Only lines that were written since count; a burst is counted; of crashes only our own. */
+/* Only lines written since the start count, a burst is counted, and only the program's own crashes are reported. */
 static void the_kernel_log_is_followed(void **state)
 {
     (void)state;
@@ -262,12 +262,12 @@ static void the_kernel_log_is_followed(void **state)
     gw_sense_close(sense);
     assert_int_equal(all.log_count, 100);
     assert_int_equal(all.events[GW_MACHINE_XID], 5);
-    /* the made-up machine does not say how it counts processes: then a number means nothing here */
+    /* the made-up machine does not show its pid namespace, so pids in its log are not trusted */
     assert_int_equal(all.events[GW_MACHINE_CRASH], 0);
     assert_non_null(strstr(all.facts, "sense.pids=of a namespace"));
 }
 
-/* Whatever NVML shows: who has a card's device file open. */
+/* Processes that have a card's device file open are found, whatever NVML lists. */
 static void users_of_device_files_are_found(void **state)
 {
     (void)state;

@@ -1,9 +1,9 @@
-/* Remembers the values last told, and passes on those that changed. */
+/* Keeps the last values of an object and decides which ones to record again. */
 #include "gwi_values.h"
 
 #include <errno.h>
 
-/* So often all values are told again, changed or not: near its size limit a recording keeps whole readings alone. */
+/* Write all values at this interval, even unchanged ones: near its size limit a recording keeps only full samples. */
 static const uint64_t whole_every_ns = 60000000000u;
 
 void gwi_values_keep(gwi_values *values, gw_metric metric, gw_sample_state state, uint64_t value)

@@ -1,6 +1,6 @@
-/* A libnvidia-ml for tests: two cards whose answers are known, and faults on demand. GW_FAKE_NVML holds words:
- * "init" (cannot be initialised), "hang" (utilisation never answers), "crash" (clocks end the process). Functions that
- * are not here are missing, as in an older driver. */
+/* A libnvidia-ml for tests with two cards whose answers are known, and faults on demand. GW_FAKE_NVML holds words:
+ * "init" (initialisation fails), "hang" (the utilisation call never returns), "crash" (the clocks call ends the
+ * process). Functions that are not defined here are missing, as in an older driver. */
 #include "gw_nvml_abi.h"
 
 #include <stdio.h>
@@ -64,7 +64,7 @@ nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci)
     return NVML_SUCCESS;
 }
 
-/* The older of the two: its structure is the only one that this library knows. */
+/* The older variant. This library supports only its structure. */
 CALL(nvmlDeviceGetMemoryInfo);
 nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
 {
