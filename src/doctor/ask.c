@@ -1,5 +1,5 @@
-/* Whom the doctor asks: NVML, which may wait for ever on a card that is dying, and somebody's interpreter. Each in a
- * child that writes lines to a pipe and is ended when it takes too long. */
+/* Queries NVML, which may block for ever on a failing card, and a Python interpreter. Each runs in a child process
+ * that writes lines to a pipe and is killed when it exceeds its time limit. */
 #include "gwi_doctor.h"
 
 #include "gw_clock.h"
@@ -19,8 +19,8 @@ enum { ANSWER_BYTES_MAX = 512 << 10 };
 static const uint64_t patience_ns = 30000000000u;
 
 typedef struct child {
-    pid_t pid; /* 0: this is the child; -1: there is none */
-    int fd;    /* of the parent: to read from; of the child: to write to */
+    pid_t pid; /* 0: this is the child; -1: fork failed */
+    int fd;    /* in the parent the read end, in the child the write end */
 } child;
 
 static child start(void)
@@ -28,7 +28,7 @@ static child start(void)
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0)
         return (child){-1, -1};
-    fflush(stdout); /* what waits there must not be written twice */
+    fflush(stdout); /* buffered output must not be written twice */
     pid_t pid = fork();
     close(ends[pid == 0 ? 0 : 1]);
     if (pid < 0)
@@ -36,7 +36,7 @@ static child start(void)
     return (child){pid, pid == 0 ? ends[1] : ends[0]};
 }
 
-/* What comes until the other end is closed. False: it took too long. */
+/* Read until the other end is closed. Returns false on a timeout. */
 static bool read_answer(int fd, gw_text *answer)
 {
     uint64_t begin_ns = gw_monotonic_ns();
@@ -57,7 +57,8 @@ static bool read_answer(int fd, gw_text *answer)
     }
 }
 
-/* Waits for the end. False: it took too long and was ended. A child inside the kernel for ever is left behind. */
+/* Wait for the child to end. Returns false if it exceeded its time limit and was killed. A child that hangs in the
+ * kernel is left behind. */
 static bool finish(const child *asked, gw_text *answer, int *ret_status)
 {
     bool in_time = read_answer(asked->fd, answer);
@@ -101,7 +102,7 @@ void gw_doctor_ask_nvml(gw_facts *facts)
 
 /* ---- an interpreter ---- */
 
-/* The command's words, -B, and our script. Never returns. */
+/* Run the command in `words` with -B and our script. Never returns. */
 static void become(char *const *words, const char *script, int out)
 {
     size_t count = 0;

@@ -1,4 +1,4 @@
-/* Runs all checks over the facts, and compares two sets of facts. */
+/* Collects the results of all checks, and compares the facts with those saved on an earlier day. */
 #include "gwi_doctor.h"
 
 #include "gw_array.h"
@@ -64,9 +64,9 @@ void gw_doctor_check(const gw_facts *facts, gw_checkup *checkup)
     gwi_check_environment(facts, checkup);
 }
 
-/* ---- against a good day ---- */
+/* ---- comparison with saved facts ---- */
 
-/* What changes by itself, or from shell to shell, says nothing. */
+/* Values that change by themselves or from shell to shell are not compared. */
 static bool is_of_the_moment(const char *key)
 {
     static const char *const parts[] = {".temperature",   ".throttle", ".speed",
@@ -83,12 +83,12 @@ static bool is_about_cards(const char *key)
     return strcmp(key, "nvml.cards") == 0 || strcmp(key, "driver.cards") == 0 || strcmp(key, "pci.cards") == 0;
 }
 
-/* A card that is gone fails; what else differs is worth a look. */
+/* A missing card is a failure. Any other difference is a warning. */
 static void compare_one(const char *key, const char *now, const char *then, gw_checkup *checkup)
 {
     bool is_half_known = now == NULL || then == NULL;
     if (gw_begins(key, "pci.acs.") && (is_half_known || strstr(key, ".read") != NULL))
-        return; /* root reads more than others */
+        return; /* root can read more than other users */
     if (is_of_the_moment(key) || (now != NULL && then != NULL && strcmp(now, then) == 0))
         return;
     bool fewer = is_about_cards(key) && now != NULL && then != NULL && atoll(now) < atoll(then);
@@ -100,7 +100,7 @@ static void compare_one(const char *key, const char *now, const char *then, gw_c
                   now != NULL ? now : "not known", then != NULL ? then : "not known");
 }
 
-/* Libraries have numbers, which shift: the path says which is which. NULL: there is none of that path. */
+/* Return the fact of the library at `path`, or NULL. Libraries are matched by path because their numbers shift. */
 static const char *library_at(const gw_facts *facts, const char *path)
 {
     for (long long i = 0; i < gwi_library_count(facts); i++) {
@@ -151,7 +151,7 @@ void gw_doctor_compare(const gw_facts *facts, const gw_facts *before, gw_checkup
         if (gw_facts_get(before, facts->item[i].key) == NULL && (python || !gw_begins(facts->item[i].key, "python.")))
             compare_one(facts->item[i].key, facts->item[i].value, NULL, checkup);
     }
-    /* Without an interpreter its packages' libraries are not looked for. */
+    /* If only one side has an interpreter, only that side lists the libraries of its packages. */
     if (python || (gw_facts_get(facts, "python.version") == NULL && gw_facts_get(before, "python.version") == NULL))
         compare_libraries(facts, before, checkup);
     if (checkup->count == count)

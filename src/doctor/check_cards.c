@@ -1,4 +1,4 @@
-/* The cards: as NVML and the bus see them. */
+/* Checks of the cards, as NVML and the PCI bus report them. */
 #include "gwi_doctor.h"
 
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 static const char section[] = "cards";
 
-/* What a fact's value means for a card. `when` NULL: any value but "0", "no", "off" and "none". */
+/* Meaning of a fact's value for a card. `when` NULL matches any value but "0", "no", "off", "none" and "unknown". */
 static const struct {
     const char *what, *when, *id;
     gw_check_state state;
@@ -94,7 +94,7 @@ static size_t check_power(const gw_facts *facts, gw_checkup *checkup, long long 
     return 1;
 }
 
-/* NVML says 00000000:1B:00.0 where Linux says 0000:1b:00.0. */
+/* NVML writes 00000000:1B:00.0 where Linux writes 0000:1b:00.0. */
 static bool is_same_place(const char *a, const char *b)
 {
     enum { PLACE_BYTES = 12 };
@@ -102,7 +102,7 @@ static bool is_same_place(const char *a, const char *b)
     return x >= PLACE_BYTES && y >= PLACE_BYTES && strcasecmp(a + x - PLACE_BYTES, b + y - PLACE_BYTES) == 0;
 }
 
-/* The card's number among those on the bus, of which a container may have but a few. -1: not known. */
+/* Index of the card among those on the bus. A container may have only some of them. Returns -1 if unknown. */
 static long long bus_index(const gw_facts *facts, long long card)
 {
     const char *place = gwi_card(facts, card, "pci");
@@ -124,7 +124,7 @@ static bool is_slow_now(const gw_facts *facts, long long index)
     return speed != NULL && fastest != NULL && atof(speed) > 0 && atof(speed) < atof(fastest);
 }
 
-/* A card that has nothing to do lets its link go slower. Which speed it has at work no idle machine shows. */
+/* An idle card lowers the speed of its link, so an idle machine does not show the speed under load. */
 static void check_speed(const gw_facts *facts, gw_checkup *checkup, long long count)
 {
     long long slow = 0, first = -1;
@@ -146,7 +146,7 @@ static void check_speed(const gw_facts *facts, gw_checkup *checkup, long long co
         gw_facts_getf(facts, "pci.card.%lld.speed", first), gw_facts_getf(facts, "pci.card.%lld.speed_max", first));
 }
 
-/* A narrow link is narrow at all times; a slow one only counts under load. */
+/* The width of a link does not depend on the load, unlike its speed. */
 static size_t check_link(const gw_facts *facts, gw_checkup *checkup, long long card)
 {
     long long index = bus_index(facts, card);

@@ -1,4 +1,4 @@
-/* The driver: its two halves, its device files, and whether it runs what is installed. */
+/* Checks of the driver: kernel module against library, device files, and support for the installed CUDA runtimes. */
 #include "gw_data.h"
 #include "gw_libs.h"
 #include "gwi_doctor.h"
@@ -60,7 +60,7 @@ static void check_match(const gw_facts *facts, gw_checkup *checkup)
         return;
     }
     if (gwi_is(place, "compat"))
-        return; /* said by check_compat() */
+        return; /* check_compat() reports this case */
     if (module == NULL || library == NULL)
         gwi_check(checkup, section, "driver-library-mismatch", GW_CHECK_UNKNOWN, NULL,
                   "driver library %s; whether it belongs to the module is not known", path);
@@ -74,7 +74,7 @@ static void check_match(const gw_facts *facts, gw_checkup *checkup)
         gwi_check(checkup, section, "driver-library-mismatch", GW_CHECK_PASS, NULL, "library %s: as the module", path);
 }
 
-/* A package for forward compatibility that comes first. */
+/* Checks a forward compatibility package that the loader finds before the driver's own library. */
 static void check_compat(const gw_facts *facts, gw_checkup *checkup)
 {
     const char *path = gw_facts_get(facts, "driver.library"), *name = gwi_card(facts, 0, "name"),
@@ -95,7 +95,7 @@ static void check_compat(const gw_facts *facts, gw_checkup *checkup)
                   "forward compatibility is in use: %s", path);
 }
 
-/* The driver's other libraries: of its version, and there at all. */
+/* Checks that the driver's other libraries are present and have the driver's version. */
 static void check_companions(const gw_facts *facts, gw_checkup *checkup)
 {
     const char *version = gw_facts_get(facts, "driver.library.version");

@@ -1,4 +1,4 @@
-/* Switches that somebody set once, to look for something, and that are still on. */
+/* Reports environment variables that were set for debugging and are still set. */
 #include "gwi_doctor.h"
 
 #include "gw_text.h"
@@ -8,7 +8,7 @@
 
 static const char section[] = "environment";
 
-/* `when` NULL: any value but "" and "0". */
+/* `when` NULL matches any value but "" and "0". */
 static const struct {
     const char *name, *when;
     const char *text;

@@ -1,5 +1,5 @@
-/* Copies of CUDA's libraries on the machine. That there are several is normal; what comes first in LD_LIBRARY_PATH
- * comes into every process. */
+/* Checks for several copies of CUDA libraries. Several copies are normal, but one in a folder of LD_LIBRARY_PATH is
+ * loaded into every process. */
 #include "gw_libs.h"
 #include "gwi_doctor.h"
 
@@ -19,7 +19,7 @@ static void read_all(const gw_facts *facts, gw_libraries *list)
     }
 }
 
-/* Does the file lie in a folder of LD_LIBRARY_PATH? */
+/* True if the file is in a folder of LD_LIBRARY_PATH. */
 static bool is_forced(const gw_facts *facts, const gw_library *library)
 {
     const char *path = gw_facts_get(facts, "env.LD_LIBRARY_PATH");
@@ -47,7 +47,7 @@ static const gw_library *find_copy(const gw_libraries *list, gw_library_kind kin
     return NULL;
 }
 
-/* A copy that LD_LIBRARY_PATH puts before the one that a package brought. */
+/* Reports a copy that LD_LIBRARY_PATH puts before the one that a package installed. */
 static bool check_forced(const gw_facts *facts, gw_checkup *checkup, const gw_libraries *list, gw_library_kind kind)
 {
     const gw_library *own = find_copy(list, kind, GW_PLACE_WHEEL, true);
@@ -58,7 +58,7 @@ static bool check_forced(const gw_facts *facts, gw_checkup *checkup, const gw_li
             continue;
         if (library->version != 0 && own->version != 0 &&
             gw_version_part(library->version, 0) != gw_version_part(own->version, 0))
-            continue; /* other names: they do not meet */
+            continue; /* different file names do not conflict */
         if (library->version == own->version && !library->is_major_only && !own->is_major_only)
             continue;
         gwi_check(checkup, section, "cudnn-mixed-libraries", GW_CHECK_WARN,
@@ -89,7 +89,7 @@ static void say_copies(gw_checkup *checkup, const gw_libraries *list, gw_library
     gw_text_free(&text);
 }
 
-/* Parts of one cuDNN in one folder have one version. */
+/* All parts of one cuDNN in a folder must have the same version. */
 static void check_parts(gw_checkup *checkup, const gw_libraries *list)
 {
     for (size_t i = 0; i < list->count; i++) {

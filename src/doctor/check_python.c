@@ -1,4 +1,4 @@
-/* What a given interpreter would load: its packages against driver and cards. */
+/* Checks the packages that a Python interpreter would load against driver and cards. */
 #include "gw_data.h"
 #include "gw_text.h"
 #include "gwi_doctor.h"
@@ -8,7 +8,7 @@
 
 static const char section[] = "python";
 
-/* A framework's CUDA against the driver. */
+/* Check the CUDA version of a framework against the driver. */
 static void check_cuda(const gw_facts *facts, gw_checkup *checkup, const char *name, const char *release,
                        const char *cuda)
 {
@@ -31,8 +31,8 @@ static void check_cuda(const gw_facts *facts, gw_checkup *checkup, const char *n
                                            : "");
 }
 
-/* "sm_75 sm_80 compute_90" as "7.5 8.0 9.0+PTX"; NULL-safe, bounded. Architecture-specific code ("sm_90a") is for its
- * own card alone, and is left out. */
+/* Writes "sm_75 sm_80 compute_90" as "7.5 8.0 9.0+PTX". `flags` may be NULL. Architecture-specific code ("sm_90a")
+ * runs only on that card and is left out. */
 static void architectures_of(const char *flags, char *out, size_t room)
 {
     out[0] = '\0';
@@ -49,7 +49,7 @@ static void architectures_of(const char *flags, char *out, size_t room)
     }
 }
 
-/* Code for each card? The binary's own word, else the table's. */
+/* Check that the framework has code for each card. Uses the architectures that the binary reports, else our table. */
 static void check_architectures(const gw_facts *facts, gw_checkup *checkup, const char *release, const char *cuda)
 {
     char own[512];
@@ -90,7 +90,7 @@ static void check_architectures(const gw_facts *facts, gw_checkup *checkup, cons
                   list == NULL ? ": what it was built for is not known" : "");
 }
 
-/* The cuDNN that a package brings, against what the framework was built with. */
+/* Check the cuDNN of a package against the one that the framework was built with. */
 static void check_cudnn(const gw_facts *facts, gw_checkup *checkup, const char *release, const char *cuda)
 {
     const char *cudnn = gw_facts_get(facts, "python.cudnn");
@@ -140,7 +140,7 @@ static void check_torch(const gw_facts *facts, gw_checkup *checkup)
     check_cudnn(facts, checkup, release, cuda);
 }
 
-/* JAX and TensorFlow say what they were built with in their packages' names and files. */
+/* The names and files of the packages of JAX and TensorFlow show the CUDA version they were built with. */
 static void check_others(const gw_facts *facts, gw_checkup *checkup)
 {
     const char *jax = gw_facts_get(facts, "python.package.jax"),

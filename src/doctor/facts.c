@@ -1,4 +1,4 @@
-/* The list of facts about a machine: set, looked up, saved and read again. */
+/* The list of facts, sorted by key, and the file format in which it is saved. */
 #include "gwi_doctor.h"
 
 #include "gw_array.h"
@@ -195,7 +195,7 @@ out:
     return st;
 }
 
-/* ---- what others use ---- */
+/* ---- helpers for the other files ---- */
 
 char *gwi_read_file(const char *root, const char *path)
 {

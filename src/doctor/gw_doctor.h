@@ -1,10 +1,10 @@
-/* What will fail on this machine before it does: facts about the machine, and what they mean.
+/* Finds problems of a machine before a program fails: collects facts about the machine and checks them.
  *
- * Facts are read first, all of them, as keys with values: from files below a root folder ("" is this machine), from
- * NVML, and from a Python interpreter that is asked. What is not known has no fact; that is not "no" and not 0. Checks
- * see facts alone, so that a machine can be made up, saved, and compared with itself.
+ * All facts are collected first, as pairs of key and value: from files below a root folder ("" is this machine), from
+ * NVML, and from a Python interpreter. An unknown value has no fact; it does not mean "no" or 0. The checks read only
+ * the facts, so that tests can make up a machine, and the facts of a machine can be saved and compared later.
  *
- * Nothing here starts CUDA, loads the driver, or needs root. One thread. */
+ * Nothing here initialises CUDA, loads the driver or needs root. Use it from one thread. */
 #ifndef GW_DOCTOR_H
 #define GW_DOCTOR_H
 
@@ -21,43 +21,46 @@ typedef struct gw_fact {
     char *key, *value; /* owned; the key has no blank and no '=' */
 } gw_fact;
 typedef struct gw_facts {
-    gw_fact *item; /* owned; in order of key once sorted */
+    gw_fact *item; /* owned; sorted by key once `sorted` is set */
     size_t count, capacity;
-    bool failed; /* no memory */
+    bool failed; /* out of memory: facts are missing */
 } gw_facts;
 
-/* The last word counts. Line ends in the value become blanks. */
+/* Store a fact. A later value replaces an earlier one. Line ends in the value become blanks. */
 __attribute__((format(printf, 3, 4))) void gw_facts_set(gw_facts *facts, const char *key, const char *format, ...);
-const char *gw_facts_get(const gw_facts *facts, const char *key); /* NULL: not known */
-/* The same with a key that is put together. */
+const char *gw_facts_get(const gw_facts *facts, const char *key); /* NULL: unknown */
+/* The same with a formatted key. */
 __attribute__((format(printf, 2, 3))) const char *gw_facts_getf(const gw_facts *facts, const char *format, ...);
+/* Read a fact as a number. Returns false if it is unknown or no number. */
 bool gw_facts_number(const gw_facts *facts, const char *key, long long *ret_number);
+/* Free all facts. The list is empty afterwards. */
 void gw_facts_free(gw_facts *facts);
-/* Lines "key=value" whose key begins with one of the words of `beginnings` (separated by blanks; NULL: any). Others,
- * and keys that are none, are passed over. */
+/* Parse lines "key=value" whose key starts with one of the words of `beginnings` (separated by blanks; NULL: any
+ * key). Other lines and invalid keys are skipped. */
 void gw_facts_parse(gw_facts *facts, const char *text, const char *beginnings);
-/* A file of the same with a first line that says what it is. GW_IO; GW_CORRUPT: it is something else. */
+/* Write the facts as lines to a file whose first line names the format. GW_IO: `err` has the reason. */
 GW_MUST_CHECK gw_status gw_facts_save(const gw_facts *facts, const char *path, gw_error *err);
+/* Read a file written by gw_facts_save(). GW_IO; GW_CORRUPT: the file has another format. `err` has the reason. */
 GW_MUST_CHECK gw_status gw_facts_load(gw_facts *facts, const char *path, gw_error *err);
 
-/* ---- looking ---- */
+/* ---- collecting ---- */
 
-/* All that files below `root` say. With a root that is not "", NVML's and Python's answers are read from its files
- * nvml.answers and python.answers. */
+/* Collect all facts from files below `root`. If the root is not "", the answers of NVML and Python are read from its
+ * files nvml.answers and python.answers. */
 void gw_doctor_look(gw_facts *facts, const char *root);
-/* Of that only the cards on the bus and what stands between them: "pci.*", "iommu.*". */
+/* Collect only the facts about cards on the bus and the bridges above them: "pci.*", "iommu.*". */
 void gw_doctor_look_bus(gw_facts *facts, const char *root);
-/* What NVML says of this machine's cards; where it cannot be asked, the fact nvml.why says why. */
+/* Query NVML about this machine's cards. If that fails, the fact nvml.why has the reason. */
 void gw_doctor_ask_nvml(gw_facts *facts);
-/* Asks `words`, the command of an interpreter, by running our `script` in it: python/gpuwhy_doctor.py. Where it does
- * not answer, the fact python.why says why. `root` stands before the paths that it names. */
+/* Run our `script` (python/gpuwhy_doctor.py) in the interpreter whose command is `words`. If it does not answer, the
+ * fact python.why has the reason. `root` is prefixed to the paths that it prints. */
 void gw_doctor_ask_python(gw_facts *facts, const char *root, char *const *words, const char *script);
-/* What the interpreter's own packages are: `answers` is what python/gpuwhy_doctor.py printed. */
+/* Store facts about the interpreter's packages. `answers` is the output of python/gpuwhy_doctor.py. */
 void gw_doctor_take_python(gw_facts *facts, const char *root, const char *answers);
 
 /* ---- checking ---- */
 
-/* X(name, word): in rising order of trouble */
+/* X(name, word), from harmless to severe */
 #define GW_CHECK_STATES(X)                                                                                             \
     X(PASS, "pass")                                                                                                    \
     X(UNKNOWN, "unknown")                                                                                              \
@@ -69,25 +72,28 @@ typedef enum gw_check_state {
 #undef GW_X
         GW_CHECK_STATE_COUNT
 } gw_check_state;
+/* The word for a state; static. */
 const char *gw_check_state_text(gw_check_state state);
 
 typedef struct gw_check {
     const char *section; /* static: "driver", "cards", "libraries", "python", "host", "environment", "since" */
-    const char *id;      /* static: "driver-module"; a cause's id where that is what would come of it */
+    const char *id;      /* static, e.g. "driver-module"; the id of a cause if the problem would lead to that verdict */
     gw_check_state state;
-    char *text; /* owned: what is so, with the numbers */
+    char *text; /* owned: the state found, with numbers */
     char *todo; /* owned; NULL: nothing to do */
 } gw_check;
 typedef struct gw_checkup {
     gw_check *item; /* owned */
     size_t count, capacity;
     size_t counts[GW_CHECK_STATE_COUNT];
-    bool failed; /* no memory */
+    bool failed; /* out of memory: checks are missing */
 } gw_checkup;
 
+/* Run all checks on the facts and append their results. */
 void gw_doctor_check(const gw_facts *facts, gw_checkup *checkup);
-/* What differs from `before`, of what should not. */
+/* Report the differences from `before`, without values that may change. */
 void gw_doctor_compare(const gw_facts *facts, const gw_facts *before, gw_checkup *checkup);
+/* Free all results. The list is empty afterwards. */
 void gw_checkup_free(gw_checkup *checkup);
 
 #endif

@@ -1,5 +1,5 @@
-/* What files say of a machine. Paths are those of Linux and of the driver's packages; nothing that is missing is an
- * error. */
+/* Collects facts about a machine from files. Paths are those of Linux and of the driver's packages. A missing file
+ * is not an error. */
 #include "gwi_doctor.h"
 
 #include "gw_text.h"
@@ -14,7 +14,7 @@
 
 /* ---- small readers ---- */
 
-/* The first line of a file as a fact. */
+/* Store the first line of a file as a fact. */
 static void line_fact(gw_facts *facts, const char *root, const char *path, const char *key)
 {
     char *text = gwi_read_file(root, path);
@@ -49,7 +49,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Names in a folder, sorted; the caller frees the names. Returns how many. */
+/* List the names in a folder, sorted. The caller frees the names. Returns their number. */
 static size_t list_names(const char *root, const char *path, char **names, size_t room)
 {
     size_t count = 0;
@@ -72,7 +72,7 @@ static void free_names(char **names, size_t count)
 
 /* ---- the driver's kernel side ---- */
 
-/* "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build ..." */
+/* Parses "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build ...". */
 static void look_at_module(gw_facts *facts, const char *root)
 {
     line_fact(facts, root, "/sys/module/nvidia/version", "driver.module");
@@ -91,7 +91,7 @@ static void look_at_module(gw_facts *facts, const char *root)
     free(text);
 }
 
-/* "Model:  NVIDIA H200": the value behind a name. */
+/* Reads the value after a name, as in "Model:  NVIDIA H200". */
 static void information_fact(gw_facts *facts, const char *text, const char *name, size_t card, const char *what)
 {
     char key[GWI_FACT_KEY_MAX];
@@ -147,7 +147,7 @@ static void look_at_card_on_bus(gw_facts *facts, const char *root, const char *n
     gw_facts_set(facts, key, "%s", name);
 }
 
-/* Display and 3D controllers of the vendor are cards, its bridges are NVSwitches. */
+/* Display and 3D controllers of the vendor are cards. Its bridges are NVSwitches. */
 static void look_at_bus(gw_facts *facts, const char *root)
 {
     enum { DEVICES_MAX = 1024 };
@@ -175,7 +175,7 @@ static void look_at_bus(gw_facts *facts, const char *root)
     gw_facts_set(facts, "pci.nvswitches", "%zu", switches);
 }
 
-/* Of those that every CUDA program opens. */
+/* True if this is a device file that every CUDA program opens and this user may not open it. */
 static bool is_refused(const char *name)
 {
     char path[300];
@@ -212,7 +212,7 @@ static void look_at_processes(gw_facts *facts, const char *root)
 {
     static const struct {
         const char *name, *key;
-    } known[] = {{"nv-fabricmanage", "process.fabricmanager"}, /* names are cut after 15 characters */
+    } known[] = {{"nv-fabricmanage", "process.fabricmanager"}, /* the kernel truncates names to 15 characters */
                  {"nvidia-persiste", "process.persistenced"},
                  {"nvidia-cuda-mps", "process.mps"}};
     DIR *folder = open_folder(root, "/proc");
@@ -241,7 +241,7 @@ static void look_at_container(gw_facts *facts, const char *root)
     char *group = gwi_read_file(root, "/proc/1/cgroup");
     bool named = group != NULL && (strstr(group, "docker") != NULL || strstr(group, "kubepods") != NULL ||
                                    strstr(group, "containerd") != NULL);
-    char *mounts = gwi_read_file(root, "/proc/self/mounts"); /* images lie in layers */
+    char *mounts = gwi_read_file(root, "/proc/self/mounts"); /* images are stored in layers */
     bool layered = mounts != NULL && (gw_begins(mounts, "overlay / ") || strstr(mounts, "\noverlay / ") != NULL);
     if (exists(root, "/.dockerenv") || exists(root, "/run/.containerenv") || named || layered)
         gw_facts_set(facts, "container", "1");
@@ -251,7 +251,7 @@ static void look_at_container(gw_facts *facts, const char *root)
 
 /* ---- limits ---- */
 
-/* "Max open files            1024                 4096                 files" */
+/* Parses "Max open files            1024                 4096                 files". */
 static void look_at_limits(gw_facts *facts, const char *root)
 {
     static const struct {
@@ -273,7 +273,7 @@ static void look_at_limits(gw_facts *facts, const char *root)
     free(text);
 }
 
-/* "65536k", "50%" (no number of bytes): false. */
+/* Parse "65536k". Returns false for "50%", which is not a number of bytes. */
 static bool size_of(const char *text, unsigned long long *ret_bytes)
 {
     char *end;
@@ -319,10 +319,10 @@ static void look_at_memory(gw_facts *facts, const char *root)
     line_fact(facts, root, "/proc/sys/vm/overcommit_memory", "memory.overcommit");
 }
 
-/* The tightest memory limit on the way from our group up: version 2's memory.max, version 1's limit_in_bytes. */
+/* Find the smallest memory limit from our group up: memory.max of version 2, limit_in_bytes of version 1. */
 static void look_at_group(gw_facts *facts, const char *root, const char *base, const char *group, const char *file)
 {
-    const unsigned long long no_limit = 1ull << 60; /* version 1 writes a number near 2^63 */
+    const unsigned long long no_limit = 1ull << 60; /* version 1 writes a number near 2^63 for "no limit" */
     char path[4400], folder[4096];
     snprintf(folder, sizeof folder, "%s", group);
     for (;;) {
@@ -363,7 +363,7 @@ static void look_at_groups(gw_facts *facts, const char *root)
 
 /* ---- the rest ---- */
 
-/* Names that concern CUDA, and where the loader looks. Values of others are nobody's business. */
+/* Names that concern CUDA or the loader's search path. Other variables are private and are not stored. */
 static bool is_of_interest(const char *name, size_t bytes)
 {
     static const char *const beginnings[] = {
@@ -421,11 +421,12 @@ static void look_at_iommu(gw_facts *facts, const char *root)
         free_names(names, count);
         gw_facts_set(facts, "iommu.groups", "%zu", count);
     }
-    char *type = gwi_read_file(root, "/sys/kernel/iommu_groups/0/type"); /* "identity": passed through */
+    char *type = gwi_read_file(root, "/sys/kernel/iommu_groups/0/type"); /* "identity": the IOMMU passes addresses
+                                                                          * through */
     if (type != NULL)
         gw_facts_set(facts, "iommu.type", "%.*s", (int)strcspn(type, "\n"), type);
     free(type);
-    /* How it treats the cards: of their groups the first that it translates for, else of any group. */
+    /* Use the type of the first card group that the IOMMU translates, else the type of any group. */
     const char *found = gw_facts_get(facts, "iommu.type"), *own = NULL;
     for (long long i = 0; i < gwi_number_or(facts, "pci.cards", 0) && i < GWI_CARDS_MAX; i++) {
         const char *of_card = gw_facts_getf(facts, "pci.card.%lld.iommu", i);

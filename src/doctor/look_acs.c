@@ -1,9 +1,10 @@
-/* Access control (ACS) of the PCIe bridges above the cards: does it send copies from card to card up to the root?
+/* Reads the access control (ACS) of the PCIe bridges above the cards: does it redirect copies between cards up to the
+ * root?
  *
- * The control register is in a bridge's extended configuration space, of which the kernel shows all but the first 64
- * bytes to root alone. Layout: PCI Express Base Specification, extended capabilities from 0x100 on (id in the low 16
- * bits, next one in the high 12), ACS: id 0x000d, control register at 6; bits 2 and 3 redirect requests and completions
- * between devices below. */
+ * The control register is in a bridge's extended configuration space. The kernel lets only root read more than the
+ * first 64 bytes of it. Layout: PCI Express Base Specification, extended capabilities from 0x100 on (id in the low 16
+ * bits, offset of the next one in the high 12), ACS: id 0x000d, control register at 6. Bits 2 and 3 redirect requests
+ * and completions between devices below the bridge. */
 #include "gwi_doctor.h"
 
 #include <ctype.h>
@@ -21,14 +22,14 @@ enum {
     ACS_ID = 0x000d,
     ACS_CONTROL = 6,
     REDIRECTS = 0x0c,
-    NAME_BYTES_MAX = 16, /* "0000:10:00.0", or a domain of eight digits */
+    NAME_BYTES_MAX = 16, /* "0000:10:00.0", also with a domain of eight digits */
     BRIDGES_MAX = 256
 };
 
 typedef struct bridges {
     char name[BRIDGES_MAX][NAME_BYTES_MAX];
     size_t count, read;
-    gw_text redirect; /* names of those that redirect */
+    gw_text redirect; /* names of the bridges that redirect */
 } bridges;
 
 static unsigned little(const uint8_t *at, int bytes)
@@ -39,7 +40,7 @@ static unsigned little(const uint8_t *at, int bytes)
     return value;
 }
 
-/* Where ACS lies; 0: the bridge has none. */
+/* Return the offset of the ACS capability, or 0 if the bridge has none. */
 static size_t find_acs(const uint8_t config[CONFIG_BYTES])
 {
     size_t at = EXTENDED;
@@ -81,7 +82,7 @@ static void look_at_bridge(const char *root, const char *name, bridges *all)
         gw_text_addf(&all->redirect, "%s%s", all->redirect.bytes > 0 ? " " : "", name);
 }
 
-/* "0000:00:01.0" */
+/* True for an address such as "0000:00:01.0". */
 static bool is_address(const char *text, size_t bytes)
 {
     size_t domain = strspn(text, "0123456789abcdef");
@@ -89,7 +90,7 @@ static bool is_address(const char *text, size_t bytes)
            text[domain + 3] == ':' && text[domain + 6] == '.' && isdigit((unsigned char)text[domain + 7]);
 }
 
-/* The card's place in the tree of devices names the bridges above it: ".../0000:00:01.0/0000:01:00.0". */
+/* The card's path in sysfs names the bridges above it: ".../0000:00:01.0/0000:01:00.0". */
 static void look_above(const char *root, const char *card, bridges *all)
 {
     char place[PATH_MAX], name[NAME_BYTES_MAX];
@@ -102,7 +103,7 @@ static void look_above(const char *root, const char *card, bridges *all)
     place[got] = '\0';
     for (char *part = place; *part != '\0';) {
         size_t bytes = strcspn(part, "/");
-        if (part[bytes] == '/' && is_address(part, bytes)) { /* the last part is the card */
+        if (part[bytes] == '/' && is_address(part, bytes)) { /* the last component is the card */
             snprintf(name, sizeof name, "%.*s", (int)bytes, part);
             look_at_bridge(root, name, all);
         }

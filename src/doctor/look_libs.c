@@ -1,4 +1,4 @@
-/* CUDA's libraries on a machine: where the loader looks, where toolkits and packages lie. */
+/* Finds CUDA libraries on a machine: in the loader's search path, in toolkits and in packages. */
 #include "gw_libs.h"
 #include "gw_text.h"
 #include "gwi_doctor.h"
@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The same file under two names, or by two ways: /usr/local/cuda-12.4/lib64 is a link, and so is libcudnn.so. */
+/* True if both names lead to the same file. /usr/local/cuda-12.4/lib64 is a link, and so is libcudnn.so. */
 static bool is_same_file(const char *root, const char *a, const char *b)
 {
     struct stat x, y;
@@ -56,8 +56,7 @@ static void add_fact(gw_facts *facts, const char *root, const char *path)
     gw_library_free(&library);
 }
 
-/* The file that a name stands for, below the root: a link inside the folder is another name of a file that is listed
- * anyway. */
+/* True if the name is a link to another file of the same folder, which is listed anyway. */
 static bool is_other_name(const char *root, const char *folder, const char *name)
 {
     char target[512];
@@ -101,7 +100,7 @@ static const char *const system_folders[] = {"/usr/local/nvidia/lib64",
                                              "/usr/lib",
                                              "/usr/local/lib"};
 
-/* /usr/local/cuda and its versions; links to each other are one. */
+/* Look at /usr/local/cuda and its versions. Links to each other count once. */
 static void look_at_toolkits(gw_facts *facts, const char *root)
 {
     gw_text folder = {0};
@@ -122,7 +121,7 @@ static void look_at_toolkits(gw_facts *facts, const char *root)
     free(entries);
 }
 
-/* Each folder of LD_LIBRARY_PATH, in order. */
+/* Look at each folder of LD_LIBRARY_PATH, in order. */
 static void look_at_path(gw_facts *facts, const char *root)
 {
     const char *at = gw_facts_get(facts, "env.LD_LIBRARY_PATH");
@@ -140,7 +139,7 @@ static void look_at_path(gw_facts *facts, const char *root)
     }
 }
 
-/* What the name libcuda.so.1 in this folder stands for. */
+/* Find the file that libcuda.so.1 in this folder refers to. */
 static bool find_driver(gw_facts *facts, const char *root, const char *folder)
 {
     char target[512];
@@ -153,7 +152,8 @@ static bool find_driver(gw_facts *facts, const char *root, const char *folder)
     if (!found)
         return false;
     target[bytes > 0 ? bytes : 0] = '\0';
-    char whole[PATH_MAX]; /* through /etc/alternatives, for one; below another root links lead elsewhere */
+    char whole[PATH_MAX]; /* links may lead through /etc/alternatives, for example; below another root they would
+                           * leave it */
     gw_text_addf(&path, "%s/libcuda.so.1", folder);
     bool resolved = root[0] == '\0' && realpath(gw_text_str(&path), whole) != NULL;
     gw_text_clear(&path);
@@ -173,7 +173,7 @@ static bool find_driver(gw_facts *facts, const char *root, const char *folder)
     return true;
 }
 
-/* In the loader's order: LD_LIBRARY_PATH, then what its cache knows, for which the usual folders stand here. */
+/* Search in the loader's order: LD_LIBRARY_PATH, then the usual folders in place of the loader's cache. */
 static void look_for_driver(gw_facts *facts, const char *root)
 {
     const char *at = gw_facts_get(facts, "env.LD_LIBRARY_PATH");
@@ -211,7 +211,7 @@ void gwi_look_libraries(gw_facts *facts, const char *root)
     look_for_driver(facts, root);
 }
 
-/* "python.folder.N" are folders of libraries that packages brought. */
+/* "python.folder.N" are folders of libraries that packages installed. */
 void gw_doctor_take_python(gw_facts *facts, const char *root, const char *answers)
 {
     gw_facts_parse(facts, answers, "python.");
