@@ -1,8 +1,9 @@
-/* Several attempts of one command, some good and some not: what holds for all that failed and for none of the good.
+/* Compares several attempts of one command, some failed and some good: finds traits that all failed attempts have and
+ * no good one has.
  *
- * A value that splits them may do so by chance: of n attempts of which k failed, any order of values is as likely as
- * any other, so a number lies below (or above) all good ones in 2 of n-over-k cases; and many traits are looked at.
- * `chance` is that, for all traits together. */
+ * A trait may split the attempts by chance. If k of n attempts failed and any order of values is equally likely, a
+ * number is below (or above) all good ones in 2 of n-over-k cases, and many traits are compared. `chance` is that
+ * probability for all traits together. */
 #include "gwi_compare.h"
 
 #include "gw_array.h"
@@ -13,15 +14,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A trait over all attempts. */
+/* One trait over all attempts. */
 typedef struct row {
     gw_area area;
     char *name; /* owned */
     bool lack_matters, is_number;
     const char *unit;
     double tolerance;
-    size_t count[2]; /* attempts that have it: failed, good */
-    char *text[2];   /* owned: the one text of all these; NULL: there are several */
+    size_t count[2]; /* number of attempts that have it: failed, good */
+    char *text[2];   /* owned: the text that all these attempts share; NULL: texts differ */
     bool several[2];
     double low[2], high[2];
 } row;
@@ -51,7 +52,8 @@ void gw_attempts_free(gw_attempts *attempts)
     free(attempts);
 }
 
-/* How an attempt ended and how far it came is what is to be explained; the command is the same. */
+/* How an attempt ended and how far it ran is the effect to explain, not a cause. The command is the same in all
+ * attempts. */
 static bool can_explain(const gw_trait *trait)
 {
     return trait->matters && trait->area != GW_AREA_END && trait->area != GW_AREA_WORK;
@@ -116,7 +118,7 @@ bool gw_attempts_add(gw_attempts *attempts, gw_portrait *portrait, bool good)
 
 typedef struct answer {
     bool splits;
-    char bad[300], good[300]; /* good "": not known */
+    char bad[300], good[300]; /* good "": unknown */
 } answer;
 
 static void number_text(char out[300], const char *lead, double value, const char *unit)
@@ -128,8 +130,9 @@ static void number_text(char out[300], const char *lead, double value, const cha
         snprintf(out, 300, "%s%.0f", lead, value);
 }
 
-/* All have it, and the numbers of the one kind lie on one side of the other's. Of memory that was asked for, only more
- * can be a reason: who fails asks for no more. */
+/* True if all attempts have the number and those of the failed ones are all above or all below those of the good
+ * ones. For requested memory only a larger number can be the cause, because a failed attempt stops requesting
+ * memory. */
 static answer split_numbers(const row *at)
 {
     answer found = {0};
@@ -156,7 +159,7 @@ static answer split_texts(const row *at)
     return found;
 }
 
-/* One kind alone has it. */
+/* True if the trait exists in all failed attempts only, or in all good ones only. */
 static answer split_lack(const row *at, int has)
 {
     answer found = {.splits = at->lack_matters || has == FAILED};
@@ -176,7 +179,8 @@ static answer split(const gw_attempts *attempts, const row *at)
     bool all[2] = {at->count[FAILED] == attempts->total[FAILED], at->count[GOOD] == attempts->total[GOOD]};
     if (all[FAILED] && all[GOOD])
         return at->is_number ? split_numbers(at) : split_texts(at);
-    bool is_place = at->area == GW_AREA_MEMORY || at->area == GW_AREA_LIBRARY; /* seen where a run came so far */
+    bool is_place = at->area == GW_AREA_MEMORY || at->area == GW_AREA_LIBRARY; /* the trait is missing if a run did
+                                                                                * not get that far */
     if (all[FAILED] && at->count[GOOD] == 0 && !is_place)
         return split_lack(at, FAILED);
     if (all[GOOD] && at->count[FAILED] == 0 && at->lack_matters)
@@ -209,7 +213,7 @@ gw_status gw_attempts_split(const gw_attempts *attempts, gw_splits *ret_splits, 
     bool whole = true;
     for (size_t i = 0; splits.good_count > 0 && splits.bad_count > 0 && i < attempts->count && whole; i++) {
         const row *at = &attempts->item[i];
-        /* What is the same in all attempts cannot split them, and is no look at the dice. */
+        /* A trait that is the same in all attempts cannot split them, so it does not count for `chance`. */
         bool varies = at->several[FAILED] || at->several[GOOD] || !gw_str_same(at->text[FAILED], at->text[GOOD]);
         splits.looked += varies;
         answer found = varies ? split(attempts, at) : (answer){0};

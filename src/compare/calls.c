@@ -1,9 +1,9 @@
-/* The order of calls, and where two of them part.
+/* Stores the order of calls of a run and finds the call where two runs diverge.
  *
- * Threads are compared with one another by their place: the same rank, else the how manieth process, and in it the how
- * manieth thread that made a call. Where several threads part, the parting that was first in the bad run is told, but
- * one of the first thread before any other's: in which order helper threads begin is often chance. Hot calls
- * (launches, copies) stand in a recording only where they failed, and only so they take part. */
+ * Each thread is compared with its counterpart: the thread with the same index (by first call) of the process with the
+ * same rank, or with the same index if there is no rank. If several threads diverge, the divergence that came first in
+ * the bad run is reported. A divergence of the first thread takes precedence, because helper threads often start in
+ * random order. Hot calls (launches, copies) are recorded only if they fail, so only failed ones are compared. */
 #include "gwi_compare.h"
 
 #include "gw_array.h"
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- taking ---- */
+/* ---- storing ---- */
 
 gw_calls *gw_calls_new(void)
 {
@@ -30,8 +30,8 @@ void gw_calls_free(gw_calls *calls)
     free(calls);
 }
 
-/* What a driver call did, and not what we found out or wrote down beside it. A question is asked until it is answered,
- * which is a matter of time. */
+/* True for driver calls only: facts that gpuwhy itself recorded do not count. Queries are skipped, because a program
+ * repeats them until they succeed, which depends on time. */
 static bool is_call(const gw_event *event)
 {
     return event->kind < GW_EV_TEXT && event->kind != GW_EV_QUERY;
@@ -77,7 +77,7 @@ static gwi_thread_calls *add_thread(gw_calls *calls, uint32_t pid, uint32_t tid)
     return &list[count];
 }
 
-/* NULL: no memory, or no room (`cut` is then set). */
+/* NULL: out of memory, or too many threads (then `cut` is set). */
 static gwi_thread_calls *thread_of(gw_calls *calls, uint32_t pid, uint32_t tid)
 {
     size_t count = calls->thread_count;
@@ -116,9 +116,9 @@ bool gw_calls_feed(gw_calls *calls, gw_model *model, const gw_event *event)
     return true;
 }
 
-/* ---- who is whose counterpart ---- */
+/* ---- matching threads ---- */
 
-typedef struct seat { /* the place of a thread in its run */
+typedef struct seat { /* position of a thread in its run */
     bool has_rank;
     uint32_t rank, process, thread;
 } seat;
@@ -142,7 +142,7 @@ static bool same_seat(const seat *a, const seat *b)
     return a->has_rank ? a->rank == b->rank : a->process == b->process;
 }
 
-/* ---- parting ---- */
+/* ---- divergence ---- */
 
 static bool same_call(const gw_portrait *good, const gwi_call *a, const gw_portrait *bad, const gwi_call *b)
 {
@@ -187,7 +187,7 @@ static bool fill_side(const gw_portrait *portrait, const gwi_thread_calls *threa
     return gw_str_copy(gw_call_text(name, gw_model_fn_name(portrait->model, call->fn)), &side->call);
 }
 
-/* Both ended, or what follows was not kept. */
+/* True if both threads ended here, or if later calls were not stored. */
 static bool is_end(const gwi_thread_calls *a, const gwi_thread_calls *b, size_t at)
 {
     return (at == a->count && at == b->count) || (at == a->count && a->total > a->count) ||
@@ -217,7 +217,7 @@ static bool is_before(const parting_place *a, const parting_place *b)
     return time_of(a->bad, a->at) < time_of(b->bad, b->at);
 }
 
-/* Why the calls of this run cannot be compared; NULL: they can. */
+/* The reason why the calls of this run cannot be compared, or NULL. */
 static const char *lack_of(const gw_portrait *portrait)
 {
     const gw_model *model = portrait->model;

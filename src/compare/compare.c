@@ -1,4 +1,4 @@
-/* Two portraits side by side. */
+/* Compares two portraits trait by trait. */
 #include "gwi_compare.h"
 
 #include <math.h>
@@ -34,7 +34,8 @@ static void add(gw_comparison *comparison, const gw_trait *good, const gw_trait 
     comparison->differs = comparison->differs || matters;
 }
 
-/* By area, what matters first; within that, the order in which they are told. False: no memory. */
+/* Sort by area, with traits that matter first, else in the order in which they were found. Returns false if out of
+ * memory. */
 static bool put_in_order(gw_comparison *comparison)
 {
     size_t count = 0;

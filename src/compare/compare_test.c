@@ -1,4 +1,5 @@
-/* Two runs side by side. Runs are told call by call; what a recording adds is asked in tests/e2e/compare.py. */
+/* Tests of comparisons of two runs and of several attempts. The runs are built call by call. tests/e2e/compare.py
+ * tests comparisons of recordings. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +20,7 @@ typedef struct side {
     gw_feed feed;
     gw_calls *calls;
 } side;
-static side good, bad; /* large: not on the stack */
+static side good, bad; /* too large for the stack */
 static gw_portrait *of_good, *of_bad;
 static gw_comparison *comparison;
 
@@ -45,7 +46,7 @@ static uint16_t fn_of(const gw_feed *feed, const char *fn)
     return 0;
 }
 
-/* One call, for the model and for the order. */
+/* Feed one call to the model and to the order of calls. */
 static void call(side *run, const char *fn, gw_event_kind kind, uint16_t result, uint64_t a0, uint64_t a1)
 {
     gw_feed_call(&run->feed, fn, kind, result, a0, a1, 0, 0);
@@ -119,7 +120,7 @@ static void equal_runs_have_no_difference(void **state)
     done();
 }
 
-/* Addresses are another matter in each run; sizes and results are not. */
+/* Addresses differ in every run and are ignored. Sizes and results are compared. */
 static void runs_part_at_the_first_other_size(void **state)
 {
     (void)state;
@@ -155,7 +156,7 @@ static void a_thread_that_ends_early_parts(void **state)
     done();
 }
 
-/* Which of two helper threads comes first is chance; and a question is asked as long as it takes. */
+/* The order of two helper threads is random, and a query is repeated until it succeeds. Neither is a difference. */
 static void threads_are_compared_one_by_one(void **state)
 {
     (void)state;
@@ -166,7 +167,7 @@ static void threads_are_compared_one_by_one(void **state)
         for (int k = 0; k < 3 + i; k++)
             call(both[i], "cuEventQuery", GW_EV_QUERY, 600, 1, 0);
     }
-    for (int i = 0; i < 2; i++) { /* the second thread's calls lie between those of the first, or behind them */
+    for (int i = 0; i < 2; i++) { /* the second thread's calls come between those of the first thread, or after them */
         both[i]->feed.tid = GW_FEED_PID + (i == 0);
         alloc(both[i], (i == 0 ? 3 : 2) * mib);
         both[i]->feed.tid = GW_FEED_PID + (i != 0);
@@ -229,7 +230,7 @@ static void software_and_card_are_compared(void **state)
     assert_string_equal(driver->bad->text, "535.104.05");
     assert_true(variable != NULL && variable->matters && variable->good == NULL);
     assert_non_null(holder);
-    assert_false(holder->matters); /* in the good run nobody asked */
+    assert_false(holder->matters); /* the good run had no refused allocation and did not look for holders */
     assert_string_equal(holder->bad->text, "9.00 GiB");
     done();
 }
@@ -261,7 +262,7 @@ static void nothing_recorded_is_said(void **state)
     done();
 }
 
-/* More calls and threads than are kept. */
+/* Calls and threads beyond the limits are counted and not stored. */
 static void what_is_kept_is_bounded(void **state)
 {
     (void)state;
@@ -316,7 +317,7 @@ static void what_failed_attempts_share_is_found(void **state)
     gw_error err;
     gw_splits splits;
     gw_attempts *attempts = gw_attempts_new();
-    for (int i = 0; i < 7; i++) /* the variable comes and goes with neither */
+    for (int i = 0; i < 7; i++) /* the variable is set in attempts of both kinds */
         attempt(attempts, true, (9 + (uint64_t)i) * gib, false, i % 2 == 0 ? "1" : NULL);
     for (int i = 0; i < 3; i++)
         attempt(attempts, false, (2 + (uint64_t)i) * gib, true, i % 2 == 0 ? "1" : NULL);
@@ -327,7 +328,7 @@ static void what_failed_attempts_share_is_found(void **state)
     assert_string_equal(limit->good, "at least 9.00 GiB");
     assert_non_null(holder);
     assert_string_equal(holder->bad, "9.00 GiB");
-    assert_null(holder->good); /* nobody asked there */
+    assert_null(holder->good); /* the good attempts did not look for holders */
     assert_null(split_of(&splits, "CUDA_LAUNCH_BLOCKING"));
     assert_true(splits.chance < 0.1);
     gw_splits_free(&splits);
@@ -349,7 +350,7 @@ static void overlapping_attempts_share_nothing(void **state)
     gw_attempts_free(attempts);
 }
 
-/* One of each: whatever differs splits them, and says little. */
+/* With one attempt of each kind every difference splits them, so `chance` is high. */
 static void few_attempts_may_differ_by_chance(void **state)
 {
     (void)state;

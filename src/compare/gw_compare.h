@@ -1,8 +1,8 @@
-/* Two runs of one command side by side: what is different about machine, software, memory and work, and where the calls
- * of the two part. It says what differs, not why a run died: nothing here is a verdict.
+/* Compares two runs of one command: differences in machine, software, memory and work, and the call where the two
+ * diverge. It reports differences, not causes: nothing here is a verdict.
  *
- * A portrait is one run as far as it can be compared: its model, and the order of its calls. Memory is bounded: of the
- * calls GW_CALLS_MAX are kept, later ones are counted. One thread. */
+ * A portrait is one run in a form that can be compared: its model and the order of its calls. Memory is bounded: the
+ * first GW_CALLS_MAX calls are stored and later ones only counted. Use it from one thread. */
 #ifndef GW_COMPARE_H
 #define GW_COMPARE_H
 
@@ -18,25 +18,27 @@
 enum { GW_CALLS_MAX = 1 << 19, GW_CALLS_THREADS_MAX = 256 };
 
 typedef struct gw_calls gw_calls;
-gw_calls *gw_calls_new(void); /* NULL: no memory */
+gw_calls *gw_calls_new(void); /* NULL: out of memory */
 void gw_calls_free(gw_calls *calls);
-/* Take a call of a run, in order of time, after the run's model took it. What is no call, and questions that a program
- * asks until something is done, are passed over. False: no memory. */
+/* Store a call of a run. Feed calls in order of time, each after the run's model has received it. Events that are
+ * not calls, and queries that a program repeats until something is done, are skipped. Returns false if out of
+ * memory. */
 bool gw_calls_feed(gw_calls *calls, gw_model *model, const gw_event *event);
 
 /* ---- one run ---- */
 
 typedef struct gw_portrait gw_portrait;
 
-/* Read a recording, or a run folder. `until_ns` (gw_processor_ns(); UINT64_MAX: no end): GW_END when it is not read by
- * then. GW_IO, GW_CORRUPT, GW_VERSION, GW_NOMEM, GW_UNSUPPORTED: as gw_reader_open(); `err` names the file. */
+/* Read a recording or a run folder. `until_ns` is a limit in terms of gw_processor_ns() (UINT64_MAX: none). GW_END:
+ * the limit was reached. GW_IO, GW_CORRUPT, GW_VERSION, GW_NOMEM, GW_UNSUPPORTED: as for gw_reader_open(). `err`
+ * names the file. */
 GW_MUST_CHECK gw_status gw_portrait_read(const char *path, uint64_t until_ns, gw_portrait **ret_portrait,
                                          gw_error *err);
-/* The same of parts; both become the portrait's, also when it fails. GW_NOMEM. */
+/* Make a portrait from a model and calls. The portrait owns both, and both are freed on failure. GW_NOMEM. */
 GW_MUST_CHECK gw_status gw_portrait_make(gw_model *model, gw_calls *calls, gw_portrait **ret_portrait, gw_error *err);
 void gw_portrait_free(gw_portrait *portrait); /* takes NULL */
 const gw_model *gw_portrait_model(const gw_portrait *portrait);
-/* As gw_model_name_sites(), which see. */
+/* See gw_model_name_sites(). */
 void gw_portrait_name_sites(gw_portrait *portrait, uint32_t soft_ms, uint32_t hard_ms);
 
 #define GW_AREAS(X)                                                                                                    \
@@ -56,90 +58,95 @@ typedef enum gw_area {
 #undef GW_X
         GW_AREA_COUNT
 } gw_area;
-const char *gw_area_text(gw_area area); /* "driver"; static */
+const char *gw_area_text(gw_area area); /* The word for an area, such as "driver"; static. */
 
-/* One thing that can be said of a run. Of one run no two have the same area and name. */
+/* One property of a run. Area and name together are unique within a run. */
 typedef struct gw_trait {
     gw_area area;
-    bool matters; /* false: it may differ between two runs that are alike, such as a job's number */
+    bool matters; /* false: may differ between two equal runs, as a job's number does */
     char *name;   /* owned: "cudnn", "CUDA_LAUNCH_BLOCKING", "blocks at train.py:41 in load" */
-    char *text;   /* owned: the value in words */
+    char *text;   /* owned: the value as text */
     bool has_value;
     double value;
     const char *unit;  /* static: "bytes", "count", "s", "" */
-    double tolerance;  /* of the value, as a ratio: what differs by less is the same */
-    bool lack_matters; /* that the other run has nothing of the name is a difference; else it is not known there */
+    double tolerance;  /* as a ratio of the value: smaller differences are ignored */
+    bool lack_matters; /* if the other run lacks the trait, that is a difference; otherwise the value there is
+                        * unknown */
 } gw_trait;
 
-/* By area, within an area in the order in which they are told. Borrowed from the portrait; made when first asked for.
- * NULL: no memory. */
+/* All traits, sorted by area and then in the order in which they were found. Computed on the first call and borrowed
+ * from the portrait. NULL: out of memory. */
 const gw_trait *gw_portrait_traits(gw_portrait *portrait, size_t *ret_count);
-const gw_trait *gw_portrait_trait(gw_portrait *portrait, gw_area area, const char *name); /* NULL: it has none */
+const gw_trait *gw_portrait_trait(gw_portrait *portrait, gw_area area, const char *name); /* NULL: the portrait has no
+                                                                                           * such trait */
 
 /* ---- two runs ---- */
 
 typedef struct gw_difference {
     gw_area area;
     bool matters;
-    const gw_trait *good, *bad; /* borrowed from the portraits; NULL: there is nothing of the kind */
+    const gw_trait *good, *bad; /* borrowed from the portraits; NULL: the run lacks it */
 } gw_difference;
 
-/* A call where the runs part. */
+/* One run's call where the two runs diverge. */
 typedef struct gw_parting_side {
-    bool ended; /* the thread made no further call; the rest is then not set */
+    bool ended; /* the thread made no further call; the other fields are then not set */
     uint64_t t_ns;
     char *call;     /* owned: the driver's function */
-    uint64_t bytes; /* asked for; 0: the call has no size */
+    uint64_t bytes; /* requested size; 0: the call has no size */
     uint16_t result;
-    char *place; /* owned; NULL: not known */
+    char *place; /* owned; NULL: unknown */
 } gw_parting_side;
 
 typedef struct gw_parting {
-    bool known;               /* false: `reason` says why nothing can be said */
+    bool known;               /* false: `reason` explains why the calls cannot be compared */
     char *reason;             /* owned; NULL: none */
     bool parted;              /* false: the same calls in the same order */
     bool is_main;             /* in the first thread of the first process that made calls */
-    uint64_t same;            /* calls before it in that thread, or, where nothing parted, in all threads */
-    uint32_t process, thread; /* the how manieth, from 1 on */
+    uint64_t same;            /* number of equal calls before the divergence in that thread; if nothing diverged, in
+                               * all threads */
+    uint32_t process, thread; /* index, from 1 on */
     gw_parting_side good, bad;
-    bool cut; /* the runs are longer than what is kept */
+    bool cut; /* the runs have more calls than are stored */
 } gw_parting;
 
 typedef struct gw_comparison {
-    gw_difference *difference; /* owned; by area; those that matter first within it */
+    gw_difference *difference; /* owned; sorted by area, with those that matter first */
     size_t count;
-    size_t same[GW_AREA_COUNT]; /* traits that both have and that are the same */
+    size_t same[GW_AREA_COUNT]; /* number of traits that both runs have with the same value */
     gw_parting parting;
-    bool differs; /* in something that matters */
+    bool differs; /* true if a trait that matters differs */
 } gw_comparison;
 
-/* The portraits must outlive the comparison. GW_NOMEM. */
+/* Compare two portraits, which must outlive the comparison. GW_NOMEM. */
 GW_MUST_CHECK gw_status gw_compare(gw_portrait *good, gw_portrait *bad, gw_comparison **ret_comparison, gw_error *err);
 void gw_comparison_free(gw_comparison *comparison); /* takes NULL */
 
 /* ---- several attempts of one command ---- */
 
 typedef struct gw_attempts gw_attempts;
-gw_attempts *gw_attempts_new(void);           /* NULL: no memory */
+gw_attempts *gw_attempts_new(void);           /* NULL: out of memory */
 void gw_attempts_free(gw_attempts *attempts); /* takes NULL */
-/* What is needed of the portrait is copied. False: no memory. */
+/* Add an attempt. Copies what it needs from the portrait. Returns false if out of memory. */
 GW_MUST_CHECK bool gw_attempts_add(gw_attempts *attempts, gw_portrait *portrait, bool good);
 
-/* Something that holds for each failed attempt and for no good one. */
+/* A trait of every failed attempt and of no good one. */
 typedef struct gw_split {
     gw_area area;
     char *name, *bad; /* owned: "GPU 0 free at the start", "at most 2.10 GiB" */
-    char *good;       /* owned; NULL: the good attempts do not tell */
+    char *good;       /* owned; NULL: unknown for the good attempts */
 } gw_split;
 typedef struct gw_splits {
     gw_split *item; /* owned */
     size_t count;
-    size_t good_count, bad_count; /* attempts */
-    size_t looked;                /* traits that could have split them */
-    double chance; /* that one trait or another splits so many attempts so by mere chance, at most; 1: no wonder */
+    size_t good_count, bad_count; /* number of attempts */
+    size_t looked;                /* number of traits that could have split them */
+    double chance; /* upper bound of the probability that any trait splits the attempts by chance; 1: fully expected */
 } gw_splits;
-/* Without a good and a failed attempt there is nothing to split. GW_NOMEM. */
+/* Find the traits that split the attempts. Needs at least one good and one failed attempt, else the list is empty.
+ * GW_NOMEM. */
 GW_MUST_CHECK gw_status gw_attempts_split(const gw_attempts *attempts, gw_splits *ret_splits, gw_error *err);
+/* Free the contents of `splits`. */
 void gw_splits_free(gw_splits *splits);
 
 #endif

@@ -6,23 +6,24 @@
 
 typedef struct gwi_call {
     uint64_t t_ns, bytes;
-    uint32_t site; /* a number of the model's sites */
+    uint32_t site; /* index of a site in the model */
     uint16_t fn, result;
 } gwi_call;
 
 typedef struct gwi_thread_calls {
     uint32_t pid, tid;
-    uint32_t process, place; /* the how manieth process that made calls, the how manieth thread of it; from 1 on */
+    uint32_t process, place; /* index of the process among those that made calls, and of the thread within it, both
+                              * from 1 on */
     gwi_call *call;          /* owned */
     size_t count, capacity;
-    uint64_t total; /* made, kept or not */
+    uint64_t total; /* calls made, stored or not */
 } gwi_thread_calls;
 
 struct gw_calls {
-    gwi_thread_calls *thread; /* owned; in order of their first calls */
+    gwi_thread_calls *thread; /* owned; ordered by their first calls */
     size_t thread_count;
     uint64_t kept_count;
-    size_t last; /* index of the thread that was fed last */
+    size_t last; /* index of the thread that was fed last, to find it fast */
     bool cut;
 };
 
@@ -39,14 +40,14 @@ struct gw_portrait {
     bool has_traits;
 };
 
-/* All that can be said of the run. False: no memory. */
+/* Find all traits of a run. Returns false if out of memory. */
 bool gwi_traits_find(const gw_model *model, gwi_traits *ret_traits);
 void gwi_traits_free(gwi_traits *traits);
 
-/* Where the calls part. False: no memory. */
+/* Find the call where the runs diverge. Returns false if out of memory. */
 bool gwi_parting_find(const gw_portrait *good, const gw_portrait *bad, gw_parting *ret_parting);
 
-/* "train.py:41 in load, called at train.py:88 in main"; NULL: not known. The caller's to free. */
+/* "train.py:41 in load, called at train.py:88 in main". The caller frees it. NULL: unknown. */
 char *gwi_place_of(const gw_model *model, uint32_t site);
 
 #endif

@@ -1,4 +1,4 @@
-/* What can be said of one run, trait by trait. Which of them matter stands here and nowhere else. */
+/* Derives the traits of a run from its model. Only this file decides which of them matter. */
 #include "gwi_compare.h"
 
 #include "gw_array.h"
@@ -10,8 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Sizes and counts that differ by less are the same: threads and caches make a little difference between any two runs.
- */
+/* Smaller differences of sizes and counts are ignored, because threads and caches vary them a little in every run. */
 static const double counts_tolerance = 0.05, exact = 0;
 enum { ROWS_MAX = 256, SHORT_ID_BYTES = 12 };
 
@@ -46,7 +45,7 @@ static gw_trait *find(gwi_traits *traits, gw_area area, const char *name)
     return NULL;
 }
 
-/* NULL: no memory. A trait that is there already gets the text behind its own. */
+/* Add a trait. If it exists, the text is appended to its own. NULL: out of memory. */
 static gw_trait *add(gwi_traits *traits, gw_area area, const char *name, const char *text)
 {
     gw_trait *old = find(traits, area, name);
@@ -84,7 +83,7 @@ __attribute__((format(printf, 4, 5))) static gw_trait *addf(gwi_traits *traits, 
     return add(traits, area, name, text);
 }
 
-/* Whether the trait is one without weight, or one of which absence says nothing. */
+/* Mark a trait as one that does not matter, or whose absence means nothing. */
 static void make_light(gw_trait *trait)
 {
     if (trait != NULL)
@@ -118,9 +117,9 @@ static gw_trait *add_number(gwi_traits *traits, gw_area area, const char *name, 
     return trait;
 }
 
-/* ---- command, environment, host: what the supervisor wrote down at the start ---- */
+/* ---- command, environment, host: recorded by the supervisor at the start ---- */
 
-/* Names and numbers that a scheduler, a launcher or gpuwhy itself gives anew for each run. */
+/* Variables that a scheduler, a launcher or gpuwhy itself sets to a new value for each run. */
 static bool is_passing(const char *variable)
 {
     static const char *const beginnings[] = {"SLURM_",  "OMPI_",   "PMI_",           "PMIX_",          "TORCHELASTIC_",
@@ -214,7 +213,7 @@ static void add_libraries(gwi_traits *traits, const gw_model *model)
             const gw_library *library = &list->item[i];
             char name[64], version[GW_VERSION_TEXT_MAX];
             if (library->kind == GW_LIBRARY_DRIVER || is_told(model, p, i))
-                continue; /* the driver that is in use is told above; our own facade goes by its name, too */
+                continue; /* the driver in use is already listed above; our own facade has its name, too */
             snprintf(name, sizeof name, "%s%s%s", gw_library_kind_text(library->kind),
                      library->part[0] == '\0' ? "" : " ", library->part);
             make_optional(addf(traits, GW_AREA_LIBRARY, name, "%s, %s", gw_library_version_text(version, library),
@@ -251,14 +250,14 @@ static void add_device(gwi_traits *traits, const gw_model *model, int index)
             add_number(traits, GW_AREA_CARD, name, (double)device->bytes_free_first, "bytes", counts_tolerance));
 }
 
-/* Settings of cards, control group and host, as the senses first read them. */
+/* Settings of cards, control group and host, as first sampled. */
 static void add_settings(gwi_traits *traits, const gw_machine *machine)
 {
     for (size_t i = 0; i < machine->series_count; i++) {
         const gw_series *series = &machine->series[i];
         const gw_metric_info *info = gw_metric_find(series->metric);
         if (info == NULL || info->kind != GW_METRIC_LEVEL || series->state != GW_SAMPLE_KNOWN || series->pid != 0 ||
-            series->metric == GW_METRIC_CARD_MEMORY_TOTAL) /* the last is told of the GPU */
+            series->metric == GW_METRIC_CARD_MEMORY_TOTAL) /* the total is part of the GPU's own trait */
             continue;
         char name[96];
         bool of_card = series->device != GW_NO_DEVICE;
@@ -300,7 +299,7 @@ static void add_holders(gwi_traits *traits, const gw_model *model)
         const gw_holder *holder = &model->machine.holder[i];
         if (holder->what != GW_FACT_CARD_HOLDER || !holder->fact.has_pid ||
             gw_model_process(model, holder->fact.pid) != NULL)
-            continue; /* the last: a process of the run */
+            continue; /* the last condition: a process of the run itself */
         add_holder(traits, &holder->fact);
         told++;
     }
@@ -336,7 +335,7 @@ static int by_size(const void *left, const void *right)
     return a->largest_bytes > b->largest_bytes ? -1 : a->largest_bytes < b->largest_bytes;
 }
 
-/* Blocks by the place that asked for them; of more than ROWS_MAX places the first ones. */
+/* Adds the blocks by place of allocation, at most the first ROWS_MAX places. */
 static void add_blocks(gwi_traits *traits, const gw_model *model)
 {
     place_row *row = calloc(ROWS_MAX, sizeof *row);
@@ -363,7 +362,7 @@ static void add_blocks(gwi_traits *traits, const gw_model *model)
     }
     if (row != NULL)
         qsort(row, count, sizeof *row, by_size);
-    for (size_t i = 0; i < count; i++) { /* a run that ended early did not come to all places */
+    for (size_t i = 0; i < count; i++) { /* a run that ended early did not reach all places */
         make_optional(
             add_number(traits, GW_AREA_MEMORY, row[i].name, (double)row[i].largest_bytes, "bytes", counts_tolerance));
         free(row[i].name);
@@ -451,7 +450,7 @@ static int by_area(const void *left, const void *right)
     return a->area != b->area ? (a->area < b->area ? -1 : 1) : 0;
 }
 
-/* Stable, which qsort() is not; there are some hundred traits at most. */
+/* A stable sort, which qsort() is not. There are a few hundred traits at most. */
 static void sort_by_area(gwi_traits *traits)
 {
     for (size_t i = 1; i < traits->count; i++) {
