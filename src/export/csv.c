@@ -1,4 +1,4 @@
-/* One table, one line an item, RFC 4180: columns that an item lacks are empty. */
+/* Writes one table with one line per item (RFC 4180). Columns that an item lacks are empty. */
 #include "gw_names.h"
 #include "gw_text.h"
 #include "gwi_export.h"
@@ -9,7 +9,7 @@
 #define COLUMNS                                                                                                        \
     "t_ns,item,pid,tid,kind,function,result,took_us,flags,site,extra,context,arg0,arg1,arg2,arg3,arg_names,key,value"
 
-/* Quoted where it must be; bytes as they are, NUL left out. */
+/* Quote the field where needed. Bytes are copied unchanged, without NUL. */
 static void put_field(FILE *file, const char *text, size_t bytes)
 {
     bool quoted = false;
@@ -29,13 +29,13 @@ static void put_field(FILE *file, const char *text, size_t bytes)
 
 static void put_pair(FILE *file, const char *key, const char *value)
 {
-    fputs(",,,,,,,,,,,,,,", file); /* nothing of an event; `key` is the 18th column */
+    fputs(",,,,,,,,,,,,,,", file); /* no columns of an event; `key` is the 18th column */
     put_field(file, key, strlen(key));
     fputc(',', file);
     put_field(file, value, strlen(value));
 }
 
-/* `kind` is the source, arg0 the card. */
+/* The column `kind` holds the source, arg0 the card. */
 static void put_machine_pair(gw_export_to *to, const char *source, uint32_t device, const char *key, const char *value)
 {
     fprintf(to->file, ",%s,,,,,,,", source);
@@ -91,7 +91,7 @@ static void put_head(gw_export_to *to, const gw_item *item)
     fprintf(to->file, "%" PRIu64 ",%s,%u,%u", item->t_ns, gwi_item_name(item->kind), item->pid, item->tid);
 }
 
-/* A ring is many calls: one line each. */
+/* A ring holds many calls and yields one line per call. */
 static void put_ring(gw_export_to *to, const gw_item *item)
 {
     for (uint32_t i = 0; i < item->ring.count; i++) {
@@ -150,7 +150,7 @@ static void put_symbol(gw_export_to *to, const gw_item *item)
     gw_text_free(&text);
 }
 
-/* A sample is many values: one line each. */
+/* A sample holds many values and yields one line per value. */
 static void put_sample(gw_export_to *to, const gw_item *item)
 {
     for (uint32_t i = 0; i < item->sample.count; i++) {

@@ -1,4 +1,4 @@
-/* The table of export formats, and the loop that feeds one with the items of a recording. */
+/* The list of export formats, and the loop that passes every item of a recording to one of them. */
 #include "gwi_export.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* The formats against every kind of item, and JSON against json-c's own parser. */
+/* Tests all formats with every kind of item, and the JSON output with json-c's own parser. */
 #define _GNU_SOURCE
 #include "gw_export.h"
 
@@ -106,7 +106,7 @@ static char *export_text(const char *format, uint64_t *ret_faults)
     return text;
 }
 
-/* Fields of the line at `at`, quotes understood; *ret_next is the line behind it. */
+/* Count the fields of the line at `at`, with quotes. *ret_next is the following line. */
 static unsigned count_fields(const char *at, const char **ret_next)
 {
     unsigned fields = 1;

@@ -1,4 +1,4 @@
-/* Inside export/: the formats, and what they have in common. */
+/* Shared inside export/: the formats and their common helpers. */
 #ifndef GWI_EXPORT_H
 #define GWI_EXPORT_H
 

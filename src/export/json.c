@@ -1,7 +1,7 @@
-/* {"schema":1,"functions":[...],"items":[ one object an item, one a line ]}
+/* Writes {"schema":1,"functions":[...],"items":[ one object per item, one per line ]}.
  *
- * Times are ns since the run began. Addresses and counts are numbers: those above 2^53 are exact in the text, but not
- * in readers that keep numbers as doubles. Bytes that are not UTF-8 become U+FFFD. */
+ * Times are ns since the start of the run. Addresses and counts are numbers: those above 2^53 are exact in the text,
+ * but not in readers that store numbers as doubles. Bytes that are not UTF-8 become U+FFFD. */
 #include "gw_names.h"
 #include "gw_text.h"
 #include "gwi_export.h"
@@ -9,7 +9,7 @@
 #include <json-c/json.h>
 #include <string.h>
 
-/* The length of the UTF-8 sequence at `at`; 0: it is none. */
+/* Length of the UTF-8 sequence at `at`, or 0 if it is invalid. */
 static size_t sequence_bytes(const unsigned char *at, size_t left)
 {
     size_t bytes = at[0] < 0x80 ? 1 : at[0] < 0xc2 ? 0 : at[0] < 0xe0 ? 2 : at[0] < 0xf0 ? 3 : at[0] < 0xf5 ? 4 : 0;
@@ -64,7 +64,7 @@ static void add_flags(json_object *object, unsigned flags)
 static void add_event(const gw_export_to *to, json_object *object, const gw_event *event)
 {
     add_string(object, "kind", gw_event_kind_name(event->kind));
-    if (gw_event_kind_price(event->kind) != GW_PRICE_FACT) /* a fact was not a call */
+    if (gw_event_kind_price(event->kind) != GW_PRICE_FACT) /* a fact is not a call and has no result */
         add_fn(to, object, "function", event->fn);
     add_number(object, "result", event->result);
     add_number(object, "took_us", event->took_us);
