@@ -1,5 +1,6 @@
-/* The exceptions by number: CUDBGException_t of NVIDIA's cudadebugger.h, and what the driver answers after each. 700
- * for an overflown stack of calls was measured; where nothing was, the result is the one whose description fits. */
+/* The exceptions by number (CUDBGException_t of NVIDIA's cudadebugger.h), and the result of driver calls after each.
+ * 700 for a call stack overflow was measured. Where nothing was measured, the result is the one whose description
+ * fits. */
 #include "gw_gpucore.h"
 
 #include "gw_cuda_results.h"

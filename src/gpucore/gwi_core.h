@@ -1,4 +1,4 @@
-/* What the parts of the reader share: sections and rows (tables.c), names and lines by address (place.c). */
+/* Shared by the parts of the reader: sections and rows (tables.c), names and lines by address (place.c). */
 #ifndef GWI_CORE_H
 #define GWI_CORE_H
 
@@ -7,15 +7,15 @@
 #include <gelf.h>
 #include <libelf.h>
 
-/* Section types, from 0x80000001. */
+/* Section types, starting at 0x80000001. */
 typedef enum gwi_table {
     GWI_MANAGED_MEMORY = 1,
     GWI_GLOBAL_MEMORY,
     GWI_LOCAL_MEMORY,
     GWI_SHARED_MEMORY,
     GWI_REGISTERS,
-    GWI_IMAGE,           /* as it was loaded */
-    GWI_RELOCATED_IMAGE, /* with the addresses it has on the device */
+    GWI_IMAGE,           /* as it was in the file that was loaded */
+    GWI_RELOCATED_IMAGE, /* with its addresses on the device */
     GWI_BACKTRACE,
     GWI_DEVICES,
     GWI_CONTEXTS,
@@ -38,33 +38,33 @@ typedef enum gwi_table {
 typedef struct gwi_section {
     GElf_Shdr header;
     const char *name; /* borrowed from the ELF file */
-    gwi_table table;  /* 0: none of ours */
+    gwi_table table;  /* 0: not one of these tables */
 } gwi_section;
 
 typedef struct gwi_core {
     Elf *elf;             /* owned */
-    const char *name;     /* of the file, for errors; borrowed */
+    const char *name;     /* name of the file, for errors; borrowed */
     gwi_section *section; /* owned */
     size_t count;
-    size_t strings; /* index of the section that device names lie in; 0: none */
+    size_t strings; /* index of the section with the device names; 0: none */
 } gwi_core;
 
-/* Open and check what can be checked without looking into the tables. */
+/* Open the file and check everything except the contents of the tables. */
 GW_MUST_CHECK gw_status gwi_core_open(gwi_core *core, int fd, const char *name, gw_error *err);
 void gwi_core_close(gwi_core *core);
 
-/* The bytes of a section, NULL when they cannot be read. They live as long as the core. */
+/* The bytes of a section, or NULL if they cannot be read. They are valid as long as the core. */
 const uint8_t *gwi_core_bytes(const gwi_core *core, size_t section);
-/* Rows in a table that were checked to be at least as long as the oldest driver's. */
+/* Number of rows in a table. Their length was checked to be at least that of the oldest driver. */
 static inline uint64_t gwi_row_count(const gwi_section *section)
 {
     return section->header.sh_size / section->header.sh_entsize;
 }
 const uint8_t *gwi_core_row(const gwi_core *core, size_t section, uint64_t row);
-/* The text at `offset` of the device names; NULL: none. Borrowed. */
+/* The string at `offset` in the device names, or NULL. Borrowed. */
 const char *gwi_core_string(const gwi_core *core, uint64_t offset);
 
-/* The files are little-endian, whoever reads them. */
+/* The files are little-endian on every machine. */
 static inline uint32_t gwi_u32(const uint8_t *at)
 {
     return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
@@ -75,9 +75,9 @@ static inline uint64_t gwi_u64(const uint8_t *at)
     return gwi_u32(at) | (uint64_t)gwi_u32(at + 4) << 32;
 }
 
-/* place.c: fill function, offset, file, line, and the kernel where it is not known yet, from fault->pc; what is looked
- * up is the instruction before it where the PC is where the thread would go on (an assertion's). `kernel_entry`: the
- * address that the grid's kernel begins at, 0: unknown. Unknown stays unknown; only GW_NOMEM fails. */
+/* Fill function, offset, file and line from fault->pc, and the kernel if it is not known yet (place.c). If the PC is
+ * a return address, as for an assertion, the instruction before it is looked up. `kernel_entry` is the start address
+ * of the grid's kernel, 0: unknown. Values that are not found stay unknown. The only failure is GW_NOMEM. */
 GW_MUST_CHECK gw_status gwi_place_find(const gwi_core *core, uint64_t kernel_entry, gw_gpucore_fault *fault,
                                        gw_error *err);
 

@@ -1,4 +1,4 @@
-/* Reads the notes of a process's core dump: signal, thread, registers, address and mapped files. */
+/* Reads the notes of a core dump of a process: the signal, the thread that caused it, and the mapped files. */
 #define _GNU_SOURCE
 #include "gw_hostcore.h"
 
@@ -13,7 +13,7 @@
 #include <sys/procfs.h>
 #include <unistd.h>
 
-/* Notes of a process with a thousand threads have a few MiB; more is not read. */
+/* The notes of a process with a thousand threads take a few MiB. Larger ones are not read. */
 enum { NOTE_BYTES_MAX = 16 << 20, SEGMENTS_MAX = 64, SI_ADDR_OFFSET = 16, SI_CODE_OFFSET = 8 };
 
 #if defined(__x86_64__)
@@ -26,7 +26,7 @@ static void take_status(const uint8_t *data, size_t bytes, bool is_own, gw_hostc
 {
     struct elf_prstatus status;
     if (bytes < sizeof status || core->tid != 0)
-        return; /* the first one is of the thread that met the fault */
+        return; /* the first one belongs to the thread that caused the fault */
     memcpy(&status, data, sizeof status);
     core->tid = (uint32_t)status.pr_pid;
     core->signal = core->signal != 0 ? core->signal : status.pr_cursig;
@@ -62,7 +62,7 @@ static uint64_t number_at(const uint8_t *data, size_t index)
     return number;
 }
 
-/* NT_FILE: how many, the size of a page, then begin, end and offset of each mapping, then all names. */
+/* Parses NT_FILE: the number of mappings, the page size, then begin, end and offset of each mapping, then all names. */
 static void take_files(const uint8_t *data, size_t bytes, gw_hostcore *core)
 {
     enum { HEAD = 2, EACH = 3, WORD = sizeof(uint64_t) };
@@ -98,7 +98,7 @@ static void take_notes(Elf_Data *data, bool is_own, gw_hostcore *core)
             take_siginfo(bytes, note.n_descsz, core);
         else if (note.n_type == NT_PRPSINFO)
             take_process(bytes, note.n_descsz, core);
-        else if (note.n_type == NT_FILE) /* the kernel writes it behind the siginfo */
+        else if (note.n_type == NT_FILE) /* the kernel writes this note after the siginfo */
             take_files(bytes, note.n_descsz, core);
     }
 }
@@ -108,7 +108,7 @@ static gw_status read_notes(Elf *elf, const char *name, bool is_own, gw_hostcore
     size_t count = 0;
     if (elf_getphdrnum(elf, &count) != 0)
         return gw_fail(err, GW_CORRUPT, "%s: %s", name, elf_errmsg(-1));
-    for (size_t i = 0; i < count && i < SEGMENTS_MAX; i++) { /* notes come first */
+    for (size_t i = 0; i < count && i < SEGMENTS_MAX; i++) { /* the notes are in one of the first segments */
         GElf_Phdr segment;
         if (gelf_getphdr(elf, (int)i, &segment) == NULL)
             return gw_fail(err, GW_CORRUPT, "%s: %s", name, elf_errmsg(-1));

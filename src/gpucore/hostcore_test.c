@@ -1,4 +1,4 @@
-/* Core dumps that are put together here, and damaged ones. */
+/* Tests with core dumps that are built here, and with damaged ones. */
 #define _GNU_SOURCE
 #include "gw_hostcore.h"
 
@@ -106,7 +106,7 @@ static void the_fault(void **state)
     assert_true(core.instruction == 0x401234);
 }
 
-/* `claimed` mappings are announced, two are there. */
+/* The note announces `claimed` mappings and holds two. */
 static void make_with_files(image *it, uint64_t address, uint64_t claimed)
 {
     static const char names[] = "/data/train.bin\0/dev/shm/torch_1 (deleted)";
@@ -174,7 +174,7 @@ static void no_core(void **state)
     assert_int_equal(core.pid, 7);
 }
 
-/* A dump that a limit has cut off, at every byte; and one with every byte damaged. */
+/* A dump truncated at every byte, as by a size limit, and one with each byte damaged. */
 static void cut_and_damaged(void **state)
 {
     static image it, bad;

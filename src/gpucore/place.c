@@ -1,9 +1,9 @@
-/* Where a program counter lies: the loaded image, its function, its source line.
+/* Finds the loaded image, function and source line of a program counter.
  *
- * Functions that were never loaded (the driver loads them one by one) stand in their image with address 0, and so do
- * their sections: they are not looked at. A function that a kernel calls and that was not inlined is a local symbol in
- * the kernel's own section ".text.<kernel>", or has a section of its own when it was compiled apart: then nothing but
- * the table of grids tells the kernel. */
+ * The driver loads functions one by one. A function that was not loaded has address 0 in its image, and so has its
+ * section; both are skipped. A called function that was not inlined is a local symbol in the kernel's own section
+ * ".text.<kernel>", or has a section of its own if it was compiled separately. In the latter case only the table of
+ * grids identifies the kernel. */
 #define _GNU_SOURCE
 #include "gwi_core.h"
 
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SYMBOL_IS_ENTRY = 0x10 }; /* in st_other, of kernels */
+enum { SYMBOL_IS_ENTRY = 0x10 }; /* in st_other of kernels */
 
 typedef struct image {
     Elf *elf; /* owned */
@@ -27,7 +27,7 @@ static bool image_open(const gwi_core *core, size_t section, image *ret_image)
     GElf_Ehdr head;
     if (bytes == NULL)
         return false;
-    /* libelf gave these bytes to us to read; elf_memory takes them without const and only reads, too. */
+    /* elf_memory() only reads these bytes, but takes them without const. */
     Elf *elf = elf_memory((char *)(uintptr_t)bytes, core->section[section].header.sh_size);
     if (elf == NULL)
         return false;
@@ -44,11 +44,11 @@ static bool image_open(const gwi_core *core, size_t section, image *ret_image)
 
 typedef struct function {
     const char *name;   /* borrowed from the image; NULL: none found */
-    const char *kernel; /* NULL: not known from the image */
+    const char *kernel; /* NULL: the image does not show it */
     uint64_t begin;
 } function;
 
-/* "_Z3foov" of ".text._Z3foov", when that section is loaded around `address`; NULL. */
+/* Returns "_Z3foov" of ".text._Z3foov" if that section is loaded and contains `address`, else NULL. */
 static const char *text_section(const image *in, size_t index, uint64_t address)
 {
     GElf_Shdr header;
@@ -60,7 +60,7 @@ static const char *text_section(const image *in, size_t index, uint64_t address)
     return name != NULL && gw_begins(name, ".text.") && name[6] != '\0' ? name + 6 : NULL;
 }
 
-/* The innermost function around `address`, and the entry of the section that it lies in. */
+/* Find the innermost function that contains `address`, and the entry of its section. */
 static void look_at_symbols(const image *in, Elf_Scn *table, const GElf_Shdr *header, uint64_t address, function *found)
 {
     Elf_Data *data = elf_getdata(table, NULL);
@@ -99,7 +99,7 @@ static function find_function(const image *in, uint64_t address)
     return found;
 }
 
-/* A callee's local symbol is "$<kernel>$<function>". */
+/* The local symbol of a called function is "$<kernel>$<function>". */
 static const char *plain_name(const char *name)
 {
     const char *last = name[0] == '$' ? strrchr(name, '$') : NULL;
@@ -119,7 +119,7 @@ static gw_status take_line(Dwarf_Line *line, gw_gpucore_fault *fault, gw_error *
     return fault->file == NULL ? gw_fail(err, GW_NOMEM, "a source line") : GW_OK;
 }
 
-/* The last line that begins at or before the address, in a sequence that goes on behind it. */
+/* The last line that begins at or before the address, in a sequence that continues after it. */
 static Dwarf_Line *line_at(Dwarf_Lines *lines, size_t count, uint64_t address)
 {
     for (size_t i = 0; i + 1 < count; i++) {
@@ -159,8 +159,8 @@ static gw_status find_line(const image *in, uint64_t address, gw_gpucore_fault *
 
 /* ---- the images ---- */
 
-/* A failed assertion is a call that does not return: its thread stands behind it, which is the next line, or the next
- * function (driver 580: 0x1c0, where the line after that of the assert begins). */
+/* A failed assertion is a call that does not return. Its PC is behind the call, which may be the next line or the
+ * next function (driver 580: 0x1c0, where the line after the assert begins). */
 static uint64_t instruction_of(const gw_gpucore_fault *fault)
 {
     enum { WARP_ASSERT = 12 };

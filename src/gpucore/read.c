@@ -1,4 +1,4 @@
-/* From tables to faults: lanes with an exception first, then SMs whose threads have left. */
+/* Turns the tables into faults: first lanes with an exception, then SMs whose threads have left. */
 #define _GNU_SOURCE
 #include "gwi_core.h"
 
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Offsets in the rows. What a later driver appended is looked at where the row is long enough. */
+/* Offsets in the rows. Fields of later drivers are read if the row is long enough. */
 enum {
     DEVICE_NAME = 0,
     DEVICE_SM_TYPE = 16,
@@ -39,9 +39,9 @@ enum {
 
 enum { EXCEPTION_MAX = 4096, THREADS_MAX = 1024, SMS_MAX = 1 << 16, PLACES_MAX = 256, DEVICES_MAX = 64 };
 
-/* A place where threads met an exception, while they are counted. */
+/* A place where threads met an exception, with their count so far. */
 typedef struct place {
-    gw_gpucore_fault fault; /* names not looked up yet */
+    gw_gpucore_fault fault; /* names are looked up later */
     uint64_t kernel_entry;
 } place;
 
@@ -50,9 +50,10 @@ typedef struct gathered {
     place *place; /* owned */
     size_t count;
     uint64_t beyond;
-    uint64_t *sm_with_lane; /* owned: keys of SMs that lanes were found on, sorted by nothing */
+    uint64_t *sm_with_lane; /* owned: keys of SMs with a faulting lane, unsorted */
     size_t sm_count;
-    size_t grids[DEVICES_MAX]; /* the sections that hold tables of grids: a dump may have a million sections */
+    size_t grids[DEVICES_MAX]; /* the sections with tables of grids, stored because a dump may have a million
+                                * sections */
     size_t grid_table_count;
 } gathered;
 
@@ -104,7 +105,7 @@ static void find_grids(gathered *all)
             all->grids[all->grid_table_count++] = i;
 }
 
-/* The row of the grid with this id, on this device. NULL: not in the table, which is then not complete. */
+/* The row of the grid with this id on this device. NULL: it is missing because the table is incomplete. */
 static const uint8_t *grid_row(const gathered *all, uint32_t device, uint64_t id)
 {
     for (size_t i = 0; i < all->grid_table_count; i++) {
@@ -140,7 +141,7 @@ static uint64_t sm_key(uint32_t device, uint32_t sm)
 
 static bool has_lane(const gathered *all, uint64_t key)
 {
-    for (size_t i = all->sm_count; i-- > 0;) /* the last one is the likely one */
+    for (size_t i = all->sm_count; i-- > 0;) /* search backwards: the last one matches most often */
         if (all->sm_with_lane[i] == key)
             return true;
     return false;
@@ -156,7 +157,7 @@ static gw_status note_sm(gathered *all, uint64_t key, gw_error *err)
     return GW_OK;
 }
 
-/* The rows that a lane's table hangs under: its warp, block, SM. Links and row numbers were checked. */
+/* The parent rows of a table of lanes: warp, block and SM. Links and row numbers were checked. */
 typedef struct family {
     const uint8_t *warp, *block, *sm;
     uint32_t device;
@@ -254,7 +255,7 @@ static gw_status gather_sms(gathered *all, size_t section, gw_error *err)
         if (fault.exception > EXCEPTION_MAX && fault.exception != UINT32_MAX)
             return refuse(core, section, row, err, "an exception with a number that no driver gives");
         if (has_lane(all, sm_key(device, fault.sm)))
-            continue; /* its threads have said more */
+            continue; /* its lanes were already counted */
         gw_status st = add(all, &fault, 0, err);
         if (st != GW_OK)
             return st;
@@ -378,7 +379,7 @@ gw_status gw_gpucore_read(int fd, const char *name, gw_gpucore **ret_core, gw_er
     if (st != GW_OK)
         goto out;
     *ret_core = ret;
-    ret = NULL; /* the caller's from here on */
+    ret = NULL; /* now owned by the caller */
 out:
     gw_gpucore_free(ret);
     free(all.place);

@@ -1,4 +1,4 @@
-/* The file and its sections: opened by libelf, checked against each other before anybody believes a row. */
+/* Opens the file with libelf and checks its sections against each other before any row is used. */
 #define _GNU_SOURCE
 #include "gwi_core.h"
 
@@ -11,8 +11,8 @@
 
 enum { ABI_CUDA = 0x33, MACHINE_CUDA = 190, TYPE_FIRST = 0x80000000 };
 
-/* What a section of each type is called, the type of its parent, and the length of a row as the oldest driver wrote it;
- * 0: not made of rows that we read. */
+/* For each type of section: its name, the type of its parent, and the length of a row of the oldest driver (0: not
+ * made of rows that we read). */
 static const struct table_kind {
     const char *name;
     gwi_table parent;
@@ -69,7 +69,7 @@ static bool name_is(const char *name, const char *prefix)
     return strncmp(name, prefix, bytes) == 0 && (name[bytes] == '\0' || name[bytes] == '.' || prefix[bytes - 1] == '.');
 }
 
-/* Name and type say the same, or one of them is damaged. */
+/* Name and type must agree, else one of them is damaged. */
 static const char *check_kind(gwi_section *section)
 {
     uint32_t type = section->header.sh_type;
@@ -78,7 +78,7 @@ static const char *check_kind(gwi_section *section)
         for (size_t i = GWI_GLOBAL_MEMORY; i < GWI_TABLE_COUNT; i++)
             if (name_is(section->name, kinds[i].name))
                 return "its type does not fit its name";
-        return NULL; /* newer than this build, or none of ours */
+        return NULL; /* newer than this build, or not one of these tables */
     }
     section->table = (gwi_table)(type - TYPE_FIRST);
     const struct table_kind *kind = &kinds[section->table];
@@ -114,7 +114,7 @@ static gw_status read_sections(gwi_core *core, gw_error *err)
     return GW_OK;
 }
 
-/* ---- how the sections fit together ---- */
+/* ---- consistency of the sections ---- */
 
 typedef struct span {
     uint64_t begin, end;
@@ -127,7 +127,7 @@ static int by_begin(const void *a, const void *b)
     return x->begin < y->begin ? -1 : x->begin > y->begin;
 }
 
-/* A table that lies in another's bytes says nothing, whatever it says. */
+/* A table that overlaps another cannot be valid. */
 static gw_status check_overlap(const gwi_core *core, uint64_t file_bytes, gw_error *err)
 {
     span *spans = calloc(core->count + 2, sizeof *spans);
@@ -157,7 +157,7 @@ static gw_status check_overlap(const gwi_core *core, uint64_t file_bytes, gw_err
     return st;
 }
 
-/* The number behind `key` in a section's name: 124 for ".sm" in ".cudbg.ctatbl.dev0.sm124"; -1: there is none. */
+/* The number after `key` in a section's name: 124 for ".sm" in ".cudbg.ctatbl.dev0.sm124". -1: none. */
 static int64_t number_in(const char *name, const char *key)
 {
     const char *at = strstr(name, key);
@@ -169,7 +169,7 @@ static int64_t number_in(const char *name, const char *key)
     return end == at || number < 0 ? -1 : number;
 }
 
-/* What the last part of the name of a child of this table counts. */
+/* What the last part of a child's name counts, for children of this table. */
 static const char *child_key(gwi_table parent)
 {
     switch (parent) {
@@ -188,11 +188,12 @@ static const char *child_key(gwi_table parent)
     case GWI_GRIDS:
         return ".grid";
     default:
-        return NULL; /* images: the module's row is in no name */
+        return NULL; /* images: the name does not contain the module's row */
     }
 }
 
-/* A name names its parent's parts first: ".cudbg.lntbl.dev0.sm1.cta2.wp3" belongs to ".cudbg.wptbl.dev0.sm1.cta2". */
+/* A child's name starts with its parent's parts: ".cudbg.lntbl.dev0.sm1.cta2.wp3" belongs to
+ * ".cudbg.wptbl.dev0.sm1.cta2". */
 static bool names_agree(const char *child, const char *parent, const char *key)
 {
     const char *child_part = strchr(child + 7, '.'), *parent_part = strchr(parent + 7, '.');
@@ -259,7 +260,7 @@ gw_status gwi_core_open(gwi_core *core, int fd, const char *name, gw_error *err)
     if (st != GW_OK)
         return st;
     elf_version(EV_CURRENT);
-    core->elf = elf_begin(fd, ELF_C_READ, NULL); /* not mapped: the file may shrink */
+    core->elf = elf_begin(fd, ELF_C_READ, NULL); /* not mapped, because the file may shrink */
     if (core->elf == NULL)
         return gw_fail(err, GW_CORRUPT, "%s: %s", name, elf_errmsg(-1));
     st = check_head(core, err);
