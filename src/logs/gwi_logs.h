@@ -1,54 +1,55 @@
-/* Inside src/logs. */
+/* Shared inside src/logs. */
 #ifndef GWI_LOGS_H
 #define GWI_LOGS_H
 
 #include "gw_logs.h"
 
-/* ---- source.c: where bytes come from ---- */
+/* ---- source.c: reading and decompressing files ---- */
 
 typedef struct gwi_log_source gwi_log_source;
-/* GW_IO, GW_UNSUPPORTED, GW_NOMEM. */
+/* Open a file or standard input. GW_IO, GW_UNSUPPORTED, GW_NOMEM. */
 GW_MUST_CHECK gw_status gwi_log_source_open(const char *path, gwi_log_source **ret_source, gw_error *err);
-/* Up to `room` bytes of text. GW_OK with *ret_count > 0; GW_END; GW_IO, GW_CORRUPT: no more can be had. */
+/* Read up to `room` bytes of text. GW_OK: *ret_count > 0; GW_END; GW_IO, GW_CORRUPT: no more can be read. */
 GW_MUST_CHECK gw_status gwi_log_source_read(gwi_log_source *source, char *bytes, size_t room, size_t *ret_count,
                                             gw_error *err);
 void gwi_log_source_close(gwi_log_source *source); /* takes NULL */
 
-/* ---- plain.c: terminal text without what is no text ---- */
+/* ---- plain.c: removing escape sequences and decoding UTF-16 ---- */
 
 typedef struct gwi_plain { /* {0} at the start of a file */
     uint8_t state;
-    uint8_t wide; /* 1: UTF-16, low byte first; 2: high byte first */
+    uint8_t wide; /* UTF-16: 1: little-endian; 2: big-endian */
     bool began;
-    unsigned char held; /* of UTF-16: half a unit */
+    unsigned char held; /* first byte of an incomplete UTF-16 unit */
     bool has_held;
 } gwi_plain;
-/* In place: takes out colours and other escape sequences, makes bytes of UTF-16. Returns how many are left. */
+/* Remove colours and other escape sequences and convert UTF-16 to bytes, in place. Returns the number of bytes left. */
 size_t gwi_plain_make(gwi_plain *plain, char *bytes, size_t count);
-/* Does a start like this belong to no text? */
+/* True if a file that starts like this is not text. */
 bool gwi_is_binary(const char *bytes, size_t count);
 
-/* ---- literals.c: what a line must hold ---- */
+/* ---- literals.c: literals that a matching line must contain ---- */
 
 enum { GWI_LITERALS_MAX = 64, GWI_LITERAL_MAX = 20 };
 typedef struct gwi_literals {
     char text[GWI_LITERALS_MAX][GWI_LITERAL_MAX + 1];
-    size_t count; /* 0: none are known */
+    size_t count; /* 0: no literals are known */
 } gwi_literals;
 void gwi_literals_find(const char *pattern, gwi_literals *ret);
 
-/* ---- match.c: which signs are in a line ---- */
+/* ---- match.c: finding the signs in a line ---- */
 
-typedef struct gwi_matcher gwi_matcher; /* of one thread; what is dear to make is shared by all of a process */
+typedef struct gwi_matcher gwi_matcher; /* used by one thread; the expensive parts are shared by all matchers of the
+                                         * process */
 GW_MUST_CHECK gw_status gwi_matcher_open(gwi_matcher **ret_matcher, gw_error *err);
 void gwi_matcher_close(gwi_matcher *matcher); /* takes NULL */
 
-/* Called for each sign that may be in the text before `end`, in order of `end`. False stops. */
+/* Called for each sign that may be in the text before `end`, in order of `end`. Return false to stop. */
 typedef bool (*gwi_hit)(void *user, gw_sign sign, size_t end);
 GW_MUST_CHECK gw_status gwi_matcher_scan(gwi_matcher *matcher, const char *bytes, size_t count, gwi_hit hit, void *user,
                                          gw_error *err);
 
-/* A sign looked for in one line, exactly. Values point into `line`. */
+/* The exact match of a sign in one line. Values point into `line`. */
 typedef struct gwi_match {
     struct {
         const char *name; /* static */
@@ -60,7 +61,7 @@ bool gwi_matcher_line(gwi_matcher *matcher, gw_sign sign, const char *line, size
 
 /* ---- rank.c ---- */
 
-/* Which rank a launcher's prefix of the line names; -1: none. */
+/* The rank in a launcher's prefix of the line. -1: none. */
 int gwi_rank_of(const char *line, size_t bytes);
 
 #endif

@@ -1,12 +1,12 @@
-/* From a pattern to the literals of which every line that matches must hold one.
+/* Derives from a pattern the literals of which every matching line must contain one.
  *
- * Each part of a pattern is read as sets of strings: all that it can be, where these are few; else what it surely
- * begins and ends with. Neighbours are joined, so that
+ * Each part of a pattern is described by sets of strings: all strings that it matches if there are few, else strings
+ * that it must begin and end with. The sets of neighbours are joined, so that
  *
- *   (?<free>[\d.]+ ?[KMGT]?i?B) (?:is )?free    gives    "B free", "B is free"
+ *  (?<free>[\d.]+ ?[KMGT]?i?B) (?:is )?free    yields   "B free", "B is free"
  *
- * and the rarest set of all that were seen is taken. Alternatives need one literal each. Where this reading is in doubt
- * a part may be anything; a pattern that has no literal then is one that logs_test does not let pass. */
+ * and the rarest set found is used. Each alternative contributes a literal of its own. If a part is not understood, it
+ * is assumed to match anything. A pattern without any literal fails logs_test. */
 #include "gwi_logs.h"
 
 #include <string.h>
@@ -15,11 +15,11 @@ typedef struct reader {
     const char *at;
 } reader;
 
-/* A set of no strings means that nothing is known; "" in it, that the part may be empty there. */
+/* An empty set means that nothing is known. A set with "" means that the part may be empty. */
 typedef struct part {
-    gwi_literals whole;       /* all that it can be */
-    gwi_literals first, last; /* one of these it begins with, and one it ends with */
-    gwi_literals best;        /* one of these is in it: the rarest set so far */
+    gwi_literals whole;       /* all strings that it matches */
+    gwi_literals first, last; /* a match begins with one of `first` and ends with one of `last` */
+    gwi_literals best;        /* a match contains one of these: the rarest set so far */
 } part;
 
 static void read_choice(reader *in, part *ret);
@@ -40,7 +40,7 @@ static void set_one(gwi_literals *set, const char *text)
     strcpy(set->text[0], text);
 }
 
-/* Nothing is known of a set that grows too large. */
+/* Add a string. A set that grows too large is cleared, which means that nothing is known. */
 static void add(gwi_literals *set, const char *text)
 {
     for (size_t i = 0; i < set->count; i++) {
@@ -67,7 +67,7 @@ static size_t longest(const gwi_literals *set)
     return bytes;
 }
 
-/* Each of `set` followed by each of `next`. False: these would be too many, or too long. */
+/* Append each string of `next` to each of `set`. Returns false if the result has too many or too long strings. */
 static bool join(gwi_literals *set, const gwi_literals *next)
 {
     gwi_literals joined;
@@ -85,7 +85,7 @@ static bool join(gwi_literals *set, const gwi_literals *next)
     return true;
 }
 
-/* Words that logs are full of: they tell little, however long they are. */
+/* Words that are frequent in logs are poor literals, however long they are. */
 static bool is_common(const char *text)
 {
     static const char *const words[] = {"error",   "Error",   "failed", "failure", "loss", "scale", "imeout",
@@ -114,7 +114,7 @@ static size_t shortest(const gwi_literals *set)
     return bytes;
 }
 
-/* The rarer the better: long literals, and few. */
+/* Keep the rarer set: longer literals are better, and fewer. */
 static void keep_better(gwi_literals *best, const gwi_literals *set)
 {
     size_t had = shortest(best), has = shortest(set);
@@ -138,7 +138,7 @@ static void set_anything(part *it)
     it->whole.count = 0;
 }
 
-/* How often what stands before may come. */
+/* How often the preceding part may be repeated. */
 typedef enum times { ONCE, MAYBE, SOME, ANY } times;
 
 static times take_quantifier(reader *in)
@@ -154,7 +154,7 @@ static times take_quantifier(reader *in)
     } else {
         return ONCE;
     }
-    if (*in->at == '?' || *in->at == '+') /* lazy, possessive */
+    if (*in->at == '?' || *in->at == '+') /* a lazy or possessive quantifier */
         in->at++;
     return found;
 }
@@ -176,12 +176,13 @@ static void repeat(part *it, times often)
     }
 }
 
-/* [Tt]: a few characters that stand for themselves. Anything else is any character. */
+/* Read a character class. One with a few plain characters, such as [Tt], yields these. Any other may match any
+ * character. */
 static void read_class(reader *in, part *ret)
 {
     enum { FEW = 4 };
     bool few = true;
-    in->at++; /* [ */
+    in->at++; /* skip [ */
     few = *in->at != '^';
     in->at += *in->at == '^';
     ret->whole.count = 0;
@@ -204,10 +205,10 @@ static void read_class(reader *in, part *ret)
     ret->best.count = 0;
 }
 
-/* Past "(" and what kind of group it is. False: one that looks around, whose text need not be in a match. */
+/* Skip "(" and the kind of the group. Returns false for a lookaround, whose text need not be in the match. */
 static bool open_group(reader *in)
 {
-    in->at++; /* ( */
+    in->at++; /* skip ( */
     if (in->at[0] == '?' &&
         (in->at[1] == '!' || in->at[1] == '=' || (in->at[1] == '<' && (in->at[2] == '!' || in->at[2] == '=')))) {
         in->at += in->at[1] == '<' ? 3 : 2;
@@ -261,7 +262,7 @@ static void read_atom(reader *in, part *ret)
     }
 }
 
-/* What the strings begin or end with. */
+/* Reduce the strings to their first or last bytes. */
 static void cut(const gwi_literals *set, size_t bytes, bool at_front, gwi_literals *ret)
 {
     ret->count = 0;
@@ -278,7 +279,7 @@ static void cut(const gwi_literals *set, size_t bytes, bool at_front, gwi_litera
 static const size_t cut_bytes[] = {8, 4, 2, 1};
 enum { CUT_COUNT = sizeof cut_bytes / sizeof cut_bytes[0] };
 
-/* Both were too much: what there is with the beginning of what follows may still be rare. */
+/* If the full join is too large, join with the beginning of what follows, which may still be rare. */
 static void keep_beginning(gwi_literals *best, const gwi_literals *set, const gwi_literals *next)
 {
     keep_better(best, set);
@@ -293,7 +294,7 @@ static void keep_beginning(gwi_literals *best, const gwi_literals *set, const gw
     }
 }
 
-/* The end of `set` with what follows. */
+/* Join the end of `set` with what follows. */
 static bool join_end(gwi_literals *set, const gwi_literals *next)
 {
     for (size_t i = 0; i < CUT_COUNT; i++) {
@@ -307,7 +308,7 @@ static bool join_end(gwi_literals *set, const gwi_literals *next)
     return false;
 }
 
-/* What follows `it`. */
+/* Append the next part to `it`. */
 static void append(part *it, const part *next)
 {
     bool is_known = next->whole.count > 0;
@@ -331,7 +332,7 @@ static void append(part *it, const part *next)
         copy(&it->last, is_known ? &next->whole : &next->last);
 }
 
-/* Parts one after the other, up to | or ) or the end. */
+/* Read a sequence of parts up to | or ) or the end. */
 static void read_sequence(reader *in, part *ret)
 {
     set_whole(ret, "");
@@ -346,7 +347,7 @@ static void read_sequence(reader *in, part *ret)
         copy(&ret->first, &ret->whole);
 }
 
-/* `to` may be one or the other. */
+/* `to` becomes the union of both sets. */
 static void unite(gwi_literals *to, const gwi_literals *from, bool empty_if_unknown)
 {
     bool known = to->count > 0 && from->count > 0 && add_all(to, from);
@@ -370,7 +371,7 @@ static void read_choice(reader *in, part *ret)
     }
 }
 
-/* Where "B free" is looked for, "GiB free" need not be. */
+/* Drop literals that contain another one: a search for "B free" also finds "GiB free". */
 static void drop_longer(const gwi_literals *all, gwi_literals *ret)
 {
     ret->count = 0;

@@ -1,5 +1,5 @@
-/* Each sign has an example, and is found in it through the whole reader; terminal text, long lines, damage, order,
- * bounds. */
+/* Tests that each sign is found in its example by the whole reader, and tests terminal text, long lines, damage,
+ * order and bounds. */
 #include "gw_cuda_results.h"
 #include "gwi_logs.h"
 
@@ -82,7 +82,7 @@ static void every_sign_is_found_in_its_example(void **state)
     }
 }
 
-/* The same words about something else. */
+/* The same words in another context. */
 static void other_things_are_not_found(void **state)
 {
     static const struct {
@@ -113,7 +113,7 @@ static void every_pattern_has_a_literal(void **state)
     gwi_literals literals;
     for (gw_sign sign = 0; sign < GW_SIGN_COUNT; sign++) {
         if (gw_sign_kind_of(sign) == GW_SIGN_BEFORE)
-            continue; /* not looked for in all of a log */
+            continue; /* not searched in the whole log */
         gwi_literals_find(signs[sign].pattern, &literals);
         if (literals.count == 0)
             fail_msg("%s has no literal to look for", signs[sign].name);
@@ -169,7 +169,7 @@ static bool holds_one(const char *line, const gwi_literals *literals)
     return false;
 }
 
-/* Whatever a pattern matches in any line, that line would have been looked at. */
+/* Every line that a pattern matches contains one of its literals. */
 static void no_match_is_without_a_literal(void **state)
 {
     (void)state;
@@ -233,7 +233,7 @@ static void sixteen_bit_text_is_read(void **state)
 
 /* ---- sizes ---- */
 
-/* The same finds, however the text is cut. */
+/* The finds do not depend on how the text is split. */
 static void pieces_make_no_difference(void **state)
 {
     (void)state;
@@ -271,10 +271,10 @@ static void lines_longer_than_a_block_are_read(void **state)
     memset(text, 'x', 400000);
     memcpy(text + 200000, said, sizeof said - 1);
     log = read_text(text, 400000, 400000);
-    assert_int_equal(log->count[GW_SAYS_CUDA_TEXT], 1); /* far behind the line's begin */
+    assert_int_equal(log->count[GW_SAYS_CUDA_TEXT], 1); /* far from the start of the line */
     assert_non_null(strstr(find_of(log, GW_SAYS_CUDA_TEXT)->text, said));
     gw_log_free(log);
-    for (size_t blocks = 1; blocks <= 2; blocks++) { /* a last line that ends where a block does */
+    for (size_t blocks = 1; blocks <= 2; blocks++) { /* the last line ends at the end of a block */
         log = read_text(text, blocks * MIB, MIB);
         assert_int_equal(log->file[0].line_count, 1);
         gw_log_free(log);
@@ -282,7 +282,7 @@ static void lines_longer_than_a_block_are_read(void **state)
     free(text);
 }
 
-/* Of many the first and the last are kept, and all are counted; lines keep their numbers over blocks. */
+/* The first and the last of many finds are stored and all are counted. Line numbers continue over blocks. */
 static void finds_are_bounded(void **state)
 {
     (void)state;
@@ -354,7 +354,7 @@ static void *read_all_examples(void *unused)
     return count;
 }
 
-/* Whoever comes first makes what all look for; what it is does not depend on who that was. */
+/* The first reader compiles the patterns. The results do not depend on which thread that was. */
 static void readers_of_several_threads_see_the_same(void **state)
 {
     (void)state;
@@ -410,7 +410,7 @@ static void packed_files_are_read(void **state)
         snprintf(command, sizeof command, "%s %s", packers[i], it.path);
         if (system(command) != 0) {
             away(&it);
-            continue; /* that packer is not here */
+            continue; /* this compressor is not installed */
         }
         strcat(strcat(it.path, "."), suffixes[i]);
         assert_true(gw_log_is_text(it.path));
@@ -420,7 +420,7 @@ static void packed_files_are_read(void **state)
             assert_int_equal(log->count[GW_SAYS_CUDA_TEXT], 1);
             assert_int_equal(log->file[0].bytes, sizeof text - 1);
             gw_log_free(log);
-            /* cut off: what is there is kept, and the damage is said */
+            /* truncated: what can be read is kept, and the damage is reported */
             assert_int_equal(truncate(it.path, 30), 0);
             log = NULL;
             assert_int_equal(gw_log_read((const char *const[]){it.path}, 1, &log, &err), GW_OK);
@@ -471,7 +471,8 @@ int main(void)
         return 77;
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(readers_of_several_threads_see_the_same), /* first: nothing is made yet */
+        cmocka_unit_test(readers_of_several_threads_see_the_same), /* first, because the patterns must not be
+                                                                    * compiled yet */
         cmocka_unit_test(every_sign_is_found_in_its_example),
         cmocka_unit_test(other_things_are_not_found),
         cmocka_unit_test(every_pattern_has_a_literal),

@@ -1,5 +1,5 @@
-/* Hyperscan looks for the literals of all signs at once, at the speed of memory (literals.c); PCRE2 then reads the few
- * lines that hold one, and has the last word. */
+/* Hyperscan searches for the literals of all signs at once, close to memory speed (literals.c). PCRE2 then matches
+ * the few lines that contain one, and its result counts. */
 #include "gw_cuda_results.h"
 #include "gwi_logs.h"
 
@@ -33,24 +33,25 @@ bool gw_logs_are_supported(void)
     return true;
 }
 
-/* How a line is read for one sign. */
+/* The compiled pattern of a sign. */
 typedef struct reading {
     pcre2_code *code;
     size_t group_count;
     uint32_t group_number[GW_LOG_FIELDS_MAX];
-    char group[GW_LOG_FIELDS_MAX][24]; /* names */
+    char group[GW_LOG_FIELDS_MAX][24]; /* names of the groups */
 } reading;
 
-/* Made once in a process, because it takes a tenth of a second, and kept until it ends. Nothing of it changes once it
- * is made, so any thread may use it. */
+/* Compiled once per process, because it takes a tenth of a second, and never freed. It does not change once it is
+ * compiled, so any thread may use it. */
 static struct {
     pthread_mutex_t making;
-    hs_database_t *database;                   /* under the lock */
-    _Atomic(reading *) reading[GW_SIGN_COUNT]; /* made when first needed, under the lock */
-    atomic_bool broken[GW_SIGN_COUNT];         /* PCRE2 refused it: logs_test sees to it that none is */
+    hs_database_t *database;                   /* set under the lock */
+    _Atomic(reading *) reading[GW_SIGN_COUNT]; /* compiled when first needed, under the lock */
+    atomic_bool broken[GW_SIGN_COUNT];         /* PCRE2 rejected the pattern; logs_test checks that this never
+                                                * happens */
 } shared = {.making = PTHREAD_MUTEX_INITIALIZER};
 
-/* What a thread needs of its own. */
+/* Per-thread state. */
 struct gwi_matcher {
     const hs_database_t *database; /* borrowed from `shared` */
     hs_scratch_t *scratch;
@@ -67,7 +68,7 @@ void gwi_matcher_close(gwi_matcher *matcher)
 }
 
 typedef struct literal_list {
-    gwi_literals *of; /* by sign */
+    gwi_literals *of; /* indexed by sign */
     const char *text[GW_SIGN_COUNT * GWI_LITERALS_MAX];
     size_t bytes[GW_SIGN_COUNT * GWI_LITERALS_MAX];
     unsigned flags[GW_SIGN_COUNT * GWI_LITERALS_MAX], id[GW_SIGN_COUNT * GWI_LITERALS_MAX];
@@ -160,7 +161,7 @@ gw_status gwi_matcher_scan(gwi_matcher *matcher, const char *bytes, size_t count
     return GW_OK;
 }
 
-/* The names of the groups, without the digits that keep those of different alternatives apart. */
+/* Store the names of the groups without the digits that distinguish those of alternatives. */
 static void note_groups(reading *it)
 {
     uint32_t count = 0, entry_bytes = 0;
@@ -180,7 +181,7 @@ static void note_groups(reading *it)
     }
 }
 
-/* NULL: no memory, or PCRE2 refuses the pattern. */
+/* Compile a pattern. NULL: out of memory, or PCRE2 rejects it. */
 static reading *make_reading(gw_sign sign)
 {
     int number;
@@ -193,7 +194,7 @@ static reading *make_reading(gw_sign sign)
         free(it);
         return NULL;
     }
-    pcre2_jit_compile(it->code, PCRE2_JIT_COMPLETE); /* without it: slower, the same */
+    pcre2_jit_compile(it->code, PCRE2_JIT_COMPLETE); /* JIT is optional: without it, matching is slower */
     note_groups(it);
     return it;
 }

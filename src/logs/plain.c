@@ -1,4 +1,4 @@
-/* A terminal's text without what a terminal alone understands: escape sequences (ECMA-48) and UTF-16's zero bytes. */
+/* Removes what only a terminal understands: escape sequences (ECMA-48). Also converts UTF-16 to bytes. */
 #include "gwi_logs.h"
 
 #include <string.h>
@@ -22,7 +22,7 @@ static size_t narrow(gwi_plain *plain, char *bytes, size_t count)
     return out;
 }
 
-/* What a byte of an escape sequence leads to. */
+/* The state after a byte of an escape sequence. */
 static uint8_t next_state(uint8_t state, unsigned char byte)
 {
     switch (state) {
@@ -49,7 +49,7 @@ static size_t without_escapes(gwi_plain *plain, char *bytes, size_t count)
         return count;
     size_t out = 0;
     for (size_t i = 0; i < count; i++) {
-        if (plain->state == PLAIN) { /* up to the next one as a whole */
+        if (plain->state == PLAIN) { /* copy the text up to the next escape at once */
             const char *next = memchr(bytes + i, 0x1b, count - i);
             size_t span = next == NULL ? count - i : (size_t)(next - bytes) - i;
             memmove(bytes + out, bytes + i, span);
@@ -60,7 +60,7 @@ static size_t without_escapes(gwi_plain *plain, char *bytes, size_t count)
         }
         unsigned char byte = (unsigned char)bytes[i];
         if (plain->state != PLAIN && (byte == '\n' || byte == '\r'))
-            plain->state = PLAIN; /* broken off: the line ends all the same */
+            plain->state = PLAIN; /* an incomplete sequence: the line ends anyway */
         if (plain->state != PLAIN)
             plain->state = next_state(plain->state, byte);
         else if (byte == 0x1b)
@@ -92,7 +92,7 @@ bool gwi_is_binary(const char *bytes, size_t count)
     enum { LOOK_BYTES = 4096, TOLERATED_PERCENT = 20 };
     size_t odd = 0;
     if (count >= 2 && ((unsigned char)bytes[0] == 0xff || (unsigned char)bytes[0] == 0xfe))
-        return false; /* UTF-16 */
+        return false; /* a byte order mark of UTF-16 */
     count = count < LOOK_BYTES ? count : LOOK_BYTES;
     for (size_t i = 0; i < count; i++) {
         unsigned char byte = (unsigned char)bytes[i];

@@ -1,9 +1,9 @@
-/* Prefixes by which launchers tell whose line it is:
- *   [rank3]: ...            torchrun and PyTorch's own log
- *   [Rank 3] ...            PyTorch's NCCL watchdog, without the above
- *   [1,3]<stderr>: ...      mpirun --tag-output (job, rank)
- *   3: ...                  srun --label
- *   host:1001:1002 [3] ...  NCCL's own log; the number is a device's, which on one host is the rank's */
+/* Recognises the prefixes by which launchers mark the rank of a line:
+ *  [rank3]: ...            torchrun and PyTorch's own log
+ *  [Rank 3] ...            PyTorch's NCCL watchdog, without the above
+ *  [1,3]<stderr>: ...      mpirun --tag-output (job, rank)
+ *  3: ...                  srun --label
+ *  host:1001:1002 [3] ...  NCCL's own log; the number is that of the device, which equals the rank on one host */
 #include "gwi_logs.h"
 
 #include <ctype.h>
@@ -11,7 +11,7 @@
 
 enum { RANK_MAX = 1 << 20, PREFIX_BYTES = 160 };
 
-/* The number at `*at`, which then stands behind it. False: none. */
+/* Parse the number at `*at` and move `*at` behind it. Returns false if there is none. */
 static bool number(const char *line, size_t bytes, size_t *at, int *ret)
 {
     size_t i = *at;
@@ -50,7 +50,7 @@ static int tagged(const char *line, size_t bytes)
     return number(line, bytes, &at, &rank) && is_at(line, bytes, at, ']') ? rank : -1;
 }
 
-/* "[rank3]", "[Rank 3]" among the first words. */
+/* Matches "[rank3]" or "[Rank 3]" among the first words. */
 static int bracketed(const char *line, size_t bytes)
 {
     size_t limit = bytes < PREFIX_BYTES ? bytes : PREFIX_BYTES;
@@ -65,7 +65,7 @@ static int bracketed(const char *line, size_t bytes)
     return -1;
 }
 
-/* "host:1001:1002 [3] " before NCCL's words. */
+/* Matches "host:1001:1002 [3] " before a message of NCCL. */
 static int of_nccl(const char *line, size_t bytes)
 {
     const char *word = memmem(line, bytes, " NCCL ", 6);

@@ -1,8 +1,8 @@
-/* From bytes to finds: blocks of whole lines go through the matcher; each line that may say something is looked at
+/* Turns bytes into finds. The matcher scans blocks of whole lines, and each line with a hit is then matched exactly
  * once.
  *
- * Carriage returns end lines, too, so that the last state of a progress bar does not hide what follows it; they are
- * not counted as lines, because no editor counts them. */
+ * A carriage return also ends a line, so that the last state of a progress bar does not hide the text after it. It is
+ * not counted as a line, because no editor counts it. */
 #include "gwi_logs.h"
 
 #include "gw_array.h"
@@ -15,16 +15,16 @@
 
 enum {
     BLOCK_BYTES = 1 << 20,
-    LINE_BYTES_MAX = 16 << 10, /* of a longer line what is around its first hit is looked at */
-    BEFORE_HIT_BYTES = 400,    /* then: a message begins no farther before, and is still shown */
-    FIRST_MAX = 40,            /* finds of one sign that are kept from the start */
+    LINE_BYTES_MAX = 16 << 10, /* of a longer line, only the part around its first hit is matched */
+    BEFORE_HIT_BYTES = 400,    /* in a longer line, number of bytes before the first hit that are matched and shown */
+    FIRST_MAX = 40,            /* finds of a sign stored from the start */
     LAST_MAX = 24,             /* and from the end */
-    TRACE_FACTOR = 10,         /* tracebacks are long */
-    PROGRESS_BYTES = 4 << 10,  /* before a failure and at the end of a block, where progress is looked for */
+    TRACE_FACTOR = 10,         /* factor for tracebacks, which are long */
+    PROGRESS_BYTES = 4 << 10,  /* bytes before a failure and at the end of a block that are searched for progress */
     SAYS_MAX = 32              /* signs in one line */
 };
 
-typedef struct late_line { /* not looked at before the end: many follow it, perhaps */
+typedef struct late_line { /* a line that is matched at the end, because many more may follow */
     char *bytes;
     size_t count, room;
     uint32_t file;
@@ -33,7 +33,7 @@ typedef struct late_line { /* not looked at before the end: many follow it, perh
 
 typedef struct sign_state {
     uint32_t first_count;
-    late_line *late; /* a ring, in its own order */
+    late_line *late; /* a ring buffer */
     size_t late_at, late_count;
 } sign_state;
 
@@ -44,16 +44,16 @@ struct gw_log_reader {
     char *block;
     size_t block_bytes;
     gwi_plain plain;
-    uint64_t order_before; /* lines of the files before */
-    bool is_open;          /* what was searched last has no end of line */
+    uint64_t order_before; /* number of lines in the previous files */
+    bool is_open;          /* the last byte scanned was not the end of a line */
     size_t counted_at;     /* newlines of the block are counted up to here */
-    uint64_t counted;      /* of the file */
-    /* the line that hits are collected for */
+    uint64_t counted;      /* number of newlines of the file so far */
+    /* the line for which hits are being collected */
     size_t line_begin, line_end, first_hit;
     bool has_line;
     gw_sign says[SAYS_MAX];
     size_t says_count;
-    uint64_t progress_line; /* of the file: progress was looked for up to here */
+    uint64_t progress_line; /* in this file: progress was searched up to this line */
     bool nomem;
     sign_state sign[GW_SIGN_COUNT];
 };
@@ -71,7 +71,7 @@ static size_t last_max(gw_sign sign)
 
 /* ---- finds ---- */
 
-/* The line for people: no control characters, no space around it. */
+/* Format the line for display: no control characters, no blanks around it. */
 static size_t show(char *out, const char *line, size_t bytes)
 {
     size_t count = 0;
@@ -131,7 +131,7 @@ static void keep_late(gw_log_reader *reader, gw_sign sign, const late_line *at)
     late_line *slot = &state->late[state->late_at];
     size_t room = slot->room;
     char *bytes = slot->bytes;
-    if (room < at->count + 1) { /* lines of one meaning are of about one length */
+    if (room < at->count + 1) { /* lines with the same sign have similar lengths */
         room = at->count + at->count / 2 + 1;
         bytes = realloc(slot->bytes, room);
     }
@@ -149,7 +149,7 @@ static void keep_late(gw_log_reader *reader, gw_sign sign, const late_line *at)
 
 /* ---- lines ---- */
 
-/* In portions whose sums fit a byte: that is what a compiler does many of at once. */
+/* Count in portions whose sums fit a byte, so that the compiler can vectorise the loop. */
 static uint64_t count_lines(const char *bytes, size_t count)
 {
     uint64_t lines = 0;
@@ -163,7 +163,7 @@ static uint64_t count_lines(const char *bytes, size_t count)
     return lines;
 }
 
-/* Of a place that may lie before what is counted. */
+/* Line number of a position that may be before the counted part. */
 static uint64_t line_number_of(const gw_log_reader *reader, size_t at)
 {
     if (at < reader->counted_at)
@@ -178,7 +178,7 @@ static uint64_t line_number(gw_log_reader *reader, size_t at)
     return reader->counted + 1;
 }
 
-/* Lines of progress between two places of the block, the later one the end of a line. */
+/* Search for lines of progress between two positions of the block. The second one is the end of a line. */
 static void look_for_progress(gw_log_reader *reader, size_t begin, size_t end)
 {
     gwi_match match;
@@ -214,7 +214,7 @@ static size_t lines_before(const char *bytes, size_t at, size_t bytes_max)
     return from;
 }
 
-/* One line and what the matcher thinks it says. */
+/* Match one line exactly for the signs that the matcher reported. */
 static void finish_line(gw_log_reader *reader)
 {
     gwi_match match;
@@ -255,8 +255,8 @@ static void finish_line(gw_log_reader *reader)
     }
 }
 
-/* A line ends at either. Looked for in short pieces: a bar that is drawn a thousand times has the one only, and the
- * other may be far. */
+/* Find the end of a line, which is either character. Search in short pieces, because a progress bar drawn a thousand
+ * times has only one of them and the other may be far away. */
 enum { PIECE_BYTES = 256 };
 
 static size_t find_line_end(const char *block, size_t at, size_t count)
@@ -273,7 +273,7 @@ static size_t find_line_end(const char *block, size_t at, size_t count)
     return count;
 }
 
-/* Where the line begins that `at` is in. */
+/* Find the start of the line that contains `at`. */
 static size_t find_line_begin(const char *block, size_t at)
 {
     while (at > 0) {
@@ -312,11 +312,11 @@ static bool on_hit(void *user, gw_sign sign, size_t end)
     return !reader->nomem;
 }
 
-/* Scan what is in the block up to `count`, and move the rest to its front. */
+/* Scan the block up to `count` and move the rest to its front. */
 static gw_status scan(gw_log_reader *reader, size_t count, gw_error *err)
 {
     size_t all = reader->block_bytes;
-    reader->block_bytes = count; /* lines end here at the latest */
+    reader->block_bytes = count; /* force the end of the line here */
     gw_status st = gwi_matcher_scan(reader->matcher, reader->block, count, on_hit, reader, err);
     if (reader->has_line)
         finish_line(reader);
@@ -358,7 +358,7 @@ gw_status gw_log_open(gw_log_reader **ret_reader, gw_error *err)
     return GW_OK;
 }
 
-/* The last line of a file needs no end. */
+/* The last line of a file may lack its newline. */
 static gw_status end_file(gw_log_reader *reader, gw_error *err)
 {
     if (reader->log->file_count == 0)
@@ -388,7 +388,7 @@ gw_status gw_log_begin(gw_log_reader *reader, const char *name, gw_error *err)
     return GW_OK;
 }
 
-/* `bytes` of text are in the block, behind what was there. */
+/* Process `bytes` of text that were appended to the block. */
 static gw_status take(gw_log_reader *reader, size_t bytes, gw_error *err)
 {
     char *begin = reader->block + reader->block_bytes;
@@ -508,7 +508,7 @@ static gw_status read_file(gw_log_reader *reader, const char *path, gw_error *er
     }
     if (st == GW_END) {
         st = GW_OK;
-    } else if (st == GW_CORRUPT || (st == GW_IO && !first)) { /* nothing good is lost */
+    } else if (st == GW_CORRUPT || (st == GW_IO && !first)) { /* what was read so far is kept */
         gw_log_file *file = &reader->log->file[reader->log->file_count - 1];
         file->damage = strdup(err != NULL ? err->text : gw_status_text(st));
         st = GW_OK;
