@@ -1,4 +1,4 @@
-/* Look-ups in the tables that datagen makes of the files in data. */
+/* Looks up rows of the tables of data/: errors by code or name, and drivers, CUDA versions, cards and frameworks. */
 #include "gw_data.h"
 #include "gw_text.h"
 
@@ -175,7 +175,7 @@ const gw_capability *gw_data_capability(gw_version capability)
 
 /* ---- frameworks ---- */
 
-/* "2.1.x" is every release of 2.1. */
+/* "2.1.x" matches every release of 2.1. */
 static bool is_release(const char *pattern, gw_version release)
 {
     gw_version wanted;
@@ -185,7 +185,7 @@ static bool is_release(const char *pattern, gw_version release)
     return strcmp(end, ".x") == 0 ? minor_of(release) == wanted : release == wanted;
 }
 
-/* "12.6.3" is what was built with 12.6; "12.1+" is that and later ones of the same or a later major version. */
+/* "12.6.3" matches a build with 12.6. "12.1+" matches that version and later ones, also of a later major version. */
 static bool is_cuda(const char *pattern, gw_version cuda)
 {
     gw_version wanted;
@@ -227,7 +227,7 @@ const gw_cudnn_support *gw_data_cudnn_support_of(gw_version cudnn)
 {
     for (size_t i = 0; i < gw_data_cudnn_support_count; i++) {
         const gw_cudnn_support *row = &gw_data_cudnn_support[i];
-        /* "8.5" as the last one means all of 8.5 */
+        /* a last version of "8.5" includes all of 8.5 */
         if (cudnn >= row->first && (row->last == 0 || cudnn <= row->last || minor_of(cudnn) == row->last))
             return row;
     }

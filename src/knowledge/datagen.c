@@ -1,14 +1,14 @@
 /* datagen: reads the tables of data/ and writes the C arrays of gw_data.h, and a header with the driver's results for
- * code that links to the C library alone.
+ * code that links only to the C library.
  *
  *     datagen data-folder output.c gw_cuda_results.h
  *
- * Runs on the machine that builds, while building. A table is a file of columns separated by one tab, with '#' lines,
- * one line that names the columns, then rows; "-" is "not known". The tables below are their grammar: what stands in
- * each column, which columns make a row unique, and which rows of other tables a row relies on. A file that does not
- * fit is named with line and reason, nothing is written, and the build fails.
+ * It runs on the build machine during the build. A table is a file with columns separated by one tab, lines starting
+ * with '#', one line with the column names, then rows. "-" means unknown. The tables below define the content of each
+ * column, the columns that make a row unique, and the rows of other tables that a row needs. On an invalid file,
+ * datagen prints file, line and reason, writes nothing, and the build fails.
  *
- * To add a column: here, in the struct of gw_data.h with the same name, in the file. */
+ * To add a column, add it here, in the struct of gw_data.h with the same name, and in the file. */
 #define _GNU_SOURCE
 #include "gw_text.h"
 #include "gw_version.h"
@@ -24,31 +24,31 @@
 enum { COLUMNS_MAX = 16, ROWS_MAX = 1024, LINE_MAX = 2048 };
 
 typedef enum column_type {
-    TEXT,           /* or "-" */
-    NAME,           /* a text that must be there */
+    TEXT,           /* any text or "-" */
+    NAME,           /* a text that must not be "-" */
     NUMBER,         /* below 65536 */
     NUMBER_OR_NONE, /* or "-", which is 0 */
     VERSION,        /* or "-", which is 0 */
-    DRIVER,         /* a version whose text is kept, too: 525.60.13 has a zero that numbers lose */
+    DRIVER,         /* a version whose text is also stored, because the number loses leading zeros: 450.80.02 */
     RELEASE,        /* 2.11.0, 2.1.x */
     VERSION_FROM,   /* 12.6.3, 12.1+, or "-" */
     ARCHITECTURES,  /* 7.5 8.0 12.0+PTX, or "-" */
-    PARTS,          /* literal alternatives of a pattern, separated by |; "=" is the column `text`; or "-" */
+    PARTS,          /* literal alternatives of a pattern, separated by |; "=" means the column `text`; or "-" */
     WORD,           /* one of `words`, kept as text */
-    ENUM,           /* one of `words`, in C prefix and the word in capitals */
-    FLAG            /* the first of two words is true */
+    ENUM,           /* one of `words`, written as a C prefix and the word in capitals */
+    FLAG            /* one of two words, of which the first means true */
 } column_type;
 
 typedef struct column {
     const char *name;
     column_type type;
     bool is_key;
-    const char *words; /* separated by spaces */
+    const char *words; /* separated by blanks */
     const char *prefix;
 } column;
 
 typedef struct table {
-    const char *name; /* file without .tsv */
+    const char *name; /* name of the file without .tsv */
     const char *type;
     column columns[COLUMNS_MAX];
 } table;
@@ -150,9 +150,9 @@ enum { TABLE_COUNT = sizeof tables / sizeof tables[0] };
 
 typedef struct row {
     int line;
-    char *text;                     /* owned; the line, cut at its tabs */
-    const char *field[COLUMNS_MAX]; /* in text, or in parts */
-    char *parts[2];                 /* owned; the columns log_text and cuda_log_text with the text in place of "=" */
+    char *text;                     /* owned; the line, split at its tabs */
+    const char *field[COLUMNS_MAX]; /* pointers into `text` or `parts` */
+    char *parts[2];                 /* owned; the columns log_text and cuda_log_text with "=" replaced by the text */
 } row;
 static row rows[TABLE_COUNT][ROWS_MAX];
 static int row_counts[TABLE_COUNT];
@@ -295,7 +295,7 @@ static const char *wanted(const column *c)
 
 /* ---- reading ---- */
 
-/* Cuts `text` at its tabs: how many fields there are, also where they are too many to keep. */
+/* Split `text` at its tabs. Returns the number of fields, which may be larger than COLUMNS_MAX. */
 static int cut(char *text, const char *fields[COLUMNS_MAX])
 {
     int count = 0;
@@ -395,7 +395,7 @@ static void read_table(int index)
             add_row(index, line, text);
         }
         if (failed && row_counts[index] == 0)
-            break; /* the names are wrong: every row would be */
+            break; /* with wrong column names, every row would be reported */
     }
     if (ferror(file))
         bad(t, 0, "%s", strerror(errno));
@@ -404,7 +404,7 @@ static void read_table(int index)
     fclose(file);
 }
 
-/* ---- what rows must have in common ---- */
+/* ---- checks across rows ---- */
 
 static bool same_key(const table *t, const row *a, const row *b)
 {
@@ -499,7 +499,7 @@ static gw_version minor_of(gw_version version)
     return gw_version_of(gw_version_part(version, 0), gw_version_part(version, 1), 0);
 }
 
-/* Does a row of the table have this version (major and minor) in this column? */
+/* True if a row of the table has this version (major and minor) in this column. */
 static bool has_version(const char *table_name, const char *name, gw_version version)
 {
     int index = table_index(table_name);

@@ -1,4 +1,4 @@
-/* datagen against spoilt tables: each is refused with file, line and reason, and nothing is written. */
+/* Tests datagen with broken tables: it rejects each with file, line and reason, and writes nothing. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -37,7 +37,7 @@ static void copy_tables(void)
     assert_int_equal(run(command, said, sizeof said), 0);
 }
 
-/* What sed does to one table must be refused, and why. */
+/* Each sed command breaks one table, and datagen must report why. */
 static void spoilt_tables_are_refused(void **state)
 {
     (void)state;
@@ -86,7 +86,7 @@ static void spoilt_tables_are_refused(void **state)
         snprintf(path, sizeof path, "%s/out.c", folder);
         if (status != 1 || strstr(said, cases[i].reason) == NULL || access(path, F_OK) == 0)
             fail_msg("%s: exit status %d\n%s\nwanted: %s", cases[i].script, status, said, cases[i].reason);
-        assert_non_null(strstr(said, ".tsv:")); /* with file and line */
+        assert_non_null(strstr(said, ".tsv:")); /* the message has file and line */
     }
 }
 

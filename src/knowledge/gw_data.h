@@ -1,11 +1,11 @@
-/* What is known about errors and about which versions go together: the tables of data/, as C.
+/* Known errors, and which versions work together: the tables of data/ as C arrays.
  *
- * Every row says how sure it is. GW_VERIFIED_YES: read in the vendor's own text or header, or measured.
- * GW_VERIFIED_PARTLY: some of its columns were; its notes say which. GW_VERIFIED_NO: known by experience. A row that is
- * not GW_VERIFIED_YES never is the only ground for an established verdict.
+ * Every row states how far it was verified. GW_VERIFIED_YES: read in the vendor's own text or header, or measured.
+ * GW_VERIFIED_PARTLY: true for some columns, which its notes name. GW_VERIFIED_NO: known by experience. A verdict is
+ * never established by a row alone that is not GW_VERIFIED_YES.
  *
- * Texts are static, and NULL where the table has "-". Everything here is constant: any thread. Rows are sorted as their
- * files are. docs/HOWTO_ADD_DATA.md says how to add one. */
+ * Texts are static, and NULL where the table has "-". All data is constant, so any thread may use it. Rows have the
+ * order of their files. docs/HOWTO_ADD_DATA.md describes how to add one. */
 #ifndef GW_DATA_H
 #define GW_DATA_H
 
@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 typedef enum gw_verified { GW_VERIFIED_NO, GW_VERIFIED_PARTLY, GW_VERIFIED_YES } gw_verified;
-const char *gw_verified_text(gw_verified verified); /* "no", "partly", "yes" */
+const char *gw_verified_text(gw_verified verified); /* "no", "partly", "yes"; static */
 
 /* ---- data/xid.tsv ---- */
 
@@ -26,16 +26,16 @@ typedef struct gw_xid {
     unsigned code;
     const char *mnemonic;
     const char *meaning;
-    const char *class;   /* whom to suspect first: a word of the list in datagen.c, "app-first", "hardware" */
-    const char *hint;    /* usual blame, or what to look at */
-    const char *flags;   /* the vendor's older table: letters of HDUMBTF */
-    const char *action;  /* the vendor's catalogue: at once, "RESTART_APP" */
-    const char *inquiry; /* and to be looked into */
+    const char *class;   /* the first suspect: a word from the list in datagen.c, such as "app-first" or "hardware" */
+    const char *hint;    /* usual cause, or what to check */
+    const char *flags;   /* from the vendor's older table: letters of HDUMBTF */
+    const char *action;  /* immediate action from the vendor's catalogue, such as "RESTART_APP" */
+    const char *inquiry; /* investigation action from the same catalogue */
     gw_verified verified;
     const char *source;
 } gw_xid;
-const gw_xid *gw_data_xid_of(unsigned code);  /* NULL: no such number */
-const gw_xid *gw_data_sxid_of(unsigned code); /* of the NVSwitch */
+const gw_xid *gw_data_xid_of(unsigned code);  /* NULL: unknown code */
+const gw_xid *gw_data_sxid_of(unsigned code); /* codes of the NVSwitch */
 
 /* ---- data/cuda_errors.tsv ---- */
 
@@ -50,31 +50,31 @@ typedef enum gw_usable { GW_USABLE_NO, GW_USABLE_YES, GW_USABLE_NONE, GW_USABLE_
 typedef enum gw_reported { GW_REPORTED_SYNC, GW_REPORTED_ASYNC, GW_REPORTED_EITHER } gw_reported;
 typedef struct gw_cuda_error {
     unsigned code;
-    const char *driver_name;   /* NULL: the runtime alone has it */
-    const char *runtime_name;  /* NULL: the driver alone has it */
-    unsigned old_code;         /* of the runtime before CUDA 10.1; 0: the same, or none */
-    const char *text;          /* what cuGetErrorString() returns; NULL: not known */
+    const char *driver_name;   /* NULL: only the runtime has it */
+    const char *runtime_name;  /* NULL: only the driver has it */
+    unsigned old_code;         /* code of the runtime before CUDA 10.1; 0: the same, or none */
+    const char *text;          /* what cuGetErrorString() returns; NULL: unknown */
     const char *log_text;      /* parts of a log line that mean this result, separated by '|'; NULL: none */
-    const char *cuda_log_text; /* those that mean it only on a line that names CUDA */
+    const char *cuda_log_text; /* parts that mean it only on a line that names CUDA */
     gw_sticky sticky;
-    const char *sticky_source; /* NULL: not sticky, or not known */
+    const char *sticky_source; /* NULL: not sticky, or unknown */
     gw_usable usable;          /* NONE: there was no context */
     gw_reported reported;
     const char *meaning;
     const char *hint;
-    bool documented;      /* what is said about stickiness stands in the headers; false: experience */
-    gw_verified verified; /* of code and names */
+    bool documented;      /* true: the headers document the stickiness; false: known by experience */
+    gw_verified verified; /* covers code and names */
     const char *source;
 } gw_cuda_error;
-const gw_cuda_error *gw_data_cuda_error(unsigned code);          /* NULL: no such code */
+const gw_cuda_error *gw_data_cuda_error(unsigned code);          /* NULL: unknown code */
 const gw_cuda_error *gw_data_cuda_error_named(const char *name); /* the driver's name or the runtime's */
-const gw_cuda_error *gw_data_cuda_error_old(unsigned old_code);  /* NULL: no such code before CUDA 10.1, or 0 */
-const gw_cuda_error *gw_data_cuda_error_said(const char *text);  /* one part of log_text or cuda_log_text */
+const gw_cuda_error *gw_data_cuda_error_old(unsigned old_code);  /* NULL: unknown before CUDA 10.1, or 0 */
+const gw_cuda_error *gw_data_cuda_error_said(const char *text);  /* look up by one part of log_text or cuda_log_text */
 
 /* ---- data/cudnn_status.tsv ---- */
 
 typedef struct gw_cudnn_status {
-    unsigned major_first, major_last; /* of the library: numbers changed with 9 */
+    unsigned major_first, major_last; /* versions of the library: numbers changed with 9 */
     unsigned code;
     const char *name;
     const char *category;
@@ -83,7 +83,7 @@ typedef struct gw_cudnn_status {
     gw_verified verified;
     const char *source;
 } gw_cudnn_status;
-/* By name, in the newest version that has it, or in `major` where it is not 0. */
+/* Look up by name in version `major`. If it is 0, use the newest version that has the name. */
 const gw_cudnn_status *gw_data_cudnn_status_named(unsigned major, const char *name);
 
 /* ---- data/library_status.tsv ---- */
@@ -95,23 +95,23 @@ typedef struct gw_library_status {
     const char *name;
     const char *meaning;
     const char *hint;
-    gw_verified verified; /* of number and name */
+    gw_verified verified; /* covers number and name */
     const char *source;
 } gw_library_status;
-const gw_library_status *gw_data_library_status_of(gw_status_library library, unsigned code); /* NULL: no such number */
+const gw_library_status *gw_data_library_status_of(gw_status_library library, unsigned code); /* NULL: unknown number */
 
 /* ---- data/driver_compat.tsv, data/cuda_families.tsv ---- */
 
 typedef struct gw_driver_row {
     gw_version cuda;    /* 12.4 */
-    gw_version release; /* of the toolkit, the first one of the row: 12.4.1 */
+    gw_version release; /* of the toolkit, the first of this CUDA version, such as 12.4.1 */
     gw_version driver_shipped;
-    gw_version driver_minimum; /* the oldest that runs programs built with it */
+    gw_version driver_minimum; /* the oldest driver that runs programs built with it */
     gw_version driver_windows;
-    gw_verified verified; /* of driver_shipped */
+    gw_verified verified; /* covers driver_shipped */
     const char *notes;
     const char *source;
-    const char *driver_shipped_text, *driver_minimum_text; /* as the vendor writes them; NULL: not known */
+    const char *driver_shipped_text, *driver_minimum_text; /* as written by the vendor; NULL: unknown */
 } gw_driver_row;
 typedef struct gw_cuda_family {
     unsigned major;
@@ -121,20 +121,21 @@ typedef struct gw_cuda_family {
     const char *source;
     const char *driver_minimum_text;
 } gw_cuda_family;
-/* NULL: a major version without minor-version compatibility (before 11), or not known yet. */
+/* NULL: a major version without minor-version compatibility (before 11), or one not in the table. */
 const gw_cuda_family *gw_data_cuda_family(unsigned major);
-/* The newest CUDA that a driver's own release came with, or an older driver's: its own API is that at least. Minor
- * version only. NULL: older than the table. */
+/* The newest CUDA version shipped with this driver or an older one. The driver's API has at least that minor
+ * version. NULL: older than the table. */
 const gw_driver_row *gw_data_cuda_of_driver(gw_version driver);
 
 typedef enum gw_driver_fit {
     GW_DRIVER_UNKNOWN, /* the versions are not in the tables */
-    GW_DRIVER_TOO_OLD, /* below the oldest that works */
-    GW_DRIVER_MINOR,   /* works by minor-version compatibility: older than the CUDA version, with limits */
-    GW_DRIVER_FULL     /* as new as that CUDA version, or newer */
+    GW_DRIVER_TOO_OLD, /* older than the minimum */
+    GW_DRIVER_MINOR,   /* works by minor-version compatibility: the driver is older than the CUDA version, with
+                        * limits */
+    GW_DRIVER_FULL     /* at least as new as that CUDA version */
 } gw_driver_fit;
-/* Does this driver run programs built with this CUDA? `ret_row` (may be NULL): the row that decided; NULL where a
- * family did alone. FULL is said against the first driver that came with that CUDA. */
+/* Check whether this driver runs programs built with this CUDA. `ret_row` (may be NULL) is the row that decided, or
+ * NULL if only a family did. FULL is relative to the first driver shipped with that CUDA. */
 gw_driver_fit gw_data_driver_fit(gw_version driver, gw_version cuda, const gw_driver_row **ret_row);
 
 /* ---- data/compute_capability.tsv ---- */
@@ -143,34 +144,34 @@ typedef struct gw_capability {
     gw_version capability; /* 9.0 */
     const char *architecture;
     const char *examples;
-    gw_version cuda_first; /* the first toolkit that makes native code for it */
-    gw_version cuda_last;  /* 0: still does */
+    gw_version cuda_first; /* the first toolkit that generates native code for it */
+    gw_version cuda_last;  /* the last such toolkit; 0: still supported */
     gw_verified verified;
     const char *notes;
     const char *source;
 } gw_capability;
-const gw_capability *gw_data_capability(gw_version capability); /* NULL: not known */
+const gw_capability *gw_data_capability(gw_version capability); /* NULL: unknown */
 
 /* ---- data/framework_compat.tsv, data/cudnn_support.tsv ---- */
 
 typedef struct gw_framework_row {
     const char *component; /* "pytorch", "tensorflow", "jax" */
-    const char *release;   /* "2.11.0", or "2.1.x" for every 2.1 */
-    const char *cuda;      /* "12.6.3", or "12.1+" for that and later */
+    const char *release;   /* "2.11.0", or "2.1.x" for every release of 2.1 */
+    const char *cuda;      /* "12.6.3", or "12.1+" for that and later versions */
     const char *cudnn;
-    const char *architectures; /* "7.5 8.0 12.0+PTX": see gw_data_covers() */
+    const char *architectures; /* "7.5 8.0 12.0+PTX", see gw_data_covers() */
     gw_verified verified;
     const char *notes;
     const char *source;
 } gw_framework_row;
-/* The row of a release ("2.9.1", local parts as in "+cu126" are ignored) with this CUDA (0: any; the first is given).
- * NULL: not known. */
+/* The row of a release ("2.9.1"; local parts as in "+cu126" are ignored) with this CUDA (0: any, which returns the
+ * first). NULL: unknown. */
 const gw_framework_row *gw_data_framework(const char *component, const char *release, gw_version cuda);
-/* The newest row of a component whose binaries carry native code for a card. NULL: none. */
+/* The newest row of a component whose binaries contain native code for a card. NULL: none. */
 const gw_framework_row *gw_data_framework_for(const char *component, gw_version capability);
 
 typedef struct gw_cudnn_support {
-    gw_version first, last; /* releases; last 0: and later */
+    gw_version first, last; /* range of releases; last 0: open */
     gw_version cuda_first, cuda_last;
     gw_version capability_first, capability_last; /* last 0: open */
     gw_verified verified;
@@ -181,14 +182,14 @@ const gw_cudnn_support *gw_data_cudnn_support_of(gw_version cudnn); /* NULL: not
 
 typedef enum gw_cover {
     GW_COVER_NONE,
-    GW_COVER_PTX, /* only what the driver compiles when the program runs */
+    GW_COVER_PTX, /* only by PTX that the driver compiles at run time */
     GW_COVER_NATIVE
 } gw_cover;
-/* Does code for `architectures` (words "7.5" or "12.0+PTX") run on a card? Native code runs on its own major version
- * from its own minor version on; PTX on any card that is not older. */
+/* Check whether code for `architectures` (words such as "7.5" or "12.0+PTX") runs on a card. Native code runs on
+ * cards of the same major version with the same or a later minor version. PTX runs on any card that is not older. */
 gw_cover gw_data_covers(const char *architectures, gw_version capability);
 
-/* All rows, for tests and lists. */
+/* All tables, for tests and lists. */
 #define GW_DATA_TABLES(X)                                                                                              \
     X(xid, gw_xid)                                                                                                     \
     X(cuda_errors, gw_cuda_error)                                                                                      \

@@ -1,8 +1,8 @@
-/* The CUDA libraries among the files of a process or of a machine: what each is, where it comes from, which version,
- * and which of them do not go together.
+/* Recognises the CUDA libraries among the files of a process or machine: kind, origin and version, and which of them
+ * conflict.
  *
- * Nothing is loaded and no code of the libraries runs. A version says where it was found, because names lie: a file
- * called libcudnn.so.9 may be any 9. */
+ * No library is loaded and none of its code runs. Each version has a source, because file names are unreliable: a file
+ * called libcudnn.so.9 may be any version 9. */
 #ifndef GW_LIBS_H
 #define GW_LIBS_H
 
@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* X(name, word, beginning of the file name, beginning of the package's name in Python) */
+/* X(name, word, prefix of the file name, prefix of the Python package's name) */
 #define GW_LIBRARIES(X)                                                                                                \
     X(DRIVER, "driver", "libcuda", NULL)                                                                               \
     X(NVML, "nvml", "libnvidia-ml", NULL)                                                                              \
@@ -32,7 +32,7 @@ typedef enum gw_library_kind {
         GW_LIBRARY_KIND_COUNT
 } gw_library_kind;
 
-/* X(name, word, in a sentence) */
+/* X(name, word, words for a sentence) */
 #define GW_LIBRARY_PLACES(X)                                                                                           \
     X(OTHER, "other", "a folder of its own")                                                                           \
     X(SYSTEM, "system", "the system's folders")                                                                        \
@@ -52,9 +52,9 @@ typedef enum gw_library_place {
 typedef enum gw_version_from {
     GW_VERSION_UNKNOWN,
     GW_VERSION_FROM_NAME,    /* libcudart.so.12.4.127 */
-    GW_VERSION_FROM_SONAME,  /* the major version alone */
-    GW_VERSION_FROM_PACKAGE, /* the package that it lies in */
-    GW_VERSION_FROM_CONTENT  /* a text inside the file */
+    GW_VERSION_FROM_SONAME,  /* only the major version */
+    GW_VERSION_FROM_PACKAGE, /* from the Python package that contains it */
+    GW_VERSION_FROM_CONTENT  /* from a string inside the file */
 } gw_version_from;
 
 const char *gw_library_kind_text(gw_library_kind kind);     /* "cudnn" */
@@ -66,10 +66,10 @@ enum { GW_LIBRARY_PART_MAX = 32 };
 typedef struct gw_library {
     gw_library_kind kind;
     gw_library_place place;
-    char part[GW_LIBRARY_PART_MAX]; /* cuDNN's sub-library: "cnn_infer", "graph"; "" the library itself */
-    gw_version version;             /* 0: not known */
+    char part[GW_LIBRARY_PART_MAX]; /* sub-library of cuDNN: "cnn_infer", "graph"; "" for the library itself */
+    gw_version version;             /* 0: unknown */
     gw_version_from from;
-    bool is_major_only; /* of the version no more than the first number is known */
+    bool is_major_only; /* only the first number of the version is known */
     char *path;         /* owned */
     char *soname;       /* owned; NULL: not read */
 } gw_library;
@@ -79,43 +79,44 @@ typedef struct gw_libraries {
     size_t count, capacity;
 } gw_libraries;
 
-/* "9.1.0.70"; "9.x" where only the first number is known; "?" where none is. */
+/* Writes "9.1.0.70", "9.x" if only the first number is known, or "?" if unknown. */
 char *gw_library_version_text(char out[GW_VERSION_TEXT_MAX], const gw_library *library);
 
-/* What the path alone says. False: none of the libraries above; *ret is then untouched. The path is copied: NULL
- * without memory. */
+/* Fill in what the path shows. Returns false if it is none of the libraries above; *ret_library is then unchanged.
+ * The path is copied; it is NULL if out of memory. */
 bool gw_library_of_path(const char *path, gw_library *ret_library);
-/* The version of the Python package that the file lies in, where the path did not say all of it. `root` stands before
- * the path: "" is this machine. A few directory reads, no file is opened. */
+/* Read the version of the Python package that contains the file, if the path did not show all of it. `root` is
+ * prefixed to the path: "" is this machine. Reads a few directories and opens no file. */
 void gw_library_ask_package(const char *root, gw_library *library);
-/* SONAME, and a version out of the content where one is kept there. Reads headers and some read-only data; a file that
- * is no ELF file leaves the library as it is. Without elfutils nothing is read. */
+/* Read the SONAME, and the version from the content for libraries that contain it. Reads headers and some read-only
+ * data. A file that is not an ELF file leaves the library unchanged. Without elfutils nothing is read. */
 void gw_library_read(const char *root, gw_library *library);
-void gw_library_free(gw_library *library); /* its strings */
+void gw_library_free(gw_library *library); /* frees its strings */
 
-/* Takes the library over; one with the same path is not added twice. False: it was not (then it is freed). */
+/* Add a library; the list takes ownership. A path is not added twice. Returns false if it was not added (then it is
+ * freed). */
 bool gw_libraries_add(gw_libraries *list, gw_library *library);
 void gw_libraries_free(gw_libraries *list);
-/* The first of a kind with no part; NULL: none. */
+/* The first library of a kind that is not a part. NULL: none. */
 const gw_library *gw_libraries_find(const gw_libraries *list, gw_library_kind kind);
 
-/* What does not go together among libraries of ONE process. */
+/* Conflicts among the libraries of ONE process. */
 typedef enum gw_clash_kind {
     GW_CLASH_CUDNN_VERSIONS, /* parts of cuDNN with different versions */
-    GW_CLASH_CUDNN_FOLDERS,  /* parts of cuDNN out of different folders, versions equal or not known */
-    GW_CLASH_CUBLAS_FOLDERS, /* cuBLAS and its other half, cuBLASLt, out of different folders */
-    GW_CLASH_COPIES,         /* one library twice: other folders, same major version */
-    GW_CLASH_STUB,           /* a stub that stands where a real library should (b is that same one) */
-    GW_CLASH_DRIVERS         /* two drivers */
+    GW_CLASH_CUDNN_FOLDERS,  /* parts of cuDNN from different folders, with equal or unknown versions */
+    GW_CLASH_CUBLAS_FOLDERS, /* cuBLAS and cuBLASLt, which belong together, from different folders */
+    GW_CLASH_COPIES,         /* two copies of one library with the same major version in different folders */
+    GW_CLASH_STUB,           /* a stub in place of a real library (`b` is the same library) */
+    GW_CLASH_DRIVERS         /* two copies of the driver */
 } gw_clash_kind;
 typedef struct gw_clash {
     gw_clash_kind kind;
     const gw_library *a, *b; /* borrowed from the list */
 } gw_clash;
-/* At most one of each kind and library. Returns how many; never more than `room`. */
+/* Find conflicts, at most one of each kind and library. Returns their number, at most `room`. */
 size_t gw_libraries_clashes(const gw_libraries *list, gw_clash *clash, size_t room);
 
-/* One line that holds a library: the recording's fact "library" (docs/recording-format.md), and back. */
+/* Convert a library to one line and back: the recording's fact "library" (docs/recording-format.md). */
 enum { GW_LIBRARY_LINE_MAX = 4400 };
 char *gw_library_to_line(char out[GW_LIBRARY_LINE_MAX], const gw_library *library);
 bool gw_library_from_line(const char *line, gw_library *ret_library);

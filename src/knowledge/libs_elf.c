@@ -1,4 +1,4 @@
-/* SONAME and content, by elfutils: it knows damaged files. */
+/* Reads SONAME and contents of libraries with elfutils, which handles damaged files. */
 #include "gw_libs.h"
 #include "gw_text.h"
 
@@ -31,7 +31,7 @@ static void read_soname(Elf *elf, gw_library *library)
     }
 }
 
-/* NCCL keeps "NCCL version 2.20.5+cuda12.4" among its texts. */
+/* NCCL contains the string "NCCL version 2.20.5+cuda12.4". */
 static bool version_in(const Elf_Data *data, gw_version *ret_version)
 {
     static const char mark[] = "NCCL version ";

@@ -1,4 +1,4 @@
-/* Libraries by their paths, and what does not go together. */
+/* Tests recognition of libraries by path, and conflicts between them. */
 #include "gw_libs.h"
 
 #include <setjmp.h>
@@ -122,7 +122,7 @@ static void add(gw_libraries *list, const char *path)
     (void)gw_libraries_add(list, &library);
 }
 
-/* The clashes of these paths as a text: "cudnn-versions(a,b) ...". */
+/* Check the conflicts between libraries at these paths. */
 static void expect_clashes(const char *const *paths, const gw_clash_kind *kinds, size_t kind_count)
 {
     gw_libraries list = {0};
@@ -187,15 +187,16 @@ static void the_package_says_the_version(void **state)
     gw_library_ask_package(root, &library);
     assert_string_equal(gw_version_text(version, library.version), "2.20.5");
     gw_library_free(&library);
-    assert_true(gw_library_of_path("/elsewhere/libcudnn.so.9", &library)); /* in no package */
+    assert_true(gw_library_of_path("/elsewhere/libcudnn.so.9", &library)); /* not in a package */
     gw_library_ask_package(root, &library);
     assert_true(library.is_major_only);
     gw_library_free(&library);
     make("%s/site-packages/nvidia_cudnn_cu13-9.2.0.dist-info", root);
-    assert_true(gw_library_of_path("/site-packages/nvidia/cudnn/lib/libcudnn.so.9", &library)); /* which of two? */
+    assert_true(gw_library_of_path("/site-packages/nvidia/cudnn/lib/libcudnn.so.9", &library)); /* ambiguous: two
+                                                                                                 * packages match */
     gw_library_ask_package(root, &library);
     assert_true(library.is_major_only);
-    gw_library_read(root, &library); /* there is no such file */
+    gw_library_read(root, &library); /* the file does not exist */
     gw_library_free(&library);
     snprintf(command, sizeof command, "rm -r %s", root);
     assert_int_equal(system(command), 0);
@@ -206,9 +207,9 @@ static void a_real_file_has_a_soname(void **state)
     (void)state;
     gw_library library = {.path = strdup("/proc/self/exe")};
     gw_library_read("", &library);
-    assert_null(library.soname); /* a program has none */
+    assert_null(library.soname); /* a program has no SONAME */
     gw_library_free(&library);
-    library.path = strdup("/proc/self/status"); /* no ELF file */
+    library.path = strdup("/proc/self/status"); /* not an ELF file */
     gw_library_read("", &library);
     assert_null(library.soname);
     gw_library_free(&library);
