@@ -1,4 +1,4 @@
-/* Makes foreign strings harmless: control characters and bytes that are no UTF-8. */
+/* Makes foreign strings safe to print: checks UTF-8 and replaces control characters. */
 #include "gw_out.h"
 
 #include <stdint.h>
@@ -17,7 +17,7 @@ static size_t utf8_length(const char *string)
     size_t length = s[0] >= 0xF0 ? 4 : s[0] >= 0xE0 ? 3 : 2;
     if (s[0] < 0xC2 || s[0] > 0xF4)
         return 0;
-    for (size_t i = 1; i < length; i++) /* stops at the terminator, which continues nothing */
+    for (size_t i = 1; i < length; i++) /* a terminating zero is not a continuation byte, so the loop stops there */
         if (!is_continuation(s[i]))
             return 0;
     /* overlong forms, surrogates, beyond U+10FFFF */
@@ -32,7 +32,7 @@ static void add_clean(gw_text *text, const char *string, const char *wrong, bool
     while (*string != '\0') {
         size_t length = utf8_length(string);
         unsigned char byte = (unsigned char)*string;
-        /* C0, DEL, and the C1 controls U+0080 to U+009F, which some terminals obey too */
+        /* C0, DEL, and the C1 controls U+0080 to U+009F, which some terminals also obey */
         bool control = byte < 0x20 || byte == 0x7F || (byte == 0xC2 && (unsigned char)string[1] < 0xA0);
         if (length == 0 || (control && drop_controls)) {
             gw_text_add_str(text, wrong);

@@ -1,4 +1,4 @@
-/* Two runs side by side as JSON. */
+/* Writes the comparison of two runs as JSON. */
 #include "gw_out.h"
 #include "gw_out_compare.h"
 

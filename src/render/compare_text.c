@@ -1,13 +1,14 @@
-/* Two runs side by side as text: what differs and matters first, then where their calls part, then the rest in short.
+/* Writes the comparison of two runs as text: first the differences that matter, then the place where their calls
+ * diverge, then a summary of the rest.
  *
- *     gpuwhy: python train.py: good exited 0 after 3.1 s, bad exited 1 after 1.2 s
+ *    gpuwhy: python train.py: good exited 0 after 3.1 s, bad exited 1 after 1.2 s
  *
- *     Differs  driver       kernel module        550.54.14 -> 535.104.05
- *              environment  CUDA_VISIBLE_DEVICES (none) -> 1
- *     Parts    after 214 equal calls
- *              good  0.31 s  cuMemAlloc of 64.00 MiB at train.py:41 in load
- *              bad   0.33 s  cuMemAlloc of 128.00 MiB at train.py:41 in load
- *     Same     command (2), driver (3), libraries (9) */
+ *    Differs  driver       kernel module        550.54.14 -> 535.104.05
+ *             environment  CUDA_VISIBLE_DEVICES (none) -> 1
+ *    Parts    after 214 equal calls
+ *             good  0.31 s  cuMemAlloc of 64.00 MiB at train.py:41 in load
+ *             bad   0.33 s  cuMemAlloc of 128.00 MiB at train.py:41 in load
+ *    Same     command (2), driver (3), libraries (9) */
 #include "gw_out.h"
 #include "gw_out_compare.h"
 
@@ -19,10 +20,10 @@ enum { LABEL_COLUMNS = 9, AREA_COLUMNS = 13, VALUE_BYTES_MAX = 100, LINES_MAX = 
 
 typedef struct page {
     gw_text *text;
-    const char *label; /* of the next line; "" once it was said */
+    const char *label; /* label of the next line; "" once it was printed */
 } page;
 
-/* Foreign words must not steer a terminal. */
+/* Strings from the recording must not control the terminal. */
 static void add_line(page *at, const char *line)
 {
     gw_text clean = {0};
@@ -32,7 +33,7 @@ static void add_line(page *at, const char *line)
     at->label = "";
 }
 
-/* Of a long value the end tells most: files, lists of folders. */
+/* Long values (files, lists of folders) are cut at the front, because their end is the most specific part. */
 static void add_value(gw_text *line, const gw_trait *trait)
 {
     if (trait == NULL) {
@@ -41,11 +42,11 @@ static void add_value(gw_text *line, const gw_trait *trait)
     }
     size_t bytes = strlen(trait->text), cut = bytes > VALUE_BYTES_MAX ? bytes - VALUE_BYTES_MAX : 0;
     while (cut > 0 && ((unsigned char)trait->text[cut] & 0xC0) == 0x80)
-        cut++; /* not in the middle of a character */
+        cut++; /* do not cut inside a UTF-8 character */
     gw_text_addf(line, "%s%s", cut > 0 ? "..." : bytes == 0 ? "\"\"" : "", trait->text + cut);
 }
 
-/* How many times as large, where that says more than the values. */
+/* Add the factor between both values if it is clearer than the values. */
 static void add_ratio(gw_text *line, const gw_difference *difference)
 {
     if (difference->good == NULL || difference->bad == NULL || !difference->good->has_value ||
@@ -68,7 +69,7 @@ static void add_difference(page *at, const gw_difference *difference)
     gw_text_free(&line);
 }
 
-/* Those that matter, or those that do not, `lines_max` at most. */
+/* Print the differences that matter, or those that do not, in at most `lines_max` lines. */
 static void add_differences(page *at, const gw_comparison *comparison, bool matters, size_t lines_max)
 {
     size_t told = 0, left = 0;

@@ -1,8 +1,8 @@
-/* A page of text: labelled paragraphs, whole or as one screen.
+/* A page of text made of labelled paragraphs, printed whole or as one screen.
  *
- * Paragraphs are added in the order in which they are printed. gwi_page_print() prints all of them;
- * gwi_page_fit() first decides which of them, and how much of each, are worth a line of a screen.
- * Texts are copied, and their control characters replaced. One thread. */
+ * Paragraphs are added in the order in which they are printed. gwi_page_print() prints all of them. gwi_page_fit()
+ * first selects which of them, and how much of each, to show on one screen. Texts are copied, and their control
+ * characters replaced. Use a page from one thread. */
 #ifndef GWI_PAGE_H
 #define GWI_PAGE_H
 
@@ -13,20 +13,20 @@
 
 enum { GWI_LABEL_COLUMNS = 9 };
 
-/* What a paragraph is about. screen.c has a row for each. */
+/* Content of a paragraph. screen.c has the rules for each section. */
 typedef enum gwi_section {
     GWI_HEAD,
     GWI_VERDICT,
     GWI_WHERE,
-    GWI_SOURCE, /* the user's line: one that is marked, and its neighbours */
+    GWI_SOURCE, /* the user's line, which is marked, and its neighbours */
     GWI_CALLED,
     GWI_WHERE_NOTE,
     GWI_NEXT,
     GWI_WHY,
     GWI_RULED_OUT,
     GWI_COULD,
-    GWI_CAUSE,   /* one that a code may come from */
-    GWI_CONFIRM, /* what would establish it */
+    GWI_CAUSE,   /* a possible cause of an error code */
+    GWI_CONFIRM, /* how to confirm the cause */
     GWI_LATER,
     GWI_BEWARE,
     GWI_ALSO,
@@ -38,13 +38,13 @@ typedef struct gwi_paragraph {
     gwi_section section;
     const char *label; /* static; printed before the first of several paragraphs that share it; "": none */
     char *body;        /* owned */
-    char *brief;       /* owned; printed instead of `body` where that saves lines of a screen; NULL: none */
-    unsigned hang;     /* further lines are indented by so much */
-    bool verbatim;     /* one line as it is, spaces and all: it was cut to the width already */
-    bool marked;       /* of GWI_SOURCE: the user's line itself, not a neighbour */
-    /* by gwi_page_fit() */
-    char *shown; /* owned; what is printed; NULL: the body */
-    bool hidden; /* nothing is */
+    char *brief;       /* owned; printed instead of `body` if that saves lines of a screen; NULL: none */
+    unsigned hang;     /* indentation of further lines */
+    bool verbatim;     /* print the line unchanged, with its blanks; it already has the right width */
+    bool marked;       /* in GWI_SOURCE: the user's own line, not a neighbour */
+    /* set by gwi_page_fit() */
+    char *shown; /* owned; the text to print; NULL: the body */
+    bool hidden; /* print nothing */
 } gwi_paragraph;
 
 typedef struct gwi_page {
@@ -52,30 +52,31 @@ typedef struct gwi_page {
     size_t count;
     unsigned width;
     bool colour;
-    bool failed; /* no memory: what is there may lack a part */
+    bool failed; /* out of memory: the page may lack a part */
 } gwi_page;
 
-/* `label` is static. The paragraph is valid until the next call; NULL: no memory. */
+/* Add a paragraph. `label` is static. The result is valid until the next call. NULL: out of memory. */
 gwi_paragraph *gwi_page_add(gwi_page *page, gwi_section section, const char *label, const char *body, unsigned hang);
-/* The same for the paragraph that was added last. */
+/* Set the brief form of the last paragraph. */
 void gwi_page_brief(gwi_page *page, const char *brief);
-/* Choose what is printed, `lines` lines at most where the head and the verdict leave room. Returns how many lines of
- * the whole page that leaves out; words cut from the head do not count. */
+/* Select what to print in at most `lines` lines. Head and verdict are printed even if they need more. Returns the
+ * number of lines of the whole page that are left out. Words cut from the head do not count. */
 unsigned gwi_page_fit(gwi_page *page, unsigned lines);
-/* What gwi_page_fit() chose, and what was added since; without it, everything. */
+/* Print the selection of gwi_page_fit() and what was added since. Without gwi_page_fit(), print everything. */
 void gwi_page_print(const gwi_page *page, gw_text *text);
 void gwi_page_free(gwi_page *page);
 
-/* For screen.c: lines that `body` takes in place of the paragraph's own. */
+/* Number of lines that `body` takes in place of the paragraph's own body. */
 unsigned gwi_paragraph_lines(const gwi_page *page, const gwi_paragraph *paragraph, const char *body);
-/* As much of `body` as fits into `lines` lines, at the end of a clause where one is near: the caller frees it; NULL: no
- * memory. */
+/* The part of `body` that fits into `lines` lines, cut at the end of a clause if one is near. The caller frees it.
+ * NULL: out of memory. */
 char *gwi_paragraph_cut(const gwi_page *page, const gwi_paragraph *paragraph, const char *body, unsigned lines);
 
-/* `body` with no word longer than a line: "/home/me/.../a.so". The caller frees it; NULL: no memory. */
+/* `body` with long words shortened to the width of a line: "/home/me/.../a.so". The caller frees it. NULL: out of
+ * memory. */
 char *gwi_paragraph_narrow(const gwi_page *page, const gwi_paragraph *paragraph, const char *body);
 
-/* Columns that a string takes: a UTF-8 sequence counts as one. Good enough for what we print. */
+/* Number of columns of a string. A UTF-8 sequence counts as one column, which is good enough for our texts. */
 unsigned gwi_columns(const char *string, size_t bytes);
 
 #endif

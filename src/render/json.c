@@ -1,4 +1,4 @@
-/* A verdict as JSON, schema 1: docs/json-schema.md. Unknown is null, never zero or an empty string. */
+/* Writes a verdict as JSON, schema 1 (docs/json-schema.md). An unknown value is null, never zero or an empty string. */
 #include "gw_out.h"
 
 #include <json-c/json.h>
@@ -26,11 +26,11 @@ static struct json_object *strings(const gw_string_list *list)
     return array;
 }
 
-/* Whole numbers without a fraction: most values are bytes and counts. */
+/* Whole numbers are written without a fraction, because most values are bytes and counts. */
 static struct json_object *number(double value)
 {
     if (!isfinite(value))
-        return NULL; /* JSON has no word for it */
+        return NULL; /* JSON cannot represent it */
     if (value >= -9e15 && value <= 9e15 && value == (double)(int64_t)value)
         return json_object_new_int64((int64_t)value);
     return json_object_new_double(value);

@@ -1,4 +1,4 @@
-/* What we write is read back by a parser and compared field by field. */
+/* Parses the JSON output and compares it field by field. */
 #include "gw_out.h"
 
 #include <json-c/json.h>

@@ -1,4 +1,4 @@
-/* Lays out the paragraphs of a screen: wraps, cuts and prints them. */
+/* Formats the paragraphs of a page: wraps lines at the width and shortens texts. */
 #include "gw_array.h"
 #include "gw_out.h"
 #include "gwi_page.h"
@@ -20,8 +20,9 @@ static void add_spaces(gw_text *text, unsigned count)
         gw_text_add(text, " ", 1);
 }
 
-/* Words of `body` from column `at` on; further lines begin at `indent`. Words longer than a line stay whole: a
- * path that is cut cannot be copied. Returns the lines that a terminal of that width shows. */
+/* Add the words of `body` from column `at` on, with further lines indented by `indent`. Words longer than a line are
+ * not broken, because a broken path cannot be copied. Returns the number of lines that a terminal of that width
+ * shows. */
 static unsigned add_wrapped(gw_text *text, unsigned width, const char *body, unsigned at, unsigned indent)
 {
     unsigned lines = 1;
@@ -44,7 +45,7 @@ static unsigned add_wrapped(gw_text *text, unsigned width, const char *body, uns
         at += wanted;
         if (at > width) {
             lines += (at - 1) / width;
-            at = width; /* nothing else fits beside it */
+            at = width; /* the word takes whole lines of its own */
         }
         line_is_empty = false;
     }
@@ -69,7 +70,7 @@ unsigned gwi_paragraph_lines(const gwi_page *page, const gwi_paragraph *paragrap
     return lines;
 }
 
-/* ---- what is there ---- */
+/* ---- adding paragraphs ---- */
 
 static char *printable(gwi_page *page, const char *foreign)
 {
@@ -117,7 +118,7 @@ void gwi_page_free(gwi_page *page)
 
 /* ---- cutting ---- */
 
-/* Does a clause end before the space at `at`? */
+/* True if a clause ends before the space at `at`. */
 static bool is_clause_end(const char *body, size_t at)
 {
     return at > 0 && (strchr(":;.,", body[at - 1]) != NULL || body[at + 1] == '(');
@@ -143,7 +144,7 @@ char *gwi_paragraph_cut(const gwi_page *page, const gwi_paragraph *paragraph, co
         if (body[at] != ' ' || (longest != 0 && !is_clause_end(body, at)))
             continue;
         if (longest != 0 && at * 5 < longest * 3)
-            break; /* the clause is too short to say much */
+            break; /* the clause is too short to be useful */
         char *cut = with_dots(body, at);
         bool fits = cut != NULL && gwi_paragraph_lines(page, paragraph, cut) <= lines;
         if (cut == NULL || (fits && (longest != 0 || is_clause_end(body, at))))
@@ -154,14 +155,14 @@ char *gwi_paragraph_cut(const gwi_page *page, const gwi_paragraph *paragraph, co
     return with_dots(body, longest);
 }
 
-/* The bytes of the first, or from the end the last, so many columns of a word. */
+/* The length in bytes of the first `count` columns of a word, or of the last ones if `from_end`. */
 static size_t bytes_of(const char *word, size_t bytes, unsigned count, bool from_end)
 {
     size_t used = 0;
     while (used < bytes && gwi_columns(from_end ? word + bytes - used - 1 : word, used + 1) <= count)
         used++;
     while (from_end && used > 0 && ((unsigned char)word[bytes - used] & 0xC0) == 0x80)
-        used--; /* not in the middle of a character */
+        used--; /* do not cut inside a UTF-8 character */
     return used;
 }
 

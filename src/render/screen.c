@@ -1,9 +1,9 @@
-/* Which lines of a verdict are worth a screen.
+/* Selects the lines of a verdict to show on one screen.
  *
- * A screen has few lines, and what is read first must be on it: the verdict, the place, what to do, and the evidence
- * that decides. The table says in which order the paragraphs ask for lines, and how many lines each may take. What
- * finds no room is left out, and nothing of its section that comes after it is shown either: evidence stands in the
- * order of its weight. */
+ * A screen has few lines, and the most important parts must be on it: the verdict, the place, what to do, and the
+ * decisive evidence. The table gives the order in which paragraphs receive lines, and how many lines each may take. If
+ * a paragraph does not fit, it is left out together with the rest of its section, because evidence is sorted by weight.
+ */
 #include "gwi_page.h"
 
 #include <limits.h>
@@ -14,8 +14,8 @@ enum { WHY_LINES_MAX = 8, NEXT_LINES_MAX = 8, ALL = UCHAR_MAX };
 
 typedef struct rule {
     unsigned char section;
-    unsigned char count; /* as many paragraphs of the section, those of earlier rules included */
-    unsigned char lines; /* that each may take */
+    unsigned char count; /* number of paragraphs of the section, including those of earlier rules */
+    unsigned char lines; /* maximum lines of each */
 } rule;
 
 static const rule rules[] = {
@@ -51,8 +51,8 @@ static unsigned lines_shown(const gwi_page *page, const gwi_paragraph *paragraph
     return gwi_paragraph_lines(page, paragraph, paragraph->shown) + (paragraph->section == GWI_HEAD);
 }
 
-/* The body, or what stands for it where that is shorter, in at most `lines` lines. Words longer than a line lose their
- * middle. */
+/* The body, or its brief form if the body is too long, in at most `lines` lines. Words longer than a line are
+ * shortened in the middle. */
 static char *text_for(gwi_page *page, const gwi_paragraph *paragraph, unsigned lines)
 {
     unsigned whole = gwi_paragraph_lines(page, paragraph, paragraph->body);
@@ -64,7 +64,7 @@ static char *text_for(gwi_page *page, const gwi_paragraph *paragraph, unsigned l
     return text;
 }
 
-/* Show the paragraph in at most `lines` lines. False: there is no room, and what it showed before stays. */
+/* Show the paragraph in at most `lines` lines. Returns false without changes if there is no room. */
 static bool show(screen *it, gwi_paragraph *paragraph, unsigned lines)
 {
     pool of = pool_of(paragraph->section);
@@ -91,7 +91,7 @@ static unsigned room_for(const screen *it, gwi_section section)
     return it->left < room ? it->left : room;
 }
 
-/* The user's line with its neighbours, or alone. */
+/* Show the user's line with its neighbours, or alone if there is no room. */
 static void show_source(screen *it)
 {
     unsigned lines = 0;
@@ -105,7 +105,7 @@ static void show_source(screen *it)
     }
 }
 
-/* A sentence that is cut to one line says too little, unless the rule wants no more. */
+/* Apply a rule. A sentence cut to one line is of little use and is skipped, unless the rule allows only one line. */
 static bool show_by(screen *it, gwi_paragraph *paragraph, const rule *one)
 {
     unsigned room = room_for(it, paragraph->section);
@@ -127,7 +127,7 @@ static void follow(screen *it, const rule *one)
     }
 }
 
-/* Lines that nothing else wants go to what was cut, in order. */
+/* Give the remaining lines to the paragraphs that were cut, in order. */
 static void fill(screen *it)
 {
     for (size_t i = 0; i < it->page->count && it->left > 0; i++) {
@@ -138,7 +138,8 @@ static void fill(screen *it)
     }
 }
 
-/* Of the whole body; a word longer than a line is one line of the text, however many a terminal makes of it. */
+/* Number of lines of the whole body. A word longer than a line counts as one line, however many a terminal makes of
+ * it. */
 static unsigned lines_printed(gwi_page *page, const gwi_paragraph *paragraph)
 {
     char *narrow = gwi_paragraph_narrow(page, paragraph, paragraph->body);
@@ -160,7 +161,7 @@ unsigned gwi_page_fit(gwi_page *page, unsigned lines)
             follow(&it, &rules[i]);
     }
     fill(&it);
-    follow(&it, &confirm); /* of few causes there is room for what would decide */
+    follow(&it, &confirm); /* with few causes, there is room to show how to confirm them */
     for (size_t i = 0; i < page->count; i++) {
         gwi_paragraph *paragraph = &page->paragraph[i];
         unsigned whole = lines_printed(page, paragraph), shown = lines_shown(page, paragraph);

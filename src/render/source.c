@@ -1,4 +1,4 @@
-/* Reads the source lines around a place, and tells whether the file may have changed since the run. */
+/* Reads the lines around the user's place from its source file, if the file is unchanged since the run. */
 #include "gwi_source.h"
 
 #include <fcntl.h>
@@ -13,14 +13,14 @@ static uint64_t ns_of(struct timespec time)
     return time.tv_sec < 0 ? 0 : (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
-/* The last moment at which the file got another content or another name. */
+/* The last time at which the file's contents, name or attributes changed. */
 static uint64_t changed_ns(const struct stat *info)
 {
     uint64_t content = ns_of(info->st_mtim), inode = ns_of(info->st_ctim);
     return content > inode ? content : inode;
 }
 
-/* Another machine may have another file under that name. */
+/* Another machine may have a different file with that name. */
 static bool is_this_machine(const gw_verdict_run *run)
 {
     char host[256] = "";
@@ -47,7 +47,7 @@ static bool may_have_changed(const gw_verdict *verdict, const gw_where_frame *fr
 typedef struct scan {
     gwi_source *source;
     uint32_t wanted, at; /* line numbers */
-    size_t bytes;        /* of the line at `at` so far */
+    size_t bytes;        /* length of the line at `at` so far */
 } scan;
 
 static void end_line(scan *it)
@@ -80,7 +80,7 @@ static bool read_lines(int fd, uint32_t wanted, gwi_source *source)
         total += (size_t)bytes;
     }
     if (bytes == 0 && it.bytes > 0)
-        end_line(&it); /* the last line has no end */
+        end_line(&it); /* the last line may lack its newline */
     return source->first + source->count > wanted;
 }
 
@@ -93,7 +93,7 @@ gwi_source_state gwi_source_read(const gw_verdict *verdict, gwi_source *ret_sour
     if (frame == NULL || frame->file == NULL || frame->line == 0 || frame->line == UINT32_MAX ||
         !verdict->run.has_start || !is_this_machine(&verdict->run) || !path_of(verdict, frame, path))
         return GWI_SOURCE_NONE;
-    if (stat(path, &info) != 0 || !S_ISREG(info.st_mode)) /* opening a device or a pipe may do something */
+    if (stat(path, &info) != 0 || !S_ISREG(info.st_mode)) /* opening a device or a pipe may have side effects */
         return GWI_SOURCE_NONE;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (fd < 0)

@@ -1,15 +1,15 @@
-/* A verdict as text: one screen, or everything.
+/* Writes a verdict as text, as one screen or completely.
  *
- *     gpuwhy: python train.py exited 1 after 41.2 s on NVIDIA H200 (limit 16.00 GiB)
+ *    gpuwhy: python train.py exited 1 after 41.2 s on NVIDIA H200 (limit 16.00 GiB)
  *
- *     Verdict  gpu-oom-leak (supported): the second run found the GPU full of what the first one kept.
- *     Where    train.py:31 in step: what holds most was allocated there
- *                30 |     loss = criterion(model(x), y)
- *              > 31 |     losses.append(loss)
- *     Next     Append float(loss), or loss.detach()
- *     Why      38.92 s  cuMemAlloc of 2.39 GiB failed; 0.79 GiB of 16.00 GiB was free
- *              ruled out: other processes (0 B)
- *     Details  4 more lines: gpuwhy explain --all run.gpuwhy */
+ *    Verdict  gpu-oom-leak (supported): the second run found the GPU full of what the first one kept.
+ *    Where    train.py:31 in step: what holds most was allocated there
+ *               30 |     loss = criterion(model(x), y)
+ *             > 31 |     losses.append(loss)
+ *    Next     Append float(loss), or loss.detach()
+ *    Why      38.92 s  cuMemAlloc of 2.39 GiB failed; 0.79 GiB of 16.00 GiB was free
+ *             ruled out: other processes (0 B)
+ *    Details  4 more lines: gpuwhy explain --all run.gpuwhy */
 #include "gw_out.h"
 #include "gw_text.h"
 #include "gwi_page.h"
@@ -27,7 +27,7 @@ enum {
     TAB_COLUMNS = 4
 };
 
-/* Each entry of a list is a paragraph. */
+/* Add each entry of a list as a paragraph. */
 static void add_list(gwi_page *page, gwi_section section, const char *label, const gw_string_list *list, bool numbered)
 {
     for (size_t i = 0; i < list->count; i++) {
@@ -40,7 +40,7 @@ static void add_list(gwi_page *page, gwi_section section, const char *label, con
     }
 }
 
-/* "other processes (0 B)": in short "other processes". */
+/* Length of an item without its detail: "other processes" of "other processes (0 B)". */
 static int without_detail(const char *item)
 {
     const char *detail = strstr(item, " (");
@@ -64,7 +64,7 @@ static void add_ruled_out(gwi_page *page, const char *label, const gw_string_lis
 
 static void add_gpus(gw_text *line, const gw_verdict *verdict)
 {
-    /* a GPU that stands there several times in a row is named once, with its count */
+    /* print equal GPUs in a row once, with their count */
     for (size_t i = 0, same; i < verdict->gpu_count; i += same) {
         const struct gw_verdict_gpu *gpu = &verdict->gpus[i];
         for (same = 1; i + same < verdict->gpu_count; same++) {
@@ -102,11 +102,11 @@ static void add_cut(gw_text *line, const char *text, size_t bytes_max)
     size_t bytes = strlen(text);
     bool cut = bytes > bytes_max;
     while (cut && bytes > 0 && (bytes > bytes_max - 3 || ((unsigned char)text[bytes] & 0xC0) == 0x80))
-        bytes--; /* not in the middle of a character */
+        bytes--; /* do not cut inside a UTF-8 character */
     gw_text_addf(line, "%.*s%s", (int)bytes, text, cut ? "..." : "");
 }
 
-/* One argument as one would type it; long ones (whole scripts after -c) are cut. */
+/* Add one argument, quoted as in a shell. Long ones (whole scripts after -c) are cut. */
 static void add_argument(gw_text *line, const char *argument, size_t bytes_max)
 {
     bool plain = argument[0] != '\0' && strpbrk(argument, " \t\n\"'\\$&;<>|()*?[]#~`!{}") == NULL;
@@ -147,7 +147,7 @@ static void write_head(gw_text *line, const gw_verdict *verdict, bool running, s
     add_gpus(line, verdict);
 }
 
-/* On a screen the command is cut before anything that follows it is. */
+/* On a screen, the command is shortened before the rest of the head line. */
 static void add_head(gwi_page *page, const gw_verdict *verdict, bool running)
 {
     gw_text line = {0};
@@ -172,8 +172,9 @@ static void add_verdict_line(gwi_page *page, const gw_verdict *verdict)
     else
         gw_text_add_str(&line, "not determined: ");
     gw_text_add_str(&line, verdict->headline == NULL ? "" : verdict->headline);
-    /* a headline that only repeats the label is not said twice */
-    bool unobserved = verdict->is_coverage_known && verdict->observed_count == 0; /* then it is no finding of ours */
+    /* do not repeat a headline that equals the label */
+    bool unobserved = verdict->is_coverage_known && verdict->observed_count == 0; /* then the failure was not
+                                                                                   * observed by gpuwhy */
     if (verdict->status == GW_VERDICT_CLEAN && verdict->headline != NULL &&
         (unobserved || gw_begins(verdict->headline, "no fault found"))) {
         gw_text_clear(&line);
@@ -183,7 +184,7 @@ static void add_verdict_line(gwi_page *page, const gw_verdict *verdict)
     gw_text_free(&line);
 }
 
-/* In order of weight; lines of one weight in the order that the cause gave them. */
+/* Add the evidence by weight. Lines of equal weight keep the order of the cause. */
 static void add_evidence(gwi_page *page, const gw_verdict *verdict, const char *label)
 {
     static const gw_weight order[] = {GW_WEIGHT_DECIDES, GW_WEIGHT_PLAIN, GW_WEIGHT_ASIDE};
@@ -204,7 +205,7 @@ static void add_evidence(gwi_page *page, const gw_verdict *verdict, const char *
 
 /* ---- the place ---- */
 
-/* Tabs as spaces, no line end; control characters become '?' when the line is added. */
+/* Replace tabs by spaces and remove the line end. Control characters become '?' when the line is added. */
 static void expand(const char *raw, gw_text *line)
 {
     for (const char *c = raw; *c != '\0'; c++) {
@@ -221,7 +222,7 @@ static size_t indent_of(const char *line)
     return line[indent] == '\0' ? SIZE_MAX : indent;
 }
 
-/* A neighbour of brackets alone, or a blank one. */
+/* True for a neighbour that is blank or has only brackets. */
 static bool says_nothing(const char *line)
 {
     for (; *line != '\0'; line++) {
@@ -232,7 +233,7 @@ static bool says_nothing(const char *line)
     return true;
 }
 
-/* Cut to that many columns. */
+/* Add a line of source, cut to the width. */
 static void add_source_line(gwi_page *page, const char *gutter, const char *code, bool marked)
 {
     gw_text line = {0}, clean = {0};
@@ -253,7 +254,7 @@ static void add_source_line(gwi_page *page, const char *gutter, const char *code
     gw_text_free(&clean);
 }
 
-/* The user's line between its neighbours. */
+/* Add the user's line between its neighbours. */
 static void add_lines(gwi_page *page, const gwi_source *source, unsigned wanted)
 {
     gw_text line[GWI_SOURCE_LINES] = {{0}};
@@ -288,7 +289,7 @@ static void add_source(gwi_page *page, const gw_verdict *verdict)
         gwi_page_add(page, GWI_WHERE_NOTE, "Where", "its line is not shown: the file has changed since", 2);
 }
 
-/* The user's frame, then those of the user's below it; what lies between and above is the JSON's. */
+/* Add the user's frame and the user's frames that called it. The other frames are only in the JSON. */
 static void add_where(gwi_page *page, const gw_verdict *verdict)
 {
     enum { CALLERS_MAX = 4 };
@@ -316,7 +317,7 @@ static void add_where(gwi_page *page, const gw_verdict *verdict)
 
 /* ---- other explanations ---- */
 
-/* In short, what is no more than a hypothesis goes without its certainty. */
+/* The brief form of a hypothesis leaves out its certainty. */
 static void add_alternatives(gwi_page *page, const gw_verdict *verdict, const char *label)
 {
     gw_text line = {0}, brief = {0};
@@ -343,7 +344,7 @@ static int first_sentence(const char *text)
     return end != NULL ? (int)(end - text) + 1 : (int)strlen(text);
 }
 
-/* Of a question: each cause with what would establish it. */
+/* For an open question, add each possible cause and how to confirm it. */
 static void add_causes(gwi_page *page, const gw_verdict *verdict)
 {
     for (size_t i = 0; i < verdict->alternative_count; i++) {
@@ -360,7 +361,7 @@ static void add_causes(gwi_page *page, const gw_verdict *verdict)
 
 /* ---- the whole ---- */
 
-/* Where the rest is, where this is not all; else where the recording is. */
+/* Add the command that prints the rest if lines were left out, else the name of the recording. */
 static void add_details(gwi_page *page, const gw_verdict *verdict, const gw_out_style *style, unsigned more)
 {
     gw_text line = {0};

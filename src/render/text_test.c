@@ -1,4 +1,4 @@
-/* The screen of a verdict, line by line, and what hostile names do to it. */
+/* Tests the text of verdicts: safe strings, the limits of a screen, and the user's line of source. */
 #include "gw_out.h"
 
 #include <setjmp.h>
@@ -139,9 +139,9 @@ static void foreign_bytes_become_harmless(void **state)
                  {"\033[31m\007\r\n", "?[31m???", "\033[31m\007\r\n"},
                  {"gr\xC3\xBC\xC3\x9F", "gr\xC3\xBC\xC3\x9F", "gr\xC3\xBC\xC3\x9F"},
                  {"\xC2\x9B", "?", "\xC2\x9B"},                                   /* C1 control */
-                 {"a\xFF", "a?", "a\xEF\xBF\xBD"},                                /* never in UTF-8 */
+                 {"a\xFF", "a?", "a\xEF\xBF\xBD"},                                /* never valid in UTF-8 */
                  {"\xC0\x80", "??", "\xEF\xBF\xBD\xEF\xBF\xBD"},                  /* overlong */
-                 {"\xE2\x82", "??", "\xEF\xBF\xBD\xEF\xBF\xBD"},                  /* cut */
+                 {"\xE2\x82", "??", "\xEF\xBF\xBD\xEF\xBF\xBD"},                  /* truncated */
                  {"\xED\xA0\x80", "???", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"}, /* surrogate */
                  {"\xF0\x9F\x98\x80", "\xF0\x9F\x98\x80", "\xF0\x9F\x98\x80"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -165,7 +165,7 @@ static unsigned lines_in(const char *text)
     return lines;
 }
 
-/* A verdict with too much of everything. The caller frees the lists. */
+/* A verdict with too many entries in every list. The caller frees the lists. */
 enum { MANY = 30 };
 static char many_text[MANY][200];
 static char *many[MANY];
@@ -239,7 +239,7 @@ static void what_decides_comes_first(void **state)
     gw_text_free(&text);
 }
 
-/* The rest may be asked for in other ways than by the recording's name. */
+/* The caller may set the command that prints the rest. */
 static void the_command_for_the_rest_is_the_callers(void **state)
 {
     (void)state;
@@ -330,7 +330,7 @@ static void the_users_line_is_shown(void **state)
     shows(&verdict, 80, "         > 1 | def step():\n           2 |     loss = f(x)\nNext ", NULL);
     frame.line = 4;
     shows(&verdict, 80, "           3 |     keep(loss)\n         > 4 | last()\nNext ", NULL);
-    frame.line = 5; /* none */
+    frame.line = 5; /* there is no such line */
     shows(&verdict, 80, "refused\nNext ", "|");
     frame.line = 0;
     shows(&verdict, 80, "refused\nNext ", "|");
@@ -384,14 +384,14 @@ static void a_long_source_line_is_cut(void **state)
     unlink(source_path);
 }
 
-/* What stands in the file now may not be what ran. */
+/* A file that was changed may differ from the one that ran. */
 static void a_file_that_changed_is_not_shown(void **state)
 {
     (void)state;
     gw_verdict verdict = placed("a()\nb()\n", 2);
     verdict.run.start_realtime_ns = now_ns() - 3600u * 1000000000u;
     shows(&verdict, 80, "the file has changed since", "b()");
-    verdict.run.has_start = false; /* of a log, or a snapshot, it is not known when that was */
+    verdict.run.has_start = false; /* the start of the run is unknown, as for a log or a snapshot */
     shows(&verdict, 80, NULL, "b()");
     verdict.run.has_start = true;
     verdict.run.start_realtime_ns = now_ns() + 1000000000u;
@@ -402,7 +402,7 @@ static void a_file_that_changed_is_not_shown(void **state)
     unlink(source_path);
 }
 
-/* Native code ran as it was when it was built. */
+/* Native code corresponds to the source at the time of the build. */
 static void a_source_newer_than_the_program_is_not_shown(void **state)
 {
     (void)state;
@@ -418,7 +418,7 @@ static void a_source_newer_than_the_program_is_not_shown(void **state)
     shows(&verdict, 80, "the file has changed since", "b()");
     close(fd);
     unlink(module);
-    shows(&verdict, 80, "the file has changed since", "b()"); /* nothing says that it is the same */
+    shows(&verdict, 80, "the file has changed since", "b()"); /* nothing shows that the files are the same */
     unlink(source_path);
 }
 
@@ -428,7 +428,7 @@ static void only_plain_files_are_read(void **state)
     gw_verdict verdict = placed("a()\n", 1);
     unlink(source_path);
     assert_int_equal(mkfifo(source_path, 0600), 0);
-    shows(&verdict, 80, NULL, "| "); /* and does not wait for a writer */
+    shows(&verdict, 80, NULL, "| "); /* and it does not wait for a writer */
     unlink(source_path);
     frame.file = (char *)"/dev/zero";
     shows(&verdict, 80, NULL, "| ");
