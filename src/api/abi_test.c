@@ -1,4 +1,4 @@
-/* gw_cuda_abi.h against the cuda.h of the machine that builds: every size, offset and number. */
+/* Compares gw_cuda_abi.h with the cuda.h of the build machine: every size, offset and number. */
 #include "abi_facts.h"
 
 #include <setjmp.h>

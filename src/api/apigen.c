@@ -1,11 +1,11 @@
-/* apigen: reads the driver API as data (api/driver.api) and writes the C that follows from it.
+/* apigen: reads the description of the driver API (api/driver.api) and generates C code from it.
  *
  *     apigen driver.api output-folder
  *
- * Runs on the machine that builds, while building. The columns are explained at the top of driver.api; this file
- * knows their grammar, checks every row and names file, line and reason of a bad one. What it writes:
+ * It runs on the build machine during the build. The head of driver.api explains the columns. This file parses them,
+ * checks every row, and prints file, line and reason for a bad one. It writes:
  *
- *   gw_api.h, gw_api.c     ids, names, kinds and routes of all entry points            (anybody)
+ *   gw_api.h, gw_api.c     ids, names, kinds and routes of all entry points            (all)
  *   gw_api_proto.h         typedef int gw_fn_t_<symbol>(parameters)                    (hook, virt)
  *   gw_hook_special.h      what the hook writes by hand: gwi_after_, gwi_instead_, gwi_refuse
  *   gw_hook_wrappers.c     one wrapper for each documented symbol, and gwi_wrappers[]  (hook)
@@ -13,32 +13,33 @@
  *   gw_virt_exports.c      the exported symbols of the virtual card                    (virt)
  *   gw_cuda_calls.h        prototypes for programs over the driver API
  *
- * The wrapper contract. A wrapper is built out of these, which src/hook/gwi_hook.h provides:
+ * The wrapper contract: wrappers are built from these parts, which src/hook/gwi_hook.h provides:
  *
- *   extern void *gwi_real[GW_FN_COUNT];              the next driver's functions
- *   bool gwi_enter(&th, fn)                          false: call through, record nothing
+ *   extern void *gwi_real[GW_FN_COUNT];              the functions of the real driver
+ *   bool gwi_enter(&th, fn)                          false: call the driver without recording
  *   bool gwi_enter_quick(&th, fn)                    likewise, for CALL and HOT kinds, except COPY and SYNC, which may
  *                                                    wait
  *   void gwi_leave(&th)
  *   void gwi_hot(&th, fn, GW_COUNT_<kind>, what, stream, bytes)
  *                                                    success of a HOT kind
- *   void gwi_hot_read(&th)                           after gwi_hot: the copy was one to the host
+ *   void gwi_hot_read(&th)                           after gwi_hot: the copy was to the host
  *   void gwi_event(&th, fn, kind, result, flags, extra, a0, a1, a2, a3, text)
  *                                                    success of a RARE kind
  *   void gwi_failed(&th, fn, kind, result, flags, extra, a0, a1, a2, a3)
- *                                                    any failure; outputs read 0
+ *                                                    any failure; outputs are passed as 0
  *   extern bool gwi_guard_on;
- *   bool gwi_orders(), gwi_orders_fills()            somebody wants to know what puts work in order; then
+ *   bool gwi_orders(), gwi_orders_fills()            true if the order of GPU work is followed; then
  *   void gwi_order(&th, fn, step, flags, object, source, bytes, stream)
  *
- * and of what rows ask for by name, declared in gw_hook_special.h:
+ * Rows may name further functions, which gw_hook_special.h declares:
  *
  *   void gwi_after_<f>(&th, fn, parameters...)       after success, instead of gwi_event (failures: gwi_failed)
  *   int gwi_instead_<f>(fn, parameters...)           the whole wrapper
- *   bool gwi_refuse(&th, fn, device, bytes)          true: the guard refuses, the wrapper answers 2 and calls
+ *   bool gwi_refuse(&th, fn, device, bytes)          true: the guard refuses, the wrapper returns 2 and calls
  *                                                    gwi_failed; device -1: the current context's
  *
- * `flags` is GW_EVF_PER_THREAD or 0. `what` is the kind's first argument, for COPY, FILL and PREFETCH the bytes. */
+ * `flags` is GW_EVF_PER_THREAD or 0. `what` is the first argument of the kind; for COPY, FILL and PREFETCH it is the
+ * bytes. */
 #include "gw_event.h"
 #include "gw_text.h"
 
@@ -53,7 +54,7 @@
 enum { PARAMS_MAX = 16, ROUTES_MAX = 8, ROWS_MAX = 4096, VIRT_VERSION = 13000, SUFFIX_LENGTH = 5 };
 
 typedef struct param {
-    const char *type; /* in kept_texts, as all texts here */
+    const char *type; /* in kept_texts, like all texts here */
     const char *name;
 } param;
 
@@ -63,7 +64,7 @@ typedef struct route {
     bool per_thread;
 } route;
 
-/* The values a row may give, in the order of their keys below. */
+/* The values that a row may set, in the order of their keys below. */
 enum {
     VALUE_A,
     VALUE_F = 4,
@@ -81,16 +82,16 @@ static const char *const keys[VALUE_COUNT] = {"a0", "a1",    "a2",   "a3",     "
 typedef struct row {
     const char *symbol;
     int line;
-    bool per_thread; /* by its name: _ptsz or _ptds */
-    bool is_public;  /* the parameters are known */
-    bool is_get;     /* only failures matter, and it is over at once */
-    bool is_read;    /* a GET that leads straight to the driver after cuInit */
-    bool is_fence;   /* a CALL that puts work in order by means that nobody follows */
+    bool per_thread; /* the name ends with _ptsz or _ptds */
+    bool is_public;  /* the parameters are documented */
+    bool is_get;     /* only failures are recorded, and the call never waits */
+    bool is_read;    /* a GET that calls the driver directly after cuInit */
+    bool is_fence;   /* a CALL that orders GPU work in a way that gpuwhy does not follow */
     int kind;
-    const char *value[VALUE_COUNT]; /* NULL: not given */
+    const char *value[VALUE_COUNT]; /* NULL: not set */
     route routes[ROUTES_MAX];
     int route_count;
-    const char *c_name; /* NULL: its own symbol */
+    const char *c_name; /* NULL: the name of the symbol */
     const char *signature;
     param params[PARAMS_MAX];
     int param_count;
@@ -130,7 +131,7 @@ static void die_at(int line, const char *format, ...)
     exit(1);
 }
 
-/* Every text lives to the end, in a chain. */
+/* Texts are kept in a list and never freed. */
 typedef struct kept_text {
     struct kept_text *next;
     char text[];
@@ -149,7 +150,7 @@ static char *copy_text(const char *from, size_t bytes)
     return kept->text;
 }
 
-/* A copy without blanks at either end. */
+/* Copy the text without blanks at both ends. */
 static char *trimmed(const char *from, size_t bytes)
 {
     while (bytes > 0 && isspace((unsigned char)*from))
@@ -257,7 +258,7 @@ static void read_routes(row *r, const char *text)
     }
 }
 
-/* Where the next ` key=` begins at or after `at`; -1 as key: nowhere, then the end of the text. */
+/* Find the next ` key=` at or after `at`. If there is none, *ret_key is -1 and the end of the text is returned. */
 static const char *next_key(const char *at, int *ret_key)
 {
     for (; *at; at++)
@@ -272,7 +273,7 @@ static const char *next_key(const char *at, int *ret_key)
     return at;
 }
 
-/* `*parameter` and nothing else. */
+/* True if the value is exactly `*parameter`. */
 static bool is_plain_output(const char *value)
 {
     return *value == '*' && is_identifier(value + 1);
@@ -283,7 +284,7 @@ static bool is_output(const char *value)
     return is_plain_output(value) || strstr(value, "gw_out_") != NULL;
 }
 
-/* Every word must be a parameter, a function that is called, or a constant. */
+/* Check that every word is a parameter, a function that is called, or a constant. */
 static void check_words(const row *r, const char *key, const char *value)
 {
     for (const char *at = value; *at;) {
@@ -528,7 +529,7 @@ static bool is_constant(const char *value)
     return true;
 }
 
-/* A value as 64 bits, whatever its type; the two macros are in write_hook_wrappers(). */
+/* Write a value of any type as 64 bits. write_hook_wrappers() writes the two macros that this uses. */
 static void put_value(FILE *out, const char *value)
 {
     if (value == NULL)
@@ -541,7 +542,7 @@ static void put_value(FILE *out, const char *value)
         fprintf(out, "U64(%s)", value);
 }
 
-/* What argument `i` is after a failure. */
+/* The expression for argument `i` after a failure. */
 static const char *value_failed(const row *r, int i)
 {
     const char *value = r->value[VALUE_A + i];
@@ -560,7 +561,7 @@ static bool is_scalar(const param *p)
     return true;
 }
 
-/* The arguments of a CALL: the first four parameters that are a number or a pointer. */
+/* The arguments of a CALL are the first four parameters that are numbers or pointers. */
 static void put_call_arguments(FILE *out, const row *r)
 {
     int count = 0;
@@ -623,7 +624,7 @@ static bool has_type(const row *r, const char *value, const char *type)
     return p != NULL && strcmp(p->type, type) == 0;
 }
 
-/* What the call does to the order of work on the GPU; NULL: nothing, or it is a launch, which nothing may slow. */
+/* The call's effect on the order of GPU work. NULL: none, or it is a launch, which must not be slowed down. */
 static const char *order_step(const row *r)
 {
     bool on_stream = r->value[VALUE_A + 3] != NULL;
@@ -633,7 +634,8 @@ static const char *order_step(const row *r)
     case GW_EV_FILL:
         return "FILL";
     case GW_EV_EVENT_RECORD:
-        return on_stream ? "RECORD" : "UNKNOWN"; /* of all streams of a context */
+        return on_stream ? "RECORD" : "UNKNOWN"; /* without a stream, the event is recorded for all streams of a
+                                                  * context */
     case GW_EV_STREAM_WAIT:
         return on_stream ? "WAIT" : "UNKNOWN";
     case GW_EV_HOST_FUNC:
@@ -650,7 +652,7 @@ static const char *order_step(const row *r)
     }
 }
 
-/* Several copies by one call: a0, a1 are the first one's, a2 is the sum. */
+/* True if one call makes several copies: a0 and a1 are those of the first copy, a2 is the sum of bytes. */
 static bool is_batch(const row *r)
 {
     const char *to = r->value[VALUE_A];
@@ -723,8 +725,8 @@ static void put_call_through(FILE *out, const row *r)
     fputs(");\n", out);
 }
 
-/* A call that only reads something is over before it could be seen in progress: the thread's slot is looked for when it
- * fails, not before. Frameworks make ten such calls around every launch. */
+/* A call that only reads something ends too soon to be seen in progress. So the wrapper looks up the thread's slot
+ * only if the call fails. Frameworks make ten such calls around every launch. */
 static void put_get(FILE *out, const row *r)
 {
     fprintf(out, "    int gw_result = ((gw_fn_t_%s *)gwi_real[GW_FN_%s])(", r->symbol, r->symbol);
@@ -737,7 +739,7 @@ static void put_get(FILE *out, const row *r)
 
 static void put_wrapper(FILE *out, const row *r)
 {
-    /* What programs call all the time lies together. */
+    /* place the most frequent wrappers next to each other */
     const char *often = is_price(r, "HOT") || r->is_get || r->value[VALUE_AFTER] ? "__attribute__((hot)) " : "";
     fprintf(out, "%sstatic int gwi_wrap_%s(%s)\n{\n", often, r->symbol, r->signature);
     if (r->is_get) {
@@ -795,7 +797,7 @@ static void write_hook_wrappers(void)
     end_file(out);
 }
 
-/* The first row that names this function. */
+/* True if this is the first row that names the function. */
 static bool is_first_use(int index, int key)
 {
     for (int i = 0; i < index; i++)
@@ -855,7 +857,7 @@ static int count_routes(void)
     return count;
 }
 
-/* FNV-1a over names and kinds: two builds with the same value number the entry points alike. */
+/* FNV-1a hash over names and kinds. Two builds with the same hash number the entry points equally. */
 static uint32_t api_hash(void)
 {
     uint32_t hash = 2166136261u;
@@ -1007,7 +1009,7 @@ static void write_proto(void)
 
 /* --- writing: the virtual card and programs -------------------------------------------------------------- */
 
-/* Newer than what the virtual card says it is. */
+/* True if the call is newer than the version that the virtual card reports. */
 static bool is_too_new(const row *r)
 {
     for (int i = 0; i < r->route_count; i++)
@@ -1016,7 +1018,7 @@ static bool is_too_new(const row *r)
     return r->route_count > 0;
 }
 
-/* The row that a per-thread variant differs from in its suffix alone; NULL: none. */
+/* The row without the suffix of a per-thread variant. NULL: there is none. */
 static const row *plain_variant(const row *r)
 {
     size_t bytes = strlen(r->symbol) - SUFFIX_LENGTH;

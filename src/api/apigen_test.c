@@ -1,4 +1,4 @@
-/* apigen against bad rows: each is refused with file, line and reason, and writes nothing. */
+/* Tests apigen with bad rows: it rejects each with file, line and reason, and writes nothing. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -14,7 +14,7 @@
 
 static char folder[64];
 
-/* Run apigen over `text`: its exit status; what it said is in `said`. */
+/* Run apigen on `text`. Returns its exit status and stores its output in `said`. */
 static int run(const char *text, size_t bytes, char *said, size_t said_bytes)
 {
     char path[128], command[512];

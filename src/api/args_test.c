@@ -1,4 +1,4 @@
-/* Arguments behind pointers: hostile ones first. */
+/* Tests the functions for arguments behind pointers, with hostile values first. */
 #include "gw_api_args.h"
 
 #include <setjmp.h>

@@ -1,8 +1,8 @@
-/* What rows of api/driver.api say about arguments that lie behind pointers.
+/* Helper functions for rows of api/driver.api: they read arguments that are behind pointers.
  *
- * Every function here takes whatever a program may pass: NULL structures, absurd sizes, numbers out of
- * range. Products stop at UINT64_MAX instead of wrapping. gw_out_ functions read what the driver wrote and
- * are called after success only. Nothing here allocates, calls the driver or changes anything. */
+ * Every function accepts whatever a program may pass: NULL structures, huge sizes, numbers out of range. Products
+ * saturate at UINT64_MAX instead of wrapping. Functions named gw_out_ read what the driver wrote and are called only
+ * after success. No function allocates, calls the driver or changes anything. */
 #ifndef GW_API_ARGS_H
 #define GW_API_ARGS_H
 
@@ -21,7 +21,7 @@ GW_ARG uint64_t gw_clamp(uint64_t value, uint64_t most)
     return value < most ? value : most;
 }
 
-/* --- launches: the packing that gw_event.h describes ----------------------------------------------------- */
+/* --- launches: packed as gw_event.h describes --------------------------------------------------------------------- */
 
 GW_ARG uint64_t gw_grid(uint64_t x, uint64_t y, uint64_t z)
 {
@@ -53,7 +53,7 @@ GW_ARG unsigned gw_config_shared_bytes(const CUlaunchConfig *c)
     return c ? c->sharedMemBytes : 0;
 }
 
-/* A launch on several devices is recorded as its first one. */
+/* A launch on several devices is recorded as that of the first device. */
 GW_ARG CUfunction gw_list_function(const CUDA_LAUNCH_PARAMS *list, unsigned count)
 {
     return list && count ? list->function : NULL;
@@ -97,7 +97,7 @@ GW_ARG uint64_t gw_sum(const size_t *list, size_t count)
 
 /* --- memory ---------------------------------------------------------------------------------------------- */
 
-/* Either width of a pitch that the driver chose. */
+/* For a pitch of either width that the driver chose. */
 #define gw_out_product(pitch, height) gw_product((pitch) ? *(pitch) : 0, height)
 
 GW_ARG uint64_t gw_prop_location(const CUmemAllocationProp *p)
@@ -110,7 +110,7 @@ GW_ARG int gw_prop_device(const CUmemAllocationProp *p)
     return p && p->location.type == CU_MEM_LOCATION_TYPE_DEVICE ? p->location.id : 0;
 }
 
-/* What an allocation takes from a device: nothing where it is host memory. */
+/* Bytes that an allocation takes from a device: 0 for host memory. */
 GW_ARG uint64_t gw_prop_device_bytes(const CUmemAllocationProp *p, size_t bytes)
 {
     return gw_prop_location(p) == CU_MEM_LOCATION_TYPE_DEVICE ? bytes : 0;
@@ -126,7 +126,7 @@ GW_ARG int gw_pool_device(const CUmemPoolProps *p)
     return p && p->location.type == CU_MEM_LOCATION_TYPE_DEVICE ? p->location.id : 0;
 }
 
-/* The reuse policies are int, all that is measured in bytes is 64 bits wide. */
+/* The reuse policies are int. All values in bytes are 64 bits wide. */
 GW_ARG uint64_t gw_pool_value(CUmemPool_attribute attribute, const void *value)
 {
     uint64_t wide = 0;
@@ -157,9 +157,9 @@ GW_ARG uint64_t gw_external_buffer_bytes(const CUDA_EXTERNAL_MEMORY_BUFFER_DESC 
     return d ? d->size : 0;
 }
 
-/* --- arrays: bytes of the elements; the driver adds its own padding -------------------------------------- */
+/* --- arrays: bytes of the elements, without the padding that the driver adds -------------------------------------- */
 
-/* Bits of one element of `channels` channels; block formats count their share of a block; 0: not known. */
+/* Bits of one element with `channels` channels. Block formats count their share of a block. 0: unknown. */
 GW_ARG uint64_t gw_element_bits(unsigned format, unsigned channels)
 {
     switch (format) {
@@ -236,7 +236,7 @@ GW_ARG uint64_t gw_array3d_bytes_v1(const CUDA_ARRAY3D_DESCRIPTOR_v1 *d)
     return d ? gw_volume_bytes(d->Width, d->Height, d->Depth, (unsigned)d->Format, d->NumChannels) : 0;
 }
 
-/* Sparse and deferred arrays take no memory until something is mapped to them. */
+/* Sparse and deferred arrays take no memory until memory is mapped to them. */
 GW_ARG uint64_t gw_array3d_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d)
 {
     if (d == NULL || d->Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING))
@@ -254,7 +254,7 @@ GW_ARG unsigned gw_array3d_flags(const CUDA_ARRAY3D_DESCRIPTOR *d)
     return d ? d->Flags : 0;
 }
 
-/* All levels together: each halves what halves; layers (the depth of a layered array) stay. */
+/* Sum over all levels: each level halves every dimension except the number of layers (the depth of a layered array). */
 GW_ARG uint64_t gw_mipmap_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned levels)
 {
     uint64_t sum = 0;
@@ -277,7 +277,7 @@ GW_ARG uint64_t gw_external_mipmap_bytes(const CUDA_EXTERNAL_MEMORY_MIPMAPPED_AR
 
 /* --- copies of rectangles and boxes ---------------------------------------------------------------------- */
 
-/* The end of a copy that the memory type selects: an address, or the handle of an array. */
+/* One end of a copy, selected by the memory type: an address, or the handle of an array. */
 #define GW_COPY_END(c, host, device, array, type)                                                                      \
     ((c) == NULL                        ? 0                                                                            \
      : (c)->type == CU_MEMORYTYPE_HOST  ? (uint64_t)(uintptr_t)(c)->host                                               \
@@ -319,7 +319,7 @@ GW_ARG uint64_t gw_batch3d_from(const CUDA_MEMCPY3D_BATCH_OP *ops, size_t count)
     return ops && count ? gw_operand(&ops->src) : 0;
 }
 
-/* Between arrays the extent counts elements, whose size only the driver knows: then this is a lower bound. */
+/* Between arrays the extent counts elements, whose size only the driver knows. The result is then a lower bound. */
 GW_ARG uint64_t gw_batch3d_bytes(const CUDA_MEMCPY3D_BATCH_OP *ops, size_t count)
 {
     uint64_t sum = 0;
@@ -338,7 +338,7 @@ GW_ARG CUfunction gw_kernel_node_function_v1(const CUDA_KERNEL_NODE_PARAMS_v1 *n
     return n ? n->func : NULL;
 }
 
-/* A CUfunction, or the CUkernel where that is given instead. */
+/* A CUfunction, or the CUkernel if the node has one instead. */
 GW_ARG const void *gw_kernel_node_function(const CUDA_KERNEL_NODE_PARAMS *n)
 {
     if (n == NULL)
@@ -361,7 +361,7 @@ GW_ARG CUdeviceptr gw_out_alloc_node_address(const CUDA_MEM_ALLOC_NODE_PARAMS *n
     return n ? n->dptr : 0;
 }
 
-/* Of an allocation node, rounded up: fits an event's 32-bit extra up to 4 TiB. */
+/* Size of an allocation node in KiB, rounded up. It fits the 32-bit `extra` of an event up to 4 TiB. */
 GW_ARG uint32_t gw_alloc_node_kib(const CUDA_MEM_ALLOC_NODE_PARAMS *n)
 {
     return n ? (uint32_t)gw_clamp(n->bytesize / 1024 + (n->bytesize % 1024 != 0), UINT32_MAX) : 0;
@@ -377,7 +377,7 @@ GW_ARG uint32_t gw_node_kib(const CUgraphNodeParams *n)
     return n && n->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ? gw_alloc_node_kib(&n->alloc) : 0;
 }
 
-/* What a node works on, as far as the program says it before the call. */
+/* The object that a node works on, as far as the program specifies it before the call. */
 GW_ARG uint64_t gw_node_object(const CUgraphNodeParams *n)
 {
     if (n == NULL)

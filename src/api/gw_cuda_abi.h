@@ -1,13 +1,14 @@
-/* The driver's binary interface in our own words: types, numbers and the layouts that we read.
+/* The driver's binary interface: the types, numbers and structure layouts that gpuwhy uses, written independently of
+ * cuda.h.
  *
- * For rows of api/driver.api, the hook, the virtual card, and programs over the driver API that are built
- * without a CUDA toolkit (those also include the generated gw_cuda_calls.h). Never include it together with
- * a toolkit's cuda.h. Names and numbers are the driver's; gw_cuda_abi_test compares every size, offset and
- * number here with a toolkit's header where the building machine has one.
+ * Used by the rows of api/driver.api, the hook, the virtual card, and programs over the driver API that are built
+ * without a CUDA toolkit (which also include the generated gw_cuda_calls.h). Never include it together with a toolkit's
+ * cuda.h. Names and numbers are the driver's. gw_cuda_abi_test compares every size, offset and number with a toolkit's
+ * header if the build machine has one.
  *
- * Structures are laid out as of CUDA 13 and hold for every driver since 11.4: where a later version added
- * fields, it took them from reserved bytes. `_v1` structures belong to the 32-bit entry points of 2010.
- * Structures that nobody here looks into are incomplete types. */
+ * Structures have the layout of CUDA 13, which is valid for every driver since 11.4: later versions added fields in
+ * place of reserved bytes. `_v1` structures belong to the 32-bit entry points of 2010. Structures whose fields are not
+ * used here are incomplete types. */
 #ifndef GW_CUDA_ABI_H
 #define GW_CUDA_ABI_H
 
@@ -447,7 +448,7 @@ typedef struct CUcoredumpCallbackEntry_st *CUcoredumpCallbackHandle;
 typedef struct CUIcheckpointOperation_st *CUcheckpointOperationHandle;
 typedef struct CUeglStreamConnection_st *CUeglStreamConnection;
 
-/* Numbers whose names nobody here needs. */
+/* Enumerations of which no value is used here. */
 typedef int CUaddress_mode, CUatomicOperation, CUcliqueType, CUfilter_mode, CUflushGPUDirectRDMAWritesScope,
     CUflushGPUDirectRDMAWritesTarget, CUGLDeviceList, CUgraphRecaptureStatus, CUlogicalEndpointIpcHandleType,
     CUoutput_mode, CUprocessState, CUtensorMapAllocClass, CUtensorMapDataType, CUtensorMapFloatOOBfill,
@@ -455,7 +456,7 @@ typedef int CUaddress_mode, CUatomicOperation, CUcliqueType, CUfilter_mode, CUfl
 typedef CUlaunchAttributeID CUkernelNodeAttrID;
 typedef CUlaunchAttributeID CUstreamAttrID;
 
-/* --- structures that nobody here looks into -------------------------------------------------------------- */
+/* --- structures whose fields are not used here -------------------------------------------------------------------- */
 
 typedef struct CUarrayMapInfo_st CUarrayMapInfo;
 typedef struct CUcheckpointCheckpointArgs_st CUcheckpointCheckpointArgs;
@@ -713,7 +714,7 @@ typedef struct CUmemPoolProps {
     CUmemAllocationHandleType handleTypes;
     CUmemLocation location;
     void *win32SecurityAttributes;
-    size_t maxSize; /* 0: no limit but the device; before 12.2 reserved */
+    size_t maxSize; /* 0: limited only by the device; reserved before 12.2 */
     unsigned short usage;
     unsigned char reserved[54];
 } CUmemPoolProps;
@@ -843,7 +844,7 @@ typedef struct CUDA_LAUNCH_PARAMS {
     void **kernelParams;
 } CUDA_LAUNCH_PARAMS;
 
-/* Graphs. CUDA_KERNEL_NODE_PARAMS is what the _v2 calls take, as in headers since 12.0. */
+/* Graphs. CUDA_KERNEL_NODE_PARAMS is the structure of the _v2 calls, as in headers since 12.0. */
 
 typedef struct CUgraphEdgeData {
     unsigned char from_port;

@@ -1,13 +1,13 @@
-/* The management library's binary interface (NVML, libnvidia-ml.so.1) in our own words: types, numbers, layouts and
- * the calls that we make or answer.
+/* The binary interface of the management library (NVML, libnvidia-ml.so.1): the types, numbers, layouts and calls that
+ * gpuwhy uses or implements, written independently of nvml.h.
  *
- * For whoever reads a card (loads the library at run time: a missing function is "unknown"), for the virtual card's
- * library, and for programs over NVML that are built without its header. Never include it together with nvml.h. Names
- * and numbers are NVML's, so that a reader finds them in its manual; tests/e2e/nvml.py compares sizes, offsets and
- * numbers with those of the nvidia-ml-py package where that can be had.
+ * Used by code that reads a card (which loads the library at run time and treats a missing function as "unknown"), by
+ * the virtual card's library, and by programs over NVML that are built without its header. Never include it together
+ * with nvml.h. Names and numbers are NVML's, so that they can be looked up in its manual. tests/e2e/nvml.py compares
+ * sizes, offsets and numbers with those of the nvidia-ml-py package if it is available.
  *
- * Structures hold on x86-64 and arm64. Where a function has grown versions (`_v2`, `_v3`), so has its structure; a
- * structure that begins with `version` wants GW_NVML_VERSION_OF(type, number) there before the call. */
+ * Structures are valid on x86-64 and arm64. If a function has several versions (`_v2`, `_v3`), so has its structure. A
+ * structure that begins with `version` must hold GW_NVML_VERSION_OF(type, number) there before the call. */
 #ifndef GW_NVML_ABI_H
 #define GW_NVML_ABI_H
 
@@ -16,7 +16,7 @@
 /* --- results -------------------------------------------------------------------------------------------- */
 
 // clang-format off
-/* Every result, X(name, number, what nvmlErrorString says in substance). */
+/* Every result, X(name, number, the meaning according to nvmlErrorString). */
 #define GW_NVML_RESULTS(X) \
     X(NVML_SUCCESS, 0, "Success") \
     X(NVML_ERROR_UNINITIALIZED, 1, "Uninitialized") \
@@ -72,7 +72,7 @@ enum {
     NVML_DEVICE_PCI_BUS_ID_BUFFER_V2_SIZE = 16
 };
 
-#define NVML_VALUE_NOT_AVAILABLE UINT64_MAX /* of a 64-bit value: known to be unknown */
+#define NVML_VALUE_NOT_AVAILABLE UINT64_MAX /* in a 64-bit value: the value is not available */
 #define NVML_NO_INSTANCE         UINT32_MAX /* gpuInstanceId and computeInstanceId outside MIG */
 
 typedef enum nvmlEnableState_t { NVML_FEATURE_DISABLED, NVML_FEATURE_ENABLED } nvmlEnableState_t;
@@ -166,7 +166,7 @@ typedef enum nvmlNvLinkErrorCounter_t {
     NVML_NVLINK_ERROR_DL_ECC_DATA
 } nvmlNvLinkErrorCounter_t;
 
-enum { NVML_NVLINK_MAX_LINKS = 18 }; /* of a driver of the 580 family */
+enum { NVML_NVLINK_MAX_LINKS = 18 }; /* in a driver of the 580 family */
 
 typedef enum nvmlGpuTopologyLevel_t {
     NVML_TOPOLOGY_INTERNAL = 0,
@@ -193,7 +193,7 @@ typedef enum nvmlRestrictedAPI_t {
 
 typedef enum nvmlBusType_t { NVML_BUS_TYPE_UNKNOWN, NVML_BUS_TYPE_PCI, NVML_BUS_TYPE_PCIE } nvmlBusType_t;
 
-/* What a driver asks for, after a fault (field NVML_FI_DEV_GET_GPU_RECOVERY_ACTION). */
+/* The action that a driver requests after a fault (field NVML_FI_DEV_GET_GPU_RECOVERY_ACTION). */
 typedef enum nvmlDeviceGpuRecoveryAction_t {
     NVML_GPU_RECOVERY_ACTION_NONE,
     NVML_GPU_RECOVERY_ACTION_GPU_RESET,
@@ -203,7 +203,7 @@ typedef enum nvmlDeviceGpuRecoveryAction_t {
     NVML_GPU_RECOVERY_ACTION_RECOVER_IMEX_DOMAIN
 } nvmlDeviceGpuRecoveryAction_t;
 
-/* nvmlDeviceGetGpuFabricInfo's state. */
+/* State in the result of nvmlDeviceGetGpuFabricInfo. */
 enum {
     NVML_GPU_FABRIC_STATE_NOT_SUPPORTED,
     NVML_GPU_FABRIC_STATE_NOT_STARTED,
@@ -211,7 +211,7 @@ enum {
     NVML_GPU_FABRIC_STATE_COMPLETED
 };
 
-/* Bits of nvmlDeviceGetCurrentClocksEventReasons (older name: ...ThrottleReasons; same numbers). */
+/* Bits of nvmlDeviceGetCurrentClocksEventReasons (the older name ...ThrottleReasons has the same numbers). */
 #define nvmlClocksEventReasonGpuIdle                   UINT64_C(0x1)
 #define nvmlClocksEventReasonApplicationsClocksSetting UINT64_C(0x2)
 #define nvmlClocksEventReasonSwPowerCap                UINT64_C(0x4)
@@ -222,7 +222,7 @@ enum {
 #define nvmlClocksEventReasonHwPowerBrakeSlowdown      UINT64_C(0x80)
 #define nvmlClocksEventReasonDisplayClockSetting       UINT64_C(0x100)
 
-/* Bits of nvmlDeviceRegisterEvents; one of them in nvmlEventData_t. */
+/* Bits for nvmlDeviceRegisterEvents. nvmlEventData_t holds one of them. */
 #define nvmlEventTypeSingleBitEccError      UINT64_C(0x1)
 #define nvmlEventTypeDoubleBitEccError      UINT64_C(0x2)
 #define nvmlEventTypePState                 UINT64_C(0x4)
@@ -237,7 +237,7 @@ enum {
 #define nvmlEventTypeGpuUnavailableError    UINT64_C(0x4000)
 #define nvmlEventTypeGpuRecoveryAction      UINT64_C(0x8000)
 
-/* Fields of nvmlDeviceGetFieldValues that somebody here reads or answers. Counters of time are in ns. */
+/* Fields of nvmlDeviceGetFieldValues that gpuwhy reads or implements. Time counters are in ns. */
 enum {
     NVML_FI_DEV_ECC_CURRENT = 1,
     NVML_FI_DEV_ECC_PENDING = 2,
@@ -286,7 +286,7 @@ enum {
     NVML_FI_DEV_PCIE_COUNT_BAD_DLLP = 178,
     NVML_FI_DEV_PCIE_COUNT_NON_FATAL_ERROR = 179,
     NVML_FI_DEV_PCIE_COUNT_FATAL_ERROR = 180,
-    NVML_FI_DEV_POWER_AVERAGE = 185, /* mW, as the following */
+    NVML_FI_DEV_POWER_AVERAGE = 185, /* mW, also in the following fields */
     NVML_FI_DEV_POWER_INSTANT = 186,
     NVML_FI_DEV_POWER_MIN_LIMIT = 187,
     NVML_FI_DEV_POWER_MAX_LIMIT = 188,
@@ -328,7 +328,7 @@ typedef enum nvmlValueType_t {
 typedef struct nvmlDevice_st *nvmlDevice_t;
 typedef struct nvmlEventSet_st *nvmlEventSet_t;
 
-/* nvmlDeviceGetPciInfo and _v2. */
+/* For nvmlDeviceGetPciInfo and _v2. */
 typedef struct nvmlPciInfo_v2_t {
     char busId[NVML_DEVICE_PCI_BUS_ID_BUFFER_V2_SIZE];
     unsigned domain, bus, device;
@@ -337,7 +337,7 @@ typedef struct nvmlPciInfo_v2_t {
     unsigned reserved[4];
 } nvmlPciInfo_v2_t;
 
-/* nvmlDeviceGetPciInfo_v3. */
+/* For nvmlDeviceGetPciInfo_v3. */
 typedef struct nvmlPciInfo_t {
     char busIdLegacy[NVML_DEVICE_PCI_BUS_ID_BUFFER_V2_SIZE]; /* 0000:06:00.0 */
     unsigned domain, bus, device;
@@ -347,7 +347,7 @@ typedef struct nvmlPciInfo_t {
 } nvmlPciInfo_t;
 
 typedef struct nvmlMemory_t {
-    uint64_t total, free, used; /* bytes; what the driver keeps for itself counts as used */
+    uint64_t total, free, used; /* bytes; memory reserved by the driver counts as used */
 } nvmlMemory_t;
 
 typedef struct nvmlMemory_v2_t {
@@ -363,13 +363,13 @@ typedef struct nvmlUtilization_t {
     unsigned gpu, memory; /* percent of the last sampling period */
 } nvmlUtilization_t;
 
-/* nvmlDeviceGetComputeRunningProcesses without a version. */
+/* For nvmlDeviceGetComputeRunningProcesses without a version suffix. */
 typedef struct nvmlProcessInfo_v1_t {
     unsigned pid;
-    uint64_t usedGpuMemory; /* bytes; NVML_VALUE_NOT_AVAILABLE */
+    uint64_t usedGpuMemory; /* bytes, or NVML_VALUE_NOT_AVAILABLE */
 } nvmlProcessInfo_v1_t;
 
-/* _v2 and _v3. */
+/* For _v2 and _v3. */
 typedef struct nvmlProcessInfo_t {
     unsigned pid;
     uint64_t usedGpuMemory;
@@ -387,7 +387,7 @@ typedef struct nvmlProcessDetailList_v1_t {
     unsigned version;
     unsigned mode; /* 0: compute */
     unsigned numProcArrayEntries;
-    nvmlProcessDetail_v1_t *procArray; /* the caller's; NULL asks for the number */
+    nvmlProcessDetail_v1_t *procArray; /* owned by the caller; NULL requests the number of processes */
 } nvmlProcessDetailList_v1_t;
 
 typedef struct nvmlProcessUtilizationSample_t {
@@ -406,7 +406,7 @@ typedef struct nvmlEccErrorCounts_t {
 } nvmlEccErrorCounts_t;
 
 typedef struct nvmlRowRemapperHistogramValues_t {
-    unsigned max, high, partial, low, none; /* banks by how many spare rows they have left */
+    unsigned max, high, partial, low, none; /* number of banks by remaining spare rows */
 } nvmlRowRemapperHistogramValues_t;
 
 typedef union nvmlValue_t {
@@ -421,11 +421,11 @@ typedef union nvmlValue_t {
 
 typedef struct nvmlFieldValue_t {
     unsigned fieldId;  /* in */
-    unsigned scopeId;  /* in: a link's number, 0 where the field has no scope */
+    unsigned scopeId;  /* in: number of the link; 0 if the field has no scope */
     int64_t timestamp; /* us of the wall clock */
     int64_t latencyUsec;
     nvmlValueType_t valueType;
-    nvmlReturn_t nvmlReturn; /* each field answers for itself */
+    nvmlReturn_t nvmlReturn; /* the result of this field */
     nvmlValue_t value;
 } nvmlFieldValue_t;
 
@@ -434,11 +434,11 @@ typedef struct nvmlSample_t {
     nvmlValue_t sampleValue;
 } nvmlSample_t;
 
-/* nvmlEventSetWait_v2; the one without a version has the first three members alone. */
+/* For nvmlEventSetWait_v2. The version without suffix fills only the first three members. */
 typedef struct nvmlEventData_t {
     nvmlDevice_t device;
     uint64_t eventType; /* one nvmlEventType... bit */
-    uint64_t eventData; /* of an Xid: its number; 999: not known */
+    uint64_t eventData; /* for an Xid event its number; 999: unknown */
     unsigned gpuInstanceId, computeInstanceId;
 } nvmlEventData_t;
 
@@ -477,9 +477,9 @@ typedef struct nvmlGpuFabricInfo_v2_t {
 /* --- functions ------------------------------------------------------------------------------------------ */
 
 // clang-format off
-/* The calls we know the parameters of, X(symbol, (parameters)). All of them return nvmlReturn_t and may be called from
- * any thread after nvmlInit_v2. Buffers are the caller's, `length` in bytes with the ending 0. A count is the room on
- * the way in and the number there is on the way out, also with NVML_ERROR_INSUFFICIENT_SIZE. */
+/* The calls whose parameters are known, X(symbol, (parameters)). All of them return nvmlReturn_t and may be called
+ * from any thread after nvmlInit_v2. Buffers belong to the caller; `length` is in bytes and includes the terminating
+ * 0. A count is the capacity on input and the number of entries on output, also with NVML_ERROR_INSUFFICIENT_SIZE. */
 #define GW_NVML_FUNCTIONS(X) \
     X(nvmlInit, (void)) \
     X(nvmlInit_v2, (void)) \
@@ -600,12 +600,12 @@ typedef struct nvmlGpuFabricInfo_v2_t {
     X(nvmlEventSetFree, (nvmlEventSet_t set))
 // clang-format on
 
-/* gw_nvml_fn_<symbol>: the type of each. */
+/* gw_nvml_fn_<symbol>: the function type of each call. */
 #define GW_NVML_FUNCTION_TYPE(symbol, parameters) typedef nvmlReturn_t gw_nvml_fn_##symbol parameters;
 GW_NVML_FUNCTIONS(GW_NVML_FUNCTION_TYPE)
 #undef GW_NVML_FUNCTION_TYPE
 
-/* The one that returns something else: what a result means, in English; static. */
+/* The only call with another return type: the meaning of a result in English; static. */
 typedef const char *gw_nvml_fn_nvmlErrorString(nvmlReturn_t result);
 
 #endif

@@ -1,4 +1,4 @@
-/* The rows of api/driver.api against what is known about drivers. */
+/* Checks the rows of api/driver.api against known facts about drivers. */
 #include "gw_api.h"
 #include "gw_event.h"
 #include "gw_text.h"
@@ -33,7 +33,7 @@ static void every_export_has_a_row(void **state)
     }
     fclose(file);
     assert_int_equal(count, 682);
-    assert_int_equal(jump_count, 11); /* three of cu, eight of cudbg: no header declares them */
+    assert_int_equal(jump_count, 11); /* three cu symbols and eight cudbg symbols that no header declares */
     assert_int_equal(gw_api_find_symbol("cuNoSuchThing"), -1);
     assert_int_equal(gw_api_find_symbol(""), -1);
 }
@@ -49,7 +49,7 @@ static void variants_say_per_thread(void **state)
     }
 }
 
-/* The symbol without its _v<digit> and _pt.. suffixes. */
+/* The symbol without suffixes such as _v2 or _ptsz. */
 static void stem(const char *symbol, char *ret_stem, size_t bytes)
 {
     size_t n = strlen(symbol);
@@ -62,7 +62,7 @@ static void stem(const char *symbol, char *ret_stem, size_t bytes)
     ret_stem[n] = '\0';
 }
 
-/* Variants of one call do one thing. */
+/* All variants of a call have the same effect. */
 static void variants_agree(void **state)
 {
     (void)state;
@@ -76,7 +76,7 @@ static void variants_agree(void **state)
         }
 }
 
-/* What a call does, by its name: whoever adds a row of such a name must say so in it. */
+/* The name of a call implies its effect: a new row with such a name must declare it. */
 static void names_have_their_effect(void **state)
 {
     (void)state;
@@ -184,12 +184,12 @@ static void names_have_their_effect(void **state)
                 break;
             }
     }
-    for (int kind = 0; kind < GW_EV_TEXT; kind++) /* from TEXT on they are facts */
+    for (int kind = 0; kind < GW_EV_TEXT; kind++) /* kinds from TEXT on are facts */
         if (!used[kind])
             fail_msg("no row has the kind %s", names[kind]);
 }
 
-/* All that takes device memory can be refused. */
+/* The guard can refuse every call that takes device memory. */
 static void the_guard_sees_all(void **state)
 {
     (void)state;
@@ -208,7 +208,7 @@ static void routes_lead_where_the_driver_leads(void **state)
     static const struct {
         const char *name;
         int version, per_thread;
-        const char *symbol; /* NULL: nowhere */
+        const char *symbol; /* NULL: not found */
     } cases[] = {
         {"cuCtxCreate", 1000, 0, NULL},
         {"cuCtxCreate", 2000, 0, "cuCtxCreate"},
@@ -235,7 +235,7 @@ static void routes_lead_where_the_driver_leads(void **state)
         {"cuEventElapsedTime", 12080, 0, "cuEventElapsedTime_v2"},
         {"cuStreamGetCaptureInfo", 11030, 1, "cuStreamGetCaptureInfo_v2_ptsz"},
         {"cuStreamGetCaptureInfo", 13000, 0, "cuStreamGetCaptureInfo_v3"},
-        {"cuMemAlloc_v2", 13000, 0, NULL}, /* a symbol's own suffix is no name */
+        {"cuMemAlloc_v2", 13000, 0, NULL}, /* the symbol's own suffix is not part of a name */
         {"cuNoSuchThing", 13000, 0, NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

@@ -1,4 +1,4 @@
-/* The generated wrappers, each called in front of a driver that answers what the test wants. */
+/* Calls each generated wrapper in front of a driver whose results the test sets. */
 #include "gwi_hook.h"
 
 #include "gw_hook_special.h"
@@ -120,7 +120,7 @@ bool gwi_refuse(struct gwi_slot_ref *th, unsigned fn, int device, uint64_t bytes
     return bytes > 1000;
 }
 
-/* The hook's own functions: whether they are reached is all that matters here. */
+/* Stand-ins for the hook's own functions. Only the calls to them are counted. */
 static void note_after(struct gwi_slot_ref *th, unsigned fn)
 {
     assert_int_equal(th->fn, fn);
@@ -195,7 +195,7 @@ int gwi_instead_get_proc_address_v2(unsigned fn, const char *symbol, void **pfn,
 
 /* --- the tests ------------------------------------------------------------------------------------------- */
 
-/* Both machines we run on let a caller pass more arguments than the callee takes. */
+/* Both architectures that we support allow a caller to pass more arguments than the function takes. */
 typedef int any_function(uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t,
                          uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t);
 
@@ -218,7 +218,7 @@ static int begin(void **state)
     return 0;
 }
 
-/* Call every wrapper with zero everywhere. */
+/* Call every wrapper with zero for all arguments. */
 static void call_all(void)
 {
     for (int fn = 0; fn < GW_FN_COUNT; fn++) {
@@ -305,7 +305,7 @@ static void the_guard_is_asked_first(void **state)
     assert_int_equal(refuse_device, 3);
     assert_int_equal(refuse_bytes, 1000);
     prop.location.type = CU_MEM_LOCATION_TYPE_HOST_NUMA;
-    assert_int_equal(create(&handle, 1 << 20, &prop, 0), 0); /* host memory is none of the guard's business */
+    assert_int_equal(create(&handle, 1 << 20, &prop, 0), 0); /* the guard does not count host memory */
     assert_int_equal(refuse_bytes, 0);
 }
 
@@ -401,7 +401,7 @@ static void what_orders_work_is_told(void **state)
     assert_int_equal(gwi_said.step, GW_ORDER_COPY_WAITED);
     batch(two, two, sizes, 2, NULL, NULL, 0, stream);
     assert_int_equal(gwi_said.step, GW_ORDER_COPY);
-    assert_int_equal(gwi_said.order[2], 0); /* the sum of several is no range */
+    assert_int_equal(gwi_said.order[2], 0); /* the sum of several copies is not an address range */
     wait(stream, event, 0);
     assert_int_equal(gwi_said.step, GW_ORDER_WAIT);
     assert_memory_equal(gwi_said.order, ((uint64_t[4]){0x60, 0, 0, 0x50}), 32);
@@ -427,7 +427,7 @@ static void what_orders_work_is_told(void **state)
     }
 }
 
-/* Nothing may be added to a launch. */
+/* Launches must not be slowed down, so they are not reported to gwi_order(). */
 static void a_launch_tells_nothing_of_order(void **state)
 {
     (void)state;

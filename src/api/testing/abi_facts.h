@@ -1,4 +1,4 @@
-/* Sizes, offsets and numbers of the driver's ABI, as one header has them. */
+/* Sizes, offsets and numbers of the driver's ABI according to one header. */
 #ifndef ABI_FACTS_H
 #define ABI_FACTS_H
 

@@ -1,11 +1,11 @@
-/* The facts as a toolkit's cuda.h has them. The rows' prototypes are declared a second time behind it: one that
- * differs does not compile. */
+/* The facts according to a toolkit's cuda.h. The prototypes of the rows are declared a second time after it, so that
+ * a difference is a compile error. */
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
 
 #include "abi_facts.h"
 
-/* Our prototypes, their types. What their header lacks is only named. */
+/* Our prototypes with the toolkit's types. Types that its header lacks are only declared. */
 #define GW_CUDA_ABI_H
 typedef struct CUeglFrame_st CUeglFrame;
 typedef struct CUeglStreamConnection_st *CUeglStreamConnection;

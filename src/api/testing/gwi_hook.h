@@ -1,4 +1,4 @@
-/* Stands in for the hook when the generated wrappers are tested by themselves: notes what a wrapper says. */
+/* Replaces the hook in tests of the generated wrappers, and stores what a wrapper reports. */
 #ifndef GWI_HOOK_H
 #define GWI_HOOK_H
 
@@ -12,7 +12,7 @@ typedef struct gwi_slot_ref {
     unsigned fn;
 } gwi_slot_ref;
 
-/* The last thing a wrapper said, and how many it said since the test cleared it. */
+/* The last report of a wrapper, and the number of reports since the test cleared it. */
 typedef struct said {
     int hot_count, read_count, event_count, failed_count, after_count, leave_count;
     unsigned fn, kind, counter, flags;
