@@ -1,4 +1,4 @@
-/* gpuwhy.h: tell gpuwhy what the program is doing.
+/* gpuwhy.h: mark the phases of a program for gpuwhy.
  *
  *     gpuwhy_phase("load checkpoint");
  *     ...
@@ -6,15 +6,15 @@
  *     ...
  *     gpuwhy_phase(NULL);
  *
- * From each call on the process is in that phase, until the next one; NULL or "": in none. A verdict then says in which
- * phase a failure came, and which phase needs most memory.
+ * Each call starts a phase of the process, which lasts until the next call. NULL or "" ends the phase. A verdict then
+ * reports the phase of a failure, and which phase needs most memory.
  *
- * One header, C99 or C++, no dependency (where the C library keeps dlopen in a library of its own: -ldl). Without
- * gpuwhy it does nothing: it looks at one environment variable and returns. It returns 1 where the mark was recorded, 0
- * where it was not: gpuwhy does not run, records nothing, or the process has not called the driver yet. Any thread. A
- * process has one phase at a time, whichever of its threads names it; its forked children have none until they name
- * one. Names are UTF-8; what is beyond 200 bytes is cut off. Meant for phases, not for iterations: after 4,096 marks of
- * a process no more are recorded. */
+ * One header, C99 or C++, no dependency (-ldl if the C library has dlopen in a separate library). Without gpuwhy the
+ * call only reads one environment variable and returns. It returns 1 if the mark was recorded, and 0 if not: gpuwhy
+ * does not run or does not record, or the process has not called the driver yet. It may be called from any thread. A
+ * process has one phase at a time, no matter which thread sets it. A forked child has no phase until it sets one. Names
+ * are UTF-8 and are cut after 200 bytes. Mark phases, not iterations: after 4,096 marks of a process, further ones are
+ * not recorded. */
 #ifndef GPUWHY_H
 #define GPUWHY_H
 
@@ -31,12 +31,12 @@ static __inline__ int gpuwhy_phase(const char *name)
 {
     typedef int (*gpuwhy_mark_function)(const char *);
     gpuwhy_mark_function mark;
-    static void *gpuwhy_found; /* the same for every thread that writes it */
+    static void *gpuwhy_found; /* every thread writes the same value */
     void *found = __atomic_load_n(&gpuwhy_found, __ATOMIC_RELAXED);
     if (found == 0) {
         void *hook = 0;
         if (getenv("GPUWHY_RUN_DIR") != 0)
-            hook = dlopen("libgpuwhy-hook.so", RTLD_LAZY | RTLD_NOLOAD); /* only if it is there already */
+            hook = dlopen("libgpuwhy-hook.so", RTLD_LAZY | RTLD_NOLOAD); /* only if it is already loaded */
         if (hook == 0)
             return 0;
         found = dlsym(hook, "gpuwhy_phase_mark");

@@ -1,19 +1,19 @@
-/* How a test module tells the virtual card what its kernels would do.
+/* Lets a test module describe to the virtual card what its kernels would do.
  *
- * The virtual card computes nothing. A module may hold, beside a kernel `name`, a data object
- * `gpuwhy_model_<name>` (in .global or .const memory, with an initial value) of the layout below. A real card
- * ignores the object and runs the kernel; the virtual card obeys the object and ignores the kernel: one
- * binary, two cards. A kernel without an object has no effect and lasts no time. Names never decide.
+ * The virtual card computes nothing. Next to a kernel `name`, a module may hold a data object `gpuwhy_model_<name>` (in
+ * .global or .const memory, with an initial value) with the layout below. A real card ignores the object and runs the
+ * kernel. The virtual card follows the object and ignores the kernel's code, so that one binary runs on both. A kernel
+ * without an object has no effect and takes no time. The kernel's name alone has no meaning.
  *
  * In PTX (ten 64-bit words; trailing ones may be left out):
  *
  *     .visible .global .align 8 .u64 gpuwhy_model_store[5] = {0x4D4B594857555047, 1, 1, 1, 0};
  *
- * says of the kernel `store`: an illegal address (fault 1), when parameter 0 is unmapped (when 1). The same
- * in CUDA C: `extern "C" __device__ struct gw_kernel_model gpuwhy_model_store = {GW_KERNEL_MODEL_MAGIC, 1, ...};`
+ * makes the kernel `store` fail with an illegal address (fault 1) if parameter 0 is unmapped (when 1). The same in CUDA
+ * C: `extern "C" __device__ struct gw_kernel_model gpuwhy_model_store = {GW_KERNEL_MODEL_MAGIC, 1, ...};`
  *
- * A second object, `gpuwhy_text_<name>`, may hold three strings, each ending with a NUL, for an assertion:
- * file, function, message. */
+ * For an assertion, a second object `gpuwhy_text_<name>` may hold three strings, each ending with a NUL: file,
+ * function, message. */
 #ifndef GPUWHY_KERNEL_MODEL_H
 #define GPUWHY_KERNEL_MODEL_H
 
