@@ -1,4 +1,4 @@
-"""Tell gpuwhy what the program is doing.
+"""Mark the phases of a program for gpuwhy.
 
     import gpuwhy
 
@@ -6,9 +6,10 @@
     with gpuwhy.phase("validation"):
         ...
 
-Without gpuwhy it does nothing. The same as gpuwhy.h does for C: from each call on the process is in that phase; None: in
-none. As a context it goes back to the phase before. What is named before the program's first driver call is recorded
-with the first phase that is named after it. One file, no dependency: copy it, or put its folder into PYTHONPATH.
+Without gpuwhy it does nothing. Like gpuwhy.h for C: each call starts a phase of the process, which lasts until the next
+call, and None ends the phase. A `with` block returns to the previous phase at its end. Phases before the program's first
+driver call are recorded together with the first phase after it. One file, no dependency: copy it, or add its folder to
+PYTHONPATH.
 """
 
 import ctypes
@@ -21,7 +22,7 @@ PENDING_MAX = 64
 
 _hook = None
 _name = None
-_pending = []  # (name, when) of phases that nobody could take note of yet
+_pending = []  # (name, when) of phases before the hook was loaded
 
 
 def _find():
@@ -32,7 +33,7 @@ def _find():
             hook.gpuwhy_phase_mark.argtypes = [ctypes.c_char_p]
             hook.gpuwhy_phase_mark_since.argtypes = [ctypes.c_char_p, ctypes.c_uint64]
             _hook = hook
-        except (OSError, AttributeError):  # not loaded yet, or an older one
+        except (OSError, AttributeError):  # not loaded yet, or an older version
             pass
     return _hook
 
@@ -51,7 +52,7 @@ def _mark(name):
 
 
 class phase:
-    """Begin a phase. `recorded`: whether gpuwhy took note already."""
+    """Begin a phase. `recorded` is true if gpuwhy has already recorded it."""
 
     def __init__(self, name):
         global _name

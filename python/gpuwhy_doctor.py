@@ -1,14 +1,14 @@
-"""What this interpreter would load: printed as lines "key=value" for `gpuwhy doctor -- python`.
+"""Prints the CUDA-related packages of this interpreter as lines "key=value", for `gpuwhy doctor -- python`.
 
-Nothing is imported but the standard library: a framework that is broken, or that would take the GPU, must not run. Versions come
-from the packages' own metadata, the rest from their files.
+Only the standard library is imported, because a broken framework, or one that would use the GPU, must not run. Versions
+come from the packages' metadata, everything else from their files.
 """
 import os
 import re
 import sys
 
 FOLDERS_MAX = 200
-LARGEST = 512 << 20  # bytes of a library that are searched
+LARGEST = 512 << 20  # bytes; larger libraries are not searched
 
 
 def say(key, value):
@@ -21,7 +21,7 @@ def distributions():
     for found in metadata.distributions():
         try:
             yield found.metadata["Name"], found.version
-        except Exception:  # one broken package says nothing about the others
+        except Exception:  # skip a broken package
             continue
 
 
@@ -41,7 +41,7 @@ def packages():
 
 
 def folder_of(package):
-    """Where the package lies, without running it."""
+    """Return the folder of the package without importing it."""
     from importlib import util
 
     found = util.find_spec(package)
@@ -49,7 +49,7 @@ def folder_of(package):
 
 
 def constants(path, names):
-    """Assignments of texts and None in a Python file, read and not run."""
+    """Return constants that a Python file assigns to these names. The file is parsed and not run."""
     import ast
 
     found = {}
@@ -64,7 +64,7 @@ def constants(path, names):
 
 
 def architectures(folder):
-    """The flags that the binary was built with stand in it as one text: "sm_75 sm_80 compute_90"."""
+    """Return the architectures of PyTorch's binary, which contains them as one string: "sm_75 sm_80 compute_90"."""
     import mmap
 
     for name in ("libtorch_python.so", "libtorch_cuda.so"):
@@ -105,7 +105,7 @@ def tensorflow():
 
 
 def folders():
-    """Folders of libraries that packages brought."""
+    """Print the folders of libraries that packages installed."""
     count = 0
     for site in dict.fromkeys(os.path.realpath(p) for p in sys.path if p):
         found = [os.path.join(site, "torch", "lib")]

@@ -1,12 +1,13 @@
-"""Verdicts under failed cells: gpuwhy's part inside an IPython kernel that runs under `gpuwhy run`.
+"""Shows verdicts below failed cells: gpuwhy's part inside an IPython kernel that runs under `gpuwhy run`.
 
-Each cell is a phase of the recording, named as IPython shows it: "In [3]". After a cell that raised, or that lost the GPU,
-`gpuwhy explain --cell` is asked about the run so far; what it says is shown under the cell, once. Healthy cells cost
-two calls into the hook and show nothing.
+Each cell is a phase of the recording, named as IPython shows it: "In [3]". After a cell that raised an exception or lost
+the GPU, this module runs `gpuwhy explain --cell` on the run so far and shows the verdict below the cell, once. A healthy
+cell costs two calls into the hook and shows nothing.
 
-The rules of a guest: the user's names, sys.last_* and exceptions are read, never written; no object of the user's is
-held when a callback returns, only numbers and texts; whatever goes wrong in here is swallowed. What was kept, by which
-cell and for how long comes from the recording; Python only adds which names lead there. Needs IPython alone.
+The module must not disturb the user's session. It reads the user's names, sys.last_* and exceptions and never changes
+them. When a callback returns, it holds no object of the user, only numbers and texts. It hides its own errors. The
+recording shows which memory was kept, by which cell and for how long. Python only adds the names that refer to it. The
+only dependency is IPython.
 """
 import collections
 import ctypes
@@ -28,7 +29,7 @@ WALK_SECONDS_MAX = 1.0
 ITEMS_MAX = 20000
 TRACEBACK_BYTES_MAX = 64 << 10
 NAMES_SHOWN_MAX = 8
-# What the cell's own error message says already.
+# The cell's own error message already shows these.
 NOT_TOLD = ("script-exception",)
 
 
@@ -69,7 +70,7 @@ def _of_interface(value):
 
 
 def device_memory(value):
-    """((address, bytes, note), ...) of an object that is device memory; () of one that lies elsewhere; None: no array."""
+    """Return ((address, bytes, note), ...) for an array in device memory, () for one elsewhere, None if it is no array."""
     for kind in (_of_torch, _of_jax, _of_interface):
         try:
             found = kind(value)
@@ -87,14 +88,14 @@ _PLAIN = (str, bytes, bytearray, int, float, complex, bool, type(None), type, ty
 
 
 class _Walk:
-    """Collects what one name leads to. Holds objects only while it runs."""
+    """Collects the device memory that one name refers to. Holds objects only while it runs."""
 
     def __init__(self):
         self.deadline = time.monotonic() + WALK_SECONDS_MAX
         self.cut = False
 
     def of(self, value, levels=2):
-        """{address: (bytes, how the name leads there, note)}"""
+        """Return {address: (bytes, how the name refers to it, note)}."""
         self.found, self.seen, self.items = {}, set(), 0
         self._look(value, levels, "")
         found, self.found = self.found, {}
@@ -118,14 +119,15 @@ class _Walk:
         self.seen.add(id(value))
         try:
             children = self._children(value, way)
-        except Exception:  # an object that does not like to be looked at
+        except Exception:  # an object that fails when it is inspected
             return
         for child, through in children:
             self._look(child, levels - 1, through)
 
     def _children(self, value, way):
-        """What it holds, and how: one level of the containers, models, exceptions and plain objects people use."""
-        kind = type(value)  # asking the object itself for its class may run code of the user's
+        """Return the objects that `value` holds directly, and how: for common containers, models, exceptions and plain
+        objects."""
+        kind = type(value)  # value.__class__ may run the user's code
         if issubclass(kind, dict):
             return [(child, way) for child in itertools.islice(dict.values(value), ITEMS_MAX)]
         for base in (list, tuple, set, frozenset, collections.deque):
@@ -163,8 +165,8 @@ class _Walk:
         return children
 
     def _of_frame(self, frame):
-        """A function's local variables. Their names would need f_locals, which before Python 3.13 leaves a copy in the
-        frame that would keep them alive; their values can be had without."""
+        """Return a function's local variables. Their names are in f_locals, but before Python 3.13 reading it leaves a
+        copy in the frame that keeps the variables alive. There, only the values are read."""
         code = frame.f_code
         if not code.co_flags & 0x1:  # a cell or a module: its variables are the user's names
             return []
@@ -178,14 +180,14 @@ class _Walk:
 
 
 def _is_ours(name):
-    """Names that IPython puts there; its results are shown as Out[n]."""
+    """True for names that IPython defines. Its results are shown as Out[n]."""
     return name in ("In", "Out", "_ih", "_oh", "_dh", "exit", "quit", "get_ipython", "open") or \
         (name[:1] == "_" and name[1:].isdigit()) or (name[:2] == "_i" and name.strip("_i0123456789") == "")
 
 
 def names_of(shell, error):
-    """[(label, {address: (bytes, way, note)})] of the names that lead to device memory, and whether some were left out.
-    Objects with several names come once. `error`: the exception that ended the cell."""
+    """Return [(label, {address: (bytes, way, note)})] for the names that refer to device memory, and whether some were
+    left out. An object with several names is listed once. `error` is the exception that ended the cell."""
     labels, walk, rows = {}, _Walk(), []
     roots = {}
     out = shell.user_ns.get("Out")
@@ -224,7 +226,7 @@ def _paragraph(label, body, hang=2, width=100):
 
 
 def _where(where):
-    """The line in the user's code, and the user's lines that led there."""
+    """Return the line in the user's code, and the user's lines that called it."""
     if not where:
         return []
     callers = [f"{os.path.basename(frame['file'])}:{frame['line']} in {frame['function']}"
@@ -240,7 +242,7 @@ def _blocks_by_address(verdict):
 
 
 def _origin(blocks, address, size):
-    """(phase, t_s) of the block that the object is; None: it is not one, or only a part of one."""
+    """Return (phase, t_s) of the block at this address, or None if the object is not a whole block."""
     block = blocks.get(address)
     if block is None or block[2] is None or not size <= block[0] <= size * 5 // 4 + (2 << 20):
         return None
@@ -248,7 +250,7 @@ def _origin(blocks, address, size):
 
 
 def _name_line(label, found, blocks, failed_at_s):
-    """(bytes, text) of one name."""
+    """Return (bytes, text) for one name."""
     total, phases, oldest, ways, notes = 0, [], None, [], []
     for address, (size, way, note) in found.items():
         total += size
@@ -273,7 +275,8 @@ def _name_line(label, found, blocks, failed_at_s):
 
 
 def render(cell, verdict, names, gone, cut):
-    """`names`: names_of(). `gone`: {address: (text, t_s)}: what tracebacks of earlier cells held, and when."""
+    """Return the verdict as text. `names` is the result of names_of(). `gone` is {address: (text, t_s)}: memory that
+    tracebacks of earlier cells held, and when."""
     lines = _paragraph("gpuwhy", f"{cell}: {verdict['cause']} ({verdict['certainty']}): {verdict['headline']}.", 0)
     label = "Why"
     for evidence in verdict["evidence"]:
@@ -331,7 +334,7 @@ def _traceback_text(error):
 
 
 def name_cells(shell, text):
-    """The files that cells have for Python, by the cells' names."""
+    """Replace the files that Python uses for cells by the names of the cells."""
     files = getattr(getattr(shell, "compile", None), "_filename_map", None)
     for file, count in list(files.items()) if isinstance(files, dict) else []:
         name = re.escape(file.rpartition("/")[2])
@@ -343,16 +346,16 @@ class Cells:
     def __init__(self, shell, program, run_folder, hook_path):
         self.shell, self.program, self.run_folder, self.hook_path = shell, program, run_folder, hook_path
         self.hook = None
-        self.cell = None  # the one that runs, "In [3]"
-        self.seen = 0  # the shell's count when it began
-        self.ahead = None  # how far that is ahead of the cell's number: 0 up to IPython 8, then 1
+        self.cell = None  # the running cell, "In [3]"
+        self.seen = 0  # the shell's count when the cell began
+        self.ahead = None  # difference between that count and the cell's number: 0 up to IPython 8, then 1
         self.began_ns = self.failures = 0
         self.marked = False
         self.told = set()  # times of the failures that were shown
-        self.gone = {}  # {address: (text, t_s)}: what the traceback of an earlier cell held, and when
+        self.gone = {}  # {address: (text, t_s)}: memory that the traceback of an earlier cell held, and when
 
     def find_hook(self):
-        """The hook comes into the process with its first driver call. It is found, never loaded."""
+        """Find the hook, which is loaded with the process's first driver call. Never load it."""
         if self.hook is None:
             try:
                 hook = ctypes.CDLL(self.hook_path, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
@@ -366,7 +369,7 @@ class Cells:
     def begin(self, info):
         self.cell = None
         if not getattr(info, "store_history", True):
-            return  # a front end's own question
+            return  # a request of the front end, not a cell
         self.seen = self.shell.execution_count
         if self.ahead is None:
             self.ahead = self.seen - 1  # the first cell is In [1]
@@ -385,7 +388,7 @@ class Cells:
             self.ahead = self.seen - result.execution_count
         hook = self.find_hook() if cell is not None else None
         if hook is None:
-            return  # no call of the driver so far
+            return  # the driver was not called so far
         if not self.marked:
             hook.gpuwhy_phase_mark_since(cell.encode(), time.monotonic_ns() - self.began_ns)
         failures = hook.gpuwhy_failure_count()
@@ -410,7 +413,7 @@ class Cells:
         if not failure or verdict["status"] != "fault" or verdict["cause"] in NOT_TOLD:
             return
         if error is None and not failure["context_lost"]:
-            return  # the cell coped with it
+            return  # the cell handled the failure
         if failure["t_s"] in self.told:
             if failure["context_lost"]:
                 self.show(f"gpuwhy   {cell}: the GPU was lost to this process in {failure['phase'] or 'an earlier cell'} "
@@ -429,7 +432,7 @@ class Cells:
 
 
 def _guarded(function):
-    """A callback that fails would be shown as the user's own error, and take the place of sys.last_*."""
+    """Hide errors of a callback. IPython would show them as the user's own error and overwrite sys.last_*."""
     def callback(about):
         try:
             function(about)

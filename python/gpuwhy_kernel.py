@@ -1,9 +1,10 @@
-"""An IPython kernel whose failed cells are followed by gpuwhy's verdict.
+"""An IPython kernel that shows gpuwhy's verdict after a failed cell.
 
     gpuwhy run -- python gpuwhy_kernel.py GPUWHY -f CONNECTION_FILE
 
-As `python -m ipykernel_launcher`, with gpuwhy_ipython.py loaded after the user's own extensions. GPUWHY is the program
-that is asked for verdicts. `gpuwhy jupyter install` writes such a command into a kernelspec. Needs ipykernel alone.
+It works like `python -m ipykernel_launcher` and loads gpuwhy_ipython.py after the user's own extensions. GPUWHY is the
+gpuwhy program, which is called for verdicts. `gpuwhy jupyter install` writes such a command into a kernelspec. The only
+dependency is ipykernel.
 """
 import importlib.util
 import os
@@ -11,7 +12,7 @@ import sys
 
 
 def load_verdicts(shell, program):
-    """Cells run without verdicts rather than not at all."""
+    """Load the extension. If that fails, cells still run, but without verdicts."""
     try:
         path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "gpuwhy_ipython.py")
         spec = importlib.util.spec_from_file_location("gpuwhy_ipython", path)
@@ -28,13 +29,13 @@ def main():
     program = sys.argv.pop(1)
     here = os.path.dirname(os.path.abspath(__file__))
     if sys.path and os.path.abspath(sys.path[0]) == here:
-        del sys.path[0]  # ours; the kernel puts the current folder there itself
+        del sys.path[0]  # our own folder; the kernel adds the current folder itself
     if os.environ.get("JPY_PARENT_PID"):
-        # A kernel ends when its parent has gone: that is gpuwhy, which ends the kernel when the server has gone.
+        # A kernel ends when its parent process ends. The parent is gpuwhy, which ends the kernel when the server ends.
         os.environ["JPY_PARENT_PID"] = str(os.getppid())
     from ipykernel import kernelapp
 
-    class IPKernelApp(kernelapp.IPKernelApp):  # the name is that of the section in the user's configuration
+    class IPKernelApp(kernelapp.IPKernelApp):  # the class name selects the section of the user's configuration
         def init_extensions(self):
             super().init_extensions()
             load_verdicts(self.shell, program)
