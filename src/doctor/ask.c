@@ -93,7 +93,7 @@ void gw_doctor_ask_nvml(gw_facts *facts)
     if (asked.pid < 0)
         gw_facts_set(facts, "nvml.why", "no child process could be started");
     else if (!finish(&asked, &answer, &status))
-        gw_facts_set(facts, "nvml.why", "NVML did not answer for 30 s, as with a card that hangs");
+        gw_facts_set(facts, "nvml.why", "NVML did not answer for 30 s, perhaps because a card hangs");
     else if (!WIFEXITED(status))
         gw_facts_set(facts, "nvml.why", "NVML crashed (signal %d)", WTERMSIG(status));
     gw_facts_parse(facts, gw_text_str(&answer), "nvml. card.");
@@ -136,7 +136,7 @@ void gw_doctor_ask_python(gw_facts *facts, const char *root, char *const *words,
     else if (WIFEXITED(status) && WEXITSTATUS(status) == 127 && answer.bytes == 0)
         gw_facts_set(facts, "python.why", "there is no program %s", words[0]);
     else if (!WIFEXITED(status) || WEXITSTATUS(status) != 0 || strstr(gw_text_str(&answer), "python.version=") == NULL)
-        gw_facts_set(facts, "python.why", "%s is no Python interpreter, or cannot start", words[0]);
+        gw_facts_set(facts, "python.why", "%s is not a Python interpreter, or cannot start", words[0]);
     gw_doctor_take_python(facts, root, gw_text_str(&answer));
     gw_text_free(&answer);
 }

@@ -94,10 +94,11 @@ static void compare_one(const char *key, const char *now, const char *then, gw_c
     bool fewer = is_about_cards(key) && now != NULL && then != NULL && atoll(now) < atoll(then);
     if (fewer)
         gwi_check(checkup, "since", "cards-gone", GW_CHECK_FAIL,
-                  "Look at the kernel log for Xid 79, and at power and seating", "%s: %s now, %s then", key, now, then);
+                  "Check the kernel log for Xid 79, the power supply and the seating of the card",
+                  "%s: %s now, %s then", key, now, then);
     else
         gwi_check(checkup, "since", "changed", GW_CHECK_WARN, NULL, "%s: %s now, %s then", key,
-                  now != NULL ? now : "not known", then != NULL ? then : "not known");
+                  now != NULL ? now : "unknown", then != NULL ? then : "unknown");
 }
 
 /* Return the fact of the library at `path`, or NULL. Libraries are matched by path because their numbers shift. */
@@ -130,12 +131,12 @@ static void compare_libraries(const gw_facts *facts, const gw_facts *before, gw_
         version_in(then, version_then);
         if (path != NULL && (now == NULL || strcmp(version, version_then) != 0))
             gwi_check(checkup, "since", "changed", GW_CHECK_WARN, NULL, "%s: %s now, %s then", path + strlen(" path="),
-                      now != NULL ? version : "gone", version_then);
+                      now != NULL ? version : "missing", version_then);
     }
     for (long long i = 0; i < gwi_library_count(facts); i++) {
         const char *now = gw_facts_getf(facts, "library.%03lld", i), *path = now == NULL ? NULL : strstr(now, " path=");
         if (path != NULL && library_at(before, path) == NULL)
-            gwi_check(checkup, "since", "changed", GW_CHECK_WARN, NULL, "%s: was not there", path + strlen(" path="));
+            gwi_check(checkup, "since", "changed", GW_CHECK_WARN, NULL, "%s: missing then", path + strlen(" path="));
     }
 }
 
@@ -155,5 +156,5 @@ void gw_doctor_compare(const gw_facts *facts, const gw_facts *before, gw_checkup
     if (python || (gw_facts_get(facts, "python.version") == NULL && gw_facts_get(before, "python.version") == NULL))
         compare_libraries(facts, before, checkup);
     if (checkup->count == count)
-        gwi_check(checkup, "since", "changed", GW_CHECK_PASS, NULL, "nothing that matters has changed");
+        gwi_check(checkup, "since", "changed", GW_CHECK_PASS, NULL, "nothing relevant has changed");
 }

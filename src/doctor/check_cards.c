@@ -15,37 +15,39 @@ static const struct {
     const char *text, *todo;
 } rules[] = {
     {"lost", NULL, "gpu-off-bus", GW_CHECK_FAIL, "has fallen off the bus",
-     "Reboot; then look at power, seating and PCIe errors"},
-    {"remap_failed", NULL, "ecc-uncorrectable", GW_CHECK_FAIL, "could not set memory rows aside",
+     "Reboot, then check power, seating and PCIe errors"},
+    {"remap_failed", NULL, "ecc-uncorrectable", GW_CHECK_FAIL, "could not remap faulty memory rows",
      "Run the vendor's diagnostics; the card is due for replacement"},
-    {"remap_pending", NULL, "remap-pending", GW_CHECK_WARN, "has memory rows to set aside at the next reset",
-     "Reset the card when it is idle (nvidia-smi -r), or reboot: nothing is broken until then"},
+    {"remap_pending", NULL, "remap-pending", GW_CHECK_WARN, "has memory rows that will be remapped at the next reset",
+     "Reset the card when it is idle (nvidia-smi -r), or reboot. Nothing is broken until then"},
     {"ecc_uncorrected", NULL, "ecc-uncorrectable", GW_CHECK_WARN,
-     "has seen uncorrectable memory errors since the driver started",
-     "Reset the card when it is idle; if they come back, run the vendor's diagnostics"},
-    {"recovery", "reset", "remap-pending", GW_CHECK_FAIL, "asks for a reset", "Reset the card (nvidia-smi -r)"},
-    {"recovery", "reboot", "gpu-off-bus", GW_CHECK_FAIL, "asks for a reboot of the machine", "Reboot"},
-    {"recovery", "drain", "gpu-off-bus", GW_CHECK_WARN, "asks to be drained",
-     "Give it no new work; then reset or reboot"},
+     "has had uncorrectable memory errors since the driver was loaded",
+     "Reset the card when it is idle. If the errors return, run the vendor's diagnostics"},
+    {"recovery", "reset", "remap-pending", GW_CHECK_FAIL, "needs a reset", "Reset the card (nvidia-smi -r)"},
+    {"recovery", "reboot", "gpu-off-bus", GW_CHECK_FAIL, "needs a reboot of the machine", "Reboot"},
+    {"recovery", "drain", "gpu-off-bus", GW_CHECK_WARN, "needs to be drained",
+     "Start no new work on it, then reset the card or reboot"},
     {"compute_mode", "prohibited", "device-busy-or-partition", GW_CHECK_FAIL,
-     "takes no process (compute mode: prohibited)", "nvidia-smi -c 0"},
+     "accepts no process (compute mode: prohibited)", "nvidia-smi -c 0"},
     {"compute_mode", "exclusive", "device-busy-or-partition", GW_CHECK_WARN,
-     "takes one process at a time (compute mode: exclusive)", "nvidia-smi -c 0, unless that is meant"},
-    {"mig", "empty", "device-busy-or-partition", GW_CHECK_FAIL, "is in MIG mode and has no instance",
-     "Make one (nvidia-smi mig -cgi ... -C), or switch MIG off"},
+     "accepts only one process at a time (compute mode: exclusive)", "nvidia-smi -c 0, unless this is intended"},
+    {"mig", "empty", "device-busy-or-partition", GW_CHECK_FAIL, "is in MIG mode but has no instance",
+     "Create one (nvidia-smi mig -cgi ... -C), or disable MIG"},
     {"fabric", "not-started", "fabric-not-ready", GW_CHECK_FAIL,
-     "is not registered with the NVLink fabric: cuInit answers 802",
+     "is not registered with the NVLink fabric: cuInit returns 802",
      "Start nvidia-fabricmanager of exactly the driver's version"},
     {"fabric", "in-progress", "fabric-not-ready", GW_CHECK_WARN, "is being registered with the NVLink fabric",
-     "Wait; if it stays so, look at nvidia-fabricmanager's log"},
+     "Wait. If this does not change, check the log of nvidia-fabricmanager"},
     {"fabric", "failed", "fabric-not-ready", GW_CHECK_FAIL, "could not be registered with the NVLink fabric",
-     "Look at nvidia-fabricmanager's log; its version must be exactly the driver's"},
+     "Check the log of nvidia-fabricmanager. Its version must be exactly that of the driver"},
     {"persistence", "off", "persistence", GW_CHECK_PASS,
-     "is set up anew for each first program (persistence is off): its start takes a second or more longer", NULL},
-    {"throttle.thermal", NULL, "thermal-throttle", GW_CHECK_WARN, "runs slower for its heat",
-     "Look at fans, airflow and the inlet's temperature"},
-    {"throttle.brake", NULL, "power-limit-or-brake", GW_CHECK_WARN, "runs slower because the power supply asks for it",
-     "Look at power supplies, cables and the rack's limits"},
+     "is initialised again for the first program after an idle time (persistence is off): its start takes a second or "
+     "more longer",
+     NULL},
+    {"throttle.thermal", NULL, "thermal-throttle", GW_CHECK_WARN, "is slowed down by heat",
+     "Check fans, airflow and inlet temperature"},
+    {"throttle.brake", NULL, "power-limit-or-brake", GW_CHECK_WARN, "is slowed down at the request of the power supply",
+     "Check power supplies, cables and the limits of the rack"},
 };
 
 static bool is_set(const char *value, const char *when)
@@ -89,7 +91,7 @@ static size_t check_power(const gw_facts *facts, gw_checkup *checkup, long long 
     if (limit == NULL || standard == NULL || atof(limit) >= atof(standard) * 0.97)
         return 0;
     gwi_check(checkup, section, "power-limit-or-brake", GW_CHECK_WARN,
-              "nvidia-smi -pl with the default, unless the limit is meant",
+              "Set the default with nvidia-smi -pl, unless the limit is intended",
               "%s is limited to %s W; its default is %s W", name_of(facts, card, name), limit, standard);
     return 1;
 }
@@ -137,13 +139,14 @@ static void check_speed(const gw_facts *facts, gw_checkup *checkup, long long co
     }
     if (slow == 0)
         return;
-    gwi_check(
-        checkup, section, "pcie-degraded", GW_CHECK_UNKNOWN,
-        "gpuwhy run -- PROGRAM that copies much: it notes the link's speed meanwhile, and tells of a slow one",
-        "%lld of %lld cards: the PCIe link is slower now than it can be (%s: %s of %s). Idle cards do that; under "
-        "load its speed is not known",
-        slow, count, gw_facts_getf(facts, "pci.card.%lld.pci", first),
-        gw_facts_getf(facts, "pci.card.%lld.speed", first), gw_facts_getf(facts, "pci.card.%lld.speed_max", first));
+    gwi_check(checkup, section, "pcie-degraded", GW_CHECK_UNKNOWN,
+              "Run a program that copies much data: gpuwhy run -- PROGRAM records the speed of the link and reports a "
+              "slow one",
+              "%lld of %lld cards: the PCIe link is below its maximum speed now (%s: %s of %s). This is normal for "
+              "idle cards. The speed under load is unknown",
+              slow, count, gw_facts_getf(facts, "pci.card.%lld.pci", first),
+              gw_facts_getf(facts, "pci.card.%lld.speed", first),
+              gw_facts_getf(facts, "pci.card.%lld.speed_max", first));
 }
 
 /* The width of a link does not depend on the load, unlike its speed. */
@@ -155,10 +158,10 @@ static size_t check_link(const gw_facts *facts, gw_checkup *checkup, long long c
                *pci = gw_facts_getf(facts, "pci.card.%lld.pci", index);
     if (width == NULL || widest == NULL || atoi(width) <= 0 || atoi(width) >= atoi(widest))
         return 0;
-    gwi_check(
-        checkup, section, "pcie-degraded", GW_CHECK_WARN,
-        "Reseat the card, try another slot or riser, look at the BIOS's bifurcation; some boards wire fewer lanes",
-        "the card at %s uses %s of its %s PCIe lanes", pci != NULL ? pci : "?", width, widest);
+    gwi_check(checkup, section, "pcie-degraded", GW_CHECK_WARN,
+              "Reseat the card, try another slot or riser, and check the BIOS setting for bifurcation. Some boards "
+              "connect fewer lanes",
+              "the card at %s uses %s of its %s PCIe lanes", pci != NULL ? pci : "?", width, widest);
     return 1;
 }
 
@@ -174,12 +177,11 @@ static void check_mixed(const gw_facts *facts, gw_checkup *checkup, long long co
         return;
     if (gwi_is(order, "PCI_BUS_ID"))
         gwi_check(checkup, section, "device-order", GW_CHECK_PASS, NULL,
-                  "different cards, numbered by the bus as nvidia-smi does (CUDA_DEVICE_ORDER)");
+                  "different cards, numbered in bus order as in nvidia-smi (CUDA_DEVICE_ORDER)");
     else
         gwi_check(checkup, section, "device-order", GW_CHECK_WARN, "Set CUDA_DEVICE_ORDER=PCI_BUS_ID",
-                  "different cards (%s and others): CUDA puts the fastest first, nvidia-smi goes by the bus, so their "
-                  "numbers "
-                  "need not agree",
+                  "different cards (%s and others): CUDA numbers the fastest card first, nvidia-smi numbers cards in "
+                  "bus order, so the numbers may differ",
                   first);
 }
 
@@ -189,17 +191,18 @@ static void check_fabric(const gw_facts *facts, gw_checkup *checkup)
     if (!has_switch)
         return;
     if (gw_facts_get(facts, "process.fabricmanager") != NULL)
-        gwi_check(checkup, section, "fabric-not-ready", GW_CHECK_PASS, NULL, "NVSwitches, and the Fabric Manager runs");
+        gwi_check(checkup, section, "fabric-not-ready", GW_CHECK_PASS, NULL,
+                  "NVSwitches found, and the Fabric Manager is running");
     else if (gwi_is(gw_facts_getf(facts, "card.0.fabric"), "completed"))
         gwi_check(checkup, section, "fabric-not-ready", GW_CHECK_PASS, NULL,
-                  "NVSwitches, and the cards are registered");
+                  "NVSwitches found, and the cards are registered");
     else if (gw_facts_get(facts, "container") != NULL || gw_facts_get(facts, "processes.seen") == NULL)
         gwi_check(checkup, section, "fabric-not-ready", GW_CHECK_UNKNOWN, NULL,
-                  "NVSwitches; whether the host's Fabric Manager runs cannot be seen from here");
+                  "NVSwitches found; unknown whether the Fabric Manager of the host is running");
     else
         gwi_check(checkup, section, "fabric-not-ready", GW_CHECK_FAIL,
-                  "Start nvidia-fabricmanager; its version must be exactly the driver's",
-                  "the machine has NVSwitches and no Fabric Manager runs: cuInit answers 802");
+                  "Start nvidia-fabricmanager. Its version must be exactly that of the driver",
+                  "the machine has NVSwitches, but the Fabric Manager is not running: cuInit returns 802");
 }
 
 static void check_seen(const gw_facts *facts, gw_checkup *checkup, long long count)
@@ -214,13 +217,14 @@ static void check_seen(const gw_facts *facts, gw_checkup *checkup, long long cou
     if (gw_facts_number(facts, "pci.cards", &bus) && gw_facts_number(facts, "driver.cards", &driver) && bus > driver &&
         driver > 0 && gw_facts_get(facts, "container") == NULL)
         gwi_check(checkup, section, "gpu-off-bus", GW_CHECK_UNKNOWN,
-                  "Look at the kernel log for NVRM lines about the other cards",
-                  "%lld cards on the bus, and the driver took %lld: the others belong to a virtual machine, or failed",
+                  "Check the kernel log for NVRM lines about the other cards",
+                  "%lld cards are on the bus, but the driver uses only %lld: the others belong to a virtual machine, "
+                  "or failed",
                   bus, driver);
     else if (gw_facts_number(facts, "driver.cards", &driver) && gw_facts_number(facts, "nvml.cards", &nvml) &&
              nvml < driver && gw_facts_get(facts, "container") == NULL)
-        gwi_check(checkup, section, "gpu-off-bus", GW_CHECK_FAIL, "Look at the kernel log (Xid 79), then reboot",
-                  "the driver had %lld cards, and NVML answers for %lld", driver, nvml);
+        gwi_check(checkup, section, "gpu-off-bus", GW_CHECK_FAIL, "Check the kernel log (Xid 79), then reboot",
+                  "the driver found %lld cards, but NVML lists only %lld", driver, nvml);
     else if (count > 0)
         gwi_check(checkup, section, "cards", GW_CHECK_PASS, NULL, "%lld: %s", count, names);
 }
@@ -229,7 +233,7 @@ static void check_mps(const gw_facts *facts, gw_checkup *checkup)
 {
     if (gw_facts_get(facts, "process.mps") != NULL || gw_facts_get(facts, "env.CUDA_MPS_PIPE_DIRECTORY") != NULL)
         gwi_check(checkup, section, "mps-neighbour-fault", GW_CHECK_PASS, NULL,
-                  "programs share the card through MPS: a fault in one of them ends the others, too");
+                  "programs share the card through MPS: a fault in one of them also ends the others");
 }
 
 void gwi_check_cards(const gw_facts *facts, gw_checkup *checkup)
@@ -243,10 +247,11 @@ void gwi_check_cards(const gw_facts *facts, gw_checkup *checkup)
         said += check_rules(facts, checkup, i) + check_power(facts, checkup, i) + check_link(facts, checkup, i);
     if (gw_facts_get(facts, "nvml.cards") == NULL)
         gwi_check(checkup, section, "nvml", GW_CHECK_UNKNOWN, NULL,
-                  "memory errors, throttling, modes and partitions are not known: %s",
-                  gw_facts_get(facts, "nvml.why") != NULL ? gw_facts_get(facts, "nvml.why") : "NVML was not asked");
+                  "memory errors, throttling, modes and partitions are unknown: %s",
+                  gw_facts_get(facts, "nvml.why") != NULL ? gw_facts_get(facts, "nvml.why") : "NVML was not queried");
     else if (said == 0)
-        gwi_check(checkup, section, "nvml", GW_CHECK_PASS, NULL, "no errors, no throttling, no mode that refuses work");
+        gwi_check(checkup, section, "nvml", GW_CHECK_PASS, NULL,
+                  "no errors, no throttling, and no mode that rejects programs");
     check_speed(facts, checkup, count);
     check_mps(facts, checkup);
     check_mixed(facts, checkup, count);

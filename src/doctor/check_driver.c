@@ -20,24 +20,24 @@ static void check_module(const gw_facts *facts, gw_checkup *checkup)
                   gw_facts_get(facts, "driver.module.kind") != NULL ? ")" : "");
     else if (gw_facts_get(facts, "nvml.driver") != NULL)
         gwi_check(checkup, section, "driver-module", GW_CHECK_PASS, NULL,
-                  "driver %s answers; its kernel driver is not to be seen from here",
+                  "driver %s works, but its kernel driver is not visible from here",
                   gw_facts_get(facts, "nvml.driver"));
     else if (wsl)
         gwi_check(checkup, section, "driver-module", GW_CHECK_PASS, NULL,
                   "the driver is that of the Windows host (/dev/dxg)");
     else if (cards == 0)
         gwi_check(checkup, section, "no-device-visible", GW_CHECK_FAIL,
-                  "This machine cannot run CUDA programs; gpuwhy run --gpu virtual:h200 runs driver-API programs "
+                  "This machine cannot run CUDA programs. gpuwhy run --gpu virtual:h200 runs driver-API programs "
                   "without a card",
-                  "no NVIDIA card on the bus, and no kernel driver");
+                  "no NVIDIA card on the bus, and no kernel driver loaded");
     else if (cards > 0)
         gwi_check(checkup, section, "driver-module", GW_CHECK_FAIL,
-                  "Load it (modprobe nvidia), or install the driver for this Linux kernel; secure boot refuses "
+                  "Load it (modprobe nvidia), or install the driver for this Linux kernel. Secure boot rejects "
                   "unsigned modules",
-                  "%lld card%s on the bus, and the kernel driver is not loaded", cards, cards == 1 ? "" : "s");
+                  "%lld card%s on the bus, but the kernel driver is not loaded", cards, cards == 1 ? "" : "s");
     else
         gwi_check(checkup, section, "driver-module", GW_CHECK_UNKNOWN, NULL,
-                  "neither /sys nor /proc says whether a kernel driver is loaded");
+                  "neither /sys nor /proc shows whether a kernel driver is loaded");
 }
 
 static void check_match(const gw_facts *facts, gw_checkup *checkup)
@@ -49,29 +49,30 @@ static void check_match(const gw_facts *facts, gw_checkup *checkup)
             gwi_check(checkup, section, "library-not-found", GW_CHECK_FAIL,
                       gw_facts_get(facts, "container") != NULL
                           ? "Start the container with --gpus all and NVIDIA_DRIVER_CAPABILITIES=compute,utility"
-                          : "Install the driver's libraries of the module's version",
-                      "there is no libcuda.so.1 where the loader looks");
+                          : "Install the driver libraries with the version of the kernel driver",
+                      "the loader finds no libcuda.so.1");
         return;
     }
     if (gwi_is(place, "stubs")) {
         gwi_check(checkup, section, "stub-or-wrong-libcuda", GW_CHECK_FAIL,
-                  "Take the stubs folder out of LD_LIBRARY_PATH", "the loader takes %s, a stub: cuInit answers 34",
-                  path);
+                  "Remove the stubs folder from LD_LIBRARY_PATH",
+                  "the loader selects %s, which is a stub: cuInit returns 34", path);
         return;
     }
     if (gwi_is(place, "compat"))
         return; /* check_compat() reports this case */
     if (module == NULL || library == NULL)
         gwi_check(checkup, section, "driver-library-mismatch", GW_CHECK_UNKNOWN, NULL,
-                  "driver library %s; whether it belongs to the module is not known", path);
+                  "driver library %s: unknown whether it matches the kernel driver", path);
     else if (strcmp(module, library) != 0)
         gwi_check(checkup, section, "driver-library-mismatch", GW_CHECK_FAIL,
                   gw_facts_get(facts, "container") != NULL
-                      ? "Take libcuda.so out of the image: the host's comes in by itself"
-                      : "Reboot, or unload and load the nvidia modules: the driver was updated while they ran",
-                  "the kernel driver is %s, the library %s: cuInit answers 803", module, path);
+                      ? "Remove libcuda.so from the image: the container runtime adds the one of the host"
+                      : "Reboot, or unload and load the nvidia modules: the driver was updated while they were loaded",
+                  "the kernel driver is %s, but the library is %s: cuInit returns 803", module, path);
     else
-        gwi_check(checkup, section, "driver-library-mismatch", GW_CHECK_PASS, NULL, "library %s: as the module", path);
+        gwi_check(checkup, section, "driver-library-mismatch", GW_CHECK_PASS, NULL,
+                  "library %s matches the kernel driver", path);
 }
 
 /* Checks a forward compatibility package that the loader finds before the driver's own library. */
@@ -84,12 +85,13 @@ static void check_compat(const gw_facts *facts, gw_checkup *checkup)
     bool consumer = name != NULL && (strstr(name, "GeForce") != NULL || strstr(name, "TITAN") != NULL);
     if (consumer)
         gwi_check(checkup, section, "forward-compat-misuse", GW_CHECK_FAIL,
-                  "Take the compat folder out of LD_LIBRARY_PATH and ld.so.conf; update the driver instead",
-                  "the loader takes %s: forward compatibility is not for %s (cuInit answers 804)", path, name);
+                  "Remove the compat folder from LD_LIBRARY_PATH and ld.so.conf, and update the driver instead",
+                  "the loader selects %s, but forward compatibility does not support %s (cuInit returns 804)", path,
+                  name);
     else if (module != NULL && version != NULL && gwi_version(version) < gwi_version(module))
         gwi_check(checkup, section, "forward-compat-misuse", GW_CHECK_FAIL,
-                  "Take the older compat folder out of LD_LIBRARY_PATH",
-                  "the loader takes %s, which is older than the kernel driver %s", path, module);
+                  "Remove the older compat folder from LD_LIBRARY_PATH",
+                  "the loader selects %s, which is older than the kernel driver %s", path, module);
     else
         gwi_check(checkup, section, "forward-compat-misuse", name == NULL ? GW_CHECK_UNKNOWN : GW_CHECK_PASS, NULL,
                   "forward compatibility is in use: %s", path);
@@ -111,13 +113,15 @@ static void check_companions(const gw_facts *facts, gw_checkup *checkup)
             version != NULL && gw_facts_get(facts, "driver.module") != NULL &&
             library.version != gwi_version(gw_facts_get(facts, "driver.module")))
             gwi_check(checkup, section, "driver-library-mismatch", GW_CHECK_WARN,
-                      "Remove what another driver left behind", "%s is not of the module's version", library.path);
+                      "Remove the leftover library of another driver",
+                      "%s does not have the version of the kernel driver", library.path);
         gw_library_free(&library);
     }
     if (gw_facts_get(facts, "driver.library") != NULL && !compiler && !gwi_has_device(facts, "dxg"))
         gwi_check(checkup, section, "jit-library-missing", GW_CHECK_WARN,
-                  "In a container: NVIDIA_DRIVER_CAPABILITIES=compute,utility; else install the driver's whole package",
-                  "libnvidia-ptxjitcompiler is not beside the driver: programs that bring PTX alone will fail (221)");
+                  "In a container, set NVIDIA_DRIVER_CAPABILITIES=compute,utility; otherwise install the complete "
+                  "driver package",
+                  "libnvidia-ptxjitcompiler is missing: programs that contain only PTX will fail (221)");
 }
 
 static void check_device_files(const gw_facts *facts, gw_checkup *checkup)
@@ -137,20 +141,20 @@ static void check_device_files(const gw_facts *facts, gw_checkup *checkup)
     if (found == 0 || !gwi_has_device(facts, "nvidiactl"))
         gwi_check(checkup, section, "no-device-visible", GW_CHECK_FAIL,
                   container != NULL ? "Start the container with --gpus all (or the device plugin)"
-                                    : "Make the device files: nvidia-modprobe -c 0 -u",
-                  "no card's device file here (/dev: %s): cuInit answers 100",
-                  files[0] != '\0' ? files : "none of nvidia");
+                                    : "Create the device files: nvidia-modprobe -c 0 -u",
+                  "device files are missing (/dev: %s): cuInit returns 100",
+                  files[0] != '\0' ? files : "no nvidia files");
     else if (!gwi_has_device(facts, "nvidia-uvm"))
         gwi_check(checkup, section, "driver-state-lost", container != NULL ? GW_CHECK_FAIL : GW_CHECK_WARN,
-                  container != NULL ? "Give the container /dev/nvidia-uvm, too"
-                                    : "nvidia-modprobe -u -c 0; the first CUDA program of root would make it as well",
-                  "/dev/nvidia-uvm is not there: without it cuInit answers 999");
+                  container != NULL
+                      ? "Add /dev/nvidia-uvm to the container"
+                      : "Run nvidia-modprobe -u -c 0. The first CUDA program that root runs would also create it",
+                  "/dev/nvidia-uvm is missing: without it cuInit returns 999");
     else if (refused != NULL)
         gwi_check(checkup, section, "no-device-visible", GW_CHECK_FAIL,
-                  "Join the group that owns it (ls -l /dev/nvidia*)", "/dev/%s may not be opened by this user",
-                  refused);
+                  "Join the group that owns it (ls -l /dev/nvidia*)", "this user may not open /dev/%s", refused);
     else
-        gwi_check(checkup, section, "device-files", GW_CHECK_PASS, NULL, "%lld card%s among the device files", found,
+        gwi_check(checkup, section, "device-files", GW_CHECK_PASS, NULL, "device files of %lld card%s found", found,
                   found == 1 ? "" : "s");
 }
 
@@ -174,9 +178,8 @@ static void check_runtime(const gw_facts *facts, gw_checkup *checkup, gw_version
                   what, minimum, driver_text);
     else if (fit == GW_DRIVER_MINOR)
         gwi_check(checkup, section, "driver-runtime", GW_CHECK_PASS, NULL,
-                  "%s runs on driver %s (%s is the oldest for CUDA %u.x). The driver itself is for CUDA %s: PTX made "
-                  "by %s, and "
-                  "calls that came after %s, do not work",
+                  "%s runs on driver %s (%s is the oldest for CUDA %u.x). The driver itself supports CUDA %s: PTX "
+                  "compiled by %s, and calls added after %s, do not work",
                   what, driver_text, minimum != NULL ? minimum : "?", gw_version_part(cuda, 0),
                   own != NULL ? gw_version_text(own_text, own->cuda) : "an older version", text,
                   own != NULL ? gw_version_text(own_text, own->cuda) : "it");
@@ -184,7 +187,7 @@ static void check_runtime(const gw_facts *facts, gw_checkup *checkup, gw_version
         gwi_check(checkup, section, "driver-runtime", GW_CHECK_PASS, NULL, "%s runs on driver %s", what, driver_text);
     else if (fit == GW_DRIVER_UNKNOWN && driver != 0)
         gwi_check(checkup, section, "driver-runtime", GW_CHECK_UNKNOWN, NULL,
-                  "whether driver %s runs %s is not in the tables", driver_text, what);
+                  "unknown whether driver %s runs %s: the versions are not in the tables", driver_text, what);
 }
 
 static void check_runtimes(const gw_facts *facts, gw_checkup *checkup)

@@ -13,19 +13,20 @@ static const struct {
     const char *name, *when;
     const char *text;
 } knobs[] = {
-    {"CUDA_LAUNCH_BLOCKING", NULL, "every launch is waited for: several times slower"},
+    {"CUDA_LAUNCH_BLOCKING", NULL, "every launch blocks: several times slower"},
     {"CUDA_DISABLE_JIT", NULL, "PTX is not compiled: modules without native code fail (223)"},
-    {"CUDA_FORCE_PTX_JIT", NULL, "native code is ignored: every start compiles"},
-    {"CUDA_ENABLE_COREDUMP_ON_EXCEPTION", NULL, "a GPU exception ends the program, and writes a dump"},
-    {"CUDA_CACHE_DISABLE", NULL, "compiled PTX is thrown away: every start compiles again"},
-    {"CUDA_MODULE_LOADING", "EAGER", "all kernels are loaded at the start: slower, and hundreds of MiB of the card"},
-    {"PYTORCH_NO_CUDA_MEMORY_CACHING", NULL, "PyTorch asks the driver for every tensor: very slow"},
-    {"NCCL_P2P_DISABLE", NULL, "cards copy to each other by way of the host: slower"},
-    {"NCCL_IB_DISABLE", NULL, "InfiniBand is not used: slower between hosts"},
-    {"NCCL_SHM_DISABLE", NULL, "processes of one host talk over the network"},
-    {"NCCL_DEBUG", "TRACE", "NCCL writes a line for everything"},
+    {"CUDA_FORCE_PTX_JIT", NULL, "native code is ignored: every start compiles PTX"},
+    {"CUDA_ENABLE_COREDUMP_ON_EXCEPTION", NULL, "a GPU exception writes a dump and ends the program"},
+    {"CUDA_CACHE_DISABLE", NULL, "compiled PTX is not cached: every start compiles it again"},
+    {"CUDA_MODULE_LOADING", "EAGER",
+     "all kernels are loaded at the start: slower, and takes hundreds of MiB of GPU memory"},
+    {"PYTORCH_NO_CUDA_MEMORY_CACHING", NULL, "PyTorch calls the driver for every tensor: very slow"},
+    {"NCCL_P2P_DISABLE", NULL, "copies between cards go through the host: slower"},
+    {"NCCL_IB_DISABLE", NULL, "InfiniBand is not used: communication between hosts is slower"},
+    {"NCCL_SHM_DISABLE", NULL, "processes on one host communicate over the network"},
+    {"NCCL_DEBUG", "TRACE", "NCCL logs every operation"},
     {"NVIDIA_TF32_OVERRIDE", "0", "TF32 is off: matrix products in FP32 are several times slower"},
-    {"TF_GPU_ALLOCATOR", "cuda_malloc", "TensorFlow asks the driver for every tensor: very slow"},
+    {"TF_GPU_ALLOCATOR", "cuda_malloc", "TensorFlow calls the driver for every tensor: very slow"},
 };
 
 void gwi_check_environment(const gw_facts *facts, gw_checkup *checkup)
@@ -41,12 +42,12 @@ void gwi_check_environment(const gw_facts *facts, gw_checkup *checkup)
                                                            : value[0] != '\0' && strcmp(value, "0") != 0);
         if (set) {
             char todo[96];
-            snprintf(todo, sizeof todo, "unset %s, unless it is meant", knobs[i].name);
+            snprintf(todo, sizeof todo, "unset %s, unless it is intended", knobs[i].name);
             gwi_check(checkup, section, "debug-knob-left-on", GW_CHECK_WARN, todo, "%s=%.100s: %s", knobs[i].name,
                       value, knobs[i].text);
         }
     }
     if (checkup->count == before)
         gwi_check(checkup, section, "debug-knob-left-on", GW_CHECK_PASS, NULL,
-                  "no switch that slows programs down is set");
+                  "no variable that slows programs down is set");
 }

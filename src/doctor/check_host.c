@@ -12,7 +12,7 @@ static void check_shm(const gw_facts *facts, gw_checkup *checkup)
     long long bytes;
     char text[GW_BYTES_TEXT_MAX];
     if (!gw_facts_number(facts, "shm.bytes", &bytes)) {
-        gwi_check(checkup, section, "shm-exhausted", GW_CHECK_UNKNOWN, NULL, "the size of /dev/shm is not known");
+        gwi_check(checkup, section, "shm-exhausted", GW_CHECK_UNKNOWN, NULL, "the size of /dev/shm is unknown");
         return;
     }
     gw_bytes_text(text, (uint64_t)bytes);
@@ -20,7 +20,7 @@ static void check_shm(const gw_facts *facts, gw_checkup *checkup)
         gwi_check(checkup, section, "shm-exhausted", GW_CHECK_WARN,
                   gw_facts_get(facts, "container") != NULL ? "Start the container with --shm-size=8g, or --ipc=host"
                                                            : "mount -o remount,size=8G /dev/shm",
-                  "/dev/shm has %s: workers that load data (and NCCL) die of a bus error when it is full", text);
+                  "/dev/shm has %s: when it is full, data loader workers and NCCL die of a bus error", text);
     else
         gwi_check(checkup, section, "shm-exhausted", GW_CHECK_PASS, NULL, "/dev/shm has %s", text);
 }
@@ -31,8 +31,8 @@ static void check_memory(const gw_facts *facts, gw_checkup *checkup)
     char text[GW_BYTES_TEXT_MAX];
     if (gw_facts_number(facts, "memory.limit", &limit) && limit < 4ll << 30)
         gwi_check(checkup, section, "host-oom-kill", GW_CHECK_WARN,
-                  "Ask for more memory (the container's or the job's limit)",
-                  "this process and its neighbours may use %s of host memory: a framework alone takes 2 to 4 GiB",
+                  "Raise the memory limit of the container or the job",
+                  "the control group may use only %s of host memory: a framework alone takes 2 to 4 GiB",
                   gw_bytes_text(text, (uint64_t)limit));
     else if (gw_facts_number(facts, "memory.bytes", &bytes) && bytes > 0)
         gwi_check(checkup, section, "host-oom-kill", GW_CHECK_PASS, NULL, "%s of host memory%s",
@@ -40,8 +40,8 @@ static void check_memory(const gw_facts *facts, gw_checkup *checkup)
                   gw_facts_get(facts, "memory.limit") != NULL ? ", limited by the control group" : "");
     if (gwi_number_or(facts, "memory.overcommit", 0) == 2)
         gwi_check(checkup, section, "pinned-memory-failure", GW_CHECK_WARN, "sysctl vm.overcommit_memory=0",
-                  "the kernel refuses to overcommit memory (vm.overcommit_memory=2): CUDA reserves far more addresses "
-                  "than it uses");
+                  "the kernel refuses to overcommit memory (vm.overcommit_memory=2): CUDA reserves far more address "
+                  "space than it uses");
 }
 
 static void check_limits(const gw_facts *facts, gw_checkup *checkup)
@@ -55,14 +55,14 @@ static void check_limits(const gw_facts *facts, gw_checkup *checkup)
                   gw_bytes_text(text, (uint64_t)number));
     if (gw_facts_number(facts, "limit.files", &number) && number < 1024)
         gwi_check(checkup, section, "fd-or-process-limit", GW_CHECK_WARN, "ulimit -n 65536",
-                  "a process may open %lld files: data loaders with many workers need more", number);
+                  "a process may open only %lld files: data loaders with many workers need more", number);
     if (gw_facts_number(facts, "limit.processes", &number) && number < 1024)
         gwi_check(checkup, section, "fd-or-process-limit", GW_CHECK_WARN, "ulimit -u 65536",
-                  "a user may have %lld processes and threads: frameworks start one thread a core, and workers",
+                  "a user may have only %lld processes and threads: frameworks start one thread per core, plus workers",
                   number);
     if (gw_facts_number(facts, "limit.memlock", &number) && number < 64 << 10)
         gwi_check(checkup, section, "pinned-memory-failure", GW_CHECK_WARN, "ulimit -l unlimited",
-                  "a process may lock %lld bytes of memory: RDMA (NCCL over InfiniBand) needs more", number);
+                  "a process may lock only %lld bytes of memory: RDMA (NCCL over InfiniBand) needs more", number);
 }
 
 static void check_platform(const gw_facts *facts, gw_checkup *checkup)
@@ -70,8 +70,8 @@ static void check_platform(const gw_facts *facts, gw_checkup *checkup)
     const char *clock = gw_facts_get(facts, "clocksource");
     if (gwi_is(clock, "hpet") || gwi_is(clock, "acpi_pm") || gwi_is(clock, "jiffies"))
         gwi_check(
-            checkup, section, "clock", GW_CHECK_WARN, "Boot with clocksource=tsc where the processor's clock is sound",
-            "time comes from %s, which takes a microsecond to read: frameworks and profilers ask for it all the time",
+            checkup, section, "clock", GW_CHECK_WARN, "Boot with clocksource=tsc if the processor's clock is reliable",
+            "the clock source is %s, which takes a microsecond to read: frameworks and profilers read it all the time",
             clock);
     long long nodes, cards = gwi_card_count(facts);
     if (!gw_facts_number(facts, "numa.nodes", &nodes) || nodes < 2)
@@ -79,7 +79,7 @@ static void check_platform(const gw_facts *facts, gw_checkup *checkup)
     for (long long i = 0; i < cards; i++) {
         if (gwi_is(gw_facts_getf(facts, "pci.card.%lld.numa", i), "-1")) {
             gwi_check(checkup, section, "numa", GW_CHECK_UNKNOWN, NULL,
-                      "%lld NUMA nodes, and the firmware does not say to which one the cards belong: copies may cross",
+                      "%lld NUMA nodes, but the firmware does not report the node of the cards: copies may cross nodes",
                       nodes);
             return;
         }
@@ -100,20 +100,19 @@ static void check_acs(const gw_facts *facts, gw_checkup *checkup)
     if (!has_peers_on_bus(facts) || bridges == 0)
         return;
     if (redirect != NULL && strcmp(redirect, "none") != 0)
-        gwi_check(
-            checkup, section, "p2p-iommu-acs", GW_CHECK_WARN,
-            "Switch ACS off on these bridges (setpci, or the firmware's setting) where no virtual machine needs it",
-            "ACS of the bridges above the cards (%.120s) sends copies from card to card up to the root: they are "
-            "slow, and hang or go wrong where an IOMMU translates",
-            redirect);
+        gwi_check(checkup, section, "p2p-iommu-acs", GW_CHECK_WARN,
+                  "Disable ACS on these bridges (setpci, or the firmware setting) if no virtual machine needs it",
+                  "ACS of the bridges above the cards (%.120s) redirects copies between cards through the root: they "
+                  "are slow, and hang or corrupt data if an IOMMU translates addresses",
+                  redirect);
     else if (read < bridges)
         gwi_check(checkup, section, "p2p-iommu-acs", GW_CHECK_UNKNOWN, NULL,
-                  "whether ACS redirects copies between the cards is not known: %lld of %lld bridges above them show "
-                  "their settings to root alone",
+                  "unknown whether ACS redirects copies between the cards: %lld of %lld bridges above them show their "
+                  "settings only to root",
                   bridges - read, bridges);
     else
         gwi_check(checkup, section, "p2p-iommu-acs", GW_CHECK_PASS, NULL,
-                  "ACS of the %lld bridge%s above the cards lets them copy to each other", bridges,
+                  "ACS of the %lld bridge%s above the cards allows direct copies between them", bridges,
                   bridges == 1 ? "" : "s");
 }
 
@@ -124,15 +123,15 @@ static void check_iommu(const gw_facts *facts, gw_checkup *checkup)
     if (groups == 0 || !has_peers_on_bus(facts))
         return;
     if (type != NULL && strcmp(type, "identity") != 0)
-        gwi_check(
-            checkup, section, "p2p-iommu-acs", GW_CHECK_WARN,
-            "Boot with iommu=pt, and switch ACS off on the bridges above the cards, if copies between cards hang or "
-            "are wrong",
-            "the IOMMU translates (%s) between %lld cards: copies from card to card over PCIe may hang or go wrong",
-            type, cards);
+        gwi_check(checkup, section, "p2p-iommu-acs", GW_CHECK_WARN,
+                  "If copies between cards hang or are wrong, boot with iommu=pt and disable ACS on the bridges above "
+                  "the cards",
+                  "the IOMMU translates addresses (%s) between %lld cards: copies between them over PCIe may hang or "
+                  "corrupt data",
+                  type, cards);
     else if (type == NULL)
         gwi_check(checkup, section, "p2p-iommu-acs", GW_CHECK_UNKNOWN, NULL,
-                  "whether the IOMMU translates between the cards is not known");
+                  "unknown whether the IOMMU translates addresses between the cards");
 }
 
 static void check_container(const gw_facts *facts, gw_checkup *checkup)
@@ -143,10 +142,11 @@ static void check_container(const gw_facts *facts, gw_checkup *checkup)
         return;
     if (gwi_is(visible, "void") || gwi_is(visible, "none"))
         gwi_check(checkup, section, "no-device-visible", GW_CHECK_FAIL, "Start the container with --gpus all",
-                  "NVIDIA_VISIBLE_DEVICES=%s: the container runtime gives this container no card", visible);
+                  "NVIDIA_VISIBLE_DEVICES=%s: the container runtime adds no card to this container", visible);
     if (capabilities != NULL && strstr(capabilities, "compute") == NULL && strstr(capabilities, "all") == NULL)
-        gwi_check(checkup, section, "library-not-found", GW_CHECK_FAIL, "NVIDIA_DRIVER_CAPABILITIES=compute,utility",
-                  "NVIDIA_DRIVER_CAPABILITIES=%s: the driver's compute libraries do not come in", capabilities);
+        gwi_check(checkup, section, "library-not-found", GW_CHECK_FAIL,
+                  "Set NVIDIA_DRIVER_CAPABILITIES=compute,utility",
+                  "NVIDIA_DRIVER_CAPABILITIES=%s: the container lacks the driver's compute libraries", capabilities);
 }
 
 void gwi_check_host(const gw_facts *facts, gw_checkup *checkup)

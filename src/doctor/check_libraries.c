@@ -62,7 +62,7 @@ static bool check_forced(const gw_facts *facts, gw_checkup *checkup, const gw_li
         if (library->version == own->version && !library->is_major_only && !own->is_major_only)
             continue;
         gwi_check(checkup, section, "cudnn-mixed-libraries", GW_CHECK_WARN,
-                  "unset LD_LIBRARY_PATH, or take that folder out of it: the package brings its own",
+                  "Unset LD_LIBRARY_PATH, or remove that folder from it: the package has its own copy",
                   "LD_LIBRARY_PATH puts %s (%s) before the package's %s (%s)", library->path,
                   gw_library_version_text(version, library), gw_library_kind_text(kind),
                   gw_library_version_text(own_version, own));
@@ -101,8 +101,8 @@ static void check_parts(gw_checkup *checkup, const gw_libraries *list)
                 gw_version_part(a->version, 0) != gw_version_part(b->version, 0) ||
                 folder != (size_t)(gw_path_last(b->path) - b->path) || memcmp(a->path, b->path, folder) != 0)
                 continue;
-            gwi_check(checkup, section, "cudnn-mixed-libraries", GW_CHECK_FAIL, "Install one version of cuDNN, whole",
-                      "%s and %s lie in one folder: parts of two versions", a->path, gw_path_last(b->path));
+            gwi_check(checkup, section, "cudnn-mixed-libraries", GW_CHECK_FAIL, "Install one complete version of cuDNN",
+                      "%s and %s are in one folder: parts of two versions", a->path, gw_path_last(b->path));
             return;
         }
     }

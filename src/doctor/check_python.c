@@ -19,14 +19,13 @@ static void check_cuda(const gw_facts *facts, gw_checkup *checkup, const char *n
         gwi_check(checkup, section, "driver-too-old",
                   family != NULL && family->verified == GW_VERIFIED_YES ? GW_CHECK_FAIL : GW_CHECK_WARN,
                   "Install the build for an older CUDA (PyTorch: --index-url https://download.pytorch.org/whl/cu126), "
-                  "or update "
-                  "the driver",
+                  "or update the driver",
                   "%s %s is built for CUDA %s, which needs driver %s or newer; this one is %s", name, release, cuda,
                   family != NULL ? family->driver_minimum_text : "?", driver);
     else
         gwi_check(checkup, section, "package", fit == GW_DRIVER_UNKNOWN ? GW_CHECK_UNKNOWN : GW_CHECK_PASS, NULL,
                   "%s %s, built for CUDA %s%s", name, release, cuda,
-                  fit == GW_DRIVER_UNKNOWN ? ": whether the driver runs it is not known"
+                  fit == GW_DRIVER_UNKNOWN ? ": unknown whether the driver runs it"
                   : fit == GW_DRIVER_MINOR ? ", on a driver of the same family"
                                            : "");
 }
@@ -67,16 +66,16 @@ static void check_architectures(const gw_facts *facts, gw_checkup *checkup, cons
         const gw_framework_row *other = gw_data_framework_for("pytorch", gwi_version(capability));
         char todo[256] = "Build PyTorch for this card";
         if (other != NULL)
-            snprintf(todo, sizeof todo, "Builds with code for it: as late as PyTorch %s for CUDA %s%s", other->release,
-                     other->cuda, other->verified == GW_VERIFIED_YES ? "" : " (not confirmed)");
+            snprintf(todo, sizeof todo, "Use a build with code for it: the newest is PyTorch %s for CUDA %s%s",
+                     other->release, other->cuda, other->verified == GW_VERIFIED_YES ? "" : " (not confirmed)");
         if (cover == GW_COVER_NONE)
             gwi_check(checkup, section, "arch-not-in-binary", sure ? GW_CHECK_FAIL : GW_CHECK_WARN, todo,
                       "torch %s has no code for card %lld %s (compute capability %s); it has %s", release, i,
                       name != NULL ? name : "", capability, list);
         else if (cover == GW_COVER_PTX)
             gwi_check(checkup, section, "arch-not-in-binary", GW_CHECK_WARN, todo,
-                      "torch %s has only PTX for card %lld %s (%s): its first start compiles for minutes, extensions "
-                      "may fail",
+                      "torch %s has only PTX for card %lld %s (%s): the first start compiles for minutes, and "
+                      "extensions may fail",
                       release, i, name != NULL ? name : "", capability);
         else
             covered++;
@@ -86,8 +85,8 @@ static void check_architectures(const gw_facts *facts, gw_checkup *checkup, cons
                   count == 1 ? "the card" : "every card", list);
     else if (known == 0 && count > 0)
         gwi_check(checkup, section, "arch-not-in-binary", GW_CHECK_UNKNOWN, NULL,
-                  "whether torch has code for the card is not known%s",
-                  list == NULL ? ": what it was built for is not known" : "");
+                  "unknown whether torch has code for the card%s",
+                  list == NULL ? ": its architectures are unknown" : "");
 }
 
 /* Check the cuDNN of a package against the one that the framework was built with. */
@@ -100,8 +99,8 @@ static void check_cudnn(const gw_facts *facts, gw_checkup *checkup, const char *
     if (row != NULL && row->cudnn != NULL &&
         gw_version_part(gwi_version(row->cudnn), 0) != gw_version_part(gwi_version(cudnn), 0))
         gwi_check(checkup, section, "library-version-mismatch", GW_CHECK_WARN,
-                  "Install the cuDNN that the framework names",
-                  "torch %s was built with cuDNN %s; the package here is %s", release, row->cudnn, cudnn);
+                  "Install the cuDNN version that the framework requires",
+                  "torch %s was built with cuDNN %s, but the installed package is %s", release, row->cudnn, cudnn);
     const gw_cudnn_support *support = gw_data_cudnn_support_of(gwi_version(cudnn));
     long long count = gwi_card_count(facts);
     for (long long i = 0; i < count && support != NULL; i++) {
@@ -126,13 +125,13 @@ static void check_torch(const gw_facts *facts, gw_checkup *checkup)
     }
     if (strstr(release, "+cpu") != NULL || gwi_is(cuda, "none")) {
         gwi_check(checkup, section, "no-device-visible", GW_CHECK_FAIL,
-                  "Install the CUDA build (https://pytorch.org/get-started), with the index URL that it names",
-                  "torch %s is a build for the CPU alone: it will not use the card", release);
+                  "Install the CUDA build (https://pytorch.org/get-started) from the index URL given there",
+                  "torch %s is a CPU-only build: it will not use the card", release);
         return;
     }
     if (cuda == NULL) {
         gwi_check(checkup, section, "package", GW_CHECK_UNKNOWN, NULL,
-                  "torch %s; for which CUDA it was built is not known", release);
+                  "torch %s: unknown for which CUDA version it was built", release);
         return;
     }
     check_cuda(facts, checkup, "torch", release, cuda);
@@ -164,7 +163,7 @@ static void check_others(const gw_facts *facts, gw_checkup *checkup)
         check_cuda(facts, checkup, "tensorflow", tensorflow, cuda);
     else
         gwi_check(checkup, section, "package", GW_CHECK_UNKNOWN, NULL,
-                  "tensorflow %s; for which CUDA it was built is not known", tensorflow);
+                  "tensorflow %s: unknown for which CUDA version it was built", tensorflow);
 }
 
 void gwi_check_python(const gw_facts *facts, gw_checkup *checkup)
@@ -181,12 +180,12 @@ void gwi_check_python(const gw_facts *facts, gw_checkup *checkup)
               gw_facts_get(facts, "python.executable") != NULL ? " (" : "",
               gw_facts_get(facts, "python.executable") != NULL ? gw_facts_get(facts, "python.executable") : "",
               gw_facts_get(facts, "python.executable") != NULL ? ")" : "",
-              any ? "" : ": none of torch, jax, tensorflow");
+              any ? "" : ": torch, jax and tensorflow are not installed");
     const char *conda = gw_facts_get(facts, "python.conda_cuda");
     if (conda != NULL && gw_facts_get(facts, "python.cudnn") != NULL)
         gwi_check(checkup, section, "cudnn-mixed-libraries", GW_CHECK_WARN,
-                  "Install CUDA's libraries by conda or by pip, not both",
-                  "this environment has CUDA libraries of conda (%s) and of pip", conda);
+                  "Install CUDA's libraries with conda or with pip, not both",
+                  "this environment has CUDA libraries from conda (%s) and from pip", conda);
     check_torch(facts, checkup);
     check_others(facts, checkup);
 }

@@ -132,7 +132,7 @@ CUDNN_OLD = "opt/old/libcudnn.so.9.3.0"
 
 # name: (files, {(id, state)} that must come, and no others but pass; texts that must be said)
 MACHINES = {
-    "healthy": (machine(), set(), ["library /usr/lib/x86_64-linux-gnu/libcuda.so.580.65.06: as the module",
+    "healthy": (machine(), set(), ["library /usr/lib/x86_64-linux-gnu/libcuda.so.580.65.06 matches",
                                    "the CUDA 12.4.127 runtime", "torch 2.5.1+cu124, built for CUDA 12.4",
                                    "torch has code for the card", "9.1.0.70 in a Python package"]),
     "healthy-without-python": (machine(drop=("python.answers", SITE)), set(), []),
@@ -150,10 +150,10 @@ MACHINES = {
         {("driver-library-mismatch", "fail"), ("driver-library-mismatch", "warn")}, ["580.65.06", "libcuda.so.580.95.05", "803"]),
     "image-brings-its-own-libcuda": (
         machine({**CONTAINER, **driver_files("550.54.15"), "proc/self/mounts": "shm /dev/shm tmpfs rw,size=8g 0 0\n"}, (LIB,)),
-        {("driver-library-mismatch", "fail"), ("driver-library-mismatch", "warn")}, ["Take libcuda.so out of the image"]),
+        {("driver-library-mismatch", "fail"), ("driver-library-mismatch", "warn")}, ["Remove libcuda.so from the image"]),
     "stub-first": (machine({"usr/local/cuda-12.4/lib64/stubs/libcuda.so.1": "",
                             "proc/self/environ": environ(LD_LIBRARY_PATH="/usr/local/cuda-12.4/lib64/stubs")}),
-                   {("stub-or-wrong-libcuda", "fail")}, ["cuInit answers 34"]),
+                   {("stub-or-wrong-libcuda", "fail")}, ["cuInit returns 34"]),
     "forward-compat-on-geforce": (
         machine({"usr/local/cuda-13.0/compat/libcuda.so.1": ("link", "libcuda.so.580.95.05"),
                  "usr/local/cuda-13.0/compat/libcuda.so.580.95.05": "",
@@ -168,22 +168,22 @@ MACHINES = {
     # "CUDA 12.2 on a 525 driver crashes": from 525.60.13 on it runs, with limits that are said; below it does not.
     "cuda-12.2-on-525": (on_driver("525.60.13", "12.2"), set(),
                          ["the CUDA 12.2.99 runtime", "runs on driver 525.60.13", "525.60.13 is the oldest for CUDA 12.x",
-                          "PTX made by 12.2", "calls that came after 12.0"]),
+                          "PTX compiled by 12.2", "calls added after 12.0"]),
     "cuda-12.2-on-an-older-525": (on_driver("525.60.11", "12.2"), {("driver-too-old", "fail")},
                                   ["needs driver 525.60.13 or newer; this one is 525.60.11"]),
     "cuda-12.2-on-535": (on_driver("535.54.03", "12.2"), set(), ["the CUDA 12.2.99 runtime"]),
     "cuda-13-on-535": (on_driver("535.54.03", "13.0"), {("driver-too-old", "fail")}, ["needs driver 580 or newer"]),
     "cuda-11-on-580": (on_driver("580.65.06", "11.8"), set(), ["runs on driver 580.65.06"]),
-    "cuda-of-the-future": (on_driver("580.65.06", "19.1"), {("driver-runtime", "unknown")}, ["is not in the tables"]),
+    "cuda-of-the-future": (on_driver("580.65.06", "19.1"), {("driver-runtime", "unknown")}, ["are not in the tables"]),
     "torch-cu130-on-535": (machine({"sys/module/nvidia/version": "535.54.03\n", **driver_files("535.54.03"),
                                     "python.answers": torch("2.11.0+cu130", "13.0", "9.19.0.56", "sm_75 sm_90")}, (LIB,)),
                            {("driver-too-old", "fail")}, ["torch 2.11.0+cu130 is built for CUDA 13.0", "580"]),
     "torch-without-cuda": (machine({"python.answers": torch("2.5.1+cpu", "none")}), {("no-device-visible", "fail")},
-                           ["a build for the CPU alone"]),
+                           ["a CPU-only build"]),
     "volta-and-a-wheel-that-dropped-it": (
         machine({"nvml.answers": nvml(V100),
                  "python.answers": torch("2.11.0+cu128", "12.8", "9.10.2.21", "sm_75 sm_80 sm_86 sm_90 sm_100 sm_120")}),
-        {("arch-not-in-binary", "fail")}, ["compute capability 7.0", "Builds with code for it"]),
+        {("arch-not-in-binary", "fail")}, ["compute capability 7.0", "Use a build with code for it"]),
     "blackwell-by-the-table-alone": (machine({"nvml.answers": nvml(B200), "python.answers": torch("2.5.1+cu124", "12.4")}),
                                      {("arch-not-in-binary", "fail")}, ["compute capability 10.0"]),
     "ptx-alone": (machine({"nvml.answers": nvml(("NVIDIA RTX PRO 6000", "12.0")),
@@ -213,10 +213,10 @@ MACHINES = {
                          {("host-oom-kill", "warn")}, ["1.00 GiB of host memory"]),
     "no-uvm": (machine(drop=("dev/nvidia-uvm",)), {("driver-state-lost", "warn")}, ["999"]),
     "card-off-the-bus": (cards(H200, H200, drop=()) | {"nvml.answers": nvml(H200)}, {("gpu-off-bus", "fail")},
-                         ["NVML answers for 1"]),
+                         ["NVML lists only 1"]),
     "card-lost": (machine({"nvml.answers": nvml((*H200, {"lost": "1"}))}), {("gpu-off-bus", "fail")}, ["fallen off the bus"]),
     "rows-to-remap": (machine({"nvml.answers": nvml((*H200, {"remap_pending": "1"}))}), {("remap-pending", "warn")},
-                      ["nothing is broken until then"]),
+                      ["Nothing is broken until then"]),
     "remap-failed": (machine({"nvml.answers": nvml((*H200, {"remap_failed": "1"}))}), {("ecc-uncorrectable", "fail")}, []),
     "hot": (machine({"nvml.answers": nvml((*H200, {"throttle.thermal": "1"}))}), {("thermal-throttle", "warn")}, ["heat"]),
     "power-cap": (machine({"nvml.answers": nvml((*H200, {"power_limit_w": "400", "power_default_w": "700"}))}),
@@ -253,8 +253,8 @@ MACHINES = {
     "iommu-between-cards": (cards(H200, H200) | {"sys/kernel/iommu_groups/0/type": "DMA\n"}, {("p2p-iommu-acs", "warn")},
                             ["iommu=pt"]),
     "acs-redirects": (behind_a_bridge(config((AER, 0), (ACS, 0x1d))), {("p2p-iommu-acs", "warn")}, ["0000:00:01.0", "ACS"]),
-    "acs-checks-alone": (behind_a_bridge(config((AER, 0), (ACS, 0x01))), set(), ["lets them copy"]),
-    "acs-is-not-there": (behind_a_bridge(config((AER, 0x0c))), set(), ["lets them copy"]),
+    "acs-checks-alone": (behind_a_bridge(config((AER, 0), (ACS, 0x01))), set(), ["allows direct copies"]),
+    "acs-is-not-there": (behind_a_bridge(config((AER, 0x0c))), set(), ["allows direct copies"]),
     "acs-for-root-alone": (behind_a_bridge(config()[:64]), {("p2p-iommu-acs", "unknown")}, ["1 of 1 bridges"]),
     "acs-in-a-circle": (behind_a_bridge(("\x01\x00\x01\x10" * 1024)), set(), []),
     "iommu-passes-the-cards": (cards(H200, H200) | {"sys/kernel/iommu_groups/0/type": "DMA\n"} |
@@ -345,7 +345,7 @@ def check_against(folder):
     if since.get("driver.module: 580.95.05 now, 580.65.06 then") != "warn" or \
             since.get("driver.cards: 1 now, 2 then") != "fail" or status != 1 or \
             since.get(f"/{SITE}/nvidia/cudnn/lib/libcudnn.so.9: 9.3.0.75 now, 9.1.0.70 then") != "warn" or \
-            since.get(f"/{LIB}/libcuda.so.580.95.05: was not there") != "warn":
+            since.get(f"/{LIB}/libcuda.so.580.95.05: missing then") != "warn":
         raise AssertionError(f"what has changed is not said: {since}")
     for content in ("", "nonsense\n", None):
         path = folder / "bad"
