@@ -1,20 +1,18 @@
 /* The shared mapping between the hook (writer) and the supervisor (reader).
  *
- * One file a process, `<run folder>/<pid>-<start ticks in hex>.buf`, on a tmpfs, its space reserved
- * before it is mapped, at most 4 MiB. Nobody locks anything. Whatever a reader finds at any instant,
- * even in the middle of a killed process, is consistent: a thread publishes its events by one release
- * store of its chunk's `used_bytes`.
+ * Each process has one file, `<run folder>/<pid>-<start ticks in hex>.buf`, of at most 4 MiB on a tmpfs. Its space is
+ * reserved before it is mapped. There are no locks. A reader finds consistent data at any instant, even in the mapping
+ * of a killed process: a thread publishes its events by one release store of its chunk's `used_bytes`.
  *
  *   header | slots | rings | chunks
  *
- * slot   one for each thread that called the driver: counters, ring position, current call.
- * ring   the thread's last GW_RING_ENTRIES hot calls; overwritten for ever.
- * chunk  a run of 64-byte records, owned by one slot from the moment it is taken until it was drained.
+ *   slot   one per thread that called the driver: counters, ring position, current call.
+ *   ring   the thread's last GW_RING_ENTRIES hot calls; new entries overwrite the oldest.
+ *   chunk  a run of 64-byte records, owned by one slot from the moment it is taken until it was drained.
  *
- * Chunk states: FREE -> (a thread takes it by compare-and-swap) OWNED -> (its owner is done) FULL ->
- * (the supervisor has drained it) FREE. The last GW_CHUNKS_FOR_FAILURES chunks are taken by failures
- * alone. A thread that ends marks its slot ENDED and its chunk FULL; the supervisor frees the slot after
- * the last drain. */
+ * Chunk states: FREE -> (a thread takes it by compare-and-swap) OWNED -> (its owner is done) FULL -> (the supervisor
+ * has drained it) FREE. The last GW_CHUNKS_FOR_FAILURES chunks are reserved for failures. A thread that ends marks its
+ * slot ENDED and its chunk FULL. The supervisor frees the slot after the last drain. */
 #ifndef GW_BUFFER_H
 #define GW_BUFFER_H
 
@@ -29,14 +27,14 @@ enum {
     GW_BUFFER_BYTES = 4 << 20,
     GW_RING_ENTRIES = 2048,
     GW_SLOT_COUNT = 128,
-    GW_RING_COUNT = 24, /* threads that launch; a further one has counters but no ring */
+    GW_RING_COUNT = 24, /* for threads that launch; further threads have counters but no ring */
     GW_CHUNK_BYTES = 16 << 10,
     GW_CHUNKS_FOR_FAILURES = 8
 };
 
 #define GW_BUFFER_MAGIC "GWBUF\r\n\032"
 
-/* What a slot counts: one counter a hot kind, then results that are not written one by one. */
+/* The counters of a slot: one per hot kind, then results that are only counted. */
 #define GW_COUNTERS(X)                                                                                                 \
     X(LAUNCH)                                                                                                          \
     X(GRAPH_LAUNCH)                                                                                                    \
@@ -51,10 +49,10 @@ enum {
     X(COPY_BYTES)                                                                                                      \
     X(NOT_READY)    /* result 600 */                                                                                   \
     X(PEER_ALREADY) /* results 704 and 705 */                                                                          \
-    X(NOT_FOUND)    /* result 500 from a resolver */                                                                   \
+    X(NOT_FOUND)    /* result 500 of a function that looks up symbols */                                               \
     X(RARE)         /* events written */                                                                               \
     X(LOST)         /* events lost because the buffer was full */                                                      \
-    X(READ)         /* of COPY: copies to the host, by the function's name */
+    X(READ)         /* COPY calls that copy to the host, according to the function's name */
 
 typedef enum gw_counter {
 #define GW_X(name) GW_COUNT_##name,
@@ -63,9 +61,10 @@ typedef enum gw_counter {
         GW_COUNT_COUNT
 } gw_counter;
 
-/* One hot call. `ticks` is the thread's last look at the clock before it: up to 8 hot calls share one, though never
- * across an event or a synchronisation of the thread. `what` is the first argument of its kind (function, event, exec,
- * handle), for COPY, FILL and PREFETCH the bytes. stream_fn = stream << 16 | fn: user-space addresses fit 48 bits. */
+/* One hot call. `ticks` is the thread's latest reading of the clock before it: up to 8 hot calls share one reading,
+ * but not across an event or a synchronisation of the thread. `what` is the first argument of its kind (function,
+ * event, exec, handle); for COPY, FILL and PREFETCH it is the number of bytes. stream_fn = stream << 16 | fn,
+ * because user-space addresses fit 48 bits. */
 typedef struct gw_ring_entry {
     uint64_t ticks;
     uint64_t what;
@@ -79,17 +78,17 @@ typedef struct gw_ring {
 enum { GW_SLOT_FREE = 0, GW_SLOT_LIVE = 1, GW_SLOT_ENDED = 2 };
 enum { GW_CHUNK_FREE = 0, GW_CHUNK_OWNED = 1, GW_CHUNK_FULL = 2 };
 
-/* 512 bytes, written by its thread alone except `state`. A launch touches the first 64 of them only. */
+/* 512 bytes, written only by its thread except `state`. A launch touches only the first 64 of them. */
 typedef struct gw_slot {
     _Atomic uint32_t state;
     uint32_t tid;
-    _Atomic uint64_t calls;        /* driver calls seen, except those that only read something */
-    _Atomic uint64_t inside_since; /* ticks at entry of the call in progress */
-    _Atomic uint32_t inside_fn;    /* 1 + fn of the call in progress; 0: outside */
+    _Atomic uint64_t calls;        /* driver calls, except those that only read something */
+    _Atomic uint64_t inside_since; /* ticks at the start of the call in progress */
+    _Atomic uint32_t inside_fn;    /* 1 + fn of the call in progress; 0: none */
     _Atomic int32_t ring_index;    /* -1: no ring */
-    _Atomic uint64_t ring_head;    /* entries ever written; newest is at (head - 1) % GW_RING_ENTRIES */
-    _Atomic uint32_t generation;   /* counts the threads that used this slot */
-    uint32_t mark;                 /* the hook's own: says which process set this slot up */
+    _Atomic uint64_t ring_head;    /* entries written so far; the newest is at (head - 1) % GW_RING_ENTRIES */
+    _Atomic uint32_t generation;   /* number of threads that have used this slot */
+    uint32_t mark;                 /* used by the hook: identifies the process that set up this slot */
     _Atomic uint64_t counter[GW_COUNT_COUNT];
     _Atomic uint64_t synced_at; /* ticks of the last successful synchronisation */
     _Atomic uint64_t synced_ring_head;
@@ -101,13 +100,13 @@ _Static_assert(sizeof(gw_slot) == 512, "slots are 512 bytes");
 
 typedef struct gw_chunk_head {
     _Atomic uint32_t state;
-    _Atomic uint32_t used_bytes; /* of the records that follow; release-stored */
+    _Atomic uint32_t used_bytes; /* length of the records that follow; release-stored */
     uint32_t slot_index;
     uint32_t tid;
-    uint64_t sequence;   /* counts the chunks of the process: orders one thread's chunks */
-    uint32_t generation; /* of the slot when the chunk was taken */
+    uint64_t sequence;   /* number of the chunk within the process: orders the chunks of a thread */
+    uint32_t generation; /* generation of the slot when the chunk was taken */
     uint32_t reserved32;
-    _Atomic uint32_t drained_bytes; /* the supervisor's own mark */
+    _Atomic uint32_t drained_bytes; /* set by the supervisor */
     uint8_t reserved[28];
 } gw_chunk_head;
 _Static_assert(sizeof(gw_chunk_head) == 64, "a chunk head is as large as a record");
@@ -127,16 +126,16 @@ typedef struct gw_buffer_head {
     uint32_t version;
     uint32_t bytes;
     _Atomic uint32_t ready;
-    uint32_t clock; /* what `ticks` are */
+    uint32_t clock; /* the clock that `ticks` counts */
     uint32_t pid;
     uint32_t parent_pid;
-    uint64_t start_ticks; /* a pair taken together: ticks and CLOCK_MONOTONIC ... */
+    uint64_t start_ticks; /* two values read together: ticks and CLOCK_MONOTONIC ... */
     uint64_t start_monotonic_ns;
     uint64_t start_realtime_ns; /* ... and CLOCK_REALTIME */
     uint32_t slot_offset, slot_count;
     uint32_t ring_offset, ring_count;
     uint32_t chunk_offset, chunk_count;
-    uint32_t fn_count; /* of the hook's table: guards against a mixed installation */
+    uint32_t fn_count; /* from the hook's table: detects a mixed installation */
     uint32_t fn_table_hash;
     _Atomic uint32_t rings_taken;
     _Atomic uint32_t captures_open;
@@ -144,15 +143,15 @@ typedef struct gw_buffer_head {
     _Atomic uint64_t lost_events;
     _Atomic uint64_t lost_failures;
     _Atomic uint64_t threads_without_slot;
-    _Atomic uint32_t initialised; /* cuInit answered 0 in this process */
-    _Atomic uint32_t failures;    /* failures written: lets the supervisor see one without draining */
+    _Atomic uint32_t initialised; /* cuInit returned 0 in this process */
+    _Atomic uint32_t failures;    /* failures written: the supervisor notices one without draining */
     _Atomic uint32_t sticky;      /* first sticky result; 0: none */
     uint32_t reserved32;
     char driver_path[1024];
     char driver_build_id[64]; /* hex; empty: none */
     char exe[1024];
-    uint64_t pid_namespace;     /* in which `pid` is a number: of /proc/self/ns/pid; 0: not known */
-    _Atomic uint32_t sites_off; /* 1: events get no call sites (set from outside: bench) */
+    uint64_t pid_namespace;     /* the pid namespace of `pid`: inode of /proc/self/ns/pid; 0: unknown */
+    _Atomic uint32_t sites_off; /* 1: events get no call sites (set from outside by a benchmark) */
     uint8_t reserved[1828];
 } gw_buffer_head;
 _Static_assert(sizeof(gw_buffer_head) == 4096, "the header is one page");

@@ -1,8 +1,9 @@
-/* How live bytes went, from a history that is walked backwards: the part that the hook (reading PyTorch from inside)
- * and the reader of saved snapshots share. Static inline, no allocation: the caller gives the storage.
+/* Reconstructs the course of live bytes by walking an allocator's history backwards. Shared by the hook, which reads
+ * PyTorch from inside, and the reader of saved snapshots. Static inline functions without allocation: the caller
+ * provides the storage.
  *
- * A history knows what was handed out and given back, in order. What lives at its end is known from the allocator's
- * blocks. So one walks back from the end: an allocation lowers the live bytes, a free raises them. */
+ * A history lists allocations and frees in order. The blocks alive at its end are known from the allocator. So the walk
+ * starts at the end: going back over an allocation lowers the live bytes, going back over a free raises them. */
 #ifndef GW_HISTORY_H
 #define GW_HISTORY_H
 
@@ -10,13 +11,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* ---- spans: the highest and the lowest live bytes of equal stretches of time ---- */
+/* ---- spans: the highest and the lowest live bytes in equal spans of time ---- */
 
 enum { GW_HISTORY_SPANS = 512 };
 
 typedef struct gw_history_spans {
-    uint64_t oldest_age_ns; /* of the oldest entry; set by the caller before the walk */
-    uint64_t highest[GW_HISTORY_SPANS], lowest[GW_HISTORY_SPANS]; /* index 0: the youngest */
+    uint64_t oldest_age_ns; /* age of the oldest entry; set by the caller before the walk */
+    uint64_t highest[GW_HISTORY_SPANS], lowest[GW_HISTORY_SPANS]; /* index 0: the latest span */
     bool seen[GW_HISTORY_SPANS];
 } gw_history_spans;
 
@@ -33,28 +34,28 @@ static inline void gw_history_see(gw_history_spans *spans, uint64_t age_ns, uint
     spans->seen[span] = true;
 }
 
-/* The age at which a span begins, seen from the present. */
+/* The age at which a span begins, counted back from the present. */
 static inline uint64_t gw_history_span_age_ns(const gw_history_spans *spans, size_t span)
 {
     return span * (spans->oldest_age_ns / (GW_HISTORY_SPANS - 1) + 1);
 }
 
-/* ---- the set of live blocks at a moment of the past ---- */
+/* ---- the set of live blocks at an earlier moment ---- */
 
 typedef struct gw_live_entry {
     uint64_t address; /* 0: empty slot */
     uint64_t bytes;
-    uint32_t stack; /* the caller's number of the stack that asked for it; 0: not known */
-    bool gone;      /* it was not there yet at this moment; its slot stays taken */
+    uint32_t stack; /* the caller's number of the stack that allocated it; 0: unknown */
+    bool gone;      /* not allocated yet at this moment; its slot remains in use */
 } gw_live_entry;
 
 typedef struct gw_live_set {
-    gw_live_entry *entry; /* storage of the caller, zeroed; a power of two */
+    gw_live_entry *entry; /* storage of the caller, zeroed; the number of slots is a power of two */
     size_t entry_count;
     size_t used;
 } gw_live_set;
 
-/* Slots for a walk that meets at most `addresses` different ones. */
+/* Number of slots for a walk with at most `addresses` different addresses. */
 static inline size_t gw_live_set_room(size_t addresses)
 {
     size_t count = 64;
@@ -63,7 +64,7 @@ static inline size_t gw_live_set_room(size_t addresses)
     return count;
 }
 
-/* The slot of an address, or the empty one where it belongs; NULL: full, or no address. */
+/* The slot of an address, or the empty slot for it. NULL: the set is full, or the address is 0. */
 static inline gw_live_entry *gw_live_set_find(gw_live_set *set, uint64_t address)
 {
     if (address == 0 || set->entry_count == 0)
@@ -78,7 +79,8 @@ static inline gw_live_entry *gw_live_set_find(gw_live_set *set, uint64_t address
     return NULL;
 }
 
-/* Going back over a free (and at the start, for what is alive): the block was there before it. */
+/* Call this when going back over a free, and at the start for blocks that are alive: before the free the block
+ * existed. */
 static inline void gw_live_set_add(gw_live_set *set, uint64_t address, uint64_t bytes, uint32_t stack)
 {
     gw_live_entry *entry = gw_live_set_find(set, address);
@@ -88,7 +90,7 @@ static inline void gw_live_set_add(gw_live_set *set, uint64_t address, uint64_t 
     *entry = (gw_live_entry){address, bytes, stack, false};
 }
 
-/* Going back over an allocation: the block was not there before it. */
+/* Call this when going back over an allocation: before it the block did not exist. */
 static inline void gw_live_set_remove(gw_live_set *set, uint64_t address)
 {
     gw_live_entry *entry = gw_live_set_find(set, address);

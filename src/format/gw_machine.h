@@ -1,18 +1,19 @@
-/* What the supervisor reads about machine and card while a run goes on: the numbers, their sources, the events.
+/* Values and events of machine and card that the supervisor records during a run: metrics, their sources, and kinds of
+ * events.
  *
- * All tables are for ever: recordings hold positions in them, so rows never move and new ones come last. */
+ * Recordings store positions in these tables, so rows never move and new ones are added at the end. */
 #ifndef GW_MACHINE_H
 #define GW_MACHINE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Where a value comes from. */
+/* The source of a value. */
 #define GW_SOURCES(X)                                                                                                  \
     X(NVML, "nvml")                                                                                                    \
     X(CGROUP, "cgroup")                                                                                                \
     X(HOST, "host")       /* /proc of the machine, file systems */                                                     \
-    X(PROCESS, "process") /* /proc of one process; the item's pid says which */                                        \
+    X(PROCESS, "process") /* /proc of one process, whose pid is in the item */                                         \
     X(KERNEL_LOG, "kernel log")                                                                                        \
     X(SUPERVISOR, "supervisor") /* gpuwhy itself */
 
@@ -23,7 +24,7 @@ typedef enum gw_source {
         GW_SOURCE_COUNT
 } gw_source;
 
-/* Whether a value is known, and if not, why. */
+/* Whether a value is known, and the reason if not. */
 #define GW_SAMPLE_STATES(X)                                                                                            \
     X(KNOWN, "known")                                                                                                  \
     X(NOT_SUPPORTED, "not supported")                                                                                  \
@@ -38,8 +39,8 @@ typedef enum gw_sample_state {
         GW_SAMPLE_STATE_COUNT
 } gw_sample_state;
 
-/* GAUGE goes up and down; LEVEL is set by somebody and rarely changes; COUNTER only rises, but for a reset; BITS are
- * flags; NUMBER stands for a word. */
+/* GAUGE goes up and down; LEVEL is a setting that rarely changes; COUNTER only rises, except after a reset; BITS are
+ * flags; NUMBER is a code. */
 typedef enum gw_metric_kind {
     GW_METRIC_GAUGE,
     GW_METRIC_LEVEL,
@@ -50,7 +51,7 @@ typedef enum gw_metric_kind {
 
 /* X(NAME, name in exports, unit, kind) */
 #define GW_METRICS(X)                                                                                                  \
-    /* of a card, by NVML */                                                                                           \
+    /* of a card, from NVML */                                                                                         \
     X(CARD_MEMORY_USED, "card.memory.used", "bytes", GAUGE)                                                            \
     X(CARD_MEMORY_FREE, "card.memory.free", "bytes", GAUGE)                                                            \
     X(CARD_MEMORY_TOTAL, "card.memory.total", "bytes", LEVEL)                                                          \
@@ -60,7 +61,7 @@ typedef enum gw_metric_kind {
     X(CARD_TEMPERATURE_SHUTDOWN, "card.temperature.shutdown", "C", LEVEL)                                              \
     X(CARD_TEMPERATURE_MEMORY_MAX, "card.temperature.memory_max", "C", LEVEL)                                          \
     X(CARD_POWER, "card.power", "mW", GAUGE)                                                                           \
-    X(CARD_POWER_LIMIT, "card.power.limit", "mW", LEVEL) /* enforced */                                                \
+    X(CARD_POWER_LIMIT, "card.power.limit", "mW", LEVEL) /* the enforced limit */                                      \
     X(CARD_POWER_LIMIT_DEFAULT, "card.power.limit_default", "mW", LEVEL)                                               \
     X(CARD_CLOCK_SM, "card.clock.sm", "MHz", GAUGE)                                                                    \
     X(CARD_CLOCK_SM_MAX, "card.clock.sm_max", "MHz", LEVEL)                                                            \
@@ -86,7 +87,7 @@ typedef enum gw_metric_kind {
     X(CARD_PCIE_WIDTH, "card.pcie.width", "lanes", GAUGE)                                                              \
     X(CARD_PCIE_WIDTH_MAX, "card.pcie.width_max", "lanes", LEVEL)                                                      \
     X(CARD_PCIE_REPLAYS, "card.pcie.replays", "count", COUNTER)                                                        \
-    X(CARD_NVLINK_REPLAYS, "card.nvlink.replays", "count", COUNTER) /* all links together */                           \
+    X(CARD_NVLINK_REPLAYS, "card.nvlink.replays", "count", COUNTER) /* sum over all links */                           \
     X(CARD_NVLINK_RECOVERIES, "card.nvlink.recoveries", "count", COUNTER)                                              \
     X(CARD_NVLINK_CRC, "card.nvlink.crc", "count", COUNTER)                                                            \
     X(CARD_RECOVERY_ACTION, "card.recovery_action", "", NUMBER) /* 0: none needed */                                   \
@@ -96,30 +97,30 @@ typedef enum gw_metric_kind {
     X(CARD_COMPUTE_MODE, "card.compute_mode", "", NUMBER)                                                              \
     X(CARD_PERSISTENCE, "card.persistence", "", LEVEL)                                                                 \
     X(CARD_STATUS, "card.status", "",                                                                                  \
-      NUMBER) /* the last answer of NVML about the card as a whole: 0, or 15 lost .. */                                \
+      NUMBER) /* the last NVML result about the card as a whole: 0, or 15 (lost), .. */                                \
     /* the command's control group */                                                                                  \
     X(CGROUP_MEMORY_USED, "cgroup.memory.used", "bytes", GAUGE)                                                        \
-    X(CGROUP_MEMORY_LIMIT, "cgroup.memory.limit", "bytes", LEVEL) /* UINT64_MAX: none */                               \
+    X(CGROUP_MEMORY_LIMIT, "cgroup.memory.limit", "bytes", LEVEL) /* UINT64_MAX: no limit */                           \
     X(CGROUP_MEMORY_PEAK, "cgroup.memory.peak", "bytes", COUNTER)                                                      \
     X(CGROUP_OOM_KILLS, "cgroup.memory.oom_kills", "count", COUNTER)                                                   \
     X(CGROUP_MEMORY_REFUSED, "cgroup.memory.limit_hits", "count", COUNTER)                                             \
-    X(CGROUP_MEMORY_STALLED, "cgroup.memory.stalled", "us", COUNTER) /* pressure: some task waited */                  \
-    X(CGROUP_CPU_LIMIT, "cgroup.cpu.limit", "milli-CPU", LEVEL)      /* UINT64_MAX: none */                            \
+    X(CGROUP_MEMORY_STALLED, "cgroup.memory.stalled", "us", COUNTER) /* pressure: time in which some task waited */    \
+    X(CGROUP_CPU_LIMIT, "cgroup.cpu.limit", "milli-CPU", LEVEL)      /* UINT64_MAX: no limit */                        \
     X(CGROUP_CPU_PERIODS, "cgroup.cpu.periods", "count", COUNTER)                                                      \
-    X(CGROUP_CPU_THROTTLED, "cgroup.cpu.throttled", "count", COUNTER) /* periods */                                    \
+    X(CGROUP_CPU_THROTTLED, "cgroup.cpu.throttled", "count", COUNTER) /* number of periods */                          \
     X(CGROUP_CPU_THROTTLED_TIME, "cgroup.cpu.throttled_time", "ns", COUNTER)                                           \
     X(CGROUP_PIDS, "cgroup.pids", "count", GAUGE)                                                                      \
-    X(CGROUP_PIDS_LIMIT, "cgroup.pids.limit", "count", LEVEL) /* UINT64_MAX: none */                                   \
+    X(CGROUP_PIDS_LIMIT, "cgroup.pids.limit", "count", LEVEL) /* UINT64_MAX: no limit */                               \
     /* the machine */                                                                                                  \
     X(HOST_MEMORY_TOTAL, "host.memory.total", "bytes", LEVEL)                                                          \
     X(HOST_MEMORY_AVAILABLE, "host.memory.available", "bytes", GAUGE)                                                  \
     X(HOST_SWAP_FREE, "host.swap.free", "bytes", GAUGE)                                                                \
     X(HOST_OOM_KILLS, "host.oom_kills", "count", COUNTER)                                                              \
-    X(HOST_LOAD, "host.load", "milli", GAUGE) /* of the last minute */                                                 \
-    X(HOST_CPUS, "host.cpus", "count", LEVEL) /* that the supervisor may use */                                        \
+    X(HOST_LOAD, "host.load", "milli", GAUGE) /* over the last minute */                                               \
+    X(HOST_CPUS, "host.cpus", "count", LEVEL) /* number that the supervisor may use */                                 \
     X(SHM_TOTAL, "shm.total", "bytes", LEVEL)                                                                          \
     X(SHM_FREE, "shm.free", "bytes", GAUGE)                                                                            \
-    X(DISK_CWD_FREE, "disk.cwd.free", "bytes", GAUGE) /* for this user */                                              \
+    X(DISK_CWD_FREE, "disk.cwd.free", "bytes", GAUGE) /* available to this user */                                     \
     X(DISK_CWD_FILES_FREE, "disk.cwd.files_free", "count", GAUGE)                                                      \
     X(DISK_TMP_FREE, "disk.tmp.free", "bytes", GAUGE) /* TMPDIR, else /tmp */                                          \
     X(DISK_TMP_FILES_FREE, "disk.tmp.files_free", "count", GAUGE)                                                      \
@@ -128,7 +129,7 @@ typedef enum gw_metric_kind {
     X(PROCESS_DESCRIPTORS, "process.descriptors", "count", GAUGE)                                                      \
     X(PROCESS_DESCRIPTORS_LIMIT, "process.descriptors.limit", "count", LEVEL)                                          \
     X(PROCESS_CPU_WAIT, "process.main.cpu_wait", "ns",                                                                 \
-      COUNTER) /* its first thread: ready to run, without a processor */
+      COUNTER) /* its first thread: time ready to run without a processor */
 
 typedef enum gw_metric {
 #define GW_X(name, text, unit, kind) GW_METRIC_##name,
@@ -142,20 +143,20 @@ typedef struct gw_metric_info {
     gw_metric_kind kind;
 } gw_metric_info;
 
-/* Static; NULL: a metric that this build does not know. */
+/* Static. NULL: a metric unknown to this build. */
 const gw_metric_info *gw_metric_find(unsigned metric);
-const char *gw_source_text(unsigned source);      /* "?": not known */
-const char *gw_sample_state_text(unsigned state); /* likewise */
+const char *gw_source_text(unsigned source);      /* "?": unknown */
+const char *gw_sample_state_text(unsigned state); /* "?": unknown */
 
 #define GW_NO_DEVICE UINT32_MAX
 
 typedef struct gw_sample_value {
     uint16_t metric; /* gw_metric */
     uint8_t state;   /* gw_sample_state */
-    uint64_t value;  /* 0 unless KNOWN; FAILED: the reason's number (NVML's, or errno) */
+    uint64_t value;  /* 0 unless KNOWN; for FAILED the error code (NVML's, or errno) */
 } gw_sample_value;
 
-/* Why clocks are lower than they could be: NVML's bits (nvmlClocksEventReason*). */
+/* Reasons for reduced clocks: NVML's bits (nvmlClocksEventReason*). */
 enum {
     GW_CLOCK_REASON_IDLE = 0x1,
     GW_CLOCK_REASON_SETTING = 0x2,
@@ -167,17 +168,17 @@ enum {
     GW_CLOCK_REASON_POWER_BRAKE = 0x80
 };
 
-/* What happened to the machine. `code` and `value` by kind. */
+/* Kinds of events of the machine. `code` and `value` depend on the kind. */
 #define GW_MACHINE_EVENTS(X)                                                                                           \
-    X(XID, "xid")               /* code: its number; value: the driver's own "caused by Xid", 0: not said */           \
+    X(XID, "xid")               /* code: number of the Xid; value: the driver's "caused by Xid", 0: none */            \
     X(CARD_EVENT, "card event") /* code: NVML's event type; value: its data */                                         \
-    X(CARD_LOST, "card lost")   /* code: NVML's answer (15 lost, 16 reset required) */                                 \
-    X(OOM_KILL, "oom kill")   /* a process was killed for lack of host memory; code: 1 by a control group's limit, */  \
-                              /* 0 by the machine's, 2 not said; value: how many */                                    \
-    X(CRASH, "crash")         /* the kernel's word on a fault signal; code: the signal, value: the address */          \
-    X(BUS_ERROR, "bus error") /* PCIe's advanced error reporting; code: 0 corrected, 1 not, 2 fatal */                 \
+    X(CARD_LOST, "card lost")   /* code: NVML's result (15 lost, 16 reset required) */                                 \
+    X(OOM_KILL, "oom kill")     /* a process was killed, host memory ran out; code: 1 by a cgroup limit, */            \
+                                /* 0 by the machine's, 2 unknown; value: number of processes */                        \
+    X(CRASH, "crash")           /* the kernel reported a fault signal; code: the signal, value: the address */         \
+    X(BUS_ERROR, "bus error")   /* PCIe's advanced error reporting; code: 0 corrected, 1 uncorrected, 2 fatal */       \
     X(DRIVER_LOG, "driver log") /* another line of the NVIDIA kernel module; code: GW_DRIVER_LINE_* */                 \
-    X(SENSE, "sense")           /* of the senses themselves: what they cannot see, and why */
+    X(SENSE, "sense")           /* a failure of the sampling itself: what cannot be read, and why */
 
 typedef enum gw_machine_event_kind {
 #define GW_X(name, text) GW_MACHINE_##name,
@@ -189,13 +190,13 @@ typedef enum gw_machine_event_kind {
 enum {
     GW_DRIVER_LINE_OTHER,
     GW_DRIVER_LINE_OFF_BUS,
-    GW_DRIVER_LINE_VERSIONS, /* module and library are of different versions ("API mismatch") */
-    GW_DRIVER_LINE_INIT,     /* the module could not start the card */
+    GW_DRIVER_LINE_VERSIONS, /* kernel module and library have different versions ("API mismatch") */
+    GW_DRIVER_LINE_INIT,     /* the module could not initialise the card */
     GW_DRIVER_LINE_FIRMWARE, /* the card's firmware processor did not answer */
     GW_DRIVER_LINE_SWITCH,   /* an NVSwitch error (SXid); value: its number */
     GW_DRIVER_LINE_NVLINK
 };
 
-const char *gw_machine_event_text(unsigned kind); /* "?": not known */
+const char *gw_machine_event_text(unsigned kind); /* "?": unknown */
 
 #endif

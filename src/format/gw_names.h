@@ -1,15 +1,17 @@
-/* The tables of gw_event.h and gw_buffer.h as text. All strings are static; out of range: "?" (arguments: ""). */
+/* The tables of gw_event.h and gw_buffer.h as text. All strings are static. Numbers out of range yield "?"
+ * (arguments: ""). */
 #ifndef GW_NAMES_H
 #define GW_NAMES_H
 
 #include "gw_buffer.h"
 #include "gw_event.h"
 
-const char *gw_event_kind_name(unsigned kind);                    /* "ALLOC_ASYNC" */
-const char *gw_event_arg_name(unsigned kind, unsigned arg_index); /* "bytes"; "": the kind does not use it */
+const char *gw_event_kind_name(unsigned kind);                    /* for example "ALLOC_ASYNC" */
+const char *gw_event_arg_name(unsigned kind, unsigned arg_index); /* for example "bytes"; "": the kind does not use
+                                                                   * this argument */
 gw_price gw_event_kind_price(unsigned kind);
 
-/* The columns of a kind; unknown ones are as CALL. */
+/* for example "LAUNCH" */
 typedef struct gw_kind_traits {
     gw_price price;
     gw_effect effect;

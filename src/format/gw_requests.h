@@ -1,15 +1,16 @@
-/* The text of an ALLOCATOR_REQUESTS event: requests of an allocator in a row, each as six numbers. Writer and reader
- * in one place; static inline, no allocation.
+/* The text of an ALLOCATOR_REQUESTS event: consecutive requests of an allocator, each as six numbers. Writer and reader
+ * are both here, as static inline functions without allocation.
  *
- * A number is written in digits of five bits, lowest first, as letters of base64: the upper half of the alphabet where
- * a digit follows, the lower half for the last one. So the text holds no zero byte, and a usual request takes ten.
+ * A number is written in digits of five bits, lowest first, as letters of base64: a digit from the upper half of the
+ * alphabet is followed by another one, a digit from the lower half is the last. So the text holds no zero byte, and a
+ * usual request takes ten.
  *
- * The numbers: twice the bytes / 512, or twice the bytes plus one where 512 does not divide them; freed_after;
- * microseconds since the request before; launches since it; waits since it, both modulo 2^32; the site. "Since" of
- * the first one of a text: since 0, but its time is 0.
+ * The numbers: twice the bytes / 512, or twice the bytes plus one if 512 does not divide them; freed_after;
+ * microseconds since the previous request; launches since then; waits since then, both modulo 2^32; the site. For the
+ * first request of a text, launches and waits count from 0, and its time is 0.
  *
- * An example: a request of 2 MiB, alive, 70 us after the one before, with 3 launches, no wait and no site:
- * 8192 "ggI", 0 "A", 70 "mC", 3 "D", 0 "A", 0 "A". */
+ * An example: a request of 2 MiB, alive, 70 us after the previous one, with 3 launches, no wait and no site: 8192
+ * "ggI", 0 "A", 70 "mC", 3 "D", 0 "A", 0 "A". */
 #ifndef GW_REQUESTS_H
 #define GW_REQUESTS_H
 
@@ -21,10 +22,10 @@ enum { GW_REQUEST_NUMBERS = 6, GW_REQUEST_TEXT_MAX = GW_REQUEST_NUMBERS * 13, GW
 
 typedef struct gw_packed_request {
     uint64_t bytes;
-    uint64_t freed_after; /* 0: alive; else 1 + the requests between it and its end */
-    uint64_t t_us;        /* since the first one of the text */
+    uint64_t freed_after; /* 0: alive; else 1 + the number of requests between it and its end */
+    uint64_t t_us;        /* since the first request of the text */
     uint32_t launches, waits;
-    uint32_t site; /* 0: not known */
+    uint32_t site; /* 0: unknown */
 } gw_packed_request;
 
 static inline size_t gw_number_write(char *out, uint64_t value)
@@ -48,7 +49,7 @@ static inline int gw_digit_of(char c)
     return c == '+' ? 62 : c == '/' ? 63 : -1;
 }
 
-/* False: no number is there; *at is then anywhere. */
+/* Returns false if there is no valid number; *at is then undefined. */
 static inline bool gw_number_read(const char **at, uint64_t *ret_value)
 {
     uint64_t value = 0;
@@ -66,8 +67,8 @@ static inline bool gw_number_read(const char **at, uint64_t *ret_value)
     return false;
 }
 
-/* Appends `request` to a text; `before` is the one before it, all zero for the first. Returns the bytes, at most
- * GW_REQUEST_TEXT_MAX; no terminator. */
+/* Append `request` to a text. `before` is the previous request, all zero for the first. Returns the number of bytes,
+ * at most GW_REQUEST_TEXT_MAX. Writes no terminator. */
 static inline size_t gw_request_write(char *out, const gw_packed_request *request, const gw_packed_request *before)
 {
     size_t n = 0;
@@ -81,8 +82,8 @@ static inline size_t gw_request_write(char *out, const gw_packed_request *reques
     return n;
 }
 
-/* The next request of a text; `request` holds the one before it, all zero for the first. False: the text is over, or
- * damaged from here on. */
+/* Read the next request of a text. On input `request` holds the previous one, all zero for the first. Returns false
+ * at the end of the text or if the rest is damaged. */
 static inline bool gw_request_read(const char **at, gw_packed_request *request)
 {
     uint64_t number[GW_REQUEST_NUMBERS];

@@ -1,6 +1,7 @@
-/* One block of events as bytes. The encoder and the decoder walk through the same templates: what rarely changes
- * (process, thread, function, kind, flags, result, context) is written once a block, what changes as a difference to
- * the event before of the same template. See "Events" in docs/recording-format.md. */
+/* Encodes events into blocks of bytes and decodes them. Encoder and decoder build the same templates. Values that
+ * rarely change (process, thread, function, kind, flags, result, context) are written once per block. Values that
+ * change are written as differences from the previous event with the same template. See "Events" in
+ * docs/recording-format.md. */
 #ifndef GWI_EVENT_CODE_H
 #define GWI_EVENT_CODE_H
 
@@ -8,27 +9,28 @@
 
 typedef struct gwi_encoder gwi_encoder;
 
-gwi_encoder *gwi_encoder_new(void); /* NULL: no memory */
+gwi_encoder *gwi_encoder_new(void); /* NULL: out of memory */
 void gwi_encoder_free(gwi_encoder *encoder);
-/* Add one event; `fn` and `kind` are numbers of the recording's dictionary. False: the block is full, take it first. */
+/* Add one event. `fn` and `kind` are numbers of the recording's dictionary. Returns false if the block is full:
+ * write it first. */
 bool gwi_encoder_add(gwi_encoder *encoder, const gw_event *event);
-/* The block so far. Borrowed until the next add; reset begins the next block. */
+/* The bytes of the block so far. Borrowed until the next add. Call reset to begin the next block. */
 const uint8_t *gwi_encoder_data(const gwi_encoder *encoder, uint32_t *ret_bytes, uint32_t *ret_count);
 void gwi_encoder_reset(gwi_encoder *encoder);
 
-/* What the numbers in the file mean for this build. */
+/* Maps the numbers in the file to those of this build. */
 typedef struct gwi_dict {
-    uint8_t kind[256]; /* file's number -> gw_event_kind */
+    uint8_t kind[256]; /* number in the file -> gw_event_kind */
     uint32_t kind_count;
-    uint8_t counter[256]; /* file's number -> gw_counter; GW_COUNT_COUNT: unknown to this build */
+    uint8_t counter[256]; /* number in the file -> gw_counter; GW_COUNT_COUNT: unknown to this build */
     uint32_t counter_count;
     uint32_t fn_count;
-    const char **fn_name; /* owned array of strings in `text` */
+    const char **fn_name; /* owned array of strings that are stored in `text` */
     char *text;           /* owned */
 } gwi_dict;
 
-/* What events of one sort have in common, and what the last of them had that the next one is a difference to. The first
- * part lies as in a gw_event and is copied at one stroke; the last member of it is 0. */
+/* The common values of events of one sort, and the values of the last such event, from which the next one differs.
+ * The first members have the layout of a gw_event and are copied at once. The last of these is 0. */
 typedef struct gwi_template {
     uint32_t pid, tid;
     uint16_t fn;
@@ -45,15 +47,15 @@ _Static_assert(offsetof(gwi_template, site) == GWI_TEMPLATE_COPY_BYTES &&
                "a template begins as what an event has behind its time");
 
 typedef struct gwi_decoder {
-    const uint8_t *at, *end; /* borrowed: the unpacked block, GWI_SLACK_BYTES of zeros behind it */
+    const uint8_t *at, *end; /* borrowed: the unpacked block, followed by GWI_SLACK_BYTES of zeros */
     const gwi_dict *dict;    /* borrowed */
     uint64_t t_ns;           /* of the last event */
     uint32_t defined;
-    gw_item item; /* what gwi_decoder_next() hands out */
+    gw_item item; /* the result of gwi_decoder_next() */
     gwi_template template[GWI_TEMPLATES_MAX];
 } gwi_decoder;
 
-/* False: too short to be a block of events. */
+/* Returns false if the bytes are too short for a block of events. */
 bool gwi_decoder_start(gwi_decoder *decoder, const gwi_dict *dict, const uint8_t *raw, uint32_t raw_bytes);
 
 #endif

@@ -1,4 +1,5 @@
-/* Reading events one by one, in the header so that a loop over a recording pays for no calls: see gwi_event_code.h. */
+/* Decodes events one by one. The code is in the header so that a loop over a recording makes no function calls. See
+ * gwi_event_code.h. */
 #ifndef GWI_EVENT_DECODE_H
 #define GWI_EVENT_DECODE_H
 
@@ -12,16 +13,17 @@ static inline uint64_t gwi_take(const uint8_t **at, unsigned bytes)
     return word & gwi_length_mask[bytes];
 }
 
-/* What is rare, out of line. Where the decoder stands is passed and returned by value: so it stays in a register. */
+/* Rare cases, out of line. The position in the block is passed and returned by value, so that it stays in a
+ * register. */
 
-/* Which template an event has that does not say so in one byte: the byte is `mark`, and `at` is behind it. An index
- * that is not defined: it makes no sense. */
+/* Find the template of an event that does not encode it in one byte. `mark` is the byte, and `at` points behind it.
+ * An index without definition is an error. */
 typedef struct gwi_place {
     const uint8_t *at;
     unsigned index;
 } gwi_place;
 gwi_place gwi_decoder_find(gwi_decoder *decoder, const uint8_t *at, unsigned mark);
-/* Behind the text of an event. NULL: the text does not end in the block. */
+/* Return the position after the text of an event, or NULL if the text does not end in the block. */
 const uint8_t *gwi_decoder_text(const gwi_decoder *decoder, gw_event *event, const uint8_t *at);
 
 static inline void gwi_take_arg(gwi_template *template, gw_event *event, unsigned i, const uint8_t **at,
@@ -31,10 +33,9 @@ static inline void gwi_take_arg(gwi_template *template, gw_event *event, unsigne
     event->arg[i] = template->arg[i];
 }
 
-/* The next event, written out whole: GW_OK; GW_END; GW_CORRUPT: it makes no sense, and asked again, it still makes
- * none.
+/* Decode the next event completely. GW_OK; GW_END; GW_CORRUPT: the event is invalid, also on further calls.
  *
- * At most GWI_EVENT_BYTES_MAX bytes are looked at before the end is checked: the slack behind the block covers them. */
+ * At most GWI_EVENT_BYTES_MAX bytes are read before the end is checked. The slack after the block covers them. */
 static inline gw_status gwi_decoder_event(gwi_decoder *decoder, gw_event *event)
 {
     const uint8_t *at = decoder->at;
@@ -61,14 +62,14 @@ static inline gw_status gwi_decoder_event(gwi_decoder *decoder, gw_event *event)
     event->text_bytes = 0;
     gwi_take_arg(template, event, 0, &at, control);
     gwi_take_arg(template, event, 1, &at, control);
-    if ((control & GWI_CONTROL_LENGTHS_LATTER) != 0) { /* seldom: the latter two stay what they were */
+    if ((control & GWI_CONTROL_LENGTHS_LATTER) != 0) { /* rare: in most events the last two arguments are unchanged */
         gwi_take_arg(template, event, 2, &at, control);
         gwi_take_arg(template, event, 3, &at, control);
     } else {
         event->arg[2] = template->arg[2];
         event->arg[3] = template->arg[3];
     }
-    /* Without a branch: which calls took long enough is chance. */
+    /* Without a branch, because it is unpredictable which calls took long enough. */
     event->took_us = (uint16_t)gwi_take(&at, (control & GWI_CONTROL_TOOK) / (GWI_CONTROL_TOOK / 2));
     if (control & (GWI_CONTROL_SITE | GWI_CONTROL_EXTRA | GWI_CONTROL_TEXT)) {
         if (control & GWI_CONTROL_SITE)
@@ -87,7 +88,7 @@ static inline gw_status gwi_decoder_event(gwi_decoder *decoder, gw_event *event)
     return GW_OK;
 }
 
-/* The same as an item, which is the decoder's until the next call. */
+/* The same as an item, which belongs to the decoder until the next call. */
 static inline gw_status gwi_decoder_next(gwi_decoder *decoder, const gw_item **ret_item)
 {
     gw_item *item = &decoder->item;

@@ -1,5 +1,5 @@
-/* Items other than events as bytes: u8 code, u32 length, then the payload that each code has. Strings are u32 length,
- * bytes and a terminator that is not counted, so that a reader can hand them out in place. */
+/* Encodes items other than events: u8 code, u32 length, then a payload that depends on the code. A string is a u32
+ * length, the bytes, and a terminator that is not counted, so that a reader can return it in place. */
 #ifndef GWI_ITEM_CODE_H
 #define GWI_ITEM_CODE_H
 
@@ -13,10 +13,11 @@ typedef struct gwi_bytes { /* a growing block */
 
 void gwi_bytes_free(gwi_bytes *bytes);
 
-/* Which block an item belongs into; 0: none. */
+/* The type of block in which an item is stored. 0: none. */
 gwi_block_type gwi_item_block(gw_item_kind kind);
 
-/* Append the item. Strings beyond 64 KiB and stderr beyond 256 KiB are cut. GW_NOMEM, GW_USAGE: nothing was added. */
+/* Append the item. Strings longer than 64 KiB and stderr longer than 256 KiB are truncated. GW_NOMEM, GW_USAGE:
+ * nothing was added. */
 gw_status gwi_item_encode(gwi_bytes *bytes, const gw_item *item);
 
 typedef struct gwi_item_reader {
@@ -32,12 +33,12 @@ typedef struct gwi_item_reader {
 
 void gwi_item_reader_start(gwi_item_reader *reader, const gwi_dict *dict, const uint8_t *raw, uint32_t raw_bytes);
 void gwi_item_reader_free(gwi_item_reader *reader);
-/* GW_OK; GW_END; GW_CORRUPT; GW_NOMEM. Items of codes newer than this build are passed over. */
+/* GW_OK; GW_END; GW_CORRUPT; GW_NOMEM. Items whose code is newer than this build are skipped. */
 gw_status gwi_item_reader_next(gwi_item_reader *reader, const gw_item **ret_item);
 
-/* The dictionary: counts and strings. `names` of kinds and counters are this build's. */
+/* Encode the dictionary: counts and strings. The names of kinds and counters are those of this build. */
 gw_status gwi_dict_encode(gwi_bytes *bytes, const char *const *fn_names, uint32_t fn_count);
-/* GW_OK: *ret_dict is the caller's. GW_CORRUPT, GW_NOMEM. */
+/* GW_OK: the caller owns *ret_dict. GW_CORRUPT, GW_NOMEM. */
 gw_status gwi_dict_decode(const uint8_t *raw, uint32_t raw_bytes, gwi_dict *ret_dict);
 void gwi_dict_free(gwi_dict *dict);
 

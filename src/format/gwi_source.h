@@ -1,11 +1,12 @@
-/* One file of a recording as items: what gw_reader is made of (a run folder has several files). */
+/* One file of a recording as a sequence of items. gw_reader consists of these, because a run folder has several
+ * files. */
 #ifndef GWI_SOURCE_H
 #define GWI_SOURCE_H
 
 #include "gwi_block_in.h"
 #include "gwi_item_code.h"
 
-typedef struct gwi_mark { /* a DRAINED mark of a SYNC block, with the buffer it is about */
+typedef struct gwi_mark { /* a DRAINED mark of a SYNC block, with its buffer */
     uint32_t pid;
     uint64_t start_monotonic_ns;
     uint64_t sequence;
@@ -22,19 +23,19 @@ typedef struct gwi_source {
     gwi_source_mode mode;
     gwi_decoder *decoder; /* owned */
     gwi_item_reader items;
-    uint64_t t_ns;           /* of the last item */
-    uint64_t uncommitted_at; /* buffers' items of blocks from this offset on are passed over */
+    uint64_t t_ns;           /* time of the last item */
+    uint64_t uncommitted_at; /* items from buffers in blocks from this offset on are skipped */
 } gwi_source;
 
-/* Take over `fd`; `path` is borrowed. Also after failure: gwi_source_close(). Finds the dictionary. */
+/* Take ownership of `fd`; `path` is borrowed. Finds the dictionary. Call gwi_source_close() also after a failure. */
 gw_status gwi_source_start(gwi_source *source, int fd, const char *path, gw_error *err);
 void gwi_source_close(gwi_source *source);
 
-/* As gw_reader_next(), without TRUNCATED: see `in.truncated` at GW_END. */
+/* Like gw_reader_next(), but without TRUNCATED: check `in.truncated` after GW_END. */
 gw_status gwi_source_next(gwi_source *source, const gw_item **ret_item, gw_error *err);
 
-/* Hand every mark of the SYNC blocks to `sink`, then begin again, passing over what came from the buffers after the
- * last SYNC block: the buffers still hold that. */
+/* Pass every mark of the SYNC blocks to `sink` and rewind. From then on, items that came from the buffers after the
+ * last SYNC block are skipped, because the buffers still hold them. */
 typedef void (*gwi_mark_sink)(void *user, const gwi_mark *mark);
 gw_status gwi_source_scan_marks(gwi_source *source, gwi_mark_sink sink, void *user, gw_error *err);
 

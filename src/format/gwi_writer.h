@@ -1,11 +1,11 @@
-/* Inside format/: a writer on a file that is open already. */
+/* Shared inside format/: a writer for a file that is already open. */
 #ifndef GWI_WRITER_H
 #define GWI_WRITER_H
 
 #include "gwi_block_out.h"
 #include "gwi_item_code.h"
 
-/* Take over `fd`, an empty file. As gw_writer_create() else. */
+/* Take ownership of `fd`, an empty file. Otherwise like gw_writer_create(). */
 gw_status gwi_writer_on_fd(int fd, const char *path, uint64_t bytes_max, const char *const *fn_names, uint32_t fn_count,
                            gw_writer **ret_writer, gw_error *err);
 

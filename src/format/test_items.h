@@ -1,4 +1,4 @@
-/* For the tests of this folder: items as text, so that two recordings are compared by their lines. */
+/* Test helper: items as text, so that two recordings can be compared line by line. */
 #ifndef GWI_TEST_ITEMS_H
 #define GWI_TEST_ITEMS_H
 
@@ -13,7 +13,7 @@
 typedef struct test_lines {
     char **line;
     size_t count;
-    size_t faults; /* GW_CORRUPT answers */
+    size_t faults; /* number of GW_CORRUPT results */
     gw_error fault;
 } test_lines;
 
@@ -120,7 +120,7 @@ static inline void test_lines_free(test_lines *lines)
     *lines = (test_lines){0};
 }
 
-/* The events that lie at hand, as gw_reader_next() would have handed them out. */
+/* Read the events that are available at once, in the form that gw_reader_next() would return. */
 static inline void test_lines_read_events(gw_reader *reader, size_t room, test_lines *lines)
 {
     gw_event event[8];
@@ -132,8 +132,8 @@ static inline void test_lines_read_events(gw_reader *reader, size_t room, test_l
     }
 }
 
-/* Everything that `path` holds, by turns one item and up to eight events; the status of the last call (GW_END: read to
- * the end). */
+/* Read everything in `path`, alternating between one item and up to eight events. Returns the status of the last
+ * call (GW_END: read to the end). */
 static inline gw_status test_lines_read(const char *path, test_lines *lines, gw_error *err)
 {
     gw_reader *reader;
