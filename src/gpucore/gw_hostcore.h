@@ -26,7 +26,7 @@ typedef struct gw_hostcore {
 } gw_hostcore;
 
 /* Read a dump. `name` is used in error texts. GW_OK; GW_CORRUPT: not a core dump of a process, or its notes are
- * invalid; GW_UNSUPPORTED: of a machine other than 64-bit x86 or ARM, or this build lacks elfutils; GW_IO. Unless
+ * invalid; GW_UNSUPPORTED: of a machine other than 64-bit x86 or ARM; GW_IO. Unless
  * GW_OK, *ret_core is unchanged. The file offset of `fd` is not used. */
 GW_MUST_CHECK gw_status gw_hostcore_read(int fd, const char *name, gw_hostcore *ret_core, gw_error *err);
 

@@ -89,7 +89,7 @@ bool gw_library_of_path(const char *path, gw_library *ret_library);
  * prefixed to the path: "" is this machine. Reads a few directories and opens no file. */
 void gw_library_ask_package(const char *root, gw_library *library);
 /* Read the SONAME, and the version from the content for libraries that contain it. Reads headers and some read-only
- * data. A file that is not an ELF file leaves the library unchanged. Without elfutils nothing is read. */
+ * data. A file that is not an ELF file leaves the library unchanged. */
 void gw_library_read(const char *root, gw_library *library);
 void gw_library_free(gw_library *library); /* frees its strings */
 
