@@ -1,13 +1,12 @@
-/* The events that the hook writes and the model reads: the one meeting point of the two.
+/* The events that the hook writes and the model reads. This header is the only interface between the two.
  *
- * An event is one completed driver call, or a fact the hook found out by itself. `kind` says what the
- * call did, `fn` which entry point did it (an id of the hook's build; the recording carries the
- * dictionary, so that ids never have to be stable). The four arguments mean what the table below says
- * for the kind, whatever the entry point was called; they are canonical, so that the model needs to
- * know kinds, not functions.
+ * An event is one completed driver call, or a fact that the hook recorded by itself. `kind` is the effect of the call.
+ * `fn` is the entry point: an id of the hook's build, which the recording's dictionary maps to a name, so that ids need
+ * not be stable. The meaning of the four arguments depends only on the kind, as listed below, and not on the entry
+ * point. So the model handles kinds and not functions.
  *
- * For a failed call (`result` != 0) output arguments are zero: a driver does not fill them. Inputs
- * (bytes wanted, pointer freed, function launched, ...) stand where they always stand. */
+ * For a failed call (`result` != 0) output arguments are zero, because the driver does not set them. Input arguments
+ * (bytes requested, pointer freed, function launched, ...) have their usual position. */
 #ifndef GW_EVENT_H
 #define GW_EVENT_H
 
@@ -15,44 +14,46 @@
 
 /* X(name, price, effect, thing, fold, order, arg0, arg1, arg2, arg3)
  *
- * price RARE: every call is written. HOT: a success is a count and a ring slot, a failure is written.
- * FAILURE: only failures are written. FACT: not a call; written by the hook itself.
- * effect MAKES: after a success the thing that arg0 names exists. ENDS: it is over, and the driver may give its address
- * or handle to another. ENDS_PRIMARY: a primary context, which arg2 names by its device, is over or has one user less.
- * fold, when a recording is compacted, KEEP: every event stays, above all those of virtual memory's mappings, whose
- * lifetime only a model follows. PAIR: what makes a thing goes together with what ends it. FIRST: the first ones stay.
- * DROP: none stays. Of failures the first ones stay, whatever their kind.
- * order, of work on the GPU: QUEUES: memory is given out in the order of a stream. PINS: host memory that copies may
- * use while the host goes on. FREES: memory is given back, and the work before it matters. WAITS: the call may wait for
- * the whole device.
+ * price RARE: every call is written. HOT: a success is counted and stored in the ring, a failure is written. FAILURE:
+ * only failures are written. FACT: not a call; written by the hook itself.
+ * effect MAKES: after a success the object in arg0 exists. ENDS: the object no longer exists, and the driver may reuse
+ * its address or handle. ENDS_PRIMARY: the primary context of the device in arg2 no longer exists or has one user less.
+ * fold is used when a recording is compacted. KEEP: every event is kept, above all the mappings of virtual memory,
+ * whose lifetime only a model follows. PAIR: an event that makes an object is dropped together with the one that ends
+ * it. FIRST: the first events are kept. DROP: all are dropped. Of failures the first are kept, whatever their kind.
+ * order is the effect on the order of work on the GPU. QUEUES: memory is allocated in stream order. PINS: host memory
+ * that copies may use while the host continues. FREES: memory is freed, and the work before it matters. WAITS: the call
+ * may wait for the whole device.
  * "stream" arguments are the CUstream as passed (0, 1 and 2 are the default streams).
  *
- * CALL: `arg` holds the first four integer or pointer parameters as passed.
- * DEVICE: the name follows as text; bytes_free is all ones where it could not be asked for.
- * ALLOC, ALLOC_ASYNC, VMM_CREATE: `extra` is the work since the thread's last such call: gw_work_launches() and the
- *   others.
- * LAUNCH: grid = x | y << 32 | z << 48 and block = x | y << 21 | z << 42, each part saturating;
- *   `extra` is the dynamic shared memory in bytes.
- * GRAPH_NODE: `extra` is what an allocation node takes, in KiB.
- * ALLOCATOR_BLOCK, ALLOCATOR_HELD: the event's site is where the memory was asked for.
- * ALLOCATOR_REQUESTS: the last requests of an allocator in a row, as text (gw_requests.h); first_order is the number of
- *   the first of them, age_ns how long before the event it was.
- * ALLOCATOR_SIZE: all requests of at least bytes_least and less than twice that, ever; lifetime_sum: of those that were
- *   freed, the requests from a block's own to its end, added up.
- * ARRAYS_OOM: a framework's out-of-memory ended the program; the text is the framework's name, 0 is not known. ARRAYS,
- *   after it: live arrays of one type and shape, which the text names; `bytes` is of one. is_rest 1: all others, and
- *   `bytes` of all of them.
- * FORK: parent_site is where the parent called fork(), in its own numbers of sites; 0: not known.
- * SITE to PYTHON_LINES: gw_site.h.
- * ORDER, ORDER_RANGE: calls that put work in order, written down when memory is given back; see gw_order_step. Of FREE,
- *   FREE_ASYNC, HOST_FREE and HOST_UNREGISTER `extra` is the number of the last step before it; 0: not known.
- * CRASH (--catch-crash): a signal of a fault, `code` and address as siginfo has them; a second one that is the same
- * adds the site. POOL_STATE: a pool of stream-ordered memory that this process uses, after a refused request; bit 32 of
- * device_and_default is set for the device's default pool. PHASE: the process is in the phase that the text names,
- * since age_ns before the event; without text: in none. PYTHON_RAISED: one line of the traceback of the last exception
- * that reached the top level, read when the interpreter ended. LAUNCH_SITE: a launch of the function was made at the
- * event's site; the first launch of each function is written, and a few of later ones where they come from another
- * site. */
+ * CALL: the arguments are the first four integer or pointer parameters as passed.
+ * DEVICE: the name follows as text; bytes_free is all ones if it could not be read.
+ * ALLOC, ALLOC_ASYNC, VMM_CREATE: `extra` is the work since the thread's last such call, see gw_work_launches() and
+ * following.
+ * LAUNCH: grid = x | y << 32 | z << 48 and block = x | y << 21 | z << 42, each part saturating; `extra` is the dynamic
+ * shared memory in bytes.
+ * GRAPH_NODE: `extra` is the size of an allocation node in KiB.
+ * ALLOCATOR_BLOCK, ALLOCATOR_HELD: the event's site is the place of the allocation.
+ * ALLOCATOR_REQUESTS: the latest consecutive requests of an allocator, as text (gw_requests.h); first_order is the
+ * number of the first of them, age_ns its time before the event.
+ * ALLOCATOR_SIZE: counts all requests so far of at least bytes_least and less than twice that; lifetime_sum: for those
+ * that were freed, the sum of the numbers of requests from a block's own to its end.
+ * ARRAYS_OOM: an out-of-memory error of a framework ended the program; the text is the framework's name, 0 means
+ * unknown. It is followed by ARRAYS: live arrays of one type and shape, which the text names; `bytes` is the size of
+ * one. is_rest 1: all other arrays, and `bytes` of all of them.
+ * FORK: parent_site is the place where the parent called fork(), as a site id of the parent; 0: unknown.
+ * SITE to PYTHON_LINES: see gw_site.h.
+ * ORDER, ORDER_RANGE: calls that order GPU work, written when memory is freed; see gw_order_step. For FREE, FREE_ASYNC,
+ * HOST_FREE and HOST_UNREGISTER `extra` is the number of the last step before it; 0: unknown.
+ * CRASH (--catch-crash): a fault signal, with `code` and address as in siginfo; a second equal event adds the site.
+ * POOL_STATE: a pool of stream-ordered memory in use by this process, after a refused request; bit 32 of
+ * device_and_default is set for the device's default pool.
+ * PHASE: the process has been in the phase named by the text for age_ns before the event; without text it is in no
+ * phase.
+ * PYTHON_RAISED: one line of the traceback of the last exception that reached the top level, read when the interpreter
+ * ended.
+ * LAUNCH_SITE: the function was launched at the event's site. Written for the first launch of each function, and for a
+ * few later ones from other sites. */
 #define GW_EVENT_KINDS(X)                                                                                              \
     X(CALL, FAILURE, NONE, NONE, KEEP, NONE, "p0", "p1", "p2", "p3")                                                   \
     X(INIT, RARE, NONE, NONE, KEEP, NONE, "flags", "", "", "")                                                         \
@@ -162,7 +163,7 @@ typedef enum gw_ordering {
     GW_ORDERING_WAITS
 } gw_ordering;
 
-/* Numbers of different things may be the same: a handle or address means one of these. */
+/* Kinds of objects. Objects of different kinds may have equal numbers: a handle or address means one of these. */
 typedef enum gw_thing {
     GW_THING_NONE,
     GW_THING_CONTEXT,
@@ -173,7 +174,7 @@ typedef enum gw_thing {
     GW_THING_VMM_MEMORY,
     GW_THING_MAPPING,
     GW_THING_RESERVATION,
-    GW_THING_IMPORTED_MEMORY, /* of another process, or of another API */
+    GW_THING_IMPORTED_MEMORY, /* from another process or another API */
     GW_THING_EXTERNAL,
     GW_THING_MODULE,
     GW_THING_LIBRARY,
@@ -186,8 +187,8 @@ typedef enum gw_thing {
     GW_THING_COUNT
 } gw_thing;
 
-/* The set of kinds of which `is_in`, a macro with the parameters of GW_EVENT_KINDS() that expands to GW_KIND_BIT(), is
- * true: a constant, one bit a kind. For effects and orders alone: later kinds than these have no bit. */
+/* A constant with one bit per kind: the kinds for which `is_in` is true. `is_in` is a macro with the parameters of
+ * GW_EVENT_KINDS() that expands to GW_KIND_BIT(). For effects and orders only, because later kinds have no bit. */
 #define GW_KINDS(is_in)          ((uint64_t)0 GW_EVENT_KINDS(is_in))
 #define GW_KIND_BIT(name, truth) | (uint64_t)(truth) << (GW_EV_##name & 63)
 #define GW_X(name, price, effect, thing, fold, order, ...)                                                             \
@@ -210,7 +211,7 @@ typedef enum gw_space {
     GW_SPACE_COUNT
 } gw_space;
 
-/* arg3 of CTX_CREATE. A retain of a primary context is a CTX_CREATE each time; the model counts. */
+/* arg3 of CTX_CREATE. Each retain of a primary context is a CTX_CREATE; the model counts them. */
 typedef enum gw_context_kind {
     GW_CONTEXT_PLAIN = 0,
     GW_CONTEXT_PRIMARY = 1,
@@ -218,15 +219,15 @@ typedef enum gw_context_kind {
     GW_CONTEXT_FROM_GREEN = 3 /* arg1 then holds the green context */
 } gw_context_kind;
 
-/* arg2 of FUNCTION: what arg1 is. The name follows as text where the call names it. */
+/* arg2 of FUNCTION: the kind of object in arg1. The name follows as text if the call has it. */
 typedef enum gw_owner_kind {
     GW_OWNER_MODULE = 0,
     GW_OWNER_LIBRARY = 1, /* arg0 is a CUkernel */
-    GW_OWNER_KERNEL = 2,  /* arg1 is the CUkernel that arg0 was made from */
-    GW_OWNER_GLOBAL = 3   /* a variable, not a function: arg0 address, arg3 bytes */
+    GW_OWNER_KERNEL = 2,  /* arg1 is the CUkernel from which arg0 was made */
+    GW_OWNER_GLOBAL = 3   /* a variable instead of a function: arg0 address, arg3 bytes */
 } gw_owner_kind;
 
-/* arg0 of NOTE: why something was not recorded or not done. Text may follow. */
+/* arg0 of NOTE: the reason why something was not recorded or not done. Text may follow. */
 #define GW_NOTES(X)                                                                                                    \
     X(TEXT_ONLY, "see text")                                                                                           \
     X(SLOTS_FULL, "more threads than slots: later threads are counted, not recorded")                                  \
@@ -249,7 +250,7 @@ typedef enum gw_note {
         GW_NOTE_COUNT
 } gw_note;
 
-/* arg0 of ALLOCATOR_STATE: what a framework's allocator said about itself, in bytes or counts. */
+/* arg0 of ALLOCATOR_STATE: a value that a framework's allocator reported, in bytes or counts. */
 #define GW_ALLOCATOR_FIELDS(X)                                                                                         \
     X(ALLOCATED, "allocated_bytes")                                                                                    \
     X(RESERVED, "reserved_bytes")                                                                                      \
@@ -265,14 +266,15 @@ typedef enum gw_note {
     X(LIMIT, "limit_bytes")                                                                                            \
     X(HISTORY_TOTAL, "history_entry_count")                                                                            \
     X(WHEN, "when")                  /* 0 at an out-of-memory, 1 at the end, 2 on request */                           \
-    X(HISTORY_AGE, "history_age_ns") /* how long before the event our history began */                                 \
-    /* Of the course, which follows each block from the first one on */                                                \
-    X(COURSE_REQUESTS, "course_request_count") /* ages in the report are told of this event's time from here on */     \
+    X(HISTORY_AGE, "history_age_ns") /* age of the start of our history, counted back from the event */                \
+    /* Values of the course, which follows each block from the first one on */                                         \
+    X(COURSE_REQUESTS, "course_request_count") /* from here on, ages in the report count back from the time of         \
+                                                * this event */                                                        \
     X(COURSE_FREES, "course_free_count")                                                                               \
     X(COURSE_LIVE, "course_live_bytes")                                                                                \
     X(COURSE_LIVE_COUNT, "course_live_count")                                                                          \
     X(COURSE_PEAK, "course_peak_bytes")                                                                                \
-    X(COURSE_MISSED, "course_missed_count") /* events that were not followed; not 0: the course is not whole */
+    X(COURSE_MISSED, "course_missed_count") /* events that were missed; if not 0, the course is incomplete */
 
 typedef enum gw_allocator_field {
 #define GW_X(name, text) GW_ALLOCATOR_##name,
@@ -281,21 +283,21 @@ typedef enum gw_allocator_field {
         GW_ALLOCATOR_FIELD_COUNT
 } gw_allocator_field;
 
-/* arg3 of ALLOCATOR_BLOCK, a block that a framework's allocator holds: its state, and above GW_BLOCK_ORDER_SHIFT the
- * number of its request on that device, counted from 1 on; 0: not known. arg2 is how long before the event itself it
- * was handed out; GW_AGE_UNKNOWN: before the oldest history entry, or there is no history. */
+/* arg3 of ALLOCATOR_BLOCK, a block held by a framework's allocator: its state, and above GW_BLOCK_ORDER_SHIFT the
+ * number of its request on that device, from 1 on (0: unknown). arg2 is the age of the allocation, counted back from
+ * the event. GW_AGE_UNKNOWN: older than the history, or there is no history. */
 #define GW_AGE_UNKNOWN UINT64_MAX
 enum { GW_BLOCK_ORDER_SHIFT = 8 };
 typedef enum gw_block_state {
-    GW_BLOCK_LIVE = 0,     /* the program holds it */
+    GW_BLOCK_LIVE = 0,     /* in use by the program */
     GW_BLOCK_PENDING = 1,  /* freed, but a stream may still use it */
     GW_BLOCK_INACTIVE = 2, /* cached: free inside the allocator */
-    GW_BLOCK_REST = 3      /* live blocks that are not listed one by one: arg0 is their count, arg1 their bytes */
+    GW_BLOCK_REST = 3      /* live blocks that are not listed individually: arg0 is their number, arg1 their bytes */
 } gw_block_state;
 
-/* arg0 of ALLOCATOR_HISTORY. arg3 is how long before the event itself it happened. LIVE_PEAK and LIVE_LOW condense the
- * whole history: the highest and lowest number of live bytes (arg2) within one of several hundred equal spans of time
- * that ends at arg3. The others are single entries, the youngest ones only. */
+/* arg0 of ALLOCATOR_HISTORY. arg3 is the age, counted back from the event. LIVE_PEAK and LIVE_LOW condense the whole
+ * history: the highest and lowest number of live bytes (arg2) within one of several hundred equal spans of time,
+ * which ends at arg3. The others are single entries, only the latest ones. */
 #define GW_ALLOCATOR_ACTIONS(X)                                                                                        \
     X(ALLOC, "alloc")                                                                                                  \
     X(FREE, "free_completed")                                                                                          \
@@ -304,7 +306,7 @@ typedef enum gw_block_state {
     X(SEGMENT_FREE, "segment_free")                                                                                    \
     X(SEGMENT_MAP, "segment_map")                                                                                      \
     X(SEGMENT_UNMAP, "segment_unmap")                                                                                  \
-    X(OOM, "oom") /* arg1 is then 0, arg2 the bytes wanted */                                                          \
+    X(OOM, "oom") /* arg1 is then 0, arg2 the requested bytes */                                                       \
     X(LIVE_PEAK, "live_peak")                                                                                          \
     X(LIVE_LOW, "live_low")                                                                                            \
     X(OTHER, "other")
@@ -316,12 +318,12 @@ typedef enum gw_allocator_action {
         GW_ACTION_COUNT
 } gw_allocator_action;
 
-/* arg0 of ALLOCATOR_HELD, which belongs to the report before it as ALLOCATOR_BLOCK does. arg3 is how long before the
- * event itself the moment was. */
+/* arg0 of ALLOCATOR_HELD, which belongs to the report before it, like ALLOCATOR_BLOCK. arg3 is the age of the
+ * moment, counted back from the event. */
 #define GW_ALLOCATOR_MOMENTS(X)                                                                                        \
-    X(PEAK, "peak") /* arg1 bytes in arg2 blocks, asked for by one site, were live when live bytes were highest */     \
-    X(REST, "peak rest")  /* the same for all sites that have no entry of their own */                                 \
-    X(REQUEST, "request") /* the site is that of the refused request of arg1 bytes */
+    X(PEAK, "peak")       /* arg1 bytes in arg2 blocks from one site were live at the peak of live bytes */            \
+    X(REST, "peak rest")  /* the same for all sites without an entry of their own */                                   \
+    X(REQUEST, "request") /* the site is that of the refused request, arg1 its bytes */
 
 typedef enum gw_allocator_moment {
 #define GW_X(name, text) GW_MOMENT_##name,
@@ -330,23 +332,24 @@ typedef enum gw_allocator_moment {
         GW_MOMENT_COUNT
 } gw_allocator_moment;
 
-/* arg0 of ORDER is step | tid << 8: what a call did to the order of work on the GPU, and whose it was (`fn` is the
- * call). The hook numbers such calls in the order in which they came back, over all threads of the process, from 1 on,
- * and keeps the last thousand. When memory is given back that may matter, those not written yet are written, just
- * before that event; a gap in the numbers (`extra`, modulo 2^32) means that calls are not known. `age_ns` is how long
- * before the event the call began. Streams are as passed, but the per-thread default stream is tid << 8 | 2. Of a COPY
- * and a FILL an ORDER_RANGE with the same number follows: source 0 for a FILL. */
+/* arg0 of ORDER is step | tid << 8: the effect of a call on the order of GPU work, and its thread (`fn` is the
+ * call). The hook numbers such calls in the order in which they returned, over all threads of the process, from 1
+ * on, and stores the last thousand. When memory is freed for which this may matter, the steps not written yet are
+ * written just before that event. A gap in the numbers (`extra`, modulo 2^32) means that calls are missing. `age_ns`
+ * is the start of the call, counted back from the event. Streams are as passed, except that the per-thread default
+ * stream is tid << 8 | 2. A COPY or FILL is followed by an ORDER_RANGE with the same number; its source is 0 for a
+ * FILL. */
 #define GW_ORDER_STEPS(X)                                                                                              \
-    X(UNKNOWN)     /* something was put in order by means that are not followed, or captured */                        \
+    X(UNKNOWN)     /* work was ordered in a way that is not followed, or it was captured */                            \
     X(COPY)        /* `object` is the destination; the host does not wait */                                           \
-    X(COPY_WAITED) /* a copy that the host may have waited for */                                                      \
+    X(COPY_WAITED) /* a copy for which the host may have waited */                                                     \
     X(FILL)                                                                                                            \
-    X(RECORD) /* of the event `object` */                                                                              \
+    X(RECORD) /* records the event `object` */                                                                         \
     X(WAIT)   /* the stream waits for the event `object` */                                                            \
     X(HOST_FUNC)                                                                                                       \
-    X(STREAM_DONE)  /* the stream `object` was waited for, or asked and found done */                                  \
-    X(EVENT_DONE)   /* likewise the event `object` */                                                                  \
-    X(CONTEXT_DONE) /* likewise all of a context */
+    X(STREAM_DONE)  /* the host waited for the stream `object`, or a query found it done */                            \
+    X(EVENT_DONE)   /* the same for the event `object` */                                                              \
+    X(CONTEXT_DONE) /* the same for all work of a context */
 
 typedef enum gw_order_step {
 #define GW_X(name) GW_ORDER_##name,
@@ -355,9 +358,9 @@ typedef enum gw_order_step {
         GW_ORDER_STEP_COUNT
 } gw_order_step;
 
-/* `extra` of a request for device memory: what the thread had the GPU do since its last request. Each count stops at
- * its greatest value. 0: nothing, or a recording from before this was counted. */
-#define GW_META_WORK "requests.work" /* META of a recording in which this is counted */
+/* `extra` of a request for device memory: the work that the thread submitted to the GPU since its last request. Each
+ * count saturates. 0: none, or a recording of a version that did not count it. */
+#define GW_META_WORK "requests.work" /* META item of a recording in which this is counted */
 enum { GW_WORK_LAUNCHES_MAX = 0xfff, GW_WORK_COPIES_MAX = 0x7f, GW_WORK_READS_MAX = 0x3f, GW_WORK_WAITS_MAX = 0x7f };
 
 static inline uint32_t gw_work_launches(uint32_t work)
@@ -365,19 +368,19 @@ static inline uint32_t gw_work_launches(uint32_t work)
     return work & GW_WORK_LAUNCHES_MAX;
 }
 
-/* Copies of every direction, those to the host included. */
+/* Copies in every direction, including those to the host. */
 static inline uint32_t gw_work_copies(uint32_t work)
 {
     return work >> 12 & GW_WORK_COPIES_MAX;
 }
 
-/* Copies to the host, by the function's name: cuMemcpy, which takes any address, is not among them. */
+/* Copies to the host, according to the function's name. cuMemcpy accepts any address and is not included. */
 static inline uint32_t gw_work_reads(uint32_t work)
 {
     return work >> 19 & GW_WORK_READS_MAX;
 }
 
-/* Synchronisations of a context, a stream or an event, and questions whether its work is done. */
+/* Synchronisations of a context, stream or event, and queries whether its work is done. */
 static inline uint32_t gw_work_waits(uint32_t work)
 {
     return work >> 25;
@@ -400,35 +403,36 @@ static inline int gw_is_request(uint8_t kind)
 /* Flags of an event. */
 enum {
     GW_EVF_CAPTURING = 1 << 0,    /* a stream capture was open in the process */
-    GW_EVF_GUARD = 1 << 1,        /* our guard made the answer, not the driver */
+    GW_EVF_GUARD = 1 << 1,        /* the guard produced the result, not the driver */
     GW_EVF_TEXT_FOLLOWS = 1 << 2, /* TEXT records of the same thread follow */
     GW_EVF_PER_THREAD = 1 << 3    /* the entry point was a _ptsz or _ptds variant */
 };
 
-/* One event as it lies in the buffer. `ticks` is the buffer's clock after the call returned; of a call that well ended
- * something (FREE, ..._DESTROY, ...) before it was made: what other threads are then given in its place is later. */
+/* One event as stored in the buffer. `ticks` is the buffer's clock after the call returned. For a call that ended an
+ * object (FREE, ..._DESTROY, ...) successfully, it is the clock before the call, so that whatever other threads receive
+ * in its place is later. */
 typedef struct gw_raw_event {
     uint64_t ticks;
     uint16_t fn;
     uint8_t kind;
     uint8_t flags;
-    uint16_t result;  /* CUresult; all are below 1,000 */
-    uint16_t took_us; /* duration of the call, saturating at 65,535; 0 for kinds whose calls are not timed */
-    uint32_t site;    /* call site id; 0: not known */
-    uint32_t extra;   /* by kind: see above */
-    uint64_t context; /* the context current at the call; 0: none or not asked */
+    uint16_t result;  /* CUresult; all values are below 1,000 */
+    uint16_t took_us; /* duration of the call, saturating at 65,535; 0 for kinds that are not timed */
+    uint32_t site;    /* call site id; 0: unknown */
+    uint32_t extra;   /* depends on the kind: see above */
+    uint64_t context; /* the context current at the call; 0: none, or not read */
     uint64_t arg[4];
 } gw_raw_event;
 _Static_assert(sizeof(gw_raw_event) == 64, "an event is one cache line");
 
-/* Text that belongs to the event before it on the same thread. Long texts take several records. */
+/* Text that belongs to the previous event of the same thread. Long texts take several records. */
 enum { GW_RAW_TEXT_BYTES = 48, GW_TEXT_BYTES_MAX = 960 };
 typedef struct gw_raw_text {
     uint64_t ticks;
     uint16_t fn;
     uint8_t kind;   /* GW_EV_TEXT */
     uint8_t flags;  /* GW_EVF_TEXT_FOLLOWS: one more record follows */
-    uint16_t bytes; /* of `text`, no terminator */
+    uint16_t bytes; /* length of `text`, which has no terminator */
     uint16_t reserved;
     char text[GW_RAW_TEXT_BYTES];
 } gw_raw_text;

@@ -11,7 +11,7 @@ const char *gw_event_arg_name(unsigned kind, unsigned arg_index); /* for example
                                                                    * this argument */
 gw_price gw_event_kind_price(unsigned kind);
 
-/* for example "LAUNCH" */
+/* The columns of a kind. An unknown kind has those of CALL. */
 typedef struct gw_kind_traits {
     gw_price price;
     gw_effect effect;
@@ -20,6 +20,6 @@ typedef struct gw_kind_traits {
     gw_ordering order;
 } gw_kind_traits;
 const gw_kind_traits *gw_event_kind_traits(unsigned kind);
-const char *gw_counter_name(unsigned counter); /* "LAUNCH" */
+const char *gw_counter_name(unsigned counter); /* for example "LAUNCH" */
 
 #endif

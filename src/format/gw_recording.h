@@ -1,8 +1,8 @@
-/* The recording: `.gpuwhy` files, how they are written, read and checked, and how live buffers are drained.
- * docs/recording-format.md is the grammar. What was written stays readable for ever.
+/* The recording: how `.gpuwhy` files are written and read, and how live buffers are drained. docs/recording-format.md
+ * describes the format. Every version of the format stays readable.
  *
- * Times are ns since the run began (CLOCK_MONOTONIC at the supervisor's start = 0); realtime is given once.
- * One writer, one thread; one reader, one thread. */
+ * Times are ns since the start of the run (CLOCK_MONOTONIC at the supervisor's start = 0); realtime is recorded once.
+ * Use a writer or a reader from one thread. */
 #ifndef GW_RECORDING_H
 #define GW_RECORDING_H
 
@@ -16,24 +16,24 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* ---- what a recording holds, item by item ---- */
+/* ---- the items of a recording ---- */
 
 typedef enum gw_item_kind {
     GW_ITEM_META,       /* one key and value: "version", "argv", "cwd", "host", "option.memory", "env.X", ... */
     GW_ITEM_PROCESS,    /* a process whose driver calls were recorded, when its buffer was first seen */
     GW_ITEM_EVENT,      /* in order of time over all threads and processes */
-    GW_ITEM_COUNTERS,   /* a thread's counters at an instant: each supersedes the last of that thread */
-    GW_ITEM_RING,       /* a thread's ring at an instant: oldest first; each supersedes the last */
+    GW_ITEM_COUNTERS,   /* a thread's counters at an instant; replaces the previous ones of the thread */
+    GW_ITEM_RING,       /* a thread's ring at an instant, oldest first; replaces the previous one */
     GW_ITEM_LOST,       /* events lost in a process so far */
-    GW_ITEM_STDERR,     /* bytes of stderr, in order; the tail is kept, the start may be missing */
+    GW_ITEM_STDERR,     /* bytes of stderr, in order; the end is always kept, the start may be missing */
     GW_ITEM_EXIT,       /* a process ended (pid known), or the run itself (pid of the command) */
     GW_ITEM_MAPS,       /* a mapped file of a process: path, build id or "" */
-    GW_ITEM_SUPERVISOR, /* facts the supervisor found: key, value (e.g. "unobserved.driver") */
-    GW_ITEM_TRUNCATED,  /* the recording ends here without its END block: machine or supervisor died */
-    GW_ITEM_SYMBOL,     /* what lies at an address of a mapped file: names outlive the machine that the file is on */
-    GW_ITEM_SAMPLE,     /* values of machine or card at an instant; those that did not change may be missing */
-    GW_ITEM_MACHINE,    /* something happened to machine or card */
-    GW_ITEM_DRAINED,    /* from the drain to the writer only: how far the buffers were read. Never read back */
+    GW_ITEM_SUPERVISOR, /* facts that the supervisor recorded: key, value (e.g. "unobserved.driver") */
+    GW_ITEM_TRUNCATED,  /* the recording ends without an END block: the machine or the supervisor died */
+    GW_ITEM_SYMBOL,     /* the function at an address of a mapped file, so that the file is not needed later */
+    GW_ITEM_SAMPLE,     /* values of machine or card at an instant; unchanged ones may be missing */
+    GW_ITEM_MACHINE,    /* an event of machine or card */
+    GW_ITEM_DRAINED,    /* only from the drain to the writer: progress in the buffers. Never read back */
     GW_ITEM_COUNT
 } gw_item_kind;
 
@@ -50,11 +50,11 @@ typedef struct gw_event {
     uint32_t extra;
     uint64_t context;
     uint64_t arg[4];
-    const char *text; /* joined TEXT records; NULL: none. Borrowed from the reader until the next call */
+    const char *text; /* text of the joined TEXT records; NULL: none. Borrowed from the reader until the next call */
     uint32_t text_bytes;
 } gw_event;
 
-typedef struct gw_hot_call { /* one decoded ring entry */
+typedef struct gw_hot_call { /* one decoded entry of a ring */
     uint64_t t_ns;
     uint64_t what;
     uint64_t stream;
@@ -64,13 +64,13 @@ typedef struct gw_hot_call { /* one decoded ring entry */
 typedef struct gw_exit_fact {
     uint32_t pid;
     bool is_command;   /* the process that `run` started */
-    bool status_known; /* false: it ended, nobody could read how */
-    int exit_code;     /* -1 when it died of a signal */
+    bool status_known; /* false: it ended, but its status could not be read */
+    int exit_code;     /* -1 if a signal ended it */
     int signal;        /* 0: none */
     bool core_dumped;
 } gw_exit_fact;
 
-typedef struct gw_drained_mark { /* the records of this chunk up to here are with the writer */
+typedef struct gw_drained_mark { /* progress in a chunk: the writer has the records up to here */
     uint64_t sequence;
     uint32_t bytes;
 } gw_drained_mark;
@@ -111,27 +111,28 @@ typedef struct gw_item {
         gw_exit_fact exit;
         struct {
             const char *path;           /* of the mapped file; with build_id as in MAPPED */
-            uint64_t build_id, address; /* an address of the file's symbol table: return address - 1 - bias */
+            uint64_t build_id, address; /* an address in terms of the file's symbol table: return address - 1 - bias */
             uint8_t state;              /* gw_symbol_state */
             const gw_symbol_frame *frame;
             uint32_t count;
         } symbol;
-        struct {                          /* pid: the process that it is about; 0: none */
+        struct {                          /* pid: the process concerned; 0: none */
             uint8_t source;               /* gw_source */
-            bool whole;                   /* all values that are known of it, not only those that changed */
+            bool whole;                   /* the sample has all known values of the object, not only those that
+                                           * changed */
             uint32_t device;              /* NVML's index; GW_NO_DEVICE: not about a card */
-            const gw_sample_value *value; /* each metric once; those that this build does not know are left out */
+            const gw_sample_value *value; /* each metric at most once; metrics unknown to this build are left out */
             uint32_t count;
         } sample;
-        struct {                  /* pid: the process that it names; 0: none. The time is when it happened */
+        struct {                  /* pid: the process named; 0: none. The time is that of the event */
             uint8_t kind, source; /* gw_machine_event_kind, gw_source */
-            uint32_t device;      /* NVML's index; GW_NO_DEVICE: not known, or not about a card */
-            uint32_t count;       /* equal ones in a short while; the first has the time */
+            uint32_t device;      /* NVML's index; GW_NO_DEVICE: unknown, or not about a card */
+            uint32_t count;       /* number of equal events within a short time; the time is that of the first */
             uint64_t code, value;
-            const char *text; /* in the words of its source; "": none */
+            const char *text; /* the text of its source; "": none */
         } machine;
         struct {
-            uint64_t start_monotonic_ns; /* with the pid: which buffer */
+            uint64_t start_monotonic_ns; /* identifies the buffer, together with the pid */
             const gw_drained_mark *mark;
             uint32_t count;
         } drained;
@@ -142,49 +143,53 @@ typedef struct gw_item {
 
 typedef struct gw_reader gw_reader;
 
-/* Open a recording, or, when `path` is a run folder, the recording its run.meta names followed by what its buffers
- * still hold; nothing there is changed, the supervisor may be alive (then SUPERVISOR "run.state" = "alive" comes last,
- * else "supervisor died" and TRUNCATED).
- * GW_OK: *ret_reader is the caller's, closed by gw_reader_close(). GW_IO, GW_CORRUPT, GW_VERSION, GW_NOMEM,
- * GW_UNSUPPORTED (compressed by a codec this build lacks): `err` names file, offset and reason. */
+/* Open a recording or a run folder. For a run folder, the reader returns the recording named in its run.meta, followed
+ * by the rest of the buffers. Nothing in the folder is changed, and its supervisor may be alive. The last item is then
+ * SUPERVISOR "run.state" = "alive"; otherwise the value is "supervisor died", with TRUNCATED.
+ *
+ * GW_OK: the caller closes *ret_reader with gw_reader_close(). GW_IO, GW_CORRUPT, GW_VERSION, GW_NOMEM, GW_UNSUPPORTED
+ * (compressed by a codec that this build lacks): `err` names file, offset and reason. */
 GW_MUST_CHECK gw_status gw_reader_open(const char *path, gw_reader **ret_reader, gw_error *err);
 void gw_reader_close(gw_reader *reader); /* takes NULL */
 
-/* The next item. GW_OK; GW_END; GW_CORRUPT: the block at the named offset is damaged and was skipped: a
- * further call goes on with the next good block, so that nothing good is lost. Unless GW_OK, *ret_item is
- * untouched. The item and what it points to belong to the reader until the next call. */
+/* Read the next item. GW_OK; GW_END; GW_CORRUPT: the block at the offset in `err` is damaged and was skipped. The
+ * next call continues with the next good block, so that no good data is lost. Unless GW_OK, *ret_item is unchanged.
+ * The item and what it points to belong to the reader until the next call. */
 GW_MUST_CHECK gw_status gw_reader_next(gw_reader *reader, const gw_item **ret_item, gw_error *err);
 
-/* The events that come next and lie at hand, up to `room` of them, copied into `event`: faster than one by one. Returns
- * how many; 0: what comes next, if only the next block, is gw_reader_next()'s to say. Their texts belong to the reader
- * until the next call. */
+/* Copy the next events that are already decoded into `event`, up to `room` of them. This is faster than reading one
+ * by one. Returns their number. 0 means that gw_reader_next() must be called for the next item, even if that is an
+ * event of the next block. Texts belong to the reader until the next call. */
 size_t gw_reader_events(gw_reader *reader, gw_event *event, size_t room);
 
-/* Name of a function of this recording's dictionary; "?" when out of range. Borrowed from the reader. */
+/* Name of a function in the dictionary of this recording; "?" if out of range. Borrowed from the reader. */
 const char *gw_reader_fn_name(const gw_reader *reader, uint16_t fn);
+/* Number of functions in the dictionary. */
 uint32_t gw_reader_fn_count(const gw_reader *reader);
 
 /* ---- writing ---- */
 
 typedef struct gw_writer gw_writer;
 
-/* Create `path` (0600; it must not exist). `bytes_max` 0: no limit; else the oldest event blocks are dropped as the
- * limit nears (what was dropped is said by a SUPERVISOR item "dropped.events"). `fn_names` is the hook's table. */
+/* Create `path` (0600; it must not exist). `bytes_max` 0: no limit. Near the limit the oldest event blocks are
+ * dropped, and the SUPERVISOR item "dropped.events" reports it. `fn_names` is the hook's table. */
 GW_MUST_CHECK gw_status gw_writer_create(const char *path, uint64_t bytes_max, const char *const *fn_names,
                                          uint32_t fn_count, gw_writer **ret_writer, gw_error *err);
+/* Add an item, in order of time. It reaches the file with a later put or flush. GW_IO, GW_NOMEM: `err` has the
+ * reason. */
 GW_MUST_CHECK gw_status gw_writer_put(gw_writer *writer, const gw_item *item, gw_error *err);
-/* Put what is pending into the file as whole blocks; `sync`: and onto the disk. */
+/* Write pending items to the file as whole blocks. `sync`: also flush them to the disk. */
 GW_MUST_CHECK gw_status gw_writer_flush(gw_writer *writer, bool sync, gw_error *err);
-/* Write END, close, free. A writer whose disk filled up still closes what it has. Takes NULL. */
+/* Write END, close and free. If the disk is full, the writer still closes the file with what it has. Takes NULL. */
 gw_status gw_writer_close(gw_writer *writer, gw_error *err);
 
-/* Make `<run_folder>/run.meta`: a recording of its own that says where the run's recording is, so that a reader finds
- * both when the supervisor is gone. It must not exist. */
+/* Write `<run_folder>/run.meta`, a small recording with the path of the run's recording, so that a reader finds both
+ * if the supervisor died. The file must not exist. */
 typedef struct gw_run_meta {
     const char *recording; /* absolute path */
     uint64_t t0_monotonic_ns;
     uint32_t supervisor_pid;
-    const char *const *argv; /* NULL-terminated; NULL: not said */
+    const char *const *argv; /* NULL-terminated; NULL: not recorded */
 } gw_run_meta;
 GW_MUST_CHECK gw_status gw_run_meta_write(const char *run_folder, const gw_run_meta *meta, const char *const *fn_names,
                                           uint32_t fn_count, gw_error *err);
@@ -193,60 +198,67 @@ GW_MUST_CHECK gw_status gw_run_meta_write(const char *run_folder, const gw_run_m
 
 typedef struct gw_drain gw_drain; /* all buffers of a run folder */
 
-/* `t0_monotonic_ns` is the run's zero. The folder is read again at each drain: new buffers join. */
+/* Open the buffers of a folder. `t0_monotonic_ns` is the start of the run. Each drain reads the folder again and
+ * adds new buffers. */
 GW_MUST_CHECK gw_status gw_drain_open(const char *run_folder, uint64_t t0_monotonic_ns, gw_drain **ret_drain,
                                       gw_error *err);
+/* Close all buffers without changing them. Takes NULL. */
 void gw_drain_close(gw_drain *drain);
 
-/* A descriptor that is readable once a buffer was made, or a recorded process has ended, that no drain has seen yet:
- * drain then, and how it ends, or ended, may still be there to read. Belongs to the drain; -1: none. */
+/* A descriptor that becomes readable when a buffer was created or a recorded process ended since the last drain.
+ * Drain then, while the exit status can still be read. Belongs to the drain. -1: none. */
 int gw_drain_end_fd(const gw_drain *drain);
 
 typedef gw_status (*gw_item_sink)(void *user, const gw_item *item, gw_error *err);
 
-/* Refuse buffers of another build's hook (SUPERVISOR item "buffer.refused"): its function ids mean something else. */
+/* Refuse buffers of a hook from another build, whose function ids differ. Reported as SUPERVISOR item
+ * "buffer.refused". */
 void gw_drain_expect(gw_drain *drain, uint32_t fn_count, uint32_t fn_table_hash);
 
-/* Hand every item that is complete to `sink`, in order of time: PROCESS once a buffer (a process that execs has
- * several), events up to 2 ms ago (`last`: all of them), then LOST and COUNTERS that changed (at most once a second
- * each while nothing fails). Rings: after a drain that saw a failure that is not a mere out-of-memory, when a thread
- * ended, and for every process at `last` or once its process is gone. EXIT for a process that is
- * gone and was not our child; its status is known where the kernel tells it to others than the parent. A damaged buffer
- * is a SUPERVISOR item "buffer.damaged" and never an error of the call. An event that a stalled thread publishes later
- * than 2 ms after its stamp gets the time of the event handed out before it.
+/* Pass every complete item to `sink`, in order of time: PROCESS once per buffer (a process that calls exec has
+ * several), events up to 2 ms ago (if `last`, all of them), then LOST and COUNTERS that changed (at most once a second
+ * each while nothing fails). Rings are passed after a drain that found a failure other than an out-of-memory, when a
+ * thread ended, and for every process if `last` or once the process is gone. EXIT is passed for a process that is gone
+ * and was not our child, with its status if the kernel shows it to processes other than the parent. A damaged buffer
+ * yields a SUPERVISOR item "buffer.damaged" and is never an error of the call. If a stalled thread publishes an event
+ * more than 2 ms after its time stamp, the event gets the time of the event passed before it.
  *
- * The last item is DRAINED, for the writer: what was handed out stays in the buffers until gw_drain_commit() or the
- * next call, so flush the writer before either: then the death of the supervisor loses nothing and doubles nothing. A
- * status of `sink` other than GW_OK ends the call and is returned; events not handed out come with the next call. */
+ * The last item is DRAINED, for the writer. Records that were passed stay in the buffers until gw_drain_commit() or the
+ * next call. Flush the writer before either, so that no event is lost or duplicated if the supervisor dies. If `sink`
+ * returns a status other than GW_OK, the call ends and returns it, and the remaining events are passed by the next
+ * call. */
 GW_MUST_CHECK gw_status gw_drain_run(gw_drain *drain, bool last, gw_item_sink sink, void *user, gw_error *err);
 
-/* Recorded processes that had not ended at the last drain, as far as their numbers mean something here. Writes up to
- * `pid_max` of them; returns how many there are. */
+/* List recorded processes that had not ended at the last drain and whose pids are valid in this namespace. Writes up
+ * to `pid_max` of them and returns their total number. */
 size_t gw_drain_alive(const gw_drain *drain, uint32_t *pid, size_t pid_max);
 
-/* A thread as its slot shows it at this instant. */
+/* The state of a thread, read from its slot. */
 typedef struct gw_thread_look {
     uint32_t pid, tid;
-    uint64_t calls;            /* of any kind */
-    uint64_t progress;         /* grows with every call but questions: two equal ones mean that nothing was done */
-    uint64_t questions;        /* grows with every query that was answered, and with every wait that came back */
-    uint64_t not_ready;        /* answers that the GPU is not done; counted in questions, too */
-    uint16_t inside_fn_plus_1; /* the call it is inside; 0: none */
-    uint64_t inside_since_ns;  /* run time; may be earlier than the call by the calls before it that were quick */
+    uint64_t calls;            /* calls of any kind */
+    uint64_t progress;         /* grows with every call except queries and waits: if two looks show the same value,
+                                * nothing was done */
+    uint64_t questions;        /* grows with every query that returned a result, and with every wait that returned */
+    uint64_t not_ready;        /* queries that found the GPU not done; also counted in `questions` */
+    uint16_t inside_fn_plus_1; /* 1 + function of the call in progress; 0: none */
+    uint64_t inside_since_ns;  /* run time; may be too early by the duration of the quick calls before it */
 } gw_thread_look;
 typedef void (*gw_thread_sink)(void *user, const gw_thread_look *look);
 
-/* Look at all live threads of recorded processes that are alive here. Reads slots, drains nothing. */
+/* Report all live threads of recorded processes that are alive on this machine. Reads slots and drains nothing. */
 void gw_drain_look(gw_drain *drain, gw_thread_sink sink, void *user);
-/* The same for a run folder of somebody else, disturbing nobody. GW_IO, GW_NOMEM. */
+/* The same for the run folder of another supervisor, without disturbing it. GW_IO, GW_NOMEM. */
 GW_MUST_CHECK gw_status gw_drain_peek(const char *run_folder, uint64_t t0_monotonic_ns, gw_thread_sink sink, void *user,
                                       gw_error *err);
 
-/* What was handed out is in the file: free the chunks, slots and buffers of processes that are gone. */
+/* Call this when everything passed so far is in the file: frees chunks, slots, and buffers of processes that are
+ * gone. */
 void gw_drain_commit(gw_drain *drain);
 
-/* How full the fullest buffer is, or will be in 100 ms if its program goes on as it did before the last drain, 0 to 1:
- * the supervisor drains sooner when it nears 1. 1 also while a buffer is being made. */
+/* Fill ratio of the fullest buffer, 0 to 1: the current one, or the one predicted for 100 ms from now if the program
+ * continues at its rate before the last drain. The supervisor drains sooner as it gets close to 1. It is also 1
+ * while a buffer is being created. */
 double gw_drain_fill_ratio(const gw_drain *drain);
 
 #endif
