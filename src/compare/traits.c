@@ -273,7 +273,8 @@ static void add_settings(gwi_traits *traits, const gw_machine *machine)
     }
 }
 
-/* Who else held memory when a request was refused: in a run without a refusal nobody looked. */
+/* Adds other processes that held memory when an allocation was refused. A run without a refusal did not look for them.
+ */
 static void add_holder(gwi_traits *traits, const gw_fact_holder *holder)
 {
     gw_text name = {0};

@@ -10,7 +10,7 @@
 #include <unistd.h>
 #include <zstd.h>
 
-/* A fuzzer never guesses a checksum; its build looks behind them. */
+/* A fuzzer cannot guess checksums, so its build ignores them. */
 #ifdef GW_FUZZ_IGNORE_CRC
 enum { CRC_MATTERS = 0 };
 #else
@@ -22,7 +22,7 @@ static gw_status fail_at(const gwi_in *in, uint64_t offset, gw_status status, co
     return gw_fail(err, status, "%s: offset %llu: %s", in->path, (unsigned long long)offset, reason);
 }
 
-/* Up to `bytes`; *ret_got is less at the end of the file, wherever that is by now. */
+/* Read up to `bytes`. *ret_got is smaller at the current end of the file. */
 static gw_status read_at(const gwi_in *in, uint64_t offset, void *to, size_t bytes, size_t *ret_got, gw_error *err)
 {
     size_t got = 0;
@@ -68,7 +68,7 @@ static bool block_starts_at(const gwi_in *in, uint64_t offset)
     return read_at(in, offset, &head, sizeof head, &got, NULL) == GW_OK && got == sizeof head && head_valid(&head);
 }
 
-/* The file header. A damaged one is no reason to give up: the blocks speak for themselves. */
+/* Check the file header. A damaged header is not fatal, because each block has its own head. */
 static gw_status check_file_head(gwi_in *in, gw_error *err)
 {
     gwi_file_head head;
@@ -129,10 +129,10 @@ void gwi_in_close(gwi_in *in)
     in->fd = -1;
 }
 
-/* The next place at or behind `from` where a block head stands; the end of the file when there is none. */
+/* Find the next block head at or after `from`. Returns the end of the file if there is none. */
 static uint64_t find_marker(gwi_in *in, uint64_t from)
 {
-    enum { WINDOW = 64 << 10, FIRST_WINDOW = 1 << 10 }; /* usually it is near, and searched for often */
+    enum { WINDOW = 64 << 10, FIRST_WINDOW = 1 << 10 }; /* the next head is usually near, and the search is frequent */
     static const uint32_t marker = GWI_BLOCK_MARKER;
     uint8_t *window = malloc(WINDOW);
     size_t window_bytes = FIRST_WINDOW;
@@ -141,7 +141,7 @@ static uint64_t find_marker(gwi_in *in, uint64_t from)
         size_t got = 0;
         if (read_at(in, from, window, window_bytes, &got, NULL) != GW_OK || got < GWI_BLOCK_HEAD_BYTES)
             break;
-        size_t last = got - GWI_BLOCK_HEAD_BYTES; /* the last place in the window where a whole head fits */
+        size_t last = got - GWI_BLOCK_HEAD_BYTES; /* the last position in the window at which a complete head fits */
         for (size_t i = 0; i <= last; i++) {
             const uint8_t *hit = memmem(window + i, last - i + 4, &marker, 4);
             if (hit == NULL)
@@ -164,7 +164,7 @@ out:
 
 typedef enum verdict { GOOD, CUT, HEAD_BAD, BODY_BAD } verdict;
 
-/* Look at the block at `offset`, and read it if it is whole. */
+/* Check the block at `offset`, and read it if it is complete. */
 static gw_status look(gwi_in *in, verdict *ret_verdict, gw_error *err)
 {
     size_t got = 0;
@@ -199,9 +199,9 @@ static gw_status look(gwi_in *in, verdict *ret_verdict, gw_error *err)
     return GW_OK;
 }
 
-/* Where to go on after damage at `offset`. Behind a block with a good head and a bad body the next one usually stands
- * where it should; if not, it is searched. A file made of nested heads could make us read it over and over: once 16
- * times its size was read in vain, blocks are passed over whole. */
+/* Where to continue after damage at `offset`. After a block with a good head and a bad body, the next block is
+ * usually at its expected place; if not, search for it. A file made of nested heads could be read over and over. So
+ * once 16 times its size was read without result, whole blocks are skipped. */
 static uint64_t go_on_at(gwi_in *in, verdict why)
 {
     if (why == HEAD_BAD)
@@ -256,7 +256,7 @@ gw_status gwi_in_find(gwi_in *in, gw_error *err)
     if (seen != GOOD)
         return pass_over(in, seen, err);
     if (in->sequence_known && in->head.sequence != in->sequence) {
-        in->sequence_known = false; /* said once: the next call takes the block */
+        in->sequence_known = false; /* reported once: the next call reads the block */
         return gw_fail(err, GW_CORRUPT, "%s: offset %llu: block %u stands where block %u should", in->path,
                        (unsigned long long)in->offset, in->head.sequence, in->sequence);
     }

@@ -11,11 +11,11 @@
 #include <zstd.h>
 
 enum {
-    /* Events are differences already: 10.9 bytes an event; level 1 makes 9.5 of it and is read a fifth slower. */
+    /* Events are already differences, 10.9 bytes each. Level 1 reduces this to 9.5 and makes reading a fifth slower. */
     PACK_LEVEL_EVENTS = -1,
     PACK_LEVEL = 3,
-    PACK_BYTES_MIN = 128, /* smaller blocks gain nothing */
-    /* Disk space taken ahead of the data, so that what must be said at the end fits on a full disk. */
+    PACK_BYTES_MIN = 128, /* smaller blocks do not shrink */
+    /* Disk space reserved ahead, so that the final blocks fit on a full disk. */
     ROOM_BYTES = 64 << 10
 };
 
@@ -29,7 +29,7 @@ static gw_status write_all(gwi_out *out, const void *data, size_t bytes, gw_erro
             continue;
         if (n <= 0) {
             int reason = n < 0 ? errno : ENOSPC;
-            /* No half a block stays behind: a reader would call it damage. */
+            /* Remove an incomplete block, which a reader would report as damage. */
             if (done > 0 && ftruncate(out->fd, (off_t)out->end) != 0)
                 return gw_fail(err, GW_IO, "%s: write at offset %llu: %s, and cutting the rest off failed", out->path,
                                (unsigned long long)out->end, strerror(reason));
@@ -42,8 +42,8 @@ static gw_status write_all(gwi_out *out, const void *data, size_t bytes, gw_erro
     return GW_OK;
 }
 
-/* Have room for `bytes` and for what must be said at the end. False: the disk is full. A file system that cannot take
- * space ahead says nothing here, and then the write itself does. */
+/* Reserve space for `bytes` and for the final blocks. Returns false if the disk is full. If the file system cannot
+ * reserve space, the write itself fails later. */
 static bool take_room(gwi_out *out, size_t bytes)
 {
     if (out->end + bytes + ROOM_BYTES / 2 <= out->room_until)
@@ -54,7 +54,7 @@ static bool take_room(gwi_out *out, size_t bytes)
     return true;
 }
 
-/* The room is for these: little, and worth more than further events. */
+/* Block types that may use the reserved space: they are small and more important than further events. */
 static bool may_use_room(unsigned type)
 {
     return type == GWI_BLOCK_DICT || type == GWI_BLOCK_FACTS || type == GWI_BLOCK_SYNC || type == GWI_BLOCK_END;
@@ -71,8 +71,8 @@ gw_status gwi_out_start(gwi_out *out, int fd, const char *path, uint64_t created
     gwi_file_head head = {.version = GWI_FILE_VERSION, .created_realtime_ns = created_realtime_ns};
     memcpy(head.magic, GWI_FILE_MAGIC, sizeof head.magic);
     head.head_crc = gwi_crc32c(0, &head, sizeof head - 4);
-    /* The head first: taking room may wait for a busy disk, and a supervisor that dies meanwhile leaves an empty file,
-     * which nobody knows for a recording. */
+    /* Write the header first: reserving space may wait for a busy disk, and if the supervisor dies meanwhile, an
+     * empty file would not be recognised as a recording. */
     gw_status st = write_all(out, &head, sizeof head, err);
     if (st == GW_OK)
         (void)take_room(out, 0);
@@ -90,7 +90,7 @@ void gwi_out_close(gwi_out *out)
     out->fd = -1;
 }
 
-/* Packs into `stored` behind the head; 0: not worth it. */
+/* Pack into `stored` after the head. Returns 0 if that does not make the block smaller. */
 static uint32_t pack(gwi_out *out, gwi_block_type type, const uint8_t *raw, uint32_t raw_bytes)
 {
     bool events = type == GWI_BLOCK_EVENTS || type == GWI_BLOCK_CARRY;
@@ -104,7 +104,7 @@ static uint32_t pack(gwi_out *out, gwi_block_type type, const uint8_t *raw, uint
     return 0;
 }
 
-/* Give the block in `stored` its head and write both. */
+/* Complete the head of the block in `stored` and write both. */
 static gw_status write_stored(gwi_out *out, gwi_block_head head, gw_error *err)
 {
     uint8_t *stored = out->stored + GWI_BLOCK_HEAD_BYTES;

@@ -40,7 +40,7 @@ static uint64_t read_cntvct(void)
 #endif
 }
 
-/* The pair that was taken fastest is the most exact one: we may be interrupted between the two clocks. */
+/* Read several pairs and use the one read fastest, because we may be interrupted between the two clocks. */
 gwi_now gwi_now_take(void)
 {
     gwi_now best = {0};
@@ -71,7 +71,8 @@ static size_t read_fd(int fd, uint64_t offset, void *to, size_t bytes)
     return got;
 }
 
-/* The kernel copies; these order its copies among each other. A thread sanitizer sees neither and refuses the words. */
+/* The kernel makes the copies, and these fences order them. A thread sanitizer does not see the copies and rejects
+ * fences. */
 static void fence_acquire(void)
 {
 #ifndef __SANITIZE_THREAD__
@@ -104,7 +105,7 @@ void gwi_buffer_write(const gwi_buffer *buffer, uint64_t offset, const void *fro
     if (buffer->copy != NULL || buffer->fd < 0)
         return;
     fence_release();
-    /* A file that cannot be written is its process's loss: the chunk stays taken. */
+    /* If the file cannot be written, only its process is affected: the chunk stays taken. */
     ssize_t ignored = pwrite(buffer->fd, from, bytes, (off_t)offset);
     (void)ignored;
 }
@@ -150,8 +151,8 @@ gw_status gwi_buffer_open(int folder_fd, const char *name, bool copy, gwi_buffer
     if (buffer->name == NULL)
         goto out;
     buffer->opened_at_ns = gw_monotonic_ns();
-    buffer->pidfd =
-        open_pidfd((uint32_t)strtoul(name, NULL, 10)); /* at once: it may be gone when the buffer is ready */
+    buffer->pidfd = open_pidfd((uint32_t)strtoul(name, NULL, 10)); /* open it now, because the process may be gone when
+                                                                    * the buffer is ready */
     st = GW_OK;
     if (copy)
         st = make_copy(buffer, info.st_size < BUFFER_BYTES_MAX ? (uint64_t)info.st_size : BUFFER_BYTES_MAX);
@@ -217,8 +218,8 @@ static gw_status check_head(const gwi_buffer *buffer, const gwi_now *now, gw_err
     return GW_OK;
 }
 
-/* The copy took a while: chunks that were freed and taken again meanwhile are torn, and what they held is in the
- * recording. Ring heads as they are now tell which entries may have been overwritten. */
+/* Copying takes time: chunks that were freed and taken again meanwhile are inconsistent, but the recording has their
+ * former contents. The current ring heads show which entries may have been overwritten. */
 static gw_status settle_copy(gwi_buffer *buffer)
 {
     if (buffer->copy == NULL || buffer->fd < 0)
@@ -245,7 +246,7 @@ static gw_status settle_copy(gwi_buffer *buffer)
     return GW_OK;
 }
 
-/* Of another namespace than ours? Where one of the two is not known they count as the same. */
+/* True if the namespace differs from ours. If one of the two is unknown, they count as equal. */
 static bool is_elsewhere(uint64_t pid_namespace)
 {
     char text[40] = "";
@@ -261,9 +262,10 @@ gw_status gwi_buffer_adopt(gwi_buffer *buffer, gw_error *err)
         return buffer->head.ready == 0
                    ? GW_MISSING
                    : gw_fail(err, GW_CORRUPT, "%s: offset 16: neither ready nor unready", buffer->name);
-    /* Once more, now that it is known to be whole. */
+    /* Read it again now that it is known to be complete. */
     gwi_buffer_read(buffer, 0, &buffer->head, sizeof buffer->head);
-    gwi_now now = gwi_now_take(); /* after reading: a process that has just begun is not one from the future */
+    gwi_now now = gwi_now_take(); /* read the clock after the head: a process that has just started must not appear
+                                   * to be from the future */
     gw_status st = check_head(buffer, &now, err);
     if (st != GW_OK)
         return st;
@@ -289,7 +291,7 @@ bool gwi_buffer_process_gone(const gwi_buffer *buffer)
 {
     if (buffer->is_elsewhere)
         return false;
-    if (buffer->pidfd >= 0) { /* right even when the number was given to another process */
+    if (buffer->pidfd >= 0) { /* correct even if the pid was reused */
         struct pollfd poll_fd = {.fd = buffer->pidfd, .events = POLLIN};
         return poll(&poll_fd, 1, 0) == 1 && (poll_fd.revents & POLLIN) != 0;
     }
@@ -297,7 +299,7 @@ bool gwi_buffer_process_gone(const gwi_buffer *buffer)
     return pid == 0 || pid > INT32_MAX || (kill((pid_t)pid, 0) != 0 && errno == ESRCH);
 }
 
-/* Field 52 of /proc/PID/stat, while the process waits to be waited for. */
+/* Read field 52 of /proc/PID/stat while the process is a zombie. */
 static bool status_of_zombie(uint32_t pid, int *ret_status)
 {
     char path[40], line[1024], state = '?';
@@ -307,14 +309,14 @@ static bool status_of_zombie(uint32_t pid, int *ret_status)
     if (fd >= 0)
         close(fd);
     line[bytes < 0 ? 0 : bytes] = '\0';
-    const char *at = strrchr(line, ')'), *last = strrchr(line, ' '); /* its name may hold anything */
+    const char *at = strrchr(line, ')'), *last = strrchr(line, ' '); /* the name may contain any characters */
     if (at == NULL || last < at || sscanf(at, ") %c", &state) != 1 || state != 'Z')
         return false;
     *ret_status = (int)strtol(last, NULL, 10);
     return true;
 }
 
-/* What PIDFD_GET_INFO fills in: its first version, which has the exit status. */
+/* The structure of PIDFD_GET_INFO in its first version, which has the exit status. */
 typedef struct pidfd_info_v0 {
     uint64_t mask, cgroup;
     uint32_t pid, tgid, ppid, ids[8];
@@ -348,7 +350,7 @@ void gwi_buffer_ask_status(gwi_buffer *buffer)
     int status;
     if (buffer->status_known || buffer->pidfd < 0)
         return;
-    /* Still there after we read: then the number was not given to another process meanwhile. */
+    /* If it is still there after reading, the pid was not reused meanwhile. */
     if ((status_of_zombie(buffer->head.pid, &status) && !is_waited_for(buffer->pidfd)) ||
         status_of_pidfd(buffer->pidfd, &status)) {
         buffer->status_known = true;

@@ -1,4 +1,5 @@
-/* Drops the oldest events of a recording that nears its size limit, and keeps those that made what is still alive. */
+/* Drops the oldest events of a recording near its size limit, but keeps those that made objects that are still
+ * alive. */
 #define _GNU_SOURCE
 #include "gwi_compact.h"
 
@@ -18,7 +19,7 @@ enum { SAME_FAILURES_MAX = 64, STDERR_KEPT_BYTES = 256 << 10, EVENT_BYTES_GUESS 
 /* What the table below counts or remembers: things, and what is none. */
 enum { FAILURE = GW_THING_COUNT, SAMPLE_FIRST, SAMPLE_LAST, FIRST_THREAD_STATE };
 
-/* ---- a table from (what, process, name) to a number ---- */
+/* ---- a table from (kind of object, process, name) to a number ---- */
 
 typedef struct entry {
     uint64_t name;
@@ -64,7 +65,7 @@ static bool grow_table(table *t)
     return true;
 }
 
-/* The entry, made with value 0 where there was none; NULL: no memory. */
+/* Find the entry, or add one with value 0. NULL: out of memory. */
 static entry *demand(table *t, uint32_t what, uint32_t pid, uint64_t name)
 {
     if (!grow_table(t))
@@ -81,10 +82,10 @@ static entry *demand(table *t, uint32_t what, uint32_t pid, uint64_t name)
 
 typedef struct older {
     table table;
-    uint8_t *keep; /* owned: one byte an item of EVENTS, CARRY, STATE and SAMPLES blocks */
+    uint8_t *keep; /* owned: one byte per item of EVENTS, CARRY, STATE and SAMPLES blocks */
     size_t count, capacity;
     uint64_t events, events_kept;
-    uint64_t alive_skip; /* how many that should stay must go, oldest first */
+    uint64_t alive_skip; /* number of kept events that must be dropped, oldest first */
 } older;
 
 static bool remember(older *o, bool keep)
@@ -115,7 +116,7 @@ static bool judge_failure(older *o, const gw_event *event)
     return true;
 }
 
-/* Decide about one event; what ends takes what made it along. False: no memory. */
+/* Decide about one event. An event that ends an object drops the one that made it. Returns false if out of memory. */
 static bool judge_event(older *o, const gw_event *event)
 {
     o->events++;
@@ -141,7 +142,7 @@ static bool judge_event(older *o, const gw_event *event)
     return true;
 }
 
-/* Of the state of a thread only the last stays. */
+/* Keep only the last state of a thread. */
 static bool judge_state(older *o, const gw_item *item)
 {
     entry *e = demand(&o->table, FIRST_THREAD_STATE + (uint32_t)item->kind, item->pid, item->tid);
@@ -153,8 +154,8 @@ static bool judge_state(older *o, const gw_item *item)
     return true;
 }
 
-/* Of what was read of machine and cards: of each thing the first and the last time that it was read as a whole. Their
- * difference is that of the run; what lay between is gone, the highest values too. */
+/* Keep the first and the last full sample of each object. Their difference is that of the run. The values in between
+ * are lost, including the highest ones. */
 static bool judge_sample(older *o, const gw_item *item)
 {
     uint64_t name = (uint64_t)item->sample.source << 32 | item->sample.device;
@@ -178,7 +179,7 @@ static bool judge_sample(older *o, const gw_item *item)
     return true;
 }
 
-/* ---- walking through the old file ---- */
+/* ---- reading the old file ---- */
 
 typedef struct plan {
     uint64_t split_offset;  /* blocks from here on are copied */
@@ -236,7 +237,7 @@ static plan make_plan(const block_place *list, size_t count, uint64_t bytes_max)
     return p;
 }
 
-/* Items that are looked at one by one. */
+/* True for items that are decided individually. */
 static bool is_judged(unsigned type)
 {
     return type == GWI_BLOCK_EVENTS || type == GWI_BLOCK_CARRY || type == GWI_BLOCK_STATE || type == GWI_BLOCK_SAMPLES;
@@ -247,7 +248,7 @@ static bool is_events(unsigned type)
     return type == GWI_BLOCK_EVENTS || type == GWI_BLOCK_CARRY;
 }
 
-/* Hand every item of the block just found to `each`. */
+/* Pass every item of the current block to `each`. */
 typedef gw_status (*item_visitor)(void *user, const gw_item *item, gw_error *err);
 
 static gw_status visit_block(gwi_source *source, item_visitor each, void *user, gw_error *err)
@@ -294,7 +295,7 @@ static gw_status judge_older(gwi_source *source, const plan *p, older *o, gw_err
     return st == GW_END ? GW_OK : st;
 }
 
-/* What stays may take a quarter of the limit; what is alive but older must go, and is counted. */
+/* The kept items may take a quarter of the limit. Beyond that, the oldest are dropped, even if alive, and counted. */
 static void fit_older(older *o, uint64_t bytes_max)
 {
     uint64_t kept = 0;
@@ -309,10 +310,10 @@ static void fit_older(older *o, uint64_t bytes_max)
 typedef struct copier {
     gwi_out *out;
     older *o;
-    size_t next; /* index of the next item that was judged */
+    size_t next; /* index of the next decided item */
     gwi_encoder *encoder;
     gwi_bytes items;
-    gwi_block_type items_type; /* of the block that `items` becomes */
+    gwi_block_type items_type; /* type of the block made of `items` */
     uint64_t alive_dropped;
 } copier;
 
@@ -421,7 +422,7 @@ static gw_status start_files(const char *path, const char *new_path, gwi_source 
     gw_status st = gwi_source_start(source, fd, path, err);
     if (st != GW_OK)
         return st;
-    unlink(new_path); /* what a writer that died here left behind */
+    unlink(new_path); /* left behind by a writer that died here */
     fd = open(new_path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0)
         return gw_fail(err, GW_IO, "%s: %s", new_path, strerror(errno));

@@ -1,9 +1,9 @@
-/* Draining.
+/* Drains the buffers of a run folder.
  *
- * A drain looks at all chunks, copies the records that are new, finds each thread's events in them, sorts these by time
- * and hands them out up to 2 ms ago; younger ones stay where they are for the next drain: nothing is held back in our
- * own memory, so our death loses nothing. How far we are is known per chunk (gwi_chunk_mark), told to the writer as
- * DRAINED items, and written into the buffers only by gw_drain_commit(), when the file holds what was handed out. */
+ * A drain looks at all chunks, copies the new records, finds each thread's events in them, sorts them by time and
+ * passes on those that are at least 2 ms old. Younger events stay in the buffers for the next drain. No event is held
+ * back in our own memory, so that none is lost if we die. Progress is stored per chunk (gwi_chunk_mark) and passed to
+ * the writer as DRAINED items. gw_drain_commit() writes it into the buffers after the file has the events. */
 #define _GNU_SOURCE
 #include "gwi_drain.h"
 
@@ -23,53 +23,53 @@
 enum {
     HOLD_BACK_NS = 2000000,
     FORESEEN_NS = 100000000,       /* the usual time between two drains */
-    TEXT_PATIENCE_NS = 1000000000, /* how long an event waits for the rest of its text */
-    UNREADY_NS = 1000000000,       /* how long a buffer that is being made is looked at often */
+    TEXT_PATIENCE_NS = 1000000000, /* time for which an event waits for the rest of its text */
+    UNREADY_NS = 1000000000,       /* time for which a buffer that is being set up is checked often */
     COUNTERS_EVERY_NS = 1000000000,
-    AFTER_FAILURE_NS = 2000000000u, /* so long after a failure counters are handed out at each drain */
+    AFTER_FAILURE_NS = 2000000000u, /* for this time after a failure, counters are passed on with every drain */
     RESULT_OUT_OF_MEMORY = 2,
-    RESULT_NOT_FOUND = 500, /* libraries look for what need not be there */
+    RESULT_NOT_FOUND = 500, /* libraries look for functions that may be missing */
     RECORD_BYTES = sizeof(gw_raw_event),
     SLOTS_AT_ONCE = 32,
     NO_EVENT = UINT32_MAX
 };
 
-/* The new records of one chunk, copied. */
+/* The copied new records of one chunk. */
 typedef struct part {
     uint32_t buffer, chunk; /* indices */
     uint32_t slot, generation, tid;
     uint64_t sequence;
     uint32_t first; /* index of its first record in drain.record */
     uint32_t count;
-    uint32_t base_bytes; /* of that record in the chunk */
+    uint32_t base_bytes; /* offset of that record in the chunk */
 } part;
 
-/* An event with its texts: neighbours in drain.record. What is damaged rides along, to be passed over. */
+/* An event with its texts, which are adjacent in drain.record. Damaged records are included and skipped with it. */
 typedef struct group {
     uint64_t t_ns; /* CLOCK_MONOTONIC */
     uint32_t first, count;
-    uint32_t event; /* index of the event's record; NO_EVENT: nothing but damage */
-    uint32_t part;  /* of the last record */
+    uint32_t event; /* index of the event's record; NO_EVENT: only damage */
+    uint32_t part;  /* index of the last record's part */
 } group;
 
 struct gw_drain {
     char *folder; /* owned */
-    int end_fd;   /* epoll on the pidfds of processes and on the folder; -1: none */
-    int made_fd;  /* inotify: a buffer was made; -1: none */
+    int end_fd;   /* epoll on the pidfds of the processes and on the folder; -1: none */
+    int made_fd;  /* inotify: a buffer was created; -1: none */
     bool copy;
-    bool listed;           /* copies: the folder was read */
-    bool last;             /* the drain in progress waits for nothing */
-    uint64_t copied_at_ns; /* when copying began, see gwi_drain_open_copy() */
+    bool listed;           /* for copies: the folder was read */
+    bool last;             /* the current drain is the last: do not wait for anything */
+    uint64_t copied_at_ns; /* start of copying, see gwi_drain_open_copy() */
     uint64_t t0_monotonic_ns;
     bool expects;
     uint32_t expected_fn_count, expected_fn_hash;
     gwi_buffer **buffer; /* owned */
     uint32_t buffer_count, buffer_capacity;
-    uint64_t t_ns; /* of the last event handed out, since t0 */
+    uint64_t t_ns; /* time of the last event passed on, since t0 */
     uint64_t now_ns;
-    uint64_t before_ns; /* when the drain before began; 0: none */
-    gwi_now now;        /* taken after the records were copied */
-    /* of one drain */
+    uint64_t before_ns; /* start of the previous drain; 0: none */
+    gwi_now now;        /* read after the records were copied */
+    /* data of one drain */
     part *part;
     uint32_t part_count, part_capacity;
     gw_raw_event *record;
@@ -86,9 +86,9 @@ struct gw_drain {
     gw_ring ring;
 };
 
-/* ---- life ---- */
+/* ---- opening and closing ---- */
 
-/* A process that lives for less than the time between two drains is met in time, too. */
+/* Watch the folder, so that a process that ends before the next drain is also found in time. */
 static void watch_folder(gw_drain *drain)
 {
     struct epoll_event event = {.events = EPOLLIN};
@@ -97,7 +97,7 @@ static void watch_folder(gw_drain *drain)
         return;
     if (inotify_add_watch(drain->made_fd, drain->folder, IN_CREATE | IN_MOVED_TO) >= 0) {
         int ignored = epoll_ctl(drain->end_fd, EPOLL_CTL_ADD, drain->made_fd, &event);
-        (void)ignored; /* then it is met a little later */
+        (void)ignored; /* on failure it is found a little later */
     }
 }
 
@@ -215,7 +215,7 @@ static gw_status read_folder(gw_drain *drain, gw_error *err)
     if (drain->listed)
         return GW_OK;
     while (drain->made_fd >= 0 && read(drain->made_fd, made, sizeof made) > 0)
-        continue; /* the folder itself says what is there */
+        continue; /* reading the folder finds all files */
     DIR *dir = opendir(drain->folder);
     if (dir == NULL)
         return gw_fail(err, GW_IO, "run folder %s: %s", drain->folder, strerror(errno));
@@ -225,7 +225,7 @@ static gw_status read_folder(gw_drain *drain, gw_error *err)
         if (!is_buffer_name(entry->d_name) || is_known(drain, entry->d_name))
             continue;
         st = gwi_buffer_open(dirfd(dir), entry->d_name, drain->copy, &buffer);
-        if (st == GW_MISSING || st == GW_IO) { /* not a buffer, or too many files are open: looked at again next time */
+        if (st == GW_MISSING || st == GW_IO) { /* not a buffer, or too many open files: try again next time */
             st = GW_OK;
             continue;
         }
@@ -240,11 +240,11 @@ static gw_status read_folder(gw_drain *drain, gw_error *err)
     closedir(dir);
     if (st != GW_OK)
         return gw_fail(err, st, "run folder %s: no memory for its buffers", drain->folder);
-    drain->listed = drain->copy; /* copies are made once */
+    drain->listed = drain->copy; /* copies are made only once */
     return GW_OK;
 }
 
-/* Does the process still map this file? Unknown counts as yes. */
+/* True if the process still maps this file, or if that is unknown. */
 static bool is_mapped(const gwi_buffer *buffer)
 {
     char path[64], *line = NULL;
@@ -261,17 +261,17 @@ static bool is_mapped(const gwi_buffer *buffer)
     return found;
 }
 
-/* Its end makes gw_drain_end_fd() readable, until we have seen it. */
+/* The end of the process makes gw_drain_end_fd() readable until we have handled it. */
 static void watch_ends(gw_drain *drain, gwi_buffer *buffer, bool on)
 {
     struct epoll_event event = {.events = EPOLLIN};
     if (drain->end_fd < 0 || buffer->pidfd < 0)
         return;
     int ignored = epoll_ctl(drain->end_fd, on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, buffer->pidfd, &event);
-    (void)ignored; /* then its end is seen a little later */
+    (void)ignored; /* on failure its end is noticed a little later */
 }
 
-/* An exec leaves the old program's buffer behind: the process is alive, but nobody writes there any more. */
+/* After an exec, the old program's buffer remains: the process is alive but no longer writes to it. */
 static void find_replaced(gw_drain *drain, const gwi_buffer *newer)
 {
     for (uint32_t i = 0; i < drain->buffer_count; i++) {
@@ -312,7 +312,7 @@ static gw_status refuse(gw_drain *drain, gwi_buffer *buffer, gw_error *err)
     return say(drain, buffer->head.pid, "buffer.refused", why, err);
 }
 
-/* A buffer that became ready since the last drain. */
+/* Introduce a buffer that became ready since the last drain. */
 static gw_status welcome(gw_drain *drain, gwi_buffer *buffer, gw_error *err)
 {
     if (!buffer->adopted) {
@@ -347,7 +347,8 @@ static gw_status look_around(gw_drain *drain, gw_error *err)
         if (buffer->adopted && !buffer->gone && gwi_buffer_process_gone(buffer)) {
             looked_at_ns = looked_at_ns == 0 ? gw_monotonic_ns() : looked_at_ns;
             buffer->gone = true;
-            buffer->gone_at_ns = looked_at_ns; /* one time for all: who was first among them is not known */
+            buffer->gone_at_ns = looked_at_ns; /* the same time for all, because the order in which they ended is
+                                                * unknown */
             gwi_buffer_ask_status(buffer);
             watch_ends(drain, buffer, false);
         }
@@ -362,7 +363,7 @@ static bool is_read(const gwi_buffer *buffer)
 
 /* ---- copying records ---- */
 
-/* Where we are in a chunk, after a look at its head. */
+/* Update our progress in a chunk after reading its head. */
 static gwi_chunk_mark *update_mark(gwi_buffer *buffer, uint32_t index, const gw_chunk_head *head, uint32_t used_bytes)
 {
     gwi_chunk_mark *mark = &buffer->chunk[index];
@@ -375,11 +376,11 @@ static gwi_chunk_mark *update_mark(gwi_buffer *buffer, uint32_t index, const gw_
     return mark;
 }
 
-/* How full the buffer will be in FORESEEN_NS if the program goes on as it did since the last drain. A quiet moment is
- * not yet a quiet program: the figure falls slowly. */
+/* Predict how full the buffer will be in FORESEEN_NS if the program continues as since the last drain. The value
+ * falls slowly, because a short pause does not mean that the program is idle. */
 static void foresee(const gw_drain *drain, gwi_buffer *buffer, uint32_t new_records)
 {
-    uint64_t since_ns = buffer->head.start_monotonic_ns; /* of a buffer that the drain before did not know */
+    uint64_t since_ns = buffer->head.start_monotonic_ns; /* for a buffer that is new in this drain */
     if (since_ns < drain->before_ns)
         since_ns = drain->before_ns;
     buffer->foreseen_ratio *= 0.8;
@@ -393,7 +394,7 @@ static void foresee(const gw_drain *drain, gwi_buffer *buffer, uint32_t new_reco
         buffer->foreseen_ratio = ratio;
 }
 
-/* Chunks that the process has ever taken. */
+/* Number of chunks that the process has ever taken. */
 static uint64_t chunk_sequence(const gwi_buffer *buffer)
 {
     uint64_t sequence;
@@ -401,8 +402,8 @@ static uint64_t chunk_sequence(const gwi_buffer *buffer)
     return sequence;
 }
 
-/* Most of the time nothing happens: as long as no chunk was taken, only those can have changed that were not free. Who
- * takes one counts it afterwards, so the count must be read before the chunks. */
+/* Usually nothing happens: if no chunk was taken, only those that were not free can have changed. A thread counts a
+ * chunk after taking it, so the count must be read before the chunks. */
 static bool must_see_all(const gw_drain *drain, gwi_buffer *buffer)
 {
     uint64_t sequence = chunk_sequence(buffer);
@@ -433,7 +434,7 @@ static gw_status find_parts(gw_drain *drain, uint32_t buffer_index, gw_error *er
             continue;
         new_records += (used_bytes - mark->handed_bytes) / RECORD_BYTES;
         if (!grow((void **)&drain->part, &drain->part_capacity, drain->part_count + 1, sizeof(part))) {
-            buffer->sequence_seen--; /* the rest is seen next time */
+            buffer->sequence_seen--; /* the rest is handled next time */
             return gw_fail(err, GW_NOMEM, "%s: no memory to drain", buffer->name);
         }
         drain->part[drain->part_count++] = (part){.buffer = buffer_index,
@@ -470,7 +471,7 @@ static int compare_parts(const void *left, const void *right)
     return 0;
 }
 
-/* Copied thread by thread, so that an event and the text that follows it are neighbours. */
+/* Copy thread by thread, so that an event and its text are adjacent. */
 static gw_status copy_records(gw_drain *drain, gw_error *err)
 {
     if (drain->part_count > 0)
@@ -501,7 +502,8 @@ static bool is_event(const gw_raw_event *record)
     return record->kind < GW_EV_COUNT && record->kind != GW_EV_TEXT;
 }
 
-/* The group that starts at record `first` of a thread whose records end at `end`. False: its text is not all there. */
+/* Find the group that starts at record `first` of a thread whose records end at `end`. Returns false if its text is
+ * incomplete. */
 static bool find_group(const gw_drain *drain, uint32_t first, uint32_t end, group *ret_group)
 {
     *ret_group = (group){.first = first, .event = NO_EVENT};
@@ -514,7 +516,7 @@ static bool find_group(const gw_drain *drain, uint32_t first, uint32_t end, grou
         bool more = (drain->record[at].flags & GW_EVF_TEXT_FOLLOWS) != 0;
         for (at++; more && at < end && drain->record[at].kind == GW_EV_TEXT; at++)
             more = (drain->record[at].flags & GW_EVF_TEXT_FOLLOWS) != 0;
-        whole = !more || at < end; /* another event in its place: the text was lost */
+        whole = !more || at < end; /* the next record is another event: the text was lost */
     }
     ret_group->count = at - first;
     ret_group->part = drain->record_part[at - 1];
@@ -529,8 +531,9 @@ static bool add_group(gw_drain *drain, const group *found)
     return true;
 }
 
-/* Where to go on in a thread's records when the group at `first` must wait: with the next chunk, because a thread may
- * have two chunks at once (one of them for failures) whose times interleave. Not where text runs on into that chunk. */
+/* Where to continue in a thread's records if the group at `first` must wait: at the next chunk, because a thread may
+ * have two chunks at once (one of them for failures) whose times interleave. Not if the text continues in that
+ * chunk. */
 static uint32_t skip_to_next_part(const gw_drain *drain, uint32_t first, uint32_t end)
 {
     const part *p = &drain->part[drain->record_part[first]];
@@ -538,7 +541,7 @@ static uint32_t skip_to_next_part(const gw_drain *drain, uint32_t first, uint32_
     return next < end && drain->record[next].kind == GW_EV_TEXT ? end : next;
 }
 
-/* The events of one thread, records [first, end): those up to the cutoff. */
+/* Find the events of one thread up to the cutoff, in records [first, end). */
 static gw_status find_events(gw_drain *drain, uint32_t first, uint32_t end, uint64_t cutoff_ns, gw_error *err)
 {
     gwi_buffer *buffer = drain->buffer[drain->part[drain->record_part[first]].buffer];
@@ -548,7 +551,7 @@ static gw_status find_events(gw_drain *drain, uint32_t first, uint32_t end, uint
         group found;
         bool whole = find_group(drain, first, end, &found);
         if (drain->record_part[first] != last_part)
-            t_ns = 0; /* in a chunk time does not go back */
+            t_ns = 0; /* times do not decrease within a chunk */
         last_part = drain->record_part[first];
         found.t_ns = t_ns;
         if (found.event != NO_EVENT) {
@@ -574,7 +577,7 @@ static int compare_groups(const void *left, const void *right)
 {
     const group *a = left, *b = right;
     COMPARE(a->t_ns, b->t_ns);
-    COMPARE(a->first, b->first); /* keeps a thread's order */
+    COMPARE(a->first, b->first); /* preserves a thread's order */
     return 0;
 }
 
@@ -603,7 +606,7 @@ static gw_status collect(gw_drain *drain, uint64_t cutoff_ns, gw_error *err)
     return st;
 }
 
-/* ---- handing out events ---- */
+/* ---- passing on events ---- */
 
 static void mark_handed(gw_drain *drain, const group *g)
 {
@@ -672,7 +675,7 @@ static gw_status hand_event(gw_drain *drain, const group *g, gw_error *err)
     return hand(drain, &item, err);
 }
 
-/* ---- handing out state ---- */
+/* ---- passing on state ---- */
 
 static gw_status hand_lost(gw_drain *drain, gwi_buffer *buffer, gw_error *err)
 {
@@ -699,7 +702,7 @@ static gw_status hand_counters(gw_drain *drain, gwi_buffer *buffer, const gw_slo
     uint32_t inside = slot->inside_fn;
     gw_item item = {.kind = GW_ITEM_COUNTERS, .pid = buffer->head.pid, .tid = slot->tid};
     item.counters.calls = slot->calls;
-    item.counters.synced_at_ns = slot->synced_at; /* ticks, for the comparison */
+    item.counters.synced_at_ns = slot->synced_at; /* in ticks, for the comparison */
     item.counters.inside_since_ns = inside == 0 ? 0 : slot->inside_since;
     item.counters.inside_fn_plus_1 = inside <= buffer->head.fn_count && inside <= UINT16_MAX ? (uint16_t)inside : 0;
     bool changed = memcmp(counter, said->counter, sizeof counter) != 0 ||
@@ -721,8 +724,9 @@ static gw_status hand_counters(gw_drain *drain, gwi_buffer *buffer, const gw_slo
     return hand(drain, &item, err);
 }
 
-/* Copy the ring's entries that were surely not being overwritten meanwhile: those before `head` when the copy began,
- * less what the owner may have written until it was done, less the one that it may be writing. */
+/* Copy the ring's entries that were certainly not overwritten meanwhile: those before `head` at the start of the
+ * copy, without those that the owner may have overwritten until its end, and without the one that it may be writing
+ * now. */
 static uint32_t copy_ring(gw_drain *drain, const gwi_buffer *buffer, uint32_t slot_index, uint32_t ring_index,
                           uint64_t head)
 {
@@ -743,7 +747,7 @@ static uint32_t copy_ring(gw_drain *drain, const gwi_buffer *buffer, uint32_t sl
         const gw_ring_entry *entry = &drain->ring.entry[i % GW_RING_ENTRIES];
         uint64_t entry_ns = ticks_ns(drain, buffer, entry->ticks);
         if (entry->ticks < buffer->head.start_ticks || entry_ns < t_ns)
-            continue; /* no thread goes back in time: damage */
+            continue; /* time does not decrease within a thread: this is damage */
         t_ns = entry_ns;
         uint16_t fn = (uint16_t)entry->stream_fn;
         drain->call[count++] = (gw_hot_call){.t_ns = entry_ns,
@@ -777,7 +781,7 @@ static gw_status hand_ring(gw_drain *drain, gwi_buffer *buffer, uint32_t slot_in
     return hand(drain, &item, err);
 }
 
-/* Up to SLOTS_AT_ONCE slots from `first` on. How many. */
+/* Read up to SLOTS_AT_ONCE slots, starting at `first`. Returns their number. */
 static uint32_t read_slots(const gwi_buffer *buffer, uint32_t first, gw_slot *ret_slots)
 {
     uint32_t left = buffer->head.slot_count - first, count = left < SLOTS_AT_ONCE ? left : (uint32_t)SLOTS_AT_ONCE;
@@ -825,7 +829,7 @@ static gw_status hand_exit(gw_drain *drain, gwi_buffer *buffer, gw_error *err)
                     .t_ns = since_t0(drain, buffer->gone_at_ns),
                     .pid = buffer->head.pid,
                     .exit = {.pid = buffer->head.pid, .exit_code = -1}};
-    gwi_buffer_ask_status(buffer); /* who was not yet waited for a moment ago may be now */
+    gwi_buffer_ask_status(buffer); /* the parent may have waited for the process since the last attempt */
     if (buffer->status_known) {
         item.exit.status_known = true;
         item.exit.exit_code = WIFEXITED(buffer->status) ? WEXITSTATUS(buffer->status) : -1;
@@ -888,7 +892,7 @@ gw_status gw_drain_run(gw_drain *drain, bool last, gw_item_sink sink, void *user
     for (uint32_t i = 0; i < drain->buffer_count && st == GW_OK; i++)
         if (is_read(drain->buffer[i]))
             st = hand_state(drain, drain->buffer[i], last, cutoff_ns, err);
-    /* Marks also after a failure: what was handed out is with the writer. */
+    /* Pass marks on even after a failure, because the writer has what was passed before. */
     for (uint32_t i = 0; i < drain->buffer_count; i++) {
         gw_status marked =
             drain->buffer[i]->adopted ? hand_marks(drain, drain->buffer[i], st == GW_OK ? err : NULL) : GW_OK;
@@ -898,8 +902,8 @@ gw_status gw_drain_run(gw_drain *drain, bool last, gw_item_sink sink, void *user
     return st;
 }
 
-/* A wait that comes back changes nothing by itself: a program that waits again and again for work that is over, while
- * other work never ends, does no more than one that asks. */
+/* A wait that returns changes nothing by itself: a program that repeatedly waits for finished work, while other work
+ * never ends, makes no more progress than one that polls. */
 static bool is_question(unsigned counter)
 {
     return counter == GW_COUNT_QUERY || counter == GW_COUNT_SYNC || counter == GW_COUNT_NOT_READY ||
@@ -963,9 +967,9 @@ size_t gw_drain_alive(const gw_drain *drain, uint32_t *pid, size_t pid_max)
     return count;
 }
 
-/* ---- giving back ---- */
+/* ---- freeing ---- */
 
-/* A full chunk of which all is in the file becomes free, a chunk still in use learns how far we are. */
+/* Free a full chunk if the file has all of it. In a chunk that is in use, store our progress. */
 static void commit_chunk(gwi_buffer *buffer, uint32_t index)
 {
     gwi_chunk_mark *mark = &buffer->chunk[index];
@@ -974,7 +978,7 @@ static void commit_chunk(gwi_buffer *buffer, uint32_t index)
     gwi_buffer_read(buffer, offset, &head, sizeof head);
     uint32_t state = head.state, used = head.used_bytes, none = 0;
     if (!mark->seen || head.sequence != mark->sequence) {
-        /* A thread that ended may leave a chunk full of nothing. */
+        /* A thread that ended may leave a full chunk without records. */
         if (state != GW_CHUNK_FULL || used != 0)
             return;
     } else if (state != GW_CHUNK_FULL || mark->handed_bytes < used) {
@@ -982,7 +986,7 @@ static void commit_chunk(gwi_buffer *buffer, uint32_t index)
             gwi_buffer_write(buffer, offset + offsetof(gw_chunk_head, drained_bytes), &mark->handed_bytes, 4);
         return;
     }
-    /* Its next owner may fill in the head in any order: nothing old must look new. */
+    /* The next owner may write the head in any order, so clear old values first. */
     gwi_buffer_write(buffer, offset + offsetof(gw_chunk_head, used_bytes), &none, 4);
     gwi_buffer_write(buffer, offset + offsetof(gw_chunk_head, drained_bytes), &none, 4);
     mark->seen = mark->taken = false;
@@ -1026,7 +1030,7 @@ static void remove_buffer(gw_drain *drain, uint32_t index)
     char *path = NULL;
     if (asprintf(&path, "%s/%s", drain->folder, buffer->name) < 0 || (unlink(path) != 0 && errno != ENOENT)) {
         free(path);
-        return; /* it stays listed as finished, so that it is not taken for a new one */
+        return; /* keep it in the list as finished, so that it is not added again */
     }
     free(path);
     gwi_buffer_close(buffer);
@@ -1046,7 +1050,7 @@ void gw_drain_commit(gw_drain *drain)
     }
 }
 
-/* Nobody but us makes a chunk free: those that were taken when we last looked still are, and new ones are counted. */
+/* Only we free chunks, so those that were taken at the last look still are, and new ones are counted. */
 static double taken_ratio(const gwi_buffer *buffer)
 {
     uint64_t taken = chunk_sequence(buffer) - buffer->sequence_seen;
@@ -1073,8 +1077,8 @@ double gw_drain_fill_ratio(const gw_drain *drain)
 
 /* ---- copies, for readers ---- */
 
-/* Copying takes a while, in which the program goes on: of a thread's two chunks the first may be copied before an event
- * and the second after the next. What was published before copying began is all there; later events are left out. */
+/* The program continues while it is copied: the first of a thread's two chunks may be copied before an event and the
+ * second after the next event. Everything published before copying began is in the copy. Later events are left out. */
 gw_status gwi_drain_open_copy(const char *run_folder, uint64_t t0_monotonic_ns, gw_drain **ret_drain, gw_error *err)
 {
     gw_drain *drain = NULL;
@@ -1086,7 +1090,7 @@ gw_status gwi_drain_open_copy(const char *run_folder, uint64_t t0_monotonic_ns, 
     st = read_folder(drain, err);
     for (uint32_t i = 0; i < drain->buffer_count && st == GW_OK; i++) {
         gw_status adopted = gwi_buffer_adopt(drain->buffer[i], err);
-        st = adopted == GW_NOMEM ? GW_NOMEM : GW_OK; /* a damaged one says so in the drain */
+        st = adopted == GW_NOMEM ? GW_NOMEM : GW_OK; /* the drain reports a damaged one */
     }
     if (st != GW_OK) {
         gw_drain_close(drain);

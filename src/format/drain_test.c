@@ -1,4 +1,5 @@
-/* Buffers of living, dying and lying processes, through the drain, into a recording and back. */
+/* Tests the path from buffers of living, dying and misbehaving processes through the drain into a recording and
+ * back. */
 #define _GNU_SOURCE
 #include "test_buffer.h"
 #include "test_items.h"
@@ -56,12 +57,12 @@ static gw_drain *open_drain(void)
     return drain;
 }
 
-/* What a test wants to know of what was handed out. */
+/* What a test checks about the items passed on. */
 typedef struct seen {
     unsigned count[GW_ITEM_COUNT];
     uint64_t event_arg_sum;
     uint64_t t_ns_last;
-    uint64_t arg_next[GW_SLOT_COUNT]; /* by tid: events carry 0, 1, 2, ... */
+    uint64_t arg_next[GW_SLOT_COUNT]; /* indexed by tid: events carry 0, 1, 2, ... */
     bool in_order, args_in_order;
     char text[1024];
     char key[64];
@@ -126,7 +127,7 @@ static void run(gw_drain *drain, bool last, seen *s)
         fail_msg("%s", err.text);
 }
 
-/* For what comes soon on an idle machine: rounds of 4 ms. */
+/* For conditions that are met soon on an idle machine: rounds of 4 ms. */
 enum { ROUNDS_MAX = 50000 };
 
 static void pause_ms(unsigned ms)
@@ -174,7 +175,7 @@ static void young_events_wait(void **state)
     seen s = seen_start;
     gw_raw_event event = {.ticks = gw_monotonic_ns(), .fn = 1, .kind = GW_EV_ALLOC};
     assert_true(test_write(&thread, &event, 1));
-    event.ticks += 3600 * 1000000000ull; /* an hour from now: never old enough, until the last drain */
+    event.ticks += 3600 * 1000000000ull; /* an hour in the future: never old enough before the last drain */
     event.arg[0] = 1;
     assert_true(test_write(&thread, &event, 1));
     pause_ms(4);
@@ -188,7 +189,7 @@ static void young_events_wait(void **state)
 }
 
 #if defined(__x86_64__)
-/* The time that an event's ticks became lies between two readings of the clock around it. */
+/* The time converted from an event's ticks is between two readings of the clock around it. */
 static bool is_told_in_time(void)
 {
     test_buffer b;
@@ -208,7 +209,7 @@ static bool is_told_in_time(void)
     seen s = seen_start;
     run(drain, false, &s);
     assert_int_equal(s.count[GW_ITEM_EVENT], 1);
-    uint64_t slack_ns = pair_ns + 1000000; /* the pair was not taken at one instant */
+    uint64_t slack_ns = pair_ns + 1000000; /* the pair was not read at one instant */
     bool in_time = s.t_ns_last + slack_ns >= before_ns && s.t_ns_last <= after_ns + slack_ns;
     gw_drain_close(drain);
     test_buffer_drop(&b);
@@ -241,7 +242,7 @@ static void texts_are_joined(void **state)
     memset(part.text, 'b', 48);
     memcpy(&record[2], &part, sizeof part);
     assert_true(test_write(&thread, record, 3));
-    part.bytes = 60000; /* more than a record holds */
+    part.bytes = 60000; /* more than a record can hold */
     memcpy(&record[1], &part, sizeof part);
     gw_drain *drain = open_drain();
     seen s = seen_start;
@@ -252,7 +253,7 @@ static void texts_are_joined(void **state)
     assert_int_equal(s.text[47], 'a');
     assert_int_equal(s.text[48], 'b');
     assert_true(test_write(&thread, record, 2));
-    /* an event whose text never comes is not waited for at the last drain */
+    /* the last drain does not wait for an event whose text never arrives */
     record[0].ticks = gw_monotonic_ns();
     assert_true(test_write(&thread, record, 1));
     run(drain, true, &s);
@@ -262,7 +263,7 @@ static void texts_are_joined(void **state)
     test_buffer_drop(&b);
 }
 
-/* Chunks go round: a thread writes many times what the buffer holds while it is drained. */
+/* Chunks are reused: while it is drained, a thread writes many times the buffer's capacity. */
 typedef struct pusher {
     test_thread thread;
     uint64_t events;
@@ -329,11 +330,11 @@ static void a_busy_program_is_foreseen(void **state)
     assert_true(gw_drain_fill_ratio(drain) < 0.01);
     while (i < GW_CHUNK_COUNT * GW_CHUNK_RECORDS / 2)
         assert_true(test_write_event(&thread, GW_EV_ALLOC, i++));
-    assert_true(gw_drain_fill_ratio(drain) > 0.45); /* it is */
+    assert_true(gw_drain_fill_ratio(drain) > 0.45); /* it is half full */
     run(drain, true, &s);
     gw_drain_commit(drain);
-    if (gw_monotonic_ns() - begun_ns < 100000000)       /* the machine was not too slow for it */
-        assert_true(gw_drain_fill_ratio(drain) > 0.45); /* it will be */
+    if (gw_monotonic_ns() - begun_ns < 100000000)       /* only if the machine was fast enough */
+        assert_true(gw_drain_fill_ratio(drain) > 0.45); /* it is predicted to be */
     for (unsigned k = 0; k < 30; k++)
         run(drain, true, &s);
     gw_drain_commit(drain);
@@ -387,7 +388,7 @@ static void failures_bring_rings_and_counters(void **state)
     assert_true(test_write(&thread, &failure, 1));
     pause_ms(4);
     run(drain, false, &s);
-    assert_int_equal(s.count[GW_ITEM_RING], 0); /* a mere out-of-memory */
+    assert_int_equal(s.count[GW_ITEM_RING], 0); /* an out-of-memory brings no rings */
     failure.ticks = gw_monotonic_ns();
     failure.result = 700;
     failure.kind = GW_EV_SYNC;
@@ -397,7 +398,7 @@ static void failures_bring_rings_and_counters(void **state)
     run(drain, false, &s);
     assert_int_equal(s.count[GW_ITEM_RING], 1);
     assert_int_equal(s.ring_total, 5000);
-    assert_int_equal(s.ring_count, GW_RING_ENTRIES - 1); /* one may be in the writing */
+    assert_int_equal(s.ring_count, GW_RING_ENTRIES - 1); /* one entry may be in progress */
     assert_int_equal(s.ring_torn, 0);
     assert_int_equal(s.count[GW_ITEM_LOST], 1);
     run(drain, false, &s);
@@ -432,7 +433,7 @@ static void torn_ring_entries_are_left_out(void **state)
     assert_int_equal(pthread_create(&id, NULL, spin_ring, &thread), 0);
     gw_drain *drain = open_drain();
     seen s = seen_start;
-    while (s.count[GW_ITEM_RING] < 100) { /* one each time that the owner got on */
+    while (s.count[GW_ITEM_RING] < 100) { /* one ring each time that the owner made progress */
         run(drain, true, &s);
         assert_int_equal(s.ring_torn, 0);
     }
@@ -447,7 +448,7 @@ static void torn_ring_entries_are_left_out(void **state)
 
 /* ---- processes that end ---- */
 
-/* A process that is not our child: it writes `events` events into a buffer and is gone when this returns. */
+/* A process that is not our child: it writes `events` events into a buffer and has ended when this returns. */
 static uint32_t make_dead_stranger(uint64_t events)
 {
     int fds[2];
@@ -473,7 +474,7 @@ static uint32_t make_dead_stranger(uint64_t events)
     close(fds[1]);
     uint32_t pid = 0;
     assert_int_equal(read(fds[0], &pid, sizeof pid), sizeof pid);
-    assert_int_equal(read(fds[0], &status, 1), 0); /* closed by its death */
+    assert_int_equal(read(fds[0], &status, 1), 0); /* closed by its end */
     close(fds[0]);
     return pid;
 }
@@ -503,7 +504,7 @@ static void a_dead_process_is_finished(void **state)
     assert_int_equal(s.count[GW_ITEM_RING], 1);
     assert_int_equal(s.count[GW_ITEM_EXIT], 1);
     assert_int_equal(s.exit.pid, pid);
-    assert_true(!s.exit.status_known || s.exit.signal == SIGKILL); /* known when init is slow to ask */
+    assert_true(!s.exit.status_known || s.exit.signal == SIGKILL); /* known only if init has not waited for it yet */
     assert_int_equal(buffers_left(), 1);
     gw_drain_commit(drain);
     assert_int_equal(buffers_left(), 0);
@@ -513,7 +514,7 @@ static void a_dead_process_is_finished(void **state)
     gw_drain_close(drain);
 }
 
-/* A child of our child: it ends with 7 when told to, and its parent waits for it when told to. */
+/* A grandchild. It ends with status 7 on request, and its parent waits for it on request. */
 typedef struct stranger {
     pid_t parent;
     int end_fd, wait_fd, waited_fd;
@@ -578,7 +579,7 @@ static void how_an_unwaited_stranger_ended_is_known(void **state)
     assert_true(s.exit.status_known);
     assert_int_equal(s.exit.exit_code, 7);
     assert_int_equal(s.exit.signal, 0);
-    assert_int_equal(poll(&ends, 1, 0), 0); /* said once, or a supervisor would spin */
+    assert_int_equal(poll(&ends, 1, 0), 0); /* reported once, otherwise a supervisor would spin */
     gw_drain_close(drain);
     end_stranger(&child);
 }
@@ -657,7 +658,7 @@ static uint32_t random_next(uint32_t *seed)
     return *seed >> 8;
 }
 
-/* Random bytes at random places, and a file that shrinks under our hands. */
+/* Random bytes at random places, and a file that shrinks while it is read. */
 static void damaged_buffers_do_no_harm(void **state)
 {
     (void)state;
@@ -701,7 +702,7 @@ static void write_meta(uint32_t supervisor_pid)
         fail_msg("%s", err.text);
 }
 
-/* A process number that nobody has. */
+/* A pid that is not in use. */
 static uint32_t dead_pid(void)
 {
     pid_t pid = fork();
@@ -745,7 +746,7 @@ static uint32_t checksum_of(const char *path)
     return sum;
 }
 
-/* The supervisor dies at each point of its round: nothing is lost, nothing comes twice. */
+/* The supervisor dies at each point of its round: no event is lost or duplicated. */
 static void a_dead_supervisor_loses_nothing(void **state)
 {
     (void)state;
@@ -776,7 +777,7 @@ static void a_dead_supervisor_loses_nothing(void **state)
                 break;
             gw_drain_commit(drain);
         }
-        for (unsigned i = 0; i < PART; i++) /* the program lives on for a while */
+        for (unsigned i = 0; i < PART; i++) /* the program continues for a while */
             assert_true(test_write_event(&thread, GW_EV_ALLOC, next++));
         uint32_t sum = checksum_of(b.path);
         seen r = read_folder_items(GW_OK);
@@ -815,7 +816,7 @@ static void a_folder_without_its_recording_still_speaks(void **state)
     read_folder_items(GW_IO);
 }
 
-/* A reader looks while the program runs and the supervisor drains: each event is there once, whenever it looks. */
+/* A reader looks while the program runs and the supervisor drains: it finds each event exactly once. */
 static void a_reader_disturbs_nobody(void **state)
 {
     (void)state;
@@ -862,7 +863,7 @@ static pid_t a_dead_pid(void)
     return child;
 }
 
-/* In a container a process has a number that nobody, or somebody else, has outside. */
+/* In a container, the pid of a process may be unused, or that of another process, outside. */
 static void a_process_of_another_namespace_is_not_called_gone(void **state)
 {
     (void)state;
@@ -894,7 +895,7 @@ static void *become_ready(void *argument)
     return NULL;
 }
 
-/* A process that starts in the very moment of a drain begins later than the drain did: it is not damaged. */
+/* A process that starts during a drain begins after the drain did. It must not be treated as damaged. */
 static void a_process_may_start_during_a_drain(void **state)
 {
     (void)state;

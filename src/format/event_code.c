@@ -1,4 +1,4 @@
-/* Codes a block of events against templates, and decodes it. */
+/* Encodes a block of events with templates, and decodes it. */
 #include "gwi_event_decode.h"
 
 #include <stdlib.h>
@@ -23,7 +23,7 @@ struct gwi_encoder {
     uint32_t used_bytes;
     uint32_t event_count;
     uint32_t template_count;
-    uint32_t last; /* the template of the event before */
+    uint32_t last; /* the template of the previous event */
     uint64_t t_ns;
     uint16_t hash[HASH_SLOTS]; /* 1 + template; 0: empty */
     encoder_template template[GWI_TEMPLATES_MAX];
@@ -112,7 +112,7 @@ static void name_template(gwi_encoder *encoder, uint32_t index)
     }
 }
 
-/* Write which template the event has; false: it needs a new one and the table is full. */
+/* Write the number of the event's template. Returns false if it needs a new one and the table is full. */
 static bool put_template(gwi_encoder *encoder, const gw_event *event)
 {
     template_key key = {event->pid, event->tid, event->fn, event->kind, event->flags, event->result, event->context};
@@ -193,7 +193,7 @@ bool gwi_decoder_start(gwi_decoder *decoder, const gwi_dict *dict, const uint8_t
     return true;
 }
 
-/* False: it makes no sense. */
+/* Returns false if the definition is invalid. */
 static bool define(gwi_decoder *decoder, const uint8_t **at)
 {
     if (decoder->defined == GWI_TEMPLATES_MAX)

@@ -1,4 +1,4 @@
-/* The reader and the writer of facts: both walk the same table of fields, which facts.def gives for each fact. */
+/* Reads and writes facts as text. Both use the same table of fields from facts.def. */
 #include "gw_fact.h"
 
 #include <inttypes.h>
@@ -12,7 +12,7 @@ typedef struct fact_field {
     const char *name;
     value_type type;
     size_t at, has_at; /* offsets in the struct */
-    size_t bytes_max;  /* of a text; 0: any */
+    size_t bytes_max;  /* for a text; 0: no limit */
 } fact_field;
 
 #define GW_FACT(fact, form) static const fact_field fact##_fields[] = {
@@ -28,7 +28,7 @@ typedef struct fact_field {
 
 /* ---- one value ---- */
 
-/* Decimal, or hexadecimal with 0x; all of the text. */
+/* Parse a decimal number, or a hexadecimal one with 0x. The whole text must be a number. */
 static bool read_number(gw_fact_text text, uint64_t max, uint64_t *ret_number)
 {
     bool is_hex = text.bytes > 2 && text.data[0] == '0' && (text.data[1] | 0x20) == 'x';
@@ -105,7 +105,7 @@ static bool read_value(gw_fact_text text, value_type type, void *value)
     return false;
 }
 
-/* What separates fields becomes '?' within one. */
+/* Write a text. Characters that separate fields become '?'. */
 static void write_text(const fact_field *it, fact_form form, gw_fact_text value, gw_text *text)
 {
     size_t begin = text->bytes, bytes = strnlen(value.data, value.bytes);
@@ -173,7 +173,7 @@ static void read_named(const fact_field *list, size_t count, fact_form form, gw_
         const char *part_end = end_of(at, end, separator), *equals = end_of(at, part_end, '=');
         const fact_field *it = equals == part_end ? NULL : field_of(list, count, at, (size_t)(equals - at));
         if (form == WORDS && it == &list[count - 1] && it->type == TEXT)
-            part_end = end; /* it may hold blanks, and what looks like other fields */
+            part_end = end; /* the last text field may contain blanks and what looks like other fields */
         if (it != NULL)
             take(it, (gw_fact_text){equals + 1, (size_t)(part_end - equals - 1)}, fact);
         at = part_end + (part_end < end);

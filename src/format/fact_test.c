@@ -1,4 +1,4 @@
-/* Facts: the text that recordings of all versions hold, both ways, and text that is none. */
+/* Tests facts: the texts in recordings of all versions, parsed and written, and invalid texts. */
 #include "gw_fact.h"
 
 #include <setjmp.h>
@@ -70,8 +70,7 @@ static void columns_are_written_and_read(void **state)
     gw_text_free(&text);
 }
 
-/* As older versions and other builds wrote them: fields are missing, new ones are passed over, order is of no matter.
- */
+/* Facts of older versions and other builds: fields may be missing, new or in another order. */
 static void what_is_missing_or_new_does_no_harm(void **state)
 {
     (void)state;
@@ -107,7 +106,7 @@ static void a_value_of_another_type_is_none(void **state)
     }
 }
 
-/* Beginnings of a good text, each in memory of its own, so that a sanitizer sees a step too far. */
+/* Prefixes of a valid text, each in its own memory, so that a sanitizer detects a read past the end. */
 static void cut_text_is_read_up_to_its_end(void **state)
 {
     static const char whole[] = "pid=4711 bytes=1 card=1 user=ann cmd=python";

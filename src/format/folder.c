@@ -77,7 +77,7 @@ static gw_status take_fact(run_facts *facts, const gw_item *item)
     return GW_OK;
 }
 
-/* The facts of run.meta, and its dictionary. */
+/* Read the facts and the dictionary of run.meta. */
 static gw_status read_meta(const char *folder_path, run_facts *facts, gwi_dict *ret_dict, gw_error *err)
 {
     gwi_source source = {.in.fd = -1};

@@ -1,9 +1,9 @@
-/* The supervisor's facts (facts.def) as structs: written into the text that the recording holds, and read from it.
+/* The supervisor's facts (facts.def) as structs, which are written as text into the recording and parsed from it.
  *
- * A member counts if its has_ flag is set: GW_FACT_SET(member, value) in an initialiser sets both. Reading knows no
- * error. A field that is missing, or whose text is no value of its type, has no flag; fields that the table does not
- * have are passed over; of two fields of one name the first counts. Texts that were read are borrowed from the text
- * that held them, and end without a zero. */
+ * A member is valid if its has_ flag is set. GW_FACT_SET(member, value) in an initialiser sets both. Parsing never
+ * fails. A field that is missing, or whose text is not a value of its type, has no flag. Unknown fields are skipped. If
+ * a name occurs twice, the first field is used. Parsed texts are borrowed from the parsed text and are not
+ * zero-terminated. */
 #ifndef GW_FACT_H
 #define GW_FACT_H
 
@@ -22,7 +22,7 @@ typedef uint32_t gw_fact_U32;
 typedef uint64_t gw_fact_U64;
 typedef uint64_t gw_fact_HEX; /* written as 0x1f */
 typedef int32_t gw_fact_I32;
-typedef bool gw_fact_FLAG; /* written as 0 or 1; any other number is true, too */
+typedef bool gw_fact_FLAG; /* written as 0 or 1; when parsed, any other number is also true */
 typedef struct gw_fact_THREE {
     uint32_t at[3]; /* written as 1,2,3 */
 } gw_fact_THREE;
@@ -38,14 +38,14 @@ typedef struct gw_fact_THREE {
     }                                                                                                                  \
     gw_fact_##fact;                                                                                                    \
     void gw_fact_##fact##_read(gw_fact_text text, gw_fact_##fact *ret_fact);                                           \
-    void gw_fact_##fact##_write(const gw_fact_##fact *fact, gw_text *text); /* appends */
+    void gw_fact_##fact##_write(const gw_fact_##fact *fact, gw_text *text); /* appends to `text` */
 #define GW_KEY(id, key)
 #include "facts.def"
 
 #define GW_FACT_SET(member, value) .has_##member = true, .member = (value)
 
 typedef enum gw_fact_key {
-    GW_FACT_OTHER, /* no key of the table */
+    GW_FACT_OTHER, /* not a key of the table */
 #define GW_FACT(fact, form)
 #define GW_NUMBER(fact, type, member, name, unit)
 #define GW_TEXT(fact, member, name, bytes_max)
@@ -55,15 +55,15 @@ typedef enum gw_fact_key {
     GW_FACT_KEY_COUNT
 } gw_fact_key;
 
-const char *gw_fact_key_text(gw_fact_key key); /* "card.holder"; "" of GW_FACT_OTHER; static */
-gw_fact_key gw_fact_key_of(const char *text);  /* GW_FACT_OTHER of NULL, too */
+const char *gw_fact_key_text(gw_fact_key key); /* for example "card.holder"; "" for GW_FACT_OTHER; static */
+gw_fact_key gw_fact_key_of(const char *text);  /* GW_FACT_OTHER for unknown keys and NULL */
 
-/* From a C string, which is borrowed; NULL gives no text. */
+/* Make a text of a C string, which is borrowed. NULL gives a text without data. */
 gw_fact_text gw_fact_text_of(const char *string);
 bool gw_fact_text_is(gw_fact_text text, const char *string);
-/* Copy as much as fits, ended with a zero. Returns `out`. */
+/* Copy as much as fits, with a terminating zero. Returns `out`. */
 char *gw_fact_text_copy(char *out, size_t room, gw_fact_text text);
-/* What stands behind "name=" in a text of lines. False: there is no such line. */
+/* Find the line "name=value" in a text of lines. Returns false if there is none. */
 bool gw_fact_line(const char *text, const char *name, gw_fact_text *ret_value);
 
 #endif

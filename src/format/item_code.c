@@ -1,4 +1,4 @@
-/* Codes and decodes items other than events, each by its own function. */
+/* Encodes and decodes items other than events. */
 #include "gwi_item_code.h"
 
 #include "gw_names.h"
@@ -29,7 +29,7 @@ static bool reserve(gwi_bytes *bytes, size_t more)
     return true;
 }
 
-/* The put functions write into reserved space. */
+/* The put functions write into space that was reserved before. */
 static void put(gwi_bytes *bytes, const void *data, size_t count)
 {
     if (count > 0)
@@ -181,7 +181,8 @@ static void put_counters(gwi_bytes *bytes, const gw_item *item)
     put_string(bytes, item->counters.thread_name);
 }
 
-/* Differences to the call before, each as long as it needs: a ring of 2,048 calls takes about 14 KiB. */
+/* Calls are written as differences from the previous call, with variable lengths: a ring of 2,048 calls takes about
+ * 14 KiB. */
 static void put_ring(gwi_bytes *bytes, const gw_item *item)
 {
     gw_hot_call last = {0};
@@ -216,7 +217,7 @@ static void put_symbol(gwi_bytes *bytes, const gw_item *item)
     }
 }
 
-/* Each value as long as it needs. They are no differences: a block that is dropped takes nothing else along. */
+/* Values have variable lengths and are not differences, so that a dropped block does not affect others. */
 static void put_sample(gwi_bytes *bytes, const gw_item *item)
 {
     put_u8(bytes, item->sample.source);
@@ -318,7 +319,7 @@ gw_status gwi_item_encode(gwi_bytes *bytes, const gw_item *item)
 
 /* ---- reading ---- */
 
-/* A cursor that remembers that it ran out, so that a decoder looks once, at the end. */
+/* A cursor that remembers reaching the end, so that a decoder checks once, when it is done. */
 typedef struct cursor {
     const uint8_t *at, *end;
     bool bad;
@@ -415,7 +416,7 @@ static gw_status take_ring(gwi_item_reader *reader, cursor *c)
     item->ring.synced_total = take_uint(c, 8);
     uint32_t count = (uint32_t)take_uint(c, 4);
     if (c->bad || count > (size_t)(c->end - c->at) / 2)
-        return GW_CORRUPT; /* a call takes two bytes at least */
+        return GW_CORRUPT; /* a call takes at least two bytes */
     if (reserve_calls(reader, count) != GW_OK)
         return GW_NOMEM;
     for (uint32_t i = 0; i < count && !c->bad; i++) {
@@ -493,7 +494,7 @@ static void take_pair(gw_item *item, cursor *c, gw_item_kind kind)
     item->pair.value = take_text(c);
 }
 
-/* GW_MISSING: a code that this build does not know. */
+/* GW_MISSING: the code is unknown to this build. */
 static gw_status take_sample(gwi_item_reader *reader, cursor *c)
 {
     gw_item *item = &reader->item;

@@ -1,4 +1,4 @@
-/* The tables of gw_event.h as names. */
+/* The tables of gw_event.h as text. */
 #include "gw_names.h"
 
 static const struct {

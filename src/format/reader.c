@@ -1,4 +1,4 @@
-/* Hands out the items of a recording or of a run folder in the order of their time. */
+/* Returns the items of a recording or of a run folder in order of time. */
 #define _GNU_SOURCE
 #include "gwi_reader.h"
 
@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-/* A recording is one source. A run folder is two: the file as far as it was flushed, and the buffers' rest, drained
- * into a recording in memory. */
+/* A recording is one source. A run folder is two: the file as far as it was flushed, and the rest of the buffers,
+ * drained into a recording in memory. */
 enum { SEEN_MAX = 4096 };
 typedef struct seen_processes {
     uint32_t pid[SEEN_MAX];
@@ -23,13 +23,13 @@ struct gw_reader {
     unsigned count;
     unsigned at;
     bool folder;
-    bool alive;          /* the folder's supervisor */
-    bool record_read;    /* the folder's recording is source 0 */
-    unsigned said;       /* how many of the last items were handed out */
-    seen_processes seen; /* processes of source 0 */
+    bool alive;          /* the supervisor of the folder is alive */
+    bool record_read;    /* the recording of the folder is source 0 */
+    unsigned said;       /* number of final items already returned */
+    seen_processes seen; /* processes seen in source 0 */
     gw_item last;
     char *path;        /* owned */
-    char *record_path; /* owned: of the recording in a run folder */
+    char *record_path; /* owned: path of the recording in a run folder */
 };
 
 static gw_status add_file(gw_reader *reader, const char *path, gw_error *err)
@@ -51,7 +51,7 @@ static gw_status open_folder(gw_reader *reader, gw_error *err)
     reader->record_path = folder.record_path;
     folder.record_path = NULL;
     if (reader->record_path != NULL) {
-        /* Whatever is wrong with the file, the buffers are still worth reading. */
+        /* Even if the file cannot be read, the buffers are worth reading. */
         gw_status file = add_file(reader, reader->record_path, err);
         if (file == GW_OK)
             file = gwi_source_scan_marks(&reader->source[reader->count - 1], gwi_folder_mark, &folder, err);
@@ -102,7 +102,7 @@ void gw_reader_close(gw_reader *reader)
     free(reader);
 }
 
-/* What is said once, behind the last item: the state of a run folder, and that the end is missing. */
+/* Return the items that follow the last one, once each: the state of a run folder, and that the end is missing. */
 static gw_status say_last(gw_reader *reader, const gw_item **ret_item)
 {
     bool complete = reader->folder && !reader->record_read ? reader->alive : !reader->source[0].in.truncated;
@@ -126,7 +126,7 @@ static gw_status say_last(gw_reader *reader, const gw_item **ret_item)
     return GW_END;
 }
 
-/* A process that both the file and its buffer tell of is one process. False: it was seen already. */
+/* A process that is in both the file and its buffer is reported once. Returns false if it was seen before. */
 static bool process_is_new(gw_reader *reader, const gw_item *item)
 {
     seen_processes *seen = &reader->seen;

@@ -1,4 +1,4 @@
-/* Writer and reader together, and the reader alone against damage. */
+/* Tests the writer and the reader together, and the reader alone with damaged files. */
 #define _GNU_SOURCE
 #include "gw_names.h"
 #include "gwi_compact.h"
@@ -97,7 +97,7 @@ static void put_events(gw_writer *writer, test_lines *expected)
     item.event.text_bytes = 0;
     item.event.arg[0] = 0;
     put(writer, &item, expected);
-    item = event_item(7, GW_EV_ALLOC, 1, 0, 0); /* back in time: allowed, whoever writes it */
+    item = event_item(7, GW_EV_ALLOC, 1, 0, 0); /* back in time, which is allowed */
     put(writer, &item, expected);
 }
 
@@ -155,7 +155,7 @@ static void put_symbols(gw_writer *writer, test_lines *expected)
     item.symbol.count = GW_SYMBOL_FRAMES_MAX;
     put(writer, &item, expected);
     item.symbol.count = 0;
-    item.symbol.state = 77; /* of a later version */
+    item.symbol.state = 77; /* from a later version */
     item.symbol.path = "";
     put(writer, &item, expected);
 }
@@ -198,12 +198,12 @@ static void put_machine(gw_writer *writer, test_lines *expected)
     item.machine.value = UINT64_MAX;
     item.machine.text = "GPU has fallen off the bus.";
     put(writer, &item, expected);
-    item.machine.kind = 200; /* of a later version */
+    item.machine.kind = 200; /* from a later version */
     item.machine.text = "";
     put(writer, &item, expected);
 }
 
-/* One of everything. Names of functions are not in `expected`. */
+/* Write one item of every kind. Names of functions are not in `expected`. */
 static void write_all_kinds(gw_writer *writer, test_lines *expected)
 {
     gw_error err;
@@ -270,7 +270,7 @@ static void functions_have_names(void **state)
     gw_reader_close(reader);
 }
 
-/* Many threads, functions and contexts: more templates than a block has. */
+/* Many threads, functions and contexts need more templates than a block can have. */
 static void many_templates(void **state)
 {
     (void)state;
@@ -301,8 +301,8 @@ static void many_templates(void **state)
     gw_reader_close(reader);
 }
 
-/* Read one by one and many at a time, events are the same: arguments that stay, go back and take all eight bytes,
- * texts, sites and the time that a call took, which come and go. */
+/* Events are the same whether read one by one or many at a time, with arguments that stay, decrease or take all
+ * eight bytes, and with texts, sites and durations that come and go. */
 static void events_come_in_numbers(void **state)
 {
     (void)state;
@@ -326,7 +326,7 @@ static void events_come_in_numbers(void **state)
     const gw_item *item = NULL;
     assert_int_equal(gw_reader_open(path, &one, &err), GW_OK);
     assert_int_equal(gw_reader_open(path, &many, &err), GW_OK);
-    assert_int_equal(gw_reader_events(many, event, ROOM), 0); /* no block was entered yet */
+    assert_int_equal(gw_reader_events(many, event, ROOM), 0); /* no block was started yet */
     size_t seen = 0, calls = 0;
     while (gw_reader_next(many, &item, &err) == GW_OK) {
         size_t count = 1;
@@ -372,7 +372,7 @@ static void store(const uint8_t *data, size_t bytes)
     fclose(file);
 }
 
-/* Everything in `got` is in `whole`, in its order: nothing was made up. */
+/* Everything in `got` is in `whole`, in the same order: the reader invented nothing. */
 static bool is_subsequence(const test_lines *got, const test_lines *whole)
 {
     char truncated[16];
@@ -470,12 +470,12 @@ static void every_truncation_gives_a_prefix(void **state)
         assert_int_equal(check_recording(path, &err), GW_CORRUPT);
         test_lines_free(&got);
     }
-    assert_int_equal(longest, whole.count + 1); /* only the END is missing */
+    assert_int_equal(longest, whole.count + 1); /* only the END block is missing */
     free(data);
     test_lines_free(&whole);
 }
 
-/* Bytes cut out of the middle or put in: the blocks around are found again. */
+/* If bytes are removed from the middle or inserted, the blocks around them are found. */
 static void shifted_blocks_are_found(void **state)
 {
     (void)state;
@@ -503,7 +503,7 @@ static void shifted_blocks_are_found(void **state)
     test_lines_free(&whole);
 }
 
-/* Heads within bodies within bodies: each is good, no body is. Read to the end, in bounded time and memory. */
+/* Heads nested in bodies: each head is good and no body is. Reading ends in bounded time and memory. */
 static void nested_heads_end(void **state)
 {
     (void)state;
@@ -579,7 +579,7 @@ static void a_newer_version_is_refused(void **state)
 
 /* ---- other builds ---- */
 
-/* A recording by a build whose kinds and counters have other numbers, with kinds and items that we do not know. */
+/* A recording of a build with other numbers for kinds and counters, and with kinds and items unknown to us. */
 static void numbers_of_another_build(void **state)
 {
     (void)state;
@@ -617,7 +617,7 @@ static void numbers_of_another_build(void **state)
         assert_int_equal(item->event.kind, expected[i]);
         assert_int_equal(item->event.arg[0], i);
     }
-    assert_int_equal(gwi_decoder_next(decoder, &item), GW_CORRUPT); /* a kind beyond the dictionary */
+    assert_int_equal(gwi_decoder_next(decoder, &item), GW_CORRUPT); /* a kind that is not in the dictionary */
     assert_int_equal(decoded.counter[0], GW_COUNT_COPY_BYTES);
     assert_int_equal(decoded.counter[1], GW_COUNT_COUNT);
     assert_int_equal(decoded.counter[2], GW_COUNT_LAUNCH);
@@ -646,7 +646,7 @@ static void unknown_items_are_passed_over(void **state)
     assert_int_equal(gwi_item_reader_next(&reader, &item), GW_OK);
     assert_string_equal(item->pair.key, "a");
     assert_int_equal(gwi_item_reader_next(&reader, &item), GW_END);
-    for (uint32_t cut = second + 1; cut < bytes.used_bytes; cut++) { /* never behind the end */
+    for (uint32_t cut = second + 1; cut < bytes.used_bytes; cut++) { /* the decoder never reads past the end */
         uint8_t *exact = malloc(cut);
         memcpy(exact, bytes.data, cut);
         gwi_item_reader_start(&reader, &dict, exact, cut);
@@ -659,7 +659,7 @@ static void unknown_items_are_passed_over(void **state)
 
 /* ---- limits ---- */
 
-/* Numbers that do not pack. */
+/* Numbers that cannot be compressed. */
 static uint64_t noise(uint64_t i)
 {
     i = (i + 1) * 0x9e3779b97f4a7c15u;
@@ -749,7 +749,7 @@ static void the_limit_keeps_what_is_alive(void **state)
     assert_int_equal(access(smaller, F_OK), -1);
 }
 
-/* Of what was read of the machine, the first and the last whole reading of each thing outlive the limit. */
+/* The first and the last full sample of each object survive the limit. */
 static void the_limit_keeps_first_and_last_samples(void **state)
 {
     (void)state;
@@ -816,7 +816,7 @@ static void a_full_disk_is_said_and_closed(void **state)
     assert_int_equal(st, GW_IO);
     assert_non_null(strstr(err.text, path));
     gw_item end = {.kind = GW_ITEM_EXIT, .t_ns = 10, .pid = 10, .exit = {.pid = 10}};
-    st = gw_writer_put(writer, &end, &err); /* its status is about the events before it, which may just have fitted */
+    st = gw_writer_put(writer, &end, &err); /* its status is about the previous events, which may have just fitted */
     assert_true(st == GW_IO || st == GW_OK);
     assert_int_equal(gw_writer_close(writer, &err), GW_IO);
     assert_non_null(strstr(err.text, "write at offset"));
@@ -827,7 +827,7 @@ static void a_full_disk_is_said_and_closed(void **state)
     assert_int_equal(t.events + t.dropped, 200000);
 }
 
-/* On a file system of 1 MiB: what must be said at the end has its room. */
+/* On a file system of 1 MiB, the final blocks have space. */
 static void a_full_file_system_leaves_room_for_the_end(void **state)
 {
     (void)state;
@@ -844,7 +844,7 @@ static void a_full_file_system_leaves_room_for_the_end(void **state)
         st = st == GW_OK ? now : st;
     }
     gw_item end = {.kind = GW_ITEM_EXIT, .t_ns = 10, .pid = 10, .exit = {.pid = 10}};
-    /* Whether the last, smaller block of events still fits, is chance. */
+    /* It is random whether the last, smaller block of events still fits. */
     gw_status put_st = gw_writer_put(writer, &end, &err);
     gw_status close_st = gw_writer_close(writer, &err);
     gw_error check_err = {""};
@@ -882,7 +882,7 @@ static void both_checksums_agree(void **state)
             assert_int_equal(gwi_crc32c(7, data + from, bytes), gwi_crc32c_by_table(7, data + from, bytes));
 }
 
-/* ---- what was written stays readable ---- */
+/* ---- old recordings stay readable ---- */
 
 static void write_fixture(const char *name)
 {
@@ -893,7 +893,7 @@ static void write_fixture(const char *name)
     close_writer(writer);
 }
 
-/* The lines of a text file that says what a fixture holds; texts in it are escaped, see put_escaped(). */
+/* The lines of a text file that lists the contents of a fixture. Texts are escaped, see put_escaped(). */
 static void put_escaped(gw_text *to, const char *line)
 {
     for (; *line != '\0'; line++) {
@@ -974,7 +974,7 @@ static void columns_of_kinds_go_together(void **state)
     assert_ptr_equal(gw_event_kind_traits(GW_EV_COUNT), gw_event_kind_traits(GW_EV_CALL));
 }
 
-/* `recording_test --fixture FILE` writes a recording with one of everything, and on stdout what it holds: for a new
+/* `recording_test --fixture FILE` writes a recording with one item of every kind and prints its contents, for a new
  * version of the format. */
 int main(int argc, char **argv)
 {

@@ -1,4 +1,4 @@
-/* Reads one file of a recording block by block, and hands out its items. */
+/* Reads one file of a recording block by block and returns its items. */
 #include "gwi_source.h"
 
 #include "gwi_event_decode.h"
@@ -26,7 +26,7 @@ static gw_status read_dict(gwi_source *source, gw_error *err)
     return GW_OK;
 }
 
-/* The dictionary comes first, and once more at the end in case that its first copy is damaged. */
+/* The dictionary is the first block. A copy at the end is used if the first one is damaged. */
 static gw_status find_dict(gwi_source *source, gw_error *err)
 {
     bool head_damaged = source->in.head_damaged;
@@ -65,19 +65,19 @@ void gwi_source_close(gwi_source *source)
     source->decoder = NULL;
 }
 
-/* The block was found; GW_OK also for one that holds no items. */
+/* Start reading the block that was found. GW_OK also for a block without items. */
 static gw_status enter_block(gwi_source *source, gw_error *err)
 {
     gwi_block_type type = source->in.head.type;
     bool from_buffers = type == GWI_BLOCK_EVENTS || type == GWI_BLOCK_STATE;
     if (from_buffers && source->in.block_offset >= source->uncommitted_at)
         return GW_OK;
-    if (type == GWI_BLOCK_DICT) /* read by find_dict(); the copy must be whole, not new */
+    if (type == GWI_BLOCK_DICT) /* find_dict() has read it; a copy must be valid but brings nothing new */
         return gwi_in_unpack(&source->in, err);
     bool events = type == GWI_BLOCK_EVENTS || type == GWI_BLOCK_CARRY;
     if (!events && type != GWI_BLOCK_FACTS && type != GWI_BLOCK_STATE && type != GWI_BLOCK_STDERR &&
         type != GWI_BLOCK_SAMPLES)
-        return GW_OK; /* SYNC, END, and what newer versions may add */
+        return GW_OK; /* SYNC, END, and types of newer versions */
     gw_status st = gwi_in_unpack(&source->in, err);
     if (st != GW_OK)
         return st;
@@ -94,7 +94,7 @@ static gw_status enter_block(gwi_source *source, gw_error *err)
     return GW_OK;
 }
 
-/* The end of a block, or damage in it: what comes now is a new block. */
+/* Handle the end of a block or damage in it: the next item is in a new block. */
 static gw_status leave_block(gwi_source *source, gw_status why, gw_error *err)
 {
     if (source->mode == GWI_IN_EVENTS)

@@ -1,4 +1,4 @@
-/* Collects items into blocks by kind, writes them, and makes the file smaller when it nears its limit. */
+/* Collects items into blocks by kind, writes them, and compacts the file near its size limit. */
 #define _GNU_SOURCE
 #include "gwi_writer.h"
 
@@ -20,20 +20,20 @@ struct gw_writer {
     gwi_out out;
     char *path; /* owned */
     uint64_t bytes_max;
-    uint64_t compact_at; /* file length at which the next compaction is tried */
+    uint64_t compact_at; /* file length at which the next compaction is attempted */
     uint32_t fn_count;
     gwi_bytes dict;
-    gwi_encoder *encoder;     /* the pending block of events */
-    gwi_bytes items;          /* the pending block of other items */
-    gwi_block_type pending;   /* which of the two, and its type; 0: none */
-    gwi_bytes marks;          /* for the next SYNC block */
+    gwi_encoder *encoder;     /* pending block of events */
+    gwi_bytes items;          /* pending block of other items */
+    gwi_block_type pending;   /* type of the pending block; 0: none */
+    gwi_bytes marks;          /* marks for the next SYNC block */
     uint32_t synced_sequence; /* block number after the last SYNC block */
-    uint64_t event_count;     /* in the file, dropped ones included */
-    uint64_t dropped_count;   /* for the limit's sake, or because a block could not be written */
+    uint64_t event_count;     /* events in the file, including dropped ones */
+    uint64_t dropped_count;   /* events dropped because of the size limit or because a block could not be written */
     uint64_t alive_dropped_count;
     uint64_t dropped_said;
-    uint64_t t_ns;    /* of the last item */
-    gw_status failed; /* the first block that could not be written ... */
+    uint64_t t_ns;    /* time of the last item */
+    gw_status failed; /* status of the first block that could not be written ... */
     gw_error failed_error;
 };
 
@@ -50,7 +50,7 @@ static void writer_free(gw_writer *writer)
     free(writer);
 }
 
-/* A writer without a file. */
+/* Allocate a writer that has no file yet. */
 static gw_status new_writer(const char *path, uint64_t bytes_max, const char *const *fn_names, uint32_t fn_count,
                             gw_writer **ret_writer, gw_error *err)
 {
@@ -73,7 +73,7 @@ static gw_status new_writer(const char *path, uint64_t bytes_max, const char *co
     return GW_OK;
 }
 
-/* The file's head and its first block. The descriptor is the writer's from here on. */
+/* Write the file header and the first block. The writer owns the descriptor from here on. */
 static gw_status begin_file(gw_writer *writer, int fd, gw_error *err)
 {
     writer->out.fd = fd;
@@ -99,7 +99,7 @@ gw_status gwi_writer_on_fd(int fd, const char *path, uint64_t bytes_max, const c
     return st;
 }
 
-/* A file of the folder that has no name yet; -1: the file system knows no such files. */
+/* Create a file in the same folder without a name. -1: the file system does not support this. */
 static int open_unnamed(const char *path)
 {
     char folder[PATH_MAX];
@@ -111,7 +111,7 @@ static int open_unnamed(const char *path)
     return open(folder, O_RDWR | O_TMPFILE | O_CLOEXEC, 0600);
 }
 
-/* false: errno says why, EEXIST that somebody has the name. */
+/* Returns false with the reason in errno; EEXIST if the name is taken. */
 static bool give_name(int fd, const char *path)
 {
     char link[64];
@@ -119,8 +119,8 @@ static bool give_name(int fd, const char *path)
     return linkat(AT_FDCWD, link, AT_FDCWD, path, AT_SYMLINK_FOLLOW) == 0;
 }
 
-/* The name comes last, so that a supervisor that dies on a busy disk does not leave an empty file, which nobody would
- * know for a recording. *ret_is_made: false where that is not to be had here; the writer is then as before. */
+/* The file gets its name last, so that a supervisor that dies on a busy disk leaves no empty file, which would not
+ * be recognised as a recording. *ret_is_made is false if this is not supported here; the writer is then unchanged. */
 static gw_status begin_unnamed(gw_writer *writer, bool *ret_is_made, gw_error *err)
 {
     int fd = open_unnamed(writer->path);
@@ -145,7 +145,7 @@ static gw_status begin_named(gw_writer *writer, gw_error *err)
         return gw_fail(err, GW_IO, "create %s: %s", writer->path, strerror(errno));
     gw_status st = begin_file(writer, fd, err);
     if (st != GW_OK)
-        unlink(writer->path); /* it is ours, and holds nothing */
+        unlink(writer->path); /* the file is ours and empty */
     return st;
 }
 
@@ -168,7 +168,7 @@ gw_status gw_writer_create(const char *path, uint64_t bytes_max, const char *con
     return st;
 }
 
-/* Remember the first fault: gw_writer_close() repeats it. */
+/* Store the first error, which gw_writer_close() returns again. */
 static gw_status note_failure(gw_writer *writer, gw_status st, const gw_error *error, gw_error *err)
 {
     if (writer->failed == GW_OK) {
@@ -178,7 +178,7 @@ static gw_status note_failure(gw_writer *writer, gw_status st, const gw_error *e
     return gw_fail(err, st, "%s", error->text);
 }
 
-/* Keep to the limit. That it cannot be kept now is no reason to lose events: it is tried again a little later. */
+/* Compact the file to keep the limit. If that fails now, no events are lost: it is attempted again a little later. */
 static void compact(gw_writer *writer)
 {
     gwi_out smaller;
@@ -190,7 +190,7 @@ static void compact(gw_writer *writer)
         writer->compact_at = writer->out.end + writer->bytes_max / 16;
         return;
     }
-    /* Block numbers begin again: what was not yet synced still is not. */
+    /* Block numbers start again. Blocks that were not synced still are not. */
     uint32_t unsynced = writer->out.sequence - writer->synced_sequence;
     gwi_out_close(&writer->out);
     writer->out = smaller;
@@ -249,7 +249,7 @@ static gw_status put_event(gw_writer *writer, const gw_item *item, gw_error *err
     return st;
 }
 
-/* The item is pending also where an earlier block could not be written: the status is about that block. */
+/* The item is accepted even if an earlier block could not be written: the status is about that block. */
 static gw_status put_item(gw_writer *writer, const gw_item *item, gw_error *err)
 {
     gw_status st = turn_to(writer, gwi_item_block(item->kind), err);
@@ -354,7 +354,7 @@ gw_status gw_writer_flush(gw_writer *writer, bool sync, gw_error *err)
     return st;
 }
 
-/* The dictionary once more, for the day when its first copy is damaged, and the END. */
+/* Write the dictionary again, in case its first copy gets damaged, and the END block. */
 static gw_status put_end(gw_writer *writer, gw_error *err)
 {
     gw_status st = gwi_out_block(&writer->out, GWI_BLOCK_DICT, writer->dict.data, writer->dict.used_bytes, err);
@@ -369,7 +369,7 @@ gw_status gw_writer_close(gw_writer *writer, gw_error *err)
         return GW_OK;
     gw_error last = {""};
     gw_status st = gw_writer_flush(writer, false, &last);
-    if (st != GW_OK) /* what still fits: that events are missing, and the end */
+    if (st != GW_OK) /* write what still fits: the number of missing events, and the end */
         st = say_dropped(writer, &last) == GW_OK ? flush_pending(writer, &last) : st;
     gw_status end = put_end(writer, &last);
     st = st == GW_OK ? end : st;

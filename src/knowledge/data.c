@@ -127,7 +127,7 @@ const gw_cuda_family *gw_data_cuda_family(unsigned major)
     return NULL;
 }
 
-/* The first row of a CUDA version (major and minor count). NULL: not known. */
+/* The first row of a CUDA version (major and minor are compared). NULL: unknown. */
 static const gw_driver_row *data_driver_for(gw_version cuda)
 {
     for (size_t i = 0; i < gw_data_driver_compat_count; i++) {

@@ -33,8 +33,9 @@ GW_MUST_CHECK gw_status gwi_nvml_open(const char *path, gwi_nvml_progress *progr
 void gwi_nvml_close(gwi_nvml *nvml); /* takes NULL */
 
 uint32_t gwi_nvml_card_count(const gwi_nvml *nvml);
-/* Append the facts `card` and `nvml` of facts.def. False: the card does not answer. */
+/* Append the fact `card` of facts.def. Returns false if the card does not answer. */
 bool gwi_nvml_card_text(gwi_nvml *nvml, uint32_t card, gw_text *text);
+/* Append the fact `nvml` of facts.def. */
 void gwi_nvml_version_text(gwi_nvml *nvml, gw_text *text);
 
 /* A row of the table is one NVML call that yields one or several metrics. */

@@ -28,7 +28,7 @@ static const uint64_t fast_ns = 100000000u;
 /* All rows together may use at most 1/SHARE_INVERSE of a processor. A slow row is read less often. */
 enum { SHARE_INVERSE = 250 };
 
-/* So many bytes of it travel. */
+/* Number of bytes of the message that are sent. */
 static size_t message_bytes(const gwi_message *message)
 {
     size_t head = offsetof(gwi_message, sample);
