@@ -196,6 +196,7 @@ typedef enum gw_thing {
 _Static_assert(!(0 GW_EVENT_KINDS(GW_X)), "kinds with an effect or an order come first");
 #undef GW_X
 
+/* True if the set has the kind. */
 static inline int gw_kind_is_in(uint64_t kinds, unsigned kind)
 {
     return kind < 64 && (kinds >> kind & 1) != 0;
@@ -363,6 +364,7 @@ typedef enum gw_order_step {
 #define GW_META_WORK "requests.work" /* META item of a recording in which this is counted */
 enum { GW_WORK_LAUNCHES_MAX = 0xfff, GW_WORK_COPIES_MAX = 0x7f, GW_WORK_READS_MAX = 0x3f, GW_WORK_WAITS_MAX = 0x7f };
 
+/* Number of launches. */
 static inline uint32_t gw_work_launches(uint32_t work)
 {
     return work & GW_WORK_LAUNCHES_MAX;
@@ -386,6 +388,7 @@ static inline uint32_t gw_work_waits(uint32_t work)
     return work >> 25;
 }
 
+/* Pack the counts into an `extra` of work. Each count saturates. */
 static inline uint32_t gw_work_pack(uint64_t launches, uint64_t copies, uint64_t reads, uint64_t waits)
 {
     uint32_t l = (uint32_t)(launches < GW_WORK_LAUNCHES_MAX ? launches : GW_WORK_LAUNCHES_MAX);
@@ -395,6 +398,7 @@ static inline uint32_t gw_work_pack(uint64_t launches, uint64_t copies, uint64_t
     return l | c << 12 | r << 19 | w << 25;
 }
 
+/* True for kinds that request device memory. */
 static inline int gw_is_request(uint8_t kind)
 {
     return kind == GW_EV_ALLOC || kind == GW_EV_ALLOC_ASYNC || kind == GW_EV_VMM_CREATE;

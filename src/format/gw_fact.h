@@ -60,6 +60,7 @@ gw_fact_key gw_fact_key_of(const char *text);  /* GW_FACT_OTHER for unknown keys
 
 /* Make a text of a C string, which is borrowed. NULL gives a text without data. */
 gw_fact_text gw_fact_text_of(const char *string);
+/* True if the text equals the string. */
 bool gw_fact_text_is(gw_fact_text text, const char *string);
 /* Copy as much as fits, with a terminating zero. Returns `out`. */
 char *gw_fact_text_copy(char *out, size_t room, gw_fact_text text);

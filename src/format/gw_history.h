@@ -21,6 +21,7 @@ typedef struct gw_history_spans {
     bool seen[GW_HISTORY_SPANS];
 } gw_history_spans;
 
+/* Add the number of live bytes at an age to the span that contains it. */
 static inline void gw_history_see(gw_history_spans *spans, uint64_t age_ns, uint64_t live_bytes)
 {
     uint64_t unit_ns = spans->oldest_age_ns / (GW_HISTORY_SPANS - 1) + 1;

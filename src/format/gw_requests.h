@@ -28,6 +28,7 @@ typedef struct gw_packed_request {
     uint32_t site; /* 0: unknown */
 } gw_packed_request;
 
+/* Write a number in base64 digits. Returns the number of bytes; writes no terminator. */
 static inline size_t gw_number_write(char *out, uint64_t value)
 {
     static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -38,6 +39,7 @@ static inline size_t gw_number_write(char *out, uint64_t value)
     return n;
 }
 
+/* The value of a base64 letter, or -1. */
 static inline int gw_digit_of(char c)
 {
     if (c >= 'A' && c <= 'Z')

@@ -96,6 +96,7 @@ void gw_library_free(gw_library *library); /* frees its strings */
 /* Add a library; the list takes ownership. A path is not added twice. Returns false if it was not added (then it is
  * freed). */
 bool gw_libraries_add(gw_libraries *list, gw_library *library);
+/* Free all libraries. The list is empty afterwards. */
 void gw_libraries_free(gw_libraries *list);
 /* The first library of a kind that is not a part. NULL: none. */
 const gw_library *gw_libraries_find(const gw_libraries *list, gw_library_kind kind);
