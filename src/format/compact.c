@@ -16,7 +16,7 @@
 
 enum { SAME_FAILURES_MAX = 64, STDERR_KEPT_BYTES = 256 << 10, EVENT_BYTES_GUESS = 12 };
 
-/* What the table below counts or remembers: things, and what is none. */
+/* Keys of the table below, in addition to the kinds of objects. */
 enum { FAILURE = GW_THING_COUNT, SAMPLE_FIRST, SAMPLE_LAST, FIRST_THREAD_STATE };
 
 /* ---- a table from (kind of object, process, name) to a number ---- */

@@ -144,7 +144,7 @@ gw_status gw_reader_next(gw_reader *reader, const gw_item **ret_item, gw_error *
 {
     if (reader->at < reader->count && reader->source[reader->at].mode == GWI_IN_EVENTS &&
         gwi_decoder_next(reader->source[reader->at].decoder, ret_item) == GW_OK)
-        return GW_OK; /* nearly always; else asked again below, with the same answer */
+        return GW_OK; /* nearly always the case; otherwise the check below gives the same answer */
     while (reader->at < reader->count) {
         gw_status st = gwi_source_next(&reader->source[reader->at], ret_item, err);
         if (__builtin_expect(st == GW_OK, 1)) {

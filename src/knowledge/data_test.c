@@ -106,7 +106,7 @@ static void the_header_agrees_with_every_row(void **state)
     assert_int_equal(count, 0);
 }
 
-/* Every alternative of the patterns leads back to its row. */
+/* Check that every alternative of a pattern is found in the table. Returns their number. */
 static size_t walk_pattern(const char *pattern)
 {
     size_t count = 0;
@@ -135,7 +135,7 @@ static void words_of_logs_lead_to_their_rows(void **state)
     assert_null(gw_data_cuda_error_old(0));
 }
 
-/* The headers of CUDA 13.0 say of these that the process must be terminated and relaunched. */
+/* According to the headers of CUDA 13.0, the process must be terminated and relaunched after these errors. */
 static void sticky_results_are_those_of_the_headers(void **state)
 {
     (void)state;

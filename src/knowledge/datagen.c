@@ -209,7 +209,7 @@ static bool is_architectures(const char *text)
     }
 }
 
-/* Its parts become alternatives of a pattern: none is empty, and each stands for itself there. */
+/* True if the parts can be alternatives of a pattern: none is empty, and each contains only literal characters. */
 static bool is_parts(const char *text)
 {
     if (strpbrk(text, "\\.[](){}*+?^$") != NULL)
@@ -456,7 +456,7 @@ static const char *field_of(int index, const row *r, const char *name)
     return at < 0 ? "-" : r->field[at];
 }
 
-/* `parts` with `text` in place of "=". NULL: no memory. */
+/* Copy `parts` with "=" replaced by `text`. NULL: out of memory. */
 static char *with_text(const char *parts, const char *text)
 {
     const char *sign = strchr(parts, '=');
@@ -579,7 +579,7 @@ static void check_error(int index, const row *r)
         bad(&tables[index], r->line, "neither the driver nor the runtime has a name for it");
 }
 
-/* Do two rows claim the same words of a log, or the same old number? */
+/* Check whether two rows have the same words of a log, or the same old number. */
 static bool has_part(const char *parts, const char *part, size_t bytes)
 {
     for (const char *at = parts; *at != '\0'; at += *at == '|') {
