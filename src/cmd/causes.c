@@ -8,8 +8,8 @@
 #include <string.h>
 
 #define GWI_CAUSES_OPTIONS(X)                                                                                          \
-    X(FLAG, bool, search, "--search", NULL, NULL, "causes that have these words anywhere, likelier first")             \
-    X(FLAG, bool, help, "--help", NULL, NULL, "this")
+    X(FLAG, bool, search, "--search", NULL, NULL, "list the causes that contain these words, likelier first")          \
+    X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
 
 typedef struct causes_options {
     GWI_CAUSES_OPTIONS(GWI_OPTION_FIELD)
@@ -40,13 +40,13 @@ static void print_lines(const gw_cause_info *cause)
     enum { LINES_MAX = 64 };
     gw_cause_line lines[LINES_MAX];
     size_t count = gw_cause_lines(cause->id, lines, LINES_MAX);
-    puts("\nLines of a log that may come from it");
+    puts("\nLog lines that this cause can produce");
     if (count == 0)
-        puts("  none: a log does not tell of it");
+        puts("  none: logs do not show this cause");
     for (size_t i = 0; i < count; i++) {
         const gw_cause_line *line = &lines[i];
         printf("  %s%s%s%s%s%s%s%s\n",
-               line->is_only    ? "only it:     "
+               line->is_only    ? "only this:   "
                : line->is_first ? "likeliest:   "
                                 : "one of many: ",
                line->example != NULL ? "\"" : line->sign, line->example != NULL ? line->example : "",
@@ -59,9 +59,9 @@ static void print_lines(const gw_cause_info *cause)
 static void print_one(const gw_cause_info *cause)
 {
     printf("%s\n\n%s\n\nProof%s\n  %s\n", cause->id, cause->summary,
-           cause->is_advice        ? " (it is advice, never the reason of a failure)"
+           cause->is_advice        ? " (this is advice, never the reason of a failure)"
            : cause->from_recording ? ""
-                                   : " (only what is printed tells of it)",
+                                   : " (only printed messages show this cause)",
            cause->proof);
     print_lines(cause);
     print_fixes("What to do", cause->fixes);
@@ -74,9 +74,13 @@ static void print_one(const gw_cause_info *cause)
 static int help(void)
 {
     gw_text text = {0};
-    gw_text_add_str(&text, "gpuwhy causes [id]\ngpuwhy causes --search WORD...\n\n"
-                           "What gpuwhy knows how to find; with an id: what proves it, which lines of a log may come "
-                           "from it, what to do.\nA search ends with 1 when no cause has any of the words.\n\n");
+    gw_text_add_str(&text, "gpuwhy causes [id]\n"
+                           "gpuwhy causes --search WORD...\n"
+                           "\n"
+                           "Lists the causes that gpuwhy can find. With an id, prints what proves the cause,\n"
+                           "which log lines it can produce, and what to do. The exit status of a search is 1\n"
+                           "if no cause contains any of the words.\n"
+                           "\n");
     gwi_options_help(options_table, OPTION_COUNT, &text);
     fputs(gw_text_str(&text), stdout);
     gw_text_free(&text);
@@ -96,17 +100,17 @@ static int search(char **argv, int count)
             words[word_count++] = word;
     }
     if (word_count == 0) {
-        fputs("gpuwhy: causes: --search: which words?\n", stderr);
+        fputs("gpuwhy: causes: --search needs at least one word\n", stderr);
         return GW_EXIT_USAGE;
     }
     size_t hit_count = gw_causes_search(words, word_count, hits, HITS_MAX);
     if (hit_count == 0) {
-        fputs("gpuwhy: causes: no cause has any of these words\n", stderr);
+        fputs("gpuwhy: causes: no cause contains any of these words\n", stderr);
         return GW_EXIT_UNDETERMINED;
     }
     if (hits[0].word_count < word_count)
-        fprintf(stderr, "gpuwhy: causes: none has all of these words; those with %zu of %zu\n", hits[0].word_count,
-                word_count);
+        fprintf(stderr, "gpuwhy: causes: no cause contains all of these words; listing those with %zu of %zu\n",
+                hits[0].word_count, word_count);
     for (size_t i = 0; i < hit_count && hits[i].word_count == hits[0].word_count; i++)
         print_row(hits[i].cause);
     return GW_EXIT_OK;

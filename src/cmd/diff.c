@@ -10,7 +10,7 @@
 
 #define GWI_DIFF_OPTIONS(X)                                                                                            \
     X(FLAG, bool, json, "--json", NULL, NULL, "print JSON (docs/json-schema.md)")                                      \
-    X(FLAG, bool, help, "--help", NULL, NULL, "this")
+    X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
 
 typedef struct diff_options {
     GWI_DIFF_OPTIONS(GWI_OPTION_FIELD)
@@ -25,10 +25,12 @@ enum { DIFFERENT = 1 };
 static int help(void)
 {
     gw_text text = {0};
-    gw_text_add_str(&text, "gpuwhy diff [options] GOOD BAD\n\n"
-                           "What was different between two recordings of one command, and where their calls part.\n"
-                           "Ends with 0 when nothing that matters differs, 1 when something does, 2 when a recording "
-                           "cannot be read.\n\n");
+    gw_text_add_str(&text, "gpuwhy diff [options] GOOD BAD\n"
+                           "\n"
+                           "Compares two recordings of the same command: what differs, and at which call\n"
+                           "they diverge. Exit status: 0 if nothing that matters differs, 1 if something\n"
+                           "does, 2 if a recording cannot be read.\n"
+                           "\n");
     gwi_options_help(options_table, OPTION_COUNT, &text);
     fputs(gw_text_str(&text), stdout);
     gw_text_free(&text);
@@ -44,7 +46,7 @@ static int fail(const gw_error *err)
 static gw_status read_one(const char *path, gw_portrait **ret_portrait, gw_error *err)
 {
     if (gw_torch_is_snapshot(path))
-        return gw_fail(err, GW_USAGE, "%s is a PyTorch memory snapshot; only recordings are compared", path);
+        return gw_fail(err, GW_USAGE, "%s is a PyTorch memory snapshot; only recordings can be compared", path);
     gw_status st = gw_portrait_read(path, UINT64_MAX, ret_portrait, err);
     if (st == GW_OK)
         gw_portrait_name_sites(*ret_portrait, GW_NAMES_SOFT_MS, GW_NAMES_HARD_MS);
@@ -72,7 +74,7 @@ static bool is_damaged(const char *path, const gw_portrait *portrait)
 {
     const gw_model *model = gw_portrait_model(portrait);
     if (model->damaged_count > 0)
-        fprintf(stderr, "gpuwhy: diff: %s is damaged, so not all of it was compared: %s\n", path, model->damaged_first);
+        fprintf(stderr, "gpuwhy: diff: %s is damaged and was only compared in part: %s\n", path, model->damaged_first);
     return model->damaged_count > 0;
 }
 
@@ -108,6 +110,6 @@ int gwi_cmd_diff(int argc, char **argv)
     if (st == GW_OK && options.help)
         return help();
     if (st == GW_OK && words != 2)
-        st = gw_fail(&err, GW_USAGE, "two recordings are compared, the good one first");
+        st = gw_fail(&err, GW_USAGE, "two recordings are needed, the good one first");
     return st == GW_OK ? compare(argv[1], argv[2], &options) : fail(&err);
 }

@@ -13,10 +13,10 @@
 
 #define GWI_DOCTOR_OPTIONS(X)                                                                                          \
     X(FLAG, bool, json, "--json", NULL, NULL, "print JSON (docs/json-schema.md)")                                      \
-    X(STRING, const char *, save, "--save", "FILE", NULL, "keep what is so now, for --against")                        \
-    X(STRING, const char *, against, "--against", "FILE", NULL, "say what differs from then")                          \
-    X(STRING, const char *, root, "--root", "DIR", "", "look at a tree of files instead of this machine")              \
-    X(FLAG, bool, help, "--help", NULL, NULL, "this")
+    X(STRING, const char *, save, "--save", "FILE", NULL, "save the current state, for --against")                     \
+    X(STRING, const char *, against, "--against", "FILE", NULL, "print what changed since the state in FILE")          \
+    X(STRING, const char *, root, "--root", "DIR", "", "check the directory tree DIR instead of this machine")         \
+    X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
 
 typedef struct doctor_options {
     GWI_DOCTOR_OPTIONS(GWI_OPTION_FIELD)
@@ -35,11 +35,13 @@ static int fail(const gw_error *err)
 static int help(void)
 {
     gw_text text = {0};
-    gw_text_add_str(&text,
-                    "gpuwhy doctor [options] [-- python [arguments]]\n\n"
-                    "What will fail on this machine before it does. With an interpreter: also what its packages are "
-                    "built for;\nnothing of them is imported. Ends with 1 when something will fail, with 2 when it was "
-                    "asked wrongly, else with 0:\na warning or an unknown is no failure.\n\n");
+    gw_text_add_str(&text, "gpuwhy doctor [options] [-- python [arguments]]\n"
+                           "\n"
+                           "Checks this machine for problems before a program runs into them. With an\n"
+                           "interpreter, also checks what its packages were built for, without importing\n"
+                           "them. Exit status: 1 if a check fails, 2 on a usage error, otherwise 0; warnings\n"
+                           "and unknown results are not failures.\n"
+                           "\n");
     gwi_options_help(options_table, OPTION_COUNT, &text);
     fputs(gw_text_str(&text), stdout);
     gw_text_free(&text);
@@ -136,7 +138,7 @@ int gwi_cmd_doctor(int argc, char **argv)
     if (options.help)
         return help();
     if (index < argc && strcmp(argv[index - 1], "--") != 0) {
-        fprintf(stderr, "gpuwhy: doctor: %s: an interpreter stands behind --\n", argv[index]);
+        fprintf(stderr, "gpuwhy: doctor: %s: put the interpreter after --\n", argv[index]);
         return GW_EXIT_USAGE;
     }
     if (access(options.root[0] == '\0' ? "/" : options.root, X_OK) != 0) {

@@ -21,15 +21,14 @@
 
 #define GWI_EXPLAIN_OPTIONS(X)                                                                                         \
     X(STRING, const char *, message, "-m", "TEXT", NULL,                                                               \
-      "one message, or a code or name (700, \"Xid 79\", CUDNN_STATUS_NOT_INITIALIZED, \"exit 137\"): what it may "     \
-      "come "                                                                                                          \
-      "from, and what decides")                                                                                        \
-    X(FLAG, bool, all, "--all", NULL, NULL, "print everything, not only what fits on one screen")                      \
+      "explain one message, code or name (700, \"Xid 79\", CUDNN_STATUS_NOT_INITIALIZED, \"exit 137\"): its possible " \
+      "causes, and what decides between them")                                                                         \
+    X(FLAG, bool, all, "--all", NULL, NULL, "print everything, not just one screen")                                   \
     X(FLAG, bool, json, "--json", NULL, NULL, "print JSON (docs/json-schema.md)")                                      \
     X(STRING, const char *, cell, "--cell", "NAME", NULL,                                                              \
-      "judge that phase alone, as if the program had ended with it; its traceback is read from standard input")        \
-    X(FLAG, bool, no_history, "--no-history", NULL, NULL, "do not compare the run with the last good one")             \
-    X(FLAG, bool, help, "--help", NULL, NULL, "this")
+      "explain only this phase, as if the program had ended with it; its traceback is read from standard input")       \
+    X(FLAG, bool, no_history, "--no-history", NULL, NULL, "do not compare the run with the last good run")             \
+    X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
 
 typedef struct explain_options {
     GWI_EXPLAIN_OPTIONS(GWI_OPTION_FIELD)
@@ -205,7 +204,7 @@ static int explain_together(char **files, int count, const explain_options *opti
         goto out;
     gw_status st = gw_judge_together((const gw_verdict *const *)runs, (size_t)count, &whole, &err);
     if (st == GW_UNSUPPORTED && !options->json) {
-        fprintf(stderr, "gpuwhy: explain: judged one by one: %s\n", err.text);
+        fprintf(stderr, "gpuwhy: explain: the recordings are explained one by one: %s\n", err.text);
         for (int i = 0; i < count; i++) {
             int one = show(runs[i], false, options);
             status = one > status ? one : status;
@@ -358,14 +357,17 @@ static int help(void)
 {
     gw_text text = {0};
     gw_text_add_str(&text, "gpuwhy explain [options] [recording | run folder | PyTorch memory snapshot]...\n"
-                           "gpuwhy explain [options] LOG...\n... | gpuwhy explain\n"
-                           "gpuwhy explain [options] CODE or NAME\ngpuwhy explain [options] -m \"one message\"\n\n"
-                           "The verdict for a recording, also one that is still being written, or for text logs "
-                           "(plain, .gz, .xz, .zst; - is\n"
-                           "standard input). Without a name: for the last recording.\nSeveral recordings of one job, "
-                           "of several hosts or ranks, are judged together: who was "
-                           "first.\nEnds with 0 when there is a verdict, 1 when the cause was not determined, 2 when "
-                           "the input cannot be read.\n\n");
+                           "gpuwhy explain [options] LOG...\n"
+                           "... | gpuwhy explain\n"
+                           "gpuwhy explain [options] CODE or NAME\n"
+                           "gpuwhy explain [options] -m \"one message\"\n"
+                           "\n"
+                           "Explains a recording, even one that is still being written, or text logs (plain,\n"
+                           ".gz, .xz, .zst; - is standard input). Without an argument, explains the last\n"
+                           "recording. Several recordings of one job (from several hosts or ranks) are\n"
+                           "explained together: which one failed first. Exit status: 0 if there is a\n"
+                           "verdict, 1 if the cause was not determined, 2 if the input cannot be read.\n"
+                           "\n");
     gwi_options_help(options_table, OPTION_COUNT, &text);
     fputs(gw_text_str(&text), stdout);
     gw_text_free(&text);
@@ -377,12 +379,12 @@ static int explain_what(int words, char **argv, const explain_options *options)
     gw_error err = {0};
     int status;
     if (options->message != NULL && (words > 0 || options->cell != NULL)) {
-        gw_status st = gw_fail(&err, GW_USAGE, "-m: a message alone, no files and no --cell beside it");
+        gw_status st = gw_fail(&err, GW_USAGE, "-m takes one message and cannot be combined with files or --cell");
         (void)st;
         return fail(&err);
     }
     if (options->cell != NULL && words > 1) {
-        gw_status st = gw_fail(&err, GW_USAGE, "--cell: one recording at a time");
+        gw_status st = gw_fail(&err, GW_USAGE, "--cell takes one recording");
         (void)st;
         return fail(&err);
     }

@@ -11,9 +11,9 @@
 #include <unistd.h>
 
 #define GWI_EXPORT_OPTIONS(X)                                                                                          \
-    X(STRING, const char *, to, "--to", "FORMAT", NULL, "the format, see below")                                       \
-    X(STRING, const char *, output, "-o", "FILE", "-", "write there; -: to standard output")                           \
-    X(FLAG, bool, help, "--help", NULL, NULL, "this")
+    X(STRING, const char *, to, "--to", "FORMAT", NULL, "the output format, see below")                                \
+    X(STRING, const char *, output, "-o", "FILE", "-", "write to FILE; -: to standard output")                         \
+    X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
 
 typedef struct export_options {
     GWI_EXPORT_OPTIONS(GWI_OPTION_FIELD)
@@ -32,7 +32,10 @@ static int fail(const gw_error *err)
 static int help(void)
 {
     gw_text text = {0};
-    gw_text_add_str(&text, "gpuwhy export recording --to FORMAT [-o FILE]\n\n");
+    gw_text_add_str(&text, "gpuwhy export recording --to FORMAT [-o FILE]\n"
+                           "\n"
+                           "Converts a recording for other tools.\n"
+                           "\n");
     gwi_options_help(options_table, OPTION_COUNT, &text);
     gw_text_add_str(&text, "\nformats:\n");
     for (unsigned i = 0; gw_export_at(i) != NULL; i++)
@@ -68,8 +71,7 @@ static gw_status export_file(const gw_export_format *format, const char *path, c
         st = gw_fail(err, GW_IO, "write %s: %s", output, strerror(errno));
     gw_reader_close(reader);
     if (st == GW_OK && faults > 0)
-        fprintf(stderr, "gpuwhy: export: %s is damaged: %llu blocks were passed over\n", path,
-                (unsigned long long)faults);
+        fprintf(stderr, "gpuwhy: export: %s is damaged: %llu blocks were skipped\n", path, (unsigned long long)faults);
     return st;
 }
 
@@ -82,12 +84,12 @@ int gwi_cmd_export(int argc, char **argv)
     if (st == GW_OK && options.help)
         return help();
     if (st == GW_OK && words != 1)
-        st = gw_fail(&err, GW_USAGE, "name one recording; for instance: gpuwhy export run.gpuwhy --to json");
+        st = gw_fail(&err, GW_USAGE, "name one recording, for example: gpuwhy export run.gpuwhy --to json");
     if (st == GW_OK && options.to == NULL)
-        st = gw_fail(&err, GW_USAGE, "--to is missing; for instance: --to json");
+        st = gw_fail(&err, GW_USAGE, "--to is missing, for example: --to json");
     const gw_export_format *format = st == GW_OK ? gw_export_find(options.to) : NULL;
     if (st == GW_OK && format == NULL)
-        st = gw_fail(&err, GW_USAGE, "--to %s: no such format; `gpuwhy export --help` lists them", options.to);
+        st = gw_fail(&err, GW_USAGE, "--to %s: unknown format; `gpuwhy export --help` lists them", options.to);
     if (st == GW_OK)
         st = export_file(format, argv[1], options.output, &err);
     return st == GW_OK ? GW_EXIT_OK : fail(&err);

@@ -8,17 +8,17 @@
 /* X(name, argument summary, one line of help); its function is gwi_cmd_<name>(argc, argv) with argv[0] the name, and
  * its answer is the exit status. */
 #define GWI_COMMANDS(X)                                                                                                \
-    X(run, "[options] -- program [arguments]", "record a program, watch it, say why it died")                          \
-    X(explain, "[--json] [file.. | code]", "the verdict for a recording or a log; what a code may be")                 \
-    X(diff, "[--json] GOOD BAD", "two recordings: what was different, and where their calls part")                     \
-    X(history, "[--all] [words of the command]", "the last runs, and what failed ones have in common")                 \
-    X(poke, "[--json] PID", "what a recorded process does right now")                                                  \
-    X(export, "file --to json|csv [-o out]", "a recording for other tools")                                            \
-    X(jupyter, "install|uninstall|list [options]", "a notebook kernel that runs under gpuwhy")                         \
-    X(doctor, "[options] [-- python]", "what will fail on this machine before it does")                                \
-    X(causes, "[id | --search WORD..]", "what gpuwhy knows how to find")                                               \
-    X(version, "", "version and parts of this build")                                                                  \
-    X(help, "[command]", "this")
+    X(run, "[options] -- program [arguments]", "run a program, explain failures")                                      \
+    X(explain, "[--json] [file.. | code]", "explain a recording, log or code")                                         \
+    X(diff, "[--json] GOOD BAD", "compare two recordings")                                                             \
+    X(history, "[--all] [words of the command]", "list runs; what failed ones share")                                  \
+    X(poke, "[--json] PID", "show what a process is doing now")                                                        \
+    X(export, "file --to json|csv [-o out]", "convert a recording")                                                    \
+    X(jupyter, "install|uninstall|list [options]", "notebook kernel that runs gpuwhy")                                 \
+    X(doctor, "[options] [-- python]", "check this machine for problems")                                              \
+    X(causes, "[id | --search WORD..]", "list the causes gpuwhy can find")                                             \
+    X(version, "", "version and optional features")                                                                    \
+    X(help, "[command]", "print this help")
 
 #define GW_X(name, arguments, help) int gwi_cmd_##name(int argc, char **argv);
 GWI_COMMANDS(GW_X)

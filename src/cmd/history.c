@@ -13,9 +13,9 @@
 #include <unistd.h>
 
 #define GWI_HISTORY_OPTIONS(X)                                                                                         \
-    X(FLAG, bool, all, "--all", NULL, NULL, "all runs that are known, not only the last 20")                           \
+    X(FLAG, bool, all, "--all", NULL, NULL, "list all known runs, not only the last 20")                               \
     X(FLAG, bool, json, "--json", NULL, NULL, "print JSON (docs/json-schema.md)")                                      \
-    X(FLAG, bool, help, "--help", NULL, NULL, "this")
+    X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
 
 typedef struct history_options {
     GWI_HISTORY_OPTIONS(GWI_OPTION_FIELD)
@@ -33,10 +33,12 @@ static const double chance_max = 0.1;
 static int help(void)
 {
     gw_text text = {0};
-    gw_text_add_str(&text, "gpuwhy history [--all] [--json] [words of the command]\n\n"
-                           "The last runs with their verdicts; with words: those whose command line holds them, and "
-                           "what the failed attempts of the\nnewest of these commands have in common that the good "
-                           "ones have not.\n\n");
+    gw_text_add_str(&text, "gpuwhy history [--all] [--json] [words of the command]\n"
+                           "\n"
+                           "Lists the last runs with their verdicts. With words, lists the runs whose\n"
+                           "command line contains them, and prints what the failed runs of the newest of\n"
+                           "these commands have in common and the good ones do not.\n"
+                           "\n");
     gwi_options_help(options_table, OPTION_COUNT, &text);
     fputs(gw_text_str(&text), stdout);
     gw_text_free(&text);
@@ -127,7 +129,7 @@ static void show_splits(const gw_splits *splits)
         if (split->good != NULL)
             gw_text_addf(&line, "; good runs: %s", split->good);
         else
-            gw_text_add_str(&line, "; the good runs do not tell");
+            gw_text_add_str(&line, "; unknown for the good runs");
         print(&line);
     }
     gw_text_free(&line);
@@ -142,20 +144,20 @@ static void show_attempts(const gwi_attempts_view *seen)
                  seen->good + seen->failed);
     print(&line);
     if (splits->good_count + splits->bad_count < seen->good + seen->failed)
-        printf("compared: %zu good and %zu failed runs; of the others the recordings are %s\n", splits->good_count,
+        printf("compared: %zu good and %zu failed runs; the recordings of the others are %s\n", splits->good_count,
                splits->bad_count,
-               seen->slow > 0   ? "gone or too large to be read in time"
+               seen->slow > 0   ? "gone, or too large to read in time"
                : seen->gone > 0 ? "gone, or older than those"
                                 : "older than those");
     if (seen->good == 0 || seen->failed == 0) {
-        puts(seen->good == 0 ? "none ended well, so there is nothing to compare with"
-                             : "none failed, so there is nothing to explain");
+        puts(seen->good == 0 ? "no run ended well, so there is nothing to compare with"
+                             : "no run failed, so there is nothing to explain");
     } else if (splits->good_count == 0 || splits->bad_count == 0) {
-        puts("there is no recording left of one of the two kinds, so they cannot be compared");
+        puts("no recording of a good run, or of a failed run, is left, so they cannot be compared");
     } else if (splits->count == 0) {
-        puts("nothing that recordings show holds for all failed runs and for no good one");
+        puts("the recordings show nothing that all failed runs share and no good run has");
     } else {
-        puts("each failed run, and no good one:");
+        puts("in every failed run and in no good one:");
         show_splits(splits);
     }
     if (seen->may_be_chance)
@@ -215,7 +217,8 @@ static void show(const gwi_history_view *view, const char *words)
     for (size_t i = 0; i < view->run_count; i++)
         show_run(view->run[i]);
     if (view->run_count == 0)
-        puts(words[0] == '\0' ? "no run is known yet; gpuwhy run lists them" : "no run of such a command is known");
+        puts(words[0] == '\0' ? "no run is known yet; gpuwhy run adds them to this list"
+                              : "no run of this command is known");
     if (view->attempts.is_there)
         show_attempts(&view->attempts);
 }

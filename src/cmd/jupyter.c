@@ -17,13 +17,14 @@
 #include <unistd.h>
 
 #define GWI_JUPYTER_OPTIONS(X)                                                                                         \
-    X(FLAG, bool, user, "--user", NULL, NULL, "in the user's own data folder; this is the default")                    \
-    X(FLAG, bool, sys_prefix, "--sys-prefix", NULL, NULL, "in the environment that the Python belongs to")             \
-    X(STRING, const char *, prefix, "--prefix", "DIR", NULL, "in DIR/share/jupyter")                                   \
-    X(STRING, const char *, name, "--name", "NAME", "gpuwhy-python3", "how Jupyter calls the kernel")                  \
-    X(STRING, const char *, display_name, "--display-name", "TEXT", NULL, "how people see it")                         \
-    X(STRING, const char *, python, "--python", "PYTHON", "python3", "the Python that runs the cells; has ipykernel")  \
-    X(FLAG, bool, help, "--help", NULL, NULL, "this")
+    X(FLAG, bool, user, "--user", NULL, NULL, "install in the user's data folder (the default)")                       \
+    X(FLAG, bool, sys_prefix, "--sys-prefix", NULL, NULL, "install in the environment of the Python")                  \
+    X(STRING, const char *, prefix, "--prefix", "DIR", NULL, "install in DIR/share/jupyter")                           \
+    X(STRING, const char *, name, "--name", "NAME", "gpuwhy-python3", "the kernel's name in Jupyter")                  \
+    X(STRING, const char *, display_name, "--display-name", "TEXT", NULL, "the name that users see")                   \
+    X(STRING, const char *, python, "--python", "PYTHON", "python3",                                                   \
+      "the Python that runs the cells; it needs ipykernel")                                                            \
+    X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
 
 typedef struct jupyter_options {
     GWI_JUPYTER_OPTIONS(GWI_OPTION_FIELD)
@@ -41,7 +42,7 @@ static int help(void)
     gw_text_add_str(&text, "gpuwhy jupyter install [options] [-- options of gpuwhy run]\n"
                            "gpuwhy jupyter uninstall [options]\n"
                            "gpuwhy jupyter list\n\n"
-                           "A notebook kernel that runs under gpuwhy: a failed cell is followed by its verdict.\n\n");
+                           "Installs a notebook kernel that runs under gpuwhy and explains failed cells.\n\n");
     gwi_options_help(options_table, OPTION_COUNT, &text);
     fputs(gw_text_str(&text), stdout);
     gw_text_free(&text);
@@ -120,7 +121,7 @@ static gw_status user_folder(gw_path out, gw_error *err)
     if (user != NULL)
         home = user->pw_dir;
     if (home == NULL || home[0] == '\0')
-        return gw_fail(err, GW_MISSING, "there is no home folder; name one with --prefix");
+        return gw_fail(err, GW_MISSING, "HOME is not set; name a folder with --prefix");
     return gw_path_format(out, err, "%s/.local/share/%s", home, leaf);
 }
 
@@ -141,14 +142,14 @@ static gw_status check_name(const char *name, gw_error *err)
 {
     static const char *const allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._";
     if (name[0] == '\0' || name[strspn(name, allowed)] != '\0' || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
-        return gw_fail(err, GW_USAGE, "--name %s: Jupyter takes letters, digits, '-', '.' and '_' only", name);
+        return gw_fail(err, GW_USAGE, "--name %s: Jupyter accepts only letters, digits, '-', '.' and '_'", name);
     return GW_OK;
 }
 
 static gw_status check_options(const jupyter_options *options, gw_error *err)
 {
     if ((options->prefix != NULL) + options->sys_prefix + options->user > 1)
-        return gw_fail(err, GW_USAGE, "--user, --sys-prefix and --prefix exclude each other");
+        return gw_fail(err, GW_USAGE, "use only one of --user, --sys-prefix and --prefix");
     return check_name(options->name, err);
 }
 
@@ -192,7 +193,7 @@ static gw_status check_ours(const char *folder, const char *file, const char *na
         return GW_OK;
     if (st == GW_OK && found.is_ours)
         return GW_OK;
-    return gw_fail(err, GW_USAGE, "%s is not gpuwhy's: choose another --name than %s", folder, name);
+    return gw_fail(err, GW_USAGE, "%s was not installed by gpuwhy; choose another --name than %s", folder, name);
 }
 
 static gw_status write_file(const char *path, const gw_text *text, gw_error *err)
@@ -293,13 +294,13 @@ static gw_status uninstall(const jupyter_options *options, gw_error *err)
     if (st == GW_OK)
         st = gwi_jupyter_read(file, &found, err);
     if (st == GW_OK && !found.is_ours)
-        st = gw_fail(err, GW_USAGE, "%s is not gpuwhy's", folder);
+        st = gw_fail(err, GW_USAGE, "%s was not installed by gpuwhy", folder);
     if (st != GW_OK)
         return st;
     if (unlink(file) < 0)
         return gw_fail(err, GW_IO, "remove %s: %s", file, strerror(errno));
     if (rmdir(folder) < 0)
-        printf("removed %s; other files in %s stay\n", file, folder);
+        printf("removed %s; other files in %s were kept\n", file, folder);
     else
         printf("removed %s\n", folder);
     return GW_OK;
@@ -313,8 +314,8 @@ static void list_one(const char *kernels, const char *name)
         gwi_jupyter_read(file, &found, NULL) != GW_OK || !found.is_ours)
         return;
     bool has_gpuwhy = access(found.gpuwhy, X_OK) == 0, has_python = access(found.python, X_OK) == 0;
-    printf("%-20s %s  %s%s%s\n", name, found.python, kernels, has_python ? "" : "  (that Python is gone)",
-           has_gpuwhy ? "" : "  (the gpuwhy that it starts is gone: install it again)");
+    printf("%-20s %s  %s%s%s\n", name, found.python, kernels, has_python ? "" : "  (that Python no longer exists)",
+           has_gpuwhy ? "" : "  (its gpuwhy no longer exists; install the kernel again)");
 }
 
 static void list_folder(const char *data)
@@ -362,12 +363,12 @@ static gw_status run(const char *what, const jupyter_options *options, int argc,
     if (strcmp(what, "install") == 0)
         return install(options, argc, argv, err);
     if (argc > 0)
-        return gw_fail(err, GW_USAGE, "%s takes no words: %s", what, argv[0]);
+        return gw_fail(err, GW_USAGE, "%s takes no arguments: %s", what, argv[0]);
     if (strcmp(what, "uninstall") == 0)
         return uninstall(options, err);
     if (strcmp(what, "list") == 0)
         return list(options, err);
-    return gw_fail(err, GW_USAGE, "no %s; there are install, uninstall and list", what);
+    return gw_fail(err, GW_USAGE, "unknown command %s; use install, uninstall or list", what);
 }
 
 int gwi_cmd_jupyter(int argc, char **argv)
@@ -385,7 +386,7 @@ int gwi_cmd_jupyter(int argc, char **argv)
     bool is_separated =
         st == GW_OK && strcmp(argv[index], "--") == 0; /* argv + 1 was parsed: this is the word before */
     if (st == GW_OK && index < argc - 1 && !is_separated)
-        st = gw_fail(&err, GW_USAGE, "%s: options of gpuwhy run stand behind --", argv[1 + index]);
+        st = gw_fail(&err, GW_USAGE, "%s: put options of gpuwhy run after --", argv[1 + index]);
     if (st == GW_OK)
         st = run(argv[1], &options, argc - 1 - index, argv + 1 + index, &err);
     if (st == GW_OK)

@@ -127,7 +127,7 @@ gw_status gwi_jupyter_spec(const char *answer, const gwi_kernelspec *spec, gw_te
         goto out;
     }
     if (!json_object_object_get_ex(kernel, "argv", &theirs) || !json_object_is_type(theirs, json_type_array)) {
-        st = gw_fail(err, GW_USAGE, "its ipykernel names no command for a kernel");
+        st = gw_fail(err, GW_USAGE, "its ipykernel has no command that starts a kernel");
         goto out;
     }
     json_object_object_add(kernel, "argv", command_of(python, theirs, spec));
@@ -165,7 +165,7 @@ gw_status gwi_jupyter_read(const char *path, gwi_kernel_found *ret_found, gw_err
     gw_status st = GW_OK;
     if (!json_object_is_type(kernel, json_type_object) || !json_object_object_get_ex(kernel, "argv", &argv) ||
         !json_object_is_type(argv, json_type_array) || json_object_array_length(argv) == 0) {
-        st = gw_fail(err, GW_CORRUPT, "%s is no kernelspec", path);
+        st = gw_fail(err, GW_CORRUPT, "%s is not a kernelspec", path);
         goto out;
     }
     ret_found->is_ours = json_object_object_get_ex(kernel, "metadata", &metadata) &&

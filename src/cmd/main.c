@@ -27,10 +27,10 @@ static const command_row *find(const char *name)
 
 static void usage(FILE *out)
 {
-    fputs("gpuwhy says why a GPU run died.\n\n  gpuwhy run -- python train.py\n\ncommands:\n", out);
+    fputs("gpuwhy explains why a GPU program failed.\n\n  gpuwhy run -- python train.py\n\ncommands:\n", out);
     for (size_t i = 0; i < COMMAND_COUNT; i++)
         fprintf(out, "  %-8s  %-34s %s\n", commands[i].name, commands[i].arguments, commands[i].help);
-    fputs("\n`gpuwhy COMMAND --help` tells its options.\n", out);
+    fputs("\n`gpuwhy COMMAND --help` lists the options of a command.\n", out);
 }
 
 int gwi_cmd_help(int argc, char **argv)
@@ -41,7 +41,7 @@ int gwi_cmd_help(int argc, char **argv)
     }
     const command_row *command = find(argv[1]);
     if (command == NULL) {
-        fprintf(stderr, "gpuwhy: help: no command %s\n", argv[1]);
+        fprintf(stderr, "gpuwhy: help: unknown command %s\n", argv[1]);
         return GW_EXIT_USAGE;
     }
     if (command->run == gwi_cmd_help) {
@@ -64,7 +64,7 @@ int main(int argc, char **argv)
         return gwi_cmd_version(1, argv);
     const command_row *command = find(argv[1]);
     if (command == NULL) {
-        fprintf(stderr, "gpuwhy: no command %s; `gpuwhy help` lists them\n", argv[1]);
+        fprintf(stderr, "gpuwhy: unknown command %s; `gpuwhy help` lists them\n", argv[1]);
         return GW_EXIT_USAGE;
     }
     return command->run(argc - 1, argv + 1);

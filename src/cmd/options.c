@@ -16,8 +16,7 @@ static gw_status set_value(const gwi_option *option, void *fields, const char *v
     case GWI_OPTION_BYTES:
         if (gw_bytes_parse(value, (uint64_t *)(void *)field))
             return GW_OK;
-        return gw_fail(err, GW_USAGE, "%s %s: not a size (write for instance 16GiB, 512MiB or 4096)", option->name,
-                       value);
+        return gw_fail(err, GW_USAGE, "%s %s: not a size (use for example 16GiB, 512MiB or 4096)", option->name, value);
     }
     return gw_fail(err, GW_USAGE, "%s: no such type", option->name);
 }
@@ -116,20 +115,40 @@ gw_status gwi_options_parse_mixed(const gwi_option *options, size_t count, void 
     return st;
 }
 
+enum { HELP_INDENT = 30, HELP_COLUMNS = 80 };
+
+/* Add a help text that begins at column HELP_INDENT, wrapped at blanks. */
+static void add_wrapped(gw_text *text, const char *help)
+{
+    size_t width = HELP_COLUMNS - HELP_INDENT;
+    while (strlen(help) > width) {
+        size_t bytes = width;
+        while (bytes > 0 && help[bytes] != ' ')
+            bytes--;
+        if (bytes == 0)
+            break;
+        gw_text_addf(text, "%.*s\n%*s", (int)bytes, help, HELP_INDENT, "");
+        help += bytes + 1;
+    }
+    gw_text_addf(text, "%s\n", help);
+}
+
 void gwi_options_help(const gwi_option *options, size_t count, gw_text *text)
 {
     for (size_t i = 0; i < count; i++) {
         const gwi_option *option = &options[i];
-        gw_text left = {0};
+        gw_text left = {0}, help = {0};
         gw_text_addf(&left, "%s%s%s", option->name, option->argument == NULL ? "" : " ",
                      option->argument == NULL ? "" : option->argument);
         if (left.bytes > 26)
-            gw_text_addf(text, "  %s\n%30s%s", gw_text_str(&left), "", option->help);
+            gw_text_addf(text, "  %s\n%*s", gw_text_str(&left), HELP_INDENT, "");
         else
-            gw_text_addf(text, "  %-26s  %s", gw_text_str(&left), option->help);
-        if (option->standard != NULL)
-            gw_text_addf(text, " [%s]", option->standard);
-        gw_text_add(text, "\n", 1);
+            gw_text_addf(text, "  %-26s  ", gw_text_str(&left));
+        gw_text_add_str(&help, option->help);
+        if (option->standard != NULL && option->standard[0] != '\0')
+            gw_text_addf(&help, " [%s]", option->standard);
+        add_wrapped(text, gw_text_str(&help));
+        gw_text_free(&help);
         gw_text_free(&left);
     }
 }

@@ -22,8 +22,8 @@
 #include <unistd.h>
 
 #define GWI_POKE_OPTIONS(X)                                                                                            \
-    X(FLAG, bool, json, "--json", NULL, NULL, "print the verdict alone, as JSON (docs/json-schema.md)")                \
-    X(FLAG, bool, help, "--help", NULL, NULL, "this")
+    X(FLAG, bool, json, "--json", NULL, NULL, "print only the verdict, as JSON (docs/json-schema.md)")                 \
+    X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
 
 typedef struct poke_options {
     GWI_POKE_OPTIONS(GWI_OPTION_FIELD)
@@ -113,10 +113,10 @@ static void print_thread(gw_sites *sites, const gw_hang_thread *thread)
     if (thread->inside_fn[0] != '\0')
         printf("inside %s\n", thread->inside_fn);
     else if (thread->questions > 0)
-        printf("asked the GPU %" PRIu64 " times whether it is done\n", thread->questions);
+        printf("asked the GPU %" PRIu64 " times whether its work is done\n", thread->questions);
     else if (strcmp(thread->wait, "lock") == 0 && thread->owner_tid != 0)
         printf("waits for a lock of thread %" PRIu32 "%s\n", thread->owner_tid,
-               thread->owner_ended ? ", which has ended" : "");
+               thread->owner_ended ? ", which has exited" : "");
     else if (strcmp(thread->wait, "join") == 0)
         printf("waits for the end of thread %" PRIu32 "\n", thread->owner_tid);
     else if (strcmp(thread->wait, "running") == 0)
@@ -131,7 +131,7 @@ static void print_all(const poke *it, bool goes_on)
 {
     const gw_model *model = it->model;
     printf("pid %" PRIu32 ": %" PRIu64 " driver calls in %.1f s%s\n", it->pid, it->calls_after - it->calls_before,
-           WATCH_MS / 1e3, goes_on ? ": it goes on" : "");
+           WATCH_MS / 1e3, goes_on ? ": it makes progress" : "");
     for (size_t i = model->hang_count; i-- > 0;) {
         const gw_hang *hang = &model->hang[i];
         if (hang->pid != it->pid)
@@ -215,7 +215,7 @@ static int show(poke *it, const poke_options *options)
     gw_verdict *verdict = NULL;
     const gw_watched_process *process = find(it);
     if (process == NULL)
-        return fail("the process ended, or no thread of it has called the driver");
+        return fail("the process has exited, or none of its threads has called the driver");
     int status = GW_EXIT_OK;
     bool goes_on = process->since_ns == it->watch.now_ns;
     if (read_model(it, process, &err) != GW_OK || gw_judge(it->model, &verdict, &err) != GW_OK) {
@@ -237,12 +237,14 @@ out:
 static int help(void)
 {
     gw_text text = {0};
-    gw_text_add_str(
-        &text, "gpuwhy poke [options] PID\n\n"
-               "What the threads of a process do right now that runs under gpuwhy: the driver call each is inside, "
-               "what it\nwaits for, where it stands. Takes a second; the process notices nothing.\nEnds with 0 when "
-               "it goes on or when there is a verdict, 1 when it stands still for no known\nreason, 2 when it "
-               "cannot be looked at.\n\n");
+    gw_text_add_str(&text, "gpuwhy poke [options] PID\n"
+                           "\n"
+                           "Shows what the threads of a process under gpuwhy run are doing right now: the\n"
+                           "driver call that each thread is inside, what it waits for, and its stack. Takes\n"
+                           "about a second and does not disturb the process. Exit status: 0 if the process\n"
+                           "makes progress or there is a verdict, 1 if it hangs for an unknown reason, 2 if\n"
+                           "it cannot be inspected.\n"
+                           "\n");
     gwi_options_help(options_table, OPTION_COUNT, &text);
     fputs(gw_text_str(&text), stdout);
     gw_text_free(&text);
@@ -257,7 +259,7 @@ static int say_why_not(uint32_t pid)
     else
         snprintf(text, sizeof text,
                  "pid %" PRIu32
-                 " is not recorded: it was not started by gpuwhy run as this user, or has made no driver call",
+                 " is not recorded: this user did not start it with gpuwhy run, or it has made no driver call",
                  pid);
     return fail(text);
 }
@@ -275,7 +277,7 @@ int gwi_cmd_poke(int argc, char **argv)
     char *end = NULL;
     unsigned long pid = words == 1 ? strtoul(argv[1], &end, 10) : 0;
     if (words != 1 || *end != '\0' || pid == 0 || pid > INT32_MAX)
-        return fail("one process id is needed; for instance: gpuwhy poke 1234");
+        return fail("one process id is needed, for example: gpuwhy poke 1234");
     it.pid = (uint32_t)pid;
     gw_run_folders_visit(look_into, &it);
     if (it.folder[0] == '\0')

@@ -22,8 +22,8 @@ static int help(void)
 {
     gw_text text = {0};
     gw_text_add_str(&text, "gpuwhy run [options] -- program [arguments]\n\n"
-                           "Runs the program, records what it asks of the GPU, and says at the end why it died.\n"
-                           "Ends with the program's own status.\n\n");
+                           "Runs the program, records its GPU calls, and explains at the end why it failed.\n"
+                           "The exit status is that of the program.\n\n");
     gwi_options_help(options_table, OPTION_COUNT, &text);
     fputs(gw_text_str(&text), stdout);
     gw_text_free(&text);
@@ -45,9 +45,9 @@ static int parse(gw_run_options *options, int argc, char **argv, char ***ret_pro
     int index = 0;
     gw_status st = gwi_options_parse(options_table, OPTION_COUNT, options, argc, argv, &index, &err);
     if (st == GW_OK && !options->help && index == argc)
-        st = gw_fail(&err, GW_USAGE, "no program given; for instance: gpuwhy run -- python train.py");
+        st = gw_fail(&err, GW_USAGE, "no program given; for example: gpuwhy run -- python train.py");
     if (st == GW_OK && options->deep && options->no_attach)
-        st = gw_fail(&err, GW_USAGE, "--deep asks PyTorch, --no-attach forbids it");
+        st = gw_fail(&err, GW_USAGE, "--deep and --no-attach cannot be combined");
     if (st != GW_OK) {
         gw_say("run: %s", err.text);
         return GW_EXIT_USAGE;
@@ -68,7 +68,7 @@ gw_status gwi_run_options_check(int count, char *const *words, gw_error *err)
         argv[i + 1] = words[i];
     gw_status st = gwi_options_parse(options_table, OPTION_COUNT, &options, count + 1, argv, &index, err);
     if (st == GW_OK && index < count + 1)
-        st = gw_fail(err, GW_USAGE, "%s is no option of gpuwhy run", argv[index]);
+        st = gw_fail(err, GW_USAGE, "%s is not an option of gpuwhy run", argv[index]);
     free(argv);
     return st;
 }

@@ -247,7 +247,7 @@ static gw_status put_fault(gw_export_to *to, const char *reason, gw_error *err)
 
 const gw_export_format gwi_export_csv = {
     .name = "csv",
-    .about = "one table, one line an item",
+    .about = "one table, one line per item",
     .begin = begin,
     .item = put_item,
     .fault = put_fault,

@@ -299,7 +299,7 @@ static gw_status end(gw_export_to *to, gw_error *err)
 
 const gw_export_format gwi_export_json = {
     .name = "json",
-    .about = "one object, one line an item",
+    .about = "one object, one line per item",
     .begin = begin,
     .item = put_item,
     .fault = put_fault,

@@ -66,9 +66,9 @@ void gwi_dumps_ask(gwi_dumps *dumps, const gwi_record *record, const char *run_f
                "skip_constbank_memory",
                1);
     else if (strstr(flags, "skip_abort") != NULL)
-        gw_say("%s holds skip_abort: after a fault on the GPU the program will go on, and what it then computes is not "
-               "to be trusted",
-               flags_variable);
+        gw_say(
+            "%s contains skip_abort: after a fault on the GPU the program will continue, and its results may be wrong",
+            flags_variable);
 }
 
 /* ---- finding the files ---- */

@@ -7,32 +7,36 @@
 
 #define GW_RUN_OPTIONS(X)                                                                                              \
     X(STRING, const char *, gpu, "--gpu", "real|virtual:CARD[,..]", "real",                                            \
-      "the GPU to run on; virtual:h200, virtual:2xh200,memory=16GiB,fault=..")                                         \
+      "the GPU to use, such as virtual:h200 or virtual:2xh200,memory=16GiB,fault=..")                                  \
     X(BYTES, uint64_t, memory_bytes, "--memory", "SIZE", NULL, "let the program see GPUs of that size")                \
-    X(STRING, const char *, output, "-o", "FILE", NULL, "write the recording there")                                   \
+    X(STRING, const char *, output, "-o", "FILE", NULL, "write the recording to FILE")                                 \
     X(BYTES, uint64_t, record_bytes_max, "--record-limit", "SIZE", "512MiB",                                           \
-      "largest recording; the oldest events go first; 0: no limit")                                                    \
-    X(FLAG, bool, quiet, "--quiet", NULL, NULL, "print the verdict only when there is a fault")                        \
-    X(STRING, const char *, json, "--json", "FILE", NULL, "write the verdict as JSON, too; -: to standard output")     \
+      "largest recording; the oldest events are dropped first; 0: no limit")                                           \
+    X(FLAG, bool, quiet, "--quiet", NULL, NULL, "print a verdict only on failure")                                     \
+    X(STRING, const char *, json, "--json", "FILE", NULL, "also write the verdict as JSON; -: to standard output")     \
     X(STRING, const char *, on_failure, "--on-failure", "print|CMD", NULL,                                             \
-      "do not wait for the end: judge seconds after a failure that lasts")                                             \
-    X(FLAG, bool, core, "--core", NULL, NULL, "let the driver write a small GPU core dump at a fault, and read it")    \
-    X(FLAG, bool, blame, "--blame", NULL, NULL, "after a fault on the GPU, run once more and wait for each launch")    \
+      "print the verdict, or run CMD, a few seconds after a failure if the program keeps running")                     \
+    X(FLAG, bool, core, "--core", NULL, NULL,                                                                          \
+      "if a kernel faults, let the driver write a small GPU core dump and read it")                                    \
+    X(FLAG, bool, blame, "--blame", NULL, NULL,                                                                        \
+      "after a fault on the GPU, run the program again with synchronous launches")                                     \
     X(FLAG, bool, deep, "--deep", NULL, NULL,                                                                          \
-      "record the Python line of each of PyTorch's allocations, and cuDNN's own log; it costs time")                   \
+      "record the Python line of each PyTorch allocation, and cuDNN's own log; slower")                                \
     X(STRING, const char *, hang_after, "--hang-after", "SECONDS|off", NULL,                                           \
-      "tell when nothing went on for so long [off on a terminal, else 300]")                                           \
-    X(FLAG, bool, kill_on_hang, "--kill-on-hang", NULL, NULL, "end the program then: SIGTERM, 10 s later SIGKILL")     \
-    X(FLAG, bool, no_attach, "--no-attach", NULL, NULL, "do not ask Python and frameworks for their own evidence")     \
-    X(FLAG, bool, no_sites, "--no-sites", NULL, NULL, "do not record from where driver calls were made")               \
-    X(FLAG, bool, catch_crash, "--catch-crash", NULL, NULL, "note where in memory host code crashed, by a handler")    \
+      "report a hang if nothing happens for this long [off on a terminal, otherwise 300]")                             \
+    X(FLAG, bool, kill_on_hang, "--kill-on-hang", NULL, NULL,                                                          \
+      "after a hang is reported, stop the program: SIGTERM, 10 s later SIGKILL")                                       \
+    X(FLAG, bool, no_attach, "--no-attach", NULL, NULL, "do not collect evidence inside Python and frameworks")        \
+    X(FLAG, bool, no_sites, "--no-sites", NULL, NULL, "do not record where driver calls were made")                    \
+    X(FLAG, bool, catch_crash, "--catch-crash", NULL, NULL,                                                            \
+      "install a handler that records the memory address and the stack of a crash in host code")                       \
     X(FLAG, bool, no_stderr, "--no-stderr", NULL, NULL, "do not record the program's stderr")                          \
-    X(FLAG, bool, no_sense, "--no-sense", NULL, NULL, "do not read the state of cards and machine meanwhile")          \
+    X(FLAG, bool, no_sense, "--no-sense", NULL, NULL, "do not sample the state of the cards and the machine")          \
     X(FLAG, bool, no_history, "--no-history", NULL, NULL,                                                              \
-      "neither list this run for gpuwhy history nor compare it with the last good one")                                \
+      "do not list this run in gpuwhy history, and do not compare it with the last good run")                          \
     X(FLAG, bool, end_with_parent, "--end-with-parent", NULL, NULL,                                                    \
-      "end the program when the process that started gpuwhy, or gpuwhy itself, is gone")                               \
-    X(FLAG, bool, help, "--help", NULL, NULL, "this")
+      "stop the program when the process that started gpuwhy exits, or gpuwhy is killed")                              \
+    X(FLAG, bool, help, "--help", NULL, NULL, "print this help")
 
 /* Their values. */
 typedef struct gw_run_options {

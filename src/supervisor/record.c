@@ -145,7 +145,7 @@ gw_status gwi_record_open(gwi_record *record, const gw_run_options *options, con
 
 static void stop_writing(gwi_record *record, const char *why)
 {
-    gw_say("the recording stops here, the program goes on: %s", why);
+    gw_say("the recording stops here, the program continues: %s", why);
     gw_status ignored = gw_writer_close(record->writer, NULL); /* what it has stays readable */
     (void)ignored;
     record->writer = NULL;

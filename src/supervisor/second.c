@@ -76,7 +76,7 @@ const char *gw_supervisor_again(gw_supervisor *first, gw_path recording, int *re
 {
     if (name_second(first, recording) != GW_OK)
         return "there is no place for its recording";
-    gw_say("a fault on the GPU ended the run; it runs once more with CUDA_LAUNCH_BLOCKING=1 (--blame), without its "
+    gw_say("a fault on the GPU ended the run; running it again with CUDA_LAUNCH_BLOCKING=1 (--blame), without its "
            "standard output");
     give_signals_back(first);
     gw_supervisor *second = calloc(1, sizeof *second);

@@ -9,7 +9,7 @@ static gw_status choose(gwi_doors *doors, const char *specification, const gwi_p
     doors->is_virtual = true;
     doors->virtual_specification = specification;
     if (specification[0] == '\0')
-        return gw_fail(err, GW_USAGE, "--gpu virtual: name a card, for instance virtual:h200");
+        return gw_fail(err, GW_USAGE, "--gpu virtual: name a card, for example virtual:h200");
     gw_status st = gw_virt_spec_check(specification, err);
     if (st != GW_OK) {
         gw_wrap(err, "--gpu virtual:%s", specification);

@@ -41,8 +41,8 @@ static int open_doors(gw_supervisor *run)
     if (strcmp(run->doors.closed_why, "no driver") != 0)
         gw_say("GPU calls are not recorded: %s", err.text);
     else if (!run->options.quiet)
-        gw_say("there is no GPU driver (libcuda.so.1) here, so GPU calls cannot be recorded; to try gpuwhy without a "
-               "GPU: gpuwhy run --gpu virtual:h200 -- program");
+        gw_say("this machine has no GPU driver (libcuda.so.1), so GPU calls cannot be recorded; to try gpuwhy "
+               "without a GPU: gpuwhy run --gpu virtual:h200 -- program");
     return GW_EXIT_OK;
 }
 

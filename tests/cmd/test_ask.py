@@ -99,7 +99,7 @@ class Causes(unittest.TestCase):
     def test_search_says_what_it_did_not_find(self):
         self.assertEqual(causes("--search", "xyzzy").returncode, 1)
         done = causes("--search", "xyzzy", "expandable")
-        self.assertIn("none has all of these words; those with 1 of 2", done.stderr)
+        self.assertIn("no cause contains all of these words; listing those with 1 of 2", done.stderr)
         self.assertTrue(done.stdout.startswith("gpu-oom-fragmentation"))
         self.assertEqual(causes("--search").returncode, 2)
         self.assertEqual(causes("--search", " , ").returncode, 2)
@@ -110,7 +110,7 @@ class Causes(unittest.TestCase):
         for cause in ids:
             with self.subTest(cause=cause):
                 out = causes(cause).stdout
-                for part in ["Proof", "Lines of a log that may come from it", "What to do\n  1. "]:
+                for part in ["Proof", "Log lines that this cause can produce", "What to do\n  1. "]:
                     self.assertIn(part, out)
                 self.assertEqual(causes("--search", cause).stdout.split()[0], cause)
 
@@ -118,7 +118,7 @@ class Causes(unittest.TestCase):
         out = causes("gpu-oom-fragmentation").stdout
         self.assertIn("\nPyTorch\n  1. ", out)
         self.assertIn("\nTensorFlow\n  1. ", out)
-        self.assertIn("only it:     ", causes("fork-after-init").stdout)
+        self.assertIn("only this:   ", causes("fork-after-init").stdout)
 
 
 if __name__ == "__main__":

@@ -77,7 +77,7 @@ class Jupyter(Case):
         self.assertEqual(self.jupyter("list")[0], "")
         self.install("--name", "mine")
         self.assertIn("mine", self.jupyter("list")[0])
-        self.assertIn("that Python is gone", self.jupyter("list")[0])
+        self.assertIn("that Python no longer exists", self.jupyter("list")[0])
         self.jupyter("uninstall", "--name", "mine")
         self.assertFalse(self.kernel("data", "mine").parent.exists())
         self.assertEqual(self.jupyter("list")[0], "")
@@ -93,13 +93,13 @@ class Jupyter(Case):
             path = self.kernel("data", name)
             path.parent.mkdir(parents=True)
             path.write_text(text)
-            self.assertIn("not gpuwhy's", self.install("--name", name, status=2)[1])
+            self.assertIn("not installed by gpuwhy", self.install("--name", name, status=2)[1])
             self.jupyter("uninstall", "--name", name, status=2)
             self.assertEqual(path.read_text(), text)
         folder = self.kernel("data", "files").parent
         folder.mkdir()
         (folder / "note").write_text("")
-        self.assertIn("not gpuwhy's", self.install("--name", "files", status=2)[1])
+        self.assertIn("not installed by gpuwhy", self.install("--name", "files", status=2)[1])
         self.assertEqual(self.jupyter("list")[0], "")
 
     def test_refusals(self):
@@ -112,14 +112,14 @@ class Jupyter(Case):
                             (("--python", "/nowhere/python"), "No such file"),
                             (("--python", self.python, "--name", "a/b"), "a/b"),
                             (("--python", self.python, "--name", ".."), ".."),
-                            (("--python", self.python, "--user", "--sys-prefix"), "exclude"),
+                            (("--python", self.python, "--user", "--sys-prefix"), "use only one of"),
                             (("--python", self.python, "--", "--nonsense"), "--nonsense"),
                             (("--python", self.python, "--", "program"), "program"),
                             (("--python", self.python, "--frob"), "--frob"),
                             (("--python", self.python, "word"), "word")):
             self.assertIn(said, self.jupyter("install", *words, status=2)[1])
         self.assertFalse((self.folder / "data").exists())
-        self.assertIn("install, uninstall and list", self.jupyter("frob", status=2)[1])
+        self.assertIn("install, uninstall or list", self.jupyter("frob", status=2)[1])
         self.assertIn("install", self.jupyter("--help")[0])
         (self.folder / "file").write_text("")
         self.assertIn("make folder", self.install("--prefix", self.folder / "file", status=2)[1])

@@ -250,7 +250,7 @@ class Cell(Case):
         self.assertEqual(done.returncode, 0)
         for words, said in ((("--cell", "In [1]", "r"), "no phase of the name In [1]"),
                             (("--cell", "", "r"), "no phase of the name"),
-                            (("--cell", "x", "r", "r"), "one recording at a time")):
+                            (("--cell", "x", "r", "r"), "takes one recording")):
             done = self.run_gpuwhy("explain", *words)
             self.assertEqual(done.returncode, 2)
             self.assertIn(said, done.stderr.decode())

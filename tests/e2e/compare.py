@@ -173,7 +173,7 @@ def history(place):
     page = json.loads(gpuwhy("history", "--json", "no such words", folder=folder)[1])
     expect(page["runs"] == [] and page["attempts"] is None, page)
     status, out, err = gpuwhy("history", "no such words", folder=folder)
-    expect(status == 0 and "no run of such a command" in out, f"exit {status}: {out}{err}")
+    expect(status == 0 and "no run of this command" in out, f"exit {status}: {out}{err}")
     few = new_folder(place, "few")
     for memory in ("16GiB", "1GiB"):
         attempt(few, memory)
