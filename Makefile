@@ -1,16 +1,16 @@
-# For people. CMake does the work; CMakePresets.json has the other builds.
+# Shortcuts for common tasks. CMake does the work; CMakePresets.json has the other builds.
 #
 #   make            build into build/
-#   make demo       a training run that dies on a virtual card, and why
-#   make check      everything that can be checked without a GPU
-#   make check-pythons  Python's frames under CPython 3.9 to 3.14, which are brought where they lack (root)
-#   make check-gpu  what needs one; fails where there is none
-#   make bench      what recording costs
-#   make bench-gpu  the same where there is a GPU; fails where there is none
-#   make corpus     how often the verdict on a log is right: CORPUS=a folder of labelled logs
-#   make truth      programs with known truth, judged on the virtual card: TRUTH_COUNT=3000, TRUTH_SEED= the clock's
-#   make fuzz       the parsers against made-up input
-#   make soak       long runs
+#   make demo       a training run that fails on a virtual card, and its verdict
+#   make check      every test that does not need a GPU
+#   make check-pythons  Python frames under CPython 3.9 to 3.14; installs missing versions (root)
+#   make check-gpu  the tests that need a GPU; fails without one
+#   make bench      measure the cost of recording
+#   make bench-gpu  the same on a GPU; fails without one
+#   make corpus     accuracy of the verdicts on logs: CORPUS=a folder of labelled logs
+#   make truth      accuracy of the verdicts on generated programs: TRUTH_COUNT=3000, TRUTH_SEED= (default: the clock)
+#   make fuzz       run the fuzzers of the parsers
+#   make soak       repeat the long tests
 #   make install    PREFIX=/usr/local, DESTDIR=
 PREFIX ?= /usr/local
 BUILD := build
@@ -19,7 +19,7 @@ JOBS := $(shell nproc)
 all: tools-build
 	@sh tools/build.sh $(BUILD) -DCMAKE_BUILD_TYPE=Release
 
-# What building needs; demo and check ask for the optional libraries, too.
+# Check what a build needs. demo and check also look for the optional libraries.
 tools-build:
 	@sh tools/need.sh build
 

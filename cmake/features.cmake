@@ -1,4 +1,5 @@
-# gw_require(NAME header library "what it is" package): sets GW_<NAME>_INCLUDE and GW_<NAME>_LIBRARY, or ends the configuration.
+# gw_require(NAME header library "what it is" package): set GW_<NAME>_INCLUDE and GW_<NAME>_LIBRARY, or stop
+# the configuration.
 function(gw_require name header library what package)
   find_path(GW_${name}_INCLUDE ${header})
   find_library(GW_${name}_LIBRARY ${library})
@@ -11,7 +12,7 @@ gw_require(ZSTD zstd.h zstd "zstd" libzstd-dev)
 gw_require(ELF gelf.h elf "libelf of elfutils" libelf-dev)
 gw_require(DW elfutils/libdwfl.h dw "libdw of elfutils" libdw-dev)
 
-# Optional libraries. A build without one lacks a part, and says so here and at run time.
+# Optional libraries. If one is missing, its feature is off; a message is printed here and at run time.
 find_path(GW_ZLIB_INCLUDE zlib.h)
 find_library(GW_ZLIB_LIBRARY z)
 find_path(GW_LZMA_INCLUDE lzma.h)
@@ -21,7 +22,7 @@ foreach(codec ZLIB LZMA)
     set(GW_HAVE_${codec} ON)
   else()
     set(GW_HAVE_${codec} OFF)
-    message(STATUS "${codec} not found: text logs that it compressed cannot be read")
+    message(STATUS "${codec} not found: text logs with this compression cannot be read")
   endif()
 endforeach()
 find_path(GW_HS_INCLUDE hs/hs.h)
@@ -40,7 +41,7 @@ if(GW_DNNL_INCLUDE AND GW_DNNL_LIBRARY)
   set(GW_HAVE_DNNL ON)
 else()
   set(GW_HAVE_DNNL OFF)
-  message(STATUS "oneDNN not found: the example trainer does not train on the CPU")
+  message(STATUS "oneDNN not found: the example trainer cannot train on the CPU")
 endif()
 find_path(GW_CMOCKA_INCLUDE cmocka.h)
 find_library(GW_CMOCKA_LIBRARY cmocka)
@@ -51,15 +52,15 @@ else()
   message(STATUS "cmocka not found: unit tests are not built")
 endif()
 
-# ThreadSanitizer finds nothing in programs of one thread, and takes its time for it: their tests are not part of its build.
+# ThreadSanitizer finds nothing in programs with one thread and is slow, so its build leaves their tests out.
 if(GW_SANITIZE STREQUAL "thread")
   set(GW_ONE_THREAD_TESTS OFF)
 else()
   set(GW_ONE_THREAD_TESTS ON)
 endif()
 
-# gw_add_unit_test(name [ONE_THREAD] sources...): one cmocka program, run by ctest under its name. ONE_THREAD: what is tested
-# starts no threads.
+# gw_add_unit_test(name [ONE_THREAD] sources...): one cmocka program, run by ctest under its name. ONE_THREAD: the tested
+# code starts no threads.
 function(gw_add_unit_test name)
   cmake_parse_arguments(test "ONE_THREAD" "" "" ${ARGN})
   if(NOT GW_HAVE_CMOCKA OR (test_ONE_THREAD AND NOT GW_ONE_THREAD_TESTS))
@@ -71,8 +72,8 @@ function(gw_add_unit_test name)
   add_test(NAME ${name} COMMAND ${name})
 endfunction()
 
-# gw_link_old_glibc(library): where the C library still keeps dlopen and threads in libraries of their own (before 2.34), a
-# library that must load there has to name them, whatever the C library of the building machine says.
+# gw_link_old_glibc(library): before glibc 2.34, dlopen and threads are in separate libraries. A library that must load there
+# has to depend on them, even if the C library of the build machine does not need it.
 find_library(GW_LIBDL_STUB NAMES libdl.so.2)
 find_library(GW_LIBPTHREAD_STUB NAMES libpthread.so.0)
 function(gw_link_old_glibc library)

@@ -1,5 +1,5 @@
-# gw_add_python_tests(name script arguments...): a test for every version of CPython that we read, run by an interpreter
-# of that version; where there is none on this machine the test is skipped, and says so (tools/pythons.sh brings them).
+# gw_add_python_tests(name script arguments...): add one test for every supported version of CPython, run by an interpreter
+# of that version. If it is not installed, the test is reported as skipped (tools/pythons.sh installs them).
 find_program(GW_PYTHON3 NAMES python3)
 set(GW_PYTHON_VERSIONS 3.9 3.10 3.11 3.12 3.13 3.14)
 function(gw_add_python_tests name)

@@ -1,10 +1,10 @@
-# Warnings for everything that is ours. Errors only where asked (CI): a newer compiler must not stop a user.
+# Warnings for all of our code. They are errors only with GW_STRICT (CI), so that a newer compiler does not break a user's build.
 add_compile_options(-Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wvla
                     -Wwrite-strings -Wundef -fno-common)
 if(GW_STRICT)
   add_compile_options(-Werror)
 endif()
-# gw_optimise_sanitized(target...): what works most in the tests, and would take many times as long under a sanitizer.
+# gw_optimise_sanitized(target...): optimise targets that do most of the work in the tests and are very slow under a sanitizer.
 function(gw_optimise_sanitized)
   if(GW_SANITIZE)
     foreach(target ${ARGN})

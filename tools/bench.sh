@@ -1,5 +1,5 @@
 #!/bin/sh
-# What recording costs and how fast recordings are read; docs/benchmarks.md has figures and how they are taken.
+# Measure the cost of recording and the speed of reading recordings. docs/benchmarks.md has the results and the method.
 set -eu
 build=$1
 shift

@@ -1,12 +1,12 @@
 #!/bin/sh
-# Configure and build, quietly: `tools/build.sh <folder> [cmake options]`. What the tools say goes into <folder>/build.log
-# and is shown when something fails.
+# Configure and build quietly: `tools/build.sh <folder> [cmake options]`. The output goes to <folder>/build.log and is
+# shown if the build fails.
 set -eu
 folder=$1
 shift
 mkdir -p "$folder"
 log=$folder/build.log
-# Ninja, where it is, spends no time on looking what there is to do.
+# Use Ninja if it is installed: it finds out faster which files need a rebuild.
 if [ ! -e "$folder/CMakeCache.txt" ] && command -v ninja >/dev/null 2>&1; then
     export CMAKE_GENERATOR="${CMAKE_GENERATOR:-Ninja}"
 fi
@@ -17,5 +17,5 @@ if ! cmake -S . -B "$folder" "$@" >"$log" 2>&1 || ! cmake --build "$folder" -j"$
     echo "the build in $folder failed; all of it: $log"
     exit 1
 fi
-# What this build lacks is said once, at the end.
+# List the missing features of this build once, at the end.
 grep -h '^-- .* not found' "$log" | sed 's/^-- //' || true

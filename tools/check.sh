@@ -1,6 +1,6 @@
 #!/bin/sh
-# Everything that can be checked without a GPU: formatting, a build with warnings as errors, all tests, and the tests
-# again under the sanitizers. Ends with `N passed, N failed, N skipped`; a skipped test is named.
+# Run every check that does not need a GPU: formatting, a build with warnings as errors, all tests, and the tests again
+# under the sanitizers. The last line is `N passed, N failed, N skipped`; skipped tests are listed.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 jobs=$(($(nproc) * 2)) # many tests wait for something, and need no processor meanwhile
@@ -13,7 +13,7 @@ progress() { # text
     printf '%3d:%02d  %s\n' $((since / 60)) $((since % 60)) "$1"
 }
 
-# One result that is no ctest.
+# Report one result that does not come from ctest.
 count() { # what status
     if [ "$2" -eq 0 ]; then
         passed=$((passed + 1))
@@ -30,7 +30,7 @@ formatted() {
     git ls-files '*.c' '*.h' | grep -v '^build' | xargs clang-format --dry-run -Werror
 }
 
-# They are brought while the first build runs.
+# The Python versions are installed in the background during the first build. Wait for them.
 wait_for_pythons() {
     [ -n "$pythons" ] || return 0
     wait "$pythons"
@@ -38,13 +38,13 @@ wait_for_pythons() {
     cat build-pythons.log
 }
 
-# What ctest printed of the tests that failed.
+# Print the output of the failed tests.
 show_failed() { # log
     sed -n '/tests failed/q;p' "$1" | grep -vE '^ +Start +[0-9]|(Passed|Skipped) +[0-9.]+ sec' | tail -120
 }
 
-# What failed beside other tests is run once more, alone; one that passes then is named as flaky. What a sanitizer
-# reported stays failed: a race need not show twice.
+# Run failed tests once more, alone; a test that passes then is reported as flaky. A test with a sanitizer report stays
+# failed, because a race need not happen twice.
 run_failed_alone() { # folder
     show_failed "$1/check.log"
     ! grep -qE '(Address|Thread|Leak)Sanitizer:|runtime error:' "$1/check.log" || return 0
@@ -118,7 +118,7 @@ pythons=$!
 formatted
 count "clang-format" $?
 check_build dev -DCMAKE_BUILD_TYPE=Debug -DGW_STRICT=ON
-# The long tests once, in the plain build; the sanitizers get everything else.
+# Run the long tests only in the plain build, and all other tests also with the sanitizers.
 check_build asan -DCMAKE_BUILD_TYPE=Debug -DGW_STRICT=ON -DGW_SANITIZE=address,undefined -- -LE long
 check_build tsan -DCMAKE_BUILD_TYPE=Debug -DGW_STRICT=ON -DGW_SANITIZE=thread -- -LE long
 

@@ -1,9 +1,9 @@
 #!/bin/sh
-# What only a real GPU can show. Fails where there is none: a check that did not run is no check.
+# Run the tests that need a real GPU. Without one this fails, because nothing was checked.
 set -u
 build=$1
 if [ ! -e /dev/nvidiactl ]; then
-    echo "make check-gpu: there is no NVIDIA GPU here (/dev/nvidiactl is missing), so nothing was checked" >&2
+    echo "make check-gpu: this machine has no NVIDIA GPU (/dev/nvidiactl is missing), so nothing was checked" >&2
     exit 1
 fi
 log=$build/check-gpu.log

@@ -1,6 +1,6 @@
 #!/bin/sh
-# `tools/check_install.sh <folder>`: what was built there is installed by `make install` with PREFIX and DESTDIR; then the build
-# folder is moved away and the installed tree to another place. gpuwhy must find its libraries beside itself, nowhere else.
+# `tools/check_install.sh <folder>`: install that build by `make install` with PREFIX and DESTDIR, then move the build
+# folder away and the installed tree to another place. gpuwhy must find its libraries beside itself, not anywhere else.
 set -eu
 cd "$(dirname "$0")/.."
 unset MAKEFLAGS MFLAGS MAKEOVERRIDES MAKELEVEL # of a make that started us
@@ -63,12 +63,12 @@ try() { # name gpuwhy: a leak is seen, a repaired program is left in peace, the 
     expect "$place/$1-explain.out" "Verdict  gpu-oom-leak (supported)"
 }
 try path "$place/elsewhere/usr/bin/gpuwhy"
-# By the search path, and by a link from another folder, as package managers make them.
+# Start it through the search path, and through a link from another folder, as package managers create them.
 PATH=$place/elsewhere/usr/bin:$PATH try name gpuwhy
 mkdir "$place/links"
 ln -s ../elsewhere/usr/bin/gpuwhy "$place/links/gpuwhy"
 try link "$place/links/gpuwhy"
-# Without its libraries it must say so, not find others.
+# Without its libraries it must print an error and not find other ones.
 mv "$place/elsewhere/usr/lib" "$place/elsewhere/usr/nowhere"
 status=0
 "$place/elsewhere/usr/bin/gpuwhy" run --gpu virtual:h200 -- true >"$place/bare" 2>&1 || status=$?

@@ -1,7 +1,8 @@
 #!/bin/sh
-# With only cc, make, cmake and the required libraries: `tools/check_minimal.sh <folder>` builds there with the optional libraries
-# hidden, and with no other tool in the path than those three, the tools they call, and those of every system. It records and judges
-# on a virtual card, checks that the missing parts are reported as missing, and that a missing required library ends the configuration.
+# `tools/check_minimal.sh <folder>`: build there with only cc, make, cmake and the required libraries. The optional libraries
+# are hidden, and the path contains only those three tools, the programs that they call, and standard system tools. Then
+# record and judge a run on a virtual card, check that missing features are reported, and check that a missing required
+# library stops the configuration.
 set -eu
 cd "$(dirname "$0")/.."
 unset MAKEFLAGS MFLAGS MAKEOVERRIDES MAKELEVEL # of a make that started us
@@ -20,7 +21,7 @@ expect() { # file text
 $(cat "$1")"
 }
 
-# ---- the tools: nothing else is found ----
+# ---- the tools: a path with nothing else ----
 compiler=$(command -v "${CC:-cc}") || fail "no C compiler"
 ln -s "$compiler" "$work/bin/cc"
 for tool in make cmake as ld ar ranlib nm objdump strip sh cat chmod cp cut date dirname expr grep head ln ls mkdir mktemp mv \
@@ -38,7 +39,7 @@ for tool in python3 perl git pkg-config clang-format zstd; do
     ! command -v "$tool" >/dev/null 2>&1 || fail "$tool is still found"
 done
 
-# ---- the build: OFF is a value that no search replaces ----
+# ---- the build: OFF is a value that find_library() does not replace ----
 hidden=
 for library in HS PCRE2 ZLIB LZMA CMOCKA DNNL; do
     hidden="$hidden -DGW_${library}_INCLUDE:STRING=OFF -DGW_${library}_LIBRARY:STRING=OFF"
@@ -55,7 +56,7 @@ for file in "$gpuwhy" "$folder/lib/gpuwhy/libgpuwhy-hook.so" "$folder/lib/gpuwhy
     ! grep -E 'libhs|pcre2|libz\.|lzma|cmocka' "$work/needed" || fail "$file is linked to what was hidden"
 done
 
-# ---- what works ----
+# ---- features that must work ----
 XDG_STATE_HOME=$work/state
 export XDG_STATE_HOME
 run() { # name wanted-status command...: its outputs are $work/<name>.out and .err
@@ -84,7 +85,7 @@ expect "$work/explain.out" "Verdict  gpu-oom-leak (supported)"
 run csv 0 "$gpuwhy" export "$work/leak.gpuwhy" --to csv
 expect "$work/csv.out" "cuMemAlloc_v2"
 
-# ---- what does not, and says so ----
+# ---- features that are missing and must report it ----
 run version 0 "$gpuwhy" version
 expect "$work/version.out" "no (built without Hyperscan and PCRE2)"
 expect "$work/version.out" "no (built without zlib)"
@@ -93,7 +94,7 @@ echo "RuntimeError: CUDA error: out of memory" >"$work/train.log"
 run log 2 "$gpuwhy" explain "$work/train.log"
 expect "$work/log.err" "this build cannot read text logs"
 
-# ---- what must be there ----
+# ---- required libraries ----
 for library in JSONC ZSTD ELF DW; do
     cmake -S . -B "$work/without-$library" -DGW_${library}_INCLUDE:STRING=OFF -DGW_${library}_LIBRARY:STRING=OFF \
         2>&1 >"$work/without.out" | tr -s ' \n' ' ' >"$work/without.err"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Every parser against made-up input, under the sanitizers; GPUWHY_FUZZ_S seconds each (60). Needs clang.
+# Run the fuzzer of every parser under the sanitizers, for GPUWHY_FUZZ_S seconds each (60). Needs clang.
 set -eu
 sh tools/build.sh build-fuzz -DCMAKE_BUILD_TYPE=Debug -DGW_FUZZ=ON -DCMAKE_C_COMPILER=clang
 seconds=${GPUWHY_FUZZ_S:-60}

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Look for what a target needs: `tools/need.sh build [logs] [dnnl] [check] [pythons] [fuzz]`. What is missing is installed on Debian and
-# its kin when we are root; otherwise the one command that does it is printed.
+# Check the packages that a target needs: `tools/need.sh build [logs] [dnnl] [check] [pythons] [fuzz]`. Missing packages
+# are installed on Debian and its derivatives if we are root; otherwise the command that installs them is printed.
 set -eu
 
 missing=

@@ -1,11 +1,11 @@
 #!/bin/sh
-# Bring the versions of CPython that this machine lacks into build-pythons/, from Debian's releases: 3.9, 3.13 and 3.14.
-# Needs root and debootstrap (apt-get install debootstrap). Each is a folder of its own with a C library of its own; the
-# program pythonX.Y beside it runs it. Then every version that is here is tested; 3.10 and 3.12 are no Debian release's:
-# they are taken from PATH or pyenv where they are there (tests/python/with_version.py).
+# Install missing versions of CPython into build-pythons/, from Debian's releases: 3.9, 3.13 and 3.14. Needs root and
+# debootstrap (apt-get install debootstrap). Each version is a separate folder with its own C library; the program pythonX.Y
+# beside it runs it. Then every installed version is tested. 3.10 and 3.12 are in no Debian release; they are taken from
+# PATH or pyenv if they exist there (tests/python/with_version.py).
 #
-# `pythons.sh lacking` brings only versions of which nothing is found; where it cannot, it says so and ends well: the
-# tests of that version are then printed as skipped.
+# `pythons.sh lacking` installs only the versions that are not found. If it cannot, it prints a message and exits with 0;
+# the tests of that version are then printed as skipped.
 set -eu
 cd "$(dirname "$0")/.."
 folder=build-pythons
@@ -26,27 +26,27 @@ if [ -n "$lacking" ]; then
     done
     [ -n "$wanted" ] || exit 0
     if [ "$(id -u)" -ne 0 ] || ! sh tools/need.sh pythons; then
-        echo "no CPython$wanted here, and only root can bring them: not tested"
+        echo "CPython$wanted not found, and only root can install it: not tested"
         exit 0
     fi
 fi
-# Where this machine gets its own packages from.
+# The package mirror of this machine.
 mirror=${GPUWHY_DEBIAN_MIRROR:-$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Label: Debian' | head -1)}
 
 bring() { # suite version
     suite=$1 version=$2 root=$PWD/$folder/$1
     if is_there "$version"; then
-        echo "  python$version is there"
+        echo "  python$version is installed"
         return
     fi
     mkdir -p "$folder"
     echo "  python$version from $suite"
     rm -rf "$root"
-    # The script of a release that debootstrap does not know yet is that of unstable.
+    # For a release that debootstrap does not know yet, use the script of unstable.
     if ! debootstrap --variant=minbase --include=python3-minimal,libpython3-stdlib "$suite" "$root" "$mirror" \
         /usr/share/debootstrap/scripts/sid >"$folder/$suite.log" 2>&1; then
         tail -3 "$folder/$suite.log" >&2
-        echo "  python$version could not be brought" >&2
+        echo "  python$version could not be installed" >&2
         rm -rf "$root"
         return
     fi

@@ -1,4 +1,4 @@
-# From ctest's own report, a line a test: "name Passed", "name Skipped" or "name Failed" (whatever else it says).
+# Turn ctest's report into one line per test: "name Passed", "name Skipped" or "name Failed" (every other result).
 s/^ *[0-9]+\/[0-9]+ +Test +#[0-9]+: ([^ ]+) \.+/\1 /
 t result
 d

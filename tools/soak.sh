@@ -1,5 +1,5 @@
 #!/bin/sh
-# Long runs: the tests labelled "long", again and again, GPUWHY_SOAK_ROUNDS times (20).
+# Run the tests with the label "long" GPUWHY_SOAK_ROUNDS times (20).
 set -eu
 build=$1
 round=1
