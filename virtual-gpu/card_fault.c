@@ -1,9 +1,9 @@
-/* Faults of a card's own, as a specification writes them:
+/* Parse faults of the GPU itself, written in a specification as
  *
  *     xid:79   lost   ecc   thermal   power-cap   power-brake   link:1x4
  *     each with [#CARD], then [@2s | @500ms | @launch:N | @FUNCTION[:N]]
  *
- * Without a card: the first one. Without a time: from the start. */
+ * Without #CARD the first GPU fails. Without a time the fault is present from the start. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,7 @@ static const struct {
     {"link:", GW_VIRT_CARD_LINK}};
 _Static_assert(sizeof faults / sizeof *faults == GW_VIRT_CARD_FAULT_COUNT, "one name a fault");
 
-/* The row whose name the text begins with, up to a colon, # or @; -1: none. */
+/* Return the row whose name `text` starts with, followed by a colon, # or @ or the end; -1 if there is none. */
 static int find(const char *text)
 {
     size_t bytes = strcspn(text, "#@:");
@@ -35,10 +35,10 @@ bool gwi_is_card_fault(const char *text)
     return find(text) >= 0;
 }
 
-/* "2s", "500ms" */
+/* Parse a time such as "2s" or "500ms". */
 static bool time_parse(const char *text, uint64_t *ret_ns)
 {
-    const long long max = 1000000; /* of either unit */
+    const long long max = 1000000; /* maximum in either unit */
     char number[16];
     long long value = 0;
     size_t digits = strspn(text, "0123456789");
@@ -69,7 +69,7 @@ static bool when_parse(const char *text, gw_virt_fault *fault)
     return gwi_name_count(text, fault);
 }
 
-/* What stands behind the colon. */
+/* Parse the values after the colon. */
 static bool values_parse(const char *text, gw_virt_fault *fault)
 {
     long long first = 0;

@@ -1,5 +1,5 @@
-/* Faults of the cards' own, as this process meets them: the shared state says what happened to a card (health.c), here
- * it reaches contexts. */
+/* Apply faults of the GPUs themselves to this process. The shared state records what happened to a GPU (health.c);
+ * this file passes it on to the process's contexts. */
 #include <string.h>
 #include <unistd.h>
 

@@ -18,7 +18,7 @@ static void limits_reset(gwi_context *context)
     context->limits[7] = 232448;
 }
 
-/* Bring a context to life: its own memory, its default stream. */
+/* Set up a context: allocate its own memory and create its default stream. */
 static int context_make(gwi_context *context, gwi_device *device)
 {
     if (gwi_card_is_lost(device->index))
@@ -49,7 +49,7 @@ static int context_make(gwi_context *context, gwi_device *device)
     return 0;
 }
 
-/* The lowest block that belongs to this life of the context, from `address` on. */
+/* Return the block of this context with the lowest address at or after `address`; NULL if there is none. */
 static gwi_block *own_block(const gwi_context *context, uint64_t address)
 {
     gwi_range *range = gwi_ranges_from(&gwi.blocks, address);
@@ -64,7 +64,8 @@ static gwi_block *own_block(const gwi_context *context, uint64_t address)
 
 static void streams_end(gwi_context *context)
 {
-    /* Handles stay known, so that later use of them can be told from nonsense; their work is gone. */
+    /* Discard the pending work but keep the handles valid, so that a later use of them can be distinguished from a
+     * random pointer. */
     gwi_abandon(context);
     for (gwi_range *range = gwi_ranges_from(&gwi.objects, 0); range != NULL;
          range = gwi_ranges_from(&gwi.objects, range->base + 1)) {
@@ -115,7 +116,8 @@ static void context_end(gwi_context *context)
     context->generation++;
 }
 
-/* A handle a program passes for a context: NULL and dead ones are the caller's to judge. */
+/* Return the context of a handle. NULL and dead contexts are returned as they are, and the caller decides what to
+ * do. */
 static gwi_context *context_find(CUcontext handle)
 {
     gwi_context *context = gwi_object_find(handle, GWI_CONTEXT);
@@ -213,7 +215,7 @@ GWI_API(cuDeviceGetProperties)(CUdevprop *prop, CUdevice dev)
     return gwi_leave(0);
 }
 
-/* "GPUWHY virtual" and the device's number: never one of a real card. */
+/* "GPUWHY virtual" and the device's number. No real GPU has such a UUID. */
 GWI_API(cuDeviceGetUuid)(CUuuid *uuid, CUdevice dev)
 {
     GWI_ENTER;
@@ -277,7 +279,7 @@ GWI_API(cuDeviceGetP2PAttribute)(int *value, CUdevice_P2PAttribute attrib, CUdev
         return gwi_leave(CUDA_ERROR_INVALID_VALUE);
     if (gwi_device_find(srcDevice) == NULL || gwi_device_find(dstDevice) == NULL || srcDevice == dstDevice)
         return gwi_leave(CUDA_ERROR_INVALID_DEVICE);
-    *value = attrib == 2; /* access, yes; everything that needs a link, no */
+    *value = attrib == 2; /* memory access is supported; everything that needs a link is not */
     return gwi_leave(0);
 }
 

@@ -1,4 +1,5 @@
-/* Copies and fills. What is asked is checked when it is asked; bytes move when the stream gets there. */
+/* Copies and fills. The arguments are checked when the call is made; the bytes move when the stream reaches the
+ * command. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
@@ -7,21 +8,22 @@
 
 typedef enum side_kind { HOST, DEVICE, ANY } side_kind;
 
-/* Where `bytes` of one side are; NULL: not where the call wants them. Host memory is taken as it comes, unless
- * it is a device's address, which is copied from like one. */
+/* Return where `bytes` of one side are stored; NULL if the address is not of the kind that the call requires. Any
+ * host address is accepted. If it is in fact a device address, it is treated as one. */
 static char *side_at(uint64_t address, size_t bytes, side_kind kind)
 {
     char *storage = gwi_storage(address, bytes);
     if (storage != NULL || kind == DEVICE)
         return storage;
-    /* An address inside a card's range that is no block of it was freed. */
+    /* The address is in a GPU's range but in no block, so its block was freed. */
     for (unsigned d = 0; d < gwi.spec.device_count; d++)
         if (gwi.devices[d].arena_base != 0 && address - gwi.devices[d].arena_base < gwi.devices[d].arena_bytes)
             return NULL;
     return (char *)(uintptr_t)address;
 }
 
-/* Pageable: the driver cannot read it later, so it reads it now or makes the call wait. */
+/* Pageable memory cannot be read later by the driver, so the driver either reads it during the call or makes the
+ * call wait. */
 static bool is_pageable(const char *host)
 {
     return gwi_block_at((uintptr_t)host) == NULL;
@@ -62,7 +64,7 @@ static int linear(uint64_t to, side_kind to_kind, uint64_t from, side_kind from_
     return 0;
 }
 
-/* Keep what a pageable source holds now. */
+/* Copy the current content of a pageable source. */
 static bool stage(gwi_work *work)
 {
     size_t plane = work->copy.width * work->copy.height;
@@ -106,7 +108,7 @@ static int copy_now(uint64_t to, side_kind to_kind, uint64_t from, side_kind fro
 {
     request asked;
     int result = linear(to, to_kind, from, from_kind, bytes, &asked);
-    /* Copies inside the card do not make the host wait. */
+    /* The host does not wait for copies within the GPU. */
     bool inside = !asked.to_pageable && !asked.from_pageable && to_kind == DEVICE && from_kind == DEVICE;
     return result != 0 ? result : submit(&asked, gwi_stream_find(NULL), !inside);
 }
@@ -188,7 +190,7 @@ GWI_API(cuMemcpyPeerAsync)
 
 /* --- shapes --------------------------------------------------------------------------------------------- */
 
-/* One side of a copy of a shape: kind, addresses and offsets as the structure says them. */
+/* One side of a multi-dimensional copy: kind, address and offsets, taken from the caller's structure. */
 typedef struct shape_side {
     CUmemorytype type;
     uint64_t host, device;
@@ -256,7 +258,7 @@ static int shape_work(const CUDA_MEMCPY3D *copy, request *ret)
     return result;
 }
 
-/* For nodes of graphs. */
+/* Also used for graph nodes. */
 int gwi_copy_work(const CUDA_MEMCPY3D *copy, gwi_work *ret_work)
 {
     request asked;
@@ -399,7 +401,7 @@ GWI_API(cuMemcpyAtoHAsync_v2)(void *dstHost, CUarray srcArray, size_t srcOffset,
 
 /* --- fills ---------------------------------------------------------------------------------------------- */
 
-/* Not static: nodes of graphs are fills, too. */
+/* Not static: graph nodes can be fills, too. */
 int gwi_fill_work(CUdeviceptr to, size_t pitch, unsigned value, unsigned element_bytes, size_t width, size_t height,
                   gwi_work *ret_work)
 {
@@ -426,7 +428,7 @@ int gwi_fill_work(CUdeviceptr to, size_t pitch, unsigned value, unsigned element
     return 0;
 }
 
-/* Fills never make the host wait. */
+/* The host never waits for a fill. */
 static int fill(CUdeviceptr to, size_t pitch, unsigned value, unsigned element_bytes, size_t width, size_t height,
                 CUstream handle)
 {

@@ -12,7 +12,7 @@
 gwi_state gwi = {.lock = PTHREAD_MUTEX_INITIALIZER};
 _Thread_local gwi_thread gwi_self;
 
-/* Lines that explain the failure about to be returned; written when the lock is free again. */
+/* Text that explains the failure about to be returned; written to the driver's log after the lock is released. */
 static _Thread_local char said[512];
 
 uint64_t gwi_now_ns(void)
@@ -54,7 +54,8 @@ int gwi_leave(int result)
 
 _Noreturn void gwi_crash(const void *handle)
 {
-    /* A real driver follows the dead handle. This must not be caught as an abort or an exit. */
+    /* A real driver dereferences the dead handle. Crash the same way: a program must not be able to handle this as
+     * an abort or an exit. */
     (void)handle;
     volatile uintptr_t nowhere = 16;
     gwi_unlock();
@@ -82,7 +83,7 @@ void gwi_note(const char *format, ...)
     if (fd < 0)
         return;
     if (write(fd, line, (size_t)bytes) != bytes)
-        gwi.folder = NULL; /* no room for notes: stop trying */
+        gwi.folder = NULL; /* disk full: stop writing notes */
     close(fd);
 }
 

@@ -1,4 +1,4 @@
-/* The tables and the ELF file around them: src/gpucore/ reads them back, and real ones. */
+/* Write the tables of a GPU core dump and the ELF file around them. src/gpucore/ reads these dumps and real ones. */
 #define _GNU_SOURCE
 #include "gwi_dump.h"
 
@@ -78,14 +78,14 @@ bool gwi_dump_path(char *out, size_t bytes_max)
     return true;
 }
 
-/* ---- an ELF file that grows ---- */
+/* ---- a growing ELF file ---- */
 
 enum { SECTIONS_MAX = 512, ABI_CUDA = 0x33, ABI_CUBIN = 0x41, MACHINE_CUDA = 190, TYPE_FIRST = 0x80000000 };
 
 typedef struct bytes {
     unsigned char *data; /* owned */
     size_t count, room;
-    bool failed; /* no memory: nothing is added any more */
+    bool failed; /* out of memory: later additions are ignored */
 } bytes;
 
 typedef struct elf_file {
@@ -126,7 +126,7 @@ static bool elf_begin(elf_file *file)
     return file->section != NULL;
 }
 
-/* Its index. */
+/* Add a section and return its index. */
 static unsigned add_section(elf_file *file, const char *name, Elf64_Shdr header, const void *data)
 {
     if (file->section_count == SECTIONS_MAX) {
@@ -139,7 +139,7 @@ static unsigned add_section(elf_file *file, const char *name, Elf64_Shdr header,
     return file->section_count++;
 }
 
-/* Close the file: names, section headers, head. The bytes are the caller's then; NULL without memory. */
+/* Finish the file: section names, section headers, ELF header. The caller owns the result; NULL if out of memory. */
 static unsigned char *elf_finish(elf_file *file, Elf64_Ehdr head, size_t *ret_bytes)
 {
     unsigned names = add_section(file, ".shstrtab", (Elf64_Shdr){.sh_type = SHT_STRTAB}, NULL);
@@ -180,7 +180,7 @@ static uint64_t kernel_address(size_t index)
     return code_base + index * KERNEL_STRIDE;
 }
 
-/* A line program of one sequence: the whole kernel is that line. DWARF 2, as the tools of CUDA write it. */
+/* Write a DWARF 2 line program of one sequence, as the CUDA tools do. It maps the whole kernel to one line. */
 static void add_lines(elf_file *file, const gwi_dump *dump)
 {
     bytes table = {0};
@@ -191,21 +191,21 @@ static void add_lines(elf_file *file, const gwi_dump *dump)
     add(&table, &zero, 4); /* the length, filled in below */
     add(&table, &version, 2);
     size_t head_at = add(&table, &zero, 4);
-    add(&table, standard, sizeof standard); /* and no folder */
+    add(&table, standard, sizeof standard); /* and an empty folder list */
     add_string(&table, dump->file);
-    add(&table, "\0\0\0", 4); /* in folder 0, without time and size; the list ends */
+    add(&table, "\0\0\0", 4); /* folder 0, no time, no size; end of the file list */
     uint32_t head_bytes = (uint32_t)(table.count - head_at - 4);
     add(&table, "\0\x09\x02", 3); /* set the address */
     add(&table, &address, 8);
-    unsigned char advance[8] = {3}; /* the line, a signed LEB128: all lines of less than 2^20 in three bytes */
+    unsigned char advance[8] = {3}; /* the line as a signed LEB128; every line below 2^20 fits in three bytes */
     uint32_t delta = dump->line > 0 && dump->line < 1 << 20 ? dump->line - 1 : 0;
     advance[1] = (unsigned char)(0x80 | (delta & 0x7f));
     advance[2] = (unsigned char)(0x80 | (delta >> 7 & 0x7f));
     advance[3] = (unsigned char)(delta >> 14 & 0x3f);
-    advance[4] = 1; /* a row */
+    advance[4] = 1; /* append a row */
     add(&table, advance, 5);
-    add(&table, "\x02\x80\x03", 3); /* 0x180 bytes on */
-    add(&table, "\0\x01\x01", 3);   /* the sequence ends */
+    add(&table, "\x02\x80\x03", 3); /* advance by 0x180 bytes */
+    add(&table, "\0\x01\x01", 3);   /* end of the sequence */
     if (!table.failed) {
         uint32_t length = (uint32_t)table.count - 4;
         memcpy(table.data, &length, 4);
@@ -329,7 +329,7 @@ static void add_code(elf_file *file, const gwi_dump *dump, unsigned devices)
     free(image);
 }
 
-/* The warp that waits in its failed assertion. */
+/* Add the warp that is stopped in its failed assertion. */
 static void add_warp(elf_file *file, const gwi_dump *dump, unsigned sms)
 {
     enum { GRID = 1 };

@@ -1,5 +1,5 @@
-/* Turns text files into one C table: embed OUTPUT TABLE FILE... A file's name without its ending is its key.
- * A program of the build, run where the build runs. */
+/* Convert text files into one C table: embed OUTPUT TABLE FILE... The key of a file is its name without the
+ * extension. This program runs during the build, on the build machine. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

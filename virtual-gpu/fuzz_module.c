@@ -1,4 +1,5 @@
-/* Any bytes as a module image: nothing may be read beyond them. For libFuzzer, or with files as arguments. */
+/* Pass arbitrary bytes to the module reader, which must not read beyond their end. Runs under libFuzzer, or with
+ * files as arguments. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +29,8 @@ static int run_file(const char *path)
     }
     size_t bytes = fread(buffer, 1, sizeof buffer, file);
     fclose(file);
-    /* The file, every truncation of it, every byte of it flipped; each on a heap block of its very size. */
+    /* Try the file, every truncation of it, and the file with each byte flipped. Each variant is in a heap block of
+     * exactly its size. */
     for (size_t i = 0; i <= bytes; i++) {
         uint8_t *copy = malloc(bytes + 1);
         memcpy(copy, buffer, bytes);

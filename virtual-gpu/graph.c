@@ -1,5 +1,5 @@
-/* Graphs: made node by node or by capturing streams; a launch gives their work to a stream, in an order that
- * keeps every dependency. */
+/* CUDA graphs, built node by node or by stream capture. A launch submits their work to a stream, in an order that
+ * respects every dependency. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
@@ -248,7 +248,8 @@ GWI_API(cuGraphAddEmptyNode)
     return gwi_leave(add(phGraphNode, hGraph, dependencies, numDependencies, 0, &work));
 }
 
-/* A graph's memory is the graph's: taken when the node is made, kept until the process ends. */
+/* Memory allocated by a graph belongs to the graph. It is allocated when the node is created and kept until the
+ * process ends. */
 static int alloc_node(CUDA_MEM_ALLOC_NODE_PARAMS *params, gwi_work *work)
 {
     gwi_device *device = params != NULL ? gwi_device_find(params->poolProps.location.id) : NULL;
@@ -283,7 +284,7 @@ GWI_API(cuGraphAddMemFreeNode)
     return gwi_leave(add(phGraphNode, hGraph, dependencies, numDependencies, result, &work));
 }
 
-/* Deep copy of a graph: the nodes' dependencies are put over by position. */
+/* Copy a graph deeply. Dependencies between nodes are translated by the nodes' positions. */
 static gwi_graph *graph_copy(const gwi_graph *graph)
 {
     gwi_graph *copy = graph_make();
@@ -427,7 +428,8 @@ static bool is_ready(const gwi_node *node)
     return true;
 }
 
-/* All nodes in an order that keeps the dependencies. 1: they run in a circle. */
+/* Collect all nodes in an order that respects the dependencies. Returns CUDA_ERROR_INVALID_VALUE (1) if they form a
+ * cycle. */
 static int exec_fill(graph_exec *exec, gwi_graph *graph)
 {
     size_t left = graph->node_count;
@@ -509,7 +511,7 @@ GWI_API(cuGraphUpload)(CUgraphExec hGraphExec, CUstream hStream)
     return gwi_leave(gwi_object_find(hGraphExec, GWI_EXEC) != NULL ? 0 : CUDA_ERROR_INVALID_VALUE);
 }
 
-/* A reset takes the modules, and with them the functions that a graph's kernels are of. */
+/* A device reset unloads the modules, and with them the functions of the graph's kernel nodes. */
 static bool has_its_functions(const graph_exec *exec)
 {
     for (size_t i = 0; i < exec->count; i++) {
@@ -557,7 +559,8 @@ GWI_API(cuGraphExecDestroy)(CUgraphExec hGraphExec)
     return gwi_leave(0);
 }
 
-/* The same nodes in the same order with other parameters, or nothing is changed. */
+/* The new graph must have the same nodes in the same order; only parameters may differ. Otherwise nothing is
+ * changed. */
 GWI_API(cuGraphExecUpdate_v2)(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExecUpdateResultInfo *resultInfo)
 {
     GWI_ENTER;

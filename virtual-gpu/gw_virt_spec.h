@@ -1,11 +1,11 @@
-/* What a virtual card is: the cards we know as data, and the specification a user writes.
+/* The virtual GPU's specification: the known GPU models as data, and the text that a user writes:
  *
  *     [COUNTx]CARD[,memory=SIZE][,driver=VERSION][,hostmem=SIZE][,fault=FAULT]...
  *
  *     2xh200,memory=16GiB,fault=oom-at:12
  *
- * Nothing here allocates, locks or keeps state; a spec may be copied freely. docs/virtual-gpu.md says what the
- * options mean to a program. */
+ * Functions in this header do not allocate, lock or keep state; a specification may be copied freely.
+ * docs/virtual-gpu.md describes what each option means to a program. */
 #ifndef GW_VIRT_SPEC_H
 #define GW_VIRT_SPEC_H
 
@@ -22,12 +22,12 @@ enum {
     GW_VIRT_DRIVER_VERSION = 13000
 };
 
-/* What a card's sensors and its board say to NVML. 0: this card lacks it. */
+/* Values that a GPU's sensors and its board report to NVML. 0: this GPU does not have the value. */
 typedef struct gw_virt_board {
-    uint64_t reserved_bytes; /* NVML's total counts them, cuDeviceTotalMem does not */
+    uint64_t reserved_bytes; /* included in NVML's total, but not in cuDeviceTotalMem */
     uint64_t bar1_bytes;
     uint64_t power_idle_mw, power_busy_mw, power_limit_mw, power_min_mw;
-    uint64_t temperature_idle, temperature_busy; /* degrees Celsius, as the following */
+    uint64_t temperature_idle, temperature_busy; /* degrees Celsius, like the fields below */
     uint64_t temperature_slowdown, temperature_shutdown, temperature_gpu_max, temperature_memory_max;
     uint64_t clock_idle_mhz; /* of the SMs; the highest ones are attributes 13 and 36 */
     uint64_t link_generation, link_lanes;
@@ -38,13 +38,13 @@ typedef struct gw_virt_board {
     uint64_t has_ecc, has_row_remap;
 } gw_virt_board;
 
-/* One kind of card. Bytes are what a real one was seen to take. */
+/* One GPU model. The sizes in bytes were measured on a real GPU. */
 typedef struct gw_virt_card {
-    char name[96];               /* as cuDeviceGetName says it */
-    uint64_t memory_bytes;       /* as cuDeviceTotalMem says it */
-    uint64_t context_bytes;      /* taken by a process's first context */
-    uint64_t context_next_bytes; /* by each further one */
-    uint64_t stream_bytes;       /* by each stream */
+    char name[96];               /* as returned by cuDeviceGetName */
+    uint64_t memory_bytes;       /* as returned by cuDeviceTotalMem */
+    uint64_t context_bytes;      /* used by a process's first context */
+    uint64_t context_next_bytes; /* used by each further context */
+    uint64_t stream_bytes;       /* used by each stream */
     int attributes[GW_VIRT_ATTRIBUTES_MAX];
     bool attributes_known[GW_VIRT_ATTRIBUTES_MAX];
     gw_virt_board board;
@@ -52,16 +52,17 @@ typedef struct gw_virt_card {
 
 typedef enum gw_virt_fault_kind {
     GW_VIRT_FAULT_OOM_AT, /* the count-th allocation of device memory fails */
-    GW_VIRT_FAULT_INIT,   /* cuInit answers `code` */
-    GW_VIRT_FAULT_CALL,   /* the count-th call of `name` answers `code` */
+    GW_VIRT_FAULT_INIT,   /* cuInit returns `code` */
+    GW_VIRT_FAULT_CALL,   /* the count-th call of `name` returns `code` */
     GW_VIRT_FAULT_KERNEL, /* every launch of kernel `name` has the fault `code` (enum gw_kernel_fault) */
     GW_VIRT_FAULT_LAUNCH, /* the count-th launch has the fault `code` */
-    GW_VIRT_FAULT_CARD    /* `card` itself fails in the way `code` (gw_virt_card_fault), see `when` */
+    GW_VIRT_FAULT_CARD    /* the GPU itself fails with `code` (gw_virt_card_fault); see `when` */
 } gw_virt_fault_kind;
 
-/* What can happen to a card, whoever uses it. The program's calls and NVML see the same. */
+/* Faults of the GPU itself, independent of the program that uses it. The program's calls and NVML report the same
+ * fault. */
 typedef enum gw_virt_card_fault {
-    GW_VIRT_CARD_XID, /* values[0]: its number */
+    GW_VIRT_CARD_XID, /* values[0]: the Xid number */
     GW_VIRT_CARD_LOST,
     GW_VIRT_CARD_ECC, /* uncorrectable */
     GW_VIRT_CARD_THERMAL,
@@ -82,7 +83,7 @@ typedef struct gw_virt_fault {
     int code;
     uint64_t count;
     char name[96];
-    gw_virt_when when; /* this and the following: of GW_VIRT_FAULT_CARD alone */
+    gw_virt_when when; /* this field and the following ones are used only for GW_VIRT_FAULT_CARD */
     unsigned card;
     unsigned values[2];
     uint64_t after_ns;
@@ -90,18 +91,19 @@ typedef struct gw_virt_fault {
 
 typedef struct gw_virt_spec {
     unsigned device_count;
-    gw_virt_card card; /* `memory=` already applied */
+    gw_virt_card card; /* with `memory=` already applied */
     int driver_version;
     uint64_t host_bytes_max; /* page-locked host memory; UINT64_MAX: no limit */
     unsigned fault_count;
     gw_virt_fault faults[GW_VIRT_FAULTS_MAX];
 } gw_virt_spec;
 
-/* Parse `text`. GW_USAGE: `err` says which word is wrong and what would be right. Unless GW_OK, *ret_spec is
- * untouched. */
+/* Parse `text`.
+ *
+ * GW_USAGE: `err` names the wrong word and describes what is allowed. Unless GW_OK, *ret_spec is untouched. */
 GW_MUST_CHECK gw_status gw_virt_spec_parse(const char *text, gw_virt_spec *ret_spec, gw_error *err);
 
-/* The same without the result, for those who only want to refuse early. */
+/* Check `text` without returning the result. The errors are those of gw_virt_spec_parse(). */
 GW_MUST_CHECK gw_status gw_virt_spec_check(const char *text, gw_error *err);
 
 #endif

@@ -1,4 +1,4 @@
-/* What the virtual cards of a run hold at this moment, for those who watch the run. */
+/* The memory in use on the virtual GPUs of a run, for programs that watch the run. */
 #ifndef GW_VIRT_STATE_H
 #define GW_VIRT_STATE_H
 
@@ -17,13 +17,15 @@ typedef struct gw_virt_process {
 typedef struct gw_virt_state {
     unsigned device_count;
     uint64_t total_bytes[GW_VIRT_DEVICES_MAX];
-    uint64_t used_bytes[GW_VIRT_DEVICES_MAX]; /* by processes that live */
+    uint64_t used_bytes[GW_VIRT_DEVICES_MAX]; /* by live processes */
     unsigned process_count;
     gw_virt_process processes[GW_VIRT_PROCESSES_MAX];
 } gw_virt_state;
 
-/* Read the state below `folder` (GPUWHY_VIRTUAL_DIR). A torn read shows one call's change half done, no more.
- * GW_MISSING: no process has used a virtual card yet. GW_IO, GW_CORRUPT: `err` says why. */
+/* Read the state in `folder` (GPUWHY_VIRTUAL_DIR). The state is read without the lock, so the result may contain
+ * half of one call's change, but no worse.
+ *
+ * GW_MISSING: no process has used a virtual GPU yet. GW_IO, GW_CORRUPT: `err` has the reason. */
 GW_MUST_CHECK gw_status gw_virt_state_read(const char *folder, gw_virt_state *ret_state, gw_error *err);
 
 #endif

@@ -1,24 +1,27 @@
-/* What happens to the cards of a run: faults that a specification asks for, what the program's kernels do to a card,
- * how busy it is. All of it lies in the shared state, so that the program's driver and NVML tell the same story.
+/* Faults and load of a run's GPUs: faults requested by the specification, faults committed by the program's kernels,
+ * and how busy each GPU is. Everything is stored in the shared state, so that the program's driver and NVML report
+ * the same.
  *
- * Any thread; every function that changes something takes the state's lock itself. */
+ * Functions may be called from any thread. Every function that changes something takes the state's lock itself. */
 #ifndef GWI_HEALTH_H
 #define GWI_HEALTH_H
 
 #include "gwi_shared.h"
 
-/* Let the faults happen whose time has come. Cheap when there are none. */
+/* Apply the faults that are due. Cheap when there are none. */
 void gwi_health_look(gwi_shared *shared, const gw_virt_spec *spec);
-/* The specification's fault `index` happens now, once for all processes; `pid` brought it about (0: nobody). */
+/* Apply the specification's fault `index` now, once for all processes. `pid` is the process that caused it; 0 if
+ * none. */
 void gwi_health_strike(gwi_shared *shared, const gw_virt_spec *spec, unsigned index, int pid);
-/* The driver reports an Xid of this process's work; nothing else follows from it. */
+/* Report an Xid for work of process `pid`. The Xid has no other effect. */
 void gwi_health_xid(gwi_shared *shared, unsigned device, unsigned xid, int pid);
 
-/* A kernel of the process in `slot` runs from..until, monotonic; UINT64_MAX: nobody knows until when. */
+/* Record that a kernel of the process in `slot` runs from `from_ns` to `until_ns`, monotonic time. UINT64_MAX: the
+ * end is not known. */
 void gwi_busy_add(gwi_shared *shared, unsigned slot, unsigned device, uint64_t from_ns, uint64_t until_ns);
-/* It was abandoned: nothing runs after now. */
+/* Record that the process's kernels were abandoned: nothing runs after `now_ns`. */
 void gwi_busy_cut(gwi_shared *shared, unsigned slot, unsigned device, uint64_t now_ns);
-/* How long since from_ns (0: ever). */
+/* Return the busy time since from_ns; 0: since the beginning. */
 uint64_t gwi_busy_ns(const gwi_shared_busy *busy, uint64_t from_ns, uint64_t now_ns);
 
 #endif

@@ -1,5 +1,5 @@
-/* What a module image holds, as far as the virtual card needs it: kernels with their parameters, data objects,
- * and models of kernels. Reads PTX text, cubins (ELF) and fat binaries. Never reads beyond `bytes`. */
+/* Read what the virtual GPU needs from a module image: kernels with their parameters, data objects, and models of
+ * kernels. Reads PTX text, cubins (ELF) and fat binaries, and never reads beyond `bytes`. */
 #ifndef GWI_IMAGE_H
 #define GWI_IMAGE_H
 
@@ -25,7 +25,7 @@ typedef struct gwi_kernel_info {
     uint32_t threads_max; /* 0: not limited by the kernel */
     bool has_model;
     struct gw_kernel_model model;
-    char text[GWI_MODEL_TEXT_MAX]; /* file NUL function NUL message NUL; all empty where unknown */
+    char text[GWI_MODEL_TEXT_MAX]; /* file NUL function NUL message NUL; empty strings where unknown */
 } gwi_kernel_info;
 
 typedef struct gwi_global_info {
@@ -50,15 +50,16 @@ typedef struct gwi_image_wants {
     int ptx_version_max;    /* 90 for 9.0 */
 } gwi_image_wants;
 
-/* Bytes of the image at `data`, told by itself (terminator, headers): for calls that pass no size. */
+/* Return the size of the image at `data`, computed from its terminator or headers, for calls that pass no size. */
 size_t gwi_image_bytes(const void *data);
-/* 0, or the driver's error (200, 209, 218, 222, 801, 2) with `reason` filled; *ret_image is then empty. */
+/* Read an image. Returns 0, or the driver's error (200, 209, 218, 222, 801, 2) with `reason` filled and *ret_image
+ * empty. */
 int gwi_image_read(const void *data, size_t bytes, const gwi_image_wants *wants, gwi_image *ret_image, char *reason,
                    size_t reason_bytes);
 void gwi_image_free(gwi_image *image);
 gwi_kernel_info *gwi_image_kernel(const gwi_image *image, const char *name);
 
-/* The parts, for gwi_image_read() and its tests. Each adds to *image. */
+/* The readers behind gwi_image_read(), also called by its tests. Each one adds to *image. */
 int gwi_image_read_ptx(const char *text, size_t bytes, const gwi_image_wants *wants, gwi_image *image, char *reason,
                        size_t reason_bytes);
 int gwi_image_read_elf(const unsigned char *data, size_t bytes, const gwi_image_wants *wants, gwi_image *image,

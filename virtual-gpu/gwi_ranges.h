@@ -1,7 +1,7 @@
-/* Address ranges: which object covers an address, and which addresses are free.
+/* Address ranges: find the object that covers an address, and find free addresses.
  *
- * gwi_ranges is a balanced tree of disjoint ranges that live inside their owners' structs. gwi_runs is a list
- * of free runs, given out first fit. Neither locks; the caller does. */
+ * gwi_ranges is a balanced tree of disjoint ranges that are embedded in their owners' structs. gwi_runs is a list of
+ * free runs, allocated first fit. Neither takes a lock; the caller does. */
 #ifndef GWI_RANGES_H
 #define GWI_RANGES_H
 
@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 typedef struct gwi_range {
-    struct gwi_range *left, *right; /* borrowed from the tree's other members */
+    struct gwi_range *left, *right; /* borrowed from the other members of the tree */
     uint64_t base;
     uint64_t bytes; /* at least 1 */
     uint32_t weight;
@@ -22,12 +22,12 @@ typedef struct gwi_ranges {
     uint32_t seed;
 } gwi_ranges;
 
-/* False, and nothing changed, where the range is empty, wraps round or overlaps a member. */
+/* Add a range. Returns false and changes nothing if the range is empty, wraps round or overlaps a member. */
 bool gwi_ranges_add(gwi_ranges *ranges, gwi_range *range);
 void gwi_ranges_remove(gwi_ranges *ranges, gwi_range *range);
-/* The member that covers `address`; NULL: none. */
+/* Return the member that covers `address`; NULL if none does. */
 gwi_range *gwi_ranges_at(const gwi_ranges *ranges, uint64_t address);
-/* The first member whose base is >= `address`; NULL: none. */
+/* Return the first member whose base is >= `address`; NULL if there is none. */
 gwi_range *gwi_ranges_from(const gwi_ranges *ranges, uint64_t address);
 
 typedef struct gwi_run {
@@ -41,9 +41,10 @@ typedef struct gwi_runs {
     size_t capacity;
 } gwi_runs;
 
-/* Add a free run; joins its neighbours. False: out of host memory, nothing changed. */
+/* Add a free run and join it with its neighbours. Returns false and changes nothing if out of host memory. */
 bool gwi_runs_give(gwi_runs *runs, uint64_t base, uint64_t bytes);
-/* Take the first `bytes` that lie together, at a multiple of `align` (a power of two). False: there are none. */
+/* Take the first `bytes` of contiguous addresses at a multiple of `align` (a power of two). Returns false if there
+ * are none. */
 bool gwi_runs_take(gwi_runs *runs, uint64_t bytes, uint64_t align, uint64_t *ret_base);
 uint64_t gwi_runs_largest(const gwi_runs *runs);
 void gwi_runs_free(gwi_runs *runs);

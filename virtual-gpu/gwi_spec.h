@@ -1,4 +1,4 @@
-/* What the files that read a specification share. */
+/* Helpers shared by the files that parse a specification. */
 #ifndef GWI_SPEC_H
 #define GWI_SPEC_H
 
@@ -6,12 +6,12 @@
 
 #include "gw_virt_spec.h"
 
-/* The whole text as a number from min to max. */
+/* Parse the whole text as a number from min to max. */
 bool gwi_number_parse(const char *text, long long min, long long max, long long *ret);
-/* "NAME" or "NAME:N" into name and count (1 where it is missing). */
+/* Parse "NAME" or "NAME:N" into name and count; the count is 1 if missing. */
 bool gwi_name_count(const char *text, gw_virt_fault *fault);
 
-/* Whether the text begins with the name of a fault of a card's own; then its grammar holds (card_fault.c). */
+/* Whether the text begins with the name of a GPU fault. It must then follow the grammar in card_fault.c. */
 bool gwi_is_card_fault(const char *text);
 bool gwi_card_fault_parse(const char *text, gw_virt_fault *fault);
 

@@ -1,6 +1,7 @@
-/* The inside of the virtual driver: its state, its objects, and what the files of this folder ask of each other.
+/* Internal header of the virtual driver: its state, its objects, and the functions that the files of this folder
+ * share.
  *
- * One lock (gwi_lock) guards everything. An entry point is written as
+ * One lock (gwi_lock) protects everything. An entry point is written as
  *
  *     GWI_API(cuMemFree_v2)(CUdeviceptr address)
  *     {
@@ -9,9 +10,9 @@
  *         return gwi_leave(result);
  *     }
  *
- * where gwi_virt_enter() (called before it by the generated export) has already answered for a missing
- * initialisation, a missing context and a sticky error, and gwi_leave() unlocks and writes the driver's log.
- * Functions without "lock" in their comment want the lock held. */
+ * The generated export calls gwi_virt_enter() first, which has already handled a missing initialisation, a missing
+ * context and a sticky error. gwi_leave() releases the lock and writes the driver's log. Functions require the lock
+ * to be held unless their comment says otherwise. */
 #ifndef GWI_VIRT_H
 #define GWI_VIRT_H
 
@@ -29,9 +30,9 @@
 #include "gwi_ranges.h"
 #include "gwi_shared.h"
 
-/* Its type is checked against the generated declaration. */
+/* Define an entry point. The compiler checks its type against the generated declaration. */
 #define GWI_API(symbol) int gwi_virt_##symbol
-/* `symbol` does what `target`, defined above in the same file, does. */
+/* Make `symbol` an alias of `target`, which must be defined above in the same file. */
 #define GWI_ALIAS(symbol, target) gw_fn_t_##symbol gwi_virt_##symbol __attribute__((alias("gwi_virt_" #target)))
 #define GWI_ENTER                 gwi_lock()
 
@@ -54,9 +55,9 @@ typedef enum gwi_kind {
     GWI_LOG_CALLBACK
 } gwi_kind;
 
-/* First member of everything a program holds a handle of; the handle is its address. */
+/* First member of every object that has a handle; the handle is its address. */
 typedef struct gwi_object {
-    gwi_range range; /* member of gwi.objects while the handle is good */
+    gwi_range range; /* in gwi.objects while the handle is valid */
     gwi_kind kind;
 } gwi_object;
 
@@ -73,11 +74,11 @@ typedef struct gwi_device {
     gwi_pages pages;
     uint64_t arena_base; /* 0: not reserved yet */
     uint64_t arena_bytes;
-    char *shadow;         /* what the device's memory holds; arena address + constant */
-    gwi_context *primary; /* owned; the same handle for the life of the process */
+    char *shadow;         /* content of the device's memory; at a constant offset from the arena address */
+    gwi_context *primary; /* owned; keeps its handle for the life of the process */
     unsigned primary_flags;
     unsigned context_count;
-    uint64_t strikes_seen;  /* of the card's strike_count */
+    uint64_t strikes_seen;  /* value of the GPU's strike_count already handled */
     gwi_pool *pool_default; /* owned */
     gwi_pool *pool_current; /* borrowed */
 } gwi_device;
@@ -88,18 +89,18 @@ struct gwi_context {
     bool alive;
     bool is_primary;
     unsigned retain_count; /* of a primary context */
-    unsigned generation;   /* counts its lives; things of an earlier life are dead */
+    unsigned generation;   /* incremented when the context is destroyed; objects with an older value are dead */
     unsigned flags;
     uint64_t id;
-    uint64_t own_bytes; /* taken from the card for the context itself */
-    int fault;          /* what a kernel did, 0: nothing */
-    bool fault_seen;    /* a call has reported it: from then on all do */
+    uint64_t own_bytes; /* device memory used by the context itself */
+    int fault;          /* error of a faulty kernel; 0: none */
+    bool fault_seen;    /* a call has reported the fault: all later calls return it */
     gwi_stream *legacy; /* owned */
     uint64_t stream_used_bytes, stream_held_bytes;
     unsigned stream_count;
     uint64_t limits[16];
     int cache_config, shared_config;
-    uint32_t peers; /* devices whose memory this context may touch */
+    uint32_t peers; /* devices whose memory this context can access */
 };
 
 struct gwi_stream {
@@ -110,20 +111,20 @@ struct gwi_stream {
     int priority;
     uint64_t id;
     bool is_legacy;
-    bool is_default; /* legacy or a thread's own: not to be destroyed by its handle */
+    bool is_default; /* legacy or per-thread default stream; cannot be destroyed by its handle */
     bool destroyed;  /* freed when its work is done */
     gwi_command *head, *tail;
     unsigned pending_count;
-    gwi_command *last;                         /* a reference; NULL: nothing was ever submitted */
+    gwi_command *last;                         /* a reference; NULL: no work submitted yet */
     gwi_stream *active_previous, *active_next; /* while pending_count > 0 */
     bool is_active;
     gwi_graph *capture; /* owned while a capture is open */
     bool capture_broken;
     bool capture_origin;
-    gwi_stream *capture_owner; /* the stream where the capture began */
+    gwi_stream *capture_owner; /* stream where the capture began */
     unsigned capture_mode;
     pthread_t capture_thread;
-    struct gwi_node **capture_tail; /* owned: the nodes the next one depends on */
+    struct gwi_node **capture_tail; /* owned: the nodes that the next node depends on */
     size_t capture_tail_count;
 };
 
@@ -133,7 +134,7 @@ typedef struct gwi_event {
     unsigned generation;
     unsigned flags;
     gwi_command *record;       /* a reference; NULL: never recorded */
-    gwi_stream *capture_owner; /* recorded inside a capture that began there */
+    gwi_stream *capture_owner; /* set if recorded inside a capture: the stream where it began */
     struct gwi_node *capture_node;
 } gwi_event;
 
@@ -152,25 +153,25 @@ typedef struct gwi_block {
     gwi_range range;
     gwi_block_kind kind;
     gwi_device *device;
-    gwi_context *context; /* NULL: not one context's */
+    gwi_context *context; /* NULL: belongs to no single context */
     unsigned generation;
-    gwi_small_page *page; /* of a small block */
-    char *storage;        /* where its bytes really are */
+    gwi_small_page *page; /* set for a small block */
+    char *storage;        /* where the content is stored */
     gwi_pool *pool;
     gwi_physical *physical;
     uint64_t physical_offset;
-    bool accessible; /* of a mapping */
+    bool accessible; /* for a mapping */
     bool freed;      /* by a stream-ordered free that has not run yet */
     unsigned flags;
     uint64_t id;
 } gwi_block;
 
-/* Memory that was created without an address (cuMemCreate). */
+/* Memory created without an address (cuMemCreate). */
 struct gwi_physical {
     gwi_object object;
     gwi_device *device;
     uint64_t bytes;
-    unsigned handle_count; /* creates, imports, retains not yet released */
+    unsigned handle_count; /* creates, imports and retains minus releases */
     unsigned map_count;
     char *storage; /* owned, from mmap */
     CUmemAllocationProp properties;
@@ -181,7 +182,7 @@ struct gwi_pool {
     gwi_object object;
     gwi_device *device;
     bool is_default;
-    uint64_t base; /* 0: no addresses yet */
+    uint64_t base; /* 0: no addresses reserved yet */
     uint64_t bytes;
     char *shadow;
     gwi_runs addresses;
@@ -211,36 +212,36 @@ typedef struct gwi_module {
     gwi_context *context; /* NULL for a library's image */
     unsigned generation;
     gwi_image image;
-    gwi_function **functions; /* owned, one for each kernel, made when asked for */
+    gwi_function **functions; /* owned, one per kernel, created on first use */
     gwi_block **globals;      /* owned, likewise */
     struct gwi_library *library;
-    struct gwi_module *next; /* of all modules of the process */
+    struct gwi_module *next; /* list of all modules of the process */
 } gwi_module;
 
 struct gwi_function {
-    gwi_object object; /* GWI_FUNCTION or, of a library, GWI_KERNEL */
+    gwi_object object; /* GWI_FUNCTION, or GWI_KERNEL for a library's kernel */
     gwi_module *module;
     gwi_kernel_info *info; /* borrowed from the module's image */
     int shared_dynamic_max;
     int carveout;
     int cache_config;
-    gwi_function *kernel; /* of a function that was made from a library's kernel */
+    gwi_function *kernel; /* for a function created from a library's kernel */
 };
 
 typedef struct gwi_library {
     gwi_object object;
-    gwi_module *module; /* owned: holds the image; no context */
+    gwi_module *module; /* owned: holds the image; has no context */
     struct {
         gwi_context *context;
         unsigned generation;
         gwi_module *module; /* owned */
-    } * instances;          /* owned: the library loaded into contexts */
+    } * instances;          /* owned: one per context into which the library was loaded */
     size_t instance_count;
-    void *source; /* owned: the image, to load it again */
+    void *source; /* owned: the image, kept to load it again */
     size_t source_bytes;
 } gwi_library;
 
-/* --- work: what a stream does, also the content of a graph's node --------------------------------------- */
+/* --- work: commands of a stream and nodes of a graph ----------------------------------------------------- */
 
 typedef enum gwi_work_kind {
     GWI_WORK_EMPTY,
@@ -257,7 +258,7 @@ typedef enum gwi_work_kind {
     GWI_WORK_CHILD
 } gwi_work_kind;
 
-/* A side of a copy: where row `y` of plane `z` begins is base + (z * height + y) * pitch. */
+/* One side of a copy. Row `y` of plane `z` begins at base + (z * height + y) * pitch. */
 typedef struct gwi_side {
     char *base;
     size_t pitch;
@@ -277,7 +278,7 @@ typedef struct gwi_work {
         struct {
             gwi_side to, from;
             size_t width, height, depth;
-            void *staged; /* owned: a copy of what the host may change after the call */
+            void *staged; /* owned: a copy of data that the host may change after the call */
             bool crosses_link;
             CUDA_MEMCPY3D asked;
         } copy;
@@ -289,7 +290,7 @@ typedef struct gwi_work {
         } fill;
         struct {
             CUhostFn function;
-            CUstreamCallback callback; /* one of the two */
+            CUstreamCallback callback; /* either function or callback is set */
             void *argument;
             CUstream stream;
         } host;
@@ -313,7 +314,7 @@ typedef struct gwi_work {
     };
 } gwi_work;
 
-/* One piece of work on its way. Counted references: the stream, events, and those that wait for it. */
+/* A submitted piece of work. References are held by its stream, by events, and by commands that wait for it. */
 struct gwi_command {
     unsigned references;
     bool started, done, running; /* running: a host function, outside the lock */
@@ -322,7 +323,7 @@ struct gwi_command {
     gwi_command *next;
     gwi_command **waits_for; /* owned, references */
     size_t wait_count;
-    uint64_t fault; /* of a kernel: what it does when it ends (enum gw_kernel_fault) */
+    uint64_t fault; /* fault of a kernel, raised when it ends (enum gw_kernel_fault) */
     gwi_work work;
 };
 
@@ -349,19 +350,19 @@ typedef struct gwi_state {
     pthread_cond_t changed; /* CLOCK_MONOTONIC */
     bool initialised;
     bool sources_read;
-    bool shares_memory; /* with other processes: some of the shadow is a file */
+    bool shares_memory; /* with other processes: part of the shadow is a file */
     int init_result;
     char init_reason[600];
     const volatile unsigned char *fork_mark; /* 1 here, 0 in a child */
-    int process_fault;                       /* what made all contexts of the process useless */
+    int process_fault;                       /* error that made all contexts of the process unusable */
     gw_virt_spec spec;
-    const char *folder; /* of the run; NULL: none. static */
+    const char *folder; /* the run's folder; NULL: none. static */
     gwi_shared *shared;
     unsigned shared_slot;
     gwi_device devices[GW_VIRT_DEVICES_MAX];
     gwi_ranges objects;
     gwi_ranges blocks;
-    gwi_ranges reserved; /* address ranges of cuMemAddressReserve */
+    gwi_ranges reserved; /* address ranges from cuMemAddressReserve */
     gwi_stream *active;
     gwi_module *modules;
     unsigned capture_count;
@@ -372,7 +373,7 @@ typedef struct gwi_state {
     uint64_t allocation_count;
     uint64_t launch_count;
     uint64_t fault_calls[GW_VIRT_FAULTS_MAX];
-    bool cards_fail; /* the specification has faults of the cards' own */
+    bool cards_fail; /* the specification has GPU faults */
 } gwi_state;
 
 extern gwi_state gwi;
@@ -382,7 +383,7 @@ enum { GWI_CONTEXT_STACK_MAX = 64 };
 typedef struct gwi_thread {
     gwi_context *contexts[GWI_CONTEXT_STACK_MAX]; /* borrowed; the last is current */
     unsigned context_count;
-    unsigned fn; /* the entry point this thread is inside */
+    unsigned fn; /* entry point that this thread is executing */
     bool per_thread_stream;
     unsigned capture_mode;
     struct {
@@ -397,38 +398,39 @@ extern _Thread_local gwi_thread gwi_self;
 /* core.c */
 void gwi_lock(void);
 void gwi_unlock(void);
-/* Unlocks, writes a failure to the driver's log, and gives `result` back. */
+/* Release the lock, write a failure to the driver's log, and return `result`. */
 int gwi_leave(int result);
-/* A line of the driver's log that explains the failure about to be returned. Takes effect at gwi_leave(). */
+/* Add a line to the driver's log that explains the failure about to be returned. gwi_leave() writes it. */
 __attribute__((format(printf, 1, 2))) void gwi_say(const char *format, ...);
-/* A line into the run's notes: once for each text. Needs no lock. */
+/* Add a line to the run's notes, once for each text. Needs no lock. */
 __attribute__((format(printf, 1, 2))) void gwi_note(const char *format, ...);
 uint64_t gwi_now_ns(void);
-/* What a real driver does with a handle that never was or is no more. Does not return. */
+/* Crash as a real driver does on an invalid or destroyed handle. Does not return. */
 _Noreturn void gwi_crash(const void *handle);
 void gwi_object_add(gwi_object *object, gwi_kind kind);
 void gwi_object_remove(gwi_object *object);
-/* The object, if the handle is good and of this kind; else NULL. */
+/* Return the object if the handle is valid and of this kind, else NULL. */
 void *gwi_object_find(const void *handle, gwi_kind kind);
-/* The current context; NULL: none. */
+/* Return the current context; NULL if there is none. */
 gwi_context *gwi_current(void);
 gwi_device *gwi_device_find(CUdevice device);
-/* The sticky error of the current context, now that a call is allowed to see it. */
+/* Return the sticky error of the current context and mark it as reported. */
 int gwi_see_fault(void);
 /* logs.c */
 void gwi_log_line(const char *line, CUlogLevel level);
 void gwi_log_result(const char *symbol, int result);
 
-/* cards.c: faults of the cards' own. The lock is held. */
-/* Notice what happened to the cards since the last look, and ruin the contexts that it met. */
+/* cards.c: faults of the GPUs themselves. Call with the lock held. */
+/* Check what happened to the GPUs since the last check, and ruin the affected contexts. */
 void gwi_cards_look(void);
-/* Whether a call brings about a fault of a card: then it happens now. */
+/* Apply the GPU faults that are triggered by this call. */
 void gwi_cards_call(unsigned fn);
-/* The card answers nobody any more. */
+/* Whether the GPU is lost and fails every call. */
 bool gwi_card_is_lost(unsigned device);
-/* What a kernel of this length takes on a card whose clocks are held down. */
+/* Return the time a kernel of this duration takes on a GPU with throttled clocks. */
 uint64_t gwi_card_slowed_ns(const gwi_device *device, uint64_t duration_ns);
-/* What the copy takes on a card with a poor link; 0 on others: as long as it takes to move the bytes here. */
+/* Return the time a copy takes on a GPU with a degraded link. 0 on other GPUs: the copy takes as long as moving the
+ * bytes on this machine. */
 uint64_t gwi_card_copy_ns(const gwi_device *device, const gwi_work *work);
 
 /* context.c; gwi_context_is: core.c */
@@ -438,26 +440,26 @@ bool gwi_context_is(const gwi_context *context, unsigned generation);
 bool gwi_device_ready(gwi_device *device);
 bool gwi_device_take(gwi_device *device, uint64_t bytes);
 void gwi_device_give(gwi_device *device, uint64_t bytes);
-/* Whether an option wants this allocation to fail. */
+/* Whether an option makes this allocation fail. */
 bool gwi_allocation_refused(void);
 gwi_block *gwi_block_alloc(gwi_context *context, uint64_t bytes, gwi_block_kind kind);
 void gwi_block_free(gwi_block *block);
 gwi_block *gwi_block_at(uint64_t address);
-/* Where `bytes` at `address` really are; NULL where they are in no live block, or not wholly. */
+/* Return where the `bytes` at `address` are stored; NULL if they are not completely inside a live block. */
 char *gwi_storage(uint64_t address, uint64_t bytes);
-/* Whether a kernel could touch the address: pages count, not blocks. */
+/* Whether a kernel could access the address. Accesses are checked per page, not per block. */
 bool gwi_mapped(uint64_t address);
 bool gwi_is_host_block(const gwi_block *block);
 
 /* timeline.c */
 gwi_stream *gwi_stream_make(gwi_context *context, unsigned flags, int priority);
-/* The stream of a handle, default streams included; crashes as the real driver does where it is dead. NULL:
- * no context. */
+/* Return the stream of a handle, including default streams; NULL if there is no context. Crashes on a destroyed
+ * handle, as the real driver does. */
 gwi_stream *gwi_stream_find(CUstream handle);
-/* Give work to a stream (or to the graph that is being captured). Takes over what `work` owns. `events` may
- * name further commands to wait for. */
+/* Submit work to a stream, or to the graph being captured. Takes ownership of what `work` owns. `wait_for` may name
+ * a further command to wait for. */
 int gwi_submit(gwi_stream *stream, const gwi_work *work, gwi_command *wait_for, gwi_command **ret_command);
-/* After a launch: waits for it where the environment wants that; 0, or what the kernel did. */
+/* Wait after a launch if the environment requests it. Returns 0 or the kernel's error. */
 int gwi_block_after_launch(gwi_stream *stream);
 void gwi_advance(void);
 void gwi_wait_command(gwi_command *command);
@@ -474,7 +476,7 @@ bool gwi_command_wait_for(gwi_command *command, gwi_command *other);
 void gwi_command_finish(gwi_command *command, uint64_t end_ns);
 void gwi_stream_activate(gwi_stream *stream); /* it has work */
 void gwi_stream_free(gwi_stream *stream);
-/* Throw away what the context's streams have not begun. */
+/* Discard the pending work of the context's streams. */
 void gwi_abandon(gwi_context *context);
 
 /* work.c */
@@ -504,8 +506,7 @@ gwi_function *gwi_function_find(CUfunction handle);
 void gwi_modules_end(gwi_context *context);
 
 /* kernel.c: what a kernel does, decided when it starts */
-/* Which fault the kernel has (enum gw_kernel_fault), what the driver answers for it, and what it tells its listeners.
- */
+/* The kernel's fault (enum gw_kernel_fault), the error that the driver returns for it, and the Xids it reports. */
 uint64_t gwi_kernel_fault(const gwi_work *work);
 int gwi_fault_code(uint64_t fault);
 void gwi_fault_tell(uint64_t fault, const gwi_context *context);
@@ -514,7 +515,8 @@ void gwi_kernel_print_assert(const gwi_work *work);
 void gwi_kernel_dump(const gwi_work *work, const gwi_context *context, int code);
 
 /* launch.c */
-/* Checked work, as launches and graphs' nodes ask for it. 0, or the driver's error and nothing to free. */
+/* Check a launch and fill in its work, for launches and graph nodes. Returns 0, or the driver's error with nothing
+ * to free. */
 int gwi_kernel_work(CUfunction handle, const unsigned grid[3], const unsigned block[3], unsigned shared, void **params,
                     void **extra, gwi_work *ret_work);
 
@@ -529,7 +531,7 @@ gwi_stream *gwi_capture_owner(gwi_stream *stream);
 void gwi_capture_forget(gwi_stream *stream);
 int gwi_capture_add(gwi_stream *stream, const gwi_work *work, gwi_node *wait_for, gwi_node **ret_node);
 void gwi_capture_end(gwi_stream *stream);
-/* 900 and a broken capture where the calling thread may not make an unsafe call now; else 0. */
+/* Return 900 and break the capture if the calling thread may not make an unsafe call now, else 0. */
 int gwi_capture_forbids(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* What happens to a card: see gwi_health.h. */
+/* Faults and busy time of a GPU: see gwi_health.h. */
 #include "gwi_health.h"
 
 #include <stddef.h>
@@ -7,12 +7,12 @@
 #include "gw_cuda_abi.h"
 #include "gw_nvml_abi.h"
 
-/* What an Xid means for contexts on the card, and for the card. Numbers as the vendor's list has them; the answers of
- * the driver are those that were reported with them. An Xid without a row is told, and nothing follows from it. */
+/* The effect of an Xid on the GPU and on its contexts. Numbers are from the vendor's list; the driver's results are
+ * the ones that users reported with them. An Xid without a row is reported and has no other effect. */
 static const struct {
     unsigned xid;
     int code;
-    bool everybody; /* not only the process whose work it was */
+    bool everybody; /* affects all processes, not only the one whose work caused it */
     unsigned recovery_action;
 } xids[] = {
     {8, CUDA_ERROR_LAUNCH_TIMEOUT, false, NVML_GPU_RECOVERY_ACTION_NONE},
@@ -48,7 +48,7 @@ static void contexts_ruin(gwi_shared_card *card, int code, int pid)
     __atomic_store_n(&card->strike_count, card->strike_count + 1, __ATOMIC_RELEASE);
 }
 
-/* It answers nobody any more; only a reboot brings it back. */
+/* Lose the GPU: it fails every call until a reboot. */
 static void lose(gwi_shared_card *card)
 {
     event_add(card, nvmlEventTypeXidCriticalError, XID_OFF_THE_BUS, 0);
@@ -58,7 +58,8 @@ static void lose(gwi_shared_card *card)
     contexts_ruin(card, CUDA_ERROR_UNKNOWN, 0);
 }
 
-/* A cell with two wrong bits: the row's replacement waits for a reset, who had data there is stopped. */
+/* Report an uncorrectable ECC error (two wrong bits). The row is replaced at the next reset; all contexts on the GPU
+ * are ruined. */
 static void ecc(gwi_shared_card *card, bool can_remap, int pid)
 {
     card->ecc_uncorrected++;

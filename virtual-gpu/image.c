@@ -1,4 +1,4 @@
-/* Module images: which kind it is, fat binaries, and what the kinds have in common. See gwi_image.h. */
+/* Module images: detect the kind, read fat binaries, and share code between the kinds. See gwi_image.h. */
 #include "gwi_image.h"
 
 #include <stdarg.h>
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A fat binary: a head, then parts, each with a head of its own. All little-endian. */
+/* A fat binary has a header, then parts with a header each. All values are little-endian. */
 enum {
     FATBIN_MAGIC = 0xBA55ED50,
     WRAPPER_MAGIC = 0x466243B1,
@@ -158,7 +158,7 @@ static int fail(int code, char *reason, size_t reason_bytes, const char *text)
     return code;
 }
 
-/* The best part: machine code for this very card, else for an older one of its family, else PTX. */
+/* Choose the best part: machine code for exactly this GPU, else for an older one of its family, else PTX. */
 static int part_score(const unsigned char *part, const gwi_image_wants *wants)
 {
     int arch = (int)number_at(part, 28, 4);

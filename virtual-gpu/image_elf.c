@@ -1,5 +1,5 @@
-/* Cubins: ELF files of the card's machine code. Kernels are the sections `.text.NAME`; `.nv.info.NAME` lists
- * their parameters; data objects are symbols in `.nv.global*` and `.nv.constant3`. */
+/* Cubins: ELF files with the GPU's machine code. The sections `.text.NAME` are kernels and `.nv.info.NAME` lists
+ * their parameters. Data objects are symbols in `.nv.global*` and `.nv.constant3`. */
 #include <elf.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 enum {
     EM_GPU = 190,
-    ABI_SM_IN_BYTE_1 = 8, /* from this ABI version on the architecture stands in the second byte of e_flags */
+    ABI_SM_IN_BYTE_1 = 8, /* from this ABI version on, the second byte of e_flags has the architecture */
     INFO_VALUE_16 = 3,
     INFO_SIZED = 4,
     INFO_THREADS_MAX = 0x05,
@@ -35,7 +35,7 @@ static bool section_at(const elf *file, unsigned index, Elf64_Shdr *section)
     return section->sh_offset <= file->bytes && section->sh_size <= file->bytes - section->sh_offset;
 }
 
-/* A string of a string section; "" where it is out of bounds. */
+/* Return a string of a string section; "" if out of bounds. */
 static const char *string_at(const elf *file, const Elf64_Shdr *strings, uint64_t offset)
 {
     if (strings->sh_type == SHT_NOBITS || offset >= strings->sh_size)
@@ -52,7 +52,7 @@ static const char *section_name(const elf *file, const Elf64_Shdr *section)
     return string_at(file, &names, section->sh_name);
 }
 
-/* The parameters come last first; they are sorted by ordinal through `slots`. */
+/* Parameters are stored last to first; `slots` sorts them by ordinal. */
 static void read_info(const elf *file, const Elf64_Shdr *section, gwi_kernel_info *kernel)
 {
     const unsigned char *at = file->data + section->sh_offset;
@@ -92,7 +92,7 @@ static void read_info(const elf *file, const Elf64_Shdr *section, gwi_kernel_inf
         gwi_kernel_add_param(kernel, slots[i].offset, slots[i].bytes);
 }
 
-/* From sm_90 on the section begins with what the system keeps for itself. */
+/* From sm_90 on, the section begins with memory reserved by the system. */
 static uint64_t reserved_shared(const elf *file, uint64_t bytes)
 {
     return file->image->binary_version >= 90 && bytes >= 1024 ? 1024 : 0;

@@ -1,4 +1,4 @@
-/* PTX text: entry names, parameter sizes and data objects. Instructions are not looked at. */
+/* PTX text: read entry names, parameter sizes and data objects. Instructions are ignored. */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -97,7 +97,7 @@ static uint32_t type_bytes(const reader *rd)
     return 0;
 }
 
-/* A declared variable: `.align 8 .b8 name[24]` up to, not including, what follows. */
+/* A declared variable such as `.align 8 .b8 name[24]`, without what follows it. */
 typedef struct variable {
     const char *name;
     size_t name_bytes;
@@ -146,7 +146,7 @@ static int read_variable(reader *rd, variable *var)
     return 0;
 }
 
-/* `= {1, 2}` or `= 5`; nested braces are flat. What is no number (an address) stays zero. */
+/* Read `= {1, 2}` or `= 5`; nested braces are flattened. A value that is not a number (an address) stays zero. */
 static int read_initial(reader *rd, const variable *var, gwi_global_info *global)
 {
     int depth = 0;
@@ -176,7 +176,7 @@ static int read_initial(reader *rd, const variable *var, gwi_global_info *global
     return 0;
 }
 
-/* Behind .global or .const. */
+/* Read the declarations after .global or .const. */
 static int read_globals(reader *rd, bool constant, bool external)
 {
     variable var;
@@ -224,7 +224,7 @@ static int read_params(reader *rd, gwi_kernel_info *kernel)
     return 0;
 }
 
-/* The block behind the current "{"; counts the shared memory that is declared in it. */
+/* Skip the block after the current "{" and add up the shared memory declared in it. */
 static int read_body(reader *rd, gwi_kernel_info *kernel)
 {
     int depth = 0;
@@ -241,7 +241,7 @@ static int read_body(reader *rd, gwi_kernel_info *kernel)
                 return code;
             if (var.bytes < UINT32_MAX - kernel->shared_bytes)
                 kernel->shared_bytes += (uint32_t)var.bytes;
-            continue; /* the token behind the variable is already the current one */
+            continue; /* the current token is already the one after the variable */
         }
         if (depth > 0 && !next(rd))
             return fail(rd, 218, "a body never ends");

@@ -50,7 +50,7 @@ static int check_shape(const gwi_function *function, const unsigned grid[3], con
     return 0;
 }
 
-/* One buffer that holds all parameters, from either way of passing them. */
+/* Collect all parameters in one buffer, from either way of passing them. */
 static int take_params(const gwi_function *function, void **params, void **extra, unsigned char **ret_params)
 {
     const gwi_kernel_info *info = function->info;
@@ -87,7 +87,7 @@ static int take_params(const gwi_function *function, void **params, void **extra
     return 0;
 }
 
-/* Not static: nodes of graphs are launches, too. */
+/* Not static: graph nodes can be launches, too. */
 int gwi_kernel_work(CUfunction handle, const unsigned grid[3], const unsigned block[3], unsigned shared, void **params,
                     void **extra, gwi_work *ret_work)
 {

@@ -1,4 +1,5 @@
-/* What the driver says about its own failures: lines to callbacks, and the last hundred for those who ask. */
+/* The driver's messages about its own failures: passed to callbacks, and the last hundred kept for programs that
+ * request them. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdio.h>
@@ -19,7 +20,7 @@ static struct {
     pthread_mutex_t lock;
     callback_entry *callbacks; /* owned */
     char lines[LINES_KEPT][LINE_BYTES_MAX];
-    uint32_t line_count; /* ever written; also what an iterator is */
+    uint32_t line_count; /* lines written so far; an iterator is such a count */
 } logs = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static const char *result_name(int result)
@@ -40,7 +41,7 @@ void gwi_log_line(const char *line, CUlogLevel level)
     snprintf(copy, sizeof copy, "%s", line);
     pthread_mutex_lock(&logs.lock);
     snprintf(logs.lines[logs.line_count++ % LINES_KEPT], LINE_BYTES_MAX, "%s", copy);
-    /* Callbacks run without the lock; there are few, and they are copied before. */
+    /* Callbacks run without the lock, on a copy of the entries. There are few of them. */
     callback_entry entries[8];
     int count = 0;
     for (const callback_entry *entry = logs.callbacks; entry != NULL && count < 8; entry = entry->next)
@@ -101,13 +102,13 @@ GWI_API(cuLogsCurrent)(CUlogIterator *iterator_out, unsigned int flags)
     return 0;
 }
 
-/* The lines from *from on, oldest first, as many whole ones as fit, each ending with a line feed. */
+/* Copy the lines from *from on, oldest first, as many complete ones as fit. Each ends with a line feed. */
 static size_t dump(CUlogIterator *from, char *buffer, size_t room)
 {
     size_t used = 0;
     uint32_t first = logs.line_count > LINES_KEPT ? logs.line_count - LINES_KEPT : 0;
     uint32_t at = from != NULL && *from > first && *from <= logs.line_count ? *from : first;
-    /* Where not all fit, the newest matter. */
+    /* If not all lines fit, keep the newest. */
     size_t wanted = 0;
     for (uint32_t i = at; i < logs.line_count; i++)
         wanted += strlen(logs.lines[i % LINES_KEPT]) + 1;
@@ -181,7 +182,7 @@ GWI_API(cuGetErrorString)(CUresult error, const char **pStr)
 {
     if (pStr == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    /* The runtime's own results have a text, too, but the driver does not know them. */
+    /* Results of the runtime API have texts, too, but the driver does not know them. */
     *pStr = result_name((int)error) != NULL ? result_text((int)error) : NULL;
     return *pStr != NULL ? 0 : CUDA_ERROR_INVALID_VALUE;
 }

@@ -58,7 +58,7 @@ GWI_API(cuMemFree_v2)(CUdeviceptr dptr)
     if (block == NULL || block->range.base != dptr || block->freed ||
         (block->kind != GWI_BLOCK_DEVICE && block->kind != GWI_BLOCK_MANAGED && block->kind != GWI_BLOCK_POOL))
         return gwi_leave(CUDA_ERROR_INVALID_VALUE);
-    /* Nobody may still be using it. */
+    /* Wait for work that may still use the block. */
     gwi_device *device = block->device;
     gwi_wait_device(device);
     int result = gwi_see_fault();
@@ -97,7 +97,7 @@ GWI_API(cuMemGetAddressRange_v2)(CUdeviceptr *pbase, size_t *psize, CUdeviceptr 
     return gwi_leave(0);
 }
 
-/* --- managed memory: the host's, as far as anybody can tell --------------------------------------------- */
+/* --- managed memory: implemented as host memory ------------------------------------------------------- */
 
 static gwi_block *host_block(uint64_t bytes, gwi_block_kind kind)
 {
@@ -135,7 +135,7 @@ GWI_API(cuMemAllocManaged)(CUdeviceptr *dptr, size_t bytesize, unsigned int flag
     return gwi_leave(0);
 }
 
-/* Where managed memory lies is nothing the virtual card could show: prefetching and advice change nothing. */
+/* The virtual GPU cannot show where managed memory is located, so prefetching and advice have no effect. */
 static int managed_check(CUdeviceptr address, size_t bytes)
 {
     const gwi_block *block = gwi_block_at(address);

@@ -1,4 +1,4 @@
-/* Modules, libraries, and what programs ask about the kernels and variables in them. */
+/* Modules and libraries, and queries about the kernels and variables in them. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 #include "gwi_virt.h"
 
-/* The newest PTX that a driver of this version takes: 13.0 takes 9.0, 12.x and 11.x as this table says. */
+/* The newest PTX version that a driver of this version accepts: 9.0 for 13.0; see the table for 12.x and 11.x. */
 static int ptx_version_max(int driver)
 {
     static const struct {
@@ -123,7 +123,7 @@ static int module_global(gwi_module *module, const char *name, gwi_block **ret_b
             gwi_block *block = gwi_block_alloc(module->context, info->bytes != 0 ? info->bytes : 1, GWI_BLOCK_GLOBAL);
             if (block == NULL)
                 return CUDA_ERROR_OUT_OF_MEMORY;
-            /* A module's variables leave with the module, not one by one when the context goes. */
+            /* A module's variables are freed with the module, not with the context's other blocks. */
             block->context = NULL;
             if (info->initial != NULL)
                 memcpy(block->storage, info->initial, (size_t)info->bytes);
@@ -174,7 +174,7 @@ GWI_API(cuModuleLoadDataEx)
     return gwi_virt_cuModuleLoadData(module, image);
 }
 
-/* The content of a file with a terminator behind it; NULL: errno. Owned by the caller. */
+/* Read a file and add a terminating zero. The caller owns the result. NULL: see errno. */
 static char *file_read(const char *path, size_t *ret_bytes)
 {
     FILE *file = fopen(path, "rbe");
@@ -217,7 +217,7 @@ GWI_API(cuModuleLoad)(CUmodule *module, const char *fname)
     return gwi_leave(result);
 }
 
-/* A program may hand over the wrapper that nvcc puts around a fat binary. */
+/* Accept the wrapper that nvcc puts around a fat binary. */
 static const void *unwrap(const void *image)
 {
     struct {
@@ -450,7 +450,7 @@ GWI_API(cuLibraryEnumerateKernels)(CUkernel *kernels, unsigned int numKernels, C
     return gwi_leave(0);
 }
 
-/* The library in the current context: loaded there when somebody first asks. */
+/* Return the library's module in the current context. It is loaded there on first use. */
 static int instance_find(gwi_library *library, gwi_module **ret_module)
 {
     gwi_context *context = gwi_current();
@@ -494,7 +494,7 @@ static int kernel_function(gwi_function *kernel, gwi_function **ret_function)
     return 0;
 }
 
-/* Launches take a CUkernel in place of a function, too. */
+/* Launches accept a CUkernel instead of a function, too. */
 gwi_function *gwi_function_find(CUfunction handle)
 {
     gwi_function *function = gwi_object_find(handle, GWI_FUNCTION);
@@ -563,7 +563,7 @@ static int attribute(const gwi_function *function, int what, int *ret_value)
         *ret_value = (int)function->module->image.constant_bytes;
         return 0;
     case 4:
-        *ret_value = 4; /* registers: unknown to us; what an empty kernel has */
+        *ret_value = 4; /* number of registers: not known, so use that of an empty kernel */
         return 0;
     case 5:
         *ret_value = gwi.spec.card.attributes[75] * 10 + gwi.spec.card.attributes[76];

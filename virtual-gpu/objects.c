@@ -1,4 +1,4 @@
-/* Arrays, what pointers are, memory shared between processes, and the resolver. */
+/* Arrays, pointer attributes, memory shared between processes, and cuGetProcAddress. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -31,7 +31,7 @@ static unsigned format_bytes(CUarray_format format)
     }
 }
 
-/* Arrays have pages of their own, however small they are. */
+/* Even a small array gets pages of its own. */
 static int array_create(CUarray *ret_array, const CUDA_ARRAY3D_DESCRIPTOR *descriptor)
 {
     gwi_context *context = gwi_current();
@@ -185,7 +185,7 @@ GWI_API(cuPointerGetAttribute)(void *data, CUpointer_attribute attribute, CUdevi
     return gwi_leave(pointer_attribute(data, (int)attribute, ptr));
 }
 
-/* For a pointer nobody knows, every value is zero and the call succeeds. */
+/* For an unknown pointer every value is zero and the call succeeds. */
 GWI_API(cuPointerGetAttributes)
 (unsigned int numAttributes, CUpointer_attribute *attributes, void **data, CUdeviceptr ptr)
 {
@@ -217,13 +217,13 @@ GWI_API(cuPointerSetAttribute)(const void *value, CUpointer_attribute attribute,
 
 /* --- memory of other processes of the run --------------------------------------------------------------- */
 
-/* What a handle's 64 bytes hold. The memory's pages move into a file of the run's folder when it is exported. */
+/* Content of a handle's 64 bytes. When memory is exported, its pages move into a file in the run's folder. */
 typedef struct ipc_handle {
     char magic[8]; /* "GWVIPC1" */
     int32_t pid;
     uint32_t device;
-    uint64_t id;     /* of the page run: its first address in the exporter */
-    uint64_t offset; /* of the block in it */
+    uint64_t id;     /* of the run of pages: its first address in the exporter */
+    uint64_t offset; /* of the block in the run */
     uint64_t bytes;  /* of the block */
     uint64_t run_bytes;
 } ipc_handle;
@@ -235,12 +235,12 @@ static int ipc_path(char *path, size_t bytes, int pid, uint64_t id)
     return snprintf(path, bytes, "%s/ipc-%d-%llx", gwi.folder, pid, (unsigned long long)id) < (int)bytes;
 }
 
-/* Put a file under the pages that hold the block, keeping what is in them. */
+/* Map a file over the pages that hold the block, and keep their content. */
 static bool ipc_share(char *storage, uint64_t bytes, const char *path)
 {
     int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0)
-        return access(path, F_OK) == 0; /* shared before */
+        return access(path, F_OK) == 0; /* already shared */
     bool ok = ftruncate(fd, (off_t)bytes) == 0;
     for (uint64_t at = 0; ok && at < bytes; at += (uint64_t)1 << 20)
         ok = pwrite(fd, storage + at, bytes - at < (1u << 20) ? bytes - at : 1u << 20, (off_t)at) >= 0;
@@ -287,7 +287,7 @@ GWI_API(cuIpcOpenMemHandle_v2)(CUdeviceptr *pdptr, CUipcMemHandle handle, unsign
         gwi_device_find((int)in.device) == NULL)
         return gwi_leave(CUDA_ERROR_INVALID_VALUE);
     if (in.pid == getpid())
-        return gwi_leave(CUDA_ERROR_INVALID_CONTEXT); /* as a real driver answers its own handle */
+        return gwi_leave(CUDA_ERROR_INVALID_CONTEXT); /* a real driver returns this for a handle of the same process */
     if (gwi.folder == NULL || !ipc_path(path, sizeof path, in.pid, in.id))
         return gwi_leave(CUDA_ERROR_NOT_SUPPORTED);
     int fd = open(path, O_RDWR | O_CLOEXEC);
@@ -330,9 +330,9 @@ GWI_API(cuIpcCloseMemHandle)(CUdeviceptr dptr)
     return gwi_leave(0);
 }
 
-/* --- the resolver --------------------------------------------------------------------------------------- */
+/* --- cuGetProcAddress ----------------------------------------------------------------------------------- */
 
-/* The oldest version that knows the name at all; 0: none does. */
+/* Return the oldest version that has the name; 0 if none has it. */
 static int oldest_version(const char *name)
 {
     int oldest = 0;
@@ -342,7 +342,7 @@ static int oldest_version(const char *name)
     return oldest;
 }
 
-/* This library's own export, whatever other driver library is in the process. */
+/* Return this library's own export, even if another driver library is loaded. */
 static void *own_symbol(const char *symbol)
 {
     static void *self;

@@ -150,7 +150,7 @@ GWI_API(cuMemPoolGetAccess)(CUmemAccess_flags *flags, CUmemoryPool memPool, CUme
     return gwi_leave(0);
 }
 
-/* A capture gets its block now and for good; the nodes only mark the place. */
+/* An allocation during a capture is made at once and kept for good; its node has no effect. */
 static int alloc_async(CUdeviceptr *ret_address, size_t bytes, gwi_pool *pool, CUstream handle)
 {
     gwi_stream *stream = gwi_stream_find(handle);
@@ -212,7 +212,7 @@ GWI_API(cuMemFreeAsync)(CUdeviceptr dptr, CUstream hStream)
         block->freed = true;
         block->pool->used -= block->range.bytes;
     } else {
-        work.kind = GWI_WORK_EMPTY; /* the block is the graph's */
+        work.kind = GWI_WORK_EMPTY; /* the graph owns the block */
     }
     return gwi_leave(gwi_submit(stream, &work, NULL, NULL));
 }

@@ -43,7 +43,7 @@ static uint32_t next_weight(gwi_ranges *ranges)
     return x;
 }
 
-/* Split `node` into those below `base` and the rest. */
+/* Split `node` into the members below `base` and the rest. */
 static void split(gwi_range *node, uint64_t base, gwi_range **ret_low, gwi_range **ret_high)
 {
     while (node != NULL) {
@@ -103,7 +103,7 @@ void gwi_ranges_remove(gwi_ranges *ranges, gwi_range *range)
     ranges->count--;
 }
 
-/* The first run whose base is > `base`. */
+/* Return the index of the first run whose base is > `base`. */
 static size_t runs_after(const gwi_runs *runs, uint64_t base)
 {
     size_t low = 0;

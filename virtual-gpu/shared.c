@@ -1,4 +1,4 @@
-/* The state that processes share: see gwi_shared.h. */
+/* The state shared by processes: see gwi_shared.h. */
 #include "gwi_shared.h"
 
 #include <errno.h>
@@ -27,8 +27,8 @@ uint64_t gwi_process_start_ticks(int pid)
     if (bytes <= 0)
         return 0;
     text[bytes] = '\0';
-    /* The command name may hold anything, so fields are counted from its closing bracket: state is the first
-     * behind it, the start time the twentieth. A zombie has given its memory back already. */
+    /* The command name may contain any character, so count fields from its closing bracket: the first one after it
+     * is the state, the twentieth is the start time. A zombie has already released its memory. */
     const char *field = strrchr(text, ')');
     if (field == NULL || field[1] == '\0' || field[2] == 'Z' || field[2] == 'X')
         return 0;
@@ -40,7 +40,7 @@ uint64_t gwi_process_start_ticks(int pid)
 
 void gwi_shared_lock(gwi_shared *shared)
 {
-    /* What a process that died inside left behind is at most one sum out of step: recount. */
+    /* If a process died while it held the lock, at most one sum is wrong: compute all of them again. */
     if (pthread_mutex_lock(&shared->lock) != EOWNERDEAD)
         return;
     for (unsigned d = 0; d < GW_VIRT_DEVICES_MAX; d++) {
@@ -82,7 +82,7 @@ static bool slot_take(gwi_shared *shared, unsigned *ret_slot)
     bool found = false;
     gwi_shared_lock(shared);
     dead_clear(shared);
-    /* An entry of this pid is of the program that this process was before exec. */
+    /* An entry with this pid is of the program that ran in this process before exec. */
     for (unsigned p = 0; p < GWI_SHARED_PROCESSES; p++)
         if (shared->processes[p].pid == getpid())
             process_clear(shared, &shared->processes[p]);
@@ -127,7 +127,8 @@ static void prepare(gwi_shared *shared, const gw_virt_spec *spec)
     __atomic_store_n(&shared->magic, GWI_SHARED_MAGIC, __ATOMIC_RELEASE);
 }
 
-/* The file, long enough, locked against others who prepare it; -1: none. */
+/* Open the file, extend it to its full size, and lock it against other processes that do the same. Returns -1 on
+ * failure. */
 static int file_open(const char *folder)
 {
     char path[4096];
@@ -154,7 +155,7 @@ bool gwi_shared_open(const char *folder, const gw_virt_spec *spec, gwi_shared **
     if (ok && shared->magic != GWI_SHARED_MAGIC)
         prepare(shared, spec);
     if (fd >= 0) {
-        flock(fd, LOCK_UN); /* the mapping keeps the open file, and so the lock, beyond close() */
+        flock(fd, LOCK_UN); /* the mapping keeps the open file, and so the lock, after close() */
         close(fd);
     }
     ok = ok && shared->version == GWI_SHARED_VERSION && (ret_slot == NULL || slot_take(shared, ret_slot));

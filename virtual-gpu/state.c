@@ -1,4 +1,4 @@
-/* Reading what the cards hold from outside: see gw_virt_state.h. */
+/* Read the memory use of the virtual GPUs from another program: see gw_virt_state.h. */
 #include "gw_virt_state.h"
 
 #include <errno.h>
@@ -37,7 +37,7 @@ gw_status gw_virt_state_read(const char *folder, gw_virt_state *ret_state, gw_er
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return gw_fail(err, errno == ENOENT ? GW_MISSING : GW_IO, "%s: %s", path, strerror(errno));
-    const size_t bytes = offsetof(gwi_shared, busy); /* what follows is not asked for here */
+    const size_t bytes = offsetof(gwi_shared, busy); /* the rest is not needed here */
     gwi_shared *shared = malloc(sizeof *shared);
     gw_status st = GW_OK;
     if (shared == NULL)

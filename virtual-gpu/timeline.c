@@ -1,11 +1,11 @@
-/* Streams in order, in real time.
+/* Stream order in real time.
  *
- * A command is worked out on an ideal time line: it starts when it was submitted, when its stream's previous
- * command ended, and when all it waits for ended, whichever is last; it ends its duration later. Whoever holds
- * the lock moves the time line up to now (gwi_advance); who waits sleeps until the next command is due. A
- * thread of our own does the same for those who never ask (it starts with the first command that cannot be done
- * at once) and runs host functions, without the lock. Effects (copies, fills, faults) happen when a command
- * ends. Nothing here depends on how threads are scheduled but the order of submission. */
+ * Times are computed on an ideal timeline. A command starts at the latest of these: its submission, the end of the
+ * previous command of its stream, and the end of everything it waits for. It ends after its duration. The thread
+ * that holds the lock moves the timeline up to now (gwi_advance). A waiting thread sleeps until the next command is
+ * due. A thread of the driver does the same for programs that never query; it starts with the first command that
+ * cannot be completed at once. It also runs host functions, without the lock. Effects (copies, fills, faults) happen
+ * when a command ends. Apart from the order of submission, nothing here depends on how threads are scheduled. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <signal.h>
@@ -31,7 +31,7 @@ static void run_copy(const gwi_work *work)
                     work->copy.width);
 }
 
-/* Zeros in whole pages of a card's shadow cost the host nothing: it takes the pages back. */
+/* Fill whole pages of a GPU's shadow with zeros by returning the pages to the host. */
 static bool fill_with_nothing(char *at, uint64_t bytes)
 {
     const uintptr_t page = 4096;
@@ -44,7 +44,7 @@ static bool fill_with_nothing(char *at, uint64_t bytes)
         return false;
     uintptr_t begin = ((uintptr_t)at + page - 1) / page * page;
     uintptr_t end = ((uintptr_t)at + bytes) / page * page;
-    /* Memory that is shared with another process keeps what is in it. */
+    /* Memory shared with another process would keep its content. */
     if (gwi.shares_memory || madvise((void *)begin, end - begin, MADV_DONTNEED) != 0)
         return false;
     memset(at, 0, begin - (uintptr_t)at);
@@ -98,7 +98,7 @@ static void run(gwi_command *command)
 
 /* --- the time line ------------------------------------------------------------------------------------------- */
 
-/* A kernel reached its fault: the context is ruined, though nobody may have been told yet. */
+/* A kernel reached its fault: the context is ruined, even if no call has reported it yet. */
 static void fault(gwi_command *command)
 {
     gwi_context *context = command->stream->context;
@@ -143,12 +143,12 @@ static void start(gwi_command *command, uint64_t start_ns)
     uint64_t duration_ns = gwi_card_slowed_ns(device, gwi_kernel_duration_ns(&command->work));
     command->fault = gwi_kernel_fault(&command->work);
     if (command->fault != 0)
-        duration_ns += duration_ns < NEVER / 2 ? 20000000 : 0; /* the card takes its time to tell */
+        duration_ns += duration_ns < NEVER / 2 ? 20000000 : 0; /* the GPU reports a fault with a delay */
     command->due_ns = duration_ns > NEVER - start_ns ? NEVER : start_ns + duration_ns;
     gwi_busy_add(gwi.shared, gwi.shared_slot, device->index, start_ns, command->due_ns);
 }
 
-/* Move the stream's head on. True when something ended. */
+/* Advance the head of a stream. Returns true if a command ended. */
 static bool step(gwi_stream *stream, uint64_t now_ns)
 {
     gwi_command *command = stream->head;
@@ -190,7 +190,7 @@ void gwi_advance(void)
             next = stream->active_next;
             if (!step(stream, now_ns))
                 continue;
-            /* Streams may have come or gone: begin anew. */
+            /* The list of streams may have changed: start again. */
             again = ended = true;
             break;
         }
@@ -199,20 +199,20 @@ void gwi_advance(void)
         pthread_cond_broadcast(&gwi.changed);
 }
 
-/* When something can happen next without anybody's doing. */
+/* Return the time when the next command is due without any action by the program. */
 static uint64_t next_due_ns(void)
 {
     uint64_t due_ns = NEVER;
     for (const gwi_stream *stream = gwi.active; stream != NULL; stream = stream->active_next) {
         const gwi_command *command = stream->head;
         uint64_t at = command->started && !command->running ? command->due_ns : NEVER;
-        /* A value in memory may change without a word: look often. */
+        /* A value in memory can change without notice: check often. */
         if (command->started && command->work.kind == GWI_WORK_WAIT_VALUE)
             at = gwi_now_ns() + 100000;
         if (at < due_ns)
             due_ns = at;
     }
-    /* A card may fail by another process's doing, or because its time has come. */
+    /* A GPU may fail because of another process or at a specified time. */
     const uint64_t look_every_ns = 20000000;
     if (gwi.cards_fail && gwi.active != NULL && due_ns > gwi_now_ns() + look_every_ns)
         due_ns = gwi_now_ns() + look_every_ns;
@@ -229,9 +229,9 @@ static void sleep_until(uint64_t due_ns)
     pthread_cond_timedwait(&gwi.changed, &gwi.lock, &when);
 }
 
-/* --- our own thread ------------------------------------------------------------------------------------- */
+/* --- the driver's thread -------------------------------------------------------------------------------- */
 
-/* Run one host function that is due. True when there was one. */
+/* Run one host function that is due. Returns true if there was one. */
 static bool run_host(void)
 {
     uint64_t now_ns = gwi_now_ns();
@@ -279,7 +279,7 @@ static bool engine_start(void)
     sigset_t all;
     sigset_t before;
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* the program's signals are the program's */
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* the program's signals must not be delivered to this thread */
     gwi.engine_started = pthread_create(&thread, NULL, engine, NULL) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (gwi.engine_started)
@@ -289,7 +289,8 @@ static bool engine_start(void)
 
 /* --- streams -------------------------------------------------------------------------------------------- */
 
-/* Streams take memory from their context in pages that it keeps; the context's own memory has room for a few. */
+/* Streams take memory from their context in pages, which the context keeps. The context's own memory has room for a
+ * few streams. */
 static bool stream_charge(gwi_context *context)
 {
     const uint64_t own_bytes = 1100000;
@@ -367,7 +368,7 @@ gwi_stream *gwi_stream_find(CUstream handle)
 
 /* --- submitting ----------------------------------------------------------------------------------------- */
 
-/* The default stream of old waits for all blocking streams of its context, and they for it. */
+/* The legacy default stream waits for all blocking streams of its context, and they wait for it. */
 static bool default_order(gwi_command *command)
 {
     gwi_stream *stream = command->stream;
@@ -403,7 +404,7 @@ static void wait_for_room(gwi_stream *stream)
     }
 }
 
-/* gwi_submit() of work that is never captured. */
+/* Like gwi_submit(), but never captured. */
 static int submit_now(gwi_stream *stream, const gwi_work *work, gwi_command *wait_for, gwi_command **ret_command)
 {
     gwi_command *command = calloc(1, sizeof *command);
@@ -414,7 +415,7 @@ static int submit_now(gwi_stream *stream, const gwi_work *work, gwi_command *wai
     command->references = 1;
     command->stream = stream;
     command->submitted_ns = gwi_now_ns();
-    /* The previous command is waited for like any other: its end is part of the ideal time line. */
+    /* Wait for the previous command like for any other, because its end is part of the ideal timeline. */
     if (!gwi_command_wait_for(command, stream->last) || !gwi_command_wait_for(command, wait_for) ||
         !default_order(command)) {
         gwi_command_drop(command);
@@ -523,7 +524,7 @@ GWI_API(cuStreamDestroy_v2)(CUstream hStream)
 }
 GWI_ALIAS(cuStreamDestroy, cuStreamDestroy_v2);
 
-/* Whether the stream records instead of running; then a call that looks at it breaks the capture. */
+/* Fail if the stream is being captured. A call that looks at such a stream breaks the capture. */
 static int capture_touched(gwi_stream *stream)
 {
     gwi_stream *owner = stream->capture != NULL ? stream : stream->capture_owner;
@@ -553,7 +554,7 @@ GWI_API(cuStreamQuery)(CUstream hStream)
         result = see_fault_of(stream->context);
     }
     bool pending = stream->pending_count > 0;
-    /* The default stream of old stands for all blocking streams. */
+    /* The legacy default stream represents all blocking streams. */
     if (stream->is_legacy)
         for (const gwi_stream *other = gwi.active; other != NULL; other = other->active_next)
             pending |= other->context == stream->context && !(other->flags & CU_STREAM_NON_BLOCKING);
@@ -562,10 +563,10 @@ GWI_API(cuStreamQuery)(CUstream hStream)
     return gwi_leave(result);
 }
 
-/* CUDA_LAUNCH_BLOCKING=1: each launch is waited for, and reports itself what it did. Not while it is captured. */
+/* With CUDA_LAUNCH_BLOCKING=1, wait for each launch and return its error. Captured launches are not waited for. */
 int gwi_block_after_launch(gwi_stream *stream)
 {
-    static int blocks = -1; /* read once, under the lock, as a driver does at its start */
+    static int blocks = -1; /* read once, under the lock, as a real driver does when it starts */
     if (blocks < 0) {
         const char *value = getenv("CUDA_LAUNCH_BLOCKING");
         blocks = value != NULL && atoi(value) != 0;
@@ -753,7 +754,7 @@ GWI_API(cuStreamGetDevice)(CUstream hStream, CUdevice *device)
     return gwi_leave(0);
 }
 
-/* Attributes of streams steer caches and scheduling; nothing here depends on them. */
+/* Stream attributes control caches and scheduling, which the virtual GPU does not have. */
 GWI_API(cuStreamCopyAttributes)(CUstream dst, CUstream src)
 {
     GWI_ENTER;
@@ -782,7 +783,8 @@ GWI_API(cuStreamAttachMemAsync)(CUstream hStream, CUdeviceptr dptr, size_t lengt
 
 /* --- entry points: events ------------------------------------------------------------------------------- */
 
-/* An event that a reset of its context took away answers 201; one that was destroyed crashes. */
+/* Find an event. Returns 201 for an event that was destroyed by a reset of its context; crashes on one that the
+ * program destroyed. */
 static int event_find(CUevent handle, gwi_event **ret_event)
 {
     gwi_event *event = gwi_object_find(handle, GWI_EVENT);

@@ -1,4 +1,4 @@
-/* The parts of the virtual card that can be tried alone: ranges, pages, specifications, module images. */
+/* Tests for the parts of the virtual GPU that work alone: ranges, pages, specifications, module images. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -46,7 +46,7 @@ static void test_ranges_find(void **state)
     gwi_ranges ranges = {0};
     (void)state;
     for (unsigned i = 0; i < COUNT; i++) {
-        unsigned k = i * 7919u % COUNT; /* any order; COUNT shares no factor with it */
+        unsigned k = i * 7919u % COUNT; /* any order; COUNT has no common factor with it */
         members[k].base = 1000 + (uint64_t)k * 16;
         members[k].bytes = 8;
         assert_true(gwi_ranges_add(&ranges, &members[k]));
@@ -70,7 +70,7 @@ static void test_runs_join(void **state)
     (void)state;
     assert_true(gwi_runs_give(&runs, 1000, 100));
     assert_false(gwi_runs_take(&runs, 101, 1, &base));
-    assert_true(gwi_runs_take(&runs, 10, 64, &base)); /* leaves a piece on both sides */
+    assert_true(gwi_runs_take(&runs, 10, 64, &base)); /* leaves a free run on both sides */
     assert_int_equal(base, 1024);
     assert_int_equal(runs.count, 2);
     assert_true(gwi_runs_give(&runs, 1024, 10));
@@ -137,7 +137,7 @@ static void test_pages_share(void **state)
     assert_int_equal(c.free_bytes, (8192 - COUNT) * MIB);
     for (int i = 0; i < COUNT; i += 2)
         gwi_pages_free(&pages, addresses[i], MIB, homes[i]);
-    assert_int_equal(c.free_bytes, (8192 - COUNT) * MIB); /* half-used pages stay held */
+    assert_int_equal(c.free_bytes, (8192 - COUNT) * MIB); /* partly used pages stay allocated */
     for (int i = 1; i < COUNT; i += 2)
         gwi_pages_free(&pages, addresses[i], MIB, homes[i]);
     assert_int_equal(c.free_bytes, 8192 * MIB);
@@ -160,12 +160,12 @@ static void test_pages_scattered(void **state)
     for (int i = 0; i < 16; i += 2)
         gwi_pages_free(&pages, addresses[i], 4 * MIB, NULL);
     uint64_t large = 0;
-    assert_true(gwi_pages_alloc(&pages, 32 * MIB, &large, &page)); /* no 32 MiB lie together on the card */
+    assert_true(gwi_pages_alloc(&pages, 32 * MIB, &large, &page)); /* the GPU has no 32 MiB of contiguous memory */
     assert_int_equal(c.free_bytes, 0);
     gwi_runs_free(&pages.addresses);
 }
 
-/* Sizes at random against plain sums: no overlap, nothing lost. */
+/* Allocate random sizes and compare with plain sums: no overlap, nothing lost. */
 static void test_pages_random(void **state)
 {
     enum { SLOTS = 600, ROUNDS = 20000 };
@@ -323,7 +323,7 @@ static void test_spec_card_faults(void **state)
     assert_true(fault[4].after_ns == 2000000000);
 }
 
-/* Every card can be read and has what programs ask first. */
+/* Every GPU model can be read and has the attributes that programs query first. */
 static void test_cards(void **state)
 {
     gw_error err;
@@ -358,7 +358,7 @@ static const gwi_image_wants wants = {.compute_capability = 90, .ptx_version_max
 static int read_text(const char *text, gwi_image *image)
 {
     char reason[200];
-    /* A copy on the heap without a terminator: reading on is then seen by the sanitizer. */
+    /* Copy to the heap without a terminator, so that the sanitizer detects reads beyond the end. */
     size_t bytes = strlen(text);
     char *copy = malloc(bytes + 1);
     memcpy(copy, text, bytes);
@@ -445,7 +445,7 @@ static void test_ptx_good(void **state)
     gwi_image_free(&image);
 }
 
-/* A model must say what it is; what looks like one by name alone changes nothing. */
+/* A model must have its magic number; a variable that only has a model's name is ignored. */
 static void test_model_refuse(void **state)
 {
     static const char *const bad[] = {"{1, 1, 1, 0}", "{0x4D4B594857555047, 2, 1, 0}", "{0x4D4B594857555047, 1, 99, 0}",
@@ -499,7 +499,7 @@ static void test_fatbin_refuse(void **state)
         assert_true(reason[0] != '\0');
         free(exact);
     }
-    /* One part of compressed PTX for an older card: said clearly, not guessed. */
+    /* One part of compressed PTX for an older GPU: the reader reports it instead of guessing. */
     data[16] = 1;
     data[20] = 64;
     data[24] = 32;

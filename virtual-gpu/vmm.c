@@ -1,5 +1,5 @@
-/* Memory in parts: physical memory without addresses, addresses without memory, and mappings of the one at the
- * other. Physical memory lives until it is released as often as it was created or retained, and unmapped. */
+/* Virtual memory management: physical memory without addresses, reserved addresses without memory, and mappings
+ * between them. Physical memory lives until it is unmapped and was released as often as it was created or retained. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "gwi_virt.h"
 
 typedef struct reservation {
-    gwi_range range; /* member of gwi.reserved */
+    gwi_range range; /* in gwi.reserved */
 } reservation;
 
 static bool multiple(uint64_t bytes)
@@ -53,7 +53,7 @@ GWI_API(cuMemGetAllocationGranularity)
     return gwi_leave(result);
 }
 
-/* A handle that may be given to another process needs memory that has a descriptor. */
+/* A handle that can be passed to another process needs memory with a file descriptor. */
 static char *physical_storage(uint64_t bytes)
 {
     char *storage = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -135,7 +135,7 @@ GWI_API(cuMemAddressReserve)
 (CUdeviceptr *ptr, size_t size, size_t alignment, CUdeviceptr addr, unsigned long long flags)
 {
     GWI_ENTER;
-    (void)addr; /* a wish */
+    (void)addr; /* only a hint */
     if (ptr == NULL || flags != 0 || !multiple(size) || (alignment & (alignment - 1)) != 0)
         return gwi_leave(CUDA_ERROR_INVALID_VALUE);
     if (alignment < GWI_PAGE_BYTES)
@@ -209,7 +209,7 @@ GWI_API(cuMemMap)
     return gwi_leave(0);
 }
 
-/* Whether whole mappings, and nothing else, cover the range; gaps are allowed where asked. */
+/* Whether complete mappings, and nothing else, cover the range. `gaps` allows gaps between them. */
 static bool whole_mappings(uint64_t base, uint64_t bytes, bool gaps)
 {
     uint64_t at = base;

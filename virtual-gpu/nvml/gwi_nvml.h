@@ -1,9 +1,9 @@
-/* The virtual card's NVML: what its files share.
+/* Internal header of the virtual GPU's NVML.
  *
- * Every exported name of a real library of the 580 family is there. Those without a function of their own here answer
- * NVML_ERROR_NOT_SUPPORTED (the generated stubs, which are weak: a function of the same name wins). What is answered
- * comes out of the specification (GPUWHY_VIRTUAL), the card's data and the state that the programs of the run share
- * (GPUWHY_VIRTUAL_DIR); both are read by the first nvmlInit. Functions may be called from any thread. */
+ * All names that a real library of the 580 family exports exist. Those that are not implemented here return
+ * NVML_ERROR_NOT_SUPPORTED from a generated weak stub, which a function of the same name overrides. The values are
+ * derived from the specification (GPUWHY_VIRTUAL), the GPU model's data and the state that the programs of the run
+ * share (GPUWHY_VIRTUAL_DIR). The first nvmlInit reads both. Functions may be called from any thread. */
 #ifndef GWI_NVML_H
 #define GWI_NVML_H
 
@@ -24,7 +24,7 @@ GW_NVML_FUNCTIONS(GWI_NVML_DECLARE)
 #undef GWI_NVML_DECLARE
 GWI_NVML const char *nvmlErrorString(nvmlReturn_t result);
 
-/* A card; its address is the handle that programs hold. */
+/* A GPU; its address is the handle that programs use. */
 struct nvmlDevice_st {
     unsigned index;
 };
@@ -39,10 +39,10 @@ typedef struct gwi_nvml_state {
 extern gwi_nvml_state gwi_nvml;
 
 /* library.c */
-/* What the stubs answer. */
+/* Return value of the stubs. */
 nvmlReturn_t gwi_nvml_lacks(void);
-/* Before every call about a card: lets happen to the cards what is due. `out` is where the answer goes. UNINITIALIZED,
- * INVALID_ARGUMENT, GPU_IS_LOST, or NVML_SUCCESS. */
+/* Start a call about a GPU: check the arguments and apply the faults that are due. `out` is the caller's result
+ * pointer. Returns UNINITIALIZED, INVALID_ARGUMENT, GPU_IS_LOST, or NVML_SUCCESS. */
 nvmlReturn_t gwi_enter(nvmlDevice_t device, const void *out);
 static inline const gwi_shared_card *gwi_card_of(nvmlDevice_t device)
 {
@@ -57,7 +57,7 @@ static inline unsigned gwi_attribute(int attribute)
     return (unsigned)gwi_nvml.spec.card.attributes[attribute];
 }
 
-/* A function with one answer: `expression` may use `device`. */
+/* Define a function that returns one value; `expression` may use `device`. */
 #define GWI_ANSWER(symbol, type, expression)                                                                           \
     GWI_NVML nvmlReturn_t symbol(nvmlDevice_t device, type *ret)                                                       \
     {                                                                                                                  \
@@ -66,7 +66,7 @@ static inline unsigned gwi_attribute(int attribute)
             *ret = (type)(expression);                                                                                 \
         return result;                                                                                                 \
     }
-/* The same, where cards without it exist. */
+/* Like GWI_ANSWER, for a value that some GPUs do not have. */
 #define GWI_ANSWER_IF(symbol, type, has, expression)                                                                   \
     GWI_NVML nvmlReturn_t symbol(nvmlDevice_t device, type *ret)                                                       \
     {                                                                                                                  \
@@ -78,7 +78,7 @@ static inline unsigned gwi_attribute(int attribute)
         return result;                                                                                                 \
     }
 
-/* sensors.c; percent of the last second. */
+/* sensors.c. Percentages are over the last second. */
 unsigned gwi_process_busy_percent(unsigned slot, unsigned device);
 unsigned gwi_memory_busy_percent(unsigned busy_percent);
 uint64_t gwi_wall_us(void);
@@ -86,7 +86,7 @@ unsigned gwi_temperature(nvmlDevice_t device);
 unsigned gwi_power_mw(nvmlDevice_t device);
 unsigned gwi_power_limit_mw(nvmlDevice_t device);
 uint64_t gwi_energy_mj(nvmlDevice_t device);
-/* How long a cause of lower clocks has lasted; since_ns 0: not at all. */
+/* Return how long a cause of lower clocks has lasted; 0 if since_ns is 0. */
 uint64_t gwi_lasted_ns(uint64_t since_ns);
 
 #endif

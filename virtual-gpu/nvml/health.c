@@ -1,4 +1,4 @@
-/* Errors that a card counts, its fields, and the events it sends. */
+/* Error counters, fields and events of a GPU. */
 #include "gwi_nvml.h"
 
 #include <poll.h>
@@ -28,7 +28,7 @@ static uint64_t ecc_count(nvmlDevice_t device, nvmlMemoryErrorType_t type)
 GWI_NVML nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, nvmlMemoryErrorType_t type,
                                                   nvmlEccCounterType_t counter, uint64_t *count)
 {
-    (void)counter; /* a virtual card has no past: what it counted was counted in this run */
+    (void)counter; /* a virtual GPU has no history: all errors were counted in this run */
     nvmlReturn_t result = gwi_enter(device, count);
     if (result == NVML_SUCCESS && !gwi_board()->has_ecc)
         result = NVML_ERROR_NOT_SUPPORTED;
@@ -75,7 +75,7 @@ GWI_NVML nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned *c
     return NVML_SUCCESS;
 }
 
-/* Pages are retired by cards that have ECC and cannot yet replace rows. */
+/* GPUs retire pages if they have ECC but cannot replace rows. */
 static bool retires_pages(void)
 {
     return gwi_board()->has_ecc && !gwi_board()->has_row_remap;
@@ -100,7 +100,7 @@ GWI_NVML nvmlReturn_t nvmlDeviceGetRetiredPages(nvmlDevice_t device, nvmlPageRet
 GWI_ANSWER_IF(nvmlDeviceGetRetiredPagesPendingStatus, nvmlEnableState_t, retires_pages(),
               gwi_card_of(device)->ecc_uncorrected > 0 ? NVML_FEATURE_ENABLED : NVML_FEATURE_DISABLED)
 
-/* --- links between cards, the fabric -------------------------------------------------------------------- */
+/* --- links between GPUs, the fabric --------------------------------------------------------------------- */
 
 GWI_NVML nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned link, nvmlEnableState_t *is_active)
 {
@@ -109,7 +109,7 @@ GWI_NVML nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned lin
         result = NVML_ERROR_INVALID_ARGUMENT;
     if (result == NVML_SUCCESS && link >= gwi_board()->nvlink_count)
         result = NVML_ERROR_NOT_SUPPORTED;
-    if (result == NVML_SUCCESS) /* a card alone has nobody at the other end */
+    if (result == NVML_SUCCESS) /* the links of a single GPU have no peer */
         *is_active = gwi_nvml.spec.device_count > 1 ? NVML_FEATURE_ENABLED : NVML_FEATURE_DISABLED;
     return result;
 }
@@ -126,8 +126,8 @@ GWI_NVML nvmlReturn_t nvmlDeviceGetNvLinkErrorCounter(nvmlDevice_t device, unsig
     return result;
 }
 
-/* Several cards of the kind that switches connect: their manager has done its work, unless the driver says that it has
- * not (cuInit answers 802). */
+/* With several GPUs that are connected by switches, the fabric manager has finished, unless the specification makes
+ * cuInit return 802. */
 static unsigned fabric_state(void)
 {
     for (unsigned i = 0; i < gwi_nvml.spec.fault_count; i++)
@@ -313,7 +313,7 @@ static void field_fill(nvmlDevice_t device, nvmlFieldValue_t *field)
     field->latencyUsec = 0;
     field->nvmlReturn = answer.known ? NVML_SUCCESS : NVML_ERROR_NOT_SUPPORTED;
     field->valueType = answer.type;
-    field->value.ullVal = answer.value; /* the smaller types lie at its beginning */
+    field->value.ullVal = answer.value; /* the smaller union members start at the same address */
 }
 
 GWI_NVML nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, nvmlFieldValue_t *values)
@@ -333,8 +333,8 @@ static const uint64_t event_types = nvmlEventTypeSingleBitEccError | nvmlEventTy
                                     nvmlEventTypeXidCriticalError | nvmlEventTypeGpuUnavailableError;
 
 struct nvmlEventSet_st {
-    uint64_t types[GW_VIRT_DEVICES_MAX]; /* asked for */
-    uint64_t seen[GW_VIRT_DEVICES_MAX];  /* of the card's event_count */
+    uint64_t types[GW_VIRT_DEVICES_MAX]; /* requested events */
+    uint64_t seen[GW_VIRT_DEVICES_MAX];  /* events of the GPU's event_count already returned */
 };
 
 GWI_ANSWER(nvmlDeviceGetSupportedEventTypes, uint64_t, event_types)
@@ -357,7 +357,7 @@ GWI_NVML nvmlReturn_t nvmlEventSetFree(nvmlEventSet_t set)
     return NVML_SUCCESS;
 }
 
-/* From now on: what happened before is not told. */
+/* Report only events from now on. */
 GWI_NVML nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, uint64_t types, nvmlEventSet_t set)
 {
     nvmlReturn_t result = gwi_enter(device, set);
@@ -371,13 +371,13 @@ GWI_NVML nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, uint64_t typ
     return NVML_SUCCESS;
 }
 
-/* The next event of the card that was asked for. */
+/* Return the GPU's next event of a requested type. */
 static bool event_next(nvmlEventSet_t set, unsigned d, nvmlEventData_t *ret)
 {
     const gwi_shared_card *card = &gwi_nvml.shared->cards[d];
     uint64_t count = __atomic_load_n(&card->event_count, __ATOMIC_ACQUIRE);
     if (count - set->seen[d] > GWI_SHARED_EVENTS)
-        set->seen[d] = count - GWI_SHARED_EVENTS; /* nobody came for the older ones */
+        set->seen[d] = count - GWI_SHARED_EVENTS; /* older events were overwritten */
     while (set->seen[d] < count) {
         const gwi_shared_event *event = &card->events[set->seen[d]++ % GWI_SHARED_EVENTS];
         if (!(event->type & set->types[d]))
@@ -392,7 +392,7 @@ static bool event_next(nvmlEventSet_t set, unsigned d, nvmlEventData_t *ret)
     return false;
 }
 
-/* NVML_ERROR_TIMEOUT: nothing now. A lost card is told when its events are. */
+/* Return NVML_ERROR_TIMEOUT if there is no event. A lost GPU is reported after its events. */
 static nvmlReturn_t look(nvmlEventSet_t set, nvmlEventData_t *ret)
 {
     bool lost = false;
@@ -426,7 +426,7 @@ GWI_NVML nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *d
     return data != NULL ? wait(set, data, timeout_ms) : NVML_ERROR_INVALID_ARGUMENT;
 }
 
-/* The structure of old ends before the instances. */
+/* The structure of the first version ends before the instance ids. */
 GWI_NVML nvmlReturn_t nvmlEventSetWait(nvmlEventSet_t set, nvmlEventData_t *data, unsigned timeout_ms)
 {
     nvmlEventData_t full;

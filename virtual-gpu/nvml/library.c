@@ -1,4 +1,4 @@
-/* Beginning and end, handles, and what names the library and the cards: see gwi_nvml.h. */
+/* Initialisation and shutdown, handles, and the names and versions of the library and the GPUs: see gwi_nvml.h. */
 #include "gwi_nvml.h"
 
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 gwi_nvml_state gwi_nvml;
 static pthread_mutex_t init_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* The newest driver of each CUDA version, as it called itself. */
+/* The newest driver of each CUDA version, with the version string that it reported. */
 static const struct {
     int cuda;
     const char *driver;
@@ -28,7 +28,7 @@ static const char *driver_text(void)
     return drivers[row].driver;
 }
 
-/* --- beginning and end ---------------------------------------------------------------------------------- */
+/* --- initialisation and shutdown ------------------------------------------------------------------------ */
 
 static const gw_virt_fault *init_fault(void)
 {
@@ -185,7 +185,7 @@ GWI_NVML nvmlReturn_t nvmlSystemGetDriverBranch(nvmlSystemDriverBranchInfo_v1_t 
     return text_put(branch->branch, length < sizeof branch->branch ? length : sizeof branch->branch, text);
 }
 
-/* The program's path, as it was started. */
+/* Return the path with which the program was started. */
 GWI_NVML nvmlReturn_t nvmlSystemGetProcessName(unsigned pid, char *name, unsigned length)
 {
     char path[40];
@@ -203,7 +203,7 @@ GWI_NVML nvmlReturn_t nvmlSystemGetProcessName(unsigned pid, char *name, unsigne
     if (bytes <= 0)
         return NVML_ERROR_NOT_FOUND;
     text[bytes] = '\0';
-    snprintf(name, length, "%s", text); /* what does not fit is cut off */
+    snprintf(name, length, "%s", text); /* longer text is truncated */
     return NVML_SUCCESS;
 }
 
@@ -247,7 +247,7 @@ GWI_NVML nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned index, nvmlDevice_t *d
     return nvmlDeviceGetHandleByIndex_v2(index, device);
 }
 
-/* As cuDeviceGetUuid has it: the bytes of a text, the last one the card's number. */
+/* The same UUID as cuDeviceGetUuid: the bytes of a text, then the GPU's number. */
 static void uuid_text(unsigned index, char out[NVML_DEVICE_UUID_BUFFER_SIZE])
 {
     unsigned char bytes[16];
@@ -329,7 +329,7 @@ GWI_NVML nvmlReturn_t nvmlDeviceGetHandleByPciBusId(const char *busId, nvmlDevic
     return nvmlDeviceGetHandleByPciBusId_v2(busId, device);
 }
 
-/* --- what a card is ------------------------------------------------------------------------------------- */
+/* --- properties of a GPU -------------------------------------------------------------------------------- */
 
 GWI_ANSWER(nvmlDeviceGetIndex, unsigned, device->index)
 GWI_ANSWER(nvmlDeviceGetMinorNumber, unsigned, device->index)
@@ -347,7 +347,7 @@ GWI_ANSWER(nvmlDeviceIsMigDeviceHandle, unsigned, 0)
 GWI_ANSWER(nvmlDeviceGetMaxMigDeviceCount, unsigned, 0)
 GWI_ANSWER(nvmlDeviceGetMultiGpuBoard, unsigned, 0)
 
-/* Each card on a board of its own, all of them in one node. */
+/* Each GPU is on a board of its own, and all are in one node. */
 GWI_NVML nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t device, nvmlDevice_t other,
                                                           nvmlGpuTopologyLevel_t *level)
 {
@@ -374,7 +374,7 @@ GWI_NVML nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned *curren
     nvmlReturn_t result = gwi_enter(device, current);
     if (result != NVML_SUCCESS || pending == NULL)
         return result != NVML_SUCCESS ? result : NVML_ERROR_INVALID_ARGUMENT;
-    /* Cards of capability 8.0 and 9.0 can be divided, their smaller kin cannot. */
+    /* GPUs of capability 8.0 and 9.0 can be divided (MIG); the smaller models of these families cannot. */
     if (gwi_attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) < 8 ||
         gwi_attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR) != 0)
         return NVML_ERROR_NOT_SUPPORTED;
@@ -426,7 +426,7 @@ GWI_NVML nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigne
     return text_put(uuid, length, text);
 }
 
-/* Consumer cards do not tell their number. */
+/* Consumer GPUs do not report a serial number. */
 GWI_NVML nvmlReturn_t nvmlDeviceGetSerial(nvmlDevice_t device, char *serial, unsigned length)
 {
     char text[NVML_DEVICE_SERIAL_BUFFER_SIZE];

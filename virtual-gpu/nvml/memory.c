@@ -1,9 +1,9 @@
-/* Who holds how much of a card. */
+/* Memory use of a GPU, in total and per process. */
 #include "gwi_nvml.h"
 
 #include <string.h>
 
-/* Held by processes that live. */
+/* Return the bytes held by live processes. */
 static uint64_t used_bytes(unsigned device)
 {
     gwi_shared_tidy(gwi_nvml.shared);
@@ -29,7 +29,7 @@ GWI_NVML nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory
     return result;
 }
 
-/* Of old, what the driver keeps for itself counts as used. */
+/* The first version of this function counts memory reserved by the driver as used. */
 GWI_NVML nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
 {
     nvmlMemory_v2_t full;
@@ -43,7 +43,7 @@ GWI_NVML nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t 
 
 GWI_NVML nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1Memory_t *memory)
 {
-    const uint64_t own_bytes = 1 << 20; /* the driver's mappings of each card */
+    const uint64_t own_bytes = 1 << 20; /* driver mappings of each GPU */
     nvmlReturn_t result = gwi_enter(device, memory);
     if (result != NVML_SUCCESS)
         return result;
@@ -54,7 +54,7 @@ GWI_NVML nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1M
 
 /* --- processes ------------------------------------------------------------------------------------------ */
 
-/* The slot of the next process that uses the card, from `slot` on; GWI_SHARED_PROCESSES: none. */
+/* Return the slot of the next process that uses the GPU, starting at `slot`; GWI_SHARED_PROCESSES if there is none. */
 static unsigned next_user(unsigned device, unsigned slot)
 {
     while (slot < GWI_SHARED_PROCESSES &&
@@ -89,7 +89,7 @@ static void put_detail(void *list, unsigned index, const gwi_shared_process *pro
                                  .usedGpuCcProtectedMemory = NVML_VALUE_NOT_AVAILABLE};
 }
 
-/* The card's processes into `list`, which has room for *count; their number into *count in any case. */
+/* Copy the GPU's processes into `list`, which has room for *count. *count is always set to their number. */
 static nvmlReturn_t processes_put(nvmlDevice_t device, unsigned *count, void *list, put_process *put)
 {
     nvmlReturn_t result = gwi_enter(device, count);
@@ -134,7 +134,7 @@ GWI_NVML nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device,
     return processes_put(device, &list->numProcArrayEntries, list->procArray, put_detail);
 }
 
-/* No graphics, no MPS: an empty list, which every size has room for. */
+/* There are no graphics or MPS processes: return an empty list, which fits into any buffer. */
 static nvmlReturn_t nobody(nvmlDevice_t device, unsigned *count)
 {
     nvmlReturn_t result = gwi_enter(device, count);

@@ -1,4 +1,5 @@
-/* The virtual card's NVML as a program meets it: loaded, asked nonsense first, then for what matters. */
+/* Tests for the virtual GPU's NVML as a program uses it: load it, pass invalid arguments to every function, then
+ * check the values that matter. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,7 +26,7 @@ GW_NVML_FUNCTIONS(DECLARE)
 #undef DECLARE
 static gw_nvml_fn_nvmlErrorString *nvmlErrorString;
 
-/* A function of any kind, called with six arguments of which it takes as many as it has. */
+/* A function of any signature, called with six arguments. It uses as many as it has. */
 typedef int any_function(uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t);
 
 static void *symbol_find(const char *name)
@@ -113,12 +114,12 @@ static void expect_refused(const char *name, any_function *function)
         fail_msg("%s of nothing: %d", name, result);
 }
 
-/* A good card, and no place for the answer. */
+/* Pass a valid GPU and NULL for the result. */
 static void expect_no_crash(const char *name, any_function *function)
 {
     if (strncmp(name, "nvmlDevice", 10) != 0 || strncmp(name, "nvmlDeviceGetCount", 18) == 0 ||
         strncmp(name, "nvmlDeviceGetHandleBy", 21) == 0)
-        return; /* not of a card */
+        return; /* not a function of a GPU */
     int result = function((uintptr_t)device_at(0), 0, 0, 0, 0, 0);
     if (result != NVML_ERROR_INVALID_ARGUMENT && result != NVML_ERROR_NOT_SUPPORTED)
         fail_msg("%s without a place for the answer: %d", name, result);
@@ -173,7 +174,7 @@ static void test_versions_and_sizes(void **state)
     nvmlShutdown();
 }
 
-/* Cards without a thing say so, and do not say 0. */
+/* A GPU without a value returns "not supported", not 0. */
 static void test_lacking(void **state)
 {
     (void)state;
@@ -208,7 +209,7 @@ static void test_bad_beginnings(void **state)
     nvmlShutdown();
 }
 
-/* The state as a program on the cards has it. */
+/* Open the shared state like a program that uses the GPUs. */
 static gwi_shared *cards_open(unsigned *ret_slot)
 {
     gw_virt_spec spec;
@@ -243,7 +244,8 @@ static void test_processes(void **state)
     nvmlShutdown();
 }
 
-/* A listener hears what comes after it has begun to listen, in order, and the newest where it was away too long. */
+/* A listener receives the events after its registration, in order. If it was away too long, it receives only the
+ * newest. */
 static void test_events(void **state)
 {
     (void)state;
@@ -257,7 +259,7 @@ static void test_events(void **state)
     assert_int_equal(nvmlDeviceRegisterEvents(device_at(1), UINT64_C(1) << 40, set), NVML_ERROR_NOT_SUPPORTED);
     assert_int_equal(nvmlDeviceRegisterEvents(device_at(1), nvmlEventTypeXidCriticalError, set), NVML_SUCCESS);
     assert_int_equal(nvmlEventSetWait_v2(set, &event, 0), NVML_ERROR_TIMEOUT);
-    gwi_health_xid(shared, 0, 31, 0); /* of a card that nobody asked about */
+    gwi_health_xid(shared, 0, 31, 0); /* on a GPU without registered events */
     gwi_health_xid(shared, 1, 43, 0);
     gwi_health_xid(shared, 1, 45, 0);
     assert_int_equal(nvmlEventSetWait_v2(set, &event, 0), NVML_SUCCESS);
@@ -266,7 +268,7 @@ static void test_events(void **state)
     struct {
         nvmlEventData_t data;
     } guarded;
-    memset(&guarded, 0x5a, sizeof guarded); /* the function of old writes less */
+    memset(&guarded, 0x5a, sizeof guarded); /* the first version of the function writes a shorter structure */
     assert_int_equal(nvmlEventSetWait(set, &guarded.data, 0), NVML_SUCCESS);
     assert_true(guarded.data.eventData == 45 && guarded.data.gpuInstanceId == 0x5a5a5a5a);
     for (unsigned i = 0; i < GWI_SHARED_EVENTS + 6; i++)
@@ -281,7 +283,7 @@ static void test_events(void **state)
     nvmlShutdown();
 }
 
-/* A fault of the future, then one of the past. */
+/* First a fault in the future, then one in the past. */
 static void test_timed_fault(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* What a card's sensors say. They follow from how long kernels kept the card busy and from what befell it, so that the
- * same program shows the same values: no noise, no inertia. */
+/* Sensor values of a GPU. They are computed from the time that kernels kept the GPU busy and from its faults,
+ * without noise or inertia, so that the same program always shows the same values. */
 #include "gwi_nvml.h"
 
 #include "gw_clock.h"
@@ -33,7 +33,7 @@ uint64_t gwi_lasted_ns(uint64_t since_ns)
 
 /* --- how busy ------------------------------------------------------------------------------------------- */
 
-/* Since when the process's spans are complete, at the earliest since the window began. */
+/* Return the time from which the process's spans are complete, but not before the window began. */
 static uint64_t known_from_ns(const gwi_shared_busy *busy, uint64_t now_ns)
 {
     uint64_t from_ns = now_ns - window_ns;
@@ -54,7 +54,7 @@ unsigned gwi_process_busy_percent(unsigned slot, unsigned device)
     return percent > 100 ? 100 : (unsigned)percent;
 }
 
-/* A monitor asks for many values at once; to look for dead processes before each would cost it too much. */
+/* A monitor requests many values at once. Checking for dead processes before each of them would be too slow. */
 static void tidy_sometimes(void)
 {
     const uint64_t every_ns = 10000000;
@@ -66,7 +66,7 @@ static void tidy_sometimes(void)
     gwi_shared_tidy(gwi_nvml.shared);
 }
 
-/* Of the last second. */
+/* Return the percentage over the last second. */
 static unsigned card_busy_percent(unsigned device)
 {
     unsigned percent = 0;
@@ -82,7 +82,7 @@ unsigned gwi_memory_busy_percent(unsigned busy_percent)
     return busy_percent * 2 / 5;
 }
 
-/* Since the cards were first used. */
+/* Return the busy time since the GPUs were first used. */
 static uint64_t busy_total_ns(unsigned device)
 {
     uint64_t sum_ns = gwi_nvml.shared->cards[device].busy_ns;
@@ -103,7 +103,7 @@ GWI_NVML nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUti
     return NVML_SUCCESS;
 }
 
-/* The video engines stand still. */
+/* The video engines are always idle. */
 static nvmlReturn_t idle_engine(nvmlDevice_t device, unsigned *percent, unsigned *period_us)
 {
     nvmlReturn_t result = gwi_enter(device, percent);
@@ -182,7 +182,7 @@ GWI_NVML nvmlReturn_t nvmlDeviceGetTemperatureThreshold(nvmlDevice_t device, nvm
     return NVML_SUCCESS;
 }
 
-/* Fans are there to be heard when the card works. */
+/* Fans turn faster when the GPU is busy. */
 GWI_ANSWER_IF(nvmlDeviceGetFanSpeed, unsigned, gwi_board()->fan_count > 0,
               30 + card_busy_percent(device->index) * 2 / 5)
 GWI_ANSWER(nvmlDeviceGetNumFans, unsigned, gwi_board()->fan_count)
@@ -200,7 +200,7 @@ GWI_NVML nvmlReturn_t nvmlDeviceGetFanSpeed_v2(nvmlDevice_t device, unsigned fan
 unsigned gwi_power_limit_mw(nvmlDevice_t device)
 {
     const gw_virt_board *board = gwi_board();
-    /* Capped: somebody has lowered the limit, and did not go to the end. */
+    /* Capped: the limit was lowered to half way between the minimum and the default. */
     return (unsigned)(is_capped(gwi_card_of(device)) ? (board->power_min_mw + board->power_limit_mw) / 2
                                                      : board->power_limit_mw);
 }

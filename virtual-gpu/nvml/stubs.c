@@ -1,5 +1,5 @@
-/* Every name that a real library exports; those without a function of their own answer that the card lacks it. These
- * are weak, and know nothing of each other's parameters. */
+/* A stub for every name that a real library exports. A stub returns "not supported". It is weak, so a real
+ * implementation overrides it, and it does not declare the function's parameters. */
 __attribute__((visibility("hidden"))) int gwi_nvml_lacks(void);
 
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"

@@ -1,4 +1,4 @@
-/* What can be asked of a card: see gwi_smi.h. A row a field. */
+/* The fields that can be queried, one row each: see gwi_smi.h. */
 #include "gwi_smi.h"
 
 #include <inttypes.h>

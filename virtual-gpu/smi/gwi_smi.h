@@ -1,4 +1,4 @@
-/* The stand-in for nvidia-smi: what can be asked of a card, by the names that --query-gpu uses. */
+/* The virtual nvidia-smi: the fields of a GPU, named as in --query-gpu. */
 #ifndef GWI_SMI_H
 #define GWI_SMI_H
 
@@ -19,15 +19,15 @@ typedef struct gwi_smi_field {
     const char *other_name; /* NULL: none */
     const char *unit;       /* NULL: none */
     nvmlReturn_t (*number)(nvmlDevice_t device, unsigned *value);
-    unsigned divisor; /* of `number`; 0: none. Then two digits behind the point */
-    nvmlReturn_t (*text)(nvmlDevice_t device, char out[GWI_SMI_VALUE_MAX]); /* where there is no `number` */
+    unsigned divisor; /* for `number`: print number / divisor with two decimals; 0: no division */
+    nvmlReturn_t (*text)(nvmlDevice_t device, char out[GWI_SMI_VALUE_MAX]); /* used if `number` is NULL */
 } gwi_smi_field;
 
-/* NULL: no such field. */
+/* Return the field with this name; NULL if there is none. */
 const gwi_smi_field *gwi_smi_field_find(const char *name);
-/* The value, or why there is none, in brackets. */
+/* Print the value, or in brackets the reason why there is none. */
 void gwi_smi_value(const gwi_smi_field *field, nvmlDevice_t device, char out[GWI_SMI_VALUE_MAX]);
-/* The same by the field's name, which is one. */
+/* Print the value of the field `name`, which must exist. */
 const char *gwi_smi_get(const char *name, nvmlDevice_t device, char out[GWI_SMI_VALUE_MAX]);
 
 #endif

@@ -1,5 +1,5 @@
-/* nvidia-smi for virtual cards: as much of it as scripts and small libraries ask for. It is an ordinary client of NVML,
- * so it can never tell another story than that. What it does not know it refuses, with exit status 2. */
+/* nvidia-smi for the virtual GPU, limited to the options that scripts and small libraries use. It is an ordinary
+ * client of NVML, so both always report the same. It rejects unknown options with exit status 2. */
 #include "gwi_smi.h"
 
 #include <limits.h>
@@ -15,7 +15,7 @@ typedef struct options {
     const char *processes; /* --query-compute-apps */
     const char *format;
     const char *id;
-    const char *loop_s, *loop_ms; /* again and again, after so long */
+    const char *loop_s, *loop_ms; /* repeat after this time */
     bool list, details, version, help;
     bool header, units; /* of the CSV */
 } options;
@@ -34,7 +34,7 @@ static const char usage[] = "nvidia-smi (of gpuwhy's virtual cards)\n"
 
 /* --- options -------------------------------------------------------------------------------------------- */
 
-/* "--name=value", "--name value", "-n value": the value, else NULL. */
+/* Parse "--name=value", "--name value" or "-n value". Returns the value, else NULL. */
 static const char *value_of(const char *name, int argc, char **argv, int *index)
 {
     size_t bytes = strlen(name);
@@ -134,7 +134,7 @@ static int lost(const char *which, nvmlReturn_t result)
     return (int)result;
 }
 
-/* Those that were asked for. 0, or the exit status. */
+/* Find the requested GPUs. Returns 0 or the exit status. */
 static int cards_find(const char *id, cards *ret)
 {
     unsigned count = 0;
@@ -216,7 +216,7 @@ static int query_gpus(const options *asked, const cards *found)
     return 0;
 }
 
-/* False: no such column. */
+/* Returns false if there is no such column. */
 static bool process_value(const char *name, nvmlDevice_t device, const nvmlProcessInfo_t *process, char *out)
 {
     if (strcmp(name, "pid") == 0)
@@ -291,7 +291,7 @@ static void cuda_version(char out[GWI_SMI_VALUE_MAX])
     snprintf(out, GWI_SMI_VALUE_MAX, "%d.%d", version / 1000, version % 1000 / 10);
 }
 
-/* What one field says in the table: a name of fields.c and how many columns it has there. */
+/* Print the table rows of one GPU. */
 static void card_rows(nvmlDevice_t device)
 {
     enum { VALUES = 16 };
@@ -376,11 +376,11 @@ static int table(const cards *found)
     return 0;
 }
 
-/* The part of -q that scripts look for: one "name : value" a line, indented by its section. */
+/* The part of -q that scripts read: one "name : value" per line, indented by section. */
 static int details(const cards *found)
 {
     static const struct {
-        const char *section; /* NULL: the last one's */
+        const char *section; /* NULL: same as in the previous row */
         const char *label;
         const char *field;
     } rows[] = {{"", "Product Name", "name"},
@@ -467,7 +467,7 @@ static int answer(const options *asked, const cards *found)
                                       : table(found);
 }
 
-/* Sleep as asked. False: once was enough. */
+/* Sleep for the requested interval. Returns false if the output is not repeated. */
 static bool again(options *asked)
 {
     if (asked->loop_s == NULL && asked->loop_ms == NULL)
@@ -475,7 +475,7 @@ static bool again(options *asked)
     long ms = asked->loop_ms != NULL ? atol(asked->loop_ms) : atol(asked->loop_s) * 1000;
     if (ms < 1)
         ms = 1;
-    asked->header = false; /* one for all */
+    asked->header = false; /* print the header only once */
     fflush(stdout);
     nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
     return true;
