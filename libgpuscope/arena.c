@@ -1,4 +1,4 @@
-/* What is made of planned memory: arenas, and the workspace that algorithms share. Both end with their scope. */
+/* Users of planned memory: arenas, and the workspace that algorithms share. Both end with their scope. */
 #include "gwi_scope.h"
 
 #include "gw_text.h"
@@ -6,14 +6,14 @@
 #include <stdlib.h>
 
 struct gs_arena {
-    gwi_helper helper;   /* first: the scope frees it */
+    gwi_helper helper;   /* first member: the scope frees it */
     const gs_plan *plan; /* borrowed from the caller */
     CUdeviceptr base;
     size_t step;
 };
 
 struct gs_workspace {
-    gwi_helper helper; /* first */
+    gwi_helper helper; /* first member */
     uint64_t budget_bytes;
     CUdeviceptr block; /* 0: none */
     size_t block_bytes;
@@ -65,7 +65,7 @@ CUdeviceptr gs_arena_at(const gs_arena *arena, size_t block)
     return gs_plan_offset(arena->plan, block, &offset) == GS_OK ? arena->base + offset : 0;
 }
 
-/* The next step, if it is of this sort. */
+/* Read the plan's next step and check that it is an allocation, or a free. */
 static gs_status next_step(gs_arena *arena, bool is_free, const char *call, const char *file, int line,
                            gwi_plan_step *ret_step)
 {
@@ -138,7 +138,8 @@ gs_status gs_workspace_open_at(gs_scope *scope, uint64_t budget_bytes, gs_worksp
     return GS_OK;
 }
 
-/* The old block goes first: the budget is for one. Its release waits for the device, so nobody uses it any more. */
+/* Release the old block first, because the budget has room for only one. Its release waits for the device, so it is
+ * no longer in use. */
 static gs_status grow(gs_workspace *workspace, size_t bytes, const char *file, int line)
 {
     gs_scope *scope = workspace->helper.scope;

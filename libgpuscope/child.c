@@ -1,8 +1,8 @@
-/* A function in a fresh process: the program is started again, and gs_child_main() runs the function there.
+/* Run a function in a fresh process: the program is started again, and gs_child_main() calls the function there.
  *
- * Input and output lie in two anonymous files, so that neither side waits for the other, and what a dying child wrote
- * is there all the same. The output file begins with a header that the child writes last. A third descriptor, a pipe
- * that nobody writes to, tells the parent when the child is gone. */
+ * Input and output are in two anonymous files, so that neither side waits for the other and the output of a dying
+ * child is kept. The output file begins with a header that the child writes last. A third descriptor is the write
+ * end of a pipe that is never written to: the parent detects the end of the child when the pipe closes. */
 #include "gwi_scope.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define VARIABLE "GPUSCOPE_CHILD" /* "INPUT:OUTPUT:LIFE:NAME": descriptors, and the entry */
+#define VARIABLE "GPUSCOPE_CHILD" /* "INPUT:OUTPUT:LIFE:NAME": descriptors and the name of the entry */
 
 typedef struct header {
     uint64_t magic; /* 0 until the function has returned */
@@ -34,7 +34,7 @@ struct gs_reply {
 
 extern char **environ;
 
-static const gs_child_entry *known_entries; /* static, the program's; set by gs_child_main() */
+static const gs_child_entry *known_entries; /* static, owned by the program; set by gs_child_main() */
 static const char *known_program;
 
 static gs_status write_all(int fd, const void *data, size_t bytes)
@@ -97,7 +97,7 @@ void gs_child_main(int argc, char **argv, const gs_child_entry *entries)
     set_close_on_exec(input);
     set_close_on_exec(output);
     set_close_on_exec(life);
-    unsetenv(VARIABLE); /* `name` is not looked at any more */
+    unsetenv(VARIABLE); /* `name` is not used any more */
     if (entries->name != NULL)
         end.status = run(entries, input, output);
     end.has_failure = gwi_process_failure(&end.failure);
@@ -144,7 +144,7 @@ static gs_status make_files(child *c, const void *input, size_t input_bytes)
     return status == GS_OK ? write_all(c->output, &none, sizeof none) : status;
 }
 
-/* The environment of the child; owned, as is its first line. */
+/* Build the child's environment. The caller owns the result and its first string. */
 static char **make_environment(const char *name, const int numbers[3])
 {
     size_t count = 0;
@@ -161,8 +161,8 @@ static char **make_environment(const char *name, const int numbers[3])
     return copy;
 }
 
-/* The child finds the descriptors under numbers that are free in both; nothing else that this process starts meanwhile
- * inherits them. */
+/* Start the child. The descriptors get numbers that are free in parent and child, and other programs started
+ * meanwhile do not inherit them. */
 static gs_status start(child *c, const char *name)
 {
     gs_status status = GS_FAILED;
@@ -182,7 +182,7 @@ static gs_status start(child *c, const char *name)
         status = GS_NO_HOST_MEMORY;
         goto out;
     }
-    /* Onto itself: that takes close-on-exec off, in the child alone. */
+    /* Duplicating a descriptor onto itself clears close-on-exec, in the child only. */
     for (int i = 0; i < 3; i++) {
         if (posix_spawn_file_actions_adddup2(&actions, numbers[i], numbers[i]) != 0)
             goto out;
@@ -206,7 +206,7 @@ static int64_t now_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* False: the time was over, and the child was killed. */
+/* Wait for the child. Returns false if the timeout expired and the child was killed. */
 static bool wait_for_end(const child *c, unsigned timeout_ms)
 {
     int64_t until = now_ms() + timeout_ms;

@@ -1,4 +1,4 @@
-/* Loads libcuda once and looks up the functions that the library calls. */
+/* Load libcuda.so.1 at run time, find its functions, and detect a fork. */
 #include "gwi_driver.h"
 #include "gwi_scope.h"
 
@@ -11,8 +11,8 @@
 gwi_driver gwi_cuda;
 
 static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER;
-static void *library;             /* never closed: its threads run to the end of the process */
-static atomic_int is_initialised; /* 1: from now on gwi_cuda is constant */
+static void *library;             /* never closed: its threads run until the process ends */
+static atomic_int is_initialised; /* once it is 1, gwi_cuda is constant */
 static atomic_int is_forked;
 
 int gwi_driver_is_loaded(void)

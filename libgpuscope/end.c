@@ -1,7 +1,8 @@
-/* The end of a scope: wait, give everything back in the right order, compare, let the context go.
+/* The end of a scope: wait for its work, release everything in the right order, compare the free memory, and release
+ * the context.
  *
- * A dead scope is different: nothing can be waited for, and no release works any more. Its context is let go, and that
- * takes everything along; what the driver keeps all the same is given back when the process ends. */
+ * A dead scope cannot wait, and no release works any more. Only its context is released, which frees everything in
+ * it. Whatever the driver still keeps is freed when the process ends. */
 #include "gwi_scope.h"
 
 #include "gwi_driver.h"
@@ -14,16 +15,16 @@
 
 typedef struct ending {
     gs_scope *scope;
-    gs_report *report;  /* owned until it is the caller's */
-    gwi_thing **things; /* owned: all of the scope and its inner ones, in the order of release */
+    gs_report *report;  /* owned until it is passed to the caller */
+    gwi_thing **things; /* owned: everything held by the scope and its inner scopes, in the order of release */
     size_t thing_count;
     const char *file;
     int line;
-    CUcontext before; /* becomes current again */
-    bool is_switched; /* the context had to be made current */
+    CUcontext before; /* context to make current again */
+    bool is_switched; /* the scope's context had to be made current */
 } ending;
 
-/* Visit a scope and its inner ones, the outer ones first. */
+/* Visit a scope and its inner scopes, outer ones first. */
 static gs_scope *next_within(gs_scope *at, const gs_scope *outer)
 {
     if (at->children != NULL)
@@ -35,7 +36,7 @@ static gs_scope *next_within(gs_scope *at, const gs_scope *outer)
 
 /* ---- before anything is done ---- */
 
-/* Somebody else's entry, or NULL. */
+/* Return an entry of another thread, or NULL. */
 static const gwi_entry *other_entry_locked(gs_scope *scope)
 {
     long self = syscall(SYS_gettid);
@@ -64,13 +65,13 @@ static void set_ending_locked(gs_scope *scope, bool is_ending)
         at->is_ending = is_ending;
 }
 
-/* From here on no thread can get in. */
+/* Prevent all threads from entering the scope. */
 static gs_status shut(ending *end)
 {
     gs_status status = GS_OK;
     char why[200] = "the scope is being ended already";
     pthread_mutex_lock(&gwi_lock);
-    /* After a fork one thread is left, under another number. */
+    /* After a fork only one thread is left, and its id is different. */
     const gwi_entry *other = gwi_driver_is_forked() ? NULL : other_entry_locked(end->scope);
     if (other != NULL)
         snprintf(why, sizeof why, "thread %ld is inside, since %s:%d", other->thread, other->file, other->line);
@@ -102,7 +103,7 @@ static bool is_same_place(const gwi_thing *a, const gwi_thing *b)
     return compare_things(&left, &right) == 0;
 }
 
-/* Room for everything that the end needs; nothing has been touched yet. */
+/* Allocate everything that the end needs, before anything is changed. */
 static gs_status make_room(ending *end)
 {
     end->report = calloc(1, sizeof *end->report);
@@ -180,7 +181,7 @@ static gs_status failed(ending *end, gs_source source, int code, const char *cal
     return gwi_failed(end->scope, source, code, call, NULL, end->file, end->line);
 }
 
-/* False: the context cannot be made current, so nothing can be released one by one. */
+/* Make the scope's context current. If that fails, returns false: nothing can be released one by one. */
 static bool enter_context(ending *end)
 {
     const char *call = "cuCtxGetCurrent";
@@ -210,8 +211,8 @@ static void wait_for_work(ending *end)
     }
 }
 
-/* Memory may be asked for again: if the driver does not know it any more, it says so. Of a handle that may be gone
- * already nothing may be asked: drivers crash. */
+/* Whether a failed release may be repeated. It may for memory: the driver reports an error if it no longer knows the
+ * address. It may not for a handle that might be gone, because drivers crash on such a handle. */
 static bool may_try_again(const gwi_thing *thing, int code)
 {
     bool is_memory = thing->kind == GS_KIND_ORDERED || thing->kind == GS_KIND_DEVICE || thing->kind == GS_KIND_MAPPED ||
@@ -219,7 +220,7 @@ static bool may_try_again(const gwi_thing *thing, int code)
     return is_memory && !gwi_is_unknown_to_driver(code);
 }
 
-/* True: it is gone. */
+/* Release one thing. Returns true if it was released. */
 static bool release_one(ending *end, const gwi_thing *thing, bool *ret_again)
 {
     gs_source source;
@@ -238,7 +239,7 @@ static bool release_one(ending *end, const gwi_thing *thing, bool *ret_again)
 static void release_all(ending *end, bool can_release)
 {
     gs_scope *parent = end->scope->parent;
-    bool has_ordered = false; /* released, but the pool has it back only when its stream got there */
+    bool has_ordered = false; /* ordered memory was released, but returns to the pool only when its stream gets there */
     for (size_t i = 0; i < end->thing_count; i++) {
         gwi_thing *thing = end->things[i];
         bool again = can_release;
@@ -264,8 +265,8 @@ static uint64_t pages(uint64_t bytes)
     return (bytes + GWI_PAGE_BYTES - 1) / GWI_PAGE_BYTES * GWI_PAGE_BYTES;
 }
 
-/* What a context is known to keep after everything was given back: 0.55 MiB for each stream it ever had at once, and a
- * page that small blocks share with somebody else's. */
+/* Memory that a context is known to keep after everything was released: 0.55 MiB for each stream, at the largest
+ * number that existed at once, and a page that small blocks share with blocks of others. */
 static uint64_t allowed_bytes_locked(const gs_scope *scope)
 {
     enum { STREAM_BYTES = 576 << 10 };
@@ -311,8 +312,8 @@ static void leave(ending *end)
         failed(end, GS_FROM_DRIVER, code, "cuCtxSetCurrent");
 }
 
-/* Once only: whether a failed release took effect cannot be told, and a second one might take the context from others.
- */
+/* Release the context, only once. After a failed release it is not known whether it took effect, and a second
+ * release might take the context away from other users. */
 static void release_context(ending *end)
 {
     gs_report *report = end->report;

@@ -1,4 +1,4 @@
-/* The first failure: what it was, where, and whether anything can go on after it. */
+/* Record the first failure: what failed, where, and whether work can go on after it. */
 #include "gwi_scope.h"
 
 #include "gw_data.h"
@@ -22,7 +22,7 @@ const char *gs_status_text(int status)
     return status >= 0 && status < GS_STATUS_COUNT ? texts[status] : "not a status";
 }
 
-/* The end of a path says more than its beginning. */
+/* Copy the end of a path, which is more useful than its beginning. */
 static void copy_end(char *to, size_t to_bytes, const char *from)
 {
     size_t bytes = from == NULL ? 0 : strlen(from);
@@ -46,7 +46,7 @@ static void describe_code(gs_failure *failure)
         name = error->driver_name != NULL ? error->driver_name : error->runtime_name;
         text = error->meaning;
     }
-    if (gwi_driver_is_loaded()) { /* its own words, where it has some */
+    if (gwi_driver_is_loaded()) { /* use the driver's own message if it has one */
         const char *own_name = NULL, *own_text = NULL;
         if (gwi_cuda.cuGetErrorName(failure->code, &own_name) == 0 && own_name != NULL)
             name = own_name;
@@ -57,7 +57,7 @@ static void describe_code(gs_failure *failure)
              text == NULL ? "" : text);
 }
 
-/* What the table says; -1: it may stick or not. */
+/* Look up whether the error is sticky; -1 if it may or may not be. */
 static int sticks_by_table(gs_source source, int code)
 {
     const gw_cuda_error *error = source == GS_FROM_DRIVER ? gw_data_cuda_error((unsigned)code) : NULL;
@@ -70,7 +70,7 @@ static int sticks_by_table(gs_source source, int code)
     case GW_STICKY_PRACTICE:
         return 1;
     case GW_STICKY_NO:
-        return error->usable == GW_USABLE_NO; /* no context any more: as good as sticky */
+        return error->usable == GW_USABLE_NO; /* without a context the effect is the same as a sticky error */
     default:
         return -1;
     }
@@ -160,7 +160,7 @@ bool gwi_process_failure(gs_failure *ret_failure)
     return has;
 }
 
-/* Where the number alone does not say whether the context died, a harmless question does. */
+/* If the error number does not show whether the context is dead, find out with a harmless call. */
 static void ask_driver(gs_failure *failure)
 {
     size_t free_bytes, total_bytes;
@@ -215,7 +215,7 @@ int gs_death(const gs_scope *scope, gs_failure *ret_failure)
     if (scope == NULL || !gwi_is_dead(scope))
         return 0;
     if (gwi_driver_is_forked())
-        gwi_driver_load(ret_failure); /* says why it cannot be used */
+        gwi_driver_load(ret_failure); /* sets the reason why the driver cannot be used */
     else
         *ret_failure = scope->device->death;
     return 1;

@@ -1,5 +1,5 @@
-/* The driver, loaded at run time. Its functions by their exported names, which keep their meaning for ever; their types
- * come from api/driver.api. */
+/* The CUDA driver, loaded at run time. Functions have their exported names, whose meaning never changes; their types
+ * are from api/driver.api. */
 #ifndef GWI_DRIVER_H
 #define GWI_DRIVER_H
 
@@ -7,7 +7,7 @@
 
 #include <gpuwhy/scope.h>
 
-/* All of them are in every driver since 11.4. */
+/* Every driver since CUDA 11.4 has all of them. */
 #define GWI_DRIVER_CALLS(X)                                                                                            \
     X(cuGetErrorName)                                                                                                  \
     X(cuGetErrorString)                                                                                                \
@@ -55,16 +55,16 @@ typedef struct gwi_driver {
 #undef GWI_X
 } gwi_driver;
 
-/* Filled by gwi_driver_load(); constant from then on. */
+/* Filled by gwi_driver_load() and constant afterwards. */
 extern gwi_driver gwi_cuda;
 
-/* Load the driver and initialise it, once for the process; what failed is tried again by the next caller. Any thread.
- * Unless GS_OK, *ret_failure says why. */
+/* Load and initialise the driver, once per process. After a failure the next caller tries again. Any thread. Unless
+ * GS_OK, *ret_failure has the reason. */
 gs_status gwi_driver_load(gs_failure *ret_failure);
-/* Has it been loaded? Then its functions may be called. */
+/* Whether the driver is loaded and its functions may be called. */
 int gwi_driver_is_loaded(void);
 void *gwi_driver_symbol(const char *name);
-/* The process was forked after the driver was initialised: nothing of it works here. */
+/* Whether the process was forked after the driver was initialised. The driver does not work in such a process. */
 int gwi_driver_is_forked(void);
 
 #endif

@@ -1,7 +1,7 @@
-/* The inside of libgpuscope: its objects, and what the files of this folder ask of each other.
+/* Internal header of libgpuscope: its objects, and the functions that the files of this folder share.
  *
- * One lock, gwi_lock, guards all lists and counts of the process. It is never held across a call of the driver or of a
- * library, nor across a user's callback. Functions with "locked" in their name want it held. */
+ * One lock, gwi_lock, protects all lists and counts of the process. It is never held during a call of the driver, of
+ * a library or of a user's callback. Functions with "locked" in their name require it to be held. */
 #ifndef GWI_SCOPE_H
 #define GWI_SCOPE_H
 
@@ -16,29 +16,29 @@ enum { GWI_DEVICES_MAX = 64, GWI_NAME_BYTES = 32, GWI_PAGE_BYTES = 2 << 20, GWI_
 typedef struct gwi_device {
     int ordinal;
     int device;
-    CUcontext context; /* the same for the life of the process */
+    CUcontext context; /* keeps its value for the life of the process */
     atomic_int is_dead;
     gs_failure death;      /* written once, before is_dead */
-    uint64_t taken_bytes;  /* by all scopes, in pages */
-    bool has_shared_pages; /* some of it were small blocks, which share them */
+    uint64_t taken_bytes;  /* by all scopes, in whole pages */
+    bool has_shared_pages; /* small blocks, which share pages, were allocated */
 } gwi_device;
 
-/* Something that a scope owns: a member of its list and of the table of all. */
+/* Something that a scope owns: an entry of the scope's list and of the global table. */
 typedef struct gwi_thing {
     gs_kind kind;
     uint64_t handle;
-    uint64_t bytes;       /* as asked for */
-    uint64_t taken_bytes; /* of device memory, as the driver takes it */
-    const char *file;     /* static, the caller's */
+    uint64_t bytes;       /* requested size */
+    uint64_t taken_bytes; /* device memory that the driver uses for it */
+    const char *file;     /* static, from the caller */
     int line;
-    bool is_inner;  /* an arena's or a workspace's block, a pool: not to be given back by address */
-    bool is_failed; /* its release failed */
+    bool is_inner;  /* block of an arena or workspace, or a pool; cannot be freed by its address */
+    bool is_failed; /* releasing it failed */
     gs_scope *scope;
     struct gwi_thing *next, *previous;
     struct gwi_thing *bucket_next;
 } gwi_thing;
 
-/* Host objects that end with a scope: arenas, workspaces. */
+/* A host object that ends with a scope: an arena or a workspace. */
 typedef struct gwi_helper {
     struct gwi_helper *next;
     gs_scope *scope;
@@ -47,12 +47,12 @@ typedef struct gwi_helper {
 /* A thread inside a scope. */
 typedef struct gwi_entry {
     gs_scope *scope;
-    long thread; /* its id in the system */
+    long thread; /* the system's thread id */
     const char *file;
     int line;
-    CUcontext before;        /* what was current */
-    struct gwi_entry *outer; /* of the same thread */
-    struct gwi_entry *next;  /* of the same scope */
+    CUcontext before;        /* the context that was current before */
+    struct gwi_entry *outer; /* the same thread's enclosing entry */
+    struct gwi_entry *next;  /* next entry of the same scope */
 } gwi_entry;
 
 struct gs_scope {
@@ -74,7 +74,7 @@ struct gs_scope {
     uint64_t pool; /* 0: none yet */
     bool has_no_pools;
 
-    /* with inner scopes */
+    /* including inner scopes */
     uint64_t live_bytes, peak_bytes, taken_bytes;
     uint64_t pinned_bytes, pinned_peak_bytes;
     size_t streams_made;
@@ -88,70 +88,71 @@ struct gs_scope {
 extern pthread_mutex_t gwi_lock;
 
 /* failure.c */
-/* Fill in a failure; no list is touched. */
+/* Fill in a failure. No list is changed. */
 void gwi_describe(gs_failure *failure, gs_source source, int code, const char *call, const char *file, int line);
-/* The same for a refusal of our own. Returns `status`. `failure` may be NULL. */
+/* Fill in a failure for an error detected by libgpuscope. Returns `status`. `failure` may be NULL. */
 __attribute__((format(printf, 4, 5))) gs_status gwi_refusal(gs_failure *failure, gs_status status, const char *call,
                                                             const char *format, ...);
-/* As the first one of the process and of `scope` (may be NULL), unless they have one. GS_DEAD as its status kills the
- * scope's device. */
+/* Keep the failure as the first one of the process and of `scope` (may be NULL), unless they already have one. A
+ * failure with status GS_DEAD marks the scope's device as dead. */
 void gwi_keep(gs_scope *scope, const gs_failure *failure);
-/* A call failed: keep it if it is the first, find out whether it is sticky. Returns GS_DEAD, GS_NO_MEMORY or GS_FAILED.
- * `note` (may be NULL) is added to the text. */
+/* Handle a failed call: keep the failure if it is the first, and find out whether it is sticky. Returns GS_DEAD,
+ * GS_NO_MEMORY or GS_FAILED. `note` (may be NULL) is appended to the text. */
 gs_status gwi_failed(gs_scope *scope, gs_source source, int code, const char *call, const char *note, const char *file,
                      int line);
-/* A refusal of our own, kept likewise. `scope` may be NULL. */
+/* Report an error detected by libgpuscope and keep it in the same way. `scope` may be NULL. */
 __attribute__((format(printf, 6, 7))) gs_status gwi_refuse(gs_scope *scope, gs_status status, const char *call,
                                                            const char *file, int line, const char *format, ...);
-/* While it is set, a thread's failures for want of memory are not kept: something smaller is tried next. */
+/* While it is set, out-of-memory failures of this thread are not kept, because a smaller request follows. */
 extern _Thread_local bool gwi_is_trial;
 bool gwi_is_dead(const gs_scope *scope);
-/* The first failure in the process. */
+/* Return the first failure in the process. */
 bool gwi_process_failure(gs_failure *ret_failure);
 
 /* scope.c */
-/* The thread's innermost scope; NULL: none. */
+/* Return the thread's innermost scope; NULL if there is none. */
 gs_scope *gwi_current(void);
-/* May the calling thread use the scope? GS_OK, GS_DEAD, or GS_MISUSE, which is kept. */
+/* Whether the calling thread may use the scope: GS_OK, GS_DEAD, or GS_MISUSE, which is kept. */
 gs_status gwi_usable(gs_scope *scope, const char *call, const char *file, int line);
-/* A line to the user, if anybody listens. */
+/* Pass a line to the user's log callback, if there is one. */
 __attribute__((format(printf, 2, 3))) void gwi_log(gs_scope *scope, const char *format, ...);
-/* Take out every entry of the calling thread into `scope` and its inner ones. *ret_before: what was current then. */
+/* Remove all entries of the calling thread from `scope` and its inner scopes. *ret_before: the context that was
+ * current before them. */
 bool gwi_entries_leave(gs_scope *scope, CUcontext *ret_before);
 
 /* things.c */
-/* A thing to be filled in; takes room in the budgets for `taken_bytes`. GS_OK, GS_NO_MEMORY (kept), GS_NO_HOST_MEMORY
- * (kept). Ends with gwi_thing_own() or gwi_thing_drop(). */
+/* Create a thing and reserve `taken_bytes` in the budgets. Finish with gwi_thing_own() or gwi_thing_drop(). GS_OK,
+ * GS_NO_MEMORY (kept), GS_NO_HOST_MEMORY (kept). */
 gs_status gwi_thing_new(gs_scope *scope, gs_kind kind, uint64_t bytes, const char *call, const char *file, int line,
                         gwi_thing **ret_thing);
 void gwi_thing_own(gwi_thing *thing, uint64_t handle);
-void gwi_thing_drop(gwi_thing *thing); /* one that nobody owns */
-/* Take it out of its scope: of `scope` or one around it. NULL: there is none. */
+void gwi_thing_drop(gwi_thing *thing); /* free a thing that is in no list */
+/* Remove a thing from its scope, which is `scope` or one around it. NULL: no such thing. */
 gwi_thing *gwi_thing_take(gs_scope *scope, gs_kind kind, uint64_t handle, bool inner_too);
-/* The driver answered that it has no such thing: trying again could only hit somebody else's. */
+/* Whether the error means that the driver has no such thing. A second release could then hit an unrelated object. */
 bool gwi_is_unknown_to_driver(int code);
 void gwi_thing_take_locked(gwi_thing *thing);
 bool gwi_thing_has(const gs_scope *scope, gs_kind kind, uint64_t handle);
-/* Put one that was taken back into the list of `scope`. */
+/* Add a thing that was removed with gwi_thing_take() to the list of `scope`. */
 void gwi_thing_put(gwi_thing *thing, gs_scope *scope);
-/* Give it back to driver or library. 0, or their number; *ret_call: what was called. */
+/* Release a thing. Returns 0 or the error of the driver or library; *ret_call is the function that was called. */
 int gwi_thing_release(const gwi_thing *thing, gs_source *ret_source, const char **ret_call);
 gs_status gwi_thing_close(gs_scope *scope, gs_kind kind, uint64_t handle, bool inner_too, const char *call,
                           const char *file, int line);
 
 /* libraries.c */
-const char *gwi_library_error(gs_source source, int code); /* NULL: not known */
+const char *gwi_library_error(gs_source source, int code); /* NULL if the error is unknown */
 int gwi_library_destroy(gs_kind kind, void *handle, gs_source *ret_source, const char **ret_call);
 void *gwi_library_symbol(gs_source source, const char *name);
 
 /* memory.c */
 gs_status gwi_alloc(gs_scope *scope, uint64_t bytes, bool is_inner, CUdeviceptr *ret, const char *call,
                     const char *file, int line);
-/* What the driver takes for a block of device memory: steps of 512 bytes up to 1 MiB, then whole pages. */
+/* Return what the driver uses for a block of device memory: multiples of 512 bytes up to 1 MiB, whole pages above. */
 uint64_t gwi_taken_bytes(uint64_t bytes);
 
 /* plan.c */
-/* What an iteration does, step by step. */
+/* One step of a planned iteration. */
 typedef struct gwi_plan_step {
     bool is_free;
     size_t block;
@@ -159,10 +160,10 @@ typedef struct gwi_plan_step {
 } gwi_plan_step;
 size_t gwi_plan_step_count(const gs_plan *plan);
 gwi_plan_step gwi_plan_step_at(const gs_plan *plan, size_t step);
-uint64_t gwi_plan_arena_bytes(const gs_plan *plan); /* 0: not closed, or nothing in it */
+uint64_t gwi_plan_arena_bytes(const gs_plan *plan); /* 0: not closed, or empty */
 
 /* work.c */
-/* This thread's newest launch. */
+/* The newest launch of this thread. */
 typedef struct gwi_last_launch {
     const char *call, *file;
     int line;

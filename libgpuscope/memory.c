@@ -1,4 +1,4 @@
-/* Memory of all kinds, streams, events, modules: made, noted down, given back. */
+/* Memory of all kinds, streams, events and modules: create, record, release. */
 #include "gwi_scope.h"
 
 #include "gwi_driver.h"
@@ -17,7 +17,7 @@ uint64_t gwi_taken_bytes(uint64_t bytes)
     return up_to(bytes, bytes <= GWI_SMALL_BYTES ? SMALL_STEP_BYTES : GWI_PAGE_BYTES);
 }
 
-/* What was made becomes the scope's, or the failure is kept. Uses `thing` up. */
+/* Add a new object to the scope, or keep the failure. Consumes `thing`. */
 static gs_status own(gwi_thing *thing, int code, uint64_t handle, const char *call, const char *note)
 {
     gs_scope *scope = thing->scope;
@@ -92,8 +92,8 @@ static int make_pool(const gs_scope *scope, CUmemoryPool *ret_pool, const char *
     return code;
 }
 
-/* The scope's pool, made at the first use. Two threads may both make one; one of them stays.
- * *ret_pool: NULL where the card has none. */
+/* Return the scope's pool, which is created on first use. If two threads create one, only one of them is kept.
+ * *ret_pool is NULL if the GPU does not support pools. */
 static gs_status pool_of(gs_scope *scope, CUmemoryPool *ret_pool, const char *file, int line)
 {
     gwi_thing *thing;
@@ -168,7 +168,7 @@ gs_status gs_free_ordered_at(gs_scope *scope, CUdeviceptr address, CUstream stre
     if (status != GS_OK)
         return status;
     gwi_thing *thing = gwi_thing_take(scope, GS_KIND_ORDERED, address, false);
-    if (thing == NULL) /* plain memory, where there are no pools */
+    if (thing == NULL) /* without pools it is plain memory */
         return gwi_thing_close(scope, GS_KIND_DEVICE, address, false, "gs_free_ordered", file, line);
     int code = gwi_cuda.cuMemFreeAsync(address, stream);
     if (code == 0) {
@@ -215,7 +215,7 @@ gs_status gs_alloc_mapped_at(gs_scope *scope, size_t bytes, void **ret, CUdevice
     if (code != 0) {
         status = gwi_failed(scope, GS_FROM_DRIVER, code, "cuMemHostGetDevicePointer_v2", NULL, file, line);
         gs_status freed = gwi_is_dead(scope) ? GS_OK : gs_free_host_at(scope, memory, file, line);
-        (void)freed; /* the first failure is the one to tell; what is not freed stays the scope's */
+        (void)freed; /* report the first failure; memory that was not freed stays in the scope */
         return status;
     }
     *ret = memory;

@@ -1,15 +1,16 @@
-/* Memory planned ahead: blocks with known lifetimes find their places in one piece of memory.
+/* Plan memory ahead: place blocks with known lifetimes in one piece of memory.
  *
- * The best layout is hard to find in general. Blocks are placed one after the other, each into the smallest gap between
- * the placed blocks that live at the same time; the order matters, so a few orders are tried and the smallest result
- * wins. Training iterations, which free in about the opposite order, usually come out without any loss. */
+ * Finding the best layout is hard in general. Blocks are placed one after the other, each in the smallest gap
+ * between the placed blocks that live at the same time. The result depends on the order, so a few orders are tried
+ * and the smallest result is used. Training iterations free in roughly the opposite order and usually need no extra
+ * memory at all. */
 #include "gwi_scope.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct block {
-    uint64_t bytes, size; /* as asked for; rounded up */
+    uint64_t bytes, size; /* requested size; rounded up */
     size_t begin, end;    /* it lives in the steps [begin, end) */
     uint64_t offset;
     bool is_freed;
@@ -31,7 +32,7 @@ struct gs_plan {
     bool is_closed;
 };
 
-/* Sums of so many bytes do not overflow. */
+/* Limit at which sums of sizes do not overflow. */
 #define BYTES_MAX ((uint64_t)1 << 60)
 
 gs_status gs_plan_new(size_t alignment_bytes, gs_plan **ret_plan)
@@ -57,7 +58,7 @@ void gs_plan_delete(gs_plan *plan)
     free(plan);
 }
 
-/* ---- telling the iteration ---- */
+/* ---- recording the iteration ---- */
 
 static bool grow(void **rows, size_t row_bytes, size_t count, size_t *room)
 {
@@ -110,7 +111,7 @@ gs_status gs_plan_free(gs_plan *plan, size_t index)
     return GS_OK;
 }
 
-/* ---- finding the places ---- */
+/* ---- placing the blocks ---- */
 
 static int by_number(uint64_t a, uint64_t b)
 {
@@ -142,7 +143,8 @@ static bool live_together(const block *a, const block *b)
     return a->begin < b->end && b->begin < a->end;
 }
 
-/* The smallest gap that `wanted` fits into, between the blocks that live with it; `placed` is sorted by offset. */
+/* Return the offset of the smallest gap for `wanted` between the blocks that live at the same time. `placed` is
+ * sorted by offset. */
 static uint64_t find_gap(const block *wanted, block *const *placed, size_t placed_count)
 {
     uint64_t at = 0, best = UINT64_MAX, best_bytes = UINT64_MAX;
@@ -171,7 +173,7 @@ static void insert(block *added, block **placed, size_t placed_count)
     placed[at] = added;
 }
 
-/* Places all blocks in this order; what it takes. `sorted` and `placed` have room for all. */
+/* Place all blocks in this order and return the size needed. `sorted` and `placed` have room for all blocks. */
 static uint64_t place(gs_plan *plan, int (*order)(const void *, const void *), block **sorted, block **placed)
 {
     uint64_t bytes = 0;
@@ -211,7 +213,7 @@ gs_status gs_plan_close(gs_plan *plan, gs_plan_size *ret_size)
             best = i;
         }
     }
-    if (last != bytes) /* the last try was not the best one */
+    if (last != bytes) /* the last order tried was not the best */
         bytes = place(plan, orders[best], sorted, placed);
     plan->arena_bytes = bytes;
     plan->is_closed = true;

@@ -1,4 +1,4 @@
-/* Plans and the search for a batch: what needs no driver. */
+/* Tests for plans and the search for a batch. They need no driver. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -89,7 +89,8 @@ static void one_after_the_other_shares_a_place(void **state)
     gs_plan_delete(plan);
 }
 
-/* Forward keeps, backward gives back in the opposite order, with a gradient in between: no loss at all. */
+/* The forward pass keeps blocks, the backward pass frees them in the opposite order, with a gradient in between. No
+ * memory is lost. */
 static void a_training_iteration_has_no_gaps(void **state)
 {
     (void)state;
@@ -111,8 +112,8 @@ static void a_training_iteration_has_no_gaps(void **state)
     gs_plan_delete(plan);
 }
 
-/* Whatever is told: blocks that live together never overlap, all lie within, aligned, and the arena is no smaller than
- * what lives at once. */
+/* For any plan: blocks that live at the same time never overlap, all are inside the arena and aligned, and the arena
+ * is not smaller than the memory in use at once. */
 static void random_plans_never_overlap(void **state)
 {
     (void)state;
@@ -160,7 +161,7 @@ struct need {
     gs_status broken;
 };
 
-/* 10 bytes an image; from 100 images on a better algorithm needs half; 64 is not possible. */
+/* 10 bytes per image; from 100 images on a better algorithm needs half; 64 images are not possible. */
 static gs_status need_of(void *user, size_t n, uint64_t *ret_bytes)
 {
     struct need *need = user;
@@ -183,7 +184,7 @@ static void finds_the_largest_batch(void **state)
     uint64_t bytes = 0;
     gs_fit fit = {.budget_bytes = 700, .n_max = 2000};
     assert_int_equal(gs_fit_batch(&fit, need_of, &need, &n, &bytes), GS_OK);
-    assert_int_equal(n, 140); /* 71 to 99 do not fit, and more does */
+    assert_int_equal(n, 140); /* 71 to 99 do not fit, but larger batches do */
     assert_int_equal(bytes, 700);
     fit.n_max = 99;
     assert_int_equal(gs_fit_batch(&fit, need_of, &need, &n, &bytes), GS_OK);

@@ -1,4 +1,4 @@
-/* Prints what the library knows of the device's memory, for a person. */
+/* Print the report of a scope's end. */
 #include "gwi_scope.h"
 
 #include "gw_text.h"

@@ -1,4 +1,4 @@
-/* Scopes: opening them, and the threads that are inside. */
+/* Open scopes, and keep track of the threads inside them. */
 #include "gwi_scope.h"
 
 #include "gwi_driver.h"
@@ -12,7 +12,7 @@
 
 pthread_mutex_t gwi_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static gwi_device devices[GWI_DEVICES_MAX]; /* guarded by gwi_lock; a row never goes */
+static gwi_device devices[GWI_DEVICES_MAX]; /* protected by gwi_lock; a row is never removed */
 static size_t device_count;
 
 static _Thread_local gwi_entry *innermost;
@@ -52,7 +52,7 @@ static void unlink_entry_locked(gwi_entry *entry)
     *at = entry->next;
 }
 
-/* A thread ends: it is inside nothing any more. Its context goes with it. */
+/* A thread ends: remove its entries. Its current context ends with it. */
 static void leave_all(void *unused)
 {
     (void)unused;
@@ -71,7 +71,7 @@ static void make_thread_end(void)
     thread_end_error = pthread_key_create(&thread_end, leave_all);
 }
 
-/* An entry that is in no list yet: all that can fail of entering. */
+/* Create an entry that is in no list yet. Everything that can fail about entering is done here. */
 static gs_status new_entry(gs_scope *scope, const char *file, int line, gwi_entry **ret_entry)
 {
     pthread_once(&thread_end_once, make_thread_end);
@@ -119,7 +119,7 @@ bool gwi_entries_leave(gs_scope *scope, CUcontext *ret_before)
     return found;
 }
 
-/* The scope's context becomes current in this thread; what was, is noted. */
+/* Make the scope's context current in this thread, and record the previous one. */
 static int make_current(gs_scope *scope, CUcontext *ret_before, const char **ret_call)
 {
     *ret_call = "cuCtxGetCurrent";
@@ -251,8 +251,8 @@ static int look_at_memory(gs_scope *scope)
     return 0;
 }
 
-/* What remains to be done once the scope has a device, and a context that is retained: the thread enters, the driver's
- * memory is looked at, the scope gets its place. `entry` is used up. */
+/* Finish opening a scope that has a device and a retained context: enter it with this thread, read the driver's free
+ * memory, and add the scope to its parent. Consumes `entry`. */
 static int begin(gs_scope *scope, gwi_entry *entry, const char **ret_call)
 {
     int code = make_current(scope, &entry->before, ret_call);
@@ -280,7 +280,7 @@ static int begin(gs_scope *scope, gwi_entry *entry, const char **ret_call)
     return 0;
 }
 
-/* The failure of an opening has no scope to be kept in. */
+/* Report the failure to open a scope: there is no scope to keep it in. */
 static gs_status not_opened(gwi_device *device, int code, const char *call, gs_failure *failure, const char *file,
                             int line)
 {
@@ -309,7 +309,7 @@ static gs_status open_on(gwi_device *device, const gs_options *options, gs_scope
         return not_opened(device, code, call, failure, file, line);
     }
     pthread_mutex_lock(&gwi_lock);
-    if (device->context != context) /* it is the same every time, and read without the lock */
+    if (device->context != context) /* always the same value; other threads read it without the lock */
         device->context = context;
     pthread_mutex_unlock(&gwi_lock);
     code = begin(scope, entry, &call);

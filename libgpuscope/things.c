@@ -1,4 +1,4 @@
-/* What scopes own: one list a scope, one table for all, and how each kind is given back. */
+/* Everything that scopes own: one list per scope, one table for all, and the function that releases each kind. */
 #include "gwi_scope.h"
 
 #include "gwi_driver.h"
@@ -26,7 +26,7 @@ const char *gs_kind_text(int kind)
 
 /* ---- the table: by kind and handle, guarded by gwi_lock ---- */
 
-static gwi_thing **buckets; /* owned, for the life of the process while it holds anything */
+static gwi_thing **buckets; /* owned; kept for the life of the process */
 static size_t bucket_count, thing_count;
 
 static size_t bucket_of(gs_kind kind, uint64_t handle, size_t count)
@@ -35,7 +35,7 @@ static size_t bucket_of(gs_kind kind, uint64_t handle, size_t count)
     return (size_t)(mixed >> 32) & (count - 1);
 }
 
-/* One more place for a thing that is about to be made. */
+/* Reserve a place for a thing about to be created. */
 static bool reserve_locked(void)
 {
     if (thing_count < bucket_count)
@@ -43,7 +43,7 @@ static bool reserve_locked(void)
     size_t count = bucket_count == 0 ? 256 : bucket_count * 2;
     gwi_thing **grown = calloc(count, sizeof *grown);
     if (grown == NULL)
-        return bucket_count != 0; /* longer chains will do */
+        return bucket_count != 0; /* use longer chains */
     for (size_t i = 0; i < bucket_count; i++) {
         while (buckets[i] != NULL) {
             gwi_thing *thing = buckets[i];
@@ -95,7 +95,7 @@ static void uncount_locked(gwi_thing *thing)
     thing->scope->device->taken_bytes -= thing->taken_bytes;
 }
 
-/* Only what really was there counts as a peak. */
+/* Update the peaks only after the thing really exists. */
 static void note_peaks_locked(gwi_thing *thing)
 {
     for (gs_scope *scope = thing->scope; scope != NULL; scope = scope->parent) {
@@ -110,7 +110,7 @@ static void note_peaks_locked(gwi_thing *thing)
         thing->scope->device->has_shared_pages = true;
 }
 
-/* The scope, itself or one around it, whose limit has no room for so much more. */
+/* Return the scope whose limit is too small for the additional bytes: `scope` or one around it; NULL if none is. */
 static const gs_scope *full_locked(const gs_scope *scope, uint64_t taken_bytes)
 {
     for (; scope != NULL; scope = scope->parent) {
@@ -211,7 +211,7 @@ static bool is_around(const gs_scope *outer, const gs_scope *scope)
     return scope != NULL;
 }
 
-/* The thing if `scope`, or one around it, has it. */
+/* Return the thing if `scope`, or one around it, owns it. */
 static gwi_thing *find_locked(const gs_scope *scope, gs_kind kind, uint64_t handle, bool inner_too)
 {
     gwi_thing *thing = bucket_count == 0 ? NULL : buckets[bucket_of(kind, handle, bucket_count)];
@@ -260,7 +260,7 @@ int gwi_thing_release(const gwi_thing *thing, gs_source *ret_source, const char 
         *ret_call = "cuEventDestroy_v2";
         return gwi_cuda.cuEventDestroy_v2(handle);
     case GS_KIND_ORDERED:
-        /* Its stream may be gone. Whoever ends a scope has waited for all work, so any stream will do. */
+        /* Its stream may be destroyed. The end of a scope waits for all work first, so any stream can be used. */
         *ret_call = "cuMemFreeAsync";
         return gwi_cuda.cuMemFreeAsync(thing->handle, NULL);
     case GS_KIND_POOL:
@@ -308,7 +308,7 @@ gs_status gwi_thing_close(gs_scope *scope, gs_kind kind, uint64_t handle, bool i
         return GS_OK;
     }
     if (source == GS_FROM_DRIVER && !gwi_is_unknown_to_driver(code))
-        gwi_thing_put(thing, thing->scope); /* the end of its scope tries again */
+        gwi_thing_put(thing, thing->scope); /* released again at the end of its scope */
     else
         gwi_thing_drop(thing);
     return gwi_failed(scope, source, code, driver_call, NULL, file, line);

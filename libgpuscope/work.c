@@ -1,11 +1,11 @@
-/* Work in the thread's innermost scope. */
+/* Submit work in the thread's innermost scope. */
 #include "gwi_scope.h"
 
 #include "gwi_driver.h"
 
 _Thread_local gwi_last_launch gwi_launched;
 
-/* The scope to work in. GS_DEAD; GS_MISUSE: there is none, and *ret_scope is NULL. */
+/* Return the scope to work in. GS_DEAD; GS_MISUSE: there is none, and *ret_scope is NULL. */
 static gs_status working(const char *call, const char *file, int line, gs_scope **ret_scope)
 {
     gs_scope *scope = gwi_current();
