@@ -1,9 +1,9 @@
-"""What recording costs, as tables: on the virtual card everywhere, on a real one where there is one.
+"""Measure the cost of recording and print it as tables: always on the virtual GPU, and on a real GPU if there is one.
 
 usage: bench.py [--build DIR] [--write FILE] [--seconds S] [--real]
 
---write puts the tables into a file (docs/benchmarks.md), with machine, card, driver and date. A part that cannot run
-says so in its place. --real measures nothing where there is no real card.
+--write puts the tables into a file (docs/benchmarks.md), with machine, GPU, driver and date. A part that cannot run
+prints the reason instead. --real skips everything if there is no real GPU.
 """
 
 import argparse
@@ -50,7 +50,7 @@ def interval(values, rounds=2000):
 
 
 def paired(on, off, relative=False):
-    """Blocks come as on off off on: neighbours are compared."""
+    """Compare neighbouring blocks: they are in the order on off off on."""
     pairs = list(zip(on, off))
     return [a / b if relative else a - b for a, b in pairs]
 
@@ -169,7 +169,7 @@ class Bench:
                 raise CannotRun(f"{argv[0]}: exit status {done.returncode}")
 
     def logs(self):
-        """A gigabyte of text out of tests/logs/healthy, read by one core: ordinary training, and lines of every kind."""
+        """Read a gigabyte of text from tests/logs/healthy on one core: ordinary training, and lines of every kind."""
         training = ("torch-tqdm", "lightning", "hf-trainer", "keras", "torchrun", "slurm", "megatron", "fairseq", "fsdp-interleaved",
                     "mpi-tagged")
         folder = os.path.join(ROOT, "tests", "logs")
@@ -194,7 +194,7 @@ class Bench:
 
     @staticmethod
     def log_folder():
-        """In memory where there is room: a disk's speed is not what is asked for."""
+        """A folder in memory if there is room, so that the speed of the disk is not measured."""
         room = os.statvfs("/dev/shm") if os.path.isdir("/dev/shm") else None
         return "/dev/shm" if room is not None and room.f_bavail * room.f_frsize > 4 << 30 else None
 
@@ -215,7 +215,7 @@ class Bench:
     # ---- the page ----
 
     def part(self, function, *arguments, columns):
-        """One row or more; a part that cannot run leaves a row that says why."""
+        """Print one or more rows; a part that cannot run prints a row with the reason."""
         try:
             return function(*arguments)
         except CannotRun as reason:

@@ -1,13 +1,15 @@
-/* What gpuwhy costs a call: one process over the driver API, calls through the facade and past it by turns.
+/* Measure what gpuwhy costs per call: one process using the driver API, with calls that alternately go through the
+ * facade and bypass it.
  *
  *   gpuwhy run --quiet [--gpu virtual:h200] -- hook_cost [blocks]
  *   hook_cost --layout
  *
- * A block is a burst of the same call; blocks with and without us alternate (on off off on ...), so that drift of the
- * machine falls on both. "Off" calls the driver's own function, found in the file that the buffer's head names; "on"
- * calls what any program finds under that name. Without gpuwhy all blocks are bare calls. Prints one JSON object;
- * bench.py makes the statistics. Launches are measured once more with other memory touched between them, as a program
- * does that works between its calls. --layout prints what training.py must know of a buffer. */
+ * A block is a burst of the same call. Blocks with and without gpuwhy alternate (on off off on ...), so that drift
+ * of the machine affects both. "Off" calls the driver's own function, found in the file that the buffer's header
+ * names; "on" calls the function that any program finds under that name. Without gpuwhy all blocks are direct calls.
+ * Prints one JSON object; bench.py computes the statistics. Launches are measured a second time with other memory
+ * touched between them, like a program that works between its calls. --layout prints what training.py must know
+ * about a buffer. */
 #include "gw_buffer.h"
 #include "gw_cuda_calls.h"
 
@@ -24,17 +26,17 @@
 
 enum {
     LAUNCHES = 200,
-    LAUNCH_BLOCKS_TIMES = 5, /* launches are quick: so many more blocks of them */
+    LAUNCH_BLOCKS_TIMES = 5, /* launches are fast: run this many times more blocks of them */
     COLD_LAUNCHES = 50,
     COLD_BYTES = 256 << 10, /* touched between two launches ... */
-    COLD_WALK = 8 << 20,    /* ... in a window that walks through so many */
+    COLD_WALK = 8 << 20,    /* ... in a window that moves through this many bytes */
     PAIRS = 100,
-    TAIL_BLOCKS = 20, /* a p99.9 is taken over so many blocks of one kind */
+    TAIL_BLOCKS = 20, /* a p99.9 is computed over this many blocks of one kind */
     BLOCKS = 400,
     BLOCKS_MAX = 4000,
     ALLOC_BYTES = 4096,
-    DEPTH = 60,      /* native frames where call sites are measured */
-    NEW_IN_BLOCK = 8 /* new sites of one block: each is some 25 records, and the buffer is emptied ten times a second */
+    DEPTH = 60,      /* native frames when call sites are measured */
+    NEW_IN_BLOCK = 8 /* new sites per block: each is about 25 records; the buffer is emptied ten times a second */
 };
 
 #define DRIVER_FUNCTIONS(X)                                                                                            \
@@ -101,7 +103,7 @@ static void open_driver(const char *path, struct driver *to)
     memcpy(&to->free_async, &found, sizeof found);
 }
 
-/* This process's buffer; NULL: it is not recorded. */
+/* Map this process's buffer; NULL if the process is not recorded. */
 static gw_buffer_head *map_buffer(void)
 {
     const char *folder = getenv("GPUWHY_RUN_DIR");
@@ -155,7 +157,7 @@ static void print_blocks(const char *name, int blocks)
 static void measure_launches(CUfunction function, int blocks)
 {
     int count[2] = {0, 0};
-    for (int i = -8; i < blocks; i++) { /* the first ones warm up */
+    for (int i = -8; i < blocks; i++) { /* the first blocks warm up */
         bool on = is_on(i);
         const struct driver *by = on ? &driver : &bare;
         uint64_t begin = now_ns();
@@ -178,7 +180,7 @@ static void touch_other_memory(void)
     at = (at + COLD_BYTES) % COLD_WALK;
 }
 
-/* Each launch by itself: the clock costs on and off the same. */
+/* Time each launch separately: the clock costs the same with and without gpuwhy. */
 static void measure_cold_launches(CUfunction function, int blocks)
 {
     int count[2] = {0, 0};
@@ -206,7 +208,7 @@ static int by_value(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* The tail of every TAIL_BLOCKS blocks by itself, before print_calls() sorts them all. */
+/* Print the tail of every TAIL_BLOCKS blocks. Call it before print_calls() sorts all samples. */
 static void print_tails(const char *name, int samples)
 {
     enum { EACH = TAIL_BLOCKS * PAIRS };
@@ -241,16 +243,16 @@ static float timed_alloc(const struct driver *by, bool async)
     return (float)(end - begin);
 }
 
-/* What "on" and "off" are. */
+/* What "on" and "off" mean in a measurement. */
 typedef enum comparison {
-    WITH_AND_WITHOUT_US, /* no call sites in either */
-    SITE_KNOWN,          /* with and without call sites, always the same one, DEPTH frames deep */
-    SITE_NEW             /* the same, each time another one: all code is known, the way through it is not */
+    WITH_AND_WITHOUT_US, /* without call sites in either */
+    SITE_KNOWN,          /* with and without call sites; always the same site, DEPTH frames deep */
+    SITE_NEW             /* as above, but a new site each time: all functions are known, the path through them is not */
 } comparison;
 
 static volatile unsigned kept;
 
-/* Bit n of `path` decides from which line the n-th frame calls the next one. */
+/* Bit n of `path` selects the line from which the n-th frame calls the next one. */
 static __attribute__((noinline)) float deep_alloc(unsigned depth, uint64_t path, bool async)
 {
     float ns;
@@ -276,7 +278,7 @@ static float compared_alloc(gw_buffer_head *head, comparison what, bool async, b
     return deep_alloc(DEPTH, what == SITE_NEW ? ++count * 0x9e3779b97f4a7c15ull : 0, async);
 }
 
-/* Each allocation by itself, because the tail matters. The pause lets the supervisor empty the buffer. */
+/* Time each allocation separately, because the tail matters. The pause lets the supervisor empty the buffer. */
 static void measure_allocations(gw_buffer_head *head, const char *name, comparison what, bool async, int blocks)
 {
     int count[2] = {0, 0}, used[2] = {0, 0}, each = what == SITE_NEW ? NEW_IN_BLOCK : PAIRS;
@@ -319,7 +321,7 @@ static bool async_works(void)
     return driver.free_async(address, NULL) == CUDA_SUCCESS;
 }
 
-/* Where the switch of call sites and the counts of calls lie in a buffer: training.py cannot read the header. */
+/* Print where a buffer has the switch of call sites and the call counters: training.py cannot read the C header. */
 static void print_layout(void)
 {
     printf("{\"sites_switch\": %zu, \"slots\": [%d, %zu, %d, %zu]}\n", offsetof(gw_buffer_head, sites_off),

@@ -1,7 +1,8 @@
-/* How fast `gpuwhy explain` takes a recording: read, model, judge, on one core: gw_judge_bench [LIVE_BLOCKS [EVENTS]].
+/* Measure how fast `gpuwhy explain` processes a recording (read, model, judge) on one core: gw_judge_bench
+ * [LIVE_BLOCKS [EVENTS]].
  *
- * The mix: made_recording.h. Writing is not timed. The median of five rounds is printed with the slowest and fastest.
- */
+ * made_recording.h describes the mix of events. Writing is not timed. Prints the median of five rounds, with the
+ * slowest and the fastest. */
 #define _GNU_SOURCE
 #include "gw_clock.h"
 #include "gw_model.h"

@@ -1,6 +1,7 @@
-/* What it costs to note the calls that put work in order (src/hook/order.c), and to tell them before a free: one
- * process over the driver API, the same bursts before and after the hook begins to note, and with a copy on another
- * stream before each free. Median of bursts, ns a call; absolute times are the machine's, compare within one run.
+/* Measure what it costs to record the calls that put work in order (src/hook/order.c), and to write them before a
+ * free. One process using the driver API makes the same bursts before and after the hook starts to record order, and
+ * again with a copy on another stream before each free. Prints the median of bursts in ns per call. Absolute times
+ * depend on the machine: compare only within one run.
  *
  *   gpuwhy run --quiet --gpu virtual:h200 -- bench-order-cost */
 #include "gw_cuda_calls.h"
@@ -71,7 +72,7 @@ static void allocate(void)
         CHECK(cuMemAllocAsync(&block[i], 4096, computing));
 }
 
-/* Then each free of the burst is a question; the first of them tells the steps. */
+/* Then the hook must check the order for each free of the burst; the first one writes the steps. */
 static void allocate_and_copy(void)
 {
     allocate();
@@ -90,7 +91,7 @@ static double measure(void (*before)(void), void (*call)(int))
             call(i);
         burst_ns[b] = (now_ns() - begin) / CALLS;
         CHECK(cuCtxSynchronize());
-        usleep(2000); /* the supervisor must keep up: a full buffer has another price */
+        usleep(2000); /* give the supervisor time: calls cost more when the buffer is full */
     }
     qsort(burst_ns, BURSTS, sizeof burst_ns[0], compare);
     return burst_ns[BURSTS / 2];
@@ -119,12 +120,12 @@ int main(void)
     for (int i = 0; i < STEPS; i++)
         off[i] = measure(nothing, steps[i].call);
     void *locked;
-    CHECK(cuMemHostAlloc(&locked, 4096, 0)); /* from here on they are noted */
+    CHECK(cuMemHostAlloc(&locked, 4096, 0)); /* from here on the steps are recorded */
     for (int i = 0; i < STEPS; i++) {
         double on = measure(nothing, steps[i].call);
         printf("%-22s %7.1f ns, noted %7.1f ns: %+.1f ns\n", steps[i].name, off[i], on, on - off[i]);
     }
-    for (int i = 0; i < 2000; i++) /* no copy is left in the ring of steps */
+    for (int i = 0; i < 2000; i++) /* push all copies out of the ring of steps */
         record(i), wait(i);
     double without = measure(allocate, free_one);
     double with = measure(allocate_and_copy, free_one);

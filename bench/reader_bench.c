@@ -1,4 +1,5 @@
-/* How fast a recording is written and read: gw_reader_bench [EVENTS [LIVE_BLOCKS]]. The mix: made_recording.h. */
+/* Measure how fast a recording is written and read: gw_reader_bench [EVENTS [LIVE_BLOCKS]]. made_recording.h
+ * describes the mix of events. */
 #define _GNU_SOURCE
 #include "gw_clock.h"
 #include "made_recording.h"

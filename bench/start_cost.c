@@ -1,4 +1,5 @@
-/* What gpuwhy's libraries cost a program that never touches a GPU: `true` started with and without them, by turns.
+/* Measure what gpuwhy's libraries cost a program that never uses a GPU: `true` is started alternately with and
+ * without them.
  *
  *   gpuwhy run --quiet -- start_cost [pairs]
  *

@@ -1,10 +1,10 @@
-"""What the recorder costs a training: one process, the recorder switched off and on by turns.
+"""Measure what the recorder costs a training: one process, with the recorder alternately off and on.
 
 usage: gpuwhy run --quiet -- python3 training.py cnn|resnet50 [--blocks N] [--sites-switch OFFSET] [--seconds S]
 
-Off: calls go through the facade straight into the driver. With OFFSET, that of the switch of call sites in the buffer
-(bench-hook-cost --layout knows it; bench.py passes it on), it is call sites alone that are off. Without gpuwhy all
-blocks are alike. Prints one JSON object with the milliseconds an iteration of every block.
+Off: the facade passes calls directly to the driver. OFFSET is the position of the switch for call sites in the buffer
+(printed by bench-hook-cost --layout and passed on by bench.py); with it, only call sites are switched off. Without
+gpuwhy all blocks are the same. Prints one JSON object with the milliseconds per iteration of every block.
 """
 
 import argparse
@@ -22,7 +22,7 @@ import torch.nn as nn
 
 
 class Switch:
-    """The recorder of this very process, or its call sites; does nothing when it is not recorded."""
+    """Switches the recorder of this process, or its call sites, on and off; no effect in a process not recorded."""
 
     def __init__(self, sites_offset):
         self.sites_offset, self.map = sites_offset, None
@@ -37,7 +37,7 @@ class Switch:
             sys.exit("training: gpuwhy runs, but this process has no buffer")
 
         if self.map is not None and sites_offset is None:
-            try:  # the hook is in the process since the first driver call
+            try:  # the hook is loaded since the first driver call
                 self.record = ctypes.CDLL("libgpuwhy-hook.so", mode=os.RTLD_LAZY | os.RTLD_NOLOAD).gpuwhy_record
             except (OSError, AttributeError) as error:
                 sys.exit(f"training: the recorder cannot be switched: {error}")
@@ -51,7 +51,8 @@ class Switch:
             sys.exit("training: the recorder was not switched")
 
     def launches(self, counters):
-        """Launches and other recorded calls so far; `counters` is (first slot, slot bytes, slots, offset of calls)."""
+        """Number of launches and other recorded calls so far; `counters` is (first slot, slot bytes, slots, offset of
+        calls)."""
         if self.map is None or counters is None:
             return None
         first, size, count, calls = counters
