@@ -3,11 +3,11 @@
 # under the sanitizers. The last line is `N passed, N failed, N skipped`; skipped tests are listed.
 set -u
 cd "$(dirname "$0")/.." || exit 1
-jobs=$(($(nproc) * 2)) # many tests wait for something, and need no processor meanwhile
+jobs=$(($(nproc) * 2)) # many tests wait for something and need no processor meanwhile
 passed=0 failed=0 skipped=0 names= pythons=
 began=$(date +%s)
 
-# A line with the time since the start, in minutes and seconds.
+# Print a line with the time since the start, in minutes and seconds.
 progress() { # text
     since=$(($(date +%s) - began))
     printf '%3d:%02d  %s\n' $((since / 60)) $((since % 60)) "$1"
@@ -57,7 +57,7 @@ run_failed_alone() { # folder
     names="$names$(sed -nE "s/^([^ ]+) Passed$/\n  flaky    $name: \1 (failed beside others, passed alone)/p" "$1/check.alone")"
 }
 
-# Run ctest, and print how far it is once a minute. Its output goes to check.log. Sets `ended`.
+# Run ctest and print its progress once a minute. Its output goes to check.log. Sets `ended`.
 run_ctest() { # name folder ctest options
     label=$1 at=$2
     shift 2
@@ -87,7 +87,7 @@ run_tests() { # name folder ctest options
     total=$(wc -l <"$folder/check.results")
     f=$((total - p - s))
     if [ "$ended" -ne 0 ] && [ "$f" -eq 0 ]; then
-        f=1 # ctest itself is not content, whatever the lines say
+        f=1 # ctest itself failed, whatever the lines say
     fi
     passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
     echo "  $name: $p passed, $f failed, $s skipped"

@@ -3,7 +3,7 @@
 # folder away and the installed tree to another place. gpuwhy must find its libraries beside itself, not anywhere else.
 set -eu
 cd "$(dirname "$0")/.."
-unset MAKEFLAGS MFLAGS MAKEOVERRIDES MAKELEVEL # of a make that started us
+unset MAKEFLAGS MFLAGS MAKEOVERRIDES MAKELEVEL # set by a make that started this script
 build=$(cd "$1" && pwd)
 moved=$build.moved
 place=$(mktemp -d)
@@ -23,7 +23,7 @@ expect() { # file text
 $(cat "$1")"
 }
 
-rm -rf "$moved" # of a run that was killed
+rm -rf "$moved" # left by a run that was killed
 make install BUILD="$build" DESTDIR="$place/staged" PREFIX=/usr >"$place/install" 2>&1 || fail "$(cat "$place/install")"
 expect "$place/install" "installed: $place/staged/usr/bin/gpuwhy"
 (cd "$place/staged" && find . ! -type d | sort) >"$place/files"
@@ -54,7 +54,7 @@ run() { # name wanted-status command...: its outputs are <place>/<name>.out and 
     [ "$status" -eq "$wanted" ] || fail "exit status $status, not $wanted: $*
 $(cat "$place/$name.out" "$place/$name.err")"
 }
-try() { # name gpuwhy: a leak is seen, a repaired program is left in peace, the last recording is found
+try() { # name gpuwhy: detect a leak, stay silent for the repaired program, find the last recording
     run "$1-twin" 0 "$2" run --gpu virtual:h200,memory=16GiB -- "$place/cnn" --runs 2 --batch 16384
     expect "$place/$1-twin.err" "no fault"
     run "$1-leak" 1 "$2" run --gpu virtual:h200,memory=16GiB -- "$place/cnn" --runs 2 --batch 16384 --keep-runs

@@ -5,7 +5,7 @@
 # library stops the configuration.
 set -eu
 cd "$(dirname "$0")/.."
-unset MAKEFLAGS MFLAGS MAKEOVERRIDES MAKELEVEL # of a make that started us
+unset MAKEFLAGS MFLAGS MAKEOVERRIDES MAKELEVEL # set by a make that started this script
 mkdir -p "$1"
 folder=$(cd "$1" && pwd)
 work=$folder/check-minimal
@@ -29,7 +29,7 @@ for tool in make cmake as ld ar ranlib nm objdump strip sh cat chmod cp cut date
     path=$(command -v "$tool") || fail "no $tool"
     case $path in
     /*) [ -e "$work/bin/$tool" ] || ln -s "$path" "$work/bin/$tool" ;;
-    *) ;; # the shell's own
+    *) ;; # shell built-in
     esac
 done
 unset CC CFLAGS LDFLAGS

@@ -3,12 +3,12 @@
 
     tools/circles.py [--names] [folder..]
 
-A file is a .c with its header: x.c, x.h, gw_x.h and gwi_x.h count as one. A circle is a strongly connected component of
-two files or more. There are two graphs. In the first a file uses another one of its folder if it calls one of its
-functions; an include graph alone does not see that behind a header that many files share. In the second graph a file
-also uses another one if it includes its header. Tests do not count. Without folders: every folder that has sources,
-below src, virtual-gpu and libgpuscope, then src/hook and src/verdict with their subfolders, as "FOLDER/...". A folder
-that is named is counted with its subfolders.
+A file is a .c with its header: x.c, x.h, gw_x.h and gwi_x.h count as one. A circle is a strongly connected component
+of two files or more. Two graphs are examined. In the first, a file uses another one of its folder if it calls one of
+its functions; includes alone would miss this when many files share a header. In the second graph, a file also uses
+another one if it includes its header. Tests do not count. Without arguments, every folder with sources below src,
+virtual-gpu and libgpuscope is examined, then src/hook and src/verdict with their subfolders, as "FOLDER/...". A folder
+given as an argument is examined with its subfolders.
 """
 import argparse
 import pathlib
@@ -20,13 +20,13 @@ TOPS = ("src", "virtual-gpu", "libgpuscope")
 NOT_COUNTED = re.compile(r"(_test|_testlib|_testplugin|_bench)\.[ch]$|^fuzz_")
 COMMENT = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', re.S)
 INCLUDE = re.compile(r'^#\s*include\s+"([^"]+)"', re.M)
-# A definition begins in the first column, and its body in the first column of a later line.
+# A definition begins in the first column, and so does its body on a later line.
 DEFINITION = re.compile(r"^(?!static\b|typedef\b|#)[A-Za-z_][^\n;{}=]*?\b(gwi?_\w+)\((?:[^;{}]*)\)\s*\n\{", re.M)
 WORD = re.compile(r"\b[A-Za-z_]\w*\b")
 
 
 def unit(name):
-    """The file that a source counts as."""
+    """Return the unit that a source file belongs to."""
     return re.sub(r"^gwi?_", "", name.rsplit(".", 1)[0])
 
 
@@ -47,7 +47,7 @@ class File:
 
 
 def files_of(folder, with_subfolders=False):
-    """The files by what unit() makes of their names: a folder and its subfolders have no two of one name."""
+    """Group the files by unit(). A folder and its subfolders have no two units with the same name."""
     files = {}
     for path in sorted(folder.rglob("*") if with_subfolders else folder.iterdir()):
         if path.suffix in (".c", ".h") and path.parent.name != "testing" and not NOT_COUNTED.search(path.name):
@@ -56,7 +56,7 @@ def files_of(folder, with_subfolders=False):
 
 
 def uses(files, with_includes):
-    """Which files of the folder each file uses."""
+    """Return for each file the files of the folder that it uses."""
     definer, header_of = {}, {}
     for name, file in files.items():
         header_of.update({header: name for header in file.headers})
@@ -104,13 +104,13 @@ def components(graph):
 
 
 def circles(files, with_includes):
-    """The circles of a folder, the largest first."""
+    """Return the circles of a folder, the largest first."""
     parts = components(uses(files, with_includes))
     return sorted((part for part in parts if len(part) > 1), key=len, reverse=True)
 
 
 def figures(parts):
-    """Files in circles, and how they come together: "5 = 3 + 2"."""
+    """Describe the number of files in circles and the sizes of the circles: "5 = 3 + 2"."""
     sizes = [len(part) for part in parts]
     return f"{sum(sizes)} = {' + '.join(map(str, sizes))}" if len(sizes) > 1 else str(sum(sizes))
 
@@ -124,7 +124,7 @@ def subfolders(folder):
 
 
 def folders():
-    """Each folder, and whether its subfolders count with it."""
+    """Yield each folder, and whether its subfolders are included."""
     for top in TOPS:
         base = ROOT / top
         for folder in [base, *subfolders(base)] if base.is_dir() else []:
