@@ -7,7 +7,7 @@ function(gw_add_python_tests name)
     message(STATUS "python3 not found: ${name} is not tested")
     return()
   endif()
-  if(GW_SANITIZE) # a sanitizer's runtime would have to be preloaded into Python
+  if(GW_SANITIZE) # the sanitizer's runtime would have to be preloaded into Python
     return()
   endif()
   foreach(version ${GW_PYTHON_VERSIONS})
