@@ -1,9 +1,9 @@
-/* Trains a small CNN as a framework would, as far as the GPU's memory is concerned: weights, gradients and Adam's two
- * moments live as long as a run; each forward pass leaves behind what the backward pass will need, the backward pass
- * gives it back layer by layer; batches are loaded one ahead on a stream of their own.
+/* Train a small CNN that uses GPU memory as a framework does: weights, gradients and Adam's two moments live as long
+ * as a run. Each forward pass saves what the backward pass needs, and the backward pass frees it layer by layer.
+ * Batches are loaded one ahead on their own stream.
  *
- * Without a fault option the program is healthy: all memory is given back, and it exits 0. Each fault option commits
- * one of the mistakes that kill real training runs. See ../README.md. */
+ * Without a fault option the program is healthy: it frees all memory and exits 0. Each fault option makes one of the
+ * mistakes that kill real training runs. See ../README.md. */
 #include "kernels.h"
 #include "network.h"
 
@@ -24,7 +24,7 @@ struct settings {
     long long leak_streams, leak_contexts, whole_data_set;
 };
 
-/* A block of device memory that knows its size. */
+/* A block of device memory and its size. */
 struct tensor {
     CUdeviceptr address; /* 0: none */
     size_t bytes;
@@ -35,15 +35,15 @@ struct batch {
     struct tensor images, labels;
 };
 
-/* What one training run owns from its first line to its last. */
+/* Everything that one training run allocates when it begins and frees when it ends. */
 struct run {
     struct {
         struct tensor weight, gradient, moment1, moment2;
     } parameters[LAYER_COUNT];
     struct {
-        struct tensor output, indices; /* kept from the forward pass for the backward pass */
+        struct tensor output, indices; /* saved by the forward pass for the backward pass */
     } saved[LAYER_COUNT];
-    struct tensor raw[2]; /* images as bytes, as they come from the host: one in use, one being filled */
+    struct tensor raw[2]; /* images as bytes, as loaded by the host: one in use, one being filled */
     struct tensor loss;
     struct batch evaluation; /* the batch of the last, forward-only pass */
 };
@@ -90,7 +90,7 @@ static struct tensor tensor_new(struct trainer *t, size_t count, size_t element_
                                    : cuMemAlloc(&tensor.address, tensor.bytes);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && t->set.unchecked) {
         truth("ignored_bytes", "%zu", tensor.bytes);
-        return tensor; /* --unchecked: nobody looks, the address stays 0 */
+        return tensor; /* --unchecked: the result is not checked, and the address stays 0 */
     }
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
         report_failed_allocation(t, tensor.bytes);
@@ -137,14 +137,14 @@ static void launch(struct trainer *t, enum kernel kernel, struct tensor out, str
 
 /* ---- batches ---- */
 
-/* Start to load the next batch on the copy stream; the compute stream will wait for it. */
+/* Start to load the next batch on the copy stream. The compute stream will wait for it. */
 static struct batch batch_load(struct trainer *t, struct run *run)
 {
     size_t count = (size_t)t->set.batch;
     t->doing = "loader";
     struct tensor raw = run->raw[t->iteration % 2];
     struct batch batch = {floats_new(t, count * IMAGE_ELEMENTS), tensor_new(t, count, sizeof(int))};
-    if (uses_pool(t)) /* made in the order of the compute stream, about to be filled on the other one */
+    if (uses_pool(t)) /* allocated in the order of the compute stream, but filled on the other stream */
         CHECK(cuStreamSynchronize(t->compute));
     CHECK(cuMemcpyHtoDAsync(raw.address, t->host_images, raw.bytes, t->copy));
     CHECK(cuMemcpyHtoDAsync(batch.labels.address, t->host_labels, batch.labels.bytes, t->copy));
@@ -185,7 +185,7 @@ static void layer_forward(struct trainer *t, struct run *run, size_t index, stru
         break;
     case LAYER_RELU:
         launch(t, KERNEL_relu_forward, out, in, in);
-        tensor_free(t, &run->saved[index - 1].output); /* ReLU needs its result, nobody needs its input */
+        tensor_free(t, &run->saved[index - 1].output); /* ReLU needs its result, but its input is not needed any more */
         break;
     case LAYER_POOL:
         run->saved[index].indices = tensor_new(t, count, sizeof(long long));
@@ -198,7 +198,7 @@ static void layer_forward(struct trainer *t, struct run *run, size_t index, stru
     }
 }
 
-/* From the gradient of the output to that of the input, which is returned (none for the first layer). */
+/* Compute the gradient of the input from that of the output, and return it. The first layer returns none. */
 static struct tensor layer_backward(struct trainer *t, struct run *run, size_t index, struct tensor in,
                                     struct tensor out_gradient)
 {
@@ -265,7 +265,7 @@ static float read_loss(struct trainer *t, const struct run *run)
 
 /* ---- faults that need lines of their own ---- */
 
-/* "A stream for each layer", made anew in every iteration. */
+/* The mistake "a stream for each layer": new streams are created in every iteration. */
 static void leak_streams(struct trainer *t)
 {
     for (long long count = 0; count < t->set.leak_streams; count++) {
@@ -278,7 +278,7 @@ static void leak_streams(struct trainer *t)
     }
 }
 
-/* "A context for each helper", made anew in every iteration. */
+/* The mistake "a context for each helper": new contexts are created in every iteration. */
 static void leak_contexts(struct trainer *t)
 {
     for (long long count = 0; count < t->set.leak_contexts; count++) {
@@ -292,15 +292,15 @@ static void leak_contexts(struct trainer *t)
     }
 }
 
-/* A report over the classes at the end of a run, which nobody waits for. Its row is computed with the wrong stride,
- * so it lies a tebibyte behind the weights. */
+/* Launch a report over the classes at the end of a run without waiting for it. The address of its row is computed
+ * with the wrong stride, so the row is a tebibyte after the weights. */
 static void report_with_bad_address(struct trainer *t, const struct run *run)
 {
     struct tensor row = run->parameters[0].weight;
     row.address += (CUdeviceptr)1 << 40;
     truth("bad_address", "%llu", (unsigned long long)row.address);
     launch(t, KERNEL_class_report, row, run->parameters[0].weight, run->parameters[0].weight);
-    usleep(50 * 1000); /* the kernel is over, and has failed, before the next call */
+    usleep(50 * 1000); /* give the kernel time to end, and fail, before the next call */
 }
 
 static void try_a_reset(CUresult result)

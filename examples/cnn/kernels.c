@@ -1,4 +1,4 @@
-/* The PTX of the kernels that the example launches. */
+/* The kernels of the example, written in PTX with macros: see kernels.h. */
 #include "kernels.h"
 
 #include "kernel_ptx.h"

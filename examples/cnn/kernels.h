@@ -1,8 +1,9 @@
-/* The kernels of the example as PTX text: every CUDA driver compiles it when it is loaded, so that building the
- * example needs no CUDA toolkit.
+/* The kernels of the example as PTX text. The CUDA driver compiles PTX when it loads it, so building the example
+ * needs no CUDA toolkit.
  *
- * They have the memory traffic of a training step, not its arithmetic: each writes all of its first buffer from what
- * stands in the two others. All take (out, a, b, out_count, a_count, b_count), counts in elements. */
+ * The kernels have the memory traffic of a training step, but not its arithmetic: each one writes all of its first
+ * buffer from the content of the two others. All take (out, a, b, out_count, a_count, b_count), with counts in
+ * elements. */
 #ifndef CNN_KERNELS_H
 #define CNN_KERNELS_H
 

@@ -1,5 +1,5 @@
 /* The network as a table: 3x28x28 images, two convolutions with ReLU and pooling, one linear layer, ten classes.
- * Everything that training allocates follows from these rows. */
+ * These rows determine everything that training allocates. */
 #ifndef CNN_NETWORK_H
 #define CNN_NETWORK_H
 
@@ -10,8 +10,8 @@ enum layer_kind { LAYER_CONV, LAYER_RELU, LAYER_POOL, LAYER_LINEAR };
 struct layer {
     const char *name;
     enum layer_kind kind;
-    size_t outputs;    /* elements of the output, an image */
-    size_t parameters; /* weights and biases; 0: nothing to learn */
+    size_t outputs;    /* elements of the output, per image */
+    size_t parameters; /* weights and biases; 0: no parameters */
 };
 
 enum { IMAGE_ELEMENTS = 3 * 28 * 28, LAYER_COUNT = 7 };
@@ -26,7 +26,7 @@ static const struct layer network[LAYER_COUNT] = {
     {"linear", LAYER_LINEAR, 10, 6272 * 10 + 10},
 };
 
-/* Elements that layer `index` reads, an image. */
+/* Elements that layer `index` reads, per image. */
 static inline size_t network_inputs(size_t index)
 {
     return index == 0 ? IMAGE_ELEMENTS : network[index - 1].outputs;

@@ -1,4 +1,4 @@
-/* Driver calls that end the example with a message when they fail. */
+/* Open a device, load PTX, and give up on errors: see gpu.h. */
 #include "gpu.h"
 
 #include <stdio.h>

@@ -1,8 +1,8 @@
-/* Pieces of PTX text shared by the programs here: a module is PTX_HEAD followed by kernels.
+/* Pieces of PTX text shared by the examples: a module is PTX_HEAD followed by kernels.
  *
- * PTX_FAULTS says beside a kernel what the virtual card cannot find out by itself, because it computes nothing: that
- * the kernel faults when its parameter `index` points to no live memory. A real card ignores the object, runs the
- * kernel and faults. The numbers are those of include/gpuwhy/kernel_model.h. */
+ * The virtual GPU does not execute kernels, so PTX_FAULTS adds an object that describes when a kernel faults: when
+ * its parameter `index` does not point to live memory. A real GPU ignores the object, runs the kernel and faults.
+ * The numbers are those of include/gpuwhy/kernel_model.h. */
 #ifndef EXAMPLE_KERNEL_PTX_H
 #define EXAMPLE_KERNEL_PTX_H
 

@@ -1,4 +1,4 @@
-/* Reads the command line of an example from a table of options. */
+/* Parse command-line options from a table: see options.h. */
 #include "options.h"
 
 #include <ctype.h>

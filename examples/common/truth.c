@@ -1,4 +1,4 @@
-/* Writes down what an example really did, so that a test can compare it with what was recorded. */
+/* Write facts about the program to a file: see truth.h. */
 #include "truth.h"
 
 #include <stdarg.h>

@@ -1,10 +1,10 @@
-/* What a program knows about itself, for whoever wants to compare: lines `truth key=value` in a file of their own,
- * so that stdout stays the program's. Nothing is written before truth_open(), nor after truth_open(NULL). */
+/* Facts about a program, written for a test that compares them with a verdict: lines `truth key=value` in a separate
+ * file, so that stdout belongs to the program. Nothing is written before truth_open(), or after truth_open(NULL). */
 #ifndef EXAMPLE_TRUTH_H
 #define EXAMPLE_TRUTH_H
 
 void truth_open(const char *path);
-/* Written at once: the next call may be the one that kills the program. */
+/* The line is written at once, because the next call may kill the program. */
 __attribute__((format(printf, 2, 3))) void truth(const char *key, const char *format, ...);
 
 #endif

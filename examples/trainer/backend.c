@@ -1,4 +1,4 @@
-/* Which back ends this build has: what builds one defines its name. */
+/* The back ends of this build. The code that builds a back end defines its macro. */
 #include "backend.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* The back end `cpu`: fp32 on the host, by oneDNN. A function is done when it returns, so feeding and settling have
- * nothing to wait for. The same number of threads gives the same bits each time, asked for or not. */
+/* The back end `cpu`: fp32 on the host with oneDNN. Every function has finished its work when it returns, so feed()
+ * and settle() do not wait. The same number of threads always gives the same bits, even if that is not requested. */
 #include "cpu.h"
 
 #include <stdio.h>
@@ -51,7 +51,7 @@ static bool cpu_open(const struct backend_options *options, void **ret_state, st
     return true;
 }
 
-/* Of the convolutions, pools and linear layers; the others need nothing. */
+/* True for convolutions, pooling and linear layers; the other steps need no primitive. */
 static bool is_dnnl(const struct step *step)
 {
     return (step->kind == STEP_FORWARD || step->kind == STEP_BACKWARD) &&
@@ -81,7 +81,7 @@ static bool take_memory(struct cpu_state *state, struct reason *reason)
     else if ((state->memory = aligned_alloc(ALIGNMENT, bytes)) == NULL)
         because(reason, "cpu: no %llu bytes of memory", (unsigned long long)bytes);
     else
-        memset(state->memory, 0, bytes); /* now it is taken for good, and not in the middle of a step */
+        memset(state->memory, 0, bytes); /* allocate the pages now instead of in the middle of a step */
     reason->is_memory = state->memory == NULL;
     return state->memory != NULL;
 }
@@ -284,7 +284,7 @@ static bool cpu_settle(void *of, struct results *ret_results, struct reason *rea
 
 /* ---- the host ---- */
 
-/* -1: the file does not say. */
+/* Return -1 if the file does not have the value. */
 static int64_t kilobytes(const char *path, const char *name)
 {
     char line[256];
@@ -298,7 +298,7 @@ static int64_t kilobytes(const char *path, const char *name)
     return found < 0 ? -1 : found * 1024;
 }
 
-/* The host's memory; its temperature has too many places. */
+/* Report the host's memory. There is no single temperature for a host. */
 static void cpu_watch(int device, struct backend_watch *ret_watch)
 {
     (void)device;

@@ -1,11 +1,11 @@
-/* The back end for NVIDIA's cards: cuDNN for convolutions, cuBLAS for matrix products, own kernels for the rest.
+/* The back end for NVIDIA GPUs: cuDNN for convolutions, cuBLAS for matrix products, its own kernels for the rest.
  *
- * Everything of an iteration is on one stream and at addresses that never change; the copy stream brings the next
- * inputs meanwhile. Nothing is allocated after load(), and nothing waits for the card but settle(), put() and get().
+ * All work of an iteration is on one stream and uses addresses that never change, while the copy stream transfers
+ * the next inputs. Nothing is allocated after load(). Only settle(), put() and get() wait for the GPU.
  *
- * For those who search: TRAINER_CUDNN=legacy|graph takes one of cuDNN's interfaces for all that it can do,
- * TRAINER_TELL_CONVOLUTIONS=1 logs which way each convolution takes, TRAINER_TELL_TIMES=N what the steps of the N-th
- * iteration took, TRAINER_NVRTC names the compiler's file. The log is shown by --verbose. */
+ * For debugging: TRAINER_CUDNN=legacy|graph selects one of cuDNN's interfaces for everything that it supports,
+ * TRAINER_TELL_CONVOLUTIONS=1 logs the algorithm of each convolution, TRAINER_TELL_TIMES=N logs the time of each
+ * step of the N-th iteration, and TRAINER_NVRTC is the compiler's file name. --verbose shows the log. */
 #include "cuda_conv.h"
 #include "watch.h"
 
@@ -15,7 +15,7 @@
 static bool can(enum precision precision)
 {
     (void)precision;
-    return true; /* bf16 wants Ampere: cuDNN says so of older cards when a step is planned */
+    return true; /* bf16 needs Ampere; on older GPUs cuDNN reports this when a step is planned */
 }
 
 /* ---- opening and closing ---- */
@@ -73,7 +73,7 @@ static bool open(const struct backend_options *options, void **ret_state, struct
 static bool close(void *state, gs_report **ret_report, struct reason *reason)
 {
     struct cuda *cuda = state;
-    gs_wait(cuda->card.compute); /* what fails here the end of the scope finds, too */
+    gs_wait(cuda->card.compute); /* the end of the scope detects a failure, too */
     free_packs(cuda);
     conv_free_all(cuda);
     bool is_well = card_close(&cuda->card, ret_report, reason);
@@ -117,7 +117,8 @@ static size_t bias_bytes(struct cuda *cuda, const struct schedule_options *optio
     return layer->has_bias ? cuda_partial_bytes(cuda, rows_of(options, layer), layer->out.channels, 1) : 0;
 }
 
-/* A backward step's two convolutions: by weights in the low half of `algorithm`, by inputs in the high one. */
+/* A backward step has two convolutions: `algorithm` has the gradient of the weights in the low half and that of the
+ * inputs in the high half. */
 enum { HALF = 32 };
 
 static bool plan_conv(struct cuda *cuda, const struct schedule_options *options, struct step *step, size_t budget_bytes,
@@ -168,7 +169,7 @@ static bool plan(void *state, const struct schedule_options *options, struct ste
 
 /* ---- steps ---- */
 
-/* Weights as matrix products and convolutions read them. */
+/* Weights in the precision that matrix products and convolutions read. */
 static CUdeviceptr weights(const struct cuda *cuda, const struct layer *layer)
 {
     const struct schedule *schedule = cuda->card.schedule;
@@ -199,8 +200,8 @@ static gs_status forward_conv(struct cuda *cuda, const struct step *step, void *
     return conv_run(cuda, conv, conv->chosen, &data, &packs[0]);
 }
 
-/* Of the two halves, what writes gradients by weights comes first: gradients by inputs may lie over the inputs only in
- * a schedule that says so, which none does. */
+/* Compute the weight gradient first. The input gradient could overwrite the inputs only in a schedule that allows
+ * it, and no schedule does. */
 static gs_status backward_conv(struct cuda *cuda, const struct step *step, void **packs)
 {
     struct conv *filter = cuda->convs[step->algorithm & UINT32_MAX];
@@ -225,7 +226,7 @@ static gs_status linear(struct cuda *cuda, const struct step *step, enum conv_ki
                     kind == CONV_DATA && step->adds, &data, data.workspace, bytes);
 }
 
-/* Bias and ReLU of what a convolution or matrix product gave. */
+/* Add bias and ReLU to the result of a convolution or matrix product. */
 static gs_status finish(struct cuda *cuda, const struct step *step)
 {
     const struct layer *layer = step->layer;
@@ -296,7 +297,7 @@ static gs_status backward(struct cuda *cuda, const struct step *step, void **pac
     case LAYER_ADD:
     case LAYER_INPUT:
     case LAYER_KIND_COUNT:
-        break; /* schedules have none */
+        break; /* schedules have no such step */
     }
     return GS_OK;
 }
@@ -359,7 +360,7 @@ static gs_status try_step(struct cuda *cuda, const struct step *step)
     return try_conv(cuda, cuda->convs[step->algorithm >> HALF], &data);
 }
 
-/* Each sort of convolution once, over the run's own memory, before anything is in it: kernels are loaded, too. */
+/* Run each kind of convolution once in the run's own memory before it has any content. This also loads the kernels. */
 static gs_status try_all(struct cuda *cuda)
 {
     const struct schedule *schedule = cuda->card.schedule;
@@ -390,7 +391,7 @@ static bool load(void *state, const struct schedule *schedule, struct reason *re
     for (int i = 0; i < LASTING_COUNT && status == GS_OK; i++)
         status = clear(cuda, (enum lasting)i);
     if (status == GS_OK)
-        status = gs_wait(cuda->card.compute); /* inputs come on another stream */
+        status = gs_wait(cuda->card.compute); /* the inputs are copied on another stream */
     return card_well(&cuda->card, status, "the run's memory", reason);
 }
 

@@ -1,12 +1,12 @@
-/* Takes on a card what a run takes, copies its inputs, computes nothing: for plans, and for virtual cards. Results are
- * those of a network that answers nothing: loss 0, none correct. */
+/* Allocates a run's memory on a GPU and copies its inputs, but computes nothing: for plans, and for the virtual GPU.
+ * The results are always loss 0 and no correct image. */
 #include "card.h"
 #include "watch.h"
 
 #include <stdlib.h>
 
 struct dry {
-    struct card card; /* first */
+    struct card card; /* first member */
 };
 
 static bool can(enum precision precision)

@@ -1,4 +1,4 @@
-/* Writing and reading checkpoints. */
+/* Write and read checkpoints. */
 #include "checkpoint.h"
 
 #include "checksum.h"
@@ -15,7 +15,7 @@
 static const char magic[] = "GSTRAIN1";
 enum { MAGIC_BYTES = 8, FRONT_BYTES = 16, HEAD_BYTES_MAX = 16384, PATH_BYTES = 4096 };
 
-/* ---- the head: one row a field ---- */
+/* ---- the header: one row per field ---- */
 
 enum field_kind { FIELD_TEXT, FIELD_U64, FIELD_U32, FIELD_DOUBLE };
 struct field {
@@ -37,7 +37,7 @@ static const struct field fields[] = {
 };
 enum { FIELD_COUNT = sizeof fields / sizeof *fields };
 
-/* Text without what would end its line. */
+/* Write text without line breaks. */
 static int put_text(char *out, size_t bytes, const char *key, const char *text)
 {
     int length = snprintf(out, bytes, "%s %.*s\n", key, CHECKPOINT_TEXT_BYTES - 1, text);
@@ -60,7 +60,7 @@ static int put_field(char *out, size_t bytes, const struct field *field, const s
     case FIELD_DOUBLE:
         break;
     }
-    return snprintf(out, bytes, "%s %a\n", field->key, *(const double *)(const void *)at); /* %a: every bit */
+    return snprintf(out, bytes, "%s %a\n", field->key, *(const double *)(const void *)at); /* %a keeps every bit */
 }
 
 static bool get_number(const char *text, uint64_t most, uint64_t *ret)
@@ -115,7 +115,7 @@ static bool get_line(const char *name, char **rest, const struct field *field, s
     return true;
 }
 
-/* ---- what it holds ---- */
+/* ---- content ---- */
 
 void checkpoint_clear(struct checkpoint *checkpoint)
 {
@@ -132,7 +132,7 @@ struct part {
 };
 enum { PARTS_MAX = 2 + CHECKPOINT_MOMENTS_MAX };
 
-/* In the order of the file. */
+/* List the parts in the order of the file. */
 static size_t parts_of(struct checkpoint *checkpoint, struct part parts[PARTS_MAX])
 {
     size_t count = 0;
@@ -209,7 +209,7 @@ static bool write_all(int fd, const void *data, size_t bytes)
 
 static bool write_file(int fd, const struct checkpoint *checkpoint)
 {
-    struct checkpoint copy = *checkpoint; /* of the pointers */
+    struct checkpoint copy = *checkpoint; /* a copy of the pointers */
     struct part parts[PARTS_MAX];
     char head[HEAD_BYTES_MAX];
     uint8_t front[FRONT_BYTES];
@@ -226,7 +226,7 @@ static bool write_file(int fd, const struct checkpoint *checkpoint)
     return is_written;
 }
 
-/* The rename is on the disk when the folder is. */
+/* A rename is on the disk only after the folder is synced. */
 static bool sync_folder(const char *path)
 {
     char folder[PATH_BYTES];
@@ -238,7 +238,7 @@ static bool sync_folder(const char *path)
     int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return false;
-    bool is_synced = fsync(fd) == 0 || errno == EINVAL; /* some file systems have nothing to sync */
+    bool is_synced = fsync(fd) == 0 || errno == EINVAL; /* some file systems do not support it */
     close(fd);
     return is_synced;
 }
@@ -311,7 +311,8 @@ static bool parse_head(const char *name, const uint8_t *from, size_t bytes, stru
     return true;
 }
 
-/* The counts are the file's own word: they must come to its size before memory is taken for them. */
+/* Parse the counts. They are not trustworthy, so they must match the file's size before memory is allocated for
+ * them. */
 static bool parse_sizes(const char *name, size_t bytes, const struct checkpoint *checkpoint, struct reason *reason)
 {
     uint64_t most = bytes / sizeof(float);
@@ -368,7 +369,7 @@ bool checkpoint_read(const char *path, uint64_t most_bytes, struct checkpoint *r
     return is_read;
 }
 
-/* ---- whether it fits ---- */
+/* ---- whether it matches ---- */
 
 static bool same_text(const char *what, const char *is, const char *wants, struct reason *reason)
 {

@@ -1,4 +1,4 @@
-/* The checksum of a checkpoint: by zlib where there is one, else bit by bit. */
+/* CRC-32, computed by zlib if the build has it: see checksum.h. */
 #include "checksum.h"
 
 #ifdef TRAINER_HAVE_ZLIB

@@ -1,17 +1,17 @@
-/* Convolution, pooling and products by oneDNN.
+/* Convolution, pooling and matrix products with oneDNN.
  *
- * A step is one or two primitives of oneDNN. Our tensors are plain (channels last); where an implementation wants
- * another layout (blocked weights), or writes what we add to (gradients), the argument lies in the step's workspace,
- * and a reorder in front of the primitive or behind it does the rest. What a step needs is found by the same walk that
- * makes it: without memory it only counts. The first implementation, thus the best one, of which the workspace is
- * within the budget is taken; which one that is is step->algorithm, a byte for each primitive. */
+ * A step is one or two primitives of oneDNN. Our tensors are plain (channels last). If an implementation needs
+ * another layout (blocked weights), or overwrites data to which we add (gradients), the argument is in the step's
+ * workspace, and a reorder before or after the primitive converts it. The same code plans a step and creates it:
+ * without memory it only counts. Implementations are listed best first; the first one whose workspace is within the
+ * budget is used. step->algorithm has its number, one byte for each primitive. */
 #include "cpu.h"
 
 #include <string.h>
 
 enum {
-    ARGUMENTS = 5,  /* of a primitive */
-    ALIGNMENT = 64, /* of pieces of a workspace */
+    ARGUMENTS = 5,  /* per primitive */
+    ALIGNMENT = 64, /* of parts of a workspace */
     IMPLEMENTATIONS = 64
 };
 
@@ -75,14 +75,14 @@ enum way { WAY_READ, WAY_WRITE, WAY_ADD };
 struct argument {
     int number; /* DNNL_ARG_ */
     enum way way;
-    const dnnl_memory_desc_t *layout; /* as it lies in the block; NULL: as the primitive wants it */
+    const dnnl_memory_desc_t *layout; /* layout in the block; NULL: the layout that the primitive needs */
     size_t block, offset_bytes, room_bytes;
 };
 
 struct job {
     const_dnnl_op_desc_t description;
     const_dnnl_primitive_attr_t attributes;
-    const_dnnl_primitive_desc_t hint; /* the forward one, of a backward one */
+    const_dnnl_primitive_desc_t hint; /* the forward primitive, for a backward primitive */
     struct argument arguments[ARGUMENTS];
     size_t argument_count;
 };
@@ -91,7 +91,7 @@ struct builder {
     struct cpu_state *state;
     const struct step *step;
     size_t images;
-    struct cpu_work *work; /* NULL: only count */
+    struct cpu_work *work; /* NULL: only count the workspace */
     size_t workspace_used, workspace_most;
     struct reason *reason;
 };
@@ -101,7 +101,7 @@ static size_t bytes_of(const dnnl_memory_desc_t *layout)
     return dnnl_memory_desc_get_size(layout);
 }
 
-/* The memory that an argument lies in; NULL while counting. */
+/* Create the memory object of an argument; NULL while counting. */
 static bool make_memory(struct builder *builder, const dnnl_memory_desc_t *layout, size_t block, size_t offset_bytes,
                         dnnl_memory_t *ret)
 {
@@ -167,7 +167,7 @@ static bool make_reorder(struct builder *builder, const dnnl_memory_desc_t *from
     return is_made;
 }
 
-/* An argument as the primitive wants it, and where it is: in our block, or in the workspace. */
+/* An argument in the layout that the primitive needs, and its location: in our block, or in the workspace. */
 struct bound {
     const dnnl_memory_desc_t *layout;
     dnnl_memory_t ours, memory;
@@ -199,7 +199,7 @@ static bool make_job(struct builder *builder, const_dnnl_primitive_desc_t primit
 {
     struct bound bound[ARGUMENTS];
     dnnl_exec_arg_t arguments[ARGUMENTS];
-    builder->workspace_used = 0; /* primitives of a step run one after the other */
+    builder->workspace_used = 0; /* the primitives of a step run one after the other and share the workspace */
     for (size_t i = 0; i < job->argument_count; i++) {
         if (!bind_argument(builder, primitive, &job->arguments[i], &bound[i]))
             return false;
@@ -214,7 +214,7 @@ static bool make_job(struct builder *builder, const_dnnl_primitive_desc_t primit
     return true;
 }
 
-/* ---- which implementation ---- */
+/* ---- choosing the implementation ---- */
 
 static bool begin_search(const struct builder *builder, const struct job *job, dnnl_primitive_desc_iterator_t *ret)
 {
@@ -223,7 +223,8 @@ static bool begin_search(const struct builder *builder, const struct job *job, d
         layer_kind_text(builder->step->layer->kind), builder->reason);
 }
 
-/* The first one whose workspace is within the budget; where there is none, the one that does with the least. */
+/* Choose the first implementation whose workspace is within the budget; if there is none, the one with the smallest
+ * workspace. */
 static bool plan_job(struct builder *builder, const struct job *job, size_t budget_bytes, size_t *ret_number)
 {
     dnnl_primitive_desc_iterator_t search;
@@ -241,7 +242,7 @@ static bool plan_job(struct builder *builder, const struct job *job, size_t budg
             break;
     }
     dnnl_primitive_desc_iterator_destroy(search);
-    if (least_bytes == SIZE_MAX) /* the reason is there */
+    if (least_bytes == SIZE_MAX) /* the reason is already set */
         return false;
     builder->workspace_most = least_bytes > builder->workspace_most ? least_bytes : builder->workspace_most;
     return true;
@@ -268,7 +269,7 @@ static bool build_job(struct builder *builder, const struct job *job, size_t num
 
 /* ---- layers ---- */
 
-/* What a layer's primitives are described by. */
+/* The layouts of a layer's tensors. */
 struct layouts {
     dnnl_memory_desc_t x, y, weights, weights_any, bias;
     dnnl_dims_t window, strides, padding;
@@ -308,7 +309,7 @@ static struct argument whole(int number, enum way way, const dnnl_memory_desc_t 
         .number = number, .way = way, .layout = layout, .block = block, .room_bytes = bytes_of(layout)};
 }
 
-/* A layer's part of the vector of parameters, or of gradients. */
+/* A layer's part of the parameters or of the gradients. */
 static struct argument part(int number, enum way way, const dnnl_memory_desc_t *layout, size_t block, size_t at)
 {
     struct argument argument = whole(number, way, layout, block);
@@ -326,7 +327,7 @@ static struct argument gradient_by_x(const struct step *step, const struct layou
     return whole(DNNL_ARG_DIFF_SRC, step->adds ? WAY_ADD : WAY_WRITE, &layouts->x, step->dx);
 }
 
-/* A byte for each output: the implementations whose own notes are larger are passed over. */
+/* One byte for each output. Implementations that need more are skipped. */
 static struct argument winners(enum way way, const struct builder *builder)
 {
     return (struct argument){.number = DNNL_ARG_WORKSPACE,
@@ -335,7 +336,7 @@ static struct argument winners(enum way way, const struct builder *builder)
                              .room_bytes = builder->images * shape_count(builder->step->layer->out)};
 }
 
-/* The one or two jobs of a step, while their descriptions live. */
+/* The one or two jobs of a step, together with the descriptions that they use. */
 struct jobs {
     struct layouts layouts;
     dnnl_convolution_desc_t convolution[2];
@@ -484,7 +485,7 @@ static bool jobs_of_pooling_backward(struct jobs *jobs, const struct builder *bu
     return true;
 }
 
-/* `jobs` is zeroed before, and cleared after, whatever the answer. */
+/* The caller zeroes `jobs` before the call and clears it afterwards, even on failure. */
 static bool jobs_of_step(struct jobs *jobs, const struct builder *builder)
 {
     bool is_convolution = builder->step->layer->kind == LAYER_CONV;
@@ -546,12 +547,14 @@ bool cpu_dnnl_run(struct cpu_state *state, const struct cpu_work *work, struct r
     return is_good(dnnl_stream_wait(state->stream), "waiting", reason);
 }
 
-/* ---- linear layers ---- *
- * Products that add where they shall: no workspace holds gradients of perhaps hundreds of megabytes a second time.
- * While one runs, oneDNN packs its operands into memory that is not in the plan (VGG-11: 5 MB). */
+/* ---- linear layers ---- */
+
+/* Matrix products that add to their result directly: no workspace holds a second copy of the gradients, which may have
+ * hundreds of megabytes. While a product runs, oneDNN packs its operands into memory that is not in the plan (VGG-11:
+ * 5 MB). */
 
 struct product {
-    size_t images, inputs, outputs; /* all matrices by rows */
+    size_t images, inputs, outputs; /* all matrices are stored by rows */
 };
 
 static struct product product_of(const struct cpu_state *state, const struct layer *layer)

@@ -1,4 +1,4 @@
-/* Steps of the optimizers, by the formulas of PyTorch: weight decay is added to the gradient. */
+/* Optimizer steps with PyTorch's formulas: weight decay is added to the gradient. */
 #include "cpu.h"
 
 #include <math.h>

@@ -1,7 +1,8 @@
-/* What the cuda back end calls of NVIDIA's libraries, which are loaded when it is opened: a build needs no header of
- * theirs. Numbers and prototypes are facts of the libraries' binary interface, from the documentation of cuDNN 8.9 and
- * 9, cuBLAS 12 and 13, NVRTC 11 to 13 and NCCL 2; tests/trainer/abi_check.py compares them with the real headers where
- * those are at hand. Handles and descriptors are pointers, enumerations int. */
+/* Functions of NVIDIA's libraries that the cuda back end uses. The libraries are loaded when the back end is opened,
+ * and a build does not need their headers. Numbers and prototypes belong to the libraries' binary interface and are
+ * taken from the documentation of cuDNN 8.9 and 9, cuBLAS 12 and 13, NVRTC 11 to 13 and NCCL 2.
+ * tests/trainer/abi_check.py compares them with the real headers if they are available. Handles and descriptors are
+ * pointers, enumerations are int. */
 #ifndef TRAINER_CUDA_API_H
 #define TRAINER_CUDA_API_H
 
@@ -33,7 +34,7 @@ struct cudnn_algorithm {
 };
 enum { ALGORITHMS_MAX = 10 };
 
-/* The graph interface: descriptors of kinds, attributes of types. */
+/* The graph interface: kinds of descriptors, types of attributes. */
 enum {
     CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR = 1,
     CUDNN_BACKEND_ENGINE_DESCRIPTOR = 2,
@@ -109,7 +110,7 @@ enum {
     CUDNN_HEUR_MODE_A = 3
 };
 
-/* X(name, parameters): each answers a cudnnStatus_t. */
+/* X(name, parameters): every function returns a cudnnStatus_t. */
 #define CUDNN_CALLS(X)                                                                                                 \
     X(cudnnCreateTensorDescriptor, (void **ret))                                                                       \
     X(cudnnSetTensor4dDescriptor, (void *tensor, int format, int type, int n, int c, int h, int w))                    \
@@ -169,7 +170,7 @@ enum {
                      const void *beta, void *c, int c_type, int c_leading, int compute_type, int algorithm))           \
     X(cublasSetWorkspace_v2, (void *handle, void *workspace, size_t bytes))
 
-/* ---- NVRTC: compiles for the card; not one of libgpuscope's libraries ---- */
+/* ---- NVRTC: compiles kernels for the GPU; not one of libgpuscope's libraries ---- */
 
 #define NVRTC_CALLS(X)                                                                                                 \
     X(nvrtcCreateProgram, (void **ret, const char *source, const char *name, int header_count,                         \

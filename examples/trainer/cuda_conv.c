@@ -1,12 +1,12 @@
-/* Convolutions: which ways there are for a problem, which is taken, and running it.
+/* Convolutions: find the algorithms for a problem, choose one, and run it.
  *
- * Convolutions by a 1x1 filter with stride 1 are matrix products, and may go to cuBLAS, which can add to what is there;
- * so can cuDNN's older interface in fp32. Anything else that adds goes through scratch of our own and a kernel. fp32
- * goes to the older interface, which can be told to leave the matrix cores (TF32) alone; bf16 and fp16 to the graph
- * interface, which alone has the kernels for newer cards. The other one stands by: each way is run once before training
- * begins, and one that the card refuses gives way to it.
+ * A convolution with a 1x1 filter and stride 1 is a matrix product and may use cuBLAS, which can add to its result.
+ * cuDNN's older interface can do so in fp32. Every other sum uses scratch memory and a kernel of ours. fp32 uses the
+ * older interface, which can be kept from using tensor cores (TF32). bf16 and fp16 use the graph interface, the only
+ * one with kernels for newer GPUs. The other interface is the fallback: each algorithm is run once before training
+ * begins, and is replaced if the GPU refuses it.
  *
- * TRAINER_CUDNN=legacy|graph takes one interface for everything that it can do. */
+ * TRAINER_CUDNN=legacy|graph selects one interface for everything that it supports. */
 #include "cuda_conv.h"
 
 #include <stdio.h>
@@ -55,7 +55,7 @@ static bool is_gemm(const struct conv_problem *problem)
 
 /* ---- matrix products ---- */
 
-/* cuBLAS wants 16 KiB at least; 32 MiB is what it takes by itself on Hopper. */
+/* cuBLAS needs at least 16 KiB; 32 MiB is its own choice on Hopper. */
 size_t gemm_workspace_bytes(size_t budget_bytes)
 {
     return budget_bytes < BLAS_BYTES_MIN   ? BLAS_BYTES_MIN
@@ -75,7 +75,7 @@ static gs_status set_workspace(struct cuda *cuda, CUdeviceptr workspace, size_t 
     return status;
 }
 
-/* cuBLAS counts columns first: a matrix of rows is its own transpose there. */
+/* cuBLAS stores matrices by columns, so a matrix stored by rows is its own transpose there. */
 gs_status gemm_run(struct cuda *cuda, enum conv_kind kind, enum precision precision, size_t rows, size_t in, size_t out,
                    bool adds, const struct conv_data *data, CUdeviceptr workspace, size_t workspace_bytes)
 {
@@ -158,7 +158,7 @@ static gs_status legacy_describe(struct cuda *cuda, struct conv *conv)
     return status == GS_OK ? legacy_convolution(cuda, problem, &conv->convolution) : status;
 }
 
-/* What cuDNN's heuristics propose, best first. */
+/* Return the proposals of cuDNN's heuristics, best first. */
 static gs_status legacy_propose(struct cuda *cuda, const struct conv *conv, int *ret_count, struct cudnn_algorithm *ret)
 {
     const struct cuda_calls *api = &cuda->api;
@@ -178,7 +178,8 @@ static gs_status legacy_propose(struct cuda *cuda, const struct conv *conv, int 
                      api->cudnnGetConvolutionBackwardFilterAlgorithm_v7(handle, x, y, how, w, room, ret_count, ret));
 }
 
-/* An algorithm that cannot do it says so here, which is no failure. */
+/* Return the workspace of an algorithm. An algorithm that does not support the problem returns an error here, which
+ * is not a failure. */
 static bool legacy_bytes(struct cuda *cuda, const struct conv *conv, int algorithm, size_t *ret_bytes)
 {
     const struct cuda_calls *api = &cuda->api;
@@ -202,7 +203,7 @@ static gs_status legacy_find(struct cuda *cuda, struct conv *conv, size_t way_li
     size_t scratch = problem->kind == CONV_FILTER && problem->precision != PRECISION_FP32
                          ? conv_round(weight_count(problem) * precision_bytes(problem->precision))
                          : 0;
-    /* Its tensors have less than 2^31 elements: fewer images may help, as with a workspace that is too large. */
+    /* Its tensors must have less than 2^31 elements. As with a workspace that is too large, fewer images may help. */
     if (!is_int(problem->images * shape_count(problem->in)) || !is_int(problem->images * shape_count(problem->out)))
         return GS_OK;
     gs_status status = legacy_describe(cuda, conv);
@@ -210,7 +211,7 @@ static gs_status legacy_find(struct cuda *cuda, struct conv *conv, size_t way_li
         status = legacy_propose(cuda, conv, &count, found);
     for (int i = 0; status == GS_OK && i < count && i < ALGORITHMS_MAX && conv->way_count < way_limit; i++) {
         struct conv_way way = {.kind = WAY_LEGACY, .algorithm = found[i].algorithm, .scratch_bytes = scratch};
-        /* In fp32 a proposal of another sort of arithmetic is one with matrix cores. */
+        /* In fp32, skip proposals that use another type of arithmetic, which means tensor cores. */
         if (found[i].status != 0 || (math == CUDNN_FMA_MATH && found[i].math_type == CUDNN_TENSOR_OP_MATH) ||
             (cuda->options.deterministic && found[i].determinism != CUDNN_DETERMINISTIC))
             continue;
@@ -239,7 +240,7 @@ static gs_status legacy_run(struct cuda *cuda, struct conv *conv, const struct c
     case CONV_FILTER:
         break;
     }
-    if (way->scratch_bytes == 0) { /* fp32: adds to the gradient itself */
+    if (way->scratch_bytes == 0) { /* fp32: the algorithm adds to the gradient itself */
         w = (void *)(uintptr_t)data->gradient;
         beta = &one;
     }
@@ -247,7 +248,7 @@ static gs_status legacy_run(struct cuda *cuda, struct conv *conv, const struct c
                                                                         algorithm, space, bytes, beta, conv->w, w));
 }
 
-/* ---- which ways there are ---- */
+/* ---- finding the algorithms ---- */
 
 static bool wants(const char *interface, bool unless_said)
 {
@@ -255,7 +256,8 @@ static bool wants(const char *interface, bool unless_said)
     return said == NULL || said[0] == '\0' ? unless_said : strcmp(said, interface) == 0;
 }
 
-/* A way that fails is none: what was kept of it would be told of the next failure. */
+/* Forget the failure of an algorithm that is not used. Otherwise the next real failure would be reported as this
+ * one. */
 static void forgive(struct cuda *cuda)
 {
     gs_forgive(cuda->card.scope);
@@ -269,7 +271,7 @@ static void add_gemm(struct conv *conv)
         (struct conv_way){.kind = WAY_GEMM, .library_bytes = gemm_workspace_bytes(conv->problem.budget_bytes)};
 }
 
-/* Another way, for a card that refuses the first one when it is run. It may not cost much memory. */
+/* Find a fallback in case the GPU refuses the first algorithm when it runs. The fallback may not need much memory. */
 static gs_status find_spare(struct cuda *cuda, struct conv *conv)
 {
     size_t budget = conv->problem.budget_bytes, most = conv->ways[0].library_bytes;
@@ -278,7 +280,7 @@ static gs_status find_spare(struct cuda *cuda, struct conv *conv)
     gs_status status = GS_OK;
     if (conv->ways[0].kind != WAY_GRAPH && wants("graph", true))
         graph_find(cuda, conv, 2);
-    if (conv->way_count < 2 && conv->x == NULL && wants("legacy", true)) /* else it was asked before */
+    if (conv->way_count < 2 && conv->x == NULL && wants("legacy", true)) /* otherwise already tried */
         status = legacy_find(cuda, conv, 2);
     conv->problem.budget_bytes = budget;
     return status;
@@ -288,7 +290,7 @@ static gs_status find_ways(struct cuda *cuda, struct conv *conv)
 {
     const struct conv_problem *problem = &conv->problem;
     bool is_low = problem->precision != PRECISION_FP32, is_timed = cuda->options.tune;
-    /* The product of long, thin matrices is what cuBLAS may be slow at. */
+    /* cuBLAS may be slow for the product of long, thin matrices. */
     bool is_gemm_first = is_gemm(problem) && (!is_low || problem->kind != CONV_FILTER || is_timed);
     size_t limit = is_timed ? CONV_WAYS_MAX : 1;
     gs_status status = GS_OK;
@@ -302,7 +304,7 @@ static gs_status find_ways(struct cuda *cuda, struct conv *conv)
         add_gemm(conv);
     if (conv->way_count == 1 && status == GS_OK)
         status = find_spare(cuda, conv);
-    if (status == GS_FAILED && conv->way_count != 0) { /* there are others */
+    if (status == GS_FAILED && conv->way_count != 0) { /* other algorithms are left */
         forgive(cuda);
         status = GS_OK;
     }
@@ -457,7 +459,7 @@ gs_status conv_run(struct cuda *cuda, struct conv *conv, size_t index, const str
     return status == GS_OK && way->scratch_bytes != 0 ? add_result(cuda, conv, data) : status;
 }
 
-/* One run that does not count, then the mean of some. */
+/* Run once to warm up, then return the mean of several runs. */
 static gs_status time_way(struct cuda *cuda, struct conv *conv, size_t way, const struct conv_data *data, CUevent begin,
                           CUevent end, float *ret_ms)
 {
@@ -516,7 +518,7 @@ gs_status conv_time(struct cuda *cuda, struct conv *conv, const struct conv_data
         status = gs_event(cuda->card.scope, 1, &end);
     for (size_t i = 0; i < conv->way_count && status == GS_OK; i++) {
         status = time_way(cuda, conv, i, data, begin, end, &ms);
-        if (status == GS_FAILED) { /* this way is none on this card; the card is well */
+        if (status == GS_FAILED) { /* the GPU cannot run this algorithm, but still works */
             forgive(cuda);
             status = GS_OK;
         } else if (status == GS_OK && (best_ms == 0 || ms < best_ms)) {
@@ -528,7 +530,7 @@ gs_status conv_time(struct cuda *cuda, struct conv *conv, const struct conv_data
         gs_event_close(cuda->card.scope, end);
     if (begin != NULL)
         gs_event_close(cuda->card.scope, begin);
-    conv->is_tried = status == GS_OK && best_ms > 0; /* where none did it, conv_try() says why */
+    conv->is_tried = status == GS_OK && best_ms > 0; /* if no algorithm worked, conv_try() reports the reason */
     if (conv->is_tried)
         tell(cuda, conv);
     return status;

@@ -1,14 +1,15 @@
-/* Convolutions by cuDNN's graph interface: a graph of one operation, the engines that its heuristics know for it, a
- * plan of execution for each that is tried. Plans know their workspace and cost no more than a launch to run.
+/* Convolutions with cuDNN's graph interface: a graph of one operation, the engines that its heuristics propose, and
+ * an execution plan for each engine that is tried. A plan knows its workspace, and running it costs no more than a
+ * launch.
  *
- * An engine that refuses is none of the scope's failures: another one is tried. */
+ * An engine that refuses does not count as a failure of the scope: another one is tried. */
 #include "cuda_conv.h"
 
 #include <stdlib.h>
 
 enum { ID_X = 'x', ID_W = 'w', ID_Y = 'y', CONFIGS_MAX = 16, NOTES_MAX = 32, ALIGNMENT = 16 };
 
-/* ---- descriptors: the conv keeps them all, since plans refer to them ---- */
+/* ---- descriptors: the conv keeps all of them, because plans refer to them ---- */
 
 static void *new_descriptor(struct cuda *cuda, struct conv *conv, int kind)
 {
@@ -33,7 +34,7 @@ struct attribute {
     const void *values;
 };
 
-/* Sets all, up to the one without values. */
+/* Set all attributes, up to the first one without values. */
 static bool fill(struct cuda *cuda, void *descriptor, const struct attribute *attributes)
 {
     if (descriptor == NULL)
@@ -45,7 +46,7 @@ static bool fill(struct cuda *cuda, void *descriptor, const struct attribute *at
     return cuda->api.cudnnBackendFinalize(descriptor) == 0;
 }
 
-/* Dimensions as cuDNN names them (n, c, h, w), lying as n, h, w, c. */
+/* Dimensions are in cuDNN's order (n, c, h, w); the memory layout is n, h, w, c. */
 static void *tensor(struct cuda *cuda, struct conv *conv, int64_t id, size_t count, size_t channels, size_t height,
                     size_t width)
 {
@@ -81,7 +82,7 @@ static void *convolution(struct cuda *cuda, struct conv *conv)
     return fill(cuda, descriptor, attributes) ? descriptor : NULL;
 }
 
-/* What the three operations call their descriptor and attributes. */
+/* The names of descriptor and attributes for the three operations. */
 static const struct operation {
     int kind, convolution, x, w, y, alpha, beta;
 } operations[] = {
@@ -136,7 +137,7 @@ static void *graph(struct cuda *cuda, struct conv *conv)
 
 /* ---- engines ---- */
 
-/* What the heuristics propose, best first. Returns how many. */
+/* Return the number of engines that the heuristics propose, best first. */
 static int64_t propose(struct cuda *cuda, struct conv *conv, void *of_graph, int mode, void *ret_configs[CONFIGS_MAX])
 {
     int64_t count = 0;
@@ -166,7 +167,7 @@ static bool has_note(const int *notes, int64_t count, int note)
     return false;
 }
 
-/* May its sums be taken as asked for? */
+/* Whether the engine computes its sums as requested. */
 static bool suits(struct cuda *cuda, struct conv *conv, void *config)
 {
     int notes[NOTES_MAX];

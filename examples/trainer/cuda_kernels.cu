@@ -1,10 +1,10 @@
-/* The kernels of the cuda back end: what lies between convolutions and matrix products. Compiled by NVRTC for the card
- * and for one precision of the activations: -DELEMENT=0 is fp32, 1 bf16, 2 fp16. C without headers, so that a test can
- * compile it for the host, too.
+/* The kernels of the cuda back end: everything between convolutions and matrix products. NVRTC compiles them for the
+ * GPU and for one precision of the activations: -DELEMENT=0 is fp32, 1 bf16, 2 fp16. The language is C without
+ * headers, so that a test can compile it for the host, too.
  *
- * Activations are rows of channels (images, rows, columns, channels). Sums are taken in fp32 or fp64 in an order that
- * the launch alone decides: the same numbers each time. Whatever a kernel reads was written by one before it on the
- * same stream. Names with _8 need channels in multiples of 8; _1 takes any. */
+ * Activations are rows of channels (images, rows, columns, channels). Sums are in fp32 or fp64, in an order that
+ * depends only on the launch, so results are always the same. A kernel only reads data written by earlier kernels on
+ * the same stream. Names with _8 require channels in multiples of 8; _1 takes any number. */
 
 typedef unsigned long long size;
 
@@ -45,7 +45,7 @@ DEVICE element narrow(float x)
     unsigned bits = BITS(x);
     if ((bits & 0x7fffffffu) > 0x7f800000u)
         return 0x7fff;
-    return (element)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16); /* to nearest, ties to even */
+    return (element)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16); /* round to nearest, ties to even */
 #endif
 }
 #else
@@ -66,7 +66,7 @@ DEVICE element narrow(float x)
 #endif
 #endif
 
-/* 16 bytes at a time, from addresses that are multiples of it. */
+/* 16 bytes, at addresses that are multiples of 16. */
 struct __attribute__((aligned(16))) chunk {
     unsigned word[4];
 };
@@ -153,9 +153,9 @@ DEVICE void write_elements(element *to, const float *from, const int width)
 #endif
 }
 
-/* ---- element by element: a thread has 8 of them, the threads behind the last 8 one each ---- */
+/* ---- element by element: a thread handles 8 elements, and the last threads one element each ---- */
 
-/* Runs `body` with `at` and `width`, 8 or 1, a constant. */
+/* Run `body` with `at` and `width`; the width, 8 or 1, is a constant. */
 #define EACH(count, body)                                                                                              \
     size thread = (size)blockIdx.x * blockDim.x + threadIdx.x, whole = (count) / 8;                                    \
     if (thread < whole)                                                                                                \
@@ -182,7 +182,7 @@ KERNEL to_low(element *y, const float *x, size count)
 #undef BODY
 }
 
-/* A layer's ReLU, and nothing else of it. */
+/* Apply only the ReLU of a layer. */
 DEVICE void relu_at(element *y, size at, const int width)
 {
     float v[8];
@@ -212,7 +212,7 @@ KERNEL relu_backward(element *dy, const element *y, size count)
 #undef BODY
 }
 
-/* y = a + b; y may be one of them. */
+/* y = a + b; y may be a or b. */
 DEVICE void add_at(element *y, const element *a, const element *b, int has_relu, size at, const int width)
 {
     float v[8], w[8];
@@ -228,7 +228,7 @@ KERNEL add(element *y, const element *a, const element *b, size count, int has_r
 #undef BODY
 }
 
-/* A weight gradient in the precision of the activations goes to the sum in fp32. */
+/* Add a weight gradient in the precision of the activations to the sum in fp32. */
 DEVICE void add_gradient_at(float *sum, const element *x, size at, const int width)
 {
     float v[8], w[8];
@@ -244,13 +244,13 @@ KERNEL add_gradient(float *sum, const element *x, size count)
 #undef BODY
 }
 
-/* ---- rows of channels: threads stand beside each other in channels (x) and below each other in rows (y) ---- */
+/* ---- rows of channels: threadIdx.x selects channels, threadIdx.y selects rows ---- */
 
 #define COLUMN(width) (((size)blockIdx.x * blockDim.x + threadIdx.x) * (width))
 #define FIRST_ROW     ((size)blockIdx.y * blockDim.y + threadIdx.y)
 #define ROW_STRIDE    ((size)gridDim.y * blockDim.y)
 
-/* Both widths of a kernel: its name, its parameters, and their names. */
+/* Define both widths of a kernel: its name, its parameters, and their names. */
 #define PAIR(name, parameters, ...)                                                                                    \
     KERNEL name##_8 parameters                                                                                         \
     {                                                                                                                  \
@@ -278,7 +278,7 @@ DEVICE void bias_any(element *y, const float *bias, size rows, unsigned channels
 PAIR(bias, (element * y, const float *bias, size rows, unsigned channels, int has_relu),
      y, bias, rows, channels, has_relu)
 
-/* The threads of a block that stand in one column add up what they have; the first row's writes it to
+/* Add up the sums of the threads in one column of a block. The thread in the first row writes the result to
  * partial[blockIdx.y][which][channels]. */
 DEVICE void give_partial(float *partial, const float *sum, size column, unsigned channels, int which, int of,
                          const int width)
@@ -288,7 +288,7 @@ DEVICE void give_partial(float *partial, const float *sum, size column, unsigned
     __syncthreads();
     for (int k = 0; k < width; k++)
         all[k * threads + thread] = sum[k];
-    for (int half = blockDim.y / 2; half > 0; half /= 2) { /* a power of two */
+    for (int half = blockDim.y / 2; half > 0; half /= 2) { /* blockDim.y is a power of two */
         __syncthreads();
         if ((int)threadIdx.y < half)
             for (int k = 0; k < width; k++)
@@ -299,8 +299,8 @@ DEVICE void give_partial(float *partial, const float *sum, size column, unsigned
             partial[((size)blockIdx.y * of + which) * channels + column + k] = all[k * threads + thread];
 }
 
-/* What column `channel` of partial[parts][of][channels] adds up to; a block has 32 columns and 32 threads for each.
- * Only threads with threadIdx.y 0 get the answer. */
+/* Return the sum of column `channel` of partial[parts][of][channels]. A block has 32 columns and 32 threads for
+ * each. Only threads with threadIdx.y 0 get the result. */
 DEVICE double whole_of(const float *partial, unsigned channel, unsigned channels, int which, int of, unsigned parts)
 {
     SHARED double all[32][33];
@@ -320,7 +320,7 @@ DEVICE double whole_of(const float *partial, unsigned channel, unsigned channels
     return threadIdx.y == 0 ? all[0][threadIdx.x] : 0;
 }
 
-/* Gradients by a bias. */
+/* Bias gradients. */
 DEVICE void columns_any(float *partial, const element *dy, size rows, unsigned channels, const int width)
 {
     size column = COLUMN(width);
@@ -347,7 +347,7 @@ KERNEL columns_end(float *gradient, const float *partial, unsigned channels, uns
 
 /* ---- batch normalisation ---- */
 
-/* Sums of x - x0 and its square, with x0 the first row: variances lose nothing to a large mean. */
+/* Sum x - x0 and its square, where x0 is the first row, so that a large mean does not make variances inexact. */
 DEVICE void norm_sums_any(float *partial, const element *x, size rows, unsigned channels, const int width)
 {
     size column = COLUMN(width);
@@ -366,7 +366,7 @@ DEVICE void norm_sums_any(float *partial, const element *x, size rows, unsigned 
 PAIR(norm_sums, (float *partial, const element *x, size rows, unsigned channels),
      partial, x, rows, channels)
 
-/* saved: mean and 1/deviation; running: mean and variance, or NULL to leave it alone. */
+/* saved: mean and 1/deviation; running: mean and variance, or NULL to leave them unchanged. */
 KERNEL norm_statistics(float *saved, float *running, const float *partial, const element *x, size rows,
                        unsigned channels, unsigned parts, float epsilon, float momentum)
 {
@@ -387,7 +387,7 @@ KERNEL norm_statistics(float *saved, float *running, const float *partial, const
     }
 }
 
-/* For an evaluation. */
+/* Statistics for an evaluation. */
 KERNEL norm_running(float *saved, const float *running, unsigned channels, float epsilon)
 {
     unsigned channel = blockIdx.x * blockDim.x + threadIdx.x;
@@ -397,7 +397,7 @@ KERNEL norm_running(float *saved, const float *running, unsigned channels, float
     saved[channels + channel] = ROOT(running[channels + channel] + epsilon);
 }
 
-/* The same expression forward and backward: where it is above 0 the ReLU let it pass. */
+/* The forward and backward pass use the same expression: the ReLU passes a value if it is above 0. */
 DEVICE float normal(float centred, float factor, float shift)
 {
     return fmaf(centred, factor, shift);
@@ -427,7 +427,7 @@ PAIR(norm_forward,
       unsigned channels, int has_relu),
      y, x, saved, scale, shift, rows, channels, has_relu)
 
-/* Sums of dy and of dy (x - mean), dy being 0 where the ReLU let nothing pass. */
+/* Sum dy and dy (x - mean), with dy = 0 where the ReLU did not pass the value. */
 DEVICE void norm_backward_sums_any(float *partial, const element *__restrict__ dy, const element *__restrict__ x, const float *saved,
                                    const float *scale, const float *shift, size rows, unsigned channels, int has_relu,
                                    const int width)
@@ -457,7 +457,7 @@ PAIR(norm_backward_sums,
       size rows, unsigned channels, int has_relu),
      partial, dy, x, saved, scale, shift, rows, channels, has_relu)
 
-/* Gradients by scale and shift; `means`: what is taken off each gradient, and off it per x - mean. */
+/* Gradients of scale and shift; `means`: subtracted from each gradient, and subtracted per (x - mean). */
 KERNEL norm_backward_statistics(float *scale_gradient, float *shift_gradient, float *means, const float *partial,
                                 const float *saved, size rows, unsigned channels, unsigned parts)
 {
@@ -522,7 +522,7 @@ DEVICE void copy_bytes(const unsigned char *from, unsigned char *to, const int w
         to[0] = from[0];
 }
 
-/* A block has a row of results; a thread goes along it. */
+/* A block handles a row of results, and a thread steps along the row. */
 DEVICE void max_forward_any(element *y, unsigned char *which, const element *x, struct pool pool, int has_relu,
                             const int width)
 {
@@ -559,7 +559,7 @@ DEVICE void max_forward_any(element *y, unsigned char *which, const element *x, 
 PAIR(max_forward, (element * y, unsigned char *which, const element *x, struct pool pool, int has_relu),
      y, which, x, pool, has_relu)
 
-/* A block has a row of inputs; each adds up the windows that chose it. */
+/* A block handles a row of inputs. Each input adds up the windows in which it was the maximum. */
 DEVICE void max_backward_any(element *dx, const element *dy, const unsigned char *which, struct pool pool, int adds,
                              const int width)
 {
@@ -593,7 +593,7 @@ DEVICE void max_backward_any(element *dx, const element *dy, const unsigned char
 PAIR(max_backward, (element * dx, const element *dy, const unsigned char *which, struct pool pool, int adds),
      dx, dy, which, pool, adds)
 
-/* The mean over an image; a block has some channels of one. */
+/* The mean over an image; a block handles some channels of one image. */
 DEVICE void mean_forward_any(element *y, const element *x, unsigned pixels, unsigned channels, int has_relu,
                              const int width)
 {
@@ -634,7 +634,7 @@ DEVICE void mean_backward_any(element *dx, const element *dy, unsigned pixels, u
 PAIR(mean_backward, (element * dx, const element *dy, unsigned pixels, unsigned channels, int adds),
      dx, dy, pixels, channels, adds)
 
-/* ---- loss: softmax and cross entropy, a block for an image ---- */
+/* ---- loss: softmax and cross entropy, one block per image ---- */
 
 enum { LOSS_THREADS = 128 };
 
@@ -687,8 +687,8 @@ DEVICE float sum_of(float part)
     return sums[0];
 }
 
-/* dx NULL: an evaluation. each[images][2]: loss, and 1 where the answer is right. Images from `counted` on count for
- * nothing. */
+/* dx NULL: evaluation. each[images][2]: the loss, and 1 if the prediction is right. Images from `counted` on are not
+ * counted. */
 KERNEL loss(element *dx, float *each, const element *logits, const int *labels, unsigned classes, unsigned counted,
             float scale)
 {
@@ -719,7 +719,7 @@ struct results {
     unsigned correct, broken, reserved;
 };
 
-/* One block adds up what the images gave. */
+/* One block adds up the results of all images. */
 KERNEL loss_sum(struct results *results, const float *each, unsigned images)
 {
     SHARED double losses[256];
@@ -747,7 +747,7 @@ KERNEL loss_sum(struct results *results, const float *each, unsigned images)
 
 /* ---- the optimizer's step ---- */
 
-/* Counts gradients that are no numbers. Whole numbers: the order of their sum does not matter. */
+/* Count gradients that are not finite. The counts are integers, so the order of the sum does not matter. */
 KERNEL check(struct results *results, const float *gradients, size count)
 {
     SHARED unsigned all[256];
@@ -784,7 +784,7 @@ DEVICE void sgd_at(float *parameters, float *moment, element *low, const float *
     if (low != 0)
         write_elements(low + at, p, width);
 }
-/* low NULL: there is none. */
+/* low is NULL if there is none. */
 KERNEL sgd(float *parameters, float *moment, element *low, const float *gradients, const struct results *results,
            struct step_size by, size count)
 {

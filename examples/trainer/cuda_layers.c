@@ -1,5 +1,5 @@
-/* Launches of our own kernels: grids, blocks, arguments. Grids are chosen by sizes and the card alone, so that sums are
- * taken in the same order each time. */
+/* Launch our own kernels: grids, blocks, arguments. A grid depends only on sizes and the GPU, so that sums are
+ * always computed in the same order. */
 #include "cuda_state.h"
 
 #include <math.h>
@@ -17,7 +17,7 @@ struct step_size {
 
 /* ---- shapes of launches ---- */
 
-/* A thread for each 8 elements, and one for each that is left. */
+/* One thread for each 8 elements, and one for each remaining element. */
 static gs_dims blocks_for(size_t count)
 {
     size_t threads = count / 8 + count % 8;
@@ -29,7 +29,8 @@ static size_t at_most(size_t value, size_t limit)
     return value < limit ? value : limit;
 }
 
-/* Rows of channels. `parts`: of rows, each a block's; as many as keep the card busy, four rows a thread at least. */
+/* Rows of channels. `parts` is the number of parts of rows, one block each: enough to keep the GPU busy, with at
+ * least four rows per thread. */
 static struct launch_shape rows_shape(const struct cuda *cuda, size_t rows, size_t channels, size_t parts_max)
 {
     int is_wide = channels % 8 == 0;
@@ -59,13 +60,13 @@ size_t cuda_partial_bytes(const struct cuda *cuda, size_t rows, size_t channels,
     return sums_shape(cuda, rows, channels).grid.y * channels * (size_t)of * sizeof(float);
 }
 
-/* 32 channels a block, 32 threads for each. */
+/* 32 channels per block, 32 threads per channel. */
 static gs_dims end_grid(size_t channels)
 {
     return gs_dim((unsigned)((channels + END_SIDE - 1) / END_SIDE), 1, 1);
 }
 
-/* Threads that go along a row of pixels' channels, or over channels. */
+/* Number of threads along a row of pixels' channels, or along channels. */
 static unsigned along(size_t count)
 {
     unsigned threads = 32;
@@ -140,7 +141,7 @@ gs_status cuda_bias_gradient(struct cuda *cuda, CUdeviceptr gradient, CUdevicept
 
 /* ---- batch normalisation ---- */
 
-/* Everything that its kernels take. */
+/* The arguments of its kernels. */
 struct norm {
     CUdeviceptr x, y, dx, dy, saved, workspace, means, scale, shift, scale_gradient, shift_gradient, running;
     unsigned long long rows;
@@ -270,14 +271,14 @@ gs_status cuda_max_backward(struct cuda *cuda, const struct step *step)
                      gs_dim(threads, 1, 1), 0, cuda->card.compute, &dx, &dy, &which, &pool, &adds);
 }
 
-/* A block has up to 256 threads' channels of one image. */
+/* A block covers the channels of up to 256 threads in one image. */
 static struct launch_shape mean_shape(const struct cuda *cuda, size_t channels)
 {
     int is_wide = channels % 8 == 0;
     size_t columns = is_wide ? channels / 8 : channels;
     unsigned threads = along(columns);
     size_t images = cuda->card.schedule->options.images;
-    /* Images in x, which alone may be more than 65,535. */
+    /* Images are in x, the only dimension that may exceed 65,535. */
     return (struct launch_shape){.grid = gs_dim((unsigned)images, (unsigned)((columns + threads - 1) / threads), 1),
                                  .block = gs_dim(threads, 1, 1),
                                  .is_wide = is_wide};

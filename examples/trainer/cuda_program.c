@@ -1,4 +1,4 @@
-/* Functions of the libraries, and the kernels: NVRTC compiles them for this card, once for the process. */
+/* Find the libraries' functions, and compile the kernels: NVRTC compiles them for this GPU once per process. */
 #include "cuda_state.h"
 
 #include "cuda_source.h"
@@ -59,7 +59,7 @@ struct program {
     char *image; /* owned, for the life of the process */
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the following */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects the variables below */
 static struct compiler compiler;
 static struct program programs[PROGRAMS_MAX];
 static size_t program_count;
@@ -90,7 +90,7 @@ static bool load_compiler(struct reason *reason)
     return is_whole;
 }
 
-/* The newest that the compiler knows of the card's own family, whose code it runs. */
+/* Return the newest architecture of the GPU's own family that the compiler supports. Its code runs on the GPU. */
 static int choose_architecture(int card)
 {
     int known[ARCHITECTURES_MAX], count = 0, best = 0;

@@ -1,4 +1,4 @@
-/* The cuda back end's inside: one device. */
+/* Internal state of the cuda back end: one device. */
 #ifndef TRAINER_CUDA_STATE_H
 #define TRAINER_CUDA_STATE_H
 
@@ -27,7 +27,7 @@ struct cuda_calls {
     X(check)                                                                                                           \
     X(sgd)                                                                                                             \
     X(adam)
-/* Two of each: [1] for channels in multiples of 8, [0] for others. */
+/* Each kernel exists twice: [1] for channels in multiples of 8, [0] for others. */
 #define CUDA_KERNEL_PAIRS(X)                                                                                           \
     X(bias)                                                                                                            \
     X(columns)                                                                                                         \
@@ -51,7 +51,7 @@ struct cuda_kernels {
 struct conv;
 
 struct cuda {
-    struct card card; /* first */
+    struct card card; /* first member */
     struct backend_options options;
     struct cuda_calls api;
     void *cudnn, *cublas, *nccl; /* owned by the scope */
@@ -59,39 +59,41 @@ struct cuda {
     CUmodule module; /* NULL: none yet */
     enum precision module_precision;
     struct cuda_kernels kernels;
-    struct conv **convs; /* owned; for the life of the state */
+    struct conv **convs; /* owned; kept for the life of the state */
     size_t conv_count, conv_room;
-    void **packs; /* owned: of each step, forward or weights, and inputs; cuDNN's; NULL where there is none */
+    void **packs; /* owned by the array: cuDNN's packs of each step, for forward or weights, and for inputs; NULL if
+                     there is none */
     size_t pack_count;
-    uint64_t iterations;        /* of training, since load() */
-    CUdeviceptr blas_workspace; /* the handle's, as set last */
+    uint64_t iterations;        /* training iterations since load() */
+    CUdeviceptr blas_workspace; /* the workspace last set in the handle */
     size_t blas_bytes;
 };
 
 /* cuda_program.c */
-/* Fills cuda->api: what is missing is named. The libraries have been loaded. */
+/* Fill cuda->api. `reason` names a missing function. The libraries must be loaded. */
 bool cuda_find(struct cuda *cuda, struct reason *reason);
 bool cuda_find_nccl(struct cuda *cuda, struct reason *reason);
-/* The kernels for a precision: compiled once for the process, loaded once for the state. */
+/* Load the kernels for a precision. They are compiled once per process and loaded once per state. */
 bool cuda_kernels_load(struct cuda *cuda, enum precision precision, struct reason *reason);
 
-/* cuda_times.c: how long the steps of one iteration take. */
+/* cuda_times.c: the time of each step of one iteration. */
 struct cuda_times {
-    CUevent *events; /* owned, the events by the scope: one in front of each step, and one behind the last */
+    CUevent *events; /* owned; the events belong to the scope: one before each step, and one after the last */
     size_t count;
 };
-/* Is it this iteration's turn (TRAINER_TELL_TIMES=N: the N-th of training)? Then there are events; NULL in it: no. */
+/* Create events if this iteration is to be timed (TRAINER_TELL_TIMES=N: the N-th iteration of training); otherwise
+ * ret_times has NULL. */
 gs_status times_begin(struct cuda *cuda, struct cuda_times *ret_times);
 gs_status times_mark(struct cuda *cuda, const struct cuda_times *times, size_t step);
-/* Waits, and tells the log what each kind of step took. */
+/* Wait, and log the time of each kind of step. */
 gs_status times_end(struct cuda *cuda, struct cuda_times *times);
 
-/* cuda_layers.c: the steps that are kernels of our own. Everything is on the compute stream. */
+/* cuda_layers.c: the steps that are our own kernels. Everything is on the compute stream. */
 struct launch_shape {
     gs_dims grid, block;
-    int is_wide; /* 8 channels a thread */
+    int is_wide; /* 8 channels per thread */
 };
-/* Bytes of partial sums of rows of channels, `of` sums at once. */
+/* Bytes of the partial sums of rows of channels, for `of` sums at once. */
 size_t cuda_partial_bytes(const struct cuda *cuda, size_t rows, size_t channels, int of);
 gs_status cuda_input(struct cuda *cuda, CUdeviceptr y, CUdeviceptr x, size_t count);
 gs_status cuda_bias(struct cuda *cuda, CUdeviceptr y, CUdeviceptr bias, size_t rows, size_t channels, bool has_relu);

@@ -1,4 +1,4 @@
-/* Where the time of an iteration goes: events between its steps, added up by what the steps are. */
+/* Measure where the time of an iteration goes: events between its steps, added up by kind of step. */
 #include "cuda_state.h"
 
 #include <stdio.h>

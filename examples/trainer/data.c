@@ -1,8 +1,8 @@
 /* Data sets.
  *
- * A synthetic image is its class's tile, a pattern of coloured squares repeated over the image, with noise from a table
- * that each row enters at another place: cheap enough for a thread that feeds a fast card, and to be learned by any
- * network. */
+ * A synthetic image is the tile of its class, a pattern of coloured squares repeated over the image, plus noise from
+ * a table that each row enters at another place. It is cheap enough for one thread to feed a fast GPU, and any
+ * network can learn it. */
 #include "data.h"
 
 #include <math.h>
@@ -15,13 +15,13 @@ static const float noise_level = 1.0f;
 struct data {
     struct data_options options;
     size_t counts[PART_COUNT];
-    struct pictures pictures[PART_COUNT]; /* of files */
-    float (*values)[256];                 /* owned; of a byte in each of the files' channels */
-    float *tiles;                         /* owned; synthetic: TILE x TILE x channels of each class */
-    float *noise;                         /* owned; NOISE_COUNT and a row */
+    struct pictures pictures[PART_COUNT]; /* from files */
+    float (*values)[256];                 /* owned; value of a byte in each channel of the files */
+    float *tiles;                         /* owned; synthetic: TILE x TILE x channels for each class */
+    float *noise;                         /* owned; NOISE_COUNT values and one more row */
 };
 
-/* A number for a thing of which there are many. */
+/* Return a random number for item `index` of kind `what`. */
 static uint64_t draw(uint64_t seed, uint64_t what, uint64_t index)
 {
     uint64_t state = seed ^ what * 0xD1342543DE82EF95 ^ index * 0xAF251AF3B0F025B5;
@@ -82,7 +82,7 @@ static void make_row(const float *tile_row, const float *noise, size_t tile_coun
     }
 }
 
-/* Images of the other part are further on in the same sequence. */
+/* The images of the test part come later in the same sequence. */
 static void make_image(const struct data *data, uint64_t number, float *ret_image, int32_t *ret_label)
 {
     const struct shape *shape = &data->options.shape;
@@ -97,7 +97,7 @@ static void make_image(const struct data *data, uint64_t number, float *ret_imag
 
 /* ---- files ---- */
 
-/* What a byte means: by the training images, less their mean, divided by their deviation. */
+/* Compute the value of each byte: minus the mean of the training images, divided by their deviation. */
 static bool make_values(struct data *data, struct reason *reason)
 {
     const struct pictures *train = &data->pictures[PART_TRAIN];
@@ -221,7 +221,7 @@ void data_order(uint64_t seed, uint64_t epoch, size_t count, uint32_t *order)
 {
     uint64_t state = draw(seed, DRAW_ORDER, epoch);
     for (size_t i = 0; i < count; i++) {
-        size_t at = random_next(&state) % (i + 1); /* Fisher and Yates, inside out */
+        size_t at = random_next(&state) % (i + 1); /* Fisher-Yates shuffle, inside out */
         if (at != i)
             order[i] = order[at];
         order[at] = (uint32_t)i;

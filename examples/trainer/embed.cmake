@@ -1,4 +1,4 @@
-# cmake -DFROM=file -DTO=header -DNAME=name -P embed.cmake: a text as an array of char, with a 0 behind it.
+# cmake -DFROM=file -DTO=header -DNAME=name -P embed.cmake: write a text file as an array of char with a terminating 0.
 file(READ ${FROM} bytes HEX)
 string(REGEX REPLACE "(................................)" "\\1\n" bytes "${bytes}")
 string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${bytes}")

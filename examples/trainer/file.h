@@ -1,18 +1,18 @@
-/* Whole files in memory, with a bound. */
+/* Read whole files into memory, up to a maximum size. */
 #ifndef TRAINER_FILE_H
 #define TRAINER_FILE_H
 
 #include "trainer.h"
 
 struct bytes {
-    uint8_t *data; /* owned: bytes_clear() */
+    uint8_t *data; /* owned: free with bytes_clear() */
     size_t count;
 };
-/* A regular file of at most `most` bytes. `reason` names the file and what is wrong with it. */
+/* Read a regular file of at most `most` bytes. `reason` names the file and the problem. */
 bool bytes_read(const char *path, uint64_t most, struct bytes *ret, struct reason *reason);
-void bytes_clear(struct bytes *bytes); /* takes a zeroed one */
+void bytes_clear(struct bytes *bytes); /* accepts a zeroed struct */
 
-/* Numbers in a file, whatever the machine. */
+/* Numbers in a file, independent of the machine's byte order. */
 static inline uint32_t big_u32(const uint8_t *at)
 {
     return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];

@@ -1,4 +1,4 @@
-/* Choosing what fits, by plan. */
+/* Choose batch, precision and workspaces that fit into the memory, by planning. */
 #include "fit.h"
 
 #include <inttypes.h>
@@ -62,13 +62,13 @@ uint64_t fit_budget(const struct fit_request *request, struct fit *ret_fit)
 
 struct attempt {
     const struct fit_request *request;
-    struct fit fit; /* what is tried; its plan once it fits */
+    struct fit fit; /* the configuration being tried; has its plan once it fits */
     uint64_t budget_bytes;
-    uint64_t least_bytes; /* of all that was tried */
+    uint64_t least_bytes; /* the smallest plan of all that were tried */
     struct reason *reason;
 };
 
-/* Steps may be slower with less; without any is the last resort. */
+/* Smaller workspaces may make steps slower; no workspace at all is the last resort. */
 static const unsigned workspace_parts[] = {1, 4, 16, 0};
 enum { WORKSPACES = sizeof workspace_parts / sizeof *workspace_parts };
 
@@ -94,7 +94,7 @@ static void say_refused(const struct attempt *attempt, uint64_t bytes)
         size_text(attempt->budget_bytes, has));
 }
 
-/* Of gs_fit_batch(): the largest workspace with which it fits. */
+/* For gs_fit_batch(): use the largest workspace that fits. */
 static gs_status bytes_for(void *user, size_t images, uint64_t *ret_bytes)
 {
     struct attempt *attempt = user;
@@ -122,7 +122,7 @@ static gs_status bytes_for(void *user, size_t images, uint64_t *ret_bytes)
     return least == UINT64_MAX ? GS_NO_MEMORY : GS_OK;
 }
 
-/* The largest micro-batch of one precision, with or without checkpointing; 0: none fits. */
+/* Find the largest micro-batch for one precision, with or without checkpointing; 0 if none fits. */
 static bool try_one(struct attempt *attempt, enum precision precision, bool checkpointing, size_t *ret_images)
 {
     const struct fit_request *request = attempt->request;
@@ -161,7 +161,8 @@ static size_t precisions_of(const struct fit_request *request, enum precision re
     return count;
 }
 
-/* Tries one after the other until one is good enough; else `best` is the one with the largest micro-batch. */
+/* Try the choices one after the other until one is good enough. If none is, `best` has the one with the largest
+ * micro-batch. */
 static bool try_all(struct attempt *attempt, struct fit *best, size_t *best_images)
 {
     const struct fit_request *request = attempt->request;

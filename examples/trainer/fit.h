@@ -1,18 +1,19 @@
-/* How a training fits into the memory that it may take: by plan, before any of it is taken.
+/* Choose how a training fits into its memory limit. The choice is made by planning, before anything is allocated.
  *
- * What counts against a promise of `memory_bytes`, on each device:
- * - taken: what the process holds on the card once the back end is open and has joined the others: context, libraries,
- *   handles. By NVML's word on this process; where NVML does not name it, what the card has less than before open(),
- * the most of all runs of the process; FIT_UNKNOWN_BYTES where NVML is missing. On a host (`has_card` false) nothing: a
- * promise is for the plan alone there, without libraries and data.
- * - the plan: all that the run allocates, to the byte, workspaces included.
- * - FIT_RESERVE_BYTES: what libraries load late (kernels at their first use), and the driver's pages. Whether that was
+ * On each device, the limit `memory_bytes` covers:
+ * - taken: the memory of the process on the GPU after the back end was opened and has joined the others (context,
+ *   libraries, handles). NVML reports it for the process. If NVML does not list the process, it is the decrease of the
+ *   GPU's free memory since before open(), using the largest value of all runs of the process. Without NVML it is
+ *   FIT_UNKNOWN_BYTES. On a host (`has_card` false) it is 0: there the limit only covers the plan, without libraries
+ *   and data.
+ * - the plan: everything that the run allocates, to the byte, including workspaces.
+ * - FIT_RESERVE_BYTES: what libraries load late (kernels on first use), and the driver's pages. Whether it was
  *   enough is measured after the first step (train.h).
- * Without a promise the card's free memory takes its place.
+ * Without a limit, the GPU's free memory is used instead.
  *
- * The order of choices: less memory first by what costs least. A micro-batch as large as possible; where it would be
- * smaller than FIT_USEFUL_IMAGES, checkpointing; then the next precision that is allowed; then whatever has the largest
- * micro-batch. Within one, smaller workspaces come before a smaller micro-batch. */
+ * Memory is saved in the cheapest way first. The micro-batch is made as large as possible. If it would be smaller
+ * than FIT_USEFUL_IMAGES, checkpointing is tried, then the next allowed precision, then the choice with the largest
+ * micro-batch. For each of them, workspaces are reduced before the micro-batch is. */
 #ifndef TRAINER_FIT_H
 #define TRAINER_FIT_H
 
@@ -26,12 +27,12 @@ enum { FIT_USEFUL_IMAGES = 32 };
 enum choice { CHOICE_OFF, CHOICE_ON, CHOICE_AUTO };
 
 struct fit_options {
-    uint64_t memory_bytes;    /* the promise; 0: none */
-    uint64_t workspace_bytes; /* of one step, at most; 0: FIT_WORKSPACE_BYTES */
-    size_t micro_batch;       /* on each device; 0: the largest that fits and divides the device's part of the batch */
+    uint64_t memory_bytes;    /* the memory limit; 0: none */
+    uint64_t workspace_bytes; /* maximum for one step; 0: FIT_WORKSPACE_BYTES */
+    size_t micro_batch;       /* per device; 0: the largest that fits and divides the device's part of the batch */
     enum choice checkpointing;
-    enum precision precision; /* the one that is tried first */
-    bool chooses_precision;   /* fp32, then bf16: where the back end can */
+    enum precision precision; /* the precision to try first */
+    bool chooses_precision;   /* try fp32, then bf16 if the back end supports it */
 };
 
 struct fit_request {
@@ -39,30 +40,30 @@ struct fit_request {
     const struct model *model;
     const struct backend *backend;
     void *state;   /* open */
-    size_t images; /* this device's part of a step */
+    size_t images; /* images of a step on this device */
     enum optimizer optimizer;
     bool has_card;
-    int64_t taken_bytes;                       /* as above, by fit_taken(); -1: unknown */
-    int64_t free_bytes;                        /* of the card, now; -1: unknown */
-    void (*say)(void *user, const char *line); /* one line a choice, and why; may be NULL */
+    int64_t taken_bytes;                       /* see above, from fit_taken(); -1: unknown */
+    int64_t free_bytes;                        /* of the GPU, now; -1: unknown */
+    void (*say)(void *user, const char *line); /* reports each choice and its reason in one line; may be NULL */
     void *user;
 };
 
 struct fit {
-    struct schedule_options schedule; /* what schedule_make() wants */
+    struct schedule_options schedule; /* the options for schedule_make() */
     uint64_t workspace_bytes;
     uint64_t plan_bytes, taken_bytes, reserve_bytes;
-    uint64_t limit_bytes; /* that the three stay below; 0: none */
+    uint64_t limit_bytes; /* limit of the three sums together; 0: none */
 };
 
-/* What open() took of a card, by watch() before and after it. -1: unknown. */
+/* Return the GPU memory used by open(), from watch() before and after it. -1: unknown. */
 int64_t fit_taken(const struct backend_watch *before, const struct backend_watch *after);
-/* What is left for the plan. UINT64_MAX: no limit. */
+/* Return the memory left for the plan. UINT64_MAX: no limit. */
 uint64_t fit_budget(const struct fit_request *request, struct fit *ret_fit);
-/* `reason` says what the smallest choice needs where none fits; is_memory is set then. */
+/* Choose. If nothing fits, `reason` has what the smallest choice needs, and is_memory is set. */
 bool fit_choose(const struct fit_request *request, struct fit *ret_fit, struct reason *reason);
 
-/* "7.25 GiB"; returns `out`. */
+/* Format a size such as "7.25 GiB"; returns `out`. */
 char *size_text(uint64_t bytes, char out[24]);
 
 #endif

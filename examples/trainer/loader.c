@@ -1,10 +1,11 @@
 /* The loader's thread.
  *
- * A buffer is written once the copy out of it is done (fed()), and fed once the device was told to compute what it was
- * fed before: only then does the back end know which steps the copy must wait for. All waiting is for counts, which
- * only grow: micro-batches fed by the loader, micro-batches passed by the other side.
+ * A host buffer is written after the previous copy from it is complete (fed()). It is fed after the computation on
+ * its previous content was submitted to the device, because only then does the back end know which steps the copy
+ * must wait for. All waiting uses counters that only grow: micro-batches fed by the loader, micro-batches passed by
+ * the other side.
  *
- * Helpers fill their part of a buffer's images, each the same part of every buffer. */
+ * Helper threads fill a part of a buffer's images, each the same part in every buffer. */
 #include "loader.h"
 
 #include <pthread.h>
@@ -15,7 +16,7 @@ enum { TURNS = 2, HELPERS_MAX = 15, WORTH_HELP = 1 << 16 /* numbers in a micro-b
 
 struct helper {
     struct loader *loader;
-    int index; /* from 1: the loader's thread has the first part */
+    int index; /* from 1: the loader's thread fills the first part */
     pthread_t thread;
 };
 
@@ -23,32 +24,32 @@ struct loader {
     struct loader_options options;
     float *images[TURNS]; /* owned, by host_free() */
     int32_t *labels[TURNS];
-    uint32_t *order; /* owned; of order_epoch; the loader's thread alone */
+    uint32_t *order; /* owned; order of epoch order_epoch; used only by the loader's thread */
     uint64_t order_epoch;
     bool has_order;
 
     pthread_t thread;
-    bool is_running; /* there is a thread to join */
+    bool is_running; /* the thread must be joined */
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    struct load loads[TURNS]; /* guarded by lock, as all that follows */
+    struct load loads[TURNS]; /* protected by lock, like all fields below */
     uint64_t fed_count, taken_count, passed_count;
-    bool is_over; /* no more will be fed: all was, or it failed */
+    bool is_over; /* nothing more will be fed: the end was reached, or it failed */
     bool has_failed;
     struct reason reason;
-    bool stops; /* it is to end */
+    bool stops; /* the thread must stop */
 
     struct helper helpers[HELPERS_MAX];
     int helper_count; /* running */
     pthread_mutex_t help_lock;
     pthread_cond_t help_changed;
-    uint64_t help_wanted; /* guarded by help_lock, as the following; buffers to be filled so far */
-    int helping;          /* helpers that are not through with the newest */
+    uint64_t help_wanted; /* number of buffers to fill so far; protected by help_lock, like the fields below */
+    int helping;          /* helpers still working on the newest buffer */
     struct load help_load;
     bool help_ends;
 };
 
-/* ---- in its thread ---- */
+/* ---- in the loader's thread ---- */
 
 static void fill_order(struct loader *loader, uint64_t epoch)
 {
@@ -67,7 +68,7 @@ static bool is_stopped(struct loader *loader)
     return stops;
 }
 
-/* One thread's part of the images; leaves it where the loader is to end. */
+/* Fill one thread's part of the images; stops early if the loader must stop. */
 static void fill_part(struct loader *loader, const struct load *load, int part)
 {
     const struct loader_options *options = &loader->options;
@@ -121,7 +122,7 @@ static void wait_for_helpers(struct loader *loader)
     pthread_mutex_unlock(&loader->help_lock);
 }
 
-/* false: it is to end. */
+/* Returns false if the loader must stop. */
 static bool fill(struct loader *loader, const struct load *load)
 {
     if (load->part == PART_TRAIN)
@@ -134,7 +135,7 @@ static bool fill(struct loader *loader, const struct load *load)
     return !is_stopped(loader);
 }
 
-/* Until the device was told to compute what these buffers of it were fed before. */
+/* Wait until the computation on the previous content of the device's buffers was submitted. */
 static bool wait_for_turn(struct loader *loader, uint64_t number)
 {
     pthread_mutex_lock(&loader->lock);
@@ -171,14 +172,14 @@ static bool feed_next(struct loader *loader, uint64_t number, bool *ret_is_over,
     return true;
 }
 
-/* Before the first buffer: nobody's part changes later. */
+/* Start the helpers before the first buffer is filled, so that each helper's part never changes. */
 static void begin_helpers(struct loader *loader)
 {
     const struct loader_options *options = &loader->options;
     int wanted = options->threads - 1 < HELPERS_MAX ? options->threads - 1 : HELPERS_MAX;
     if (options->images * options->image_count < WORTH_HELP)
         return;
-    pthread_mutex_lock(&loader->help_lock); /* they look at the count when all are there */
+    pthread_mutex_lock(&loader->help_lock); /* the helpers read the count after all of them were started */
     while (loader->helper_count < wanted) {
         struct helper *helper = &loader->helpers[loader->helper_count];
         *helper = (struct helper){.loader = loader, .index = loader->helper_count + 1};
@@ -217,7 +218,7 @@ static void *run(void *user)
     return NULL;
 }
 
-/* ---- of the others ---- */
+/* ---- in other threads ---- */
 
 bool loader_take(struct loader *loader, struct load *ret_load, struct reason *reason)
 {
@@ -296,7 +297,7 @@ static void stop(struct loader *loader)
     pthread_join(loader->thread, NULL);
 }
 
-/* A copy may still be on its way out of the buffers. */
+/* A copy from the buffers may still be running. */
 static void give_memory(struct loader *loader)
 {
     const struct loader_options *options = &loader->options;

@@ -1,7 +1,8 @@
-/* Trains a small convolutional network, or plans it.
+/* Train a small convolutional network, or print its plan.
  *
- * Exit status: 0: all runs came to their end, and from the second on each was like the one before; 1: not so; 2: the
- * options; 3: a device did not come back; 4: stopped by a signal, after a checkpoint where one is named. */
+ * Exit status: 0: all runs finished, and all runs after the second used the same memory as the second; 1: a run
+ * failed, or used other memory; 2: wrong options; 3: a device did not come back; 4: stopped by a signal, after writing
+ * a checkpoint if one is named. */
 #include "options.h"
 #include "train.h"
 
@@ -15,7 +16,7 @@
 
 enum { EXIT_FAILED = 1, EXIT_OPTIONS = 2, EXIT_STOPPED = 4, PATH_BYTES = 4096 };
 
-/* As on the command line. */
+/* Settings as given on the command line. */
 struct settings {
     const char *model, *backend, *data, *precision, *optimizer, *rate, *momentum, *weight_decay, *loss_scale,
         *checkpointing, *checkpoint, *log;
@@ -92,7 +93,7 @@ static void parse(int argc, char **argv, struct settings *s)
     options_parse(argc, argv, rows, "Trains a convolutional network; docs/trainer.md has more.");
 }
 
-/* ---- words ---- */
+/* ---- names ---- */
 
 __attribute__((noreturn)) static void refuse(const char *option, const char *value, const char *possible)
 {
@@ -144,7 +145,7 @@ static void set_fit(const struct settings *s, struct fit_options *fit)
                                 .chooses_precision = precision == PRECISION_COUNT};
 }
 
-/* A name alone is one of the models beside the program. */
+/* A name without a folder is a model in the program's folder. */
 static const char *model_path(const char *model, char path[PATH_BYTES])
 {
     char program[PATH_BYTES];
@@ -209,7 +210,7 @@ static struct train_options make_options(const struct settings *s, char path[PAT
 
 /* ---- runs ---- */
 
-/* What the process holds of the heap when a run is over. */
+/* Heap memory that the process uses after a run. */
 static size_t heap_bytes(void)
 {
     struct mallinfo2 heap = mallinfo2();
@@ -233,7 +234,7 @@ static void print_run(long long run, const struct train_result *result)
     fflush(stdout);
 }
 
-/* Of the first run libraries keep something; from the second on nothing may change. */
+/* Libraries keep some memory after the first run. From the second run on nothing may change. */
 static bool is_alike(const struct train_result *one, const struct train_result *other)
 {
     return one->fit.plan_bytes == other->fit.plan_bytes && one->peak_bytes == other->peak_bytes &&
@@ -267,7 +268,7 @@ static int run_all(struct train_options *options, long long runs)
     return status;
 }
 
-/* The second signal is not waited for. */
+/* The first signal stops the training cleanly, a second one kills the process. */
 static void on_signal(int number)
 {
     (void)number;

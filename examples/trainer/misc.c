@@ -1,4 +1,4 @@
-/* Words and numbers that all parts of the trainer share. */
+/* Names and random numbers shared by all parts of the trainer. */
 #include "trainer.h"
 
 #include <math.h>
@@ -45,5 +45,5 @@ float random_unit(uint64_t *state)
 float random_normal(uint64_t *state)
 {
     double u = (double)(random_next(state) >> 11) * 0x1p-53 + 0x1p-54, v = (double)(random_next(state) >> 11) * 0x1p-53;
-    return (float)(sqrt(-2 * log(u)) * cos(6.283185307179586 * v)); /* Box and Muller */
+    return (float)(sqrt(-2 * log(u)) * cos(6.283185307179586 * v)); /* Box-Muller transform */
 }

@@ -1,4 +1,4 @@
-/* Reading a model's description. */
+/* Read a model's description. */
 #include "model.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@ enum {
     WORDS_MAX = 16,
     NAME_BYTES = 32,
     LAYERS_MAX = 4096,
-    SIZE_LIMIT = 1 << 16, /* of a channel count, a side */
+    SIZE_LIMIT = 1 << 16, /* maximum of a channel count or a side */
     WINDOW_LIMIT = 255,
     ALIGNMENT = 64 /* of each layer's parameters, in numbers */
 };
@@ -30,10 +30,10 @@ struct reader {
     const char *path;
     int line;
     struct reason *reason;
-    char *words[WORDS_MAX];    /* of this line */
-    size_t word_count, at;     /* the next one to be read */
-    char (*names)[NAME_BYTES]; /* owned; of each layer, "" where it has none */
-    bool *is_read;             /* owned; somebody reads the layer */
+    char *words[WORDS_MAX];    /* the words of this line */
+    size_t word_count, at;     /* at: the next word to read */
+    char (*names)[NAME_BYTES]; /* owned; one per layer, "" if it has no name */
+    bool *is_read;             /* owned; another layer reads this layer */
     size_t segment;
     struct model *model;
 };
@@ -66,7 +66,7 @@ static const char *next_word(struct reader *reader)
     return reader->at < reader->word_count ? reader->words[reader->at++] : NULL;
 }
 
-/* The next word is this one: step over it. */
+/* If the next word is `word`, step over it. */
 static bool takes(struct reader *reader, const char *word)
 {
     if (reader->at == reader->word_count || strcmp(reader->words[reader->at], word) != 0)
@@ -103,7 +103,7 @@ static bool named(struct reader *reader, const char *name, size_t *ret_layer)
 
 /* ---- layers ---- */
 
-/* What may follow a layer's own numbers. */
+/* What may follow the numbers of a layer. */
 enum { TAKES_RELU = 1, TAKES_WINDOW = 2, TAKES_BIAS = 4 };
 
 static bool read_options(struct reader *reader, struct layer *layer, unsigned allowed)
@@ -251,7 +251,8 @@ static bool shape_linear(struct reader *reader, struct layer *layer)
     return true;
 }
 
-/* In the order of the kinds: the words of a line; then shape and parameters, once the layer read from is known. */
+/* In the order of the kinds: parse the words of a line, then compute shape and parameters once the previous layer is
+ * known. */
 static const struct {
     bool (*read)(struct reader *, struct layer *);
     bool (*shape)(struct reader *, struct layer *);
@@ -294,7 +295,7 @@ static bool find_kind(const struct reader *reader, const char *word, enum layer_
     return bad_word(reader, "no such layer:", word);
 }
 
-/* "NAME =" in front of a layer. */
+/* Read "NAME =" before a layer. */
 static bool read_name(struct reader *reader, char *name)
 {
     if (reader->word_count < 2 || strcmp(reader->words[1], "=") != 0)
@@ -311,7 +312,7 @@ static bool read_layer(struct reader *reader)
     struct model *model = reader->model;
     struct layer layer = {.line = reader->line, .segment = reader->segment};
     char name[NAME_BYTES] = "";
-    size_t above = model->layer_count - 1; /* meant where no other is named; the first line has none */
+    size_t above = model->layer_count - 1; /* the default if no layer is named; the first line has none */
     layer.from[0] = SIZE_MAX;
     if (!read_name(reader, name))
         return false;
@@ -367,7 +368,7 @@ static bool read_lines(struct reader *reader, FILE *file)
     return !ferror(file) || bad(reader, strerror(errno));
 }
 
-/* Rules about the model as a whole. */
+/* Check the rules for the model as a whole. */
 static bool check(const struct reader *reader)
 {
     const struct model *model = reader->model;
@@ -418,7 +419,7 @@ bool model_read(const char *path, struct model *ret_model, struct reason *reason
     model.class_count = model.layers[model.layer_count - 1].out.channels;
     model.segment_count = model.layers[model.layer_count - 1].segment + 1;
     *ret_model = model;
-    model.layers = NULL; /* the caller's from here on */
+    model.layers = NULL; /* now owned by the caller */
     is_good = true;
 out:
     if (file != NULL)
@@ -435,9 +436,9 @@ void model_clear(struct model *model)
     *model = (struct model){0};
 }
 
-/* ---- first values ---- */
+/* ---- initial values ---- */
 
-/* Behind the layer, perhaps through a batch normalisation, is a ReLU. */
+/* Whether a ReLU follows the layer, possibly after a batch normalisation. */
 static bool feeds_relu(const struct model *model, size_t index)
 {
     if (model->layers[index].has_relu)

@@ -1,9 +1,9 @@
-/* Pictures out of files.
+/* Read labelled images from files.
  *
- * IDX (the page of MNIST, yann.lecun.com/exdb/mnist): u32 magic, most significant byte first: 0x0803 for images, 0x0801
- * for labels; u32 count; for images u32 rows, u32 columns; then a byte each.
- * CIFAR-10 binary (www.cs.toronto.edu/~kriz/cifar.html): records of a label's byte and 32x32 bytes each of red, green
- * and blue. */
+ * IDX (the page of MNIST, yann.lecun.com/exdb/mnist): u32 magic, most significant byte first: 0x0803 for images,
+ * 0x0801 for labels; u32 count; for images u32 rows, u32 columns; then one byte each.
+ * CIFAR-10 binary (www.cs.toronto.edu/~kriz/cifar.html): records of one label byte and 32x32 bytes each of red,
+ * green and blue. */
 #include "pictures.h"
 
 #include <errno.h>

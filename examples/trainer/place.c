@@ -1,4 +1,4 @@
-/* The place in the data: which images the next step takes, in an order that a seed decides. */
+/* Which images a step uses, and what comes next: see place.h. */
 #include "place.h"
 
 void place_step(const struct way *way, struct place *place)

@@ -1,4 +1,4 @@
-/* A plan, printed. */
+/* Print a plan. */
 #include "train.h"
 #include "watch.h"
 
@@ -20,7 +20,7 @@ static uint64_t block_bytes(const struct schedule *schedule, size_t block)
     return block == NO_BLOCK ? 0 : schedule->block_bytes[block];
 }
 
-/* Each block is made by one step; of what an iteration makes, blocks that do not live at once share their place. */
+/* Each block is written by one step. Blocks of an iteration that are not alive at the same time share memory. */
 static void print_blocks(const struct schedule *schedule, FILE *out)
 {
     uint64_t lasting = 0, results = 0, gradients = 0, saved = 0, workspace_most = 0;
@@ -70,7 +70,7 @@ static void print_steps(const struct schedule *schedule, FILE *out)
     }
 }
 
-/* ---- where there is no card ---- */
+/* ---- without a GPU ---- */
 
 static bool plan_nothing(void *state, const struct schedule_options *options, struct step *step, size_t budget_bytes,
                          struct reason *reason)

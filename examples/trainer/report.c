@@ -1,4 +1,4 @@
-/* Writes the log and the line of progress of a training, and warns of heat and of memory that others take. */
+/* Report the progress of a training: a log, a progress line and warnings. */
 #include "report.h"
 
 #include "fit.h"
@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 static const double watch_every_s = 1, show_every_s = 0.2;
-enum { TEMPERATURE_BACK = 5 }; /* so much cooler, and the next warning is news again */
+enum { TEMPERATURE_BACK = 5 }; /* degrees below the limit before a temperature warning is repeated */
 
 double seconds_now(void)
 {
@@ -59,7 +59,7 @@ void report_log(struct report *report, const char *format, ...)
     int length = vsnprintf(line, sizeof line - 1, format, arguments);
     va_end(arguments);
     if (length < 0 || (size_t)length >= sizeof line - 1)
-        return; /* half an object is none */
+        return; /* do not write half an object */
     line[length] = '\n';
     fwrite(line, 1, (size_t)length + 1, report->options.log);
     fflush(report->options.log);
@@ -90,7 +90,7 @@ void report_end(struct report *report)
     end_line(report);
 }
 
-/* ---- the cards ---- */
+/* ---- the GPUs ---- */
 
 static int64_t known(int64_t one, int64_t other, bool wants_more)
 {

@@ -1,6 +1,6 @@
-/* What a training tells while it runs: a JSON line a step in a log, a progress line on stderr, warnings.
+/* Report a training while it runs: one JSON line per step in a log, a progress line on stderr, and warnings.
  *
- * The log has one object a line, whole lines only: what is unknown is null. One thread. */
+ * The log has one object per line, complete lines only. Unknown values are null. One thread. */
 #ifndef TRAINER_REPORT_H
 #define TRAINER_REPORT_H
 
@@ -11,42 +11,42 @@
 struct report_options {
     FILE *log;               /* borrowed; NULL: none */
     FILE *progress;          /* borrowed; NULL: none */
-    uint64_t progress_every; /* steps, where `progress` is no terminal */
+    uint64_t progress_every; /* steps, if `progress` is not a terminal */
     void (*watch)(int device, struct backend_watch *ret_watch);
     int devices;
-    uint64_t memory_warn_bytes; /* of this process on one card; 0: no warning */
+    uint64_t memory_warn_bytes; /* memory of this process on one GPU; 0: no warning */
     int temperature_warn;       /* degrees Celsius; 0: no warning */
 };
 
 struct step_report {
     uint64_t step, last_step, epoch;
-    double loss; /* mean of the step's images; not a number: broken */
+    double loss; /* mean over the step's images; NaN: broken */
     double accuracy;
-    double images_per_s; /* since the last one */
+    double images_per_s; /* since the previous report */
     double scale;
-    bool is_broken; /* gradients were no numbers: the step was not taken */
+    bool is_broken; /* gradients were not finite: the parameters were not updated */
 };
 
 struct report {
     struct report_options options;
-    struct backend_watch watch;  /* the worst of the devices: most own memory, least free, hottest */
+    struct backend_watch watch;  /* worst of the devices: most own memory, least free memory, hottest */
     double watched_at, shown_at; /* s */
-    bool is_terminal, has_line;  /* there is a progress line that is not ended */
+    bool is_terminal, has_line;  /* has_line: the progress line is not ended yet */
     bool memory_warned, temperature_warned;
 };
 
 double seconds_now(void); /* monotonic */
 
 struct report report_begin(const struct report_options *options);
-/* A line of the log, as it is: a JSON object without its end of line. */
+/* Write one line to the log: a JSON object without the line end. */
 __attribute__((format(printf, 2, 3))) void report_log(struct report *report, const char *format, ...);
-/* A line for people, past the progress line. */
+/* Print a line for the user without damaging the progress line. */
 __attribute__((format(printf, 2, 3))) void report_say(struct report *report, const char *format, ...);
 void report_step(struct report *report, const struct step_report *step);
 void report_end(struct report *report);
-/* Text as JSON has it, with its quotes; returns `out`. */
+/* Format text as a JSON string with quotes; returns `out`. */
 char *json_text(const char *text, char *out, size_t out_bytes);
-/* JSON knows no NaN: it is null, and so is a number less than 0, which is one that is unknown. */
+/* Format a number. NaN does not exist in JSON and becomes null, and so does a negative number, which means unknown. */
 const char *json_number(double number, char out[32]);
 
 #endif

@@ -1,4 +1,4 @@
-/* The loss scale of a training in half precision: halved on overflow, doubled after a while without one. */
+/* Adjust the loss scale: see scale.h. */
 #include "scale.h"
 
 struct scale scale_begin(enum scaling scaling, float fixed)

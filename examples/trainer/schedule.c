@@ -1,5 +1,5 @@
-/* Making a schedule: the steps first, over as many blocks as are convenient; then each block's first and last step;
- * then the plan, in which blocks that never live at once share their place. */
+/* Make a schedule. First the steps are created, over any number of blocks. Then the first and last step of each
+ * block is determined. Finally the plan lets blocks that are never alive at the same time share memory. */
 #include "schedule.h"
 
 #include "backend.h"
@@ -15,14 +15,14 @@ struct maker {
     size_t budget_bytes;
     struct reason *reason;
     size_t step_room, block_room;
-    /* Of each layer: */
-    size_t *y;        /* where its newest result lies */
-    size_t *saved;    /* what its forward step left for the backward one */
-    size_t *gradient; /* by its result; NO_BLOCK: none yet */
-    bool *is_trained; /* parameters are in it or above it */
-    bool *is_kept;    /* its result is there until the backward pass */
-    bool *is_needed;  /* in the backward pass */
-    size_t *owners;   /* of each block: gradients that it is at once */
+    /* One entry per layer: */
+    size_t *y;        /* block of its newest result */
+    size_t *saved;    /* saved by its forward step for the backward step */
+    size_t *gradient; /* gradient of its result; NO_BLOCK: none yet */
+    bool *is_trained; /* there are parameters in this layer or before it */
+    bool *is_kept;    /* its result is kept until the backward pass */
+    bool *is_needed;  /* the backward pass needs its result */
+    size_t *owners;   /* one entry per block: number of gradients that it represents */
 };
 
 const char *step_kind_text(enum step_kind kind)
@@ -41,7 +41,7 @@ static bool no_memory(struct reason *reason)
     return false;
 }
 
-/* A block of `count` numbers of `each` bytes; NO_BLOCK for none. */
+/* Add a block of `count` numbers with `each` bytes; NO_BLOCK if the size is 0. */
 static bool new_block(struct maker *maker, size_t count, size_t each, size_t *ret)
 {
     struct schedule *schedule = maker->schedule;
@@ -72,7 +72,7 @@ static bool new_block(struct maker *maker, size_t count, size_t each, size_t *re
     return true;
 }
 
-/* A block for what a layer gives, or its gradient. */
+/* Add a block for the result of a layer, or for its gradient. */
 static bool new_result(struct maker *maker, const struct layer *layer, size_t *ret)
 {
     size_t numbers;
@@ -94,7 +94,7 @@ static struct step empty_step(enum step_kind kind, const struct layer *layer)
                          .workspace = NO_BLOCK};
 }
 
-/* The back end chooses; the step stands behind the others. */
+/* Let the back end choose the algorithm, and append the step. */
 static bool add_step(struct maker *maker, struct step step)
 {
     struct schedule *schedule = maker->schedule;
@@ -121,7 +121,7 @@ static bool save_block(struct maker *maker, const struct layer *layer, size_t *r
 {
     if (layer->kind == LAYER_BATCHNORM)
         return new_block(maker, 2 * layer->out.channels, sizeof(float), ret);
-    if (layer->kind == LAYER_MAXPOOL) /* the result's own block was made: this product fits */
+    if (layer->kind == LAYER_MAXPOOL) /* no overflow: the block of the result was created with this product */
         return new_block(maker, shape_count(layer->out) * maker->schedule->options.images, 1, ret);
     *ret = NO_BLOCK;
     return true;
@@ -162,7 +162,7 @@ static bool reads_input(const struct layer *layer)
     return layer->kind == LAYER_CONV || layer->kind == LAYER_BATCHNORM || layer->kind == LAYER_LINEAR;
 }
 
-/* Which results the backward pass reads, and which are kept for it. */
+/* Mark the results that the backward pass reads, and those that are kept for it. */
 static void mark(struct maker *maker)
 {
     const struct model *model = maker->model;
@@ -178,12 +178,12 @@ static void mark(struct maker *maker)
     for (size_t i = 0; i < model->layer_count; i++) {
         maker->is_kept[i] =
             !maker->schedule->options.checkpointing || i == 0 || model->layers[i].segment + 1 == model->segment_count;
-        for (size_t j = i + 1; j < model->layer_count && !maker->is_kept[i]; j++) /* read from another segment */
+        for (size_t j = i + 1; j < model->layer_count && !maker->is_kept[i]; j++) /* needed by another segment */
             maker->is_kept[i] = model->layers[j].segment != model->layers[i].segment &&
                                 (model->layers[j].from[0] == i ||
                                  (model->layers[j].kind == LAYER_ADD && model->layers[j].from[1] == i));
     }
-    /* What is computed again reads what it read before. */
+    /* A layer that is computed again reads its inputs again. */
     for (size_t i = model->layer_count; i-- > 1;)
         if (maker->is_needed[i] && !maker->is_kept[i]) {
             maker->is_needed[model->layers[i].from[0]] = true;
@@ -192,7 +192,7 @@ static void mark(struct maker *maker)
         }
 }
 
-/* What a segment did not keep, in front of its backward steps. `last` is its last layer. */
+/* Compute again what a segment did not keep, before its backward steps. `last` is its last layer. */
 static bool compute_again(struct maker *maker, size_t last)
 {
     const struct model *model = maker->model;
@@ -205,7 +205,7 @@ static bool compute_again(struct maker *maker, size_t last)
     return true;
 }
 
-/* A gradient that is about to be changed in place is this layer's alone. */
+/* Before a gradient is changed in place, give the layer a copy of its own if the gradient is shared. */
 static bool own_gradient(struct maker *maker, size_t index)
 {
     size_t shared = maker->gradient[index];
@@ -221,7 +221,7 @@ static bool own_gradient(struct maker *maker, size_t index)
     return add_step(maker, step);
 }
 
-/* Where the step puts the gradient by the result of layer `to`: a new block, or what is already there. */
+/* Choose where the step stores the gradient of the result of layer `to`: a new block, or the existing one. */
 static bool give_gradient(struct maker *maker, size_t to, struct step *step)
 {
     if (!maker->is_trained[to])
@@ -240,7 +240,7 @@ static bool give_gradient(struct maker *maker, size_t to, struct step *step)
     return true;
 }
 
-/* A sum hands its gradient on as it is, to both. */
+/* The gradient of a sum is passed on unchanged to both inputs. */
 static bool backward_add(struct maker *maker, size_t index)
 {
     const struct layer *layer = &maker->model->layers[index];
@@ -314,7 +314,7 @@ static bool tell_steps(struct maker *maker)
     return true;
 }
 
-/* ---- what lives as long as the run ---- */
+/* ---- blocks that live as long as the run ---- */
 
 static bool tell_lasting(struct maker *maker)
 {
@@ -345,7 +345,7 @@ static bool tell_lasting(struct maker *maker)
     return true;
 }
 
-/* ---- places ---- */
+/* ---- planning the memory ---- */
 
 enum { BLOCKS_OF_STEP = 7 };
 
@@ -356,11 +356,11 @@ static void blocks_of(struct step *step, size_t *ret_blocks[BLOCKS_OF_STEP])
     memcpy(ret_blocks, blocks, sizeof blocks);
 }
 
-/* The plan's number of a block that was told before; NO_BLOCK stays what it is. */
+/* Maps blocks to their numbers in the plan. NO_BLOCK stays NO_BLOCK. */
 struct places {
-    size_t *last;   /* owned; the last step that touches the block */
+    size_t *last;   /* owned; the last step that uses the block */
     size_t *number; /* owned; in the plan */
-    size_t *bytes;  /* owned; by number */
+    size_t *bytes;  /* owned; indexed by number */
     size_t count;
 };
 
@@ -385,7 +385,7 @@ static gs_status tell_plan(struct schedule *schedule, struct places *places)
         for (int k = 0; k < BLOCKS_OF_STEP && status == GS_OK; k++)
             if (*blocks[k] != NO_BLOCK && places->last[*blocks[k]] == i) {
                 status = gs_plan_free(schedule->plan, places->number[*blocks[k]]);
-                places->last[*blocks[k]] = SIZE_MAX; /* it may stand in a step twice */
+                places->last[*blocks[k]] = SIZE_MAX; /* a block may occur twice in a step */
             }
     }
     return status == GS_OK ? gs_plan_close(schedule->plan, &schedule->size) : status;
@@ -405,7 +405,7 @@ static void find_last(struct schedule *schedule, size_t *last)
             last[schedule->lasting[i]] = SIZE_MAX;
 }
 
-/* From now on blocks are what the plan calls them. */
+/* From now on, blocks have the numbers of the plan. */
 static void renumber(struct schedule *schedule, struct places *places)
 {
     size_t *blocks[BLOCKS_OF_STEP];
@@ -447,7 +447,7 @@ static bool find_places(struct maker *maker)
     return status == GS_OK || because(maker->reason, "no plan: %s", gs_status_text(status));
 }
 
-/* ---- the whole ---- */
+/* ---- the whole schedule ---- */
 
 static bool open_maker(struct maker *maker)
 {

@@ -1,13 +1,16 @@
-/* One iteration over one micro-batch, told before it runs: the steps in order, and where each block of memory lies.
+/* One iteration over one micro-batch, planned before it runs: the steps in order, and the location of each block of
+ * memory.
  *
- * All memory of a run is one piece. Blocks that live as long as the run (parameters, optimizer, inputs) lie beside
- * those that an iteration makes and gives back, each at its place for good (gs_plan): what a run takes is known to the
- * byte before the first step, and nothing can fragment. Back ends do the steps; none of them allocates while training.
+ * All memory of a run is one piece. It has the blocks that live as long as the run (parameters, optimizer, inputs),
+ * and the blocks that an iteration creates and frees. Each block has a fixed location (gs_plan), so the memory of a
+ * run is known to the byte before the first step, and there is no fragmentation. Back ends execute the steps and
+ * allocate nothing while training.
  *
- * With checkpointing, what a segment computed inside is not kept but computed again when its turn comes in the
- * backward pass; the last segment is kept in any case.
+ * With checkpointing, results inside a segment are not kept but computed again when the backward pass needs them.
+ * The last segment is always kept.
  *
- * A schedule is plain data: no GPU; one thread at a time while it is made, any number afterwards. */
+ * A schedule is plain data and needs no GPU. One thread at a time may use it while it is made, any number
+ * afterwards. */
 #ifndef TRAINER_SCHEDULE_H
 #define TRAINER_SCHEDULE_H
 
@@ -18,12 +21,13 @@
 #define NO_BLOCK SIZE_MAX
 
 enum step_kind {
-    STEP_INPUT,    /* y = x, in the precision of the activations */
-    STEP_FORWARD,  /* y = layer(x, x2), its ReLU included */
-    STEP_LOSS,     /* dx = gradient of the mean loss by the logits x, times the loss scale; adds to the results */
-    STEP_RELU,     /* dy is 0 where y is: in place, before STEP_BACKWARD of a layer with a ReLU; but batch normalisation
-                      does it in its own STEP_BACKWARD, without writing to dy */
-    STEP_BACKWARD, /* dx (+)= gradient by x, parameters' gradients += ; dx may be NO_BLOCK */
+    STEP_INPUT,   /* y = x, in the precision of the activations */
+    STEP_FORWARD, /* y = layer(x, x2), including its ReLU */
+    STEP_LOSS, /* dx = gradient of the mean loss with respect to the logits x, times the loss scale; adds to the results
+                */
+    STEP_RELU, /* set dy to 0 where y is 0, in place, before STEP_BACKWARD of a layer with a ReLU. Batch normalisation
+                  does this in its own STEP_BACKWARD without writing to dy */
+    STEP_BACKWARD, /* dx (+)= gradient of x, parameter gradients += ; dx may be NO_BLOCK */
     STEP_COPY,     /* dx = dy */
     STEP_SUM,      /* dx += dy */
     STEP_KIND_COUNT
@@ -33,15 +37,15 @@ const char *step_kind_text(enum step_kind kind);
 struct step {
     enum step_kind kind;
     const struct layer *layer; /* borrowed from the model */
-    bool is_again;             /* computed a second time: running statistics stay as they are */
-    bool adds;                 /* to what is in dx */
-    size_t x, x2, y;           /* blocks; NO_BLOCK where the step has none */
+    bool is_again;             /* computed a second time: do not update the running statistics */
+    bool adds;                 /* add to dx */
+    size_t x, x2, y;           /* blocks; NO_BLOCK if the step has none */
     size_t dx, dy;
-    size_t saved;     /* LAYER_BATCHNORM: mean and 1/deviation of this batch, fp32, out.channels each.
-                         LAYER_MAXPOOL: which of the window was largest, a byte each of y */
-    size_t workspace; /* while the step runs; NO_BLOCK: needs none */
+    size_t saved; /* LAYER_BATCHNORM: mean and 1/deviation of this batch, fp32, out.channels each. LAYER_MAXPOOL: the
+                     position of the maximum in its window, one byte per number of y */
+    size_t workspace; /* used while the step runs; NO_BLOCK: none */
     size_t workspace_bytes;
-    size_t algorithm; /* the back end's own, chosen by plan() */
+    size_t algorithm; /* private to the back end, chosen by plan() */
 };
 
 /* Blocks that live as long as the run. */
@@ -60,16 +64,16 @@ enum lasting {
     LASTING_COUNT
 };
 
-/* What the card counts, read by the host once a step. */
+/* Results counted on the GPU and read by the host once per step. */
 struct results {
-    float loss;       /* sum over images of this step */
-    uint32_t correct; /* how many were told right */
-    uint32_t broken;  /* gradients that are no numbers: the step must not be taken */
+    float loss;       /* sum over the images of this step */
+    uint32_t correct; /* number of images predicted right */
+    uint32_t broken;  /* gradients that are not finite: the parameters must not be updated */
     uint32_t reserved;
 };
 
 struct schedule_options {
-    size_t images; /* in a micro-batch */
+    size_t images; /* per micro-batch */
     enum precision precision;
     enum optimizer optimizer;
     bool checkpointing;
@@ -81,22 +85,22 @@ struct schedule {
     struct step *steps;        /* owned */
     size_t step_count;
     size_t block_count;
-    size_t *block_bytes; /* owned; as asked for */
+    size_t *block_bytes; /* owned; the requested sizes */
     size_t lasting[LASTING_COUNT];
-    gs_plan *plan; /* owned; closed: block numbers are the plan's */
+    gs_plan *plan; /* owned; closed: block numbers are those of the plan */
     gs_plan_size size;
 };
 
-/* `backend` says which workspace a step needs, at most `workspace_budget_bytes`; `state` is its own, open; NULL as the
- * back end: no workspace. */
+/* Make a schedule. `backend` chooses the workspace of each step, at most `workspace_budget_bytes`; `state` is its
+ * open state. Without a back end (NULL) there are no workspaces. */
 struct backend;
 bool schedule_make(const struct model *model, const struct schedule_options *options, const struct backend *backend,
                    void *state, size_t workspace_budget_bytes, struct schedule *ret_schedule, struct reason *reason);
-void schedule_clear(struct schedule *schedule); /* takes a zeroed one */
-/* Where a block lies in the run's memory. */
+void schedule_clear(struct schedule *schedule); /* accepts a zeroed struct */
+/* Return the location of a block in the run's memory. */
 uint64_t schedule_offset(const struct schedule *schedule, size_t block);
-/* Which buffer of inputs STEP_INPUT reads and STEP_LOSS compares with: `turn` is 0 or 1. STEP_INPUT's x and
- * STEP_LOSS's x2 are those of turn 0. */
+/* Return the input buffer that STEP_INPUT reads and STEP_LOSS compares with; `turn` is 0 or 1. STEP_INPUT's x and
+ * STEP_LOSS's x2 are the buffers of turn 0. */
 size_t schedule_input(const struct schedule *schedule, unsigned turn);
 size_t schedule_labels(const struct schedule *schedule, unsigned turn);
 

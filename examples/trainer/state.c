@@ -1,4 +1,4 @@
-/* Parameters, moments and statistics, to a device and from it. */
+/* Copy parameters, moments and statistics to a device and back. */
 #include "worker.h"
 
 struct item {

@@ -1,4 +1,4 @@
-/* Lets the threads of a training, one for each device, wait for each other. One that fails releases the others. */
+/* Let the threads of a training's devices wait for each other: see team.h. */
 #include "team.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* The devices of a training meet: each is a thread. */
+/* Synchronise the devices of a training; each device is a thread. */
 #ifndef TRAINER_TEAM_H
 #define TRAINER_TEAM_H
 
@@ -10,21 +10,23 @@ struct team {
     int count;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    int arrived, left; /* guarded by lock, as the following */
+    int arrived, left; /* protected by lock, like the fields below */
     uint64_t meetings;
     bool has_failed;
-    struct reason reason; /* of the first one that failed */
+    struct reason reason; /* from the first device that failed */
 };
 void team_begin(struct team *team, int count);
 void team_end(struct team *team);
-/* Waits for all. What each wrote before is seen by all after. false: one has failed. */
+/* Wait for all devices. Everything written before the call is visible to all afterwards. Returns false if a device
+ * has failed. */
 bool team_meet(struct team *team);
-/* Nobody waits any more. */
+/* Report a failure: all waiting devices return. */
 void team_fail(struct team *team, const struct reason *reason);
-/* One that never came: it has failed, and left. */
+/* Report a device that could not be started: it counts as failed and as having left. */
 void team_miss(struct team *team, const struct reason *reason);
-/* The last thing that each does, once. After a failure it waits until all have, so that nobody's things go away under
- * another's feet; where one does not come within `wait_s`, the process ends with status 3. */
+/* Each device calls this once, as its last action. After a failure it waits until all devices have left, because
+ * none may release resources that others still use. If one does not leave within `wait_s` seconds, the process ends
+ * with status 3. */
 void team_leave(struct team *team, int wait_s);
 
 #endif

@@ -1,4 +1,4 @@
-/* A training: what its devices share, and their threads. */
+/* A training: the state shared by its devices, and their threads. */
 #include "train.h"
 
 #include "watch.h"
@@ -23,7 +23,7 @@ bool is_stop_wanted(void)
     return stop_wanted != 0;
 }
 
-/* ---- what is shared ---- */
+/* ---- the shared state ---- */
 
 bool train_has_parts(const struct train_options *options, struct reason *reason)
 {
@@ -72,7 +72,7 @@ static bool open_data(struct training *training, struct reason *reason)
     return true;
 }
 
-/* The end of a long text tells more than its front. */
+/* Copy the end of a long text, which is more useful than its beginning. */
 static void put_end(char out[CHECKPOINT_TEXT_BYTES], const char *text)
 {
     size_t bytes = strlen(text);
@@ -121,7 +121,7 @@ static bool go_on(struct training *training, struct reason *reason)
     uint64_t most = checkpoint_bytes_max(wants.parameter_count, wants.statistics_count);
     if (!checkpoint_read(path, most, &training->start, reason))
         return false;
-    /* What is chosen later is compared then. */
+    /* Values that are chosen later are compared later. */
     put_end(wants.precision, training->start.precision);
     wants.micro_batch = training->start.micro_batch;
     if (!checkpoint_fits(&training->start, &wants, note, sizeof note, reason)) {

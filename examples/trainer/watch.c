@@ -1,4 +1,4 @@
-/* A card through NVML. */
+/* Read a GPU's values through NVML. */
 #include "watch.h"
 
 #include <dlfcn.h>
@@ -9,7 +9,7 @@
 
 enum { DEVICES = 16 };
 
-/* As nvml.h and cuda.h have them. */
+/* Declarations from nvml.h and cuda.h. */
 typedef struct nvml_device *nvml_device;
 struct nvml_memory {
     unsigned long long total_bytes, free_bytes, used_bytes;
@@ -34,9 +34,9 @@ struct nvml_process {
 static struct {
     pthread_once_t once;
     bool is_loaded;
-    pthread_mutex_t lock; /* of the following */
+    pthread_mutex_t lock; /* protects the fields below */
     bool is_known[DEVICES];
-    nvml_device devices[DEVICES]; /* NULL: not to be found */
+    nvml_device devices[DEVICES]; /* NULL: not found */
 #define X(name, parameters) int(*name) parameters;
     NVML_CALLS(X) DRIVER_CALLS(X)
 #undef X

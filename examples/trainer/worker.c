@@ -22,7 +22,7 @@ static const struct backend *backend_of(const struct worker *worker)
     return worker->training->options->backend;
 }
 
-/* All meet, and all must be well. */
+/* Meet the other devices; fails if one of them has failed. */
 static bool meet(struct worker *worker, struct reason *reason)
 {
     return team_meet(&worker->training->team) || because(reason, "another device failed");
@@ -68,7 +68,7 @@ static void say_choice(void *user, const char *line)
     report_log(training->report, "{\"choice\":%s}", json_text(line, text, sizeof text));
 }
 
-/* A checkpoint was made with a choice, too. */
+/* Note in the report if the checkpoint was made with another choice. */
 static void note_choice(struct training *training)
 {
     struct checkpoint *start = &training->start;
@@ -83,7 +83,7 @@ static void note_choice(struct training *training)
     snprintf(start->precision, sizeof start->precision, "%s", precision);
 }
 
-/* What all devices can do: by the one that has least. */
+/* Choose what all devices can do, limited by the device with the least memory. */
 static bool choose(struct worker *worker, struct reason *reason)
 {
     struct training *training = worker->training;
@@ -141,8 +141,9 @@ static bool open_loader(struct worker *worker, struct reason *reason)
     return loader_open(&loader_options, &worker->loader, reason);
 }
 
-/* The context outlives the first run (cudart in cuDNN keeps it): a later one finds it taken before open(), and where
- * NVML does not name the process that is not seen as ours. The most that any run of the process saw counts. */
+/* The context outlives the first run (cudart in cuDNN keeps it). A later run finds its memory in use before open(),
+ * and if NVML does not list the process, that memory is not recognised as ours. So the largest value that any run of
+ * the process measured is used. */
 static int64_t taken_by_open(int device, const struct backend_watch *before, const struct backend_watch *after)
 {
     static _Atomic int64_t most_bytes[TRAIN_DEVICES_MAX];
@@ -155,7 +156,7 @@ static int64_t taken_by_open(int device, const struct backend_watch *before, con
     return taken_bytes;
 }
 
-/* Open, measured, joined, chosen, loaded: the devices go through it side by side. */
+/* Open, measure, join, choose and load; all devices do this at the same time. */
 static bool begin(struct worker *worker, struct reason *reason)
 {
     struct training *training = worker->training;
@@ -208,7 +209,7 @@ static bool update(struct worker *worker, struct reason *reason)
     return backend_of(worker)->update(worker->state, &step, reason);
 }
 
-/* Told to the device: nothing is waited for. */
+/* Submit a step to the device without waiting for anything. */
 static bool tell_step(struct worker *worker, struct reason *reason)
 {
     const struct way *way = &worker->training->way;
@@ -241,10 +242,10 @@ static bool reads_results(const struct worker *worker)
     return options->results_every <= 1 || step % options->results_every == 0 || step == way->last_step ||
            options->scaling == SCALING_DYNAMIC || !worker->is_warm || place_evaluates(way, &worker->place) ||
            is_checkpoint_due(worker) ||
-           (way->devices == 1 && is_stop_wanted()); /* several must all see it at the same step */
+           (way->devices == 1 && is_stop_wanted()); /* with several devices, all must stop at the same step */
 }
 
-/* The first device's results become those of all. */
+/* Combine the results of all devices in the first device's results. */
 static bool gather(struct worker *worker, struct results *ret_results, double *ret_loss, struct reason *reason)
 {
     struct training *training = worker->training;
@@ -264,7 +265,7 @@ static bool gather(struct worker *worker, struct results *ret_results, double *r
         ret_results->broken += training->results[i].broken;
     }
     worker->is_stopped = training->stops;
-    return devices == 1 || meet(worker, reason); /* all have read them */
+    return devices == 1 || meet(worker, reason); /* all devices have read them */
 }
 
 static void tell_results(struct worker *worker, const struct results *results, double loss, float scale)
@@ -290,7 +291,7 @@ static void tell_results(struct worker *worker, const struct results *results, d
     }
 }
 
-/* Once kernels are loaded, the promise is measured. */
+/* Once the kernels are loaded, measure whether the memory limit was kept. */
 static bool is_promise_kept(struct worker *worker, struct reason *reason)
 {
     uint64_t promised = options_of(worker)->fit.memory_bytes;
@@ -302,7 +303,7 @@ static bool is_promise_kept(struct worker *worker, struct reason *reason)
                    size_text((uint64_t)own_bytes, has), size_text(promised, limit));
 }
 
-/* ---- beside the steps ---- */
+/* ---- between the steps ---- */
 
 static bool evaluate(struct worker *worker, struct reason *reason)
 {
@@ -345,7 +346,7 @@ static bool write_checkpoint(struct worker *worker, struct reason *reason)
     return true;
 }
 
-/* After a step whose results were read: what the first device does while the others wait for the next sum. */
+/* Work of the first device after a step whose results were read, while the others wait for the next sum. */
 static bool between_steps(struct worker *worker, struct reason *reason)
 {
     const struct train_options *options = options_of(worker);
@@ -392,7 +393,8 @@ static bool all_steps(struct worker *worker, struct reason *reason)
         if (!tell_step(worker, reason))
             return false;
         if (!reads_results(worker)) {
-            worker->update_number++; /* nobody looked: it counts as good, but ends no row of broken ones */
+            worker->update_number++; /* the results were not read: count the step as good, but do not reset the count of
+                                        broken steps in a row */
             worker->scale.good_steps++;
             continue;
         }
@@ -422,8 +424,9 @@ static bool close_state(struct worker *worker, struct reason *reason)
         result->free_begin_bytes = (uint64_t)worker->free_begin_bytes;
         result->free_end_bytes = (uint64_t)after.free_bytes;
     }
-    /* cuDNN and cuBLAS keep the context for the rest of the process, and their kernels in it: 14 MiB on an H200, of the
-     * first run alone. Other programs on the card count, too: it is told, and no failure. */
+    /* cuDNN and cuBLAS keep the context, with their kernels in it, for the rest of the process: 14 MiB on an H200,
+     * and only after the first run. Other programs on the GPU change the value, too. So a difference is reported but
+     * is not a failure. */
     if (report->context != GS_CONTEXT_RELEASED && report->has_memory &&
         report->missing_bytes > (int64_t)report->allowed_bytes)
         worker->training->missing_bytes[worker->device] = report->missing_bytes;
@@ -449,7 +452,7 @@ void worker_run(struct worker *worker)
     struct team *team = &worker->training->team;
     bool is_well = begin(worker, &reason) && all_steps(worker, &reason);
     if (!is_well)
-        team_fail(team, &reason); /* before anything else, so that nobody waits for this one */
+        team_fail(team, &reason); /* first of all, so that no other device waits for this one */
     if (is_first(worker))
         tell_end(worker);
     loader_close(worker->loader);
