@@ -1,4 +1,4 @@
-/* Marks phases from a thread and from a forked child, and runs as well without gpuwhy. Prints what was recorded. */
+/* Mark phases from a thread and from a forked child, and print what was recorded. Must also work without gpuwhy. */
 #include <gpuwhy.h>
 
 #include <pthread.h>

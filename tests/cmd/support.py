@@ -1,4 +1,4 @@
-"""What the tests of this folder share. Each test compares a command with gpuwhy to the same one without."""
+"""Helpers for the tests of this folder. Each test compares a command with gpuwhy to the same command without it."""
 import os
 import pathlib
 import shutil
@@ -9,7 +9,7 @@ import unittest
 
 GPUWHY = os.environ.get("GPUWHY", str(pathlib.Path(__file__).resolve().parents[2] / "build" / "gpuwhy"))
 GPU = os.environ.get("GPUWHY_TEST_GPU", "virtual:h200")
-WAIT_S = 200  # for what happens at once on an idle machine
+WAIT_S = 200  # limit for things that happen at once on an idle machine
 
 # The first lines of a Python program that uses the driver.
 BEGIN = """\
@@ -44,7 +44,7 @@ def lines_of(path):
 
 
 class Case(unittest.TestCase):
-    """A folder of its own, with state and cache in it."""
+    """A test with its own folder, state and cache."""
 
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="gpuwhy cmd "))  # with spaces, on purpose
@@ -55,7 +55,7 @@ class Case(unittest.TestCase):
             self.environment["ASAN_OPTIONS"] = "detect_leaks=0:verify_asan_link_order=0"
 
     def run_both(self, *argv, options=(), **more):
-        """The same command without and with gpuwhy: two finished processes."""
+        """Run the same command without and with gpuwhy; return both finished processes."""
         more.setdefault("stdout", subprocess.PIPE)
         more.setdefault("stderr", subprocess.PIPE)
         more.setdefault("env", self.environment)
@@ -77,7 +77,7 @@ class Case(unittest.TestCase):
 
 
 class PythonCase(Case):
-    """Python programs that use the driver, and their verdicts as JSON."""
+    """Run Python programs that use the driver, and read their verdicts as JSON."""
 
     def setUp(self):
         super().setUp()

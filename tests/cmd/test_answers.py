@@ -1,4 +1,5 @@
-"""docs/answers: what is shown there is what gpuwhy says. Commands of this build are run, the others are parsed; links lead somewhere."""
+"""docs/answers shows what gpuwhy really prints. Commands of this build are run, the others are parsed; links must
+exist."""
 import os
 import pathlib
 import re
@@ -13,7 +14,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGES = sorted((ROOT / "docs" / "answers").glob("*.md"))
 VERDICT = re.compile(r"Verdict +(?:not determined: .*? the likeliest is (?P<likeliest>[a-z0-9-]+)"
                      r"|(?P<cause>[a-z0-9]+-[a-z0-9-]+)(?: \((?P<certainty>[a-z]+)\))?)")
-# A build with sanitizers runs the same programs; what it says is not compared there (docs show the release build).
+# A build with sanitizers runs the same programs, but its output is not compared (the docs show the release build).
 SANITIZED = os.environ.get("GPUWHY_SANITIZE", "") != ""
 
 
@@ -25,7 +26,8 @@ def run(words):
 
 
 def commands(page):
-    """(command, what is shown below it) of each `$ command`; (command, None) of the others."""
+    """Return (command, the output shown below it) for each `$ command` that can be run, and (command, None) for the
+    others."""
     found = []
     for line in page.read_text().splitlines():
         if line.startswith("    $ "):
@@ -67,7 +69,7 @@ class Answers(unittest.TestCase):
                     if wanted[1] and not SANITIZED:
                         self.assertEqual(said[1], wanted[1])
                     ran += 1
-        self.assertGreaterEqual(ran, 2)  # the questions at least
+        self.assertGreaterEqual(ran, 2)  # at least the error-code questions
 
     def test_commands_parse(self):
         helped = subprocess.run([GPUWHY, "help"], capture_output=True, text=True).stdout

@@ -1,4 +1,4 @@
-"""Questions: `gpuwhy explain 700`, `-m "one message"`; missing files keep their own error."""
+"""Questions such as `gpuwhy explain 700` and `-m "one message"`. A missing file still gets its own error."""
 import json
 import os
 import pathlib

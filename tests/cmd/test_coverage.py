@@ -1,4 +1,4 @@
-"""What of a run was observed: children without the hook, a run inside a run, a machine without a driver."""
+"""Which parts of a run were observed: children without the hook, a run inside a run, a machine without a driver."""
 import json
 import subprocess
 import sys
@@ -18,12 +18,12 @@ class Coverage(PythonCase):
         return done, json.loads(self.json.read_text())
 
     def child(self, environment, status):
-        """A program whose child lives until it is told to go on."""
+        """A program whose child lives until the file "go" exists."""
         child = f"import os, time, sys\nwhile not os.path.exists('go'): time.sleep(0.02)\nsys.exit({status})"
         return f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {child!r}], env={environment}, check=True)\n"
 
     def run_until_seen(self, body):
-        """The child goes on once the recording says that it was seen."""
+        """Let the child go on once the recording shows that the supervisor has seen it."""
         (self.folder / "go").unlink(missing_ok=True)
         result = []
         thread = threading.Thread(target=lambda: result.append(self.run_it(body)))

@@ -1,4 +1,4 @@
-"""What the supervisor itself contributes to a verdict: stderr in all its forms, how the program ended, what it was."""
+"""Evidence from the supervisor itself: all forms of stderr, how the program ended, and what the program was."""
 import json
 import os
 import pathlib
@@ -54,7 +54,7 @@ class Evidence(Case):
         self.assert_the_exception_was_read(verdict)
 
     def test_both_in_one_file(self):
-        """> log 2>&1, and the same with a file of which each has a description of its own."""
+        """> log 2>&1, and the same with two separate descriptions of the file."""
         with open(self.folder / "log", "wb") as log:
             self.assert_the_exception_was_read(self.verdict_of(RAISES, stdout=log, stderr=subprocess.STDOUT))
         with open(self.folder / "log", "ab") as log, open(self.folder / "log", "ab") as other:

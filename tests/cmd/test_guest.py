@@ -1,4 +1,4 @@
-"""The program under gpuwhy sees and leaves what it would without: status, streams, descriptors, environment."""
+"""A program under gpuwhy sees and leaves the same as without it: status, streams, descriptors, environment."""
 import os
 import pathlib
 import re
@@ -70,7 +70,7 @@ class Streams(Case):
         self.assertEqual(plain.stdout, observed.stdout)
 
     def test_one_pipe_for_both_passes_everything(self):
-        """More than any pipe holds, in pieces of many sizes, to a reader that is slow at first."""
+        """Write more than any pipe holds, in pieces of many sizes, to a reader that is slow at first."""
         script = ("import os\nfor i in range(4000): os.write(1 + i % 2, b'%d:' % i + bytes([65 + i % 26]) * (i * 7 % 700) + b'\\n')")
         plain = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                timeout=WAIT_S)
@@ -96,7 +96,7 @@ class Streams(Case):
         self.assertEqual(outputs[0], outputs[1])
 
     def test_a_gone_reader_of_both_is_felt_at_once(self):
-        """By the first write: the program makes one alone."""
+        """Only the first write matters, because the program makes only one."""
         for prefix in ([], run_command()):
             argv = ["sh", "-c", "echo first; read x; echo second; echo >&2 third; exit 9"]
             process = subprocess.Popen(prefix + argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -110,7 +110,7 @@ class Streams(Case):
 
     @staticmethod
     def copiers_of(supervisor):
-        """Processes that copy, below the one that watches over them."""
+        """Find the processes that copy output; they are children of the process that watches them."""
         def children(pid):
             try:
                 return [int(p) for p in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
@@ -175,7 +175,7 @@ class Streams(Case):
             self.assertEqual(process.wait(WAIT_S), -signal.SIGPIPE, prefix)
 
     def test_a_background_child_that_holds_stderr_delays_nobody(self):
-        """It ends after gpuwhy: it is told to once gpuwhy has ended."""
+        """A process in the background that ends after gpuwhy has ended."""
         script = "(while [ ! -e ended ]; do sleep 0.05; done; echo late >&2) & echo early >&2"
         process = self.start("sh", "-c", script, stderr=subprocess.PIPE)
         try:
@@ -194,8 +194,8 @@ class Surroundings(Case):
 
     @staticmethod
     def comparable(text):
-        """Without the count of queued signals, and under a sanitizer without the signals 32 and 33 of the C library: the
-        runtime's thread in gpuwhy itself makes it take them over."""
+        """Remove the count of queued signals. Under a sanitizer also remove the signals 32 and 33 of the C library,
+        because the sanitizer's thread in gpuwhy makes the library use them."""
         text = re.sub(rb"SigQ:.*", b"", text)
         if os.environ.get("GPUWHY_SANITIZE"):
             text = re.sub(rb"(Sig\w+:\t)(\w+)", lambda m: m[1] + b"%016x" % (int(m[2], 16) & ~(3 << 31)), text)
@@ -213,7 +213,7 @@ class Surroundings(Case):
         self.assertEqual({k for k in added if not k.startswith("GPUWHY_")} - {"LD_PRELOAD"}, set())
         changed = {k for k in before if before[k] != after.get(k) and k not in ("_", "SHLVL")}
         self.assertLessEqual(changed, {"LD_LIBRARY_PATH", "LD_PRELOAD", "PATH"})
-        folders = after["PATH"].split(":")  # of a virtual card alone: that of its nvidia-smi
+        folders = after["PATH"].split(":")  # a virtual GPU adds only the folder of its nvidia-smi
         self.assertIn(before["PATH"].split(":"), (folders, folders[1:]))
         self.assertTrue(after["LD_LIBRARY_PATH"].endswith(":/a b:/c"))
         for element in after["LD_LIBRARY_PATH"].split(":"):
@@ -237,7 +237,7 @@ class Surroundings(Case):
 
 class Supervisor(Case):
     def kill_it_and_go_on(self, stderr):
-        """A program that writes before and after its supervisor is killed, and then says that it reached its end."""
+        """A program that writes before and after its supervisor is killed, and then prints that it reached its end."""
         script = "echo started >started; echo before >&2; read x; echo after >&2; echo out; echo done >done; exit 5"
         process = self.start("sh", "-c", script + " ; true", stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr)
         wait_until(lambda: lines_of(self.folder / "started"), "the program")

@@ -1,5 +1,5 @@
-"""gpuwhy jupyter: kernelspecs where Jupyter looks for them, and nobody else's touched. The Python is a script that answers
-as one with ipykernel would: a notebook that really runs is in tests/e2e/notebook.py."""
+"""gpuwhy jupyter: kernelspecs are installed where Jupyter looks for them, and other kernelspecs are not changed. The
+Python is a script that answers like one with ipykernel. tests/e2e/notebook.py runs a real notebook."""
 import json
 import os
 import stat
@@ -51,7 +51,7 @@ class Jupyter(Case):
                           "/a python/bin/python", "-Xone=two", script, gpuwhy, "-f", "{connection_file}", "--last"])
         self.assertEqual(kernel["display_name"], 'a "name"')
         self.assertEqual(kernel["metadata"]["debugger"], True)
-        self.install()  # once more: ours is replaced
+        self.install()  # once more: our kernelspec is replaced
         kernel = json.loads(self.kernel("data").read_text())
         self.assertEqual(kernel["display_name"], "Python 3.12 (gpuwhy)")
         self.assertNotIn("--gpu", kernel["argv"])

@@ -1,5 +1,5 @@
-"""The notebook's side alone, without a notebook: which names lead to device memory, objects that do not like to be looked
-at, and what is made of a verdict. A notebook that runs is in tests/e2e/notebook.py."""
+"""The notebook code alone, without a notebook: which names lead to device memory, objects with side effects when
+they are inspected, and how a verdict is shown. tests/e2e/notebook.py runs a real notebook."""
 import gc
 import importlib.util
 import pathlib
@@ -14,11 +14,11 @@ PATH = pathlib.Path(__file__).resolve().parents[2] / "python" / "gpuwhy_ipython.
 spec = importlib.util.spec_from_file_location("gpuwhy_ipython", PATH)
 notebook = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(notebook)
-notebook.WALK_SECONDS_MAX = 300  # what is cut is cut by count here: a busy machine is slow
+notebook.WALK_SECONDS_MAX = 300  # the tests check limits by count, so a busy machine must not reach the time limit
 
 
 class Array:
-    """Device memory as numba and cupy show it."""
+    """Device memory as numba and cupy expose it."""
     next_address = 0x7000_0000_0000
 
     def __init__(self, size):
@@ -52,7 +52,7 @@ class Names(unittest.TestCase):
                                  "table": {d.address: 16384}, "holder": {c.address: 12288}})
 
     def test_results(self):
-        """Out[n], _ and a variable are one object with three names; IPython's own tables are not shown."""
+        """Out[n], _ and a variable are three names of one object; IPython's own tables are not shown."""
         a = Array(64)
         found = self.names(Out={3: a, 4: 5}, _oh={3: a}, _3=a, _=a, x=a, _i3="x", _ih=[a], In=[a])
         self.assertEqual(list(found), ["Out[3], _, x"])
@@ -75,7 +75,7 @@ class Names(unittest.TestCase):
         self.assertEqual([label for label, _ in notebook.names_of(Shell(e=error), error)[0]], ["e"])
 
     def test_nothing_is_kept(self):
-        """Neither an array nor a frame lives longer because it was looked at."""
+        """Inspecting an array or a frame does not extend its life."""
         def fails():
             kept = Array(64)
             seen.append(weakref.ref(kept))
@@ -103,7 +103,7 @@ class Names(unittest.TestCase):
         except ValueError as reason:
             error = reason
         rows(Shell(error=error))
-        traceback.clear_frames(error.__traceback__)  # as people do to free memory
+        traceback.clear_frames(error.__traceback__)  # as users do to free memory
         gc.collect()
         self.assertIsNone(seen[0]())
 
@@ -121,7 +121,7 @@ class Names(unittest.TestCase):
             def __cuda_array_interface__(self):
                 return self.about
 
-        class Proxy:  # asks for its object at any attribute
+        class Proxy:  # looks up its object on any attribute access
             def __getattribute__(self, name):
                 raise RuntimeError("no object is bound")
 
@@ -155,7 +155,7 @@ class Names(unittest.TestCase):
 
 
 class Torch(unittest.TestCase):
-    """PyTorch as far as it is asked: a module of that name with the few things that are used."""
+    """A module named torch with the few functions that are used."""
 
     def setUp(self):
         class Storage:
@@ -210,12 +210,12 @@ class Words(unittest.TestCase):
     def test_origin(self):
         text = self.render([("x", {0x1000: (4096, "", "")}), ("part", {0x2000: (64, "", "")})])
         self.assertIn("x: 4.00 KiB, allocated in In [2], 6.0 s old", text)
-        self.assertRegex(text, r"part: 64 B\n")  # a piece of a segment, or of unknown age: its cell is not told
+        self.assertRegex(text, r"part: 64 B\n")  # a part of a segment, or of unknown age: its cell is not shown
 
     def test_let_go(self):
         gone = {0x3000: ("the traceback of In [1]", 2.0), 0x1000: ("the traceback of In [1]", 2.0)}
         text = self.render(gone=gone)
-        self.assertIn("the traceback of In [1], until this cell failed: 8.00 KiB", text)  # 0x1000 is younger than it
+        self.assertIn("the traceback of In [1], until this cell failed: 8.00 KiB", text)  # younger than it
 
     def test_many_names(self):
         text = self.render([(f"n{i}", {i: (i, "", "")}) for i in range(1, 20)], cut=True)

@@ -1,4 +1,5 @@
-"""Phases that a program names, in C by gpuwhy.h and in Python by gpuwhy.py: recorded under gpuwhy, nothing without it."""
+"""Phases marked by a program, in C with gpuwhy.h and in Python with gpuwhy.py: recorded under gpuwhy, ignored
+without it."""
 import json
 import os
 import pathlib
@@ -40,7 +41,7 @@ class Phases(Case):
         done, phases = self.record(MARKS)
         self.assertEqual(done.returncode, 0, done.stderr)
         said = dict(line.split() for line in done.stdout.splitlines())
-        # one mark was the last, of none; what is beyond 4,096 is not recorded
+        # one of the 4,096 marks that are recorded ends the phase without a new one
         self.assertEqual(said, {"before": "0", "init": "0", "first": "1", "thread": "1", "long": "1", "none": "1",
                                 "many": str(4096 - 4)})
         parent = phases[0][0]

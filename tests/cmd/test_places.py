@@ -1,4 +1,4 @@
-"""Where recordings go, and what happens where they cannot."""
+"""Where recordings are stored, and what happens if they cannot be stored there."""
 import os
 import pathlib
 import subprocess
@@ -44,8 +44,7 @@ class Places(Case):
         self.assertEqual((plain.returncode, plain.stdout), (observed.returncode, observed.stdout))
 
     def test_a_home_with_spaces_and_colons_still_loads(self):
-        """LD_PRELOAD separates at spaces and colons; the loader complains on the program's stderr about what it
-        cannot find."""
+        """LD_PRELOAD is split at spaces and colons; the loader prints on the program's stderr what it cannot find."""
         odd = self.folder / "a b:c"
         odd.mkdir()
         self.environment["HOME"] = self.environment["XDG_CACHE_HOME"] = str(odd)

@@ -1,4 +1,5 @@
-"""The exception that ended a Python program, wherever its outputs went: read from inside where stderr does not hold it."""
+"""The exception that ended a Python program, wherever its output went. It is read inside the process if stderr does
+not have it."""
 import json
 import pathlib
 import subprocess
@@ -9,7 +10,7 @@ from support import BEGIN, PythonCase, WAIT_S, lines_of, run_command
 
 
 def interpreters():
-    """This one, and of each other version that lies beside it one."""
+    """Return this interpreter, and one of each other version that is installed beside it."""
     found = {sys.version_info[:2]: sys.executable}
     roots = [pathlib.Path(sys.base_prefix).parent, pathlib.Path("/usr")]
     for root in roots:
@@ -61,7 +62,8 @@ class Raised(PythonCase):
                 self.assert_raised(verdict, "KeyError: 'missing'", source="python")
 
     def test_a_failed_call_is_why_only_where_nobody_caught_its_exception(self):
-        """Without a card: raised, or caught, printed and done without until the program ends in silence."""
+        """On a machine without a GPU: the exception is raised, or printed or ignored until the program ends
+        silently."""
         begin = ("import ctypes, os, sys, time, traceback\ndef begin():\n    if ctypes.CDLL('libcuda.so.1').cuInit(0) != 0:\n"
                  "        raise RuntimeError('cuInit failed: CUDA_ERROR_NO_DEVICE')\n")
         caught = "try:\n    begin()\nexcept RuntimeError:\n    {}\ntime.sleep(0.2)\nos._exit(1)\n"
@@ -72,7 +74,7 @@ class Raised(PythonCase):
                 self.assertEqual((verdict["cause"], verdict["certainty"]), ("no-device-visible", certainty))
 
     def test_swallowed_by_a_hook(self):
-        """The program prints another word for it, and that word is its last one on stderr."""
+        """The program prints another text instead of the exception, and that text is the last line on stderr."""
         body = "sys.excepthook = lambda *a: print('training failed', file=sys.stderr)\nopen('/no/such/file')\n"
         verdict = self.verdict_of(body, "2> log")
         self.assert_raised(verdict, "FileNotFoundError: [Errno 2] No such file or directory: '/no/such/file'", source="python")
@@ -83,7 +85,8 @@ class Raised(PythonCase):
         self.assert_raised(verdict, "Bad: two", source="python")
 
     def test_code_of_the_program_is_not_run(self):
-        """Neither a text of its own nor attributes that it replaced; what is left is the type, or the first argument."""
+        """Neither a custom text nor replaced attributes are evaluated; the type, or the first argument, is used
+        instead."""
         body = ("class Text(Exception):\n"
                 "    def __str__(self):\n        open('ran', 'a').write('str ')\n        return 'made'\n"
                 "    def __getattribute__(self, name):\n        open('ran', 'a').write(name + ' ')\n"

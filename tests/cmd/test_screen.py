@@ -1,4 +1,4 @@
-"""One screen: what `gpuwhy run` and `gpuwhy explain` print, and that `--all` leaves nothing out."""
+"""The output of `gpuwhy run` and `gpuwhy explain` fits on one screen, and `--all` prints everything."""
 import json
 import os
 import pathlib
@@ -40,7 +40,7 @@ class Screen(unittest.TestCase):
         return done.stdout
 
     def all_of(self, words, text):
-        """The lines that the screen names as left out are what --all prints more."""
+        """The additional lines of --all are the lines that the screen reports as omitted."""
         more = re.search(r"^Details  (\d+) more lines?: ", text, re.M)
         whole = explain("--all", *words).stdout
         self.assertNotRegex(whole, r"\d+ more line")

@@ -1,4 +1,4 @@
-"""Each signal reaches the program exactly as often as it would without gpuwhy."""
+"""The program receives each signal exactly as often as it would without gpuwhy."""
 import os
 import signal
 import subprocess
@@ -8,7 +8,7 @@ import unittest
 
 from support import Case, WAIT_S, lines_of, wait_until
 
-# Notes every signal it gets; ends on its stdin's end.
+# Records every signal it receives; ends when its stdin ends.
 LISTENER = """
 import os, signal, sys
 def note(number, frame):
@@ -36,7 +36,7 @@ class Signals(Case):
 
     def finish(self, process, wanted):
         wait_until(lambda: len(lines_of(self.folder / "signals")) >= len(wanted), f"signals {wanted}")
-        time.sleep(0.2)  # a signal too many would come now
+        time.sleep(0.2)  # a duplicate signal would arrive now
         process.stdin.close()
         self.assertEqual(process.wait(WAIT_S), 4)
         self.assertEqual([int(line) for line in lines_of(self.folder / "signals")], [int(n) for n in wanted])

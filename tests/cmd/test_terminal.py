@@ -1,4 +1,4 @@
-"""On a terminal: stderr is one of the same size and modes, ^C and ^Z do what they do without gpuwhy."""
+"""On a terminal: stderr has the same size and modes, and ^C and ^Z work as without gpuwhy."""
 import fcntl
 import os
 import pty
@@ -20,7 +20,7 @@ class Terminal(Case):
         self.seen = b""
 
     def open(self, argv):
-        """argv in a session of its own, on a terminal of 100 x 33."""
+        """Run argv in its own session on a terminal of 100 x 33."""
         pid, self.master = pty.fork()
         if pid == 0:
             try:

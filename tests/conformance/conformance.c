@@ -1,10 +1,10 @@
-/* The same questions to a real card and to the virtual one. The wanted answers are those of a real card (H200,
- * driver 580.159.04); the virtual card must give them, and a real card keeps the list honest.
+/* Check that a real and a virtual GPU give the same answers. The expected answers are those of a real GPU (H200,
+ * driver 580.159.04). The virtual GPU must return them, and running on a real GPU verifies the list.
  *
  *     conformance [--card-memory-light] [GROUP...]
  *
- * Every group runs in a process of its own, since some faults ruin a process for good. One line a check:
- * "ok GROUP.NAME" or "not ok GROUP.NAME got X want Y"; the last line counts. Exit status 0: all ok. */
+ * Every group runs in its own process, because some faults ruin a process for good. Prints one line per check, "ok
+ * GROUP.NAME" or "not ok GROUP.NAME got X want Y", and a summary in the last line. Exit status 0: all ok. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <signal.h>
@@ -28,8 +28,8 @@ static const char *group_name = "";
 static unsigned failed_count;
 static bool light;
 enum { TOO_SLOW = 3, SLOWNESS_MAX = 64 };
-static unsigned slowness = 1; /* so many times as long as usual do kernels take that are to be seen running */
-static double runs_until_ms;  /* until then the kernel that was launched last runs for sure */
+static unsigned slowness = 1; /* factor for the duration of kernels that must be observed while they run */
+static double runs_until_ms;  /* the last launched kernel certainly runs until this time */
 
 static void check(bool ok, const char *name, long long got, const char *relation, long long want)
 {
@@ -46,8 +46,9 @@ static void check(bool ok, const char *name, long long got, const char *relation
         long long got_ = (long long)(got);                                                                             \
         check(got_ == (long long)(want), name, got_, "", (long long)(want));                                           \
     } while (0)
-/* `result` of asking whether the last spin_ms() is over is NOT_READY. Where this machine let so much time pass that it
- * may be, nothing can be said: the group is run once more with kernels that take longer. */
+/* Check that `result`, from a query whether the last spin_ms() has ended, is NOT_READY. If so much time has passed
+ * on this machine that the kernel may have ended, the check is meaningless: the group is run again with longer
+ * kernels. */
 #define still_runs(name, result)                                                                                       \
     do {                                                                                                               \
         long long got_ = (long long)(result);                                                                          \
@@ -73,7 +74,7 @@ static double now_ms(void)
     return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
 }
 
-/* --- the process's card --------------------------------------------------------------------------------- */
+/* --- the process's GPU ---------------------------------------------------------------------------------- */
 
 static CUdevice device;
 static CUcontext context;
@@ -84,7 +85,7 @@ static const char *kernels_text(void)
     return conformance_kernels[0].text;
 }
 
-/* What must work for anything else to mean something. */
+/* Calls that must work before anything else can be checked. */
 static void need(CUresult result, const char *what)
 {
     if (result == 0)
@@ -263,7 +264,7 @@ static void contexts(void)
     is("destroy", cuCtxDestroy(second), 0);
     is("destroyed-not-current", (cuCtxGetCurrent(&current), current == second), 0);
     is("free-of-destroyed", cuMemFree(address), 1);
-    at_least("destroy-twice-fails", cuCtxDestroy(second), 1); /* 201 or 709, by what lies at the old address */
+    at_least("destroy-twice-fails", cuCtxDestroy(second), 1); /* 201 or 709, depending on what is at the old address */
     is("memory-back", free_bytes(), before);
     is("retain-again", cuDevicePrimaryCtxRetain(&current, device), 0);
     is("retain-same", current == context, 1);
@@ -324,8 +325,8 @@ static void pages(void)
     enum { COUNT = 2000 };
     static CUdeviceptr blocks[COUNT];
     up();
-    CUdeviceptr first = must_alloc(1); /* a shared page is open from here on */
-    must_alloc(MIB + 1);               /* a real card has pages in stock for the first */
+    CUdeviceptr first = must_alloc(1); /* from now on a shared page is in use */
+    must_alloc(MIB + 1);               /* a real GPU has pages in reserve for the first one */
     size_t before = free_bytes();
     must_alloc(MIB + 1);
     is("above-1-mib", before - free_bytes(), 2 * MIB);
@@ -356,7 +357,7 @@ static void pages(void)
     is("first", cuMemFree(first), 0);
 }
 
-/* Small blocks hold their pages; large ones do not fragment the card. */
+/* Small blocks keep their pages; large blocks do not fragment the memory. */
 static void fragmentation(void)
 {
     up();
@@ -857,7 +858,8 @@ static void resolver(void)
     is("per-thread-differs", fn != fn_old, 1);
 }
 
-/* What every sticky fault has in common. The kernel that has it was launched behind another one that takes a while. */
+/* Checks that are the same for all sticky faults. The faulty kernel was launched after another one that takes a
+ * while. */
 static void after_fault(CUresult launched, int code)
 {
     CUdeviceptr p = 0;
@@ -954,7 +956,7 @@ static void freed_in_kernel(void)
     is("own-pages-are-not", cuCtxSynchronize(), 700);
 }
 
-/* A card may tell of a kernel's fault a moment after a synchronisation that followed it. */
+/* A GPU may report a kernel's fault a moment after the synchronisation that followed the kernel. */
 static CUresult synchronise_for(double seconds)
 {
     CUresult result = cuCtxSynchronize();
@@ -988,7 +990,7 @@ static void reset(void)
     is("for-ever", cuMemAlloc(&q, 10), 700);
 }
 
-/* The child says what it saw in its exit status. */
+/* The child returns what it saw in its exit status. */
 static void after_fork(void)
 {
     int status = 0;
@@ -1052,7 +1054,7 @@ static void logs(void)
     is("dumped", strstr(dumped, "CUDA_ERROR_OUT_OF_MEMORY") != NULL, 1);
 }
 
-/* Behind a kernel that runs, about a thousand launches fit; the next one waits. */
+/* After a running kernel, about a thousand launches fit in the queue; the next one waits. */
 static void queue_depth(void)
 {
     up_with_module();
@@ -1123,7 +1125,7 @@ static int run_group(const char *name)
     return 2;
 }
 
-/* Run a group in a fresh process. Returns what it printed, which the caller frees. */
+/* Run a group in a new process. Returns its output, which the caller frees. */
 static char *output_of(const char *name, int *ret_status)
 {
     int pipe_fds[2];
@@ -1156,7 +1158,7 @@ static char *output_of(const char *name, int *ret_status)
     return text;
 }
 
-/* Run a group, pass its lines on, count them. */
+/* Run a group, print its lines, and count them. */
 static void run_fresh(const char *name, unsigned *ok_count, unsigned *bad_count)
 {
     int status = 0;

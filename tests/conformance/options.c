@@ -1,5 +1,5 @@
-/* What only the virtual card can do: faults by option, other driver versions, limits of the host, several
- * processes on one card, notes for who started the program. Every case is a process of its own. */
+/* Check what only the virtual GPU can do: faults by option, other driver versions, limits of the host, several
+ * processes on one GPU, notes for the supervisor. Every case is a separate process. */
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdbool.h>
@@ -157,7 +157,7 @@ static void two_cards(void)
     is("first-untouched", free_bytes() == before, 1);
 }
 
-/* A child takes memory, lives and is killed; the parent sees the card's state each time. */
+/* A child allocates memory, waits and is killed; the parent checks the GPU's state each time. */
 static void shared_card(void)
 {
     int ready[2];
@@ -192,7 +192,7 @@ static void shared_card(void)
     is("the-other-is-named", seen, 1);
     kill(child, SIGKILL);
     siginfo_t info;
-    waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT); /* dead, but a zombie still */
+    waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT); /* dead, but still a zombie */
     is("enough-without-the-other", cuMemAlloc(&p, (size_t)2 << 30), 0);
     waitpid(child, NULL, 0);
     free(state);

@@ -1,8 +1,8 @@
-"""Made-up machines: each is a small tree of files, and what `gpuwhy doctor` must find there, and nothing worse.
+"""Made-up machines: each is a small tree of files, and the findings that `gpuwhy doctor` must report there.
 
-    machines.py [NAME...]
+machines.py [NAME...]
 
-A machine is a healthy one with changes. "Nothing worse" is the other half of each test: a finding that is not expected fails it.
+A machine is a healthy one with changes. An unexpected finding that is worse than "pass" also fails the test.
 """
 import json
 import os
@@ -31,7 +31,7 @@ def card_files(index, pci, name, width=16):
 
 
 def nvml(*cards, **more):
-    """Each card is (name, capability) and what else is to be said of it."""
+    """Each GPU is (name, capability) and other values."""
     lines = [f"nvml.cards={len(cards)}"]
     for index, card in enumerate(cards):
         said = {"name": card[0], "capability": card[1], "compute_mode": "default", "remap_pending": "0", "mig": "off"}
@@ -81,7 +81,7 @@ def machine(changes=None, drop=(), base=HEALTHY):
 
 
 def on_driver(version, cuda, more=None, drop=()):
-    """Another driver, with the runtime of a toolkit, and no framework."""
+    """Another driver version, with the runtime of a toolkit, and without a framework."""
     return machine({"sys/module/nvidia/version": version + "\n", **driver_files(version),
                     f"usr/local/cuda-{cuda}/lib64/libcudart.so.{cuda}.99": "", **(more or {})},
                    ("sys/module", "proc/driver/nvidia/version", LIB, "usr/local", "python.answers", SITE, *drop))
@@ -100,7 +100,7 @@ def cards(*list_of, env=None, python=None, drop=()):
 
 
 def config(*capabilities):
-    """A bridge's configuration space: extended capabilities (id, control) one behind the other."""
+    """A bridge's configuration space: extended capabilities (id, control), one after the other."""
     space = bytearray(4096)
     for index, (identity, control) in enumerate(capabilities):
         at = 0x100 + 0x20 * index
@@ -111,7 +111,7 @@ def config(*capabilities):
 
 
 def behind_a_bridge(bridge_config):
-    """Two cards behind one bridge."""
+    """Two GPUs behind one bridge."""
     files = {"sys/bus/pci/devices/0000:00:01.0/config": bridge_config, "sys/bus/pci/devices/0000:00:01.0/vendor": "0x8086\n"}
     for path, content in cards(H200, H200).items():
         real = path.replace("sys/bus/pci/devices/", "sys/devices/pci0000:00/0000:00:01.0/")
@@ -130,7 +130,7 @@ ARCH = "sm_50 sm_60 sm_70 sm_75 sm_80 sm_86 sm_90"
 CONTAINER = {".dockerenv": "", "proc/self/mounts": "shm /dev/shm tmpfs rw,size=65536k 0 0\n"}
 CUDNN_OLD = "opt/old/libcudnn.so.9.3.0"
 
-# name: (files, {(id, state)} that must come, and no others but pass; texts that must be said)
+# name: (files, {(id, state)} of the expected findings other than pass; expected texts)
 MACHINES = {
     "healthy": (machine(), set(), ["library /usr/lib/x86_64-linux-gnu/libcuda.so.580.65.06 matches",
                                    "the CUDA 12.4.127 runtime", "torch 2.5.1+cu124, built for CUDA 12.4",
@@ -165,7 +165,8 @@ MACHINES = {
                  "sys/module/nvidia/version": "550.54.15\n",
                  "proc/self/environ": environ(LD_LIBRARY_PATH="/usr/local/cuda-13.0/compat")},
                 (LIB + "/libnvidia-ml",)), set(), ["forward compatibility is in use"]),
-    # "CUDA 12.2 on a 525 driver crashes": from 525.60.13 on it runs, with limits that are said; below it does not.
+    # "CUDA 12.2 on a 525 driver crashes": from 525.60.13 on it runs with limits, which are reported; below it does not
+    # run.
     "cuda-12.2-on-525": (on_driver("525.60.13", "12.2"), set(),
                          ["the CUDA 12.2.99 runtime", "runs on driver 525.60.13", "525.60.13 is the oldest for CUDA 12.x",
                           "PTX compiled by 12.2", "calls added after 12.0"]),
@@ -329,7 +330,7 @@ def check(name, root):
 
 
 def check_against(folder):
-    """A machine and itself on a good day."""
+    """A machine, compared with a saved state of itself."""
     good, later = folder / "good", folder / "later"
     build(good, cards(H200, H200))
     doctor(good, "--save", folder / "facts")
@@ -358,7 +359,7 @@ def check_against(folder):
 
 
 def check_interpreter(folder):
-    """A real interpreter with made-up packages: they are read, never run."""
+    """A real interpreter with made-up packages, which are read but never run."""
     site = folder / "site-packages"
     build(site, {"torch/__init__.py": "open(__file__ + '.was_run', 'w')\nraise SystemExit(9)\n",
                  "torch/version.py": "from typing import Optional\n__version__ = '2.5.1'\ncuda: Optional[str] = '12.4'\nhip = None\n",
@@ -386,7 +387,7 @@ def check_interpreter(folder):
 
 
 def check_nvml(folder):
-    """NVML itself, of virtual cards: what the survey asks, and what it makes of a card that fails."""
+    """NVML itself, of virtual GPUs: the values that the survey reads, and its result for a GPU that fails."""
     library = GPUWHY.parent.resolve() / "lib" / "gpuwhy" / "virtual" / "nvml"
 
     def ask(specification):

@@ -1,7 +1,8 @@
-"""Bad input of every kind: each gets one clear line and the right exit status, nothing crashes, nothing good is lost, and
-a program under test never suffers from it.
+"""Bad input of every kind gets one clear line and the right exit status. Nothing crashes, no good data is lost, and
+the program under test is not affected.
 
-Prints a line a case. A case that this machine cannot show is printed as skipped; the test fails when one case fails.
+Prints one line per case. A case that cannot run on this machine is printed as skipped; the test fails if a case
+fails.
 """
 import os
 import random
@@ -31,7 +32,7 @@ def one_line(text, *patterns):
 # ---- gpuwhy explain --------------------------------------------------------------------------------------------------
 
 def recorded(place):
-    """A small recording of a run with a fault."""
+    """Make a small recording of a run with a fault."""
     run = run_observed([CNN, "--runs", "2", "--bad-address", "--truth", "{truth}"], Card("4GiB"),
                        new_folder(place, "recorded"))
     expect(run.recording.exists(), f"no recording: {run.stderr.decode(errors='replace')}")
@@ -75,7 +76,7 @@ def file_is_unreadable(place, recording):
     path.chmod(0)
     if os.geteuid() != 0:
         return explain_fails(place, path, "secret.gpuwhy", "permission")
-    for folder in (place, place.parent):  # root may read everything: somebody else asks
+    for folder in (place, place.parent):  # root may read everything, so another user reads it
         folder.chmod(0o755)
     try:
         done = subprocess.run([str(GPUWHY), "explain", str(path)], capture_output=True, text=True, user=65534, group=65534,
@@ -104,7 +105,8 @@ def newer_version(place, recording):
 
 
 def truncated(place, recording):
-    """Cut anywhere behind the head, it is still judged, or said to be too short; it is never a crash."""
+    """A recording that is cut after its header is either judged or reported as too short. gpuwhy never crashes on
+    it."""
     data = recording.read_bytes()
     judged = 0
     lengths = sorted({random.Random(1).randrange(len(data)) for _ in range(24)} | {0, 1, 31, 32, len(data) - 1})
@@ -133,7 +135,7 @@ def damaged(place, recording):
                f"byte {offset} flipped: the damage is not mentioned: {out}{err}")
 
 
-# ---- gpuwhy run: what the user typed ----------------------------------------------------------------------------------
+# ---- gpuwhy run: the user's options ----------------------------------------------------------------------------------
 
 def run_fails(place, arguments, expected, *patterns):
     status, out, err = gpuwhy("run", *arguments, folder=place)
@@ -211,7 +213,7 @@ def static_program(place, recording):
 
 
 def elf32():
-    """A whole 32-bit x86 program by hand: exit(5)."""
+    """Write a complete 32-bit x86 program by hand: exit(5)."""
     code = bytes.fromhex("b801000000" "bb05000000" "cd80")
     base, head = 0x08048000, 52 + 32
     header = struct.pack("<16sHHIIIIIHHHHHH", b"\x7fELF\x01\x01\x01", 2, 3, 1, base + head, 52, 0, 0, 52, 32, 1, 0, 0, 0)
@@ -229,13 +231,13 @@ def program_of_32_bits(place, recording):
         runs = False
     if runs:
         not_called_clean(same_without_and_with(place, "elf32", [path], ["32"]))
-    else:  # this kernel runs no 32-bit programs: the answer is a shell's
+    else:  # this kernel cannot run 32-bit programs, so the status is the shell's
         status, out, err = gpuwhy("run", *virtual(path), folder=place)
         expect(status == 126 or status < 0 or status >= 126, f"exit {status}: {out}{err}")
 
 
 def setuid_program(place, recording):
-    """The loader ignores the preload in a program of another user: said, and harmless."""
+    """The loader ignores the preload in a setuid program of another user. This is reported and harmless."""
     path = place / "setuid-program"
     shutil.copy(SCENARIOS / "s28_host", path)
     if os.geteuid() != 0:
@@ -261,7 +263,7 @@ def file_for_output_exists(place, recording):
 # ---- gpuwhy run: a machine in trouble ---------------------------------------------------------------------------------
 
 def in_own_mounts(script):
-    """Run a shell script as root in a mount namespace of its own."""
+    """Run a shell script as root in a separate mount namespace."""
     if os.geteuid() != 0 or shutil.which("unshare") is None:
         raise CaseSkipped("needs root and unshare")
     if subprocess.run(["unshare", "-m", "sh", "-c", "mount -t tmpfs -o size=64k none /mnt"],
@@ -271,7 +273,7 @@ def in_own_mounts(script):
 
 
 def supervised(place, name, script, *options):
-    """A healthy program under gpuwhy, in mounts made by `script`, which ends in exec "$@"."""
+    """Run a healthy program under gpuwhy, in mounts made by `script`, which ends in exec "$@"."""
     folder = new_folder(place, name)
     prefix = in_own_mounts(script)
     command = [*prefix, str(GPUWHY), "run", "--gpu", "virtual:h200,memory=4GiB", *map(str, options), "--", str(CNN),

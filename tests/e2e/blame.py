@@ -1,4 +1,4 @@
-"""`gpuwhy run --blame`: a second run that waits for each launch, merged with the first one into one verdict."""
+"""`gpuwhy run --blame`: a second run waits for each launch, and both runs are merged into one verdict."""
 import json
 import os
 import signal
@@ -13,7 +13,7 @@ BAD = [CNN, "--runs", "2", "--bad-address"]
 
 
 def by_shell(script, *argv):
-    """A shell that ends as that program: "$@"."""
+    """A shell that ends with the same status as the program: "$@"."""
     return ["/bin/sh", "-c", script, "sh", *behind_sanitizer(argv)]
 
 
@@ -29,7 +29,7 @@ def second_recording(run):
 
 
 def expect_place(run, verdict):
-    """The place is the launch's: the same as in the second recording, and not that of the call that reported the fault."""
+    """The reported place is the launch, as in the second recording, not the call that returned the error."""
     status, out, err = gpuwhy("explain", "--json", second_recording(run), folder=run.folder)
     second = json.loads(out)["where"]
     expect(status == 0 and second["what"] == "the launch at fault", f"the second run's place: {second} {err}")
@@ -62,7 +62,7 @@ def named(place):
 
 
 def python_line(place):
-    """The Python line that launched, not the one that happened to wait."""
+    """The reported line is the Python line of the launch, not the one that happened to wait."""
     source, run = launches_from_python(place, ["--blame"])
     if run is None:
         return
@@ -73,7 +73,7 @@ def python_line(place):
 
 
 def only_once(place):
-    """A fault that does not come again proves nothing."""
+    """A fault that does not occur again proves nothing."""
     folder = new_folder(place, "once")
     script = 'if [ ! -e seen ]; then touch seen; set -- "$@" --bad-address; fi; exec "$@"'
     run = run_observed(by_shell(script, CNN, "--runs", "2"), SMALL, folder, ["--blame"])
@@ -109,7 +109,7 @@ def healthy(place):
 
 
 def other_fault(place):
-    """Out of memory is no fault of a kernel: nothing is gained by waiting for launches."""
+    """Running out of memory is not a kernel's fault, so a second run would not help."""
     run = run_observed([CNN, "--batch", "16384"], Card("4GiB"), new_folder(place, "oom"), ["--blame"])
     expect(run.status == 1 and not second_recording(run).exists(), "a run out of memory ran twice")
 
@@ -126,7 +126,7 @@ def waited_already(place):
 
 
 def input_again(place):
-    """A file that the program reads from its standard input is read again; what a pipe gave is gone."""
+    """A file on the program's standard input is read again in the second run; data from a pipe is gone."""
     for kind, wanted in (("file", "hello\nhello\n"), ("pipe", "hello\n")):
         folder = new_folder(place, f"input-{kind}")
         source = folder / "input"

@@ -1,7 +1,8 @@
-"""What gpuwhy says and leaves beside the verdict: --quiet, --json, --on-failure, explain, export. That it is a good guest of
-the program's input, output, signals and terminal is asked in tests/cmd.
+"""The output and files of gpuwhy besides the verdict: --quiet, --json, --on-failure, explain, export. tests/cmd
+checks that gpuwhy does not disturb the program's input, output, signals and terminal.
 
-Prints a line a case. A case that this machine cannot show is printed as skipped; the test fails when one case fails.
+Prints one line per case. A case that cannot run on this machine is printed as skipped; the test fails if a case
+fails.
 """
 import csv
 import io
@@ -26,7 +27,7 @@ class CaseSkipped(Exception):
 
 
 def run(place, *command, options=(), stdin=b"", environment=None):
-    """(status, stdout, stderr) of a command under gpuwhy."""
+    """Return (status, stdout, stderr) of a command under gpuwhy."""
     done = subprocess.run([str(GPUWHY), "run", *CARD, *options, "--", *map(str, command)], input=stdin, cwd=place,
                           env=environment or base_environment(place), capture_output=True, timeout=240)
     return done.returncode, done.stdout, done.stderr.decode(errors="replace")
@@ -40,7 +41,7 @@ def program_in_a_path_with_spaces(place):
     expect(json.loads((place / "verdict.json").read_text())["status"] == "clean", err)
 
 
-# ---- what gpuwhy says and leaves --------------------------------------------------------------------------------------
+# ---- output and files ------------------------------------------------------------------------------------------------
 
 def quiet_says_nothing_of_a_clean_run(place):
     status, out, err = run(place, *behind_sanitizer([CNN]), options=["--quiet"])
@@ -83,7 +84,8 @@ def explain_answers_while_the_run_goes_on(place):
 
 
 def recordings_are_judged_together(place):
-    """Two supervisors of one job on one machine, as under mpirun: one rank fails, the other is ended a second later."""
+    """Two supervisors of one job on one machine, as under mpirun: one rank fails, and the other is stopped a second
+    later."""
     def start(name, rank, *argv):
         return subprocess.Popen([str(GPUWHY), "run", *CARD, "--quiet", "-o", str(place / name), "--",
                                  *behind_sanitizer(fill_in(argv, place))], cwd=place, stdout=subprocess.PIPE,
@@ -142,7 +144,7 @@ def recording_is_private_and_can_be_exported(place):
     try:
         json.loads(out)
     except ValueError:
-        for line in out.splitlines():  # one object a line is JSON, too
+        for line in out.splitlines():  # one object per line is JSON, too
             json.loads(line)
     status, out, err = gpuwhy("export", path, "--to", "csv", folder=place)
     rows = list(csv.reader(io.StringIO(out)))

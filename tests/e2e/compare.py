@@ -1,5 +1,5 @@
-"""gpuwhy diff and history, and the last good run as evidence: runs of one program side by side, equal and different
-ones, and input that is none."""
+"""gpuwhy diff and history, and the last good run as evidence: runs of one program that are equal or different, and
+input that is not a recording."""
 import json
 import os
 import sys
@@ -35,7 +35,7 @@ def found(result, area, name):
 
 def equal_runs(place):
     good, bad = (recorded(place, f"equal-{i}", [CNN, *SMALL], Card("4GiB")) for i in range(2))
-    result = diff(good, bad, 1)  # each ran in a folder of its own
+    result = diff(good, bad, 1)  # the runs used different folders
     expect([d["name"] for d in result["differences"] if d["matters"]] == ["folder"], result["differences"])
     expect(result["parting"]["known"] and not result["parting"]["parted"], result["parting"])
     expect(result["parting"]["same_calls"] > 100, result["parting"])
@@ -59,7 +59,7 @@ def another_batch(place):
 
 
 def fault_and_twin(place):
-    """The same leak on a card that has room for it and on one that has not."""
+    """The same leak on a GPU with enough memory and on one without."""
     leak = [CNN, "--runs", "2", "--batch", "1024", "--keep-runs"]
     good = recorded(place, "room", leak, Card("16GiB"))
     bad = recorded(place, "no-room", leak, Card("1GiB"))
@@ -107,7 +107,7 @@ LAST = "last good run"
 
 
 def attempt(folder, memory, options=(), **environment):
-    """The verdict of a run of one command in one folder, on a card of that size."""
+    """Run a command in a folder on a GPU of this size, and return the verdict."""
     out = folder / "verdict.json"
     status, _, err = gpuwhy("run", "--gpu", f"virtual:h200,memory={memory}", "--json", out, *options, "--",
                             *behind_sanitizer(LEAK), folder=folder,

@@ -1,8 +1,9 @@
-"""Stacks against what gdb says at the same stop: the recording's native frames, one by one, for C, C++ with everything
-inlined, without frame pointers, and CPython; and the names, lines and inlined frames of the verdict's place.
+"""Compare stacks with gdb's at the same stop. The recording's native frames are checked one by one, for C, C++ with
+everything inlined, without frame pointers, and CPython. So are the names, lines and inlined frames of the verdict's
+place.
 
-gdb runs the program under `gpuwhy run` and looks at its stack inside the virtual driver's cuMemAlloc_v2. Skipped, with the reason,
-where there is no gdb with Python, or no process may be traced.
+gdb runs the program under `gpuwhy run` and prints its stack inside the virtual driver's cuMemAlloc_v2. Skipped, with
+the reason, if there is no gdb with Python or processes may not be traced.
 """
 import json
 import os
@@ -38,7 +39,7 @@ def find_gdb():
 
 
 def observe(place, name, argv, gdb):
-    """What gdb said of each stop, the finished run, and its verdict."""
+    """Return gdb's output for each stop, the finished run, and its verdict."""
     folder = new_folder(place, name)
     stacks = folder / "stacks"
     os.environ.update(GW_STACKS=str(stacks), GW_DRIVER=str(VIRT_LIB.resolve()), DEBUGINFOD_URLS="")
@@ -48,7 +49,7 @@ def observe(place, name, argv, gdb):
 
 
 def is_ours(frame):
-    """The way from the program into the driver."""
+    """Whether the frame is between the program and the driver."""
     module = os.path.realpath(frame["module"] or "")
     return module == str(VIRT_LIB.resolve()) or os.path.basename(module).startswith("libgpuwhy") or \
         os.path.basename(frame["module"] or "").startswith("libcuda.so")
@@ -62,7 +63,7 @@ def programs_frames(stop):
 
 
 def compare_addresses(stops, run):
-    """Each stop is one allocation of the process, in order; its native frames are gdb's, all of them."""
+    """Each stop is one allocation of the process, in order, and its native frames are exactly gdb's."""
     rows = rows_of(run)
     sites = Sites(rows)
     pid = stops[0]["pid"]
@@ -77,18 +78,18 @@ def compare_addresses(stops, run):
 
 
 def plain(name):
-    """gdb's name as we write it: no parameters, no suffix of a compiler's copy; of a lambda its operator alone."""
+    """Return gdb's name in our form: without parameters and compiler suffixes; only the operator of a lambda."""
     name = re.sub(r"\.(part|constprop|isra|cold|lto_priv)\b.*", "", name or "")
     return re.sub(r".*::operator\(\)", "operator()", re.sub(r"\((?!\)).*?\)(?= const|$)", "", name))
 
 
 def is_at(frame, other):
-    """The same place: files begin at a page."""
+    """Whether both are the same code. Files are mapped at page boundaries."""
     return (frame["address"] ^ (other["pc"] - 1)) & 0xfff == 0
 
 
 def compare_names(stops, verdict, with_lines):
-    """The place's own frames, inlined ones, too: gdb's names, files and lines at the stop that was there."""
+    """The place's own frames, including inlined ones, have gdb's names, files and lines at the same stop."""
     ours = [f for f in verdict["where"]["frames"] if f["whose"] == "own"]
     there = [stack for stack in map(programs_frames, stops) if is_at(ours[0], stack[0])]
     expect(len(ours) > 0 and len(there) > 0, f"gdb saw no stop at {ours[:1]}")
@@ -103,14 +104,14 @@ def compare_names(stops, verdict, with_lines):
 
 
 def compare_order(stop, verdict):
-    """Where gdb sees the evaluation loop, Python's frames stand; every other frame is the same one."""
+    """Python frames are where gdb shows the evaluation loop; every other frame is the same."""
     ours, at = [f for f in verdict["where"]["frames"] if not f["inlined"]], 0
     loops = 0
     before = None
     for frame in programs_frames(stop):
         is_loop = (frame["name"] or "").startswith("_PyEval_EvalFrameDefault")
         if is_loop and before == "loop":
-            continue  # one entered from the other, with nothing between
+            continue  # one loop entered directly from the other
         if is_loop:
             begin = at
             while at < len(ours) and ours[at]["kind"] == "python":
@@ -119,18 +120,19 @@ def compare_order(stop, verdict):
             before, loops = "loop", loops + 1
             continue
         if frame["inlined"]:
-            continue  # the interpreter's own lines are not looked up
+            continue  # the lines of the interpreter itself are not looked up
         expect(at < len(ours) and ours[at]["kind"] == "native", f"gdb sees {frame} where we have {ours[at:at + 1]}")
         if is_at(ours[at], frame):
             before, at = plain(frame["name"]), at + 1
-        else:  # a function and the part of it that the compiler moved away are one frame of ours
+        else:  # gdb shows two frames for a function and the part of it that the compiler moved away; we show one
             expect(plain(frame["name"]) == before, f"gdb sees {frame} where we have {ours[at]}")
     expect(at == len(ours) and loops > 0, f"{len(ours) - at} frames that gdb does not see, {loops} loops")
     return loops
 
 
 def compare_order_at_one(stops, verdict):
-    """The verdict's place is one of several stacks: a loop over a generator enters it through C at first, and later not."""
+    """The verdict's place is one of several stacks: a loop over a generator enters it through C at first, and
+    directly later."""
     reasons = []
     for stop in stops:
         try:

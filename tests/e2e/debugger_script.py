@@ -1,5 +1,6 @@
-"""Read by gdb (`-x`), in its own Python: writes the stack of each call of the virtual driver's cuMemAlloc_v2, innermost
-first, as a line of JSON to GW_STACKS. One list entry a frame: name, pc, file, line, whether it was inlined, module."""
+"""Read by gdb (`-x`) and run in gdb's Python: write the stack of each call of the virtual driver's cuMemAlloc_v2,
+innermost frame first, as a line of JSON to GW_STACKS. Each frame has name, pc, file, line, whether it was inlined,
+and module."""
 import json
 import os
 
@@ -21,10 +22,10 @@ class Call(gdb.Breakpoint):
     def stop(self):
         frame = gdb.newest_frame()
         if os.path.realpath(gdb.solib_name(frame.pc()) or "") != os.environ["GW_DRIVER"]:
-            return False  # the name is a hook's or a facade's, too
+            return False  # hook and facade have functions of the same name
         stack = []
         while frame is not None:
-            if frame.type() != gdb.TAILCALL_FRAME:  # made up: it is on the stack no more
+            if frame.type() != gdb.TAILCALL_FRAME:  # gdb makes up this frame: it is not on the stack any more
                 stack.append(frame_facts(frame))
             frame = frame.older()
         with open(os.environ["GW_STACKS"], "a") as out:
@@ -40,6 +41,6 @@ for setting in ("startup-with-shell off", "breakpoint pending on", "debuginfod e
     try:
         gdb.execute("set " + setting, to_string=True)
     except gdb.error:
-        pass  # an older gdb does not know them all
+        pass  # older versions of gdb do not have all of them
 Call("cuMemAlloc_v2")
 gdb.execute("run")

@@ -1,5 +1,5 @@
-"""GPU core dumps (`gpuwhy run --core`), from the environment the driver sees to the verdict; and dumps of a real card through
-the same path. A virtual card writes such dumps as a real one does."""
+"""GPU core dumps (`gpuwhy run --core`): from the environment that the driver sees to the verdict, also for dumps of
+a real GPU. The virtual GPU writes dumps in the same form as a real one."""
 import os
 import pathlib
 import shutil
@@ -70,7 +70,7 @@ def other_faults(place):
 
 
 def trap(place):
-    """Whether a real card writes a dump after a trap was not measured; the virtual card writes none."""
+    """It was not measured whether a real GPU writes a dump after a trap; the virtual GPU writes none."""
     run = run_observed(cnn(), Card("16GiB", more="fault=trap@kernel:loss_forward"), new_folder(place, "trap"), ["--core"])
     verdict = expect_fault(run, "kernel-fault-other")
     expect_text(verdict, "wrote no GPU core dump", "that there is no dump")
@@ -87,7 +87,7 @@ def healthy(place):
 
 
 def run_with(variables, argv, card, folder):
-    """The variables are gpuwhy's, as a user sets them."""
+    """The variables belong to gpuwhy, but the user may have set them."""
     before = {k: os.environ.get(k) for k in variables}
     os.environ.update(variables)
     try:
@@ -115,7 +115,7 @@ def own_skip_abort(place):
 
 
 def earlier_dump(place):
-    """A file of an earlier run, under a name of the user's that this one's matches, says nothing about this run."""
+    """A file of an earlier run whose name matches the user's pattern must not be used for this run."""
     folder = new_folder(place, "earlier")
     old = folder / "dump.1234"
     old.write_bytes(b"nothing that can be read")
@@ -132,7 +132,7 @@ def real_dumps(place):
               "device-assert": ("device-assert-index", r"kernel pick\b.* at s13_assert.cu:9",
                                 r"block \(0,0,0\), thread \(17,0,0\)")}
     for name, (cause, headline, block) in wanted.items():
-        # what the driver does: a file of the name that it was told, then an abort
+        # as the driver does: write a file with the requested name, then abort
         script = f'zstd -dqc {FIXTURES}/{name}.cudacore.zst > "$(echo $CUDA_COREDUMP_FILE | sed s/%p/$$/)"; kill -ABRT $$'
         run = run_observed(["/bin/sh", "-c", script], SMALL, new_folder(place, name), ["--core"])
         expect(run.status == -signal.SIGABRT, f"exit status {run.status}")

@@ -1,6 +1,7 @@
 """gpuwhy is preloaded into every process of a job: 1,000 starts of small tools print the same as without it.
 
-The ratio of the times is printed, not judged: it is the machine's as much as ours. GPUWHY_E2E_STARTS: how many.
+The ratio of the times is printed but not checked, because it also depends on the machine. GPUWHY_E2E_STARTS sets the
+count.
 """
 import os
 
@@ -8,7 +9,7 @@ from harness import Card, Workplace, expect, expect_same, main, new_folder, run_
 
 STARTS = int(os.environ.get("GPUWHY_E2E_STARTS", "1000"))
 
-# Ten starts a round; the sums, sorts and errors must come out the same, on both outputs.
+# Ten starts per round. The sums, sorts and errors must be the same, on both outputs.
 ROUND = r"""
 printf 'c\nb\na\n' | sort
 seq 1 20 | grep 7

@@ -1,7 +1,7 @@
-"""S27: programs that stand still, and programs that only look like it. --hang-after, --kill-on-hang, gpuwhy poke.
+"""S27: programs that hang, and programs that only look like it. --hang-after, --kill-on-hang, gpuwhy poke.
 
-The programs wait at the same time, so that the whole takes seconds. Nothing here depends on how long something took, but
-that programs which wait for a minute are still alive when gpuwhy speaks."""
+The programs wait at the same time, so that everything takes only seconds. The only timing requirement is that
+programs which wait for a minute are still alive when gpuwhy reports."""
 import concurrent.futures
 import functools
 import json
@@ -21,12 +21,12 @@ from harness import (GPUWHY, REAL, SANITIZE, SCENARIOS, Card, Failure, Workplace
 
 HANG = SCENARIOS / "s27_hang"
 HANG_SOURCE = pathlib.Path(__file__).parents[1] / "scenarios" / "driver" / "s27_hang.c"
-WAIT_S = 200  # for what happens at once on an idle machine
+WAIT_S = 200  # limit for things that happen at once on an idle machine
 STANDS = pathlib.Path(__file__).parents[1] / "scenarios" / "sites" / "stands.py"
 
 
 def line_of(source, mark):
-    """The line that ends with "mark: MARK"."""
+    """Return the line that ends with "mark: MARK"."""
     for number, line in enumerate(source.read_text().splitlines(), 1):
         if re.search(rf"mark: {mark}( \*/)?$", line):
             return number
@@ -62,7 +62,7 @@ def evidence(verdict):
 
 
 def hangs(place, name, cause, *patterns, argv=None, ours=None, where=None):
-    """`where`: one of these is the verdict's place."""
+    """`where`: the verdict's place must be one of these."""
     folder, process = start(place, name, argv or [HANG, "--kind", name, "--truth", "{truth}"], "--hang-after", "1",
                             "--kill-on-hang", ours=ours)
     status, _, err, verdict = finish(folder, process)
@@ -89,7 +89,7 @@ def is_no_hang(place, name, *options):
 
 
 def goes_on(place, name, argv, said, ours=None):
-    # Longer than what goes on ever rests, with room for a busy machine, and shorter than all of it.
+    # Longer than the longest rest of a program that goes on, even on a busy machine, and shorter than its total time.
     folder, process = start(place, name + "-twin", argv, "--hang-after", "2", ours=ours)
     status, out, err, verdict = finish(folder, process)
     expect(status == 0 and re.fullmatch(said, out), f"exit {status}: {out}{err}")
@@ -98,7 +98,7 @@ def goes_on(place, name, argv, said, ours=None):
 
 
 def in_c(*marks):
-    """Places of the C program; None where native stacks are not read."""
+    """Places in the C program; None if native stacks are not read."""
     return [place_in(HANG_SOURCE, mark, function) for mark, function in marks] if has_stacks() else None
 
 
@@ -114,19 +114,19 @@ def ask(place):
 
 
 def other(place):
-    """A wait for one stream says nothing about the kernel on another."""
+    """A wait for one stream says nothing about a kernel on another stream."""
     hangs(place, "other", "kernel-never-ends", r"inside cuCtxSynchronize for \d", r"spin was launched on stream 0x",
           where=in_c(("other", "wait_for_both")))
 
 
 def again(place):
-    """Waits that come back at once are no progress."""
+    """Waits that return at once are not progress."""
     hangs(place, "again", "kernel-never-ends", r"asked the GPU \d+ times", r"spin was launched",
           where=in_c(("again", "wait_again"), ("again_asks", "wait_again"), ("again_rests", "wait_again")))
 
 
 def left(place):
-    """The launch of what it waits for is no longer among the last calls."""
+    """The launch of the awaited kernel is no longer among the last calls."""
     hangs(place, "left", "kernel-never-ends", r"inside cuStreamSynchronize for \d", r"launched before the last 2048 calls",
           *([r"spin was launched on stream 0x\S+ at s27_hang.c:\d+ in launch_spin_on .* is not known"] if has_stacks() else []),
           where=in_c(("left", "wait_too_late")))
@@ -136,13 +136,13 @@ def left_asked(place):
     hangs(place, "left-asked", "kernel-never-ends", r"asked the GPU \d+ times", r"launched before the last 2048 calls")
 
 
-# ---- a stream that nothing waits for, while the program goes on ----
+# ---- a stream that nothing waits for while the program goes on ----
 
 ALONE = r"spin was launched on stream 0x\S+( at s27_hang.c:\d+ in launch_spin_on)? \d+\.\d s before the program ended"
 
 
 def end_of_alone(place, kind, how, *options):
-    """Ended from outside when the kernel has been alone for some seconds."""
+    """Stop the program from outside after the kernel has run alone for some seconds."""
     folder, process = start(place, kind + "-" + how.name, [HANG, "--kind", kind, "--truth", "{truth}"], *options)
     pid = int(re.search(r"pid=(\d+)\n", wait_for_text(folder / "truth", "steps="))[1])
     time.sleep(6)
@@ -157,7 +157,7 @@ def end_of_alone(place, kind, how, *options):
 
 
 def alone(place):
-    """Told when somebody ends it, as an observation; --kill-on-hang kills nothing that goes on."""
+    """Reported as an observation when the program is stopped. --kill-on-hang does not kill a program that goes on."""
     for how in (signal.SIGTERM, signal.SIGINT):
         verdict, poked = end_of_alone(place, "alone", how, "--hang-after", "1", "--kill-on-hang")
         text = ALONE + r", and nothing has waited for that stream since; other work was waited for \d+ times meanwhile"
@@ -170,16 +170,16 @@ def alone(place):
 
 
 def alone_fast(place):
-    """Its launch is no longer on record: that is said, and nothing is made of it."""
+    """The launch is no longer on record: this is reported, and no conclusion is drawn from it."""
     verdict, poked = end_of_alone(place, "alone-fast", signal.SIGTERM)
-    if has_stacks():  # without call sites no launch is noted
+    if has_stacks():  # without call sites, launches are not recorded
         expect(re.search(ALONE + "; whether it is over is not known", evidence(verdict)), f"not told: {evidence(verdict)}")
         expect("whether it is over is not known" in poked, poked)
     expect(not any(a["cause"] == "kernel-never-ends" for a in verdict["alternatives"]), f"{verdict['alternatives']}")
 
 
 def alone_below_a_launcher(place):
-    """timeout(1) ends it: of the process's own end nothing is known, and the launcher made no driver call."""
+    """timeout(1) stops the program: how the process itself ended is not known, and the launcher made no driver call."""
     argv = ["timeout", "20", HANG, "--kind", "alone"]
     folder, process = start(place, "timeout", argv)
     status, _, err, verdict = finish(folder, process)
@@ -208,19 +208,19 @@ def locks(place):
             for where, caller in zip(in_c(*marks) or [], ("trainer", "collector"))], where=in_c(*marks))
 
 
-# ---- Python, every version that is here ----
+# ---- Python, every version that is installed ----
 
 PYTHON_PLACES = {"trainer": ("Trainer.step", "step"), "collector": ("collect.<locals>.take", "take"), "kernel": ("Gpu.wait", "wait"),
                  "join": ("use_locks", "use_locks")}
 
 
 def python_place(version, mark):
-    """Functions have their qualified names from 3.11 on."""
+    """Functions have qualified names from 3.11 on."""
     return place_in(STANDS, mark, PYTHON_PLACES[mark][0 if tuple(map(int, version.split("."))) >= (3, 11) else 1])
 
 
 def python_locks(place, version, python):
-    """Python's locks know no owner, but every thread waits for what only the others could give."""
+    """Python's locks have no owner, but every thread waits for something that only the others could do."""
     places = [python_place(version, mark) for mark in ("trainer", "collector")]
     hangs(place, "python", "host-deadlock", r"waits, without a time limit, for another thread",
           *[f"(stands in|process at) {re.escape(where)}" for where in places + [python_place(version, "join")]],
@@ -240,7 +240,7 @@ def python_twins(place, version, python):
 
 
 def python_stacks(text, line, head):
-    """The Python frames of each thread, as (file, line), sorted."""
+    """Return the Python frames of each thread, as (file, line), sorted."""
     stacks = []
     for row in text.splitlines():
         if re.match(head, row):
@@ -252,7 +252,7 @@ def python_stacks(text, line, head):
 
 
 def python_poke(place, version, python):
-    """The lines that poke shows are those that the interpreter says itself."""
+    """poke shows the same lines as the interpreter itself."""
     for kind, cause in (("locks", "host-deadlock"), ("kernel", "kernel-never-ends")):
         folder, process = start(place, "poke-" + kind, [python, "-B", STANDS, kind], "--hang-after", "off", ours=False)
         try:
@@ -273,7 +273,7 @@ def python_poke(place, version, python):
 
 
 def poke_until(folder, pid, text):
-    """What poke says once the program has come to where it stands."""
+    """Return poke's output once the program has reached its hang."""
     deadline = time.monotonic() + WAIT_S
     while True:
         status, out, err = gpuwhy("poke", str(pid), folder=folder)
@@ -287,7 +287,7 @@ def wait_for_text(path, text):
     while time.monotonic() < deadline:
         found = path.read_text() if path.exists() else ""
         if text in found:
-            time.sleep(0.1)  # it may say more
+            time.sleep(0.1)  # more output may follow
             return path.read_text()
         time.sleep(0.05)
     raise Failure(f"{path.name} does not hold {text!r}")
@@ -310,7 +310,7 @@ def waits_again_until_it_ends(place):
 
 
 def joined_by_an_event(place):
-    """The kernel of the other stream is over: the stream that waited for it is."""
+    """The kernel of the other stream has ended, because the stream that waited for it has."""
     is_no_hang(place, "join", "--seconds", "4")
 
 
@@ -335,7 +335,7 @@ def pool_waits(place):
 
 
 def hang_that_passes(place):
-    """Told while it lasts; in the end all was well."""
+    """Reported while it lasts; the run ends well."""
     folder, process = start(place, "passes", [HANG, "--seconds", "6"], "--hang-after", "1")
     status, _, err, verdict = finish(folder, process)
     expect(status == 0 and verdict["status"] == "clean", f"exit {status}, {verdict['status']}: {err}")
@@ -407,8 +407,8 @@ def launcher_cases():
 
 
 def python_cases():
-    """For every version that is here; the others are printed."""
-    if REAL or SANITIZE:  # an interpreter of the system loads no sanitized libraries
+    """Run for every version that is installed; print the others."""
+    if REAL or SANITIZE:  # the system's interpreter cannot load sanitized libraries
         print("  skipped  Python: " + ("for the virtual card" if REAL else "these interpreters are not sanitized"))
         return []
     cases = []

@@ -21,7 +21,7 @@ import time
 
 import screen
 
-SKIPPED = 77  # ctest prints such a test as skipped
+SKIPPED = 77  # ctest prints a test with this status as skipped
 TIMEOUT_S = float(os.environ.get("GPUWHY_E2E_TIMEOUT_S", "240"))
 
 BUILD = pathlib.Path(os.environ.get("GPUWHY_BUILD", pathlib.Path(__file__).parents[2] / "build")).resolve()
@@ -34,7 +34,7 @@ SANITIZE = os.environ.get("GPUWHY_SANITIZE", "")
 
 
 class Failure(Exception):
-    """What a test found wrong, in one sentence."""
+    """What is wrong, in one sentence."""
 
 
 def expect(condition, text):
@@ -47,19 +47,20 @@ def skip(reason):
     sys.exit(SKIPPED)
 
 
-# ---- cards ---------------------------------------------------------------------------------------------------------
+# ---- GPUs ----------------------------------------------------------------------------------------------------------
 
 class Card:
-    """A card of a given size: virtual, or a real one seen through --memory."""
+    """A GPU of a given size: virtual, or a real one limited by --memory."""
 
     def __init__(self, memory=None, name="h200", more="", whole_if_real=False):
-        """`whole_if_real`: the fault is the card's own doing or needs two processes, which no --memory can show."""
+        """`whole_if_real`: the fault comes from the GPU itself or needs two processes, so a limit by --memory cannot
+        show it."""
         self.memory, self.name, self.more = memory, name, more
         if REAL and whole_if_real:
             self.memory = None
 
     def same_without_gpuwhy(self):
-        """A limit exists on the virtual card alone, or on a real one only under gpuwhy."""
+        """A limit exists only on the virtual GPU, or on a real one under gpuwhy."""
         return not (REAL and self.memory)
 
     def specification(self):
@@ -74,7 +75,7 @@ class Card:
 # ---- environments --------------------------------------------------------------------------------------------------
 
 def sanitizer_runtime():
-    """The library that must come before every other one in a sanitized process."""
+    """Return the library that must be loaded first in a sanitized process."""
     name = {"address": "libasan.so", "thread": "libtsan.so"}.get(SANITIZE.split(",")[0])
     if name is None:
         return None
@@ -86,7 +87,7 @@ def base_environment(folder):
     environment = {k: v for k, v in os.environ.items() if not k.startswith("GPUWHY_") and k != "LD_PRELOAD"}
     environment["XDG_STATE_HOME"] = str(folder / "state")
     if SANITIZE:
-        # The programs crash and leak on purpose; their signals must reach them as without a sanitizer.
+        # The programs crash and leak on purpose, and signals must have the same effect as without a sanitizer.
         common = "handle_segv=0:handle_sigbus=0:handle_abort=0:handle_sigill=0:handle_sigfpe=0"
         environment["ASAN_OPTIONS"] = "detect_leaks=0:abort_on_error=0:allow_user_segv_handler=1:" + common
         environment["TSAN_OPTIONS"] = "halt_on_error=1:report_signal_unsafe=0:" + common
@@ -95,8 +96,8 @@ def base_environment(folder):
 
 
 def behind_sanitizer(argv, ours=None):
-    """The same command with the sanitizer's runtime before whatever else is preloaded. Only for programs of our own
-    build, which load sanitized libraries: libtsan crashes some others (dash) all by itself."""
+    """Return the command with the sanitizer's runtime as the first preload. Use it only for programs of our own
+    build, which load sanitized libraries: libtsan alone crashes some other programs (dash)."""
     runtime = sanitizer_runtime()
     ours = pathlib.Path(argv[0]).is_relative_to(BUILD) if ours is None else ours
     if runtime is None or not ours:
@@ -108,7 +109,7 @@ def behind_sanitizer(argv, ours=None):
 # ---- runs ----------------------------------------------------------------------------------------------------------
 
 class Run:
-    """One finished run: status (negative: the signal), outputs, the files it left, what it knows about itself."""
+    """One finished run: status (negative: the signal), outputs, the files it left, and its truth file."""
 
     def __init__(self, folder, status, stdout, stderr, seconds):
         self.folder, self.status, self.stdout, self.stderr, self.seconds = folder, status, stdout, stderr, seconds
@@ -142,7 +143,8 @@ def fill_in(argv, folder):
 
 
 def execute(argv, folder, environment, signal_when=None):
-    """Run to the end. `signal_when`: (text, signal): once stdout holds the text, the pid in the truth gets it."""
+    """Run to the end. `signal_when`: (text, signal): when stdout has the text, send the signal to the pid in the
+    truth file."""
     started = time.monotonic()
     with open(folder / "stdout", "wb") as out, open(folder / "stderr", "wb") as err:
         process = subprocess.Popen(argv, cwd=folder / "work", env=environment, stdin=subprocess.DEVNULL, stdout=out,
@@ -151,7 +153,7 @@ def execute(argv, folder, environment, signal_when=None):
             if signal_when is not None:
                 send_when(process, folder, *signal_when)
             status = process.wait(TIMEOUT_S)
-        except BaseException as reason:  # also our own end: nothing may be left running
+        except BaseException as reason:  # also when this test is stopped: leave nothing running
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             if isinstance(reason, subprocess.TimeoutExpired):
@@ -172,7 +174,7 @@ def send_when(process, folder, text, number):
 
 
 def run_plain(argv, card, folder, signal_when=None):
-    """As a user without gpuwhy: the virtual card is found through the library path."""
+    """Run as a user without gpuwhy would: the virtual GPU is found through the library path."""
     environment = base_environment(folder)
     if not REAL:
         (folder / "card").mkdir()
@@ -183,7 +185,7 @@ def run_plain(argv, card, folder, signal_when=None):
 
 
 def library_folder(folder):
-    """A folder that holds the virtual driver under the names that programs ask for."""
+    """Make a folder with the virtual driver under the names that programs load."""
     libraries = folder / "libraries"
     libraries.mkdir()
     for name in ("libcuda.so.1", "libcuda.so"):
@@ -198,7 +200,7 @@ def run_observed(argv, card, folder, options=(), signal_when=None):
 
 
 def gpuwhy(*arguments, folder=None, stdin=b"", environment=None, timeout=240):
-    """Any other command of gpuwhy. Returns (status, stdout, stderr) as text."""
+    """Run any other gpuwhy command. Returns (status, stdout, stderr) as text."""
     environment = environment or base_environment(pathlib.Path(folder or tempfile.gettempdir()))
     done = subprocess.run([str(GPUWHY), *map(str, arguments)], input=stdin, capture_output=True, cwd=folder,
                           env=environment, timeout=timeout)
@@ -208,7 +210,7 @@ def gpuwhy(*arguments, folder=None, stdin=b"", environment=None, timeout=240):
 # ---- comparisons ---------------------------------------------------------------------------------------------------
 
 def expect_same(plain, observed):
-    """gpuwhy is a guest: the program's stdout, exit status and files are what they were."""
+    """With gpuwhy, the program's stdout, exit status and files are the same as without."""
     expect(plain.status == observed.status, f"exit status {observed.status} with gpuwhy, {plain.status} without")
     expect(plain.stdout == observed.stdout,
            f"stdout differs:\n--- without\n{plain.stdout.decode()}\n--- with\n{observed.stdout.decode()}")
@@ -222,7 +224,7 @@ def expect_same(plain, observed):
 # ---- reading a verdict ---------------------------------------------------------------------------------------------
 
 def texts(verdict):
-    """All that a user reads, as one string."""
+    """Return everything that a user reads, as one string."""
     parts = [verdict.get("headline") or ""] + [e["text"] or "" for e in verdict["evidence"]]
     for key in ("ruled_out", "consequences", "next", "advice"):
         parts += verdict.get(key) or []
@@ -230,7 +232,7 @@ def texts(verdict):
 
 
 def expect_screens(text, count, verdict=None):
-    """Each of the `count` verdicts in what was printed fits on a screen; the last one is that of `verdict`."""
+    """Each of the `count` verdicts in the output fits on a screen; the last one is that of `verdict`."""
     found = screen.screens(text)
     expect(len(found) == count, f"{len(found)} verdicts instead of {count} in:\n{text}")
     for lines in found:
@@ -253,7 +255,7 @@ def expect_text(verdict, pattern, what):
 
 
 def bytes_text(count):
-    """As src/base writes bytes."""
+    """Format bytes like src/base."""
     for power, unit in ((40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")):
         if count >= 1 << power:
             return f"{count / (1 << power):.2f} {unit}"
@@ -261,7 +263,7 @@ def bytes_text(count):
 
 
 class Workplace:
-    """A temporary folder; kept, and named, when a test fails and GPUWHY_E2E_KEEP is set."""
+    """A temporary folder. If a test fails and GPUWHY_E2E_KEEP is set, it is kept and its name printed."""
 
     def __enter__(self):
         self.path = pathlib.Path(tempfile.mkdtemp(prefix="gpuwhy-e2e-"))
@@ -275,14 +277,14 @@ class Workplace:
 
 
 def remove_run_folders(pid):
-    """What a gpuwhy that was killed could not take away."""
+    """Remove what a killed gpuwhy left behind."""
     for root in filter(None, (os.environ.get("XDG_RUNTIME_DIR"), "/dev/shm", "/tmp")):
         for folder in pathlib.Path(root).glob(f"gpuwhy-{os.getuid()}-{pid}-*"):
             shutil.rmtree(folder, ignore_errors=True)
 
 
 def main(test):
-    """Run `test()`; print its failure in full, exit 0 or 1."""
+    """Run `test()`, print a failure completely, and exit with 0 or 1."""
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     if not GPUWHY.exists():
         sys.exit(f"{GPUWHY} is not there: build first, or set GPUWHY_BUILD")

@@ -1,7 +1,7 @@
-"""The host's own faults, for real where this machine allows them: a control group that runs out of memory, a full
-/dev/shm, a core dump. Each with a twin that dies alike for another reason.
+"""Faults of the host, produced for real if this machine allows it: a control group that runs out of memory, a full
+/dev/shm, a core dump. Each has a twin that dies in the same way for another reason.
 
-    host.py [NAME]    one of CASES; exit 77: this machine does not allow it
+host.py [NAME]    one of CASES; exit 77: not possible on this machine
 """
 import json
 import os
@@ -32,7 +32,7 @@ IS_REFUSED_SHARED_MEMORY = """with open('/dev/shm/gpuwhy-test', 'wb') as file:
     for i in range(64):
         file.write(b'x' * (1 << 20))
 """
-# A core dump of it takes little time: what is mapped from files is not in it.
+# Its core dump is quick, because mapped files are not included.
 MAPS_A_FILE_THAT_IS_TRUNCATED = """import mmap, os, time
 file = open({path!r}, 'w+b')
 file.truncate(1 << 20)
@@ -49,10 +49,10 @@ os.kill(os.getpid(), signal.SIGBUS)
 """
 
 
-# ---- a control group of our own ----------------------------------------------------------------------------------------
+# ---- a control group for the test ------------------------------------------------------------------------------------
 
 def group_folders(controller):
-    """Where a group below ours would be: (version, folder)."""
+    """Return (version, folder) of a group below the current one."""
     mounts = [line.split() for line in open("/proc/self/mountinfo")]
     for line in open("/proc/self/cgroup").read().splitlines():
         _, controllers, path = line.split(":", 2)
@@ -87,7 +87,7 @@ class Group:
 
     def set_limit(self, version):
         (self.folder / ("memory.limit_in_bytes" if version == 1 else "memory.max")).write_text(str(self.BYTES))
-        for name in ("memory.memsw.limit_in_bytes", "memory.swap.max"):  # killed, not swapped
+        for name in ("memory.memsw.limit_in_bytes", "memory.swap.max"):  # the program must be killed, not swapped
             if (self.folder / name).exists():
                 (self.folder / name).write_text("0" if "swap.max" in name else str(self.BYTES))
 
@@ -109,7 +109,7 @@ class Group:
 
 
 class SlowGroup(Group):
-    """A control group that gets half a processor, in periods of 10 ms."""
+    """A control group that may use half a processor, in periods of 10 ms."""
     controller = "cpu"
 
     def set_limit(self, version):
@@ -126,7 +126,7 @@ class SlowGroup(Group):
 
 
 class FreeGroup(SlowGroup):
-    """The same without a limit."""
+    """The same group without a limit."""
 
     def set_limit(self, version):
         (self.folder / ("cpu.max" if version == 2 else "cpu.cfs_quota_us")).write_text("max" if version == 2 else "-1")
@@ -168,7 +168,7 @@ def killed_by_hand(folder):
 
 
 def small_shared_memory():
-    """A command before the command that gives it a /dev/shm of 16 MiB of its own."""
+    """Return a command prefix that gives the command its own /dev/shm of 16 MiB."""
     before = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs -o size=16m none /dev/shm && exec "$@"', "sh"]
     try:
         able = subprocess.run([*before, "true"], capture_output=True, timeout=30).returncode == 0
@@ -180,7 +180,7 @@ def small_shared_memory():
 
 
 def shared_memory_is_full(folder):
-    # That it had room before, or the core dump, shows that this is what the program died of.
+    # It had room before; this, or the core dump, proves that the program died because it is full.
     done, verdict = judge(folder, FILLS_SHARED_MEMORY, before=small_shared_memory(), preexec=write_cores)
     expect(done.returncode == -signal.SIGBUS, f"ended by {done.returncode}")
     expect_cause(verdict, "shm-exhausted", "established")
@@ -190,14 +190,14 @@ def shared_memory_is_refused(folder):
     done, verdict = judge(folder, IS_REFUSED_SHARED_MEMORY, before=small_shared_memory())
     expect(done.returncode == 1, f"ended by {done.returncode}")
     expect("No space left" in done.stderr.decode(errors="replace"), "the file system was not full")
-    # Which file system was full, the message does not say.
+    # The message does not name the file system that was full.
     expect(any(a["cause"] == "shm-exhausted" for a in verdict["alternatives"]), f"{verdict['alternatives']}")
 
 
 def shared_memory_has_room(folder):
     done, verdict = judge(folder, DIES_ALIKE_WITH_ROOM, before=small_shared_memory())
     expect(done.returncode == -signal.SIGBUS, f"ended by {done.returncode}")
-    expect_cause(verdict, "host-crash-of-process", "supported")  # it might have filled it at the last moment
+    expect_cause(verdict, "host-crash-of-process", "supported")  # it might have become full at the last moment
 
 
 def needs_cores():
@@ -211,7 +211,7 @@ def write_cores():
 
 
 def bus_in_file(folder, path, before=()):
-    """The core dump names the file; without it both remain possible."""
+    """The core dump names the file; without a dump both causes remain possible."""
     needs_cores()
     program = MAPS_A_FILE_THAT_IS_TRUNCATED.format(path=str(path))
     done, bare = judge(folder, program, before=before)
@@ -232,15 +232,15 @@ def data_file_is_truncated(folder):
 
 
 def shared_file_is_truncated(folder):
-    """A page of /dev/shm, which has room: neither is proved."""
+    """A page in /dev/shm, which has room: neither cause is proved."""
     verdict = bus_in_file(folder, "/dev/shm/gpuwhy-test", before=small_shared_memory())
     expect_cause(verdict, "host-crash-of-process", "supported")
     expect(any(a["cause"] == "shm-exhausted" for a in verdict["alternatives"]), f"{verdict['alternatives']}")
 
 
-# ---- processors --------------------------------------------------------------------------------------------------------
+# ---- processors ------------------------------------------------------------------------------------------------------
 
-# Works until it has waited for a processor for long enough, by the kernel's count, or for so many seconds.
+# Works until it has waited for a processor long enough, by the kernel's count, or for a maximum number of seconds.
 WORKS = """import sys, time
 def waited():
     return int(open('/proc/self/schedstat').read().split()[1]) / 1e9
@@ -253,7 +253,8 @@ SPINS = "while True:\n    pass\n"
 
 
 def starved_lines(folder, seconds, preexec):
-    """What is said of processors, and which share of its time the program itself counts as waiting."""
+    """Return what the verdict reports about processors, and the share of time that the program itself measured as
+    waiting."""
     command = [str(GPUWHY), "run", "--gpu", "virtual:h200", "--json", str(folder / "verdict.json"), "--", sys.executable,
                "-c", WORKS, str(seconds)]
     done = subprocess.run(command, cwd=folder, env=base_environment(folder), stdin=subprocess.DEVNULL,
@@ -271,7 +272,8 @@ def one_processor():
 
 
 def processor_is_crowded(folder):
-    """Three others on the only processor that the program may use, each in a session, hence a group, of its own."""
+    """Start three other processes on the only processor that the program may use, each in its own session and so in
+    its own group."""
     crowd = [subprocess.Popen([sys.executable, "-c", SPINS], preexec_fn=one_processor, start_new_session=True)
              for _ in range(3)]
     try:
@@ -310,7 +312,7 @@ def processor_time_is_not_limited(folder):
 # ---- core dumps --------------------------------------------------------------------------------------------------------
 
 def judge_crash(folder, core_bytes, program, *options):
-    """The kernel's log is not read: the core alone can tell the address."""
+    """The kernel's log is not read, so only the core dump has the address."""
     pattern = open("/proc/sys/kernel/core_pattern").read().strip()
     if pattern.startswith(("|", "/")):
         skip(f"core dumps go elsewhere on this machine (core_pattern: {pattern})")

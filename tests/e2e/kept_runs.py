@@ -1,6 +1,6 @@
-"""A network is trained again and again in one process, and every run keeps what it allocated: on cards of three sizes, with
-batches of five sizes, so that it fails in the second run or in the hundredth. That is a leak, whichever way it shows. Where
-the first run does not fit, it is none; where nothing is kept, nothing is said."""
+"""A network is trained again and again in one process, and every run keeps what it allocated. With three GPU sizes
+and five batch sizes, the program fails in the second run or only in the hundredth. All of these are leaks. If the
+first run does not fit, it is not a leak; if nothing is kept, nothing is reported."""
 from harness import CNN, Card, Workplace, expect, main, new_folder, run_observed
 
 CARDS = ("4GiB", "8GiB", "16GiB")

@@ -1,10 +1,10 @@
-"""Kills the program, the supervisor, or both, at random moments. Nothing crashes, nothing good is lost:
+"""Kill the program, the supervisor, or both, at random moments. Nothing crashes, and no good data is lost:
 
-- the program is unharmed by the death of its supervisor: same output, same exit status;
-- what was recorded until then can be judged;
-- a program killed by a signal ends gpuwhy the same way, with a verdict.
+- the program is not affected by the death of its supervisor: same output, same exit status;
+- the events recorded before the death can be judged;
+- if the program is killed by a signal, gpuwhy ends in the same way, with a verdict.
 
-GPUWHY_E2E_KILLS: how many (200). GPUWHY_E2E_SEED: to repeat a sequence.
+GPUWHY_E2E_KILLS sets the number (200). GPUWHY_E2E_SEED repeats a sequence.
 """
 import contextlib
 import json
@@ -26,12 +26,12 @@ WANTED_S = 0.5
 
 
 class Trial:
-    """One supervised program, about to lose somebody."""
+    """One supervised program; a process of the run will be killed."""
 
     def __init__(self, folder, iterations):
         self.folder = folder
         argv = behind_sanitizer(fill_in([CNN, "--iterations", iterations], folder))
-        # The shell says how the program ended, whoever is left to hear it.
+        # The shell writes how the program ended to a file, so that this works even without the supervisor.
         shell = ["/bin/sh", "-c", 'echo $$ >pid; "$@" >stdout; echo $? >status; echo over >&2; echo over >last', "sh"]
         command = [str(GPUWHY), "run", *CARD.options(), "--json", str(folder / "verdict.json"), "-o",
                    str(folder / "run.gpuwhy"), "--", *shell, *argv]
@@ -44,7 +44,7 @@ class Trial:
         return path.read_text().strip() if path.exists() else ""
 
     def kill_program(self):
-        """The shell and what it started, not the supervisor."""
+        """Kill the shell and its children, but not the supervisor."""
         shell = self.read("pid")
         if not shell:
             return False
@@ -83,7 +83,7 @@ def kill(pid):
 
 
 def explain_whatever_is_left(trial):
-    """A recording, complete or cut off, is judged or refused in words; gpuwhy never crashes on it."""
+    """A recording, complete or cut off, is judged or rejected with a message; gpuwhy never crashes on it."""
     recording = trial.folder / "run.gpuwhy"
     if not recording.exists():
         return "no recording yet"
@@ -134,7 +134,7 @@ def lose_both(trial, expected):
 
 
 def run_folder_of(trial):
-    """Where the supervised program's buffers lie; None: it has none yet."""
+    """Return the folder of the supervised program's buffers; None: not created yet."""
     for root in (os.environ.get("XDG_RUNTIME_DIR"), "/dev/shm", "/tmp"):
         for folder in pathlib.Path(root).glob(f"gpuwhy-{os.getuid()}-{trial.process.pid}-*") if root else []:
             if any(folder.glob("*.buf")):
@@ -143,14 +143,14 @@ def run_folder_of(trial):
 
 
 def leave_a_folder(place, iterations):
-    """What a dead supervisor left goes when it is old and nobody writes into it, not before."""
+    """The files of a dead supervisor are removed when they are old and unused, but not before."""
     trial = Trial(new_folder(place, "left"), str(iterations))
     deadline = time.monotonic() + 240
     while (folder := run_folder_of(trial)) is None and time.monotonic() < deadline:
         time.sleep(0.01)
     expect(folder is not None, "no run folder with a buffer")
     trial.process.kill()
-    trial.process.wait()  # its stderr stays open: a program whose stderr nobody reads dies of its last line
+    trial.process.wait()  # its stderr stays open, because a program with a closed stderr dies of its last line
 
     def after_a_run(days):
         then = time.time() - days * 24 * 3600
@@ -159,7 +159,7 @@ def leave_a_folder(place, iterations):
         expect(status == 0, f"gpuwhy run -- true: exit {status}: {err}")
         if not folder.exists():
             return False
-        os.utime(folder)  # of today again
+        os.utime(folder)  # make the folder new again
         return True
 
     alive = trial.read("last") != "over"
@@ -169,7 +169,7 @@ def leave_a_folder(place, iterations):
     trial.process.stderr.close()
     shell, deadline = int(trial.read("pid")), time.monotonic() + 120
     while is_alive(shell) and time.monotonic() < deadline:
-        time.sleep(0.01)  # it says so before it ends
+        time.sleep(0.01)  # the message is printed before it ends
     if there:
         victim = trial.folder / "victim"
         victim.mkdir()
@@ -182,7 +182,7 @@ def leave_a_folder(place, iterations):
 
 
 def iterations_for(place, seconds):
-    """How many iterations last about that long here; what the program then prints."""
+    """Return how many iterations take about this long on this machine, and the program's output."""
     run = run_observed([CNN, "--iterations", "200"], CARD, new_folder(place, "measure"))
     expect(run.status == 0, f"the healthy program failed: {run.stderr.decode(errors='replace')}")
     count = max(50, int(200 * seconds / max(run.seconds, 0.05)))
@@ -192,7 +192,8 @@ def iterations_for(place, seconds):
 
 @contextlib.contextmanager
 def run_folders_of_our_own():
-    """Whoever starts a run takes old folders of dead ones away: beside other tests, ours would not be left to us."""
+    """Use a separate folder: every run removes old folders of dead supervisors, also those that this test still
+    needs."""
     root = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="gpuwhy-kills-", dir=root) as folder:
         os.environ["XDG_RUNTIME_DIR"] = folder

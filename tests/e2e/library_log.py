@@ -1,7 +1,7 @@
-"""The log that cuDNN writes with --deep: however much it is, it stays small on disk; whose it is when somebody has asked
-for it already; and where it cannot be had, the program runs as ever.
+"""The log that cuDNN writes with --deep. It stays small on disk however much is written. It belongs to the user if
+the user has already requested one. If it cannot be created, the program runs as usual.
 
-    library_log.py
+library_log.py
 """
 import os
 import re
@@ -12,8 +12,8 @@ import time
 from harness import GPUWHY, SCENARIOS, TIMEOUT_S, Workplace, base_environment, behind_sanitizer, expect, gpuwhy, main, new_folder
 
 LIBRARIES = {8: SCENARIOS / "fake" / "libcudnn.so.8.7.0", 9: SCENARIOS / "fake" / "libcudnn.so.9.3.0"}
-ENTRY_BYTES = 300  # at least
-HELD_BYTES = 12 << 20  # what may wait to be read, and a look's worth
+ENTRY_BYTES = 300  # minimum size
+HELD_BYTES = 12 << 20  # data waiting to be read, plus one read
 
 
 def start(folder, major, *options, environment=(), before=None):
@@ -37,7 +37,7 @@ def wait_for(what, ready):
 
 
 def much_stays_small(place, major):
-    """The apparent size says that all was written, the blocks that it was given back."""
+    """The apparent size shows that everything was written; the blocks show that the space was released."""
     count = 150000
     folder = new_folder(place, f"much-{major}")
     log, go_on = folder / "run.cudnn.log", folder / "go-on"
@@ -56,7 +56,7 @@ def much_stays_small(place, major):
 
 
 def asked_for_by_the_user(place):
-    """Then it is theirs."""
+    """A log that the user requested belongs to the user."""
     folder = new_folder(place, "own")
     own = folder / "own.log"
     process = start(folder, 9, "--what", "argument", environment={"CUDNN_LOGDEST_DBG": str(own), "CUDNN_LOGLEVEL_DBG": "1"})
@@ -67,7 +67,7 @@ def asked_for_by_the_user(place):
 
 
 def file_size_is_limited(place):
-    """A log that reached the limit would end the program by SIGXFSZ."""
+    """If the log reached the file size limit, SIGXFSZ would end the program."""
     limit = 64 << 20
     folder = new_folder(place, "limited")
     process = start(folder, 8, "--repaired", "--warnings", str(limit // ENTRY_BYTES),

@@ -1,8 +1,8 @@
-"""Notebooks under gpuwhy, headless: a failed cell is followed by its verdict, a healthy one by nothing, and everything
-else is as with ipykernel alone.
+"""Notebooks under gpuwhy without a browser: a verdict follows a failed cell, nothing follows a healthy one, and
+everything else is the same as with ipykernel alone.
 
-Needs ipykernel and jupyter_client. They are installed once, with pip, into build-notebook/ in the source tree; where that
-cannot be done the test is skipped and says why. GPUWHY_NOTEBOOK_PYTHON names a Python that has them.
+Needs ipykernel and jupyter_client. They are installed once, with pip, into build-notebook/ in the source tree. If
+that is not possible, the test is skipped and prints the reason. GPUWHY_NOTEBOOK_PYTHON names a Python that has them.
 """
 import os
 import pathlib
@@ -21,7 +21,7 @@ WAIT_S = 200
 
 # ---- a notebook ----------------------------------------------------------------------------------------------------
 
-# Device memory as Python sees it: an object with __cuda_array_interface__. The driver API is all there is.
+# Device memory as an object with __cuda_array_interface__. Only the driver API is used.
 SETUP = '''
 import ctypes, sys
 cuda = ctypes.CDLL("libcuda.so.1")
@@ -59,7 +59,7 @@ def train(scale):
     return weights
 '''
 TRAIN_MIB = 295
-CARD = "virtual:h200,memory=1GiB"  # of which the context takes about the half
+CARD = "virtual:h200,memory=1GiB"  # the context takes about half of it
 
 
 class Cell:
@@ -97,12 +97,12 @@ class Notebook:
         self.client.stop_channels()
         self.manager.shutdown_kernel(now=True)
         self.errors.close()
-        for pid in self.pids:  # killed, they could not do it
+        for pid in self.pids:  # a killed process could not end them itself
             wait_until(lambda: not is_alive(pid), "gpuwhy lives on")
             remove_run_folders(pid)
 
     def pid(self):
-        """Of gpuwhy, which is what the server knows."""
+        """The pid of gpuwhy, which is the only one known to the server."""
         return self.manager.provisioner.pid
 
     def send(self, code, **more):
@@ -159,7 +159,7 @@ def expect_in(wanted, text):
 
 
 def expect_where(book, text):
-    """The user's lines, by cell, where this Python's frames can be read and its cells have names."""
+    """Return the user's lines by cell, if this Python's frames can be read and its cells have names."""
     known = book.run("print(hasattr(get_ipython().compile, '_filename_map'))").printed == "True\n"
     line = SETUP.strip().splitlines().index("    result = getattr(cuda, name)(*arguments)") + 1
     if known:
@@ -182,7 +182,7 @@ def is_alive(pid):
         return False
 
 
-# ---- S01: a second run finds the card full of what the first one kept -------------------------------------------------
+# ---- S01: the second run does not fit because the first one kept its memory ------------------------------------------
 
 def test_kept_by_an_earlier_cell(place):
     with Notebook(place) as book:
@@ -214,7 +214,7 @@ def test_kept_by_out(place):
                f"Out is not named in:\n{text}")
 
 
-# ---- S31: a kept exception holds the failed run ---------------------------------------------------------------------
+# ---- S31: a stored exception keeps the failed run alive -------------------------------------------------------------
 
 BIG = '''
 def big():
@@ -250,7 +250,7 @@ def test_kept_by_the_last_traceback(place):
         expect_in("In [2] failed for lack of memory, and 295.00 MiB", text)
         expect(re.search(r"the traceback of In \[2\] \([^)]*big\(\)\), until this cell failed: 295\.00 MiB", text),
                f"the earlier traceback is not named in:\n{text}")
-        book.failed("1 / 0", "ZeroDivisionError")  # another traceback takes the place of that one
+        book.failed("1 / 0", "ZeroDivisionError")  # another traceback replaces that one
         book.good("import gc; gc.collect()\nagain = train(1)")
 
 
@@ -265,7 +265,7 @@ def test_a_lost_context(place):
         cell = book.run("cuda.cuCtxSynchronize()\nraise RuntimeError('echo')")
         expect(len(cell.shown) == 1 and "In [3] (illegal-address): restart the kernel" in one_line(cell.shown[0]),
                f"a later cell says {cell.shown}")
-    # a cell that ignores the error is told of it, too
+    # a cell that ignores the error gets a verdict, too
     with Notebook(place, "ignored", card="virtual:h200,fault=700@cuCtxSynchronize:1") as book:
         book.good(SETUP)
         cell = book.run("cuda.cuCtxSynchronize()")
@@ -273,7 +273,7 @@ def test_a_lost_context(place):
                f"an ignored lost context says {cell.shown}")
 
 
-# ---- a guest --------------------------------------------------------------------------------------------------------
+# ---- no side effects ------------------------------------------------------------------------------------------------
 
 def test_a_guest(place):
     with Notebook(place) as book:
@@ -286,7 +286,7 @@ def test_a_guest(place):
                          "[f.name for f in traceback.extract_tb(sys.last_traceback)][-3:], Array.alive)")
         expect(cell.printed == "RuntimeError cuMemAlloc_v2 failed with 2 ['big', '__init__', 'call'] 10\n",
                f"after a verdict the last exception reads {cell.printed}")
-        # Once the traceback is gone nobody holds what it held: the verdict has kept nothing.
+        # Once the traceback is replaced, its objects are freed: the verdict holds no references.
         book.failed("1 / 0", "ZeroDivisionError")
         expect(book.good("import gc; _ = gc.collect(); print(Array.alive)").printed == "0\n",
                "something holds the objects of a failed cell")
@@ -316,7 +316,7 @@ SAYS_PID = "import os; print(os.getpid())"
 
 def interrupt(book, how):
     message = book.send(WAITS)
-    while True:  # it must have begun
+    while True:  # wait until it has begun
         got = book.client.get_iopub_msg(timeout=WAIT_S)
         if got["msg_type"] == "stream" and got["parent_header"].get("msg_id") == message:
             break
@@ -329,8 +329,8 @@ def interrupt(book, how):
 def test_interrupts(place):
     with Notebook(place) as book:
         pid = book.pid()
-        interrupt(book, book.manager.interrupt_kernel)  # to the process group
-        interrupt(book, lambda: os.kill(pid, signal.SIGINT))  # to gpuwhy alone
+        interrupt(book, book.manager.interrupt_kernel)  # sent to the process group
+        interrupt(book, lambda: os.kill(pid, signal.SIGINT))  # sent only to gpuwhy
         expect(book.pid() == pid and is_alive(pid), "gpuwhy ended at an interrupt")
 
 
@@ -350,7 +350,7 @@ def test_restarts(place):
 
 
 def test_killed_gpuwhy(place):
-    """Who kills what it started has killed the kernel, too: nothing goes on with the GPU's memory."""
+    """When the started process is killed, the kernel dies, too: no process keeps the GPU's memory."""
     with Notebook(place) as book:
         kernel = int(book.good(SAYS_PID).printed)
         os.kill(book.pid(), signal.SIGKILL)
@@ -368,7 +368,7 @@ sys.stdin.read()
 
 
 def test_killed_server(place):
-    """A kernel ends when its server was killed, as without gpuwhy."""
+    """A kernel ends when its server is killed, as without gpuwhy."""
     server = subprocess.Popen([sys.executable, "-c", SERVER, str(pathlib.Path(__file__).parent), str(place)],
                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
@@ -380,7 +380,7 @@ def test_killed_server(place):
 
 
 def test_no_observation(place):
-    """The kernel alone, without `gpuwhy run` in front of it, runs cells all the same."""
+    """The kernel alone, without `gpuwhy run`, still runs cells."""
     def alone(text):
         return text[:text.index(f'"{GPUWHY}"')] + text[text.index('"--",') + len('"--",'):]
     with Notebook(place, edit=alone) as book:
@@ -401,7 +401,7 @@ def run_tests():
 
 
 def start():
-    """This very program, by a Python that has the packages."""
+    """Run this program again with a Python that has the packages."""
     python = python_with(PACKAGES, "notebook")
     if os.path.abspath(python) != os.path.abspath(sys.executable):
         os.execv(python, [python, __file__, *sys.argv[1:]])

@@ -1,8 +1,9 @@
-"""What a virtual card tells NVML: the same as it tells the program, and with every fault what a real one would say.
+"""What a virtual GPU reports to NVML: the same as to the program, and for every fault what a real GPU would report.
 
-The program (tests/nvml/card_user) and the clients run under one gpuwhy: this file starts itself again inside. The clients
-are one of ours in C, nvidia-smi's stand-in, and nvidia-ml-py, gpustat, nvitop and GPUtil from PyPI (build-nvml/, skipped
-with the reason where they cannot be had). `nvml.py [NAME...]` runs some tests alone, `cards` all but pypi.
+The program (tests/nvml/card_user) and the clients run under one gpuwhy: this file starts itself again inside. The
+clients are our own one in C, the virtual nvidia-smi, and nvidia-ml-py, gpustat, nvitop and GPUtil from PyPI
+(build-nvml/, skipped with the reason if they cannot be installed). `nvml.py [NAME...]` runs single tests, `cards`
+runs all except pypi.
 """
 import json
 import os
@@ -27,14 +28,14 @@ CONTEXT_BYTES = 552402944  # data/cards/h200.card
 STRIKES_AFTER_S = float(sys.argv[3]) if sys.argv[1:2] == ["--inside"] else 0
 TOO_SLOW = 9
 XID, DOUBLE_BIT = 8, 2  # nvmlEventType...
-NEWER = ("NVML_NVLINK_MAX_LINKS",)  # grew with later drivers
-WAIT_S = 200  # for what happens at once on an idle machine
+NEWER = ("NVML_NVLINK_MAX_LINKS",)  # larger in later drivers
+WAIT_S = 200  # limit for things that happen at once on an idle machine
 
 
 # ---- inside: what runs under gpuwhy --------------------------------------------------------------------------------
 
 class User:
-    """A program that uses a card as told; each word is answered with the driver's result."""
+    """A program that uses a GPU on command; it answers each command with the driver's result."""
 
     def __init__(self):
         self.process = subprocess.Popen(behind_sanitizer([CARD_USER]), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -86,7 +87,7 @@ class Listener:
         return None
 
     def events(self, count):
-        """The first `count` events, and what comes shortly after them."""
+        """Return the first `count` events, and those that arrive shortly after them."""
         found = []
         while len(found) < count and (line := next(self.lines, None)) is not None:
             found.append(line)
@@ -105,7 +106,7 @@ def output(*command, status=0):
 
 
 def asked():
-    """What the C client was told: {card: {key: number or "error N"}}, processes as {pid: bytes}."""
+    """Return the C client's values, {card: {key: number or "error N"}}, and processes as {pid: bytes}."""
     cards = {}
     for line in output(CLIENT).splitlines():
         card, key, value = line.split(" ", 2)
@@ -128,7 +129,7 @@ def query(names, *arguments):
 
 
 def inside_memory():
-    """Two programs, two cards: each client sees who holds what."""
+    """Two programs, two GPUs: each client sees which process uses how much."""
     with User() as one, User() as two:
         one.do("open", 0)
         one.do("alloc", GIB)
@@ -158,11 +159,11 @@ def inside_memory():
 
 
 def inside_busy():
-    """Sensors follow what runs."""
+    """Sensor values follow the load."""
     idle = asked()[0]
     with User() as user:
         user.do("open", 0)
-        user.do("launch", 600000)  # nobody waits for its end
+        user.do("launch", 600000)  # nothing waits for its end
         time.sleep(1.1)
         busy = asked()
         expect(busy[0]["busy"] >= 90, f"a card with a kernel is busy for {busy[0]['busy']} %")
@@ -174,7 +175,7 @@ def inside_busy():
 
 
 def inside_kernel_fault():
-    """What a kernel does wrong is an Xid, on its card, and nothing is wrong with the card."""
+    """A faulty kernel causes an Xid on its GPU, and the GPU itself stays healthy."""
     listener = Listener()
     with User() as user:
         user.do("open", 1)
@@ -186,7 +187,7 @@ def inside_kernel_fault():
 
 
 def inside_lost():
-    """A card that falls off the bus while a kernel runs: program, NVML and nvidia-smi; the other card lives on."""
+    """A GPU falls off the bus while a kernel runs: check program, NVML and nvidia-smi. The other GPU still works."""
     listener = Listener()
     with User() as user, User() as other:
         user.do("open", 0)
@@ -194,7 +195,7 @@ def inside_lost():
         other.do("open", 1)
         user.do("launch", 600000)
         user.begin("sync")
-        other.do("ask")  # this is the moment
+        other.do("ask")  # this call triggers the fault
         expect(user.answer("sync") == 999, "a program does not notice that its card is gone")
         expect(user.tell("alloc", GIB) == 999 and user.tell("info") == 999, "later calls work")
         other.do("alloc", GIB)
@@ -211,7 +212,7 @@ def inside_lost():
 
 
 def inside_lost_alone():
-    """The only card is gone before anything begins."""
+    """The only GPU is lost before anything begins."""
     with User() as user:
         expect(user.tell("open", 0) == 100, "cuInit finds a card")
 
@@ -230,13 +231,13 @@ def inside_ecc():
     card = asked()[0]
     expect(card["ecc"] == 1 and card["field_ecc"] == 1 and card["field_pending"] == 1, f"counters {card}")
     expect(card["field_recovery"] == 4, f"recovery action {card['field_recovery']}")
-    with User() as user:  # contained: the card can be used
+    with User() as user:  # contained: the GPU is still usable
         user.do("open", 0)
         user.do("sync")
 
 
 def inside_xid():
-    """An Xid before a call; only the program that made it is stopped."""
+    """An Xid before a call; only the program that made the call is affected."""
     listener = Listener()
     with User() as bystander, User() as user:
         bystander.do("open", 0)
@@ -247,23 +248,23 @@ def inside_xid():
 
 
 def lived_s():
-    """How long this process has lived."""
+    """Return how long this process has lived, in seconds."""
     started_ticks = int(pathlib.Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
     return time.clock_gettime(time.CLOCK_BOOTTIME) - started_ticks / os.sysconf("SC_CLK_TCK")
 
 
 def inside_timed():
-    """Nobody brings it about: it is there after some time, and a program that waits notices."""
+    """A fault at a fixed time: it happens without any action by the program, and a waiting program notices it."""
     with User() as user:
         results = [user.tell("open", 0), user.tell("launch", 600000)]
         if lived_s() >= STRIKES_AFTER_S - 0.5:
-            sys.exit(TOO_SLOW)  # it may have struck before anybody waited: once more, with more time
+            sys.exit(TOO_SLOW)  # it may have happened before the program waited: try again with more time
         expect(results == [0, 0], f"{results} before it strikes")
         expect(user.tell("sync") == 719, "the program waits on")
 
 
 def slow_clocks(user):
-    """How long a kernel of 200 ms takes, in ms."""
+    """Return how long a kernel of 200 ms takes, in ms."""
     started = time.monotonic()
     user.do("launch", 200)
     user.do("sync")
@@ -306,8 +307,9 @@ def inside_link():
     with User() as slow, User() as quick:
         slow.do("open", 0)
         quick.do("open", 1)
-        # One old lane takes 4 ns a byte besides what the copy costs this machine: the quickest of many tells them apart.
-        # On a busy machine it takes more of them until one on each side was not disturbed.
+        # One lane of the first generation takes 4 ns per byte, in addition to the copy on this machine, so the fastest
+        # of many copies shows the difference. On a busy machine more copies are needed until one on each side was not
+        # disturbed.
         times = {slow: [], quick: []}
         while len(times[quick]) < 6 or (min(times[quick]) >= min(times[slow]) and len(times[quick]) < 500):
             for user in (slow, quick):
@@ -360,7 +362,7 @@ def inside_pypi():
 
 
 def check_layouts(pynvml):
-    """Our structures and numbers against nvidia-ml-py's."""
+    """Compare our structures and numbers with those of nvidia-ml-py."""
     import ctypes
 
     pairs = {"nvmlPciInfo_t": pynvml.nvmlPciInfo_t, "nvmlPciInfo_v2_t": pynvml.nvmlPciInfo_v2_t,

@@ -1,4 +1,4 @@
-/* Linked into a program that is to run on another C library: says on stderr which one it really runs on. */
+/* Linked into a program for another C library: prints on stderr which C library it really runs on. */
 #include <gnu/libc-version.h>
 #include <stdio.h>
 

@@ -1,10 +1,11 @@
-"""Programs that run on an older C library than the one that gpuwhy was built with.
+"""Programs that run on an older C library than the one with which gpuwhy was built.
 
-The distribution's older release is asked for its C library by apt, with settings, lists and cache of our own: nothing on the
-machine changes. It is unpacked into the build folder and kept there. Programs are then compiled against it and started by its
-loader, with the facade, the hook and the virtual card of this build in them. gpuwhy itself runs on the machine's own.
+apt downloads the C library of the distribution's older release, with separate settings, lists and cache, so the
+machine is not changed. It is unpacked into the build folder and kept there. Programs are compiled against it and
+started by its loader, together with the facade, the hook and the virtual GPU of this build. gpuwhy itself runs on
+the machine's C library.
 
-Skipped, with the reason, where that library cannot be had: no network, not a Debian or Ubuntu, no compiler.
+Skipped, with the reason, if that library is not available: no network, not Debian or Ubuntu, no compiler.
 """
 import json
 import os
@@ -23,13 +24,13 @@ COMPILER = os.environ.get("CC", "cc")
 
 
 class Unavailable(Exception):
-    """Why there is no older C library here."""
+    """The reason why there is no older C library here."""
 
 
-# ---- getting it ----------------------------------------------------------------------------------------------------
+# ---- downloading it ------------------------------------------------------------------------------------------------
 
 def system():
-    """What /etc/os-release says: {"ID": "debian", ...}."""
+    """Read /etc/os-release: {"ID": "debian", ...}."""
     try:
         text = open("/etc/os-release", encoding="utf-8").read()
     except OSError as error:
@@ -50,7 +51,7 @@ def ask(*command, folder=None):
 
 
 def archive_address(codename):
-    """Where this machine has its own packages from."""
+    """Return the server from which this machine gets its own packages."""
     found = re.search(rf"^'([^']+)/dists/{re.escape(codename)}/InRelease'", ask("apt-get", "--print-uris", "update"), re.M)
     if found is None:
         raise Unavailable(f"apt has no source for {codename}, so there is none to ask for the older release")
@@ -62,13 +63,13 @@ def apt_get(place, *arguments):
                 f"Dir::State={place}/state", "Dir::State::status=/dev/null", f"Dir::Cache={place}/cache",
                 "Acquire::Languages=none", "Acquire::Retries=2", "Acquire::http::Timeout=30"]
     if os.geteuid() == 0:
-        settings.append("APT::Sandbox::User=root")  # the build folder need not be readable for others
+        settings.append("APT::Sandbox::User=root")  # other users need not be able to read the build folder
     options = [word for setting in settings for word in ("-o", setting)]
     return ask("apt-get", "-q", *options, *arguments, folder=place)
 
 
 def keep_links_inside(root):
-    """A package's links start at the root of the system; here that is a folder."""
+    """Make a package's absolute links point into this folder instead of the root."""
     for link in [path for path in root.rglob("*") if path.is_symlink()]:
         target = os.readlink(link)
         if os.path.isabs(target):
@@ -77,7 +78,7 @@ def keep_links_inside(root):
 
 
 def fetch():
-    """The unpacked C library of the older release. Made once for a build folder."""
+    """The unpacked C library of the older release, made once per build folder."""
     what = system()
     suite = OLDER.get(what.get("ID"))
     if suite is None or "VERSION_CODENAME" not in what:
@@ -100,7 +101,7 @@ def fetch():
     for folder in ("state", "cache"):
         shutil.rmtree(place / folder)
     keep_links_inside(place / "unpacked")
-    (place / "unpacked").rename(root)  # last: what is there is whole
+    (place / "unpacked").rename(root)  # last, so that the folder is complete if it exists
     return root
 
 
@@ -115,8 +116,8 @@ class OldLibrary:
         self.version = re.search(r"release version (\d+\.\d+)", said).group(1)
 
     def compile(self, program, sources, includes, driver=VIRT_LIB, more=()):
-        """`program` asks for the old loader and the old libraries by itself, as on a machine that has no others."""
-        develop = self.root / "usr" / "lib" / self.folder.name  # before the compiler's own ideas
+        """Make `program` load the old loader and libraries by itself, as on a machine that has no others."""
+        develop = self.root / "usr" / "lib" / self.folder.name  # before the compiler's defaults
         command = [COMPILER, "-O1", "-g", "-std=gnu17", f"--sysroot={self.root}", f"-B{develop}", f"-L{develop}",
                    "-o", program, *sources,
                    SOURCE / "tests" / "e2e" / "old_glibc.c", *(f"-I{folder}" for folder in includes), *more,
@@ -138,27 +139,27 @@ class OldLibrary:
                             [SOURCE / "virtual-gpu", SOURCE / "src" / "api", BUILD / "generated"])
 
     def probe(self, folder, name, driver=None, more=()):
-        """Of tests/hook: goes to the driver by a route, and says what it got."""
+        """Build the program of tests/hook that calls the driver by a given route and prints the results."""
         source = SOURCE / "src"
         return self.compile(folder / name, [SOURCE / "tests" / "hook" / "probe.c"],
                             [source / "base", source / "format", source / "api", BUILD / "generated"], driver,
                             ["-D_GNU_SOURCE", *more])
 
     def runs(self, stderr, what):
-        """The program itself says what it runs on."""
+        """The program itself prints the C library that it runs on."""
         expect(f"C library: {self.version}\n".encode() in stderr, f"{what} did not run on glibc {self.version}:\n"
                + stderr.decode(errors="replace"))
 
 
 def events(recording, kind):
-    """How many events of a kind a recording holds."""
+    """Count the events of one kind in a recording."""
     status, out, err = gpuwhy("export", recording, "--to", "json")
     expect(status == 0, f"export: exit {status}: {err}")
     return sum(1 for item in json.loads(out)["items"] if item.get("kind") == kind)
 
 
 def judged_as_on_the_new_one(old, place, argv_of, card, status, cause):
-    """The same job on both: the same status, verdict and number of events."""
+    """The same job on both C libraries has the same status, verdict and number of events."""
     seen = {}
     for name, argv in argv_of.items():
         run = run_observed(argv, card, new_folder(place, f"{name}-{status}"))
@@ -175,7 +176,7 @@ def judged_as_on_the_new_one(old, place, argv_of, card, status, cause):
 
 
 def the_whole_driver(old, place):
-    """The conformance suite passes on the virtual card; observed, it says what it says on the new C library."""
+    """The conformance suite passes on the virtual GPU, and prints the same under gpuwhy as on the new C library."""
     suite = old.conformance(place)
     plain = run_plain([suite, "--card-memory-light"], Card(), new_folder(place, "suite-plain"))
     old.runs(plain.stderr, "the conformance suite")
@@ -193,7 +194,7 @@ def odd_lines(run):
 
 
 def every_route(old, place):
-    """The hook's own tests, with their programs on the old C library: all routes to the driver, fork, threads, exits."""
+    """The hook's own tests with their programs on the old C library: all routes to the driver, fork, threads, exits."""
     tests = BUILD / "tests" / "hook"
     fake = tests / "fake_same" / "libcuda.so.1"
     environment = {**os.environ, "GPUWHY_TEST_PROBE": str(old.probe(place, "hook_probe")),

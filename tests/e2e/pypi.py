@@ -1,4 +1,4 @@
-"""Pythons that have packages from PyPI: installed once, with pip, into a folder of the source tree that git ignores."""
+"""Pythons with packages from PyPI: installed once, with pip, into a folder of the source tree that git ignores."""
 import fcntl
 import os
 import pathlib
@@ -15,7 +15,7 @@ def has(python, modules):
 
 
 def install(python, folder, packages):
-    """None, or why it could not be done."""
+    """Return None, or the reason why it failed."""
     for command in ([sys.executable, "-m", "venv", "--clear", str(folder / "venv")],
                     [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", *packages]):
         try:
@@ -29,8 +29,8 @@ def install(python, folder, packages):
 
 
 def python_with(packages, name, modules=None):
-    """A Python that has `packages`, which it imports as `modules`: the one that GPUWHY_<NAME>_PYTHON names, ours, or one
-    in build-<name>/. Ends the test as skipped, with the reason, where there is none."""
+    """Return a Python that has `packages`, imported as `modules`: the one named by GPUWHY_<NAME>_PYTHON, this
+    interpreter, or one in build-<name>/. If there is none, the test ends as skipped, with the reason."""
     modules = modules or packages
     named = os.environ.get(f"GPUWHY_{name.upper()}_PYTHON")
     if named:

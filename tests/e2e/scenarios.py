@@ -1,7 +1,8 @@
-"""The scenarios on a card: what runs, what gpuwhy must say, and the repaired twin on which it must say nothing.
+"""The scenarios on a GPU: the program, the verdict that gpuwhy must give, and the repaired twin, for which it must
+report nothing.
 
-    scenarios.py --list [--real]    names, one a line
-    scenarios.py NAME               run one; exit 0, 1 (failed), 77 (skipped)
+scenarios.py --list [--real]    names, one per line
+scenarios.py NAME               run one; exit 0, 1 (failed), 77 (skipped)
 """
 import os
 import re
@@ -22,7 +23,7 @@ CATCH = ("--catch-crash",)
 
 
 class Scenario:
-    """`argv` and `twin` are command lines ({truth}: a file); `check(run, verdict)` looks at the facts."""
+    """`argv` and `twin` are command lines ({truth}: a file); `check(run, verdict)` checks the facts."""
 
     def __init__(self, argv, card, cause, check=None, twin=None, twin_card=None, twin_check=None, on="both",
                  exit=1, signal_when=None, status="fault", kernel=None, races=False, crashes=False,
@@ -30,10 +31,10 @@ class Scenario:
         self.argv, self.card, self.cause, self.check, self.on = argv, card, cause, check, on
         self.twin, self.twin_card, self.twin_check = twin, twin_card or card, twin_check
         self.exit, self.signal_when, self.status = exit, signal_when, status
-        self.options = options  # of gpuwhy run
+        self.options = options  # options of gpuwhy run
         self.kernel = kernel  # the oldest Linux that shows the fault, as (major, minor)
-        self.crashes = crashes  # on an address that a sanitizer's handler sees first
-        self.races = races  # the program itself looks at memory that the card is still writing
+        self.crashes = crashes  # crashes on an address that a sanitizer's handler sees first
+        self.races = races  # the program itself reads memory that the GPU is still writing
 
 
 def cnn(*options):
@@ -44,7 +45,7 @@ def program(name, *options):
     return [SCENARIOS / name, *options, "--truth", "{truth}"]
 
 
-# ---- sites: lines are found in the sources by what stands there -------------------------------------------------------
+# ---- sites: lines are found in the sources by their content ----------------------------------------------------------
 
 ROOT = pathlib.Path(__file__).parents[2]
 CNN_C = ROOT / "examples" / "cnn" / "cnn.c"
@@ -56,7 +57,8 @@ def lines_with(source, code):
 
 
 def expect_where(verdict, function, source, code):
-    """The place is `function`, at a line of `source` that holds `code`. Needs elfutils and a debug build of ours."""
+    """The place is `function`, at a line of `source` that has `code`. Needs elfutils and a debug build of our
+    programs."""
     expect_place(verdict["where"], verdict["where_reason"], function, source, code)
 
 
@@ -74,7 +76,7 @@ def expect_said_place(verdict, function, source, code, what):
     expect_text(verdict, places, what)
 
 
-# ---- the facts that must stand in the evidence ------------------------------------------------------------------------
+# ---- facts that the evidence must have -------------------------------------------------------------------------------
 
 def s01(run, verdict):
     expect_value(verdict, run.truth("kept_bytes"), "bytes kept from the first run", 0.03)
@@ -121,7 +123,7 @@ def s08(run, verdict):
 
 
 def library_log(*parts):
-    """The library's own words, as evidence; the program printed none of them."""
+    """The library's own messages are evidence, although the program printed none of them."""
     def check(run, verdict):
         lines = [e["text"] for e in verdict["evidence"] if e["source"] == "library log"]
         expect(len(lines) == 1 and all(part in lines[0] for part in parts), f"{parts} is not in {lines}")
@@ -140,7 +142,7 @@ def s10(kind, *function):
     each_bytes = {"streams": 512 << 10, "contexts": 400 << 20}[kind]
 
     def check(run, verdict):
-        made = run.truth(kind)  # besides the primary context, or the program's own two streams
+        made = run.truth(kind)  # not counting the primary context, or the program's own two streams
         expect(any(e["unit"] == "count" and made <= e["value"] <= made + 2 for e in verdict["evidence"]),
                f"no evidence for the count of {kind} = {made}: {verdict['evidence']}")
         expect(any(e["unit"] == "bytes" and e["value"] >= made * each_bytes for e in verdict["evidence"]),
@@ -158,7 +160,7 @@ def s11(run, verdict):
 
 
 def s11_kind(name, kind, code):
-    """One kind is left, and nothing else is called a leak."""
+    """Only one kind is left over, and nothing else is reported as a leak."""
     def check(run, verdict):
         found = [(leak["kind"], leak["call"], leak["left"], leak["where"] and leak["where"]["text"])
                  for leak in verdict["leaks"]]
@@ -231,7 +233,7 @@ def s12(run, verdict):
     expect_text(verdict, r"\bms\b", "the distance in time")
     expect(not verdict["where"] or "first launched" in verdict["where"]["what"] or
            (REAL and "reported it" in verdict["where"]["what"]), f"{verdict['where']}")
-    if not REAL:  # what else was launched by the time that it is reported is chance there
+    if not REAL:  # on a real GPU it is random which other launches come before the report
         expect_where(verdict, "report_with_bad_address", CNN_C, "KERNEL_class_report")
 
 
@@ -260,7 +262,7 @@ def s21(run, verdict):
 def s22(run, verdict):
     expect_text(verdict, r"(GPU|device) 1", "the idle GPU")
     expect(any(e["unit"] == "count" and 3 <= e["value"] <= run.truth("workers") for e in verdict["evidence"]),
-           f"no count of the contexts on one GPU: {verdict['evidence']}")  # the third already finds no room
+           f"no count of the contexts on one GPU: {verdict['evidence']}")  # the third context already finds no memory
     expect_where(verdict, "worker", DRIVER / "s22_pileup.c", "cuMemAlloc(&block")
 
 
@@ -309,7 +311,8 @@ def workspace(run, verdict):
     expect(len(lines) == 1, f"not said once: {verdict['advice']}")
     for wanted in ("cudnn", bytes_text(run.truth("large_bytes")), bytes_text(run.truth("small_bytes"))):
         expect(wanted in lines[0], f"{wanted} is not in {lines[0]}")
-    # Which kernel ran with which workspace is told by the time stamps of rings: on a slow or a busy machine not always.
+    # Time stamps in the rings show which kernel ran with which workspace; on a slow or busy machine they do not always
+    # exist.
     if "the kernel that followed" in lines[0]:
         expect("conv_large then" in lines[0] and "conv_small here" in lines[0], f"the wrong kernels: {lines[0]}")
     expect("workspace_choice.c:" in lines[0], f"no place in {lines[0]}")
@@ -320,7 +323,7 @@ def workspace_is_silent(run, verdict):
 
 
 def s32(made, function="call_begin", used=None, by="reset"):
-    """Where it was made, where the reset was, and, where a call names it, where it was used."""
+    """Check where the object was made, where the reset was, and, if a call names it, where it was used."""
     source = DRIVER / "s32_reset.c"
 
     def check(run, verdict):
@@ -381,7 +384,7 @@ def s34(run, verdict):
 
 
 def files(count, kept):
-    """Opens `count` files under a limit of 64, and keeps them or not."""
+    """A program that opens `count` files under a limit of 64, and keeps them or not."""
     code = f"kept = [open('/dev/null') for _ in range({count})]" if kept else \
            f"for _ in range({count}): open('/dev/null').close()"
     return ["/bin/sh", "-c", f'ulimit -n 64; exec "{PYTHON}" -c "{code}"']
@@ -392,7 +395,7 @@ def write_to(path):
 
 
 def no_driver_call(run, verdict):
-    """A program without a driver call is no evidence about a GPU."""
+    """A program without driver calls is not evidence about a GPU."""
     gpu_is_not_blamed(run, verdict)
     expect(verdict["coverage"] == {"processes": 0, "unobserved": []}, f"coverage: {verdict['coverage']}")
     expect("the GPU" not in " ".join(verdict["ruled_out"]), f"the GPU is ruled out: {verdict['ruled_out']}")
@@ -413,7 +416,7 @@ def storm(run, verdict):
 
 def no_waste(run, verdict):
     words = ["sync-storm", "launch-bound", "input-bound", "pageable-copy", "debug-knob", "uvm-thrash"]
-    if not REAL:  # there the example does wait for its allocations most of the time
+    if not REAL:  # on a real GPU the example waits for its allocations most of the time
         words.append("alloc-churn")
     expect(not [a for a in verdict["advice"] if a.startswith(tuple(words))], f"advice without a reason: {verdict['advice']}")
 
@@ -467,7 +470,8 @@ def refused_then_crash(run, verdict):
 
 
 def crumbs(run, verdict):
-    """The same at any pace: whether the driver is asked again after the second refusal must not matter."""
+    """The verdict must be the same at any pace: it must not matter whether the driver is called again after the
+    second refusal."""
     expect("was free" in verdict["evidence"][0]["text"], f"what was free is not known: {verdict['evidence'][0]['text']}")
     wanted = verdict["cause"], verdict["certainty"], verdict["evidence"][0]["text"].split("; ")[1:]
     for pause in (0, 1000, 50000, 99000, 101000, 150000):
@@ -478,9 +482,10 @@ def crumbs(run, verdict):
         expect(found == wanted, f"{found} after {pause} us, {wanted} else")
 
 
-# ---- the table --------------------------------------------------------------------------------------------------------
+# ---- the table -------------------------------------------------------------------------------------------------------
 
-# For a second or more, in which somebody reads the card from outside; under a sanitizer the same work takes longer.
+# These runs take a second or more, so that the GPU can be read from outside. The same work takes longer under a
+# sanitizer.
 PACE = 2 if SANITIZE else 1
 
 
@@ -488,19 +493,19 @@ def long_cnn(iterations):
     return cnn("--iterations", str(iterations // PACE))
 
 
-LAUNCHES_LATE = 6000 * 32 // PACE  # 32 in an iteration
+LAUNCHES_LATE = 6000 * 32 // PACE  # 32 per iteration
 
 KEEP = ("--runs", "2", "--batch", "16384", "--save", "weights.bin")
 PROGRAM_WAITS = b"the GPU is done"
 
 CUDNN = ("--library", SCENARIOS / "named" / "libcudnn.so.9.1.0",
          "--second", SCENARIOS / "named" / "other" / "libcudnn_ops.so.9.3.0")
-RUNTIME = SCENARIOS / "named" / "libcudart.so.13.0.96"  # nothing but a name
+RUNTIME = SCENARIOS / "named" / "libcudart.so.13.0.96"  # only the file name matters
 OLD = "driver=12020"
 
 
 def library(version, *options):
-    """A program with a library that has a log of its own."""
+    """A program with a library that has its own log."""
     return program("s09_library_log", "--library", SCENARIOS / "fake" / f"libcudnn.so.{version}", *options)
 
 
@@ -517,7 +522,7 @@ TABLE = {
                     twin=cnn("--batch", "8192", "--unchecked")),
     "S08": Scenario(program("s08_small_blocks"), Card("8GiB", whole_if_real=True), "gpu-oom-fragmentation", s08,
                     twin=program("s08_small_blocks", "--repaired")),
-    # What the driver takes for streams and contexts is not counted by --memory, and a real card takes minutes to fill.
+    # --memory does not count what the driver takes for streams and contexts, and filling a real GPU takes minutes.
     **{f"S09-log-{major}": Scenario(library(version), Card("4GiB"), "gpu-oom-library-handle",
                                     library_log("cudnnCreate: CUDNN_STATUS_NOT_INITIALIZED", "cudaMalloc"),
                                     twin=library(version, "--repaired", "--warnings", "3"), twin_check=no_library_log,
@@ -560,7 +565,7 @@ TABLE = {
     **{f"S16{name}": Scenario(program("s16_order", *options), Card(), "cross-stream-use-after-free", s16, exit=0,
                               twin=program("s16_order", *options, "--repaired"), twin_check=s16_is_silent)
        for name, options in (("", ()), ("-thread", ("--thread",)), ("-blocking", ("--blocking",)))},
-    # The driver frees stream-ordered memory at once only on paper: a real one may wait.
+    # The driver need not free stream-ordered memory at once: a real one may wait.
     "S16-at-once": Scenario(program("s16_order", "--at-once"), Card(), "cross-stream-use-after-free", s16, exit=0,
                             twin=program("s16_order", "--at-once", "--repaired", "--by", "stream"),
                             twin_check=s16_is_silent, on="virtual"),
@@ -573,7 +578,7 @@ TABLE = {
                    "freeing")},
     "S16-threads": Scenario(program("s16_order", "--what", "threads"), Card(), None, s16_is_silent, exit=0,
                             status="clean"),
-    # No call tells that the host looked: nothing is claimed, and something is suspected.
+    # No call shows that the host read the value, so the verdict only reports a suspicion.
     "S16-by-memory": Scenario(program("s16_order", "--repaired", "--by", "memory"), Card(), None, s16_is_told, exit=0,
                               status="clean", races=True),
     "S16b": Scenario(program("s16_order", "--what", "host"), Card(), None, s16b, exit=0, status="clean",
@@ -589,7 +594,7 @@ TABLE = {
                          gpu_is_not_blamed, exit=-signal.SIGTERM, signal_when=(PROGRAM_WAITS, signal.SIGTERM)),
     "S23-kill": Scenario(program("s28_host", "--end", "wait"), Card(), "killed-by-scheduler-or-user",
                          gpu_is_not_blamed, exit=-signal.SIGKILL, signal_when=(PROGRAM_WAITS, signal.SIGKILL)),
-    # Versions and the software around the program: a code, with what the process had, says what is wrong.
+    # Versions and other software: the cause is found from an error code and the libraries of the process.
     "S26": Scenario(program("s26_versions", "--library", RUNTIME), Card("2GiB", more=OLD + ",fault=222@cuModuleLoadData"),
                     "driver-too-old", s26(r"CUDA 12\.2", r"13\.0\.96", "580"), on="virtual",
                     twin=program("s26_versions", "--library", RUNTIME), twin_card=Card("2GiB", more=OLD)),
@@ -607,7 +612,7 @@ TABLE = {
                            s26("cuInit"), on="virtual"),
     "S26-none": Scenario(program("s26_versions"), Card("2GiB", more="fault=init:100"), "no-device-visible",
                          with_certainty("established", s26("cuInit")), on="virtual"),
-    # It did without a GPU, and ended soon after of something that it did not print.
+    # The program continued without a GPU, and ended soon afterwards for a reason that it did not print.
     "S26-without": Scenario(program("s26_versions", "--without"), Card("2GiB", more="fault=init:100"), "no-device-visible",
                             with_certainty("supported", s26("cuInit")), on="virtual",
                             twin=program("s26_versions", "--without"), twin_card=Card("2GiB")),
@@ -628,7 +633,7 @@ TABLE = {
                          status="undetermined"),
     "S28-sh-exit": Scenario(["/bin/sh", "-c", "exit 3"], Card(), None, no_driver_call, exit=3,
                             status="undetermined"),
-    # S25: the card itself. The fault strikes late enough for whoever reads the card to be there.
+    # S25: the GPU itself. The fault happens late enough for the supervisor to read the GPU before.
     "S25-lost": Scenario(long_cnn(8000), Card(more=f"fault=lost@launch:{LAUNCHES_LATE}"), "gpu-off-bus",
                          s25(r"Xid 79", r"999"), twin=cnn("--iterations", "1000"), twin_card=Card(), on="virtual"),
     "S25-ecc": Scenario(long_cnn(8000), Card(more=f"fault=ecc@launch:{LAUNCHES_LATE}"), "ecc-uncorrectable",
@@ -641,7 +646,7 @@ TABLE = {
                           status="clean", exit=0, on="virtual"),
     "S25-cap": Scenario(long_cnn(20000), Card(more="fault=power-cap"), None, s25_advice(r"power limit of"),
                         status="clean", exit=0, on="virtual"),
-    # Only of a card that was seen busy: by more than the first look.
+    # Only for a GPU that was seen busy by more than the first reading.
     "S25-link": Scenario(cnn("--iterations", "20000"), Card(more="fault=link:3x4"), None, s25_advice(r"4 of 16 lanes"),
                          status="clean", exit=0, on="virtual"),
     "waste-waits": Scenario(program("waste"), Card(), None, storm, status="clean", exit=0,
@@ -672,7 +677,7 @@ TABLE = {
     "S34": Scenario(program("s34_lost_error"), Card("4GiB"), "first-error-lost", s34,
                     twin=program("s34_lost_error", "--repaired")),
     "S34-unnoticed": Scenario(program("s34_lost_error", "--unnoticed"), Card("4GiB"), None, status="clean", exit=0),
-    # How a real driver takes an old stream, event, function or graph is chance: it answers or it crashes.
+    # A real driver may return an error for an old stream, event, function or graph, or crash.
     "S32-stream": Scenario(program("s32_reset", "--use", "stream"), Card(), "context-destroyed",
                            s32("cuStreamCreate("),
                            exit=-signal.SIGSEGV, on="virtual"),
@@ -691,7 +696,7 @@ TABLE = {
                                  used=("scenario_store", DRIVER / "scenario.c", "cuLaunchKernel(")), on="virtual"),
     "S32-graph": Scenario(program("s32_reset", "--use", "graph"), Card(), "context-destroyed",
                           s32("cuGraphInstantiate(", "steps_record"), on="virtual"),
-    # Another part of the process resets what it takes for its own.
+    # Another part of the process resets the device, as if it were the only user.
     "S32-library-copy": Scenario(program("s32_reset", "--use", "copy", "--by", "library"), Card(), "context-destroyed",
                                  s32("cuMemAlloc(", by="library_close"),
                                  twin=program("s32_reset", "--by", "library", "--repaired")),
@@ -740,7 +745,7 @@ TABLE = {
 }
 
 
-# name of the kind in the program, its name in the verdict, the call that makes one
+# name of the kind in the program, its name in the verdict, the call that creates one
 S11_KINDS = [("plain", "plain", "cuMemAlloc("), ("pitched", "pitched", "cuMemAllocPitch("),
              ("managed", "managed", "cuMemAllocManaged("), ("ordered", "stream-ordered", "cuMemAllocAsync("),
              ("array", "array", "cuArrayCreate("), ("reservation", "address reservation", "cuMemAddressReserve("),
@@ -765,7 +770,7 @@ def names(real):
             yield name + "-twin"
 
 
-# ---- running one ------------------------------------------------------------------------------------------------------
+# ---- running one scenario --------------------------------------------------------------------------------------------
 
 def run_both(argv, card, place, signal_when, is_twin=False, options=()):
     if not shutil.which(str(argv[0])):

@@ -1,7 +1,8 @@
-"""libgpuscope as its users meet it: a hundred runs in one process that gpuwhy finds clean, a fault that stays in a child,
-a machine without a driver, and programs in C and C++ that are built against the installed library.
+"""libgpuscope from the user's view: a hundred runs in one process in which gpuwhy finds no fault, a fault that stays
+in a child, a machine without a driver, and programs in C and C++ that are built against the installed library.
 
-Prints a line a case. A case that this machine cannot show is printed as skipped; the test fails when one case fails.
+Prints one line per case. A case that cannot run on this machine is printed as skipped; the test fails if a case
+fails.
 """
 import re
 import shutil

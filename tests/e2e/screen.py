@@ -1,14 +1,15 @@
-"""What every verdict must be on a terminal of 80 x 24: verdict, place and next step first, and nothing scrolled away."""
+"""Requirements for every verdict on a terminal of 80 x 24: verdict, place and next step come first, and nothing
+scrolls away."""
 import re
 
 COLUMNS, LINES = 80, 24
 LABELS = ["Verdict", "Where", "Next", "Why", "Causes", "Later", "Beware", "Also", "Details"]
-ALIASES = {"Seen": "Why", "Meaning": "Why"}  # of a clean run, of an answer
+ALIASES = {"Seen": "Why", "Meaning": "Why"}  # labels for a clean run and for an answer
 WHY_MAX, NEXT_MAX, NEXT_LINES_MAX = 8, 4, 2
 
 
 def screens(text):
-    """Each verdict in what a command printed, from its head line to its last."""
+    """Return each verdict in a command's output, from its first to its last line."""
     found, lines = [], text.splitlines()
     for at, line in enumerate(lines):
         if not line.startswith("Verdict  "):
@@ -29,7 +30,7 @@ def label_of(line):
 
 
 def sections(lines):
-    """(label, its lines) in the order in which they stand."""
+    """Return (label, its lines) in order."""
     found = []
     for line in lines:
         if label_of(line):
@@ -40,7 +41,8 @@ def sections(lines):
 
 
 def sum_wrong(text):
-    """Of a line "needed: 4.51 GiB live + 1.53 GiB asked = 6.04 GiB > 5.00 GiB": does it add up, in what is printed?"""
+    """Whether a line "needed: 4.51 GiB live + 1.53 GiB asked = 6.04 GiB > 5.00 GiB" adds up, with the printed
+    numbers."""
     parts, total = text.removeprefix("needed: ").split(" = ")
     amount = r"(\d+(?:\.\d\d)?) (B|KiB|MiB|GiB|TiB)\b"
     terms = [re.match(amount, part) for part in parts.split(" + ")]
@@ -54,7 +56,7 @@ def sum_wrong(text):
 
 
 def wrong(lines, verdict=None):
-    """What is wrong with a screen, as sentences. `verdict`: its JSON."""
+    """Return the problems of a screen, as sentences. `verdict`: its JSON."""
     found = sections(lines)
     labels = [label for label, _ in found]
     parts = dict(found)

@@ -1,7 +1,8 @@
-"""Where: functions, files and lines of call sites, against marks in the sources. C++ with deep inlining, stripped and
-without frame pointers; Python by ctypes; names on a machine that no longer has the program.
+"""Functions, files and lines of call sites, compared with marks in the sources. C++ with deep inlining, stripped and
+without frame pointers; Python with ctypes; names on a machine that no longer has the program.
 
-Prints a line a case. A case that this machine cannot show is printed as skipped; the test fails when one case fails.
+Prints one line per case. A case that cannot run on this machine is printed as skipped; the test fails if a case
+fails.
 """
 import json
 import os
@@ -33,7 +34,8 @@ def line_of(source, mark):
 
 
 def launches_from_python(place, options=()):
-    """A Python program in which one of two kernels faults: its source and the run. No run where none is possible."""
+    """Run a Python program in which one of two kernels faults. Returns its source and the run, or no run if that is
+    not possible."""
     source = SOURCES / "launches.py"
     if SANITIZE:
         print("skipped: this interpreter loads no sanitized libraries")
@@ -58,7 +60,7 @@ def expect_user(verdict, function, source, mark):
 
 
 def below(verdict, wanted):
-    """The frames of the user's own, from the user's frame on."""
+    """Return the user's own frames, from the frame that is shown as the place."""
     where = verdict["where"]
     own = [(f["function"], f["line"]) for f in where["frames"][where["user"]:] if f["whose"] in ("own", "user")]
     expect(own[:len(wanted)] == wanted, f"found {own}, wanted {wanted}")
@@ -120,7 +122,8 @@ def stripped(place):
 
 
 def stripped_part(place):
-    """A part of a function that the compiler moved away is called by the function's name, without a symbol of its own."""
+    """The compiler moved a part of a function away. It must have the function's name although it has no symbol of
+    its own."""
     if shutil.which("strip") is None or shutil.which("nm") is None:
         raise CaseSkipped("no strip, or no nm")
     program = build(place, "cold", "-rdynamic", source="cold.c")
@@ -145,7 +148,7 @@ def separate_debug_file(place):
 
 
 def names_survive(place):
-    """The program is gone, then another one stands in its place: what was recorded stays."""
+    """The program is deleted, then replaced by another one: the recorded names stay."""
     program = build(place, "gone", "-g")
     run, verdict = observe(place, "gone", [program])
     for replacement in (None, "/bin/true"):
@@ -193,7 +196,7 @@ def qualified(version):
 
 
 def expect_mixed(verdict):
-    """The interpreter's own frames inside and outside of Python's: each has found its place."""
+    """The interpreter's own frames inside and between Python frames are all in the right place."""
     where = verdict["where"]
     expect(not where["notes"], f"notes: {where['notes']}")
     kinds = [f["kind"] for f in where["frames"]]
@@ -229,7 +232,7 @@ CASES = [deep_inlining, without_frame_pointers_or_lines, stripped, stripped_part
 
 
 def cases():
-    """(name, what runs it)"""
+    """Each entry is (name, function)."""
     for case in CASES:
         yield case.__name__, case
     for version in VERSIONS:

@@ -1,4 +1,4 @@
-"""Where the kernels of a fault that surfaces late were first launched, without a second run."""
+"""Find where the kernels of a fault that is reported late were first launched, without a second run."""
 import pathlib
 import re
 
@@ -17,12 +17,12 @@ def python_line(place):
     expect_text(verdict, rf"bad launched on .*first launched at \S*launches.py:\d+ in launch, called at \S*launches.py:"
                          rf"{line_of(source, 'fault')} in work", "the launch")
     expect_text(verdict, r"good launched 20 times", "the other kernel")
-    where = verdict["where"]  # two suspects: no place but the report's
+    where = verdict["where"]  # two suspects: only the place of the report is shown
     expect(where["line"] == line_of(source, "report"), f"{where['text']} ({where['what']})")
 
 
 def assertion(place):
-    """The text on stderr names the kernel: that is the place, and the program's own launcher is passed over."""
+    """The text on stderr names the kernel, and its launch is the place. The program's own launch helper is skipped."""
     card = Card("16GiB", more="fault=assert@kernel:loss_forward")
     run = run_observed([CNN, "--iterations", "4"], card, new_folder(place, "assert"))
     verdict = run.verdict()

@@ -1,6 +1,7 @@
-"""The hook's stacks against the C library's own at the same place: recursion, signal handlers (on their own stack, too),
-coroutines on stacks that go away, a library unloaded and another one mapped there, 200 forked children, 64 threads that
-come upon the same new stacks at once; more new stacks in a moment than the buffer holds, for which no event may be lost.
+"""Compare the hook's stacks with the C library's at the same place: recursion, signal handlers (also on their own
+stack), coroutines on stacks that are freed, a library that is unloaded and another one mapped in its place, 200
+forked children, 64 threads that reach the same new stacks at once, and more new stacks at once than the buffer
+holds, without losing any event.
 """
 import collections
 import csv
@@ -20,7 +21,7 @@ def rows_of(run, item="event"):
 
 
 class Sites:
-    """What the recording says: each process's sites, and its files in the order in which they were told."""
+    """Each process's sites from the recording, and its mapped files in the recorded order."""
 
     def __init__(self, rows):
         self.frames = collections.defaultdict(dict)
@@ -50,7 +51,7 @@ class Sites:
 
 
 def told(run):
-    """What the program printed: (name, pid, address of the allocation, stack)."""
+    """Return the program's output: (name, pid, address of the allocation, stack)."""
     result = []
     for line in run.stdout.decode().splitlines():
         words = line.split()
@@ -60,7 +61,7 @@ def told(run):
 
 
 def site_by_allocation(rows):
-    """(pid, address) -> site; of a failed one the address is 0."""
+    """Return (pid, address) -> site; a failed allocation has address 0."""
     found = {}
     for row in rows:
         if row["kind"] == "ALLOC":
@@ -69,11 +70,11 @@ def site_by_allocation(rows):
 
 
 def same(ours, theirs, name):
-    """Frame by frame; of an interrupted one ours is a byte further. The end of a coroutine's stack is a matter of
-    taste."""
+    """Compare frame by frame. For an interrupted frame our address is one byte higher. The end of a coroutine's
+    stack is not checked."""
     frames = ours[1:]
     if SANITIZE and len(theirs) > 1 and frames[:1] == theirs[1:2]:
-        theirs = theirs[1:]  # the sanitizer stands between the program and its backtrace()
+        theirs = theirs[1:]  # the sanitizer is between the program and its backtrace()
     if name == "coroutine":
         length = min(len(frames), len(theirs))
         expect(length > 12, f"coroutine: {len(frames)} frames")
