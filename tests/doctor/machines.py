@@ -1,6 +1,6 @@
 """Made-up machines: each is a small tree of files, and the findings that `gpuwhy doctor` must report there.
 
-machines.py [NAME...]
+    machines.py [NAME...]
 
 A machine is a healthy one with changes. An unexpected finding that is worse than "pass" also fails the test.
 """

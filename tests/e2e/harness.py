@@ -1,10 +1,10 @@
-"""Runs programs with and without gpuwhy, on a virtual or a real card, and reads what gpuwhy said.
+"""Run programs with and without gpuwhy, on a virtual or a real GPU, and read gpuwhy's output.
 
-Standard library only. Where things lie comes from the environment:
+Standard library only. Environment variables:
 
     GPUWHY_BUILD      the build folder (build/): gpuwhy, examples/, tests/scenarios/
-    GPUWHY_VIRT_LIB   the virtual card's driver library
-    GPUWHY_SANITIZE   "", "address,undefined" or "thread": how the build was made
+    GPUWHY_VIRT_LIB   the virtual GPU's driver library
+    GPUWHY_SANITIZE   "", "address,undefined" or "thread": the build's sanitizer
     GPUWHY_E2E_GPU    "virtual" (default) or "real"
 """
 import filecmp

@@ -1,7 +1,7 @@
 """Faults of the host, produced for real if this machine allows it: a control group that runs out of memory, a full
 /dev/shm, a core dump. Each has a twin that dies in the same way for another reason.
 
-host.py [NAME]    one of CASES; exit 77: not possible on this machine
+    host.py [NAME]    one of CASES; exit 77: not possible on this machine
 """
 import json
 import os

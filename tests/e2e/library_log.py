@@ -1,7 +1,7 @@
 """The log that cuDNN writes with --deep. It stays small on disk however much is written. It belongs to the user if
 the user has already requested one. If it cannot be created, the program runs as usual.
 
-library_log.py
+    library_log.py
 """
 import os
 import re

@@ -1,8 +1,8 @@
 """The scenarios on a GPU: the program, the verdict that gpuwhy must give, and the repaired twin, for which it must
 report nothing.
 
-scenarios.py --list [--real]    names, one per line
-scenarios.py NAME               run one; exit 0, 1 (failed), 77 (skipped)
+    scenarios.py --list [--real]    names, one per line
+    scenarios.py NAME               run one; exit 0, 1 (failed), 77 (skipped)
 """
 import os
 import re

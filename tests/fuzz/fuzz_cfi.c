@@ -1,6 +1,6 @@
-/* Call frame information as a file may hold it. A region that is whole (one function) is changed by the input, bit by
- * bit; its first bytes say where the table lies and which instruction is asked for. Then every place of it is taken for
- * an expression. */
+/* Fuzz call frame information from a file. The input changes the bits of a valid region (one function), whose first
+ * bytes select the position of the table and the instruction. Then every position of the region is evaluated as an
+ * expression. */
 #include "gwi_cfi.h"
 
 #include <stdlib.h>
@@ -8,7 +8,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Table at 4, instruction 4,108: the second one of the function; header, what is common, the function. */
+/* Table at 4; the instruction is 4,108, the second one of the function. Then header, common information entry, and
+ * the function. */
 static const uint8_t whole[] = {
     0x04, 0x00, 0x0c, 0x10, 0x01, 0x1b, 0x03, 0x3b, 0x10, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00, 0x00, 0x00, 0x10,
     0x00, 0x00, 0x2c, 0x00, 0x00, 0x00, 0x14, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x01, 0x7a, 0x52, 0x00,
@@ -46,7 +47,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     gwi_cfi_rules rules;
     uint16_t table, pc;
     size = size < sizeof whole ? sizeof whole : size;
-    uint8_t *copy = calloc(1, size); /* exactly as large: reading beyond is seen */
+    uint8_t *copy = calloc(1, size); /* allocated at its exact size, so that the sanitizer detects reads beyond it */
     if (copy == NULL)
         return 0;
     memcpy(copy, whole, sizeof whole);
@@ -55,7 +56,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memcpy(&table, copy, sizeof table);
     memcpy(&pc, copy + sizeof table, sizeof pc);
     gwi_cfi_region region = {(uintptr_t)copy, (uintptr_t)copy + size, (uintptr_t)copy + table % size};
-    for (int back = 0; back < 2; back++) { /* code before the tables, or behind */
+    for (int back = 0; back < 2; back++) { /* code before the tables, or after them */
         uintptr_t at = back ? (uintptr_t)copy - pc : (uintptr_t)copy + pc;
         if (gwi_cfi_find(&region, at, &rules))
             use_rules(&region, &inputs, &rules);

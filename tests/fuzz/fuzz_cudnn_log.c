@@ -1,4 +1,4 @@
-/* Any bytes as cuDNN's log, in pieces of any length. */
+/* Fuzz cuDNN's log: any bytes, in pieces of any length. */
 #include "gw_cudnn_log.h"
 
 #include <stdio.h>
@@ -8,7 +8,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 
-/* A seed of our own, written into the folder named by GW_FUZZ_SEEDS. */
+/* Write a seed into the folder named by GW_FUZZ_SEEDS. */
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
     char path[4096];

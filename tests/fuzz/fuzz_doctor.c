@@ -1,4 +1,4 @@
-/* Any bytes as facts about a machine: lines of an interpreter or of a saved file, and what the checks make of them. */
+/* Fuzz facts about a machine: lines from an interpreter or a saved file, and the checks that use them. */
 #include "gw_doctor.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
-/* Any bytes laid over a sound buffer, drained twice: the process may do to its buffer what it likes.
+/* Overwrite parts of a valid buffer with any bytes and drain it twice: a process may write anything into its buffer.
  *
- * Input: records of { u16 place, u8 length, bytes }. The place counts in steps that reach the header's start, the
- * slots, chunk heads and records alike. */
+ * Input: records of { u16 place, u8 length, bytes }. Places are scaled so that they reach the header's start, the
+ * slots, chunk headers and records equally often. */
 #define _GNU_SOURCE
 #include "gw_buffer.h"
 #include "gw_clock.h"
@@ -76,7 +76,7 @@ static void fill_sound(void)
     head->ready = 1;
 }
 
-/* Where byte `place` of the input's small address space lies in the buffer. */
+/* Map byte `place` of the input's small address space to its position in the buffer. */
 static uint32_t real_place(uint16_t place)
 {
     uint32_t area = place >> 13, at = place & 0x1fff;
@@ -128,7 +128,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     if (gw_drain_open(folder, 0, &drain, &err) != GW_OK)
         abort();
     if (gw_drain_run(drain, false, see, NULL, &err) != GW_OK)
-        abort(); /* damage is an item, never an error */
+        abort(); /* damage must become an item, never an error */
     lay_over(data, bytes, at, 64);
     if (gw_drain_run(drain, bytes % 2, see, NULL, &err) != GW_OK)
         abort();

@@ -1,4 +1,4 @@
-/* Any bytes as a GPU core dump. Seeds: tests/fixtures/gpucore, unpacked into the corpus folder. */
+/* Fuzz GPU core dumps. Seeds: tests/fixtures/gpucore, unpacked into the corpus folder. */
 #define _GNU_SOURCE
 #include "gw_gpucore.h"
 

@@ -1,4 +1,4 @@
-/* Any bytes as the core dump of a process. Seeds: any real one. */
+/* Fuzz core dumps of processes. Seeds: any real dump. */
 #define _GNU_SOURCE
 #include "gw_hostcore.h"
 

@@ -1,4 +1,4 @@
-/* Any bytes as a line of the kernel's log. */
+/* Fuzz a line of the kernel's log. */
 #include "gw_klog.h"
 #include "seeds.h"
 

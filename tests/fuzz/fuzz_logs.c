@@ -1,4 +1,4 @@
-/* Any bytes as a text log: reader, then judge. The first byte says into what pieces they are cut, and whether a second
+/* Fuzz a text log: the reader, then the judge. The first byte selects the size of the pieces, and whether a second
  * file begins in the middle. */
 #include "gw_logs.h"
 #include "gw_verdict.h"
@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* One line of each meaning, alone and all together. */
+/* Write one line of each meaning, each alone and all together. */
 static void write_seeds(const char *folder)
 {
     static const char *const lines[] = {

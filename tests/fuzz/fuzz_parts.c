@@ -1,4 +1,5 @@
-/* Any bytes as an ELF file: an address (8 bytes), and the file whose parts it is looked for in. Seed: a program. */
+/* Fuzz an ELF file: the input is an address (8 bytes) and a file in whose function parts the address is looked up.
+ * Seed: a program. */
 #define _GNU_SOURCE
 #include "gwi_parts.h"
 

@@ -1,4 +1,4 @@
-/* Any bytes as a memory snapshot that PyTorch saved: read, modelled, judged. */
+/* Fuzz a memory snapshot saved by PyTorch: read, model, judge. */
 #define _GNU_SOURCE
 #include "gw_torch.h"
 #include "gw_verdict.h"
@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* A seed of our own: one segment, one block, one entry with a stack. */
+/* Write a seed: one segment, one block, one entry with a stack. */
 static void write_seeds(const char *folder)
 {
     static const char seed[] =
@@ -48,7 +48,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     gw_status st = gw_torch_snapshot_model(path, &model, &err);
     if (st != GW_OK) {
         if (strncmp(err.text, path, strlen(path)) != 0 || strchr(err.text, '\n') != NULL)
-            abort(); /* a refusal names the file, in one line */
+            abort(); /* an error must name the file, in one line */
         return 0;
     }
     if (gw_judge(model, &verdict, &err) == GW_OK) {

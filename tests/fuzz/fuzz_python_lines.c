@@ -1,4 +1,4 @@
-/* Line tables of Python code. The first byte chooses the version, two more the instruction. */
+/* Fuzz line tables of Python code. The first byte selects the version, the next two the instruction. */
 #include "gw_python_lines.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* The memory of a Python process: the first byte chooses the version; then come words that are put into a good image,
- * each after two bytes that say where. What is left over is read as a mapped file. */
+/* Fuzz the memory of a Python process. The first byte selects the version. Then come words that are written into a
+ * valid image, each after two bytes with its position. The remaining input is read as a mapped file. */
 #include "gwi_python_image.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* What the trainer reads: data files, checkpoints (whose checksums are not checked here), models and the schedules made
- * of them. The first byte chooses; for IDX the next two say where the labels begin. */
+/* Fuzz the files that the trainer reads: data files, checkpoints (without checking checksums), and models and their
+ * schedules. The first byte selects the kind; for IDX the next two are the position of the labels. */
 #include "checkpoint.h"
 #include "pictures.h"
 #include "schedule.h"

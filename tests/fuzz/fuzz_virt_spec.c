@@ -1,4 +1,5 @@
-/* What a user writes behind --gpu virtual: . A first byte below 128 puts a good card and a fault in front. */
+/* Fuzz the text after `--gpu virtual:`. If the first byte is below 128, the text begins with a valid GPU and
+ * "fault=". */
 #include "gw_virt_spec.h"
 
 #include <stdlib.h>
@@ -20,7 +21,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     gw_error err = {{0}};
     gw_status st = gw_virt_spec_parse(text, &spec, &err);
     if (st != GW_OK && err.text[0] == '\0')
-        abort(); /* refused without a reason */
+        abort(); /* rejected without a reason */
     if (st != GW_OK)
         return 0;
     if (spec.device_count == 0 || spec.device_count > GW_VIRT_DEVICES_MAX || spec.fault_count > GW_VIRT_FAULTS_MAX)

@@ -1,4 +1,4 @@
-/* Seeds of a fuzzer's own: it writes them into the folder that GW_FUZZ_SEEDS names when it starts. Include it in one
+/* A fuzzer's own seeds: it writes them at start into the folder named by GW_FUZZ_SEEDS. Include this header in one
  * file of a fuzzer and define write_seeds() there. */
 #ifndef GW_FUZZ_SEEDS_H
 #define GW_FUZZ_SEEDS_H
@@ -23,7 +23,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     return 0;
 }
 
-/* The folder's file number `index`, to be closed; NULL: it cannot be written. */
+/* Open the folder's file number `index`; the caller closes it. NULL if it cannot be written. */
 static inline FILE *open_seed(const char *folder, size_t index)
 {
     char path[4096];

@@ -1,10 +1,11 @@
-"""Run every program of scenarios.py on the card of this machine under gpuwhy, and judge the verdicts.
+"""Run every program of scenarios.py on this machine's GPU under gpuwhy, and check the verdicts.
 
 usage: check_gpu.py [--build DIR] [--only PATTERN] [--jobs N] [--out DIR] [--results FILE] [--seconds S]
 
-Exits 0 when every verdict was right, 1 when one was wrong, 2 when there is nothing to test here (no card, no gpuwhy).
-A program whose tools are missing (nvcc, PyTorch, JAX, CuPy, ...) is printed as skipped. Nothing is built but the .cu programs.
-Writes docs/gpu-results.md, and into --out: all verdicts, the small recordings and what failed, as one archive.
+Exits 0 if every verdict was right, 1 if one was wrong, 2 if nothing can be tested here (no GPU, no gpuwhy). A
+program whose tools are missing (nvcc, PyTorch, JAX, CuPy, ...) is printed as skipped. Only the .cu programs are
+built. Writes docs/gpu-results.md, and one archive into --out with all verdicts, the small recordings and the
+failures.
 """
 
 import argparse
@@ -26,11 +27,11 @@ import scenarios
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 RECORDING_BYTES_MAX = 200_000
-IMPORTS = {"numba": "import numpy; numpy.row_stack = numpy.vstack; import numba.cuda"}  # numba asks numpy 2.5 for what it lacks
+IMPORTS = {"numba": "import numpy; numpy.row_stack = numpy.vstack; import numba.cuda"}  # numpy 2.5 lacks it
 
 
 def has_device():
-    """Asked in a process of its own: this one must not hold the card."""
+    """Read the GPU's properties in a separate process, because this one must not hold the GPU."""
     code = ("import ctypes, sys\n"
             "n = ctypes.c_int(0)\n"
             "try: d = ctypes.CDLL('libcuda.so.1')\n"
@@ -65,7 +66,8 @@ class Finished:
 
 
 def run(argv, env, cwd, limit_s, merged=False):
-    """In a process group of its own, so that at its time limit all of it can be ended. merged: as by `2>&1 | tee`."""
+    """Run a command in its own process group, so that everything can be ended at its time limit. merged: as with
+    `2>&1 | tee`."""
     begin = time.monotonic()
     process = subprocess.Popen(argv, env=env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                stderr=subprocess.STDOUT if merged else subprocess.PIPE, text=True, errors="replace",
@@ -97,7 +99,7 @@ class Harness:
         self.skipped = {}
         self.devices = device_count()
 
-    # ---- what there is to run ----
+    # ---- the programs to run ----
 
     def build_cuda(self, wanted):
         nvcc = shutil.which("nvcc") or next(
@@ -141,7 +143,7 @@ class Harness:
             if "cuda" in self.skipped:
                 return self.skipped["cuda"]
             if (row.program, row.kind.split()[1]) not in self.cuda_programs:
-                return None  # did not compile: a failure, not a skip
+                return None  # it did not compile: this is a failure, not a skip
         for module in row.modules():
             if module in self.skipped:
                 return self.skipped[module]
@@ -185,7 +187,7 @@ class Harness:
         return result
 
     def run_snapshot(self, row, folder, left, result):
-        """The program alone, and then its snapshot under `gpuwhy explain`."""
+        """Run the program alone, then `gpuwhy explain` on its snapshot."""
         snapshot, verdict_path = os.path.join(folder, "snapshot.pickle"), os.path.join(folder, "verdict.json")
         saved = run(self.argv(row) + [snapshot], self.environment(row), folder, min(self.options.limit, left))
         if not os.path.exists(snapshot):
@@ -232,7 +234,8 @@ class Harness:
             wrong.append(f"the verdict says exit {program.get('exit')}, gpuwhy exited {observed.status}")
 
     def compare(self, argv, env, folder, observed, result):
-        """Without, without again, with: the two without must agree first."""
+        """Compare with runs without gpuwhy. If the first one differs, run a second: the two without gpuwhy must be
+        equal."""
         left = max(1.0, self.deadline - time.monotonic())
         first = run(argv, env, folder, min(self.options.limit, left))
         if (first.status, first.out) == (observed.status, observed.out):
@@ -250,10 +253,10 @@ class Harness:
         else:
             result["wrong"].append("stdout differs from that without gpuwhy")
 
-    # ---- the driver's own programs: tests/conformance and the scenarios of tests/e2e on this card ----
+    # ---- the driver's own programs: tests/conformance and the scenarios of tests/e2e on this GPU ----
 
     def run_driver_part(self, command, env, row, limit_s):
-        """A program that judges itself: exit 0 right, 77 skipped, else wrong."""
+        """Run a program that checks itself: exit 0 right, 77 skipped, otherwise wrong."""
         done = run(command, {**os.environ, **env}, self.work, limit_s)
         lines = [line for line in done.out.splitlines() if line.strip()] or ["printed nothing"]
         result = {"row": row, "name": row.name(), "wrong": [], "verdict": None, "seconds": done.seconds, "skipped": None,
@@ -281,13 +284,13 @@ class Harness:
         rows = [scenarios.Row(name.split("-")[0], "driver", name) for name in names]
         wanted = [r for r in rows if not self.options.only or re.search(self.options.only, r.name())]
         results = []
-        for row in wanted:  # one after the other: some take the whole card
+        for row in wanted:  # one after the other, because some use the whole GPU
             results.append(self.run_driver_part([sys.executable, script, row.program], env, row, 60))
             print(line_of(results[-1]), flush=True)
         return results
 
     def run_hangs(self):
-        """S27: programs that stand still and such as only look like it, all at the same time."""
+        """S27: programs that hang and programs that only look like it, all at the same time."""
         script = os.path.join(ROOT, "tests", "e2e", "hangs.py")
         env = {"GPUWHY_BUILD": self.options.build, "GPUWHY_E2E_GPU": "real", "PYTHONDONTWRITEBYTECODE": "1"}
         result = self.run_driver_part([sys.executable, script], env, scenarios.Row("S27", "driver", "hangs"), 180)
@@ -295,7 +298,7 @@ class Harness:
         return result
 
     def run_scope(self):
-        """libgpuscope: a hundred runs in one process, and the driver's free memory before and after each."""
+        """libgpuscope: a hundred runs in one process, with the driver's free memory before and after each."""
         script = os.path.join(ROOT, "tests", "e2e", "scope.py")
         env = {"GPUWHY_BUILD": self.options.build, "GPUWHY_E2E_GPU": "real", "PYTHONDONTWRITEBYTECODE": "1"}
         result = self.run_driver_part([sys.executable, script], env, scenarios.Row("-", "driver", "scope"), 180)
@@ -317,7 +320,7 @@ class Harness:
             with self.lock:
                 print(line_of(results[index]), flush=True)
 
-        # The slow ones first: they decide when all is done.
+        # Start the slow ones first, because they decide when everything is done.
         order = sorted(enumerate(rows), key=lambda pair: pair[1].kind.startswith("cuda"))
         with concurrent.futures.ThreadPoolExecutor(self.options.jobs) as pool:
             list(pool.map(one, [pair for pair in order if not pair[1].alone]))
@@ -338,7 +341,7 @@ def line_of(result):
 
 
 def said_by_program(line):
-    """"fault, illegal-address (established): ..." as cause and certainty; other lines as they are."""
+    """Parse "fault, illegal-address (established): ..." as cause and certainty; return other lines unchanged."""
     match = re.match(r"(\w+), ([\w-]+) \((\w+)\):", line)
     if match is None:
         return line.replace("|", "/")[:60], "-"
@@ -372,7 +375,7 @@ def write_results(path, results, machine, versions):
 
 
 def pack(work, out, results, results_path):
-    """One archive: every verdict, what failed with its output, and the recordings that are small enough to keep."""
+    """Make one archive: every verdict, the failures with their output, and the recordings that are small enough."""
     os.makedirs(out, exist_ok=True)
     copy = os.path.join(out, "gpu-results.md")
     if os.path.abspath(results_path) != os.path.abspath(copy):
@@ -391,7 +394,7 @@ def pack(work, out, results, results_path):
 
 
 def parts_of(harness, rows):
-    """What is to be run, in order: functions that return results."""
+    """Return the parts to run, in order: functions that return results."""
     only = harness.options.only
 
     def said(result):
@@ -443,7 +446,7 @@ def main():
     results = []
     for part in parts_of(harness, rows):
         results += part()
-        # The whole takes long, and may be cut off: what is done is kept.
+        # The run takes long and may be interrupted, so save the results so far.
         write_results(options.results, results, machine, ", ".join(versions) or "no framework")
         if options.out:
             pack(harness.work, options.out, results, options.results)

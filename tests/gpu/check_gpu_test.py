@@ -1,4 +1,4 @@
-"""Would check_gpu.py notice? Its judging against verdicts and programs that are wrong in one way each."""
+"""Check that check_gpu.py detects errors, with verdicts and programs that each have one error."""
 
 import json
 import os

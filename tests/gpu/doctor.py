@@ -1,4 +1,4 @@
-"""`gpuwhy doctor` on this machine, which runs CUDA programs: nothing may be said to fail. By hand.
+"""Run `gpuwhy doctor` on a machine that runs CUDA programs: no check may fail. Run it by hand.
 
     GPUWHY_BUILD=build python3 tests/gpu/doctor.py [python of an environment with PyTorch]
 """

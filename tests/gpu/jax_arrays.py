@@ -1,11 +1,12 @@
-"""What gpuwhy records of JAX's live arrays when JAX's out-of-memory ends a program. By hand, on a card:
+"""Check what gpuwhy records of JAX's live arrays when a program ends because JAX is out of memory. Run by hand on a
+GPU:
 
     python3 tests/gpu/jax_arrays.py [--build build]
 
-Three programs, each under `gpuwhy run` in a pool of some 4 GiB: a loop that keeps 8 MiB a step, one request that is too
-large, and the loop with its exception caught. Prints what was recorded of each, the number of equal arrays beside the
-number that the program counted itself, the exit status with and without gpuwhy, and the verdict's first lines. Exit 1
-where the counts differ. Needs JAX and a build; --child is for itself.
+Three programs run under `gpuwhy run` in a pool of about 4 GiB: a loop that keeps 8 MiB per step, one request that is
+too large, and the loop with its exception caught. For each, prints what was recorded, the number of equal arrays
+beside the number that the program counted itself, the exit status with and without gpuwhy, and the verdict's first
+lines. Exits 1 if the counts differ. Needs JAX and a build; --child is for internal use.
 """
 
 import argparse

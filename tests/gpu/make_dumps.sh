@@ -1,6 +1,7 @@
 #!/bin/sh
-# Dumps of this card for tests/fixtures/gpucore: `make_dumps.sh BUILD OUT`. Each is made the way users get it, by `gpuwhy run --core`,
-# so with the driver's abort. Into OUT: the dumps packed by zstd, their recordings and verdicts, and a line for each. Needs nvcc.
+# Make GPU core dumps for tests/fixtures/gpucore: `make_dumps.sh BUILD OUT`. Each is made as users get it, with `gpuwhy
+# run --core`, so the driver aborts the process. OUT receives the dumps packed by zstd, their recordings and verdicts,
+# and one line for each. Needs nvcc.
 set -eu
 build=$1 out=$2
 here=$(cd "$(dirname "$0")" && pwd)
@@ -28,7 +29,7 @@ make_dump() { # name program arguments...
         zstd -19 -q -f "$dump" -o "$out/$name.cudacore.zst"
         rm -f "$dump"
     else
-        mv "$dump" "$out/$name.cudacore" # to be packed elsewhere
+        mv "$dump" "$out/$name.cudacore" # to be packed on another machine
     fi
     echo "$name: exit status $status, $bytes bytes; $(sed -n 's/^Verdict  //p' "$out/$name.err")"
 }

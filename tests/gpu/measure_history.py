@@ -1,11 +1,12 @@
-"""What PyTorch's memory history costs a launch-bound program, without stacks and with those of `gpuwhy run --deep`.
+"""Measure what PyTorch's memory history costs a launch-bound program, without stacks and with those of `gpuwhy run
+--deep`.
 
-One process trains the small CNN at batch 32, where the processor and not the card sets the pace, so that a cost
-per allocation shows at its worst. Blocks without history stand between blocks with it; each block with history is
-compared with the mean of its two neighbours, and the median of these ratios is given with a bootstrap interval.
-A second part times what reading the history back costs when it is full.
+One process trains the small CNN at batch 32, where the CPU and not the GPU limits the speed, so that a cost per
+allocation has its largest effect. Blocks with and without history alternate. Each block with history is compared
+with the mean of its two neighbours. The table has the median of these ratios with a bootstrap interval. A second
+part measures how long it takes to read a full history.
 
-Needs one CUDA device, PyTorch and nothing else. Prints a table; --json FILE writes the numbers.
+Needs one CUDA device and PyTorch. Prints a table; --json FILE writes the numbers.
 """
 
 import argparse
@@ -48,7 +49,7 @@ class Trainer:
 
 
 def history(enabled, entries=RING, skip=(), context=None, stacks="python"):
-    """Switch by the same function, with the same arguments, that a recorder would use."""
+    """Switches the history with the same function and arguments that a recorder would use."""
     record = torch._C._cuda_record_memory_history
     full = (enabled, context, stacks, entries, True, False, False, list(skip))
     for count in (8, 7, 6, 5, 4):
@@ -61,7 +62,7 @@ def history(enabled, entries=RING, skip=(), context=None, stacks="python"):
 
 
 def fill_ring():
-    """Small blocks come and go until the ring wraps: about a microsecond each."""
+    """Allocate and free small blocks until the ring wraps, about a microsecond each."""
     for _ in range(RING // 2 + 1000):
         torch.empty(1, device="cuda")
 
@@ -86,7 +87,7 @@ MODES = {
 
 def block_seconds(trainer, iterations):
     gc.collect()
-    trainer.steps(20)  # warms up after the switch and fills a small ring
+    trainer.steps(20)  # warm up after the switch and fill a small ring
     torch.cuda.synchronize()
     begin = time.perf_counter()
     trainer.steps(iterations)
@@ -101,7 +102,7 @@ def bootstrap(ratios, rounds=2000, seed=1):
 
 
 def measure(trainer, blocks, iterations, limit_s):
-    """Alternate off, mode, off, mode, ...: the modes in a fresh order each round."""
+    """Alternate off, mode, off, mode, ..., with the modes in a new order each round."""
     rng = random.Random(7)
     ratios = {name: [] for name in MODES}
     off_ms = []
@@ -152,13 +153,13 @@ def timed(function, count=3):
 
 
 def nested(depth, function):
-    """A stack as deep as a training script's."""
+    """Call a function with a stack as deep as in a training script."""
     return function() if depth == 0 else nested(depth - 1, function)
 
 
 def measure_reading(context=None):
-    """Time and memory of a read-out with 1,000, 10,000 and 100,000 entries and a few thousand live blocks. `context`
-    "alloc": with the stacks of --deep, 25 frames each."""
+    """Measure time and memory of reading 1,000, 10,000 and 100,000 entries with a few thousand live blocks.
+    `context` "alloc": with the stacks of --deep, 25 frames each."""
     rows = []
     depth = 0 if context is None else 25
     keep = [torch.empty(1000, device="cuda") for _ in range(4000)]

@@ -1,11 +1,11 @@
-"""S01 and S31 in a notebook with PyTorch on a real card, cell by cell, and their repaired twins. By hand; a line a row, exit 1
-when one fails, 77 when something is missing.
+"""S01 and S31 in a notebook with PyTorch on a real GPU, cell by cell, and their repaired twins. Run by hand. Prints
+one line per row; exits 1 if one fails, 77 if something is missing.
 
     GPUWHY_BUILD=build python3 tests/gpu/notebook_torch.py [S01 | S01-twin | S31 | S31-twin]...
 
-Needs gpuwhy's build folder (GPUWHY_BUILD), one card of 16 GiB or more of which 10 GiB are free
-(--memory makes it one of 8 GiB), and a Python with torch, ipykernel and jupyter_client (pip install ipykernel): the
-notebook's kernel runs in the Python that runs this. Nothing is fetched. A minute or two.
+Needs gpuwhy's build folder (GPUWHY_BUILD), a GPU of 16 GiB or more with 10 GiB free (--memory limits it to 8 GiB),
+and a Python with torch, ipykernel and jupyter_client (pip install ipykernel). The notebook's kernel runs in the
+Python that runs this program. Nothing is downloaded. Takes a minute or two.
 """
 import importlib.util
 import pathlib
@@ -89,7 +89,7 @@ def run_rows(names):
         try:
             with Workplace() as folder:
                 print(f"{name} notebook torch: passed: {ROWS[name](folder)[:200]}", flush=True)
-        except Exception as reason:  # a kernel that dies raises many kinds
+        except Exception as reason:  # a dying kernel raises many kinds of exceptions
             failed += 1
             traceback.print_exc()
             print(f"{name} notebook torch: FAILED: {type(reason).__name__}: {reason}", flush=True)
@@ -103,7 +103,7 @@ if __name__ == "__main__":
         sys.exit(f"no row {unknown[0]}; there are: {', '.join(ROWS)}")
     for package in ("torch", "ipykernel", "jupyter_client"):
         found = importlib.util.find_spec(package)
-        if found is None or found.origin is None:  # the folder torch/ beside this file is no package
+        if found is None or found.origin is None:  # the folder torch/ beside this file is not the package
             skip(f"{sys.executable} has no {package}")
     import torch
     if not torch.cuda.is_available():

@@ -1,4 +1,5 @@
-"""A Python process on the virtual card, with a torch made of Python objects: does what its allocator says reach the verdict?
+"""A Python process on the virtual GPU, with a torch made of Python objects: check that its allocator's data reaches
+the verdict.
 
 usage: observer_end_to_end.py BUILD SOURCE     (needs no GPU)
 """
@@ -14,7 +15,7 @@ MIB = 1 << 20
 
 
 def program(source):
-    """What runs under gpuwhy: a driver call lets the observer in, then the fake allocator is out of memory."""
+    """The program under gpuwhy: a driver call installs the observer, then the fake allocator runs out of memory."""
     sys.path.insert(0, os.path.join(source, "src", "hook", "torch"))
     import observer_test
     fake = observer_test.FakeTorch()
@@ -34,7 +35,8 @@ def program(source):
             sys.exit(f"{name}: {result}")
     if len(fake.attached) != 1 or fake.history_calls:
         sys.exit(f"attached {len(fake.attached)} times, history on {len(fake.history_calls)} times")
-    # A sixteenth of the card (1 GiB) is 64 MiB: two are taken, 60 are a little too few, two more are enough.
+    # A sixteenth of the GPU's memory (1 GiB) is 64 MiB: two blocks are taken, 60 MiB are just below the limit, two more
+    # exceed it.
     for mib, switched_on in ((60, 0), (2, 1)):
         block = ctypes.c_uint64()
         result = call("cuMemAlloc_v2", ctypes.byref(block), ctypes.c_size_t(mib * MIB))
@@ -48,7 +50,7 @@ def program(source):
     call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
     call("cuMemAlloc_v2", ctypes.byref(rest), ctypes.c_size_t(free.value - 20 * MIB))
     fake.fill()
-    # 34 MiB of 64 are free inside, 22 at most in one piece; the card has nothing more to give.
+    # 34 of 64 MiB are free in the segments, at most 22 MiB contiguous; the GPU has no more memory.
     blocks, base = fake.snapshot["segments"][0]["blocks"], address.value
     fake.snapshot["segments"][0]["address"] = base
     del fake.snapshot["segments"][1]

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs both measurements on which the observer's defaults rest, each under a time limit, and leaves their output in
-# $OUT (default: the current folder). Takes at most eight minutes; needs a CUDA device and PyTorch.
+# Run the two measurements that justify the observer's defaults, each with a time limit, and write their output to $OUT
+# (default: the current folder). Takes at most eight minutes. Needs a CUDA device and PyTorch.
 here=$(cd "$(dirname "$0")" && pwd)
 out=${OUT:-.}
 python=${PYTHON:-python3}

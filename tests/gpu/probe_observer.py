@@ -1,8 +1,8 @@
-"""Facts about the doors of PyTorch's allocator that the recorder's observer relies on.
+"""Facts about PyTorch's allocator hooks on which the recorder's observer relies.
 
-Prints, for the PyTorch at hand: signatures, what the out-of-memory observer is called with and on which thread,
-whether the allocator can be asked from inside it, the shape of the statistics and of the snapshot, and times.
-Needs one CUDA device. Each finding is one line `name: value`.
+Prints for the installed PyTorch: signatures, the arguments and thread of the out-of-memory observer, whether the
+allocator can be queried inside it, the form of the statistics and of the snapshot, and times. Needs one CUDA device.
+Each finding is one line `name: value`.
 """
 
 import gc
@@ -55,7 +55,7 @@ def probe_state():
             ("isHistoryEnabled after", lambda: torch._C._cuda_isHistoryEnabled())):
         try:
             say(name, call())
-        except Exception as error:  # a door that this build lacks is a finding
+        except Exception as error:  # a function that this build lacks is a finding
             say(name, f"{type(error).__name__}: {str(error).splitlines()[0][:150]}")
 
 
@@ -98,7 +98,7 @@ def probe_oom():
     thread.join()
     say("observer calls (worker thread)", seen)
     seen.clear()
-    # The autograd engine's own thread: backward of something that needs more than there is.
+    # The autograd engine's own thread: run a backward pass that needs too much memory.
     torch.cuda.set_per_process_memory_fraction(0.05)
     try:
         x = torch.ones(1 << 20, device="cuda", requires_grad=True)
@@ -136,7 +136,8 @@ def probe_shapes():
 
 
 def probe_exit():
-    """Is torch still usable in a function registered with atexit before torch was imported (so that it runs last)?"""
+    """Whether torch still works in a function that was registered with atexit before torch was imported, so that it
+    runs last."""
     code = ("import atexit\n"
             "def last():\n"
             "    import sys\n"

@@ -1,8 +1,8 @@
-"""The table of programs for a real card, and what a right verdict on each must hold.
+"""The programs for a real GPU, and the requirements for the verdict on each.
 
-A row says how to run one program and what must come out. `cause` None with `status` "clean" is a repaired twin: it is
-also compared with a run without gpuwhy, unless it prints what only a small card makes it print (`compare` False).
-Facts are looked for in the evidence by value and unit or by words that cannot be missing.
+A row says how to run one program and what the verdict must be. A row with `cause` None and `status` "clean" is a
+repaired twin; it is also compared with a run without gpuwhy, unless its output depends on a small GPU (`compare`
+False). Facts are searched in the evidence by value and unit, or by words that must not be missing.
 """
 
 import re
@@ -15,7 +15,7 @@ CERTAIN = ("established", "supported")
 
 
 class Bytes:
-    """Some evidence holds a number of bytes between the two."""
+    """Some evidence has a number of bytes between the two."""
 
     def __init__(self, low, high):
         self.low, self.high = low, high
@@ -29,7 +29,7 @@ class Bytes:
 
 
 class Says:
-    """Evidence, headline, consequences or what was ruled out contain the pattern."""
+    """The pattern is in the evidence, the headline, the consequences or the causes ruled out."""
 
     def __init__(self, pattern, where=("headline", "evidence", "consequences", "ruled_out")):
         self.pattern, self.where = pattern, where
@@ -52,18 +52,18 @@ class Row:
         self.id, self.kind, self.program, self.arguments = id, kind, program, tuple(arguments)
         self.causes = (cause,) if isinstance(cause, (str, type(None))) else tuple(cause)
         self.status = status or ("clean" if cause is None else "fault")
-        # Not determined is right, too, where `cause` allows none at all beside others.
+        # If `cause` includes None besides other causes, "undetermined" is right, too.
         self.statuses = (self.status, "undetermined") if None in self.causes and len(self.causes) > 1 else (self.status,)
-        self.certain = certain         # what a fault's certainty may be
-        self.merged = merged           # both outputs go to one pipe
+        self.certain = certain         # allowed certainties of a fault
+        self.merged = merged           # both outputs are written to one pipe
         self.memory, self.env, self.facts, self.needs, self.note = memory, dict(env or {}), tuple(facts), needs, note
-        self.options = tuple(options)  # of gpuwhy run
-        self.alone = alone             # wants a card as a whole
-        self.at = at                   # the verdict's place fits this pattern
-        # With a dump the driver aborts the process; a second run says everything on stderr twice; gpuwhy's own screen is on stderr.
+        self.options = tuple(options)  # options of gpuwhy run
+        self.alone = alone             # needs a whole GPU
+        self.at = at                   # pattern for the verdict's place
+        # Outputs differ: with a dump the driver aborts, a second run prints everything twice, gpuwhy prints on stderr.
         if options or merged:
             compare = False
-        # Under a limit the fault exists only with gpuwhy, so there is nothing to compare it with.
+        # With a memory limit the fault exists only under gpuwhy, so there is no run to compare with.
         self.compare = compare if compare is not None else (memory is None or self.status == "clean")
 
     def name(self):
@@ -72,7 +72,7 @@ class Row:
         return f"{self.id} {self.kind} {self.program}" + (f" {variant}" if variant else "") + options + self.note
 
     def modules(self):
-        """The Python modules without which it cannot run."""
+        """The Python modules that it needs."""
         of_kind = {"torch": ["torch"], "snapshot": ["torch"], "jax": ["torch", "jax"], "numba": ["numba"], "cupy": ["cupy"]}
         return of_kind.get(self.kind, []) + [need for need in self.needs if need not in TWO_GPUS]
 
@@ -114,7 +114,7 @@ TORCH = [
     Row("L05", "torch", "l05_triton", (), "illegal-address", facts=[Says(r"scatter launched .*; first launched at \S*l05_triton\.py:\d+ in scatter_rows")],
         needs=("triton",), at=r"l05_triton\.py:\d+ in "),
     clean("L05", "torch", "l05_triton", ("repaired",), needs=("triton",)),
-    # 3.5 GiB of segments and a context of 0.5 to 1.1 GiB fit, 1 GiB more does not.
+    # 3.5 GiB of segments and a context of 0.5 to 1.1 GiB fit, but not 1 GiB more.
     Row("S07", "torch", "s07_fragmented", (), "gpu-oom-fragmentation", memory="5000MiB",
         facts=[Bytes(1024 * MIB, 1024 * MIB), Bytes(60 * MIB, 70 * MIB), Bytes(1.6 * GIB, 2.0 * GIB)], at=r"s07_fragmented\.py:13 in allocate"),
     clean("S07", "torch", "s07_fragmented", (), memory="5000MiB", env=EXPANDABLE, note=" (expandable)"),
@@ -123,10 +123,11 @@ TORCH = [
     Row("S12", "torch", "s12_bad_address", (), "illegal-address", facts=[Says(r"write_far_away launched .*; first launched at \S*bad_kernel\.py:\d+ in launch")],
         at=r"(cnn|s1[23]_\w+|bad_kernel)\.py:\d+ in "),
     clean("S12", "torch", "s12_bad_address", ("repaired",)),
-    Row("S13", "torch", "s13_label", (), "device-assert-index", at=r"cnn\.py:\d+ in ",  # the assertion names the kernel: the loss's line, without a second run
+    Row("S13", "torch", "s13_label", (), "device-assert-index", at=r"cnn\.py:\d+ in ",  # the assertion names the kernel
         facts=[Says("assert"), Says(r"nll_loss\S* launched .*; first launched at \S*cnn\.py:\d+ in ")]),
     clean("S13", "torch", "s13_label", ("repaired",)),
-    # The dump names kernel, and block and thread where the warp had not left; the second run the launch and the Python line.
+    # The dump names the kernel, and block and thread if the warp has not left; the second run names the launch and the
+    # Python line.
     Row("S12", "torch", "s12_bad_address", (), "illegal-address", options=["--core"],
         facts=[Says(r"_ILLEGAL_ADDRESS in kernel write_far_away"), Says(r"^kernel write_far_away", ("headline",))]),
     Row("S13", "torch", "s13_label", (), "device-assert-index", options=["--core"],
@@ -152,7 +153,7 @@ TORCH = [
     Row("S17", "torch", "s17_dataset", (), "gpu-oom-capacity", memory="8GiB", facts=[Bytes(5.9 * GIB, 6.0 * GIB)], at=r"(s17_dataset|cnn)\.py:\d+ in "),
     clean("S17", "torch", "s17_dataset", ("repaired",), memory="8GiB"),
     Row("S18", "torch", "s18_batch", (), ("gpu-oom-capacity", "gpu-oom-library-handle"), memory="8GiB", facts=[Bytes(6.5 * GIB, 10.0 * GIB)], at=r"cnn\.py:\d+ in "),
-    # PyTorch's own limit of 10 GiB is enough, but on a card of 10 GiB the context and its modules live as well.
+    # PyTorch's own limit of 10 GiB is enough, but on a GPU of 10 GiB the context and its modules need memory as well.
     clean("S18", "torch", "s18_batch", (), memory="11GiB", note=" (11 GiB)"),
     Row("S19", "torch", "s19_validation", (), "gpu-oom-peak-phase", memory="6GiB", at=r"cnn\.py:\d+ in "),
     clean("S19", "torch", "s19_validation", ("repaired",), memory="6GiB"),
@@ -167,7 +168,7 @@ TORCH = [
     clean("S30", "torch", "s30_healthy", ("profiler",), env=DETERMINISTIC),
     Row("S31", "torch", "s31_kept_exception", (), "gpu-oom-leak", memory="8GiB", facts=[Bytes(4.0 * GIB, 6.5 * GIB)], at=r"cnn\.py:\d+ in "),
     clean("S31", "torch", "s31_kept_exception", ("repaired",), memory="8GiB", compare=False),
-    # With PyTorch's stacks the tensor's own line is told: where it was made, and who called.
+    # With PyTorch's stacks the verdict has the line where the tensor was made, and its callers.
     Row("S01", "torch", "s01_run_twice", (), "gpu-oom-leak", memory="8GiB", options=["--deep"],
         facts=[Bytes(4.0 * GIB, 7.0 * GIB), Says(r"allocated at cnn\.py:25 in (Trainer\.)?loss"),
                Says(r"s01_run_twice\.py:23")]),
@@ -178,7 +179,7 @@ TORCH = [
     Row("S18", "torch", "s18_batch", (), "gpu-oom-capacity", memory="8GiB", options=["--deep"],
         facts=[Bytes(6.5 * GIB, 10.0 * GIB), Says(r"allocated at cnn\.py:(15|25|30)")]),
     clean("S01", "torch", "s01_run_twice", ("repaired",), memory="8GiB", options=["--deep"]),
-    # Many processes: one recording, one verdict.
+    # Many processes in one recording with one verdict.
     Row("S21", "torch", "s21_fork", (), "fork-after-init", facts=[Says(r"s21_fork\.py")], at=r"s21_fork\.py:15 in main"),
     clean("S21", "torch", "s21_fork", ("repaired",)),
     Row("S21", "torch", "s21_loader", (), "fork-after-init", at=r"s21_loader\.py:17 in Numbers\.__getitem__"),
@@ -195,7 +196,7 @@ TORCH = [
     clean("S35", "torch", "s35_whole_array", ("repaired",), memory="8GiB"),
 ]
 
-# Snapshots that PyTorch saved by itself: explained, not run under gpuwhy.
+# Snapshots saved by PyTorch itself: passed to explain, not run under gpuwhy.
 SNAPSHOTS = [
     Row("-", "snapshot", "save_snapshot", ("leak",), "gpu-oom-leak", facts=[Says(r"cnn\.py:25")],
         at=r"cnn\.py:25 in loss"),
@@ -206,14 +207,14 @@ SNAPSHOTS = [
 ]
 
 LIGHTNING, ACCELERATE = ("lightning",), ("accelerate",)
-# What is used on top of PyTorch. The place is in the program's own file, never in the framework's.
+# Libraries on top of PyTorch. The place is in the program's own file, never in the framework's.
 FRAMEWORKS = [
     Row("L09", "torch", "l09_lightning_outputs", (), "gpu-oom-leak", memory="4GiB", needs=LIGHTNING, facts=[Bytes(2.0 * GIB, 3.6 * GIB)],
         at=r"l09_lightning_outputs\.py:\d+ in (Model\.)?training_step"),
     clean("L09", "torch", "l09_lightning_outputs", ("repaired",), memory="4GiB", needs=LIGHTNING),
     Row("L10", "torch", "l10_lightning_batch", (), "gpu-oom-capacity", memory="4GiB", needs=LIGHTNING, facts=[Bytes(1.8 * GIB, 2.0 * GIB)],
         at=r"l10_lightning_batch\.py:\d+ in (Model\.)?training_step"),
-    # Equal layers and no step that ended: as a loop that keeps looks.
+    # Equal layers and no finished step look like a loop that keeps its results.
     Row("L10", "torch", "l10_lightning_batch", ("layers",), ("gpu-oom-capacity", None), memory="4GiB", needs=LIGHTNING),
     clean("L10", "torch", "l10_lightning_batch", ("repaired",), memory="4GiB", needs=LIGHTNING),
     Row("L11", "torch", "l11_accelerate_outputs", (), "gpu-oom-leak", memory="4GiB", needs=ACCELERATE, facts=[Bytes(2.0 * GIB, 3.6 * GIB)],
@@ -233,11 +234,11 @@ for how, more in ((("nccl", "1"), ()), (("gloo", "2"), ()), (("nccl", "2"), TWO_
     FRAMEWORKS += [
         Row("L15", "torch", "l15_ddp_kept", how, "gpu-oom-leak", memory="4GiB", needs=more, facts=[Bytes(1.5 * GIB, 3.6 * GIB)],
             at=r"l15_ddp_kept\.py:\d+ in rank"),
-        # Gloo's ranks print that they are connected, into each other's lines.
+        # The ranks of Gloo print that they are connected, and their lines get mixed.
         clean("L15", "torch", "l15_ddp_kept", (*how, "repaired"), memory="4GiB", needs=more, compare="gloo" not in how)]
 
 HANDLED = Says("handled: ", ("advice",))
-# Which failure is the root.
+# Which of several failures is the root.
 ROOTS = [
     Row("L21", "torch", "l21_handled", ("copies",), "script-exception", memory="4GiB", facts=[Says("ValueError")]),
     Row("L21", "torch", "l21_handled", ("launches",), "script-exception", memory="4GiB", facts=[Says("ValueError")]),
@@ -255,7 +256,7 @@ ROOTS = [
     Row("L31", "torch", "l31_second_gpu", (), "gpu-oom-capacity", memory="4GiB", needs=TWO_GPUS, facts=[Says("on GPU 1 of 2"), Bytes(6 * GIB, 6 * GIB)],
         at=r"l31_second_gpu\.py:11 in <module>"),
     clean("L31", "torch", "l31_second_gpu", ("repaired",), memory="4GiB", needs=TWO_GPUS),
-    # As `gpuwhy run ... 2>&1 | tee log` starts them.
+    # Started like `gpuwhy run ... 2>&1 | tee log`.
     Row("L28", "torch", "s28_host", ("exception",), "script-exception", merged=True, facts=[Says("KeyError: .learning_rate")], note=" (one pipe)"),
     Row("L28", "torch", "s03_caught", ("value_error",), "script-exception", memory="4GiB", merged=True, facts=[Says("ValueError")], note=" (one pipe)"),
     Row("L28", "torch", "s13_label", (), "device-assert-index", merged=True, at=r"cnn\.py:\d+ in ", facts=[Says("assert")], note=" (one pipe)"),
@@ -263,7 +264,7 @@ ROOTS = [
     clean("L28", "torch", "s13_label", ("repaired",), merged=True, note=" (one pipe)"),
 ]
 
-# Memory that is kept, and memory that grows by plan.
+# Memory that is kept by mistake, and memory that grows by design.
 GROWTH = [
     Row("L02", "torch", "l02_losses", (), "gpu-oom-leak", memory="6GiB", env=EXPANDABLE, at=r"(cnn|l02_losses)\.py:\d+ in ", note=" (expandable)"),
     Row("L02", "torch", "l02_losses", (), "gpu-oom-leak", memory="6GiB", env=ASYNC, at=r"(cnn|l02_losses)\.py:\d+ in ", note=" (asynchronous)"),
@@ -271,7 +272,7 @@ GROWTH = [
     clean("L32", "torch", "l32_few_steps", ("repaired",), memory="4GiB"),
     Row("L33", "torch", "l33_two_places", (), "gpu-oom-leak", memory="6GiB", at=r"l33_two_places\.py:\d+ in <module>"),
     clean("L33", "torch", "l33_two_places", ("repaired",), memory="6GiB"),
-    # Layers that stay look as a loop that keeps: not determined is right, too.
+    # Layers that stay look like a loop that keeps its results, so "undetermined" is right, too.
     Row("L24", "torch", "l24_layers", (), ("gpu-oom-capacity", None), memory="4GiB", certain=("supported",)),
     clean("L24", "torch", "l24_layers", ("repaired",), memory="4GiB"),
     clean("L25", "torch", "l25_accumulation", (), memory="3GiB"),
@@ -341,7 +342,7 @@ CUDA = [
         facts=[Says(r"_ASSERT in kernel pick"), Says(r"block \(0,0,0\), thread \(17,0,0\)"), Says(r"s13_assert\.cu:\d+")]),
     Row("S14", "cuda", "s14_faults", ("misaligned",), "misaligned-access", options=["--core"],
         facts=[Says(r"_MISALIGNED_ADDRESS in kernel read_wide"), Says(r"s14_faults\.cu:\d+")]),
-    # What a dump holds after a trap was not known when this row was written: the kernel need not be named.
+    # It was not known what a dump contains after a trap, so the kernel need not be named.
     Row("S14", "cuda", "s14_faults", ("trap",), "kernel-fault-other", options=["--core"]),
     Row("S14", "cuda", "s14_faults", ("recursion",), "illegal-address", options=["--core"],
         facts=[Says(r"in kernel recurse")]),
@@ -364,14 +365,14 @@ CUDA = [
     Row("S32", "cuda", "s32_reset", ("kernel",), "context-destroyed"),
     Row("S32", "cuda", "s32_reset", ("event",), "context-destroyed"),
     Row("S32", "cuda", "s32_reset", ("free",), "context-destroyed"),
-    # How a driver takes a stream from before the reset is chance: an error or a SIGSEGV, with or without gpuwhy.
+    # A driver may return an error for a stream from before the reset or crash with SIGSEGV, with or without gpuwhy.
     Row("S32", "cuda", "s32_reset", ("stream",), "context-destroyed", compare=False),
     clean("S32", "cuda", "s32_reset", ("repaired",)),
 ]
 
 
 def rows():
-    """Every cuda row twice: with the runtime linked statically and as a shared library."""
+    """Run every cuda row twice: with the runtime linked statically and as a shared library."""
     result = []
     for row in CUDA:
         for linking in ("static", "shared"):

@@ -1,9 +1,9 @@
-"""What this machine's cards answer to NVML as gpuwhy asks it, and what asking costs; by hand.
+"""Print the values that this machine's GPUs report through NVML to gpuwhy, and what the calls cost. Run by hand:
 
     python3 tests/gpu/senses.py [--seconds N] [-- COMMAND ...]
 
-Runs the command (else a sleep of N seconds, 30) under gpuwhy and prints each value of each card with its lowest and
-highest, or why it is not known; then the processor time of all calls as a share of the run.
+Runs the command (by default a sleep of N seconds, 30) under gpuwhy and prints the lowest and highest value of each
+GPU, or why it is not known; then the CPU time of all calls as a share of the run.
 """
 import argparse
 import csv
@@ -18,7 +18,8 @@ GPUWHY = pathlib.Path(os.environ.get("GPUWHY_BUILD", "build")) / "gpuwhy"
 
 
 def read(path):
-    """Rows of the export that the senses wrote: (source, card, name, value), and facts by name."""
+    """Return the rows of the export that the supervisor recorded, (source, card, name, value), and the facts by
+    name."""
     done = subprocess.run([GPUWHY, "export", path, "--to", "csv"], capture_output=True, text=True, check=True)
     values, facts = [], {}
     for row in csv.DictReader(done.stdout.splitlines()):

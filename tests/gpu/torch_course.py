@@ -1,12 +1,13 @@
-"""Is the course of PyTorch's allocations, as gpuwhy records it, what PyTorch itself counts? By hand, on a card:
+"""Check that PyTorch's allocations, as recorded by gpuwhy, are those that PyTorch itself counts. Run by hand on a
+GPU:
 
     python3 tests/gpu/torch_course.py [--build build]
 
 Trains a small network under `gpuwhy run`, with and without expandable segments, until a request beyond
-set_per_process_memory_fraction() is refused, and compares the recording with torch.cuda.memory_stats() and
-torch.cuda.memory_snapshot() of that moment: requests, frees, live and peak bytes, and each live block. Then a training
-that keeps what it should not, without anybody who catches the exception: what the verdict says. One line a comparison;
-exit 1 where one is unequal. Needs PyTorch and a build; --child is for itself.
+set_per_process_memory_fraction() fails. Compares the recording with torch.cuda.memory_stats() and
+torch.cuda.memory_snapshot() at that moment: requests, frees, live and peak bytes, and each live block. Then runs a
+training that leaks and does not catch the exception, and prints the verdict. Prints one line per comparison; exits 1
+if one differs. Needs PyTorch and a build; --child is for internal use.
 """
 
 import argparse
@@ -26,7 +27,7 @@ LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 LISTED = 16384
 
 
-# ---- what runs under gpuwhy ----------------------------------------------------------------------------------------
+# ---- the program under gpuwhy --------------------------------------------------------------------------------------
 
 def trainer(batch=64):
     import torch
@@ -83,11 +84,11 @@ def child_leak(result):
     torch.cuda.set_per_process_memory_fraction(2048 * MIB / torch.cuda.get_device_properties(0).total_memory)
     losses = []
     while True:
-        losses.append(step())  # with all that belongs to its graph
+        losses.append(step())  # with its whole graph
         losses.append(torch.empty(4 * MIB, device="cuda"))
 
 
-# ---- what the recording says -----------------------------------------------------------------------------------------
+# ---- reading the recording -------------------------------------------------------------------------------------------
 
 def numbers(text):
     value, shift = 0, 0
@@ -101,7 +102,7 @@ def numbers(text):
 
 
 def requests_of(first, text):
-    """{order: (bytes, freed_after, launches, waits, site)}; src/format/gw_requests.h."""
+    """Return {order: (bytes, freed_after, launches, waits, site)}; the encoding is in src/format/gw_requests.h."""
     stream, order, launches, waits = numbers(text), first, 0, 0
     for size, freed, _, more_launches, more_waits, site in zip(*[stream] * 6):
         launches, waits = (launches + more_launches) & 0xffffffff, (waits + more_waits) & 0xffffffff
@@ -113,14 +114,14 @@ FIELDS = ("COURSE_REQUESTS", "COURSE_FREES", "COURSE_LIVE", "COURSE_LIVE_COUNT",
 
 
 def fields():
-    """Numbers of the fields, as the header has them."""
+    """Read the fields' numbers from the header."""
     text = (ROOT / "src/format/gw_event.h").read_text()
     table = re.search(r"#define GW_ALLOCATOR_FIELDS\(X\)(.*?)\n\ntypedef", text, re.S).group(1)
     return {i: name for i, name in enumerate(re.findall(r"X\((\w+),", table))}
 
 
 def read(gpuwhy, recording):
-    """The last report of an out-of-memory."""
+    """Return the last report of an out-of-memory error."""
     text = subprocess.run([gpuwhy, "export", recording, "--to", "csv"], capture_output=True, text=True, check=True).stdout
     csv.field_size_limit(1 << 20)
     names, report = fields(), None
@@ -133,7 +134,7 @@ def read(gpuwhy, recording):
         elif kind == "ALLOCATOR_STATE":
             name = names.get(argument[0])
             if name == "WHEN" and argument[1] != 0:
-                return report  # the next report is that of the end
+                return report  # the next report is the one at the end
             report[name] = argument[1]
         elif kind == "ALLOCATOR_BLOCK" and argument[3] & 0xff == 0:
             report["blocks"][argument[0]] = (argument[1], argument[3] >> 8)

@@ -1,11 +1,12 @@
-"""What following PyTorch's allocations costs a training that is bound by its launches. By hand, on a card:
+"""Measure what following PyTorch's allocations costs a launch-bound training. Run by hand on a GPU:
 
     python3 tests/gpu/torch_course_cost.py [--build build] [--blocks 60] [--seconds 300]
 
-One process trains the small network of measure_history.py at batch 32 under `gpuwhy run`, in alternating blocks: the
-library for PyTorch's blocks passes its calls on (off), leads to the hook (course), or passes them on while PyTorch keeps
-its memory history (all, no stacks). Each block is compared with the mean of its two neighbours that are off; the median
-of these ratios is given with a bootstrap interval. The rest of the recorder is on in all of them. Build for release.
+One process trains the small network of measure_history.py at batch 32 under `gpuwhy run`, in alternating blocks. The
+library for PyTorch's blocks passes calls through (off), or also calls the hook (course), or passes calls through
+while PyTorch keeps its memory history (all, no stacks). Each block is compared with the mean of its two "off"
+neighbours. The table has the median of these ratios with a bootstrap interval. The rest of the recorder is active in
+all blocks. Use a release build.
 """
 
 import argparse
@@ -23,13 +24,13 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 class Door(ctypes.Structure):
-    """gw_c10_door of src/facade/gw_c10_door.h, version 1."""
+    """struct gw_c10_door of src/facade/gw_c10_door.h, version 1."""
     _fields_ = [("version", ctypes.c_uint32), ("reserved", ctypes.c_uint32)] + [
         (name, ctypes.c_void_p) for name in ("usage", "oom", "next_usage", "next_oom", "resolve", "usage_alone", "oom_alone")]
 
 
 def door():
-    found = Door.in_dll(ctypes.CDLL(None), "gw_the_c10_door")  # preloaded: in the global scope
+    found = Door.in_dll(ctypes.CDLL(None), "gw_the_c10_door")  # preloaded, so in the global scope
     if found.version != 1 or found.usage == found.usage_alone:
         sys.exit("torch_course_cost: gpuwhy does not follow this process's allocations")
     return found

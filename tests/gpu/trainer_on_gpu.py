@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""What the trainer does on a real card, in about two and a half minutes:
+"""Run the trainer on a real GPU, in about two and a half minutes:
 
     trainer_on_gpu.py --build BUILD [--out FOLDER] [--only losses,speed] [--seconds 150] [--list]
 
-Each part has its own limit of time and fails alone. FOLDER gets trainer.json, trainer.md and what each program said.
-BUILD needs the targets example-trainer and trainer_steps, built for speed (Release). cuDNN, cuBLAS, NVRTC and NCCL are
-taken from where PyTorch has them, unless LD_LIBRARY_PATH says otherwise.
+Each part has its own time limit and fails alone. FOLDER receives trainer.json, trainer.md and the programs' output.
+BUILD needs the targets example-trainer and trainer_steps in a Release build. cuDNN, cuBLAS, NVRTC and NCCL are
+loaded from PyTorch's folders unless LD_LIBRARY_PATH is set.
 
-Exit status: 0: no part failed (parts that could not be run are named), 1: one did, 2: no card."""
+Exit status: 0: no part failed (parts that could not run are named), 1: a part failed, 2: no GPU."""
 import argparse
 import ctypes
 import glob
@@ -41,7 +41,8 @@ class Bench:
         return max(1.0, min(limit, self.deadline - time.monotonic()))
 
     def run(self, command, limit, **environment):
-        """What it said, with its exit status (None: over its time) and seconds. Killed with all that it started."""
+        """Run a command; return its output, exit status (None: time limit exceeded) and seconds. All its processes
+        are killed at the end."""
         begin, self.count = time.monotonic(), self.count + 1
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                    env=dict(self.environment, **environment), start_new_session=True)
@@ -58,7 +59,7 @@ class Bench:
         return {"status": status, "out": out, "err": err, "seconds": time.monotonic() - begin}
 
     def train(self, limit, *options, log=True, **environment):
-        """A training: the answer of run(), with `runs` (the lines of each), `steps` (of the log)."""
+        """Run a training; return the result of run() with `runs` (one line per run) and `steps` (from the log)."""
         name = os.path.join(self.out, "log-%d.jsonl" % self.count)
         command = [self.trainer, "--backend", "cuda"] + [str(option) for option in options]
         if log:
@@ -93,7 +94,7 @@ def read_log(name):
 
 
 def numbers(line):
-    """A line of a run: its numbers by the words around them."""
+    """Parse the numbers of a run's line."""
     patterns = {"loss": r" loss (\S+?),", "images_per_s": r", (\d+) images/s", "plan": r"plan (\d+) bytes",
                 "peak": r"peak (\d+) bytes", "free_before": r"card free (\d+) before", "free_after": r", (\d+) after"}
     found = {}
@@ -109,7 +110,7 @@ def losses(answer):
 
 
 def apart(ones, others):
-    """The largest relative difference; None: they cannot be compared."""
+    """Return the largest relative difference; None if they cannot be compared."""
     if not ones or len(ones) != len(others) or None in ones or None in others:
         return None
     return max(abs(a - b) / max(abs(b), 1e-12) for a, b in zip(ones, others))
@@ -121,10 +122,10 @@ def trouble(answer):
                        lines[-1] if lines else "it said nothing")
 
 
-# ---- the card, by NVML ----
+# ---- the GPU, through NVML ----
 
 class Card:
-    """Used bytes of device 0, and the most of them while something runs."""
+    """The used bytes of device 0, and their maximum while something runs."""
 
     class Memory(ctypes.Structure):
         _fields_ = [(name, ctypes.c_ulonglong) for name in ("total", "free", "used")]
@@ -150,7 +151,7 @@ class Card:
         return text.value.decode()
 
     def most_while(self, function):
-        """(what the function gave, bytes used before, most bytes used meanwhile)."""
+        """Return (result of the function, bytes used before, maximum bytes used meanwhile)."""
         before, most, is_over = self.used(), [0], threading.Event()
 
         def look():
@@ -167,10 +168,10 @@ class Card:
         return result, before, most[0]
 
 
-# ---- parts: each gives (verdict, rows of a table, remarks); verdict: True, False, or None where it could not be run ----
+# ---- parts: each returns (verdict, rows of a table, remarks); verdict: True, False, or None if it could not run ----
 
 def part_losses(bench, card):
-    """Ten steps in fp32, here and in NumPy in double: small CNN, and a network with residual blocks"""
+    """Ten steps in fp32, compared with NumPy in double: small CNN, and a network with residual blocks"""
     rows, good = [], True
     steps = os.path.join(bench.build, "tests", "trainer", "trainer_steps")
     trainer = os.path.join(TESTS, "trainer")
@@ -191,7 +192,7 @@ def part_losses(bench, card):
 
 
 def part_cpu(bench, card):
-    """The same training on the CPU back end (oneDNN), where the build has it"""
+    """The same training on the CPU back end (oneDNN), if the build has it"""
     options = ("--model", "small", "--batch", 64, "--steps", 10, "--images", 640, "--quiet")
     gpu = bench.train(20, *options)
     if gpu["status"] != 0:
@@ -207,7 +208,7 @@ def part_cpu(bench, card):
 
 
 def part_runs(bench, card):
-    """A hundred runs in one process: the driver's free memory before and after each, from the second on"""
+    """A hundred runs in one process: the driver's free memory before and after each run, except the first"""
     answer = bench.train(60, "--model", "small", "--batch", 256, "--steps", 4, "--images", 2560, "--runs", 100,
                          "--quiet", log=False)
     runs = answer["runs"]
@@ -216,18 +217,19 @@ def part_runs(bench, card):
         return False, [], [trouble(answer)]
     before = {run.get("free_before") for run in later}
     after = {run.get("free_after") for run in later}
-    # A context keeps 0.55 MiB for each stream that it had, in pages of 2 MiB: not more, and not more with each run.
+    # A context keeps 0.55 MiB for each stream it had, in pages of 2 MiB. It must not keep more, and not more after each
+    # run.
     same = len(before) == 1 and len(after) == 1 and None not in before | after and 0 <= min(before) - min(after) <= 4 * MIB
     row = {"runs": len(runs), "free before, runs 2 on": sorted(before, key=str), "free after": sorted(after, key=str),
            "peaks": sorted({run.get("peak") for run in later}, key=str), "run 1": [runs[0].get("free_before"), runs[0].get("free_after")],
            "seconds": round(answer["seconds"], 1)}
     remarks = [] if answer["status"] == 0 else [trouble(answer)]
-    # Fewer runs than a hundred for want of time are told, and no failure of the memory.
+    # Fewer than a hundred runs because of the time limit are mentioned, but they are not a failure.
     return same and (answer["status"] in (0, None)), [row], remarks
 
 
 def part_batch(bench, card):
-    """Batch 12,800 within 8 GiB, and with room: the same losses; the promise is kept"""
+    """Batch 12,800 within 8 GiB and without a limit: the same losses, and the limit is kept"""
     options = ("--model", "small", "--batch", 12800, "--steps", 4, "--images", 25600, "--quiet")
     tight, before, most = card.most_while(lambda: bench.train(25, *options, "--memory", 8 * GIB))
     room = bench.train(25, *options)
@@ -241,14 +243,14 @@ def part_batch(bench, card):
 
 
 def taken(answer):
-    """Context and libraries, as the program says before it trains."""
+    """Memory of context and libraries, as printed before the training."""
     match = re.search(r"memory: .* by plan, ([\d.]+) (\w+) taken", answer["err"])
     units = {"B": 1, "KiB": 1 << 10, "MiB": MIB, "GiB": GIB}
     return float(match.group(1)) * units[match.group(2)] if match else None
 
 
 def part_memory(bench, card):
-    """ResNet-50: what the plan says against what NVML sees, the whole process"""
+    """ResNet-50: memory by plan compared with NVML's value for the whole process"""
     rows, good, remarks = [], True, []
     for precision, checkpointing, batch in (("bf16", "off", 256), ("bf16", "on", 256), ("bf16", "off", 64),
                                             ("bf16", "on", 64), ("fp32", "off", 128), ("fp32", "on", 128),
@@ -278,7 +280,7 @@ def part_memory(bench, card):
 
 
 class Peer:
-    """PyTorch, waiting to be told how long to train."""
+    """PyTorch, which waits for the number of seconds to train."""
 
     def __init__(self, bench, model, batch, precision):
         self.process = subprocess.Popen(
@@ -308,7 +310,8 @@ class Peer:
 
 
 def compare_speed(bench, model, batch, precision, seconds, guess):
-    """Alternating: PyTorch, ours, PyTorch, ours, PyTorch, ours. `guess`: images per second, for how many steps."""
+    """Alternate: PyTorch, trainer, PyTorch, trainer, PyTorch, trainer. `guess`: images per second, to choose the
+    number of steps."""
     row = {"model": model, "batch": batch, "precision": precision}
     peer, theirs, ours, said = Peer(bench, model, batch, precision), [], [], None
     try:
@@ -339,7 +342,7 @@ def compare_speed(bench, model, batch, precision, seconds, guess):
 
 
 def part_speed(bench, card):
-    """Images per second beside PyTorch in alternating runs; where the time goes"""
+    """Images per second compared with PyTorch in alternating runs, and where the time goes"""
     rows = []
     for model, batch, precision, seconds, guess in (("resnet50", 256, "bf16", 3, 2500), ("small", 32, "bf16", 1.5, 60000),
                                                     ("small", 256, "bf16", 1.5, 150000)):
@@ -376,7 +379,7 @@ def part_fp16(bench, card):
 
 
 def part_gpus(bench, card):
-    """Two GPUs: the losses of one with twice the batch; a GPU's memory is that of one alone"""
+    """Two GPUs: the same losses as one GPU with twice the batch, and the memory of a single GPU on each"""
     if card.count < 2:
         return None, [], ["there is one card"]
     options = ("--model", "small", "--micro-batch", 256, "--steps", 10, "--images", 10240, "--quiet")
@@ -433,7 +436,7 @@ def run_part(bench, card, name):
     begin, function = time.monotonic(), PARTS[name]
     try:
         verdict, rows, remarks = function(bench, card)
-    except Exception as error:  # whatever it is, the other parts are run
+    except Exception as error:  # after any error the other parts still run
         verdict, rows, remarks = False, [], ["%s: %s" % (type(error).__name__, error)]
     return {"what": function.__doc__, "verdict": verdict, "rows": rows, "remarks": remarks,
             "seconds": time.monotonic() - begin}

@@ -1,19 +1,21 @@
-"""What recording costs a training as a user pays it: whole processes, bare against `gpuwhy run`. By hand, on a card:
+"""Measure what recording costs a training in whole processes: without gpuwhy and under `gpuwhy run`. Run by hand on
+a GPU:
 
     python3 tests/gpu/whole_process_cost.py [--seconds 500] [--net resnet50] [--variants GPUWHY_COURSE=0 ...]
 
-Processes differ from each other by more than recording costs: in where their memory lies, in which core they run on, and
-the machine's speed drifts. So a group of processes, half of them bare, starts at the same time, and then they take turns:
-in each round every process trains for a short time, in a new random order, while the others wait for their turn. What a
-round has in common is taken out: a process's figure is the median, over the rounds, of its time divided by the round's
-mean. The table compares the mean of a variant's processes with the bare ones', with a bootstrap interval over processes.
+Processes differ from each other by more than recording costs: they have their memory at other addresses and run on
+other cores, and the machine's speed drifts. So a group of processes, half of them without gpuwhy, starts at the same
+time, and then they take turns: in each round every process trains for a short time, in a new random order, while the
+others wait. Effects on a whole round are removed: a process's value is the median, over the rounds, of its time
+divided by the round's mean. The table compares the mean of a variant's processes with that of the processes without
+gpuwhy, with a bootstrap interval over processes.
 
-`--variants` adds recorded processes with a variable of the hook's set, to find a cost by elimination: GPUWHY_COURSE=0,
-GPUWHY_SITES=0, GPUWHY_ATTACH=0, GPUWHY_OFF=1. `@FOLDER` takes gpuwhy from another folder; "bare" as a variant compares
-half of the bare processes with the other half: that is what the method itself gets wrong.
+`--variants` adds recorded processes with a variable of the hook set, to find a cost by elimination: GPUWHY_COURSE=0,
+GPUWHY_SITES=0, GPUWHY_ATTACH=0, GPUWHY_OFF=1. `@FOLDER` uses gpuwhy from another folder. The variant "bare" compares
+half of the processes without gpuwhy with the other half, which shows the error of the method itself.
 
-The small network of measure_history.py at batch 32 is limited by its launches; ResNet-50 runs at batch 256 in bfloat16.
-Build for release.
+The small network of measure_history.py at batch 32 is limited by its launches; ResNet-50 runs at batch 256 in
+bfloat16. Use a release build.
 """
 
 import argparse
@@ -60,7 +62,7 @@ def small():
 
 
 def child(net):
-    """Prints its process id when it is ready. Trains when a line with a count of iterations comes, and prints the time."""
+    """Print the process id when ready. For each line with a number of iterations, train and print the time."""
     import torch
     torch.manual_seed(1)
     steps = {"small": small, "resnet50": resnet50}[net]()
@@ -68,7 +70,7 @@ def child(net):
     torch.cuda.synchronize()
     print(f"ready {os.getpid()}", flush=True)
     for line in sys.stdin:
-        steps(BLOCK[net])  # the caches hold another process's data
+        steps(BLOCK[net])  # fills the caches again, which hold another process's data
         torch.cuda.synchronize()
         times = []
         for _ in range(int(line) // BLOCK[net]):
@@ -82,7 +84,7 @@ def child(net):
 # ---- processes that take turns ----
 
 class Process:
-    """One training, bare or recorded. Stopped except in its turn."""
+    """One training, with or without gpuwhy. It is stopped except in its turn."""
 
     def __init__(self, variant, options, folder):
         self.variant = variant
@@ -110,7 +112,7 @@ class Process:
         self.pid = int(self.read("ready")[0])
 
     def pin(self, cores):
-        """The thread that trains, the one that runs the backward pass, and all others, on cores of their own."""
+        """Pin the thread that trains, the one that runs the backward pass, and all others to separate cores."""
         for task in pathlib.Path(f"/proc/{self.pid}/task").iterdir():
             name = (task / "comm").read_text().strip()
             mine = cores[:1] if int(task.name) == self.pid else cores[1:2] if name == "pt_autograd_0" else cores[2:]
@@ -132,7 +134,7 @@ def run_group(variants, options, rng, folder):
     group = [Process(variant, options, folder) for variant in variants]
     for process in group:
         process.wait_until_ready()
-    time.sleep(1.0)  # supervisors are done with the start
+    time.sleep(1.0)  # the supervisors finish their start
     for _ in range(options.rounds):
         cores = rng.sample(sorted(os.sched_getaffinity(0)), os.cpu_count()) if options.pin else None
         for process in rng.sample(group, len(group)):
@@ -145,7 +147,7 @@ def run_group(variants, options, rng, folder):
 # ---- the table ----
 
 def effects_of(group):
-    """{variant: [(log of a process's time against its rounds' mean, its ms an iteration)]}"""
+    """Return {variant: [(log of a process's time relative to its rounds' mean, its ms per iteration)]}."""
     ms = [[statistics.median(turn) for turn in p.times] for p in group]
     means = [statistics.fmean(math.log(row[r]) for row in ms) for r in range(len(ms[0]))]
     effects = {}
@@ -156,8 +158,8 @@ def effects_of(group):
 
 
 def difference(groups, variant, rng):
-    """In percent: of the variant's processes from the bare ones of their group, over all groups. With `rng`, of processes
-    drawn from each."""
+    """Return the differences in percent between the variant's processes and those without gpuwhy in their group,
+    over all groups. With `rng`, from processes drawn from each."""
     differences = []
     for effects in groups:
         bare, other = effects["bare"], effects.get(variant)

@@ -1,4 +1,4 @@
-/* How the tests of this folder check: a check that fails says where and why, and the test goes on. */
+/* Checks for the tests of this folder: a check that fails prints where and why, and the test continues. */
 #ifndef CHECK_H
 #define CHECK_H
 

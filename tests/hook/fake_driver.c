@@ -1,4 +1,4 @@
-/* A driver library that answers every call that the hook's tests make, and remembers the last one. */
+/* The fake driver: see fake_driver.h. */
 #include "fake_driver.h"
 
 #include "gw_api.h"
@@ -65,11 +65,11 @@ int fake_called(const char *name)
         visit(name);
     last_called = name;
     atomic_fetch_add(&call_count, 1);
-    errno = 77; /* a driver may leave anything here; what it leaves must reach the program */
+    errno = 77; /* a driver may change errno, and the program must see the driver's value */
     return scripted.name != NULL && strcmp(scripted.name, name) == 0 ? scripted.result : 0;
 }
 
-/* Strong definitions that replace the generated ones where those are in the list; the map hides the others. */
+/* Functions that replace the generated weak ones if they are in the list of exports; the map hides the others. */
 #define CALLED()                                                                                                       \
     int scripted_result = fake_called(__func__);                                                                       \
     if (scripted_result != 0)                                                                                          \
@@ -345,8 +345,8 @@ int cuLogsDumpToMemory(void *iterator, char *buffer, size_t *bytes, unsigned fla
     return 0;
 }
 
-/* The resolver follows our table of versions, as far as this driver has the symbol and is new enough. Some names mean
- * something newer in the future. */
+/* Resolve names as in our table of versions, if this driver has the symbol and is new enough. Some names stand for
+ * newer functions of the future. */
 static void *resolve(const char *name, int version, uint64_t flags)
 {
     int fn = gw_api_resolve(name, version < fake_version ? version : fake_version, (flags & 2) != 0);

@@ -1,5 +1,5 @@
-/* A driver that does nothing but remember who called it: enough to see what reaches it, and with which answer it is
- * believed. Each build has its own list of exports and its own version. */
+/* A driver that only records which functions were called. This shows which calls reach it, and whether its result is
+ * returned unchanged. Each build has its own list of exports and its own version. */
 #ifndef FAKE_DRIVER_H
 #define FAKE_DRIVER_H
 
@@ -12,7 +12,7 @@ extern int fake_version;
 extern const fake_export fake_exports[];
 extern const int fake_export_count;
 
-/* What every export does: remember its name; answer 0, or what fake_set_result() said for it. */
+/* Called by every export: record the name; return 0, or the result that fake_set_result() set for it. */
 int fake_called(const char *name);
 
 #endif

@@ -1,10 +1,11 @@
-/* Writes the parts of a fake driver that follow from its list of exports: a weak function for every name, which only
- * says that it was called, and the table its resolver answers from.
+/* Generate the parts of a fake driver that depend on its list of exports: a weak function for every name, which only
+ * records that it was called, and the table for its resolver.
  *
  *   fake_gen VERSION OUT.c OUT.map [EXPORTS.txt | -] [EXTRA_NAME...]
  *
- * NAME=OTHER is one more name for what the list has as OTHER: two functions at one address, as a linker that folds
- * identical code makes them. With `-` the exports are those that our API table knows for drivers up to VERSION. */
+ * NAME=OTHER is an additional name for the function that the list has as OTHER: two names at one address, as from a
+ * linker that folds identical code. With `-` the exports are the ones that our API table has for drivers up to
+ * VERSION. */
 #include "gw_api.h"
 #include "gw_event.h"
 

@@ -1,5 +1,6 @@
-/* What a guest must not do: ask a driver that must not be asked, wait for locks of others, read what nobody vouches
- * for, count wrongly. Each part runs in a process of its own, on one fake driver. harm_test [PART] */
+/* What the hook must not do inside a program: call a driver that must not be called, wait for other locks, read
+ * memory that may be invalid, count wrongly. Each part runs in its own process, with one fake driver. harm_test
+ * [PART] */
 #include "gw_api.h"
 #include "gw_cuda_abi.h"
 #include "gw_facade.h"
@@ -106,7 +107,7 @@ static uint64_t free_mib(void)
 
 /* ---- parts ---- */
 
-/* How many calls the driver saw for one allocation of the program that it answers with `result`. */
+/* Return how many calls the driver sees for one allocation of the program that returns `result`. */
 static long calls_for(int result)
 {
     uint64_t address = 0;
@@ -118,7 +119,7 @@ static long calls_for(int result)
     return count() - before;
 }
 
-/* Not begun, going down with the program, inside a host function: then the driver is asked nothing. */
+/* A driver that is not initialised, is being unloaded, or runs a host function must not be called by the hook. */
 static void part_quiet(void)
 {
     begin();
@@ -160,7 +161,7 @@ static void part_names(void)
     CHECK(atomic_load(&seen.head->failures) == 1, "%u", atomic_load(&seen.head->failures));
 }
 
-/* The first context alone is more than the card has: what takes no memory of it still works. */
+/* The first context alone is larger than the GPU; calls that use none of its memory still work. */
 static void part_guard_zero(void)
 {
     const CUmemAllocationProp host = {.type = 1, .location = {.type = CU_MEM_LOCATION_TYPE_HOST, .id = 0}};
@@ -176,7 +177,7 @@ static void part_guard_zero(void)
     CHECK(OURS(alloc_fn, "cuMemAlloc_v2")(&address, 0) == 1, "the driver says what is wrong");
 }
 
-/* Far more addresses than the guard has rows, though few at a time. */
+/* Far more addresses than the guard has rows, but only a few at a time. */
 static void part_guard_churn(void)
 {
     enum { TIMES = 400000, KEPT = 10 };
@@ -186,7 +187,7 @@ static void part_guard_churn(void)
     free_async_fn *give_back = OURS(free_async_fn, "cuMemFreeAsync");
     uint64_t before_mib = free_mib(), address = 0;
     for (uint64_t i = 1; i <= TIMES; i++) {
-        address = i << 21; /* the fake driver writes none */
+        address = i << 21; /* the fake driver does not write an address */
         if (alloc(&address, 1 << 20, NULL) != 0 || give_back(address, NULL) != 0)
             CHECK(false, "%llu", (unsigned long long)i);
     }
@@ -199,7 +200,7 @@ static void part_guard_churn(void)
           (unsigned long long)before_mib);
 }
 
-/* One call may unmap several mappings, and what others have mapped between them. */
+/* One call may unmap several mappings, and others that were mapped in between. */
 static void part_guard_unmap(void)
 {
     enum { BLOCK = 2 << 20 };
@@ -211,7 +212,7 @@ static void part_guard_unmap(void)
     for (uint64_t i = 0; i < 8; i++) {
         uint64_t handle = 0;
         CHECK(OURS(create_fn, "cuMemCreate")(&handle, BLOCK, &prop, 0) == 0, "create");
-        /* the fifth place is another's */
+        /* the fifth address belongs to another mapping */
         CHECK(OURS(map_fn, "cuMemMap")(base + (i < 4 ? i : i + 1) * BLOCK, BLOCK, 0, handle, 0) == 0, "map");
         CHECK(OURS(free_fn, "cuMemRelease")(handle) == 0, "release");
     }
@@ -222,7 +223,7 @@ static void part_guard_unmap(void)
     CHECK(free_mib() == before_mib - 2, "%llu MiB", (unsigned long long)free_mib());
 }
 
-/* A context made from a green one names no device: nothing is said of device 0. */
+/* A context made from a green context has no device, so nothing is reported for device 0. */
 static void part_green(void)
 {
     CUcontext context = (CUcontext)(uintptr_t)0x77;
@@ -242,7 +243,7 @@ static void *take_the_address(void *unused)
     return NULL;
 }
 
-/* Another thread gets the address before the first one has come back from its call. */
+/* Another thread gets the address before the first thread has returned from its call. */
 static void during_free(const char *name)
 {
     pthread_t thread;
@@ -274,9 +275,9 @@ static void part_order(void)
 
 #ifndef SANITIZED
 static _Atomic int watch, asking, constructing;
-static version_fn *get_version; /* ours, not yet attached */
+static version_fn *get_version; /* our function, not yet attached */
 
-/* The hook's look-ups come by here: one of them waits until another thread has the loader's lock. */
+/* The hook's symbol lookups are intercepted here: one of them waits until another thread holds the loader's lock. */
 void *dlsym(void *restrict handle, const char *restrict name)
 {
     static void *(*real)(void *, const char *);
@@ -316,7 +317,7 @@ static void part_loader(void)
     open_both();
     get_version = OURS(version_fn, "cuDriverGetVersion");
     atomic_store(&watch, 1);
-    alarm(240); /* instead of a deadlock */
+    alarm(240); /* end a deadlock */
     CHECK(pthread_create(&thread, NULL, first_call, NULL) == 0, "thread");
     while (!atomic_load(&asking))
         usleep(1000);
@@ -331,8 +332,8 @@ static void part_loader(void)
 }
 #endif
 
-/* A thread that somebody cancelled before it came to its first driver calls: these have no place where that takes
- * effect, and nor may we have one. */
+/* A thread that was cancelled before its first driver calls. The driver's calls are no cancellation points, so the
+ * hook must not add one. */
 static _Atomic int came_back;
 
 static void *call_while_cancelled(void *unused)

@@ -1,4 +1,4 @@
-/* The hook and the facade behind fake drivers. One part a run: hook_test PART. */
+/* Test the hook and the facade with fake drivers. One part per run: hook_test PART. */
 #include "gw_api.h"
 #include "gw_facade.h"
 #include "gwi_elf.h"
@@ -18,14 +18,14 @@
 #include "check.h"
 #include "walk.h"
 
-static const char no_leaks[] = "ASAN_OPTIONS=detect_leaks=0"; /* not of programs under test, nor under ptrace */
+static const char no_leaks[] = "ASAN_OPTIONS=detect_leaks=0"; /* for programs under test, and under ptrace */
 static bool skipped_part;
 static char base_dir[200];
 static walk seen;
 
 /* ---- running programs ---- */
 
-/* The programs under test; others, say, of another C library, may take their place. */
+/* The programs under test. Others, such as those for another C library, may replace them. */
 static const char *probe_program(void)
 {
     const char *other = getenv("GPUWHY_TEST_PROBE");
@@ -86,7 +86,7 @@ static void new_run_dir(char *out, size_t bytes)
 
 enum { DOOR_NONE = 0, DOOR_PRELOAD = 1, DOOR_PATH = 2 };
 
-/* Run argv with the doors in place, and what it printed. `extra`: NULL or one NAME=value more. */
+/* Run argv with hook and facade, and keep its output. `extra`: NULL or one more NAME=value. */
 static void run(run_result *r, const char *fake, int doors, const char *const *argv, const char *extra)
 {
     char facade[512], preload[900], library_path[1200], run_dir[300], hint[64];
@@ -140,7 +140,7 @@ static void probe(run_result *r, const char *fake, int doors, const char *route,
     run(r, fake, doors, argv, extra);
 }
 
-/* The n-th buffer of a run, walked; false: there is none. */
+/* Walk the n-th buffer of a run; false if there is none. */
 static bool walk_run(const run_result *r, int n)
 {
     char path[512];
@@ -150,7 +150,7 @@ static bool walk_run(const run_result *r, int n)
     if (map == NULL)
         return false;
     CHECK(walk_map(&seen, map), "%s: %s", path, seen.fault);
-    return true; /* stays mapped: the head is looked at afterwards */
+    return true; /* stays mapped, because the header is checked afterwards */
 }
 
 static int count_events(unsigned kind)
@@ -200,7 +200,7 @@ static void part_routes(void)
     }
 }
 
-/* What one sequence of calls leaves in the buffer. */
+/* The content of the buffer after one sequence of calls. */
 static void part_buffer(void)
 {
     probe(&with, "fake_same", DOOR_PRELOAD, "soname", "basic", NULL);
@@ -245,7 +245,7 @@ static void part_buffer(void)
     CHECK(slot->tid == seen.head->pid && strcmp(slot->name, "hook_probe") == 0, "slot of %s", slot->name);
 }
 
-/* Recording switched off and on: what happened meanwhile is not there, all else is. */
+/* Recording switched off and on: calls made while it was off are missing, all others are present. */
 static void part_switch(void)
 {
     probe(&plain, "fake_same", DOOR_NONE, "soname", "switched", NULL);
@@ -262,9 +262,9 @@ static void part_switch(void)
           count_events(GW_EV_ALLOC), count_events(GW_EV_FREE));
     CHECK(atomic_load(&seen.head->failures) == 0, "%u failures", atomic_load(&seen.head->failures));
     const gw_slot *slot = (const gw_slot *)((const char *)seen.head + seen.head->slot_offset);
-    /* cuCtxSetCurrent is none of the calls that count. */
+    /* cuCtxSetCurrent is not counted. */
     CHECK(slot->calls == 2 + 3 + 4 + 1 + 1, "%llu calls", (unsigned long long)slot->calls);
-    /* The guard must not lose count: nothing is switched, every launch is recorded. */
+    /* The guard must keep counting: nothing is switched off, every launch is recorded. */
     probe(&with, "fake_same", DOOR_PRELOAD, "soname", "switched", "GPUWHY_MEMORY=536870912");
     CHECK(strstr(with.out, "switched 0 0") != NULL, "%s", with.out);
     CHECK(walk_run(&with, 0) && seen.counter[GW_COUNT_LAUNCH] == 108, "under the guard");
@@ -274,7 +274,7 @@ static void part_switch(void)
     CHECK(walk_run(&with, 0) && seen.counter[GW_COUNT_LAUNCH] > 0, "nothing recorded under load");
 }
 
-/* What a kernel's function is is said once, and anew when a library was loaded. */
+/* A kernel's function is described once, and again after a library was loaded. */
 static void part_kernels(void)
 {
     probe(&with, "fake_same", DOOR_PRELOAD, "soname", "kernels", NULL);
@@ -288,9 +288,9 @@ static void part_kernels(void)
           "FUNCTION");
 }
 
-/* Launches of a function are looked at now and then among its first ones, and each new place is written: of one place
- * one, of six in turn those of the 1st, 2nd and 4th launch (the 8th and 16th are at two of these again), and all anew
- * after an unload and in a child. */
+/* Launches of a function are sampled among its first ones, and each new call site is written. One place gives one
+ * site. Six places in turn give the sites of the 1st, 2nd and 4th launch (the 8th and 16th are at two of these
+ * again). All are written again after an unload and in a child. */
 static void part_launch_places(void)
 {
     probe(&plain, "fake_same", DOOR_NONE, "soname", "launch-places", NULL);
@@ -312,7 +312,7 @@ static void part_launch_places(void)
     CHECK(walk_run(&with, 0) && count_events(GW_EV_LAUNCH_SITE) == 0, "sites that nobody wants");
 }
 
-/* A full buffer, a full or absent file system, a file size limit: the program does not notice. */
+/* A full buffer, a full or missing file system, or a file size limit must not affect the program. */
 static void part_room(void)
 {
     probe(&plain, "fake_same", DOOR_NONE, "soname", "stress", NULL);
@@ -331,8 +331,8 @@ static void part_room(void)
     static const char *const refusals[] = {"GPUWHY_RUN_DIR=/nonexistent/folder", "GPUWHY_RUN_DIR=relative",
                                            "GPUWHY_RUN_DIR="};
     for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++) {
-        /* The last of two equal names counts for getenv() in the C libraries at hand; the first in others: so the
-         * folder given by run() must stay empty only when it was not used. */
+        /* If a variable is set twice, getenv() returns the last one in the C libraries tested here, and the first
+         * one in others. So the folder given by run() must stay empty only if it was not used. */
         char facade[512], preload[900];
         make_facade("fake_same", facade, sizeof facade);
         set_preload(preload, sizeof preload, facade);
@@ -368,8 +368,8 @@ static void part_room(void)
     umount(full);
 }
 
-/* The site at which the process of buffer `n` was forked, in its parent's numbers; `*ret_parent` its pid. -1: it was
- * not forked. */
+/* Return the site at which the process of buffer `n` was forked, in its parent's numbers, and the parent's pid. -1
+ * if it was not forked. */
 static int64_t fork_site(int n, uint64_t *ret_parent)
 {
     const walk_event *fork_event = walk_run(&with, n) ? walk_event_find(&seen, GW_EV_FORK, 0) : NULL;
@@ -379,7 +379,7 @@ static int64_t fork_site(int n, uint64_t *ret_parent)
     return (int64_t)fork_event->raw.arg[2];
 }
 
-/* Was that site written by that process? */
+/* Whether that process wrote that site. */
 static bool site_is_known(uint64_t pid, uint64_t site)
 {
     bool known = false;
@@ -390,7 +390,7 @@ static bool site_is_known(uint64_t pid, uint64_t site)
     return known;
 }
 
-/* A child says where it was forked: itself, a grandchild, and those of threads that fork at once. */
+/* A child records where it was forked: a child, a grandchild, and children of threads that fork at the same time. */
 static void part_fork_sites(void)
 {
     static const char *const single[] = {"fork", "fork-nested", "clone"};
@@ -408,7 +408,7 @@ static void part_fork_sites(void)
     probe(&plain, "fake_same", DOOR_NONE, "soname", "fork-threads", NULL);
     probe(&with, "fake_same", DOOR_PRELOAD | DOOR_PATH, "soname", "fork-threads", NULL);
     same_behaviour("fork-threads");
-    /* A place is more than one site where the C library itself takes another way: it does, once one thread is left. */
+    /* One place can have more than one site, because the C library takes another path when only one thread is left. */
     enum { SITES_MAX = 64 };
     uint64_t owner[SITES_MAX] = {0}, seen_of[2] = {0, 0};
     CHECK(with.buffers == 11, "%d buffers", with.buffers);
@@ -471,7 +471,7 @@ static void part_processes(void)
         CHECK(strcmp(action, "fork") != 0 || allocs == 4, "%s: %d ALLOC", action, allocs);
         CHECK(parents >= 1, "%s", action);
     }
-    /* A handler may also fork in the sanitizer's own code, which does not bear it. */
+    /* A handler may also fork inside the sanitizer's own code, which does not support it. */
     if (SANITIZER_RUNTIME[0] != '\0') {
         printf("SKIPPED forks within calls: sanitizers do not bear them\n");
         return;
@@ -482,7 +482,7 @@ static void part_processes(void)
     CHECK(strstr(with.out, " 0 bad") != NULL, "%s", with.out);
 }
 
-/* Reads that go straight to the driver once cuInit has succeeded: not in a child of a fork. */
+/* Reads that go directly to the driver after cuInit has succeeded, but not in a forked child. */
 static void part_reads(void)
 {
     probe(&plain, "fake_same", DOOR_NONE, "soname", "reads", NULL);
@@ -513,7 +513,7 @@ static void run_facade(const char *facade, const char *run_dir)
     run(&with, "fake_same", DOOR_NONE, argv, NULL);
 }
 
-/* The facade without a hook behind it leads to the driver; without a driver, every call says that it is a stub. */
+/* A facade without a hook passes calls to the driver; without a driver, every call returns "stub library". */
 static void part_fallback(void)
 {
     char driver[512], copy[300], facade[300], run_dir[300];
@@ -543,7 +543,7 @@ static void part_fallback(void)
     }
 }
 
-/* More threads than slots: the later ones are counted, and work as the others. */
+/* More threads than slots: the calls of the later threads are counted, and they work like the others. */
 static void part_threads(void)
 {
     probe(&plain, "fake_same", DOOR_NONE, "soname", "many", NULL);
@@ -565,7 +565,7 @@ static void part_threads(void)
 static void part_guard(void)
 {
     probe(&with, "fake_same", DOOR_PRELOAD, "soname", "guarded", "GPUWHY_MEMORY=268435456");
-    /* 64 MiB of the fake card are in use once its context is there. */
+    /* The context uses 64 MiB of the fake GPU. */
     CHECK(strstr(with.out, "total 268435456 free 201326592\n") != NULL, "%s", with.out);
     CHECK(strstr(with.out, "total 268435456 free 96468992\n") != NULL, "%s", with.out);
     CHECK(strstr(with.out, "cuMemAlloc_v2 2 ") != NULL, "%s", with.out);
@@ -582,7 +582,7 @@ static void part_guard(void)
     }
 }
 
-/* 256 MiB, of which the first context takes 64, as any further one. */
+/* 256 MiB, of which each context uses 64. */
 static void part_guard_kinds(void)
 {
     static const char *const expected[] = {"free 192 MiB", "free 152 MiB", "free 112 MiB", "free 112 MiB",
@@ -638,7 +638,7 @@ static void check_name(void *driver, void *facade, const char *name, int *ret_pr
     if (real == NULL || ours == NULL || strncmp(name, "cu", 2) != 0)
         return;
     ++*ret_present;
-    /* A function with two names says of itself which one it has. */
+    /* A function with two names reports the first one. */
     set_result(real == dlsym(driver, "cuMemFreeHost") ? "cuMemFreeHost" : name, 777);
     int result = call_any(ours);
     CHECK(result == 777, "%s: %d", name, result);
@@ -687,7 +687,7 @@ static void resolver_of(const char *fake)
     if (two_in_one != dlsym(driver, "cuMemHostUnregister"))
         two_in_one = NULL;
     CHECK((two_in_one != NULL) == (strcmp(fake, "fake_newer") == 0), "%s", fake);
-    if (two_in_one != NULL) /* now: later the buffer is full of failures */
+    if (two_in_one != NULL) /* check it now, because the buffer will be full of failures later */
         CHECK(ours2("cuTwoInOne", &ours, 13000, 0, NULL) == 0 && ours == two_in_one, "%p", ours);
     int name_count = GW_API_ROUTE_COUNT + (int)(sizeof others / sizeof others[0]);
     for (int n = 0; n < name_count; n++) {
@@ -718,10 +718,11 @@ static void resolver_of(const char *fake)
             }
             bool undecided = two_in_one != NULL && strcmp(name, "cuTwoInOne") == 0;
             if (real == two_in_one)
-                info.dli_sname = "cuMemFreeHost"; /* what the function says of itself */
+                info.dli_sname = "cuMemFreeHost"; /* the name that the function itself reports */
             int fn = gw_api_find_symbol(info.dli_sname);
             bool must_wrap = fn >= 0 && (gw_api_fns[fn].flags & GW_API_PUBLIC) && !undecided;
-            /* The driver's own two doors agree, so must ours; where two names share an address, the one asked for. */
+            /* The driver's export and its resolver agree, and so must ours. If two names share an address, the
+             * requested name counts. */
             bool is_other = real == two_in_one && strcmp(name, "cuMemHostUnregister") == 0;
             void *by_name = dlsym(facade, is_other ? name : info.dli_sname);
             CHECK(ours == by_name || (!must_wrap && ours == real), "%s %d %llu -> %s: %p, by name %p", name, version,
@@ -762,7 +763,7 @@ static void for_each_fake(void (*part)(const char *))
     for (int i = 0; i < 3; i++) {
         int status;
         fflush(stdout);
-        pid_t child = fork(); /* one driver a process */
+        pid_t child = fork(); /* one driver per process */
         if (child == 0) {
             part(fakes[i]);
             fflush(stdout);
@@ -785,7 +786,7 @@ static void part_resolver(void)
 
 /* ---- the hook's file ---- */
 
-/* Of the C library, no symbol version newer than 2.17 is asked for. */
+/* The file requires no symbol version of the C library newer than 2.17. */
 static void check_ceiling(const gwi_elf *elf)
 {
     int versions = 0;
@@ -804,7 +805,7 @@ static void part_ceiling(void)
 {
     gwi_elf elf;
     gw_error err;
-    if (SANITIZER_RUNTIME[0] == '\0') { /* a sanitized virtual card goes nowhere */
+    if (SANITIZER_RUNTIME[0] == '\0') { /* a sanitized virtual driver is never installed elsewhere */
         if (gwi_elf_open(VIRTUAL, &elf, &err) == GW_OK) {
             check_ceiling(&elf);
             gwi_elf_close(&elf);
@@ -833,7 +834,7 @@ static void part_ceiling(void)
 
 /* ---- programs that use no GPU ---- */
 
-/* True: this part cannot be had here, and the whole test counts as skipped (77). */
+/* Returns true if this part cannot run here; the whole test then counts as skipped (77). */
 static bool skip_part(bool unless, const char *reason)
 {
     if (!unless)
@@ -918,7 +919,7 @@ static void step_through(bool with_sites)
                          (char *)(uintptr_t)no_leaks,
                          (char *)(uintptr_t)sites,
                          NULL};
-    /* A new site takes many steps, and each step a look at all events: a few functions must do. */
+    /* A new site takes many steps, and all events are read after each step, so only a few functions are tested. */
     char *const argv[] = {(char *)(uintptr_t)STEPPER, with_sites ? (char *)(uintptr_t) "8" : NULL, NULL};
     fflush(stdout);
     pid_t child = fork();
@@ -937,7 +938,7 @@ static void step_through(bool with_sites)
     ptrace(PTRACE_CONT, child, NULL, NULL);
     while (waitpid(child, &status, 0) == child && WIFSTOPPED(status)) {
         int signal_number = WSTOPSIG(status);
-        if (signal_number == SIGSTOP) { /* the stepper says: from here, or up to here */
+        if (signal_number == SIGSTOP) { /* the stepper marks the begin and the end */
             inside = !inside;
             if (map == NULL && walk_find(run_dir, 0, path, sizeof path))
                 map = walk_open(path);

@@ -1,5 +1,5 @@
-/* The program under test: gets at the driver by the route named first, then does what is named second, and prints every
- * answer. What it prints must not depend on us.
+/* The program under test: it gets the driver by the given route, does the given action, and prints every result. Its
+ * output must be the same with and without the hook.
  *
  *   probe ROUTE ACTION [driver path]
  *
@@ -116,7 +116,8 @@ static void basic(void)
     CALL(free_fn, "cuMemFree_v2", block);
 }
 
-/* As a runtime library does before each launch; after a library was loaded the handles may mean something else. */
+/* As a runtime library does before each launch. After a library is loaded, the handles may stand for other
+ * functions. */
 static void kernel_functions(void)
 {
     begin();
@@ -170,7 +171,7 @@ static void fork_after(void)
     alloc(4096);
 }
 
-/* A read that fails before cuInit, after it, and in a child as its only call. */
+/* A read that fails before cuInit, one after it, and one that is the only call of a child. */
 static void reads(void)
 {
     CALL(attribute_fn, "cuDeviceGetAttribute", NULL, 1, 0);
@@ -184,7 +185,7 @@ static void reads(void)
     await(child);
 }
 
-/* Its child makes no driver call, and forks again. */
+/* The child makes no driver call, and forks again. */
 static void fork_nested(void)
 {
     begin();
@@ -208,7 +209,7 @@ static void alloc_silently(size_t bytes)
     ((alloc_fn *)sym("cuMemAlloc_v2"))(&address, bytes);
 }
 
-/* Two places that no compiler makes one. */
+/* Two functions that no compiler merges. */
 static __attribute__((noinline)) pid_t fork_here(volatile int *count)
 {
     pid_t child = fork();
@@ -223,7 +224,7 @@ static __attribute__((noinline)) pid_t fork_there(volatile int *count)
     return child;
 }
 
-/* Two threads at once, each from a place of its own; the bytes tell which. */
+/* Two threads fork at the same time from different places; the size of the allocation identifies the thread. */
 static void *fork_often(void *who)
 {
     enum { FORKS = 5 };
@@ -271,8 +272,8 @@ static void fork_now(int sig)
     forks_done++;
 }
 
-/* Forks by a signal's handler, mostly somewhere within a launch: the child ends that call, and makes more. Each is
- * asked for by itself: a repeated timer may leave no time between two. */
+/* A signal handler forks, mostly during a launch; the child finishes that call and makes more. Each signal is
+ * requested separately, because a repeating timer may leave no time between two. */
 static void fork_in_calls(void)
 {
     enum { FORKS = 40 };
@@ -310,7 +311,7 @@ static void vfork_child(void)
     alloc(4096);
     pid_t child = vfork();
     if (child == 0)
-        _exit(7); /* a sane child of vfork() makes no driver call */
+        _exit(7); /* a correct child of vfork() makes no driver call */
     await(child);
     child = vfork();
     if (child == 0) {
@@ -325,7 +326,7 @@ static void raw_clone(void)
 {
     begin();
     alloc(4096);
-    pid_t child = (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL); /* no handler of fork() runs */
+    pid_t child = (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL); /* fork handlers do not run */
     if (child == 0) {
         alloc(8192);
         _exit(0);
@@ -346,7 +347,7 @@ static void *new_thread_shares(void *unused)
 {
     static char stack[256 << 10];
     (void)unused;
-    /* This thread has no slot yet; its child shares all memory, thread-local storage too. */
+    /* This thread has no slot yet. Its child shares all memory, including thread-local storage. */
     pid_t child = clone(shared_child, stack + sizeof stack, CLONE_VM | SIGCHLD, NULL);
     await(child);
     alloc(4096);
@@ -414,7 +415,7 @@ static void show_free(void)
     printf("free %zu MiB\n", free_bytes >> 20);
 }
 
-/* Every kind of memory counts, each until the driver gives it back. */
+/* Every kind of memory counts until the driver frees it. */
 static void guarded_kinds(void)
 {
     const CUmemAllocationProp prop = {.type = 1, .location = {.type = 1, .id = 0}};
@@ -442,13 +443,14 @@ static void guarded_kinds(void)
 
 typedef int record_fn(int);
 
-/* Recording off and on again; without us nothing happens. Whatever was resolved while it was off is used later. */
+/* Switch recording off and on again; without the hook this has no effect. Functions resolved while it was off are
+ * used later. */
 static void switched(void)
 {
     void *hook = dlopen("libgpuwhy-hook.so", RTLD_LAZY | RTLD_NOLOAD);
     record_fn *record = NULL;
     begin();
-    if (hook == NULL) /* it comes with the first call */
+    if (hook == NULL) /* it is loaded by the first call */
         hook = dlopen("libgpuwhy-hook.so", RTLD_LAZY | RTLD_NOLOAD);
     if (hook != NULL)
         record = (record_fn *)dlsym(hook, "gpuwhy_record");
@@ -478,7 +480,7 @@ static void *launch_on_and_on(void *bad)
     return NULL;
 }
 
-/* The same while others are at it. */
+/* The same while other threads make calls. */
 static void switched_under_load(void)
 {
     enum { THREADS = 3, TIMES = 200 };
@@ -505,7 +507,7 @@ static void exit_at_once(void)
 {
     begin();
     alloc(4096);
-    exit(42); /* nothing is cleaned up */
+    exit(42); /* without cleaning up */
 }
 
 enum { MANY = 200 };
@@ -537,7 +539,8 @@ static void many_threads(void)
     printf("%d of %d\n", good, MANY);
 }
 
-/* One function from one place, another one from six in turn; then after an unload, and in a child. */
+/* Launch one function from one place, another one from six places in turn; then again after an unload, and in a
+ * child. */
 static void launch_places(void)
 {
     void *one = (void *)0x10000, *six = (void *)0x20000;

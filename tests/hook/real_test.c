@@ -1,5 +1,5 @@
-/* The hook before this machine's own driver: every name, the resolver's whole matrix, and one life of a context.
- * Exits 77 (skipped) where there is no driver. */
+/* Test the hook with this machine's own driver: every name, all combinations of the resolver, and the life of one
+ * context. Exits 77 (skipped) without a driver. */
 #include "gw_api.h"
 #include "gw_facade.h"
 #include "gwi_elf.h"

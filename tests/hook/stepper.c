@@ -1,4 +1,4 @@
-/* Calls functions of every kind of event between two SIGSTOPs, for the single-step test. */
+/* Call functions of every kind of event between two SIGSTOPs, for the single-step test. */
 #include "gw_api.h"
 #include "gw_event.h"
 
@@ -23,7 +23,7 @@ static void mark(void)
     syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), SIGSTOP);
 }
 
-/* stepper [FUNCTIONS]: so many, or all. */
+/* stepper [FUNCTIONS]: the number of functions, or all. */
 int main(int argc, char **argv)
 {
     int left = argc > 1 ? atoi(argv[1]) : GW_FN_COUNT;
@@ -46,9 +46,9 @@ int main(int argc, char **argv)
         if (fn[i] == NULL || !(gw_api_fns[i].flags & GW_API_PUBLIC) || (gw_api_fns[i].flags & GW_API_INSTEAD) ||
             calls[kind]++ >= A_KIND_MAX || left-- <= 0)
             continue;
-        ((any_fn *)fn[i])(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0); /* well */
+        ((any_fn *)fn[i])(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0); /* successful calls */
         set_result(gw_api_fns[i].symbol, calls[kind] == 1 ? 700 : 2);
-        ((any_fn *)fn[i])(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0); /* and not */
+        ((any_fn *)fn[i])(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0); /* failing calls */
         set_result(NULL, 0);
     }
     mark();

@@ -1,4 +1,4 @@
-/* Walks a buffer as it lies in its file, checking everything that must hold at every instant. For tests. */
+/* Walk a buffer in its file and check everything that must hold at any time. For tests. */
 #ifndef WALK_H
 #define WALK_H
 
@@ -80,7 +80,7 @@ static inline void walk_chunk(walk *w, const gw_chunk *chunk, uint32_t index)
         walk_fail(w, "text missing at the end", index);
 }
 
-/* All of a mapped buffer. False, with the reason in `w->fault`. */
+/* Walk all of a mapped buffer. Returns false with the reason in `w->fault`. */
 static inline bool walk_map(walk *w, const void *map)
 {
     const gw_buffer_head *head = map;
@@ -129,7 +129,7 @@ static inline const void *walk_open(const char *path)
     return map == MAP_FAILED ? NULL : map;
 }
 
-/* The n-th buffer of a folder, by name; false: there is none. */
+/* Find the n-th buffer of a folder, by name; false if there is none. */
 static inline bool walk_find(const char *folder, int n, char *path, size_t path_bytes)
 {
     struct dirent **names;

@@ -1,4 +1,4 @@
-/* Allocates from stacks of every kind and prints the C library's own idea of each: see tests/e2e/walks.py.
+/* Allocate from stacks of every kind and print the C library's view of each: see tests/e2e/walks.py.
  *
  *   walks PLUGIN_A PLUGIN_B
  *
@@ -30,7 +30,7 @@ typedef void through_function(void (*)(void *), void *);
 static alloc_function *alloc;
 static set_function *set_current;
 static CUcontext context;
-static _Thread_local volatile unsigned kept; /* what is done after a call keeps the call from becoming a jump */
+static _Thread_local volatile unsigned kept; /* a statement after a call prevents a tail call */
 
 static _Noreturn void give_up(const char *what)
 {
@@ -85,7 +85,7 @@ static NOINLINE void two_lines(void)
     kept++;
 }
 
-/* Bit n of `path` decides from which line the n-th frame calls the next one. */
+/* Bit n of `path` selects the line from which the n-th frame calls the next one. */
 static NOINLINE void by_path(unsigned depth, unsigned path)
 {
     CUdeviceptr address;
@@ -101,7 +101,7 @@ static NOINLINE void by_path(unsigned depth, unsigned path)
     kept++;
 }
 
-/* More new stacks at once than the buffer could hold. */
+/* More new stacks at once than fit into the buffer. */
 static void storm(void)
 {
     for (unsigned path = 0; path < STORM; path++)
@@ -147,7 +147,7 @@ static void coroutine(void)
     }
 }
 
-/* The same coroutine on two stacks; the first one is gone by then, and its upper half stays so. */
+/* The same coroutine on two stacks. The first one is freed by then, and its upper half stays unmapped. */
 static void in_coroutines(void)
 {
     static const size_t bytes = 512 << 10;
@@ -188,7 +188,7 @@ static void *in_thread(void *user)
     (void)user;
     set_current(context);
     for (unsigned i = 0; i < ROUNDS; i++) {
-        pthread_barrier_wait(&all_there); /* each stack is new to all of them at once */
+        pthread_barrier_wait(&all_there); /* each stack is new for all threads at the same time */
         deep(DEPTH + i, alloc_here, (void *)(size_t) "thread");
     }
     return NULL;
@@ -205,7 +205,7 @@ static void in_threads(void)
         pthread_join(thread[i], NULL);
 }
 
-/* What the parent knows of stacks is nothing to a child. Its allocation fails (the driver cannot be used after a fork),
+/* A child cannot use the stacks known to its parent. Its allocation fails (the driver cannot be used after a fork),
  * and failures have sites, too. */
 static void in_children(void)
 {

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""How often the verdict on a log is right: `make corpus CORPUS=folder`.
+"""Measure how often the verdict on a log is right: `make corpus CORPUS=folder`.
 
-The folder holds ID.log files and index.tsv with the columns id, cause, also_acceptable (comma-separated) and determinable
-(yes, partly, no: can an expert tell from the log alone). A case is right
+The folder has ID.log files and index.tsv with the columns id, cause, also_acceptable (comma-separated) and
+determinable (yes, partly, no: whether an expert can tell from the log alone). A case is right
 
-  yes, partly  when the verdict's cause is `cause` or acceptable;
-  no           when nothing is called established, and the cause is the verdict or among its alternatives, or nothing was determined;
-  healthy      (cause "clean") when no fault was found.
+  yes, partly  if the verdict's cause is `cause` or acceptable;
+  no           if nothing is established, and the cause is the verdict or an alternative, or nothing was determined;
+  healthy      (cause "clean") if no fault was found.
 
-Prints what was taken for what, accuracy and macro-F1 over causes, the same for two baselines - keywords without order, and the
-exit status alone - and each case that is wrong.
+Prints a confusion table, accuracy and macro-F1 over causes, the same for two baselines (keywords without order, and
+the exit status alone), and each case that is wrong.
 """
 import argparse
 import collections
@@ -20,7 +20,7 @@ import re
 import subprocess
 import sys
 
-# What a search for words makes of a log: the first row whose word is in it, wherever that is.
+# The baseline of keywords: the first row whose word is anywhere in the log.
 KEYWORDS = [("out of memory", "gpu-oom-capacity"), ("RESOURCE_EXHAUSTED", "gpu-oom-capacity"), ("OOM", "gpu-oom-capacity"),
             ("illegal memory access", "illegal-address"), ("device-side assert", "device-assert-index"),
             ("Assertion", "device-assert-index"), ("CUDNN_STATUS", "library-version-mismatch"),
@@ -39,7 +39,7 @@ def by_keywords(text):
     return "clean"
 
 
-# What the exit status says where the log shows it, or its way to end.
+# The baseline of exit statuses, if the log shows the status or the way the process ended.
 STATUSES = [(r"exit(?:ed)?.{0,12}137|SIGKILL|Killed|exitcode: -9", "host-oom-kill"),
             (r"exit(?:ed)?.{0,12}139|Segmentation fault|exitcode: -11", "host-crash-of-process"),
             (r"exit(?:ed)?.{0,12}135|Bus error", "shm-exhausted"),
@@ -81,7 +81,7 @@ def is_right(case, answer):
 
 
 def taken_as(case, answer):
-    """For the table: what is acceptable counts as the cause itself."""
+    """For the table: an acceptable cause counts as the cause itself."""
     return case["cause"] if is_right(case, answer) else answer.cause or "undetermined"
 
 

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Faulty programs, run for their logs: `GPUWHY_BUILD=build python3 -B tests/logs/produce.py FOLDER`.
+"""Run faulty programs to get their logs: `GPUWHY_BUILD=build python3 -B tests/logs/produce.py FOLDER`.
 
-Each program has one fault that is known because it was made to have it; FOLDER gets what the program, its shell and its loader
-wrote, stdout and stderr in one, as NAME.log, and a row of produced.tsv (columns as in index.tsv) with the label. Programs of
-tests/scenarios run on the virtual card. What differs from run to run - folders, addresses, pids - is made the same. Where this
-machine cannot do what a program needs (root, a compiler), it is skipped and named.
+Each program has one known fault, made on purpose. FOLDER receives the output of the program, its shell and its
+loader, stdout and stderr in one file NAME.log, and a row of produced.tsv (columns as in index.tsv) with the label.
+Programs of tests/scenarios run on the virtual GPU. Values that change from run to run (folders, addresses, pids) are
+replaced. A program that this machine cannot run (root, a compiler) is skipped and named.
 
-tests/logs/produced/ has such logs, and logs of the programs of tests/gpu on a real GPU, which are not made again here.
+tests/logs/produced/ has these logs, and logs of the programs of tests/gpu on a real GPU, which this program does not
+make again.
 """
 import os
 import pathlib
@@ -20,7 +21,7 @@ CASES = []
 
 
 def case(name, cause, determinable, also=""):
-    """The function answers the bash script that is run, and may put files into the folder it runs in."""
+    """Decorator. The function returns the bash script to run, and may write files into the folder where it runs."""
     def add(make):
         CASES.append((name, cause, also, determinable, make))
         return make
@@ -28,7 +29,7 @@ def case(name, cause, determinable, also=""):
 
 
 def python(name, cause, determinable, source, also="", before="", options=""):
-    """A program train.py, run by bash."""
+    """Add a program train.py, run by bash."""
     def make(folder):
         (folder / "train.py").write_text(textwrap.dedent(source))
         return f"{before}\npython3 {options} train.py\n:\n"
@@ -101,7 +102,7 @@ for epoch in range(20):
         sys.exit(1)
 """)
 
-# ---- how processes end, as shells and parents tell it ----
+# ---- ends of processes, as shells and parents report them ----
 python("killed", "killed-by-scheduler-or-user", "no", STEPS + "os.kill(os.getpid(), 9)\n")
 python("segfault", "host-crash-of-process", "partly", STEPS + "import ctypes\nctypes.string_at(0)\n")
 python("segfault-traced", "host-crash-of-process", "yes", STEPS + "import ctypes\nctypes.string_at(0)\n", options="-X faulthandler")

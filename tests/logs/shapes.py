@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""The shape of a log does not change what it says: `GPUWHY_BUILD=build python3 -B tests/logs/shapes.py`.
+"""The form of a log must not change the verdict: `GPUWHY_BUILD=build python3 -B tests/logs/shapes.py`.
 
-The logs of tests/logs/produced again, with Windows line ends, colours, bytes that are no UTF-8, as UTF-16, compressed, with the
-prefixes of launchers, behind the output of other ranks, and cut into a job's two files, named in either order. And a long log
-needs no more memory than a short one.
+Reads the logs of tests/logs/produced again with Windows line ends, colours, invalid UTF-8, as UTF-16, compressed,
+with launchers' prefixes, after the output of other ranks, and split into a job's two files, given in either order.
+Also checks that a long log needs no more memory than a short one.
 """
 import csv
 import gzip
@@ -48,7 +48,8 @@ SHAPES = {
     "torchrun's prefix": lambda t: lines(t, lambda line: b"[rank2]: " + line),
     "a progress bar before": lambda t: b"\r".join(b"Epoch 1: %d%%|##| %d/100 [00:01<00:09]" % (i, i) for i in range(40)) + b"\n" + t,
 }
-# With a prefix "5: " or "[rank2]: ", "Killed" and a loader's message are no shell's any more; those of Python stay.
+# With a prefix "5: " or "[rank2]: ", "Killed" and a loader's message are no longer recognised as a shell's; Python's
+# are.
 PREFIXES = ("torchrun's prefix",)
 
 
@@ -64,7 +65,7 @@ def check_shapes(folder):
     for number, (name, text) in enumerate(cases()):
         wanted = explain(HERE / "produced" / f"{name}.log")
         for index, (shape, change) in enumerate(SHAPES.items()):
-            if (number + index) % len(SHAPES) > 1:  # each shape on a quarter of the logs, each log in two shapes
+            if (number + index) % len(SHAPES) > 1:  # a quarter of the logs for each form, two forms for each log
                 continue
             if shape in PREFIXES and (b"Traceback" not in text or b"ranks" in name.encode()):
                 continue
@@ -78,7 +79,7 @@ def check_shapes(folder):
 
 
 def check_two_files(folder):
-    """A job's output, which goes on in its own file, and its errors."""
+    """A job's output, which continues in its own file, and its errors."""
     wrong = 0
     out, err = folder / "slurm-1.out", folder / "slurm-1.err"
     out.write_bytes(HEALTHY)
@@ -95,7 +96,7 @@ def check_two_files(folder):
 
 
 def check_ranks(folder):
-    """Rank 1 fails; the others say only that it is gone, before and after in the file, line by line among each other."""
+    """Rank 1 fails. The others only report that it is gone, before and after it in the file, with mixed lines."""
     echo = b"Traceback (most recent call last):\n  File \"/project/train.py\", line 40, in <module>\n    dist.all_reduce(loss)\n" \
            b"torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1, remote process exited or there was a network error\n"
     wrong = 0
@@ -124,7 +125,7 @@ def check_pipe():
 
 
 def check_memory():
-    """Sixteen times the text, with a line of every healthy log in it, takes no more memory."""
+    """A text sixteen times as long, with a line of every healthy log, needs no more memory."""
     text = b"".join(p.read_bytes() for p in sorted((HERE / "healthy").glob("*.log")) if p.stem != "utf16")
     kib = []
     for times in (32, 512):

@@ -1,13 +1,13 @@
-/* A program that uses cards as it is told, a line of stdin at a time, and says after each what the driver answered:
+/* A program that uses GPUs as instructed by lines on stdin, and prints the driver's result for each line:
  *
- *     open CARD          a context there, current from now on; the answer of cuInit or of the retain
- *     alloc BYTES        a block
- *     launch MS          a kernel that takes so long
- *     fault              a kernel that writes nowhere
- *     upload BYTES       a copy of so many bytes to a block of its own, waited for
+ *     open CARD          make a context there and make it current; prints the result of cuInit or of the retain
+ *     alloc BYTES        allocate a block
+ *     launch MS          launch a kernel of this duration
+ *     fault              launch a kernel that writes to an invalid address
+ *     upload BYTES       copy this many bytes to a block of its own, and wait
  *     sync  info  ask    cuCtxSynchronize, cuMemGetInfo, cuStreamQuery
  *
- * Ends with its input. */
+ * It ends with its input. */
 #include "gpu.h"
 #include "kernel_ptx.h"
 

@@ -1,4 +1,5 @@
-"""Reads src/api/gw_nvml_abi.h: every structure, member and number there becomes a line SIZE, OFFSET or NUMBER.
+"""Convert src/api/gw_nvml_abi.h to C: every structure, member and number there becomes a line SIZE, OFFSET or
+NUMBER.
 
     layouts.py HEADER OUTPUT
 """

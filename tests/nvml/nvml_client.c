@@ -1,6 +1,6 @@
-/* A client of NVML in C, as a monitor would be written: loads the library by its name and prints what it is told, one
- * "CARD KEY VALUE" a line; a value that is not to be had is "error N". With --events MS: what comes within that time,
- * as "event CARD TYPE DATA". With --layouts: how it was compiled, to be compared with others' descriptions. */
+/* A client of NVML in C, written like a monitor: it loads the library by name and prints its values, one "CARD KEY
+ * VALUE" per line. An unavailable value is "error N". With --events MS it prints the events within that time as
+ * "event CARD TYPE DATA". With --layouts it prints its compiled layouts, to be compared with other descriptions. */
 #include "gw_nvml_abi.h"
 
 #include <dlfcn.h>
@@ -138,7 +138,7 @@ static int cards(void)
 static int events(unsigned wait_ms)
 {
     enum { CARDS_MAX = 64 };
-    nvmlDevice_t devices[CARDS_MAX] = {0}; /* a lost card's handle is not given out again */
+    nvmlDevice_t devices[CARDS_MAX] = {0}; /* NVML does not return the handle of a lost GPU again */
     unsigned count = 0;
     nvmlEventSet_t set = NULL;
     if (nvmlDeviceGetCount_v2(&count) != NVML_SUCCESS || nvmlEventSetCreate(&set) != NVML_SUCCESS)
@@ -163,7 +163,7 @@ static int events(unsigned wait_ms)
     return 0;
 }
 
-/* Sizes, offsets and numbers of our description. */
+/* Print the sizes, offsets and numbers of our header. */
 static int layouts(void)
 {
 #define SIZE(type)           printf("size %s %zu\n", #type, sizeof(type))

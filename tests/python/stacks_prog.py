@@ -1,5 +1,6 @@
-"""Asks the driver for memory in many ways, and says by standard library alone from where: a line of JSON for each
-allocation, with the process, the address, and the frames (file, line, function), innermost first.
+"""Allocate memory from the driver in many ways, and write where each call came from, using only the standard
+library: a line of JSON per allocation, with the process, the address, and the frames (file, line, function),
+innermost first.
 
     stacks_prog.py REPORT CHILDREN"""
 import asyncio
@@ -78,7 +79,7 @@ def callbacks():
 
 
 def made_code():
-    """One address after the other for different code."""
+    """Different code is executed at the same address."""
     for i in range(60):
         source = "\n" * (i % 5) + "def made%d():\n" % (i % 3) + "  x = 1\n" * (i % 4) + "  return alloc()\nmade%d()\n" % (i % 3)
         exec(compile(source, "<made %d>" % (i % 2), "exec"), {"alloc": alloc})
@@ -103,7 +104,8 @@ def threads():
 
 
 def thread_without_python():
-    """It frees what the main thread has just allocated; what the main thread did last stands for its Python frames."""
+    """Free the main thread's latest allocation in a thread without Python. Its site has the Python frames of the
+    main thread's last call."""
     libc = ctypes.CDLL(None)
     pointer, thread = alloc(), ctypes.c_ulong()
     last = frames_from(sys._getframe())
@@ -125,10 +127,11 @@ IN_ANOTHER_INTERPRETER = """if 1:
 
 
 def sub_interpreter():
-    """Its frames are not known, and the main interpreter's are no substitute; these are right before and after."""
+    """The frames of a sub-interpreter are not known, and the main interpreter's must not replace them. Calls before
+    and after have the right frames."""
     try:
         import _interpreters as module  # 3.13
-        number = module.create("legacy")  # one that loads any extension module
+        number = module.create("legacy")  # an interpreter that can load any extension module
     except ImportError:
         import _xxsubinterpreters as module
         number = module.create(isolated=False)
@@ -168,7 +171,7 @@ def children():
             raise RuntimeError("a child failed")
 
 
-children()  # before this process begins: no context goes through a fork
+children()  # before this process initialises CUDA, because a context does not survive a fork
 CONTEXT = begin()
 alloc()
 nested()

@@ -1,5 +1,7 @@
-"""The whole way of a Python stack: a program on the virtual card says from where it asked for memory, and what the
-recording says must be the same.   stacks_test.py GPUWHY LINES_LIBRARY CHILDREN   (run by the interpreter to be tested)"""
+"""Check Python stacks from end to end: a program on the virtual GPU writes where it allocated memory, and the
+recording must have the same places.
+
+stacks_test.py GPUWHY LINES_LIBRARY CHILDREN   (run by the interpreter to be tested)"""
 import collections
 import ctypes
 import json
@@ -25,7 +27,7 @@ class Process:
 
 
 def read(recording):
-    """The processes' codes and sites, and all events that have a site."""
+    """Read the processes' codes and sites, and all events that have a site."""
     processes, events = collections.defaultdict(Process), []
     listing = subprocess.run([GPUWHY, "export", recording, "--to", "json"], capture_output=True, check=True)
     for event in json.loads(listing.stdout.decode("utf-8"))["items"]:

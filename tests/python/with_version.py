@@ -1,7 +1,7 @@
-"""Run a script under a CPython of one version:  with_version.py 3.13 SCRIPT [ARGUMENTS]
+"""Run a script with a CPython of one version:  with_version.py 3.13 SCRIPT [ARGUMENTS]
 
-Interpreters are looked for in the folders and files of GPUWHY_PYTHONS (separated by colons), in the folder where
-tools/pythons.sh puts them, in PATH, and among pyenv's versions. Exits 77 (skipped) where there is none."""
+Interpreters are searched in the folders and files of GPUWHY_PYTHONS (separated by colons), in the folder where
+tools/pythons.sh installs them, in PATH, and among pyenv's versions. Exits 77 (skipped) if there is none."""
 import glob
 import os
 import subprocess
@@ -26,7 +26,7 @@ def candidates(version):
 
 
 def find(version, accept=lambda path: True):
-    """Path of an acceptable interpreter of exactly this version, or None. "3.14t" is the free-threaded build."""
+    """Return the path of an interpreter of exactly this version, or None. "3.14t" is the free-threaded build."""
     wanted = ["cpython", version.rstrip("t"), str(version.endswith("t"))]
     for path in candidates(version):
         if not os.access(path, os.X_OK) or not accept(path):
@@ -47,7 +47,7 @@ def main():
         print("skipped: no CPython %s here; tools/pythons.sh brings one" % version)
         return SKIPPED
     sys.stdout.flush()
-    # sys.executable is another file where the interpreter runs under a loader of its own.
+    # sys.executable is another file if the interpreter runs under a loader of its own.
     return subprocess.run([path, "-B"] + command, env=dict(os.environ, GPUWHY_TEST_PYTHON=path), check=False).returncode
 
 

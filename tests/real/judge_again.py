@@ -1,8 +1,8 @@
-"""Judges the recordings of real runs again: tests/fixtures/real, one row a file in expected.tsv.
+"""Judge the recordings of real runs again: tests/fixtures/real, with one row per file in expected.tsv.
 
-A verdict may become more certain, never less, and never another one. A row whose file is not there is printed as
-skipped; with none there the whole test is (77). A recording without a row, one of another card than its row says, or
-one that holds somebody's folders is an error.
+A verdict may become more certain, but never less certain, and never change. A row without its file is printed as
+skipped; if there are no files, the whole test is skipped (77). It is an error if a recording has no row, is of
+another GPU than its row says, or contains personal folders.
 """
 
 import json
@@ -14,7 +14,7 @@ import sys
 FIXTURES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "fixtures", "real")
 COLUMNS = ("file", "status", "cause", "certainty", "card", "driver")
 RISING = (None, "hypothesis", "supported", "established")
-# Where recordings are made lies nobody's home, and not this checkout. A neutral folder may be called home: /tmp/home.
+# Recordings are made outside home folders and outside this checkout. A neutral folder may be called home: /tmp/home.
 PRIVATE = ("/root/", "/home/", os.path.realpath(os.path.join(FIXTURES, "..", "..", "..")))
 SIZE_MAX = 200 * 1024
 SKIPPED = 77
@@ -41,7 +41,7 @@ def ask(program, *arguments):
 
 
 def faults_of(program, row, path):
-    """What is wrong with the verdict or the file, in words."""
+    """Return the problems of the verdict or the file, as text."""
     verdict = json.loads(ask(program, "explain", "--json", path))
     for name in ("status", "cause"):
         if verdict[name] != row[name]:

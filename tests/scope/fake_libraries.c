@@ -1,4 +1,4 @@
-/* cuDNN, cuBLAS, cuBLASLt and NCCL as far as libgpuscope knows them: handles are made and destroyed, and counted. */
+/* The part of cuDNN, cuBLAS, cuBLASLt and NCCL that libgpuscope uses: handles are created, destroyed, and counted. */
 #include <gpuwhy/scope.h>
 
 #include <stdlib.h>
@@ -7,8 +7,8 @@
 #define EXPORT __attribute__((visibility("default")))
 
 EXPORT int fake_alive;       /* handles that were not destroyed */
-EXPORT int fake_next_result; /* of the next call but a destroy; then 0 again */
-EXPORT char fake_order[64];  /* a letter for each handle that was destroyed */
+EXPORT int fake_next_result; /* result of the next call except a destroy; then 0 again */
+EXPORT char fake_order[64];  /* a letter for each destroyed handle */
 
 static int result(void)
 {

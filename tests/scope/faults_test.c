@@ -1,8 +1,9 @@
-/* One driver call fails, each of them in turn, in several ways. Whatever it is: no crash, no hang, the first failure
- * has its name, everything is given back or the scope is dead, and the next run works unless it is.
+/* One driver call fails, each of them in turn, in several ways. Each time there must be no crash and no hang, the
+ * first failure must have the right name, everything must be released or the scope must be dead, and the next run
+ * must work unless it is.
  *
  *     faults_test [--few]                       all cases, or two ways of failing instead of five
- *     faults_test VARIANT CALL CODE STICKS      one case alone */
+ *     faults_test VARIANT CALL CODE STICKS      a single case */
 #include "shim.h"
 
 #include <gpuwhy/scope.h>
@@ -39,7 +40,7 @@ static void find_shim(void)
     }
 }
 
-/* ---- the program: one that stops at the first failure, and one that looks at nothing ---- */
+/* ---- the program: one variant stops at the first failure, the other checks nothing ---- */
 
 static int is_careless;
 
@@ -123,9 +124,9 @@ static gs_status run(gs_report *ret_report)
     return status;
 }
 
-/* ---- what must hold ---- */
+/* ---- requirements ---- */
 
-/* Whether others hold the context is only told; and a workspace tries something smaller. */
+/* A failed query about other users of the context only affects the report, and a workspace tries a smaller size. */
 static int may_stay_unsaid(const char *call, int code)
 {
     return strcmp(call, "cuDevicePrimaryCtxGetState") == 0 || (strcmp(call, "cuMemAlloc_v2") == 0 && code == 2);
@@ -164,7 +165,7 @@ static int judge(long at, int code, int sticks)
         bad |= is_wrong(report.context != GS_CONTEXT_UNSURE || status == GS_OK, "the context's release is not told");
     else
         bad |= is_wrong(alive() != 0, "something was not given back");
-    /* A release that failed once may be left to the context; nothing else, unless nothing can be released at all. */
+    /* Only something whose release failed once may be left to the context, unless nothing can be released at all. */
     bad |= is_wrong(code != 700 && left() > 1, "things were left to the context");
     bad |= is_wrong(code == 999 && left() > 0 && strstr(call, "Destroy") == NULL && strstr(call, "Unload") == NULL,
                     "memory was left to the context");
@@ -211,7 +212,7 @@ static long count_calls(void)
 static int try_case(int careless, long at, int code, int sticks)
 {
     int status = 0;
-    pid_t pid = fork(); /* nothing of the driver has been touched here */
+    pid_t pid = fork(); /* the parent has not used the driver */
     if (pid == 0) {
         alarm(240);
         is_careless = careless;

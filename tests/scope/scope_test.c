@@ -1,5 +1,5 @@
-/* libgpuscope on the virtual card: what it owns, what it gives back, what it says. The card comes by the library path
- * (CMakeLists.txt). A test that ruins the process's card runs in a child of gs_run_in_child(). */
+/* Test libgpuscope on the virtual GPU: what it owns, releases and reports. The library path selects the GPU
+ * (CMakeLists.txt). A test that ruins the process's GPU runs in a child of gs_run_in_child(). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -160,11 +160,11 @@ static void inner_scopes_end_first(void **state)
     assert_int_equal(report->missing_bytes, 0);
     assert_int_equal(report->context, GS_CONTEXT_STAYS);
     gs_report_free(report);
-    /* Two that are still open go with the outermost one. */
+    /* Two inner scopes are still open and end with the outermost one. */
     assert_int_equal(gs_begin(outer, &name, &inner), GS_OK);
     assert_int_equal(gs_begin(inner, NULL, &innermost), GS_OK);
     assert_int_equal(gs_alloc(innermost, 2 * MIB, &block), GS_OK);
-    assert_int_equal(gs_free(innermost, kept), GS_OK); /* an outer scope's */
+    assert_int_equal(gs_free(innermost, kept), GS_OK); /* owned by an outer scope */
     assert_int_equal(gs_alloc(inner, 2 * MIB, &block), GS_OK);
     assert_int_equal(gs_end(outer, &report), GS_OK);
     assert_int_equal(report->held_count, 2);
@@ -183,7 +183,7 @@ static void no_memory_is_an_answer(void **state)
     gs_failure failure;
     gs_memory memory;
     gs_options limit = {.memory_bytes = 10 * MIB};
-    assert_int_equal(gs_alloc(outer, (size_t)1 << 50, &block), GS_NO_MEMORY); /* the card's own answer */
+    assert_int_equal(gs_alloc(outer, (size_t)1 << 50, &block), GS_NO_MEMORY); /* the GPU itself reports it */
     assert_int_equal(gs_first_failure(outer, &failure), 1);
     assert_int_equal(failure.code, 2);
     assert_string_equal(failure.call, "cuMemAlloc_v2");
@@ -191,7 +191,7 @@ static void no_memory_is_an_answer(void **state)
     gs_forgive(outer);
     assert_int_equal(gs_first_failure(outer, &failure), 0);
     assert_int_equal(gs_begin(outer, &limit, &inner), GS_OK);
-    assert_int_equal(gs_alloc(inner, 9 * MIB, &block), GS_OK); /* takes five pages of 2 MiB */
+    assert_int_equal(gs_alloc(inner, 9 * MIB, &block), GS_OK); /* uses five pages of 2 MiB */
     assert_int_equal(gs_alloc(inner, 1, &block), GS_NO_MEMORY);
     assert_int_equal(gs_memory_of(inner, &memory), GS_OK);
     assert_int_equal(memory.taken_bytes, 10 * MIB);
@@ -215,7 +215,7 @@ static void scopes_are_for_those_inside(void **state)
     assert_int_equal(gs_alloc(scope, 1, &block), GS_OK);
     assert_int_equal(gs_end(NULL, NULL), GS_MISUSE);
     assert_int_equal(gs_leave(scope), GS_OK);
-    end_clean(scope); /* from outside */
+    end_clean(scope); /* called from outside the scope */
 }
 
 static void a_module_says_what_is_wrong(void **state)
@@ -324,7 +324,7 @@ static void an_arena_repeats_its_plan(void **state)
     gs_scope *scope = open_scope(NULL);
     assert_int_equal(gs_plan_new(0, &plan), GS_OK);
     assert_int_equal(gs_plan_alloc(plan, MIB, &a), GS_OK);
-    assert_int_equal(gs_arena_open(scope, plan, &arena), GS_MISUSE); /* not closed */
+    assert_int_equal(gs_arena_open(scope, plan, &arena), GS_MISUSE); /* the plan is not closed */
     gs_forgive(scope);
     assert_int_equal(gs_plan_alloc(plan, 2 * MIB, &b), GS_OK);
     assert_int_equal(gs_plan_free(plan, a), GS_OK);
@@ -351,7 +351,7 @@ static void an_arena_repeats_its_plan(void **state)
     assert_non_null(strstr(failure.text, "step 1 of the plan allocates 2097152 bytes, not 1048576"));
     assert_int_equal(gs_arena_free(arena, at_a), GS_DIFFERS); /* another order */
     assert_int_equal(gs_arena_restart(arena), GS_DIFFERS);
-    assert_int_equal(gs_free(scope, at_a), GS_MISUSE); /* nobody's to give back */
+    assert_int_equal(gs_free(scope, at_a), GS_MISUSE); /* owned by the arena, so it cannot be freed */
     end_clean(scope);
     gs_plan_delete(plan);
 }
@@ -379,7 +379,7 @@ static void a_workspace_falls_back(void **state)
     assert_int_equal(choice, 2); /* the first is over the budget, the scope has no room for the second */
     assert_int_equal(lines, 2);
     assert_true(at != 0);
-    assert_int_equal(gs_first_failure(scope, &failure), 0); /* that was no failure */
+    assert_int_equal(gs_first_failure(scope, &failure), 0); /* this was not a failure */
     assert_int_equal(gs_workspace_choose(workspace, sizes, 2, &choice, &at), GS_NO_MEMORY);
     assert_int_equal(gs_workspace_choose(workspace, sizes + 3, 1, &choice, &at), GS_OK);
     assert_true(at == 0);
@@ -420,7 +420,7 @@ static void library_handles_are_owned(void **state)
     assert_int_equal(gs_end(scope, &report), GS_OK);
     assert_int_equal(report->held_count, 3);
     assert_int_equal(*alive, 0);
-    assert_string_equal(order, "lndb"); /* those that were left: communicators first */
+    assert_string_equal(order, "lndb"); /* the remaining handles, communicators first */
     gs_report_free(report);
 }
 
@@ -465,7 +465,7 @@ static void *work_in_scope(void *argument)
         bad += gs_end(inner, NULL) != GS_OK;
     }
     __atomic_add_fetch(&crowd->failed_count, bad, __ATOMIC_RELAXED);
-    return NULL; /* without leaving: the end of a thread leaves */
+    return NULL; /* does not leave the scope: the end of the thread does */
 }
 
 static void sixteen_threads_share_a_scope(void **state)
@@ -502,7 +502,7 @@ static void *run_alone(void *failed_count)
     return NULL;
 }
 
-/* Each has the context for itself, as far as it knows. */
+/* Each thread can use the context as if it were alone. */
 static void threads_have_scopes_of_their_own(void **state)
 {
     (void)state;
@@ -560,7 +560,7 @@ static gs_status echo(const void *input, size_t bytes, gs_reply *reply)
     return gs_reply_write(reply, input, bytes);
 }
 
-/* A kernel writes through a wild pointer: everything is dead from the next wait on, and stays so. */
+/* A kernel writes through a wild pointer: from the next wait on, everything is dead and stays dead. */
 static gs_status fault(const void *input, size_t bytes, gs_reply *reply)
 {
     (void)input;
@@ -593,7 +593,7 @@ static gs_status fault(const void *input, size_t bytes, gs_reply *reply)
     return gs_reply_write(reply, "done", 4) == GS_OK ? GS_DEAD : GS_FAILED;
 }
 
-/* Launches that are waited for report themselves. */
+/* Launches that are waited for return their own error. */
 static gs_status fault_at_launch(const void *input, size_t bytes, gs_reply *reply)
 {
     (void)input;
@@ -636,7 +636,7 @@ static gs_status stand_still(const void *input, size_t bytes, gs_reply *reply)
     return GS_OK;
 }
 
-/* After a fork the driver does not work, and is not asked. */
+/* After a fork the driver does not work, and is not called. */
 static gs_status forked(const void *input, size_t bytes, gs_reply *reply)
 {
     (void)input;
@@ -721,7 +721,7 @@ static void a_child_that_dies_is_told(void **state)
     assert_int_equal(gs_run_in_child(die, NULL, 0, 60000, &result), GS_OK);
     assert_int_equal(result.status, GS_CHILD_DIED);
     assert_int_equal(result.signal, 9);
-    assert_int_equal(result.output_bytes, 4); /* what it wrote is there */
+    assert_int_equal(result.output_bytes, 4); /* the output written by the child is available */
     free(result.output);
     assert_int_equal(gs_run_in_child(stand_still, NULL, 0, 300, &result), GS_OK);
     assert_int_equal(result.status, GS_TIMEOUT);

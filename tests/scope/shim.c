@@ -1,8 +1,8 @@
-/* A driver between libgpuscope and the virtual card: it counts the calls, lets one of them fail, and knows what of all
- * that was made has not been given back. It has just the functions that libgpuscope looks for.
+/* A library between libgpuscope and the virtual GPU's driver. It counts the calls, makes one of them fail, and
+ * counts the objects that were created and not released. It only has the functions that libgpuscope uses.
  *
- * Every function takes and passes on as many words as the longest one: integers and pointers alone, so their number
- * does not matter to the callee. */
+ * Every function takes and passes on as many words as the longest one. All arguments are integers and pointers, so
+ * additional arguments do not affect the callee. */
 #include "shim.h"
 
 #include "gwi_driver.h"
@@ -37,7 +37,7 @@ static const struct {
     {"cuModuleUnload", MODULE, -1},
 };
 
-/* One thread only. */
+/* Used by one thread only. */
 static long call_count, fault_at, alive[KIND_COUNT], left_to_context;
 static int fault_code, fault_sticks;
 static const char *faulted;
@@ -94,11 +94,11 @@ static void note_effect(const char *name)
     }
     if (alive[CONTEXT] != 0)
         return;
-    left_to_context += shim_alive(); /* what it had is gone with it */
+    left_to_context += shim_alive(); /* the context's objects ended with it */
     memset(alive, 0, sizeof alive);
 }
 
-/* Errors have texts, and a ruined context can be let go, whatever has happened. */
+/* Errors still have texts, and a ruined context can be released, whatever has happened. */
 static int refusal(const char *name)
 {
     if (strncmp(name, "cuGetError", 10) == 0)

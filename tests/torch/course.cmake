@@ -1,4 +1,4 @@
-# The course of PyTorch's allocations, with libraries in the place of libc10.so and libc10_cuda.so.
+# Following PyTorch's allocations, with libraries that replace libc10.so and libc10_cuda.so.
 find_package(Threads REQUIRED)
 set(c10_dir ${CMAKE_CURRENT_BINARY_DIR}/c10)
 foreach(library c10 c10_cuda)
@@ -12,13 +12,13 @@ endforeach()
 target_link_libraries(fake_c10_cuda PRIVATE fake_c10)
 add_executable(course_prog c10/course_prog.c)
 target_compile_definitions(course_prog PRIVATE _GNU_SOURCE)
-target_compile_options(course_prog PRIVATE -O2) # sanitized where the hook is: its runtime must be in the program
+target_compile_options(course_prog PRIVATE -O2) # sanitized if the hook is: the runtime must be in the program
 target_link_libraries(course_prog PRIVATE ${CMAKE_DL_LIBS} Threads::Threads)
 add_dependencies(course_prog fake_c10_cuda gpuwhy-c10 gpuwhy-hook)
 add_executable(course_read c10/course_read.c)
 target_link_libraries(course_read PRIVATE gw_model)
 foreach(part random global alone training threads shared unlocked fork rests calm many long switched_off sites verdicts)
-  # How many sites are taken is bounded by time, of which a sanitizer uses more for each than there is.
+  # The number of sites is limited by time, and a sanitizer needs too much time for each.
   if(part STREQUAL sites AND GW_SANITIZE)
     continue()
   endif()

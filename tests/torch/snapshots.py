@@ -1,5 +1,5 @@
-"""Memory snapshots as PyTorch saves them, made without PyTorch: a small caching allocator with segments, split blocks,
-a history ring and stacks, and the dictionaries in the shape of torch.cuda.memory._snapshot() of several versions.
+"""Memory snapshots as PyTorch saves them, made without PyTorch: a small caching allocator with segments, split
+blocks, a history ring and stacks, and dictionaries in the form of torch.cuda.memory._snapshot() of several versions.
 
 As a program: snapshots.py FOLDER writes every case as FOLDER/<case>.pickle and prints their names.
 """
@@ -31,8 +31,8 @@ class OutOfMemory(Exception):
 
 
 class Allocator:
-    """What c10's native allocator does, as far as a snapshot shows it: best fit, blocks split and merged, segments that
-    are wholly free given back before a refusal."""
+    """Behaves like c10's native allocator as far as a snapshot shows it: best fit, blocks are split and merged, and
+    free segments are returned before an allocation fails."""
 
     def __init__(self, card=16 * GIB, overhead=600 * MIB, ring=100_000, stacks=True, start_us=1_700_000_000_000_000,
                  limit=None):
@@ -108,7 +108,7 @@ class Allocator:
                 blocks[left][1] += blocks[left + 1][1]
                 del blocks[left + 1]
 
-    # ---- the shape that PyTorch saves ----
+    # ---- the form that PyTorch saves ----
 
     def block_dict(self, block, version):
         address, size, requested, state, frames = block
@@ -189,7 +189,7 @@ def leak():
 
 
 def second_run():
-    """The first run's model and outputs are kept while the second one begins."""
+    """The first run's model and outputs are still alive when the second run begins."""
     a = Allocator()
     try:
         for _ in range(9):
@@ -205,7 +205,7 @@ def second_run():
 
 
 def fill(a):
-    """Activations that are all kept, until there is no room."""
+    """Activations are all kept, until there is no memory left."""
     try:
         for i in range(100):
             a.alloc(200 * MIB + i * 4096, stack(40))
@@ -215,14 +215,14 @@ def fill(a):
 
 
 def capacity():
-    """One large working set on a card that is too small."""
+    """One working set that is too large for the GPU."""
     a = Allocator()
     build_model(a, 24, 500 * MIB)
     return fill(a)
 
 
 def validation():
-    """Training fits; validation keeps what it computes, train.py:71."""
+    """Training fits; validation keeps its results, train.py:71."""
     a = Allocator()
     build_model(a)
     for _ in range(300):
@@ -237,7 +237,7 @@ def validation():
 
 
 def fragmented():
-    """Small long-lived blocks in the middle of large segments: much is cached, no piece is large enough."""
+    """Small long-lived blocks inside large segments: much is cached, but no block is large enough."""
     a = Allocator(card=7100 * MIB)
     build_model(a, 4)
     holes = [[a.alloc(8 * MIB, stack(50)), a.alloc(2 * MIB - 512 * (i % 64), stack(52, "keep"))] for i in range(600)]
@@ -259,7 +259,7 @@ def healthy():
 
 
 def handled():
-    """A refusal, then less, then as much again: made good."""
+    """An allocation fails, then a smaller one succeeds, then one of the same size."""
     a = Allocator()
     build_model(a)
     held = [a.alloc(1 * GIB, stack(30)) for _ in range(13)]
@@ -275,7 +275,7 @@ def handled():
 
 
 def unwound():
-    """Saved after the exception had given back all of the failing step."""
+    """Saved after the exception had freed everything of the failed step."""
     a = leak()
     for address in [x for x, (_, b) in a.live.items() if b[4] and b[4][-2]["line"] == 40]:
         a.free(address)
@@ -283,7 +283,7 @@ def unwound():
 
 
 def tiny():
-    """The leak once more, small enough to be damaged ten thousand times."""
+    """The leak again, small enough to be damaged ten thousand times."""
     a = Allocator(card=1 * GIB, overhead=200 * MIB)
     build_model(a, 3, 16 * MIB)
     for _ in range(16):
@@ -297,7 +297,7 @@ def tiny():
 
 
 def own_limit():
-    """The program limited itself: the card has room, PyTorch refuses all the same."""
+    """The program limited itself: the GPU has enough memory, but PyTorch still fails."""
     a = Allocator(card=141 * GIB, limit=8 * GIB)
     build_model(a, 12, 500 * MIB)
     return fill(a)

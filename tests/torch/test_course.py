@@ -1,5 +1,5 @@
-"""The course of PyTorch's allocations: a program calls libraries that stand in for libc10.so and libc10_cuda.so, and
-what the recording says of its allocations is compared with what it did. Needs no PyTorch and no GPU.
+"""Following PyTorch's allocations: a program calls libraries that replace libc10.so and libc10_cuda.so, and the
+recorded allocations are compared with the real ones. Needs no PyTorch and no GPU.
 
 usage: test_course.py PART    Environment: GPUWHY_BUILD: the build folder.
 """
@@ -27,7 +27,7 @@ def numbers(line):
 
 
 class Truth:
-    """What the program did: by device its totals and its requests by order."""
+    """What the program did: totals by device, and its requests by order."""
 
     def __init__(self, path):
         self.devices, self.requests = {}, {}
@@ -44,7 +44,7 @@ class Truth:
 
 
 class Report:
-    """What the model has: of a report of an out-of-memory."""
+    """The model's data for a report of an out-of-memory error."""
 
     def __init__(self, line):
         (self.device, self.is_oom, self.has_course, self.wanted, self.wanted_site, self.count, self.frees,
@@ -53,7 +53,7 @@ class Report:
 
 
 def run(folder, scenario, number, environment=(), events=True):
-    """The program's truth, the reports, the lost events."""
+    """Return the program's truth, the reports, and the number of lost events."""
     place = pathlib.Path(folder)
     variables = {k: v for k, v in os.environ.items() if not k.startswith("GPUWHY_") and k != "LD_PRELOAD"}
     variables.update(XDG_STATE_HOME=str(place / "state"), XDG_CACHE_HOME=str(place / "cache"), **dict(environment))
@@ -84,7 +84,7 @@ def run(folder, scenario, number, environment=(), events=True):
 
 
 def compare(truth, report):
-    """Equal to the byte and to the number, or it is a fault."""
+    """All values must be equal, to the byte."""
     requests, frees, live_count, live_bytes, peak = truth.devices[report.device]
     check((report.is_oom, report.has_course, report.missed) == (1, 1, 0), f"report {vars(report)}"[:300])
     check(report.wanted == 3 << 20, f"wanted {report.wanted}")
@@ -93,7 +93,7 @@ def compare(truth, report):
     mine = truth.requests[report.device]
     alive = {order: (address, bytes_) for order, (address, bytes_, freed, *_) in mine.items()
              if freed == 0 and order in mine}
-    # A block that was freed before the next request has the order of its own request: it is not 0.
+    # A block that was freed before the next request has the order of its own request, so it is not 0.
     check(len(alive) == live_count, "the program's own books")
     listed = {order: (address, bytes_) for order, address, bytes_, *_ in report.live}
     check(len(listed) == min(live_count, LISTED), f"{len(listed)} listed of {live_count}")
@@ -148,7 +148,7 @@ def threads():
 
 
 def alone():
-    """No driver call: calls are passed on, and nothing is followed."""
+    """Without a driver call, calls are passed through and nothing is followed."""
     with tempfile.TemporaryDirectory() as folder:
         place = pathlib.Path(folder)
         variables = dict(os.environ, XDG_STATE_HOME=str(place / "state"), XDG_CACHE_HOME=str(place / "cache"))
@@ -160,7 +160,7 @@ def alone():
 
 
 def training():
-    """Launches, waits and what an iteration keeps."""
+    """Launches, waits, and the memory that an iteration keeps."""
     truth, (report,) = of_scenario("training", 50)
     for order, _, freed, _, launches, waits, _, _ in report.requests:
         check((launches, waits) == truth.requests[0][order][3:], f"request {order}: {launches} launches, {waits} waits")
@@ -177,7 +177,7 @@ def shared():
 
 
 def unlocked():
-    """Not what PyTorch does: whatever was not followed was counted."""
+    """PyTorch does not do this; allocations that were not followed are counted."""
     with tempfile.TemporaryDirectory() as folder:
         truth, (report,) = run(folder, "unlocked", 20000)
         check(report.missed > 0 or (report.count, report.frees, report.live_bytes) == (40001, 40000, 16 << 30),
@@ -185,8 +185,8 @@ def unlocked():
 
 
 def rests():
-    """A small program whose memory does not grow is not followed all the time. What it holds when it grows is the base:
-    bytes without blocks. All later blocks are there, and nothing counts as missed."""
+    """A small program whose memory does not grow is not followed all the time. The memory it has when it grows is
+    the base: bytes without blocks. All later blocks are recorded, and none count as missed."""
     with tempfile.TemporaryDirectory() as folder:
         truth, (report,) = run(folder, "rests", 2000)
         requests, _, _, live_bytes, _ = truth.devices[0]
@@ -202,7 +202,7 @@ def rests():
 
 
 def calm():
-    """A refusal while the course rests: the bytes are known, and no requests."""
+    """An allocation fails while nothing is followed: the bytes are known, but no requests."""
     with tempfile.TemporaryDirectory() as folder:
         truth, (report,) = run(folder, "calm", 2000)
         requests, _, _, live_bytes, _ = truth.devices[0]
@@ -211,7 +211,7 @@ def calm():
 
 
 def fork():
-    """A child says nothing, and its parent's course is whole."""
+    """A child records nothing, and its parent's record is complete."""
     truth, reports = of_scenario("fork", 5000)
     check(len(reports) == 1, f"{len(reports)} reports")
 
@@ -223,7 +223,7 @@ def switched_off():
 
 
 def sites():
-    """The refused request and large blocks have a call site; so have some of the others."""
+    """The failed request and large blocks have a call site; so have some of the others."""
     _, (report,) = of_scenario("random", 20000)
     check(report.wanted_site != 0, "the refused request has no site")
     large = [r for r in report.requests if r[1] > 1 << 30]
@@ -246,8 +246,8 @@ def judge(scenario):
 
 
 def verdicts():
-    """A program in C++, so without PyTorch's observer: the course alone tells the leak and its line, and stays silent
-    where the same bytes were there before the iterations."""
+    """A program in C++, and so without PyTorch's observer: the followed allocations alone show the leak and its
+    line, and nothing is reported if the same bytes were allocated before the iterations."""
     leak, late, full = judge("leak"), judge("late"), judge("full")
     for said in leak, late:
         check("Verdict  gpu-oom-leak" in said and "course_prog.c" in said.split("Where", 1)[1].splitlines()[0], said)

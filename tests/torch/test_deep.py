@@ -1,5 +1,5 @@
-"""`gpuwhy run --deep` on the virtual card, with a torch made of Python objects whose history is that of snapshots.py: do the
-lines of its allocations reach the verdict? Needs no PyTorch and no GPU.
+"""`gpuwhy run --deep` on the virtual GPU, with a torch made of Python objects whose history is that of snapshots.py:
+check that the lines of its allocations reach the verdict. Needs no PyTorch and no GPU.
 
 Environment: GPUWHY_BUILD: the build folder.
 """
@@ -30,8 +30,8 @@ def call(driver, name, *arguments):
 
 
 def program(case, deep):
-    """What runs under gpuwhy. The history goes from this process's first memory until now, however long that took; what
-    the driver holds is what the fake allocator reserved."""
+    """The program under gpuwhy. The history covers the time from this process's first memory until now, however long
+    that took. The driver's used memory is what the fake allocator reserved."""
     make = snapshots.CASES[case]
     fake = observer_test.FakeTorch()
     driver = ctypes.CDLL("libcuda.so.1")
@@ -93,7 +93,7 @@ def main():
     if sys.argv[1:2] == ["program"]:
         return program(sys.argv[2], sys.argv[3] == "1")
     wrong = []
-    # case: cause, words of the verdict with --deep
+    # case: cause, expected texts of the verdict with --deep
     expected = (("tiny", "gpu-oom-leak", ("train.py:44 in train", "phase training")),
                 ("validation", "gpu-oom-peak-phase", ("train.py:71 in validate",)),
                 ("fragmented", "gpu-oom-fragmentation", ("train.py:52 in keep",)),

@@ -22,12 +22,12 @@ EXPECTED = {
     "second_run": ("fault", "gpu-oom-leak", 0),
     "validation": ("fault", "gpu-oom-peak-phase", 0),
     "fragmented": ("fault", "gpu-oom-fragmentation", 0),
-    "capacity": ("undetermined", None, 1),  # a snapshot does not know who else was on the card
+    "capacity": ("undetermined", None, 1),  # a snapshot does not show other users of the GPU
     "own_limit": ("fault", "gpu-oom-capacity", 0),
     "healthy": ("undetermined", None, 1),
     "handled": ("undetermined", None, 1),
 }
-# Words of the verdict: the line that holds most, in the user's own file, and of the request that was refused.
+# Texts of the verdict: the line that holds most memory, in the user's own file, and the line of the failed request.
 LINES = {"leak": ["train.py:44 in train"], "tiny": ["train.py:44 in train"], "unwound": ["train.py:44 in train"],
          "second_run": ["train.py:12 in run"], "validation": ["train.py:71 in validate"],
          "fragmented": ["train.py:52 in keep", "train.py:60 in train"], "capacity": ["train.py:14 in build"],
@@ -75,7 +75,8 @@ def test_cases(folder):
 
 
 def test_versions_and_protocols(folder):
-    """Whatever wrote it: the same snapshot gives the same words; what a version lacks is not made up."""
+    """The same snapshot gives the same text for every version that wrote it; values that a version lacks are not
+    made up."""
     allocator = snapshots.tiny()
     path = os.path.join(folder, "version.pickle")
     for version in VERSIONS:
@@ -95,7 +96,7 @@ def test_versions_and_protocols(folder):
 
 
 def test_without_sharing(folder):
-    """Equal texts and stacks written out each time, as after a round trip through JSON."""
+    """Equal texts and stacks are written out each time, as after a conversion to JSON and back."""
     snapshot = snapshots.leak().snapshot()
     path = os.path.join(folder, "unshared.pickle")
     snapshots.write(path, json.loads(json.dumps(snapshot)))
@@ -133,7 +134,7 @@ def test_refusals(folder):
 
 
 def test_large(folder):
-    """A history of two hundred thousand entries: read in a window, its entries folded as they come."""
+    """A history of two hundred thousand entries is read in a window, and its entries are merged on arrival."""
     allocator = snapshots.Allocator(ring=1 << 18)
     snapshots.build_model(allocator)
     for i in range(18000):

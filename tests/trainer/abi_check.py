@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Compares examples/trainer/cuda_api.h with NVIDIA's own headers: the numbers of enumerators, how many arguments each
-function takes and of which width and sort, the layout of cudnnConvolution*AlgoPerf_t. By hand, where headers are at hand:
+"""Compare examples/trainer/cuda_api.h with NVIDIA's own headers: the enumerators' numbers, the number, width and
+kind of each function's arguments, and the layout of cudnnConvolution*AlgoPerf_t. Run by hand, if the headers are
+installed:
 
-    abi_check.py FOLDER...       folders with cudnn.h, cublas_v2.h, nvrtc.h, nccl.h, cuda.h; those not found are skipped
+    abi_check.py FOLDER...       folders with cudnn.h, cublas_v2.h, nvrtc.h, nccl.h, cuda.h; missing ones are skipped
 
-Exit status: 0 all agree, 1 something differs, 2 nothing could be compared."""
+Exit status: 0 everything agrees, 1 something differs, 2 nothing could be compared."""
 import os
 import re
 import subprocess
@@ -13,7 +14,7 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 API = os.path.join(HERE, "..", "..", "examples", "trainer", "cuda_api.h")
-# of which header: list of calls, how its enumerators begin, what they are called there
+# by header: list of calls, prefix of its enumerators here, and their names there
 HEADERS = {
     "cudnn.h": ("CUDNN_CALLS", r"CUDNN_", {}),
     "cublas_v2.h": ("CUBLAS_CALLS", r"(CUBLAS|CUDA_R)_", {}),
@@ -36,7 +37,7 @@ ALL(cudnnConvolutionFwdAlgoPerf_t) ALL(cudnnConvolutionBwdDataAlgoPerf_t) ALL(cu
 
 
 def calls(text, name):
-    """(function, parameters) of an X-macro."""
+    """Return (function, parameters) for each entry of an X-macro."""
     body = re.search(r"#define %s\(X\)((?:.*\\\n)*.*)" % name, text).group(1).replace("\\\n", " ")
     return [(m.group(1), re.sub(r"\s+", " ", m.group(2)))
             for m in re.finditer(r"X\(\s*(\w+),\s*\(([^()]*)\)\)", body)]

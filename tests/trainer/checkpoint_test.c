@@ -1,4 +1,4 @@
-/* Checkpoints: what comes back, what is refused, and every damage that one byte can do. */
+/* Test checkpoints: reading what was written, rejecting bad files, and every damage of a single byte. */
 #include "checkpoint.h"
 #include "checksum.h"
 
@@ -91,7 +91,7 @@ static void comes_back(void **state)
     checkpoint_clear(&is);
     was.moment_count = 1;
     was.statistics_count = 0;
-    assert_true(checkpoint_write(path, &was, &reason)); /* over the last one */
+    assert_true(checkpoint_write(path, &was, &reason)); /* over the previous one */
     assert_true(checkpoint_read(path, most(), &is, &reason));
     assert_int_equal(is.moment_count, 1);
     assert_null(is.statistics);
@@ -130,7 +130,7 @@ static void refuses_what_does_not_fit(void **state)
     is.position = 1;
     misfit(&is, &wants, "that cannot be");
     is.image_count = wants.image_count = 64;
-    is.position = 33; /* the step would read behind the end */
+    is.position = 33; /* the step would read beyond the end */
     misfit(&is, &wants, "that cannot be");
     is.position = 32;
     assert_true(checkpoint_fits(&is, &wants, note, sizeof note, &reason));
@@ -164,13 +164,13 @@ static void refuses_damage(void **state)
     struct bytes bytes;
     assert_true(checkpoint_write(path, &was, &reason));
     assert_true(bytes_read(path, UINT64_MAX, &bytes, &reason));
-    for (size_t i = 0; i < bytes.count; i++) /* every byte counts */
+    for (size_t i = 0; i < bytes.count; i++) /* change every byte */
         for (int bit = 0; bit < 8; bit += 7) {
             bytes.data[i] ^= (uint8_t)(1 << bit);
             assert_false(checkpoint_parse("c", &bytes, &is, &reason));
             bytes.data[i] ^= (uint8_t)(1 << bit);
         }
-    for (size_t count = 0; count < bytes.count; count++) { /* so does every end */
+    for (size_t count = 0; count < bytes.count; count++) { /* cut at every length */
         struct bytes shorter = {bytes.data, count};
         assert_false(checkpoint_parse("c", &shorter, &is, &reason));
     }
@@ -191,7 +191,7 @@ static void refuses_damage(void **state)
     checkpoint_clear(&was);
 }
 
-/* A head with a right checksum that says what is not so. */
+/* A header with a correct checksum and wrong values is rejected. */
 static void refuses_lies(void **state)
 {
     (void)state;
@@ -219,7 +219,7 @@ static void refuses_lies(void **state)
     checkpoint_clear(&was);
 }
 
-/* Where it cannot be written, the last one stays. */
+/* If a checkpoint cannot be written, the previous one stays. */
 static void keeps_the_last_one(void **state)
 {
     (void)state;
@@ -241,7 +241,7 @@ static void keeps_the_last_one(void **state)
 static void sums_agree(void **state)
 {
     (void)state;
-    assert_int_equal(checksum(0, "123456789", 9), 0xCBF43926); /* as everywhere */
+    assert_int_equal(checksum(0, "123456789", 9), 0xCBF43926); /* the standard test value */
     assert_int_equal(checksum_by_bits(0, "123456789", 9), 0xCBF43926);
     assert_int_equal(checksum(checksum(0, "1234", 4), "56789", 5), 0xCBF43926);
     assert_int_equal(checksum(7, NULL, 0), 7);

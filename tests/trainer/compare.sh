@@ -1,10 +1,10 @@
 #!/bin/sh
-# A few steps on a back end, and the same in NumPy: compare.sh TRAINER_STEPS BACKEND MODEL.net OPTIMIZER IMAGES PARTS STEPS
-# [checkpointing].
+# Run some steps on a back end, and compare with NumPy: compare.sh TRAINER_STEPS BACKEND MODEL.net OPTIMIZER IMAGES
+# PARTS STEPS [checkpointing].
 set -eu
 steps=$1 backend=$2 model=$3 optimizer=$4
 shift 4
-for python3 in python3 /usr/bin/python3 ""; do # Debian's has Debian's packages, whatever comes first in the path
+for python3 in python3 /usr/bin/python3 ""; do # Debian's python3 has Debian's packages
     [ -n "$python3" ] || {
         echo "skipped: no Python with NumPy"
         exit 77

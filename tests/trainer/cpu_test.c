@@ -1,7 +1,7 @@
-/* The back end `cpu` against central differences of the same network in double (exact.c), and against itself.
+/* Compare the back end `cpu` with central differences of the same network in double (exact.c), and with itself.
  *
- * Every kind of layer stands behind a convolution, so that its gradient by its input is measured, too: it is what the
- * convolution's parameters get. */
+ * Every kind of layer comes after a convolution. The convolution's parameters then depend on the layer's input
+ * gradient, so that it is tested, too. */
 #include "exact.h"
 #include "rig.h"
 
@@ -17,8 +17,8 @@
 
 enum { MIB = 1 << 20, SAMPLES = 5 };
 
-/* Rounding of fp32 is 6e-8; sums here have some thousand terms, of which the errors mostly cancel. Measured: 7e-7 of a
- * layer's largest gradient at most. */
+/* fp32 rounds by 6e-8; the sums here have some thousand terms, whose errors mostly cancel. Measured: at most 7e-7 of
+ * a layer's largest gradient. */
 static const double gradient_tolerance = 1e-5;
 
 static const struct {
@@ -59,7 +59,7 @@ static const struct {
 };
 enum { MODELS = sizeof models / sizeof *models };
 
-/* ---- against double ---- */
+/* ---- compared with double ---- */
 
 static struct exact exact_of(const struct rig *rig)
 {
@@ -79,7 +79,7 @@ static double *widen(const float *from, size_t count)
     return to;
 }
 
-/* Values with which rounding does not move anything over a bend of a ReLU or of a maximum. */
+/* Choose values for which rounding does not move anything across the bend of a ReLU or of a maximum. */
 static void open_smooth(struct rig *rig, const char *text, struct rig_options options)
 {
     for (options.seed = 1;; options.seed++) {
@@ -115,7 +115,7 @@ static double largest(const float *values, size_t count)
     return found;
 }
 
-/* Some of a layer's weights, or biases; returns the largest error as a part of the largest gradient. */
+/* Check some of a layer's weights, or biases; returns the largest error relative to the largest gradient. */
 static double check_part(struct exact *exact, double *parameters, const float *gradients, size_t begin, size_t count)
 {
     double scale = largest(gradients + begin, count), worst = 0;
@@ -160,7 +160,7 @@ static void gradients_are_slopes(void **unused)
     }
 }
 
-/* Running statistics move in training, are used by evaluation, and of a short batch only the front counts. */
+/* Training updates the running statistics, evaluation uses them, and only the first images of a short batch count. */
 static void evaluation_uses_running_statistics(void **unused)
 {
     (void)unused;
@@ -173,7 +173,7 @@ static void evaluation_uses_running_statistics(void **unused)
     struct iteration iteration = rig_iteration(&rig, 0);
     iteration.is_evaluation = true;
     iteration.images = 3;
-    rig.labels[3] = -1; /* not looked at */
+    rig.labels[3] = -1; /* not read */
     rig_iterate(&rig, 0, &iteration);
     struct results results = rig_settle(&rig);
     struct exact exact = exact_of(&rig);
@@ -213,7 +213,7 @@ static void running_statistics_are_pytorchs(void **unused)
     rig_close(&rig);
 }
 
-/* Where the variance is as small as the epsilon beside it. */
+/* A variance as small as the epsilon added to it. */
 static void epsilon_is_pytorchs(void **unused)
 {
     (void)unused;
@@ -230,7 +230,7 @@ static void epsilon_is_pytorchs(void **unused)
     rig_close(&rig);
 }
 
-/* ---- against itself ---- */
+/* ---- compared with itself ---- */
 
 static void checkpointing_gives_the_same_bits(void **unused)
 {
@@ -243,7 +243,7 @@ static void checkpointing_gives_the_same_bits(void **unused)
         rig_open(&again, &backend_cpu, models[m].text, &options);
         float *a = rig_gradients(&kept), *b = rig_gradients(&again), *c = rig_gradients(&kept);
         assert_memory_equal(a, b, kept.model.parameter_count * sizeof *a);
-        assert_memory_equal(a, c, kept.model.parameter_count * sizeof *a); /* the second time, too */
+        assert_memory_equal(a, c, kept.model.parameter_count * sizeof *a); /* the same the second time */
         void *s = rig_get(&kept, LASTING_STATISTICS), *t = rig_get(&again, LASTING_STATISTICS);
         free(rig_gradients(&again));
         free(t);
@@ -297,7 +297,7 @@ static double difference(const float *a, const float *b, size_t count)
     return worst / largest(a, count);
 }
 
-/* Without batch normalisation images know nothing of each other. */
+/* Without batch normalisation, images are independent. */
 static void four_micro_batches_are_one_batch(void **unused)
 {
     (void)unused;
@@ -326,7 +326,7 @@ static void four_micro_batches_are_one_batch(void **unused)
 
 static const struct update sgd = {.optimizer = OPTIMIZER_SGD, .rate = 0.1F, .momentum = 0.9F, .number = 1, .scale = 1};
 
-/* The loss scale goes through all layers, and the step takes it out again; of powers of two nothing is rounded. */
+/* The loss scale passes through all layers, and the step removes it again. Powers of two cause no rounding. */
 static void loss_scale_scales(void **unused)
 {
     (void)unused;
@@ -375,7 +375,7 @@ static void broken_gradients_move_nothing(void **unused)
     assert_memory_equal(parameters, rig.parameters, rig.model.parameter_count * sizeof *parameters);
     assert_true(largest(speed, rig.model.parameter_count) == 0);
     free(parameters);
-    free(rig_gradients(&rig)); /* the next one is a good one */
+    free(rig_gradients(&rig)); /* clears the gradients, so that the next step is good */
     assert_true(backend_cpu.update(rig.state, &sgd, &reason));
     assert_int_equal(rig_settle(&rig).broken, 0);
     parameters = rig_get(&rig, LASTING_PARAMETERS);
@@ -387,7 +387,7 @@ static void broken_gradients_move_nothing(void **unused)
 
 /* ---- memory ---- */
 
-/* A small budget gives other algorithms, or what the step cannot do without, but the same gradients. */
+/* A small budget selects other algorithms, or only the required workspace, but gives the same gradients. */
 static void less_workspace_gives_the_same_gradients(void **unused)
 {
     (void)unused;
@@ -440,7 +440,7 @@ static void refusals_say_why(void **unused)
     reason.is_memory = false;
     assert_false(backend_cpu.load(other, &rig.schedule, &reason));
     assert_true(reason.is_memory);
-    assert_false(backend_cpu.iterate(other, &iteration, &reason)); /* nothing is loaded */
+    assert_false(backend_cpu.iterate(other, &iteration, &reason)); /* no memory is loaded */
     assert_true(backend_cpu.close(other, NULL, &reason));
     rig_close(&rig);
 }

@@ -1,9 +1,9 @@
-/* The back end `cuda` on the virtual card, with made-up libraries: first everything goes well; then each call of the
- * driver and of the libraries fails in turn. Whatever it is: no crash, no hang, what failed has its name, everything is
- * given back or the card is dead.
+/* The back end `cuda` on the virtual GPU, with fake libraries. First everything works; then each call of the driver
+ * and of the libraries fails in turn. Each time there must be no crash and no hang, the failed call must be named,
+ * and everything must be released or the GPU must be dead.
  *
- *     cuda_faults_test [EVERY]               each call, or one of EVERY
- *     cuda_faults_test WHOSE CALL CODE       one case alone; WHOSE: driver, library */
+ *     cuda_faults_test [EVERY]               each call, or every EVERY-th
+ *     cuda_faults_test WHOSE CALL CODE       a single case; WHOSE: driver, library */
 #include "../scope/shim.h"
 
 #include "backend.h"
@@ -61,7 +61,7 @@ struct run {
     struct schedule schedule;
     void *state;
     float *parameters, *statistics; /* owned */
-    void *images;                   /* of the back end */
+    void *images;                   /* from the back end */
     struct results results;
 };
 
@@ -148,7 +148,7 @@ static bool run_all(enum precision precision, bool tune, struct reason *reason)
     return is_well && is_closed;
 }
 
-/* ---- what must hold ---- */
+/* ---- requirements ---- */
 
 static bool is_wrong(bool condition, const char *what)
 {
@@ -157,7 +157,7 @@ static bool is_wrong(bool condition, const char *what)
     return condition;
 }
 
-/* Another algorithm is taken; or it only matters for what is told. */
+/* Another algorithm is used, or the call only affects the report. */
 static bool may_go_well(const char *call)
 {
     static const char *const calls[] = {
@@ -169,7 +169,7 @@ static bool may_go_well(const char *call)
     return false;
 }
 
-/* NVRTC belongs to nobody: its failures are told in words. */
+/* NVRTC has no failure source of its own: its failures are only in the text. */
 static bool names_it(const char *text, const char *call)
 {
     return strstr(text, call) != NULL || (strncmp(call, "nvrtc", 5) == 0 && strstr(text, "NVRTC") != NULL);
@@ -186,7 +186,7 @@ static int judge(bool is_driver, long at, int code)
     const char *call = is_driver ? driver_failed() : *library_failed;
     if (is_wrong(call == NULL, "there was no such call"))
         return 1;
-    gs_failure first; /* what is released at the end, or tried again, fails for nobody but the scope */
+    gs_failure first; /* failures at the end, or of a call that is tried again, are only known to the scope */
     bool is_known = gs_first_failure(NULL, &first) && strstr(first.call, call) != NULL;
     bool bad = is_wrong(is_well && !is_known && !may_go_well(call), "nobody noticed");
     bad |= is_wrong(!is_well && !names_it(reason.text, call), "the failure has another name");
@@ -207,7 +207,7 @@ static int judge(bool is_driver, long at, int code)
 static int in_child(int what(bool, long, int), bool is_driver, long at, int code)
 {
     int status = 0;
-    pid_t pid = fork(); /* nothing of the driver has been touched here */
+    pid_t pid = fork(); /* the parent has not used the driver */
     if (pid == 0) {
         alarm(120);
         _exit(what(is_driver, at, code));
@@ -216,7 +216,7 @@ static int in_child(int what(bool, long, int), bool is_driver, long at, int code
     return status;
 }
 
-/* The sound run, in each precision, tuned or not; nothing is left. */
+/* The run without failures, in each precision, tuned or not; nothing is left over. */
 static int is_sound(bool unused, long precision, int tune)
 {
     struct reason reason = {.text = ""};

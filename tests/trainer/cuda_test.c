@@ -1,6 +1,6 @@
-/* The back end `cuda` on a card in the host's memory (emulated_card.c), with libraries that compute by plain loops
- * (fake_nvidia.c): the same gradients, steps and results as the back end `cpu`, whose own are measured against slopes
- * in double. What this cannot see: what real libraries and cards do. */
+/* The back end `cuda` on a GPU emulated in host memory (emulated_card.c), with libraries that compute by plain loops
+ * (fake_nvidia.c). It must give the same gradients, steps and results as the back end `cpu`, whose gradients are
+ * compared with slopes in double. This does not test real libraries and GPUs. */
 #include "fake_nvidia.h"
 #include "rig.h"
 
@@ -16,7 +16,8 @@
 
 enum { MIB = 1 << 20 };
 
-/* Channels in multiples of 8 and others, so that both widths of the kernels run; each kind of layer behind another. */
+/* Channels in multiples of 8 and others, so that both widths of the kernels run; each kind of layer after another
+ * layer. */
 static const struct {
     const char *name, *text;
     size_t images;
@@ -45,9 +46,9 @@ static const struct {
 };
 enum { MODELS = sizeof models / sizeof *models };
 
-/* How far results may be off, as a part of the length of all: rounding to 24, 8 and 11 binary digits, over some layers.
- * Measured: 4e-7, 1.4e-2, 1.4e-3. In the deepest one rounding tips some ReLU of a few images over, which is worth more:
- * 8e-2 was measured; it is fp32 that shows that nothing is wrong there. */
+/* Allowed differences, relative to the norm of all values: rounding to 24, 8 and 11 binary digits over several
+ * layers. Measured: 4e-7, 1.4e-2, 1.4e-3. In the deepest network rounding switches some ReLU of a few images, which
+ * has a larger effect: 8e-2 was measured. There only fp32 shows that the computation is right. */
 static const double tolerance[PRECISION_COUNT] = {1e-5, 6e-2, 8e-3};
 static const double deep_tolerance[PRECISION_COUNT] = {1e-5, 0.3, 0.3};
 
@@ -66,7 +67,7 @@ static void use(const char *interface)
     setenv("TRAINER_CUDNN", interface, 1);
 }
 
-/* Gradients, results and statistics of one back end and of the other. */
+/* Compare gradients, results and statistics of the two back ends. */
 static void compare(const char *name, const char *text, struct rig_options options)
 {
     struct rig cpu, cuda;
@@ -129,7 +130,7 @@ static void both_interfaces_of_cudnn_do(void **unused)
     use("");
 }
 
-/* Each way that there is for a problem is run, and the one that is measured as the quickest stays. */
+/* Each algorithm for a problem is run, and the one measured as the fastest is kept. */
 static void whatever_is_quickest_does(void **unused)
 {
     (void)unused;
@@ -225,7 +226,7 @@ static void steps_are_those_of_the_cpu(void **unused)
         }
         float *want = rig_get(&cpu, LASTING_PARAMETERS), *have = rig_get(&cuda, LASTING_PARAMETERS);
         for (size_t i = 0; i < cpu.model.parameter_count; i++)
-            if (fabsf(want[i] - have[i]) > 1e-3F * 0.01F + 1e-5F * fabsf(want[i])) /* of a step; rounding */
+            if (fabsf(want[i] - have[i]) > 1e-3F * 0.01F + 1e-5F * fabsf(want[i])) /* relative to a step; rounding */
                 fail_msg("%s: parameter %zu is %g, not %g", optimizer_text(optimizer), i, (double)have[i],
                          (double)want[i]);
         free(want);
@@ -318,7 +319,7 @@ static void broken_gradients_move_nothing(void **unused)
         }
 }
 
-/* By running statistics, of a short batch; nothing is written but results. */
+/* With running statistics and a short batch; only results are written. */
 static void evaluations_are_those_of_the_cpu(void **unused)
 {
     (void)unused;

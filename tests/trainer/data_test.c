@@ -1,4 +1,4 @@
-/* Data sets: files as they should be, damaged ones, and orders. */
+/* Test data sets: valid files, damaged files, and orders. */
 #include "data.h"
 
 #include <setjmp.h>
@@ -73,7 +73,7 @@ static void refuses_damaged_idx(void **state)
     images.count = IMAGES_BYTES - 1;
     refused("i: byte 4: 6 images of 3x2 are 36 bytes, and behind the head there are 35");
     make_idx(state);
-    put_u32(images_data + 4, UINT32_MAX); /* as a product it would come round in 32 bits */
+    put_u32(images_data + 4, UINT32_MAX); /* the product would overflow 32 bits */
     refused("i: byte 4: 4294967295 images");
     make_idx(state);
     put_u32(images_data + 8, 0);
@@ -180,7 +180,7 @@ static struct data_options grey_options(void)
     return (struct data_options){.source = source, .shape = {3, ROWS, COLUMNS}, .class_count = 10};
 }
 
-/* Grey goes into all channels; the training images have mean 0 and deviation 1. */
+/* A grey image goes into all channels; the training images have mean 0 and deviation 1. */
 static void gives_images_of_files(void **state)
 {
     (void)state;
@@ -292,7 +292,7 @@ static void orders_repeat(void **state)
     data_order(3, 1, MANY, other);
     for (size_t i = 0; i < MANY; i++)
         place_count += one[i] == other[i];
-    assert_true(place_count < 20); /* one is to be expected */
+    assert_true(place_count < 20); /* the expected value is one */
 }
 
 int main(void)

@@ -1,5 +1,5 @@
-/* What a plan says against what a card saw: every model, precision, checkpointing, optimizer and a few batches, each
- * loaded on the virtual card. */
+/* Compare plans with the memory used on the GPU: every model, precision, checkpointing, optimizer and a few batches,
+ * each loaded on the virtual GPU. */
 #include "backend.h"
 
 #include <setjmp.h>
@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-enum { PAGE = 2 << 20 }; /* of the driver, for more than 1 MiB */
+enum { PAGE = 2 << 20 }; /* of the driver, for blocks of more than 1 MiB */
 
 static uint64_t card_free(void)
 {
@@ -23,7 +23,7 @@ static uint64_t card_free(void)
     return free_bytes;
 }
 
-/* Open, load, close: the card loses the plan, in pages, and gets all of it back. */
+/* Open, load, close: the free memory shrinks by the plan, in whole pages, and then returns completely. */
 static void load_one(const struct model *model, const struct schedule_options *options)
 {
     struct backend_options backend_options = {.name = "grid"};
@@ -40,7 +40,7 @@ static void load_one(const struct model *model, const struct schedule_options *o
         fail_msg("%s", reason.text);
     assert_true(plan > 1 << 20);
     assert_int_equal(before - card_free(), (plan + PAGE - 1) / PAGE * PAGE);
-    if (!backend_dry.load(state, &schedule, &reason)) /* the first one's memory is given back before */
+    if (!backend_dry.load(state, &schedule, &reason)) /* this first frees the memory of the previous load */
         fail_msg("%s", reason.text);
     assert_int_equal(before - card_free(), (plan + PAGE - 1) / PAGE * PAGE);
     if (!backend_dry.close(state, &report, &reason))
@@ -78,7 +78,7 @@ static void card_sees_what_was_planned(void **unused)
     print_message("%zu plans loaded\n", loaded);
 }
 
-/* The test can fail: a card that is too small says so, and nothing is left. */
+/* Proves that the test can fail: a GPU that is too small reports it, and nothing is left over. */
 static void card_that_is_too_small_says_so(void **unused)
 {
     (void)unused;

@@ -1,6 +1,6 @@
-/* A card in the host's memory, in place of libgpuscope's scopes: what is allocated, copied and launched is done at
- * once, and kernels compute (host_launch.c). A test that links it checks the arithmetic of the cuda back end, with its
- * own launches, without a GPU. Of libgpuscope it takes the plans alone. */
+/* A GPU emulated in host memory, which replaces libgpuscope's scopes: allocations, copies and launches are executed
+ * at once, and kernels compute (host_launch.c). A test linked to it checks the arithmetic of the cuda back end, with
+ * its own launches, without a GPU. Only the plans are libgpuscope's. */
 #include "cuda_state.h"
 #include "fake_nvidia.h"
 #include "host_kernels.h"
@@ -17,7 +17,7 @@ struct gs_arena {
     char *memory;
 };
 
-/* A scope's things: all go with the outermost one. */
+/* All objects of a scope are freed with the outermost one. */
 static struct gs_scope outer, inner;
 static struct gs_arena arena;
 static float ms_now;
@@ -136,14 +136,14 @@ gs_status gs_free_host_at(gs_scope *scope, void *memory, PLACE)
     free(memory);
     return GS_OK;
 }
-/* What nobody wrote is no number. */
+/* Memory that was never written is NaN. */
 gs_status gs_arena_open_at(gs_scope *scope, const gs_plan *plan, gs_arena **ret_arena, PLACE)
 {
     (void)scope, UNUSED;
     uint64_t offset = 0, end = 0;
     for (size_t block = 0; gs_plan_offset(plan, block, &offset) == GS_OK; block++)
         end = offset > end ? offset : end;
-    size_t bytes = (size_t)end + ((size_t)4 << 20); /* the last block's size is not known here */
+    size_t bytes = (size_t)end + ((size_t)4 << 20); /* the size of the last block is not known here */
     arena = (struct gs_arena){.plan = plan, .memory = aligned_alloc(512, bytes)};
     if (arena.memory == NULL)
         return GS_NO_MEMORY;
@@ -184,7 +184,7 @@ gs_status gs_nccl_new_id_at(gs_scope *scope, gs_nccl_id *ret, PLACE)
     return GS_OK;
 }
 
-/* In place of cuda_program.c. */
+/* Replaces cuda_program.c. */
 static int cuDeviceGet(int *ret, int ordinal)
 {
     *ret = ordinal;
@@ -295,7 +295,7 @@ gs_status gs_wait_event_at(CUevent event, PLACE)
     (void)event, UNUSED;
     return GS_OK;
 }
-/* Each measurement is shorter than the one before: what is tried last is chosen. */
+/* Each measurement is shorter than the one before, so the last algorithm is chosen. */
 gs_status gs_elapsed_at(CUevent begin, CUevent end, float *ret_ms, PLACE)
 {
     (void)begin, (void)end, UNUSED;

@@ -1,4 +1,4 @@
-/* The layers of the network in plain loops and double precision, to compare the trainer's kernels with. */
+/* The loss of a model in double: see exact.h. */
 #include "exact.h"
 
 #include <math.h>
@@ -24,7 +24,7 @@ static void convolve(const struct exact *exact, const struct layer *layer, const
         for (size_t ky = 0; ky < k; ky++)
             for (size_t kx = 0; kx < k; kx++) {
                 size_t r = row * layer->stride + ky - layer->pad, q = column * layer->stride + kx - layer->pad;
-                if (r >= in->height || q >= in->width) /* below 0 it is large */
+                if (r >= in->height || q >= in->width) /* negative values are large */
                     continue;
                 for (size_t d = 0; d < in->channels; d++)
                     sum += parameters[layer->weight_at + ((c * k + ky) * k + kx) * in->channels + d] *
@@ -88,7 +88,7 @@ static void take_largest(struct exact *exact, const struct layer *layer, const d
             second = value > best ? best : value > second ? value : second;
             best = value > best ? value : best;
         }
-        if (best > second && best != 0) /* of zeros behind a ReLU it does not matter which */
+        if (best > second && best != 0) /* if all values are zeros after a ReLU, the choice does not matter */
             near(exact, best - second);
         y[i] = best;
     }
@@ -107,7 +107,7 @@ static void average(const struct exact *exact, const struct layer *layer, const 
 static void rectify(struct exact *exact, const struct layer *layer, double *y)
 {
     for (size_t i = 0; layer->has_relu && i < exact->images * shape_count(layer->out); i++) {
-        if (y[i] != 0) /* a sum of results that are 0 themselves stays so */
+        if (y[i] != 0) /* a sum of results that are always 0 stays 0 */
             near(exact, y[i]);
         y[i] = y[i] > 0 ? y[i] : 0;
     }

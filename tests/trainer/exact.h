@@ -1,5 +1,5 @@
-/* The loss of a model in double, by loops as plain as can be: what a back end's gradients are measured against. It
- * knows of the trainer what model.h says, and shares no code with any back end. */
+/* The loss of a model in double, computed with the simplest loops. A back end's gradients are compared with it. It
+ * only uses model.h of the trainer, and shares no code with any back end. */
 #ifndef TRAINER_EXACT_H
 #define TRAINER_EXACT_H
 
@@ -7,16 +7,17 @@
 
 struct exact {
     const struct model *model;
-    size_t images, counted; /* in the batch; of them, from the front, in the loss */
+    size_t images, counted; /* images in the batch; the first `counted` of them are in the loss */
     const float *input;     /* rows, columns, channels */
     const int32_t *labels;
-    const float *statistics; /* batch normalisation by these; NULL: by the batch's own */
-    /* Written by exact_loss(): */
+    const float *statistics; /* statistics for batch normalisation; NULL: the batch's own */
+    /* Set by exact_loss(): */
     size_t correct;
-    double closest; /* to where a ReLU or a maximum bends: how far rounding may go before a gradient is another one */
+    double closest; /* distance to the nearest bend of a ReLU or of a maximum: larger rounding errors would change the
+                       gradient */
 };
 
-/* Summed over the images that count. */
+/* Return the sum over the images that count. */
 double exact_loss(struct exact *exact, const double *parameters);
 
 #endif

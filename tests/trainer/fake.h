@@ -1,7 +1,7 @@
-/* A back end for tests: "input, linear" in plain C, on any number of devices, watched for misuse.
+/* A back end for tests: "input, linear" in plain C, on any number of devices, with checks for misuse.
  *
- * It computes what it says, so it learns; the same calls give the same bits. Every function can be told to fail. What
- * breaks backend.h's rules ends the program. */
+ * It really computes, so it learns; the same calls give the same bits. Every function can be made to fail. A
+ * violation of backend.h's rules ends the program. */
 #ifndef TRAINER_FAKE_H
 #define TRAINER_FAKE_H
 
@@ -21,15 +21,15 @@ const char *fake_call_text(enum fake_call call);
 
 struct fake_watch {
     int calls[FAKE_CALL_COUNT];
-    enum fake_call fails; /* its `at`th call; 0: none */
+    enum fake_call fails; /* the `at`-th call of this function fails; 0: none */
     int fails_at;
-    uint64_t broken_first, broken_last; /* update() calls that find no numbers; from 1 */
-    int states, host_blocks;            /* that were not given back */
-    struct backend_watch seen;          /* what watch() answers */
+    uint64_t broken_first, broken_last; /* update() calls that find gradients that are not finite; from 1 */
+    int states, host_blocks;            /* not released */
+    struct backend_watch seen;          /* returned by watch() */
 };
-/* Nothing fails, nothing was counted. */
+/* Reset the failures and counts. */
 void fake_reset(void);
-struct fake_watch *fake_watch(void); /* between trainings, by one thread */
+struct fake_watch *fake_watch(void); /* use it between trainings, from one thread */
 
 extern const struct backend backend_fake; /* "fake" */
 

@@ -1,4 +1,4 @@
-/* Stand-ins for cuDNN and cuBLAS that compute on the host, and fail on demand. */
+/* Fake libraries of NVIDIA: see fake_nvidia.h. */
 #include "fake_nvidia.h"
 
 #include "cuda_api.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* cudnnStatus_t and cublasStatus_t: for a wrong argument, and for what an algorithm cannot do. */
+/* Values of cudnnStatus_t and cublasStatus_t: a wrong argument, and a problem that an algorithm does not support. */
 enum { BAD_PARAMETER = 2000, NOT_SUPPORTED = 3000, BLAS_INVALID = 7 };
 
 int fake_computes, fake_refuses_graphs;
@@ -25,7 +25,7 @@ CUBLAS_CALLS(DECLARE)
 NVRTC_CALLS(DECLARE)
 NCCL_CALLS(DECLARE)
 
-/* Devices are threads. */
+/* Each device is a thread. */
 static long add(long *what, long by)
 {
     return __atomic_add_fetch(what, by, __ATOMIC_RELAXED);
@@ -71,7 +71,7 @@ static uint16_t float_half(float x)
     if (!(size < 65520.0F))
         return (uint16_t)(sign | (size != size ? 0x7fff : 0x7c00));
     frexpf(size, &exponent);
-    bool is_small = size < 0x1p-14F; /* 0 is, too */
+    bool is_small = size < 0x1p-14F; /* also for 0 */
     uint32_t digits = (uint32_t)nearbyintf(ldexpf(size, is_small ? 24 : 11 - exponent));
     return (uint16_t)(sign | (is_small ? digits : ((uint32_t)(exponent + 13) << 10) + digits));
 }
@@ -102,7 +102,7 @@ static void set(void *to, size_t at, int type, float x)
 /* ---- convolutions, channels last ---- */
 
 struct convolution {
-    int kind; /* 0 forward, 1 by inputs, 2 by weights */
+    int kind; /* 0 forward, 1 input gradient, 2 weight gradient */
     int type, images, channels, height, width, out_channels, out_height, out_width, kernel, stride, pad;
 };
 
@@ -113,7 +113,7 @@ static bool is_whole(const struct convolution *c)
            c->out_width == (c->width + 2 * c->pad - c->kernel) / c->stride + 1;
 }
 
-/* For each pair of an input and an output that a weight connects. */
+/* Loop over each pair of an input and an output connected by a weight. */
 static void compute(const struct convolution *c, const void *x, const void *w, const void *y, void *to, float beta)
 {
     size_t counts[] = {(size_t)c->images * (size_t)(c->out_height * c->out_width * c->out_channels),
@@ -190,7 +190,7 @@ HANDLES(cublasCreate_v2, cublasDestroy_v2, cublasSetStream_v2, cublasGetStatusSt
 enum { TENSOR = 'T', FILTER = 'F', HOW = 'H' };
 struct legacy {
     int kind, is_set;
-    int type, n, c, h, w; /* a filter: outputs, inputs, height, width */
+    int type, n, c, h, w; /* for a filter: outputs, inputs, height, width */
     int pad, stride, math;
 };
 
@@ -280,7 +280,7 @@ int cudnnSetConvolutionMathType(void *convolution, int math_type)
     return 0;
 }
 
-/* Do the four belong together? */
+/* Whether the four descriptors match. */
 static bool gather(int kind, const struct legacy *x, const struct legacy *w, const struct legacy *how,
                    const struct legacy *y, struct convolution *ret)
 {
@@ -304,7 +304,8 @@ static bool gather(int kind, const struct legacy *x, const struct legacy *w, con
     return is_whole(ret);
 }
 
-/* Algorithms: 0 wants a GiB, 1 cannot do it, 2 is not deterministic, 3 uses the matrix cores, 4 and 5 are good. */
+/* Algorithms: 0 needs a GiB, 1 does not support the problem, 2 is not deterministic, 3 uses tensor cores, 4 and 5
+ * are good. */
 enum { ALGORITHMS = 6, SMALL_BYTES = 1000 };
 static const size_t algorithm_bytes[ALGORITHMS] = {(size_t)1 << 30, 0, 0, 0, SMALL_BYTES, 0};
 
@@ -421,7 +422,7 @@ int cudnnConvolutionBackwardFilter(void *handle, const void *alpha, void *x_tens
                                        space, workspace_bytes, beta, dw);
 }
 
-/* ---- cuDNN's graph interface: descriptors keep what was set ---- */
+/* ---- cuDNN's graph interface: descriptors store the attributes that were set ---- */
 
 enum { ATTRIBUTES_MAX = 12, VALUE_BYTES = 64 };
 struct graph_part {
@@ -431,7 +432,7 @@ struct graph_part {
         int64_t count;
         unsigned char value[VALUE_BYTES];
     } attributes[ATTRIBUTES_MAX];
-    /* An engine's and a configuration's: which one, of which graph. */
+    /* for an engine or a configuration: its number, and its graph */
     int engine;
     struct graph_part *of;
 };
@@ -444,7 +445,7 @@ static size_t type_bytes(int type)
                : 4;
 }
 
-/* NULL: it was not set, or is of another type. */
+/* NULL if it was not set, or has another type. */
 static const void *value_of(const struct graph_part *part, int name, int type, int64_t count)
 {
     for (int i = 0; part != NULL && i < part->attribute_count; i++)
@@ -559,7 +560,7 @@ int cudnnBackendSetAttribute(void *descriptor, int name, int type, int64_t count
     return 0;
 }
 
-/* Engines: 0 is not deterministic, 1 uses the matrix cores, 2 wants a GiB, 3 and 4 are good, 5 refuses. */
+/* Engines: 0 is not deterministic, 1 uses tensor cores, 2 needs a GiB, 3 and 4 are good, 5 refuses. */
 enum { ENGINES = 6 };
 static const int64_t engine_bytes[ENGINES] = {0, 0, (int64_t)1 << 30, SMALL_BYTES, 0, 0};
 
@@ -704,7 +705,7 @@ int cublasGemmEx(void *handle, int transpose_a, int transpose_b, int m, int n, i
     return 0;
 }
 
-/* ---- NCCL: one device's sum is itself ---- */
+/* ---- NCCL: the sum of one device is its own value ---- */
 
 API int ncclGetUniqueId(gs_nccl_id *ret);
 int ncclGetUniqueId(gs_nccl_id *ret)
@@ -744,14 +745,14 @@ int ncclAllReduce(const void *from, void *to, size_t count, int type, int operat
     return 0;
 }
 
-/* ---- NVRTC: an entry for each kernel of the source, by its parameters, as PTX; instructions are not looked at ---- */
+/* ---- NVRTC: an entry with the right parameters for each kernel of the source, as PTX; no instructions ---- */
 
 struct program {
     char *ptx;
     size_t bytes;
 };
 
-/* A parameter's PTX: by what its C says. Structures are passed as bytes. */
+/* Write the PTX of a parameter from its C declaration. Structures are passed as bytes. */
 static int parameter(char *out, size_t room, const char *begin, const char *end, int number)
 {
     static const struct {
@@ -791,7 +792,7 @@ static void entry(struct program *program, const char *name, int name_length, co
     program->bytes += (size_t)used;
 }
 
-/* KERNEL name(parameters) and PAIR(name, (parameters), ...), at the beginning of a line. */
+/* Find KERNEL name(parameters) and PAIR(name, (parameters), ...) at the beginning of a line. */
 static void entries(struct program *program, const char *source)
 {
     for (const char *line = source; line != NULL && *line != '\0'; line = strchr(line, '\n'), line += line != NULL) {

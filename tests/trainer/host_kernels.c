@@ -1,11 +1,11 @@
-/* cuda_kernels.cu for the host, in one precision: -DELEMENT=0, 1 or 2. */
+/* cuda_kernels.cu compiled for the host, in one precision: -DELEMENT=0, 1 or 2. */
 #include "host_kernels.h"
 
 #include <math.h>
 #include <string.h>
 
 #define KERNEL          static void
-#define DEVICE          static inline __attribute__((always_inline)) /* widths are constants, as on the card */
+#define DEVICE          static inline __attribute__((always_inline)) /* widths are constants, as on the GPU */
 #define SHARED          static
 #define ROOT(x)         (1.0F / sqrtf(x))
 #define __syncthreads() host_barrier()
@@ -49,17 +49,17 @@ static unsigned short narrow(float x)
         return 0x7fff;
     if (size >= 65520.0F)
         return (unsigned short)(sign | 0x7c00);
-    int exponent, is_small = size < 0x1p-14F; /* 0 is, too */
+    int exponent, is_small = size < 0x1p-14F; /* also for 0 */
     frexpf(size, &exponent);
     unsigned digits = (unsigned)nearbyintf(ldexpf(size, is_small ? 24 : 11 - exponent));
-    /* Either may round up to the next exponent. */
+    /* Both may round up to the next exponent. */
     return (unsigned short)(sign | (is_small ? digits : ((unsigned)(exponent + 13) << 10) + digits));
 }
 #endif
 
 #include "cuda_kernels.cu"
 
-/* ---- a thread of a launch: its arguments are pointers to values ---- */
+/* ---- one thread of a launch: its arguments are pointers to values ---- */
 
 #define A(type, n) (*(type *)arguments[n])
 #define THUNK(name, ...)                                                                                               \

@@ -1,4 +1,4 @@
-/* Runs a kernel on the host, each thread of a block as a fiber. */
+/* Run kernels on the host, with a fiber for each thread: see host_kernels.h. */
 #include "host_kernels.h"
 
 #include <stdio.h>
@@ -11,7 +11,7 @@ struct dims threadIdx, blockIdx, blockDim, gridDim;
 
 static struct fiber {
     ucontext_t context;
-    char *stack; /* kept for the next launch */
+    char *stack; /* reused by the next launch */
     int is_over;
 } fibers[THREADS_MAX];
 static ucontext_t scheduler;
@@ -32,7 +32,7 @@ static void thread(void)
 {
     launched->run(launched_arguments);
     running->is_over = 1;
-    swapcontext(&running->context, &scheduler); /* never again */
+    swapcontext(&running->context, &scheduler); /* never resumed */
 }
 
 static void begin(struct fiber *fiber)
@@ -53,7 +53,7 @@ static void place(unsigned index)
     threadIdx = (struct dims){index % blockDim.x, index / blockDim.x % blockDim.y, index / blockDim.x / blockDim.y};
 }
 
-/* To the next barrier, or the end. Returns how many are over. */
+/* Run all threads to the next barrier or the end. Returns how many have ended. */
 static unsigned advance(unsigned threads)
 {
     unsigned over = 0;

@@ -1,8 +1,8 @@
-"""A training in NumPy, in double, and whether a back end did the same: reference.py MODEL.net OPTIMIZER PARTS STEPS FILE.
+"""A training in NumPy, in double, compared with a back end: reference.py MODEL.net OPTIMIZER PARTS STEPS FILE.
 
-FILE is what trainer_steps wrote. Models are read, run and trained by code of its own; what it shares with the trainer is
-the description of a model's file and the order of its parameters (model.h). The formulas are those of PyTorch's layers,
-its SGD and its Adam: the same trainings in PyTorch 1.13, in double, give losses that differ by 5e-16 at most.
+FILE is written by trainer_steps. This program has its own code to read, run and train models. It only shares the
+format of a model's file and the order of its parameters (model.h) with the trainer. The formulas are those of
+PyTorch's layers, SGD and Adam: the losses of the same trainings in PyTorch 1.13, in double, differ by at most 5e-16.
 """
 
 import sys
@@ -10,18 +10,19 @@ import sys
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-# fp32 rounds by 6e-8, and a loss is the end of some layers of sums of up to thousands of terms, begun anew from rounded
-# parameters in each step; Adam divides by the root of squares that begin near 0, so where a gradient is mostly rounding, so is
-# the direction of its first steps. Measured: 4e-7 at most, with all instruction sets from SSE4.1 to AVX-512.
+# fp32 rounds by 6e-8. A loss is computed through several layers of sums of up to thousands of terms, from rounded
+# parameters in each step. Adam divides by the root of squares that begin near 0, so if a gradient is mostly rounding,
+# so is the direction of its first steps. Measured: at most 4e-7, with all instruction sets from SSE4.1 to AVX-512.
 LOSS_TOLERANCE = 1e-5
-# Of all that the steps moved, in the Euclidean norm; each parameter rounds, too. Measured: 1.1e-5.
+# Relative to the total change of the parameters in the Euclidean norm; each parameter is rounded, too. Measured:
+# 1.1e-5.
 MOVE_TOLERANCE = 1e-4
 
 
 # ---- models ----
 
 def read_model(path):
-    """Layers in order, as dictionaries: kind, sources, options, and where their parameters are."""
+    """Return the layers in order, as dictionaries: kind, sources, options, and the positions of their parameters."""
     layers, names, places, statistics = [], {}, 0, 0
     for line in open(path):
         words = line.split("#")[0].split()
@@ -90,17 +91,17 @@ def window(shape, layer):
     return side(shape[0]), side(shape[1]), shape[2]
 
 
-# ---- layers: a function each way; `kept` is what the way back needs ----
+# ---- layers: one function for each direction; `kept` is what the backward pass needs ----
 
 def windows(x, layer, fill):
-    """image, row, column, channel, window row, window column: no copy of x but for its padding."""
+    """Return image, row, column, channel, window row, window column: x is not copied except for its padding."""
     pad, kernel, stride = layer["pad"], layer["kernel"], layer["stride"]
     padded = np.pad(x, ((0, 0), (pad, pad), (pad, pad), (0, 0)), constant_values=fill)
     return sliding_window_view(padded, (kernel, kernel), (1, 2))[:, ::stride, ::stride]
 
 
 def unwindow(pieces, layer, shape):
-    """The sum of what each window gives to its pixels."""
+    """Add the contributions of each window to its pixels."""
     pad, kernel, stride = layer["pad"], layer["kernel"], layer["stride"]
     images, rows, columns = pieces.shape[:3]
     padded = np.zeros((images, shape[1] + 2 * pad, shape[2] + 2 * pad, shape[3]))
@@ -227,7 +228,7 @@ def backward(layers, parameters, results, kept, dy, gradients):
 
 
 def loss(logits, labels):
-    """Sum over images, its gradient by the logits, and how many were told right."""
+    """Return the sum over images, its gradient with respect to the logits, and the number of right predictions."""
     rows = logits.reshape(len(labels), -1)
     shifted = rows - rows.max(1, keepdims=True)
     total = np.exp(shifted).sum(1, keepdims=True)
@@ -299,7 +300,7 @@ def train(layers, optimizer, parts, steps, told):
 
 
 def moved_apart(told, ours, name):
-    """The part of all movement by which the two ended up elsewhere."""
+    """Return the difference of the two results relative to the total change."""
     begin = told[name].astype(float)
     moved = np.linalg.norm(ours[name + "_after"] - begin)
     return 0 if moved == 0 else np.linalg.norm(told[name + "_after"] - ours[name + "_after"]) / moved

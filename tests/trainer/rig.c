@@ -1,4 +1,4 @@
-/* What the trainer's tests share: a data set, a network and a folder. */
+/* The model, values and batch for tests of back ends: see rig.h. */
 #include "rig.h"
 
 #include <stdio.h>

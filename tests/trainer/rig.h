@@ -1,18 +1,18 @@
-/* A back end with a small model, made-up values and a batch: what tests of back ends begin with. Whatever does not work
- * ends the test. */
+/* A back end with a small model, made-up values and a batch, used by the tests of back ends. Any failure ends the
+ * test. */
 #ifndef TRAINER_RIG_H
 #define TRAINER_RIG_H
 
 #include "backend.h"
 
 struct rig_options {
-    size_t images; /* in a micro-batch */
-    size_t parts;  /* micro-batches that are made up; 0: 1 */
+    size_t images; /* per micro-batch */
+    size_t parts;  /* number of micro-batches to make up; 0: 1 */
     bool checkpointing;
     enum optimizer optimizer;
     enum precision precision;
     bool tune;
-    size_t budget_bytes; /* of a workspace */
+    size_t budget_bytes; /* of one workspace */
     uint64_t seed;
 };
 
@@ -22,22 +22,22 @@ struct rig {
     struct schedule schedule;
     const struct backend *backend;
     void *state;
-    float *parameters, *statistics; /* owned; first values: no bias is 0, no scale 1, no mean 0 */
-    float *images;                  /* owned; of all parts */
+    float *parameters, *statistics; /* owned; initial values: no bias is 0, no scale 1, no mean 0 */
+    float *images;                  /* owned; for all parts */
     int32_t *labels;                /* owned */
 };
 
 struct model rig_model(const char *text);
-/* The same seed gives the same values and images, however they are parted. */
+/* Open a back end. The same seed gives the same values and images, however they are divided into parts. */
 void rig_open(struct rig *rig, const struct backend *backend, const char *text, const struct rig_options *options);
 void rig_close(struct rig *rig);
-/* One micro-batch of a step over all parts. */
+/* Return one micro-batch of a step over all parts. */
 struct iteration rig_iteration(const struct rig *rig, size_t part);
 void rig_iterate(struct rig *rig, size_t part, const struct iteration *iteration);
-/* A whole block; the caller frees it. */
+/* Return the content of a block; the caller frees it. */
 void *rig_get(struct rig *rig, enum lasting which);
 struct results rig_settle(struct rig *rig);
-/* The gradients of all parts from nothing; the caller frees them. */
+/* Compute the gradients of all parts, starting from 0; the caller frees them. */
 float *rig_gradients(struct rig *rig);
 
 #endif

@@ -1,8 +1,8 @@
-"""The trainer as its users start it: it learns, keeps its promise, leaves nothing behind, and outlives its death.
+"""Run the trainer like a user: it learns, keeps its memory limit, leaves nothing behind, and survives being killed.
 
-    runs.py [NAME]    one of CASES; exit 77: this build or machine cannot show it
+    runs.py [NAME]    one of CASES; exit 77: not possible with this build or on this machine
 
-GPUWHY_TRAINER_CPU says whether the build has the back end on the CPU.
+GPUWHY_TRAINER_CPU tells whether the build has the back end on the CPU.
 """
 import json
 import os
@@ -25,7 +25,7 @@ TINY = "input 1 12 12\nconv 8 3 pad 1 relu\nmaxpool 2\nsegment\nconv 8 3 pad 1 r
 NORMALISED = ("input 1 12 12\nconv 8 3 pad 1 nobias\nbatchnorm relu\nmaxpool 2\nsegment\nconv 8 3 pad 1 nobias\n"
               "batchnorm relu\nmaxpool 2\nlinear 10\n")
 GIB = 1 << 30
-RUNS = 20 if SANITIZE else 100 # the same code again
+RUNS = 20 if SANITIZE else 100 # more runs would execute the same code
 
 
 def need_cpu():
@@ -34,7 +34,7 @@ def need_cpu():
 
 
 class Place:
-    """A folder with models, and trainers that are started in it."""
+    """A folder with models, in which trainers are started."""
 
     def __init__(self, path):
         self.path = path
@@ -57,12 +57,12 @@ class Place:
         return self.run("--backend", "cpu", "--model", "tiny.net", *options, status=status)
 
     def log(self, name):
-        """Each line is an object; of a killed run the last one may lack its end."""
+        """Read the log. Each line is an object; the last one of a killed run may be incomplete."""
         lines = (self.path / name).read_text().split("\n")
         return [json.loads(line) for line in lines if line.endswith("}")]
 
     def losses(self, name):
-        """By step; one that was made again must have been the same."""
+        """Return the losses by step. A step that was made twice must have the same loss."""
         losses = {}
         for line in self.log(name):
             if "loss" in line:
@@ -86,7 +86,7 @@ SIDE = 12
 
 
 def digit(number, luck):
-    """5x7 dots somewhere in 12x12, brighter or darker, with noise."""
+    """Draw 5x7 dots somewhere in 12x12, brighter or darker, with noise."""
     image = [luck.randrange(60) for _ in range(SIDE * SIDE)]
     top, left, light = luck.randrange(SIDE - 7), luck.randrange(SIDE - 5), luck.randrange(120, 196)
     for y, row in enumerate(FONT[number].split()):
@@ -136,7 +136,7 @@ def learns_digits(place):
 # ---- run after run -------------------------------------------------------------------------------------------------
 
 def run_lines(out):
-    """What each run said of memory."""
+    """Return what each run printed about memory."""
     return [re.sub(r".*?; plan", "plan", line) for line in out.splitlines() if line.startswith("run ")]
 
 
@@ -153,7 +153,7 @@ def hundred_runs_dry(place):
 
 
 def runs_of_cuda(place):
-    """The back end for cards, with libraries that compute nothing: on one card and on two."""
+    """The back end for GPUs with libraries that compute nothing: on one GPU and on two."""
     fakes = os.environ.get("GPUWHY_TRAINER_FAKES", "")
     if fakes == "":
         skip("this build has no libraries that stand for CUDA's")
@@ -162,7 +162,7 @@ def runs_of_cuda(place):
         command = ["env", *(f"{name}={fakes}" for name in names), *behind_sanitizer([TRAINER]), "--backend", "cuda",
                    "--model", place.path / "normalised.net", "--runs", "20", "--images", "100", "--batch", "20", "--steps", "3",
                    "--precision", "bf16", "--evaluate", "--quiet", "--workspace", "1MiB", "--gpus", str(gpus)]
-        # 2 GiB: under ThreadSanitizer there are no addresses for two large ones.
+        # 2 GiB, because ThreadSanitizer does not have enough addresses for two large GPUs.
         run = run_observed(command, Card("2GiB", name=f"{gpus}xh200"), new_folder(place.path, f"cuda{gpus}"))
         expect(run.status == 0, f"exit {run.status}: {run.stdout.decode()}{run.stderr.decode(errors='replace')}")
         lines = [line.split(", heap")[0] for line in run_lines(run.stdout.decode())]
@@ -172,7 +172,7 @@ def runs_of_cuda(place):
 
 
 def hundred_runs_cpu(place):
-    """The heap stays as it is, once the caches that the C library has for each thread are off: they count as used."""
+    """The heap does not grow. The C library's per-thread caches are off, because they count as used memory."""
     need_cpu()
     place.environment["GLIBC_TUNABLES"] = "glibc.malloc.tcache_count=0"
     out, _ = place.run("--backend", "cpu", "--model", "normalised.net", "--runs", str(RUNS), "--images", "100", "--batch",
@@ -187,10 +187,10 @@ def hundred_runs_cpu(place):
     expect(heaps[-1] - heaps[half - 1] < half * 16, f"{half} runs leave {heaps[-1] - heaps[half - 1]} bytes on the heap")
 
 
-# ---- the promise ---------------------------------------------------------------------------------------------------
+# ---- the memory limit ----------------------------------------------------------------------------------------------
 
 def keeps_the_promise(place):
-    """On a card that has no more than was promised; without the promise the same fails there."""
+    """On a GPU that has only as much memory as the limit; without the limit the same training fails there."""
     rows = (("small", "6400", "2GiB"), ("resnet18", "64", "2GiB"))
     for model, batch, size in rows:
         options = ["--backend", "dry", "--model", model, "--batch", batch, "--images", batch, "--steps", "2",
@@ -200,7 +200,7 @@ def keeps_the_promise(place):
         expect(run.status == 0 and "refused: micro-batch" in said and "chosen: micro-batch" in said,
                f"{model}: exit {run.status}: {said}")
         expect(run.verdict()["status"] == "clean", f"{model}: {run.verdict()['headline']}")
-        # It is a promise on a card with room, too: what the scope took, with context and reserve, is below.
+        # The limit also holds on a larger GPU: the memory of the scope, with context and reserve, stays below it.
         folder = new_folder(place.path, model + "-room")
         run = run_observed([TRAINER, *options, "--memory", size, "--quiet"], Card(), folder)
         expect(run.status == 0, f"{model}: exit {run.status}: {run.stderr.decode(errors='replace')}")
@@ -220,12 +220,12 @@ def prints_plans(place):
         expect(run.status == 0 and "parameters" in said and re.search(r"^  taken +\d+", said, re.M), said[:2000])
         taken = int(re.search(r"^  taken +(\d+)", said, re.M).group(1))
         if model not in ("small", "resnet18"):
-            continue # first values for that many parameters take their time
+            continue # initialising that many parameters takes time
         run = run_observed([TRAINER, "--backend", "dry", "--model", model, "--batch", "32", "--images", "32", "--steps",
                             "1", "--quiet"], Card(), new_folder(place.path, model + "-taken"))
         peak = int(re.search(r"peak (\d+) bytes", run.stdout.decode()).group(1))
         expect(taken == peak, f"{model}: {taken} planned, {peak} taken")
-    out, _ = place.run("--backend", "dry", "--plan", "--model", "tiny.net") # without a card
+    out, _ = place.run("--backend", "dry", "--plan", "--model", "tiny.net") # without a GPU
     expect("planned without it" in out and "taken" in out, out)
 
 
@@ -266,7 +266,7 @@ def refuses_damage(place):
     expect('no such data as "svhn"' in err, err)
 
 
-# ---- death ---------------------------------------------------------------------------------------------------------
+# ---- killed --------------------------------------------------------------------------------------------------------
 
 STEADY = ["--backend", "cpu", "--model", "normalised.net", "--images", "400", "--batch", "16", "--micro-batch", "8",
           "--optimizer", "adam", "--rate", "0.003", "--deterministic", "--quiet"]
@@ -293,7 +293,7 @@ def ends_well_at_a_signal(place):
 
 
 def wait_for_more(log, process):
-    """Until the log has grown: the process has made a step."""
+    """Wait until the log has grown, which means that the process has made a step."""
     size, until = log.stat().st_size if log.exists() else 0, time.monotonic() + 100
     while process.poll() is None and time.monotonic() < until:
         if log.exists() and log.stat().st_size > size and '"step"' in log.read_text()[size:]:
@@ -304,14 +304,14 @@ def wait_for_more(log, process):
 
 
 def outlives_kills(place, kills=200):
-    """Killed again and again, wherever it is; the losses are those of a run that was left alone, to the bit."""
+    """Kill the training again and again at random places; the losses are bit for bit those of an undisturbed run."""
     need_cpu()
     luck, killed, log = random.Random(9), 0, place.path / "log"
     options = [*STEADY, "--checkpoint", "c", "--every", "3", "--resume", "--log", "log", "--steps"]
     resumed = []
     while killed < kills or (len(set(resumed)) < 4 and killed < 5 * kills):
         process = place.start(*options, "1000000")
-        if luck.random() < 0.8: # else while it begins
+        if luck.random() < 0.8: # otherwise kill it while it starts
             wait_for_more(log, process)
         time.sleep(luck.uniform(0, 0.06))
         process.kill()

@@ -1,8 +1,8 @@
-/* Models and schedules: plain data, no back end.
+/* Test models and schedules: plain data, without a back end.
  *
- * A schedule is played with a mark for each byte range instead of numbers: what a step reads must still be what the
- * step before wrote there. That says at once whether blocks that live together lie apart, and whether anything is read
- * before it was computed. */
+ * A schedule is simulated with a mark for each byte range instead of numbers: the data that a step reads must still
+ * be what the earlier step wrote there. This shows whether blocks that are alive at the same time are separate, and
+ * whether data is read before it was computed. */
 #include "backend.h"
 #include "schedule.h"
 
@@ -173,7 +173,7 @@ static void play_step(struct play *play, const struct step *step)
           step->kind == STEP_INPUT || step->kind == STEP_FORWARD);
     touch(play, step->saved, is_backward, !is_backward);
     touch(play, step->dx, step->adds, true);
-    touch(play, step->workspace, step->workspace != NO_BLOCK, false); /* nothing of the step lies in it */
+    touch(play, step->workspace, step->workspace != NO_BLOCK, false); /* none of the step's blocks is in it */
 }
 
 static void play_iterations(const struct schedule *schedule)
@@ -187,14 +187,15 @@ static void play_iterations(const struct schedule *schedule)
     for (int iteration = 0; iteration < 2; iteration++) {
         for (size_t i = 0; i < schedule->step_count; i++)
             play_step(&play, &schedule->steps[i]);
-        for (int i = 0; i < LASTING_COUNT; i++) /* nothing has written over them */
+        for (int i = 0; i < LASTING_COUNT; i++) /* nothing has overwritten them */
             touch(&play, schedule->lasting[i], true, false);
     }
     free(play.memory);
     free(play.written);
 }
 
-/* Each layer with parameters once, from the last to the first; what is computed again is so for the backward pass. */
+/* Count each layer with parameters once, from the last to the first. A layer is only computed again for the backward
+ * pass. */
 static void count_steps(const struct schedule *schedule)
 {
     const struct model *model = schedule->model;
@@ -217,7 +218,7 @@ static void count_steps(const struct schedule *schedule)
     free(backward);
 }
 
-/* Some workspace for every step, of different sizes. */
+/* Plan some workspace of different sizes for every step. */
 static bool plan_some(void *state, const struct schedule_options *options, struct step *step, size_t budget_bytes,
                       struct reason *reason)
 {
@@ -254,12 +255,12 @@ static void steps_find_what_was_written(void **unused)
                 sizes[way] = schedule.size.arena_bytes;
             schedule_clear(&schedule);
         }
-        assert_true(sizes[1] <= sizes[0] + 200000); /* with checkpointing at most as large, but for the workspace */
+        assert_true(sizes[1] <= sizes[0] + 200000); /* not larger with checkpointing, except for workspaces */
         model_clear(&model);
     }
 }
 
-/* With many images checkpointing pays, most in deep networks. */
+/* With many images checkpointing saves memory, most of all in deep networks. */
 static void checkpointing_needs_less(void **unused)
 {
     (void)unused;
@@ -277,7 +278,7 @@ static void checkpointing_needs_less(void **unused)
     model_clear(&model);
 }
 
-/* A sum hands one gradient to two readers: what one of them changes in place, the other must not see. */
+/* A sum passes one gradient to two layers. If one of them changes it in place, the other must not see the change. */
 static void shared_gradients_are_copied(void **unused)
 {
     (void)unused;

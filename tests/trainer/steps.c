@@ -1,7 +1,7 @@
-/* Some steps of training on a back end, and all that went in and came out: trainer_steps BACKEND MODEL.net OPTIMIZER
- * IMAGES PARTS STEPS OUT [checkpointing]. Each step has PARTS micro-batches of IMAGES made-up images; after the last
- * one the first batch is evaluated. OUT: a line "name type count" in front of each array, fp32 or int32 of this
- * machine. reference.py computes the same from it. */
+/* Run some training steps on a back end and write all inputs and outputs: trainer_steps BACKEND MODEL.net OPTIMIZER
+ * IMAGES PARTS STEPS OUT [checkpointing]. Each step has PARTS micro-batches of IMAGES made-up images. After the last
+ * step the first batch is evaluated. OUT has a line "name type count" before each array, fp32 or int32 in this
+ * machine's byte order. reference.py computes the same from it. */
 #include "rig.h"
 
 #include <stdio.h>

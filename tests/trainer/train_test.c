@@ -1,5 +1,5 @@
-/* The loop, on a back end that is told what to do: what is learned, how steps are parted, what goes on from a
- * checkpoint, and what is left when any call fails. */
+/* Test the training loop with a back end whose behaviour the test controls: whether it learns, how steps are
+ * divided, how it continues from a checkpoint, and what is left over when any call fails. */
 #include "checkpoint.h"
 #include "fake.h"
 #include "scale.h"
@@ -78,7 +78,7 @@ static struct checkpoint read_checkpoint(void)
     return is;
 }
 
-/* Each call of each function in turn: it is named, nothing hangs, all is given back. */
+/* Let each call of each function fail in turn: the failure is named, nothing hangs, everything is released. */
 static void fails_cleanly(const struct train_options *options)
 {
     struct train_result result;
@@ -96,16 +96,16 @@ static void fails_cleanly(const struct train_options *options)
             if (fake_watch()->states != 0 || fake_watch()->host_blocks != 0)
                 fail_msg("%s, call %d: something was not given back", said, at);
             if (call == FAKE_fed && is_well)
-                continue; /* the loader's last words, when all was done */
+                continue; /* called by the loader when everything was done */
             if (!is_well && call == FAKE_sum && strstr(reason.text, "another device is gone") != NULL)
-                continue; /* it was quicker to say so */
+                continue; /* the error was reported earlier */
             if (is_well || strstr(reason.text, said) == NULL)
                 fail_msg("%s, call %d: it says '%s'", said, at, is_well ? "all is well" : reason.text);
         }
     }
 }
 
-/* ---- what it computes ---- */
+/* ---- results ---- */
 
 static void learns(void **state)
 {
@@ -116,11 +116,11 @@ static void learns(void **state)
     assert_true(result.test_accuracy > 0.9);
     options.optimizer = OPTIMIZER_ADAM;
     assert_true(trained(&options).test_accuracy > 0.9);
-    options.labels_are_lot = true; /* what the images do not say cannot be told of new ones */
+    options.labels_are_lot = true; /* random labels cannot be predicted for new images */
     assert_true(trained(&options).test_accuracy < 0.5);
 }
 
-/* The largest difference of two sets of parameters. */
+/* Return the largest difference between two sets of parameters. */
 static double apart(const struct checkpoint *one, const struct checkpoint *other)
 {
     double most = 0;
@@ -165,7 +165,7 @@ static void same_checkpoint(const struct checkpoint *one, const struct checkpoin
         assert_memory_equal(one->moments[i], other->moments[i], one->parameter_count * sizeof(float));
 }
 
-/* 60 steps at once, or with breaks wherever: to the bit the same, over the ends of epochs and micro-batches. */
+/* 60 steps at once, or with breaks anywhere, also across epochs and micro-batches: the results are equal to the bit. */
 static void goes_on(void **state)
 {
     (void)state;
@@ -196,7 +196,7 @@ static void goes_on(void **state)
     assert_non_null(strstr(reason.text, "/c: the checkpoint is of batch 32, and this is 16"));
 }
 
-/* Who fills the buffers changes no step. 32 x 48 x 48 numbers are worth help. */
+/* The number of threads that fill the buffers changes no step. 32 x 48 x 48 numbers are enough to use helpers. */
 static void helpers_change_nothing(void **state)
 {
     (void)state;
@@ -250,7 +250,7 @@ static void scales(void **state)
     assert_true(scale.now == SCALE_BEGIN);
     assert_true(scale_step(&scale, true) && scale.now == SCALE_BEGIN / 2);
     assert_true(scale_step(&scale, false) && scale_step(&scale, false) && scale.now == SCALE_BEGIN / 2);
-    assert_true(scale_step(&scale, true) && scale.now == SCALE_BEGIN / 4); /* the good ones count anew */
+    assert_true(scale_step(&scale, true) && scale.now == SCALE_BEGIN / 4); /* the count of good steps starts again */
     for (int i = 0; i < 3; i++)
         assert_true(scale_step(&scale, false));
     assert_true(scale.now == SCALE_BEGIN / 2);
@@ -266,7 +266,7 @@ static void scales(void **state)
     assert_true(scale_step(&scale, true) && scale.now == 128);
 }
 
-/* Steps that were not taken are none for Adam. */
+/* Skipped steps do not count for Adam. */
 static void broken_steps_are_not_taken(void **state)
 {
     (void)state;
@@ -292,7 +292,7 @@ static void broken_steps_are_not_taken(void **state)
     assert_false(train(&options, &result, &reason));
     assert_non_null(strstr(reason.text, "step 52: gradients were no numbers for 50 steps in a row"));
     assert_int_equal(fake_watch()->states, 0);
-    options.steps = 200; /* of which every second one is looked at */
+    options.steps = 200; /* every second step is broken */
     options.results_every = 2;
     fake_reset();
     fake_watch()->broken_first = 3;
@@ -301,7 +301,7 @@ static void broken_steps_are_not_taken(void **state)
     assert_non_null(strstr(reason.text, "step 102: gradients were no numbers for 50 steps in a row"));
 }
 
-/* ---- what fails ---- */
+/* ---- failures ---- */
 
 static void any_call_may_fail(void **state)
 {
@@ -376,7 +376,7 @@ static void refuses_what_cannot_be(void **state)
     refused(options, "/nowhere/m.net");
 }
 
-/* ---- what it tells ---- */
+/* ---- reports ---- */
 
 static bool log_has(const char *text)
 {

@@ -1,5 +1,5 @@
-"""The families of programs. Each function draws one program that holds both of its versions, faulty and repaired, and says
-what is true of the faulty one: `Truth`. truth.py checks that by arithmetic before it runs anything.
+"""The families of programs. Each function draws one program with both of its versions, faulty and repaired, and
+returns the truth about the faulty one: `Truth`. truth.py checks it by arithmetic before it runs anything.
 """
 from plans import (CONTEXT, GIB, KIB, MIB, NEXT_CONTEXT, PAGE, STREAM, Impossible, Node, alloc, call, loop, only_faulty,
                    only_repaired, varied_loop, when)
@@ -8,13 +8,12 @@ ESTABLISHED_OR_SUPPORTED = ("established", "supported")
 
 
 class Truth:
-    """What may be said of a program.
+    """The truth about a program.
 
-    name: of the row in the table. ends: how the faulty program ends ("oom", "exit", "kill", "throw").
-    right: verdicts that are right, {cause: certainties}; cause "clean" and "undetermined" have none.
-    true: causes that may be called established; every other one that is, is an overclaim.
-    leak: whether "ruled out: a leak" is false. lists: whether a clean run may list leaks.
-    ambiguous: why "not determined" is right, too."""
+    name: of the row in the table. ends: how the faulty program ends ("oom", "exit", "kill", "throw"). right:
+    verdicts that are right, {cause: certainties}; the causes "clean" and "undetermined" have no certainties. true:
+    causes that may be called established; every other established cause is an overclaim. leak: whether "ruled out: a
+    leak" is false. lists: whether a clean run may list leaks. ambiguous: why "undetermined" is right, too."""
 
     def __init__(self, name, ends, right, true, leak=False, ambiguous=None):
         self.name, self.ends, self.right, self.true = name, ends, right, set(true)
@@ -34,11 +33,11 @@ CLEAN = {"clean": None}
 
 
 def modest_neighbour(d):
-    """Another process holds a part of the card, in both versions: whatever happens to this one is its own doing."""
+    """Another process uses a part of the GPU in both versions, so it does not cause the difference between them."""
     theirs = d.rng.uniform(0.08, 0.3)
     d.neighbour = [Node("begin", 1, 0, 0, 0), alloc(0, 0, "plain", int(theirs * d.usable) // PAGE * PAGE), Node("ready"),
                    Node("hold")]
-    d.neighbour_bytes = d.neighbour_bytes_repaired = 0  # already out of what is usable
+    d.neighbour_bytes = d.neighbour_bytes_repaired = 0  # already subtracted from the usable memory
     d.usable -= int(theirs * d.usable) + CONTEXT + 4 * PAGE
     d.notes["neighbour"] = round(theirs, 2)
     if d.usable < GIB // 2:
@@ -46,7 +45,7 @@ def modest_neighbour(d):
 
 
 def found_batch(d):
-    """A search for the batch size: refusals that are handled before the work begins."""
+    """A search for the batch size: allocation failures that are handled before the work begins."""
     kind = d.kind if d.kind != "cached" else "plain"
     bag = d.bag()
     sizes = [d.size(d.card * factor, kind) for factor in (4, 2, 1.1)]
@@ -55,7 +54,7 @@ def found_batch(d):
 
 
 def small_leak(d, steps):
-    """Statements of a step that keep a little: never what kills the program."""
+    """Statements of a step that keep a little memory, but never enough to kill the program."""
     d.notes["small_leak"] = True
     size = d.size(d.rng.uniform(0.002, 0.04) * d.usable / steps)
     return [alloc(d.bag(), d.place(), d.rng.choice([d.kind, "plain"]), size)]
@@ -64,7 +63,7 @@ def small_leak(d, steps):
 # ---- leaks ---------------------------------------------------------------------------------------------------------
 
 def leak(d):
-    """Blocks that each step, each k-th step, or each step from the n-th on keeps; freed in the repaired program."""
+    """Blocks kept by each step, each k-th step, or each step from the n-th on. The repaired program frees them."""
     rng = d.rng
     if d.language == "plan" and d.card >= 4 * GIB and rng.random() < 0.08:
         modest_neighbour(d)
@@ -126,7 +125,7 @@ def leak(d):
         keep = [call(rng.randrange(8), keep)]
     repair = [only_repaired(*[Node("freeall", bag) for bag in bags])]
     if rng.random() < 0.25:
-        repair = keep + repair  # all in one place
+        repair = keep + repair  # all at one place
     else:
         body = d.insert(body, keep)
     body = body + d.waits() + repair + end
@@ -134,7 +133,7 @@ def leak(d):
         body = [call(0, body)]
     steps = int(steps_needed * rng.uniform(1.3, 2.2)) + 5
     warm = d.warm(base * warm_part * d.usable) if warm_part * base > 0 else []
-    if rng.random() < 0.15 and warm_part * base > 0:  # the optimizer's state comes with the first step
+    if rng.random() < 0.15 and warm_part * base > 0:  # the optimizer's state is allocated in the first step
         body = [when("until", 1, body=warm)] + body
         warm = []
     ambiguous = None
@@ -148,7 +147,7 @@ def leak(d):
 
 
 def leak_runs(d):
-    """Train twice (or more often) in one process: what the first run allocated stays."""
+    """Train twice or more in one process: the memory of the first run stays allocated."""
     rng = d.rng
     share = rng.uniform(0.12, 0.6)
     runs = int(1 / share * rng.uniform(1.3, 2)) + 2
@@ -165,7 +164,7 @@ def leak_runs(d):
 
 
 def leak_handles(d):
-    """Streams or contexts that each step makes, beside the program's own data."""
+    """Streams or contexts created by each step, besides the program's own data."""
     rng = d.rng
     d.card = rng.choice([2, 3, 4]) * GIB
     d.usable = d.card - CONTEXT
@@ -192,7 +191,7 @@ def leak_handles(d):
 
 
 def leak_thread(d):
-    """One thread loads and keeps; another one trains and gives back."""
+    """One thread loads and keeps data; another one trains and frees its memory."""
     rng = d.rng
     if d.fail == "cleanup":  # not while the other thread uses its bags
         d.fail = "exit"
@@ -213,15 +212,16 @@ def leak_thread(d):
     body = [Node("thread", body=[loop(steps, loader)]), Node("thread", body=[loop(other, trainer)]), Node("join")]
     d.notes.update(share=share, pattern=pattern)
     d.kept_bags = {bag}
-    # The threads do not wait for each other: the first may be done before the second has launched anything, as one that
-    # loads a data set in pieces.
+    # The threads do not wait for each other. The first one may finish before the second has launched anything, like a
+    # thread that loads a data set in parts.
     truth = leak_truth("leak: thread", "no work need lie between the blocks")
     truth.right["gpu-oom-capacity"] = ("supported",)
     return d.program(warm + body), truth
 
 
 def leak_skipped(d):
-    """A leak whose refusals are caught: batches are skipped from then on, and the program ends with status 1."""
+    """A leak whose allocation failures are caught: batches are skipped from then on, and the program ends with
+    status 1."""
     rng = d.rng
     share = d.log(0.03, 0.3)
     steps = int(1 / share * rng.uniform(1.5, 3)) + 6
@@ -247,7 +247,7 @@ def steady_steps(d, budget, count, steps, more=()):
 
 
 def capacity_huge(d):
-    """One request that is larger than the card, at the start or after steps that went well."""
+    """One request that is larger than the GPU, at the start or after successful steps."""
     rng = d.rng
     steps = rng.choice([0, 0, 1, 5, 40])
     base = rng.uniform(0, 0.6)
@@ -267,7 +267,7 @@ def capacity_huge(d):
 
 
 def forward_backward(d, budget, layers, equal):
-    """One step of a network: each layer's output is kept for the way back. (statements)"""
+    """One step of a network: each layer's output is kept for the backward pass. Returns statements."""
     rng = d.rng
     bag = d.bag()
     if equal:
@@ -294,7 +294,7 @@ def forward_backward(d, budget, layers, equal):
 
 
 def both(d, build):
-    """The same statements at two sizes: build(factor), drawn with the same dice."""
+    """The same statements at two sizes: build(factor), drawn with the same random numbers."""
     state, bags, place = d.rng.getstate(), d.bags_used, d.next_place
     faulty = build(1.0)
     d.rng.setstate(state)
@@ -303,7 +303,7 @@ def both(d, build):
 
 
 def capacity_step(d):
-    """The first step needs more than the card has, in many blocks, all of which it would have given back."""
+    """The first step needs more memory than the GPU has, in many blocks, all of which it would have freed."""
     rng = d.rng
     need = rng.uniform(1.15, 3)
     fits = rng.uniform(0.3, 0.7)
@@ -326,7 +326,8 @@ def capacity_step(d):
 
 
 def capacity_model(d):
-    """A model loaded layer by layer that is larger than the card; perhaps with a copy and a conversion for each layer."""
+    """A model loaded layer by layer that is larger than the GPU, sometimes with a copy and a conversion for each
+    layer."""
     rng = d.rng
     need = rng.uniform(1.1, 2.5)
     layers = rng.randint(4, 80)
@@ -361,7 +362,7 @@ def capacity_model(d):
 
 
 def capacity_models(d):
-    """Several models of different make, each trained for a while and kept, because the last phase uses them all."""
+    """Several different models, each trained for a while and kept, because the last phase uses all of them."""
     rng = d.rng
     number = rng.randint(2, 4)
     need = rng.uniform(1.15, 1.8)
@@ -386,7 +387,7 @@ def capacity_models(d):
 
 
 def capacity_growing(d):
-    """Each step gives all back, and needs more than the one before: a larger batch, a longer sequence."""
+    """Each step frees everything, and needs more than the one before: a larger batch, a longer sequence."""
     rng = d.rng
     steps = rng.randint(6, 60)
     blocks = rng.randint(1, 10)
@@ -422,12 +423,12 @@ def capacity_growing(d):
 
 
 def peak_phase(d):
-    """Steps go well; the validation after them, or the optimizer's first step, needs more than there is."""
+    """Steps succeed; the validation after them, or the optimizer's first step, needs more memory than there is."""
     rng = d.rng
     steps = rng.randint(3, 80)
     before = d.warm(rng.uniform(0.05, 0.3) * d.usable) if rng.random() < 0.8 else []
     more = small_leak(d, steps) if rng.random() < 0.15 else []
-    if rng.random() < 0.25:  # a cache that fills up, and then stays as it is
+    if rng.random() < 0.25:  # a cache that fills up and then stays constant
         fill = rng.randint(1, max(1, steps * 2 // 3))
         more += [when("until", fill, body=[alloc(d.bag(), d.place(), d.kind, d.size(0.2 / fill * d.usable))])]
         d.notes["cache"] = fill
@@ -449,7 +450,8 @@ def peak_phase(d):
 # ---- others --------------------------------------------------------------------------------------------------------
 
 def fragmentation(d):
-    """Small blocks share pages; every other one is freed, the pages stay. Repaired: large blocks with pages of their own."""
+    """Small blocks share pages; every other one is freed, and the pages stay allocated. Repaired: large blocks with
+    their own pages."""
     rng = d.rng
     d.card = rng.choice([2, 3, 4, 6]) * GIB
     d.usable = d.card - CONTEXT
@@ -458,7 +460,7 @@ def fragmentation(d):
     bag = d.bag()
     count = int(filled * d.usable / max(small, 0.5 * MIB if small < MIB else small))
     if small == 768 * KIB:
-        count = int(filled * d.usable / MIB)  # two of them in a page of 2 MiB
+        count = int(filled * d.usable / MIB)  # two of them fit into a page of 2 MiB
     large = int(filled * d.usable / (32 * MIB))
     held = filled * d.usable
     want = d.size((d.usable - held) + held * rng.uniform(0.1, 0.35), "plain")
@@ -478,7 +480,7 @@ def fragmentation(d):
 
 
 def neighbour(d):
-    """Another process holds the card; alone this one would have had room."""
+    """Another process uses the GPU; alone, this one would fit."""
     rng = d.rng
     theirs = rng.uniform(0.35, 0.75)
     ours = 1 - theirs + rng.uniform(0.1, 0.3)
@@ -504,10 +506,11 @@ def neighbour(d):
 
 
 def own_exception(d):
-    """An out-of-memory is handled, much goes well after it, and the program ends over something else of its own."""
+    """An out-of-memory error is handled, much work succeeds after it, and the program ends because of another error
+    of its own."""
     rng = d.rng
     if d.language == "python":
-        d.fail = "raise"  # its end is no failed allocation
+        d.fail = "raise"  # it does not end with a failed allocation
     tries = d.bag()
     kind = d.kind if d.kind != "cached" else "plain"
     body = d.warm(rng.uniform(0.02, 0.3) * d.usable) if rng.random() < 0.6 else []
@@ -543,11 +546,11 @@ def own_exception(d):
 
 
 def killed(d):
-    """SIGKILL amid healthy steps."""
+    """SIGKILL during healthy steps."""
     rng = d.rng
     body = d.warm(rng.uniform(0.02, 0.4) * d.usable) if rng.random() < 0.6 else []
     body += steady_steps(d, rng.uniform(0.02, 0.4) * d.usable, rng.randint(1, 10), rng.randint(3, 80))
-    if rng.random() < 0.3:  # it would have died of a leak, some day
+    if rng.random() < 0.3:  # it would have died of a leak later
         body += d.main_loop(rng.randint(5, 40), [alloc(d.bag(), d.place(), d.kind, d.size(0.005 * d.usable)),
                                                  only_repaired(Node("freeall", d.bags_used - 1))] + d.work(1))
     body += [only_faulty(Node("kill", 9))]
@@ -556,7 +559,7 @@ def killed(d):
 
 
 def idle_memory(d):
-    """A pool, or the program's own cache, holds what nobody uses; a request past it finds no room. Repaired: trimmed."""
+    """A pool, or the program's own cache, holds unused memory; a request outside it does not fit. Repaired: trimmed."""
     rng = d.rng
     own = rng.random() < 0.5
     kind = "cached" if own else rng.choice(["async", "pool"])
@@ -588,7 +591,7 @@ def idle_memory(d):
 # ---- healthy -------------------------------------------------------------------------------------------------------
 
 def healthy(d):
-    """Nothing is wrong, though some of it grows, is kept, is refused, or is taken twice."""
+    """No fault, although some memory grows, is kept, is refused, or is allocated twice."""
     rng = d.rng
     kind = d.kind
     what = rng.choice(["steady", "window", "cache", "plateau", "accumulation", "model", "small leak", "runs", "refused",
@@ -641,7 +644,7 @@ def healthy(d):
             raise Impossible("the cache belongs to one thread")
     elif what == "managed":
         more = [alloc(bag, d.place(), "managed", MIB), when("every", 4, 3, body=[Node("freeall", bag)])]
-    elif what == "cached runs":  # each run gives its blocks to the program's own cache, the next one takes them from there
+    elif what == "cached runs":  # each run returns its blocks to the program's own cache, for the next one
         start, end = d.transients(budget, count, steps)
         steps = min(steps, 40)
         layers = rng.randint(2, 20)
@@ -649,7 +652,7 @@ def healthy(d):
                       d.work(rng.choice([0, 1]))),
                  loop(steps, start + d.work() + d.waits() + end), Node("freeall", bag)]
         warm, body = [], d.main_loop(rng.randint(2, 6), inner)
-    elif what == "rebound":  # model = build(): the old one is freed when the new one is there
+    elif what == "rebound":  # model = build(): the old one is freed after the new one exists
         layers = rng.randint(1, 12)
         start, end = d.transients(0.1 * d.usable, count, steps)
         table = d.sizes(rng.uniform(0.1, 0.22) / layers * d.usable, rng.choice(["equal", "cycle"]), layers)
@@ -659,7 +662,7 @@ def healthy(d):
         warm, body = [], d.main_loop(rng.randint(2, 8), inner)
     elif what == "host memory":
         more = [alloc(bag, d.place(), "host", 64 * KIB)]
-    elif what == "gave up early":  # it leaks quickly, and stops long before the card is full
+    elif what == "gave up early":  # it leaks quickly, and stops long before the GPU is full
         more = [alloc(bag, d.place(), kind, d.sizes(rng.uniform(0.1, 0.4) / steps * d.usable, pattern, steps))]
     elif what == "handles":
         handle = rng.choice(["stream", "event"])

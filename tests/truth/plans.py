@@ -1,7 +1,7 @@
-"""Plans: programs as trees of statements, what they hold of a card's memory, and the families that they are drawn from.
+"""Plans: programs as trees of statements, the GPU memory that they use, and tools to draw families of them.
 
-Nothing here knows how gpuwhy judges. What is true of a program follows from how it was built, and is checked by arithmetic:
-`holds()` walks through the program and its repaired twin, and adds up what they hold of the card.
+Nothing here depends on how gpuwhy judges. The truth about a program follows from its construction, and is checked by
+arithmetic: `holds()` walks through the program and its repaired twin, and adds up the GPU memory that they use.
 """
 import math
 
@@ -9,7 +9,7 @@ KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 PAGE = 2 * MIB
 # The virtual H200's own figures (data/cards/h200.card).
 CONTEXT, NEXT_CONTEXT, STREAM = 552402944, 548995072, 573440
-MARGIN = 24 * MIB  # the library of kernels, the scratch block, pages that are begun
+MARGIN = 24 * MIB  # for the kernel library, the scratch block, and partly used pages
 POOL_SLACK = 64 * MIB
 
 DEVICE_KINDS = ("plain", "pitch", "async", "pool", "vmm", "vmmh", "vmmr", "cached")
@@ -35,12 +35,12 @@ def loop(count, body):
 
 
 def varied_loop(counts, body):
-    """As often as the table says, another number each time it is reached."""
+    """A loop whose count comes from a table, with the next entry each time it is reached."""
     return Node("vloop", body=body, sizes=list(counts))
 
 
 def chosen(turn, one_in):
-    """Irregular, and the same in all languages."""
+    """Irregular, but the same in all languages."""
     return (turn * 2654435761 % 4294967296 >> 16) % one_in == 0
 
 
@@ -61,7 +61,7 @@ def only_repaired(*body):
 
 
 def resolve(nodes, repaired):
-    """The faulty or the repaired program out of the tree that holds both."""
+    """Extract the faulty or the repaired program from the tree that has both."""
     result = []
     for node in nodes:
         if node.op in ("faulty", "repaired"):
@@ -82,7 +82,7 @@ class End(Exception):
 
 
 class Holds:
-    """Walks a program. `low` is what it asked for and still has; `high` the most that the card may hold for it."""
+    """Walks a program. `low` is the size of its live requests; `high` the maximum GPU memory that they may use."""
 
     def __init__(self, usable, ops_max, by_page=False):
         self.usable, self.ops_max, self.by_page = usable, ops_max, by_page
@@ -94,7 +94,7 @@ class Holds:
         self.low_peak = self.high_peak = 0
         self.ops = self.allocations = 0
         self.failed = False
-        self.main_turn = None  # of the main loop
+        self.main_turn = None  # turn of the main loop
         self.refusals = 0
 
     def high(self):
@@ -129,7 +129,7 @@ class Holds:
             self.large += sign * -(-size // PAGE) * PAGE
 
     def small_by_page(self, size, sign):
-        """Pages that are filled one after the other, each held until its last block is freed. Frees come in order of age."""
+        """Fill pages one after the other; each is kept until its last block is freed. Frees are in order of age."""
         if sign > 0:
             if self.page_room < size:
                 self.page_blocks.append(0)
@@ -170,7 +170,7 @@ class Holds:
         self.low_peak = max(self.low_peak, self.low)
         high = self.high()
         self.high_peak = max(self.high_peak, high)
-        # What idles in the program's own cache is flushed for a request through the cache, and for no other.
+        # Only a request through the cache flushes the unused memory of the program's own cache.
         idle = 0 if kind == "cached" else sum(size * count for size, count in self.idle.items() if count)
         if self.low + idle > self.usable + MARGIN:
             raise End("oom", self.main_turn)
@@ -250,7 +250,7 @@ class Holds:
 
 
 class Outcome:
-    """`end`: "oom", "exit", "kill", "throw"; `unsure`: the bounds do not decide whether it dies for want of memory."""
+    """`end`: "oom", "exit", "kill", "throw"; `unsure`: the bounds do not decide whether it runs out of memory."""
 
     def __init__(self, end, detail, walk, usable):
         self.end, self.detail, self.walk = end, detail, walk
@@ -264,7 +264,7 @@ def threads_of(nodes):
 
 
 def holds(nodes, usable, ops_max, by_page=False):
-    """What becomes of a program on a card with so many bytes left for it."""
+    """Determine how a program ends on a GPU with this much memory left for it."""
     if not threads_of(nodes):
         walk = Holds(usable, ops_max, by_page)
         try:
@@ -272,7 +272,8 @@ def holds(nodes, usable, ops_max, by_page=False):
         except End as end:
             return Outcome(end.how, end.detail, walk, usable)
         return Outcome("exit", 0, walk, usable)
-    # Threads interleave in any order: what is certain is what each does alone, and what is left when all are done.
+    # Threads interleave in any order. Only two values are certain: the use of each thread alone, and the memory left
+    # when all are done.
     first = [i for i, n in enumerate(nodes) if n.op == "thread"][0]
     before = nodes[:first]
     rest = [n for n in nodes[first:] if n.op != "thread"]
@@ -309,7 +310,7 @@ WAITS = ("ctx", "stream", "event", "dtoh", "htod", "dtoha", "poll", "none")
 
 
 class Draft:
-    """One program while it is drawn: the card, the dice, and the pieces that families are made of."""
+    """One program while it is drawn: the GPU, the random numbers, and the parts from which families are built."""
 
     def __init__(self, rng, language):
         self.rng, self.language = rng, language
@@ -353,7 +354,7 @@ class Draft:
         return max(step, size // step * step)
 
     def sizes(self, mean, pattern, count, kind=None):
-        """A table of sizes of that mean."""
+        """Draw a table of sizes with this mean."""
         rng = self.rng
         if pattern == "equal":
             return [self.size(mean, kind)]
@@ -366,7 +367,7 @@ class Draft:
         return [self.size(mean * (1 - slope / 3 + 2 * slope / 3 * i / count), kind) for i in range(count)]
 
     def work(self, launches=None):
-        """Kernels, and perhaps none."""
+        """Draw kernels, or none."""
         rng = self.rng
         count = rng.choice([0, 1, 1, 2, 3, 5, 8]) if launches is None else launches
         if count == 0:
@@ -379,7 +380,8 @@ class Draft:
     # -- pieces of a program
 
     def warm(self, budget, kind=None):
-        """Weights, optimizer state, constants, an arena: what lives as long as the program. Of at most `budget` bytes."""
+        """Weights, optimizer state, constants, an arena: memory that lives as long as the program, at most `budget`
+        bytes."""
         rng, kind = self.rng, kind or self.kind
         style = rng.choice(["lines", "layers", "layers", "states", "arena", "data"])
         if budget < 8 * MIB:
@@ -405,7 +407,7 @@ class Draft:
         return [call(4, build)] if rng.random() < 0.6 else build
 
     def transients(self, budget, count, steps):
-        """What one step takes and gives back: (statements at its start, at its end)."""
+        """What one step allocates and frees: (statements at its start, at its end)."""
         rng = self.rng
         if count == 0 or budget < 4096:
             return [], []
@@ -420,7 +422,7 @@ class Draft:
             if rng.random() < 0.5:
                 end.append(loop(count, self.work(1) + [Node("freelast", bag)]))
             end.append(Node("freeall", bag))
-        elif style == "lengths":  # sequences: another number of blocks in each step
+        elif style == "lengths":  # sequences: a different number of blocks in each step
             bag = self.bag()
             table = self.sizes(budget * 0.4 / count, pattern, steps * count, kind)
             counts = [rng.randint(1, count) for _ in range(min(steps, 400))]
@@ -453,10 +455,10 @@ class Draft:
         return body[:at] + nodes + body[at:]
 
     def program(self, body, endings=None):
-        """Head and tail around the body."""
+        """Add beginning and end around the body."""
         rng = self.rng
         kinds = set(kinds_in(body))
-        # A kernel that takes time, in half of the programs: not where frees queue up behind it, in stream order.
+        # Half of the programs have a kernel that takes time, but not if frees would queue up behind it in stream order.
         slow = int(rng.random() < 0.5 and not kinds & {"async", "pool"})
         begin = Node("begin", self.streams, 1, 1 if "pool" in kinds or rng.random() < 0.05 else 0, slow)
         head = [begin]

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The generator itself: the arithmetic on programs small enough to add up by hand, drafts that are the same each time, and
-every family within reach."""
+"""Test the generator: the arithmetic on programs small enough to add up by hand, drafts that are reproducible, and
+every family can be drawn."""
 import random
 import sys
 
@@ -32,7 +32,7 @@ def test_shared_pages_stay_until_their_last_block_is_freed():
     nodes = [loop(400, [alloc(0, 0, "plain", MIB)]), Node("freehalf", 0), alloc(1, 0, "plain", 600 * MIB)]
     walk = plans.holds(nodes, 900 * MIB, 10000, by_page=True)
     assert walk.end == "oom", walk.end
-    assert plans.holds(nodes, 900 * MIB, 10000).end == "exit"  # by the blocks alone there is room
+    assert plans.holds(nodes, 900 * MIB, 10000).end == "exit"  # the blocks alone would fit
 
 
 def test_a_refusal_that_is_handled():

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Programs with known truth, run under gpuwhy on the virtual card, and how often its verdict was right. docs/truth.md
+"""Programs with known truth, run under gpuwhy on the virtual GPU, and how often the verdict was right. docs/truth.md
 
-Program INDEX of a seed is always the same one. What is true of it follows from how it was built (families.py), and is checked
-by arithmetic over the program and its repaired twin (plans.py); for a sample the twin is really run on the bare card, too.
-Standard library only. Needs a build with gpuwhy and the virtual card, and a C compiler.
+Program INDEX of a seed is always the same. The truth about it follows from its construction (families.py), and is
+checked by arithmetic over the program and its repaired twin (plans.py); for a sample the twin is also run on the GPU
+without gpuwhy. Standard library only. Needs a build with gpuwhy and the virtual GPU, and a C compiler.
 """
 import argparse
 import collections
@@ -32,7 +32,7 @@ TIMEOUT_S = 60
 
 
 class Program:
-    """One program: its two versions, the one that is run, and what is true of it."""
+    """One program: its two versions, the one that is run, and the truth about it."""
 
     def __init__(self, seed, index, has_cxx=True):
         self.seed, self.index = seed, index
@@ -46,7 +46,8 @@ class Program:
         raise RuntimeError(f"no program could be drawn for seed {seed}, index {index}")
 
     def draw(self, rng, has_cxx):
-        # The family and the version do not depend on which drafts are possible, or dear families would be rare.
+        # Choose family and version independently of which drafts are possible; otherwise families that are hard to draw
+        # would be rare.
         fixed = random.Random(f"truth {self.seed} {self.index}")
         weights = [weight for weight, _, _ in families.FAMILIES]
         _, build, has_twin = fixed.choices(families.FAMILIES, weights)[0]
@@ -54,7 +55,7 @@ class Program:
         self.verified = fixed.random() < 0.06
         self.twice = fixed.random() < 0.04
         language = fixed.choices([n for n, _ in LANGUAGES], [w for _, w in LANGUAGES])[0]
-        if build is families.neighbour:  # the interpreter starts it
+        if build is families.neighbour:  # it is started by the interpreter
             language = "plan"
         if build is families.leak_thread and language == "python":
             language = "c"
@@ -65,7 +66,7 @@ class Program:
         if build is families.healthy and language == "python":
             draft.fail = "raise"
         nodes, self.truth = build(draft)
-        self.truth.lists = self.truth.lists or "small_leak" in draft.notes  # which both versions have
+        self.truth.lists = self.truth.lists or "small_leak" in draft.notes  # in both versions
         self.draft, self.notes, self.card = draft, draft.notes, draft.card
         self.versions = {False: plans.resolve(nodes, False), True: plans.resolve(nodes, True)}
         self.neighbours = {}
@@ -95,7 +96,7 @@ class Program:
             twin = plans.holds(self.versions[True], self.usable(True), self.draft.ops_max)
             if twin.unsure or twin.end != "exit" or twin.detail != 0:
                 raise plans.Impossible(f"its twin ends by {twin.end}")
-        if self.family == "neighbour":  # alone it has room
+        if self.family == "neighbour":  # alone it fits
             alone = plans.holds(self.versions[False], self.draft.usable, self.draft.ops_max)
             if alone.unsure or alone.end != "exit":
                 raise plans.Impossible("no room even alone")
@@ -106,7 +107,7 @@ class Program:
         self.steps = faulty.detail
         self.refusals = faulty.refusals
 
-    # -- as files and commands
+    # -- files and commands
 
     def name(self):
         return self.truth.name + (" (repaired)" if self.repaired else "")
@@ -143,7 +144,7 @@ class Program:
         return [str(folder / "train")], source
 
     def command(self, argv):
-        """As a user starts it: itself, from a shell script, or with its output in a file."""
+        """Run it as a user would: directly, from a shell script, or with its output in a file."""
         dice = random.Random(f"shell {self.seed} {self.index}").random()
         if self.family == "own_exception" and dice < 0.2:
             self.notes["output"] = "log"
@@ -158,7 +159,7 @@ class Program:
 
 
 class Tools:
-    """gpuwhy, the virtual card, the compilers, and the interpreter built with them."""
+    """gpuwhy, the virtual GPU, the compilers, and the interpreter built with them."""
 
     def __init__(self, build, folder):
         self.build, self.folder = pathlib.Path(build).resolve(), folder
@@ -202,7 +203,7 @@ def execute(argv, folder, environment):
 
 
 def run_bare(program, tools, folder, version):
-    """On the card without gpuwhy: the program's status."""
+    """Run on the GPU without gpuwhy; return the program's status."""
     argv, _ = program.write(folder, tools, version)
     environment = tools.environment(folder)
     environment["LD_LIBRARY_PATH"] = str(tools.virtual)
@@ -222,7 +223,7 @@ def run_observed(program, tools, folder):
 
 
 def expected_status(program, version):
-    """What the program's status must be, as a test of it; None: something other than 0."""
+    """Return the status that the program must have; None: any status except 0."""
     ends = "exit" if version else program.truth.ends
     return 0 if ends == "exit" and (version or program.truth.right.keys() == {"clean"}) else None
 
@@ -232,7 +233,7 @@ class Result:
         self.index, self.seed, self.name, self.language = program.index, program.seed, program.name(), program.language
         self.notes, self.ambiguous = program.notes, program.truth.ambiguous if not program.repaired else None
         self.steps, self.ends = program.steps, program.ends()
-        self.place_right = self.build = None  # the build folder, where it is not the usual one
+        self.place_right = self.build = None  # build: the build folder, if it is not the usual one
         self.broken = self.verdict = self.certainty = self.headline = None
         self.right = self.overclaim = self.lists_leaks = self.unstable = False
         self.rules_out_leak = False
@@ -269,7 +270,8 @@ def judge(program, verdict, result):
 
 
 def names_a_place(program, where):
-    """Whether the verdict's stack leads through a function that keeps; None: this program's functions are not followed."""
+    """Whether the verdict's stack has a function that keeps memory; None: the functions of this program are not
+    tracked."""
     if program.language not in ("plan", "python") or not program.draft.kept_bags:
         return None
     places = {writers.PLACES[n.args[1] % len(writers.PLACES)] for n in families.flat(program.versions[False])
@@ -282,7 +284,7 @@ def run_one(job):
     seed, index, tools, parent, keep, verify = job
     started = time.monotonic()
     folder = pathlib.Path(parent) / f"{seed}-{index}"
-    shutil.rmtree(folder, ignore_errors=True)  # of an earlier run with --keep: no recording is overwritten
+    shutil.rmtree(folder, ignore_errors=True)  # of an earlier run with --keep, because recordings are not overwritten
     program = Program(seed, index, tools.has_cxx)
     result = Result(program)
     if tools.build != HERE.parents[1] / "build":
@@ -313,7 +315,7 @@ def run_one(job):
 
 
 def check_twin(program, tools, folder, result):
-    """The counterfactual, really run: the other version on the same card."""
+    """Check the other version by really running it on the same GPU."""
     if program.truth.right.keys() == {"clean"}:
         return
     other = not program.repaired
@@ -322,7 +324,7 @@ def check_twin(program, tools, folder, result):
         result.broken = f"its {'repaired' if other else 'faulty'} twin ended with status {status}"
 
 
-# ---- what is printed -----------------------------------------------------------------------------------------------
+# ---- printing ------------------------------------------------------------------------------------------------------
 
 def command_of(result):
     build = f" --build {result.build}" if result.build else ""

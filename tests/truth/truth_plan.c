@@ -1,10 +1,11 @@
-/* Runs a plan: a text of one statement a line, written by truth.py, which knows what must come of it.
+/* Run a plan: a text with one statement per line, written by truth.py, which knows the right result.
  *
  *     truth_plan PLAN [READY-FD]
  *
- * With READY-FD this is the neighbour of another program: it writes a byte there when its plan says `ready`. The
- * statements are those of truth.py's class Interpreted. Each `alloc` names one of 24 places: functions of their own,
- * half of which call the driver themselves and half through the helper of their subsystem, as real programs do. */
+ * With READY-FD this is the other process beside a program: it writes a byte there when its plan says `ready`. The
+ * statements are those of truth.py's class Interpreted. Each `alloc` names one of 24 places. These are separate
+ * functions: half of them call the driver themselves, and half through the helper of their subsystem, as in real
+ * programs. */
 #include "truth_run.h"
 
 #include <errno.h>
@@ -49,13 +50,13 @@ static const char *const op_names[OP_COUNT] = {
 
 struct op {
     enum op_code code;
-    char words[4][32]; /* its first words, as text */
+    char words[4][32]; /* the first words of the statement, as text */
     long long numbers[4];
     char *text;          /* owned, never freed: the rest of the line */
-    const size_t *sizes; /* of the table that an alloc names */
+    const size_t *sizes; /* the table that an alloc names */
     size_t sizes_count;
-    size_t turn; /* executions of an alloc so far */
-    size_t end;  /* of a block: the index of its `end` */
+    size_t turn; /* number of executions of an alloc so far */
+    size_t end;  /* for a block: the index of its `end` */
 };
 
 struct table {
@@ -66,7 +67,7 @@ enum { OPS_MAX = 4096, TABLES_MAX = 512, THREADS_MAX = 8 };
 static struct op ops[OPS_MAX];
 static size_t ops_count;
 static struct table tables[TABLES_MAX];
-static int failed; /* a `try` was refused */
+static int failed; /* a `try` has failed */
 static int ready_fd = -1;
 static pthread_t threads[THREADS_MAX];
 static int threads_count;
@@ -85,7 +86,7 @@ static enum take_kind kind_of(const char *name)
     abort();
 }
 
-/* A function that takes memory itself: the calls stand in lines of their own in each place. */
+/* A function that allocates memory itself. In each place the calls are on separate lines. */
 #define CASE(how)                                                                                                      \
     case TAKE_##how:                                                                                                   \
         TAKE_TRY(how, bag, bytes);                                                                                     \
@@ -113,8 +114,7 @@ static enum take_kind kind_of(const char *name)
         }                                                                                                              \
         return result;                                                                                                 \
     }
-/* A function that takes memory through another one. The addition keeps the compiler from a jump in place of the call.
- */
+/* A function that allocates through another one. The addition prevents a tail call. */
 #define THROUGH(name, helper)                                                                                          \
     static NOINLINE CUresult name(enum take_kind kind, struct bag *bag, size_t bytes)                                  \
     {                                                                                                                  \
@@ -155,7 +155,7 @@ static CUresult (*const places[])(enum take_kind, struct bag *, size_t) = {
 // clang-format on
 enum { PLACES = sizeof places / sizeof places[0] };
 
-/* ---- functions around statements, so that stacks differ ---- */
+/* ---- functions around statements, for different stacks ---- */
 
 #define AROUND(name)                                                                                                   \
     static NOINLINE void name(size_t first, size_t end, long long turn)                                                \
@@ -213,7 +213,7 @@ static void take(struct op *op)
     failed = 1;
 }
 
-/* One statement that is no block. */
+/* Execute one statement that is not a block. */
 static void step(struct op *op)
 {
     struct bag *bag = &bags[op->numbers[0] >= 0 && op->numbers[0] < BAGS_MAX ? op->numbers[0] : 0];

@@ -1,8 +1,8 @@
-/* What the truth programs share: bags of device memory and handles, and the calls that fill and empty them.
+/* Code shared by the truth programs: bags of device memory and handles, and the calls that fill and empty them.
  *
  * Included by the interpreter of plans (truth_plan.c) and by the C and C++ sources that truth.py writes. Each TAKE_
- * macro calls the driver in the line where it stands, so that every allocation of a program has a place of its own. A
- * program includes this file once: it holds definitions. */
+ * macro calls the driver in the line where the macro is used, so that every allocation of a program has its own
+ * place. Include this file only once per program: it has definitions. */
 #ifndef TRUTH_RUN_H
 #define TRUTH_RUN_H
 
@@ -24,10 +24,10 @@ enum take_kind {
     TAKE_plain,
     TAKE_pitch,
     TAKE_async,  /* the device's default pool */
-    TAKE_pool,   /* a pool of the program's own */
+    TAKE_pool,   /* a pool created by the program */
     TAKE_vmm,    /* created, mapped, handle kept */
     TAKE_vmmh,   /* created, never mapped */
-    TAKE_vmmr,   /* created, mapped, handle released at once: memory until it is unmapped */
+    TAKE_vmmr,   /* created, mapped, handle released at once: memory stays allocated until it is unmapped */
     TAKE_cached, /* the program's own list of free blocks, by size */
     TAKE_managed,
     TAKE_host, /* page-locked */
@@ -47,7 +47,7 @@ struct item {
 
 struct bag {
     struct item *items;
-    size_t first, end, room; /* items[first .. end) are there */
+    size_t first, end, room; /* items[first .. end) are used */
 };
 
 enum { BAGS_MAX = 64, STREAMS_MAX = 8, KERNELS = 8, CACHED_MAX = 4096 };
@@ -73,14 +73,14 @@ static pthread_mutex_t last_words = PTHREAD_MUTEX_INITIALIZER;
     ".version 7.0\n.target sm_70\n.address_size 64\n" KERNEL("convert") KERNEL("gemm") KERNEL("softmax")               \
         KERNEL("relu") KERNEL("norm") KERNEL("gradient") KERNEL("adam") KERNEL("loss")
 static const char truth_ptx[] = TRUTH_PTX;
-/* The same, and one of the kernels takes 20 us: see include/gpuwhy/kernel_model.h. */
+/* The same module with a kernel that takes 20 us: see include/gpuwhy/kernel_model.h. */
 static const char truth_slow_ptx[] =
     TRUTH_PTX ".visible .global .align 8 .u64 gpuwhy_model_norm[7] = {0x4D4B594857555047, 1, 0, 0, 0, 0, 20};\n";
 static const char *const kernel_names[KERNELS] = {"convert", "gemm",     "softmax", "relu",
                                                   "norm",    "gradient", "adam",    "loss"};
 
 #ifdef __cplusplus
-struct truth_failure : std::exception { // <stdexcept> takes long to compile
+struct truth_failure : std::exception { // compiling <stdexcept> takes long
     const char *text;
     explicit truth_failure(const char *why) : text(why)
     {
@@ -94,7 +94,7 @@ struct truth_failure : std::exception { // <stdexcept> takes long to compile
 
 static MAYBE_UNUSED void give_all(struct bag *bag);
 
-/* ---- ends ---- */
+/* ---- ways to end ---- */
 
 static MAYBE_UNUSED void close_all(void)
 {
@@ -228,7 +228,7 @@ static MAYBE_UNUSED void give_last(struct bag *bag)
         give(bag->items[--bag->end]);
 }
 
-/* Give the oldest back until `count` are left: a window, a bounded cache. */
+/* Free the oldest until `count` are left: a window, or a bounded cache. */
 static MAYBE_UNUSED void give_beyond(struct bag *bag, size_t count)
 {
     while (bag->end - bag->first > count)
@@ -240,7 +240,7 @@ static MAYBE_UNUSED void give_beyond(struct bag *bag, size_t count)
     }
 }
 
-/* Every other one, as a filter that throws away half of its results. */
+/* Free every other one, like a filter that discards half of its results. */
 static MAYBE_UNUSED void give_half(struct bag *bag)
 {
     size_t kept = bag->first;
@@ -266,7 +266,7 @@ static MAYBE_UNUSED CUdeviceptr cache_find(size_t bytes)
     return 0;
 }
 
-/* All that is idle goes back to the driver, as frameworks do before they give up. Returns whether there was any. */
+/* Return all unused memory to the driver, as frameworks do before they fail. Returns whether there was any. */
 static MAYBE_UNUSED int cache_flush(void)
 {
     size_t count = cached_count;
@@ -275,7 +275,7 @@ static MAYBE_UNUSED int cache_flush(void)
     return count > 0;
 }
 
-/* ---- taking: each macro calls the driver where it stands ---- */
+/* ---- allocating: each macro calls the driver in the line where it is used ---- */
 
 static MAYBE_UNUSED CUmemAllocationProp physical_of_device(void)
 {
@@ -297,7 +297,7 @@ static MAYBE_UNUSED CUmemAccessDesc access_of_device(void)
     return access;
 }
 
-/* Each leaves its CUresult in `result` and, when it succeeded, what it took in `item`. */
+/* Each macro stores its CUresult in `result` and, on success, what it allocated in `item`. */
 #define TAKE_CALL_plain(bytes)                                                                                         \
     result = cuMemAlloc(&item.address, (bytes));                                                                       \
     item.kind = TAKE_plain
@@ -436,20 +436,20 @@ static MAYBE_UNUSED void trim_pools(void)
     CHECKED(cuMemPoolTrimTo(own_pool, 0));
 }
 
-/* Irregular, and the same in all languages. */
+/* Irregular, but the same in all languages. */
 static MAYBE_UNUSED int chosen(long long turn, long long one_in)
 {
     return (long long)((unsigned)turn * 2654435761u >> 16) % one_in == 0;
 }
 
-/* ---- the neighbour ---- */
+/* ---- the other process ---- */
 
 static MAYBE_UNUSED void neighbour_start(const char *plan)
 {
     char byte;
     if (pipe(neighbour_pipe) != 0)
         abort();
-    neighbour_pid = fork(); /* before cuInit: the child starts afresh */
+    neighbour_pid = fork(); /* before cuInit, so that the child can use the driver */
     if (neighbour_pid == 0) {
         char fd_text[16];
         prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -489,7 +489,7 @@ static MAYBE_UNUSED void begin(int stream_count, int uses_scratch, int uses_pool
     }
 }
 
-/* Give everything back: the end of a program that cleans up. */
+/* Free everything: the end of a program that cleans up. */
 static MAYBE_UNUSED void end_clean(void)
 {
     close_all();

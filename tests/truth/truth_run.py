@@ -1,4 +1,4 @@
-"""What the Python programs that truth.py writes share: the driver over ctypes. See truth_run.h."""
+"""Code shared by the Python programs that truth.py writes: the driver with ctypes. See truth_run.h."""
 import ctypes
 import os
 import signal
@@ -56,7 +56,7 @@ class Item:
         self.kind, self.bytes, self.address, self.handle = kind, count, c_ulonglong(), c_void_p()
 
     def take(self):
-        """Returns the driver's answer."""
+        """Returns the driver's result."""
         kind, count = self.kind, self.bytes
         if kind == "plain":
             return cu.cuMemAlloc_v2(byref(self.address), c_size_t(count))

@@ -1,4 +1,4 @@
-"""A plan as a program: as a text for the interpreter truth_plan, or as C, C++ or Python source."""
+"""Write a plan as a program: as text for the interpreter truth_plan, or as C, C++ or Python source."""
 
 AROUND = ("train_step", "forward_pass", "backward_pass", "optimizer_step", "build_model", "validate", "load_data",
           "train_epoch")
@@ -9,7 +9,7 @@ PLACES = ("load_batch", "load_labels", "make_weights", "make_moments", "open_wor
 
 
 class Interpreted:
-    """A statement a line; blocks end with `end`. Tables of sizes come first."""
+    """Write one statement per line; blocks end with `end`. Tables of sizes come first."""
 
     def __init__(self, nodes, fail="exit", neighbour=None):
         self.tables, self.known, self.lines = [], {}, []
@@ -41,7 +41,8 @@ class Interpreted:
 
 
 class Compiled:
-    """C, which is C++ too: a function for each `call` and each thread, some of the allocations through helpers."""
+    """Write C, which is also C++: a function for each `call` and each thread, some of the allocations through
+    helpers."""
 
     def __init__(self, nodes, rng, fail, language):
         self.rng, self.language = rng, language
@@ -68,7 +69,7 @@ class Compiled:
         return f"{name}[turn_{self.counter}++ % {len(sizes)}]", f"static size_t turn_{self.counter};"
 
     def helper(self, kind, place):
-        """Some places share a helper, as in programs with a tensor class."""
+        """Some places share a helper, like programs with a tensor class."""
         if not self.through:
             return None
         name = f"{PLACES[place % 3 + 21]}_{kind}"
@@ -161,7 +162,7 @@ class Compiled:
 
 
 class Scripted:
-    """Python over ctypes: a function for each `call` and for each place."""
+    """Write Python with ctypes: a function for each `call` and for each place."""
 
     def __init__(self, nodes, fail):
         self.functions, self.places, self.tables, self.known = [], {}, [], {}

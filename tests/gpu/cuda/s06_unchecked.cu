@@ -1,6 +1,6 @@
-/* S06: return codes are not looked at. An allocation fails and its NULL goes into a kernel. repaired: a size that fits.
+/* S06: return codes are not checked. An allocation fails and its NULL goes into a kernel. repaired: it fits.
  *
- * Meant for a card of 4 GiB. */
+ * Meant for a GPU of 4 GiB. */
 #include "scenario.h"
 
 __global__ void scale(float *data, float factor, size_t count)
@@ -16,7 +16,7 @@ int main(int argc, char **argv)
     float *small = NULL, *large = NULL;
     CHECK(cudaMalloc(&small, 64 << 20));
     CHECK(cudaMemset(small, 0, 64 << 20));
-    (void)cudaMalloc(&large, count * sizeof(float)); /* nobody looks */
+    (void)cudaMalloc(&large, count * sizeof(float)); /* the result is not checked */
     for (int step = 0; step < 20; step++)
         scale<<<1024, 256>>>(small, 0.5f, (64 << 20) / sizeof(float));
     scale<<<1024, 256>>>(large, 0.5f, count);

@@ -1,5 +1,5 @@
-/* S12: a kernel of the first run writes a bad address. The error surfaces at an allocation of the second run; the
- * program tries a device reset, which cannot cure it. repaired: a good address. */
+/* S12: a kernel of the first run writes to a bad address. The error is reported by an allocation of the second run.
+ * The program tries a device reset, which does not help. repaired: a good address. */
 #include "scenario.h"
 
 __global__ void fill(float *data, size_t offset)

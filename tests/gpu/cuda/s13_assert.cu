@@ -25,7 +25,7 @@ int main(int argc, char **argv)
     CHECK(cudaMemset(table, 0, 10 * sizeof *table));
     CHECK(cudaMemcpy(labels, label, sizeof label, cudaMemcpyHostToDevice));
     for (int step = 0; step < 5; step++)
-        pick<<<1, 10>>>(table, labels, out, 10); /* the first ten are good */
+        pick<<<1, 10>>>(table, labels, out, 10); /* the first ten are valid */
     CHECK(cudaDeviceSynchronize());
     printf("epoch 1\n");
     fflush(stdout);

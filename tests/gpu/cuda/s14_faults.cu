@@ -1,4 +1,4 @@
-/* S14: misaligned, trap, recursion (stack overflow); repaired: the same kernels where they are harmless. */
+/* S14: misaligned, trap, recursion (stack overflow); repaired: the same kernels, used without a fault. */
 #include "scenario.h"
 
 __global__ void read_wide(const char *data, double *out, int offset)

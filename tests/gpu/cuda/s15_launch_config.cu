@@ -1,5 +1,5 @@
-/* S15: threads: 4,096 threads in a block; shared: 400,000 bytes of dynamic shared memory. repaired: what the card has.
- */
+/* S15: threads: 4,096 threads per block; shared: 400,000 bytes of dynamic shared memory. repaired: within
+ * the GPU's limits. */
 #include "scenario.h"
 
 __global__ void work(float *data)

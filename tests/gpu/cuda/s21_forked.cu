@@ -1,5 +1,5 @@
-/* S21: a forked child allocates GPU memory; its runtime library asks no more than for the current context. repaired: the
- * child computes on the processor. */
+/* S21: a forked child allocates GPU memory; its runtime library only queries the current context. repaired: the
+ * child computes on the CPU instead of the GPU. */
 #include "scenario.h"
 
 #include <sys/wait.h>

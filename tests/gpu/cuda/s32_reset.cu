@@ -1,6 +1,6 @@
-/* S32: the device is reset between two model calls, and something of the first is used afterwards: kernel (an old
- * pointer in a kernel), event, free. repaired: nothing is kept. An old stream makes the driver itself crash (stream).
- */
+/* S32: the device is reset between two model calls, and an object of the first call is used afterwards: kernel (an
+ * old pointer in a kernel), event, free. repaired: nothing is kept. An old stream makes the driver itself crash
+ * (stream). */
 #include "scenario.h"
 
 __global__ void scale(float *data)

@@ -1,4 +1,4 @@
-/* What the runtime-API scenarios share: checking, and reading the variant from the command line. */
+/* Helpers of the runtime API scenarios: error checks, and the variant given on the command line. */
 #ifndef SCENARIO_H
 #define SCENARIO_H
 
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The program's own check, as careful programs have it: says what failed and ends with status 1. */
+/* The program's own check: prints what failed and exits with status 1. */
 #define CHECK(call)                                                                                                    \
     do {                                                                                                               \
         cudaError_t check_result = (call);                                                                             \

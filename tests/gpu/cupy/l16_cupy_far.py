@@ -1,4 +1,4 @@
-"""L16: a RawKernel of CuPy writes 1 TiB behind its array, and it shows some launches later. repaired: it writes inside."""
+"""L16: a CuPy RawKernel writes 1 TiB after its array; the error appears some launches later. repaired: inside."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""L17: CuPy arrays of 3 to 13 MiB, a new size each step, are kept: 8 MiB x 1,000 = 7.8 GiB on 4 GiB. repaired: the last one.
+"""L17: CuPy arrays of 3 to 13 MiB, a new size each step, are kept: 8 MiB x 1,000 = 7.8 GiB on 4 GiB. repaired: one.
 
 ordered: the same from the driver's stream-ordered pool.
 """

@@ -1,4 +1,4 @@
-"""L18: CuPy's first step needs four arrays of 1 GiB at once, on 4 GiB. repaired: of 256 MiB."""
+"""L18: CuPy's first step needs four arrays of 1 GiB at once, on 4 GiB. repaired: arrays of 256 MiB."""
 
 import sys
 

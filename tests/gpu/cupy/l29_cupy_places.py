@@ -1,4 +1,4 @@
-"""L29: two functions launch one RawKernel, and the second writes 1 TiB behind the array. repaired: both write inside."""
+"""L29: two functions launch one RawKernel; the second writes 1 TiB after the array. repaired: both write inside."""
 
 import sys
 

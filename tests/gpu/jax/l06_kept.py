@@ -1,4 +1,4 @@
-"""L06: JAX arrays of each step are kept in a list. repaired: the last one alone."""
+"""L06: JAX arrays of each step are kept in a list. repaired: only the last one is kept."""
 
 import sys
 

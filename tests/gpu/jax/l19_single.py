@@ -1,4 +1,4 @@
-"""L19: one JAX array of 6 GiB on 4 GiB. repaired: of 1 GiB."""
+"""L19: one JAX array of 6 GiB on 4 GiB. repaired: an array of 1 GiB."""
 
 import sys
 

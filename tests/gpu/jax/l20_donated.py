@@ -1,4 +1,4 @@
-"""L20: each state of a jitted step is kept: 16 MiB x 600 = 9.4 GiB on 4 GiB. repaired: the step is given its state to reuse."""
+"""L20: each state of a jitted step is kept: 16 MiB x 600 = 9.4 GiB on 4 GiB. repaired: the step may reuse its state."""
 
 import sys
 

@@ -1,6 +1,6 @@
-"""S03 under JAX: an out-of-memory exception is printed, and a value the failed step never wrote is used later.
+"""S03 in JAX: an out-of-memory exception is printed; a value that the failed step did not write is used later.
 
-smaller: handled by a smaller array, exit 0.
+smaller: handled with a smaller array, exit 0.
 """
 
 import sys

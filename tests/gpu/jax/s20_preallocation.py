@@ -1,6 +1,6 @@
-"""S20: JAX takes three quarters of the card when it starts, then PyTorch in the same process wants its share.
+"""S20: JAX allocates three quarters of the GPU at start, then PyTorch in the same process needs memory.
 
-The cure is a setting of the environment (XLA_PYTHON_CLIENT_PREALLOCATE=false), so the twin is the same program.
+The fix is an environment variable (XLA_PYTHON_CLIENT_PREALLOCATE=false), so the twin is the same program.
 """
 
 import os

@@ -1,11 +1,11 @@
-"""L07: Numba's device arrays of each step are kept in a list: 16 MiB x 600 = 9.4 GiB on 4 GiB. repaired: the last one alone."""
+"""L07: Numba's device arrays are kept in a list: 16 MiB x 600 = 9.4 GiB on 4 GiB. repaired: only the last one."""
 
 import sys
 
 import numpy as np
 
 if not hasattr(np, "row_stack"):
-    np.row_stack = np.vstack  # Numba asks for it
+    np.row_stack = np.vstack  # Numba uses it
 from numba import cuda
 
 

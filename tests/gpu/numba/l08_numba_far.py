@@ -1,11 +1,11 @@
-"""L08: a Numba kernel writes 1 TiB behind its array, and it shows some launches later. repaired: it writes inside."""
+"""L08: a Numba kernel writes 1 TiB after its array; the error appears some launches later. repaired: inside."""
 
 import sys
 
 import numpy as np
 
 if not hasattr(np, "row_stack"):
-    np.row_stack = np.vstack  # Numba asks for it
+    np.row_stack = np.vstack  # Numba uses it
 from numba import cuda
 
 

@@ -1,4 +1,4 @@
-"""A kernel of the program's own that writes far outside every block."""
+"""A kernel of the program that writes far outside every block."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""L02: losses are kept with their graphs, and nothing ever waits for the card. repaired: their numbers are kept."""
+"""L02: losses are kept with their graphs, and nothing waits for the GPU. repaired: only their numbers are kept."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""L03: each step has a larger batch than the one before it, and gives all of it back. repaired: it stops in time."""
+"""L03: each step has a larger batch than the one before, and frees all of it. repaired: it stops growing in time."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""L04: CuPy arrays of each step are kept in a list. repaired: the last one alone."""
+"""L04: CuPy arrays of each step are kept in a list. repaired: only the last one is kept."""
 
 import sys
 

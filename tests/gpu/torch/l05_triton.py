@@ -1,4 +1,4 @@
-"""L05: a Triton kernel writes far behind its block. repaired: it is masked."""
+"""L05: a Triton kernel writes far beyond its block. repaired: the write is masked."""
 
 import sys
 

@@ -1,6 +1,6 @@
-"""L10: Lightning's first batch needs 500,000 x 1,024 x 4 B = 1.9 GiB a layer, on 4 GiB.
+"""L10: Lightning's first batch needs 500,000 x 1,024 x 4 B = 1.9 GiB per layer, on 4 GiB.
 
-layers: 150,000, so that 0.6 GiB in each of nine layers add up. repaired: 30,000, 0.1 GiB a layer.
+layers: 150,000, so that nine layers of 0.6 GiB add up. repaired: 30,000, 0.1 GiB per layer.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""L11: a loop under accelerate keeps each step's output: 32 MiB x 300 = 9.4 GiB on 4 GiB. repaired: its mean."""
+"""L11: a loop with accelerate keeps each step's output: 32 MiB x 300 = 9.4 GiB on 4 GiB. repaired: only its mean."""
 
 import sys
 

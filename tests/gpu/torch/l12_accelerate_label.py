@@ -1,4 +1,4 @@
-"""L12: under accelerate, a batch has a label 10 where the classes are 0 to 9. repaired: good labels."""
+"""L12: with accelerate, a batch has a label 10 although the classes are 0 to 9. repaired: valid labels."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""L13: a compiled step's outputs are kept: 32 MiB x 300 = 9.4 GiB on 4 GiB. repaired: their means."""
+"""L13: the outputs of a compiled step are kept: 32 MiB x 300 = 9.4 GiB on 4 GiB. repaired: only their means."""
 
 import sys
 

@@ -1,6 +1,6 @@
-"""L15: under DDP the last rank keeps a copy of its gradients each step: 32 MiB x 130 = 4.1 GiB on 4 GiB. repaired: none is kept.
+"""L15: with DDP the last rank keeps copies of its gradients: 32 MiB x 130 = 4.1 GiB on 4 GiB. repaired: none.
 
-nccl 1: one rank; gloo 2: two ranks on one card; nccl 2: a card each.
+nccl 1: one rank; gloo 2: two ranks on one GPU; nccl 2: two ranks with a GPU each.
 """
 
 import os

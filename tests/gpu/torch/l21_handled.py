@@ -1,6 +1,6 @@
-"""L21: refusals of 8 GiB on 4 GiB are caught, other work goes well, and then the program raises an error of its own.
+"""L21: failed requests of 8 GiB on 4 GiB are caught, other work succeeds, then an unrelated error is raised.
 
-copies: the work is read back; launches: nothing waits for it. repaired: no error of its own. many: a hundred refusals, no error.
+copies: the results are read; launches: nothing waits for them. repaired: no error. many: a hundred failures, no error.
 """
 
 import sys

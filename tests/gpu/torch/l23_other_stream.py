@@ -1,6 +1,6 @@
-"""L23: a kernel on one stream does not end; work on another is launched and waited for, then all is waited for.
+"""L23: a kernel on one stream does not end; the program waits for another stream, and then for all streams.
 
-It would end after a minute, so that no card is left busy. repaired: it ends after 0.2 s.
+The kernel ends after a minute, so that the GPU does not stay busy. repaired: it ends after 0.2 s.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""L25: no fault: gradients of 16 small batches are added up for each step, and the losses' numbers are kept."""
+"""L25: no fault: each step adds up the gradients of 16 small batches, and the numbers of the losses are kept."""
 
 import torch
 

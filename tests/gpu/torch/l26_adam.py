@@ -1,4 +1,4 @@
-"""L26: weights and gradients are 20 x 64 MiB each and fit 4 GiB, but Adam's first step wants 2.5 GiB more. repaired: SGD."""
+"""L26: weights and gradients, 20 x 64 MiB each, fit 4 GiB; Adam's first step needs 2.5 GiB more. repaired: SGD."""
 
 import sys
 

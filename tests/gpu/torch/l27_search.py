@@ -1,4 +1,4 @@
-"""L27: no fault: the batch is doubled until 6 GiB refuse it, and the largest that went well is trained with."""
+"""L27: no fault: the batch is doubled until it does not fit 6 GiB; the largest that fits is used to train."""
 
 import torch
 

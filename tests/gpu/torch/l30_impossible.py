@@ -1,4 +1,4 @@
-"""L30: a table has rows x rows x 1,024 bytes by mistake: 1 PiB, more than any card has. repaired: rows x 1,024, 1 GiB."""
+"""L30: by mistake a table has rows x rows x 1,024 bytes, 1 PiB, more than any GPU. repaired: rows x 1,024, 1 GiB."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""L31: both GPUs are used, and 6 GiB are wanted on the second one, on cards of 4 GiB. repaired: 1 GiB."""
+"""L31: both GPUs are used, and the second one needs 6 GiB, with GPUs of 4 GiB. repaired: 1 GiB."""
 
 import sys
 

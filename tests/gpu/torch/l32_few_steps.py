@@ -1,4 +1,4 @@
-"""L32: 0.5 GiB of each step are kept, so that it dies in the fifth or sixth on 4 GiB. repaired: their sum is kept."""
+"""L32: each step keeps 0.5 GiB, so that the fifth or sixth dies on 4 GiB. repaired: only their sum is kept."""
 
 import sys
 

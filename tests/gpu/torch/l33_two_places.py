@@ -1,5 +1,5 @@
-"""L33: hidden states and scores of sequences of 100 to 900 tokens are kept, from two lines: 64 x 500 x 2,048 x 4 B =
-0.24 GiB a step on average, on 6 GiB. repaired: none is kept."""
+"""L33: two lines keep hidden states and scores of sequences of 100 to 900 tokens: 64 x 500 x 2,048 x 4 B = 0.24 GiB
+per step on average, on 6 GiB. repaired: none is kept."""
 
 import random
 import sys

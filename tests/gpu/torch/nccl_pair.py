@@ -1,5 +1,5 @@
-"""Two ranks on two GPUs; rank 1 dies between two collectives, and rank 0 waits for it. The launcher ends rank 0 when it sees
-that. repaired: both come to the end."""
+"""Two ranks on two GPUs. Rank 1 dies between two collectives, and rank 0 waits for it until the launcher notices and
+ends it. repaired: both finish normally."""
 
 import os
 import signal
@@ -33,7 +33,7 @@ def launch(arguments):
                               env={**os.environ, **common, "RANK": str(n), "LOCAL_RANK": str(n)}) for n in range(2)]
     while all(process.poll() is None for process in ranks):
         time.sleep(0.1)
-    for _ in range(50):  # a healthy peer ends by itself
+    for _ in range(50):  # a healthy peer finishes first
         if all(process.poll() is not None for process in ranks):
             break
         time.sleep(0.1)

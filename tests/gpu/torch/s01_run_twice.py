@@ -1,6 +1,6 @@
 """S01: one process trains twice. A list that outlives the first run keeps a loss with its whole graph per epoch.
 
-repaired: the list keeps plain numbers.   S02, released: the first run's things are dropped, PyTorch's cache keeps them.
+repaired: the list keeps plain numbers.   S02, released: the first run's objects are freed; PyTorch's cache stays.
 """
 
 import sys

@@ -1,7 +1,7 @@
-"""S03: an out-of-memory exception is caught and printed, and the program goes on.
+"""S03: an out-of-memory exception is caught and printed, and the program continues.
 
-same_site: it fails at the same place again, uncaught.       unwritten: it uses what the failed step never made.
-smaller: repaired by a smaller batch, exit 0.                finder: looks for the largest batch that fits, exit 0.
+same_site: it fails at the same place again, uncaught.       unwritten: it uses what the failed step did not create.
+smaller: repaired with a smaller batch, exit 0.              finder: searches the largest batch that fits, exit 0.
 value_error: handled, then an unrelated error.               illegal: handled, then a kernel with a bad address.
 """
 

@@ -1,4 +1,4 @@
-"""S04: another process holds all of the card but 2 GiB when training starts. repaired: it holds 1 GiB."""
+"""S04: another process uses all of the GPU except 2 GiB when training starts. repaired: it uses 1 GiB."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ REPAIRED_BYTES = 1 << 30
 
 
 def hold(bytes_wanted):
-    """The other process: takes its memory, says how much, and keeps it until its input ends."""
+    """The other process: allocate memory, print the amount, and keep it until stdin ends."""
     free, _ = torch.cuda.mem_get_info()
     held = torch.empty(bytes_wanted or free - LEFT_BYTES, dtype=torch.uint8, device="cuda")
     print(held.numel(), flush=True)

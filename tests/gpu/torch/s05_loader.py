@@ -1,4 +1,4 @@
-"""S05: a loader puts each batch on the card and keeps it. repaired: the previous batch is dropped."""
+"""S05: a loader copies each batch to the GPU and keeps it. repaired: the previous batch is freed."""
 
 import sys
 
@@ -21,6 +21,6 @@ def load():
 
 
 for step in range(150):
-    trainer.step(*load())  # on a part of the batch: what is kept is the whole
+    trainer.step(*load())  # uses a part of the batch, but the whole batch is kept
 torch.cuda.synchronize()
 print("trained")

@@ -1,6 +1,6 @@
-"""S07: blocks of mixed sizes and lifetimes. In the end enough is cached, but no block is large enough.
+"""S07: blocks of mixed sizes and lifetimes. In the end enough memory is cached, but no block is large enough.
 
-The cure is a setting of the environment, so the twin is the same program under it.
+The fix is an environment variable, so the twin is the same program.
 """
 
 import torch
@@ -13,10 +13,10 @@ def allocate(mib):
     return torch.empty(mib * MIB, dtype=torch.uint8, device="cuda")
 
 
-wide = [allocate(512) for _ in range(7)]  # long samples leave wide segments behind
+wide = [allocate(512) for _ in range(7)]  # long samples leave large segments
 del wide
 pieces = [allocate(64) for _ in range(56)]  # short ones split them ...
-kept.append(pieces[::2])  # ... and half of the pieces stay
+kept.append(pieces[::2])  # ... and half of the parts stay
 del pieces
 print("cached", torch.cuda.memory_reserved() > 3 * (1 << 30), flush=True)
 batch = allocate(1024)

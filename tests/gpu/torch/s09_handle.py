@@ -1,4 +1,4 @@
-"""S09: what PyTorch holds leaves so little of the card that cuDNN cannot make its handle. repaired: the handle is made first."""
+"""S09: PyTorch uses so much of the GPU that cuDNN cannot create its handle. repaired: the handle is created first."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""S12: a kernel writes a bad address; the error surfaces calls later, in the second run. repaired: a good address."""
+"""S12: a kernel writes to a bad address; a call in the second run reports it. repaired: a good address."""
 
 import sys
 

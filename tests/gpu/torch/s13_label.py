@@ -1,4 +1,4 @@
-"""S13: a label that the model has no class for; the assert surfaces in a later call. repaired: good labels."""
+"""S13: a label without a class in the model; a later call reports the assertion. repaired: valid labels."""
 
 import sys
 

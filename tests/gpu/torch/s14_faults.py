@@ -1,8 +1,8 @@
-"""S14: a misaligned access, or a trap, in a kernel of the program's own; the error surfaces calls later.
+"""S14: a misaligned access, or a trap, in a kernel of the program; a later call reports the error.
 
     s14_faults.py misaligned | trap | repaired
 
-NVRTC, which comes with PyTorch, compiles the kernels: nothing else is needed."""
+NVRTC, which is installed with PyTorch, compiles the kernels: nothing else is needed."""
 
 import sys
 

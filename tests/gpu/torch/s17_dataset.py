@@ -1,4 +1,4 @@
-"""S17: the whole data set lies on the card in one block, then training starts. repaired: batches come from the host."""
+"""S17: the whole data set is in one block on the GPU, then training starts. repaired: batches come from the host."""
 
 import sys
 

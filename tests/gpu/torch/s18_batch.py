@@ -1,4 +1,4 @@
-"""S18: batch 12,800 needs 8,151 MiB. It fails where the card has 8 GiB and runs where it has 10."""
+"""S18: batch 12,800 needs 8,151 MiB. It fails on a GPU of 8 GiB and runs on one of 10 GiB."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""S19: validation at the end of the first epoch keeps every graph. repaired: under no_grad."""
+"""S19: validation at the end of the first epoch keeps every graph. repaired: runs under no_grad."""
 
 import contextlib
 import sys

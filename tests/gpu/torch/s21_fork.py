@@ -1,4 +1,4 @@
-"""S21: a child made by fork uses CUDA, which its parent had initialised. repaired: the child is spawned."""
+"""S21: a forked child uses CUDA, which its parent had initialised. repaired: the child is spawned."""
 
 import multiprocessing
 import sys

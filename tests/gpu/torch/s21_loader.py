@@ -1,4 +1,4 @@
-"""S21: a data loader's forked workers compute with a tensor that lies on the GPU. repaired: the parent moves each batch."""
+"""S21: a data loader's forked workers use a tensor on the GPU. repaired: the parent copies each batch to the GPU."""
 import sys
 
 import torch

@@ -1,4 +1,4 @@
-"""S22: four spawned workers take GPU 0, each wants 28 % of it; GPU 1 is idle. repaired: each takes the GPU of its number."""
+"""S22: four spawned workers use GPU 0 and need 28 % of it each, while GPU 1 is idle. repaired: worker i uses GPU i."""
 
 import sys
 
@@ -23,7 +23,7 @@ if __name__ == "__main__":
     context = processes.get_context("spawn")
     held, done = context.Semaphore(0), context.Event()
     children = []
-    for index in range(4):  # one after the other, so that the last ones find no room
+    for index in range(4):  # one after the other, so that the last ones do not fit
         children.append(context.Process(target=work, args=(index, repaired, held, done)))
         children[-1].start()
         held.acquire()

@@ -1,4 +1,4 @@
-"""S28: ends that have nothing to do with the card, after a few good steps on it: exception, segfault, exit3."""
+"""S28: the program ends for a reason unrelated to the GPU, after a few good steps on it: exception, segfault, exit3."""
 
 import ctypes
 import sys

@@ -1,4 +1,4 @@
-"""S30: nothing is wrong. plain (also under other allocators), graphs, workers, profiler."""
+"""S30: no fault. plain (also with other allocators), graphs, workers, profiler."""
 
 import sys
 

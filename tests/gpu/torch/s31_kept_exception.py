@@ -1,6 +1,6 @@
-"""S31: an out-of-memory exception is caught and its object kept, with the frames that hold the first run's tensors.
+"""S31: an out-of-memory exception is caught and stored, together with the frames that hold the first run's tensors.
 
-repaired: the object is dropped before the smaller second run.
+repaired: the exception is dropped before the smaller second run.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""S35: whole arrays are handed to the device at once: one block of 10 GiB. repaired: part by part."""
+"""S35: whole arrays are copied to the device at once: one block of 10 GiB. repaired: copied in parts."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""S36: two spawned processes train; one of them dies of a bad address, and the parent never looks. repaired: none dies."""
+"""S36: two spawned processes train; one dies of a bad address, and the parent does not check. repaired: none dies."""
 
 import sys
 
@@ -28,5 +28,5 @@ if __name__ == "__main__":
     for child in children:
         child.start()
     for child in children:
-        child.join()  # and not a look at child.exitcode
+        child.join()  # child.exitcode is not checked
     print("all children are done")

@@ -1,8 +1,8 @@
-"""A memory snapshot as a program saves it itself, without gpuwhy: save_snapshot.py CASE FILE.
+"""A memory snapshot saved by the program itself, without gpuwhy: save_snapshot.py CASE FILE.
 
-leak: keeps a loss with its graph every third step.   validation: keeps every graph once training is over.
+leak: keeps a loss with its graph every third step.   validation: keeps every graph after training.
 capacity: one batch that is too large.   healthy: nothing fails.
-The process limits itself to 6 GiB (set_per_process_memory_fraction), so that any card will do.
+The process limits itself to 6 GiB (set_per_process_memory_fraction), so that it runs on any GPU.
 """
 
 import sys

@@ -1,10 +1,10 @@
-"""The trainer's networks in PyTorch, as its users would train them: channels last, autocast, cudnn.benchmark, SGD with
-momentum, a batch that stays on the card.
+"""The trainer's networks in PyTorch, trained as users would do it: channels last, autocast, cudnn.benchmark, SGD
+with momentum, a batch that stays on the GPU.
 
     trainer_peer.py MODEL BATCH PRECISION        MODEL: small, resnet50; PRECISION: fp32 (without TF32), bf16
 
-Then a line on stdin: how many seconds to train; the answer is a line with images per second. The first answer, "ready",
-comes once ten steps were made."""
+Prints "ready" after ten steps. Then each line on stdin is a number of seconds to train; the answer is a line with
+images per second."""
 import sys
 import time
 

@@ -1,5 +1,5 @@
-/* As much of cuDNN as a log of its own takes: built as version 9 and as version 8, which differ in the variables that
- * switch the log on, in the numbers of a status and a little in what they write (src/sense/gw_cudnn_log.h). */
+/* The part of cuDNN that writes a log, built as version 9 and as version 8. They differ in the variables that enable
+ * the log, in the numbers of a status, and slightly in the text (src/sense/gw_cudnn_log.h). */
 #include "gw_cuda_calls.h"
 
 #include <stdio.h>
@@ -81,7 +81,7 @@ int cudnnCreate(void **ret_handle)
     return 0;
 }
 
-/* Warns as often as it was told to. */
+/* Write the requested number of warnings. */
 int cudnnBackendFinalize(int is_good, int warning_count)
 {
     for (int i = 0; i < warning_count; i++)

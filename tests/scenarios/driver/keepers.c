@@ -1,10 +1,10 @@
-/* Programs that keep memory on purpose, and the same programs with one free forgotten.
+/* Programs that keep memory on purpose, and the same programs with one missing free.
  *
- *   window    a replay buffer of the last frames. It ends well; forgotten: the frame that falls out of it
- *   search    models of several widths, one after the other, each trained for a while. Forgotten: the one before
- *   server    a cache of keys grows with each token, and goes with its request. Forgotten: those of aborted requests
+ *   window    a replay buffer of the last frames. Runs to its end; missing: the free of the frame that leaves it
+ *   search    trains models of several widths, one after the other. Missing: the free of the previous model
+ *   server    a cache of keys grows with each token and is freed with its request. Missing: for aborted requests
  *
- * --repaired: nothing is forgotten. --wide: repaired, but a later model is too wide for the card (search). */
+ * --repaired: all are freed. --wide: repaired, but a later model is too wide for the GPU (search). */
 #include "scenario.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* Four workers with ranks, as torchrun starts them. Rank 2 fails: of a bad address, or of a crash in host code. The
- * launcher sees that and ends the others, which have done nothing wrong. Repaired: nobody fails. */
+/* Four workers with ranks, started as by torchrun. Rank 2 fails: because of a bad address, or a crash in host code.
+ * The launcher notices this and ends the others, which have no fault. Repaired: no rank fails. */
 #include "scenario.h"
 
 #include <fcntl.h>
@@ -12,7 +12,7 @@
 
 enum { WORKERS = 4, CULPRIT = 2 };
 
-/* Say that we are ready, wait until all are. */
+/* Report that this rank is ready, then wait for all. */
 static void meet(int ready_fd, int go_fd)
 {
     char byte;
@@ -34,7 +34,7 @@ static void worker(const char *of, int fails, int ready_fd, int go_fd)
         raise(SIGSEGV);
     CHECK(scenario_store(store, fails ? 0x1000 : block, NULL));
     CHECK(cuCtxSynchronize());
-    int waits = strcmp(of, "nothing") != 0; /* for a peer that never comes */
+    int waits = strcmp(of, "nothing") != 0; /* wait for a peer that never comes */
     while (waits)
         pause();
     gpu_close(&gpu);
@@ -53,7 +53,7 @@ static int start_worker(const char *program, const char *of, int rank, int ready
     return scenario_start(program, arguments);
 }
 
-/* Wait for all; the first that fails is the others' end. How many failed by themselves. */
+/* Wait for all ranks. When the first one fails, end the others. Returns how many failed by themselves. */
 static int wait_for_all(const int *pid)
 {
     int failed = 0, status;
@@ -86,7 +86,7 @@ static void launch(const char *program, const char *of)
     for (int count = 0; count < WORKERS; count++)
         if (read(ready[0], &byte, 1) != 1)
             scenario_fail("a worker did not start");
-    usleep(300000); /* long enough to be met by who looks from outside */
+    usleep(300000); /* long enough to be seen from outside */
     close(go[1]);
     int failed = wait_for_all(pid);
     if (failed > 0)

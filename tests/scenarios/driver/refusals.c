@@ -1,16 +1,19 @@
-/* Requests for memory that are refused, and what a reader must make of them:
+/* Allocations that fail, and what the verdict must conclude from them:
  *
- * --kind pool      the device's default pool of stream-ordered memory keeps what it gave out once, and a plain block
- * finds no room; --kind own-pool: so does a pool of the program's own. Repaired: it is trimmed first.
- * --kind handled   a refusal that the program copes with, work that goes well, and later a kernel that writes where it
- * must not. Repaired: without the last.
- * --kind crumbs    the card is full of the program's own blocks, some of them small, and 2 MiB find no room; the
- * program asks again after --pause us. Repaired: fewer.
- * --kind probe     asks 100 times for more than there is, works in between and ends well.
- * --kind status    a refusal that the program copes with, 12 rounds of work, and an end with status 3. Repaired: 0.
- * --kind crash     the same with 40 rounds, and a NULL pointer of its own. Repaired: without.
- * --kind null      the program does not look whether it got memory, and uses the host's part of what it did not make.
- * Repaired: a request that fits. */
+ * --kind pool      the device's default pool of stream-ordered memory keeps memory that was freed, and a plain block
+ * does not
+ *                  fit; --kind own-pool: the same with a pool of the program. Repaired: it is trimmed first.
+ * --kind handled   a failure that the program handles, successful work, and later a kernel that writes to an invalid
+ *                  address. Repaired: without the last part.
+ * --kind crumbs    the GPU is full of the program's own blocks, some of them small, and 2 MiB do not fit; the
+ * program
+ *                  tries again after --pause us. Repaired: fewer blocks.
+ * --kind probe     requests more than there is 100 times, works in between and ends well.
+ * --kind status    a failure that the program handles, 12 rounds of work, and an end with status 3. Repaired: 0.
+ * --kind crash     the same with 40 rounds, and then a NULL pointer is used. Repaired: without it.
+ * --kind null      the program does not check an allocation, and uses the host's part of an object that was not
+ * created.
+ *                  Repaired: a request that fits. */
 #include "scenario.h"
 
 #include <stdbool.h>
@@ -54,7 +57,7 @@ static void keep_in_pool(struct gpu *gpu, int own, int repaired)
         CHECK(cuMemPoolDestroy(pool));
 }
 
-/* One value through the card and back. */
+/* Copy one value to the GPU and back. */
 static void work_once(CUfunction store, CUdeviceptr block)
 {
     char in[256], out[256];
@@ -112,7 +115,7 @@ static void probe(void)
     CHECK(cuMemFree(block));
 }
 
-/* Refused once, then as many rounds of memory, work and its result. */
+/* An allocation fails once, followed by this many rounds of allocations, work and results. */
 static void go_on(int rounds)
 {
     CUdeviceptr block;

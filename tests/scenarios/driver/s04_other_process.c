@@ -1,5 +1,6 @@
-/* S04: two processes share a card. This one starts a neighbour that takes most of it, then wants as much itself.
- * Repaired: the neighbour is modest. All sizes are shares of the card, so that it works on any. */
+/* S04: two processes share a GPU. This one starts another one that allocates most of it, then needs as much itself.
+ * Repaired: the other process allocates little. All sizes are shares of the GPU, so that the program works on any
+ * GPU. */
 #include "scenario.h"
 
 #include <signal.h>
@@ -8,13 +9,13 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-/* The neighbour: hold a block until killed. Says on `ready_fd` that it has it. */
+/* The other process: allocate a block, write to `ready_fd`, and wait to be killed. */
 static void hold(long long percent, int ready_fd)
 {
     struct gpu gpu;
     CUdeviceptr block;
     size_t bytes_free, bytes_total;
-    prctl(PR_SET_PDEATHSIG, SIGKILL); /* never outlives the test */
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* it must not outlive the test */
     gpu_open(&gpu, 0);
     scenario_memory(&bytes_free, &bytes_total);
     size_t bytes = bytes_total / 100 * (size_t)percent;

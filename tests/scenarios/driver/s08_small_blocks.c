@@ -1,5 +1,6 @@
-/* S08: small blocks fragment the driver. 1 MiB blocks share 2 MiB pages: with every other one freed, nothing comes
- * back to the card, and one large block finds no room. Repaired: the blocks are large, each has pages of its own. */
+/* S08: small blocks fragment the driver's memory. 1 MiB blocks share 2 MiB pages. When every other block is freed,
+ * no page returns to the GPU, and one large block does not fit. Repaired: the blocks are large, and each has its own
+ * pages. */
 #include "scenario.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* S09: a library that does not do, and a program that says nothing of the library's status. Only the library's own log
- * tells it. What fails: the handle, because the program has taken the memory; or the arguments. */
+/* S09: a library call fails, and the program does not print the library's status. Only the library's own log shows
+ * it. Either the handle cannot be created, because the program has used the memory, or the arguments are wrong. */
 #include "scenario.h"
 
 #include <dlfcn.h>
@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { ROOM_BYTES = 32 << 20, BLOCK_BYTES = 16 << 20 }; /* less than a handle takes */
+enum { ROOM_BYTES = 32 << 20, BLOCK_BYTES = 16 << 20 }; /* less than a handle needs */
 
 static void *symbol(void *library, const char *name)
 {
@@ -49,7 +49,7 @@ int main(int argc, char **argv)
     int (*finalize)(int, int) = (int (*)(int, int))symbol(library, "cudnnBackendFinalize");
     struct gpu gpu;
     gpu_open(&gpu, 0);
-    nanosleep(&a_while, NULL); /* a program that trains lives for longer than this */
+    nanosleep(&a_while, NULL); /* a real training runs longer than this */
     if (strcmp(what, "handle") == 0 && !repaired)
         take_nearly_all();
     int status = create(&handle);

@@ -1,5 +1,5 @@
-/* S15: a launch that no device can take: 4096 threads in a block, or too much shared memory. The launch itself is
- * refused and nothing sticks: a good launch afterwards works. Repaired: 256 threads, no shared memory. */
+/* S15: a launch that no device supports: 4096 threads per block, or too much shared memory. Only the launch fails
+ * and the error is not sticky: a valid launch afterwards works. Repaired: 256 threads, no shared memory. */
 #include "scenario.h"
 
 #include <stdio.h>

@@ -1,11 +1,11 @@
-/* S16: a block of stream-ordered memory is freed in the order of one stream while a copy on another one, not ordered
- * with it, still uses it. --repaired: they are put in order, by one of many ways (--by). S16b (--what host): a copy to
- * the host is not waited for before its memory is given back or (--keep) the program ends.
+/* S16: a block of stream-ordered memory is freed in the order of one stream while a copy on another stream, not
+ * ordered with it, still uses it. --repaired: they are put in order, in one of many ways (--by). S16b (--what host):
+ * the program does not wait for a copy to the host before the host memory is freed, or (--keep) before it ends.
  *
- * --what pipeline is how a framework works on stream-ordered memory: a stream that loads, one that computes, one that
- * brings results back, events of a cache between them; one missing wait (--forget) is the fault.
+ * --what pipeline works like a framework on stream-ordered memory: one stream loads, one computes, one copies
+ * results back, and events from a cache order them. The fault is one missing wait (--forget).
  *
- * A kernel holds up the copying stream for a while, so that the copy has really not been done at the free. */
+ * A kernel delays the copying stream, so that the copy has really not finished at the free. */
 #include "scenario.h"
 
 #include "kernel_ptx.h"
@@ -17,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* hold(ns): as long as that, on both cards. */
+/* hold(ns): takes this long, on a real and on a virtual GPU. */
 static const char hold_ptx[] =
     PTX_HEAD ".visible .global .align 8 .u64 gpuwhy_model_hold[8] = {0x4D4B594857555047, 1, 0, 0, 0, 0, 0, 1};\n"
              ".visible .entry hold(.param .u64 ns)\n{\n.reg .b64 %d<5>;\n.reg .pred %p0;\n"
@@ -63,7 +63,7 @@ static void close_all(struct gpu *gpu)
     gpu_close(gpu);
 }
 
-/* `second` does not go on before `first` has come so far. */
+/* Make `second` wait until `first` has reached this point. */
 static void let_wait(CUstream second, CUstream first, CUevent event)
 {
     CHECK(cuEventRecord(event, first));
@@ -142,7 +142,7 @@ static void by_context(void)
     CHECK(cuCtxSynchronize());
 }
 
-/* The host looks at memory that a later copy writes: no call tells of it. */
+/* The host reads memory that a later copy writes: no driver call shows this. */
 static void by_memory(void)
 {
     volatile unsigned char *flag = page_locked;
@@ -198,7 +198,7 @@ static void *block_use(void *address)
 static void block_release(CUdeviceptr block, CUstream stream, int at_once)
 {
     if (at_once)
-        CHECK(cuMemFree(block)); /* of stream-ordered memory it waits for nothing */
+        CHECK(cuMemFree(block)); /* cuMemFree of stream-ordered memory does not wait */
     else
         CHECK(cuMemFreeAsync(block, stream));
 }
@@ -269,7 +269,7 @@ static void pipeline(int iterations, int forget)
     CHECK(cuStreamDestroy(returning));
 }
 
-/* Many threads, each with streams of its own, all in order. */
+/* Many threads, each with its own streams, all in order. */
 static void *work(void *user)
 {
     const int *iterations = user;

@@ -1,5 +1,5 @@
-/* S22: four workers on a machine of several GPUs all make their context on GPU 0; not all find room there
- * while the others are idle. Repaired: worker i takes GPU i modulo their number. */
+/* S22: on a machine with several GPUs four workers all make their context on GPU 0. Not all of them fit there, while
+ * the other GPUs are idle. Repaired: worker i uses GPU i modulo the number of GPUs. */
 #include "scenario.h"
 
 #include <fcntl.h>
@@ -34,7 +34,7 @@ static int start_worker(const char *program, int ordinal, int ready_fd, int go_f
     return scenario_start(program, arguments);
 }
 
-/* Start one and wait until it has its memory, was refused it, or died. */
+/* Start a worker and wait until its allocation has succeeded or failed, or it has died. */
 static int start_and_wait(const char *program, int ordinal, int go_fd)
 {
     int ready[2];
@@ -49,13 +49,13 @@ static int start_and_wait(const char *program, int ordinal, int go_fd)
     return pid;
 }
 
-/* Start them one after the other, then let all go on. Returns how many failed. */
+/* Start the workers one after the other, then let all continue. Returns how many failed. */
 static int launch_workers(const char *program, int gpus)
 {
     int go[2], pid[WORKERS], failed = 0;
     if (pipe(go) != 0)
         scenario_fail("no pipe");
-    fcntl(go[1], F_SETFD, FD_CLOEXEC); /* a worker that held it would wait for itself */
+    fcntl(go[1], F_SETFD, FD_CLOEXEC); /* a worker with this descriptor would wait for itself */
     for (int index = 0; index < WORKERS; index++)
         pid[index] = start_and_wait(program, index % gpus, go[0]);
     close(go[1]);

@@ -1,8 +1,8 @@
-/* S26: the software around a program does not fit the card or the driver. What is wrong comes from the virtual card's
- * specification (fault=CODE@FUNCTION, driver=VERSION); this program is an ordinary one that loads a library, asks for
- * an optional function that came later, and works. On a card without a fault the optional function may be
- * missing, and all is well. --without: where CUDA does not start, it does without, says nothing, and ends for a reason
- * of its own. */
+/* S26: the software of a program does not match the GPU or the driver. The virtual GPU's specification causes the
+ * fault (fault=CODE@FUNCTION, driver=VERSION). The program is an ordinary one that loads a library, looks up an
+ * optional newer function, and works. Without a fault the optional function may be missing, and the run is clean.
+ * --without: if CUDA does not start, the program continues without it, prints nothing, and ends for an unrelated
+ * reason. */
 #include "scenario.h"
 
 #include <dlfcn.h>
@@ -39,7 +39,7 @@ int main(int argc, char **argv)
     gpu_open(&gpu, 0);
     (void)cuGetProcAddress_v2("cuLogsRegisterCallback", &optional, 12090, 0, &found);
     truth("optional", "%d", (int)found);
-    nanosleep(&a_while, NULL); /* a program that trains lives for longer than this */
+    nanosleep(&a_while, NULL); /* a real training runs longer than this */
     CUfunction store = gpu_kernel(gpu_load(scenario_ptx), "store");
     CHECK(cuMemAlloc(&block, 4096));
     CHECK(scenario_store(store, block, NULL));

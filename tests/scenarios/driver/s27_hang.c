@@ -1,16 +1,16 @@
-/* S27: the program stands still: a kernel that does not end, waited for or asked again and again, on a stream of its
- * own while another is waited for; two threads that take two locks in different order before the next launch.
+/* S27: the program hangs: a kernel does not end and is waited for or queried again and again, or runs on its own
+ * stream while another one is waited for; or two threads take two locks in different order before the next launch.
  *
- * What looks like it and is none: --repaired (the kernel is only slow, the locks are taken in one order), and after the
- * GPU's work: --kind join (one stream waits for the other by an event), input (a read that nobody answers), sleep, load
- * (host work without any driver call), pool (threads that wait for work while one waits for input).
+ * Programs that only look like it: --repaired (the kernel is only slow, the locks are taken in one order), and after
+ * the work on the GPU: --kind join (one stream waits for the other by an event), input (a read without an answer),
+ * sleep, load (host work without any driver call), pool (threads wait for work while one waits for input).
  *
- * A kernel that nothing waits for, while the program goes on on another stream: --kind alone (the launch stays on
- * record), alone-fast (the program's own calls push it out). --repaired: it is meant to run on, and ends when it is
- * told to. --kind left, left-asked: the program waits for that kernel at last, or asks for it, when its launch is no
- * longer on record.
+ * A kernel that nothing waits for, while the program continues on another stream: --kind alone (the launch stays on
+ * record), alone-fast (later calls of the program push it out of the record). --repaired: it runs on by design, and
+ * ends on command. --kind left, left-asked: the program finally waits for that kernel, or queries it, when its
+ * launch is no longer on record.
  *
- * Nothing lasts for ever: a kernel ends after --seconds at the latest, and by then the rest is ended too. */
+ * Nothing lasts for ever: a kernel ends after --seconds at the latest, and the rest ends by then, too. */
 #include "scenario.h"
 
 #include "kernel_ptx.h"
@@ -22,7 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* spin(flag, ns): ends when the flag in pinned memory is set, or after ns. The virtual card takes its time from ns. */
+/* spin(flag, ns): ends when the flag in pinned memory is set, or after ns. The virtual GPU only uses ns. */
 static const char spin_ptx[] = PTX_HEAD
     ".visible .global .align 8 .u64 gpuwhy_model_spin[8] = {0x4D4B594857555047, 1, 0, 0, 0, 0, 0, 2};\n"
     ".visible .entry spin(.param .u64 flag, .param .u64 ns)\n{\n.reg .b64 %d<6>;\n.reg .b32 %r0;\n.reg .pred %p<2>;\n"
@@ -66,10 +66,10 @@ static void open_all(struct gpu *gpu)
 
 /* ---- the kinds ---- */
 
-/* Compilers make one of two calls that are alike, and then no line is its own. */
+/* noinline: compilers merge two equal calls, and then neither has its own line. */
 __attribute__((noinline)) static void wait_for_kernel(int repaired)
 {
-    for (int i = 0; repaired && i < 12; i++) { /* slow, and all goes on */
+    for (int i = 0; repaired && i < 12; i++) { /* slow, but all kernels end */
         launch_spin(0.3);
         CHECK(cuStreamSynchronize(stream));
     }
@@ -86,7 +86,7 @@ static void ask_kernel(int repaired)
         usleep(1000);                                     /* mark: between */
 }
 
-/* The wait for one stream shows nothing of the kernel on the other. */
+/* The wait for one stream shows nothing about the kernel on the other stream. */
 __attribute__((noinline)) static void wait_for_both(int repaired)
 {
     launch_spin_on(other, repaired ? 0.5 : (double)seconds);
@@ -95,7 +95,7 @@ __attribute__((noinline)) static void wait_for_both(int repaired)
     CHECK(cuCtxSynchronize()); /* mark: other */
 }
 
-/* The kernel on the other stream is asked for, and in between the program waits for a stream that has nothing to do. */
+/* Query the kernel on the other stream, and in between wait for a stream that has nothing to do. */
 static void wait_again(int repaired)
 {
     launch_spin(0.001);
@@ -106,8 +106,8 @@ static void wait_again(int repaired)
     }
 }
 
-/* Two streams, each waited for as the twin of the above does it: the kernel that was not waited for itself came before
- * an event that the stream waited for; then nothing goes on for a while, and all is well. */
+/* Use two streams like the twin of wait_again(). The kernel that is not waited for directly came before an event for
+ * which the stream waited. Then the program rests for a while without a fault. */
 static void join_by_event(void)
 {
     CUevent event;
@@ -124,7 +124,7 @@ static void join_by_event(void)
     CHECK(cuEventDestroy(event));
 }
 
-enum { FAST_STEPS = 3000 }; /* each takes two places of the 2,048 that a thread's ring has */
+enum { FAST_STEPS = 3000 }; /* each uses two of the 2,048 entries of a thread's ring */
 
 static void step(void)
 {
@@ -132,16 +132,16 @@ static void step(void)
     CHECK(cuStreamSynchronize(stream));
 }
 
-/* All goes on for --seconds, but for what nobody waits for. */
+/* Continue for --seconds, but never wait for the kernel on the other stream. */
 __attribute__((noinline)) static void leave_alone(int fast, int repaired)
 {
     launch_spin_on(other, repaired ? 8 : (double)seconds);
     if (repaired)
-        seconds = 7; /* the virtual card knows no flag: there the kernel ends by itself a little later */
+        seconds = 7; /* the virtual GPU ignores the flag: there the kernel ends by itself a little later */
     for (int i = 0; fast && i < FAST_STEPS; i++)
         step();
     truth("steps", "1");
-    for (int i = 0; i < 20 * (int)seconds; i++) { /* the launch leaves the ring after 50 s */
+    for (int i = 0; i < 20 * (int)seconds; i++) { /* after 50 s the launch has left the ring */
         step();
         usleep(50000);
     }
@@ -149,7 +149,7 @@ __attribute__((noinline)) static void leave_alone(int fast, int repaired)
     CHECK(cuCtxSynchronize());
 }
 
-/* The launch is not among the last calls when the program comes to wait for it. */
+/* The launch is not among the last calls any more when the program waits for it. */
 __attribute__((noinline)) static void wait_too_late(int asks, int repaired)
 {
     launch_spin_on(other, repaired ? 0.5 : (double)seconds);
@@ -159,7 +159,7 @@ __attribute__((noinline)) static void wait_too_late(int asks, int repaired)
         usleep(1000);
     CHECK(cuStreamSynchronize(other)); /* mark: left */
     if (asks)
-        sleep(4); /* it asked, and rests now that all is over */
+        sleep(4); /* rests after everything has ended */
 }
 
 static pthread_mutex_t weights = PTHREAD_MUTEX_INITIALIZER, gradients = PTHREAD_MUTEX_INITIALIZER;
@@ -220,7 +220,7 @@ static void wait_for_input(void)
     struct timespec time = {.tv_sec = seconds};
     if (pipe(fds) != 0)
         scenario_fail("no pipe");
-    if (fork() == 0) { /* who answers in the end */
+    if (fork() == 0) { /* the child writes the input in the end */
         nanosleep(&time, NULL);
         _exit(0);
     }

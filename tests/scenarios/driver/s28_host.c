@@ -1,5 +1,5 @@
-/* S28: a program that uses the GPU well and then ends for a reason that is none of the GPU's: a crash in its own code,
- * an abort, an exit status of its own, a signal from outside. */
+/* S28: a program uses the GPU without a fault and then ends for an unrelated reason: a crash in its own code, an
+ * abort, an exit status of its own, a signal from outside. */
 #include "scenario.h"
 
 #include <signal.h>
@@ -22,14 +22,14 @@ static void use_the_gpu(void)
     gpu_close(&gpu);
 }
 
-/* Writes through a pointer that was never set. Volatile: the compiler must not see it. */
+/* Write through a pointer that was never set. It is volatile to hide it from the compiler. */
 static void crash(void)
 {
     int *volatile never_set = (int *)16;
     *never_set = 1;
 }
 
-/* Asks for more than any card has, and never ends. */
+/* Allocate more than any GPU has, and never end. */
 static void get_stuck(void)
 {
     struct gpu gpu;

@@ -1,5 +1,5 @@
-/* S29: page-locked host memory is refused, because the range is registered already, or because the host has no more
- * of it. That is not the GPU being out of memory. Repaired: registered once; little asked for. */
+/* S29: page-locked host memory is refused, because the range is already registered, or because the host has no more
+ * of it. The GPU is not out of memory. Repaired: registered once; a small request. */
 #include "scenario.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* S34: a copy fails and nobody looks; the error is kept, as the runtime API does, and the check behind a good launch
- * reports it. Repaired: the copy is right. With --unnoticed nothing ever asks. */
+/* S34: a copy fails and its result is ignored. The error is kept, as the runtime API does, and the check after a
+ * good launch reports it. Repaired: the copy is right. With --unnoticed the error is never read. */
 #include "scenario.h"
 
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 static CUresult first_error;
 
-/* As a program that wraps its calls and looks at the outcome now and then. */
+/* As in a program that wraps its calls and checks for errors only now and then. */
 static void keep(CUresult result)
 {
     if (first_error == CUDA_SUCCESS)

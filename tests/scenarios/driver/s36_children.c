@@ -1,8 +1,8 @@
-/* S36: a parent never looks at how its children ended, and one of them dies of the GPU: of a bad address, or of too
- * little memory. The parent exits 0. It forks before anybody initialises CUDA, as it must.
+/* S36: a parent does not check how its children ended, and one of them dies because of the GPU: a bad address, or
+ * too little memory. The parent exits 0. It forks before any process initialises CUDA, as required.
  *
- * Repaired: the children do no wrong. --replace: the parent looks, and another child does the failed one's work.
- * --handle: the child asks for less after it was refused. --late: the parent does not wait at all for a while. */
+ * Repaired: the children have no fault. --replace: the parent checks, and another child does the work of the failed
+ * one. --handle: the child requests less after the failure. --late: the parent does not wait at all for a while. */
 #include "scenario.h"
 
 #include <stdio.h>
@@ -13,7 +13,7 @@
 enum { CHILDREN = 2 };
 
 struct order {
-    const char *of; /* what it dies of: address, memory */
+    const char *of; /* cause of its death: address, memory */
     int fails, handles;
 };
 
@@ -52,7 +52,7 @@ static int start_child(const struct order *order)
     struct gpu gpu;
     truth(order->fails ? "failing_pid" : "working_pid", "%d", (int)getpid());
     gpu_open(&gpu, 0);
-    usleep(300000); /* long enough to be met by who looks from outside */
+    usleep(300000); /* long enough to be seen from outside */
     if (strcmp(order->of, "memory") == 0)
         use_memory(order);
     else
@@ -77,7 +77,7 @@ int main(int argc, char **argv)
     for (int index = 0; index < CHILDREN; index++)
         pid[index] = start_child(&(struct order){of, index == 1 && !repaired, handle});
     if (late)
-        sleep(1); /* they end, and nobody asks */
+        sleep(1); /* the children end, and the parent does not wait for them */
     for (int index = 0; index < CHILDREN; index++) {
         int status = scenario_wait(pid[index]);
         if (replace && status != 0)

@@ -1,4 +1,4 @@
-/* What the scenarios over the driver API share: kernels, checks and a few ways to end badly. */
+/* Code shared by the scenario programs: see scenario.h. */
 #include "scenario.h"
 
 #include "kernel_ptx.h"

@@ -1,6 +1,6 @@
-/* A library's search for an algorithm, imitated: each step asks for the workspace of the fast algorithm and, where that
- * is refused, for the small one of the slow algorithm. Meanwhile the program keeps more and more, so that from some
- * step on it is slow. Repaired: it keeps less, and there is always room. */
+/* Imitates a library's choice of an algorithm: each step requests the workspace of the fast algorithm and, if that
+ * fails, the small one of the slow algorithm. Meanwhile the program keeps more and more memory, so that it is slow
+ * from some step on. Repaired: it keeps less, and there is always enough memory. */
 #include "scenario.h"
 
 #include "kernel_ptx.h"
@@ -17,7 +17,7 @@ static const size_t workspace_bytes[ALGORITHMS] = {(size_t)1 << 30, (size_t)96 <
     "ld.param.u64 %d0, [p];\nmov.u32 %r0, 1;\nst.global.u32 [%d0], %r0;\nret;\n}\n"
 static const char ptx[] = PTX_HEAD KERNEL("conv_large") KERNEL("conv_small");
 
-/* The algorithm that was chosen. */
+/* Return the chosen algorithm. */
 static int take_workspace(CUdeviceptr *workspace)
 {
     int algorithm = 0;
@@ -56,7 +56,7 @@ int main(int argc, char **argv)
     const size_t kept_bytes = (size_t)(repaired ? 16 : 128) << 20;
     const struct timespec a_while = {.tv_nsec = 400000000};
     gpu_open(&gpu, 0);
-    nanosleep(&a_while, NULL); /* a program that trains lives for longer than this */
+    nanosleep(&a_while, NULL); /* a real training runs longer than this */
     CUmodule module = gpu_load(ptx);
     CUfunction kernel[ALGORITHMS] = {gpu_kernel(module, "conv_large"), gpu_kernel(module, "conv_small")};
     truth("large_bytes", "%zu", workspace_bytes[0]);
@@ -69,6 +69,6 @@ int main(int argc, char **argv)
     truth("slow_steps", "%zu", slow);
     while (kept_count > 0)
         CHECK(cuMemFree(kept[--kept_count]));
-    printf("worked\n"); /* the context goes with the process, as in programs that use the runtime API */
+    printf("worked\n"); /* the context ends with the process, as in programs that use the runtime API */
     return 0;
 }

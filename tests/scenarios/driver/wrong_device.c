@@ -1,6 +1,6 @@
-/* Two GPUs, and a call that works on one of them with something of the other: a kernel is launched while the wrong one
- * is current, a stream of the other is used, an event of the other is recorded. Repaired: the right one is made current
- * first. */
+/* Two GPUs, and a call on one of them that uses an object of the other: a kernel is launched while the wrong GPU is
+ * current, a stream of the other GPU is used, an event of the other GPU is recorded. Repaired: the right GPU is made
+ * current first. */
 #include "scenario.h"
 
 #include <stdio.h>
@@ -14,7 +14,7 @@ struct side {
     CUdeviceptr weights;
 };
 
-/* Leaves its GPU current. */
+/* Open a GPU and leave it current. */
 static void side_open(struct side *side, int ordinal)
 {
     gpu_open(&side->gpu, ordinal);

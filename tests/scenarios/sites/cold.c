@@ -1,5 +1,5 @@
-/* The call stands on a path that compilers take for rare, and move out of the function: into "keep.cold", which has no
- * name left when the program is stripped. */
+/* The call is on a path that compilers consider rare, and move out of the function: into "keep.cold", which has no
+ * name any more when the program is stripped. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -19,7 +19,7 @@ __attribute__((cold, noinline)) static void refused(int result)
 __attribute__((cold, noinline)) static int allocate(unsigned long long *ret_block)
 {
     int result = cuMemAlloc_v2(ret_block, 64 << 20);
-    __asm__ volatile("" : "+r"(result)); /* a call, no jump */
+    __asm__ volatile("" : "+r"(result)); /* prevents a tail call */
     return result;
 }
 
@@ -28,7 +28,7 @@ __attribute__((noinline)) unsigned long keep(volatile const unsigned *wanted, un
     unsigned long sum = 0;
     for (unsigned i = 0; i < count; i++) {
         if (wanted[i] != 0) {
-            unsigned long long block, scratch; /* the one is kept, the other is not */
+            unsigned long long block, scratch; /* block is kept, scratch is freed */
             int result = allocate(&block);
             result = result != 0 ? result : allocate(&scratch);
             if (result != 0)

@@ -1,5 +1,5 @@
-// Everything is inlined into one function of which nobody would think: templates, a lambda, a method. A block is kept in
-// every round until the card is full. The lines that a reader must be shown carry a mark.
+// Everything is inlined into one function: templates, a lambda, a method. Each round keeps a block until the GPU is
+// full. The lines that a report must show have a mark.
 #include <cstdio>
 #include <vector>
 
@@ -54,7 +54,7 @@ __attribute__((noinline)) static int train(data::Loader<float> &loader)
         done++;
         return true;
     });
-    return done; // no tail call
+    return done; // prevents a tail call
 }
 
 int main()

@@ -1,4 +1,4 @@
-"""A generator inside a class keeps each batch; called through a recursion, on a thread when asked. Ctypes over the driver."""
+"""A generator inside a class keeps each batch; called through a recursion, on a thread if requested. Uses ctypes."""
 import ctypes
 import sys
 import threading

@@ -1,4 +1,4 @@
-"""Launches kernels by ctypes; what went wrong in one of them is only asked for at the end."""
+"""Launches kernels with ctypes; an error in one of them is only checked at the end."""
 import ctypes
 import sys
 

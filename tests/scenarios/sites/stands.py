@@ -1,7 +1,7 @@
-"""Stands still: two threads that take two locks in different order before the next launch, or a kernel that does not end.
-Ctypes over the driver.   stands.py locks|kernel [--repaired]
+"""Hangs: two threads that take two locks in different order before the next launch, or a kernel that does not end.
+Uses the driver with ctypes.   stands.py locks|kernel [--repaired]
 
-On SIGUSR1 the interpreter itself says where its threads stand, in the file "said"."""
+On SIGUSR1 the interpreter itself writes the stacks of its threads to the file "said"."""
 import ctypes
 import faulthandler
 import os
@@ -10,7 +10,7 @@ import sys
 import threading
 
 cuda = ctypes.CDLL("libcuda.so.1")
-# spin(unused, ns): as the kernel of s27_hang.c, without its flag.
+# spin(unused, ns): like the kernel of s27_hang.c, without its flag.
 PTX = b""".version 7.0
 .target sm_70
 .address_size 64
@@ -98,7 +98,7 @@ def main():
     if kind == "locks":
         use_locks(repaired)
     else:
-        for _ in range(12 if repaired else 1):  # twelve that are slow, and all goes on
+        for _ in range(12 if repaired else 1):  # twelve slow kernels, but all end
             gpu.launch(0.3 if repaired else 60)
             gpu.wait()
     print("it went on")

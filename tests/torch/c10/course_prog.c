@@ -1,29 +1,30 @@
-/* A program that allocates as PyTorch does, by the fakes beside it, and writes down what it did.
+/* A program that allocates like PyTorch, with the fake libraries beside it, and writes what it did to a file.
  *
  * usage: course_prog TRUTH CUDA SCENARIO [NUMBER]
  *   TRUTH     file to write; CUDA: path of the fake libc10_cuda.so
- *   random    NUMBER events with blocks of all sizes, then a refusal
- *   global    the same, the library opened with RTLD_GLOBAL
- *   alone     the same, and no driver call before it: nothing is followed
- *   training  iterations of 54 requests with launches and waits, 3 of them kept, then a refusal
- *   threads   NUMBER events on each of four devices, a thread each, then a refusal on each
- *   shared    four threads on one device, each call in one lock, as PyTorch does
+ *   random    NUMBER events with blocks of all sizes, then a failed allocation
+ *   global    the same, with the library opened with RTLD_GLOBAL
+ *   alone     the same without a driver call before: nothing is followed
+ *   training  iterations of 54 requests with launches and waits, 3 of them kept, then a failed allocation
+ *   threads   NUMBER events on each of four devices, one thread each, then a failed allocation on each
+ *   shared    four threads on one device, each call under one lock, as in PyTorch
  *   unlocked  the same without a lock
- *   fork      a child frees, asks and is refused; the parent goes on
- *   many      NUMBER blocks at once, all of them alive
- *   leak      400 iterations, each of which keeps 15 MiB, then death by the refusal
- *   late      a calm time of 2,000 iterations, and then what `leak` does
- *   full      the same bytes, all of them before the iterations, which keep nothing; then the same death
- *   rests     NUMBER calm iterations of a small program, then some that keep 15 MiB each, then a refusal
- *   calm      NUMBER calm iterations, then a refusal
- *   bench     NUMBER events of a process that holds much of the card; prints nanoseconds an event
- *   bench_small  the same of a process that holds little
- *   cold      the same as a training has them: one core hands out, another one takes back, and between two events
- *             COLD_KIB of other memory is read and written; prints nanoseconds an event, without what lies between
+ *   fork      a child frees and allocates until an allocation fails; the parent continues
+ *   many      NUMBER blocks alive at once
+ *   leak      400 iterations that keep 15 MiB each, then the process dies of the failed allocation
+ *   late      a calm phase of 2,000 iterations, then the same as `leak`
+ *   full      the same bytes, all before the iterations, which keep nothing; then the process dies in the same way
+ *   rests     NUMBER calm iterations of a small program, then some that keep 15 MiB each, then a failed allocation
+ *   calm      NUMBER calm iterations, then a failed allocation
+ *   bench     NUMBER events of a process that uses much of the GPU; prints nanoseconds per event
+ *   bench_small  the same for a process that uses little
+ *   cold      the same with cold caches, as in a training: one core allocates, another one frees, and between two
+ *             events COLD_KIB of other memory is read and written; prints nanoseconds per event, without the time
+ *             between events
  *
- * The truth: "request ORDER DEVICE ADDRESS BYTES FREED_ORDER LAUNCHES WAITS" of each request (FREED_ORDER 0: alive), of
- * a device at the refusal "device N requests frees live_count live_bytes peak_bytes", and "passed USAGES OOMS STRANGE"
- * against "made USAGES OOMS". */
+ * The truth: "request ORDER DEVICE ADDRESS BYTES FREED_ORDER LAUNCHES WAITS" for each request (FREED_ORDER 0:
+ * alive), "device N requests frees live_count live_bytes peak_bytes" for a device when an allocation fails, and
+ * "passed USAGES OOMS STRANGE" against "made USAGES OOMS". */
 #include <dlfcn.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -46,7 +47,7 @@ typedef struct request {
 } request;
 
 typedef struct books {
-    request *request; /* [0] is nobody */
+    request *request; /* [0] is unused */
     uint64_t count, room, frees, live_count, live_bytes, peak_bytes;
     uint64_t next_address;
     uint64_t *live; /* orders of live requests */
@@ -86,7 +87,7 @@ static uint64_t allocate(int device, uint64_t bytes)
             fail("no memory");
     }
     uint64_t order = ++b->count, address = 0;
-    /* Half of the time an address that was in use before, as caching allocators do. */
+    /* Half of the time use an address that was used before, as caching allocators do. */
     if (order > 64 && next_random(b) % 2 == 0) {
         const request *old = &b->request[order - 1 - next_random(b) % 60];
         bool used = old->freed_order == 0;
@@ -137,7 +138,7 @@ static void one_event(int device)
     books *b = &of[device];
     uint64_t dice = next_random(b) % 100;
     bool free_one = b->live_count > 0 && (dice < 48 || b->live_count > 3000);
-    if (free_one) /* mostly young ones */
+    if (free_one) /* mostly young blocks */
         release_at(device, dice % 4 == 0 ? next_random(b) % b->live_count : b->live_count - 1);
     else if (dice < 60)
         allocate(device, odd[next_random(b) % (sizeof odd / sizeof odd[0])]);
@@ -145,7 +146,7 @@ static void one_event(int device)
         allocate(device, 512 * (1 + next_random(b) % 8192));
 }
 
-/* ---- the driver, as far as it is needed ---- */
+/* ---- the driver calls that are needed ---- */
 
 typedef int call_1(void *a);
 typedef int call_2(void *a, void *b);
@@ -226,7 +227,7 @@ static void training(uint64_t iterations)
             launch();
         }
         for (unsigned k = 54; k-- > 0;)
-            if (k % 18 != 0) /* three are forgotten */
+            if (k % 18 != 0) /* three are never freed */
                 release(0, order[k]);
         wait_for_it();
     }
@@ -247,7 +248,7 @@ static void *thread_of_device(void *user)
     return NULL;
 }
 
-/* Each thread with its own addresses on device 0, so that without a lock only the order is open. */
+/* Each thread uses its own addresses on device 0, so that without a lock only the order is undefined. */
 static void *thread_of_all(void *user)
 {
     const job *j = user;
@@ -281,7 +282,7 @@ static void forks(uint64_t count)
     for (uint64_t i = 0; i < count; i++)
         one_event(0);
     pid_t child = fork();
-    if (child == 0) { /* keeps silent, whatever it does */
+    if (child == 0) { /* records nothing, whatever it does */
         books before = of[0];
         for (uint64_t i = 0; i < 1000; i++)
             one_event(0);
@@ -305,7 +306,7 @@ static void many(uint64_t count)
     refuse(0);
 }
 
-/* A block that is there before everything else, so that the process does not count as small. */
+/* Keep a block from the start, so that the process does not count as small. */
 static void hold_much(void)
 {
     made_usages++;
@@ -341,7 +342,7 @@ static void rests(uint64_t count)
     refuse(0);
 }
 
-/* Of 8 GiB the process has 7 from the driver; what PyTorch asks for then is refused. */
+/* The process has 7 of 8 GiB from the driver; the next request of PyTorch fails. */
 static void dies(bool leaks)
 {
     enum { KEPT = 15 << 20, ITERATIONS = 400 };
@@ -375,7 +376,7 @@ static double now_ns(void)
     return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
-/* Iterations of 54 blocks that come and go, with nothing between: the calls and what follows them. */
+/* Iterations of 54 blocks that are allocated and freed, with no other work: the calls and their recording. */
 static void bench(uint64_t count)
 {
     double best = 1e18;
@@ -397,12 +398,12 @@ static void bench(uint64_t count)
 
 enum { COLD_KIB = 64, COLD_WALK = 4 << 20, COLD_BLOCKS = 54, COLD_ROUNDS = 15, COLD_INTERRUPTED_NS = 20000 };
 
-static _Atomic uint64_t cold_turn; /* even: who hands out has it */
+static _Atomic uint64_t cold_turn; /* even: the allocating thread has its turn */
 static uint64_t cold_iterations;
-static uint64_t cold_ticks_max; /* what takes longer was interrupted */
+static uint64_t cold_ticks_max; /* longer intervals were interrupted */
 static double cold_round_ns[2][COLD_ROUNDS];
 
-/* A clock that costs little and shifts no work of ours before or behind it. */
+/* A clock that costs little and keeps our code from moving across it. */
 static uint64_t cold_ticks(void)
 {
 #if defined(__x86_64__)
@@ -415,7 +416,7 @@ static uint64_t cold_ticks(void)
 #endif
 }
 
-/* A window that walks through more memory than the core's own caches hold. */
+/* A window that moves through more memory than the core's own caches hold. */
 static void touch_other_memory(volatile uint8_t *memory, size_t *at)
 {
     for (size_t done = 0; done < (size_t)COLD_KIB << 10; done += 64)
@@ -441,7 +442,7 @@ static uint64_t cold_half(bool frees, volatile uint8_t *memory, size_t *at, uint
     return took;
 }
 
-/* Each round by itself, because others use the machine, too. */
+/* Each round is measured separately, because other processes use the machine, too. */
 static void *cold_thread(void *user)
 {
     const bool frees = user != NULL;
@@ -459,7 +460,7 @@ static void *cold_thread(void *user)
         fail("no memory");
     if (set_current(context) != 0)
         fail("no context");
-    wait_for_it(); /* a thread without a driver call is another case */
+    wait_for_it(); /* a thread without driver calls is a different case */
     for (unsigned round = 0; round < COLD_ROUNDS; round++) {
         uint64_t took = 0, events = 0;
         double begin_ns = now_ns();

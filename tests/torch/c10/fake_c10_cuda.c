@@ -1,4 +1,4 @@
-/* In the place of PyTorch's libc10_cuda.so: an allocator that only keeps books, and calls c10 through its PLT. */
+/* Replaces PyTorch's libc10_cuda.so: an allocator that only counts, and calls c10 through its PLT. */
 #include "gw_c10_door.h"
 
 #include <stdatomic.h>
