@@ -198,7 +198,7 @@ static int show_fault(void)
     char text[1024];
     gs_status status = gs_run_in_child(ruin, NULL, 0, 60000, &result);
     if (status != GS_OK) {
-        fprintf(stderr, "no child: %s\n", gs_status_text(status));
+        fprintf(stderr, "the child process could not run: %s\n", gs_status_text(status));
         return 0;
     }
     printf("a child answered \"%.*s\": %s\n", (int)result.output_bytes, (const char *)result.output,
@@ -215,12 +215,13 @@ int main(int argc, char **argv)
     gs_child_main(argc, argv, entries);
     struct settings settings = {.runs = 3, .memory_bytes = 1 << 30, .batch = 1024};
     int warm = 0, fault = 0, all_well = 1;
-    const struct option_row rows[] = {{"runs", OPTION_NUMBER, &settings.runs, "how many"},
-                                      {"memory", OPTION_NUMBER, &settings.memory_bytes, "what a run may take"},
-                                      {"batch", OPTION_NUMBER, &settings.batch, "images in a batch"},
-                                      {"warm", OPTION_FLAG, &warm, "one context for all runs"},
-                                      {"fault", OPTION_FLAG, &fault, "first a run with a fault, in a child"},
-                                      {NULL, OPTION_FLAG, NULL, NULL}};
+    const struct option_row rows[] = {
+        {"runs", OPTION_NUMBER, &settings.runs, "number of runs (3)"},
+        {"memory", OPTION_NUMBER, &settings.memory_bytes, "memory limit of a run"},
+        {"batch", OPTION_NUMBER, &settings.batch, "images in a batch"},
+        {"warm", OPTION_FLAG, &warm, "keep one context for all runs"},
+        {"fault", OPTION_FLAG, &fault, "first make a run with a fault, in a child process"},
+        {NULL, OPTION_FLAG, NULL, NULL}};
     options_parse(argc, argv, rows, "Runs that leave nothing behind.");
     gs_scope *outer = NULL;
     struct seen first = {0}, seen = {0};

@@ -462,19 +462,19 @@ int main(int argc, char **argv)
         {"batch", OPTION_NUMBER, &t.set.batch, "images in a batch (64)"},
         {"iterations", OPTION_NUMBER, &t.set.iterations, "iterations in a run (4)"},
         {"runs", OPTION_NUMBER, &t.set.runs, "training runs, one after the other (1)"},
-        {"allocator", OPTION_TEXT, &t.set.allocator, "plain (cuMemAlloc) or pool (cuMemAllocAsync, keeps what it has)"},
+        {"allocator", OPTION_TEXT, &t.set.allocator, "plain (cuMemAlloc) or pool (cuMemAllocAsync, keeps its memory)"},
         {"save", OPTION_TEXT, &t.set.save, "write the weights to this file"},
-        {"truth", OPTION_TEXT, &t.set.truth, "write what the program knows about itself to this file"},
-        {"keep-runs", OPTION_FLAG, &t.set.keep_runs, "fault: what a run allocated stays referenced"},
-        {"leak-batch", OPTION_FLAG, &t.set.leak_batch, "fault: a batch is never given back"},
-        {"leak-workspace", OPTION_FLAG, &t.set.leak_workspace, "fault: a convolution's workspace is never given back"},
-        {"leak-streams", OPTION_NUMBER, &t.set.leak_streams, "fault: that many new streams in each iteration"},
-        {"leak-contexts", OPTION_NUMBER, &t.set.leak_contexts, "fault: that many new contexts in each iteration"},
-        {"unchecked", OPTION_FLAG, &t.set.unchecked, "fault: nobody looks whether an allocation succeeded"},
-        {"bad-address", OPTION_FLAG, &t.set.bad_address, "fault: a kernel at the end of a run writes a bad address"},
-        {"whole-data-set", OPTION_NUMBER, &t.set.whole_data_set, "fault: a data set of that size, all on the GPU"},
+        {"truth", OPTION_TEXT, &t.set.truth, "write facts about the program to this file"},
+        {"keep-runs", OPTION_FLAG, &t.set.keep_runs, "fault: the memory of a run stays referenced"},
+        {"leak-batch", OPTION_FLAG, &t.set.leak_batch, "fault: batches are never freed"},
+        {"leak-workspace", OPTION_FLAG, &t.set.leak_workspace, "fault: a convolution's workspace is never freed"},
+        {"leak-streams", OPTION_NUMBER, &t.set.leak_streams, "fault: create N new streams in each iteration"},
+        {"leak-contexts", OPTION_NUMBER, &t.set.leak_contexts, "fault: create N new contexts in each iteration"},
+        {"unchecked", OPTION_FLAG, &t.set.unchecked, "fault: allocations are not checked"},
+        {"bad-address", OPTION_FLAG, &t.set.bad_address, "fault: a kernel at the end of a run writes to a bad address"},
+        {"whole-data-set", OPTION_NUMBER, &t.set.whole_data_set, "fault: a data set of N bytes, all on the GPU"},
         {NULL, OPTION_FLAG, NULL, NULL}};
-    options_parse(argc, argv, rows, "Trains a small CNN over the CUDA driver API.");
+    options_parse(argc, argv, rows, "Trains a small CNN with the CUDA driver API.");
     truth_open(t.set.truth);
     truth("workspace_bytes", "%d", 16 << 20);
     trainer_open(&t);

@@ -65,10 +65,11 @@ static bool cpu_plan(void *of, const struct schedule_options *options, struct st
     step->algorithm = 0;
     step->workspace_bytes = 0;
     if (options->precision != PRECISION_FP32)
-        return because(reason, "cpu: %s is not there, fp32 alone", precision_text(options->precision));
+        return because(reason, "cpu: %s is not supported, only fp32", precision_text(options->precision));
     if (step->kind == STEP_FORWARD && step->layer->kind == LAYER_BATCHNORM &&
         options->images * step->layer->out.height * step->layer->out.width < 2)
-        return because(reason, "line %d: the variance of a single value: more images are needed", step->layer->line);
+        return because(reason, "line %d: the variance of a single value is not defined: use more images",
+                       step->layer->line);
     return !is_dnnl(step) || cpu_dnnl_plan(of, options, step, budget_bytes, reason);
 }
 
@@ -76,10 +77,10 @@ static bool take_memory(struct cpu_state *state, struct reason *reason)
 {
     uint64_t bytes = (state->schedule->size.arena_bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     if (state->options.memory_bytes != 0 && bytes > state->options.memory_bytes)
-        because(reason, "cpu: %llu bytes are more than the %llu that may be taken", (unsigned long long)bytes,
+        because(reason, "cpu: %llu bytes exceed the limit of %llu bytes", (unsigned long long)bytes,
                 (unsigned long long)state->options.memory_bytes);
     else if ((state->memory = aligned_alloc(ALIGNMENT, bytes)) == NULL)
-        because(reason, "cpu: no %llu bytes of memory", (unsigned long long)bytes);
+        because(reason, "cpu: cannot allocate %llu bytes", (unsigned long long)bytes);
     else
         memset(state->memory, 0, bytes); /* allocate the pages now instead of in the middle of a step */
     reason->is_memory = state->memory == NULL;
@@ -139,7 +140,7 @@ static bool cpu_host_alloc(void *of, size_t bytes, void **ret, struct reason *re
     (void)of;
     void *memory = aligned_alloc(ALIGNMENT, (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
     if (memory == NULL) {
-        because(reason, "cpu: no %zu bytes of memory", bytes);
+        because(reason, "cpu: cannot allocate %zu bytes", bytes);
         reason->is_memory = true;
         return false;
     }
@@ -238,7 +239,7 @@ static bool run_step(struct cpu_state *state, size_t index, const struct iterati
         cpu_add(cpu_block(state, step->dx), cpu_block(state, step->dy), floats_in(state, step->dx));
         return true;
     default:
-        return because(reason, "cpu: no step of kind %d", (int)step->kind);
+        return because(reason, "cpu: unknown step kind %d", (int)step->kind);
     }
 }
 

@@ -38,7 +38,7 @@ static bool open_libraries(struct cuda *cuda, struct reason *reason)
     if (status == GS_OK)
         status = GS_TRY(api->cuDeviceGetAttribute(&cuda->multiprocessors, CU_ATTRIBUTE_MULTIPROCESSORS, device));
     cuda->architecture = major * 10 + minor;
-    return card_well(&cuda->card, status, "asking what the card is", reason);
+    return card_well(&cuda->card, status, "reading the GPU's properties", reason);
 }
 
 static void free_packs(struct cuda *cuda)
@@ -378,7 +378,7 @@ static bool load(void *state, const struct schedule *schedule, struct reason *re
     struct cuda *cuda = state;
     gs_status status = gs_wait(cuda->card.compute);
     free_packs(cuda);
-    if (!card_well(&cuda->card, status, "waiting for the card", reason) ||
+    if (!card_well(&cuda->card, status, "waiting for the GPU", reason) ||
         !cuda_kernels_load(cuda, schedule->options.precision, reason) || !card_load(cuda, schedule, reason))
         return false;
     cuda->blas_workspace = 0;

@@ -64,7 +64,7 @@ static bool update(void *state, const struct update *update, struct reason *reas
 static bool settle(void *state, struct results *ret_results, struct reason *reason)
 {
     struct dry *dry = state;
-    if (!card_well(&dry->card, gs_wait(dry->card.compute), "waiting for the card", reason))
+    if (!card_well(&dry->card, gs_wait(dry->card.compute), "waiting for the GPU", reason))
         return false;
     *ret_results = (struct results){0};
     return true;

@@ -43,7 +43,7 @@ bool card_open(struct card *card, const struct backend_options *options, struct 
     gs_status status = gs_open(&scope_options, &card->scope, &failure);
     if (status != GS_OK) {
         card->scope = NULL;
-        because(reason, "the card: %s", gs_failure_text(&failure, text, sizeof text));
+        because(reason, "GPU: %s", gs_failure_text(&failure, text, sizeof text));
         reason->is_memory = status == GS_NO_MEMORY;
         return false;
     }
@@ -60,9 +60,9 @@ bool card_close(struct card *card, gs_report **ret_report, struct reason *reason
     char text[480];
     gs_status status = gs_end(card->scope, &report);
     *card = (struct card){0};
-    bool is_well = card_well(card, status, "giving back the card's things", reason);
+    bool is_well = card_well(card, status, "releasing the GPU's objects", reason);
     if (!is_well && report != NULL && report->has_failure)
-        because(reason, "giving back the card's things: %s", gs_failure_text(&report->failure, text, sizeof text));
+        because(reason, "releasing the GPU's objects: %s", gs_failure_text(&report->failure, text, sizeof text));
     if (ret_report != NULL)
         *ret_report = report;
     else
@@ -102,7 +102,7 @@ bool card_put(void *state, size_t block, const void *data, size_t bytes, struct 
     gs_status status = gs_copy_in(card_at(card, block), data, bytes, card->compute);
     if (status == GS_OK)
         status = gs_wait(card->compute);
-    return card_well(card, status, "a copy to the card", reason);
+    return card_well(card, status, "a copy to the GPU", reason);
 }
 
 bool card_get(void *state, size_t block, void *data, size_t bytes, struct reason *reason)
@@ -111,7 +111,7 @@ bool card_get(void *state, size_t block, void *data, size_t bytes, struct reason
     gs_status status = gs_copy_out(data, card_at(card, block), bytes, card->compute);
     if (status == GS_OK)
         status = gs_wait(card->compute);
-    return card_well(card, status, "a copy from the card", reason);
+    return card_well(card, status, "a copy from the GPU", reason);
 }
 
 bool card_host_alloc(void *state, size_t bytes, void **ret, struct reason *reason)

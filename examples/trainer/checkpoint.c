@@ -107,11 +107,11 @@ static bool get_line(const char *name, char **rest, const struct field *field, s
     char *line = *rest, *end = strchr(line, '\n');
     size_t key_bytes = strlen(field->key);
     if (end == NULL || strncmp(line, field->key, key_bytes) != 0 || line[key_bytes] != ' ')
-        return because(reason, "%s: the head lacks \"%s\"", name, field->key);
+        return because(reason, "%s: the header has no \"%s\"", name, field->key);
     *end = '\0';
     *rest = end + 1;
     if (!get_field(line + key_bytes + 1, field, checkpoint))
-        return because(reason, "%s: \"%s\" in the head is \"%.40s\"", name, field->key, line + key_bytes + 1);
+        return because(reason, "%s: \"%s\" in the header is \"%.40s\"", name, field->key, line + key_bytes + 1);
     return true;
 }
 
@@ -262,7 +262,7 @@ bool checkpoint_write(const char *path, const struct checkpoint *checkpoint, str
 {
     char beside[PATH_BYTES];
     if (snprintf(beside, sizeof beside, "%s.new", path) >= (int)sizeof beside)
-        return because(reason, "%.100s...: too long a path", path);
+        return because(reason, "%.100s...: the path is too long", path);
     if (!write_beside(beside, checkpoint))
         return because(reason, "%s: %s", beside, strerror(errno));
     if (rename(beside, path) != 0)
@@ -283,14 +283,14 @@ uint64_t checkpoint_bytes_max(uint64_t parameter_count, uint64_t statistics_coun
 static bool parse_front(const char *name, const struct bytes *bytes, size_t *ret_head_bytes, struct reason *reason)
 {
     if (bytes->count < FRONT_BYTES || memcmp(bytes->data, magic, MAGIC_BYTES) != 0)
-        return because(reason, "%s: byte 0: no checkpoint of this trainer", name);
+        return because(reason, "%s: byte 0: not a checkpoint of this trainer", name);
     size_t head_bytes = get_u32(bytes->data + 8);
     if (head_bytes == 0 || head_bytes >= HEAD_BYTES_MAX || head_bytes > bytes->count - FRONT_BYTES)
-        return because(reason, "%s: byte 8: a head of %zu bytes in a file of %zu", name, head_bytes, bytes->count);
+        return because(reason, "%s: byte 8: a header of %zu bytes in a file of %zu", name, head_bytes, bytes->count);
 #ifndef TRAINER_FUZZ_IGNORE_SUM
     uint32_t sum = checksum(0, bytes->data + FRONT_BYTES, bytes->count - FRONT_BYTES);
     if (sum != get_u32(bytes->data + 12))
-        return because(reason, "%s: damaged: its checksum is %08x, and it says %08x", name, sum,
+        return because(reason, "%s: damaged: its checksum is %08x, but the file has %08x", name, sum,
                        get_u32(bytes->data + 12));
 #endif
     *ret_head_bytes = head_bytes;
@@ -307,7 +307,7 @@ static bool parse_head(const char *name, const uint8_t *from, size_t bytes, stru
         if (!get_line(name, &rest, &fields[i], checkpoint, reason))
             return false;
     if (rest != head + bytes)
-        return because(reason, "%s: the head has %td bytes too many", name, head + bytes - rest);
+        return because(reason, "%s: the header has %td bytes too many", name, head + bytes - rest);
     return true;
 }
 
@@ -322,7 +322,7 @@ static bool parse_sizes(const char *name, size_t bytes, const struct checkpoint 
             bytes)
         return because(reason,
                        "%s: %" PRIu64 " parameters, %" PRIu64 " moments of each and %" PRIu64
-                       " statistics do not come to the %zu bytes behind the head",
+                       " statistics do not match the %zu bytes after the header",
                        name, checkpoint->parameter_count, checkpoint->moment_count, checkpoint->statistics_count,
                        bytes);
     return true;
@@ -373,13 +373,12 @@ bool checkpoint_read(const char *path, uint64_t most_bytes, struct checkpoint *r
 
 static bool same_text(const char *what, const char *is, const char *wants, struct reason *reason)
 {
-    return strcmp(is, wants) == 0 ||
-           because(reason, "the checkpoint is of %s %.120s, and this is %.120s", what, is, wants);
+    return strcmp(is, wants) == 0 || because(reason, "the checkpoint is for %s %.120s, not %.120s", what, is, wants);
 }
 
 static bool same_number(const char *what, uint64_t is, uint64_t wants, struct reason *reason)
 {
-    return is == wants || because(reason, "the checkpoint is of %s %" PRIu64 ", and this is %" PRIu64, what, is, wants);
+    return is == wants || because(reason, "the checkpoint is for %s %" PRIu64 ", not %" PRIu64, what, is, wants);
 }
 
 bool checkpoint_fits(const struct checkpoint *is, const struct checkpoint *wants, char *ret_note, size_t note_bytes,
@@ -399,7 +398,7 @@ bool checkpoint_fits(const struct checkpoint *is, const struct checkpoint *wants
     if (!is_inside || is->update_number > is->step)
         return because(reason,
                        "the checkpoint is at image %" PRIu64 " of %" PRIu64 ", update %" PRIu64 " of step %" PRIu64
-                       ": that cannot be",
+                       ": impossible",
                        is->position, is->image_count, is->update_number, is->step);
     *ret_note = '\0';
     if (strcmp(is->precision, wants->precision) != 0 || is->micro_batch != wants->micro_batch ||
@@ -408,7 +407,7 @@ bool checkpoint_fits(const struct checkpoint *is, const struct checkpoint *wants
         snprintf(ret_note, note_bytes,
                  "it was made with %s, micro-batch %" PRIu64 ", %" PRIu64
                  " devices, rate %g, momentum %g, weight decay "
-                 "%g: the numbers will not be those of a run without a break",
+                 "%g: the results will differ from those of an uninterrupted run",
                  is->precision, is->micro_batch, is->devices, is->rate, is->momentum, is->weight_decay);
     return true;
 }

@@ -110,7 +110,7 @@ static bool make_memory(struct builder *builder, const dnnl_memory_desc_t *layou
     if (work == NULL)
         return true;
     if (work->memory_count == CPU_MEMORIES)
-        return because(builder->reason, "cpu: too many arguments of a step");
+        return because(builder->reason, "cpu: a step has too many arguments");
     char *at = (char *)cpu_block(builder->state, block) + offset_bytes;
     if (!is_good(dnnl_memory_create(ret, layout, builder->state->engine, at), "memory", builder->reason))
         return false;
@@ -124,7 +124,7 @@ static bool make_piece(struct builder *builder, const dnnl_memory_desc_t *layout
     builder->workspace_used += bytes;
     if (builder->work != NULL &&
         (builder->step->workspace == NO_BLOCK || builder->workspace_used > builder->step->workspace_bytes))
-        return because(builder->reason, "cpu: a step's workspace is smaller than was planned");
+        return because(builder->reason, "cpu: a step's workspace is smaller than planned");
     return make_memory(builder, layout, builder->step->workspace, at, ret);
 }
 
@@ -140,7 +140,7 @@ static bool make_call(struct builder *builder, const_dnnl_primitive_desc_t primi
     if (work == NULL)
         return true;
     if (work->call_count == CPU_CALLS || argument_count + 1 > CPU_ARGUMENTS)
-        return because(builder->reason, "cpu: too many calls of a step");
+        return because(builder->reason, "cpu: a step has too many calls");
     struct cpu_call *call = &work->calls[work->call_count];
     memcpy(call->arguments, arguments, (size_t)argument_count * sizeof *arguments);
     call->argument_count = argument_count;
@@ -181,10 +181,10 @@ static bool bind_argument(struct builder *builder, const_dnnl_primitive_desc_t p
     const dnnl_memory_desc_t *ours = argument->layout != NULL ? argument->layout : ret->layout;
     ret->is_ours = argument->way != WAY_ADD && dnnl_memory_desc_equal(ours, ret->layout);
     if (bytes_of(ours) > argument->room_bytes)
-        return because(builder->reason, "cpu: oneDNN wants %zu bytes where %zu are", bytes_of(ours),
+        return because(builder->reason, "cpu: oneDNN needs %zu bytes, but there are %zu", bytes_of(ours),
                        argument->room_bytes);
     if (argument->way == WAY_WRITE && !ret->is_ours)
-        return because(builder->reason, "cpu: oneDNN writes a layout of its own");
+        return because(builder->reason, "cpu: oneDNN writes an unexpected layout");
     if (!make_memory(builder, ours, argument->block, argument->offset_bytes, &ret->ours))
         return false;
     ret->memory = ret->ours;
@@ -261,7 +261,7 @@ static bool build_job(struct builder *builder, const struct job *job, size_t num
         is_there = make_job(builder, primitive, job);
         dnnl_primitive_desc_destroy(primitive);
     } else {
-        because(builder->reason, "cpu: oneDNN has another list of implementations than when it was asked first");
+        because(builder->reason, "cpu: oneDNN's list of implementations has changed");
     }
     dnnl_primitive_desc_iterator_destroy(search);
     return is_there;
@@ -408,7 +408,7 @@ static bool job_of_data(struct jobs *jobs, const struct builder *builder)
     if (!is_good(dnnl_convolution_backward_data_desc_init(&jobs->convolution[1], dnnl_convolution_direct, &layouts->x,
                                                           &layouts->weights_any, &layouts->y, layouts->strides,
                                                           layouts->padding, layouts->padding),
-                 "a convolution's gradient by its input", builder->reason))
+                 "a convolution's input gradient", builder->reason))
         return false;
     struct job *job = add_job(jobs, builder, &jobs->convolution[1]);
     add_argument(job, whole(DNNL_ARG_DIFF_DST, WAY_READ, &layouts->y, step->dy));
@@ -430,7 +430,7 @@ static bool jobs_of_convolution_backward(struct jobs *jobs, const struct builder
                      &jobs->convolution[0], dnnl_convolution_direct, &layouts->x, &layouts->weights_any,
                      layer->bias_count != 0 ? &layouts->bias : NULL, &layouts->y, layouts->strides, layouts->padding,
                      layouts->padding),
-                 "a convolution's gradient by its weights", builder->reason))
+                 "a convolution's weight gradient", builder->reason))
         return false;
     struct job *job = add_job(jobs, builder, &jobs->convolution[0]);
     add_argument(job, whole(DNNL_ARG_SRC, WAY_READ, &layouts->x, step->x));

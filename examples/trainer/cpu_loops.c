@@ -251,7 +251,7 @@ bool cpu_loss(const struct cpu_state *state, const struct step *step, const stru
     for (size_t i = 0; i < iteration->images; i++) {
         size_t best;
         if (labels[i] < 0 || (size_t)labels[i] >= classes)
-            return because(reason, "image %zu of the batch is of class %d, the model knows 0 to %zu", i, labels[i],
+            return because(reason, "image %zu of the batch has class %d, but the model has 0 to %zu", i, labels[i],
                            classes - 1);
         loss += image_loss(x + i * classes, classes, (size_t)labels[i], factor, dx == NULL ? NULL : dx + i * classes,
                            &best);

@@ -313,7 +313,7 @@ static gs_status find_ways(struct cuda *cuda, struct conv *conv)
 
 static void describe(const struct conv_problem *problem, char *out, size_t out_bytes)
 {
-    static const char *const kinds[] = {"convolution", "gradient by inputs", "gradient by weights"};
+    static const char *const kinds[] = {"convolution", "input gradient", "weight gradient"};
     snprintf(out, out_bytes, "%s of %zu x %zux%zux%zu to %zu channels by %zux%zu, %s", kinds[problem->kind],
              problem->images, problem->in.channels, problem->in.height, problem->in.width, problem->out.channels,
              problem->kernel, problem->kernel, precision_text(problem->precision));
@@ -327,7 +327,7 @@ static void tell(struct cuda *cuda, const struct conv *conv)
     if (cuda->options.log == NULL || getenv("TRAINER_TELL_CONVOLUTIONS") == NULL)
         return;
     describe(&conv->problem, what, sizeof what);
-    snprintf(line, sizeof line, "%s: %s, the %zu. of %zu ways, workspace %zu + %zu bytes", what, names[way->kind],
+    snprintf(line, sizeof line, "%s: %s, algorithm %zu of %zu, workspace %zu + %zu bytes", what, names[way->kind],
              conv->chosen + 1, conv->way_count, way->scratch_bytes, way->library_bytes);
     cuda->options.log(cuda->options.log_user, line);
 }
@@ -339,7 +339,7 @@ static bool fits(const struct conv_problem *problem, struct reason *reason)
         is_int(problem->images * problem->out.height * problem->out.width) && is_int(weight_count(problem)))
         return true;
     describe(problem, what, sizeof what);
-    because(reason, "%s: more than the libraries count", what);
+    because(reason, "%s: too large for the libraries", what);
     reason->is_memory = true; /* fewer images may help */
     return false;
 }
@@ -376,7 +376,7 @@ static bool conv_new(struct cuda *cuda, const struct conv_problem *problem, stru
     if (status != GS_OK && conv->way_count == 0) {
         card_well(&cuda->card, status, what, reason);
     } else if (conv->way_count == 0) {
-        because(reason, "%s: no algorithm for it within a workspace of %zu bytes", what, problem->budget_bytes);
+        because(reason, "%s: no algorithm with a workspace of at most %zu bytes", what, problem->budget_bytes);
         reason->is_memory = true;
     }
     if (conv->way_count == 0) {
@@ -484,7 +484,7 @@ static void tell_refused(struct cuda *cuda, const struct conv *conv)
 {
     char line[300], what[160];
     describe(&conv->problem, what, sizeof what);
-    snprintf(line, sizeof line, "%s: the card refuses the %zu. of %zu ways", what, conv->chosen + 1, conv->way_count);
+    snprintf(line, sizeof line, "%s: the GPU refuses algorithm %zu of %zu", what, conv->chosen + 1, conv->way_count);
     if (cuda->options.log != NULL)
         cuda->options.log(cuda->options.log_user, line);
 }

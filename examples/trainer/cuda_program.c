@@ -74,7 +74,7 @@ static bool load_compiler(struct reason *reason)
         if (names[i] != NULL && names[i][0] != '\0')
             compiler.library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
     if (compiler.library == NULL)
-        return because(reason, "NVRTC, which compiles the kernels, is not to be found: %s", dlerror());
+        return because(reason, "cannot load NVRTC, which compiles the kernels: %s", dlerror());
 #define X(name, parameters)                                                                                            \
     {                                                                                                                  \
         void *found = dlsym(compiler.library, #name);                                                                  \
@@ -109,7 +109,7 @@ static bool tell_log(void *program, int code, struct reason *reason)
     char *log = compiler.nvrtcGetProgramLogSize(program, &bytes) == 0 ? calloc(1, bytes + 1) : NULL;
     if (log != NULL && compiler.nvrtcGetProgramLog(program, log) != 0)
         log[0] = '\0';
-    because(reason, "NVRTC does not compile the kernels (%d): %.400s", code, log == NULL ? "" : log);
+    because(reason, "NVRTC cannot compile the kernels (%d): %.400s", code, log == NULL ? "" : log);
     free(log);
     return false;
 }
@@ -119,14 +119,14 @@ static bool take_image(void *program, char **ret_image, struct reason *reason)
     size_t bytes = 0;
     int code = compiler.nvrtcGetCUBINSize(program, &bytes);
     if (code != 0)
-        return because(reason, "nvrtcGetCUBINSize answers %d", code);
+        return because(reason, "nvrtcGetCUBINSize returned %d", code);
     char *image = calloc(1, bytes + 1);
     if (image == NULL)
         return because(reason, "the host has no memory for the kernels");
     code = compiler.nvrtcGetCUBIN(program, image);
     if (code != 0) {
         free(image);
-        return because(reason, "nvrtcGetCUBIN answers %d", code);
+        return because(reason, "nvrtcGetCUBIN returned %d", code);
     }
     *ret_image = image;
     return true;
@@ -141,7 +141,7 @@ static bool compile(int architecture, enum precision precision, char **ret_image
     snprintf(element, sizeof element, "-DELEMENT=%d", (int)precision); /* in the kernels' order */
     int code = compiler.nvrtcCreateProgram(&program, cuda_kernels_source, "cuda_kernels.cu", 0, NULL, NULL);
     if (code != 0)
-        return because(reason, "nvrtcCreateProgram answers %d", code);
+        return because(reason, "nvrtcCreateProgram returned %d", code);
     code = compiler.nvrtcCompileProgram(program, 2, options);
     bool is_done = code == 0 ? take_image(program, ret_image, reason) : tell_log(program, code, reason);
     compiler.nvrtcDestroyProgram(&program);
@@ -157,12 +157,12 @@ static bool image_locked(int card, enum precision precision, const char **ret_im
             return true;
         }
     if (program_count == PROGRAMS_MAX)
-        return because(reason, "kernels for more than %d sorts of card", PROGRAMS_MAX);
+        return because(reason, "kernels for more than %d kinds of GPU", PROGRAMS_MAX);
     if (!load_compiler(reason))
         return false;
     int architecture = choose_architecture(card);
     if (architecture == 0)
-        return because(reason, "NVRTC does not know cards of compute capability %d.%d", card / 10, card % 10);
+        return because(reason, "NVRTC does not support GPUs of compute capability %d.%d", card / 10, card % 10);
     if (!compile(architecture, precision, &program.image, reason))
         return false;
     *ret_image = program.image;

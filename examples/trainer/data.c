@@ -56,7 +56,7 @@ static bool open_synthetic(struct data *data, struct reason *reason)
     const struct data_options *options = &data->options;
     size_t channels = options->shape.channels, tile_count = TILE * TILE * channels;
     if (options->image_count == 0 || options->image_count > IMAGE_COUNT_MAX)
-        return because(reason, "synthetic data: %zu images; 1 to %d are possible", options->image_count,
+        return because(reason, "synthetic data: %zu images; 1 to %d are allowed", options->image_count,
                        IMAGE_COUNT_MAX);
     data->tiles = calloc(options->class_count, tile_count * sizeof(float));
     data->noise = malloc((NOISE_COUNT + row_count(data)) * sizeof(float));
@@ -128,7 +128,7 @@ static bool fits_model(const struct data *data, const char *part, const struct p
     if (is->height == wants->height && is->width == wants->width &&
         (is->channels == wants->channels || is->channels == 1))
         return true;
-    return because(reason, "%s: the %s images have %zu channels of %zux%zu, and the model takes %zu of %zux%zu",
+    return because(reason, "%s: the %s images have %zu channels of %zux%zu, but the model takes %zu of %zux%zu",
                    data->options.source, part, is->channels, is->height, is->width, wants->channels, wants->height,
                    wants->width);
 }
@@ -138,7 +138,7 @@ static bool open_files(struct data *data, const char *folder,
 {
     enum { CLASSES = 10 };
     if (data->options.class_count < CLASSES)
-        return because(reason, "%s: %d classes, and the model tells %zu apart", data->options.source, CLASSES,
+        return because(reason, "%s: %d classes, but the model has %zu", data->options.source, CLASSES,
                        data->options.class_count);
     for (enum part part = 0; part < PART_COUNT; part++) {
         if (!read(folder, part, &data->pictures[part], reason) ||
@@ -173,7 +173,7 @@ static bool open_source(struct data *data, struct reason *reason)
         return open_files(data, source + 6, pictures_read_mnist, reason);
     if (strncmp(source, "cifar10:", 8) == 0)
         return open_files(data, source + 8, pictures_read_cifar10, reason);
-    return because(reason, "no such data as \"%.100s\": synthetic, mnist:FOLDER or cifar10:FOLDER", source);
+    return because(reason, "unknown data \"%.100s\"; use synthetic, mnist:FOLDER or cifar10:FOLDER", source);
 }
 
 bool data_open(const struct data_options *options, struct data **ret_data, struct reason *reason)

@@ -33,7 +33,7 @@ static bool read_open(int fd, const char *path, uint64_t most, struct bytes *ret
     if (!S_ISREG(about.st_mode))
         return because(reason, "%s: not a regular file", path);
     if ((uint64_t)about.st_size > most)
-        return because(reason, "%s: %" PRIu64 " bytes, and at most %" PRIu64 " are possible", path,
+        return because(reason, "%s: %" PRIu64 " bytes, but at most %" PRIu64 " are allowed", path,
                        (uint64_t)about.st_size, most);
     struct bytes bytes = {.data = malloc((size_t)about.st_size + 1), .count = (size_t)about.st_size};
     if (bytes.data == NULL)

@@ -88,7 +88,7 @@ static bool plan(struct attempt *attempt, size_t images, uint64_t workspace_byte
 static void say_refused(const struct attempt *attempt, uint64_t bytes)
 {
     char needs[24], has[24];
-    say(attempt->request, "refused: micro-batch %zu, checkpointing %s, %s: needs %s by plan, and there are %s",
+    say(attempt->request, "refused: micro-batch %zu, checkpointing %s, %s: needs %s by plan, but only %s are available",
         attempt->fit.schedule.images, attempt->fit.schedule.checkpointing ? "on" : "off",
         precision_text(attempt->fit.schedule.precision), size_text(bytes, needs),
         size_text(attempt->budget_bytes, has));
@@ -199,7 +199,7 @@ static void say_chosen(const struct fit_request *request, const struct fit *fit,
         size_text(fit->reserve_bytes, reserve), size_text(bytes, sum), fit->limit_bytes == 0 ? "" : " of ",
         fit->limit_bytes == 0 ? "" : size_text(fit->limit_bytes, limit));
     if (request->model->statistics_count != 0 && fit->schedule.images < devices_part)
-        say(request, "batch normalisation sees micro-batches of %zu: other numbers than with %zu at once",
+        say(request, "batch normalisation uses micro-batches of %zu: the results differ from those with %zu at once",
             fit->schedule.images, devices_part);
 }
 
@@ -208,7 +208,7 @@ static bool is_possible(const struct fit_request *request, struct reason *reason
     size_t asked = request->options.micro_batch;
     enum precision precision = request->options.precision;
     if (request->images == 0 || (asked != 0 && (asked > request->images || request->images % asked != 0)))
-        return because(reason, "micro-batches of %zu do not make up the %zu images of a device's step", asked,
+        return because(reason, "micro-batches of %zu do not divide the %zu images of a device's step", asked,
                        request->images);
     if (!request->options.chooses_precision && !request->backend->can(precision))
         return because(reason, "the back end %s cannot compute in %s", request->backend->name,
@@ -219,12 +219,12 @@ static bool is_possible(const struct fit_request *request, struct reason *reason
 static bool none_fits(const struct attempt *attempt, const struct fit *fit, struct reason *reason)
 {
     char least[24], has[24], limit[24], taken[24];
-    because(reason,
-            "nothing fits: at least %s are needed by plan, and of %s there are %s left, %s being taken by "
-            "context and libraries",
-            attempt->least_bytes == UINT64_MAX ? "more than can be said" : size_text(attempt->least_bytes, least),
-            size_text(fit->limit_bytes, limit), size_text(attempt->budget_bytes, has),
-            size_text(fit->taken_bytes, taken));
+    because(
+        reason,
+        "nothing fits: at least %s are needed by plan, but of %s only %s are left: %s are used by "
+        "context and libraries",
+        attempt->least_bytes == UINT64_MAX ? "more bytes than can be counted" : size_text(attempt->least_bytes, least),
+        size_text(fit->limit_bytes, limit), size_text(attempt->budget_bytes, has), size_text(fit->taken_bytes, taken));
     reason->is_memory = true;
     return false;
 }

@@ -231,7 +231,7 @@ bool loader_take(struct loader *loader, struct load *ret_load, struct reason *re
     else if (loader->has_failed)
         *reason = loader->reason;
     else
-        because(reason, "loader: there is nothing more to take");
+        because(reason, "loader: there are no more micro-batches");
     pthread_mutex_unlock(&loader->lock);
     return is_there;
 }
@@ -278,7 +278,7 @@ bool loader_open(const struct loader_options *options, struct loader **ret_loade
     if (is_open) {
         int error = pthread_create(&loader->thread, NULL, run, loader);
         loader->is_running = error == 0;
-        is_open = error == 0 || because(reason, "loader: no thread: %s", strerror(error));
+        is_open = error == 0 || because(reason, "loader: cannot create a thread: %s", strerror(error));
     }
     if (!is_open) {
         loader_close(loader);

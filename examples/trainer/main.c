@@ -51,44 +51,46 @@ static void parse(int argc, char **argv, struct settings *s)
 {
     const struct option_row rows[] = {
         {"model", OPTION_TEXT, &s->model, "a description file, or small, vgg11, resnet18, resnet50"},
-        {"backend", OPTION_TEXT, &s->backend, "cuda, cpu, or dry: takes memory, computes nothing"},
+        {"backend", OPTION_TEXT, &s->backend, "cuda, cpu, or dry: allocates memory, computes nothing"},
         {"data", OPTION_TEXT, &s->data, "synthetic, mnist:FOLDER (or Fashion-MNIST), cifar10:FOLDER"},
         {"images", OPTION_NUMBER, &s->images, "synthetic training images"},
-        {"loaders", OPTION_NUMBER, &s->loaders,
-         "threads that fill a GPU's inputs (4, or what there are processors for)"},
-        {"batch", OPTION_NUMBER, &s->batch, "images in a step, of all GPUs"},
-        {"micro-batch", OPTION_NUMBER, &s->micro_batch, "images at once on a GPU; 0: what fits"},
-        {"steps", OPTION_NUMBER, &s->steps, "steps in all (100)"},
-        {"epochs", OPTION_NUMBER, &s->epochs, "instead of steps"},
-        {"precision", OPTION_TEXT, &s->precision, "fp32, bf16, fp16, or auto: fp32, and bf16 where that does not fit"},
-        {"optimizer", OPTION_TEXT, &s->optimizer, "sgd, adam"},
-        {"rate", OPTION_TEXT, &s->rate, "of learning"},
-        {"momentum", OPTION_TEXT, &s->momentum, "of sgd"},
-        {"weight-decay", OPTION_TEXT, &s->weight_decay, "added to gradients: so much of the weights"},
+        {"loaders", OPTION_NUMBER, &s->loaders, "threads that fill a GPU's inputs (4, or fewer with few processors)"},
+        {"batch", OPTION_NUMBER, &s->batch, "images per step, on all GPUs"},
+        {"micro-batch", OPTION_NUMBER, &s->micro_batch, "images at once on a GPU; 0: as many as fit"},
+        {"steps", OPTION_NUMBER, &s->steps, "total number of steps (100)"},
+        {"epochs", OPTION_NUMBER, &s->epochs, "number of epochs, instead of steps"},
+        {"precision", OPTION_TEXT, &s->precision, "fp32, bf16, fp16, or auto: fp32, or bf16 if that does not fit"},
+        {"optimizer", OPTION_TEXT, &s->optimizer, "sgd or adam"},
+        {"rate", OPTION_TEXT, &s->rate, "learning rate"},
+        {"momentum", OPTION_TEXT, &s->momentum, "momentum of sgd"},
+        {"weight-decay", OPTION_TEXT, &s->weight_decay, "this part of the weights is added to the gradients"},
         {"loss-scale", OPTION_TEXT, &s->loss_scale, "none, dynamic, or a number"},
-        {"scale-after", OPTION_NUMBER, &s->scale_after, "good steps that double a dynamic loss scale (2000)"},
-        {"checkpointing", OPTION_TEXT, &s->checkpointing, "on, off, auto: compute activations again, to save memory"},
-        {"memory", OPTION_NUMBER, &s->memory, "a promise: on each GPU never more, context included"},
-        {"workspace", OPTION_NUMBER, &s->workspace, "of one step, at most (1 GiB)"},
-        {"gpus", OPTION_NUMBER, &s->gpus, "that share each step"},
-        {"runs", OPTION_NUMBER, &s->runs, "whole trainings in this process, one after the other"},
-        {"seed", OPTION_NUMBER, &s->seed, "of first values, data and order"},
+        {"scale-after", OPTION_NUMBER, &s->scale_after,
+         "number of good steps after which a dynamic loss scale doubles (2000)"},
+        {"checkpointing", OPTION_TEXT, &s->checkpointing, "on, off or auto: compute activations again to save memory"},
+        {"memory", OPTION_NUMBER, &s->memory, "limit on each GPU, including the context"},
+        {"workspace", OPTION_NUMBER, &s->workspace, "maximum workspace of one step (1 GiB)"},
+        {"gpus", OPTION_NUMBER, &s->gpus, "number of GPUs that share each step"},
+        {"runs", OPTION_NUMBER, &s->runs, "number of complete trainings in this process, one after the other"},
+        {"seed", OPTION_NUMBER, &s->seed, "seed of initial values, data and order"},
         {"deterministic", OPTION_FLAG, &s->deterministic, "the same sums in the same order each time"},
-        {"tune", OPTION_FLAG, &s->tune, "time algorithms first, and take the quickest"},
-        {"evaluate", OPTION_FLAG, &s->evaluate, "on the test images, at the end"},
-        {"evaluate-every", OPTION_NUMBER, &s->evaluate_every, "steps, too"},
-        {"random-labels", OPTION_FLAG, &s->random_labels, "nothing can be learned from: what a test must notice"},
-        {"checkpoint", OPTION_TEXT, &s->checkpoint, "file, written at the end and at a signal"},
+        {"tune", OPTION_FLAG, &s->tune, "time algorithms first, and use the fastest"},
+        {"evaluate", OPTION_FLAG, &s->evaluate, "evaluate with the test images at the end"},
+        {"evaluate-every", OPTION_NUMBER, &s->evaluate_every, "evaluate also after this many steps"},
+        {"random-labels", OPTION_FLAG, &s->random_labels, "random labels, from which nothing can be learned"},
+        {"checkpoint", OPTION_TEXT, &s->checkpoint, "file, written at the end and on a signal"},
         {"every", OPTION_NUMBER, &s->every, "steps between checkpoints"},
-        {"resume", OPTION_FLAG, &s->resume, "go on from the checkpoint, if there is one"},
-        {"log", OPTION_TEXT, &s->log, "file: a JSON line each step is added"},
-        {"results-every", OPTION_NUMBER, &s->results_every, "steps between waits for the GPU's results"},
-        {"progress-every", OPTION_NUMBER, &s->progress_every, "steps between lines, where stderr is no terminal"},
-        {"warn-memory", OPTION_NUMBER, &s->warn_memory, "of this process on a GPU; 0: no warning"},
-        {"warn-temperature", OPTION_NUMBER, &s->warn_temperature, "degrees Celsius; 0: no warning"},
-        {"plan", OPTION_FLAG, &s->plan, "print what it would take, and train nothing"},
-        {"verbose", OPTION_FLAG, &s->verbose, "what the library logs, too"},
-        {"quiet", OPTION_FLAG, &s->quiet, "results alone"},
+        {"resume", OPTION_FLAG, &s->resume, "continue from the checkpoint, if there is one"},
+        {"log", OPTION_TEXT, &s->log, "file to which a JSON line is added for each step"},
+        {"results-every", OPTION_NUMBER, &s->results_every, "number of steps between reads of the GPU's results"},
+        {"progress-every", OPTION_NUMBER, &s->progress_every,
+         "number of steps between progress lines if stderr is not a terminal"},
+        {"warn-memory", OPTION_NUMBER, &s->warn_memory, "warn if this process uses more on a GPU; 0: no warning"},
+        {"warn-temperature", OPTION_NUMBER, &s->warn_temperature,
+         "warn above this many degrees Celsius; 0: no warning"},
+        {"plan", OPTION_FLAG, &s->plan, "print the memory plan, and do not train"},
+        {"verbose", OPTION_FLAG, &s->verbose, "also print the log of the library"},
+        {"quiet", OPTION_FLAG, &s->quiet, "print only results"},
         {NULL, OPTION_FLAG, NULL, NULL}};
     options_parse(argc, argv, rows, "Trains a convolutional network; docs/trainer.md has more.");
 }
@@ -114,7 +116,7 @@ static double number(const char *option, const char *value)
     char *end;
     double real = strtod(value, &end);
     if (end == value || *end != '\0' || !(real >= 0 && real < 1e30))
-        refuse(option, value, "not a number of 0 and more");
+        refuse(option, value, "not a number of at least 0");
     return real;
 }
 
@@ -199,9 +201,9 @@ static struct train_options make_options(const struct settings *s, char path[PAT
                                     .temperature_warn = s->warn_temperature > 1000 ? 0 : (int)s->warn_temperature,
                                     .says_all = s->verbose};
     if (options.backend == NULL)
-        refuse("backend", s->backend, "not part of this build; cuda, cpu and dry are known");
+        refuse("backend", s->backend, "not part of this build; the back ends are cuda, cpu and dry");
     if (s->tune && s->deterministic)
-        refuse("tune", "--deterministic", "a clock does not choose the same algorithms each time");
+        refuse("tune", "--deterministic", "timing may choose other algorithms each time");
     options.optimizer = (enum optimizer)word("optimizer", s->optimizer, optimizers, "sgd or adam");
     set_scaling(s, &options);
     set_fit(s, &options.fit);
@@ -261,7 +263,7 @@ static int run_all(struct train_options *options, long long runs)
         if (run == 2)
             second = result;
         if (run > 2 && !is_alike(&second, &result)) {
-            fprintf(stderr, "trainer: run %lld took other memory than run 2\n", run);
+            fprintf(stderr, "trainer: run %lld used other memory than run 2\n", run);
             status = EXIT_FAILED;
         }
     }

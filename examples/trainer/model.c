@@ -84,7 +84,7 @@ static bool number(struct reader *reader, const char *of_what, size_t least, siz
     errno = 0;
     long value = strtol(word, &end, 10);
     if (errno != 0 || end == word || *end != '\0' || value < (long)least || value > SIZE_LIMIT)
-        return because(reader->reason, "%s:%d: %s is a number from %zu to %d, not \"%.64s\"", reader->path,
+        return because(reader->reason, "%s:%d: %s must be a number from %zu to %d, not \"%.64s\"", reader->path,
                        reader->line, of_what, least, SIZE_LIMIT, word);
     *ret = (size_t)value;
     return true;
@@ -196,7 +196,7 @@ static bool read_maxpool(struct reader *reader, struct layer *layer)
         return false;
     layer->stride = layer->kernel;
     if (layer->kernel > 15)
-        return bad(reader, "windows of pooling are at most 15 wide: a byte says which was largest");
+        return bad(reader, "pooling windows are at most 15 wide");
     return read_options(reader, layer, TAKES_WINDOW);
 }
 
@@ -301,7 +301,7 @@ static bool read_name(struct reader *reader, char *name)
     if (reader->word_count < 2 || strcmp(reader->words[1], "=") != 0)
         return true;
     if (strlen(reader->words[0]) >= NAME_BYTES)
-        return bad_word(reader, "too long a name:", reader->words[0]);
+        return bad_word(reader, "name too long:", reader->words[0]);
     strcpy(name, reader->words[0]);
     reader->at = 2;
     return true;
@@ -318,7 +318,7 @@ static bool read_layer(struct reader *reader)
         return false;
     const char *word = next_word(reader);
     if (word == NULL)
-        return bad(reader, "a name, but no layer");
+        return bad(reader, "a name without a layer");
     if (!find_kind(reader, word, &layer.kind))
         return false;
     if (model->layer_count == 0 && layer.kind != LAYER_INPUT)
@@ -338,7 +338,7 @@ static bool read_layer(struct reader *reader)
             return false;
     }
     if (shape_count(layer.out) > (size_t)1 << 31)
-        return bad(reader, "more than 2^31 numbers an image");
+        return bad(reader, "more than 2^31 numbers per image");
     if (!place_parameters(reader, &layer))
         return false;
     memcpy(reader->names[model->layer_count], name, sizeof name);
@@ -354,7 +354,7 @@ static bool read_lines(struct reader *reader, FILE *file)
     while (fgets(line, sizeof line, file) != NULL) {
         reader->line++;
         if (strlen(line) == sizeof line - 1)
-            return bad(reader, "too long a line");
+            return bad(reader, "line too long");
         if (!split(reader, line))
             return false;
         if (reader->word_count == 0)
@@ -377,14 +377,14 @@ static bool check(const struct reader *reader)
     const struct layer *last = &model->layers[model->layer_count - 1];
     for (size_t i = 0; i + 1 < model->layer_count; i++)
         if (!reader->is_read[i])
-            return because(reader->reason, "%s:%d: no line reads what this one gives", reader->path,
+            return because(reader->reason, "%s:%d: no line uses the output of this one", reader->path,
                            model->layers[i].line);
     if (last->out.height != 1 || last->out.width != 1 || last->out.channels < 2)
-        return because(reader->reason, "%s:%d: the last line gives two classes or more, not %zux%zux%zu", reader->path,
-                       last->line, last->out.channels, last->out.height, last->out.width);
+        return because(reader->reason, "%s:%d: the last line must give two or more classes, not %zux%zux%zu",
+                       reader->path, last->line, last->out.channels, last->out.height, last->out.width);
     if (last->has_relu)
-        return because(reader->reason, "%s:%d: classes are told apart without a ReLU", reader->path, last->line);
-    return model->parameter_count > 0 || because(reader->reason, "%s: nothing to be learnt", reader->path);
+        return because(reader->reason, "%s:%d: the last line must not have a ReLU", reader->path, last->line);
+    return model->parameter_count > 0 || because(reader->reason, "%s: no parameters to train", reader->path);
 }
 
 static void take_name(struct model *model, const char *path)

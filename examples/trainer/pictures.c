@@ -37,12 +37,12 @@ static bool idx_head(const char *name, const struct bytes *bytes, uint32_t magic
                      struct reason *reason)
 {
     if (bytes->count < head_bytes)
-        return because(reason, "%s: %zu bytes, and the head alone has %zu", name, bytes->count, head_bytes);
+        return because(reason, "%s: %zu bytes, but the header alone has %zu", name, bytes->count, head_bytes);
     if (big_u32(bytes->data) == magic)
         return true;
     if (bytes->data[0] == 0x1f && bytes->data[1] == 0x8b)
         return because(reason, "%s: byte 0: compressed; gunzip it first", name);
-    return because(reason, "%s: byte 0: magic number 0x%08x instead of 0x%08x: no IDX file of %s", name,
+    return because(reason, "%s: byte 0: magic number 0x%08x instead of 0x%08x: not an IDX file of %s", name,
                    big_u32(bytes->data), magic, magic == IDX_IMAGES ? "images" : "labels");
 }
 
@@ -55,7 +55,7 @@ static bool idx_images(const char *name, const struct bytes *bytes, struct pictu
         return because(reason, "%s: byte 8: images of %llux%llu; sides are 1 to %d", name, (unsigned long long)rows,
                        (unsigned long long)columns, SIDE_MAX);
     if (count == 0 || count * rows * columns != bytes->count - 16) /* 32 + 12 + 12 bits */
-        return because(reason, "%s: byte 4: %llu images of %llux%llu are %llu bytes, and behind the head there are %zu",
+        return because(reason, "%s: byte 4: %llu images of %llux%llu are %llu bytes, but the header is followed by %zu",
                        name, (unsigned long long)count, (unsigned long long)rows, (unsigned long long)columns,
                        (unsigned long long)(count * rows * columns), bytes->count - 16);
     pictures->shape = (struct shape){.channels = 1, .height = rows, .width = columns};
@@ -74,13 +74,13 @@ static bool idx_labels(const char *name, const struct bytes *bytes, size_t class
         return false;
     uint32_t count = big_u32(bytes->data + 4);
     if (count != bytes->count - 8)
-        return because(reason, "%s: byte 4: %u labels, and behind the head there are %zu bytes", name, count,
+        return because(reason, "%s: byte 4: %u labels, but the header is followed by %zu bytes", name, count,
                        bytes->count - 8);
     if (count != pictures->count)
         return because(reason, "%s: byte 4: %u labels for %zu images", name, count, pictures->count);
     for (uint32_t i = 0; i < count; i++)
         if (bytes->data[8 + i] >= class_count)
-            return because(reason, "%s: byte %u: label %u, and there are %zu classes", name, 8 + i, bytes->data[8 + i],
+            return because(reason, "%s: byte %u: label %u, but there are %zu classes", name, 8 + i, bytes->data[8 + i],
                            class_count);
     pictures->labels = malloc(count);
     if (pictures->labels == NULL)
@@ -121,11 +121,11 @@ bool pictures_add_cifar10(const char *name, const struct bytes *bytes, struct pi
 {
     size_t count = bytes->count / CIFAR_RECORD;
     if (count == 0 || bytes->count % CIFAR_RECORD != 0)
-        return because(reason, "%s: %zu bytes are no whole number of records of %d bytes", name, bytes->count,
+        return because(reason, "%s: %zu bytes are not a whole number of records of %d bytes", name, bytes->count,
                        CIFAR_RECORD);
     for (size_t i = 0; i < count; i++)
         if (bytes->data[i * CIFAR_RECORD] >= CIFAR_CLASSES)
-            return because(reason, "%s: byte %zu: label %u, and there are %d classes", name, i * CIFAR_RECORD,
+            return because(reason, "%s: byte %zu: label %u, but there are %d classes", name, i * CIFAR_RECORD,
                            bytes->data[i * CIFAR_RECORD], CIFAR_CLASSES);
     if (!grow(pictures, pictures->count + count))
         return because(reason, "%s: no host memory for %zu more images", name, count);
@@ -147,7 +147,7 @@ bool pictures_add_cifar10(const char *name, const struct bytes *bytes, struct pi
 static bool path_in(const char *folder, const char *name, char *path, struct reason *reason)
 {
     if (snprintf(path, PATH_BYTES, "%s/%s", folder, name) >= PATH_BYTES)
-        return because(reason, "%.100s...: too long a path", folder);
+        return because(reason, "%.100s...: the path is too long", folder);
     return true;
 }
 
@@ -160,7 +160,7 @@ static bool read_in(const char *folder, const char *name, char *path, struct byt
         return true;
     snprintf(packed, sizeof packed, "%s.gz", path);
     if (access(path, F_OK) != 0 && access(packed, F_OK) == 0)
-        return because(reason, "%s is there, but compressed; gunzip it first", packed);
+        return because(reason, "%s is compressed; gunzip it first", packed);
     return false;
 }
 

@@ -24,7 +24,7 @@ static uint64_t block_bytes(const struct schedule *schedule, size_t block)
 static void print_blocks(const struct schedule *schedule, FILE *out)
 {
     uint64_t lasting = 0, results = 0, gradients = 0, saved = 0, workspace_most = 0;
-    fprintf(out, "as long as the run\n");
+    fprintf(out, "allocated for the whole run\n");
     for (int i = 0; i < LASTING_COUNT; i++)
         if (schedule->lasting[i] != NO_BLOCK) {
             print_line(out, lasting_texts[i], block_bytes(schedule, schedule->lasting[i]));
@@ -41,14 +41,14 @@ static void print_blocks(const struct schedule *schedule, FILE *out)
         if (block_bytes(schedule, step->workspace) > workspace_most)
             workspace_most = block_bytes(schedule, step->workspace);
     }
-    fprintf(out, "made by an iteration, in turn at the same places\n");
+    fprintf(out, "allocated in each iteration, sharing memory\n");
     print_line(out, "layers' results", results);
-    print_line(out, "saved beside them", saved);
-    print_line(out, "gradients by results", gradients);
+    print_line(out, "saved for backward", saved);
+    print_line(out, "gradients of results", gradients);
     print_line(out, "largest workspace", workspace_most);
-    fprintf(out, "in all\n");
-    print_line(out, "as long as the run", lasting);
-    print_line(out, "live at once, at most", schedule->size.live_peak_bytes);
+    fprintf(out, "total\n");
+    print_line(out, "for the whole run", lasting);
+    print_line(out, "maximum live at once", schedule->size.live_peak_bytes);
     print_line(out, "taken", schedule->size.arena_bytes);
 }
 
@@ -131,7 +131,7 @@ bool train_plan(const struct train_options *options, FILE *out, struct reason *r
         request.taken_bytes = fit_taken(&before, &after);
         request.free_bytes = after.free_bytes;
     } else {
-        fprintf(out, "%s; planned without it: workspaces are missing\n", ignored.text);
+        fprintf(out, "%s; planned without it, so workspaces are missing\n", ignored.text);
         request.backend = &without;
     }
     request.model = &model;

@@ -119,8 +119,8 @@ static void warn_memory(struct report *report)
     char has[24], limit[24];
     bool is_much = limit_bytes != 0 && own_bytes > 0 && (uint64_t)own_bytes > limit_bytes;
     if (is_much && !report->memory_warned) {
-        report_say(report, "warning: this process holds %s on a card, more than %s",
-                   size_text((uint64_t)own_bytes, has), size_text(limit_bytes, limit));
+        report_say(report, "warning: this process uses %s on a GPU, more than %s", size_text((uint64_t)own_bytes, has),
+                   size_text(limit_bytes, limit));
         report_log(report, "{\"warning\":\"memory\",\"memory_bytes\":%" PRId64 ",\"limit_bytes\":%" PRIu64 "}",
                    own_bytes, limit_bytes);
     }
@@ -132,7 +132,7 @@ static void warn_temperature(struct report *report)
     int limit = report->options.temperature_warn, degrees = report->watch.temperature;
     bool is_hot = limit != 0 && degrees >= limit;
     if (is_hot && !report->temperature_warned) {
-        report_say(report, "warning: a card has %d degrees Celsius, and %d is the limit", degrees, limit);
+        report_say(report, "warning: a GPU has %d degrees Celsius; the limit is %d", degrees, limit);
         report_log(report, "{\"warning\":\"temperature\",\"temperature\":%d,\"limit\":%d}", degrees, limit);
     }
     if (is_hot || degrees <= limit - TEMPERATURE_BACK)

@@ -28,9 +28,9 @@ bool is_stop_wanted(void)
 bool train_has_parts(const struct train_options *options, struct reason *reason)
 {
     if (options->devices < 1 || options->devices > TRAIN_DEVICES_MAX)
-        return because(reason, "%d devices; 1 to %d are possible", options->devices, TRAIN_DEVICES_MAX);
+        return because(reason, "%d devices; 1 to %d are allowed", options->devices, TRAIN_DEVICES_MAX);
     if (options->batch == 0 || options->batch % (size_t)options->devices != 0)
-        return because(reason, "a batch of %zu images has no equal parts for %d devices", options->batch,
+        return because(reason, "a batch of %zu images cannot be divided equally among %d devices", options->batch,
                        options->devices);
     return true;
 }
@@ -40,11 +40,11 @@ static bool is_possible(const struct train_options *options, struct reason *reas
     if (!train_has_parts(options, reason))
         return false;
     if (options->devices > 1 && options->backend->join == NULL)
-        return because(reason, "the back end %s knows one device alone", options->backend->name);
+        return because(reason, "the back end %s supports only one device", options->backend->name);
     if (options->steps == 0 && options->epochs == 0)
         return because(reason, "neither steps nor epochs are given");
     if (options->resumes && options->checkpoint_path == NULL)
-        return because(reason, "no checkpoint is named to go on from");
+        return because(reason, "no checkpoint is given to continue from");
     return true;
 }
 
@@ -61,7 +61,7 @@ static bool open_data(struct training *training, struct reason *reason)
         return false;
     size_t count = data_count(training->data, PART_TRAIN);
     if (count < options->batch)
-        return because(reason, "%s: %zu training images, and a batch has %zu", options->data, count, options->batch);
+        return because(reason, "%s: %zu training images, but a batch has %zu", options->data, count, options->batch);
     training->way = (struct way){.train_count = count,
                                  .test_count = data_count(training->data, PART_TEST),
                                  .batch = options->batch,
@@ -128,7 +128,7 @@ static bool go_on(struct training *training, struct reason *reason)
         struct reason why = *reason;
         return because(reason, "%s: %s", path, why.text);
     }
-    report_say(training->report, "goes on from %s: step %" PRIu64, path, training->start.step);
+    report_say(training->report, "continues from %s: step %" PRIu64, path, training->start.step);
     report_log(training->report, "{\"resumed\":%" PRIu64 "}", training->start.step);
     if (*note != '\0')
         report_say(training->report, "note: %s", note);
@@ -147,7 +147,7 @@ static bool find_start(struct training *training, struct reason *reason)
         return begin_anew(training, reason);
     if (access(options->checkpoint_path, F_OK) == 0 || errno != ENOENT)
         return go_on(training, reason);
-    report_say(training->report, "%s is not there: begins anew", options->checkpoint_path);
+    report_say(training->report, "%s does not exist: starting from the beginning", options->checkpoint_path);
     return begin_anew(training, reason);
 }
 
@@ -204,7 +204,7 @@ static void run_workers(struct training *training)
         int error = pthread_create(&threads[i], NULL, run_thread, &workers[i]);
         is_running[i] = error == 0;
         if (error != 0) {
-            because(&reason, "device %d: no thread: %s", i, strerror(error));
+            because(&reason, "device %d: cannot create a thread: %s", i, strerror(error));
             team_miss(&training->team, &reason);
         }
     }
@@ -214,7 +214,7 @@ static void run_workers(struct training *training)
             pthread_join(threads[i], NULL);
     for (int i = 0; i < count; i++)
         if (training->missing_bytes[i] != 0)
-            report_say(training->report, "device %d: %" PRId64 " bytes of the card stay taken after the end", i,
+            report_say(training->report, "device %d: %" PRId64 " bytes of the GPU are still in use after the end", i,
                        training->missing_bytes[i]);
 }
 

@@ -77,7 +77,7 @@ static void note_choice(struct training *training)
     if (start->step > 0 && (start->micro_batch != chosen->images || strcmp(start->precision, precision) != 0))
         report_say(training->report,
                    "note: the checkpoint was made with micro-batches of %" PRIu64
-                   " in %s: the numbers will not be those of a run without a break",
+                   " in %s: the results will differ from those of an uninterrupted run",
                    start->micro_batch, start->precision);
     start->micro_batch = chosen->images;
     snprintf(start->precision, sizeof start->precision, "%s", precision);
@@ -299,7 +299,7 @@ static bool is_promise_kept(struct worker *worker, struct reason *reason)
     char has[24], limit[24];
     if (promised == 0 || own_bytes < 0 || !has_card(backend_of(worker)) || (uint64_t)own_bytes <= promised)
         return true;
-    return because(reason, "the process holds %s on a card, and %s were promised: libraries took more than the reserve",
+    return because(reason, "the process uses %s on a GPU, but the limit is %s: libraries took more than the reserve",
                    size_text((uint64_t)own_bytes, has), size_text(promised, limit));
 }
 
@@ -380,7 +380,7 @@ static bool read_step(struct worker *worker, struct reason *reason)
     worker->interval_steps = 0;
     worker->is_warm = true;
     if (!goes_on)
-        return because(reason, "step %" PRIu64 ": gradients were no numbers for %" PRIu64 " steps in a row",
+        return because(reason, "step %" PRIu64 ": gradients were not finite for %" PRIu64 " steps in a row",
                        worker->place.step, worker->scale.broken_in_a_row);
     return !is_first(worker) || between_steps(worker, reason);
 }
@@ -431,7 +431,7 @@ static bool close_state(struct worker *worker, struct reason *reason)
         report->missing_bytes > (int64_t)report->allowed_bytes)
         worker->training->missing_bytes[worker->device] = report->missing_bytes;
     if (is_well && (report->kept_count != 0 || report->is_dead))
-        is_well = because(reason, "device %d: %zu things could not be given back", worker->device, report->kept_count);
+        is_well = because(reason, "device %d: %zu objects could not be released", worker->device, report->kept_count);
     gs_report_free(report);
     return is_well;
 }

@@ -426,7 +426,7 @@ static void refusals_say_why(void **unused)
     rig.labels[1] = 4;
     assert_true(backend_cpu.feed(rig.state, 0, rig.images, rig.labels, &reason));
     assert_false(backend_cpu.iterate(rig.state, &iteration, &reason));
-    assert_non_null(strstr(reason.text, "image 1 of the batch is of class 4, the model knows 0 to 3"));
+    assert_non_null(strstr(reason.text, "image 1 of the batch has class 4, but the model has 0 to 3"));
     assert_false(backend_cpu.put(rig.state, NO_BLOCK, rig.images, 4, &reason));
     assert_false(backend_cpu.get(rig.state, rig.schedule.lasting[LASTING_RESULTS], rig.images, 4096, &reason));
     struct update adam = sgd;

@@ -69,9 +69,9 @@ static void reads_idx(void **state)
 static void refuses_damaged_idx(void **state)
 {
     images.count = 15;
-    refused("i: 15 bytes, and the head alone has 16");
+    refused("i: 15 bytes, but the header alone has 16");
     images.count = IMAGES_BYTES - 1;
-    refused("i: byte 4: 6 images of 3x2 are 36 bytes, and behind the head there are 35");
+    refused("i: byte 4: 6 images of 3x2 are 36 bytes, but the header is followed by 35");
     make_idx(state);
     put_u32(images_data + 4, UINT32_MAX); /* the product would overflow 32 bits */
     refused("i: byte 4: 4294967295 images");
@@ -84,16 +84,16 @@ static void refuses_damaged_idx(void **state)
     put_u32(images_data, 0x1f8b0800);
     refused("i: byte 0: compressed");
     put_u32(images_data, 0x801);
-    refused("i: byte 0: magic number 0x00000801 instead of 0x00000803: no IDX file of images");
+    refused("i: byte 0: magic number 0x00000801 instead of 0x00000803: not an IDX file of images");
     make_idx(state);
     put_u32(labels_data, 0);
     refused("l: byte 0: magic number");
     make_idx(state);
     labels_data[8 + 4] = 10;
-    refused("l: byte 12: label 10, and there are 10 classes");
+    refused("l: byte 12: label 10, but there are 10 classes");
     make_idx(state);
     put_u32(labels_data + 4, COUNT - 1);
-    refused("l: byte 4: 5 labels, and behind the head there are 6 bytes");
+    refused("l: byte 4: 5 labels, but the header is followed by 6 bytes");
     labels.count--;
     refused("l: byte 4: 5 labels for 6 images");
     labels.count = 7;
@@ -124,7 +124,7 @@ static void reads_cifar10(void **state)
     assert_non_null(strstr(reason.text, "c: byte 3073: label 10"));
     bytes.count--;
     assert_false(pictures_add_cifar10("c", &bytes, &pictures, &reason));
-    assert_non_null(strstr(reason.text, "no whole number of records"));
+    assert_non_null(strstr(reason.text, "not a whole number of records"));
     assert_int_equal(pictures.count, 4);
     pictures_clear(&pictures);
     free(data);
@@ -219,12 +219,12 @@ static void refuses_sets(void **state)
 {
     struct data_options options = grey_options();
     options.shape.width = 28;
-    set_refused(&options, "the training images have 1 channels of 3x2, and the model takes 3 of 3x28");
+    set_refused(&options, "the training images have 1 channels of 3x2, but the model takes 3 of 3x28");
     options = grey_options();
     options.class_count = 9;
-    set_refused(&options, "10 classes, and the model tells 9 apart");
+    set_refused(&options, "10 classes, but the model has 9");
     options.source = "minst:x";
-    set_refused(&options, "no such data as \"minst:x\"");
+    set_refused(&options, "unknown data \"minst:x\"");
     options = grey_options();
     images.count--;
     write_set();
@@ -234,7 +234,7 @@ static void refuses_sets(void **state)
     snprintf(packed, sizeof packed, "%s", write_file("train-images-idx3-ubyte.gz", "", 0));
     packed[strlen(packed) - 3] = '\0';
     remove(packed);
-    set_refused(&options, "train-images-idx3-ubyte.gz is there, but compressed");
+    set_refused(&options, "train-images-idx3-ubyte.gz is compressed");
     assert_int_equal(mkdir(packed, 0700), 0);
     set_refused(&options, "train-images-idx3-ubyte: not a regular file");
     assert_int_equal(rmdir(packed), 0);

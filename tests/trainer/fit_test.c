@@ -130,7 +130,7 @@ static void chooses_in_order(void **state)
     assert_true(choose(&request, &fit));
     assert_int_equal(fit.schedule.images, 128);
     assert_non_null(strstr(said, "refused: micro-batch 256, checkpointing off, fp32: needs "));
-    assert_non_null(strstr(said, "batch normalisation sees micro-batches of 128"));
+    assert_non_null(strstr(said, "batch normalisation uses micro-batches of 128"));
 
     request.options.memory_bytes = beside + plan_bytes(&model, 32, PRECISION_FP32, false, 0) - 1;
     assert_true(choose(&request, &fit)); /* then checkpointing, if that allows a useful one */

@@ -243,7 +243,7 @@ def refuses_damage(place):
     whole = images.read_bytes()
     images.write_bytes(whole[:-1])
     _, err = place.cpu(*options, status=1)
-    expect("data/train-images-idx3-ubyte: byte 4: 100 images of 12x12 are 14400 bytes, and behind the head there are "
+    expect("data/train-images-idx3-ubyte: byte 4: 100 images of 12x12 are 14400 bytes, but the header is followed by "
            "14399" in err, err)
     images.write_bytes(whole)
     checkpoint = place.path / "c"
@@ -255,7 +255,7 @@ def refuses_damage(place):
     expect("c: damaged: its checksum is " in err, err)
     checkpoint.write_bytes(kept)
     _, err = place.cpu(*options, "--resume", "--seed", "2", status=1)
-    expect("c: the checkpoint is of seed 1, and this is 2" in err, err)
+    expect("c: the checkpoint is for seed 1, not 2" in err, err)
     (place.path / "bad.net").write_text("input 1 12 12\nconvolution 8\n")
     _, err = place.run("--backend", "cpu", "--model", "bad.net", status=1)
     expect("bad.net:2: " in err, err)
@@ -263,7 +263,7 @@ def refuses_damage(place):
                     ["--data"], ["--log", "/nowhere/log", "--backend", "cpu"]):
         place.run(*options, status=2)
     _, err = place.cpu("--data", "svhn", status=1)
-    expect('no such data as "svhn"' in err, err)
+    expect('unknown data "svhn"' in err, err)
 
 
 # ---- killed --------------------------------------------------------------------------------------------------------

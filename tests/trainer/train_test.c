@@ -153,7 +153,7 @@ static void parts_make_the_same_step(void **state)
     options.devices = 1;
     struct train_result result;
     assert_false(train(&options, &result, &reason));
-    assert_non_null(strstr(reason.text, "micro-batches of 5 do not make up the 32 images"));
+    assert_non_null(strstr(reason.text, "micro-batches of 5 do not divide the 32 images"));
     checkpoint_clear(&whole);
 }
 
@@ -193,7 +193,7 @@ static void goes_on(void **state)
     options.batch = 16;
     struct train_result result;
     assert_false(train(&options, &result, &reason));
-    assert_non_null(strstr(reason.text, "/c: the checkpoint is of batch 32, and this is 16"));
+    assert_non_null(strstr(reason.text, "/c: the checkpoint is for batch 32, not 16"));
 }
 
 /* The number of threads that fill the buffers changes no step. 32 x 48 x 48 numbers are enough to use helpers. */
@@ -290,7 +290,7 @@ static void broken_steps_are_not_taken(void **state)
     options.loss_scale = 128;
     struct train_result result;
     assert_false(train(&options, &result, &reason));
-    assert_non_null(strstr(reason.text, "step 52: gradients were no numbers for 50 steps in a row"));
+    assert_non_null(strstr(reason.text, "step 52: gradients were not finite for 50 steps in a row"));
     assert_int_equal(fake_watch()->states, 0);
     options.steps = 200; /* every second step is broken */
     options.results_every = 2;
@@ -298,7 +298,7 @@ static void broken_steps_are_not_taken(void **state)
     fake_watch()->broken_first = 3;
     fake_watch()->broken_last = UINT64_MAX;
     assert_false(train(&options, &result, &reason));
-    assert_non_null(strstr(reason.text, "step 102: gradients were no numbers for 50 steps in a row"));
+    assert_non_null(strstr(reason.text, "step 102: gradients were not finite for 50 steps in a row"));
 }
 
 /* ---- failures ---- */
@@ -352,10 +352,10 @@ static void refuses_what_cannot_be(void **state)
     (void)state;
     struct train_options options = small();
     options.devices = 3;
-    refused(options, "a batch of 32 images has no equal parts for 3 devices");
+    refused(options, "a batch of 32 images cannot be divided equally among 3 devices");
     options = small();
     options.batch = 501;
-    refused(options, "synthetic: 500 training images, and a batch has 501");
+    refused(options, "synthetic: 500 training images, but a batch has 501");
     options = small();
     options.steps = 0;
     refused(options, "neither steps nor epochs");
@@ -367,7 +367,7 @@ static void refuses_what_cannot_be(void **state)
     refused(options, "nothing fits: at least ");
     options = small();
     options.resumes = true;
-    refused(options, "no checkpoint is named");
+    refused(options, "no checkpoint is given");
     options = small();
     options.checkpoint_path = "/nowhere/c";
     refused(options, "/nowhere/c.new: No such file or directory");
