@@ -3,7 +3,7 @@
 usage: bench.py [--build DIR] [--write FILE] [--seconds S] [--real]
 
 --write puts the tables into a file (docs/benchmarks.md), with machine, GPU, driver and date. A part that cannot run
-prints the reason instead. --real skips everything if there is no real GPU.
+prints the reason instead. --real fails if there is no real GPU.
 """
 
 import argparse
@@ -280,7 +280,7 @@ def main():
     parser.add_argument("--build", default=os.path.join(ROOT, "build"))
     parser.add_argument("--write", help="file for the tables")
     parser.add_argument("--seconds", type=float, default=90, help="limit of each part")
-    parser.add_argument("--real", action="store_true", help="fail where there is no real card")
+    parser.add_argument("--real", action="store_true", help="fail if there is no real GPU")
     options = parser.parse_args()
     bench = Bench(options)
     if options.real and bench.card is None:

@@ -19,7 +19,7 @@ fail() {
     exit 1
 }
 expect() { # file text
-    grep -qF -- "$2" "$1" || fail "not said: '$2'; there is:
+    grep -qF -- "$2" "$1" || fail "missing: '$2'; the output is:
 $(cat "$1")"
 }
 

@@ -17,7 +17,7 @@ fail() {
     exit 1
 }
 expect() { # file text
-    grep -qF -- "$2" "$1" || fail "not said: '$2'; there is:
+    grep -qF -- "$2" "$1" || fail "missing: '$2'; the output is:
 $(cat "$1")"
 }
 
@@ -100,4 +100,4 @@ for library in JSONC ZSTD ELF DW; do
         2>&1 >"$work/without.out" | tr -s ' \n' ' ' >"$work/without.err"
     expect "$work/without.err" "apt-get install lib"
 done
-echo "passed: built with cc, make, cmake and the required libraries; run, explain and the virtual card work; the missing parts are reported"
+echo "passed: built with cc, make, cmake and the required libraries; run, explain and the virtual GPU work; the missing parts are reported"

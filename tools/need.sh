@@ -51,7 +51,7 @@ for part in "$@"; do
     pythons) need_command debootstrap debootstrap ;;
     fuzz) need_command clang "clang libclang-rt-14-dev" ;;
     *)
-        echo "tools/need.sh: no part $part" >&2
+        echo "tools/need.sh: unknown part $part" >&2
         exit 2
         ;;
     esac
