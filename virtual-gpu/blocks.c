@@ -1,7 +1,8 @@
-/* Blocks of memory by address: of a card, managed, the host's own.
+/* Blocks of memory by address: device blocks, managed memory, and page-locked host memory.
  *
- * A card's addresses are reserved without access, so that the host faults where it would on a real card; the
- * bytes lie in a second mapping (the shadow) at a constant distance, which the system fills in as it is touched. */
+ * A GPU's addresses are reserved without access, so that the host faults where it would fault with a real GPU. The
+ * bytes are in a second mapping (the shadow) at a constant distance. The system allocates its pages when they are
+ * touched. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -34,7 +35,7 @@ bool gwi_device_ready(gwi_device *device)
 {
     if (device->arena_base != 0)
         return true;
-    /* Four times the card: scattered blocks never use up the addresses before the memory. */
+    /* Four times the GPU's memory: even scattered blocks never use up the addresses before the memory. */
     uint64_t bytes = (gwi.spec.card.memory_bytes * 4 + GWI_PAGE_BYTES - 1) / GWI_PAGE_BYTES * GWI_PAGE_BYTES;
     size_t mapped = (size_t)(bytes + GWI_PAGE_BYTES);
     char *addresses = mmap(NULL, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -85,7 +86,8 @@ char *gwi_storage(uint64_t address, uint64_t bytes)
     uint64_t offset = address - block->range.base;
     if (bytes <= block->range.bytes - offset)
         return block->storage + offset;
-    /* Mappings may lie side by side and be one to the program; so far only if their storage is, too. */
+    /* Adjacent mappings look like one block to the program. They are not supported unless their storage is adjacent,
+     * too. */
     return NULL;
 }
 
@@ -99,7 +101,7 @@ bool gwi_mapped(uint64_t address)
         if (device->arena_base == 0 || address < device->arena_base ||
             address - device->arena_base >= device->arena_bytes)
             continue;
-        /* Inside a page that other blocks still hold? */
+        /* Whether the address is in a page that other blocks still use. */
         uint64_t page = address / GWI_PAGE_BYTES * GWI_PAGE_BYTES;
         const gwi_range *range = gwi_ranges_from(&gwi.blocks, page);
         if (range != NULL && range->base < page + GWI_PAGE_BYTES)
@@ -132,7 +134,7 @@ gwi_block *gwi_block_alloc(gwi_context *context, uint64_t bytes, gwi_block_kind 
     return block;
 }
 
-/* What was written to whole pages goes back to the host. */
+/* Return whole pages to the host. */
 static void storage_drop(char *storage, uint64_t bytes)
 {
     const uintptr_t page = 4096;

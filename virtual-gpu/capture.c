@@ -1,4 +1,4 @@
-/* Captures: work that is given to a stream becomes a graph. */
+/* Stream capture: work submitted to a stream becomes a graph. */
 #include <stdlib.h>
 
 #include "gwi_virt.h"

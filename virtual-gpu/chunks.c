@@ -1,6 +1,6 @@
-/* Stream-ordered memory. A pool is one run of addresses, held in chunks of 32 MiB: a chunk is taken from the
- * card when the first block reaches into it and given back at the next synchronisation after the last left,
- * as far as more than the release threshold is held. */
+/* Stream-ordered memory. A pool is one run of addresses, divided into chunks of 32 MiB. A chunk is allocated from
+ * the GPU when the first block reaches into it. After its last block is freed, it is returned at the next
+ * synchronisation if the pool holds more than the release threshold. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -10,8 +10,8 @@
 #define CHUNK_BYTES ((uint64_t)32 << 20)
 #define STEP_BYTES  ((uint64_t)512)
 
-/* Addresses of pools that are no more, for the next ones: hundreds of GiB each, so that a program which makes and
- * destroys pools would run out of address space. All are of one size. Guarded by the lock. */
+/* Address ranges of destroyed pools, kept for new ones. Each is hundreds of GiB, so a program that creates and
+ * destroys pools would otherwise run out of address space. All have the same size. Protected by the lock. */
 typedef struct spare {
     struct spare *next;
     uint64_t base;
@@ -31,7 +31,7 @@ static bool pool_take_spare(gwi_pool *pool, uint64_t bytes)
     return true;
 }
 
-/* Of an empty pool that is about to go. */
+/* Keep the addresses of an empty pool that is being destroyed. */
 void gwi_pool_leave_spare(gwi_pool *pool)
 {
     spare *left = pool->base == 0 ? NULL : malloc(sizeof *left);
@@ -41,7 +41,7 @@ void gwi_pool_leave_spare(gwi_pool *pool)
     spares = left;
 }
 
-/* Addresses of its own, and memory behind them. */
+/* Reserve addresses for the pool, and memory for their content. */
 static bool pool_map(gwi_pool *pool, uint64_t bytes)
 {
     size_t mapped = (size_t)(bytes + CHUNK_BYTES);
@@ -95,7 +95,7 @@ static void chunk_drop(gwi_pool *pool, uint64_t chunk)
     gwi_device_give(pool->device, CHUNK_BYTES);
 }
 
-/* Give back chunks that nobody uses, from the end, until `keep` bytes are held. */
+/* Return unused chunks to the GPU, from the end, until `keep` bytes are left. */
 void gwi_pool_trim(gwi_pool *pool, uint64_t keep)
 {
     if (pool->base == 0 || pool->reserved <= keep)
@@ -105,7 +105,7 @@ void gwi_pool_trim(gwi_pool *pool, uint64_t keep)
             chunk_drop(pool, chunk);
 }
 
-/* Take the chunks that [first, last] lacks; all or none. */
+/* Allocate the missing chunks of [first, last]: all or none. */
 static bool chunks_take(gwi_pool *pool, uint64_t first, uint64_t last)
 {
     uint64_t missing = 0;
@@ -157,7 +157,7 @@ int gwi_pool_alloc(gwi_pool *pool, size_t bytes, gwi_block **ret_block)
     return 0;
 }
 
-/* The free has run. */
+/* Called when a stream-ordered free has run. */
 void gwi_pool_freed(gwi_block *block)
 {
     gwi_pool *pool = block->pool;
@@ -191,7 +191,7 @@ static void trim_to_threshold(gwi_pool *pool)
 
 void gwi_pools_trim(gwi_device *device)
 {
-    /* Without a pool that was ever used there is nothing to walk for. */
+    /* If no pool was ever used, skip the walk over all objects. */
     if (device->pool_default != NULL)
         each_pool(device, trim_to_threshold);
 }

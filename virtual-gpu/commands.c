@@ -1,4 +1,4 @@
-/* Commands on their way: who refers to them, what they wait for, and their end. */
+/* Submitted commands: their references, what they wait for, and their end. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* The state, the lock, notes, objects, and the end of every call. */
+/* The driver's state, its lock, notes, objects, and the end of every call. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* What happens before every call, and cuInit. */
+/* The checks before every call, and cuInit. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,11 +14,11 @@ enum {
     NO_CONTEXT = 2, /* works without a current context */
     NO_STICKY = 4,  /* works although a kernel has ruined the context */
     UNSAFE = 8,     /* forbidden while a capture is open */
-    OWN_THREAD = 16 /* reads what is the thread's alone: takes no lock, as the real one does not */
+    OWN_THREAD = 16 /* uses only thread-local state, so it takes no lock, like a real driver */
 };
 
-/* The first row that fits decides; a star stands for the rest of the name. Rows nobody lists here want a
- * context and see its sticky error. */
+/* The first row that matches decides; a star matches the rest of the name. A function without a row needs a context
+ * and returns its sticky error. */
 static const struct {
     const char *pattern;
     int flags;
@@ -94,7 +94,7 @@ static bool fits(const char *pattern, const char *symbol)
     size_t bytes = strlen(pattern);
     if (pattern[bytes - 1] == '*')
         return strncmp(pattern, symbol, bytes - 1) == 0;
-    /* Per-thread variants are of their plain one's class. */
+    /* A per-thread variant has the same flags as the plain function. */
     return strncmp(pattern, symbol, bytes) == 0 &&
            (symbol[bytes] == '\0' || strcmp(symbol + bytes, "_ptsz") == 0 || strcmp(symbol + bytes, "_ptds") == 0);
 }
@@ -115,7 +115,7 @@ static int class_of(unsigned fn)
     return found;
 }
 
-/* What the specification's `fault=CODE@FUNCTION:N` says about this call; 0: nothing. */
+/* Return the error that the specification's `fault=CODE@FUNCTION:N` sets for this call; 0 if none. */
 static int fault_by_option(unsigned fn)
 {
     for (unsigned i = 0; i < gwi.spec.fault_count; i++) {
@@ -139,7 +139,7 @@ static int context_check(int class)
     if (!context->alive)
         return class & NO_CONTEXT ? 0 : CUDA_ERROR_CONTEXT_IS_DESTROYED;
     if (!(class & NO_STICKY) && context->fault != 0) {
-        /* The answer to a failed assertion comes by itself; other faults wait for a call that looks. */
+        /* Every call reports a failed assertion. Other faults are reported only after a call that looks for them. */
         if (context->fault == CUDA_ERROR_ASSERT)
             gwi_see_fault();
         if (context->fault_seen) {
@@ -191,14 +191,14 @@ static void sources_read(void)
     if (gwi.folder != NULL && gwi.folder[0] == '\0')
         gwi.folder = NULL;
     if (gw_virt_spec_parse(text != NULL && text[0] != '\0' ? text : "h200", &gwi.spec, &err) != GW_OK) {
-        /* Only a program started by hand can get here: gpuwhy refuses a bad specification itself. */
+        /* Only a program that was started without gpuwhy gets here: gpuwhy rejects a bad specification itself. */
         snprintf(gwi.init_reason, sizeof gwi.init_reason, "GPUWHY_VIRTUAL: %s", err.text);
         gwi.spec.driver_version = GW_VIRT_DRIVER_VERSION;
         gwi.init_result = CUDA_ERROR_NO_DEVICE;
     }
 }
 
-/* What happened before this process came is none of its business, except that a lost card stays lost. */
+/* Faults that happened before this process started do not affect it, except that a lost GPU stays lost. */
 static bool cards_are_gone(void)
 {
     unsigned lost_count = 0;
@@ -246,7 +246,7 @@ static int initialise(void)
 
 GWI_API(cuInit)(unsigned flags)
 {
-    /* The lock may have been held by a thread that a fork left behind. */
+    /* In a forked child another thread of the parent may have held the lock. */
     if (gwi.fork_mark != NULL && *gwi.fork_mark == 0)
         return CUDA_ERROR_NOT_INITIALIZED;
     GWI_ENTER;
@@ -271,8 +271,8 @@ GWI_API(cuDriverGetVersion)(int *driverVersion)
     return 0;
 }
 
-/* A runtime library asks for tables that are not documented. Without them it cannot run; who started the
- * program says so. */
+/* Runtime libraries request undocumented tables through this call and cannot run without them. The program that
+ * started this one reports it. */
 GWI_API(cuGetExportTable)(const void **ppExportTable, const CUuuid *pExportTableId)
 {
     static int noted;

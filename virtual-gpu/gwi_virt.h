@@ -470,11 +470,11 @@ void gwi_wait_device(gwi_device *device);
 /* commands.c */
 gwi_command *gwi_command_keep(gwi_command *command);
 void gwi_command_drop(gwi_command *command);
-/* `command` waits for `other`, unless that is done or NULL. False: no memory. */
+/* Make `command` wait for `other`, unless `other` is done or NULL. Returns false if out of memory. */
 bool gwi_command_wait_for(gwi_command *command, gwi_command *other);
-/* The head of its stream has ended at `end_ns`. */
+/* Remove the head of its stream, which ended at `end_ns`. */
 void gwi_command_finish(gwi_command *command, uint64_t end_ns);
-void gwi_stream_activate(gwi_stream *stream); /* it has work */
+void gwi_stream_activate(gwi_stream *stream); /* call when it has work */
 void gwi_stream_free(gwi_stream *stream);
 /* Discard the pending work of the context's streams. */
 void gwi_abandon(gwi_context *context);
@@ -484,28 +484,28 @@ void gwi_work_free(gwi_work *work);
 bool gwi_work_copy(gwi_work *to, const gwi_work *from);
 void gwi_graph_free(gwi_graph *graph);
 void gwi_node_free(gwi_node *node);
-/* Takes over what `work` owns when it succeeds. NULL: no memory. */
+/* Add a node. On success the graph owns everything that `work` owned. NULL if out of memory. */
 gwi_node *gwi_node_add(gwi_graph *graph, const gwi_work *work, gwi_node *const *after, size_t after_count);
-bool gwi_node_after(gwi_node *node, gwi_node *other); /* false: no memory */
+bool gwi_node_after(gwi_node *node, gwi_node *other); /* false: out of memory */
 
 /* chunks.c */
-gwi_pool *gwi_pool_make(gwi_device *device); /* NULL: no memory */
+gwi_pool *gwi_pool_make(gwi_device *device); /* NULL: out of memory */
 gwi_pool *gwi_pool_default(gwi_device *device);
 void gwi_pool_freed(gwi_block *block);
 void gwi_pools_trim(gwi_device *device);
 int gwi_pool_alloc(gwi_pool *pool, size_t bytes, gwi_block **ret_block);
 void gwi_pools_end(gwi_device *device);
 void gwi_pool_empty(gwi_pool *pool);
-/* Give back chunks that nobody uses, until `keep` bytes are held. */
+/* Return unused chunks to the GPU until `keep` bytes are left. */
 void gwi_pool_trim(gwi_pool *pool, uint64_t keep);
-/* Keep the addresses of an empty pool, which is about to be freed, for the next one. */
+/* Keep the addresses of an empty pool that is about to be freed, for a new pool. */
 void gwi_pool_leave_spare(gwi_pool *pool);
 
 /* module.c */
 gwi_function *gwi_function_find(CUfunction handle);
 void gwi_modules_end(gwi_context *context);
 
-/* kernel.c: what a kernel does, decided when it starts */
+/* kernel.c: a kernel's behaviour, decided when it starts */
 /* The kernel's fault (enum gw_kernel_fault), the error that the driver returns for it, and the Xids it reports. */
 uint64_t gwi_kernel_fault(const gwi_work *work);
 int gwi_fault_code(uint64_t fault);
@@ -526,7 +526,7 @@ int gwi_fill_work(CUdeviceptr to, size_t pitch, unsigned value, unsigned element
                   gwi_work *ret_work);
 
 /* capture.c */
-/* The stream where the capture began that this one is part of; NULL: none. */
+/* Return the stream where this stream's capture began; NULL if it is not being captured. */
 gwi_stream *gwi_capture_owner(gwi_stream *stream);
 void gwi_capture_forget(gwi_stream *stream);
 int gwi_capture_add(gwi_stream *stream, const gwi_work *work, gwi_node *wait_for, gwi_node **ret_node);

@@ -1,4 +1,4 @@
-/* What a kernel does, as its model says: its fault, its duration, and what the driver then writes. */
+/* A kernel's behaviour, given by its model: its fault, its duration, and the driver's output. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@ int gwi_fault_code(uint64_t fault)
     return fault < GW_KERNEL_FAULT_COUNT ? codes[fault] : 0;
 }
 
-/* False where the kernel has no such parameter. */
+/* Returns false if the kernel has no such parameter. */
 static bool param_value(const gwi_work *work, uint64_t index, uint64_t *ret_value)
 {
     const gwi_kernel_info *info = work->kernel.function->info;
@@ -60,7 +60,7 @@ static bool model_strikes(const gwi_work *work, const struct gw_kernel_model *mo
     }
 }
 
-/* What the driver tells its listeners about the fault, as seen on a real card. */
+/* Report the fault's Xids, as a real driver was seen to do. */
 void gwi_fault_tell(uint64_t fault, const gwi_context *context)
 {
     static const unsigned char xids[][2] = {
@@ -87,7 +87,7 @@ static uint64_t fault_by_option(const gwi_work *work)
         if ((fault->kind == GW_VIRT_FAULT_KERNEL && strcmp(fault->name, work->kernel.function->info->name) == 0) ||
             (fault->kind == GW_VIRT_FAULT_LAUNCH && fault->count == work->kernel.launch_number))
             return (uint64_t)fault->code;
-        /* The card's own: whoever looks at the cards next finds it. */
+        /* A fault of the GPU itself: the next check of the GPUs detects it. */
         if (fault->kind == GW_VIRT_FAULT_CARD && fault->when == GW_VIRT_WHEN_LAUNCH &&
             fault->count == work->kernel.launch_number)
             gwi_health_strike(gwi.shared, &gwi.spec, i, getpid());
@@ -116,7 +116,7 @@ uint64_t gwi_kernel_duration_ns(const gwi_work *work)
     return model->duration_us > UINT64_MAX / 1000 ? UINT64_MAX : model->duration_us * 1000;
 }
 
-/* The line a real driver writes to the program's stderr. */
+/* Print the line that a real driver writes to the program's stderr. */
 void gwi_kernel_print_assert(const gwi_work *work)
 {
     const gwi_kernel_info *info = work->kernel.function->info;
@@ -130,10 +130,10 @@ void gwi_kernel_print_assert(const gwi_work *work)
                          file[0] != '\0' ? file : "unknown", (unsigned long long)info->model.line,
                          file[0] != '\0' ? function : info->name, message);
     if (bytes > 0 && write(STDERR_FILENO, line, (size_t)bytes) < 0)
-        gwi_note("assert %s", line); /* nobody listens on stderr */
+        gwi_note("assert %s", line); /* stderr is not open */
 }
 
-/* When the environment asks for it: a GPU core dump, and the end of the process, as a real driver does it. */
+/* If the environment requests it, write a GPU core dump and end the process, as a real driver does. */
 void gwi_kernel_dump(const gwi_work *work, const gwi_context *context, int code)
 {
     const gwi_module *module = work->kernel.function->module;

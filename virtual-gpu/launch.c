@@ -1,4 +1,4 @@
-/* Launches: what a real card checks before it takes one. */
+/* Launches: the checks that a real driver makes. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>

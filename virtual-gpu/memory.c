@@ -1,4 +1,4 @@
-/* Memory with an address as programs ask for it: of a card, managed, and the host's own. */
+/* Memory with an address: the entry points for device, managed and page-locked host memory. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>

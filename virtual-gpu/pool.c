@@ -1,4 +1,4 @@
-/* Stream-ordered memory: what programs ask of pools. */
+/* Stream-ordered memory: the entry points for pools. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>

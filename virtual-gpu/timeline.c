@@ -96,7 +96,7 @@ static void run(gwi_command *command)
     }
 }
 
-/* --- the time line ------------------------------------------------------------------------------------------- */
+/* --- the timeline -------------------------------------------------------------------------------------------- */
 
 /* A kernel reached its fault: the context is ruined, even if no call has reported it yet. */
 static void fault(gwi_command *command)

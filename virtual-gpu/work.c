@@ -1,4 +1,4 @@
-/* Work and graphs of it: made, copied, freed. */
+/* Create, copy and free work and graphs. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@ void gwi_work_free(gwi_work *work)
     memset(work, 0, sizeof *work);
 }
 
-/* For a graph's launch: what the node owns stays the node's. A staged copy never is a node's. */
+/* Copy work for a graph launch. What the node owns stays owned by the node. A node never has a staged copy. */
 bool gwi_work_copy(gwi_work *to, const gwi_work *from)
 {
     *to = *from;
